@@ -1,0 +1,67 @@
+package labels
+
+// Discovery labels, written by Node Feature Discovery and read by the operator.
+const (
+	// DiscoveryPrefix is the prefix of every label of Node Feature Discovery. One label with it
+	// on any node shows that discovery runs in this cluster.
+	DiscoveryPrefix = "feature.node.kubernetes.io/"
+	// DiscoveryPCIPresent tells that the node has a PCI device of NVIDIA, whatever its class.
+	DiscoveryPCIPresent = DiscoveryPrefix + "pci-10de.present"
+	// DiscoveryPCI3D tells that the node has an NVIDIA device of class 0302, 3D controller.
+	DiscoveryPCI3D = DiscoveryPrefix + "pci-0302_10de.present"
+	// DiscoveryPCIVGA tells that the node has an NVIDIA device of class 0300, VGA controller.
+	DiscoveryPCIVGA = DiscoveryPrefix + "pci-0300_10de.present"
+	// DiscoveryKernel is the full kernel release, as uname -r prints it.
+	DiscoveryKernel = DiscoveryPrefix + "kernel-version.full"
+	// DiscoveryOSID is ID of /etc/os-release, for example ubuntu.
+	DiscoveryOSID = DiscoveryPrefix + "system-os_release.ID"
+	// DiscoveryOSVersion is VERSION_ID of /etc/os-release, for example 24.04.
+	DiscoveryOSVersion = DiscoveryPrefix + "system-os_release.VERSION_ID"
+)
+
+// Node labels and annotations of the GPU stack.
+const (
+	// GPUPresent is written by the node controller: "true" on a node with GPUs, "false" once
+	// they are gone. Read by schedulers, dashboards and NVSentinel.
+	GPUPresent = "nvidia.com/gpu.present"
+	// DeployPrefix precedes the operand's name in the label that selects the nodes of its
+	// DaemonSet. The node controller writes "true" where the key is absent or empty. Any other
+	// value belongs to its writer: false (a user, NVSentinel), paused-for-driver-upgrade and
+	// pre-installed (k8s-driver-manager), paused-for-mig-change (mig-manager).
+	DeployPrefix = "nvidia.com/gpu.deploy."
+	// DeployOperands is set to "false" by a user to keep every operand off the node.
+	DeployOperands = DeployPrefix + "operands"
+	// DeployClient is set beside the operands' labels: the public hook by which third-party GPU
+	// clients select nodes, and which k8s-driver-manager pauses.
+	DeployClient = DeployPrefix + "client"
+	// DeployPreInstalled is the value that k8s-driver-manager gives to the driver's deploy label
+	// when it finds a driver on the host.
+	DeployPreInstalled = "pre-installed"
+	// DeployPausedPrefix starts the values of a deploy label that a pauser set.
+	DeployPausedPrefix = "paused-"
+	// Pool is written by the node controller: the driver pool of the node, such as
+	// ubuntu24.04-amd64. The driver's DaemonSets select on it, never on discovery labels, so
+	// that a lost discovery label removes no driver pod.
+	Pool = "nvidia.com/gpu-operator.pool"
+	// DiscoveryLostSince is an annotation of the node controller: since when (RFC 3339) a node
+	// with GPUPresent has had no GPU in its discovery labels.
+	DiscoveryLostSince = "nvidia.com/gpu-operator.discovery-lost-since"
+	// True is the value of a label that is set.
+	True = "true"
+	// False is the value of a label that is set to no.
+	False = "false"
+)
+
+// Node conditions and resources.
+const (
+	// ConditionGPUReady is the type of the condition that the node controller writes: whether
+	// the node's GPUs can be used; if not, its reason and message name the stage, the operand
+	// and the cause.
+	ConditionGPUReady = "nvidia.com/GPUReady"
+	// ResourceGPU is the extended resource of whole GPUs, advertised by the device plugin.
+	ResourceGPU = "nvidia.com/gpu"
+	// ResourceMIGPrefix starts the extended resources of MIG devices (strategy mixed).
+	ResourceMIGPrefix = "nvidia.com/mig-"
+	// TaintGPU is the taint that every operand tolerates by default.
+	TaintGPU = "nvidia.com/gpu"
+)

@@ -1,0 +1,29 @@
+package labels
+
+// Labels and annotations of the objects that the operator applies.
+const (
+	// App names the operand's pods. NVSentinel and k8s-driver-manager find pods by its value,
+	// such as nvidia-driver-daemonset.
+	App = "app"
+	// ManagedBy is set on every object and pod. Its value ManagedByValue scopes the operator's
+	// caches, and NVSentinel looks for it beside App.
+	ManagedBy = "app.kubernetes.io/managed-by"
+	// ManagedByValue is the value of ManagedBy.
+	ManagedByValue = "gpu-operator"
+	// Operand is the name of the operand that an object belongs to; prune lists by it.
+	Operand = "nvidia.com/gpu-operator.operand"
+	// Digest is an annotation: the digest of the intent that was last applied.
+	Digest = "nvidia.com/gpu-operator.digest"
+	// TemplateDigest is an annotation of a DaemonSet and of its pods: the digest of what matters
+	// in the pod template. A pod whose value differs from its DaemonSet's is outdated.
+	TemplateDigest = "nvidia.com/gpu-operator.template-digest"
+	// FieldOwner is the field manager of every server-side apply.
+	FieldOwner = "gpu-operator"
+	// HelperContainerPrefix starts the names of the init containers that render generates; they
+	// run the operator's own image.
+	HelperContainerPrefix = "gpu-node-"
+)
+
+// DefaultRuntimeClass is the RuntimeClass, and the handler in the container runtime, that the
+// container toolkit configures. Set by spec.operator.runtimeClass.
+const DefaultRuntimeClass = "nvidia"
