@@ -1,0 +1,120 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// OperatorSpec configures what the operator itself creates.
+type OperatorSpec struct {
+	// RuntimeClass is the name of the main RuntimeClass and of its handler. Default nvidia.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
+	RuntimeClass string `json:"runtimeClass,omitempty"`
+	// RefreshHelpers lets pods be replaced only to get the helper image of the running operator.
+	// Default false: a new operator release by itself restarts no operand.
+	// +optional
+	RefreshHelpers *bool `json:"refreshHelpers,omitempty"`
+}
+
+// DaemonSetsSpec configures every DaemonSet of the stack.
+type DaemonSetsSpec struct {
+	// Labels are added to the DaemonSets and their pods. The keys app and
+	// app.kubernetes.io/part-of cannot be changed.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=100
+	Labels map[string]string `json:"labels,omitempty"`
+	// Annotations are added to the DaemonSets and their pods.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=100
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// Tolerations replaces the default, which tolerates the taint nvidia.com/gpu:NoSchedule.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// PriorityClassName of the pods. Default system-node-critical.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+	// UpdateStrategy of all DaemonSets but the driver's, which is always OnDelete. Default
+	// RollingUpdate.
+	// +optional
+	// +kubebuilder:validation:Enum="";RollingUpdate;OnDelete
+	UpdateStrategy string `json:"updateStrategy,omitempty"`
+	// RollingUpdate configures the strategy RollingUpdate.
+	// +optional
+	RollingUpdate *RollingUpdateSpec `json:"rollingUpdate,omitempty"`
+	// PodSecurityContext of the pods.
+	// +optional
+	PodSecurityContext *corev1.PodSecurityContext `json:"podSecurityContext,omitempty"`
+}
+
+// RollingUpdateSpec configures the strategy RollingUpdate.
+type RollingUpdateSpec struct {
+	// MaxUnavailable is how many pods may be down at once: a number or a percentage. Default 1.
+	// +optional
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:MaxLength=16
+	// +kubebuilder:validation:Pattern=`^[0-9]+%?$`
+	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+}
+
+// MIGStrategy is how MIG devices are advertised.
+// +kubebuilder:validation:Enum=none;single;mixed
+type MIGStrategy string
+
+// The MIG strategies of the device plugin.
+const (
+	MIGStrategyNone   MIGStrategy = "none"
+	MIGStrategySingle MIGStrategy = "single"
+	MIGStrategyMixed  MIGStrategy = "mixed"
+)
+
+// MIGSpec configures how Multi-Instance GPU devices are advertised.
+type MIGSpec struct {
+	// Strategy: none ignores MIG; single advertises equal MIG devices as nvidia.com/gpu; mixed
+	// advertises each profile as nvidia.com/mig-PROFILE. Absent leaves the choice to the plugin.
+	// +optional
+	Strategy MIGStrategy `json:"strategy,omitempty"`
+}
+
+// CDISpec configures the Container Device Interface.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.nriPluginEnabled) && self.nriPluginEnabled && has(self.enabled) && !self.enabled)",message="nriPluginEnabled needs CDI: remove cdi.enabled=false or nriPluginEnabled"
+type CDISpec struct {
+	// Enabled injects GPUs through CDI rather than through the legacy hook. Default true.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// Default is deprecated and has no effect.
+	// +optional
+	Default *bool `json:"default,omitempty"`
+	// NRIPluginEnabled injects GPUs through the Node Resource Interface instead of RuntimeClasses.
+	// Default false. Not supported yet: true is reported as Invalid with reason NotSupportedYet.
+	// +optional
+	NRIPluginEnabled *bool `json:"nriPluginEnabled,omitempty"`
+}
+
+// HostPathsSpec tells where things are on the hosts.
+type HostPathsSpec struct {
+	// RootFS is the root of the host's file system as the kubelet sees it. Default /.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^(/([^.].*)?)?$`
+	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..'"
+	RootFS string `json:"rootFS,omitempty"`
+	// DriverInstallDir is where the driver's root file system appears on the host. Default
+	// /run/nvidia/driver.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^(/[^.].*)?$`
+	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..'"
+	DriverInstallDir string `json:"driverInstallDir,omitempty"`
+	// KubeletRootDir is the root directory of the kubelet. Default /var/lib/kubelet.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^(/[^.].*)?$`
+	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..'"
+	KubeletRootDir string `json:"kubeletRootDir,omitempty"`
+}

@@ -1,0 +1,69 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ClusterPolicy declares the NVIDIA software stack of a cluster's GPU nodes. The oldest one is in
+// force; others are reported as ignored.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=clusterpolicies,scope=Cluster,shortName=cp;clusterpolicy
+// +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.state`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.nodeSummary.readyOfTotal`
+// +kubebuilder:printcolumn:name="Upgrading",type=integer,JSONPath=`.status.nodeSummary.upgrading`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterPolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what the owner of the cluster wants. Every block is optional.
+	// +optional
+	Spec ClusterPolicySpec `json:"spec,omitempty"`
+	// Status is what the operator found.
+	// +optional
+	Status ClusterPolicyStatus `json:"status,omitempty"`
+}
+
+// ClusterPolicyList is a list of ClusterPolicy.
+//
+// +kubebuilder:object:root=true
+type ClusterPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ClusterPolicy `json:"items"`
+}
+
+// ClusterPolicySpec has one block for each operand and some that concern all of them. A block
+// that is absent, empty or null means the same: the defaults.
+type ClusterPolicySpec struct {
+	// Operator configures what the operator itself creates.
+	// +optional
+	Operator *OperatorSpec `json:"operator,omitempty"`
+	// DaemonSets configures every DaemonSet of the stack.
+	// +optional
+	DaemonSets *DaemonSetsSpec `json:"daemonsets,omitempty"`
+	// Driver configures the driver containers.
+	// +optional
+	Driver *DriverSpec `json:"driver,omitempty"`
+	// Toolkit configures the container toolkit, which makes the container runtime inject GPUs.
+	// +optional
+	Toolkit *ToolkitSpec `json:"toolkit,omitempty"`
+	// DevicePlugin configures the device plugin, which advertises GPUs to the kubelet.
+	// +optional
+	DevicePlugin *DevicePluginSpec `json:"devicePlugin,omitempty"`
+	// Validator configures the validator, which proves on each node that the stack works.
+	// +optional
+	Validator *ValidatorSpec `json:"validator,omitempty"`
+	// MIG configures how Multi-Instance GPU devices are advertised.
+	// +optional
+	MIG *MIGSpec `json:"mig,omitempty"`
+	// CDI configures the Container Device Interface.
+	// +optional
+	CDI *CDISpec `json:"cdi,omitempty"`
+	// HostPaths tells where things are on the hosts.
+	// +optional
+	HostPaths *HostPathsSpec `json:"hostPaths,omitempty"`
+}

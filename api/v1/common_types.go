@@ -1,0 +1,102 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// ImageSpec names a container image. Keys that are left out are filled one by one from the
+// operator's defaults. A whole reference may stand in image alone.
+//
+// +kubebuilder:validation:XValidation:rule="!(has(self.image) && self.image.matches('[/:@]') && ((has(self.repository) && self.repository != \"\") || (has(self.version) && self.version != \"\")))",message="image holds a whole reference ('/', ':' or '@') beside repository or version: write only the image's name, or remove repository and version"
+type ImageSpec struct {
+	// Repository is the registry and the path before the image's name, such as nvcr.io/nvidia.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Repository string `json:"repository,omitempty"`
+	// Image is the image's name, or a whole reference if repository and version are absent.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^([a-zA-Z0-9]+[a-zA-Z0-9._/:@-]*)?$`
+	Image string `json:"image,omitempty"`
+	// Version is the tag, or a digest that starts with sha256:.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Version string `json:"version,omitempty"`
+	// ImagePullPolicy of the containers with this image. Default IfNotPresent.
+	// +optional
+	// +kubebuilder:validation:Enum="";Always;Never;IfNotPresent
+	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
+	// ImagePullSecrets are names of Secrets in the operator's namespace.
+	// +optional
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=253
+	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
+}
+
+// ContainerSpec holds what each operand's main containers have in common.
+type ContainerSpec struct {
+	// Resources of every main container of the operand.
+	// +optional
+	Resources *ResourceRequirements `json:"resources,omitempty"`
+	// Args replaces the arguments of the main container.
+	// +optional
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=4096
+	Args []string `json:"args,omitempty"`
+	// Env adds to the environment of the main container; a name that the operator sets itself
+	// is overridden.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	Env []EnvVar `json:"env,omitempty"`
+	// HostNetwork runs the operand's pods in the network of the host. Default false.
+	// +optional
+	HostNetwork *bool `json:"hostNetwork,omitempty"`
+}
+
+// ResourceRequirements are the compute resources of a container.
+type ResourceRequirements struct {
+	// Limits is the most that the container may use.
+	// +optional
+	Limits corev1.ResourceList `json:"limits,omitempty"`
+	// Requests is what the container is sure to get.
+	// +optional
+	Requests corev1.ResourceList `json:"requests,omitempty"`
+}
+
+// EnvVar is one environment variable.
+type EnvVar struct {
+	// Name of the variable.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Name string `json:"name"`
+	// Value of the variable. Default empty.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32768
+	Value string `json:"value,omitempty"`
+}
+
+// ProbeSpec overrides parts of a container's probe; parts that are left out keep the default.
+type ProbeSpec struct {
+	// InitialDelaySeconds before the first probe.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	InitialDelaySeconds int32 `json:"initialDelaySeconds,omitempty"`
+	// TimeoutSeconds of one probe.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+	// PeriodSeconds between two probes.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
+	// SuccessThreshold is how many probes in a row must pass.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	SuccessThreshold int32 `json:"successThreshold,omitempty"`
+	// FailureThreshold is how many probes in a row must fail.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	FailureThreshold int32 `json:"failureThreshold,omitempty"`
+}

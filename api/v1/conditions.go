@@ -1,0 +1,81 @@
+package v1
+
+// Condition types of a ClusterPolicy.
+const (
+	// ConditionReady: every GPU node can be used as the spec says.
+	ConditionReady = "Ready"
+	// ConditionProgressing: some node or operand is on its way.
+	ConditionProgressing = "Progressing"
+	// ConditionDegraded: something failed and will not get better by waiting.
+	ConditionDegraded = "Degraded"
+	// ConditionError is the opposite of Ready, as NVIDIA's operator has it.
+	ConditionError = "Error"
+)
+
+// Reasons of the conditions of a ClusterPolicy, by precedence.
+const (
+	// ReasonReconciled: all is as the spec says.
+	ReasonReconciled = "Reconciled"
+	// ReasonNoGPUNodes: nothing to do, as no node has a GPU. Ready is True.
+	ReasonNoGPUNodes = "NoGPUNodes"
+	// ReasonNodeDiscoveryMissing: no node has ever had a discovery label, so that nobody knows
+	// which nodes have GPUs.
+	ReasonNodeDiscoveryMissing = "NodeDiscoveryMissing"
+	// ReasonInvalidSpec: the spec contradicts itself or asks for what cannot be done.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonNotSupportedYet: the spec asks for what this version does not do.
+	ReasonNotSupportedYet = "NotSupportedYet"
+	// ReasonConflict: an object that the operator needs belongs to somebody else.
+	ReasonConflict = "Conflict"
+	// ReasonReconcileFailed: a call to the API failed.
+	ReasonReconcileFailed = "ReconcileFailed"
+	// ReasonOperandFailed: an operand fails on some node.
+	ReasonOperandFailed = "OperandFailed"
+	// ReasonOperandNotReady: some operand is not ready on all its nodes yet.
+	ReasonOperandNotReady = "OperandNotReady"
+	// ReasonUpgradePending: the driver on some nodes is older than the spec.
+	ReasonUpgradePending = "UpgradePending"
+	// ReasonIgnored: an older ClusterPolicy is in force.
+	ReasonIgnored = "Ignored"
+	// ReasonNone: the condition is False and there is nothing to say.
+	ReasonNone = "None"
+)
+
+// Reasons of an operand that is not Ready, beside those above.
+const (
+	// ReasonDisabledBySpec: its block says enabled: false.
+	ReasonDisabledBySpec = "DisabledBySpec"
+	// ReasonNotScheduled: fewer nodes run it than need it.
+	ReasonNotScheduled = "NotScheduled"
+	// ReasonWaitingForOperand: another operand comes first.
+	ReasonWaitingForOperand = "WaitingForOperand"
+	// ReasonRollingOut: its DaemonSet has not been taken up by the cluster yet.
+	ReasonRollingOut = "RollingOut"
+)
+
+// Reasons of a node that is not ready, in nodes[] and in the condition nvidia.com/GPUReady. A
+// failing container adds the kubelet's reasons: CrashLoopBackOff, ImagePullBackOff and so on.
+const (
+	// ReasonGPUReady: the GPUs of the node can be used.
+	ReasonGPUReady = "GPUReady"
+	// ReasonFactsMissing: a discovery label that the driver image is chosen by is missing.
+	ReasonFactsMissing = "FactsMissing"
+	// ReasonDiscoveryLost: the discovery labels of a GPU node are gone; its operands stay.
+	ReasonDiscoveryLost = "DiscoveryLost"
+	// ReasonExcluded: nvidia.com/gpu.deploy.operands=false keeps the operands off the node.
+	ReasonExcluded = "Excluded"
+	// ReasonOperandPaused: a deploy label of the node has another value than true.
+	ReasonOperandPaused = "OperandPaused"
+	// ReasonPodMissing: the node has no pod of an operand that it needs.
+	ReasonPodMissing = "PodMissing"
+	// ReasonPodPending: a pod is not scheduled or not admitted.
+	ReasonPodPending = "PodPending"
+	// ReasonStarting: a pod is on its way.
+	ReasonStarting = "Starting"
+	// ReasonContainerFailed: a container ended with an error.
+	ReasonContainerFailed = "ContainerFailed"
+	// ReasonNotAllocatable: the kubelet advertises no GPU that can be allocated.
+	ReasonNotAllocatable = "NotAllocatable"
+	// ReasonNodeNotReady: the kubelet does not answer.
+	ReasonNodeNotReady = "NodeNotReady"
+)
