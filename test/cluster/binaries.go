@@ -1,0 +1,103 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"debug/buildinfo"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+)
+
+// EnsureBinaries returns the folder that holds the programs of one Kubernetes release, and builds
+// those that are missing or of another version than the pinned one. The version is Newest (also the
+// empty string), Oldest, or a pinned version such as v1.36.3. It prints one line to progress for
+// each tool that it has to build. Concurrent processes wait for each other.
+func EnsureBinaries(ctx context.Context, version string, progress io.Writer) (dir string, err error) {
+	root, err := repositoryRoot()
+	if err != nil {
+		return "", err
+	}
+	rel, err := findRelease(root, version)
+	if err != nil {
+		return "", err
+	}
+	cache := filepath.Join(root, ".cache", "controlplane")
+	dir = filepath.Join(cache, rel.version)
+	if len(rel.missing(dir)) == 0 {
+		return dir, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("make cache: %w", err)
+	}
+	unlock, err := lockFile(filepath.Join(cache, "lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	// Looked up again: another process may have built them while this one waited for the lock.
+	for _, t := range rel.missing(dir) {
+		fmt.Fprintf(progress, "building %s %s (first time only, about %s) ...\n", t.name, t.version, t.cold)
+		if err := t.build(ctx, dir); err != nil {
+			return "", err
+		}
+	}
+	return dir, nil
+}
+
+// missing lists the tools that dir lacks or holds in another version. The version is read from what
+// the Go linker stored in the binary, so no stamp file can disagree with it.
+func (r release) missing(dir string) []tool {
+	var missing []tool
+	for _, t := range r.tools {
+		info, err := buildinfo.ReadFile(filepath.Join(dir, t.name))
+		if err != nil || info.Main.Path != t.module || info.Main.Version != t.version {
+			missing = append(missing, t)
+		}
+	}
+	return missing
+}
+
+// build compiles one tool under a temporary name and renames it, so that a cancelled build leaves
+// nothing that looks finished.
+func (t tool) build(ctx context.Context, dir string) error {
+	temp := filepath.Join(dir, "."+t.name+".building")
+	defer os.Remove(temp)
+	if err := goBuild(ctx, t.dir, temp, t.versionFlags(), t.pkg); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, filepath.Join(dir, t.name)); err != nil {
+		return fmt.Errorf("keep %s: %w", t.name, err)
+	}
+	return nil
+}
+
+// goBuild builds one program in the module that dir belongs to.
+func goBuild(ctx context.Context, dir, output, ldflags, pkg string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", ldflags, "-o", output, pkg)
+	cmd.Dir = dir
+	// GOWORK=off: the pins are in the modules, a developer's workspace must not change them.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, stderr.Bytes())
+	}
+	return nil
+}
+
+// lockFile takes an exclusive lock that the kernel releases should this process die.
+func lockFile(path string) (unlock func(), err error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open lock: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		file.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	return func() { file.Close() }, nil
+}

@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
+)
+
+// OperatorNamespace is where the operator and its operands live.
+const OperatorNamespace = "gpu-operator"
+
+// Options says which control plane to start, and where.
+type Options struct {
+	// Version is Newest (also the empty string), Oldest, or a pinned version such as v1.36.3.
+	// Start builds what is missing; EnsureBinaries beforehand keeps that out of Start's deadline.
+	Version string
+	// Dir holds the data, logs and credentials. The default is a temporary folder that Stop removes;
+	// a folder named here is kept.
+	Dir string
+}
+
+// Cluster is a running control plane.
+type Cluster struct {
+	// Config has all rights and no client-side rate limit. Its requests are in the audit log.
+	Config *rest.Config
+	// SimulatorConfig is the same for a user whose requests are not in the audit log.
+	SimulatorConfig *rest.Config
+	// Version is the Kubernetes version, such as v1.36.3.
+	Version string
+	// LogDir holds one log for each process.
+	LogDir string
+	// AuditLog is the path of the API server's audit log.
+	AuditLog string
+
+	dir         string
+	temporary   bool
+	binaries    string
+	port        *reservedPort
+	credentials *credentials
+	etcd        *process
+	apiServer   *process
+	// followers use the API server: controller-manager, scheduler and kwok.
+	followers []*process
+}
+
+// Start brings up a control plane and returns once it accepts requests and its controllers run.
+func Start(ctx context.Context, opts Options) (*Cluster, error) {
+	root, err := repositoryRoot()
+	if err != nil {
+		return nil, err
+	}
+	rel, err := findRelease(root, opts.Version)
+	if err != nil {
+		return nil, err
+	}
+	binaries, err := EnsureBinaries(ctx, rel.version, os.Stderr)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{Version: rel.version, binaries: binaries}
+	if err := c.start(ctx, opts.Dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("start control plane %s: %w", rel.version, err), c.Stop())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context, dir string) error {
+	if err := c.prepare(dir); err != nil {
+		return err
+	}
+	if err := c.startEtcd(ctx); err != nil {
+		return err
+	}
+	if err := c.StartAPIServer(ctx); err != nil {
+		return err
+	}
+	return c.startFollowers(ctx)
+}
+
+// prepare makes everything that the processes read: folders, port, credentials, configuration.
+func (c *Cluster) prepare(dir string) error {
+	if dir == "" {
+		temp, err := os.MkdirTemp("", "gpu-operator-cluster-")
+		if err != nil {
+			return fmt.Errorf("make cluster folder: %w", err)
+		}
+		c.temporary, dir = true, temp
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return fmt.Errorf("resolve cluster folder: %w", err)
+	}
+	c.dir, c.LogDir = dir, filepath.Join(dir, "logs")
+	c.AuditLog = filepath.Join(c.LogDir, "audit.log")
+	if err := os.MkdirAll(c.LogDir, 0o755); err != nil {
+		return fmt.Errorf("make log folder: %w", err)
+	}
+	if c.port, err = reservePort(); err != nil {
+		return err
+	}
+	if c.credentials, err = newCredentials(dir); err != nil {
+		return err
+	}
+	if err := writeManifests(dir); err != nil {
+		return err
+	}
+	url := fmt.Sprintf("https://127.0.0.1:%d", c.port.number)
+	c.Config = c.credentials.config(url, userAdmin)
+	c.SimulatorConfig = c.credentials.config(url, userSimulator)
+	for _, user := range users {
+		if err := writeKubeconfig(c.kubeconfig(user), c.credentials.config(url, user)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Kubeconfig returns the path of a kubeconfig with all rights.
+func (c *Cluster) Kubeconfig() string { return c.kubeconfig(userAdmin) }
+
+func (c *Cluster) kubeconfig(user string) string {
+	return filepath.Join(c.dir, kubeconfigNames[user]+".kubeconfig")
+}
+
+// Stop ends all processes and removes a temporary folder.
+func (c *Cluster) Stop() error {
+	var group errgroup.Group
+	for _, p := range c.followers {
+		group.Go(p.stop)
+	}
+	err := group.Wait()
+	// etcd last, so that the API server can finish, and both by force: nothing of theirs is kept.
+	if c.apiServer != nil {
+		c.apiServer.kill()
+	}
+	if c.etcd != nil {
+		c.etcd.kill()
+	}
+	if c.port != nil {
+		c.port.release()
+	}
+	if c.temporary {
+		err = errors.Join(err, os.RemoveAll(c.dir))
+	}
+	return err
+}

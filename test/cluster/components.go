@@ -1,0 +1,174 @@
+package cluster
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	// etcdSocket is a Unix socket in the cluster's folder: no port to collide on.
+	etcdSocket = "etcd.sock"
+
+	issuer = "https://kubernetes.default.svc"
+
+	// SimulatedNodeAnnotation marks, with SimulatedNodeValue, the nodes that kwok keeps alive. All
+	// other nodes are left alone, so that a real one can stand beside them.
+	SimulatedNodeAnnotation = "kwok.x-k8s.io/node"
+	// SimulatedNodeValue is the value of SimulatedNodeAnnotation.
+	SimulatedNodeValue = "fake"
+)
+
+//go:embed manifests
+var manifests embed.FS
+
+// writeManifests puts the files that the processes read into dir.
+func writeManifests(dir string) error {
+	for _, name := range []string{"audit-policy.yaml", "node-initialize.yaml", "scheduler.yaml"} {
+		data, err := manifests.ReadFile("manifests/" + name)
+		if err != nil {
+			return fmt.Errorf("read embedded manifest: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return fmt.Errorf("write manifest: %w", err)
+		}
+	}
+	return nil
+}
+
+// run starts one program of the control plane in the cluster's folder.
+func (c *Cluster) run(name string, args ...string) (*process, error) {
+	cmd := exec.Command(filepath.Join(c.binaries, name), args...)
+	cmd.Dir = c.dir
+	return startProcess(cmd, filepath.Join(c.LogDir, name+".log"))
+}
+
+// startEtcd waits for the socket: a first dial that fails would hold up the API server by a second.
+func (c *Cluster) startEtcd(ctx context.Context) (err error) {
+	c.etcd, err = c.run("etcd",
+		"--data-dir=etcd",
+		"--listen-client-urls=unix://"+etcdSocket,
+		// Must be host:port, and is for other members only, of which there are none.
+		"--advertise-client-urls=http://localhost:2379",
+		"--listen-peer-urls=unix://etcd-peer.sock",
+		// A crash of the machine may lose a test cluster; waiting for the disk would only cost time.
+		"--unsafe-no-fsync",
+		"--quota-backend-bytes=4294967296",
+		"--log-level=warn",
+	)
+	if err != nil {
+		return err
+	}
+	return c.etcd.waitFor(ctx, func(context.Context) error {
+		_, err := os.Stat(filepath.Join(c.dir, etcdSocket))
+		return err
+	})
+}
+
+// StartAPIServer starts the API server, also again after KillAPIServer, and waits until it is ready.
+func (c *Cluster) StartAPIServer(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	c.apiServer, err = c.run("kube-apiserver", c.apiServerFlags()...)
+	if err != nil {
+		return err
+	}
+	return c.apiServer.waitFor(ctx, func(ctx context.Context) error {
+		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+}
+
+// KillAPIServer ends the API server at once, for tests of an outage.
+func (c *Cluster) KillAPIServer() { c.apiServer.kill() }
+
+func (c *Cluster) apiServerFlags() []string {
+	return []string{
+		"--etcd-servers=unix://" + etcdSocket,
+		"--bind-address=127.0.0.1",
+		"--advertise-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", c.port.number),
+		// The port stays reserved by this program, so that no other can take it.
+		"--permit-port-sharing",
+		"--tls-cert-file=" + servingCert,
+		"--tls-private-key-file=" + servingKey,
+		"--token-auth-file=" + tokenFile,
+		"--authorization-mode=RBAC",
+		"--allow-privileged",
+		"--service-account-issuer=" + issuer,
+		"--service-account-key-file=" + serviceAccountKey,
+		"--service-account-signing-key-file=" + serviceAccountKey,
+		"--service-cluster-ip-range=10.0.0.0/16",
+		// Loopback is no valid endpoint of the kubernetes Service; nothing here uses it.
+		"--endpoint-reconciler-type=none",
+		"--audit-policy-file=audit-policy.yaml",
+		"--audit-log-path=" + c.AuditLog,
+		"--audit-log-mode=blocking",
+		// Rotation would move lines away under a reader.
+		"--audit-log-maxsize=0",
+		"--max-requests-inflight=3000",
+		"--max-mutating-requests-inflight=1500",
+		"--profiling=false",
+	}
+}
+
+// startFollowers starts what needs an API server and waits until the controllers work.
+func (c *Cluster) startFollowers(ctx context.Context) error {
+	commands := [][]string{
+		{"kube-controller-manager",
+			"--kubeconfig=" + c.kubeconfig(userControllerManager),
+			"--service-account-private-key-file=" + serviceAccountKey,
+			"--root-ca-file=" + servingCert,
+			"--secure-port=0",
+			"--leader-elect=false",
+			"--kube-api-qps=2000",
+			"--kube-api-burst=4000",
+			"--concurrent-gc-syncs=10",
+			"--profiling=false",
+		},
+		{"kube-scheduler", "--config=scheduler.yaml", "--secure-port=0", "--profiling=false"},
+		{"kwok",
+			"--config=node-initialize.yaml",
+			"--kubeconfig=" + c.kubeconfig(userKwok),
+			fmt.Sprintf("--manage-nodes-with-annotation-selector=%s=%s", SimulatedNodeAnnotation, SimulatedNodeValue),
+			"--node-lease-duration-seconds=40",
+		},
+	}
+	for _, command := range commands {
+		p, err := c.run(command[0], command[1:]...)
+		if err != nil {
+			return err
+		}
+		c.followers = append(c.followers, p)
+	}
+	return c.waitForControllers(ctx)
+}
+
+// waitForControllers waits for a ServiceAccount, which only the controller-manager creates; it has
+// no port to ask.
+func (c *Cluster) waitForControllers(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(c.SimulatorConfig)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	err = c.followers[0].waitFor(ctx, func(ctx context.Context) error {
+		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+		return err
+	})
+	for _, p := range c.followers {
+		select {
+		case <-p.done:
+			err = errors.Join(err, fmt.Errorf("%s ended early (%v):\n%s", p.name, p.err, p.logTail()))
+		default:
+		}
+	}
+	return err
+}

@@ -1,0 +1,112 @@
+package cluster
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/google/uuid"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+// The users of the token file. The audit policy names all but the first.
+const (
+	userAdmin             = "admin"
+	userSimulator         = "simulator"
+	userControllerManager = "system:kube-controller-manager"
+	userScheduler         = "system:kube-scheduler"
+	userKwok              = "kwok"
+)
+
+var users = []string{userAdmin, userSimulator, userControllerManager, userScheduler, userKwok}
+
+// kubeconfigNames gives each user's file a name without a colon. The scheduler's is also in
+// manifests/scheduler.yaml.
+var kubeconfigNames = map[string]string{
+	userAdmin:             "admin",
+	userSimulator:         "simulator",
+	userControllerManager: "controller-manager",
+	userScheduler:         "scheduler",
+	userKwok:              "kwok",
+}
+
+// Files in the cluster's folder, where the processes run.
+const (
+	servingCert       = "serving.crt"
+	servingKey        = "serving.key"
+	serviceAccountKey = "service-account.key"
+	tokenFile         = "tokens.csv"
+)
+
+// credentials are what the parts of one cluster trust each other by. They live as long as it does.
+type credentials struct {
+	ca     []byte
+	tokens map[string]string
+}
+
+// newCredentials makes fresh keys and tokens in dir.
+func newCredentials(dir string) (*credentials, error) {
+	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("generate serving certificate: %w", err)
+	}
+	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("generate service account key: %w", err)
+	}
+	signerPEM, err := keyutil.MarshalPrivateKeyToPEM(signer)
+	if err != nil {
+		return nil, fmt.Errorf("encode service account key: %w", err)
+	}
+	c := &credentials{ca: certPEM, tokens: make(map[string]string, len(users))}
+	var tokens []byte
+	for _, user := range users {
+		c.tokens[user] = uuid.NewString()
+		tokens = fmt.Appendf(tokens, "%s,%s,%s,system:masters\n", c.tokens[user], user, kubeconfigNames[user])
+	}
+	files := map[string][]byte{
+		servingCert:       certPEM,
+		servingKey:        keyPEM,
+		serviceAccountKey: signerPEM,
+		tokenFile:         tokens,
+	}
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			return nil, fmt.Errorf("write credentials: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// config returns the client configuration of a user of the token file.
+func (c *credentials) config(url, user string) *rest.Config {
+	return &rest.Config{
+		Host:            url,
+		BearerToken:     c.tokens[user],
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.ca},
+		UserAgent:       kubeconfigNames[user],
+		QPS:             -1,
+	}
+}
+
+// writeKubeconfig stores a client configuration as a file that other programs read.
+func writeKubeconfig(path string, cfg *rest.Config) error {
+	const name = "cluster"
+	file := clientcmdapi.NewConfig()
+	file.Clusters[name] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
+	file.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: cfg.BearerToken}
+	file.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	file.CurrentContext = name
+	if err := clientcmd.WriteToFile(*file, path); err != nil {
+		return fmt.Errorf("write kubeconfig: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,55 @@
+package cluster
+
+import (
+	"fmt"
+	"net"
+
+	"golang.org/x/sys/unix"
+)
+
+// reservedPort is a loopback port that is bound but not listened on: no other program is given it,
+// while a server that sets SO_REUSEPORT can still listen there, also after a restart.
+type reservedPort struct {
+	number int
+	fd     int
+}
+
+func reservePort() (*reservedPort, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("reserve port: %w", err)
+	}
+	port := &reservedPort{fd: fd}
+	if err := port.bind(); err != nil {
+		port.release()
+		return nil, fmt.Errorf("reserve port: %w", err)
+	}
+	return port, nil
+}
+
+func (p *reservedPort) bind() error {
+	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+		return err
+	}
+	if err := unix.Bind(p.fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		return err
+	}
+	name, err := unix.Getsockname(p.fd)
+	if err != nil {
+		return err
+	}
+	p.number = name.(*unix.SockaddrInet4).Port
+	return nil
+}
+
+func (p *reservedPort) release() { _ = unix.Close(p.fd) }
+
+// freeAddress returns a loopback address that nothing listens on at the moment.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find free port: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}

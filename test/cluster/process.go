@@ -1,0 +1,121 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// stopGrace is how long a process may take to end after SIGTERM before it is killed.
+const stopGrace = 10 * time.Second
+
+// spawner starts processes on one thread that lives as long as this program: the kernel sends the
+// parent-death signal when the *thread* that forked ends, and the Go runtime may end threads.
+var spawner = sync.OnceValue(func() chan<- func() {
+	work := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range work {
+			f()
+		}
+	}()
+	return work
+})
+
+// process is a child that dies with this program and whose output goes to a file.
+type process struct {
+	name    string
+	cmd     *exec.Cmd
+	logFile string
+	done    chan struct{}
+	err     error
+}
+
+// startProcess starts a program with its output appended to logFile.
+func startProcess(cmd *exec.Cmd, logFile string) (*process, error) {
+	name := filepath.Base(cmd.Path)
+	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open log of %s: %w", name, err)
+	}
+	defer out.Close()
+	cmd.Stdout, cmd.Stderr = out, out
+	// A process group of its own keeps Ctrl-C in a terminal from reaching the child before Stop.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	started := make(chan error)
+	spawner() <- func() { started <- cmd.Start() }
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	p := &process{name: name, cmd: cmd, logFile: logFile, done: make(chan struct{})}
+	go func() {
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// stop ends the process gently, then by force. One that has already ended is fine.
+func (p *process) stop() error {
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(stopGrace):
+	}
+	p.kill()
+	return fmt.Errorf("%s did not end within %s of SIGTERM and was killed", p.name, stopGrace)
+}
+
+// kill ends the process at once and waits until it is gone.
+func (p *process) kill() {
+	p.signal(syscall.SIGKILL)
+	<-p.done
+}
+
+func (p *process) signal(sig syscall.Signal) {
+	select {
+	case <-p.done:
+		return
+	default:
+	}
+	// The process may end in between; its end is seen on done, whatever the answer here.
+	_ = p.cmd.Process.Signal(sig)
+}
+
+// waitFor polls until ready answers nil, the process ends or the context does. There is nothing to
+// watch before a server listens, hence the polling.
+func (p *process) waitFor(ctx context.Context, ready func(context.Context) error) error {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s ended early (%v):\n%s", p.name, p.err, p.logTail())
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w:\n%s", p.name, errors.Join(ctx.Err(), err), p.logTail())
+		case <-tick.C:
+		}
+	}
+}
+
+// logTail returns the end of the log, for error messages.
+func (p *process) logTail() string {
+	const size = 4000
+	data, err := os.ReadFile(p.logFile)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data[max(0, len(data)-size):])
+}

@@ -1,0 +1,134 @@
+package cluster
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/mod/modfile"
+)
+
+const (
+	// Newest is the newest supported release of Kubernetes, pinned in test/controlplane/go.mod.
+	Newest = "newest"
+	// Oldest is the oldest supported release, pinned in test/controlplane/oldest/go.mod.
+	Oldest = "oldest"
+
+	modulePath       = "github.com/clusterpolicy/gpu-operator"
+	kubernetesModule = "k8s.io/kubernetes"
+)
+
+// tool is one program of the control plane and where its source is pinned.
+type tool struct {
+	name    string
+	pkg     string
+	module  string
+	version string
+	// dir holds the go.mod that pins the version.
+	dir string
+	// cold is what a first build takes, for the progress line.
+	cold string
+}
+
+// release is one supported Kubernetes version with the tools that make up its control plane.
+type release struct {
+	version string
+	tools   []tool
+}
+
+// findRelease returns the release that the version names: Newest (also the empty string), Oldest or
+// an exact version such as v1.36.3 that one of the go.mod files pins.
+func findRelease(root, version string) (release, error) {
+	main := filepath.Join(root, "test", "controlplane")
+	newest, err := readRelease(main, main)
+	if err != nil {
+		return release{}, err
+	}
+	if version == "" || version == Newest || version == newest.version {
+		return newest, nil
+	}
+	oldest, err := readRelease(filepath.Join(main, "oldest"), main)
+	if err != nil {
+		return release{}, err
+	}
+	if version == Oldest || version == oldest.version {
+		return oldest, nil
+	}
+	return release{}, fmt.Errorf("Kubernetes %s is not pinned: choose %s (%s) or %s (%s)",
+		version, Newest, newest.version, Oldest, oldest.version)
+}
+
+// readRelease takes the Kubernetes tools from the module in kubeDir and the rest from mainDir.
+func readRelease(kubeDir, mainDir string) (release, error) {
+	tools := []tool{
+		{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", module: "go.etcd.io/etcd/server/v3", dir: mainDir, cold: "1 min"},
+		{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: kubernetesModule, dir: kubeDir, cold: "5 min"},
+		{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: kubernetesModule, dir: kubeDir, cold: "1 min"},
+		{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: kubernetesModule, dir: kubeDir, cold: "30 s"},
+		{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok", dir: mainDir, cold: "2 min"},
+	}
+	rel := release{}
+	for i := range tools {
+		version, err := requiredVersion(tools[i].dir, tools[i].module)
+		if err != nil {
+			return release{}, err
+		}
+		tools[i].version = version
+		if tools[i].module == kubernetesModule {
+			rel.version = version
+		}
+	}
+	rel.tools = tools
+	return rel, nil
+}
+
+// requiredVersion reads the version of a module from the go.mod in dir.
+func requiredVersion(dir, module string) (string, error) {
+	path := filepath.Join(dir, "go.mod")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read pinned versions: %w", err)
+	}
+	file, err := modfile.ParseLax(path, data, nil)
+	if err != nil {
+		return "", fmt.Errorf("parse pinned versions: %w", err)
+	}
+	for _, req := range file.Require {
+		if req.Mod.Path == module {
+			return req.Mod.Version, nil
+		}
+	}
+	return "", fmt.Errorf("%s does not require %s", path, module)
+}
+
+// repositoryRoot walks up from the working directory to the go.mod of this project.
+func repositoryRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find repository: %w", err)
+	}
+	for start := dir; ; dir = filepath.Dir(dir) {
+		data, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && modfile.ModulePath(data) == modulePath {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no go.mod of %s in %s or above", modulePath, start)
+		}
+	}
+}
+
+// versionFlags stamps the Kubernetes version, without which the API server reports v0.0.0-master.
+func (t tool) versionFlags() string {
+	flags := "-s -w"
+	if t.module != kubernetesModule {
+		return flags
+	}
+	major, rest, _ := strings.Cut(strings.TrimPrefix(t.version, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	for name, value := range map[string]string{"gitVersion": t.version, "gitMajor": major, "gitMinor": minor} {
+		flags += fmt.Sprintf(" -X k8s.io/component-base/version.%s=%s", name, value)
+	}
+	return flags
+}
