@@ -1,0 +1,205 @@
+# Everything that a person or CI does with this repository. CI calls only these targets, so that a
+# laptop and CI agree. Needed: Go, make, git, bash; a C compiler for test-race. Everything else is
+# built once from pinned Go modules into .cache/.
+
+# --- What you may set: make TARGET NAME=value -----------------------------------------------------
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# NAME:TAG of the operator's image.
+IMG     ?= ghcr.io/clusterpolicy/gpu-operator:$(VERSION)
+# Where the operator runs, for make run. Deployments take it from config/default.
+OPERATOR_NAMESPACE ?= gpu-operator
+# More arguments for the manager, for make run.
+ARGS ?=
+# More arguments for go test, for example: make test-unit TESTFLAGS='-run Plan -v'
+TESTFLAGS ?=
+CONTAINER_TOOL ?= docker
+KUBECTL        ?= kubectl
+
+# make demo takes NODES (how many), EXIT=1 (end once ready), TIMEOUT (5m) and BREAK (OPERAND:NODE).
+# They reach it as environment variables, as every variable given to make does.
+
+# --- Derived --------------------------------------------------------------------------------------
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS   += --no-builtin-rules
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+module  := github.com/clusterpolicy/gpu-operator
+ldflags := -s -w -X $(module)/internal/version.Version=$(VERSION)
+cache   := $(CURDIR)/.cache
+
+# The version of a module as pinned in a go.mod.
+pinned = $(shell awk '$$1 == "$(2)" && NF > 1 { print $$2 }' $(1)/go.mod)
+
+tools_dir := test/tools
+# golangci-lint is in a module of its own: its many dependencies would else be raised by those of
+# the other tools to versions that it was never tested with.
+lint_dir  := $(tools_dir)/golangci-lint
+
+CONTROLLER_GEN := $(cache)/tools/controller-gen-$(call pinned,$(tools_dir),sigs.k8s.io/controller-tools)
+KUSTOMIZE      := $(cache)/tools/kustomize-$(call pinned,$(tools_dir),sigs.k8s.io/kustomize/kustomize/v5)
+GOLANGCI_LINT  := $(cache)/tools/golangci-lint-$(call pinned,$(lint_dir),github.com/golangci/golangci-lint/v2)
+
+##@ General
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z][a-z-]*:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
+
+.PHONY: build
+build: ## Build the programs into bin/
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(ldflags)' -o bin/ ./cmd/...
+
+.PHONY: clean
+clean: ## Remove what was built; keep the tools and the control plane in .cache/
+	rm -rf bin dist $(cache)/bin $(cache)/deploy
+
+##@ Run
+
+# make turns every failure into status 2, but the demo's own status is a promise: 1 says "not ready
+# in time". With -q make ends with 1 if a line is left to run, and + runs a line nevertheless.
+ifeq ($(MAKECMDGOALS),demo)
+MAKEFLAGS += -q
+endif
+
+.PHONY: demo demo-run
+demo: demo-run ## Show GPU nodes become ready on a real control plane (NODES=4 EXIT=1 TIMEOUT=5m BREAK=driver:gpu-00003)
+	$(if $(filter-out 0,$(file < $(cache)/demo.status)),@exit $(file < $(cache)/demo.status))
+
+# The demo is a job of its own (set -m) and gets each signal once, from here: a Ctrl-C in the
+# terminal would else also end its control plane under its feet.
+demo-run:
+	+@test -e $(cache)/bin/demo || echo "building the demo ..."
+	+@mkdir -p $(cache)/bin && go build -o $(cache)/bin/demo ./test/demo
+	+@set -m +e; $(cache)/bin/demo & demo=$$!; set +m; \
+	trap 'kill -INT $$demo' INT; trap 'kill -TERM $$demo' TERM; \
+	while wait $$demo; status=$$?; kill -0 $$demo 2>/dev/null; do :; done; \
+	echo $$status > $(cache)/demo.status
+
+.PHONY: run
+run: build ## Run the manager on this machine against the cluster of the current KUBECONFIG (ARGS=...)
+	OPERATOR_NAMESPACE=$(OPERATOR_NAMESPACE) OPERATOR_IMAGE=$(IMG) exec bin/gpu-operator $(ARGS)
+
+##@ Test
+
+.PHONY: test
+test: test-unit ## Run all tests, those on a real control plane included, with a sample of each campaign
+	go test -v -count=1 -p 1 -timeout 20m $(TESTFLAGS) ./test/...
+
+.PHONY: test-unit
+test-unit: ## Run the tests that need no control plane
+	go test $(TESTFLAGS) $$(go list ./... | grep -v '^$(module)/test/')
+
+.PHONY: test-race
+test-race: ## Run the tests that need no control plane under the race detector
+	go test -race $(TESTFLAGS) $$(go list ./... | grep -v '^$(module)/test/')
+
+.PHONY: test-full
+test-full: test-unit ## Run all tests with every campaign whole; takes hours
+	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./test/...
+
+##@ Generate and check
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Write the deep copies of the API types
+	$(CONTROLLER_GEN) object paths=./api/...
+
+.PHONY: manifests
+manifests: $(CONTROLLER_GEN) ## Write the CRD and the operator's roles from the markers in the code
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
+	$(CONTROLLER_GEN) rbac:roleName=gpu-operator paths='./internal/...;./cmd/...' output:rbac:dir=config/rbac
+
+.PHONY: golden
+golden: ## Write the golden files of the tests
+	UPDATE_GOLDEN=1 go test -count=1 ./internal/...
+
+.PHONY: fmt
+fmt: ## Format the Go code
+	gofmt -w $(go_files)
+
+.PHONY: lint
+lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yml
+	$(GOLANGCI_LINT) run ./...
+
+go_files = $$(git ls-files --cached --others --exclude-standard '*.go')
+modules  = $$(git ls-files --cached --others --exclude-standard '*go.mod' | xargs -n 1 dirname)
+
+# The content of the working tree as a git tree, without touching the index: so that verify compares
+# before with after, and also works with changes that are not committed yet.
+worktree = rm -f $(cache)/verify.index && GIT_INDEX_FILE=$(cache)/verify.index git add -A \
+	&& GIT_INDEX_FILE=$(cache)/verify.index git write-tree
+
+.PHONY: verify
+verify: ## Regenerate everything and fail if that changes a file
+	@unformatted=$$(gofmt -l $(go_files)); \
+	if [ -n "$$unformatted" ]; then printf 'Not formatted; run make fmt:\n%s\n' "$$unformatted" >&2; exit 1; fi
+	@for dir in $(modules); do \
+	  (cd "$$dir" && go mod tidy -diff) || { echo "$$dir/go.mod or go.sum is not tidy; run go mod tidy there" >&2; exit 1; }; \
+	done
+	@mkdir -p $(cache); before=$$($(worktree)); \
+	$(MAKE) --no-print-directory generate manifests golden; \
+	after=$$($(worktree)); \
+	changed=$$(git diff --name-status "$$before" "$$after"); \
+	if [ -n "$$changed" ]; then \
+	  printf 'Generated files were out of date. They are regenerated now; commit them:\n%s\n' "$$changed" >&2; exit 1; \
+	fi
+
+.PHONY: ci
+ci: verify lint test ## What CI runs: verify, lint, test
+
+##@ Deploy
+
+.PHONY: docker-build
+docker-build: ## Build the image IMG
+	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) -t $(IMG) .
+
+.PHONY: install
+install: $(KUSTOMIZE) ## Install the CRD into the cluster of the current KUBECONFIG
+	$(KUSTOMIZE) build config/crd | $(KUBECTL) apply -f -
+
+.PHONY: uninstall
+uninstall: $(KUSTOMIZE) ## Remove the CRD, and with it every ClusterPolicy
+	$(KUSTOMIZE) build config/crd | $(KUBECTL) delete --ignore-not-found -f -
+
+.PHONY: deploy
+deploy: deployment ## Install CRD, RBAC and the operator with the image IMG
+	$(KUSTOMIZE) build $(cache)/deploy | $(KUBECTL) apply -f -
+
+.PHONY: undeploy
+undeploy: deployment ## Remove what deploy installed
+	$(KUSTOMIZE) build $(cache)/deploy | $(KUBECTL) delete --ignore-not-found -f -
+
+# config/default with the image IMG, as an overlay outside the tracked files.
+.PHONY: deployment
+deployment: $(KUSTOMIZE)
+	@mkdir -p $(cache)/deploy && cp config/manager/operator_image.yaml $(cache)/deploy/
+	@printf '%s\n' 'resources: [../../config/default]' \
+	  'images: [{name: ghcr.io/clusterpolicy/gpu-operator, newName: "$(image_name)", newTag: "$(image_tag)"}]' \
+	  'replacements: [{path: operator_image.yaml}]' > $(cache)/deploy/kustomization.yaml
+
+image_tag  = $(lastword $(subst :, ,$(IMG)))
+image_name = $(patsubst %:$(image_tag),%,$(IMG))
+
+# --- Tools, each built once per version -----------------------------------------------------------
+
+# $(1): folder of the module, $(2): package.
+define build-tool
+	@echo "building $(notdir $@) (first time only) ..."
+	@mkdir -p $(@D)
+	@cd $(1) && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $@.building $(2)
+	@mv $@.building $@
+endef
+
+$(CONTROLLER_GEN):
+	$(call build-tool,$(tools_dir),sigs.k8s.io/controller-tools/cmd/controller-gen)
+
+$(KUSTOMIZE):
+	$(call build-tool,$(tools_dir),sigs.k8s.io/kustomize/kustomize/v5)
+
+$(GOLANGCI_LINT):
+	$(call build-tool,$(lint_dir),github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
