@@ -1,0 +1,187 @@
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Call is one finished request to the API server.
+type Call struct {
+	User        string
+	Verb        string
+	Group       string
+	Resource    string
+	Subresource string
+	Namespace   string
+	Name        string
+	Code        int32
+	Time        time.Time
+}
+
+// Calls is a list of requests, in the order in which they finished.
+type Calls []Call
+
+// Mark is a position in the audit log.
+type Mark int64
+
+// auditLine is the part of an audit event that is read.
+type auditLine struct {
+	Verb string `json:"verb"`
+	User struct {
+		Username string `json:"username"`
+	} `json:"user"`
+	ObjectRef struct {
+		APIGroup    string `json:"apiGroup"`
+		Resource    string `json:"resource"`
+		Subresource string `json:"subresource"`
+		Namespace   string `json:"namespace"`
+		Name        string `json:"name"`
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code int32 `json:"code"`
+	} `json:"responseStatus"`
+	StageTimestamp time.Time `json:"stageTimestamp"`
+}
+
+// Mark returns the present end of the audit log. The API server writes the line of a request before
+// it ends the response, so whatever this program has seen answered is in front of the mark.
+func (c *Cluster) Mark() (Mark, error) {
+	info, err := os.Stat(c.AuditLog)
+	if err != nil {
+		return 0, fmt.Errorf("read audit log: %w", err)
+	}
+	return Mark(info.Size()), nil
+}
+
+// Since returns the requests that finished after the mark; the zero Mark is the cluster's start. A
+// watch finishes when it is closed.
+func (c *Cluster) Since(mark Mark) (Calls, error) {
+	file, err := os.Open(c.AuditLog)
+	if err != nil {
+		return nil, fmt.Errorf("read audit log: %w", err)
+	}
+	defer file.Close()
+	if _, err := file.Seek(int64(mark), io.SeekStart); err != nil {
+		return nil, fmt.Errorf("read audit log: %w", err)
+	}
+	calls, err := readCalls(file)
+	if err != nil {
+		return nil, fmt.Errorf("read audit log %s: %w", c.AuditLog, err)
+	}
+	return calls, nil
+}
+
+func readCalls(log io.Reader) (Calls, error) {
+	var calls Calls
+	reader := bufio.NewReaderSize(log, 1<<20)
+	for {
+		data, err := reader.ReadBytes('\n')
+		if err == io.EOF {
+			// What follows the last newline is a line that is being written.
+			return calls, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		var line auditLine
+		if err := json.Unmarshal(data, &line); err != nil {
+			return nil, fmt.Errorf("line %q: %w", bytes.TrimSpace(data), err)
+		}
+		calls = append(calls, Call{
+			User: line.User.Username, Verb: line.Verb, Code: line.ResponseStatus.Code, Time: line.StageTimestamp,
+			Group: line.ObjectRef.APIGroup, Resource: line.ObjectRef.Resource, Subresource: line.ObjectRef.Subresource,
+			Namespace: line.ObjectRef.Namespace, Name: line.ObjectRef.Name,
+		})
+	}
+}
+
+// ServiceAccountUser is the user name of a ServiceAccount in the audit log.
+func ServiceAccountUser(namespace, name string) string {
+	return "system:serviceaccount:" + namespace + ":" + name
+}
+
+// By keeps the requests of one user.
+func (c Calls) By(user string) Calls {
+	return c.where(func(call Call) bool { return call.User == user })
+}
+
+// Writes keeps the requests that change something, failed ones included. Leases and events are left
+// out: the first are the heartbeat, the second are counted apart (see Events).
+func (c Calls) Writes() Calls {
+	return c.where(func(call Call) bool {
+		return isWrite(call.Verb) && call.Resource != "leases" && call.Resource != "events"
+	})
+}
+
+// Events keeps the writes of events.
+func (c Calls) Events() Calls {
+	return c.where(func(call Call) bool { return isWrite(call.Verb) && call.Resource == "events" })
+}
+
+// Lists keeps the requests that list.
+func (c Calls) Lists() Calls {
+	return c.where(func(call Call) bool { return call.Verb == "list" })
+}
+
+// Forbidden keeps the requests that the API server refused for want of rights.
+func (c Calls) Forbidden() Calls {
+	return c.where(func(call Call) bool { return call.Code == http.StatusForbidden })
+}
+
+// Of keeps the requests for one resource, such as daemonsets.
+func (c Calls) Of(resource string) Calls {
+	return c.where(func(call Call) bool { return call.Resource == resource })
+}
+
+func (c Calls) where(keep func(Call) bool) Calls {
+	var kept Calls
+	for _, call := range c {
+		if keep(call) {
+			kept = append(kept, call)
+		}
+	}
+	return kept
+}
+
+func isWrite(verb string) bool {
+	switch verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+		return true
+	default:
+		return false
+	}
+}
+
+// String counts the requests by verb, resource, name and code, the most frequent first.
+func (c Calls) String() string {
+	counts := map[string]int{}
+	for _, call := range c {
+		counts[call.String()]++
+	}
+	kinds := slices.Collect(maps.Keys(counts))
+	slices.SortFunc(kinds, func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	var text strings.Builder
+	for _, kind := range kinds {
+		fmt.Fprintf(&text, "%6d %s\n", counts[kind], kind)
+	}
+	return text.String()
+}
+
+// String leaves out user and time.
+func (c Call) String() string {
+	resource := strings.TrimSuffix(c.Resource+"/"+c.Subresource, "/")
+	object := strings.Trim(c.Namespace+"/"+c.Name, "/")
+	return strings.Join(strings.Fields(fmt.Sprint(c.Verb, " ", resource, " ", object, " ", c.Code)), " ")
+}

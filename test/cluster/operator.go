@@ -1,0 +1,173 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Flags of the operator that StartOperator sets unless the caller does.
+const (
+	flagHealth  = "--health-probe-bind-address"
+	flagMetrics = "--metrics-bind-address"
+	flagElect   = "--leader-elect"
+)
+
+// BuildOperator compiles cmd/gpu-operator into the cache and returns the path of the binary.
+func BuildOperator(ctx context.Context, progress io.Writer) (string, error) {
+	root, err := repositoryRoot()
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(root, ".cache", "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return "", fmt.Errorf("make cache: %w", err)
+	}
+	unlock, err := lockFile(filepath.Join(bin, "lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	path := filepath.Join(bin, "gpu-operator")
+	fmt.Fprintln(progress, "building gpu-operator ...")
+	temp := filepath.Join(bin, ".gpu-operator.building")
+	defer os.Remove(temp)
+	if err := goBuild(ctx, root, temp, "-s -w", "./cmd/gpu-operator"); err != nil {
+		return "", err
+	}
+	// Renamed, not overwritten: another process may be running the old one.
+	if err := os.Rename(temp, path); err != nil {
+		return "", fmt.Errorf("keep operator: %w", err)
+	}
+	return path, nil
+}
+
+// OperatorOptions says how to run the operator as a process.
+type OperatorOptions struct {
+	// Binary is the path that BuildOperator returned.
+	Binary string
+	// Kubeconfig holds the operator's identity, see ServiceAccountKubeconfig.
+	Kubeconfig string
+	// Namespace is the operator's; the default is OperatorNamespace.
+	Namespace string
+	// Args are further flags. Unless they are here, leader election and metrics are off and the
+	// health address is a free port.
+	Args []string
+	// Env are further variables, as NAME=value. None are inherited but PATH and HOME.
+	Env []string
+	// LogFile receives the output, appended; the default is gpu-operator.log beside the kubeconfig.
+	LogFile string
+}
+
+// Operator is a running operator process.
+type Operator struct {
+	// HealthAddress serves /readyz and /healthz, as host:port.
+	HealthAddress string
+	// LogFile holds the output.
+	LogFile string
+
+	process *process
+}
+
+// StartOperator starts the operator and waits until /readyz answers.
+func StartOperator(ctx context.Context, opts OperatorOptions) (*Operator, error) {
+	args, health, err := operatorArgs(opts.Args)
+	if err != nil {
+		return nil, err
+	}
+	logFile := opts.LogFile
+	if logFile == "" {
+		logFile = filepath.Join(filepath.Dir(opts.Kubeconfig), "gpu-operator.log")
+	}
+	namespace := opts.Namespace
+	if namespace == "" {
+		namespace = OperatorNamespace
+	}
+	cmd := exec.Command(opts.Binary, args...)
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + os.Getenv("HOME"),
+		"KUBECONFIG=" + opts.Kubeconfig,
+		"OPERATOR_NAMESPACE=" + namespace,
+	}, opts.Env...)
+	p, err := startProcess(cmd, logFile)
+	if err != nil {
+		return nil, err
+	}
+	o := &Operator{HealthAddress: health, LogFile: logFile, process: p}
+	if err := p.waitFor(ctx, o.ready); err != nil {
+		p.kill()
+		return nil, err
+	}
+	return o, nil
+}
+
+// operatorArgs adds the defaults and returns the health address that results.
+func operatorArgs(given []string) (args []string, health string, err error) {
+	args = given
+	if health = flagValue(given, flagHealth); health == "" {
+		if health, err = freeAddress(); err != nil {
+			return nil, "", err
+		}
+		args = append([]string{flagHealth + "=" + health}, args...)
+	}
+	if strings.HasPrefix(health, ":") {
+		health = "127.0.0.1" + health
+	}
+	if flagValue(given, flagMetrics) == "" {
+		args = append([]string{flagMetrics + "=0"}, args...)
+	}
+	if flagValue(given, flagElect) == "" {
+		args = append([]string{flagElect + "=false"}, args...)
+	}
+	return args, health, nil
+}
+
+// flagValue returns the value of a flag given as --name=value.
+func flagValue(args []string, name string) string {
+	for _, arg := range args {
+		if value, ok := strings.CutPrefix(arg, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+func (o *Operator) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.HealthAddress+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("/readyz answers %s", resp.Status)
+	}
+	return nil
+}
+
+// Stop ends the operator with SIGTERM, as a kubelet does, and waits until it is gone.
+func (o *Operator) Stop() error { return o.process.stop() }
+
+// Kill ends the operator with SIGKILL, as a node failure does, and waits until it is gone.
+func (o *Operator) Kill() { o.process.kill() }
+
+// Wait blocks until the operator has ended and returns how: nil after exit code 0.
+func (o *Operator) Wait() error {
+	<-o.process.done
+	return o.process.err
+}
+
+// Done is closed once the operator has ended.
+func (o *Operator) Done() <-chan struct{} { return o.process.done }
