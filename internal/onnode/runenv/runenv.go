@@ -1,0 +1,42 @@
+package runenv
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+)
+
+// Environ returns base, a list of "KEY=value", with the assignments of a marker added. The marker
+// wins over base, as it does where a shell sources it. The lines that only prove the marker are
+// left out: they say nothing to an operand.
+func Environ(base []string, assignments []marker.Assignment) []string {
+	env := slices.Clone(base)
+	for _, a := range assignments {
+		if a.Key == labels.BootIDKey || a.Key == labels.DriverInstanceKey {
+			continue
+		}
+		prefix := a.Key + "="
+		env = slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, prefix) })
+		env = append(env, prefix+a.Value)
+	}
+	return env
+}
+
+// Replace turns this process into the command argv, which keeps the process id and so gets the
+// kubelet's signals. A command without a slash is looked up in PATH. Replace returns only on an
+// error: the command is not found, or cannot be executed.
+func Replace(argv, env []string) error {
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return fmt.Errorf("find the command to run; check the container's image and its PATH: %w", err)
+	}
+	if err := syscall.Exec(path, argv, env); err != nil {
+		return fmt.Errorf("run %s; check that it fits this architecture and that its loader is in the image: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package wait
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+const (
+	// safetyPoll is how often the condition is looked at besides the events.
+	safetyPoll = 30 * time.Second
+	// eventlessPoll is the same where the kernel grants no inotify instance or watch.
+	eventlessPoll = 2 * time.Second
+	// remindEvery is how often a wait that lasts says why.
+	remindEvery = time.Minute
+)
+
+// Waiter tells what is waited for.
+type Waiter struct {
+	// Dir is the directory whose changes may make the condition true.
+	Dir string
+	// What names what is waited for, in the log and in the error.
+	What string
+	// Log gets one line when the wait starts, none if the condition is true already, and one
+	// line each minute.
+	Log *slog.Logger
+
+	// Tests shorten these, or take inotify away.
+	poll, remind time.Duration
+	watch        func() (*watcher, error)
+}
+
+// Until blocks until condition returns nil. The error of condition is the reason, one clause, why
+// it is not true yet. Until fails only when ctx ends; its error is one clause too, with ctx's
+// cause and the last reason.
+func (w Waiter) Until(ctx context.Context, condition func() error) error {
+	w.setDefaults()
+	poll, remind := time.NewTicker(w.poll), time.NewTicker(w.remind)
+	defer poll.Stop()
+	defer remind.Stop()
+	changes, err := w.watch()
+	if err != nil {
+		changes = &watcher{}
+		w.warnEventless(err, poll)
+	}
+	defer changes.close()
+
+	since := time.Now()
+	for announced := false; ; {
+		// Watch first, look second: a change between the two is an event.
+		if err := changes.follow(w.Dir); err != nil {
+			changes.close()
+			changes = &watcher{}
+			w.warnEventless(err, poll)
+		}
+		reason := condition()
+		if reason == nil {
+			return nil
+		}
+		if !announced {
+			w.Log.Info("waiting for "+w.What, "in", w.Dir, "because", reason)
+			announced = true
+		}
+		if err := w.block(ctx, changes, poll, remind, since, reason); err != nil {
+			return err
+		}
+	}
+}
+
+// block returns nil when it is time to look again.
+func (w *Waiter) block(ctx context.Context, changes *watcher, poll, remind *time.Ticker, since time.Time, reason error) error {
+	for {
+		select {
+		case <-changes.events():
+			return nil
+		case <-changes.overflows():
+			return nil
+		case <-poll.C:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("%w after waiting %s for %s: %w",
+				context.Cause(ctx), time.Since(since).Round(time.Second), w.What, reason)
+		case <-remind.C:
+			w.Log.Info("still waiting for "+w.What,
+				"since", since.UTC().Format(time.RFC3339), "because", reason)
+		}
+	}
+}
+
+func (w *Waiter) setDefaults() {
+	if w.poll == 0 {
+		w.poll = safetyPoll
+	}
+	if w.remind == 0 {
+		w.remind = remindEvery
+	}
+	if w.watch == nil {
+		w.watch = newWatcher
+	}
+}
+
+// warnEventless makes the safety net do the work: with no inotify a hand-over takes seconds, which
+// is worth a line but never a failure.
+func (w *Waiter) warnEventless(err error, poll *time.Ticker) {
+	poll.Reset(min(w.poll, eventlessPoll))
+	w.Log.Warn("the node grants no file events, so files are looked at every "+eventlessPoll.String()+
+		"; raise its sysctls fs.inotify.max_user_instances and max_user_watches", "error", err)
+}
