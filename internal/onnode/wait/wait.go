@@ -74,7 +74,8 @@ func (w *Waiter) block(ctx context.Context, changes *watcher, poll, remind *time
 		select {
 		case <-changes.events():
 			return nil
-		case <-changes.overflows():
+		case err := <-changes.overflows():
+			w.Log.Warn("file events were lost, so look again", "error", err)
 			return nil
 		case <-poll.C:
 			return nil

@@ -1,0 +1,264 @@
+package main_test
+
+import (
+	"bufio"
+	"debug/elf"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// The programs under test, as they are shipped: static.
+var (
+	gpuNode   string
+	nvidiaSMI string
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "gpu-node")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+		build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", dir+"/", ".", "./testdata/nvidia-smi")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build: %v\n%s", err, out)
+			return 1
+		}
+		gpuNode, nvidiaSMI = filepath.Join(dir, "gpu-node"), filepath.Join(dir, "nvidia-smi")
+		return m.Run()
+	}())
+}
+
+// pod is the directory of a node's markers and the termination message of one container.
+type pod struct {
+	markers     string
+	termination string
+}
+
+func newPod(t *testing.T) pod {
+	t.Helper()
+	dir := t.TempDir()
+	p := pod{markers: filepath.Join(dir, "validations"), termination: filepath.Join(dir, "termination-log")}
+	// The kubelet makes both.
+	NewWithT(t).Expect(os.Mkdir(p.markers, 0o700)).To(Succeed())
+	NewWithT(t).Expect(os.WriteFile(p.termination, nil, 0o600)).To(Succeed())
+	return p
+}
+
+// command is gpu-node with the pod's flags; args before "--", which may be missing, come first.
+func (p pod) command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	at := slices.Index(args, "--")
+	if at < 0 {
+		at = len(args)
+	}
+	all := slices.Concat(args[:at], []string{"--dir=" + p.markers, "--termination-log=" + p.termination}, args[at:])
+	return exec.CommandContext(t.Context(), gpuNode, all...)
+}
+
+// put writes a marker of this boot, as its prover does: complete at once.
+func (p pod) put(t *testing.T, name, assignments string) {
+	t.Helper()
+	g := NewWithT(t)
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	g.Expect(err).NotTo(HaveOccurred())
+	tmp := filepath.Join(t.TempDir(), name)
+	content := assignments + "BOOT_ID=" + string(boot) + "DRIVER_INSTANCE=\n"
+	g.Expect(os.WriteFile(tmp, []byte(content), 0o600)).To(Succeed())
+	g.Expect(os.Rename(tmp, filepath.Join(p.markers, name))).To(Succeed())
+}
+
+func (p pod) message(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile(p.termination)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return string(content)
+}
+
+// process is a running command.
+type process struct {
+	*exec.Cmd
+	ended chan error
+}
+
+// startUntilLogged starts the command and returns once it has logged text.
+func startUntilLogged(t *testing.T, command *exec.Cmd, text string) process {
+	t.Helper()
+	g := NewWithT(t)
+	stderr, err := command.StderrPipe()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(command.Start()).To(Succeed())
+	logged, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		seen := false
+		for lines := bufio.NewScanner(stderr); lines.Scan(); {
+			if !seen && strings.Contains(lines.Text(), text) {
+				seen = true
+				close(logged)
+			}
+		}
+		ended <- command.Wait()
+	}()
+	g.Eventually(logged, "5s").Should(BeClosed(), "gpu-node logs %q", text)
+	return process{Cmd: command, ended: ended}
+}
+
+// exitCode waits for the end of the process.
+func (p process) exitCode(t *testing.T) int {
+	t.Helper()
+	NewWithT(t).Eventually(p.ended, "5s").Should(Receive())
+	return p.ProcessState.ExitCode()
+}
+
+func TestTheProgramIsStaticAndSmall(t *testing.T) {
+	g := NewWithT(t)
+	binary, err := elf.Open(gpuNode)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = binary.Close() }()
+	for _, header := range binary.Progs {
+		g.Expect(header.Type).NotTo(Equal(elf.PT_INTERP), "a static program needs no loader")
+	}
+	info, err := os.Stat(gpuNode)
+	g.Expect(err).NotTo(HaveOccurred())
+	// It is copied in every pod of every node. With client-go it would be three times as large.
+	g.Expect(info.Size()).To(BeNumerically("<", 10<<20))
+}
+
+func TestUsageErrorsExitWith2(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		says string
+	}{
+		"no command":                       {says: "no command given; use wait"},
+		"a command that there is not":      {args: []string{"wiat"}, says: `"wiat"`},
+		"a flag that there is not":         {args: []string{"hold", "--x"}, says: "unknown flag: --x"},
+		"a wait for nothing":               {args: []string{"wait"}, says: `"for" not set`},
+		"a wait for an empty list":         {args: []string{"wait", "--for="}, says: "--for is empty"},
+		"a wait for a marker nobody makes": {args: []string{"wait", "--for=drvier"}, says: `there is no marker "drvier"`},
+		"a timeout without a unit":         {args: []string{"wait", "--for=driver", "--timeout=5"}, says: "missing unit"},
+		"a timeout below zero":             {args: []string{"wait", "--for=driver", "--timeout=-5s"}, says: "is negative"},
+		"an exec of nothing":               {args: []string{"exec"}, says: "requires at least 1 arg"},
+		"an exec with an unknown marker":   {args: []string{"exec", "--marker=x", "--", "true"}, says: `there is no marker "x"`},
+		"a validation of nothing":          {args: []string{"validate"}, says: "use driver, toolkit or plugin"},
+		"a validation that there is not":   {args: []string{"validate", "gpu"}, says: `there is no command "gpu"`},
+		"an interval of nothing":           {args: []string{"validate", "toolkit", "--interval=0s"}, says: "must be above 0s"},
+		"a plugin check without a node":    {args: []string{"validate", "plugin"}, says: "NODE_NAME"},
+		"a copy to nowhere":                {args: []string{"copy"}, says: "accepts 1 arg(s)"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			command := exec.CommandContext(t.Context(), gpuNode, tc.args...)
+			command.Env = []string{}
+			out, _ := command.CombinedOutput()
+			g.Expect(command.ProcessState.ExitCode()).To(Equal(2), string(out))
+			g.Expect(string(out)).To(ContainSubstring(tc.says))
+			g.Expect(strings.Count(string(out), "\n")).To(Equal(1), string(out))
+		})
+	}
+}
+
+func TestWaitReturnsWithin100MillisecondsOfTheMarker(t *testing.T) {
+	g := NewWithT(t)
+	var took []time.Duration
+	for range 5 {
+		pod := newPod(t)
+		pod.put(t, "driver-ready", "IS_HOST_DRIVER=true\n")
+		wait := startUntilLogged(t, pod.command(t, "wait", "--for=driver,toolkit"), "toolkit-ready is missing")
+		at := time.Now()
+		pod.put(t, "toolkit-ready", "")
+		g.Expect(wait.exitCode(t)).To(Equal(0))
+		took = append(took, time.Since(at))
+		g.Expect(pod.message(t)).To(BeEmpty())
+	}
+	slices.Sort(took)
+	t.Logf("from the marker to the end of the process: %v", took)
+	g.Expect(took[len(took)/2]).To(BeNumerically("<", 100*time.Millisecond), "the median")
+}
+
+func TestWaitSaysWhyWhenItEndsWithoutTheMarker(t *testing.T) {
+	t.Run("at its timeout", func(t *testing.T) {
+		g := NewWithT(t)
+		pod := newPod(t)
+		g.Expect(os.WriteFile(filepath.Join(pod.markers, "toolkit-ready"), nil, 0o600)).To(Succeed())
+		wait := pod.command(t, "wait", "--for=driver,toolkit", "--timeout=1ms")
+		g.Expect(wait.Run()).To(HaveOccurred())
+		g.Expect(wait.ProcessState.ExitCode()).To(Equal(1))
+		g.Expect(pod.message(t)).To(Equal("timeout of 1ms after waiting 0s for driver, toolkit: driver-ready is missing; " +
+			"toolkit-ready does not prove its boot: it has no line BOOT_ID=\n"))
+	})
+	t.Run("at SIGTERM", func(t *testing.T) {
+		g := NewWithT(t)
+		pod := newPod(t)
+		wait := startUntilLogged(t, pod.command(t, "wait", "--for=driver"), "waiting for driver")
+		g.Expect(wait.Process.Signal(syscall.SIGTERM)).To(Succeed())
+		g.Expect(wait.exitCode(t)).To(Equal(1))
+		g.Expect(pod.message(t)).To(Equal("terminated signal received after waiting 0s for driver: driver-ready is missing\n"))
+	})
+	t.Run("outside a container, without a termination message", func(t *testing.T) {
+		g := NewWithT(t)
+		pod := newPod(t)
+		g.Expect(os.Remove(pod.termination)).To(Succeed())
+		out, _ := pod.command(t, "wait", "--for=driver", "--timeout=1ms").CombinedOutput()
+		g.Expect(string(out)).To(ContainSubstring("driver-ready is missing"))
+		g.Expect(pod.termination).NotTo(BeAnExistingFile())
+	})
+}
+
+func TestExecBecomesTheCommandWithTheDriversEnvironment(t *testing.T) {
+	g := NewWithT(t)
+	pod := newPod(t)
+	out := filepath.Join(t.TempDir(), "out")
+	command := pod.command(t, "exec", "--", "sh", "-c", `echo "$$ $IS_HOST_DRIVER $NVIDIA_DRIVER_ROOT $KEPT [$BOOT_ID]" >"$0"; exit 7`, out)
+	command.Env = append(os.Environ(), "KEPT=kept", "NVIDIA_DRIVER_ROOT=/old")
+	program := startUntilLogged(t, command, "waiting for driver")
+
+	pod.put(t, "driver-ready", "IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT='/a $b'\n")
+
+	g.Expect(program.exitCode(t)).To(Equal(7), "the command's own")
+	g.Expect(os.ReadFile(out)).To(BeEquivalentTo(fmt.Sprintf("%d true /a $b kept []\n", program.Process.Pid)))
+}
+
+func TestExecFailsWithoutTheCommand(t *testing.T) {
+	g := NewWithT(t)
+	pod := newPod(t)
+	pod.put(t, "driver-ready", "")
+	command := pod.command(t, "exec", "--", "no-such-command", "--flag")
+	g.Expect(command.Run()).To(HaveOccurred())
+	g.Expect(command.ProcessState.ExitCode()).To(Equal(1))
+	g.Expect(pod.message(t)).To(ContainSubstring(`"no-such-command": executable file not found in $PATH`))
+}
+
+func TestCopyMakesAProgramThatRuns(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "not", "yet")
+	for range 2 { // The second replaces the first, as after a restart of the init container.
+		g.Expect(exec.CommandContext(t.Context(), gpuNode, "copy", dir).Run()).To(Succeed())
+	}
+	g.Expect(os.ReadDir(dir)).To(HaveLen(1))
+	copied := filepath.Join(dir, "gpu-node")
+	info, err := os.Stat(copied)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(info.Mode()).To(Equal(os.FileMode(0o755)))
+	g.Expect(exec.CommandContext(t.Context(), copied, "--help").Run()).To(Succeed())
+}
+
+func TestHoldEndsWellAtSIGTERM(t *testing.T) {
+	g := NewWithT(t)
+	hold := startUntilLogged(t, exec.CommandContext(t.Context(), gpuNode, "hold"), "succeeded")
+	g.Expect(hold.Process.Signal(syscall.SIGTERM)).To(Succeed())
+	g.Expect(hold.exitCode(t)).To(Equal(0))
+}

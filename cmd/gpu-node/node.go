@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+)
+
+// node holds the flags that all commands on markers share.
+type node struct {
+	dir            string
+	bootIDFile     string
+	terminationLog string
+	timeout        time.Duration
+}
+
+func (n *node) register(flags *pflag.FlagSet) {
+	flags.StringVar(&n.dir, "dir", labels.ValidationsDir, "directory of the markers; need not exist yet")
+	flags.StringVar(&n.bootIDFile, "boot-id-file", labels.BootIDFile, "file that names the present boot of the node")
+	registerTerminationLog(flags, &n.terminationLog)
+	flags.DurationVar(&n.timeout, "timeout", 0, "give up after this time, with a unit (90s, 20m); 0s is never")
+}
+
+// work is what a command does until ctx ends: by the timeout, or by the SIGTERM of the kubelet.
+type work func(ctx context.Context, markers marker.Dir, log *slog.Logger) error
+
+// run does the work and leaves the reason of a failure in the termination message.
+func (n *node) run(work work) error {
+	if n.timeout < 0 {
+		return fmt.Errorf("--timeout=%s is negative; use 0s to wait for ever", n.timeout)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	if n.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, n.timeout, fmt.Errorf("timeout of %s", n.timeout))
+		defer cancel()
+	}
+	return fail(n.do(ctx, work), n.terminationLog)
+}
+
+func (n *node) do(ctx context.Context, work work) error {
+	boot, err := marker.BootID(n.bootIDFile)
+	if err != nil {
+		return err
+	}
+	return work(ctx, marker.Dir{Path: n.dir, BootID: boot}, newLog())
+}
+
+func registerTerminationLog(flags *pflag.FlagSet, path *string) {
+	flags.StringVar(path, "termination-log", labels.TerminationLog,
+		"the container's terminationMessagePath; gets the reason of a failure if it exists")
+}
+
+// fail returns err as a failure, nil if it is nil, and leaves its sentence in the termination
+// message. It never creates that file: outside a container there is none, and nothing would read it.
+func fail(err error, terminationLog string) error {
+	if err == nil {
+		return nil
+	}
+	file, openErr := os.OpenFile(terminationLog, os.O_WRONLY|os.O_TRUNC, 0)
+	if errors.Is(openErr, fs.ErrNotExist) {
+		return failure{err}
+	}
+	writeErr := openErr
+	if openErr == nil {
+		_, writeErr = file.WriteString(err.Error() + "\n")
+		writeErr = errors.Join(writeErr, file.Close())
+	}
+	if writeErr != nil {
+		newLog().Warn("the reason is only in this log", "error", writeErr)
+	}
+	return failure{err}
+}
+
+func newLog() *slog.Logger { return slog.New(slog.NewTextHandler(os.Stderr, nil)) }

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
+)
+
+// prover holds the flags of all validate commands.
+type prover struct {
+	node           node
+	interval       time.Duration
+	maxInterval    time.Duration
+	attemptTimeout time.Duration
+}
+
+func (p *prover) register(flags *pflag.FlagSet) {
+	p.node.register(flags)
+	flags.DurationVar(&p.interval, "interval", validate.DefaultInterval,
+		"pause after the first failed attempt, with a unit; doubles with each attempt")
+	flags.DurationVar(&p.maxInterval, "max-interval", validate.DefaultMaxInterval,
+		"longest pause between two attempts, with a unit")
+	flags.DurationVar(&p.attemptTimeout, "attempt-timeout", validate.DefaultAttemptTimeout,
+		"longest time of one attempt, with a unit")
+}
+
+// prove validates component with check, which is made with the flags known.
+func (p *prover) prove(component labels.Marker, check func() (validate.Check, error)) error {
+	if p.interval <= 0 || p.maxInterval < p.interval || p.attemptTimeout <= 0 {
+		return errors.New("--interval, --max-interval and --attempt-timeout must be above 0s, and --max-interval not below --interval")
+	}
+	return p.node.run(func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
+		check, err := check()
+		if err != nil {
+			return err
+		}
+		return validate.Run{
+			Component: component, Markers: markers, Check: check, Log: log,
+			Interval: p.interval, MaxInterval: p.maxInterval, AttemptTimeout: p.attemptTimeout,
+		}.Prove(ctx)
+	})
+}
+
+func validateCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "validate",
+		Short: "Prove that a part of the stack works on this node, and write its marker",
+		Long: `Prove that a part of the stack works on this node, again and again until it does, and write its
+marker. On a failure the reason is also in the file COMPONENT` + labels.ReasonSuffix + ` beside the markers.`,
+		RunE: requireSubcommand("driver, toolkit or plugin"),
+	}
+	command.AddCommand(validateDriver(), validateToolkit(), validatePlugin())
+	return command
+}
+
+func validateDriver() *cobra.Command {
+	var (
+		prover prover
+		driver validate.Driver
+	)
+	command := &cobra.Command{
+		Use:   "driver",
+		Short: "Run nvidia-smi of the host or of the driver container (needs a privileged container)",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			driver.MarkersDir, driver.Run = prover.node.dir, validate.Chroot
+			return prover.prove(labels.MarkerDriver, func() (validate.Check, error) { return driver.Check, nil })
+		},
+	}
+	flags := command.Flags()
+	prover.register(flags)
+	flags.StringVar(&driver.HostRoot, "host-root", labels.HostRootMount, "the host's root file system, as mounted here")
+	flags.StringVar(&driver.DriverRoot, "driver-root", labels.DriverRoot, "the driver's root file system, as mounted here")
+	flags.StringVar(&driver.InstallDir, "driver-install-dir", labels.DriverRoot, "the driver's root file system, on the host")
+	flags.BoolVar(&driver.ContainerExpected, "driver-container", false,
+		"a driver container runs on this node: wait for it unless the host has a driver that works")
+	return command
+}
+
+func validateToolkit() *cobra.Command {
+	var prover prover
+	command := &cobra.Command{
+		Use:   "toolkit",
+		Short: "Run the nvidia-smi that the container runtime puts into this container",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return prover.prove(labels.MarkerToolkit, func() (validate.Check, error) { return validate.Toolkit, nil })
+		},
+	}
+	prover.register(command.Flags())
+	return command
+}
+
+func validatePlugin() *cobra.Command {
+	var (
+		prover            prover
+		nodeName          string
+		serviceAccountDir string
+	)
+	command := &cobra.Command{
+		Use:   "plugin",
+		Short: "Require a GPU or MIG device that can be allocated on this node",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if nodeName == "" {
+				return errors.New("no node given; set the environment variable NODE_NAME from the field spec.nodeName, or --node-name")
+			}
+			return prover.prove(labels.MarkerPlugin, func() (validate.Check, error) {
+				client, err := nodeapi.InCluster(serviceAccountDir)
+				if err != nil {
+					return nil, fmt.Errorf("plugin cannot be validated: %w", err)
+				}
+				return validate.Plugin{Node: nodeName, Client: client}.Check, nil
+			})
+		},
+	}
+	prover.register(command.Flags())
+	command.Flags().StringVar(&nodeName, "node-name", os.Getenv("NODE_NAME"), "the node; default from NODE_NAME")
+	command.Flags().StringVar(&serviceAccountDir, "service-account-dir", nodeapi.ServiceAccountDir,
+		"directory of the pod's token and of the API server's authority")
+	return command
+}

@@ -1,0 +1,176 @@
+package validate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
+)
+
+// Defaults of Run.
+const (
+	DefaultInterval       = time.Second
+	DefaultMaxInterval    = 30 * time.Second
+	DefaultAttemptTimeout = time.Minute
+)
+
+// killGrace is how long a check may take to end once it is cancelled.
+const killGrace = 2 * time.Second
+
+// Check is one attempt. It returns what the marker tells besides its proof, or why the component
+// does not work, in words that stay the same as long as the cause does.
+type Check func(ctx context.Context) ([]marker.Assignment, error)
+
+// awaitFile is the error of a check that cannot succeed before a file exists.
+type awaitFile struct {
+	path   string
+	reason string
+}
+
+func (a *awaitFile) Error() string { return a.reason }
+
+// Run proves one component.
+type Run struct {
+	Component labels.Marker
+	Markers   marker.Dir
+	Check     Check
+	// Interval is the pause after the first failure; it doubles up to MaxInterval. A check that
+	// awaits a file pauses until the file is there, at most MaxInterval.
+	Interval, MaxInterval time.Duration
+	// AttemptTimeout bounds one attempt.
+	AttemptTimeout time.Duration
+	// Log gets a line for each new reason and for the result.
+	Log *slog.Logger
+}
+
+// Prove removes the component's marker, so that a marker of an earlier run cannot hide a failure,
+// and repeats the check until it succeeds; then it writes the marker, last. It fails only when ctx
+// ends or a file cannot be written; the error is one sentence with the cause and the remedy, and is
+// also left in the component's reason file.
+func (r Run) Prove(ctx context.Context) error {
+	if err := r.Markers.Remove(r.Component); err != nil {
+		return err
+	}
+	heard := &reasons{log: r.Log}
+	for pause := r.Interval; ; {
+		err := r.attempt(ctx, heard)
+		if err == nil {
+			r.Log.Info(string(r.Component) + " is validated")
+			return r.Markers.RemoveReason(r.Component)
+		}
+		if ctx.Err() != nil {
+			return r.giveUp(context.Cause(ctx), heard.last)
+		}
+		heard.note(err)
+		pause = r.pause(ctx, err, pause)
+	}
+}
+
+// attempt makes one attempt and bounds it. A process that hangs in the kernel cannot be killed, as
+// nvidia-smi on a broken GPU: then no second one is started beside it, and only ctx ends the wait.
+func (r Run) attempt(ctx context.Context, heard *reasons) error {
+	bounded, cancel := context.WithTimeoutCause(ctx, r.AttemptTimeout,
+		fmt.Errorf("it does not end within %s; see the kernel log for Xid errors of the GPU", r.AttemptTimeout))
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- r.prove(bounded) }()
+	select {
+	case err := <-done:
+		return err
+	case <-bounded.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(killGrace):
+	}
+	hung := errors.New("the check hangs and cannot be killed; see the kernel log for Xid errors of the GPU and reboot the node")
+	if ctx.Err() == nil {
+		heard.note(hung)
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return hung
+	}
+}
+
+// prove checks and writes the marker, for the driver that was present the whole time.
+func (r Run) prove(ctx context.Context) error {
+	before, err := r.Markers.DriverInstance()
+	if err != nil {
+		return err
+	}
+	assignments, err := r.Check(ctx)
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		// Too late: somebody may have removed the markers by now.
+		return context.Cause(ctx)
+	}
+	after, err := r.Markers.DriverInstance()
+	if err != nil {
+		return err
+	}
+	if before != after {
+		return errors.New("the driver container was replaced during the check")
+	}
+	return r.Markers.Write(r.Component, assignments, after)
+}
+
+// pause blocks until it is time for the next attempt, and returns the pause after that one.
+func (r Run) pause(ctx context.Context, reason error, pause time.Duration) time.Duration {
+	var await *awaitFile
+	if errors.As(reason, &await) {
+		// Bounded, since there may be another way to succeed by then: a driver on the host.
+		bounded, cancel := context.WithTimeout(ctx, r.MaxInterval)
+		defer cancel()
+		waiter := wait.Waiter{Dir: filepath.Dir(await.path), What: await.path, Log: slog.New(slog.DiscardHandler)}
+		// Whether the file came or the time is over, the next attempt finds out.
+		_ = waiter.Until(bounded, func() error {
+			_, err := os.Stat(await.path)
+			return err
+		})
+		return r.Interval
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return min(2*pause, r.MaxInterval)
+}
+
+func (r Run) giveUp(cause, reason error) error {
+	if reason == nil {
+		reason = errors.New("the first check was interrupted; raise the timeout")
+	}
+	err := fmt.Errorf("%s is not validated (%w): %w", r.Component, cause, reason)
+	if writeErr := r.Markers.WriteReason(r.Component, err.Error()); writeErr != nil {
+		r.Log.Warn("the reason is only in this log", "error", writeErr)
+	}
+	return err
+}
+
+// reasons logs a reason when it differs from the last one.
+type reasons struct {
+	log  *slog.Logger
+	last error
+}
+
+func (s *reasons) note(reason error) {
+	if s.last == nil || s.last.Error() != reason.Error() {
+		s.log.Info("not yet", "because", reason)
+	}
+	s.last = reason
+}

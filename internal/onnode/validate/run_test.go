@@ -1,0 +1,171 @@
+package validate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+)
+
+// prover is a Run in a temporary directory, fast, with its log.
+func prover(t *testing.T, check Check) (Run, *bytes.Buffer) {
+	t.Helper()
+	var log bytes.Buffer
+	return Run{
+		Component: "toolkit", Check: check,
+		Markers:  marker.Dir{Path: t.TempDir(), BootID: "boot-now"},
+		Interval: time.Millisecond, MaxInterval: 4 * time.Millisecond, AttemptTimeout: time.Minute,
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}, &log
+}
+
+// script is a check whose attempts end as listed, the last one for ever.
+func script(results ...error) (check Check, attempts *int) {
+	attempts = new(int)
+	return func(context.Context) ([]marker.Assignment, error) {
+		err := results[min(*attempts, len(results)-1)]
+		*attempts++
+		return nil, err
+	}, attempts
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	NewWithT(t).Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
+	NewWithT(t).Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+}
+
+func TestProveRetriesAndLogsAReasonOnlyWhenItChanges(t *testing.T) {
+	g := NewWithT(t)
+	no, other := errors.New("no GPU"), errors.New("no permission")
+	check, attempts := script(no, no, no, other, other, nil)
+	run, log := prover(t, check)
+	write(t, filepath.Join(run.Markers.Path, "toolkit.reason"), "of an earlier run")
+
+	g.Expect(run.Prove(t.Context())).To(Succeed())
+
+	g.Expect(*attempts).To(Equal(6))
+	g.Expect(strings.Count(log.String(), "no GPU")).To(Equal(1))
+	g.Expect(strings.Count(log.String(), "no permission")).To(Equal(1))
+	g.Expect(run.Markers.Read("toolkit")).NotTo(BeEmpty())
+	g.Expect(filepath.Join(run.Markers.Path, "toolkit.reason")).NotTo(BeAnExistingFile())
+}
+
+func TestProveRemovesTheOldMarkerBeforeItChecks(t *testing.T) {
+	g := NewWithT(t)
+	var found error
+	run, _ := prover(t, nil)
+	write(t, filepath.Join(run.Markers.Path, "toolkit-ready"), "BOOT_ID=boot-now\n")
+	run.Check = func(context.Context) ([]marker.Assignment, error) {
+		_, found = run.Markers.Read("toolkit")
+		return nil, nil
+	}
+	g.Expect(run.Prove(t.Context())).To(Succeed())
+	g.Expect(found).To(MatchError("toolkit-ready is missing"))
+}
+
+func TestProveGivesUpWithOneSentence(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	run, _ := prover(t, nil)
+	attempts := 0
+	run.Check = func(context.Context) ([]marker.Assignment, error) {
+		if attempts++; attempts == 3 {
+			cancel(errors.New("terminated signal received"))
+			return nil, errors.New("signal: killed")
+		}
+		return nil, errors.New("no GPU; buy one")
+	}
+
+	err := run.Prove(ctx)
+
+	const sentence = "toolkit is not validated (terminated signal received): no GPU; buy one"
+	g.Expect(err).To(MatchError(sentence))
+	g.Expect(os.ReadFile(filepath.Join(run.Markers.Path, "toolkit.reason"))).To(BeEquivalentTo(sentence + "\n"))
+	g.Expect(filepath.Join(run.Markers.Path, "toolkit-ready")).NotTo(BeAnExistingFile())
+}
+
+func TestProveBoundsAnAttempt(t *testing.T) {
+	g := NewWithT(t)
+	attempts := 0
+	run, log := prover(t, func(ctx context.Context) ([]marker.Assignment, error) {
+		if attempts++; attempts == 1 {
+			<-ctx.Done()
+			return nil, explain(ctx, "/usr/bin/nvidia-smi", nil, errors.New("signal: killed"))
+		}
+		return nil, nil
+	})
+	run.AttemptTimeout = 10 * time.Millisecond
+	g.Expect(run.Prove(t.Context())).To(Succeed())
+	g.Expect(log.String()).To(ContainSubstring("/usr/bin/nvidia-smi was stopped: it does not end within 10ms; see the kernel log"))
+}
+
+func TestProveStartsNoSecondCheckBesideOneThatHangs(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	forever := make(chan struct{})
+	defer close(forever)
+	attempts := make(chan struct{}, 10)
+	run, _ := prover(t, func(context.Context) ([]marker.Assignment, error) {
+		attempts <- struct{}{}
+		<-forever // As a process in an uninterruptible sleep does.
+		return nil, nil
+	})
+	run.AttemptTimeout = time.Millisecond
+	noted := make(chan struct{})
+	run.Log = slog.New(slog.NewTextHandler(notify(noted), nil))
+	done := make(chan error, 1)
+	go func() { done <- run.Prove(ctx) }()
+	g.Eventually(noted, "5s").Should(BeClosed())
+	cancel(errors.New("terminated signal received"))
+
+	var err error
+	g.Eventually(done, "5s").Should(Receive(&err))
+	g.Expect(err).To(MatchError(ContainSubstring("the check hangs and cannot be killed")))
+	g.Expect(attempts).To(HaveLen(1))
+}
+
+// notify is closed by the first line of a log.
+type notify chan struct{}
+
+func (n notify) Write(line []byte) (int, error) {
+	close(n)
+	return len(line), nil
+}
+
+func TestProveRepeatsACheckDuringWhichTheDriverWasReplaced(t *testing.T) {
+	g := NewWithT(t)
+	attempts := 0
+	run, log := prover(t, nil)
+	run.Check = func(context.Context) ([]marker.Assignment, error) {
+		if attempts++; attempts == 1 {
+			write(t, filepath.Join(run.Markers.Path, ".driver-ctr-ready"), "DRIVER_INSTANCE: pod-2\n")
+		}
+		return nil, nil
+	}
+	g.Expect(run.Prove(t.Context())).To(Succeed())
+	g.Expect(attempts).To(Equal(2))
+	g.Expect(log.String()).To(ContainSubstring("the driver container was replaced during the check"))
+	g.Expect(os.ReadFile(filepath.Join(run.Markers.Path, "toolkit-ready"))).
+		To(BeEquivalentTo("BOOT_ID=boot-now\nDRIVER_INSTANCE=pod-2\n"))
+}
+
+func TestPauseDoublesUpToItsLimit(t *testing.T) {
+	g := NewWithT(t)
+	run, _ := prover(t, nil)
+	var pauses []time.Duration
+	for pause := run.Interval; len(pauses) < 5; pause = run.pause(t.Context(), errors.New("no GPU"), pause) {
+		pauses = append(pauses, pause)
+	}
+	g.Expect(pauses).To(Equal([]time.Duration{
+		time.Millisecond, 2 * time.Millisecond, 4 * time.Millisecond, 4 * time.Millisecond, 4 * time.Millisecond}))
+}

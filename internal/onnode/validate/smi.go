@@ -1,0 +1,107 @@
+package validate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const smi = "nvidia-smi"
+
+// smiDirs are where drivers install nvidia-smi, as paths below a root.
+var smiDirs = []string{"/usr/bin", "/usr/sbin", "/bin", "/sbin", "/opt/bin"}
+
+// smiCodes puts the exit codes of nvidia-smi into words, with the remedy.
+var smiCodes = map[int]string{
+	4:   "no permission to use the GPUs; the container must be privileged",
+	6:   "no GPU found; see the kernel log for errors of the GPU",
+	8:   "a GPU lacks external power; check its power cables",
+	9:   "the driver's kernel module is not loaded; see the kernel log and the driver's log",
+	10:  "the kernel has an interrupt issue with a GPU; see the kernel log",
+	12:  "libnvidia-ml.so.1 is missing; install the driver's libraries beside nvidia-smi",
+	14:  "the infoROM of a GPU is corrupt; have the GPU serviced",
+	15:  "a GPU has fallen off the bus; reset the GPU or reboot the node",
+	18:  "the kernel module and the driver's libraries differ in version; reboot the node after a driver update",
+	255: "internal error of the driver; see the kernel log",
+}
+
+// Runner runs the program at path, seen from root, and returns its output and errors together.
+// Where there is no such program the error is one of absent.
+type Runner func(ctx context.Context, root, path string, args ...string) ([]byte, error)
+
+// Chroot is the Runner on a node. The program runs in root as its own file system: it needs its
+// own loader and C library, of which this program's image has none to lend, and absolute symbolic
+// links (/etc/alternatives) must lead to where they lead on the host. That is why a driver in a
+// container, too, is run in a chroot rather than with LD_PRELOAD of its libnvidia-ml.so.1. Needs
+// CAP_SYS_CHROOT, except for the root "/".
+func Chroot(ctx context.Context, root, path string, args ...string) ([]byte, error) {
+	command := exec.CommandContext(ctx, path, args...)
+	if root != "/" {
+		command.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
+	}
+	command.Dir = "/"
+	// Nothing of this container's environment is meant for a program of the host.
+	command.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
+	return output(command)
+}
+
+// output runs the command. What the command leaves behind must not keep its output open for ever.
+func output(command *exec.Cmd) ([]byte, error) {
+	command.WaitDelay = time.Second
+	return command.CombinedOutput()
+}
+
+// runSMI runs the first nvidia-smi in root that can be executed, without arguments: that
+// initialises every GPU. It returns whether there is one, and what is wrong with it.
+func runSMI(ctx context.Context, run Runner, root string) (found bool, err error) {
+	for _, dir := range smiDirs {
+		path := dir + "/" + smi
+		out, err := run(ctx, root, path)
+		if err == nil {
+			return true, nil
+		}
+		if !absent(err) {
+			return true, explain(ctx, path, out, err)
+		}
+	}
+	return false, nil
+}
+
+// absent tells that there is no program to run: no file, one that is not executable, or an empty
+// one, which some images have in place of a driver's.
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) ||
+		errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ENOEXEC)
+}
+
+// explain says why nvidia-smi failed and what to do.
+func explain(ctx context.Context, path string, out []byte, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s was stopped: %w", path, context.Cause(ctx))
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%s cannot be run; the container must be privileged: %w", path, err)
+	}
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return fmt.Errorf("%s cannot be run: %w", path, err)
+	}
+	words, known := smiCodes[exit.ExitCode()]
+	if !known {
+		words = "see its output and the kernel log"
+	}
+	return fmt.Errorf("%s fails with %w: %s (output: %q)", path, exit, words, firstLine(out))
+}
+
+// firstLine is the line that names the cause, bounded for a termination message.
+func firstLine(out []byte) string {
+	const most = 200
+	line, _, _ := strings.Cut(string(bytes.TrimSpace(out)), "\n")
+	return line[:min(len(line), most)]
+}
