@@ -19,9 +19,11 @@ const (
 	TemplateDigest = "nvidia.com/gpu-operator.template-digest"
 	// FieldOwner is the field manager of every server-side apply.
 	FieldOwner = "gpu-operator"
-	// HelperContainerPrefix starts the names of the init containers that render generates; they
-	// run the operator's own image.
-	HelperContainerPrefix = "gpu-node-"
+	// WaitContainer is the init container that render generates from the graph's edges.
+	WaitContainer = "gpu-node-wait"
+	// WaitForFlag is the argument by which it is told the markers, separated by commas. Written by
+	// render, read by gpu-node and by the assessment of a pod that waits.
+	WaitForFlag = "--for="
 )
 
 // DefaultRuntimeClass is the RuntimeClass, and the handler in the container runtime, that the

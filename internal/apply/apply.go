@@ -1,0 +1,128 @@
+package apply
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// ErrConflict means that an object of the wanted name belongs to somebody else.
+var ErrConflict = errors.New("belongs to somebody else")
+
+// errLeaving means that an object still has an owner that is gone; the garbage collector removes it.
+var errLeaving = errors.New("is still being removed with an earlier ClusterPolicy")
+
+// Applier writes stack objects.
+type Applier struct {
+	// Client reads from the cache and writes.
+	Client client.Client
+	// Live reads from the API server, for objects that the cache does not hold.
+	Live client.Reader
+}
+
+// Apply makes the live object say what the intent says, and tells whether it wrote. It writes nothing
+// if the live object carries the intent's digest and every leaf of the intent. An object that exists
+// and is not owned by the policy with this UID is not touched: ErrConflict.
+func (a *Applier) Apply(ctx context.Context, owner types.UID, intent client.Object) (bool, error) {
+	desired, err := toIntent(intent)
+	if err != nil {
+		return false, err
+	}
+	live, err := a.live(ctx, intent)
+	if err != nil {
+		return false, fmt.Errorf("reading %s: %w", describe(intent), err)
+	}
+	if live != nil {
+		if err := ours(owner, live); err != nil {
+			return false, fmt.Errorf("%s %w", describe(intent), err)
+		}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+		if err != nil {
+			return false, fmt.Errorf("converting live %s: %w", describe(intent), err)
+		}
+		if covers(desired.Object, content, "") {
+			return false, nil
+		}
+	}
+	log.FromContext(ctx).Info("Applying object", "object", describe(intent))
+	err = a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
+		client.FieldOwner(labels.FieldOwner), client.ForceOwnership)
+	if err != nil {
+		return false, fmt.Errorf("applying %s: %w", describe(intent), err)
+	}
+	return true, nil
+}
+
+// live reads the object from the cache, and from the API server if the cache has none: the cache
+// holds only what carries the operator's label.
+func (a *Applier) live(ctx context.Context, intent client.Object) (client.Object, error) {
+	for _, reader := range []client.Reader{a.Client, a.Live} {
+		object, isObject := reflect.New(reflect.TypeOf(intent).Elem()).Interface().(client.Object)
+		if !isObject {
+			return nil, fmt.Errorf("%T is no object of the API", intent)
+		}
+		err := reader.Get(ctx, client.ObjectKeyFromObject(intent), object)
+		if err == nil {
+			return object, nil
+		}
+		if !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+	}
+	return nil, nil //nolint:nilnil // No object and no error: it does not exist.
+}
+
+func ours(owner types.UID, live client.Object) error {
+	controller := metav1.GetControllerOf(live)
+	switch {
+	case controller != nil && controller.UID == owner:
+		return nil
+	case controller != nil && live.GetLabels()[labels.ManagedBy] == labels.ManagedByValue && live.GetLabels()[labels.Operand] != "":
+		return errLeaving
+	default:
+		return fmt.Errorf("exists and %w: delete or rename it, or move it out of the way", ErrConflict)
+	}
+}
+
+// toIntent is the object as it is applied: without status and empty metadata, with its digest.
+func toIntent(object client.Object) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("converting %s: %w", describe(object), err)
+	}
+	delete(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(content, "spec", "template", "metadata", "creationTimestamp")
+	data, err := json.Marshal(content)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", describe(object), err)
+	}
+	intent := &unstructured.Unstructured{Object: content}
+	annotations := intent.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	sum := sha256.Sum256(data)
+	annotations[labels.Digest] = hex.EncodeToString(sum[:8])
+	intent.SetAnnotations(annotations)
+	return intent, nil
+}
+
+// describe names an object in errors and logs.
+func describe(object client.Object) string {
+	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
+}

@@ -1,0 +1,97 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// Wanted is what a prune leaves alone.
+type Wanted struct {
+	objects map[string]bool
+	// Operands whose objects all stay, wanted or not.
+	Held map[string]bool
+}
+
+// Keep adds an object to what stays.
+func (w *Wanted) Keep(object client.Object) {
+	if w.objects == nil {
+		w.objects = map[string]bool{}
+	}
+	w.objects[key(object)] = true
+}
+
+func key(object client.Object) string {
+	return object.GetObjectKind().GroupVersionKind().String() + " " + object.GetNamespace() + "/" + object.GetName()
+}
+
+// Prune deletes the objects of these kinds that carry an operand's label, belong to the policy with
+// this UID and are not wanted. It must come last in a pass, and not at all when the pass could not
+// tell all that is wanted.
+func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Object, wanted Wanted) (bool, error) {
+	var failures []error
+	deleted := false
+	for _, kind := range kinds {
+		objects, err := a.list(ctx, kind)
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		for _, object := range objects {
+			if !prunable(object, owner, wanted) {
+				continue
+			}
+			log.FromContext(ctx).Info("Deleting object", "object", describe(object))
+			uid := object.GetUID()
+			err := a.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+			if err != nil && !apierrors.IsNotFound(err) {
+				failures = append(failures, fmt.Errorf("deleting %s: %w", describe(object), err))
+				continue
+			}
+			deleted = true
+		}
+	}
+	return deleted, errors.Join(failures...)
+}
+
+func prunable(object client.Object, owner types.UID, wanted Wanted) bool {
+	name := object.GetLabels()[labels.Operand]
+	controller := metav1.GetControllerOf(object)
+	return name != "" && !wanted.Held[name] && !wanted.objects[key(object)] &&
+		controller != nil && controller.UID == owner && object.GetDeletionTimestamp() == nil
+}
+
+// list reads all objects of the kind that the cache holds.
+func (a *Applier) list(ctx context.Context, kind client.Object) ([]client.Object, error) {
+	gvk := kind.GetObjectKind().GroupVersionKind()
+	listType, err := a.Client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err != nil {
+		return nil, fmt.Errorf("kind %s has no list: %w", gvk.Kind, err)
+	}
+	list, isList := listType.(client.ObjectList)
+	if !isList {
+		return nil, fmt.Errorf("%T is no list", listType)
+	}
+	if err := a.Client.List(ctx, list, client.HasLabels{labels.Operand}); err != nil {
+		return nil, fmt.Errorf("listing %s objects: %w", gvk.Kind, err)
+	}
+	var objects []client.Object
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		if object, isObject := item.(client.Object); isObject {
+			object.GetObjectKind().SetGroupVersionKind(gvk)
+			objects = append(objects, object)
+		}
+		return nil
+	})
+	return objects, err
+}

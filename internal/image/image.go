@@ -1,0 +1,109 @@
+package image
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/version"
+)
+
+// Component names an image that the operator can run.
+type Component string
+
+// The images of the catalogue.
+const (
+	Driver        Component = "driver"
+	DriverManager Component = "driver-manager"
+	Toolkit       Component = "container-toolkit"
+	DevicePlugin  Component = "device-plugin"
+	OperatorImage Component = "gpu-operator"
+)
+
+type parts struct{ repository, image, version string }
+
+// defaults are NVIDIA's published images, at the versions that this release was made for.
+var defaults = map[Component]parts{
+	Driver:        {"nvcr.io/nvidia", "driver", "595.91.07"},
+	DriverManager: {"nvcr.io/nvidia/cloud-native", "k8s-driver-manager", "v0.12.0"},
+	Toolkit:       {"nvcr.io/nvidia/k8s", "container-toolkit", "v1.20.0"},
+	DevicePlugin:  {"nvcr.io/nvidia", "k8s-device-plugin", "v0.20.0"},
+	OperatorImage: {"ghcr.io/clusterpolicy", "gpu-operator", version.Version},
+}
+
+// Own is the image that holds the operator and the on-node program of this release.
+func Own() string {
+	own := defaults[OperatorImage]
+	return own.repository + "/" + own.image + ":" + own.version
+}
+
+// digestPrefix starts a version that is a digest rather than a tag.
+const digestPrefix = "sha256:"
+
+// Reference is a complete image reference.
+type Reference struct {
+	// Image is what the kubelet pulls.
+	Image string
+	// Version is its tag or digest, for display.
+	Version string
+}
+
+// Resolve puts a reference together from the spec, key by key filled up from the component's
+// default. A whole reference in spec.Image is used as it is. The suffix is appended to a tag, never
+// to a digest or a whole reference: the driver's images carry the operating system there.
+func Resolve(component Component, spec v1.ImageSpec, suffix string) (Reference, error) {
+	fallback, known := defaults[component]
+	if !known {
+		return Reference{}, fmt.Errorf("image %q has no default: this is a defect of the operator", component)
+	}
+	if strings.ContainsAny(spec.Image, "/:@") {
+		if spec.Repository != "" || spec.Version != "" {
+			return Reference{}, fmt.Errorf("image %q is a whole reference: remove repository and version", spec.Image)
+		}
+		return Reference{Image: spec.Image, Version: versionOf(spec.Image)}, nil
+	}
+	p := parts{
+		repository: orDefault(spec.Repository, fallback.repository),
+		image:      orDefault(spec.Image, fallback.image),
+		version:    orDefault(spec.Version, fallback.version),
+	}
+	name := strings.TrimSuffix(p.repository, "/") + "/" + p.image
+	if strings.HasPrefix(p.version, digestPrefix) {
+		return Reference{Image: name + "@" + p.version, Version: p.version}, nil
+	}
+	tag := p.version + suffix
+	return Reference{Image: name + ":" + tag, Version: tag}, nil
+}
+
+// versionOf cuts the tag or digest off a whole reference; a port in the registry is no tag.
+func versionOf(reference string) string {
+	if _, digest, found := strings.Cut(reference, "@"); found {
+		return digest
+	}
+	last := reference[strings.LastIndex(reference, "/")+1:]
+	if _, tag, found := strings.Cut(last, ":"); found {
+		return tag
+	}
+	return "latest"
+}
+
+func orDefault(value, fallback string) string {
+	if value == "" {
+		return fallback
+	}
+	return value
+}
+
+// PullPolicy is the pull policy of the spec, or IfNotPresent.
+func PullPolicy(spec v1.ImageSpec) string {
+	return orDefault(string(spec.ImagePullPolicy), "IfNotPresent")
+}
+
+// Helper is the image of the on-node program. A spec that names no part of it means the image that
+// the operator itself runs from.
+func Helper(spec v1.ImageSpec, own string) (Reference, error) {
+	if spec.Repository == "" && spec.Image == "" && spec.Version == "" {
+		return Reference{Image: own, Version: versionOf(own)}, nil
+	}
+	return Resolve(OperatorImage, spec, "")
+}

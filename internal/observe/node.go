@@ -1,0 +1,39 @@
+package observe
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Facts reads from a Node what decides what it needs.
+func Facts(node *corev1.Node) operand.NodeFacts {
+	facts := operand.NodeFacts{
+		Name:         node.Name,
+		WasGPU:       node.Labels[labels.GPUPresent] == labels.True,
+		Excluded:     node.Labels[labels.DeployOperands] == labels.False,
+		Workload:     operand.WorkloadContainer,
+		OSID:         node.Labels[labels.DiscoveryOSID],
+		OSVersion:    node.Labels[labels.DiscoveryOSVersion],
+		Kernel:       node.Labels[labels.DiscoveryKernel],
+		Architecture: node.Status.NodeInfo.Architecture,
+		Pool:         node.Labels[labels.Pool],
+		Deploy:       map[operand.Name]string{},
+	}
+	facts.Runtime, _, _ = strings.Cut(node.Status.NodeInfo.ContainerRuntimeVersion, "://")
+	for _, key := range []string{labels.DiscoveryPCIPresent, labels.DiscoveryPCI3D, labels.DiscoveryPCIVGA} {
+		facts.HasGPU = facts.HasGPU || node.Labels[key] == labels.True
+	}
+	for key, value := range node.Labels {
+		if strings.HasPrefix(key, labels.DiscoveryPrefix) {
+			facts.Discovered = true
+		}
+		if name, isDeploy := strings.CutPrefix(key, labels.DeployPrefix); isDeploy {
+			facts.Deploy[operand.Name(name)] = value
+		}
+	}
+	return facts
+}

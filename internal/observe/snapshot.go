@@ -1,0 +1,177 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// PodNodeField indexes pods in the cache by the node that they run on.
+const PodNodeField = "spec.nodeName"
+
+// Node is a node with its facts.
+type Node struct {
+	Facts  operand.NodeFacts
+	Object *corev1.Node
+}
+
+// NodePods are the operands' pods on one node.
+type NodePods map[operand.Name]*corev1.Pod
+
+// Snapshot is what a pass knows of the cluster.
+type Snapshot struct {
+	// Nodes of the cluster that the operator manages: those with GPUs.
+	Nodes []Node
+	// AnyDiscovered tells that some node has discovery labels, or once was found to have GPUs.
+	AnyDiscovered bool
+	// Pods of the operands, by node.
+	Pods map[string]NodePods
+	// DaemonSets of the stack, by name.
+	DaemonSets map[string]*appsv1.DaemonSet
+}
+
+// Facts of all managed nodes.
+func (s Snapshot) Facts() []operand.NodeFacts {
+	facts := make([]operand.NodeFacts, 0, len(s.Nodes))
+	for i := range s.Nodes {
+		facts = append(facts, s.Nodes[i].Facts)
+	}
+	return facts
+}
+
+// Cluster reads a Snapshot.
+func Cluster(ctx context.Context, reader client.Reader, namespace string) (Snapshot, error) {
+	snapshot := Snapshot{Pods: map[string]NodePods{}}
+	nodes := &corev1.NodeList{}
+	if err := reader.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+		return snapshot, fmt.Errorf("listing nodes: %w", err)
+	}
+	for i := range nodes.Items {
+		facts := Facts(&nodes.Items[i])
+		snapshot.AnyDiscovered = snapshot.AnyDiscovered || facts.Discovered || facts.WasGPU
+		if facts.Managed() {
+			snapshot.Nodes = append(snapshot.Nodes, Node{Facts: facts, Object: &nodes.Items[i]})
+		}
+	}
+	pods := &corev1.PodList{}
+	if err := reader.List(ctx, pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return snapshot, fmt.Errorf("listing pods: %w", err)
+	}
+	for i := range pods.Items {
+		node := targetNode(&pods.Items[i])
+		if node == "" {
+			continue
+		}
+		if snapshot.Pods[node] == nil {
+			snapshot.Pods[node] = NodePods{}
+		}
+		snapshot.Pods[node].add(&pods.Items[i])
+	}
+	daemonSets, err := DaemonSets(ctx, reader, namespace)
+	snapshot.DaemonSets = daemonSets
+	return snapshot, err
+}
+
+// DaemonSets reads the DaemonSets of the stack, by name.
+func DaemonSets(ctx context.Context, reader client.Reader, namespace string) (map[string]*appsv1.DaemonSet, error) {
+	list := &appsv1.DaemonSetList{}
+	if err := reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing DaemonSets: %w", err)
+	}
+	byName := make(map[string]*appsv1.DaemonSet, len(list.Items))
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	return byName, nil
+}
+
+// PodsOnNode reads the operands' pods on one node.
+func PodsOnNode(ctx context.Context, reader client.Reader, namespace, node string) (NodePods, error) {
+	list := &corev1.PodList{}
+	if err := reader.List(ctx, list, client.InNamespace(namespace),
+		client.MatchingFields{PodNodeField: node}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing pods of node %s: %w", node, err)
+	}
+	pods := NodePods{}
+	for i := range list.Items {
+		pods.add(&list.Items[i])
+	}
+	return pods, nil
+}
+
+// add keeps one pod of each operand: the youngest of those that are not going away.
+func (p NodePods) add(pod *corev1.Pod) {
+	name := operand.Name(pod.Labels[labels.Operand])
+	if name == "" {
+		return
+	}
+	have := p[name]
+	switch {
+	case have == nil, have.DeletionTimestamp != nil && pod.DeletionTimestamp == nil:
+		p[name] = pod
+	case pod.DeletionTimestamp == nil && have.CreationTimestamp.Before(&pod.CreationTimestamp):
+		p[name] = pod
+	}
+}
+
+// targetNode is the node that a pod runs on, or that the DaemonSet controller has made it for: a
+// pod that cannot be scheduled belongs to its node all the same.
+func targetNode(pod *corev1.Pod) string {
+	if pod.Spec.NodeName != "" {
+		return pod.Spec.NodeName
+	}
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == "metadata.name" && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
+}
+
+// TargetNode is the index function for PodNodeField.
+func TargetNode(object client.Object) []string {
+	pod, isPod := object.(*corev1.Pod)
+	if !isPod {
+		return nil
+	}
+	if node := targetNode(pod); node != "" {
+		return []string{node}
+	}
+	return nil
+}
+
+// Policies reads all policies and returns the one in force, the oldest (by name where two are of the
+// same second), or nil.
+func Policies(ctx context.Context, reader client.Reader) (active *v1.ClusterPolicy, all []v1.ClusterPolicy, err error) {
+	list := &v1.ClusterPolicyList{}
+	if err := reader.List(ctx, list); err != nil {
+		return nil, nil, fmt.Errorf("listing ClusterPolicies: %w", err)
+	}
+	for i := range list.Items {
+		candidate := &list.Items[i]
+		if candidate.DeletionTimestamp == nil && (active == nil || older(candidate, active)) {
+			active = candidate
+		}
+	}
+	return active, list.Items, nil
+}
+
+func older(a, b *v1.ClusterPolicy) bool {
+	if a.CreationTimestamp.Equal(&b.CreationTimestamp) {
+		return a.Name < b.Name
+	}
+	return a.CreationTimestamp.Before(&b.CreationTimestamp)
+}

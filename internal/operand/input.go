@@ -1,0 +1,124 @@
+package operand
+
+import (
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// Input is what an operand sees: the spec, and plain facts about where the operator runs.
+type Input struct {
+	// Spec of the policy.
+	Spec v1.ClusterPolicySpec
+	// Namespace of the operator and the operands.
+	Namespace string
+	// HelperImage is the operator's own image, which holds the on-node program.
+	HelperImage string
+}
+
+// HostPaths are the directories on the hosts, defaults filled in.
+type HostPaths struct {
+	// RootFS is the root of the host.
+	RootFS string
+	// DevChar holds links to character devices.
+	DevChar string
+	// DriverInstallDir is where the driver container's root file system appears.
+	DriverInstallDir string
+	// ToolkitInstallDir is where the toolkit puts its binaries.
+	ToolkitInstallDir string
+	// DevicePlugins is where device plugins meet the kubelet.
+	DevicePlugins string
+}
+
+// Paths fills the defaults into spec.hostPaths and spec.toolkit.installDir.
+func (in Input) Paths() HostPaths {
+	spec := v1.HostPathsSpec{}
+	if in.Spec.HostPaths != nil {
+		spec = *in.Spec.HostPaths
+	}
+	root := orDefault(spec.RootFS, "/")
+	paths := HostPaths{
+		RootFS:            root,
+		DevChar:           "/dev/char",
+		DriverInstallDir:  orDefault(spec.DriverInstallDir, labels.DriverRoot),
+		ToolkitInstallDir: labels.ToolkitInstallDir,
+		DevicePlugins:     orDefault(spec.KubeletRootDir, "/var/lib/kubelet") + "/device-plugins",
+	}
+	if root != "/" {
+		paths.DevChar = root + paths.DevChar
+	}
+	if in.Spec.Toolkit != nil {
+		paths.ToolkitInstallDir = orDefault(in.Spec.Toolkit.InstallDir, labels.ToolkitInstallDir)
+	}
+	return paths
+}
+
+// RuntimeClass is the name of the main RuntimeClass.
+func (in Input) RuntimeClass() string {
+	if in.Spec.Operator == nil {
+		return labels.DefaultRuntimeClass
+	}
+	return orDefault(in.Spec.Operator.RuntimeClass, labels.DefaultRuntimeClass)
+}
+
+// RefreshHelpers tells whether pods may be replaced for the helper image alone.
+func (in Input) RefreshHelpers() bool {
+	return in.Spec.Operator != nil && IsTrue(in.Spec.Operator.RefreshHelpers, false)
+}
+
+// CDIEnabled tells whether GPUs are injected through the Container Device Interface.
+func (in Input) CDIEnabled() bool {
+	return in.Spec.CDI == nil || IsTrue(in.Spec.CDI.Enabled, true)
+}
+
+// MIGStrategy is spec.mig.strategy, or empty.
+func (in Input) MIGStrategy() string {
+	if in.Spec.MIG == nil {
+		return ""
+	}
+	return string(in.Spec.MIG.Strategy)
+}
+
+// Helper is the image of the on-node program and how it is pulled. A spec that names no part of
+// the validator's image gets the operator's own image.
+func (in Input) Helper() v1.ImageSpec {
+	spec := v1.ImageSpec{}
+	if in.Spec.Validator != nil {
+		spec = in.Spec.Validator.ImageSpec
+	}
+	return spec
+}
+
+// IsTrue reads an optional boolean.
+func IsTrue(value *bool, fallback bool) bool {
+	if value == nil {
+		return fallback
+	}
+	return *value
+}
+
+func orDefault(value, fallback string) string {
+	if value == "" {
+		return fallback
+	}
+	return value
+}
+
+// ValidatorEnv is what spec.validator adds to the environment of the named containers, which are
+// checks of the validator wherever they run.
+func ValidatorEnv(in Input, containers ...string) map[string][]v1.EnvVar {
+	if in.Spec.Validator == nil {
+		return nil
+	}
+	components := map[string]*v1.ValidatorComponentSpec{
+		"driver-validation":  in.Spec.Validator.Driver,
+		"toolkit-validation": in.Spec.Validator.Toolkit,
+		"plugin-validation":  in.Spec.Validator.Plugin,
+	}
+	env := map[string][]v1.EnvVar{}
+	for _, name := range containers {
+		if component := components[name]; component != nil {
+			env[name] = component.Env
+		}
+	}
+	return env
+}

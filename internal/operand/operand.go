@@ -1,0 +1,154 @@
+package operand
+
+import (
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// Name of an operand: its folder in assets, the end of its deploy label, its key in status.
+type Name string
+
+// DeployLabel is the node label that selects the nodes of the operand's DaemonSets.
+func (n Name) DeployLabel() string { return labels.DeployPrefix + string(n) }
+
+// Workload is the kind of work that a GPU node serves.
+type Workload string
+
+// WorkloadContainer is a node whose GPUs are used by containers.
+const WorkloadContainer Workload = "container"
+
+// Scope tells where a requirement must hold.
+type Scope int
+
+const (
+	// Node: the required operand works on the same node before our containers start there.
+	Node Scope = iota
+	// Cluster: what the required operand applies exists before this operand is applied.
+	Cluster
+)
+
+// Requirement is an edge of the graph: what must be true before an operand starts.
+type Requirement struct {
+	// On is the operand that comes first.
+	On Name
+	// Scope of the requirement.
+	Scope Scope
+	// Marker proves a requirement of scope Node; empty for scope Cluster.
+	Marker labels.Marker
+}
+
+// Proof says that a container of an operand's pod writes a marker. Of several operands that can
+// prove the same marker, the first one in graph order that is installed is its only writer.
+type Proof struct {
+	// Marker that is written.
+	Marker labels.Marker
+	// Of is the operand that the marker speaks of.
+	Of Name
+	// Container is the init container that writes it.
+	Container string
+	// OnlyWithOperand drops the proof where that operand is not installed. Otherwise the marker is
+	// proven all the same: the host may bring what the operand would install.
+	OnlyWithOperand bool
+}
+
+// An Operand is one part of the GPU stack. It only answers questions.
+type Operand struct {
+	// Name of the operand.
+	Name Name
+	// Workloads are the kinds of nodes that it serves. None: it has no pods.
+	Workloads []Workload
+	// Stage of a node's ladder that is reached when the operand's pod is ready there.
+	Stage v1.Stage
+	// Requires are the operand's edges; the whole must be acyclic, see CheckGraph.
+	Requires []Requirement
+	// Proves are the markers that the operand's pods can write.
+	Proves []Proof
+	// Injected operands get the GPU from the container runtime: their pods run with the
+	// RuntimeClass, and so cannot start before the toolkit works.
+	Injected bool
+	// Injects marks the operand that configures the RuntimeClass's handler on the node.
+	Injects bool
+	// UpdatesOnDelete operands are never rolled by their DaemonSet: a pod is replaced only when
+	// it is deleted, as replacing it disturbs the GPU work of the node.
+	UpdatesOnDelete bool
+
+	// Serves tells why a node of the right workload cannot be served; empty if it can. Nil
+	// serves every node.
+	Serves func(NodeFacts) Decision
+	// Wanted decides from the spec whether the operand is installed, and says why not.
+	Wanted func(Input) Decision
+	// Instances are the runs of the operand's templates: one for each kind of node.
+	Instances func(Input, []Pool) ([]Instance, error)
+}
+
+// Verdict of a Decision.
+type Verdict int
+
+const (
+	// Install the operand.
+	Install Verdict = iota
+	// Absent: the operand is not wanted; what is there of it is removed.
+	Absent
+	// Invalid: the operand cannot be installed as asked; what is there of it is left alone.
+	Invalid
+)
+
+// Decision is a verdict with its reason; reason and message reach the user untouched.
+type Decision struct {
+	Verdict Verdict
+	Reason  string
+	Message string
+}
+
+// Installed is the decision to install.
+func Installed() Decision { return Decision{} }
+
+// Disabled is the decision for an operand that the field turns off.
+func Disabled(field string) Decision {
+	return Decision{Verdict: Absent, Reason: v1.ReasonDisabledBySpec, Message: field + " is false"}
+}
+
+// Refused is the decision for a spec or a node that cannot be served.
+func Refused(reason, message string) Decision {
+	return Decision{Verdict: Invalid, Reason: reason, Message: message}
+}
+
+// Instance is one run of an operand's templates.
+type Instance struct {
+	// Suffix of the names of its objects; empty for an operand's only instance.
+	Suffix string
+	// Pool restricts it to the nodes of one driver pool; empty for all nodes of the operand.
+	Pool string
+	// Image and Version of its main container, for status.
+	Image, Version string
+	// PullSecrets of its pods.
+	PullSecrets []string
+	// Main is the container that Container configures.
+	Main string
+	// Container is what the spec says of the main container.
+	Container v1.ContainerSpec
+	// InitEnv adds to the environment of init containers, by their names.
+	InitEnv map[string][]v1.EnvVar
+	// Values are what the operand's templates see as .Values.
+	Values any
+}
+
+// ServesWorkload tells whether the operand has pods on nodes of this workload.
+func (o *Operand) ServesWorkload(w Workload) bool {
+	for _, served := range o.Workloads {
+		if served == w {
+			return true
+		}
+	}
+	return false
+}
+
+// Find returns the operand of that name.
+func Find(catalogue []Operand, name Name) (*Operand, bool) {
+	for i := range catalogue {
+		if catalogue[i].Name == name {
+			return &catalogue[i], true
+		}
+	}
+	return nil, false
+}

@@ -1,0 +1,22 @@
+package operands
+
+import (
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/containertoolkit"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/deviceplugin"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/operatorvalidator"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/runtimeclasses"
+)
+
+// Catalogue returns every operand, sorted so that each comes after those that it requires. An
+// error is a defect of the catalogue, and the operator must not start with it.
+func Catalogue() ([]operand.Operand, error) {
+	return operand.Sort([]operand.Operand{
+		driver.Operand(),
+		runtimeclasses.Operand(),
+		containertoolkit.Operand(),
+		deviceplugin.Operand(),
+		operatorvalidator.Operand(),
+	})
+}

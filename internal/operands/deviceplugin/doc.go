@@ -1,0 +1,2 @@
+// Package deviceplugin is the operand that advertises GPUs to the kubelet.
+package deviceplugin

@@ -1,0 +1,54 @@
+package operatorvalidator
+
+import (
+	"fmt"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Name of the operand.
+const Name operand.Name = "operator-validator"
+
+// Operand is the validator.
+func Operand() operand.Operand {
+	return operand.Operand{
+		Name:      Name,
+		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Stage:     v1.StageValidated,
+		Injected:  true,
+		Requires: []operand.Requirement{
+			{On: "runtime-classes", Scope: operand.Cluster},
+			{On: "driver", Scope: operand.Node, Marker: labels.MarkerDriver},
+			{On: "container-toolkit", Scope: operand.Node, Marker: labels.MarkerToolkit},
+			{On: "device-plugin", Scope: operand.Node, Marker: labels.MarkerPlugin},
+		},
+		Proves: []operand.Proof{
+			{Marker: labels.MarkerDriver, Of: "driver", Container: "driver-validation"},
+			{Marker: labels.MarkerToolkit, Of: "container-toolkit", Container: "toolkit-validation"},
+			{Marker: labels.MarkerPlugin, Of: "device-plugin", Container: "plugin-validation", OnlyWithOperand: true},
+		},
+		Wanted:    func(operand.Input) operand.Decision { return operand.Installed() },
+		Instances: instances,
+	}
+}
+
+func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+	spec := v1.ValidatorSpec{}
+	if in.Spec.Validator != nil {
+		spec = *in.Spec.Validator
+	}
+	ref, err := image.Helper(spec.ImageSpec, in.HelperImage)
+	if err != nil {
+		return nil, fmt.Errorf("spec.validator: %w", err)
+	}
+	return []operand.Instance{{
+		Image:     ref.Image,
+		Version:   ref.Version,
+		Main:      "nvidia-operator-validator",
+		Container: spec.ContainerSpec,
+		InitEnv:   operand.ValidatorEnv(in, "driver-validation", "toolkit-validation", "plugin-validation"),
+	}}, nil
+}

@@ -1,0 +1,36 @@
+package runtimeclasses
+
+import (
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Name of the operand.
+const Name operand.Name = "runtime-classes"
+
+// Operand is the set of RuntimeClasses.
+func Operand() operand.Operand {
+	return operand.Operand{Name: Name, Wanted: wanted, Instances: instances}
+}
+
+type values struct {
+	// Fixed are the classes whose names nobody chooses.
+	Fixed []string
+}
+
+func wanted(in operand.Input) operand.Decision {
+	if in.Spec.CDI != nil && operand.IsTrue(in.Spec.CDI.NRIPluginEnabled, false) {
+		return operand.Refused(v1.ReasonNotSupportedYet,
+			"spec.cdi.nriPluginEnabled is not supported yet: remove it to use RuntimeClasses")
+	}
+	return operand.Installed()
+}
+
+func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+	v := values{}
+	if in.CDIEnabled() {
+		// nvidia-cdi forces CDI, nvidia-legacy forces the hook.
+		v.Fixed = []string{"nvidia-cdi", "nvidia-legacy"}
+	}
+	return []operand.Instance{{Values: v}}, nil
+}

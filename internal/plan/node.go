@@ -1,0 +1,162 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Need tells what a node needs of an operand.
+type Need int
+
+const (
+	// Expected: a pod of the operand must be ready on the node.
+	Expected Need = iota
+	// HostProvides: the host has what the operand would install.
+	HostProvides
+	// OptedOut: a user keeps the operand off the node; the stages above tell whether it is missed.
+	OptedOut
+	// Paused: the node's deploy label keeps the operand off it for now.
+	Paused
+	// NotPossible: the operand cannot run on this node, or not as the spec asks.
+	NotPossible
+)
+
+// Rung is one operand's part in the ladder of a node.
+type Rung struct {
+	Stage   v1.Stage
+	Operand operand.Name
+	Need    Need
+	// Reason and Message explain OptedOut, Paused and NotPossible.
+	Reason, Message string
+}
+
+// Node is the plan for one GPU node.
+type Node struct {
+	Facts operand.NodeFacts
+	// Rungs from the bottom of the ladder.
+	Rungs []Rung
+	// NeedsAllocatable: the kubelet must advertise GPUs.
+	NeedsAllocatable bool
+}
+
+// ladder is the order of the stages that operands reach.
+var ladder = []v1.Stage{v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v1.StageValidated}
+
+// ForNode plans one managed node.
+func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node {
+	node := Node{Facts: facts}
+	for _, stage := range ladder {
+		for _, o := range catalogue {
+			if o.Stage != stage || !o.ServesWorkload(facts.Workload) {
+				continue
+			}
+			decision := p.decisions[o.Name]
+			if decision.Verdict == operand.Absent {
+				continue
+			}
+			node.Rungs = append(node.Rungs, rung(o, decision, facts))
+			node.NeedsAllocatable = node.NeedsAllocatable || stage == v1.StageDevicePlugin
+		}
+	}
+	return node
+}
+
+func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts) Rung {
+	r := Rung{Stage: o.Stage, Operand: o.Name}
+	if decision.Verdict == operand.Install {
+		decision = serves(o, facts)
+	}
+	if decision.Verdict != operand.Install {
+		r.Need, r.Reason, r.Message = NotPossible, decision.Reason, decision.Message
+		return r
+	}
+	switch value := facts.Deploy[o.Name]; {
+	case value == "" || value == labels.True:
+	case value == labels.DeployPreInstalled:
+		r.Need = HostProvides
+	default:
+		r.Need, r.Reason = Paused, v1.ReasonOperandPaused
+		if value == labels.False {
+			r.Need = OptedOut
+		}
+		r.Message = fmt.Sprintf("label %s is %q", o.Name.DeployLabel(), value)
+	}
+	return r
+}
+
+// NodeLabels computes the changes of the node's labels: a nil value removes the key. A node that is
+// not managed keeps none of the operator's labels; a value that somebody else wrote stays.
+// hasDriverPod tells that a driver runs on the node, so that its pool must not change: that would
+// delete the pod, and is the work of a driver upgrade.
+func NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, current map[string]string, hasDriverPod bool) map[string]*string {
+	changes := map[string]*string{}
+	set := func(key, value string) {
+		if current[key] != value {
+			changes[key] = &value
+		}
+	}
+	set(labels.GPUPresent, labels.True)
+	wanted := wantedDeployLabels(catalogue, facts)
+	for key := range wanted {
+		// Any value but an empty one is somebody's decision about this node.
+		if current[key] == "" {
+			set(key, labels.True)
+		}
+	}
+	for key, value := range current {
+		if !wanted[key] && isOwnDeployLabel(catalogue, key, value) {
+			changes[key] = nil
+		}
+	}
+	if pool, complete := facts.WantedPool(); complete && (facts.Pool == "" || !hasDriverPod) {
+		set(labels.Pool, pool.Name)
+	}
+	return changes
+}
+
+func wantedDeployLabels(catalogue []operand.Operand, facts operand.NodeFacts) map[string]bool {
+	wanted := map[string]bool{}
+	if facts.Excluded {
+		return wanted
+	}
+	for _, o := range catalogue {
+		if len(o.Workloads) > 0 && serves(o, facts).Verdict == operand.Install {
+			wanted[o.Name.DeployLabel()] = true
+		}
+	}
+	wanted[labels.DeployClient] = true
+	return wanted
+}
+
+// ReleasedLabels are the changes that take the operator's labels off a node: what it wrote, and
+// nothing that others wrote. present is the value that nvidia.com/gpu.present gets, empty for none.
+func ReleasedLabels(catalogue []operand.Operand, current map[string]string, present string) map[string]*string {
+	changes := map[string]*string{}
+	for key, value := range current {
+		if key == labels.Pool || isOwnDeployLabel(catalogue, key, value) {
+			changes[key] = nil
+		}
+	}
+	now, there := current[labels.GPUPresent]
+	switch {
+	case present == "" && there:
+		changes[labels.GPUPresent] = nil
+	case present != "" && there && now != present:
+		changes[labels.GPUPresent] = &present
+	}
+	return changes
+}
+
+// isOwnDeployLabel tells whether the operator wrote this deploy label with this value.
+func isOwnDeployLabel(catalogue []operand.Operand, key, value string) bool {
+	name, isDeploy := strings.CutPrefix(key, labels.DeployPrefix)
+	if !isDeploy || value != labels.True {
+		return false
+	}
+	_, known := operand.Find(catalogue, operand.Name(name))
+	return known || key == labels.DeployClient
+}

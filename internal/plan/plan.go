@@ -1,0 +1,136 @@
+package plan
+
+import (
+	"fmt"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Action is what a step does.
+type Action string
+
+const (
+	// Apply the operand's objects.
+	Apply Action = "Apply"
+	// Remove what is there of the operand.
+	Remove Action = "Remove"
+	// Hold leaves what is there of the operand alone.
+	Hold Action = "Hold"
+)
+
+// Step is what happens to one operand in a pass.
+type Step struct {
+	Operand operand.Operand
+	Action  Action
+	// State, Reason and Message tell the user why the step is not Apply; empty otherwise.
+	State           v1.OperandState
+	Reason, Message string
+	// Instances to render; for Apply only.
+	Instances []operand.Instance
+	// Waits are the markers that the operand's pods wait for.
+	Waits []labels.Marker
+	// Proves tells which markers the operand's pods write.
+	Proves map[labels.Marker]bool
+}
+
+// Plan is what a pass does, in order.
+type Plan struct {
+	Input operand.Input
+	Steps []Step
+	Pools []operand.Pool
+	// Installed tells which operands the spec installs.
+	Installed map[operand.Name]bool
+	decisions map[operand.Name]operand.Decision
+}
+
+// Compute plans a pass for a sorted catalogue.
+func Compute(catalogue []operand.Operand, in operand.Input, nodes []operand.NodeFacts) Plan {
+	plan := ForSpec(catalogue, in)
+	plan.Pools = operand.Pools(nodes)
+	installed := plan.installedOperands(catalogue)
+	for _, o := range catalogue {
+		step := plan.step(o, nodes)
+		step.Waits = operand.Waits(installed, o)
+		step.Proves = operand.Proves(installed, o)
+		plan.Steps = append(plan.Steps, step)
+	}
+	return plan
+}
+
+// ForSpec decides from the spec alone which operands are installed; enough to plan for one node.
+func ForSpec(catalogue []operand.Operand, in operand.Input) Plan {
+	plan := Plan{
+		Input:     in,
+		Installed: map[operand.Name]bool{},
+		decisions: map[operand.Name]operand.Decision{},
+	}
+	for _, o := range catalogue {
+		decision := o.Wanted(in)
+		plan.decisions[o.Name] = decision
+		plan.Installed[o.Name] = decision.Verdict == operand.Install
+	}
+	return plan
+}
+
+func (p Plan) installedOperands(catalogue []operand.Operand) []operand.Operand {
+	var installed []operand.Operand
+	for _, o := range catalogue {
+		if p.Installed[o.Name] {
+			installed = append(installed, o)
+		}
+	}
+	return installed
+}
+
+func (p Plan) step(o operand.Operand, nodes []operand.NodeFacts) Step {
+	decision := p.decisions[o.Name]
+	switch decision.Verdict {
+	case operand.Absent:
+		return Step{Operand: o, Action: Remove, State: v1.OperandDisabled, Reason: decision.Reason, Message: decision.Message}
+	case operand.Invalid:
+		return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: decision.Reason, Message: decision.Message}
+	case operand.Install:
+	}
+	if len(o.Workloads) > 0 && !neededBy(o, nodes) {
+		return Step{
+			Operand: o, Action: Remove, State: v1.OperandNotNeeded, Reason: string(v1.OperandNotNeeded),
+			Message: "no node needs it",
+		}
+	}
+	for _, r := range o.Requires {
+		if r.Scope == operand.Cluster && !p.Installed[r.On] {
+			return Step{
+				Operand: o, Action: Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand,
+				Message: fmt.Sprintf("needs %s, which is not installed: %s", r.On, p.decisions[r.On].Message),
+			}
+		}
+	}
+	instances, err := o.Instances(p.Input, p.Pools)
+	if err != nil {
+		return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: err.Error()}
+	}
+	return Step{Operand: o, Action: Apply, Instances: instances}
+}
+
+// neededBy tells whether any node is to run the operand, its deploy labels apart: a paused node
+// will need it again.
+func neededBy(o operand.Operand, nodes []operand.NodeFacts) bool {
+	for _, node := range nodes {
+		if node.Managed() && !node.Excluded && serves(o, node).Verdict == operand.Install {
+			return true
+		}
+	}
+	return false
+}
+
+func serves(o operand.Operand, node operand.NodeFacts) operand.Decision {
+	if !o.ServesWorkload(node.Workload) {
+		return operand.Decision{Verdict: operand.Absent}
+	}
+	if o.Serves == nil {
+		return operand.Installed()
+	}
+	return o.Serves(node)
+}

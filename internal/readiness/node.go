@@ -1,0 +1,75 @@
+package readiness
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// Rung is one step of a node's ladder with the verdict on it.
+type Rung struct {
+	Stage   v1.Stage
+	Operand string
+	Verdict Verdict
+}
+
+// NodeVerdict tells how far up the ladder a node is.
+type NodeVerdict struct {
+	Verdict
+	// Stage is the first one not reached, or the last one of a ready node.
+	Stage v1.Stage
+	// Operand that holds the node up; empty when it is none's fault.
+	Operand string
+}
+
+// Node climbs the ladder from the bottom and stops at the first rung that does not hold.
+func Node(rungs []Rung) NodeVerdict {
+	verdict := NodeVerdict{Stage: v1.StageValidated}
+	for _, rung := range rungs {
+		if rung.Verdict.State != Ready {
+			return NodeVerdict{Verdict: rung.Verdict, Stage: rung.Stage, Operand: rung.Operand}
+		}
+		if rung.Verdict.Outdated && !verdict.Outdated {
+			verdict.Verdict, verdict.Operand = rung.Verdict, rung.Operand
+		}
+	}
+	return verdict
+}
+
+// Kubelet tells whether the node's kubelet answers. Without it, what the API shows of the node's
+// pods is what was true long ago.
+func Kubelet(node *corev1.Node) Verdict {
+	for i := range node.Status.Conditions {
+		condition := &node.Status.Conditions[i]
+		if condition.Type != corev1.NodeReady {
+			continue
+		}
+		switch condition.Status {
+		case corev1.ConditionTrue:
+			return Verdict{}
+		case corev1.ConditionUnknown:
+			return failed(v1.ReasonNodeNotReady, "the kubelet does not answer")
+		case corev1.ConditionFalse:
+			return progressing(v1.ReasonNodeNotReady, "the node is not ready: "+condition.Reason)
+		}
+	}
+	return progressing(v1.ReasonNodeNotReady, "the kubelet has not reported yet")
+}
+
+// Allocatable tells whether the kubelet advertises a GPU, whole or MIG, that can be given to a pod.
+func Allocatable(node *corev1.Node) Verdict {
+	for name, quantity := range node.Status.Allocatable {
+		if isGPU(string(name)) && quantity.Sign() > 0 {
+			return Verdict{}
+		}
+	}
+	return progressing(v1.ReasonNotAllocatable, "the kubelet advertises no GPU that can be allocated")
+}
+
+func isGPU(resource string) bool {
+	return resource == labels.ResourceGPU || strings.HasPrefix(resource, labels.ResourceGPU+".") ||
+		strings.HasPrefix(resource, labels.ResourceMIGPrefix)
+}

@@ -1,0 +1,158 @@
+package readiness
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// crashLoop and imagePull are the kubelet's words for failures that it shows in alternating guises;
+// each is reported under one name, so that a verdict does not flap with the kubelet's back-off.
+const (
+	crashLoop = "CrashLoopBackOff"
+	imagePull = "ImagePullBackOff"
+)
+
+// waitingFailures maps the kubelet's waiting reasons that are failures to the name reported.
+var waitingFailures = map[string]string{
+	crashLoop:                    crashLoop,
+	imagePull:                    imagePull,
+	"ErrImagePull":               imagePull,
+	"ErrImageNeverPull":          "ErrImageNeverPull",
+	"InvalidImageName":           "InvalidImageName",
+	"RegistryUnavailable":        imagePull,
+	"CreateContainerConfigError": "CreateContainerConfigError",
+	"CreateContainerError":       "CreateContainerError",
+	"RunContainerError":          "RunContainerError",
+	"PostStartHookError":         "PostStartHookError",
+}
+
+// Pod tells whether a pod does its work, and if not, which container holds it up and why.
+// templateDigest is that of the DaemonSet's present template.
+func Pod(pod *corev1.Pod, templateDigest string) Verdict {
+	verdict := podState(pod)
+	verdict.Outdated = pod.Annotations[labels.TemplateDigest] != templateDigest
+	return verdict
+}
+
+func podState(pod *corev1.Pod) Verdict {
+	if pod.DeletionTimestamp != nil {
+		return progressing(v1.ReasonStarting, "the pod is being replaced")
+	}
+	if pod.Status.Phase == corev1.PodFailed {
+		return failed(v1.ReasonContainerFailed, join("the pod failed", pod.Status.Reason, pod.Status.Message))
+	}
+	if condition := podCondition(pod, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionTrue {
+		return Verdict{}
+	}
+	if condition := podCondition(pod, corev1.PodScheduled); condition == nil || condition.Status != corev1.ConditionTrue {
+		return unscheduled(condition)
+	}
+	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+		for i := range statuses {
+			if verdict, fails := containerFailure(&statuses[i]); fails {
+				return verdict
+			}
+		}
+	}
+	return starting(pod)
+}
+
+func unscheduled(condition *corev1.PodCondition) Verdict {
+	if condition != nil && condition.Reason == corev1.PodReasonUnschedulable {
+		return failed(corev1.PodReasonUnschedulable, condition.Message)
+	}
+	return progressing(v1.ReasonPodPending, "the pod is not scheduled yet")
+}
+
+// containerFailure recognises a container that fails, also in the moments in which the kubelet has
+// just started it once more: it is failing until it is ready.
+func containerFailure(status *corev1.ContainerStatus) (Verdict, bool) {
+	if status.Ready || (status.State.Terminated != nil && status.State.Terminated.ExitCode == 0) {
+		return Verdict{}, false
+	}
+	if ended := lastFailure(status); ended != nil {
+		return failed(crashLoop, fmt.Sprintf("container %s: %s", status.Name,
+			join(fmt.Sprintf("%s, exit code %d", crashLoop, ended.ExitCode), ended.Message))), true
+	}
+	if waiting := status.State.Waiting; waiting != nil {
+		if reason, fails := waitingFailures[waiting.Reason]; fails {
+			return failed(reason, fmt.Sprintf("container %s: %s", status.Name, join(reason, imageOf(reason, status)))), true
+		}
+	}
+	return Verdict{}, false
+}
+
+func lastFailure(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {
+		if state.Terminated != nil && state.Terminated.ExitCode != 0 {
+			return state.Terminated
+		}
+	}
+	return nil
+}
+
+// imageOf names the image of a failed pull; the kubelet's own message changes with each attempt.
+func imageOf(reason string, status *corev1.ContainerStatus) string {
+	if reason == imagePull || reason == "InvalidImageName" || reason == "ErrImageNeverPull" {
+		return status.Image
+	}
+	return ""
+}
+
+func starting(pod *corev1.Pod) Verdict {
+	for i := range pod.Status.InitContainerStatuses {
+		status := &pod.Status.InitContainerStatuses[i]
+		if status.State.Running == nil {
+			continue
+		}
+		if strings.HasPrefix(status.Name, labels.WaitContainer) {
+			return progressing(v1.ReasonWaitingForOperand, "waits for "+waitsFor(pod, status.Name))
+		}
+		return progressing(v1.ReasonStarting, "container "+status.Name+" is running")
+	}
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if status.State.Running != nil && !status.Ready {
+			return progressing(v1.ReasonStarting, "container "+status.Name+" is not ready yet")
+		}
+	}
+	return progressing(v1.ReasonStarting, "the pod is starting")
+}
+
+func waitsFor(pod *corev1.Pod, container string) string {
+	for _, c := range pod.Spec.InitContainers {
+		if c.Name != container {
+			continue
+		}
+		for _, arg := range c.Args {
+			if names, found := strings.CutPrefix(arg, labels.WaitForFlag); found {
+				return names
+			}
+		}
+	}
+	return "another operand"
+}
+
+func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == kind {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func join(parts ...string) string {
+	var said []string
+	for _, part := range parts {
+		if part != "" {
+			said = append(said, part)
+		}
+	}
+	return strings.Join(said, ": ")
+}

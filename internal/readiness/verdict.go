@@ -1,0 +1,32 @@
+package readiness
+
+// State of an object.
+type State int
+
+const (
+	// Ready: it does its work.
+	Ready State = iota
+	// Progressing: it is on its way.
+	Progressing
+	// Failed: it will not get better by waiting, or has failed at least once since it started.
+	Failed
+)
+
+// Verdict is a state with its cause.
+type Verdict struct {
+	State State
+	// Reason in one word; empty when ready.
+	Reason string
+	// Message in a sentence, stable while the cause is the same.
+	Message string
+	// Outdated tells that the object is older than what it was made from.
+	Outdated bool
+}
+
+func progressing(reason, message string) Verdict {
+	return Verdict{State: Progressing, Reason: reason, Message: message}
+}
+
+func failed(reason, message string) Verdict {
+	return Verdict{State: Failed, Reason: reason, Message: message}
+}

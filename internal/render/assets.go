@@ -1,0 +1,108 @@
+package render
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"reflect"
+	"text/template"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/assets"
+)
+
+// templates are parsed once: they are part of the program.
+var templates = parseAssets()
+
+func parseAssets() map[string]*template.Template {
+	files, err := fs.Glob(assets.FS, "*/*.yaml")
+	if err != nil {
+		panic(err) // The pattern is constant and valid.
+	}
+	parsed := map[string]*template.Template{}
+	for _, file := range files {
+		text, err := assets.FS.ReadFile(file)
+		if err != nil {
+			panic(err) // The file is embedded.
+		}
+		parsed[file] = template.Must(template.New(file).Option("missingkey=error").Parse(string(text)))
+	}
+	return parsed
+}
+
+// decodeFolder executes the templates of an operand's folder in the order of their names and decodes
+// every document strictly.
+func decodeFolder(folder string, values any) ([]Object, error) {
+	files, err := fs.Glob(assets.FS, path.Join(folder, "*.yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("listing assets of %s: %w", folder, err)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("there are no assets in folder %s", folder)
+	}
+	var objects []Object
+	for _, file := range files {
+		var text bytes.Buffer
+		if err := templates[file].Execute(&text, values); err != nil {
+			return nil, fmt.Errorf("asset %s: %w", file, err)
+		}
+		decoded, err := decodeDocuments(text.Bytes())
+		if err != nil {
+			return nil, fmt.Errorf("asset %s: %w", file, err)
+		}
+		objects = append(objects, decoded...)
+	}
+	return objects, nil
+}
+
+func decodeDocuments(text []byte) ([]Object, error) {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	var objects []Object
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		object, err := decode(document)
+		if err != nil {
+			return nil, err
+		}
+		if object != nil {
+			objects = append(objects, object)
+		}
+	}
+}
+
+func decode(document []byte) (Object, error) {
+	var kind struct {
+		APIVersion string `json:"apiVersion"`
+		Kind       string `json:"kind"`
+	}
+	if err := yaml.Unmarshal(document, &kind); err != nil {
+		return nil, err
+	}
+	if kind.Kind == "" {
+		return nil, nil //nolint:nilnil // A document of comments alone holds no object.
+	}
+	want := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
+	for _, known := range Kinds() {
+		if known.GetObjectKind().GroupVersionKind() == want {
+			object, isObject := reflect.New(reflect.TypeOf(known).Elem()).Interface().(Object)
+			if !isObject {
+				return nil, fmt.Errorf("%s is no object of the API", want)
+			}
+			return object, yaml.UnmarshalStrict(document, object)
+		}
+	}
+	return nil, fmt.Errorf("kind %s is not one that the operator applies", want)
+}

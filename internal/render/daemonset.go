@@ -1,0 +1,223 @@
+package render
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+const (
+	defaultPriorityClass = "system-node-critical"
+	onDelete             = "OnDelete"
+	appLabel             = labels.App
+	partOfLabel          = "app.kubernetes.io/part-of"
+	markersVolume        = "gpu-node-markers"
+)
+
+// daemonSet adds what all DaemonSets have in common, then what the spec says of this operand.
+func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
+	spec := v1.DaemonSetsSpec{}
+	if r.plan.Input.Spec.DaemonSets != nil {
+		spec = *r.plan.Input.Spec.DaemonSets
+	}
+	strategy, err := updateStrategy(spec, r.step.Operand.UpdatesOnDelete)
+	if err != nil {
+		return err
+	}
+	ds.Spec.UpdateStrategy = strategy
+	addMetadata(ds, spec)
+	template := &ds.Spec.Template
+	template.Labels[labels.ManagedBy] = labels.ManagedByValue
+	template.Labels[labels.Operand] = string(r.step.Operand.Name)
+	r.schedule(&template.Spec, spec)
+	r.configure(&template.Spec)
+	r.wait(&template.Spec)
+	return r.seal(ds)
+}
+
+func updateStrategy(spec v1.DaemonSetsSpec, updatesOnDelete bool) (appsv1.DaemonSetUpdateStrategy, error) {
+	if updatesOnDelete || spec.UpdateStrategy == onDelete {
+		return appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, nil
+	}
+	maxUnavailable := intstr.FromInt32(1)
+	if spec.RollingUpdate != nil && spec.RollingUpdate.MaxUnavailable != nil {
+		// The field is a string in the policies of many users; "1" means the number.
+		maxUnavailable = intstr.Parse(spec.RollingUpdate.MaxUnavailable.String())
+	}
+	if _, err := intstr.GetScaledValueFromIntOrPercent(&maxUnavailable, 100, true); err != nil {
+		return appsv1.DaemonSetUpdateStrategy{}, fmt.Errorf("spec.daemonsets.rollingUpdate.maxUnavailable: %w", err)
+	}
+	return appsv1.DaemonSetUpdateStrategy{
+		Type:          appsv1.RollingUpdateDaemonSetStrategyType,
+		RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &maxUnavailable},
+	}, nil
+}
+
+// addMetadata adds the user's labels and annotations; none replaces what the manifest has, as
+// selectors and neighbours find the pods by that.
+func addMetadata(ds *appsv1.DaemonSet, spec v1.DaemonSetsSpec) {
+	template := &ds.Spec.Template
+	for key, value := range spec.Labels {
+		if key == appLabel || key == partOfLabel {
+			continue
+		}
+		addMissing(&ds.Labels, key, value)
+		addMissing(&template.Labels, key, value)
+	}
+	for key, value := range spec.Annotations {
+		addMissing(&ds.Annotations, key, value)
+		addMissing(&template.Annotations, key, value)
+	}
+}
+
+func addMissing(to *map[string]string, key, value string) {
+	if *to == nil {
+		*to = map[string]string{}
+	}
+	if _, there := (*to)[key]; !there {
+		(*to)[key] = value
+	}
+}
+
+func (r *renderer) schedule(pod *corev1.PodSpec, spec v1.DaemonSetsSpec) {
+	pod.NodeSelector = map[string]string{r.step.Operand.Name.DeployLabel(): labels.True}
+	if r.instance.Pool != "" {
+		pod.NodeSelector[labels.Pool] = r.instance.Pool
+	}
+	pod.PriorityClassName = defaultPriorityClass
+	if spec.PriorityClassName != "" {
+		pod.PriorityClassName = spec.PriorityClassName
+	}
+	pod.Tolerations = []corev1.Toleration{{
+		Key: labels.TaintGPU, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
+	}}
+	if spec.Tolerations != nil {
+		pod.Tolerations = spec.Tolerations
+	}
+	if spec.PodSecurityContext != nil {
+		pod.SecurityContext = spec.PodSecurityContext
+	}
+	if r.step.Operand.Injected {
+		pod.RuntimeClassName = new(r.context.RuntimeClass)
+	}
+}
+
+// configure applies what the spec says of this operand's containers.
+func (r *renderer) configure(pod *corev1.PodSpec) {
+	spec := r.instance.Container
+	if spec.HostNetwork != nil && *spec.HostNetwork {
+		pod.HostNetwork = true
+		pod.DNSPolicy = corev1.DNSClusterFirstWithHostNet
+	}
+	for i := range pod.Containers {
+		container := &pod.Containers[i]
+		if spec.Resources != nil {
+			container.Resources = corev1.ResourceRequirements{Limits: spec.Resources.Limits, Requests: spec.Resources.Requests}
+		}
+		if container.Name != r.instance.Main {
+			continue
+		}
+		if len(spec.Args) > 0 {
+			container.Args = spec.Args
+		}
+		container.Env = mergeEnv(container.Env, spec.Env)
+	}
+	for i := range pod.InitContainers {
+		pod.InitContainers[i].Env = mergeEnv(pod.InitContainers[i].Env, r.instance.InitEnv[pod.InitContainers[i].Name])
+	}
+	for _, name := range r.pullSecrets() {
+		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: name})
+	}
+}
+
+// pullSecrets are those of the operand and of the helper image, each once.
+func (r *renderer) pullSecrets() []string {
+	var names []string
+	for _, name := range append(slices.Clone(r.instance.PullSecrets), r.plan.Input.Helper().ImagePullSecrets...) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func mergeEnv(env []corev1.EnvVar, more []v1.EnvVar) []corev1.EnvVar {
+	for _, add := range more {
+		value := corev1.EnvVar{Name: add.Name, Value: add.Value}
+		at := slices.IndexFunc(env, func(have corev1.EnvVar) bool { return have.Name == add.Name })
+		if at < 0 {
+			env = append(env, value)
+			continue
+		}
+		env[at] = value
+	}
+	return env
+}
+
+// wait puts the wait for what comes first before the operand's own containers.
+func (r *renderer) wait(pod *corev1.PodSpec) {
+	if len(r.step.Waits) == 0 {
+		return
+	}
+	names := make([]string, 0, len(r.step.Waits))
+	for _, marker := range r.step.Waits {
+		names = append(names, string(marker))
+	}
+	pod.InitContainers = append([]corev1.Container{{
+		Name:            labels.WaitContainer,
+		Image:           r.context.Helper.Image,
+		ImagePullPolicy: corev1.PullPolicy(r.context.Helper.PullPolicy),
+		Command:         []string{labels.HelperBinary},
+		Args:            []string{"wait", labels.WaitForFlag + strings.Join(names, ",")},
+		// It needs no GPU: the runtime must not inject one before the stack is up.
+		Env: []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}},
+		SecurityContext: &corev1.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+		VolumeMounts: []corev1.VolumeMount{{
+			Name: markersVolume, MountPath: labels.ValidationsDir, ReadOnly: true,
+			MountPropagation: new(corev1.MountPropagationHostToContainer),
+		}},
+	}}, pod.InitContainers...)
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: markersVolume, VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: labels.ValidationsDir, Type: new(corev1.HostPathDirectoryOrCreate)},
+	}})
+}
+
+// seal writes the digest of what matters in the pod template on the DaemonSet and its pods, and
+// keeps the live helper image while nothing else changes: a new release of the operator by itself
+// replaces no pod.
+func (r *renderer) seal(ds *appsv1.DaemonSet) error {
+	helper := r.context.Helper.Image
+	digest, err := templateDigest(&ds.Spec.Template.Spec, helper)
+	if err != nil {
+		return err
+	}
+	live, known := r.live[ds.Name]
+	keep := known && live.TemplateDigest == digest && live.HelperImage != "" && !r.plan.Input.RefreshHelpers()
+	if keep && live.HelperImage != helper {
+		forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
+			if c.Image == helper {
+				c.Image = live.HelperImage
+			}
+		})
+	}
+	for _, annotations := range []*map[string]string{&ds.Annotations, &ds.Spec.Template.Annotations} {
+		if *annotations == nil {
+			*annotations = map[string]string{}
+		}
+		*annotations = maps.Clone(*annotations)
+		(*annotations)[labels.TemplateDigest] = digest
+	}
+	return nil
+}

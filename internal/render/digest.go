@@ -1,0 +1,50 @@
+package render
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// templateDigest covers what decides how a pod works: its spec, without the helper image. Labels
+// and annotations are left out, so that cosmetic changes make no driver look outdated.
+func templateDigest(pod *corev1.PodSpec, helperImage string) (string, error) {
+	significant := pod.DeepCopy()
+	forEachContainer(significant, func(c *corev1.Container) {
+		if c.Image == helperImage {
+			c.Image = "helper"
+		}
+	})
+	data, err := json.Marshal(significant)
+	if err != nil {
+		return "", fmt.Errorf("encoding the pod template: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8]), nil
+}
+
+// LiveDaemonSet reads what render needs to know of a DaemonSet of the cluster.
+func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
+	live := Live{TemplateDigest: ds.Annotations[labels.TemplateDigest]}
+	forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
+		if len(c.Command) > 0 && c.Command[0] == labels.HelperBinary {
+			live.HelperImage = c.Image
+		}
+	})
+	return live
+}
+
+func forEachContainer(pod *corev1.PodSpec, do func(*corev1.Container)) {
+	for i := range pod.InitContainers {
+		do(&pod.InitContainers[i])
+	}
+	for i := range pod.Containers {
+		do(&pod.Containers[i])
+	}
+}

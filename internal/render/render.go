@@ -1,0 +1,158 @@
+package render
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+// Object is a typed object of the API.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Kinds are the kinds that assets may hold: what is decoded, applied, watched and pruned.
+func Kinds() []Object {
+	return []Object{
+		&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}},
+		&nodev1.RuntimeClass{TypeMeta: metav1.TypeMeta{APIVersion: "node.k8s.io/v1", Kind: "RuntimeClass"}},
+		&appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}},
+	}
+}
+
+// Live is what the cluster has of a DaemonSet, as far as it decides what is rendered.
+type Live struct {
+	// TemplateDigest is the digest of what matters in its pod template.
+	TemplateDigest string
+	// HelperImage is the image of the on-node program in its pod template.
+	HelperImage string
+}
+
+// Owner is the policy that owns the objects.
+type Owner struct {
+	Name string
+	UID  string
+}
+
+// context is what a template sees.
+type context struct {
+	Namespace    string
+	Suffix       string
+	Pool         string
+	RuntimeClass string
+	Paths        operand.HostPaths
+	Helper       helper
+	Installed    map[operand.Name]bool
+	Proves       map[labels.Marker]bool
+	Values       any
+}
+
+// helper is the image of the on-node program.
+type helper struct{ Image, PullPolicy string }
+
+// Step renders the objects of a step, instance by instance. live holds the DaemonSets of the cluster
+// by name. An error is a defect of the assets or names the field of the spec that is wrong.
+func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Object, error) {
+	helperSpec := p.Input.Helper()
+	helperImage, err := image.Helper(helperSpec, p.Input.HelperImage)
+	if err != nil {
+		return nil, fmt.Errorf("spec.validator: %w", err)
+	}
+	var objects []Object
+	for _, instance := range step.Instances {
+		r := renderer{plan: p, step: step, instance: instance, owner: owner, live: live, context: context{
+			Namespace:    p.Input.Namespace,
+			Suffix:       instance.Suffix,
+			Pool:         instance.Pool,
+			RuntimeClass: p.Input.RuntimeClass(),
+			Paths:        p.Input.Paths(),
+			Helper:       helper{helperImage.Image, image.PullPolicy(helperSpec)},
+			Installed:    p.Installed,
+			Proves:       step.Proves,
+			Values:       instance.Values,
+		}}
+		rendered, err := r.objects()
+		if err != nil {
+			return nil, fmt.Errorf("rendering operand %s: %w", step.Operand.Name, err)
+		}
+		objects = appendNew(objects, rendered)
+	}
+	return objects, nil
+}
+
+// appendNew leaves out what an earlier instance has rendered already: objects that the instances of
+// an operand share.
+func appendNew(objects, more []Object) []Object {
+	for _, candidate := range more {
+		known := false
+		for _, object := range objects {
+			known = known || (object.GetName() == candidate.GetName() && object.GetNamespace() == candidate.GetNamespace() &&
+				object.GetObjectKind().GroupVersionKind() == candidate.GetObjectKind().GroupVersionKind())
+		}
+		if !known {
+			objects = append(objects, candidate)
+		}
+	}
+	return objects
+}
+
+type renderer struct {
+	plan     plan.Plan
+	step     plan.Step
+	instance operand.Instance
+	owner    Owner
+	live     map[string]Live
+	context  context
+}
+
+func (r *renderer) objects() ([]Object, error) {
+	objects, err := decodeFolder(string(r.step.Operand.Name), r.context)
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range objects {
+		r.own(object)
+		if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
+			if err := r.daemonSet(ds); err != nil {
+				return nil, fmt.Errorf("DaemonSet %s: %w", ds.Name, err)
+			}
+		}
+	}
+	return objects, nil
+}
+
+// own marks the object as the operator's. It is not marked as blocking the deletion of its owner:
+// nothing waits for that, and it would need rights on the policy's finalizers.
+func (r *renderer) own(object Object) {
+	all := object.GetLabels()
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[labels.ManagedBy] = labels.ManagedByValue
+	all[labels.Operand] = string(r.step.Operand.Name)
+	object.SetLabels(all)
+	object.SetOwnerReferences([]metav1.OwnerReference{OwnerReference(r.owner)})
+}
+
+// OwnerReference is the reference to the policy that every object of the stack carries.
+func OwnerReference(owner Owner) metav1.OwnerReference {
+	return metav1.OwnerReference{
+		APIVersion: v1.ClusterPolicyKind.GroupVersion().String(),
+		Kind:       v1.ClusterPolicyKind.Kind,
+		Name:       owner.Name,
+		UID:        types.UID(owner.UID),
+		Controller: new(true),
+	}
+}

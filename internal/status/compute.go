@@ -1,0 +1,228 @@
+package status
+
+import (
+	"sort"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// maxListed bounds status.nodes, so that the object is as large at 150 nodes as at 5,000.
+const maxListed = 100
+
+// Pass is what a pass has found out and done, as far as it got.
+type Pass struct {
+	Namespace string
+	Snapshot  observe.Snapshot
+	Plan      plan.Plan
+	Catalogue []operand.Operand
+	// Applied holds what went wrong with an operand's objects.
+	Applied map[operand.Name]error
+	// Err is what stopped the pass, or went wrong after all was applied.
+	Err error
+}
+
+// assessedNode is a managed node with the verdict on it.
+type assessedNode struct {
+	observe.Node
+	NodeAssessment
+}
+
+// Compute says about the policy what the pass has found. A pass that could not observe leaves what
+// was said of operands and nodes as it was.
+func Compute(policy *v1.ClusterPolicy, pass Pass) v1.ClusterPolicyStatus {
+	status := *policy.Status.DeepCopy()
+	status.Namespace = pass.Namespace
+	status.ObservedGeneration = policy.Generation
+	if len(pass.Plan.Steps) == 0 && pass.Err != nil {
+		setConditions(&status, finding{ready: metav1.ConditionFalse, reason: v1.ReasonReconcileFailed, message: pass.Err.Error(), degraded: true})
+		return status
+	}
+	nodes := assess(pass)
+	status.NodeSummary = summarise(nodes)
+	status.Nodes = listNodes(nodes, policy.Status.Nodes)
+	status.NodeSummary.Listed = int32(len(status.Nodes))
+	status.Operands = operandStatuses(pass, nodes)
+	status.Pools = pools(pass)
+	setConditions(&status, judge(pass, status))
+	return status
+}
+
+// Ignored is the status of a policy beside the one in force.
+func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolicyStatus {
+	status := v1.ClusterPolicyStatus{
+		State:              v1.StateIgnored,
+		Namespace:          namespace,
+		ObservedGeneration: policy.Generation,
+		Conditions:         policy.DeepCopy().Status.Conditions,
+	}
+	setConditions(&status, finding{
+		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,
+		message: "ClusterPolicy " + active + " is older and in force: delete one of the two",
+	})
+	status.State = v1.StateIgnored
+	return status
+}
+
+func assess(pass Pass) []assessedNode {
+	nodes := make([]assessedNode, 0, len(pass.Snapshot.Nodes))
+	for _, node := range pass.Snapshot.Nodes {
+		planned := pass.Plan.ForNode(pass.Catalogue, node.Facts)
+		nodes = append(nodes, assessedNode{node,
+			AssessNode(planned, node.Object, pass.Snapshot.Pods[node.Facts.Name], pass.Snapshot.DaemonSets)})
+	}
+	return nodes
+}
+
+func summarise(nodes []assessedNode) *v1.NodeSummary {
+	summary := &v1.NodeSummary{}
+	for i := range nodes {
+		node := &nodes[i]
+		if node.Facts.Excluded {
+			summary.Excluded++
+			continue
+		}
+		summary.Total++
+		switch node.State {
+		case readiness.Ready:
+			summary.Ready++
+		case readiness.Progressing:
+			summary.Progressing++
+		case readiness.Failed:
+			summary.Degraded++
+		}
+		if node.Outdated {
+			summary.Upgrading++
+		}
+	}
+	summary.ReadyOfTotal = ratio(int(summary.Ready), int(summary.Total))
+	return summary
+}
+
+// severity orders nodes, worst first.
+func (n *assessedNode) severity() int {
+	switch {
+	case n.State == readiness.Failed:
+		return 0
+	case n.Facts.Excluded:
+		return 3
+	case n.State == readiness.Progressing:
+		return 1
+	case n.Outdated:
+		return 2
+	default:
+		return 4
+	}
+}
+
+// listNodes writes the entries of the worst nodes. An entry whose cause is the same as before keeps
+// its message, which may hold what changes with each attempt of a failing container.
+func listNodes(nodes []assessedNode, before []v1.NodeStatus) []v1.NodeStatus {
+	sort.Slice(nodes, func(i, j int) bool {
+		if a, b := nodes[i].severity(), nodes[j].severity(); a != b {
+			return a < b
+		}
+		return nodes[i].Facts.Name < nodes[j].Facts.Name
+	})
+	known := make(map[string]*v1.NodeStatus, len(before))
+	for i := range before {
+		known[before[i].Name] = &before[i]
+	}
+	entries := make([]v1.NodeStatus, 0, min(len(nodes), maxListed))
+	for i := range nodes[:min(len(nodes), maxListed)] {
+		entry := nodeStatus(&nodes[i])
+		if old := known[entry.Name]; old != nil && sameCause(old, &entry) {
+			entry.Message = old.Message
+		}
+		entries = append(entries, entry)
+	}
+	return entries
+}
+
+func nodeStatus(node *assessedNode) v1.NodeStatus {
+	entry := v1.NodeStatus{
+		Name:    node.Facts.Name,
+		Ready:   node.State == readiness.Ready,
+		Stage:   node.Stage,
+		Pool:    node.Facts.Pool,
+		Operand: node.Operand,
+		Reason:  node.Reason,
+		Message: truncate(node.Message, 128),
+	}
+	if condition := GPUReadyCondition(node.Object); condition != nil && !entry.Ready {
+		if since := condition.LastTransitionTime; condition.Status != "True" && !since.IsZero() {
+			entry.Since = since.DeepCopy()
+		}
+	}
+	return entry
+}
+
+func sameCause(a, b *v1.NodeStatus) bool {
+	return a.Ready == b.Ready && a.Stage == b.Stage && a.Operand == b.Operand && a.Reason == b.Reason
+}
+
+func pools(pass Pass) []v1.PoolStatus {
+	images := map[string]string{}
+	for _, step := range pass.Plan.Steps {
+		for _, instance := range step.Instances {
+			if instance.Pool != "" {
+				images[instance.Pool] = instance.Image
+			}
+		}
+	}
+	var result []v1.PoolStatus
+	for _, pool := range pass.Plan.Pools {
+		result = append(result, v1.PoolStatus{Name: pool.Name, Nodes: int32(pool.Nodes), Image: images[pool.Name]})
+	}
+	return result
+}
+
+// finding is what is to be said about the policy as a whole.
+type finding struct {
+	ready           metav1.ConditionStatus
+	reason, message string
+	degraded        bool
+	progressing     bool
+}
+
+func setConditions(status *v1.ClusterPolicyStatus, f finding) {
+	status.State = v1.StateNotReady
+	isError := metav1.ConditionTrue
+	if f.ready == metav1.ConditionTrue {
+		status.State, isError = v1.StateReady, metav1.ConditionFalse
+	}
+	set := func(kind string, value metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: kind, Status: value, Reason: reason, Message: truncate(message, 1024), ObservedGeneration: status.ObservedGeneration,
+		})
+	}
+	set(v1.ConditionReady, f.ready, f.reason, f.message)
+	flag := func(kind string, is bool) {
+		if is {
+			set(kind, metav1.ConditionTrue, f.reason, f.message)
+			return
+		}
+		set(kind, metav1.ConditionFalse, v1.ReasonNone, "")
+	}
+	flag(v1.ConditionProgressing, f.progressing)
+	flag(v1.ConditionDegraded, f.degraded)
+	set(v1.ConditionError, isError, f.reason, f.message)
+}
+
+func truncate(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const more = "..."
+	cut := most - len(more)
+	for cut > 0 && text[cut]&0xC0 == 0x80 {
+		cut--
+	}
+	return text[:cut] + more
+}

@@ -1,0 +1,3 @@
+// Package status computes, purely, what the operator says about the policy and about each node, and
+// is the only writer of ClusterPolicy.status.
+package status

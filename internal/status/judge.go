@@ -1,0 +1,107 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// judge draws the conclusion about the policy. The first that applies is told: a wrong spec, then
+// what belongs to others, failed calls, failing nodes, what is missing, what is on its way.
+func judge(pass Pass, status v1.ClusterPolicyStatus) finding {
+	summary := status.NodeSummary
+	progressing := summary.Progressing > 0 || inState(status, v1.OperandProgressing, v1.OperandWaiting) != nil
+	bad := func(reason, message string) finding {
+		return finding{ready: metav1.ConditionFalse, reason: reason, message: message, degraded: true, progressing: progressing}
+	}
+	if wrong := inState(status, v1.OperandInvalid); wrong != nil {
+		return bad(wrong.Reason, about(wrong))
+	}
+	if taken := inState(status, v1.OperandConflict); taken != nil {
+		return bad(v1.ReasonConflict, about(taken))
+	}
+	if pass.Err != nil {
+		return bad(v1.ReasonReconcileFailed, pass.Err.Error())
+	}
+	if failing := inState(status, v1.OperandError); failing != nil {
+		return bad(v1.ReasonReconcileFailed, about(failing))
+	}
+	if summary.Degraded > 0 {
+		return bad(v1.ReasonOperandFailed, fmt.Sprintf("%d of %d GPU nodes have failed: %s", summary.Degraded, summary.Total, worst(status)))
+	}
+	if failing := inState(status, v1.OperandDegraded); failing != nil {
+		return bad(v1.ReasonOperandFailed, about(failing))
+	}
+	if summary.Total == 0 && summary.Excluded == 0 && !pass.Snapshot.AnyDiscovered {
+		return finding{ready: metav1.ConditionFalse, reason: v1.ReasonNodeDiscoveryMissing,
+			message: "no node has discovery labels, so that nobody knows which have GPUs: install Node Feature Discovery"}
+	}
+	if progressing {
+		return finding{ready: metav1.ConditionFalse, reason: v1.ReasonOperandNotReady, message: waiting(status), progressing: true}
+	}
+	if pending := withReason(status, v1.ReasonUpgradePending); pending != nil {
+		return finding{ready: metav1.ConditionFalse, reason: v1.ReasonUpgradePending, message: about(pending), progressing: true}
+	}
+	if summary.Total == 0 {
+		return finding{ready: metav1.ConditionTrue, reason: v1.ReasonNoGPUNodes, message: "no node has a GPU"}
+	}
+	return finding{ready: metav1.ConditionTrue, reason: v1.ReasonReconciled,
+		message: fmt.Sprintf("%d of %d GPU nodes are ready", summary.Ready, summary.Total)}
+}
+
+// waiting tells what a policy waits for that is on its way.
+func waiting(status v1.ClusterPolicyStatus) string {
+	if status.NodeSummary.Progressing > 0 {
+		return fmt.Sprintf("%d of %d GPU nodes are ready; waiting for %s",
+			status.NodeSummary.Ready, status.NodeSummary.Total, worst(status))
+	}
+	if operand := inState(status, v1.OperandWaiting, v1.OperandProgressing); operand != nil {
+		return about(operand)
+	}
+	return ""
+}
+
+func inState(status v1.ClusterPolicyStatus, states ...v1.OperandState) *v1.OperandStatus {
+	for _, state := range states {
+		for i := range status.Operands {
+			operand := &status.Operands[i]
+			if operand.State == state && operand.Reason != v1.ReasonUpgradePending {
+				return operand
+			}
+		}
+	}
+	return nil
+}
+
+func withReason(status v1.ClusterPolicyStatus, reason string) *v1.OperandStatus {
+	for i := range status.Operands {
+		if status.Operands[i].Reason == reason {
+			return &status.Operands[i]
+		}
+	}
+	return nil
+}
+
+func about(operand *v1.OperandStatus) string {
+	return fmt.Sprintf("%s: %s", operand.Name, operand.Message)
+}
+
+// worst names the first nodes that are not ready, each with its stage and reason.
+func worst(status v1.ClusterPolicyStatus) string {
+	const most = 3
+	var parts []string
+	notReady := int(status.NodeSummary.Progressing + status.NodeSummary.Degraded)
+	for _, node := range status.Nodes {
+		if node.Ready || node.Reason == v1.ReasonExcluded || len(parts) == most {
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s (%s: %s)", node.Name, node.Stage, node.Reason))
+	}
+	if more := notReady - len(parts); more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,139 @@
+package status
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// NodeAssessment is the verdict on one node and on each operand there.
+type NodeAssessment struct {
+	readiness.NodeVerdict
+	// Operands that are expected on the node, each with its own verdict.
+	Operands map[operand.Name]readiness.Verdict
+}
+
+// AssessNode puts together what is known of one node: what it needs by the plan, and how its pods
+// and its kubelet are.
+func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daemonSets map[string]*appsv1.DaemonSet) NodeAssessment {
+	assessment := NodeAssessment{Operands: map[operand.Name]readiness.Verdict{}}
+	if node.Facts.Excluded {
+		assessment.NodeVerdict = excluded()
+		return assessment
+	}
+	rungs := []readiness.Rung{{Stage: v1.StageDiscovered, Verdict: readiness.Kubelet(object)}}
+	optedOut := ""
+	for _, rung := range node.Rungs {
+		if node.NeedsAllocatable && rung.Stage == v1.StageValidated {
+			rungs = append(rungs, allocatable(object, optedOut))
+		}
+		if rung.Need == plan.OptedOut {
+			optedOut = rung.Message
+		}
+		verdict := assessRung(rung, pods[rung.Operand], daemonSets)
+		if rung.Need == plan.Expected {
+			assessment.Operands[rung.Operand] = verdict
+		}
+		rungs = append(rungs, readiness.Rung{Stage: rung.Stage, Operand: string(rung.Operand), Verdict: verdict})
+	}
+	assessment.NodeVerdict = readiness.Node(rungs)
+	return assessment
+}
+
+func excluded() readiness.NodeVerdict {
+	return readiness.NodeVerdict{Stage: v1.StageDiscovered, Verdict: readiness.Verdict{
+		State: readiness.Progressing, Reason: v1.ReasonExcluded,
+		Message: fmt.Sprintf("label %s is %q", labels.DeployOperands, labels.False),
+	}}
+}
+
+func allocatable(object *corev1.Node, optedOut string) readiness.Rung {
+	rung := readiness.Rung{Stage: v1.StageAllocatable, Verdict: readiness.Allocatable(object)}
+	if rung.Verdict.State != readiness.Ready && optedOut != "" {
+		rung.Verdict.Message += "; " + optedOut
+	}
+	return rung
+}
+
+func assessRung(rung plan.Rung, pod *corev1.Pod, daemonSets map[string]*appsv1.DaemonSet) readiness.Verdict {
+	switch rung.Need {
+	case plan.HostProvides, plan.OptedOut:
+		return readiness.Verdict{}
+	case plan.Paused:
+		return readiness.Verdict{State: readiness.Progressing, Reason: rung.Reason, Message: rung.Message}
+	case plan.NotPossible:
+		// What runs is left alone, and may well do its work.
+		if pod == nil {
+			return readiness.Verdict{State: readiness.Failed, Reason: rung.Reason, Message: rung.Message}
+		}
+	case plan.Expected:
+	}
+	if pod == nil {
+		return readiness.Verdict{
+			State: readiness.Progressing, Reason: v1.ReasonPodMissing,
+			Message: fmt.Sprintf("there is no pod of %s on the node yet", rung.Operand),
+		}
+	}
+	ds := daemonSetOf(pod, daemonSets)
+	if ds == nil {
+		return readiness.Pod(pod, pod.Annotations[labels.TemplateDigest])
+	}
+	verdict := readiness.Pod(pod, ds.Annotations[labels.TemplateDigest])
+	// A DaemonSet that rolls replaces outdated pods by itself.
+	verdict.Outdated = verdict.Outdated && ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+	if verdict.Outdated && verdict.State == readiness.Ready {
+		verdict.Reason = v1.ReasonUpgradePending
+		verdict.Message = fmt.Sprintf("%s is outdated: kubectl -n %s delete pod %s", rung.Operand, pod.Namespace, pod.Name)
+	}
+	return verdict
+}
+
+func daemonSetOf(pod *corev1.Pod, daemonSets map[string]*appsv1.DaemonSet) *appsv1.DaemonSet {
+	if controller := metav1.GetControllerOf(pod); controller != nil {
+		return daemonSets[controller.Name]
+	}
+	return nil
+}
+
+// NodeCondition is the condition nvidia.com/GPUReady that an assessment gives a node.
+func NodeCondition(node string, assessment NodeAssessment) corev1.NodeCondition {
+	verdict := assessment.NodeVerdict
+	condition := corev1.NodeCondition{Type: labels.ConditionGPUReady, Status: corev1.ConditionTrue, Reason: v1.ReasonGPUReady}
+	switch {
+	case verdict.State != readiness.Ready:
+		condition.Status, condition.Reason = corev1.ConditionFalse, verdict.Reason
+		condition.Message = fmt.Sprintf("%s: stage %s%s: %s", node, verdict.Stage, ofOperand(verdict.Operand), verdict.Message)
+	case verdict.Outdated:
+		condition.Reason = verdict.Reason
+		condition.Message = fmt.Sprintf("%s: GPUs can be used; %s", node, verdict.Message)
+	default:
+		condition.Message = node + ": GPUs can be used"
+	}
+	return condition
+}
+
+func ofOperand(name string) string {
+	if name == "" {
+		return ""
+	}
+	return ", operand " + name
+}
+
+// GPUReadyCondition reads the condition nvidia.com/GPUReady of a node, nil if it has none.
+func GPUReadyCondition(node *corev1.Node) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if string(node.Status.Conditions[i].Type) == labels.ConditionGPUReady {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}

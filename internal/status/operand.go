@@ -1,0 +1,157 @@
+package status
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// ErrPrerequisite means that an operand was not applied as one that it requires was not.
+var ErrPrerequisite = errors.New("what it requires was not applied")
+
+// onNodes is how an operand fares on the nodes that need it.
+type onNodes struct {
+	desired, ready   int
+	failed, outdated []culprit
+}
+
+type culprit struct{ node, reason string }
+
+func operandStatuses(pass Pass, nodes []assessedNode) []v1.OperandStatus {
+	var statuses []v1.OperandStatus
+	for _, step := range pass.Plan.Steps {
+		status := v1.OperandStatus{Name: string(step.Operand.Name), Version: version(step.Instances)}
+		fares := count(step.Operand.Name, nodes)
+		status.Desired, status.Ready = int32(fares.desired), int32(fares.ready)
+		status.State, status.Reason, status.Message = judgeOperand(pass, step, fares)
+		status.Message = truncate(status.Message, 1024)
+		statuses = append(statuses, status)
+	}
+	return statuses
+}
+
+func version(instances []operand.Instance) string {
+	var versions []string
+	for _, instance := range instances {
+		if instance.Version != "" && (len(versions) == 0 || versions[len(versions)-1] != instance.Version) {
+			versions = append(versions, instance.Version)
+		}
+	}
+	return truncate(strings.Join(versions, ", "), 256)
+}
+
+func count(name operand.Name, nodes []assessedNode) onNodes {
+	fares := onNodes{}
+	for i := range nodes {
+		verdict, expected := nodes[i].Operands[name]
+		if !expected {
+			continue
+		}
+		fares.desired++
+		node := nodes[i].Facts.Name
+		switch {
+		case verdict.State == readiness.Failed:
+			fares.failed = append(fares.failed, culprit{node, verdict.Reason})
+		case verdict.State == readiness.Ready:
+			fares.ready++
+			if verdict.Outdated {
+				fares.outdated = append(fares.outdated, culprit{node, verdict.Reason})
+			}
+		}
+	}
+	return fares
+}
+
+func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, string, string) {
+	name := step.Operand.Name
+	if step.Action != plan.Apply {
+		return step.State, step.Reason, step.Message
+	}
+	if err := pass.Applied[name]; err != nil {
+		switch {
+		case errors.Is(err, apply.ErrConflict):
+			return v1.OperandConflict, v1.ReasonConflict, err.Error()
+		case errors.Is(err, ErrPrerequisite):
+			return v1.OperandWaiting, v1.ReasonWaitingForOperand, err.Error()
+		default:
+			return v1.OperandError, v1.ReasonReconcileFailed, err.Error()
+		}
+	}
+	if len(fares.failed) > 0 {
+		return v1.OperandDegraded, v1.ReasonOperandFailed,
+			fmt.Sprintf("fails on %d of %d nodes: %s", len(fares.failed), fares.desired, names(fares.failed))
+	}
+	if len(step.Operand.Workloads) == 0 {
+		return v1.OperandReady, "", ""
+	}
+	if verdict := daemonSets(pass.Snapshot, step, fares.desired); verdict.State != readiness.Ready {
+		return v1.OperandProgressing, verdict.Reason, verdict.Message
+	}
+	if fares.ready < fares.desired {
+		return v1.OperandProgressing, v1.ReasonOperandNotReady,
+			fmt.Sprintf("ready on %s nodes", ratio(fares.ready, fares.desired))
+	}
+	if len(fares.outdated) > 0 {
+		return v1.OperandProgressing, v1.ReasonUpgradePending, fmt.Sprintf(
+			"outdated on %d of %d nodes: %s; delete its pod on a node to update it there",
+			len(fares.outdated), fares.desired, names(fares.outdated))
+	}
+	return v1.OperandReady, "", ""
+}
+
+// daemonSets judges the operand's DaemonSets together: whether all exist and are taken up, and run on
+// as many nodes as the plan expects.
+func daemonSets(snapshot observe.Snapshot, step plan.Step, expected int) readiness.Verdict {
+	total := &appsv1.DaemonSet{}
+	found := 0
+	for _, ds := range sortedDaemonSets(snapshot, step.Operand.Name) {
+		found++
+		if verdict := readiness.DaemonSet(ds, 0); verdict.State != readiness.Ready {
+			return verdict
+		}
+		total.Status.DesiredNumberScheduled += ds.Status.DesiredNumberScheduled
+		total.Status.UpdatedNumberScheduled += ds.Status.DesiredNumberScheduled
+	}
+	if found < len(step.Instances) {
+		return readiness.Verdict{State: readiness.Progressing, Reason: v1.ReasonRollingOut, Message: "its DaemonSets are being created"}
+	}
+	return readiness.DaemonSet(total, expected)
+}
+
+func sortedDaemonSets(snapshot observe.Snapshot, name operand.Name) []*appsv1.DaemonSet {
+	var found []*appsv1.DaemonSet
+	for _, ds := range snapshot.DaemonSets {
+		if ds.Labels[labels.Operand] == string(name) && ds.DeletionTimestamp == nil {
+			found = append(found, ds)
+		}
+	}
+	sort.Slice(found, func(i, j int) bool { return found[i].Name < found[j].Name })
+	return found
+}
+
+// names lists the first culprits and counts the others.
+func names(culprits []culprit) string {
+	const most = 3
+	sort.Slice(culprits, func(i, j int) bool { return culprits[i].node < culprits[j].node })
+	var parts []string
+	for _, c := range culprits[:min(len(culprits), most)] {
+		parts = append(parts, fmt.Sprintf("%s (%s)", c.node, c.reason))
+	}
+	if more := len(culprits) - most; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func ratio(a, b int) string { return fmt.Sprintf("%d/%d", a, b) }
