@@ -2,10 +2,31 @@ package cluster
 
 import (
 	"context"
+	"net/http"
 	"os"
+	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 )
+
+// TestCluster runs all checks on one control plane: starting it is most of the work.
+func TestCluster(t *testing.T) {
+	c := startCluster(t, Options{})
+	if err := Install(t.Context(), c.Config, filepath.Join("testdata", "install")); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("service account", func(t *testing.T) { checkServiceAccount(t, c) })
+	t.Run("proxy", func(t *testing.T) { checkProxy(t, c) })
+	t.Run("outage", func(t *testing.T) { checkOutage(t, c) })
+}
 
 func startCluster(t *testing.T, opts Options) *Cluster {
 	t.Helper()
@@ -28,6 +49,107 @@ func startCluster(t *testing.T, opts Options) *Cluster {
 	return c
 }
 
-func TestStart(t *testing.T) {
-	startCluster(t, Options{})
+// clientFor returns a client with the rights of the installed ServiceAccount.
+func clientFor(t *testing.T, c *Cluster, server string) kubernetes.Interface {
+	t.Helper()
+	path, err := c.ServiceAccountKubeconfig(t.Context(), OperatorNamespace, "operator", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kubernetes.NewForConfigOrDie(cfg)
+}
+
+func createConfigMap(t *testing.T, client kubernetes.Interface, name string) error {
+	t.Helper()
+	obj := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := client.CoreV1().ConfigMaps(OperatorNamespace).Create(t.Context(), obj, metav1.CreateOptions{})
+	return err
+}
+
+// checkServiceAccount shows that RBAC holds and that the audit log tells who did what.
+func checkServiceAccount(t *testing.T, c *Cluster) {
+	mark, err := c.Mark()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := clientFor(t, c, "")
+	if err := createConfigMap(t, client, "allowed"); err != nil {
+		t.Error(err)
+	}
+	_, err = client.CoreV1().Secrets(OperatorNamespace).List(t.Context(), metav1.ListOptions{})
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("listing secrets: got error %v, want forbidden", err)
+	}
+	all, err := c.Since(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := all.By(ServiceAccountUser(OperatorNamespace, "operator"))
+	if got, want := calls.Writes().String(), "     1 create configmaps gpu-operator/allowed 201\n"; got != want {
+		t.Errorf("writes:\ngot  %q\nwant %q", got, want)
+	}
+	if got, want := calls.Forbidden().String(), "     1 list secrets gpu-operator 403\n"; got != want {
+		t.Errorf("forbidden:\ngot  %q\nwant %q", got, want)
+	}
+}
+
+// checkProxy shows at which moments a write can be cut, and what the API server then holds.
+func checkProxy(t *testing.T, c *Cluster) {
+	verdicts := map[string]map[Phase]Verdict{
+		"cut-before": {Before: {Cut: true}},
+		"cut-after":  {After: {Cut: true}},
+		"refused":    {Before: {Code: http.StatusConflict}},
+		"passed":     {},
+	}
+	var lock sync.Mutex
+	var name string
+	proxy, err := c.NewWriteProxy(func(write Write) Verdict {
+		lock.Lock()
+		defer lock.Unlock()
+		return verdicts[name][write.Phase]
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	client := clientFor(t, c, proxy.URL)
+	for _, want := range []struct {
+		name           string
+		failed, stored bool
+	}{
+		{"passed", false, true}, {"cut-before", true, false}, {"cut-after", true, true}, {"refused", true, false},
+	} {
+		lock.Lock()
+		name = want.name
+		lock.Unlock()
+		if err := createConfigMap(t, client, want.name); (err != nil) != want.failed {
+			t.Errorf("%s: got error %v, want error %t", want.name, err, want.failed)
+		}
+		_, err := client.CoreV1().ConfigMaps(OperatorNamespace).Get(t.Context(), want.name, metav1.GetOptions{})
+		if stored := err == nil; stored != want.stored {
+			t.Errorf("%s: stored %t, want %t (%v)", want.name, stored, want.stored, err)
+		}
+	}
+	if got := proxy.Writes(); got != 4 {
+		t.Errorf("the proxy saw %d writes, want 4", got)
+	}
+}
+
+// checkOutage shows that the API server comes back at the same address with the same data.
+func checkOutage(t *testing.T, c *Cluster) {
+	client := clientFor(t, c, "")
+	c.KillAPIServer()
+	if err := createConfigMap(t, client, "during-outage"); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("a write during the outage: got error %v, want connection refused", err)
+	}
+	if err := c.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().ConfigMaps(OperatorNamespace).Get(t.Context(), "allowed", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
 }

@@ -1,0 +1,116 @@
+package cluster
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	watchtools "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// installOwner is the field owner of installed objects, unlike that of the operator.
+const installOwner = client.FieldOwner("installer")
+
+// installOrder puts what others depend on first; kinds not named here come last.
+var installOrder = []string{
+	"CustomResourceDefinition", "Namespace", "ServiceAccount",
+	"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+}
+
+// Install renders a kustomization and applies all of its objects except Deployments: there are no
+// containers here, the operator runs as a process instead.
+func Install(ctx context.Context, cfg *rest.Config, kustomizeDir string) error {
+	objects, err := renderKustomization(kustomizeDir)
+	if err != nil {
+		return err
+	}
+	scheme := runtime.NewScheme()
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("register CustomResourceDefinition: %w", err)
+	}
+	c, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	for _, obj := range objects {
+		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(obj), installOwner, client.ForceOwnership)
+		if err != nil {
+			return fmt.Errorf("apply %s %s: %w", obj.GetKind(), client.ObjectKeyFromObject(obj), err)
+		}
+		if obj.GetKind() != "CustomResourceDefinition" {
+			continue
+		}
+		if err := waitEstablished(ctx, c, obj.GetName()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renderKustomization returns what "kustomize build" prints, in the order of installation.
+func renderKustomization(dir string) ([]*unstructured.Unstructured, error) {
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, fmt.Errorf("render kustomization %s: %w", dir, err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, resource := range resources.Resources() {
+		if resource.GetKind() == "Deployment" {
+			continue
+		}
+		data, err := resource.MarshalJSON()
+		if err != nil {
+			return nil, fmt.Errorf("encode %s: %w", resource.CurId(), err)
+		}
+		obj := &unstructured.Unstructured{}
+		if err := obj.UnmarshalJSON(data); err != nil {
+			return nil, fmt.Errorf("decode %s: %w", resource.CurId(), err)
+		}
+		objects = append(objects, obj)
+	}
+	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int {
+		return cmp.Compare(installRank(a.GetKind()), installRank(b.GetKind()))
+	})
+	return objects, nil
+}
+
+func installRank(kind string) int {
+	if rank := slices.Index(installOrder, kind); rank >= 0 {
+		return rank
+	}
+	return len(installOrder)
+}
+
+// waitEstablished returns once the API server serves the kind.
+func waitEstablished(ctx context.Context, c client.WithWatch, name string) error {
+	byName := client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("metadata.name", name)}
+	list := &apiextensionsv1.CustomResourceDefinitionList{}
+	events, err := c.Watch(ctx, list, byName)
+	if err != nil {
+		return fmt.Errorf("watch CustomResourceDefinition %s: %w", name, err)
+	}
+	_, err = watchtools.UntilWithoutRetry(ctx, events, func(event watch.Event) (bool, error) {
+		crd, ok := event.Object.(*apiextensionsv1.CustomResourceDefinition)
+		return ok && isEstablished(crd), nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for CustomResourceDefinition %s: %w", name, err)
+	}
+	return nil
+}
+
+func isEstablished(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	})
+}

@@ -1,0 +1,217 @@
+package simulator
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+type phase int
+
+const (
+	waiting phase = iota
+	running
+	terminated
+)
+
+// Reasons that a kubelet gives.
+const (
+	reasonInitializing = "PodInitializing"
+	reasonCreating     = "ContainerCreating"
+	reasonCompleted    = "Completed"
+	reasonError        = "Error"
+	reasonCrashLoop    = "CrashLoopBackOff"
+	reasonPullFailed   = "ErrImagePull"
+	reasonPullBackOff  = "ImagePullBackOff"
+)
+
+// crashMessage is the termination message of a container that crashes.
+const crashMessage = "simulated failure"
+
+// container is one container of a pod, as the kubelet sees it.
+type container struct {
+	spec    corev1.Container
+	program program
+
+	phase   phase
+	reason  string
+	message string
+	started bool
+	ready   bool
+	// since is when the phase began, due when it ends by itself; zero: not by itself.
+	since, due time.Time
+	// readyAt is when the probes of a running container pass.
+	readyAt  time.Time
+	restarts int32
+	pulls    int32
+	exitCode int32
+	ranSince time.Time
+	last     *corev1.ContainerStateTerminated
+}
+
+// conditions is what a container's fate depends on at one moment.
+type conditions struct {
+	now   time.Time
+	node  *node
+	fault Mode
+	// duration is what the container takes to finish or to get ready.
+	duration time.Duration
+	timing   Timing
+	// exitAfter is how long a container runs that succeeds; zero: for ever.
+	exitAfter time.Duration
+}
+
+// reached tells whether a moment that has been set has come.
+func reached(now, moment time.Time) bool { return !moment.IsZero() && !now.Before(moment) }
+
+// runInit carries an init container on and tells whether it is done.
+func (c *container) runInit(at conditions) bool {
+	if c.phase == terminated {
+		return true
+	}
+	if c.phase == waiting {
+		c.start(at.now)
+	}
+	if c.program.blocked(at.node) {
+		c.due = time.Time{}
+		return false
+	}
+	if c.due.IsZero() {
+		c.due = at.now.Add(at.duration)
+	}
+	if !reached(at.now, c.due) {
+		return false
+	}
+	if c.program.verb == verbValidate {
+		at.node.prove(c.program.markers)
+	}
+	c.terminate(at.now, 0, reasonCompleted, "")
+	return true
+}
+
+// run carries a main container on.
+func (c *container) run(at conditions) {
+	switch c.phase {
+	case waiting:
+		c.runWaiting(at)
+	case running:
+		c.runRunning(at)
+	case terminated:
+		if c.exitCode != 0 && reached(at.now, c.due) {
+			pause := at.timing.backoff(c.restarts)
+			c.wait(at.now, reasonCrashLoop, fmt.Sprintf("back-off %s restarting failed container=%s", pause, c.spec.Name), pause)
+		}
+	}
+}
+
+// runWaiting ends a pause with a start or with a failure to pull. Without probes a container is ready
+// as soon as it runs, so that the time that it takes is spent here.
+func (c *container) runWaiting(at conditions) {
+	if c.due.IsZero() {
+		c.due = at.now
+		if !c.probed() {
+			c.due = at.now.Add(at.duration)
+		}
+	}
+	switch {
+	case !reached(at.now, c.due):
+	case at.fault != ImagePull:
+		if c.last != nil {
+			c.restarts++
+		}
+		c.start(at.now)
+		c.runRunning(at)
+	case c.reason == reasonPullFailed:
+		pause := at.timing.backoff(c.pulls)
+		c.pulls++
+		c.wait(at.now, reasonPullBackOff, fmt.Sprintf("Back-off pulling image %q", c.spec.Image), pause)
+	default:
+		c.wait(at.now, reasonPullFailed,
+			fmt.Sprintf("failed to pull and unpack image %q: not found", c.spec.Image), at.timing.Crash)
+	}
+}
+
+func (c *container) runRunning(at conditions) {
+	c.due = c.end(at)
+	if reached(at.now, c.due) {
+		if at.fault == CrashLoop {
+			c.terminate(at.now, 1, reasonError, crashMessage)
+			c.due = at.now.Add(at.timing.Crash)
+			return
+		}
+		c.terminate(at.now, 0, reasonCompleted, "")
+		return
+	}
+	switch {
+	case at.fault == NeverReady:
+		c.ready, c.readyAt = false, time.Time{}
+		c.started = c.started || c.spec.StartupProbe == nil
+	case !c.probed():
+		c.started, c.ready = true, true
+	case c.ready:
+	case at.fault == CrashLoop || c.program.blocked(at.node):
+		c.readyAt = time.Time{}
+	case c.readyAt.IsZero():
+		c.readyAt = at.now.Add(at.duration)
+	case reached(at.now, c.readyAt):
+		c.started, c.ready = true, true
+	}
+}
+
+// end returns when a running container ends: one that crashes, or one that succeeds.
+func (c *container) end(at conditions) time.Time {
+	switch {
+	case at.fault == CrashLoop && !c.due.IsZero():
+		return c.due
+	case at.fault == CrashLoop:
+		return at.now.Add(at.timing.Crash)
+	case at.exitAfter > 0:
+		return c.since.Add(at.exitAfter)
+	default:
+		return time.Time{}
+	}
+}
+
+// probed tells whether being ready takes more than running.
+func (c *container) probed() bool {
+	return c.spec.StartupProbe != nil || c.spec.ReadinessProbe != nil
+}
+
+func (c *container) start(now time.Time) {
+	c.phase, c.reason, c.message = running, "", ""
+	c.since, c.due, c.readyAt = now, time.Time{}, time.Time{}
+	c.started, c.ready = c.spec.StartupProbe == nil, false
+}
+
+func (c *container) wait(now time.Time, reason, message string, pause time.Duration) {
+	c.phase, c.reason, c.message = waiting, reason, message
+	c.since, c.due = now, now.Add(pause)
+	c.started, c.ready = false, false
+}
+
+func (c *container) terminate(now time.Time, exitCode int32, reason, message string) {
+	c.ranSince = c.since
+	c.phase, c.reason, c.message, c.exitCode = terminated, reason, message, exitCode
+	c.since, c.due, c.readyAt = now, time.Time{}, time.Time{}
+	c.started, c.ready = false, false
+	if exitCode != 0 {
+		c.last = c.state().Terminated
+	}
+}
+
+// next returns when the container has to be looked at again; zero: only when something happens.
+func (c *container) next() time.Time {
+	if c.phase == running && !c.ready && !c.readyAt.IsZero() {
+		return earlier(c.due, c.readyAt)
+	}
+	return c.due
+}
+
+// earlier returns the earlier of two moments, of which zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,103 @@
+package simulator
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// play runs a container for some seconds of simulated time and lists what it became, without repeats.
+func play(c *container, length time.Duration, fault func(at time.Duration) Mode) []string {
+	begin := time.Unix(0, 0)
+	var states []string
+	for at := time.Duration(0); at <= length; at += 100 * time.Millisecond {
+		c.run(conditions{
+			now: begin.Add(at), node: &node{}, fault: fault(at),
+			duration: time.Second, timing: DefaultTiming(),
+		})
+		states = append(states, describe(c))
+	}
+	return slices.Compact(states)
+}
+
+func describe(c *container) string {
+	switch {
+	case c.phase == waiting:
+		return c.reason
+	case c.phase == terminated:
+		return "terminated"
+	case c.ready:
+		return "ready"
+	case c.started:
+		return "started"
+	default:
+		return "running"
+	}
+}
+
+func always(mode Mode) func(time.Duration) Mode {
+	return func(time.Duration) Mode { return mode }
+}
+
+func between(mode Mode, from, to time.Duration) func(time.Duration) Mode {
+	return func(at time.Duration) Mode {
+		if at >= from && at < to {
+			return mode
+		}
+		return ""
+	}
+}
+
+func TestContainer(t *testing.T) {
+	probe := &corev1.Probe{}
+	tests := map[string]struct {
+		spec  corev1.Container
+		fault func(time.Duration) Mode
+		want  []string
+	}{
+		"without probes it is ready once it runs": {
+			fault: always(""), want: []string{"", "ready"},
+		},
+		"a start-up probe holds up started": {
+			spec: corev1.Container{StartupProbe: probe}, fault: always(""), want: []string{"running", "ready"},
+		},
+		"a readiness probe holds up only ready": {
+			spec: corev1.Container{ReadinessProbe: probe}, fault: always(""), want: []string{"started", "ready"},
+		},
+		"it crashes until it is healed": {
+			spec:  corev1.Container{StartupProbe: probe},
+			fault: between(CrashLoop, 0, 6*time.Second),
+			want:  []string{"running", "terminated", "CrashLoopBackOff", "running", "terminated", "CrashLoopBackOff", "running", "ready"},
+		},
+		"a crash takes a ready container down": {
+			spec:  corev1.Container{StartupProbe: probe},
+			fault: between(CrashLoop, 3*time.Second, 5*time.Second),
+			want:  []string{"running", "ready", "terminated", "CrashLoopBackOff", "running", "ready"},
+		},
+		"its image cannot be pulled": {
+			fault: between(ImagePull, 0, 3*time.Second),
+			want:  []string{"", "ErrImagePull", "ImagePullBackOff", "ready"},
+		},
+		"a container that runs needs no pull": {
+			fault: between(ImagePull, 3*time.Second, 5*time.Second), want: []string{"", "ready"},
+		},
+		"it never gets ready": {
+			spec: corev1.Container{StartupProbe: probe}, fault: always(NeverReady), want: []string{"running"},
+		},
+		"a ready container loses its readiness, not its start": {
+			spec:  corev1.Container{StartupProbe: probe},
+			fault: between(NeverReady, 3*time.Second, 5*time.Second),
+			want:  []string{"running", "ready", "started", "ready"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := play(&container{spec: test.spec}, 20*time.Second, test.fault)
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got  %q\nwant %q", got, test.want)
+			}
+		})
+	}
+}

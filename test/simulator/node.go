@@ -1,0 +1,184 @@
+package simulator
+
+import (
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// node is one simulated node: its host, and the pods that its kubelet runs. Only the worker that
+// holds the node's queue key touches it.
+type node struct {
+	sim  *Simulator
+	name string
+	uid  types.UID
+	ip   string
+
+	gpus          int64
+	driverOnHost  bool
+	toolkitOnHost bool
+
+	pods map[types.UID]*pod
+	// markers maps what is proven to the driver instance that it was proven with.
+	markers map[string]string
+	// advertised is the number of allocatable GPUs that the API holds; negative: none was ever written.
+	advertised int64
+}
+
+func (s *Simulator) newNode(object *corev1.Node) *node {
+	n := &node{
+		sim: s, name: object.Name, uid: object.UID,
+		pods: map[types.UID]*pod{}, markers: map[string]string{}, advertised: -1,
+	}
+	if quantity, ok := object.Status.Allocatable[resourceGPU]; ok {
+		n.advertised = quantity.Value()
+	}
+	return n
+}
+
+// observe takes over what the API says of the node's hardware and of its pods.
+func (n *node) observe(now time.Time, object *corev1.Node, pods []*corev1.Pod) {
+	// A node without the annotations has no GPU and nothing on its host.
+	n.gpus, _ = strconv.ParseInt(object.Annotations[annotationGPUs], 10, 64)
+	n.driverOnHost, _ = strconv.ParseBool(object.Annotations[annotationDriverOnHost])
+	n.toolkitOnHost, _ = strconv.ParseBool(object.Annotations[annotationToolkitOnHost])
+	for _, address := range object.Status.Addresses {
+		if address.Type == corev1.NodeInternalIP {
+			n.ip = address.Address
+		}
+	}
+	present := make(map[types.UID]bool, len(pods))
+	for _, object := range pods {
+		present[object.UID] = true
+		p, ok := n.pods[object.UID]
+		if !ok {
+			p = newPod(object, now, podAddress(n.sim.addresses.Add(1)))
+			n.pods[object.UID] = p
+		}
+		p.object = object
+		if object.DeletionTimestamp != nil && !p.ending() {
+			p.endAt = now.Add(n.terminationTime(p))
+		}
+	}
+	for uid := range n.pods {
+		if !present[uid] {
+			delete(n.pods, uid)
+		}
+	}
+}
+
+func (n *node) terminationTime(p *pod) time.Duration {
+	ending := n.sim.dice.vary(n.sim.timing.Terminate, n.name, p.app, "terminate")
+	if grace := p.object.DeletionGracePeriodSeconds; grace != nil {
+		ending = min(ending, time.Duration(*grace)*time.Second)
+	}
+	return ending
+}
+
+// advance carries all pods on until nothing more happens by now: one pod's progress may be what
+// another waits for.
+func (n *node) advance(now time.Time) {
+	for before, after := "", n.facts(); before != after; {
+		before = after
+		for _, p := range n.pods {
+			p.advance(now, n)
+		}
+		after = n.facts()
+	}
+}
+
+// facts sums up all that a pod may wait for.
+func (n *node) facts() string {
+	facts := n.driverInstance() + strconv.FormatBool(n.handlerInstalled())
+	for _, marker := range []string{markerDriver, markerToolkit, markerPlugin} {
+		facts += strconv.FormatBool(n.proven(marker))
+	}
+	return facts
+}
+
+// driverInstance names the driver that works now: one run of a driver container, or the host's.
+func (n *node) driverInstance() string {
+	for _, p := range n.pods {
+		if p.app == appDriver && p.ready() {
+			return p.instance()
+		}
+	}
+	if n.driverOnHost {
+		return "host"
+	}
+	return ""
+}
+
+// handlerInstalled tells whether the container runtime knows the GPU runtime handler.
+func (n *node) handlerInstalled() bool { return n.toolkitOnHost || n.runs(appToolkit) }
+
+// runs tells whether a pod of this app is ready.
+func (n *node) runs(app string) bool {
+	for _, p := range n.pods {
+		if p.app == app && p.ready() {
+			return true
+		}
+	}
+	return false
+}
+
+// proven tells whether a marker stands. One of another driver instance is stale.
+func (n *node) proven(marker string) bool {
+	instance := n.driverInstance()
+	return instance != "" && n.markers[marker] == instance
+}
+
+// provable tells whether a validation would succeed.
+func (n *node) provable(marker string) bool {
+	switch {
+	case n.driverInstance() == "":
+		return false
+	case marker == markerToolkit:
+		return n.handlerInstalled()
+	case marker == markerPlugin:
+		return n.advertised > 0
+	default:
+		return true
+	}
+}
+
+func (n *node) prove(markers []string) {
+	for _, marker := range markers {
+		n.markers[marker] = n.driverInstance()
+	}
+}
+
+// initDuration is what an init container takes once nothing blocks it.
+func (n *node) initDuration(p program) time.Duration {
+	switch p.verb {
+	case verbWait, verbCopy:
+		return 0
+	case verbValidate:
+		return n.sim.timing.Validate
+	default:
+		return n.sim.timing.Init
+	}
+}
+
+// allocatable is the number of GPUs that the device plugin offers; negative: nothing to report.
+func (n *node) allocatable() int64 {
+	switch {
+	case n.runs(appPlugin) && n.driverInstance() != "" && n.gpus > 0:
+		return n.gpus
+	case n.advertised >= 0:
+		return 0
+	default:
+		return -1
+	}
+}
+
+// next returns when the node has to be looked at again.
+func (n *node) next() time.Time {
+	var next time.Time
+	for _, p := range n.pods {
+		next = earlier(next, p.next())
+	}
+	return next
+}

@@ -1,0 +1,138 @@
+package simulator
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// pod is one pod on a simulated node, as its kubelet knows it.
+type pod struct {
+	// object is the pod as the API last showed it; its status is not read after the first time.
+	object   *corev1.Pod
+	uid      types.UID
+	app      string
+	operands []string
+	// handled: the pod needs the runtime handler that the toolkit installs.
+	handled bool
+	ip      string
+
+	created time.Time
+	// sandbox: the sandbox stands, containers can be created.
+	sandbox bool
+	// complaint is an event that waits to be written; complained stops a second one.
+	complaint  string
+	complained bool
+	inits      []*container
+	mains      []*container
+	// endAt is when a deleted pod has ended; zero while it lives.
+	endAt time.Time
+	// removed: the API holds it no more, though the watch may not have said so yet.
+	removed bool
+	// written is the status that the API holds.
+	written *corev1.PodStatus
+}
+
+func newPod(object *corev1.Pod, now time.Time, ip string) *pod {
+	p := &pod{object: object, uid: object.UID, app: object.Labels[appLabel], created: now, ip: ip}
+	for key := range object.Spec.NodeSelector {
+		if operand, ok := strings.CutPrefix(key, deployPrefix); ok {
+			p.operands = append(p.operands, operand)
+		}
+	}
+	class := object.Spec.RuntimeClassName
+	p.handled = class != nil && strings.HasPrefix(*class, runtimePrefix)
+	reason := reasonCreating
+	if len(object.Spec.InitContainers) > 0 {
+		reason = reasonInitializing
+	}
+	p.inits = newContainers(object.Spec.InitContainers, reason, now)
+	p.mains = newContainers(object.Spec.Containers, reason, now)
+	return p
+}
+
+func newContainers(specs []corev1.Container, reason string, now time.Time) []*container {
+	containers := make([]*container, 0, len(specs))
+	for _, spec := range specs {
+		containers = append(containers, &container{spec: spec, program: readProgram(spec), reason: reason, since: now})
+	}
+	return containers
+}
+
+// advance carries the pod on as far as it gets by now.
+func (p *pod) advance(now time.Time, n *node) {
+	if p.ending() {
+		return
+	}
+	if p.handled && !p.sandbox && !n.handlerInstalled() {
+		if !p.complained {
+			p.complained = true
+			p.complaint = `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: ` +
+				`no runtime for "` + *p.object.Spec.RuntimeClassName + `" is configured`
+		}
+		return
+	}
+	p.sandbox = true
+	at := conditions{now: now, node: n, timing: n.sim.timing, exitAfter: p.exitAfter()}
+	for _, c := range p.inits {
+		at.duration = n.sim.dice.vary(n.initDuration(c.program), n.name, p.app, c.spec.Name)
+		if !c.runInit(at) {
+			return
+		}
+	}
+	fault := n.sim.faults.of(n.name, p.operands)
+	for i, c := range p.mains {
+		at.duration = n.sim.dice.vary(n.sim.timing.ready(p.app), n.name, p.app, c.spec.Name)
+		at.fault = ""
+		if i == 0 {
+			at.fault = fault
+		}
+		c.run(at)
+	}
+}
+
+// exitAfter is how long the containers run of a pod that is made to succeed.
+func (p *pod) exitAfter() time.Duration {
+	if p.object.Spec.RestartPolicy == corev1.RestartPolicyAlways {
+		return 0
+	}
+	// A malformed value is like none: the pod runs on, which a test notices.
+	after, _ := time.ParseDuration(p.object.Annotations[ExitAfterAnnotation])
+	return after
+}
+
+// ending tells whether the pod has been deleted and only has to end.
+func (p *pod) ending() bool { return p.removed || !p.endAt.IsZero() }
+
+// ready tells whether all containers are ready, from the node's point of view: what a deleted pod
+// provided is gone at once.
+func (p *pod) ready() bool {
+	return !p.ending() && !slices.ContainsFunc(p.mains, func(c *container) bool { return !c.ready })
+}
+
+// instance names this run of the pod's containers.
+func (p *pod) instance() string {
+	name := string(p.uid)
+	for _, c := range p.mains {
+		name += "/" + c.id()
+	}
+	return name
+}
+
+// next returns when the pod has to be looked at again.
+func (p *pod) next() time.Time {
+	if p.removed {
+		return time.Time{}
+	}
+	if p.ending() {
+		return p.endAt
+	}
+	var next time.Time
+	for _, c := range slices.Concat(p.inits, p.mains) {
+		next = earlier(next, c.next())
+	}
+	return next
+}

@@ -1,0 +1,86 @@
+package simulator
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// verb is what a container does, as far as it matters here.
+type verb string
+
+const (
+	// verbOther takes its time and depends on nothing.
+	verbOther    verb = ""
+	verbWait     verb = "wait"
+	verbValidate verb = "validate"
+	verbCopy     verb = "copy"
+	verbExec     verb = "exec"
+)
+
+// program is a container's command line, understood.
+type program struct {
+	verb verb
+	// markers are waited for (wait, exec) or proven (validate).
+	markers []string
+}
+
+// onNodeProgram is the name of the binary whose command lines are understood.
+const onNodeProgram = "gpu-node"
+
+// readProgram recognises the on-node program by its binary's name, wherever it was copied to.
+func readProgram(container corev1.Container) program {
+	argv := slices.Concat(container.Command, container.Args)
+	if len(argv) < 2 || path.Base(argv[0]) != onNodeProgram {
+		return program{}
+	}
+	p, args := program{verb: verb(argv[1])}, argv[2:]
+	// What follows "--" is the command line of another program.
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	switch p.verb {
+	case verbWait:
+		p.markers = flagValues(args, "--for")
+	case verbExec:
+		p.markers = flagValues(args, "--marker")
+		if len(p.markers) == 0 {
+			p.markers = []string{markerDriver}
+		}
+	case verbValidate:
+		if len(args) > 0 {
+			p.markers = args[:1]
+		}
+	}
+	return p
+}
+
+// flagValues collects the values of a flag that is given once or more, with "=" or as the next
+// argument, each a list with commas.
+func flagValues(args []string, name string) []string {
+	var values []string
+	for i, arg := range args {
+		value, ok := strings.CutPrefix(arg, name+"=")
+		if arg == name && i+1 < len(args) {
+			value, ok = args[i+1], true
+		}
+		if ok {
+			values = append(values, strings.Split(value, ",")...)
+		}
+	}
+	return values
+}
+
+// blocked tells whether the program has to wait for something on its node.
+func (p program) blocked(n *node) bool {
+	switch p.verb {
+	case verbWait, verbExec:
+		return slices.ContainsFunc(p.markers, func(marker string) bool { return !n.proven(marker) })
+	case verbValidate:
+		return slices.ContainsFunc(p.markers, func(marker string) bool { return !n.provable(marker) })
+	default:
+		return false
+	}
+}

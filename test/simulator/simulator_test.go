@@ -1,0 +1,258 @@
+package simulator_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
+)
+
+const (
+	driverApp    = "nvidia-driver-daemonset"
+	toolkitApp   = "nvidia-container-toolkit-daemonset"
+	pluginApp    = "nvidia-device-plugin-daemonset"
+	validatorApp = "nvidia-operator-validator"
+)
+
+// bed is a control plane with the stack of testdata and a simulator.
+type bed struct {
+	client    kubernetes.Interface
+	simulator *simulator.Simulator
+}
+
+// TestSimulator runs all checks on one control plane, each on nodes of its own.
+func TestSimulator(t *testing.T) {
+	b := newBed(t)
+	t.Run("order", func(t *testing.T) { checkOrder(t, b) })
+	t.Run("crash loop", func(t *testing.T) { checkCrashLoop(t, b) })
+	t.Run("device plugin", func(t *testing.T) { checkDevicePlugin(t, b) })
+	t.Run("quiet", func(t *testing.T) { checkQuiet(t, b) })
+}
+
+func newBed(t *testing.T) bed {
+	t.Helper()
+	if _, err := cluster.EnsureBinaries(t.Context(), cluster.Newest, os.Stderr); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := cluster.Start(ctx, cluster.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := cluster.Install(ctx, c.Config, "testdata"); err != nil {
+		t.Fatal(err)
+	}
+	timing := simulator.DefaultTiming().Scale(0.5)
+	s, err := simulator.New(simulator.Options{Config: c.SimulatorConfig, Timing: &timing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return bed{kubernetes.NewForConfigOrDie(c.Config), s}
+}
+
+// addNode makes a node that the stack's DaemonSets select; the operator is not here to label it.
+func (b bed) addNode(t *testing.T, name string) {
+	t.Helper()
+	labels := map[string]string{}
+	for _, operand := range []string{"driver", "container-toolkit", "device-plugin", "operator-validator"} {
+		labels["nvidia.com/gpu.deploy."+operand] = "true"
+	}
+	if _, err := b.simulator.AddNode(t.Context(), simulator.NodeSpec{Name: name, Labels: labels}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// follow calls see with each pod as it changes until it answers true.
+func (b bed) follow(t *testing.T, see func(pod *corev1.Pod) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	events, err := b.client.CoreV1().Pods(cluster.OperatorNamespace).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	seen := map[string]string{}
+	for event := range events.ResultChan() {
+		pod, ok := event.Object.(*corev1.Pod)
+		if !ok {
+			t.Fatalf("the watch failed: %v", event.Object)
+		}
+		seen[pod.Name+" on "+pod.Spec.NodeName] = fmt.Sprint(pod.Status.Phase, pod.Status.Conditions)
+		if event.Type != watch.Deleted && see(pod) {
+			return
+		}
+	}
+	t.Fatalf("did not come about; the pods were last:\n%v", seen)
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+func (b bed) gpus(t *testing.T, node string) (allocatable, capacity int64) {
+	t.Helper()
+	object, err := b.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, c := object.Status.Allocatable["nvidia.com/gpu"], object.Status.Capacity["nvidia.com/gpu"]
+	return a.Value(), c.Value()
+}
+
+// checkOrder shows that each node brings its stack up in the order that the init containers ask for.
+func checkOrder(t *testing.T, b bed) {
+	nodes := []string{"order-0", "order-1", "order-2"}
+	for _, node := range nodes {
+		b.addNode(t, node)
+	}
+	order := map[string][]string{}
+	ready := 0
+	b.follow(t, func(pod *corev1.Pod) bool {
+		node, app := pod.Spec.NodeName, pod.Labels["app"]
+		if isReady(pod) && !slices.Contains(order[node], app) {
+			order[node] = append(order[node], app)
+			ready++
+		}
+		return ready == len(nodes)*4
+	})
+	want := []string{driverApp, toolkitApp, pluginApp, validatorApp}
+	for _, node := range nodes {
+		if !slices.Equal(order[node], want) {
+			t.Errorf("%s got ready in the order %v, want %v", node, order[node], want)
+		}
+		if allocatable, capacity := b.gpus(t, node); allocatable != 8 || capacity != 8 {
+			t.Errorf("%s has %d of %d GPUs allocatable, want 8 of 8", node, allocatable, capacity)
+		}
+	}
+	events, err := b.client.CoreV1().Events(cluster.OperatorNamespace).List(t.Context(),
+		metav1.ListOptions{FieldSelector: "reason=FailedCreatePodSandBox"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Plugin and validator of each node need the runtime handler, and were there before it.
+	if got, want := len(events.Items), len(nodes)*2; got != want {
+		t.Errorf("%d pods complained about their sandbox, want %d", got, want)
+	}
+	for _, event := range events.Items {
+		if !strings.Contains(event.Message, `no runtime for "nvidia" is configured`) {
+			t.Errorf("event of %s says %q", event.InvolvedObject.Name, event.Message)
+		}
+	}
+}
+
+// checkCrashLoop shows a fault that stands before the pod does, its effect, and its end.
+func checkCrashLoop(t *testing.T, b bed) {
+	const node = "crash-0"
+	b.simulator.Break("driver", node, simulator.CrashLoop)
+	b.addNode(t, node)
+	b.follow(t, func(pod *corev1.Pod) bool {
+		if pod.Spec.NodeName != node {
+			return false
+		}
+		if isReady(pod) {
+			t.Errorf("%s is ready with a broken driver", pod.Name)
+		}
+		if pod.Labels["app"] != driverApp || len(pod.Status.ContainerStatuses) == 0 {
+			return false
+		}
+		status := pod.Status.ContainerStatuses[0]
+		last := status.LastTerminationState.Terminated
+		return status.RestartCount >= 2 && status.State.Waiting != nil && status.State.Waiting.Reason == "CrashLoopBackOff" &&
+			last != nil && last.ExitCode == 1 && last.Reason == "Error" && pod.Status.Phase == corev1.PodRunning
+	})
+	b.simulator.Heal("driver", node)
+	b.follow(t, func(pod *corev1.Pod) bool {
+		return pod.Spec.NodeName == node && pod.Labels["app"] == validatorApp && isReady(pod)
+	})
+}
+
+// checkDevicePlugin shows that GPUs go and come with the plugin's pod, and the capacity stays.
+func checkDevicePlugin(t *testing.T, b bed) {
+	const node = "plugin-0"
+	b.addNode(t, node)
+	var plugin string
+	b.follow(t, func(pod *corev1.Pod) bool {
+		if pod.Spec.NodeName == node && pod.Labels["app"] == pluginApp && isReady(pod) {
+			plugin = pod.Name
+		}
+		return plugin != ""
+	})
+	nodes, err := b.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nodes.Stop()
+	if err := b.client.CoreV1().Pods(cluster.OperatorNamespace).Delete(t.Context(), plugin, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var counts []int64
+	timeout := time.After(20 * time.Second)
+	for len(counts) < 3 {
+		select {
+		case event := <-nodes.ResultChan():
+			object := event.Object.(*corev1.Node)
+			quantity, ok := object.Status.Allocatable["nvidia.com/gpu"]
+			if ok && (len(counts) == 0 || counts[len(counts)-1] != quantity.Value()) {
+				counts = append(counts, quantity.Value())
+			}
+			if capacity := object.Status.Capacity["nvidia.com/gpu"]; ok && capacity.Value() != 8 {
+				t.Errorf("capacity is %d, want 8", capacity.Value())
+			}
+		case <-timeout:
+			t.Fatalf("allocatable GPUs were %v, want 8, then 0, then 8", counts)
+		}
+	}
+	if !slices.Equal(counts, []int64{8, 0, 8}) {
+		t.Errorf("allocatable GPUs were %v, want 8, then 0, then 8", counts)
+	}
+}
+
+// checkQuiet shows that nothing is written about pods and nodes that do not change.
+func checkQuiet(t *testing.T, b bed) {
+	const window = 2 * time.Second
+	b.follow(t, func(*corev1.Pod) bool {
+		pods, err := b.client.CoreV1().Pods(cluster.OperatorNamespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return !isReady(&pod) })
+	})
+	list, err := b.client.CoreV1().Pods(cluster.OperatorNamespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := b.client.CoreV1().Pods(cluster.OperatorNamespace).Watch(t.Context(),
+		metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Stop()
+	select {
+	case event := <-events.ResultChan():
+		t.Errorf("%s event at rest: %v", event.Type, event.Object)
+	case <-time.After(window):
+	}
+}

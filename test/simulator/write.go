@@ -1,0 +1,123 @@
+package simulator
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// write brings the API up to the node's state. It tells whether the node's own status changed.
+func (n *node) write(ctx context.Context, now time.Time) (nodeChanged bool, err error) {
+	var failures []error
+	for _, p := range n.pods {
+		err := n.writePod(ctx, p, now)
+		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+			// Gone, or another one by the same name: the watch is about to say so.
+			p.removed = true
+			continue
+		}
+		failures = append(failures, err)
+	}
+	if err := errors.Join(failures...); err != nil {
+		return false, err
+	}
+	return n.writeAllocatable(ctx)
+}
+
+func (n *node) writePod(ctx context.Context, p *pod, now time.Time) error {
+	if p.ending() {
+		if p.removed || !reached(now, p.endAt) {
+			return nil
+		}
+		return n.deletePod(ctx, p)
+	}
+	if p.complaint != "" {
+		if err := n.complain(ctx, p); err != nil {
+			return err
+		}
+		p.complaint = ""
+	}
+	status := p.status(now, n.ip)
+	if p.written != nil && equality.Semantic.DeepEqual(status, p.written) {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		// With the UID the patch cannot hit a later pod of the same name.
+		"metadata": map[string]any{"uid": p.uid},
+		"status":   status,
+	})
+	if err != nil {
+		return fmt.Errorf("encode status of pod %s: %w", p.object.Name, err)
+	}
+	_, err = n.sim.client.CoreV1().Pods(p.object.Namespace).Patch(ctx, p.object.Name,
+		types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return fmt.Errorf("write status of pod %s/%s: %w", p.object.Namespace, p.object.Name, err)
+	}
+	p.written = status
+	return nil
+}
+
+// deletePod removes a pod that has ended.
+func (n *node) deletePod(ctx context.Context, p *pod) error {
+	err := n.sim.client.CoreV1().Pods(p.object.Namespace).Delete(ctx, p.object.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: new(int64),
+		Preconditions:      &metav1.Preconditions{UID: &p.uid},
+	})
+	if err != nil {
+		return fmt.Errorf("remove pod %s/%s: %w", p.object.Namespace, p.object.Name, err)
+	}
+	p.removed = true
+	return nil
+}
+
+// complain reports that the pod's sandbox cannot be made.
+func (n *node) complain(ctx context.Context, p *pod) error {
+	now := metav1.Now()
+	event := &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: p.object.Name + ".", Namespace: p.object.Namespace},
+		InvolvedObject: corev1.ObjectReference{
+			APIVersion: "v1", Kind: "Pod", Namespace: p.object.Namespace, Name: p.object.Name, UID: p.uid,
+		},
+		Type: corev1.EventTypeWarning, Reason: "FailedCreatePodSandBox", Message: p.complaint,
+		Source:         corev1.EventSource{Component: "kubelet", Host: n.name},
+		FirstTimestamp: now, LastTimestamp: now, Count: 1,
+	}
+	if _, err := n.sim.client.CoreV1().Events(p.object.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("report sandbox of pod %s/%s: %w", p.object.Namespace, p.object.Name, err)
+	}
+	return nil
+}
+
+// writeAllocatable reports the GPUs as a kubelet does: when the device plugin goes, none are
+// allocatable but the capacity stays.
+func (n *node) writeAllocatable(ctx context.Context) (changed bool, err error) {
+	want := n.allocatable()
+	if want == n.advertised {
+		return false, nil
+	}
+	count := strconv.FormatInt(want, 10)
+	status := map[string]any{"allocatable": map[corev1.ResourceName]string{resourceGPU: count}}
+	if want > 0 {
+		status["capacity"] = map[corev1.ResourceName]string{resourceGPU: count}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": n.uid}, "status": status})
+	if err != nil {
+		return false, fmt.Errorf("encode status of node %s: %w", n.name, err)
+	}
+	_, err = n.sim.client.CoreV1().Nodes().Patch(ctx, n.name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil {
+		return false, fmt.Errorf("write status of node %s: %w", n.name, err)
+	}
+	n.advertised = want
+	return true, nil
+}
