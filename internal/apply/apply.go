@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
@@ -32,9 +33,12 @@ type Applier struct {
 	Client client.Client
 	// Live reads from the API server, for objects that the cache does not hold.
 	Live client.Reader
+	// Seen tells whether the cache shows the last write.
+	Seen *freshness.Tracker
 }
 
-// Apply makes the live object say what the intent says, and tells whether it wrote. It writes nothing
+// Apply makes the live object say what the intent says, and tells whether it wrote, or wrote so
+// lately that the cache does not show it yet. It writes nothing
 // if the live object carries the intent's digest and every leaf of the intent. An object that exists
 // and is not owned by the policy with this UID is not touched: ErrConflict.
 func (a *Applier) Apply(ctx context.Context, owner types.UID, intent client.Object) (bool, error) {
@@ -47,6 +51,9 @@ func (a *Applier) Apply(ctx context.Context, owner types.UID, intent client.Obje
 		return false, fmt.Errorf("reading %s: %w", describe(intent), err)
 	}
 	if live != nil {
+		if a.Seen.Stale(key(intent), live.GetResourceVersion()) {
+			return true, nil
+		}
 		if err := ours(owner, live); err != nil {
 			return false, fmt.Errorf("%s %w", describe(intent), err)
 		}
@@ -64,6 +71,7 @@ func (a *Applier) Apply(ctx context.Context, owner types.UID, intent client.Obje
 	if err != nil {
 		return false, fmt.Errorf("applying %s: %w", describe(intent), err)
 	}
+	a.Seen.Wrote(key(intent), desired.GetResourceVersion())
 	return true, nil
 }
 

@@ -157,7 +157,7 @@ func TargetNode(object client.Object) []string {
 // same second), or nil.
 func Policies(ctx context.Context, reader client.Reader) (active *v1.ClusterPolicy, all []v1.ClusterPolicy, err error) {
 	list := &v1.ClusterPolicyList{}
-	if err := reader.List(ctx, list); err != nil {
+	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("listing ClusterPolicies: %w", err)
 	}
 	for i := range list.Items {

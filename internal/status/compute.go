@@ -1,12 +1,14 @@
 package status
 
 import (
+	"errors"
 	"sort"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -22,10 +24,31 @@ type Pass struct {
 	Snapshot  observe.Snapshot
 	Plan      plan.Plan
 	Catalogue []operand.Operand
-	// Applied holds what went wrong with an operand's objects.
-	Applied map[operand.Name]error
+	// Applied holds what came of applying each operand's objects.
+	Applied map[operand.Name]Outcome
 	// Err is what stopped the pass, or went wrong after all was applied.
 	Err error
+}
+
+// Outcome is what came of applying an operand's objects.
+type Outcome struct {
+	// Wrote tells that an object was written in this pass, so that what was observed of it is old.
+	Wrote bool
+	// Err is the first thing that went wrong.
+	Err error
+}
+
+// Failure joins the failed calls of the pass, for which it is to be tried again. What others own is
+// none of them: nothing but a change by its owner helps, and that starts a pass.
+func (p Pass) Failure() error {
+	failures := []error{p.Err}
+	for _, step := range p.Plan.Steps {
+		err := p.Applied[step.Operand.Name].Err
+		if err != nil && !errors.Is(err, apply.ErrConflict) && !errors.Is(err, ErrPrerequisite) {
+			failures = append(failures, err)
+		}
+	}
+	return errors.Join(failures...)
 }
 
 // assessedNode is a managed node with the verdict on it.

@@ -78,7 +78,7 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 	if step.Action != plan.Apply {
 		return step.State, step.Reason, step.Message
 	}
-	if err := pass.Applied[name]; err != nil {
+	if err := pass.Applied[name].Err; err != nil {
 		switch {
 		case errors.Is(err, apply.ErrConflict):
 			return v1.OperandConflict, v1.ReasonConflict, err.Error()
@@ -94,6 +94,9 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 	}
 	if len(step.Operand.Workloads) == 0 {
 		return v1.OperandReady, "", ""
+	}
+	if pass.Applied[name].Wrote {
+		return v1.OperandProgressing, v1.ReasonRollingOut, "its objects have just been changed"
 	}
 	if verdict := daemonSets(pass.Snapshot, step, fares.desired); verdict.State != readiness.Ready {
 		return v1.OperandProgressing, verdict.Reason, verdict.Message

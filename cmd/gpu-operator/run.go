@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
+	"github.com/clusterpolicy/gpu-operator/internal/freshness"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/status"
+	"github.com/clusterpolicy/gpu-operator/internal/version"
+)
+
+// leaseName is that of NVIDIA's operator too, so that the two never work in one namespace at once.
+const leaseName = "53822513.nvidia.com"
+
+// Leader election needs its lease and tells of a change of leader in an event.
+// +kubebuilder:rbac:groups=coordination.k8s.io,namespace=gpu-operator,resources=leases,verbs=get;create;update
+// +kubebuilder:rbac:groups=events.k8s.io,namespace=gpu-operator,resources=events,verbs=create;patch
+
+type options struct {
+	metricsAddress, healthAddress string
+	leaderElect, debug            bool
+	kubeconfig                    string
+	namespace, image              string
+}
+
+// run starts the manager and returns when it ends.
+func run(ctx context.Context, o options) error {
+	ctrl.SetLogger(zap.New(zap.UseDevMode(false), func(z *zap.Options) { z.Development = o.debug }))
+	if o.namespace == "" {
+		return fmt.Errorf("%s is not set: set it to the namespace that the operator and its operands run in", envNamespace)
+	}
+	config, err := restConfig(o.kubeconfig)
+	if err != nil {
+		return fmt.Errorf("finding the cluster: %w: set --kubeconfig or KUBECONFIG, or run in a pod", err)
+	}
+	mgr, err := newManager(config, o)
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
+	if err := checkAPI(mgr.GetRESTMapper()); err != nil {
+		return err
+	}
+	if err := addControllers(ctx, mgr, o); err != nil {
+		return err
+	}
+	ctrl.Log.Info("Starting", "version", version.Version, "namespace", o.namespace)
+	return mgr.Start(ctx)
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	// The server's own fairness limits the operator; a limit here would only delay a thousand nodes.
+	config.QPS = -1
+	config.UserAgent = "gpu-operator/" + version.Version
+	return config, nil
+}
+
+func newManager(config *rest.Config, o options) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	err := utilerrors.NewAggregate([]error{
+		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), v1.AddToScheme(scheme),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         cacheOptions(o.namespace),
+		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress:        o.healthAddress,
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       o.namespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+}
+
+// cacheOptions keep the caches small: only what is the operator's, only in its namespace, only the
+// fields that are read.
+func cacheOptions(namespace string) cache.Options {
+	managed := k8slabels.SelectorFromSet(k8slabels.Set{labels.ManagedBy: labels.ManagedByValue})
+	own := map[string]cache.Config{namespace: {LabelSelector: managed}}
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}:         {Transform: observe.TrimNode},
+			&corev1.Pod{}:          {Namespaces: own, Transform: observe.TrimPod},
+			&appsv1.DaemonSet{}:    {Namespaces: own},
+			&corev1.ConfigMap{}:    {Namespaces: own},
+			&nodev1.RuntimeClass{}: {Label: managed},
+		},
+	}
+}
+
+// checkAPI refuses to start on a cluster that does not know ClusterPolicy: the manager would wait
+// for its cache in silence.
+func checkAPI(mapper meta.RESTMapper) error {
+	_, err := mapper.RESTMapping(v1.ClusterPolicyKind.GroupKind(), v1.ClusterPolicyKind.Version)
+	if meta.IsNoMatchError(err) {
+		return fmt.Errorf("the cluster has no kind ClusterPolicy in %s: install the CRD first (config/crd, or make install)", v1.GroupVersion)
+	}
+	if err != nil {
+		return fmt.Errorf("asking the cluster for kind ClusterPolicy: %w", err)
+	}
+	return nil
+}
+
+// addControllers is the one list of what runs.
+func addControllers(ctx context.Context, mgr manager.Manager, o options) error {
+	catalogue, err := operands.Catalogue()
+	if err != nil {
+		return fmt.Errorf("the catalogue of operands is broken: %w", err)
+	}
+	c := mgr.GetClient()
+	return utilerrors.NewAggregate([]error{
+		(&clusterpolicy.Reconciler{
+			Client:      c,
+			Applier:     &apply.Applier{Client: c, Live: mgr.GetAPIReader(), Seen: freshness.NewTracker()},
+			Status:      status.NewWriter(c, clock.RealClock{}),
+			Catalogue:   catalogue,
+			Namespace:   o.namespace,
+			HelperImage: o.image,
+		}).SetupWithManager(mgr),
+		(&node.Reconciler{Client: c, Catalogue: catalogue, Namespace: o.namespace, Clock: clock.RealClock{}}).SetupWithManager(ctx, mgr),
+		mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }),
+		mgr.AddReadyzCheck("caches", cachesSynced(mgr)),
+	})
+}
+
+// cachesSynced tells whether the manager sees the cluster.
+func cachesSynced(mgr manager.Manager) func(*http.Request) error {
+	return func(req *http.Request) error {
+		if !mgr.GetCache().WaitForCacheSync(req.Context()) {
+			return errors.New("the caches are not filled yet")
+		}
+		return nil
+	}
+}

@@ -1,0 +1,123 @@
+package clusterpolicy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/status"
+)
+
+// batch is how long a pass waits for more events before it starts: a thousand nodes that come up
+// together cause some passes, not thousands.
+const batch = 200 * time.Millisecond
+
+// theCluster is the only key: a pass is about the policy in force, whatever event started it.
+var theCluster = reconcile.Request{NamespacedName: types.NamespacedName{Name: "cluster"}}
+
+// Reconciler makes the cluster follow the policy in force.
+type Reconciler struct {
+	// Client reads from the caches and writes.
+	Client client.Client
+	// Applier writes the objects of the stack.
+	Applier *apply.Applier
+	// Status writes the status of policies.
+	Status *status.Writer
+	// Catalogue is the sorted list of operands.
+	Catalogue []operand.Operand
+	// Namespace of the operator and the operands.
+	Namespace string
+	// HelperImage is the operator's own image.
+	HelperImage string
+}
+
+// Reconcile makes one pass.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	active, all, err := observe.Policies(ctx, r.Client)
+	if err != nil || len(all) == 0 {
+		return reconcile.Result{}, err
+	}
+	result, err := r.ignore(ctx, active, all)
+	if active == nil {
+		return result, err
+	}
+	pass := status.Pass{Namespace: r.Namespace, Catalogue: r.Catalogue, Applied: map[operand.Name]status.Outcome{}}
+	pass.Err = r.pass(ctx, active, &pass)
+	return r.report(ctx, result, active, status.Compute(active, pass), errors.Join(err, pass.Failure()))
+}
+
+// report writes a status and folds what comes of it into the result.
+func (r *Reconciler) report(ctx context.Context, result reconcile.Result, policy *v1.ClusterPolicy,
+	found v1.ClusterPolicyStatus, failure error,
+) (reconcile.Result, error) {
+	wait, err := r.Status.Write(ctx, policy, found)
+	if apierrors.IsConflict(err) {
+		// Somebody changed the policy meanwhile; the cache will show it in a moment.
+		wait, err = batch, nil
+	}
+	if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
+		result.RequeueAfter = wait
+	}
+	if err = errors.Join(failure, err); err != nil {
+		return reconcile.Result{}, err
+	}
+	return result, nil
+}
+
+// ignore tells every policy beside the one in force that it is not.
+func (r *Reconciler) ignore(ctx context.Context, active *v1.ClusterPolicy, all []v1.ClusterPolicy) (reconcile.Result, error) {
+	result := reconcile.Result{}
+	var failure error
+	for i := range all {
+		if active == nil || all[i].UID == active.UID || all[i].DeletionTimestamp != nil {
+			continue
+		}
+		result, failure = r.report(ctx, result, &all[i], status.Ignored(&all[i], r.Namespace, active.Name), failure)
+	}
+	return result, failure
+}
+
+// SetupWithManager registers the controller and its watches.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	b := ctrl.NewControllerManagedBy(mgr).Named("clusterpolicy").
+		Watches(&v1.ClusterPolicy{}, afterBatch(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&corev1.Node{}, afterBatch(), builder.WithPredicates(observe.NodeChanges())).
+		Watches(&corev1.Pod{}, afterBatch(), builder.WithPredicates(observe.PodChanges()))
+	for _, kind := range render.Kinds() {
+		b = b.Watches(kind, afterBatch())
+	}
+	return b.Complete(r)
+}
+
+// afterBatch enqueues the pass for any event, after the batching delay.
+func afterBatch() handler.EventHandler {
+	enqueue := func(q workqueue.TypedRateLimitingInterface[reconcile.Request]) { q.AddAfter(theCluster, batch) }
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, _ event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			enqueue(q)
+		},
+		UpdateFunc: func(_ context.Context, _ event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			enqueue(q)
+		},
+		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			enqueue(q)
+		},
+	}
+}

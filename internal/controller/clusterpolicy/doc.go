@@ -1,0 +1,13 @@
+// Package clusterpolicy is the pass: observe, plan, render, apply, assess, status. It writes through
+// packages apply and status only, keeps nothing between passes and knows no operand.
+package clusterpolicy
+
+// What the pass reads and writes. The objects of the stack are made by server-side apply, which
+// needs the verbs create and patch; get is for names that the cache does not hold.
+// +kubebuilder:rbac:groups=nvidia.com,resources=clusterpolicies,verbs=list;watch
+// +kubebuilder:rbac:groups=nvidia.com,resources=clusterpolicies/status,verbs=update
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
+// +kubebuilder:rbac:groups=node.k8s.io,resources=runtimeclasses,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=pods,verbs=list;watch
+// +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=configmaps,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apps,namespace=gpu-operator,resources=daemonsets,verbs=get;list;watch;create;patch;delete

@@ -1,0 +1,87 @@
+package clusterpolicy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/status"
+)
+
+// pass observes, plans, renders and applies, and leaves what it found in pass. The error is of what
+// concerns no single operand.
+func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *status.Pass) error {
+	snapshot, err := observe.Cluster(ctx, r.Client, r.Namespace)
+	if err != nil {
+		return err
+	}
+	pass.Snapshot = snapshot
+	input := operand.Input{Spec: policy.Spec, Namespace: r.Namespace, HelperImage: r.HelperImage}
+	pass.Plan = plan.Compute(r.Catalogue, input, snapshot.Facts())
+	wanted := apply.Wanted{Held: map[string]bool{}}
+	for _, step := range pass.Plan.Steps {
+		outcome := r.step(ctx, policy, pass, step, &wanted)
+		pass.Applied[step.Operand.Name] = outcome
+		if step.Action == plan.Hold || outcome.Err != nil {
+			// What cannot be told is left alone.
+			wanted.Held[string(step.Operand.Name)] = true
+		}
+	}
+	if _, err := r.Applier.Prune(ctx, policy.UID, kinds(), wanted); err != nil {
+		return fmt.Errorf("removing what is no longer wanted: %w", err)
+	}
+	return nil
+}
+
+// step renders and applies one operand. A failure concerns this operand and those that require it.
+func (r *Reconciler) step(ctx context.Context, policy *v1.ClusterPolicy, pass *status.Pass, step plan.Step, wanted *apply.Wanted) status.Outcome {
+	if step.Action != plan.Apply {
+		return status.Outcome{}
+	}
+	for _, requirement := range step.Operand.Requires {
+		if requirement.Scope == operand.Cluster && pass.Applied[requirement.On].Err != nil {
+			return status.Outcome{Err: fmt.Errorf("%w: %s", status.ErrPrerequisite, requirement.On)}
+		}
+	}
+	owner := render.Owner{Name: policy.Name, UID: string(policy.UID)}
+	objects, err := render.Step(pass.Plan, step, owner, liveTemplates(pass.Snapshot))
+	if err != nil {
+		return status.Outcome{Err: err}
+	}
+	outcome := status.Outcome{}
+	var failures []error
+	for _, object := range objects {
+		wanted.Keep(object)
+		wrote, err := r.Applier.Apply(ctx, policy.UID, object)
+		outcome.Wrote = outcome.Wrote || wrote
+		if err != nil {
+			failures = append(failures, err)
+		}
+	}
+	outcome.Err = errors.Join(failures...)
+	return outcome
+}
+
+func liveTemplates(snapshot observe.Snapshot) map[string]render.Live {
+	live := make(map[string]render.Live, len(snapshot.DaemonSets))
+	for name, ds := range snapshot.DaemonSets {
+		live[name] = render.LiveDaemonSet(ds)
+	}
+	return live
+}
+
+func kinds() []client.Object {
+	var result []client.Object
+	for _, kind := range render.Kinds() {
+		result = append(result, kind)
+	}
+	return result
+}

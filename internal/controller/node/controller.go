@@ -1,0 +1,165 @@
+package node
+
+import (
+	"context"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/freshness"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/status"
+)
+
+const (
+	// workers look after nodes in parallel, so that a slow call for one holds up no other.
+	workers = 8
+	// retryStale is when a node is looked at again whose last write the cache does not show; its
+	// event normally comes first.
+	retryStale = time.Second
+)
+
+// Reconciler looks after the labels and the condition of nodes.
+type Reconciler struct {
+	// Client reads from the caches and writes.
+	Client client.Client
+	// Catalogue is the sorted list of operands.
+	Catalogue []operand.Operand
+	// Namespace of the operator and the operands.
+	Namespace string
+	// Clock tells the time.
+	Clock clock.PassiveClock
+
+	seen    *freshness.Tracker
+	pending *settling
+}
+
+// Reconcile brings one node's labels and condition up to date.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	node := &corev1.Node{}
+	if err := r.Client.Get(ctx, request.NamespacedName, node); err != nil {
+		r.seen.Forget(request.Name)
+		r.pending.forget(request.Name)
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if r.seen.Stale(node.Name, node.ResourceVersion) {
+		return reconcile.Result{RequeueAfter: retryStale}, nil
+	}
+	active, _, err := observe.Policies(ctx, r.Client)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	facts := observe.Facts(node)
+	if active == nil {
+		return reconcile.Result{}, ignoreConflict(r.release(ctx, node, ""))
+	}
+	if !facts.Managed() {
+		return reconcile.Result{}, nil
+	}
+	result, err := r.manage(ctx, node, facts, active)
+	return result, ignoreConflict(err)
+}
+
+// manage writes the labels of a GPU node and then its condition.
+func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operand.NodeFacts, policy *v1.ClusterPolicy) (reconcile.Result, error) {
+	gone, wait, err := r.discovery(ctx, node, facts)
+	if gone || err != nil {
+		return reconcile.Result{}, err
+	}
+	pods, err := observe.PodsOnNode(ctx, r.Client, r.Namespace, node.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	changes := plan.NodeLabels(r.Catalogue, facts, node.Labels, r.hasDriverPod(pods))
+	if err := r.patchMetadata(ctx, node, changes, nil); err != nil {
+		return reconcile.Result{}, err
+	}
+	daemonSets, err := observe.DaemonSets(ctx, r.Client, r.Namespace)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	input := operand.Input{Spec: policy.Spec, Namespace: r.Namespace}
+	planned := plan.ForSpec(r.Catalogue, input).ForNode(r.Catalogue, facts)
+	settle, err := r.writeCondition(ctx, node, status.AssessNode(planned, node, pods, daemonSets))
+	return reconcile.Result{RequeueAfter: sooner(wait, settle)}, err
+}
+
+// hasDriverPod tells whether a pod runs on the node whose replacement disturbs its GPU work.
+func (r *Reconciler) hasDriverPod(pods observe.NodePods) bool {
+	for _, o := range r.Catalogue {
+		if o.UpdatesOnDelete && pods[o.Name] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || (b > 0 && b < a) {
+		return b
+	}
+	return a
+}
+
+// ignoreConflict drops the error of a write that was made from an old copy of the node: the event of
+// the newer one is on its way.
+func ignoreConflict(err error) error {
+	if apierrors.IsConflict(err) {
+		return nil
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// SetupWithManager registers the controller, its watches and the index of pods by node.
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+	r.seen, r.pending = freshness.NewTracker(), newSettling(r.Clock)
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.TargetNode); err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).Named("node").
+		For(&corev1.Node{}, builder.WithPredicates(observe.NodeChanges())).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod), builder.WithPredicates(observe.PodChanges())).
+		Watches(&v1.ClusterPolicy{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(observe.TemplateChanges())).
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
+		Complete(r)
+}
+
+func nodeOfPod(_ context.Context, pod client.Object) []reconcile.Request {
+	nodes := observe.TargetNode(pod)
+	if len(nodes) == 0 {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: nodes[0]}}}
+}
+
+// everyNode is for what concerns all nodes: another spec, another template.
+func (r *Reconciler) everyNode(ctx context.Context, _ client.Object) []reconcile.Request {
+	nodes := &corev1.NodeList{}
+	if err := r.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing nodes")
+		return nil
+	}
+	var requests []reconcile.Request
+	for i := range nodes.Items {
+		if observe.Facts(&nodes.Items[i]).Managed() {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: nodes.Items[i].Name}})
+		}
+	}
+	return requests
+}

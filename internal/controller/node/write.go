@@ -1,0 +1,147 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/status"
+)
+
+// settle is how long a node must have been at another stage of its way before that is written: a
+// stage that lasts some seconds is of no use to anybody when it is read. Verdicts that change from
+// or to a failure, and the first and the last one, are written at once.
+const settle = 10 * time.Second
+
+// patchMetadata writes changes of labels and annotations in one call; nil values remove keys. It
+// fails with a conflict if the node has changed since it was read: a value that somebody else has
+// just written must not be overwritten.
+func (r *Reconciler) patchMetadata(ctx context.Context, node *corev1.Node, labelChanges, annotationChanges map[string]*string) error {
+	if len(labelChanges) == 0 && len(annotationChanges) == 0 {
+		return nil
+	}
+	metadata := map[string]any{"resourceVersion": node.ResourceVersion}
+	if len(labelChanges) > 0 {
+		metadata["labels"] = labelChanges
+	}
+	if len(annotationChanges) > 0 {
+		metadata["annotations"] = annotationChanges
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("encoding labels of node %s: %w", node.Name, err)
+	}
+	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+	if err := r.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return fmt.Errorf("patching labels of node %s: %w", node.Name, err)
+	}
+	r.seen.Wrote(node.Name, written.ResourceVersion)
+	return nil
+}
+
+// writeCondition writes the condition nvidia.com/GPUReady if the assessment says something else than
+// it does, and tells after how long to come back where the write has to wait.
+func (r *Reconciler) writeCondition(ctx context.Context, node *corev1.Node, assessment status.NodeAssessment) (time.Duration, error) {
+	condition := status.NodeCondition(node.Name, assessment)
+	before := status.GPUReadyCondition(node)
+	if before != nil && sameCause(before, &condition, assessment) {
+		r.pending.forget(node.Name)
+		return 0, nil
+	}
+	if before != nil && assessment.State == readiness.Progressing {
+		if left := r.pending.left(node.Name, condition.Reason); left > 0 {
+			return left, nil
+		}
+	}
+	now := metav1.NewTime(r.Clock.Now())
+	condition.LastHeartbeatTime, condition.LastTransitionTime = now, now
+	if before != nil && before.Status == condition.Status {
+		condition.LastTransitionTime = before.LastTransitionTime
+	}
+	log.FromContext(ctx).Info("Setting condition", "status", condition.Status, "reason", condition.Reason, "message", condition.Message)
+	r.pending.forget(node.Name)
+	return 0, r.patchCondition(ctx, node, condition)
+}
+
+// sameCause tells whether the condition says already what is to be said. The message of a failure
+// may hold what changes with each attempt of a container; it is no news while the cause is the same.
+func sameCause(before, after *corev1.NodeCondition, assessment status.NodeAssessment) bool {
+	if before.Status != after.Status || before.Reason != after.Reason {
+		return false
+	}
+	return before.Message == after.Message || assessment.State == readiness.Failed
+}
+
+func (r *Reconciler) patchCondition(ctx context.Context, node *corev1.Node, condition any) error {
+	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
+	if err != nil {
+		return fmt.Errorf("encoding condition of node %s: %w", node.Name, err)
+	}
+	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+	if err := r.Client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
+		return fmt.Errorf("patching condition of node %s: %w", node.Name, err)
+	}
+	r.seen.Wrote(node.Name, written.ResourceVersion)
+	return nil
+}
+
+// release takes what the operator wrote off the node: labels, annotation and condition.
+func (r *Reconciler) release(ctx context.Context, node *corev1.Node, present string) error {
+	var annotations map[string]*string
+	if _, noted := node.Annotations[labels.DiscoveryLostSince]; noted {
+		annotations = map[string]*string{labels.DiscoveryLostSince: nil}
+	}
+	changes := plan.ReleasedLabels(r.Catalogue, node.Labels, present)
+	if err := r.patchMetadata(ctx, node, changes, annotations); err != nil {
+		return err
+	}
+	if status.GPUReadyCondition(node) == nil {
+		return nil
+	}
+	return r.patchCondition(ctx, node, map[string]string{"type": labels.ConditionGPUReady, "$patch": "delete"})
+}
+
+// settling remembers since when a node has had a verdict that is not written yet. Losing it delays
+// that write and does nothing else.
+type settling struct {
+	clock clock.PassiveClock
+	mu    sync.Mutex
+	since map[string]unwritten
+}
+
+type unwritten struct {
+	reason string
+	since  time.Time
+}
+
+func newSettling(c clock.PassiveClock) *settling {
+	return &settling{clock: c, since: map[string]unwritten{}}
+}
+
+// left is how long the node must still have this verdict before it is written.
+func (s *settling) left(node, reason string) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if have, there := s.since[node]; !there || have.reason != reason {
+		s.since[node] = unwritten{reason, s.clock.Now()}
+	}
+	return settle - s.clock.Since(s.since[node].since)
+}
+
+func (s *settling) forget(node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.since, node)
+}

@@ -1,0 +1,123 @@
+package observe
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// TrimNode keeps of a Node what the operator reads, before it enters the cache: most of a Node's
+// bytes are images and managed fields.
+func TrimNode(object any) (any, error) {
+	node, isNode := object.(*corev1.Node)
+	if !isNode {
+		return object, nil
+	}
+	trimmed := &corev1.Node{
+		ObjectMeta: trimMeta(node.ObjectMeta, labels.DiscoveryLostSince),
+		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{
+			Architecture:            node.Status.NodeInfo.Architecture,
+			ContainerRuntimeVersion: node.Status.NodeInfo.ContainerRuntimeVersion,
+		}},
+	}
+	for name, quantity := range node.Status.Allocatable {
+		if strings.HasPrefix(string(name), resourcePrefix) {
+			if trimmed.Status.Allocatable == nil {
+				trimmed.Status.Allocatable = corev1.ResourceList{}
+			}
+			trimmed.Status.Allocatable[name] = quantity
+		}
+	}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady || string(condition.Type) == labels.ConditionGPUReady {
+			condition.LastHeartbeatTime = metav1.Time{}
+			trimmed.Status.Conditions = append(trimmed.Status.Conditions, condition)
+		}
+	}
+	return trimmed, nil
+}
+
+// resourcePrefix starts the extended resources of GPUs.
+const resourcePrefix = "nvidia.com/"
+
+// TrimPod keeps of a Pod what the operator reads, before it enters the cache.
+func TrimPod(object any) (any, error) {
+	pod, isPod := object.(*corev1.Pod)
+	if !isPod {
+		return object, nil
+	}
+	trimmed := &corev1.Pod{
+		ObjectMeta: trimMeta(pod.ObjectMeta, labels.TemplateDigest),
+		Status: corev1.PodStatus{
+			Phase:                 pod.Status.Phase,
+			Reason:                pod.Status.Reason,
+			Message:               pod.Status.Message,
+			InitContainerStatuses: trimStatuses(pod.Status.InitContainerStatuses),
+			ContainerStatuses:     trimStatuses(pod.Status.ContainerStatuses),
+		},
+	}
+	trimmed.OwnerReferences = pod.OwnerReferences
+	// The node that the DaemonSet controller wants, for a pod that has none yet.
+	trimmed.Spec.NodeName = targetNode(pod)
+	for _, container := range pod.Spec.InitContainers {
+		if container.Name == labels.WaitContainer {
+			trimmed.Spec.InitContainers = []corev1.Container{{Name: container.Name, Args: container.Args}}
+		}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady || condition.Type == corev1.PodScheduled {
+			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{
+				Type: condition.Type, Status: condition.Status, Reason: condition.Reason, Message: condition.Message,
+			})
+		}
+	}
+	return trimmed, nil
+}
+
+func trimMeta(meta metav1.ObjectMeta, annotation string) metav1.ObjectMeta {
+	trimmed := metav1.ObjectMeta{
+		Name:              meta.Name,
+		Namespace:         meta.Namespace,
+		UID:               meta.UID,
+		ResourceVersion:   meta.ResourceVersion,
+		CreationTimestamp: meta.CreationTimestamp,
+		DeletionTimestamp: meta.DeletionTimestamp,
+		Labels:            meta.Labels,
+	}
+	if value, there := meta.Annotations[annotation]; there {
+		trimmed.Annotations = map[string]string{annotation: value}
+	}
+	return trimmed
+}
+
+func trimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
+	trimmed := make([]corev1.ContainerStatus, 0, len(statuses))
+	for i := range statuses {
+		status := &statuses[i]
+		trimmed = append(trimmed, corev1.ContainerStatus{
+			Name:                 status.Name,
+			Image:                status.Image,
+			Ready:                status.Ready,
+			State:                trimState(status.State),
+			LastTerminationState: trimState(status.LastTerminationState),
+		})
+	}
+	return trimmed
+}
+
+// trimState leaves out what changes with every restart and decides nothing: times and identifiers.
+func trimState(state corev1.ContainerState) corev1.ContainerState {
+	trimmed := corev1.ContainerState{Waiting: state.Waiting}
+	if state.Running != nil {
+		trimmed.Running = &corev1.ContainerStateRunning{}
+	}
+	if state.Terminated != nil {
+		trimmed.Terminated = &corev1.ContainerStateTerminated{
+			ExitCode: state.Terminated.ExitCode, Reason: state.Terminated.Reason, Message: state.Terminated.Message,
+		}
+	}
+	return trimmed
+}
