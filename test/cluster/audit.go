@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -86,7 +87,7 @@ func readCalls(log io.Reader) (Calls, error) {
 	reader := bufio.NewReaderSize(log, 1<<20)
 	for {
 		data, err := reader.ReadBytes('\n')
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			// What follows the last newline is a line that is being written.
 			return calls, nil
 		}

@@ -13,9 +13,9 @@ import (
 )
 
 // EnsureBinaries returns the folder that holds the programs of one Kubernetes release, and builds
-// those that are missing or of another version than the pinned one. The version is Newest (also the
-// empty string), Oldest, or a pinned version such as v1.36.3. It prints one line to progress for
-// each tool that it has to build. Concurrent processes wait for each other.
+// those that are missing or of another version than the pinned one. The version is Newest, Oldest or a
+// pinned version such as v1.36.3; empty, it is that of VersionVariable, else Newest. One line goes to
+// progress for each tool that has to be built. Concurrent processes wait for each other.
 func EnsureBinaries(ctx context.Context, version string, progress io.Writer) (dir string, err error) {
 	root, err := repositoryRoot()
 	if err != nil {
@@ -65,7 +65,7 @@ func (r release) missing(dir string) []tool {
 // nothing that looks finished.
 func (t tool) build(ctx context.Context, dir string) error {
 	temp := filepath.Join(dir, "."+t.name+".building")
-	defer os.Remove(temp)
+	defer func() { _ = os.Remove(temp) }()
 	if err := goBuild(ctx, t.dir, temp, t.versionFlags(), t.pkg); err != nil {
 		return err
 	}
@@ -79,8 +79,9 @@ func (t tool) build(ctx context.Context, dir string) error {
 func goBuild(ctx context.Context, dir, output, ldflags, pkg string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", ldflags, "-o", output, pkg)
 	cmd.Dir = dir
-	// GOWORK=off: the pins are in the modules, a developer's workspace must not change them.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	// The pins are in the module: neither a workspace nor flags meant for another module may change
+	// them. No version control data either, which Git refuses to another user's checkout.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {

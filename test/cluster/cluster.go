@@ -16,7 +16,7 @@ const OperatorNamespace = "gpu-operator"
 
 // Options says which control plane to start, and where.
 type Options struct {
-	// Version is Newest (also the empty string), Oldest, or a pinned version such as v1.36.3.
+	// Version is as for EnsureBinaries.
 	// Start builds what is missing; EnsureBinaries beforehand keeps that out of Start's deadline.
 	Version string
 	// Dir holds the data, logs and credentials. The default is a temporary folder that Stop removes;

@@ -166,7 +166,7 @@ func (c *Cluster) waitForControllers(ctx context.Context) error {
 	for _, p := range c.followers {
 		select {
 		case <-p.done:
-			err = errors.Join(err, fmt.Errorf("%s ended early (%v):\n%s", p.name, p.err, p.logTail()))
+			err = errors.Join(err, p.endedEarly())
 		default:
 		}
 	}

@@ -37,7 +37,7 @@ func BuildOperator(ctx context.Context, progress io.Writer) (string, error) {
 	path := filepath.Join(bin, "gpu-operator")
 	fmt.Fprintln(progress, "building gpu-operator ...")
 	temp := filepath.Join(bin, ".gpu-operator.building")
-	defer os.Remove(temp)
+	defer func() { _ = os.Remove(temp) }()
 	if err := goBuild(ctx, root, temp, "-s -w", "./cmd/gpu-operator"); err != nil {
 		return "", err
 	}

@@ -38,7 +38,11 @@ func (p *reservedPort) bind() error {
 	if err != nil {
 		return err
 	}
-	p.number = name.(*unix.SockaddrInet4).Port
+	address, ok := name.(*unix.SockaddrInet4)
+	if !ok {
+		return fmt.Errorf("the socket has an address of type %T", name)
+	}
+	p.number = address.Port
 	return nil
 }
 

@@ -102,12 +102,17 @@ func (p *process) waitFor(ctx context.Context, ready func(context.Context) error
 		}
 		select {
 		case <-p.done:
-			return fmt.Errorf("%s ended early (%v):\n%s", p.name, p.err, p.logTail())
+			return p.endedEarly()
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not ready: %w:\n%s", p.name, errors.Join(ctx.Err(), err), p.logTail())
 		case <-tick.C:
 		}
 	}
+}
+
+// endedEarly explains the end of a process that was to live on.
+func (p *process) endedEarly() error {
+	return fmt.Errorf("%s ended early, %s:\n%s", p.name, p.cmd.ProcessState, p.logTail())
 }
 
 // logTail returns the end of the log, for error messages.

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -101,19 +103,17 @@ func (p *WriteProxy) Close() error { return p.server.Close() }
 // Writes returns how many writes have reached the proxy.
 func (p *WriteProxy) Writes() int64 { return p.count.Load() }
 
-// ordinalHeader carries a write's number from before to after. It is set after the client's own
-// headers were read, so no client can forge it.
-const ordinalHeader = "X-Write-Ordinal"
+// ordinalKey is where the context of a request keeps a write's number, for its second moment.
+type ordinalKey struct{}
 
 func (p *WriteProxy) before(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Header.Del(ordinalHeader)
 		if !isObservedWrite(r) {
 			next.ServeHTTP(w, r)
 			return
 		}
 		ordinal := p.count.Add(1)
-		r.Header.Set(ordinalHeader, fmt.Sprint(ordinal))
+		r = r.WithContext(context.WithValue(r.Context(), ordinalKey{}, ordinal))
 		verdict := p.hook(Write{Ordinal: ordinal, Phase: Before, Method: r.Method, Path: r.URL.Path})
 		switch {
 		case verdict.Cut:
@@ -128,9 +128,9 @@ func (p *WriteProxy) before(next http.Handler) http.Handler {
 
 func (p *WriteProxy) after(resp *http.Response) error {
 	req := resp.Request
-	var ordinal int64
-	if _, err := fmt.Sscan(req.Header.Get(ordinalHeader), &ordinal); err != nil {
-		return nil // not a write
+	ordinal, observed := req.Context().Value(ordinalKey{}).(int64)
+	if !observed {
+		return nil
 	}
 	write := Write{Ordinal: ordinal, Phase: After, Method: req.Method, Path: req.URL.Path, Code: resp.StatusCode}
 	verdict := p.hook(write)
@@ -151,7 +151,8 @@ func (r refusal) Error() string { return fmt.Sprintf("answered with %d by the te
 
 // failed answers the client when there is no answer of the API server to pass on.
 func failed(w http.ResponseWriter, _ *http.Request, err error) {
-	if code, ok := err.(refusal); ok {
+	var code refusal
+	if errors.As(err, &code) {
 		http.Error(w, err.Error(), int(code))
 		return
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,6 +15,10 @@ const (
 	Newest = "newest"
 	// Oldest is the oldest supported release, pinned in test/controlplane/oldest/go.mod.
 	Oldest = "oldest"
+
+	// VersionVariable is the environment variable that decides where no version is named, so that a
+	// whole test suite can be run on another release.
+	VersionVariable = "KUBERNETES_VERSION"
 
 	modulePath       = "github.com/clusterpolicy/gpu-operator"
 	kubernetesModule = "k8s.io/kubernetes"
@@ -37,15 +42,17 @@ type release struct {
 	tools   []tool
 }
 
-// findRelease returns the release that the version names: Newest (also the empty string), Oldest or
-// an exact version such as v1.36.3 that one of the go.mod files pins.
+// findRelease returns the release that the version names: Newest, Oldest or an exact version such as
+// v1.36.3 that one of the go.mod files pins. The empty string leaves it to VersionVariable, and that
+// to Newest.
 func findRelease(root, version string) (release, error) {
+	version = cmp.Or(version, os.Getenv(VersionVariable), Newest)
 	main := filepath.Join(root, "test", "controlplane")
 	newest, err := readRelease(main, main)
 	if err != nil {
 		return release{}, err
 	}
-	if version == "" || version == Newest || version == newest.version {
+	if version == Newest || version == newest.version {
 		return newest, nil
 	}
 	oldest, err := readRelease(filepath.Join(main, "oldest"), main)
@@ -55,7 +62,7 @@ func findRelease(root, version string) (release, error) {
 	if version == Oldest || version == oldest.version {
 		return oldest, nil
 	}
-	return release{}, fmt.Errorf("Kubernetes %s is not pinned: choose %s (%s) or %s (%s)",
+	return release{}, fmt.Errorf("no release of Kubernetes is pinned as %q: choose %s (%s) or %s (%s)",
 		version, Newest, newest.version, Oldest, oldest.version)
 }
 

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -48,6 +49,7 @@ type Simulator struct {
 	serial, addresses atomic.Int64
 
 	nodeInformer, podInformer cache.SharedIndexInformer
+	nodeLister                corelisters.NodeLister
 
 	lock  sync.Mutex
 	nodes map[string]*node
@@ -94,24 +96,33 @@ func (s *Simulator) prepareInformers() error {
 		informers.WithTransform(trim),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = "spec.nodeName!=" }))
 	s.nodeInformer, s.podInformer = nodes.Core().V1().Nodes().Informer(), pods.Core().V1().Pods().Informer()
-	if err := s.podInformer.AddIndexers(cache.Indexers{byNode: nodeOfPod}); err != nil {
+	s.nodeLister = nodes.Core().V1().Nodes().Lister()
+	if err := s.podInformer.AddIndexers(cache.Indexers{byNode: indexByNode}); err != nil {
 		return fmt.Errorf("index pods by node: %w", err)
 	}
-	_, nodesErr := s.nodeInformer.AddEventHandler(s.enqueuer(func(object any) string {
-		return object.(*corev1.Node).Name
-	}))
-	_, podsErr := s.podInformer.AddEventHandler(s.enqueuer(func(object any) string {
-		return object.(*corev1.Pod).Spec.NodeName
-	}))
+	_, nodesErr := s.nodeInformer.AddEventHandler(s.enqueuer())
+	_, podsErr := s.podInformer.AddEventHandler(s.enqueuer())
 	if err := errors.Join(nodesErr, podsErr); err != nil {
 		return fmt.Errorf("watch nodes and pods: %w", err)
 	}
 	return nil
 }
 
-func nodeOfPod(object any) ([]string, error) {
-	return []string{object.(*corev1.Pod).Spec.NodeName}, nil
+// nodeOf names the node that an object is or belongs to.
+func nodeOf(object any) string {
+	switch object := object.(type) {
+	case *corev1.Node:
+		return object.Name
+	case *corev1.Pod:
+		return object.Spec.NodeName
+	case cache.DeletedFinalStateUnknown:
+		return nodeOf(object.Obj)
+	default:
+		return ""
+	}
 }
+
+func indexByNode(object any) ([]string, error) { return []string{nodeOf(object)}, nil }
 
 // trim drops what is never read.
 func trim(object any) (any, error) {
@@ -123,13 +134,8 @@ func trim(object any) (any, error) {
 
 // enqueuer adds the node that an object belongs to. Updates that only echo the simulator's own
 // writes are added too: looking at a node costs little, and writes nothing if nothing changed.
-func (s *Simulator) enqueuer(nodeOf func(any) string) cache.ResourceEventHandlerFuncs {
-	add := func(object any) {
-		if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
-			object = unknown.Obj
-		}
-		s.queue.Add(nodeOf(object))
-	}
+func (s *Simulator) enqueuer() cache.ResourceEventHandlerFuncs {
+	add := func(object any) { s.queue.Add(nodeOf(object)) }
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    add,
 		UpdateFunc: func(_, object any) { add(object) },
@@ -168,25 +174,21 @@ func (s *Simulator) work(ctx context.Context) {
 
 // process carries one node on and writes what changed.
 func (s *Simulator) process(ctx context.Context, name string) error {
-	object, exists, err := s.nodeInformer.GetStore().GetByKey(name)
-	if err != nil {
-		return fmt.Errorf("look up node %s: %w", name, err)
-	}
-	if !exists {
+	object, err := s.nodeLister.Get(name)
+	if apierrors.IsNotFound(err) {
 		s.forget(name)
 		return nil
 	}
-	pods, err := s.podInformer.GetIndexer().ByIndex(byNode, name)
 	if err != nil {
-		return fmt.Errorf("look up pods of node %s: %w", name, err)
+		return fmt.Errorf("look up node %s: %w", name, err)
 	}
-	n := s.nodeFor(object.(*corev1.Node))
-	typed := make([]*corev1.Pod, 0, len(pods))
-	for _, pod := range pods {
-		typed = append(typed, pod.(*corev1.Pod))
+	pods, err := s.podsOn(name)
+	if err != nil {
+		return err
 	}
+	n := s.nodeFor(object)
 	now := time.Now()
-	n.observe(now, object.(*corev1.Node), typed)
+	n.observe(now, object, pods)
 	for again := true; again; {
 		n.advance(now)
 		// A changed number of allocatable GPUs is what a validation may wait for.
@@ -199,6 +201,20 @@ func (s *Simulator) process(ctx context.Context, name string) error {
 		s.queue.AddAfter(name, time.Until(next))
 	}
 	return nil
+}
+
+func (s *Simulator) podsOn(node string) ([]*corev1.Pod, error) {
+	objects, err := s.podInformer.GetIndexer().ByIndex(byNode, node)
+	if err != nil {
+		return nil, fmt.Errorf("look up pods of node %s: %w", node, err)
+	}
+	pods := make([]*corev1.Pod, 0, len(objects))
+	for _, object := range objects {
+		if pod, ok := object.(*corev1.Pod); ok {
+			pods = append(pods, pod)
+		}
+	}
+	return pods, nil
 }
 
 // nodeFor returns the state of a node; one that was made anew under its old name starts afresh.

@@ -42,7 +42,7 @@ func TestSimulator(t *testing.T) {
 
 func newBed(t *testing.T) bed {
 	t.Helper()
-	if _, err := cluster.EnsureBinaries(t.Context(), cluster.Newest, os.Stderr); err != nil {
+	if _, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -175,18 +175,23 @@ func checkCrashLoop(t *testing.T, b bed) {
 		if isReady(pod) {
 			t.Errorf("%s is ready with a broken driver", pod.Name)
 		}
-		if pod.Labels["app"] != driverApp || len(pod.Status.ContainerStatuses) == 0 {
-			return false
-		}
-		status := pod.Status.ContainerStatuses[0]
-		last := status.LastTerminationState.Terminated
-		return status.RestartCount >= 2 && status.State.Waiting != nil && status.State.Waiting.Reason == "CrashLoopBackOff" &&
-			last != nil && last.ExitCode == 1 && last.Reason == "Error" && pod.Status.Phase == corev1.PodRunning
+		return pod.Labels["app"] == driverApp && hasCrashedTwice(pod)
 	})
 	b.simulator.Heal("driver", node)
 	b.follow(t, func(pod *corev1.Pod) bool {
 		return pod.Spec.NodeName == node && pod.Labels["app"] == validatorApp && isReady(pod)
 	})
+}
+
+// hasCrashedTwice tells whether the pod looks as a kubelet shows a crash loop.
+func hasCrashedTwice(pod *corev1.Pod) bool {
+	if len(pod.Status.ContainerStatuses) == 0 || pod.Status.Phase != corev1.PodRunning {
+		return false
+	}
+	status := pod.Status.ContainerStatuses[0]
+	now, last := status.State.Waiting, status.LastTerminationState.Terminated
+	return status.RestartCount >= 2 && now != nil && now.Reason == "CrashLoopBackOff" &&
+		last != nil && last.ExitCode == 1 && last.Reason == "Error"
 }
 
 // checkDevicePlugin shows that GPUs go and come with the plugin's pod, and the capacity stays.
@@ -200,34 +205,49 @@ func checkDevicePlugin(t *testing.T, b bed) {
 		}
 		return plugin != ""
 	})
-	nodes, err := b.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + node})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nodes.Stop()
+	allocatable := b.followGPUs(t, node)
 	if err := b.client.CoreV1().Pods(cluster.OperatorNamespace).Delete(t.Context(), plugin, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	var counts []int64
 	timeout := time.After(20 * time.Second)
-	for len(counts) < 3 {
+	for _, want := range []int64{8, 0, 8} {
 		select {
-		case event := <-nodes.ResultChan():
-			object := event.Object.(*corev1.Node)
-			quantity, ok := object.Status.Allocatable["nvidia.com/gpu"]
-			if ok && (len(counts) == 0 || counts[len(counts)-1] != quantity.Value()) {
-				counts = append(counts, quantity.Value())
-			}
-			if capacity := object.Status.Capacity["nvidia.com/gpu"]; ok && capacity.Value() != 8 {
-				t.Errorf("capacity is %d, want 8", capacity.Value())
+		case got := <-allocatable:
+			if got != want {
+				t.Errorf("%d GPUs are allocatable, want %d", got, want)
 			}
 		case <-timeout:
-			t.Fatalf("allocatable GPUs were %v, want 8, then 0, then 8", counts)
+			t.Fatalf("never were %d GPUs allocatable", want)
 		}
 	}
-	if !slices.Equal(counts, []int64{8, 0, 8}) {
-		t.Errorf("allocatable GPUs were %v, want 8, then 0, then 8", counts)
+	if _, capacity := b.gpus(t, node); capacity != 8 {
+		t.Errorf("capacity is %d, want 8", capacity)
 	}
+}
+
+// followGPUs sends the number of allocatable GPUs of a node whenever it changes.
+func (b bed) followGPUs(t *testing.T, node string) <-chan int64 {
+	t.Helper()
+	events, err := b.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(events.Stop)
+	counts := make(chan int64, 100)
+	go func() {
+		last := int64(-1)
+		for event := range events.ResultChan() {
+			object, ok := event.Object.(*corev1.Node)
+			if !ok {
+				return
+			}
+			if quantity, ok := object.Status.Allocatable["nvidia.com/gpu"]; ok && quantity.Value() != last {
+				last = quantity.Value()
+				counts <- last
+			}
+		}
+	}()
+	return counts
 }
 
 // checkQuiet shows that nothing is written about pods and nodes that do not change.
