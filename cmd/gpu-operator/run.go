@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/go-logr/logr"
+	"go.uber.org/zap/zapcore"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -52,7 +54,7 @@ type options struct {
 
 // run starts the manager and returns when it ends.
 func run(ctx context.Context, o options) error {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(false), func(z *zap.Options) { z.Development = o.debug }))
+	ctrl.SetLogger(logger(o.debug))
 	if o.namespace == "" {
 		return fmt.Errorf("%s is not set: set it to the namespace that the operator and its operands run in", envNamespace)
 	}
@@ -72,6 +74,15 @@ func run(ctx context.Context, o options) error {
 	}
 	ctrl.Log.Info("Starting", "version", version.Version, "namespace", o.namespace)
 	return mgr.Start(ctx)
+}
+
+// logger writes JSON lines. Stack traces are for panics: a failed call is told by its error.
+func logger(debug bool) logr.Logger {
+	level := zapcore.InfoLevel
+	if debug {
+		level = zapcore.DebugLevel
+	}
+	return zap.New(zap.Level(level), zap.StacktraceLevel(zapcore.PanicLevel))
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

@@ -54,8 +54,8 @@ type context struct {
 	RuntimeClass string
 	Paths        operand.HostPaths
 	Helper       helper
-	Installed    map[operand.Name]bool
-	Proves       map[labels.Marker]bool
+	Installed    map[string]bool
+	Proves       map[string]bool
 	Values       any
 }
 
@@ -79,8 +79,8 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 			RuntimeClass: p.Input.RuntimeClass(),
 			Paths:        p.Input.Paths(),
 			Helper:       helper{helperImage.Image, image.PullPolicy(helperSpec)},
-			Installed:    p.Installed,
-			Proves:       step.Proves,
+			Installed:    byText(p.Installed),
+			Proves:       byText(step.Proves),
 			Values:       instance.Values,
 		}}
 		rendered, err := r.objects()
@@ -90,6 +90,15 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 		objects = appendNew(objects, rendered)
 	}
 	return objects, nil
+}
+
+// byText gives a map the keys that templates can look up.
+func byText[K ~string](flags map[K]bool) map[string]bool {
+	result := make(map[string]bool, len(flags))
+	for key, value := range flags {
+		result[string(key)] = value
+	}
+	return result
 }
 
 // appendNew leaves out what an earlier instance has rendered already: objects that the instances of

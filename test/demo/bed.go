@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
+)
+
+const (
+	configDir      = "config/default"
+	samplePolicy   = "config/samples/clusterpolicy.yaml"
+	serviceAccount = "gpu-operator"
+
+	// startLimit is for everything from the first process to the operator's readiness.
+	startLimit = 3 * time.Minute
+)
+
+// bed is a cluster with GPU nodes and the operator, before there is a policy.
+type bed struct {
+	cluster  *cluster.Cluster
+	operator *cluster.Operator
+	// metrics is the operator's metrics endpoint.
+	metrics string
+	// before is the end of the audit log when the operator started.
+	before cluster.Mark
+}
+
+// buildAll compiles what is missing, which takes minutes the first time and seconds later.
+func buildAll(ctx context.Context, progress io.Writer) (operator string, err error) {
+	if _, err := os.Stat(configDir); err != nil {
+		return "", fmt.Errorf("run the demo in the root of the repository: %w", err)
+	}
+	if _, err := cluster.EnsureBinaries(ctx, "", progress); err != nil {
+		return "", err
+	}
+	return cluster.BuildOperator(ctx, progress)
+}
+
+// startBed starts everything; what it has started when it fails is still to be stopped. The
+// simulator lives as long as ctx.
+func startBed(ctx context.Context, binary string, opts options, progress io.Writer) (*bed, error) {
+	limited, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	b := &bed{}
+	var err error
+	fmt.Fprintln(progress, "starting the control plane ...")
+	if b.cluster, err = cluster.Start(limited, cluster.Options{}); err != nil {
+		return b, err
+	}
+	fmt.Fprintf(progress, "Kubernetes %s is up; KUBECONFIG=%s\n", b.cluster.Version, b.cluster.Kubeconfig())
+	sim, err := simulator.New(simulator.Options{Config: b.cluster.SimulatorConfig})
+	if err != nil {
+		return b, err
+	}
+	for _, f := range opts.faults {
+		sim.Break(f.operand, f.node, f.mode)
+	}
+	if err := sim.Start(ctx); err != nil {
+		return b, err
+	}
+	if _, err := sim.AddNodes(limited, opts.nodes); err != nil {
+		return b, err
+	}
+	fmt.Fprintf(progress, "%d GPU nodes are there; installing the operator ...\n", opts.nodes)
+	if err := cluster.Install(limited, b.cluster.Config, configDir); err != nil {
+		return b, err
+	}
+	return b, b.startOperator(limited, binary)
+}
+
+// startOperator runs the operator as in a cluster: with the rights of its ServiceAccount and no
+// others, leader election and all endpoints.
+func (b *bed) startOperator(ctx context.Context, binary string) error {
+	kubeconfig, err := b.cluster.ServiceAccountKubeconfig(ctx, cluster.OperatorNamespace, serviceAccount, "")
+	if err != nil {
+		return err
+	}
+	if b.before, err = b.cluster.Mark(); err != nil {
+		return err
+	}
+	if b.metrics, err = freeAddress(); err != nil {
+		return err
+	}
+	b.operator, err = cluster.StartOperator(ctx, cluster.OperatorOptions{
+		Binary:     binary,
+		Kubeconfig: kubeconfig,
+		Args:       []string{"--leader-elect=true", "--metrics-bind-address=" + b.metrics},
+		LogFile:    filepath.Join(b.cluster.LogDir, "gpu-operator.log"),
+	})
+	return err
+}
+
+// stop ends all processes and leaves nothing behind.
+func (b *bed) stop() error {
+	var errs []error
+	if b.operator != nil {
+		errs = append(errs, b.operator.Stop())
+	}
+	if b.cluster != nil {
+		errs = append(errs, b.cluster.Stop())
+	}
+	return errors.Join(errs...)
+}
+
+// loadPolicy reads the sample that users are told to start from.
+func loadPolicy() (*unstructured.Unstructured, error) {
+	data, err := os.ReadFile(samplePolicy)
+	if err != nil {
+		return nil, fmt.Errorf("read the sample policy: %w", err)
+	}
+	policy := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &policy.Object); err != nil {
+		return nil, fmt.Errorf("parse %s: %w", samplePolicy, err)
+	}
+	return policy, nil
+}
+
+// apply does what "kubectl apply --server-side" does.
+func (b *bed) apply(ctx context.Context, policy *unstructured.Unstructured) error {
+	c, err := client.New(b.cluster.Config, client.Options{})
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(policy), client.FieldOwner("demo")); err != nil {
+		return fmt.Errorf("apply %s: %w", samplePolicy, err)
+	}
+	return nil
+}
+
+// freeAddress returns a loopback address that nothing listens on at the moment.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	defer listener.Close()
+	return listener.Addr().String(), nil
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// ladder is the columns of the table.
+var ladder = []v1.Stage{
+	v1.StageDiscovered, v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v1.StageAllocatable, v1.StageValidated,
+}
+
+// frame is the cluster at one moment; the zero value is one without a policy.
+type frame struct {
+	policy *v1.ClusterPolicy
+	// rows are the GPU nodes by name.
+	rows []row
+}
+
+// row is one GPU node.
+type row struct {
+	name string
+	// verdict is how the node is, judged at this moment.
+	verdict readiness.NodeVerdict
+	// condition is what the operator has written on the Node, nil if nothing.
+	condition *corev1.NodeCondition
+}
+
+func (f *frame) sort() {
+	slices.SortFunc(f.rows, func(a, b row) int { return cmp.Compare(a.name, b.name) })
+}
+
+// worst returns at most n rows, those that need attention first: failed, then the least far, then
+// the rest. Where all fit they keep their places, so that the eye can follow a node.
+func (f frame) worst(n int) []row {
+	if len(f.rows) <= n {
+		return f.rows
+	}
+	rows := slices.Clone(f.rows)
+	slices.SortStableFunc(rows, func(a, b row) int { return cmp.Compare(a.rank(), b.rank()) })
+	return rows[:n]
+}
+
+func (r row) rank() int {
+	if r.verdict.State == readiness.Failed {
+		return -1
+	}
+	return r.reached()
+}
+
+// reached is how many stages of the ladder the node has behind it.
+func (r row) reached() int {
+	if r.verdict.State == readiness.Ready {
+		return len(ladder)
+	}
+	return slices.Index(ladder, r.verdict.Stage)
+}
+
+// word is what the operator says of the node. Its message starts with the node's name, which the
+// row has already.
+func (r row) word() string {
+	if r.condition == nil {
+		return "-"
+	}
+	message := strings.TrimPrefix(r.condition.Message, r.name+": ")
+	if isTrue(r.condition) {
+		return message
+	}
+	return r.condition.Reason + ": " + message
+}
+
+// ready counts the nodes that the operator calls ready.
+func (f frame) ready() int {
+	count := 0
+	for _, r := range f.rows {
+		if isTrue(r.condition) {
+			count++
+		}
+	}
+	return count
+}
+
+// done tells whether policy, summary and every node agree that so many nodes are ready.
+func (f frame) done(nodes int) bool {
+	if f.policy == nil || !saysReady(f.policy) || f.policy.Status.NodeSummary == nil {
+		return false
+	}
+	summary := f.policy.Status.NodeSummary
+	return int(summary.Total) == nodes && int(summary.Ready) == nodes && f.ready() == nodes
+}
+
+// counts tells how many nodes have each stage behind them.
+func (f frame) counts() string {
+	reached := make([]int, len(ladder))
+	failed := 0
+	for _, r := range f.rows {
+		for i := range r.reached() {
+			reached[i]++
+		}
+		if r.verdict.State == readiness.Failed {
+			failed++
+		}
+	}
+	var parts []string
+	for i, stage := range ladder {
+		parts = append(parts, fmt.Sprintf("%s %d", stage, reached[i]))
+	}
+	text := strings.Join(parts, ", ") + fmt.Sprintf(" of %d", len(f.rows))
+	if failed > 0 {
+		text += fmt.Sprintf("; failed %d", failed)
+	}
+	return text
+}
+
+// verdict is what the operator says of the policy.
+func (f frame) verdict() string {
+	if f.policy == nil {
+		return "no policy yet"
+	}
+	st := f.policy.Status
+	text := string(cmp.Or(st.State, v1.StateNotReady))
+	if st.NodeSummary != nil {
+		text += " " + st.NodeSummary.ReadyOfTotal
+	}
+	for _, condition := range st.Conditions {
+		if condition.Type == v1.ConditionReady && condition.Message != "" {
+			text += fmt.Sprintf(", %s: %s", condition.Reason, condition.Message)
+		}
+	}
+	return text
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
+)
+
+const (
+	defaultNodes   = 8
+	defaultTimeout = 5 * time.Minute
+)
+
+// modes are the ways in which an operand can be broken; the first is the default.
+var modes = []simulator.Mode{simulator.CrashLoop, simulator.ImagePull, simulator.NeverReady}
+
+// options are what the user sets, as variables of make or of the environment.
+type options struct {
+	// nodes is how many GPU nodes there are.
+	nodes int
+	// exit ends the demo with the verdict, instead of leaving the cluster up.
+	exit bool
+	// timeout is how long the policy may take from being applied to being ready.
+	timeout time.Duration
+	// faults are there before the policy is.
+	faults []fault
+}
+
+// fault is an operand that fails on a node.
+type fault struct {
+	operand, node string
+	mode          simulator.Mode
+}
+
+// breakable are the operands that have pods, as only a pod can fail.
+func breakable(catalogue []operand.Operand) []string {
+	var names []string
+	for _, o := range catalogue {
+		if len(o.Workloads) > 0 {
+			names = append(names, string(o.Name))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// parseOptions reads the variables NODES, EXIT, TIMEOUT and BREAK; an empty one is unset.
+func parseOptions(getenv func(string) string, operands []string) (options, error) {
+	opts := options{nodes: defaultNodes, timeout: defaultTimeout}
+	var err error
+	if text := getenv("NODES"); text != "" {
+		if opts.nodes, err = strconv.Atoi(text); err != nil || opts.nodes < 1 {
+			return options{}, fmt.Errorf("NODES=%s: want a positive number, such as NODES=8", text)
+		}
+	}
+	if text := getenv("EXIT"); text != "" {
+		if opts.exit, err = strconv.ParseBool(text); err != nil {
+			return options{}, fmt.Errorf("EXIT=%s: want 1 to end once the policy is ready, 0 to stay up", text)
+		}
+	}
+	if text := getenv("TIMEOUT"); text != "" {
+		if opts.timeout, err = time.ParseDuration(text); err != nil || opts.timeout <= 0 {
+			return options{}, fmt.Errorf("TIMEOUT=%s: want a duration, such as TIMEOUT=90s or TIMEOUT=5m", text)
+		}
+	}
+	if text := getenv("BREAK"); text != "" {
+		if opts.faults, err = parseFaults(text, opts.nodes, operands); err != nil {
+			return options{}, err
+		}
+	}
+	return opts, nil
+}
+
+// parseFaults reads OPERAND:NODE or OPERAND:NODE:MODE, several of them separated by commas.
+func parseFaults(text string, nodes int, operands []string) ([]fault, error) {
+	var faults []fault
+	for _, item := range strings.Split(text, ",") {
+		item = strings.TrimSpace(item)
+		parts := strings.Split(item, ":")
+		if len(parts) < 2 || len(parts) > 3 {
+			return nil, fmt.Errorf("BREAK=%s: %q is not OPERAND:NODE or OPERAND:NODE:MODE, such as driver:gpu-00003", text, item)
+		}
+		f := fault{operand: parts[0], node: parts[1], mode: modes[0]}
+		if len(parts) == 3 {
+			f.mode = simulator.Mode(parts[2])
+		}
+		if !slices.Contains(operands, f.operand) {
+			return nil, fmt.Errorf("BREAK=%s: unknown operand %q, want one of %s", text, f.operand, strings.Join(operands, ", "))
+		}
+		if !isNode(f.node, nodes) {
+			return nil, fmt.Errorf("BREAK=%s: unknown node %q, want one of %s to %s", text, f.node, nodeName(0), nodeName(nodes-1))
+		}
+		if !slices.Contains(modes, f.mode) {
+			return nil, fmt.Errorf("BREAK=%s: unknown mode %q, want one of %s", text, f.mode, joined(modes))
+		}
+		faults = append(faults, f)
+	}
+	return faults, nil
+}
+
+// nodeName is how the simulator names its nodes.
+func nodeName(serial int) string { return fmt.Sprintf("gpu-%05d", serial) }
+
+func isNode(name string, nodes int) bool {
+	serial, err := strconv.Atoi(strings.TrimPrefix(name, "gpu-"))
+	return err == nil && serial >= 0 && serial < nodes && name == nodeName(serial)
+}
+
+func joined(modes []simulator.Mode) string {
+	var names []string
+	for _, mode := range modes {
+		names = append(names, string(mode))
+	}
+	return strings.Join(names, ", ")
+}

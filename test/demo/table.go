@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// The marks of a stage.
+const (
+	markReached  = "✓"
+	markWorking  = "…"
+	markFailed   = "✗"
+	markUntouched = "·"
+)
+
+// colours of the marks on a terminal, as SGR codes.
+var colours = map[string]string{markReached: "32", markWorking: "33", markFailed: "31", markUntouched: "2"}
+
+// style is what the table has to fit.
+type style struct {
+	// rows is how many nodes are shown at most.
+	rows int
+	// width is where lines are cut; 0 for nowhere.
+	width int
+	// colour tells that the terminal shows colours.
+	colour bool
+}
+
+// table draws the nodes, one line each, under a heading.
+func table(f frame, s style) []string {
+	shown := f.worst(s.rows)
+	nameWidth := len("NODE")
+	for _, r := range shown {
+		nameWidth = max(nameWidth, len(r.name))
+	}
+	heading := pad("NODE", nameWidth)
+	for _, stage := range ladder {
+		heading += "  " + string(stage)
+	}
+	lines := []string{cut(heading+"  THE OPERATOR SAYS", s.width)}
+	// What stands before the last column is as wide in each line, whatever the codes for colours.
+	left := len(heading) + len("  ")
+	for _, r := range shown {
+		line := pad(r.name, nameWidth)
+		for i, stage := range ladder {
+			line += "  " + paint(r.mark(i), len(stage), s.colour)
+		}
+		if s.width == 0 || s.width > left {
+			line += "  " + cut(r.word(), max(0, s.width-left))
+		}
+		lines = append(lines, line)
+	}
+	if hidden := len(f.rows) - len(shown); hidden > 0 {
+		lines = append(lines, fmt.Sprintf("and %d nodes more, no worse than these", hidden))
+	}
+	return lines
+}
+
+// mark tells how the node stands to a stage.
+func (r row) mark(stage int) string {
+	switch reached := r.reached(); {
+	case stage < reached:
+		return markReached
+	case stage > reached:
+		return markUntouched
+	case r.verdict.State == readiness.Failed:
+		return markFailed
+	default:
+		return markWorking
+	}
+}
+
+func paint(mark string, width int, colour bool) string {
+	padded := pad(mark, width)
+	if !colour {
+		return padded
+	}
+	return "\x1b[" + colours[mark] + "m" + padded + "\x1b[0m"
+}
+
+func pad(text string, width int) string { return fmt.Sprintf("%-*s", width, text) }
+
+// cut shortens a line that would else wrap, and keeps one of several lines.
+func cut(text string, width int) string {
+	text, _, _ = strings.Cut(text, "\n")
+	runes := []rune(text)
+	if width == 0 || len(runes) <= width {
+		return text
+	}
+	return string(runes[:width-1]) + "…"
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/status"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// view watches the cluster from outside the operator.
+type view struct {
+	cache     cache.Cache
+	catalogue []operand.Operand
+	// changed holds a token if something has changed since it was last taken.
+	changed chan struct{}
+
+	lock sync.Mutex
+	// nodeReady and policyReady are when the verdict Ready was first seen: of each node by its
+	// condition, and of the policy since it was last not ready.
+	nodeReady   map[string]time.Time
+	policyReady time.Time
+}
+
+// newView returns once its caches are filled. They are kept up to date until ctx ends.
+func newView(ctx context.Context, cfg *rest.Config, catalogue []operand.Operand) (*view, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {
+		return nil, fmt.Errorf("register types: %w", err)
+	}
+	own := map[string]cache.Config{cluster.OperatorNamespace: {
+		LabelSelector: k8slabels.SelectorFromSet(k8slabels.Set{labels.ManagedBy: labels.ManagedByValue}),
+	}}
+	c, err := cache.New(cfg, cache.Options{
+		Scheme:           scheme,
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&corev1.Node{}:      {Transform: observe.TrimNode},
+			&corev1.Pod{}:       {Namespaces: own, Transform: observe.TrimPod},
+			&appsv1.DaemonSet{}: {Namespaces: own},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make cache: %w", err)
+	}
+	v := &view{cache: c, catalogue: catalogue, changed: make(chan struct{}, 1), nodeReady: map[string]time.Time{}}
+	// Its error is that a watch could not start; WaitForCacheSync below then fails too.
+	go func() { _ = c.Start(ctx) }()
+	if err := v.listen(ctx); err != nil {
+		return nil, fmt.Errorf("watch the cluster: %w", err)
+	}
+	if !c.WaitForCacheSync(ctx) {
+		return nil, fmt.Errorf("watch the cluster: %w", context.Cause(ctx))
+	}
+	return v, nil
+}
+
+func (v *view) listen(ctx context.Context) error {
+	handle := func(object any) {
+		switch o := object.(type) {
+		case *corev1.Node:
+			v.noteNode(o)
+		case *v1.ClusterPolicy:
+			v.notePolicy(o)
+		}
+		select {
+		case v.changed <- struct{}{}:
+		default:
+		}
+	}
+	for _, kind := range []client.Object{&corev1.Node{}, &corev1.Pod{}, &appsv1.DaemonSet{}, &v1.ClusterPolicy{}} {
+		informer, err := v.cache.GetInformer(ctx, kind)
+		if err != nil {
+			return err
+		}
+		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    handle,
+			UpdateFunc: func(_, object any) { handle(object) },
+			DeleteFunc: handle,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *view) noteNode(node *corev1.Node) {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	_, seen := v.nodeReady[node.Name]
+	if condition := status.GPUReadyCondition(node); !seen && isTrue(condition) {
+		v.nodeReady[node.Name] = time.Now()
+	}
+}
+
+func (v *view) notePolicy(policy *v1.ClusterPolicy) {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	switch ready := saysReady(policy); {
+	case !ready:
+		v.policyReady = time.Time{}
+	case v.policyReady.IsZero():
+		v.policyReady = time.Now()
+	}
+}
+
+// saysReady tells whether the operator calls the policy ready as it is now, not an older spec.
+func saysReady(policy *v1.ClusterPolicy) bool {
+	return policy.Status.State == v1.StateReady && policy.Status.ObservedGeneration == policy.Generation
+}
+
+func isTrue(condition *corev1.NodeCondition) bool {
+	return condition != nil && condition.Status == corev1.ConditionTrue
+}
+
+// frame assesses every GPU node as the operator does.
+func (v *view) frame(ctx context.Context) (frame, error) {
+	policy, _, err := observe.Policies(ctx, v.cache)
+	if err != nil || policy == nil {
+		return frame{}, err
+	}
+	snapshot, err := observe.Cluster(ctx, v.cache, cluster.OperatorNamespace)
+	if err != nil {
+		return frame{}, err
+	}
+	f := frame{policy: policy}
+	planned := plan.ForSpec(v.catalogue, operand.Input{Spec: policy.Spec, Namespace: cluster.OperatorNamespace})
+	for _, node := range snapshot.Nodes {
+		assessment := status.AssessNode(planned.ForNode(v.catalogue, node.Facts), node.Object,
+			snapshot.Pods[node.Facts.Name], snapshot.DaemonSets)
+		f.rows = append(f.rows, row{
+			name:      node.Facts.Name,
+			verdict:   assessment.NodeVerdict,
+			condition: status.GPUReadyCondition(node.Object),
+		})
+	}
+	f.sort()
+	return f, nil
+}
+
+// times returns how long after the beginning each node was ready, and all of them and the policy.
+func (v *view) times(begin time.Time) (nodes []time.Duration, all time.Duration) {
+	v.lock.Lock()
+	defer v.lock.Unlock()
+	if !v.policyReady.IsZero() {
+		all = v.policyReady.Sub(begin)
+	}
+	for _, at := range v.nodeReady {
+		nodes = append(nodes, at.Sub(begin))
+		all = max(all, at.Sub(begin))
+	}
+	return nodes, all
+}

@@ -1,0 +1,201 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
+)
+
+const (
+	namespace = cluster.OperatorNamespace
+	account   = "gpu-operator"
+	repo      = "../.."
+	policy    = "cluster-policy"
+	gpuReady  = "nvidia.com/GPUReady"
+)
+
+var (
+	operatorUser = cluster.ServiceAccountUser(namespace, account)
+	driverStack  = []string{"driver", "container-toolkit", "device-plugin", "operator-validator"}
+)
+
+// bed is a control plane with simulated nodes and the operator installed, though not running.
+type bed struct {
+	*WithT
+	t          *testing.T
+	cluster    *cluster.Cluster
+	sim        *simulator.Simulator
+	client     client.Client
+	kubeconfig string
+	binary     string
+	operator   *cluster.Operator
+}
+
+type bedOptions struct {
+	version string
+	nodes   int
+	timing  simulator.Timing
+}
+
+// newBed starts a control plane with GPU nodes, and installs CRD, RBAC and the operands' accounts.
+func newBed(t *testing.T, o bedOptions) *bed {
+	t.Helper()
+	g := NewWithT(t)
+	_, err := cluster.EnsureBinaries(t.Context(), o.version, os.Stderr)
+	g.Expect(err).NotTo(HaveOccurred())
+	binary, err := cluster.BuildOperator(t.Context(), os.Stderr)
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := cluster.Start(ctx, cluster.Options{Version: o.version})
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
+	g.Expect(cluster.Install(ctx, c.Config, filepath.Join(repo, "config/default"))).To(Succeed())
+	sim, err := simulator.New(simulator.Options{Config: c.SimulatorConfig, Timing: &o.timing, Seed: 1})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(sim.Start(t.Context())).To(Succeed())
+	_, err = sim.AddNodes(t.Context(), o.nodes)
+	g.Expect(err).NotTo(HaveOccurred())
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, nodev1.AddToScheme, v1.AddToScheme} {
+		utilruntime.Must(add(scheme))
+	}
+	admin, err := client.New(c.Config, client.Options{Scheme: scheme})
+	g.Expect(err).NotTo(HaveOccurred())
+	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, namespace, account, "")
+	g.Expect(err).NotTo(HaveOccurred())
+	b := &bed{WithT: g, t: t, cluster: c, sim: sim, client: admin, kubeconfig: kubeconfig, binary: binary}
+	t.Cleanup(b.finish)
+	return b
+}
+
+// finish ends the operator and judges what must hold in every story: no call was refused for want of
+// rights, and the operator never panicked.
+func (b *bed) finish() {
+	if b.operator != nil {
+		b.Expect(b.operator.Stop()).To(Succeed())
+		log, err := os.ReadFile(b.operator.LogFile)
+		b.Expect(err).NotTo(HaveOccurred())
+		b.Expect(string(log)).NotTo(ContainSubstring("panic"))
+		if b.t.Failed() {
+			b.t.Logf("operator log:\n%s", tail(string(log), 60))
+		}
+	}
+	calls, err := b.cluster.Since(0)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(calls.By(operatorUser).Forbidden().String()).To(BeEmpty(), "the shipped rights must do")
+}
+
+func tail(text string, lines int) string {
+	all := strings.Split(text, "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// run starts the operator as a process with its own account.
+func (b *bed) run(args ...string) {
+	b.t.Helper()
+	operator, err := cluster.StartOperator(b.t.Context(), cluster.OperatorOptions{
+		Binary: b.binary, Kubeconfig: b.kubeconfig, Args: args,
+		LogFile: filepath.Join(b.cluster.LogDir, "gpu-operator.log"),
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.operator = operator
+}
+
+func (b *bed) stop() {
+	b.t.Helper()
+	b.Expect(b.operator.Stop()).To(Succeed())
+	b.operator = nil
+}
+
+// samplePolicy is the policy that the project shows its users.
+func (b *bed) samplePolicy() *v1.ClusterPolicy {
+	b.t.Helper()
+	text, err := os.ReadFile(filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
+	b.Expect(err).NotTo(HaveOccurred())
+	object := &v1.ClusterPolicy{}
+	b.Expect(yaml.UnmarshalStrict(text, object)).To(Succeed())
+	return object
+}
+
+func (b *bed) create(object client.Object) {
+	b.t.Helper()
+	b.Expect(b.client.Create(b.t.Context(), object)).To(Succeed())
+}
+
+func (b *bed) policy() *v1.ClusterPolicy {
+	b.t.Helper()
+	object := &v1.ClusterPolicy{}
+	b.Expect(b.client.Get(b.t.Context(), client.ObjectKey{Name: policy}, object)).To(Succeed())
+	return object
+}
+
+// awaitReady waits until the policy is ready with this many nodes, and returns how long it took.
+func (b *bed) awaitReady(nodes int, within time.Duration) time.Duration {
+	b.t.Helper()
+	begin := time.Now()
+	b.Eventually(func(g Gomega) {
+		object := &v1.ClusterPolicy{}
+		g.Expect(b.client.Get(b.t.Context(), client.ObjectKey{Name: policy}, object)).To(Succeed())
+		g.Expect(object.Status.State).To(Equal(v1.StateReady), "%s", summary(object))
+		g.Expect(object.Status.ObservedGeneration).To(Equal(object.Generation))
+		g.Expect(object.Status.NodeSummary.ReadyOfTotal).To(Equal(fmt.Sprintf("%d/%d", nodes, nodes)))
+	}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Succeed())
+	return time.Since(begin)
+}
+
+func summary(object *v1.ClusterPolicy) string {
+	text, err := yaml.Marshal(object.Status)
+	if err != nil {
+		return err.Error()
+	}
+	return tail(string(text), 80)
+}
+
+func (b *bed) node(name string) *corev1.Node {
+	b.t.Helper()
+	node := &corev1.Node{}
+	b.Expect(b.client.Get(b.t.Context(), client.ObjectKey{Name: name}, node)).To(Succeed())
+	return node
+}
+
+func nodeCondition(node *corev1.Node) *corev1.NodeCondition {
+	for i := range node.Status.Conditions {
+		if node.Status.Conditions[i].Type == gpuReady {
+			return &node.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+func (b *bed) mark() cluster.Mark {
+	b.t.Helper()
+	mark, err := b.cluster.Mark()
+	b.Expect(err).NotTo(HaveOccurred())
+	return mark
+}
+
+// operatorCalls are the operator's own calls since the mark.
+func (b *bed) operatorCalls(mark cluster.Mark) cluster.Calls {
+	b.t.Helper()
+	calls, err := b.cluster.Since(mark)
+	b.Expect(err).NotTo(HaveOccurred())
+	return calls.By(operatorUser)
+}
