@@ -1,3 +1,6 @@
+// The control plane that the tests run against: the newest supported Kubernetes, etcd and kwok, pinned
+// as Go tools. A module of its own, so that its dependencies are not the operator's. Package
+// test/cluster builds the binaries and reads their versions from here.
 module github.com/clusterpolicy/gpu-operator/test/controlplane
 
 go 1.26.0

@@ -1,3 +1,6 @@
+// The control plane of the oldest supported Kubernetes; etcd and kwok are those of the module above.
+// Where a k8s.io module is of another patch release than the rest, the module proxy or the checksum
+// database does not have that one. They hold configuration types and libraries, not what is tested.
 module github.com/clusterpolicy/gpu-operator/test/controlplane/oldest
 
 go 1.26.0
