@@ -1,0 +1,276 @@
+package operand_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+func onNode(name operand.Name, marker labels.Marker) operand.Requirement {
+	return operand.Requirement{On: name, Scope: operand.Node, Marker: marker}
+}
+
+func inCluster(name operand.Name) operand.Requirement {
+	return operand.Requirement{On: name, Scope: operand.Cluster}
+}
+
+func requires(requirements ...operand.Requirement) []operand.Requirement { return requirements }
+
+func proves(proofs ...operand.Proof) []operand.Proof { return proofs }
+
+func names(operands []operand.Operand) []operand.Name {
+	var result []operand.Name
+	for _, o := range operands {
+		result = append(result, o.Name)
+	}
+	return result
+}
+
+// stack is a catalogue of the shape of the real one, with names that nobody else uses.
+func stack() []operand.Operand {
+	return []operand.Operand{
+		{Name: "module"},
+		{Name: "classes"},
+		{
+			Name: "runtime", Injects: true,
+			Requires: requires(onNode("module", "m")),
+			Proves:   proves(operand.Proof{Marker: "m", Of: "module"}),
+		},
+		{
+			Name: "plugin", Injected: true,
+			Requires: requires(inCluster("classes"), onNode("runtime", "r")),
+		},
+		{
+			Name: "judge", Injected: true,
+			Requires: requires(onNode("module", "m"), onNode("runtime", "r"), onNode("plugin", "p")),
+			Proves: proves(
+				operand.Proof{Marker: "m", Of: "module"},
+				operand.Proof{Marker: "r", Of: "runtime"},
+				operand.Proof{Marker: "p", Of: "plugin", OnlyWithOperand: true},
+			),
+		},
+	}
+}
+
+func without(catalogue []operand.Operand, name operand.Name) []operand.Operand {
+	var rest []operand.Operand
+	for _, o := range catalogue {
+		if o.Name != name {
+			rest = append(rest, o)
+		}
+	}
+	return rest
+}
+
+func TestSortPutsEachOperandAfterThoseThatItRequires(t *testing.T) {
+	tests := map[string]struct {
+		catalogue []operand.Operand
+		want      []operand.Name
+	}{
+		"nothing": {},
+		"a sorted catalogue keeps its order": {
+			catalogue: stack(),
+			want:      []operand.Name{"module", "classes", "runtime", "plugin", "judge"},
+		},
+		"an operand moves behind what it requires, and the others keep their order": {
+			catalogue: []operand.Operand{
+				{Name: "c", Requires: requires(inCluster("a"))}, {Name: "b"}, {Name: "a"}, {Name: "d"},
+			},
+			want: []operand.Name{"b", "a", "c", "d"},
+		},
+		"a chain is turned around": {
+			catalogue: []operand.Operand{
+				{Name: "c", Requires: requires(inCluster("b"))}, {Name: "b", Requires: requires(inCluster("a"))}, {Name: "a"},
+			},
+			want: []operand.Name{"a", "b", "c"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := operand.Sort(test.catalogue)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, names(got)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSortRefusesADefectiveCatalogue(t *testing.T) {
+	tests := map[string]struct {
+		catalogue []operand.Operand
+		want      []string
+	}{
+		"a name that is not in the catalogue": {
+			catalogue: []operand.Operand{{Name: "a", Requires: requires(inCluster("ghost"))}},
+			want:      []string{"operand a requires ghost, which is not in the catalogue"},
+		},
+		"a name that is in the catalogue twice": {
+			catalogue: []operand.Operand{{Name: "a"}, {Name: "b"}, {Name: "a"}},
+			want:      []string{"operand a is in the catalogue twice"},
+		},
+		"a circle of requirements": {
+			catalogue: []operand.Operand{
+				{Name: "free"},
+				{Name: "a", Requires: requires(inCluster("b"))},
+				{Name: "b", Requires: requires(inCluster("a"))},
+			},
+			want: []string{"circle", "a, b"},
+		},
+		"an operand that requires itself": {
+			catalogue: []operand.Operand{{Name: "a", Requires: requires(inCluster("a"))}},
+			want:      []string{"circle", "a"},
+		},
+		"a marker that nobody writes": {
+			catalogue: []operand.Operand{{Name: "a"}, {Name: "b", Requires: requires(onNode("a", "m"))}},
+			want:      []string{"operand b waits for marker m, which nobody writes"},
+		},
+		"a prover that waits for a marker which only comes after its own": {
+			catalogue: []operand.Operand{
+				{Name: "a"},
+				{Name: "b", Requires: requires(onNode("a", "n")), Proves: proves(operand.Proof{Marker: "m", Of: "a"})},
+				{
+					Name: "c", Requires: requires(inCluster("b"), onNode("a", "m")),
+					Proves: proves(operand.Proof{Marker: "n", Of: "a"}),
+				},
+			},
+			want: []string{"circle on the node", "marker m", "marker n"},
+		},
+		"a prover of an operand that waits for this very marker": {
+			catalogue: []operand.Operand{
+				{Name: "a"},
+				{Name: "b", Requires: requires(onNode("a", "m"))},
+				{Name: "c", Requires: requires(inCluster("b")), Proves: proves(operand.Proof{Marker: "m", Of: "b"})},
+			},
+			want: []string{"circle on the node", "marker m", "readiness of b"},
+		},
+		"a pod that waits for itself through the RuntimeClass": {
+			catalogue: []operand.Operand{
+				{Name: "module"},
+				{
+					Name: "runtime", Injects: true, Requires: requires(onNode("module", "m")),
+				},
+				{
+					Name: "judge", Injected: true, Requires: requires(inCluster("runtime")),
+					Proves: proves(operand.Proof{Marker: "m", Of: "module"}),
+				},
+			},
+			want: []string{"circle on the node", "readiness of runtime", "start of judge", "marker m"},
+		},
+		"an operand that configures the RuntimeClass which its own pods run with": {
+			catalogue: []operand.Operand{{Name: "runtime", Injects: true, Injected: true}},
+			want:      []string{"circle on the node", "readiness of runtime", "start of runtime"},
+		},
+		"a circle that only shows when one operand is absent, as another takes over its proof": {
+			catalogue: []operand.Operand{
+				{Name: "module"},
+				{Name: "helper", Proves: proves(operand.Proof{Marker: "m", Of: "module"})},
+				{Name: "runtime", Injects: true, Requires: requires(onNode("module", "m"))},
+				{
+					Name: "judge", Injected: true, Requires: requires(inCluster("runtime")),
+					Proves: proves(operand.Proof{Marker: "m", Of: "module"}),
+				},
+			},
+			want: []string{"without operand helper", "circle on the node"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := operand.Sort(test.catalogue)
+			if err == nil {
+				t.Fatalf("got %v and no error", names(got))
+			}
+			for _, want := range test.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestWaitsAndProves(t *testing.T) {
+	type hand struct {
+		Waits  []labels.Marker
+		Proves map[labels.Marker]bool
+	}
+	none := map[labels.Marker]bool{}
+	tests := map[string]struct {
+		absent []operand.Name
+		want   map[operand.Name]hand
+	}{
+		"with all operands, the first prover writes and nobody waits for what it writes itself": {
+			want: map[operand.Name]hand{
+				"module":  {Proves: none},
+				"classes": {Proves: none},
+				"runtime": {Proves: map[labels.Marker]bool{"m": true}},
+				"plugin":  {Waits: []labels.Marker{"r"}, Proves: none},
+				"judge":   {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
+			},
+		},
+		"without the runtime, the judge takes over the proof of the module": {
+			absent: []operand.Name{"runtime"},
+			want: map[operand.Name]hand{
+				"module":  {Proves: none},
+				"classes": {Proves: none},
+				"plugin":  {Waits: []labels.Marker{"r"}, Proves: none},
+				"judge":   {Proves: map[labels.Marker]bool{"m": true, "r": true, "p": true}},
+			},
+		},
+		"without the module, its marker is proven all the same: the host brings it": {
+			absent: []operand.Name{"module"},
+			want: map[operand.Name]hand{
+				"classes": {Proves: none},
+				"runtime": {Proves: map[labels.Marker]bool{"m": true}},
+				"plugin":  {Waits: []labels.Marker{"r"}, Proves: none},
+				"judge":   {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
+			},
+		},
+		"without the plugin, its proof is dropped and nobody waits for it": {
+			absent: []operand.Name{"plugin"},
+			want: map[operand.Name]hand{
+				"module":  {Proves: none},
+				"classes": {Proves: none},
+				"runtime": {Proves: map[labels.Marker]bool{"m": true}},
+				"judge":   {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": false}},
+			},
+		},
+		"without the judge, nobody waits for what only it would write": {
+			absent: []operand.Name{"judge"},
+			want: map[operand.Name]hand{
+				"module":  {Proves: none},
+				"classes": {Proves: none},
+				"runtime": {Proves: map[labels.Marker]bool{"m": true}},
+				"plugin":  {Proves: none},
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			installed := stack()
+			for _, absent := range test.absent {
+				installed = without(installed, absent)
+			}
+			got := map[operand.Name]hand{}
+			for _, o := range installed {
+				got[o.Name] = hand{operand.Waits(installed, o), operand.Proves(installed, o)}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestProversAreGivenInGraphOrder(t *testing.T) {
+	got := operand.Provers(stack(), "m")
+	if diff := cmp.Diff([]operand.Name{"runtime", "judge"}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

@@ -1,0 +1,128 @@
+package operand_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+func TestPaths(t *testing.T) {
+	defaults := operand.HostPaths{
+		RootFS:            "/",
+		DevChar:           "/dev/char",
+		DriverInstallDir:  "/run/nvidia/driver",
+		ToolkitInstallDir: "/usr/local/nvidia",
+		DevicePlugins:     "/var/lib/kubelet/device-plugins",
+	}
+	with := func(change func(*operand.HostPaths)) operand.HostPaths {
+		paths := defaults
+		change(&paths)
+		return paths
+	}
+	tests := map[string]struct {
+		spec v1.ClusterPolicySpec
+		want operand.HostPaths
+	}{
+		"no blocks":          {want: defaults},
+		"empty blocks":       {spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{}, Toolkit: &v1.ToolkitSpec{}}, want: defaults},
+		"the root said once": {spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{RootFS: "/"}}, want: defaults},
+		"rootFS moves the root and the links to devices": {
+			spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{RootFS: "/mnt/host"}},
+			want: with(func(p *operand.HostPaths) { p.RootFS, p.DevChar = "/mnt/host", "/mnt/host/dev/char" }),
+		},
+		"driverInstallDir moves the driver": {
+			spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{DriverInstallDir: "/opt/driver"}},
+			want: with(func(p *operand.HostPaths) { p.DriverInstallDir = "/opt/driver" }),
+		},
+		"kubeletRootDir moves the device plugins' directory": {
+			spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{KubeletRootDir: "/var/lib/k0s/kubelet"}},
+			want: with(func(p *operand.HostPaths) { p.DevicePlugins = "/var/lib/k0s/kubelet/device-plugins" }),
+		},
+		"toolkit.installDir moves the toolkit": {
+			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{InstallDir: "/opt/toolkit"}},
+			want: with(func(p *operand.HostPaths) { p.ToolkitInstallDir = "/opt/toolkit" }),
+		},
+		"all at once": {
+			spec: v1.ClusterPolicySpec{
+				HostPaths: &v1.HostPathsSpec{RootFS: "/h", DriverInstallDir: "/d", KubeletRootDir: "/k"},
+				Toolkit:   &v1.ToolkitSpec{InstallDir: "/t"},
+			},
+			want: operand.HostPaths{
+				RootFS: "/h", DevChar: "/h/dev/char", DriverInstallDir: "/d", ToolkitInstallDir: "/t", DevicePlugins: "/k/device-plugins",
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := operand.Input{Spec: test.spec}.Paths()
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDefaultsOfTheSpec(t *testing.T) {
+	type view struct {
+		RuntimeClass, MIG string
+		CDI, Refresh      bool
+	}
+	tests := map[string]struct {
+		spec v1.ClusterPolicySpec
+		want view
+	}{
+		"no blocks": {want: view{RuntimeClass: "nvidia", CDI: true}},
+		"empty blocks": {
+			spec: v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{}, CDI: &v1.CDISpec{}, MIG: &v1.MIGSpec{}},
+			want: view{RuntimeClass: "nvidia", CDI: true},
+		},
+		"all set": {
+			spec: v1.ClusterPolicySpec{
+				Operator: &v1.OperatorSpec{RuntimeClass: "gpu", RefreshHelpers: new(true)},
+				CDI:      &v1.CDISpec{Enabled: new(false)},
+				MIG:      &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
+			},
+			want: view{RuntimeClass: "gpu", MIG: "mixed", Refresh: true},
+		},
+		"the deprecated cdi.default has no effect": {
+			spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Default: new(false)}},
+			want: view{RuntimeClass: "nvidia", CDI: true},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := operand.Input{Spec: test.spec}
+			got := view{in.RuntimeClass(), in.MIGStrategy(), in.CDIEnabled(), in.RefreshHelpers()}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestValidatorEnv(t *testing.T) {
+	env := []v1.EnvVar{{Name: "A", Value: "1"}}
+	tests := map[string]struct {
+		spec *v1.ValidatorSpec
+		want map[string][]v1.EnvVar
+	}{
+		"no block":    {},
+		"empty block": {spec: &v1.ValidatorSpec{}, want: map[string][]v1.EnvVar{}},
+		"one check":   {spec: &v1.ValidatorSpec{Driver: &v1.ValidatorComponentSpec{Env: env}}, want: map[string][]v1.EnvVar{"driver-validation": env}},
+		"a check that this pod does not hold is left out": {
+			spec: &v1.ValidatorSpec{Plugin: &v1.ValidatorComponentSpec{Env: env}}, want: map[string][]v1.EnvVar{},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := operand.Input{Spec: v1.ClusterPolicySpec{Validator: test.spec}}
+			got := operand.ValidatorEnv(in, "driver-validation", "toolkit-validation")
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
