@@ -1,0 +1,209 @@
+package operands_test
+
+import (
+	"io/fs"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/assets"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+)
+
+func catalogue(t *testing.T) []operand.Operand {
+	t.Helper()
+	all, err := operands.Catalogue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func names(all []operand.Operand) []operand.Name {
+	var result []operand.Name
+	for _, o := range all {
+		result = append(result, o.Name)
+	}
+	return result
+}
+
+func TestEveryOperandComesAfterThoseThatItRequires(t *testing.T) {
+	placed := map[operand.Name]bool{}
+	for _, o := range catalogue(t) {
+		for _, r := range o.Requires {
+			if !placed[r.On] {
+				t.Errorf("%s comes before %s, which it requires", o.Name, r.On)
+			}
+		}
+		placed[o.Name] = true
+	}
+}
+
+// A spec can turn several operands off at once. Whatever is left must start on a node.
+func TestEverySetOfOperandsStarts(t *testing.T) {
+	all := catalogue(t)
+	for chosen := range 1 << len(all) {
+		var installed []operand.Operand
+		for i, o := range all {
+			if chosen&(1<<i) != 0 {
+				// What is absent cannot be required in the cluster: such an operand is held back.
+				o.Requires = slices.DeleteFunc(slices.Clone(o.Requires), func(r operand.Requirement) bool {
+					return r.Scope == operand.Cluster
+				})
+				installed = append(installed, o)
+			}
+		}
+		if circle := circleOnNode(installed); circle != "" {
+			t.Errorf("%v: circle through %s", names(installed), circle)
+		}
+	}
+}
+
+// circleOnNode plays the start of a node: in each round, every pod starts whose waits are over, and
+// writes its markers in order as far as it can. It returns who never starts.
+func circleOnNode(installed []operand.Operand) operand.Name {
+	written, ready := map[labels.Marker]bool{}, map[operand.Name]bool{}
+	for range 3 * len(installed) {
+		for _, o := range installed {
+			if started(installed, o, written, ready) && provesAll(installed, o, written, ready) {
+				ready[o.Name] = true
+			}
+		}
+	}
+	for _, o := range installed {
+		if !ready[o.Name] {
+			return o.Name
+		}
+	}
+	return ""
+}
+
+func started(installed []operand.Operand, o operand.Operand, written map[labels.Marker]bool, ready map[operand.Name]bool) bool {
+	for _, marker := range operand.Waits(installed, o) {
+		if !written[marker] {
+			return false
+		}
+	}
+	for _, other := range installed {
+		if o.Injected && other.Injects && !ready[other.Name] {
+			return false
+		}
+	}
+	return true
+}
+
+func provesAll(installed []operand.Operand, o operand.Operand, written map[labels.Marker]bool, ready map[operand.Name]bool) bool {
+	writes := operand.Proves(installed, o)
+	for _, proof := range o.Proves {
+		if !writes[proof.Marker] {
+			continue
+		}
+		if _, there := operand.Find(installed, proof.Of); there && !ready[proof.Of] {
+			return false
+		}
+		written[proof.Marker] = true
+	}
+	return true
+}
+
+func TestTheDriverIsProvenByTheToolkitElseByTheValidator(t *testing.T) {
+	all := catalogue(t)
+	tests := map[string]struct {
+		absent operand.Name
+		want   map[labels.Marker]operand.Name
+	}{
+		"all operands": {
+			want: map[labels.Marker]operand.Name{
+				labels.MarkerDriver: "container-toolkit", labels.MarkerToolkit: "operator-validator", labels.MarkerPlugin: "operator-validator",
+			},
+		},
+		"no toolkit": {
+			absent: "container-toolkit",
+			want: map[labels.Marker]operand.Name{
+				labels.MarkerDriver: "operator-validator", labels.MarkerToolkit: "operator-validator", labels.MarkerPlugin: "operator-validator",
+			},
+		},
+		"no driver: that of the host is proven": {
+			absent: "driver",
+			want: map[labels.Marker]operand.Name{
+				labels.MarkerDriver: "container-toolkit", labels.MarkerToolkit: "operator-validator", labels.MarkerPlugin: "operator-validator",
+			},
+		},
+		"no device plugin: nothing to allocate, nothing to prove": {
+			absent: "device-plugin",
+			want: map[labels.Marker]operand.Name{
+				labels.MarkerDriver: "container-toolkit", labels.MarkerToolkit: "operator-validator",
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			installed := slices.DeleteFunc(slices.Clone(all), func(o operand.Operand) bool { return o.Name == test.absent })
+			got := map[labels.Marker]operand.Name{}
+			for _, o := range installed {
+				for marker, writes := range operand.Proves(installed, o) {
+					if writes && got[marker] != "" {
+						t.Errorf("both %s and %s write %s", got[marker], o.Name, marker)
+					}
+					if writes {
+						got[marker] = o.Name
+					}
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEveryFolderOfAssetsHasItsOperand(t *testing.T) {
+	entries, err := fs.ReadDir(assets.FS, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var folders []operand.Name
+	for _, entry := range entries {
+		if entry.IsDir() {
+			folders = append(folders, operand.Name(entry.Name()))
+		}
+	}
+	want := names(catalogue(t))
+	slices.Sort(want)
+	slices.Sort(folders)
+	if diff := cmp.Diff(want, folders); diff != "" {
+		t.Errorf("-catalogue +assets:\n%s", diff)
+	}
+}
+
+// NVSentinel, k8s-driver-manager and people's scripts set these labels by name.
+func TestDeployLabelsAreNVIDIAs(t *testing.T) {
+	known := []string{
+		"nvidia.com/gpu.deploy.driver", "nvidia.com/gpu.deploy.container-toolkit", "nvidia.com/gpu.deploy.device-plugin",
+		"nvidia.com/gpu.deploy.operator-validator", "nvidia.com/gpu.deploy.gpu-feature-discovery", "nvidia.com/gpu.deploy.dcgm",
+		"nvidia.com/gpu.deploy.dcgm-exporter", "nvidia.com/gpu.deploy.mig-manager", "nvidia.com/gpu.deploy.node-status-exporter",
+	}
+	for _, o := range catalogue(t) {
+		if len(o.Workloads) == 0 {
+			continue
+		}
+		if label := o.Name.DeployLabel(); !slices.Contains(known, label) || len(validation.IsQualifiedName(label)) > 0 {
+			t.Errorf("%s is no label that neighbours know", label)
+		}
+	}
+}
+
+// An operand with pods has its rung on the ladder, else its failure would show on no node.
+func TestEveryOperandWithPodsHasAStage(t *testing.T) {
+	ladder := []v1.Stage{v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v1.StageValidated}
+	for _, o := range catalogue(t) {
+		if (len(o.Workloads) > 0) != slices.Contains(ladder, o.Stage) {
+			t.Errorf("%s has workloads %v and stage %q", o.Name, o.Workloads, o.Stage)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package operands_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// What is enabled by default is wanted unless its field is false, and says which field it is.
+func TestWanted(t *testing.T) {
+	const yes = "installed"
+	all := func(change map[operand.Name]string) map[operand.Name]string {
+		want := map[operand.Name]string{}
+		for _, o := range catalogue(t) {
+			want[o.Name] = yes
+		}
+		for name, text := range change {
+			want[name] = text
+		}
+		return want
+	}
+	tests := map[string]struct {
+		spec v1.ClusterPolicySpec
+		want map[operand.Name]string
+	}{
+		"an empty spec installs everything": {want: all(nil)},
+		"empty blocks do, too": {
+			spec: v1.ClusterPolicySpec{
+				Driver: &v1.DriverSpec{}, Toolkit: &v1.ToolkitSpec{}, DevicePlugin: &v1.DevicePluginSpec{}, Validator: &v1.ValidatorSpec{}, CDI: &v1.CDISpec{},
+			},
+			want: all(nil),
+		},
+		"true says the same": {
+			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(true)}},
+			want: all(nil),
+		},
+		"false turns off the driver": {
+			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
+			want: all(map[operand.Name]string{"driver": "DisabledBySpec: spec.driver.enabled is false"}),
+		},
+		"false turns off the toolkit": {
+			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}},
+			want: all(map[operand.Name]string{"container-toolkit": "DisabledBySpec: spec.toolkit.enabled is false"}),
+		},
+		"false turns off the device plugin": {
+			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)}},
+			want: all(map[operand.Name]string{"device-plugin": "DisabledBySpec: spec.devicePlugin.enabled is false"}),
+		},
+		"the NRI plugin is no silent no-op": {
+			spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}},
+			want: all(map[operand.Name]string{
+				"runtime-classes": "NotSupportedYet: spec.cdi.nriPluginEnabled is not supported yet: remove it to use RuntimeClasses",
+			}),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := map[operand.Name]string{}
+			for _, o := range catalogue(t) {
+				decision := o.Wanted(operand.Input{Spec: test.spec})
+				got[o.Name] = yes
+				if decision.Verdict != operand.Install {
+					got[o.Name] = decision.Reason + ": " + decision.Message
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
