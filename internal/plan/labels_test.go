@@ -1,0 +1,212 @@
+package plan_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+const deploy = "nvidia.com/gpu.deploy."
+
+// set and removed are the two kinds of changes of a label.
+func set(value string) *string { return &value }
+
+var removed *string
+
+// labelled is a node that carries all of the operator's labels.
+func labelled(change map[string]*string) map[string]string {
+	return after(map[string]string{
+		"nvidia.com/gpu.present": "true", "nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64",
+		deploy + "driver": "true", deploy + "container-toolkit": "true", deploy + "device-plugin": "true",
+		deploy + "operator-validator": "true", deploy + "client": "true",
+		"kubernetes.io/hostname": "a",
+	}, change)
+}
+
+// after is what a patch makes of labels.
+func after(current map[string]string, changes map[string]*string) map[string]string {
+	result := map[string]string{}
+	for key, value := range current {
+		result[key] = value
+	}
+	for key, value := range changes {
+		if value == nil {
+			delete(result, key)
+			continue
+		}
+		result[key] = *value
+	}
+	return result
+}
+
+func TestNodeLabels(t *testing.T) {
+	moved := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.OSVersion, f.Pool = "26.04", "ubuntu24.04-amd64" })
+	tests := map[string]struct {
+		facts        operand.NodeFacts
+		current      map[string]string
+		hasDriverPod bool
+		want         map[string]*string
+	}{
+		"a new node gets all labels": {
+			facts: ubuntu("a"),
+			want: map[string]*string{
+				"nvidia.com/gpu.present": set("true"), "nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64"),
+				deploy + "driver": set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
+				deploy + "operator-validator": set("true"), deploy + "client": set("true"),
+			},
+		},
+		"a labelled node gets no write": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Pool = "ubuntu24.04-amd64" }), current: labelled(nil),
+			want: map[string]*string{},
+		},
+		"false stays": {
+			facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "device-plugin": set("false")}),
+			want: map[string]*string{},
+		},
+		"the values of pausers stay": {
+			facts: ubuntu("a"),
+			current: labelled(map[string]*string{
+				deploy + "container-toolkit": set("paused-for-driver-upgrade"), deploy + "device-plugin": set("paused-for-mig-change"),
+				deploy + "client": set("x_paused-for-driver-upgrade"),
+			}),
+			want: map[string]*string{},
+		},
+		"pre-installed stays": {
+			facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "driver": set("pre-installed")}),
+			want: map[string]*string{},
+		},
+		"an empty value counts as absent": {
+			facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "driver": set("")}),
+			want: map[string]*string{deploy + "driver": set("true")},
+		},
+		"a label that was removed comes back": {
+			facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "driver": removed, "nvidia.com/gpu.present": removed}),
+			want: map[string]*string{deploy + "driver": set("true"), "nvidia.com/gpu.present": set("true")},
+		},
+		"an excluded node loses the deploy labels that the operator wrote, and those alone": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Excluded = true }),
+			current: labelled(map[string]*string{
+				deploy + "operands": set("false"), deploy + "device-plugin": set("false"), deploy + "driver": set("paused-for-driver-upgrade"),
+				deploy + "dcgm": set("true"),
+			}),
+			want: map[string]*string{
+				deploy + "container-toolkit": removed, deploy + "operator-validator": removed, deploy + "client": removed,
+			},
+		},
+		"deploy labels that are not the operator's stay": {
+			facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "somebody-elses": set("true")}),
+			want: map[string]*string{},
+		},
+		"an operand that cannot serve the node gets no label there": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "docker" }),
+			want: map[string]*string{
+				"nvidia.com/gpu.present": set("true"), "nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64"),
+				deploy + "driver": set("true"), deploy + "device-plugin": set("true"),
+				deploy + "operator-validator": set("true"), deploy + "client": set("true"),
+			},
+		},
+		"without facts there is neither pool nor driver": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.OSID = "" }),
+			want: map[string]*string{
+				"nvidia.com/gpu.present": set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
+				deploy + "operator-validator": set("true"), deploy + "client": set("true"),
+			},
+		},
+		"lost discovery labels take nothing away": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) {
+				f.HasGPU, f.WasGPU, f.Discovered, f.OSID, f.OSVersion, f.Pool = false, true, false, "", "", "ubuntu24.04-amd64"
+			}),
+			current: labelled(nil), hasDriverPod: true,
+			want: map[string]*string{},
+		},
+		"the pool is held while a driver runs": {
+			facts: moved, current: labelled(nil), hasDriverPod: true,
+			want: map[string]*string{},
+		},
+		"the pool moves when no driver runs": {
+			facts: moved, current: labelled(nil),
+			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu26.04-amd64")},
+		},
+		"a pool label that was removed comes back under a running driver": {
+			facts: ubuntu("a"), current: labelled(map[string]*string{"nvidia.com/gpu-operator.pool": removed}), hasDriverPod: true,
+			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64")},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := plan.NodeLabels(catalogue(t), test.facts, test.current, test.hasDriverPod)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// One patch is enough: what it leads to asks for no other.
+func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
+	for name, change := range map[string]func(*operand.NodeFacts){
+		"plain":    func(*operand.NodeFacts) {},
+		"excluded": func(f *operand.NodeFacts) { f.Excluded = true },
+		"refused":  func(f *operand.NodeFacts) { f.Runtime = "docker" },
+		"unknown":  func(f *operand.NodeFacts) { f.OSID = "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := changed(ubuntu("a"), change)
+			current := after(nil, plan.NodeLabels(catalogue(t), facts, nil, false))
+			facts.Pool = current["nvidia.com/gpu-operator.pool"]
+			if again := plan.NodeLabels(catalogue(t), facts, current, false); len(again) > 0 {
+				t.Errorf("the second patch is %v", again)
+			}
+		})
+	}
+}
+
+func TestReleasedLabels(t *testing.T) {
+	own := map[string]*string{
+		"nvidia.com/gpu-operator.pool": removed, deploy + "driver": removed, deploy + "container-toolkit": removed,
+		deploy + "device-plugin": removed, deploy + "operator-validator": removed, deploy + "client": removed,
+	}
+	with := func(key string, value *string) map[string]*string {
+		want := map[string]*string{key: value}
+		for k, v := range own {
+			want[k] = v
+		}
+		return want
+	}
+	tests := map[string]struct {
+		current map[string]string
+		present string
+		want    map[string]*string
+	}{
+		"the policy is gone: all that the operator wrote goes": {
+			current: labelled(nil), want: with("nvidia.com/gpu.present", removed),
+		},
+		"the GPU is gone: neighbours are told": {
+			current: labelled(nil), present: "false", want: with("nvidia.com/gpu.present", set("false")),
+		},
+		"what others wrote stays": {
+			current: map[string]string{
+				deploy + "operands": "false", deploy + "driver": "pre-installed", deploy + "device-plugin": "false",
+				deploy + "client": "paused-for-driver-upgrade", deploy + "somebody-elses": "true",
+			},
+			want: map[string]*string{},
+		},
+		"a node that was never labelled gets no write": {
+			current: map[string]string{"kubernetes.io/hostname": "a"}, present: "false", want: map[string]*string{},
+		},
+		"a node that is released already gets no write": {
+			current: map[string]string{"nvidia.com/gpu.present": "false"}, present: "false", want: map[string]*string{},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := plan.ReleasedLabels(catalogue(t), test.current, test.present)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

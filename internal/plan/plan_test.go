@@ -1,0 +1,316 @@
+package plan_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+func catalogue(t *testing.T) []operand.Operand {
+	t.Helper()
+	all, err := operands.Catalogue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// ubuntu is a GPU node as discovery describes it.
+func ubuntu(name string) operand.NodeFacts {
+	return operand.NodeFacts{
+		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: "containerd",
+		OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Deploy: map[operand.Name]string{},
+	}
+}
+
+func changed(facts operand.NodeFacts, change func(*operand.NodeFacts)) operand.NodeFacts {
+	change(&facts)
+	return facts
+}
+
+// what is a step without its instances.
+type what struct {
+	Action          plan.Action
+	State           v1.OperandState
+	Reason, Message string
+	Instances       []string
+}
+
+func compute(t *testing.T, spec v1.ClusterPolicySpec, nodes ...operand.NodeFacts) map[operand.Name]what {
+	t.Helper()
+	got := map[operand.Name]what{}
+	for _, step := range plan.Compute(catalogue(t), operand.Input{Spec: spec, Namespace: "gpu-operator"}, nodes).Steps {
+		w := what{Action: step.Action, State: step.State, Reason: step.Reason, Message: step.Message}
+		for _, instance := range step.Instances {
+			w.Instances = append(w.Instances, instance.Pool)
+		}
+		got[step.Operand.Name] = w
+	}
+	return got
+}
+
+func TestCompute(t *testing.T) {
+	apply := what{Action: plan.Apply, Instances: []string{""}}
+	notNeeded := what{Action: plan.Remove, State: v1.OperandNotNeeded, Reason: "NotNeeded", Message: "no node needs it"}
+	base := map[operand.Name]what{
+		"driver":          {Action: plan.Apply, Instances: []string{"ubuntu24.04-amd64"}},
+		"runtime-classes": apply, "container-toolkit": apply, "device-plugin": apply, "operator-validator": apply,
+	}
+	with := func(change map[operand.Name]what) map[operand.Name]what {
+		want := map[operand.Name]what{}
+		for name, w := range base {
+			want[name] = w
+		}
+		for name, w := range change {
+			want[name] = w
+		}
+		return want
+	}
+	nobody := map[operand.Name]what{
+		"driver": notNeeded, "container-toolkit": notNeeded, "device-plugin": notNeeded, "operator-validator": notNeeded,
+	}
+	contradiction := v1.ImageSpec{Image: "example.com/x:1", Version: "2"}
+	const contradicted = `: image "example.com/x:1" is a whole reference: remove repository and version`
+	tests := map[string]struct {
+		spec  v1.ClusterPolicySpec
+		nodes []operand.NodeFacts
+		want  map[operand.Name]what
+	}{
+		"a GPU node gets everything": {
+			nodes: []operand.NodeFacts{ubuntu("a")}, want: base,
+		},
+		"nodes of two systems get two drivers": {
+			nodes: []operand.NodeFacts{ubuntu("a"), changed(ubuntu("b"), func(f *operand.NodeFacts) { f.OSID, f.OSVersion = "rhel", "9.6" })},
+			want:  with(map[operand.Name]what{"driver": {Action: plan.Apply, Instances: []string{"rhel9-amd64", "ubuntu24.04-amd64"}}}),
+		},
+		"no nodes need nothing but what costs nothing": {
+			want: with(nobody),
+		},
+		"nodes without a GPU need nothing either": {
+			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.HasGPU = false })},
+			want:  with(nobody),
+		},
+		"excluded nodes need nothing either": {
+			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Excluded = true })},
+			want:  with(nobody),
+		},
+		"a node that lost its discovery labels still needs everything": {
+			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) {
+				f.HasGPU, f.WasGPU, f.OSID, f.OSVersion, f.Pool = false, true, "", "", "ubuntu24.04-amd64"
+			})},
+			want: base,
+		},
+		"a paused node will need it again, and the DaemonSet stays": {
+			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy["driver"] = "paused-for-driver-upgrade" })},
+			want:  base,
+		},
+		"unknown facts hold up the driver alone": {
+			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.OSID = "" })},
+			want:  with(map[operand.Name]what{"driver": notNeeded}),
+		},
+		"a runtime that is not supported holds up the toolkit alone": {
+			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "cri-o" })},
+			want:  with(map[operand.Name]what{"container-toolkit": notNeeded}),
+		},
+		"a node with another runtime takes nothing from the others": {
+			nodes: []operand.NodeFacts{ubuntu("a"), changed(ubuntu("b"), func(f *operand.NodeFacts) { f.Runtime = "cri-o" })},
+			want:  base,
+		},
+		"a disabled operand is removed, and says by which field": {
+			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: []operand.NodeFacts{ubuntu("a")},
+			want: with(map[operand.Name]what{"driver": {
+				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.driver.enabled is false",
+			}}),
+		},
+		"the NRI plugin is refused, and holds what needs RuntimeClasses": {
+			spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}}, nodes: []operand.NodeFacts{ubuntu("a")},
+			want: with(map[operand.Name]what{
+				"runtime-classes": {
+					Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonNotSupportedYet,
+					Message: "spec.cdi.nriPluginEnabled is not supported yet: remove it to use RuntimeClasses",
+				},
+				"device-plugin": {
+					Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand,
+					Message: "needs runtime-classes, which is not installed: spec.cdi.nriPluginEnabled is not supported yet: remove it to use RuntimeClasses",
+				},
+				"operator-validator": {
+					Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand,
+					Message: "needs runtime-classes, which is not installed: spec.cdi.nriPluginEnabled is not supported yet: remove it to use RuntimeClasses",
+				},
+			}),
+		},
+		"a wrong image is held, and the others go on": {
+			spec: v1.ClusterPolicySpec{
+				Driver: &v1.DriverSpec{ImageSpec: contradiction}, Toolkit: &v1.ToolkitSpec{ImageSpec: contradiction},
+				DevicePlugin: &v1.DevicePluginSpec{ImageSpec: contradiction}, Validator: &v1.ValidatorSpec{ImageSpec: contradiction},
+			},
+			nodes: []operand.NodeFacts{ubuntu("a")},
+			want: map[operand.Name]what{
+				"runtime-classes":    apply,
+				"driver":             {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.driver" + contradicted},
+				"container-toolkit":  {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.toolkit" + contradicted},
+				"device-plugin":      {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.devicePlugin" + contradicted},
+				"operator-validator": {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.validator" + contradicted},
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, compute(t, test.spec, test.nodes...)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStepsAreInGraphOrder(t *testing.T) {
+	all := catalogue(t)
+	var got []operand.Name
+	for _, step := range plan.Compute(all, operand.Input{}, []operand.NodeFacts{ubuntu("a")}).Steps {
+		got = append(got, step.Operand.Name)
+	}
+	var want []operand.Name
+	for _, o := range all {
+		want = append(want, o.Name)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-catalogue +steps:\n%s", diff)
+	}
+}
+
+// The waits follow from what the spec installs, not from what the catalogue holds.
+func TestWaitsFollowTheSpec(t *testing.T) {
+	tests := map[string]struct {
+		spec v1.ClusterPolicySpec
+		want map[operand.Name][]labels.Marker
+	}{
+		"all operands": {want: map[operand.Name][]labels.Marker{
+			"device-plugin": {labels.MarkerToolkit}, "operator-validator": {labels.MarkerDriver},
+		}},
+		"no toolkit: the validator proves the driver, and waits for nobody": {
+			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}},
+			want: map[operand.Name][]labels.Marker{"device-plugin": {labels.MarkerToolkit}},
+		},
+		"no driver: that of the host is waited for all the same": {
+			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
+			want: map[operand.Name][]labels.Marker{
+				"device-plugin": {labels.MarkerToolkit}, "operator-validator": {labels.MarkerDriver},
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := map[operand.Name][]labels.Marker{}
+			for _, step := range plan.Compute(catalogue(t), operand.Input{Spec: test.spec}, []operand.NodeFacts{ubuntu("a")}).Steps {
+				if step.Action == plan.Apply && len(step.Waits) > 0 {
+					got[step.Operand.Name] = step.Waits
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestForNode(t *testing.T) {
+	expected := []plan.Rung{
+		{Stage: v1.StageDriver, Operand: "driver"},
+		{Stage: v1.StageToolkit, Operand: "container-toolkit"},
+		{Stage: v1.StageDevicePlugin, Operand: "device-plugin"},
+		{Stage: v1.StageValidated, Operand: "operator-validator"},
+	}
+	with := func(name operand.Name, change func(*plan.Rung)) []plan.Rung {
+		rungs := slices.Clone(expected)
+		for i := range rungs {
+			if rungs[i].Operand == name {
+				change(&rungs[i])
+			}
+		}
+		return rungs
+	}
+	without := func(name operand.Name) []plan.Rung {
+		return slices.DeleteFunc(slices.Clone(expected), func(r plan.Rung) bool { return r.Operand == name })
+	}
+	tests := map[string]struct {
+		spec  v1.ClusterPolicySpec
+		facts operand.NodeFacts
+		want  []plan.Rung
+		// noGPU: the kubelet need not advertise any.
+		noGPU bool
+	}{
+		"a new node needs everything": {facts: ubuntu("a"), want: expected},
+		"a labelled node needs everything": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy["driver"], f.Deploy["device-plugin"] = "true", "true" }),
+			want:  expected,
+		},
+		"an empty label is as good as none": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy["driver"] = "" }), want: expected,
+		},
+		"a driver on the host": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy["driver"] = "pre-installed" }),
+			want:  with("driver", func(r *plan.Rung) { r.Need = plan.HostProvides }),
+		},
+		"an operand that a user keeps off": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy["device-plugin"] = "false" }),
+			want: with("device-plugin", func(r *plan.Rung) {
+				r.Need, r.Reason, r.Message = plan.OptedOut, v1.ReasonOperandPaused, `label nvidia.com/gpu.deploy.device-plugin is "false"`
+			}),
+		},
+		"an operand that k8s-driver-manager has paused": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy["container-toolkit"] = "paused-for-driver-upgrade" }),
+			want: with("container-toolkit", func(r *plan.Rung) {
+				r.Need, r.Reason = plan.Paused, v1.ReasonOperandPaused
+				r.Message = `label nvidia.com/gpu.deploy.container-toolkit is "paused-for-driver-upgrade"`
+			}),
+		},
+		"a value that nobody has told us about pauses, too": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy["driver"] = "maintenance" }),
+			want: with("driver", func(r *plan.Rung) {
+				r.Need, r.Reason, r.Message = plan.Paused, v1.ReasonOperandPaused, `label nvidia.com/gpu.deploy.driver is "maintenance"`
+			}),
+		},
+		"facts that are missing": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.OSVersion = "" }),
+			want: with("driver", func(r *plan.Rung) {
+				r.Need, r.Reason = plan.NotPossible, v1.ReasonFactsMissing
+				r.Message = "no discovery labels for the operating system, which the driver image is chosen by"
+			}),
+		},
+		"a runtime that is not supported": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "cri-o" }),
+			want: with("container-toolkit", func(r *plan.Rung) {
+				r.Need, r.Reason = plan.NotPossible, v1.ReasonNotSupportedYet
+				r.Message = `container runtime "cri-o" is not supported yet, only containerd`
+			}),
+		},
+		"a driver that the spec turns off is no rung": {
+			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
+			facts: ubuntu("a"), want: without("driver"),
+		},
+		"without a device plugin nothing is allocatable": {
+			spec:  v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)}},
+			facts: ubuntu("a"), want: without("device-plugin"), noGPU: true,
+		},
+		"a node for virtual machines needs none of these": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Workload = "vm-passthrough" }), noGPU: true,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			all := catalogue(t)
+			got := plan.ForSpec(all, operand.Input{Spec: test.spec}).ForNode(all, test.facts)
+			want := plan.Node{Facts: test.facts, Rungs: test.want, NeedsAllocatable: !test.noGPU}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,145 @@
+package plan_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+// The plans of some clusters as a person would tell them. A change of a decision or of its words
+// shows up as a change of these files; UPDATE_GOLDEN=1 writes them.
+func TestPlansAsStories(t *testing.T) {
+	var eight, two []operand.NodeFacts
+	for i := range 8 {
+		eight = append(eight, ubuntu(fmt.Sprintf("node-%d", i+1)))
+	}
+	two = append(two, eight[:2]...)
+	for i := range 3 {
+		two = append(two, changed(ubuntu(fmt.Sprintf("rhel-%d", i+1)), func(f *operand.NodeFacts) { f.OSID, f.OSVersion = "rhel", "9.6" }))
+	}
+	two[1] = changed(two[1], func(f *operand.NodeFacts) {
+		f.Deploy = map[operand.Name]string{"device-plugin": "false"}
+	})
+	two[4] = changed(two[4], func(f *operand.NodeFacts) { f.Runtime = "cri-o" })
+	tests := map[string]struct {
+		spec  v1.ClusterPolicySpec
+		nodes []operand.NodeFacts
+	}{
+		"eight-ubuntu-nodes":    {nodes: eight},
+		"two-operating-systems": {nodes: two},
+		"no-gpu-nodes":          {},
+		"driver-disabled":       {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: eight[:1]},
+		"driver-spec-contradicts": {
+			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Image: "example.com/driver:1", Version: "2"}}},
+			nodes: eight[:1],
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			all := catalogue(t)
+			p := plan.Compute(all, operand.Input{Spec: test.spec, Namespace: "gpu-operator", HelperImage: "example.com/gpu-operator:v1"}, test.nodes)
+			golden(t, name, story(all, p, test.nodes))
+		})
+	}
+}
+
+func story(all []operand.Operand, p plan.Plan, nodes []operand.NodeFacts) string {
+	var s strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
+	say("GPU nodes: %d.", len(nodes))
+	for _, pool := range p.Pools {
+		say("Pool %s has %d of them; its driver images end in %s.", pool.Name, pool.Nodes, pool.OSTag)
+	}
+	for _, step := range p.Steps {
+		say("")
+		say("%s %s%s", step.Action, step.Operand.Name, why(step.State, step.Reason, step.Message))
+		for _, instance := range step.Instances {
+			say("  %s%s", orDash(instance.Image), onPool(instance.Pool))
+		}
+		if step.Action != plan.Apply {
+			continue
+		}
+		for _, marker := range step.Waits {
+			say("  waits on its node for %s", marker.File())
+		}
+		for _, proof := range step.Operand.Proves {
+			if step.Proves[proof.Marker] {
+				say("  proves %s in container %s", proof.Marker.File(), proof.Container)
+			}
+		}
+	}
+	if len(nodes) > 0 {
+		say("")
+	}
+	for _, facts := range nodes {
+		node := p.ForNode(all, facts)
+		say("%s climbs:%s", facts.Name, ladder(node))
+	}
+	return s.String()
+}
+
+func ladder(node plan.Node) string {
+	need := map[plan.Need]string{
+		plan.Expected: "", plan.HostProvides: " (the host has it)", plan.OptedOut: " (kept off: %s)",
+		plan.Paused: " (paused: %s)", plan.NotPossible: " (not possible: %s)",
+	}
+	var s strings.Builder
+	for _, rung := range node.Rungs {
+		format := need[rung.Need]
+		if strings.Contains(format, "%s") {
+			format = fmt.Sprintf(format, rung.Message)
+		}
+		fmt.Fprintf(&s, " %s%s;", rung.Operand, format)
+	}
+	if node.NeedsAllocatable {
+		s.WriteString(" GPUs must be allocatable.")
+	}
+	return s.String()
+}
+
+func why(state v1.OperandState, reason, message string) string {
+	if state == "" {
+		return ""
+	}
+	return fmt.Sprintf(", as it is %s (%s): %s", state, reason, message)
+}
+
+func onPool(pool string) string {
+	if pool == "" {
+		return ""
+	}
+	return " on pool " + pool
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+// golden compares with the file of that name, byte for byte.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name+".golden")
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; UPDATE_GOLDEN=1 writes it", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s, -want +got:\n%s", file, diff)
+	}
+}
