@@ -102,6 +102,20 @@ func (b *bed) startOperator(ctx context.Context, binary string) error {
 	return err
 }
 
+// ended is the error of an operator that has ended by itself; its log goes away with the cluster.
+func (b *bed) ended() error {
+	const tail = 4000
+	log, err := os.ReadFile(b.operator.LogFile)
+	if err != nil {
+		return fmt.Errorf("read the log of the operator, which has ended: %w", err)
+	}
+	how := "exit code 0"
+	if err := b.operator.Wait(); err != nil {
+		how = err.Error()
+	}
+	return fmt.Errorf("the operator has ended (%s):\n%s", how, log[max(0, len(log)-tail):])
+}
+
 // stop ends all processes and leaves nothing behind.
 func (b *bed) stop() error {
 	var errs []error

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -44,20 +45,31 @@ func start() int {
 	// A second signal ends the demo at once; the kernel then ends its children.
 	context.AfterFunc(ctx, stop)
 	d := &demo{options: opts, catalogue: catalogue, begin: begin, out: os.Stdout}
-	lastLine, err := d.run(ctx)
-	switch {
-	case ctx.Err() != nil && !opts.exit:
-		return exitOK
-	case ctx.Err() != nil:
-		return fail(exitNotReady, fmt.Errorf("interrupted before the policy was ready"))
-	case err != nil:
-		return fail(exitNotReady, err)
+	last, ready, err := d.run(ctx)
+	if err != nil {
+		return aborted(ctx, opts, err)
 	}
-	fmt.Println(lastLine)
-	if !d.ready {
+	if !opts.exit {
+		return exitOK
+	}
+	fmt.Println(last)
+	if !ready {
 		return exitNotReady
 	}
 	return exitOK
+}
+
+// aborted tells a failure from the wish of a user, which is none unless a program waits for the
+// verdict.
+func aborted(ctx context.Context, opts options, err error) int {
+	switch {
+	case ctx.Err() == nil:
+		return fail(exitNotReady, err)
+	case opts.exit:
+		return fail(exitNotReady, errors.New("interrupted before there was a verdict"))
+	default:
+		return exitOK
+	}
 }
 
 func fail(status int, err error) int {

@@ -26,14 +26,14 @@ type screen struct {
 	terminal bool
 	// drawn is how many lines of the last table stand on the terminal.
 	drawn int
-	// last line that was printed, and when.
-	last   string
-	lastAt time.Time
+	// counts are those of the last line, printed after so much time.
+	counts string
+	at     time.Duration
 }
 
 func newScreen(out *os.File) *screen {
 	_, _, terminal := size(out)
-	return &screen{out: out, terminal: terminal}
+	return &screen{out: out, terminal: terminal, at: -lineEvery}
 }
 
 // size returns the size of a terminal, or false for anything else.
@@ -48,18 +48,44 @@ func size(out *os.File) (width, height int, terminal bool) {
 	return int(window.Col), int(window.Row), true
 }
 
-// show is called for each frame, and again as time goes by.
+// show is called again and again as time goes by, whether or not the frame is another.
 func (s *screen) show(f frame, elapsed time.Duration) {
-	clock := fmt.Sprintf("%6.1fs", elapsed.Seconds())
 	if s.terminal {
 		width, height, _ := size(s.out)
-		st := style{rows: max(1, min(maxRows, height-around)), width: width, colour: os.Getenv("NO_COLOR") == ""}
-		lines := append(table(f, st), "", cut(clock+"  "+f.counts(), width), cut("         "+f.verdict(), width))
-		s.replace(lines)
+		rows := max(1, min(maxRows, height-around))
+		lines := table(f, style{rows: rows, width: width, colour: os.Getenv("NO_COLOR") == ""})
+		clock := fmt.Sprintf("%6.1f s  ", elapsed.Seconds())
+		s.replace(append(lines, "", cut(clock+f.counts(), width), cut(pad("", len(clock))+f.verdict(), width)))
 		return
 	}
-	if counts := f.counts(); counts != s.last && elapsed-s.lastElapsed() >= lineEvery {
-		fmt.Fprintln(s.out, clock+"  "+counts)
-		s.last, s.lastAt = counts, time.Now()
+	if counts := f.counts(); counts != s.counts && elapsed-s.at >= lineEvery {
+		fmt.Fprintf(s.out, "%6.1f s  %s\n", elapsed.Seconds(), counts)
+		s.counts, s.at = counts, elapsed
 	}
+}
+
+// end leaves the last frame standing.
+func (s *screen) end(f frame, elapsed time.Duration) {
+	if s.terminal {
+		s.show(f, elapsed)
+		return
+	}
+	for _, line := range table(f, style{rows: maxRows}) {
+		fmt.Fprintln(s.out, line)
+	}
+	fmt.Fprintf(s.out, "%6.1f s  %s\n", elapsed.Seconds(), f.counts())
+}
+
+// replace draws over the lines of the last table, in one write so that nothing flickers.
+func (s *screen) replace(lines []string) {
+	var text strings.Builder
+	if s.drawn > 0 {
+		fmt.Fprintf(&text, "\x1b[%dA", s.drawn)
+	}
+	for _, line := range lines {
+		text.WriteString("\r" + line + "\x1b[K\n")
+	}
+	text.WriteString("\x1b[J")
+	fmt.Fprint(s.out, text.String())
+	s.drawn = len(lines)
 }

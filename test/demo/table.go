@@ -9,9 +9,9 @@ import (
 
 // The marks of a stage.
 const (
-	markReached  = "✓"
-	markWorking  = "…"
-	markFailed   = "✗"
+	markReached   = "✓"
+	markWorking   = "…"
+	markFailed    = "✗"
 	markUntouched = "·"
 )
 

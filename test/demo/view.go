@@ -131,6 +131,16 @@ func isTrue(condition *corev1.NodeCondition) bool {
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
+// latest returns a new frame if something has changed since the one before.
+func (v *view) latest(ctx context.Context, before frame) (frame, error) {
+	select {
+	case <-v.changed:
+		return v.frame(ctx)
+	default:
+		return before, nil
+	}
+}
+
 // frame assesses every GPU node as the operator does.
 func (v *view) frame(ctx context.Context) (frame, error) {
 	policy, _, err := observe.Policies(ctx, v.cache)

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// demo is one run.
+type demo struct {
+	options
+	catalogue []operand.Operand
+	// begin is when the command was given.
+	begin time.Time
+	out   *os.File
+}
+
+// run shows everything and returns the result once all processes are gone.
+func (d *demo) run(ctx context.Context) (last string, ready bool, err error) {
+	policy, err := loadPolicy()
+	if err != nil {
+		return "", false, err
+	}
+	binary, err := buildAll(ctx, d.out)
+	if err != nil {
+		return "", false, err
+	}
+	// Ends the simulator and the watches before the API server goes away.
+	ctx, cancel := context.WithCancel(ctx)
+	b, err := startBed(ctx, binary, d.options, d.out)
+	defer func() {
+		cancel()
+		if err := b.stop(); err != nil {
+			fmt.Fprintln(os.Stderr, "demo: ending:", err)
+		}
+	}()
+	if err != nil {
+		return "", false, err
+	}
+	r, err := d.climb(ctx, b, policy)
+	if err != nil {
+		return "", false, err
+	}
+	d.print(r.lines())
+	last = r.lastLine(policy.GetName())
+	if d.exit {
+		return last, r.ready, nil
+	}
+	d.print(append([]string{last}, hints(b.cluster.Kubeconfig(), b.metrics)...))
+	return last, r.ready, d.stay(ctx, b)
+}
+
+// climb applies the policy and shows the nodes until all are ready or the time is over.
+func (d *demo) climb(ctx context.Context, b *bed, policy *unstructured.Unstructured) (result, error) {
+	v, err := newView(ctx, b.cluster.SimulatorConfig, d.catalogue)
+	if err != nil {
+		return result{}, err
+	}
+	fmt.Fprintf(d.out, "applying %s\n\n", samplePolicy)
+	applied := time.Now()
+	if err := b.apply(ctx, policy); err != nil {
+		return result{}, err
+	}
+	r, err := d.follow(ctx, b, v, applied)
+	if err != nil {
+		return result{}, err
+	}
+	nodes, all := v.times(applied)
+	if !r.ready {
+		all = time.Since(applied)
+	}
+	r.nodes, r.sinceApply, r.sinceStart = nodes, all, applied.Add(all).Sub(d.begin)
+	if r.usage, err = b.operator.Usage(); err != nil {
+		return result{}, err
+	}
+	calls, err := b.cluster.Since(b.before)
+	if err != nil {
+		return result{}, err
+	}
+	r.calls = calls.By(cluster.ServiceAccountUser(cluster.OperatorNamespace, serviceAccount))
+	return r, nil
+}
+
+// follow draws frame after frame.
+func (d *demo) follow(ctx context.Context, b *bed, v *view, applied time.Time) (result, error) {
+	s := newScreen(d.out)
+	deadline := time.NewTimer(time.Until(applied.Add(d.timeout)))
+	defer deadline.Stop()
+	tick := time.NewTicker(redraw)
+	defer tick.Stop()
+	r := result{}
+	for over := false; !over && !r.ready; {
+		select {
+		case <-ctx.Done():
+			return r, context.Cause(ctx)
+		case <-b.operator.Done():
+			return r, b.ended()
+		case <-deadline.C:
+			over = true
+		case <-tick.C:
+		}
+		var err error
+		if r.frame, err = v.latest(ctx, r.frame); err != nil {
+			return r, err
+		}
+		r.ready = r.frame.done(d.nodes)
+		s.show(r.frame, time.Since(applied))
+	}
+	s.end(r.frame, time.Since(applied))
+	return r, nil
+}
+
+// stay returns when the user ends the demo, or the operator ends itself.
+func (d *demo) stay(ctx context.Context, b *bed) error {
+	select {
+	case <-b.operator.Done():
+		return b.ended()
+	case <-ctx.Done():
+		fmt.Fprintln(d.out, "ending ...")
+		return nil
+	}
+}
+
+func (d *demo) print(lines []string) {
+	for _, line := range lines {
+		fmt.Fprintln(d.out, line)
+	}
+}
