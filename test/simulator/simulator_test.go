@@ -11,8 +11,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
@@ -87,23 +90,20 @@ func (b bed) follow(t *testing.T, see func(pod *corev1.Pod) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	events, err := b.client.CoreV1().Pods(cluster.OperatorNamespace).Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer events.Stop()
 	seen := map[string]string{}
-	for event := range events.ResultChan() {
+	pods := cache.NewListWatchFromClient(b.client.CoreV1().RESTClient(), "pods", cluster.OperatorNamespace, fields.Everything())
+	// With an informer, since the API server drops a plain watch that it finds too slow.
+	_, err := watchtools.UntilWithSync(ctx, pods, &corev1.Pod{}, nil, func(event watch.Event) (bool, error) {
 		pod, ok := event.Object.(*corev1.Pod)
-		if !ok {
-			t.Fatalf("the watch failed: %v", event.Object)
+		if !ok || event.Type == watch.Deleted {
+			return false, nil
 		}
 		seen[pod.Name+" on "+pod.Spec.NodeName] = fmt.Sprint(pod.Status.Phase, pod.Status.Conditions)
-		if event.Type != watch.Deleted && see(pod) {
-			return
-		}
+		return see(pod), nil
+	})
+	if err != nil {
+		t.Fatalf("did not come about (%v); the pods were last:\n%v", err, seen)
 	}
-	t.Fatalf("did not come about; the pods were last:\n%v", seen)
 }
 
 func isReady(pod *corev1.Pod) bool {
