@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,8 +34,12 @@ const (
 
 var (
 	operatorUser = cluster.ServiceAccountUser(namespace, account)
-	driverStack  = []string{"driver", "container-toolkit", "device-plugin", "operator-validator"}
 )
+
+// operatorBinary builds the manager once for all stories.
+var operatorBinary = sync.OnceValues(func() (string, error) {
+	return cluster.BuildOperator(context.Background(), os.Stderr)
+})
 
 // bed is a control plane with simulated nodes and the operator installed, though not running.
 type bed struct {
@@ -60,7 +65,7 @@ func newBed(t *testing.T, o bedOptions) *bed {
 	g := NewWithT(t)
 	_, err := cluster.EnsureBinaries(t.Context(), o.version, os.Stderr)
 	g.Expect(err).NotTo(HaveOccurred())
-	binary, err := cluster.BuildOperator(t.Context(), os.Stderr)
+	binary, err := operatorBinary()
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -95,7 +100,7 @@ func (b *bed) finish() {
 		b.Expect(err).NotTo(HaveOccurred())
 		b.Expect(string(log)).NotTo(ContainSubstring("panic"))
 		if b.t.Failed() {
-			b.t.Logf("operator log:\n%s", tail(string(log), 60))
+			b.t.Logf("the end of the operator's log:\n%s", tail(string(log), 20))
 		}
 	}
 	calls, err := b.cluster.Since(0)

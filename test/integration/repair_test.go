@@ -1,0 +1,146 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
+)
+
+// repairTime is how soon damage to an owned object must be undone.
+const repairTime = 2 * time.Second
+
+const (
+	pluginName = "nvidia-device-plugin-daemonset"
+	driverName = "nvidia-driver-daemonset-ubuntu24.04-amd64"
+)
+
+// TestRepairs: what is deleted comes back, what is edited is set right, what others add stays.
+func TestRepairs(t *testing.T) {
+	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
+	b.run()
+	b.create(b.samplePolicy())
+	b.awaitReady(2, time.Minute)
+	t.Run("a deleted object comes back", func(t *testing.T) {
+		for _, object := range []client.Object{
+			&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pluginName}},
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nvidia-driver-startup-probe"}},
+			&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia-legacy"}},
+		} {
+			b.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+			uid := object.GetUID()
+			b.Expect(b.client.Delete(t.Context(), object)).To(Succeed())
+			b.repaired(object, func(g Gomega) { g.Expect(object.GetUID()).NotTo(Equal(uid)) })
+		}
+		b.awaitReady(2, time.Minute)
+	})
+	t.Run("an edited field is set right and a foreign one survives", func(t *testing.T) { editedFieldIsSetRight(t, b) })
+	t.Run("a removed label is put back", func(t *testing.T) {
+		ds := b.daemonSet(pluginName)
+		delete(ds.Labels, "app.kubernetes.io/managed-by")
+		b.Expect(b.client.Update(t.Context(), ds)).To(Succeed())
+		b.repaired(ds, func(g Gomega) {
+			g.Expect(ds.Labels).To(HaveKeyWithValue("app.kubernetes.io/managed-by", "gpu-operator"))
+		})
+	})
+}
+
+// repaired reads the object until the check holds, for as long as a repair may take.
+func (b *bed) repaired(object client.Object, check func(Gomega)) {
+	b.t.Helper()
+	b.Eventually(func(g Gomega) {
+		g.Expect(b.client.Get(b.t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+		check(g)
+	}).WithTimeout(repairTime).WithPolling(20 * time.Millisecond).Should(Succeed())
+}
+
+func (b *bed) daemonSet(name string) *appsv1.DaemonSet {
+	b.t.Helper()
+	ds := &appsv1.DaemonSet{}
+	b.Expect(b.client.Get(b.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, ds)).To(Succeed())
+	return ds
+}
+
+func editedFieldIsSetRight(t *testing.T, b *bed) {
+	ds := b.daemonSet(driverName)
+	image := ds.Spec.Template.Spec.Containers[0].Image
+	ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
+	ds.Labels["team"] = "hpc"
+	ds.Annotations["example.com/note"] = "kept"
+	ds.Spec.Template.Annotations["example.com/pod-note"] = "kept"
+	b.Expect(b.client.Update(t.Context(), ds)).To(Succeed())
+	b.repaired(ds, func(g Gomega) {
+		g.Expect(ds.Spec.Template.Spec.Containers[0].Image).To(Equal(image))
+	})
+	b.Expect(ds.Labels).To(HaveKeyWithValue("team", "hpc"))
+	b.Expect(ds.Annotations).To(HaveKeyWithValue("example.com/note", "kept"))
+	b.Expect(ds.Spec.Template.Annotations).To(HaveKeyWithValue("example.com/pod-note", "kept"))
+}
+
+// TestForeignObjectIsNotTouched: an object of a name that the operator needs, which somebody else
+// made, is reported and left as it is; the other operands are installed all the same.
+func TestForeignObjectIsNotTouched(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	labels := map[string]string{"app": "mine"}
+	foreign := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pluginName},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					Containers:   []corev1.Container{{Name: "main", Image: "example.com/mine:1"}},
+					NodeSelector: map[string]string{"no": "node"},
+				},
+			},
+		},
+	}
+	b.create(foreign)
+	version := foreign.Generation
+	b.run()
+	b.create(b.samplePolicy())
+	b.Eventually(func(g Gomega) {
+		object := &v1.ClusterPolicy{}
+		g.Expect(b.client.Get(t.Context(), client.ObjectKey{Name: policy}, object)).To(Succeed())
+		g.Expect(object.Status.Operands).To(ContainElement(And(
+			HaveField("Name", "device-plugin"), HaveField("State", v1.OperandConflict), HaveField("Message", ContainSubstring(pluginName)))))
+		g.Expect(object.Status.Operands).To(ContainElement(And(HaveField("Name", "driver"), HaveField("State", v1.OperandReady))))
+		g.Expect(object.Status.Conditions).To(ContainElement(And(
+			HaveField("Type", v1.ConditionReady), HaveField("Reason", v1.ReasonConflict))))
+	}).WithTimeout(20 * time.Second).WithPolling(200 * time.Millisecond).Should(Succeed())
+	live := b.daemonSet(pluginName)
+	b.Expect(live.Generation).To(Equal(version))
+	b.Expect(live.Labels).NotTo(HaveKey("app.kubernetes.io/managed-by"))
+	b.Expect(live.OwnerReferences).To(BeEmpty())
+}
+
+// TestDisabledOperandIsRemoved: off is the same path as on, and its objects go with all their pools.
+func TestDisabledOperandIsRemoved(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	_, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "older", OSVersion: "22.04"})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.run()
+	b.create(b.samplePolicy())
+	b.awaitReady(2, time.Minute)
+	b.Expect(b.daemonSet("nvidia-driver-daemonset-ubuntu22.04-amd64").Spec.Template.Spec.Containers[0].Image).To(HaveSuffix("-ubuntu22.04"))
+	object := b.policy()
+	object.Spec.Driver = &v1.DriverSpec{Enabled: new(false)}
+	b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
+	b.Eventually(func(g Gomega) {
+		list := &appsv1.DaemonSetList{}
+		g.Expect(b.client.List(t.Context(), list, client.MatchingLabels{"app": "nvidia-driver-daemonset"})).To(Succeed())
+		g.Expect(list.Items).To(BeEmpty())
+		g.Expect(b.policy().Status.Operands).To(ContainElement(And(HaveField("Name", "driver"),
+			HaveField("State", v1.OperandDisabled), HaveField("Message", ContainSubstring("spec.driver.enabled is false")))))
+	}).WithTimeout(20 * time.Second).WithPolling(200 * time.Millisecond).Should(Succeed())
+}
