@@ -163,6 +163,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, o options) error {
 			Catalogue:   catalogue,
 			Namespace:   o.namespace,
 			HelperImage: o.image,
+			Clock:       clock.RealClock{},
 		}).SetupWithManager(mgr),
 		(&node.Reconciler{Client: c, Catalogue: catalogue, Namespace: o.namespace, Clock: clock.RealClock{}}).SetupWithManager(ctx, mgr),
 		mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }),

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"reflect"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,7 @@ func NodeChanges() predicate.Predicate {
 func PodChanges() predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Pod) bool {
 		return before.Spec.NodeName != after.Spec.NodeName ||
-			readiness.Pod(before, digest(before)) != readiness.Pod(after, digest(after)) ||
+			verdict(before) != verdict(after) ||
 			digest(before) != digest(after) || !reflect.DeepEqual(before.Labels, after.Labels)
 	})
 }
@@ -38,6 +39,14 @@ func TemplateChanges() predicate.Predicate {
 		return before.Annotations[labels.TemplateDigest] != after.Annotations[labels.TemplateDigest] ||
 			before.Spec.UpdateStrategy.Type != after.Spec.UpdateStrategy.Type
 	})
+}
+
+// verdict is what matters of a pod now. That a container in a crash loop has been started once more
+// is no news.
+func verdict(pod *corev1.Pod) readiness.Verdict {
+	verdict := readiness.Pod(pod, digest(pod), time.Now())
+	verdict.Until = time.Time{}
+	return verdict
 }
 
 func digest(pod *corev1.Pod) string { return pod.Annotations[labels.TemplateDigest] }

@@ -108,11 +108,11 @@ func trimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	return trimmed
 }
 
-// trimState leaves out what changes with every restart and decides nothing: times and identifiers.
+// trimState leaves out what changes with every restart and decides nothing.
 func trimState(state corev1.ContainerState) corev1.ContainerState {
 	trimmed := corev1.ContainerState{Waiting: state.Waiting}
 	if state.Running != nil {
-		trimmed.Running = &corev1.ContainerStateRunning{}
+		trimmed.Running = &corev1.ContainerStateRunning{StartedAt: state.Running.StartedAt}
 	}
 	if state.Terminated != nil {
 		trimmed.Terminated = &corev1.ContainerStateTerminated{

@@ -3,6 +3,7 @@ package readiness
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -31,15 +32,20 @@ var waitingFailures = map[string]string{
 	"PostStartHookError":         "PostStartHookError",
 }
 
-// Pod tells whether a pod does its work, and if not, which container holds it up and why.
-// templateDigest is that of the DaemonSet's present template.
-func Pod(pod *corev1.Pod, templateDigest string) Verdict {
-	verdict := podState(pod)
+// proving is how long a container that has failed must run before it counts as recovered. A
+// container without probes is ready whenever it runs, so that one in a crash loop would be ready
+// and failed by turns.
+const proving = time.Minute
+
+// Pod tells whether a pod does its work at this time, and if not, which container holds it up and
+// why. templateDigest is that of the DaemonSet's present template.
+func Pod(pod *corev1.Pod, templateDigest string, now time.Time) Verdict {
+	verdict := podState(pod, now)
 	verdict.Outdated = pod.Annotations[labels.TemplateDigest] != templateDigest
 	return verdict
 }
 
-func podState(pod *corev1.Pod) Verdict {
+func podState(pod *corev1.Pod, now time.Time) Verdict {
 	if pod.DeletionTimestamp != nil {
 		return progressing(v1.ReasonStarting, "the pod is being replaced")
 	}
@@ -47,7 +53,7 @@ func podState(pod *corev1.Pod) Verdict {
 		return failed(v1.ReasonContainerFailed, join("the pod failed", pod.Status.Reason, pod.Status.Message))
 	}
 	if condition := podCondition(pod, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionTrue {
-		return Verdict{}
+		return unproven(pod, now)
 	}
 	if condition := podCondition(pod, corev1.PodScheduled); condition == nil || condition.Status != corev1.ConditionTrue {
 		return unscheduled(condition)
@@ -60,6 +66,23 @@ func podState(pod *corev1.Pod) Verdict {
 		}
 	}
 	return starting(pod)
+}
+
+// unproven finds a container of a ready pod that has failed before and has not run for long since.
+func unproven(pod *corev1.Pod, now time.Time) Verdict {
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if status.State.Running == nil {
+			continue
+		}
+		proven := status.State.Running.StartedAt.Add(proving)
+		if ended := lastFailure(status); ended != nil && now.Before(proven) {
+			verdict := crashed(status, ended)
+			verdict.Until = proven
+			return verdict
+		}
+	}
+	return Verdict{}
 }
 
 func unscheduled(condition *corev1.PodCondition) Verdict {
@@ -76,8 +99,7 @@ func containerFailure(status *corev1.ContainerStatus) (Verdict, bool) {
 		return Verdict{}, false
 	}
 	if ended := lastFailure(status); ended != nil {
-		return failed(crashLoop, fmt.Sprintf("container %s: %s", status.Name,
-			join(fmt.Sprintf("%s, exit code %d", crashLoop, ended.ExitCode), ended.Message))), true
+		return crashed(status, ended), true
 	}
 	if waiting := status.State.Waiting; waiting != nil {
 		if reason, fails := waitingFailures[waiting.Reason]; fails {
@@ -85,6 +107,11 @@ func containerFailure(status *corev1.ContainerStatus) (Verdict, bool) {
 		}
 	}
 	return Verdict{}, false
+}
+
+func crashed(status *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) Verdict {
+	return failed(crashLoop, fmt.Sprintf("container %s: %s", status.Name,
+		join(fmt.Sprintf("%s, exit code %d", crashLoop, ended.ExitCode), ended.Message)))
 }
 
 func lastFailure(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {

@@ -1,5 +1,7 @@
 package readiness
 
+import "time"
+
 // State of an object.
 type State int
 
@@ -21,6 +23,8 @@ type Verdict struct {
 	Message string
 	// Outdated tells that the object is older than what it was made from.
 	Outdated bool
+	// Until is when a verdict has to be looked at again, as it changes by time alone; zero if never.
+	Until time.Time
 }
 
 func progressing(reason, message string) Verdict {

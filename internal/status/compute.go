@@ -3,6 +3,7 @@ package status
 import (
 	"errors"
 	"sort"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,8 @@ type Pass struct {
 	Applied map[operand.Name]Outcome
 	// Err is what stopped the pass, or went wrong after all was applied.
 	Err error
+	// Now is the time of the pass.
+	Now time.Time
 }
 
 // Outcome is what came of applying an operand's objects.
@@ -58,14 +61,15 @@ type assessedNode struct {
 }
 
 // Compute says about the policy what the pass has found. A pass that could not observe leaves what
-// was said of operands and nodes as it was.
-func Compute(policy *v1.ClusterPolicy, pass Pass) v1.ClusterPolicyStatus {
+// was said of operands and nodes as it was. The time is when a verdict changes by itself, so that a
+// pass is due though nothing happens; zero if there is none.
+func Compute(policy *v1.ClusterPolicy, pass Pass) (v1.ClusterPolicyStatus, time.Time) {
 	status := *policy.Status.DeepCopy()
 	status.Namespace = pass.Namespace
 	status.ObservedGeneration = policy.Generation
 	if len(pass.Plan.Steps) == 0 && pass.Err != nil {
 		setConditions(&status, finding{ready: metav1.ConditionFalse, reason: v1.ReasonReconcileFailed, message: pass.Err.Error(), degraded: true})
-		return status
+		return status, time.Time{}
 	}
 	nodes := assess(pass)
 	status.NodeSummary = summarise(nodes)
@@ -74,7 +78,17 @@ func Compute(policy *v1.ClusterPolicy, pass Pass) v1.ClusterPolicyStatus {
 	status.Operands = operandStatuses(pass, nodes)
 	status.Pools = pools(pass)
 	setConditions(&status, judge(pass, status))
-	return status
+	return status, earliest(nodes)
+}
+
+func earliest(nodes []assessedNode) time.Time {
+	var next time.Time
+	for i := range nodes {
+		if until := nodes[i].Until; !until.IsZero() && (next.IsZero() || until.Before(next)) {
+			next = until
+		}
+	}
+	return next
 }
 
 // Ignored is the status of a policy beside the one in force.
@@ -98,7 +112,7 @@ func assess(pass Pass) []assessedNode {
 	for _, node := range pass.Snapshot.Nodes {
 		planned := pass.Plan.ForNode(pass.Catalogue, node.Facts)
 		nodes = append(nodes, assessedNode{node,
-			AssessNode(planned, node.Object, pass.Snapshot.Pods[node.Facts.Name], pass.Snapshot.DaemonSets)})
+			AssessNode(planned, node.Object, pass.Snapshot.Pods[node.Facts.Name], pass.Snapshot.DaemonSets, pass.Now)})
 	}
 	return nodes
 }

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -22,9 +23,9 @@ type NodeAssessment struct {
 	Operands map[operand.Name]readiness.Verdict
 }
 
-// AssessNode puts together what is known of one node: what it needs by the plan, and how its pods
+// AssessNode puts together what is known of one node at this time: what it needs by the plan, and how its pods
 // and its kubelet are.
-func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daemonSets map[string]*appsv1.DaemonSet) NodeAssessment {
+func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daemonSets map[string]*appsv1.DaemonSet, now time.Time) NodeAssessment {
 	assessment := NodeAssessment{Operands: map[operand.Name]readiness.Verdict{}}
 	if node.Facts.Excluded {
 		assessment.NodeVerdict = excluded()
@@ -39,7 +40,7 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daem
 		if rung.Need == plan.OptedOut {
 			optedOut = rung.Message
 		}
-		verdict := assessRung(rung, pods[rung.Operand], daemonSets)
+		verdict := assessRung(rung, pods[rung.Operand], daemonSets, now)
 		if rung.Need == plan.Expected {
 			assessment.Operands[rung.Operand] = verdict
 		}
@@ -64,7 +65,7 @@ func allocatable(object *corev1.Node, optedOut string) readiness.Rung {
 	return rung
 }
 
-func assessRung(rung plan.Rung, pod *corev1.Pod, daemonSets map[string]*appsv1.DaemonSet) readiness.Verdict {
+func assessRung(rung plan.Rung, pod *corev1.Pod, daemonSets map[string]*appsv1.DaemonSet, now time.Time) readiness.Verdict {
 	switch rung.Need {
 	case plan.HostProvides, plan.OptedOut:
 		return readiness.Verdict{}
@@ -85,9 +86,9 @@ func assessRung(rung plan.Rung, pod *corev1.Pod, daemonSets map[string]*appsv1.D
 	}
 	ds := daemonSetOf(pod, daemonSets)
 	if ds == nil {
-		return readiness.Pod(pod, pod.Annotations[labels.TemplateDigest])
+		return readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], now)
 	}
-	verdict := readiness.Pod(pod, ds.Annotations[labels.TemplateDigest])
+	verdict := readiness.Pod(pod, ds.Annotations[labels.TemplateDigest], now)
 	// A DaemonSet that rolls replaces outdated pods by itself.
 	verdict.Outdated = verdict.Outdated && ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
 	if verdict.Outdated && verdict.State == readiness.Ready {

@@ -88,7 +88,10 @@ func causes(status v1.ClusterPolicyStatus) sets.Set[string] {
 		found.Insert(fmt.Sprintf("condition %s %s %s", c.Type, c.Status, c.Reason))
 	}
 	for _, o := range status.Operands {
-		found.Insert(fmt.Sprintf("operand %s %s", o.Name, o.State))
+		// Whether all of its nodes are there yet is counted, like the nodes.
+		if o.State != v1.OperandReady && o.State != v1.OperandProgressing {
+			found.Insert(fmt.Sprintf("operand %s %s", o.Name, o.State))
+		}
 	}
 	for _, n := range status.Nodes {
 		if !n.Ready && !onItsWay.Has(n.Reason) {

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,6 +47,8 @@ type Reconciler struct {
 	Namespace string
 	// HelperImage is the operator's own image.
 	HelperImage string
+	// Clock tells the time.
+	Clock clock.PassiveClock
 }
 
 // Reconcile makes one pass.
@@ -58,9 +61,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if active == nil {
 		return result, err
 	}
-	pass := status.Pass{Namespace: r.Namespace, Catalogue: r.Catalogue, Applied: map[operand.Name]status.Outcome{}}
+	pass := status.Pass{
+		Namespace: r.Namespace, Catalogue: r.Catalogue, Applied: map[operand.Name]status.Outcome{}, Now: r.Clock.Now(),
+	}
 	pass.Err = r.pass(ctx, active, &pass)
-	return r.report(ctx, result, active, status.Compute(active, pass), errors.Join(err, pass.Failure()))
+	found, until := status.Compute(active, pass)
+	if !until.IsZero() {
+		result.RequeueAfter = sooner(result.RequeueAfter, until.Sub(pass.Now))
+	}
+	return r.report(ctx, result, active, found, errors.Join(err, pass.Failure()))
 }
 
 // report writes a status and folds what comes of it into the result.
@@ -72,9 +81,7 @@ func (r *Reconciler) report(ctx context.Context, result reconcile.Result, policy
 		// Somebody changed the policy meanwhile; the cache will show it in a moment.
 		wait, err = batch, nil
 	}
-	if wait > 0 && (result.RequeueAfter == 0 || wait < result.RequeueAfter) {
-		result.RequeueAfter = wait
-	}
+	result.RequeueAfter = sooner(result.RequeueAfter, wait)
 	if err = errors.Join(failure, err); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -92,6 +99,14 @@ func (r *Reconciler) ignore(ctx context.Context, active *v1.ClusterPolicy, all [
 		result, failure = r.report(ctx, result, &all[i], status.Ignored(&all[i], r.Namespace, active.Name), failure)
 	}
 	return result, failure
+}
+
+// sooner is the shorter of two waits, of which zero is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a <= 0 || (b > 0 && b < a) {
+		return b
+	}
+	return a
 }
 
 // SetupWithManager registers the controller and its watches.

@@ -95,8 +95,13 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 	}
 	input := operand.Input{Spec: policy.Spec, Namespace: r.Namespace}
 	planned := plan.ForSpec(r.Catalogue, input).ForNode(r.Catalogue, facts)
-	settle, err := r.writeCondition(ctx, node, status.AssessNode(planned, node, pods, daemonSets))
-	return reconcile.Result{RequeueAfter: sooner(wait, settle)}, err
+	assessment := status.AssessNode(planned, node, pods, daemonSets, r.Clock.Now())
+	settle, err := r.writeCondition(ctx, node, assessment)
+	wait = sooner(wait, settle)
+	if !assessment.Until.IsZero() {
+		wait = sooner(wait, assessment.Until.Sub(r.Clock.Now()))
+	}
+	return reconcile.Result{RequeueAfter: wait}, err
 }
 
 // hasDriverPod tells whether a pod runs on the node whose replacement disturbs its GPU work.

@@ -1,0 +1,136 @@
+package render_test
+
+import (
+	"os"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+var env = []v1.EnvVar{{Name: "EXTRA", Value: "1"}}
+
+// scenarios are the clusters whose objects are kept as files, for the operands that they change.
+var scenarios = map[string]struct {
+	situation
+	// of are the operands to keep, all if none.
+	of []operand.Name
+}{
+	"default": {},
+	"two-pools": {
+		situation: situation{nodes: []operand.NodeFacts{node("ubuntu", "24.04"), node("rhel", "9.6")}},
+		of:        []operand.Name{"driver"},
+	},
+	"overridden": {
+		situation: situation{spec: v1.ClusterPolicySpec{
+			Driver: &v1.DriverSpec{
+				KernelModuleType: v1.KernelModuleOpen,
+				ImageSpec:        v1.ImageSpec{Repository: "registry.local:5000/nvidia", Version: "580.178.04", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"a"}},
+				ContainerSpec:    v1.ContainerSpec{Args: []string{"init", "--verbose"}, Env: env, HostNetwork: new(true)},
+				StartupProbe:     &v1.ProbeSpec{FailureThreshold: 240},
+				Manager:          &v1.DriverManagerSpec{Env: []v1.EnvVar{{Name: "ENABLE_AUTO_DRAIN", Value: "true"}}, ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"a", "b"}}},
+			},
+			Toolkit: &v1.ToolkitSpec{
+				InstallDir: "/opt/nvidia", ImageSpec: v1.ImageSpec{Version: "v9"},
+				ContainerSpec: v1.ContainerSpec{Env: env},
+			},
+			DevicePlugin: &v1.DevicePluginSpec{
+				ImageSpec: v1.ImageSpec{Image: "registry.local:5000/plugin@sha256:" + sixtyFour},
+				ContainerSpec: v1.ContainerSpec{
+					Args: []string{"--verbose"}, Env: append(slices.Clone(env), v1.EnvVar{Name: "FAIL_ON_INIT_ERROR", Value: "false"}),
+					Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("128Mi")}},
+				},
+			},
+			Validator: &v1.ValidatorSpec{
+				ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"c"}},
+				Driver:    &v1.ValidatorComponentSpec{Env: env},
+				Toolkit:   &v1.ValidatorComponentSpec{Env: []v1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "0"}}},
+				Plugin:    &v1.ValidatorComponentSpec{Env: env},
+			},
+			Operator: &v1.OperatorSpec{RuntimeClass: "gpu"},
+			MIG:      &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
+		}},
+	},
+	"without-cdi": {
+		situation: situation{spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false)}}},
+		of:        []operand.Name{"runtime-classes", "container-toolkit", "device-plugin"},
+	},
+	"host-paths": {
+		situation: situation{spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{
+			RootFS: "/mnt/host", DriverInstallDir: "/opt/driver", KubeletRootDir: "/var/lib/k0s/kubelet",
+		}}},
+		of: []operand.Name{"driver", "container-toolkit", "device-plugin", "operator-validator"},
+	},
+	"daemonsets": {
+		situation: situation{spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{
+			Labels: map[string]string{
+				"team": "ml", "app": "mine", "app.kubernetes.io/part-of": "mine", "app.kubernetes.io/managed-by": "Helm",
+			},
+			Annotations:        map[string]string{"note": "yes", "openshift.io/scc": "mine"},
+			Tolerations:        []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			PriorityClassName:  "gpu",
+			RollingUpdate:      &v1.RollingUpdateSpec{MaxUnavailable: new(intstr.FromString("25%"))},
+			PodSecurityContext: &corev1.PodSecurityContext{FSGroup: new(int64(1))},
+		}}},
+		of: []operand.Name{"driver", "device-plugin"},
+	},
+	"without-driver": {
+		situation: situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}},
+		of:        []operand.Name{"container-toolkit"},
+	},
+	"without-toolkit": {
+		situation: situation{spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}}},
+		of:        []operand.Name{"operator-validator"},
+	},
+	"without-device-plugin": {
+		situation: situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)}}},
+		of:        []operand.Name{"operator-validator"},
+	},
+}
+
+const sixtyFour = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// What is applied, as files that a person can read and compare with what NVIDIA's operator applies.
+// UPDATE_GOLDEN=1 writes them.
+func TestGolden(t *testing.T) {
+	kept := map[string]bool{}
+	for name, scenario := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			for operand, objects := range scenario.objects(t) {
+				if len(scenario.of) > 0 && !slices.Contains(scenario.of, operand) {
+					continue
+				}
+				file := string(operand) + "-" + name + ".golden.yaml"
+				kept[file] = true
+				golden(t, file, toYAML(t, objects))
+			}
+		})
+	}
+	entries, err := os.ReadDir("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if !kept[entry.Name()] {
+			t.Errorf("testdata/%s belongs to no scenario: remove it", entry.Name())
+		}
+	}
+}
+
+// Rendering is a function: the same input gives the same bytes, or a pass would write for nothing.
+func TestRenderingIsTheSameEachTime(t *testing.T) {
+	scenario := scenarios["overridden"].situation
+	want := scenario.objects(t)
+	for range 5 {
+		for operand, objects := range scenario.objects(t) {
+			if toYAML(t, objects) != toYAML(t, want[operand]) {
+				t.Fatalf("%s differs between two renderings", operand)
+			}
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package render_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+)
+
+const helper = "ghcr.io/clusterpolicy/gpu-operator:v1.0.0"
+
+var owner = render.Owner{Name: "cluster-policy", UID: "11111111-2222-3333-4444-555555555555"}
+
+func catalogue(t *testing.T) []operand.Operand {
+	t.Helper()
+	all, err := operands.Catalogue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// node is a GPU node as discovery describes it.
+func node(osID, osVersion string) operand.NodeFacts {
+	return operand.NodeFacts{
+		Name: osID, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: "containerd",
+		OSID: osID, OSVersion: osVersion, Architecture: "amd64",
+	}
+}
+
+// situation is what a rendering depends on.
+type situation struct {
+	spec   v1.ClusterPolicySpec
+	helper string
+	nodes  []operand.NodeFacts
+	live   map[string]render.Live
+}
+
+func (s situation) plan(t *testing.T) plan.Plan {
+	t.Helper()
+	in := operand.Input{Spec: s.spec, Namespace: "gpu-operator", HelperImage: helper}
+	if s.helper != "" {
+		in.HelperImage = s.helper
+	}
+	nodes := s.nodes
+	if nodes == nil {
+		nodes = []operand.NodeFacts{node("ubuntu", "24.04")}
+	}
+	return plan.Compute(catalogue(t), in, nodes)
+}
+
+// objects renders the steps that apply something, by operand.
+func (s situation) objects(t *testing.T) map[operand.Name][]render.Object {
+	t.Helper()
+	p := s.plan(t)
+	rendered := map[operand.Name][]render.Object{}
+	for _, step := range p.Steps {
+		if step.Action != plan.Apply {
+			continue
+		}
+		objects, err := render.Step(p, step, owner, s.live)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rendered[step.Operand.Name] = objects
+	}
+	return rendered
+}
+
+// daemonSets are the rendered DaemonSets by operand; of a driver, those of its pools one by one.
+func (s situation) daemonSets(t *testing.T) map[operand.Name][]*appsv1.DaemonSet {
+	t.Helper()
+	found := map[operand.Name][]*appsv1.DaemonSet{}
+	for name, objects := range s.objects(t) {
+		for _, object := range objects {
+			if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
+				found[name] = append(found[name], ds)
+			}
+		}
+	}
+	return found
+}
+
+func (s situation) daemonSet(t *testing.T, name operand.Name) *appsv1.DaemonSet {
+	t.Helper()
+	found := s.daemonSets(t)[name]
+	if len(found) != 1 {
+		t.Fatalf("%s has %d DaemonSets, want one", name, len(found))
+	}
+	return found[0]
+}
+
+func containers(pod *corev1.PodSpec) []corev1.Container {
+	return append(append([]corev1.Container{}, pod.InitContainers...), pod.Containers...)
+}
+
+// golden compares with the file of that name, byte for byte.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	file := filepath.Join("testdata", name)
+	if os.Getenv("UPDATE_GOLDEN") != "" {
+		if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; UPDATE_GOLDEN=1 writes it", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s, -want +got:\n%s", file, diff)
+	}
+}
+
+func toYAML(t *testing.T, objects []render.Object) string {
+	t.Helper()
+	var documents []string
+	for _, object := range objects {
+		data, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents = append(documents, string(data))
+	}
+	return strings.Join(documents, "---\n")
+}

@@ -1,0 +1,168 @@
+package integration
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
+)
+
+const (
+	fleet = 100
+	// atRest is how long the operator is watched when there is nothing to do.
+	atRest = time.Minute
+)
+
+// TestBudgets counts the operator's own calls at 100 nodes, from the API server's audit log, with
+// stages that last seconds. The limits are the design's.
+func TestBudgets(t *testing.T) {
+	b := newBed(t, bedOptions{nodes: fleet, timing: simulator.DefaultTiming()})
+	b.run()
+	mark := b.mark()
+	b.create(b.samplePolicy())
+	took := b.awaitReady(fleet, 2*time.Minute)
+	usage, err := b.operator.Usage()
+	b.Expect(err).NotTo(HaveOccurred())
+	t.Logf("to ready, %d nodes: %s; operator: RSS %d MB (peak %d), CPU %s", fleet, took.Round(100*time.Millisecond),
+		usage.RSS>>20, usage.PeakRSS>>20, usage.CPU)
+	b.withinBudget("to ready", mark, 4*fleet+60)
+	b.settled()
+
+	t.Run("at rest", func(t *testing.T) { b.quietFor("at rest", atRest) })
+	t.Run("a pass that changes nothing", func(t *testing.T) {
+		mark := b.mark()
+		ds := b.daemonSet(pluginName)
+		ds.Labels["team"] = "hpc"
+		b.Expect(b.client.Update(t.Context(), ds)).To(Succeed())
+		b.quietSince("no-op pass", mark, 3*time.Second)
+	})
+	t.Run("a node joins", func(t *testing.T) { nodeJoins(t, b) })
+	t.Run("a pod is deleted", func(t *testing.T) { podDeleted(t, b) })
+	t.Run("a restart", func(t *testing.T) {
+		b.stop()
+		mark := b.mark()
+		b.run()
+		b.quietSince("restart", mark, 10*time.Second)
+	})
+	t.Run("at rest with a node in a crash loop", func(t *testing.T) {
+		b.sim.Break("device-plugin", "gpu-00042", simulator.CrashLoop)
+		b.deletePod("nvidia-device-plugin-daemonset", "gpu-00042")
+		b.Eventually(func() *v1.NodeSummary { return b.policy().Status.NodeSummary }).
+			WithTimeout(30 * time.Second).Should(HaveField("Degraded", int32(1)))
+		b.settled()
+		b.quietFor("crash loop", atRest)
+		b.Expect(b.restarts("nvidia-device-plugin-daemonset", "gpu-00042")).To(BeNumerically(">", 3), "the pod must have gone on crashing")
+	})
+}
+
+// withinBudget compares the operator's writes since the mark with what it may need.
+func (b *bed) withinBudget(what string, mark cluster.Mark, most int) {
+	b.t.Helper()
+	writes := b.operatorCalls(mark).Writes()
+	b.t.Logf("%s: %d writes of at most %d", what, len(writes), most)
+	b.Expect(len(writes)).To(BeNumerically("<=", most), "%s:\n%s", what, writes)
+}
+
+// settled waits until counters that are written late have been written: nothing for 12 s.
+func (b *bed) settled() {
+	b.t.Helper()
+	b.Eventually(func() int {
+		calls, err := b.cluster.Since(0)
+		b.Expect(err).NotTo(HaveOccurred())
+		writes := calls.By(operatorUser).Writes()
+		return int(time.Since(writes[len(writes)-1].Time) / time.Second)
+	}).WithTimeout(time.Minute).WithPolling(time.Second).Should(BeNumerically(">=", 12))
+}
+
+// quietFor watches the operator for a while in which it must neither write nor list.
+func (b *bed) quietFor(what string, period time.Duration) {
+	b.t.Helper()
+	mark := b.mark()
+	b.quietSince(what, mark, period)
+	b.Expect(b.operatorCalls(mark).Lists().String()).To(BeEmpty(), what)
+}
+
+func (b *bed) quietSince(what string, mark cluster.Mark, period time.Duration) {
+	b.t.Helper()
+	b.Consistently(func() string { return b.operatorCalls(mark).Writes().String() }).
+		WithTimeout(period).WithPolling(time.Second).Should(BeEmpty(), what)
+	b.t.Logf("%s: 0 writes in %s, lists: %d", what, period, len(b.operatorCalls(mark).Lists()))
+}
+
+func nodeJoins(t *testing.T, b *bed) {
+	mark := b.mark()
+	_, err := b.sim.AddNodes(t.Context(), 1)
+	b.Expect(err).NotTo(HaveOccurred())
+	took := b.awaitReady(fleet+1, time.Minute)
+	b.settled()
+	writes := b.operatorCalls(mark).Writes()
+	var labels, conditions, status int
+	for _, call := range writes {
+		switch {
+		case call.Resource == "nodes" && call.Subresource == "":
+			labels++
+		case call.Resource == "nodes":
+			conditions++
+		case call.Resource == "clusterpolicies":
+			status++
+		}
+	}
+	t.Logf("node joins: ready after %s, %d label patches, %d condition patches, %d policy status", took.Round(100*time.Millisecond), labels, conditions, status)
+	b.Expect(labels).To(BeNumerically("<=", 2), "%s", writes)
+	b.Expect(conditions).To(BeNumerically("<=", 2), "%s", writes)
+	b.Expect(status).To(BeNumerically("<=", 3), "%s", writes)
+	b.Expect(writes).To(HaveLen(labels+conditions+status), "%s", writes)
+}
+
+func podDeleted(t *testing.T, b *bed) {
+	for _, app := range []string{"nvidia-device-plugin-daemonset", "nvidia-driver-daemonset"} {
+		mark := b.mark()
+		b.deletePod(app, "gpu-00007")
+		b.Eventually(func() *corev1.Pod { return b.podOn(app, "gpu-00007") }).WithTimeout(30 * time.Second).
+			Should(And(Not(BeNil()), WithTransform(podReady, BeTrue())))
+		b.awaitReady(fleet+1, time.Minute)
+		b.settled()
+		b.withinBudget("pod of "+app+" deleted", mark, 3)
+	}
+}
+
+func (b *bed) podOn(app, node string) *corev1.Pod {
+	b.t.Helper()
+	pods := &corev1.PodList{}
+	b.Expect(b.client.List(b.t.Context(), pods, client.InNamespace(namespace), client.MatchingLabels{"app": app})).To(Succeed())
+	for i := range pods.Items {
+		if pods.Items[i].Spec.NodeName == node && pods.Items[i].DeletionTimestamp == nil {
+			return &pods.Items[i]
+		}
+	}
+	return nil
+}
+
+func (b *bed) deletePod(app, node string) {
+	b.t.Helper()
+	pod := b.podOn(app, node)
+	b.Expect(pod).NotTo(BeNil(), "pod of %s on %s", app, node)
+	b.Expect(b.client.Delete(b.t.Context(), pod)).To(Succeed())
+}
+
+func (b *bed) restarts(app, node string) int {
+	b.t.Helper()
+	pod := b.podOn(app, node)
+	b.Expect(pod).NotTo(BeNil())
+	return int(pod.Status.ContainerStatuses[0].RestartCount)
+}
+
+func podReady(pod *corev1.Pod) bool {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
