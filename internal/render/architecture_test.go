@@ -1,0 +1,299 @@
+package render_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/assets"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+// eachDaemonSet runs the check for every DaemonSet of every scenario.
+func eachDaemonSet(t *testing.T, check func(*testing.T, operand.Name, *appsv1.DaemonSet)) {
+	t.Helper()
+	for scenario, s := range scenarios {
+		for name, sets := range s.daemonSets(t) {
+			for _, ds := range sets {
+				t.Run(scenario+"/"+ds.Name, func(t *testing.T) { check(t, name, ds) })
+			}
+		}
+	}
+}
+
+func TestEveryProofHasItsContainer(t *testing.T) {
+	for scenario, s := range scenarios {
+		t.Run(scenario, func(t *testing.T) {
+			p := s.plan(t)
+			sets := s.daemonSets(t)
+			for _, step := range p.Steps {
+				if step.Action != plan.Apply {
+					continue
+				}
+				for _, proof := range step.Operand.Proves {
+					there := slices.ContainsFunc(sets[step.Operand.Name][0].Spec.Template.Spec.InitContainers, func(c corev1.Container) bool {
+						return c.Name == proof.Container
+					})
+					if there != step.Proves[proof.Marker] {
+						t.Errorf("%s writes marker %s: %v; its pods have container %s: %v",
+							step.Operand.Name, proof.Marker, step.Proves[proof.Marker], proof.Container, there)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The wait comes before everything else in the pod, or something would run too early.
+func TestTheWaitComesFirst(t *testing.T) {
+	for scenario, s := range scenarios {
+		p := s.plan(t)
+		for name, sets := range s.daemonSets(t) {
+			at := slices.IndexFunc(p.Steps, func(step plan.Step) bool { return step.Operand.Name == name })
+			for _, ds := range sets {
+				init := ds.Spec.Template.Spec.InitContainers
+				first := len(init) > 0 && init[0].Name == "gpu-node-wait"
+				if first != (len(p.Steps[at].Waits) > 0) {
+					t.Errorf("%s: %s waits for %v, but begins with a wait: %v", scenario, ds.Name, p.Steps[at].Waits, first)
+				}
+			}
+		}
+	}
+}
+
+// Whoever grants a container all rights says why, where the next reader sees it.
+func TestEveryPrivilegedContainerSaysWhy(t *testing.T) {
+	files, err := fs.Glob(assets.FS, "*/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range files {
+		text, err := assets.FS.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(text), "\n")
+		for i, line := range lines {
+			if strings.TrimSpace(line) != "privileged: true" {
+				continue
+			}
+			found++
+			for i > 0 && !strings.HasPrefix(strings.TrimSpace(lines[i]), "securityContext:") {
+				i--
+			}
+			if i == 0 || !strings.HasPrefix(strings.TrimSpace(lines[i-1]), "# ") {
+				t.Errorf("%s:%d: no comment above the securityContext says why it is privileged", file, i+1)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("found no privileged container: the check looks for the wrong thing")
+	}
+}
+
+func TestEveryServiceAccountIsInstalled(t *testing.T) {
+	installed := map[string]bool{}
+	files, err := filepath.Glob("../../config/rbac/operands/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		for _, name := range serviceAccounts(t, file) {
+			installed[name] = true
+		}
+	}
+	used := map[string]bool{}
+	eachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
+		t.Helper()
+		name := ds.Spec.Template.Spec.ServiceAccountName
+		used[name] = true
+		if !installed[name] {
+			t.Errorf("ServiceAccount %q is not in config/rbac/operands", name)
+		}
+	})
+	for name := range installed {
+		if !used[name] {
+			t.Errorf("ServiceAccount %s is installed, and no operand uses it", name)
+		}
+	}
+}
+
+func serviceAccounts(t *testing.T, file string) []string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	var names []string
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		account := corev1.ServiceAccount{}
+		if err := yaml.Unmarshal(document, &account); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if account.Kind == "ServiceAccount" {
+			names = append(names, account.Name)
+		}
+	}
+}
+
+var imageReference = regexp.MustCompile(`^[a-z0-9.-]+(:[0-9]+)?(/[a-z0-9._-]+)+(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}|@sha256:[0-9a-f]{64})$`)
+
+func TestEveryImageResolves(t *testing.T) {
+	eachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
+		t.Helper()
+		for _, c := range containers(&ds.Spec.Template.Spec) {
+			if !imageReference.MatchString(c.Image) {
+				t.Errorf("container %s has image %q", c.Name, c.Image)
+			}
+			if !slices.Contains([]corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, c.ImagePullPolicy) {
+				t.Errorf("container %s has pull policy %q", c.Name, c.ImagePullPolicy)
+			}
+		}
+	})
+}
+
+// NVSentinel, k8s-driver-manager and dashboards find pods by these labels; others leave them blind,
+// with no error.
+func TestPodsCarryNVIDIAsNames(t *testing.T) {
+	apps := map[operand.Name]string{
+		"driver":             "nvidia-driver-daemonset",
+		"container-toolkit":  "nvidia-container-toolkit-daemonset",
+		"device-plugin":      "nvidia-device-plugin-daemonset",
+		"operator-validator": "nvidia-operator-validator",
+	}
+	eachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
+		t.Helper()
+		template := ds.Spec.Template
+		if template.Labels["app"] != apps[name] || ds.Labels["app"] != apps[name] {
+			t.Errorf("app is %q on the pods and %q on the DaemonSet, want %q", template.Labels["app"], ds.Labels["app"], apps[name])
+		}
+		if !strings.HasPrefix(ds.Name, apps[name]) {
+			t.Errorf("the name does not start with %s", apps[name])
+		}
+		for _, labels := range []map[string]string{template.Labels, ds.Labels} {
+			if labels["app.kubernetes.io/managed-by"] != "gpu-operator" || labels["nvidia.com/gpu-operator.operand"] != string(name) {
+				t.Errorf("labels are %v", labels)
+			}
+		}
+		for key, value := range ds.Spec.Selector.MatchLabels {
+			if template.Labels[key] != value {
+				t.Errorf("the selector wants %s=%s, the pods have %q", key, value, template.Labels[key])
+			}
+		}
+		if template.Spec.NodeSelector["nvidia.com/gpu.deploy."+string(name)] != "true" {
+			t.Errorf("the node selector is %v", template.Spec.NodeSelector)
+		}
+	})
+}
+
+// The selector of a DaemonSet never changes, and no discovery label is in it: the DaemonSet
+// controller would delete the pods of a node that lost the label.
+func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
+	eachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
+		t.Helper()
+		for key := range ds.Spec.Template.Spec.NodeSelector {
+			if !strings.HasPrefix(key, "nvidia.com/gpu.deploy.") && key != "nvidia.com/gpu-operator.pool" {
+				t.Errorf("selects nodes by %s", key)
+			}
+		}
+		if affinity := ds.Spec.Template.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
+			t.Error("selects nodes by affinity")
+		}
+	})
+}
+
+func TestTheDriverIsNeverRolledByItsDaemonSet(t *testing.T) {
+	for _, strategy := range []string{"", "RollingUpdate", "OnDelete"} {
+		s := situation{spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{UpdateStrategy: strategy}}}
+		for name, sets := range s.daemonSets(t) {
+			want := appsv1.RollingUpdateDaemonSetStrategyType
+			if name == "driver" || strategy == "OnDelete" {
+				want = appsv1.OnDeleteDaemonSetStrategyType
+			}
+			if got := sets[0].Spec.UpdateStrategy.Type; got != want {
+				t.Errorf("with %q, %s is updated by %s, want %s", strategy, name, got, want)
+			}
+		}
+	}
+}
+
+// A pod with a RuntimeClass cannot start before the toolkit has configured it.
+func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
+	injected := map[operand.Name]bool{"device-plugin": true, "operator-validator": true}
+	for scenario, s := range scenarios {
+		classes := map[string]bool{}
+		for _, object := range s.objects(t)["runtime-classes"] {
+			classes[object.GetName()] = true
+		}
+		for name, sets := range s.daemonSets(t) {
+			for _, ds := range sets {
+				class := ds.Spec.Template.Spec.RuntimeClassName
+				if (class != nil) != injected[name] || (class != nil && !classes[*class]) {
+					t.Errorf("%s: %s has RuntimeClass %v of %v", scenario, ds.Name, class, classes)
+				}
+			}
+		}
+	}
+}
+
+func TestNamesAreValidAndVolumesMatchMounts(t *testing.T) {
+	eachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
+		t.Helper()
+		if problems := validation.IsDNS1123Subdomain(ds.Name); len(problems) > 0 {
+			t.Errorf("the name: %v", problems)
+		}
+		volumes, mounted := map[string]bool{}, map[string]bool{}
+		for _, volume := range ds.Spec.Template.Spec.Volumes {
+			if volumes[volume.Name] {
+				t.Errorf("volume %s is there twice", volume.Name)
+			}
+			volumes[volume.Name] = true
+		}
+		for _, c := range containers(&ds.Spec.Template.Spec) {
+			paths, env := map[string]bool{}, map[string]bool{}
+			for _, mount := range c.VolumeMounts {
+				mounted[mount.Name] = true
+				if !volumes[mount.Name] || paths[mount.MountPath] {
+					t.Errorf("container %s: mount of %s at %s lacks its volume or is there twice", c.Name, mount.Name, mount.MountPath)
+				}
+				paths[mount.MountPath] = true
+			}
+			for _, variable := range c.Env {
+				if env[variable.Name] {
+					t.Errorf("container %s: %s is set twice", c.Name, variable.Name)
+				}
+				env[variable.Name] = true
+			}
+		}
+		for name := range volumes {
+			if !mounted[name] {
+				t.Errorf("volume %s is mounted nowhere", name)
+			}
+		}
+	})
+}

@@ -1,0 +1,113 @@
+package render_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+)
+
+const digestKey = "nvidia.com/gpu-operator.template-digest"
+
+func digest(t *testing.T, s situation, name operand.Name) string {
+	t.Helper()
+	ds := s.daemonSet(t, name)
+	onSet, onPods := ds.Annotations[digestKey], ds.Spec.Template.Annotations[digestKey]
+	if onSet == "" || onSet != onPods {
+		t.Fatalf("the digest is %q on the DaemonSet and %q on its pods", onSet, onPods)
+	}
+	return onSet
+}
+
+// The digest decides whether a driver is called outdated.
+func TestTheTemplateDigestCoversWhatMatters(t *testing.T) {
+	plugin := func(spec v1.DevicePluginSpec) situation {
+		return situation{spec: v1.ClusterPolicySpec{DevicePlugin: &spec}}
+	}
+	daemonSets := func(spec v1.DaemonSetsSpec) situation {
+		return situation{spec: v1.ClusterPolicySpec{DaemonSets: &spec}}
+	}
+	tests := map[string]struct {
+		situation situation
+		changes   bool
+	}{
+		"a new release of the operator":         {situation: situation{helper: "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"}},
+		"labels of the user":                    {situation: daemonSets(v1.DaemonSetsSpec{Labels: map[string]string{"a": "b"}})},
+		"annotations of the user":               {situation: daemonSets(v1.DaemonSetsSpec{Annotations: map[string]string{"a": "b"}})},
+		"the update strategy":                   {situation: daemonSets(v1.DaemonSetsSpec{UpdateStrategy: "OnDelete"})},
+		"how many pods may be down":             {situation: daemonSets(v1.DaemonSetsSpec{RollingUpdate: &v1.RollingUpdateSpec{MaxUnavailable: new(intstr.FromInt32(3))}})},
+		"the defaults, spelled out":             {situation: plugin(v1.DevicePluginSpec{Enabled: new(true), ImageSpec: v1.ImageSpec{Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", ImagePullPolicy: "IfNotPresent"}})},
+		"the environment":                       {situation: plugin(v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: env}}), changes: true},
+		"the image":                             {situation: plugin(v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}), changes: true},
+		"the arguments":                         {situation: plugin(v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Args: []string{"-v"}}}), changes: true},
+		"the network":                           {situation: plugin(v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{HostNetwork: new(true)}}), changes: true},
+		"tolerations":                           {situation: daemonSets(v1.DaemonSetsSpec{Tolerations: []corev1.Toleration{{Operator: "Exists"}}}), changes: true},
+		"the directory of the kubelet":          {situation: situation{spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{KubeletRootDir: "/k"}}}, changes: true},
+		"what another operand is configured to": {situation: situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "1"}}}}},
+	}
+	before := digest(t, situation{}, "device-plugin")
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if changed := digest(t, test.situation, "device-plugin") != before; changed != test.changes {
+				t.Errorf("the digest changes: %v, want %v", changed, test.changes)
+			}
+		})
+	}
+}
+
+func TestANewReleaseKeepsTheLiveHelperImage(t *testing.T) {
+	const older, newer = "ghcr.io/clusterpolicy/gpu-operator:v0.9.0", "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"
+	const set = "nvidia-device-plugin-daemonset"
+	current := digest(t, situation{}, "device-plugin")
+	refresh := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{RefreshHelpers: new(true)}}
+	tests := map[string]struct {
+		live map[string]render.Live
+		spec v1.ClusterPolicySpec
+		want string
+	}{
+		"nothing runs yet":                    {want: newer},
+		"the same template runs":              {live: map[string]render.Live{set: {TemplateDigest: current, HelperImage: older}}, want: older},
+		"another template runs":               {live: map[string]render.Live{set: {TemplateDigest: "other", HelperImage: older}}, want: newer},
+		"a template without helper runs":      {live: map[string]render.Live{set: {TemplateDigest: current}}, want: newer},
+		"only another DaemonSet runs":         {live: map[string]render.Live{"other": {TemplateDigest: current, HelperImage: older}}, want: newer},
+		"the spec asks for the new helper":    {live: map[string]render.Live{set: {TemplateDigest: current, HelperImage: older}}, spec: refresh, want: newer},
+		"the same helper runs, and is wanted": {live: map[string]render.Live{set: {TemplateDigest: current, HelperImage: newer}}, want: newer},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			ds := situation{helper: newer, live: test.live, spec: test.spec}.daemonSet(t, "device-plugin")
+			helpers := 0
+			for _, c := range containers(&ds.Spec.Template.Spec) {
+				if c.Command[0] != "/usr/bin/gpu-node" {
+					continue
+				}
+				helpers++
+				if c.Image != test.want {
+					t.Errorf("container %s runs %s, want %s", c.Name, c.Image, test.want)
+				}
+			}
+			if helpers == 0 {
+				t.Error("no container runs the helper")
+			}
+		})
+	}
+}
+
+// What render reads of a live DaemonSet is what it wrote: a restarted operator rolls nothing.
+func TestLiveDaemonSetReadsWhatWasRendered(t *testing.T) {
+	for name, sets := range (situation{}).daemonSets(t) {
+		for _, ds := range sets {
+			live := render.LiveDaemonSet(ds)
+			if live.TemplateDigest != ds.Annotations[digestKey] {
+				t.Errorf("%s: the digest read is %q", ds.Name, live.TemplateDigest)
+			}
+			if want := map[bool]string{true: "", false: helper}[name == "driver"]; live.HelperImage != want {
+				t.Errorf("%s: the helper read is %q, want %q", ds.Name, live.HelperImage, want)
+			}
+		}
+	}
+}
