@@ -43,7 +43,7 @@ const leaseName = "53822513.nvidia.com"
 
 // Leader election needs its lease and tells of a change of leader in an event.
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=gpu-operator,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups=events.k8s.io,namespace=gpu-operator,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=events,verbs=create;patch
 
 type options struct {
 	metricsAddress, healthAddress string

@@ -17,8 +17,8 @@ type demo struct {
 	options
 	catalogue []operand.Operand
 	// begin is when the command was given.
-	begin time.Time
-	out   *os.File
+	begin          time.Time
+	stdout, stderr *os.File
 }
 
 // run shows everything and returns the result once all processes are gone.
@@ -27,17 +27,17 @@ func (d *demo) run(ctx context.Context) (last string, ready bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
-	binary, err := buildAll(ctx, d.out)
+	binary, err := buildAll(ctx, d.stdout)
 	if err != nil {
 		return "", false, err
 	}
 	// Ends the simulator and the watches before the API server goes away.
 	ctx, cancel := context.WithCancel(ctx)
-	b, err := startBed(ctx, binary, d.options, d.out)
+	b, err := startBed(ctx, binary, d.options, d.stdout)
 	defer func() {
 		cancel()
 		if err := b.stop(); err != nil {
-			fmt.Fprintln(os.Stderr, "demo: ending:", err)
+			fmt.Fprintln(d.stderr, "demo: ending:", err)
 		}
 	}()
 	if err != nil {
@@ -62,7 +62,7 @@ func (d *demo) climb(ctx context.Context, b *bed, policy *unstructured.Unstructu
 	if err != nil {
 		return result{}, err
 	}
-	fmt.Fprintf(d.out, "applying %s\n\n", samplePolicy)
+	fmt.Fprintf(d.stdout, "applying %s\n\n", samplePolicy)
 	applied := time.Now()
 	if err := b.apply(ctx, policy); err != nil {
 		return result{}, err
@@ -89,7 +89,7 @@ func (d *demo) climb(ctx context.Context, b *bed, policy *unstructured.Unstructu
 
 // follow draws frame after frame.
 func (d *demo) follow(ctx context.Context, b *bed, v *view, applied time.Time) (result, error) {
-	s := newScreen(d.out)
+	s := newScreen(d.stdout)
 	deadline := time.NewTimer(time.Until(applied.Add(d.timeout)))
 	defer deadline.Stop()
 	tick := time.NewTicker(redraw)
@@ -122,13 +122,13 @@ func (d *demo) stay(ctx context.Context, b *bed) error {
 	case <-b.operator.Done():
 		return b.ended()
 	case <-ctx.Done():
-		fmt.Fprintln(d.out, "ending ...")
+		fmt.Fprintln(d.stdout, "ending ...")
 		return nil
 	}
 }
 
 func (d *demo) print(lines []string) {
 	for _, line := range lines {
-		fmt.Fprintln(d.out, line)
+		fmt.Fprintln(d.stdout, line)
 	}
 }

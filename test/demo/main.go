@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
 	"time"
-
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 )
@@ -24,55 +20,67 @@ const (
 )
 
 func main() {
-	os.Exit(start())
+	begin := time.Now()
+	stderr := os.Stderr
+	status, err := start(begin, stderr)
+	if err != nil {
+		fmt.Fprintln(stderr, "demo:", err)
+	}
+	os.Exit(status)
 }
 
 // start refuses a wrong call before it starts anything.
-func start() int {
-	begin := time.Now()
+func start(begin time.Time, stderr *os.File) (status int, err error) {
 	catalogue, err := operands.Catalogue()
 	if err != nil {
-		return fail(exitNotReady, err)
+		return exitNotReady, err
 	}
 	opts, err := parseOptions(os.Getenv, breakable(catalogue))
 	if err != nil {
-		return fail(exitUsage, err)
+		return exitUsage, err
 	}
-	// The libraries' own lines would tear the table apart.
-	ctrl.SetLogger(zap.New(zap.WriteTo(io.Discard)))
+	if err := silenceLibraries(); err != nil {
+		return exitNotReady, err
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// A second signal ends the demo at once; the kernel then ends its children.
 	context.AfterFunc(ctx, stop)
-	d := &demo{options: opts, catalogue: catalogue, begin: begin, out: os.Stdout}
+	d := &demo{options: opts, catalogue: catalogue, begin: begin, stdout: os.Stdout, stderr: stderr}
 	last, ready, err := d.run(ctx)
 	if err != nil {
 		return aborted(ctx, opts, err)
 	}
 	if !opts.exit {
-		return exitOK
+		return exitOK, nil
 	}
 	fmt.Println(last)
 	if !ready {
-		return exitNotReady
+		return exitNotReady, nil
 	}
-	return exitOK
+	return exitOK, nil
+}
+
+// silenceLibraries drops what the Kubernetes libraries log to os.Stderr, such as a watch that they
+// have started again: it would tear the table apart.
+func silenceLibraries() error {
+	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	os.Stderr = nowhere
+	return nil
 }
 
 // aborted tells a failure from the wish of a user, which is none unless a program waits for the
 // verdict.
-func aborted(ctx context.Context, opts options, err error) int {
+func aborted(ctx context.Context, opts options, err error) (int, error) {
 	switch {
 	case ctx.Err() == nil:
-		return fail(exitNotReady, err)
+		return exitNotReady, err
 	case opts.exit:
-		return fail(exitNotReady, errors.New("interrupted before there was a verdict"))
+		return exitNotReady, errors.New("interrupted before there was a verdict")
 	default:
-		return exitOK
+		return exitOK, nil
 	}
-}
-
-func fail(status int, err error) int {
-	fmt.Fprintln(os.Stderr, "demo:", err)
-	return status
 }

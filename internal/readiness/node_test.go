@@ -1,0 +1,160 @@
+package readiness_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+func TestDaemonSet(t *testing.T) {
+	set := func(generation, observed int64, desired, updated int32, strategy appsv1.DaemonSetUpdateStrategyType) *appsv1.DaemonSet {
+		return &appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Generation: generation},
+			Spec:       appsv1.DaemonSetSpec{UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: strategy}},
+			Status:     appsv1.DaemonSetStatus{ObservedGeneration: observed, DesiredNumberScheduled: desired, UpdatedNumberScheduled: updated},
+		}
+	}
+	const rolls, onDelete = appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType
+	tests := map[string]struct {
+		set      *appsv1.DaemonSet
+		expected int
+		want     readiness.Verdict
+	}{
+		"scheduled on all nodes":       {set: set(2, 2, 3, 3, rolls), expected: 3},
+		"scheduled on more than meant": {set: set(2, 2, 4, 4, rolls), expected: 3},
+		"none expected, none there":    {set: set(1, 1, 0, 0, rolls)},
+		"not taken up yet": {
+			set: set(2, 1, 3, 3, rolls), expected: 3,
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "RollingOut", Message: "the DaemonSet controller has not taken up the change yet"},
+		},
+		"0 of 0 is no success where 3 are expected": {
+			set: set(1, 1, 0, 0, rolls), expected: 3,
+			want: readiness.Verdict{
+				State: readiness.Progressing, Reason: "NotScheduled",
+				Message: "scheduled on 0 of 3 nodes: look for taints that the pods do not tolerate",
+			},
+		},
+		"scheduled on fewer than expected": {
+			set: set(1, 1, 2, 2, onDelete), expected: 3,
+			want: readiness.Verdict{
+				State: readiness.Progressing, Reason: "NotScheduled",
+				Message: "scheduled on 2 of 3 nodes: look for taints that the pods do not tolerate",
+			},
+		},
+		"rolling": {
+			set: set(2, 2, 3, 1, rolls), expected: 3,
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "RollingOut", Message: "updated on 1 of 3 nodes"},
+		},
+		"what is updated on deletion does not roll": {set: set(2, 2, 3, 1, onDelete), expected: 3},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, readiness.DaemonSet(test.set, test.expected)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNodeStopsAtTheFirstRungThatDoesNotHold(t *testing.T) {
+	failing := readiness.Verdict{State: readiness.Failed, Reason: "X", Message: "x"}
+	starting := readiness.Verdict{State: readiness.Progressing, Reason: "Y", Message: "y"}
+	outdated := readiness.Verdict{Outdated: true, Reason: "UpgradePending", Message: "z"}
+	rungs := func(driver, toolkit, validator readiness.Verdict) []readiness.Rung {
+		return []readiness.Rung{
+			{Stage: v1.StageDiscovered}, {Stage: v1.StageDriver, Operand: "driver", Verdict: driver},
+			{Stage: v1.StageToolkit, Operand: "toolkit", Verdict: toolkit}, {Stage: v1.StageValidated, Operand: "validator", Verdict: validator},
+		}
+	}
+	ok := readiness.Verdict{}
+	tests := map[string]struct {
+		rungs []readiness.Rung
+		want  readiness.NodeVerdict
+	}{
+		"no rungs":   {want: readiness.NodeVerdict{Stage: v1.StageValidated}},
+		"all hold":   {rungs: rungs(ok, ok, ok), want: readiness.NodeVerdict{Stage: v1.StageValidated}},
+		"one starts": {rungs: rungs(ok, starting, ok), want: readiness.NodeVerdict{Stage: v1.StageToolkit, Operand: "toolkit", Verdict: starting}},
+		"the lowest counts, not the worst": {
+			rungs: rungs(starting, failing, failing), want: readiness.NodeVerdict{Stage: v1.StageDriver, Operand: "driver", Verdict: starting},
+		},
+		"outdated is ready, and told": {
+			rungs: rungs(outdated, ok, ok), want: readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "driver", Verdict: outdated},
+		},
+		"the first that is outdated is told": {
+			rungs: rungs(ok, outdated, readiness.Verdict{Outdated: true, Reason: "later"}),
+			want:  readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "toolkit", Verdict: outdated},
+		},
+		"what does not hold comes before what is outdated": {
+			rungs: rungs(outdated, ok, failing), want: readiness.NodeVerdict{Stage: v1.StageValidated, Operand: "validator", Verdict: failing},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, readiness.Node(test.rungs)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestKubelet(t *testing.T) {
+	tests := map[string]struct {
+		status corev1.ConditionStatus
+		want   readiness.Verdict
+	}{
+		"ready":              {status: corev1.ConditionTrue},
+		"does not answer":    {status: corev1.ConditionUnknown, want: readiness.Verdict{State: readiness.Failed, Reason: "NodeNotReady", Message: "the kubelet does not answer"}},
+		"says it is not":     {status: corev1.ConditionFalse, want: readiness.Verdict{State: readiness.Progressing, Reason: "NodeNotReady", Message: "the node is not ready: KubeletNotReady"}},
+		"has not spoken yet": {want: readiness.Verdict{State: readiness.Progressing, Reason: "NodeNotReady", Message: "the kubelet has not reported yet"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{}
+			if test.status != "" {
+				node.Status.Conditions = []corev1.NodeCondition{
+					{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue}, {Type: corev1.NodeReady, Status: test.status, Reason: "KubeletNotReady"},
+				}
+			}
+			if diff := cmp.Diff(test.want, readiness.Kubelet(node)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAllocatable(t *testing.T) {
+	none := readiness.Verdict{State: readiness.Progressing, Reason: "NotAllocatable", Message: "the kubelet advertises no GPU that can be allocated"}
+	tests := map[string]struct {
+		resources map[corev1.ResourceName]string
+		want      readiness.Verdict
+	}{
+		"whole GPUs":                  {resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "8"}},
+		"shared GPUs":                 {resources: map[corev1.ResourceName]string{"nvidia.com/gpu.shared": "8"}},
+		"MIG devices":                 {resources: map[corev1.ResourceName]string{"nvidia.com/mig-1g.5gb": "7"}},
+		"MIG devices beside no GPU":   {resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "0", "nvidia.com/mig-1g.5gb": "7"}},
+		"all GPUs have become faulty": {resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "0"}, want: none},
+		"nothing of NVIDIA":           {resources: map[corev1.ResourceName]string{"cpu": "8", "amd.com/gpu": "8"}, want: none},
+		"a name that only looks like one": {
+			resources: map[corev1.ResourceName]string{"nvidia.com/gpumem": "8", "nvidia.com/hostdev": "1"}, want: none,
+		},
+		"nothing": {want: none},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{}}}
+			for resourceName, quantity := range test.resources {
+				node.Status.Allocatable[resourceName] = resource.MustParse(quantity)
+			}
+			if diff := cmp.Diff(test.want, readiness.Allocatable(node)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,213 @@
+package readiness_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// pod is one that the scheduler has placed, with these containers.
+func pod(change ...func(*corev1.Pod)) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Annotations: map[string]string{"nvidia.com/gpu-operator.template-digest": "now"}},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodPending,
+			Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionFalse},
+			},
+		},
+	}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func with(statuses ...corev1.ContainerStatus) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, statuses...) }
+}
+
+func withInit(statuses ...corev1.ContainerStatus) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Status.InitContainerStatuses = append(p.Status.InitContainerStatuses, statuses...)
+	}
+}
+
+func condition(kind corev1.PodConditionType, value corev1.ConditionStatus, reason, message string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		for i := range p.Status.Conditions {
+			if p.Status.Conditions[i].Type == kind {
+				p.Status.Conditions[i] = corev1.PodCondition{Type: kind, Status: value, Reason: reason, Message: message}
+			}
+		}
+	}
+}
+
+func waiting(reason, message string) corev1.ContainerState {
+	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}
+}
+
+func running() corev1.ContainerState {
+	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+}
+
+func terminated(code int32, message string) corev1.ContainerState {
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message, FinishedAt: metav1.Now()}}
+}
+
+func status(name string, state corev1.ContainerState, last ...corev1.ContainerState) corev1.ContainerStatus {
+	s := corev1.ContainerStatus{Name: name, Image: "example.com/" + name + ":1", State: state}
+	if len(last) > 0 {
+		s.LastTerminationState = last[0]
+	}
+	return s
+}
+
+func TestPod(t *testing.T) {
+	ok := status("done", terminated(0, ""))
+	ok.Ready = true
+	waitFor := func(args ...string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{Name: "other"}, {Name: "gpu-node-wait", Args: args}}
+		}
+	}
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		want readiness.Verdict
+	}{
+		"ready": {pod: pod(condition(corev1.PodReady, corev1.ConditionTrue, "", ""))},
+		"nothing known yet": {
+			pod:  pod(func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending} }),
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "PodPending", Message: "the pod is not scheduled yet"},
+		},
+		"unschedulable": {
+			pod:  pod(condition(corev1.PodScheduled, corev1.ConditionFalse, "Unschedulable", "Insufficient memory")),
+			want: readiness.Verdict{State: readiness.Failed, Reason: "Unschedulable", Message: "Insufficient memory"},
+		},
+		"held back by a scheduling gate": {
+			pod:  pod(condition(corev1.PodScheduled, corev1.ConditionFalse, "SchedulingGated", "gated")),
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "PodPending", Message: "the pod is not scheduled yet"},
+		},
+		"scheduled, no container yet": {
+			pod:  pod(),
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "the pod is starting"},
+		},
+		"containers are being created": {
+			pod:  pod(with(status("main", waiting("ContainerCreating", "")))),
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "the pod is starting"},
+		},
+		"waits for another operand": {
+			pod:  pod(waitFor("wait", "--for=driver,toolkit"), withInit(status("gpu-node-wait", running())), with(status("main", waiting("PodInitializing", "")))),
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "WaitingForOperand", Message: "waits for driver,toolkit"},
+		},
+		"waits, without saying for whom": {
+			pod:  pod(waitFor("wait"), withInit(status("gpu-node-wait", running()))),
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "WaitingForOperand", Message: "waits for another operand"},
+		},
+		"an init container runs": {
+			pod:  pod(withInit(ok, status("second", running()))),
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "container second is running"},
+		},
+		"a container runs and is not ready": {
+			pod:  pod(withInit(ok), with(status("main", running()))),
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "container main is not ready yet"},
+		},
+		"an init container that has failed": {
+			pod:  pod(withInit(ok, status("second", terminated(2, "no driver"))), with(status("main", waiting("PodInitializing", "")))),
+			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container second: CrashLoopBackOff, exit code 2: no driver"},
+		},
+		"the failure of an init container comes before that of a container": {
+			pod:  pod(withInit(status("init", terminated(1, ""))), with(status("main", terminated(2, "")))),
+			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container init: CrashLoopBackOff, exit code 1"},
+		},
+		"a container that failed once and is ready now holds up nothing": {
+			pod: pod(with(
+				corev1.ContainerStatus{Name: "main", Ready: true, State: running(), LastTerminationState: terminated(1, "")}, status("side", running()),
+			)),
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "container side is not ready yet"},
+		},
+		"an init container that failed once and then succeeded holds up nothing": {
+			pod:  pod(withInit(status("init", terminated(0, ""), terminated(1, ""))), with(status("main", running()))),
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "container main is not ready yet"},
+		},
+		"a wrong configuration": {
+			pod:  pod(with(status("main", waiting("CreateContainerConfigError", `secret "x" not found`)))),
+			want: readiness.Verdict{State: readiness.Failed, Reason: "CreateContainerConfigError", Message: "container main: CreateContainerConfigError"},
+		},
+		"an image name that is none": {
+			pod:  pod(with(status("main", waiting("InvalidImageName", "")))),
+			want: readiness.Verdict{State: readiness.Failed, Reason: "InvalidImageName", Message: "container main: InvalidImageName: example.com/main:1"},
+		},
+		"an image that must not be pulled": {
+			pod:  pod(with(status("main", waiting("ErrImageNeverPull", "")))),
+			want: readiness.Verdict{State: readiness.Failed, Reason: "ErrImageNeverPull", Message: "container main: ErrImageNeverPull: example.com/main:1"},
+		},
+		"going away, whatever else it says": {
+			pod: pod(condition(corev1.PodReady, corev1.ConditionTrue, "", ""), func(p *corev1.Pod) {
+				p.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+			}),
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "the pod is being replaced"},
+		},
+		"evicted by its kubelet": {
+			pod: pod(func(p *corev1.Pod) {
+				p.Status.Phase, p.Status.Reason, p.Status.Message = corev1.PodFailed, "Evicted", "The node was low on resource: memory."
+			}),
+			want: readiness.Verdict{State: readiness.Failed, Reason: "ContainerFailed", Message: "the pod failed: Evicted: The node was low on resource: memory."},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, readiness.Pod(test.pod, "now")); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			test.want.Outdated = true
+			if diff := cmp.Diff(test.want, readiness.Pod(test.pod, "next")); diff != "" {
+				t.Errorf("of an older template, -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// The kubelet shows one failure in several guises, one after the other. They are one verdict.
+func TestAFailureHasOneVerdictInAllItsGuises(t *testing.T) {
+	tests := map[string]struct {
+		guises []corev1.ContainerStatus
+		want   readiness.Verdict
+	}{
+		"a crash loop: ended, waiting, running once more": {
+			guises: []corev1.ContainerStatus{
+				status("main", terminated(1, "boom")),
+				status("main", waiting("CrashLoopBackOff", "back-off 10s restarting failed container"), terminated(1, "boom")),
+				status("main", waiting("CrashLoopBackOff", "back-off 20s restarting failed container"), terminated(1, "boom")),
+				status("main", running(), terminated(1, "boom")),
+				status("main", waiting("ContainerCreating", ""), terminated(1, "boom")),
+			},
+			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container main: CrashLoopBackOff, exit code 1: boom"},
+		},
+		"an image that cannot be pulled": {
+			guises: []corev1.ContainerStatus{
+				status("main", waiting("ErrImagePull", "rpc error: manifest unknown")),
+				status("main", waiting("ImagePullBackOff", "Back-off pulling image")),
+				status("main", waiting("RegistryUnavailable", "try again")),
+			},
+			want: readiness.Verdict{State: readiness.Failed, Reason: "ImagePullBackOff", Message: "container main: ImagePullBackOff: example.com/main:1"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			for i, guise := range test.guises {
+				if diff := cmp.Diff(test.want, readiness.Pod(pod(with(guise)), "now")); diff != "" {
+					t.Errorf("guise %d of a container, -want +got:\n%s", i, diff)
+				}
+				if diff := cmp.Diff(test.want, readiness.Pod(pod(withInit(guise)), "now")); diff != "" {
+					t.Errorf("guise %d of an init container, -want +got:\n%s", i, diff)
+				}
+			}
+		})
+	}
+}
