@@ -11,6 +11,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
+// now is when the pods are looked at.
+var now = time.Unix(1_000_000, 0)
+
 // pod is one that the scheduler has placed, with these containers.
 func pod(change ...func(*corev1.Pod)) *corev1.Pod {
 	p := &corev1.Pod{
@@ -53,11 +56,11 @@ func waiting(reason, message string) corev1.ContainerState {
 }
 
 func running() corev1.ContainerState {
-	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-10 * time.Second))}}
 }
 
 func terminated(code int32, message string) corev1.ContainerState {
-	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message, FinishedAt: metav1.Now()}}
+	return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message, FinishedAt: metav1.NewTime(now.Add(-20 * time.Second))}}
 }
 
 func status(name string, state corev1.ContainerState, last ...corev1.ContainerState) corev1.ContainerStatus {
@@ -162,11 +165,11 @@ func TestPod(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, readiness.Pod(test.pod, "now")); diff != "" {
+			if diff := cmp.Diff(test.want, readiness.Pod(test.pod, "now", now)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 			test.want.Outdated = true
-			if diff := cmp.Diff(test.want, readiness.Pod(test.pod, "next")); diff != "" {
+			if diff := cmp.Diff(test.want, readiness.Pod(test.pod, "next", now)); diff != "" {
 				t.Errorf("of an older template, -want +got:\n%s", diff)
 			}
 		})
@@ -201,12 +204,45 @@ func TestAFailureHasOneVerdictInAllItsGuises(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			for i, guise := range test.guises {
-				if diff := cmp.Diff(test.want, readiness.Pod(pod(with(guise)), "now")); diff != "" {
+				if diff := cmp.Diff(test.want, readiness.Pod(pod(with(guise)), "now", now)); diff != "" {
 					t.Errorf("guise %d of a container, -want +got:\n%s", i, diff)
 				}
-				if diff := cmp.Diff(test.want, readiness.Pod(pod(withInit(guise)), "now")); diff != "" {
+				if diff := cmp.Diff(test.want, readiness.Pod(pod(withInit(guise)), "now", now)); diff != "" {
 					t.Errorf("guise %d of an init container, -want +got:\n%s", i, diff)
 				}
+			}
+		})
+	}
+}
+
+// A container without probes is ready whenever it runs. After a failure it must run for a minute
+// before that is believed.
+func TestAContainerThatHasFailedProvesItself(t *testing.T) {
+	crashed := readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container main: CrashLoopBackOff, exit code 1: boom"}
+	tests := map[string]struct {
+		ran  time.Duration
+		last corev1.ContainerState
+		want readiness.Verdict
+	}{
+		"it has never failed":             {ran: time.Second},
+		"it has ended well":               {ran: time.Second, last: terminated(0, "")},
+		"it failed, and has just started": {ran: time.Second, last: terminated(1, "boom"), want: crashed},
+		"it failed, and runs for almost a minute": {
+			ran: 59 * time.Second, last: terminated(1, "boom"), want: crashed,
+		},
+		"it failed, and runs for a minute": {ran: time.Minute, last: terminated(1, "boom")},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			started := now.Add(-test.ran)
+			main := status("main", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(started)}}, test.last)
+			main.Ready = true
+			if test.want.State == readiness.Failed {
+				test.want.Until = started.Add(time.Minute)
+			}
+			got := readiness.Pod(pod(condition(corev1.PodReady, corev1.ConditionTrue, "", ""), with(main)), "now", now)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
