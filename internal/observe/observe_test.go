@@ -1,0 +1,491 @@
+package observe_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+const templateDigest = "nvidia.com/gpu-operator.template-digest"
+
+func TestFacts(t *testing.T) {
+	const nfd = "feature.node.kubernetes.io/"
+	node := func(labels map[string]string) *corev1.Node {
+		return &corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: labels},
+			Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{Architecture: "amd64", ContainerRuntimeVersion: "containerd://2.2.1"}},
+		}
+	}
+	facts := func(change func(*operand.NodeFacts)) operand.NodeFacts {
+		f := operand.NodeFacts{
+			Name: "a", Workload: "container", Architecture: "amd64", Runtime: "containerd", Deploy: map[operand.Name]string{},
+		}
+		change(&f)
+		return f
+	}
+	discovered := func(f *operand.NodeFacts) { f.HasGPU, f.Discovered = true, true }
+	tests := map[string]struct {
+		labels map[string]string
+		want   operand.NodeFacts
+	}{
+		"no labels":              {want: facts(func(*operand.NodeFacts) {})},
+		"a device of any class":  {labels: map[string]string{nfd + "pci-10de.present": "true"}, want: facts(discovered)},
+		"a 3D controller":        {labels: map[string]string{nfd + "pci-0302_10de.present": "true"}, want: facts(discovered)},
+		"a VGA controller":       {labels: map[string]string{nfd + "pci-0300_10de.present": "true"}, want: facts(discovered)},
+		"a device that is gone":  {labels: map[string]string{nfd + "pci-10de.present": "false"}, want: facts(func(f *operand.NodeFacts) { f.Discovered = true })},
+		"a GPU of somebody else": {labels: map[string]string{nfd + "pci-1002.present": "true"}, want: facts(func(f *operand.NodeFacts) { f.Discovered = true })},
+		"it had a GPU": {
+			labels: map[string]string{"nvidia.com/gpu.present": "true"}, want: facts(func(f *operand.NodeFacts) { f.WasGPU = true }),
+		},
+		"it had a GPU, and was released": {
+			labels: map[string]string{"nvidia.com/gpu.present": "false"}, want: facts(func(*operand.NodeFacts) {}),
+		},
+		"the operating system and the labels of the stack": {
+			labels: map[string]string{
+				nfd + "system-os_release.ID": "ubuntu", nfd + "system-os_release.VERSION_ID": "24.04", nfd + "kernel-version.full": "6.8.0",
+				"nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64", "nvidia.com/gpu.deploy.driver": "pre-installed",
+			},
+			want: facts(func(f *operand.NodeFacts) {
+				f.Discovered, f.OSID, f.OSVersion, f.Kernel, f.Pool = true, "ubuntu", "24.04", "6.8.0", "ubuntu24.04-amd64"
+				f.Deploy["driver"] = "pre-installed"
+			}),
+		},
+		"kept free by a user": {
+			labels: map[string]string{"nvidia.com/gpu.deploy.operands": "false"},
+			want:   facts(func(f *operand.NodeFacts) { f.Excluded, f.Deploy["operands"] = true, "false" }),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, observe.Facts(node(test.labels))); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// allNodes are nodes that differ in what verdicts read, each with all that the API adds.
+func allNodes() []*corev1.Node {
+	var nodes []*corev1.Node
+	for i, ready := range []corev1.ConditionStatus{"", corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown} {
+		for _, gpus := range []string{"", "0", "8"} {
+			for _, mig := range []string{"", "7"} {
+				node := &corev1.Node{
+					ObjectMeta: metav1.ObjectMeta{
+						Name: fmt.Sprintf("node-%d-%s-%s", i, gpus, mig), UID: "u", ResourceVersion: "7",
+						Labels: map[string]string{
+							"feature.node.kubernetes.io/pci-10de.present": "true", "nvidia.com/gpu.deploy.driver": "true",
+							"feature.node.kubernetes.io/system-os_release.ID": "rhel", "kubernetes.io/hostname": "x",
+						},
+						Annotations:   map[string]string{"nvidia.com/gpu-operator.discovery-lost-since": "2026-01-01T00:00:00Z", "other": "x"},
+						ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
+					},
+					Spec: corev1.NodeSpec{ProviderID: "x"},
+					Status: corev1.NodeStatus{
+						NodeInfo: corev1.NodeSystemInfo{Architecture: "arm64", ContainerRuntimeVersion: "cri-o://1.34", KernelVersion: "6"},
+						Images:   []corev1.ContainerImage{{Names: []string{"x"}}},
+						Allocatable: corev1.ResourceList{
+							"cpu": resource.MustParse("8"),
+						},
+						Conditions: []corev1.NodeCondition{
+							{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionFalse},
+							{Type: "nvidia.com/GPUReady", Status: corev1.ConditionFalse, Reason: "X", Message: "y", LastTransitionTime: metav1.Unix(5, 0)},
+						},
+					},
+				}
+				if ready != "" {
+					node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeReady, Status: ready, Reason: "R"})
+				}
+				for name, quantity := range map[corev1.ResourceName]string{"nvidia.com/gpu": gpus, "nvidia.com/mig-1g.5gb": mig} {
+					if quantity != "" {
+						node.Status.Allocatable[name] = resource.MustParse(quantity)
+					}
+				}
+				nodes = append(nodes, node)
+			}
+		}
+	}
+	return nodes
+}
+
+func trimmed[T any](t *testing.T, trim func(any) (any, error), object T) T {
+	t.Helper()
+	small, err := trim(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, isT := small.(T)
+	if !isT {
+		t.Fatalf("trimmed to %T", small)
+	}
+	return result
+}
+
+func TestWhatIsReadOfANodeSurvivesTheTrim(t *testing.T) {
+	type view struct {
+		Facts                operand.NodeFacts
+		Kubelet, Allocatable readiness.Verdict
+		Condition            []corev1.NodeCondition
+		LostSince            string
+		Version              string
+	}
+	look := func(node *corev1.Node) view {
+		v := view{
+			observe.Facts(node), readiness.Kubelet(node), readiness.Allocatable(node), nil,
+			node.Annotations["nvidia.com/gpu-operator.discovery-lost-since"], node.ResourceVersion,
+		}
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == "nvidia.com/GPUReady" {
+				v.Condition = append(v.Condition, condition)
+			}
+		}
+		return v
+	}
+	for _, node := range allNodes() {
+		small := trimmed(t, observe.TrimNode, node.DeepCopy())
+		if diff := cmp.Diff(look(node), look(small)); diff != "" {
+			t.Errorf("%s: -whole +trimmed:\n%s", node.Name, diff)
+		}
+		if len(small.Status.Images) > 0 || len(small.ManagedFields) > 0 || len(small.Annotations) > 1 {
+			t.Errorf("%s keeps what nobody reads", node.Name)
+		}
+	}
+}
+
+var now = time.Unix(1_000_000, 0)
+
+// allPods are pods of which every container is in some state, each with all that the API adds.
+func allPods() []*corev1.Pod {
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-10 * time.Second))}}
+	long := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-time.Hour))}}
+	failed := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, Reason: "Error", Message: "boom", ContainerID: "x"}}
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed"}}
+	waiting := func(reason string) corev1.ContainerState {
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "m"}}
+	}
+	states := []corev1.ContainerState{
+		running, long, failed, ended, waiting("PodInitializing"), waiting("CrashLoopBackOff"), waiting("ErrImagePull"), waiting("InvalidImageName"),
+	}
+	var pods []*corev1.Pod
+	for i, init := range states {
+		for j, main := range states {
+			for k, last := range []corev1.ContainerState{{}, failed, ended} {
+				for _, ready := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse} {
+					pods = append(pods, &corev1.Pod{
+						ObjectMeta: metav1.ObjectMeta{
+							Name: fmt.Sprintf("pod-%d-%d-%d-%s", i, j, k, ready), Labels: map[string]string{"nvidia.com/gpu-operator.operand": "driver"},
+							Annotations:     map[string]string{templateDigest: "d", "other": "x"},
+							OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: "ds", Controller: new(true)}},
+							ManagedFields:   []metav1.ManagedFieldsEntry{{Manager: "kubelet"}},
+						},
+						Spec: corev1.PodSpec{
+							NodeName:       "a",
+							InitContainers: []corev1.Container{{Name: "gpu-node-wait", Args: []string{"wait", "--for=driver"}}},
+							Containers:     []corev1.Container{{Name: "main"}},
+						},
+						Status: corev1.PodStatus{
+							Phase: corev1.PodRunning,
+							Conditions: []corev1.PodCondition{
+								{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: ready},
+								{Type: corev1.PodInitialized, Status: corev1.ConditionTrue},
+							},
+							InitContainerStatuses: []corev1.ContainerStatus{{Name: "gpu-node-wait", Image: "i", State: init, RestartCount: 4}},
+							ContainerStatuses: []corev1.ContainerStatus{
+								{Name: "main", Image: "i", State: main, LastTerminationState: last, Ready: ready == corev1.ConditionTrue, RestartCount: 7},
+							},
+						},
+					})
+				}
+			}
+		}
+	}
+	unscheduled := pods[0].DeepCopy()
+	unscheduled.Name, unscheduled.Spec.NodeName = "unscheduled", ""
+	unscheduled.Spec.Affinity = affinityTo("a")
+	unscheduled.Status = corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "Insufficient memory"},
+	}}
+	evicted := pods[0].DeepCopy()
+	evicted.Name, evicted.Status = "evicted", corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}
+	leaving := pods[0].DeepCopy()
+	leaving.Name, leaving.DeletionTimestamp = "leaving", &metav1.Time{Time: now}
+	return append(pods, unscheduled, evicted, leaving)
+}
+
+func affinityTo(node string) *corev1.Affinity {
+	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{
+			{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{node}},
+		}}},
+	}}}
+}
+
+func TestWhatIsReadOfAPodSurvivesTheTrim(t *testing.T) {
+	type view struct {
+		Verdict, Outdated readiness.Verdict
+		Nodes             []string
+		Owner             *metav1.OwnerReference
+		Labels            map[string]string
+	}
+	look := func(pod *corev1.Pod) view {
+		return view{
+			readiness.Pod(pod, "d", now), readiness.Pod(pod, "next", now), observe.TargetNode(pod), metav1.GetControllerOf(pod), pod.Labels,
+		}
+	}
+	for _, pod := range allPods() {
+		small := trimmed(t, observe.TrimPod, pod.DeepCopy())
+		if diff := cmp.Diff(look(pod), look(small)); diff != "" {
+			t.Errorf("%s: -whole +trimmed:\n%s", pod.Name, diff)
+		}
+		if len(small.ManagedFields) > 0 || len(small.Annotations) > 1 || len(small.Spec.Containers) > 0 {
+			t.Errorf("%s keeps what nobody reads", pod.Name)
+		}
+	}
+}
+
+func TestTrimsLeaveOtherObjectsAlone(t *testing.T) {
+	other := &corev1.ConfigMap{Data: map[string]string{"a": "b"}}
+	for _, trim := range []func(any) (any, error){observe.TrimNode, observe.TrimPod} {
+		if got, err := trim(other); err != nil || got != any(other) {
+			t.Errorf("got %v, %v", got, err)
+		}
+	}
+}
+
+func TestNodeChanges(t *testing.T) {
+	tests := map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"a heartbeat": {change: func(n *corev1.Node) {
+			n.ResourceVersion = "8"
+			for i := range n.Status.Conditions {
+				n.Status.Conditions[i].LastHeartbeatTime = metav1.Now()
+			}
+		}},
+		"images":                      {change: func(n *corev1.Node) { n.Status.Images = nil }},
+		"an annotation of others":     {change: func(n *corev1.Node) { n.Annotations["other"] = "y" }},
+		"memory pressure":             {change: func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue }},
+		"fewer GPUs, but some":        {change: func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("7") }},
+		"another resource":            {change: func(n *corev1.Node) { n.Status.Allocatable["cpu"] = resource.MustParse("4") }},
+		"a label":                     {change: func(n *corev1.Node) { n.Labels["nvidia.com/gpu.deploy.driver"] = "false" }, want: true},
+		"no GPU left":                 {change: func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0") }, want: true},
+		"the kubelet fell silent":     {change: func(n *corev1.Node) { n.Status.Conditions[2].Status = corev1.ConditionUnknown }, want: true},
+		"somebody took our condition": {change: func(n *corev1.Node) { n.Status.Conditions = n.Status.Conditions[2:] }, want: true},
+		"another container runtime":   {change: func(n *corev1.Node) { n.Status.NodeInfo.ContainerRuntimeVersion = "containerd://2" }, want: true},
+	}
+	var whole *corev1.Node
+	for _, node := range allNodes() {
+		if node.Name == "node-1-8-" {
+			whole = node
+		}
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			after := whole.DeepCopy()
+			test.change(after)
+			// Predicates see what the cache holds.
+			update := event.UpdateEvent{ObjectOld: trimmed(t, observe.TrimNode, whole.DeepCopy()), ObjectNew: trimmed(t, observe.TrimNode, after)}
+			if got := observe.NodeChanges().Update(update); got != test.want {
+				t.Errorf("passes: %v", got)
+			}
+		})
+	}
+}
+
+func TestPodChanges(t *testing.T) {
+	crash := func(state corev1.ContainerState, restarts int32) corev1.ContainerStatus {
+		return corev1.ContainerStatus{
+			Name: "main", State: state, RestartCount: restarts,
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
+		}
+	}
+	backOff := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 10s"}}
+	later := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 20s"}}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+	before := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{templateDigest: "d"}},
+		Spec:       corev1.PodSpec{NodeName: "a"},
+		Status: corev1.PodStatus{
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionFalse}},
+			ContainerStatuses: []corev1.ContainerStatus{crash(backOff, 4)},
+		},
+	}
+	recovers := func(p *corev1.Pod) {
+		p.Status.Conditions[1].Status = corev1.ConditionTrue
+		p.Status.ContainerStatuses[0].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}}
+		p.Status.ContainerStatuses[0].Ready = true
+	}
+	tests := map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"a restart":                     {change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0] = crash(backOff, 5) }},
+		"a longer back-off":             {change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0] = crash(later, 4) }},
+		"running between two crashes":   {change: func(p *corev1.Pod) { p.Status.ContainerStatuses[0] = crash(running, 5) }},
+		"an annotation of others":       {change: func(p *corev1.Pod) { p.Annotations["other"] = "x" }},
+		"it is ready":                   {change: recovers, want: true},
+		"it is going away":              {change: func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }, want: true},
+		"it has been scheduled":         {change: func(p *corev1.Pod) { p.Spec.NodeName = "b" }, want: true},
+		"it is of another template":     {change: func(p *corev1.Pod) { p.Annotations[templateDigest] = "e" }, want: true},
+		"it belongs to another operand": {change: func(p *corev1.Pod) { p.Labels["a"] = "c" }, want: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			after := before.DeepCopy()
+			test.change(after)
+			update := event.UpdateEvent{ObjectOld: trimmed(t, observe.TrimPod, before.DeepCopy()), ObjectNew: trimmed(t, observe.TrimPod, after)}
+			if got := observe.PodChanges().Update(update); got != test.want {
+				t.Errorf("passes: %v", got)
+			}
+		})
+	}
+}
+
+func TestTemplateChanges(t *testing.T) {
+	before := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{templateDigest: "d"}}}
+	tests := map[string]struct {
+		change func(*appsv1.DaemonSet)
+		want   bool
+	}{
+		"counters":         {change: func(d *appsv1.DaemonSet) { d.Status.NumberReady = 3 }},
+		"another template": {change: func(d *appsv1.DaemonSet) { d.Annotations[templateDigest] = "e" }, want: true},
+		"another strategy": {change: func(d *appsv1.DaemonSet) { d.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType }, want: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			after := before.DeepCopy()
+			test.change(after)
+			if got := observe.TemplateChanges().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != test.want {
+				t.Errorf("passes: %v", got)
+			}
+		})
+	}
+}
+
+func TestEventsOtherThanUpdatesPass(t *testing.T) {
+	p := observe.NodeChanges()
+	if !p.Create(event.CreateEvent{Object: &corev1.Node{}}) || !p.Delete(event.DeleteEvent{Object: &corev1.Node{}}) {
+		t.Error("a node that comes or goes is not noticed")
+	}
+}
+
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return scheme
+}
+
+func TestCluster(t *testing.T) {
+	gpu := map[string]string{"feature.node.kubernetes.io/pci-10de.present": "true"}
+	pod := func(name, namespace, node, operandName string, age time.Duration) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: name, Namespace: namespace, CreationTimestamp: metav1.NewTime(now.Add(-age)),
+				Labels: map[string]string{"nvidia.com/gpu-operator.operand": operandName},
+			},
+			Spec: corev1.PodSpec{NodeName: node},
+		}
+	}
+	unplaced := pod("unplaced", "gpu-operator", "", "driver", 0)
+	unplaced.Spec.Affinity = affinityTo("b")
+	leaving := pod("leaving", "gpu-operator", "a", "device-plugin", 0)
+	leaving.DeletionTimestamp, leaving.Finalizers = &metav1.Time{Time: now}, []string{"x/y"}
+	objects := []client.Object{
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: gpu}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"nvidia.com/gpu.present": "true"}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}},
+		pod("old", "gpu-operator", "a", "driver", time.Hour), pod("young", "gpu-operator", "a", "driver", time.Minute),
+		pod("staying", "gpu-operator", "a", "device-plugin", time.Hour), leaving,
+		pod("elsewhere", "default", "a", "driver", 0), pod("stranger", "gpu-operator", "a", "", 0), unplaced,
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "ds", Namespace: "gpu-operator"}},
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}},
+	}
+	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).Build()
+	snapshot, err := observe.Cluster(context.Background(), c, "gpu-operator")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type view struct {
+		Nodes, DaemonSets []string
+		Pods              map[string]map[operand.Name]string
+		AnyDiscovered     bool
+	}
+	got := view{AnyDiscovered: snapshot.AnyDiscovered, Pods: map[string]map[operand.Name]string{}}
+	for _, facts := range snapshot.Facts() {
+		got.Nodes = append(got.Nodes, facts.Name)
+	}
+	for name := range snapshot.DaemonSets {
+		got.DaemonSets = append(got.DaemonSets, name)
+	}
+	for node, pods := range snapshot.Pods {
+		got.Pods[node] = map[operand.Name]string{}
+		for name, p := range pods {
+			got.Pods[node][name] = p.Name
+		}
+	}
+	want := view{
+		Nodes: []string{"a", "b"}, DaemonSets: []string{"ds"}, AnyDiscovered: true,
+		Pods: map[string]map[operand.Name]string{"a": {"driver": "young", "device-plugin": "staying"}, "b": {"driver": "unplaced"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestTheOldestPolicyIsInForce(t *testing.T) {
+	policy := func(name string, age time.Duration) *v1.ClusterPolicy {
+		return &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(now.Add(-age))}}
+	}
+	leaving := policy("leaving", time.Hour)
+	leaving.DeletionTimestamp, leaving.Finalizers = &metav1.Time{Time: now}, []string{"x/y"}
+	tests := map[string]struct {
+		policies []client.Object
+		want     string
+	}{
+		"none":                               {},
+		"one":                                {policies: []client.Object{policy("a", 0)}, want: "a"},
+		"the older of two":                   {policies: []client.Object{policy("a", 0), policy("b", time.Minute)}, want: "b"},
+		"of the same second, by name":        {policies: []client.Object{policy("b", 0), policy("a", 0)}, want: "a"},
+		"one that is going away is none":     {policies: []client.Object{leaving, policy("a", 0)}, want: "a"},
+		"the only one is going away: nobody": {policies: []client.Object{leaving}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(test.policies...).Build()
+			active, all, err := observe.Policies(context.Background(), c)
+			if err != nil || len(all) != len(test.policies) {
+				t.Fatalf("%d of %d policies, %v", len(all), len(test.policies), err)
+			}
+			got := ""
+			if active != nil {
+				got = active.Name
+			}
+			if got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
