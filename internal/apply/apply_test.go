@@ -1,0 +1,336 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/clusterpolicy/gpu-operator/internal/freshness"
+)
+
+const policy types.UID = "policy"
+
+// replace changes one place of a text, and panics if that is not there: a case that changes nothing
+// would test nothing.
+func replace(text, old, with string) string {
+	if strings.Count(text, old) != 1 {
+		panic(old + " is not there once")
+	}
+	return strings.Replace(text, old, with, 1)
+}
+
+func configMap(name string, change ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
+	object := &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "gpu-operator",
+			Labels: map[string]string{"app.kubernetes.io/managed-by": "gpu-operator", "nvidia.com/gpu-operator.operand": "driver"},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "nvidia.com/v1", Kind: "ClusterPolicy", Name: "cp", UID: policy, Controller: new(true)},
+			},
+		},
+		Data: map[string]string{"key": "value"},
+	}
+	for _, c := range change {
+		c(object)
+	}
+	return object
+}
+
+func ownedBy(uid types.UID) func(*corev1.ConfigMap) {
+	return func(c *corev1.ConfigMap) { c.OwnerReferences[0].UID = uid }
+}
+
+func ofOperand(name string) func(*corev1.ConfigMap) {
+	return func(c *corev1.ConfigMap) { c.Labels["nvidia.com/gpu-operator.operand"] = name }
+}
+
+// cluster is a fake API server that counts the writes.
+type cluster struct {
+	client.WithWatch
+	applied, deleted []string
+	failWith         error
+}
+
+func newCluster(t *testing.T, objects ...client.Object) *cluster {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{}
+	c.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		// As the cache of controller-runtime does.
+		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+			err := w.Get(ctx, key, o, options...)
+			if err == nil {
+				o.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+			}
+			return err
+		},
+		Apply: func(ctx context.Context, w client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			c.applied = append(c.applied, "applied")
+			if c.failWith != nil {
+				return c.failWith
+			}
+			return w.Apply(ctx, o, options...)
+		},
+		Delete: func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			asked := (&client.DeleteOptions{}).ApplyOptions(options)
+			uid := "any"
+			if asked.Preconditions != nil && asked.Preconditions.UID != nil {
+				uid = string(*asked.Preconditions.UID)
+			}
+			c.deleted = append(c.deleted, o.GetName()+" with UID "+uid)
+			if c.failWith != nil {
+				return c.failWith
+			}
+			return w.Delete(ctx, o, options...)
+		},
+	}).Build()
+	return c
+}
+
+func (c *cluster) applier() *Applier {
+	return &Applier{Client: c, Live: c, Seen: freshness.NewTracker()}
+}
+
+func (c *cluster) get(t *testing.T, name string) *corev1.ConfigMap {
+	t.Helper()
+	object := &corev1.ConfigMap{}
+	if err := c.Get(context.Background(), client.ObjectKey{Namespace: "gpu-operator", Name: name}, object); err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func TestApplyWritesOnce(t *testing.T) {
+	c := newCluster(t)
+	applier := c.applier()
+	for i, want := range []bool{true, false, false} {
+		wrote, err := applier.Apply(context.Background(), policy, configMap("a"))
+		if err != nil || wrote != want {
+			t.Fatalf("round %d: wrote %v, %v", i, wrote, err)
+		}
+	}
+	// A restarted operator remembers nothing, and writes nothing all the same.
+	if wrote, err := c.applier().Apply(context.Background(), policy, configMap("a")); err != nil || wrote {
+		t.Errorf("after a restart: wrote %v, %v", wrote, err)
+	}
+	if len(c.applied) != 1 {
+		t.Errorf("%d writes", len(c.applied))
+	}
+}
+
+func TestApplyRepairsAndFollows(t *testing.T) {
+	tests := map[string]struct {
+		drift  func(*corev1.ConfigMap)
+		intent func(*corev1.ConfigMap)
+		want   bool
+	}{
+		"nothing has changed":                  {},
+		"others added a label":                 {drift: func(c *corev1.ConfigMap) { c.Labels["theirs"] = "x" }},
+		"others added a key":                   {drift: func(c *corev1.ConfigMap) { c.Data["theirs"] = "x" }},
+		"others changed our key":               {drift: func(c *corev1.ConfigMap) { c.Data["key"] = "x" }, want: true},
+		"others removed our key":               {drift: func(c *corev1.ConfigMap) { c.Data = nil }, want: true},
+		"others removed our label":             {drift: func(c *corev1.ConfigMap) { delete(c.Labels, "nvidia.com/gpu-operator.operand") }, want: true},
+		"others removed the digest":            {drift: func(c *corev1.ConfigMap) { c.Annotations = nil }, want: true},
+		"the intent has another value":         {intent: func(c *corev1.ConfigMap) { c.Data["key"] = "new" }, want: true},
+		"the intent lacks a key that it had":   {intent: func(c *corev1.ConfigMap) { c.Data = nil }, want: true},
+		"the intent has one more key":          {intent: func(c *corev1.ConfigMap) { c.Data["more"] = "x" }, want: true},
+		"the intent says the same as the live": {drift: func(c *corev1.ConfigMap) { c.Data["more"] = "x" }, intent: func(c *corev1.ConfigMap) { c.Data["more"] = "x" }, want: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			if _, err := c.applier().Apply(context.Background(), policy, configMap("a")); err != nil {
+				t.Fatal(err)
+			}
+			if test.drift != nil {
+				live := c.get(t, "a")
+				test.drift(live)
+				if err := c.Update(context.Background(), live); err != nil {
+					t.Fatal(err)
+				}
+			}
+			intent := configMap("a")
+			if test.intent != nil {
+				test.intent(intent)
+			}
+			wrote, err := c.applier().Apply(context.Background(), policy, intent)
+			if err != nil || wrote != test.want {
+				t.Fatalf("wrote %v, %v", wrote, err)
+			}
+			if again, err := c.applier().Apply(context.Background(), policy, intent); err != nil || again {
+				t.Errorf("wrote %v once more, %v", again, err)
+			}
+			live := c.get(t, "a")
+			for key, value := range intent.Data {
+				if live.Data[key] != value {
+					t.Errorf("%s is %q, want %q", key, live.Data[key], value)
+				}
+			}
+		})
+	}
+}
+
+func TestApplyTouchesNothingOfOthers(t *testing.T) {
+	foreign := func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels, c.UID = nil, nil, "live" }
+	tests := map[string]struct {
+		live     *corev1.ConfigMap
+		conflict bool
+		want     string
+	}{
+		"made by hand": {
+			live: configMap("a", foreign), conflict: true,
+			want: "ConfigMap a exists and belongs to somebody else: delete or rename it, or move it out of the way",
+		},
+		"owned by another controller": {
+			live: configMap("a", ownedBy("other"), func(c *corev1.ConfigMap) { c.Labels = nil }), conflict: true,
+			want: "ConfigMap a exists and belongs to somebody else: delete or rename it, or move it out of the way",
+		},
+		"still there from a policy that is gone": {
+			live: configMap("a", ownedBy("older")), want: "ConfigMap a is still being removed with an earlier ClusterPolicy",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, test.live)
+			wrote, err := c.applier().Apply(context.Background(), policy, configMap("a"))
+			if wrote || err == nil || err.Error() != test.want || errors.Is(err, ErrConflict) != test.conflict {
+				t.Errorf("wrote %v, error %v, want %q", wrote, err, test.want)
+			}
+			if len(c.applied) != 0 {
+				t.Error("the object was written")
+			}
+		})
+	}
+}
+
+// The cache holds only what carries the operator's label: what it lacks may exist.
+func TestApplyLooksAtTheServerWhereTheCacheHasNothing(t *testing.T) {
+	server := newCluster(t, configMap("a", func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels = nil, nil }))
+	cache := newCluster(t)
+	applier := &Applier{Client: cache, Live: server, Seen: freshness.NewTracker()}
+	if _, err := applier.Apply(context.Background(), policy, configMap("a")); !errors.Is(err, ErrConflict) {
+		t.Errorf("got %v, want a conflict", err)
+	}
+	if len(cache.applied)+len(server.applied) != 0 {
+		t.Error("the object was written")
+	}
+}
+
+// An old copy is no ground to write again.
+func TestApplyDoesNotJudgeByAnOldCopy(t *testing.T) {
+	server, cache := newCluster(t), newCluster(t)
+	applier := &Applier{Client: server, Live: server, Seen: freshness.NewTracker()}
+	if _, err := applier.Apply(context.Background(), policy, configMap("a")); err != nil {
+		t.Fatal(err)
+	}
+	old := server.get(t, "a")
+	intent := configMap("a", func(c *corev1.ConfigMap) { c.Data["key"] = "new" })
+	if _, err := applier.Apply(context.Background(), policy, intent); err != nil {
+		t.Fatal(err)
+	}
+	// From now on the cache answers with the copy from before the second write.
+	old.ResourceVersion = ""
+	if err := cache.Create(context.Background(), old); err != nil {
+		t.Fatal(err)
+	}
+	applier.Client = cache
+	applier.Seen.Wrote(key(intent), "1000")
+	wrote, err := applier.Apply(context.Background(), policy, intent)
+	if err != nil || !wrote || len(cache.applied) != 0 {
+		t.Errorf("wrote %v, %v, %d calls: what was written lately counts as written, without a call", wrote, err, len(cache.applied))
+	}
+}
+
+func TestApplyReportsAFailedCall(t *testing.T) {
+	c := newCluster(t)
+	c.failWith = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
+	wrote, err := c.applier().Apply(context.Background(), policy, configMap("a"))
+	if wrote || !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "applying ConfigMap a: ") {
+		t.Errorf("wrote %v, %v", wrote, err)
+	}
+}
+
+func prune(t *testing.T, c *cluster, wanted Wanted) (bool, error) {
+	t.Helper()
+	return c.applier().Prune(context.Background(), policy, []client.Object{configMap("kind")}, wanted)
+}
+
+func TestPrune(t *testing.T) {
+	uid := func(c *corev1.ConfigMap) { c.UID = types.UID("uid-" + c.Name) }
+	c := newCluster(t,
+		configMap("wanted", uid), configMap("unwanted", uid), configMap("held", uid, ofOperand("device-plugin")),
+		configMap("of-another-policy", uid, ownedBy("other")),
+		configMap("without-owner", uid, func(c *corev1.ConfigMap) { c.OwnerReferences = nil }),
+		configMap("not-controlled", uid, func(c *corev1.ConfigMap) { c.OwnerReferences[0].Controller = nil }),
+		configMap("without-label", uid, func(c *corev1.ConfigMap) { delete(c.Labels, "nvidia.com/gpu-operator.operand") }),
+		configMap("empty-label", uid, ofOperand("")),
+		configMap("leaving", uid, func(c *corev1.ConfigMap) {
+			c.DeletionTimestamp, c.Finalizers = new(metav1.Now()), []string{"x/y"}
+		}),
+	)
+	wanted := Wanted{Held: map[string]bool{"device-plugin": true}}
+	wanted.Keep(configMap("wanted"))
+	deleted, err := prune(t, c, wanted)
+	if err != nil || !deleted {
+		t.Fatalf("deleted %v, %v", deleted, err)
+	}
+	if diff := cmp.Diff([]string{"unwanted with UID uid-unwanted"}, c.deleted); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if deleted, err := prune(t, c, wanted); err != nil || deleted || len(c.deleted) != 1 {
+		t.Errorf("the second time: deleted %v, %v, %v", deleted, err, c.deleted)
+	}
+}
+
+func TestPruneGoesOnAfterAFailure(t *testing.T) {
+	c := newCluster(t, configMap("a"), configMap("b"))
+	c.failWith = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("no"))
+	deleted, err := prune(t, c, Wanted{})
+	if deleted || err == nil || len(c.deleted) != 2 ||
+		!strings.Contains(err.Error(), "deleting ConfigMap a") || !strings.Contains(err.Error(), "deleting ConfigMap b") {
+		t.Errorf("deleted %v, tried %v, %v", deleted, c.deleted, err)
+	}
+}
+
+func TestPruneForgivesWhatIsGoneAlready(t *testing.T) {
+	c := newCluster(t, configMap("a"))
+	c.failWith = apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "a")
+	if _, err := prune(t, c, Wanted{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The digest is of the intent alone: neither status nor empty metadata are in it.
+func TestTheDigestIsOfTheIntent(t *testing.T) {
+	digestOf := func(object client.Object) string {
+		intent, err := toIntent(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return intent.GetAnnotations()["nvidia.com/gpu-operator.digest"]
+	}
+	before := digestOf(configMap("a"))
+	if before == "" || digestOf(configMap("a")) != before {
+		t.Errorf("the digest is %q, or changes by itself", before)
+	}
+	if digestOf(configMap("a", func(c *corev1.ConfigMap) { c.Data["key"] = "new" })) == before {
+		t.Error("the digest does not change with the intent")
+	}
+}

@@ -1,0 +1,101 @@
+package apply
+
+import (
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+func TestCovers(t *testing.T) {
+	const intent = `
+metadata:
+  labels: {a: b}
+spec:
+  template:
+    spec:
+      hostPID: true
+      containers:
+        - name: main
+          args: [one, two]
+          env: [{name: A, value: "1"}, {name: B, value: "2"}]
+          resources: {limits: {cpu: 1, memory: 1Gi}}
+          volumeMounts: [{mountPath: /a, name: a}]
+      tolerations: [{key: x, operator: Exists}]
+      volumes: [{name: a, emptyDir: {}}]
+`
+	tests := map[string]struct {
+		live string
+		want bool
+	}{
+		"the same": {live: intent, want: true},
+		"with what the API server defaulted, and what others added": {want: true, live: `
+metadata:
+  uid: u
+  labels: {a: b, theirs: x}
+  annotations: {theirs: x}
+spec:
+  revisionHistoryLimit: 10
+  template:
+    spec:
+      hostPID: true
+      dnsPolicy: ClusterFirst
+      containers:
+        - name: sidecar-of-somebody-else
+        - name: main
+          args: [one, two]
+          env: [{name: THEIRS, value: x}, {name: B, value: "2"}, {name: A, value: "1"}]
+          resources: {limits: {cpu: 1000m, memory: 1024Mi, theirs: 1}}
+          volumeMounts: [{mountPath: /theirs, name: x}, {mountPath: /a, name: a, readOnly: true}]
+          terminationMessagePolicy: File
+      tolerations: [{key: x, operator: Exists}]
+      volumes: [{name: a, emptyDir: {}}, {name: x}]
+`},
+		"a label is gone":                                         {live: replace(intent, "labels: {a: b}", "labels: {}")},
+		"all labels are gone":                                     {live: replace(intent, "labels: {a: b}", "uid: u")},
+		"a label is changed":                                      {live: replace(intent, "labels: {a: b}", "labels: {a: c}")},
+		"a leaf is changed":                                       {live: replace(intent, "hostPID: true", "hostPID: false")},
+		"a leaf is gone":                                          {live: replace(intent, "hostPID: true", "hostIPC: true")},
+		"a quantity of another value":                             {live: replace(intent, "memory: 1Gi", "memory: 1G")},
+		"a quantity written otherwise":                            {live: replace(intent, "cpu: 1,", "cpu: 1000m,"), want: true},
+		"a variable is changed":                                   {live: replace(intent, `{name: A, value: "1"}`, `{name: A, value: "9"}`)},
+		"a value that is a quantity elsewhere is a text here":     {live: replace(intent, `{name: A, value: "1"}`, `{name: A, value: "1000m"}`)},
+		"a variable is gone":                                      {live: replace(intent, `{name: A, value: "1"}, `, "")},
+		"the container is gone":                                   {live: replace(intent, "name: main", "name: other")},
+		"an argument is added":                                    {live: replace(intent, "[one, two]", "[one, two, three]")},
+		"the arguments are in another order":                      {live: replace(intent, "[one, two]", "[two, one]")},
+		"an argument is gone":                                     {live: replace(intent, "[one, two]", "[one]")},
+		"a toleration is added to a list that is ours as a whole": {live: replace(intent, "operator: Exists}]", "operator: Exists}, {key: y}]")},
+		"a mount points elsewhere":                                {live: replace(intent, "{mountPath: /a, name: a}", "{mountPath: /a, name: b}")},
+		"a list has become something else":                        {live: replace(intent, "[one, two]", "one")},
+		"nothing is there":                                        {live: "{}"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := covers(decode(t, intent), decode(t, test.live), ""); got != test.want {
+				t.Errorf("covers: %v", got)
+			}
+		})
+	}
+}
+
+// What says nothing asks for nothing.
+func TestCoversNothing(t *testing.T) {
+	for name, intent := range map[string]string{
+		"null": "{a: null}", "an empty map": "{a: {}}", "an empty list": "{a: []}", "nothing": "{}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if !covers(decode(t, intent), decode(t, "{b: 1}"), "") {
+				t.Error("asks for something")
+			}
+		})
+	}
+}
+
+func decode(t *testing.T, text string) any {
+	t.Helper()
+	var value any
+	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return value
+}
