@@ -115,11 +115,15 @@ func toIntent(object client.Object) (*unstructured.Unstructured, error) {
 	delete(content, "status")
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 	unstructured.RemoveNestedField(content, "spec", "template", "metadata", "creationTimestamp")
-	data, err := json.Marshal(content)
+	intent := &unstructured.Unstructured{Object: content}
+	owners := intent.GetOwnerReferences()
+	// Whose it is belongs to the cluster, not to the intent: the same spec gives the same digest.
+	intent.SetOwnerReferences(nil)
+	data, err := json.Marshal(intent.Object)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", describe(object), err)
 	}
-	intent := &unstructured.Unstructured{Object: content}
+	intent.SetOwnerReferences(owners)
 	annotations := intent.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}

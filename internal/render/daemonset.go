@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -102,7 +103,8 @@ func (r *renderer) schedule(pod *corev1.PodSpec, spec v1.DaemonSetsSpec) {
 	if spec.Tolerations != nil {
 		pod.Tolerations = spec.Tolerations
 	}
-	if spec.PodSecurityContext != nil {
+	// An empty block means the same as an absent one, and must not make pods look outdated.
+	if spec.PodSecurityContext != nil && !equality.Semantic.DeepEqual(*spec.PodSecurityContext, corev1.PodSecurityContext{}) {
 		pod.SecurityContext = spec.PodSecurityContext
 	}
 	if r.step.Operand.Injected {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,7 +51,21 @@ type bed struct {
 	client     client.Client
 	kubeconfig string
 	binary     string
-	operator   *cluster.Operator
+	process    *process
+}
+
+// process is the running operator; every view of a bed shares it.
+type process struct {
+	*cluster.Operator
+	// lastWrite is the ordinal of its last write, where it writes through a proxy.
+	lastWrite atomic.Int64
+}
+
+// in is the bed as a subtest uses it: what fails there ends the subtest.
+func (b *bed) in(t *testing.T) *bed {
+	view := *b
+	view.t, view.WithT = t, NewWithT(t)
+	return &view
 }
 
 type bedOptions struct {
@@ -86,7 +101,7 @@ func newBed(t *testing.T, o bedOptions) *bed {
 	g.Expect(err).NotTo(HaveOccurred())
 	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, namespace, account, "")
 	g.Expect(err).NotTo(HaveOccurred())
-	b := &bed{WithT: g, t: t, cluster: c, sim: sim, client: admin, kubeconfig: kubeconfig, binary: binary}
+	b := &bed{WithT: g, t: t, cluster: c, sim: sim, client: admin, kubeconfig: kubeconfig, binary: binary, process: &process{}}
 	t.Cleanup(b.finish)
 	return b
 }
@@ -94,9 +109,9 @@ func newBed(t *testing.T, o bedOptions) *bed {
 // finish ends the operator and judges what must hold in every story: no call was refused for want of
 // rights, and the operator never panicked.
 func (b *bed) finish() {
-	if b.operator != nil {
-		b.Expect(b.operator.Stop()).To(Succeed())
-		log, err := os.ReadFile(b.operator.LogFile)
+	if b.process.Operator != nil {
+		b.Expect(b.process.Stop()).To(Succeed())
+		log, err := os.ReadFile(b.process.LogFile)
 		b.Expect(err).NotTo(HaveOccurred())
 		b.Expect(string(log)).NotTo(ContainSubstring("panic"))
 		if b.t.Failed() {
@@ -116,18 +131,23 @@ func tail(text string, lines int) string {
 // run starts the operator as a process with its own account.
 func (b *bed) run(args ...string) {
 	b.t.Helper()
-	operator, err := cluster.StartOperator(b.t.Context(), cluster.OperatorOptions{
-		Binary: b.binary, Kubeconfig: b.kubeconfig, Args: args,
+	b.runWith(b.kubeconfig, args...)
+}
+
+func (b *bed) runWith(kubeconfig string, args ...string) {
+	b.t.Helper()
+	operator, err := cluster.StartOperator(context.Background(), cluster.OperatorOptions{
+		Binary: b.binary, Kubeconfig: kubeconfig, Args: args,
 		LogFile: filepath.Join(b.cluster.LogDir, "gpu-operator.log"),
 	})
 	b.Expect(err).NotTo(HaveOccurred())
-	b.operator = operator
+	b.process.Operator = operator
 }
 
 func (b *bed) stop() {
 	b.t.Helper()
-	b.Expect(b.operator.Stop()).To(Succeed())
-	b.operator = nil
+	b.Expect(b.process.Stop()).To(Succeed())
+	b.process.Operator = nil
 }
 
 // samplePolicy is the policy that the project shows its users.

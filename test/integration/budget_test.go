@@ -27,30 +27,33 @@ func TestBudgets(t *testing.T) {
 	mark := b.mark()
 	b.create(b.samplePolicy())
 	took := b.awaitReady(fleet, 2*time.Minute)
-	usage, err := b.operator.Usage()
+	usage, err := b.process.Usage()
 	b.Expect(err).NotTo(HaveOccurred())
 	t.Logf("to ready, %d nodes: %s; operator: RSS %d MB (peak %d), CPU %s", fleet, took.Round(100*time.Millisecond),
 		usage.RSS>>20, usage.PeakRSS>>20, usage.CPU)
 	b.withinBudget("to ready", mark, 4*fleet+60)
 	b.settled()
 
-	t.Run("at rest", func(t *testing.T) { b.quietFor("at rest", atRest) })
+	t.Run("at rest", func(t *testing.T) { b.in(t).quietFor("at rest", atRest) })
 	t.Run("a pass that changes nothing", func(t *testing.T) {
+		b := b.in(t)
 		mark := b.mark()
 		ds := b.daemonSet(pluginName)
 		ds.Labels["team"] = "hpc"
 		b.Expect(b.client.Update(t.Context(), ds)).To(Succeed())
 		b.quietSince("no-op pass", mark, 3*time.Second)
 	})
-	t.Run("a node joins", func(t *testing.T) { nodeJoins(t, b) })
-	t.Run("a pod is deleted", func(t *testing.T) { podDeleted(t, b) })
+	t.Run("a node joins", func(t *testing.T) { nodeJoins(b.in(t)) })
+	t.Run("a pod is deleted", func(t *testing.T) { podDeleted(b.in(t)) })
 	t.Run("a restart", func(t *testing.T) {
+		b := b.in(t)
 		b.stop()
 		mark := b.mark()
 		b.run()
 		b.quietSince("restart", mark, 10*time.Second)
 	})
 	t.Run("at rest with a node in a crash loop", func(t *testing.T) {
+		b := b.in(t)
 		b.sim.Break("device-plugin", "gpu-00042", simulator.CrashLoop)
 		b.deletePod("nvidia-device-plugin-daemonset", "gpu-00042")
 		b.Eventually(func() *v1.NodeSummary { return b.policy().Status.NodeSummary }).
@@ -95,9 +98,9 @@ func (b *bed) quietSince(what string, mark cluster.Mark, period time.Duration) {
 	b.t.Logf("%s: 0 writes in %s, lists: %d", what, period, len(b.operatorCalls(mark).Lists()))
 }
 
-func nodeJoins(t *testing.T, b *bed) {
+func nodeJoins(b *bed) {
 	mark := b.mark()
-	_, err := b.sim.AddNodes(t.Context(), 1)
+	_, err := b.sim.AddNodes(b.t.Context(), 1)
 	b.Expect(err).NotTo(HaveOccurred())
 	took := b.awaitReady(fleet+1, time.Minute)
 	b.settled()
@@ -113,14 +116,14 @@ func nodeJoins(t *testing.T, b *bed) {
 			status++
 		}
 	}
-	t.Logf("node joins: ready after %s, %d label patches, %d condition patches, %d policy status", took.Round(100*time.Millisecond), labels, conditions, status)
+	b.t.Logf("node joins: ready after %s, %d label patches, %d condition patches, %d policy status", took.Round(100*time.Millisecond), labels, conditions, status)
 	b.Expect(labels).To(BeNumerically("<=", 2), "%s", writes)
 	b.Expect(conditions).To(BeNumerically("<=", 2), "%s", writes)
 	b.Expect(status).To(BeNumerically("<=", 3), "%s", writes)
 	b.Expect(writes).To(HaveLen(labels+conditions+status), "%s", writes)
 }
 
-func podDeleted(t *testing.T, b *bed) {
+func podDeleted(b *bed) {
 	for _, app := range []string{"nvidia-device-plugin-daemonset", "nvidia-driver-daemonset"} {
 		mark := b.mark()
 		b.deletePod(app, "gpu-00007")

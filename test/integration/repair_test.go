@@ -30,6 +30,7 @@ func TestRepairs(t *testing.T) {
 	b.create(b.samplePolicy())
 	b.awaitReady(2, time.Minute)
 	t.Run("a deleted object comes back", func(t *testing.T) {
+		b := b.in(t)
 		for _, object := range []client.Object{
 			&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pluginName}},
 			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nvidia-driver-startup-probe"}},
@@ -42,8 +43,9 @@ func TestRepairs(t *testing.T) {
 		}
 		b.awaitReady(2, time.Minute)
 	})
-	t.Run("an edited field is set right and a foreign one survives", func(t *testing.T) { editedFieldIsSetRight(t, b) })
+	t.Run("an edited field is set right and a foreign one survives", func(t *testing.T) { editedFieldIsSetRight(b.in(t)) })
 	t.Run("a removed label is put back", func(t *testing.T) {
+		b := b.in(t)
 		ds := b.daemonSet(pluginName)
 		delete(ds.Labels, "app.kubernetes.io/managed-by")
 		b.Expect(b.client.Update(t.Context(), ds)).To(Succeed())
@@ -69,14 +71,14 @@ func (b *bed) daemonSet(name string) *appsv1.DaemonSet {
 	return ds
 }
 
-func editedFieldIsSetRight(t *testing.T, b *bed) {
+func editedFieldIsSetRight(b *bed) {
 	ds := b.daemonSet(driverName)
 	image := ds.Spec.Template.Spec.Containers[0].Image
 	ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
 	ds.Labels["team"] = "hpc"
 	ds.Annotations["example.com/note"] = "kept"
 	ds.Spec.Template.Annotations["example.com/pod-note"] = "kept"
-	b.Expect(b.client.Update(t.Context(), ds)).To(Succeed())
+	b.Expect(b.client.Update(b.t.Context(), ds)).To(Succeed())
 	b.repaired(ds, func(g Gomega) {
 		g.Expect(ds.Spec.Template.Spec.Containers[0].Image).To(Equal(image))
 	})

@@ -1,0 +1,626 @@
+package status
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+var now = time.Unix(1_000_000, 0)
+
+const (
+	templateDigest = "nvidia.com/gpu-operator.template-digest"
+	operandLabel   = "nvidia.com/gpu-operator.operand"
+	namespace      = "gpu-operator"
+)
+
+// bed is a cluster, built up as the cases need it.
+type bed struct {
+	t         *testing.T
+	spec      v1.ClusterPolicySpec
+	snapshot  observe.Snapshot
+	catalogue []operand.Operand
+	applied   map[operand.Name]Outcome
+	err       error
+}
+
+// newBed is a cluster of GPU nodes on which everything works.
+func newBed(t *testing.T, nodes int) *bed {
+	t.Helper()
+	catalogue, err := operands.Catalogue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{
+		t: t, catalogue: catalogue, applied: map[operand.Name]Outcome{},
+		snapshot: observe.Snapshot{Pods: map[string]observe.NodePods{}, DaemonSets: map[string]*appsv1.DaemonSet{}, AnyDiscovered: nodes > 0},
+	}
+	for _, o := range catalogue {
+		if len(o.Workloads) == 0 {
+			continue
+		}
+		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
+			Name: string(o.Name), Labels: map[string]string{operandLabel: string(o.Name)}, Annotations: map[string]string{templateDigest: "now"},
+		}}
+		ds.Spec.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
+		if o.UpdatesOnDelete {
+			ds.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+		}
+		ds.Status.DesiredNumberScheduled, ds.Status.UpdatedNumberScheduled = int32(nodes), int32(nodes)
+		if nodes > 0 {
+			b.snapshot.DaemonSets[ds.Name] = ds
+		}
+	}
+	for i := range nodes {
+		b.addNode(fmt.Sprintf("node-%05d", i))
+	}
+	return b
+}
+
+func (b *bed) addNode(name string) {
+	object := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			"feature.node.kubernetes.io/pci-10de.present": "true", "feature.node.kubernetes.io/system-os_release.ID": "ubuntu",
+			"feature.node.kubernetes.io/system-os_release.VERSION_ID": "24.04", "nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64",
+		}},
+		Status: corev1.NodeStatus{
+			NodeInfo:    corev1.NodeSystemInfo{Architecture: "amd64", ContainerRuntimeVersion: "containerd://2.2.1"},
+			Allocatable: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8")},
+			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+		},
+	}
+	b.snapshot.Nodes = append(b.snapshot.Nodes, observe.Node{Facts: observe.Facts(object), Object: object})
+	b.snapshot.Pods[name] = observe.NodePods{}
+	for operandName := range b.snapshot.DaemonSets {
+		b.snapshot.Pods[name][operand.Name(operandName)] = &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: operandName + "-" + name, Namespace: namespace, Annotations: map[string]string{templateDigest: "now"},
+				OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: operandName, Controller: new(true)}},
+			},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+				{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue},
+			}},
+		}
+	}
+}
+
+// relabel changes the labels of a node.
+func (b *bed) relabel(i int, key, value string) {
+	b.snapshot.Nodes[i].Object.Labels[key] = value
+	b.snapshot.Nodes[i].Facts = observe.Facts(b.snapshot.Nodes[i].Object)
+}
+
+func (b *bed) pod(i int, name operand.Name) *corev1.Pod {
+	return b.snapshot.Pods[b.snapshot.Nodes[i].Facts.Name][name]
+}
+
+func (b *bed) fail(i int, name operand.Name, message string) {
+	pod := b.pod(i, name)
+	pod.Status.Conditions[1].Status = corev1.ConditionFalse
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+		Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: message}},
+	}}
+}
+
+func (b *bed) start(i int, name operand.Name) {
+	pod := b.pod(i, name)
+	pod.Status.Conditions[1].Status = corev1.ConditionFalse
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+}
+
+func (b *bed) pass() Pass {
+	var facts []operand.NodeFacts
+	for _, node := range b.snapshot.Nodes {
+		facts = append(facts, node.Facts)
+	}
+	in := operand.Input{Spec: b.spec, Namespace: namespace, HelperImage: "example.com/gpu-operator:v1"}
+	return Pass{
+		Namespace: namespace, Snapshot: b.snapshot, Catalogue: b.catalogue, Applied: b.applied, Err: b.err, Now: now,
+		Plan: plan.Compute(b.catalogue, in, facts),
+	}
+}
+
+func (b *bed) status(before ...v1.ClusterPolicyStatus) v1.ClusterPolicyStatus {
+	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", Generation: 7}}
+	for _, status := range before {
+		policy.Status = status
+	}
+	status, _ := Compute(policy, b.pass())
+	return status
+}
+
+// conditions are the values and reasons of all conditions, in one text each.
+func conditions(status v1.ClusterPolicyStatus) map[string]string {
+	found := map[string]string{}
+	for _, c := range status.Conditions {
+		found[c.Type] = string(c.Status) + " " + c.Reason
+	}
+	return found
+}
+
+func ready(status v1.ClusterPolicyStatus) metav1.Condition {
+	for _, c := range status.Conditions {
+		if c.Type == v1.ConditionReady {
+			return c
+		}
+	}
+	return metav1.Condition{}
+}
+
+func operandOf(t *testing.T, status v1.ClusterPolicyStatus, name operand.Name) v1.OperandStatus {
+	t.Helper()
+	for _, o := range status.Operands {
+		if o.Name == string(name) {
+			return o
+		}
+	}
+	t.Fatalf("%s is not in the status", name)
+	return v1.OperandStatus{}
+}
+
+func TestTheVerdictOnThePolicy(t *testing.T) {
+	notReady := func(reason string, flags ...string) map[string]string {
+		want := map[string]string{
+			"Ready": "False " + reason, "Progressing": "False None", "Degraded": "False None", "Error": "True " + reason,
+		}
+		for _, flag := range flags {
+			want[flag] = "True " + reason
+		}
+		return want
+	}
+	isReady := func(reason string) map[string]string {
+		return map[string]string{"Ready": "True " + reason, "Progressing": "False None", "Degraded": "False None", "Error": "False " + reason}
+	}
+	conflict := Outcome{Err: fmt.Errorf("ConfigMap x: %w", apply.ErrConflict)}
+	tests := map[string]struct {
+		nodes   int
+		change  func(*bed)
+		want    map[string]string
+		message string
+	}{
+		"all works": {nodes: 3, want: isReady("Reconciled"), message: "3 of 3 GPU nodes are ready"},
+		"no node has a GPU": {
+			change: func(b *bed) { b.snapshot.AnyDiscovered = true }, want: isReady("NoGPUNodes"), message: "no node has a GPU",
+		},
+		"nothing was ever discovered": {
+			want:    notReady("NodeDiscoveryMissing"),
+			message: "no node has discovery labels, so that nobody knows which have GPUs: install Node Feature Discovery",
+		},
+		"one node starts": {
+			nodes: 3, change: func(b *bed) { b.start(1, "driver") }, want: notReady("OperandNotReady", "Progressing"),
+			message: "2 of 3 GPU nodes are ready; waiting for node-00001 (Driver: Starting)",
+		},
+		"one node fails": {
+			nodes: 3, change: func(b *bed) { b.fail(1, "driver", "") }, want: notReady("OperandFailed", "Degraded"),
+			message: "1 of 3 GPU nodes have failed: node-00001 (Driver: CrashLoopBackOff)",
+		},
+		"one node fails while another starts": {
+			nodes: 3, change: func(b *bed) { b.fail(1, "driver", ""); b.start(2, "driver") },
+			want: notReady("OperandFailed", "Degraded", "Progressing"),
+		},
+		"a failed call comes before failing nodes": {
+			nodes: 3, change: func(b *bed) { b.fail(1, "driver", ""); b.err = errors.New("listing pods: timeout") },
+			want: notReady("ReconcileFailed", "Degraded"), message: "listing pods: timeout",
+		},
+		"an operand whose call failed": {
+			nodes: 3, change: func(b *bed) { b.applied["driver"] = Outcome{Err: errors.New("applying DaemonSet x: forbidden")} },
+			want: notReady("ReconcileFailed", "Degraded"), message: "driver: applying DaemonSet x: forbidden",
+		},
+		"what belongs to others comes before failed calls": {
+			nodes: 3, change: func(b *bed) { b.applied["driver"] = conflict; b.err = errors.New("timeout") },
+			want: notReady("Conflict", "Degraded"), message: "driver: ConfigMap x: belongs to somebody else",
+		},
+		"a wrong spec comes before all": {
+			nodes: 3, want: notReady("InvalidSpec", "Degraded"),
+			change: func(b *bed) {
+				b.applied["driver"], b.err = conflict, errors.New("timeout")
+				b.spec.DevicePlugin = &v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Image: "a/b", Version: "1"}}
+			},
+			message: `device-plugin: spec.devicePlugin: image "a/b" is a whole reference: remove repository and version`,
+		},
+		"what is not supported yet is no silent no-op": {
+			nodes: 1, change: func(b *bed) { b.spec.CDI = &v1.CDISpec{NRIPluginEnabled: new(true)} },
+			want: notReady("NotSupportedYet", "Degraded", "Progressing"),
+		},
+		"an outdated driver": {
+			nodes: 3, change: func(b *bed) { b.pod(1, "driver").Annotations[templateDigest] = "before" },
+			want:    notReady("UpgradePending", "Progressing"),
+			message: "driver: outdated on 1 of 3 nodes: node-00001 (UpgradePending); delete its pod on a node to update it there",
+		},
+		"what is on its way comes before what is outdated": {
+			nodes: 3, change: func(b *bed) { b.pod(1, "driver").Annotations[templateDigest] = "before"; b.start(2, "device-plugin") },
+			want: notReady("OperandNotReady", "Progressing"),
+		},
+		"an operand just written is not Ready": {
+			nodes: 3, change: func(b *bed) { b.applied["device-plugin"] = Outcome{Wrote: true} },
+			want: notReady("OperandNotReady", "Progressing"), message: "device-plugin: its objects have just been changed",
+		},
+		"a DaemonSet that is not there yet": {
+			nodes: 1, change: func(b *bed) { delete(b.snapshot.DaemonSets, "device-plugin") },
+			want: notReady("OperandNotReady", "Progressing"), message: "device-plugin: its DaemonSets are being created",
+		},
+		"0 of 0 is no success where 3 are expected": {
+			nodes: 3, change: func(b *bed) { b.snapshot.DaemonSets["driver"].Status.DesiredNumberScheduled = 0 },
+			want:    notReady("OperandNotReady", "Progressing"),
+			message: "driver: scheduled on 0 of 3 nodes: look for taints that the pods do not tolerate",
+		},
+		"excluded nodes hold up nothing": {
+			nodes: 3, change: func(b *bed) {
+				b.relabel(0, "nvidia.com/gpu.deploy.operands", "false")
+				b.snapshot.Pods["node-00000"] = nil
+			},
+			want: isReady("Reconciled"), message: "2 of 2 GPU nodes are ready",
+		},
+		"a disabled operand holds up nothing": {
+			nodes: 3, change: func(b *bed) { b.spec.Driver = &v1.DriverSpec{Enabled: new(false)} }, want: isReady("Reconciled"),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, test.nodes)
+			if test.change != nil {
+				test.change(b)
+			}
+			status := b.status()
+			if diff := cmp.Diff(test.want, conditions(status)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if got := ready(status).Message; test.message != "" && got != test.message {
+				t.Errorf("message\n %q, want\n %q", got, test.message)
+			}
+			wantState := v1.StateNotReady
+			if strings.HasPrefix(test.want["Ready"], "True") {
+				wantState = v1.StateReady
+			}
+			if status.State != wantState || status.ObservedGeneration != 7 || status.Namespace != namespace {
+				t.Errorf("state %s, generation %d, namespace %s", status.State, status.ObservedGeneration, status.Namespace)
+			}
+		})
+	}
+}
+
+func TestAPassThatCannotObserveKeepsWhatWasSaid(t *testing.T) {
+	before := newBed(t, 3).status()
+	policy := &v1.ClusterPolicy{Status: before}
+	after, _ := Compute(policy, Pass{Namespace: namespace, Err: errors.New("listing nodes: timeout"), Now: now})
+	if diff := cmp.Diff([]any{before.Nodes, before.Operands, before.NodeSummary, before.Pools},
+		[]any{after.Nodes, after.Operands, after.NodeSummary, after.Pools}); diff != "" {
+		t.Errorf("-before +after:\n%s", diff)
+	}
+	if c := ready(after); c.Status != metav1.ConditionFalse || c.Reason != "ReconcileFailed" || c.Message != "listing nodes: timeout" || after.State != v1.StateNotReady {
+		t.Errorf("state %s, condition %+v", after.State, c)
+	}
+}
+
+func TestOperandStates(t *testing.T) {
+	tests := map[string]struct {
+		change func(*bed)
+		name   operand.Name
+		want   v1.OperandStatus
+	}{
+		"ready": {
+			name: "device-plugin", want: v1.OperandStatus{State: v1.OperandReady, Desired: 3, Ready: 3, Version: "v0.20.0"},
+		},
+		"without pods": {name: "runtime-classes", want: v1.OperandStatus{State: v1.OperandReady}},
+		"starts on a node": {
+			name: "device-plugin", change: func(b *bed) { b.start(0, "device-plugin") },
+			want: v1.OperandStatus{State: v1.OperandProgressing, Desired: 3, Ready: 2, Version: "v0.20.0", Reason: "OperandNotReady", Message: "ready on 2/3 nodes"},
+		},
+		"fails on nodes": {
+			name: "device-plugin", change: func(b *bed) { b.fail(2, "device-plugin", ""); b.fail(0, "device-plugin", "") },
+			want: v1.OperandStatus{
+				State: v1.OperandDegraded, Desired: 3, Ready: 1, Version: "v0.20.0", Reason: "OperandFailed",
+				Message: "fails on 2 of 3 nodes: node-00000 (CrashLoopBackOff), node-00002 (CrashLoopBackOff)",
+			},
+		},
+		"is disabled": {
+			name: "device-plugin", change: func(b *bed) { b.spec.DevicePlugin = &v1.DevicePluginSpec{Enabled: new(false)} },
+			want: v1.OperandStatus{State: v1.OperandDisabled, Reason: "DisabledBySpec", Message: "spec.devicePlugin.enabled is false"},
+		},
+		"is kept off a node": {
+			name: "device-plugin", change: func(b *bed) {
+				b.relabel(0, "nvidia.com/gpu.deploy.device-plugin", "false")
+				b.snapshot.DaemonSets["device-plugin"].Status.DesiredNumberScheduled = 2
+			},
+			want: v1.OperandStatus{State: v1.OperandReady, Desired: 2, Ready: 2, Version: "v0.20.0"},
+		},
+		"waits for one that was not applied": {
+			name: "device-plugin", change: func(b *bed) {
+				b.applied["device-plugin"] = Outcome{Err: fmt.Errorf("%w: runtime-classes", ErrPrerequisite)}
+			},
+			want: v1.OperandStatus{
+				State: v1.OperandWaiting, Desired: 3, Ready: 3, Version: "v0.20.0", Reason: "WaitingForOperand",
+				Message: "what it requires was not applied: runtime-classes",
+			},
+		},
+		"rolls": {
+			name: "device-plugin", change: func(b *bed) {
+				b.snapshot.DaemonSets["device-plugin"].Status.UpdatedNumberScheduled = 1
+				b.pod(2, "device-plugin").Annotations[templateDigest] = "before"
+			},
+			want: v1.OperandStatus{State: v1.OperandProgressing, Desired: 3, Ready: 3, Version: "v0.20.0", Reason: "RollingOut", Message: "updated on 1 of 3 nodes"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, 3)
+			if test.change != nil {
+				test.change(b)
+			}
+			test.want.Name = string(test.name)
+			if diff := cmp.Diff(test.want, operandOf(t, b.status(), test.name)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNodesAreListedWorstFirst(t *testing.T) {
+	b := newBed(t, 5)
+	b.start(1, "driver")
+	b.fail(3, "container-toolkit", "boom")
+	b.relabel(4, "nvidia.com/gpu.deploy.operands", "false")
+	b.pod(2, "driver").Annotations[templateDigest] = "before"
+	since := metav1.Unix(5, 0)
+	b.snapshot.Nodes[3].Object.Status.Conditions = append(b.snapshot.Nodes[3].Object.Status.Conditions,
+		corev1.NodeCondition{Type: "nvidia.com/GPUReady", Status: corev1.ConditionFalse, LastTransitionTime: since})
+	const pool = "ubuntu24.04-amd64"
+	want := []v1.NodeStatus{
+		{
+			Name: "node-00003", Stage: v1.StageToolkit, Pool: pool, Operand: "container-toolkit", Reason: "CrashLoopBackOff",
+			Message: "container main: CrashLoopBackOff, exit code 1: boom", Since: &since,
+		},
+		{
+			Name: "node-00001", Stage: v1.StageDriver, Pool: pool, Operand: "driver", Reason: "Starting",
+			Message: "container main is not ready yet",
+		},
+		{
+			Name: "node-00002", Ready: true, Stage: v1.StageValidated, Pool: pool, Operand: "driver", Reason: "UpgradePending",
+			Message: "driver is outdated: kubectl -n gpu-operator delete pod driver-node-00002",
+		},
+		{
+			Name: "node-00004", Stage: v1.StageDiscovered, Pool: pool, Reason: "Excluded",
+			Message: `label nvidia.com/gpu.deploy.operands is "false"`,
+		},
+		{Name: "node-00000", Ready: true, Stage: v1.StageValidated, Pool: pool},
+	}
+	status := b.status()
+	if diff := cmp.Diff(want, status.Nodes); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	summary := &v1.NodeSummary{Total: 4, Ready: 2, Progressing: 1, Degraded: 1, Upgrading: 1, Excluded: 1, Listed: 5, ReadyOfTotal: "2/4"}
+	if diff := cmp.Diff(summary, status.NodeSummary); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestTheStatusIsAsLargeAt150NodesAsAt5000(t *testing.T) {
+	size := func(nodes int) (int, v1.ClusterPolicyStatus) {
+		b := newBed(t, nodes)
+		for i := range nodes {
+			b.fail(i, "driver", "boom")
+		}
+		status := b.status()
+		data, err := json.Marshal(status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(data), status
+	}
+	small, _ := size(150)
+	large, status := size(5000)
+	if len(status.Nodes) != 100 || status.NodeSummary.Listed != 100 || status.NodeSummary.Total != 5000 {
+		t.Errorf("%d nodes listed, summary %+v", len(status.Nodes), status.NodeSummary)
+	}
+	// Only the digits of the counters differ.
+	if large-small > 50 {
+		t.Errorf("%d bytes at 150 nodes, %d at 5,000", small, large)
+	}
+}
+
+func TestTheWorstNodesAreAmongThe100(t *testing.T) {
+	b := newBed(t, 150)
+	b.fail(149, "driver", "boom")
+	b.start(148, "driver")
+	status := b.status()
+	if status.Nodes[0].Name != "node-00149" || status.Nodes[1].Name != "node-00148" {
+		t.Errorf("the list begins with %s and %s", status.Nodes[0].Name, status.Nodes[1].Name)
+	}
+}
+
+func TestAFailureKeepsItsMessageWhileTheCauseIsTheSame(t *testing.T) {
+	b := newBed(t, 1)
+	b.fail(0, "driver", "attempt 1")
+	first := b.status()
+	b.fail(0, "driver", "attempt 2")
+	second := b.status(first)
+	if diff := cmp.Diff(first.Nodes, second.Nodes); diff != "" {
+		t.Errorf("-first +second:\n%s", diff)
+	}
+	tests := map[string]func(*bed){
+		"it comes from another operand": func(b *bed) { b.start(0, "driver"); b.fail(0, "container-toolkit", "attempt 3") },
+		"it is another reason": func(b *bed) {
+			b.pod(0, "driver").Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}
+		},
+		"the node works": func(b *bed) { b.pod(0, "driver").Status.Conditions[1].Status = corev1.ConditionTrue },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			other := newBed(t, 1)
+			other.fail(0, "driver", "attempt 2")
+			change(other)
+			if got := other.status(second).Nodes[0].Message; got == first.Nodes[0].Message {
+				t.Errorf("the message is still %q", got)
+			}
+		})
+	}
+}
+
+func TestTexts(t *testing.T) {
+	b := newBed(t, 1)
+	b.fail(0, "driver", strings.Repeat("日本語", 100))
+	message := b.status().Nodes[0].Message
+	if len(message) > 128 || !utf8.ValidString(message) || !strings.HasSuffix(message, "...") {
+		t.Errorf("%d bytes: %q", len(message), message)
+	}
+	for length := range 12 {
+		got := truncate("ab日本語", length+3)
+		if len(got) > length+3 || !utf8.ValidString(got) {
+			t.Errorf("cut to %d: %q", length+3, got)
+		}
+	}
+	if got := truncate("exact", 5); got != "exact" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestIgnored(t *testing.T) {
+	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "second", Generation: 3}, Status: newBed(t, 3).status()}
+	status := Ignored(policy, namespace, "first")
+	if status.State != v1.StateIgnored || status.ObservedGeneration != 3 || len(status.Nodes)+len(status.Operands) != 0 || status.NodeSummary != nil {
+		t.Errorf("got %+v", status)
+	}
+	want := map[string]string{"Ready": "False Ignored", "Progressing": "False None", "Degraded": "False None", "Error": "True Ignored"}
+	if diff := cmp.Diff(want, conditions(status)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := ready(status).Message; got != "ClusterPolicy first is older and in force: delete one of the two" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A verdict that changes by time alone asks for a look at that time.
+func TestComputeTellsWhenToLookAgain(t *testing.T) {
+	policy := &v1.ClusterPolicy{}
+	b := newBed(t, 3)
+	if _, until := Compute(policy, b.pass()); !until.IsZero() {
+		t.Errorf("look again at %v, though all works", until)
+	}
+	for i, ago := range []time.Duration{20 * time.Second, 50 * time.Second} {
+		pod := b.pod(i, "driver")
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "main", Ready: true,
+			State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-ago))}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
+		}}
+	}
+	if _, until := Compute(policy, b.pass()); !until.Equal(now.Add(10 * time.Second)) {
+		t.Errorf("look again at %v, want in 10 s of %v", until, now)
+	}
+}
+
+func TestFailureIsOfFailedCallsAlone(t *testing.T) {
+	b := newBed(t, 1)
+	b.applied["driver"] = Outcome{Err: fmt.Errorf("x %w", apply.ErrConflict)}
+	b.applied["device-plugin"] = Outcome{Err: fmt.Errorf("%w: y", ErrPrerequisite)}
+	if err := b.pass().Failure(); err != nil {
+		t.Errorf("what others own is tried again: %v", err)
+	}
+	b.applied["operator-validator"] = Outcome{Err: errors.New("timeout")}
+	b.err = errors.New("pruning failed")
+	if err := b.pass().Failure(); err == nil || !strings.Contains(err.Error(), "timeout") || !strings.Contains(err.Error(), "pruning failed") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestNodeCondition(t *testing.T) {
+	tests := map[string]struct {
+		change func(*bed)
+		want   corev1.NodeCondition
+	}{
+		"works": {want: corev1.NodeCondition{Status: "True", Reason: "GPUReady", Message: "node-00000: GPUs can be used"}},
+		"fails": {
+			change: func(b *bed) { b.fail(0, "driver", "boom") },
+			want: corev1.NodeCondition{
+				Status: "False", Reason: "CrashLoopBackOff",
+				Message: "node-00000: stage Driver, operand driver: container main: CrashLoopBackOff, exit code 1: boom",
+			},
+		},
+		"the kubelet is silent": {
+			change: func(b *bed) { b.snapshot.Nodes[0].Object.Status.Conditions[0].Status = corev1.ConditionUnknown },
+			want:   corev1.NodeCondition{Status: "False", Reason: "NodeNotReady", Message: "node-00000: stage Discovered: the kubelet does not answer"},
+		},
+		"outdated": {
+			change: func(b *bed) { b.pod(0, "driver").Annotations[templateDigest] = "before" },
+			want: corev1.NodeCondition{
+				Status: "True", Reason: "UpgradePending",
+				Message: "node-00000: GPUs can be used; driver is outdated: kubectl -n gpu-operator delete pod driver-node-00000",
+			},
+		},
+		"no GPU, as the plugin is kept off": {
+			change: func(b *bed) {
+				b.relabel(0, "nvidia.com/gpu.deploy.device-plugin", "false")
+				delete(b.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
+			},
+			want: corev1.NodeCondition{
+				Status: "False", Reason: "NotAllocatable",
+				Message: `node-00000: stage Allocatable: the kubelet advertises no GPU that can be allocated; label nvidia.com/gpu.deploy.device-plugin is "false"`,
+			},
+		},
+		"no pod yet": {
+			change: func(b *bed) { delete(b.snapshot.Pods["node-00000"], "container-toolkit") },
+			want: corev1.NodeCondition{
+				Status: "False", Reason: "PodMissing",
+				Message: "node-00000: stage Toolkit, operand container-toolkit: there is no pod of container-toolkit on the node yet",
+			},
+		},
+		"paused": {
+			change: func(b *bed) { b.relabel(0, "nvidia.com/gpu.deploy.driver", "paused-for-driver-upgrade") },
+			want: corev1.NodeCondition{
+				Status: "False", Reason: "OperandPaused",
+				Message: `node-00000: stage Driver, operand driver: label nvidia.com/gpu.deploy.driver is "paused-for-driver-upgrade"`,
+			},
+		},
+		"not possible, but it runs": {
+			change: func(b *bed) {
+				b.snapshot.Nodes[0].Object.Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1"
+				b.relabel(0, "x", "y")
+			},
+			want: corev1.NodeCondition{Status: "True", Reason: "GPUReady", Message: "node-00000: GPUs can be used"},
+		},
+		"not possible, and it does not run": {
+			change: func(b *bed) {
+				b.snapshot.Nodes[0].Object.Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1"
+				b.relabel(0, "x", "y")
+				delete(b.snapshot.Pods["node-00000"], "container-toolkit")
+			},
+			want: corev1.NodeCondition{
+				Status: "False", Reason: "NotSupportedYet",
+				Message: `node-00000: stage Toolkit, operand container-toolkit: container runtime "cri-o" is not supported yet, only containerd`,
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, 1)
+			if test.change != nil {
+				test.change(b)
+			}
+			pass := b.pass()
+			node := b.snapshot.Nodes[0]
+			planned := pass.Plan.ForNode(b.catalogue, node.Facts)
+			assessment := AssessNode(planned, node.Object, b.snapshot.Pods["node-00000"], b.snapshot.DaemonSets, now)
+			test.want.Type = "nvidia.com/GPUReady"
+			if diff := cmp.Diff(test.want, NodeCondition("node-00000", assessment)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
