@@ -1,4 +1,5 @@
-# The operator's image: two static programs, no shell, no root.
+# The operator's image: two static programs, no shell, no root. It has a C library only because
+# "gpu-node validate toolkit" runs the nvidia-smi that the container runtime injects.
 
 # The compiler runs on the builder's own platform and crosses to the target's.
 FROM --platform=$BUILDPLATFORM docker.io/library/golang:1.26 AS builder
@@ -16,7 +17,7 @@ RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} go build -trimpath \
       -ldflags "-s -w -X github.com/clusterpolicy/gpu-operator/internal/version.Version=${VERSION}" \
       -o /out/ ./cmd/gpu-operator ./cmd/gpu-node
 
-FROM gcr.io/distroless/static:nonroot
+FROM gcr.io/distroless/cc-debian12:nonroot
 ARG VERSION=dev
 LABEL org.opencontainers.image.title="gpu-operator" \
       org.opencontainers.image.version="${VERSION}" \

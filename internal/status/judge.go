@@ -9,47 +9,111 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// judge draws the conclusion about the policy. The first that applies is told: a wrong spec, then
-// what belongs to others, failed calls, failing nodes, what is missing, what is on its way.
+// check looks for one kind of trouble, and tells whether it found it.
+type check func(Pass, v1.ClusterPolicyStatus) (finding, bool)
+
+// checks by precedence: the first that applies is told.
+var checks = []check{
+	wrongSpec,         // nothing else can be right
+	foreignObject,     // somebody must decide whose it is
+	failedPass,        // the API did not answer
+	failedOperand,     // an object could not be written
+	failedNode,        // GPUs that cannot be used
+	degradedOperand,   // a failure that takes no GPU away
+	missingDiscovery,  // nobody knows
+	somethingOnItsWay, // time helps
+	outdatedDriver,    // a person decides when
+}
+
+// judge draws the conclusion about the policy.
 func judge(pass Pass, status v1.ClusterPolicyStatus) finding {
+	for _, applies := range checks {
+		if found, does := applies(pass, status); does {
+			found.ready = metav1.ConditionFalse
+			found.progressing = found.progressing || isProgressing(status)
+			return found
+		}
+	}
 	summary := status.NodeSummary
-	progressing := summary.Progressing > 0 || inState(status, v1.OperandProgressing, v1.OperandWaiting) != nil
-	bad := func(reason, message string) finding {
-		return finding{ready: metav1.ConditionFalse, reason: reason, message: message, degraded: true, progressing: progressing}
-	}
-	if wrong := inState(status, v1.OperandInvalid); wrong != nil {
-		return bad(wrong.Reason, about(wrong))
-	}
-	if taken := inState(status, v1.OperandConflict); taken != nil {
-		return bad(v1.ReasonConflict, about(taken))
-	}
-	if pass.Err != nil {
-		return bad(v1.ReasonReconcileFailed, pass.Err.Error())
-	}
-	if failing := inState(status, v1.OperandError); failing != nil {
-		return bad(v1.ReasonReconcileFailed, about(failing))
-	}
-	if summary.Degraded > 0 {
-		return bad(v1.ReasonOperandFailed, fmt.Sprintf("%d of %d GPU nodes have failed: %s", summary.Degraded, summary.Total, worst(status)))
-	}
-	if failing := inState(status, v1.OperandDegraded); failing != nil {
-		return bad(v1.ReasonOperandFailed, about(failing))
-	}
-	if summary.Total == 0 && summary.Excluded == 0 && !pass.Snapshot.AnyDiscovered {
-		return finding{ready: metav1.ConditionFalse, reason: v1.ReasonNodeDiscoveryMissing,
-			message: "no node has discovery labels, so that nobody knows which have GPUs: install Node Feature Discovery"}
-	}
-	if progressing {
-		return finding{ready: metav1.ConditionFalse, reason: v1.ReasonOperandNotReady, message: waiting(status), progressing: true}
-	}
-	if pending := withReason(status, v1.ReasonUpgradePending); pending != nil {
-		return finding{ready: metav1.ConditionFalse, reason: v1.ReasonUpgradePending, message: about(pending), progressing: true}
-	}
 	if summary.Total == 0 {
 		return finding{ready: metav1.ConditionTrue, reason: v1.ReasonNoGPUNodes, message: "no node has a GPU"}
 	}
-	return finding{ready: metav1.ConditionTrue, reason: v1.ReasonReconciled,
-		message: fmt.Sprintf("%d of %d GPU nodes are ready", summary.Ready, summary.Total)}
+	return finding{
+		ready: metav1.ConditionTrue, reason: v1.ReasonReconciled,
+		message: fmt.Sprintf("%d of %d GPU nodes are ready", summary.Ready, summary.Total),
+	}
+}
+
+func bad(reason, message string) (finding, bool) {
+	return finding{reason: reason, message: message, degraded: true}, true
+}
+
+func wrongSpec(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
+	if wrong := inState(status, v1.OperandInvalid); wrong != nil {
+		return bad(wrong.Reason, about(wrong))
+	}
+	return finding{}, false
+}
+
+func foreignObject(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
+	if taken := inState(status, v1.OperandConflict); taken != nil {
+		return bad(v1.ReasonConflict, about(taken))
+	}
+	return finding{}, false
+}
+
+func failedPass(pass Pass, _ v1.ClusterPolicyStatus) (finding, bool) {
+	if pass.Err != nil {
+		return bad(v1.ReasonReconcileFailed, pass.Err.Error())
+	}
+	return finding{}, false
+}
+
+func failedOperand(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
+	if failing := inState(status, v1.OperandError); failing != nil {
+		return bad(v1.ReasonReconcileFailed, about(failing))
+	}
+	return finding{}, false
+}
+
+func failedNode(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
+	summary := status.NodeSummary
+	if summary.Degraded > 0 {
+		return bad(v1.ReasonOperandFailed, fmt.Sprintf("%d of %d GPU nodes have failed: %s", summary.Degraded, summary.Total, worst(status)))
+	}
+	return finding{}, false
+}
+
+func degradedOperand(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
+	if failing := inState(status, v1.OperandDegraded); failing != nil {
+		return bad(v1.ReasonOperandFailed, about(failing))
+	}
+	return finding{}, false
+}
+
+func missingDiscovery(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) {
+	if status.NodeSummary.Total+status.NodeSummary.Excluded > 0 || pass.Snapshot.AnyDiscovered {
+		return finding{}, false
+	}
+	return finding{
+		reason:  v1.ReasonNodeDiscoveryMissing,
+		message: "no node has discovery labels, so that nobody knows which have GPUs: install Node Feature Discovery",
+	}, true
+}
+
+func somethingOnItsWay(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
+	return finding{reason: v1.ReasonOperandNotReady, message: waiting(status)}, isProgressing(status)
+}
+
+func outdatedDriver(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
+	if pending := withReason(status, v1.ReasonUpgradePending); pending != nil {
+		return finding{reason: v1.ReasonUpgradePending, message: about(pending), progressing: true}, true
+	}
+	return finding{}, false
+}
+
+func isProgressing(status v1.ClusterPolicyStatus) bool {
+	return status.NodeSummary.Progressing > 0 || inState(status, v1.OperandProgressing, v1.OperandWaiting) != nil
 }
 
 // waiting tells what a policy waits for that is on its way.
