@@ -23,15 +23,6 @@ import (
 
 const policy types.UID = "policy"
 
-// replace changes one place of a text, and panics if that is not there: a case that changes nothing
-// would test nothing.
-func replace(text, old, with string) string {
-	if strings.Count(text, old) != 1 {
-		panic(old + " is not there once")
-	}
-	return strings.Replace(text, old, with, 1)
-}
-
 func configMap(name string, change ...func(*corev1.ConfigMap)) *corev1.ConfigMap {
 	object := &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},

@@ -1,0 +1,152 @@
+package v1_test
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func readCRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	data, err := os.ReadFile("../../config/crd/bases/nvidia.com_clusterpolicies.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(data, crd); err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
+// kubectl apply keeps the whole object in an annotation, of which all together may hold 256 KB.
+func TestTheCRDCanBeAppliedByKubectl(t *testing.T) {
+	data, err := json.Marshal(readCRD(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most = 240 * 1000
+	if len(data) >= most {
+		t.Errorf("the CRD has %d bytes of JSON, most are %d", len(data), most)
+	}
+}
+
+func TestTheCRDIsThatOfNVIDIAsOperator(t *testing.T) {
+	crd := readCRD(t)
+	type view struct {
+		Group, Kind, Plural, Scope string
+		ShortNames, Columns        []string
+		Served, Storage, Status    bool
+	}
+	version := crd.Spec.Versions[0]
+	got := view{
+		crd.Spec.Group, crd.Spec.Names.Kind, crd.Spec.Names.Plural, string(crd.Spec.Scope), crd.Spec.Names.ShortNames, nil,
+		version.Served, version.Storage, version.Subresources != nil && version.Subresources.Status != nil,
+	}
+	for _, column := range version.AdditionalPrinterColumns {
+		got.Columns = append(got.Columns, column.Name)
+	}
+	want := view{
+		"nvidia.com", "ClusterPolicy", "clusterpolicies", "Cluster", []string{"cp", "clusterpolicy"},
+		[]string{"Status", "Ready", "Upgrading", "Reason", "Age"}, true, true, true,
+	}
+	if diff := cmp.Diff(want, got); diff != "" || version.Name != "v1" || len(crd.Spec.Versions) != 1 {
+		t.Errorf("version %s, -want +got:\n%s", version.Name, diff)
+	}
+}
+
+// ofKubernetes are the fields whose types Kubernetes defines: their bounds are not ours to set.
+var ofKubernetes = []string{
+	".spec.daemonsets.tolerations", ".spec.daemonsets.podSecurityContext", ".status.conditions",
+	".limits", ".requests",
+}
+
+// unboundedYet are the fields that still lack a bound. Take out what has got one.
+var unboundedYet = []string{
+	".spec.daemonsets.labels{}", ".spec.daemonsets.annotations{}", ".status.namespace",
+}
+
+// What one field may hold is bounded, so that an object cannot grow until the API server refuses it,
+// and so that the API server can estimate the cost of its rules.
+func TestEveryListAndStringIsBounded(t *testing.T) {
+	schema := readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema
+	checked := 0
+	walk("", schema, func(path string, s *apiextensionsv1.JSONSchemaProps) {
+		checked++
+		if lacks := missingBound(s); lacks != "" && !slices.Contains(unboundedYet, path) {
+			t.Errorf("%s is %s", path, lacks)
+		}
+	})
+	if checked < 100 {
+		t.Errorf("checked %d fields only: the walk has lost its way", checked)
+	}
+}
+
+func missingBound(s *apiextensionsv1.JSONSchemaProps) string {
+	switch {
+	case s.Type == "string" && s.MaxLength == nil && len(s.Enum) == 0 && s.Format != "date-time":
+		return "a string without maxLength, enum or format"
+	case s.Type == "array" && s.MaxItems == nil:
+		return "a list without maxItems"
+	case s.AdditionalProperties != nil && s.MaxProperties == nil:
+		return "a map without maxProperties"
+	case s.XIntOrString && s.MaxLength == nil:
+		return "a string or number without maxLength"
+	}
+	return ""
+}
+
+func isForeign(path string) bool {
+	return slices.Contains([]string{".metadata", ".apiVersion", ".kind"}, path) ||
+		slices.ContainsFunc(ofKubernetes, func(foreign string) bool {
+			return path == foreign || (strings.Count(foreign, ".") == 1 && strings.HasSuffix(path, foreign))
+		})
+}
+
+// walk visits every schema below this one, except what Kubernetes defines.
+func walk(path string, s *apiextensionsv1.JSONSchemaProps, visit func(string, *apiextensionsv1.JSONSchemaProps)) {
+	if isForeign(path) {
+		return
+	}
+	visit(path, s)
+	for name, property := range s.Properties {
+		walk(path+"."+name, &property, visit)
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		walk(path+"[]", s.Items.Schema, visit)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		walk(path+"{}", s.AdditionalProperties.Schema, visit)
+	}
+}
+
+// Defaults live in the code: a default in the schema would be stored, and an object that is applied
+// and read back would differ.
+func TestTheSchemaHasNoDefaults(t *testing.T) {
+	walk("", readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema, func(path string, s *apiextensionsv1.JSONSchemaProps) {
+		if s.Default != nil {
+			t.Errorf("%s has the default %s", path, s.Default.Raw)
+		}
+	})
+}
+
+// A spec may lack every field: what an empty block would need could not be omitted or emptied.
+func TestNothingInTheSpecIsRequired(t *testing.T) {
+	allowed := []string{".name"}
+	walk("", readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema, func(path string, s *apiextensionsv1.JSONSchemaProps) {
+		if !strings.HasPrefix(path, ".spec") && path != "" {
+			return
+		}
+		for _, field := range s.Required {
+			if !strings.HasSuffix(path, "[]") || !slices.Contains(allowed, "."+field) {
+				t.Errorf("%s requires %s", path, field)
+			}
+		}
+	})
+}
