@@ -28,7 +28,7 @@ import (
 
 // batch is how long a pass waits for more events before it starts: a thousand nodes that come up
 // together cause some passes, not thousands.
-const batch = 200 * time.Millisecond
+const batch = 500 * time.Millisecond
 
 // theCluster is the only key: a pass is about the policy in force, whatever event started it.
 var theCluster = reconcile.Request{NamespacedName: types.NamespacedName{Name: "cluster"}}
