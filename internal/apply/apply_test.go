@@ -324,4 +324,7 @@ func TestTheDigestIsOfTheIntent(t *testing.T) {
 	if digestOf(configMap("a", func(c *corev1.ConfigMap) { c.Data["key"] = "new" })) == before {
 		t.Error("the digest does not change with the intent")
 	}
+	if digestOf(configMap("a", ownedBy("other"))) != before {
+		t.Error("the digest changes with the owner, which belongs to the cluster")
+	}
 }

@@ -41,6 +41,8 @@ func TestTheTemplateDigestCoversWhatMatters(t *testing.T) {
 		"the update strategy":                   {situation: daemonSets(v1.DaemonSetsSpec{UpdateStrategy: "OnDelete"})},
 		"how many pods may be down":             {situation: daemonSets(v1.DaemonSetsSpec{RollingUpdate: &v1.RollingUpdateSpec{MaxUnavailable: new(intstr.FromInt32(3))}})},
 		"the defaults, spelled out":             {situation: plugin(v1.DevicePluginSpec{Enabled: new(true), ImageSpec: v1.ImageSpec{Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", ImagePullPolicy: "IfNotPresent"}})},
+		"an empty security context":             {situation: daemonSets(v1.DaemonSetsSpec{PodSecurityContext: &corev1.PodSecurityContext{}})},
+		"a security context":                    {situation: daemonSets(v1.DaemonSetsSpec{PodSecurityContext: &corev1.PodSecurityContext{FSGroup: new(int64(1))}}), changes: true},
 		"the environment":                       {situation: plugin(v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: env}}), changes: true},
 		"the image":                             {situation: plugin(v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}), changes: true},
 		"the arguments":                         {situation: plugin(v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Args: []string{"-v"}}}), changes: true},
