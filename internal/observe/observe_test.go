@@ -359,6 +359,26 @@ func TestPodChanges(t *testing.T) {
 	}
 }
 
+// A container without probes is ready whenever it runs: in a crash loop, each start is no news.
+func TestAStartInACrashLoopIsNoNews(t *testing.T) {
+	started := func(ago time.Duration) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{NodeName: "a"},
+			Status: corev1.PodStatus{
+				Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+				ContainerStatuses: []corev1.ContainerStatus{{
+					Name: "main", Ready: true,
+					State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-ago))}},
+					LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
+				}},
+			},
+		}
+	}
+	if observe.PodChanges().Update(event.UpdateEvent{ObjectOld: started(20 * time.Second), ObjectNew: started(time.Second)}) {
+		t.Error("passes")
+	}
+}
+
 func TestTemplateChanges(t *testing.T) {
 	before := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{templateDigest: "d"}}}
 	tests := map[string]struct {
