@@ -26,6 +26,7 @@ type ClusterPolicyStatus struct {
 	State State `json:"state,omitempty"`
 	// Namespace is where the operator and the operands run.
 	// +optional
+	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
 	// ObservedGeneration is the generation of the spec that this status speaks of.
 	// +optional

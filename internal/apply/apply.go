@@ -85,6 +85,8 @@ func (a *Applier) live(ctx context.Context, intent client.Object) (client.Object
 		}
 		err := reader.Get(ctx, client.ObjectKeyFromObject(intent), object)
 		if err == nil {
+			// A read from the API server leaves them empty, and the intent has them.
+			object.GetObjectKind().SetGroupVersionKind(intent.GetObjectKind().GroupVersionKind())
 			return object, nil
 		}
 		if !apierrors.IsNotFound(err) {

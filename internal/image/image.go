@@ -99,10 +99,15 @@ func PullPolicy(spec v1.ImageSpec) string {
 	return orDefault(string(spec.ImagePullPolicy), "IfNotPresent")
 }
 
+// Named tells whether the spec names any part of an image.
+func Named(spec v1.ImageSpec) bool {
+	return spec.Repository != "" || spec.Image != "" || spec.Version != ""
+}
+
 // Helper is the image of the on-node program. A spec that names no part of it means the image that
 // the operator itself runs from.
 func Helper(spec v1.ImageSpec, own string) (Reference, error) {
-	if spec.Repository == "" && spec.Image == "" && spec.Version == "" {
+	if !Named(spec) {
 		return Reference{Image: own, Version: versionOf(own)}, nil
 	}
 	return Resolve(OperatorImage, spec, "")

@@ -17,6 +17,9 @@ const (
 	// TemplateDigest is an annotation of a DaemonSet and of its pods: the digest of what matters
 	// in the pod template. A pod whose value differs from its DaemonSet's is outdated.
 	TemplateDigest = "nvidia.com/gpu-operator.template-digest"
+	// HelperImage is an annotation of a DaemonSet: the image of the on-node program that it was
+	// applied with, and that it keeps while nothing else in its pods changes.
+	HelperImage = "nvidia.com/gpu-operator.helper-image"
 	// FieldOwner is the field manager of every server-side apply.
 	FieldOwner = "gpu-operator"
 	// WaitContainer is the init container that render generates from the graph's edges.

@@ -3,6 +3,8 @@ package operand
 import (
 	"sort"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // NodeFacts are the facts about a node that decide what it needs. They are read from the Node and
@@ -66,7 +68,9 @@ func (f NodeFacts) WantedPool() (Pool, bool) {
 	if tag == "" || f.Architecture == "" {
 		return Pool{}, false
 	}
-	return Pool{Name: tag + "-" + f.Architecture, OSTag: tag}, true
+	name := tag + "-" + f.Architecture
+	// The name becomes a label value. What is none comes from labels that nobody's discovery writes.
+	return Pool{Name: name, OSTag: tag}, len(validation.IsValidLabelValue(name)) == 0
 }
 
 // EffectivePool is the pool whose driver the node has or will get: the one that it is labelled

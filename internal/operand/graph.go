@@ -2,6 +2,8 @@ package operand
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -180,7 +182,8 @@ func findCircle(after map[string][]string) error {
 	var visit func(string) error
 	visit = func(node string) error {
 		if onPath[node] {
-			return fmt.Errorf("circle on the node: %s waits for %s", strings.Join(path, ", which waits for "), node)
+			circle := path[slices.Index(path, node):]
+			return fmt.Errorf("circle on the node: %s, which waits for %s", strings.Join(circle, ", which waits for "), node)
 		}
 		if done[node] {
 			return nil
@@ -197,7 +200,7 @@ func findCircle(after map[string][]string) error {
 		done[node] = true
 		return nil
 	}
-	for node := range after {
+	for _, node := range slices.Sorted(maps.Keys(after)) {
 		if err := visit(node); err != nil {
 			return err
 		}

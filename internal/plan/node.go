@@ -100,15 +100,17 @@ func NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, current ma
 		}
 	}
 	set(labels.GPUPresent, labels.True)
-	wanted := wantedDeployLabels(catalogue, facts)
-	for key := range wanted {
+	wanted := deployLabels(catalogue, facts)
+	for key, verdict := range wanted {
 		// Any value but an empty one is somebody's decision about this node.
-		if current[key] == "" {
+		if verdict == operand.Install && current[key] == "" {
 			set(key, labels.True)
 		}
 	}
 	for key, value := range current {
-		if !wanted[key] && isOwnDeployLabel(catalogue, key, value) {
+		// Where an operand cannot be served, what runs of it is left alone: the fact that speaks
+		// against it may be missing for a moment only.
+		if _, stays := wanted[key]; !stays && isOwnDeployLabel(catalogue, key, value) {
 			changes[key] = nil
 		}
 	}
@@ -118,17 +120,18 @@ func NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, current ma
 	return changes
 }
 
-func wantedDeployLabels(catalogue []operand.Operand, facts operand.NodeFacts) map[string]bool {
-	wanted := map[string]bool{}
+// deployLabels are the deploy labels that a node is to have, or to keep if it has them.
+func deployLabels(catalogue []operand.Operand, facts operand.NodeFacts) map[string]operand.Verdict {
+	wanted := map[string]operand.Verdict{}
 	if facts.Excluded {
 		return wanted
 	}
 	for _, o := range catalogue {
-		if len(o.Workloads) > 0 && serves(o, facts).Verdict == operand.Install {
-			wanted[o.Name.DeployLabel()] = true
+		if verdict := serves(o, facts).Verdict; verdict != operand.Absent {
+			wanted[o.Name.DeployLabel()] = verdict
 		}
 	}
-	wanted[labels.DeployClient] = true
+	wanted[labels.DeployClient] = operand.Install
 	return wanted
 }
 

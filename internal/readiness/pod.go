@@ -2,6 +2,7 @@ package readiness
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -18,6 +19,9 @@ const (
 	imagePull = "ImagePullBackOff"
 )
 
+// nodeCounts are the numbers in the scheduler's message.
+var nodeCounts = regexp.MustCompile(`\b[0-9]+(/[0-9]+)? `)
+
 // waitingFailures maps the kubelet's waiting reasons that are failures to the name reported.
 var waitingFailures = map[string]string{
 	crashLoop:                    crashLoop,
@@ -26,9 +30,13 @@ var waitingFailures = map[string]string{
 	"ErrImageNeverPull":          "ErrImageNeverPull",
 	"InvalidImageName":           "InvalidImageName",
 	"RegistryUnavailable":        imagePull,
+	"SignatureValidationFailed":  imagePull,
+	"ImageInspectError":          "ImageInspectError",
 	"CreateContainerConfigError": "CreateContainerConfigError",
 	"CreateContainerError":       "CreateContainerError",
 	"RunContainerError":          "RunContainerError",
+	"PreCreateHookError":         "PreCreateHookError",
+	"PreStartHookError":          "PreStartHookError",
 	"PostStartHookError":         "PostStartHookError",
 }
 
@@ -58,11 +66,19 @@ func podState(pod *corev1.Pod, now time.Time) Verdict {
 	if condition := podCondition(pod, corev1.PodScheduled); condition == nil || condition.Status != corev1.ConditionTrue {
 		return unscheduled(condition)
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
-		for i := range statuses {
-			if verdict, fails := containerFailure(&statuses[i]); fails {
-				return verdict
-			}
+	for i := range pod.Status.InitContainerStatuses {
+		status := &pod.Status.InitContainerStatuses[i]
+		if ended := status.State.Terminated; ended != nil && ended.ExitCode == 0 {
+			continue
+		}
+		if verdict, fails := containerFailure(status, lastFailure(status)); fails {
+			return verdict
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if verdict, fails := containerFailure(status, lastEnd(status)); fails && !status.Ready {
+			return verdict
 		}
 	}
 	return starting(pod)
@@ -76,7 +92,7 @@ func unproven(pod *corev1.Pod, now time.Time) Verdict {
 			continue
 		}
 		proven := status.State.Running.StartedAt.Add(proving)
-		if ended := lastFailure(status); ended != nil && now.Before(proven) {
+		if ended := lastEnd(status); ended != nil && now.Before(proven) {
 			verdict := crashed(status, ended)
 			verdict.Until = proven
 			return verdict
@@ -87,18 +103,16 @@ func unproven(pod *corev1.Pod, now time.Time) Verdict {
 
 func unscheduled(condition *corev1.PodCondition) Verdict {
 	if condition != nil && condition.Reason == corev1.PodReasonUnschedulable {
-		return failed(corev1.PodReasonUnschedulable, condition.Message)
+		// The counts of nodes change with every node that joins; the causes between them do not.
+		return failed(corev1.PodReasonUnschedulable, nodeCounts.ReplaceAllString(condition.Message, ""))
 	}
 	return progressing(v1.ReasonPodPending, "the pod is not scheduled yet")
 }
 
 // containerFailure recognises a container that fails, also in the moments in which the kubelet has
-// just started it once more: it is failing until it is ready.
-func containerFailure(status *corev1.ContainerStatus) (Verdict, bool) {
-	if status.Ready || (status.State.Terminated != nil && status.State.Terminated.ExitCode == 0) {
-		return Verdict{}, false
-	}
-	if ended := lastFailure(status); ended != nil {
+// just started it once more: it is failing until it is ready. ended is how it last failed, if it did.
+func containerFailure(status *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) (Verdict, bool) {
+	if ended != nil {
 		return crashed(status, ended), true
 	}
 	if waiting := status.State.Waiting; waiting != nil {
@@ -114,6 +128,16 @@ func crashed(status *corev1.ContainerStatus, ended *corev1.ContainerStateTermina
 		join(fmt.Sprintf("%s, exit code %d", crashLoop, ended.ExitCode), ended.Message)))
 }
 
+// lastEnd is the last end of a main container, which is a failure even with exit code 0: the
+// containers of a DaemonSet are to run for ever.
+func lastEnd(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
+	if status.State.Terminated != nil {
+		return status.State.Terminated
+	}
+	return status.LastTerminationState.Terminated
+}
+
+// lastFailure is the last failure of an init container.
 func lastFailure(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	for _, state := range []corev1.ContainerState{status.State, status.LastTerminationState} {
 		if state.Terminated != nil && state.Terminated.ExitCode != 0 {

@@ -225,7 +225,7 @@ func TestAContainerThatHasFailedProvesItself(t *testing.T) {
 		want readiness.Verdict
 	}{
 		"it has never failed":             {ran: time.Second},
-		"it has ended well":               {ran: time.Second, last: terminated(0, "")},
+		"it ended well a minute ago":      {ran: time.Minute, last: terminated(0, "")},
 		"it failed, and has just started": {ran: time.Second, last: terminated(1, "boom"), want: crashed},
 		"it failed, and runs for almost a minute": {
 			ran: 59 * time.Second, last: terminated(1, "boom"), want: crashed,

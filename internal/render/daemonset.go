@@ -2,16 +2,17 @@ package render
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
@@ -100,7 +101,7 @@ func (r *renderer) schedule(pod *corev1.PodSpec, spec v1.DaemonSetsSpec) {
 	pod.Tolerations = []corev1.Toleration{{
 		Key: labels.TaintGPU, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
 	}}
-	if spec.Tolerations != nil {
+	if len(spec.Tolerations) > 0 {
 		pod.Tolerations = spec.Tolerations
 	}
 	// An empty block means the same as an absent one, and must not make pods look outdated.
@@ -205,21 +206,34 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	if err != nil {
 		return err
 	}
-	live, known := r.live[ds.Name]
-	keep := known && live.TemplateDigest == digest && live.HelperImage != "" && !r.plan.Input.RefreshHelpers()
-	if keep && live.HelperImage != helper {
-		forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
-			if c.Image == helper {
-				c.Image = live.HelperImage
-			}
-		})
+	used := r.context.Helper.Image
+	if kept := r.keptHelper(ds.Name, digest); kept != "" {
+		used = kept
 	}
-	for _, annotations := range []*map[string]string{&ds.Annotations, &ds.Spec.Template.Annotations} {
-		if *annotations == nil {
-			*annotations = map[string]string{}
+	forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
+		if c.Image == helper {
+			c.Image = used
+			annotate(&ds.ObjectMeta, labels.HelperImage, used)
 		}
-		*annotations = maps.Clone(*annotations)
-		(*annotations)[labels.TemplateDigest] = digest
-	}
+	})
+	annotate(&ds.ObjectMeta, labels.TemplateDigest, digest)
+	annotate(&ds.Spec.Template.ObjectMeta, labels.TemplateDigest, digest)
 	return nil
+}
+
+// keptHelper is the helper image that the DaemonSet was last applied with, if that is to stay; empty
+// if not. An image that the spec names is always used.
+func (r *renderer) keptHelper(name, digest string) string {
+	input := r.plan.Input
+	if input.RefreshHelpers() || image.Named(input.Helper()) || r.live[name].TemplateDigest != digest {
+		return ""
+	}
+	return r.live[name].HelperImage
+}
+
+func annotate(meta *metav1.ObjectMeta, key, value string) {
+	if meta.Annotations == nil {
+		meta.Annotations = map[string]string{}
+	}
+	meta.Annotations[key] = value
 }

@@ -31,13 +31,10 @@ func templateDigest(pod *corev1.PodSpec, helperImage string) (string, error) {
 
 // LiveDaemonSet reads what render needs to know of a DaemonSet of the cluster.
 func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
-	live := Live{TemplateDigest: ds.Annotations[labels.TemplateDigest]}
-	forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
-		if len(c.Command) > 0 && c.Command[0] == labels.HelperBinary {
-			live.HelperImage = c.Image
-		}
-	})
-	return live
+	return Live{
+		TemplateDigest: ds.Annotations[labels.TemplateDigest],
+		HelperImage:    ds.Annotations[labels.HelperImage],
+	}
 }
 
 func forEachContainer(pod *corev1.PodSpec, do func(*corev1.Container)) {

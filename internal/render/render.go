@@ -36,7 +36,7 @@ func Kinds() []Object {
 type Live struct {
 	// TemplateDigest is the digest of what matters in its pod template.
 	TemplateDigest string
-	// HelperImage is the image of the on-node program in its pod template.
+	// HelperImage is the image of the on-node program that it was last applied with.
 	HelperImage string
 }
 

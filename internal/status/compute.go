@@ -19,6 +19,9 @@ import (
 // maxListed bounds status.nodes, so that the object is as large at 150 nodes as at 5,000.
 const maxListed = 100
 
+// maxPools is how many pools the API takes.
+const maxPools = 64
+
 // Pass is what a pass has found out and done, as far as it got.
 type Pass struct {
 	Namespace string
@@ -158,8 +161,8 @@ func (n *assessedNode) severity() int {
 	}
 }
 
-// listNodes writes the entries of the worst nodes. An entry whose cause is the same as before keeps
-// its message, which may hold what changes with each attempt of a failing container.
+// listNodes writes the entries of the worst nodes. A failure whose cause is the same as before keeps
+// its message, which may hold what changes with each attempt of a container.
 func listNodes(nodes []assessedNode, before []v1.NodeStatus) []v1.NodeStatus {
 	sort.Slice(nodes, func(i, j int) bool {
 		if a, b := nodes[i].severity(), nodes[j].severity(); a != b {
@@ -174,7 +177,7 @@ func listNodes(nodes []assessedNode, before []v1.NodeStatus) []v1.NodeStatus {
 	entries := make([]v1.NodeStatus, 0, min(len(nodes), maxListed))
 	for i := range nodes[:min(len(nodes), maxListed)] {
 		entry := nodeStatus(&nodes[i])
-		if old := known[entry.Name]; old != nil && sameCause(old, &entry) {
+		if old := known[entry.Name]; old != nil && nodes[i].State == readiness.Failed && sameCause(old, &entry) {
 			entry.Message = old.Message
 		}
 		entries = append(entries, entry)
@@ -217,7 +220,7 @@ func pools(pass Pass) []v1.PoolStatus {
 	for _, pool := range pass.Plan.Pools {
 		result = append(result, v1.PoolStatus{Name: pool.Name, Nodes: int32(pool.Nodes), Image: images[pool.Name]})
 	}
-	return result
+	return result[:min(len(result), maxPools)]
 }
 
 // finding is what is to be said about the policy as a whole.

@@ -79,7 +79,7 @@ func failedOperand(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
 func failedNode(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
 	summary := status.NodeSummary
 	if summary.Degraded > 0 {
-		return bad(v1.ReasonOperandFailed, fmt.Sprintf("%d of %d GPU nodes have failed: %s", summary.Degraded, summary.Total, worst(status)))
+		return bad(v1.ReasonOperandFailed, fmt.Sprintf("%d of %d GPU nodes have failed: %s", summary.Degraded, summary.Total, worst(status, int(summary.Degraded))))
 	}
 	return finding{}, false
 }
@@ -120,7 +120,7 @@ func isProgressing(status v1.ClusterPolicyStatus) bool {
 func waiting(status v1.ClusterPolicyStatus) string {
 	if status.NodeSummary.Progressing > 0 {
 		return fmt.Sprintf("%d of %d GPU nodes are ready; waiting for %s",
-			status.NodeSummary.Ready, status.NodeSummary.Total, worst(status))
+			status.NodeSummary.Ready, status.NodeSummary.Total, worst(status, int(status.NodeSummary.Progressing)))
 	}
 	if operand := inState(status, v1.OperandWaiting, v1.OperandProgressing); operand != nil {
 		return about(operand)
@@ -153,18 +153,14 @@ func about(operand *v1.OperandStatus) string {
 	return fmt.Sprintf("%s: %s", operand.Name, operand.Message)
 }
 
-// worst names the first nodes that are not ready, each with its stage and reason.
-func worst(status v1.ClusterPolicyStatus) string {
+// worst names the first of this many nodes, which head the list, each with its stage and reason.
+func worst(status v1.ClusterPolicyStatus, count int) string {
 	const most = 3
 	var parts []string
-	notReady := int(status.NodeSummary.Progressing + status.NodeSummary.Degraded)
-	for _, node := range status.Nodes {
-		if node.Ready || node.Reason == v1.ReasonExcluded || len(parts) == most {
-			continue
-		}
+	for _, node := range status.Nodes[:min(count, most, len(status.Nodes))] {
 		parts = append(parts, fmt.Sprintf("%s (%s: %s)", node.Name, node.Stage, node.Reason))
 	}
-	if more := notReady - len(parts); more > 0 {
+	if more := count - len(parts); more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(parts, ", ")

@@ -2,6 +2,7 @@ package containertoolkit
 
 import (
 	"fmt"
+	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
@@ -46,7 +47,24 @@ func wanted(in operand.Input) operand.Decision {
 	if !operand.IsTrue(spec(in).Enabled, true) {
 		return operand.Disabled("spec.toolkit.enabled")
 	}
+	for _, variable := range spec(in).Env {
+		if relocatesRuntime(variable.Name) {
+			return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
+				"spec.toolkit.env: %s moves the files of the container runtime, which is not supported yet: remove it, "+
+					"or install the toolkit on the hosts and set spec.toolkit.enabled to false", variable.Name))
+		}
+	}
 	return operand.Installed()
+}
+
+// relocatesRuntime recognises the variables by which users tell NVIDIA's operator other host paths
+// than containerd's own. The pod would have to mount those; passed on alone, they break it.
+func relocatesRuntime(name string) bool {
+	switch name {
+	case "CONTAINERD_CONFIG", "CONTAINERD_SOCKET", "DOCKER_CONFIG", "DOCKER_SOCKET", "CRIO_CONFIG":
+		return true
+	}
+	return strings.HasPrefix(name, "RUNTIME_")
 }
 
 // serves refuses a node with a container runtime whose configuration the toolkit's pod does not

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
@@ -46,7 +47,7 @@ func instances(in operand.Input, pools []operand.Pool) ([]operand.Instance, erro
 			moduleType = v1.KernelModuleAuto
 		}
 		result = append(result, operand.Instance{
-			Suffix:      "-" + pool.Name,
+			Suffix:      "-" + objectName(pool.Name),
 			Pool:        pool.Name,
 			Image:       driverImage.Image,
 			Version:     driverImage.Version,
@@ -67,6 +68,16 @@ func instances(in operand.Input, pools []operand.Pool) ([]operand.Instance, erro
 		})
 	}
 	return result, nil
+}
+
+// objectName is the pool's name as part of an object's name: a label value may hold more.
+func objectName(pool string) string {
+	return strings.Map(func(c rune) rune {
+		if c == '_' {
+			return '-'
+		}
+		return c
+	}, strings.ToLower(pool))
 }
 
 // configDigest covers what decides which modules are built and how. k8s-driver-manager and the
