@@ -66,22 +66,30 @@ func podState(pod *corev1.Pod, now time.Time) Verdict {
 	if condition := podCondition(pod, corev1.PodScheduled); condition == nil || condition.Status != corev1.ConditionTrue {
 		return unscheduled(condition)
 	}
+	if verdict, fails := podFailure(pod); fails {
+		return verdict
+	}
+	return starting(pod)
+}
+
+// podFailure finds the first container that fails, in the order in which they start.
+func podFailure(pod *corev1.Pod) (Verdict, bool) {
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]
 		if ended := status.State.Terminated; ended != nil && ended.ExitCode == 0 {
 			continue
 		}
 		if verdict, fails := containerFailure(status, lastFailure(status)); fails {
-			return verdict
+			return verdict, true
 		}
 	}
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
 		if verdict, fails := containerFailure(status, lastEnd(status)); fails && !status.Ready {
-			return verdict
+			return verdict, true
 		}
 	}
-	return starting(pod)
+	return Verdict{}, false
 }
 
 // unproven finds a container of a ready pod that has failed before and has not run for long since.
