@@ -68,7 +68,7 @@ MAKEFLAGS += -q
 endif
 
 .PHONY: demo demo-run
-demo: demo-run ## Show GPU nodes become ready on a real control plane (NODES=4 EXIT=1 TIMEOUT=5m BREAK=driver:gpu-00003)
+demo: demo-run ## Show GPU nodes become ready on a real control plane (NODES=8 EXIT=1 TIMEOUT=5m BREAK=driver:gpu-00003)
 	$(if $(filter-out 0,$(file < $(cache)/demo.status)),@exit $(file < $(cache)/demo.status))
 
 # The demo is a job of its own (set -m) and gets each signal once, from here: a Ctrl-C in the

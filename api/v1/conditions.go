@@ -60,9 +60,8 @@ const (
 	ReasonGPUReady = "GPUReady"
 	// ReasonFactsMissing: a discovery label that the driver image is chosen by is missing.
 	ReasonFactsMissing = "FactsMissing"
-	// ReasonDiscoveryLost: the discovery labels of a GPU node are gone; its operands stay.
-	ReasonDiscoveryLost = "DiscoveryLost"
-	// ReasonExcluded: nvidia.com/gpu.deploy.operands=false keeps the operands off the node.
+	// ReasonExcluded: nvidia.com/gpu.deploy.operands=false keeps the operands off the node. Of a policy:
+	// off all GPU nodes; Ready is True.
 	ReasonExcluded = "Excluded"
 	// ReasonOperandPaused: a deploy label of the node has another value than true.
 	ReasonOperandPaused = "OperandPaused"

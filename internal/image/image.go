@@ -99,8 +99,13 @@ func PullPolicy(spec v1.ImageSpec) string {
 	return orDefault(string(spec.ImagePullPolicy), "IfNotPresent")
 }
 
-// Named tells whether the spec names any part of an image.
+// Named tells whether the spec of the validator names an image of the on-node program. The image of
+// NVIDIA's own operator, which its chart writes into every policy, is none: it means the image that
+// belongs to the operator.
 func Named(spec v1.ImageSpec) bool {
+	if strings.HasPrefix(spec.Repository+"/"+spec.Image, "nvcr.io/nvidia/") || strings.HasPrefix(spec.Image, "nvcr.io/nvidia/") {
+		return false
+	}
 	return spec.Repository != "" || spec.Image != "" || spec.Version != ""
 }
 

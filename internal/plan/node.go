@@ -67,6 +67,11 @@ func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node
 
 func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts) Rung {
 	r := Rung{Stage: o.Stage, Operand: o.Name}
+	value := facts.Deploy[o.Name]
+	if value == labels.DeployPreInstalled {
+		r.Need = HostProvides
+		return r
+	}
 	if decision.Verdict == operand.Install {
 		decision = serves(o, facts)
 	}
@@ -74,17 +79,14 @@ func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts)
 		r.Need, r.Reason, r.Message = NotPossible, decision.Reason, decision.Message
 		return r
 	}
-	switch value := facts.Deploy[o.Name]; {
-	case value == "" || value == labels.True:
-	case value == labels.DeployPreInstalled:
-		r.Need = HostProvides
-	default:
-		r.Need, r.Reason = Paused, v1.ReasonOperandPaused
-		if value == labels.False {
-			r.Need = OptedOut
-		}
-		r.Message = fmt.Sprintf("label %s is %q", o.Name.DeployLabel(), value)
+	if value == "" || value == labels.True {
+		return r
 	}
+	r.Need, r.Reason = Paused, v1.ReasonOperandPaused
+	if value == labels.False {
+		r.Need = OptedOut
+	}
+	r.Message = fmt.Sprintf("label %s is %q", o.Name.DeployLabel(), value)
 	return r
 }
 

@@ -40,7 +40,8 @@ type Plan struct {
 	Input operand.Input
 	Steps []Step
 	Pools []operand.Pool
-	// Installed tells which operands the spec installs.
+	// Installed tells which operands the spec does not turn off. One that is held counts: what runs
+	// of it goes on proving its markers.
 	Installed map[operand.Name]bool
 	decisions map[operand.Name]operand.Decision
 }
@@ -69,7 +70,7 @@ func ForSpec(catalogue []operand.Operand, in operand.Input) Plan {
 	for _, o := range catalogue {
 		decision := o.Wanted(in)
 		plan.decisions[o.Name] = decision
-		plan.Installed[o.Name] = decision.Verdict == operand.Install
+		plan.Installed[o.Name] = decision.Verdict != operand.Absent
 	}
 	return plan
 }
@@ -100,7 +101,7 @@ func (p Plan) step(o operand.Operand, nodes []operand.NodeFacts) Step {
 		}
 	}
 	for _, r := range o.Requires {
-		if r.Scope == operand.Cluster && !p.Installed[r.On] {
+		if r.Scope == operand.Cluster && p.decisions[r.On].Verdict != operand.Install {
 			return Step{
 				Operand: o, Action: Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand,
 				Message: fmt.Sprintf("needs %s, which is not installed: %s", r.On, p.decisions[r.On].Message),

@@ -243,15 +243,19 @@ func setConditions(status *v1.ClusterPolicyStatus, f finding) {
 		})
 	}
 	set(v1.ConditionReady, f.ready, f.reason, f.message)
-	flag := func(kind string, is bool) {
+	flag := func(kind string, is bool, reason, message string) {
 		if is {
-			set(kind, metav1.ConditionTrue, f.reason, f.message)
+			set(kind, metav1.ConditionTrue, reason, message)
 			return
 		}
 		set(kind, metav1.ConditionFalse, v1.ReasonNone, "")
 	}
-	flag(v1.ConditionProgressing, f.progressing)
-	flag(v1.ConditionDegraded, f.degraded)
+	if f.progressing && f.degraded {
+		flag(v1.ConditionProgressing, true, v1.ReasonOperandNotReady, waiting(*status))
+	} else {
+		flag(v1.ConditionProgressing, f.progressing, f.reason, f.message)
+	}
+	flag(v1.ConditionDegraded, f.degraded, f.reason, f.message)
 	set(v1.ConditionError, isError, f.reason, f.message)
 }
 

@@ -175,6 +175,12 @@ func operandOf(t *testing.T, status v1.ClusterPolicyStatus, name operand.Name) v
 	return v1.OperandStatus{}
 }
 
+// besides is the conditions with another value of one of them.
+func besides(conditions map[string]string, kind, value string) map[string]string {
+	conditions[kind] = value
+	return conditions
+}
+
 func TestTheVerdictOnThePolicy(t *testing.T) {
 	notReady := func(reason string, flags ...string) map[string]string {
 		want := map[string]string{
@@ -213,7 +219,7 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 		},
 		"one node fails while another starts": {
 			nodes: 3, change: func(b *bed) { b.fail(1, "driver", ""); b.start(2, "driver") },
-			want: notReady("OperandFailed", "Degraded", "Progressing"),
+			want: besides(notReady("OperandFailed", "Degraded"), "Progressing", "True OperandNotReady"),
 		},
 		"a failed call comes before failing nodes": {
 			nodes: 3, change: func(b *bed) { b.fail(1, "driver", ""); b.err = errors.New("listing pods: timeout") },
@@ -237,7 +243,7 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 		},
 		"what is not supported yet is no silent no-op": {
 			nodes: 1, change: func(b *bed) { b.spec.CDI = &v1.CDISpec{NRIPluginEnabled: new(true)} },
-			want: notReady("NotSupportedYet", "Degraded", "Progressing"),
+			want: besides(notReady("NotSupportedYet", "Degraded"), "Progressing", "True OperandNotReady"),
 		},
 		"an outdated driver": {
 			nodes: 3, change: func(b *bed) { b.pod(1, "driver").Annotations[templateDigest] = "before" },
@@ -267,6 +273,14 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 				b.snapshot.Pods["node-00000"] = nil
 			},
 			want: isReady("Reconciled"), message: "2 of 2 GPU nodes are ready",
+		},
+		"no node is to have operands": {
+			nodes: 1, change: func(b *bed) { b.relabel(0, "nvidia.com/gpu.deploy.operands", "false") },
+			want: isReady("Excluded"), message: "all 1 GPU nodes are kept free of operands by label nvidia.com/gpu.deploy.operands",
+		},
+		"a node whose operating system has changed": {
+			nodes: 1, change: func(b *bed) { b.relabel(0, "feature.node.kubernetes.io/system-os_release.VERSION_ID", "26.04") },
+			want: notReady("UpgradePending", "Progressing"), message: "1 of 1 GPU nodes have an outdated driver: see status.nodes",
 		},
 		"a disabled operand holds up nothing": {
 			nodes: 3, change: func(b *bed) { b.spec.Driver = &v1.DriverSpec{Enabled: new(false)} }, want: isReady("Reconciled"),

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // check looks for one kind of trouble, and tells whether it found it.
@@ -36,12 +37,22 @@ func judge(pass Pass, status v1.ClusterPolicyStatus) finding {
 	}
 	summary := status.NodeSummary
 	if summary.Total == 0 {
-		return finding{ready: metav1.ConditionTrue, reason: v1.ReasonNoGPUNodes, message: "no node has a GPU"}
+		return nothingToDo(summary)
 	}
 	return finding{
 		ready: metav1.ConditionTrue, reason: v1.ReasonReconciled,
 		message: fmt.Sprintf("%d of %d GPU nodes are ready", summary.Ready, summary.Total),
 	}
+}
+
+// nothingToDo tells why no node is to be made ready.
+func nothingToDo(summary *v1.NodeSummary) finding {
+	found := finding{ready: metav1.ConditionTrue, reason: v1.ReasonNoGPUNodes, message: "no node has a GPU"}
+	if summary.Excluded > 0 {
+		found.reason = v1.ReasonExcluded
+		found.message = fmt.Sprintf("all %d GPU nodes are kept free of operands by label %s", summary.Excluded, labels.DeployOperands)
+	}
+	return found
 }
 
 func bad(reason, message string) (finding, bool) {
@@ -109,7 +120,9 @@ func outdatedDriver(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
 	if pending := withReason(status, v1.ReasonUpgradePending); pending != nil {
 		return finding{reason: v1.ReasonUpgradePending, message: about(pending), progressing: true}, true
 	}
-	return finding{}, false
+	// A node whose operating system has changed runs a driver that is right for its old pool.
+	message := fmt.Sprintf("%d of %d GPU nodes have an outdated driver: see status.nodes", status.NodeSummary.Upgrading, status.NodeSummary.Total)
+	return finding{reason: v1.ReasonUpgradePending, message: message, progressing: true}, status.NodeSummary.Upgrading > 0
 }
 
 func isProgressing(status v1.ClusterPolicyStatus) bool {

@@ -47,6 +47,10 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daem
 		rungs = append(rungs, readiness.Rung{Stage: rung.Stage, Operand: string(rung.Operand), Verdict: verdict})
 	}
 	assessment.NodeVerdict = readiness.Node(rungs)
+	if pool, complete := node.Facts.WantedPool(); complete && assessment.State == readiness.Ready && node.Facts.Pool != "" && node.Facts.Pool != pool.Name {
+		assessment.Outdated, assessment.Reason = true, v1.ReasonUpgradePending
+		assessment.Message = fmt.Sprintf("the driver is of pool %s, the node is now of %s: delete its driver pod", node.Facts.Pool, pool.Name)
+	}
 	return assessment
 }
 
