@@ -53,11 +53,13 @@ type DaemonSetsSpec struct {
 
 // RollingUpdateSpec configures the strategy RollingUpdate.
 type RollingUpdateSpec struct {
-	// MaxUnavailable is how many pods may be down at once: a number or a percentage. Default 1.
+	// MaxUnavailable is how many pods may be down at once: a number above 0, or a percentage of 1 to
+	// 100. Default 1.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^[0-9]+%?$`
+	// +kubebuilder:validation:Pattern=`^([1-9][0-9]*|([1-9][0-9]?|100)%)$`
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self > 0",message="must be above 0, or no pod could ever be replaced"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
@@ -111,10 +113,4 @@ type HostPathsSpec struct {
 	// +kubebuilder:validation:Pattern=`^(/[^.].*)?$`
 	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..'"
 	DriverInstallDir string `json:"driverInstallDir,omitempty"`
-	// KubeletRootDir is the root directory of the kubelet. Default /var/lib/kubelet.
-	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:Pattern=`^(/[^.].*)?$`
-	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..'"
-	KubeletRootDir string `json:"kubeletRootDir,omitempty"`
 }

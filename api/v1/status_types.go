@@ -123,7 +123,8 @@ type NodeSummary struct {
 	Progressing int32 `json:"progressing"`
 	// Degraded nodes have a failure.
 	Degraded int32 `json:"degraded"`
-	// Upgrading nodes have an outdated driver.
+	// Upgrading nodes are ready with an outdated driver, or another operand that is replaced only when
+	// its pod is deleted.
 	Upgrading int32 `json:"upgrading"`
 	// Excluded nodes are kept free of operands by the label nvidia.com/gpu.deploy.operands=false.
 	Excluded int32 `json:"excluded"`

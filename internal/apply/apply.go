@@ -71,6 +71,10 @@ func (a *Applier) Apply(ctx context.Context, owner types.UID, intent client.Obje
 	if err != nil {
 		return false, fmt.Errorf("applying %s: %w", describe(intent), err)
 	}
+	if live != nil && live.GetResourceVersion() == desired.GetResourceVersion() {
+		// Somebody, a webhook for one, changes what was applied to what it was. No event will follow.
+		return false, nil
+	}
 	a.Seen.Wrote(key(intent), desired.GetResourceVersion())
 	return true, nil
 }
@@ -98,10 +102,14 @@ func (a *Applier) live(ctx context.Context, intent client.Object) (client.Object
 
 func ours(owner types.UID, live client.Object) error {
 	controller := metav1.GetControllerOf(live)
+	made := live.GetLabels()[labels.ManagedBy] == labels.ManagedByValue && live.GetLabels()[labels.Operand] != ""
 	switch {
 	case controller != nil && controller.UID == owner:
 		return nil
-	case controller != nil && live.GetLabels()[labels.ManagedBy] == labels.ManagedByValue && live.GetLabels()[labels.Operand] != "":
+	case controller == nil && made && live.GetAnnotations()[labels.Digest] != "":
+		// Its policy was deleted with --cascade=orphan, to be made anew without unloading drivers.
+		return nil
+	case controller != nil && made:
 		return errLeaving
 	default:
 		return fmt.Errorf("exists and %w: delete or rename it, or move it out of the way", ErrConflict)

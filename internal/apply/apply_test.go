@@ -258,7 +258,7 @@ func TestApplyReportsAFailedCall(t *testing.T) {
 	}
 }
 
-func prune(t *testing.T, c *cluster, wanted Wanted) (bool, error) {
+func prune(t *testing.T, c *cluster, wanted Wanted) error {
 	t.Helper()
 	return c.applier().Prune(context.Background(), policy, []client.Object{configMap("kind")}, wanted)
 }
@@ -278,32 +278,31 @@ func TestPrune(t *testing.T) {
 	)
 	wanted := Wanted{Held: map[string]bool{"device-plugin": true}}
 	wanted.Keep(configMap("wanted"))
-	deleted, err := prune(t, c, wanted)
-	if err != nil || !deleted {
-		t.Fatalf("deleted %v, %v", deleted, err)
+	if err := prune(t, c, wanted); err != nil {
+		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"unwanted with UID uid-unwanted"}, c.deleted); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if deleted, err := prune(t, c, wanted); err != nil || deleted || len(c.deleted) != 1 {
-		t.Errorf("the second time: deleted %v, %v, %v", deleted, err, c.deleted)
+	if err := prune(t, c, wanted); err != nil || len(c.deleted) != 1 {
+		t.Errorf("the second time: deleted %v, %v", c.deleted, err)
 	}
 }
 
 func TestPruneGoesOnAfterAFailure(t *testing.T) {
 	c := newCluster(t, configMap("a"), configMap("b"))
 	c.failWith = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("no"))
-	deleted, err := prune(t, c, Wanted{})
-	if deleted || err == nil || len(c.deleted) != 2 ||
+	err := prune(t, c, Wanted{})
+	if err == nil || len(c.deleted) != 2 ||
 		!strings.Contains(err.Error(), "deleting ConfigMap a") || !strings.Contains(err.Error(), "deleting ConfigMap b") {
-		t.Errorf("deleted %v, tried %v, %v", deleted, c.deleted, err)
+		t.Errorf("tried %v, %v", c.deleted, err)
 	}
 }
 
 func TestPruneForgivesWhatIsGoneAlready(t *testing.T) {
 	c := newCluster(t, configMap("a"))
 	c.failWith = apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "a")
-	if _, err := prune(t, c, Wanted{}); err != nil {
+	if err := prune(t, c, Wanted{}); err != nil {
 		t.Error(err)
 	}
 }

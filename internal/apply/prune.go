@@ -38,9 +38,8 @@ func key(object client.Object) string {
 // Prune deletes the objects of these kinds that carry an operand's label, belong to the policy with
 // this UID and are not wanted. It must come last in a pass, and not at all when the pass could not
 // tell all that is wanted.
-func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Object, wanted Wanted) (bool, error) {
+func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Object, wanted Wanted) error {
 	var failures []error
-	deleted := false
 	for _, kind := range kinds {
 		objects, err := a.list(ctx, kind)
 		if err != nil {
@@ -58,10 +57,10 @@ func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Obj
 				failures = append(failures, fmt.Errorf("deleting %s: %w", describe(object), err))
 				continue
 			}
-			deleted = true
+			a.Seen.Forget(key(object))
 		}
 	}
-	return deleted, errors.Join(failures...)
+	return errors.Join(failures...)
 }
 
 func prunable(object client.Object, owner types.UID, wanted Wanted) bool {

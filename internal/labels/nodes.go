@@ -1,5 +1,7 @@
 package labels
 
+import "strings"
+
 // Discovery labels, written by Node Feature Discovery and read by the operator.
 const (
 	// DiscoveryPrefix is the prefix of every label of Node Feature Discovery. One label with it
@@ -37,8 +39,6 @@ const (
 	// DeployPreInstalled is the value that k8s-driver-manager gives to the driver's deploy label
 	// when it finds a driver on the host.
 	DeployPreInstalled = "pre-installed"
-	// DeployPausedPrefix starts the values of a deploy label that a pauser set.
-	DeployPausedPrefix = "paused-"
 	// Pool is written by the node controller: the driver pool of the node, such as
 	// ubuntu24.04-amd64. The driver's DaemonSets select on it, never on discovery labels, so
 	// that a lost discovery label removes no driver pod.
@@ -65,3 +65,9 @@ const (
 	// TaintGPU is the taint that every operand tolerates by default.
 	TaintGPU = "nvidia.com/gpu"
 )
+
+// IsGPUResource tells whether an extended resource is a GPU that a pod can ask for: a whole one, a
+// shared one or a MIG device. The operator and the on-node check agree by it.
+func IsGPUResource(name string) bool {
+	return name == ResourceGPU || strings.HasPrefix(name, ResourceGPU+".") || strings.HasPrefix(name, ResourceMIGPrefix)
+}

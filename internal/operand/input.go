@@ -25,8 +25,6 @@ type HostPaths struct {
 	DriverInstallDir string
 	// ToolkitInstallDir is where the toolkit puts its binaries.
 	ToolkitInstallDir string
-	// DevicePlugins is where device plugins meet the kubelet.
-	DevicePlugins string
 }
 
 // Paths fills the defaults into spec.hostPaths and spec.toolkit.installDir.
@@ -41,7 +39,6 @@ func (in Input) Paths() HostPaths {
 		DevChar:           "/dev/char",
 		DriverInstallDir:  orDefault(spec.DriverInstallDir, labels.DriverRoot),
 		ToolkitInstallDir: labels.ToolkitInstallDir,
-		DevicePlugins:     orDefault(spec.KubeletRootDir, "/var/lib/kubelet") + "/device-plugins",
 	}
 	if root != "/" {
 		paths.DevChar = root + paths.DevChar

@@ -15,7 +15,6 @@ func TestPaths(t *testing.T) {
 		DevChar:           "/dev/char",
 		DriverInstallDir:  "/run/nvidia/driver",
 		ToolkitInstallDir: "/usr/local/nvidia",
-		DevicePlugins:     "/var/lib/kubelet/device-plugins",
 	}
 	with := func(change func(*operand.HostPaths)) operand.HostPaths {
 		paths := defaults
@@ -37,21 +36,17 @@ func TestPaths(t *testing.T) {
 			spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{DriverInstallDir: "/opt/driver"}},
 			want: with(func(p *operand.HostPaths) { p.DriverInstallDir = "/opt/driver" }),
 		},
-		"kubeletRootDir moves the device plugins' directory": {
-			spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{KubeletRootDir: "/var/lib/k0s/kubelet"}},
-			want: with(func(p *operand.HostPaths) { p.DevicePlugins = "/var/lib/k0s/kubelet/device-plugins" }),
-		},
 		"toolkit.installDir moves the toolkit": {
 			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{InstallDir: "/opt/toolkit"}},
 			want: with(func(p *operand.HostPaths) { p.ToolkitInstallDir = "/opt/toolkit" }),
 		},
 		"all at once": {
 			spec: v1.ClusterPolicySpec{
-				HostPaths: &v1.HostPathsSpec{RootFS: "/h", DriverInstallDir: "/d", KubeletRootDir: "/k"},
+				HostPaths: &v1.HostPathsSpec{RootFS: "/h", DriverInstallDir: "/d"},
 				Toolkit:   &v1.ToolkitSpec{InstallDir: "/t"},
 			},
 			want: operand.HostPaths{
-				RootFS: "/h", DevChar: "/h/dev/char", DriverInstallDir: "/d", ToolkitInstallDir: "/t", DevicePlugins: "/k/device-plugins",
+				RootFS: "/h", DevChar: "/h/dev/char", DriverInstallDir: "/d", ToolkitInstallDir: "/t",
 			},
 		},
 	}

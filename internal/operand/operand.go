@@ -59,7 +59,7 @@ type Operand struct {
 	Workloads []Workload
 	// Stage of a node's ladder that is reached when the operand's pod is ready there.
 	Stage v1.Stage
-	// Requires are the operand's edges; the whole must be acyclic, see CheckGraph.
+	// Requires are the operand's edges; the whole must be acyclic, see Sort.
 	Requires []Requirement
 	// Proves are the markers that the operand's pods can write.
 	Proves []Proof

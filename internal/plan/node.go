@@ -58,6 +58,9 @@ func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node
 			if decision.Verdict == operand.Absent {
 				continue
 			}
+			if decision.Verdict == operand.Install {
+				decision = p.blocked(o)
+			}
 			node.Rungs = append(node.Rungs, rung(o, decision, facts))
 			node.NeedsAllocatable = node.NeedsAllocatable || stage == v1.StageDevicePlugin
 		}

@@ -100,19 +100,25 @@ func (p Plan) step(o operand.Operand, nodes []operand.NodeFacts) Step {
 			Message: "no node needs it",
 		}
 	}
-	for _, r := range o.Requires {
-		if r.Scope == operand.Cluster && p.decisions[r.On].Verdict != operand.Install {
-			return Step{
-				Operand: o, Action: Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand,
-				Message: fmt.Sprintf("needs %s, which is not installed: %s", r.On, p.decisions[r.On].Message),
-			}
-		}
+	if blocked := p.blocked(o); blocked.Verdict != operand.Install {
+		return Step{Operand: o, Action: Hold, State: v1.OperandWaiting, Reason: blocked.Reason, Message: blocked.Message}
 	}
 	instances, err := o.Instances(p.Input, p.Pools)
 	if err != nil {
 		return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: err.Error()}
 	}
 	return Step{Operand: o, Action: Apply, Instances: instances}
+}
+
+// blocked tells whether what must be in the cluster before the operand is not installed.
+func (p Plan) blocked(o operand.Operand) operand.Decision {
+	for _, r := range o.Requires {
+		if r.Scope == operand.Cluster && p.decisions[r.On].Verdict != operand.Install {
+			return operand.Refused(v1.ReasonWaitingForOperand,
+				fmt.Sprintf("needs %s, which is not installed: %s", r.On, p.decisions[r.On].Message))
+		}
+	}
+	return operand.Installed()
 }
 
 // neededBy tells whether any node is to run the operand, its deploy labels apart: a paused node

@@ -1,8 +1,6 @@
 package readiness
 
 import (
-	"strings"
-
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -62,14 +60,9 @@ func Kubelet(node *corev1.Node) Verdict {
 // Allocatable tells whether the kubelet advertises a GPU, whole or MIG, that can be given to a pod.
 func Allocatable(node *corev1.Node) Verdict {
 	for name, quantity := range node.Status.Allocatable {
-		if isGPU(string(name)) && quantity.Sign() > 0 {
+		if labels.IsGPUResource(string(name)) && quantity.Sign() > 0 {
 			return Verdict{}
 		}
 	}
 	return progressing(v1.ReasonNotAllocatable, "the kubelet advertises no GPU that can be allocated")
-}
-
-func isGPU(resource string) bool {
-	return resource == labels.ResourceGPU || strings.HasPrefix(resource, labels.ResourceGPU+".") ||
-		strings.HasPrefix(resource, labels.ResourceMIGPrefix)
 }

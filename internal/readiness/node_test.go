@@ -56,11 +56,19 @@ func TestDaemonSet(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, readiness.DaemonSet(test.set, test.expected)); diff != "" {
+			if diff := cmp.Diff(test.want, judged(test.set, test.expected)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
+}
+
+// judged is the verdict on an operand with one DaemonSet, as status puts it together.
+func judged(set *appsv1.DaemonSet, expected int) readiness.Verdict {
+	if verdict := readiness.DaemonSet(set); verdict.State != readiness.Ready {
+		return verdict
+	}
+	return readiness.Scheduled(int(set.Status.DesiredNumberScheduled), expected)
 }
 
 func TestNodeStopsAtTheFirstRungThatDoesNotHold(t *testing.T) {

@@ -79,13 +79,12 @@ func podFailure(pod *corev1.Pod) (Verdict, bool) {
 		if ended := status.State.Terminated; ended != nil && ended.ExitCode == 0 {
 			continue
 		}
-		if verdict, fails := containerFailure(status, lastFailure(status)); fails {
-			return verdict, true
-		}
+		// The others have not started; what they show is from before a reboot.
+		return containerFailure(status, lastFailure(status))
 	}
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
-		if verdict, fails := containerFailure(status, lastEnd(status)); fails && !status.Ready {
+		if verdict, fails := containerFailure(status, lastEnd(status, sandboxSince(pod))); fails && !status.Ready {
 			return verdict, true
 		}
 	}
@@ -100,7 +99,7 @@ func unproven(pod *corev1.Pod, now time.Time) Verdict {
 			continue
 		}
 		proven := status.State.Running.StartedAt.Add(proving)
-		if ended := lastEnd(status); ended != nil && now.Before(proven) {
+		if ended := lastEnd(status, sandboxSince(pod)); ended != nil && now.Before(proven) {
 			verdict := crashed(status, ended)
 			verdict.Until = proven
 			return verdict
@@ -132,17 +131,46 @@ func containerFailure(status *corev1.ContainerStatus, ended *corev1.ContainerSta
 }
 
 func crashed(status *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) Verdict {
-	return failed(crashLoop, fmt.Sprintf("container %s: %s", status.Name,
-		join(fmt.Sprintf("%s, exit code %d", crashLoop, ended.ExitCode), ended.Message)))
+	verdict := failed(crashLoop, fmt.Sprintf("container %s: %s, exit code %d", status.Name, crashLoop, ended.ExitCode))
+	verdict.Detail = ended.Message
+	return verdict
 }
 
 // lastEnd is the last end of a main container, which is a failure even with exit code 0: the
-// containers of a DaemonSet are to run for ever.
-func lastEnd(status *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
-	if status.State.Terminated != nil {
-		return status.State.Terminated
+// containers of a DaemonSet are to run for ever. An end before the sandbox was made is none: a reboot
+// ends every container.
+func lastEnd(status *corev1.ContainerStatus, sandbox time.Time) *corev1.ContainerStateTerminated {
+	ended := status.State.Terminated
+	if ended == nil {
+		ended = status.LastTerminationState.Terminated
 	}
-	return status.LastTerminationState.Terminated
+	if ended != nil && ended.FinishedAt.Time.Before(sandbox) {
+		return nil
+	}
+	return ended
+}
+
+// sandboxSince is since when the pod has had its present sandbox, as far as its init containers show:
+// they run once in each.
+func sandboxSince(pod *corev1.Pod) time.Time {
+	var since time.Time
+	for i := range pod.Status.InitContainerStatuses {
+		started := startOf(&pod.Status.InitContainerStatuses[i].State)
+		if since.IsZero() || (!started.IsZero() && started.Before(since)) {
+			since = started
+		}
+	}
+	return since
+}
+
+func startOf(state *corev1.ContainerState) time.Time {
+	switch {
+	case state.Terminated != nil:
+		return state.Terminated.StartedAt.Time
+	case state.Running != nil:
+		return state.Running.StartedAt.Time
+	}
+	return time.Time{}
 }
 
 // lastFailure is the last failure of an init container.

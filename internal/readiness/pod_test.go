@@ -122,7 +122,7 @@ func TestPod(t *testing.T) {
 		},
 		"an init container that has failed": {
 			pod:  pod(withInit(ok, status("second", terminated(2, "no driver"))), with(status("main", waiting("PodInitializing", "")))),
-			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container second: CrashLoopBackOff, exit code 2: no driver"},
+			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container second: CrashLoopBackOff, exit code 2", Detail: "no driver"},
 		},
 		"the failure of an init container comes before that of a container": {
 			pod:  pod(withInit(status("init", terminated(1, ""))), with(status("main", terminated(2, "")))),
@@ -190,7 +190,7 @@ func TestAFailureHasOneVerdictInAllItsGuises(t *testing.T) {
 				status("main", running(), terminated(1, "boom")),
 				status("main", waiting("ContainerCreating", ""), terminated(1, "boom")),
 			},
-			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container main: CrashLoopBackOff, exit code 1: boom"},
+			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container main: CrashLoopBackOff, exit code 1", Detail: "boom"},
 		},
 		"an image that cannot be pulled": {
 			guises: []corev1.ContainerStatus{
@@ -218,7 +218,7 @@ func TestAFailureHasOneVerdictInAllItsGuises(t *testing.T) {
 // A container without probes is ready whenever it runs. After a failure it must run for a minute
 // before that is believed.
 func TestAContainerThatHasFailedProvesItself(t *testing.T) {
-	crashed := readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container main: CrashLoopBackOff, exit code 1: boom"}
+	crashed := readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container main: CrashLoopBackOff, exit code 1", Detail: "boom"}
 	tests := map[string]struct {
 		ran  time.Duration
 		last corev1.ContainerState

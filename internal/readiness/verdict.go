@@ -21,6 +21,8 @@ type Verdict struct {
 	Reason string
 	// Message in a sentence, stable while the cause is the same.
 	Message string
+	// Detail is the rest of the sentence, which may change with each attempt of a container.
+	Detail string
 	// Outdated tells that the object is older than what it was made from.
 	Outdated bool
 	// Until is when a verdict has to be looked at again, as it changes by time alone; zero if never.
@@ -34,3 +36,6 @@ func progressing(reason, message string) Verdict {
 func failed(reason, message string) Verdict {
 	return Verdict{State: Failed, Reason: reason, Message: message}
 }
+
+// Text is the whole sentence.
+func (v Verdict) Text() string { return join(v.Message, v.Detail) }

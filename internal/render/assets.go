@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"reflect"
+	"strconv"
 	"text/template"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +18,10 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/assets"
 )
+
+// functions are what templates may call. quote makes any text one YAML value: "1e3" stays a name, and a
+// line break in a field of the spec adds nothing to a manifest.
+var functions = template.FuncMap{"quote": func(value any) string { return strconv.Quote(fmt.Sprint(value)) }}
 
 // templates are parsed once: they are part of the program.
 var templates = parseAssets()
@@ -32,7 +37,7 @@ func parseAssets() map[string]*template.Template {
 		if err != nil {
 			panic(err) // The file is embedded.
 		}
-		parsed[file] = template.Must(template.New(file).Option("missingkey=error").Parse(string(text)))
+		parsed[file] = template.Must(template.New(file).Option("missingkey=error").Funcs(functions).Parse(string(text)))
 	}
 	return parsed
 }

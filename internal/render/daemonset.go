@@ -202,7 +202,11 @@ func (r *renderer) wait(pod *corev1.PodSpec) {
 // replaces no pod.
 func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	helper := r.context.Helper.Image
-	digest, err := templateDigest(&ds.Spec.Template.Spec, helper)
+	cosmetic := helper
+	if image.Named(r.plan.Input.Helper()) {
+		cosmetic = ""
+	}
+	digest, err := templateDigest(&ds.Spec.Template.Spec, cosmetic)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,14 +14,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// templateDigest covers what decides how a pod works: its spec, without the helper image. Labels
-// and annotations are left out, so that cosmetic changes make no driver look outdated.
+// templateDigest covers what decides how a pod works: its spec, without the helper image where that is
+// the operator's own choice, and whatever the order of the environment. Labels and annotations are
+// left out, so that cosmetic changes make no driver look outdated.
 func templateDigest(pod *corev1.PodSpec, helperImage string) (string, error) {
 	significant := pod.DeepCopy()
 	forEachContainer(significant, func(c *corev1.Container) {
-		if c.Image == helperImage {
+		if helperImage != "" && c.Image == helperImage {
 			c.Image = "helper"
 		}
+		slices.SortStableFunc(c.Env, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
 	})
 	data, err := json.Marshal(significant)
 	if err != nil {

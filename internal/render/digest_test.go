@@ -48,7 +48,6 @@ func TestTheTemplateDigestCoversWhatMatters(t *testing.T) {
 		"the arguments":                         {situation: plugin(v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Args: []string{"-v"}}}), changes: true},
 		"the network":                           {situation: plugin(v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{HostNetwork: new(true)}}), changes: true},
 		"tolerations":                           {situation: daemonSets(v1.DaemonSetsSpec{Tolerations: []corev1.Toleration{{Operator: "Exists"}}}), changes: true},
-		"the directory of the kubelet":          {situation: situation{spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{KubeletRootDir: "/k"}}}, changes: true},
 		"what another operand is configured to": {situation: situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "1"}}}}},
 	}
 	before := digest(t, situation{}, "device-plugin")

@@ -62,7 +62,7 @@ var scenarios = map[string]struct {
 	},
 	"host-paths": {
 		situation: situation{spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{
-			RootFS: "/mnt/host", DriverInstallDir: "/opt/driver", KubeletRootDir: "/var/lib/k0s/kubelet",
+			RootFS: "/mnt/host", DriverInstallDir: "/opt/driver",
 		}}},
 		of: []operand.Name{"driver", "container-toolkit", "device-plugin", "operator-validator"},
 	},

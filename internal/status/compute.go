@@ -3,8 +3,10 @@ package status
 import (
 	"errors"
 	"sort"
+	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -18,6 +20,9 @@ import (
 
 // maxListed bounds status.nodes, so that the object is as large at 150 nodes as at 5,000.
 const maxListed = 100
+
+// maxMessage bounds the message of a node.
+const maxMessage = 128
 
 // maxPools is how many pools the API takes.
 const maxPools = 64
@@ -40,21 +45,32 @@ type Pass struct {
 type Outcome struct {
 	// Wrote tells that an object was written in this pass, so that what was observed of it is old.
 	Wrote bool
-	// Err is the first thing that went wrong.
+	// Err is all that went wrong.
 	Err error
 }
 
-// Failure joins the failed calls of the pass, for which it is to be tried again. What others own is
-// none of them: nothing but a change by its owner helps, and that starts a pass.
+// Failure joins the failed calls of the pass, for which it is to be tried again at once. What others
+// own and what the API server calls invalid is none of them: trying again does not help.
 func (p Pass) Failure() error {
 	failures := []error{p.Err}
 	for _, step := range p.Plan.Steps {
 		err := p.Applied[step.Operand.Name].Err
-		if err != nil && !errors.Is(err, apply.ErrConflict) && !errors.Is(err, ErrPrerequisite) {
+		if err != nil && !errors.Is(err, apply.ErrConflict) && !errors.Is(err, ErrPrerequisite) && !apierrors.IsInvalid(err) {
 			failures = append(failures, err)
 		}
 	}
 	return errors.Join(failures...)
+}
+
+// Conflicts tells whether an object that the pass wanted belongs to somebody else. No event tells
+// when it is gone: the caches hold what is the operator's.
+func (p Pass) Conflicts() bool {
+	for _, outcome := range p.Applied {
+		if errors.Is(outcome.Err, apply.ErrConflict) {
+			return true
+		}
+	}
+	return false
 }
 
 // assessedNode is a managed node with the verdict on it.
@@ -177,7 +193,8 @@ func listNodes(nodes []assessedNode, before []v1.NodeStatus) []v1.NodeStatus {
 	entries := make([]v1.NodeStatus, 0, min(len(nodes), maxListed))
 	for i := range nodes[:min(len(nodes), maxListed)] {
 		entry := nodeStatus(&nodes[i])
-		if old := known[entry.Name]; old != nil && nodes[i].State == readiness.Failed && sameCause(old, &entry) {
+		if old := known[entry.Name]; old != nil && nodes[i].Detail != "" && sameCause(old, &entry) &&
+			strings.HasPrefix(old.Message, truncate(nodes[i].Message, maxMessage)) {
 			entry.Message = old.Message
 		}
 		entries = append(entries, entry)
@@ -193,7 +210,7 @@ func nodeStatus(node *assessedNode) v1.NodeStatus {
 		Pool:    node.Facts.Pool,
 		Operand: node.Operand,
 		Reason:  node.Reason,
-		Message: truncate(node.Message, 128),
+		Message: truncate(node.Text(), maxMessage),
 	}
 	if condition := GPUReadyCondition(node.Object); condition != nil && !entry.Ready {
 		if since := condition.LastTransitionTime; condition.Status != "True" && !since.IsZero() {

@@ -41,7 +41,7 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daem
 			optedOut = rung.Message
 		}
 		verdict := assessRung(rung, pods[rung.Operand], daemonSets, now)
-		if rung.Need == plan.Expected {
+		if rung.Need == plan.Expected || rung.Need == plan.Paused {
 			assessment.Operands[rung.Operand] = verdict
 		}
 		rungs = append(rungs, readiness.Rung{Stage: rung.Stage, Operand: string(rung.Operand), Verdict: verdict})
@@ -49,7 +49,8 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daem
 	assessment.NodeVerdict = readiness.Node(rungs)
 	if pool, complete := node.Facts.WantedPool(); complete && assessment.State == readiness.Ready && node.Facts.Pool != "" && node.Facts.Pool != pool.Name {
 		assessment.Outdated, assessment.Reason = true, v1.ReasonUpgradePending
-		assessment.Message = fmt.Sprintf("the driver is of pool %s, the node is now of %s: delete its driver pod", node.Facts.Pool, pool.Name)
+		assessment.Message = fmt.Sprintf("driver is for %s, node is %s: kubectl label node %s %s-",
+			node.Facts.Pool, pool.Name, node.Facts.Name, labels.Pool)
 	}
 	return assessment
 }
@@ -116,7 +117,10 @@ func NodeCondition(node string, assessment NodeAssessment) corev1.NodeCondition 
 	switch {
 	case verdict.State != readiness.Ready:
 		condition.Status, condition.Reason = corev1.ConditionFalse, verdict.Reason
-		condition.Message = fmt.Sprintf("%s: stage %s%s: %s", node, verdict.Stage, ofOperand(verdict.Operand), verdict.Message)
+		condition.Message = NodeCause(node, assessment)
+		if verdict.Detail != "" {
+			condition.Message += ": " + verdict.Detail
+		}
 	case verdict.Outdated:
 		condition.Reason = verdict.Reason
 		condition.Message = fmt.Sprintf("%s: GPUs can be used; %s", node, verdict.Message)
@@ -124,6 +128,12 @@ func NodeCondition(node string, assessment NodeAssessment) corev1.NodeCondition 
 		condition.Message = node + ": GPUs can be used"
 	}
 	return condition
+}
+
+// NodeCause is the message of the condition of a node that is not ready, without what changes while
+// the cause is the same.
+func NodeCause(node string, assessment NodeAssessment) string {
+	return fmt.Sprintf("%s: stage %s%s: %s", node, assessment.Stage, ofOperand(assessment.Operand), assessment.Message)
 }
 
 func ofOperand(name string) string {

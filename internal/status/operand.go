@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
@@ -23,6 +24,7 @@ var ErrPrerequisite = errors.New("what it requires was not applied")
 // onNodes is how an operand fares on the nodes that need it.
 type onNodes struct {
 	desired, ready   int
+	paused           int
 	failed, outdated []culprit
 }
 
@@ -59,6 +61,9 @@ func count(name operand.Name, nodes []assessedNode) onNodes {
 			continue
 		}
 		fares.desired++
+		if verdict.Reason == v1.ReasonOperandPaused {
+			fares.paused++
+		}
 		node := nodes[i].Facts.Name
 		switch {
 		case verdict.State == readiness.Failed:
@@ -82,6 +87,8 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 		switch {
 		case errors.Is(err, apply.ErrConflict):
 			return v1.OperandConflict, v1.ReasonConflict, err.Error()
+		case apierrors.IsInvalid(err):
+			return v1.OperandInvalid, v1.ReasonInvalidSpec, err.Error()
 		case errors.Is(err, ErrPrerequisite):
 			return v1.OperandWaiting, v1.ReasonWaitingForOperand, err.Error()
 		default:
@@ -95,10 +102,13 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 	if len(step.Operand.Workloads) == 0 {
 		return v1.OperandReady, "", ""
 	}
+	if fares.desired == 0 {
+		return v1.OperandNotNeeded, string(v1.OperandNotNeeded), "no node needs it: their hosts provide it, or their labels keep it off"
+	}
 	if pass.Applied[name].Wrote {
 		return v1.OperandProgressing, v1.ReasonRollingOut, "its objects have just been changed"
 	}
-	if verdict := daemonSets(pass.Snapshot, step, fares.desired); verdict.State != readiness.Ready {
+	if verdict := daemonSets(pass.Snapshot, step, fares.desired-fares.paused); verdict.State != readiness.Ready {
 		return v1.OperandProgressing, verdict.Reason, verdict.Message
 	}
 	if fares.ready < fares.desired {
@@ -116,20 +126,18 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 // daemonSets judges the operand's DaemonSets together: whether all exist and are taken up, and run on
 // as many nodes as the plan expects.
 func daemonSets(snapshot observe.Snapshot, step plan.Step, expected int) readiness.Verdict {
-	total := &appsv1.DaemonSet{}
-	found := 0
+	found, scheduled := 0, 0
 	for _, ds := range sortedDaemonSets(snapshot, step.Operand.Name) {
 		found++
-		if verdict := readiness.DaemonSet(ds, 0); verdict.State != readiness.Ready {
+		if verdict := readiness.DaemonSet(ds); verdict.State != readiness.Ready {
 			return verdict
 		}
-		total.Status.DesiredNumberScheduled += ds.Status.DesiredNumberScheduled
-		total.Status.UpdatedNumberScheduled += ds.Status.DesiredNumberScheduled
+		scheduled += int(ds.Status.DesiredNumberScheduled)
 	}
 	if found < len(step.Instances) {
 		return readiness.Verdict{State: readiness.Progressing, Reason: v1.ReasonRollingOut, Message: "its DaemonSets are being created"}
 	}
-	return readiness.DaemonSet(total, expected)
+	return readiness.Scheduled(scheduled, expected)
 }
 
 func sortedDaemonSets(snapshot observe.Snapshot, name operand.Name) []*appsv1.DaemonSet {

@@ -171,3 +171,33 @@ func TestChangedDriverWaitsForAPerson(t *testing.T) {
 	b.awaitReady(1, time.Minute)
 	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000").Spec.Containers[0].Image).To(ContainSubstring("610.57.04-ubuntu24.04"))
 }
+
+// TestChangedOSIsHeldAndReported: a node whose operating system has changed keeps its driver, is told to
+// be outdated, and moves to its new pool by the command that it is told.
+func TestChangedOSIsHeldAndReported(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	b.run()
+	b.create(b.samplePolicy())
+	b.awaitReady(1, time.Minute)
+	before := b.podOn("nvidia-driver-daemonset", "gpu-00000")
+	relabel := func(change func(map[string]string)) {
+		b.Eventually(func() error {
+			node := b.node("gpu-00000")
+			change(node.Labels)
+			return b.client.Update(t.Context(), node)
+		}).WithTimeout(5 * time.Second).Should(Succeed())
+	}
+	relabel(func(labels map[string]string) {
+		labels["feature.node.kubernetes.io/system-os_release.VERSION_ID"] = "26.04"
+	})
+	b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).WithTimeout(20 * time.Second).
+		Should(ContainElement(And(HaveField("Reason", v1.ReasonUpgradePending),
+			HaveField("Message", ContainSubstring("kubectl label node gpu-00000 nvidia.com/gpu-operator.pool-")))))
+	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))
+	relabel(func(labels map[string]string) { delete(labels, "nvidia.com/gpu-operator.pool") })
+	b.Eventually(func() string { return b.node("gpu-00000").Labels["nvidia.com/gpu-operator.pool"] }).
+		WithTimeout(30 * time.Second).Should(Equal("ubuntu26.04-amd64"))
+	b.awaitReady(1, time.Minute)
+	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000").Spec.Containers[0].Image).To(HaveSuffix("-ubuntu26.04"))
+}

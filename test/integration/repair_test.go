@@ -123,6 +123,43 @@ func TestForeignObjectIsNotTouched(t *testing.T) {
 	b.Expect(live.Generation).To(Equal(version))
 	b.Expect(live.Labels).NotTo(HaveKey("app.kubernetes.io/managed-by"))
 	b.Expect(live.OwnerReferences).To(BeEmpty())
+	b.Expect(b.client.Delete(t.Context(), live)).To(Succeed())
+	// No event tells the operator of an object that is not its own: it looks every 30 s.
+	b.awaitReady(1, 45*time.Second)
+}
+
+// TestWithoutAPolicyNothingIsTouched: labels that an administrator wrote are no leftovers.
+func TestWithoutAPolicyNothingIsTouched(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, bedOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.1)})
+	own := map[string]string{"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.device-plugin": "true"}
+	_, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "labelled", Labels: own})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.run()
+	b.quietSince("without a policy", b.mark(), 3*time.Second)
+	for key, value := range own {
+		b.Expect(b.node("labelled").Labels).To(HaveKeyWithValue(key, value))
+	}
+}
+
+// TestOrphansAreAdopted: a policy that was deleted with --cascade=orphan and is made anew takes its
+// objects back, without replacing a pod.
+func TestOrphansAreAdopted(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	b.run()
+	b.create(b.samplePolicy())
+	b.awaitReady(1, time.Minute)
+	b.stop()
+	before := b.podOn("nvidia-driver-daemonset", "gpu-00000")
+	b.Expect(b.client.Delete(t.Context(), b.policy(), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	b.Eventually(func() []metav1.OwnerReference { return b.daemonSet(driverName).OwnerReferences }).
+		WithTimeout(garbageTime).WithPolling(time.Second).Should(BeEmpty())
+	b.create(b.samplePolicy())
+	b.run()
+	b.awaitReady(1, time.Minute)
+	b.Expect(b.daemonSet(driverName).OwnerReferences).To(HaveLen(1))
+	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))
 }
 
 // TestDisabledOperandIsRemoved: off is the same path as on, and its objects go with all their pools.

@@ -13,6 +13,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -20,6 +21,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
@@ -29,6 +31,14 @@ import (
 // batch is how long a pass waits for more events before it starts: a thousand nodes that come up
 // together cause some passes, not thousands.
 const batch = 500 * time.Millisecond
+
+const (
+	// firstRetry and lastRetry bound the wait after a failed call. The last is short, as the same
+	// pass tells the status of everything else.
+	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
+	// retryConflict is how often an object that belongs to somebody else is looked at.
+	retryConflict = 30 * time.Second
+)
 
 // theCluster is the only key: a pass is about the policy in force, whatever event started it.
 var theCluster = reconcile.Request{NamespacedName: types.NamespacedName{Name: "cluster"}}
@@ -65,9 +75,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		Namespace: r.Namespace, Catalogue: r.Catalogue, Applied: map[operand.Name]status.Outcome{}, Now: r.Clock.Now(),
 	}
 	pass.Err = r.pass(ctx, active, &pass)
+	if pass.Conflicts() {
+		result.RequeueAfter = requeue.Sooner(result.RequeueAfter, retryConflict)
+	}
 	found, until := status.Compute(active, pass)
 	if !until.IsZero() {
-		result.RequeueAfter = sooner(result.RequeueAfter, until.Sub(pass.Now))
+		result.RequeueAfter = requeue.Sooner(result.RequeueAfter, until.Sub(pass.Now))
 	}
 	return r.report(ctx, result, active, found, errors.Join(err, pass.Failure()))
 }
@@ -81,7 +94,7 @@ func (r *Reconciler) report(ctx context.Context, result reconcile.Result, policy
 		// Somebody changed the policy meanwhile; the cache will show it in a moment.
 		wait, err = batch, nil
 	}
-	result.RequeueAfter = sooner(result.RequeueAfter, wait)
+	result.RequeueAfter = requeue.Sooner(result.RequeueAfter, wait)
 	if err = errors.Join(failure, err); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -101,14 +114,6 @@ func (r *Reconciler) ignore(ctx context.Context, active *v1.ClusterPolicy, all [
 	return result, failure
 }
 
-// sooner is the shorter of two waits, of which zero is none.
-func sooner(a, b time.Duration) time.Duration {
-	if a <= 0 || (b > 0 && b < a) {
-		return b
-	}
-	return a
-}
-
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named("clusterpolicy").
@@ -118,7 +123,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, kind := range render.Kinds() {
 		b = b.Watches(kind, afterBatch())
 	}
-	return b.Complete(r)
+	return b.WithOptions(controller.Options{
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+	}).Complete(r)
 }
 
 // afterBatch enqueues the pass for any event, after the batching delay.

@@ -35,7 +35,7 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 			wanted.Held[string(step.Operand.Name)] = true
 		}
 	}
-	if _, err := r.Applier.Prune(ctx, policy.UID, kinds(), wanted); err != nil {
+	if err := r.Applier.Prune(ctx, policy.UID, kinds(), wanted); err != nil {
 		return fmt.Errorf("removing what is no longer wanted: %w", err)
 	}
 	return nil

@@ -19,10 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
@@ -65,14 +68,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{}, err
 	}
 	facts := observe.Facts(node)
-	if active == nil {
-		return reconcile.Result{}, ignoreConflict(r.release(ctx, node, ""))
-	}
-	if !facts.Managed() {
+	switch {
+	case active == nil && marked(node):
+		return again(reconcile.Result{}, r.release(ctx, node, ""))
+	case active == nil || !facts.Managed():
 		return reconcile.Result{}, nil
 	}
-	result, err := r.manage(ctx, node, facts, active)
-	return result, ignoreConflict(err)
+	return again(r.manage(ctx, node, facts, active))
+}
+
+// marked tells whether the operator has written on the node for sure. Labels such as
+// nvidia.com/gpu.present may be an administrator's; without one of these marks they are.
+func marked(node *corev1.Node) bool {
+	_, hasPool := node.Labels[labels.Pool]
+	_, isLost := node.Annotations[labels.DiscoveryLostSince]
+	return hasPool || isLost || status.GPUReadyCondition(node) != nil
 }
 
 // manage writes the labels of a GPU node and then its condition.
@@ -85,7 +95,8 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	changes := plan.NodeLabels(r.Catalogue, facts, node.Labels, r.hasDriverPod(pods))
+	now := r.Clock.Now()
+	changes := plan.NodeLabels(r.Catalogue, facts, node.Labels, r.hasDriver(pods, now))
 	if err := r.patchMetadata(ctx, node, changes, nil); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -95,39 +106,33 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 	}
 	input := operand.Input{Spec: policy.Spec, Namespace: r.Namespace}
 	planned := plan.ForSpec(r.Catalogue, input).ForNode(r.Catalogue, facts)
-	assessment := status.AssessNode(planned, node, pods, daemonSets, r.Clock.Now())
+	assessment := status.AssessNode(planned, node, pods, daemonSets, now)
 	settle, err := r.writeCondition(ctx, node, assessment)
-	wait = sooner(wait, settle)
+	wait = requeue.Sooner(wait, settle)
 	if !assessment.Until.IsZero() {
-		wait = sooner(wait, assessment.Until.Sub(r.Clock.Now()))
+		wait = requeue.Sooner(wait, assessment.Until.Sub(now))
 	}
 	return reconcile.Result{RequeueAfter: wait}, err
 }
 
-// hasDriverPod tells whether a pod runs on the node whose replacement disturbs its GPU work.
-func (r *Reconciler) hasDriverPod(pods observe.NodePods) bool {
+// hasDriver tells whether a pod does its work on the node whose replacement disturbs GPU work. One
+// that never came up protects nothing.
+func (r *Reconciler) hasDriver(pods observe.NodePods, now time.Time) bool {
 	for _, o := range r.Catalogue {
-		if o.UpdatesOnDelete && pods[o.Name] != nil {
+		if pod := pods[o.Name]; o.UpdatesOnDelete && pod != nil && readiness.Pod(pod, "", now).State == readiness.Ready {
 			return true
 		}
 	}
 	return false
 }
 
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || (b > 0 && b < a) {
-		return b
-	}
-	return a
-}
-
-// ignoreConflict drops the error of a write that was made from an old copy of the node: the event of
-// the newer one is on its way.
-func ignoreConflict(err error) error {
+// again looks once more at a node that has changed since it was read. Its event may not come: a
+// change that is trimmed from the cache starts nothing. A node that is gone is done with.
+func again(result reconcile.Result, err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) {
-		return nil
+		return reconcile.Result{RequeueAfter: retryStale}, nil
 	}
-	return client.IgnoreNotFound(err)
+	return result, client.IgnoreNotFound(err)
 }
 
 // SetupWithManager registers the controller, its watches and the index of pods by node.
@@ -162,7 +167,8 @@ func (r *Reconciler) everyNode(ctx context.Context, _ client.Object) []reconcile
 	}
 	var requests []reconcile.Request
 	for i := range nodes.Items {
-		if observe.Facts(&nodes.Items[i]).Managed() {
+		// A node that was given up has a label still, to be taken off with the policy.
+		if _, labelled := nodes.Items[i].Labels[labels.GPUPresent]; labelled || observe.Facts(&nodes.Items[i]).Managed() {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: nodes.Items[i].Name}})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
 // discoveryGrace is how long a GPU node may be without a GPU in its discovery labels before its
@@ -18,10 +19,11 @@ const discoveryGrace = 10 * time.Minute
 
 // discovery watches over a node that was found to have GPUs and is no longer. It tells whether the
 // node was given up, or after how long to look again. A node that has lost all its discovery labels
-// is never given up: that is discovery's failure, not the node's.
+// is never given up: that is discovery's failure, not the node's. Nor is one whose kubelet still
+// advertises GPUs: the labels are wrong then.
 func (r *Reconciler) discovery(ctx context.Context, node *corev1.Node, facts operand.NodeFacts) (gone bool, wait time.Duration, err error) {
 	since, noted := node.Annotations[labels.DiscoveryLostSince]
-	if facts.HasGPU || !facts.Discovered {
+	if facts.HasGPU || !facts.Discovered || readiness.Allocatable(node).State == readiness.Ready {
 		if noted {
 			return false, 0, r.patchMetadata(ctx, node, nil, map[string]*string{labels.DiscoveryLostSince: nil})
 		}

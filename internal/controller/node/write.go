@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,8 +22,8 @@ import (
 )
 
 // settle is how long a node must have been at another stage of its way before that is written: a
-// stage that lasts some seconds is of no use to anybody when it is read. Verdicts that change from
-// or to a failure, and the first and the last one, are written at once.
+// stage that lasts some seconds is of no use to anybody when it is read. A failure, the first verdict
+// and that the node is ready are written at once.
 const settle = 10 * time.Second
 
 // patchMetadata writes changes of labels and annotations in one call; nil values remove keys. It
@@ -56,12 +57,12 @@ func (r *Reconciler) patchMetadata(ctx context.Context, node *corev1.Node, label
 func (r *Reconciler) writeCondition(ctx context.Context, node *corev1.Node, assessment status.NodeAssessment) (time.Duration, error) {
 	condition := status.NodeCondition(node.Name, assessment)
 	before := status.GPUReadyCondition(node)
-	if before != nil && sameCause(before, &condition, assessment) {
+	if before != nil && sameCause(before, &condition, status.NodeCause(node.Name, assessment)) {
 		r.pending.forget(node.Name)
 		return 0, nil
 	}
 	if before != nil && assessment.State == readiness.Progressing {
-		if left := r.pending.left(node.Name, condition.Reason); left > 0 {
+		if left := r.pending.left(node.Name, condition.Status); left > 0 {
 			return left, nil
 		}
 	}
@@ -75,13 +76,13 @@ func (r *Reconciler) writeCondition(ctx context.Context, node *corev1.Node, asse
 	return 0, r.patchCondition(ctx, node, condition)
 }
 
-// sameCause tells whether the condition says already what is to be said. The message of a failure
-// may hold what changes with each attempt of a container; it is no news while the cause is the same.
-func sameCause(before, after *corev1.NodeCondition, assessment status.NodeAssessment) bool {
+// sameCause tells whether the condition says already what is to be said. The end of the message of a
+// failure may change with each attempt of a container; it is no news while the cause is the same.
+func sameCause(before, after *corev1.NodeCondition, cause string) bool {
 	if before.Status != after.Status || before.Reason != after.Reason {
 		return false
 	}
-	return before.Message == after.Message || assessment.State == readiness.Failed
+	return before.Message == after.Message || (after.Message != cause && strings.HasPrefix(before.Message, cause))
 }
 
 func (r *Reconciler) patchCondition(ctx context.Context, node *corev1.Node, condition any) error {
@@ -122,7 +123,7 @@ type settling struct {
 }
 
 type unwritten struct {
-	reason string
+	status corev1.ConditionStatus
 	since  time.Time
 }
 
@@ -130,12 +131,12 @@ func newSettling(c clock.PassiveClock) *settling {
 	return &settling{clock: c, since: map[string]unwritten{}}
 }
 
-// left is how long the node must still have this verdict before it is written.
-func (s *settling) left(node, reason string) time.Duration {
+// left is how long the node must still be in this state, whatever the reason, before it is written.
+func (s *settling) left(node string, state corev1.ConditionStatus) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if have, there := s.since[node]; !there || have.reason != reason {
-		s.since[node] = unwritten{reason, s.clock.Now()}
+	if have, there := s.since[node]; !there || have.status != state {
+		s.since[node] = unwritten{state, s.clock.Now()}
 	}
 	return settle - s.clock.Since(s.since[node].since)
 }

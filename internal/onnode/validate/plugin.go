@@ -26,13 +26,13 @@ func (p Plugin) Check(ctx context.Context) ([]marker.Assignment, error) {
 		return nil, fmt.Errorf("the resources of node %s are not known: %w", p.Node, err)
 	}
 	for name, quantity := range resources.Allocatable {
-		if isGPU(name) && quantity.Sign() > 0 {
+		if labels.IsGPUResource(name) && quantity.Sign() > 0 {
 			return nil, nil
 		}
 	}
 	var advertised []string
 	for _, name := range slices.Sorted(maps.Keys(resources.Capacity)) {
-		if quantity := resources.Capacity[name]; isGPU(name) && quantity.Sign() > 0 {
+		if quantity := resources.Capacity[name]; labels.IsGPUResource(name) && quantity.Sign() > 0 {
 			advertised = append(advertised, name+"="+quantity.String())
 		}
 	}
@@ -41,9 +41,4 @@ func (p Plugin) Check(ctx context.Context) ([]marker.Assignment, error) {
 			p.Node, strings.Join(advertised, ", "))
 	}
 	return nil, fmt.Errorf("node %s advertises no GPU; see the log of the device plugin on this node, and check its configuration and MIG strategy", p.Node)
-}
-
-// isGPU includes shared GPUs (nvidia.com/gpu.shared) and MIG devices.
-func isGPU(resource string) bool {
-	return strings.HasPrefix(resource, labels.ResourceGPU) || strings.HasPrefix(resource, labels.ResourceMIGPrefix)
 }

@@ -2,7 +2,6 @@ package containertoolkit
 
 import (
 	"fmt"
-	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
@@ -61,10 +60,12 @@ func wanted(in operand.Input) operand.Decision {
 // than containerd's own. The pod would have to mount those; passed on alone, they break it.
 func relocatesRuntime(name string) bool {
 	switch name {
-	case "CONTAINERD_CONFIG", "CONTAINERD_SOCKET", "DOCKER_CONFIG", "DOCKER_SOCKET", "CRIO_CONFIG":
+	case "CONTAINERD_CONFIG", "CONTAINERD_SOCKET", "DOCKER_CONFIG", "DOCKER_SOCKET", "CRIO_CONFIG",
+		"RUNTIME_CONFIG", "RUNTIME_CONFIG_SOURCE", "RUNTIME_SOCKET", "RUNTIME_EXECUTABLE_PATH",
+		"RUNTIME_DROP_IN_CONFIG", "RUNTIME_DROP_IN_CONFIG_HOST_PATH":
 		return true
 	}
-	return strings.HasPrefix(name, "RUNTIME_")
+	return false
 }
 
 // serves refuses a node with a container runtime whose configuration the toolkit's pod does not

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -84,8 +85,9 @@ func objectName(pool string) string {
 // driver container skip the reinstallation when it is the same as that of the loaded driver, so
 // anything else in it would unload a driver for nothing.
 func configDigest(imageRef string, moduleType v1.KernelModuleType, spec v1.DriverSpec) string {
+	env := slices.SortedFunc(slices.Values(spec.Env), func(a, b v1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
 	hash := sha256.New()
-	fmt.Fprintf(hash, "%q %q %q %q", imageRef, moduleType, spec.Args, spec.Env)
+	fmt.Fprintf(hash, "%q %q %q %q", imageRef, moduleType, spec.Args, env)
 	return hex.EncodeToString(hash.Sum(nil)[:8])
 }
 

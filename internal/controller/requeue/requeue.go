@@ -1,0 +1,12 @@
+// Package requeue is about when a controller comes back by itself.
+package requeue
+
+import "time"
+
+// Sooner is the shorter of two waits, of which zero or less is none.
+func Sooner(a, b time.Duration) time.Duration {
+	if a <= 0 || (b > 0 && b < a) {
+		return b
+	}
+	return a
+}
