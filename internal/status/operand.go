@@ -84,16 +84,8 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 		return step.State, step.Reason, step.Message
 	}
 	if err := pass.Applied[name].Err; err != nil {
-		switch {
-		case errors.Is(err, apply.ErrConflict):
-			return v1.OperandConflict, v1.ReasonConflict, err.Error()
-		case apierrors.IsInvalid(err):
-			return v1.OperandInvalid, v1.ReasonInvalidSpec, err.Error()
-		case errors.Is(err, ErrPrerequisite):
-			return v1.OperandWaiting, v1.ReasonWaitingForOperand, err.Error()
-		default:
-			return v1.OperandError, v1.ReasonReconcileFailed, err.Error()
-		}
+		state, reason := judgeFailure(err)
+		return state, reason, err.Error()
 	}
 	if len(fares.failed) > 0 {
 		return v1.OperandDegraded, v1.ReasonOperandFailed,
@@ -121,6 +113,20 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 			len(fares.outdated), fares.desired, names(fares.outdated))
 	}
 	return v1.OperandReady, "", ""
+}
+
+// judgeFailure tells whose turn it is after an object could not be applied.
+func judgeFailure(err error) (v1.OperandState, string) {
+	switch {
+	case errors.Is(err, apply.ErrConflict):
+		return v1.OperandConflict, v1.ReasonConflict
+	case apierrors.IsInvalid(err):
+		return v1.OperandInvalid, v1.ReasonInvalidSpec
+	case errors.Is(err, ErrPrerequisite):
+		return v1.OperandWaiting, v1.ReasonWaitingForOperand
+	default:
+		return v1.OperandError, v1.ReasonReconcileFailed
+	}
 }
 
 // daemonSets judges the operand's DaemonSets together: whether all exist and are taken up, and run on
