@@ -8,37 +8,6 @@ go 1.26.0
 godebug default=go1.23
 
 require (
-	k8s.io/api v0.32.13
-	k8s.io/apiextensions-apiserver v0.32.13
-	k8s.io/apimachinery v0.32.13
-	k8s.io/apiserver v0.32.13
-	k8s.io/cli-runtime v0.32.13
-	k8s.io/client-go v0.32.13
-	k8s.io/cloud-provider v0.32.13
-	k8s.io/cluster-bootstrap v0.32.13
-	k8s.io/component-base v0.32.13
-	k8s.io/component-helpers v0.32.13
-	k8s.io/controller-manager v0.32.13
-	k8s.io/cri-api v0.32.13
-	k8s.io/cri-client v0.32.3
-	k8s.io/csi-translation-lib v0.32.3
-	k8s.io/dynamic-resource-allocation v0.32.13
-	k8s.io/endpointslice v0.32.0
-	k8s.io/externaljwt v0.32.13
-	k8s.io/kms v0.32.13
-	k8s.io/kube-aggregator v0.32.13
-	k8s.io/kube-controller-manager v0.32.0
-	k8s.io/kube-proxy v0.32.3
-	k8s.io/kube-scheduler v0.32.3
-	k8s.io/kubectl v0.32.13
-	k8s.io/kubelet v0.32.13
-	k8s.io/kubernetes v1.32.13
-	k8s.io/metrics v0.32.13
-	k8s.io/mount-utils v0.32.13
-	k8s.io/pod-security-admission v0.32.13
-)
-
-require (
 	cel.dev/expr v0.18.0 // indirect
 	github.com/Azure/go-ansiterm v0.0.0-20230124172434-306776ec8161 // indirect
 	github.com/JeffAshton/win_pdh v0.0.0-20161109143554-76bb4ee9f0ab // indirect
@@ -151,8 +120,34 @@ require (
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
 	gopkg.in/square/go-jose.v2 v2.6.0 // indirect
 	gopkg.in/yaml.v3 v3.0.1 // indirect
+	k8s.io/api v0.32.13 // indirect
+	k8s.io/apiextensions-apiserver v0.32.13 // indirect
+	k8s.io/apimachinery v0.32.13 // indirect
+	k8s.io/apiserver v0.32.13 // indirect
+	k8s.io/client-go v0.32.13 // indirect
+	k8s.io/cloud-provider v0.32.13 // indirect
+	k8s.io/cluster-bootstrap v0.32.13 // indirect
+	k8s.io/component-base v0.32.13 // indirect
+	k8s.io/component-helpers v0.32.13 // indirect
+	k8s.io/controller-manager v0.32.13 // indirect
+	k8s.io/cri-api v0.32.13 // indirect
+	k8s.io/cri-client v0.32.3 // indirect
+	k8s.io/csi-translation-lib v0.32.3 // indirect
+	k8s.io/dynamic-resource-allocation v0.32.13 // indirect
+	k8s.io/endpointslice v0.32.0 // indirect
+	k8s.io/externaljwt v0.32.13 // indirect
 	k8s.io/klog/v2 v2.130.1 // indirect
+	k8s.io/kms v0.32.13 // indirect
+	k8s.io/kube-aggregator v0.32.13 // indirect
+	k8s.io/kube-controller-manager v0.32.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20241105132330-32ad38e42d3f // indirect
+	k8s.io/kube-scheduler v0.32.3 // indirect
+	k8s.io/kubectl v0.32.13 // indirect
+	k8s.io/kubelet v0.32.13 // indirect
+	k8s.io/kubernetes v1.32.13 // indirect
+	k8s.io/metrics v0.32.13 // indirect
+	k8s.io/mount-utils v0.32.13 // indirect
+	k8s.io/pod-security-admission v0.32.13 // indirect
 	k8s.io/utils v0.0.0-20241104100929-3ea5e8cea738 // indirect
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.31.0 // indirect
 	sigs.k8s.io/json v0.0.0-20241010143419-9aa6b5e7a4b3 // indirect
