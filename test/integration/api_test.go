@@ -24,6 +24,8 @@ func TestAPI(t *testing.T) {
 		"MIG strategy":                {`{mig: {strategy: double}}`, "spec.mig.strategy"},
 		"update strategy":             {`{daemonsets: {updateStrategy: Recreate}}`, "spec.daemonsets.updateStrategy"},
 		"unavailable":                 {`{daemonsets: {rollingUpdate: {maxUnavailable: "some"}}}`, "spec.daemonsets.rollingUpdate.maxUnavailable"},
+		"no pod may be unavailable":   {`{daemonsets: {rollingUpdate: {maxUnavailable: 0}}}`, "spec.daemonsets.rollingUpdate.maxUnavailable"},
+		"success threshold":           {`{driver: {startupProbe: {successThreshold: 2}}}`, "spec.driver.startupProbe.successThreshold"},
 		"whole image beside version":  {`{toolkit: {image: "nvcr.io/nvidia/container-toolkit", version: v1}}`, "spec.toolkit"},
 		"NRI without CDI":             {`{cdi: {enabled: false, nriPluginEnabled: true}}`, "spec.cdi"},
 		"relative path":               {`{hostPaths: {driverInstallDir: run/nvidia}}`, "spec.hostPaths.driverInstallDir"},
