@@ -32,8 +32,8 @@ import (
 const (
 	// workers look after nodes in parallel, so that a slow call for one holds up no other.
 	workers = 8
-	// retryStale is when a node is looked at again whose last write the cache does not show; its
-	// event normally comes first.
+	// retryStale is when a node is looked at again whose last write the cache does not show (its
+	// event normally comes first), or that others were writing to.
 	retryStale = time.Second
 )
 
@@ -50,6 +50,7 @@ type Reconciler struct {
 
 	seen    *freshness.Tracker
 	pending *settling
+	calm    *calming
 }
 
 // Reconcile brings one node's labels and condition up to date.
@@ -58,10 +59,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Client.Get(ctx, request.NamespacedName, node); err != nil {
 		r.seen.Forget(request.Name)
 		r.pending.forget(request.Name)
+		r.calm.forget(request.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.seen.Stale(node.Name, node.ResourceVersion) {
 		return reconcile.Result{RequeueAfter: retryStale}, nil
+	}
+	if left := r.calm.left(node.Name); left > 0 {
+		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	active, _, err := observe.Policies(ctx, r.Client)
 	if err != nil {
@@ -70,11 +75,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	facts := observe.Facts(node)
 	switch {
 	case active == nil && marked(node):
-		return again(reconcile.Result{}, r.release(ctx, node, ""))
+		return r.again(node.Name, reconcile.Result{}, r.release(ctx, node, ""))
 	case active == nil || !facts.Managed():
 		return reconcile.Result{}, nil
 	}
-	return again(r.manage(ctx, node, facts, active))
+	result, err := r.manage(ctx, node, facts, active)
+	return r.again(node.Name, result, err)
 }
 
 // marked tells whether the operator has written on the node for sure. Labels such as
@@ -127,9 +133,11 @@ func (r *Reconciler) hasDriver(pods observe.NodePods, now time.Time) bool {
 }
 
 // again looks once more at a node that has changed since it was read. Its event may not come: a
-// change that is trimmed from the cache starts nothing. A node that is gone is done with.
-func again(result reconcile.Result, err error) (reconcile.Result, error) {
+// change that is trimmed from the cache starts nothing. Nor is it tried at once: a node that joins is
+// written by several at the same time. A node that is gone is done with.
+func (r *Reconciler) again(node string, result reconcile.Result, err error) (reconcile.Result, error) {
 	if apierrors.IsConflict(err) {
+		r.calm.start(node, retryStale)
 		return reconcile.Result{RequeueAfter: retryStale}, nil
 	}
 	return result, client.IgnoreNotFound(err)
@@ -137,7 +145,7 @@ func again(result reconcile.Result, err error) (reconcile.Result, error) {
 
 // SetupWithManager registers the controller, its watches and the index of pods by node.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.seen, r.pending = freshness.NewTracker(), newSettling(r.Clock)
+	r.seen, r.pending, r.calm = freshness.NewTracker(), newSettling(r.Clock), newCalming(r.Clock)
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.TargetNode); err != nil {
 		return err
 	}

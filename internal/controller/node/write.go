@@ -62,7 +62,7 @@ func (r *Reconciler) writeCondition(ctx context.Context, node *corev1.Node, asse
 		return 0, nil
 	}
 	if before != nil && assessment.State == readiness.Progressing {
-		if left := r.pending.left(node.Name, condition.Status); left > 0 {
+		if left := r.pending.left(node.Name, standing(before, &condition, assessment)); left > 0 {
 			return left, nil
 		}
 	}
@@ -83,6 +83,15 @@ func sameCause(before, after *corev1.NodeCondition, cause string) bool {
 		return false
 	}
 	return before.Message == after.Message || (after.Message != cause && strings.HasPrefix(before.Message, cause))
+}
+
+// standing is what must last before it is written: of a node on its way the stage and the reason, of
+// one that was ready that it is not, whatever the reasons are by turns.
+func standing(before, after *corev1.NodeCondition, assessment status.NodeAssessment) string {
+	if before.Status == corev1.ConditionTrue {
+		return string(after.Status)
+	}
+	return fmt.Sprintf("%s %s %s", after.Status, assessment.Stage, after.Reason)
 }
 
 func (r *Reconciler) patchCondition(ctx context.Context, node *corev1.Node, condition any) error {
@@ -123,19 +132,19 @@ type settling struct {
 }
 
 type unwritten struct {
-	status corev1.ConditionStatus
-	since  time.Time
+	state string
+	since time.Time
 }
 
 func newSettling(c clock.PassiveClock) *settling {
 	return &settling{clock: c, since: map[string]unwritten{}}
 }
 
-// left is how long the node must still be in this state, whatever the reason, before it is written.
-func (s *settling) left(node string, state corev1.ConditionStatus) time.Duration {
+// left is how long the node must still be in this state before it is written.
+func (s *settling) left(node, state string) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if have, there := s.since[node]; !there || have.status != state {
+	if have, there := s.since[node]; !there || have.state != state {
 		s.since[node] = unwritten{state, s.clock.Now()}
 	}
 	return settle - s.clock.Since(s.since[node].since)
