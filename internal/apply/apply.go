@@ -38,9 +38,9 @@ type Applier struct {
 }
 
 // Apply makes the live object say what the intent says, and tells whether it wrote, or wrote so
-// lately that the cache does not show it yet. It writes nothing
-// if the live object carries the intent's digest and every leaf of the intent. An object that exists
-// and is not owned by the policy with this UID is not touched: ErrConflict.
+// lately that the cache does not show it yet. It writes nothing if the live object carries the
+// intent's digest and every leaf of the intent. An object that exists and is not owned by the policy
+// with this UID is not touched: ErrConflict.
 func (a *Applier) Apply(ctx context.Context, owner types.UID, intent client.Object) (bool, error) {
 	desired, err := toIntent(intent)
 	if err != nil {

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -63,9 +64,9 @@ func Resolve(component Component, spec v1.ImageSpec, suffix string) (Reference, 
 		return Reference{Image: spec.Image, Version: versionOf(spec.Image)}, nil
 	}
 	p := parts{
-		repository: orDefault(spec.Repository, fallback.repository),
-		image:      orDefault(spec.Image, fallback.image),
-		version:    orDefault(spec.Version, fallback.version),
+		repository: cmp.Or(spec.Repository, fallback.repository),
+		image:      cmp.Or(spec.Image, fallback.image),
+		version:    cmp.Or(spec.Version, fallback.version),
 	}
 	name := strings.TrimSuffix(p.repository, "/") + "/" + p.image
 	if strings.HasPrefix(p.version, digestPrefix) {
@@ -87,16 +88,9 @@ func versionOf(reference string) string {
 	return "latest"
 }
 
-func orDefault(value, fallback string) string {
-	if value == "" {
-		return fallback
-	}
-	return value
-}
-
 // PullPolicy is the pull policy of the spec, or IfNotPresent.
 func PullPolicy(spec v1.ImageSpec) string {
-	return orDefault(string(spec.ImagePullPolicy), "IfNotPresent")
+	return cmp.Or(string(spec.ImagePullPolicy), "IfNotPresent")
 }
 
 // Named tells whether the spec of the validator names an image of the on-node program. The image of

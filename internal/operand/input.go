@@ -1,6 +1,8 @@
 package operand
 
 import (
+	"cmp"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
@@ -33,18 +35,18 @@ func (in Input) Paths() HostPaths {
 	if in.Spec.HostPaths != nil {
 		spec = *in.Spec.HostPaths
 	}
-	root := orDefault(spec.RootFS, "/")
+	root := cmp.Or(spec.RootFS, "/")
 	paths := HostPaths{
 		RootFS:            root,
 		DevChar:           "/dev/char",
-		DriverInstallDir:  orDefault(spec.DriverInstallDir, labels.DriverRoot),
+		DriverInstallDir:  cmp.Or(spec.DriverInstallDir, labels.DriverRoot),
 		ToolkitInstallDir: labels.ToolkitInstallDir,
 	}
 	if root != "/" {
 		paths.DevChar = root + paths.DevChar
 	}
 	if in.Spec.Toolkit != nil {
-		paths.ToolkitInstallDir = orDefault(in.Spec.Toolkit.InstallDir, labels.ToolkitInstallDir)
+		paths.ToolkitInstallDir = cmp.Or(in.Spec.Toolkit.InstallDir, labels.ToolkitInstallDir)
 	}
 	return paths
 }
@@ -54,7 +56,7 @@ func (in Input) RuntimeClass() string {
 	if in.Spec.Operator == nil {
 		return labels.DefaultRuntimeClass
 	}
-	return orDefault(in.Spec.Operator.RuntimeClass, labels.DefaultRuntimeClass)
+	return cmp.Or(in.Spec.Operator.RuntimeClass, labels.DefaultRuntimeClass)
 }
 
 // RefreshHelpers tells whether pods may be replaced for the helper image alone.
@@ -91,13 +93,6 @@ func IsTrue(value *bool, fallback bool) bool {
 		return fallback
 	}
 	return *value
-}
-
-func orDefault(value, fallback string) string {
-	if value == "" {
-		return fallback
-	}
-	return value
 }
 
 // ValidatorEnv is what spec.validator adds to the environment of the named containers, which are

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -210,10 +211,7 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	if err != nil {
 		return err
 	}
-	used := r.context.Helper.Image
-	if kept := r.keptHelper(ds.Name, digest); kept != "" {
-		used = kept
-	}
+	used := cmp.Or(r.keptHelper(ds.Name, digest), helper)
 	forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
 		if c.Image == helper {
 			c.Image = used
