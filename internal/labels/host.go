@@ -23,6 +23,19 @@ const (
 	HelperDir = "/gpu-operator"
 	// HelperBinary is the on-node program in the operator's image.
 	HelperBinary = "/usr/bin/gpu-node"
+	// CUDABinary runs a kernel on each GPU; beside HelperBinary. It is linked to the C library, as
+	// libcuda needs one.
+	CUDABinary = "/usr/bin/gpu-node-cuda"
+	// DevCharMount is where pods mount /dev/char of the host.
+	DevCharMount = "/host-dev-char"
+	// FeaturesDir is where GPU Feature Discovery writes its labels in the file FeaturesFile, and
+	// where Node Feature Discovery and gpu-node discover read them.
+	FeaturesDir = "/etc/kubernetes/node-feature-discovery/features.d"
+	// FeaturesFile is the name of GPU Feature Discovery's file.
+	FeaturesFile = "gfd"
+	// MOFEDReady is the file by which the driver pod of NVIDIA's network operator tells that the
+	// Mellanox driver is loaded.
+	MOFEDReady = "/run/mellanox/drivers/.driver-ready"
 )
 
 // Marker is a file in ValidationsDir which tells that a part of the stack works on this node.
@@ -37,8 +50,18 @@ const (
 	MarkerDriver Marker = "driver"
 	// MarkerToolkit: a container gets the GPU through the runtime.
 	MarkerToolkit Marker = "toolkit"
+	// MarkerCUDA: a kernel runs on the GPUs, with the libraries that a container gets.
+	MarkerCUDA Marker = "cuda"
 	// MarkerPlugin: the node advertises GPUs that can be allocated.
 	MarkerPlugin Marker = "plugin"
+	// MarkerMOFED: the Mellanox driver is loaded, by the host or by NVIDIA's network operator.
+	MarkerMOFED Marker = "mofed"
+	// MarkerNvidiaFS: the kernel module nvidia_fs of GPUDirect Storage is loaded.
+	MarkerNvidiaFS Marker = "nvidia-fs"
+	// MarkerGDRCopy: the kernel module gdrdrv of GDRCopy is loaded.
+	MarkerGDRCopy Marker = "gdrcopy"
+	// MarkerPeerMem: the kernel module nvidia_peermem of GPUDirect RDMA is loaded.
+	MarkerPeerMem Marker = "nvidia-peermem"
 )
 
 const (
@@ -50,9 +73,20 @@ const (
 	// DriverContainerReady is the file that the driver container's start-up probe writes once
 	// the modules are loaded and nvidia-smi works: lines "KEY: value".
 	DriverContainerReady = ".driver-ctr-ready"
+	// DriverDaemonsStatus is the file in which the driver container tells whether its daemons
+	// (persistenced, fabric manager, ...) are up: "Ready" or "NotReady".
+	DriverDaemonsStatus = ".driver-daemons-status"
 	// DriverInstanceKey is the line in DriverContainerReady, and the assignment in a marker, that
 	// names the instance of the driver container.
 	DriverInstanceKey = "DRIVER_INSTANCE"
+	// StartedAtKey is the assignment in a marker that tells since when (seconds since 1970) its
+	// prover had been trying. Read by gpu-node export.
+	StartedAtKey = "STARTED_AT"
+	// The lines in DriverContainerReady that tell which modules the driver container loads besides
+	// its own: "true" or "false".
+	GDRCopyEnabledKey = "GDRCOPY_ENABLED"
+	GDSEnabledKey     = "GDS_ENABLED"
+	RDMAEnabledKey    = "GPU_DIRECT_RDMA_ENABLED"
 	// BootIDKey is the assignment in a marker that names the boot in which it was written.
 	BootIDKey = "BOOT_ID"
 )

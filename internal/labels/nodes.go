@@ -2,7 +2,8 @@ package labels
 
 import "strings"
 
-// Discovery labels, written by Node Feature Discovery and read by the operator.
+// Discovery labels, written by Node Feature Discovery or by gpu-node discover, and read by the
+// operator.
 const (
 	// DiscoveryPrefix is the prefix of every label of Node Feature Discovery. One label with it
 	// on any node shows that discovery runs in this cluster.
@@ -13,12 +14,27 @@ const (
 	DiscoveryPCI3D = DiscoveryPrefix + "pci-0302_10de.present"
 	// DiscoveryPCIVGA tells that the node has an NVIDIA device of class 0300, VGA controller.
 	DiscoveryPCIVGA = DiscoveryPrefix + "pci-0300_10de.present"
+	// DiscoveryPCIMellanox tells that the node has a network adapter of Mellanox. Read where a
+	// driver waits for the Mellanox driver.
+	DiscoveryPCIMellanox = DiscoveryPrefix + "pci-15b3.present"
 	// DiscoveryKernel is the full kernel release, as uname -r prints it.
 	DiscoveryKernel = DiscoveryPrefix + "kernel-version.full"
 	// DiscoveryOSID is ID of /etc/os-release, for example ubuntu.
 	DiscoveryOSID = DiscoveryPrefix + "system-os_release.ID"
 	// DiscoveryOSVersion is VERSION_ID of /etc/os-release, for example 24.04.
 	DiscoveryOSVersion = DiscoveryPrefix + "system-os_release.VERSION_ID"
+	// DiscoveryOSVersionMajor and DiscoveryOSVersionMinor are its first two numbers.
+	DiscoveryOSVersionMajor = DiscoveryOSVersion + ".major"
+	DiscoveryOSVersionMinor = DiscoveryOSVersion + ".minor"
+	// DiscoveryOSTree is OSTREE_VERSION of /etc/os-release: the release of Red Hat CoreOS, which
+	// selects the image of the driver toolkit.
+	DiscoveryOSTree = DiscoveryPrefix + "system-os_release.OSTREE_VERSION"
+	// NFDPrefix starts the annotations by which Node Feature Discovery marks a node that it
+	// labels.
+	NFDPrefix = "nfd.node.kubernetes.io/"
+	// Discovered is an annotation of gpu-node discover: the keys of the labels that it has written,
+	// sorted, separated by commas. It removes no label that is not named there.
+	Discovered = "nvidia.com/gpu-operator.discovered-labels"
 )
 
 // Node labels and annotations of the GPU stack.

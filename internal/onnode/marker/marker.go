@@ -15,7 +15,10 @@ import (
 )
 
 // Known are the markers that have a prover, so that can be waited for.
-var Known = []labels.Marker{labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerPlugin}
+var Known = []labels.Marker{
+	labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin,
+	labels.MarkerMOFED, labels.MarkerNvidiaFS, labels.MarkerGDRCopy, labels.MarkerPeerMem,
+}
 
 // Named returns the marker with this name. It fails on one that nobody writes, for which a wait
 // would never end.

@@ -1,6 +1,7 @@
 package nodeapi
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,13 +11,10 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 const (
@@ -24,11 +22,11 @@ const (
 	ServiceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 	// requestTimeout bounds one request, the connection included.
 	requestTimeout = 15 * time.Second
-	// maxNode in bytes bounds what is read of a Node: etcd stores none that is larger.
-	maxNode = 4 << 20
+	// maxAnswer in bytes bounds what is read of an object: etcd stores none that is larger.
+	maxAnswer = 4 << 20
 )
 
-// Client reads Nodes with the pod's own service account.
+// Client calls the API server with the pod's own service account.
 type Client struct {
 	base  string
 	token string // A file, read for each request: the kubelet renews it.
@@ -62,58 +60,88 @@ func InCluster(serviceAccountDir string) (*Client, error) {
 	}, nil
 }
 
-// Resources are those of one Node.
-type Resources struct {
-	// Capacity counts what is advertised, devices that are unhealthy included.
-	Capacity map[string]resource.Quantity `json:"capacity"`
-	// Allocatable counts what a pod can get.
-	Allocatable map[string]resource.Quantity `json:"allocatable"`
+// StatusError is a refusal of the API server.
+type StatusError struct {
+	// Code is the HTTP status.
+	Code int
+	text string
 }
 
-// Resources returns the resources in the status of the named Node.
-func (c *Client) Resources(ctx context.Context, node string) (Resources, error) {
-	body, err := c.get(ctx, "/api/v1/nodes/"+url.PathEscape(node))
-	if err != nil {
-		return Resources{}, err
-	}
-	var found struct {
-		Status Resources `json:"status"`
-	}
-	if err := json.Unmarshal(body, &found); err != nil {
-		return Resources{}, fmt.Errorf("the API server's answer is no Node: %w", err)
-	}
-	return found.Status, nil
+func (e *StatusError) Error() string { return e.text }
+
+// IsForbidden tells whether the API server refused the request for want of permission.
+func IsForbidden(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) && (status.Code == http.StatusForbidden || status.Code == http.StatusUnauthorized)
 }
 
-func (c *Client) get(ctx context.Context, path string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, http.NoBody)
+// IsNotFound tells whether the API server has no such object.
+func IsNotFound(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) && status.Code == http.StatusNotFound
+}
+
+// call makes one request. A body is sent as JSON with that content type, nil is none; the answer is
+// decoded into answer unless that is nil.
+func (c *Client) call(ctx context.Context, method, path, contentType string, body, answer any) error {
+	var content io.Reader = http.NoBody
+	if body != nil {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("encode the request: %w", err)
+		}
+		content = bytes.NewReader(encoded)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
 	if err != nil {
-		return nil, fmt.Errorf("make the request: %w", err)
+		return fmt.Errorf("make the request: %w", err)
 	}
 	token, err := os.ReadFile(c.token)
 	if err != nil {
-		return nil, fmt.Errorf("read the service account's token: %w", err)
+		return fmt.Errorf("read the service account's token: %w", err)
 	}
 	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
 	request.Header.Set("Accept", "application/json")
+	if body != nil {
+		request.Header.Set("Content-Type", contentType)
+	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("ask the API server; check network policies and the pod network: %w", err)
+		return fmt.Errorf("ask the API server; check network policies and the pod network: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxNode))
+	received, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return nil, fmt.Errorf("read the API server's answer: %w", err)
+		return fmt.Errorf("read the API server's answer: %w", err)
 	}
+	if response.StatusCode >= http.StatusMultipleChoices {
+		return refusal(method, path, response, received)
+	}
+	if answer == nil {
+		return nil
+	}
+	if err := json.Unmarshal(received, answer); err != nil {
+		return fmt.Errorf("the API server's answer to %s %s is not what was asked for: %w", method, path, err)
+	}
+	return nil
+}
+
+// refusal puts the API server's own reason into words, with the remedy where there is one.
+func refusal(method, path string, response *http.Response, body []byte) error {
+	reason := response.Status
+	var status struct {
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(body, &status) == nil && status.Message != "" {
+		reason += ": " + status.Message
+	}
+	text := fmt.Sprintf("the API server answers %s %s with %s", method, path, reason)
 	switch response.StatusCode {
-	case http.StatusOK:
-		return body, nil
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return nil, fmt.Errorf("the API server refuses GET %s (%s): bind the ClusterRole that allows to get nodes to the pod's service account",
-			path, response.Status)
+		text = fmt.Sprintf("the API server refuses %s %s (%s): check the roles of the pod's service account and the admission policies",
+			method, path, reason)
 	case http.StatusNotFound:
-		return nil, fmt.Errorf("there is no %s: NODE_NAME must come from the field spec.nodeName", path)
-	default:
-		return nil, fmt.Errorf("the API server answers GET %s with %s", path, response.Status)
+		text = fmt.Sprintf("there is no %s", path)
 	}
+	return &StatusError{Code: response.StatusCode, text: text}
 }

@@ -1,0 +1,62 @@
+package nodeapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Node is what gpu-node reads of a Node.
+type Node struct {
+	Metadata NodeMetadata `json:"metadata"`
+	Status   Resources    `json:"status"`
+}
+
+// NodeMetadata are the labels and annotations of a Node.
+type NodeMetadata struct {
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+// Resources are those of one Node.
+type Resources struct {
+	// Capacity counts what is advertised, devices that are unhealthy included.
+	Capacity map[string]resource.Quantity `json:"capacity"`
+	// Allocatable counts what a pod can get.
+	Allocatable map[string]resource.Quantity `json:"allocatable"`
+}
+
+// NodeChanges are changes of a Node's labels and annotations; nil removes a key.
+type NodeChanges struct {
+	Labels      map[string]*string `json:"labels,omitempty"`
+	Annotations map[string]*string `json:"annotations,omitempty"`
+}
+
+// Node returns the named Node.
+func (c *Client) Node(ctx context.Context, name string) (Node, error) {
+	var node Node
+	err := c.call(ctx, http.MethodGet, nodePath(name), "", nil, &node)
+	if IsNotFound(err) {
+		return Node{}, fmt.Errorf("%w: NODE_NAME must come from the field spec.nodeName", err)
+	}
+	return node, err
+}
+
+// Resources returns the resources in the status of the named Node.
+func (c *Client) Resources(ctx context.Context, name string) (Resources, error) {
+	node, err := c.Node(ctx, name)
+	return node.Status, err
+}
+
+// PatchNode changes labels and annotations of the named Node, and no other.
+func (c *Client) PatchNode(ctx context.Context, name string, changes NodeChanges) error {
+	patch := struct {
+		Metadata NodeChanges `json:"metadata"`
+	}{changes}
+	return c.call(ctx, http.MethodPatch, nodePath(name), "application/merge-patch+json", patch, nil)
+}
+
+func nodePath(name string) string { return "/api/v1/nodes/" + url.PathEscape(name) }
