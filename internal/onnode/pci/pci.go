@@ -1,0 +1,120 @@
+package pci
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Vendors, as the PCI-SIG numbers them.
+const (
+	NVIDIA   = 0x10de
+	Mellanox = 0x15b3
+)
+
+// Classes: class and subclass of a device.
+const (
+	Ethernet     = 0x0200
+	InfiniBand   = 0x0207
+	VGA          = 0x0300
+	ThreeD       = 0x0302
+	maxAttribute = 64 // Bytes; an attribute that is read here has 9.
+)
+
+// Device is a PCI device as sysfs shows it.
+type Device struct {
+	// Address is its name on the bus, such as 0000:3b:00.0.
+	Address string
+	Vendor  uint16
+	// Class is the class and the subclass, without the programming interface.
+	Class uint16
+}
+
+// IsGPU tells whether the device is a GPU of NVIDIA: a VGA or a 3D controller. A passed-through GPU, a
+// virtual function and a vGPU are; an NVSwitch (a bridge) and the audio function of a GPU are not.
+func (d Device) IsGPU() bool { return d.Vendor == NVIDIA && (d.Class == VGA || d.Class == ThreeD) }
+
+// IsMellanoxNIC tells whether the device is a network adapter of Mellanox.
+func (d Device) IsMellanoxNIC() bool {
+	return d.Vendor == Mellanox && (d.Class == Ethernet || d.Class == InfiniBand)
+}
+
+// Devices returns the devices on the PCI buses of the node, whose sysfs is mounted at sysRoot. A node
+// whose kernel has no PCI has none. A device that cannot be read is left out, and the error names it;
+// the other devices are returned beside the error.
+func Devices(sysRoot string) ([]Device, error) {
+	dir := filepath.Join(sysRoot, "bus", "pci", "devices")
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, busErr := os.Stat(filepath.Join(sysRoot, "bus")); busErr == nil {
+			return nil, nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the PCI devices cannot be listed; is sysfs mounted at %s? %w", sysRoot, err)
+	}
+	devices := make([]Device, 0, len(entries))
+	var problems []error
+	for _, entry := range entries {
+		device, err := read(filepath.Join(dir, entry.Name()))
+		if err == nil {
+			devices = append(devices, device)
+		} else if _, gone := os.Stat(filepath.Join(dir, entry.Name())); gone == nil {
+			// A device that is gone was removed while its neighbours were read.
+			problems = append(problems, err)
+		}
+	}
+	switch len(problems) {
+	case 0:
+		return devices, nil
+	case 1:
+		return devices, problems[0]
+	default:
+		return devices, fmt.Errorf("%w (and %d more devices)", problems[0], len(problems)-1)
+	}
+}
+
+func read(dir string) (Device, error) {
+	vendor, err := attribute(filepath.Join(dir, "vendor"), 16)
+	if err != nil {
+		return Device{}, err
+	}
+	class, err := attribute(filepath.Join(dir, "class"), 24)
+	if err != nil {
+		return Device{}, err
+	}
+	return Device{Address: filepath.Base(dir), Vendor: uint16(vendor), Class: uint16(class >> 8)}, nil
+}
+
+// attribute reads a number of at most that many bits.
+func attribute(path string, bits int) (uint64, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("a PCI device cannot be read: %w", err)
+	}
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, maxAttribute))
+	if err != nil {
+		return 0, fmt.Errorf("a PCI device cannot be read: %w", err)
+	}
+	number, ok := parse(string(content), bits)
+	if !ok {
+		return 0, fmt.Errorf("a PCI device cannot be read: %s has no number of %d bits but %q", path, bits, content)
+	}
+	return number, nil
+}
+
+// parse reads a number as the kernel prints it: 0x10de and a line break.
+func parse(content string, bits int) (uint64, bool) {
+	digits, ok := strings.CutPrefix(strings.TrimSuffix(content, "\n"), "0x")
+	if !ok {
+		return 0, false
+	}
+	number, err := strconv.ParseUint(digits, 16, bits)
+	return number, err == nil
+}

@@ -1,0 +1,94 @@
+package pci
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
+)
+
+func TestIsPCI(t *testing.T) {
+	tests := map[string]struct {
+		message string
+		want    bool
+	}{
+		"a device is added": {
+			message: "add@/devices/pci0000:00/0000:00:05.0\x00ACTION=add\x00DEVPATH=/devices/pci0000:00/0000:00:05.0\x00" +
+				"SUBSYSTEM=pci\x00PCI_CLASS=30200\x00SEQNUM=4711\x00", want: true},
+		"a driver is bound":        {message: "bind@/devices/x\x00ACTION=bind\x00SUBSYSTEM=pci\x00DRIVER=nvidia\x00", want: true},
+		"a network device appears": {message: "add@/devices/x\x00ACTION=add\x00SUBSYSTEM=net\x00INTERFACE=SUBSYSTEM=pci\x00"},
+		"the bus of PCI Express":   {message: "add@/devices/x\x00SUBSYSTEM=pci_express\x00"},
+		"nothing":                  {message: ""},
+		"noise":                    {message: "SUBSYSTEM=\x00\x00pci"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(isPCI([]byte(tc.message))).To(Equal(tc.want))
+		})
+	}
+}
+
+// The kernel sends an event when it is asked to repeat it.
+func TestChangesTellsOfTheKernelsEvent(t *testing.T) {
+	devices, err := filepath.Glob("/sys/bus/pci/devices/*/uevent")
+	if err != nil || len(devices) == 0 || unix.Access(devices[0], unix.W_OK) != nil {
+		t.Skip("needs a PCI device and the right to make the kernel repeat its event")
+	}
+	g := NewWithT(t)
+	changes, err := Changes(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(changes).NotTo(Receive())
+	if err := os.WriteFile(devices[0], []byte("change"), 0); err != nil {
+		t.Skipf("/sys is mounted read-only: %v", err)
+	}
+	g.Eventually(changes, "5s").Should(Receive())
+}
+
+// Datagrams stand in for the kernel's, which cannot be made to fill a socket.
+func TestForwardMergesEventsAndEndsWithItsSocket(t *testing.T) {
+	g := NewWithT(t)
+	sockets, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	g.Expect(err).NotTo(HaveOccurred())
+	kernel, events := os.NewFile(uintptr(sockets[0]), "kernel"), os.NewFile(uintptr(sockets[1]), "events")
+	defer kernel.Close()
+	changes, ended := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		forward(events, changes)
+	}()
+	for _, subsystem := range []string{"net", "pci", "pci", "pci", "block"} {
+		_, err := kernel.WriteString("add@/x\x00SUBSYSTEM=" + subsystem + "\x00")
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Eventually(changes, "5s").Should(Receive())
+	g.Expect(events.Close()).To(Succeed())
+	g.Eventually(ended, "5s").Should(BeClosed())
+}
+
+func TestChangesEndsWithItsContext(t *testing.T) {
+	g := NewWithT(t)
+	before := openSockets(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := Changes(ctx)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(openSockets(t)).To(Equal(before + 1))
+	cancel()
+	g.Eventually(func() int { return openSockets(t) }, 5*time.Second).Should(Equal(before))
+}
+
+func openSockets(t *testing.T) int {
+	t.Helper()
+	links, err := filepath.Glob("/proc/self/fd/*")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	count := 0
+	for _, link := range links {
+		if target, err := os.Readlink(link); err == nil && len(target) > 7 && target[:7] == "socket:" {
+			count++
+		}
+	}
+	return count
+}
