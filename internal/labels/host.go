@@ -18,6 +18,8 @@ const (
 	TerminationLog = "/dev/termination-log"
 	// BootIDFile changes with every boot of the node.
 	BootIDFile = "/proc/sys/kernel/random/boot_id"
+	// ProcStat tells when the node was booted, in its line btime (seconds since 1970).
+	ProcStat = "/proc/stat"
 	// HelperDir is where gpu-node copies itself to, in an emptyDir, for containers whose images
 	// lack it.
 	HelperDir = "/gpu-operator"
@@ -82,6 +84,10 @@ const (
 	// StartedAtKey is the assignment in a marker that tells since when (seconds since 1970) its
 	// prover had been trying. Read by gpu-node export.
 	StartedAtKey = "STARTED_AT"
+	// RenewedKey is the assignment in a marker that is "true" where its prover, when it started,
+	// found a marker that could be trusted: the part was proved anew, as after a restart of the
+	// prover's pod, and not reached for the first time. Read by gpu-node export.
+	RenewedKey = "RENEWED"
 	// The lines in DriverContainerReady that tell which modules the driver container loads besides
 	// its own: "true" or "false".
 	GDRCopyEnabledKey = "GDRCOPY_ENABLED"

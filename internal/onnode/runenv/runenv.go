@@ -17,7 +17,8 @@ import (
 func Environ(base []string, assignments []marker.Assignment) []string {
 	env := slices.Clone(base)
 	for _, a := range assignments {
-		if a.Key == labels.BootIDKey || a.Key == labels.DriverInstanceKey {
+		switch a.Key {
+		case labels.BootIDKey, labels.DriverInstanceKey, labels.StartedAtKey, labels.RenewedKey:
 			continue
 		}
 		prefix := a.Key + "="

@@ -28,6 +28,14 @@ const killGrace = 2 * time.Second
 // does not work, in words that stay the same as long as the cause does.
 type Check func(ctx context.Context) ([]marker.Assignment, error)
 
+// awaiter is the error of a check that is told when another attempt is worth while.
+type awaiter interface {
+	error
+	// await blocks until then, or until ctx ends. It returns false at once where it cannot be told:
+	// then the usual pause follows.
+	await(ctx context.Context) bool
+}
+
 // awaitFile is the error of a check that cannot succeed before a file exists.
 type awaitFile struct {
 	path   string
@@ -36,18 +44,31 @@ type awaitFile struct {
 
 func (a *awaitFile) Error() string { return a.reason }
 
+func (a *awaitFile) await(ctx context.Context) bool {
+	waiter := wait.Waiter{Dir: filepath.Dir(a.path), What: a.path, Log: slog.New(slog.DiscardHandler)}
+	// Whether the file came or the time is over, the next attempt finds out.
+	_ = waiter.Until(ctx, func() error {
+		_, err := os.Stat(a.path)
+		return err
+	})
+	return true
+}
+
 // Run proves one component.
 type Run struct {
 	Component labels.Marker
 	Markers   marker.Dir
 	Check     Check
 	// Interval is the pause after the first failure; it doubles up to MaxInterval. A check that
-	// awaits a file pauses until the file is there, at most MaxInterval.
+	// awaits a file or its Node pauses until that changes, at most MaxInterval.
 	Interval, MaxInterval time.Duration
 	// AttemptTimeout bounds one attempt.
 	AttemptTimeout time.Duration
 	// Log gets a line for each new reason and for the result.
 	Log *slog.Logger
+
+	// renewed tells that the component was proved before, in this boot and for this driver.
+	renewed bool
 }
 
 // Prove removes the component's marker, so that a marker of an earlier run cannot hide a failure,
@@ -55,6 +76,8 @@ type Run struct {
 // ends or a file cannot be written; the error is one sentence with the cause and the remedy, and is
 // also left in the component's reason file.
 func (r Run) Prove(ctx context.Context) error {
+	_, stale := r.Markers.Read(r.Component)
+	r.renewed = stale == nil
 	if err := r.Markers.Remove(r.Component); err != nil {
 		return err
 	}
@@ -124,23 +147,22 @@ func (r Run) prove(ctx context.Context) error {
 	if before != after {
 		return errors.New("the driver container was replaced during the check")
 	}
+	if r.renewed {
+		assignments = append(assignments, marker.Assignment{Key: labels.RenewedKey, Value: labels.True})
+	}
 	return r.Markers.Write(r.Component, assignments, after)
 }
 
 // pause blocks until it is time for the next attempt, and returns the pause after that one.
 func (r Run) pause(ctx context.Context, reason error, pause time.Duration) time.Duration {
-	var await *awaitFile
-	if errors.As(reason, &await) {
+	var event awaiter
+	if errors.As(reason, &event) {
 		// Bounded, since there may be another way to succeed by then: a driver on the host.
 		bounded, cancel := context.WithTimeout(ctx, r.MaxInterval)
 		defer cancel()
-		waiter := wait.Waiter{Dir: filepath.Dir(await.path), What: await.path, Log: slog.New(slog.DiscardHandler)}
-		// Whether the file came or the time is over, the next attempt finds out.
-		_ = waiter.Until(bounded, func() error {
-			_, err := os.Stat(await.path)
-			return err
-		})
-		return r.Interval
+		if event.await(bounded) {
+			return r.Interval
+		}
 	}
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -159,6 +159,36 @@ func TestProveRepeatsACheckDuringWhichTheDriverWasReplaced(t *testing.T) {
 		To(BeEquivalentTo("BOOT_ID=boot-now\nDRIVER_INSTANCE=pod-2\n"))
 }
 
+func TestProveTellsThatItProvesAnew(t *testing.T) {
+	const renewed = "RENEWED=true\n"
+	tests := map[string]struct {
+		before string
+		want   string
+	}{
+		"where the marker could be trusted":         {before: "BOOT_ID=boot-now\nDRIVER_INSTANCE=\n", want: renewed},
+		"not where there was none":                  {},
+		"not where the marker is of another boot":   {before: "BOOT_ID=boot-before\nDRIVER_INSTANCE=\n"},
+		"not where the marker is of another driver": {before: "BOOT_ID=boot-now\nDRIVER_INSTANCE=pod-1\n"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			check, _ := script(errors.New("not yet"), nil)
+			run, _ := prover(t, check)
+			path := filepath.Join(run.Markers.Path, "toolkit-ready")
+			if tc.before != "" {
+				write(t, path, tc.before)
+			}
+			g.Expect(run.Prove(t.Context())).To(Succeed())
+			if tc.want == "" {
+				g.Expect(os.ReadFile(path)).NotTo(ContainSubstring("RENEWED"))
+				return
+			}
+			g.Expect(os.ReadFile(path)).To(ContainSubstring(tc.want))
+		})
+	}
+}
+
 func TestPauseDoublesUpToItsLimit(t *testing.T) {
 	g := NewWithT(t)
 	run, _ := prover(t, nil)
