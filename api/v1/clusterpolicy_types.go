@@ -42,6 +42,9 @@ type ClusterPolicySpec struct {
 	// Operator configures what the operator itself creates.
 	// +optional
 	Operator *OperatorSpec `json:"operator,omitempty"`
+	// NodeDiscovery configures how the operator learns which nodes have GPUs.
+	// +optional
+	NodeDiscovery *NodeDiscoverySpec `json:"nodeDiscovery,omitempty"`
 	// DaemonSets configures every DaemonSet of the stack.
 	// +optional
 	DaemonSets *DaemonSetsSpec `json:"daemonsets,omitempty"`

@@ -79,6 +79,9 @@ type ValidatorSpec struct {
 	// Toolkit configures the check of the container toolkit.
 	// +optional
 	Toolkit *ValidatorComponentSpec `json:"toolkit,omitempty"`
+	// CUDA configures the check that a kernel runs on the GPUs.
+	// +optional
+	CUDA *ValidatorComponentSpec `json:"cuda,omitempty"`
 	// Plugin configures the check of the device plugin.
 	// +optional
 	Plugin *ValidatorComponentSpec `json:"plugin,omitempty"`

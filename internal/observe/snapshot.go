@@ -31,6 +31,8 @@ type Snapshot struct {
 	Nodes []Node
 	// AnyDiscovered tells that some node has discovery labels, or once was found to have GPUs.
 	AnyDiscovered bool
+	// Undiscovered are the nodes without any discovery label: nobody knows whether they have GPUs.
+	Undiscovered map[string]bool
 	// Pods of the operands, by node.
 	Pods map[string]NodePods
 	// DaemonSets of the stack, by name.
@@ -48,7 +50,7 @@ func (s Snapshot) Facts() []operand.NodeFacts {
 
 // Cluster reads a Snapshot.
 func Cluster(ctx context.Context, reader client.Reader, namespace string) (Snapshot, error) {
-	snapshot := Snapshot{Pods: map[string]NodePods{}}
+	snapshot := Snapshot{Pods: map[string]NodePods{}, Undiscovered: map[string]bool{}}
 	nodes := &corev1.NodeList{}
 	if err := reader.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return snapshot, fmt.Errorf("listing nodes: %w", err)
@@ -56,6 +58,9 @@ func Cluster(ctx context.Context, reader client.Reader, namespace string) (Snaps
 	for i := range nodes.Items {
 		facts := Facts(&nodes.Items[i])
 		snapshot.AnyDiscovered = snapshot.AnyDiscovered || facts.Discovered || facts.WasGPU
+		if !facts.Discovered {
+			snapshot.Undiscovered[facts.Name] = true
+		}
 		if facts.Managed() {
 			snapshot.Nodes = append(snapshot.Nodes, Node{Facts: facts, Object: &nodes.Items[i]})
 		}

@@ -17,7 +17,7 @@ func TrimNode(object any) (any, error) {
 		return object, nil
 	}
 	trimmed := &corev1.Node{
-		ObjectMeta: trimMeta(node.ObjectMeta, labels.DiscoveryLostSince),
+		ObjectMeta: trimMeta(node.ObjectMeta, labels.DiscoveryLostSince, labels.Discovered),
 		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{
 			Architecture:            node.Status.NodeInfo.Architecture,
 			ContainerRuntimeVersion: node.Status.NodeInfo.ContainerRuntimeVersion,
@@ -77,7 +77,7 @@ func TrimPod(object any) (any, error) {
 	return trimmed, nil
 }
 
-func trimMeta(meta metav1.ObjectMeta, annotation string) metav1.ObjectMeta {
+func trimMeta(meta metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
 	trimmed := metav1.ObjectMeta{
 		Name:              meta.Name,
 		Namespace:         meta.Namespace,
@@ -87,8 +87,15 @@ func trimMeta(meta metav1.ObjectMeta, annotation string) metav1.ObjectMeta {
 		DeletionTimestamp: meta.DeletionTimestamp,
 		Labels:            meta.Labels,
 	}
-	if value, there := meta.Annotations[annotation]; there {
-		trimmed.Annotations = map[string]string{annotation: value}
+	for _, annotation := range annotations {
+		value, there := meta.Annotations[annotation]
+		if !there {
+			continue
+		}
+		if trimmed.Annotations == nil {
+			trimmed.Annotations = map[string]string{}
+		}
+		trimmed.Annotations[annotation] = value
 	}
 	return trimmed
 }

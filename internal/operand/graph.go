@@ -74,14 +74,31 @@ func firstFree(catalogue []Operand, placed map[Name]bool) (Operand, bool) {
 			continue
 		}
 		free := true
-		for _, r := range o.Requires {
-			free = free && placed[r.On]
+		for _, first := range predecessors(catalogue, o) {
+			free = free && placed[first]
 		}
 		if free {
 			return o, true
 		}
 	}
 	return Operand{}, false
+}
+
+// predecessors are the operands that are applied before this one.
+func predecessors(catalogue []Operand, o Operand) []Name {
+	var names []Name
+	for _, r := range o.Requires {
+		names = append(names, r.On)
+	}
+	if len(o.Workloads) == 0 {
+		return names
+	}
+	for _, other := range catalogue {
+		if other.Discovers {
+			names = append(names, other.Name)
+		}
+	}
+	return names
 }
 
 func unplaced(catalogue []Operand, placed map[Name]bool) string {
@@ -139,8 +156,8 @@ func Waits(installed []Operand, o Operand) []labels.Marker {
 }
 
 // checkStart builds the graph of what happens on a node when these operands are installed, and
-// refuses a circle: a prover that depends on what it proves, or a pod whose RuntimeClass comes
-// from an operand that waits for it.
+// refuses a circle: a prover that depends on what it proves, a pod whose RuntimeClass comes from an
+// operand that waits for it, or a discovery that waits for what it leads to.
 func checkStart(installed []Operand) error {
 	after := map[string][]string{}
 	for _, o := range installed {
@@ -149,11 +166,11 @@ func checkStart(installed []Operand) error {
 		for _, marker := range Waits(installed, o) {
 			after[start] = append(after[start], markerNode(marker))
 		}
-		if o.Injected {
-			for _, other := range installed {
-				if other.Injects {
-					after[start] = append(after[start], "readiness of "+string(other.Name))
-				}
+		for _, other := range installed {
+			injects := o.Injected && other.Injects
+			leadsTo := other.Discovers && len(o.Workloads) > 0
+			if injects || leadsTo {
+				after[start] = append(after[start], "readiness of "+string(other.Name))
 			}
 		}
 		before := start

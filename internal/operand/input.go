@@ -2,6 +2,7 @@ package operand
 
 import (
 	"cmp"
+	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -38,18 +39,18 @@ func (in Input) Paths() HostPaths {
 	root := cmp.Or(spec.RootFS, "/")
 	paths := HostPaths{
 		RootFS:            root,
-		DevChar:           "/dev/char",
 		DriverInstallDir:  cmp.Or(spec.DriverInstallDir, labels.DriverRoot),
 		ToolkitInstallDir: labels.ToolkitInstallDir,
 	}
-	if root != "/" {
-		paths.DevChar = root + paths.DevChar
-	}
+	paths.DevChar = paths.OnHost("/dev/char")
 	if in.Spec.Toolkit != nil {
 		paths.ToolkitInstallDir = cmp.Or(in.Spec.Toolkit.InstallDir, labels.ToolkitInstallDir)
 	}
 	return paths
 }
+
+// OnHost is the path of a file of the host, below its root.
+func (p HostPaths) OnHost(path string) string { return strings.TrimSuffix(p.RootFS, "/") + path }
 
 // RuntimeClass is the name of the main RuntimeClass.
 func (in Input) RuntimeClass() string {
@@ -87,6 +88,14 @@ func (in Input) Helper() v1.ImageSpec {
 	return spec
 }
 
+// DiscoveryMode is spec.nodeDiscovery.mode, the default filled in.
+func (in Input) DiscoveryMode() v1.DiscoveryMode {
+	if in.Spec.NodeDiscovery == nil {
+		return v1.DiscoveryAuto
+	}
+	return cmp.Or(in.Spec.NodeDiscovery.Mode, v1.DiscoveryAuto)
+}
+
 // IsTrue reads an optional boolean.
 func IsTrue(value *bool, fallback bool) bool {
 	if value == nil {
@@ -104,6 +113,7 @@ func ValidatorEnv(in Input, containers ...string) map[string][]v1.EnvVar {
 	components := map[string]*v1.ValidatorComponentSpec{
 		"driver-validation":  in.Spec.Validator.Driver,
 		"toolkit-validation": in.Spec.Validator.Toolkit,
+		"cuda-validation":    in.Spec.Validator.CUDA,
 		"plugin-validation":  in.Spec.Validator.Plugin,
 	}
 	env := map[string][]v1.EnvVar{}

@@ -55,8 +55,11 @@ type Proof struct {
 type Operand struct {
 	// Name of the operand.
 	Name Name
-	// Workloads are the kinds of nodes that it serves. None: it has no pods.
+	// Workloads are the kinds of nodes that it serves. None: it has no pods on GPU nodes.
 	Workloads []Workload
+	// Discovers marks the operand that finds out which nodes have GPUs. It runs on every Linux node,
+	// and comes before all that have pods on GPU nodes: those select nodes by what it finds.
+	Discovers bool
 	// Stage of a node's ladder that is reached when the operand's pod is ready there.
 	Stage v1.Stage
 	// Requires are the operand's edges; the whole must be acyclic, see Sort.

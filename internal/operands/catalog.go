@@ -5,6 +5,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands/containertoolkit"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/deviceplugin"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/nodediscovery"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/operatorvalidator"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/runtimeclasses"
 )
@@ -13,6 +14,7 @@ import (
 // error is a defect of the catalogue, and the operator must not start with it.
 func Catalogue() ([]operand.Operand, error) {
 	return operand.Sort([]operand.Operand{
+		nodediscovery.Operand(),
 		driver.Operand(),
 		runtimeclasses.Operand(),
 		containertoolkit.Operand(),

@@ -119,25 +119,29 @@ func TestTheDriverIsProvenByTheToolkitElseByTheValidator(t *testing.T) {
 	}{
 		"all operands": {
 			want: map[labels.Marker]operand.Name{
-				labels.MarkerDriver: "container-toolkit", labels.MarkerToolkit: "operator-validator", labels.MarkerPlugin: "operator-validator",
+				labels.MarkerDriver: "container-toolkit", labels.MarkerToolkit: "operator-validator",
+				labels.MarkerCUDA: "operator-validator", labels.MarkerPlugin: "operator-validator",
 			},
 		},
 		"no toolkit": {
 			absent: "container-toolkit",
 			want: map[labels.Marker]operand.Name{
-				labels.MarkerDriver: "operator-validator", labels.MarkerToolkit: "operator-validator", labels.MarkerPlugin: "operator-validator",
+				labels.MarkerDriver: "operator-validator", labels.MarkerToolkit: "operator-validator",
+				labels.MarkerCUDA: "operator-validator", labels.MarkerPlugin: "operator-validator",
 			},
 		},
 		"no driver: that of the host is proven": {
 			absent: "driver",
 			want: map[labels.Marker]operand.Name{
-				labels.MarkerDriver: "container-toolkit", labels.MarkerToolkit: "operator-validator", labels.MarkerPlugin: "operator-validator",
+				labels.MarkerDriver: "container-toolkit", labels.MarkerToolkit: "operator-validator",
+				labels.MarkerCUDA: "operator-validator", labels.MarkerPlugin: "operator-validator",
 			},
 		},
 		"no device plugin: nothing to allocate, nothing to prove": {
 			absent: "device-plugin",
 			want: map[labels.Marker]operand.Name{
 				labels.MarkerDriver: "container-toolkit", labels.MarkerToolkit: "operator-validator",
+				labels.MarkerCUDA: "operator-validator",
 			},
 		},
 	}

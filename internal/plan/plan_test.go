@@ -61,6 +61,7 @@ func TestCompute(t *testing.T) {
 	notNeeded := what{Action: plan.Remove, State: v1.OperandNotNeeded, Reason: "NotNeeded", Message: "no node needs it"}
 	base := map[operand.Name]what{
 		"driver":          {Action: plan.Apply, Instances: []string{"ubuntu24.04-amd64"}},
+		"node-discovery":  apply,
 		"runtime-classes": apply, "container-toolkit": apply, "device-plugin": apply, "operator-validator": apply,
 	}
 	with := func(change map[operand.Name]what) map[operand.Name]what {
@@ -129,6 +130,13 @@ func TestCompute(t *testing.T) {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.driver.enabled is false",
 			}}),
 		},
+		"Node Feature Discovery alone: the built-in discovery is removed": {
+			spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}}, nodes: []operand.NodeFacts{ubuntu("a")},
+			want: with(map[operand.Name]what{"node-discovery": {
+				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
+				Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
+			}}),
+		},
 		"the NRI plugin is refused, and holds what needs RuntimeClasses": {
 			spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}}, nodes: []operand.NodeFacts{ubuntu("a")},
 			want: with(map[operand.Name]what{
@@ -154,6 +162,7 @@ func TestCompute(t *testing.T) {
 			nodes: []operand.NodeFacts{ubuntu("a")},
 			want: map[operand.Name]what{
 				"runtime-classes":    apply,
+				"node-discovery":     {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.validator" + contradicted},
 				"driver":             {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.driver" + contradicted},
 				"container-toolkit":  {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.toolkit" + contradicted},
 				"device-plugin":      {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.devicePlugin" + contradicted},

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -181,6 +182,7 @@ func TestEveryImageResolves(t *testing.T) {
 // with no error.
 func TestPodsCarryNVIDIAsNames(t *testing.T) {
 	apps := map[operand.Name]string{
+		"node-discovery":     "nvidia-node-discovery",
 		"driver":             "nvidia-driver-daemonset",
 		"container-toolkit":  "nvidia-container-toolkit-daemonset",
 		"device-plugin":      "nvidia-device-plugin-daemonset",
@@ -205,7 +207,7 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 				t.Errorf("the selector wants %s=%s, the pods have %q", key, value, template.Labels[key])
 			}
 		}
-		if template.Spec.NodeSelector["nvidia.com/gpu.deploy."+string(name)] != "true" {
+		if name != "node-discovery" && template.Spec.NodeSelector["nvidia.com/gpu.deploy."+string(name)] != "true" {
 			t.Errorf("the node selector is %v", template.Spec.NodeSelector)
 		}
 	})
@@ -214,8 +216,12 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 // The selector of a DaemonSet never changes, and no discovery label is in it: the DaemonSet
 // controller would delete the pods of a node that lost the label.
 func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
-	eachDaemonSet(t, func(t *testing.T, _ operand.Name, ds *appsv1.DaemonSet) {
+	eachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
+		if name == "node-discovery" {
+			runsOnEveryLinuxNode(t, ds.Spec.Template.Spec)
+			return
+		}
 		for key := range ds.Spec.Template.Spec.NodeSelector {
 			if !strings.HasPrefix(key, "nvidia.com/gpu.deploy.") && key != "nvidia.com/gpu-operator.pool" {
 				t.Errorf("selects nodes by %s", key)
@@ -225,6 +231,46 @@ func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
 			t.Error("selects nodes by affinity")
 		}
 	})
+}
+
+// Whatever is tainted may have GPUs; only a user's label keeps discovery off a node.
+func runsOnEveryLinuxNode(t *testing.T, pod corev1.PodSpec) {
+	t.Helper()
+	if diff := cmp.Diff(map[string]string{"kubernetes.io/os": "linux"}, pod.NodeSelector); diff != "" {
+		t.Errorf("node selector, -want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]corev1.Toleration{{Operator: corev1.TolerationOpExists}}, pod.Tolerations); diff != "" {
+		t.Errorf("tolerations, -want +got:\n%s", diff)
+	}
+	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	want := []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
+		Key: "nvidia.com/gpu.deploy.node-discovery", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"false"},
+	}}}}
+	if diff := cmp.Diff(want, terms); diff != "" {
+		t.Errorf("node affinity, -want +got:\n%s", diff)
+	}
+}
+
+// Node discovery runs where no GPU is, and where nobody asked for a GPU stack: it gets no privilege.
+func TestNodeDiscoveryIsUnprivileged(t *testing.T) {
+	for _, ds := range (situation{}).daemonSets(t)["node-discovery"] {
+		pod := ds.Spec.Template.Spec
+		if pod.HostNetwork || pod.HostPID || pod.HostIPC {
+			t.Error("shares a namespace with the host")
+		}
+		for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
+			security := container.SecurityContext
+			if !*security.RunAsNonRoot || *security.AllowPrivilegeEscalation || !*security.ReadOnlyRootFilesystem ||
+				security.Privileged != nil || !slices.Equal(security.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+				t.Errorf("%s has %v", container.Name, security)
+			}
+			for _, mount := range container.VolumeMounts {
+				if !mount.ReadOnly {
+					t.Errorf("%s may write to %s", container.Name, mount.MountPath)
+				}
+			}
+		}
+	}
 }
 
 func TestTheDriverIsNeverRolledByItsDaemonSet(t *testing.T) {

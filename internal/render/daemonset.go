@@ -15,6 +15,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 const (
@@ -31,7 +32,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	if r.plan.Input.Spec.DaemonSets != nil {
 		spec = *r.plan.Input.Spec.DaemonSets
 	}
-	strategy, err := updateStrategy(spec, r.step.Operand.UpdatesOnDelete)
+	strategy, err := updateStrategy(spec, r.step.Operand)
 	if err != nil {
 		return err
 	}
@@ -46,11 +47,15 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	return r.seal(ds)
 }
 
-func updateStrategy(spec v1.DaemonSetsSpec, updatesOnDelete bool) (appsv1.DaemonSetUpdateStrategy, error) {
-	if updatesOnDelete || spec.UpdateStrategy == onDelete {
+func updateStrategy(spec v1.DaemonSetsSpec, o operand.Operand) (appsv1.DaemonSetUpdateStrategy, error) {
+	if o.UpdatesOnDelete || spec.UpdateStrategy == onDelete {
 		return appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, nil
 	}
 	maxUnavailable := intstr.FromInt32(1)
+	if o.Discovers {
+		// It runs on every node, and no work depends on its pods being there all the time.
+		maxUnavailable = intstr.FromString("10%")
+	}
 	if spec.RollingUpdate != nil && spec.RollingUpdate.MaxUnavailable != nil {
 		// The field is a string in the policies of many users; "1" means the number.
 		maxUnavailable = intstr.Parse(spec.RollingUpdate.MaxUnavailable.String())
@@ -91,10 +96,7 @@ func addMissing(to *map[string]string, key, value string) {
 }
 
 func (r *renderer) schedule(pod *corev1.PodSpec, spec v1.DaemonSetsSpec) {
-	pod.NodeSelector = map[string]string{r.step.Operand.Name.DeployLabel(): labels.True}
-	if r.instance.Pool != "" {
-		pod.NodeSelector[labels.Pool] = r.instance.Pool
-	}
+	pod.NodeSelector = r.nodeSelector()
 	pod.PriorityClassName = defaultPriorityClass
 	if spec.PriorityClassName != "" {
 		pod.PriorityClassName = spec.PriorityClassName
@@ -105,6 +107,10 @@ func (r *renderer) schedule(pod *corev1.PodSpec, spec v1.DaemonSetsSpec) {
 	if len(spec.Tolerations) > 0 {
 		pod.Tolerations = spec.Tolerations
 	}
+	if r.step.Operand.Discovers {
+		// Whatever is tainted may have GPUs, and it does nothing there that a taint could mind.
+		pod.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	}
 	// An empty block means the same as an absent one, and must not make pods look outdated.
 	if spec.PodSecurityContext != nil && !equality.Semantic.DeepEqual(*spec.PodSecurityContext, corev1.PodSecurityContext{}) {
 		pod.SecurityContext = spec.PodSecurityContext
@@ -112,6 +118,17 @@ func (r *renderer) schedule(pod *corev1.PodSpec, spec v1.DaemonSetsSpec) {
 	if r.step.Operand.Injected {
 		pod.RuntimeClassName = new(r.context.RuntimeClass)
 	}
+}
+
+func (r *renderer) nodeSelector() map[string]string {
+	if r.step.Operand.Discovers {
+		return map[string]string{corev1.LabelOSStable: string(corev1.Linux)}
+	}
+	selector := map[string]string{r.step.Operand.Name.DeployLabel(): labels.True}
+	if r.instance.Pool != "" {
+		selector[labels.Pool] = r.instance.Pool
+	}
+	return selector
 }
 
 // configure applies what the spec says of this operand's containers.

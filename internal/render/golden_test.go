@@ -50,7 +50,12 @@ var scenarios = map[string]struct {
 				ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"c"}},
 				Driver:    &v1.ValidatorComponentSpec{Env: env},
 				Toolkit:   &v1.ValidatorComponentSpec{Env: []v1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "0"}}},
+				CUDA:      &v1.ValidatorComponentSpec{Env: env},
 				Plugin:    &v1.ValidatorComponentSpec{Env: env},
+			},
+			NodeDiscovery: &v1.NodeDiscoverySpec{
+				Mode:      v1.DiscoveryBuiltin,
+				Resources: &v1.ResourceRequirements{Requests: corev1.ResourceList{"memory": resource.MustParse("16Mi")}},
 			},
 			Operator: &v1.OperatorSpec{RuntimeClass: "gpu"},
 			MIG:      &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
@@ -64,7 +69,7 @@ var scenarios = map[string]struct {
 		situation: situation{spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{
 			RootFS: "/mnt/host", DriverInstallDir: "/opt/driver",
 		}}},
-		of: []operand.Name{"driver", "container-toolkit", "device-plugin", "operator-validator"},
+		of: []operand.Name{"node-discovery", "driver", "container-toolkit", "device-plugin", "operator-validator"},
 	},
 	"daemonsets": {
 		situation: situation{spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{
@@ -77,7 +82,7 @@ var scenarios = map[string]struct {
 			RollingUpdate:      &v1.RollingUpdateSpec{MaxUnavailable: new(intstr.FromString("25%"))},
 			PodSecurityContext: &corev1.PodSecurityContext{FSGroup: new(int64(1))},
 		}}},
-		of: []operand.Name{"driver", "device-plugin"},
+		of: []operand.Name{"node-discovery", "driver", "device-plugin"},
 	},
 	"without-driver": {
 		situation: situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}},

@@ -107,6 +107,38 @@ func (b *bed) relabel(i int, key, value string) {
 	b.snapshot.Nodes[i].Facts = observe.Facts(b.snapshot.Nodes[i].Object)
 }
 
+// unknown adds a node that has not been discovered, and discovery's pod there, if any.
+func (b *bed) unknown(name string, pod *corev1.PodStatus) {
+	if b.snapshot.Undiscovered == nil {
+		b.snapshot.Undiscovered = map[string]bool{}
+	}
+	b.snapshot.Undiscovered[name] = true
+	if pod != nil {
+		b.snapshot.Pods[name] = observe.NodePods{"node-discovery": &corev1.Pod{Status: *pod}}
+	}
+}
+
+// discovery is the DaemonSet of node discovery.
+func (b *bed) discovery(desired, ready int32) {
+	b.snapshot.DaemonSets["nvidia-node-discovery"] = &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "nvidia-node-discovery", Labels: map[string]string{operandLabel: "node-discovery"}},
+		Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: desired, UpdatedNumberScheduled: desired, NumberReady: ready},
+	}
+}
+
+// crashing is a pod of node discovery whose first look fails.
+var crashing = &corev1.PodStatus{
+	Phase:      corev1.PodPending,
+	Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}},
+	InitContainerStatuses: []corev1.ContainerStatus{{
+		Name:  "node-discovery-once",
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: 1, Message: "no os-release",
+		}},
+	}},
+}
+
 func (b *bed) pod(i int, name operand.Name) *corev1.Pod {
 	return b.snapshot.Pods[b.snapshot.Nodes[i].Facts.Name][name]
 }
@@ -205,9 +237,38 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 		"no node has a GPU": {
 			change: func(b *bed) { b.snapshot.AnyDiscovered = true }, want: isReady("NoGPUNodes"), message: "no node has a GPU",
 		},
-		"nothing was ever discovered": {
+		"a cluster without nodes": {
 			want:    notReady("NodeDiscoveryMissing"),
-			message: "no node has discovery labels, so that nobody knows which have GPUs: install Node Feature Discovery",
+			message: "no node has discovery labels, so that nobody knows which have GPUs: the cluster has no node",
+		},
+		"nothing was discovered by Node Feature Discovery": {
+			change: func(b *bed) {
+				b.spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}
+				b.unknown("cpu-1", nil)
+			},
+			want: notReady("NodeDiscoveryMissing"),
+			message: "no node has discovery labels, so that nobody knows which have GPUs: " +
+				"install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto",
+		},
+		"node discovery is still looking": {
+			change:  func(b *bed) { b.unknown("cpu-1", nil); b.discovery(2, 1) },
+			want:    notReady("OperandNotReady", "Progressing"),
+			message: "node-discovery: has looked at 1/2 nodes",
+		},
+		"node discovery runs everywhere and finds nothing": {
+			change: func(b *bed) { b.unknown("cpu-1", nil); b.discovery(1, 1) },
+			want:   notReady("NodeDiscoveryMissing"),
+			message: "no node has discovery labels, so that nobody knows which have GPUs: " +
+				"see the pods of DaemonSet nvidia-node-discovery",
+		},
+		"node discovery fails on a node that nobody knows": {
+			nodes: 1, change: func(b *bed) { b.unknown("cpu-1", crashing); b.discovery(2, 1) },
+			want:    notReady("OperandFailed", "Degraded"),
+			message: "node-discovery: fails on 1 of 2 nodes: cpu-1 (CrashLoopBackOff: no os-release)",
+		},
+		"node discovery still looks at a node that joins": {
+			nodes: 1, change: func(b *bed) { b.unknown("cpu-1", nil); b.discovery(2, 1) }, want: isReady("Reconciled"),
+			message: "1 of 1 GPU nodes are ready",
 		},
 		"one node starts": {
 			nodes: 3, change: func(b *bed) { b.start(1, "driver") }, want: notReady("OperandNotReady", "Progressing"),

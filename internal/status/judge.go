@@ -103,13 +103,17 @@ func degradedOperand(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
 }
 
 func missingDiscovery(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) {
-	if status.NodeSummary.Total+status.NodeSummary.Excluded > 0 || pass.Snapshot.AnyDiscovered {
+	if status.NodeSummary.Total+status.NodeSummary.Excluded > 0 || pass.Snapshot.AnyDiscovered || isProgressing(status) {
 		return finding{}, false
 	}
-	return finding{
-		reason:  v1.ReasonNodeDiscoveryMissing,
-		message: "no node has discovery labels, so that nobody knows which have GPUs: install Node Feature Discovery",
-	}, true
+	const unknown = "no node has discovery labels, so that nobody knows which have GPUs: "
+	remedy := "see the pods of DaemonSet nvidia-node-discovery"
+	if len(pass.Snapshot.Undiscovered) == 0 {
+		remedy = "the cluster has no node"
+	} else if pass.Plan.Input.DiscoveryMode() == v1.DiscoveryNFD {
+		remedy = "install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto"
+	}
+	return finding{reason: v1.ReasonNodeDiscoveryMissing, message: unknown + remedy}, true
 }
 
 func somethingOnItsWay(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {

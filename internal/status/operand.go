@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sort"
@@ -30,11 +31,36 @@ type onNodes struct {
 
 type culprit struct{ node, reason string }
 
+// countDiscovery tells how node discovery fares: on every node, and which nodes remain unknown as it
+// fails there. Where a node has been discovered, a pod that fails takes nothing away.
+func countDiscovery(pass Pass, name operand.Name) onNodes {
+	fares := onNodes{}
+	for _, ds := range sortedDaemonSets(pass.Snapshot, name) {
+		fares.desired += int(ds.Status.DesiredNumberScheduled)
+		fares.ready += int(ds.Status.NumberReady)
+	}
+	for node := range pass.Snapshot.Undiscovered {
+		pod := pass.Snapshot.Pods[node][name]
+		if pod == nil {
+			continue
+		}
+		if verdict := readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], pass.Now); verdict.State == readiness.Failed {
+			fares.failed = append(fares.failed, culprit{node, join(verdict.Reason, cmp.Or(verdict.Detail, verdict.Message))})
+		}
+	}
+	return fares
+}
+
+func join(reason, message string) string { return strings.TrimSuffix(reason+": "+message, ": ") }
+
 func operandStatuses(pass Pass, nodes []assessedNode) []v1.OperandStatus {
 	var statuses []v1.OperandStatus
 	for _, step := range pass.Plan.Steps {
 		status := v1.OperandStatus{Name: string(step.Operand.Name), Version: version(step.Instances)}
 		fares := count(step.Operand.Name, nodes)
+		if step.Operand.Discovers {
+			fares = countDiscovery(pass, step.Operand.Name)
+		}
 		status.Desired, status.Ready = int32(fares.desired), int32(fares.ready)
 		status.State, status.Reason, status.Message = judgeOperand(pass, step, fares)
 		status.Message = truncate(status.Message, 1024)
@@ -91,7 +117,11 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 		return v1.OperandDegraded, v1.ReasonOperandFailed,
 			fmt.Sprintf("fails on %d of %d nodes: %s", len(fares.failed), fares.desired, names(fares.failed))
 	}
+	if step.Operand.Discovers && !pass.Snapshot.AnyDiscovered && (fares.ready < fares.desired || pass.Applied[name].Wrote) {
+		return v1.OperandProgressing, v1.ReasonOperandNotReady, fmt.Sprintf("has looked at %s nodes", ratio(fares.ready, fares.desired))
+	}
 	if len(step.Operand.Workloads) == 0 {
+		// Node discovery counts as ready, too, while it looks at a node that joins: nothing is missed yet.
 		return v1.OperandReady, "", ""
 	}
 	if fares.desired == 0 {

@@ -28,6 +28,7 @@ func Operand() operand.Operand {
 		Proves: []operand.Proof{
 			{Marker: labels.MarkerDriver, Of: "driver", Container: "driver-validation"},
 			{Marker: labels.MarkerToolkit, Of: "container-toolkit", Container: "toolkit-validation"},
+			{Marker: labels.MarkerCUDA, Of: "container-toolkit", Container: "cuda-validation"},
 			{Marker: labels.MarkerPlugin, Of: "device-plugin", Container: "plugin-validation", OnlyWithOperand: true},
 		},
 		Wanted:    func(operand.Input) operand.Decision { return operand.Installed() },
@@ -49,6 +50,6 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		Version:   ref.Version,
 		Main:      "nvidia-operator-validator",
 		Container: spec.ContainerSpec,
-		InitEnv:   operand.ValidatorEnv(in, "driver-validation", "toolkit-validation", "plugin-validation"),
+		InitEnv:   operand.ValidatorEnv(in, "driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation"),
 	}}, nil
 }

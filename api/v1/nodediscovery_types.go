@@ -1,0 +1,28 @@
+package v1
+
+// DiscoveryMode chooses who finds out which nodes have GPUs.
+// +kubebuilder:validation:Enum="";auto;builtin;nfd
+type DiscoveryMode string
+
+// The modes of node discovery.
+const (
+	// DiscoveryAuto: the operator's own discovery, but for nodes that Node Feature Discovery labels.
+	DiscoveryAuto DiscoveryMode = "auto"
+	// DiscoveryBuiltin: the operator's own discovery on every node.
+	DiscoveryBuiltin DiscoveryMode = "builtin"
+	// DiscoveryNFD: Node Feature Discovery, which somebody else installs.
+	DiscoveryNFD DiscoveryMode = "nfd"
+)
+
+// NodeDiscoverySpec configures how the operator learns which nodes have GPUs, and which kernel and
+// operating system they run.
+type NodeDiscoverySpec struct {
+	// Mode: auto runs the operator's own discovery on every Linux node, which is silent on nodes that
+	// Node Feature Discovery labels; builtin runs it and never yields; nfd relies on Node Feature
+	// Discovery alone. Labels that are there stay when the mode changes. Default auto.
+	// +optional
+	Mode DiscoveryMode `json:"mode,omitempty"`
+	// Resources of the discovery pods.
+	// +optional
+	Resources *ResourceRequirements `json:"resources,omitempty"`
+}
