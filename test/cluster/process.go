@@ -7,27 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"sync"
 	"syscall"
 	"time"
+
+	children "github.com/clusterpolicy/gpu-operator/test/process"
 )
 
 // stopGrace is how long a process may take to end after SIGTERM before it is killed.
 const stopGrace = 10 * time.Second
-
-// spawner starts processes on one thread that lives as long as this program: the kernel sends the
-// parent-death signal when the *thread* that forked ends, and the Go runtime may end threads.
-var spawner = sync.OnceValue(func() chan<- func() {
-	work := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for f := range work {
-			f()
-		}
-	}()
-	return work
-})
 
 // process is a child that dies with this program and whose output goes to a file.
 type process struct {
@@ -47,12 +34,8 @@ func startProcess(cmd *exec.Cmd, logFile string) (*process, error) {
 	}
 	defer out.Close()
 	cmd.Stdout, cmd.Stderr = out, out
-	// A process group of its own keeps Ctrl-C in a terminal from reaching the child before Stop.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
-	started := make(chan error)
-	spawner() <- func() { started <- cmd.Start() }
-	if err := <-started; err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
+	if err := children.Start(cmd); err != nil {
+		return nil, err
 	}
 	p := &process{name: name, cmd: cmd, logFile: logFile, done: make(chan struct{})}
 	go func() {

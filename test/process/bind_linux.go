@@ -1,0 +1,8 @@
+package process
+
+import "syscall"
+
+// bind ties a child's life to that of this program.
+func bind(attributes *syscall.SysProcAttr) {
+	attributes.Pdeathsig, attributes.Setpgid = syscall.SIGKILL, true
+}
