@@ -1,0 +1,2 @@
+// Package osrelease reads which operating system runs on the node, from its file os-release.
+package osrelease
