@@ -84,38 +84,14 @@ func IsNotFound(err error) bool {
 // call makes one request. A body is sent as JSON with that content type, nil is none; the answer is
 // decoded into answer unless that is nil.
 func (c *Client) call(ctx context.Context, method, path, contentType string, body, answer any) error {
-	var content io.Reader = http.NoBody
-	if body != nil {
-		encoded, err := json.Marshal(body)
-		if err != nil {
-			return fmt.Errorf("encode the request: %w", err)
-		}
-		content = bytes.NewReader(encoded)
-	}
-	request, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
+	response, err := c.send(ctx, c.http, method, path, contentType, body)
 	if err != nil {
-		return fmt.Errorf("make the request: %w", err)
-	}
-	token, err := os.ReadFile(c.token)
-	if err != nil {
-		return fmt.Errorf("read the service account's token: %w", err)
-	}
-	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
-	request.Header.Set("Accept", "application/json")
-	if body != nil {
-		request.Header.Set("Content-Type", contentType)
-	}
-	response, err := c.http.Do(request)
-	if err != nil {
-		return fmt.Errorf("ask the API server; check network policies and the pod network: %w", err)
+		return err
 	}
 	defer func() { _ = response.Body.Close() }()
 	received, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
 		return fmt.Errorf("read the API server's answer: %w", err)
-	}
-	if response.StatusCode >= http.StatusMultipleChoices {
-		return refusal(method, path, response, received)
 	}
 	if answer == nil {
 		return nil
@@ -126,8 +102,48 @@ func (c *Client) call(ctx context.Context, method, path, contentType string, bod
 	return nil
 }
 
+// send makes one request and returns what the API server grants; the caller closes its body.
+func (c *Client) send(ctx context.Context, by *http.Client, method, path, contentType string, body any) (*http.Response, error) {
+	var content io.Reader = http.NoBody
+	if body != nil {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+		content = bytes.NewReader(encoded)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, content)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	token, err := os.ReadFile(c.token)
+	if err != nil {
+		return nil, fmt.Errorf("read the service account's token: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+strings.TrimSpace(string(token)))
+	request.Header.Set("Accept", "application/json")
+	if body != nil {
+		request.Header.Set("Content-Type", contentType)
+	}
+	response, err := by.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the API server; check network policies and the pod network: %w", err)
+	}
+	if response.StatusCode < http.StatusMultipleChoices {
+		return response, nil
+	}
+	defer func() { _ = response.Body.Close() }()
+	received, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return nil, fmt.Errorf("read the API server's answer: %w", err)
+	}
+	return nil, refusal(method, path, response, received)
+}
+
 // refusal puts the API server's own reason into words, with the remedy where there is one.
 func refusal(method, path string, response *http.Response, body []byte) error {
+	// What is selected, or from which version on, is no part of the reason.
+	path, _, _ = strings.Cut(path, "?")
 	reason := response.Status
 	var status struct {
 		Message string `json:"message"`

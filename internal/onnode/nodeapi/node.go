@@ -2,6 +2,7 @@ package nodeapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -15,8 +16,11 @@ type Node struct {
 	Status   Resources    `json:"status"`
 }
 
-// NodeMetadata are the labels and annotations of a Node.
+// NodeMetadata are the version, the labels and the annotations of a Node.
 type NodeMetadata struct {
+	// ResourceVersion is where AwaitNode goes on.
+	ResourceVersion string `json:"resourceVersion"`
+
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
 }
@@ -33,6 +37,15 @@ type Resources struct {
 type NodeChanges struct {
 	Labels      map[string]*string `json:"labels,omitempty"`
 	Annotations map[string]*string `json:"annotations,omitempty"`
+	// ResourceVersion is the version of the Node that the changes were made for: where somebody has
+	// written the Node since, they are refused (IsConflict). Default "", for any version.
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+}
+
+// IsConflict tells whether the API server refused a change since somebody has written the object first.
+func IsConflict(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) && status.Code == http.StatusConflict
 }
 
 // Node returns the named Node.

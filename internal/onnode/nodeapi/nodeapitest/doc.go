@@ -1,0 +1,2 @@
+// Package nodeapitest is an API server for tests of on-node programs. It has one Node, and speaks HTTPS.
+package nodeapitest

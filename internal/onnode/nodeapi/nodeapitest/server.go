@@ -1,0 +1,212 @@
+package nodeapitest
+
+import (
+	"encoding/json"
+	"encoding/pem"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+// Token is the bearer token that the server asks for.
+const Token = "the-pods-token"
+
+// Server is an API server that has one Node. It answers GET, and merge patches (RFC 7386) of its
+// metadata as the real one does: a patch for another version than the present one is a conflict, and a
+// patch that changes nothing makes no version.
+type Server struct {
+	// ServiceAccountDir is the directory of the pod's service account.
+	ServiceAccountDir string
+	// Env is what the kubelet puts into the pod's environment.
+	Env []string
+
+	path string
+
+	mu      sync.Mutex
+	node    metadata
+	version int
+	gets    int
+	patches int
+	before  func(method string)
+	refuse  int
+	message string
+}
+
+type metadata struct {
+	Name            string            `json:"name"`
+	ResourceVersion string            `json:"resourceVersion"`
+	Labels          map[string]string `json:"labels,omitempty"`
+	Annotations     map[string]string `json:"annotations,omitempty"`
+}
+
+// Start starts a server for the Node of that name, which has no labels; it ends with the test.
+func Start(t *testing.T, name string) *Server {
+	t.Helper()
+	s := &Server{
+		ServiceAccountDir: t.TempDir(), path: "/api/v1/nodes/" + name, version: 1,
+		node: metadata{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},
+	}
+	server := httptest.NewTLSServer(s)
+	t.Cleanup(server.Close)
+	address, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port, err := net.SplitHostPort(address.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Env = []string{"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	for name, content := range map[string][]byte{"ca.crt": authority, "token": []byte(Token + "\n")} {
+		if err := os.WriteFile(filepath.Join(s.ServiceAccountDir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// Labels returns the labels of the Node.
+func (s *Server) Labels() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.node.Labels)
+}
+
+// Annotations returns the annotations of the Node.
+func (s *Server) Annotations() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.node.Annotations)
+}
+
+// Gets returns how often the Node was read.
+func (s *Server) Gets() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gets
+}
+
+// Patches returns how often the Node was to be written, refusals included.
+func (s *Server) Patches() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.patches
+}
+
+// Write changes the Node as another program would.
+func (s *Server) Write(change func(labels, annotations map[string]string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s.node.Labels, s.node.Annotations)
+	s.version++
+}
+
+// Before is called with the method before each request is answered. It may call Write.
+func (s *Server) Before(call func(method string)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.before = call
+}
+
+// Refuse makes the server answer each request with that HTTP status and message; 0 ends it.
+func (s *Server) Refuse(status int, message string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse, s.message = status, message
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	before := s.before
+	s.mu.Unlock()
+	if before != nil {
+		before(r.Method)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.refuse != 0:
+		s.count(r.Method)
+		answer(w, s.refuse, map[string]any{"kind": "Status", "message": s.message})
+	case r.Header.Get("Authorization") != "Bearer "+Token:
+		answer(w, http.StatusUnauthorized, map[string]any{"kind": "Status", "message": "Unauthorized"})
+	case r.URL.Path != s.path:
+		answer(w, http.StatusNotFound, map[string]any{"kind": "Status", "message": r.URL.Path + " not found"})
+	default:
+		s.count(r.Method)
+		s.serve(w, r)
+	}
+}
+
+func (s *Server) count(method string) {
+	if method == http.MethodGet {
+		s.gets++
+	} else {
+		s.patches++
+	}
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet {
+		if status := s.patch(r); status != http.StatusOK {
+			answer(w, status, map[string]any{"kind": "Status", "message": http.StatusText(status)})
+			return
+		}
+	}
+	s.node.ResourceVersion = strconv.Itoa(s.version)
+	answer(w, http.StatusOK, map[string]any{"kind": "Node", "metadata": s.node})
+}
+
+func (s *Server) patch(r *http.Request) int {
+	if r.Method != http.MethodPatch || r.Header.Get("Content-Type") != "application/merge-patch+json" {
+		return http.StatusUnsupportedMediaType
+	}
+	var patch struct {
+		Metadata struct {
+			ResourceVersion string             `json:"resourceVersion"`
+			Labels          map[string]*string `json:"labels"`
+			Annotations     map[string]*string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	decoder := json.NewDecoder(r.Body)
+	decoder.DisallowUnknownFields()
+	if decoder.Decode(&patch) != nil {
+		return http.StatusBadRequest
+	}
+	if wanted := patch.Metadata.ResourceVersion; wanted != "" && wanted != strconv.Itoa(s.version) {
+		return http.StatusConflict
+	}
+	labels, annotations := maps.Clone(s.node.Labels), maps.Clone(s.node.Annotations)
+	merge(s.node.Labels, patch.Metadata.Labels)
+	merge(s.node.Annotations, patch.Metadata.Annotations)
+	if !maps.Equal(labels, s.node.Labels) || !maps.Equal(annotations, s.node.Annotations) {
+		s.version++
+	}
+	return http.StatusOK
+}
+
+func merge(into map[string]string, patch map[string]*string) {
+	for key, value := range patch {
+		if value == nil {
+			delete(into, key)
+		} else {
+			into[key] = *value
+		}
+	}
+}
+
+func answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// The client that does not take its answer has gone.
+	_ = json.NewEncoder(w).Encode(body)
+}

@@ -1,0 +1,224 @@
+package nodeapi
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+)
+
+// Pod is what gpu-node says and reads of a Pod that it starts. The names are those of the API, where
+// their meaning is described.
+type Pod struct {
+	APIVersion string      `json:"apiVersion,omitempty"`
+	Kind       string      `json:"kind,omitempty"`
+	Metadata   PodMetadata `json:"metadata"`
+	Spec       PodSpec     `json:"spec"`
+	Status     PodStatus   `json:"status,omitzero"`
+}
+
+// PodMetadata is the metadata of a Pod.
+type PodMetadata struct {
+	Name            string            `json:"name,omitempty"`
+	GenerateName    string            `json:"generateName,omitempty"`
+	ResourceVersion string            `json:"resourceVersion,omitempty"`
+	Labels          map[string]string `json:"labels,omitempty"`
+	OwnerReferences []OwnerReference  `json:"ownerReferences,omitempty"`
+}
+
+// OwnerReference names an object with which this one is deleted.
+type OwnerReference struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	UID        string `json:"uid"`
+}
+
+// PodSpec is the spec of a Pod.
+type PodSpec struct {
+	RestartPolicy                 string                 `json:"restartPolicy,omitempty"`
+	TerminationGracePeriodSeconds int                    `json:"terminationGracePeriodSeconds,omitempty"`
+	ServiceAccountName            string                 `json:"serviceAccountName,omitempty"`
+	AutomountServiceAccountToken  bool                   `json:"automountServiceAccountToken"`
+	RuntimeClassName              string                 `json:"runtimeClassName,omitempty"`
+	PriorityClassName             string                 `json:"priorityClassName,omitempty"`
+	NodeName                      string                 `json:"nodeName,omitempty"`
+	Affinity                      *Affinity              `json:"affinity,omitempty"`
+	Tolerations                   []Toleration           `json:"tolerations,omitempty"`
+	ImagePullSecrets              []LocalObjectReference `json:"imagePullSecrets,omitempty"`
+	Containers                    []Container            `json:"containers"`
+}
+
+// Affinity chooses the nodes of a Pod.
+type Affinity struct {
+	NodeAffinity NodeAffinity `json:"nodeAffinity"`
+}
+
+// NodeAffinity are the nodes that the scheduler may take.
+type NodeAffinity struct {
+	Required NodeSelector `json:"requiredDuringSchedulingIgnoredDuringExecution"`
+}
+
+// NodeSelector is met by a node that meets one of its terms.
+type NodeSelector struct {
+	Terms []NodeSelectorTerm `json:"nodeSelectorTerms"`
+}
+
+// NodeSelectorTerm is met by a node that meets all its requirements.
+type NodeSelectorTerm struct {
+	MatchFields []NodeSelectorRequirement `json:"matchFields,omitempty"`
+}
+
+// NodeSelectorRequirement compares a field of a Node; the API knows metadata.name alone.
+type NodeSelectorRequirement struct {
+	Key      string   `json:"key"`
+	Operator string   `json:"operator"`
+	Values   []string `json:"values"`
+}
+
+// OnNode returns the affinity to the node with this name. Unlike spec.nodeName it leaves the
+// decision to the scheduler, who knows which of the node's resources are promised.
+func OnNode(name string) *Affinity {
+	return &Affinity{NodeAffinity{NodeSelector{[]NodeSelectorTerm{{
+		MatchFields: []NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{name}}},
+	}}}}}
+}
+
+// Toleration of taints; the operator Exists alone tolerates all.
+type Toleration struct {
+	Operator string `json:"operator"`
+}
+
+// LocalObjectReference names an object in the same namespace.
+type LocalObjectReference struct {
+	Name string `json:"name"`
+}
+
+// Container is a container of a Pod.
+type Container struct {
+	Name                     string             `json:"name"`
+	Image                    string             `json:"image"`
+	ImagePullPolicy          string             `json:"imagePullPolicy,omitempty"`
+	Command                  []string           `json:"command,omitempty"`
+	Resources                ContainerResources `json:"resources,omitzero"`
+	SecurityContext          *SecurityContext   `json:"securityContext,omitempty"`
+	TerminationMessagePolicy string             `json:"terminationMessagePolicy,omitempty"`
+}
+
+// ContainerResources are what a container asks for.
+type ContainerResources struct {
+	Limits map[string]string `json:"limits,omitempty"`
+}
+
+// SecurityContext is that of a container.
+type SecurityContext struct {
+	AllowPrivilegeEscalation bool           `json:"allowPrivilegeEscalation"`
+	ReadOnlyRootFilesystem   bool           `json:"readOnlyRootFilesystem"`
+	Capabilities             Capabilities   `json:"capabilities"`
+	SeccompProfile           SeccompProfile `json:"seccompProfile"`
+}
+
+// Capabilities are taken from a container.
+type Capabilities struct {
+	Drop []string `json:"drop"`
+}
+
+// SeccompProfile filters the system calls of a container.
+type SeccompProfile struct {
+	Type string `json:"type"`
+}
+
+// PodStatus is what scheduler and kubelet tell of a Pod.
+type PodStatus struct {
+	Phase             string            `json:"phase,omitempty"`
+	Reason            string            `json:"reason,omitempty"`
+	Message           string            `json:"message,omitempty"`
+	Conditions        []PodCondition    `json:"conditions,omitempty"`
+	ContainerStatuses []ContainerStatus `json:"containerStatuses,omitempty"`
+}
+
+// PodCondition is one condition of a Pod.
+type PodCondition struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// Condition returns the condition of this type, and whether there is one.
+func (s PodStatus) Condition(kind string) (PodCondition, bool) {
+	for _, condition := range s.Conditions {
+		if condition.Type == kind {
+			return condition, true
+		}
+	}
+	return PodCondition{}, false
+}
+
+// ContainerStatus tells why a container does not run.
+type ContainerStatus struct {
+	State ContainerState `json:"state"`
+}
+
+// ContainerState holds at most one of the two.
+type ContainerState struct {
+	Waiting    *ContainerWaiting    `json:"waiting,omitempty"`
+	Terminated *ContainerTerminated `json:"terminated,omitempty"`
+}
+
+// ContainerWaiting tells why a container has not started.
+type ContainerWaiting struct {
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// ContainerTerminated tells how a container ended.
+type ContainerTerminated struct {
+	ExitCode int    `json:"exitCode"`
+	Reason   string `json:"reason,omitempty"`
+	Message  string `json:"message,omitempty"`
+}
+
+// CreatePod creates the pod in namespace and returns it as the API server stores it.
+func (c *Client) CreatePod(ctx context.Context, namespace string, pod Pod) (Pod, error) {
+	pod.APIVersion, pod.Kind = "v1", "Pod"
+	var created Pod
+	err := c.call(ctx, http.MethodPost, podsPath(namespace), "application/json", pod, &created)
+	return created, err
+}
+
+// DeletePod deletes the pod; it may be gone already.
+func (c *Client) DeletePod(ctx context.Context, namespace, name string) error {
+	err := c.call(ctx, http.MethodDelete, podsPath(namespace)+"/"+url.PathEscape(name), "", nil, nil)
+	if IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Pods returns the pods in namespace with the label key=value that are bound to the named node; with
+// an empty node those that are not bound to any.
+func (c *Client) Pods(ctx context.Context, namespace, key, value, node string) ([]Pod, error) {
+	query := url.Values{"labelSelector": {key + "=" + value}, "fieldSelector": {"spec.nodeName=" + node}}
+	var list struct {
+		Items []Pod `json:"items"`
+	}
+	err := c.call(ctx, http.MethodGet, podsPath(namespace)+"?"+query.Encode(), "", nil, &list)
+	return list.Items, err
+}
+
+// AwaitPod calls enough with each state of the pod that follows the given one, until it returns
+// true. It fails as AwaitNode does; the last state of a pod that is deleted is shown too.
+func (c *Client) AwaitPod(ctx context.Context, namespace string, pod Pod, enough func(Pod) bool) error {
+	return c.watch(ctx, podsPath(namespace), pod.Metadata.Name, pod.Metadata.ResourceVersion, func(object json.RawMessage) (bool, error) {
+		var now Pod
+		if err := json.Unmarshal(object, &now); err != nil {
+			return false, err
+		}
+		return enough(now), nil
+	})
+}
+
+func podsPath(namespace string) string {
+	return "/api/v1/namespaces/" + url.PathEscape(namespace) + "/pods"
+}

@@ -1,0 +1,137 @@
+package nodeapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+)
+
+const (
+	without = `{"metadata":{"name":"node-a","resourceVersion":"8"},"status":{}}`
+	with    = `{"metadata":{"name":"node-a","resourceVersion":"9"},"status":{"allocatable":{"nvidia.com/gpu":"8"}}}`
+)
+
+func hasGPU(node nodeapi.Node) bool {
+	gpus := node.Status.Allocatable["nvidia.com/gpu"]
+	return gpus.Sign() > 0
+}
+
+func TestAwaitNode(t *testing.T) {
+	tests := map[string]struct {
+		status int
+		events string
+		err    string
+	}{
+		"ends with the change that is enough": {status: 200,
+			events: `{"type":"MODIFIED","object":` + without + `}` + "\n" + `{"type":"MODIFIED","object":` + with + `}`},
+		"passes over what is no change": {status: 200,
+			events: `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"8"}}}{"type":"ADDED","object":` + with + `}`},
+		"fails if the Node is deleted": {status: 200,
+			events: `{"type":"DELETED","object":` + without + `}`, err: "the watch of /api/v1/nodes/node-a ended: it was deleted"},
+		"fails with the API server's reason": {status: 200,
+			events: `{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old resource version: 7 (9)"}}`,
+			err:    "the watch of /api/v1/nodes/node-a ended: too old resource version: 7 (9)"},
+		"fails where the API server ends the watch":  {status: 200, err: "the watch of /api/v1/nodes/node-a ended: EOF"},
+		"fails where an event is cut off":            {status: 200, events: `{"type":"MODIF`, err: "unexpected EOF"},
+		"fails where an object is not what it is of": {status: 200, events: `{"type":"ADDED","object":[]}`, err: "cannot unmarshal"},
+		"names the missing permission":               {status: 403, err: "refuses GET /api/v1/nodes (403 Forbidden): check the roles"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			dir := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				q := r.URL.Query()
+				if r.URL.Path != "/api/v1/nodes" || q.Get("watch") != "true" || q.Get("fieldSelector") != "metadata.name=node-a" || q.Get("resourceVersion") != "7" {
+					w.WriteHeader(http.StatusTeapot)
+					return
+				}
+				w.WriteHeader(tc.status)
+				_, _ = w.Write([]byte(tc.events))
+			})
+			client, err := nodeapi.InCluster(dir)
+			g.Expect(err).NotTo(HaveOccurred())
+			err = client.AwaitNode(t.Context(), "node-a", "7", hasGPU)
+			if tc.err != "" {
+				g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+		})
+	}
+}
+
+// The events come while the answer is still open.
+func TestAwaitNodeIsWokenByTheEventAndEndsWithItsContext(t *testing.T) {
+	g := NewWithT(t)
+	change, watching := make(chan struct{}), make(chan struct{}, 2)
+	dir := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_ = http.NewResponseController(w).Flush()
+		watching <- struct{}{}
+		select {
+		case <-change:
+			_, _ = w.Write([]byte(`{"type":"MODIFIED","object":` + with + `}`))
+			_ = http.NewResponseController(w).Flush()
+		case <-r.Context().Done():
+		}
+		<-r.Context().Done()
+	})
+	client, err := nodeapi.InCluster(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	await := func(ctx context.Context) { done <- client.AwaitNode(ctx, "node-a", "7", hasGPU) }
+	go await(ctx)
+	g.Eventually(watching, "5s").Should(Receive())
+	cancel()
+	g.Eventually(done, "5s").Should(Receive(MatchError(context.Canceled)))
+
+	go await(t.Context())
+	g.Eventually(watching, "5s").Should(Receive())
+	at := time.Now()
+	close(change)
+	g.Eventually(done, "5s").Should(Receive(BeNil()))
+	t.Logf("from the change to the end of the wait: %s", time.Since(at))
+}
+
+func TestPods(t *testing.T) {
+	g := NewWithT(t)
+	var got []string
+	dir := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Method+" "+r.URL.Path+" "+r.URL.Query().Get("labelSelector")+" "+r.URL.Query().Get("fieldSelector"))
+		switch r.Method {
+		case http.MethodPost:
+			var sent nodeapi.Pod
+			g.Expect(json.NewDecoder(r.Body).Decode(&sent)).To(Succeed())
+			g.Expect(sent.Kind).To(Equal("Pod"))
+			g.Expect(r.Header.Get("Content-Type")).To(Equal("application/json"))
+			_, _ = w.Write([]byte(`{"metadata":{"name":"` + sent.Metadata.GenerateName + `x7"}}`))
+		case http.MethodDelete:
+			w.WriteHeader(http.StatusNotFound)
+		default:
+			_, _ = w.Write([]byte(`{"items":[{"metadata":{"name":"v-1"},"spec":{"nodeName":"node-a"}}]}`))
+		}
+	})
+	client, err := nodeapi.InCluster(dir)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	pods, err := client.Pods(t.Context(), "gpu", "app", "v", "node-a")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pods).To(HaveExactElements(HaveField("Metadata.Name", "v-1")))
+	created, err := client.CreatePod(t.Context(), "gpu", nodeapi.Pod{Metadata: nodeapi.PodMetadata{GenerateName: "v-"}})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(created.Metadata.Name).To(Equal("v-x7"))
+	g.Expect(client.DeletePod(t.Context(), "gpu", "v-x7")).To(Succeed(), "gone already")
+
+	g.Expect(got).To(Equal([]string{
+		"GET /api/v1/namespaces/gpu/pods app=v spec.nodeName=node-a",
+		"POST /api/v1/namespaces/gpu/pods  ",
+		"DELETE /api/v1/namespaces/gpu/pods/v-x7  ",
+	}))
+}
