@@ -1,0 +1,92 @@
+package wait
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestChangesTellsOfAChange(t *testing.T) {
+	at := func(dir string) string { return filepath.Join(dir, file) }
+	tests := map[string]struct {
+		before func(t *testing.T, dir string)
+		change func(dir string) error
+	}{
+		"the directory and its parent are made": {before: nothing, change: func(dir string) error { return os.MkdirAll(dir, 0o700) }},
+		"a file is made":                        {before: mkdir, change: func(dir string) error { return os.WriteFile(at(dir), nil, 0o600) }},
+		"a file is written":                     {before: filled, change: func(dir string) error { return os.WriteFile(at(dir), []byte("x"), 0o600) }},
+		"a file is renamed":                     {before: filled, change: func(dir string) error { return os.Rename(at(dir), at(dir)+"-2") }},
+		"a file is removed":                     {before: filled, change: func(dir string) error { return os.Remove(at(dir)) }},
+		"the directory goes":                    {before: mkdir, change: os.Remove},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			dir := filepath.Join(t.TempDir(), "not", "yet")
+			tc.before(t, dir)
+			changes := make(chan struct{}, 1)
+			go Waiter{Dir: dir, poll: never}.report(t.Context(), changes)
+			g.Eventually(changes, "5s").Should(Receive(), "at once")
+			g.Expect(tc.change(dir)).To(Succeed())
+			g.Eventually(changes, "5s").Should(Receive())
+		})
+	}
+}
+
+// The watch moves from the parent to the directory, and from a directory that is gone to its successor.
+func TestChangesFollowsADirectoryThatIsMadeAgain(t *testing.T) {
+	g := NewWithT(t)
+	dir := filepath.Join(t.TempDir(), "features")
+	changes := make(chan struct{}, 1)
+	go Waiter{Dir: dir, poll: never}.report(t.Context(), changes)
+	files := -1
+	// The directory is looked at when a change is told of, and at no other time.
+	lookWhenTold := func() int {
+		select {
+		case <-changes:
+			entries, _ := os.ReadDir(dir)
+			files = len(entries)
+		default:
+		}
+		return files
+	}
+	for range 3 {
+		filled(t, dir)
+		g.Eventually(lookWhenTold, "5s").Should(Equal(1))
+		g.Expect(os.RemoveAll(dir)).To(Succeed())
+		g.Eventually(lookWhenTold, "5s").Should(Equal(0))
+	}
+}
+
+func filled(t *testing.T, dir string) {
+	t.Helper()
+	mkdir(t, dir)
+	put(t, dir)
+}
+
+func TestChangesTellsFromTimeToTimeWhereThereAreNoEvents(t *testing.T) {
+	g := NewWithT(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var log bytes.Buffer
+	changes, ended := make(chan struct{}, 1), make(chan struct{})
+	go func() {
+		defer close(ended)
+		Waiter{
+			Dir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&log, nil)), poll: time.Millisecond,
+			watch: func() (*watcher, error) { return nil, errors.New("too many open files") },
+		}.report(ctx, changes)
+	}()
+	for range 3 {
+		g.Eventually(changes, "5s").Should(Receive())
+	}
+	cancel()
+	g.Eventually(ended, "5s").Should(BeClosed())
+	g.Expect(log.String()).To(ContainSubstring("fs.inotify.max_user_instances"))
+}
