@@ -2,6 +2,7 @@ package labels
 
 import (
 	"regexp"
+	"strings"
 	"sync"
 )
 
@@ -25,6 +26,9 @@ const (
 
 // Compiled at the first use: most commands of the on-node program have none.
 var featurePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(FeaturePattern) })
+
+// IsDiscoverable tells whether gpu-node discover may write the label.
+func IsDiscoverable(key string) bool { return strings.HasPrefix(key, DiscoveryPrefix) || IsFeature(key) }
 
 // IsFeature tells whether key is a label of GPU Feature Discovery.
 func IsFeature(key string) bool { return featurePattern().MatchString(key) }

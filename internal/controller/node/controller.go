@@ -88,7 +88,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 func marked(node *corev1.Node) bool {
 	_, hasPool := node.Labels[labels.Pool]
 	_, isLost := node.Annotations[labels.DiscoveryLostSince]
-	return hasPool || isLost || status.GPUReadyCondition(node) != nil
+	_, isDiscovered := node.Annotations[labels.Discovered]
+	return hasPool || isLost || isDiscovered || status.GPUReadyCondition(node) != nil
 }
 
 // manage writes the labels of a GPU node and then its condition.
@@ -175,8 +176,9 @@ func (r *Reconciler) everyNode(ctx context.Context, _ client.Object) []reconcile
 	}
 	var requests []reconcile.Request
 	for i := range nodes.Items {
-		// A node that was given up has a label still, to be taken off with the policy.
-		if _, labelled := nodes.Items[i].Labels[labels.GPUPresent]; labelled || observe.Facts(&nodes.Items[i]).Managed() {
+		// A node that was given up, or only discovered, has labels still, to be taken off with the policy.
+		_, labelled := nodes.Items[i].Labels[labels.GPUPresent]
+		if labelled || marked(&nodes.Items[i]) || observe.Facts(&nodes.Items[i]).Managed() {
 			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: nodes.Items[i].Name}})
 		}
 	}

@@ -109,11 +109,21 @@ func (r *Reconciler) patchCondition(ctx context.Context, node *corev1.Node, cond
 
 // release takes what the operator wrote off the node: labels, annotation and condition.
 func (r *Reconciler) release(ctx context.Context, node *corev1.Node, present string) error {
-	var annotations map[string]*string
+	annotations := map[string]*string{}
 	if _, noted := node.Annotations[labels.DiscoveryLostSince]; noted {
-		annotations = map[string]*string{labels.DiscoveryLostSince: nil}
+		annotations[labels.DiscoveryLostSince] = nil
 	}
 	changes := plan.ReleasedLabels(r.Catalogue, node.Labels, present)
+	if keys, discovered := node.Annotations[labels.Discovered]; discovered && present == "" {
+		// The pods that wrote them go with the policy.
+		annotations[labels.Discovered] = nil
+		for key := range strings.SplitSeq(keys, ",") {
+			// The list is written on the node: it may name what discovery has the right to write, and no more.
+			if _, there := node.Labels[key]; there && labels.IsDiscoverable(key) {
+				changes[key] = nil
+			}
+		}
+	}
 	if err := r.patchMetadata(ctx, node, changes, annotations); err != nil {
 		return err
 	}

@@ -1,0 +1,141 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
+)
+
+const discoveryAccount = "nvidia-node-discovery"
+
+// TestDiscoveryIsFenced: the right of node discovery to patch nodes ends at the discovery labels of the
+// node that its pod runs on. The API server judges, by the admission policy that is installed.
+func TestDiscoveryIsFenced(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming()})
+	own, other := "gpu-00000", "gpu-00001"
+	bound := b.boundTo(own)
+	b.policyInForce(bound, other)
+
+	allowed := map[string]any{
+		"feature.node.kubernetes.io/pci-10de.present": "true", "feature.node.kubernetes.io/kernel-version.full": nil,
+		"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8", "nvidia.com/gpu.compute.major": "9",
+		"nvidia.com/cuda.driver-version.full": "595.91.07", "nvidia.com/mig.capable": "true", "nvidia.com/mig-1g.10gb.count": "7",
+		"nvidia.com/mps.capable": "false", "nvidia.com/vgpu.present": "false", "nvidia.com/gfd.timestamp": "1",
+	}
+	for key, value := range allowed {
+		t.Run("allowed: "+key, func(t *testing.T) {
+			b.in(t).Expect(patchNode(t, bound, own, "labels", key, value)).To(Succeed())
+		})
+	}
+	t.Run("allowed: what it owns", func(t *testing.T) {
+		b.in(t).Expect(patchNode(t, bound, own, "annotations", "nvidia.com/gpu-operator.discovered-labels", "a,b")).To(Succeed())
+	})
+	foreign := []string{
+		"nvidia.com/gpu.present", "nvidia.com/gpu.deploy.driver", "nvidia.com/gpu.deploy.operands", "nvidia.com/gpu-operator.pool",
+		"nvidia.com/mig.config", "nvidia.com/mig.config.state", "nvidia.com/vgpu.config", "nvidia.com/gpu.workload.config",
+		"nvidia.com/device-plugin.config", "nvidia.com/gpu-driver-upgrade-state", "nvidia.com/cc.mode",
+		"node-role.kubernetes.io/control-plane", "kubernetes.io/os", "team",
+	}
+	for _, key := range foreign {
+		t.Run("refused: "+key, func(t *testing.T) {
+			b.in(t).Expect(patchNode(t, bound, own, "labels", key, "true")).To(forbidden("node discovery may not change the labels " + key))
+		})
+	}
+	t.Run("refused: to take away what others wrote", func(t *testing.T) {
+		b.in(t).Expect(patchNode(t, bound, own, "labels", "topology.kubernetes.io/zone", nil)).To(forbidden("may not change the labels topology.kubernetes.io/zone"))
+	})
+	t.Run("refused: another annotation", func(t *testing.T) {
+		b.in(t).Expect(patchNode(t, bound, own, "annotations", "team", "x")).To(forbidden("may not change the annotations team"))
+	})
+	t.Run("refused: finalizers", func(t *testing.T) {
+		b.in(t).Expect(patch(t, bound, own, `{"metadata":{"finalizers":["example.com/x"]}}`)).To(forbidden("may change nothing of a node but labels"))
+	})
+	t.Run("refused: taints", func(t *testing.T) {
+		b.in(t).Expect(patch(t, bound, own, `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`)).To(forbidden("may change nothing of a node but labels"))
+	})
+	t.Run("refused: cordon", func(t *testing.T) {
+		b.in(t).Expect(patch(t, bound, own, `{"spec":{"unschedulable":true}}`)).To(forbidden("may change nothing of a node but labels"))
+	})
+	t.Run("refused: another node", func(t *testing.T) {
+		b.in(t).Expect(patchNode(t, bound, other, "labels", "nvidia.com/gpu.count", "1")).To(
+			forbidden("node discovery may only label the node that its pod runs on, which is " + own + ", not " + other))
+	})
+	t.Run("refused: a token that names no node", func(t *testing.T) {
+		unbound, err := b.cluster.ServiceAccountConfig(t.Context(), namespace, discoveryAccount)
+		b.in(t).Expect(err).NotTo(HaveOccurred())
+		b.in(t).Expect(patchNode(t, kubernetes.NewForConfigOrDie(unbound), own, "labels", "nvidia.com/gpu.count", "1")).To(
+			forbidden("which is not named in its token"))
+	})
+	t.Run("others are not fenced", func(t *testing.T) {
+		admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
+		b.in(t).Expect(patchNode(t, admin, other, "labels", "team", "ml")).To(Succeed())
+	})
+}
+
+// boundTo is a client with the token of a pod of node discovery on this node, as the kubelet hands it
+// out.
+func (b *bed) boundTo(node string) kubernetes.Interface {
+	b.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "discovery-on-" + node},
+		Spec: corev1.PodSpec{
+			NodeName: node, ServiceAccountName: discoveryAccount,
+			Containers: []corev1.Container{{Name: "main", Image: "example.com/x:1"}},
+		},
+	}
+	b.create(pod)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+	}}
+	admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
+	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(b.t.Context(), discoveryAccount, request, metav1.CreateOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+	cfg := rest.CopyConfig(b.cluster.Config)
+	cfg.BearerToken = token.Status.Token
+	return kubernetes.NewForConfigOrDie(cfg)
+}
+
+// policyInForce returns once the API server enforces the admission policies: it takes them up some
+// time after they are created.
+func (b *bed) policyInForce(bound kubernetes.Interface, other string) {
+	b.t.Helper()
+	b.Eventually(func() error {
+		return patchNode(b.t, bound, other, "labels", "nvidia.com/gpu.count", fmt.Sprint(time.Now().UnixNano()))
+	}).WithTimeout(30 * time.Second).WithPolling(100 * time.Millisecond).Should(forbidden(""))
+}
+
+func patchNode(t *testing.T, c kubernetes.Interface, node, field, key string, value any) error {
+	t.Helper()
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{field: map[string]any{key: value}}})
+	if err != nil {
+		return err
+	}
+	return patch(t, c, node, string(body))
+}
+
+func patch(t *testing.T, c kubernetes.Interface, node, body string) error {
+	t.Helper()
+	_, err := c.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(body), metav1.PatchOptions{})
+	return err
+}
+
+// forbidden matches a refusal with reason Forbidden and this message.
+func forbidden(message string) OmegaMatcher {
+	return And(
+		Satisfy(apierrors.IsForbidden),
+		MatchError(ContainSubstring(message)),
+	)
+}
