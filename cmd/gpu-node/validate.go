@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
-	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
 )
 
@@ -99,35 +96,5 @@ func validateToolkit() *cobra.Command {
 		},
 	}
 	prover.register(command.Flags())
-	return command
-}
-
-func validatePlugin() *cobra.Command {
-	var (
-		prover            prover
-		nodeName          string
-		serviceAccountDir string
-	)
-	command := &cobra.Command{
-		Use:   "plugin",
-		Short: "Require a GPU or MIG device that can be allocated on this node",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if nodeName == "" {
-				return errors.New("no node given; set the environment variable NODE_NAME from the field spec.nodeName, or --node-name")
-			}
-			return prover.prove(labels.MarkerPlugin, func() (validate.Check, error) {
-				client, err := nodeapi.InCluster(serviceAccountDir)
-				if err != nil {
-					return nil, fmt.Errorf("plugin cannot be validated: %w", err)
-				}
-				return validate.Plugin{Node: nodeName, Client: client}.Check, nil
-			})
-		},
-	}
-	prover.register(command.Flags())
-	command.Flags().StringVar(&nodeName, "node-name", os.Getenv("NODE_NAME"), "the node; default from NODE_NAME")
-	command.Flags().StringVar(&serviceAccountDir, "service-account-dir", nodeapi.ServiceAccountDir,
-		"directory of the pod's token and of the API server's authority")
 	return command
 }

@@ -32,3 +32,8 @@ const (
 // DefaultRuntimeClass is the RuntimeClass, and the handler in the container runtime, that the
 // container toolkit configures. Set by spec.operator.runtimeClass.
 const DefaultRuntimeClass = "nvidia"
+
+// WorkloadPriorityClass is the PriorityClass of the pod that "gpu-node validate plugin
+// --with-workload" starts. It ships with the installer, below every other class and with
+// preemptionPolicy Never: the pod takes a GPU from nobody, and anybody takes it back.
+const WorkloadPriorityClass = "gpu-operator-validation"

@@ -19,11 +19,13 @@ type Pod struct {
 
 // PodMetadata is the metadata of a Pod.
 type PodMetadata struct {
-	Name            string            `json:"name,omitempty"`
-	GenerateName    string            `json:"generateName,omitempty"`
-	ResourceVersion string            `json:"resourceVersion,omitempty"`
-	Labels          map[string]string `json:"labels,omitempty"`
-	OwnerReferences []OwnerReference  `json:"ownerReferences,omitempty"`
+	Name            string `json:"name,omitempty"`
+	GenerateName    string `json:"generateName,omitempty"`
+	ResourceVersion string `json:"resourceVersion,omitempty"`
+	// DeletionTimestamp is set by the API server once the pod is to end.
+	DeletionTimestamp string            `json:"deletionTimestamp,omitempty"`
+	Labels            map[string]string `json:"labels,omitempty"`
+	OwnerReferences   []OwnerReference  `json:"ownerReferences,omitempty"`
 }
 
 // OwnerReference names an object with which this one is deleted.

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
+)
+
+// plugin holds the flags of validate plugin.
+type plugin struct {
+	nodeName          string
+	serviceAccountDir string
+	migStrategy       string
+	withWorkload      bool
+	workloadTimeout   time.Duration
+}
+
+const (
+	// withWorkloadEnv is the variable of --with-workload.
+	withWorkloadEnv = "WITH_WORKLOAD"
+	// workloadAttemptTimeout leaves an attempt the time of the pod, and some for what precedes it.
+	workloadAttemptTimeout = validate.DefaultWorkloadTimeout + time.Minute
+	// workloadMaxInterval is the longest pause between two pods: a node that is broken for days must
+	// not cost the API server a pod every half minute.
+	workloadMaxInterval = 5 * time.Minute
+)
+
+func validatePlugin() *cobra.Command {
+	var (
+		prover prover
+		plugin plugin
+	)
+	command := &cobra.Command{
+		Use:   "plugin",
+		Short: "Require a GPU or MIG device that can be allocated on this node",
+		Long: `Require a GPU or MIG device that can be allocated on this node.
+
+With --with-workload a pod must get one through the scheduler, and compute on it; a node all of whose
+GPUs are in use passes. The pod is described by the environment: VALIDATOR_IMAGE,
+VALIDATOR_IMAGE_PULL_POLICY, VALIDATOR_IMAGE_PULL_SECRETS (separated by commas),
+VALIDATOR_RUNTIME_CLASS and VALIDATOR_PRIORITY_CLASS; it is deleted with the pod that POD_NAME and
+POD_UID name.
+
+With --with-workload --attempt-timeout is 5m and --max-interval is 5m unless they are given.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := plugin.complete(command.Flags()); err != nil {
+				return err
+			}
+			strategy, err := validate.MIGStrategyNamed(plugin.migStrategy)
+			if err != nil {
+				return fmt.Errorf("%w in --mig-strategy or the environment variable MIG_STRATEGY", err)
+			}
+			if plugin.withWorkload {
+				prover.slowDown(command.Flags())
+			}
+			return prover.prove(labels.MarkerPlugin, func() (validate.Check, error) { return plugin.check(strategy) })
+		},
+	}
+	prover.register(command.Flags())
+	plugin.register(command.Flags())
+	return command
+}
+
+func (p *plugin) register(flags *pflag.FlagSet) {
+	flags.StringVar(&p.nodeName, "node-name", os.Getenv("NODE_NAME"), "the node; default from NODE_NAME")
+	flags.StringVar(&p.serviceAccountDir, "service-account-dir", nodeapi.ServiceAccountDir,
+		"directory of the pod's token and of the API server's authority")
+	flags.StringVar(&p.migStrategy, "mig-strategy", os.Getenv("MIG_STRATEGY"),
+		"how the device plugin offers MIG devices: none, single or mixed; default from MIG_STRATEGY, else every resource counts")
+	flags.BoolVar(&p.withWorkload, "with-workload", false, "also run a pod on one GPU; default from "+withWorkloadEnv)
+	flags.DurationVar(&p.workloadTimeout, "workload-timeout", validate.DefaultWorkloadTimeout,
+		"longest time of the workload pod, with a unit")
+}
+
+// complete takes what the flags leave open from the environment, and checks it.
+func (p *plugin) complete(flags *pflag.FlagSet) error {
+	if p.nodeName == "" {
+		return errors.New("no node given; set the environment variable NODE_NAME from the field spec.nodeName, or --node-name")
+	}
+	if value := os.Getenv(withWorkloadEnv); value != "" && !flags.Changed("with-workload") {
+		with, err := strconv.ParseBool(value)
+		if err != nil {
+			return fmt.Errorf("the environment variable %s is %q; use true or false", withWorkloadEnv, value)
+		}
+		p.withWorkload = with
+	}
+	if !p.withWorkload {
+		return nil
+	}
+	if p.workloadTimeout <= 0 {
+		return fmt.Errorf("--workload-timeout=%s must be above 0s", p.workloadTimeout)
+	}
+	for _, required := range []string{"VALIDATOR_IMAGE", "POD_NAME", "POD_UID"} {
+		if os.Getenv(required) == "" {
+			return fmt.Errorf("a workload pod needs the environment variable %s; set it, or leave out --with-workload and %s", required, withWorkloadEnv)
+		}
+	}
+	return nil
+}
+
+// slowDown sets the times that suit a pod rather than a look at the Node.
+func (p *prover) slowDown(flags *pflag.FlagSet) {
+	if !flags.Changed("attempt-timeout") {
+		p.attemptTimeout = workloadAttemptTimeout
+	}
+	if !flags.Changed("max-interval") {
+		p.maxInterval = max(p.interval, workloadMaxInterval)
+	}
+}
+
+func (p *plugin) check(strategy validate.MIGStrategy) (validate.Check, error) {
+	client, err := nodeapi.InCluster(p.serviceAccountDir)
+	if err != nil {
+		return nil, fmt.Errorf("plugin cannot be validated: %w", err)
+	}
+	check := validate.Plugin{Node: p.nodeName, Client: client, Strategy: strategy}
+	if p.withWorkload {
+		namespace, err := os.ReadFile(filepath.Join(p.serviceAccountDir, "namespace"))
+		if err != nil {
+			return nil, fmt.Errorf("plugin cannot be validated: the namespace of this pod is not known: %w", err)
+		}
+		check.Workload = p.run(client, strings.TrimSpace(string(namespace)))
+	}
+	return check.Check, nil
+}
+
+// run is the workload that the environment describes. The names are those of NVIDIA's validator, as
+// users know them from spec.validator.plugin.env.
+func (p *plugin) run(client *nodeapi.Client, namespace string) func(context.Context, string) error {
+	return validate.Workload{
+		Client: client, Node: p.nodeName, Namespace: namespace,
+		Owner:         nodeapi.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: os.Getenv("POD_NAME"), UID: os.Getenv("POD_UID")},
+		Image:         os.Getenv("VALIDATOR_IMAGE"),
+		PullPolicy:    os.Getenv("VALIDATOR_IMAGE_PULL_POLICY"),
+		PullSecrets:   list(os.Getenv("VALIDATOR_IMAGE_PULL_SECRETS")),
+		RuntimeClass:  os.Getenv("VALIDATOR_RUNTIME_CLASS"),
+		PriorityClass: cmp.Or(os.Getenv("VALIDATOR_PRIORITY_CLASS"), labels.WorkloadPriorityClass),
+		Timeout:       p.workloadTimeout, FullAfter: validate.DefaultFullAfter, Log: newLog(),
+	}.Run
+}
+
+// list returns the parts between the commas, without the empty ones.
+func list(commas string) []string {
+	return strings.FieldsFunc(commas, func(r rune) bool { return r == ',' || r == ' ' })
+}

@@ -1,0 +1,72 @@
+package validate
+
+import (
+	"strings"
+
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+)
+
+// verdict is what the state of a workload pod tells.
+type verdict int
+
+const (
+	podPending verdict = iota
+	// podUnplaced: the node has no GPU left, for now.
+	podUnplaced
+	podSucceeded
+	podFailed
+	// podPreempted: other pods have all GPUs of the node.
+	podPreempted
+	podDeleted
+)
+
+// final tells that the verdict will not change.
+func (v verdict) final() bool { return v > podUnplaced }
+
+// judge tells how far the pod is, which asks for one GPU under this name of a resource.
+func judge(pod nodeapi.Pod, resource string) verdict {
+	switch pod.Status.Phase {
+	case "Succeeded":
+		return podSucceeded
+	case "Failed":
+		// The kubelet's word for a pod that the scheduler sent before it had heard of another.
+		if pod.Status.Reason == "OutOf"+resource || preempted(pod) {
+			return podPreempted
+		}
+		return podFailed
+	}
+	if preempted(pod) {
+		return podPreempted
+	}
+	if pod.Metadata.DeletionTimestamp != "" {
+		return podDeleted
+	}
+	scheduled, _ := pod.Status.Condition("PodScheduled")
+	if scheduled.Status == "False" && scheduled.Reason == "Unschedulable" && lacks(scheduled.Message, resource) {
+		return podUnplaced
+	}
+	return podPending
+}
+
+// preempted tells that the scheduler has taken the pod's GPU for a pod of a higher priority.
+func preempted(pod nodeapi.Pod) bool {
+	disrupted, _ := pod.Status.Condition("DisruptionTarget")
+	return disrupted.Status == "True" && disrupted.Reason == "PreemptionByScheduler"
+}
+
+// lacks tells whether the scheduler's message says that the node has none of this resource left. A
+// name may begin as another one does: nvidia.com/gpu and nvidia.com/gpu.shared.
+func lacks(message, resource string) bool {
+	for rest, found := message, true; found; {
+		if _, rest, found = strings.Cut(rest, "Insufficient "+resource); found && !continues(rest) {
+			return true
+		}
+	}
+	return false
+}
+
+// continues tells whether rest goes on with the name of a resource.
+func continues(rest string) bool {
+	rest = strings.TrimLeft(rest, ".")
+	return rest != "" && (rest[0] == '-' || rest[0] == '_' || rest[0] >= '0' && rest[0] <= '9' || rest[0] >= 'a' && rest[0] <= 'z')
+}
