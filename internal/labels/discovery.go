@@ -28,7 +28,9 @@ const (
 var featurePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(FeaturePattern) })
 
 // IsDiscoverable tells whether gpu-node discover may write the label.
-func IsDiscoverable(key string) bool { return strings.HasPrefix(key, DiscoveryPrefix) || IsFeature(key) }
+func IsDiscoverable(key string) bool {
+	return strings.HasPrefix(key, DiscoveryPrefix) || IsFeature(key)
+}
 
 // IsFeature tells whether key is a label of GPU Feature Discovery.
 func IsFeature(key string) bool { return featurePattern().MatchString(key) }

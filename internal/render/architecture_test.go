@@ -259,10 +259,13 @@ func TestNodeDiscoveryIsUnprivileged(t *testing.T) {
 			t.Error("shares a namespace with the host")
 		}
 		for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
-			security := container.SecurityContext
-			if !*security.RunAsNonRoot || *security.AllowPrivilegeEscalation || !*security.ReadOnlyRootFilesystem ||
-				security.Privileged != nil || !slices.Equal(security.Capabilities.Drop, []corev1.Capability{"ALL"}) {
-				t.Errorf("%s has %v", container.Name, security)
+			want := &corev1.SecurityContext{
+				RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532)),
+				AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			}
+			if diff := cmp.Diff(want, container.SecurityContext); diff != "" {
+				t.Errorf("%s, -want +got:\n%s", container.Name, diff)
 			}
 			for _, mount := range container.VolumeMounts {
 				if !mount.ReadOnly {

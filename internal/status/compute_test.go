@@ -108,7 +108,8 @@ func (b *bed) relabel(i int, key, value string) {
 }
 
 // unknown adds a node that has not been discovered, and discovery's pod there, if any.
-func (b *bed) unknown(name string, pod *corev1.PodStatus) {
+func (b *bed) unknown(pod *corev1.PodStatus) {
+	const name = "cpu-1"
 	if b.snapshot.Undiscovered == nil {
 		b.snapshot.Undiscovered = map[string]bool{}
 	}
@@ -118,11 +119,11 @@ func (b *bed) unknown(name string, pod *corev1.PodStatus) {
 	}
 }
 
-// discovery is the DaemonSet of node discovery.
-func (b *bed) discovery(desired, ready int32) {
+// discovery is the DaemonSet of node discovery, with one pod that is ready.
+func (b *bed) discovery(desired int32) {
 	b.snapshot.DaemonSets["nvidia-node-discovery"] = &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "nvidia-node-discovery", Labels: map[string]string{operandLabel: "node-discovery"}},
-		Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: desired, UpdatedNumberScheduled: desired, NumberReady: ready},
+		Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: desired, UpdatedNumberScheduled: desired, NumberReady: 1},
 	}
 }
 
@@ -244,30 +245,30 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 		"nothing was discovered by Node Feature Discovery": {
 			change: func(b *bed) {
 				b.spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}
-				b.unknown("cpu-1", nil)
+				b.unknown(nil)
 			},
 			want: notReady("NodeDiscoveryMissing"),
 			message: "no node has discovery labels, so that nobody knows which have GPUs: " +
 				"install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto",
 		},
 		"node discovery is still looking": {
-			change:  func(b *bed) { b.unknown("cpu-1", nil); b.discovery(2, 1) },
+			change:  func(b *bed) { b.unknown(nil); b.discovery(2) },
 			want:    notReady("OperandNotReady", "Progressing"),
 			message: "node-discovery: has looked at 1/2 nodes",
 		},
 		"node discovery runs everywhere and finds nothing": {
-			change: func(b *bed) { b.unknown("cpu-1", nil); b.discovery(1, 1) },
+			change: func(b *bed) { b.unknown(nil); b.discovery(1) },
 			want:   notReady("NodeDiscoveryMissing"),
 			message: "no node has discovery labels, so that nobody knows which have GPUs: " +
 				"see the pods of DaemonSet nvidia-node-discovery",
 		},
 		"node discovery fails on a node that nobody knows": {
-			nodes: 1, change: func(b *bed) { b.unknown("cpu-1", crashing); b.discovery(2, 1) },
+			nodes: 1, change: func(b *bed) { b.unknown(crashing); b.discovery(2) },
 			want:    notReady("OperandFailed", "Degraded"),
 			message: "node-discovery: fails on 1 of 2 nodes: cpu-1 (CrashLoopBackOff: no os-release)",
 		},
 		"node discovery still looks at a node that joins": {
-			nodes: 1, change: func(b *bed) { b.unknown("cpu-1", nil); b.discovery(2, 1) }, want: isReady("Reconciled"),
+			nodes: 1, change: func(b *bed) { b.unknown(nil); b.discovery(2) }, want: isReady("Reconciled"),
 			message: "1 of 1 GPU nodes are ready",
 		},
 		"one node starts": {

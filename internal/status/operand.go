@@ -117,12 +117,8 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 		return v1.OperandDegraded, v1.ReasonOperandFailed,
 			fmt.Sprintf("fails on %d of %d nodes: %s", len(fares.failed), fares.desired, names(fares.failed))
 	}
-	if step.Operand.Discovers && !pass.Snapshot.AnyDiscovered && (fares.ready < fares.desired || pass.Applied[name].Wrote) {
-		return v1.OperandProgressing, v1.ReasonOperandNotReady, fmt.Sprintf("has looked at %s nodes", ratio(fares.ready, fares.desired))
-	}
 	if len(step.Operand.Workloads) == 0 {
-		// Node discovery counts as ready, too, while it looks at a node that joins: nothing is missed yet.
-		return v1.OperandReady, "", ""
+		return judgeBackground(pass, step.Operand, fares)
 	}
 	if fares.desired == 0 {
 		return v1.OperandNotNeeded, string(v1.OperandNotNeeded), "no node needs it: their hosts provide it, or their labels keep it off"
@@ -141,6 +137,17 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 		return v1.OperandProgressing, v1.ReasonUpgradePending, fmt.Sprintf(
 			"outdated on %d of %d nodes: %s; delete its pod on a node to update it there",
 			len(fares.outdated), fares.desired, names(fares.outdated))
+	}
+	return v1.OperandReady, "", ""
+}
+
+// judgeBackground judges an operand on which no GPU node waits. Node discovery, too, is ready while it
+// looks at a node that joins: nothing is missed yet. Only as long as nobody knows any node, all wait
+// for it.
+func judgeBackground(pass Pass, o operand.Operand, fares onNodes) (v1.OperandState, string, string) {
+	looking := o.Discovers && (fares.ready < fares.desired || pass.Applied[o.Name].Wrote)
+	if looking && !pass.Snapshot.AnyDiscovered {
+		return v1.OperandProgressing, v1.ReasonOperandNotReady, fmt.Sprintf("has looked at %s nodes", ratio(fares.ready, fares.desired))
 	}
 	return v1.OperandReady, "", ""
 }

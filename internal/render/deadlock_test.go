@@ -1,0 +1,184 @@
+package render_test
+
+import (
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// bareNode is a node on which nothing runs yet. It reads the manifests alone: what a pod of them waits
+// for, and what becomes true once it runs.
+type bareNode struct {
+	// true: "discovered", "handler" (the runtime can inject GPUs), "driver installed", "allocatable", and
+	// each marker as "marker NAME".
+	facts map[string]bool
+	// done counts the containers of each pod that have finished, or run.
+	done map[string]int
+}
+
+// climb starts pods and runs their containers, in order, until nothing moves any more. It returns what
+// every pod that is not up is stuck at.
+func (n *bareNode) climb(sets []*appsv1.DaemonSet) map[string]string {
+	for moved := true; moved; {
+		moved = false
+		for _, ds := range sets {
+			moved = n.advance(ds) || moved
+		}
+	}
+	stuck := map[string]string{}
+	for _, ds := range sets {
+		pod := ds.Spec.Template.Spec
+		containers := slices.Concat(pod.InitContainers, pod.Containers)
+		switch at := n.done[ds.Name]; {
+		case !n.starts(pod):
+			stuck[ds.Name] = "its pod does not start"
+		case at < len(containers):
+			stuck[ds.Name] = containers[at].Name
+		}
+	}
+	return stuck
+}
+
+func (n *bareNode) advance(ds *appsv1.DaemonSet) (moved bool) {
+	pod := ds.Spec.Template.Spec
+	containers := slices.Concat(pod.InitContainers, pod.Containers)
+	for n.starts(pod) && n.done[ds.Name] < len(containers) && n.run(containers[n.done[ds.Name]]) {
+		n.done[ds.Name]++
+		moved = true
+	}
+	return moved
+}
+
+// starts tells whether the node is selected and the runtime can make the pod's sandbox.
+func (n *bareNode) starts(pod corev1.PodSpec) bool {
+	for key := range pod.NodeSelector {
+		if strings.HasPrefix(key, "nvidia.com/") && !n.facts["discovered"] {
+			return false
+		}
+	}
+	return pod.RuntimeClassName == nil || n.facts["handler"]
+}
+
+// run tells whether the container gets done, or gets to work, and notes what is true then.
+func (n *bareNode) run(container corev1.Container) bool {
+	argv := slices.Concat(container.Command, container.Args)
+	if path.Base(argv[0]) != "gpu-node" {
+		n.facts["driver installed"] = n.facts["driver installed"] || container.Name == "nvidia-driver-ctr"
+		return true
+	}
+	switch argv[1] {
+	case "discover":
+		n.facts["discovered"] = true
+	case "wait":
+		return n.markers(strings.TrimPrefix(argv[2], "--for="))
+	case "exec":
+		if !n.markers(strings.TrimPrefix(argv[2], "--marker=")) {
+			return false
+		}
+		n.facts["handler"] = n.facts["handler"] || slices.Contains(argv, "nvidia-toolkit")
+		n.facts["allocatable"] = n.facts["allocatable"] || slices.Contains(argv, "nvidia-device-plugin")
+	case "validate":
+		needs := map[string]string{"driver": "driver installed", "toolkit": "handler", "cuda": "handler", "plugin": "allocatable"}
+		if !n.facts[needs[argv[2]]] {
+			return false
+		}
+		n.facts["marker "+argv[2]] = true
+	}
+	return true
+}
+
+func (n *bareNode) markers(names string) bool {
+	return !slices.ContainsFunc(strings.Split(names, ","), func(name string) bool { return !n.facts["marker "+name] })
+}
+
+// combination is a spec with some operands left to the host.
+func combination(bits int) (v1.ClusterPolicySpec, map[string]bool) {
+	off := func(bit int) *bool { return new(bits&bit == 0) }
+	spec := v1.ClusterPolicySpec{
+		Driver: &v1.DriverSpec{Enabled: off(1)}, Toolkit: &v1.ToolkitSpec{Enabled: off(2)},
+		DevicePlugin: &v1.DevicePluginSpec{Enabled: off(4)}, CDI: &v1.CDISpec{Enabled: off(8)},
+	}
+	host := map[string]bool{"driver installed": bits&1 != 0, "handler": bits&2 != 0, "allocatable": false}
+	if bits&16 != 0 {
+		spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}
+		host["discovered"] = true
+	}
+	return spec, host
+}
+
+// From a bare node every pod gets up and every marker is reached, whatever the spec leaves to the host.
+func TestEveryMarkerIsReachedFromABareNode(t *testing.T) {
+	for bits := range 32 {
+		spec, host := combination(bits)
+		t.Run(fmt.Sprintf("%05b", bits), func(t *testing.T) {
+			node := bareNode{facts: host, done: map[string]int{}}
+			if stuck := node.climb(all(situation{spec: spec}.daemonSets(t))); len(stuck) > 0 {
+				t.Fatalf("stuck: %v; reached: %v", stuck, node.facts)
+			}
+			want := []string{"marker driver", "marker toolkit", "marker cuda"}
+			if *spec.DevicePlugin.Enabled {
+				want = append(want, "marker plugin")
+			}
+			for _, marker := range want {
+				if !node.facts[marker] {
+					t.Errorf("%s is not reached", marker)
+				}
+			}
+		})
+	}
+}
+
+// The walk notices a prover behind what it proves, wherever it is put.
+func TestTheWalkNoticesADeadlock(t *testing.T) {
+	tests := map[string]func(sets map[operand.Name][]*appsv1.DaemonSet){
+		"the prover of the driver waits for the driver": func(sets map[operand.Name][]*appsv1.DaemonSet) {
+			waitFirst(sets["container-toolkit"][0], "driver")
+		},
+		"the prover of the toolkit waits for the toolkit": func(sets map[operand.Name][]*appsv1.DaemonSet) {
+			waitFirst(sets["operator-validator"][0], "toolkit")
+		},
+		"the plugin waits for what proves it": func(sets map[operand.Name][]*appsv1.DaemonSet) {
+			waitFirst(sets["device-plugin"][0], "plugin")
+		},
+		"the toolkit needs the RuntimeClass that it configures": func(sets map[operand.Name][]*appsv1.DaemonSet) {
+			sets["container-toolkit"][0].Spec.Template.Spec.RuntimeClassName = new("nvidia")
+		},
+		"discovery selects nodes by what it finds": func(sets map[operand.Name][]*appsv1.DaemonSet) {
+			sets["node-discovery"][0].Spec.Template.Spec.NodeSelector = map[string]string{"nvidia.com/gpu.deploy.node-discovery": "true"}
+		},
+	}
+	for name, spoil := range tests {
+		t.Run(name, func(t *testing.T) {
+			sets := situation{}.daemonSets(t)
+			spoil(sets)
+			node := bareNode{facts: map[string]bool{}, done: map[string]int{}}
+			if stuck := node.climb(all(sets)); len(stuck) == 0 {
+				t.Error("got through")
+			}
+		})
+	}
+}
+
+func waitFirst(ds *appsv1.DaemonSet, marker string) {
+	pod := &ds.Spec.Template.Spec
+	pod.InitContainers = append([]corev1.Container{{
+		Name: "wait", Command: []string{"gpu-node"}, Args: []string{"wait", "--for=" + marker},
+	}}, pod.InitContainers...)
+}
+
+func all(sets map[operand.Name][]*appsv1.DaemonSet) []*appsv1.DaemonSet {
+	var every []*appsv1.DaemonSet
+	for _, name := range slices.Sorted(maps.Keys(sets)) {
+		every = append(every, sets[name]...)
+	}
+	return every
+}
