@@ -30,6 +30,9 @@ func names(operands []operand.Operand) []operand.Name {
 	return result
 }
 
+// container marks operands with pods on GPU nodes.
+var container = []operand.Workload{operand.WorkloadContainer}
+
 // stack is a catalogue of the shape of the real one, with names that nobody else uses.
 func stack() []operand.Operand {
 	return []operand.Operand{
@@ -82,6 +85,12 @@ func TestSortPutsEachOperandAfterThoseThatItRequires(t *testing.T) {
 			},
 			want: []operand.Name{"b", "a", "c", "d"},
 		},
+		"discovery comes before what has pods on GPU nodes, and behind what it requires": {
+			catalogue: []operand.Operand{
+				{Name: "driver", Workloads: container}, {Name: "classes"}, {Name: "finder", Discovers: true, Requires: requires(inCluster("config"))}, {Name: "config"},
+			},
+			want: []operand.Name{"classes", "config", "finder", "driver"},
+		},
 		"a chain is turned around": {
 			catalogue: []operand.Operand{
 				{Name: "c", Requires: requires(inCluster("b"))}, {Name: "b", Requires: requires(inCluster("a"))}, {Name: "a"},
@@ -110,6 +119,20 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 		"a name that is not in the catalogue": {
 			catalogue: []operand.Operand{{Name: "a", Requires: requires(inCluster("ghost"))}},
 			want:      []string{"operand a requires ghost, which is not in the catalogue"},
+		},
+		"a discovery that requires what it leads to": {
+			catalogue: []operand.Operand{
+				{Name: "driver", Workloads: container}, {Name: "finder", Discovers: true, Requires: requires(inCluster("driver"))},
+			},
+			want: []string{"circle", "driver, finder"},
+		},
+		"a discovery that waits on the node for what it leads to": {
+			catalogue: []operand.Operand{
+				{Name: "module"},
+				{Name: "finder", Discovers: true, Requires: requires(onNode("module", "m"))},
+				{Name: "runtime", Workloads: container, Proves: proves(operand.Proof{Marker: "m", Of: "module"})},
+			},
+			want: []string{"circle on the node", "start of finder", "marker m", "start of runtime"},
 		},
 		"a name that is in the catalogue twice": {
 			catalogue: []operand.Operand{{Name: "a"}, {Name: "b"}, {Name: "a"}},
