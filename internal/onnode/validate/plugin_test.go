@@ -1,12 +1,17 @@
 package validate
 
 import (
+	"context"
 	"encoding/pem"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -45,13 +50,117 @@ func TestPlugin(t *testing.T) {
 	}
 }
 
+func TestPluginCountsWhatTheMIGStrategyOffers(t *testing.T) {
+	const whole, mig = `{"allocatable":{"nvidia.com/gpu":"7"}}`, `{"allocatable":{"nvidia.com/gpu":"0","nvidia.com/mig-1g.5gb":"7"}}`
+	const leftOver = "node node-a offers nvidia.com/mig-1g.5gb=7, but no nvidia.com/gpu, as which the MIG strategy"
+	tests := map[string]struct {
+		strategy MIGStrategy
+		status   string
+		err      string
+	}{
+		"single counts whole GPUs":         {strategy: MIGSingle, status: whole},
+		"single counts no MIG devices":     {strategy: MIGSingle, status: mig, err: leftOver + " single offers GPUs"},
+		"none counts whole GPUs":           {strategy: MIGNone, status: whole},
+		"none counts no MIG devices":       {strategy: MIGNone, status: mig, err: leftOver + " none offers GPUs"},
+		"mixed counts MIG devices":         {strategy: MIGMixed, status: mig},
+		"mixed counts GPUs without MIG":    {strategy: MIGMixed, status: whole},
+		"an unknown one counts everything": {strategy: "", status: mig},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			_, err := Plugin{Node: "node-a", Strategy: tc.strategy, Client: client(t, `{"status":`+tc.status+`}`)}.Check(t.Context())
+			if tc.err == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
+		})
+	}
+}
+
+func TestMIGStrategyNamed(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(MIGStrategyNamed("mixed")).To(Equal(MIGMixed))
+	_, err := MIGStrategyNamed("Mixed")
+	g.Expect(err).To(MatchError(`there is no MIG strategy "Mixed"; use none, single or mixed`))
+}
+
+func TestPluginPrefersMIGDevicesForItsWorkload(t *testing.T) {
+	g := NewWithT(t)
+	const status = `{"status":{"allocatable":{"nvidia.com/gpu":"2","nvidia.com/mig-3g.20gb":"1","nvidia.com/mig-1g.5gb":"7","nvidia.com/mig-2g.10gb":"0"}}}`
+	asked := ""
+	broken := errors.New("GPU 0 gives wrong numbers")
+	_, err := Plugin{Node: "node-a", Client: client(t, status), Workload: func(_ context.Context, resource string) error {
+		asked = resource
+		return broken
+	}}.Check(t.Context())
+	g.Expect(asked).To(Equal("nvidia.com/mig-1g.5gb"))
+	g.Expect(err).To(MatchError(broken))
+}
+
+// The Node is watched from the version that was read on, so that no change is missed between the two.
+func TestPluginIsWokenByTheKubeletsReport(t *testing.T) {
+	g := NewWithT(t)
+	var reported atomic.Bool
+	watching, report := make(chan struct{}), make(chan struct{})
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		gpus := "0"
+		if r.URL.Query().Get("watch") == "true" && r.URL.Query().Get("resourceVersion") == "7" {
+			_ = http.NewResponseController(w).Flush()
+			close(watching)
+			<-report
+			_, _ = w.Write([]byte(`{"type":"MODIFIED","object":{"status":{"allocatable":{"nvidia.com/gpu":"8"}}}}`))
+			return
+		}
+		if reported.Load() {
+			gpus = "8"
+		}
+		_, _ = w.Write([]byte(`{"metadata":{"resourceVersion":"7"},"status":{"allocatable":{"nvidia.com/gpu":"` + gpus + `"}}}`))
+	})
+	run, log := prover(t, Plugin{Node: "node-a", Client: clientOf(t, api)}.Check)
+	run.Interval, run.MaxInterval = time.Hour, time.Hour
+	done := make(chan error, 1)
+	go func() { done <- run.Prove(t.Context()) }()
+	g.Eventually(watching, "5s").Should(BeClosed())
+	at := time.Now()
+	reported.Store(true)
+	close(report)
+	g.Eventually(done, "5s").Should(Receive(BeNil()))
+	t.Logf("from the report to the marker: %s", time.Since(at))
+	g.Expect(strings.Count(log.String(), "advertises no GPU")).To(Equal(1))
+}
+
+// Where the role does not allow a watch, the Node is asked again after the usual pauses.
+func TestPluginAsksAgainWhereItMayNotWatch(t *testing.T) {
+	g := NewWithT(t)
+	var asked atomic.Int32
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Query().Get("watch") == "true":
+			w.WriteHeader(http.StatusForbidden)
+		case asked.Add(1) < 4:
+			_, _ = w.Write([]byte(`{}`))
+		default:
+			_, _ = w.Write([]byte(`{"status":{"allocatable":{"nvidia.com/gpu":"8"}}}`))
+		}
+	})
+	run, _ := prover(t, Plugin{Node: "node-a", Client: clientOf(t, api)}.Check)
+	g.Expect(run.Prove(t.Context())).To(Succeed())
+	g.Expect(asked.Load()).To(BeEquivalentTo(4))
+}
+
 // client is one of an API server whose only answer is node.
 func client(t *testing.T, node string) *nodeapi.Client {
 	t.Helper()
+	return clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(node)) }))
+}
+
+// clientOf is one of that API server.
+func clientOf(t *testing.T, api http.Handler) *nodeapi.Client {
+	t.Helper()
 	g := NewWithT(t)
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = w.Write([]byte(node))
-	}))
+	server := httptest.NewTLSServer(api)
 	t.Cleanup(server.Close)
 	address, err := url.Parse(server.URL)
 	g.Expect(err).NotTo(HaveOccurred())
