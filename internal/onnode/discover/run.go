@@ -1,0 +1,243 @@
+package discover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
+)
+
+const (
+	// DefaultResync is how often the Node is compared when nothing has changed.
+	DefaultResync = 5 * time.Minute
+	// DefaultKeepMissing is how long labels of GPU Feature Discovery outlive its file: longer than its
+	// restart with a new driver takes.
+	DefaultKeepMissing = 10 * time.Minute
+	// settleTime is how long changes that come together, as of a GPU's functions, are gathered.
+	settleTime = 500 * time.Millisecond
+	// firstBackoff is the pause after the first failure; it doubles up to the resync.
+	firstBackoff = time.Second
+	// attempts bounds how often a write is made anew since somebody else has written the Node first.
+	attempts = 5
+)
+
+// Discovery labels one node.
+type Discovery struct {
+	// Node is the name of the node, and Client calls its API server.
+	Node   string
+	Client *nodeapi.Client
+	Host   Host
+	// Features is GPU Feature Discovery's file. Neither it nor its directory need exist.
+	Features string
+	Mode     Mode
+	// Resync is how often the Node is compared when nothing has changed; a tenth of it is left to chance.
+	Resync time.Duration
+	// KeepMissing is how long labels of GPU Feature Discovery outlive its file; 0 is not at all.
+	KeepMissing time.Duration
+	// Log gets what is written, and each problem once.
+	Log *slog.Logger
+
+	// Tests shorten these.
+	settle, backoff time.Duration
+}
+
+// Once labels the node and returns. What cannot be read is in the log only; an error is one sentence
+// about the Node.
+func (d Discovery) Once(ctx context.Context) error {
+	r := newRunner(d)
+	facts, _ := r.look()
+	if err := r.write(ctx, facts); err != nil {
+		return fmt.Errorf("node %s is not labelled: %w", d.Node, err)
+	}
+	return nil
+}
+
+// Run labels the node and keeps the labels current until ctx ends. It survives every failure of the API
+// server.
+func (d Discovery) Run(ctx context.Context) {
+	r := newRunner(d)
+	devices, err := pci.Changes(ctx)
+	if err != nil {
+		d.Log.Warn("the kernel tells nothing of its devices, so a GPU that comes or goes is noticed at the next resync", "error", err)
+	}
+	files := wait.Changes(ctx, filepath.Dir(d.Features), d.Log)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-devices:
+			r.gather(ctx)
+		case <-files:
+			r.gather(ctx)
+		}
+		timer.Reset(r.pass(ctx))
+	}
+}
+
+// runner is a discovery with what it remembers: only so that it says nothing and asks nothing twice.
+type runner struct {
+	Discovery
+	features features
+
+	synced   Facts     // What the Node was last compared with.
+	nextSync time.Time // When it is compared again, at the latest.
+	failures int       // In a row.
+
+	reason   string // Of the last failure.
+	problems string
+	beside   bool
+	stale    string
+}
+
+func newRunner(d Discovery) *runner {
+	if d.settle == 0 {
+		d.settle = settleTime
+	}
+	if d.backoff == 0 {
+		d.backoff = firstBackoff
+	}
+	return &runner{Discovery: d, features: features{path: d.Features, keep: d.KeepMissing, now: time.Now}}
+}
+
+// gather waits for changes that come along with the one that was told of.
+func (r *runner) gather(ctx context.Context) {
+	timer := time.NewTimer(r.settle)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// pass looks at the node, compares the Node if it is time or there is something new, and returns how
+// long nothing needs to be done unless something changes.
+func (r *runner) pass(ctx context.Context) time.Duration {
+	facts, kept := r.look()
+	due := !time.Now().Before(r.nextSync)
+	// While the API server fails, it is asked no more often because of changes.
+	if due || r.failures == 0 && !facts.Same(r.synced) {
+		r.account(ctx, facts, r.write(ctx, facts))
+	}
+	pause := time.Until(r.nextSync)
+	if kept > 0 {
+		pause = min(pause, kept)
+	}
+	return max(pause, 0)
+}
+
+// look reads the facts, and says what cannot be read when that changes. It also returns how long labels
+// without a file are still kept.
+func (r *runner) look() (Facts, time.Duration) {
+	facts := r.Host.Facts()
+	kept := r.features.add(&facts)
+	problems := strings.Join(facts.Problems, "; ")
+	if problems != r.problems {
+		if problems == "" {
+			r.Log.Info("everything can be read again")
+		} else {
+			r.Log.Warn("not everything is known of this node; its other labels are kept current", "because", problems)
+		}
+		r.problems = problems
+	}
+	return facts, kept
+}
+
+// account remembers how a comparison went, and plans the next.
+func (r *runner) account(ctx context.Context, facts Facts, err error) {
+	if err == nil {
+		if r.failures > 0 {
+			r.Log.Info("the node could be compared again", "failures", r.failures)
+		}
+		r.synced, r.failures, r.reason = facts, 0, ""
+		r.nextSync = time.Now().Add(r.Resync - time.Duration(rand.Int64N(int64(r.Resync)/10+1)))
+		return
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	// 30 doublings are more than any resync.
+	pause := min(r.backoff<<min(r.failures, 30), r.Resync)
+	r.failures++
+	r.nextSync = time.Now().Add(pause/2 + time.Duration(rand.Int64N(int64(pause)/2+1)))
+	if reason := reasonOf(err); reason != r.reason {
+		r.reason = reason
+		r.Log.Warn("the node is not labelled yet; trying again", "node", r.Node, "because", err)
+	}
+}
+
+// reasonOf leaves out what differs each time, such as the port of a connection.
+func reasonOf(err error) string {
+	var network *net.OpError
+	if errors.As(err, &network) {
+		return network.Op + ": " + network.Err.Error()
+	}
+	return err.Error()
+}
+
+// write compares the Node with the facts and writes the difference, if there is one.
+func (r *runner) write(ctx context.Context, facts Facts) error {
+	var err error
+	for range attempts {
+		var node nodeapi.Node
+		if node, err = r.Client.Node(ctx, r.Node); err != nil {
+			return err
+		}
+		p := newPlan(r.Mode, node.Metadata, facts)
+		r.report(p)
+		if p.empty() {
+			return nil
+		}
+		if err = r.Client.PatchNode(ctx, r.Node, p.changes); err == nil {
+			r.reportChanges(p)
+			return nil
+		}
+		if !nodeapi.IsConflict(err) {
+			return err
+		}
+	}
+	return fmt.Errorf("others keep writing the Node: %w", err)
+}
+
+// report says how discovery and Node Feature Discovery share the node, when that changes.
+func (r *runner) report(p plan) {
+	if p.beside != r.beside {
+		if p.beside {
+			r.Log.Info("Node Feature Discovery labels this node, so the labels that it lists are left to it")
+		} else {
+			r.Log.Info("Node Feature Discovery no longer labels this node")
+		}
+		r.beside = p.beside
+	}
+	stale := strings.Join(p.stale, ", ")
+	if stale != r.stale && stale != "" {
+		r.Log.Warn("labels of Node Feature Discovery are not what this node tells; if it was removed, run its prune job or set spec.nodeDiscovery.mode to builtin",
+			"labels", stale)
+	}
+	r.stale = stale
+}
+
+func (r *runner) reportChanges(p plan) {
+	var set, removed []string
+	for _, key := range slices.Sorted(maps.Keys(p.changes.Labels)) {
+		if value := p.changes.Labels[key]; value != nil {
+			set = append(set, key+"="+*value)
+		} else {
+			removed = append(removed, key)
+		}
+	}
+	r.Log.Info("the node is labelled", "set", strings.Join(set, ","), "removed", strings.Join(removed, ","))
+}
