@@ -5,6 +5,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
 type phase int
@@ -48,12 +50,19 @@ type container struct {
 	exitCode int32
 	ranSince time.Time
 	last     *corev1.ContainerStateTerminated
+	// process is what really runs, on a node that runs processes.
+	process *host.Process
 }
 
 // conditions is what a container's fate depends on at one moment.
 type conditions struct {
-	now   time.Time
-	node  *node
+	now  time.Time
+	node *node
+	pod  *pod
+	// start starts what really runs.
+	start func(container host.Container) (*host.Process, error)
+	// init: the container is an init container.
+	init  bool
 	fault Mode
 	// duration is what the container takes to finish or to get ready.
 	duration time.Duration
@@ -67,8 +76,12 @@ func reached(now, moment time.Time) bool { return !moment.IsZero() && !now.Befor
 
 // runInit carries an init container on and tells whether it is done.
 func (c *container) runInit(at conditions) bool {
-	if c.phase == terminated {
+	if c.done() {
 		return true
+	}
+	if c.genuine(at) {
+		c.runProcess(at)
+		return c.done()
 	}
 	if c.phase == waiting {
 		c.start(at.now)
@@ -86,12 +99,26 @@ func (c *container) runInit(at conditions) bool {
 	if c.program.verb == verbValidate {
 		at.node.prove(c.program.markers)
 	}
+	if c.program.verb == verbDiscover {
+		at.node.discover()
+	}
 	c.terminate(at.now, 0, reasonCompleted, "")
 	return true
 }
 
+// done tells whether an init container has succeeded.
+func (c *container) done() bool { return c.phase == terminated && c.exitCode == 0 }
+
 // run carries a main container on.
 func (c *container) run(at conditions) {
+	if c.genuine(at) {
+		c.runProcess(at)
+		return
+	}
+	if c.process != nil {
+		c.process.Kill()
+		c.process = nil
+	}
 	switch c.phase {
 	case waiting:
 		c.runWaiting(at)
@@ -99,10 +126,15 @@ func (c *container) run(at conditions) {
 		c.runRunning(at)
 	case terminated:
 		if c.exitCode != 0 && reached(at.now, c.due) {
-			pause := at.timing.backoff(c.restarts)
-			c.wait(at.now, reasonCrashLoop, fmt.Sprintf("back-off %s restarting failed container=%s", pause, c.spec.Name), pause)
+			c.backOff(at)
 		}
 	}
+}
+
+// backOff pauses before the container is started once more.
+func (c *container) backOff(at conditions) {
+	pause := at.timing.backoff(c.restarts)
+	c.wait(at.now, reasonCrashLoop, fmt.Sprintf("back-off %s restarting failed container=%s", pause, c.spec.Name), pause)
 }
 
 // runWaiting ends a pause with a start or with a failure to pull. Without probes a container is ready
@@ -143,6 +175,11 @@ func (c *container) runRunning(at conditions) {
 		c.terminate(at.now, 0, reasonCompleted, "")
 		return
 	}
+	c.becomeReady(at)
+}
+
+// becomeReady makes a running container ready once its probes pass.
+func (c *container) becomeReady(at conditions) {
 	switch {
 	case at.fault == NeverReady:
 		c.ready, c.readyAt = false, time.Time{}
@@ -150,7 +187,7 @@ func (c *container) runRunning(at conditions) {
 	case !c.probed():
 		c.started, c.ready = true, true
 	case c.ready:
-	case at.fault == CrashLoop || c.program.blocked(at.node):
+	case at.fault == CrashLoop, at.fault == DriverFails, c.process == nil && c.program.blocked(at.node):
 		c.readyAt = time.Time{}
 	case c.readyAt.IsZero():
 		c.readyAt = at.now.Add(at.duration)

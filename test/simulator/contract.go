@@ -25,6 +25,19 @@ const (
 	markerPlugin  = "plugin"
 )
 
+// deployPaused is what k8s-driver-manager makes of a deploy label that is true, while it replaces the
+// driver.
+const (
+	deployTrue   = "true"
+	deployPaused = "paused-for-driver-upgrade"
+)
+
+// pausedOperands are those whose pods k8s-driver-manager has leave the node before it unloads a driver.
+var pausedOperands = []string{
+	"operator-validator", "container-toolkit", "device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm",
+	"nvsm", "mig-manager",
+}
+
 // Labels of Node Feature Discovery.
 const (
 	discoveryPCI       = "feature.node.kubernetes.io/pci-10de.present"
@@ -32,6 +45,13 @@ const (
 	discoveryKernel    = "feature.node.kubernetes.io/kernel-version.full"
 	discoveryOSID      = "feature.node.kubernetes.io/system-os_release.ID"
 	discoveryOSVersion = "feature.node.kubernetes.io/system-os_release.VERSION_ID"
+
+	discoveryPrefix = "feature.node.kubernetes.io/"
+	// featureLabels is the annotation in which Node Feature Discovery lists its labels, without their
+	// prefix. gpu-node discover leaves a node alone that has it.
+	featureLabels = "nfd.node.kubernetes.io/feature-labels"
+	// discoveredLabels is the annotation in which gpu-node discover lists its labels.
+	discoveredLabels = "nvidia.com/gpu-operator.discovered-labels"
 )
 
 // What marks a simulated node, and what its hardware and host are like. They are kept on the Node,
@@ -48,6 +68,9 @@ const (
 	annotationGPUs          = annotationPrefix + "gpus"
 	annotationDriverOnHost  = annotationPrefix + "driver-on-host"
 	annotationToolkitOnHost = annotationPrefix + "toolkit-on-host"
+	annotationProcesses     = annotationPrefix + "processes"
+	// annotationDiscovery says who labels the node; without it, it has been labelled from its creation.
+	annotationDiscovery = annotationPrefix + "discovery"
 
 	// ExitAfterAnnotation on a pod that is not to be restarted makes it succeed after this duration.
 	// Without it, such a pod runs until it is deleted.

@@ -12,7 +12,13 @@ const (
 	ImagePull Mode = "ImagePull"
 	// NeverReady: the container runs, but its probes never pass.
 	NeverReady Mode = "NeverReady"
+	// DriverFails, of the driver alone: its nvidia-smi fails. A driver container that is not ready yet does
+	// not get ready, one that is ready stays so, and nobody can prove the driver.
+	DriverFails Mode = "DriverFails"
 )
+
+// driverOperand is the driver's name in its deploy label.
+const driverOperand = "driver"
 
 // place is an operand on a node.
 type place struct {

@@ -1,11 +1,15 @@
 package simulator
 
 import (
+	"context"
+	"errors"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
 // node is one simulated node: its host, and the pods that its kubelet runs. Only the worker that
@@ -15,6 +19,14 @@ type node struct {
 	name string
 	uid  types.UID
 	ip   string
+	// object is the Node as the API last showed it.
+	object *corev1.Node
+	// host is the machine of a node that runs processes; nil where all is simulated.
+	host *host.Host
+	// smi is how nvidia-smi ends in that machine.
+	smi int
+	// discovered: a simulated gpu-node discover has run.
+	discovered bool
 
 	gpus          int64
 	driverOnHost  bool
@@ -29,7 +41,7 @@ type node struct {
 
 func (s *Simulator) newNode(object *corev1.Node) *node {
 	n := &node{
-		sim: s, name: object.Name, uid: object.UID,
+		sim: s, name: object.Name, uid: object.UID, object: object,
 		pods: map[types.UID]*pod{}, markers: map[string]string{}, advertised: -1,
 	}
 	if quantity, ok := object.Status.Allocatable[resourceGPU]; ok {
@@ -38,8 +50,9 @@ func (s *Simulator) newNode(object *corev1.Node) *node {
 	return n
 }
 
-// observe takes over what the API says of the node's hardware and of its pods.
-func (n *node) observe(now time.Time, object *corev1.Node, pods []*corev1.Pod) {
+// describe takes over what the API says of the node's hardware.
+func (n *node) describe(object *corev1.Node) {
+	n.object = object
 	// A node without the annotations has no GPU and nothing on its host.
 	n.gpus, _ = strconv.ParseInt(object.Annotations[annotationGPUs], 10, 64)
 	n.driverOnHost, _ = strconv.ParseBool(object.Annotations[annotationDriverOnHost])
@@ -49,6 +62,10 @@ func (n *node) observe(now time.Time, object *corev1.Node, pods []*corev1.Pod) {
 			n.ip = address.Address
 		}
 	}
+}
+
+// observe takes over what the API says of the node's pods.
+func (n *node) observe(now time.Time, pods []*corev1.Pod) error {
 	present := make(map[types.UID]bool, len(pods))
 	for _, object := range pods {
 		present[object.UID] = true
@@ -59,14 +76,29 @@ func (n *node) observe(now time.Time, object *corev1.Node, pods []*corev1.Pod) {
 		}
 		p.object = object
 		if object.DeletionTimestamp != nil && !p.ending() {
-			p.endAt = now.Add(n.terminationTime(p))
+			p.stop(now.Add(n.terminationTime(p)))
 		}
 	}
-	for uid := range n.pods {
+	var failures []error
+	for uid, p := range n.pods {
 		if !present[uid] {
 			delete(n.pods, uid)
+			failures = append(failures, n.clear(p))
 		}
 	}
+	return errors.Join(failures...)
+}
+
+// clear removes what a pod that is gone leaves in the node's machine.
+func (n *node) clear(p *pod) error {
+	if n.host == nil {
+		return nil
+	}
+	var driver error
+	if p.app == appDriver {
+		driver = errors.Join(n.host.StopDriver(), n.host.UnmountDriver())
+	}
+	return errors.Join(driver, n.host.RemovePod(p.uid))
 }
 
 func (n *node) terminationTime(p *pod) time.Duration {
@@ -79,11 +111,11 @@ func (n *node) terminationTime(p *pod) time.Duration {
 
 // advance carries all pods on until nothing more happens by now: one pod's progress may be what
 // another waits for.
-func (n *node) advance(now time.Time) {
+func (n *node) advance(ctx context.Context, now time.Time) {
 	for before, after := "", n.facts(); before != after; {
 		before = after
 		for _, p := range n.pods {
-			p.advance(now, n)
+			p.advance(ctx, now, n)
 		}
 		after = n.facts()
 	}
@@ -133,7 +165,7 @@ func (n *node) proven(marker string) bool {
 // provable tells whether a validation would succeed.
 func (n *node) provable(marker string) bool {
 	switch {
-	case n.driverInstance() == "":
+	case n.driverInstance() == "", n.driverFails():
 		return false
 	case marker == markerToolkit:
 		return n.handlerInstalled()
@@ -153,7 +185,7 @@ func (n *node) prove(markers []string) {
 // initDuration is what an init container takes once nothing blocks it.
 func (n *node) initDuration(p program) time.Duration {
 	switch p.verb {
-	case verbWait, verbCopy:
+	case verbWait, verbCopy, verbDiscover:
 		return 0
 	case verbValidate:
 		return n.sim.timing.Validate

@@ -31,8 +31,14 @@ type NodeSpec struct {
 	// GPUs defaults to 8; NoGPU makes a node without any, which discovery has still labelled.
 	GPUs  int
 	NoGPU bool
-	// Undiscovered leaves out all labels of node discovery.
+	// Undiscovered: no Node Feature Discovery has labelled the node. It gets its labels once a container
+	// has run gpu-node discover there.
 	Undiscovered bool
+	// NeverDiscovered: nobody labels the node, whatever runs there.
+	NeverDiscovered bool
+	// Processes has each container whose command is gpu-node really run it, in a machine of its own
+	// below a temporary directory. Needs Options.Programs.
+	Processes bool
 	// DriverOnHost and ToolkitOnHost: they are part of the node's image.
 	DriverOnHost, ToolkitOnHost bool
 	// Labels are added last, and replace those of the same key.
@@ -59,6 +65,9 @@ func (s *Simulator) AddNodes(ctx context.Context, n int) ([]string, error) {
 func (s *Simulator) AddNode(ctx context.Context, spec NodeSpec) (string, error) {
 	serial := s.serial.Add(1) - 1
 	spec = spec.withDefaults(serial)
+	if err := s.CanRunProcesses(); spec.Processes && err != nil {
+		return "", fmt.Errorf("create node %s: %w", spec.Name, err)
+	}
 	node := spec.node(serial, s.kubelet)
 	if _, err := s.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return "", fmt.Errorf("create node %s: %w", spec.Name, err)
@@ -99,14 +108,9 @@ func (n NodeSpec) node(serial int64, kubelet string) *corev1.Node {
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:   n.Name,
-			Labels: n.labels(),
-			Annotations: map[string]string{
-				kwokAnnotation:          kwokValue,
-				annotationGPUs:          strconv.Itoa(n.GPUs),
-				annotationDriverOnHost:  strconv.FormatBool(n.DriverOnHost),
-				annotationToolkitOnHost: strconv.FormatBool(n.ToolkitOnHost),
-			},
+			Name:        n.Name,
+			Labels:      n.labels(),
+			Annotations: n.annotations(),
 		},
 		Spec: corev1.NodeSpec{Taints: n.Taints},
 		Status: corev1.NodeStatus{
@@ -139,17 +143,32 @@ func (n NodeSpec) labels() map[string]string {
 		corev1.LabelOSStable:     "linux",
 		corev1.LabelTopologyZone: "zone-a",
 	}
-	if !n.Undiscovered {
-		labels[discoveryKernel] = n.Kernel
-		labels[discoveryOSID] = n.OS
-		labels[discoveryOSVersion] = n.OSVersion
-	}
-	if !n.Undiscovered && n.GPUs > 0 {
-		labels[discoveryPCI] = "true"
-		labels[discoveryPCI3D] = "true"
+	if !n.Undiscovered && !n.NeverDiscovered {
+		maps.Copy(labels, discovered(n.OS, n.OSVersion, n.Kernel, n.GPUs))
 	}
 	maps.Copy(labels, n.Labels)
 	return labels
+}
+
+func (n NodeSpec) annotations() map[string]string {
+	annotations := map[string]string{
+		kwokAnnotation:          kwokValue,
+		annotationGPUs:          strconv.Itoa(n.GPUs),
+		annotationDriverOnHost:  strconv.FormatBool(n.DriverOnHost),
+		annotationToolkitOnHost: strconv.FormatBool(n.ToolkitOnHost),
+	}
+	if n.Processes {
+		annotations[annotationProcesses] = strconv.FormatBool(true)
+	}
+	switch {
+	case n.NeverDiscovered:
+		annotations[annotationDiscovery] = discoveryNever
+	case n.Undiscovered:
+		annotations[annotationDiscovery] = discoveryByProgram
+	default:
+		annotations[featureLabels] = listed(discovered(n.OS, n.OSVersion, n.Kernel, n.GPUs))
+	}
+	return annotations
 }
 
 // nodeConditions are those of a healthy kubelet.

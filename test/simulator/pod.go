@@ -1,12 +1,15 @@
 package simulator
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
 // pod is one pod on a simulated node, as its kubelet knows it.
@@ -30,6 +33,8 @@ type pod struct {
 	mains      []*container
 	// endAt is when a deleted pod has ended; zero while it lives.
 	endAt time.Time
+	// provided is the run of the driver's containers whose driver is in the node's machine.
+	provided string
 	// removed: the API holds it no more, though the watch may not have said so yet.
 	removed bool
 	// written is the status that the API holds.
@@ -63,7 +68,7 @@ func newContainers(specs []corev1.Container, reason string, now time.Time) []*co
 }
 
 // advance carries the pod on as far as it gets by now.
-func (p *pod) advance(now time.Time, n *node) {
+func (p *pod) advance(ctx context.Context, now time.Time, n *node) {
 	if p.ending() {
 		return
 	}
@@ -76,7 +81,8 @@ func (p *pod) advance(now time.Time, n *node) {
 		return
 	}
 	p.sandbox = true
-	at := conditions{now: now, node: n, timing: n.sim.timing, exitAfter: p.exitAfter()}
+	at := conditions{now: now, node: n, pod: p, init: true, timing: n.sim.timing, exitAfter: p.exitAfter()}
+	at.start = func(c host.Container) (*host.Process, error) { return n.host.Start(ctx, c) }
 	for _, c := range p.inits {
 		at.duration = n.sim.dice.vary(n.initDuration(c.program), n.name, p.app, c.spec.Name)
 		if !c.runInit(at) {
@@ -84,6 +90,7 @@ func (p *pod) advance(now time.Time, n *node) {
 		}
 	}
 	fault := n.sim.faults.of(n.name, p.operands)
+	at.init = false
 	for i, c := range p.mains {
 		at.duration = n.sim.dice.vary(n.sim.timing.ready(p.app), n.name, p.app, c.spec.Name)
 		at.fault = ""
@@ -110,7 +117,24 @@ func (p *pod) ending() bool { return p.removed || !p.endAt.IsZero() }
 // ready tells whether all containers are ready, from the node's point of view: what a deleted pod
 // provided is gone at once.
 func (p *pod) ready() bool {
-	return !p.ending() && !slices.ContainsFunc(p.mains, func(c *container) bool { return !c.ready })
+	return !p.ending() && !slices.ContainsFunc(p.mains, func(c *container) bool { return !c.provides() })
+}
+
+// stop begins the end of a deleted pod.
+func (p *pod) stop(end time.Time) {
+	p.endAt = end
+	grace := stopped
+	if seconds := p.object.DeletionGracePeriodSeconds; seconds != nil {
+		grace = time.Duration(*seconds) * time.Second
+	}
+	for _, c := range slices.Concat(p.inits, p.mains) {
+		c.stop(grace)
+	}
+}
+
+// lingers tells whether processes of the pod are still to end.
+func (p *pod) lingers() bool {
+	return slices.ContainsFunc(slices.Concat(p.inits, p.mains), (*container).lingers)
 }
 
 // instance names this run of the pod's containers.
@@ -125,6 +149,10 @@ func (p *pod) instance() string {
 // next returns when the pod has to be looked at again.
 func (p *pod) next() time.Time {
 	if p.removed {
+		return time.Time{}
+	}
+	if p.ending() && p.lingers() {
+		// The end of a process is an event.
 		return time.Time{}
 	}
 	if p.ending() {

@@ -18,6 +18,8 @@ const (
 	verbValidate verb = "validate"
 	verbCopy     verb = "copy"
 	verbExec     verb = "exec"
+	verbHold     verb = "hold"
+	verbDiscover verb = "discover"
 )
 
 // program is a container's command line, understood.
@@ -25,14 +27,22 @@ type program struct {
 	verb verb
 	// markers are waited for (wait, exec) or proven (validate).
 	markers []string
+	// manager: it is NVIDIA's k8s-driver-manager, which makes room for a new driver.
+	manager bool
 }
 
-// onNodeProgram is the name of the binary whose command lines are understood.
-const onNodeProgram = "gpu-node"
+// Names of the binaries whose command lines are understood.
+const (
+	onNodeProgram  = "gpu-node"
+	managerProgram = "driver-manager"
+)
 
 // readProgram recognises the on-node program by its binary's name, wherever it was copied to.
 func readProgram(container corev1.Container) program {
 	argv := slices.Concat(container.Command, container.Args)
+	if len(argv) > 0 && path.Base(argv[0]) == managerProgram {
+		return program{manager: true}
+	}
 	if len(argv) < 2 || path.Base(argv[0]) != onNodeProgram {
 		return program{}
 	}
@@ -75,6 +85,9 @@ func flagValues(args []string, name string) []string {
 
 // blocked tells whether the program has to wait for something on its node.
 func (p program) blocked(n *node) bool {
+	if p.manager {
+		return n.awaitsPods(p)
+	}
 	switch p.verb {
 	case verbWait, verbExec:
 		return slices.ContainsFunc(p.markers, func(marker string) bool { return !n.proven(marker) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,12 +12,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
 const (
@@ -34,6 +38,11 @@ type Options struct {
 	Seed int64
 	// Workers is how many nodes are worked on at a time; the default is 16.
 	Workers int
+	// Programs let nodes run processes, see NodeSpec.Processes; without them, none does.
+	Programs host.Programs
+	// Dir is where the machines of such nodes are made. The default is a temporary directory that goes
+	// away with the simulator; one that is named here is kept.
+	Dir string
 }
 
 // Simulator plays all nodes that carry the label type=kwok.
@@ -47,6 +56,18 @@ type Simulator struct {
 	queue   workqueue.TypedRateLimitingInterface[string]
 	// serial numbers the nodes that were added, addresses the pods.
 	serial, addresses atomic.Int64
+
+	// programs and noProcesses are about nodes that run processes: what they run, or why none can.
+	programs    host.Programs
+	noProcesses error
+	// server is the API server's address, as pods find it.
+	server string
+	// dir holds the machines of the nodes, and is removed in the end if it is temporary.
+	dir       string
+	temporary bool
+	// cancel ends the simulator; ended is closed when nothing of it is left.
+	cancel context.CancelFunc
+	ended  chan struct{}
 
 	nodeInformer, podInformer cache.SharedIndexInformer
 	nodeLister                corelisters.NodeLister
@@ -83,7 +104,18 @@ func New(opts Options) (*Simulator, error) {
 		s.workers = opts.Workers
 	}
 	s.dice = dice{seed: opts.Seed, jitter: s.timing.Jitter}
+	s.prepareProcesses(opts)
 	return s, s.prepareInformers()
+}
+
+// prepareProcesses finds out whether nodes can run processes.
+func (s *Simulator) prepareProcesses(opts Options) {
+	s.programs, s.server, s.dir = opts.Programs, opts.Config.Host, opts.Dir
+	if s.programs.GPUNode == "" || s.programs.StandIn == "" {
+		s.noProcesses = errors.New("the simulator was given no programs to run")
+		return
+	}
+	s.noProcesses = host.Check(s.programs)
 }
 
 func (s *Simulator) prepareInformers() error {
@@ -143,18 +175,65 @@ func (s *Simulator) enqueuer() cache.ResourceEventHandlerFuncs {
 	}
 }
 
-// Start runs the simulator until the context ends. It returns once the caches are filled.
+// Start runs the simulator until the context ends or Stop is called. It returns once the caches are
+// filled.
 func (s *Simulator) Start(ctx context.Context) error {
+	if err := s.makeDir(); err != nil {
+		return err
+	}
+	ctx, s.cancel = context.WithCancel(ctx)
+	s.ended = make(chan struct{})
+	var workers sync.WaitGroup
+	context.AfterFunc(ctx, func() {
+		s.queue.ShutDown()
+		workers.Wait()
+		s.clear()
+		close(s.ended)
+	})
 	go s.nodeInformer.RunWithContext(ctx)
 	go s.podInformer.RunWithContext(ctx)
 	if !cache.WaitForCacheSync(ctx.Done(), s.nodeInformer.HasSynced, s.podInformer.HasSynced) {
 		return fmt.Errorf("fill the simulator's caches: %w", context.Cause(ctx))
 	}
 	for range s.workers {
-		go s.work(ctx)
+		workers.Go(func() { s.work(ctx) })
 	}
-	context.AfterFunc(ctx, s.queue.ShutDown)
 	return nil
+}
+
+// Stop ends the simulator and returns once no process and no file of its nodes is left.
+func (s *Simulator) Stop() {
+	if s.cancel != nil {
+		s.cancel()
+		<-s.ended
+	}
+}
+
+// makeDir makes the directory of the machines where there may be some.
+func (s *Simulator) makeDir() error {
+	if s.noProcesses != nil || s.dir != "" {
+		return nil
+	}
+	dir, err := os.MkdirTemp("", "gpu-operator-nodes-")
+	if err != nil {
+		return fmt.Errorf("make a directory for the machines of nodes: %w", err)
+	}
+	s.dir, s.temporary = dir, true
+	return nil
+}
+
+// clear ends all processes.
+func (s *Simulator) clear() {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	for _, n := range s.nodes {
+		n.close()
+	}
+	if s.temporary {
+		if err := os.RemoveAll(s.dir); err != nil {
+			utilruntime.HandleError(err)
+		}
+	}
 }
 
 func (s *Simulator) work(ctx context.Context) {
@@ -164,6 +243,9 @@ func (s *Simulator) work(ctx context.Context) {
 			return
 		}
 		if err := s.process(ctx, name); err != nil {
+			if ctx.Err() == nil && !apierrors.IsNotFound(err) {
+				utilruntime.HandleError(err)
+			}
 			s.queue.AddRateLimited(name)
 		} else {
 			s.queue.Forget(name)
@@ -186,11 +268,19 @@ func (s *Simulator) process(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	n := s.nodeFor(object)
+	n, err := s.nodeFor(object)
+	if err != nil {
+		return err
+	}
 	now := time.Now()
-	n.observe(now, object, pods)
+	if err := n.observe(now, pods); err != nil {
+		return err
+	}
 	for again := true; again; {
-		n.advance(now)
+		n.advance(ctx, now)
+		if err := n.syncDriver(); err != nil {
+			return err
+		}
 		// A changed number of allocatable GPUs is what a validation may wait for.
 		again, err = n.write(ctx, now)
 		if err != nil && !apierrors.IsNotFound(err) {
@@ -218,19 +308,32 @@ func (s *Simulator) podsOn(node string) ([]*corev1.Pod, error) {
 }
 
 // nodeFor returns the state of a node; one that was made anew under its old name starts afresh.
-func (s *Simulator) nodeFor(object *corev1.Node) *node {
+func (s *Simulator) nodeFor(object *corev1.Node) (*node, error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	n, ok := s.nodes[object.Name]
-	if !ok || n.uid != object.UID {
-		n = s.newNode(object)
-		s.nodes[object.Name] = n
+	if ok && n.uid == object.UID {
+		n.describe(object)
+		return n, nil
 	}
-	return n
+	if ok {
+		n.close()
+	}
+	n = s.newNode(object)
+	n.describe(object)
+	var err error
+	if n.host, err = s.newHost(n); err != nil {
+		return nil, err
+	}
+	s.nodes[object.Name] = n
+	return n, nil
 }
 
 func (s *Simulator) forget(name string) {
 	s.lock.Lock()
 	defer s.lock.Unlock()
+	if n, ok := s.nodes[name]; ok {
+		n.close()
+	}
 	delete(s.nodes, name)
 }

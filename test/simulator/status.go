@@ -31,7 +31,7 @@ func (c *container) status(pod *pod, isInit bool) corev1.ContainerStatus {
 	started, ready := c.started, c.ready
 	if isInit {
 		// An init container is ready when it has succeeded.
-		started, ready = c.phase == running, c.phase == terminated
+		started, ready = c.phase == running, c.done()
 	}
 	status := corev1.ContainerStatus{
 		Name: c.spec.Name, Image: c.spec.Image, State: c.state(),
@@ -74,7 +74,7 @@ func (p *pod) status(now time.Time, hostIP string) *corev1.PodStatus {
 	return status
 }
 
-// phase follows the kubelet's rules for pods whose init containers do not fail.
+// phase follows the kubelet's rules for pods whose init containers are tried until they succeed.
 func (p *pod) phase() corev1.PodPhase {
 	waits := func(c *container) bool { return c.phase == waiting && c.last == nil }
 	ended := func(c *container) bool { return c.phase == terminated && c.exitCode == 0 }
@@ -92,7 +92,7 @@ func (p *pod) phase() corev1.PodPhase {
 func (p *pod) initialized() int {
 	left := 0
 	for _, c := range p.inits {
-		if c.phase != terminated {
+		if !c.done() {
 			left++
 		}
 	}
@@ -101,7 +101,7 @@ func (p *pod) initialized() int {
 
 // conditions keeps those of others, such as PodScheduled, and the times of those that did not change.
 func (p *pod) conditions(now time.Time) []corev1.PodCondition {
-	uninitialized := names(p.inits, func(c *container) bool { return c.phase != terminated })
+	uninitialized := names(p.inits, func(c *container) bool { return !c.done() })
 	unready := names(p.mains, func(c *container) bool { return !c.ready })
 	notInitialized, notReady := "", ""
 	if uninitialized != "" {

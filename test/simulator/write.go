@@ -30,12 +30,15 @@ func (n *node) write(ctx context.Context, now time.Time) (nodeChanged bool, err 
 	if err := errors.Join(failures...); err != nil {
 		return false, err
 	}
+	if err := errors.Join(n.writeDiscovery(ctx), n.writePause(ctx)); err != nil {
+		return false, err
+	}
 	return n.writeAllocatable(ctx)
 }
 
 func (n *node) writePod(ctx context.Context, p *pod, now time.Time) error {
 	if p.ending() {
-		if p.removed || !reached(now, p.endAt) {
+		if p.removed || !reached(now, p.endAt) || p.lingers() {
 			return nil
 		}
 		return n.deletePod(ctx, p)

@@ -1,0 +1,86 @@
+package simulator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Values of annotationDiscovery.
+const (
+	// discoveryByProgram: the node is labelled once gpu-node discover has run there.
+	discoveryByProgram = "gpu-node"
+	discoveryNever     = "never"
+)
+
+// discovered are the labels that node discovery gives to a machine.
+func discovered(os, version, kernel string, gpus int) map[string]string {
+	labels := map[string]string{
+		discoveryKernel:    kernel,
+		discoveryOSID:      os,
+		discoveryOSVersion: version,
+	}
+	if gpus > 0 {
+		labels[discoveryPCI] = "true"
+		labels[discoveryPCI3D] = "true"
+	}
+	return labels
+}
+
+// listed names labels of discovery as Node Feature Discovery lists them.
+func listed(labels map[string]string) string {
+	var names []string
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		names = append(names, strings.TrimPrefix(key, discoveryPrefix))
+	}
+	return strings.Join(names, ",")
+}
+
+// discover is what the end of gpu-node discover --once on this node means: its labels are to be
+// written. A process writes them itself.
+func (n *node) discover() { n.discovered = true }
+
+// writeDiscovery writes what gpu-node discover would, where it has only been simulated.
+func (n *node) writeDiscovery(ctx context.Context) error {
+	if !n.discovered || n.host != nil || n.object.Annotations[annotationDiscovery] != discoveryByProgram {
+		return nil
+	}
+	if _, ok := n.object.Annotations[discoveredLabels]; ok {
+		return nil
+	}
+	info := n.object.Status.NodeInfo
+	os, version := splitOS(info)
+	labels := discovered(os, version, info.KernelVersion, int(n.gpus))
+	return n.patchMetadata(ctx, map[string]any{
+		"labels":      labels,
+		"annotations": map[string]string{discoveredLabels: strings.Join(slices.Sorted(maps.Keys(labels)), ",")},
+	})
+}
+
+// splitOS takes apart what NodeSpec.node put together.
+func splitOS(info corev1.NodeSystemInfo) (os, version string) {
+	os, version, _ = strings.Cut(info.OSImage, " ")
+	return os, version
+}
+
+// patchMetadata changes labels and annotations of the Node, and remembers it until the watch shows it.
+func (n *node) patchMetadata(ctx context.Context, metadata map[string]any) error {
+	metadata["uid"] = n.uid
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("encode metadata of node %s: %w", n.name, err)
+	}
+	written, err := n.sim.client.CoreV1().Nodes().Patch(ctx, n.name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("write metadata of node %s: %w", n.name, err)
+	}
+	n.object = written
+	return nil
+}

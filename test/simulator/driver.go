@@ -1,0 +1,95 @@
+package simulator
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// smiFailure is how nvidia-smi ends without its kernel module.
+const smiFailure = 9
+
+// syncDriver brings the machine's driver up to the driver's pods: NVIDIA's container is simulated, but
+// what gpu-node finds of it is there.
+func (n *node) syncDriver() error {
+	if n.host == nil {
+		return nil
+	}
+	var failures []error
+	for _, p := range n.pods {
+		if p.app != appDriver {
+			continue
+		}
+		switch {
+		case p.ending() && p.provided != "":
+			p.provided = ""
+			failures = append(failures, n.host.StopDriver())
+		case !p.ending() && p.ready() && p.provided != p.instance():
+			p.provided, n.smi = p.instance(), 0
+			failures = append(failures, n.host.InstallDriver(p.uid))
+		}
+	}
+	exitCode := 0
+	if n.driverFails() {
+		exitCode = smiFailure
+	}
+	if exitCode != n.smi {
+		n.smi = exitCode
+		failures = append(failures, n.host.SetSMI(exitCode))
+	}
+	return errors.Join(failures...)
+}
+
+// driverFails tells whether nvidia-smi fails on the node.
+func (n *node) driverFails() bool {
+	return n.sim.faults.of(n.name, []string{driverOperand}) == DriverFails
+}
+
+// awaitsPods tells whether k8s-driver-manager has to wait: a driver that is loaded is replaced only once
+// nothing of the stack uses it any more.
+func (n *node) awaitsPods(p program) bool {
+	if !p.manager || n.host == nil || !n.host.ModulesLoaded() {
+		return false
+	}
+	return slices.ContainsFunc(slices.Collect(maps.Values(n.pods)), func(p *pod) bool {
+		return slices.ContainsFunc(p.operands, func(operand string) bool { return slices.Contains(pausedOperands, operand) })
+	})
+}
+
+// pauses tells whether k8s-driver-manager is at work on the node.
+func (n *node) pauses() bool {
+	for _, p := range n.pods {
+		if p.ending() {
+			continue
+		}
+		for _, c := range p.inits {
+			if c.program.manager && c.phase == running && n.host != nil && n.host.ModulesLoaded() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// writePause pauses the operands, or ends that, by their deploy labels.
+func (n *node) writePause(ctx context.Context) error {
+	if n.host == nil {
+		return nil
+	}
+	from, to := deployPaused, deployTrue
+	if n.pauses() {
+		from, to = deployTrue, deployPaused
+	}
+	changes := map[string]string{}
+	for key, value := range n.object.Labels {
+		if operand, ok := strings.CutPrefix(key, deployPrefix); ok && value == from && slices.Contains(pausedOperands, operand) {
+			changes[key] = to
+		}
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return n.patchMetadata(ctx, map[string]any{"labels": changes})
+}

@@ -1,0 +1,172 @@
+package simulator
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+
+	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
+)
+
+// reasonCreateError is what a kubelet gives where a container cannot be made from its manifest.
+const reasonCreateError = "CreateContainerError"
+
+// stopped is what the processes of a deleted pod are given to end, where the API does not say.
+const stopped = 30 * time.Second
+
+// genuine tells whether the container's program really runs. A fault of the container takes its place,
+// but one that merely concerns later starts lets a process go on.
+func (c *container) genuine(at conditions) bool {
+	if at.node.host == nil || c.program.verb == verbOther {
+		return false
+	}
+	return at.fault == "" || c.process != nil && at.fault != CrashLoop
+}
+
+// runProcess carries on a container whose program really runs: it is started, its end is taken over,
+// and it is started again as a kubelet does, after ever longer pauses.
+func (c *container) runProcess(at conditions) {
+	switch c.phase {
+	case waiting:
+		if c.due.IsZero() {
+			c.due = at.now
+		}
+		if reached(at.now, c.due) {
+			c.launch(at)
+		}
+	case running:
+		c.watchProcess(at)
+	case terminated:
+		if c.comesBack(at) && reached(at.now, c.due) {
+			c.backOff(at)
+		}
+	}
+}
+
+// watchProcess looks at a container that runs. One whose process is missing was played while it had a
+// fault.
+func (c *container) watchProcess(at conditions) {
+	if c.process == nil {
+		c.launch(at)
+		return
+	}
+	if exit, ended := c.process.Ended(); ended {
+		c.process = nil
+		reason := reasonCompleted
+		if exit.Code != 0 {
+			reason = reasonError
+		}
+		c.terminate(at.now, exit.Code, reason, exit.Message)
+		if c.comesBack(at) {
+			c.last = c.state().Terminated
+			c.due = at.now.Add(at.timing.Crash)
+		}
+		return
+	}
+	c.becomeReady(at)
+}
+
+// comesBack tells whether a container that has ended is started again: one that has failed, and a main
+// container of a pod that is to run for ever.
+func (c *container) comesBack(at conditions) bool {
+	return c.exitCode != 0 || !at.init && at.pod.object.Spec.RestartPolicy == corev1.RestartPolicyAlways
+}
+
+// launch starts the process. What keeps it from starting is shown, and tried again.
+func (c *container) launch(at conditions) {
+	process, err := at.start(host.Container{
+		Pod: at.pod.object, Spec: c.spec, App: at.pod.app,
+		HostIP: at.node.ip, PodIP: at.pod.ip, Injected: at.pod.handled,
+	})
+	if err != nil {
+		c.wait(at.now, reasonCreateError, err.Error(), at.timing.backoff(c.pulls))
+		c.pulls++
+		return
+	}
+	if c.last != nil {
+		c.restarts++
+	}
+	c.start(at.now)
+	c.process = process
+	c.becomeReady(at)
+}
+
+// provides tells whether the container does what its pod is there for: one that is to become another
+// program has done so.
+func (c *container) provides() bool {
+	if !c.ready || c.process == nil || !c.process.Becomes() {
+		return c.ready
+	}
+	_, became := c.process.Became()
+	return became
+}
+
+// stop ends the container's process for good, as when its pod is deleted.
+func (c *container) stop(grace time.Duration) {
+	if c.process == nil {
+		return
+	}
+	c.process.Terminate()
+	time.AfterFunc(grace, c.process.Kill)
+}
+
+// lingers tells whether a process of the container is still to end.
+func (c *container) lingers() bool {
+	if c.process == nil {
+		return false
+	}
+	_, ended := c.process.Ended()
+	return !ended
+}
+
+// Host returns the machine of a node that runs processes; nil for any other node, and before the
+// simulator has seen the node.
+func (s *Simulator) Host(node string) *host.Host {
+	s.lock.Lock()
+	defer s.lock.Unlock()
+	if n, ok := s.nodes[node]; ok {
+		return n.host
+	}
+	return nil
+}
+
+// CanRunProcesses returns why no node can run processes here, in one line; nil if one can.
+func (s *Simulator) CanRunProcesses() error { return s.noProcesses }
+
+// newHost makes the machine of a node, unless its programs are simulated.
+func (s *Simulator) newHost(n *node) (*host.Host, error) {
+	if n.object.Annotations[annotationProcesses] != "true" || s.noProcesses != nil {
+		return nil, nil
+	}
+	info := n.object.Status.NodeInfo
+	os, version := splitOS(info)
+	made, err := host.New(host.Options{
+		Node: n.name, Dir: s.hostDir(n), Programs: s.programs,
+		Hardware: host.Hardware{
+			OS: os, OSVersion: version, Kernel: info.KernelVersion, BootID: info.BootID,
+			GPUs: int(n.gpus), DriverOnHost: n.driverOnHost,
+		},
+		Client: s.client, APIServer: s.server,
+		Changed: func() { s.queue.Add(n.name) },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the processes of node %s: %w", n.name, err)
+	}
+	return made, nil
+}
+
+// hostDir is where the machine of a node is. A node that was made anew has another one.
+func (s *Simulator) hostDir(n *node) string { return filepath.Join(s.dir, n.name+"-"+string(n.uid)) }
+
+// close ends what runs on the node. What cannot be removed is left to the operating system.
+func (n *node) close() {
+	if n.host == nil {
+		return
+	}
+	if err := n.host.Close(); err != nil {
+		utilruntime.HandleError(err)
+	}
+}

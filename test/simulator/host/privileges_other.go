@@ -1,0 +1,8 @@
+//go:build unix && !linux
+
+package host
+
+import "syscall"
+
+// privileges are none: only Linux has user namespaces.
+func privileges() *syscall.SysProcAttr { return nil }
