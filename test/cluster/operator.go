@@ -21,6 +21,21 @@ const (
 
 // BuildOperator compiles cmd/gpu-operator into the cache and returns the path of the binary.
 func BuildOperator(ctx context.Context, progress io.Writer) (string, error) {
+	return buildOwn(ctx, "gpu-operator", "./cmd/gpu-operator", progress)
+}
+
+// BuildNodePrograms compiles cmd/gpu-node and what plays the programs of NVIDIA's images into the cache,
+// for simulated nodes that run processes, and returns the paths of the binaries.
+func BuildNodePrograms(ctx context.Context, progress io.Writer) (gpuNode, standIn string, err error) {
+	if gpuNode, err = buildOwn(ctx, "gpu-node", "./cmd/gpu-node", progress); err != nil {
+		return "", "", err
+	}
+	standIn, err = buildOwn(ctx, "stand-in", "./test/simulator/standin", progress)
+	return gpuNode, standIn, err
+}
+
+// buildOwn compiles a program of this project into the cache and returns the path of the binary.
+func buildOwn(ctx context.Context, name, pkg string, progress io.Writer) (string, error) {
 	root, err := repositoryRoot()
 	if err != nil {
 		return "", err
@@ -34,16 +49,16 @@ func BuildOperator(ctx context.Context, progress io.Writer) (string, error) {
 		return "", err
 	}
 	defer unlock()
-	path := filepath.Join(bin, "gpu-operator")
-	fmt.Fprintln(progress, "building gpu-operator ...")
-	temp := filepath.Join(bin, ".gpu-operator.building")
+	path := filepath.Join(bin, name)
+	fmt.Fprintf(progress, "building %s ...\n", name)
+	temp := filepath.Join(bin, "."+name+".building")
 	defer func() { _ = os.Remove(temp) }()
-	if err := goBuild(ctx, root, temp, "-s -w", "./cmd/gpu-operator"); err != nil {
+	if err := goBuild(ctx, root, temp, "-s -w", pkg); err != nil {
 		return "", err
 	}
 	// Renamed, not overwritten: another process may be running the old one.
 	if err := os.Rename(temp, path); err != nil {
-		return "", fmt.Errorf("keep operator: %w", err)
+		return "", fmt.Errorf("keep %s: %w", name, err)
 	}
 	return path, nil
 }

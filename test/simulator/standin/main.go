@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -66,12 +67,41 @@ func smi(args []string) error {
 		fmt.Println("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
 		os.Exit(p.ExitCode)
 	}
+	for _, arg := range args {
+		if fields, ok := strings.CutPrefix(arg, "--query-gpu="); ok {
+			return query(p, strings.Split(fields, ","))
+		}
+	}
 	if !slices.Contains(args, "-L") {
 		fmt.Printf("| NVIDIA-SMI %s | GPUs: %d |\n", standin.DriverVersion, p.GPUs)
 		return nil
 	}
 	for i := range p.GPUs {
-		fmt.Printf("GPU %d: NVIDIA H100 80GB HBM3 (UUID: %s)\n", i, standin.GPUUUID(i))
+		fmt.Printf("GPU %d: %s (UUID: %s)\n", i, standin.Product, standin.GPUUUID(i))
+	}
+	return nil
+}
+
+// query prints one line for each GPU, as --format=csv,noheader asks for.
+func query(p standin.Part, fields []string) error {
+	for i := range p.GPUs {
+		values := map[string]string{
+			"index":            strconv.Itoa(i),
+			"name":             standin.Product,
+			"uuid":             standin.GPUUUID(i),
+			"driver_version":   standin.DriverVersion,
+			"pci.bus_id":       "0000" + strings.ToUpper(standin.GPUAddress(i)),
+			"mig.mode.current": "Disabled",
+		}
+		var line []string
+		for _, field := range fields {
+			value, ok := values[field]
+			if !ok {
+				return fmt.Errorf("the field %s is not simulated", field)
+			}
+			line = append(line, value)
+		}
+		fmt.Println(strings.Join(line, ", "))
 	}
 	return nil
 }

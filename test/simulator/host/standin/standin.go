@@ -18,6 +18,8 @@ const (
 	PipeDescriptor = 3
 	// DriverVersion is that of the simulated driver.
 	DriverVersion = "580.95.05"
+	// Product is the model of the simulated GPUs.
+	Product = "NVIDIA H100 80GB HBM3"
 )
 
 // Part is how the program behaves.
@@ -30,3 +32,6 @@ type Part struct {
 
 // GPUUUID names a GPU.
 func GPUUUID(index int) string { return fmt.Sprintf("GPU-00000000-0000-4000-8000-%012d", index) }
+
+// GPUAddress is where a GPU is on the PCI bus, as sysfs names it.
+func GPUAddress(index int) string { return fmt.Sprintf("0000:%02x:00.0", 0x10+index) }
