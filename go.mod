@@ -3,6 +3,7 @@ module github.com/clusterpolicy/gpu-operator
 go 1.26.0
 
 require (
+	github.com/ebitengine/purego v0.11.3
 	github.com/fsnotify/fsnotify v1.10.1
 	github.com/go-logr/logr v1.4.4
 	github.com/google/go-cmp v0.7.0

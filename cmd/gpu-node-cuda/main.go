@@ -1,0 +1,28 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/cuda"
+)
+
+// Exit codes.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+func main() {
+	library := flag.String("library", cuda.Library, "the CUDA library: a soname, or the path of a file")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "gpu-node-cuda: it takes no arguments, but got %q (see gpu-node-cuda --help)\n", flag.Args())
+		os.Exit(exitUsage)
+	}
+	if err := cuda.Prove(*library, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(exitFailure)
+	}
+}

@@ -1,0 +1,75 @@
+package fakegpu
+
+import (
+	"embed"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// The environment variables of the stand-ins.
+const (
+	// GPUs is what the machine has.
+	GPUs = "FAKE_GPUS"
+	// CUDA are the faults of libcuda.so.1.
+	CUDA = "FAKE_CUDA"
+	// NVML are the faults of libnvidia-ml.so.1, and so of nvidia-smi.
+	NVML = "FAKE_NVML"
+)
+
+//go:embed testdata
+var sources embed.FS
+
+// Stack is a built set of stand-ins.
+type Stack struct {
+	// Lib holds libcuda.so.1 and libnvidia-ml.so.1, Bin nvidia-smi.
+	Lib, Bin string
+}
+
+// Build compiles the stand-ins into a directory that goes away with the test. It skips the test
+// where there is no C compiler. The functions named in without are missing from libcuda.so.1, as
+// from the library of an old driver.
+func Build(t *testing.T, without ...string) Stack {
+	t.Helper()
+	compiler, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skipf("needs a C compiler for the stand-ins of NVIDIA's libraries: %v", err)
+	}
+	dir := t.TempDir()
+	stack := Stack{Lib: filepath.Join(dir, "lib"), Bin: filepath.Join(dir, "bin")}
+	for _, made := range []string{stack.Lib, stack.Bin} {
+		if err := os.Mkdir(made, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.CopyFS(dir, sources); err != nil {
+		t.Fatal(err)
+	}
+	cuda := []string{"-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "fake.c", "ptx.c", "libcuda.c"}
+	for _, function := range without {
+		// Under another name nobody finds it.
+		cuda = append(cuda, "-D"+function+"=no_"+function)
+	}
+	for output, args := range map[string][]string{
+		filepath.Join(stack.Lib, "libcuda.so.1"): cuda,
+		filepath.Join(stack.Lib, "libnvidia-ml.so.1"): {
+			"-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "fake.c", "libnvidia-ml.c"},
+		filepath.Join(stack.Bin, "nvidia-smi"): {"fake.c", "nvidia-smi.c", "-ldl"},
+	} {
+		command := exec.CommandContext(t.Context(), compiler,
+			slices.Concat([]string{"-O1", "-Wall", "-Wextra", "-Werror", "-o", output}, args)...)
+		command.Dir = filepath.Join(dir, "testdata")
+		if out, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v\n%s", output, err, out)
+		}
+	}
+	return stack
+}
+
+// Environ is the environment of a process that finds the stand-ins, and nothing else, with these
+// additional assignments.
+func (s Stack) Environ(assignments ...string) []string {
+	return append([]string{"PATH=" + s.Bin, "LD_LIBRARY_PATH=" + s.Lib}, assignments...)
+}
