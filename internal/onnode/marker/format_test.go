@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 )
 
 func TestParse(t *testing.T) {
@@ -103,4 +104,44 @@ func TestAShellReadsWhatParseReads(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred(), string(out))
 		g.Expect(string(out)).To(Equal("[" + value + "]"))
 	}
+}
+
+// What Parse takes, Format writes and Parse reads back; a shell would take no value for more than
+// itself, since each is in the content as it is.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		"", "A=1\n", "A='b c'\nB=\"d\"\n#\n", "A=$(reboot)\n", "A=`x`\n", "A=\"$x\"\n", "A='", "=\n", "A=1\nA=2\n", "A=1;B=2", "A=\x00\n", "A='\r'\n",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		g := NewWithT(t)
+		parsed, err := Parse(content)
+		if err != nil {
+			g.Expect(parsed).To(BeNil())
+			return
+		}
+		for _, a := range parsed {
+			g.Expect(string(content)).To(ContainSubstring(a.Value), "nothing is evaluated")
+		}
+		written, err := Format(parsed)
+		if err != nil {
+			// A single quote in double quotes, and a carriage return within quotes: fit for a shell,
+			// but no prover writes them.
+			g.Expect(string(content)).To(containAnyOf("'", "\r"))
+			return
+		}
+		again, err := Parse(written)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(again).To(Equal(parsed))
+	})
+}
+
+// containAnyOf matches a string with one of the parts.
+func containAnyOf(parts ...string) types.GomegaMatcher {
+	matchers := make([]types.GomegaMatcher, 0, len(parts))
+	for _, part := range parts {
+		matchers = append(matchers, ContainSubstring(part))
+	}
+	return Or(matchers...)
 }

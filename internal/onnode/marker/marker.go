@@ -35,6 +35,9 @@ type Dir struct {
 	Path string
 	// BootID names the present boot of the node. See BootID.
 	BootID string
+	// StatFile tells when the node was booted, for markers that do not name their boot;
+	// labels.ProcStat if empty.
+	StatFile string
 }
 
 // BootID returns the content of file, labels.BootIDFile on a node: the present boot.
@@ -51,9 +54,9 @@ func BootID(file string) (string, error) {
 }
 
 // Read returns the assignments of the marker. The error is one clause that says why the marker
-// cannot be trusted: missing, not readable, or stale (see the package's documentation).
+// cannot be trusted: missing, not readable, half written, or stale (see the package's documentation).
 func (d Dir) Read(m labels.Marker) ([]Assignment, error) {
-	content, err := os.ReadFile(filepath.Join(d.Path, m.File()))
+	content, written, err := d.readFile(m.File())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s is missing", m.File())
 	}
@@ -64,9 +67,12 @@ func (d Dir) Read(m labels.Marker) ([]Assignment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s is malformed: %w", m.File(), err)
 	}
-	boot, ok := lookup(assignments, labels.BootIDKey)
-	if !ok {
-		return nil, fmt.Errorf("%s does not prove its boot: it has no line %s=", m.File(), labels.BootIDKey)
+	boot, ours := lookup(assignments, labels.BootIDKey)
+	if !ours {
+		if err := d.trust(foreign{marker: m, content: content, written: written, assignments: assignments}); err != nil {
+			return nil, err
+		}
+		return assignments, nil
 	}
 	if boot != d.BootID {
 		return nil, fmt.Errorf("%s is stale: it was written in another boot of the node", m.File())
@@ -114,21 +120,9 @@ func (d Dir) remove(name string) error {
 	return nil
 }
 
-// DriverInstance returns the instance of the driver container that is ready now, from the line
-// "DRIVER_INSTANCE: value" of labels.DriverContainerReady. It is empty where that file is missing
-// or has no such line: a driver on the host, or a driver container that is not the operator's.
+// DriverInstance returns the instance of the driver container that is ready now, see Container. It is
+// empty where none is: a driver on the host, or one that somebody else's container has installed.
 func (d Dir) DriverInstance() (string, error) {
-	content, err := os.ReadFile(filepath.Join(d.Path, labels.DriverContainerReady))
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("%s cannot be read, so no marker can be trusted: %w", labels.DriverContainerReady, err)
-	}
-	for line := range strings.Lines(string(content)) {
-		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == labels.DriverInstanceKey {
-			return strings.TrimSpace(value), nil
-		}
-	}
-	return "", nil
+	container, err := d.Container()
+	return container.Instance, err
 }

@@ -3,7 +3,9 @@ package marker
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 )
@@ -20,24 +22,27 @@ func TestRead(t *testing.T) {
 		"trusts a marker of a host driver": {
 			marker: "IS_HOST_DRIVER=true\nBOOT_ID=boot-now\nDRIVER_INSTANCE=\n"},
 		"trusts a marker beside a driver container that names no instance": {
-			marker: "BOOT_ID=boot-now\nDRIVER_INSTANCE=\n", container: "GDS_ENABLED: false\n"},
+			marker: "BOOT_ID=boot-now\nDRIVER_INSTANCE=since-1700000100.000000007\n", container: "GDS_ENABLED: false\n"},
 		"refuses a marker that is missing": {
 			err: "toolkit-ready is missing"},
-		"refuses an empty file, which proves no boot": {
-			marker: "\n", err: "toolkit-ready does not prove its boot: it has no line BOOT_ID="},
-		"refuses a marker of another program, which proves no boot": {
-			marker: "IS_HOST_DRIVER=true\n", err: "does not prove its boot"},
 		"refuses a marker of another boot": {
 			marker: "BOOT_ID=boot-before\n", err: "toolkit-ready is stale: it was written in another boot of the node"},
 		"refuses a marker of an earlier driver container": {
 			marker: present, container: "DRIVER_INSTANCE: pod-2\n",
 			err: `toolkit-ready is stale: it was written for driver instance "pod-1", now there is "pod-2"`},
+		"refuses a marker of an earlier driver container that names no instance": {
+			marker: "BOOT_ID=boot-now\nDRIVER_INSTANCE=since-1700000099.000000007\n", container: "GDS_ENABLED: false\n",
+			err: `written for driver instance "since-1700000099.000000007", now there is "since-1700000100.000000007"`},
 		"refuses a marker of a driver container that was stopped": {
 			marker: present, err: `written for driver instance "pod-1", now there is ""`},
 		"refuses a marker without an instance beside a driver container that has one": {
 			marker: "BOOT_ID=boot-now\n", container: "DRIVER_INSTANCE: pod-2\n", err: "is stale"},
+		"refuses a marker of a host driver beside a driver container that names no instance": {
+			marker: "BOOT_ID=boot-now\nDRIVER_INSTANCE=\n", container: "GDS_ENABLED: false\n", err: "is stale"},
 		"refuses a malformed marker": {
 			marker: "BOOT_ID=$(id)\n", err: "toolkit-ready is malformed: line 1"},
+		"refuses a marker that is too large": {
+			marker: strings.Repeat("#", maxSize+1), err: "toolkit-ready is malformed: has 65537 bytes"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +50,7 @@ func TestRead(t *testing.T) {
 			dir := t.TempDir()
 			for file, content := range map[string]string{"toolkit-ready": tc.marker, ".driver-ctr-ready": tc.container} {
 				if content != "" {
-					g.Expect(os.WriteFile(filepath.Join(dir, file), []byte(content), 0o600)).To(Succeed())
+					put(t, filepath.Join(dir, file), content, 100)
 				}
 			}
 			_, err := Dir{Path: dir, BootID: "boot-now"}.Read("toolkit")
@@ -56,6 +61,14 @@ func TestRead(t *testing.T) {
 			g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
 		})
 	}
+}
+
+// put writes a file as of so many seconds after the boot, and 7 ns.
+func put(t *testing.T, path, content string, seconds int64) {
+	t.Helper()
+	at := time.Unix(1700000000+seconds, 7)
+	NewWithT(t).Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+	NewWithT(t).Expect(os.Chtimes(path, at, at)).To(Succeed())
 }
 
 func TestWriteMakesAMarkerThatEveryPodCanRead(t *testing.T) {
@@ -107,5 +120,5 @@ func TestNamed(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(Named("toolkit")).To(BeEquivalentTo("toolkit"))
 	_, err := Named("drvier")
-	g.Expect(err).To(MatchError(`there is no marker "drvier"; use one of ["driver" "toolkit" "plugin"]`))
+	g.Expect(err).To(MatchError(`there is no marker "drvier"; use one of ["driver" "toolkit" "cuda" "plugin" "mofed" "nvidia-fs" "gdrcopy" "nvidia-peermem"]`))
 }

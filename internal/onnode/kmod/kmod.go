@@ -1,0 +1,19 @@
+package kmod
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+)
+
+// Loaded tells whether a module, named with underscores, is loaded and ready for use. sysRoot is where
+// sysfs is mounted. A module that is just being loaded or unloaded is not ready.
+func Loaded(sysRoot, module string) bool {
+	dir := filepath.Join(sysRoot, "module", module)
+	if _, err := os.Stat(dir); err != nil {
+		return false
+	}
+	// Missing where the module is built in.
+	state, err := os.ReadFile(filepath.Join(dir, "initstate"))
+	return err != nil || string(bytes.TrimSpace(state)) == "live"
+}

@@ -1,0 +1,35 @@
+package kmod
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestLoaded(t *testing.T) {
+	tests := map[string]struct {
+		state string // Of nvidia_uvm; no file if empty.
+		ask   string
+		want  bool
+	}{
+		"a module that is loaded":         {state: "live\n", ask: "nvidia_uvm", want: true},
+		"a module that is built in":       {ask: "nvidia_uvm", want: true},
+		"a module that is being loaded":   {state: "coming\n", ask: "nvidia_uvm"},
+		"a module that is being unloaded": {state: "going\n", ask: "nvidia_uvm"},
+		"a module that is missing":        {state: "live\n", ask: "nvidia"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			sys := t.TempDir()
+			dir := filepath.Join(sys, "module", "nvidia_uvm")
+			g.Expect(os.MkdirAll(dir, 0o700)).To(Succeed())
+			if tc.state != "" {
+				g.Expect(os.WriteFile(filepath.Join(dir, "initstate"), []byte(tc.state), 0o600)).To(Succeed())
+			}
+			g.Expect(Loaded(sys, tc.ask)).To(Equal(tc.want))
+		})
+	}
+}
