@@ -1,11 +1,13 @@
 package validate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -24,65 +26,179 @@ type Driver struct {
 	ContainerExpected bool
 	// MarkersDir is where the driver container says that it is ready.
 	MarkersDir string
-	// Run runs nvidia-smi; Chroot on a node.
+	// SysRoot and ProcRoot are where sysfs and procfs are mounted here; /sys and /proc if empty.
+	SysRoot, ProcRoot string
+	// DevChar is where the host's /dev/char is mounted here. If empty, no links are made there.
+	DevChar string
+	// SkipGPUInit leaves the GPUs alone, for nodes whose GPUs belong to virtual machines: nvidia-smi
+	// only prints its version, and modules, GPUs and device nodes are not looked at.
+	SkipGPUInit bool
+	// Run runs nvidia-smi and nvidia-modprobe; Chroot on a node.
 	Run Runner
+
+	// Tests that may not make device nodes replace it; numberOf if nil.
+	numberOf func(path string) (number, error)
+}
+
+// installed is the driver that was found: the root in which its nvidia-smi succeeds.
+type installed struct {
+	onHost bool
+	// root is that root as mounted here.
+	root string
+	// output is what nvidia-smi prints.
+	output []byte
+	// dev is the root of the /dev with the GPUs, as mounted here, devOnHost the same on the host and
+	// devMount in other pods.
+	dev, devOnHost, devMount string
 }
 
 // Check is a Check. A driver on the host comes first: where there is one that works, the driver
 // container does not install another.
 func (d Driver) Check(ctx context.Context) ([]marker.Assignment, error) {
-	onHost, hostErr := runSMI(ctx, d.Run, d.HostRoot)
+	found, err := d.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.prove(ctx, found); err != nil {
+		return nil, fmt.Errorf("%s driver does not work: %w", found.whose(), err)
+	}
+	return d.assignments(found), nil
+}
+
+func (f installed) whose() string {
+	if f.onHost {
+		return "the host's"
+	}
+	return "the driver container's"
+}
+
+// find returns the driver whose nvidia-smi succeeds.
+func (d Driver) find(ctx context.Context) (installed, error) {
+	query := queryGPUs
+	if d.SkipGPUInit {
+		query = []string{"--version"}
+	}
+	onHost := installed{onHost: true, root: d.HostRoot, dev: d.HostRoot, devOnHost: "/", devMount: labels.HostRootMount}
+	path, out, err := runFirst(ctx, d.Run, d.HostRoot, smi, query...)
 	switch {
-	case onHost && hostErr == nil:
-		return assignments(true, "/", labels.HostRootMount, "/", labels.HostRootMount), nil
+	case path != "" && err == nil:
+		onHost.output = out
+		return onHost, nil
 	case d.ContainerExpected:
 		// A leftover on the host, such as tools without a kernel module, is no obstacle.
 		if err := d.awaitContainer(); err != nil {
-			return nil, err
+			return installed{}, err
 		}
-	case onHost:
-		return nil, fmt.Errorf("the host's driver does not work: %w", hostErr)
+	case path != "":
+		return installed{}, fmt.Errorf("%s driver does not work: %w", onHost.whose(), explain(ctx, path, out, err))
 	}
-	inRoot, err := runSMI(ctx, d.Run, d.DriverRoot)
+	inContainer := d.inContainer()
+	path, inContainer.output, err = runFirst(ctx, d.Run, d.DriverRoot, smi, query...)
 	switch {
-	case inRoot && err == nil:
-		devRoot, devRootMount := d.devRoot()
-		return assignments(false, d.InstallDir, labels.DriverRootMount, devRoot, devRootMount), nil
-	case inRoot:
-		return nil, fmt.Errorf("the driver container's driver does not work: %w", err)
+	case path != "" && err == nil:
+		return inContainer, d.awaitDaemons()
+	case path != "":
+		return installed{}, fmt.Errorf("%s driver does not work: %w", inContainer.whose(), explain(ctx, path, inContainer.output, err))
+	case hasProgram(d.DriverRoot, smi):
+		return installed{}, errors.New("the driver container's nvidia-smi cannot be executed; check that its root has the C library and that it is for this machine's architecture")
 	case d.ContainerExpected:
-		return nil, fmt.Errorf("the driver container is ready, but there is no nvidia-smi below %s; check that %s is mounted there with propagation from the host",
+		return installed{}, fmt.Errorf("the driver container is ready, but there is no nvidia-smi below %s; check that %s is mounted there with propagation from the host",
 			d.DriverRoot, d.InstallDir)
 	default:
-		return nil, errors.New("there is no nvidia-smi on the host, and no driver container; install a driver on the node or set spec.driver.enabled to true")
+		return installed{}, errors.New("there is no nvidia-smi on the host, and no driver container; install a driver on the node or set spec.driver.enabled to true")
 	}
 }
 
-func (d Driver) awaitContainer() error {
-	path := filepath.Join(d.MarkersDir, labels.DriverContainerReady)
-	if _, err := os.Stat(path); err != nil {
-		return &awaitFile{path: path, reason: "the driver container on this node is not ready (" +
-			labels.DriverContainerReady + " is missing); see the pod of the driver on this node"}
+// inContainer is the driver in the driver container. Its device nodes are in its own root if that has
+// a /dev.
+func (d Driver) inContainer() installed {
+	found := installed{root: d.DriverRoot, dev: d.DriverRoot, devOnHost: d.InstallDir, devMount: labels.DriverRootMount}
+	if info, err := os.Stat(filepath.Join(d.DriverRoot, "dev")); err != nil || !info.IsDir() {
+		found.dev, found.devOnHost, found.devMount = d.HostRoot, "/", labels.HostRootMount
+	}
+	return found
+}
+
+// prove looks at all that a container needs besides a driver that answers nvidia-smi.
+func (d Driver) prove(ctx context.Context, found installed) error {
+	switch {
+	case d.SkipGPUInit:
+		return d.link(found)
+	case found.onHost && exists(filepath.Join(d.HostRoot, wslDir, smi)):
+		return d.proveWSL(found)
+	}
+	gpus, err := parseGPUs(found.output)
+	if err != nil {
+		return err
+	}
+	if err := d.proveModule(gpus); err != nil {
+		return err
+	}
+	if err := d.proveBus(gpus); err != nil {
+		return err
+	}
+	if err := d.proveDevices(ctx, found); err != nil {
+		return err
+	}
+	return d.link(found)
+}
+
+// proveModule requires the kernel module, of the version of the driver that nvidia-smi belongs to.
+func (d Driver) proveModule(gpus []gpu) error {
+	if err := d.kernel().requireModule("nvidia", "check that sysfs of the node is mounted at "+d.kernel().sys+
+		" and that nvidia-smi is the driver's own"); err != nil {
+		return err
+	}
+	loaded := d.kernel().moduleVersion()
+	for _, gpu := range gpus {
+		if loaded != "" && gpu.driverVersion != loaded {
+			return fmt.Errorf("nvidia-smi is of driver %s, but the loaded kernel module nvidia is of %s; reboot the node, or unload the module so that the installed one is loaded",
+				gpu.driverVersion, loaded)
+		}
 	}
 	return nil
 }
 
-// devRoot returns where the GPUs' device nodes are, on the host and in a pod: in the driver's root
-// if it has a /dev.
-func (d Driver) devRoot() (onHost, mount string) {
-	if info, err := os.Stat(filepath.Join(d.DriverRoot, "dev")); err == nil && info.IsDir() {
-		return d.InstallDir, labels.DriverRootMount
+// proveBus requires that nvidia-smi lists every GPU that the driver serves. A GPU that is lost while
+// the driver runs stays bound to it.
+func (d Driver) proveBus(gpus []gpu) error {
+	bound, err := d.kernel().boundGPUs()
+	if err != nil {
+		return fmt.Errorf("the GPUs of nvidia-smi cannot be compared with those on the bus: %w", err)
 	}
-	return "/", labels.HostRootMount
+	excluded := d.kernel().driverGPUs()
+	lost := slices.DeleteFunc(bound, func(address string) bool {
+		return slices.ContainsFunc(gpus, func(g gpu) bool { return g.address == address }) ||
+			slices.ContainsFunc(excluded, func(g driverGPU) bool { return g.excluded && g.address == address })
+	})
+	if len(lost) > 0 {
+		slices.Sort(lost)
+		return fmt.Errorf("nvidia-smi lists %d of %d GPUs: %w", len(gpus), len(gpus)+len(lost), gpuLost(lost...))
+	}
+	return nil
+}
+
+// kernel is where the facts of the kernel are read.
+func (d Driver) kernel() kernel {
+	return kernel{sys: cmp.Or(d.SysRoot, "/sys"), proc: cmp.Or(d.ProcRoot, "/proc")}
 }
 
 // assignments are what the entrypoints of NVIDIA's images read.
-func assignments(onHost bool, driverRoot, driverRootMount, devRoot, devRootMount string) []marker.Assignment {
-	return []marker.Assignment{
-		{Key: labels.IsHostDriverKey, Value: strconv.FormatBool(onHost)},
-		{Key: labels.DriverRootKey, Value: driverRoot},
-		{Key: labels.DriverRootMountKey, Value: driverRootMount},
-		{Key: labels.DevRootKey, Value: devRoot},
-		{Key: labels.DevRootMountKey, Value: devRootMount},
+func (d Driver) assignments(found installed) []marker.Assignment {
+	root, mount := "/", labels.HostRootMount
+	if !found.onHost {
+		root, mount = d.InstallDir, labels.DriverRootMount
 	}
+	return []marker.Assignment{
+		{Key: labels.IsHostDriverKey, Value: strconv.FormatBool(found.onHost)},
+		{Key: labels.DriverRootKey, Value: root},
+		{Key: labels.DriverRootMountKey, Value: mount},
+		{Key: labels.DevRootKey, Value: found.devOnHost},
+		{Key: labels.DevRootMountKey, Value: found.devMount},
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -1,10 +1,8 @@
 package validate
 
 import (
-	"context"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -14,24 +12,6 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 )
-
-const (
-	works  = "#!/bin/sh\necho '| NVIDIA-SMI 580.95.05 |'\n"
-	broken = "#!/bin/sh\necho 'NVIDIA-SMI has failed.'\nexit 9\n"
-)
-
-// below is the Runner of these tests: it runs what lies below root without a chroot, which needs
-// privileges that tests have not. TestChroot is about the real one.
-func below(ctx context.Context, root, path string, args ...string) ([]byte, error) {
-	return output(exec.CommandContext(ctx, filepath.Join(root, path), args...))
-}
-
-// program writes an executable.
-func program(t *testing.T, path, content string) {
-	t.Helper()
-	write(t, path, content)
-	NewWithT(t).Expect(os.Chmod(path, 0o755)).To(Succeed())
-}
 
 var (
 	hostDriver = []marker.Assignment{
@@ -51,104 +31,153 @@ var (
 	}
 )
 
+// What passes; failures_test.go is about what does not.
 func TestDriver(t *testing.T) {
-	type files map[string]string // Path to content; a directory where the path ends in a slash.
 	tests := map[string]struct {
-		files    files
-		expected bool
-		want     []marker.Assignment
-		err      string
+		node  func(*testing.T) gpuNode
+		given func(n gpuNode)
+		check func(n gpuNode) Driver
+		want  []marker.Assignment
+		also  []string
 	}{
-		"takes the host's driver": {
-			files: files{"host/usr/bin/nvidia-smi": works}, want: hostDriver},
+		"takes the host's driver": {node: hostNode, check: gpuNode.driver, want: hostDriver},
 		"takes the host's driver from the last directory too": {
-			files: files{"host/opt/bin/nvidia-smi": works}, want: hostDriver},
+			node: hostNode, check: gpuNode.driver, want: hostDriver,
+			given: func(n gpuNode) {
+				n.remove("host/usr/bin")
+				n.smi("host/opt/bin/nvidia-smi", 0, gpuLine(0), gpuLine(1))
+			}},
 		"takes the host's driver though a driver container is expected": {
-			files: files{"host/usr/bin/nvidia-smi": works}, expected: true, want: hostDriver},
+			node: hostNode, check: gpuNode.container, want: hostDriver},
 		"passes over an nvidia-smi that is empty": {
-			files: files{"host/usr/bin/nvidia-smi": "", "host/bin/nvidia-smi": works}, want: hostDriver},
-		"says what is wrong with the host's driver": {
-			files: files{"host/usr/bin/nvidia-smi": broken},
-			err:   `the host's driver does not work: /usr/bin/nvidia-smi fails with exit status 9: the driver's kernel module is not loaded; see the kernel log and the driver's log (output: "NVIDIA-SMI has failed.")`},
-		"waits for the driver container": {
-			files: files{"driver/usr/bin/nvidia-smi": works}, expected: true,
-			err: "the driver container on this node is not ready (.driver-ctr-ready is missing); see the pod of the driver on this node"},
-		"waits for the driver container though tools are left on the host": {
-			files: files{"host/usr/bin/nvidia-smi": broken}, expected: true, err: "is not ready"},
-		"takes the driver container's driver": {
-			files:    files{"markers/.driver-ctr-ready": "GDS_ENABLED: false\n", "driver/usr/bin/nvidia-smi": works, "driver/dev/": ""},
-			expected: true, want: containerDriver},
+			node: hostNode, check: gpuNode.driver, want: hostDriver,
+			given: func(n gpuNode) {
+				n.smi("host/bin/nvidia-smi", 0, gpuLine(0), gpuLine(1))
+				program(n.T, n.path("host/usr/bin/nvidia-smi"), "")
+			}},
+		"does not ask a driver on the host for the modules of a driver container that is gone": {
+			node: hostNode, check: gpuNode.driver, want: hostDriver,
+			given: func(n gpuNode) { n.write("markers/.driver-ctr-ready", "GDS_ENABLED: true\n") }},
+		"takes the driver container's driver": {node: containerNode, check: gpuNode.container, want: containerDriver},
+		"takes the driver container's driver though tools are left on the host": {
+			node: containerNode, check: gpuNode.container, want: containerDriver,
+			given: func(n gpuNode) { n.smi("host/usr/bin/nvidia-smi", 18, "Failed to initialize NVML") }},
 		"takes the host's /dev where the driver's root has none": {
-			files:    files{"markers/.driver-ctr-ready": "", "driver/usr/bin/nvidia-smi": works},
-			expected: true, want: containerDriverWithoutDev},
+			node: containerNode, check: gpuNode.container, want: containerDriverWithoutDev,
+			given: func(n gpuNode) { n.remove("driver/dev"); n.devices("host") }},
 		"takes the driver of somebody else's container": {
-			files: files{"driver/usr/bin/nvidia-smi": works, "driver/dev/": ""}, want: containerDriver},
-		"says what is wrong with the container's driver": {
-			files: files{"markers/.driver-ctr-ready": "", "driver/usr/bin/nvidia-smi": broken}, expected: true,
-			err: "the driver container's driver does not work: /usr/bin/nvidia-smi fails with exit status 9"},
-		"says that the driver's root is not mounted": {
-			files: files{"markers/.driver-ctr-ready": ""}, expected: true, err: "check that /run/nvidia/driver is mounted there"},
-		"says that there is no driver at all": {
-			err: "there is no nvidia-smi on the host, and no driver container; install a driver"},
+			node: containerNode, check: gpuNode.driver, want: containerDriver,
+			given: func(n gpuNode) { n.remove("markers/.driver-ctr-ready") }},
+		"takes a driver container whose daemons are up": {
+			node: containerNode, check: gpuNode.container, want: containerDriver,
+			given: func(n gpuNode) { n.write("markers/.driver-daemons-status", "Ready\n") }},
+		"proves the further modules of the driver container": {
+			node: extrasNode, check: gpuNode.container, want: containerDriver,
+			also: []string{"nvidia-fs-ready", "gdrcopy-ready", "nvidia-peermem-ready"}},
+		"has nvidia-modprobe make what is missing": {
+			node: containerNode, check: gpuNode.container, want: containerDriver,
+			given: func(n gpuNode) {
+				n.remove("driver/dev/nvidia-uvm")
+				n.remove("sys/module/nvidia_uvm")
+				program(n.T, n.path("driver/usr/bin/nvidia-modprobe"), "#!/bin/sh\n[ \"$*\" = '-u -c=0 -c=1' ] || exit 1\n"+
+					"cd "+n.root+" && mkdir sys/module/nvidia_uvm && printf 510:0 >driver/dev/nvidia-uvm\n")
+			}},
+		"passes over a GPU that a virtual machine has": {
+			node: hostNode, check: gpuNode.driver, want: hostDriver,
+			given: func(n gpuNode) { n.pci("0000:60:00.0", "0x10de", "0x030200", "vfio-pci") }},
+		"passes over a GPU that the administrator has excluded": {
+			node: hostNode, check: gpuNode.driver, want: hostDriver,
+			given: func(n gpuNode) {
+				n.gpu(2)
+				n.write("proc/driver/nvidia/gpus/0000:3d:00.0/information", "Device Minor: \t 2\nGPU Excluded:\t Yes\n")
+			}},
+		"passes over the virtual functions of a GPU": {
+			node: hostNode, check: gpuNode.driver, want: hostDriver,
+			given: func(n gpuNode) {
+				n.pci("0000:3b:00.4", "0x10de", "0x030200", "nvidia")
+				n.symlink("../0000:3b:00.0", "sys/bus/pci/devices/0000:3b:00.4/physfn")
+			}},
+		"takes no offence at a warning": {
+			node: hostNode, check: gpuNode.driver, want: hostDriver,
+			given: func(n gpuNode) {
+				n.smi("host/usr/bin/nvidia-smi", 0, gpuLine(0), gpuLine(1), "WARNING: something about persistence mode")
+			}},
+		"takes the driver of Windows": {node: wslNode, check: gpuNode.driver, want: hostDriver},
+		"leaves the GPUs alone where it is told to": {
+			node: hostNode, want: hostDriver,
+			check: func(n gpuNode) Driver { d := n.driver(); d.SkipGPUInit = true; return d },
+			given: func(n gpuNode) {
+				n.smi("host/usr/bin/nvidia-smi", 6, "No devices were found")
+				n.remove("sys")
+				n.remove("proc")
+			}},
+		"makes no links where it is told not to": {
+			node: hostNode, want: hostDriver,
+			check: func(n gpuNode) Driver { d := n.driver(); d.DevChar = ""; return d },
+			given: func(n gpuNode) { n.remove("host/dev/char") }},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			g := NewWithT(t)
-			root := t.TempDir()
-			for path, content := range tc.files {
-				if path[len(path)-1] == '/' {
-					g.Expect(os.MkdirAll(filepath.Join(root, path), 0o700)).To(Succeed())
-				} else {
-					program(t, filepath.Join(root, path), content)
-				}
+			n := tc.node(t)
+			if tc.given != nil {
+				tc.given(n)
 			}
-			driver := Driver{HostRoot: root + "/host", DriverRoot: root + "/driver", InstallDir: "/run/nvidia/driver",
-				ContainerExpected: tc.expected, MarkersDir: root + "/markers", Run: below}
-			got, err := driver.Check(t.Context())
-			if tc.err != "" {
-				g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
-				return
-			}
+			driver := tc.check(n)
+			got, also, err := try(t, driver.Check, driver.Companions(), driver.MarkersDir)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(got).To(Equal(tc.want))
+			g.Expect(also).To(Equal(tc.also))
 		})
 	}
 }
 
-func TestTheDriverContainersFileWakesTheProver(t *testing.T) {
+func TestTheDriverContainersFilesWakeTheProver(t *testing.T) {
 	g := NewWithT(t)
-	root := t.TempDir()
-	program(t, root+"/driver/usr/bin/nvidia-smi", works)
-	driver := Driver{HostRoot: root + "/host", DriverRoot: root + "/driver", InstallDir: "/run/nvidia/driver",
-		ContainerExpected: true, MarkersDir: root + "/markers", Run: below}
-	noted := make(chan struct{}, 10)
-	// With pauses of an hour only the file itself can be what wakes it.
-	run := Run{Component: "driver", Markers: marker.Dir{Path: driver.MarkersDir, BootID: "boot-now"}, Check: driver.Check,
+	n := extrasNode(t)
+	ready, err := os.ReadFile(n.path("markers/.driver-ctr-ready"))
+	g.Expect(err).NotTo(HaveOccurred())
+	n.remove("markers/.driver-ctr-ready")
+	n.write("markers/.driver-daemons-status", "NotReady\n")
+	driver := n.container()
+	noted := make(lines, 10)
+	// With pauses of an hour only the files themselves can be what wakes it.
+	run := Run{Component: "driver", Markers: marker.Dir{Path: driver.MarkersDir, BootID: "boot-now"},
+		Check: driver.Check, Companions: driver.Companions(),
 		Interval: time.Hour, MaxInterval: time.Hour, AttemptTimeout: time.Minute,
-		Log: slog.New(slog.NewTextHandler(lines(noted), nil))}
+		Log: slog.New(slog.NewTextHandler(noted, nil))}
 	done := make(chan error, 1)
+	began := time.Now().Unix()
 	go func() { done <- run.Prove(t.Context()) }()
-	g.Eventually(noted, "5s").Should(Receive())
+	g.Eventually(noted, "5s").Should(Receive(ContainSubstring(".driver-ctr-ready is missing")))
 
-	write(t, root+"/markers/tmp", "DRIVER_INSTANCE: pod-1\n")
-	g.Expect(os.Rename(root+"/markers/tmp", root+"/markers/.driver-ctr-ready")).To(Succeed())
+	n.write("markers/tmp", string(ready))
+	g.Expect(os.Rename(n.path("markers/tmp"), n.path("markers/.driver-ctr-ready"))).To(Succeed())
+	g.Eventually(noted, "5s").Should(Receive(ContainSubstring("the daemons of the driver container are not up")))
+	n.write("markers/.driver-daemons-status", "Ready\n")
 
 	g.Eventually(done, "5s").Should(Receive(BeNil()))
-	g.Expect(os.ReadFile(root + "/markers/driver-ready")).To(BeEquivalentTo(`IS_HOST_DRIVER=false
+	content, err := os.ReadFile(n.path("markers/driver-ready"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(content)).To(MatchRegexp(`^IS_HOST_DRIVER=false
 NVIDIA_DRIVER_ROOT=/run/nvidia/driver
 DRIVER_ROOT_CTR_PATH=/driver-root
-NVIDIA_DEV_ROOT=/
-DEV_ROOT_CTR_PATH=/host
+NVIDIA_DEV_ROOT=/run/nvidia/driver
+DEV_ROOT_CTR_PATH=/driver-root
+STARTED_AT=[0-9]+
 BOOT_ID=boot-now
 DRIVER_INSTANCE=pod-1
-`))
+$`))
+	g.Expect(valueOf(g, run.Markers, "driver", "STARTED_AT")).To(And(BeNumerically(">=", began), BeNumerically("<=", time.Now().Unix())))
+	g.Expect(valueOf(g, run.Markers, "gdrcopy", "STARTED_AT")).To(BeNumerically(">=", began))
 }
 
-// lines gets a value for each line of a log.
-type lines chan struct{}
+// lines gets the lines of a log.
+type lines chan string
 
 func (l lines) Write(line []byte) (int, error) {
-	l <- struct{}{}
+	l <- string(line)
 	return len(line), nil
 }
 
@@ -165,4 +194,20 @@ func TestChroot(t *testing.T) {
 	}
 	g.Expect(err).To(MatchError(syscall.EPERM))
 	g.Expect(explain(t.Context(), "nvidia-smi", nil, err)).To(MatchError(ContainSubstring("the container must be privileged")))
+}
+
+func TestNumberOf(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	g.Expect(numberOf("/dev/null")).To(Equal(number{1, 3}))
+	g.Expect(os.Symlink("/dev/null", filepath.Join(dir, "link"))).To(Succeed())
+	g.Expect(numberOf(filepath.Join(dir, "link"))).To(Equal(number{1, 3}))
+	_, err := numberOf(dir)
+	g.Expect(err).To(MatchError(errNoDevice))
+	_, err = numberOf(filepath.Join(dir, "missing"))
+	g.Expect(err).To(MatchError(os.ErrNotExist))
+	if err := syscall.Mknod(filepath.Join(dir, "nvidia0"), syscall.S_IFCHR|0o600, 195<<8|7); err != nil {
+		t.Skipf("the rest needs the right to make device nodes: %v", err)
+	}
+	g.Expect(numberOf(filepath.Join(dir, "nvidia0"))).To(Equal(number{195, 7}))
 }

@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -36,21 +38,37 @@ type awaiter interface {
 	await(ctx context.Context) bool
 }
 
-// awaitFile is the error of a check that cannot succeed before a file exists.
+// Companion is a marker that is proven with the component's: removed with it, and written right
+// before it, so that who waits for the component's marker finds this one too.
+type Companion struct {
+	Marker labels.Marker
+	// Check is called after the component's, with what that one found. It tells whether the marker
+	// applies to this node; where it does, an error says why it is not true yet.
+	Check func(found []marker.Assignment) (applies bool, err error)
+}
+
+// awaitFile is the error of a check that cannot succeed before a file changes.
 type awaitFile struct {
 	path   string
 	reason string
+	// until returns nil once the next attempt is worth its while.
+	until func() error
 }
 
 func (a *awaitFile) Error() string { return a.reason }
 
+// awaitExistence returns the error of a check that cannot succeed before there is a file at path.
+func awaitExistence(path, reason string) error {
+	return &awaitFile{path: path, reason: reason, until: func() error {
+		_, err := os.Stat(path)
+		return err
+	}}
+}
+
 func (a *awaitFile) await(ctx context.Context) bool {
 	waiter := wait.Waiter{Dir: filepath.Dir(a.path), What: a.path, Log: slog.New(slog.DiscardHandler)}
 	// Whether the file came or the time is over, the next attempt finds out.
-	_ = waiter.Until(ctx, func() error {
-		_, err := os.Stat(a.path)
-		return err
-	})
+	_ = waiter.Until(ctx, a.until)
 	return true
 }
 
@@ -59,6 +77,8 @@ type Run struct {
 	Component labels.Marker
 	Markers   marker.Dir
 	Check     Check
+	// Companions are proven by the same attempts; may be empty.
+	Companions []Companion
 	// Interval is the pause after the first failure; it doubles up to MaxInterval. A check that
 	// awaits a file or its Node pauses until that changes, at most MaxInterval.
 	Interval, MaxInterval time.Duration
@@ -69,17 +89,25 @@ type Run struct {
 
 	// renewed tells that the component was proved before, in this boot and for this driver.
 	renewed bool
+	// started is when Prove began, for labels.StartedAtKey.
+	started time.Time
 }
 
 // Prove removes the component's marker, so that a marker of an earlier run cannot hide a failure,
-// and repeats the check until it succeeds; then it writes the marker, last. It fails only when ctx
+// and those of its companions, and repeats the check until it succeeds; then it writes the marker, last. It fails only when ctx
 // ends or a file cannot be written; the error is one sentence with the cause and the remedy, and is
 // also left in the component's reason file.
 func (r Run) Prove(ctx context.Context) error {
 	_, stale := r.Markers.Read(r.Component)
 	r.renewed = stale == nil
+	r.started = time.Now()
 	if err := r.Markers.Remove(r.Component); err != nil {
 		return err
+	}
+	for _, companion := range r.Companions {
+		if err := r.Markers.Remove(companion.Marker); err != nil {
+			return err
+		}
 	}
 	heard := &reasons{log: r.Log}
 	for pause := r.Interval; ; {
@@ -126,13 +154,17 @@ func (r Run) attempt(ctx context.Context, heard *reasons) error {
 	}
 }
 
-// prove checks and writes the marker, for the driver that was present the whole time.
+// prove checks and writes the markers, for the driver that was present the whole time.
 func (r Run) prove(ctx context.Context) error {
 	before, err := r.Markers.DriverInstance()
 	if err != nil {
 		return err
 	}
 	assignments, err := r.Check(ctx)
+	if err != nil {
+		return err
+	}
+	companions, err := r.companions(assignments)
 	if err != nil {
 		return err
 	}
@@ -150,7 +182,28 @@ func (r Run) prove(ctx context.Context) error {
 	if r.renewed {
 		assignments = append(assignments, marker.Assignment{Key: labels.RenewedKey, Value: labels.True})
 	}
-	return r.Markers.Write(r.Component, assignments, after)
+	since := marker.Assignment{Key: labels.StartedAtKey, Value: strconv.FormatInt(r.started.Unix(), 10)}
+	for _, companion := range companions {
+		if err := r.Markers.Write(companion, []marker.Assignment{since}, after); err != nil {
+			return err
+		}
+	}
+	return r.Markers.Write(r.Component, slices.Concat(assignments, []marker.Assignment{since}), after)
+}
+
+// companions returns the markers that are true with the component's.
+func (r Run) companions(found []marker.Assignment) ([]labels.Marker, error) {
+	var markers []labels.Marker
+	for _, companion := range r.Companions {
+		applies, err := companion.Check(found)
+		if err != nil {
+			return nil, err
+		}
+		if applies {
+			markers = append(markers, companion.Marker)
+		}
+	}
+	return markers, nil
 }
 
 // pause blocks until it is time for the next attempt, and returns the pause after that one.

@@ -13,6 +13,7 @@ import (
 
 	. "github.com/onsi/gomega"
 
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 )
 
@@ -155,8 +156,9 @@ func TestProveRepeatsACheckDuringWhichTheDriverWasReplaced(t *testing.T) {
 	g.Expect(run.Prove(t.Context())).To(Succeed())
 	g.Expect(attempts).To(Equal(2))
 	g.Expect(log.String()).To(ContainSubstring("the driver container was replaced during the check"))
-	g.Expect(os.ReadFile(filepath.Join(run.Markers.Path, "toolkit-ready"))).
-		To(BeEquivalentTo("BOOT_ID=boot-now\nDRIVER_INSTANCE=pod-2\n"))
+	content, err := os.ReadFile(filepath.Join(run.Markers.Path, "toolkit-ready"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(content)).To(MatchRegexp("^STARTED_AT=[0-9]+\nBOOT_ID=boot-now\nDRIVER_INSTANCE=pod-2\n$"))
 }
 
 func TestProveTellsThatItProvesAnew(t *testing.T) {
@@ -187,6 +189,44 @@ func TestProveTellsThatItProvesAnew(t *testing.T) {
 			g.Expect(os.ReadFile(path)).To(ContainSubstring(tc.want))
 		})
 	}
+}
+
+func TestProveWritesTheMarkersOfCompanionsThatApply(t *testing.T) {
+	g := NewWithT(t)
+	run, log := prover(t, nil)
+	var attempts int
+	run.Check = func(context.Context) ([]marker.Assignment, error) {
+		for _, m := range []labels.Marker{"toolkit", "gdrcopy", "nvidia-fs"} {
+			_, err := run.Markers.Read(m)
+			g.Expect(err).To(MatchError(m.File()+" is missing"), "removed before the check")
+		}
+		attempts++
+		return []marker.Assignment{{Key: "A", Value: "1"}}, nil
+	}
+	run.Companions = []Companion{
+		{Marker: "gdrcopy", Check: func(found []marker.Assignment) (bool, error) {
+			g.Expect(found).To(Equal([]marker.Assignment{{Key: "A", Value: "1"}}))
+			return true, nil
+		}},
+		{Marker: "nvidia-fs", Check: func([]marker.Assignment) (bool, error) {
+			if attempts < 3 {
+				return false, errors.New("no module")
+			}
+			return false, nil
+		}},
+	}
+	for _, m := range []labels.Marker{"toolkit", "gdrcopy", "nvidia-fs"} {
+		write(t, filepath.Join(run.Markers.Path, m.File()), "BOOT_ID=boot-now\n")
+	}
+
+	g.Expect(run.Prove(t.Context())).To(Succeed())
+
+	g.Expect(attempts).To(Equal(3))
+	g.Expect(strings.Count(log.String(), "no module")).To(Equal(1))
+	g.Expect(run.Markers.Read("toolkit")).NotTo(BeEmpty())
+	g.Expect(run.Markers.Read("gdrcopy")).NotTo(BeEmpty())
+	_, err := run.Markers.Read("nvidia-fs")
+	g.Expect(err).To(MatchError("nvidia-fs-ready is missing"))
 }
 
 func TestPauseDoublesUpToItsLimit(t *testing.T) {

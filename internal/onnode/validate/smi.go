@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -14,8 +17,8 @@ import (
 
 const smi = "nvidia-smi"
 
-// smiDirs are where drivers install nvidia-smi, as paths below a root.
-var smiDirs = []string{"/usr/bin", "/usr/sbin", "/bin", "/sbin", "/opt/bin"}
+// programDirs are where drivers install their programs, as paths below a root.
+var programDirs = []string{"/usr/bin", "/usr/sbin", "/bin", "/sbin", wslDir, "/opt/bin"}
 
 // smiCodes puts the exit codes of nvidia-smi into words, with the remedy.
 var smiCodes = map[int]string{
@@ -57,20 +60,26 @@ func output(command *exec.Cmd) ([]byte, error) {
 	return command.CombinedOutput()
 }
 
-// runSMI runs the first nvidia-smi in root that can be executed, without arguments: that
-// initialises every GPU. It returns whether there is one, and what is wrong with it.
-func runSMI(ctx context.Context, run Runner, root string) (found bool, err error) {
-	for _, dir := range smiDirs {
-		path := dir + "/" + smi
-		out, err := run(ctx, root, path)
-		if err == nil {
-			return true, nil
-		}
-		if !absent(err) {
-			return true, explain(ctx, path, out, err)
+// runFirst runs the first program with this name in root that can be executed, and returns its path;
+// empty where there is none.
+func runFirst(ctx context.Context, run Runner, root, name string, args ...string) (path string, out []byte, err error) {
+	for _, dir := range programDirs {
+		path := dir + "/" + name
+		out, err := run(ctx, root, path, args...)
+		if err == nil || !absent(err) {
+			return path, out, err
 		}
 	}
-	return false, nil
+	return "", nil, nil
+}
+
+// hasProgram tells whether root has such a program, executable or not. Some images have an empty file
+// in place of a driver's program.
+func hasProgram(root, name string) bool {
+	return slices.ContainsFunc(programDirs, func(dir string) bool {
+		info, err := os.Lstat(filepath.Join(root, dir, name))
+		return err == nil && info.Size() > 0
+	})
 }
 
 // absent tells that there is no program to run: no file, one that is not executable, or an empty
@@ -91,6 +100,9 @@ func explain(ctx context.Context, path string, out []byte, err error) error {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return fmt.Errorf("%s cannot be run: %w", path, err)
+	}
+	if address := lostGPU(out); address != "" {
+		return gpuLost(address)
 	}
 	words, known := smiCodes[exit.ExitCode()]
 	if !known {

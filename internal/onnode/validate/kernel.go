@@ -1,0 +1,128 @@
+package validate
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/kmod"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
+)
+
+// kernel is what the kernel of the node tells. A container sees the modules and the PCI devices of
+// the node in its own /sys, and the NVIDIA driver's files in its own /proc.
+type kernel struct{ sys, proc string }
+
+// moduleVersion returns the version of the module nvidia; empty if it tells none.
+func (k kernel) moduleVersion() string {
+	version, err := os.ReadFile(filepath.Join(k.sys, "module", "nvidia", "version"))
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimSpace(version))
+}
+
+// boundGPUs returns the addresses of the GPUs that the driver nvidia serves. One that vfio-pci has for
+// a virtual machine does not count, nor does the virtual function of a GPU.
+func (k kernel) boundGPUs() ([]string, error) {
+	devices, err := pci.Devices(k.sys)
+	if err != nil {
+		return nil, err
+	}
+	var addresses []string
+	for _, device := range devices {
+		dir := filepath.Join(k.sys, "bus", "pci", "devices", device.Address)
+		driver, err := os.Readlink(filepath.Join(dir, "driver"))
+		if !device.IsGPU() || err != nil || filepath.Base(driver) != "nvidia" {
+			continue
+		}
+		if _, err := os.Lstat(filepath.Join(dir, "physfn")); err == nil {
+			continue
+		}
+		addresses = append(addresses, device.Address)
+	}
+	return addresses, nil
+}
+
+// hasMellanoxNIC tells whether the node has a network adapter that the Mellanox driver serves.
+func (k kernel) hasMellanoxNIC() (bool, error) {
+	devices, err := pci.Devices(k.sys)
+	// A device that cannot be read does not hide another.
+	if slices.ContainsFunc(devices, pci.Device.IsMellanoxNIC) {
+		return true, nil
+	}
+	return false, err
+}
+
+// driverGPU is what the driver tells of a GPU in /proc/driver/nvidia/gpus.
+type driverGPU struct {
+	address string
+	// minor is the number of the GPU's device node; empty if none is told.
+	minor string
+	// excluded tells that the administrator has excluded the GPU (NVreg_ExcludedGpus): no program
+	// sees it.
+	excluded bool
+}
+
+// driverGPUs returns the GPUs of the driver; none where it tells nothing.
+func (k kernel) driverGPUs() []driverGPU {
+	files, err := filepath.Glob(filepath.Join(k.proc, "driver", "nvidia", "gpus", "*", "information"))
+	if err != nil {
+		return nil // The roots come from flags; one with a bracket matches nothing.
+	}
+	var gpus []driverGPU
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		found := driverGPU{address: filepath.Base(filepath.Dir(file))}
+		for line := range strings.Lines(string(content)) {
+			key, value, _ := strings.Cut(line, ":")
+			value = strings.TrimSpace(value)
+			switch key {
+			case "Device Minor":
+				if _, err := strconv.ParseUint(value, 10, 32); err == nil {
+					found.minor = value
+				}
+			case "GPU Excluded":
+				found.excluded = value == "Yes"
+			}
+		}
+		gpus = append(gpus, found)
+	}
+	return gpus
+}
+
+// major returns the major number under which the kernel registered a character device, and whether
+// it did.
+func (k kernel) major(name string) (uint32, bool) {
+	file, err := os.Open(filepath.Join(k.proc, "devices"))
+	if err != nil {
+		return 0, false
+	}
+	defer file.Close()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if lines.Text() == "Block devices:" {
+			break
+		}
+		if fields := strings.Fields(lines.Text()); len(fields) == 2 && fields[1] == name {
+			number, err := strconv.ParseUint(fields[0], 10, 32)
+			return uint32(number), err == nil
+		}
+	}
+	return 0, false
+}
+
+// requireModule fails unless the module is loaded; remedy completes the sentence.
+func (k kernel) requireModule(module, remedy string) error {
+	if kmod.Loaded(k.sys, module) {
+		return nil
+	}
+	return fmt.Errorf("the kernel module %s is not loaded; %s", module, remedy)
+}
