@@ -230,8 +230,7 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	}
 	used := cmp.Or(r.keptHelper(ds.Name, digest), helper)
 	forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
-		if c.Image == helper {
-			c.Image = used
+		if replaceHelper(c, helper, used) {
 			annotate(&ds.ObjectMeta, labels.HelperImage, used)
 		}
 	})

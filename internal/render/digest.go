@@ -20,8 +20,8 @@ import (
 func templateDigest(pod *corev1.PodSpec, helperImage string) (string, error) {
 	significant := pod.DeepCopy()
 	forEachContainer(significant, func(c *corev1.Container) {
-		if helperImage != "" && c.Image == helperImage {
-			c.Image = "helper"
+		if helperImage != "" {
+			replaceHelper(c, helperImage, "helper")
 		}
 		slices.SortStableFunc(c.Env, func(a, b corev1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
 	})
@@ -32,6 +32,23 @@ func templateDigest(pod *corev1.PodSpec, helperImage string) (string, error) {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8]), nil
 }
+
+// replaceHelper puts another helper image in place of this one, also where the container is told it for
+// the pods that it starts. It tells whether there was one.
+func replaceHelper(c *corev1.Container, helper, by string) (found bool) {
+	if c.Image == helper {
+		c.Image, found = by, true
+	}
+	for i := range c.Env {
+		if c.Env[i].Name == helperImageVariable && c.Env[i].Value == helper {
+			c.Env[i].Value = by
+		}
+	}
+	return found
+}
+
+// helperImageVariable tells gpu-node the image of the pods that it starts.
+const helperImageVariable = "VALIDATOR_IMAGE"
 
 // LiveDaemonSet reads what render needs to know of a DaemonSet of the cluster.
 func LiveDaemonSet(ds *appsv1.DaemonSet) Live {

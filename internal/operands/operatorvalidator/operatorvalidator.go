@@ -2,6 +2,7 @@ package operatorvalidator
 
 import (
 	"fmt"
+	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
@@ -36,6 +37,13 @@ func Operand() operand.Operand {
 	}
 }
 
+type values struct {
+	SetMIGStrategy bool
+	MIGStrategy    string
+	// PullSecrets of the pods that the plugin's check starts, separated by commas.
+	PullSecrets string
+}
+
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	spec := v1.ValidatorSpec{}
 	if in.Spec.Validator != nil {
@@ -45,11 +53,15 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
 	}
+	mig := in.MIGStrategy()
 	return []operand.Instance{{
 		Image:     ref.Image,
 		Version:   ref.Version,
 		Main:      "nvidia-operator-validator",
 		Container: spec.ContainerSpec,
 		InitEnv:   operand.ValidatorEnv(in, "driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation"),
+		Values: values{
+			SetMIGStrategy: mig != "", MIGStrategy: mig, PullSecrets: strings.Join(spec.ImagePullSecrets, ","),
+		},
 	}}, nil
 }
