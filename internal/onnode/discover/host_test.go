@@ -75,14 +75,14 @@ func (m machine) remove(t *testing.T, address string) {
 func gpu(number int) string { return fmt.Sprintf("0000:%x:00.0", 0x18+number) }
 
 // withH100s adds eight GPUs with what is beside them: four NVSwitches and eight network adapters.
-func withH100s(t *testing.T, m machine, driver string) machine {
+func withH100s(t *testing.T, m machine) machine {
 	t.Helper()
 	for i := range 8 {
-		m.add(t, gpu(i), "0x10de", "0x030200", driver)
+		m.add(t, gpu(i), "0x10de", "0x030200", "nvidia")
 		m.add(t, fmt.Sprintf("0000:%x:00.0", 0x38+i), "0x15b3", "0x020700", "mlx5_core")
 	}
 	for i := range 4 {
-		m.add(t, fmt.Sprintf("0000:%x:00.0", 0x07+i), "0x10de", "0x068000", driver)
+		m.add(t, fmt.Sprintf("0000:%x:00.0", 0x07+i), "0x10de", "0x068000", "nvidia")
 	}
 	return m
 }
@@ -119,7 +119,7 @@ func TestFactsOfMachines(t *testing.T) {
 		noGPU   bool
 	}{
 		"eight H100 with NVSwitches and InfiniBand": {
-			machine: func(t *testing.T) machine { return withH100s(t, ubuntuMachine(t), "nvidia") },
+			machine: func(t *testing.T) machine { return withH100s(t, ubuntuMachine(t)) },
 			want:    union(ubuntuLabels, gpu3D, mellanox),
 		},
 		"a guest with a vGPU": {
@@ -154,7 +154,7 @@ func TestFactsOfMachines(t *testing.T) {
 		},
 		"one of eight GPUs has fallen off the bus": {
 			machine: func(t *testing.T) machine {
-				m := withH100s(t, ubuntuMachine(t), "nvidia")
+				m := withH100s(t, ubuntuMachine(t))
 				m.remove(t, gpu(3))
 				return m
 			},
@@ -162,7 +162,7 @@ func TestFactsOfMachines(t *testing.T) {
 		},
 		"all GPUs have gone, the NVSwitches have not": {
 			machine: func(t *testing.T) machine {
-				m := withH100s(t, ubuntuMachine(t), "nvidia")
+				m := withH100s(t, ubuntuMachine(t))
 				for i := range 8 {
 					m.remove(t, gpu(i))
 				}
@@ -309,7 +309,7 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			m := withH100s(t, newMachine(t, "6.8.0-45-generic", ubuntu), "nvidia")
+			m := withH100s(t, newMachine(t, "6.8.0-45-generic", ubuntu))
 			tc.damage(t, m)
 			want := union(ubuntuLabels, gpu3D, mellanox)
 			for _, key := range tc.lost {

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/discover"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+)
+
+// discovery holds the flags of gpu-node discover.
+type discovery struct {
+	discover.Discovery
+	mode              string
+	once              bool
+	featuresDir       string
+	serviceAccountDir string
+	terminationLog    string
+}
+
+func (d *discovery) register(flags *pflag.FlagSet) {
+	flags.StringVar(&d.mode, "mode", string(discover.ModeAuto),
+		"auto leaves the labels that Node Feature Discovery lists to it, builtin takes no notice of it")
+	flags.BoolVar(&d.once, "once", false, "label the node and end")
+	flags.StringVar(&d.Node, "node-name", os.Getenv("NODE_NAME"), "the node; default from NODE_NAME")
+	flags.StringVar(&d.Host.SysRoot, "sys-root", "/sys", "where sysfs is mounted")
+	flags.StringVar(&d.Host.ProcRoot, "proc-root", "/proc", "where procfs is mounted")
+	flags.StringVar(&d.Host.Root, "host-root", labels.HostRootMount, "where the host's /etc/os-release and /usr/lib are mounted")
+	flags.StringVar(&d.featuresDir, "features-dir", labels.FeaturesDir,
+		"directory of GPU Feature Discovery's file "+labels.FeaturesFile+"; need not exist yet")
+	flags.DurationVar(&d.Resync, "resync", discover.DefaultResync,
+		"how often the Node is compared when nothing has changed, with a unit")
+	flags.DurationVar(&d.KeepMissing, "keep-missing", discover.DefaultKeepMissing,
+		"how long labels of GPU Feature Discovery outlive its file, with a unit")
+	flags.StringVar(&d.serviceAccountDir, "service-account-dir", nodeapi.ServiceAccountDir,
+		"directory of the pod's token and of the API server's authority")
+	registerTerminationLog(flags, &d.terminationLog)
+}
+
+func discoverCommand() *cobra.Command {
+	var d discovery
+	command := &cobra.Command{
+		Use:   "discover",
+		Short: "Label the node with its GPUs, its kernel and its operating system, and keep that current",
+		Long: `Label the node with its GPUs, its kernel, its operating system and what GPU Feature Discovery
+found out, under the keys of Node Feature Discovery, and keep the labels current until SIGTERM.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := d.check(); err != nil {
+				return err
+			}
+			return fail(d.run(), d.terminationLog)
+		},
+	}
+	d.register(command.Flags())
+	return command
+}
+
+func (d *discovery) check() (err error) {
+	if d.Mode, err = discover.ParseMode(d.mode); err != nil {
+		return err
+	}
+	if d.Node == "" {
+		return errors.New("no node given; set the environment variable NODE_NAME from the field spec.nodeName, or --node-name")
+	}
+	if d.Resync <= 0 || d.KeepMissing < 0 {
+		return errors.New("--resync must be above 0s, and --keep-missing not below")
+	}
+	return nil
+}
+
+func (d *discovery) run() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	client, err := nodeapi.InCluster(d.serviceAccountDir)
+	if err != nil {
+		return fmt.Errorf("node %s is not labelled: %w", d.Node, err)
+	}
+	d.Client, d.Log = client, newLog()
+	d.Features = filepath.Join(d.featuresDir, labels.FeaturesFile)
+	if d.once {
+		return d.Once(ctx)
+	}
+	d.Run(ctx)
+	return nil
+}

@@ -1,0 +1,190 @@
+package discover
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+)
+
+const (
+	kernel  = labels.DiscoveryKernel
+	present = labels.DiscoveryPCIPresent
+	threeD  = labels.DiscoveryPCI3D
+	count   = "nvidia.com/gpu.count"
+)
+
+// apply is what the API server makes of a patch.
+func apply(to map[string]string, changes map[string]*string) map[string]string {
+	result := union(to)
+	for key, value := range changes {
+		if value == nil {
+			delete(result, key)
+		} else {
+			result[key] = *value
+		}
+	}
+	return result
+}
+
+func TestPlan(t *testing.T) {
+	type strs = map[string]string
+	facts := func(all strs) Facts { return Facts{Labels: all} }
+	tests := map[string]struct {
+		mode        Mode // ModeAuto if empty.
+		labels      strs
+		annotations strs
+		facts       Facts
+
+		wantLabels strs // As before if nil.
+		wantOwn    string
+		silent     bool
+		beside     bool
+		stale      []string
+	}{
+		"labels a new node": {
+			labels: strs{"a": "b"}, facts: facts(strs{kernel: "6.8", present: "true"}),
+			wantLabels: strs{"a": "b", kernel: "6.8", present: "true"}, wantOwn: kernel + "," + present,
+		},
+		"is silent when nothing has changed": {
+			labels: strs{kernel: "6.8", present: "true"}, annotations: strs{labels.Discovered: kernel + "," + present},
+			facts: facts(strs{kernel: "6.8", present: "true"}), wantOwn: kernel + "," + present, silent: true,
+		},
+		"is silent on a node without facts": {labels: strs{"a": "b"}, silent: true},
+		"replaces another value, whoever wrote it": {
+			labels: strs{kernel: "5.15", count: "1"}, facts: facts(strs{kernel: "6.8", count: "8"}),
+			wantLabels: strs{kernel: "6.8", count: "8"}, wantOwn: kernel + "," + count,
+		},
+		"takes over a label with the right value": {
+			labels: strs{kernel: "6.8"}, facts: facts(strs{kernel: "6.8"}), wantOwn: kernel,
+		},
+		"removes own labels that no longer hold, and no other": {
+			labels:      strs{kernel: "6.8", present: "true", threeD: "true", count: "8", "a": "b"},
+			annotations: strs{labels.Discovered: kernel + "," + present + "," + count},
+			facts:       facts(strs{kernel: "6.8"}),
+			wantLabels:  strs{kernel: "6.8", threeD: "true", "a": "b"}, wantOwn: kernel,
+		},
+		"removes the annotation with the last own label": {
+			labels: strs{kernel: "6.8"}, annotations: strs{labels.Discovered: kernel}, wantLabels: strs{},
+		},
+		"forgets an own label that somebody has removed": {
+			annotations: strs{labels.Discovered: present}, wantLabels: strs{},
+		},
+		"removes nothing that it may not write, whatever the annotation says": {
+			labels:      strs{"nvidia.com/gpu.deploy.driver": "false", "kubernetes.io/os": "linux"},
+			annotations: strs{labels.Discovered: "nvidia.com/gpu.deploy.driver,kubernetes.io/os,,x"},
+		},
+		"keeps own labels whose facts cannot be read": {
+			labels: strs{kernel: "6.8", present: "true"}, annotations: strs{labels.Discovered: kernel + "," + present},
+			facts:   Facts{Labels: strs{kernel: "6.8"}, Unknown: map[string]bool{present: true}},
+			wantOwn: kernel + "," + present, silent: true,
+		},
+		"keeps own labels of GPU Feature Discovery while its file is missing": {
+			labels: strs{present: "true", count: "8"}, annotations: strs{labels.Discovered: present + "," + count},
+			facts: Facts{KeepFeatures: true}, wantLabels: strs{count: "8"}, wantOwn: count,
+		},
+		"a new timestamp alone is not written": {
+			labels: strs{count: "8", labels.FeatureTimestamp: "1"}, annotations: strs{labels.Discovered: labels.FeatureTimestamp + "," + count},
+			facts: facts(strs{count: "8", labels.FeatureTimestamp: "2"}), wantOwn: labels.FeatureTimestamp + "," + count, silent: true,
+		},
+		"a new timestamp goes along with a change": {
+			labels: strs{count: "8", labels.FeatureTimestamp: "1"}, annotations: strs{labels.Discovered: labels.FeatureTimestamp + "," + count},
+			facts:      facts(strs{count: "7", labels.FeatureTimestamp: "2"}),
+			wantLabels: strs{count: "7", labels.FeatureTimestamp: "2"}, wantOwn: labels.FeatureTimestamp + "," + count,
+		},
+		"the first timestamp is written": {
+			facts:      facts(strs{labels.FeatureTimestamp: "1"}),
+			wantLabels: strs{labels.FeatureTimestamp: "1"}, wantOwn: labels.FeatureTimestamp,
+		},
+		"NFD: what it lists is left to it": {
+			labels:      strs{kernel: "6.8", present: "true"},
+			annotations: strs{labels.NFDFeatureLabels: "kernel-version.full,pci-10de.present"},
+			facts:       facts(strs{kernel: "6.8", present: "true", threeD: "true"}), silent: true, beside: true,
+		},
+		"NFD: what it lists is no longer an own label": {
+			labels: strs{kernel: "6.8", present: "true", count: "8"},
+			annotations: strs{
+				labels.Discovered:       kernel + "," + present + "," + count,
+				labels.NFDFeatureLabels: "cpu-model.family,kernel-version.full,pci-10de.present,nvidia.com/gpu.count",
+			},
+			facts: facts(strs{kernel: "6.8", present: "true", count: "8"}), beside: true,
+		},
+		"NFD: an own label that it does not list stays one, and is kept current": {
+			labels: strs{kernel: "6.8", present: "true", threeD: "true", count: "8"},
+			annotations: strs{
+				labels.Discovered:       kernel + "," + present + "," + threeD + "," + count,
+				labels.NFDFeatureLabels: "kernel-version.full,pci-10de.present",
+			},
+			facts:      facts(strs{kernel: "6.8", present: "true", count: "7"}),
+			wantLabels: strs{kernel: "6.8", present: "true", count: "7"}, wantOwn: count, beside: true,
+		},
+		"NFD: what it says nothing of is discovery's": {
+			labels:      strs{kernel: "6.8"},
+			annotations: strs{labels.NFDFeatureLabels: "kernel-version.full"},
+			facts:       facts(strs{kernel: "6.8", present: "true", threeD: "true", labels.DiscoveryOSTree: "418"}),
+			wantLabels:  strs{kernel: "6.8", present: "true", threeD: "true", labels.DiscoveryOSTree: "418"},
+			wantOwn:     threeD + "," + present + "," + labels.DiscoveryOSTree, beside: true,
+		},
+		"NFD: a label of it that is not true is named, and left to it": {
+			labels:      strs{kernel: "5.15", count: "1"},
+			annotations: strs{labels.NFDFeatureLabels: "kernel-version.full,system-os_release.ID,nvidia.com/gpu.count"},
+			facts:       facts(strs{kernel: "6.8", labels.DiscoveryOSID: "ubuntu", count: "8"}), silent: true, beside: true,
+			stale: []string{kernel, labels.DiscoveryOSID},
+		},
+		"NFD: one of its instances counts too": {
+			labels: strs{kernel: "6.8"}, annotations: strs{"blue." + labels.NFDFeatureLabels: "kernel-version.full"},
+			facts: facts(strs{kernel: "6.8"}), silent: true, beside: true,
+		},
+		"NFD: its other annotations, and one that only looks alike, count for nothing": {
+			annotations: strs{
+				labels.NFDPrefix + "worker.version": "v0.14", "xnfd.node.kubernetes.io/feature-labels": "kernel-version.full",
+				labels.NFDFeatureLabels: "",
+			},
+			facts: facts(strs{kernel: "6.8"}), wantLabels: strs{kernel: "6.8"}, wantOwn: kernel,
+		},
+		"builtin takes no notice of NFD": {
+			mode: ModeBuiltin, labels: strs{kernel: "5.15"}, annotations: strs{labels.NFDFeatureLabels: "kernel-version.full,pci-10de.present"},
+			facts:      facts(strs{kernel: "6.8", threeD: "true"}),
+			wantLabels: strs{kernel: "6.8", threeD: "true"}, wantOwn: kernel + "," + threeD,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			mode := tc.mode
+			if mode == "" {
+				mode = ModeAuto
+			}
+			node := nodeapi.NodeMetadata{Labels: tc.labels, Annotations: tc.annotations, ResourceVersion: "7"}
+			got := newPlan(mode, node, tc.facts)
+			if tc.wantLabels == nil {
+				tc.wantLabels = union(tc.labels)
+			}
+			after := nodeapi.NodeMetadata{
+				Labels: apply(tc.labels, got.changes.Labels), Annotations: apply(tc.annotations, got.changes.Annotations),
+			}
+			g.Expect(after.Labels).To(Equal(tc.wantLabels))
+			g.Expect(after.Annotations[labels.Discovered]).To(Equal(tc.wantOwn))
+			if tc.wantOwn == "" {
+				g.Expect(after.Annotations).NotTo(HaveKey(labels.Discovered))
+			}
+			g.Expect(got.empty()).To(Equal(tc.silent))
+			g.Expect(got.beside).To(Equal(tc.beside))
+			g.Expect(got.stale).To(Equal(tc.stale))
+			g.Expect(got.changes.ResourceVersion).To(Equal("7"))
+			// A second look changes nothing.
+			g.Expect(newPlan(mode, after, tc.facts).empty()).To(BeTrue())
+		})
+	}
+}
+
+func TestParseMode(t *testing.T) {
+	g := NewWithT(t)
+	for _, mode := range []Mode{ModeAuto, ModeBuiltin} {
+		g.Expect(ParseMode(string(mode))).To(Equal(mode))
+	}
+	_, err := ParseMode("nfd")
+	g.Expect(err).To(MatchError(`there is no mode "nfd" of discovery; use auto or builtin`))
+}

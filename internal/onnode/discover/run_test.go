@@ -1,0 +1,177 @@
+package discover
+
+import (
+	"context"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi/nodeapitest"
+)
+
+// run runs it until the test ends.
+func run(t *testing.T, d Discovery) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		NewWithT(t).Eventually(ended, "5s").Should(BeClosed())
+	})
+}
+
+func TestRunHearsOfNodeFeatureDiscoveryAtTheResync(t *testing.T) {
+	g := NewWithT(t)
+	server := nodeapitest.Start(t, "node-a")
+	d, said := newDiscovery(t, newMachine(t, "6.8.0-45-generic", ubuntu), server)
+	d.Resync = 20 * time.Millisecond
+	run(t, d)
+	g.Eventually(server.Labels, "5s").Should(Equal(ubuntuLabels))
+	server.Write(func(nodeLabels, annotations map[string]string) {
+		nodeLabels[kernel], annotations[labels.NFDFeatureLabels] = "5.15", "kernel-version.full"
+	})
+	g.Eventually(func() string { return server.Annotations()[labels.Discovered] }, "5s").ShouldNot(ContainSubstring(kernel))
+	g.Expect(server.Labels()).To(HaveKeyWithValue(kernel, "5.15"))
+	g.Eventually(said.String, "5s").Should(ContainSubstring("are not what this node tells"))
+	server.Write(func(nodeLabels, annotations map[string]string) {
+		delete(nodeLabels, kernel)
+		delete(annotations, labels.NFDFeatureLabels)
+	})
+	g.Eventually(server.Labels, "5s").Should(Equal(ubuntuLabels))
+	g.Eventually(said.String, "5s").Should(ContainSubstring("no longer labels this node"))
+	g.Expect(strings.Count(said.String(), "are not what this node tells")).To(Equal(1))
+}
+
+func TestRunFollowsTheFileOfGPUFeatureDiscovery(t *testing.T) {
+	g := NewWithT(t)
+	m := withH100s(t, newMachine(t, "6.8.0-45-generic", ubuntu))
+	server := nodeapitest.Start(t, "node-a")
+	d, _ := newDiscovery(t, m, server)
+	run(t, d)
+	g.Eventually(server.Labels, "5s").Should(HaveKey(present))
+	labelled := func() string { return server.Labels()[count] }
+
+	m.putFeatures(t, "nvidia.com/gfd.timestamp=1\nnvidia.com/gpu.count=8\n")
+	g.Eventually(labelled, "5s").Should(Equal("8"))
+	gets, patches := server.Gets(), server.Patches()
+	g.Expect(patches).To(Equal(2))
+
+	m.putFeatures(t, "nvidia.com/gfd.timestamp=2\nnvidia.com/gpu.count=8\n")
+	g.Consistently(server.Gets, "200ms").Should(Equal(gets), "a new timestamp is not worth a question")
+	m.putFeatures(t, "nvidia.com/gfd.timestamp=3\nnvidia.com/gpu.count=7\n")
+	g.Eventually(labelled, "5s").Should(Equal("7"))
+	g.Expect(server.Labels()).To(HaveKeyWithValue(labels.FeatureTimestamp, "3"))
+	g.Expect(server.Patches()).To(Equal(patches + 1))
+
+	g.Expect(os.Remove(d.Features)).To(Succeed())
+	g.Consistently(labelled, "200ms").Should(Equal("7"))
+}
+
+func TestRunDropsTheLabelsOfAFileThatStaysAway(t *testing.T) {
+	g := NewWithT(t)
+	m := withH100s(t, newMachine(t, "6.8.0-45-generic", ubuntu))
+	m.putFeatures(t, "nvidia.com/gpu.count=8\n")
+	server := nodeapitest.Start(t, "node-a")
+	d, _ := newDiscovery(t, m, server)
+	d.KeepMissing = 300 * time.Millisecond
+	run(t, d)
+	g.Eventually(server.Labels, "5s").Should(HaveKeyWithValue(count, "8"))
+	g.Expect(os.Remove(d.Features)).To(Succeed())
+	removed := time.Now()
+	g.Eventually(server.Labels, "5s").ShouldNot(HaveKey(count))
+	g.Expect(time.Since(removed)).To(BeNumerically(">=", d.KeepMissing))
+	g.Expect(server.Labels()).To(Equal(union(ubuntuLabels, gpu3D, mellanox)))
+}
+
+func TestRunDropsTheLabelsOfGPUsThatAreGoneAtOnce(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "6.8.0-45-generic", ubuntu)
+	m.add(t, gpu(0), "0x10de", "0x030200", "nvidia")
+	m.putFeatures(t, "nvidia.com/gpu.count=1\n")
+	server := nodeapitest.Start(t, "node-a")
+	d, _ := newDiscovery(t, m, server)
+	d.Resync = 20 * time.Millisecond
+	run(t, d)
+	g.Eventually(server.Labels, "5s").Should(Equal(union(ubuntuLabels, gpu3D, map[string]string{count: "1"})))
+	m.remove(t, gpu(0))
+	g.Eventually(server.Labels, "5s").Should(Equal(ubuntuLabels))
+	g.Expect(server.Patches()).To(Equal(2))
+}
+
+func TestRunOutlivesTheFailuresOfTheAPIServer(t *testing.T) {
+	tests := map[string]struct {
+		status int
+		text   string
+	}{
+		"it is overloaded":  {status: http.StatusServiceUnavailable, text: "503 Service Unavailable: later"},
+		"it limits us":      {status: http.StatusTooManyRequests, text: "429 Too Many Requests: later"},
+		"it forbids":        {status: http.StatusForbidden, text: "check the roles of the pod's service account and the admission policies"},
+		"it lost the node":  {status: http.StatusNotFound, text: "there is no /api/v1/nodes/node-a"},
+		"it does not trust": {status: http.StatusUnauthorized, text: "401 Unauthorized: later"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			server := nodeapitest.Start(t, "node-a")
+			d, said := newDiscovery(t, newMachine(t, "6.8.0-45-generic", ubuntu), server)
+			server.Refuse(tc.status, "later")
+			run(t, d)
+			g.Eventually(server.Gets, "5s").Should(BeNumerically(">=", 4), "it tries again")
+			g.Expect(said.String()).To(ContainSubstring(tc.text))
+			g.Expect(strings.Count(said.String(), "level=WARN")).To(Equal(1), said.String())
+			server.Refuse(0, "")
+			g.Eventually(server.Labels, "5s").Should(Equal(ubuntuLabels))
+			g.Eventually(said.String, "5s").Should(ContainSubstring("the node could be compared again"))
+		})
+	}
+}
+
+func TestRunOutlivesAnAPIServerThatIsNotThere(t *testing.T) {
+	g := NewWithT(t)
+	server := nodeapitest.Start(t, "node-a")
+	d, said := newDiscovery(t, newMachine(t, "6.8.0-45-generic", ubuntu), server)
+	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
+	client, err := nodeapi.InCluster(server.ServiceAccountDir)
+	g.Expect(err).NotTo(HaveOccurred())
+	d.Client = client
+	r := newRunner(d)
+	for range 5 {
+		r.nextSync = time.Time{}
+		r.pass(t.Context())
+	}
+	g.Expect(r.failures).To(Equal(5))
+	g.Expect(strings.Count(said.String(), "level=WARN")).To(Equal(1), said.String())
+	g.Expect(said.String()).To(ContainSubstring("check network policies and the pod network"))
+	g.Expect(time.Until(r.nextSync)).To(BeNumerically("<=", 16*d.backoff))
+}
+
+func TestRunSaysOnceWhatCannotBeRead(t *testing.T) {
+	g := NewWithT(t)
+	m := newMachine(t, "6.8.0-45-generic", ubuntu)
+	server := nodeapitest.Start(t, "node-a")
+	d, said := newDiscovery(t, m, server)
+	d.Resync = 5 * time.Millisecond
+	g.Expect(os.Remove(m.root + "/host/etc/os-release")).To(Succeed())
+	run(t, d)
+	g.Eventually(server.Gets, "5s").Should(BeNumerically(">", 5))
+	g.Expect(strings.Count(said.String(), "not everything is known of this node")).To(Equal(1))
+	m.put(t, "host/etc/os-release", ubuntu)
+	g.Eventually(server.Labels, "5s").Should(Equal(ubuntuLabels))
+	g.Eventually(said.String, "5s").Should(ContainSubstring("everything can be read again"))
+
+	g.Expect(os.Remove(m.root + "/host/etc/os-release")).To(Succeed())
+	g.Eventually(func() int { return strings.Count(said.String(), "not everything is known of this node") }, "5s").Should(Equal(2))
+	gets := server.Gets()
+	g.Eventually(server.Gets, "5s").Should(BeNumerically(">", gets+5))
+	g.Expect(server.Labels()).To(Equal(ubuntuLabels), "what cannot be read stays")
+}
