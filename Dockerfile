@@ -1,5 +1,6 @@
-# The operator's image: two static programs, no shell, no root. It has a C library only because
-# "gpu-node validate toolkit" runs the nvidia-smi that the container runtime injects.
+# The operator's image: two static programs and a third, no shell, no root. It has a C library only
+# for what the container runtime injects: gpu-node validate toolkit runs nvidia-smi, and gpu-node-cuda
+# loads libcuda.so.1.
 
 # The compiler runs on the builder's own platform and crosses to the target's.
 FROM --platform=$BUILDPLATFORM docker.io/library/golang:1.26 AS builder
@@ -10,12 +11,14 @@ COPY go.mod go.sum ./
 RUN go mod download
 
 COPY . .
+# gpu-node-cuda, too, is built without cgo, for arm64 from amd64 as well: its library writes the
+# loader and the C library into the program itself, so that no C compiler has to cross.
 ARG TARGETOS=linux
 ARG TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} go build -trimpath \
       -ldflags "-s -w -X github.com/clusterpolicy/gpu-operator/internal/version.Version=${VERSION}" \
-      -o /out/ ./cmd/gpu-operator ./cmd/gpu-node
+      -o /out/ ./cmd/gpu-operator ./cmd/gpu-node ./cmd/gpu-node-cuda
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 ARG VERSION=dev
@@ -24,8 +27,8 @@ LABEL org.opencontainers.image.title="gpu-operator" \
       org.opencontainers.image.source="https://github.com/clusterpolicy/gpu-operator" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY LICENSE /licenses/LICENSE
-# gpu-node runs in the operands' pods; its path is known to their manifests.
-COPY --from=builder /out/gpu-operator /out/gpu-node /usr/bin/
+# gpu-node and gpu-node-cuda run in the operands' pods; their paths are known to the manifests.
+COPY --from=builder /out/gpu-operator /out/gpu-node /out/gpu-node-cuda /usr/bin/
 # By number, so that the kubelet can tell that it is not root.
 USER 65532:65532
 ENTRYPOINT ["/usr/bin/gpu-operator"]

@@ -107,6 +107,14 @@ test-race: ## Run the tests that need no control plane under the race detector
 test-full: test-unit ## Run all tests with every campaign whole; takes hours
 	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./test/...
 
+.PHONY: test-gpu
+test-gpu: ## Run the on-node programs against this machine's NVIDIA driver, if it has one
+	@if [ ! -e /proc/driver/nvidia/version ] && ! command -v nvidia-smi >/dev/null; then \
+	  echo "SKIPPED: no NVIDIA driver on this machine"; exit 0; \
+	fi; \
+	$(MAKE) --no-print-directory build; \
+	GPU_TEST=1 go test -v -count=1 $(TESTFLAGS) ./test/gpu
+
 ##@ Generate and check
 
 .PHONY: generate

@@ -29,7 +29,7 @@ var remedies = map[result]string{
 	221: "the driver's compiler, libnvidia-ptxjitcompiler.so.1, is not in this container; reinstall the driver, " +
 		"then restart the container toolkit on this node",
 	222: "the driver is too old for this kernel; install a driver of a branch that is still supported",
-	223: "the environment variable CUDA_DISABLE_JIT forbids to compile the kernel; unset it",
+	223: "the environment variable CUDA_DISABLE_JIT or CUDA_DISABLE_PTX_JIT forbids to compile the kernel; unset it",
 	304: "a system call of the driver fails; check that /dev/nvidia-uvm and /dev/nvidiactl are in this container and can be opened",
 	702: "the kernel does not end in time; see the kernel log for Xid errors and reset the GPU",
 	801: "the GPU or its virtualisation does not support CUDA; check its mode and the licence of a vGPU",
