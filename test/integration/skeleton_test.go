@@ -108,7 +108,9 @@ func TestNoGPUNodes(t *testing.T) {
 	_, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "plain", Undiscovered: true, NoGPU: true})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.run()
-	b.create(b.samplePolicy())
+	object := b.samplePolicy()
+	object.Spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}
+	b.create(object)
 	ready := func() (string, error) {
 		object := &v1.ClusterPolicy{}
 		err := b.client.Get(t.Context(), client.ObjectKey{Name: policy}, object)
@@ -119,15 +121,50 @@ func TestNoGPUNodes(t *testing.T) {
 		}
 		return "", err
 	}
-	b.Eventually(ready).WithTimeout(10 * time.Second).Should(Equal("notReady NodeDiscoveryMissing"))
-	_, err = b.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "discovered", NoGPU: true})
-	b.Expect(err).NotTo(HaveOccurred())
-	b.Eventually(ready).WithTimeout(10 * time.Second).Should(Equal("ready NoGPUNodes"))
+	b.Eventually(ready).WithTimeout(10*time.Second).Should(Equal("notReady NodeDiscoveryMissing"), "nobody discovers nodes")
+	object = b.policy()
+	object.Spec.NodeDiscovery.Mode = v1.DiscoveryAuto
+	b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
+	b.Eventually(ready).WithTimeout(10*time.Second).Should(Equal("ready NoGPUNodes"), "the operator's own discovery does")
 	for _, operand := range b.policy().Status.Operands {
-		if operand.Name == "runtime-classes" {
-			continue
+		want := v1.OperandNotNeeded
+		if operand.Name == "runtime-classes" || operand.Name == "node-discovery" {
+			want = v1.OperandReady
 		}
-		b.Expect(operand.State).To(Equal(v1.OperandNotNeeded), operand.Name)
+		b.Expect(operand.State).To(Equal(want), operand.Name)
 	}
 	b.Expect(b.node("plain").Labels).NotTo(HaveKey("nvidia.com/gpu.present"))
+}
+
+// TestDiscoversNodesByItself: a cluster without Node Feature Discovery needs none. Deleting the policy
+// takes the labels of discovery off every node, those without a GPU too.
+func TestDiscoversNodesByItself(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, bedOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.1)})
+	for _, spec := range []simulator.NodeSpec{
+		{Name: "gpu", Undiscovered: true, Taints: []corev1.Taint{{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoExecute}}},
+		{Name: "plain", Undiscovered: true, NoGPU: true},
+	} {
+		_, err := b.sim.AddNode(t.Context(), spec)
+		b.Expect(err).NotTo(HaveOccurred())
+	}
+	b.run()
+	object := b.samplePolicy()
+	object.Spec.DaemonSets = &v1.DaemonSetsSpec{Tolerations: []corev1.Toleration{{Key: "team", Operator: corev1.TolerationOpExists}}}
+	b.create(object)
+	b.awaitReady(1, time.Minute)
+	b.Expect(b.node("plain").Labels).To(HaveKey("feature.node.kubernetes.io/kernel-version.full"))
+	b.Expect(b.node("plain").Labels).NotTo(HaveKey("nvidia.com/gpu.present"))
+
+	b.Expect(b.client.Delete(t.Context(), b.policy())).To(Succeed())
+	b.Eventually(func(g Gomega) {
+		for _, name := range []string{"gpu", "plain"} {
+			node := b.node(name)
+			for key := range node.Labels {
+				g.Expect(key).NotTo(HavePrefix("feature.node.kubernetes.io/"), name)
+				g.Expect(key).NotTo(HavePrefix("nvidia.com/"), name)
+			}
+			g.Expect(node.Annotations).NotTo(HaveKey("nvidia.com/gpu-operator.discovered-labels"), name)
+		}
+	}).WithTimeout(20 * time.Second).WithPolling(200 * time.Millisecond).Should(Succeed())
 }
