@@ -23,6 +23,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
+	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
 const (
@@ -72,6 +73,8 @@ type bedOptions struct {
 	version string
 	nodes   int
 	timing  simulator.Timing
+	// programs let nodes run processes.
+	programs host.Programs
 }
 
 // newBed starts a control plane with GPU nodes, and installs CRD, RBAC and the operands' accounts.
@@ -88,8 +91,9 @@ func newBed(t *testing.T, o bedOptions) *bed {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
 	g.Expect(cluster.Install(ctx, c.Config, filepath.Join(repo, "config/default"))).To(Succeed())
-	sim, err := simulator.New(simulator.Options{Config: c.SimulatorConfig, Timing: &o.timing, Seed: 1})
+	sim, err := simulator.New(simulator.Options{Config: c.SimulatorConfig, Timing: &o.timing, Seed: 1, Programs: o.programs})
 	g.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(sim.Stop)
 	g.Expect(sim.Start(t.Context())).To(Succeed())
 	_, err = sim.AddNodes(t.Context(), o.nodes)
 	g.Expect(err).NotTo(HaveOccurred())
