@@ -16,6 +16,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
+	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
 const (
@@ -29,28 +30,40 @@ const (
 
 // bed is a cluster with GPU nodes and the operator, before there is a policy.
 type bed struct {
-	cluster  *cluster.Cluster
-	operator *cluster.Operator
+	cluster   *cluster.Cluster
+	simulator *simulator.Simulator
+	operator  *cluster.Operator
 	// metrics is the operator's metrics endpoint.
 	metrics string
 	// before is the end of the audit log when the operator started.
 	before cluster.Mark
 }
 
+// programs are what the demo runs besides the control plane.
+type programs struct {
+	operator string
+	node     host.Programs
+}
+
 // buildAll compiles what is missing, which takes minutes the first time and seconds later.
-func buildAll(ctx context.Context, progress io.Writer) (operator string, err error) {
+func buildAll(ctx context.Context, progress io.Writer) (programs, error) {
 	if _, err := os.Stat(configDir); err != nil {
-		return "", fmt.Errorf("run the demo in the root of the repository: %w", err)
+		return programs{}, fmt.Errorf("run the demo in the root of the repository: %w", err)
 	}
 	if _, err := cluster.EnsureBinaries(ctx, "", progress); err != nil {
-		return "", err
+		return programs{}, err
 	}
-	return cluster.BuildOperator(ctx, progress)
+	operator, err := cluster.BuildOperator(ctx, progress)
+	if err != nil {
+		return programs{}, err
+	}
+	gpuNode, standIn, err := cluster.BuildNodePrograms(ctx, progress)
+	return programs{operator: operator, node: host.Programs{GPUNode: gpuNode, StandIn: standIn}}, err
 }
 
 // startBed starts everything; what it has started when it fails is still to be stopped. The
 // simulator lives as long as ctx.
-func startBed(ctx context.Context, binary string, opts options, progress io.Writer) (*bed, error) {
+func startBed(ctx context.Context, built programs, opts options, progress io.Writer) (*bed, error) {
 	limited, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	b := &bed{}
@@ -60,24 +73,42 @@ func startBed(ctx context.Context, binary string, opts options, progress io.Writ
 		return b, err
 	}
 	fmt.Fprintf(progress, "Kubernetes %s is up; KUBECONFIG=%s\n", b.cluster.Version, b.cluster.Kubeconfig())
-	sim, err := simulator.New(simulator.Options{Config: b.cluster.SimulatorConfig})
+	b.simulator, err = simulator.New(simulator.Options{Config: b.cluster.SimulatorConfig, Programs: built.node})
 	if err != nil {
 		return b, err
 	}
 	for _, f := range opts.faults {
-		sim.Break(f.operand, f.node, f.mode)
+		b.simulator.Break(f.operand, f.node, f.mode)
 	}
-	if err := sim.Start(ctx); err != nil {
+	if err := b.simulator.Start(ctx); err != nil {
 		return b, err
 	}
-	if _, err := sim.AddNodes(limited, opts.nodes); err != nil {
+	if err := b.addNodes(limited, opts.nodes, progress); err != nil {
 		return b, err
 	}
 	fmt.Fprintf(progress, "%d GPU nodes are there; installing the operator ...\n", opts.nodes)
 	if err := cluster.Install(limited, b.cluster.Config, configDir); err != nil {
 		return b, err
 	}
-	return b, b.startOperator(limited, binary)
+	return b, b.startOperator(limited, built.operator)
+}
+
+// addNodes makes the nodes. The last one runs the actual gpu-node, where this computer allows it.
+func (b *bed) addNodes(ctx context.Context, count int, progress io.Writer) error {
+	if _, err := b.simulator.AddNodes(ctx, count-1); err != nil {
+		return err
+	}
+	// Node Feature Discovery has not seen the last one: gpu-node finds its GPUs.
+	last := simulator.NodeSpec{Processes: true, Undiscovered: true}
+	if err := b.simulator.CanRunProcesses(); err != nil {
+		fmt.Fprintf(progress, "gpu-node is simulated on every node: %v\n", err)
+		last = simulator.NodeSpec{}
+	}
+	name, err := b.simulator.AddNode(ctx, last)
+	if err == nil && last.Processes {
+		fmt.Fprintf(progress, "%s runs the actual gpu-node in its containers, below %s; other nodes simulate it\n", name, b.simulator.Dir())
+	}
+	return err
 }
 
 // startOperator runs the operator as in a cluster: with the rights of its ServiceAccount and no
@@ -121,6 +152,9 @@ func (b *bed) stop() error {
 	var errs []error
 	if b.operator != nil {
 		errs = append(errs, b.operator.Stop())
+	}
+	if b.simulator != nil {
+		b.simulator.Stop()
 	}
 	if b.cluster != nil {
 		errs = append(errs, b.cluster.Stop())

@@ -27,13 +27,13 @@ func (d *demo) run(ctx context.Context) (last string, ready bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
-	binary, err := buildAll(ctx, d.stdout)
+	built, err := buildAll(ctx, d.stdout)
 	if err != nil {
 		return "", false, err
 	}
 	// Ends the simulator and the watches before the API server goes away.
 	ctx, cancel := context.WithCancel(ctx)
-	b, err := startBed(ctx, binary, d.options, d.stdout)
+	b, err := startBed(ctx, built, d.options, d.stdout)
 	defer func() {
 		cancel()
 		if err := b.stop(); err != nil {

@@ -75,7 +75,7 @@ type realBed struct {
 }
 
 func (b *realBed) withoutDriver() {
-	b.saysOf(held, And(ContainSubstring("stage Driver"), ContainSubstring("nvidia-driver-ctr is not ready")))
+	b.says(And(ContainSubstring("stage Driver"), ContainSubstring("nvidia-driver-ctr is not ready")))
 	b.Expect(b.commands()).To(ContainElement(toolkitApp+"/"+driverProver), "the prover waits")
 	b.marked()
 	b.Expect(b.node(realNode).Labels).To(And(
@@ -88,7 +88,7 @@ func (b *realBed) withoutDriver() {
 
 func (b *realBed) withoutPlugin() {
 	b.Eventually(b.present).WithTimeout(held).Should(ConsistOf(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA))
-	b.saysOf(held, ContainSubstring("stage DevicePlugin"))
+	b.says(ContainSubstring("stage DevicePlugin"))
 	b.marked(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA)
 	b.Expect(b.environmentOf(toolkitApp)).To(ContainElements(
 		"IS_HOST_DRIVER=false", "NVIDIA_DRIVER_ROOT=/run/nvidia/driver", "DRIVER_ROOT_CTR_PATH=/driver-root",
@@ -99,7 +99,7 @@ func (b *realBed) withoutPlugin() {
 func (b *realBed) whole() {
 	b.awaitReady(3, time.Minute)
 	b.marked(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)
-	b.saysOf(held, ContainSubstring("GPUs can be used"))
+	b.says(ContainSubstring("GPUs can be used"))
 	b.Expect(b.environmentOf(pluginName)).To(ContainElement("NVIDIA_DRIVER_ROOT=/run/nvidia/driver"))
 }
 
@@ -114,7 +114,7 @@ func (b *realBed) brokenDriver() {
 	b.Expect(b.present()).NotTo(ContainElement(labels.MarkerDriver), "a prover takes the marker away before it proves")
 
 	b.processOf(toolkitApp, driverProver).Terminate()
-	b.saysOf(held, And(ContainSubstring("stage Toolkit"), ContainSubstring(driverProver),
+	b.says(And(ContainSubstring("stage Toolkit"), ContainSubstring(driverProver),
 		ContainSubstring("driver is not validated (terminated signal received): "+sentence)))
 	b.proverRuns(1, 1)
 
@@ -139,7 +139,7 @@ func (b *realBed) replacedDriver() {
 	before := b.podOn(driverApp, realNode)
 	b.sim.Break("driver", realNode, simulator.NeverReady)
 	b.deletePod(driverApp, realNode)
-	b.saysOf(held, ContainSubstring("stage Driver"))
+	b.says(ContainSubstring("stage Driver"))
 	b.Expect(b.markerInstance(labels.MarkerToolkit)).To(BeEquivalentTo(before.UID), "it is still there")
 	b.Expect(b.wait(labels.MarkerToolkit)).To(ContainSubstring("toolkit-ready is stale"), "and nobody trusts it")
 	b.marked()
@@ -154,15 +154,15 @@ func (b *realBed) replacedDriver() {
 	}
 }
 
-// saysOf waits until the condition of the node says so.
-func (b *realBed) saysOf(within time.Duration, what types.GomegaMatcher) {
+// says waits until the condition of the node says so.
+func (b *realBed) says(what types.GomegaMatcher) {
 	b.t.Helper()
 	b.Eventually(func() string {
 		if condition := nodeCondition(b.node(realNode)); condition != nil {
 			return condition.Reason + ": " + condition.Message
 		}
 		return ""
-	}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(what)
+	}).WithTimeout(held).WithPolling(100 * time.Millisecond).Should(what)
 }
 
 // markers are those of the machine, as gpu-node reads them there.

@@ -133,14 +133,14 @@ func (s *Simulator) Host(node string) *host.Host {
 	return nil
 }
 
+// Dir is where the machines of nodes that run processes are; empty where none can.
+func (s *Simulator) Dir() string { return s.dir }
+
 // CanRunProcesses returns why no node can run processes here, in one line; nil if one can.
 func (s *Simulator) CanRunProcesses() error { return s.noProcesses }
 
-// newHost makes the machine of a node, unless its programs are simulated.
+// newHost makes the machine of a node that is to run processes.
 func (s *Simulator) newHost(n *node) (*host.Host, error) {
-	if n.object.Annotations[annotationProcesses] != "true" || s.noProcesses != nil {
-		return nil, nil
-	}
 	info := n.object.Status.NodeInfo
 	os, version := splitOS(info)
 	made, err := host.New(host.Options{

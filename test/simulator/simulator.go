@@ -178,8 +178,10 @@ func (s *Simulator) enqueuer() cache.ResourceEventHandlerFuncs {
 // Start runs the simulator until the context ends or Stop is called. It returns once the caches are
 // filled.
 func (s *Simulator) Start(ctx context.Context) error {
-	if err := s.makeDir(); err != nil {
-		return err
+	if s.CanRunProcesses() == nil {
+		if err := s.makeDir(); err != nil {
+			return err
+		}
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
 	s.ended = make(chan struct{})
@@ -209,9 +211,9 @@ func (s *Simulator) Stop() {
 	}
 }
 
-// makeDir makes the directory of the machines where there may be some.
+// makeDir makes the directory of the machines.
 func (s *Simulator) makeDir() error {
-	if s.noProcesses != nil || s.dir != "" {
+	if s.dir != "" {
 		return nil
 	}
 	dir, err := os.MkdirTemp("", "gpu-operator-nodes-")
@@ -321,9 +323,11 @@ func (s *Simulator) nodeFor(object *corev1.Node) (*node, error) {
 	}
 	n = s.newNode(object)
 	n.describe(object)
-	var err error
-	if n.host, err = s.newHost(n); err != nil {
-		return nil, err
+	if object.Annotations[annotationProcesses] == "true" && s.CanRunProcesses() == nil {
+		var err error
+		if n.host, err = s.newHost(n); err != nil {
+			return nil, err
+		}
 	}
 	s.nodes[object.Name] = n
 	return n, nil

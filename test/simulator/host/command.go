@@ -95,7 +95,8 @@ func (h *Host) commandLine(ctx context.Context, c Container, files filesystem) (
 	return argv, becomes, nil
 }
 
-// translate replaces the paths in gpu-node's own arguments. The last value of a flag counts.
+// translate replaces the paths in gpu-node's own arguments: those that stand alone in place, those of
+// flags by a further value, as the last one counts.
 func translate(own []string, flags []flag, files filesystem) []string {
 	values := map[string]string{}
 	for _, f := range flags {
@@ -104,20 +105,18 @@ func translate(own []string, flags []flag, files filesystem) []string {
 	var argv []string
 	for i := 0; i < len(own); i++ {
 		name, isFlag := strings.CutPrefix(own[i], "--")
-		name, value, hasValue := strings.Cut(name, "=")
-		switch {
-		case !isFlag && filepath.IsAbs(own[i]):
-			argv = append(argv, files.locate(own[i]))
+		if !isFlag {
+			argv = append(argv, located(own[i], files))
 			continue
-		case isFlag && !hasValue && takesValue(flags, name) && i+1 < len(own):
-			argv = append(argv, own[i])
-			i++
-			value = own[i]
-		}
-		if isFlag {
-			values[name] = value
 		}
 		argv = append(argv, own[i])
+		name, value, given := strings.Cut(name, "=")
+		if !given && takesValue(flags, name) && i+1 < len(own) {
+			i++
+			value = own[i]
+			argv = append(argv, value)
+		}
+		values[name] = value
 	}
 	for _, f := range flags {
 		if value := values[f.name]; f.kind == "string" && filepath.IsAbs(value) && !slices.Contains(hostFlags, f.name) {
@@ -125,6 +124,14 @@ func translate(own []string, flags []flag, files filesystem) []string {
 		}
 	}
 	return argv
+}
+
+// located replaces an argument that is a path.
+func located(arg string, files filesystem) string {
+	if filepath.IsAbs(arg) {
+		return files.locate(arg)
+	}
+	return arg
 }
 
 func takesValue(flags []flag, name string) bool {
