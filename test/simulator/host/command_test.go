@@ -1,0 +1,62 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// help is what gpu-node says of a command with all kinds of flags.
+const help = `Prove the driver, --dir is below.
+
+Flags:
+      --attempt-timeout duration    longest time of one attempt, with a unit (default 1m0s)
+      --dir string                  directory of the markers (default "/run/nvidia/validations")
+      --driver-container            a driver container runs on this node
+      --driver-install-dir string   the driver's root file system, on the host (default "/run/nvidia/driver")
+  -h, --help                        help for driver
+      --marker string               part to wait for (default "driver")
+      --sys-root string             sysfs (default "/sys")
+`
+
+func TestTranslate(t *testing.T) {
+	files := filesystem{root: "/c", mounts: []mount{
+		{"/run/nvidia", "/node/run/nvidia"}, {"/run/nvidia/validations", "/node/v"}, {"/sys", "/node/sys"}, {"/copy", "/empty"},
+	}}
+	preset := []string{"--dir=/node/v", "--sys-root=/node/sys"}
+	tests := map[string]struct{ own, want []string }{
+		"paths by default": {want: preset},
+		"a path that is given": {
+			own: []string{"--dir=/run/nvidia/x"}, want: []string{"--dir=/run/nvidia/x", "--dir=/node/run/nvidia/x", "--sys-root=/node/sys"}},
+		"the last of several": {
+			own: []string{"--dir=/copy", "--dir", "/sys/y"}, want: []string{"--dir=/copy", "--dir", "/sys/y", "--dir=/node/sys/y", "--sys-root=/node/sys"}},
+		"a path that is not mounted leads into the container": {
+			own: []string{"--dir=/runner"}, want: []string{"--dir=/runner", "--dir=/c/runner", "--sys-root=/node/sys"}},
+		"a path that stands alone": {
+			own: []string{"copy", "/copy/to"}, want: append([]string{"copy", "/empty/to"}, preset...)},
+		"neither switches nor paths on the host": {
+			own:  []string{"--driver-container", "--driver-install-dir=/opt", "--marker=toolkit"},
+			want: append([]string{"--driver-container", "--driver-install-dir=/opt", "--marker=toolkit"}, preset...)},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(translate(tc.own, parseHelp(help), files)).To(Equal(tc.want))
+		})
+	}
+}
+
+func TestAPathAboveTheMountsShowsThem(t *testing.T) {
+	g := NewWithT(t)
+	root, node := t.TempDir(), t.TempDir()
+	g.Expect(os.MkdirAll(filepath.Join(node, "etc"), 0o700)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(node, "etc", "os-release"), []byte("ID=x"), 0o600)).To(Succeed())
+	files := filesystem{root: root, mounts: []mount{
+		{"/host/etc/os-release", filepath.Join(node, "etc", "os-release")}, {"/data", node}, {"/data/sub", t.TempDir()},
+	}}
+	g.Expect(files.link()).To(Succeed())
+	g.Expect(os.ReadFile(filepath.Join(files.locate("/host"), "etc", "os-release"))).To(BeEquivalentTo("ID=x"))
+	g.Expect(filepath.Join(node, "sub")).NotTo(BeAnExistingFile(), "a mount in a mount changes no volume")
+	g.Expect(files.locate("/data/sub/file")).To(Equal(files.mounts[2].source + "/file"))
+}
