@@ -150,12 +150,14 @@ func TestUsageErrorsExitWith2(t *testing.T) {
 		"a timeout without a unit":         {args: []string{"wait", "--for=driver", "--timeout=5"}, says: "missing unit"},
 		"a timeout below zero":             {args: []string{"wait", "--for=driver", "--timeout=-5s"}, says: "is negative"},
 		"an exec of nothing":               {args: []string{"exec"}, says: "requires at least 1 arg"},
-		"an exec with an unknown marker":   {args: []string{"exec", "--marker=x", "--", "true"}, says: `there is no marker "x"`},
-		"a validation of nothing":          {args: []string{"validate"}, says: "use driver, toolkit or plugin"},
-		"a validation that there is not":   {args: []string{"validate", "gpu"}, says: `there is no command "gpu"`},
-		"an interval of nothing":           {args: []string{"validate", "toolkit", "--interval=0s"}, says: "must be above 0s"},
-		"a plugin check without a node":    {args: []string{"validate", "plugin"}, says: "NODE_NAME"},
-		"a copy to nowhere":                {args: []string{"copy"}, says: "accepts 1 arg(s)"},
+		"an exec with half a rule": {args: []string{"exec", "--env-if-module=A", "--", "true"},
+			says: `--env-if-module: "A" does not have the form VARIABLE=SOURCE`},
+		"an exec with an unknown marker": {args: []string{"exec", "--marker=x", "--", "true"}, says: `there is no marker "x"`},
+		"a validation of nothing":        {args: []string{"validate"}, says: "use driver, toolkit"},
+		"a validation that there is not": {args: []string{"validate", "gpu"}, says: `there is no command "gpu"`},
+		"an interval of nothing":         {args: []string{"validate", "toolkit", "--interval=0s"}, says: "must be above 0s"},
+		"a plugin check without a node":  {args: []string{"validate", "plugin"}, says: "NODE_NAME"},
+		"a copy to nowhere":              {args: []string{"copy"}, says: "accepts 1 arg(s)"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -198,7 +200,7 @@ func TestWaitSaysWhyWhenItEndsWithoutTheMarker(t *testing.T) {
 		g.Expect(wait.Run()).To(HaveOccurred())
 		g.Expect(wait.ProcessState.ExitCode()).To(Equal(1))
 		g.Expect(pod.message(t)).To(Equal("timeout of 1ms after waiting 0s for driver, toolkit: driver-ready is missing; " +
-			"toolkit-ready does not prove its boot: it has no line BOOT_ID=\n"))
+			"toolkit-ready has no line BOOT_ID= and so is only as good as the driver's marker: driver-ready is missing\n"))
 	})
 	t.Run("at SIGTERM", func(t *testing.T) {
 		g := NewWithT(t)
@@ -230,6 +232,19 @@ func TestExecBecomesTheCommandWithTheDriversEnvironment(t *testing.T) {
 
 	g.Expect(program.exitCode(t)).To(Equal(7), "the command's own")
 	g.Expect(os.ReadFile(out)).To(BeEquivalentTo(fmt.Sprintf("%d true /a $b kept []\n", program.Process.Pid)))
+}
+
+// What the entrypoints of NVIDIA's images derive on the node.
+func TestExecDerivesVariablesThatTheContainerLeavesUnset(t *testing.T) {
+	g := NewWithT(t)
+	pod, sys := newPod(t), gpuHost{root: t.TempDir()}
+	pod.put(t, "driver-ready", "IS_HOST_DRIVER=true\n")
+	sys.write(t, "module/nvidia_fs/initstate", "live\n")
+	command := pod.command(t, "exec", "--sys-root="+sys.root, "--env-from-marker=WITH_SHUTDOWN_HOST_GPU_CLIENTS=IS_HOST_DRIVER",
+		"--env-if-module=GDRCOPY_ENABLED=gdrdrv", "--env-if-module=GDS_ENABLED=nvidia_fs", "--env-if-module=MOFED_ENABLED=nvidia_fs",
+		"--", "sh", "-c", `echo "$WITH_SHUTDOWN_HOST_GPU_CLIENTS [$GDRCOPY_ENABLED] $GDS_ENABLED $MOFED_ENABLED [$STARTED_AT]"`)
+	command.Env = append(os.Environ(), "MOFED_ENABLED=false")
+	g.Expect(command.Output()).To(BeEquivalentTo("true [] true false []\n"))
 }
 
 func TestExecFailsWithoutTheCommand(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 type node struct {
 	dir            string
 	bootIDFile     string
+	statFile       string
 	terminationLog string
 	timeout        time.Duration
 }
@@ -28,6 +29,7 @@ type node struct {
 func (n *node) register(flags *pflag.FlagSet) {
 	flags.StringVar(&n.dir, "dir", labels.ValidationsDir, "directory of the markers; need not exist yet")
 	flags.StringVar(&n.bootIDFile, "boot-id-file", labels.BootIDFile, "file that names the present boot of the node")
+	flags.StringVar(&n.statFile, "stat-file", labels.ProcStat, "file that tells when the node was booted, in its line btime")
 	registerTerminationLog(flags, &n.terminationLog)
 	flags.DurationVar(&n.timeout, "timeout", 0, "give up after this time, with a unit (90s, 20m); 0s is never")
 }
@@ -55,7 +57,7 @@ func (n *node) do(ctx context.Context, work work) error {
 	if err != nil {
 		return err
 	}
-	return work(ctx, marker.Dir{Path: n.dir, BootID: boot}, newLog())
+	return work(ctx, marker.Dir{Path: n.dir, BootID: boot, StatFile: n.statFile}, newLog())
 }
 
 func registerTerminationLog(flags *pflag.FlagSet, path *string) {

@@ -20,6 +20,8 @@ type prover struct {
 	interval       time.Duration
 	maxInterval    time.Duration
 	attemptTimeout time.Duration
+	// companions are proven with the component.
+	companions []validate.Companion
 }
 
 func (p *prover) register(flags *pflag.FlagSet) {
@@ -44,7 +46,8 @@ func (p *prover) prove(component labels.Marker, check func() (validate.Check, er
 		}
 		return validate.Run{
 			Component: component, Markers: markers, Check: check, Log: log,
-			Interval: p.interval, MaxInterval: p.maxInterval, AttemptTimeout: p.attemptTimeout,
+			Companions: p.companions,
+			Interval:   p.interval, MaxInterval: p.maxInterval, AttemptTimeout: p.attemptTimeout,
 		}.Prove(ctx)
 	})
 }
@@ -55,33 +58,12 @@ func validateCommand() *cobra.Command {
 		Short: "Prove that a part of the stack works on this node, and write its marker",
 		Long: `Prove that a part of the stack works on this node, again and again until it does, and write its
 marker. On a failure the reason is also in the file COMPONENT` + labels.ReasonSuffix + ` beside the markers.`,
-		RunE: requireSubcommand("driver, toolkit or plugin"),
+		RunE: requireSubcommand("driver, toolkit, cuda, plugin, mofed, nvidia-fs, gdrcopy or nvidia-peermem"),
 	}
-	command.AddCommand(validateDriver(), validateToolkit(), validatePlugin())
-	return command
-}
-
-func validateDriver() *cobra.Command {
-	var (
-		prover prover
-		driver validate.Driver
-	)
-	command := &cobra.Command{
-		Use:   "driver",
-		Short: "Run nvidia-smi of the host or of the driver container (needs a privileged container)",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			driver.MarkersDir, driver.Run = prover.node.dir, validate.Chroot
-			return prover.prove(labels.MarkerDriver, func() (validate.Check, error) { return driver.Check, nil })
-		},
+	command.AddCommand(validateDriver(), validateToolkit(), validateCUDA(), validatePlugin(), validateMOFED())
+	for _, module := range []labels.Marker{labels.MarkerNvidiaFS, labels.MarkerGDRCopy, labels.MarkerPeerMem} {
+		command.AddCommand(validateModule(module))
 	}
-	flags := command.Flags()
-	prover.register(flags)
-	flags.StringVar(&driver.HostRoot, "host-root", labels.HostRootMount, "the host's root file system, as mounted here")
-	flags.StringVar(&driver.DriverRoot, "driver-root", labels.DriverRoot, "the driver's root file system, as mounted here")
-	flags.StringVar(&driver.InstallDir, "driver-install-dir", labels.DriverRoot, "the driver's root file system, on the host")
-	flags.BoolVar(&driver.ContainerExpected, "driver-container", false,
-		"a driver container runs on this node: wait for it unless the host has a driver that works")
 	return command
 }
 

@@ -28,10 +28,10 @@ func TestWaitTrustsWhatValidateProved(t *testing.T) {
 	g := NewWithT(t)
 	pod := newPod(t)
 	bin := t.TempDir()
-	g.Expect(os.WriteFile(bin+"/nvidia-smi", []byte("#!/bin/sh\necho 'GPU 0: NVIDIA A100'\n"), 0o600)).To(Succeed())
+	g.Expect(os.WriteFile(bin+"/nvidia-smi", []byte("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n"), 0o600)).To(Succeed())
 	g.Expect(os.Chmod(bin+"/nvidia-smi", 0o755)).To(Succeed())
 	wait := startUntilLogged(t, pod.command(t, "wait", "--for=toolkit"), "waiting for toolkit")
-	prover := pod.command(t, "validate", "toolkit")
+	prover := pod.command(t, "validate", "toolkit", "--timeout=5s")
 	prover.Env = []string{"PATH=" + bin}
 	g.Expect(prover.Run()).To(Succeed())
 	g.Expect(wait.exitCode(t)).To(Equal(0))
@@ -50,29 +50,108 @@ func TestValidatePluginNamesWhatThePodLacks(t *testing.T) {
 // The host's nvidia-smi is behind an absolute link, as Debian's alternatives are: only a chroot
 // follows it to the right file.
 func TestValidateDriverRunsNvidiaSMIInTheRootOfTheHost(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs CAP_SYS_CHROOT")
-	}
 	g := NewWithT(t)
-	pod, host := newPod(t), t.TempDir()
-	for _, dir := range []string{"/usr/bin", "/etc/alternatives"} {
-		g.Expect(os.MkdirAll(host+dir, 0o700)).To(Succeed())
-	}
-	program, err := os.ReadFile(nvidiaSMI)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(os.WriteFile(host+"/usr/bin/nvidia-smi-580", program, 0o600)).To(Succeed())
-	g.Expect(os.Chmod(host+"/usr/bin/nvidia-smi-580", 0o755)).To(Succeed())
-	g.Expect(os.Symlink("/usr/bin/nvidia-smi-580", host+"/etc/alternatives/nvidia-smi")).To(Succeed())
-	g.Expect(os.Symlink("/etc/alternatives/nvidia-smi", host+"/usr/bin/nvidia-smi")).To(Succeed())
+	pod, host := newPod(t), newGPUHost(t)
+	g.Expect(os.Rename(host.path("usr/bin/nvidia-smi"), host.path("usr/bin/nvidia-smi-580"))).To(Succeed())
+	g.Expect(os.MkdirAll(host.path("etc/alternatives"), 0o700)).To(Succeed())
+	g.Expect(os.Symlink("/usr/bin/nvidia-smi-580", host.path("etc/alternatives/nvidia-smi"))).To(Succeed())
+	g.Expect(os.Symlink("/etc/alternatives/nvidia-smi", host.path("usr/bin/nvidia-smi"))).To(Succeed())
 
-	g.Expect(os.WriteFile(host+"/exit-code", []byte("15"), 0o600)).To(Succeed())
-	g.Expect(pod.command(t, "validate", "driver", "--host-root="+host, "--timeout=100ms").Run()).To(HaveOccurred())
+	host.write(t, "exit-code", "15")
+	g.Expect(pod.command(t, host.flags("--timeout=100ms")...).Run()).To(HaveOccurred())
 	g.Expect(pod.message(t)).To(Equal("driver is not validated (timeout of 100ms): the host's driver does not work: " +
 		"/usr/bin/nvidia-smi fails with exit status 15: a GPU has fallen off the bus; reset the GPU or reboot the node " +
-		"(output: \"| NVIDIA-SMI 580.95.05 |\")\n"))
+		"(output: \"0, GPU-6c5b2f0a-0000-4000-8000-000000000000, 580.95.05, 00000000:3B:00.0\")\n"))
 
-	g.Expect(os.Remove(host + "/exit-code")).To(Succeed())
-	g.Expect(pod.command(t, "validate", "driver", "--host-root="+host).Run()).To(Succeed())
+	g.Expect(os.Remove(host.path("exit-code"))).To(Succeed())
+	g.Expect(pod.command(t, host.flags("--timeout=5s")...).Run()).To(Succeed())
 	g.Expect(os.ReadFile(pod.markers + "/driver-ready")).To(ContainSubstring("IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT=/\n"))
 	g.Expect(filepath.Join(pod.markers, "driver.reason")).NotTo(BeAnExistingFile())
+	g.Expect(os.Readlink(host.path("dev/char/195:0"))).To(Equal("../nvidia0"))
+	g.Expect(os.Readlink(host.path("dev/char/510:0"))).To(Equal("../nvidia-uvm"))
+}
+
+// What users set in spec.validator.driver.env.
+func TestValidateDriverHeedsTheVariablesOfNVIDIAsValidator(t *testing.T) {
+	tests := map[string]struct {
+		env   []string
+		flags []string
+		given func(t *testing.T, host gpuHost)
+		links bool
+		err   string
+	}{
+		"no links": {env: []string{"DISABLE_DEV_CHAR_SYMLINK_CREATION=true"}},
+		"the flag wins": {
+			env: []string{"DISABLE_DEV_CHAR_SYMLINK_CREATION=true"}, flags: []string{"--no-dev-char-links=false"}, links: true},
+		"an empty variable is none": {env: []string{"DISABLE_DEV_CHAR_SYMLINK_CREATION="}, links: true},
+		"no GPUs": {
+			env: []string{"DRIVER_VALIDATION_SKIP_GPU_INIT=true"}, links: true,
+			given: func(t *testing.T, host gpuHost) {
+				t.Helper()
+				NewWithT(t).Expect(os.RemoveAll(host.path("sys"))).To(Succeed())
+			}},
+		"a variable that is no boolean": {
+			env: []string{"DRIVER_VALIDATION_SKIP_GPU_INIT=sure"}, err: `the environment variable DRIVER_VALIDATION_SKIP_GPU_INIT: `},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			pod, host := newPod(t), newGPUHost(t)
+			if tc.given != nil {
+				tc.given(t, host)
+			}
+			command := pod.command(t, host.flags(append(tc.flags, "--timeout=5s")...)...)
+			command.Env = append(os.Environ(), tc.env...)
+			out, err := command.CombinedOutput()
+			if tc.err != "" {
+				g.Expect(command.ProcessState.ExitCode()).To(Equal(2), "wrong usage")
+				g.Expect(string(out)).To(ContainSubstring(tc.err))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred(), string(out))
+			_, err = os.Lstat(host.path("dev/char/195:0"))
+			g.Expect(err == nil).To(Equal(tc.links))
+		})
+	}
+}
+
+func TestValidateMOFED(t *testing.T) {
+	tests := map[string]struct {
+		env  []string
+		err  string
+		logs string
+	}{
+		"not enabled":       {logs: "GPUDirect RDMA is not enabled"},
+		"by the host":       {env: []string{"GPU_DIRECT_RDMA_ENABLED=true", "USE_HOST_MOFED=true"}, err: "the kernel module mlx5_core is not loaded"},
+		"by the other pod":  {env: []string{"GPU_DIRECT_RDMA_ENABLED=true"}, err: "the Mellanox driver on this node is not ready"},
+		"a wrong variable":  {env: []string{"USE_HOST_MOFED=2"}, logs: "the environment variable USE_HOST_MOFED: "},
+		"a wrong value too": {env: []string{"GPU_DIRECT_RDMA_ENABLED=yes"}, logs: "the environment variable GPU_DIRECT_RDMA_ENABLED: "},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			pod, sys := newPod(t), gpuHost{root: t.TempDir()}
+			sys.write(t, "bus/pci/devices/0000:a0:00.0/vendor", "0x15b3\n")
+			sys.write(t, "bus/pci/devices/0000:a0:00.0/class", "0x020000\n")
+			command := pod.command(t, "validate", "mofed", "--sys-root="+sys.root, "--mofed-ready-file="+sys.path("ready"), "--timeout=100ms")
+			command.Env = tc.env
+			out, _ := command.CombinedOutput()
+			g.Expect(string(out)).To(ContainSubstring(tc.logs))
+			g.Expect(pod.message(t)).To(ContainSubstring(tc.err))
+		})
+	}
+}
+
+func TestValidateAModule(t *testing.T) {
+	for component, module := range map[string]string{"nvidia-fs": "nvidia_fs", "gdrcopy": "gdrdrv", "nvidia-peermem": "nvidia_peermem"} {
+		t.Run(component, func(t *testing.T) {
+			g := NewWithT(t)
+			pod, sys := newPod(t), gpuHost{root: t.TempDir()}
+			prover := startUntilLogged(t, pod.command(t, "validate", component, "--sys-root="+sys.root, "--interval=10ms"),
+				"the kernel module "+module+" is not loaded")
+			sys.write(t, "module/"+module+"/initstate", "live\n")
+			g.Expect(prover.exitCode(t)).To(Equal(0))
+			g.Expect(filepath.Join(pod.markers, component+"-ready")).To(BeAnExistingFile())
+		})
+	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/kmod"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/runenv"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
@@ -24,7 +26,8 @@ func waitCommand() *cobra.Command {
 		Use:   "wait --for=driver,toolkit",
 		Short: "Block until parts of the stack work on this node",
 		Long: `Block until the marker of each named part exists and is neither of another boot nor of
-another instance of the driver container.`,
+another instance of the driver container. A marker of NVIDIA's validator, which names neither, must be
+newer than the boot and than the driver container.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			wanted, err := markersNamed(names)
@@ -37,52 +40,89 @@ another instance of the driver container.`,
 		},
 	}
 	node.register(command.Flags())
-	command.Flags().StringSliceVar(&names, "for", nil, "parts to wait for: driver, toolkit, plugin")
+	command.Flags().StringSliceVar(&names, "for", nil, "parts to wait for: "+knownMarkers())
 	mustBeGiven(command, "for")
 	return command
 }
 
+// operand holds the flags of exec, which starts one.
+type operand struct {
+	node      node
+	marker    string
+	fromFile  []string
+	fromKmods []string
+	sysRoot   string
+}
+
 func execCommand() *cobra.Command {
-	var (
-		node node
-		name string
-	)
+	var operand operand
 	command := &cobra.Command{
 		Use:   "exec [flags] -- COMMAND [ARG...]",
 		Short: "Wait for a part of the stack, then become a command with its environment",
 		Long: `Wait as gpu-node wait does, add the assignments of the marker to the environment, and become
-the command.`,
+the command. The assignments win over the container's own environment; what the flags --env-from-marker
+and --env-if-module add does not.`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, argv []string) error {
-			wanted, err := marker.Named(name)
-			if err != nil {
-				return err
-			}
-			return node.run(func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
-				var found []marker.Assignment
-				waiter := wait.Waiter{Dir: markers.Path, What: name, Log: log}
-				// What was checked is what is used: a second read could find another marker.
-				err := waiter.Until(ctx, func() (err error) {
-					found, err = markers.Read(wanted)
-					return err
-				})
-				if err != nil {
-					return err
-				}
-				return runenv.Replace(argv, runenv.Environ(os.Environ(), found))
-			})
-		},
+		RunE: func(_ *cobra.Command, argv []string) error { return operand.run(argv) },
 	}
+	flags := command.Flags()
 	// The command's own flags are its own, with or without "--".
-	command.Flags().SetInterspersed(false)
-	node.register(command.Flags())
-	command.Flags().StringVar(&name, "marker", string(labels.MarkerDriver), "part to wait for: driver, toolkit, plugin")
+	flags.SetInterspersed(false)
+	operand.node.register(flags)
+	flags.StringVar(&operand.marker, "marker", string(labels.MarkerDriver), "part to wait for: "+knownMarkers())
+	flags.StringArrayVar(&operand.fromFile, "env-from-marker", nil,
+		"VARIABLE=KEY: set the variable to the marker's value of KEY, unless the container sets it; can be repeated")
+	flags.StringArrayVar(&operand.fromKmods, "env-if-module", nil,
+		"VARIABLE=MODULE: set the variable to true if the kernel module is loaded, unless the container sets it; can be repeated")
+	flags.StringVar(&operand.sysRoot, "sys-root", "/sys", "sysfs, as mounted here")
 	return command
+}
+
+func (o *operand) run(argv []string) error {
+	wanted, err := marker.Named(o.marker)
+	if err != nil {
+		return err
+	}
+	fromFile, err := runenv.ParseRules(o.fromFile)
+	if err != nil {
+		return fmt.Errorf("--env-from-marker: %w", err)
+	}
+	fromKmods, err := runenv.ParseRules(o.fromKmods)
+	if err != nil {
+		return fmt.Errorf("--env-if-module: %w", err)
+	}
+	return o.node.run(func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
+		var found []marker.Assignment
+		waiter := wait.Waiter{Dir: markers.Path, What: o.marker, Log: log}
+		// What was checked is what is used: a second read could find another marker.
+		err := waiter.Until(ctx, func() (err error) {
+			found, err = markers.Read(wanted)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		env, err := runenv.FromMarker(runenv.Environ(os.Environ(), found), found, fromFile)
+		if err != nil {
+			return err
+		}
+		loaded := func(module string) bool { return kmod.Loaded(o.sysRoot, module) }
+		return runenv.Replace(argv, runenv.FromModules(env, loaded, fromKmods))
+	})
+}
+
+// knownMarkers lists the parts that can be waited for.
+func knownMarkers() string {
+	names := make([]string, 0, len(marker.Known))
+	for _, m := range marker.Known {
+		names = append(names, string(m))
+	}
+	return strings.Join(names, ", ")
 }
 
 func markersNamed(names []string) ([]labels.Marker, error) {
 	if len(names) == 0 {
-		return nil, errors.New("--for is empty; name the parts to wait for: driver, toolkit, plugin")
+		return nil, errors.New("--for is empty; name the parts to wait for: " + knownMarkers())
 	}
 	markers := make([]labels.Marker, 0, len(names))
 	for _, name := range names {

@@ -1,0 +1,186 @@
+package main_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+)
+
+// victim is a prover that is killed, and the part of the stack that it is to prove.
+type victim struct {
+	component labels.Marker
+	args      []string
+	// heal and harm switch that part at once; each may come twice.
+	heal, harm func()
+	// with are the markers that are true whenever the component's is.
+	with []labels.Marker
+	// keys are the assignments that a complete marker has.
+	keys int
+}
+
+// Killed at any moment, a prover leaves its old marker, which is stale, or none, or a true one; and the
+// next one proves what there is. Each run is for another instance of the driver container, so that a
+// marker which can be trusted is of that run.
+func TestAProverThatIsKilledLeavesNoFalseMarker(t *testing.T) {
+	for name, made := range map[string]func(*testing.T) victim{"driver": driverVictim, "gdrcopy": moduleVictim} {
+		t.Run(name, func(t *testing.T) {
+			victim := made(t)
+			const seed = 20260821
+			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // A test that can be repeated.
+			h := newKillHarness(t, victim)
+			whole := h.whole()
+			var runs, trusted, broken int
+			for until := time.Now().Add(4 * time.Second); time.Now().Before(until); runs++ {
+				healthy, flips := random.IntN(2) == 0, random.IntN(3) == 0
+				proven := h.run(runs, healthy, flips, random, whole)
+				if proven {
+					trusted++
+				}
+				if !healthy && !flips {
+					broken++
+					NewWithT(t).Expect(proven).To(BeFalse(), "run %d of seed %d was never healthy", runs, seed)
+				}
+			}
+			t.Logf("seed %d, a whole run takes %s: %d runs killed, %d of them with a true marker, %d of them never healthy",
+				seed, whole, runs, trusted, broken)
+			NewWithT(t).Expect(trusted).To(And(BeNumerically(">", 5), BeNumerically("<", runs/2)), "the kills are spread over the run")
+			NewWithT(t).Expect(broken).To(BeNumerically(">", 20))
+			h.whole() // What was left behind is no obstacle.
+		})
+	}
+}
+
+// driverVictim is validate driver on a node with a driver container that also loads nvidia_fs. It is
+// broken in one of three ways, in turn.
+func driverVictim(t *testing.T) victim {
+	t.Helper()
+	g := NewWithT(t)
+	host := newGPUHost(t)
+	g.Expect(os.MkdirAll(host.path("driver/dev"), 0o700)).To(Succeed())
+	g.Expect(os.Rename(host.path("usr"), host.path("driver/usr"))).To(Succeed())
+	for _, name := range []string{"nvidia0", "nvidiactl", "nvidia-uvm"} {
+		g.Expect(os.Rename(host.path("dev", name), host.path("driver/dev", name))).To(Succeed())
+	}
+	host.write(t, "sys/module/nvidia_fs/initstate", "live\n")
+	faults := []struct{ path, broken, healthy string }{
+		{"sys/module/nvidia_fs/initstate", "coming\n", "live\n"},
+		{"sys/module/nvidia/version", "570.00\n", "580.95.05\n"},
+		{"driver/exit-code", "9", "0"},
+	}
+	turn := 0
+	// A rename switches at once.
+	put := func(path, content string) {
+		host.write(t, "new", content)
+		g.Expect(os.Rename(host.path("new"), host.path(path))).To(Succeed())
+	}
+	return victim{
+		component: labels.MarkerDriver, with: []labels.Marker{labels.MarkerNvidiaFS}, keys: 5,
+		args: []string{"validate", "driver", "--driver-container", "--host-root=" + host.root, "--driver-root=" + host.path("driver"),
+			"--sys-root=" + host.path("sys"), "--proc-root=" + host.path("proc"), "--dev-char=" + host.path("dev/char")},
+		heal: func() {
+			for _, fault := range faults {
+				put(fault.path, fault.healthy)
+			}
+		},
+		harm: func() {
+			turn++
+			put(faults[turn%len(faults)].path, faults[turn%len(faults)].broken)
+		},
+	}
+}
+
+func moduleVictim(t *testing.T) victim {
+	t.Helper()
+	sys := gpuHost{root: t.TempDir()}
+	sys.write(t, "module/gdrdrv/initstate", "live\n")
+	put := func(content string) {
+		sys.write(t, "new", content)
+		NewWithT(t).Expect(os.Rename(sys.path("new"), sys.path("module/gdrdrv/initstate"))).To(Succeed())
+	}
+	return victim{
+		component: labels.MarkerGDRCopy, args: []string{"validate", "gdrcopy", "--sys-root=" + sys.root},
+		heal: func() { put("live\n") }, harm: func() { put("coming\n") },
+	}
+}
+
+// killHarness starts provers of one node and kills them.
+type killHarness struct {
+	*testing.T
+	victim  victim
+	pod     pod
+	markers marker.Dir
+}
+
+func newKillHarness(t *testing.T, victim victim) killHarness {
+	t.Helper()
+	boot, err := marker.BootID(labels.BootIDFile)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	pod := newPod(t)
+	return killHarness{T: t, victim: victim, pod: pod, markers: marker.Dir{Path: pod.markers, BootID: boot}}
+}
+
+// instance starts another driver container.
+func (h killHarness) instance(name string) {
+	h.Helper()
+	g := NewWithT(h.T)
+	tmp := filepath.Join(h.pod.markers, ".tmp")
+	g.Expect(os.WriteFile(tmp, []byte("GDS_ENABLED: true\nDRIVER_INSTANCE: "+name+"\n"), 0o600)).To(Succeed())
+	g.Expect(os.Rename(tmp, filepath.Join(h.pod.markers, labels.DriverContainerReady))).To(Succeed())
+}
+
+// whole lets a prover end, and returns how long that takes.
+func (h killHarness) whole() time.Duration {
+	h.Helper()
+	h.instance("whole")
+	h.victim.heal()
+	began := time.Now()
+	NewWithT(h.T).Expect(h.pod.command(h.T, append(h.victim.args, "--timeout=10s")...).Run()).To(Succeed())
+	took := time.Since(began)
+	NewWithT(h.T).Expect(h.markers.Read(h.victim.component)).NotTo(BeEmpty())
+	return took
+}
+
+// run starts a prover, changes the stack under it if it flips, and kills it. It returns whether there
+// is a marker of this run then, which is complete.
+func (h killHarness) run(number int, healthy, flips bool, random *rand.Rand, whole time.Duration) bool {
+	h.Helper()
+	g := NewWithT(h.T)
+	h.instance(fmt.Sprintf("run-%d", number))
+	first, second := h.victim.heal, h.victim.harm
+	if !healthy {
+		first, second = second, first
+	}
+	h.victim.heal()
+	first()
+	moment := func() <-chan time.Time { return time.After(time.Duration(random.Int64N(int64(whole)))) }
+	command := h.pod.command(h.T, append(h.victim.args, "--interval=1ms")...)
+	g.Expect(command.Start()).To(Succeed())
+	ended := make(chan error, 1)
+	go func() { ended <- command.Wait() }()
+	if flips {
+		<-moment()
+		second()
+	}
+	<-moment()
+	g.Expect(command.Process.Kill()).To(Or(Succeed(), MatchError(os.ErrProcessDone)))
+	g.Eventually(ended, "5s").Should(Receive())
+
+	found, err := h.markers.Read(h.victim.component)
+	if err != nil {
+		g.Expect(err).To(MatchError(Or(ContainSubstring(" is missing"), ContainSubstring(" is stale"))), "never a part of a marker")
+		return false
+	}
+	g.Expect(len(found)).To(BeNumerically(">=", h.victim.keys+3), "%v", found)
+	for _, with := range h.victim.with {
+		g.Expect(h.markers.Read(with)).NotTo(BeEmpty())
+	}
+	return true
+}
