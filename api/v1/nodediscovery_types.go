@@ -6,7 +6,7 @@ type DiscoveryMode string
 
 // The modes of node discovery.
 const (
-	// DiscoveryAuto: the operator's own discovery, but for nodes that Node Feature Discovery labels.
+	// DiscoveryAuto: the operator's own discovery, but for labels that Node Feature Discovery writes.
 	DiscoveryAuto DiscoveryMode = "auto"
 	// DiscoveryBuiltin: the operator's own discovery on every node.
 	DiscoveryBuiltin DiscoveryMode = "builtin"
@@ -17,9 +17,9 @@ const (
 // NodeDiscoverySpec configures how the operator learns which nodes have GPUs, and which kernel and
 // operating system they run.
 type NodeDiscoverySpec struct {
-	// Mode: auto runs the operator's own discovery on every Linux node, which is silent on nodes that
-	// Node Feature Discovery labels; builtin runs it and never yields; nfd relies on Node Feature
-	// Discovery alone. Labels that are there stay when the mode changes. Default auto.
+	// Mode: auto runs the operator's own discovery on every Linux node, which leaves to Node Feature
+	// Discovery each label that this writes; builtin runs it and never yields; nfd relies on Node
+	// Feature Discovery alone. Labels that are there stay when the mode changes. Default auto.
 	// +optional
 	Mode DiscoveryMode `json:"mode,omitempty"`
 	// Resources of the discovery pods.
