@@ -2,7 +2,6 @@ package main_test
 
 import (
 	"bufio"
-	"debug/elf"
 	"fmt"
 	"os"
 	"os/exec"
@@ -94,7 +93,7 @@ type process struct {
 }
 
 // startUntilLogged starts the command and returns once it has logged text.
-func startUntilLogged(t *testing.T, command *exec.Cmd, text string) process {
+func startUntilLogged(t testing.TB, command *exec.Cmd, text string) process {
 	t.Helper()
 	g := NewWithT(t)
 	stderr, err := command.StderrPipe()
@@ -120,20 +119,6 @@ func (p process) exitCode(t *testing.T) int {
 	t.Helper()
 	NewWithT(t).Eventually(p.ended, "5s").Should(Receive())
 	return p.ProcessState.ExitCode()
-}
-
-func TestTheProgramIsStaticAndSmall(t *testing.T) {
-	g := NewWithT(t)
-	binary, err := elf.Open(gpuNode)
-	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = binary.Close() }()
-	for _, header := range binary.Progs {
-		g.Expect(header.Type).NotTo(Equal(elf.PT_INTERP), "a static program needs no loader")
-	}
-	info, err := os.Stat(gpuNode)
-	g.Expect(err).NotTo(HaveOccurred())
-	// It is copied in every pod of every node. With client-go it would be three times as large.
-	g.Expect(info.Size()).To(BeNumerically("<", 10<<20))
 }
 
 func TestUsageErrorsExitWith2(t *testing.T) {

@@ -1,0 +1,221 @@
+package main_test
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"golang.org/x/sys/unix"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+)
+
+// What the program may cost: it is copied into every operand's pod on every node, and waits there.
+const (
+	maxSize     = 15 << 20
+	maxRSS      = 12 << 10 // KiB
+	maxHandOver = 100 * time.Millisecond
+)
+
+func TestTheProgramIsStaticAndSmall(t *testing.T) {
+	g := NewWithT(t)
+	binary, err := elf.Open(gpuNode)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = binary.Close() }()
+	for _, header := range binary.Progs {
+		g.Expect(header.Type).NotTo(Equal(elf.PT_INTERP), "a static program needs no loader")
+	}
+	info, err := os.Stat(gpuNode)
+	g.Expect(err).NotTo(HaveOccurred())
+	t.Logf("stripped: %.1f MB", float64(info.Size())/1e6)
+	// With client-go it would be three times as large.
+	g.Expect(info.Size()).To(BeNumerically("<=", maxSize))
+}
+
+func TestAWaitingProgramCostsNoTimeAndLittleMemory(t *testing.T) {
+	g := NewWithT(t)
+	wait := startUntilLogged(t, newPod(t).command(t, "wait", "--for=driver,toolkit"), "waiting for")
+	pid := wait.Process.Pid
+
+	rss := statusKiB(t, pid, "VmRSS")
+	t.Logf("RSS of wait: %.1f MB", float64(rss)/1024)
+	g.Expect(rss).To(BeNumerically("<=", maxRSS))
+
+	before, ran := cpuTicks(t, pid), runNanoseconds(t, pid)
+	g.Consistently(func() int { return cpuTicks(t, pid) }, "4s", "500ms").Should(Equal(before), "clock ticks of 10 ms")
+	t.Logf("CPU of wait: %d ticks to start, 0 in the 4 s that it waited (%s of the scheduler's time)",
+		before, time.Duration(runNanoseconds(t, pid)-ran))
+}
+
+// The bar is about the slowest of a hundred: a chain of ten stages meets it on most nodes.
+func TestAMarkerIsHandedOverWithin100Milliseconds(t *testing.T) {
+	tests := map[string]func(t testing.TB, clock string) time.Duration{
+		"exec: from the marker to the start of the operand's program": handOver,
+		"wait: from the marker to the end of the process":             waitEnds,
+	}
+	clock := buildClock(t)
+	for name, once := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var p99 time.Duration
+			// Whatever else runs on this machine only adds to the time, so that the best round counts.
+			for range 3 {
+				took := hundred(t, func() time.Duration { return once(t, clock) })
+				p99 = percentile(took, 99)
+				t.Logf("of %d: median %s, p99 %s, max %s", len(took), percentile(took, 50), p99, took[len(took)-1])
+				if p99 < maxHandOver {
+					break
+				}
+			}
+			g.Expect(p99).To(BeNumerically("<", maxHandOver))
+		})
+	}
+}
+
+// hundred measures more than 100 times, and sorts.
+func hundred(t testing.TB, once func() time.Duration) []time.Duration {
+	t.Helper()
+	var took []time.Duration
+	for range 110 {
+		took = append(took, once())
+	}
+	slices.Sort(took)
+	return took
+}
+
+func BenchmarkHandOver(b *testing.B) {
+	clock := buildClock(b)
+	var took []time.Duration
+	for b.Loop() {
+		took = append(took, handOver(b, clock))
+	}
+	slices.Sort(took)
+	for name, p := range map[string]int{"p50-ms": 50, "p99-ms": 99, "max-ms": 100} {
+		b.ReportMetric(float64(percentile(took, p).Microseconds())/1000, name)
+	}
+	b.ReportMetric(0, "ns/op") // It would count the start of the waiting process.
+}
+
+// handOver starts an operand's program that waits for the driver, proves the driver, and returns the
+// time from before the marker is written until that program has started.
+func handOver(t testing.TB, clock string) time.Duration {
+	g := NewWithT(t)
+	markers := markersOf(t)
+	waiting := exec.CommandContext(t.Context(), gpuNode, "exec", "--dir="+markers.Path, "--", clock)
+	var printed strings.Builder
+	waiting.Stdout = &printed
+	process := startUntilLogged(t, waiting, "waiting for driver")
+	at := monotonic(t)
+	g.Expect(markers.Write(labels.MarkerDriver, nil, "")).To(Succeed())
+	g.Eventually(process.ended, "10s", "1ms").Should(Receive(BeNil()))
+	started, err := strconv.ParseInt(strings.TrimSpace(printed.String()), 10, 64)
+	g.Expect(err).NotTo(HaveOccurred())
+	return time.Duration(started - at)
+}
+
+// waitEnds returns the time from before the marker is written until a wait for it has ended.
+func waitEnds(t testing.TB, _ string) time.Duration {
+	g := NewWithT(t)
+	markers := markersOf(t)
+	process := startUntilLogged(t, exec.CommandContext(t.Context(), gpuNode, "wait", "--for=driver", "--dir="+markers.Path), "waiting for driver")
+	at := monotonic(t)
+	g.Expect(markers.Write(labels.MarkerDriver, nil, "")).To(Succeed())
+	var err error
+	select {
+	case err = <-process.ended:
+	case <-time.After(10 * time.Second):
+		err = errors.New("the wait does not end")
+	}
+	g.Expect(err).NotTo(HaveOccurred())
+	return time.Duration(monotonic(t) - at)
+}
+
+func markersOf(t testing.TB) marker.Dir {
+	t.Helper()
+	boot, err := marker.BootID(labels.BootIDFile)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return marker.Dir{Path: t.TempDir(), BootID: boot}
+}
+
+func buildClock(t testing.TB) string {
+	t.Helper()
+	clock := filepath.Join(t.TempDir(), "clock")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", clock, "./testdata/clock")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := build.CombinedOutput()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(out))
+	return clock
+}
+
+// percentile of a sorted list: the smallest value that p of 100 do not exceed.
+func percentile(sorted []time.Duration, p int) time.Duration {
+	return sorted[(len(sorted)*p+99)/100-1]
+}
+
+// monotonic is the clock of testdata/clock.
+func monotonic(t testing.TB) int64 {
+	t.Helper()
+	var now unix.Timespec
+	NewWithT(t).Expect(unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)).To(Succeed())
+	return now.Nano()
+}
+
+// statusKiB returns a line of /proc/PID/status that is a number of KiB.
+func statusKiB(t testing.TB, pid int, key string) int {
+	t.Helper()
+	g := NewWithT(t)
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	g.Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(string(content)) {
+		if value, ok := strings.CutPrefix(line, key+":"); ok {
+			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
+			g.Expect(err).NotTo(HaveOccurred())
+			return kib
+		}
+	}
+	t.Fatalf("/proc/%d/status has no %s", pid, key)
+	return 0
+}
+
+// cpuTicks are the fields utime and stime of /proc/PID/stat, which follow the name in parentheses.
+func cpuTicks(t testing.TB, pid int) int {
+	t.Helper()
+	g := NewWithT(t)
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	g.Expect(err).NotTo(HaveOccurred())
+	_, rest, found := strings.Cut(string(content), ") ")
+	g.Expect(found).To(BeTrue())
+	fields := strings.Fields(rest)
+	user, err := strconv.Atoi(fields[11])
+	g.Expect(err).NotTo(HaveOccurred())
+	system, err := strconv.Atoi(fields[12])
+	g.Expect(err).NotTo(HaveOccurred())
+	return user + system
+}
+
+// runNanoseconds is how long the threads of the process ran, as the scheduler counts.
+func runNanoseconds(t testing.TB, pid int) int64 {
+	t.Helper()
+	g := NewWithT(t)
+	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	g.Expect(err).NotTo(HaveOccurred())
+	sum := int64(0)
+	for _, path := range paths {
+		content, err := os.ReadFile(path)
+		g.Expect(err).NotTo(HaveOccurred())
+		ran, err := strconv.ParseInt(strings.Fields(string(content))[0], 10, 64)
+		g.Expect(err).NotTo(HaveOccurred())
+		sum += ran
+	}
+	return sum
+}

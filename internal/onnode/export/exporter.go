@@ -1,0 +1,183 @@
+package export
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
+)
+
+const (
+	// DefaultPort is that of NVIDIA's exporter, and of the Service.
+	DefaultPort = 8000
+	// DefaultDriverInterval is the time between the starts of two checks of the driver.
+	DefaultDriverInterval = time.Minute
+	// DefaultDriverTimeout bounds one check of the driver.
+	DefaultDriverTimeout = 50 * time.Second
+)
+
+// DefaultStages are the stages in the order in which a node with every part reaches them.
+var DefaultStages = []labels.Marker{labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin}
+
+// Options tell what an Exporter exports.
+type Options struct {
+	// Node is the name of the node, the label of all metrics.
+	Node string
+	// Markers is where the provers write.
+	Markers marker.Dir
+	// Stages are those of gpu_operator_node_stage_seconds that are proved on this node, in order.
+	Stages []labels.Marker
+	// SysRoot is where sysfs is mounted here.
+	SysRoot string
+	// CheckDriver is made every DriverInterval and may take DriverTimeout.
+	CheckDriver                   validate.Check
+	DriverInterval, DriverTimeout time.Duration
+	// Resources returns those of the Node.
+	Resources func(ctx context.Context) (nodeapi.Resources, error)
+	// Log gets a line for each new reason why something cannot be told.
+	Log *slog.Logger
+}
+
+// Exporter is a prometheus.Collector.
+type Exporter struct {
+	options Options
+	begun   time.Time
+	stages  *stages
+	driver  *driver
+	devices *devices
+	reasons *reasons
+
+	metrics map[string]*prometheus.Desc
+	stage   *prometheus.Desc
+}
+
+// The metrics that have no other label than the node.
+const (
+	metricsReady      = "gpu_operator_node_metrics_ready_ts_seconds"
+	driverValidation  = "gpu_operator_node_driver_validation"
+	driverLastSuccess = "gpu_operator_node_driver_validation_last_success_ts_seconds"
+	pluginDevices     = "gpu_operator_node_device_plugin_devices_total"
+	pluginLastSuccess = "gpu_operator_node_device_plugin_validation_last_success_ts_seconds"
+	pciDevices        = "gpu_operator_nvidia_pci_devices_total"
+)
+
+// stageSeconds has the stage as a label too.
+const stageSeconds = "gpu_operator_node_stage_seconds"
+
+var help = map[string]string{
+	metricsReady:                      "When this exporter was started, in seconds since 1970.",
+	driverValidation:                  "1 if the last check of the driver on this node succeeded, else 0.",
+	driverLastSuccess:                 "When a check of the driver on this node succeeded last, in seconds since 1970; 0 is never.",
+	pluginDevices:                     "GPUs and MIG devices in the capacity of this Node; -1 if it cannot be read.",
+	pluginLastSuccess:                 "When this Node was last found to have GPUs in its capacity, in seconds since 1970; 0 is never.",
+	pciDevices:                        "GPUs of NVIDIA on the PCI buses of this node; -1 if they cannot be counted.",
+	readyMetric(labels.MarkerDriver):  "1 if the driver is proved on this node, else 0.",
+	readyMetric(labels.MarkerToolkit): "1 if the container toolkit is proved on this node, else 0.",
+	readyMetric(labels.MarkerCUDA):    "1 if CUDA is proved on this node, else 0.",
+	readyMetric(labels.MarkerPlugin):  "1 if the device plugin is proved on this node, else 0.",
+}
+
+// readyMetric is the metric that tells whether the marker is there.
+func readyMetric(m labels.Marker) string { return "gpu_operator_node_" + string(m) + "_ready" }
+
+// New returns an exporter; Run makes its checks.
+func New(options Options) *Exporter {
+	begun := time.Now()
+	reasons := &reasons{log: options.Log, last: map[string]string{}}
+	e := &Exporter{
+		options: options,
+		begun:   begun,
+		stages:  newStages(options.Stages, begun),
+		driver:  &driver{check: options.CheckDriver, every: options.DriverInterval, timeout: options.DriverTimeout, log: reasons},
+		devices: &devices{resources: options.Resources, log: reasons},
+		reasons: reasons,
+		metrics: map[string]*prometheus.Desc{},
+	}
+	node := prometheus.Labels{"node": options.Node}
+	for name, text := range help {
+		e.metrics[name] = prometheus.NewDesc(name, text, nil, node)
+	}
+	e.stage = prometheus.NewDesc(stageSeconds,
+		"How long a stage of this node took or, while it is not reached, has taken so far, in seconds.", []string{"stage"}, node)
+	return e
+}
+
+// Run checks the driver until ctx ends.
+func (e *Exporter) Run(ctx context.Context) { e.driver.run(ctx) }
+
+// Describe is of a prometheus.Collector.
+func (e *Exporter) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range e.metrics {
+		descs <- desc
+	}
+	descs <- e.stage
+}
+
+// Collect is of a prometheus.Collector: it finds out what is true now.
+func (e *Exporter) Collect(metrics chan<- prometheus.Metric) {
+	now := time.Now()
+	tell := func(name string, value float64) {
+		metrics <- prometheus.MustNewConstMetric(e.metrics[name], prometheus.GaugeValue, value)
+	}
+	tell(metricsReady, seconds(e.begun))
+	e.collectMarkers(metrics, now, tell)
+	works, known, workedAt := e.driver.result()
+	if known {
+		tell(driverValidation, number(works))
+	}
+	tell(driverLastSuccess, seconds(workedAt))
+	count, countedAt := e.devices.count(now)
+	tell(pluginDevices, float64(count))
+	tell(pluginLastSuccess, seconds(countedAt))
+	tell(pciDevices, e.pciGPUs())
+}
+
+// collectMarkers tells of the markers and of the stages.
+func (e *Exporter) collectMarkers(metrics chan<- prometheus.Metric, now time.Time, tell func(string, float64)) {
+	proofs := map[labels.Marker]*proof{}
+	for _, m := range DefaultStages {
+		proofs[m] = read(e.options.Markers, m)
+		tell(readyMetric(m), number(proofs[m] != nil))
+	}
+	for stage, took := range e.stages.durations(proofs, now) {
+		metrics <- prometheus.MustNewConstMetric(e.stage, prometheus.GaugeValue, took.Seconds(), string(stage))
+	}
+}
+
+// pciGPUs counts the GPUs on the PCI buses.
+func (e *Exporter) pciGPUs() float64 {
+	found, err := pci.Devices(e.options.SysRoot)
+	e.reasons.note("the GPUs on the PCI buses cannot be counted", err)
+	if err != nil {
+		return unknown
+	}
+	count := 0.0
+	for _, device := range found {
+		if device.IsGPU() {
+			count++
+		}
+	}
+	return count
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// seconds since 1970; 0 for the zero time.
+func seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}

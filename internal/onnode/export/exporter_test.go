@@ -1,0 +1,284 @@
+package export
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+)
+
+// node is a node on which nothing is proved yet, with two GPUs and an NVSwitch on its buses and eight
+// devices in its capacity.
+func node(t *testing.T) Options {
+	t.Helper()
+	sys := t.TempDir()
+	for address, class := range map[string]string{"0000:3b:00.0": "0x030200", "0000:5e:00.0": "0x030000", "0000:c1:00.0": "0x068000"} {
+		put(t, filepath.Join(sys, "bus/pci/devices", address, "vendor"), "0x10de\n")
+		put(t, filepath.Join(sys, "bus/pci/devices", address, "class"), class+"\n")
+	}
+	return Options{
+		Node: "node-a", Markers: marker.Dir{Path: t.TempDir(), BootID: "now"}, Stages: DefaultStages, SysRoot: sys,
+		CheckDriver:    func(context.Context) ([]marker.Assignment, error) { return nil, nil },
+		DriverInterval: time.Millisecond, DriverTimeout: time.Minute,
+		Resources: func(context.Context) (nodeapi.Resources, error) {
+			return nodeapi.Resources{Capacity: map[string]resource.Quantity{
+				"cpu": resource.MustParse("8"), "nvidia.com/gpu": resource.MustParse("1"), "nvidia.com/mig-1g.5gb": resource.MustParse("7"),
+			}}, nil
+		},
+		Log: slog.New(slog.DiscardHandler),
+	}
+}
+
+func put(t *testing.T, path, content string) {
+	t.Helper()
+	NewWithT(t).Expect(os.MkdirAll(filepath.Dir(path), 0o700)).To(Succeed())
+	NewWithT(t).Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
+}
+
+var sample = regexp.MustCompile(`(?m)^([a-z_]+)\{([^}]*)\} (\S+)$`)
+
+// scrape returns the samples: the name without its common prefix, and the stage, to the value.
+func scrape(t *testing.T, e *Exporter) map[string]string {
+	t.Helper()
+	g := NewWithT(t)
+	answer := httptest.NewRecorder()
+	e.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	g.Expect(answer.Code).To(Equal(http.StatusOK), answer.Body.String())
+	samples := map[string]string{}
+	for _, found := range sample.FindAllStringSubmatch(answer.Body.String(), -1) {
+		stage, named := strings.CutPrefix(found[2], `node="node-a"`)
+		g.Expect(named).To(BeTrue(), found[0])
+		samples[strings.TrimPrefix(found[1], "gpu_operator_")+stage] = found[3]
+	}
+	return samples
+}
+
+// The names are public: dashboards and alerts have them built in.
+func TestNamesAreThoseOfNVIDIAsExporter(t *testing.T) {
+	g := NewWithT(t)
+	e := New(node(t))
+	e.driver.attempt(t.Context())
+	answer := httptest.NewRecorder()
+	e.handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	var types []string
+	for line := range strings.Lines(answer.Body.String()) {
+		if kind, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			types = append(types, strings.TrimSpace(kind))
+		}
+	}
+	g.Expect(types).To(ConsistOf(
+		"gpu_operator_node_metrics_ready_ts_seconds gauge",
+		"gpu_operator_node_driver_ready gauge",
+		"gpu_operator_node_toolkit_ready gauge",
+		"gpu_operator_node_plugin_ready gauge",
+		"gpu_operator_node_cuda_ready gauge",
+		"gpu_operator_node_driver_validation gauge",
+		"gpu_operator_node_driver_validation_last_success_ts_seconds gauge",
+		"gpu_operator_node_device_plugin_devices_total gauge",
+		"gpu_operator_node_device_plugin_validation_last_success_ts_seconds gauge",
+		"gpu_operator_nvidia_pci_devices_total gauge",
+		"gpu_operator_node_stage_seconds gauge",
+	))
+}
+
+func TestMarkersAreReadAtTheScrape(t *testing.T) {
+	g := NewWithT(t)
+	options := node(t)
+	e := New(options)
+	g.Expect(scrape(t, e)).To(And(
+		HaveKeyWithValue("node_driver_ready", "0"), HaveKeyWithValue("node_toolkit_ready", "0"),
+		HaveKeyWithValue("node_cuda_ready", "0"), HaveKeyWithValue("node_plugin_ready", "0"),
+		HaveKey(`node_stage_seconds,stage="driver"`), Not(HaveKey(`node_stage_seconds,stage="toolkit"`))))
+
+	g.Expect(options.Markers.Write(labels.MarkerDriver, nil, "")).To(Succeed())
+	g.Expect(scrape(t, e)).To(And(HaveKeyWithValue("node_driver_ready", "1"), HaveKeyWithValue("node_toolkit_ready", "0"),
+		HaveKey(`node_stage_seconds,stage="toolkit"`)))
+
+	// The driver container is replaced: what was proved is not true any more.
+	put(t, filepath.Join(options.Markers.Path, ".driver-ctr-ready"), "DRIVER_INSTANCE: pod-2\n")
+	g.Expect(scrape(t, e)).To(HaveKeyWithValue("node_driver_ready", "0"))
+}
+
+func TestWhatCanBeCounted(t *testing.T) {
+	g := NewWithT(t)
+	e := New(node(t))
+	g.Expect(scrape(t, e)).To(And(
+		HaveKeyWithValue("node_device_plugin_devices_total", "8"),
+		HaveKeyWithValue("node_device_plugin_validation_last_success_ts_seconds", Not(Equal("0"))),
+		HaveKeyWithValue("nvidia_pci_devices_total", "2")))
+}
+
+func TestWhatCannotBeCountedIsMinusOneAndSaidOnce(t *testing.T) {
+	g := NewWithT(t)
+	var log bytes.Buffer
+	options := node(t)
+	options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	options.SysRoot = filepath.Join(t.TempDir(), "none")
+	options.Resources = func(context.Context) (nodeapi.Resources, error) {
+		return nodeapi.Resources{}, errors.New("check the roles")
+	}
+	e := New(options)
+	for range 3 {
+		g.Expect(scrape(t, e)).To(And(
+			HaveKeyWithValue("node_device_plugin_devices_total", "-1"),
+			HaveKeyWithValue("node_device_plugin_validation_last_success_ts_seconds", "0"),
+			HaveKeyWithValue("nvidia_pci_devices_total", "-1")))
+		e.devices.askedAt = time.Time{}
+	}
+	g.Expect(strings.Count(log.String(), "check the roles")).To(Equal(1))
+	g.Expect(strings.Count(log.String(), "is sysfs mounted")).To(Equal(1))
+}
+
+func TestTheNodeIsAskedOnceInHalfAMinute(t *testing.T) {
+	g := NewWithT(t)
+	asked := 0
+	gpus := resource.MustParse("8")
+	counter := &devices{log: &reasons{log: slog.New(slog.DiscardHandler), last: map[string]string{}},
+		resources: func(context.Context) (nodeapi.Resources, error) {
+			if asked++; asked == 2 {
+				return nodeapi.Resources{}, errors.New("no answer")
+			}
+			return nodeapi.Resources{Capacity: map[string]resource.Quantity{"nvidia.com/gpu": gpus}}, nil
+		}}
+	for _, look := range []struct {
+		now  float64
+		want int64
+		last float64
+	}{{now: 0, want: 8, last: 0}, {now: 29, want: 8, last: 0}, {now: 30, want: -1, last: 0}, {now: 59, want: -1, last: 0}, {now: 60, want: 8, last: 60}} {
+		count, last := counter.count(at(look.now))
+		g.Expect(count).To(Equal(look.want), "%v", look)
+		g.Expect(last).To(BeTemporally("==", at(look.last)), "%v", look)
+	}
+	g.Expect(asked).To(Equal(3))
+}
+
+func TestTheDriverIsCheckedAgainAndAgain(t *testing.T) {
+	g := NewWithT(t)
+	var broken atomic.Bool
+	options := node(t)
+	options.CheckDriver = func(context.Context) ([]marker.Assignment, error) {
+		if broken.Load() {
+			return nil, errors.New("a GPU has fallen off the bus")
+		}
+		return nil, nil
+	}
+	e := New(options)
+	g.Expect(scrape(t, e)).To(And(Not(HaveKey("node_driver_validation")),
+		HaveKeyWithValue("node_driver_validation_last_success_ts_seconds", "0")), "before the first check")
+
+	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { e.Run(ctx); close(ended) }()
+	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").Should(HaveKeyWithValue("node_driver_validation", "1"))
+	broken.Store(true)
+	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").Should(HaveKeyWithValue("node_driver_validation", "0"))
+	const last = "node_driver_validation_last_success_ts_seconds"
+	kept := scrape(t, e)[last]
+	g.Expect(kept).NotTo(Equal("0"))
+	g.Expect(scrape(t, e)).To(HaveKeyWithValue(last, kept), "a failure does not change it")
+	broken.Store(false)
+	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").Should(HaveKeyWithValue("node_driver_validation", "1"))
+	cancel()
+	g.Eventually(ended, "5s").Should(BeClosed())
+}
+
+func TestNoSecondCheckIsStartedBesideOneThatHangs(t *testing.T) {
+	g := NewWithT(t)
+	var log bytes.Buffer
+	started, release := make(chan struct{}, 10), make(chan struct{})
+	d := &driver{
+		check: func(context.Context) ([]marker.Assignment, error) {
+			started <- struct{}{}
+			<-release // As a process in an uninterruptible sleep does.
+			return nil, nil
+		},
+		every: time.Millisecond, timeout: time.Millisecond,
+		log: &reasons{log: slog.New(slog.NewTextHandler(&log, nil)), last: map[string]string{}},
+	}
+	ended := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { d.run(ctx); close(ended) }()
+	g.Eventually(func() bool { works, known, _ := d.result(); return known && !works }, "5s").Should(BeTrue())
+	g.Expect(started).To(HaveLen(1))
+
+	release <- struct{}{}
+	g.Eventually(started, "5s").Should(HaveLen(2), "the next one follows once it has ended")
+	cancel()
+	g.Eventually(ended, "5s").Should(BeClosed())
+	close(release)
+	g.Expect(log.String()).To(ContainSubstring("the check hangs and cannot be killed"))
+}
+
+func TestServeEndsAtOnceThoughAScrapeHangs(t *testing.T) {
+	g := NewWithT(t)
+	options := node(t)
+	addresses := make(chan string, 1)
+	options.Log = slog.New(slog.NewTextHandler(address(addresses), nil))
+	scraped, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	options.Resources = func(context.Context) (nodeapi.Resources, error) {
+		close(scraped)
+		<-release
+		return nodeapi.Resources{}, nil
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- New(options).Serve(ctx, 0) }()
+	base := "http://" + <-addresses
+
+	answer, err := http.Get(base + "/healthz")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(io.ReadAll(answer.Body)).To(BeEquivalentTo("ok\n"))
+	g.Expect(answer.Body.Close()).To(Succeed())
+
+	go func() {
+		if answer, err := http.Get(base + "/metrics"); err == nil {
+			_ = answer.Body.Close()
+		}
+	}()
+	g.Eventually(scraped, "5s").Should(BeClosed())
+	cancel()
+	g.Eventually(done, "1s").Should(Receive(BeNil()))
+}
+
+// address gets the address from the line of the log that tells it.
+type address chan string
+
+var told = regexp.MustCompile(`address=\S*:(\d+)`)
+
+func (a address) Write(line []byte) (int, error) {
+	if found := told.FindSubmatch(line); found != nil {
+		a <- net.JoinHostPort("127.0.0.1", string(found[1]))
+	}
+	return len(line), nil
+}
+
+func TestServeSaysThatItsPortIsInUse(t *testing.T) {
+	g := NewWithT(t)
+	taken, err := net.Listen("tcp", ":0")
+	g.Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = taken.Close() }()
+	tcp, ok := taken.Addr().(*net.TCPAddr)
+	g.Expect(ok).To(BeTrue())
+	g.Expect(New(node(t)).Serve(t.Context(), tcp.Port)).To(MatchError(And(
+		HavePrefix("the metrics cannot be served on port "), ContainSubstring("set a free one by --port or METRICS_PORT"),
+		ContainSubstring("address already in use"))))
+}

@@ -1,0 +1,57 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const (
+	// readTimeout bounds a request, which has no body to speak of.
+	readTimeout = 5 * time.Second
+	// writeTimeout bounds an answer, the request to the API server included.
+	writeTimeout = 30 * time.Second
+	// idleTimeout is longer than the usual scrape interval, so that Prometheus keeps its connection.
+	idleTimeout = 3 * time.Minute
+	// maxScrapes at the same time; a collector that does not read its answers must not pile them up.
+	maxScrapes = 8
+)
+
+// Serve serves the metrics at /metrics, and /healthz, on all addresses at this port until ctx ends;
+// then it returns nil at once, whatever is being served. Port 0 is one that the kernel chooses. It
+// fails where the port is in use.
+func (e *Exporter) Serve(ctx context.Context, port int) error {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(port)))
+	if err != nil {
+		return fmt.Errorf("the metrics cannot be served on port %d; set a free one by --port or METRICS_PORT: %w", port, err)
+	}
+	server := &http.Server{
+		Handler:     e.handler(),
+		ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
+	}
+	e.options.Log.Info("serving the metrics", "address", listener.Addr().String())
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("the metrics are served no more on port %d: %w", port, err)
+	}
+	return nil
+}
+
+// handler has the metrics of this exporter and none about the program itself.
+func (e *Exporter) handler() http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(e)
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
+	// It tells that the program answers, and nothing of the node: a restart mends no GPU.
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	return mux
+}
