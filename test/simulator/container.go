@@ -99,9 +99,6 @@ func (c *container) runInit(at conditions) bool {
 	if c.program.verb == verbValidate {
 		at.node.prove(c.program.markers)
 	}
-	if c.program.verb == verbDiscover {
-		at.node.discover()
-	}
 	c.terminate(at.now, 0, reasonCompleted, "")
 	return true
 }

@@ -43,13 +43,20 @@ func listed(labels map[string]string) string {
 	return strings.Join(names, ",")
 }
 
-// discover is what the end of gpu-node discover --once on this node means: its labels are to be
-// written. A process writes them itself.
-func (n *node) discover() { n.discovered = true }
+// discovers tells whether a simulated gpu-node discover has looked at the node, in a pod that lives.
+func (n *node) discovers() bool {
+	ran := func(c *container) bool { return c.program.verb == verbDiscover && c.done() }
+	for _, p := range n.pods {
+		if !p.ending() && slices.ContainsFunc(p.inits, ran) {
+			return true
+		}
+	}
+	return false
+}
 
-// writeDiscovery writes what gpu-node discover would, where it has only been simulated.
+// writeDiscovery writes what gpu-node discover would, where it is only simulated.
 func (n *node) writeDiscovery(ctx context.Context) error {
-	if !n.discovered || n.host != nil || n.object.Annotations[annotationDiscovery] != discoveryByProgram {
+	if n.host != nil || n.object.Annotations[annotationDiscovery] != discoveryByProgram || !n.discovers() {
 		return nil
 	}
 	if _, ok := n.object.Annotations[discoveredLabels]; ok {

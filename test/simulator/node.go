@@ -25,8 +25,6 @@ type node struct {
 	host *host.Host
 	// smi is how nvidia-smi ends in that machine.
 	smi int
-	// discovered: a simulated gpu-node discover has run.
-	discovered bool
 
 	gpus          int64
 	driverOnHost  bool

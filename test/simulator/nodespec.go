@@ -31,8 +31,8 @@ type NodeSpec struct {
 	// GPUs defaults to 8; NoGPU makes a node without any, which discovery has still labelled.
 	GPUs  int
 	NoGPU bool
-	// Undiscovered: no Node Feature Discovery has labelled the node. It gets its labels once a container
-	// has run gpu-node discover there.
+	// Undiscovered: no Node Feature Discovery has labelled the node. It gets its labels once an init
+	// container has run gpu-node discover there.
 	Undiscovered bool
 	// NeverDiscovered: nobody labels the node, whatever runs there.
 	NeverDiscovered bool

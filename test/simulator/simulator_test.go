@@ -37,6 +37,12 @@ type bed struct {
 // TestSimulator runs all checks on one control plane, each on nodes of its own.
 func TestSimulator(t *testing.T) {
 	b := newBed(t)
+	t.Run("no programs", func(t *testing.T) {
+		_, err := b.simulator.AddNode(t.Context(), simulator.NodeSpec{Name: "processes-0", Processes: true})
+		if err == nil || !strings.Contains(err.Error(), "was given no programs to run") {
+			t.Errorf("a node that can run no processes is refused with %v", err)
+		}
+	})
 	t.Run("order", func(t *testing.T) { checkOrder(t, b) })
 	t.Run("crash loop", func(t *testing.T) { checkCrashLoop(t, b) })
 	t.Run("device plugin", func(t *testing.T) { checkDevicePlugin(t, b) })
