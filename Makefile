@@ -115,6 +115,10 @@ test-gpu: ## Run the on-node programs against this machine's NVIDIA driver, if i
 	$(MAKE) --no-print-directory build; \
 	GPU_TEST=1 go test -v -count=1 $(TESTFLAGS) ./test/gpu
 
+.PHONY: bench
+bench: ## Measure how fast a marker on a node is handed over to the program that waits for it
+	go test -run '^$$' -bench . -benchtime 200x $(TESTFLAGS) ./cmd/gpu-node
+
 ##@ Generate and check
 
 .PHONY: generate

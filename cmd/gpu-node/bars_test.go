@@ -22,8 +22,8 @@ import (
 
 // What the program may cost: it is copied into every operand's pod on every node, and waits there.
 const (
-	maxSize     = 15 << 20
-	maxRSS      = 12 << 10 // KiB
+	maxSize     = 15_000_000        // Bytes.
+	maxRSS      = 12_000_000 / 1024 // KiB.
 	maxHandOver = 100 * time.Millisecond
 )
 
@@ -47,9 +47,9 @@ func TestAWaitingProgramCostsNoTimeAndLittleMemory(t *testing.T) {
 	wait := startUntilLogged(t, newPod(t).command(t, "wait", "--for=driver,toolkit"), "waiting for")
 	pid := wait.Process.Pid
 
-	rss := statusKiB(t, pid, "VmRSS")
-	t.Logf("RSS of wait: %.1f MB", float64(rss)/1024)
-	g.Expect(rss).To(BeNumerically("<=", maxRSS))
+	resident := rss(t, pid)
+	t.Logf("RSS of wait: %.1f MB", float64(resident)*1024/1e6)
+	g.Expect(resident).To(BeNumerically("<=", maxRSS))
 
 	before, ran := cpuTicks(t, pid), runNanoseconds(t, pid)
 	g.Consistently(func() int { return cpuTicks(t, pid) }, "4s", "500ms").Should(Equal(before), "clock ticks of 10 ms")
@@ -83,8 +83,8 @@ func TestAMarkerIsHandedOverWithin100Milliseconds(t *testing.T) {
 }
 
 // hundred measures more than 100 times, and sorts.
-func hundred(t testing.TB, once func() time.Duration) []time.Duration {
-	t.Helper()
+func hundred(tb testing.TB, once func() time.Duration) []time.Duration {
+	tb.Helper()
 	var took []time.Duration
 	for range 110 {
 		took = append(took, once())
@@ -108,14 +108,15 @@ func BenchmarkHandOver(b *testing.B) {
 
 // handOver starts an operand's program that waits for the driver, proves the driver, and returns the
 // time from before the marker is written until that program has started.
-func handOver(t testing.TB, clock string) time.Duration {
-	g := NewWithT(t)
-	markers := markersOf(t)
-	waiting := exec.CommandContext(t.Context(), gpuNode, "exec", "--dir="+markers.Path, "--", clock)
+func handOver(tb testing.TB, clock string) time.Duration {
+	tb.Helper()
+	g := NewWithT(tb)
+	markers := markersOf(tb)
+	waiting := exec.CommandContext(tb.Context(), gpuNode, "exec", "--dir="+markers.Path, "--", clock)
 	var printed strings.Builder
 	waiting.Stdout = &printed
-	process := startUntilLogged(t, waiting, "waiting for driver")
-	at := monotonic(t)
+	process := startUntilLogged(tb, waiting, "waiting for driver")
+	at := monotonic(tb)
 	g.Expect(markers.Write(labels.MarkerDriver, nil, "")).To(Succeed())
 	g.Eventually(process.ended, "10s", "1ms").Should(Receive(BeNil()))
 	started, err := strconv.ParseInt(strings.TrimSpace(printed.String()), 10, 64)
@@ -124,11 +125,12 @@ func handOver(t testing.TB, clock string) time.Duration {
 }
 
 // waitEnds returns the time from before the marker is written until a wait for it has ended.
-func waitEnds(t testing.TB, _ string) time.Duration {
-	g := NewWithT(t)
-	markers := markersOf(t)
-	process := startUntilLogged(t, exec.CommandContext(t.Context(), gpuNode, "wait", "--for=driver", "--dir="+markers.Path), "waiting for driver")
-	at := monotonic(t)
+func waitEnds(tb testing.TB, _ string) time.Duration {
+	tb.Helper()
+	g := NewWithT(tb)
+	markers := markersOf(tb)
+	process := startUntilLogged(tb, exec.CommandContext(tb.Context(), gpuNode, "wait", "--for=driver", "--dir="+markers.Path), "waiting for driver")
+	at := monotonic(tb)
 	g.Expect(markers.Write(labels.MarkerDriver, nil, "")).To(Succeed())
 	var err error
 	select {
@@ -137,23 +139,23 @@ func waitEnds(t testing.TB, _ string) time.Duration {
 		err = errors.New("the wait does not end")
 	}
 	g.Expect(err).NotTo(HaveOccurred())
-	return time.Duration(monotonic(t) - at)
+	return time.Duration(monotonic(tb) - at)
 }
 
-func markersOf(t testing.TB) marker.Dir {
-	t.Helper()
+func markersOf(tb testing.TB) marker.Dir {
+	tb.Helper()
 	boot, err := marker.BootID(labels.BootIDFile)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return marker.Dir{Path: t.TempDir(), BootID: boot}
+	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
+	return marker.Dir{Path: tb.TempDir(), BootID: boot}
 }
 
-func buildClock(t testing.TB) string {
-	t.Helper()
-	clock := filepath.Join(t.TempDir(), "clock")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", clock, "./testdata/clock")
+func buildClock(tb testing.TB) string {
+	tb.Helper()
+	clock := filepath.Join(tb.TempDir(), "clock")
+	build := exec.CommandContext(tb.Context(), "go", "build", "-trimpath", "-o", clock, "./testdata/clock")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	out, err := build.CombinedOutput()
-	NewWithT(t).Expect(err).NotTo(HaveOccurred(), string(out))
+	NewWithT(tb).Expect(err).NotTo(HaveOccurred(), string(out))
 	return clock
 }
 
@@ -163,34 +165,17 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 }
 
 // monotonic is the clock of testdata/clock.
-func monotonic(t testing.TB) int64 {
-	t.Helper()
+func monotonic(tb testing.TB) int64 {
+	tb.Helper()
 	var now unix.Timespec
-	NewWithT(t).Expect(unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)).To(Succeed())
+	NewWithT(tb).Expect(unix.ClockGettime(unix.CLOCK_MONOTONIC, &now)).To(Succeed())
 	return now.Nano()
 }
 
-// statusKiB returns a line of /proc/PID/status that is a number of KiB.
-func statusKiB(t testing.TB, pid int, key string) int {
-	t.Helper()
-	g := NewWithT(t)
-	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	g.Expect(err).NotTo(HaveOccurred())
-	for line := range strings.Lines(string(content)) {
-		if value, ok := strings.CutPrefix(line, key+":"); ok {
-			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(value), "kB")))
-			g.Expect(err).NotTo(HaveOccurred())
-			return kib
-		}
-	}
-	t.Fatalf("/proc/%d/status has no %s", pid, key)
-	return 0
-}
-
 // cpuTicks are the fields utime and stime of /proc/PID/stat, which follow the name in parentheses.
-func cpuTicks(t testing.TB, pid int) int {
-	t.Helper()
-	g := NewWithT(t)
+func cpuTicks(tb testing.TB, pid int) int {
+	tb.Helper()
+	g := NewWithT(tb)
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	g.Expect(err).NotTo(HaveOccurred())
 	_, rest, found := strings.Cut(string(content), ") ")
@@ -204,9 +189,9 @@ func cpuTicks(t testing.TB, pid int) int {
 }
 
 // runNanoseconds is how long the threads of the process ran, as the scheduler counts.
-func runNanoseconds(t testing.TB, pid int) int64 {
-	t.Helper()
-	g := NewWithT(t)
+func runNanoseconds(tb testing.TB, pid int) int64 {
+	tb.Helper()
+	g := NewWithT(tb)
 	paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	g.Expect(err).NotTo(HaveOccurred())
 	sum := int64(0)

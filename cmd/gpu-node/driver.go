@@ -11,6 +11,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
 )
 
+// skipGPUInitEnv is the variable of --skip-gpu-init.
+const skipGPUInitEnv = "DRIVER_VALIDATION_SKIP_GPU_INIT"
+
 // variables are those that users set in spec.validator.COMPONENT.env, by the flag that they stand for.
 // The names are those of NVIDIA's validator.
 type variables map[string]string
@@ -35,7 +38,7 @@ func validateDriver() *cobra.Command {
 		driver  validate.Driver
 		noLinks bool
 	)
-	env := variables{"no-dev-char-links": validate.DisableLinksEnv, "skip-gpu-init": "DRIVER_VALIDATION_SKIP_GPU_INIT"}
+	env := variables{"no-dev-char-links": validate.DisableLinksEnv, "skip-gpu-init": skipGPUInitEnv}
 	command := &cobra.Command{
 		Use:   "driver",
 		Short: "Prove the driver of the host or of the driver container (needs a privileged container)",
@@ -46,7 +49,7 @@ wait for these too, and write their markers.
 
 Environment variables, over which the flags win:
   ` + validate.DisableLinksEnv + `=true  as --no-dev-char-links
-  DRIVER_VALIDATION_SKIP_GPU_INIT=true    as --skip-gpu-init`,
+  ` + skipGPUInitEnv + `=true    as --skip-gpu-init`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := env.apply(command.Flags()); err != nil {
@@ -66,6 +69,19 @@ Environment variables, over which the flags win:
 	flags.StringVar(&driver.DevChar, "dev-char", labels.DevCharMount, "the host's /dev/char, as mounted here")
 	flags.BoolVar(&noLinks, "no-dev-char-links", false, "make no links in the host's /dev/char")
 	return command
+}
+
+// registerDriver registers the flags that say where the driver is and where the kernel tells of it.
+func registerDriver(flags *pflag.FlagSet, driver *validate.Driver) {
+	flags.StringVar(&driver.HostRoot, "host-root", labels.HostRootMount, "the host's root file system, as mounted here")
+	flags.StringVar(&driver.DriverRoot, "driver-root", labels.DriverRoot, "the driver's root file system, as mounted here")
+	flags.StringVar(&driver.InstallDir, "driver-install-dir", labels.DriverRoot, "the driver's root file system, on the host")
+	flags.BoolVar(&driver.ContainerExpected, "driver-container", false,
+		"a driver container runs on this node: wait for it unless the host has a driver that works")
+	flags.StringVar(&driver.SysRoot, "sys-root", "/sys", "sysfs, as mounted here")
+	flags.StringVar(&driver.ProcRoot, "proc-root", "/proc", "procfs, as mounted here")
+	flags.BoolVar(&driver.SkipGPUInit, "skip-gpu-init", false,
+		"leave the GPUs alone: run nvidia-smi --version only, and look at no module and no device node")
 }
 
 func validateMOFED() *cobra.Command {

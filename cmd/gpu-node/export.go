@@ -2,12 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
-	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -19,8 +16,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
 )
 
-// metricsPortEnv is the variable of --port; the name is that of NVIDIA's exporter.
-const metricsPortEnv = "METRICS_PORT"
+// exportVariables are those of NVIDIA's exporter and, for the check of the driver, of its validator.
+var exportVariables = variables{"node-name": "NODE_NAME", "port": "METRICS_PORT", "skip-gpu-init": skipGPUInitEnv}
 
 // exporter holds the flags of export.
 type exporter struct {
@@ -42,8 +39,9 @@ exporter, and how long each stage took. The driver is checked every minute, as v
 which needs the same mounts and privileges.
 
 Environment variables, over which the flags win:
-  NODE_NAME     as --node-name
-  METRICS_PORT  as --port`,
+  NODE_NAME                             as --node-name
+  METRICS_PORT                          as --port
+  ` + skipGPUInitEnv + `=true  as --skip-gpu-init`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := exporter.complete(command.Flags()); err != nil {
@@ -64,28 +62,24 @@ Environment variables, over which the flags win:
 
 func (e *exporter) register(flags *pflag.FlagSet) {
 	e.node.register(flags)
-	flags.StringVar(&e.nodeName, "node-name", os.Getenv("NODE_NAME"), "the node; default from NODE_NAME")
+	flags.StringVar(&e.nodeName, "node-name", "", "the node, the label of all metrics")
 	flags.StringVar(&e.serviceAccountDir, "service-account-dir", nodeapi.ServiceAccountDir,
 		"directory of the pod's token and of the API server's authority")
-	flags.IntVar(&e.port, "port", export.DefaultPort, "port of /metrics and /healthz; default from "+metricsPortEnv+"; 0 is any free one")
+	flags.IntVar(&e.port, "port", export.DefaultPort, "port of /metrics and /healthz; 0 is any free one")
 	flags.StringSliceVar(&e.stages, "stages", stageNames(), "the stages that are proved on this node")
 	registerDriver(flags, &e.driver)
 }
 
 // complete takes what the flags leave open from the environment, and checks it.
 func (e *exporter) complete(flags *pflag.FlagSet) error {
-	if e.nodeName == "" {
-		return errors.New("no node given; set the environment variable NODE_NAME from the field spec.nodeName, or --node-name")
+	if err := exportVariables.apply(flags); err != nil {
+		return err
 	}
-	if value := os.Getenv(metricsPortEnv); value != "" && !flags.Changed("port") {
-		port, err := strconv.Atoi(value)
-		if err != nil {
-			return fmt.Errorf("the environment variable %s is %q; use a number from 1 to 65535", metricsPortEnv, value)
-		}
-		e.port = port
+	if e.nodeName == "" {
+		return errNoNode
 	}
 	if e.port < 0 || e.port > 65535 {
-		return fmt.Errorf("there is no port %d; use --port or %s from 1 to 65535", e.port, metricsPortEnv)
+		return fmt.Errorf("there is no port %d; set --port or METRICS_PORT to one from 1 to 65535", e.port)
 	}
 	return nil
 }
@@ -110,19 +104,6 @@ func resources(serviceAccountDir, node string) func(context.Context) (nodeapi.Re
 		return func(context.Context) (nodeapi.Resources, error) { return nodeapi.Resources{}, err }
 	}
 	return func(ctx context.Context) (nodeapi.Resources, error) { return client.Resources(ctx, node) }
-}
-
-// registerDriver registers the flags that say where the driver is and where the kernel tells of it.
-func registerDriver(flags *pflag.FlagSet, driver *validate.Driver) {
-	flags.StringVar(&driver.HostRoot, "host-root", labels.HostRootMount, "the host's root file system, as mounted here")
-	flags.StringVar(&driver.DriverRoot, "driver-root", labels.DriverRoot, "the driver's root file system, as mounted here")
-	flags.StringVar(&driver.InstallDir, "driver-install-dir", labels.DriverRoot, "the driver's root file system, on the host")
-	flags.BoolVar(&driver.ContainerExpected, "driver-container", false,
-		"a driver container runs on this node: wait for it unless the host has a driver that works")
-	flags.StringVar(&driver.SysRoot, "sys-root", "/sys", "sysfs, as mounted here")
-	flags.StringVar(&driver.ProcRoot, "proc-root", "/proc", "procfs, as mounted here")
-	flags.BoolVar(&driver.SkipGPUInit, "skip-gpu-init", false,
-		"leave the GPUs alone: run nvidia-smi --version only, and look at no module and no device node")
 }
 
 // stageNames are those of all stages, in their order.

@@ -93,9 +93,9 @@ type process struct {
 }
 
 // startUntilLogged starts the command and returns once it has logged text.
-func startUntilLogged(t testing.TB, command *exec.Cmd, text string) process {
-	t.Helper()
-	g := NewWithT(t)
+func startUntilLogged(tb testing.TB, command *exec.Cmd, text string) process {
+	tb.Helper()
+	g := NewWithT(tb)
 	stderr, err := command.StderrPipe()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(command.Start()).To(Succeed())

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -28,9 +27,12 @@ type plugin struct {
 	workloadTimeout   time.Duration
 }
 
+// pluginVariables are those of NVIDIA's validator.
+var pluginVariables = variables{"node-name": "NODE_NAME", "mig-strategy": "MIG_STRATEGY", "with-workload": "WITH_WORKLOAD"}
+
+var errNoNode = errors.New("no node given; set the environment variable NODE_NAME from the field spec.nodeName, or --node-name")
+
 const (
-	// withWorkloadEnv is the variable of --with-workload.
-	withWorkloadEnv = "WITH_WORKLOAD"
 	// workloadAttemptTimeout leaves an attempt the time of the pod, and some for what precedes it.
 	workloadAttemptTimeout = validate.DefaultWorkloadTimeout + time.Minute
 	// workloadMaxInterval is the longest pause between two pods: a node that is broken for days must
@@ -54,7 +56,12 @@ VALIDATOR_IMAGE_PULL_POLICY, VALIDATOR_IMAGE_PULL_SECRETS (separated by commas),
 VALIDATOR_RUNTIME_CLASS and VALIDATOR_PRIORITY_CLASS; it is deleted with the pod that POD_NAME and
 POD_UID name.
 
-With --with-workload --attempt-timeout is 5m and --max-interval is 5m unless they are given.`,
+With --with-workload --attempt-timeout is 5m and --max-interval is 5m unless they are given.
+
+More environment variables, over which the flags win:
+  NODE_NAME           as --node-name
+  MIG_STRATEGY        as --mig-strategy
+  WITH_WORKLOAD=true  as --with-workload`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := plugin.complete(command.Flags()); err != nil {
@@ -62,7 +69,7 @@ With --with-workload --attempt-timeout is 5m and --max-interval is 5m unless the
 			}
 			strategy, err := validate.MIGStrategyNamed(plugin.migStrategy)
 			if err != nil {
-				return fmt.Errorf("%w in --mig-strategy or the environment variable MIG_STRATEGY", err)
+				return fmt.Errorf("--mig-strategy or MIG_STRATEGY: %w", err)
 			}
 			if plugin.withWorkload {
 				prover.slowDown(command.Flags())
@@ -76,27 +83,23 @@ With --with-workload --attempt-timeout is 5m and --max-interval is 5m unless the
 }
 
 func (p *plugin) register(flags *pflag.FlagSet) {
-	flags.StringVar(&p.nodeName, "node-name", os.Getenv("NODE_NAME"), "the node; default from NODE_NAME")
+	flags.StringVar(&p.nodeName, "node-name", "", "the node")
 	flags.StringVar(&p.serviceAccountDir, "service-account-dir", nodeapi.ServiceAccountDir,
 		"directory of the pod's token and of the API server's authority")
-	flags.StringVar(&p.migStrategy, "mig-strategy", os.Getenv("MIG_STRATEGY"),
-		"how the device plugin offers MIG devices: none, single or mixed; default from MIG_STRATEGY, else every resource counts")
-	flags.BoolVar(&p.withWorkload, "with-workload", false, "also run a pod on one GPU; default from "+withWorkloadEnv)
+	flags.StringVar(&p.migStrategy, "mig-strategy", "",
+		"how the device plugin offers MIG devices: none, single or mixed; if empty every GPU resource counts")
+	flags.BoolVar(&p.withWorkload, "with-workload", false, "also run a pod on one GPU")
 	flags.DurationVar(&p.workloadTimeout, "workload-timeout", validate.DefaultWorkloadTimeout,
 		"longest time of the workload pod, with a unit")
 }
 
 // complete takes what the flags leave open from the environment, and checks it.
 func (p *plugin) complete(flags *pflag.FlagSet) error {
-	if p.nodeName == "" {
-		return errors.New("no node given; set the environment variable NODE_NAME from the field spec.nodeName, or --node-name")
+	if err := pluginVariables.apply(flags); err != nil {
+		return err
 	}
-	if value := os.Getenv(withWorkloadEnv); value != "" && !flags.Changed("with-workload") {
-		with, err := strconv.ParseBool(value)
-		if err != nil {
-			return fmt.Errorf("the environment variable %s is %q; use true or false", withWorkloadEnv, value)
-		}
-		p.withWorkload = with
+	if p.nodeName == "" {
+		return errNoNode
 	}
 	if !p.withWorkload {
 		return nil
@@ -106,7 +109,7 @@ func (p *plugin) complete(flags *pflag.FlagSet) error {
 	}
 	for _, required := range []string{"VALIDATOR_IMAGE", "POD_NAME", "POD_UID"} {
 		if os.Getenv(required) == "" {
-			return fmt.Errorf("a workload pod needs the environment variable %s; set it, or leave out --with-workload and %s", required, withWorkloadEnv)
+			return fmt.Errorf("a workload pod needs the environment variable %s; set it, or leave out --with-workload and WITH_WORKLOAD", required)
 		}
 	}
 	return nil
