@@ -38,7 +38,8 @@
 // the driver did not take a week. So a marker tells that it is one of a prover that found a good one
 // (RENEWED), and then the stage took from the start of this prover. While it is not there yet, the
 // stage counts from the scrape that first missed it; a program that was started in between has not
-// seen it, and counts from the marker before. A stage whose marker is older than the marker before it,
+// seen it, and counts from the marker before; so does the stage of a prover that was killed between
+// the removal of the good marker and the next one. A stage whose marker is older than the marker before it,
 // as the toolkit's after the driver alone was proved again, has no value until it is proved again
 // itself: how long it took is not known any more. No value is ever negative, whatever the clock does.
 package export
