@@ -89,7 +89,9 @@ type ValidatorSpec struct {
 
 // ValidatorComponentSpec configures one check of the validator.
 type ValidatorComponentSpec struct {
-	// Env adds to the environment of the check.
+	// Env adds to the environment of the check. FAIL_AFTER is how long its attempts may fail before the
+	// container ends and the reason is shown, with a unit; 1m by default, 0s is never. What another
+	// operand is still to bring does not count.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

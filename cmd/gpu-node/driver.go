@@ -15,7 +15,7 @@ import (
 const skipGPUInitEnv = "DRIVER_VALIDATION_SKIP_GPU_INIT"
 
 // variables are those that users set in spec.validator.COMPONENT.env, by the flag that they stand for.
-// The names are those of NVIDIA's validator.
+// The names are those of NVIDIA's validator where it has such a setting.
 type variables map[string]string
 
 // apply sets the flags that are not given from their variables; an empty one counts as unset.

@@ -35,8 +35,9 @@ var errNoNode = errors.New("no node given; set the environment variable NODE_NAM
 const (
 	// workloadAttemptTimeout leaves an attempt the time of the pod, and some for what precedes it.
 	workloadAttemptTimeout = validate.DefaultWorkloadTimeout + time.Minute
-	// workloadMaxInterval is the longest pause between two pods: a node that is broken for days must
-	// not cost the API server a pod every half minute.
+	// workloadInterval and workloadMaxInterval are the first and the longest pause between two pods: a
+	// node that is broken for days must not cost the API server a pod every few seconds.
+	workloadInterval    = 30 * time.Second
 	workloadMaxInterval = 5 * time.Minute
 )
 
@@ -56,7 +57,7 @@ VALIDATOR_IMAGE_PULL_POLICY, VALIDATOR_IMAGE_PULL_SECRETS (separated by commas),
 VALIDATOR_RUNTIME_CLASS and VALIDATOR_PRIORITY_CLASS; it is deleted with the pod that POD_NAME and
 POD_UID name.
 
-With --with-workload --attempt-timeout is 5m and --max-interval is 5m unless they are given.
+With --with-workload --interval is 30s, --attempt-timeout and --max-interval are 5m unless they are given.
 
 More environment variables, over which the flags win:
   NODE_NAME           as --node-name
@@ -122,6 +123,9 @@ func (p *prover) slowDown(flags *pflag.FlagSet) {
 	}
 	if !flags.Changed("max-interval") {
 		p.maxInterval = max(p.interval, workloadMaxInterval)
+	}
+	if !flags.Changed("interval") {
+		p.interval = min(workloadInterval, p.maxInterval)
 	}
 }
 

@@ -24,6 +24,43 @@ func TestValidateToolkitSaysWhyAtSIGTERM(t *testing.T) {
 	g.Expect(filepath.Join(pod.markers, "toolkit-ready")).NotTo(BeAnExistingFile(), "the marker of an earlier run")
 }
 
+// The kubelet shows why, and there is room for little more than the reason.
+func TestValidateGivesUpWithItsReason(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		env  string
+	}{
+		"by the flag":     {args: []string{"--fail-after=100ms"}, env: "FAIL_AFTER=1h"},
+		"by the variable": {env: "FAIL_AFTER=100ms"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			pod := newPod(t)
+			command := pod.command(t, append([]string{"validate", "toolkit", "--interval=10ms"}, tc.args...)...)
+			command.Env = []string{"PATH=" + t.TempDir(), tc.env}
+			g.Expect(command.Run()).To(HaveOccurred())
+			g.Expect(command.ProcessState.ExitCode()).To(Equal(1))
+			g.Expect(pod.message(t)).To(HavePrefix("the container runtime has put no nvidia-smi into this container"))
+		})
+	}
+}
+
+func TestValidateRefusesTimesThatMakeNoSense(t *testing.T) {
+	for flag, says := range map[string]string{
+		"--fail-after=-1s": "--fail-after=-1s is negative", "--interval=0s": "--interval, --max-interval and --attempt-timeout must be above 0s",
+	} {
+		t.Run(flag, func(t *testing.T) {
+			g := NewWithT(t)
+			command := newPod(t).command(t, "validate", "toolkit", flag)
+			out, err := command.CombinedOutput()
+			g.Expect(err).To(HaveOccurred())
+			g.Expect(command.ProcessState.ExitCode()).To(Equal(2), "wrong usage")
+			g.Expect(string(out)).To(ContainSubstring(says))
+		})
+	}
+}
+
 func TestWaitTrustsWhatValidateProved(t *testing.T) {
 	g := NewWithT(t)
 	pod := newPod(t)

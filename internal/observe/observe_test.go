@@ -118,6 +118,9 @@ func allNodes() []*corev1.Node {
 						node.Status.Allocatable[name] = resource.MustParse(quantity)
 					}
 				}
+				if gpus != "" {
+					node.Status.Capacity = corev1.ResourceList{"cpu": resource.MustParse("8"), "nvidia.com/gpu": resource.MustParse("8")}
+				}
 				nodes = append(nodes, node)
 			}
 		}

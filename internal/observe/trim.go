@@ -18,18 +18,14 @@ func TrimNode(object any) (any, error) {
 	}
 	trimmed := &corev1.Node{
 		ObjectMeta: trimMeta(node.ObjectMeta, labels.DiscoveryLostSince, labels.Discovered),
-		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{
-			Architecture:            node.Status.NodeInfo.Architecture,
-			ContainerRuntimeVersion: node.Status.NodeInfo.ContainerRuntimeVersion,
-		}},
-	}
-	for name, quantity := range node.Status.Allocatable {
-		if strings.HasPrefix(string(name), resourcePrefix) {
-			if trimmed.Status.Allocatable == nil {
-				trimmed.Status.Allocatable = corev1.ResourceList{}
-			}
-			trimmed.Status.Allocatable[name] = quantity
-		}
+		Status: corev1.NodeStatus{
+			NodeInfo: corev1.NodeSystemInfo{
+				Architecture:            node.Status.NodeInfo.Architecture,
+				ContainerRuntimeVersion: node.Status.NodeInfo.ContainerRuntimeVersion,
+			},
+			Capacity:    trimResources(node.Status.Capacity),
+			Allocatable: trimResources(node.Status.Allocatable),
+		},
 	}
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady || string(condition.Type) == labels.ConditionGPUReady {
@@ -42,6 +38,19 @@ func TrimNode(object any) (any, error) {
 
 // resourcePrefix starts the extended resources of GPUs.
 const resourcePrefix = "nvidia.com/"
+
+func trimResources(resources corev1.ResourceList) corev1.ResourceList {
+	var trimmed corev1.ResourceList
+	for name, quantity := range resources {
+		if strings.HasPrefix(string(name), resourcePrefix) {
+			if trimmed == nil {
+				trimmed = corev1.ResourceList{}
+			}
+			trimmed[name] = quantity
+		}
+	}
+	return trimmed
+}
 
 // TrimPod keeps of a Pod what the operator reads, before it enters the cache.
 func TrimPod(object any) (any, error) {

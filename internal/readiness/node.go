@@ -59,10 +59,22 @@ func Kubelet(node *corev1.Node) Verdict {
 
 // Allocatable tells whether the kubelet advertises a GPU, whole or MIG, that can be given to a pod.
 func Allocatable(node *corev1.Node) Verdict {
-	for name, quantity := range node.Status.Allocatable {
-		if labels.IsGPUResource(string(name)) && quantity.Sign() > 0 {
-			return Verdict{}
-		}
+	if hasGPU(node.Status.Allocatable) {
+		return Verdict{}
+	}
+	if hasGPU(node.Status.Capacity) {
+		// So it is also while the device plugin starts anew.
+		return progressing(v1.ReasonNotAllocatable,
+			"the kubelet can allocate none of the node's GPUs: see the log of the device plugin there for unhealthy ones")
 	}
 	return progressing(v1.ReasonNotAllocatable, "the kubelet advertises no GPU that can be allocated")
+}
+
+func hasGPU(resources corev1.ResourceList) bool {
+	for name, quantity := range resources {
+		if labels.IsGPUResource(string(name)) && quantity.Sign() > 0 {
+			return true
+		}
+	}
+	return false
 }

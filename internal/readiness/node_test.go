@@ -139,16 +139,24 @@ func TestKubelet(t *testing.T) {
 
 func TestAllocatable(t *testing.T) {
 	none := readiness.Verdict{State: readiness.Progressing, Reason: "NotAllocatable", Message: "the kubelet advertises no GPU that can be allocated"}
+	unhealthy := readiness.Verdict{State: readiness.Progressing, Reason: "NotAllocatable",
+		Message: "the kubelet can allocate none of the node's GPUs: see the log of the device plugin there for unhealthy ones"}
 	tests := map[string]struct {
-		resources map[corev1.ResourceName]string
-		want      readiness.Verdict
+		resources, capacity map[corev1.ResourceName]string
+		want                readiness.Verdict
 	}{
-		"whole GPUs":                  {resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "8"}},
-		"shared GPUs":                 {resources: map[corev1.ResourceName]string{"nvidia.com/gpu.shared": "8"}},
-		"MIG devices":                 {resources: map[corev1.ResourceName]string{"nvidia.com/mig-1g.5gb": "7"}},
-		"MIG devices beside no GPU":   {resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "0", "nvidia.com/mig-1g.5gb": "7"}},
-		"all GPUs have become faulty": {resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "0"}, want: none},
-		"nothing of NVIDIA":           {resources: map[corev1.ResourceName]string{"cpu": "8", "amd.com/gpu": "8"}, want: none},
+		"whole GPUs":                {resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "8"}},
+		"shared GPUs":               {resources: map[corev1.ResourceName]string{"nvidia.com/gpu.shared": "8"}},
+		"MIG devices":               {resources: map[corev1.ResourceName]string{"nvidia.com/mig-1g.5gb": "7"}},
+		"MIG devices beside no GPU": {resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "0", "nvidia.com/mig-1g.5gb": "7"}},
+		"none are left":             {resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "0"}, want: none},
+		"all GPUs have become faulty": {
+			resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "0"}, capacity: map[corev1.ResourceName]string{"nvidia.com/gpu": "8"}, want: unhealthy,
+		},
+		"some GPUs have become faulty": {
+			resources: map[corev1.ResourceName]string{"nvidia.com/gpu": "3"}, capacity: map[corev1.ResourceName]string{"nvidia.com/gpu": "8"},
+		},
+		"nothing of NVIDIA": {resources: map[corev1.ResourceName]string{"cpu": "8", "amd.com/gpu": "8"}, want: none},
 		"a name that only looks like one": {
 			resources: map[corev1.ResourceName]string{"nvidia.com/gpumem": "8", "nvidia.com/hostdev": "1"}, want: none,
 		},
@@ -156,9 +164,12 @@ func TestAllocatable(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{}}}
+			node := &corev1.Node{Status: corev1.NodeStatus{Allocatable: corev1.ResourceList{}, Capacity: corev1.ResourceList{}}}
 			for resourceName, quantity := range test.resources {
 				node.Status.Allocatable[resourceName] = resource.MustParse(quantity)
+			}
+			for resourceName, quantity := range test.capacity {
+				node.Status.Capacity[resourceName] = resource.MustParse(quantity)
 			}
 			if diff := cmp.Diff(test.want, readiness.Allocatable(node)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)

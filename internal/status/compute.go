@@ -3,7 +3,6 @@ package status
 import (
 	"errors"
 	"sort"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -193,8 +192,7 @@ func listNodes(nodes []assessedNode, before []v1.NodeStatus) []v1.NodeStatus {
 	entries := make([]v1.NodeStatus, 0, min(len(nodes), maxListed))
 	for i := range nodes[:min(len(nodes), maxListed)] {
 		entry := nodeStatus(&nodes[i])
-		if old := known[entry.Name]; old != nil && nodes[i].Detail != "" && sameCause(old, &entry) &&
-			strings.HasPrefix(old.Message, truncate(nodes[i].Message, maxMessage)) {
+		if old := known[entry.Name]; old != nil && sameCause(old, &entry) && Says(old.Message, nodes[i].Message, entry.Message) {
 			entry.Message = old.Message
 		}
 		entries = append(entries, entry)

@@ -530,6 +530,10 @@ func TestAFailureKeepsItsMessageWhileTheCauseIsTheSame(t *testing.T) {
 	if diff := cmp.Diff(first.Nodes, second.Nodes); diff != "" {
 		t.Errorf("-first +second:\n%s", diff)
 	}
+	b.fail(0, "driver", "")
+	if got := b.status(second).Nodes[0].Message; got != first.Nodes[0].Message {
+		t.Errorf("an attempt that says nothing takes the reason away: %q", got)
+	}
 	tests := map[string]func(*bed){
 		"it comes from another operand": func(b *bed) { b.start(0, "driver"); b.fail(0, "container-toolkit", "attempt 3") },
 		"it is another reason": func(b *bed) {
@@ -544,6 +548,38 @@ func TestAFailureKeepsItsMessageWhileTheCauseIsTheSame(t *testing.T) {
 			change(other)
 			if got := other.status(second).Nodes[0].Message; got == first.Nodes[0].Message {
 				t.Errorf("the message is still %q", got)
+			}
+		})
+	}
+}
+
+func TestAFailureGetsItsReasonWithTheFirstAttemptThatTellsIt(t *testing.T) {
+	b := newBed(t, 1)
+	b.fail(0, "driver", "")
+	silent := b.status()
+	b.fail(0, "driver", "no GPU")
+	if got := b.status(silent).Nodes[0].Message; !strings.HasSuffix(got, "exit code 1: no GPU") {
+		t.Errorf("the message is %q", got)
+	}
+}
+
+func TestSays(t *testing.T) {
+	tests := map[string]struct {
+		before, cause, message string
+		want                   bool
+	}{
+		"the same":                         {before: "a", cause: "a", message: "a", want: true},
+		"another detail":                   {before: "a: x", cause: "a", message: "a: y", want: true},
+		"no detail any more":               {before: "a: x", cause: "a", message: "a", want: true},
+		"not the first detail":             {before: "a", cause: "a", message: "a: x"},
+		"not a cause that another begins":  {before: "waits for driver,toolkit", cause: "waits for driver", message: "waits for driver"},
+		"not another cause":                {before: "b: x", cause: "a", message: "a: x"},
+		"not what had been said of nobody": {before: "", cause: "a", message: "a"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := Says(test.before, test.cause, test.message); got != test.want {
+				t.Errorf("Says(%q, %q, %q) = %t", test.before, test.cause, test.message, got)
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -117,10 +118,7 @@ func NodeCondition(node string, assessment NodeAssessment) corev1.NodeCondition 
 	switch {
 	case verdict.State != readiness.Ready:
 		condition.Status, condition.Reason = corev1.ConditionFalse, verdict.Reason
-		condition.Message = NodeCause(node, assessment)
-		if verdict.Detail != "" {
-			condition.Message += ": " + verdict.Detail
-		}
+		condition.Message = join(NodeCause(node, assessment), verdict.Detail)
 	case verdict.Outdated:
 		condition.Reason = verdict.Reason
 		condition.Message = fmt.Sprintf("%s: GPUs can be used; %s", node, verdict.Message)
@@ -134,6 +132,13 @@ func NodeCondition(node string, assessment NodeAssessment) corev1.NodeCondition 
 // the cause is the same.
 func NodeCause(node string, assessment NodeAssessment) string {
 	return fmt.Sprintf("%s: stage %s%s: %s", node, assessment.Stage, ofOperand(assessment.Operand), assessment.Message)
+}
+
+// Says tells whether a message said before need not be replaced by this one, which has the cause and
+// may go on with a detail. The detail may change with each attempt of a container, or be missing after
+// one; it is no news while the cause is the same. The first one is.
+func Says(before, cause, message string) bool {
+	return before == message || strings.HasPrefix(before, cause+": ")
 }
 
 func ofOperand(name string) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
@@ -47,7 +48,9 @@ func TestTheLadderFollowsTheMarkers(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	b.sim.Break("driver", realNode, simulator.NeverReady)
 	b.run()
-	b.create(b.samplePolicy())
+	policy := b.samplePolicy()
+	policy.Spec.Validator.Driver = &v1.ValidatorComponentSpec{Env: []v1.EnvVar{{Name: "FAIL_AFTER", Value: "3s"}}}
+	b.create(policy)
 
 	for _, stage := range []struct {
 		name string
@@ -103,7 +106,8 @@ func (b *realBed) whole() {
 	b.Expect(b.environmentOf(pluginName)).To(ContainElement("NVIDIA_DRIVER_ROOT=/run/nvidia/driver"))
 }
 
-// brokenDriver has the driver fail under a toolkit that proves it anew, and the prover end in two ways.
+// brokenDriver has the driver fail under a toolkit that proves it anew. The prover is killed once, and
+// then left to itself.
 func (b *realBed) brokenDriver() {
 	const sentence = "the driver container's driver does not work: /usr/bin/nvidia-smi fails with exit status 9: " +
 		"the driver's kernel module is not loaded"
@@ -113,17 +117,26 @@ func (b *realBed) brokenDriver() {
 		Should(ContainSubstring(sentence))
 	b.Expect(b.present()).NotTo(ContainElement(labels.MarkerDriver), "a prover takes the marker away before it proves")
 
-	b.processOf(toolkitApp, driverProver).Terminate()
-	b.says(And(ContainSubstring("stage Toolkit"), ContainSubstring(driverProver),
-		ContainSubstring("driver is not validated (terminated signal received): "+sentence)))
-	b.proverRuns(1, 1)
-
 	b.Expect(syscall.Kill(b.processOf(toolkitApp, driverProver).PID, syscall.SIGKILL)).To(Succeed())
-	b.proverRuns(2, 137)
+	b.proverRuns(1, 137)
 	b.Expect(b.present()).NotTo(ContainElement(labels.MarkerDriver), "one that was killed has proven nothing")
+
+	b.says(And(ContainSubstring("stage Toolkit"), ContainSubstring(driverProver+": CrashLoopBackOff, exit code 1: "+sentence)))
+	b.Eventually(b.degraded).WithTimeout(held).Should(ContainElement(ContainSubstring("exit code 1: the driver container's driver does not work")))
 	b.sim.Heal("driver", realNode)
 	b.awaitReady(3, 2*time.Minute)
 	b.marked(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)
+}
+
+// degraded lists what the policy says of nodes that have failed.
+func (b *realBed) degraded() []string {
+	var messages []string
+	for _, node := range b.policy().Status.Nodes {
+		if node.Reason == "CrashLoopBackOff" {
+			messages = append(messages, node.Message)
+		}
+	}
+	return messages
 }
 
 // proverRuns waits until the prover of the driver runs once more, after so many ends.

@@ -76,13 +76,9 @@ func (r *Reconciler) writeCondition(ctx context.Context, node *corev1.Node, asse
 	return 0, r.patchCondition(ctx, node, condition)
 }
 
-// sameCause tells whether the condition says already what is to be said. The end of the message of a
-// failure may change with each attempt of a container; it is no news while the cause is the same.
+// sameCause tells whether the condition says already what is to be said.
 func sameCause(before, after *corev1.NodeCondition, cause string) bool {
-	if before.Status != after.Status || before.Reason != after.Reason {
-		return false
-	}
-	return before.Message == after.Message || (after.Message != cause && strings.HasPrefix(before.Message, cause))
+	return before.Status == after.Status && before.Reason == after.Reason && status.Says(before.Message, cause, after.Message)
 }
 
 // standing is what must last before it is written: of a node on its way the stage and the reason, of

@@ -79,7 +79,8 @@ func (d Driver) Companions() []Companion {
 				return false, err
 			}
 			if err := d.kernel().requireModule(extra.module, extra.remedy()); err != nil {
-				return false, fmt.Errorf("the driver container has %s, but %w", extra.key, err)
+				// Another container of the pod builds it, after the driver is ready.
+				return false, onItsWay{fmt.Errorf("the driver container has %s, but %w", extra.key, err)}
 			}
 			return true, nil
 		}})

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -159,6 +160,11 @@ var containerFailures = map[string]failure{
 	"mofed without sysfs":            {mofedNode, mofed(true), removes("sys/bus"), "the PCI devices cannot be listed; is sysfs mounted"},
 }
 
+// othersTurn are the failures that last as long as another component needs for its work.
+var othersTurn = []string{
+	"a driver container that is not ready", "no nvidia_fs", "no gdrdrv", "no nvidia_peermem", "mofed of the network operator",
+}
+
 func TestEveryFailureHasItsOwnReason(t *testing.T) {
 	reasons := map[string]string{}
 	for _, table := range []map[string]failure{smiFailures, kernelFailures, containerFailures} {
@@ -182,6 +188,7 @@ func TestEveryFailureHasItsOwnReason(t *testing.T) {
 				g.Expect(reasons).NotTo(HaveKey(reason))
 				reasons[reason] = name
 				_, _, again := try(t, check, companions, n.path("markers"))
+				g.Expect(isOnItsWay(err)).To(Equal(slices.Contains(othersTurn, name)))
 				g.Expect(again).To(MatchError(err.Error()), "a reason stays the same as long as the cause does")
 			})
 		}

@@ -56,7 +56,12 @@ func (p Plugin) Check(ctx context.Context) ([]marker.Assignment, error) {
 	}
 	offered := p.gpus(node.Status.Allocatable)
 	if len(offered) == 0 {
-		return nil, &awaitNode{plugin: p, version: node.Metadata.ResourceVersion, reason: p.noneOffered(node.Status)}
+		awaited := &awaitNode{plugin: p, version: node.Metadata.ResourceVersion, reason: p.noneOffered(node.Status)}
+		if advertised(node.Status.Allocatable) == "" {
+			// The device plugin has not registered yet, or none of its GPUs is healthy: the Node shows it.
+			return nil, onItsWay{awaited}
+		}
+		return nil, awaited
 	}
 	if p.Workload == nil {
 		return nil, nil

@@ -20,8 +20,9 @@ import (
 
 func TestPlugin(t *testing.T) {
 	tests := map[string]struct {
-		status string
-		err    string
+		status   string
+		err      string
+		onItsWay bool
 	}{
 		"succeeds with a GPU":           {status: `{"allocatable":{"nvidia.com/gpu":"1"}}`},
 		"succeeds with a shared GPU":    {status: `{"allocatable":{"nvidia.com/gpu.shared":"10"}}`},
@@ -29,11 +30,11 @@ func TestPlugin(t *testing.T) {
 		"succeeds with a thousand GPUs": {status: `{"allocatable":{"nvidia.com/gpu":"1k"}}`},
 		"fails where all GPUs are unhealthy": {
 			status: `{"capacity":{"cpu":"8","nvidia.com/gpu":"8"},"allocatable":{"cpu":"8","nvidia.com/gpu":"0"}}`,
-			err:    "node node-a has nvidia.com/gpu=8, but none can be allocated; see the log of the device plugin"},
+			err:    "node node-a has nvidia.com/gpu=8, but none can be allocated; see the log of the device plugin", onItsWay: true},
 		"fails where no plugin has registered": {
-			status: `{"capacity":{"cpu":"8"},"allocatable":{"cpu":"8"}}`, err: "node node-a advertises no GPU"},
+			status: `{"capacity":{"cpu":"8"},"allocatable":{"cpu":"8"}}`, err: "node node-a advertises no GPU", onItsWay: true},
 		"does not count the devices of others": {
-			status: `{"allocatable":{"amd.com/gpu":"8","nvidia.com/hostdev":"2"}}`, err: "advertises no GPU"},
+			status: `{"allocatable":{"amd.com/gpu":"8","nvidia.com/hostdev":"2"}}`, err: "advertises no GPU", onItsWay: true},
 		"fails where the node cannot be read": {
 			status: `[]`, err: "the resources of node node-a are not known"},
 	}
@@ -46,6 +47,7 @@ func TestPlugin(t *testing.T) {
 				return
 			}
 			g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
+			g.Expect(isOnItsWay(err)).To(Equal(tc.onItsWay))
 		})
 	}
 }
@@ -75,6 +77,7 @@ func TestPluginCountsWhatTheMIGStrategyOffers(t *testing.T) {
 				return
 			}
 			g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
+			g.Expect(isOnItsWay(err)).To(BeFalse(), "no time helps")
 		})
 	}
 }

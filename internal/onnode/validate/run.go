@@ -5,15 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
-	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
 )
 
 // Defaults of Run.
@@ -21,6 +18,7 @@ const (
 	DefaultInterval       = time.Second
 	DefaultMaxInterval    = 30 * time.Second
 	DefaultAttemptTimeout = time.Minute
+	DefaultFailAfter      = time.Minute
 )
 
 // killGrace is how long a check may take to end once it is cancelled.
@@ -30,14 +28,6 @@ const killGrace = 2 * time.Second
 // does not work, in words that stay the same as long as the cause does.
 type Check func(ctx context.Context) ([]marker.Assignment, error)
 
-// awaiter is the error of a check that is told when another attempt is worth while.
-type awaiter interface {
-	error
-	// await blocks until then, or until ctx ends. It returns false at once where it cannot be told:
-	// then the usual pause follows.
-	await(ctx context.Context) bool
-}
-
 // Companion is a marker that is proven with the component's: removed with it, and written right
 // before it, so that who waits for the component's marker finds this one too.
 type Companion struct {
@@ -45,31 +35,6 @@ type Companion struct {
 	// Check is called after the component's, with what that one found. It tells whether the marker
 	// applies to this node; where it does, an error says why it is not true yet.
 	Check func(found []marker.Assignment) (applies bool, err error)
-}
-
-// awaitFile is the error of a check that cannot succeed before a file changes.
-type awaitFile struct {
-	path   string
-	reason string
-	// until returns nil once the next attempt is worth its while.
-	until func() error
-}
-
-func (a *awaitFile) Error() string { return a.reason }
-
-// awaitExistence returns the error of a check that cannot succeed before there is a file at path.
-func awaitExistence(path, reason string) error {
-	return &awaitFile{path: path, reason: reason, until: func() error {
-		_, err := os.Stat(path)
-		return err
-	}}
-}
-
-func (a *awaitFile) await(ctx context.Context) bool {
-	waiter := wait.Waiter{Dir: filepath.Dir(a.path), What: a.path, Log: slog.New(slog.DiscardHandler)}
-	// Whether the file came or the time is over, the next attempt finds out.
-	_ = waiter.Until(ctx, a.until)
-	return true
 }
 
 // Run proves one component.
@@ -84,6 +49,10 @@ type Run struct {
 	Interval, MaxInterval time.Duration
 	// AttemptTimeout bounds one attempt.
 	AttemptTimeout time.Duration
+	// FailAfter is how long the attempts may fail one after the other before Prove gives up: what it
+	// says then is seen in the pod's status, and in a new container the runtime injects the driver
+	// anew. Time spent on what another component is still to bring does not count. 0 is never.
+	FailAfter time.Duration
 	// Log gets a line for each new reason and for the result.
 	Log *slog.Logger
 
@@ -94,9 +63,9 @@ type Run struct {
 }
 
 // Prove removes the component's marker, so that a marker of an earlier run cannot hide a failure,
-// and those of its companions, and repeats the check until it succeeds; then it writes the marker, last. It fails only when ctx
-// ends or a file cannot be written; the error is one sentence with the cause and the remedy, and is
-// also left in the component's reason file.
+// and those of its companions, and repeats the check until it succeeds; then it writes the marker,
+// last. It fails when ctx ends, when it gives up after FailAfter, or when a file cannot be written; the
+// error is one sentence with the cause and the remedy, and is also left in the component's reason file.
 func (r Run) Prove(ctx context.Context) error {
 	_, stale := r.Markers.Read(r.Component)
 	r.renewed = stale == nil
@@ -110,16 +79,21 @@ func (r Run) Prove(ctx context.Context) error {
 		}
 	}
 	heard := &reasons{log: r.Log}
+	patience := patience{most: r.FailAfter}
 	for pause := r.Interval; ; {
+		began := time.Now()
 		err := r.attempt(ctx, heard)
 		if err == nil {
 			r.Log.Info(string(r.Component) + " is validated")
 			return r.Markers.RemoveReason(r.Component)
 		}
 		if ctx.Err() != nil {
-			return r.giveUp(context.Cause(ctx), heard.last)
+			return r.interrupted(context.Cause(ctx), heard.last)
 		}
 		heard.note(err)
+		if patience.over(began, err) {
+			return r.giveUp(err)
+		}
 		pause = r.pause(ctx, err, pause)
 	}
 }
@@ -226,15 +200,41 @@ func (r Run) pause(ctx context.Context, reason error, pause time.Duration) time.
 	return min(2*pause, r.MaxInterval)
 }
 
-func (r Run) giveUp(cause, reason error) error {
+// interrupted returns the error of a run that was ended from outside.
+func (r Run) interrupted(cause, reason error) error {
 	if reason == nil {
 		reason = errors.New("the first check was interrupted; raise the timeout")
 	}
-	err := fmt.Errorf("%s is not validated (%w): %w", r.Component, cause, reason)
-	if writeErr := r.Markers.WriteReason(r.Component, err.Error()); writeErr != nil {
-		r.Log.Warn("the reason is only in this log", "error", writeErr)
+	return r.giveUp(fmt.Errorf("%s is not validated (%w): %w", r.Component, cause, reason))
+}
+
+// giveUp leaves the reason in its file and returns it. It is all that is said: where it is shown, the
+// container is named, and there is little room.
+func (r Run) giveUp(reason error) error {
+	if err := r.Markers.WriteReason(r.Component, reason.Error()); err != nil {
+		r.Log.Warn("the reason is only in this log", "error", err)
 	}
-	return err
+	return reason
+}
+
+// patience is how long attempts may fail one after the other.
+type patience struct {
+	// most is zero where it has no end.
+	most time.Duration
+	// since is when the first of these attempts began.
+	since time.Time
+}
+
+// over tells whether the patience ends with the attempt that began then and failed for this reason.
+func (p *patience) over(began time.Time, reason error) bool {
+	switch {
+	case isOnItsWay(reason):
+		p.since = time.Time{}
+		return false
+	case p.since.IsZero():
+		p.since = began
+	}
+	return p.most > 0 && time.Since(p.since) >= p.most
 }
 
 // reasons logs a reason when it differs from the last one.

@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
@@ -93,6 +96,72 @@ func TestProveGivesUpWithOneSentence(t *testing.T) {
 	g.Expect(err).To(MatchError(sentence))
 	g.Expect(os.ReadFile(filepath.Join(run.Markers.Path, "toolkit.reason"))).To(BeEquivalentTo(sentence + "\n"))
 	g.Expect(filepath.Join(run.Markers.Path, "toolkit-ready")).NotTo(BeAnExistingFile())
+}
+
+func TestProveGivesUpOnceItsAttemptsHaveFailedForLong(t *testing.T) {
+	broken, missing := errors.New("no GPU; buy one"), onItsWay{errors.New("no driver yet")}
+	const hours = 5 * time.Hour
+	tests := map[string]struct {
+		failAfter time.Duration
+		// attempt tells how one ends that begins after this time.
+		attempt func(after time.Duration) error
+		err     string
+		took    types.GomegaMatcher
+	}{
+		"after that time, in the words of the last attempt": {
+			failAfter: time.Minute, attempt: func(time.Duration) error { return broken },
+			err: "no GPU; buy one", took: BeNumerically("~", time.Minute, 30*time.Second),
+		},
+		"never, if told so": {
+			attempt: func(after time.Duration) error {
+				if after < hours {
+					return broken
+				}
+				return nil
+			},
+			took: BeNumerically("~", hours, time.Minute),
+		},
+		"not while another component is on its way": {
+			failAfter: time.Minute, attempt: func(after time.Duration) error {
+				if after < hours {
+					return fmt.Errorf("wrapped: %w", missing)
+				}
+				return nil
+			},
+			took: BeNumerically("~", hours, time.Minute),
+		},
+		"with a count that begins anew when another component is on its way again": {
+			failAfter: time.Hour, attempt: func(after time.Duration) error {
+				if after > 45*time.Minute && after < 50*time.Minute {
+					return missing
+				}
+				return broken
+			},
+			err: "no GPU; buy one", took: BeNumerically("~", 110*time.Minute, time.Minute),
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				began := time.Now()
+				run, _ := prover(t, func(context.Context) ([]marker.Assignment, error) { return nil, tc.attempt(time.Since(began)) })
+				run.Markers.Path, run.FailAfter = dir, tc.failAfter
+				run.Interval, run.MaxInterval = DefaultInterval, DefaultMaxInterval
+
+				err := run.Prove(t.Context())
+
+				g.Expect(time.Since(began)).To(tc.took)
+				if tc.err == "" {
+					g.Expect(err).NotTo(HaveOccurred())
+					return
+				}
+				g.Expect(err).To(MatchError(tc.err))
+				g.Expect(os.ReadFile(filepath.Join(dir, "toolkit.reason"))).To(BeEquivalentTo(tc.err + "\n"))
+			})
+		})
+	}
 }
 
 func TestProveBoundsAnAttempt(t *testing.T) {
