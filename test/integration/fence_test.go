@@ -89,23 +89,37 @@ func TestDiscoveryIsFenced(t *testing.T) {
 // out.
 func (b *bed) boundTo(node string) kubernetes.Interface {
 	b.t.Helper()
+	client, _ := b.podBound(discoveryAccount, b.podFor(discoveryAccount, node))
+	return client
+}
+
+// podFor creates a pod with this service account on this node.
+func (b *bed) podFor(account, node string) *corev1.Pod {
+	b.t.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "discovery-on-" + node},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account + "-on-" + node},
 		Spec: corev1.PodSpec{
-			NodeName: node, ServiceAccountName: discoveryAccount,
+			NodeName: node, ServiceAccountName: account,
 			Containers: []corev1.Container{{Name: "main", Image: "example.com/x:1"}},
 		},
 	}
 	b.create(pod)
+	return pod
+}
+
+// podBound returns the token of the account that is bound to the pod, as the kubelet hands it out, and a
+// client with it.
+func (b *bed) podBound(account string, pod *corev1.Pod) (kubernetes.Interface, string) {
+	b.t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
 	}}
 	admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
-	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(b.t.Context(), discoveryAccount, request, metav1.CreateOptions{})
+	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(b.t.Context(), account, request, metav1.CreateOptions{})
 	b.Expect(err).NotTo(HaveOccurred())
 	cfg := rest.CopyConfig(b.cluster.Config)
 	cfg.BearerToken = token.Status.Token
-	return kubernetes.NewForConfigOrDie(cfg)
+	return kubernetes.NewForConfigOrDie(cfg), token.Status.Token
 }
 
 // policyInForce returns once the API server enforces the admission policies: it takes them up some

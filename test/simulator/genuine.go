@@ -69,10 +69,17 @@ func (c *container) watchProcess(at conditions) {
 	c.becomeReady(at)
 }
 
-// comesBack tells whether a container that has ended is started again: one that has failed, and a main
-// container of a pod that is to run for ever.
+// comesBack tells whether a container that has ended is started again: one that has failed, unless that
+// fails its pod, and a main container of a pod that is to run for ever.
 func (c *container) comesBack(at conditions) bool {
-	return c.exitCode != 0 || !at.init && at.pod.object.Spec.RestartPolicy == corev1.RestartPolicyAlways
+	switch at.pod.object.Spec.RestartPolicy {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyAlways:
+		return c.exitCode != 0 || !at.init
+	default:
+		return c.exitCode != 0
+	}
 }
 
 // launch starts the process. What keeps it from starting is shown, and tried again.

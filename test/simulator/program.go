@@ -20,6 +20,8 @@ const (
 	verbExec     verb = "exec"
 	verbHold     verb = "hold"
 	verbDiscover verb = "discover"
+	// verbCompute is the program that runs a kernel on each GPU of its container, and no verb of gpu-node.
+	verbCompute verb = "compute"
 )
 
 // program is a container's command line, understood.
@@ -35,13 +37,19 @@ type program struct {
 const (
 	onNodeProgram  = "gpu-node"
 	managerProgram = "driver-manager"
+	computeProgram = "gpu-node-cuda"
 )
 
 // readProgram recognises the on-node program by its binary's name, wherever it was copied to.
 func readProgram(container corev1.Container) program {
 	argv := slices.Concat(container.Command, container.Args)
-	if len(argv) > 0 && path.Base(argv[0]) == managerProgram {
-		return program{manager: true}
+	if len(argv) > 0 {
+		switch path.Base(argv[0]) {
+		case managerProgram:
+			return program{manager: true}
+		case computeProgram:
+			return program{verb: verbCompute}
+		}
 	}
 	if len(argv) < 2 || path.Base(argv[0]) != onNodeProgram {
 		return program{}

@@ -19,6 +19,7 @@ func TestReadProgram(t *testing.T) {
 		"knows another program by its name":    {command: []string{"sh", "-c", "gpu-node wait --for=driver"}},
 		"understands discovery":                {command: []string{"/usr/bin/gpu-node"}, args: []string{"discover", "--once"}, want: program{verb: verbDiscover}},
 		"knows NVIDIA's driver manager":        {command: []string{"driver-manager"}, args: []string{"uninstall_driver"}, want: program{manager: true}},
+		"knows what computes on GPUs":          {command: []string{"/usr/bin/gpu-node-cuda"}, want: program{verb: verbCompute}},
 		"knows nothing of an image's default":  {},
 	}
 	for name, test := range tests {

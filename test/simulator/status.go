@@ -74,11 +74,13 @@ func (p *pod) status(now time.Time, hostIP string) *corev1.PodStatus {
 	return status
 }
 
-// phase follows the kubelet's rules for pods whose init containers are tried until they succeed.
+// phase follows the kubelet's rules.
 func (p *pod) phase() corev1.PodPhase {
 	waits := func(c *container) bool { return c.phase == waiting && c.last == nil }
 	ended := func(c *container) bool { return c.phase == terminated && c.exitCode == 0 }
 	switch {
+	case p.failed():
+		return corev1.PodFailed
 	case p.initialized() > 0 || slices.ContainsFunc(p.mains, waits):
 		return corev1.PodPending
 	case !slices.ContainsFunc(p.mains, func(c *container) bool { return !ended(c) }):
@@ -86,6 +88,14 @@ func (p *pod) phase() corev1.PodPhase {
 	default:
 		return corev1.PodRunning
 	}
+}
+
+// failed tells whether a pod that is never restarted has ended in vain.
+func (p *pod) failed() bool {
+	inVain := func(c *container) bool { return c.phase == terminated && c.exitCode != 0 }
+	running := func(c *container) bool { return c.phase != terminated }
+	return p.object.Spec.RestartPolicy == corev1.RestartPolicyNever && (slices.ContainsFunc(p.inits, inVain) ||
+		slices.ContainsFunc(p.mains, inVain) && !slices.ContainsFunc(p.mains, running))
 }
 
 // initialized counts the init containers that are not done.

@@ -67,11 +67,14 @@ func parseHelp(text string) []flag {
 	return flags
 }
 
-// commandLine is what gpu-node is called with in the container, translated to this computer: paths of
-// the container, given or by default, become those that they lead to. becomes names the program that
-// gpu-node is to become.
+// commandLine is what the container's program is called with, translated to this computer: paths of the
+// container, given to gpu-node or its defaults, become those that they lead to. becomes names the program
+// that gpu-node is to become. Another program's arguments are left as they are.
 func (h *Host) commandLine(ctx context.Context, c Container, files filesystem) (argv []string, becomes string, err error) {
 	given := slices.Concat(c.Spec.Command, c.Spec.Args)
+	if filepath.Base(given[0]) != filepath.Base(gpuNodePath) {
+		return append([]string{files.locate(given[0])}, given[1:]...), "", nil
+	}
 	own, rest := given[1:], []string(nil)
 	if end := slices.Index(own, "--"); end >= 0 {
 		own, rest = own[:end], own[end+1:]

@@ -108,6 +108,14 @@ func TestAProverFindsTheMachinesDriverAndAnotherProgramItsMarker(t *testing.T) {
 	m.Expect(m.exit(program)).To(Equal(host.Exit{}))
 }
 
+func TestAPodComputesOnTheMachinesGPUs(t *testing.T) {
+	m := newMachine(t)
+	c := container("1", false)
+	c.Spec.Command = []string{"/usr/bin/gpu-node-cuda"}
+	m.Expect(m.exit(m.start(c))).To(Equal(host.Exit{}))
+	m.Expect(m.log()).To(And(ContainSubstring("GPU 0 "), ContainSubstring("GPU 1 "), ContainSubstring("the kernel ran")))
+}
+
 func TestAFailureLeavesItsCodeAndMessage(t *testing.T) {
 	m := newMachine(t)
 	m.Expect(m.InstallDriver("driver-pod")).To(Succeed())

@@ -47,7 +47,7 @@ type Exit struct {
 	Message string
 }
 
-// Start starts a container's gpu-node with the arguments, the environment and the files that the
+// Start starts a container's program, gpu-node or that for GPUs, with the arguments, the environment and the files that the
 // manifest gives it. Its output goes to the log that Host.Log returns.
 func (h *Host) Start(ctx context.Context, c Container) (*Process, error) {
 	files, err := h.filesystem(h.volumes(ctx, c.Pod), c)

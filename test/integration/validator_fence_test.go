@@ -1,0 +1,288 @@
+package integration
+
+import (
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
+)
+
+const (
+	validatorAccount = "nvidia-operator-validator"
+	workloadApp      = "nvidia-device-plugin-validator"
+)
+
+// TestTheValidatorIsFenced: what a pod of the validator may create and delete ends at the pods that
+// compute on a GPU of its own node. The API server judges, by the admission policy that is installed.
+func TestTheValidatorIsFenced(t *testing.T) {
+	t.Parallel()
+	gpuNode, _, err := cluster.BuildNodePrograms(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{cluster.Newest, cluster.Oldest} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, bedOptions{version: version, nodes: 2, timing: simulator.DefaultTiming().Scale(0.2)})
+			f := newFence(b)
+			made := f.check(gpuNode)
+			t.Run("type check", func(t *testing.T) { f.in(t).typeChecked() })
+			t.Run("create", func(t *testing.T) { f.in(t).creates(made) })
+			t.Run("delete", func(t *testing.T) { f.in(t).deletes() })
+			t.Run("all else", func(t *testing.T) { f.in(t).changes() })
+		})
+	}
+}
+
+// fence is a bed seen from a pod of the validator.
+type fence struct {
+	*bed
+	own, other string
+	// validator is the pod, token its token, bound and admin are clients with that and with all rights.
+	validator    *corev1.Pod
+	token        string
+	bound, admin kubernetes.Interface
+}
+
+func (f *fence) in(t *testing.T) *fence {
+	view := *f
+	view.bed = f.bed.in(t)
+	return &view
+}
+
+// newFence returns once the policy is in force, and lets the validator do with pods all that it likes:
+// the policy alone is to judge.
+func newFence(b *bed) *fence {
+	b.t.Helper()
+	f := &fence{bed: b, own: "gpu-00000", other: "gpu-00001", admin: kubernetes.NewForConfigOrDie(b.cluster.Config)}
+	f.validator = b.podFor(validatorAccount, f.own)
+	f.bound, f.token = b.podBound(validatorAccount, f.validator)
+	for _, name := range []string{f.own, f.other} {
+		_, err := f.admin.CoreV1().Nodes().Patch(b.t.Context(), name, types.MergePatchType,
+			[]byte(`{"status":{"allocatable":{"nvidia.com/gpu":"8"},"capacity":{"nvidia.com/gpu":"8"}}}`), metav1.PatchOptions{}, "status")
+		b.Expect(err).NotTo(HaveOccurred())
+	}
+	all := metav1.ObjectMeta{Namespace: namespace, Name: "all"}
+	b.create(&rbacv1.Role{ObjectMeta: all, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"*"}, Verbs: []string{"*"}}}})
+	b.create(&rbacv1.RoleBinding{
+		ObjectMeta: all, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: all.Name},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: validatorAccount}},
+	})
+	b.Eventually(func() error { return f.create(f.bound, leftover("probe", f.own, "1")) }).
+		WithTimeout(30 * time.Second).WithPolling(100 * time.Millisecond).Should(forbidden("the validator may"))
+	return f
+}
+
+// typeChecked requires that the control plane finds no mistake in the policies: one in an expression that
+// is seldom reached would else show itself by refusing what is right.
+func (f *fence) typeChecked() {
+	f.t.Helper()
+	for _, name := range []string{"gpu-operator-node-discovery", "gpu-operator-operator-validator"} {
+		f.Eventually(func(g Gomega) {
+			policy, err := f.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(f.t.Context(), name, metav1.GetOptions{})
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation))
+			g.Expect(policy.Status.TypeChecking).To(HaveValue(HaveField("ExpressionWarnings", BeEmpty())))
+		}).WithTimeout(30 * time.Second).Should(Succeed())
+	}
+}
+
+// check has gpu-node make its check with the validator's token, from the pods that earlier checks left to
+// the marker, and returns the pod that it created.
+func (f *fence) check(gpuNode string) *corev1.Pod {
+	f.t.Helper()
+	bound, waiting := leftover("left-bound", f.own, "1"), leftover("left-waiting", f.own, "1000")
+	bound.Spec.NodeName = f.own
+	elsewhere := leftover("left-elsewhere", f.other, "1000")
+	for _, pod := range []*corev1.Pod{bound, waiting, elsewhere} {
+		f.bed.create(pod)
+	}
+	followed := f.followWorkloads()
+	process, log, markers := f.start(gpuNode)
+	f.Eventually(followed.last).WithTimeout(time.Minute).WithPolling(50*time.Millisecond).Should(
+		HaveField("Spec.NodeName", f.own), log)
+	made := followed.created()[0]
+	f.Eventually(f.workloadNames).WithTimeout(time.Minute).Should(ConsistOf(made.Name, elsewhere.Name), "the others were deleted")
+
+	finish := `{"metadata":{"annotations":{"` + simulator.ExitAfterAnnotation + `":"1ms"}}}`
+	_, err := f.admin.CoreV1().Pods(namespace).Patch(f.t.Context(), made.Name, types.MergePatchType, []byte(finish), metav1.PatchOptions{})
+	f.Expect(err).NotTo(HaveOccurred())
+	f.Expect(process.Wait()).To(Succeed(), log)
+	f.Expect(filepath.Join(markers, labels.MarkerPlugin.File())).To(BeAnExistingFile(), log)
+	f.Eventually(f.workloadNames).WithTimeout(time.Minute).Should(ConsistOf(elsewhere.Name), "it deletes what it has made")
+	return made
+}
+
+// start starts gpu-node as in the pod of the validator. log is what it has written.
+func (f *fence) start(gpuNode string) (process *exec.Cmd, log func() string, markers string) {
+	f.t.Helper()
+	account, markers := f.t.TempDir(), f.t.TempDir()
+	for name, content := range map[string][]byte{
+		"token": []byte(f.token), "namespace": []byte(namespace), "ca.crt": f.cluster.Config.CAData,
+	} {
+		f.Expect(os.WriteFile(filepath.Join(account, name), content, 0o600)).To(Succeed())
+	}
+	server, err := url.Parse(f.cluster.Config.Host)
+	f.Expect(err).NotTo(HaveOccurred())
+	output, err := os.Create(filepath.Join(account, "log"))
+	f.Expect(err).NotTo(HaveOccurred())
+	defer output.Close()
+	process = exec.CommandContext(f.t.Context(), gpuNode, "validate", "plugin", "--with-workload", "--timeout=3m",
+		"--service-account-dir="+account, "--dir="+markers)
+	process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
+	process.Stdout, process.Stderr = output, output
+	process.Env = []string{
+		"KUBERNETES_SERVICE_HOST=" + server.Hostname(), "KUBERNETES_SERVICE_PORT=" + server.Port(),
+		"NODE_NAME=" + f.own, "POD_NAME=" + f.validator.Name, "POD_UID=" + string(f.validator.UID),
+		"VALIDATOR_IMAGE=example.com/operator:1", "VALIDATOR_IMAGE_PULL_SECRETS=a,b",
+	}
+	f.Expect(process.Start()).To(Succeed())
+	log = func() string {
+		content, err := os.ReadFile(output.Name())
+		f.Expect(err).NotTo(HaveOccurred())
+		return string(content)
+	}
+	return process, log, markers
+}
+
+// creates tries the pod that gpu-node made, as it is and with each change.
+func (f *fence) creates(made *corev1.Pod) {
+	f.t.Run("allowed: as gpu-node makes it", func(t *testing.T) {
+		f.in(t).Expect(f.create(f.bound, again(made))).To(Succeed())
+	})
+	for name, variation := range variations(f.own, f.other) {
+		f.t.Run("refused: "+name, func(t *testing.T) {
+			pod := again(made)
+			variation.change(pod)
+			f.in(t).Expect(f.create(f.bound, pod)).To(forbidden(variation.says))
+		})
+	}
+	f.t.Run("refused: with the token of another pod", func(t *testing.T) {
+		view := f.in(t)
+		next := view.podFor(validatorAccount, f.other)
+		bound, _ := view.podBound(validatorAccount, next)
+		pod := again(made)
+		view.Expect(f.create(bound, pod)).To(forbidden("must require " + f.other + " by metadata.name"))
+		pod.Spec.Affinity = onNode(f.other)
+		view.Expect(f.create(bound, pod)).To(forbidden("its own pod as the one owner, which is " + next.Name))
+	})
+	f.t.Run("refused: with a token that names no pod", func(t *testing.T) {
+		unbound, err := f.cluster.ServiceAccountConfig(t.Context(), namespace, validatorAccount)
+		f.in(t).Expect(err).NotTo(HaveOccurred())
+		f.in(t).Expect(f.create(kubernetes.NewForConfigOrDie(unbound), again(made))).To(
+			forbidden("only with a token that names its own pod and its node"))
+	})
+	f.t.Run("others are not fenced", func(t *testing.T) {
+		pod := again(made)
+		pod.Labels, pod.OwnerReferences, pod.Spec.HostNetwork, pod.Spec.Affinity = nil, nil, true, nil
+		f.in(t).Expect(f.create(f.admin, pod)).To(Succeed())
+	})
+}
+
+// deletes tries to delete pods that the validator has and has not made.
+func (f *fence) deletes() {
+	unlabelled := func(pod *corev1.Pod) *corev1.Pod { pod.Labels = nil; return pod }
+	at := func(node string, pod *corev1.Pod) *corev1.Pod { pod.Spec.NodeName = node; return pod }
+	anywhere := func(pod *corev1.Pod) *corev1.Pod { pod.Spec.Affinity = nil; return pod }
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		says string
+	}{
+		"at its node":              {pod: at(f.own, leftover("at-own", f.own, "1"))},
+		"that waits for its node":  {pod: leftover("for-own", f.own, "1000")},
+		"of another app":           {pod: unlabelled(at(f.own, leftover("of-others", f.own, "1"))), says: "with the label app=" + workloadApp},
+		"of itself":                {pod: f.validator, says: "with the label app=" + workloadApp},
+		"at another node":          {pod: at(f.other, leftover("at-other", f.other, "1")), says: "which is " + f.own + ", not " + f.other},
+		"that was bound elsewhere": {pod: at(f.other, leftover("moved", f.own, "1")), says: "which is " + f.own + ", not " + f.other},
+		"that waits for another":   {pod: leftover("for-other", f.other, "1000"), says: "must require " + f.own},
+		"that waits for any node":  {pod: anywhere(leftover("for-any", f.own, "1000")), says: "must require " + f.own},
+	} {
+		f.t.Run(name, func(t *testing.T) {
+			view, verdict := f.in(t), Succeed()
+			if test.says != "" {
+				verdict = forbidden(test.says)
+			}
+			if test.pod != f.validator {
+				view.bed.create(test.pod)
+			}
+			view.Expect(f.bound.CoreV1().Pods(namespace).Delete(t.Context(), test.pod.Name, metav1.DeleteOptions{})).To(verdict)
+		})
+	}
+}
+
+// changes tries what the validator never does, on a pod that it may delete.
+func (f *fence) changes() {
+	pod := leftover("target", f.own, "1000")
+	f.bed.create(pod)
+	pods := f.bound.CoreV1().Pods(namespace)
+	ctx := f.t.Context()
+	for what, try := range map[string]func() error{
+		"UPDATE pods": func() error {
+			_, err := pods.Patch(ctx, pod.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+			return err
+		},
+		"UPDATE pods/status": func() error {
+			_, err := pods.Patch(ctx, pod.Name, types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`), metav1.PatchOptions{}, "status")
+			return err
+		},
+		"UPDATE pods/ephemeralcontainers": func() error {
+			with := pod.DeepCopy()
+			with.ResourceVersion = ""
+			with.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+				Name: "debug", Image: "example.com/x:1", ImagePullPolicy: corev1.PullAlways, TerminationMessagePolicy: corev1.TerminationMessageReadFile}}}
+			_, err := pods.UpdateEphemeralContainers(ctx, pod.Name, with, metav1.UpdateOptions{})
+			return err
+		},
+		"CREATE pods/binding": func() error {
+			return pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: f.other}}, metav1.CreateOptions{})
+		},
+		"CREATE pods/eviction": func() error {
+			return pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: f.validator.Name}})
+		},
+		"CONNECT pods/exec": func() error {
+			return f.bound.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(f.validator.Name).SubResource("exec").
+				Param("command", "true").Param("stdout", "true").Do(ctx).Error()
+		},
+	} {
+		f.t.Run("refused: "+what, func(t *testing.T) {
+			f.in(t).Expect(try()).To(forbidden("the validator may only create and delete pods, not " + what))
+		})
+	}
+	f.t.Run("reads are not fenced", func(t *testing.T) {
+		_, err := pods.List(ctx, metav1.ListOptions{})
+		f.in(t).Expect(err).NotTo(HaveOccurred())
+	})
+}
+
+// create tries to create a pod.
+func (f *fence) create(as kubernetes.Interface, pod *corev1.Pod) error {
+	_, err := as.CoreV1().Pods(namespace).Create(f.t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
+func (b *bed) workloadNames() []string {
+	b.t.Helper()
+	pods := &corev1.PodList{}
+	b.Expect(b.client.List(b.t.Context(), pods, client.InNamespace(namespace), client.MatchingLabels{"app": workloadApp})).To(Succeed())
+	var names []string
+	for _, pod := range pods.Items {
+		names = append(names, pod.Name)
+	}
+	return names
+}
