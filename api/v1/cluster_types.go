@@ -5,19 +5,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// OperatorSpec configures what the operator itself creates.
-type OperatorSpec struct {
-	// RuntimeClass is the name of the main RuntimeClass and of its handler. Default nvidia.
-	// +optional
-	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
-	RuntimeClass string `json:"runtimeClass,omitempty"`
-	// RefreshHelpers lets pods be replaced only to get the helper image of the running operator.
-	// Default false: a new operator release by itself restarts no operand.
-	// +optional
-	RefreshHelpers *bool `json:"refreshHelpers,omitempty"`
-}
-
 // DaemonSetsSpec configures every DaemonSet of the stack.
 type DaemonSetsSpec struct {
 	// Labels are added to the DaemonSets and their pods. The keys app and
@@ -109,8 +96,10 @@ type HostPathsSpec struct {
 	// DriverInstallDir is where the driver's root file system appears on the host. Default
 	// /run/nvidia/driver.
 	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:Pattern=`^(/[^.].*)?$`
-	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..'"
-	DriverInstallDir string `json:"driverInstallDir,omitempty"`
+	DriverInstallDir HostPath `json:"driverInstallDir,omitempty"`
+	// KubeletRootDir is the kubelet's --root-dir. The DCGM exporter reads DIR/pod-resources below it, which
+	// tells the pod that holds each GPU; the device plugin's directory stays /var/lib/kubelet, as with
+	// NVIDIA's operator. Default /var/lib/kubelet.
+	// +optional
+	KubeletRootDir HostPath `json:"kubeletRootDir,omitempty"`
 }

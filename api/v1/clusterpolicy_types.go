@@ -57,12 +57,33 @@ type ClusterPolicySpec struct {
 	// DevicePlugin configures the device plugin, which advertises GPUs to the kubelet.
 	// +optional
 	DevicePlugin *DevicePluginSpec `json:"devicePlugin,omitempty"`
+	// GFD configures GPU Feature Discovery, which labels nodes with what their GPUs are.
+	// +optional
+	GFD *GFDSpec `json:"gfd,omitempty"`
+	// DCGM configures the stand-alone engine of the Data Center GPU Manager.
+	// +optional
+	DCGM *DCGMSpec `json:"dcgm,omitempty"`
+	// DCGMExporter configures the DCGM exporter, which serves metrics of the GPUs.
+	// +optional
+	DCGMExporter *DCGMExporterSpec `json:"dcgmExporter,omitempty"`
+	// NodeStatusExporter configures the node status exporter, which serves metrics of the validator.
+	// +optional
+	NodeStatusExporter *NodeStatusExporterSpec `json:"nodeStatusExporter,omitempty"`
 	// Validator configures the validator, which proves on each node that the stack works.
 	// +optional
 	Validator *ValidatorSpec `json:"validator,omitempty"`
 	// MIG configures how Multi-Instance GPU devices are advertised.
 	// +optional
 	MIG *MIGSpec `json:"mig,omitempty"`
+	// MIGManager configures the MIG manager, which partitions GPUs.
+	// +optional
+	MIGManager *MIGManagerSpec `json:"migManager,omitempty"`
+	// GDS configures GPUDirect Storage.
+	// +optional
+	GDS *GDSSpec `json:"gds,omitempty"`
+	// GDRCopy configures GDRCopy.
+	// +optional
+	GDRCopy *GDRCopySpec `json:"gdrcopy,omitempty"`
 	// CDI configures the Container Device Interface.
 	// +optional
 	CDI *CDISpec `json:"cdi,omitempty"`

@@ -91,11 +91,10 @@ type ProbeSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
-	// SuccessThreshold is how many probes in a row must pass; Kubernetes takes only 1 for a start-up
+	// SuccessThreshold is how many probes in a row must pass; Kubernetes takes only 1 but for a readiness
 	// probe.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=1
 	SuccessThreshold int32 `json:"successThreshold,omitempty"`
 	// FailureThreshold is how many probes in a row must fail.
 	// +optional

@@ -69,7 +69,10 @@ var ofKubernetes = []string{
 
 // unboundedYet are the fields that still lack a bound. Take out what has got one.
 var unboundedYet = []string{
-	".spec.daemonsets.labels{}", ".spec.daemonsets.annotations{}", ".status.namespace",
+	".spec.daemonsets.labels{}", ".spec.daemonsets.annotations{}", ".spec.operator.labels{}", ".spec.operator.annotations{}",
+	".spec.dcgmExporter.annotations{}", ".spec.dcgmExporter.serviceMonitor.additionalLabels{}",
+	".spec.nodeStatusExporter.serviceMonitor.additionalLabels{}", ".spec.operator.metrics.serviceMonitor.additionalLabels{}",
+	".status.namespace",
 }
 
 // What one field may hold is bounded, so that an object cannot grow until the API server refuses it,

@@ -12,12 +12,19 @@ import (
 // Component names an image that the operator can run.
 type Component string
 
-// The images of the catalogue.
+// The images of the catalogue. The daemon of MPS and config-manager run the device plugin's, the node
+// status exporter the operator's.
 const (
 	Driver        Component = "driver"
 	DriverManager Component = "driver-manager"
+	GDS           Component = "gds"
+	GDRCopy       Component = "gdrcopy"
 	Toolkit       Component = "container-toolkit"
 	DevicePlugin  Component = "device-plugin"
+	GFD           Component = "gpu-feature-discovery"
+	DCGM          Component = "dcgm"
+	DCGMExporter  Component = "dcgm-exporter"
+	MIGManager    Component = "mig-manager"
 	OperatorImage Component = "gpu-operator"
 )
 
@@ -27,8 +34,14 @@ type parts struct{ repository, image, version string }
 var defaults = map[Component]parts{
 	Driver:        {"nvcr.io/nvidia", "driver", "595.91.07"},
 	DriverManager: {"nvcr.io/nvidia/cloud-native", "k8s-driver-manager", "v0.12.0"},
+	GDS:           {"nvcr.io/nvidia/cloud-native", "nvidia-fs", "2.29.4"},
+	GDRCopy:       {"nvcr.io/nvidia/cloud-native", "gdrdrv", "v2.6"},
 	Toolkit:       {"nvcr.io/nvidia/k8s", "container-toolkit", "v1.20.0"},
 	DevicePlugin:  {"nvcr.io/nvidia", "k8s-device-plugin", "v0.20.0"},
+	GFD:           {"nvcr.io/nvidia", "k8s-device-plugin", "v0.20.0"},
+	DCGM:          {"nvcr.io/nvidia/cloud-native", "dcgm", "4.6.0-1-ubuntu24.04"},
+	DCGMExporter:  {"nvcr.io/nvidia/k8s", "dcgm-exporter", "4.6.0-4.8.3-distroless"},
+	MIGManager:    {"nvcr.io/nvidia/cloud-native", "k8s-mig-manager", "v0.15.0"},
 	OperatorImage: {"ghcr.io/clusterpolicy", "gpu-operator", version.Version},
 }
 

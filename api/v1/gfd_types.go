@@ -1,0 +1,10 @@
+package v1
+
+// GFDSpec configures GPU Feature Discovery. It reads the configuration that devicePlugin.config names.
+type GFDSpec struct {
+	// Enabled installs GPU Feature Discovery. Default true.
+	// +optional
+	Enabled       *bool `json:"enabled,omitempty"`
+	ImageSpec     `json:",inline"`
+	ContainerSpec `json:",inline"`
+}

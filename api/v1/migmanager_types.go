@@ -1,0 +1,40 @@
+package v1
+
+// MIGManagerSpec configures the MIG manager, which partitions GPUs as the label nvidia.com/mig.config of
+// each node says.
+type MIGManagerSpec struct {
+	// Enabled installs the MIG manager on nodes whose GPUs can be partitioned. Default true.
+	// +optional
+	Enabled       *bool `json:"enabled,omitempty"`
+	ImageSpec     `json:",inline"`
+	ContainerSpec `json:",inline"`
+	// Config chooses the layouts.
+	// +optional
+	Config *MIGManagerConfigSpec `json:"config,omitempty"`
+	// GPUClientsConfig chooses what is stopped on the host while a layout changes.
+	// +optional
+	GPUClientsConfig *GPUClientsConfigSpec `json:"gpuClientsConfig,omitempty"`
+}
+
+// MIGManagerConfigSpec chooses the layouts of the MIG manager.
+type MIGManagerConfigSpec struct {
+	// Name is the name of a ConfigMap in the operator's namespace with the key config.yaml, in the format
+	// of mig-parted. Default: what the MIG manager finds that the GPUs can do, and default-mig-parted-config
+	// if it cannot.
+	// +optional
+	Name ObjectName `json:"name,omitempty"`
+	// Default is what nodes without the label nvidia.com/mig.config get as its value: all-disabled, or
+	// empty, which means the same.
+	// +optional
+	// +kubebuilder:validation:Enum="";all-disabled
+	Default string `json:"default,omitempty"`
+}
+
+// GPUClientsConfigSpec chooses what is stopped while a layout changes.
+type GPUClientsConfigSpec struct {
+	// Name is the name of a ConfigMap in the operator's namespace with the key clients.yaml, a list of
+	// systemd services that hold GPUs. It matters only if the driver is installed on the host. Default:
+	// default-gpu-clients.
+	// +optional
+	Name ObjectName `json:"name,omitempty"`
+}

@@ -1,0 +1,73 @@
+package v1
+
+// ServiceMonitorSpec configures a ServiceMonitor, by which Prometheus Operator finds metrics. Where the
+// cluster lacks its kind, servicemonitors.monitoring.coreos.com, nothing is created, whatever is
+// enabled, until that is installed.
+type ServiceMonitorSpec struct {
+	// Enabled creates the ServiceMonitor. The default stands at the field that holds this block.
+	// +optional
+	Enabled *bool `json:"enabled,omitempty"`
+	// Interval between two scrapes, with units y, w, d, h, m, s or ms, such as 15s. Default: that of
+	// Prometheus.
+	// +optional
+	Interval PrometheusDuration `json:"interval,omitempty"`
+	// ScrapeTimeout of one scrape, with a unit; Prometheus wants it to be no longer than the interval.
+	// Default: that of Prometheus.
+	// +optional
+	ScrapeTimeout PrometheusDuration `json:"scrapeTimeout,omitempty"`
+	// HonorLabels keeps the labels of the metrics where they collide with those of the target. Default
+	// false: Prometheus renames those of the metrics to exported_NAME, such as exported_pod.
+	// +optional
+	HonorLabels *bool `json:"honorLabels,omitempty"`
+	// AdditionalLabels are added to the ServiceMonitor, for a Prometheus that selects by label, often by
+	// release.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=100
+	AdditionalLabels map[string]string `json:"additionalLabels,omitempty"`
+	// Relabelings rewrite the labels of the targets before they are scraped. Default none.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Relabelings []RelabelConfig `json:"relabelings,omitempty"`
+}
+
+// PrometheusDuration is a time as Prometheus writes it, or empty.
+// +kubebuilder:validation:MaxLength=64
+// +kubebuilder:validation:Pattern=`^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$`
+type PrometheusDuration = string
+
+// RelabelConfig is one step of rewriting labels. It has the keys of RelabelConfig of Prometheus
+// Operator, whose own type would bring a default into the schema and no bounds.
+type RelabelConfig struct {
+	// SourceLabels are the labels whose values are joined by the separator and matched by regex.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=1024
+	SourceLabels []string `json:"sourceLabels,omitempty"`
+	// Separator between the joined values. Default ;.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Separator *string `json:"separator,omitempty"`
+	// TargetLabel is the label that gets the result. The actions replace, hashmod, lowercase, uppercase,
+	// keepequal and dropequal need it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	TargetLabel string `json:"targetLabel,omitempty"`
+	// Regex that the joined values are matched by. Default (.*).
+	// +optional
+	// +kubebuilder:validation:MaxLength=8192
+	Regex string `json:"regex,omitempty"`
+	// Modulus that the hash of the joined values is taken by, for the action hashmod.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Modulus int64 `json:"modulus,omitempty"`
+	// Replacement of the action replace, in which $1 is the first group of regex. Default $1.
+	// +optional
+	// +kubebuilder:validation:MaxLength=8192
+	Replacement *string `json:"replacement,omitempty"`
+	// Action is what is done with a match. Default replace.
+	// +optional
+	// +kubebuilder:validation:Enum="";replace;Replace;keep;Keep;drop;Drop;hashmod;HashMod;labelmap;LabelMap;labeldrop;LabelDrop;labelkeep;LabelKeep;lowercase;Lowercase;uppercase;Uppercase;keepequal;KeepEqual;dropequal;DropEqual
+	Action string `json:"action,omitempty"`
+}

@@ -1,0 +1,31 @@
+package v1
+
+// ValidatorSpec configures the validator. Its image is that of the operator, which holds gpu-node.
+type ValidatorSpec struct {
+	ImageSpec     `json:",inline"`
+	ContainerSpec `json:",inline"`
+	// Driver configures the check of the driver.
+	// +optional
+	Driver *ValidatorComponentSpec `json:"driver,omitempty"`
+	// Toolkit configures the check of the container toolkit.
+	// +optional
+	Toolkit *ValidatorComponentSpec `json:"toolkit,omitempty"`
+	// CUDA configures the check that a kernel runs on the GPUs.
+	// +optional
+	CUDA *ValidatorComponentSpec `json:"cuda,omitempty"`
+	// Plugin configures the check of the device plugin.
+	// +optional
+	Plugin *ValidatorComponentSpec `json:"plugin,omitempty"`
+}
+
+// ValidatorComponentSpec configures one check of the validator.
+type ValidatorComponentSpec struct {
+	// Env adds to the environment of the check. FAIL_AFTER is how long its attempts may fail before the
+	// container ends and the reason is shown, with a unit; 1m by default, 0s is never. What another
+	// operand is still to bring does not count.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=256
+	Env []EnvVar `json:"env,omitempty"`
+}
