@@ -38,6 +38,11 @@ type ClusterPolicyList struct {
 
 // ClusterPolicySpec has one block for each operand and some that concern all of them. A block
 // that is absent, empty or null means the same: the defaults.
+//
+// The sidecars build their kernel modules from the driver's sources, which a precompiled image lacks.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.driver) || !has(self.driver.usePrecompiled) || !self.driver.usePrecompiled || (has(self.driver.enabled) && !self.driver.enabled) || !has(self.gds) || !has(self.gds.enabled) || !self.gds.enabled",fieldPath=".driver.usePrecompiled",message="a precompiled driver cannot have GPUDirect Storage: remove driver.usePrecompiled or gds.enabled"
+// +kubebuilder:validation:XValidation:rule="!has(self.driver) || !has(self.driver.usePrecompiled) || !self.driver.usePrecompiled || (has(self.driver.enabled) && !self.driver.enabled) || !has(self.gdrcopy) || !has(self.gdrcopy.enabled) || !self.gdrcopy.enabled",fieldPath=".driver.usePrecompiled",message="a precompiled driver cannot have GDRCopy: remove driver.usePrecompiled or gdrcopy.enabled"
 type ClusterPolicySpec struct {
 	// Operator configures what the operator itself creates.
 	// +optional

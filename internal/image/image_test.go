@@ -101,6 +101,31 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// The defaults are the published images that NVIDIA's chart of the same release names.
+func TestDefaults(t *testing.T) {
+	for component, want := range map[image.Component]string{
+		image.Driver:        "nvcr.io/nvidia/driver:595.91.07-os",
+		image.DriverManager: "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.12.0",
+		image.GDS:           "nvcr.io/nvidia/cloud-native/nvidia-fs:2.29.4-os",
+		image.GDRCopy:       "nvcr.io/nvidia/cloud-native/gdrdrv:v2.6-os",
+		image.Toolkit:       "nvcr.io/nvidia/k8s/container-toolkit:v1.20.0",
+		image.DevicePlugin:  "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
+		image.GFD:           "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
+		image.DCGM:          "nvcr.io/nvidia/cloud-native/dcgm:4.6.0-1-ubuntu24.04",
+		image.DCGMExporter:  "nvcr.io/nvidia/k8s/dcgm-exporter:4.6.0-4.8.3-distroless",
+		image.MIGManager:    "nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0",
+	} {
+		suffix := ""
+		if strings.HasSuffix(want, "-os") {
+			suffix = "-os"
+		}
+		got, err := image.Resolve(component, v1.ImageSpec{}, suffix)
+		if err != nil || got.Image != want {
+			t.Errorf("%s: got %s, %v, want %s", component, got.Image, err, want)
+		}
+	}
+}
+
 func TestResolveRefuses(t *testing.T) {
 	const whole = `image "example.com/driver:1" is a whole reference: remove repository and version`
 	tests := map[string]struct {
