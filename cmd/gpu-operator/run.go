@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/go-logr/logr"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"go.uber.org/zap/zapcore"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -102,6 +103,7 @@ func newManager(config *rest.Config, o options) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	err := utilerrors.NewAggregate([]error{
 		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), v1.AddToScheme(scheme),
+		monitoringv1.AddToScheme(scheme),
 	})
 	if err != nil {
 		return nil, err
@@ -126,11 +128,15 @@ func cacheOptions(namespace string) cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:         {Transform: observe.TrimNode},
-			&corev1.Pod{}:          {Namespaces: own, Transform: observe.TrimPod},
-			&appsv1.DaemonSet{}:    {Namespaces: own},
-			&corev1.ConfigMap{}:    {Namespaces: own},
-			&nodev1.RuntimeClass{}: {Label: managed},
+			&corev1.Node{}:                 {Transform: observe.TrimNode},
+			&corev1.Pod{}:                  {Namespaces: own, Transform: observe.TrimPod},
+			&appsv1.DaemonSet{}:            {Namespaces: own},
+			&corev1.ConfigMap{}:            {Namespaces: own},
+			&corev1.Service{}:              {Namespaces: own},
+			&monitoringv1.ServiceMonitor{}: {Namespaces: own},
+			&monitoringv1.PrometheusRule{}: {Namespaces: own},
+			&nodev1.RuntimeClass{}:         {Label: managed},
+			observe.Definition():           {Transform: observe.TrimDefinition},
 		},
 	}
 }

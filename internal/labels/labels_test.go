@@ -14,6 +14,7 @@ func TestKeysAreValid(t *testing.T) {
 		labels.DiscoveryPCIPresent, labels.DiscoveryPCI3D, labels.DiscoveryPCIVGA, labels.DiscoveryKernel,
 		labels.DiscoveryOSID, labels.DiscoveryOSVersion, labels.GPUPresent, labels.DeployOperands,
 		labels.DeployClient, labels.Pool, labels.DiscoveryLostSince, labels.ConditionGPUReady,
+		labels.MIGCapable, labels.MPSCapable, labels.GPUProduct, labels.VGPUHostDriver, labels.MIGConfig,
 		labels.App, labels.ManagedBy, labels.Operand, labels.Digest, labels.TemplateDigest,
 	} {
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {

@@ -62,6 +62,18 @@ const (
 	// DiscoveryLostSince is an annotation of the node controller: since when (RFC 3339) a node
 	// with GPUPresent has had no GPU in its discovery labels.
 	DiscoveryLostSince = "nvidia.com/gpu-operator.discovery-lost-since"
+	// MIGCapable and MPSCapable are written by GPU Feature Discovery: "true" where the GPUs can be cut
+	// into MIG devices, and where the device plugin's configuration shares them by MPS.
+	MIGCapable = "nvidia.com/mig.capable"
+	MPSCapable = "nvidia.com/mps.capable"
+	// GPUProduct is the name of the GPUs, written by GPU Feature Discovery.
+	GPUProduct = "nvidia.com/gpu.product"
+	// VGPUHostDriver is the version of the vGPU manager of a host that lends its GPUs to virtual
+	// machines, written by GPU Feature Discovery.
+	VGPUHostDriver = "nvidia.com/vgpu.host-driver-version"
+	// MIGConfig is the name of the MIG layout that the node is to have. Written by users, and by the
+	// operator where there is none; read by mig-manager.
+	MIGConfig = "nvidia.com/mig.config"
 	// True is the value of a label that is set.
 	True = "true"
 	// False is the value of a label that is set to no.

@@ -20,6 +20,10 @@ func Facts(node *corev1.Node) operand.NodeFacts {
 		OSVersion:    node.Labels[labels.DiscoveryOSVersion],
 		Kernel:       node.Labels[labels.DiscoveryKernel],
 		Architecture: node.Status.NodeInfo.Architecture,
+		MIGCapable:   node.Labels[labels.MIGCapable],
+		MPSCapable:   node.Labels[labels.MPSCapable],
+		Product:      node.Labels[labels.GPUProduct],
+		HostVGPU:     node.Labels[labels.VGPUHostDriver] != "",
 		Pool:         node.Labels[labels.Pool],
 		Deploy:       map[operand.Name]string{},
 	}

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -37,6 +38,8 @@ type Snapshot struct {
 	Pods map[string]NodePods
 	// DaemonSets of the stack, by name.
 	DaemonSets map[string]*appsv1.DaemonSet
+	// Definitions are the names of the cluster's CustomResourceDefinitions.
+	Definitions map[string]bool
 }
 
 // Facts of all managed nodes.
@@ -80,8 +83,29 @@ func Cluster(ctx context.Context, reader client.Reader, namespace string) (Snaps
 		snapshot.Pods[node].add(&pods.Items[i])
 	}
 	daemonSets, err := DaemonSets(ctx, reader, namespace)
+	if err != nil {
+		return snapshot, err
+	}
 	snapshot.DaemonSets = daemonSets
+	snapshot.Definitions, err = definitions(ctx, reader)
 	return snapshot, err
+}
+
+// Definition is what is read of a CustomResourceDefinition: that it is there.
+func Definition() *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"}}
+}
+
+func definitions(ctx context.Context, reader client.Reader) (map[string]bool, error) {
+	list := &metav1.PartialObjectMetadataList{TypeMeta: Definition().TypeMeta}
+	if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing CustomResourceDefinitions: %w", err)
+	}
+	names := make(map[string]bool, len(list.Items))
+	for i := range list.Items {
+		names[list.Items[i].Name] = true
+	}
+	return names, nil
 }
 
 // DaemonSets reads the DaemonSets of the stack, by name.

@@ -52,6 +52,17 @@ func trimResources(resources corev1.ResourceList) corev1.ResourceList {
 	return trimmed
 }
 
+// TrimDefinition keeps of a CustomResourceDefinition that it is there: most of its bytes are annotations.
+func TrimDefinition(object any) (any, error) {
+	definition, isMetadata := object.(*metav1.PartialObjectMetadata)
+	if !isMetadata {
+		return object, nil
+	}
+	return &metav1.PartialObjectMetadata{TypeMeta: definition.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Name: definition.Name, UID: definition.UID, ResourceVersion: definition.ResourceVersion,
+	}}, nil
+}
+
 // TrimPod keeps of a Pod what the operator reads, before it enters the cache.
 func TrimPod(object any) (any, error) {
 	pod, isPod := object.(*corev1.Pod)

@@ -30,6 +30,13 @@ type NodeFacts struct {
 	Kernel string
 	// Runtime is the container runtime without its version, such as containerd.
 	Runtime string
+	// MIGCapable and MPSCapable are what GPU Feature Discovery says of the GPUs: "true", "false", or
+	// empty as long as it has not looked.
+	MIGCapable, MPSCapable string
+	// Product is the name of the GPU, by GPU Feature Discovery.
+	Product string
+	// HostVGPU tells that the node lends its GPUs to virtual machines by the vGPU manager.
+	HostVGPU bool
 	// Pool is the pool that the node is labelled with.
 	Pool string
 	// Deploy are the deploy labels of the node, by operand.

@@ -16,7 +16,19 @@ type Input struct {
 	Namespace string
 	// HelperImage is the operator's own image, which holds the on-node program.
 	HelperImage string
+	// Optional are the kinds that the cluster has besides those of Kubernetes.
+	Optional map[OptionalKind]bool
 }
+
+// OptionalKind is a kind of object that another project brings to the cluster, and that operands use
+// where it is there.
+type OptionalKind string
+
+// The kinds of the Prometheus operator.
+const (
+	ServiceMonitor OptionalKind = "ServiceMonitor"
+	PrometheusRule OptionalKind = "PrometheusRule"
+)
 
 // HostPaths are the directories on the hosts, defaults filled in.
 type HostPaths struct {

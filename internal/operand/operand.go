@@ -60,7 +60,8 @@ type Operand struct {
 	// Discovers marks the operand that finds out which nodes have GPUs. It runs on every Linux node,
 	// and comes before all that have pods on GPU nodes: those select nodes by what it finds.
 	Discovers bool
-	// Stage of a node's ladder that is reached when the operand's pod is ready there.
+	// Stage of a node's ladder that is reached when the operand's pod is ready there. Empty: the GPUs
+	// can be used without it, and it is judged beside the ladder.
 	Stage v1.Stage
 	// Requires are the operand's edges; the whole must be acyclic, see Sort.
 	Requires []Requirement
@@ -82,6 +83,9 @@ type Operand struct {
 	Wanted func(Input) Decision
 	// Instances are the runs of the operand's templates: one for each kind of node.
 	Instances func(Input, []Pool) ([]Instance, error)
+	// Labels are what a node that it runs on is labelled with where it has no such label yet: a
+	// default that users change on the node. Nil for none.
+	Labels func(Input) map[string]string
 }
 
 // Verdict of a Decision.
@@ -144,6 +148,16 @@ func (o *Operand) ServesWorkload(w Workload) bool {
 		}
 	}
 	return false
+}
+
+// WhereCapable serves the nodes whose label says "true" that they can do what the operand is for. A
+// node that has run it keeps it while the label is missing, as GPU Feature Discovery writes it anew
+// after a restart.
+func WhereCapable(name Name, label string, facts NodeFacts) Decision {
+	if label == labels.True || label == "" && facts.Deploy[name] != "" {
+		return Installed()
+	}
+	return Decision{Verdict: Absent}
 }
 
 // Find returns the operand of that name.

@@ -137,7 +137,7 @@ func TestNodeLabels(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := plan.NodeLabels(catalogue(t), test.facts, test.current, test.hasDriverPod)
+			got := plan.ForSpec(catalogue(t), operand.Input{}).NodeLabels(catalogue(t), test.facts, test.current, test.hasDriverPod)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -155,9 +155,9 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
-			current := after(nil, plan.NodeLabels(catalogue(t), facts, nil, false))
+			current := after(nil, plan.ForSpec(catalogue(t), operand.Input{}).NodeLabels(catalogue(t), facts, nil, false))
 			facts.Pool = current["nvidia.com/gpu-operator.pool"]
-			if again := plan.NodeLabels(catalogue(t), facts, current, false); len(again) > 0 {
+			if again := plan.ForSpec(catalogue(t), operand.Input{}).NodeLabels(catalogue(t), facts, current, false); len(again) > 0 {
 				t.Errorf("the second patch is %v", again)
 			}
 		})

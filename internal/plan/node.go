@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -39,6 +40,8 @@ type Node struct {
 	Facts operand.NodeFacts
 	// Rungs from the bottom of the ladder.
 	Rungs []Rung
+	// Beside are the operands that the ladder does not depend on.
+	Beside []Rung
 	// NeedsAllocatable: the kubelet must advertise GPUs.
 	NeedsAllocatable bool
 }
@@ -50,22 +53,33 @@ var ladder = []v1.Stage{v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v
 func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node {
 	node := Node{Facts: facts}
 	for _, stage := range ladder {
-		for _, o := range catalogue {
-			if o.Stage != stage || !o.ServesWorkload(facts.Workload) {
-				continue
-			}
-			decision := p.decisions[o.Name]
-			if decision.Verdict == operand.Absent {
-				continue
-			}
-			if decision.Verdict == operand.Install {
-				decision = p.blocked(o)
-			}
-			node.Rungs = append(node.Rungs, rung(o, decision, facts))
-			node.NeedsAllocatable = node.NeedsAllocatable || stage == v1.StageDevicePlugin
+		rungs := p.rungs(catalogue, stage, facts)
+		node.Rungs = append(node.Rungs, rungs...)
+		node.NeedsAllocatable = node.NeedsAllocatable || len(rungs) > 0 && stage == v1.StageDevicePlugin
+	}
+	node.Beside = p.rungs(catalogue, "", facts)
+	return node
+}
+
+// rungs are the operands of one stage that concern the node.
+func (p Plan) rungs(catalogue []operand.Operand, stage v1.Stage, facts operand.NodeFacts) []Rung {
+	var rungs []Rung
+	for _, o := range catalogue {
+		decision := p.decisions[o.Name]
+		if o.Stage != stage || !o.ServesWorkload(facts.Workload) || decision.Verdict == operand.Absent {
+			continue
+		}
+		if decision.Verdict == operand.Install {
+			decision = p.blocked(o)
+		}
+		if decision.Verdict == operand.Install {
+			decision = serves(o, facts)
+		}
+		if decision.Verdict != operand.Absent {
+			rungs = append(rungs, rung(o, decision, facts))
 		}
 	}
-	return node
+	return rungs
 }
 
 func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts) Rung {
@@ -74,9 +88,6 @@ func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts)
 	if value == labels.DeployPreInstalled {
 		r.Need = HostProvides
 		return r
-	}
-	if decision.Verdict == operand.Install {
-		decision = serves(o, facts)
 	}
 	if decision.Verdict != operand.Install {
 		r.Need, r.Reason, r.Message = NotPossible, decision.Reason, decision.Message
@@ -97,7 +108,7 @@ func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts)
 // not managed keeps none of the operator's labels; a value that somebody else wrote stays.
 // hasDriverPod tells that a driver runs on the node, so that its pool must not change: that would
 // delete the pod, and is the work of a driver upgrade.
-func NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, current map[string]string, hasDriverPod bool) map[string]*string {
+func (p Plan) NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, current map[string]string, hasDriverPod bool) map[string]*string {
 	changes := map[string]*string{}
 	set := func(key, value string) {
 		if current[key] != value {
@@ -112,6 +123,9 @@ func NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, current ma
 			set(key, labels.True)
 		}
 	}
+	for key, value := range p.defaults(catalogue, facts, current) {
+		set(key, value)
+	}
 	for key, value := range current {
 		// Where an operand cannot be served, what runs of it is left alone: the fact that speaks
 		// against it may be missing for a moment only.
@@ -123,6 +137,19 @@ func NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, current ma
 		set(labels.Pool, pool.Name)
 	}
 	return changes
+}
+
+// defaults are the labels that the node's operands want on it and that it lacks.
+func (p Plan) defaults(catalogue []operand.Operand, facts operand.NodeFacts, current map[string]string) map[string]string {
+	wanted := map[string]string{}
+	for _, o := range catalogue {
+		if o.Labels == nil || facts.Excluded || p.decisions[o.Name].Verdict != operand.Install || serves(o, facts).Verdict != operand.Install {
+			continue
+		}
+		maps.Copy(wanted, o.Labels(p.Input))
+	}
+	maps.DeleteFunc(wanted, func(key, _ string) bool { return current[key] != "" })
+	return wanted
 }
 
 // deployLabels are the deploy labels that a node is to have, or to keep if it has them.

@@ -100,7 +100,7 @@ func decode(document []byte) (Object, error) {
 		return nil, nil //nolint:nilnil // A document of comments alone holds no object.
 	}
 	want := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
-	for _, known := range Kinds() {
+	for _, known := range allKinds() {
 		if known.GetObjectKind().GroupVersionKind() == want {
 			object, isObject := reflect.New(reflect.TypeOf(known).Elem()).Interface().(Object)
 			if !isObject {

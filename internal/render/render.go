@@ -3,6 +3,7 @@ package render
 import (
 	"fmt"
 
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -23,13 +24,44 @@ type Object interface {
 	runtime.Object
 }
 
-// Kinds are the kinds that assets may hold: what is decoded, applied, watched and pruned.
+// Kinds are the kinds that assets may hold and every cluster has: what is decoded, applied, watched
+// and pruned.
 func Kinds() []Object {
 	return []Object{
 		&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}},
+		&corev1.Service{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Service"}},
 		&nodev1.RuntimeClass{TypeMeta: metav1.TypeMeta{APIVersion: "node.k8s.io/v1", Kind: "RuntimeClass"}},
 		&appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}},
 	}
+}
+
+// OptionalKind is a kind that assets may hold where the cluster has it.
+type OptionalKind struct {
+	// Kind is what operands ask operand.Input for.
+	Kind operand.OptionalKind
+	// CRD is the name of the definition that brings it.
+	CRD    string
+	Object Object
+}
+
+// OptionalKinds are those of the Prometheus operator.
+func OptionalKinds() []OptionalKind {
+	group := monitoringv1.SchemeGroupVersion.String()
+	return []OptionalKind{
+		{operand.ServiceMonitor, "servicemonitors.monitoring.coreos.com",
+			&monitoringv1.ServiceMonitor{TypeMeta: metav1.TypeMeta{APIVersion: group, Kind: string(operand.ServiceMonitor)}}},
+		{operand.PrometheusRule, "prometheusrules.monitoring.coreos.com",
+			&monitoringv1.PrometheusRule{TypeMeta: metav1.TypeMeta{APIVersion: group, Kind: string(operand.PrometheusRule)}}},
+	}
+}
+
+// allKinds are all that assets may hold.
+func allKinds() []Object {
+	kinds := Kinds()
+	for _, optional := range OptionalKinds() {
+		kinds = append(kinds, optional.Object)
+	}
+	return kinds
 }
 
 // Live is what the cluster has of a DaemonSet, as far as it decides what is rendered.

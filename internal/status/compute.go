@@ -96,17 +96,11 @@ func Compute(policy *v1.ClusterPolicy, pass Pass) (v1.ClusterPolicyStatus, time.
 	status.Operands = operandStatuses(pass, nodes)
 	status.Pools = pools(pass)
 	setConditions(&status, judge(pass, status))
-	return status, earliest(nodes)
-}
-
-func earliest(nodes []assessedNode) time.Time {
 	var next time.Time
 	for i := range nodes {
-		if until := nodes[i].Until; !until.IsZero() && (next.IsZero() || until.Before(next)) {
-			next = until
-		}
+		next = sooner(next, nodes[i].Until)
 	}
-	return next
+	return status, next
 }
 
 // Ignored is the status of a policy beside the one in force.

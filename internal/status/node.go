@@ -32,6 +32,22 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daem
 		assessment.NodeVerdict = excluded()
 		return assessment
 	}
+	verdict := func(rung plan.Rung) readiness.Verdict { return assessRung(rung, pods[rung.Operand], daemonSets, now) }
+	assessment.climb(node, object, verdict)
+	for _, rung := range node.Beside {
+		if rung.Need != plan.OptedOut && rung.Need != plan.HostProvides {
+			assessment.Operands[rung.Operand] = verdict(rung)
+		}
+	}
+	for _, found := range assessment.Operands {
+		assessment.Until = sooner(assessment.Until, found.Until)
+	}
+	assessment.judgePool(node.Facts)
+	return assessment
+}
+
+// climb judges the rungs of the ladder.
+func (assessment *NodeAssessment) climb(node plan.Node, object *corev1.Node, verdict func(plan.Rung) readiness.Verdict) {
 	rungs := []readiness.Rung{{Stage: v1.StageDiscovered, Verdict: readiness.Kubelet(object)}}
 	optedOut := ""
 	for _, rung := range node.Rungs {
@@ -41,19 +57,30 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daem
 		if rung.Need == plan.OptedOut {
 			optedOut = rung.Message
 		}
-		verdict := assessRung(rung, pods[rung.Operand], daemonSets, now)
+		found := verdict(rung)
 		if rung.Need == plan.Expected || rung.Need == plan.Paused {
-			assessment.Operands[rung.Operand] = verdict
+			assessment.Operands[rung.Operand] = found
 		}
-		rungs = append(rungs, readiness.Rung{Stage: rung.Stage, Operand: string(rung.Operand), Verdict: verdict})
+		rungs = append(rungs, readiness.Rung{Stage: rung.Stage, Operand: string(rung.Operand), Verdict: found})
 	}
 	assessment.NodeVerdict = readiness.Node(rungs)
-	if pool, complete := node.Facts.WantedPool(); complete && assessment.State == readiness.Ready && node.Facts.Pool != "" && node.Facts.Pool != pool.Name {
+}
+
+// judgePool tells that a node that is ready has the driver of another pool than its own.
+func (assessment *NodeAssessment) judgePool(facts operand.NodeFacts) {
+	if pool, complete := facts.WantedPool(); complete && assessment.State == readiness.Ready && facts.Pool != "" && facts.Pool != pool.Name {
 		assessment.Outdated, assessment.Reason = true, v1.ReasonUpgradePending
 		assessment.Message = fmt.Sprintf("driver is for %s, node is %s: kubectl label node %s %s-",
-			node.Facts.Pool, pool.Name, node.Facts.Name, labels.Pool)
+			facts.Pool, pool.Name, facts.Name, labels.Pool)
 	}
-	return assessment
+}
+
+// sooner is the first of two times; zero is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func excluded() readiness.NodeVerdict {

@@ -57,7 +57,7 @@ func operandStatuses(pass Pass, nodes []assessedNode) []v1.OperandStatus {
 	var statuses []v1.OperandStatus
 	for _, step := range pass.Plan.Steps {
 		status := v1.OperandStatus{Name: string(step.Operand.Name), Version: version(step.Instances)}
-		fares := count(step.Operand.Name, nodes)
+		fares := count(step.Operand, nodes)
 		if step.Operand.Discovers {
 			fares = countDiscovery(pass, step.Operand.Name)
 		}
@@ -79,10 +79,10 @@ func version(instances []operand.Instance) string {
 	return truncate(strings.Join(versions, ", "), 256)
 }
 
-func count(name operand.Name, nodes []assessedNode) onNodes {
+func count(o operand.Operand, nodes []assessedNode) onNodes {
 	fares := onNodes{}
 	for i := range nodes {
-		verdict, expected := nodes[i].Operands[name]
+		verdict, expected := nodes[i].Operands[o.Name]
 		if !expected {
 			continue
 		}
@@ -93,7 +93,12 @@ func count(name operand.Name, nodes []assessedNode) onNodes {
 		node := nodes[i].Facts.Name
 		switch {
 		case verdict.State == readiness.Failed:
-			fares.failed = append(fares.failed, culprit{node, verdict.Reason})
+			reason := verdict.Reason
+			if o.Stage == "" {
+				// What is beside the ladder is not told with the node.
+				reason = verdict.Message
+			}
+			fares.failed = append(fares.failed, culprit{node, reason})
 		case verdict.State == readiness.Ready:
 			fares.ready++
 			if verdict.Outdated {

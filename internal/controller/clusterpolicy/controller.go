@@ -59,6 +59,8 @@ type Reconciler struct {
 	HelperImage string
 	// Clock tells the time.
 	Clock clock.PassiveClock
+
+	optional optionalKinds
 }
 
 // Reconcile makes one pass.
@@ -123,9 +125,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, kind := range render.Kinds() {
 		b = b.Watches(kind, afterBatch())
 	}
-	return b.WithOptions(controller.Options{
+	b = b.Watches(observe.Definition(), afterBatch(), builder.WithPredicates(definitionOfOptionalKind()))
+	c, err := b.WithOptions(controller.Options{
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-	}).Complete(r)
+	}).Build(r)
+	r.optional = optionalKinds{cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), controller: c, watched: map[operand.OptionalKind]bool{}}
+	return err
 }
 
 // afterBatch enqueues the pass for any event, after the batching delay.

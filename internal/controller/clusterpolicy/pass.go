@@ -24,7 +24,11 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 		return err
 	}
 	pass.Snapshot = snapshot
-	input := operand.Input{Spec: policy.Spec, Namespace: r.Namespace, HelperImage: r.HelperImage}
+	optional, err := r.optional.available(ctx, snapshot.Definitions)
+	if err != nil {
+		return err
+	}
+	input := operand.Input{Spec: policy.Spec, Namespace: r.Namespace, HelperImage: r.HelperImage, Optional: optional}
 	pass.Plan = plan.Compute(r.Catalogue, input, snapshot.Facts())
 	wanted := apply.Wanted{Held: map[string]bool{}}
 	for _, step := range pass.Plan.Steps {
@@ -35,7 +39,7 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 			wanted.Held[string(step.Operand.Name)] = true
 		}
 	}
-	if err := r.Applier.Prune(ctx, policy.UID, kinds(), wanted); err != nil {
+	if err := r.Applier.Prune(ctx, policy.UID, kinds(optional), wanted); err != nil {
 		return fmt.Errorf("removing what is no longer wanted: %w", err)
 	}
 	return nil
@@ -78,10 +82,15 @@ func liveTemplates(snapshot observe.Snapshot) map[string]render.Live {
 	return live
 }
 
-func kinds() []client.Object {
+func kinds(available map[operand.OptionalKind]bool) []client.Object {
 	var result []client.Object
 	for _, kind := range render.Kinds() {
 		result = append(result, kind)
+	}
+	for _, optional := range render.OptionalKinds() {
+		if available[optional.Kind] {
+			result = append(result, optional.Object)
+		}
 	}
 	return result
 }

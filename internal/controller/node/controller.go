@@ -103,7 +103,8 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 		return reconcile.Result{}, err
 	}
 	now := r.Clock.Now()
-	changes := plan.NodeLabels(r.Catalogue, facts, node.Labels, r.hasDriver(pods, now))
+	planned := plan.ForSpec(r.Catalogue, operand.Input{Spec: policy.Spec, Namespace: r.Namespace})
+	changes := planned.NodeLabels(r.Catalogue, facts, node.Labels, r.hasDriver(pods, now))
 	if err := r.patchMetadata(ctx, node, changes, nil); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -111,9 +112,7 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	input := operand.Input{Spec: policy.Spec, Namespace: r.Namespace}
-	planned := plan.ForSpec(r.Catalogue, input).ForNode(r.Catalogue, facts)
-	assessment := status.AssessNode(planned, node, pods, daemonSets, now)
+	assessment := status.AssessNode(planned.ForNode(r.Catalogue, facts), node, pods, daemonSets, now)
 	settle, err := r.writeCondition(ctx, node, assessment)
 	wait = requeue.Sooner(wait, settle)
 	if !assessment.Until.IsZero() {
