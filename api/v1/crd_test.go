@@ -129,6 +129,70 @@ func walk(path string, s *apiextensionsv1.JSONSchemaProps, visit func(string, *a
 	}
 }
 
+// nvidias are the fields of NVIDIA's ClusterPolicy for container workloads that are known here, by their
+// names there. STD stands for what most operands have in common, SM for a ServiceMonitor.
+const nvidias = `
+operator.defaultRuntime operator.runtimeClass operator.initContainer:image operator.labels operator.annotations
+operator.metrics.serviceMonitor:SM operator.use_ocp_driver_toolkit
+daemonsets.labels daemonsets.annotations daemonsets.tolerations daemonsets.priorityClassName daemonsets.updateStrategy
+daemonsets.rollingUpdate.maxUnavailable daemonsets.podSecurityContext
+driver:STD driver.usePrecompiled driver.useOpenKernelModules driver.kernelModuleType
+driver.startupProbe:probe driver.livenessProbe:probe driver.readinessProbe:probe driver.rdma.enabled driver.rdma.useHostMofed
+driver.manager:image driver.manager.env driver.repoConfig.configMapName driver.certConfig.name
+driver.licensingConfig.secretName driver.licensingConfig.configMapName driver.licensingConfig.nlsEnabled
+driver.virtualTopology.config driver.kernelModuleConfig.name driver.secretEnv
+toolkit:STD toolkit.installDir
+devicePlugin:STD devicePlugin.config.name devicePlugin.config.default devicePlugin.mps.root
+gfd:STD dcgm:STD dcgm.hostPort
+dcgmExporter:STD dcgmExporter.annotations dcgmExporter.config.name dcgmExporter.serviceMonitor:SM
+dcgmExporter.service.type dcgmExporter.service.internalTrafficPolicy dcgmExporter.hostPID
+dcgmExporter.hpcJobMapping.enabled dcgmExporter.hpcJobMapping.directory
+dcgmExporter.enablePodLabels dcgmExporter.enablePodUID dcgmExporter.podLabelAllowlistRegex
+migManager:STD migManager.config.name migManager.config.default migManager.gpuClientsConfig.name
+nodeStatusExporter:STD
+gds.enabled gds:image gds.args gds.env gdrcopy.enabled gdrcopy:image gdrcopy.args gdrcopy.env
+validator:image validator.resources validator.args validator.env validator.hostNetwork
+validator.driver.env validator.toolkit.env validator.cuda.env validator.plugin.env
+mig.strategy cdi.enabled cdi.default cdi.nriPluginEnabled
+hostPaths.rootFS hostPaths.driverInstallDir hostPaths.kubeletRootDir`
+
+// groups are the keys that repeat.
+var groups = map[string]string{
+	"image": "repository image version imagePullPolicy imagePullSecrets",
+	"STD":   "enabled repository image version imagePullPolicy imagePullSecrets resources args env hostNetwork",
+	"probe": "initialDelaySeconds timeoutSeconds periodSeconds successThreshold failureThreshold",
+	"SM":    "enabled interval scrapeTimeout honorLabels additionalLabels relabelings",
+}
+
+// A policy that was written for NVIDIA's operator keeps its meaning only if the names are the same.
+func TestTheFieldsHaveNVIDIAsNames(t *testing.T) {
+	spec := readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	known := map[string]bool{}
+	walk("", &spec, func(path string, _ *apiextensionsv1.JSONSchemaProps) {
+		known[strings.TrimPrefix(path, ".")] = true
+	})
+	for word := range strings.FieldsSeq(nvidias) {
+		path, group, grouped := strings.Cut(word, ":")
+		paths := []string{path}
+		if grouped {
+			paths = nil
+			for key := range strings.FieldsSeq(groups[group]) {
+				paths = append(paths, path+"."+key)
+			}
+		}
+		for _, path := range paths {
+			if !known[path] {
+				t.Errorf("the CRD lacks spec.%s", path)
+			}
+		}
+	}
+	for _, key := range []string{"sourceLabels", "separator", "targetLabel", "regex", "modulus", "replacement", "action"} {
+		if !known["dcgmExporter.serviceMonitor.relabelings[]."+key] {
+			t.Errorf("relabelings lack %s", key)
+		}
+	}
+}
+
 // Defaults live in the code: a default in the schema would be stored, and an object that is applied
 // and read back would differ.
 func TestTheSchemaHasNoDefaults(t *testing.T) {
