@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +43,7 @@ func holdCommand() *cobra.Command {
 		Short: "Do nothing until SIGTERM: the main container of a pod whose init containers do the work",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+			ctx, stop := untilTerminated()
 			defer stop()
 			newLog().Info("all validations of this node have succeeded")
 			<-ctx.Done()

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -39,17 +37,28 @@ type work func(ctx context.Context, markers marker.Dir, log *slog.Logger) error
 
 // run does the work and leaves the reason of a failure in the termination message.
 func (n *node) run(work work) error {
+	return n.runThen(work, func(context.Context) error { return nil })
+}
+
+// runThen runs the work and, if it succeeds, last, during which a signal ends the program at once. What came
+// before that, last sees in its ctx.
+func (n *node) runThen(work work, last func(ctx context.Context) error) error {
 	if n.timeout < 0 {
 		return fmt.Errorf("--timeout=%s is negative; use 0s to wait for ever", n.timeout)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := untilTerminated()
 	defer stop()
 	if n.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, n.timeout, fmt.Errorf("timeout of %s", n.timeout))
 		defer cancel()
 	}
-	return fail(n.do(ctx, work), n.terminationLog)
+	err := n.do(ctx, work)
+	if err == nil {
+		stop()
+		err = last(ctx)
+	}
+	return fail(err, n.terminationLog)
 }
 
 func (n *node) do(ctx context.Context, work work) error {

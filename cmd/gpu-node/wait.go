@@ -91,23 +91,30 @@ func (o *operand) run(argv []string) error {
 	if err != nil {
 		return fmt.Errorf("--env-if-module: %w", err)
 	}
-	return o.node.run(func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
-		var found []marker.Assignment
+	var found []marker.Assignment
+	waits := func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
 		waiter := wait.Waiter{Dir: markers.Path, What: o.marker, Log: log}
 		// What was checked is what is used: a second read could find another marker.
-		err := waiter.Until(ctx, func() (err error) {
+		return waiter.Until(ctx, func() (err error) {
 			found, err = markers.Read(wanted)
 			return err
 		})
-		if err != nil {
-			return err
-		}
+	}
+	return o.node.runThen(waits, func(ctx context.Context) error {
 		env, err := runenv.FromMarker(runenv.Environ(os.Environ(), found), found, fromFile)
 		if err != nil {
 			return err
 		}
 		loaded := func(module string) bool { return kmod.Loaded(o.sysRoot, module) }
-		return runenv.Replace(argv, runenv.FromModules(env, loaded, fromKmods))
+		env = runenv.FromModules(env, loaded, fromKmods)
+		// The kubelet sends SIGTERM once, and a command that starts after it would run until it is killed. A
+		// signal has ended ctx or, by now, ends this program: as the first process of a container, too, since
+		// Go's own handler stays. What remains is the moment in which the kernel replaces the program, and that
+		// until the command handles signals: a first process does not hear of them then, as in any container.
+		if cause := context.Cause(ctx); cause != nil {
+			return fmt.Errorf("%w before %s was started", cause, argv[0])
+		}
+		return runenv.Replace(argv, env)
 	})
 }
 
