@@ -1,13 +1,9 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -27,11 +23,14 @@ type discovery struct {
 	terminationLog    string
 }
 
+// discoverVariables are those of discover.
+var discoverVariables = variables{"node-name": "NODE_NAME"}
+
 func (d *discovery) register(flags *pflag.FlagSet) {
 	flags.StringVar(&d.mode, "mode", string(discover.ModeAuto),
 		"auto leaves the labels that Node Feature Discovery lists to it, builtin takes no notice of it")
 	flags.BoolVar(&d.once, "once", false, "label the node and end")
-	flags.StringVar(&d.Node, "node-name", os.Getenv("NODE_NAME"), "the node; default from NODE_NAME")
+	flags.StringVar(&d.Node, "node-name", "", "the node")
 	flags.StringVar(&d.Host.SysRoot, "sys-root", "/sys", "where sysfs is mounted")
 	flags.StringVar(&d.Host.ProcRoot, "proc-root", "/proc", "where procfs is mounted")
 	flags.StringVar(&d.Host.Root, "host-root", labels.HostRootMount, "where the host's /etc/os-release and /usr/lib are mounted")
@@ -52,10 +51,13 @@ func discoverCommand() *cobra.Command {
 		Use:   "discover",
 		Short: "Label the node with its GPUs, its kernel and its operating system, and keep that current",
 		Long: `Label the node with its GPUs, its kernel, its operating system and what GPU Feature Discovery
-found out, under the keys of Node Feature Discovery, and keep the labels current until SIGTERM.`,
+found out, under the keys of Node Feature Discovery, and keep the labels current until SIGTERM.
+
+An environment variable, over which the flag wins:
+  NODE_NAME  as --node-name`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			if err := d.check(); err != nil {
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := d.complete(command.Flags()); err != nil {
 				return err
 			}
 			return fail(d.run(), d.terminationLog)
@@ -65,12 +67,16 @@ found out, under the keys of Node Feature Discovery, and keep the labels current
 	return command
 }
 
-func (d *discovery) check() (err error) {
+// complete takes what the flags leave open from the environment, and checks it.
+func (d *discovery) complete(flags *pflag.FlagSet) (err error) {
+	if err := discoverVariables.apply(flags); err != nil {
+		return err
+	}
 	if d.Mode, err = discover.ParseMode(d.mode); err != nil {
 		return err
 	}
 	if d.Node == "" {
-		return errors.New("no node given; set the environment variable NODE_NAME from the field spec.nodeName, or --node-name")
+		return errNoNode
 	}
 	if d.Resync <= 0 || d.KeepMissing < 0 {
 		return errors.New("--resync must be above 0s, and --keep-missing not below")
@@ -79,7 +85,7 @@ func (d *discovery) check() (err error) {
 }
 
 func (d *discovery) run() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	ctx, stop := untilTerminated()
 	defer stop()
 	client, err := nodeapi.InCluster(d.serviceAccountDir)
 	if err != nil {
