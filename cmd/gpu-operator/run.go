@@ -124,19 +124,14 @@ func newManager(config *rest.Config, o options) (manager.Manager, error) {
 // fields that are read.
 func cacheOptions(namespace string) cache.Options {
 	managed := k8slabels.SelectorFromSet(k8slabels.Set{labels.ManagedBy: labels.ManagedByValue})
-	own := map[string]cache.Config{namespace: {LabelSelector: managed}}
 	return cache.Options{
-		DefaultTransform: cache.TransformStripManagedFields(),
+		DefaultTransform:  cache.TransformStripManagedFields(),
+		DefaultNamespaces: map[string]cache.Config{namespace: {LabelSelector: managed}},
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Node{}:                 {Transform: observe.TrimNode},
-			&corev1.Pod{}:                  {Namespaces: own, Transform: observe.TrimPod},
-			&appsv1.DaemonSet{}:            {Namespaces: own},
-			&corev1.ConfigMap{}:            {Namespaces: own},
-			&corev1.Service{}:              {Namespaces: own},
-			&monitoringv1.ServiceMonitor{}: {Namespaces: own},
-			&monitoringv1.PrometheusRule{}: {Namespaces: own},
-			&nodev1.RuntimeClass{}:         {Label: managed},
-			observe.Definition():           {Transform: observe.TrimDefinition},
+			&corev1.Node{}:         {Transform: observe.TrimNode},
+			&corev1.Pod{}:          {Transform: observe.TrimPod},
+			&nodev1.RuntimeClass{}: {Label: managed},
+			observe.Definition():   {Transform: observe.TrimDefinition},
 		},
 	}
 }

@@ -60,7 +60,8 @@ const (
 	// that a lost discovery label removes no driver pod.
 	Pool = "nvidia.com/gpu-operator.pool"
 	// DiscoveryLostSince is an annotation of the node controller: since when (RFC 3339) a node
-	// with GPUPresent has had no GPU in its discovery labels.
+	// with GPUPresent has had no GPU in its discovery labels. On a node with GPUPresent=false it tells
+	// that the node controller wrote that.
 	DiscoveryLostSince = "nvidia.com/gpu-operator.discovery-lost-since"
 	// MIGCapable and MPSCapable are written by GPU Feature Discovery: "true" where the GPUs can be cut
 	// into MIG devices, and where the device plugin's configuration shares them by MPS.

@@ -141,9 +141,10 @@ func TestNoGPUNodes(t *testing.T) {
 func TestDiscoversNodesByItself(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, bedOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.1)})
+	others := map[string]string{"nvidia.com/gpu.present": "false", "nvidia.com/gpu.deploy.device-plugin": "true"}
 	for _, spec := range []simulator.NodeSpec{
 		{Name: "gpu", Undiscovered: true, Taints: []corev1.Taint{{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoExecute}}},
-		{Name: "plain", Undiscovered: true, NoGPU: true},
+		{Name: "plain", Undiscovered: true, NoGPU: true, Labels: others},
 	} {
 		_, err := b.sim.AddNode(t.Context(), spec)
 		b.Expect(err).NotTo(HaveOccurred())
@@ -154,7 +155,7 @@ func TestDiscoversNodesByItself(t *testing.T) {
 	b.create(object)
 	b.awaitReady(1, time.Minute)
 	b.Expect(b.node("plain").Labels).To(HaveKey("feature.node.kubernetes.io/kernel-version.full"))
-	b.Expect(b.node("plain").Labels).NotTo(HaveKey("nvidia.com/gpu.present"))
+	b.Expect(b.node("plain").Labels).To(HaveKeyWithValue("nvidia.com/gpu.present", "false"))
 
 	b.Expect(b.client.Delete(t.Context(), b.policy())).To(Succeed())
 	b.Eventually(func(g Gomega) {
@@ -162,9 +163,14 @@ func TestDiscoversNodesByItself(t *testing.T) {
 			node := b.node(name)
 			for key := range node.Labels {
 				g.Expect(key).NotTo(HavePrefix("feature.node.kubernetes.io/"), name)
-				g.Expect(key).NotTo(HavePrefix("nvidia.com/"), name)
+				if _, there := others[key]; !there || name == "gpu" {
+					g.Expect(key).NotTo(HavePrefix("nvidia.com/"), name)
+				}
 			}
 			g.Expect(node.Annotations).NotTo(HaveKey("nvidia.com/gpu-operator.discovered-labels"), name)
 		}
 	}).WithTimeout(20 * time.Second).WithPolling(200 * time.Millisecond).Should(Succeed())
+	for key, value := range others {
+		b.Expect(b.node("plain").Labels).To(HaveKeyWithValue(key, value), "an administrator's, on a node that was only discovered")
+	}
 }

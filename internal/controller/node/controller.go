@@ -83,13 +83,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return r.again(node.Name, result, err)
 }
 
-// marked tells whether the operator has written on the node for sure. Labels such as
-// nvidia.com/gpu.present may be an administrator's; without one of these marks they are.
+// marked tells whether the operator or its node discovery has written on the node for sure.
 func marked(node *corev1.Node) bool {
+	_, isDiscovered := node.Annotations[labels.Discovered]
+	return isDiscovered || wasManaged(node)
+}
+
+// wasManaged tells whether the operator has managed the node for sure. Labels such as
+// nvidia.com/gpu.present may be an administrator's; without one of these marks they are.
+func wasManaged(node *corev1.Node) bool {
 	_, hasPool := node.Labels[labels.Pool]
 	_, isLost := node.Annotations[labels.DiscoveryLostSince]
-	_, isDiscovered := node.Annotations[labels.Discovered]
-	return hasPool || isLost || isDiscovered || status.GPUReadyCondition(node) != nil
+	return hasPool || isLost || status.GPUReadyCondition(node) != nil
 }
 
 // manage writes the labels of a GPU node and then its condition.

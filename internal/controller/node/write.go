@@ -103,13 +103,18 @@ func (r *Reconciler) patchCondition(ctx context.Context, node *corev1.Node, cond
 	return nil
 }
 
-// release takes what the operator wrote off the node: labels, annotation and condition.
+// release takes what the operator wrote off the node: labels, annotation and condition. present is the
+// value that nvidia.com/gpu.present keeps on a node that has lost its GPUs; it is empty where the policy
+// is gone, and then all goes.
 func (r *Reconciler) release(ctx context.Context, node *corev1.Node, present string) error {
-	annotations := map[string]*string{}
-	if _, noted := node.Annotations[labels.DiscoveryLostSince]; noted {
+	annotations, changes := map[string]*string{}, map[string]*string{}
+	if wasManaged(node) {
+		changes = plan.ReleasedLabels(r.Catalogue, node.Labels, present)
+	}
+	if _, noted := node.Annotations[labels.DiscoveryLostSince]; noted && present == "" {
+		// It stays until then as the mark of who wrote that label.
 		annotations[labels.DiscoveryLostSince] = nil
 	}
-	changes := plan.ReleasedLabels(r.Catalogue, node.Labels, present)
 	if keys, discovered := node.Annotations[labels.Discovered]; discovered && present == "" {
 		// The pods that wrote them go with the policy.
 		annotations[labels.Discovered] = nil
