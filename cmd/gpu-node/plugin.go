@@ -33,8 +33,6 @@ var pluginVariables = variables{"node-name": "NODE_NAME", "mig-strategy": "MIG_S
 var errNoNode = errors.New("no node given; set the environment variable NODE_NAME from the field spec.nodeName, or --node-name")
 
 const (
-	// workloadAttemptTimeout leaves an attempt the time of the pod, and some for what precedes it.
-	workloadAttemptTimeout = validate.DefaultWorkloadTimeout + time.Minute
 	// workloadInterval and workloadMaxInterval are the first and the longest pause between two pods: a
 	// node that is broken for days must not cost the API server a pod every few seconds.
 	workloadInterval    = 30 * time.Second
@@ -57,7 +55,8 @@ VALIDATOR_IMAGE_PULL_POLICY, VALIDATOR_IMAGE_PULL_SECRETS (separated by commas),
 VALIDATOR_RUNTIME_CLASS and VALIDATOR_PRIORITY_CLASS; it is deleted with the pod that POD_NAME and
 POD_UID name.
 
-With --with-workload --interval is 30s, --attempt-timeout and --max-interval are 5m unless they are given.
+With --with-workload --interval is 30s, --max-interval is 5m, and --attempt-timeout is 1m above
+--workload-timeout, unless they are given.
 
 More environment variables, over which the flags win:
   NODE_NAME           as --node-name
@@ -73,7 +72,9 @@ More environment variables, over which the flags win:
 				return fmt.Errorf("--mig-strategy or MIG_STRATEGY: %w", err)
 			}
 			if plugin.withWorkload {
-				prover.slowDown(command.Flags())
+				if err := prover.slowDown(command.Flags(), plugin.workloadTimeout); err != nil {
+					return err
+				}
 			}
 			return prover.prove(labels.MarkerPlugin, func() (validate.Check, error) { return plugin.check(strategy) })
 		},
@@ -116,10 +117,14 @@ func (p *plugin) complete(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// slowDown sets the times that suit a pod rather than a look at the Node.
-func (p *prover) slowDown(flags *pflag.FlagSet) {
+// slowDown sets the times that suit a pod, which may take this long, rather than a look at the Node. An
+// attempt that is cut off before would not say what its pod waits for.
+func (p *prover) slowDown(flags *pflag.FlagSet, workload time.Duration) error {
 	if !flags.Changed("attempt-timeout") {
-		p.attemptTimeout = workloadAttemptTimeout
+		p.attemptTimeout = workload + validate.WorkloadAttemptMargin
+	}
+	if p.attemptTimeout <= workload {
+		return fmt.Errorf("--attempt-timeout=%s must be above --workload-timeout=%s", p.attemptTimeout, workload)
 	}
 	if !flags.Changed("max-interval") {
 		p.maxInterval = max(p.interval, workloadMaxInterval)
@@ -127,6 +132,7 @@ func (p *prover) slowDown(flags *pflag.FlagSet) {
 	if !flags.Changed("interval") {
 		p.interval = min(workloadInterval, p.maxInterval)
 	}
+	return nil
 }
 
 func (p *plugin) check(strategy validate.MIGStrategy) (validate.Check, error) {
@@ -156,7 +162,7 @@ func (p *plugin) run(client *nodeapi.Client, namespace string) func(context.Cont
 		PullSecrets:   list(os.Getenv("VALIDATOR_IMAGE_PULL_SECRETS")),
 		RuntimeClass:  os.Getenv("VALIDATOR_RUNTIME_CLASS"),
 		PriorityClass: cmp.Or(os.Getenv("VALIDATOR_PRIORITY_CLASS"), labels.WorkloadPriorityClass),
-		Timeout:       p.workloadTimeout, FullAfter: validate.DefaultFullAfter, Log: newLog(),
+		Timeout:       p.workloadTimeout, FullAfter: validate.DefaultFullAfter, EndTimeout: validate.DefaultEndTimeout, Log: newLog(),
 	}.Run
 }
 

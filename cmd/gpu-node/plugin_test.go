@@ -2,19 +2,16 @@ package main_test
 
 import (
 	"encoding/json"
-	"encoding/pem"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi/nodeapitest"
 )
 
 // pluginAPI is an API server with a Node whose GPU can be allocated and, if pods is set, with a
@@ -34,38 +31,25 @@ func (a pluginAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		a.created <- pod
-		_, _ = w.Write([]byte(`{"metadata":{"name":"new","resourceVersion":"7"}}`))
+		_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]string{"name": pod.Name, "resourceVersion": "7"}})
 	case r.Method == http.MethodDelete:
 		a.deleted <- r.URL.Path
 		_, _ = w.Write([]byte(`{}`))
 	case r.URL.Query().Get("watch") == "true":
-		_, _ = w.Write([]byte(`{"type":"MODIFIED","object":{"metadata":{"name":"new"},"status":` + a.pods + `}}`))
+		_, _ = w.Write([]byte(`{"type":"MODIFIED","object":{"status":` + a.pods + `}}`))
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
-	case strings.HasSuffix(r.URL.Path, "/pods"):
-		_, _ = w.Write([]byte(`{"items":[]}`))
 	default:
 		_, _ = w.Write([]byte(`{"status":{"allocatable":{"nvidia.com/gpu":"1"}}}`))
 	}
 }
 
 // pluginCommand is validate plugin in a pod that reaches this API server.
-func pluginCommand(t *testing.T, pod pod, api http.Handler, env ...string) *exec.Cmd {
+func pluginCommand(t *testing.T, pod pod, handler http.Handler, env ...string) *exec.Cmd {
 	t.Helper()
-	g := NewWithT(t)
-	server := httptest.NewTLSServer(api)
-	t.Cleanup(server.Close)
-	address, err := url.Parse(server.URL)
-	g.Expect(err).NotTo(HaveOccurred())
-	dir := t.TempDir()
-	for name, content := range map[string][]byte{
-		"token": []byte("token"), "namespace": []byte("gpu-operator"),
-		"ca.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-	} {
-		g.Expect(os.WriteFile(filepath.Join(dir, name), content, 0o600)).To(Succeed())
-	}
+	dir, api := nodeapitest.Serve(t, handler)
 	command := pod.command(t, "validate", "plugin", "--service-account-dir="+dir)
-	command.Env = append([]string{"KUBERNETES_SERVICE_HOST=" + address.Hostname(), "KUBERNETES_SERVICE_PORT=" + address.Port(), "NODE_NAME=node-a"}, env...)
+	command.Env = append(append(api, "NODE_NAME=node-a"), env...)
 	return command
 }
 
@@ -87,7 +71,7 @@ func TestValidatePluginRunsTheWorkloadThatTheEnvironmentDescribes(t *testing.T) 
 	g.Expect(created.Spec.RuntimeClassName).To(HaveValue(Equal("nvidia")))
 	g.Expect(created.Spec.PriorityClassName).To(Equal("gpu-operator-validation"))
 	g.Expect(created.OwnerReferences[0].Name).To(Equal("validator"))
-	g.Expect(api.deleted).To(Receive(Equal("/api/v1/namespaces/gpu-operator/pods/new")))
+	g.Expect(api.deleted).To(Receive(Equal("/api/v1/namespaces/gpu-operator/pods/nvidia-device-plugin-validator-node-a")))
 }
 
 func TestValidatePluginDeletesItsWorkloadAtSIGTERM(t *testing.T) {
@@ -98,7 +82,7 @@ func TestValidatePluginDeletesItsWorkloadAtSIGTERM(t *testing.T) {
 	g.Eventually(api.created, "5s").Should(Receive())
 	g.Expect(command.Process.Signal(syscall.SIGTERM)).To(Succeed())
 	g.Expect(command.Wait()).To(HaveOccurred())
-	g.Expect(api.deleted).To(Receive(HaveSuffix("/pods/new")))
+	g.Expect(api.deleted).To(Receive(HaveSuffix("/pods/nvidia-device-plugin-validator-node-a")))
 	g.Expect(pod.message(t)).To(HavePrefix("plugin is not validated (terminated signal received): "))
 	g.Expect(filepath.Join(pod.markers, "plugin-ready")).NotTo(BeAnExistingFile())
 }
@@ -122,6 +106,7 @@ func TestValidatePluginUsageErrorsExitWith2(t *testing.T) {
 		"a workload without an owner":       {env: []string{"WITH_WORKLOAD=true", "VALIDATOR_IMAGE=a"}, says: "needs the environment variable POD_NAME"},
 		"a workload without the owner's ID": {env: []string{"WITH_WORKLOAD=true", "VALIDATOR_IMAGE=a", "POD_NAME=b"}, says: "needs the environment variable POD_UID"},
 		"a workload without time":           {flags: []string{"--workload-timeout=0s"}, env: describedPod, says: "--workload-timeout=0s must be above 0s"},
+		"an attempt no longer than its pod": {flags: []string{"--workload-timeout=10m", "--attempt-timeout=10m"}, env: describedPod, says: "--attempt-timeout=10m0s must be above --workload-timeout=10m0s"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

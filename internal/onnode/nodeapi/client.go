@@ -64,16 +64,12 @@ func InCluster(serviceAccountDir string) (*Client, error) {
 type StatusError struct {
 	// Code is the HTTP status.
 	Code int
-	text string
+	// Reason is the API's word for the refusal, as AlreadyExists; "" where it gives none.
+	Reason string
+	text   string
 }
 
 func (e *StatusError) Error() string { return e.text }
-
-// IsForbidden tells whether the API server refused the request for want of permission.
-func IsForbidden(err error) bool {
-	var status *StatusError
-	return errors.As(err, &status) && (status.Code == http.StatusForbidden || status.Code == http.StatusUnauthorized)
-}
 
 // IsNotFound tells whether the API server has no such object.
 func IsNotFound(err error) bool {
@@ -147,6 +143,7 @@ func refusal(method, path string, response *http.Response, body []byte) error {
 	reason := response.Status
 	var status struct {
 		Message string `json:"message"`
+		Reason  string `json:"reason"`
 	}
 	if json.Unmarshal(body, &status) == nil && status.Message != "" {
 		reason += ": " + status.Message
@@ -159,5 +156,5 @@ func refusal(method, path string, response *http.Response, body []byte) error {
 	case http.StatusNotFound:
 		text = fmt.Sprintf("there is no %s", path)
 	}
-	return &StatusError{Code: response.StatusCode, text: text}
+	return &StatusError{Code: response.StatusCode, Reason: status.Reason, text: text}
 }

@@ -1,35 +1,34 @@
 package nodeapi_test
 
 import (
-	"encoding/pem"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi/nodeapitest"
 )
 
 // serve starts an API server that a pod finds by its environment, and returns the directory of the
 // pod's service account.
 func serve(t *testing.T, handler http.HandlerFunc) string {
 	t.Helper()
-	g := NewWithT(t)
-	server := httptest.NewTLSServer(handler)
-	t.Cleanup(server.Close)
-	address, err := url.Parse(server.URL)
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Setenv("KUBERNETES_SERVICE_HOST", address.Hostname())
-	t.Setenv("KUBERNETES_SERVICE_PORT", address.Port())
-	dir := t.TempDir()
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	g.Expect(os.WriteFile(filepath.Join(dir, "ca.crt"), authority, 0o600)).To(Succeed())
-	g.Expect(os.WriteFile(filepath.Join(dir, "token"), []byte("first\n"), 0o600)).To(Succeed())
+	dir, env := nodeapitest.Serve(t, handler)
+	inPod(t, env)
 	return dir
+}
+
+// inPod makes env the environment of this process.
+func inPod(t *testing.T, env []string) {
+	t.Helper()
+	for _, variable := range env {
+		key, value, _ := strings.Cut(variable, "=")
+		t.Setenv(key, value)
+	}
 }
 
 func TestResources(t *testing.T) {
@@ -55,7 +54,7 @@ func TestResources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			dir := serve(t, func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path != "/api/v1/nodes/node-a" || r.Header.Get("Authorization") != "Bearer first" {
+				if r.URL.Path != "/api/v1/nodes/node-a" || r.Header.Get("Authorization") != "Bearer "+nodeapitest.Token {
 					w.WriteHeader(http.StatusTeapot)
 					return
 				}
@@ -90,7 +89,7 @@ func TestEachRequestUsesTheTokenOfNow(t *testing.T) {
 	g.Expect(os.WriteFile(filepath.Join(dir, "token"), []byte("second\n"), 0o600)).To(Succeed())
 	_, err = client.Resources(t.Context(), "node-a")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(tokens).To(Equal([]string{"Bearer first", "Bearer second"}))
+	g.Expect(tokens).To(Equal([]string{"Bearer " + nodeapitest.Token, "Bearer second"}))
 }
 
 func TestInClusterSaysWhatThePodLacks(t *testing.T) {

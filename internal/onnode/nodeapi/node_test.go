@@ -1,7 +1,6 @@
 package nodeapi_test
 
 import (
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -12,10 +11,7 @@ import (
 
 func connect(t *testing.T, server *nodeapitest.Server) *nodeapi.Client {
 	t.Helper()
-	for _, variable := range server.Env {
-		key, value, _ := strings.Cut(variable, "=")
-		t.Setenv(key, value)
-	}
+	inPod(t, server.Env)
 	client, err := nodeapi.InCluster(server.ServiceAccountDir)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return client

@@ -3,6 +3,7 @@ package nodeapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 )
@@ -19,8 +20,9 @@ type Pod struct {
 
 // PodMetadata is the metadata of a Pod.
 type PodMetadata struct {
-	Name            string `json:"name,omitempty"`
-	GenerateName    string `json:"generateName,omitempty"`
+	Name string `json:"name,omitempty"`
+	// UID is given by the API server, and tells pods apart that had the same name one after the other.
+	UID             string `json:"uid,omitempty"`
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// DeletionTimestamp is set by the API server once the pod is to end.
 	DeletionTimestamp string            `json:"deletionTimestamp,omitempty"`
@@ -181,6 +183,12 @@ type ContainerTerminated struct {
 	Message  string `json:"message,omitempty"`
 }
 
+// IsAlreadyExists tells whether the API server made no object since there is one of that name.
+func IsAlreadyExists(err error) bool {
+	var status *StatusError
+	return errors.As(err, &status) && status.Code == http.StatusConflict && status.Reason == "AlreadyExists"
+}
+
 // CreatePod creates the pod in namespace and returns it as the API server stores it.
 func (c *Client) CreatePod(ctx context.Context, namespace string, pod Pod) (Pod, error) {
 	pod.APIVersion, pod.Kind = "v1", "Pod"
@@ -189,24 +197,28 @@ func (c *Client) CreatePod(ctx context.Context, namespace string, pod Pod) (Pod,
 	return created, err
 }
 
-// DeletePod deletes the pod; it may be gone already.
-func (c *Client) DeletePod(ctx context.Context, namespace, name string) error {
-	err := c.call(ctx, http.MethodDelete, podsPath(namespace)+"/"+url.PathEscape(name), "", nil, nil)
-	if IsNotFound(err) {
+// Pod returns the named pod.
+func (c *Client) Pod(ctx context.Context, namespace, name string) (Pod, error) {
+	var pod Pod
+	err := c.call(ctx, http.MethodGet, podPath(namespace, name), "", nil, &pod)
+	return pod, err
+}
+
+// DeletePod deletes the pod that was read, and no later one of its name; it may be gone already.
+func (c *Client) DeletePod(ctx context.Context, namespace string, pod Pod) error {
+	type preconditions struct {
+		UID string `json:"uid"`
+	}
+	options := struct {
+		APIVersion    string        `json:"apiVersion"`
+		Kind          string        `json:"kind"`
+		Preconditions preconditions `json:"preconditions"`
+	}{"v1", "DeleteOptions", preconditions{pod.Metadata.UID}}
+	err := c.call(ctx, http.MethodDelete, podPath(namespace, pod.Metadata.Name), "application/json", options, nil)
+	if IsNotFound(err) || IsConflict(err) {
 		return nil
 	}
 	return err
-}
-
-// Pods returns the pods in namespace with the label key=value that are bound to the named node; with
-// an empty node those that are not bound to any.
-func (c *Client) Pods(ctx context.Context, namespace, key, value, node string) ([]Pod, error) {
-	query := url.Values{"labelSelector": {key + "=" + value}, "fieldSelector": {"spec.nodeName=" + node}}
-	var list struct {
-		Items []Pod `json:"items"`
-	}
-	err := c.call(ctx, http.MethodGet, podsPath(namespace)+"?"+query.Encode(), "", nil, &list)
-	return list.Items, err
 }
 
 // AwaitPod calls enough with each state of the pod that follows the given one, until it returns
@@ -220,6 +232,27 @@ func (c *Client) AwaitPod(ctx context.Context, namespace string, pod Pod, enough
 		return enough(now), nil
 	})
 }
+
+// AwaitPodGone blocks until the pod, which may be a former state, is in the API server no more. It fails
+// if ctx ends, or the API server refuses or ends the watch.
+func (c *Client) AwaitPodGone(ctx context.Context, namespace string, pod Pod) error {
+	now, err := c.Pod(ctx, namespace, pod.Metadata.Name)
+	switch {
+	case IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case now.Metadata.UID != pod.Metadata.UID:
+		return nil
+	}
+	err = c.AwaitPod(ctx, namespace, now, func(Pod) bool { return false })
+	if errors.Is(err, errDeleted) {
+		return nil
+	}
+	return err
+}
+
+func podPath(namespace, name string) string { return podsPath(namespace) + "/" + url.PathEscape(name) }
 
 func podsPath(namespace string) string {
 	return "/api/v1/namespaces/" + url.PathEscape(namespace) + "/pods"

@@ -2,7 +2,6 @@ package nodeapi_test
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 	"testing"
 	"time"
@@ -98,40 +97,4 @@ func TestAwaitNodeIsWokenByTheEventAndEndsWithItsContext(t *testing.T) {
 	close(change)
 	g.Eventually(done, "5s").Should(Receive(BeNil()))
 	t.Logf("from the change to the end of the wait: %s", time.Since(at))
-}
-
-func TestPods(t *testing.T) {
-	g := NewWithT(t)
-	var got []string
-	dir := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		got = append(got, r.Method+" "+r.URL.Path+" "+r.URL.Query().Get("labelSelector")+" "+r.URL.Query().Get("fieldSelector"))
-		switch r.Method {
-		case http.MethodPost:
-			var sent nodeapi.Pod
-			g.Expect(json.NewDecoder(r.Body).Decode(&sent)).To(Succeed())
-			g.Expect(sent.Kind).To(Equal("Pod"))
-			g.Expect(r.Header.Get("Content-Type")).To(Equal("application/json"))
-			_, _ = w.Write([]byte(`{"metadata":{"name":"` + sent.Metadata.GenerateName + `x7"}}`))
-		case http.MethodDelete:
-			w.WriteHeader(http.StatusNotFound)
-		default:
-			_, _ = w.Write([]byte(`{"items":[{"metadata":{"name":"v-1"},"spec":{"nodeName":"node-a"}}]}`))
-		}
-	})
-	client, err := nodeapi.InCluster(dir)
-	g.Expect(err).NotTo(HaveOccurred())
-
-	pods, err := client.Pods(t.Context(), "gpu", "app", "v", "node-a")
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(pods).To(HaveExactElements(HaveField("Metadata.Name", "v-1")))
-	created, err := client.CreatePod(t.Context(), "gpu", nodeapi.Pod{Metadata: nodeapi.PodMetadata{GenerateName: "v-"}})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(created.Metadata.Name).To(Equal("v-x7"))
-	g.Expect(client.DeletePod(t.Context(), "gpu", "v-x7")).To(Succeed(), "gone already")
-
-	g.Expect(got).To(Equal([]string{
-		"GET /api/v1/namespaces/gpu/pods app=v spec.nodeName=node-a",
-		"POST /api/v1/namespaces/gpu/pods  ",
-		"DELETE /api/v1/namespaces/gpu/pods/v-x7  ",
-	}))
 }

@@ -2,12 +2,8 @@ package validate
 
 import (
 	"context"
-	"encoding/pem"
 	"errors"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi/nodeapitest"
 )
 
 func TestPlugin(t *testing.T) {
@@ -162,18 +159,12 @@ func client(t *testing.T, node string) *nodeapi.Client {
 // clientOf is one of that API server.
 func clientOf(t *testing.T, api http.Handler) *nodeapi.Client {
 	t.Helper()
-	g := NewWithT(t)
-	server := httptest.NewTLSServer(api)
-	t.Cleanup(server.Close)
-	address, err := url.Parse(server.URL)
-	g.Expect(err).NotTo(HaveOccurred())
-	t.Setenv("KUBERNETES_SERVICE_HOST", address.Hostname())
-	t.Setenv("KUBERNETES_SERVICE_PORT", address.Port())
-	dir := t.TempDir()
-	write(t, filepath.Join(dir, "token"), "token")
-	write(t, filepath.Join(dir, "ca.crt"), string(pem.EncodeToMemory(
-		&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	dir, env := nodeapitest.Serve(t, api)
+	for _, variable := range env {
+		key, value, _ := strings.Cut(variable, "=")
+		t.Setenv(key, value)
+	}
 	made, err := nodeapi.InCluster(dir)
-	g.Expect(err).NotTo(HaveOccurred())
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return made
 }

@@ -1,6 +1,8 @@
 package validate
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
@@ -69,4 +71,36 @@ func lacks(message, resource string) bool {
 func continues(rest string) bool {
 	rest = strings.TrimLeft(rest, ".")
 	return rest != "" && (rest[0] == '-' || rest[0] == '_' || rest[0] >= '0' && rest[0] <= '9' || rest[0] >= 'a' && rest[0] <= 'z')
+}
+
+// failedBecause is what the container said last, else what the kubelet says of the pod.
+func failedBecause(pod nodeapi.Pod) string {
+	for _, container := range pod.Status.ContainerStatuses {
+		if ended := container.State.Terminated; ended != nil {
+			// The last line, since the lines before it are about the GPUs that work.
+			message := strings.TrimSpace(ended.Message)
+			if last := message[strings.LastIndex(message, "\n")+1:]; last != "" {
+				return last
+			}
+			return fmt.Sprintf("its container ended with exit code %d (%s)", ended.ExitCode, cmp.Or(ended.Reason, "no reason given"))
+		}
+	}
+	return reasonAndMessage(pod.Status.Reason, pod.Status.Message)
+}
+
+// pendingBecause says what the pod waits for.
+func pendingBecause(pod nodeapi.Pod) string {
+	if scheduled, ok := pod.Status.Condition("PodScheduled"); ok && scheduled.Status != "True" {
+		return "it is not scheduled: " + reasonAndMessage(scheduled.Reason, scheduled.Message)
+	}
+	for _, container := range pod.Status.ContainerStatuses {
+		if waiting := container.State.Waiting; waiting != nil {
+			return "its container waits: " + reasonAndMessage(waiting.Reason, waiting.Message)
+		}
+	}
+	return "it is " + cmp.Or(pod.Status.Phase, "Pending") + "; see the kubelet's log and the kernel log of the node"
+}
+
+func reasonAndMessage(reason, message string) string {
+	return strings.TrimSuffix(cmp.Or(reason, "no reason given")+": "+message, ": ")
 }

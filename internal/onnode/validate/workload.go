@@ -1,12 +1,9 @@
 package validate
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -17,19 +14,16 @@ const (
 	// DefaultWorkloadTimeout bounds a workload pod from its creation to its end, pulls included.
 	DefaultWorkloadTimeout = 4 * time.Minute
 	// DefaultFullAfter is how long a node must have no GPU left to be taken as full. Just after the
-	// kubelet's report the scheduler may not have heard of the GPUs yet, and an earlier workload pod
-	// may still be ending.
+	// kubelet's report the scheduler may not have heard of the GPUs yet.
 	DefaultFullAfter = 10 * time.Second
+	// DefaultEndTimeout bounds the end of a pod that is deleted.
+	DefaultEndTimeout = 20 * time.Second
+	// WorkloadAttemptMargin is what an attempt needs beside the time of its pod: for the end of that of
+	// an earlier attempt, for its own, and for the requests.
+	WorkloadAttemptMargin = 2*DefaultEndTimeout + 20*time.Second
 	// cleanupTimeout bounds the deletion of a pod that is given up, which the kubelet's SIGTERM
 	// leaves little time for. The owner reference is what deletes it otherwise.
 	cleanupTimeout = time.Second
-)
-
-// The names of the workload pod are those of NVIDIA's validator, so that what finds one finds the other.
-const (
-	workloadApp            = "nvidia-device-plugin-validator"
-	workloadContainer      = "plugin-validation"
-	workloadServiceAccount = "nvidia-operator-validator"
 )
 
 // Workload runs a pod that asks for one GPU and computes on it: the whole way of a user's pod, from
@@ -41,8 +35,11 @@ const (
 // back at any time. And a node without a free GPU passes: GPUs that are in use can be allocated.
 //
 // A pod that has succeeded is deleted, as nothing reads it; one that has failed stays until the next
-// attempt, for its log. Either is deleted with its owner. An attempt first deletes the pods of earlier
-// ones on this node.
+// attempt, for its log. Either is deleted with its owner.
+//
+// A node has one workload pod at a time, since all have the same name. So a pod that hangs with its GPU
+// cannot be what makes the node look full: an attempt first deletes the earlier pod, and fails where
+// that one does not end; and a node is not full before the attempt's own pod is gone.
 type Workload struct {
 	Client *nodeapi.Client
 	// Node is where to compute, Namespace where the pod is made.
@@ -56,25 +53,26 @@ type Workload struct {
 	PullSecrets              []string
 	// PriorityClass of the pod.
 	PriorityClass string
-	// Timeout and FullAfter: see their defaults.
-	Timeout, FullAfter time.Duration
+	// Timeout, FullAfter and EndTimeout: see their defaults.
+	Timeout, FullAfter, EndTimeout time.Duration
 	// Log gets a line with the result.
 	Log *slog.Logger
 }
 
 // Run computes on one GPU of the node, offered under this name of a resource. It returns nil if that
-// succeeded or if no GPU is free. Its errors name no pod, so that the same cause gives the same words
-// though each attempt has a pod of its own.
+// succeeded or if no GPU is free. The same cause gives the same words in each attempt.
 func (w Workload) Run(ctx context.Context, resource string) error {
-	if err := w.removeEarlier(ctx); err != nil {
+	pod, err := w.create(ctx, resource)
+	if err != nil {
 		return err
 	}
-	pod, err := w.Client.CreatePod(ctx, w.Namespace, w.pod(resource))
-	if err != nil {
-		return fmt.Errorf("the workload pod cannot be created in namespace %s; check that the priority class %s exists, and the quotas and admission policies of the namespace: %w",
-			w.Namespace, w.PriorityClass, err)
-	}
 	result, err := w.follow(ctx, pod, resource)
+	if result == podPreempted {
+		if err = w.end(ctx, "the workload pod", pod); err == nil {
+			w.Log.Info("all GPUs are in use, which proves that they can be allocated; no workload was run", "node", w.Node, "resource", resource)
+			return nil
+		}
+	}
 	if result != podFailed {
 		if cleanupErr := w.remove(ctx, pod); cleanupErr != nil {
 			w.Log.Warn("the workload pod is left to the garbage collector", "pod", pod.Metadata.Name, "error", cleanupErr)
@@ -83,85 +81,64 @@ func (w Workload) Run(ctx context.Context, resource string) error {
 	return err
 }
 
-// pod is the workload pod.
-func (w Workload) pod(resource string) nodeapi.Pod {
-	var secrets []nodeapi.LocalObjectReference
-	for _, name := range w.PullSecrets {
-		secrets = append(secrets, nodeapi.LocalObjectReference{Name: name})
+// create makes the pod, in the place of that of an earlier attempt.
+func (w Workload) create(ctx context.Context, resource string) (nodeapi.Pod, error) {
+	wanted := w.pod(resource)
+	pod, err := w.Client.CreatePod(ctx, w.Namespace, wanted)
+	if nodeapi.IsAlreadyExists(err) {
+		if err := w.removeEarlier(ctx, wanted.Metadata.Name); err != nil {
+			return nodeapi.Pod{}, err
+		}
+		pod, err = w.Client.CreatePod(ctx, w.Namespace, wanted)
 	}
-	return nodeapi.Pod{
-		Metadata: nodeapi.PodMetadata{
-			GenerateName:    workloadApp + "-",
-			Labels:          map[string]string{labels.App: workloadApp},
-			OwnerReferences: []nodeapi.OwnerReference{w.Owner},
-		},
-		Spec: nodeapi.PodSpec{
-			// A second try in the same pod would hold the GPU for as long as the fault lasts.
-			RestartPolicy:                 "Never",
-			TerminationGracePeriodSeconds: 1, // It has nothing to save.
-			ServiceAccountName:            workloadServiceAccount,
-			RuntimeClassName:              w.RuntimeClass,
-			PriorityClassName:             w.PriorityClass,
-			Affinity:                      nodeapi.OnNode(w.Node),
-			Tolerations:                   []nodeapi.Toleration{{Operator: "Exists"}},
-			ImagePullSecrets:              secrets,
-			Containers: []nodeapi.Container{{
-				Name:            workloadContainer,
-				Image:           w.Image,
-				ImagePullPolicy: w.PullPolicy,
-				Command:         []string{labels.CUDABinary},
-				Resources:       nodeapi.ContainerResources{Limits: map[string]string{resource: "1"}},
-				SecurityContext: &nodeapi.SecurityContext{
-					ReadOnlyRootFilesystem: true,
-					Capabilities:           nodeapi.Capabilities{Drop: []string{"ALL"}},
-					SeccompProfile:         nodeapi.SeccompProfile{Type: "RuntimeDefault"},
-				},
-				// The program says why it fails in the last line of its log.
-				TerminationMessagePolicy: "FallbackToLogsOnError",
-			}},
-		},
+	if err != nil {
+		return nodeapi.Pod{}, fmt.Errorf("the workload pod cannot be created in namespace %s; check that the priority class %s exists, and the quotas and admission policies of the namespace: %w",
+			w.Namespace, w.PriorityClass, err)
 	}
+	return pod, nil
 }
 
-// removeEarlier deletes the workload pods that are bound to this node, and those that wait for it.
-func (w Workload) removeEarlier(ctx context.Context) error {
-	for _, node := range []string{w.Node, ""} {
-		pods, err := w.Client.Pods(ctx, w.Namespace, labels.App, workloadApp, node)
-		if err != nil {
-			return fmt.Errorf("the workload pods of earlier attempts are not known: %w", err)
-		}
-		for _, pod := range pods {
-			if !waitsFor(pod, w.Node) && pod.Spec.NodeName != w.Node {
-				continue
-			}
-			if err := w.Client.DeletePod(ctx, w.Namespace, pod.Metadata.Name); err != nil {
-				return fmt.Errorf("a workload pod of an earlier attempt cannot be deleted: %w", err)
-			}
-		}
+// removeEarlier returns once the pod of an earlier attempt is gone.
+func (w Workload) removeEarlier(ctx context.Context, name string) error {
+	earlier, err := w.Client.Pod(ctx, w.Namespace, name)
+	switch {
+	case nodeapi.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("the workload pod of an earlier attempt is not known: %w", err)
+	case earlier.Metadata.Labels[labels.App] != workloadApp:
+		return fmt.Errorf("the pod %s/%s is not a workload pod, but has the name of that of node %s; delete it", w.Namespace, name, w.Node)
 	}
-	return nil
+	return w.end(ctx, "the earlier workload pod", earlier)
 }
 
-// waitsFor tells whether the pod was made for the named node.
-func waitsFor(pod nodeapi.Pod, node string) bool {
-	if pod.Spec.Affinity == nil {
-		return false
+// end deletes the pod, which the error calls what, and returns once it is gone. Until then it may hold
+// a GPU: a process that hangs in the driver cannot be killed.
+func (w Workload) end(ctx context.Context, what string, pod nodeapi.Pod) error {
+	bounded, cancel := context.WithTimeout(ctx, w.EndTimeout)
+	defer cancel()
+	err := w.Client.DeletePod(bounded, w.Namespace, pod)
+	if err == nil {
+		err = w.Client.AwaitPodGone(bounded, w.Namespace, pod)
 	}
-	for _, term := range pod.Spec.Affinity.NodeAffinity.Required.Terms {
-		for _, field := range term.MatchFields {
-			if len(field.Values) == 1 && field.Values[0] == node {
-				return true
-			}
-		}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return interrupted(ctx)
+	case bounded.Err() != nil:
+		return fmt.Errorf("%s on node %s has not ended %s after its deletion; see the kernel log of the node for Xid errors of its GPU, and the kubelet's log for the pod %s",
+			what, w.Node, w.EndTimeout, pod.Metadata.Name)
+	default:
+		return fmt.Errorf("%s on node %s cannot be ended: %w", what, w.Node, err)
 	}
-	return false
 }
 
 // remove deletes the pod, also where ctx has ended.
 func (w Workload) remove(ctx context.Context, pod nodeapi.Pod) error {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	return w.Client.DeletePod(bounded, w.Namespace, pod.Metadata.Name)
+	return w.Client.DeletePod(bounded, w.Namespace, pod)
 }
 
 // follow waits for the verdict on the pod.
@@ -191,7 +168,7 @@ func (w Workload) follow(ctx context.Context, pod nodeapi.Pod, resource string) 
 				full = time.After(w.FullAfter)
 			}
 		case <-full:
-			return podPreempted, w.conclude(podPreempted, pod, resource)
+			return podPreempted, nil
 		case err := <-ended:
 			return podPending, w.unfinished(ctx, bounded, pod, err)
 		}
@@ -202,17 +179,16 @@ func (w Workload) follow(ctx context.Context, pod nodeapi.Pod, resource string) 
 func (w Workload) unfinished(ctx, bounded context.Context, pod nodeapi.Pod, err error) error {
 	switch {
 	case ctx.Err() != nil:
-		return fmt.Errorf("the workload pod was interrupted: %w", context.Cause(ctx))
+		return interrupted(ctx)
 	case bounded.Err() != nil:
 		return fmt.Errorf("the workload pod on node %s has not ended after %s: %s", w.Node, w.Timeout, pendingBecause(pod))
 	default:
-		return fmt.Errorf("the workload pod on node %s cannot be followed: %w", w.Node, stripName(err, pod))
+		return fmt.Errorf("the workload pod on node %s cannot be followed: %w", w.Node, err)
 	}
 }
 
-// stripName takes the pod's name, which differs with each attempt, out of the words of err.
-func stripName(err error, pod nodeapi.Pod) error {
-	return errors.New(strings.ReplaceAll(err.Error(), pod.Metadata.Name, workloadApp+"-*"))
+func interrupted(ctx context.Context) error {
+	return fmt.Errorf("the workload pod was interrupted: %w", context.Cause(ctx))
 }
 
 // conclude logs a verdict that passes, and puts one that does not into words.
@@ -222,44 +198,11 @@ func (w Workload) conclude(result verdict, pod nodeapi.Pod, resource string) err
 		w.Log.Info("a pod got a GPU and computed on it", "resource", resource)
 		return nil
 	case podPreempted:
-		w.Log.Info("all GPUs are in use, which proves that they can be allocated; no workload was run", "node", w.Node, "resource", resource)
-		return nil
+		return nil // It is not over before the pod is gone.
 	case podFailed:
-		return fmt.Errorf("the workload pod on node %s failed: %s (its log is that of the pod with the label %s=%s)",
-			w.Node, failedBecause(pod), labels.App, workloadApp)
+		return fmt.Errorf("the workload pod on node %s failed: %s (its log is that of the pod %s)",
+			w.Node, failedBecause(pod), pod.Metadata.Name)
 	default:
 		return fmt.Errorf("the workload pod on node %s was deleted before it ended; another attempt follows", w.Node)
 	}
-}
-
-// failedBecause is what the container said last, else what the kubelet says of the pod.
-func failedBecause(pod nodeapi.Pod) string {
-	for _, container := range pod.Status.ContainerStatuses {
-		if ended := container.State.Terminated; ended != nil {
-			// The last line, since the lines before it are about the GPUs that work.
-			message := strings.TrimSpace(ended.Message)
-			if last := message[strings.LastIndex(message, "\n")+1:]; last != "" {
-				return last
-			}
-			return fmt.Sprintf("its container ended with exit code %d (%s)", ended.ExitCode, cmp.Or(ended.Reason, "no reason given"))
-		}
-	}
-	return reasonAndMessage(pod.Status.Reason, pod.Status.Message)
-}
-
-// pendingBecause says what the pod waits for.
-func pendingBecause(pod nodeapi.Pod) string {
-	if scheduled, ok := pod.Status.Condition("PodScheduled"); ok && scheduled.Status != "True" {
-		return "it is not scheduled: " + reasonAndMessage(scheduled.Reason, scheduled.Message)
-	}
-	for _, container := range pod.Status.ContainerStatuses {
-		if waiting := container.State.Waiting; waiting != nil {
-			return "its container waits: " + stripName(errors.New(reasonAndMessage(waiting.Reason, waiting.Message)), pod).Error()
-		}
-	}
-	return "it is " + cmp.Or(pod.Status.Phase, "Pending") + "; see the kubelet's log and the kernel log of the node"
-}
-
-func reasonAndMessage(reason, message string) string {
-	return strings.TrimSuffix(cmp.Or(reason, "no reason given")+": "+message, ": ")
 }

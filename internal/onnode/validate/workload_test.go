@@ -15,71 +15,123 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 )
 
-// cluster is an API server for the pods of one namespace: it keeps what is created, and shows whoever
-// watches a pod the states that the test gives.
+// cluster is an API server for the workload pod of node-a: it keeps what is created, and shows whoever
+// watches that pod the states that the test gives.
 type cluster struct {
 	// states are the status of the created pod, one after the other.
 	states []string
 	// refuse is the answer to a creation; "" creates.
 	refuse string
-	// earlier are pods that exist from the start, by the node that they are bound to.
-	earlier map[string][]string
+	// ends tells how pods end that are deleted.
+	ends ending
+	// present is the pod that is there, from the start or since it was created.
+	present *nodeapi.Pod
 
 	mutex   sync.Mutex
 	created []byte
-	deleted []string
+	deleted []string // By their UIDs.
 	watched chan struct{}
 }
 
-const podPath = "/api/v1/namespaces/gpu-operator/pods"
+type ending int
+
+const (
+	atOnce ending = iota
+	// later is while their end is watched.
+	later
+	never
+)
+
+const (
+	podsPath = "/api/v1/namespaces/gpu-operator/pods"
+	podName  = "nvidia-device-plugin-validator-node-a"
+)
 
 func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	switch {
-	case r.Method == http.MethodPost && r.URL.Path == podPath:
+	case r.Method == http.MethodPost && r.URL.Path == podsPath:
 		c.create(w, r)
-	case r.Method == http.MethodDelete && strings.HasPrefix(r.URL.Path, podPath+"/"):
-		c.mutex.Lock()
-		defer c.mutex.Unlock()
-		c.deleted = append(c.deleted, strings.TrimPrefix(r.URL.Path, podPath+"/"))
-		_, _ = w.Write([]byte("{}"))
-	case query.Get("watch") == "true" && query.Get("fieldSelector") == "metadata.name=new" && query.Get("resourceVersion") == "7":
-		c.watch(w, r)
-	case r.URL.Path == podPath && query.Get("labelSelector") == "app=nvidia-device-plugin-validator":
-		node, ok := strings.CutPrefix(query.Get("fieldSelector"), "spec.nodeName=")
-		if !ok {
-			w.WriteHeader(http.StatusTeapot)
-			return
+	case r.Method == http.MethodDelete && r.URL.Path == podsPath+"/"+podName:
+		c.delete(w, r)
+	case r.Method == http.MethodGet && r.URL.Path == podsPath+"/"+podName:
+		c.get(w)
+	case r.URL.Path == podsPath && query.Get("watch") == "true" && query.Get("fieldSelector") == "metadata.name="+podName:
+		if query.Get("resourceVersion") == "7" {
+			c.watch(w, r)
+		} else {
+			c.watchEnd(w, r)
 		}
-		_, _ = w.Write([]byte(`{"items":[` + strings.Join(c.earlier[node], ",") + `]}`))
 	default:
 		w.WriteHeader(http.StatusTeapot)
 	}
 }
 
 func (c *cluster) create(w http.ResponseWriter, r *http.Request) {
-	if c.refuse != "" {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	switch {
+	case c.refuse != "":
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"message":"` + c.refuse + `"}`))
+		return
+	case c.present != nil:
+		w.WriteHeader(http.StatusConflict)
+		_, _ = w.Write([]byte(`{"reason":"AlreadyExists","message":"pods \"` + c.present.Metadata.Name + `\" already exists"}`))
 		return
 	}
 	var body bytes.Buffer
 	_, _ = body.ReadFrom(r.Body)
+	c.created = body.Bytes()
+	c.present = &nodeapi.Pod{Metadata: nodeapi.PodMetadata{Name: podName, UID: "new", ResourceVersion: "7"}}
+	_ = json.NewEncoder(w).Encode(c.present)
+}
+
+func (c *cluster) delete(w http.ResponseWriter, r *http.Request) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.created = body.Bytes()
-	_, _ = w.Write([]byte(`{"metadata":{"name":"new","resourceVersion":"7"},"status":{"phase":"Pending"}}`))
+	var options struct {
+		Preconditions struct{ UID string }
+	}
+	switch {
+	case json.NewDecoder(r.Body).Decode(&options) != nil:
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	case c.present == nil:
+		w.WriteHeader(http.StatusNotFound)
+		return
+	case c.present.Metadata.UID != options.Preconditions.UID:
+		w.WriteHeader(http.StatusConflict)
+		return
+	}
+	c.deleted = append(c.deleted, c.present.Metadata.UID)
+	c.present.Metadata.ResourceVersion, c.present.Metadata.DeletionTimestamp = "8", "2026-01-01T00:00:00Z"
+	if c.ends == atOnce {
+		c.present = nil
+	}
+	_, _ = w.Write([]byte("{}"))
+}
+
+func (c *cluster) get(w http.ResponseWriter) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.present == nil {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(c.present)
 }
 
 func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
 	for _, state := range c.states {
-		kind, object := "MODIFIED", `{"metadata":{"name":"new"},"status":`+state+`}`
+		kind, object := "MODIFIED", `{"metadata":{"name":"`+podName+`"},"status":`+state+`}`
 		if state == "" {
-			kind, object = "DELETED", `{"metadata":{"name":"new","deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Pending"}}`
+			kind, object = "DELETED", `{"metadata":{"name":"`+podName+`","deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Pending"}}`
 		}
 		_, _ = w.Write([]byte(`{"type":"` + kind + `","object":` + object + `}`))
 	}
@@ -90,6 +142,20 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
+// watchEnd answers who watches a pod that was deleted.
+func (c *cluster) watchEnd(w http.ResponseWriter, r *http.Request) {
+	_ = http.NewResponseController(w).Flush()
+	if c.ends == never {
+		<-r.Context().Done()
+		return
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	object, _ := json.Marshal(c.present)
+	c.present = nil
+	_, _ = w.Write([]byte(`{"type":"DELETED","object":` + string(object) + `}`))
+}
+
 // workload is a Workload in that cluster, with its log.
 func workload(t *testing.T, c *cluster) (Workload, *bytes.Buffer) {
 	t.Helper()
@@ -98,7 +164,7 @@ func workload(t *testing.T, c *cluster) (Workload, *bytes.Buffer) {
 		Client: clientOf(t, c), Node: "node-a", Namespace: "gpu-operator",
 		Owner: nodeapi.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "validator", UID: "u-1"},
 		Image: "operator:1", PullPolicy: "IfNotPresent", RuntimeClass: "nvidia", PullSecrets: []string{"a", "b"},
-		PriorityClass: "lowest", Timeout: time.Minute, FullAfter: time.Millisecond,
+		PriorityClass: "lowest", Timeout: time.Minute, FullAfter: time.Millisecond, EndTimeout: time.Minute,
 		Log: slog.New(slog.NewTextHandler(&log, nil)),
 	}, &log
 }
@@ -138,7 +204,7 @@ func TestWorkload(t *testing.T) {
 			log:    inUse},
 		"fails with what the program said last": {
 			states: []string{terminated("GPU 0 computes\nGPU 1 gives wrong numbers at index 17; have the GPU serviced\n")}, kept: true,
-			err: "the workload pod on node node-a failed: GPU 1 gives wrong numbers at index 17; have the GPU serviced (its log is that of the pod with the label app=nvidia-device-plugin-validator)"},
+			err: "the workload pod on node node-a failed: GPU 1 gives wrong numbers at index 17; have the GPU serviced (its log is that of the pod nvidia-device-plugin-validator-node-a)"},
 		"fails with the exit code of a program that says nothing": {
 			states: []string{terminated("")}, kept: true, err: "failed: its container ended with exit code 1 (Error) ("},
 		"fails with the kubelet's reason": {
@@ -175,8 +241,8 @@ func TestWorkload(t *testing.T) {
 func TestWorkloadGivesUpWithWhatThePodWaitsFor(t *testing.T) {
 	tests := map[string]struct{ state, err string }{
 		"for its image": {
-			state: `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"True"}],"containerStatuses":[{"state":{"waiting":{"reason":"ImagePullBackOff","message":"Back-off pulling image \"operator:1\" of new"}}}]}`,
-			err:   `its container waits: ImagePullBackOff: Back-off pulling image "operator:1" of nvidia-device-plugin-validator-*`},
+			state: `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"True"}],"containerStatuses":[{"state":{"waiting":{"reason":"ImagePullBackOff","message":"Back-off pulling image \"operator:1\""}}}]}`,
+			err:   `its container waits: ImagePullBackOff: Back-off pulling image "operator:1"`},
 		"for a place, of another reason than GPUs": {
 			state: `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"0/1 nodes are available: 1 Too many pods."}]}`,
 			err:   "it is not scheduled: Unschedulable: 0/1 nodes are available: 1 Too many pods."},
@@ -212,21 +278,89 @@ func TestWorkloadThatIsInterruptedDeletesItsPod(t *testing.T) {
 	g.Expect(c.deleted).To(Equal([]string{"new"}))
 }
 
-func TestWorkloadFirstDeletesThePodsOfEarlierAttemptsOnItsNode(t *testing.T) {
-	g := NewWithT(t)
-	waiting := func(name, node string) string {
-		encoded, err := json.Marshal(nodeapi.Pod{Metadata: nodeapi.PodMetadata{Name: name}, Spec: nodeapi.PodSpec{Affinity: nodeapi.OnNode(node)}})
-		g.Expect(err).NotTo(HaveOccurred())
-		return string(encoded)
-	}
-	c := &cluster{states: []string{succeeded}, earlier: map[string][]string{
-		"node-a": {`{"metadata":{"name":"failed"},"spec":{"nodeName":"node-a"}}`},
-		"node-b": {`{"metadata":{"name":"of-node-b"},"spec":{"nodeName":"node-b"}}`},
-		"":       {waiting("waits-for-a", "node-a"), waiting("waits-for-b", "node-b"), `{"metadata":{"name":"waits-for-any"}}`},
+// earlier is the pod of an earlier attempt.
+func earlier() *nodeapi.Pod {
+	return &nodeapi.Pod{Metadata: nodeapi.PodMetadata{
+		Name: podName, UID: "earlier", ResourceVersion: "5", Labels: map[string]string{"app": "nvidia-device-plugin-validator"},
 	}}
+}
+
+func TestWorkloadReplacesThePodOfAnEarlierAttempt(t *testing.T) {
+	for name, ends := range map[string]ending{"that ends at once": atOnce, "that ends while it is waited for": later} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := &cluster{states: []string{succeeded}, present: earlier(), ends: ends}
+			w, log := workload(t, c)
+			g.Expect(w.Run(t.Context(), "nvidia.com/gpu")).To(Succeed())
+			g.Expect(log.String()).To(ContainSubstring("a pod got a GPU and computed on it"))
+			g.Expect(c.deleted).To(Equal([]string{"earlier", "new"}))
+		})
+	}
+}
+
+// A pod whose GPU hangs keeps it while it cannot end: that the node looks full then is no proof.
+func TestWorkloadThatDoesNotEndIsNoProof(t *testing.T) {
+	const remedy = " on node node-a has not ended 200ms after its deletion; see the kernel log of the node for Xid errors of its GPU, and the kubelet's log for the pod " + podName
+	terminating := earlier()
+	terminating.Metadata.DeletionTimestamp = "2026-01-01T00:00:00Z"
+	preempted := `{"phase":"Running","conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler"}]}`
+	tests := map[string]struct {
+		present *nodeapi.Pod
+		state   string
+		err     string
+	}{
+		"the earlier one, which runs":       {present: earlier(), state: unplaced, err: "the earlier workload pod" + remedy},
+		"the earlier one, which is deleted": {present: terminating, state: unplaced, err: "the earlier workload pod" + remedy},
+		"its own, which is preempted":       {state: preempted, err: "the workload pod" + remedy},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := &cluster{states: []string{tc.state}, present: tc.present, ends: never}
+			w, log := workload(t, c)
+			w.EndTimeout = 200 * time.Millisecond
+			g.Expect(w.Run(t.Context(), "nvidia.com/gpu")).To(MatchError(tc.err))
+			g.Expect(log.String()).NotTo(ContainSubstring("in use"))
+		})
+	}
+}
+
+func TestWorkloadThatIsInterruptedWaitsForNoEarlierPod(t *testing.T) {
+	g := NewWithT(t)
+	w, _ := workload(t, &cluster{present: earlier(), ends: never})
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("terminated signal received"))
+	defer cancel()
+	g.Expect(w.Run(ctx, "nvidia.com/gpu")).To(MatchError("the workload pod was interrupted: terminated signal received"))
+}
+
+func TestWorkloadDeletesNoPodOfOthersWithItsName(t *testing.T) {
+	g := NewWithT(t)
+	foreign := earlier()
+	foreign.Metadata.Labels = nil
+	c := &cluster{present: foreign}
 	w, _ := workload(t, c)
-	g.Expect(w.Run(t.Context(), "nvidia.com/gpu")).To(Succeed())
-	g.Expect(c.deleted).To(Equal([]string{"failed", "waits-for-a", "new"}))
+	g.Expect(w.Run(t.Context(), "nvidia.com/gpu")).To(MatchError(
+		"the pod gpu-operator/" + podName + " is not a workload pod, but has the name of that of node node-a; delete it"))
+	g.Expect(c.deleted).To(BeEmpty())
+}
+
+// The fence in config/admission knows these names.
+func TestWorkloadName(t *testing.T) {
+	hundred := strings.Repeat("a", 100)
+	longest := strings.Repeat("a", 83) + "." + strings.Repeat("b", 169)
+	tests := map[string]struct{ node, name string }{
+		"ends with that of the node":             {"ip-10-0-1-2.ec2.internal", "nvidia-device-plugin-validator-ip-10-0-1-2.ec2.internal"},
+		"holds a long one":                       {hundred, "nvidia-device-plugin-validator-" + hundred},
+		"holds the hash of one that is longer":   {longest, "nvidia-device-plugin-validator-" + longest[:84] + "97158e587e325ad3"},
+		"differs where names differ in the rest": {longest[:252] + "c", "nvidia-device-plugin-validator-" + longest[:84] + "887e3c251abd0d35"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(workloadName(tc.node)).To(Equal(tc.name))
+			g.Expect(validation.IsDNS1123Subdomain(tc.name)).To(BeEmpty())
+		})
+	}
 }
 
 func TestWorkloadSaysWhyItsPodCannotBeCreated(t *testing.T) {
@@ -249,7 +383,7 @@ func TestWorkloadPodIsThePodThatIsMeant(t *testing.T) {
 	strict.DisallowUnknownFields()
 	g.Expect(strict.Decode(&pod)).To(Succeed())
 	g.Expect(pod.Kind).To(Equal("Pod"))
-	g.Expect(pod.GenerateName).To(Equal("nvidia-device-plugin-validator-"))
+	g.Expect(pod.Name).To(Equal(podName))
 	g.Expect(pod.Labels).To(Equal(map[string]string{"app": "nvidia-device-plugin-validator"}))
 	g.Expect(pod.OwnerReferences).To(HaveExactElements(And(
 		HaveField("Kind", "Pod"), HaveField("Name", "validator"), HaveField("UID", BeEquivalentTo("u-1")))))

@@ -1,2 +1,3 @@
-// Package nodeapitest is an API server for tests of on-node programs. It has one Node, and speaks HTTPS.
+// Package nodeapitest is the API server in tests of on-node programs, over HTTPS as a pod reaches it: one
+// that has a Node, or with answers of the test.
 package nodeapitest

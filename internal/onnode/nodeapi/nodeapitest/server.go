@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,8 +14,12 @@ import (
 	"testing"
 )
 
-// Token is the bearer token that the server asks for.
-const Token = "the-pods-token"
+const (
+	// Token is the bearer token of the pod's service account, which Server asks for.
+	Token = "the-pods-token"
+	// Namespace is that of the pod.
+	Namespace = "gpu-operator"
+)
 
 // Server is an API server that has one Node. It answers GET, and merge patches (RFC 7386) of its
 // metadata as the real one does: a patch for another version than the present one is a conflict, and a
@@ -50,27 +53,31 @@ type metadata struct {
 func Start(t *testing.T, name string) *Server {
 	t.Helper()
 	s := &Server{
-		ServiceAccountDir: t.TempDir(), path: "/api/v1/nodes/" + name, version: 1,
+		path: "/api/v1/nodes/" + name, version: 1,
 		node: metadata{Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},
 	}
-	server := httptest.NewTLSServer(s)
+	s.ServiceAccountDir, s.Env = Serve(t, s)
+	return s
+}
+
+// Serve answers with handler as the API server until the test ends. It returns the directory of a pod's
+// service account, and what the kubelet puts into the pod's environment, by which the pod finds it.
+func Serve(t *testing.T, handler http.Handler) (serviceAccountDir string, env []string) {
+	t.Helper()
+	server := httptest.NewTLSServer(handler)
 	t.Cleanup(server.Close)
 	address, err := url.Parse(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, port, err := net.SplitHostPort(address.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Env = []string{"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}
+	dir := t.TempDir()
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	for name, content := range map[string][]byte{"ca.crt": authority, "token": []byte(Token + "\n")} {
-		if err := os.WriteFile(filepath.Join(s.ServiceAccountDir, name), content, 0o600); err != nil {
+	for name, content := range map[string][]byte{"ca.crt": authority, "token": []byte(Token + "\n"), "namespace": []byte(Namespace)} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return s
+	return dir, []string{"KUBERNETES_SERVICE_HOST=" + address.Hostname(), "KUBERNETES_SERVICE_PORT=" + address.Port()}
 }
 
 // Labels returns the labels of the Node.

@@ -1,0 +1,75 @@
+package validate
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
+)
+
+// The names of the workload pod are those of NVIDIA's validator, so that what finds one finds the other.
+const (
+	workloadApp            = "nvidia-device-plugin-validator"
+	workloadContainer      = "plugin-validation"
+	workloadServiceAccount = "nvidia-operator-validator"
+)
+
+const (
+	// maxNodePart in bytes bounds what a pod's name takes of the node's, which may have 253: the kubelet
+	// makes a directory of its namespace, its name and its UID, which may have 255.
+	maxNodePart = 100
+	// hashPart in bytes is how much of that is the hash of a longer name.
+	hashPart = 16
+)
+
+// workloadName is the name of the one workload pod of a node. It ends with the node's name, as those of
+// static pods do, so that config/admission/operator_validator.yaml can hold a node to its own pod.
+func workloadName(node string) string {
+	if len(node) > maxNodePart {
+		// Nothing between the two: each may end or begin where a name may not have a dash.
+		hash := sha256.Sum256([]byte(node))
+		node = node[:maxNodePart-hashPart] + hex.EncodeToString(hash[:hashPart/2])
+	}
+	return workloadApp + "-" + node
+}
+
+// pod is the workload pod.
+func (w Workload) pod(resource string) nodeapi.Pod {
+	var secrets []nodeapi.LocalObjectReference
+	for _, name := range w.PullSecrets {
+		secrets = append(secrets, nodeapi.LocalObjectReference{Name: name})
+	}
+	return nodeapi.Pod{
+		Metadata: nodeapi.PodMetadata{
+			Name:            workloadName(w.Node),
+			Labels:          map[string]string{labels.App: workloadApp},
+			OwnerReferences: []nodeapi.OwnerReference{w.Owner},
+		},
+		Spec: nodeapi.PodSpec{
+			// A second try in the same pod would hold the GPU for as long as the fault lasts.
+			RestartPolicy:                 "Never",
+			TerminationGracePeriodSeconds: 1, // It has nothing to save.
+			ServiceAccountName:            workloadServiceAccount,
+			RuntimeClassName:              w.RuntimeClass,
+			PriorityClassName:             w.PriorityClass,
+			Affinity:                      nodeapi.OnNode(w.Node),
+			Tolerations:                   []nodeapi.Toleration{{Operator: "Exists"}},
+			ImagePullSecrets:              secrets,
+			Containers: []nodeapi.Container{{
+				Name:            workloadContainer,
+				Image:           w.Image,
+				ImagePullPolicy: w.PullPolicy,
+				Command:         []string{labels.CUDABinary},
+				Resources:       nodeapi.ContainerResources{Limits: map[string]string{resource: "1"}},
+				SecurityContext: &nodeapi.SecurityContext{
+					ReadOnlyRootFilesystem: true,
+					Capabilities:           nodeapi.Capabilities{Drop: []string{"ALL"}},
+					SeccompProfile:         nodeapi.SeccompProfile{Type: "RuntimeDefault"},
+				},
+				// The program says why it fails in the last line of its log.
+				TerminationMessagePolicy: "FallbackToLogsOnError",
+			}},
+		},
+	}
+}
