@@ -35,6 +35,8 @@ const (
 	FeaturesDir = "/etc/kubernetes/node-feature-discovery/features.d"
 	// FeaturesFile is the name of GPU Feature Discovery's file.
 	FeaturesFile = "gfd"
+	// KubeletRootDir is the default of spec.hostPaths.kubeletRootDir.
+	KubeletRootDir = "/var/lib/kubelet"
 	// MOFEDReady is the file by which the driver pod of NVIDIA's network operator tells that the
 	// Mellanox driver is loaded.
 	MOFEDReady = "/run/mellanox/drivers/.driver-ready"

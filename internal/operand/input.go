@@ -40,6 +40,8 @@ type HostPaths struct {
 	DriverInstallDir string
 	// ToolkitInstallDir is where the toolkit puts its binaries.
 	ToolkitInstallDir string
+	// KubeletRootDir is the kubelet's --root-dir, without a slash at its end.
+	KubeletRootDir string
 }
 
 // Paths fills the defaults into spec.hostPaths and spec.toolkit.installDir.
@@ -53,6 +55,7 @@ func (in Input) Paths() HostPaths {
 		RootFS:            root,
 		DriverInstallDir:  cmp.Or(spec.DriverInstallDir, labels.DriverRoot),
 		ToolkitInstallDir: labels.ToolkitInstallDir,
+		KubeletRootDir:    strings.TrimRight(cmp.Or(spec.KubeletRootDir, labels.KubeletRootDir), "/"),
 	}
 	paths.DevChar = paths.OnHost("/dev/char")
 	if in.Spec.Toolkit != nil {
@@ -80,6 +83,12 @@ func (in Input) RefreshHelpers() bool {
 // CDIEnabled tells whether GPUs are injected through the Container Device Interface.
 func (in Input) CDIEnabled() bool {
 	return in.Spec.CDI == nil || IsTrue(in.Spec.CDI.Enabled, true)
+}
+
+// DCGMEnabled tells whether a stand-alone engine of DCGM runs on each node, which the DCGM exporter is
+// then to use.
+func (in Input) DCGMEnabled() bool {
+	return in.Spec.DCGM != nil && IsTrue(in.Spec.DCGM.Enabled, false)
 }
 
 // MIGStrategy is spec.mig.strategy, or empty.

@@ -15,6 +15,7 @@ func TestPaths(t *testing.T) {
 		DevChar:           "/dev/char",
 		DriverInstallDir:  "/run/nvidia/driver",
 		ToolkitInstallDir: "/usr/local/nvidia",
+		KubeletRootDir:    "/var/lib/kubelet",
 	}
 	with := func(change func(*operand.HostPaths)) operand.HostPaths {
 		paths := defaults
@@ -40,13 +41,17 @@ func TestPaths(t *testing.T) {
 			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{InstallDir: "/opt/toolkit"}},
 			want: with(func(p *operand.HostPaths) { p.ToolkitInstallDir = "/opt/toolkit" }),
 		},
+		"kubeletRootDir moves the kubelet, and may end in a slash": {
+			spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{KubeletRootDir: "/data/kubelet/"}},
+			want: with(func(p *operand.HostPaths) { p.KubeletRootDir = "/data/kubelet" }),
+		},
 		"all at once": {
 			spec: v1.ClusterPolicySpec{
-				HostPaths: &v1.HostPathsSpec{RootFS: "/h", DriverInstallDir: "/d"},
+				HostPaths: &v1.HostPathsSpec{RootFS: "/h", DriverInstallDir: "/d", KubeletRootDir: "/k"},
 				Toolkit:   &v1.ToolkitSpec{InstallDir: "/t"},
 			},
 			want: operand.HostPaths{
-				RootFS: "/h", DevChar: "/h/dev/char", DriverInstallDir: "/d", ToolkitInstallDir: "/t",
+				RootFS: "/h", DevChar: "/h/dev/char", DriverInstallDir: "/d", ToolkitInstallDir: "/t", KubeletRootDir: "/k",
 			},
 		},
 	}

@@ -3,6 +3,7 @@ package render
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,8 +21,15 @@ import (
 )
 
 // functions are what templates may call. quote makes any text one YAML value: "1e3" stays a name, and a
-// line break in a field of the spec adds nothing to a manifest.
-var functions = template.FuncMap{"quote": func(value any) string { return strconv.Quote(fmt.Sprint(value)) }}
+// line break in a field of the spec adds nothing to a manifest. json does the same for maps and lists,
+// as YAML takes JSON.
+var functions = template.FuncMap{
+	"quote": func(value any) string { return strconv.Quote(fmt.Sprint(value)) },
+	"json": func(value any) (string, error) {
+		text, err := json.Marshal(value)
+		return string(text), err
+	},
+}
 
 // templates are parsed once: they are part of the program.
 var templates = parseAssets()

@@ -1,0 +1,58 @@
+package operand_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+func TestMonitorNeedsTheSpecAndTheKind(t *testing.T) {
+	both := map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true}
+	type want struct{ monitor, rule bool }
+	tests := map[string]struct {
+		kinds    map[operand.OptionalKind]bool
+		spec     *v1.ServiceMonitorSpec
+		fallback bool
+		want     want
+	}{
+		"no block, off by default":            {kinds: both},
+		"no block, on by default":             {kinds: both, fallback: true, want: want{true, true}},
+		"an empty block, on by default":       {kinds: both, spec: &v1.ServiceMonitorSpec{}, fallback: true, want: want{true, true}},
+		"enabled":                             {kinds: both, spec: &v1.ServiceMonitorSpec{Enabled: new(true)}, want: want{true, true}},
+		"disabled, on by default":             {kinds: both, spec: &v1.ServiceMonitorSpec{Enabled: new(false)}, fallback: true},
+		"enabled, and no Prometheus operator": {spec: &v1.ServiceMonitorSpec{Enabled: new(true)}, fallback: true},
+		"enabled, and no kind for rules": {
+			kinds: map[operand.OptionalKind]bool{operand.ServiceMonitor: true}, fallback: true, want: want{monitor: true},
+		},
+		"enabled, and no kind for monitors": {kinds: map[operand.OptionalKind]bool{operand.PrometheusRule: true}, fallback: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := operand.Input{Optional: test.kinds}.Monitor("app", test.spec, test.fallback)
+			if (want{got.ServiceMonitor, got.PrometheusRule}) != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestMonitorCarriesTheSpec(t *testing.T) {
+	spec := &v1.ServiceMonitorSpec{
+		Interval: "15s", ScrapeTimeout: "10s", HonorLabels: new(true),
+		AdditionalLabels: map[string]string{"release": "prometheus"},
+		Relabelings:      []v1.RelabelConfig{{TargetLabel: "cluster", Replacement: new("a")}},
+	}
+	want := operand.Monitor{
+		Labels:   map[string]string{"app": "nvidia-dcgm-exporter", "release": "prometheus"},
+		Interval: "15s", ScrapeTimeout: "10s", HonorLabels: true, Relabelings: spec.Relabelings,
+	}
+	if diff := cmp.Diff(want, operand.Input{}.Monitor("nvidia-dcgm-exporter", spec, true)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if len(spec.AdditionalLabels) != 1 {
+		t.Errorf("the labels of the spec became %v", spec.AdditionalLabels)
+	}
+}
