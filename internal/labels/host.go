@@ -74,6 +74,10 @@ const (
 	// ReasonSuffix follows the name of a marker in the file, beside the markers, in which
 	// "gpu-node validate" says in one sentence why it gave up. Removed on success.
 	ReasonSuffix = ".reason"
+	// ProvingSuffix follows the name of a marker in the file, beside the markers, by which a prover that
+	// ends without a proof tells the next one since when the component is being proved. Written by
+	// "gpu-node validate" before it removes the marker, removed on success.
+	ProvingSuffix = ".proving"
 	// DriverContainerReady is the file that the driver container's start-up probe writes once
 	// the modules are loaded and nvidia-smi works: lines "KEY: value".
 	DriverContainerReady = ".driver-ctr-ready"
@@ -84,11 +88,12 @@ const (
 	// names the instance of the driver container.
 	DriverInstanceKey = "DRIVER_INSTANCE"
 	// StartedAtKey is the assignment in a marker that tells since when (seconds since 1970) its
-	// prover had been trying. Read by gpu-node export.
+	// prover, and those before it that ended without a proof, had been trying. Read by gpu-node export.
 	StartedAtKey = "STARTED_AT"
-	// RenewedKey is the assignment in a marker that is "true" where its prover, when it started,
-	// found a marker that could be trusted: the part was proved anew, as after a restart of the
-	// prover's pod, and not reached for the first time. Read by gpu-node export.
+	// RenewedKey is the assignment in a marker that is "true" where its prover, or the first of
+	// those in a row that ended without a proof, found a marker that could be trusted: the part was
+	// proved anew, as after a restart of the prover's pod, and not reached for the first time. Read by
+	// gpu-node export.
 	RenewedKey = "RENEWED"
 	// The lines in DriverContainerReady that tell which modules the driver container loads besides
 	// its own: "true" or "false".
@@ -117,3 +122,6 @@ func (m Marker) File() string { return string(m) + MarkerSuffix }
 
 // ReasonFile returns the name of the file in ValidationsDir that says why the marker is missing.
 func (m Marker) ReasonFile() string { return string(m) + ReasonSuffix }
+
+// ProvingFile returns the name of the file in ValidationsDir that tells since when the marker is awaited.
+func (m Marker) ProvingFile() string { return string(m) + ProvingSuffix }

@@ -38,8 +38,10 @@
 // the driver did not take a week. So a marker tells that it is one of a prover that found a good one
 // (RENEWED), and then the stage took from the start of this prover. While it is not there yet, the
 // stage counts from the scrape that first missed it; a program that was started in between has not
-// seen it, and counts from the marker before; so does the stage of a prover that was killed between
-// the removal of the good marker and the next one. A stage whose marker is older than the marker before it,
-// as the toolkit's after the driver alone was proved again, has no value until it is proved again
-// itself: how long it took is not known any more. No value is ever negative, whatever the clock does.
+// seen it, and counts from the marker before. A prover that gives up or is killed leaves both, since
+// when it has tried and whether there was a good marker, to the next one, in labels.ProvingSuffix: a
+// stage took from the start of the first of them. Another boot or driver ends that. A stage whose
+// marker is older than the marker before it, as the toolkit's after the driver alone was proved again,
+// has no value until it is proved again itself: how long it took is not known any more. No value is
+// ever negative, whatever the clock does.
 package export

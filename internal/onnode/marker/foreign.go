@@ -18,17 +18,10 @@ var driverKeys = []string{
 	labels.IsHostDriverKey, labels.DriverRootKey, labels.DriverRootMountKey, labels.DevRootKey, labels.DevRootMountKey,
 }
 
-// foreign is a marker that names no boot: another program wrote it.
-type foreign struct {
-	marker      labels.Marker
-	content     []byte
-	written     time.Time
-	assignments []Assignment
-}
-
-// trust returns nil if the times of the files show that a marker of another program is true.
-func (d Dir) trust(f foreign) error {
-	name := f.marker.File()
+// trust returns nil if the times of the files show that a marker without a boot, which another program
+// wrote, is true.
+func (d Dir) trust(m labels.Marker, f file) error {
+	name := f.name
 	booted, err := BootTime(cmp.Or(d.StatFile, labels.ProcStat))
 	if err != nil {
 		return fmt.Errorf("%s has no line %s=, and whether it is of this boot is not known: %w", name, labels.BootIDKey, err)
@@ -43,7 +36,7 @@ func (d Dir) trust(f foreign) error {
 	if container.Ready && f.written.Before(container.written) {
 		return fmt.Errorf("%s is stale: it was written before the present driver container was ready", name)
 	}
-	if f.marker == labels.MarkerDriver {
+	if m == labels.MarkerDriver {
 		return f.trustDriver(container.Ready)
 	}
 	if container.Ready {
@@ -57,8 +50,8 @@ func (d Dir) trust(f foreign) error {
 }
 
 // trustDriver refuses a driver's marker that is half written, or whose driver container is gone.
-func (f foreign) trustDriver(containerReady bool) error {
-	name := f.marker.File()
+func (f file) trustDriver(containerReady bool) error {
+	name := f.name
 	for _, key := range driverKeys {
 		if _, ok := lookup(f.assignments, key); !ok {
 			return fmt.Errorf("%s is half written: it has no line %s=", name, key)

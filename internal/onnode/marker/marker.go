@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/atomicfile"
@@ -56,51 +57,99 @@ func BootID(file string) (string, error) {
 // Read returns the assignments of the marker. The error is one clause that says why the marker
 // cannot be trusted: missing, not readable, half written, or stale (see the package's documentation).
 func (d Dir) Read(m labels.Marker) ([]Assignment, error) {
-	content, written, err := d.readFile(m.File())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s is missing", m.File())
+	assignments, _, err := d.ReadAt(m)
+	return assignments, err
+}
+
+// ReadAt is Read, and also returns when the marker was written.
+func (d Dir) ReadAt(m labels.Marker) ([]Assignment, time.Time, error) {
+	found, err := d.parse(m.File())
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	if _, ours := lookup(found.assignments, labels.BootIDKey); ours {
+		err = d.current(found)
+	} else {
+		err = d.trust(m, found)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %w", m.File(), err)
+		return nil, time.Time{}, err
+	}
+	return found.assignments, found.written, nil
+}
+
+// file is one in the directory that has the form of a marker.
+type file struct {
+	name        string
+	content     []byte
+	written     time.Time
+	assignments []Assignment
+}
+
+func (d Dir) parse(name string) (file, error) {
+	content, written, err := d.readFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return file{}, fmt.Errorf("%s is missing", name)
+	}
+	if err != nil {
+		return file{}, fmt.Errorf("%s cannot be read: %w", name, err)
 	}
 	assignments, err := Parse(content)
 	if err != nil {
-		return nil, fmt.Errorf("%s is malformed: %w", m.File(), err)
+		return file{}, fmt.Errorf("%s is malformed: %w", name, err)
 	}
-	boot, ours := lookup(assignments, labels.BootIDKey)
-	if !ours {
-		if err := d.trust(foreign{marker: m, content: content, written: written, assignments: assignments}); err != nil {
-			return nil, err
-		}
-		return assignments, nil
+	return file{name: name, content: content, written: written, assignments: assignments}, nil
+}
+
+// current returns nil if the file names the present boot and the present driver instance.
+func (d Dir) current(f file) error {
+	if boot, _ := lookup(f.assignments, labels.BootIDKey); boot != d.BootID {
+		return fmt.Errorf("%s is stale: it was written in another boot of the node", f.name)
 	}
-	if boot != d.BootID {
-		return nil, fmt.Errorf("%s is stale: it was written in another boot of the node", m.File())
-	}
-	proven, _ := lookup(assignments, labels.DriverInstanceKey)
+	proven, _ := lookup(f.assignments, labels.DriverInstanceKey)
 	present, err := d.DriverInstance()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if proven != present {
-		return nil, fmt.Errorf("%s is stale: it was written for driver instance %q, now there is %q",
-			m.File(), proven, present)
+		return fmt.Errorf("%s is stale: it was written for driver instance %q, now there is %q", f.name, proven, present)
 	}
-	return assignments, nil
+	return nil
 }
 
 // Write writes the marker with these assignments, BOOT_ID and DRIVER_INSTANCE, atomically, with
 // mode 0644. instance is the driver instance for which the marker is true.
 func (d Dir) Write(m labels.Marker, assignments []Assignment, instance string) error {
+	return d.write(m.File(), assignments, instance)
+}
+
+func (d Dir) write(name string, assignments []Assignment, instance string) error {
 	content, err := Format(slices.Concat(assignments, []Assignment{
 		{Key: labels.BootIDKey, Value: d.BootID},
 		{Key: labels.DriverInstanceKey, Value: instance},
 	}))
 	if err != nil {
-		return fmt.Errorf("write the marker %s: %w", m.File(), err)
+		return fmt.Errorf("write %s: %w", name, err)
 	}
-	return atomicfile.Write(filepath.Join(d.Path, m.File()), 0o644, bytes.NewReader(content))
+	return atomicfile.Write(filepath.Join(d.Path, name), 0o644, bytes.NewReader(content))
 }
+
+// WriteProving writes what a prover without a proof leaves to the next one, in the form of a marker.
+func (d Dir) WriteProving(m labels.Marker, assignments []Assignment, instance string) error {
+	return d.write(m.ProvingFile(), assignments, instance)
+}
+
+// ReadProving returns what WriteProving wrote, if it was in this boot and for the present driver instance.
+func (d Dir) ReadProving(m labels.Marker) ([]Assignment, error) {
+	found, err := d.parse(m.ProvingFile())
+	if err != nil {
+		return nil, err
+	}
+	return found.assignments, d.current(found)
+}
+
+// RemoveProving removes what WriteProving wrote; it may be missing.
+func (d Dir) RemoveProving(m labels.Marker) error { return d.remove(m.ProvingFile()) }
 
 // Remove removes the marker; it may be missing.
 func (d Dir) Remove(m labels.Marker) error { return d.remove(m.File()) }

@@ -194,7 +194,7 @@ func try(t *testing.T, check Check, companions []Companion, markers string) ([]m
 	t.Helper()
 	dir := marker.Dir{Path: markers, BootID: "boot-now"}
 	run := Run{Component: "driver", Markers: dir, Check: check, Companions: companions, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
-	if err := run.prove(t.Context()); err != nil {
+	if err := run.prove(t.Context(), run.climb()); err != nil {
 		files, globErr := filepath.Glob(filepath.Join(markers, "[a-z]*-ready"))
 		if globErr != nil || len(files) > 0 {
 			err = errors.Join(err, fmt.Errorf("left behind: %v", files))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -55,21 +54,20 @@ type Run struct {
 	FailAfter time.Duration
 	// Log gets a line for each new reason and for the result.
 	Log *slog.Logger
-
-	// renewed tells that the component was proved before, in this boot and for this driver.
-	renewed bool
-	// started is when Prove began, for labels.StartedAtKey.
-	started time.Time
 }
 
 // Prove removes the component's marker, so that a marker of an earlier run cannot hide a failure,
 // and those of its companions, and repeats the check until it succeeds; then it writes the marker,
 // last. It fails when ctx ends, when it gives up after FailAfter, or when a file cannot be written; the
 // error is one sentence with the cause and the remedy, and is also left in the component's reason file.
+// Since when it has tried is left to the next prover in labels.ProvingSuffix, removed on success.
 func (r Run) Prove(ctx context.Context) error {
-	_, stale := r.Markers.Read(r.Component)
-	r.renewed = stale == nil
-	r.started = time.Now()
+	climb := r.climb()
+	// Before the marker is removed, which tells it too. Where the instance is not known yet, the attempt is
+	// the one to say why.
+	if instance, err := r.Markers.DriverInstance(); err == nil {
+		climb.note(instance)
+	}
 	if err := r.Markers.Remove(r.Component); err != nil {
 		return err
 	}
@@ -82,8 +80,9 @@ func (r Run) Prove(ctx context.Context) error {
 	patience := patience{most: r.FailAfter}
 	for pause := r.Interval; ; {
 		began := time.Now()
-		err := r.attempt(ctx, heard)
+		err := r.attempt(ctx, climb, heard)
 		if err == nil {
+			climb.end()
 			r.Log.Info(string(r.Component) + " is validated")
 			return r.Markers.RemoveReason(r.Component)
 		}
@@ -100,12 +99,12 @@ func (r Run) Prove(ctx context.Context) error {
 
 // attempt makes one attempt and bounds it. A process that hangs in the kernel cannot be killed, as
 // nvidia-smi on a broken GPU: then no second one is started beside it, and only ctx ends the wait.
-func (r Run) attempt(ctx context.Context, heard *reasons) error {
+func (r Run) attempt(ctx context.Context, climb *climb, heard *reasons) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, r.AttemptTimeout,
 		fmt.Errorf("it does not end within %s; see the kernel log for Xid errors of the GPU", r.AttemptTimeout))
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- r.prove(bounded) }()
+	go func() { done <- r.prove(bounded, climb) }()
 	select {
 	case err := <-done:
 		return err
@@ -129,11 +128,12 @@ func (r Run) attempt(ctx context.Context, heard *reasons) error {
 }
 
 // prove checks and writes the markers, for the driver that was present the whole time.
-func (r Run) prove(ctx context.Context) error {
+func (r Run) prove(ctx context.Context, climb *climb) error {
 	before, err := r.Markers.DriverInstance()
 	if err != nil {
 		return err
 	}
+	climb.note(before)
 	assignments, err := r.Check(ctx)
 	if err != nil {
 		return err
@@ -153,16 +153,12 @@ func (r Run) prove(ctx context.Context) error {
 	if before != after {
 		return errors.New("the driver container was replaced during the check")
 	}
-	if r.renewed {
-		assignments = append(assignments, marker.Assignment{Key: labels.RenewedKey, Value: labels.True})
-	}
-	since := marker.Assignment{Key: labels.StartedAtKey, Value: strconv.FormatInt(r.started.Unix(), 10)}
 	for _, companion := range companions {
-		if err := r.Markers.Write(companion, []marker.Assignment{since}, after); err != nil {
+		if err := r.Markers.Write(companion, climb.since(), after); err != nil {
 			return err
 		}
 	}
-	return r.Markers.Write(r.Component, slices.Concat(assignments, []marker.Assignment{since}), after)
+	return r.Markers.Write(r.Component, slices.Concat(assignments, climb.assignments()), after)
 }
 
 // companions returns the markers that are true with the component's.
