@@ -23,11 +23,11 @@ type MIGManagerConfigSpec struct {
 	// if it cannot.
 	// +optional
 	Name ObjectName `json:"name,omitempty"`
-	// Default is what nodes without the label nvidia.com/mig.config get as its value: all-disabled, or
-	// empty, which means the same.
+	// Default is what nodes without the label nvidia.com/mig.config get as its value: all-disabled, which
+	// is the default where config is given, or empty for no label. Without config no node gets one.
 	// +optional
 	// +kubebuilder:validation:Enum="";all-disabled
-	Default string `json:"default,omitempty"`
+	Default *string `json:"default,omitempty"`
 }
 
 // GPUClientsConfigSpec chooses what is stopped while a layout changes.

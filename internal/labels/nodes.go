@@ -75,6 +75,8 @@ const (
 	// MIGConfig is the name of the MIG layout that the node is to have. Written by users, and by the
 	// operator where there is none; read by mig-manager.
 	MIGConfig = "nvidia.com/mig.config"
+	// MIGAllDisabled is the value of MIGConfig that leaves every GPU whole.
+	MIGAllDisabled = "all-disabled"
 	// True is the value of a label that is set.
 	True = "true"
 	// False is the value of a label that is set to no.

@@ -5,6 +5,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands/containertoolkit"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/deviceplugin"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/migmanager"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/nodediscovery"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/operatorvalidator"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/runtimeclasses"
@@ -20,5 +21,6 @@ func Catalogue() ([]operand.Operand, error) {
 		containertoolkit.Operand(),
 		deviceplugin.Operand(),
 		operatorvalidator.Operand(),
+		migmanager.Operand(),
 	})
 }

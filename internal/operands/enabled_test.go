@@ -49,6 +49,10 @@ func TestWanted(t *testing.T) {
 			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)}},
 			want: all(map[operand.Name]string{"device-plugin": "DisabledBySpec: spec.devicePlugin.enabled is false"}),
 		},
+		"false turns off the MIG manager": {
+			spec: v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Enabled: new(false)}},
+			want: all(map[operand.Name]string{"mig-manager": "DisabledBySpec: spec.migManager.enabled is false"}),
+		},
 		"the NRI plugin is no silent no-op": {
 			spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}},
 			want: all(map[operand.Name]string{

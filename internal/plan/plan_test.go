@@ -63,6 +63,7 @@ func TestCompute(t *testing.T) {
 		"driver":          {Action: plan.Apply, Instances: []string{"ubuntu24.04-amd64"}},
 		"node-discovery":  apply,
 		"runtime-classes": apply, "container-toolkit": apply, "device-plugin": apply, "operator-validator": apply,
+		"mig-manager": notNeeded,
 	}
 	with := func(change map[operand.Name]what) map[operand.Name]what {
 		want := map[operand.Name]what{}
@@ -90,6 +91,10 @@ func TestCompute(t *testing.T) {
 		"nodes of two systems get two drivers": {
 			nodes: []operand.NodeFacts{ubuntu("a"), changed(ubuntu("b"), func(f *operand.NodeFacts) { f.OSID, f.OSVersion = "rhel", "9.6" })},
 			want:  with(map[operand.Name]what{"driver": {Action: plan.Apply, Instances: []string{"rhel9-amd64", "ubuntu24.04-amd64"}}}),
+		},
+		"a node whose GPUs can be partitioned gets the MIG manager": {
+			nodes: []operand.NodeFacts{ubuntu("a"), changed(ubuntu("b"), func(f *operand.NodeFacts) { f.MIGCapable = "true" })},
+			want:  with(map[operand.Name]what{"mig-manager": apply}),
 		},
 		"no nodes need nothing but what costs nothing": {
 			want: with(nobody),
@@ -162,6 +167,7 @@ func TestCompute(t *testing.T) {
 			nodes: []operand.NodeFacts{ubuntu("a")},
 			want: map[operand.Name]what{
 				"runtime-classes":    apply,
+				"mig-manager":        notNeeded,
 				"node-discovery":     {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.validator" + contradicted},
 				"driver":             {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.driver" + contradicted},
 				"container-toolkit":  {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.toolkit" + contradicted},

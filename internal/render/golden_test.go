@@ -57,19 +57,28 @@ var scenarios = map[string]struct {
 				Mode:      v1.DiscoveryBuiltin,
 				Resources: &v1.ResourceRequirements{Requests: corev1.ResourceList{"memory": resource.MustParse("16Mi")}},
 			},
+			MIGManager: &v1.MIGManagerSpec{
+				ImageSpec: v1.ImageSpec{Version: "v9", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"a"}},
+				ContainerSpec: v1.ContainerSpec{
+					Args: []string{"--with-reboot"}, Env: env, HostNetwork: new(true),
+					Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("256Mi")}},
+				},
+				Config:           &v1.MIGManagerConfigSpec{Name: "my-layouts"},
+				GPUClientsConfig: &v1.GPUClientsConfigSpec{Name: "my-clients"},
+			},
 			Operator: &v1.OperatorSpec{RuntimeClass: "gpu"},
 			MIG:      &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
 		}},
 	},
 	"without-cdi": {
 		situation: situation{spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false)}}},
-		of:        []operand.Name{"runtime-classes", "container-toolkit", "device-plugin"},
+		of:        []operand.Name{"runtime-classes", "container-toolkit", "device-plugin", "mig-manager"},
 	},
 	"host-paths": {
 		situation: situation{spec: v1.ClusterPolicySpec{HostPaths: &v1.HostPathsSpec{
 			RootFS: "/mnt/host", DriverInstallDir: "/opt/driver",
 		}}},
-		of: []operand.Name{"node-discovery", "driver", "container-toolkit", "device-plugin", "operator-validator"},
+		of: []operand.Name{"node-discovery", "driver", "container-toolkit", "device-plugin", "operator-validator", "mig-manager"},
 	},
 	"daemonsets": {
 		situation: situation{spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{

@@ -31,11 +31,11 @@ func catalogue(t *testing.T) []operand.Operand {
 	return all
 }
 
-// node is a GPU node as discovery describes it.
+// node is a GPU node as discovery describes it, that every operand has work on.
 func node(osID, osVersion string) operand.NodeFacts {
 	return operand.NodeFacts{
 		Name: osID, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: "containerd",
-		OSID: osID, OSVersion: osVersion, Architecture: "amd64",
+		OSID: osID, OSVersion: osVersion, Architecture: "amd64", MIGCapable: "true",
 	}
 }
 

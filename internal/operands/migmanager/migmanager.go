@@ -1,0 +1,134 @@
+package migmanager
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Name of the operand.
+const Name operand.Name = "mig-manager"
+
+// The ConfigMaps that the operand brings: layouts for GPUs that the MIG manager cannot ask for what they
+// support, and the services of the host that use GPUs.
+const (
+	defaultLayouts = "default-mig-parted-config"
+	defaultClients = "default-gpu-clients"
+)
+
+// Operand is the MIG manager.
+func Operand() operand.Operand {
+	return operand.Operand{
+		Name:      Name,
+		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Injected:  true,
+		Requires: []operand.Requirement{
+			{On: "runtime-classes", Scope: operand.Cluster},
+			{On: "container-toolkit", Scope: operand.Node, Marker: labels.MarkerToolkit},
+		},
+		Serves:    serves,
+		Wanted:    wanted,
+		Instances: instances,
+		Labels:    defaultLabels,
+	}
+}
+
+// values are what the templates insert.
+type values struct {
+	Image, PullPolicy string
+	// ConfigMap holds the layouts in its key config.yaml. The MIG manager finds them in ConfigFile, by
+	// the variable ConfigVariable.
+	ConfigMap, ConfigFile, ConfigVariable string
+	// ClientsConfigMap holds the services in its key clients.yaml.
+	ClientsConfigMap string
+	CDI              bool
+}
+
+func spec(in operand.Input) v1.MIGManagerSpec {
+	if in.Spec.MIGManager == nil {
+		return v1.MIGManagerSpec{}
+	}
+	return *in.Spec.MIGManager
+}
+
+func wanted(in operand.Input) operand.Decision {
+	if !operand.IsTrue(spec(in).Enabled, true) {
+		return operand.Disabled("spec.migManager.enabled")
+	}
+	return operand.Installed()
+}
+
+// capableProducts are parts of the names of GPUs that support MIG; NVIDIA's operator knows these.
+var capableProducts = []string{"h100", "a100", "a30"}
+
+// serves installs the MIG manager where GPU Feature Discovery finds that the GPUs can be partitioned. As
+// long as it has not said so, the name of the GPU tells. A host that lends its GPUs to virtual machines
+// leaves their partitioning to the vGPU manager.
+func serves(facts operand.NodeFacts) operand.Decision {
+	if facts.HostVGPU {
+		return operand.Decision{Verdict: operand.Absent}
+	}
+	capable := facts.MIGCapable
+	product := strings.ToLower(facts.Product)
+	if capable == "" && slices.ContainsFunc(capableProducts, func(name string) bool { return strings.Contains(product, name) }) {
+		capable = labels.True
+	}
+	return operand.WhereCapable(Name, capable, facts)
+}
+
+// defaultLabels is the layout of nodes that nobody has chosen one for: the value of
+// spec.migManager.config.default. Where config is not given at all, nodes get none, as with NVIDIA's
+// operator.
+func defaultLabels(in operand.Input) map[string]string {
+	config := spec(in).Config
+	if config == nil {
+		return nil
+	}
+	layout := labels.MIGAllDisabled
+	if config.Default != nil {
+		layout = *config.Default
+	}
+	if layout == "" {
+		return nil
+	}
+	return map[string]string{labels.MIGConfig: layout}
+}
+
+func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+	spec := spec(in)
+	ref, err := image.Resolve(image.MIGManager, spec.ImageSpec, "")
+	if err != nil {
+		return nil, fmt.Errorf("spec.migManager: %w", err)
+	}
+	values := values{
+		Image:            ref.Image,
+		PullPolicy:       image.PullPolicy(spec.ImageSpec),
+		ConfigMap:        defaultLayouts,
+		ConfigFile:       "config-default.yaml",
+		ConfigVariable:   "DEFAULT_CONFIG_FILE",
+		ClientsConfigMap: defaultClients,
+		CDI:              in.CDIEnabled(),
+	}
+	// A user's layouts are the only ones. The default ones, named or not, serve where the MIG manager
+	// cannot find out by itself what the GPUs support.
+	if spec.Config != nil && spec.Config.Name != "" && spec.Config.Name != defaultLayouts {
+		values.ConfigMap, values.ConfigFile, values.ConfigVariable = spec.Config.Name, "config.yaml", "CONFIG_FILE"
+	}
+	if spec.GPUClientsConfig != nil {
+		values.ClientsConfigMap = cmp.Or(spec.GPUClientsConfig.Name, defaultClients)
+	}
+	return []operand.Instance{{
+		Image:       ref.Image,
+		Version:     ref.Version,
+		PullSecrets: spec.ImagePullSecrets,
+		Main:        "nvidia-mig-manager",
+		Container:   spec.ContainerSpec,
+		Values:      values,
+	}}, nil
+}

@@ -1,0 +1,72 @@
+package migmanager_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/migmanager"
+)
+
+func TestServes(t *testing.T) {
+	runs := map[operand.Name]string{"mig-manager": "true"}
+	tests := map[string]struct {
+		facts operand.NodeFacts
+		want  operand.Verdict
+	}{
+		"GFD says that it can":                {operand.NodeFacts{MIGCapable: "true"}, operand.Install},
+		"GFD says that it cannot":             {operand.NodeFacts{MIGCapable: "false"}, operand.Absent},
+		"and it knows better than the name":   {operand.NodeFacts{MIGCapable: "false", Product: "NVIDIA-A100-SXM4-40GB"}, operand.Absent},
+		"it cannot any more":                  {operand.NodeFacts{MIGCapable: "false", Deploy: runs}, operand.Absent},
+		"nothing is known":                    {operand.NodeFacts{}, operand.Absent},
+		"nothing is known any more":           {operand.NodeFacts{Deploy: runs}, operand.Install},
+		"an H100 by its name":                 {operand.NodeFacts{Product: "NVIDIA-H100-80GB-HBM3"}, operand.Install},
+		"an A100 by its name":                 {operand.NodeFacts{Product: "nvidia-a100-pcie-40gb"}, operand.Install},
+		"an A30 by its name":                  {operand.NodeFacts{Product: "NVIDIA-A30"}, operand.Install},
+		"another GPU by its name":             {operand.NodeFacts{Product: "Tesla-V100"}, operand.Absent},
+		"the host lends its GPUs to machines": {operand.NodeFacts{MIGCapable: "true", HostVGPU: true, Deploy: runs}, operand.Absent},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := migmanager.Operand().Serves(test.facts); got.Verdict != test.want {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestTheDefaultLayout(t *testing.T) {
+	config := func(layout *string) *v1.MIGManagerSpec {
+		return &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{Default: layout}}
+	}
+	allDisabled := map[string]string{"nvidia.com/mig.config": "all-disabled"}
+	tests := map[string]struct {
+		spec *v1.MIGManagerSpec
+		want map[string]string
+	}{
+		"no block":        {},
+		"an empty block":  {spec: &v1.MIGManagerSpec{}},
+		"no default":      {spec: config(nil), want: allDisabled},
+		"all-disabled":    {spec: config(new("all-disabled")), want: allDisabled},
+		"an empty string": {spec: config(new(""))},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := migmanager.Operand().Labels(operand.Input{Spec: v1.ClusterPolicySpec{MIGManager: test.spec}})
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAWrongImageNamesItsField(t *testing.T) {
+	spec := v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{ImageSpec: v1.ImageSpec{Image: "example.com/m:1", Version: "2"}}}
+	_, err := migmanager.Operand().Instances(operand.Input{Spec: spec}, nil)
+	const want = `spec.migManager: image "example.com/m:1" is a whole reference: remove repository and version`
+	if err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %q", err, want)
+	}
+}

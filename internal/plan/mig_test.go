@@ -1,0 +1,122 @@
+package plan_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+const (
+	migManager = deploy + "mig-manager"
+	migConfig  = "nvidia.com/mig.config"
+)
+
+// migLabels are the changes of the two labels that concern the MIG manager on a node with these labels.
+func migLabels(t *testing.T, spec v1.ClusterPolicySpec, facts operand.NodeFacts, current map[string]string) map[string]*string {
+	t.Helper()
+	if value, there := current[migManager]; there {
+		facts.Deploy = map[operand.Name]string{"mig-manager": value}
+	}
+	changes := plan.ForSpec(catalogue(t), operand.Input{Spec: spec}).NodeLabels(catalogue(t), facts, current, false)
+	mine := map[string]*string{}
+	for _, key := range []string{migManager, migConfig} {
+		if value, there := changes[key]; there {
+			mine[key] = value
+		}
+	}
+	return mine
+}
+
+func TestLabelsOfTheMIGManager(t *testing.T) {
+	defaulted := v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{}}}
+	capable := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.MIGCapable = "true" })
+	incapable := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.MIGCapable = "false" })
+	product := func(name string) operand.NodeFacts {
+		return changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Product = name })
+	}
+	both := map[string]*string{migManager: set("true"), migConfig: set("all-disabled")}
+	nothing := map[string]*string{}
+	tests := map[string]struct {
+		spec    v1.ClusterPolicySpec
+		facts   operand.NodeFacts
+		current map[string]string
+		want    map[string]*string
+	}{
+		"a capable node gets operand and layout": {spec: defaulted, facts: capable, want: both},
+		"the layout is the user's": {
+			spec: defaulted, facts: capable, current: map[string]string{migConfig: "all-1g.10gb"},
+			want: map[string]*string{migManager: set("true")},
+		},
+		"an empty layout counts as absent": {
+			spec: defaulted, facts: capable, current: map[string]string{migConfig: "", migManager: "true"},
+			want: map[string]*string{migConfig: set("all-disabled")},
+		},
+		"without the config block no layout is written": {facts: capable, want: map[string]*string{migManager: set("true")}},
+		"nor with an empty default": {
+			spec:  v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{Default: new("")}}},
+			facts: capable, want: map[string]*string{migManager: set("true")},
+		},
+		"nor where the MIG manager is disabled; its deploy label costs nothing": {
+			spec:  v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Enabled: new(false), Config: &v1.MIGManagerConfigSpec{}}},
+			facts: capable, want: map[string]*string{migManager: set("true")},
+		},
+		"a node that cannot gets neither":               {spec: defaulted, facts: incapable, want: nothing},
+		"a node of which nothing is known gets neither": {spec: defaulted, facts: ubuntu("a"), want: nothing},
+		"before GFD has said so, the product tells":     {spec: defaulted, facts: product("NVIDIA-H100-80GB-HBM3"), want: both},
+		"and another product does, too":                 {spec: defaulted, facts: product("Tesla-T4"), want: nothing},
+		"GFD's label vanishes for a while": {
+			spec: defaulted, facts: ubuntu("a"), current: map[string]string{migManager: "true", migConfig: "all-1g.10gb"}, want: nothing,
+		},
+		"GFD says that the GPUs cannot": {
+			spec: defaulted, facts: incapable, current: map[string]string{migManager: "true", migConfig: "all-1g.10gb"},
+			want: map[string]*string{migManager: removed},
+		},
+		"a host that lends its GPUs to virtual machines": {
+			spec: defaulted, facts: changed(capable, func(f *operand.NodeFacts) { f.HostVGPU = true }),
+			current: map[string]string{migManager: "true"}, want: map[string]*string{migManager: removed},
+		},
+		"what a user wrote stays": {
+			spec: defaulted, facts: capable, current: map[string]string{migManager: "false", migConfig: "all-1g.10gb"}, want: nothing,
+		},
+		"an excluded node gets neither": {
+			spec: defaulted, facts: changed(capable, func(f *operand.NodeFacts) { f.Excluded = true }), want: nothing,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, migLabels(t, test.spec, test.facts, test.current)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// While the MIG manager changes a layout, the operands that hold GPUs stay away, whatever else is known.
+func TestAPauseForAMIGChangeIsKept(t *testing.T) {
+	const paused = "paused-for-mig-change"
+	current := labelled(map[string]*string{migManager: set("true")})
+	for _, name := range []string{"device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm", "nvsm", "client"} {
+		current[deploy+name] = paused
+	}
+	for name, change := range map[string]func(*operand.NodeFacts){
+		"while GFD says that the GPUs can":     func(f *operand.NodeFacts) { f.MIGCapable = "true" },
+		"while GFD is paused and says nothing": func(*operand.NodeFacts) {},
+		"when GFD says that they cannot":       func(f *operand.NodeFacts) { f.MIGCapable = "false" },
+		"on an excluded node":                  func(f *operand.NodeFacts) { f.Excluded = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := changed(ubuntu("a"), change)
+			facts.Deploy = map[operand.Name]string{"mig-manager": "true"}
+			after := after(current, plan.ForSpec(catalogue(t), operand.Input{}).NodeLabels(catalogue(t), facts, current, true))
+			for key, value := range current {
+				if value == paused && after[key] != paused {
+					t.Errorf("%s became %q", key, after[key])
+				}
+			}
+		})
+	}
+}
