@@ -26,7 +26,7 @@ func newDiscoverer(t *testing.T) discoverer {
 	t.Helper()
 	d := discoverer{root: t.TempDir(), server: nodeapitest.Start(t, "node-a")}
 	d.put(t, "proc/sys/kernel/osrelease", "6.8.0-45-generic\n")
-	d.put(t, "host/etc/os-release", "ID=ubuntu\nVERSION_ID=\"24.04\"\n")
+	d.put(t, "host/usr/lib/os-release", "ID=ubuntu\nVERSION_ID=\"24.04\"\n")
 	d.put(t, "termination-log", "")
 	NewWithT(t).Expect(os.MkdirAll(d.root+"/sys/bus/pci/devices", 0o700)).To(Succeed())
 	return d
@@ -83,9 +83,13 @@ func TestDiscoverKeepsTheLabelsCurrentUntilSIGTERM(t *testing.T) {
 	g.Eventually(d.server.Labels, "5s").ShouldNot(HaveKey("nvidia.com/gpu.count"))
 	g.Expect(d.server.Patches()).To(Equal(4))
 
+	d.put(t, "host/usr/lib/os-release", "ID=ubuntu\nVERSION_ID=\"26.04\"\n") // An upgrade without a reboot.
+	g.Eventually(d.server.Labels, "5s").Should(HaveKeyWithValue(labels.DiscoveryOSVersion, "26.04"))
+	g.Expect(d.server.Patches()).To(Equal(5))
+
 	gets := d.server.Gets()
 	g.Eventually(d.server.Gets, "5s").Should(BeNumerically(">", gets+2))
-	g.Expect(d.server.Patches()).To(Equal(4), "it looks, but has nothing to write")
+	g.Expect(d.server.Patches()).To(Equal(5), "it looks, but has nothing to write")
 
 	memory := rss(t, process.Process.Pid)
 	t.Logf("resident memory: %d KiB", memory)

@@ -25,7 +25,8 @@ var (
 type Host struct {
 	// SysRoot and ProcRoot are where sysfs and procfs are mounted. Any container's are the node's.
 	SysRoot, ProcRoot string
-	// Root is where the host's /etc/os-release and /usr/lib are mounted.
+	// Root is where the host's /usr/lib is mounted, and /etc if that is at hand. The first has all that is
+	// read, unless /etc/os-release is no link, as os-release(5) says it should be.
 	Root string
 }
 

@@ -26,8 +26,10 @@ const (
 // install fills the root file system of a machine that has just been booted.
 func (h *Host) install() error {
 	hw := h.hardware
+	release := fmt.Sprintf("ID=%s\nVERSION_ID=%q\n", hw.OS, hw.OSVersion)
 	files := map[string]string{
-		"/etc/os-release":                   fmt.Sprintf("ID=%s\nVERSION_ID=%q\n", hw.OS, hw.OSVersion),
+		"/etc/os-release":                   release, // A link on a real one.
+		"/usr/lib/os-release":               release,
 		"/proc/sys/kernel/osrelease":        hw.Kernel + "\n",
 		"/proc/sys/kernel/random/boot_id":   hw.BootID + "\n",
 		"/proc/stat":                        fmt.Sprintf("btime %d\n", time.Now().Unix()),
