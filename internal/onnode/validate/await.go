@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
 )
@@ -13,9 +14,9 @@ import (
 // awaiter is the error of a check that is told when another attempt is worth while.
 type awaiter interface {
 	error
-	// await blocks until then, or until ctx ends. It returns false at once where it cannot be told:
-	// then the usual pause follows.
-	await(ctx context.Context) bool
+	// await blocks until then, or until ctx ends. It returns false where it cannot be told: then the usual
+	// pause follows, of which longest is the longest.
+	await(ctx context.Context, longest time.Duration) bool
 }
 
 // onItsWay is the error of a check whose component is not to blame yet: it needs what another one,
@@ -48,7 +49,10 @@ func awaitExistence(path, reason string) error {
 	}}}
 }
 
-func (a *awaitFile) await(ctx context.Context) bool {
+func (a *awaitFile) await(ctx context.Context, longest time.Duration) bool {
+	// Bounded, since there may be another way to succeed by then: a driver on the host.
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
 	waiter := wait.Waiter{Dir: filepath.Dir(a.path), What: a.path, Log: slog.New(slog.DiscardHandler)}
 	// Whether the file came or the time is over, the next attempt finds out.
 	_ = waiter.Until(ctx, a.until)

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -124,7 +125,14 @@ type awaitNode struct {
 
 func (a *awaitNode) Error() string { return a.reason }
 
-func (a *awaitNode) await(ctx context.Context) bool {
+// maxWatch is longer than any watch lasts: by default an API server ends it after at most an hour. It is
+// for a connection that has died and does not tell so.
+const maxWatch = 70 * time.Minute
+
+// await has no other bound: to read the Node from time to time would be what the watch is to spare.
+func (a *awaitNode) await(ctx context.Context, _ time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, maxWatch)
+	defer cancel()
 	err := a.plugin.Client.AwaitNode(ctx, a.plugin.Node, a.version, func(node nodeapi.Node) bool {
 		return len(a.plugin.gpus(node.Status.Allocatable)) > 0 || a.plugin.noneOffered(node.Status) != a.reason
 	})

@@ -44,7 +44,8 @@ type Run struct {
 	// Companions are proven by the same attempts; may be empty.
 	Companions []Companion
 	// Interval is the pause after the first failure; it doubles up to MaxInterval. A check that
-	// awaits a file or its Node pauses until that changes, at most MaxInterval.
+	// awaits a file pauses until that changes, at most MaxInterval; one that awaits its Node, until that
+	// changes or the API server ends the watch. No pause outlasts FailAfter.
 	Interval, MaxInterval time.Duration
 	// AttemptTimeout bounds one attempt.
 	AttemptTimeout time.Duration
@@ -93,7 +94,10 @@ func (r Run) Prove(ctx context.Context) error {
 		if patience.over(began, err) {
 			return r.giveUp(err)
 		}
-		pause = r.pause(ctx, err, pause)
+		// Whatever is awaited, it is time for the last attempt when the patience ends.
+		bounded, cancel := patience.bound(ctx)
+		pause = r.pause(bounded, err, pause)
+		cancel()
 	}
 }
 
@@ -180,10 +184,7 @@ func (r Run) companions(found []marker.Assignment) ([]labels.Marker, error) {
 func (r Run) pause(ctx context.Context, reason error, pause time.Duration) time.Duration {
 	var event awaiter
 	if errors.As(reason, &event) {
-		// Bounded, since there may be another way to succeed by then: a driver on the host.
-		bounded, cancel := context.WithTimeout(ctx, r.MaxInterval)
-		defer cancel()
-		if event.await(bounded) {
+		if event.await(ctx, r.MaxInterval) {
 			return r.Interval
 		}
 	}
@@ -231,6 +232,14 @@ func (p *patience) over(began time.Time, reason error) bool {
 		p.since = began
 	}
 	return p.most > 0 && time.Since(p.since) >= p.most
+}
+
+// bound returns a context that ends with the patience, if that has an end.
+func (p *patience) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if p.most == 0 || p.since.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, p.since.Add(p.most))
 }
 
 // reasons logs a reason when it differs from the last one.
