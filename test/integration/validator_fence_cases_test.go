@@ -19,27 +19,34 @@ type variation struct {
 func variations(own, other string) map[string]variation {
 	cases := map[string]variation{}
 	for _, more := range []map[string]variation{
-		foreignMetadata(), foreignPlacement(own, other), foreignPodSettings(), foreignSecrets(), foreignContainers(),
+		foreignMetadata(own, other), foreignPlacement(own, other), foreignPodSettings(), foreignSecrets(), foreignContainers(),
 	} {
 		maps.Copy(cases, more)
 	}
 	return cases
 }
 
-func foreignMetadata() map[string]variation {
+func foreignMetadata(own, other string) map[string]variation {
 	owner := func(change func(*metav1.OwnerReference)) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { change(&p.OwnerReferences[0]) }
 	}
 	const owned, labelled = "only with its own pod as the one owner, which is nvidia-operator-validator-on-", "only create and delete pods with the label app="
+	named := func(name string) variation {
+		return variation{func(p *corev1.Pod) { p.Name = name }, "the pod that is named after its own node: " + workloadName(own)}
+	}
 	return map[string]variation{
-		"no label":         {func(p *corev1.Pod) { p.Labels = nil }, labelled},
-		"another app":      {func(p *corev1.Pod) { p.Labels["app"] = "nvidia-driver-daemonset" }, labelled},
-		"one label more":   {func(p *corev1.Pod) { p.Labels["control-plane"] = "gpu-operator" }, "no label but app, not control-plane"},
-		"a finalizer":      {func(p *corev1.Pod) { p.Finalizers = []string{"example.com/x"} }, "may not create a pod with metadata.finalizers"},
-		"no owner":         {func(p *corev1.Pod) { p.OwnerReferences = nil }, owned},
-		"another owner":    {owner(func(o *metav1.OwnerReference) { o.Name = "another" }), owned},
-		"a former owner":   {owner(func(o *metav1.OwnerReference) { o.UID = "00000000-0000-4000-8000-000000000000" }), owned},
-		"an owner's owner": {owner(func(o *metav1.OwnerReference) { o.APIVersion, o.Kind = "apps/v1", "DaemonSet" }), owned},
+		"another name":         named(workloadApp),
+		"a longer name":        named(workloadName(own) + "0"),
+		"that of another node": named(workloadName(other)),
+		"a name that is made":  {func(p *corev1.Pod) { p.Name, p.GenerateName = "", workloadApp+"-" }, "named after its own node"},
+		"no label":             {func(p *corev1.Pod) { p.Labels = nil }, labelled},
+		"another app":          {func(p *corev1.Pod) { p.Labels["app"] = "nvidia-driver-daemonset" }, labelled},
+		"one label more":       {func(p *corev1.Pod) { p.Labels["control-plane"] = "gpu-operator" }, "no label but app, not control-plane"},
+		"a finalizer":          {func(p *corev1.Pod) { p.Finalizers = []string{"example.com/x"} }, "may not create a pod with metadata.finalizers"},
+		"no owner":             {func(p *corev1.Pod) { p.OwnerReferences = nil }, owned},
+		"another owner":        {owner(func(o *metav1.OwnerReference) { o.Name = "another" }), owned},
+		"a former owner":       {owner(func(o *metav1.OwnerReference) { o.UID = "00000000-0000-4000-8000-000000000000" }), owned},
+		"an owner's owner":     {owner(func(o *metav1.OwnerReference) { o.APIVersion, o.Kind = "apps/v1", "DaemonSet" }), owned},
 		"two owners": {func(p *corev1.Pod) {
 			second := p.OwnerReferences[0]
 			second.Name, second.UID = "second", "00000000-0000-4000-8000-000000000000"
@@ -142,10 +149,13 @@ func another(p *corev1.Pod) corev1.Container {
 	return container
 }
 
-// leftover is a pod that a check of this node may have left, which asks for this many GPUs.
-func leftover(name, node, gpus string) *corev1.Pod {
+// workloadName is the name of the workload pod of a node.
+func workloadName(node string) string { return workloadApp + "-" + node }
+
+// leftover is the pod that a check of this node may have left, which asks for this many GPUs.
+func leftover(node, gpus string) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": workloadApp}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: workloadName(node), Labels: map[string]string{"app": workloadApp}},
 		Spec: corev1.PodSpec{
 			Affinity: onNode(node),
 			Containers: []corev1.Container{{Name: "main", Image: "example.com/x:1", Resources: corev1.ResourceRequirements{
@@ -165,7 +175,7 @@ func onNode(name string) *corev1.Affinity {
 func again(made *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: made.Namespace, GenerateName: made.GenerateName,
+			Namespace: made.Namespace, Name: made.Name,
 			Labels: maps.Clone(made.Labels), OwnerReferences: slices.Clone(made.OwnerReferences),
 		},
 		Spec: *made.Spec.DeepCopy(),

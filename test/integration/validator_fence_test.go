@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -84,7 +85,7 @@ func newFence(b *bed) *fence {
 		ObjectMeta: all, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: all.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: validatorAccount}},
 	})
-	b.Eventually(func() error { return f.create(f.bound, leftover("probe", f.own, "1")) }).
+	b.Eventually(func() error { return f.create(f.bound, leftover(f.own, "1")) }).
 		WithTimeout(30 * time.Second).WithPolling(100 * time.Millisecond).Should(forbidden("the validator may"))
 	return f
 }
@@ -103,25 +104,29 @@ func (f *fence) typeChecked() {
 	}
 }
 
-// check has gpu-node make its check with the validator's token, from the pods that earlier checks left to
-// the marker, and returns the pod that it created.
+// check has gpu-node make its check with the validator's token, and returns the pod that it created. The
+// pod of an earlier check has all GPUs and does not end at first: that is no proof that they are in use.
 func (f *fence) check(gpuNode string) *corev1.Pod {
 	f.t.Helper()
-	bound, waiting := leftover("left-bound", f.own, "1"), leftover("left-waiting", f.own, "1000")
-	bound.Spec.NodeName = f.own
-	elsewhere := leftover("left-elsewhere", f.other, "1000")
-	for _, pod := range []*corev1.Pod{bound, waiting, elsewhere} {
-		f.bed.create(pod)
-	}
+	earlier, elsewhere := leftover(f.own, "8"), leftover(f.other, "1000")
+	earlier.Spec.NodeName, earlier.Finalizers = f.own, []string{"example.com/hangs"}
+	f.bed.create(earlier)
+	f.bed.create(elsewhere)
 	followed := f.followWorkloads()
 	process, log, markers := f.start(gpuNode)
+	f.Eventually(log).WithTimeout(time.Minute).Should(ContainSubstring("the earlier workload pod on node " + f.own + " has not ended 20s after its deletion"))
+	f.Expect(filepath.Join(markers, labels.MarkerPlugin.File())).NotTo(BeAnExistingFile(), log)
+	f.Expect(followed.created()).To(BeEmpty())
+
+	_, err := f.admin.CoreV1().Pods(namespace).Patch(f.t.Context(), earlier.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	f.Expect(err).NotTo(HaveOccurred())
 	f.Eventually(followed.last).WithTimeout(time.Minute).WithPolling(50*time.Millisecond).Should(
 		HaveField("Spec.NodeName", f.own), log)
 	made := followed.created()[0]
-	f.Eventually(f.workloadNames).WithTimeout(time.Minute).Should(ConsistOf(made.Name, elsewhere.Name), "the others were deleted")
+	f.Expect(f.workloadNames()).To(ConsistOf(made.Name, elsewhere.Name))
 
 	finish := `{"metadata":{"annotations":{"` + simulator.ExitAfterAnnotation + `":"1ms"}}}`
-	_, err := f.admin.CoreV1().Pods(namespace).Patch(f.t.Context(), made.Name, types.MergePatchType, []byte(finish), metav1.PatchOptions{})
+	_, err = f.admin.CoreV1().Pods(namespace).Patch(f.t.Context(), made.Name, types.MergePatchType, []byte(finish), metav1.PatchOptions{})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(process.Wait()).To(Succeed(), log)
 	f.Expect(filepath.Join(markers, labels.MarkerPlugin.File())).To(BeAnExistingFile(), log)
@@ -143,7 +148,7 @@ func (f *fence) start(gpuNode string) (process *exec.Cmd, log func() string, mar
 	output, err := os.Create(filepath.Join(account, "log"))
 	f.Expect(err).NotTo(HaveOccurred())
 	defer output.Close()
-	process = exec.CommandContext(f.t.Context(), gpuNode, "validate", "plugin", "--with-workload", "--timeout=3m",
+	process = exec.CommandContext(f.t.Context(), gpuNode, "validate", "plugin", "--with-workload", "--timeout=3m", "--interval=1s",
 		"--service-account-dir="+account, "--dir="+markers)
 	process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
 	process.Stdout, process.Stderr = output, output
@@ -178,6 +183,8 @@ func (f *fence) creates(made *corev1.Pod) {
 		next := view.podFor(validatorAccount, f.other)
 		bound, _ := view.podBound(validatorAccount, next)
 		pod := again(made)
+		view.Expect(f.create(bound, pod)).To(forbidden("named after its own node: " + workloadName(f.other)))
+		pod.Name = workloadName(f.other)
 		view.Expect(f.create(bound, pod)).To(forbidden("must require " + f.other + " by metadata.name"))
 		pod.Spec.Affinity = onNode(f.other)
 		view.Expect(f.create(bound, pod)).To(forbidden("its own pod as the one owner, which is " + next.Name))
@@ -188,11 +195,34 @@ func (f *fence) creates(made *corev1.Pod) {
 		f.in(t).Expect(f.create(kubernetes.NewForConfigOrDie(unbound), again(made))).To(
 			forbidden("only with a token that names its own pod and its node"))
 	})
+	f.t.Run("the name of a node with a long name", func(t *testing.T) { f.in(t).longName(made) })
 	f.t.Run("others are not fenced", func(t *testing.T) {
 		pod := again(made)
-		pod.Labels, pod.OwnerReferences, pod.Spec.HostNetwork, pod.Spec.Affinity = nil, nil, true, nil
+		pod.Name, pod.Labels, pod.OwnerReferences, pod.Spec.HostNetwork, pod.Spec.Affinity = "any", nil, nil, true, nil
 		f.in(t).Expect(f.create(f.admin, pod)).To(Succeed())
 	})
+}
+
+// longName tries names for a node whose own does not fit into the pod's; gpu-node puts a hash into it.
+func (f *fence) longName(made *corev1.Pod) {
+	node := strings.Repeat("n", 120)
+	f.bed.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}})
+	validator := f.podFor(validatorAccount, node)
+	bound, _ := f.podBound(validatorAccount, validator)
+	pod := again(made)
+	pod.Spec.Affinity = onNode(node)
+	pod.OwnerReferences[0].Name, pod.OwnerReferences[0].UID = validator.Name, validator.UID
+	for name, right := range map[string]bool{
+		node[:84] + "0123456789abcdef": true, node[:84] + "0123456789abcdeg": false, node[:84] + "0123456789abcdef0": false,
+		strings.Repeat("o", 84) + "0123456789abcdef": false, node: false, f.own: false,
+	} {
+		verdict := Succeed()
+		if !right {
+			verdict = forbidden("named after its own node: " + workloadName(node[:84]))
+		}
+		pod.Name = workloadName(name)
+		f.Expect(f.create(bound, pod)).To(verdict, name)
+	}
 }
 
 // deletes tries to delete pods that the validator has and has not made.
@@ -200,18 +230,20 @@ func (f *fence) deletes() {
 	unlabelled := func(pod *corev1.Pod) *corev1.Pod { pod.Labels = nil; return pod }
 	at := func(node string, pod *corev1.Pod) *corev1.Pod { pod.Spec.NodeName = node; return pod }
 	anywhere := func(pod *corev1.Pod) *corev1.Pod { pod.Spec.Affinity = nil; return pod }
+	named := func(name string, pod *corev1.Pod) *corev1.Pod { pod.Name = name; return pod }
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
 		says string
 	}{
-		"at its node":              {pod: at(f.own, leftover("at-own", f.own, "1"))},
-		"that waits for its node":  {pod: leftover("for-own", f.own, "1000")},
-		"of another app":           {pod: unlabelled(at(f.own, leftover("of-others", f.own, "1"))), says: "with the label app=" + workloadApp},
+		"at its node":              {pod: at(f.own, leftover(f.own, "1"))},
+		"that waits for its node":  {pod: leftover(f.own, "1000")},
+		"of another app":           {pod: unlabelled(at(f.own, leftover(f.own, "1"))), says: "with the label app=" + workloadApp},
 		"of itself":                {pod: f.validator, says: "with the label app=" + workloadApp},
-		"at another node":          {pod: at(f.other, leftover("at-other", f.other, "1")), says: "which is " + f.own + ", not " + f.other},
-		"that was bound elsewhere": {pod: at(f.other, leftover("moved", f.own, "1")), says: "which is " + f.own + ", not " + f.other},
-		"that waits for another":   {pod: leftover("for-other", f.other, "1000"), says: "must require " + f.own},
-		"that waits for any node":  {pod: anywhere(leftover("for-any", f.own, "1000")), says: "must require " + f.own},
+		"of another name":          {pod: named("other", at(f.own, leftover(f.own, "1"))), says: "named after its own node: " + workloadName(f.own)},
+		"at another node":          {pod: named(workloadName(f.own), at(f.other, leftover(f.other, "1"))), says: "which is " + f.own + ", not " + f.other},
+		"that was bound elsewhere": {pod: at(f.other, leftover(f.own, "1")), says: "which is " + f.own + ", not " + f.other},
+		"that waits for another":   {pod: named(workloadName(f.own), leftover(f.other, "1000")), says: "must require " + f.own},
+		"that waits for any node":  {pod: anywhere(leftover(f.own, "1000")), says: "must require " + f.own},
 	} {
 		f.t.Run(name, func(t *testing.T) {
 			view, verdict := f.in(t), Succeed()
@@ -220,15 +252,23 @@ func (f *fence) deletes() {
 			}
 			if test.pod != f.validator {
 				view.bed.create(test.pod)
+				defer view.vanish(test.pod) // The next one has the same name.
 			}
 			view.Expect(f.bound.CoreV1().Pods(namespace).Delete(t.Context(), test.pod.Name, metav1.DeleteOptions{})).To(verdict)
 		})
 	}
 }
 
-// changes tries what the validator never does, on a pod that it may delete.
+// vanish makes the pod disappear.
+func (f *fence) vanish(pod *corev1.Pod) {
+	err := f.admin.CoreV1().Pods(namespace).Delete(f.t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+	f.Expect(client.IgnoreNotFound(err)).To(Succeed())
+}
+
+// changes tries what the validator never does, on a pod like its own whose name no other had before.
 func (f *fence) changes() {
-	pod := leftover("target", f.own, "1000")
+	pod := leftover(f.own, "1000")
+	pod.Name = "target"
 	f.bed.create(pod)
 	pods := f.bound.CoreV1().Pods(namespace)
 	ctx := f.t.Context()

@@ -77,6 +77,7 @@ func (b *realBed) freeNode(followed *workloads) {
 
 	b.Expect(followed.created()).To(HaveLen(1))
 	created := followed.created()[0]
+	b.Expect(created.Name).To(Equal(workloadName(realNode)))
 	b.Expect(created.Spec.NodeName).To(BeEmpty(), "the scheduler places it")
 	b.Expect(created.Spec.PriorityClassName).To(Equal(workloadClass))
 	b.Expect(created.Spec.Containers[0].Resources.Limits).To(HaveKeyWithValue(corev1.ResourceName("nvidia.com/gpu"), resource.MustParse("1")))
@@ -109,7 +110,7 @@ func (b *realBed) fullNode(followed *workloads) {
 
 	b.Expect(followed.created()).To(HaveLen(2))
 	last := followed.last()
-	b.Expect(last.Name).To(Equal(followed.created()[1].Name))
+	b.Expect(last.UID).To(Equal(followed.created()[1].UID))
 	b.Expect(last.Spec.NodeName).To(BeEmpty(), "it was never placed")
 	b.Expect(last.Status.NominatedNodeName).To(BeEmpty(), "nor was anybody to make room for it")
 	b.Eventually(b.workloadNames).WithTimeout(held).Should(BeEmpty())
@@ -158,7 +159,7 @@ type workloads struct {
 	lasts map[types.UID]*corev1.Pod
 }
 
-// followWorkloads follows the pods that checks make from now on.
+// followWorkloads follows the pods that checks make from now on, which have an owner.
 func (b *bed) followWorkloads() *workloads {
 	b.t.Helper()
 	events, err := kubernetes.NewForConfigOrDie(b.cluster.Config).CoreV1().Pods(namespace).
@@ -176,7 +177,7 @@ func (b *bed) followWorkloads() *workloads {
 
 func (w *workloads) see(event watch.Event) {
 	pod, ok := event.Object.(*corev1.Pod)
-	if !ok || pod.GenerateName == "" {
+	if !ok || len(pod.OwnerReferences) == 0 {
 		return
 	}
 	w.lock.Lock()
