@@ -2,17 +2,12 @@ package export
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
 )
-
-// killGrace is how long a check may take to end once it is cancelled.
-const killGrace = 2 * time.Second
 
 // driver checks the driver again and again, and keeps the last result.
 type driver struct {
@@ -30,43 +25,22 @@ type driver struct {
 func (d *driver) run(ctx context.Context) {
 	next := time.NewTicker(d.every)
 	defer next.Stop()
-	for {
+	for ctx.Err() == nil {
 		d.attempt(ctx)
 		select {
 		case <-next.C:
 		case <-ctx.Done():
-			return
 		}
 	}
 }
 
-// attempt checks once. A process that hangs in the kernel cannot be killed, as nvidia-smi on a broken
-// GPU: then it is a failure, and attempt returns only when that process has ended.
+// attempt checks once. A check that hangs is a failure, and attempt returns only when it has ended.
 func (d *driver) attempt(ctx context.Context) {
-	bounded, cancel := context.WithTimeoutCause(ctx, d.timeout,
-		fmt.Errorf("it does not end within %s; see the kernel log for Xid errors of the GPU", d.timeout))
-	defer cancel()
-	done := make(chan error, 1)
-	go func() {
-		_, err := d.check(bounded)
-		done <- err
-	}()
-	hangs := time.NewTimer(d.timeout + killGrace)
-	defer hangs.Stop()
-	select {
-	case err := <-done:
-		d.note(ctx, err)
-		return
-	case <-hangs.C:
-		d.note(ctx, errors.New("the check hangs and cannot be killed; see the kernel log for Xid errors of the GPU and reboot the node"))
-	case <-ctx.Done():
-		return
-	}
-	select {
-	case err := <-done:
-		d.note(ctx, err)
-	case <-ctx.Done():
-	}
+	note := func(err error) { d.note(ctx, err) }
+	note(validate.Bounded(ctx, d.timeout, func(ctx context.Context) error {
+		_, err := d.check(ctx)
+		return err
+	}, note))
 }
 
 // note keeps the result, unless it is only that of the end of the program.

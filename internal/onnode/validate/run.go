@@ -20,9 +20,6 @@ const (
 	DefaultFailAfter      = time.Minute
 )
 
-// killGrace is how long a check may take to end once it is cancelled.
-const killGrace = 2 * time.Second
-
 // Check is one attempt. It returns what the marker tells besides its proof, or why the component
 // does not work, in words that stay the same as long as the cause does.
 type Check func(ctx context.Context) ([]marker.Assignment, error)
@@ -101,34 +98,9 @@ func (r Run) Prove(ctx context.Context) error {
 	}
 }
 
-// attempt makes one attempt and bounds it. A process that hangs in the kernel cannot be killed, as
-// nvidia-smi on a broken GPU: then no second one is started beside it, and only ctx ends the wait.
+// attempt makes one attempt. No second one is started beside one that hangs: only ctx ends that wait.
 func (r Run) attempt(ctx context.Context, climb *climb, heard *reasons) error {
-	bounded, cancel := context.WithTimeoutCause(ctx, r.AttemptTimeout,
-		fmt.Errorf("it does not end within %s; see the kernel log for Xid errors of the GPU", r.AttemptTimeout))
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- r.prove(bounded, climb) }()
-	select {
-	case err := <-done:
-		return err
-	case <-bounded.Done():
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-time.After(killGrace):
-	}
-	hung := errors.New("the check hangs and cannot be killed; see the kernel log for Xid errors of the GPU and reboot the node")
-	if ctx.Err() == nil {
-		heard.note(hung)
-	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return hung
-	}
+	return Bounded(ctx, r.AttemptTimeout, func(ctx context.Context) error { return r.prove(ctx, climb) }, heard.note)
 }
 
 // prove checks and writes the markers, for the driver that was present the whole time.
