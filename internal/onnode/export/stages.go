@@ -1,14 +1,12 @@
 package export
 
 import (
-	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
 )
 
 // proof is what a marker that can be trusted tells.
@@ -23,26 +21,12 @@ type proof struct {
 
 // read returns the proof of a marker; nil where there is none that can be trusted.
 func read(dir marker.Dir, m labels.Marker) *proof {
-	// The time first: a marker that is replaced in between is then too old rather than too new.
-	info, err := os.Stat(filepath.Join(dir.Path, m.File()))
+	assignments, written, err := dir.ReadAt(m)
 	if err != nil {
 		return nil
 	}
-	assignments, err := dir.Read(m)
-	if err != nil {
-		return nil
-	}
-	found := proof{at: info.ModTime()}
-	for _, a := range assignments {
-		switch a.Key {
-		case labels.StartedAtKey:
-			if seconds, err := strconv.ParseInt(a.Value, 10, 64); err == nil {
-				found.started = time.Unix(seconds, 0)
-			}
-		case labels.RenewedKey:
-			found.renewed = a.Value == labels.True
-		}
-	}
+	found := proof{at: written}
+	found.started, found.renewed = validate.Began(assignments)
 	return &found
 }
 
