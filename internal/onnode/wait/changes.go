@@ -18,21 +18,11 @@ func Changes(ctx context.Context, dir string, log *slog.Logger) <-chan struct{} 
 
 func (w Waiter) report(ctx context.Context, changes chan<- struct{}) {
 	w.setDefaults()
-	poll := time.NewTicker(w.poll)
-	defer poll.Stop()
-	watched, err := w.watch()
-	if err != nil {
-		watched = &watcher{}
-		w.warnEventless(err, poll)
-	}
-	defer func() { watched.close() }()
+	watched := w.open()
+	defer watched.close()
 	for {
 		// Watch first, report second: a change between the two is an event.
-		if err := watched.follow(w.Dir); err != nil {
-			watched.close()
-			watched = &watcher{}
-			w.warnEventless(err, poll)
-		}
+		watched.follow()
 		select {
 		case changes <- struct{}{}:
 		default:
@@ -41,9 +31,48 @@ func (w Waiter) report(ctx context.Context, changes chan<- struct{}) {
 		case <-watched.events():
 		case err := <-watched.overflows():
 			w.Log.Warn("file events were lost, so look again", "error", err)
-		case <-poll.C:
+		case <-watched.poll.C:
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// changes are the events of a directory, and the safety net for those that the kernel does not tell of.
+type changes struct {
+	*watcher
+	waiter *Waiter
+	poll   *time.Ticker
+}
+
+// open returns the changes of the directory; to be closed.
+func (w *Waiter) open() *changes {
+	c := &changes{waiter: w, poll: time.NewTicker(w.poll)}
+	var err error
+	if c.watcher, err = w.watch(); err != nil {
+		c.loseEvents(err)
+	}
+	return c
+}
+
+// follow watches the directory as it is now; it comes before each look at it.
+func (c *changes) follow() {
+	if err := c.watcher.follow(c.waiter.Dir); err != nil {
+		c.watcher.close()
+		c.loseEvents(err)
+	}
+}
+
+// loseEvents makes the safety net do the work: with no inotify a hand-over takes seconds, which
+// is worth a line but never a failure.
+func (c *changes) loseEvents(err error) {
+	c.watcher = &watcher{}
+	c.poll.Reset(min(c.waiter.poll, eventlessPoll))
+	c.waiter.Log.Warn("the node grants no file events, so files are looked at every "+eventlessPoll.String()+
+		"; raise its sysctls fs.inotify.max_user_instances and max_user_watches", "error", err)
+}
+
+func (c *changes) close() {
+	c.poll.Stop()
+	c.watcher.close()
 }

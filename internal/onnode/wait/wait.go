@@ -36,24 +36,15 @@ type Waiter struct {
 // cause and the last reason.
 func (w Waiter) Until(ctx context.Context, condition func() error) error {
 	w.setDefaults()
-	poll, remind := time.NewTicker(w.poll), time.NewTicker(w.remind)
-	defer poll.Stop()
-	defer remind.Stop()
-	changes, err := w.watch()
-	if err != nil {
-		changes = &watcher{}
-		w.warnEventless(err, poll)
-	}
+	changes := w.open()
 	defer changes.close()
+	remind := time.NewTicker(w.remind)
+	defer remind.Stop()
 
 	since := time.Now()
 	for announced := false; ; {
 		// Watch first, look second: a change between the two is an event.
-		if err := changes.follow(w.Dir); err != nil {
-			changes.close()
-			changes = &watcher{}
-			w.warnEventless(err, poll)
-		}
+		changes.follow()
 		reason := condition()
 		if reason == nil {
 			return nil
@@ -62,14 +53,14 @@ func (w Waiter) Until(ctx context.Context, condition func() error) error {
 			w.Log.Info("waiting for "+w.What, "in", w.Dir, "because", reason)
 			announced = true
 		}
-		if err := w.block(ctx, changes, poll, remind, since, reason); err != nil {
+		if err := w.block(ctx, changes, remind, since, reason); err != nil {
 			return err
 		}
 	}
 }
 
 // block returns nil when it is time to look again.
-func (w *Waiter) block(ctx context.Context, changes *watcher, poll, remind *time.Ticker, since time.Time, reason error) error {
+func (w *Waiter) block(ctx context.Context, changes *changes, remind *time.Ticker, since time.Time, reason error) error {
 	for {
 		select {
 		case <-changes.events():
@@ -77,7 +68,7 @@ func (w *Waiter) block(ctx context.Context, changes *watcher, poll, remind *time
 		case err := <-changes.overflows():
 			w.Log.Warn("file events were lost, so look again", "error", err)
 			return nil
-		case <-poll.C:
+		case <-changes.poll.C:
 			return nil
 		case <-ctx.Done():
 			return fmt.Errorf("%w after waiting %s for %s: %w",
@@ -99,12 +90,4 @@ func (w *Waiter) setDefaults() {
 	if w.watch == nil {
 		w.watch = newWatcher
 	}
-}
-
-// warnEventless makes the safety net do the work: with no inotify a hand-over takes seconds, which
-// is worth a line but never a failure.
-func (w *Waiter) warnEventless(err error, poll *time.Ticker) {
-	poll.Reset(min(w.poll, eventlessPoll))
-	w.Log.Warn("the node grants no file events, so files are looked at every "+eventlessPoll.String()+
-		"; raise its sysctls fs.inotify.max_user_instances and max_user_watches", "error", err)
 }
