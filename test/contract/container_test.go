@@ -1,0 +1,182 @@
+package contract
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// words are the command line, as far as the manifest gives it.
+func words(c *corev1.Container) []string {
+	return append(append([]string{}, c.Command...), c.Args...)
+}
+
+// onNode splits the command line of the on-node program: its own words, and the command that it becomes.
+func onNode(c *corev1.Container) (own, becomes []string, isOnNode bool) {
+	all := words(c)
+	if len(all) == 0 || path.Base(all[0]) != path.Base(labels.HelperBinary) {
+		return nil, nil, false
+	}
+	for i, word := range all {
+		if word == "--" {
+			return all[1:i], all[i+1:], true
+		}
+	}
+	return all[1:], nil, true
+}
+
+// runs is the program of the container, whatever starts it.
+func runs(_ place, c *corev1.Container) (any, error) {
+	if _, becomes, isOnNode := onNode(c); isOnNode {
+		return becomes, nil
+	}
+	return words(c), nil
+}
+
+func gpuNode(_ place, c *corev1.Container) (any, error) {
+	own, _, isOnNode := onNode(c)
+	if !isOnNode {
+		return nil, fmt.Errorf("%v is not the on-node program", words(c))
+	}
+	return own, nil
+}
+
+// exec is what "gpu-node exec" does: the marker that it waits for, the command that it becomes, and where
+// the variables come from that it adds. An image of NVIDIA must get the program and the markers.
+func exec(p place, c *corev1.Container) (any, error) {
+	own, becomes, isOnNode := onNode(c)
+	if !isOnNode || len(own) == 0 || own[0] != "exec" {
+		return nil, fmt.Errorf("%v is not gpu-node exec", words(c))
+	}
+	if problem := brought(p.spec(), c); problem != "" {
+		return nil, fmt.Errorf("%s: %s", words(c)[0], problem)
+	}
+	if sees(p.spec(), c, labels.ValidationsDir) == nil {
+		return nil, fmt.Errorf("it does not see %s", labels.ValidationsDir)
+	}
+	found := map[string]any{"marker": "driver", "runs": becomes}
+	modules, fromMarker := map[string]string{}, map[string]string{}
+	for name, values := range flags(own[1:]) {
+		for _, value := range values {
+			variable, source, _ := strings.Cut(value, "=")
+			switch name {
+			case "--marker":
+				found["marker"] = value
+			case "--env-if-module":
+				modules[variable] = source
+			case "--env-from-marker":
+				fromMarker[variable] = source
+			}
+		}
+	}
+	found["modules"], found["fromMarker"] = modules, fromMarker
+	return found, nil
+}
+
+// flags are the values of each flag, written as --flag=value or --flag value.
+func flags(arguments []string) map[string][]string {
+	all := map[string][]string{}
+	for i := 0; i < len(arguments); i++ {
+		name, value, together := strings.Cut(arguments[i], "=")
+		if !together && i+1 < len(arguments) {
+			i++
+			value = arguments[i]
+		}
+		all[name] = append(all[name], value)
+	}
+	return all
+}
+
+// brought tells why the on-node program is not in a container of another image.
+func brought(pod *corev1.PodSpec, c *corev1.Container) string {
+	if c.Image == helper {
+		return ""
+	}
+	at := covering(c, words(c)[0])
+	if at == nil {
+		return "the image does not have it, and it is in no volume"
+	}
+	for i := range pod.InitContainers {
+		init := &pod.InitContainers[i]
+		own, _, isOnNode := onNode(init)
+		if !isOnNode || len(own) != 2 || own[0] != "copy" || init.Image != helper {
+			continue
+		}
+		if to := covering(init, own[1]); to != nil && to.Name == at.Name {
+			return ""
+		}
+	}
+	return "no init container copies it there"
+}
+
+func preStop(_ place, c *corev1.Container) (any, error) {
+	if c.Lifecycle == nil || c.Lifecycle.PreStop == nil || c.Lifecycle.PreStop.Exec == nil {
+		return nil, nil
+	}
+	return strings.Join(c.Lifecycle.PreStop.Exec.Command, " "), nil
+}
+
+func probeText(p place, c *corev1.Container) (any, error) {
+	probe := map[string]*corev1.Probe{"startupProbe": c.StartupProbe, "livenessProbe": c.LivenessProbe}[p.row.Name]
+	if probe == nil || probe.Exec == nil {
+		return nil, nil
+	}
+	return strings.Join(probe.Exec.Command, " "), nil
+}
+
+func port(p place, c *corev1.Container) (any, error) {
+	for _, port := range c.Ports {
+		if port.Name == p.row.Name {
+			return port, nil
+		}
+	}
+	return nil, nil
+}
+
+// metricsPort is the port that "gpu-node export" is told, or its default.
+func metricsPort(_ place, c *corev1.Container) (any, error) {
+	own, _, _ := onNode(c)
+	for name, values := range flags(own) {
+		if name == "--port" {
+			return values[0], nil
+		}
+	}
+	if value := env(c, "METRICS_PORT"); value != nil {
+		return value, nil
+	}
+	return "8000", nil
+}
+
+// env is the value of a variable: of a field its path, but of the pod's namespace what that is.
+func env(c *corev1.Container, name string) any {
+	for _, variable := range c.Env {
+		if variable.Name != name {
+			continue
+		}
+		switch from := variable.ValueFrom; {
+		case from == nil:
+			return variable.Value
+		case from.FieldRef == nil:
+			return from
+		case from.FieldRef.FieldPath == "metadata.namespace":
+			return namespace
+		default:
+			return from.FieldRef.FieldPath
+		}
+	}
+	return nil
+}
+
+func envFrom(_ place, c *corev1.Container) (any, error) {
+	var all []string
+	for _, from := range c.EnvFrom {
+		if from.SecretRef != nil {
+			all = append(all, from.SecretRef.Name)
+		}
+	}
+	return all, nil
+}

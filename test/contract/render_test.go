@@ -1,0 +1,87 @@
+package contract
+
+import (
+	"cmp"
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+)
+
+const (
+	namespace = "gpu-operator"
+	helper    = "ghcr.io/clusterpolicy/gpu-operator:v1.0.0"
+)
+
+var owner = render.Owner{Name: "cluster-policy", UID: "11111111-2222-3333-4444-555555555555"}
+
+// rendered is one operand of one scenario.
+type rendered struct {
+	step       plan.Step
+	input      operand.Input
+	objects    []render.Object
+	daemonSets []*appsv1.DaemonSet
+	err        error
+}
+
+// facts are those of the node, an ordinary one where the table is silent.
+func (n node) facts(name string) operand.NodeFacts {
+	capable := func(said *string) string {
+		if said == nil {
+			return labels.True
+		}
+		return *said
+	}
+	return operand.NodeFacts{
+		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: "containerd",
+		OSID: cmp.Or(n.OS, "ubuntu"), OSVersion: cmp.Or(n.Version, "24.04"), Architecture: cmp.Or(n.Arch, "amd64"),
+		Kernel: cmp.Or(n.Kernel, "6.8.0-60-generic"), Product: n.Product, HostVGPU: n.VGPUHost,
+		MIGCapable: capable(n.MIG), MPSCapable: capable(n.MPS),
+	}
+}
+
+// render plans the scenario and renders what is applied, by operand.
+func (s scenario) render(catalogue []operand.Operand) map[operand.Name]rendered {
+	input := operand.Input{Spec: s.Spec, Namespace: namespace, HelperImage: helper, Optional: map[operand.OptionalKind]bool{}}
+	for _, kind := range s.Optional {
+		input.Optional[kind] = true
+	}
+	nodes := s.Nodes
+	if nodes == nil {
+		nodes = []node{{}}
+	}
+	var facts []operand.NodeFacts
+	for i, node := range nodes {
+		facts = append(facts, node.facts(fmt.Sprintf("gpu-%d", i)))
+	}
+	p := plan.Compute(catalogue, input, facts)
+	byName := map[operand.Name]rendered{}
+	for _, step := range p.Steps {
+		result := rendered{step: step, input: input}
+		if step.Action == plan.Apply {
+			result.objects, result.err = render.Step(p, step, owner, nil)
+		}
+		for _, object := range result.objects {
+			if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
+				result.daemonSets = append(result.daemonSets, ds)
+			}
+		}
+		byName[step.Operand.Name] = result
+	}
+	return byName
+}
+
+// renderAll renders the scenarios of a table.
+func (tb table) renderAll(t *testing.T, catalogue []operand.Operand) map[string]map[operand.Name]rendered {
+	t.Helper()
+	all := map[string]map[operand.Name]rendered{}
+	for name, scenario := range tb.Scenarios {
+		all[name] = scenario.render(catalogue)
+	}
+	return all
+}
