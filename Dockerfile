@@ -1,4 +1,4 @@
-# The operator's image: two static programs and a third, no shell, no root. It has a C library only
+# The operator's image: static programs and one that is not, no shell, no root. It has a C library only
 # for what the container runtime injects: gpu-node validate toolkit runs nvidia-smi, and gpu-node-cuda
 # loads libcuda.so.1.
 
@@ -18,7 +18,7 @@ ARG TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=${TARGETOS} GOARCH=${TARGETARCH} go build -trimpath \
       -ldflags "-s -w -X github.com/clusterpolicy/gpu-operator/internal/version.Version=${VERSION}" \
-      -o /out/ ./cmd/gpu-operator ./cmd/gpu-node ./cmd/gpu-node-cuda
+      -o /out/ ./cmd/gpu-operator ./cmd/gpu-node ./cmd/gpu-node-cuda ./cmd/kubectl-gpu
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 ARG VERSION=dev
@@ -28,7 +28,8 @@ LABEL org.opencontainers.image.title="gpu-operator" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY LICENSE /licenses/LICENSE
 # gpu-node and gpu-node-cuda run in the operands' pods; their paths are known to the manifests.
-COPY --from=builder /out/gpu-operator /out/gpu-node /out/gpu-node-cuda /usr/bin/
+# kubectl-gpu is for people and pipelines that have the image at hand.
+COPY --from=builder /out/gpu-operator /out/gpu-node /out/gpu-node-cuda /out/kubectl-gpu /usr/bin/
 # By number, so that the kubelet can tell that it is not root.
 USER 65532:65532
 ENTRYPOINT ["/usr/bin/gpu-operator"]

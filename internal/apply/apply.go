@@ -42,7 +42,7 @@ type Applier struct {
 // intent's digest and every leaf of the intent. An object that exists and is not owned by the policy
 // with this UID is not touched: ErrConflict.
 func (a *Applier) Apply(ctx context.Context, owner types.UID, intent client.Object) (bool, error) {
-	desired, err := toIntent(intent)
+	desired, err := Intent(intent)
 	if err != nil {
 		return false, err
 	}
@@ -116,8 +116,9 @@ func ours(owner types.UID, live client.Object) error {
 	}
 }
 
-// toIntent is the object as it is applied: without status and empty metadata, with its digest.
-func toIntent(object client.Object) (*unstructured.Unstructured, error) {
+// Intent is the object as it is applied: without status and empty metadata, with its digest. It fails on an
+// object that cannot be converted, which is a defect of the program.
+func Intent(object client.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return nil, fmt.Errorf("converting %s: %w", describe(object), err)

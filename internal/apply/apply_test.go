@@ -310,7 +310,7 @@ func TestPruneForgivesWhatIsGoneAlready(t *testing.T) {
 // The digest is of the intent alone: neither status nor empty metadata are in it.
 func TestTheDigestIsOfTheIntent(t *testing.T) {
 	digestOf := func(object client.Object) string {
-		intent, err := toIntent(object)
+		intent, err := Intent(object)
 		if err != nil {
 			t.Fatal(err)
 		}

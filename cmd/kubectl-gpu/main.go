@@ -1,0 +1,61 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterpolicy/gpu-operator/internal/version"
+)
+
+// Exit codes.
+const (
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// failure is the error of a command that was called rightly.
+type failure struct{ error }
+
+func (f failure) Unwrap() error { return f.error }
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+func run(args []string, in io.Reader, out, errOut io.Writer) int {
+	root := rootCommand()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.Execute()
+	if err == nil {
+		return 0
+	}
+	if errors.As(err, &failure{}) {
+		fmt.Fprintln(errOut, "kubectl gpu:", err)
+		return exitFailure
+	}
+	fmt.Fprintf(errOut, "kubectl gpu: %v (see kubectl gpu --help)\n", err)
+	return exitUsage
+}
+
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "kubectl-gpu",
+		Short: "Answers questions about the GPU stack of a cluster",
+		Long: `Answers questions about the GPU stack of a cluster.
+
+Exit codes: 0 success, 1 failure with one sentence that says why, 2 wrong usage.`,
+		Version:       version.Version,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gpu"},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		// The one script that kubectl asks for is that of kubectl itself.
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.AddCommand(renderCommand())
+	return root
+}

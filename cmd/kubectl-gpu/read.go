@@ -1,0 +1,145 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// stdin is the name of a file that is the standard input.
+const stdin = "-"
+
+// documents are the YAML or JSON documents of a file that hold anything.
+func documents(file string, in io.Reader) ([][]byte, error) {
+	if file != stdin {
+		opened, err := os.Open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer opened.Close()
+		in = opened
+	}
+	var found [][]byte
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(in))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return found, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		content, err := yaml.YAMLToJSON(document)
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", len(found)+1, err)
+		}
+		if !bytes.Equal(content, []byte("null")) {
+			found = append(found, document)
+		}
+	}
+}
+
+// readPolicy reads the one ClusterPolicy of a file. A field that the API does not know is an error that
+// names it, as the API server would drop it.
+func readPolicy(file string, in io.Reader) (*v1.ClusterPolicy, error) {
+	all, err := documents(file, in)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) != 1 {
+		return nil, fmt.Errorf("it holds %d documents: give one ClusterPolicy", len(all))
+	}
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
+	object, kind, err := decoder.Decode(all[0], nil, nil)
+	if runtime.IsNotRegisteredError(err) {
+		return nil, fmt.Errorf("it holds a %s of %s: give a %s of %s", kind.Kind, kind.GroupVersion(), v1.ClusterPolicyKind.Kind, v1.GroupVersion)
+	}
+	if err != nil {
+		return nil, err
+	}
+	policy, isPolicy := object.(*v1.ClusterPolicy)
+	if !isPolicy {
+		return nil, fmt.Errorf("it holds a %s: give a %s", kind.Kind, v1.ClusterPolicyKind.Kind)
+	}
+	return policy, nil
+}
+
+// readNodes reads Nodes, one by one or in lists. Fields that are not known are left to the release of
+// Kubernetes that wrote them.
+func readNodes(file string, in io.Reader) ([]corev1.Node, error) {
+	all, err := documents(file, in)
+	if err != nil {
+		return nil, err
+	}
+	var nodes []corev1.Node
+	for _, document := range all {
+		more, err := decodeNodes(document)
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, more...)
+	}
+	seen := map[string]bool{}
+	for i := range nodes {
+		switch name := nodes[i].Name; {
+		case name == "":
+			return nil, errors.New("a Node has no name: set metadata.name")
+		case seen[name]:
+			return nil, fmt.Errorf("it holds Node %s twice: remove one", name)
+		default:
+			seen[name] = true
+		}
+	}
+	return nodes, nil
+}
+
+// decodeNodes reads a Node, a NodeList or a List of Nodes.
+func decodeNodes(document []byte) ([]corev1.Node, error) {
+	var content struct {
+		APIVersion string                 `json:"apiVersion"`
+		Kind       string                 `json:"kind"`
+		Items      []runtime.RawExtension `json:"items"`
+	}
+	if err := yaml.Unmarshal(document, &content); err != nil {
+		return nil, err
+	}
+	switch {
+	case content.APIVersion == "v1" && content.Kind == "Node":
+		node := corev1.Node{}
+		if err := yaml.Unmarshal(document, &node); err != nil {
+			return nil, err
+		}
+		return []corev1.Node{node}, nil
+	case content.APIVersion == "v1" && content.Kind == "NodeList":
+		list := corev1.NodeList{}
+		err := yaml.Unmarshal(document, &list)
+		return list.Items, err
+	case content.APIVersion == "v1" && content.Kind == "List":
+		var nodes []corev1.Node
+		for _, item := range content.Items {
+			more, err := decodeNodes(item.Raw)
+			if err != nil {
+				return nil, err
+			}
+			nodes = append(nodes, more...)
+		}
+		return nodes, nil
+	default:
+		return nil, fmt.Errorf("it holds a %q of %q: give Nodes of v1, as kubectl get nodes -o yaml prints them", content.Kind, content.APIVersion)
+	}
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+)
+
+// renderOptions are the flags of render.
+type renderOptions struct {
+	policy, nodes    string
+	namespace, image string
+	monitoring       bool
+}
+
+func renderCommand() *cobra.Command {
+	o := renderOptions{}
+	command := &cobra.Command{
+		Use:   "render -f POLICY --nodes NODES",
+		Short: "Print what the operator would apply for a policy and these nodes, without a cluster",
+		Long: `Print every object that the operator would apply for a ClusterPolicy on these nodes, as YAML.
+
+No cluster is asked: the policy and the nodes are files. What would not be applied is told on standard
+error, a sentence for each operand and for each node that runs less than others. Fields that the API does
+not know are refused; what else the API server checks at admission is not checked here.
+
+The objects are those of a first installation, as in a cluster without any. Owner references are left out
+where the policy has no UID. Exit codes: 0 success, 1 a file cannot be read or an operand is Invalid, 2
+wrong usage.`,
+		Example: `  kubectl get nodes -o yaml > nodes.yaml
+  kubectl gpu render -f policy.yaml --nodes nodes.yaml > objects.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.policy == stdin && o.nodes == stdin {
+				return errors.New("the policy and the nodes cannot both be the standard input")
+			}
+			if err := o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()); err != nil {
+				return failure{err}
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.StringVarP(&o.policy, "filename", "f", "", "file with the ClusterPolicy; - is the standard input")
+	flags.StringVar(&o.nodes, "nodes", "", "file with the Nodes, as kubectl get nodes -o yaml prints them; - is the standard input")
+	flags.StringVarP(&o.namespace, "namespace", "n", "gpu-operator", "namespace of the operator and its operands")
+	flags.StringVar(&o.image, "image", image.Own(), "image of the operator")
+	flags.BoolVar(&o.monitoring, "monitoring", false, "the cluster has the kinds of the Prometheus operator")
+	for _, required := range []string{"filename", "nodes"} {
+		if err := command.MarkFlagRequired(required); err != nil {
+			panic(err) // The flag is defined above.
+		}
+	}
+	return command
+}
+
+func (o renderOptions) run(in io.Reader, out, told io.Writer) error {
+	policy, err := readPolicy(o.policy, in)
+	if err != nil {
+		return fmt.Errorf("reading the policy %s: %w", o.policy, err)
+	}
+	nodes, err := readNodes(o.nodes, in)
+	if err != nil {
+		return fmt.Errorf("reading the nodes %s: %w", o.nodes, err)
+	}
+	catalogue, err := operands.Catalogue()
+	if err != nil {
+		return fmt.Errorf("the catalogue of operands is broken: %w", err)
+	}
+	facts := make([]operand.NodeFacts, 0, len(nodes))
+	for i := range nodes {
+		facts = append(facts, observe.Facts(&nodes[i]))
+	}
+	// The order in which nodes were written is no fact about them.
+	sort.Slice(facts, func(i, j int) bool { return facts[i].Name < facts[j].Name })
+	computed := plan.Compute(catalogue, o.input(policy), facts)
+	printed, err := objects(computed, policy)
+	if err != nil {
+		return err
+	}
+	if _, err := out.Write(printed); err != nil {
+		return fmt.Errorf("writing the objects: %w", err)
+	}
+	for _, sentence := range append(aboutOperands(computed), aboutNodes(computed, catalogue, facts)...) {
+		fmt.Fprintln(told, sentence)
+	}
+	return invalid(computed)
+}
+
+func (o renderOptions) input(policy *v1.ClusterPolicy) operand.Input {
+	optional := map[operand.OptionalKind]bool{}
+	for _, kind := range render.OptionalKinds() {
+		optional[kind.Kind] = o.monitoring
+	}
+	return operand.Input{Spec: policy.Spec, Namespace: o.namespace, HelperImage: o.image, Optional: optional}
+}
+
+// objects are the objects of all steps as documents of YAML, in the order in which they are applied.
+func objects(p plan.Plan, policy *v1.ClusterPolicy) ([]byte, error) {
+	var printed bytes.Buffer
+	owner := render.Owner{Name: policy.Name, UID: string(policy.UID)}
+	for _, step := range p.Steps {
+		if step.Action != plan.Apply {
+			continue
+		}
+		rendered, err := render.Step(p, step, owner, nil)
+		if err != nil {
+			return nil, err
+		}
+		for _, object := range rendered {
+			intent, err := apply.Intent(object)
+			if err != nil {
+				return nil, err
+			}
+			if owner.UID == "" {
+				intent.SetOwnerReferences(nil)
+			}
+			text, err := yaml.Marshal(intent.Object)
+			if err != nil {
+				return nil, fmt.Errorf("encoding %s %s: %w", intent.GetKind(), intent.GetName(), err)
+			}
+			printed.WriteString("---\n")
+			printed.Write(text)
+		}
+	}
+	return printed.Bytes(), nil
+}
+
+// aboutOperands tells of the operands that would not be applied, and why.
+func aboutOperands(p plan.Plan) []string {
+	var sentences []string
+	for _, step := range p.Steps {
+		switch step.Action {
+		case plan.Remove:
+			sentences = append(sentences, fmt.Sprintf("%s would not be installed, and removed if it is: %s (%s)", step.Operand.Name, step.Message, step.State))
+		case plan.Hold:
+			sentences = append(sentences, fmt.Sprintf("%s would be left as it is: %s (%s, %s)", step.Operand.Name, step.Message, step.State, step.Reason))
+		case plan.Apply:
+		}
+	}
+	return sentences
+}
+
+// aboutNodes tells of the GPU nodes on which some operands do not run, although others have them.
+func aboutNodes(p plan.Plan, catalogue []operand.Operand, nodes []operand.NodeFacts) []string {
+	held := map[operand.Name]bool{}
+	for _, step := range p.Steps {
+		held[step.Operand.Name] = step.Action == plan.Hold
+	}
+	var sentences []string
+	for _, facts := range nodes {
+		if !facts.Managed() {
+			continue
+		}
+		if facts.Excluded {
+			sentences = append(sentences, fmt.Sprintf("node %s would run nothing: label %s is %q", facts.Name, labels.DeployOperands, labels.False))
+			continue
+		}
+		node := p.ForNode(catalogue, facts)
+		for _, rung := range append(node.Rungs, node.Beside...) {
+			if why := whyNot(rung); why != "" && !held[rung.Operand] {
+				sentences = append(sentences, fmt.Sprintf("node %s would not run %s: %s", facts.Name, rung.Operand, why))
+			}
+		}
+	}
+	return sentences
+}
+
+// whyNot tells why an operand does not run on its node; empty if it does.
+func whyNot(rung plan.Rung) string {
+	switch rung.Need {
+	case plan.HostProvides:
+		return "the host provides it"
+	case plan.OptedOut, plan.Paused, plan.NotPossible:
+		return fmt.Sprintf("%s (%s)", rung.Message, rung.Reason)
+	case plan.Expected:
+	}
+	return ""
+}
+
+// invalid is an error that names the operands which cannot be installed as the policy asks.
+func invalid(p plan.Plan) error {
+	var names []string
+	for _, step := range p.Steps {
+		if step.State == v1.OperandInvalid {
+			names = append(names, string(step.Operand.Name))
+		}
+	}
+	if len(names) > 0 {
+		return fmt.Errorf("the policy asks for what is not possible, as said above: change it for %s", strings.Join(names, ", "))
+	}
+	return nil
+}

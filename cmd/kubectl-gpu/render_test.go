@@ -1,0 +1,238 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// said is what a run of the plugin leaves behind.
+type said struct {
+	code        int
+	out, errOut string
+}
+
+func kubectlGPU(in string, args ...string) said {
+	var out, errOut bytes.Buffer
+	code := run(args, strings.NewReader(in), &out, &errOut)
+	return said{code, out.String(), errOut.String()}
+}
+
+// rendering renders a policy for the nodes in testdata, and more flags.
+func rendering(t *testing.T, spec string, flags ...string) said {
+	t.Helper()
+	policy := "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: cluster-policy}\nspec: " + spec + "\n"
+	return kubectlGPU(policy, append([]string{"render", "-f", "-", "--nodes", "testdata/nodes.yaml"}, flags...)...)
+}
+
+// decoded is what was printed, by "Kind name".
+func decoded(t *testing.T, text string) map[string]unstructured.Unstructured {
+	t.Helper()
+	found := map[string]unstructured.Unstructured{}
+	for document := range strings.SplitSeq(strings.TrimPrefix(text, "---\n"), "\n---\n") {
+		object := unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(document), &object.Object); err != nil {
+			t.Fatalf("%v in:\n%s", err, document)
+		}
+		key := object.GetKind() + " " + object.GetName()
+		if _, twice := found[key]; twice || object.GetKind() == "" {
+			t.Errorf("%q is there twice, or no object", key)
+		}
+		found[key] = object
+	}
+	return found
+}
+
+func TestRenderPrintsWhatWouldBeApplied(t *testing.T) {
+	g := NewWithT(t)
+	got := kubectlGPU("", "render", "-f", "testdata/policy.yaml", "--nodes", "testdata/nodes.yaml", "-n", "gpus", "--image", "example.com/operator:v9")
+	g.Expect(got.code).To(Equal(0), got.errOut)
+	all := decoded(t, got.out)
+	for _, key := range []string{
+		"DaemonSet nvidia-node-discovery", "ConfigMap nvidia-driver-startup-probe", "RuntimeClass nvidia",
+		"DaemonSet nvidia-driver-daemonset-ubuntu24.04-amd64", "DaemonSet nvidia-driver-daemonset-rhel9-amd64",
+		"DaemonSet nvidia-container-toolkit-daemonset", "DaemonSet nvidia-device-plugin-daemonset",
+		"DaemonSet nvidia-operator-validator", "DaemonSet nvidia-mig-manager", "ConfigMap default-mig-parted-config",
+	} {
+		g.Expect(all).To(HaveKey(key))
+	}
+	for key, object := range all {
+		g.Expect(object.Object).NotTo(HaveKey("status"), key)
+		g.Expect(object.GetOwnerReferences()).To(BeEmpty(), key)
+		g.Expect(object.GetAnnotations()).To(HaveKey("nvidia.com/gpu-operator.digest"), key)
+		if object.GetKind() != "RuntimeClass" {
+			g.Expect(object.GetNamespace()).To(Equal("gpus"), key)
+		}
+	}
+	data, err := yaml.Marshal(all["DaemonSet nvidia-device-plugin-daemonset"].Object)
+	g.Expect(err).NotTo(HaveOccurred())
+	plugin := appsv1.DaemonSet{}
+	g.Expect(yaml.UnmarshalStrict(data, &plugin)).To(Succeed())
+	g.Expect(plugin.Spec.Template.Spec.InitContainers[0].Image).To(Equal("example.com/operator:v9"))
+}
+
+func TestRenderTellsWhatDoesNotRun(t *testing.T) {
+	g := NewWithT(t)
+	got := rendering(t, "{toolkit: {enabled: false}}")
+	g.Expect(got.code).To(Equal(0))
+	g.Expect(decoded(t, got.out)).NotTo(HaveKey("DaemonSet nvidia-container-toolkit-daemonset"))
+	for _, sentence := range []string{
+		"container-toolkit would not be installed, and removed if it is: spec.toolkit.enabled is false (Disabled)",
+		"node gpu-2 would not run driver: the host provides it",
+		`node gpu-2 would not run device-plugin: label nvidia.com/gpu.deploy.device-plugin is "false" (OperandPaused)`,
+		`node gpu-3 would run nothing: label nvidia.com/gpu.deploy.operands is "false"`,
+	} {
+		g.Expect(strings.Split(got.errOut, "\n")).To(ContainElement(sentence))
+	}
+	g.Expect(got.errOut).NotTo(ContainSubstring("gpu-1"), "everything runs there")
+	g.Expect(got.errOut).NotTo(ContainSubstring("node cpu"), "nothing is expected there")
+}
+
+func TestRenderFailsOnAnOperandThatIsInvalid(t *testing.T) {
+	g := NewWithT(t)
+	got := rendering(t, `{driver: {image: "example.com/driver:1", version: "2"}}`)
+	g.Expect(got.code).To(Equal(1))
+	g.Expect(got.errOut).To(ContainSubstring(
+		`driver would be left as it is: spec.driver: image "example.com/driver:1" is a whole reference: remove repository and version (Invalid, InvalidSpec)` + "\n"))
+	g.Expect(got.errOut).To(HaveSuffix("kubectl gpu: the policy asks for what is not possible, as said above: change it for driver\n"))
+	g.Expect(decoded(t, got.out)).To(HaveKey("DaemonSet nvidia-device-plugin-daemonset"), "the others are printed")
+}
+
+func TestTheOwnerIsKeptWhereThePolicyIsOfACluster(t *testing.T) {
+	g := NewWithT(t)
+	policy := "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: cluster-policy, uid: u-1}\n"
+	got := kubectlGPU(policy, "render", "-f", "-", "--nodes", "testdata/nodes.yaml")
+	g.Expect(got.code).To(Equal(0), got.errOut)
+	for key, object := range decoded(t, got.out) {
+		g.Expect(object.GetOwnerReferences()).To(HaveLen(1), key)
+		g.Expect(string(object.GetOwnerReferences()[0].UID)).To(Equal("u-1"), key)
+	}
+}
+
+// Two runs can be compared as texts, whatever wrote the nodes.
+func TestTheOrderOfTheNodesChangesNothing(t *testing.T) {
+	g := NewWithT(t)
+	text, err := os.ReadFile("testdata/nodes.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	documents := strings.SplitN(string(text), "---\n", 2)
+	turned := filepath.Join(t.TempDir(), "nodes.yaml")
+	g.Expect(os.WriteFile(turned, []byte(documents[1]+"---\n"+documents[0]), 0o600)).To(Succeed())
+	want := kubectlGPU("", "render", "-f", "testdata/policy.yaml", "--nodes", "testdata/nodes.yaml")
+	g.Expect(want.code).To(Equal(0), want.errOut)
+	for range 3 {
+		g.Expect(kubectlGPU("", "render", "-f", "testdata/policy.yaml", "--nodes", turned)).To(Equal(want))
+	}
+}
+
+func TestNodesInAllFormsThatKubectlPrints(t *testing.T) {
+	const node = `{apiVersion: v1, kind: Node, metadata: {name: NAME}}`
+	tests := map[string]struct {
+		text  string
+		names []string
+		err   string
+	}{
+		"one":        {text: node, names: []string{"NAME"}},
+		"documents":  {text: node + "\n---\n# nothing\n---\n" + strings.Replace(node, "NAME", "b", 1), names: []string{"NAME", "b"}},
+		"a List":     {text: `{apiVersion: v1, kind: List, items: [` + node + `]}`, names: []string{"NAME"}},
+		"a NodeList": {text: `{apiVersion: v1, kind: NodeList, items: [{metadata: {name: a}}]}`, names: []string{"a"}},
+		"JSON":       {text: `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}`, names: []string{"a"}},
+		"nothing":    {text: "# nothing\n"},
+		"twice":      {text: node + "\n---\n" + node, err: "it holds Node NAME twice: remove one"},
+		"no name":    {text: `{apiVersion: v1, kind: Node}`, err: "a Node has no name: set metadata.name"},
+		"another kind": {
+			text: `{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod}]}`,
+			err:  `it holds a "Pod" of "v1": give Nodes of v1, as kubectl get nodes -o yaml prints them`,
+		},
+		"no kind":      {text: "a: b", err: `it holds a "" of "": give Nodes of v1, as kubectl get nodes -o yaml prints them`},
+		"no YAML":      {text: "a: [", err: "document 1: "},
+		"wrong fields": {text: `{apiVersion: v1, kind: Node, metadata: {labels: [a]}}`, err: "cannot unmarshal"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			nodes, err := readNodes(stdin, strings.NewReader(test.text))
+			if test.err != "" {
+				g.Expect(err).To(MatchError(ContainSubstring(test.err)))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			var names []string
+			for _, node := range nodes {
+				names = append(names, node.Name)
+			}
+			g.Expect(names).To(Equal(test.names))
+		})
+	}
+}
+
+func TestWrongPoliciesAreRefusedByWhatIsWrong(t *testing.T) {
+	const head = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: a}\n"
+	tests := map[string]struct{ policy, err string }{
+		"an unknown field":     {head + "spec: {driver: {enabeld: true}}", `unknown field "spec.driver.enabeld"`},
+		"two unknown fields":   {head + "spec: {psa: {}, drivr: {}}", `unknown field "spec.drivr", unknown field "spec.psa"`},
+		"a field twice":        {head + "spec:\n  mig: {}\n  mig: {}\n", `already set`},
+		"a wrong type":         {head + "spec: {driver: []}", "cannot unmarshal array"},
+		"another kind":         {"apiVersion: v1\nkind: ConfigMap\n", "it holds a ConfigMap of v1: give a ClusterPolicy of nvidia.com/v1"},
+		"another version":      {"apiVersion: nvidia.com/v2\nkind: ClusterPolicy\n", "it holds a ClusterPolicy of nvidia.com/v2"},
+		"a list of the kind":   {"apiVersion: nvidia.com/v1\nkind: ClusterPolicyList\nitems: []\n", "it holds a ClusterPolicyList: give a ClusterPolicy"},
+		"no kind":              {"a: b\n", "'Kind' is missing"},
+		"nothing":              {"# nothing\n", "it holds 0 documents: give one ClusterPolicy"},
+		"more than one policy": {head + "---\n" + head, "it holds 2 documents: give one ClusterPolicy"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := kubectlGPU(test.policy, "render", "-f", "-", "--nodes", "testdata/nodes.yaml")
+			g.Expect(got.code).To(Equal(1))
+			g.Expect(got.out).To(BeEmpty())
+			g.Expect(got.errOut).To(HavePrefix("kubectl gpu: reading the policy -: "))
+			g.Expect(got.errOut).To(ContainSubstring(test.err))
+		})
+	}
+}
+
+func TestWrongUsage(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		code int
+		err  string
+	}{
+		"no flags":           {[]string{"render"}, 2, `required flag(s) "filename", "nodes" not set`},
+		"no nodes":           {[]string{"render", "-f", "x"}, 2, `required flag(s) "nodes" not set`},
+		"both from one pipe": {[]string{"render", "-f", "-", "--nodes", "-"}, 2, "the policy and the nodes cannot both be the standard input"},
+		"an argument":        {[]string{"render", "-f", "x", "--nodes", "x", "x"}, 2, `unknown command "x"`},
+		"an unknown command": {[]string{"rendre"}, 2, `unknown command "rendre"`},
+		"no such file":       {[]string{"render", "-f", "missing.yaml", "--nodes", "x"}, 1, "reading the policy missing.yaml: open missing.yaml: no such file"},
+		"no nodes there":     {[]string{"render", "-f", "testdata/policy.yaml", "--nodes", "missing.yaml"}, 1, "reading the nodes missing.yaml: open missing.yaml"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := kubectlGPU("", test.args...)
+			g.Expect(got.code).To(Equal(test.code), got.errOut)
+			g.Expect(got.errOut).To(ContainSubstring(test.err))
+			g.Expect(got.out).To(BeEmpty())
+		})
+	}
+}
+
+func TestMonitoringTellsThatTheKindsAreThere(t *testing.T) {
+	for _, monitoring := range []bool{true, false} {
+		got := renderOptions{monitoring: monitoring}.input(&v1.ClusterPolicy{}).Optional
+		for _, kind := range []operand.OptionalKind{operand.ServiceMonitor, operand.PrometheusRule} {
+			if got[kind] != monitoring {
+				t.Errorf("with monitoring %v, %s is there: %v", monitoring, kind, got[kind])
+			}
+		}
+	}
+}
