@@ -124,13 +124,7 @@ func malformed(daemonSets []*appsv1.DaemonSet) []string {
 		if pod.HostPID && pod.ShareProcessNamespace != nil && *pod.ShareProcessNamespace {
 			complain("hostPID and shareProcessNamespace exclude each other")
 		}
-		volumes := map[string]bool{}
-		for _, volume := range pod.Volumes {
-			if volumes[volume.Name] || len(validation.IsDNS1123Label(volume.Name)) > 0 {
-				complain("volume %q is there twice or no valid name", volume.Name)
-			}
-			volumes[volume.Name] = true
-		}
+		volumes := malformedVolumes(pod, complain)
 		for _, list := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 			for i := range list {
 				malformedContainer(&list[i], volumes, complain)
@@ -138,6 +132,18 @@ func malformed(daemonSets []*appsv1.DaemonSet) []string {
 		}
 	}
 	return problems
+}
+
+// malformedVolumes returns the names of the volumes.
+func malformedVolumes(pod *corev1.PodSpec, complain func(string, ...any)) map[string]bool {
+	volumes := map[string]bool{}
+	for _, volume := range pod.Volumes {
+		if volumes[volume.Name] || len(validation.IsDNS1123Label(volume.Name)) > 0 {
+			complain("volume %q is there twice or no valid name", volume.Name)
+		}
+		volumes[volume.Name] = true
+	}
+	return volumes
 }
 
 func malformedContainer(c *corev1.Container, volumes map[string]bool, complain func(string, ...any)) {

@@ -93,10 +93,8 @@ func (r row) judge(found, other any) string {
 		return ""
 	}
 	switch {
-	case r.Absent:
-		return unless(nothing(found), "nothing", found)
-	case r.Present:
-		return unless(!nothing(found), "something", found)
+	case r.Absent, r.Present:
+		return unless(nothing(found) == r.Absent, map[bool]string{true: "nothing", false: "something"}[r.Absent], found)
 	case r.Exactly != nil:
 		return unless(reflect.DeepEqual(r.Exactly, found), "exactly "+show(r.Exactly), found)
 	case r.OneOf != nil:
@@ -111,13 +109,19 @@ func (r row) judge(found, other any) string {
 	case r.Lacks != nil:
 		excess := slices.DeleteFunc(slices.Clone(r.Lacks), func(part string) bool { return !has(found, part) })
 		return unless(len(excess) == 0, "none of "+show(excess), found)
-	case r.SameAs != nil:
-		return unless(reflect.DeepEqual(found, other), fmt.Sprintf("as in %+v: %s", *r.SameAs, show(other)), found)
-	case r.DiffersFrom != nil:
-		return unless(!reflect.DeepEqual(found, other), fmt.Sprintf("another than in %+v: %s", *r.DiffersFrom, show(other)), found)
-	default:
+	case r.Expect != nil:
 		return unless(matches(r.Expect, found) && !r.tooMuch(found), show(r.Expect), found)
+	default:
+		return r.compare(found, other)
 	}
+}
+
+// compare judges by the value elsewhere.
+func (r row) compare(found, other any) string {
+	if r.SameAs != nil {
+		return unless(reflect.DeepEqual(found, other), fmt.Sprintf("as in %+v: %s", *r.SameAs, show(other)), found)
+	}
+	return unless(!reflect.DeepEqual(found, other), fmt.Sprintf("another than in %+v: %s", *r.DiffersFrom, show(other)), found)
 }
 
 // tooMuch tells whether a mount spreads to the host where the table does not say so.

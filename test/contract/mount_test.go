@@ -96,8 +96,12 @@ func file(pod *corev1.PodSpec, c *corev1.Container, name string) any {
 	if m == nil {
 		return nil
 	}
+	volume := source(pod, m)
+	if volume.EmptyDir != nil {
+		volume = filledFrom(pod, m.Name)
+	}
 	inVolume := path.Join(m.SubPath, strings.TrimPrefix(strings.TrimPrefix(name, m.MountPath), "/"))
-	for _, from := range projections(source(pod, m)) {
+	for _, from := range projections(volume) {
 		switch {
 		case from.ConfigMap != nil:
 			if key := keyOf(from.ConfigMap.Items, inVolume); key != "" {
@@ -110,6 +114,25 @@ func file(pod *corev1.PodSpec, c *corev1.Container, name string) any {
 		}
 	}
 	return nil
+}
+
+// filledFrom is what an init container fills an empty volume from: what it has mounted under the same last
+// name, as /files/NAME beside /filled/NAME.
+func filledFrom(pod *corev1.PodSpec, name string) corev1.VolumeSource {
+	for i := range pod.InitContainers {
+		mounts := pod.InitContainers[i].VolumeMounts
+		for j := range mounts {
+			if mounts[j].Name != name || mounts[j].ReadOnly {
+				continue
+			}
+			for k := range mounts {
+				if k != j && path.Base(mounts[k].MountPath) == path.Base(mounts[j].MountPath) {
+					return source(pod, &mounts[k])
+				}
+			}
+		}
+	}
+	return corev1.VolumeSource{}
 }
 
 // projections are the ConfigMaps and Secrets of a volume.

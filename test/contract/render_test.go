@@ -38,15 +38,15 @@ func (n node) facts(name string) operand.NodeFacts {
 		return *said
 	}
 	return operand.NodeFacts{
-		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: "containerd",
+		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: cmp.Or(n.Runtime, "containerd"),
 		OSID: cmp.Or(n.OS, "ubuntu"), OSVersion: cmp.Or(n.Version, "24.04"), Architecture: cmp.Or(n.Arch, "amd64"),
 		Kernel: cmp.Or(n.Kernel, "6.8.0-60-generic"), Product: n.Product, HostVGPU: n.VGPUHost,
 		MIGCapable: capable(n.MIG), MPSCapable: capable(n.MPS),
 	}
 }
 
-// render plans the scenario and renders what is applied, by operand.
-func (s scenario) render(catalogue []operand.Operand) map[operand.Name]rendered {
+// render plans the scenario and renders what is applied of the operands that rows are about.
+func (s scenario) render(catalogue []operand.Operand, wanted map[operand.Name]bool) map[operand.Name]rendered {
 	input := operand.Input{Spec: s.Spec, Namespace: namespace, HelperImage: helper, Optional: map[operand.OptionalKind]bool{}}
 	for _, kind := range s.Optional {
 		input.Optional[kind] = true
@@ -62,6 +62,9 @@ func (s scenario) render(catalogue []operand.Operand) map[operand.Name]rendered 
 	p := plan.Compute(catalogue, input, facts)
 	byName := map[operand.Name]rendered{}
 	for _, step := range p.Steps {
+		if !wanted[step.Operand.Name] {
+			continue
+		}
 		result := rendered{step: step, input: input}
 		if step.Action == plan.Apply {
 			result.objects, result.err = render.Step(p, step, owner, nil)
@@ -79,9 +82,13 @@ func (s scenario) render(catalogue []operand.Operand) map[operand.Name]rendered 
 // renderAll renders the scenarios of a table.
 func (tb table) renderAll(t *testing.T, catalogue []operand.Operand) map[string]map[operand.Name]rendered {
 	t.Helper()
+	wanted := map[operand.Name]bool{}
+	for _, row := range tb.Rows {
+		wanted[row.Operand] = true
+	}
 	all := map[string]map[operand.Name]rendered{}
 	for name, scenario := range tb.Scenarios {
-		all[name] = scenario.render(catalogue)
+		all[name] = scenario.render(catalogue, wanted)
 	}
 	return all
 }

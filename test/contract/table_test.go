@@ -42,6 +42,7 @@ type node struct {
 	MIG      *string `json:"mig"`
 	MPS      *string `json:"mps"`
 	Product  string  `json:"product"`
+	Runtime  string  `json:"runtime"`
 	VGPUHost bool    `json:"vgpuHost"`
 }
 
