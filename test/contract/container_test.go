@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
@@ -118,6 +119,20 @@ func preStop(_ place, c *corev1.Container) (any, error) {
 		return nil, nil
 	}
 	return strings.Join(c.Lifecycle.PreStop.Exec.Command, " "), nil
+}
+
+// probe is the probe with the number of the port where it has the name.
+func probe(c *corev1.Container, p *corev1.Probe) *corev1.Probe {
+	resolved := p.DeepCopy()
+	for _, port := range c.Ports {
+		if resolved != nil && resolved.HTTPGet != nil && resolved.HTTPGet.Port.String() == port.Name {
+			resolved.HTTPGet.Port = intstr.FromInt32(port.ContainerPort)
+		}
+		if resolved != nil && resolved.TCPSocket != nil && resolved.TCPSocket.Port.String() == port.Name {
+			resolved.TCPSocket.Port = intstr.FromInt32(port.ContainerPort)
+		}
+	}
+	return resolved
 }
 
 func probeText(p place, c *corev1.Container) (any, error) {

@@ -27,9 +27,8 @@ func TestContract(t *testing.T) {
 	for name, file := range tables(t) {
 		t.Run(name, func(t *testing.T) {
 			tb := load(t, file)
-			tb.check(t)
-			if t.Failed() {
-				return
+			if defects := tb.defects(); len(defects) > 0 {
+				t.Fatalf("%s: %s", file, strings.Join(defects, "\n"))
 			}
 			held := tb.judge(t, catalogue, installer)
 			summary = append(summary, fmt.Sprintf("%-24s %3d of %3d rows hold", name, held, len(tb.Rows)))

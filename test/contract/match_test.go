@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 )
 
 // plain is the value as JSON has it, so that what the table says and what objects hold compare.
@@ -169,5 +171,38 @@ func TestMatches(t *testing.T) {
 		if problem := c.row.judge(c.found, nil); (problem == "") != c.right {
 			t.Errorf("%s: %q", name, problem)
 		}
+	}
+}
+
+// A row or a table that can judge nothing is noticed.
+func TestDefects(t *testing.T) {
+	scenarios := map[string]scenario{"default": {}}
+	sound := row{ID: "a", Operand: "driver", Scenario: "default", What: "name", Expect: "x", Source: "s"}
+	if defect := sound.defect(scenarios); defect != "" {
+		t.Errorf("a sound row has a defect: %s", defect)
+	}
+	for name, spoil := range map[string]func(*row){
+		"no id":                  func(r *row) { r.ID = "" },
+		"no source":              func(r *row) { r.Source = "" },
+		"no operand":             func(r *row) { r.Operand = "" },
+		"unknown what":           func(r *row) { r.What = "color" },
+		"no expectation":         func(r *row) { r.Expect = nil },
+		"two expectations":       func(r *row) { r.Absent = true },
+		"unknown scenario":       func(r *row) { r.Scenario = "other" },
+		"unknown scenario there": func(r *row) { r.Expect, r.SameAs = nil, &elsewhere{Scenario: "other"} },
+	} {
+		spoiled := sound
+		spoil(&spoiled)
+		if spoiled.defect(scenarios) == "" {
+			t.Errorf("%s is not noticed", name)
+		}
+	}
+	unknown := []byte("rows: [{id: a, colour: red}]")
+	if err := yaml.UnmarshalStrict(unknown, &table{}); err == nil {
+		t.Error("an unknown field is not noticed")
+	}
+	unused := table{Scenarios: map[string]scenario{"default": {}, "idle": {}}, Rows: []row{sound, sound}}
+	if defects := unused.defects(); len(defects) != 2 {
+		t.Errorf("a row that is there twice and a scenario that nobody uses give %q", defects)
 	}
 }

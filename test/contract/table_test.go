@@ -151,17 +151,17 @@ func load(t *testing.T, file string) table {
 	return loaded
 }
 
-// check finds defects of the table itself: a row that can judge nothing, an id that is there twice, a
-// scenario that nobody uses.
-func (tb table) check(t *testing.T) {
-	t.Helper()
+// defects of the table itself: a row that can judge nothing, an id that is there twice, a scenario that
+// nobody uses.
+func (tb table) defects() []string {
+	var defects []string
 	ids, used := map[string]bool{}, map[string]bool{}
 	for _, row := range tb.Rows {
 		if defect := row.defect(tb.Scenarios); defect != "" {
-			t.Errorf("row %q: %s", row.ID, defect)
+			defects = append(defects, fmt.Sprintf("row %q: %s", row.ID, defect))
 		}
 		if ids[row.ID] {
-			t.Errorf("row %q is there twice", row.ID)
+			defects = append(defects, fmt.Sprintf("row %q is there twice", row.ID))
 		}
 		ids[row.ID], used[row.Scenario] = true, true
 		for _, other := range []*elsewhere{row.SameAs, row.DiffersFrom} {
@@ -172,9 +172,10 @@ func (tb table) check(t *testing.T) {
 	}
 	for name := range tb.Scenarios {
 		if !used[name] {
-			t.Errorf("scenario %q is used by no row", name)
+			defects = append(defects, fmt.Sprintf("scenario %q is used by no row", name))
 		}
 	}
+	return defects
 }
 
 // tables lists the files by the names of their tables.
