@@ -15,6 +15,7 @@ func TestKeysAreValid(t *testing.T) {
 		labels.DiscoveryOSID, labels.DiscoveryOSVersion, labels.GPUPresent, labels.DeployOperands,
 		labels.DeployClient, labels.Pool, labels.DiscoveryLostSince, labels.ConditionGPUReady,
 		labels.MIGCapable, labels.MPSCapable, labels.GPUProduct, labels.VGPUHostDriver, labels.MIGConfig,
+		labels.DevicePluginConfig,
 		labels.App, labels.ManagedBy, labels.Operand, labels.Digest, labels.TemplateDigest,
 	} {
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {
@@ -48,6 +49,8 @@ func TestPublicNames(t *testing.T) {
 		labels.ManagedBy:                    "app.kubernetes.io/managed-by",
 		labels.ManagedByValue:               "gpu-operator",
 		labels.DefaultRuntimeClass:          "nvidia",
+		labels.DevicePluginConfig:           "nvidia.com/device-plugin.config",
+		labels.MPSRoot:                      "/run/nvidia/mps",
 		labels.ResourceGPU:                  "nvidia.com/gpu",
 		labels.ResourceMIGPrefix + "1g.5gb": "nvidia.com/mig-1g.5gb",
 	} {

@@ -42,6 +42,9 @@ func checkNames(catalogue []Operand) error {
 		seen[o.Name] = true
 	}
 	for _, o := range catalogue {
+		if o.Follows != "" && !seen[o.Follows] {
+			return fmt.Errorf("operand %s follows %s, which is not in the catalogue", o.Name, o.Follows)
+		}
 		for _, r := range o.Requires {
 			if !seen[r.On] {
 				return fmt.Errorf("operand %s requires %s, which is not in the catalogue", o.Name, r.On)

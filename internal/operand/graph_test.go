@@ -120,6 +120,10 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 			catalogue: []operand.Operand{{Name: "a", Requires: requires(inCluster("ghost"))}},
 			want:      []string{"operand a requires ghost, which is not in the catalogue"},
 		},
+		"one that follows nobody": {
+			catalogue: []operand.Operand{{Name: "a", Follows: "ghost"}},
+			want:      []string{"operand a follows ghost, which is not in the catalogue"},
+		},
 		"a discovery that requires what it leads to": {
 			catalogue: []operand.Operand{
 				{Name: "driver", Workloads: container}, {Name: "finder", Discovers: true, Requires: requires(inCluster("driver"))},

@@ -70,6 +70,9 @@ type Operand struct {
 	// Injected operands get the GPU from the container runtime: their pods run with the
 	// RuntimeClass, and so cannot start before the toolkit works.
 	Injected bool
+	// Follows is an operand whose deploy label keeps this one off a node, too, whenever it keeps that one
+	// off: whoever clears a node of GPU work by label knows the other name only. Empty for none.
+	Follows Name
 	// Injects marks the operand that configures the RuntimeClass's handler on the node.
 	Injects bool
 	// UpdatesOnDelete operands are never rolled by their DaemonSet: a pod is replaced only when
@@ -134,6 +137,8 @@ type Instance struct {
 	Main string
 	// Container is what the spec says of the main container.
 	Container v1.ContainerSpec
+	// PluginConfig has the main container read the device plugin's configuration; nil if it has none.
+	PluginConfig *PluginConfig
 	// InitEnv adds to the environment of init containers, by their names.
 	InitEnv map[string][]v1.EnvVar
 	// Values are what the operand's templates see as .Values.

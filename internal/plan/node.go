@@ -84,7 +84,7 @@ func (p Plan) rungs(catalogue []operand.Operand, stage v1.Stage, facts operand.N
 
 func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts) Rung {
 	r := Rung{Stage: o.Stage, Operand: o.Name}
-	value := facts.Deploy[o.Name]
+	name, value := decidingLabel(o, facts)
 	if value == labels.DeployPreInstalled {
 		r.Need = HostProvides
 		return r
@@ -100,8 +100,17 @@ func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts)
 	if value == labels.False {
 		r.Need = OptedOut
 	}
-	r.Message = fmt.Sprintf("label %s is %q", o.Name.DeployLabel(), value)
+	r.Message = fmt.Sprintf("label %s is %q", name.DeployLabel(), value)
 	return r
+}
+
+// decidingLabel is the operand whose deploy label decides whether this one runs on the node, and its
+// value: its own, or that of the operand that it follows, where that keeps both off.
+func decidingLabel(o operand.Operand, facts operand.NodeFacts) (operand.Name, string) {
+	if followed := facts.Deploy[o.Follows]; followed != "" && followed != labels.True {
+		return o.Follows, followed
+	}
+	return o.Name, facts.Deploy[o.Name]
 }
 
 // NodeLabels computes the changes of the node's labels: a nil value removes the key. A node that is

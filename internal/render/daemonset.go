@@ -42,6 +42,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	template.Labels[labels.ManagedBy] = labels.ManagedByValue
 	template.Labels[labels.Operand] = string(r.step.Operand.Name)
 	r.schedule(&template.Spec, spec)
+	r.pluginConfig(&template.Spec)
 	r.configure(&template.Spec)
 	r.wait(&template.Spec)
 	return r.seal(ds)
@@ -125,6 +126,9 @@ func (r *renderer) nodeSelector() map[string]string {
 		return map[string]string{corev1.LabelOSStable: string(corev1.Linux)}
 	}
 	selector := map[string]string{r.step.Operand.Name.DeployLabel(): labels.True}
+	if r.step.Operand.Follows != "" {
+		selector[r.step.Operand.Follows.DeployLabel()] = labels.True
+	}
 	if r.instance.Pool != "" {
 		selector[labels.Pool] = r.instance.Pool
 	}

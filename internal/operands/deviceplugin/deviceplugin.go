@@ -12,6 +12,9 @@ import (
 // Name of the operand.
 const Name operand.Name = "device-plugin"
 
+// program is the name that gpu-node starts the plugin by.
+const program = "nvidia-device-plugin"
+
 // Operand is the device plugin.
 func Operand() operand.Operand {
 	return operand.Operand{
@@ -35,25 +38,27 @@ type values struct {
 	SetMIGStrategy     bool
 	MIGStrategy        string
 	MonitorMIG         bool
-}
-
-func spec(in operand.Input) v1.DevicePluginSpec {
-	if in.Spec.DevicePlugin == nil {
-		return v1.DevicePluginSpec{}
-	}
-	return *in.Spec.DevicePlugin
+	MPS                operand.MPSPaths
+	// GDS and GDRCopy: containers get the devices of these modules, which the spec asks for.
+	GDS, GDRCopy bool
+	// Configured: a configuration may share the GPUs by the Multi-Process Service.
+	Configured bool
 }
 
 func wanted(in operand.Input) operand.Decision {
-	if !operand.IsTrue(spec(in).Enabled, true) {
+	if !operand.IsTrue(in.DevicePlugin().Enabled, true) {
 		return operand.Disabled("spec.devicePlugin.enabled")
 	}
 	return operand.Installed()
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
-	spec := spec(in)
+	spec := in.DevicePlugin()
 	ref, err := image.Resolve(image.DevicePlugin, spec.ImageSpec, "")
+	if err != nil {
+		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
+	}
+	config, err := in.PluginConfig(program)
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
@@ -63,11 +68,12 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	}
 	mig := in.MIGStrategy()
 	return []operand.Instance{{
-		Image:       ref.Image,
-		Version:     ref.Version,
-		PullSecrets: spec.ImagePullSecrets,
-		Main:        "nvidia-device-plugin",
-		Container:   spec.ContainerSpec,
+		Image:        ref.Image,
+		Version:      ref.Version,
+		PullSecrets:  spec.ImagePullSecrets,
+		Main:         "nvidia-device-plugin",
+		Container:    spec.ContainerSpec,
+		PluginConfig: config,
 		Values: values{
 			Image:              ref.Image,
 			PullPolicy:         image.PullPolicy(spec.ImageSpec),
@@ -76,6 +82,10 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 			SetMIGStrategy:     mig != "",
 			MIGStrategy:        mig,
 			MonitorMIG:         mig != "" && mig != string(v1.MIGStrategyNone),
+			MPS:                in.MPSPaths(),
+			GDS:                in.Spec.GDS != nil && operand.IsTrue(in.Spec.GDS.Enabled, false),
+			GDRCopy:            in.Spec.GDRCopy != nil && operand.IsTrue(in.Spec.GDRCopy.Enabled, false),
+			Configured:         config != nil,
 		},
 	}}, nil
 }

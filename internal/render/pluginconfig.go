@@ -1,0 +1,99 @@
+package render
+
+import (
+	"path"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// What config-manager, of NVIDIA's device plugin, is told by its environment, and where.
+const (
+	configManager     = "config-manager"
+	configManagerInit = "config-manager-init"
+	configsVolume     = "available-configs"
+	configsDir        = "/available-configs"
+	chosenVolume      = "config"
+	chosenDir         = "/config"
+	chosenFile        = "config.yaml"
+	// hangUp is the number of SIGHUP, on which the programs read their configuration anew.
+	hangUp = 1
+)
+
+// pluginConfig has the main container read the device plugin's configuration that its node chooses.
+// config-manager links it to one place before the program starts, and again whenever the node chooses
+// another; then it signals the program.
+func (r *renderer) pluginConfig(pod *corev1.PodSpec) {
+	config := r.instance.PluginConfig
+	if config == nil {
+		return
+	}
+	for i := range pod.Containers {
+		if reader := &pod.Containers[i]; reader.Name == r.instance.Main {
+			reader.Env = append(reader.Env, corev1.EnvVar{Name: "CONFIG_FILE", Value: path.Join(chosenDir, chosenFile)})
+			reader.VolumeMounts = append(reader.VolumeMounts, configMounts()...)
+		}
+	}
+	once := configContainer(configManagerInit, config, corev1.EnvVar{Name: "ONESHOT", Value: labels.True},
+		corev1.EnvVar{Name: "SEND_SIGNAL", Value: labels.False})
+	pod.InitContainers = append(pod.InitContainers, once)
+
+	watch := configContainer(configManager, config, corev1.EnvVar{Name: "ONESHOT", Value: labels.False},
+		corev1.EnvVar{Name: "SEND_SIGNAL", Value: labels.True},
+		corev1.EnvVar{Name: "SIGNAL", Value: strconv.Itoa(hangUp)},
+		corev1.EnvVar{Name: "PROCESS_TO_SIGNAL", Value: config.Process})
+	// It signals a process of a privileged container: AppArmor and SELinux let no confined one do that.
+	// Nothing else of such a container's rights is needed, as both run as root.
+	watch.SecurityContext.AppArmorProfile = &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeUnconfined}
+	watch.SecurityContext.SELinuxOptions = &corev1.SELinuxOptions{Type: "spc_t"}
+	pod.Containers = append(pod.Containers, watch)
+
+	if !pod.HostPID {
+		pod.ShareProcessNamespace = new(true)
+	}
+	// It watches its node.
+	pod.AutomountServiceAccountToken = new(true)
+	pod.Volumes = append(pod.Volumes,
+		corev1.Volume{Name: configsVolume, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: config.ConfigMap},
+		}}},
+		corev1.Volume{Name: chosenVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+	)
+}
+
+// configMounts are where a container finds all configurations, and the link to the chosen one.
+func configMounts() []corev1.VolumeMount {
+	return []corev1.VolumeMount{{Name: configsVolume, MountPath: configsDir, ReadOnly: true}, {Name: chosenVolume, MountPath: chosenDir}}
+}
+
+// configContainer runs config-manager. It is unprivileged: it calls the API and makes a link.
+func configContainer(name string, config *operand.PluginConfig, more ...corev1.EnvVar) corev1.Container {
+	env := []corev1.EnvVar{
+		{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "spec.nodeName"}}},
+		{Name: "NODE_LABEL", Value: labels.DevicePluginConfig},
+		{Name: "CONFIG_FILE_SRCDIR", Value: configsDir},
+		{Name: "CONFIG_FILE_DST", Value: path.Join(chosenDir, chosenFile)},
+		{Name: "DEFAULT_CONFIG", Value: config.Default},
+		// A node that chooses none, where there is no default either, gets an empty configuration.
+		{Name: "FALLBACK_STRATEGIES", Value: "empty"},
+		// The image asks for all GPUs.
+		{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"},
+	}
+	return corev1.Container{
+		Name:            name,
+		Image:           config.Image,
+		ImagePullPolicy: corev1.PullPolicy(config.PullPolicy),
+		Command:         []string{"config-manager"},
+		Env:             append(env, more...),
+		SecurityContext: &corev1.SecurityContext{
+			RunAsUser:                new(int64(0)),
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		},
+		VolumeMounts: configMounts(),
+	}
+}
