@@ -5,6 +5,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands/containertoolkit"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/deviceplugin"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/gpufeaturediscovery"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/migmanager"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/nodediscovery"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/operatorvalidator"
@@ -21,6 +22,7 @@ func Catalogue() ([]operand.Operand, error) {
 		containertoolkit.Operand(),
 		deviceplugin.Operand(),
 		operatorvalidator.Operand(),
+		gpufeaturediscovery.Operand(),
 		migmanager.Operand(),
 	})
 }

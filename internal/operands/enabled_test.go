@@ -49,6 +49,10 @@ func TestWanted(t *testing.T) {
 			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)}},
 			want: all(map[operand.Name]string{"device-plugin": "DisabledBySpec: spec.devicePlugin.enabled is false"}),
 		},
+		"false turns off GPU Feature Discovery": {
+			spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{Enabled: new(false)}},
+			want: all(map[operand.Name]string{"gpu-feature-discovery": "DisabledBySpec: spec.gfd.enabled is false"}),
+		},
 		"false turns off the MIG manager": {
 			spec: v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Enabled: new(false)}},
 			want: all(map[operand.Name]string{"mig-manager": "DisabledBySpec: spec.migManager.enabled is false"}),

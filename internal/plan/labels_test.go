@@ -21,7 +21,7 @@ func labelled(change map[string]*string) map[string]string {
 	return after(map[string]string{
 		"nvidia.com/gpu.present": "true", "nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64",
 		deploy + "driver": "true", deploy + "container-toolkit": "true", deploy + "device-plugin": "true",
-		deploy + "operator-validator": "true", deploy + "client": "true",
+		deploy + "operator-validator": "true", deploy + "gpu-feature-discovery": "true", deploy + "client": "true",
 		"kubernetes.io/hostname": "a",
 	}, change)
 }
@@ -55,7 +55,7 @@ func TestNodeLabels(t *testing.T) {
 			want: map[string]*string{
 				"nvidia.com/gpu.present": set("true"), "nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64"),
 				deploy + "driver": set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
-				deploy + "operator-validator": set("true"), deploy + "client": set("true"),
+				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
 			},
 		},
 		"a labelled node gets no write": {
@@ -93,7 +93,7 @@ func TestNodeLabels(t *testing.T) {
 				deploy + "dcgm": set("true"),
 			}),
 			want: map[string]*string{
-				deploy + "container-toolkit": removed, deploy + "operator-validator": removed, deploy + "client": removed,
+				deploy + "container-toolkit": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
 			},
 		},
 		"deploy labels that are not the operator's stay": {
@@ -105,14 +105,14 @@ func TestNodeLabels(t *testing.T) {
 			want: map[string]*string{
 				"nvidia.com/gpu.present": set("true"), "nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64"),
 				deploy + "driver": set("true"), deploy + "device-plugin": set("true"),
-				deploy + "operator-validator": set("true"), deploy + "client": set("true"),
+				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
 			},
 		},
 		"without facts there is neither pool nor driver": {
 			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.OSID = "" }),
 			want: map[string]*string{
 				"nvidia.com/gpu.present": set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
-				deploy + "operator-validator": set("true"), deploy + "client": set("true"),
+				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
 			},
 		},
 		"lost discovery labels take nothing away": {
@@ -167,7 +167,7 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 func TestReleasedLabels(t *testing.T) {
 	own := map[string]*string{
 		"nvidia.com/gpu-operator.pool": removed, deploy + "driver": removed, deploy + "container-toolkit": removed,
-		deploy + "device-plugin": removed, deploy + "operator-validator": removed, deploy + "client": removed,
+		deploy + "device-plugin": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
 	}
 	with := func(key string, value *string) map[string]*string {
 		want := map[string]*string{key: value}

@@ -60,7 +60,7 @@ func TestCompute(t *testing.T) {
 	apply := what{Action: plan.Apply, Instances: []string{""}}
 	notNeeded := what{Action: plan.Remove, State: v1.OperandNotNeeded, Reason: "NotNeeded", Message: "no node needs it"}
 	base := map[operand.Name]what{
-		"driver":          {Action: plan.Apply, Instances: []string{"ubuntu24.04-amd64"}},
+		"gpu-feature-discovery": apply, "driver": {Action: plan.Apply, Instances: []string{"ubuntu24.04-amd64"}},
 		"node-discovery":  apply,
 		"runtime-classes": apply, "container-toolkit": apply, "device-plugin": apply, "operator-validator": apply,
 		"mig-manager": notNeeded,
@@ -76,7 +76,8 @@ func TestCompute(t *testing.T) {
 		return want
 	}
 	nobody := map[operand.Name]what{
-		"driver": notNeeded, "container-toolkit": notNeeded, "device-plugin": notNeeded, "operator-validator": notNeeded,
+		"gpu-feature-discovery": notNeeded,
+		"driver":                notNeeded, "container-toolkit": notNeeded, "device-plugin": notNeeded, "operator-validator": notNeeded,
 	}
 	contradiction := v1.ImageSpec{Image: "example.com/x:1", Version: "2"}
 	const contradicted = `: image "example.com/x:1" is a whole reference: remove repository and version`
@@ -153,6 +154,10 @@ func TestCompute(t *testing.T) {
 					Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand,
 					Message: "needs runtime-classes, which is not installed: spec.cdi.nriPluginEnabled is not supported yet: remove it to use RuntimeClasses",
 				},
+				"gpu-feature-discovery": {
+					Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand,
+					Message: "needs runtime-classes, which is not installed: spec.cdi.nriPluginEnabled is not supported yet: remove it to use RuntimeClasses",
+				},
 				"operator-validator": {
 					Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand,
 					Message: "needs runtime-classes, which is not installed: spec.cdi.nriPluginEnabled is not supported yet: remove it to use RuntimeClasses",
@@ -163,10 +168,14 @@ func TestCompute(t *testing.T) {
 			spec: v1.ClusterPolicySpec{
 				Driver: &v1.DriverSpec{ImageSpec: contradiction}, Toolkit: &v1.ToolkitSpec{ImageSpec: contradiction},
 				DevicePlugin: &v1.DevicePluginSpec{ImageSpec: contradiction}, Validator: &v1.ValidatorSpec{ImageSpec: contradiction},
+				GFD: &v1.GFDSpec{ImageSpec: contradiction},
 			},
 			nodes: []operand.NodeFacts{ubuntu("a")},
 			want: map[operand.Name]what{
-				"runtime-classes":    apply,
+				"runtime-classes": apply,
+				"gpu-feature-discovery": {
+					Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.gfd" + contradicted,
+				},
 				"mig-manager":        notNeeded,
 				"node-discovery":     {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.validator" + contradicted},
 				"driver":             {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.driver" + contradicted},
@@ -207,16 +216,16 @@ func TestWaitsFollowTheSpec(t *testing.T) {
 		want map[operand.Name][]labels.Marker
 	}{
 		"all operands": {want: map[operand.Name][]labels.Marker{
-			"device-plugin": {labels.MarkerToolkit}, "operator-validator": {labels.MarkerDriver},
+			"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit}, "operator-validator": {labels.MarkerDriver},
 		}},
 		"no toolkit: the validator proves the driver, and waits for nobody": {
 			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}},
-			want: map[operand.Name][]labels.Marker{"device-plugin": {labels.MarkerToolkit}},
+			want: map[operand.Name][]labels.Marker{"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit}},
 		},
 		"no driver: that of the host is waited for all the same": {
 			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
 			want: map[operand.Name][]labels.Marker{
-				"device-plugin": {labels.MarkerToolkit}, "operator-validator": {labels.MarkerDriver},
+				"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit}, "operator-validator": {labels.MarkerDriver},
 			},
 		},
 	}
@@ -322,7 +331,7 @@ func TestForNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
 			got := plan.ForSpec(all, operand.Input{Spec: test.spec}).ForNode(all, test.facts)
-			want := plan.Node{Facts: test.facts, Rungs: test.want, NeedsAllocatable: !test.noGPU}
+			want := plan.Node{Facts: test.facts, Rungs: test.want, NeedsAllocatable: !test.noGPU, Beside: got.Beside}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

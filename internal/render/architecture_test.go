@@ -187,7 +187,9 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 		"container-toolkit":  "nvidia-container-toolkit-daemonset",
 		"device-plugin":      "nvidia-device-plugin-daemonset",
 		"operator-validator": "nvidia-operator-validator",
-		"mig-manager":        "nvidia-mig-manager",
+
+		"gpu-feature-discovery": "gpu-feature-discovery",
+		"mig-manager":           "nvidia-mig-manager",
 	}
 	eachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
@@ -294,7 +296,7 @@ func TestTheDriverIsNeverRolledByItsDaemonSet(t *testing.T) {
 
 // A pod with a RuntimeClass cannot start before the toolkit has configured it.
 func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
-	injected := map[operand.Name]bool{"device-plugin": true, "operator-validator": true, "mig-manager": true}
+	injected := map[operand.Name]bool{"device-plugin": true, "gpu-feature-discovery": true, "operator-validator": true, "mig-manager": true}
 	for scenario, s := range scenarios {
 		classes := map[string]bool{}
 		for _, object := range s.objects(t)["runtime-classes"] {

@@ -46,6 +46,13 @@ var scenarios = map[string]struct {
 					Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("128Mi")}},
 				},
 			},
+			GFD: &v1.GFDSpec{
+				ImageSpec: v1.ImageSpec{Version: "v9", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"a"}},
+				ContainerSpec: v1.ContainerSpec{
+					Args: []string{"--no-timestamp"}, Env: append(slices.Clone(env), v1.EnvVar{Name: "GFD_SLEEP_INTERVAL", Value: "5m"}), HostNetwork: new(true),
+					Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("128Mi")}},
+				},
+			},
 			Validator: &v1.ValidatorSpec{
 				ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"c"}},
 				Driver:    &v1.ValidatorComponentSpec{Env: env},
@@ -69,6 +76,31 @@ var scenarios = map[string]struct {
 			Operator: &v1.OperatorSpec{RuntimeClass: "gpu"},
 			MIG:      &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
 		}},
+	},
+	"shared-gpus": {
+		situation: situation{
+			spec: v1.ClusterPolicySpec{
+				DevicePlugin: &v1.DevicePluginSpec{
+					ImageSpec: v1.ImageSpec{Version: "v9", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"a"}},
+					ContainerSpec: v1.ContainerSpec{
+						Args: []string{"--verbose"}, Env: env, HostNetwork: new(true),
+						Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("128Mi")}},
+					},
+					Config: &v1.DevicePluginConfigSpec{Name: "plugin-configs", Default: "time-slicing"},
+					MPS:    &v1.MPSSpec{Root: "/var/lib/mps"},
+				},
+				GFD:     &v1.GFDSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"b", "a"}}},
+				GDS:     &v1.GDSSpec{Enabled: new(true)},
+				GDRCopy: &v1.GDRCopySpec{Enabled: new(true)},
+				MIG:     &v1.MIGSpec{Strategy: v1.MIGStrategySingle},
+			},
+			nodes: []operand.NodeFacts{mpsNode()},
+		},
+		of: []operand.Name{"device-plugin", "gpu-feature-discovery"},
+	},
+	"nfd": {
+		situation: situation{spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}}},
+		of:        []operand.Name{"gpu-feature-discovery"},
 	},
 	"without-cdi": {
 		situation: situation{spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false)}}},
@@ -105,6 +137,13 @@ var scenarios = map[string]struct {
 		situation: situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)}}},
 		of:        []operand.Name{"operator-validator"},
 	},
+}
+
+// mpsNode is a node whose configuration shares its GPUs by the Multi-Process Service.
+func mpsNode() operand.NodeFacts {
+	facts := node("ubuntu", "24.04")
+	facts.MPSCapable = "true"
+	return facts
 }
 
 const sixtyFour = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

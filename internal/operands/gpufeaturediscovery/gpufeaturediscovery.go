@@ -1,0 +1,88 @@
+package gpufeaturediscovery
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Name of the operand.
+const Name operand.Name = "gpu-feature-discovery"
+
+// program is the name that it is started by.
+const program = "gpu-feature-discovery"
+
+// Operand is GPU Feature Discovery.
+func Operand() operand.Operand {
+	return operand.Operand{
+		Name:      Name,
+		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Injected:  true,
+		Requires: []operand.Requirement{
+			{On: "runtime-classes", Scope: operand.Cluster},
+			{On: "container-toolkit", Scope: operand.Node, Marker: labels.MarkerToolkit},
+		},
+		Wanted:    wanted,
+		Instances: instances,
+	}
+}
+
+type values struct {
+	Image, PullPolicy string
+	// NodeFeatureAPI: the labels go into a NodeFeature instead of a file.
+	NodeFeatureAPI bool
+	SetMIGStrategy bool
+	MIGStrategy    string
+	MonitorMIG     bool
+}
+
+func spec(in operand.Input) v1.GFDSpec {
+	if in.Spec.GFD == nil {
+		return v1.GFDSpec{}
+	}
+	return *in.Spec.GFD
+}
+
+func wanted(in operand.Input) operand.Decision {
+	if !operand.IsTrue(spec(in).Enabled, true) {
+		return operand.Disabled("spec.gfd.enabled")
+	}
+	return operand.Installed()
+}
+
+func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+	spec := spec(in)
+	ref, err := image.Resolve(image.GFD, spec.ImageSpec, "")
+	if err != nil {
+		return nil, fmt.Errorf("spec.gfd: %w", err)
+	}
+	config, err := in.PluginConfig(program)
+	if err != nil {
+		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
+	}
+	secrets := spec.ImagePullSecrets
+	if config != nil {
+		secrets = slices.Concat(secrets, in.DevicePlugin().ImagePullSecrets)
+	}
+	mig := in.MIGStrategy()
+	return []operand.Instance{{
+		Image:        ref.Image,
+		Version:      ref.Version,
+		PullSecrets:  secrets,
+		Main:         "gpu-feature-discovery",
+		Container:    spec.ContainerSpec,
+		PluginConfig: config,
+		Values: values{
+			Image:          ref.Image,
+			PullPolicy:     image.PullPolicy(spec.ImageSpec),
+			NodeFeatureAPI: in.DiscoveryMode() == v1.DiscoveryNFD,
+			SetMIGStrategy: mig != "",
+			MIGStrategy:    mig,
+			MonitorMIG:     mig != "" && mig != string(v1.MIGStrategyNone),
+		},
+	}}, nil
+}
