@@ -7,6 +7,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/gpufeaturediscovery"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/migmanager"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/mpscontroldaemon"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/nodediscovery"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/operatorvalidator"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/runtimeclasses"
@@ -23,6 +24,7 @@ func Catalogue() ([]operand.Operand, error) {
 		deviceplugin.Operand(),
 		operatorvalidator.Operand(),
 		gpufeaturediscovery.Operand(),
+		mpscontroldaemon.Operand(),
 		migmanager.Operand(),
 	})
 }

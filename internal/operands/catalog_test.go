@@ -191,6 +191,8 @@ func TestDeployLabelsAreNVIDIAs(t *testing.T) {
 		"nvidia.com/gpu.deploy.driver", "nvidia.com/gpu.deploy.container-toolkit", "nvidia.com/gpu.deploy.device-plugin",
 		"nvidia.com/gpu.deploy.operator-validator", "nvidia.com/gpu.deploy.gpu-feature-discovery", "nvidia.com/gpu.deploy.dcgm",
 		"nvidia.com/gpu.deploy.dcgm-exporter", "nvidia.com/gpu.deploy.mig-manager", "nvidia.com/gpu.deploy.node-status-exporter",
+		// The operator's own: it follows the device plugin's, which neighbours know.
+		"nvidia.com/gpu.deploy.mps-control-daemon",
 	}
 	for _, o := range catalogue(t) {
 		if len(o.Workloads) == 0 {

@@ -17,6 +17,7 @@ func TestWanted(t *testing.T) {
 		for _, o := range catalogue(t) {
 			want[o.Name] = yes
 		}
+		want["mps-control-daemon"] = "DisabledBySpec: spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS"
 		for name, text := range change {
 			want[name] = text
 		}
@@ -26,7 +27,7 @@ func TestWanted(t *testing.T) {
 		spec v1.ClusterPolicySpec
 		want map[operand.Name]string
 	}{
-		"an empty spec installs everything": {want: all(nil)},
+		"an empty spec installs all that needs no more": {want: all(nil)},
 		"empty blocks do, too": {
 			spec: v1.ClusterPolicySpec{
 				Driver: &v1.DriverSpec{}, Toolkit: &v1.ToolkitSpec{}, DevicePlugin: &v1.DevicePluginSpec{}, Validator: &v1.ValidatorSpec{}, CDI: &v1.CDISpec{},
@@ -47,7 +48,13 @@ func TestWanted(t *testing.T) {
 		},
 		"false turns off the device plugin": {
 			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)}},
-			want: all(map[operand.Name]string{"device-plugin": "DisabledBySpec: spec.devicePlugin.enabled is false"}),
+			want: all(map[operand.Name]string{
+				"device-plugin": "DisabledBySpec: spec.devicePlugin.enabled is false", "mps-control-daemon": "DisabledBySpec: spec.devicePlugin.enabled is false",
+			}),
+		},
+		"a configuration of the device plugin can share GPUs by MPS": {
+			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}},
+			want: all(map[operand.Name]string{"mps-control-daemon": yes}),
 		},
 		"false turns off GPU Feature Discovery": {
 			spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{Enabled: new(false)}},

@@ -59,8 +59,13 @@ func compute(t *testing.T, spec v1.ClusterPolicySpec, nodes ...operand.NodeFacts
 func TestCompute(t *testing.T) {
 	apply := what{Action: plan.Apply, Instances: []string{""}}
 	notNeeded := what{Action: plan.Remove, State: v1.OperandNotNeeded, Reason: "NotNeeded", Message: "no node needs it"}
+	unshared := what{
+		Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
+		Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
+	}
 	base := map[operand.Name]what{
-		"gpu-feature-discovery": apply, "driver": {Action: plan.Apply, Instances: []string{"ubuntu24.04-amd64"}},
+		"gpu-feature-discovery": apply, "mps-control-daemon": unshared,
+		"driver":          {Action: plan.Apply, Instances: []string{"ubuntu24.04-amd64"}},
 		"node-discovery":  apply,
 		"runtime-classes": apply, "container-toolkit": apply, "device-plugin": apply, "operator-validator": apply,
 		"mig-manager": notNeeded,
@@ -172,7 +177,8 @@ func TestCompute(t *testing.T) {
 			},
 			nodes: []operand.NodeFacts{ubuntu("a")},
 			want: map[operand.Name]what{
-				"runtime-classes": apply,
+				"runtime-classes":    apply,
+				"mps-control-daemon": unshared,
 				"gpu-feature-discovery": {
 					Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.gfd" + contradicted,
 				},

@@ -189,6 +189,7 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 		"operator-validator": "nvidia-operator-validator",
 
 		"gpu-feature-discovery": "gpu-feature-discovery",
+		"mps-control-daemon":    "nvidia-device-plugin-mps-control-daemon",
 		"mig-manager":           "nvidia-mig-manager",
 	}
 	eachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
@@ -296,7 +297,7 @@ func TestTheDriverIsNeverRolledByItsDaemonSet(t *testing.T) {
 
 // A pod with a RuntimeClass cannot start before the toolkit has configured it.
 func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
-	injected := map[operand.Name]bool{"device-plugin": true, "gpu-feature-discovery": true, "operator-validator": true, "mig-manager": true}
+	injected := map[operand.Name]bool{"device-plugin": true, "gpu-feature-discovery": true, "mps-control-daemon": true, "operator-validator": true, "mig-manager": true}
 	for scenario, s := range scenarios {
 		classes := map[string]bool{}
 		for _, object := range s.objects(t)["runtime-classes"] {

@@ -96,7 +96,14 @@ var scenarios = map[string]struct {
 			},
 			nodes: []operand.NodeFacts{mpsNode()},
 		},
-		of: []operand.Name{"device-plugin", "gpu-feature-discovery"},
+		of: []operand.Name{"device-plugin", "gpu-feature-discovery", "mps-control-daemon"},
+	},
+	"shared-gpus-default": {
+		situation: situation{
+			spec:  v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "plugin-configs"}}},
+			nodes: []operand.NodeFacts{mpsNode()},
+		},
+		of: []operand.Name{"mps-control-daemon"},
 	},
 	"nfd": {
 		situation: situation{spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}}},

@@ -1,0 +1,93 @@
+package mpscontroldaemon
+
+import (
+	"fmt"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Name of the operand.
+const Name operand.Name = "mps-control-daemon"
+
+// program is what it is started by. config-manager compares that with the name that it is told, to the
+// letter, in the releases up to 0.20.0 of the device plugin.
+const program = "/usr/bin/mps-control-daemon"
+
+// Operand is the control daemon of the Multi-Process Service. It is a part of the device plugin, which
+// hands its pipes to containers, and leaves a node when that is told to.
+func Operand() operand.Operand {
+	return operand.Operand{
+		Name:      Name,
+		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Injected:  true,
+		Follows:   "device-plugin",
+		Requires: []operand.Requirement{
+			{On: "runtime-classes", Scope: operand.Cluster},
+			{On: "container-toolkit", Scope: operand.Node, Marker: labels.MarkerToolkit},
+		},
+		Serves: func(facts operand.NodeFacts) operand.Decision {
+			return operand.WhereCapable(Name, facts.MPSCapable, facts)
+		},
+		Wanted:    wanted,
+		Instances: instances,
+	}
+}
+
+type values struct {
+	Image, PullPolicy string
+	Program           string
+	SetMIGStrategy    bool
+	MIGStrategy       string
+	MonitorMIG        bool
+	MPS               operand.MPSPaths
+}
+
+// wanted: GPUs are shared by a configuration alone. Without one GPU Feature Discovery finds no node
+// capable, and the daemon would have nothing to do.
+func wanted(in operand.Input) operand.Decision {
+	spec := in.DevicePlugin()
+	if !operand.IsTrue(spec.Enabled, true) {
+		return operand.Disabled("spec.devicePlugin.enabled")
+	}
+	if spec.Config == nil || spec.Config.Name == "" {
+		return operand.Decision{
+			Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
+			Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
+		}
+	}
+	return operand.Installed()
+}
+
+func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+	spec := in.DevicePlugin()
+	ref, err := image.Resolve(image.DevicePlugin, spec.ImageSpec, "")
+	if err != nil {
+		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
+	}
+	config, err := in.PluginConfig(program)
+	if err != nil {
+		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
+	}
+	mig := in.MIGStrategy()
+	return []operand.Instance{{
+		Image:       ref.Image,
+		Version:     ref.Version,
+		PullSecrets: spec.ImagePullSecrets,
+		Main:        "mps-control-daemon-ctr",
+		// Arguments and environment in the spec are the plugin's, which has others.
+		Container:    v1.ContainerSpec{Resources: spec.Resources},
+		PluginConfig: config,
+		Values: values{
+			Image:          ref.Image,
+			PullPolicy:     image.PullPolicy(spec.ImageSpec),
+			Program:        program,
+			SetMIGStrategy: mig != "",
+			MIGStrategy:    mig,
+			MonitorMIG:     mig != "" && mig != string(v1.MIGStrategyNone),
+			MPS:            in.MPSPaths(),
+		},
+	}}, nil
+}

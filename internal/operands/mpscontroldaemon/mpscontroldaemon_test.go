@@ -1,0 +1,69 @@
+package mpscontroldaemon_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/mpscontroldaemon"
+)
+
+func input(spec v1.DevicePluginSpec) operand.Input {
+	return operand.Input{Spec: v1.ClusterPolicySpec{DevicePlugin: &spec}}
+}
+
+func TestWanted(t *testing.T) {
+	configs := &v1.DevicePluginConfigSpec{Name: "configs"}
+	unshared := operand.Decision{
+		Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
+		Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
+	}
+	tests := map[string]struct {
+		in   operand.Input
+		want operand.Decision
+	}{
+		"no block":        {want: unshared},
+		"no name":         {in: input(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Default: "a"}}), want: unshared},
+		"a configuration": {in: input(v1.DevicePluginSpec{Config: configs})},
+		"no plugin": {
+			in:   input(v1.DevicePluginSpec{Enabled: new(false), Config: configs}),
+			want: operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec, Message: "spec.devicePlugin.enabled is false"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, mpscontroldaemon.Operand().Wanted(test.in)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// The block is the plugin's: what it says of programs is about that one, what it says of pods about both.
+func TestTheDaemonTakesOnlyWhatIsAboutItsPods(t *testing.T) {
+	resources := &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("64Mi")}}
+	got, err := mpscontroldaemon.Operand().Instances(input(v1.DevicePluginSpec{
+		ContainerSpec: v1.ContainerSpec{
+			Args: []string{"--plugin"}, Env: []v1.EnvVar{{Name: "PLUGIN", Value: "1"}}, HostNetwork: new(true), Resources: resources,
+		},
+		Config: &v1.DevicePluginConfigSpec{Name: "configs"},
+	}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(v1.ContainerSpec{Resources: resources}, got[0].Container); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestAWrongImageNamesItsField(t *testing.T) {
+	_, err := mpscontroldaemon.Operand().Instances(input(v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Image: "example.com/x:1", Version: "2"}}), nil)
+	const want = `spec.devicePlugin: image "example.com/x:1" is a whole reference: remove repository and version`
+	if err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %q", err, want)
+	}
+}

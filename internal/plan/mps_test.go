@@ -1,0 +1,93 @@
+package plan_test
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+const mps operand.Name = "mps-control-daemon"
+
+// GPU Feature Discovery says which nodes share GPUs by MPS. The daemon holds their GPUs: whoever clears a
+// node by the label of the device plugin, as k8s-driver-manager, mig-manager and NVSentinel do, clears it
+// of the daemon, too.
+func TestTheMPSDaemonOnANode(t *testing.T) {
+	capable := func(deploy map[operand.Name]string) operand.NodeFacts {
+		return changed(ubuntu("a"), func(f *operand.NodeFacts) { f.MPSCapable, f.Deploy = "true", deploy })
+	}
+	expected := &plan.Rung{Operand: mps}
+	kept := func(need plan.Need, message string) *plan.Rung {
+		return &plan.Rung{Operand: mps, Need: need, Reason: v1.ReasonOperandPaused, Message: message}
+	}
+	tests := map[string]struct {
+		facts operand.NodeFacts
+		rung  *plan.Rung
+		// label is the change of the daemon's own.
+		label map[string]*string
+	}{
+		"it shares GPUs by MPS": {facts: capable(nil), rung: expected, label: map[string]*string{mps.DeployLabel(): set("true")}},
+		"it runs there already": {
+			facts: capable(map[operand.Name]string{mps: "true", "device-plugin": "true"}), rung: expected,
+		},
+		"nothing is known yet": {facts: ubuntu("a")},
+		"it does not share by MPS": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.MPSCapable = "false" }),
+		},
+		"the label is missing for a moment, and the daemon stays": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy = map[operand.Name]string{mps: "true"} }), rung: expected,
+		},
+		"it shares no longer": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) {
+				f.MPSCapable, f.Deploy = "false", map[operand.Name]string{mps: "true"}
+			}),
+			label: map[string]*string{mps.DeployLabel(): removed},
+		},
+		"the device plugin is paused": {
+			facts: capable(map[operand.Name]string{mps: "true", "device-plugin": "paused-for-driver-upgrade"}),
+			rung:  kept(plan.Paused, `label nvidia.com/gpu.deploy.device-plugin is "paused-for-driver-upgrade"`),
+		},
+		"the device plugin is kept off": {
+			facts: capable(map[operand.Name]string{mps: "true", "device-plugin": "false"}),
+			rung:  kept(plan.OptedOut, `label nvidia.com/gpu.deploy.device-plugin is "false"`),
+		},
+		"the daemon alone is kept off": {
+			facts: capable(map[operand.Name]string{mps: "false", "device-plugin": "true"}),
+			rung:  kept(plan.OptedOut, `label nvidia.com/gpu.deploy.mps-control-daemon is "false"`),
+		},
+	}
+	spec := v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			all := catalogue(t)
+			p := plan.ForSpec(all, operand.Input{Spec: spec})
+			if diff := cmp.Diff(test.rung, beside(p.ForNode(all, test.facts), mps)); diff != "" {
+				t.Errorf("rung, -want +got:\n%s", diff)
+			}
+			current := map[string]string{}
+			for operand, value := range test.facts.Deploy {
+				current[operand.DeployLabel()] = value
+			}
+			changes := p.NodeLabels(all, test.facts, current, false)
+			maps.DeleteFunc(changes, func(key string, _ *string) bool { return key != mps.DeployLabel() })
+			if diff := cmp.Diff(test.label, changes, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("label, -want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// beside is the operand's rung beside the ladder; nil if the node does not need it.
+func beside(node plan.Node, name operand.Name) *plan.Rung {
+	for _, rung := range node.Beside {
+		if rung.Operand == name {
+			return &rung
+		}
+	}
+	return nil
+}

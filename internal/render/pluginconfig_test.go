@@ -1,0 +1,93 @@
+package render_test
+
+import (
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// configured are the DaemonSets of all that reads the device plugin's configuration.
+func configured(t *testing.T) map[operand.Name]*appsv1.DaemonSet {
+	t.Helper()
+	sets := scenarios["shared-gpus"].daemonSets(t)
+	found := map[operand.Name]*appsv1.DaemonSet{}
+	for _, name := range []operand.Name{"device-plugin", "gpu-feature-discovery", "mps-control-daemon"} {
+		if len(sets[name]) != 1 {
+			t.Fatalf("%s has %d DaemonSets", name, len(sets[name]))
+		}
+		found[name] = sets[name][0]
+	}
+	return found
+}
+
+// config-manager looks for the process whose argv[0] is what it is told, to the letter, and sees only
+// those that share its PID namespace. It fails if it finds none, and nobody reads the new configuration.
+func TestConfigManagerFindsTheProcessThatItSignals(t *testing.T) {
+	for name, ds := range configured(t) {
+		t.Run(string(name), func(t *testing.T) {
+			pod := ds.Spec.Template.Spec
+			if !pod.HostPID && (pod.ShareProcessNamespace == nil || !*pod.ShareProcessNamespace) {
+				t.Error("the containers do not see each other's processes")
+			}
+			if pod.HostPID && pod.ShareProcessNamespace != nil {
+				t.Error("the API server refuses a pod that shares both namespaces")
+			}
+			argv := pod.Containers[0].Command
+			if end := slices.Index(argv, "--"); end >= 0 {
+				argv = argv[end+1:] // gpu-node becomes what follows.
+			}
+			if told := variable(pod.Containers[1], "PROCESS_TO_SIGNAL"); told != argv[0] {
+				t.Errorf("config-manager looks for %q, the program is started as %q", told, argv[0])
+			}
+		})
+	}
+}
+
+// The program starts with the configuration of its node, not with that of another one.
+func TestTheConfigurationIsChosenBeforeTheProgramStarts(t *testing.T) {
+	for name, ds := range configured(t) {
+		t.Run(string(name), func(t *testing.T) {
+			pod := ds.Spec.Template.Spec
+			once := pod.InitContainers[len(pod.InitContainers)-1]
+			if once.Name != "config-manager-init" || variable(once, "ONESHOT") != "true" || variable(once, "SEND_SIGNAL") != "false" {
+				t.Errorf("the last init container is %s, with %v", once.Name, once.Env)
+			}
+			file := variable(pod.Containers[0], "CONFIG_FILE")
+			for _, c := range []corev1.Container{once, pod.Containers[1]} {
+				if variable(c, "CONFIG_FILE_DST") != file || file == "" {
+					t.Errorf("%s writes %q, the program reads %q", c.Name, variable(c, "CONFIG_FILE_DST"), file)
+				}
+			}
+		})
+	}
+}
+
+// Their tokens can read nodes: without config-manager, the pods have none.
+func TestATokenIsThereForConfigManagerAlone(t *testing.T) {
+	for name, ds := range configured(t) {
+		if token := ds.Spec.Template.Spec.AutomountServiceAccountToken; token == nil || !*token {
+			t.Errorf("%s: config-manager has no token", name)
+		}
+	}
+	for name, sets := range scenarios["default"].daemonSets(t) {
+		if name != "device-plugin" && name != "gpu-feature-discovery" {
+			continue
+		}
+		if token := sets[0].Spec.Template.Spec.AutomountServiceAccountToken; token == nil || *token {
+			t.Errorf("%s has a token without config-manager", name)
+		}
+	}
+}
+
+func variable(container corev1.Container, name string) string {
+	for _, have := range container.Env {
+		if have.Name == name {
+			return have.Value
+		}
+	}
+	return ""
+}
