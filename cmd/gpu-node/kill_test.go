@@ -39,7 +39,9 @@ func TestAProverThatIsKilledLeavesNoFalseMarker(t *testing.T) {
 			h := newKillHarness(t, victim)
 			within := h.whole()
 			var runs, trusted, early, broken int
-			for until := time.Now().Add(4 * time.Second); runs < 60 || time.Now().Before(until); runs++ {
+			// On a machine that is so busy that few runs fit into the time, chance needs some more of them.
+			spread := func() bool { return trusted > 5 && early > 5 && broken > 5 }
+			for until := time.Now().Add(4 * time.Second); runs < 60 || time.Now().Before(until) || runs < 300 && !spread(); runs++ {
 				healthy, flips := random.IntN(2) == 0, random.IntN(3) == 0
 				proven := h.run(runs, healthy, flips, random, within)
 				if proven {
