@@ -52,6 +52,10 @@ type operand struct {
 	fromFile  []string
 	fromKmods []string
 	sysRoot   string
+	// ownDriver waits for the driver container of the same pod rather than for a marker.
+	ownDriver bool
+	// sources of the driver, in its root.
+	sources string
 }
 
 func execCommand() *cobra.Command {
@@ -75,6 +79,11 @@ and --env-if-module add does not.`,
 	flags.StringArrayVar(&operand.fromKmods, "env-if-module", nil,
 		"VARIABLE=MODULE: set the variable to true if the kernel module is loaded, unless the container sets it; can be repeated")
 	flags.StringVar(&operand.sysRoot, "sys-root", "/sys", "sysfs, as mounted here")
+	flags.BoolVar(&operand.ownDriver, "driver-container", false,
+		"wait for the driver container of this pod, which the environment variable "+podUIDEnv+" names, rather than for a marker")
+	flags.StringVar(&operand.sources, "driver-sources", labels.DriverSources,
+		"directory in the driver's root that --driver-container waits for, too")
+	command.MarkFlagsMutuallyExclusive("marker", "driver-container")
 	return command
 }
 
@@ -92,13 +101,16 @@ func (o *operand) run(argv []string) error {
 		return fmt.Errorf("--env-if-module: %w", err)
 	}
 	var found []marker.Assignment
-	waits := func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
+	var waits work = func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
 		waiter := wait.Waiter{Dir: markers.Path, What: o.marker, Log: log}
 		// What was checked is what is used: a second read could find another marker.
 		return waiter.Until(ctx, func() (err error) {
 			found, err = markers.Read(wanted)
 			return err
 		})
+	}
+	if o.ownDriver {
+		waits = awaitDriverContainer(o.sources)
 	}
 	return o.node.runThen(waits, func(ctx context.Context) error {
 		env, err := runenv.FromMarker(runenv.Environ(os.Environ(), found), found, fromFile)

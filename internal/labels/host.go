@@ -4,6 +4,9 @@ package labels
 const (
 	// DriverRoot is where the driver container binds its root file system.
 	DriverRoot = "/run/nvidia/driver"
+	// DriverSources is where that root has the sources of the driver and the headers of the kernel, which
+	// the sidecars of the driver build their modules with.
+	DriverSources = DriverRoot + "/usr/src"
 	// ValidationsDir holds the markers. Written by the provers (gpu-node validate) and by the
 	// driver's start-up probe.
 	ValidationsDir = "/run/nvidia/validations"

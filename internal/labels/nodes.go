@@ -59,6 +59,10 @@ const (
 	// ubuntu24.04-amd64. The driver's DaemonSets select on it, never on discovery labels, so
 	// that a lost discovery label removes no driver pod.
 	Pool = "nvidia.com/gpu-operator.pool"
+	// PoolKernel is written beside Pool, and by the same writer: the kernel of a pool of nodes with a
+	// precompiled driver. Read by the operator alone, which so knows the kernel of the driver of a node
+	// that runs another one by now.
+	PoolKernel = "nvidia.com/gpu-operator.pool-kernel"
 	// DiscoveryLostSince is an annotation of the node controller: since when (RFC 3339) a node
 	// with GPUPresent has had no GPU in its discovery labels. On a node with GPUPresent=false it tells
 	// that the node controller wrote that.

@@ -25,6 +25,7 @@ func Facts(node *corev1.Node) operand.NodeFacts {
 		Product:      node.Labels[labels.GPUProduct],
 		HostVGPU:     node.Labels[labels.VGPUHostDriver] != "",
 		Pool:         node.Labels[labels.Pool],
+		PoolKernel:   node.Labels[labels.PoolKernel],
 		Deploy:       map[operand.Name]string{},
 	}
 	facts.Runtime, _, _ = strings.Cut(node.Status.NodeInfo.ContainerRuntimeVersion, "://")

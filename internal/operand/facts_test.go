@@ -84,11 +84,11 @@ func TestPoolOfANode(t *testing.T) {
 			if got := test.facts.OSTag(); got != test.tag {
 				t.Errorf("OSTag %q, want %q", got, test.tag)
 			}
-			wanted, complete := test.facts.WantedPool()
+			wanted, complete := test.facts.WantedPool(operand.PoolKey{})
 			if diff := cmp.Diff(test.wanted, wanted); diff != "" || complete != (test.wanted.Name != "") {
 				t.Errorf("WantedPool %v, -want +got:\n%s", complete, diff)
 			}
-			effective, complete := test.facts.EffectivePool()
+			effective, complete := test.facts.EffectivePool(operand.PoolKey{})
 			if diff := cmp.Diff(test.effective, effective); diff != "" || complete != (test.effective.Name != "") {
 				t.Errorf("EffectivePool %v, -want +got:\n%s", complete, diff)
 			}
@@ -132,7 +132,7 @@ func TestPools(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, operand.Pools(test.nodes)); diff != "" {
+			if diff := cmp.Diff(test.want, operand.Pools(test.nodes, operand.PoolKey{})); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

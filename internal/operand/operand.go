@@ -82,9 +82,14 @@ type Operand struct {
 	// Serves tells why a node of the right workload cannot be served; empty if it can. Nil
 	// serves every node.
 	Serves func(NodeFacts) Decision
+	// ServesPool tells why the nodes of a pool cannot be served as the spec asks; what runs there is left
+	// alone then. An operand that has it has an instance for each pool, and serves no node whose pool is
+	// not known.
+	ServesPool func(Input, Pool) Decision
 	// Wanted decides from the spec whether the operand is installed, and says why not.
 	Wanted func(Input) Decision
-	// Instances are the runs of the operand's templates: one for each kind of node.
+	// Instances are the runs of the operand's templates: one for each kind of node. The pools are those
+	// that ServesPool serves.
 	Instances func(Input, []Pool) ([]Instance, error)
 	// Labels are what a node that it runs on is labelled with where it has no such label yet: a
 	// default that users change on the node. Nil for none.

@@ -38,6 +38,8 @@ type Rung struct {
 // Node is the plan for one GPU node.
 type Node struct {
 	Facts operand.NodeFacts
+	// Pool that its facts put it in; without a name where one is missing.
+	Pool operand.Pool
 	// Rungs from the bottom of the ladder.
 	Rungs []Rung
 	// Beside are the operands that the ladder does not depend on.
@@ -52,6 +54,9 @@ var ladder = []v1.Stage{v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v
 // ForNode plans one managed node.
 func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node {
 	node := Node{Facts: facts}
+	if pool, complete := facts.WantedPool(p.Input.PoolKey()); complete {
+		node.Pool = pool
+	}
 	for _, stage := range ladder {
 		rungs := p.rungs(catalogue, stage, facts)
 		node.Rungs = append(node.Rungs, rungs...)
@@ -73,13 +78,26 @@ func (p Plan) rungs(catalogue []operand.Operand, stage v1.Stage, facts operand.N
 			decision = p.blocked(o)
 		}
 		if decision.Verdict == operand.Install {
-			decision = serves(o, facts)
+			decision = p.serves(o, facts)
+		}
+		if decision.Verdict == operand.Install {
+			decision = p.servesPoolOf(o, facts)
 		}
 		if decision.Verdict != operand.Absent {
 			rungs = append(rungs, rung(o, decision, facts))
 		}
 	}
 	return rungs
+}
+
+// servesPoolOf decides by the pool that the node belongs into. The one that it is labelled with may be
+// one that the spec asks for no longer: the node is to be moved, which is no failure.
+func (p Plan) servesPoolOf(o operand.Operand, facts operand.NodeFacts) operand.Decision {
+	pool, complete := facts.WantedPool(p.Input.PoolKey())
+	if o.ServesPool == nil || !complete {
+		return operand.Installed()
+	}
+	return o.ServesPool(p.Input, pool)
 }
 
 func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts) Rung {
@@ -125,7 +143,7 @@ func (p Plan) NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, c
 		}
 	}
 	set(labels.GPUPresent, labels.True)
-	wanted := deployLabels(catalogue, facts)
+	wanted := p.deployLabels(catalogue, facts)
 	for key, verdict := range wanted {
 		// Any value but an empty one is somebody's decision about this node.
 		if verdict == operand.Install && current[key] == "" {
@@ -142,8 +160,13 @@ func (p Plan) NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, c
 			changes[key] = nil
 		}
 	}
-	if pool, complete := facts.WantedPool(); complete && (facts.Pool == "" || !hasDriverPod) {
+	if pool, complete := facts.WantedPool(p.Input.PoolKey()); complete && (facts.Pool == "" || facts.Pool == pool.Name || !hasDriverPod) {
 		set(labels.Pool, pool.Name)
+		if _, there := current[labels.PoolKernel]; pool.Kernel == "" && there {
+			changes[labels.PoolKernel] = nil
+		} else {
+			set(labels.PoolKernel, pool.Kernel)
+		}
 	}
 	return changes
 }
@@ -152,7 +175,7 @@ func (p Plan) NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, c
 func (p Plan) defaults(catalogue []operand.Operand, facts operand.NodeFacts, current map[string]string) map[string]string {
 	wanted := map[string]string{}
 	for _, o := range catalogue {
-		if o.Labels == nil || facts.Excluded || p.decisions[o.Name].Verdict != operand.Install || serves(o, facts).Verdict != operand.Install {
+		if o.Labels == nil || facts.Excluded || p.decisions[o.Name].Verdict != operand.Install || p.serves(o, facts).Verdict != operand.Install {
 			continue
 		}
 		maps.Copy(wanted, o.Labels(p.Input))
@@ -162,13 +185,13 @@ func (p Plan) defaults(catalogue []operand.Operand, facts operand.NodeFacts, cur
 }
 
 // deployLabels are the deploy labels that a node is to have, or to keep if it has them.
-func deployLabels(catalogue []operand.Operand, facts operand.NodeFacts) map[string]operand.Verdict {
+func (p Plan) deployLabels(catalogue []operand.Operand, facts operand.NodeFacts) map[string]operand.Verdict {
 	wanted := map[string]operand.Verdict{}
 	if facts.Excluded {
 		return wanted
 	}
 	for _, o := range catalogue {
-		if verdict := serves(o, facts).Verdict; verdict != operand.Absent {
+		if verdict := p.serves(o, facts).Verdict; verdict != operand.Absent {
 			wanted[o.Name.DeployLabel()] = verdict
 		}
 	}
@@ -181,7 +204,7 @@ func deployLabels(catalogue []operand.Operand, facts operand.NodeFacts) map[stri
 func ReleasedLabels(catalogue []operand.Operand, current map[string]string, present string) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
-		if key == labels.Pool || isOwnDeployLabel(catalogue, key, value) {
+		if key == labels.Pool || key == labels.PoolKernel || isOwnDeployLabel(catalogue, key, value) {
 			changes[key] = nil
 		}
 	}

@@ -29,6 +29,9 @@ type Step struct {
 	Reason, Message string
 	// Instances to render; for Apply only.
 	Instances []operand.Instance
+	// Holds tells that some nodes cannot be served as the spec asks, so that what is there of the operand
+	// and not rendered is left alone.
+	Holds bool
 	// Waits are the markers that the operand's pods wait for.
 	Waits []labels.Marker
 	// Proves tells which markers the operand's pods write.
@@ -49,7 +52,7 @@ type Plan struct {
 // Compute plans a pass for a sorted catalogue.
 func Compute(catalogue []operand.Operand, in operand.Input, nodes []operand.NodeFacts) Plan {
 	plan := ForSpec(catalogue, in)
-	plan.Pools = operand.Pools(nodes)
+	plan.Pools = operand.Pools(nodes, in.PoolKey())
 	installed := plan.installedOperands(catalogue)
 	for _, o := range catalogue {
 		step := plan.step(o, nodes)
@@ -94,7 +97,7 @@ func (p Plan) step(o operand.Operand, nodes []operand.NodeFacts) Step {
 		return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: decision.Reason, Message: decision.Message}
 	case operand.Install:
 	}
-	if len(o.Workloads) > 0 && !neededBy(o, nodes) {
+	if len(o.Workloads) > 0 && !p.neededBy(o, nodes) {
 		return Step{
 			Operand: o, Action: Remove, State: v1.OperandNotNeeded, Reason: string(v1.OperandNotNeeded),
 			Message: "no node needs it",
@@ -103,11 +106,26 @@ func (p Plan) step(o operand.Operand, nodes []operand.NodeFacts) Step {
 	if blocked := p.blocked(o); blocked.Verdict != operand.Install {
 		return Step{Operand: o, Action: Hold, State: v1.OperandWaiting, Reason: blocked.Reason, Message: blocked.Message}
 	}
-	instances, err := o.Instances(p.Input, p.Pools)
+	pools := p.servedPools(o)
+	instances, err := o.Instances(p.Input, pools)
 	if err != nil {
 		return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: err.Error()}
 	}
-	return Step{Operand: o, Action: Apply, Instances: instances}
+	return Step{Operand: o, Action: Apply, Instances: instances, Holds: len(pools) < len(p.Pools)}
+}
+
+// servedPools are the pools that the operand can serve as the spec asks.
+func (p Plan) servedPools(o operand.Operand) []operand.Pool {
+	if o.ServesPool == nil {
+		return p.Pools
+	}
+	var served []operand.Pool
+	for _, pool := range p.Pools {
+		if o.ServesPool(p.Input, pool).Verdict == operand.Install {
+			served = append(served, pool)
+		}
+	}
+	return served
 }
 
 // blocked tells whether what must be in the cluster before the operand is not installed.
@@ -123,18 +141,23 @@ func (p Plan) blocked(o operand.Operand) operand.Decision {
 
 // neededBy tells whether any node is to run the operand, its deploy labels apart: a paused node
 // will need it again.
-func neededBy(o operand.Operand, nodes []operand.NodeFacts) bool {
+func (p Plan) neededBy(o operand.Operand, nodes []operand.NodeFacts) bool {
 	for _, node := range nodes {
-		if node.Managed() && !node.Excluded && serves(o, node).Verdict == operand.Install {
+		if node.Managed() && !node.Excluded && p.serves(o, node).Verdict == operand.Install {
 			return true
 		}
 	}
 	return false
 }
 
-func serves(o operand.Operand, node operand.NodeFacts) operand.Decision {
+func (p Plan) serves(o operand.Operand, node operand.NodeFacts) operand.Decision {
 	if !o.ServesWorkload(node.Workload) {
 		return operand.Decision{Verdict: operand.Absent}
+	}
+	if o.ServesPool != nil {
+		if known := node.HasPool(p.Input.PoolKey()); known.Verdict != operand.Install {
+			return known
+		}
 	}
 	if o.Serves == nil {
 		return operand.Installed()

@@ -338,6 +338,7 @@ func TestForNode(t *testing.T) {
 			all := catalogue(t)
 			got := plan.ForSpec(all, operand.Input{Spec: test.spec}).ForNode(all, test.facts)
 			want := plan.Node{Facts: test.facts, Rungs: test.want, NeedsAllocatable: !test.noGPU, Beside: got.Beside}
+			want.Pool, _ = test.facts.WantedPool(operand.PoolKey{})
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

@@ -81,6 +81,9 @@ func (n *bareNode) run(container corev1.Container) bool {
 	case "wait":
 		return n.markers(strings.TrimPrefix(argv[2], "--for="))
 	case "exec":
+		if argv[2] == "--driver-container" {
+			return n.facts["driver installed"]
+		}
 		if !n.markers(strings.TrimPrefix(argv[2], "--marker=")) {
 			return false
 		}

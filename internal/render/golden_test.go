@@ -109,6 +109,35 @@ var scenarios = map[string]struct {
 		situation: situation{spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}}},
 		of:        []operand.Name{"gpu-feature-discovery"},
 	},
+	"precompiled": {
+		situation: situation{
+			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}}},
+			nodes: []operand.NodeFacts{
+				onKernel(node("ubuntu", "24.04"), "amd64", "6.8.0-51-generic"), onKernel(node("rhel", "9.6"), "arm64", "5.14.0-503.22.1.el9_5.aarch64"),
+			},
+		},
+		of: []operand.Name{"driver"},
+	},
+	"sidecars": {
+		situation: situation{spec: v1.ClusterPolicySpec{
+			Driver:  &v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(true), UseHostMOFED: new(true)}, SecretEnv: "pro-token"},
+			GDS:     &v1.GDSSpec{Enabled: new(true), Env: env, ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"gds"}}},
+			GDRCopy: &v1.GDRCopySpec{Enabled: new(true), ImageSpec: v1.ImageSpec{Version: "v2.5"}},
+		}},
+		of: []operand.Name{"driver"},
+	},
+	"configured": {
+		situation: situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{
+			RepoConfig:         &v1.DriverRepoConfigSpec{ConfigMapName: "mirror"},
+			CertConfig:         &v1.DriverCertConfigSpec{Name: "ca"},
+			LicensingConfig:    &v1.DriverLicensingConfigSpec{SecretName: "licence", NLSEnabled: new(true)},
+			VirtualTopology:    &v1.VirtualTopologyConfigSpec{Config: "topology"},
+			KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "module-parameters"},
+			LivenessProbe:      &v1.ProbeSpec{PeriodSeconds: 30, TimeoutSeconds: 20},
+			ReadinessProbe:     &v1.ProbeSpec{TimeoutSeconds: 20, SuccessThreshold: 2},
+		}}},
+		of: []operand.Name{"driver"},
+	},
 	"without-cdi": {
 		situation: situation{spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false)}}},
 		of:        []operand.Name{"runtime-classes", "container-toolkit", "device-plugin", "mig-manager"},
@@ -150,6 +179,11 @@ var scenarios = map[string]struct {
 func mpsNode() operand.NodeFacts {
 	facts := node("ubuntu", "24.04")
 	facts.MPSCapable = "true"
+	return facts
+}
+
+func onKernel(facts operand.NodeFacts, architecture, kernel string) operand.NodeFacts {
+	facts.Architecture, facts.Kernel = architecture, kernel
 	return facts
 }
 

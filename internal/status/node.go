@@ -42,7 +42,7 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daem
 	for _, found := range assessment.Operands {
 		assessment.Until = sooner(assessment.Until, found.Until)
 	}
-	assessment.judgePool(node.Facts)
+	assessment.judgePool(node)
 	return assessment
 }
 
@@ -67,11 +67,13 @@ func (assessment *NodeAssessment) climb(node plan.Node, object *corev1.Node, ver
 }
 
 // judgePool tells that a node that is ready has the driver of another pool than its own.
-func (assessment *NodeAssessment) judgePool(facts operand.NodeFacts) {
-	if pool, complete := facts.WantedPool(); complete && assessment.State == readiness.Ready && facts.Pool != "" && facts.Pool != pool.Name {
+func (assessment *NodeAssessment) judgePool(node plan.Node) {
+	labelled, wanted := node.Facts.Pool, node.Pool.Name
+	if wanted != "" && assessment.State == readiness.Ready && labelled != "" && labelled != wanted {
 		assessment.Outdated, assessment.Reason = true, v1.ReasonUpgradePending
-		assessment.Message = fmt.Sprintf("driver is for %s, node is %s: kubectl label node %s %s-",
-			facts.Pool, pool.Name, facts.Name, labels.Pool)
+		// The command comes first, as a long message is cut in the policy's status.
+		assessment.Message = fmt.Sprintf("run kubectl label node %s %s- to move the driver from %s to %s",
+			node.Facts.Name, labels.Pool, labelled, wanted)
 	}
 }
 

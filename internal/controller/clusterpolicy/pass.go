@@ -34,7 +34,7 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 	for _, step := range pass.Plan.Steps {
 		outcome := r.step(ctx, policy, pass, step, &wanted)
 		pass.Applied[step.Operand.Name] = outcome
-		if step.Action == plan.Hold || outcome.Err != nil {
+		if step.Action == plan.Hold || step.Holds || outcome.Err != nil {
 			// What cannot be told is left alone.
 			wanted.Held[string(step.Operand.Name)] = true
 		}

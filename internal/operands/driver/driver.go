@@ -15,7 +15,7 @@ func Operand() operand.Operand {
 		Workloads:       []operand.Workload{operand.WorkloadContainer},
 		Stage:           v1.StageDriver,
 		UpdatesOnDelete: true,
-		Serves:          serves,
+		ServesPool:      servesPool,
 		Wanted:          wanted,
 		Instances:       instances,
 	}
@@ -28,19 +28,48 @@ func spec(in operand.Input) v1.DriverSpec {
 	return *in.Spec.Driver
 }
 
+// or is the block, or an empty one.
+func or[T any](block *T) T {
+	if block == nil {
+		return *new(T)
+	}
+	return *block
+}
+
 func wanted(in operand.Input) operand.Decision {
 	if !operand.IsTrue(spec(in).Enabled, true) {
 		return operand.Disabled("spec.driver.enabled")
 	}
+	if refused := contradictingEnv(in); refused.Verdict != operand.Install {
+		return refused
+	}
+	if in.PoolKey().Kernel {
+		return precompilable(in)
+	}
 	return operand.Installed()
 }
 
-// serves refuses a node whose operating system or architecture is not known: the image's tag
-// follows from them, and a wrong guess would load a foreign driver.
-func serves(facts operand.NodeFacts) operand.Decision {
-	if _, complete := facts.EffectivePool(); !complete {
-		return operand.Refused(v1.ReasonFactsMissing,
-			"no discovery labels for the operating system, which the driver image is chosen by")
+// moduleType is the flavour of the kernel modules, the default filled in.
+func moduleType(spec v1.DriverSpec) v1.KernelModuleType {
+	if spec.KernelModuleType == "" {
+		return v1.KernelModuleAuto
 	}
-	return operand.Installed()
+	return spec.KernelModuleType
+}
+
+func rdma(in operand.Input) bool {
+	return operand.IsTrue(or(spec(in).RDMA).Enabled, false)
+}
+
+// hostMOFED tells whether the host brings the network driver; it matters for RDMA alone.
+func hostMOFED(in operand.Input) bool {
+	return rdma(in) && operand.IsTrue(spec(in).RDMA.UseHostMOFED, false)
+}
+
+func gds(in operand.Input) bool {
+	return operand.IsTrue(or(in.Spec.GDS).Enabled, false)
+}
+
+func gdrcopy(in operand.Input) bool {
+	return operand.IsTrue(or(in.Spec.GDRCopy).Enabled, false)
 }

@@ -1,11 +1,8 @@
 package driver
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"slices"
-	"strings"
+	"strconv"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
@@ -16,10 +13,180 @@ import (
 type values struct {
 	Image, PullPolicy               string
 	ManagerImage, ManagerPullPolicy string
+	Precompiled                     string
 	KernelModuleType                v1.KernelModuleType
 	OpenModules                     bool
 	ConfigDigest                    string
-	Probe                           v1.ProbeSpec
+
+	Probe               v1.ProbeSpec
+	Liveness, Readiness optionalProbe
+
+	RDMA, HostMOFED bool
+	MOFEDSource     string
+	GDS, GDRCopy    sidecar
+	// WaitingSidecars: one of these two is there, and gpu-node starts it.
+	WaitingSidecars bool
+
+	SecretEnv    named
+	Licence      licence
+	Topology     named
+	ModuleConfig moduleConfig
+	Filled       []filledDirectory
+	// Files: an init container puts files of ConfigMaps where the driver container reads them.
+	Files      bool
+	HostMounts []hostMount
+}
+
+// named is an object of the user that may be there.
+type named struct {
+	Set  bool
+	Name v1.ObjectName
+}
+
+func name(name v1.ObjectName) named { return named{name != "", name} }
+
+type optionalProbe struct {
+	Set bool
+	v1.ProbeSpec
+}
+
+// optional is no probe where the block says nothing: an empty block means the same as none.
+func optional(probe *v1.ProbeSpec) optionalProbe {
+	return optionalProbe{or(probe) != v1.ProbeSpec{}, or(probe)}
+}
+
+// sidecar is a container that builds and loads a kernel module beside the driver's.
+type sidecar struct {
+	Enabled           bool
+	Image, PullPolicy string
+	Env               []v1.EnvVar
+	pullSecrets       []string
+}
+
+// licence of a vGPU guest driver.
+type licence struct {
+	Secret, ConfigMap named
+	// Set: one of them is there. Token: the licence system is used.
+	Set, Token bool
+}
+
+type moduleConfig struct {
+	named
+	Files []string
+}
+
+func instances(in operand.Input, pools []operand.Pool) ([]operand.Instance, error) {
+	manager := or(spec(in).Manager)
+	managerImage, err := image.Resolve(image.DriverManager, manager.ImageSpec, "")
+	if err != nil {
+		return nil, fmt.Errorf("spec.driver.manager: %w", err)
+	}
+	var result []operand.Instance
+	for _, pool := range pools {
+		values, version, err := poolValues(in, pool)
+		if err != nil {
+			return nil, err
+		}
+		values.ManagerImage, values.ManagerPullPolicy = managerImage.Image, image.PullPolicy(manager.ImageSpec)
+		result = append(result, operand.Instance{
+			Suffix:      "-" + objectName(pool.Name),
+			Pool:        pool.Name,
+			Image:       values.Image,
+			Version:     version,
+			PullSecrets: pullSecrets(spec(in).ImagePullSecrets, manager.ImagePullSecrets, values.GDS.pullSecrets, values.GDRCopy.pullSecrets),
+			Main:        "nvidia-driver-ctr",
+			Container:   spec(in).ContainerSpec,
+			InitEnv:     map[string][]v1.EnvVar{"k8s-driver-manager": manager.Env},
+			Values:      values,
+		})
+	}
+	return result, nil
+}
+
+func pullSecrets(lists ...[]string) []string {
+	secrets := []string{}
+	for _, list := range lists {
+		secrets = append(secrets, list...)
+	}
+	return secrets
+}
+
+// poolValues are the values of one pool, and the version of its image.
+func poolValues(in operand.Input, pool operand.Pool) (values, string, error) {
+	spec := spec(in)
+	suffix := "-" + pool.OSTag
+	if pool.Kernel != "" {
+		suffix = "-" + pool.Kernel + suffix
+	}
+	driverImage, err := image.Resolve(image.Driver, spec.ImageSpec, suffix)
+	if err != nil {
+		return values{}, "", fmt.Errorf("spec.driver: %w", err)
+	}
+	v := values{
+		Image:            driverImage.Image,
+		PullPolicy:       image.PullPolicy(spec.ImageSpec),
+		Precompiled:      strconv.FormatBool(pool.Kernel != ""),
+		KernelModuleType: moduleType(spec),
+		OpenModules:      moduleType(spec) == v1.KernelModuleOpen,
+		Probe:            startupProbe(spec.StartupProbe),
+		Liveness:         optional(spec.LivenessProbe),
+		Readiness:        optional(spec.ReadinessProbe),
+		RDMA:             rdma(in),
+		HostMOFED:        hostMOFED(in),
+		MOFEDSource:      mofedSource(in),
+		Licence:          licenceOf(or(spec.LicensingConfig)),
+		Topology:         name(or(spec.VirtualTopology).Config),
+		ModuleConfig:     moduleConfig{name(or(spec.KernelModuleConfig).Name), moduleConfigFiles},
+		Filled:           filledDirectories(in, pool),
+		HostMounts:       hostMounts(in, pool),
+	}
+	if pool.Kernel == "" {
+		v.SecretEnv = name(spec.SecretEnv)
+	}
+	v.Files = v.ModuleConfig.Set || len(v.Filled) > 0
+	if err := v.addSidecars(in, pool); err != nil {
+		return values{}, "", err
+	}
+	v.ConfigDigest = configDigest(in, v)
+	return v, driverImage.Version, nil
+}
+
+func (v *values) addSidecars(in operand.Input, pool operand.Pool) (err error) {
+	if gds(in) {
+		if v.GDS, err = sidecarOf(image.GDS, in.Spec.GDS.ImageSpec, in.Spec.GDS.Env, pool); err != nil {
+			return fmt.Errorf("spec.gds: %w", err)
+		}
+	}
+	if gdrcopy(in) {
+		if v.GDRCopy, err = sidecarOf(image.GDRCopy, in.Spec.GDRCopy.ImageSpec, in.Spec.GDRCopy.Env, pool); err != nil {
+			return fmt.Errorf("spec.gdrcopy: %w", err)
+		}
+	}
+	v.WaitingSidecars = v.GDS.Enabled || v.GDRCopy.Enabled
+	return nil
+}
+
+func sidecarOf(component image.Component, spec v1.ImageSpec, env []v1.EnvVar, pool operand.Pool) (sidecar, error) {
+	ref, err := image.Resolve(component, spec, "-"+pool.OSTag)
+	return sidecar{true, ref.Image, image.PullPolicy(spec), env, spec.ImagePullSecrets}, err
+}
+
+// mofedSource is where the sources of the network driver are, which nvidia-peermem is built with.
+func mofedSource(in operand.Input) string {
+	if hostMOFED(in) {
+		return "/usr/src"
+	}
+	return "/run/mellanox/drivers/usr/src"
+}
+
+func licenceOf(spec v1.DriverLicensingConfigSpec) licence {
+	l := licence{Secret: name(spec.SecretName)}
+	if !l.Secret.Set {
+		l.ConfigMap = name(spec.ConfigMapName)
+	}
+	l.Set = l.Secret.Set || l.ConfigMap.Set
+	l.Token = l.Set && operand.IsTrue(spec.NLSEnabled, false)
+	return l
 }
 
 // defaultProbe gives a driver that builds its modules 21 minutes.
@@ -27,71 +194,7 @@ var defaultProbe = v1.ProbeSpec{
 	InitialDelaySeconds: 60, PeriodSeconds: 10, TimeoutSeconds: 60, SuccessThreshold: 1, FailureThreshold: 120,
 }
 
-func instances(in operand.Input, pools []operand.Pool) ([]operand.Instance, error) {
-	spec := spec(in)
-	manager := v1.DriverManagerSpec{}
-	if spec.Manager != nil {
-		manager = *spec.Manager
-	}
-	managerImage, err := image.Resolve(image.DriverManager, manager.ImageSpec, "")
-	if err != nil {
-		return nil, fmt.Errorf("spec.driver.manager: %w", err)
-	}
-	var result []operand.Instance
-	for _, pool := range pools {
-		driverImage, err := image.Resolve(image.Driver, spec.ImageSpec, "-"+pool.OSTag)
-		if err != nil {
-			return nil, fmt.Errorf("spec.driver: %w", err)
-		}
-		moduleType := spec.KernelModuleType
-		if moduleType == "" {
-			moduleType = v1.KernelModuleAuto
-		}
-		result = append(result, operand.Instance{
-			Suffix:      "-" + objectName(pool.Name),
-			Pool:        pool.Name,
-			Image:       driverImage.Image,
-			Version:     driverImage.Version,
-			PullSecrets: append(append([]string{}, spec.ImagePullSecrets...), manager.ImagePullSecrets...),
-			Main:        "nvidia-driver-ctr",
-			Container:   spec.ContainerSpec,
-			InitEnv:     map[string][]v1.EnvVar{"k8s-driver-manager": manager.Env},
-			Values: values{
-				Image:             driverImage.Image,
-				PullPolicy:        image.PullPolicy(spec.ImageSpec),
-				ManagerImage:      managerImage.Image,
-				ManagerPullPolicy: image.PullPolicy(manager.ImageSpec),
-				KernelModuleType:  moduleType,
-				OpenModules:       moduleType == v1.KernelModuleOpen,
-				ConfigDigest:      configDigest(driverImage.Image, moduleType, spec),
-				Probe:             probe(spec.StartupProbe),
-			},
-		})
-	}
-	return result, nil
-}
-
-// objectName is the pool's name as part of an object's name: a label value may hold more.
-func objectName(pool string) string {
-	return strings.Map(func(c rune) rune {
-		if c == '_' {
-			return '-'
-		}
-		return c
-	}, strings.ToLower(pool))
-}
-
-// configDigest covers what decides which modules are built and how. k8s-driver-manager and the
-// driver container skip the reinstallation when it is the same as that of the loaded driver, so
-// anything else in it would unload a driver for nothing.
-func configDigest(imageRef string, moduleType v1.KernelModuleType, spec v1.DriverSpec) string {
-	env := slices.SortedFunc(slices.Values(spec.Env), func(a, b v1.EnvVar) int { return strings.Compare(a.Name, b.Name) })
-	hash := sha256.New()
-	fmt.Fprintf(hash, "%q %q %q %q", imageRef, moduleType, spec.Args, env)
-	return hex.EncodeToString(hash.Sum(nil)[:8])
-}
-
-func probe(override *v1.ProbeSpec) v1.ProbeSpec {
+func startupProbe(override *v1.ProbeSpec) v1.ProbeSpec {
 	probe := defaultProbe
 	if override == nil {
 		return probe

@@ -1,9 +1,11 @@
 package driver_test
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -76,27 +78,82 @@ func TestWrongImagesNameTheirField(t *testing.T) {
 	}
 }
 
-func TestServesOnlyNodesWhoseImageIsKnown(t *testing.T) {
+// What no field says changes no digest, or every driver would be installed anew with the next release.
+func TestConfigDigest(t *testing.T) {
+	digest := func(t *testing.T, spec v1.ClusterPolicySpec) string {
+		t.Helper()
+		got, err := driver.Operand().Instances(operand.Input{Spec: spec}, pools[1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reflect.ValueOf(got[0].Values).FieldByName("ConfigDigest").String()
+	}
+	of := func(spec v1.DriverSpec) v1.ClusterPolicySpec { return v1.ClusterPolicySpec{Driver: &spec} }
+	env := []v1.EnvVar{{Name: "A", Value: "1"}, {Name: "B", Value: "2"}}
+	const byDefault = "5c7c26a1afcf2f66"
+	if got := digest(t, v1.ClusterPolicySpec{}); got != byDefault {
+		t.Fatalf("the digest of an empty spec is %s, which installs every driver anew", got)
+	}
 	tests := map[string]struct {
-		facts operand.NodeFacts
-		want  operand.Decision
+		spec    v1.ClusterPolicySpec
+		changes bool
 	}{
-		"all facts": {facts: operand.NodeFacts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64"}},
-		"facts lost, but labelled with a pool": {
-			facts: operand.NodeFacts{Pool: "ubuntu24.04-amd64"},
-		},
-		"no facts": {
-			want: operand.Decision{
-				Verdict: operand.Invalid, Reason: v1.ReasonFactsMissing,
-				Message: "no discovery labels for the operating system, which the driver image is chosen by",
-			},
-		},
+		"the version":           {of(v1.DriverSpec{ImageSpec: v1.ImageSpec{Version: "580.178.04"}}), true},
+		"the module type":       {of(v1.DriverSpec{KernelModuleType: v1.KernelModuleOpen}), true},
+		"the default, told":     {of(v1.DriverSpec{KernelModuleType: v1.KernelModuleAuto}), false},
+		"the environment":       {of(v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Env: env}}), true},
+		"RDMA":                  {of(v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(true)}}), true},
+		"RDMA off":              {of(v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(false), UseHostMOFED: new(true)}}), false},
+		"module parameters":     {of(v1.DriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}), true},
+		"a secret environment":  {of(v1.DriverSpec{SecretEnv: "a"}), true},
+		"GPUDirect Storage":     {v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Enabled: new(true)}}, true},
+		"GPUDirect Storage off": {v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Env: env}}, false},
+		"GDRCopy":               {v1.ClusterPolicySpec{GDRCopy: &v1.GDRCopySpec{Enabled: new(true)}}, true},
+		"the driver manager":    {of(v1.DriverSpec{Manager: &v1.DriverManagerSpec{Env: env, ImageSpec: v1.ImageSpec{Version: "v0.11.0"}}}), false},
+		"probes":                {of(v1.DriverSpec{LivenessProbe: &v1.ProbeSpec{PeriodSeconds: 9}, StartupProbe: &v1.ProbeSpec{PeriodSeconds: 9}}), false},
+		"a licence":             {of(v1.DriverSpec{LicensingConfig: &v1.DriverLicensingConfigSpec{SecretName: "a"}}), false},
+		"repositories":          {of(v1.DriverSpec{RepoConfig: &v1.DriverRepoConfigSpec{ConfigMapName: "a"}}), false},
+		"certificates":          {of(v1.DriverSpec{CertConfig: &v1.DriverCertConfigSpec{Name: "a"}}), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, driver.Operand().Serves(test.facts)); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
+			if changes := digest(t, test.spec) != byDefault; changes != test.changes {
+				t.Errorf("changes the digest: %v", changes)
 			}
 		})
+	}
+	swapped := of(v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{env[1], env[0]}}})
+	if digest(t, swapped) != digest(t, of(v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Env: env}})) {
+		t.Error("the order of the environment changes the digest")
+	}
+}
+
+// Two pools never have objects of one name, whatever a label value may hold that an object's name may not.
+func TestObjectNamesTellPoolsApart(t *testing.T) {
+	names := []string{
+		"rhel9-amd64-5.14.0-503.el9_5.x86_64", "rhel9-amd64-5.14.0-503.el9-5.x86_64", "rhel9-amd64-5.14.0-503.el9_5.x86-64",
+		"rhel9-amd64-5.14.0-503.EL9_5.x86_64", "ubuntu24.04-amd64-6.8._1", "ubuntu24.04-amd64-6.8.-1", "ubuntu24.04-amd64",
+	}
+	var all []operand.Pool
+	for _, name := range names {
+		all = append(all, operand.Pool{Name: name, OSTag: "rhel9"})
+	}
+	got, err := driver.Operand().Instances(operand.Input{}, all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]string{}
+	for i, instance := range got {
+		name := "nvidia-driver-daemonset" + instance.Suffix
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			t.Errorf("%s: %v", name, problems)
+		}
+		if other := seen[name]; other != "" {
+			t.Errorf("%s and %s are both %s", other, names[i], name)
+		}
+		seen[name] = names[i]
+	}
+	if seen["nvidia-driver-daemonset-ubuntu24.04-amd64"] != "ubuntu24.04-amd64" {
+		t.Errorf("a pool that is a name is changed: %v", seen)
 	}
 }

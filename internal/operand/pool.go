@@ -1,0 +1,158 @@
+package operand
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"sort"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// Pool is a set of nodes that share one driver image: same operating system, version and
+// architecture, and same kernel where the image holds modules for one kernel.
+type Pool struct {
+	// Name of the pool, such as ubuntu24.04-amd64 or ubuntu24.04-amd64-6.8.0-51-generic; a label value.
+	Name string
+	// OSTag is the end of the driver image's tag, such as ubuntu24.04.
+	OSTag string
+	// Kernel that the image must be for; empty where it builds its modules on the node.
+	Kernel string
+	// Nodes in the pool.
+	Nodes int
+}
+
+// PoolKey tells what makes a pool.
+type PoolKey struct {
+	// Kernel is part of it: drivers are precompiled.
+	Kernel bool
+}
+
+// PoolKey is what makes a pool by this spec.
+func (in Input) PoolKey() PoolKey {
+	return PoolKey{Kernel: in.Spec.Driver != nil && IsTrue(in.Spec.Driver.UsePrecompiled, false)}
+}
+
+// majorOnly are the operating systems whose driver images are published per major version.
+var majorOnly = map[string]bool{"rhel": true, "rocky": true, "ol": true}
+
+// OSTag is the end of the tag of a driver image for the node, or empty if a fact is missing.
+func (f NodeFacts) OSTag() string {
+	if f.OSID == "" || f.OSVersion == "" {
+		return ""
+	}
+	version := f.OSVersion
+	if majorOnly[f.OSID] {
+		version, _, _ = strings.Cut(version, ".")
+	}
+	return f.OSID + version
+}
+
+// WantedPool is the pool that the node's facts put it in, or false if a fact is missing.
+func (f NodeFacts) WantedPool(key PoolKey) (Pool, bool) {
+	pool := Pool{OSTag: f.OSTag()}
+	if pool.OSTag == "" || f.Architecture == "" || key.Kernel && f.Kernel == "" {
+		return Pool{}, false
+	}
+	pool.Name = pool.OSTag + "-" + f.Architecture
+	if key.Kernel {
+		pool.Kernel = f.Kernel
+		pool.Name = withKernel(pool.Name, f.Kernel)
+	}
+	// The name becomes a label value. What is none comes from labels that nobody's discovery writes.
+	return pool, len(validation.IsValidLabelValue(pool.Name)) == 0
+}
+
+// withKernel is the name of the pool of one kernel. Where that is too long for a label value, a hash
+// stands for the kernel.
+func withKernel(name, kernel string) string {
+	if whole := name + "-" + kernel; len(whole) <= validation.LabelValueMaxLength {
+		return whole
+	}
+	return name + "-" + kernelHash(kernel)
+}
+
+func kernelHash(kernel string) string {
+	sum := sha256.Sum256([]byte(kernel))
+	return hex.EncodeToString(sum[:8])
+}
+
+// EffectivePool is the pool whose driver the node has or will get: the one that it is labelled
+// with, as moving it to another is an upgrade; else the one that its facts put it in.
+func (f NodeFacts) EffectivePool(key PoolKey) (Pool, bool) {
+	wanted, complete := f.WantedPool(key)
+	if complete && wanted.Name == f.Pool {
+		return wanted, true
+	}
+	if pool, found := f.labelledPool(); found {
+		return pool, true
+	}
+	return wanted, complete
+}
+
+// labelledPool is the pool that the node's labels name, whatever its facts are by now.
+func (f NodeFacts) labelledPool() (Pool, bool) {
+	name := f.Pool
+	if f.PoolKernel != "" {
+		var found bool
+		if name, found = strings.CutSuffix(name, "-"+f.PoolKernel); !found {
+			name, found = strings.CutSuffix(name, "-"+kernelHash(f.PoolKernel))
+		}
+		if !found {
+			return Pool{}, false
+		}
+	}
+	tag, architecture, found := cutLast(name, "-")
+	// The kubelet tells the architecture, and it never changes: another one shows that the label of the
+	// kernel is gone.
+	if !found || f.Architecture != "" && architecture != f.Architecture {
+		return Pool{}, false
+	}
+	return Pool{Name: f.Pool, OSTag: tag, Kernel: f.PoolKernel}, true
+}
+
+// HasPool refuses a node whose pool is not known: the driver's image follows from it, and a wrong
+// guess would load a foreign driver.
+func (f NodeFacts) HasPool(key PoolKey) Decision {
+	if _, complete := f.EffectivePool(key); complete {
+		return Installed()
+	}
+	if _, complete := f.WantedPool(PoolKey{}); complete {
+		return Refused(v1.ReasonFactsMissing, "no discovery label for the kernel, which the precompiled driver image is chosen by")
+	}
+	return Refused(v1.ReasonFactsMissing, "no discovery labels for the operating system, which the driver image is chosen by")
+}
+
+// Pools groups the managed nodes that operands may run on, sorted by name.
+func Pools(nodes []NodeFacts, key PoolKey) []Pool {
+	byName := map[string]*Pool{}
+	for _, node := range nodes {
+		if !node.Managed() || node.Excluded {
+			continue
+		}
+		pool, complete := node.EffectivePool(key)
+		if !complete {
+			continue
+		}
+		if byName[pool.Name] == nil {
+			byName[pool.Name] = &pool
+		}
+		byName[pool.Name].Nodes++
+	}
+	pools := make([]Pool, 0, len(byName))
+	for _, pool := range byName {
+		pools = append(pools, *pool)
+	}
+	sort.Slice(pools, func(i, j int) bool { return pools[i].Name < pools[j].Name })
+	return pools
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i <= 0 {
+		return "", "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}

@@ -1,0 +1,126 @@
+package driver_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
+)
+
+func TestVariablesThatContradictAFieldAreRefused(t *testing.T) {
+	with := func(name, value string) []v1.EnvVar {
+		return []v1.EnvVar{{Name: "A", Value: "1"}, {Name: name, Value: value}}
+	}
+	inDriver := func(name, value string, change func(*v1.ClusterPolicySpec)) v1.ClusterPolicySpec {
+		spec := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Env: with(name, value)}}}
+		change(&spec)
+		return spec
+	}
+	as := func(*v1.ClusterPolicySpec) {}
+	const remedy = " contradicts: remove the variable, and set the field if that is what you want"
+	tests := map[string]struct {
+		spec v1.ClusterPolicySpec
+		want string
+	}{
+		"GPUDirect Storage": {inDriver("GDS_ENABLED", "true", as), `spec.driver.env: GDS_ENABLED is "true", which spec.gds.enabled` + remedy},
+		"GPUDirect Storage is on": {spec: inDriver("GDS_ENABLED", "true", func(s *v1.ClusterPolicySpec) {
+			s.GDS = &v1.GDSSpec{Enabled: new(true)}
+		})},
+		"GPUDirect Storage is on, said to be off": {inDriver("GDS_ENABLED", "false", func(s *v1.ClusterPolicySpec) {
+			s.GDS = &v1.GDSSpec{Enabled: new(true)}
+		}), `spec.driver.env: GDS_ENABLED is "false", which spec.gds.enabled` + remedy},
+		"off, and said so":     {spec: inDriver("GDRCOPY_ENABLED", "false", as)},
+		"off, and left empty":  {spec: inDriver("GDRCOPY_ENABLED", "", as)},
+		"GDRCopy":              {inDriver("GDRCOPY_ENABLED", "1", as), `spec.driver.env: GDRCOPY_ENABLED is "1", which spec.gdrcopy.enabled` + remedy},
+		"no boolean":           {inDriver("GPU_DIRECT_RDMA_ENABLED", "yes", as), `spec.driver.env: GPU_DIRECT_RDMA_ENABLED is "yes", which spec.driver.rdma.enabled` + remedy},
+		"the module type":      {inDriver("KERNEL_MODULE_TYPE", "open", as), `spec.driver.env: KERNEL_MODULE_TYPE is "open", which spec.driver.kernelModuleType` + remedy},
+		"the same module type": {spec: inDriver("KERNEL_MODULE_TYPE", "open", func(s *v1.ClusterPolicySpec) { s.Driver.KernelModuleType = "open" })},
+		"open modules":         {inDriver("OPEN_KERNEL_MODULES_ENABLED", "true", as), `spec.driver.env: OPEN_KERNEL_MODULES_ENABLED is "true", which spec.driver.kernelModuleType` + remedy},
+		"MOFED of the host without RDMA": {inDriver("USE_HOST_MOFED", "true", func(s *v1.ClusterPolicySpec) {
+			s.Driver.RDMA = &v1.RDMASpec{UseHostMOFED: new(true)}
+		}), `spec.driver.env: USE_HOST_MOFED is "true", which spec.driver.rdma.useHostMofed` + remedy},
+		"the operator's own":    {inDriver("POD_UID", "x", as), "spec.driver.env: POD_UID is the operator's own: remove it"},
+		"any other variable":    {spec: inDriver("HTTPS_PROXY", "http://proxy", as)},
+		"in the driver manager": {v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Manager: &v1.DriverManagerSpec{Env: with("DRIVER_CONFIG_DIGEST", "x")}}}, "spec.driver.manager.env: DRIVER_CONFIG_DIGEST is the operator's own: remove it"},
+		"in nvidia-fs":          {v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Env: with("POD_UID", "x")}}, "spec.gds.env: POD_UID is the operator's own: remove it"},
+		"in gdrcopy":            {v1.ClusterPolicySpec{GDRCopy: &v1.GDRCopySpec{Env: with("POD_UID", "x")}}, "spec.gdrcopy.env: POD_UID is the operator's own: remove it"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { decides(t, test.spec, test.want) })
+	}
+}
+
+func TestWhatCannotBePrecompiledIsRefused(t *testing.T) {
+	precompiled := func(image v1.ImageSpec, change func(*v1.ClusterPolicySpec)) v1.ClusterPolicySpec {
+		spec := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: image}}
+		change(&spec)
+		return spec
+	}
+	as := func(*v1.ClusterPolicySpec) {}
+	const field = "spec.driver.usePrecompiled: "
+	tests := map[string]struct {
+		spec v1.ClusterPolicySpec
+		want string
+	}{
+		"a branch":        {spec: precompiled(v1.ImageSpec{Version: "595"}, as)},
+		"no version":      {precompiled(v1.ImageSpec{}, as), field + "set spec.driver.version to a branch of the driver, such as 595"},
+		"a whole version": {precompiled(v1.ImageSpec{Version: "595.91.07"}, as), field + `version "595.91.07" is no branch of the driver: name one, such as 595`},
+		"a digest":        {precompiled(v1.ImageSpec{Version: "sha256:1"}, as), field + `version "sha256:1" is no branch of the driver: name one, such as 595`},
+		"a whole reference": {precompiled(v1.ImageSpec{Image: "example.com/driver:1"}, as),
+			field + `image "example.com/driver:1" is one whole reference for all kernels: name repository, image and version apart`},
+		"GPUDirect Storage": {precompiled(v1.ImageSpec{Version: "595"}, func(s *v1.ClusterPolicySpec) { s.GDS = &v1.GDSSpec{Enabled: new(true)} }),
+			field + "a precompiled driver cannot have GPUDirect Storage: remove it or spec.gds.enabled"},
+		"GDRCopy": {precompiled(v1.ImageSpec{Version: "595"}, func(s *v1.ClusterPolicySpec) { s.GDRCopy = &v1.GDRCopySpec{Enabled: new(true)} }),
+			field + "a precompiled driver cannot have GDRCopy: remove it or spec.gdrcopy.enabled"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) { decides(t, test.spec, test.want) })
+	}
+}
+
+// decides compares what is decided about a spec, nothing if it can be installed.
+func decides(t *testing.T, spec v1.ClusterPolicySpec, want string) {
+	t.Helper()
+	decision := operand.Decision{}
+	if want != "" {
+		decision = operand.Refused(v1.ReasonInvalidSpec, want)
+	}
+	if diff := cmp.Diff(decision, driver.Operand().Wanted(operand.Input{Spec: spec})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestPoolsThatAreRefused(t *testing.T) {
+	repositories := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{RepoConfig: &v1.DriverRepoConfigSpec{ConfigMapName: "a"}}}
+	certificates := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{CertConfig: &v1.DriverCertConfigSpec{Name: "a"}}}
+	precompiled := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true)}}
+	const unknown = "where an image for amzn2023 has its repositories and certificates is not known: " +
+		"remove spec.driver.repoConfig and spec.driver.certConfig, and put them into an image of your own"
+	const toolkit = "the driver toolkit of OpenShift is not supported yet: set spec.operator.use_ocp_driver_toolkit to false " +
+		"to build the driver on the node, or use spec.driver.usePrecompiled"
+	tests := map[string]struct {
+		spec v1.ClusterPolicySpec
+		pool operand.Pool
+		want string
+	}{
+		"repositories of a known system":      {spec: repositories, pool: operand.Pool{OSTag: "sl-micro6.0"}},
+		"repositories of an unknown system":   {repositories, operand.Pool{OSTag: "amzn2023"}, unknown},
+		"certificates of an unknown system":   {certificates, operand.Pool{OSTag: "amzn2023"}, unknown},
+		"an unknown system that needs none":   {pool: operand.Pool{OSTag: "amzn2023"}},
+		"CoreOS":                              {v1.ClusterPolicySpec{}, operand.Pool{OSTag: "rhcos4.16"}, toolkit},
+		"CoreOS without the toolkit":          {spec: v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{UseOCPDriverToolkit: new(false)}}, pool: operand.Pool{OSTag: "rhcos4.16"}},
+		"CoreOS, precompiled":                 {spec: precompiled, pool: operand.Pool{OSTag: "rhcos4.16", Kernel: "5.14"}},
+		"a pool of before it was precompiled": {precompiled, operand.Pool{OSTag: "rhel9"}, "the nodes have the driver of another value of spec.driver.usePrecompiled"},
+		"a pool of when it was precompiled":   {v1.ClusterPolicySpec{}, operand.Pool{OSTag: "rhel9", Kernel: "5.14"}, "the nodes have the driver of another value of spec.driver.usePrecompiled"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := driver.Operand().ServesPool(operand.Input{Spec: test.spec}, test.pool); got.Message != test.want {
+				t.Errorf("got %q", got.Message)
+			}
+		})
+	}
+}

@@ -1,0 +1,106 @@
+package driver
+
+import (
+	"strings"
+
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// hostMount is a file or directory of the host that the driver container reads.
+type hostMount struct {
+	Name, Path, Type, MountPath string
+}
+
+// system is what the driver's image of an operating system expects, by NVIDIA's gpu-driver-container.
+type system struct {
+	// repositories and certificates are the directories where its package manager has its repositories,
+	// and where certificates that it trusts are.
+	repositories, certificates string
+	// subscription is by what the host may use the packages of its vendor.
+	subscription []hostMount
+	// hostModules: the precompiled image of it needs the modules of the host.
+	hostModules bool
+	// driverToolkit: OpenShift brings an image that drivers are built with.
+	driverToolkit bool
+}
+
+var (
+	debian = system{repositories: "/etc/apt/sources.list.d", certificates: "/usr/local/share/ca-certificates"}
+	fedora = system{repositories: "/etc/yum.repos.d", certificates: "/etc/pki/ca-trust/extracted/pem"}
+	suse   = system{
+		repositories: "/etc/zypp/repos.d", certificates: "/etc/pki/trust/anchors", hostModules: true,
+		subscription: []hostMount{
+			{"subscription-credentials", "/etc/zypp/credentials.d", "Directory", "/etc/zypp/credentials.d"},
+			{"subscription-connect", "/etc/SUSEConnect", "File", "/etc/SUSEConnect"},
+		},
+	}
+)
+
+// systems by ID of os-release.
+var systems = map[string]system{
+	"debian": debian, "ubuntu": debian,
+	"centos": fedora, "rocky": fedora, "ol": fedora, "rhel": redHat(false), "rhcos": redHat(true),
+	"sles": suse, "sl-micro": suse,
+}
+
+func redHat(coreOS bool) system {
+	redHat := fedora
+	redHat.driverToolkit = coreOS
+	if coreOS {
+		// CRI-O mounts the subscription of the host by itself.
+		return redHat
+	}
+	redHat.subscription = []hostMount{
+		{"subscription-entitlement", "/etc/pki/entitlement", "Directory", "/run/secrets/etc-pki-entitlement"},
+		{"subscription-repo", "/etc/yum.repos.d/redhat.repo", "File", "/run/secrets/redhat.repo"},
+		{"subscription-rhsm", "/etc/rhsm", "Directory", "/run/secrets/rhsm"},
+	}
+	return redHat
+}
+
+// osID is the operating system of a pool's images.
+func osID(tag string) string { return strings.TrimRight(tag, "0123456789.") }
+
+func repoConfig(in operand.Input) string { return string(or(spec(in).RepoConfig).ConfigMapName) }
+
+func certConfig(in operand.Input) string { return string(or(spec(in).CertConfig).Name) }
+
+// filledDirectory is a directory of the image that gets the keys of a ConfigMap as files.
+type filledDirectory struct {
+	// Volume is the directory as the driver container has it, From the ConfigMap.
+	Volume, From string
+	// Directory in the image.
+	Directory string
+	ConfigMap string
+}
+
+// filledDirectories are those with repositories and certificates. A precompiled driver needs neither.
+func filledDirectories(in operand.Input, pool operand.Pool) []filledDirectory {
+	system := systems[osID(pool.OSTag)]
+	var filled []filledDirectory
+	for _, candidate := range []filledDirectory{
+		{"repo-config", "repo-config-files", system.repositories, repoConfig(in)},
+		{"cert-config", "cert-config-files", system.certificates, certConfig(in)},
+	} {
+		if candidate.ConfigMap != "" && pool.Kernel == "" {
+			filled = append(filled, candidate)
+		}
+	}
+	return filled
+}
+
+// hostMounts are what the driver container reads of a host with this system.
+func hostMounts(in operand.Input, pool operand.Pool) []hostMount {
+	system := systems[osID(pool.OSTag)]
+	switch {
+	case pool.Kernel != "" && system.hostModules:
+		return []hostMount{{"host-lib-modules", "/lib/modules", "Directory", "/run/host/lib/modules"}}
+	case pool.Kernel != "" || repoConfig(in) != "":
+		return nil
+	}
+	return system.subscription
+}
+
+// moduleConfigFiles are the files with parameters of kernel modules that the driver container reads in
+// /drivers.
+var moduleConfigFiles = []string{"nvidia.conf", "nvidia-uvm.conf", "nvidia-modeset.conf", "nvidia-peermem.conf"}

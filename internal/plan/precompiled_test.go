@@ -1,0 +1,125 @@
+package plan_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+const (
+	poolLabel   = "nvidia.com/gpu-operator.pool"
+	kernelLabel = "nvidia.com/gpu-operator.pool-kernel"
+	kernel      = "6.8.0-51-generic"
+	newer       = "6.8.0-52-generic"
+)
+
+func precompiledSpec(on bool) v1.ClusterPolicySpec {
+	return v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: &on, ImageSpec: v1.ImageSpec{Version: "595"}}}
+}
+
+// inPool is a node with that kernel, labelled with a pool.
+func inPool(name, kernel, pool, poolKernel string) operand.NodeFacts {
+	return changed(ubuntu(name), func(f *operand.NodeFacts) { f.Kernel, f.Pool, f.PoolKernel = kernel, pool, poolKernel })
+}
+
+// A node keeps its driver until it is moved: its pool's DaemonSet is neither changed nor removed.
+func TestPrecompiledPools(t *testing.T) {
+	const pool = "ubuntu24.04-amd64"
+	tests := map[string]struct {
+		spec  v1.ClusterPolicySpec
+		nodes []operand.NodeFacts
+		want  map[string]string
+		holds bool
+	}{
+		"two kernels have two drivers": {
+			spec: precompiledSpec(true), nodes: []operand.NodeFacts{inPool("a", kernel, "", ""), inPool("b", newer, "", "")},
+			want: map[string]string{
+				pool + "-" + kernel: "nvcr.io/nvidia/driver:595-" + kernel + "-ubuntu24.04",
+				pool + "-" + newer:  "nvcr.io/nvidia/driver:595-" + newer + "-ubuntu24.04",
+			},
+		},
+		"a node with another kernel keeps the driver of the old one": {
+			spec: precompiledSpec(true), nodes: []operand.NodeFacts{inPool("a", newer, pool+"-"+kernel, kernel)},
+			want: map[string]string{pool + "-" + kernel: "nvcr.io/nvidia/driver:595-" + kernel + "-ubuntu24.04"},
+		},
+		"switched on: what runs is held": {
+			spec: precompiledSpec(true), nodes: []operand.NodeFacts{inPool("a", kernel, pool, "")},
+			want: map[string]string{}, holds: true,
+		},
+		"switched off: what runs is held, new nodes are served": {
+			spec: precompiledSpec(false), nodes: []operand.NodeFacts{inPool("a", kernel, pool+"-"+kernel, kernel), inPool("b", kernel, "", "")},
+			want: map[string]string{pool: "nvcr.io/nvidia/driver:595-ubuntu24.04"}, holds: true,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			for _, step := range plan.Compute(catalogue(t), operand.Input{Spec: test.spec}, test.nodes).Steps {
+				if step.Operand.Name != "driver" {
+					continue
+				}
+				got := map[string]string{}
+				for _, instance := range step.Instances {
+					got[instance.Pool] = instance.Image
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" || step.Action != plan.Apply || step.Holds != test.holds {
+					t.Errorf("%s %s, holds %v, -want +got:\n%s", step.Action, step.Message, step.Holds, diff)
+				}
+			}
+		})
+	}
+}
+
+// A node is moved where no driver runs, or where a person takes its label off.
+func TestPrecompiledPoolLabels(t *testing.T) {
+	const built, old = "ubuntu24.04-amd64", "ubuntu24.04-amd64-" + kernel
+	tests := map[string]struct {
+		on                    bool
+		pool, poolKernel, now string
+		hasDriver             bool
+		want                  map[string]*string
+	}{
+		"a new node":                             {on: true, now: kernel, want: map[string]*string{poolLabel: set(old), kernelLabel: set(kernel)}},
+		"settled":                                {on: true, pool: old, poolKernel: kernel, now: kernel, hasDriver: true},
+		"another kernel, and the driver runs":    {on: true, pool: old, poolKernel: kernel, now: newer, hasDriver: true},
+		"another kernel, and the driver is gone": {on: true, pool: old, poolKernel: kernel, now: newer, want: map[string]*string{poolLabel: set(built + "-" + newer), kernelLabel: set(newer)}},
+		"the pool's label taken off":             {on: true, poolKernel: kernel, now: newer, hasDriver: true, want: map[string]*string{poolLabel: set(built + "-" + newer), kernelLabel: set(newer)}},
+		"the kernel's label taken off":           {on: true, pool: old, now: kernel, hasDriver: true, want: map[string]*string{kernelLabel: set(kernel)}},
+		"switched on, and the driver runs":       {on: true, pool: built, now: kernel, hasDriver: true},
+		"switched off, and the driver runs":      {pool: old, poolKernel: kernel, now: kernel, hasDriver: true},
+		"switched off, and the driver is gone":   {pool: old, poolKernel: kernel, now: kernel, want: map[string]*string{poolLabel: set(built), kernelLabel: removed}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			current := map[string]string{}
+			for key, value := range map[string]string{poolLabel: test.pool, kernelLabel: test.poolKernel} {
+				if value != "" {
+					current[key] = value
+				}
+			}
+			p := plan.ForSpec(catalogue(t), operand.Input{Spec: precompiledSpec(test.on)})
+			got := map[string]*string{}
+			for key, value := range p.NodeLabels(catalogue(t), inPool("a", test.now, test.pool, test.poolKernel), current, test.hasDriver) {
+				if key == poolLabel || key == kernelLabel {
+					got[key] = value
+				}
+			}
+			if test.want == nil {
+				test.want = map[string]*string{}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReleaseTakesThePoolOff(t *testing.T) {
+	got := plan.ReleasedLabels(catalogue(t), map[string]string{poolLabel: "p", kernelLabel: "k"}, "")
+	if diff := cmp.Diff(map[string]*string{poolLabel: removed, kernelLabel: removed}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}

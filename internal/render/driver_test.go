@@ -1,0 +1,163 @@
+package render_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+func container(t *testing.T, ds *appsv1.DaemonSet, name string) corev1.Container {
+	t.Helper()
+	all := containers(&ds.Spec.Template.Spec)
+	at := slices.IndexFunc(all, func(c corev1.Container) bool { return c.Name == name })
+	if at < 0 {
+		t.Fatalf("%s has no container %s", ds.Name, name)
+	}
+	return all[at]
+}
+
+// Two systems, two kernels and two architectures in one cluster: each has its image, and no two share a
+// DaemonSet or its nodes.
+func TestEachPoolHasItsDriver(t *testing.T) {
+	nodes := []operand.NodeFacts{
+		onKernel(node("ubuntu", "24.04"), "amd64", "6.8.0-51-generic"), onKernel(node("ubuntu", "24.04"), "amd64", "6.8.0-52-generic"),
+		onKernel(node("ubuntu", "24.04"), "arm64", "6.8.0-51-generic"), onKernel(node("rhel", "9.6"), "amd64", "5.14.0-503.el9_5.x86_64"),
+		onKernel(node("rhel", "9.6"), "arm64", "5.14.0-503.el9_5.aarch64"), onKernel(node("rhel", "9.4"), "amd64", "5.14.0-503.el9_5.x86_64"),
+	}
+	tests := map[string]struct {
+		driver *v1.DriverSpec
+		want   map[string]string
+	}{
+		"built": {want: map[string]string{
+			"ubuntu24.04-amd64": "595.91.07-ubuntu24.04", "ubuntu24.04-arm64": "595.91.07-ubuntu24.04",
+			"rhel9-amd64": "595.91.07-rhel9", "rhel9-arm64": "595.91.07-rhel9",
+		}},
+		"precompiled": {
+			driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}},
+			want: map[string]string{
+				"ubuntu24.04-amd64-6.8.0-51-generic":   "595-6.8.0-51-generic-ubuntu24.04",
+				"ubuntu24.04-amd64-6.8.0-52-generic":   "595-6.8.0-52-generic-ubuntu24.04",
+				"ubuntu24.04-arm64-6.8.0-51-generic":   "595-6.8.0-51-generic-ubuntu24.04",
+				"rhel9-amd64-5.14.0-503.el9_5.x86_64":  "595-5.14.0-503.el9_5.x86_64-rhel9",
+				"rhel9-arm64-5.14.0-503.el9_5.aarch64": "595-5.14.0-503.el9_5.aarch64-rhel9",
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, names := map[string]string{}, map[string]bool{}
+			for _, ds := range (situation{spec: v1.ClusterPolicySpec{Driver: test.driver}, nodes: nodes}).daemonSets(t)["driver"] {
+				pool := ds.Spec.Template.Spec.NodeSelector["nvidia.com/gpu-operator.pool"]
+				if names[ds.Name] || ds.Spec.Selector.MatchLabels["nvidia.com/gpu-operator.pool"] != pool {
+					t.Errorf("%s is there twice, or takes the pods of others: %v", ds.Name, ds.Spec.Selector.MatchLabels)
+				}
+				names[ds.Name] = true
+				got[pool] = strings.TrimPrefix(container(t, ds, "nvidia-driver-ctr").Image, "nvcr.io/nvidia/driver:")
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// The script that puts the user's files beside the image's, run on a file system of its own.
+func TestDriverFilesAreFilledIn(t *testing.T) {
+	ds := scenarios["configured"].daemonSet(t, "driver")
+	root := t.TempDir()
+	write := func(path, content string) {
+		t.Helper()
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("etc/apt/sources.list.d/ubuntu.sources", "image")
+	write("etc/apt/sources.list.d/cuda.list", "image")
+	write("files/repo-config/cuda.list", "user")
+	write("files/repo-config/mirror.list", "user")
+	write("files/cert-config/ca.crt", "user")
+	write("files/module-config/nvidia.conf", "NVreg_X=1")
+	for _, volume := range []string{"repo-config", "cert-config", "module-config"} {
+		if err := os.MkdirAll(filepath.Join(root, "filled", volume), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := container(t, ds, "driver-files")
+	argv := slices.Concat(files.Command, files.Args)
+	for i, arg := range argv[2:] {
+		for _, dir := range []string{"/filled/", "/files/", "/etc/", "/usr/"} {
+			arg = strings.ReplaceAll(arg, dir, root+dir)
+		}
+		argv[i+2] = arg
+	}
+	for range 2 { // A node that is booted runs it once more.
+		if out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	got := map[string]string{}
+	filled := filepath.Join(root, "filled")
+	if err := filepath.WalkDir(filled, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		got[strings.TrimPrefix(path, filled+"/")] = string(content)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"repo-config/ubuntu.sources": "image", "repo-config/cuda.list": "user", "repo-config/mirror.list": "user",
+		"cert-config/ca.crt": "user", "module-config/nvidia.conf": "NVreg_X=1",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if info, err := os.Stat(filepath.Join(filled, "module-config/nvidia-uvm.conf")); err != nil || !info.IsDir() {
+		t.Errorf("a missing key must be a directory, which nobody takes for a file with parameters: %v", err)
+	}
+}
+
+// A field that changes nothing would be accepted and ignored.
+func TestEveryFieldOfTheDriverChangesThePods(t *testing.T) {
+	before := toYAML(t, situation{}.objects(t)["driver"])
+	tests := map[string]v1.ClusterPolicySpec{
+		"gds": {GDS: &v1.GDSSpec{Enabled: new(true)}}, "gdrcopy": {GDRCopy: &v1.GDRCopySpec{Enabled: new(true)}},
+	}
+	for name, spec := range map[string]v1.DriverSpec{
+		"rdma":                          {RDMA: &v1.RDMASpec{Enabled: new(true)}},
+		"livenessProbe":                 {LivenessProbe: &v1.ProbeSpec{PeriodSeconds: 30}},
+		"readinessProbe":                {ReadinessProbe: &v1.ProbeSpec{PeriodSeconds: 30}},
+		"repoConfig":                    {RepoConfig: &v1.DriverRepoConfigSpec{ConfigMapName: "a"}},
+		"certConfig":                    {CertConfig: &v1.DriverCertConfigSpec{Name: "a"}},
+		"licensingConfig.secretName":    {LicensingConfig: &v1.DriverLicensingConfigSpec{SecretName: "a"}},
+		"licensingConfig.configMapName": {LicensingConfig: &v1.DriverLicensingConfigSpec{ConfigMapName: "a"}},
+		"virtualTopology":               {VirtualTopology: &v1.VirtualTopologyConfigSpec{Config: "a"}},
+		"kernelModuleConfig":            {KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}},
+		"secretEnv":                     {SecretEnv: "a"},
+	} {
+		tests[name] = v1.ClusterPolicySpec{Driver: &spec}
+	}
+	for name, spec := range tests {
+		t.Run(name, func(t *testing.T) {
+			if toYAML(t, situation{spec: spec}.objects(t)["driver"]) == before {
+				t.Error("changes nothing")
+			}
+		})
+	}
+}
