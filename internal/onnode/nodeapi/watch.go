@@ -47,6 +47,10 @@ func (c *Client) watch(ctx context.Context, collection, name, version string, se
 			Object json.RawMessage `json:"object"`
 		}
 		if err := events.Decode(&event); err != nil {
+			if ctx.Err() != nil {
+				// A connection that ctx closes may look like one that the API server has ended.
+				err = ctx.Err()
+			}
 			return fmt.Errorf("the watch of %s/%s ended: %w", collection, name, err)
 		}
 		done, err := seen(event.Type, event.Object, see)
