@@ -75,16 +75,7 @@ func TestEachPoolHasItsDriver(t *testing.T) {
 func TestDriverFilesAreFilledIn(t *testing.T) {
 	ds := scenarios["configured"].daemonSet(t, "driver")
 	root := t.TempDir()
-	write := func(path, content string) {
-		t.Helper()
-		path = filepath.Join(root, path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(path, content string) { t.Helper(); writeBelow(t, root, path, content) }
 	write("etc/apt/sources.list.d/ubuntu.sources", "image")
 	write("etc/apt/sources.list.d/cuda.list", "image")
 	write("files/repo-config/cuda.list", "user")
@@ -109,28 +100,45 @@ func TestDriverFilesAreFilledIn(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	got := map[string]string{}
 	filled := filepath.Join(root, "filled")
-	if err := filepath.WalkDir(filled, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		content, err := os.ReadFile(path)
-		got[strings.TrimPrefix(path, filled+"/")] = string(content)
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
 	want := map[string]string{
 		"repo-config/ubuntu.sources": "image", "repo-config/cuda.list": "user", "repo-config/mirror.list": "user",
 		"cert-config/ca.crt": "user", "module-config/nvidia.conf": "NVreg_X=1",
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, contents(t, filled)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if info, err := os.Stat(filepath.Join(filled, "module-config/nvidia-uvm.conf")); err != nil || !info.IsDir() {
 		t.Errorf("a missing key must be a directory, which nobody takes for a file with parameters: %v", err)
 	}
+}
+
+func writeBelow(t *testing.T, root, path, content string) {
+	t.Helper()
+	path = filepath.Join(root, path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// contents are the files below a directory, by path.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	if err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		found[strings.TrimPrefix(path, dir+"/")] = string(content)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return found
 }
 
 // A field that changes nothing would be accepted and ignored.
