@@ -40,7 +40,7 @@ type Applier struct {
 // Apply makes the live object say what the intent says, and tells whether it wrote, or wrote so
 // lately that the cache does not show it yet. It writes nothing if the live object carries the
 // intent's digest and every leaf of the intent. An object that exists and is not owned by the policy
-// with this UID is not touched: ErrConflict.
+// with this UID is not touched: ErrConflict, unless it is as good as what is wanted.
 func (a *Applier) Apply(ctx context.Context, owner types.UID, intent client.Object) (bool, error) {
 	desired, err := Intent(intent)
 	if err != nil {
@@ -53,6 +53,9 @@ func (a *Applier) Apply(ctx context.Context, owner types.UID, intent client.Obje
 	if live != nil {
 		if a.Seen.Stale(key(intent), live.GetResourceVersion()) {
 			return true, nil
+		}
+		if provided(owner, intent, live) {
+			return false, nil
 		}
 		if err := ours(owner, live); err != nil {
 			return false, fmt.Errorf("%s %w", describe(intent), err)

@@ -1,0 +1,19 @@
+package apply
+
+import (
+	"errors"
+
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// provided tells whether an object of somebody else does what the intent is for, so that it can be left to
+// its owner: a RuntimeClass with the wanted handler that bears on no pod otherwise. k3s and RKE2 bring the
+// class nvidia. A handler never changes.
+func provided(owner types.UID, intent, live client.Object) bool {
+	wanted, isWanted := intent.(*nodev1.RuntimeClass)
+	class, isClass := live.(*nodev1.RuntimeClass)
+	return isWanted && isClass && errors.Is(ours(owner, live), ErrConflict) && class.DeletionTimestamp == nil &&
+		class.Handler == wanted.Handler && class.Scheduling == nil && class.Overhead == nil
+}
