@@ -63,6 +63,10 @@ const (
 	// precompiled driver. Read by the operator alone, which so knows the kernel of the driver of a node
 	// that runs another one by now.
 	PoolKernel = "nvidia.com/gpu-operator.pool-kernel"
+	// Runtime is written by the node controller: where the container runtime of the node has its files,
+	// such as containerd (its own paths), crio or k3s. The toolkit's DaemonSets select on it. It follows
+	// what the kubelet says: the toolkit does no GPU work that its replacement could disturb.
+	Runtime = "nvidia.com/gpu-operator.runtime"
 	// DiscoveryLostSince is an annotation of the node controller: since when (RFC 3339) a node
 	// with GPUPresent has had no GPU in its discovery labels. On a node with GPUPresent=false it tells
 	// that the node controller wrote that.

@@ -33,6 +33,20 @@ const (
 // container toolkit configures. Set by spec.operator.runtimeClass.
 const DefaultRuntimeClass = "nvidia"
 
+// Where spec.cdi.nriPluginEnabled is set, the toolkit's plugin gives a container the CDI devices that an
+// annotation of its pod names, NRIContainerPrefix followed by the container's name. ManagementGPUs are all
+// GPUs of the node; the plugin grants them in the operator's namespace alone.
+const (
+	NRIContainerPrefix = "nvidia.cdi.k8s.io/container."
+	ManagementGPUs     = "management.nvidia.com/gpu=all"
+)
+
+// The environment variable by which containers ask for GPUs, and its value in those that need none.
+const (
+	VisibleDevices   = "NVIDIA_VISIBLE_DEVICES"
+	NoVisibleDevices = "void"
+)
+
 // WorkloadPriorityClass is the PriorityClass of the pod that "gpu-node validate plugin
 // --with-workload" starts. It ships with the installer, below every other class and with
 // preemptionPolicy Never: the pod takes a GPU from nobody, and anybody takes it back.

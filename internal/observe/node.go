@@ -26,9 +26,14 @@ func Facts(node *corev1.Node) operand.NodeFacts {
 		HostVGPU:     node.Labels[labels.VGPUHostDriver] != "",
 		Pool:         node.Labels[labels.Pool],
 		PoolKernel:   node.Labels[labels.PoolKernel],
+		Layout:       node.Labels[labels.Runtime],
 		Deploy:       map[operand.Name]string{},
 	}
-	facts.Runtime, _, _ = strings.Cut(node.Status.NodeInfo.ContainerRuntimeVersion, "://")
+	info := node.Status.NodeInfo
+	facts.Runtime, facts.RuntimeVersion, _ = strings.Cut(info.ContainerRuntimeVersion, "://")
+	facts.Distribution = operand.DistributionOf(operand.NodeTraits{
+		Kubelet: info.KubeletVersion, OSImage: info.OSImage, RuntimeVersion: facts.RuntimeVersion, Labels: node.Labels,
+	})
 	for _, key := range []string{labels.DiscoveryPCIPresent, labels.DiscoveryPCI3D, labels.DiscoveryPCIVGA} {
 		facts.HasGPU = facts.HasGPU || node.Labels[key] == labels.True
 	}

@@ -35,7 +35,8 @@ func TestFacts(t *testing.T) {
 	}
 	facts := func(change func(*operand.NodeFacts)) operand.NodeFacts {
 		f := operand.NodeFacts{
-			Name: "a", Workload: "container", Architecture: "amd64", Runtime: "containerd", Deploy: map[operand.Name]string{},
+			Name: "a", Workload: "container", Architecture: "amd64", Runtime: "containerd", RuntimeVersion: "2.2.1",
+			Deploy: map[operand.Name]string{},
 		}
 		change(&f)
 		return f
@@ -67,6 +68,10 @@ func TestFacts(t *testing.T) {
 				f.Deploy["driver"] = "pre-installed"
 			}),
 		},
+		"the distribution, and the label that the operator made of it": {
+			labels: map[string]string{"microk8s.io/cluster": "true", "nvidia.com/gpu-operator.runtime": "microk8s"},
+			want:   facts(func(f *operand.NodeFacts) { f.Distribution, f.Layout = "microk8s", "microk8s" }),
+		},
 		"kept free by a user": {
 			labels: map[string]string{"nvidia.com/gpu.deploy.operands": "false"},
 			want:   facts(func(f *operand.NodeFacts) { f.Excluded, f.Deploy["operands"] = true, "false" }),
@@ -78,6 +83,15 @@ func TestFacts(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// nodeInfos tell by each field that is read which distribution laid the node out.
+func nodeInfos() []corev1.NodeSystemInfo {
+	return []corev1.NodeSystemInfo{
+		{Architecture: "arm64", ContainerRuntimeVersion: "cri-o://1.34", KernelVersion: "6"},
+		{Architecture: "arm64", ContainerRuntimeVersion: "containerd://2.1.4-k3s1", KubeletVersion: "v1.34.1+rke2r1", KernelVersion: "6"},
+		{Architecture: "arm64", ContainerRuntimeVersion: "containerd://2.1.4", OSImage: "Talos (v1.11.2)", KernelVersion: "6"},
 	}
 }
 
@@ -99,7 +113,7 @@ func allNodes() []*corev1.Node {
 					},
 					Spec: corev1.NodeSpec{ProviderID: "x"},
 					Status: corev1.NodeStatus{
-						NodeInfo: corev1.NodeSystemInfo{Architecture: "arm64", ContainerRuntimeVersion: "cri-o://1.34", KernelVersion: "6"},
+						NodeInfo: nodeInfos()[len(nodes)%len(nodeInfos())],
 						Images:   []corev1.ContainerImage{{Names: []string{"x"}}},
 						Allocatable: corev1.ResourceList{
 							"cpu": resource.MustParse("8"),
@@ -292,7 +306,9 @@ func TestNodeChanges(t *testing.T) {
 		"no GPU left":                 {change: func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0") }, want: true},
 		"the kubelet fell silent":     {change: func(n *corev1.Node) { n.Status.Conditions[2].Status = corev1.ConditionUnknown }, want: true},
 		"somebody took our condition": {change: func(n *corev1.Node) { n.Status.Conditions = n.Status.Conditions[2:] }, want: true},
-		"another container runtime":   {change: func(n *corev1.Node) { n.Status.NodeInfo.ContainerRuntimeVersion = "containerd://2" }, want: true},
+		"another container runtime":   {change: func(n *corev1.Node) { n.Status.NodeInfo.ContainerRuntimeVersion = "docker://28" }, want: true},
+		"another distribution":        {change: func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.34.1+k3s1" }, want: true},
+		"another kernel":              {change: func(n *corev1.Node) { n.Status.NodeInfo.KernelVersion = "7" }},
 	}
 	var whole *corev1.Node
 	for _, node := range allNodes() {

@@ -22,6 +22,8 @@ func TrimNode(object any) (any, error) {
 			NodeInfo: corev1.NodeSystemInfo{
 				Architecture:            node.Status.NodeInfo.Architecture,
 				ContainerRuntimeVersion: node.Status.NodeInfo.ContainerRuntimeVersion,
+				KubeletVersion:          node.Status.NodeInfo.KubeletVersion,
+				OSImage:                 node.Status.NodeInfo.OSImage,
 			},
 			Capacity:    trimResources(node.Status.Capacity),
 			Allocatable: trimResources(node.Status.Allocatable),

@@ -21,8 +21,11 @@ type NodeFacts struct {
 	Architecture string
 	// Kernel release, by the discovery labels.
 	Kernel string
-	// Runtime is the container runtime without its version, such as containerd.
-	Runtime string
+	// Runtime is the container runtime without its version, such as containerd; RuntimeVersion the rest.
+	Runtime, RuntimeVersion string
+	// Distribution laid out the container runtime, and Layout is the layout that the node is labelled with.
+	Distribution Distribution
+	Layout       string
 	// MIGCapable and MPSCapable are what GPU Feature Discovery says of the GPUs: "true", "false", or
 	// empty as long as it has not looked.
 	MIGCapable, MPSCapable string

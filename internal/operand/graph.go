@@ -159,8 +159,10 @@ func Waits(installed []Operand, o Operand) []labels.Marker {
 }
 
 // checkStart builds the graph of what happens on a node when these operands are installed, and
-// refuses a circle: a prover that depends on what it proves, a pod whose RuntimeClass comes from an
-// operand that waits for it, or a discovery that waits for what it leads to.
+// refuses a circle: a prover that depends on what it proves, a pod whose GPUs come from an operand that
+// waits for it, or a discovery that waits for what it leads to. That a pod with a RuntimeClass does not
+// start before its GPUs can be injected is assumed of every injected pod: one without starts, and gets no
+// further.
 func checkStart(installed []Operand) error {
 	after := map[string][]string{}
 	for _, o := range installed {

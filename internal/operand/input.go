@@ -2,6 +2,7 @@ package operand
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -18,6 +19,8 @@ type Input struct {
 	HelperImage string
 	// Optional are the kinds that the cluster has besides those of Kubernetes.
 	Optional map[OptionalKind]bool
+	// Layouts of the container runtimes of the GPU nodes; empty where the plan is for one node.
+	Layouts []Layout
 }
 
 // OptionalKind is a kind of object that another project brings to the cluster, and that operands use
@@ -89,6 +92,30 @@ func (in Input) CDIEnabled() bool {
 // then to use.
 func (in Input) DCGMEnabled() bool {
 	return in.Spec.DCGM != nil && IsTrue(in.Spec.DCGM.Enabled, false)
+}
+
+// NRIEnabled tells whether GPUs are injected through the Node Resource Interface: the toolkit answers the
+// container runtime while it makes a container, and changes nothing of its configuration.
+func (in Input) NRIEnabled() bool {
+	return in.Spec.CDI != nil && in.CDIEnabled() && IsTrue(in.Spec.CDI.NRIPluginEnabled, false)
+}
+
+// InjectsByHook tells whether an OCI hook injects GPUs into every container that asks for them: CRI-O's
+// way without CDI, which needs no RuntimeClass. Where some nodes have another runtime, all pods need the
+// RuntimeClass, so CRI-O gets its handler, too.
+func (in Input) InjectsByHook() bool {
+	if in.CDIEnabled() || len(in.Layouts) == 0 {
+		return false
+	}
+	return !slices.ContainsFunc(in.Layouts, func(l Layout) bool { return l.Runtime != RuntimeCRIO })
+}
+
+// PodRuntimeClass is the RuntimeClass of the pods that get GPUs, or empty if they need none.
+func (in Input) PodRuntimeClass() string {
+	if in.NRIEnabled() || in.InjectsByHook() {
+		return ""
+	}
+	return in.RuntimeClass()
 }
 
 // MIGStrategy is spec.mig.strategy, or empty.

@@ -68,12 +68,13 @@ type Operand struct {
 	// Proves are the markers that the operand's pods can write.
 	Proves []Proof
 	// Injected operands get the GPU from the container runtime: their pods run with the
-	// RuntimeClass, and so cannot start before the toolkit works.
+	// RuntimeClass, and so cannot start before the toolkit works. Where there is none (Input.PodRuntimeClass),
+	// they start, but their containers get no GPU before.
 	Injected bool
 	// Follows is an operand whose deploy label keeps this one off a node, too, whenever it keeps that one
 	// off: whoever clears a node of GPU work by label knows the other name only. Empty for none.
 	Follows Name
-	// Injects marks the operand that configures the RuntimeClass's handler on the node.
+	// Injects marks the operand that has the container runtime of the node inject GPUs.
 	Injects bool
 	// UpdatesOnDelete operands are never rolled by their DaemonSet: a pod is replaced only when
 	// it is deleted, as replacing it disturbs the GPU work of the node.
@@ -82,6 +83,8 @@ type Operand struct {
 	// Serves tells why a node of the right workload cannot be served; empty if it can. Nil
 	// serves every node.
 	Serves func(NodeFacts) Decision
+	// ServesNode tells the same where the spec has a say in it. Nil as with Serves.
+	ServesNode func(Input, NodeFacts) Decision
 	// ServesPool tells why the nodes of a pool cannot be served as the spec asks; what runs there is left
 	// alone then. An operand that has it has an instance for each pool, and serves no node whose pool is
 	// not known.
@@ -113,6 +116,8 @@ type Decision struct {
 	Verdict Verdict
 	Reason  string
 	Message string
+	// Moot: what an absent operand is for is not needed either, so that nothing waits for it.
+	Moot bool
 }
 
 // Installed is the decision to install.
@@ -121,6 +126,12 @@ func Installed() Decision { return Decision{} }
 // Disabled is the decision for an operand that the field turns off.
 func Disabled(field string) Decision {
 	return Decision{Verdict: Absent, Reason: v1.ReasonDisabledBySpec, Message: field + " is false"}
+}
+
+// NotNeeded is the decision for an operand that the field makes needless, for itself and for those that
+// require it.
+func NotNeeded(message string) Decision {
+	return Decision{Verdict: Absent, Reason: v1.ReasonDisabledBySpec, Message: message, Moot: true}
 }
 
 // Refused is the decision for a spec or a node that cannot be served.
@@ -134,6 +145,8 @@ type Instance struct {
 	Suffix string
 	// Pool restricts it to the nodes of one driver pool; empty for all nodes of the operand.
 	Pool string
+	// Layout restricts it to the nodes whose container runtime has this layout; empty for all.
+	Layout string
 	// Image and Version of its main container, for status.
 	Image, Version string
 	// PullSecrets of its pods.

@@ -64,10 +64,10 @@ func TestWanted(t *testing.T) {
 			spec: v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Enabled: new(false)}},
 			want: all(map[operand.Name]string{"mig-manager": "DisabledBySpec: spec.migManager.enabled is false"}),
 		},
-		"the NRI plugin is no silent no-op": {
+		"the NRI plugin turns off the RuntimeClasses alone": {
 			spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}},
 			want: all(map[operand.Name]string{
-				"runtime-classes": "NotSupportedYet: spec.cdi.nriPluginEnabled is not supported yet: remove it to use RuntimeClasses",
+				"runtime-classes": "DisabledBySpec: spec.cdi.nriPluginEnabled is true: pods get GPUs without a RuntimeClass",
 			}),
 		},
 	}

@@ -20,7 +20,8 @@ var removed *string
 func labelled(change map[string]*string) map[string]string {
 	return after(map[string]string{
 		"nvidia.com/gpu.present": "true", "nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64",
-		deploy + "driver": "true", deploy + "container-toolkit": "true", deploy + "device-plugin": "true",
+		"nvidia.com/gpu-operator.runtime": "containerd",
+		deploy + "driver":                 "true", deploy + "container-toolkit": "true", deploy + "device-plugin": "true",
 		deploy + "operator-validator": "true", deploy + "gpu-feature-discovery": "true", deploy + "client": "true",
 		"kubernetes.io/hostname": "a",
 	}, change)
@@ -54,7 +55,8 @@ func TestNodeLabels(t *testing.T) {
 			facts: ubuntu("a"),
 			want: map[string]*string{
 				"nvidia.com/gpu.present": set("true"), "nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64"),
-				deploy + "driver": set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
+				"nvidia.com/gpu-operator.runtime": set("containerd"),
+				deploy + "driver":                 set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
 				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
 			},
 		},
@@ -101,7 +103,7 @@ func TestNodeLabels(t *testing.T) {
 			want: map[string]*string{},
 		},
 		"an operand that cannot serve the node gets no label there": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "docker" }),
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "isulad" }),
 			want: map[string]*string{
 				"nvidia.com/gpu.present": set("true"), "nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64"),
 				deploy + "driver": set("true"), deploy + "device-plugin": set("true"),
@@ -111,7 +113,8 @@ func TestNodeLabels(t *testing.T) {
 		"without facts there is neither pool nor driver": {
 			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.OSID = "" }),
 			want: map[string]*string{
-				"nvidia.com/gpu.present": set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
+				"nvidia.com/gpu-operator.runtime": set("containerd"),
+				"nvidia.com/gpu.present":          set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
 				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
 			},
 		},
@@ -129,6 +132,22 @@ func TestNodeLabels(t *testing.T) {
 		"the pool moves when no driver runs": {
 			facts: moved, current: labelled(nil),
 			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu26.04-amd64")},
+		},
+		"a node that changes its runtime changes its toolkit, whatever runs there": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime, f.Distribution = "cri-o", "openshift" }), current: labelled(nil), hasDriverPod: true,
+			want: map[string]*string{"nvidia.com/gpu-operator.runtime": set("openshift")},
+		},
+		"a runtime that is not known changes nothing": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "isulad" }), current: labelled(nil), hasDriverPod: true,
+			want: map[string]*string{},
+		},
+		"a node that says nothing of its runtime keeps its toolkit": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime, f.Layout = "", "containerd" }), current: labelled(nil), hasDriverPod: true,
+			want: map[string]*string{},
+		},
+		"the label of the runtime comes back": {
+			facts: ubuntu("a"), current: labelled(map[string]*string{"nvidia.com/gpu-operator.runtime": removed}), hasDriverPod: true,
+			want: map[string]*string{"nvidia.com/gpu-operator.runtime": set("containerd")},
 		},
 		"a pool label that was removed comes back under a running driver": {
 			facts: ubuntu("a"), current: labelled(map[string]*string{"nvidia.com/gpu-operator.pool": removed}), hasDriverPod: true,
@@ -150,7 +169,7 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 	for name, change := range map[string]func(*operand.NodeFacts){
 		"plain":    func(*operand.NodeFacts) {},
 		"excluded": func(f *operand.NodeFacts) { f.Excluded = true },
-		"refused":  func(f *operand.NodeFacts) { f.Runtime = "docker" },
+		"refused":  func(f *operand.NodeFacts) { f.Runtime = "isulad" },
 		"unknown":  func(f *operand.NodeFacts) { f.OSID = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -166,7 +185,8 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 
 func TestReleasedLabels(t *testing.T) {
 	own := map[string]*string{
-		"nvidia.com/gpu-operator.pool": removed, deploy + "driver": removed, deploy + "container-toolkit": removed,
+		"nvidia.com/gpu-operator.runtime": removed,
+		"nvidia.com/gpu-operator.pool":    removed, deploy + "driver": removed, deploy + "container-toolkit": removed,
 		deploy + "device-plugin": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
 	}
 	with := func(key string, value *string) map[string]*string {

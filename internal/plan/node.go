@@ -160,15 +160,27 @@ func (p Plan) NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, c
 			changes[key] = nil
 		}
 	}
-	if pool, complete := facts.WantedPool(p.Input.PoolKey()); complete && (facts.Pool == "" || facts.Pool == pool.Name || !hasDriverPod) {
-		set(labels.Pool, pool.Name)
-		if _, there := current[labels.PoolKernel]; pool.Kernel == "" && there {
-			changes[labels.PoolKernel] = nil
-		} else {
-			set(labels.PoolKernel, pool.Kernel)
+	for key, value := range p.kinds(facts, hasDriverPod) {
+		if _, there := current[key]; value == "" && there {
+			changes[key] = nil
+			continue
 		}
+		set(key, value)
 	}
 	return changes
+}
+
+// kinds are the labels by which an operand with several DaemonSets tells their nodes apart, as far as
+// they are known and may change. A label with an empty value is to go.
+func (p Plan) kinds(facts operand.NodeFacts, hasDriverPod bool) map[string]string {
+	kinds := map[string]string{}
+	if layout, known := facts.WantedLayout(); known {
+		kinds[labels.Runtime] = layout.Name
+	}
+	if pool, complete := facts.WantedPool(p.Input.PoolKey()); complete && (facts.Pool == "" || facts.Pool == pool.Name || !hasDriverPod) {
+		kinds[labels.Pool], kinds[labels.PoolKernel] = pool.Name, pool.Kernel
+	}
+	return kinds
 }
 
 // defaults are the labels that the node's operands want on it and that it lacks.
@@ -204,7 +216,7 @@ func (p Plan) deployLabels(catalogue []operand.Operand, facts operand.NodeFacts)
 func ReleasedLabels(catalogue []operand.Operand, current map[string]string, present string) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
-		if key == labels.Pool || key == labels.PoolKernel || isOwnDeployLabel(catalogue, key, value) {
+		if key == labels.Pool || key == labels.PoolKernel || key == labels.Runtime || isOwnDeployLabel(catalogue, key, value) {
 			changes[key] = nil
 		}
 	}

@@ -51,6 +51,7 @@ type Plan struct {
 
 // Compute plans a pass for a sorted catalogue.
 func Compute(catalogue []operand.Operand, in operand.Input, nodes []operand.NodeFacts) Plan {
+	in.Layouts = operand.Layouts(nodes)
 	plan := ForSpec(catalogue, in)
 	plan.Pools = operand.Pools(nodes, in.PoolKey())
 	installed := plan.installedOperands(catalogue)
@@ -131,7 +132,7 @@ func (p Plan) servedPools(o operand.Operand) []operand.Pool {
 // blocked tells whether what must be in the cluster before the operand is not installed.
 func (p Plan) blocked(o operand.Operand) operand.Decision {
 	for _, r := range o.Requires {
-		if r.Scope == operand.Cluster && p.decisions[r.On].Verdict != operand.Install {
+		if r.Scope == operand.Cluster && p.decisions[r.On].Verdict != operand.Install && !p.decisions[r.On].Moot {
 			return operand.Refused(v1.ReasonWaitingForOperand,
 				fmt.Sprintf("needs %s, which is not installed: %s", r.On, p.decisions[r.On].Message))
 		}
@@ -158,6 +159,9 @@ func (p Plan) serves(o operand.Operand, node operand.NodeFacts) operand.Decision
 		if known := node.HasPool(p.Input.PoolKey()); known.Verdict != operand.Install {
 			return known
 		}
+	}
+	if o.ServesNode != nil {
+		return o.ServesNode(p.Input, node)
 	}
 	if o.Serves == nil {
 		return operand.Installed()

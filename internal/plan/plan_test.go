@@ -56,6 +56,8 @@ func compute(t *testing.T, spec v1.ClusterPolicySpec, nodes ...operand.NodeFacts
 	return got
 }
 
+const nriAlone = "spec.cdi.nriPluginEnabled needs the container toolkit: remove spec.toolkit.enabled=false or spec.cdi.nriPluginEnabled"
+
 func TestCompute(t *testing.T) {
 	apply := what{Action: plan.Apply, Instances: []string{""}}
 	notNeeded := what{Action: plan.Remove, State: v1.OperandNotNeeded, Reason: "NotNeeded", Message: "no node needs it"}
@@ -128,11 +130,11 @@ func TestCompute(t *testing.T) {
 			want:  with(map[operand.Name]what{"driver": notNeeded}),
 		},
 		"a runtime that is not supported holds up the toolkit alone": {
-			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "cri-o" })},
+			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "isulad" })},
 			want:  with(map[operand.Name]what{"container-toolkit": notNeeded}),
 		},
 		"a node with another runtime takes nothing from the others": {
-			nodes: []operand.NodeFacts{ubuntu("a"), changed(ubuntu("b"), func(f *operand.NodeFacts) { f.Runtime = "cri-o" })},
+			nodes: []operand.NodeFacts{ubuntu("a"), changed(ubuntu("b"), func(f *operand.NodeFacts) { f.Runtime = "isulad" })},
 			want:  base,
 		},
 		"a disabled operand is removed, and says by which field": {
@@ -148,25 +150,26 @@ func TestCompute(t *testing.T) {
 				Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 			}}),
 		},
-		"the NRI plugin is refused, and holds what needs RuntimeClasses": {
-			spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}}, nodes: []operand.NodeFacts{ubuntu("a")},
+		"the NRI plugin needs no RuntimeClasses, nor does who needs GPUs": {
+			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}},
+			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.RuntimeVersion = "2.1.4" })},
+			want: with(map[operand.Name]what{"runtime-classes": {
+				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
+				Message: "spec.cdi.nriPluginEnabled is true: pods get GPUs without a RuntimeClass",
+			}}),
+		},
+		"the NRI plugin without the toolkit holds who needs GPUs": {
+			spec: v1.ClusterPolicySpec{
+				CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}, Toolkit: &v1.ToolkitSpec{Enabled: new(false)},
+				GFD: &v1.GFDSpec{Enabled: new(false)},
+			},
+			nodes: []operand.NodeFacts{ubuntu("a")},
 			want: with(map[operand.Name]what{
-				"runtime-classes": {
-					Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonNotSupportedYet,
-					Message: "spec.cdi.nriPluginEnabled is not supported yet: remove it to use RuntimeClasses",
-				},
-				"device-plugin": {
-					Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand,
-					Message: "needs runtime-classes, which is not installed: spec.cdi.nriPluginEnabled is not supported yet: remove it to use RuntimeClasses",
-				},
-				"gpu-feature-discovery": {
-					Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand,
-					Message: "needs runtime-classes, which is not installed: spec.cdi.nriPluginEnabled is not supported yet: remove it to use RuntimeClasses",
-				},
-				"operator-validator": {
-					Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand,
-					Message: "needs runtime-classes, which is not installed: spec.cdi.nriPluginEnabled is not supported yet: remove it to use RuntimeClasses",
-				},
+				"runtime-classes":       {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: nriAlone},
+				"container-toolkit":     {Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.toolkit.enabled is false"},
+				"gpu-feature-discovery": {Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.gfd.enabled is false"},
+				"device-plugin":         {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriAlone},
+				"operator-validator":    {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriAlone},
 			}),
 		},
 		"a wrong image is held, and the others go on": {
@@ -315,10 +318,11 @@ func TestForNode(t *testing.T) {
 			}),
 		},
 		"a runtime that is not supported": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "cri-o" }),
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "isulad" }),
 			want: with("container-toolkit", func(r *plan.Rung) {
 				r.Need, r.Reason = plan.NotPossible, v1.ReasonNotSupportedYet
-				r.Message = `container runtime "cri-o" is not supported yet, only containerd`
+				r.Message = `container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
+					"install the toolkit on the node and set its label nvidia.com/gpu.deploy.container-toolkit to pre-installed"
 			}),
 		},
 		"a driver that the spec turns off is no rung": {

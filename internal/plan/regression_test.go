@@ -25,7 +25,7 @@ func TestAHeldToolkitStaysTheProver(t *testing.T) {
 	for _, step := range p.Steps {
 		switch step.Operand.Name {
 		case "container-toolkit":
-			if step.Action != plan.Hold || step.Reason != v1.ReasonNotSupportedYet {
+			if step.Action != plan.Hold || step.Reason != v1.ReasonInvalidSpec {
 				t.Errorf("the toolkit: %s %s", step.Action, step.Reason)
 			}
 		case "operator-validator":

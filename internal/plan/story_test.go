@@ -28,7 +28,7 @@ func TestPlansAsStories(t *testing.T) {
 	two[1] = changed(two[1], func(f *operand.NodeFacts) {
 		f.Deploy = map[operand.Name]string{"device-plugin": "false"}
 	})
-	two[4] = changed(two[4], func(f *operand.NodeFacts) { f.Runtime = "cri-o" })
+	two[4] = changed(two[4], func(f *operand.NodeFacts) { f.Runtime = "isulad" })
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
 		nodes []operand.NodeFacts

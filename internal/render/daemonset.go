@@ -44,6 +44,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	r.schedule(&template.Spec, spec)
 	r.pluginConfig(&template.Spec)
 	r.configure(&template.Spec)
+	r.inject(template)
 	r.wait(&template.Spec)
 	return r.seal(ds)
 }
@@ -116,9 +117,6 @@ func (r *renderer) schedule(pod *corev1.PodSpec, spec v1.DaemonSetsSpec) {
 	if spec.PodSecurityContext != nil && !equality.Semantic.DeepEqual(*spec.PodSecurityContext, corev1.PodSecurityContext{}) {
 		pod.SecurityContext = spec.PodSecurityContext
 	}
-	if r.step.Operand.Injected {
-		pod.RuntimeClassName = new(r.context.RuntimeClass)
-	}
 }
 
 func (r *renderer) nodeSelector() map[string]string {
@@ -131,6 +129,9 @@ func (r *renderer) nodeSelector() map[string]string {
 	}
 	if r.instance.Pool != "" {
 		selector[labels.Pool] = r.instance.Pool
+	}
+	if r.instance.Layout != "" {
+		selector[labels.Runtime] = r.instance.Layout
 	}
 	return selector
 }

@@ -18,7 +18,7 @@ import (
 // bareNode is a node on which nothing runs yet. It reads the manifests alone: what a pod of them waits
 // for, and what becomes true once it runs.
 type bareNode struct {
-	// true: "discovered", "handler" (the runtime can inject GPUs), "driver installed", "allocatable", and
+	// true: "discovered", "handler" (the runtime can inject GPUs, by its own or by asking the toolkit), "driver installed", "allocatable", and
 	// each marker as "marker NAME".
 	facts map[string]bool
 	// done counts the containers of each pod that have finished, or run.
@@ -51,7 +51,7 @@ func (n *bareNode) climb(sets []*appsv1.DaemonSet) map[string]string {
 func (n *bareNode) advance(ds *appsv1.DaemonSet) (moved bool) {
 	pod := ds.Spec.Template.Spec
 	containers := slices.Concat(pod.InitContainers, pod.Containers)
-	for n.starts(pod) && n.done[ds.Name] < len(containers) && n.run(containers[n.done[ds.Name]]) {
+	for n.starts(pod) && n.done[ds.Name] < len(containers) && n.gets(ds, containers[n.done[ds.Name]]) && n.run(containers[n.done[ds.Name]]) {
 		n.done[ds.Name]++
 		moved = true
 	}
@@ -66,6 +66,13 @@ func (n *bareNode) starts(pod corev1.PodSpec) bool {
 		}
 	}
 	return pod.RuntimeClassName == nil || n.facts["handler"]
+}
+
+// gets tells whether the container is made with what it is annotated with: without the toolkit's plugin
+// the runtime makes it all the same, but without a GPU, so that it fails and is made anew.
+func (n *bareNode) gets(ds *appsv1.DaemonSet, container corev1.Container) bool {
+	_, annotated := ds.Spec.Template.Annotations["nvidia.cdi.k8s.io/container."+container.Name]
+	return !annotated || n.facts["handler"]
 }
 
 // run tells whether the container gets done, or gets to work, and notes what is true then.
@@ -108,7 +115,7 @@ func combination(bits int) (v1.ClusterPolicySpec, map[string]bool) {
 	off := func(bit int) *bool { return new(bits&bit == 0) }
 	spec := v1.ClusterPolicySpec{
 		Driver: &v1.DriverSpec{Enabled: off(1)}, Toolkit: &v1.ToolkitSpec{Enabled: off(2)},
-		DevicePlugin: &v1.DevicePluginSpec{Enabled: off(4)}, CDI: &v1.CDISpec{Enabled: off(8)},
+		DevicePlugin: &v1.DevicePluginSpec{Enabled: off(4)}, CDI: &v1.CDISpec{Enabled: off(8), NRIPluginEnabled: new(bits&32 != 0)},
 	}
 	host := map[string]bool{"driver installed": bits&1 != 0, "handler": bits&2 != 0, "allocatable": false}
 	if bits&16 != 0 {
@@ -120,11 +127,16 @@ func combination(bits int) (v1.ClusterPolicySpec, map[string]bool) {
 
 // From a bare node every pod gets up and every marker is reached, whatever the spec leaves to the host.
 func TestEveryMarkerIsReachedFromABareNode(t *testing.T) {
-	for bits := range 32 {
+	for bits := range 64 {
 		spec, host := combination(bits)
+		if *spec.CDI.NRIPluginEnabled && (!*spec.CDI.Enabled || !*spec.Toolkit.Enabled) {
+			// The spec is refused.
+			continue
+		}
 		t.Run(fmt.Sprintf("%05b", bits), func(t *testing.T) {
 			node := bareNode{facts: host, done: map[string]int{}}
-			if stuck := node.climb(all(situation{spec: spec}.daemonSets(t))); len(stuck) > 0 {
+			nodes := []operand.NodeFacts{runs("containerd", "")}
+			if stuck := node.climb(all(situation{spec: spec, nodes: nodes}.daemonSets(t))); len(stuck) > 0 {
 				t.Fatalf("stuck: %v; reached: %v", stuck, node.facts)
 			}
 			want := []string{"marker driver", "marker toolkit", "marker cuda"}
@@ -154,6 +166,9 @@ func TestTheWalkNoticesADeadlock(t *testing.T) {
 		},
 		"the toolkit needs the RuntimeClass that it configures": func(sets map[operand.Name][]*appsv1.DaemonSet) {
 			sets["container-toolkit"][0].Spec.Template.Spec.RuntimeClassName = new("nvidia")
+		},
+		"the prover of the driver gets its GPUs from the toolkit behind it": func(sets map[operand.Name][]*appsv1.DaemonSet) {
+			sets["container-toolkit"][0].Spec.Template.Annotations["nvidia.cdi.k8s.io/container.driver-validation"] = "management.nvidia.com/gpu=all"
 		},
 		"discovery selects nodes by what it finds": func(sets map[operand.Name][]*appsv1.DaemonSet) {
 			sets["node-discovery"][0].Spec.Template.Spec.NodeSelector = map[string]string{"nvidia.com/gpu.deploy.node-discovery": "true"}

@@ -161,6 +161,50 @@ var scenarios = map[string]struct {
 		}}},
 		of: []operand.Name{"node-discovery", "driver", "device-plugin"},
 	},
+	"layouts": {
+		situation: situation{nodes: []operand.NodeFacts{
+			runs("containerd", ""), runs("cri-o", ""), runs("docker", ""), runs("containerd", "microk8s"), runs("cri-o", "openshift"),
+			runs("containerd", "rke2"), runs("containerd", "k3s"), runs("containerd", "k0s"), runs("containerd", "gke"), runs("containerd", "talos"),
+		}},
+		// TestLayoutsOfTheToolkit shows in what the toolkit's DaemonSets differ.
+		of: []operand.Name{"runtime-classes"},
+	},
+	"mixed-runtimes": {
+		situation: situation{nodes: []operand.NodeFacts{runs("containerd", ""), runs("cri-o", "openshift")}},
+		of:        []operand.Name{"container-toolkit"},
+	},
+	"runtime-paths": {
+		situation: situation{
+			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{
+				{Name: "CONTAINERD_CONFIG", Value: "/opt/containerd/etc/main.toml"}, {Name: "CONTAINERD_SOCKET", Value: "/opt/containerd/run/c.sock"},
+				{Name: "RUNTIME_DROP_IN_CONFIG", Value: "/opt/containerd/etc/d/50-gpu.toml"},
+				{Name: "RUNTIME_CONFIG_SOURCE", Value: "command, file=/opt/containerd/etc/main.toml"},
+				{Name: "RUNTIME_EXECUTABLE_PATH", Value: "/opt/containerd/bin/containerd"}, {Name: "EXTRA", Value: "1"},
+			}}}},
+			nodes: []operand.NodeFacts{runs("containerd", ""), runs("containerd", "talos")},
+		},
+		of: []operand.Name{"container-toolkit"},
+	},
+	"nri": {
+		situation: situation{
+			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}},
+			nodes: []operand.NodeFacts{runs("containerd", ""), runs("cri-o", "openshift")},
+		},
+		of: []operand.Name{"runtime-classes", "container-toolkit", "device-plugin", "operator-validator"},
+	},
+	"hook": {
+		situation: situation{
+			spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false)}}, nodes: []operand.NodeFacts{runs("cri-o", "")},
+		},
+		of: []operand.Name{"runtime-classes", "container-toolkit", "device-plugin", "operator-validator"},
+	},
+	"hook-and-class": {
+		situation: situation{
+			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false)}, Operator: &v1.OperatorSpec{RuntimeClass: "gpu"}},
+			nodes: []operand.NodeFacts{runs("containerd", ""), runs("cri-o", "")},
+		},
+		of: []operand.Name{"container-toolkit"},
+	},
 	"without-driver": {
 		situation: situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}},
 		of:        []operand.Name{"container-toolkit"},

@@ -84,11 +84,13 @@ type context struct {
 	Suffix       string
 	Pool         string
 	RuntimeClass string
-	Paths        operand.HostPaths
-	Helper       helper
-	Installed    map[string]bool
-	Proves       map[string]bool
-	Values       any
+	// PodRuntimeClass is the RuntimeClass of pods that get GPUs, empty where they need none.
+	PodRuntimeClass string
+	Paths           operand.HostPaths
+	Helper          helper
+	Installed       map[string]bool
+	Proves          map[string]bool
+	Values          any
 }
 
 // helper is the image of the on-node program.
@@ -105,15 +107,16 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 	var objects []Object
 	for _, instance := range step.Instances {
 		r := renderer{plan: p, step: step, instance: instance, owner: owner, live: live, context: context{
-			Namespace:    p.Input.Namespace,
-			Suffix:       instance.Suffix,
-			Pool:         instance.Pool,
-			RuntimeClass: p.Input.RuntimeClass(),
-			Paths:        p.Input.Paths(),
-			Helper:       helper{helperImage.Image, image.PullPolicy(helperSpec)},
-			Installed:    byText(p.Installed),
-			Proves:       byText(step.Proves),
-			Values:       instance.Values,
+			Namespace:       p.Input.Namespace,
+			Suffix:          instance.Suffix,
+			Pool:            instance.Pool,
+			RuntimeClass:    p.Input.RuntimeClass(),
+			PodRuntimeClass: p.Input.PodRuntimeClass(),
+			Paths:           p.Input.Paths(),
+			Helper:          helper{helperImage.Image, image.PullPolicy(helperSpec)},
+			Installed:       byText(p.Installed),
+			Proves:          byText(step.Proves),
+			Values:          instance.Values,
 		}}
 		rendered, err := r.objects()
 		if err != nil {

@@ -39,6 +39,14 @@ func node(osID, osVersion string) operand.NodeFacts {
 	}
 }
 
+// runs is a GPU node with another container runtime, of a release that does all that is asked of it.
+func runs(runtime string, distribution operand.Distribution) operand.NodeFacts {
+	facts := node("ubuntu", "24.04")
+	facts.Name, facts.Runtime, facts.Distribution = runtime+string(distribution), runtime, distribution
+	facts.RuntimeVersion = map[string]string{"containerd": "2.1.4", "cri-o": "1.34.0", "docker": "28.3.3"}[runtime]
+	return facts
+}
+
 // situation is what a rendering depends on.
 type situation struct {
 	spec   v1.ClusterPolicySpec

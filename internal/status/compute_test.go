@@ -303,9 +303,11 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 			},
 			message: `device-plugin: spec.devicePlugin: image "a/b" is a whole reference: remove repository and version`,
 		},
-		"what is not supported yet is no silent no-op": {
-			nodes: 1, change: func(b *bed) { b.spec.CDI = &v1.CDISpec{NRIPluginEnabled: new(true)} },
-			want: besides(notReady("NotSupportedYet", "Degraded"), "Progressing", "True OperandNotReady"),
+		"what cannot be done as asked is no silent no-op": {
+			nodes: 1, change: func(b *bed) {
+				b.spec.CDI, b.spec.Toolkit = &v1.CDISpec{NRIPluginEnabled: new(true)}, &v1.ToolkitSpec{Enabled: new(false)}
+			},
+			want: besides(notReady("InvalidSpec", "Degraded"), "Progressing", "True OperandNotReady"),
 		},
 		"an outdated driver": {
 			nodes: 3, change: func(b *bed) { b.pod(1, "driver").Annotations[templateDigest] = "before" },
@@ -702,20 +704,21 @@ func TestNodeCondition(t *testing.T) {
 		},
 		"not possible, but it runs": {
 			change: func(b *bed) {
-				b.snapshot.Nodes[0].Object.Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1"
+				b.snapshot.Nodes[0].Object.Status.NodeInfo.ContainerRuntimeVersion = "isulad://1"
 				b.relabel(0, "x", "y")
 			},
 			want: corev1.NodeCondition{Status: "True", Reason: "GPUReady", Message: "node-00000: GPUs can be used"},
 		},
 		"not possible, and it does not run": {
 			change: func(b *bed) {
-				b.snapshot.Nodes[0].Object.Status.NodeInfo.ContainerRuntimeVersion = "cri-o://1"
+				b.snapshot.Nodes[0].Object.Status.NodeInfo.ContainerRuntimeVersion = "isulad://1"
 				b.relabel(0, "x", "y")
 				delete(b.snapshot.Pods["node-00000"], "container-toolkit")
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotSupportedYet",
-				Message: `node-00000: stage Toolkit, operand container-toolkit: container runtime "cri-o" is not supported yet, only containerd`,
+				Message: `node-00000: stage Toolkit, operand container-toolkit: container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
+					"install the toolkit on the node and set its label nvidia.com/gpu.deploy.container-toolkit to pre-installed",
 			},
 		},
 	}

@@ -38,7 +38,7 @@ func (n node) facts(name string) operand.NodeFacts {
 		return *said
 	}
 	return operand.NodeFacts{
-		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: cmp.Or(n.Runtime, "containerd"),
+		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: cmp.Or(n.Runtime, "containerd"), RuntimeVersion: "2.1.4",
 		OSID: cmp.Or(n.OS, "ubuntu"), OSVersion: cmp.Or(n.Version, "24.04"), Architecture: cmp.Or(n.Arch, "amd64"),
 		Kernel: cmp.Or(n.Kernel, "6.8.0-60-generic"), Product: n.Product, HostVGPU: n.VGPUHost,
 		MIGCapable: capable(n.MIG), MPSCapable: capable(n.MPS),

@@ -82,13 +82,13 @@ func TestAPI(t *testing.T) {
 			b.Expect(b.daemonSet(driverName).Generation).To(Equal(before), "the same objects")
 		})
 	}
-	t.Run("not supported yet is told, and what runs stays", func(t *testing.T) {
+	t.Run("what cannot be done as asked is told, and what runs stays", func(t *testing.T) {
 		b := b.in(t)
 		b.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
-		object.Object["spec"] = policyOf(b, "{cdi: {nriPluginEnabled: true}}").Object["spec"]
+		object.Object["spec"] = policyOf(b, "{cdi: {nriPluginEnabled: true}, toolkit: {enabled: false}}").Object["spec"]
 		b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
 		b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithTimeout(10 * time.Second).
-			Should(ContainElement(And(HaveField("State", v1.OperandInvalid), HaveField("Reason", v1.ReasonNotSupportedYet))))
+			Should(ContainElement(And(HaveField("State", v1.OperandInvalid), HaveField("Reason", v1.ReasonInvalidSpec))))
 		b.Expect(b.daemonSet(pluginName)).NotTo(BeNil())
 	})
 }

@@ -12,27 +12,40 @@ import (
 // Name of the operand.
 const Name operand.Name = "container-toolkit"
 
-const containerd = "containerd"
-
 // Operand is the container toolkit.
 func Operand() operand.Operand {
 	return operand.Operand{
-		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
-		Stage:     v1.StageToolkit,
-		Injects:   true,
-		Requires:  []operand.Requirement{{On: "driver", Scope: operand.Node, Marker: labels.MarkerDriver}},
-		Proves:    []operand.Proof{{Marker: labels.MarkerDriver, Of: "driver", Container: "driver-validation"}},
-		Serves:    serves,
-		Wanted:    wanted,
-		Instances: instances,
+		Name:       Name,
+		Workloads:  []operand.Workload{operand.WorkloadContainer},
+		Stage:      v1.StageToolkit,
+		Injects:    true,
+		Requires:   []operand.Requirement{{On: "driver", Scope: operand.Node, Marker: labels.MarkerDriver}},
+		Proves:     []operand.Proof{{Marker: labels.MarkerDriver, Of: "driver", Container: "driver-validation"}},
+		ServesNode: serves,
+		Wanted:     wanted,
+		Instances:  instances,
 	}
 }
 
+// values are what the template sees. Env and Mounts are those that depend on the container runtime.
 type values struct {
 	Image, PullPolicy string
+	Layout            string
 	Runtime           string
+	Env               []variable
 	CDI               bool
+	Mounts            []mount
+	// Hooks tells whether the toolkit may write an OCI hook, HooksDir where on the host.
+	Hooks    bool
+	HooksDir string
+}
+
+type variable struct{ Name, Value string }
+
+// mount is a directory of the host. Made tells that it is made where it is missing.
+type mount struct {
+	Name, At, Host string
+	Made           bool
 }
 
 func spec(in operand.Input) v1.ToolkitSpec {
@@ -46,34 +59,8 @@ func wanted(in operand.Input) operand.Decision {
 	if !operand.IsTrue(spec(in).Enabled, true) {
 		return operand.Disabled("spec.toolkit.enabled")
 	}
-	for _, variable := range spec(in).Env {
-		if relocatesRuntime(variable.Name) {
-			return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
-				"spec.toolkit.env: %s moves the files of the container runtime, which is not supported yet: remove it, "+
-					"or install the toolkit on the hosts and set spec.toolkit.enabled to false", variable.Name))
-		}
-	}
-	return operand.Installed()
-}
-
-// relocatesRuntime recognises the variables by which users tell NVIDIA's operator other host paths
-// than containerd's own. The pod would have to mount those; passed on alone, they break it.
-func relocatesRuntime(name string) bool {
-	switch name {
-	case "CONTAINERD_CONFIG", "CONTAINERD_SOCKET", "DOCKER_CONFIG", "DOCKER_SOCKET", "CRIO_CONFIG",
-		"RUNTIME_CONFIG", "RUNTIME_CONFIG_SOURCE", "RUNTIME_SOCKET", "RUNTIME_EXECUTABLE_PATH",
-		"RUNTIME_DROP_IN_CONFIG", "RUNTIME_DROP_IN_CONFIG_HOST_PATH":
-		return true
-	}
-	return false
-}
-
-// serves refuses a node with a container runtime whose configuration the toolkit's pod does not
-// mount: it would write to the wrong place.
-func serves(facts operand.NodeFacts) operand.Decision {
-	if facts.Runtime != containerd {
-		return operand.Refused(v1.ReasonNotSupportedYet,
-			fmt.Sprintf("container runtime %q is not supported yet, only containerd", facts.Runtime))
+	if err := checkPaths(spec(in).Env); err != nil {
+		return operand.Refused(v1.ReasonInvalidSpec, err.Error())
 	}
 	return operand.Installed()
 }
@@ -84,18 +71,38 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spec.toolkit: %w", err)
 	}
-	return []operand.Instance{{
-		Image:       ref.Image,
-		Version:     ref.Version,
-		PullSecrets: spec.ImagePullSecrets,
-		Main:        "nvidia-container-toolkit-ctr",
-		Container:   spec.ContainerSpec,
-		InitEnv:     operand.ValidatorEnv(in, "driver-validation"),
-		Values: values{
-			Image:      ref.Image,
-			PullPolicy: image.PullPolicy(spec.ImageSpec),
-			Runtime:    containerd,
-			CDI:        in.CDIEnabled(),
-		},
-	}}, nil
+	if err := ambiguous(spec.Env, in.Layouts); err != nil && !in.NRIEnabled() {
+		return nil, err
+	}
+	container := spec.ContainerSpec
+	container.Env = withoutPaths(spec.Env)
+	var found []operand.Instance
+	for _, layout := range in.Layouts {
+		if reachable(in, layout).Verdict != operand.Install {
+			continue
+		}
+		v := runtimeValues(in, layout)
+		v.Image, v.PullPolicy, v.CDI = ref.Image, image.PullPolicy(spec.ImageSpec), in.CDIEnabled()
+		found = append(found, operand.Instance{
+			Suffix:      suffix(layout),
+			Layout:      layout.Name,
+			Image:       ref.Image,
+			Version:     ref.Version,
+			PullSecrets: spec.ImagePullSecrets,
+			Main:        "nvidia-container-toolkit-ctr",
+			Container:   container,
+			InitEnv:     operand.ValidatorEnv(in, "driver-validation"),
+			Values:      v,
+		})
+	}
+	return found, nil
+}
+
+// suffix keeps the name that NVIDIA's operator gives for the layout that most nodes have. It depends on
+// the layout alone, so that a node with another one renames nothing.
+func suffix(layout operand.Layout) string {
+	if layout.Name == operand.DefaultLayout {
+		return ""
+	}
+	return "-" + layout.Name
 }

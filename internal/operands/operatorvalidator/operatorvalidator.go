@@ -40,6 +40,8 @@ func Operand() operand.Operand {
 type values struct {
 	SetMIGStrategy bool
 	MIGStrategy    string
+	// NRI: nothing keeps a container from being made before the toolkit can put GPUs into it.
+	NRI bool
 	// PullSecrets of the pods that the plugin's check starts, separated by commas.
 	PullSecrets string
 }
@@ -61,7 +63,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		Container: spec.ContainerSpec,
 		InitEnv:   operand.ValidatorEnv(in, "driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation"),
 		Values: values{
-			SetMIGStrategy: mig != "", MIGStrategy: mig, PullSecrets: strings.Join(spec.ImagePullSecrets, ","),
+			SetMIGStrategy: mig != "", MIGStrategy: mig, NRI: in.NRIEnabled(), PullSecrets: strings.Join(spec.ImagePullSecrets, ","),
 		},
 	}}, nil
 }

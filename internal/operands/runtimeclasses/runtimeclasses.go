@@ -19,11 +19,14 @@ type values struct {
 }
 
 func wanted(in operand.Input) operand.Decision {
-	if in.Spec.CDI != nil && operand.IsTrue(in.Spec.CDI.NRIPluginEnabled, false) {
-		return operand.Refused(v1.ReasonNotSupportedYet,
-			"spec.cdi.nriPluginEnabled is not supported yet: remove it to use RuntimeClasses")
+	if !in.NRIEnabled() {
+		return operand.Installed()
 	}
-	return operand.Installed()
+	if in.Spec.Toolkit != nil && !operand.IsTrue(in.Spec.Toolkit.Enabled, true) {
+		return operand.Refused(v1.ReasonInvalidSpec,
+			"spec.cdi.nriPluginEnabled needs the container toolkit: remove spec.toolkit.enabled=false or spec.cdi.nriPluginEnabled")
+	}
+	return operand.NotNeeded("spec.cdi.nriPluginEnabled is true: pods get GPUs without a RuntimeClass")
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {

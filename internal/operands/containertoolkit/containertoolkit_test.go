@@ -1,0 +1,176 @@
+package containertoolkit_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/containertoolkit"
+)
+
+func toolkit(env ...string) v1.ClusterPolicySpec {
+	spec := &v1.ToolkitSpec{}
+	for i := 0; i < len(env); i += 2 {
+		spec.Env = append(spec.Env, v1.EnvVar{Name: env[i], Value: env[i+1]})
+	}
+	return v1.ClusterPolicySpec{Toolkit: spec}
+}
+
+var nri = v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}}
+
+func TestWhichNodesAreServed(t *testing.T) {
+	const (
+		byHand  = "install the toolkit on the node and set its label nvidia.com/gpu.deploy.container-toolkit to pre-installed"
+		unknown = "NotSupportedYet: it is not known where containerd of talos has its files: name them by CONTAINERD_CONFIG and " +
+			"CONTAINERD_SOCKET in spec.toolkit.env, set spec.cdi.nriPluginEnabled, or " + byHand
+		k3sFinds = "InvalidSpec: k3s looks for the toolkit in /usr/local/nvidia and calls its runtime nvidia: " +
+			"remove spec.toolkit.installDir and spec.operator.runtimeClass, or set spec.cdi.nriPluginEnabled"
+		tooOld = "NotSupportedYet: spec.cdi.nriPluginEnabled needs containerd 1.7.30, 2.1 or newer, or CRI-O 1.34 or newer, and the node has "
+		update = ": update it, or remove spec.cdi.nriPluginEnabled"
+	)
+	at := func(runtime, version string, distribution operand.Distribution) operand.NodeFacts {
+		return operand.NodeFacts{Runtime: runtime, RuntimeVersion: version, Distribution: distribution}
+	}
+	with := func(spec v1.ClusterPolicySpec, change func(*v1.ClusterPolicySpec)) v1.ClusterPolicySpec {
+		change(&spec)
+		return spec
+	}
+	gpuClass := func(s *v1.ClusterPolicySpec) { s.Operator = &v1.OperatorSpec{RuntimeClass: "gpu"} }
+	tests := map[string]struct {
+		spec  v1.ClusterPolicySpec
+		facts operand.NodeFacts
+		want  string
+	}{
+		"containerd": {facts: at("containerd", "2.1.4", "")},
+		"CRI-O":      {facts: at("cri-o", "1.34.0", "")},
+		"Docker":     {facts: at("docker", "28.3.3", "")},
+		"k3s":        {facts: at("containerd", "2.1.4-k3s1", "k3s")},
+		"a runtime that is none of these": {
+			facts: at("isulad", "2", ""),
+			want:  `NotSupportedYet: container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` + byHand,
+		},
+		"a node that has not said": {want: "FactsMissing: the kubelet has not reported the node's container runtime yet"},
+		"a node that has not said it again": {
+			facts: operand.NodeFacts{Layout: "k3s"},
+		},
+		"paths that nobody knows": {facts: at("containerd", "2.1.4", "talos"), want: unknown},
+		"paths that the spec names": {
+			spec:  toolkit("CONTAINERD_CONFIG", "/etc/cri/conf.d/20-nvidia.part", "CONTAINERD_SOCKET", "/run/containerd/containerd.sock"),
+			facts: at("containerd", "2.1.4", "talos"),
+		},
+		"half of them": {
+			spec: toolkit("CONTAINERD_CONFIG", "/etc/cri/conf.d/20-nvidia.part"), facts: at("containerd", "2.1.4", "talos"), want: unknown,
+		},
+		"paths of another runtime": {
+			spec:  toolkit("DOCKER_CONFIG", "/etc/docker/daemon.json", "DOCKER_SOCKET", "/run/docker/docker.sock"),
+			facts: at("containerd", "2.1.4", "talos"), want: unknown,
+		},
+		"k3s would not find the toolkit": {
+			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{InstallDir: "/opt/nvidia"}}, facts: at("containerd", "2.1.4-k3s1", "k3s"),
+			want: k3sFinds,
+		},
+		"k3s would name its handler otherwise": {
+			spec: with(toolkit(), gpuClass), facts: at("containerd", "2.1.4-k3s1", "k3s"), want: k3sFinds,
+		},
+		"k3s with a configuration of the user": {
+			spec:  with(toolkit("CONTAINERD_CONFIG", "/var/lib/rancher/k3s/agent/etc/containerd/mine.toml"), gpuClass),
+			facts: at("containerd", "2.1.4-k3s1", "k3s"),
+		},
+		"NRI on containerd 1.7.30":            {spec: nri, facts: at("containerd", "1.7.30", "")},
+		"NRI on containerd 2.1":               {spec: nri, facts: at("containerd", "2.1.0", "")},
+		"NRI on k3s":                          {spec: with(nri, gpuClass), facts: at("containerd", "2.1.4-k3s1", "k3s")},
+		"NRI on CRI-O 1.34":                   {spec: nri, facts: at("cri-o", "1.34.0", "openshift")},
+		"NRI needs no paths":                  {spec: nri, facts: at("containerd", "2.1.4", "talos")},
+		"NRI on containerd 1.7.29":            {spec: nri, facts: at("containerd", "1.7.29", ""), want: tooOld + "containerd 1.7.29" + update},
+		"NRI on containerd 2.0":               {spec: nri, facts: at("containerd", "2.0.9", ""), want: tooOld + "containerd 2.0.9" + update},
+		"NRI on CRI-O 1.33":                   {spec: nri, facts: at("cri-o", "1.33.5", ""), want: tooOld + "cri-o 1.33.5" + update},
+		"NRI on Docker":                       {spec: nri, facts: at("docker", "28.3.3", ""), want: tooOld + "docker 28.3.3" + update},
+		"NRI on a version that is no version": {spec: nri, facts: at("containerd", "edge", ""), want: tooOld + "containerd edge" + update},
+		"NRI without CDI is no NRI": {
+			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false), NRIPluginEnabled: new(true)}},
+			facts: at("containerd", "1.6.0", ""),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			decision := containertoolkit.Operand().ServesNode(operand.Input{Spec: test.spec}, test.facts)
+			got := ""
+			if decision.Verdict != operand.Install {
+				got = decision.Reason + ": " + decision.Message
+			}
+			NewWithT(t).Expect(got).To(Equal(test.want))
+		})
+	}
+}
+
+func TestPathsThatCannotBeMounted(t *testing.T) {
+	for _, path := range []string{"config.toml", "/config.toml", "/etc/../config.toml", "/etc/containerd/", "unix:///run/containerd.sock"} {
+		for _, name := range []string{"CONTAINERD_CONFIG", "RUNTIME_SOCKET", "RUNTIME_DROP_IN_CONFIG", "DOCKER_SOCKET", "CRIO_CONFIG"} {
+			t.Run(name+"="+path, func(t *testing.T) {
+				g := NewWithT(t)
+				decision := containertoolkit.Operand().Wanted(operand.Input{Spec: toolkit(name, path)})
+				g.Expect(decision.Verdict).To(Equal(operand.Invalid))
+				g.Expect(decision.Reason).To(Equal(v1.ReasonInvalidSpec))
+				g.Expect(decision.Message).To(Equal(
+					"spec.toolkit.env: " + name + ` is "` + path + `": give the absolute path of a file in a directory of the host`))
+			})
+		}
+	}
+	g := NewWithT(t)
+	decision := containertoolkit.Operand().Wanted(operand.Input{Spec: toolkit("CONTAINERD_CONFIG", "", "TOOLKIT_DEBUG", "x/../y")})
+	g.Expect(decision.Verdict).To(Equal(operand.Install))
+}
+
+// layoutsOf are the layouts of nodes with these runtimes.
+func layoutsOf(runtimes ...string) []operand.Layout {
+	var nodes []operand.NodeFacts
+	for _, runtime := range runtimes {
+		nodes = append(nodes, operand.NodeFacts{HasGPU: true, Runtime: runtime})
+	}
+	return operand.Layouts(nodes)
+}
+
+func TestInstancesFollowTheLayouts(t *testing.T) {
+	talos := operand.Layouts([]operand.NodeFacts{{HasGPU: true, Runtime: "containerd", Distribution: "talos"}})
+	tests := map[string]struct {
+		spec    v1.ClusterPolicySpec
+		layouts []operand.Layout
+		want    []string
+		err     string
+	}{
+		"one runtime":               {layouts: layoutsOf("containerd"), want: []string{""}},
+		"another alone":             {layouts: layoutsOf("cri-o"), want: []string{"-crio"}},
+		"all":                       {layouts: layoutsOf("docker", "containerd", "cri-o"), want: []string{"", "-crio", "-docker"}},
+		"none that can be reached":  {layouts: talos},
+		"by NRI all can be reached": {spec: nri, layouts: talos, want: []string{"-talos"}},
+		"Docker has no NRI":         {spec: nri, layouts: layoutsOf("docker")},
+		"paths of one runtime":      {spec: toolkit("RUNTIME_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd"), want: []string{""}},
+		"paths of whichever runtime": {
+			spec: toolkit("RUNTIME_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd", "cri-o"),
+			err: "spec.toolkit.env: RUNTIME_CONFIG would hold for each of the container runtimes of the GPU nodes: " +
+				"use CONTAINERD_CONFIG, CONTAINERD_SOCKET, CRIO_CONFIG, DOCKER_CONFIG and DOCKER_SOCKET",
+		},
+		"paths of one of several": {
+			spec: toolkit("CONTAINERD_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd", "cri-o"), want: []string{"", "-crio"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			instances, err := containertoolkit.Operand().Instances(operand.Input{Spec: test.spec, Layouts: test.layouts}, nil)
+			var got []string
+			for _, instance := range instances {
+				got = append(got, instance.Suffix)
+				g.Expect(instance.Layout).NotTo(BeEmpty(), "nodes of all layouts would be selected")
+			}
+			g.Expect(got).To(Equal(test.want))
+			if test.err == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(err).To(MatchError(test.err))
+		})
+	}
+}

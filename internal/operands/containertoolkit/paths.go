@@ -1,0 +1,174 @@
+package containertoolkit
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// The variables by which users of NVIDIA's operator say where the files of the container runtime are on
+// the host. The pod mounts the directories, and the toolkit is told where they are in its container.
+const (
+	envConfig       = "RUNTIME_CONFIG"
+	envDropIn       = "RUNTIME_DROP_IN_CONFIG"
+	envDropInOnHost = "RUNTIME_DROP_IN_CONFIG_HOST_PATH"
+	envSocket       = "RUNTIME_SOCKET"
+	envSource       = "RUNTIME_CONFIG_SOURCE"
+	envExecutable   = "RUNTIME_EXECUTABLE_PATH"
+)
+
+// runtimeNames are what the toolkit calls a runtime: in RUNTIME, and in variables of this runtime alone.
+// Of those, socket is empty where the toolkit reads none.
+var runtimeNames = map[string]struct{ name, config, socket string }{
+	operand.RuntimeContainerd: {"containerd", "CONTAINERD_CONFIG", "CONTAINERD_SOCKET"},
+	operand.RuntimeCRIO:       {"crio", "CRIO_CONFIG", ""},
+	operand.RuntimeDocker:     {"docker", "DOCKER_CONFIG", "DOCKER_SOCKET"},
+}
+
+var (
+	// hostFiles name a file of the host each.
+	hostFiles = []string{
+		envConfig, envDropIn, envDropInOnHost, envSocket,
+		"CONTAINERD_CONFIG", "CONTAINERD_SOCKET", "CRIO_CONFIG", "DOCKER_CONFIG", "DOCKER_SOCKET",
+	}
+	// anyRuntime are those that do not say which runtime they are about.
+	anyRuntime = []string{envConfig, envDropIn, envDropInOnHost, envSocket, envSource, envExecutable}
+)
+
+// checkPaths refuses what cannot be mounted.
+func checkPaths(env []v1.EnvVar) error {
+	for _, variable := range env {
+		if !slices.Contains(hostFiles, variable.Name) || variable.Value == "" {
+			continue
+		}
+		if !path.IsAbs(variable.Value) || path.Clean(variable.Value) != variable.Value || path.Dir(variable.Value) == "/" {
+			return fmt.Errorf("spec.toolkit.env: %s is %q: give the absolute path of a file in a directory of the host", variable.Name, variable.Value)
+		}
+	}
+	return nil
+}
+
+// ambiguous refuses paths that would hold for several container runtimes.
+func ambiguous(env []v1.EnvVar, layouts []operand.Layout) error {
+	runtimes := map[string]bool{}
+	for _, layout := range layouts {
+		runtimes[layout.Runtime] = true
+	}
+	for _, variable := range env {
+		if len(runtimes) > 1 && slices.Contains(anyRuntime, variable.Name) {
+			return fmt.Errorf("spec.toolkit.env: %s would hold for each of the container runtimes of the GPU nodes: "+
+				"use CONTAINERD_CONFIG, CONTAINERD_SOCKET, CRIO_CONFIG, DOCKER_CONFIG and DOCKER_SOCKET", variable.Name)
+		}
+	}
+	return nil
+}
+
+// withoutPaths are the variables that the toolkit gets as they are.
+func withoutPaths(env []v1.EnvVar) []v1.EnvVar {
+	return slices.DeleteFunc(slices.Clone(env), func(e v1.EnvVar) bool {
+		return slices.Contains(hostFiles, e.Name) || e.Name == envSource || e.Name == envExecutable
+	})
+}
+
+// pathsOf is the layout with what the spec says otherwise.
+func pathsOf(layout operand.Layout, env []v1.EnvVar) operand.Layout {
+	given := map[string]string{}
+	for _, variable := range env {
+		given[variable.Name] = variable.Value
+	}
+	names := runtimeNames[layout.Runtime]
+	layout.Config = cmp.Or(given[envConfig], given[names.config], layout.Config)
+	layout.DropIn = cmp.Or(given[envDropIn], given[envDropInOnHost], layout.DropIn)
+	layout.Socket = cmp.Or(given[envSocket], given[names.socket], layout.Socket)
+	layout.ConfigSource = cmp.Or(sources(given[envSource]), layout.ConfigSource)
+	layout.Executable = cmp.Or(given[envExecutable], layout.Executable)
+	return layout
+}
+
+// sources has the toolkit look for the files that the spec names where it finds the host's.
+func sources(list string) string {
+	if list == "" {
+		return ""
+	}
+	var found []string
+	for source := range strings.SplitSeq(list, ",") {
+		source = strings.TrimSpace(source)
+		if file, isFile := strings.CutPrefix(source, "file="); isFile {
+			source = "file=" + path.Join(labels.HostRootMount, file)
+		}
+		found = append(found, source)
+	}
+	return strings.Join(found, ",")
+}
+
+// The directories of the host in the toolkit's container.
+const (
+	configDir = "/runtime/config-dir"
+	dropInDir = "/runtime/config-dir.d"
+	socketDir = "/runtime/sock-dir"
+	nriDir    = "/runtime/nri-sock-dir"
+	// nriSocket is where container runtimes listen for NRI plugins.
+	nriSocket = "/var/run/nri/nri.sock"
+)
+
+// runtimeValues are the variables and mounts by which the toolkit reaches a runtime of this layout.
+func runtimeValues(in operand.Input, layout operand.Layout) values {
+	names := runtimeNames[layout.Runtime]
+	v := values{Layout: layout.Name, Runtime: names.name}
+	set := func(name, value string) {
+		if name != "" && value != "" {
+			v.Env = append(v.Env, variable{name, value})
+		}
+	}
+	// bind mounts the directory of a file of the host, and tells where the file is in the container.
+	bind := func(name, file, at string, made bool) string {
+		if file == "" {
+			return ""
+		}
+		v.Mounts = append(v.Mounts, mount{Name: name, At: at, Host: path.Dir(file), Made: made})
+		return path.Join(at, path.Base(file))
+	}
+	if layout.Runtime == operand.RuntimeContainerd {
+		set("CONTAINERD_RUNTIME_CLASS", in.RuntimeClass())
+	} else {
+		// What the variable above does for containerd: the handler that the RuntimeClass names.
+		set("NVIDIA_RUNTIME_NAME", in.RuntimeClass())
+	}
+	if in.NRIEnabled() {
+		set("ENABLE_NRI_PLUGIN", labels.True)
+		set("NRI_SOCKET", bind("nri-socket", nriSocket, nriDir, true))
+		return v
+	}
+	layout = pathsOf(layout, spec(in).Env)
+	config := bind(names.name+"-config", layout.Config, configDir, true)
+	set(envConfig, config)
+	set(names.config, config)
+	if layout.DropIn != "" {
+		set(envDropIn, bind(names.name+"-drop-in-config", layout.DropIn, dropInDir, true))
+		set(envDropInOnHost, layout.DropIn)
+	}
+	socket := bind(names.name+"-socket", layout.Socket, socketDir, false)
+	set(envSocket, socket)
+	set(names.socket, socket)
+	set(envSource, layout.ConfigSource)
+	set(envExecutable, layout.Executable)
+	if layout.Runtime == operand.RuntimeCRIO && !in.CDIEnabled() {
+		set("CRIO_CONFIG_MODE", crioMode(in))
+	}
+	v.Hooks, v.HooksDir = true, layout.HooksDir
+	return v
+}
+
+// crioMode is how CRI-O learns of the toolkit without CDI: by an OCI hook where that is enough.
+func crioMode(in operand.Input) string {
+	if in.InjectsByHook() {
+		return "hook"
+	}
+	return "config"
+}

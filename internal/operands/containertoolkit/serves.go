@@ -1,0 +1,77 @@
+package containertoolkit
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// byHand is what people can do on a node that the toolkit's pod cannot serve.
+var byHand = fmt.Sprintf("install the toolkit on the node and set its label %s to %s", Name.DeployLabel(), labels.DeployPreInstalled)
+
+// serves refuses a node whose container runtime the toolkit's pod would not reach, or whose
+// configuration it would write to the wrong place.
+func serves(in operand.Input, facts operand.NodeFacts) operand.Decision {
+	layout, known := facts.EffectiveLayout()
+	switch {
+	case !known && facts.Runtime == "":
+		return operand.Refused(v1.ReasonFactsMissing, "the kubelet has not reported the node's container runtime yet")
+	case !known:
+		return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
+			"container runtime %q is not supported, only containerd, CRI-O and Docker: %s", facts.Runtime, byHand))
+	case in.NRIEnabled():
+		return answersNRI(facts)
+	}
+	return reachable(in, layout)
+}
+
+// reachable tells whether the toolkit can configure a runtime of this layout as the spec asks.
+func reachable(in operand.Input, layout operand.Layout) operand.Decision {
+	if in.NRIEnabled() {
+		if nriSince[layout.Runtime] == nil {
+			return noNRI(layout.Runtime)
+		}
+		return operand.Installed()
+	}
+	paths := pathsOf(layout, spec(in).Env)
+	if paths.Config == "" || paths.Socket == "" && layout.Runtime == operand.RuntimeContainerd {
+		return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
+			"it is not known where containerd of %s has its files: name them by CONTAINERD_CONFIG and CONTAINERD_SOCKET in spec.toolkit.env, "+
+				"set spec.cdi.nriPluginEnabled, or %s", layout.Name, byHand))
+	}
+	detects := layout.FindsToolkit && paths.Config == layout.Config
+	if detects && (in.Paths().ToolkitInstallDir != labels.ToolkitInstallDir || in.RuntimeClass() != labels.DefaultRuntimeClass) {
+		return operand.Refused(v1.ReasonInvalidSpec, fmt.Sprintf(
+			"%s looks for the toolkit in %s and calls its runtime %s: remove spec.toolkit.installDir and spec.operator.runtimeClass, "+
+				"or set spec.cdi.nriPluginEnabled", layout.Name, labels.ToolkitInstallDir, labels.DefaultRuntimeClass))
+	}
+	return operand.Installed()
+}
+
+// nriSince are the releases that answer the toolkit's NRI plugin as it needs, by runtime; NVIDIA's
+// documentation names them. A range is open at its end or ends before the next release line.
+var nriSince = map[string][]struct{ from, before string }{
+	operand.RuntimeContainerd: {{"1.7.30", "2.0"}, {"2.1", ""}},
+	operand.RuntimeCRIO:       {{"1.34", ""}},
+}
+
+func answersNRI(facts operand.NodeFacts) operand.Decision {
+	has, err := version.ParseGeneric(facts.RuntimeVersion)
+	for _, since := range nriSince[facts.Runtime] {
+		old := err != nil || has.LessThan(version.MustParseGeneric(since.from))
+		if !old && (since.before == "" || has.LessThan(version.MustParseGeneric(since.before))) {
+			return operand.Installed()
+		}
+	}
+	return noNRI(facts.Runtime + " " + facts.RuntimeVersion)
+}
+
+func noNRI(has string) operand.Decision {
+	return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
+		"spec.cdi.nriPluginEnabled needs containerd 1.7.30, 2.1 or newer, or CRI-O 1.34 or newer, and the node has %s: "+
+			"update it, or remove spec.cdi.nriPluginEnabled", has))
+}
