@@ -38,7 +38,7 @@ type Snapshot struct {
 	Pods map[string]NodePods
 	// DaemonSets of the stack, by name.
 	DaemonSets map[string]*appsv1.DaemonSet
-	// Definitions are the names of the cluster's CustomResourceDefinitions.
+	// Definitions are the names of the cluster's CustomResourceDefinitions, without those being deleted.
 	Definitions map[string]bool
 }
 
@@ -103,7 +103,10 @@ func definitions(ctx context.Context, reader client.Reader) (map[string]bool, er
 	}
 	names := make(map[string]bool, len(list.Items))
 	for i := range list.Items {
-		names[list.Items[i].Name] = true
+		// One that is being deleted refuses new objects while those that are there are removed.
+		if list.Items[i].DeletionTimestamp == nil {
+			names[list.Items[i].Name] = true
+		}
 	}
 	return names, nil
 }

@@ -54,7 +54,8 @@ func trimResources(resources corev1.ResourceList) corev1.ResourceList {
 	return trimmed
 }
 
-// TrimDefinition keeps of a CustomResourceDefinition that it is there: most of its bytes are annotations.
+// TrimDefinition keeps of a CustomResourceDefinition that it is there, and whether it is being deleted:
+// most of its bytes are annotations.
 func TrimDefinition(object any) (any, error) {
 	definition, isMetadata := object.(*metav1.PartialObjectMetadata)
 	if !isMetadata {
@@ -62,6 +63,7 @@ func TrimDefinition(object any) (any, error) {
 	}
 	return &metav1.PartialObjectMetadata{TypeMeta: definition.TypeMeta, ObjectMeta: metav1.ObjectMeta{
 		Name: definition.Name, UID: definition.UID, ResourceVersion: definition.ResourceVersion,
+		DeletionTimestamp: definition.DeletionTimestamp,
 	}}, nil
 }
 

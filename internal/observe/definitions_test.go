@@ -1,0 +1,56 @@
+package observe_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+)
+
+// A definition that is being deleted is as good as gone: its kind takes no objects any more.
+func TestDefinitionsThatAreBeingDeletedDoNotCount(t *testing.T) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	there := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "servicemonitors.monitoring.coreos.com"}}
+	going := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{
+		Name: "prometheusrules.monitoring.coreos.com", DeletionTimestamp: new(metav1.Now()),
+		Finalizers: []string{"customresourcecleanup.apiextensions.k8s.io"},
+	}}
+	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(there, going).Build()
+	snapshot, err := observe.Cluster(t.Context(), reader, "gpu-operator")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]bool{"servicemonitors.monitoring.coreos.com": true}, snapshot.Definitions); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// The cache holds all definitions of the cluster, most of which are large.
+func TestTrimDefinitionKeepsWhetherItIsThere(t *testing.T) {
+	now := metav1.Now()
+	whole := observe.Definition()
+	whole.ObjectMeta = metav1.ObjectMeta{
+		Name: "a", UID: "u", ResourceVersion: "7", DeletionTimestamp: &now,
+		Annotations: map[string]string{"large": "text"}, Labels: map[string]string{"a": "b"},
+	}
+	want := observe.Definition()
+	want.ObjectMeta = metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: "7", DeletionTimestamp: &now}
+	got, err := observe.TrimDefinition(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
