@@ -4,7 +4,7 @@ package v1
 // cluster lacks its kind, servicemonitors.monitoring.coreos.com, nothing is created, whatever is
 // enabled, until that is installed.
 type ServiceMonitorSpec struct {
-	// Enabled creates the ServiceMonitor. The default stands at the field that holds this block.
+	// Enabled creates the ServiceMonitor, and the PrometheusRule beside it where there is one. The default stands at the field that holds this block.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 	// Interval between two scrapes, with units y, w, d, h, m, s or ms, such as 15s. Default: that of
@@ -19,8 +19,8 @@ type ServiceMonitorSpec struct {
 	// false: Prometheus renames those of the metrics to exported_NAME, such as exported_pod.
 	// +optional
 	HonorLabels *bool `json:"honorLabels,omitempty"`
-	// AdditionalLabels are added to the ServiceMonitor, for a Prometheus that selects by label, often by
-	// release.
+	// AdditionalLabels are added to the ServiceMonitor, and to the PrometheusRule beside it where there is
+	// one, for a Prometheus that selects by label, often by release.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=100
 	AdditionalLabels map[string]string `json:"additionalLabels,omitempty"`
