@@ -3,6 +3,7 @@ package operands
 import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/containertoolkit"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/dcgm"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/deviceplugin"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/gpufeaturediscovery"
@@ -23,6 +24,7 @@ func Catalogue() ([]operand.Operand, error) {
 		containertoolkit.Operand(),
 		deviceplugin.Operand(),
 		operatorvalidator.Operand(),
+		dcgm.Operand(),
 		gpufeaturediscovery.Operand(),
 		mpscontroldaemon.Operand(),
 		migmanager.Operand(),

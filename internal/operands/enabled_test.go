@@ -1,6 +1,7 @@
 package operands_test
 
 import (
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,11 +13,15 @@ import (
 // What is enabled by default is wanted unless its field is false, and says which field it is.
 func TestWanted(t *testing.T) {
 	const yes = "installed"
+	offByDefault := map[operand.Name]string{
+		"dcgm": "DisabledBySpec: spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
+	}
 	all := func(change map[operand.Name]string) map[operand.Name]string {
 		want := map[operand.Name]string{}
 		for _, o := range catalogue(t) {
 			want[o.Name] = yes
 		}
+		maps.Copy(want, offByDefault)
 		want["mps-control-daemon"] = "DisabledBySpec: spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS"
 		for name, text := range change {
 			want[name] = text
@@ -63,6 +68,19 @@ func TestWanted(t *testing.T) {
 		"false turns off the MIG manager": {
 			spec: v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Enabled: new(false)}},
 			want: all(map[operand.Name]string{"mig-manager": "DisabledBySpec: spec.migManager.enabled is false"}),
+		},
+		"true turns on what is off by default": {
+			spec: v1.ClusterPolicySpec{
+				DCGM: &v1.DCGMSpec{Enabled: new(true)}, NodeStatusExporter: &v1.NodeStatusExporterSpec{Enabled: new(true)},
+			},
+			want: all(map[operand.Name]string{"dcgm": yes}),
+		},
+		"empty blocks turn nothing on": {
+			spec: v1.ClusterPolicySpec{
+				DCGM: &v1.DCGMSpec{}, DCGMExporter: &v1.DCGMExporterSpec{}, NodeStatusExporter: &v1.NodeStatusExporterSpec{},
+				Operator: &v1.OperatorSpec{Metrics: &v1.OperatorMetricsSpec{}},
+			},
+			want: all(nil),
 		},
 		"the NRI plugin turns off the RuntimeClasses alone": {
 			spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}},

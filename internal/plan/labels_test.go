@@ -23,6 +23,7 @@ func labelled(change map[string]*string) map[string]string {
 		"nvidia.com/gpu-operator.runtime": "containerd",
 		deploy + "driver":                 "true", deploy + "container-toolkit": "true", deploy + "device-plugin": "true",
 		deploy + "operator-validator": "true", deploy + "gpu-feature-discovery": "true", deploy + "client": "true",
+		deploy + "dcgm":          "true",
 		"kubernetes.io/hostname": "a",
 	}, change)
 }
@@ -58,6 +59,7 @@ func TestNodeLabels(t *testing.T) {
 				"nvidia.com/gpu-operator.runtime": set("containerd"),
 				deploy + "driver":                 set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
 				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
+				deploy + "dcgm": set("true"),
 			},
 		},
 		"a labelled node gets no write": {
@@ -92,10 +94,10 @@ func TestNodeLabels(t *testing.T) {
 			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Excluded = true }),
 			current: labelled(map[string]*string{
 				deploy + "operands": set("false"), deploy + "device-plugin": set("false"), deploy + "driver": set("paused-for-driver-upgrade"),
-				deploy + "dcgm": set("true"),
 			}),
 			want: map[string]*string{
 				deploy + "container-toolkit": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
+				deploy + "dcgm": removed,
 			},
 		},
 		"deploy labels that are not the operator's stay": {
@@ -108,6 +110,7 @@ func TestNodeLabels(t *testing.T) {
 				"nvidia.com/gpu.present": set("true"), "nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64"),
 				deploy + "driver": set("true"), deploy + "device-plugin": set("true"),
 				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
+				deploy + "dcgm": set("true"),
 			},
 		},
 		"without facts there is neither pool nor driver": {
@@ -116,6 +119,7 @@ func TestNodeLabels(t *testing.T) {
 				"nvidia.com/gpu-operator.runtime": set("containerd"),
 				"nvidia.com/gpu.present":          set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
 				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
+				deploy + "dcgm": set("true"),
 			},
 		},
 		"lost discovery labels take nothing away": {
@@ -188,6 +192,7 @@ func TestReleasedLabels(t *testing.T) {
 		"nvidia.com/gpu-operator.runtime": removed,
 		"nvidia.com/gpu-operator.pool":    removed, deploy + "driver": removed, deploy + "container-toolkit": removed,
 		deploy + "device-plugin": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
+		deploy + "dcgm": removed,
 	}
 	with := func(key string, value *string) map[string]*string {
 		want := map[string]*string{key: value}

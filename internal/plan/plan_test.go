@@ -70,6 +70,11 @@ func TestCompute(t *testing.T) {
 		"driver":          {Action: plan.Apply, Instances: []string{"ubuntu24.04-amd64"}},
 		"node-discovery":  apply,
 		"runtime-classes": apply, "container-toolkit": apply, "device-plugin": apply, "operator-validator": apply,
+
+		"dcgm": {
+			Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
+			Message: "spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
+		},
 		"mig-manager": notNeeded,
 	}
 	with := func(change map[operand.Name]what) map[operand.Name]what {
@@ -179,7 +184,7 @@ func TestCompute(t *testing.T) {
 				GFD: &v1.GFDSpec{ImageSpec: contradiction},
 			},
 			nodes: []operand.NodeFacts{ubuntu("a")},
-			want: map[operand.Name]what{
+			want: with(map[operand.Name]what{
 				"runtime-classes":    apply,
 				"mps-control-daemon": unshared,
 				"gpu-feature-discovery": {
@@ -191,7 +196,7 @@ func TestCompute(t *testing.T) {
 				"container-toolkit":  {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.toolkit" + contradicted},
 				"device-plugin":      {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.devicePlugin" + contradicted},
 				"operator-validator": {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.validator" + contradicted},
-			},
+			}),
 		},
 	}
 	for name, test := range tests {
@@ -229,7 +234,9 @@ func TestWaitsFollowTheSpec(t *testing.T) {
 		}},
 		"no toolkit: the validator proves the driver, and waits for nobody": {
 			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}},
-			want: map[operand.Name][]labels.Marker{"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit}},
+			want: map[operand.Name][]labels.Marker{
+				"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit},
+			},
 		},
 		"no driver: that of the host is waited for all the same": {
 			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},

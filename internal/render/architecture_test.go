@@ -188,6 +188,8 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 		"device-plugin":      "nvidia-device-plugin-daemonset",
 		"operator-validator": "nvidia-operator-validator",
 
+		"dcgm": "nvidia-dcgm",
+
 		"gpu-feature-discovery": "gpu-feature-discovery",
 		"mps-control-daemon":    "nvidia-device-plugin-mps-control-daemon",
 		"mig-manager":           "nvidia-mig-manager",
@@ -297,7 +299,7 @@ func TestTheDriverIsNeverRolledByItsDaemonSet(t *testing.T) {
 
 // A pod with a RuntimeClass cannot start before the toolkit has configured it.
 func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
-	injected := map[operand.Name]bool{"device-plugin": true, "gpu-feature-discovery": true, "mps-control-daemon": true, "operator-validator": true, "mig-manager": true}
+	injected := map[operand.Name]bool{"device-plugin": true, "gpu-feature-discovery": true, "mps-control-daemon": true, "operator-validator": true, "dcgm": true, "mig-manager": true}
 	for scenario, s := range scenarios {
 		classes := map[string]bool{}
 		for _, object := range s.objects(t)["runtime-classes"] {

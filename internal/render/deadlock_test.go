@@ -78,7 +78,7 @@ func (n *bareNode) gets(ds *appsv1.DaemonSet, container corev1.Container) bool {
 // run tells whether the container gets done, or gets to work, and notes what is true then.
 func (n *bareNode) run(container corev1.Container) bool {
 	argv := slices.Concat(container.Command, container.Args)
-	if path.Base(argv[0]) != "gpu-node" {
+	if len(argv) == 0 || path.Base(argv[0]) != "gpu-node" {
 		n.facts["driver installed"] = n.facts["driver installed"] || container.Name == "nvidia-driver-ctr"
 		return true
 	}

@@ -13,6 +13,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
+// prometheus are the kinds of a cluster with the Prometheus operator.
+var prometheus = map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true}
+
 var env = []v1.EnvVar{{Name: "EXTRA", Value: "1"}}
 
 // scenarios are the clusters whose objects are kept as files, for the operands that they change.
@@ -205,6 +208,15 @@ var scenarios = map[string]struct {
 		},
 		of: []operand.Name{"container-toolkit"},
 	},
+	"metrics": {
+		situation: situation{optional: prometheus, spec: v1.ClusterPolicySpec{
+			DCGM:               &v1.DCGMSpec{Enabled: new(true)},
+			DCGMExporter:       &v1.DCGMExporterSpec{ServiceMonitor: &v1.ServiceMonitorSpec{Enabled: new(true)}},
+			NodeStatusExporter: &v1.NodeStatusExporterSpec{Enabled: new(true)},
+		}},
+		of: []operand.Name{"dcgm", "dcgm-exporter", "node-status-exporter", "operator-metrics"},
+	},
+	"metrics-overridden": {situation: situation{optional: prometheus, spec: metricsOverridden}, of: []operand.Name{"dcgm", "dcgm-exporter", "node-status-exporter", "operator-metrics"}},
 	"without-driver": {
 		situation: situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}},
 		of:        []operand.Name{"container-toolkit"},
@@ -229,6 +241,49 @@ func mpsNode() operand.NodeFacts {
 func onKernel(facts operand.NodeFacts, architecture, kernel string) operand.NodeFacts {
 	facts.Architecture, facts.Kernel = architecture, kernel
 	return facts
+}
+
+// metricsOverridden changes every field of the operands that serve metrics.
+var metricsOverridden = v1.ClusterPolicySpec{
+	DevicePlugin: &v1.DevicePluginSpec{Enabled: new(false)},
+	HostPaths:    &v1.HostPathsSpec{KubeletRootDir: "/data/kubelet/", DriverInstallDir: "/opt/driver", RootFS: "/mnt/host"},
+	Operator:     &v1.OperatorSpec{Metrics: &v1.OperatorMetricsSpec{ServiceMonitor: &monitor}},
+	DCGM: &v1.DCGMSpec{
+		Enabled: new(true), ImageSpec: v1.ImageSpec{Version: "v9", ImagePullSecrets: []string{"a"}},
+		ContainerSpec: v1.ContainerSpec{Env: env, Args: []string{"-n"}, HostNetwork: new(true)},
+	},
+	DCGMExporter: &v1.DCGMExporterSpec{
+		ImageSpec: v1.ImageSpec{Repository: "registry.local:5000/nvidia", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"a"}},
+		ContainerSpec: v1.ContainerSpec{
+			Env:       append(slices.Clone(env), v1.EnvVar{Name: "DCGM_EXPORTER_LISTEN", Value: ":9401"}),
+			Args:      []string{"--debug"},
+			Resources: &v1.ResourceRequirements{Requests: corev1.ResourceList{"memory": resource.MustParse("512Mi")}},
+		},
+		Annotations:    map[string]string{"openshift.io/scc": "mine", "example.com/text": "a: \"b\"\nc"},
+		Config:         &v1.DCGMExporterConfigSpec{Name: "my-metrics"},
+		ServiceMonitor: &monitor,
+		Service: &v1.DCGMExporterServiceSpec{
+			Type: corev1.ServiceTypeNodePort, InternalTrafficPolicy: new(corev1.ServiceInternalTrafficPolicyLocal),
+		},
+		HostPID:         new(true),
+		HPCJobMapping:   &v1.HPCJobMappingSpec{Enabled: new(true), Directory: "/var/spool/jobs"},
+		EnablePodLabels: new(true), EnablePodUID: new(true),
+		PodLabelAllowlistRegex: []string{"^app$", `^team\.example\.com/.*`},
+	},
+	NodeStatusExporter: &v1.NodeStatusExporterSpec{
+		Enabled: new(true), ImageSpec: v1.ImageSpec{Image: "registry.local:5000/gpu-operator:v2", ImagePullPolicy: corev1.PullAlways},
+		ContainerSpec:  v1.ContainerSpec{Env: append(slices.Clone(env), v1.EnvVar{Name: "METRICS_PORT", Value: "8010"}), HostNetwork: new(true)},
+		ServiceMonitor: &monitor,
+	},
+}
+
+var monitor = v1.ServiceMonitorSpec{
+	Enabled: new(true), Interval: "15s", ScrapeTimeout: "10s", HonorLabels: new(true),
+	AdditionalLabels: map[string]string{"release": "prometheus"},
+	Relabelings: []v1.RelabelConfig{
+		{SourceLabels: []string{"__meta_kubernetes_pod_node_name"}, TargetLabel: "node", Regex: "(.*)", Action: "replace"},
+		{TargetLabel: "cluster", Replacement: new(`a"b`), Separator: new(";")},
+	},
 }
 
 const sixtyFour = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"

@@ -53,11 +53,13 @@ type situation struct {
 	helper string
 	nodes  []operand.NodeFacts
 	live   map[string]render.Live
+	// optional are the kinds that the cluster has besides those of Kubernetes.
+	optional map[operand.OptionalKind]bool
 }
 
 func (s situation) plan(t *testing.T) plan.Plan {
 	t.Helper()
-	in := operand.Input{Spec: s.spec, Namespace: "gpu-operator", HelperImage: helper}
+	in := operand.Input{Spec: s.spec, Namespace: "gpu-operator", HelperImage: helper, Optional: s.optional}
 	if s.helper != "" {
 		in.HelperImage = s.helper
 	}

@@ -1,0 +1,59 @@
+package dcgm
+
+import (
+	"fmt"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Name of the operand.
+const Name operand.Name = "dcgm"
+
+// Operand is the engine.
+func Operand() operand.Operand {
+	return operand.Operand{
+		Name:      Name,
+		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Injected:  true,
+		Requires: []operand.Requirement{
+			{On: "runtime-classes", Scope: operand.Cluster},
+			{On: "container-toolkit", Scope: operand.Node, Marker: labels.MarkerToolkit},
+		},
+		Wanted:    wanted,
+		Instances: instances,
+	}
+}
+
+type values struct{ Image, PullPolicy string }
+
+func wanted(in operand.Input) operand.Decision {
+	if !in.DCGMEnabled() {
+		return operand.Decision{
+			Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
+			Message: "spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
+		}
+	}
+	return operand.Installed()
+}
+
+func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+	spec := v1.DCGMSpec{}
+	if in.Spec.DCGM != nil {
+		spec = *in.Spec.DCGM
+	}
+	ref, err := image.Resolve(image.DCGM, spec.ImageSpec, "")
+	if err != nil {
+		return nil, fmt.Errorf("spec.dcgm: %w", err)
+	}
+	return []operand.Instance{{
+		Image:       ref.Image,
+		Version:     ref.Version,
+		PullSecrets: spec.ImagePullSecrets,
+		Main:        "nvidia-dcgm-ctr",
+		Container:   spec.ContainerSpec,
+		Values:      values{Image: ref.Image, PullPolicy: image.PullPolicy(spec.ImageSpec)},
+	}}, nil
+}

@@ -1,0 +1,3 @@
+// Package dcgm is the operand that runs a stand-alone engine of the Data Center GPU Manager on each
+// node, for the DCGM exporter and for other clients there.
+package dcgm
