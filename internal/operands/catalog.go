@@ -4,6 +4,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/containertoolkit"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/dcgm"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/dcgmexporter"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/deviceplugin"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/gpufeaturediscovery"
@@ -25,6 +26,7 @@ func Catalogue() ([]operand.Operand, error) {
 		deviceplugin.Operand(),
 		operatorvalidator.Operand(),
 		dcgm.Operand(),
+		dcgmexporter.Operand(),
 		gpufeaturediscovery.Operand(),
 		mpscontroldaemon.Operand(),
 		migmanager.Operand(),

@@ -69,6 +69,10 @@ func TestWanted(t *testing.T) {
 			spec: v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Enabled: new(false)}},
 			want: all(map[operand.Name]string{"mig-manager": "DisabledBySpec: spec.migManager.enabled is false"}),
 		},
+		"false turns off the DCGM exporter": {
+			spec: v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{Enabled: new(false)}},
+			want: all(map[operand.Name]string{"dcgm-exporter": "DisabledBySpec: spec.dcgmExporter.enabled is false"}),
+		},
 		"true turns on what is off by default": {
 			spec: v1.ClusterPolicySpec{
 				DCGM: &v1.DCGMSpec{Enabled: new(true)}, NodeStatusExporter: &v1.NodeStatusExporterSpec{Enabled: new(true)},

@@ -24,6 +24,7 @@ func labelled(change map[string]*string) map[string]string {
 		deploy + "driver":                 "true", deploy + "container-toolkit": "true", deploy + "device-plugin": "true",
 		deploy + "operator-validator": "true", deploy + "gpu-feature-discovery": "true", deploy + "client": "true",
 		deploy + "dcgm":          "true",
+		deploy + "dcgm-exporter": "true",
 		"kubernetes.io/hostname": "a",
 	}, change)
 }
@@ -59,7 +60,8 @@ func TestNodeLabels(t *testing.T) {
 				"nvidia.com/gpu-operator.runtime": set("containerd"),
 				deploy + "driver":                 set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
 				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
-				deploy + "dcgm": set("true"),
+				deploy + "dcgm":          set("true"),
+				deploy + "dcgm-exporter": set("true"),
 			},
 		},
 		"a labelled node gets no write": {
@@ -97,7 +99,8 @@ func TestNodeLabels(t *testing.T) {
 			}),
 			want: map[string]*string{
 				deploy + "container-toolkit": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
-				deploy + "dcgm": removed,
+				deploy + "dcgm":          removed,
+				deploy + "dcgm-exporter": removed,
 			},
 		},
 		"deploy labels that are not the operator's stay": {
@@ -110,7 +113,8 @@ func TestNodeLabels(t *testing.T) {
 				"nvidia.com/gpu.present": set("true"), "nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64"),
 				deploy + "driver": set("true"), deploy + "device-plugin": set("true"),
 				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
-				deploy + "dcgm": set("true"),
+				deploy + "dcgm":          set("true"),
+				deploy + "dcgm-exporter": set("true"),
 			},
 		},
 		"without facts there is neither pool nor driver": {
@@ -119,7 +123,8 @@ func TestNodeLabels(t *testing.T) {
 				"nvidia.com/gpu-operator.runtime": set("containerd"),
 				"nvidia.com/gpu.present":          set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
 				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
-				deploy + "dcgm": set("true"),
+				deploy + "dcgm":          set("true"),
+				deploy + "dcgm-exporter": set("true"),
 			},
 		},
 		"lost discovery labels take nothing away": {
@@ -192,7 +197,8 @@ func TestReleasedLabels(t *testing.T) {
 		"nvidia.com/gpu-operator.runtime": removed,
 		"nvidia.com/gpu-operator.pool":    removed, deploy + "driver": removed, deploy + "container-toolkit": removed,
 		deploy + "device-plugin": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
-		deploy + "dcgm": removed,
+		deploy + "dcgm":          removed,
+		deploy + "dcgm-exporter": removed,
 	}
 	with := func(key string, value *string) map[string]*string {
 		want := map[string]*string{key: value}

@@ -70,7 +70,7 @@ func TestCompute(t *testing.T) {
 		"driver":          {Action: plan.Apply, Instances: []string{"ubuntu24.04-amd64"}},
 		"node-discovery":  apply,
 		"runtime-classes": apply, "container-toolkit": apply, "device-plugin": apply, "operator-validator": apply,
-
+		"dcgm-exporter": apply,
 		"dcgm": {
 			Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
 			Message: "spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
@@ -89,6 +89,7 @@ func TestCompute(t *testing.T) {
 	}
 	nobody := map[operand.Name]what{
 		"gpu-feature-discovery": notNeeded,
+		"dcgm-exporter":         notNeeded,
 		"driver":                notNeeded, "container-toolkit": notNeeded, "device-plugin": notNeeded, "operator-validator": notNeeded,
 	}
 	contradiction := v1.ImageSpec{Image: "example.com/x:1", Version: "2"}
@@ -175,6 +176,7 @@ func TestCompute(t *testing.T) {
 				"gpu-feature-discovery": {Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.gfd.enabled is false"},
 				"device-plugin":         {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriAlone},
 				"operator-validator":    {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriAlone},
+				"dcgm-exporter":         {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriAlone},
 			}),
 		},
 		"a wrong image is held, and the others go on": {
@@ -231,17 +233,20 @@ func TestWaitsFollowTheSpec(t *testing.T) {
 	}{
 		"all operands": {want: map[operand.Name][]labels.Marker{
 			"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit}, "operator-validator": {labels.MarkerDriver},
+			"dcgm-exporter": {labels.MarkerToolkit},
 		}},
 		"no toolkit: the validator proves the driver, and waits for nobody": {
 			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}},
 			want: map[operand.Name][]labels.Marker{
 				"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit},
+				"dcgm-exporter": {labels.MarkerToolkit},
 			},
 		},
 		"no driver: that of the host is waited for all the same": {
 			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
 			want: map[operand.Name][]labels.Marker{
 				"device-plugin": {labels.MarkerToolkit}, "gpu-feature-discovery": {labels.MarkerToolkit}, "operator-validator": {labels.MarkerDriver},
+				"dcgm-exporter": {labels.MarkerToolkit},
 			},
 		},
 	}

@@ -188,7 +188,8 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 		"device-plugin":      "nvidia-device-plugin-daemonset",
 		"operator-validator": "nvidia-operator-validator",
 
-		"dcgm": "nvidia-dcgm",
+		"dcgm":          "nvidia-dcgm",
+		"dcgm-exporter": "nvidia-dcgm-exporter",
 
 		"gpu-feature-discovery": "gpu-feature-discovery",
 		"mps-control-daemon":    "nvidia-device-plugin-mps-control-daemon",
@@ -299,7 +300,7 @@ func TestTheDriverIsNeverRolledByItsDaemonSet(t *testing.T) {
 
 // A pod with a RuntimeClass cannot start before the toolkit has configured it.
 func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
-	injected := map[operand.Name]bool{"device-plugin": true, "gpu-feature-discovery": true, "mps-control-daemon": true, "operator-validator": true, "dcgm": true, "mig-manager": true}
+	injected := map[operand.Name]bool{"device-plugin": true, "gpu-feature-discovery": true, "mps-control-daemon": true, "operator-validator": true, "dcgm": true, "dcgm-exporter": true, "mig-manager": true}
 	for scenario, s := range scenarios {
 		classes := map[string]bool{}
 		for _, object := range s.objects(t)["runtime-classes"] {

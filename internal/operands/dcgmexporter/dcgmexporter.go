@@ -1,0 +1,70 @@
+package dcgmexporter
+
+import (
+	"fmt"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Name of the operand.
+const Name operand.Name = "dcgm-exporter"
+
+// app is the name of the DaemonSet and of the Service, and their label app.
+const app = "nvidia-dcgm-exporter"
+
+// Operand is the DCGM exporter. It does not require the stand-alone engine: where that comes later, or
+// fails, the exporter tries again until it answers.
+func Operand() operand.Operand {
+	return operand.Operand{
+		Name:      Name,
+		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Injected:  true,
+		Requires: []operand.Requirement{
+			{On: "runtime-classes", Scope: operand.Cluster},
+			{On: "container-toolkit", Scope: operand.Node, Marker: labels.MarkerToolkit},
+		},
+		Wanted:    wanted,
+		Instances: instances,
+	}
+}
+
+func spec(in operand.Input) v1.DCGMExporterSpec {
+	if in.Spec.DCGMExporter == nil {
+		return v1.DCGMExporterSpec{}
+	}
+	return *in.Spec.DCGMExporter
+}
+
+func wanted(in operand.Input) operand.Decision {
+	if !operand.IsTrue(spec(in).Enabled, true) {
+		return operand.Disabled("spec.dcgmExporter.enabled")
+	}
+	return operand.Installed()
+}
+
+func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+	spec := spec(in)
+	ref, err := image.Resolve(image.DCGMExporter, spec.ImageSpec, "")
+	if err != nil {
+		return nil, fmt.Errorf("spec.dcgmExporter: %w", err)
+	}
+	values, err := valuesOf(in, spec, ref)
+	if err != nil {
+		return nil, fmt.Errorf("spec.dcgmExporter: %w", err)
+	}
+	container := spec.ContainerSpec
+	if container.HostNetwork == nil && engineOnHost(in, spec) {
+		container.HostNetwork = new(true)
+	}
+	return []operand.Instance{{
+		Image:       ref.Image,
+		Version:     ref.Version,
+		PullSecrets: spec.ImagePullSecrets,
+		Main:        app,
+		Container:   container,
+		Values:      values,
+	}}, nil
+}

@@ -1,0 +1,132 @@
+package dcgmexporter_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/dcgmexporter"
+)
+
+func env(pairs ...string) v1.ContainerSpec {
+	spec := v1.ContainerSpec{}
+	for i := 0; i < len(pairs); i += 2 {
+		spec.Env = append(spec.Env, v1.EnvVar{Name: pairs[i], Value: pairs[i+1]})
+	}
+	return spec
+}
+
+// The exporter reaches an engine on the host only from the host's network.
+func TestHostNetwork(t *testing.T) {
+	const engine = "DCGM_REMOTE_HOSTENGINE_INFO"
+	off := env(engine, "localhost:5555")
+	off.HostNetwork = new(false)
+	tests := map[string]struct {
+		container v1.ContainerSpec
+		dcgm      *v1.DCGMSpec
+		want      *bool
+	}{
+		"by default":                           {},
+		"as the spec says":                     {container: v1.ContainerSpec{HostNetwork: new(true)}, want: new(true)},
+		"an engine on localhost":               {container: env(engine, "localhost:5555"), want: new(true)},
+		"localhost without a port":             {container: env(engine, "localhost"), want: new(true)},
+		"127.0.0.1":                            {container: env(engine, "127.0.0.1:5555"), want: new(true)},
+		"[::1]":                                {container: env(engine, "[::1]:5555"), want: new(true)},
+		"[::1] without a port":                 {container: env(engine, "[::1]"), want: new(true)},
+		"an engine elsewhere":                  {container: env(engine, "10.0.0.7:5555")},
+		"a name that starts with localhost":    {container: env(engine, "localhost.example.com:5555")},
+		"an empty variable":                    {container: env(engine, "")},
+		"another variable":                     {container: env("X", "localhost:5555")},
+		"beside the engine of the policy":      {container: env(engine, "localhost:5555"), dcgm: &v1.DCGMSpec{Enabled: new(true)}},
+		"dcgm is off":                          {container: env(engine, "localhost:5555"), dcgm: &v1.DCGMSpec{Enabled: new(false)}, want: new(true)},
+		"what the spec says outright is final": {container: off, want: new(false)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := operand.Input{Spec: v1.ClusterPolicySpec{DCGM: test.dcgm, DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: test.container}}}
+			instances, err := dcgmexporter.Operand().Instances(in, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, instances[0].Container.HostNetwork); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if in.Spec.DCGMExporter.HostNetwork != test.container.HostNetwork {
+				t.Error("the spec was changed")
+			}
+		})
+	}
+}
+
+// A token is on the node's disk, and is given only where something needs it.
+func TestToken(t *testing.T) {
+	const configMap = "DCGM_EXPORTER_CONFIGMAP_DATA"
+	tests := map[string]struct {
+		spec v1.DCGMExporterSpec
+		want bool
+	}{
+		"by default":               {},
+		"pod labels":               {spec: v1.DCGMExporterSpec{EnablePodLabels: new(true)}, want: true},
+		"pod UIDs":                 {spec: v1.DCGMExporterSpec{EnablePodUID: new(true)}, want: true},
+		"both are off":             {spec: v1.DCGMExporterSpec{EnablePodLabels: new(false), EnablePodUID: new(false)}},
+		"an allowlist alone":       {spec: v1.DCGMExporterSpec{PodLabelAllowlistRegex: []string{".*"}}},
+		"metrics from a ConfigMap": {spec: v1.DCGMExporterSpec{ContainerSpec: env(configMap, "gpu-operator:my-metrics")}, want: true},
+		"metrics from none":        {spec: v1.DCGMExporterSpec{ContainerSpec: env(configMap, "none")}},
+		"a mounted ConfigMap":      {spec: v1.DCGMExporterSpec{Config: &v1.DCGMExporterConfigSpec{Name: "my-metrics"}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := dcgmexporter.CallsAPI(test.spec); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestListen(t *testing.T) {
+	const wrong = `spec.dcgmExporter: env: DCGM_EXPORTER_LISTEN is `
+	tests := map[string]struct {
+		listen string
+		port   int
+		err    string
+	}{
+		"empty is as good as none": {port: 9400},
+		"another port":             {listen: ":9500", port: 9500},
+		"an address":               {listen: "0.0.0.0:9501", port: 9501},
+		"an address of version 6":  {listen: "[::]:9502", port: 9502},
+		"no port":                  {listen: "9400", err: wrong + `"9400": write an address and a port, such as :9400`},
+		"a name":                   {listen: ":http", err: wrong + `":http": the port must be a number from 1 to 65535`},
+		"no such port":             {listen: ":65536", err: wrong + `":65536": the port must be a number from 1 to 65535`},
+		"any port":                 {listen: ":0", err: wrong + `":0": the port must be a number from 1 to 65535`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := operand.Input{Spec: v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: env("DCGM_EXPORTER_LISTEN", test.listen)}}}
+			instances, err := dcgmexporter.Operand().Instances(in, nil)
+			if text(err) != test.err {
+				t.Fatalf("got error %q, want %q", text(err), test.err)
+			}
+			if err == nil && dcgmexporter.Port(instances[0]) != test.port {
+				t.Errorf("got port %d, want %d", dcgmexporter.Port(instances[0]), test.port)
+			}
+		})
+	}
+}
+
+func TestAWrongImageNamesItsField(t *testing.T) {
+	spec := &v1.DCGMExporterSpec{ImageSpec: v1.ImageSpec{Image: "example.com/exporter:1", Version: "2"}}
+	_, err := dcgmexporter.Operand().Instances(operand.Input{Spec: v1.ClusterPolicySpec{DCGMExporter: spec}}, nil)
+	const want = `spec.dcgmExporter: image "example.com/exporter:1" is a whole reference: remove repository and version`
+	if text(err) != want {
+		t.Errorf("got %q, want %q", text(err), want)
+	}
+}
+
+func text(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
