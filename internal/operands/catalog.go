@@ -11,6 +11,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands/migmanager"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/mpscontroldaemon"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/nodediscovery"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/nodestatusexporter"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/operatorvalidator"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/runtimeclasses"
 )
@@ -27,6 +28,7 @@ func Catalogue() ([]operand.Operand, error) {
 		operatorvalidator.Operand(),
 		dcgm.Operand(),
 		dcgmexporter.Operand(),
+		nodestatusexporter.Operand(),
 		gpufeaturediscovery.Operand(),
 		mpscontroldaemon.Operand(),
 		migmanager.Operand(),

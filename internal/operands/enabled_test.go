@@ -14,7 +14,8 @@ import (
 func TestWanted(t *testing.T) {
 	const yes = "installed"
 	offByDefault := map[operand.Name]string{
-		"dcgm": "DisabledBySpec: spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
+		"dcgm":                 "DisabledBySpec: spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
+		"node-status-exporter": "DisabledBySpec: spec.nodeStatusExporter.enabled is not true",
 	}
 	all := func(change map[operand.Name]string) map[operand.Name]string {
 		want := map[operand.Name]string{}
@@ -77,7 +78,7 @@ func TestWanted(t *testing.T) {
 			spec: v1.ClusterPolicySpec{
 				DCGM: &v1.DCGMSpec{Enabled: new(true)}, NodeStatusExporter: &v1.NodeStatusExporterSpec{Enabled: new(true)},
 			},
-			want: all(map[operand.Name]string{"dcgm": yes}),
+			want: all(map[operand.Name]string{"dcgm": yes, "node-status-exporter": yes}),
 		},
 		"empty blocks turn nothing on": {
 			spec: v1.ClusterPolicySpec{

@@ -23,9 +23,10 @@ func labelled(change map[string]*string) map[string]string {
 		"nvidia.com/gpu-operator.runtime": "containerd",
 		deploy + "driver":                 "true", deploy + "container-toolkit": "true", deploy + "device-plugin": "true",
 		deploy + "operator-validator": "true", deploy + "gpu-feature-discovery": "true", deploy + "client": "true",
-		deploy + "dcgm":          "true",
-		deploy + "dcgm-exporter": "true",
-		"kubernetes.io/hostname": "a",
+		deploy + "dcgm":                 "true",
+		deploy + "dcgm-exporter":        "true",
+		deploy + "node-status-exporter": "true",
+		"kubernetes.io/hostname":        "a",
 	}, change)
 }
 
@@ -60,8 +61,9 @@ func TestNodeLabels(t *testing.T) {
 				"nvidia.com/gpu-operator.runtime": set("containerd"),
 				deploy + "driver":                 set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
 				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
-				deploy + "dcgm":          set("true"),
-				deploy + "dcgm-exporter": set("true"),
+				deploy + "dcgm":                 set("true"),
+				deploy + "dcgm-exporter":        set("true"),
+				deploy + "node-status-exporter": set("true"),
 			},
 		},
 		"a labelled node gets no write": {
@@ -99,8 +101,9 @@ func TestNodeLabels(t *testing.T) {
 			}),
 			want: map[string]*string{
 				deploy + "container-toolkit": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
-				deploy + "dcgm":          removed,
-				deploy + "dcgm-exporter": removed,
+				deploy + "dcgm":                 removed,
+				deploy + "dcgm-exporter":        removed,
+				deploy + "node-status-exporter": removed,
 			},
 		},
 		"deploy labels that are not the operator's stay": {
@@ -113,8 +116,9 @@ func TestNodeLabels(t *testing.T) {
 				"nvidia.com/gpu.present": set("true"), "nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64"),
 				deploy + "driver": set("true"), deploy + "device-plugin": set("true"),
 				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
-				deploy + "dcgm":          set("true"),
-				deploy + "dcgm-exporter": set("true"),
+				deploy + "dcgm":                 set("true"),
+				deploy + "dcgm-exporter":        set("true"),
+				deploy + "node-status-exporter": set("true"),
 			},
 		},
 		"without facts there is neither pool nor driver": {
@@ -123,8 +127,9 @@ func TestNodeLabels(t *testing.T) {
 				"nvidia.com/gpu-operator.runtime": set("containerd"),
 				"nvidia.com/gpu.present":          set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
 				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
-				deploy + "dcgm":          set("true"),
-				deploy + "dcgm-exporter": set("true"),
+				deploy + "dcgm":                 set("true"),
+				deploy + "dcgm-exporter":        set("true"),
+				deploy + "node-status-exporter": set("true"),
 			},
 		},
 		"lost discovery labels take nothing away": {
@@ -197,8 +202,9 @@ func TestReleasedLabels(t *testing.T) {
 		"nvidia.com/gpu-operator.runtime": removed,
 		"nvidia.com/gpu-operator.pool":    removed, deploy + "driver": removed, deploy + "container-toolkit": removed,
 		deploy + "device-plugin": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
-		deploy + "dcgm":          removed,
-		deploy + "dcgm-exporter": removed,
+		deploy + "dcgm":                 removed,
+		deploy + "dcgm-exporter":        removed,
+		deploy + "node-status-exporter": removed,
 	}
 	with := func(key string, value *string) map[string]*string {
 		want := map[string]*string{key: value}

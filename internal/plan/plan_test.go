@@ -75,6 +75,10 @@ func TestCompute(t *testing.T) {
 			Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
 			Message: "spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
 		},
+		"node-status-exporter": {
+			Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
+			Message: "spec.nodeStatusExporter.enabled is not true",
+		},
 		"mig-manager": notNeeded,
 	}
 	with := func(change map[operand.Name]what) map[operand.Name]what {

@@ -188,8 +188,9 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 		"device-plugin":      "nvidia-device-plugin-daemonset",
 		"operator-validator": "nvidia-operator-validator",
 
-		"dcgm":          "nvidia-dcgm",
-		"dcgm-exporter": "nvidia-dcgm-exporter",
+		"dcgm":                 "nvidia-dcgm",
+		"dcgm-exporter":        "nvidia-dcgm-exporter",
+		"node-status-exporter": "nvidia-node-status-exporter",
 
 		"gpu-feature-discovery": "gpu-feature-discovery",
 		"mps-control-daemon":    "nvidia-device-plugin-mps-control-daemon",

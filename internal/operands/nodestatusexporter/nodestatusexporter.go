@@ -1,0 +1,113 @@
+package nodestatusexporter
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Name of the operand.
+const Name operand.Name = "node-status-exporter"
+
+// app is the name of the DaemonSet and of the Service, and their label app.
+const app = "nvidia-node-status-exporter"
+
+const (
+	// portEnv is the variable of gpu-node export that moves its port.
+	portEnv     = "METRICS_PORT"
+	defaultPort = 8000
+)
+
+// Operand is the node status exporter. It waits for nothing: what is not there yet is what it tells.
+func Operand() operand.Operand {
+	return operand.Operand{
+		Name:      Name,
+		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Wanted:    wanted,
+		Instances: instances,
+	}
+}
+
+type values struct {
+	Image, PullPolicy string
+	Port              int
+	Monitor           operand.Monitor
+}
+
+func spec(in operand.Input) v1.NodeStatusExporterSpec {
+	if in.Spec.NodeStatusExporter == nil {
+		return v1.NodeStatusExporterSpec{}
+	}
+	return *in.Spec.NodeStatusExporter
+}
+
+func wanted(in operand.Input) operand.Decision {
+	if !operand.IsTrue(spec(in).Enabled, false) {
+		return operand.Decision{
+			Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec, Message: "spec.nodeStatusExporter.enabled is not true",
+		}
+	}
+	return operand.Installed()
+}
+
+func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+	spec := spec(in)
+	ref, policy, err := imageOf(in, spec.ImageSpec)
+	if err != nil {
+		return nil, err
+	}
+	port, err := portOf(spec.Env)
+	if err != nil {
+		return nil, fmt.Errorf("spec.nodeStatusExporter.env: %w", err)
+	}
+	return []operand.Instance{{
+		Image:       ref.Image,
+		Version:     ref.Version,
+		PullSecrets: spec.ImagePullSecrets,
+		Main:        app,
+		Container:   spec.ContainerSpec,
+		Values: values{
+			Image:      ref.Image,
+			PullPolicy: policy,
+			Port:       port,
+			Monitor:    in.Monitor(app, spec.ServiceMonitor, true),
+		},
+	}}, nil
+}
+
+// imageOf is the image of the on-node program and how it is pulled: that of this block if it names one,
+// else that of all pods.
+func imageOf(in operand.Input, spec v1.ImageSpec) (image.Reference, string, error) {
+	policy := cmp.Or(string(spec.ImagePullPolicy), image.PullPolicy(in.Helper()))
+	if image.Named(spec) {
+		ref, err := image.Resolve(image.OperatorImage, spec, "")
+		if err != nil {
+			return ref, "", fmt.Errorf("spec.nodeStatusExporter: %w", err)
+		}
+		return ref, policy, nil
+	}
+	ref, err := image.Helper(in.Helper(), in.HelperImage)
+	if err != nil {
+		return ref, "", fmt.Errorf("spec.validator: %w", err)
+	}
+	return ref, policy, nil
+}
+
+// portOf is the port that the program listens on, which probes and Service follow.
+func portOf(env []v1.EnvVar) (int, error) {
+	for _, variable := range env {
+		if variable.Name != portEnv || variable.Value == "" {
+			continue
+		}
+		port, err := strconv.Atoi(variable.Value)
+		if err != nil || port < 1 || port > 65535 {
+			return 0, fmt.Errorf("%s is %q: it must be a number from 1 to 65535", portEnv, variable.Value)
+		}
+		return port, nil
+	}
+	return defaultPort, nil
+}
