@@ -12,6 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands/mpscontroldaemon"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/nodediscovery"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/nodestatusexporter"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/operatormetrics"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/operatorvalidator"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/runtimeclasses"
 )
@@ -29,6 +30,7 @@ func Catalogue() ([]operand.Operand, error) {
 		dcgm.Operand(),
 		dcgmexporter.Operand(),
 		nodestatusexporter.Operand(),
+		operatormetrics.Operand(),
 		gpufeaturediscovery.Operand(),
 		mpscontroldaemon.Operand(),
 		migmanager.Operand(),

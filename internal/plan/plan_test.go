@@ -70,7 +70,7 @@ func TestCompute(t *testing.T) {
 		"driver":          {Action: plan.Apply, Instances: []string{"ubuntu24.04-amd64"}},
 		"node-discovery":  apply,
 		"runtime-classes": apply, "container-toolkit": apply, "device-plugin": apply, "operator-validator": apply,
-		"dcgm-exporter": apply,
+		"dcgm-exporter": apply, "operator-metrics": apply,
 		"dcgm": {
 			Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
 			Message: "spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",

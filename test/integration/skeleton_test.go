@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -57,7 +58,7 @@ func (b *bed) deletionLeavesNothing() {
 // leftovers names what there is of the operator's.
 func (b *bed) leftovers() []string {
 	var found []string
-	for _, list := range []client.ObjectList{&appsv1.DaemonSetList{}, &corev1.ConfigMapList{}, &nodev1.RuntimeClassList{}} {
+	for _, list := range []client.ObjectList{&appsv1.DaemonSetList{}, &corev1.ServiceList{}, &corev1.ConfigMapList{}, &nodev1.RuntimeClassList{}} {
 		b.Expect(b.client.List(b.t.Context(), list, client.HasLabels{"nvidia.com/gpu-operator.operand"})).To(Succeed())
 		b.Expect(meta.EachListItem(list, func(item runtime.Object) error {
 			object, err := meta.Accessor(item)
@@ -126,12 +127,12 @@ func TestNoGPUNodes(t *testing.T) {
 	object.Spec.NodeDiscovery.Mode = v1.DiscoveryAuto
 	b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
 	b.Eventually(ready).WithTimeout(10*time.Second).Should(Equal("ready NoGPUNodes"), "the operator's own discovery does")
+	states := map[string]v1.OperandState{
+		"runtime-classes": v1.OperandReady, "node-discovery": v1.OperandReady, "operator-metrics": v1.OperandReady,
+		"dcgm": v1.OperandDisabled, "node-status-exporter": v1.OperandDisabled,
+	}
 	for _, operand := range b.policy().Status.Operands {
-		want := v1.OperandNotNeeded
-		if operand.Name == "runtime-classes" || operand.Name == "node-discovery" {
-			want = v1.OperandReady
-		}
-		b.Expect(operand.State).To(Equal(want), operand.Name)
+		b.Expect(operand.State).To(Equal(cmp.Or(states[operand.Name], v1.OperandNotNeeded)), operand.Name)
 	}
 	b.Expect(b.node("plain").Labels).NotTo(HaveKey("nvidia.com/gpu.present"))
 }

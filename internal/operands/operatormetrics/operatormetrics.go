@@ -1,0 +1,31 @@
+package operatormetrics
+
+import (
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Name of the operand.
+const Name operand.Name = "operator-metrics"
+
+// app is the name of the Service, and the label app of the operator's own pods, see config/manager.
+const app = "gpu-operator"
+
+// Operand is the way to the operator's metrics.
+func Operand() operand.Operand {
+	return operand.Operand{
+		Name:      Name,
+		Wanted:    func(operand.Input) operand.Decision { return operand.Installed() },
+		Instances: instances,
+	}
+}
+
+type values struct{ Monitor operand.Monitor }
+
+func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+	var spec *v1.ServiceMonitorSpec
+	if in.Spec.Operator != nil && in.Spec.Operator.Metrics != nil {
+		spec = in.Spec.Operator.Metrics.ServiceMonitor
+	}
+	return []operand.Instance{{Values: values{Monitor: in.Monitor(app, spec, true)}}}, nil
+}
