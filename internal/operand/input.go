@@ -100,6 +100,11 @@ func (in Input) NRIEnabled() bool {
 	return in.Spec.CDI != nil && in.CDIEnabled() && IsTrue(in.Spec.CDI.NRIPluginEnabled, false)
 }
 
+// OpenShift tells whether the GPU nodes are those of OpenShift.
+func (in Input) OpenShift() bool {
+	return slices.ContainsFunc(in.Layouts, func(l Layout) bool { return l.Name == layoutOpenShift })
+}
+
 // InjectsByHook tells whether an OCI hook injects GPUs into every container that asks for them: CRI-O's
 // way without CDI, which needs no RuntimeClass. Where some nodes have another runtime, all pods need the
 // RuntimeClass, so CRI-O gets its handler, too.

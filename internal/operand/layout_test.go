@@ -156,3 +156,13 @@ func TestLayoutsOfACluster(t *testing.T) {
 	slices.Reverse(nodes)
 	g.Expect(operand.Layouts(nodes)).To(HaveLen(2))
 }
+
+func TestOpenShiftIsToldByItsNodes(t *testing.T) {
+	g := NewWithT(t)
+	layouts := func(distribution operand.Distribution) []operand.Layout {
+		return operand.Layouts([]operand.NodeFacts{{HasGPU: true, Runtime: "cri-o", Distribution: distribution}})
+	}
+	g.Expect(operand.Input{Layouts: layouts("openshift")}.OpenShift()).To(BeTrue())
+	g.Expect(operand.Input{Layouts: layouts("")}.OpenShift()).To(BeFalse())
+	g.Expect(operand.Input{}.OpenShift()).To(BeFalse())
+}

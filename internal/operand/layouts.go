@@ -23,6 +23,9 @@ const (
 // fromFile reads the present configuration from this file of the host.
 func fromFile(path string) string { return "file=/host" + path }
 
+// layoutOpenShift is the layout, and the distribution, of OpenShift.
+const layoutOpenShift = "openshift"
+
 // layouts is the one table of what distributions do to container runtimes. The first row that recognises
 // a node tells its distribution; where that has no row for the node's runtime, the rows at the end hold.
 //
@@ -38,8 +41,8 @@ var layouts = []layoutRow{
 		ConfigSource: fromFile("/var/snap/microk8s/current/args/containerd.toml"),
 	}},
 	// OpenShift: NVIDIA's operator puts hooks below /run there, as /usr is read-only; the rest is CRI-O's own.
-	{"openshift", labelled("node.openshift.io/os_id"), Layout{
-		Name: "openshift", Runtime: RuntimeCRIO, HooksDir: runHooks,
+	{layoutOpenShift, labelled("node.openshift.io/os_id"), Layout{
+		Name: layoutOpenShift, Runtime: RuntimeCRIO, HooksDir: runHooks,
 		Config: "/etc/crio/config.toml", DropIn: "/etc/crio/crio.conf.d/99-nvidia.conf",
 	}},
 	// RKE2: its kubelet's version ends in +rke2r1. Its documentation of NVIDIA's operator names the socket;

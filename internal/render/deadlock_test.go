@@ -78,7 +78,7 @@ func (n *bareNode) gets(ds *appsv1.DaemonSet, container corev1.Container) bool {
 // run tells whether the container gets done, or gets to work, and notes what is true then.
 func (n *bareNode) run(container corev1.Container) bool {
 	argv := slices.Concat(container.Command, container.Args)
-	if len(argv) == 0 || path.Base(argv[0]) != "gpu-node" {
+	if !isGPUNode(argv) {
 		n.facts["driver installed"] = n.facts["driver installed"] || container.Name == "nvidia-driver-ctr"
 		return true
 	}
@@ -105,6 +105,9 @@ func (n *bareNode) run(container corev1.Container) bool {
 	}
 	return true
 }
+
+// isGPUNode tells whether the container runs the on-node program; some say nothing but their image.
+func isGPUNode(argv []string) bool { return len(argv) > 0 && path.Base(argv[0]) == "gpu-node" }
 
 func (n *bareNode) markers(names string) bool {
 	return !slices.ContainsFunc(strings.Split(names, ","), func(name string) bool { return !n.facts["marker "+name] })

@@ -216,6 +216,12 @@ var scenarios = map[string]struct {
 		}},
 		of: []operand.Name{"dcgm", "dcgm-exporter", "node-status-exporter", "operator-metrics"},
 	},
+	"metrics-openshift": {
+		situation: situation{optional: prometheus, nodes: []operand.NodeFacts{runs("cri-o", "openshift")}, spec: v1.ClusterPolicySpec{
+			DCGMExporter: &v1.DCGMExporterSpec{ServiceMonitor: &v1.ServiceMonitorSpec{Enabled: new(true)}},
+		}},
+		of: []operand.Name{"dcgm-exporter"},
+	},
 	"metrics-overridden": {situation: situation{optional: prometheus, spec: metricsOverridden}, of: []operand.Name{"dcgm", "dcgm-exporter", "node-status-exporter", "operator-metrics"}},
 	"without-driver": {
 		situation: situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}},

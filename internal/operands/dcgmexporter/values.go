@@ -50,6 +50,8 @@ type values struct {
 	ServiceType           corev1.ServiceType
 	InternalTrafficPolicy corev1.ServiceInternalTrafficPolicy
 	Monitor               operand.Monitor
+	// Accelerators: rules give the metrics the names that OpenShift has for those of any accelerator.
+	Accelerators bool
 }
 
 func valuesOf(in operand.Input, spec v1.DCGMExporterSpec, ref image.Reference) (values, error) {
@@ -78,6 +80,7 @@ func valuesOf(in operand.Input, spec v1.DCGMExporterSpec, ref image.Reference) (
 		InternalTrafficPolicy: corev1.ServiceInternalTrafficPolicyCluster,
 		Monitor:               in.Monitor(app, spec.ServiceMonitor, false),
 	}
+	v.Accelerators = v.Monitor.PrometheusRule && in.OpenShift()
 	if spec.Config != nil && spec.Config.Name != "" {
 		v.Metrics, v.CustomMetrics, v.MetricsConfigMap = customMetrics, true, spec.Config.Name
 	}
