@@ -34,41 +34,55 @@ func TestAProverThatIsKilledLeavesNoFalseMarker(t *testing.T) {
 	for name, made := range map[string]func(*testing.T) victim{"driver": driverVictim, "gdrcopy": moduleVictim} {
 		t.Run(name, func(t *testing.T) {
 			victim := made(t)
-			const seed = 20260821
-			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // A test that can be repeated.
 			h := newKillHarness(t, victim)
-			within := h.whole()
-			var runs, trusted, early, broken int
-			// On a machine that is so busy that few runs fit into the time, chance needs some more of them.
-			spread := func() bool { return trusted > 5 && early > 5 && broken > 5 }
-			for until := time.Now().Add(4 * time.Second); runs < 60 || time.Now().Before(until) || runs < 300 && !spread(); runs++ {
-				healthy, flips := random.IntN(2) == 0, random.IntN(3) == 0
-				proven := h.run(runs, healthy, flips, random, within)
-				if proven {
-					trusted++
-				}
-				// How long a run takes changes with what else the machine does, so the next kill is aimed by
-				// what became of this one: about half of the healthy runs are to end before their marker.
-				switch {
-				case !healthy || flips:
-				case proven:
-					within -= within / 16
-				default:
-					early++
-					within += within / 8
-				}
-				if !healthy && !flips {
-					broken++
-					NewWithT(t).Expect(proven).To(BeFalse(), "run %d of seed %d was never healthy", runs, seed)
-				}
+			c := campaign{within: h.whole(), random: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // A test that can be repeated.
+			for until := time.Now().Add(4 * time.Second); c.runs < 60 || time.Now().Before(until) || c.runs < 300 && !c.spread(); c.runs++ {
+				c.kill(h)
 			}
 			t.Logf("seed %d: %d runs killed, %d of them with a true marker, %d healthy ones before it, %d never healthy; the last within %s",
-				seed, runs, trusted, early, broken, within)
-			NewWithT(t).Expect(trusted).To(BeNumerically(">", 5), "the kills are spread over the run")
-			NewWithT(t).Expect(early).To(BeNumerically(">", 5), "the kills are spread over the run")
-			NewWithT(t).Expect(broken).To(BeNumerically(">", 5))
+				seed, c.runs, c.trusted, c.early, c.broken, c.within)
+			NewWithT(t).Expect(c.spread()).To(BeTrue(), "the kills are spread over the run")
 			h.whole() // What was left behind is no obstacle.
 		})
+	}
+}
+
+// seed of all campaigns.
+const seed = 20260821
+
+// campaign kills runs of one prover and counts what became of them.
+type campaign struct {
+	random *rand.Rand
+	// within is the time after its start within which a run is killed.
+	within time.Duration
+	// trusted runs left a true marker; early ones, healthy all the time, were killed before it; broken
+	// ones were never healthy.
+	runs, trusted, early, broken int
+}
+
+// spread tells that the kills fell before and after the marker. On a machine that is so busy that few
+// runs fit into the time, chance needs some more of them.
+func (c *campaign) spread() bool { return c.trusted > 5 && c.early > 5 && c.broken > 5 }
+
+func (c *campaign) kill(h killHarness) {
+	h.Helper()
+	healthy, flips := c.random.IntN(2) == 0, c.random.IntN(3) == 0
+	proven := h.run(c.runs, healthy, flips, c.random, c.within)
+	if proven {
+		c.trusted++
+	}
+	// How long a run takes changes with what else the machine does, so the next kill is aimed by what
+	// became of this one: about half of the healthy runs are to end before their marker.
+	switch {
+	case flips:
+	case !healthy:
+		c.broken++
+		NewWithT(h.T).Expect(proven).To(BeFalse(), "run %d of seed %d was never healthy", c.runs, seed)
+	case proven:
+		c.within -= c.within / 16
+	default:
+		c.early++
+		c.within += c.within / 8
 	}
 }
 
