@@ -42,6 +42,11 @@ func TestPlansAsStories(t *testing.T) {
 			nodes: eight[:1],
 		},
 	}
+	for name, scenario := range scenarios {
+		test := tests[name]
+		test.spec, test.nodes = specOf(t, scenario.spec), scenario.nodes
+		tests[name] = test
+	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
@@ -62,7 +67,7 @@ func story(all []operand.Operand, p plan.Plan, nodes []operand.NodeFacts) string
 		say("")
 		say("%s %s%s", step.Action, step.Operand.Name, why(step.State, step.Reason, step.Message))
 		for _, instance := range step.Instances {
-			say("  %s%s", orDash(instance.Image), onPool(instance.Pool))
+			say("  %s%s", orDash(instance.Image), where(instance))
 		}
 		if step.Action != plan.Apply {
 			continue
@@ -81,26 +86,27 @@ func story(all []operand.Operand, p plan.Plan, nodes []operand.NodeFacts) string
 	}
 	for _, facts := range nodes {
 		node := p.ForNode(all, facts)
-		say("%s climbs:%s", facts.Name, ladder(node))
+		say("%s climbs:%s", facts.Name, rungs(node.Rungs))
+		if node.NeedsAllocatable {
+			say("  GPUs must be allocatable")
+		}
+		say("  and has beside:%s", rungs(node.Beside))
 	}
 	return s.String()
 }
 
-func ladder(node plan.Node) string {
+func rungs(all []plan.Rung) string {
 	need := map[plan.Need]string{
 		plan.Expected: "", plan.HostProvides: " (the host has it)", plan.OptedOut: " (kept off: %s)",
 		plan.Paused: " (paused: %s)", plan.NotPossible: " (not possible: %s)",
 	}
 	var s strings.Builder
-	for _, rung := range node.Rungs {
+	for _, rung := range all {
 		format := need[rung.Need]
 		if strings.Contains(format, "%s") {
 			format = fmt.Sprintf(format, rung.Message)
 		}
 		fmt.Fprintf(&s, " %s%s;", rung.Operand, format)
-	}
-	if node.NeedsAllocatable {
-		s.WriteString(" GPUs must be allocatable.")
 	}
 	return s.String()
 }
@@ -112,11 +118,15 @@ func why(state v1.OperandState, reason, message string) string {
 	return fmt.Sprintf(", as it is %s (%s): %s", state, reason, message)
 }
 
-func onPool(pool string) string {
-	if pool == "" {
-		return ""
+// where are the nodes of an instance, if not all of its operand's.
+func where(instance operand.Instance) string {
+	switch {
+	case instance.Pool != "":
+		return " on pool " + instance.Pool
+	case instance.Layout != "":
+		return " where the runtime is laid out as " + instance.Layout
 	}
-	return " on pool " + pool
+	return ""
 }
 
 func orDash(text string) string {
