@@ -84,7 +84,7 @@ var scenarios = map[string]scenario{
 }
 
 // specOf reads a spec strictly.
-func specOf(t testing.TB, text string) v1.ClusterPolicySpec {
+func specOf(t *testing.T, text string) v1.ClusterPolicySpec {
 	t.Helper()
 	var spec v1.ClusterPolicySpec
 	if err := yaml.UnmarshalStrict([]byte(text), &spec); err != nil {
