@@ -129,7 +129,7 @@ func TestNoGPUNodes(t *testing.T) {
 	b.Eventually(ready).WithTimeout(10*time.Second).Should(Equal("ready NoGPUNodes"), "the operator's own discovery does")
 	states := map[string]v1.OperandState{
 		"runtime-classes": v1.OperandReady, "node-discovery": v1.OperandReady, "operator-metrics": v1.OperandReady,
-		"dcgm": v1.OperandDisabled, "node-status-exporter": v1.OperandDisabled,
+		"dcgm": v1.OperandDisabled, "node-status-exporter": v1.OperandDisabled, "mps-control-daemon": v1.OperandDisabled,
 	}
 	for _, operand := range b.policy().Status.Operands {
 		b.Expect(operand.State).To(Equal(cmp.Or(states[operand.Name], v1.OperandNotNeeded)), operand.Name)
