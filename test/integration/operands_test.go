@@ -21,7 +21,9 @@ var switched = map[string]func(spec *v1.ClusterPolicySpec, on bool){
 	"gpu-feature-discovery": func(s *v1.ClusterPolicySpec, on bool) { s.GFD = &v1.GFDSpec{Enabled: &on} },
 	"dcgm-exporter":         func(s *v1.ClusterPolicySpec, on bool) { s.DCGMExporter = &v1.DCGMExporterSpec{Enabled: &on} },
 	"mig-manager":           func(s *v1.ClusterPolicySpec, on bool) { s.MIGManager = &v1.MIGManagerSpec{Enabled: &on} },
-	"node-status-exporter":  func(s *v1.ClusterPolicySpec, on bool) { s.NodeStatusExporter = &v1.NodeStatusExporterSpec{Enabled: &on} },
+	"node-status-exporter": func(s *v1.ClusterPolicySpec, on bool) {
+		s.NodeStatusExporter = &v1.NodeStatusExporterSpec{Enabled: &on}
+	},
 }
 
 // TestEachOperandGoesAndComes: an operand that is turned off leaves nothing behind and comes back with
