@@ -68,6 +68,30 @@ func TestEachOperandGoesAndComes(t *testing.T) {
 	})
 }
 
+// TestABrokenImageHoldsUpNobody: an operand that GPUs do not depend on fails on a node. The node stays
+// ready, the other operands do, and the status says what fails where, in which container and why.
+func TestABrokenImageHoldsUpNobody(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
+	b.sim.Break("dcgm-exporter", "gpu-00001", simulator.ImagePull)
+	b.run()
+	b.create(b.samplePolicy())
+	b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithTimeout(time.Minute).Should(ContainElement(And(
+		HaveField("Name", "dcgm-exporter"), HaveField("State", v1.OperandDegraded), HaveField("Ready", int32(1)),
+		HaveField("Message", HavePrefix("fails on 1 of 2 nodes: gpu-00001 (container nvidia-dcgm-exporter: ImagePullBackOff: nvcr.io/nvidia/k8s/dcgm-exporter:")))))
+	b.Eventually(func(g Gomega) {
+		for _, operand := range b.policy().Status.Operands {
+			if operand.Name != "dcgm-exporter" {
+				g.Expect(operand.State).To(BeElementOf(v1.OperandReady, v1.OperandDisabled, v1.OperandNotNeeded), operand.Name)
+			}
+		}
+		g.Expect(b.policy().Status.NodeSummary.ReadyOfTotal).To(Equal("2/2"), "the GPUs can be used")
+	}).WithTimeout(time.Minute).Should(Succeed())
+	b.Expect(b.policy().Status.Conditions).To(ContainElement(And(HaveField("Type", v1.ConditionDegraded), HaveField("Message", ContainSubstring("dcgm-exporter")))))
+	b.sim.Heal("dcgm-exporter", "gpu-00001")
+	b.awaitReady(2, 2*time.Minute)
+}
+
 // writtenObject is what tells whether an object was written: its status apart.
 type writtenObject struct{ operand, uid, writes string }
 
