@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -20,6 +21,8 @@ type pluginAPI struct {
 	pods    string
 	created chan corev1.Pod
 	deleted chan string
+	// answer delays the answer to the creation of a pod.
+	answer time.Duration
 }
 
 func (a pluginAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -31,6 +34,7 @@ func (a pluginAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		a.created <- pod
+		time.Sleep(a.answer)
 		_ = json.NewEncoder(w).Encode(map[string]any{"metadata": map[string]string{"name": pod.Name, "resourceVersion": "7"}})
 	case r.Method == http.MethodDelete:
 		a.deleted <- r.URL.Path
@@ -76,7 +80,8 @@ func TestValidatePluginRunsTheWorkloadThatTheEnvironmentDescribes(t *testing.T) 
 
 func TestValidatePluginDeletesItsWorkloadAtSIGTERM(t *testing.T) {
 	g := NewWithT(t)
-	pod, api := newPod(t), pluginAPI{pods: `{"phase":"Running"}`, created: make(chan corev1.Pod, 1), deleted: make(chan string, 1)}
+	// The signal comes while the API server still makes the pod.
+	pod, api := newPod(t), pluginAPI{pods: `{"phase":"Running"}`, created: make(chan corev1.Pod, 1), deleted: make(chan string, 1), answer: 300 * time.Millisecond}
 	command := pluginCommand(t, pod, api, describedPod...)
 	g.Expect(command.Start()).To(Succeed())
 	g.Eventually(api.created, "5s").Should(Receive())

@@ -84,18 +84,31 @@ func (w Workload) Run(ctx context.Context, resource string) error {
 // create makes the pod, in the place of that of an earlier attempt.
 func (w Workload) create(ctx context.Context, resource string) (nodeapi.Pod, error) {
 	wanted := w.pod(resource)
-	pod, err := w.Client.CreatePod(ctx, w.Namespace, wanted)
+	// A call that is cut off may have made a pod, and who does not know of it does not delete it.
+	lasting, cancel := outlasting(ctx, cleanupTimeout)
+	defer cancel()
+	pod, err := w.Client.CreatePod(lasting, w.Namespace, wanted)
 	if nodeapi.IsAlreadyExists(err) {
 		if err := w.removeEarlier(ctx, wanted.Metadata.Name); err != nil {
 			return nodeapi.Pod{}, err
 		}
-		pod, err = w.Client.CreatePod(ctx, w.Namespace, wanted)
+		pod, err = w.Client.CreatePod(lasting, w.Namespace, wanted)
 	}
 	if err != nil {
 		return nodeapi.Pod{}, fmt.Errorf("the workload pod cannot be created in namespace %s; check that the priority class %s exists, and the quotas and admission policies of the namespace: %w",
 			w.Namespace, w.PriorityClass, err)
 	}
 	return pod, nil
+}
+
+// outlasting ends so long after ctx does.
+func outlasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(by, cancel) })
+	return lasting, func() {
+		stop()
+		cancel()
+	}
 }
 
 // removeEarlier returns once the pod of an earlier attempt is gone.
