@@ -131,6 +131,24 @@ func (in Input) MIGStrategy() string {
 	return string(in.Spec.MIG.Strategy)
 }
 
+// MIGValues are what templates insert where a program is told how MIG devices are offered.
+type MIGValues struct {
+	// SetMIGStrategy tells that the spec names a strategy; otherwise the program's own default holds.
+	SetMIGStrategy bool
+	MIGStrategy    string
+	// MonitorMIG: the program looks at the MIG devices of all GPUs.
+	MonitorMIG bool
+}
+
+// MIG is what the spec says of MIG devices.
+func (in Input) MIG() MIGValues {
+	strategy := in.MIGStrategy()
+	return MIGValues{
+		SetMIGStrategy: strategy != "", MIGStrategy: strategy,
+		MonitorMIG: strategy != "" && strategy != string(v1.MIGStrategyNone),
+	}
+}
+
 // Helper is the image of the on-node program and how it is pulled. A spec that names no part of
 // the validator's image gets the operator's own image.
 func (in Input) Helper() v1.ImageSpec {

@@ -37,6 +37,15 @@ type Requirement struct {
 	Marker labels.Marker
 }
 
+// AfterToolkit are the edges of an operand whose pods the container runtime gives GPUs: the RuntimeClass
+// exists, and the toolkit is proven on the node.
+func AfterToolkit() []Requirement {
+	return []Requirement{
+		{On: "runtime-classes", Scope: Cluster},
+		{On: "container-toolkit", Scope: Node, Marker: labels.MarkerToolkit},
+	}
+}
+
 // Proof says that a container of an operand's pod writes a marker. Of several operands that can
 // prove the same marker, the first one in graph order that is installed is its only writer.
 type Proof struct {

@@ -5,7 +5,6 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -18,10 +17,7 @@ func Operand() operand.Operand {
 		Name:      Name,
 		Workloads: []operand.Workload{operand.WorkloadContainer},
 		Injected:  true,
-		Requires: []operand.Requirement{
-			{On: "runtime-classes", Scope: operand.Cluster},
-			{On: "container-toolkit", Scope: operand.Node, Marker: labels.MarkerToolkit},
-		},
+		Requires:  operand.AfterToolkit(),
 		Wanted:    wanted,
 		Instances: instances,
 	}

@@ -5,7 +5,6 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -22,10 +21,7 @@ func Operand() operand.Operand {
 		Workloads: []operand.Workload{operand.WorkloadContainer},
 		Stage:     v1.StageDevicePlugin,
 		Injected:  true,
-		Requires: []operand.Requirement{
-			{On: "runtime-classes", Scope: operand.Cluster},
-			{On: "container-toolkit", Scope: operand.Node, Marker: labels.MarkerToolkit},
-		},
+		Requires:  operand.AfterToolkit(),
 		Wanted:    wanted,
 		Instances: instances,
 	}
@@ -35,10 +31,8 @@ type values struct {
 	Image, PullPolicy  string
 	DeviceListStrategy string
 	CDI                bool
-	SetMIGStrategy     bool
-	MIGStrategy        string
-	MonitorMIG         bool
-	MPS                operand.MPSPaths
+	operand.MIGValues
+	MPS operand.MPSPaths
 	// GDS and GDRCopy: containers get the devices of these modules, which the spec asks for.
 	GDS, GDRCopy bool
 	// Configured: a configuration may share the GPUs by the Multi-Process Service.
@@ -66,7 +60,6 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	if in.CDIEnabled() {
 		strategy = "cdi-annotations,cdi-cri"
 	}
-	mig := in.MIGStrategy()
 	return []operand.Instance{{
 		Image:        ref.Image,
 		Version:      ref.Version,
@@ -79,9 +72,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 			PullPolicy:         image.PullPolicy(spec.ImageSpec),
 			DeviceListStrategy: strategy,
 			CDI:                in.CDIEnabled(),
-			SetMIGStrategy:     mig != "",
-			MIGStrategy:        mig,
-			MonitorMIG:         mig != "" && mig != string(v1.MIGStrategyNone),
+			MIGValues:          in.MIG(),
 			MPS:                in.MPSPaths(),
 			GDS:                in.Spec.GDS != nil && operand.IsTrue(in.Spec.GDS.Enabled, false),
 			GDRCopy:            in.Spec.GDRCopy != nil && operand.IsTrue(in.Spec.GDRCopy.Enabled, false),

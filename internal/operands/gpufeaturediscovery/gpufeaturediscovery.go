@@ -6,7 +6,6 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -22,10 +21,7 @@ func Operand() operand.Operand {
 		Name:      Name,
 		Workloads: []operand.Workload{operand.WorkloadContainer},
 		Injected:  true,
-		Requires: []operand.Requirement{
-			{On: "runtime-classes", Scope: operand.Cluster},
-			{On: "container-toolkit", Scope: operand.Node, Marker: labels.MarkerToolkit},
-		},
+		Requires:  operand.AfterToolkit(),
 		Wanted:    wanted,
 		Instances: instances,
 	}
@@ -35,9 +31,7 @@ type values struct {
 	Image, PullPolicy string
 	// NodeFeatureAPI: the labels go into a NodeFeature instead of a file.
 	NodeFeatureAPI bool
-	SetMIGStrategy bool
-	MIGStrategy    string
-	MonitorMIG     bool
+	operand.MIGValues
 }
 
 func spec(in operand.Input) v1.GFDSpec {
@@ -68,7 +62,6 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	if config != nil {
 		secrets = slices.Concat(secrets, in.DevicePlugin().ImagePullSecrets)
 	}
-	mig := in.MIGStrategy()
 	return []operand.Instance{{
 		Image:        ref.Image,
 		Version:      ref.Version,
@@ -80,9 +73,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 			Image:          ref.Image,
 			PullPolicy:     image.PullPolicy(spec.ImageSpec),
 			NodeFeatureAPI: in.DiscoveryMode() == v1.DiscoveryNFD,
-			SetMIGStrategy: mig != "",
-			MIGStrategy:    mig,
-			MonitorMIG:     mig != "" && mig != string(v1.MIGStrategyNone),
+			MIGValues:      in.MIG(),
 		},
 	}}, nil
 }

@@ -28,10 +28,7 @@ func Operand() operand.Operand {
 		Name:      Name,
 		Workloads: []operand.Workload{operand.WorkloadContainer},
 		Injected:  true,
-		Requires: []operand.Requirement{
-			{On: "runtime-classes", Scope: operand.Cluster},
-			{On: "container-toolkit", Scope: operand.Node, Marker: labels.MarkerToolkit},
-		},
+		Requires:  operand.AfterToolkit(),
 		Serves:    serves,
 		Wanted:    wanted,
 		Instances: instances,

@@ -5,7 +5,6 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -24,10 +23,7 @@ func Operand() operand.Operand {
 		Workloads: []operand.Workload{operand.WorkloadContainer},
 		Injected:  true,
 		Follows:   "device-plugin",
-		Requires: []operand.Requirement{
-			{On: "runtime-classes", Scope: operand.Cluster},
-			{On: "container-toolkit", Scope: operand.Node, Marker: labels.MarkerToolkit},
-		},
+		Requires:  operand.AfterToolkit(),
 		Serves: func(facts operand.NodeFacts) operand.Decision {
 			return operand.WhereCapable(Name, facts.MPSCapable, facts)
 		},
@@ -39,10 +35,8 @@ func Operand() operand.Operand {
 type values struct {
 	Image, PullPolicy string
 	Program           string
-	SetMIGStrategy    bool
-	MIGStrategy       string
-	MonitorMIG        bool
-	MPS               operand.MPSPaths
+	operand.MIGValues
+	MPS operand.MPSPaths
 }
 
 // wanted: GPUs are shared by a configuration alone. Without one GPU Feature Discovery finds no node
@@ -71,7 +65,6 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
-	mig := in.MIGStrategy()
 	return []operand.Instance{{
 		Image:       ref.Image,
 		Version:     ref.Version,
@@ -81,13 +74,11 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		Container:    v1.ContainerSpec{Resources: spec.Resources},
 		PluginConfig: config,
 		Values: values{
-			Image:          ref.Image,
-			PullPolicy:     image.PullPolicy(spec.ImageSpec),
-			Program:        program,
-			SetMIGStrategy: mig != "",
-			MIGStrategy:    mig,
-			MonitorMIG:     mig != "" && mig != string(v1.MIGStrategyNone),
-			MPS:            in.MPSPaths(),
+			Image:      ref.Image,
+			PullPolicy: image.PullPolicy(spec.ImageSpec),
+			Program:    program,
+			MIGValues:  in.MIG(),
+			MPS:        in.MPSPaths(),
 		},
 	}}, nil
 }

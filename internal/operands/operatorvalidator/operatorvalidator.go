@@ -38,8 +38,7 @@ func Operand() operand.Operand {
 }
 
 type values struct {
-	SetMIGStrategy bool
-	MIGStrategy    string
+	operand.MIGValues
 	// NRI: nothing keeps a container from being made before the toolkit can put GPUs into it.
 	NRI bool
 	// PullSecrets of the pods that the plugin's check starts, separated by commas.
@@ -55,7 +54,6 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
 	}
-	mig := in.MIGStrategy()
 	return []operand.Instance{{
 		Image:     ref.Image,
 		Version:   ref.Version,
@@ -63,7 +61,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		Container: spec.ContainerSpec,
 		InitEnv:   operand.ValidatorEnv(in, "driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation"),
 		Values: values{
-			SetMIGStrategy: mig != "", MIGStrategy: mig, NRI: in.NRIEnabled(), PullSecrets: strings.Join(spec.ImagePullSecrets, ","),
+			MIGValues: in.MIG(), NRI: in.NRIEnabled(), PullSecrets: strings.Join(spec.ImagePullSecrets, ","),
 		},
 	}}, nil
 }
