@@ -27,8 +27,8 @@ type Layout struct {
 	Name string
 	// Runtime is one of those above.
 	Runtime string
-	// Config is the file that the runtime reads, DropIn the file that the toolkit adds to it, Socket the
-	// runtime's own.
+	// Config is the file to which the toolkit adds the import of DropIn's directory, DropIn the file that it
+	// writes the runtimes to, Socket the container runtime's own.
 	Config, DropIn, Socket string
 	// ConfigSource is where the toolkit reads the present configuration, and Executable the program that
 	// it asks for it, as RUNTIME_CONFIG_SOURCE and RUNTIME_EXECUTABLE_PATH. Empty for the toolkit's defaults.
@@ -120,8 +120,16 @@ func labelled(key string) func(NodeTraits) bool {
 
 // since recognises a kubelet of this release or a newer one.
 func since(minimum string, and func(NodeTraits) bool) func(NodeTraits) bool {
-	return func(n NodeTraits) bool {
-		kubelet, err := version.ParseGeneric(n.Kubelet)
-		return err == nil && kubelet.AtLeast(version.MustParseGeneric(minimum)) && and(n)
-	}
+	return func(n NodeTraits) bool { return atLeast(n.Kubelet, minimum) && and(n) }
+}
+
+// runtimeSince recognises a container runtime of this version or a newer one, whichever runtime that is: the
+// row says which it is for.
+func runtimeSince(minimum string) func(NodeTraits) bool {
+	return func(n NodeTraits) bool { return atLeast(n.RuntimeVersion, minimum) }
+}
+
+func atLeast(has, minimum string) bool {
+	parsed, err := version.ParseGeneric(has)
+	return err == nil && parsed.AtLeast(version.MustParseGeneric(minimum))
 }

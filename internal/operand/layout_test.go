@@ -72,7 +72,7 @@ func TestLayoutOfADistribution(t *testing.T) {
 		},
 		"k0s": {
 			machine{runtime: "containerd", version: "1.7.28", kubelet: "v1.33.4+k0s"},
-			"k0s", "/etc/k0s/containerd.d/nvidia.toml", "/run/k0s/containerd.sock",
+			"k0s", "/run/nvidia/toolkit/k0s-unused.toml", "/run/k0s/containerd.sock",
 		},
 		"MicroK8s": {
 			machine{runtime: "containerd", version: "1.6.36", kubelet: "v1.33.4", labels: []string{"microk8s.io/cluster"}},
@@ -94,6 +94,17 @@ func TestLayoutOfADistribution(t *testing.T) {
 		},
 		"the engine of k3s in another distribution": {
 			machine{runtime: "containerd", version: "2.1.4-k3s1", kubelet: "v1.34.1"}, "k3s-engine", "", "",
+		},
+		"containerd that refuses drop-ins of a newer version": {
+			machine{
+				runtime: "containerd", version: "2.3.2-1", kubelet: "v1.36.1", image: "Ubuntu 24.04.4 LTS",
+				labels: []string{"kubernetes.azure.com/cluster"},
+			},
+			"containerd-file", "/etc/containerd/config.toml", "/run/containerd/containerd.sock",
+		},
+		"containerd just before that": {
+			machine{runtime: "containerd", version: "2.2.9", kubelet: "v1.36.1"},
+			"containerd", "/etc/containerd/config.toml", "/run/containerd/containerd.sock",
 		},
 		"a kubelet of GKE whose version says nothing": {
 			machine{runtime: "containerd", version: "2.0.4", kubelet: "-gke.1"},

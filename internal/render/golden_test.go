@@ -168,6 +168,7 @@ var scenarios = map[string]struct {
 		situation: situation{nodes: []operand.NodeFacts{
 			runs("containerd", ""), runs("cri-o", ""), runs("docker", ""), runs("containerd", "microk8s"), runs("cri-o", "openshift"),
 			runs("containerd", "rke2"), runs("containerd", "k3s"), runs("containerd", "k0s"), runs("containerd", "gke"), runs("containerd", "talos"),
+			runs("containerd", "containerd-file"),
 		}},
 		// TestLayoutsOfTheToolkit shows in what the toolkit's DaemonSets differ.
 		of: []operand.Name{"runtime-classes"},

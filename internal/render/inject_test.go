@@ -48,17 +48,16 @@ const (
 )
 
 // containerdAt is what NVIDIA's operator tells the toolkit of a containerd with these files.
-func containerdAt(configDir, configFile, socketDir string, more ...string) []string {
-	const dropInDir = "/etc/containerd/conf.d"
+func containerdAt(config, dropIn, socketDir string, more ...string) []string {
 	return slices.Concat([]string{
 		"RUNTIME=containerd", "CONTAINERD_RUNTIME_CLASS=nvidia",
-		"RUNTIME_CONFIG=/runtime/config-dir/" + configFile, "CONTAINERD_CONFIG=/runtime/config-dir/" + configFile,
-		"RUNTIME_DROP_IN_CONFIG=/runtime/config-dir.d/99-nvidia.toml", "RUNTIME_DROP_IN_CONFIG_HOST_PATH=" + dropInDir + "/99-nvidia.toml",
+		"RUNTIME_CONFIG=/runtime/config-dir/" + path.Base(config), "CONTAINERD_CONFIG=/runtime/config-dir/" + path.Base(config),
+		"RUNTIME_DROP_IN_CONFIG=/runtime/config-dir.d/" + path.Base(dropIn), "RUNTIME_DROP_IN_CONFIG_HOST_PATH=" + dropIn,
 		"RUNTIME_SOCKET=/runtime/sock-dir/containerd.sock", "CONTAINERD_SOCKET=/runtime/sock-dir/containerd.sock",
 	}, more, []string{
 		"CRIO_CONFIG_MODE=config", hooksBelowRun,
-		"containerd-config: " + configDir + " on /runtime/config-dir",
-		"containerd-drop-in-config: " + dropInDir + " on /runtime/config-dir.d",
+		"containerd-config: " + path.Dir(config) + " on /runtime/config-dir",
+		"containerd-drop-in-config: " + path.Dir(dropIn) + " on /runtime/config-dir.d",
 		"containerd-socket: " + socketDir + " on /runtime/sock-dir",
 	})
 }
@@ -78,14 +77,22 @@ func TestLayoutsOfTheToolkit(t *testing.T) {
 		k3s  = "/var/lib/rancher/k3s/agent/etc/containerd"
 		rke2 = "/var/lib/rancher/rke2/agent/etc/containerd"
 		snap = "/var/snap/microk8s"
+		own  = "/etc/containerd/config.toml"
+		// containerd's own drop-in.
+		ownDropIn = "/etc/containerd/conf.d/99-nvidia.toml"
 	)
 	want := map[string][]string{
-		"":           containerdAt("/etc/containerd", "config.toml", "/run/containerd"),
-		"-gke":       containerdAt("/etc/containerd", "config.toml", "/run/containerd", "RUNTIME_CONFIG_SOURCE=file"),
-		"-k3s":       containerdAt(k3s, "config.toml", "/run/k3s/containerd", "RUNTIME_CONFIG_SOURCE=file=/host"+k3s+"/config.toml"),
-		"-rke2":      containerdAt(rke2, "config.toml", "/run/k3s/containerd", "RUNTIME_CONFIG_SOURCE=file=/host"+rke2+"/config.toml"),
-		"-k0s":       containerdAt("/etc/k0s/containerd.d", "nvidia.toml", "/run/k0s", "RUNTIME_EXECUTABLE_PATH=/var/lib/k0s/bin/containerd"),
-		"-microk8s":  containerdAt(snap+"/current/args", "containerd-template.toml", snap+"/common/run", "RUNTIME_CONFIG_SOURCE=file=/host"+snap+"/current/args/containerd.toml"),
+		"":                 containerdAt(own, ownDropIn, "/run/containerd"),
+		"-containerd-file": containerdAt(own, ownDropIn, "/run/containerd", "RUNTIME_CONFIG_SOURCE=file"),
+		"-gke":             containerdAt(own, ownDropIn, "/run/containerd", "RUNTIME_CONFIG_SOURCE=file"),
+		"-k3s": containerdAt(k3s+"/config.toml", k3s+"/config-v3.toml.d/99-nvidia.toml", "/run/k3s/containerd",
+			"RUNTIME_CONFIG_SOURCE=file=/host"+k3s+"/config.toml"),
+		"-rke2": containerdAt(rke2+"/config.toml", rke2+"/config-v3.toml.d/99-nvidia.toml", "/run/k3s/containerd",
+			"RUNTIME_CONFIG_SOURCE=file=/host"+rke2+"/config.toml"),
+		"-k0s": containerdAt("/run/nvidia/toolkit/k0s-unused.toml", "/etc/k0s/containerd.d/nvidia.toml", "/run/k0s",
+			"RUNTIME_EXECUTABLE_PATH=/var/lib/k0s/bin/containerd"),
+		"-microk8s": containerdAt(snap+"/current/args/containerd-template.toml", ownDropIn, snap+"/common/run",
+			"RUNTIME_CONFIG_SOURCE=file=/host"+snap+"/current/args/containerd.toml"),
 		"-crio":      crioWith(hooksOfHost),
 		"-openshift": crioWith(hooksBelowRun),
 		"-docker": {

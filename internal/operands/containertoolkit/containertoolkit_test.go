@@ -67,6 +67,15 @@ func TestWhichNodesAreServed(t *testing.T) {
 			spec:  toolkit("DOCKER_CONFIG", "/etc/docker/daemon.json", "DOCKER_SOCKET", "/run/docker/docker.sock"),
 			facts: at("containerd", "2.1.4", "talos"), want: unknown,
 		},
+		"the file that k0s has for the drop-in, as the configuration": {
+			spec: toolkit("CONTAINERD_CONFIG", "/etc/k0s/containerd.d/nvidia.toml"), facts: at("containerd", "1.7.28", "k0s"),
+			want: "InvalidSpec: spec.toolkit.env: /etc/k0s/containerd.d/nvidia.toml is both the configuration of k0s and the drop-in that " +
+				"the toolkit imports into it: remove RUNTIME_CONFIG and CONTAINERD_CONFIG, or name another RUNTIME_DROP_IN_CONFIG",
+		},
+		"the same beside another drop-in": {
+			spec:  toolkit("CONTAINERD_CONFIG", "/etc/k0s/containerd.d/nvidia.toml", "RUNTIME_DROP_IN_CONFIG", "/etc/k0s/containerd.d/99-nvidia.toml"),
+			facts: at("containerd", "1.7.28", "k0s"),
+		},
 		"k3s would not find the toolkit": {
 			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{InstallDir: "/opt/nvidia"}}, facts: at("containerd", "2.1.4-k3s1", "k3s"),
 			want: k3sFinds,

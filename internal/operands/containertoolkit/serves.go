@@ -43,6 +43,11 @@ func reachable(in operand.Input, layout operand.Layout) operand.Decision {
 			"it is not known where containerd of %s has its files: name them by CONTAINERD_CONFIG and CONTAINERD_SOCKET in spec.toolkit.env, "+
 				"set spec.cdi.nriPluginEnabled, or %s", layout.Name, byHand))
 	}
+	if paths.Config == paths.DropIn {
+		return operand.Refused(v1.ReasonInvalidSpec, fmt.Sprintf(
+			"spec.toolkit.env: %s is both the configuration of %s and the drop-in that the toolkit imports into it: "+
+				"remove %s and %s, or name another %s", paths.Config, layout.Name, envConfig, runtimeNames[layout.Runtime].config, envDropIn))
+	}
 	detects := layout.FindsToolkit && paths.Config == layout.Config
 	if detects && (in.Paths().ToolkitInstallDir != labels.ToolkitInstallDir || in.RuntimeClass() != labels.DefaultRuntimeClass) {
 		return operand.Refused(v1.ReasonInvalidSpec, fmt.Sprintf(
