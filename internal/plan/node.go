@@ -178,7 +178,7 @@ func (p Plan) kinds(facts operand.NodeFacts, hasDriverPod bool) map[string]strin
 		kinds[labels.Runtime] = layout.Name
 	}
 	if pool, complete := facts.WantedPool(p.Input.PoolKey()); complete && (facts.Pool == "" || facts.Pool == pool.Name || !hasDriverPod) {
-		kinds[labels.Pool], kinds[labels.PoolKernel] = pool.Name, pool.Kernel
+		kinds[labels.Pool], kinds[labels.PoolKernel], kinds[labels.PoolCoreOS] = pool.Name, pool.Kernel, pool.CoreOS
 	}
 	return kinds
 }
@@ -216,7 +216,7 @@ func (p Plan) deployLabels(catalogue []operand.Operand, facts operand.NodeFacts)
 func ReleasedLabels(catalogue []operand.Operand, current map[string]string, present string) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
-		if key == labels.Pool || key == labels.PoolKernel || key == labels.Runtime || isOwnDeployLabel(catalogue, key, value) {
+		if isKindLabel(key) || isOwnDeployLabel(catalogue, key, value) {
 			changes[key] = nil
 		}
 	}
@@ -228,6 +228,11 @@ func ReleasedLabels(catalogue []operand.Operand, current map[string]string, pres
 		changes[labels.GPUPresent] = &present
 	}
 	return changes
+}
+
+// isKindLabel tells whether nobody but the operator writes this label.
+func isKindLabel(key string) bool {
+	return key == labels.Pool || key == labels.PoolKernel || key == labels.PoolCoreOS || key == labels.Runtime
 }
 
 // isOwnDeployLabel tells whether the operator wrote this deploy label with this value.

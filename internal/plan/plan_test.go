@@ -11,6 +11,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 )
 
 func catalogue(t *testing.T) []operand.Operand {
@@ -23,12 +24,7 @@ func catalogue(t *testing.T) []operand.Operand {
 }
 
 // ubuntu is a GPU node as discovery describes it.
-func ubuntu(name string) operand.NodeFacts {
-	return operand.NodeFacts{
-		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: "containerd",
-		OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Deploy: map[operand.Name]string{},
-	}
-}
+func ubuntu(name string) operand.NodeFacts { return scenarios.Ubuntu(name) }
 
 func changed(facts operand.NodeFacts, change func(*operand.NodeFacts)) operand.NodeFacts {
 	change(&facts)

@@ -12,6 +12,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 )
 
 // The plans of some clusters as a person would tell them. A change of a decision or of its words
@@ -42,9 +43,14 @@ func TestPlansAsStories(t *testing.T) {
 			nodes: eight[:1],
 		},
 	}
-	for name, scenario := range scenarios {
+	for name, scenario := range scenarios.All {
+		name = "scenario-" + name
 		test := tests[name]
-		test.spec, test.nodes = specOf(t, scenario.spec), scenario.nodes
+		spec, err := scenario.PolicySpec()
+		if err != nil {
+			t.Fatal(err)
+		}
+		test.spec, test.nodes = spec, scenario.Nodes
 		tests[name] = test
 	}
 	for name, test := range tests {

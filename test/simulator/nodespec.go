@@ -1,6 +1,7 @@
 package simulator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -28,6 +29,8 @@ type NodeSpec struct {
 	Arch string
 	// Runtime is the container runtime with its version: containerd://2.1.4.
 	Runtime string
+	// Kubelet is the kubelet's version; the API server's unless said: v1.36.3.
+	Kubelet string
 	// GPUs defaults to 8; NoGPU makes a node without any, which discovery has still labelled.
 	GPUs  int
 	NoGPU bool
@@ -65,10 +68,11 @@ func (s *Simulator) AddNodes(ctx context.Context, n int) ([]string, error) {
 func (s *Simulator) AddNode(ctx context.Context, spec NodeSpec) (string, error) {
 	serial := s.serial.Add(1) - 1
 	spec = spec.withDefaults(serial)
+	spec.Kubelet = cmp.Or(spec.Kubelet, s.kubelet)
 	if err := s.CanRunProcesses(); spec.Processes && err != nil {
 		return "", fmt.Errorf("create node %s: %w", spec.Name, err)
 	}
-	node := spec.node(serial, s.kubelet)
+	node := spec.node(serial)
 	if _, err := s.client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		return "", fmt.Errorf("create node %s: %w", spec.Name, err)
 	}
@@ -99,7 +103,7 @@ func (n NodeSpec) withDefaults(serial int64) NodeSpec {
 }
 
 // node is what the API holds of a node when its kubelet and node discovery have reported.
-func (n NodeSpec) node(serial int64, kubelet string) *corev1.Node {
+func (n NodeSpec) node(serial int64) *corev1.Node {
 	resources := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("96"),
 		corev1.ResourceMemory:           resource.MustParse("1Ti"),
@@ -128,7 +132,7 @@ func (n NodeSpec) node(serial int64, kubelet string) *corev1.Node {
 				OSImage:                 n.OS + " " + n.OSVersion,
 				KernelVersion:           n.Kernel,
 				ContainerRuntimeVersion: n.Runtime,
-				KubeletVersion:          kubelet,
+				KubeletVersion:          n.Kubelet,
 				BootID:                  "boot-" + n.Name,
 			},
 		},

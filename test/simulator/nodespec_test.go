@@ -27,7 +27,7 @@ func TestWhoDiscoversANode(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			node := tc.spec.withDefaults(0).node(0, "v1")
+			node := tc.spec.withDefaults(0).node(0)
 			_, labelled := node.Labels[kernel]
 			g.Expect(labelled).To(Equal(tc.labelled))
 			g.Expect(node.Annotations["nfd.node.kubernetes.io/feature-labels"]).To(Equal(tc.features))

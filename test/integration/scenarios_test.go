@@ -1,0 +1,87 @@
+package integration
+
+import (
+	"cmp"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/test/scenarios"
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
+)
+
+// sampled are the scenarios of the short tier.
+var sampled = []string{"gds-and-rdma", "mig"}
+
+// TestScenariosAtRest brings each scenario to ready. From then on the operator writes nothing, whether it
+// goes on or starts again. TEST_FULL=1 tries all of them, otherwise a fixed sample.
+func TestScenariosAtRest(t *testing.T) {
+	t.Parallel()
+	names := sampled
+	if os.Getenv("TEST_FULL") != "" {
+		names = slices.Sorted(maps.Keys(scenarios.All))
+	}
+	atRest := 0
+	for _, name := range names {
+		if t.Run(name, func(t *testing.T) { scenarioAtRest(t, scenarios.All[name]) }) {
+			atRest++
+		}
+	}
+	t.Logf("scenarios at rest without a write %d/%d, of %d", atRest, len(names), len(scenarios.All))
+}
+
+func scenarioAtRest(t *testing.T, scenario scenarios.Scenario) {
+	b := newBed(t, bedOptions{timing: simulator.DefaultTiming().Scale(0.1)})
+	spec, err := scenario.PolicySpec()
+	b.Expect(err).NotTo(HaveOccurred())
+	machines := []simulator.NodeSpec{{Name: "without-gpu", NoGPU: true}}
+	for _, facts := range scenario.Nodes {
+		machines = append(machines, machine(facts))
+	}
+	for _, machine := range machines {
+		_, err := b.sim.AddNode(t.Context(), machine)
+		b.Expect(err).NotTo(HaveOccurred())
+	}
+	b.run()
+	b.create(&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}, Spec: spec})
+	b.awaitReady(len(scenario.Nodes), time.Minute)
+	b.settled()
+	b.quietFor("at rest", 10*time.Second)
+	b.stop()
+	mark := b.mark()
+	b.run()
+	b.quietSince("restart", mark, 5*time.Second)
+}
+
+// machine is a simulated node with these facts.
+func machine(facts operand.NodeFacts) simulator.NodeSpec {
+	spec := simulator.NodeSpec{
+		Name: facts.Name, OS: facts.OSID, OSVersion: facts.OSVersion, Kernel: facts.Kernel, Arch: facts.Architecture,
+		Runtime:      facts.Runtime + "://" + cmp.Or(facts.RuntimeVersion, "2.1.4"),
+		DriverOnHost: facts.Deploy["driver"] == labels.DeployPreInstalled,
+		Labels:       map[string]string{},
+	}
+	for key, value := range map[string]string{labels.MIGCapable: facts.MIGCapable, labels.MPSCapable: facts.MPSCapable} {
+		if value != "" {
+			spec.Labels[key] = value
+		}
+	}
+	for name, value := range facts.Deploy {
+		spec.Labels[name.DeployLabel()] = value
+	}
+	switch facts.Distribution {
+	case "k3s":
+		spec.Kubelet = "v1.36.3+k3s1"
+	case "openshift":
+		spec.Labels["node.openshift.io/os_id"] = facts.OSID
+	}
+	return spec
+}

@@ -1,0 +1,101 @@
+package scenarios
+
+import (
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Scenario is a cluster as operators meet it.
+type Scenario struct {
+	// Spec of the policy, in YAML.
+	Spec string
+	// Nodes of the cluster that have GPUs.
+	Nodes []operand.NodeFacts
+}
+
+// PolicySpec reads Spec; a field that the API does not have is an error.
+func (s Scenario) PolicySpec() (v1.ClusterPolicySpec, error) {
+	spec := v1.ClusterPolicySpec{}
+	err := yaml.UnmarshalStrict([]byte(s.Spec), &spec)
+	return spec, err
+}
+
+// Ubuntu is the common GPU node.
+func Ubuntu(name string) operand.NodeFacts {
+	return operand.NodeFacts{
+		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeContainerd,
+		OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Deploy: map[operand.Name]string{},
+	}
+}
+
+// nodes are so many nodes like Ubuntu, named by prefix.
+func nodes(prefix string, count int, change func(*operand.NodeFacts)) []operand.NodeFacts {
+	var all []operand.NodeFacts
+	for i := range count {
+		node := Ubuntu(fmt.Sprintf("%s-%d", prefix, i+1))
+		change(&node)
+		all = append(all, node)
+	}
+	return all
+}
+
+func both(a, b []operand.NodeFacts) []operand.NodeFacts { return append(a, b...) }
+
+var asIs = func(*operand.NodeFacts) {}
+
+// All scenarios by name.
+var All = map[string]Scenario{
+	"mixed-os": {
+		Nodes: both(nodes("ubuntu", 2, asIs), nodes("rhel", 2, func(f *operand.NodeFacts) { f.OSID, f.OSVersion = "rhel", "9.6" })),
+	},
+	"mixed-runtime": {
+		Nodes: both(nodes("containerd", 2, asIs), nodes("crio", 2, func(f *operand.NodeFacts) { f.Runtime, f.RuntimeVersion = "cri-o", "1.34.1" })),
+	},
+	"precompiled-two-kernels": {
+		Spec: `{driver: {usePrecompiled: true, version: "595"}}`,
+		Nodes: both(nodes("old", 1, func(f *operand.NodeFacts) { f.Kernel = "6.8.0-51-generic" }),
+			nodes("new", 2, func(f *operand.NodeFacts) { f.Kernel = "6.8.0-60-generic" })),
+	},
+	"arm64-and-amd64": {
+		Nodes: both(nodes("amd", 1, asIs), nodes("arm", 1, func(f *operand.NodeFacts) { f.Architecture = "arm64" })),
+	},
+	"no-gpu-nodes": {},
+	"openshift": {
+		Nodes: nodes("rhcos", 2, func(f *operand.NodeFacts) {
+			f.OSID, f.OSVersion = "rhcos", "4.20"
+			f.Runtime, f.RuntimeVersion, f.Distribution = "cri-o", "1.34.1", "openshift"
+		}),
+	},
+	"k3s": {
+		Nodes: nodes("k3s", 1, func(f *operand.NodeFacts) { f.Distribution, f.RuntimeVersion = "k3s", "2.1.5-k3s1" }),
+	},
+	"half-pre-installed-driver": {
+		Nodes: both(nodes("bare", 1, asIs), nodes("imaged", 1, func(f *operand.NodeFacts) {
+			f.Deploy = map[operand.Name]string{"driver": "pre-installed"}
+		})),
+	},
+	"mig": {
+		Spec: `{mig: {strategy: mixed}, migManager: {config: {default: all-disabled}}}`,
+		Nodes: both(nodes("a100", 1, func(f *operand.NodeFacts) { f.MIGCapable = "true" }),
+			nodes("t4", 1, func(f *operand.NodeFacts) { f.MIGCapable = "false" })),
+	},
+	"mps": {
+		Spec: `{devicePlugin: {config: {name: shared, default: whole}}}`,
+		Nodes: both(nodes("shared", 1, func(f *operand.NodeFacts) { f.MPSCapable = "true" }),
+			nodes("whole", 1, func(f *operand.NodeFacts) { f.MPSCapable = "false" })),
+	},
+	"gds-and-rdma": {
+		Spec:  `{driver: {rdma: {enabled: true}}, gds: {enabled: true}, gdrcopy: {enabled: true}}`,
+		Nodes: nodes("node", 1, asIs),
+	},
+	"air-gapped-mirror": {
+		Spec: `{driver: {repository: mirror.local/nvidia, imagePullSecrets: [mirror]}, toolkit: {repository: mirror.local/nvidia},
+  devicePlugin: {repository: mirror.local/nvidia}, gfd: {repository: mirror.local/nvidia}, dcgm: {enabled: true, repository: mirror.local/nvidia},
+  dcgmExporter: {repository: mirror.local/nvidia}, nodeStatusExporter: {enabled: true}, validator: {repository: mirror.local, image: gpu-operator, version: v1}}`,
+		Nodes: nodes("node", 1, asIs),
+	},
+}
