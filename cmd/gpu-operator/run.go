@@ -73,6 +73,7 @@ func run(ctx context.Context, o options) error {
 	if err := addControllers(ctx, mgr, o); err != nil {
 		return err
 	}
+	tellServer(config, mgr.GetHTTPClient(), ctrl.Log)
 	ctrl.Log.Info("Starting", "version", version.Version, "namespace", o.namespace)
 	return mgr.Start(ctx)
 }

@@ -20,13 +20,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
 // renderOptions are the flags of render.
 type renderOptions struct {
 	policy, nodes    string
 	namespace, image string
-	monitoring       bool
+	// server is the version of the cluster's Kubernetes, empty where it is not said.
+	server     string
+	monitoring bool
 }
 
 func renderCommand() *cobra.Command {
@@ -50,6 +53,9 @@ wrong usage.`,
 			if o.policy == stdin && o.nodes == stdin {
 				return errors.New("the policy and the nodes cannot both be the standard input")
 			}
+			if err := o.checkServer(cmd.ErrOrStderr()); err != nil {
+				return err
+			}
 			if err := o.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr()); err != nil {
 				return failure{err}
 			}
@@ -62,12 +68,29 @@ wrong usage.`,
 	flags.StringVarP(&o.namespace, "namespace", "n", "gpu-operator", "namespace of the operator and its operands")
 	flags.StringVar(&o.image, "image", image.Own(), "image of the operator")
 	flags.BoolVar(&o.monitoring, "monitoring", false, "the cluster has the kinds of the Prometheus operator")
+	flags.StringVar(&o.server, "server-version", "", fmt.Sprintf(
+		"version of the cluster's Kubernetes, such as v%s.0: one that is not supported is told; the objects are the same for all", version.NewestKubernetes))
 	for _, required := range []string{"filename", "nodes"} {
 		if err := command.MarkFlagRequired(required); err != nil {
 			panic(err) // The flag is defined above.
 		}
 	}
 	return command
+}
+
+// checkServer warns of a cluster that is not supported. An error means that its version is none.
+func (o renderOptions) checkServer(told io.Writer) error {
+	if o.server == "" {
+		return nil
+	}
+	sentence, err := version.OutOfRange(o.server)
+	if err != nil {
+		return fmt.Errorf("--server-version: %w", err)
+	}
+	if sentence != "" {
+		fmt.Fprintln(told, "warning:", sentence)
+	}
+	return nil
 }
 
 func (o renderOptions) run(in io.Reader, out, told io.Writer) error {

@@ -201,6 +201,16 @@ func TestWrongPoliciesAreRefusedByWhatIsWrong(t *testing.T) {
 	}
 }
 
+func TestAServerThatIsNotSupportedIsTold(t *testing.T) {
+	g := NewWithT(t)
+	plain := rendering(t, "{}")
+	g.Expect(rendering(t, "{}", "--server-version", "v1.34.2")).To(Equal(plain))
+	got := rendering(t, "{}", "--server-version", "v1.31.0")
+	g.Expect(got.code).To(Equal(0))
+	g.Expect(got.out).To(Equal(plain.out))
+	g.Expect(got.errOut).To(Equal("warning: Kubernetes v1.31.0 is not supported, only 1.32 to 1.36\n" + plain.errOut))
+}
+
 func TestWrongUsage(t *testing.T) {
 	tests := map[string]struct {
 		args []string
@@ -210,6 +220,10 @@ func TestWrongUsage(t *testing.T) {
 		"no flags":           {[]string{"render"}, 2, `required flag(s) "filename", "nodes" not set`},
 		"no nodes":           {[]string{"render", "-f", "x"}, 2, `required flag(s) "nodes" not set`},
 		"both from one pipe": {[]string{"render", "-f", "-", "--nodes", "-"}, 2, "the policy and the nodes cannot both be the standard input"},
+		"no version": {
+			[]string{"render", "-f", "x", "--nodes", "x", "--server-version", "1.x"}, 2,
+			`--server-version: "1.x" is no version of Kubernetes: give one such as v1.36.0 (see kubectl gpu --help)`,
+		},
 		"an argument":        {[]string{"render", "-f", "x", "--nodes", "x", "x"}, 2, `unknown command "x"`},
 		"an unknown command": {[]string{"rendre"}, 2, `unknown command "rendre"`},
 		"no such file":       {[]string{"render", "-f", "missing.yaml", "--nodes", "x"}, 1, "reading the policy missing.yaml: open missing.yaml: no such file"},

@@ -1,4 +1,5 @@
-// Package version holds the version that the build stamps into the binaries.
+// Package version holds the version that the build stamps into the binaries, and the versions of Kubernetes
+// that they are made for.
 package version
 
 // Version is the released version, such as v1.2.3, or "dev" for a build from a working tree.

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	. "github.com/onsi/gomega"
+	"k8s.io/client-go/rest"
+)
+
+func TestAServerThatIsNotSupportedIsLogged(t *testing.T) {
+	tests := map[string]struct {
+		answer, want string
+		code         int
+	}{
+		"supported": {answer: `{"gitVersion": "v1.34.2+k3s1"}`, code: http.StatusOK},
+		"too old": {
+			answer: `{"gitVersion": "v1.31.4"}`, code: http.StatusOK,
+			want: `"msg"="The cluster is not supported" "reason"="Kubernetes v1.31.4 is not supported, only 1.32 to 1.36"`,
+		},
+		"not told": {
+			answer: `{}`, code: http.StatusForbidden,
+			want: `"msg"="The version of the cluster is not known"`,
+		},
+		"no version": {
+			answer: `{"gitVersion": "mine"}`, code: http.StatusOK,
+			want: `"mine\" is no version of Kubernetes`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var asked []string
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked = append(asked, r.Method+" "+r.URL.Path)
+				w.WriteHeader(test.code)
+				fmt.Fprint(w, test.answer)
+			}))
+			defer server.Close()
+			lines := ""
+			tellServer(&rest.Config{Host: server.URL}, server.Client(), funcr.New(func(_, args string) { lines += args }, funcr.Options{}))
+			g.Expect(asked).To(Equal([]string{"GET /version"}))
+			if test.want == "" {
+				g.Expect(lines).To(BeEmpty())
+				return
+			}
+			g.Expect(lines).To(ContainSubstring(test.want))
+		})
+	}
+}

@@ -1,0 +1,28 @@
+package version
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+// The oldest and the newest minor release of Kubernetes that are supported, as in "1.36". The tests run on
+// the patch releases of these that test/controlplane pins.
+const (
+	OldestKubernetes = "1.32"
+	NewestKubernetes = "1.36"
+)
+
+// OutOfRange tells in one sentence that a cluster of this version, such as v1.34.2 or v1.34.1+k3s1, is not
+// supported; empty if it is. An error means that it is no version.
+func OutOfRange(server string) (string, error) {
+	parsed, err := version.ParseGeneric(server)
+	if err != nil {
+		return "", fmt.Errorf("%q is no version of Kubernetes: give one such as v%s.0", server, NewestKubernetes)
+	}
+	oldest, newest := version.MustParseGeneric(OldestKubernetes), version.MustParseGeneric(NewestKubernetes)
+	if minor := version.MajorMinor(parsed.Major(), parsed.Minor()); minor.LessThan(oldest) || minor.GreaterThan(newest) {
+		return fmt.Sprintf("Kubernetes %s is not supported, only %s to %s", server, OldestKubernetes, NewestKubernetes), nil
+	}
+	return "", nil
+}

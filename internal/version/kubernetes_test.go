@@ -1,0 +1,66 @@
+package version_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/semver"
+
+	"github.com/clusterpolicy/gpu-operator/internal/version"
+)
+
+func TestSupportedVersionsOfKubernetes(t *testing.T) {
+	const only = " is not supported, only 1.32 to 1.36"
+	tests := map[string]struct{ told, err string }{
+		"v1.32.0":            {},
+		"v1.34.2":            {},
+		"1.34":               {},
+		"v1.36.9":            {},
+		"v1.36.1+k3s1":       {},
+		"v1.33.4-gke.124500": {},
+		"v1.31.14":           {told: "Kubernetes v1.31.14" + only},
+		"v1.37.0-alpha.1":    {told: "Kubernetes v1.37.0-alpha.1" + only},
+		"v2.34.0":            {told: "Kubernetes v2.34.0" + only},
+		"":                   {err: `"" is no version of Kubernetes: give one such as v1.36.0`},
+		"newest":             {err: `"newest" is no version of Kubernetes: give one such as v1.36.0`},
+		"1":                  {err: `"1" is no version of Kubernetes: give one such as v1.36.0`},
+	}
+	for server, test := range tests {
+		t.Run(server, func(t *testing.T) {
+			g := NewWithT(t)
+			told, err := version.OutOfRange(server)
+			g.Expect(told).To(Equal(test.told))
+			if test.err != "" {
+				g.Expect(err).To(MatchError(test.err))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+		})
+	}
+}
+
+// What is called supported at both ends is what the tests run on, and what the README says.
+func TestTheRangeIsThatOfTheTests(t *testing.T) {
+	g := NewWithT(t)
+	const root = "../.."
+	for folder, want := range map[string]string{"oldest": version.OldestKubernetes, "": version.NewestKubernetes} {
+		path := filepath.Join(root, "test", "controlplane", folder, "go.mod")
+		text, err := os.ReadFile(path)
+		g.Expect(err).NotTo(HaveOccurred())
+		module, err := modfile.ParseLax(path, text, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		pinned := ""
+		for _, require := range module.Require {
+			if require.Mod.Path == "k8s.io/kubernetes" {
+				pinned = require.Mod.Version
+			}
+		}
+		g.Expect(semver.MajorMinor(pinned)).To(Equal("v"+want), path)
+	}
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(readme)).To(ContainSubstring("- Kubernetes " + version.OldestKubernetes + " to " + version.NewestKubernetes + "."))
+}
