@@ -66,11 +66,11 @@ func decodeFolder(folder string, values any) ([]Object, error) {
 		if err := templates[file].Execute(&text, values); err != nil {
 			return nil, fmt.Errorf("asset %s: %w", file, err)
 		}
-		decoded, err := decodeDocuments(text.Bytes())
+		found, err := decoded.of(text.Bytes())
 		if err != nil {
 			return nil, fmt.Errorf("asset %s: %w", file, err)
 		}
-		objects = append(objects, decoded...)
+		objects = append(objects, found...)
 	}
 	return objects, nil
 }
