@@ -26,7 +26,7 @@ func (n *node) syncDriver() error {
 		case p.ending() && p.provided != "":
 			p.provided = ""
 			failures = append(failures, n.host.StopDriver())
-		case !p.ending() && p.ready() && p.provided != p.instance():
+		case p.drives() && p.provided != p.instance():
 			p.provided, n.smi = p.instance(), 0
 			failures = append(failures, n.host.InstallDriver(p.uid))
 		}

@@ -131,7 +131,7 @@ func (n *node) facts() string {
 // driverInstance names the driver that works now: one run of a driver container, or the host's.
 func (n *node) driverInstance() string {
 	for _, p := range n.pods {
-		if p.app == appDriver && p.ready() {
+		if p.drives() {
 			return p.instance()
 		}
 	}

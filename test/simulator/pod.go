@@ -137,14 +137,13 @@ func (p *pod) lingers() bool {
 	return slices.ContainsFunc(slices.Concat(p.inits, p.mains), (*container).lingers)
 }
 
-// instance names this run of the pod's containers.
-func (p *pod) instance() string {
-	name := string(p.uid)
-	for _, c := range p.mains {
-		name += "/" + c.id()
-	}
-	return name
+// drives tells whether the pod's driver works: its first container does, and the others build on that.
+func (p *pod) drives() bool {
+	return p.app == appDriver && !p.ending() && len(p.mains) > 0 && p.mains[0].provides()
 }
+
+// instance names this run of the container that drives.
+func (p *pod) instance() string { return string(p.uid) + "/" + p.mains[0].id() }
 
 // next returns when the pod has to be looked at again.
 func (p *pod) next() time.Time {

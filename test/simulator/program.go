@@ -29,6 +29,8 @@ type program struct {
 	verb verb
 	// markers are waited for (wait, exec) or proven (validate).
 	markers []string
+	// afterDriver: it waits for the driver container of its own pod, whatever the markers say (exec).
+	afterDriver bool
 	// manager: it is NVIDIA's k8s-driver-manager, which makes room for a new driver.
 	manager bool
 }
@@ -64,7 +66,8 @@ func readProgram(container corev1.Container) program {
 		p.markers = flagValues(args, "--for")
 	case verbExec:
 		p.markers = flagValues(args, "--marker")
-		if len(p.markers) == 0 {
+		p.afterDriver = slices.Contains(args, "--driver-container")
+		if len(p.markers) == 0 && !p.afterDriver {
 			p.markers = []string{markerDriver}
 		}
 	case verbValidate:
@@ -95,6 +98,9 @@ func flagValues(args []string, name string) []string {
 func (p program) blocked(n *node) bool {
 	if p.manager {
 		return n.awaitsPods(p)
+	}
+	if p.afterDriver && n.driverInstance() == "" {
+		return true
 	}
 	switch p.verb {
 	case verbWait, verbExec:

@@ -16,6 +16,7 @@ func TestReadProgram(t *testing.T) {
 		"understands a flag given twice":       {command: []string{"gpu-node", "wait", "--for", "driver", "--for=plugin"}, want: program{verb: verbWait, markers: []string{"driver", "plugin"}}},
 		"takes what is validated":              {command: []string{"/x/gpu-node"}, args: []string{"validate", "driver", "--host-root=/host"}, want: program{verb: verbValidate, markers: []string{"driver"}}},
 		"stops at another program's arguments": {command: []string{"/x/gpu-node", "exec", "--", "run", "--marker=toolkit"}, want: program{verb: verbExec, markers: []string{"driver"}}},
+		"waits for the driver beside it":       {command: []string{"gpu-node", "exec", "--driver-container", "--", "install"}, want: program{verb: verbExec, afterDriver: true}},
 		"knows another program by its name":    {command: []string{"sh", "-c", "gpu-node wait --for=driver"}},
 		"understands discovery":                {command: []string{"/usr/bin/gpu-node"}, args: []string{"discover", "--once"}, want: program{verb: verbDiscover}},
 		"knows NVIDIA's driver manager":        {command: []string{"driver-manager"}, args: []string{"uninstall_driver"}, want: program{manager: true}},
