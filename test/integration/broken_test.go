@@ -7,6 +7,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
@@ -200,4 +202,36 @@ func TestChangedOSIsHeldAndReported(t *testing.T) {
 		WithTimeout(30 * time.Second).Should(Equal("ubuntu26.04-amd64"))
 	b.awaitReady(1, time.Minute)
 	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000").Spec.Containers[0].Image).To(HaveSuffix("-ubuntu26.04"))
+}
+
+// TestPrecompiledDriversAreTakenUpNodeByNode: spec.driver.usePrecompiled is switched on while drivers
+// run. None of them is replaced and their DaemonSet is not written; a node that joins gets the driver for
+// its kernel, and one that ran before does by the command that it is told.
+func TestPrecompiledDriversAreTakenUpNodeByNode(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	b.run()
+	b.create(b.samplePolicy())
+	b.awaitReady(1, time.Minute)
+	pod := b.podOn("nvidia-driver-daemonset", "gpu-00000")
+	const built = "DaemonSet nvidia-driver-daemonset-ubuntu24.04-amd64"
+	before := b.written()[built]
+	b.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver.UsePrecompiled, spec.Driver.Version = new(true), "595" })
+	joined, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Kernel: "6.8.0-71-generic"})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Eventually(func(g Gomega) {
+		status := b.policy().Status
+		g.Expect(status.NodeSummary).To(And(HaveField("Upgrading", int32(1)), HaveField("ReadyOfTotal", "2/2")))
+		g.Expect(status.Nodes[0].Message).To(ContainSubstring("kubectl label node gpu-00000 nvidia.com/gpu-operator.pool-"))
+	}).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+	b.Expect(b.podOn("nvidia-driver-daemonset", joined).Spec.Containers[0].Image).To(HaveSuffix("/driver:595-6.8.0-71-generic-ubuntu24.04"))
+	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", pod.UID))
+	b.Expect(b.written()).To(HaveKeyWithValue(built, before))
+	node := b.node("gpu-00000")
+	b.Expect(b.client.Patch(t.Context(), node, client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"nvidia.com/gpu-operator.pool":null}}}`)))).To(Succeed())
+	b.Eventually(func() *corev1.Pod { return b.podOn("nvidia-driver-daemonset", "gpu-00000") }).WithTimeout(30 * time.Second).
+		Should(And(Not(BeNil()), HaveField("Spec.Containers", ContainElement(HaveField("Image", HaveSuffix("/driver:595-6.8.0-60-generic-ubuntu24.04"))))))
+	b.awaitReady(2, time.Minute)
+	b.Expect(b.written()).NotTo(HaveKey(built), "nobody needs it any more")
 }
