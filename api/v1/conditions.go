@@ -60,6 +60,8 @@ const (
 	ReasonGPUReady = "GPUReady"
 	// ReasonFactsMissing: a discovery label that the driver image is chosen by is missing.
 	ReasonFactsMissing = "FactsMissing"
+	// ReasonDriverToolkitMissing: OpenShift has no driver toolkit for the release of the node's Red Hat CoreOS.
+	ReasonDriverToolkitMissing = "DriverToolkitMissing"
 	// ReasonExcluded: nvidia.com/gpu.deploy.operands=false keeps the operands off the node. Of a policy:
 	// off all GPU nodes; Ready is True.
 	ReasonExcluded = "Excluded"

@@ -156,18 +156,29 @@ func addControllers(ctx context.Context, mgr manager.Manager, o options) error {
 	if err != nil {
 		return fmt.Errorf("the catalogue of operands is broken: %w", err)
 	}
+	images, err := observe.DriverToolkitCache(mgr.GetConfig(), cache.Options{
+		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+	})
+	if err != nil {
+		return fmt.Errorf("preparing the watch of the driver toolkit: %w", err)
+	}
+	toolkit := observe.NewDriverToolkit(images, mgr.GetRESTMapper(), clock.RealClock{})
 	c := mgr.GetClient()
 	return utilerrors.NewAggregate([]error{
 		(&clusterpolicy.Reconciler{
-			Client:      c,
-			Applier:     &apply.Applier{Client: c, Live: mgr.GetAPIReader(), Seen: freshness.NewTracker()},
-			Status:      status.NewWriter(c, clock.RealClock{}),
-			Catalogue:   catalogue,
-			Namespace:   o.namespace,
-			HelperImage: o.image,
-			Clock:       clock.RealClock{},
+			Client:        c,
+			Applier:       &apply.Applier{Client: c, Live: mgr.GetAPIReader(), Seen: freshness.NewTracker()},
+			Status:        status.NewWriter(c, clock.RealClock{}),
+			Catalogue:     catalogue,
+			Namespace:     o.namespace,
+			HelperImage:   o.image,
+			DriverToolkit: toolkit,
+			Clock:         clock.RealClock{},
 		}).SetupWithManager(mgr),
-		(&node.Reconciler{Client: c, Catalogue: catalogue, Namespace: o.namespace, Clock: clock.RealClock{}}).SetupWithManager(ctx, mgr),
+		(&node.Reconciler{
+			Client: c, Catalogue: catalogue, Namespace: o.namespace, DriverToolkit: toolkit, Clock: clock.RealClock{},
+		}).SetupWithManager(ctx, mgr),
+		mgr.Add(images),
 		mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("caches", cachesSynced(mgr)),
 	})

@@ -63,6 +63,9 @@ const (
 	// precompiled driver. Read by the operator alone, which so knows the kernel of the driver of a node
 	// that runs another one by now.
 	PoolKernel = "nvidia.com/gpu-operator.pool-kernel"
+	// PoolCoreOS is the same for the release of Red Hat CoreOS, of a pool whose driver is built with the
+	// driver toolkit of OpenShift.
+	PoolCoreOS = "nvidia.com/gpu-operator.pool-coreos"
 	// Runtime is written by the node controller: where the container runtime of the node has its files,
 	// such as containerd (its own paths), crio or k3s. The toolkit's DaemonSets select on it. It follows
 	// what the kubelet says: the toolkit does no GPU work that its replacement could disturb.
@@ -110,3 +113,13 @@ const (
 func IsGPUResource(name string) bool {
 	return name == ResourceGPU || strings.HasPrefix(name, ResourceGPU+".") || strings.HasPrefix(name, ResourceMIGPrefix)
 }
+
+// What OpenShift has for drivers.
+const (
+	// DriverToolkitNamespace and DriverToolkitName are those of the ImageStream in which OpenShift has the
+	// images that drivers are built with, one tag for each release of Red Hat CoreOS. DriverToolkitStream
+	// names it to users.
+	DriverToolkitNamespace = "openshift"
+	DriverToolkitName      = "driver-toolkit"
+	DriverToolkitStream    = DriverToolkitNamespace + "/" + DriverToolkitName
+)

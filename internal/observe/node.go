@@ -19,6 +19,8 @@ func Facts(node *corev1.Node) operand.NodeFacts {
 		OSID:         node.Labels[labels.DiscoveryOSID],
 		OSVersion:    node.Labels[labels.DiscoveryOSVersion],
 		Kernel:       node.Labels[labels.DiscoveryKernel],
+		OSTree:       node.Labels[labels.DiscoveryOSTree],
+		OSImage:      node.Status.NodeInfo.OSImage,
 		Architecture: node.Status.NodeInfo.Architecture,
 		MIGCapable:   node.Labels[labels.MIGCapable],
 		MPSCapable:   node.Labels[labels.MPSCapable],
@@ -26,6 +28,7 @@ func Facts(node *corev1.Node) operand.NodeFacts {
 		HostVGPU:     node.Labels[labels.VGPUHostDriver] != "",
 		Pool:         node.Labels[labels.Pool],
 		PoolKernel:   node.Labels[labels.PoolKernel],
+		PoolCoreOS:   node.Labels[labels.PoolCoreOS],
 		Layout:       node.Labels[labels.Runtime],
 		Deploy:       map[operand.Name]string{},
 	}

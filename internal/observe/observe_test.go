@@ -52,6 +52,15 @@ func TestFacts(t *testing.T) {
 		"a VGA controller":       {labels: map[string]string{nfd + "pci-0300_10de.present": "true"}, want: facts(discovered)},
 		"a device that is gone":  {labels: map[string]string{nfd + "pci-10de.present": "false"}, want: facts(func(f *operand.NodeFacts) { f.Discovered = true })},
 		"a GPU of somebody else": {labels: map[string]string{nfd + "pci-1002.present": "true"}, want: facts(func(f *operand.NodeFacts) { f.Discovered = true })},
+		"Red Hat CoreOS in its pool": {
+			labels: map[string]string{
+				nfd + "system-os_release.ID": "rhcos", nfd + "system-os_release.OSTREE_VERSION": "418.94.1-0",
+				"nvidia.com/gpu-operator.pool": "rhcos4.18-amd64-418.94.1-0", "nvidia.com/gpu-operator.pool-coreos": "418.94.1-0",
+			},
+			want: facts(func(f *operand.NodeFacts) {
+				f.Discovered, f.OSID, f.OSTree, f.Pool, f.PoolCoreOS = true, "rhcos", "418.94.1-0", "rhcos4.18-amd64-418.94.1-0", "418.94.1-0"
+			}),
+		},
 		"it had a GPU": {
 			labels: map[string]string{"nvidia.com/gpu.present": "true"}, want: facts(func(f *operand.NodeFacts) { f.WasGPU = true }),
 		},

@@ -21,6 +21,10 @@ type NodeFacts struct {
 	Architecture string
 	// Kernel release, by the discovery labels.
 	Kernel string
+	// OSTree is OSTREE_VERSION of /etc/os-release: the release of Red Hat CoreOS.
+	OSTree string
+	// OSImage is the name of the operating system, by the kubelet.
+	OSImage string
 	// Runtime is the container runtime without its version, such as containerd; RuntimeVersion the rest.
 	Runtime, RuntimeVersion string
 	// Distribution laid out the container runtime, and Layout is the layout that the node is labelled with.
@@ -33,9 +37,9 @@ type NodeFacts struct {
 	Product string
 	// HostVGPU tells that the node lends its GPUs to virtual machines by the vGPU manager.
 	HostVGPU bool
-	// Pool is the pool that the node is labelled with, PoolKernel the kernel of that pool; empty where
-	// the pool is for any kernel.
-	Pool, PoolKernel string
+	// Pool is the pool that the node is labelled with; PoolKernel is the kernel of that pool and PoolCoreOS
+	// its release of Red Hat CoreOS, each empty where the pool is for any.
+	Pool, PoolKernel, PoolCoreOS string
 	// Deploy are the deploy labels of the node, by operand.
 	Deploy map[Name]string
 }

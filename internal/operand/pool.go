@@ -1,8 +1,10 @@
 package operand
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"sort"
 	"strings"
 
@@ -11,8 +13,9 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// Pool is a set of nodes that share one driver image: same operating system, version and
-// architecture, and same kernel where the image holds modules for one kernel.
+// Pool is a set of nodes that share a driver: same operating system, version and architecture, same
+// kernel where the driver's image holds modules for one kernel, and same release of Red Hat CoreOS where
+// they are built with the driver toolkit of that release.
 type Pool struct {
 	// Name of the pool, such as ubuntu24.04-amd64 or ubuntu24.04-amd64-6.8.0-51-generic; a label value.
 	Name string
@@ -20,6 +23,8 @@ type Pool struct {
 	OSTag string
 	// Kernel that the image must be for; empty where it builds its modules on the node.
 	Kernel string
+	// CoreOS is the release of Red Hat CoreOS whose driver toolkit builds the modules; empty where none does.
+	CoreOS string
 	// Nodes in the pool.
 	Nodes int
 }
@@ -28,11 +33,31 @@ type Pool struct {
 type PoolKey struct {
 	// Kernel is part of it: drivers are precompiled.
 	Kernel bool
+	// CoreOS: on nodes with Red Hat CoreOS its release is part of it, as the driver toolkit of OpenShift
+	// builds the drivers there.
+	CoreOS bool
 }
 
 // PoolKey is what makes a pool by this spec.
 func (in Input) PoolKey() PoolKey {
-	return PoolKey{Kernel: in.Spec.Driver != nil && IsTrue(in.Spec.Driver.UsePrecompiled, false)}
+	precompiled := in.Spec.Driver != nil && IsTrue(in.Spec.Driver.UsePrecompiled, false)
+	toolkit := in.Spec.Operator == nil || IsTrue(in.Spec.Operator.UseOCPDriverToolkit, true)
+	return PoolKey{Kernel: precompiled, CoreOS: toolkit && !precompiled}
+}
+
+// UsesDriverToolkit tells whether the driver toolkit of OpenShift builds the driver of any of these nodes.
+func (in Input) UsesDriverToolkit(nodes ...NodeFacts) bool {
+	if in.Spec.Driver != nil && !IsTrue(in.Spec.Driver.Enabled, true) {
+		return false
+	}
+	return slices.ContainsFunc(nodes, func(f NodeFacts) bool {
+		if !f.Managed() || f.Excluded {
+			return false
+		}
+		wanted, _ := f.WantedPool(in.PoolKey())
+		effective, _ := f.EffectivePool(in.PoolKey())
+		return wanted.CoreOS != "" || effective.CoreOS != ""
+	})
 }
 
 // majorOnly are the operating systems whose driver images are published per major version.
@@ -53,29 +78,40 @@ func (f NodeFacts) OSTag() string {
 // WantedPool is the pool that the node's facts put it in, or false if a fact is missing.
 func (f NodeFacts) WantedPool(key PoolKey) (Pool, bool) {
 	pool := Pool{OSTag: f.OSTag()}
-	if pool.OSTag == "" || f.Architecture == "" || key.Kernel && f.Kernel == "" {
+	byRelease := key.CoreOS && f.isCoreOS()
+	if pool.OSTag == "" || f.Architecture == "" || key.Kernel && f.Kernel == "" || byRelease && f.OSTree == "" {
 		return Pool{}, false
 	}
 	pool.Name = pool.OSTag + "-" + f.Architecture
-	if key.Kernel {
+	switch {
+	case key.Kernel:
 		pool.Kernel = f.Kernel
-		pool.Name = withKernel(pool.Name, f.Kernel)
+		pool.Name = withRelease(pool.Name, f.Kernel)
+	case byRelease:
+		pool.CoreOS = f.OSTree
+		pool.Name = withRelease(pool.Name, f.OSTree)
 	}
 	// The name becomes a label value. What is none comes from labels that nobody's discovery writes.
 	return pool, len(validation.IsValidLabelValue(pool.Name)) == 0
 }
 
-// withKernel is the name of the pool of one kernel. Where that is too long for a label value, a hash
-// stands for the kernel.
-func withKernel(name, kernel string) string {
-	if whole := name + "-" + kernel; len(whole) <= validation.LabelValueMaxLength {
-		return whole
-	}
-	return name + "-" + kernelHash(kernel)
+// isCoreOS tells whether the node runs Red Hat CoreOS. Its os-release says so up to OpenShift 4.18. From
+// 4.19 on it has the ID of Red Hat Enterprise Linux, and the name that the kubelet reports tells the two apart.
+func (f NodeFacts) isCoreOS() bool {
+	return f.OSID == "rhcos" || f.OSID == "rhel" && strings.HasPrefix(f.OSImage, "Red Hat Enterprise Linux CoreOS")
 }
 
-func kernelHash(kernel string) string {
-	sum := sha256.Sum256([]byte(kernel))
+// withRelease is the name of the pool of one release, of a kernel or of CoreOS. Where that is too long
+// for a label value, a hash stands for the release.
+func withRelease(name, release string) string {
+	if whole := name + "-" + release; len(whole) <= validation.LabelValueMaxLength {
+		return whole
+	}
+	return name + "-" + releaseHash(release)
+}
+
+func releaseHash(release string) string {
+	sum := sha256.Sum256([]byte(release))
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -95,10 +131,11 @@ func (f NodeFacts) EffectivePool(key PoolKey) (Pool, bool) {
 // labelledPool is the pool that the node's labels name, whatever its facts are by now.
 func (f NodeFacts) labelledPool() (Pool, bool) {
 	name := f.Pool
-	if f.PoolKernel != "" {
+	// A pool has one of them at most: a precompiled driver is not built.
+	if release := cmp.Or(f.PoolKernel, f.PoolCoreOS); release != "" {
 		var found bool
-		if name, found = strings.CutSuffix(name, "-"+f.PoolKernel); !found {
-			name, found = strings.CutSuffix(name, "-"+kernelHash(f.PoolKernel))
+		if name, found = strings.CutSuffix(name, "-"+release); !found {
+			name, found = strings.CutSuffix(name, "-"+releaseHash(release))
 		}
 		if !found {
 			return Pool{}, false
@@ -106,11 +143,11 @@ func (f NodeFacts) labelledPool() (Pool, bool) {
 	}
 	tag, architecture, found := cutLast(name, "-")
 	// The kubelet tells the architecture, and it never changes: another one shows that the label of the
-	// kernel is gone.
+	// kernel or of the release is gone.
 	if !found || f.Architecture != "" && architecture != f.Architecture {
 		return Pool{}, false
 	}
-	return Pool{Name: f.Pool, OSTag: tag, Kernel: f.PoolKernel}, true
+	return Pool{Name: f.Pool, OSTag: tag, Kernel: f.PoolKernel, CoreOS: f.PoolCoreOS}, true
 }
 
 // HasPool refuses a node whose pool is not known: the driver's image follows from it, and a wrong
@@ -119,8 +156,12 @@ func (f NodeFacts) HasPool(key PoolKey) Decision {
 	if _, complete := f.EffectivePool(key); complete {
 		return Installed()
 	}
-	if _, complete := f.WantedPool(PoolKey{}); complete {
+	_, system := f.WantedPool(PoolKey{})
+	switch {
+	case system && key.Kernel:
 		return Refused(v1.ReasonFactsMissing, "no discovery label for the kernel, which the precompiled driver image is chosen by")
+	case system:
+		return Refused(v1.ReasonFactsMissing, "no discovery label for the release of Red Hat CoreOS, which the image of the driver toolkit is chosen by")
 	}
 	return Refused(v1.ReasonFactsMissing, "no discovery labels for the operating system, which the driver image is chosen by")
 }

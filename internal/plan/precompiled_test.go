@@ -13,6 +13,7 @@ import (
 const (
 	poolLabel   = "nvidia.com/gpu-operator.pool"
 	kernelLabel = "nvidia.com/gpu-operator.pool-kernel"
+	coreOSLabel = "nvidia.com/gpu-operator.pool-coreos"
 	kernel      = "6.8.0-51-generic"
 	newer       = "6.8.0-52-generic"
 )
@@ -118,8 +119,8 @@ func TestPrecompiledPoolLabels(t *testing.T) {
 }
 
 func TestReleaseTakesThePoolOff(t *testing.T) {
-	got := plan.ReleasedLabels(catalogue(t), map[string]string{poolLabel: "p", kernelLabel: "k"}, "")
-	if diff := cmp.Diff(map[string]*string{poolLabel: removed, kernelLabel: removed}, got); diff != "" {
+	got := plan.ReleasedLabels(catalogue(t), map[string]string{poolLabel: "p", kernelLabel: "k", coreOSLabel: "r"}, "")
+	if diff := cmp.Diff(map[string]*string{poolLabel: removed, kernelLabel: removed, coreOSLabel: removed}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

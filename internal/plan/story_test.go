@@ -31,8 +31,9 @@ func TestPlansAsStories(t *testing.T) {
 	})
 	two[4] = changed(two[4], func(f *operand.NodeFacts) { f.Runtime = "isulad" })
 	tests := map[string]struct {
-		spec  v1.ClusterPolicySpec
-		nodes []operand.NodeFacts
+		spec    v1.ClusterPolicySpec
+		nodes   []operand.NodeFacts
+		toolkit map[string]string
 	}{
 		"eight-ubuntu-nodes":    {nodes: eight},
 		"two-operating-systems": {nodes: two},
@@ -50,13 +51,15 @@ func TestPlansAsStories(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		test.spec, test.nodes = spec, scenario.Nodes
+		test.spec, test.nodes, test.toolkit = spec, scenario.Nodes, scenario.DriverToolkit
 		tests[name] = test
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
-			p := plan.Compute(all, operand.Input{Spec: test.spec, Namespace: "gpu-operator", HelperImage: "example.com/gpu-operator:v1"}, test.nodes)
+			p := plan.Compute(all, operand.Input{
+				Spec: test.spec, Namespace: "gpu-operator", HelperImage: "example.com/gpu-operator:v1", DriverToolkit: test.toolkit,
+			}, test.nodes)
 			golden(t, name, story(all, p, test.nodes))
 		})
 	}

@@ -121,6 +121,24 @@ var scenarios = map[string]struct {
 		},
 		of: []operand.Name{"driver"},
 	},
+	"driver-toolkit": {
+		situation: situation{
+			spec: v1.ClusterPolicySpec{
+				Driver: &v1.DriverSpec{
+					RDMA:          &v1.RDMASpec{Enabled: new(true)},
+					ContainerSpec: v1.ContainerSpec{Resources: &v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("8Gi")}}},
+				},
+				GDS: &v1.GDSSpec{Enabled: new(true)}, GDRCopy: &v1.GDRCopySpec{Enabled: new(true)},
+			},
+			nodes: []operand.NodeFacts{coreOS("417.94.202503172034-0"), coreOS("418.94.202501221327-0"), node("ubuntu", "24.04")},
+			toolkit: map[string]string{
+				"417.94.202503172034-0": "quay.io/openshift-release-dev/ocp-v4.0-art-dev@sha256:" + sixtyFour,
+				"418.94.202501221327-0": "registry.local:5000/driver-toolkit:418",
+				"418.94.202502111327-0": "registry.local:5000/not-needed",
+			},
+		},
+		of: []operand.Name{"driver"},
+	},
 	"sidecars": {
 		situation: situation{spec: v1.ClusterPolicySpec{
 			Driver:  &v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(true), UseHostMOFED: new(true)}, SecretEnv: "pro-token"},
@@ -242,6 +260,13 @@ var scenarios = map[string]struct {
 func mpsNode() operand.NodeFacts {
 	facts := node("ubuntu", "24.04")
 	facts.MPSCapable = "true"
+	return facts
+}
+
+// coreOS is a node of OpenShift with that release of Red Hat CoreOS.
+func coreOS(release string) operand.NodeFacts {
+	facts := runs("cri-o", "openshift")
+	facts.Name, facts.OSID, facts.OSVersion, facts.OSTree = "rhcos", "rhcos", release[:1]+"."+release[1:3], release
 	return facts
 }
 

@@ -55,11 +55,13 @@ type situation struct {
 	live   map[string]render.Live
 	// optional are the kinds that the cluster has besides those of Kubernetes.
 	optional map[operand.OptionalKind]bool
+	// toolkit are the images of OpenShift's driver toolkit.
+	toolkit map[string]string
 }
 
 func (s situation) plan(t *testing.T) plan.Plan {
 	t.Helper()
-	in := operand.Input{Spec: s.spec, Namespace: "gpu-operator", HelperImage: helper, Optional: s.optional}
+	in := operand.Input{Spec: s.spec, Namespace: "gpu-operator", HelperImage: helper, Optional: s.optional, DriverToolkit: s.toolkit}
 	if s.helper != "" {
 		in.HelperImage = s.helper
 	}

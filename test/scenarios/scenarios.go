@@ -15,6 +15,8 @@ type Scenario struct {
 	Spec string
 	// Nodes of the cluster that have GPUs.
 	Nodes []operand.NodeFacts
+	// DriverToolkit is what the ImageStream of OpenShift's driver toolkit has; nil where there is none.
+	DriverToolkit map[string]string
 }
 
 // PolicySpec reads Spec; a field that the API does not have is an error.
@@ -47,6 +49,14 @@ func both(a, b []operand.NodeFacts) []operand.NodeFacts { return append(a, b...)
 
 var asIs = func(*operand.NodeFacts) {}
 
+// coreOS is a node of OpenShift with this version and release of Red Hat CoreOS.
+func coreOS(version, release string) func(*operand.NodeFacts) {
+	return func(f *operand.NodeFacts) {
+		f.OSID, f.OSVersion, f.OSTree = "rhcos", version, release
+		f.Runtime, f.RuntimeVersion, f.Distribution = "cri-o", "1.34.1", "openshift"
+	}
+}
+
 // All scenarios by name.
 var All = map[string]Scenario{
 	"mixed-os": {
@@ -65,10 +75,10 @@ var All = map[string]Scenario{
 	},
 	"no-gpu-nodes": {},
 	"openshift": {
-		Nodes: nodes("rhcos", 2, func(f *operand.NodeFacts) {
-			f.OSID, f.OSVersion = "rhcos", "4.20"
-			f.Runtime, f.RuntimeVersion, f.Distribution = "cri-o", "1.34.1", "openshift"
-		}),
+		Nodes: both(nodes("old", 2, coreOS("4.17", "417.94.202503172034-0")), nodes("new", 1, coreOS("4.18", "418.94.202501221327-0"))),
+		DriverToolkit: map[string]string{
+			"417.94.202503172034-0": "example.com/driver-toolkit:417", "418.94.202501221327-0": "example.com/driver-toolkit:418",
+		},
 	},
 	"k3s": {
 		Nodes: nodes("k3s", 1, func(f *operand.NodeFacts) { f.Distribution, f.RuntimeVersion = "k3s", "2.1.5-k3s1" }),

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
@@ -57,6 +58,8 @@ type Reconciler struct {
 	Namespace string
 	// HelperImage is the operator's own image.
 	HelperImage string
+	// DriverToolkit reads the images of OpenShift's driver toolkit.
+	DriverToolkit *observe.DriverToolkit
 	// Clock tells the time.
 	Clock clock.PassiveClock
 
@@ -79,6 +82,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	pass.Err = r.pass(ctx, active, &pass)
 	if pass.Conflicts() {
 		result.RequeueAfter = requeue.Sooner(result.RequeueAfter, retryConflict)
+	}
+	if awaitsDriverToolkit(pass.Plan.Input, pass.Snapshot.Facts()) {
+		result.RequeueAfter = requeue.Sooner(result.RequeueAfter, retryDriverToolkit)
 	}
 	found, until := status.Compute(active, pass)
 	if !until.IsZero() {
@@ -126,6 +132,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		b = b.Watches(kind, afterBatch())
 	}
 	b = b.Watches(observe.Definition(), afterBatch(), builder.WithPredicates(definitionOfOptionalKind()))
+	b = b.WatchesRawSource(source.Channel(r.DriverToolkit.Events(), afterBatch()))
 	c, err := b.WithOptions(controller.Options{
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 	}).Build(r)
@@ -144,6 +151,9 @@ func afterBatch() handler.EventHandler {
 			enqueue(q)
 		},
 		DeleteFunc: func(_ context.Context, _ event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			enqueue(q)
+		},
+		GenericFunc: func(_ context.Context, _ event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			enqueue(q)
 		},
 	}

@@ -29,7 +29,11 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 		return err
 	}
 	input := operand.Input{Spec: policy.Spec, Namespace: r.Namespace, HelperImage: r.HelperImage, Optional: optional}
-	pass.Plan = plan.Compute(r.Catalogue, input, snapshot.Facts())
+	nodes := snapshot.Facts()
+	if input.DriverToolkit, err = r.driverToolkit(ctx, input, nodes); err != nil {
+		return err
+	}
+	pass.Plan = plan.Compute(r.Catalogue, input, nodes)
 	wanted := apply.Wanted{Held: map[string]bool{}}
 	for _, step := range pass.Plan.Steps {
 		outcome := r.step(ctx, policy, pass, step, &wanted)

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
@@ -45,6 +46,8 @@ type Reconciler struct {
 	Catalogue []operand.Operand
 	// Namespace of the operator and the operands.
 	Namespace string
+	// DriverToolkit reads the images of OpenShift's driver toolkit.
+	DriverToolkit *observe.DriverToolkit
 	// Clock tells the time.
 	Clock clock.PassiveClock
 
@@ -108,7 +111,7 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 		return reconcile.Result{}, err
 	}
 	now := r.Clock.Now()
-	planned := plan.ForSpec(r.Catalogue, operand.Input{Spec: policy.Spec, Namespace: r.Namespace})
+	planned := plan.ForSpec(r.Catalogue, r.input(ctx, policy, facts))
 	changes := planned.NodeLabels(r.Catalogue, facts, node.Labels, r.hasDriver(pods, now))
 	if err := r.patchMetadata(ctx, node, changes, nil); err != nil {
 		return reconcile.Result{}, err
@@ -124,6 +127,20 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 		wait = requeue.Sooner(wait, assessment.Until.Sub(now))
 	}
 	return reconcile.Result{RequeueAfter: wait}, err
+}
+
+// input is what the plan for one node needs.
+func (r *Reconciler) input(ctx context.Context, policy *v1.ClusterPolicy, facts operand.NodeFacts) operand.Input {
+	in := operand.Input{Spec: policy.Spec, Namespace: r.Namespace}
+	if in.UsesDriverToolkit(facts) {
+		images, err := r.DriverToolkit.Images(ctx)
+		if err != nil {
+			// The pass logs it, too, and an event tells when it is over.
+			log.FromContext(ctx).V(1).Info("The driver toolkit cannot be read", "reason", err.Error())
+		}
+		in.DriverToolkit = images
+	}
+	return in
 }
 
 // hasDriver tells whether a pod does its work on the node whose replacement disturbs GPU work. One
@@ -159,6 +176,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod), builder.WithPredicates(observe.PodChanges())).
 		Watches(&v1.ClusterPolicy{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(observe.TemplateChanges())).
+		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), handler.EnqueueRequestsFromMapFunc(r.everyNode))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
 		Complete(r)
 }

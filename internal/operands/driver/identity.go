@@ -53,6 +53,8 @@ func configDigest(in operand.Input, v values) string {
 	add(v.GDRCopy.Enabled, "gdrcopy", v.GDRCopy.Image, sorted(v.GDRCopy.Env))
 	add(v.ModuleConfig.Set, "module parameters", v.ModuleConfig.Name)
 	add(v.SecretEnv.Set, "secret environment", v.SecretEnv.Name)
+	// Another image has another compiler and other headers.
+	add(v.DriverToolkit.Set, "driver toolkit", v.DriverToolkit.Image)
 	return hex.EncodeToString(hash.Sum(nil)[:8])
 }
 

@@ -109,19 +109,31 @@ func precompilable(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
+// noDriverToolkit refuses a pool that OpenShift has no driver toolkit for, and names what can be done. The
+// status of a node shows the beginning of a message, so that what is missing comes first.
+func noDriverToolkit(in operand.Input, release string) operand.Decision {
+	missing := fmt.Sprintf("ImageStream %s has no tag %s with an image", labels.DriverToolkitStream, release)
+	if in.DriverToolkit == nil {
+		missing = fmt.Sprintf("ImageStream %s, which is to have tag %s, is missing or cannot be read", labels.DriverToolkitStream, release)
+	}
+	return operand.Refused(v1.ReasonDriverToolkitMissing, missing+": the driver of this release of Red Hat CoreOS is built with that image. "+
+		"Add the tag, or set spec.operator.use_ocp_driver_toolkit to false where the hosts are entitled to Red Hat's packages, or use spec.driver.usePrecompiled")
+}
+
 // servesPool refuses what the spec asks of the nodes of one pool.
 func servesPool(in operand.Input, pool operand.Pool) operand.Decision {
-	precompiled := in.PoolKey().Kernel
+	key := in.PoolKey()
 	known, isKnown := systems[osID(pool.OSTag)]
 	switch {
-	case (pool.Kernel != "") != precompiled:
-		// Its nodes have the driver of another spec, until they are moved.
+	// Its nodes have the driver of another spec, until they are moved.
+	case (pool.Kernel != "") != key.Kernel:
 		return operand.Refused(v1.ReasonUpgradePending, "the nodes have the driver of another value of spec.driver.usePrecompiled")
-	case precompiled:
+	case key.Kernel:
 		return operand.Installed()
-	case known.driverToolkit && (in.Spec.Operator == nil || operand.IsTrue(in.Spec.Operator.UseOCPDriverToolkit, true)):
-		return operand.Refused(v1.ReasonNotSupportedYet, "the driver toolkit of OpenShift is not supported yet: "+
-			"set spec.operator.use_ocp_driver_toolkit to false to build the driver on the node, or use spec.driver.usePrecompiled")
+	case pool.CoreOS != "" && !key.CoreOS, pool.CoreOS == "" && key.CoreOS && known.coreOS:
+		return operand.Refused(v1.ReasonUpgradePending, "the nodes have the driver of another value of spec.operator.use_ocp_driver_toolkit")
+	case pool.CoreOS != "" && in.DriverToolkit[pool.CoreOS] == "":
+		return noDriverToolkit(in, pool.CoreOS)
 	case !isKnown && (repoConfig(in) != "" || certConfig(in) != ""):
 		return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
 			"where an image for %s has its repositories and certificates is not known: "+

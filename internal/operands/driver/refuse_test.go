@@ -99,26 +99,47 @@ func TestPoolsThatAreRefused(t *testing.T) {
 	precompiled := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true)}}
 	const unknown = "where an image for amzn2023 has its repositories and certificates is not known: " +
 		"remove spec.driver.repoConfig and spec.driver.certConfig, and put them into an image of your own"
-	const toolkit = "the driver toolkit of OpenShift is not supported yet: set spec.operator.use_ocp_driver_toolkit to false " +
-		"to build the driver on the node, or use spec.driver.usePrecompiled"
+	const build = ": the driver of this release of Red Hat CoreOS is built with that image. Add the tag, or set " +
+		"spec.operator.use_ocp_driver_toolkit to false where the hosts are entitled to Red Hat's packages, or use spec.driver.usePrecompiled"
+	const switched = "the nodes have the driver of another value of spec.operator.use_ocp_driver_toolkit"
+	toolkitOff := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{UseOCPDriverToolkit: new(false)}}
+	images := map[string]string{"418.94.2-0": "example.com/dtk", "418.94.3-0": ""}
 	tests := map[string]struct {
-		spec v1.ClusterPolicySpec
-		pool operand.Pool
-		want string
+		spec   v1.ClusterPolicySpec
+		pool   operand.Pool
+		want   string
+		images map[string]string
 	}{
-		"repositories of a known system":      {spec: repositories, pool: operand.Pool{OSTag: "sl-micro6.0"}},
-		"repositories of an unknown system":   {repositories, operand.Pool{OSTag: "amzn2023"}, unknown},
-		"certificates of an unknown system":   {certificates, operand.Pool{OSTag: "amzn2023"}, unknown},
-		"an unknown system that needs none":   {pool: operand.Pool{OSTag: "amzn2023"}},
-		"CoreOS":                              {v1.ClusterPolicySpec{}, operand.Pool{OSTag: "rhcos4.16"}, toolkit},
-		"CoreOS without the toolkit":          {spec: v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{UseOCPDriverToolkit: new(false)}}, pool: operand.Pool{OSTag: "rhcos4.16"}},
-		"CoreOS, precompiled":                 {spec: precompiled, pool: operand.Pool{OSTag: "rhcos4.16", Kernel: "5.14"}},
-		"a pool of before it was precompiled": {precompiled, operand.Pool{OSTag: "rhel9"}, "the nodes have the driver of another value of spec.driver.usePrecompiled"},
-		"a pool of when it was precompiled":   {v1.ClusterPolicySpec{}, operand.Pool{OSTag: "rhel9", Kernel: "5.14"}, "the nodes have the driver of another value of spec.driver.usePrecompiled"},
+		"repositories of a known system":    {spec: repositories, pool: operand.Pool{OSTag: "sl-micro6.0"}},
+		"repositories of an unknown system": {spec: repositories, pool: operand.Pool{OSTag: "amzn2023"}, want: unknown},
+		"certificates of an unknown system": {spec: certificates, pool: operand.Pool{OSTag: "amzn2023"}, want: unknown},
+		"an unknown system that needs none": {pool: operand.Pool{OSTag: "amzn2023"}},
+		"CoreOS":                            {pool: operand.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"}, images: images},
+		"CoreOS with the ID of RHEL":        {pool: operand.Pool{OSTag: "rhel9", CoreOS: "418.94.2-0"}, images: images},
+		"no tag": {
+			pool: operand.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.1-0"}, images: images,
+			want: "ImageStream openshift/driver-toolkit has no tag 418.94.1-0 with an image" + build,
+		},
+		"a tag without an image": {
+			pool: operand.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.3-0"}, images: images,
+			want: "ImageStream openshift/driver-toolkit has no tag 418.94.3-0 with an image" + build,
+		},
+		"no stream": {
+			pool: operand.Pool{OSTag: "rhel9", CoreOS: "9.6.20260504-0"},
+			want: "ImageStream openshift/driver-toolkit, which is to have tag 9.6.20260504-0, is missing or cannot be read" + build,
+		},
+		"CoreOS without the toolkit":            {spec: toolkitOff, pool: operand.Pool{OSTag: "rhcos4.16"}},
+		"a pool of before the toolkit was used": {pool: operand.Pool{OSTag: "rhcos4.16"}, want: switched, images: images},
+		"a pool of when the toolkit was used":   {spec: toolkitOff, pool: operand.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"}, want: switched, images: images},
+		"RHEL beside CoreOS":                    {pool: operand.Pool{OSTag: "rhel9"}},
+		"CoreOS, precompiled":                   {spec: precompiled, pool: operand.Pool{OSTag: "rhcos4.16", Kernel: "5.14"}},
+		"CoreOS of before it was precompiled":   {spec: precompiled, pool: operand.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"}, want: "the nodes have the driver of another value of spec.driver.usePrecompiled"},
+		"a pool of before it was precompiled":   {spec: precompiled, pool: operand.Pool{OSTag: "rhel9"}, want: "the nodes have the driver of another value of spec.driver.usePrecompiled"},
+		"a pool of when it was precompiled":     {pool: operand.Pool{OSTag: "rhel9", Kernel: "5.14"}, want: "the nodes have the driver of another value of spec.driver.usePrecompiled"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := driver.Operand().ServesPool(operand.Input{Spec: test.spec}, test.pool); got.Message != test.want {
+			if got := driver.Operand().ServesPool(operand.Input{Spec: test.spec, DriverToolkit: test.images}, test.pool); got.Message != test.want {
 				t.Errorf("got %q", got.Message)
 			}
 		})

@@ -20,8 +20,8 @@ type system struct {
 	subscription []hostMount
 	// hostModules: the precompiled image of it needs the modules of the host.
 	hostModules bool
-	// driverToolkit: OpenShift brings an image that drivers are built with.
-	driverToolkit bool
+	// coreOS: it is Red Hat CoreOS, whose drivers are built with the driver toolkit of OpenShift.
+	coreOS bool
 }
 
 var (
@@ -45,7 +45,7 @@ var systems = map[string]system{
 
 func redHat(coreOS bool) system {
 	redHat := fedora
-	redHat.driverToolkit = coreOS
+	redHat.coreOS = coreOS
 	if coreOS {
 		// CRI-O mounts the subscription of the host by itself.
 		return redHat
@@ -95,7 +95,8 @@ func hostMounts(in operand.Input, pool operand.Pool) []hostMount {
 	switch {
 	case pool.Kernel != "" && system.hostModules:
 		return []hostMount{{"host-lib-modules", "/lib/modules", "Directory", "/run/host/lib/modules"}}
-	case pool.Kernel != "" || repoConfig(in) != "":
+	// The driver toolkit brings the packages, and CRI-O mounts the subscription of the host by itself.
+	case pool.Kernel != "" || pool.CoreOS != "" || repoConfig(in) != "":
 		return nil
 	}
 	return system.subscription

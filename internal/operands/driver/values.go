@@ -26,6 +26,7 @@ type values struct {
 	GDS, GDRCopy    sidecar
 	// WaitingSidecars: one of these two is there, and gpu-node starts it.
 	WaitingSidecars bool
+	DriverToolkit   driverToolkit
 
 	SecretEnv    named
 	Licence      licence
@@ -63,6 +64,13 @@ type sidecar struct {
 	pullSecrets       []string
 }
 
+// driverToolkit is OpenShift's image that builds the modules in a container beside the driver's.
+type driverToolkit struct {
+	Set bool
+	// Image is that of Release of Red Hat CoreOS.
+	Image, Release string
+}
+
 // licence of a vGPU guest driver.
 type licence struct {
 	Secret, ConfigMap named
@@ -95,12 +103,22 @@ func instances(in operand.Input, pools []operand.Pool) ([]operand.Instance, erro
 			Version:     version,
 			PullSecrets: pullSecrets(spec(in).ImagePullSecrets, manager.ImagePullSecrets, values.GDS.pullSecrets, values.GDRCopy.pullSecrets),
 			Main:        "nvidia-driver-ctr",
-			Container:   spec(in).ContainerSpec,
+			Container:   containerSpec(in, pool),
 			InitEnv:     map[string][]v1.EnvVar{"k8s-driver-manager": manager.Env},
 			Values:      values,
 		})
 	}
 	return result, nil
+}
+
+// containerSpec is what the spec says of the driver container. The entrypoint for the driver toolkit takes
+// no arguments but its own.
+func containerSpec(in operand.Input, pool operand.Pool) v1.ContainerSpec {
+	container := spec(in).ContainerSpec
+	if pool.CoreOS != "" {
+		container.Args = nil
+	}
+	return container
 }
 
 func pullSecrets(lists ...[]string) []string {
@@ -139,6 +157,7 @@ func poolValues(in operand.Input, pool operand.Pool) (values, string, error) {
 		ModuleConfig:     moduleConfig{name(or(spec.KernelModuleConfig).Name), moduleConfigFiles},
 		Filled:           filledDirectories(in, pool),
 		HostMounts:       hostMounts(in, pool),
+		DriverToolkit:    driverToolkit{pool.CoreOS != "", in.DriverToolkit[pool.CoreOS], pool.CoreOS},
 	}
 	if pool.Kernel == "" {
 		v.SecretEnv = name(spec.SecretEnv)
@@ -162,7 +181,7 @@ func (v *values) addSidecars(in operand.Input, pool operand.Pool) (err error) {
 			return fmt.Errorf("spec.gdrcopy: %w", err)
 		}
 	}
-	v.WaitingSidecars = v.GDS.Enabled || v.GDRCopy.Enabled
+	v.WaitingSidecars = (v.GDS.Enabled || v.GDRCopy.Enabled) && !v.DriverToolkit.Set
 	return nil
 }
 

@@ -157,3 +157,33 @@ func TestObjectNamesTellPoolsApart(t *testing.T) {
 		t.Errorf("a pool that is a name is changed: %v", seen)
 	}
 }
+
+// Of the driver toolkit the image decides what is built; without one, nothing of it is in the digest.
+func TestTheDriverToolkitDecidesWhatIsBuilt(t *testing.T) {
+	const release = "418.94.202501221327-0"
+	pool := operand.Pool{Name: "rhcos4.18-amd64-" + release, OSTag: "rhcos4.18", CoreOS: release}
+	values := func(image string) (operand.Instance, string) {
+		in := operand.Input{
+			Spec:          v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Args: []string{"init", "-x"}}}},
+			DriverToolkit: map[string]string{release: image, "other": "example.com/other"},
+		}
+		got, err := driver.Operand().Instances(in, []operand.Pool{pool})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got[0], reflect.ValueOf(got[0].Values).FieldByName("ConfigDigest").String()
+	}
+	instance, digest := values("example.com/dtk@sha256:1")
+	if _, other := values("example.com/dtk@sha256:2"); other == digest {
+		t.Error("another toolkit builds other modules, and the digest is the same")
+	}
+	if _, same := values("example.com/dtk@sha256:1"); same != digest {
+		t.Error("the digest is another each time")
+	}
+	if len(instance.Container.Args) > 0 {
+		t.Errorf("arguments %v would replace those of the entrypoint for the toolkit", instance.Container.Args)
+	}
+	if instance.Suffix != "-rhcos4.18-amd64-"+release {
+		t.Errorf("suffix %s", instance.Suffix)
+	}
+}

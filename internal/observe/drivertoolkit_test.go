@@ -1,0 +1,246 @@
+package observe_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+)
+
+var imageStreams = schema.GroupVersionKind{Group: "image.openshift.io", Version: "v1", Kind: "ImageStream"}
+
+// streamServer serves the one ImageStream, and nothing but that, as lists and watches.
+type streamServer struct {
+	mutex   sync.Mutex
+	version int
+	tags    []any
+	gone    bool
+	lists   int
+	refused []string
+	// silent holds back every answer until it is closed.
+	silent  chan struct{}
+	changed chan struct{}
+}
+
+func (s *streamServer) set(tags ...any) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.version++
+	s.tags, s.gone = tags, false
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *streamServer) object() map[string]any {
+	return map[string]any{
+		"apiVersion": "image.openshift.io/v1", "kind": "ImageStream",
+		"metadata": map[string]any{
+			"namespace": "openshift", "name": "driver-toolkit", "uid": "u", "resourceVersion": fmt.Sprint(s.version),
+			"annotations": map[string]any{"large": "x"},
+		},
+		"spec":   map[string]any{"tags": s.tags},
+		"status": map[string]any{"tags": []any{map[string]any{"tag": "latest", "items": []any{}}}},
+	}
+}
+
+func (s *streamServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.silent != nil {
+		select {
+		case <-s.silent:
+		case <-r.Context().Done():
+			return
+		}
+	}
+	query := r.URL.Query()
+	w.Header().Set("Content-Type", "application/json")
+	switch {
+	case r.URL.Path != "/apis/image.openshift.io/v1/namespaces/openshift/imagestreams" || query.Get("fieldSelector") != "metadata.name=driver-toolkit":
+		s.mutex.Lock()
+		s.refused = append(s.refused, r.URL.String())
+		s.mutex.Unlock()
+		w.WriteHeader(http.StatusForbidden)
+	case query.Get("sendInitialEvents") != "":
+		// A server that knows no streamed lists, as those of OpenShift may be.
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
+	case query.Get("watch") != "":
+		s.watch(w, r)
+	default:
+		s.list(w)
+	}
+}
+
+func (s *streamServer) list(w http.ResponseWriter) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.lists++
+	items := []any{s.object()}
+	if s.gone {
+		items = []any{}
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"apiVersion": "image.openshift.io/v1", "kind": "ImageStreamList", "metadata": map[string]any{"resourceVersion": fmt.Sprint(s.version)}, "items": items,
+	})
+}
+
+func (s *streamServer) watch(w http.ResponseWriter, r *http.Request) {
+	flusher, _ := w.(http.Flusher)
+	from := r.URL.Query().Get("resourceVersion")
+	for {
+		flusher.Flush()
+		s.mutex.Lock()
+		changed, version, object := s.changed, fmt.Sprint(s.version), s.object()
+		s.mutex.Unlock()
+		if version != from {
+			from = version
+			_ = json.NewEncoder(w).Encode(map[string]any{"type": "MODIFIED", "object": object})
+			continue
+		}
+		select {
+		case <-changed:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func dockerTag(name, image string) map[string]any {
+	return map[string]any{"name": name, "importPolicy": map[string]any{}, "from": map[string]any{"kind": "DockerImage", "name": image}}
+}
+
+// toolkitBed is a DriverToolkit before such a server.
+type toolkitBed struct {
+	*WithT
+	server  *streamServer
+	mapper  *meta.DefaultRESTMapper
+	clock   *testclock.FakePassiveClock
+	toolkit *observe.DriverToolkit
+	events  <-chan event.GenericEvent
+}
+
+func newToolkitBed(t *testing.T, server *streamServer) toolkitBed {
+	t.Helper()
+	b := toolkitBed{WithT: NewWithT(t), server: server, mapper: meta.NewDefaultRESTMapper(nil), clock: testclock.NewFakePassiveClock(time.Now())}
+	server.changed = make(chan struct{})
+	listener := httptest.NewServer(server)
+	images, err := observe.DriverToolkitCache(&rest.Config{Host: listener.URL}, cache.Options{HTTPClient: listener.Client(), Mapper: b.mapper})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.toolkit = observe.NewDriverToolkit(images, b.mapper, b.clock)
+	b.events = b.toolkit.Events()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- images.Start(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		b.Expect(<-done).To(Succeed())
+		listener.CloseClientConnections()
+		listener.Close()
+		b.Expect(server.refused).To(BeEmpty(), "nothing but the one object may be read")
+	})
+	return b
+}
+
+func (b toolkitBed) serve() { b.mapper.Add(imageStreams, meta.RESTScopeNamespace) }
+
+// images are what is read now; calls that fail are failures of the test.
+func (b toolkitBed) images() map[string]string {
+	images, err := b.toolkit.Images(context.Background())
+	b.Expect(err).NotTo(HaveOccurred())
+	return images
+}
+
+func TestTheDriverToolkitIsFollowed(t *testing.T) {
+	b := newToolkitBed(t, &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "quay.io/dtk@sha256:1"), dockerTag("latest", "quay.io/dtk@sha256:1")}})
+	b.Expect(b.images()).To(BeNil(), "the API is not served")
+	b.serve()
+	b.Expect(b.images()).To(BeNil(), "that it is not served is believed for a moment")
+	b.clock.SetTime(b.clock.Now().Add(11 * time.Second))
+	b.Expect(b.images()).To(Equal(map[string]string{"418.94.1-0": "quay.io/dtk@sha256:1", "latest": "quay.io/dtk@sha256:1"}))
+	b.Eventually(b.events).Should(Receive())
+
+	b.server.set(dockerTag("418.94.2-0", "quay.io/dtk@sha256:2"))
+	b.Eventually(b.events).Should(Receive())
+	b.Eventually(b.images).Should(Equal(map[string]string{"418.94.2-0": "quay.io/dtk@sha256:2"}))
+
+	b.Expect(b.toolkit.Forget(t.Context())).To(Succeed())
+	b.Expect(b.toolkit.Forget(t.Context())).To(Succeed(), "a second time changes nothing")
+	b.server.set(dockerTag("418.94.3-0", "quay.io/dtk@sha256:3"))
+	b.Eventually(b.images).Should(Equal(map[string]string{"418.94.3-0": "quay.io/dtk@sha256:3"}), "it is watched anew when somebody asks")
+	b.Expect(b.server.lists).To(Equal(2), "one list for each watch")
+}
+
+func TestAClusterWithoutTheImageStream(t *testing.T) {
+	b := newToolkitBed(t, &streamServer{version: 1, gone: true})
+	b.serve()
+	b.Expect(b.images()).To(BeNil())
+	b.Eventually(b.events).Should(Receive(), "that there is none must start a pass, too")
+	b.server.set(dockerTag("418.94.1-0", "a"))
+	b.Eventually(b.events).Should(Receive())
+	b.Eventually(b.images).Should(HaveLen(1))
+}
+
+// An API server that does not answer holds up a pass for a moment only, and is heard when it does.
+func TestADriverToolkitThatCannotBeRead(t *testing.T) {
+	server := &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "a")}, silent: make(chan struct{})}
+	b := newToolkitBed(t, server)
+	b.serve()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := b.toolkit.Images(ctx)
+	b.Expect(err).To(MatchError(ContainSubstring("ImageStream openshift/driver-toolkit")))
+	b.clock.SetTime(b.clock.Now().Add(time.Minute))
+	begin := time.Now()
+	_, err = b.toolkit.Images(t.Context())
+	b.Expect(err).To(HaveOccurred())
+	b.Expect(time.Since(begin)).To(BeNumerically("<", time.Second), "only the first calls wait")
+	close(server.silent)
+	b.Eventually(b.events).WithTimeout(10 * time.Second).Should(Receive())
+	b.Expect(b.images()).To(HaveLen(1))
+}
+
+func TestImagesOfTheDriverToolkit(t *testing.T) {
+	tests := map[string]struct {
+		stream string
+		want   map[string]string
+	}{
+		"images of a registry": {
+			stream: `{spec: {tags: [{name: 9.6.1-0, from: {kind: DockerImage, name: quay.io/a}}, {name: latest, from: {kind: DockerImage, name: quay.io/b}}]}}`,
+			want:   map[string]string{"9.6.1-0": "quay.io/a", "latest": "quay.io/b"},
+		},
+		"another tag, an empty image, nothing at all": {
+			stream: `{spec: {tags: [{name: a, from: {kind: ImageStreamTag, name: b}}, {name: c, from: {kind: DockerImage}}, {name: d}, {from: {kind: DockerImage, name: e}}]}}`,
+		},
+		"no tags":          {stream: `{spec: {}}`},
+		"no spec":          {stream: `{}`},
+		"no list of tags":  {stream: `{spec: {tags: a}}`},
+		"tags of no shape": {stream: `{spec: {tags: [a, {name: {}, from: b}]}}`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			stream := &unstructured.Unstructured{}
+			g.Expect(yaml.Unmarshal([]byte(test.stream), &stream.Object)).To(Succeed())
+			want := test.want
+			if want == nil {
+				want = map[string]string{}
+			}
+			g.Expect(observe.DriverToolkitImages(stream)).To(Equal(want))
+		})
+	}
+}

@@ -1,0 +1,128 @@
+package plan_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+const (
+	release     = "417.94.202503172034-0"
+	nextRelease = "418.94.202501221327-0"
+	coreOSPool  = "rhcos4.18-amd64"
+)
+
+// coreOS is a node with that release of Red Hat CoreOS, labelled with a pool.
+func coreOS(name, release, pool, poolRelease string) operand.NodeFacts {
+	return changed(ubuntu(name), func(f *operand.NodeFacts) {
+		f.OSID, f.OSVersion, f.OSTree, f.Pool, f.PoolCoreOS = "rhcos", "4.18", release, pool, poolRelease
+	})
+}
+
+func toolkitSpec(on bool) v1.ClusterPolicySpec {
+	return v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{UseOCPDriverToolkit: &on}}
+}
+
+// A pool that OpenShift has no toolkit for holds up nobody else, and what runs of it stays.
+func TestDriverToolkitPools(t *testing.T) {
+	both := map[string]string{release: "example.com/dtk:417", nextRelease: "example.com/dtk:418"}
+	const image = "nvcr.io/nvidia/driver:595.91.07-rhcos4.18"
+	tests := map[string]struct {
+		spec   v1.ClusterPolicySpec
+		nodes  []operand.NodeFacts
+		images map[string]string
+		want   map[string]string
+		holds  bool
+	}{
+		"two releases have two drivers, and other systems their own": {
+			nodes: []operand.NodeFacts{coreOS("a", release, "", ""), coreOS("b", nextRelease, "", ""), ubuntu("c")}, images: both,
+			want: map[string]string{
+				coreOSPool + "-" + release: image, coreOSPool + "-" + nextRelease: image, "ubuntu24.04-amd64": "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04",
+			},
+		},
+		"one release has no toolkit": {
+			nodes: []operand.NodeFacts{coreOS("a", release, "", ""), coreOS("b", "418.94.1-0", "", "")}, images: both,
+			want: map[string]string{coreOSPool + "-" + release: image}, holds: true,
+		},
+		"the toolkit of what runs is gone": {
+			nodes: []operand.NodeFacts{coreOS("a", release, coreOSPool+"-"+release, release), ubuntu("c")},
+			want:  map[string]string{"ubuntu24.04-amd64": "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04"}, holds: true,
+		},
+		"a node with another release keeps the driver of the old one": {
+			nodes: []operand.NodeFacts{coreOS("a", nextRelease, coreOSPool+"-"+release, release)}, images: both,
+			want: map[string]string{coreOSPool + "-" + release: image},
+		},
+		"switched off: what runs is held, new nodes are served": {
+			spec:  toolkitSpec(false),
+			nodes: []operand.NodeFacts{coreOS("a", release, coreOSPool+"-"+release, release), coreOS("b", release, "", "")}, images: both,
+			want: map[string]string{coreOSPool: image}, holds: true,
+		},
+		"switched on: what runs is held": {
+			nodes: []operand.NodeFacts{coreOS("a", release, coreOSPool, "")}, images: both, want: map[string]string{}, holds: true,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := plan.Compute(catalogue(t), operand.Input{Spec: test.spec, DriverToolkit: test.images}, test.nodes)
+			for _, step := range p.Steps {
+				if step.Operand.Name != "driver" {
+					continue
+				}
+				got := map[string]string{}
+				for _, instance := range step.Instances {
+					got[instance.Pool] = instance.Image
+				}
+				if diff := cmp.Diff(test.want, got); diff != "" || step.Action != plan.Apply || step.Holds != test.holds {
+					t.Errorf("%s %s, holds %v, -want +got:\n%s", step.Action, step.Message, step.Holds, diff)
+				}
+			}
+		})
+	}
+}
+
+// A node is moved to the pool of its release where no driver runs, as after the restart of an upgrade.
+func TestDriverToolkitPoolLabels(t *testing.T) {
+	const old, next = coreOSPool + "-" + release, coreOSPool + "-" + nextRelease
+	tests := map[string]struct {
+		facts     operand.NodeFacts
+		off       bool
+		hasDriver bool
+		want      map[string]*string
+	}{
+		"a new node":                           {facts: coreOS("a", release, "", ""), want: map[string]*string{poolLabel: set(old), coreOSLabel: set(release)}},
+		"settled":                              {facts: coreOS("a", release, old, release), hasDriver: true},
+		"another release, and the driver runs": {facts: coreOS("a", nextRelease, old, release), hasDriver: true},
+		"another release, and the driver is gone": {facts: coreOS("a", nextRelease, old, release), want: map[string]*string{poolLabel: set(next), coreOSLabel: set(nextRelease)}},
+		"the release's label taken off":           {facts: coreOS("a", release, old, ""), hasDriver: true, want: map[string]*string{coreOSLabel: set(release)}},
+		"switched off, and the driver runs":       {facts: coreOS("a", release, old, release), off: true, hasDriver: true},
+		"switched off, and the driver is gone":    {facts: coreOS("a", release, old, release), off: true, want: map[string]*string{poolLabel: set(coreOSPool), coreOSLabel: removed}},
+		"the release is not known":                {facts: coreOS("a", "", old, release)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			current := map[string]string{}
+			for key, value := range map[string]string{poolLabel: test.facts.Pool, coreOSLabel: test.facts.PoolCoreOS} {
+				if value != "" {
+					current[key] = value
+				}
+			}
+			p := plan.ForSpec(catalogue(t), operand.Input{Spec: toolkitSpec(!test.off)})
+			got := map[string]*string{}
+			for key, value := range p.NodeLabels(catalogue(t), test.facts, current, test.hasDriver) {
+				if key == poolLabel || key == coreOSLabel {
+					got[key] = value
+				}
+			}
+			if test.want == nil {
+				test.want = map[string]*string{}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+package render_test
+
+import (
+	"bytes"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// OpenShift refuses the pods of an account that may not use its privileged constraints.
+func TestEveryOperandsAccountMayUseTheConstraintsOfOpenShift(t *testing.T) {
+	text, err := os.ReadFile("../../config/openshift/scc.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var granted []string
+	for _, document := range bytes.Split(text, []byte("\n---\n")) {
+		binding := rbacv1.RoleBinding{}
+		if err := yaml.Unmarshal(document, &binding); err != nil {
+			t.Fatal(err)
+		}
+		if binding.Kind != "RoleBinding" || binding.Name != "gpu-operator-privileged" {
+			continue
+		}
+		for _, subject := range binding.Subjects {
+			granted = append(granted, subject.Name)
+		}
+	}
+	everything := situation{
+		spec: v1.ClusterPolicySpec{
+			DCGM: &v1.DCGMSpec{Enabled: new(true)}, NodeStatusExporter: &v1.NodeStatusExporterSpec{Enabled: new(true)},
+			DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "plugin-configs"}},
+		},
+		nodes: []operand.NodeFacts{mpsNode()},
+	}
+	var used []string
+	for _, daemonSets := range everything.daemonSets(t) {
+		for _, ds := range daemonSets {
+			used = append(used, ds.Spec.Template.Spec.ServiceAccountName)
+		}
+	}
+	slices.Sort(used)
+	if diff := cmp.Diff(slices.Compact(used), granted); diff != "" {
+		t.Errorf("-used +granted:\n%s", diff)
+	}
+}
