@@ -43,6 +43,7 @@ func TestTheProgramIsStaticAndSmall(t *testing.T) {
 }
 
 func TestAWaitingProgramCostsNoTimeAndLittleMemory(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	wait := startUntilLogged(t, newPod(t).command(t, "wait", "--for=driver,toolkit"), "waiting for")
 	pid := wait.Process.Pid

@@ -63,6 +63,7 @@ func (d discoverer) command(t *testing.T, flags ...string) *exec.Cmd {
 }
 
 func TestDiscoverKeepsTheLabelsCurrentUntilSIGTERM(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	d := newDiscoverer(t)
 	process := startUntilLogged(t, d.command(t, "--resync=50ms", "--keep-missing=0s"), "the node is labelled")

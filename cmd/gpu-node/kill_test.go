@@ -31,6 +31,7 @@ type victim struct {
 // next one proves what there is. Each run is for another instance of the driver container, so that a
 // marker which can be trusted is of that run.
 func TestAProverThatIsKilledLeavesNoFalseMarker(t *testing.T) {
+	t.Parallel() // Beside tests that wait alone: they take no runs from it.
 	for name, made := range map[string]func(*testing.T) victim{"driver": driverVictim, "gdrcopy": moduleVictim} {
 		t.Run(name, func(t *testing.T) {
 			victim := made(t)
