@@ -10,12 +10,10 @@ type DaemonSetsSpec struct {
 	// Labels are added to the DaemonSets and their pods. The keys app and
 	// app.kubernetes.io/part-of cannot be changed.
 	// +optional
-	// +kubebuilder:validation:MaxProperties=100
-	Labels map[string]string `json:"labels,omitempty"`
+	Labels Labels `json:"labels,omitempty"`
 	// Annotations are added to the DaemonSets and their pods.
 	// +optional
-	// +kubebuilder:validation:MaxProperties=100
-	Annotations map[string]string `json:"annotations,omitempty"`
+	Annotations Annotations `json:"annotations,omitempty"`
 	// Tolerations replaces the default, which tolerates the taint nvidia.com/gpu:NoSchedule.
 	// +optional
 	// +listType=atomic

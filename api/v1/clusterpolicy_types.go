@@ -95,4 +95,40 @@ type ClusterPolicySpec struct {
 	// HostPaths tells where things are on the hosts.
 	// +optional
 	HostPaths *HostPathsSpec `json:"hostPaths,omitempty"`
+	// PSA configures Pod Security Admission.
+	// +optional
+	PSA *PSASpec `json:"psa,omitempty"`
+	// PSP is deprecated and has no effect: use psa.
+	// +optional
+	PSP *PSPSpec `json:"psp,omitempty"`
+	// SandboxWorkloads configures nodes whose GPUs are for virtual machines.
+	// +optional
+	SandboxWorkloads *SandboxWorkloadsSpec `json:"sandboxWorkloads,omitempty"`
+	// VFIOManager configures the VFIO manager, which binds GPUs to vfio-pci for virtual machines. It has no
+	// effect without sandboxWorkloads.enabled.
+	// +optional
+	VFIOManager *VFIOManagerSpec `json:"vfioManager,omitempty"`
+	// SandboxDevicePlugin configures the device plugin of KubeVirt. It has no effect without
+	// sandboxWorkloads.enabled.
+	// +optional
+	SandboxDevicePlugin *SandboxDevicePluginSpec `json:"sandboxDevicePlugin,omitempty"`
+	// KataSandboxDevicePlugin configures the device plugin of Kata Containers. It has no effect without
+	// sandboxWorkloads.enabled.
+	// +optional
+	KataSandboxDevicePlugin *KataSandboxDevicePluginSpec `json:"kataSandboxDevicePlugin,omitempty"`
+	// VGPUManager configures the vGPU manager, the driver of hosts whose virtual machines share GPUs. It has
+	// no effect without sandboxWorkloads.enabled.
+	// +optional
+	VGPUManager *VGPUManagerSpec `json:"vgpuManager,omitempty"`
+	// VGPUDeviceManager configures the vGPU device manager. It has no effect without
+	// sandboxWorkloads.enabled.
+	// +optional
+	VGPUDeviceManager *VGPUDeviceManagerSpec `json:"vgpuDeviceManager,omitempty"`
+	// CCManager configures the manager of confidential computing. It has no effect without
+	// sandboxWorkloads.enabled.
+	// +optional
+	CCManager *CCManagerSpec `json:"ccManager,omitempty"`
+	// KataManager is deprecated and has no effect: use kata-deploy of Kata Containers.
+	// +optional
+	KataManager *KataManagerSpec `json:"kataManager,omitempty"`
 }

@@ -13,8 +13,7 @@ type DCGMExporterSpec struct {
 	ContainerSpec `json:",inline"`
 	// Annotations are added to the exporter's pods.
 	// +optional
-	// +kubebuilder:validation:MaxProperties=100
-	Annotations map[string]string `json:"annotations,omitempty"`
+	Annotations Annotations `json:"annotations,omitempty"`
 	// Config chooses the metrics.
 	// +optional
 	Config *DCGMExporterConfigSpec `json:"config,omitempty"`

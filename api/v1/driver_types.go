@@ -17,6 +17,10 @@ type DriverSpec struct {
 	// Default true.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
+	// UseNvidiaDriverCRD leaves the driver to objects of the kind NVIDIADriver. Default false. Not supported
+	// yet: true is reported as Invalid with reason NotSupportedYet, and the driver that runs is left alone.
+	// +optional
+	UseNvidiaDriverCRD *bool `json:"useNvidiaDriverCRD,omitempty"`
 	// UsePrecompiled takes an image with kernel modules that were built for the kernel of each node, of
 	// which the tag names the kernel. version is then the driver's branch, such as 595. Repositories,
 	// certificates and secretEnv do not matter then. Default false: the modules are built on the node.
@@ -49,6 +53,9 @@ type DriverSpec struct {
 	RDMA          *RDMASpec `json:"rdma,omitempty"`
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
+	// UpgradePolicy configures how the drivers of nodes are replaced by newer ones.
+	// +optional
+	UpgradePolicy *DriverUpgradePolicySpec `json:"upgradePolicy,omitempty"`
 	// Manager configures the init container that unloads an old driver.
 	// +optional
 	Manager *DriverManagerSpec `json:"manager,omitempty"`

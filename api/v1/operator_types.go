@@ -28,12 +28,10 @@ type OperatorSpec struct {
 	InitContainer *ImageSpec `json:"initContainer,omitempty"`
 	// Labels is deprecated and has no effect; daemonsets.labels are for the operands.
 	// +optional
-	// +kubebuilder:validation:MaxProperties=100
-	Labels map[string]string `json:"labels,omitempty"`
+	Labels Labels `json:"labels,omitempty"`
 	// Annotations is deprecated and has no effect; daemonsets.annotations are for the operands.
 	// +optional
-	// +kubebuilder:validation:MaxProperties=100
-	Annotations map[string]string `json:"annotations,omitempty"`
+	Annotations Annotations `json:"annotations,omitempty"`
 }
 
 // OperatorMetricsSpec configures how Prometheus finds the operator's own metrics.

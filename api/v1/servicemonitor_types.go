@@ -22,8 +22,7 @@ type ServiceMonitorSpec struct {
 	// AdditionalLabels are added to the ServiceMonitor, and to the PrometheusRule beside it where there is
 	// one, for a Prometheus that selects by label, often by release.
 	// +optional
-	// +kubebuilder:validation:MaxProperties=100
-	AdditionalLabels map[string]string `json:"additionalLabels,omitempty"`
+	AdditionalLabels Labels `json:"additionalLabels,omitempty"`
 	// Relabelings rewrite the labels of the targets before they are scraped. Default none.
 	// +optional
 	// +listType=atomic

@@ -16,6 +16,18 @@ type ValidatorSpec struct {
 	// Plugin configures the check of the device plugin.
 	// +optional
 	Plugin *ValidatorComponentSpec `json:"plugin,omitempty"`
+	// VFIOPCI configures the check that GPUs are bound to vfio-pci. It has no effect without
+	// sandboxWorkloads.enabled.
+	// +optional
+	VFIOPCI *ValidatorComponentSpec `json:"vfioPCI,omitempty"`
+	// VGPUManager configures the check of the vGPU manager. It has no effect without
+	// sandboxWorkloads.enabled.
+	// +optional
+	VGPUManager *ValidatorComponentSpec `json:"vgpuManager,omitempty"`
+	// VGPUDevices configures the check of the vGPU devices. It has no effect without
+	// sandboxWorkloads.enabled.
+	// +optional
+	VGPUDevices *ValidatorComponentSpec `json:"vgpuDevices,omitempty"`
 }
 
 // ValidatorComponentSpec configures one check of the validator.

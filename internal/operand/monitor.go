@@ -34,7 +34,7 @@ func (in Input) Monitor(app string, spec *v1.ServiceMonitorSpec, fallback bool) 
 		HonorLabels:   IsTrue(spec.HonorLabels, false),
 		Relabelings:   spec.Relabelings,
 	}
-	maps.Copy(monitor.Labels, spec.AdditionalLabels)
+	maps.Copy(monitor.Labels, spec.AdditionalLabels.Strings())
 	if IsTrue(spec.Enabled, fallback) {
 		monitor.ServiceMonitor = in.Optional[ServiceMonitor]
 		monitor.PrometheusRule = in.Optional[ServiceMonitor] && in.Optional[PrometheusRule]

@@ -42,7 +42,7 @@ func TestMonitorNeedsTheSpecAndTheKind(t *testing.T) {
 func TestMonitorCarriesTheSpec(t *testing.T) {
 	spec := &v1.ServiceMonitorSpec{
 		Interval: "15s", ScrapeTimeout: "10s", HonorLabels: new(true),
-		AdditionalLabels: map[string]string{"release": "prometheus"},
+		AdditionalLabels: v1.Labels{"release": "prometheus"},
 		Relabelings:      []v1.RelabelConfig{{TargetLabel: "cluster", Replacement: new("a")}},
 	}
 	want := operand.Monitor{

@@ -75,14 +75,14 @@ func updateStrategy(spec v1.DaemonSetsSpec, o operand.Operand) (appsv1.DaemonSet
 // selectors and neighbours find the pods by that.
 func addMetadata(ds *appsv1.DaemonSet, spec v1.DaemonSetsSpec) {
 	template := &ds.Spec.Template
-	for key, value := range spec.Labels {
+	for key, value := range spec.Labels.Strings() {
 		if key == appLabel || key == partOfLabel {
 			continue
 		}
 		addMissing(&ds.Labels, key, value)
 		addMissing(&template.Labels, key, value)
 	}
-	for key, value := range spec.Annotations {
+	for key, value := range spec.Annotations.Strings() {
 		addMissing(&ds.Annotations, key, value)
 		addMissing(&template.Annotations, key, value)
 	}

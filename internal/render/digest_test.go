@@ -36,8 +36,8 @@ func TestTheTemplateDigestCoversWhatMatters(t *testing.T) {
 		changes   bool
 	}{
 		"a new release of the operator":         {situation: situation{helper: "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"}},
-		"labels of the user":                    {situation: daemonSets(v1.DaemonSetsSpec{Labels: map[string]string{"a": "b"}})},
-		"annotations of the user":               {situation: daemonSets(v1.DaemonSetsSpec{Annotations: map[string]string{"a": "b"}})},
+		"labels of the user":                    {situation: daemonSets(v1.DaemonSetsSpec{Labels: v1.Labels{"a": "b"}})},
+		"annotations of the user":               {situation: daemonSets(v1.DaemonSetsSpec{Annotations: v1.Annotations{"a": "b"}})},
 		"the update strategy":                   {situation: daemonSets(v1.DaemonSetsSpec{UpdateStrategy: "OnDelete"})},
 		"how many pods may be down":             {situation: daemonSets(v1.DaemonSetsSpec{RollingUpdate: &v1.RollingUpdateSpec{MaxUnavailable: new(intstr.FromInt32(3))}})},
 		"the defaults, spelled out":             {situation: plugin(v1.DevicePluginSpec{Enabled: new(true), ImageSpec: v1.ImageSpec{Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", ImagePullPolicy: "IfNotPresent"}})},

@@ -171,10 +171,10 @@ var scenarios = map[string]struct {
 	},
 	"daemonsets": {
 		situation: situation{spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{
-			Labels: map[string]string{
+			Labels: v1.Labels{
 				"team": "ml", "app": "mine", "app.kubernetes.io/part-of": "mine", "app.kubernetes.io/managed-by": "Helm",
 			},
-			Annotations:        map[string]string{"note": "yes", "openshift.io/scc": "mine"},
+			Annotations:        v1.Annotations{"note": "yes", "openshift.io/scc": "mine"},
 			Tolerations:        []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 			PriorityClassName:  "gpu",
 			RollingUpdate:      &v1.RollingUpdateSpec{MaxUnavailable: new(intstr.FromString("25%"))},
@@ -291,7 +291,7 @@ var metricsOverridden = v1.ClusterPolicySpec{
 			Args:      []string{"--debug"},
 			Resources: &v1.ResourceRequirements{Requests: corev1.ResourceList{"memory": resource.MustParse("512Mi")}},
 		},
-		Annotations:    map[string]string{"openshift.io/scc": "mine", "example.com/text": "a: \"b\"\nc"},
+		Annotations:    v1.Annotations{"openshift.io/scc": "mine", "example.com/text": "a: \"b\"\nc"},
 		Config:         &v1.DCGMExporterConfigSpec{Name: "my-metrics"},
 		ServiceMonitor: &monitor,
 		Service: &v1.DCGMExporterServiceSpec{
@@ -311,7 +311,7 @@ var metricsOverridden = v1.ClusterPolicySpec{
 
 var monitor = v1.ServiceMonitorSpec{
 	Enabled: new(true), Interval: "15s", ScrapeTimeout: "10s", HonorLabels: new(true),
-	AdditionalLabels: map[string]string{"release": "prometheus"},
+	AdditionalLabels: v1.Labels{"release": "prometheus"},
 	Relabelings: []v1.RelabelConfig{
 		{SourceLabels: []string{"__meta_kubernetes_pod_node_name"}, TargetLabel: "node", Regex: "(.*)", Action: "replace"},
 		{TargetLabel: "cluster", Replacement: new(`a"b`), Separator: new(";")},

@@ -64,7 +64,7 @@ func valuesOf(in operand.Input, spec v1.DCGMExporterSpec, ref image.Reference) (
 	v := values{
 		Image:             ref.Image,
 		PullPolicy:        image.PullPolicy(spec.ImageSpec),
-		Annotations:       spec.Annotations,
+		Annotations:       spec.Annotations.Strings(),
 		Token:             callsAPI(spec),
 		HostPID:           operand.IsTrue(spec.HostPID, false),
 		Listen:            listen,
