@@ -10,6 +10,9 @@ const (
 	ConditionDegraded = "Degraded"
 	// ConditionError is the opposite of Ready, as NVIDIA's operator has it.
 	ConditionError = "Error"
+	// ConditionCRDOutdated: the cluster's CustomResourceDefinition lacks fields of this operator, so that the
+	// API server drops them. Absent otherwise; it is its own reason.
+	ConditionCRDOutdated = "CRDOutdated"
 )
 
 // Reasons of the conditions of a ClusterPolicy, by precedence.

@@ -49,6 +49,7 @@ It finds the cluster by --kubeconfig, KUBECONFIG or the pod it runs in, and read
 			return run(cmd.Context(), o)
 		},
 	}
+	cmd.AddCommand(printCRDCommand())
 	flags := cmd.Flags()
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of the metrics endpoint; 0 turns it off")
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 turns them off")

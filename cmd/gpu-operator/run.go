@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -173,6 +172,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, o options) error {
 			Namespace:     o.namespace,
 			HelperImage:   o.image,
 			DriverToolkit: toolkit,
+			Schema:        &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},
 			Clock:         clock.RealClock{},
 		}).SetupWithManager(mgr),
 		(&node.Reconciler{

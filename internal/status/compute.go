@@ -23,6 +23,9 @@ const maxListed = 100
 // maxMessage bounds the message of a node.
 const maxMessage = 128
 
+// maxConditionMessage bounds the message of a condition.
+const maxConditionMessage = 1024
+
 // maxPools is how many pools the API takes.
 const maxPools = 64
 
@@ -34,6 +37,8 @@ type Pass struct {
 	Catalogue []operand.Operand
 	// Applied holds what came of applying each operand's objects.
 	Applied map[operand.Name]Outcome
+	// Lacking are the fields that the definition of ClusterPolicy in the cluster lacks.
+	Lacking []string
 	// Err is what stopped the pass, or went wrong after all was applied.
 	Err error
 	// Now is the time of the pass.
@@ -96,6 +101,7 @@ func Compute(policy *v1.ClusterPolicy, pass Pass) (v1.ClusterPolicyStatus, time.
 	status.Operands = operandStatuses(pass, nodes)
 	status.Pools = pools(pass)
 	setConditions(&status, judge(pass, status))
+	setDefinition(&status, pass.Lacking, pass.Namespace)
 	var next time.Time
 	for i := range nodes {
 		next = sooner(next, nodes[i].Until)
@@ -248,7 +254,7 @@ func setConditions(status *v1.ClusterPolicyStatus, f finding) {
 	}
 	set := func(kind string, value metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: kind, Status: value, Reason: reason, Message: truncate(message, 1024), ObservedGeneration: status.ObservedGeneration,
+			Type: kind, Status: value, Reason: reason, Message: truncate(message, maxConditionMessage), ObservedGeneration: status.ObservedGeneration,
 		})
 	}
 	set(v1.ConditionReady, f.ready, f.reason, f.message)

@@ -60,6 +60,8 @@ type Reconciler struct {
 	HelperImage string
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
 	DriverToolkit *observe.DriverToolkit
+	// Schema compares the definition of ClusterPolicy with the operator's own.
+	Schema *observe.Schema
 	// Clock tells the time.
 	Clock clock.PassiveClock
 
@@ -131,7 +133,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	for _, kind := range render.Kinds() {
 		b = b.Watches(kind, afterBatch())
 	}
-	b = b.Watches(observe.Definition(), afterBatch(), builder.WithPredicates(definitionOfOptionalKind()))
+	b = b.Watches(observe.Definition(), afterBatch(), builder.WithPredicates(definitionInUse()))
 	b = b.WatchesRawSource(source.Channel(r.DriverToolkit.Events(), afterBatch()))
 	c, err := b.WithOptions(controller.Options{
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),

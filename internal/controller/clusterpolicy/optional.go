@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
@@ -75,9 +76,10 @@ func (o *optionalKinds) watch(ctx context.Context, optional render.OptionalKind,
 	return nil
 }
 
-// definitionOfOptionalKind lets pass the events of the definitions that bring optional kinds.
-func definitionOfOptionalKind() predicate.Predicate {
-	wanted := map[string]bool{}
+// definitionInUse lets pass the events of the definitions that bring optional kinds, and of the policy's
+// own.
+func definitionInUse() predicate.Predicate {
+	wanted := map[string]bool{crd.Name: true}
 	for _, optional := range render.OptionalKinds() {
 		wanted[optional.CRD] = true
 	}

@@ -24,6 +24,8 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 		return err
 	}
 	pass.Snapshot = snapshot
+	lacking, failure := r.Schema.Lacking(ctx)
+	pass.Lacking = lacking
 	optional, err := r.optional.available(ctx, snapshot.Definitions)
 	if err != nil {
 		return err
@@ -44,9 +46,9 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 		}
 	}
 	if err := r.Applier.Prune(ctx, policy.UID, kinds(optional), wanted); err != nil {
-		return fmt.Errorf("removing what is no longer wanted: %w", err)
+		failure = errors.Join(failure, fmt.Errorf("removing what is no longer wanted: %w", err))
 	}
-	return nil
+	return failure
 }
 
 // step renders and applies one operand. A failure concerns this operand and those that require it.

@@ -1,0 +1,120 @@
+package observe_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+)
+
+func definitionScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return scheme
+}
+
+// ownDefinition is the definition of this release, without some fields.
+func ownDefinition(t *testing.T, without ...[]string) *unstructured.Unstructured {
+	t.Helper()
+	text, err := yaml.YAMLToJSON(crd.ClusterPolicy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition := &unstructured.Unstructured{}
+	if err := json.Unmarshal(text, definition); err != nil {
+		t.Fatal(err)
+	}
+	versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	if err != nil || len(versions) != 1 {
+		t.Fatalf("%d versions: %v", len(versions), err)
+	}
+	for _, path := range without {
+		inner := versions[0].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+		for _, name := range path[:len(path)-1] {
+			if name == "[]" {
+				inner = inner["items"].(map[string]any)
+				continue
+			}
+			inner = inner["properties"].(map[string]any)[name].(map[string]any)
+		}
+		delete(inner["properties"].(map[string]any), path[len(path)-1])
+	}
+	if err := unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"); err != nil {
+		t.Fatal(err)
+	}
+	return definition
+}
+
+func TestFieldsThatTheClustersDefinitionLacks(t *testing.T) {
+	tests := map[string]struct {
+		without [][]string
+		want    []string
+	}{
+		"the same definition": {},
+		"a block, and a field of another": {
+			without: [][]string{{"spec", "gdrcopy"}, {"spec", "driver", "kernelModuleType"}},
+			want:    []string{"spec.driver.kernelModuleType", "spec.gdrcopy"},
+		},
+		"a field of the elements of a list": {
+			without: [][]string{{"spec", "driver", "env", "[]", "value"}},
+			want:    []string{"spec.driver.env.value"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			reader := fake.NewClientBuilder().WithScheme(definitionScheme(t)).WithObjects(ownDefinition(t, test.without...)).Build()
+			checked := observe.Schema{Cached: reader, Live: reader}
+			got, err := checked.Lacking(t.Context())
+			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
+				t.Errorf("%v, -want +got:\n%s", err, diff)
+			}
+		})
+	}
+}
+
+// The definition is read once for each change of it.
+func TestTheDefinitionIsReadWhenItChanges(t *testing.T) {
+	old := ownDefinition(t, []string{"spec", "gdrcopy"})
+	cluster := fake.NewClientBuilder().WithScheme(definitionScheme(t)).WithObjects(old).Build()
+	live := &countingReader{Reader: cluster}
+	checked := observe.Schema{Cached: cluster, Live: live}
+	for range 3 {
+		if got, err := checked.Lacking(t.Context()); err != nil || len(got) != 1 {
+			t.Fatalf("%v, %v", got, err)
+		}
+	}
+	if live.reads != 1 {
+		t.Errorf("%d reads of an unchanged definition", live.reads)
+	}
+	renewed := ownDefinition(t)
+	renewed.SetResourceVersion(old.GetResourceVersion())
+	if err := cluster.Update(t.Context(), renewed); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := checked.Lacking(t.Context()); err != nil || len(got) != 0 || live.reads != 2 {
+		t.Errorf("after the cure: %v, %v, %d reads", got, err, live.reads)
+	}
+}
+
+type countingReader struct {
+	client.Reader
+	reads int
+}
+
+func (r *countingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	r.reads++
+	return r.Reader.Get(ctx, key, object, options...)
+}
