@@ -179,7 +179,7 @@ func TestWrongPoliciesAreRefusedByWhatIsWrong(t *testing.T) {
 	const head = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: a}\n"
 	tests := map[string]struct{ policy, err string }{
 		"an unknown field":     {head + "spec: {driver: {enabeld: true}}", `unknown field "spec.driver.enabeld"`},
-		"two unknown fields":   {head + "spec: {psa: {}, drivr: {}}", `unknown field "spec.drivr", unknown field "spec.psa"`},
+		"two unknown fields":   {head + "spec: {toolkt: {}, drivr: {}}", `unknown field "spec.drivr", unknown field "spec.toolkt"`},
 		"a field twice":        {head + "spec:\n  mig: {}\n  mig: {}\n", `already set`},
 		"a wrong type":         {head + "spec: {driver: []}", "cannot unmarshal array"},
 		"another kind":         {"apiVersion: v1\nkind: ConfigMap\n", "it holds a ConfigMap of v1: give a ClusterPolicy of nvidia.com/v1"},
