@@ -14,7 +14,11 @@ import (
 func blocks() []string {
 	var keys []string
 	for i := range reflect.TypeFor[v1.ClusterPolicySpec]().NumField() {
-		key, _, _ := strings.Cut(reflect.TypeFor[v1.ClusterPolicySpec]().Field(i).Tag.Get("json"), ",")
+		field := reflect.TypeFor[v1.ClusterPolicySpec]().Field(i)
+		if field.Type.Kind() != reflect.Pointer || field.Type.Elem().Kind() != reflect.Struct {
+			continue // A switch of its own, which has no empty value but its default.
+		}
+		key, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		keys = append(keys, key)
 	}
 	return keys
