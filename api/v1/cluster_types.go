@@ -19,6 +19,10 @@ type DaemonSetsSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// NodeSelector are the labels of the GPU nodes that get the stack; node discovery looks at all nodes.
+	// Default all.
+	// +optional
+	NodeSelector Labels `json:"nodeSelector,omitempty"`
 	// PriorityClassName of the pods. Default system-node-critical.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253

@@ -47,6 +47,13 @@ type ClusterPolicySpec struct {
 	// Operator configures what the operator itself creates.
 	// +optional
 	Operator *OperatorSpec `json:"operator,omitempty"`
+	// Paused has the operator observe and report, and write nothing but status: no object, no label of a
+	// node, no condition. Deleting the policy removes the stack all the same. Default false.
+	// +optional
+	Paused *bool `json:"paused,omitempty"`
+	// Global holds for every container of the stack.
+	// +optional
+	Global *GlobalSpec `json:"global,omitempty"`
 	// NodeDiscovery configures how the operator learns which nodes have GPUs.
 	// +optional
 	NodeDiscovery *NodeDiscoverySpec `json:"nodeDiscovery,omitempty"`

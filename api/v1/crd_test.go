@@ -3,6 +3,7 @@ package v1_test
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -63,7 +64,7 @@ func TestTheCRDIsThatOfNVIDIAsOperator(t *testing.T) {
 
 // ofKubernetes are the fields whose types Kubernetes defines: their bounds are not ours to set.
 var ofKubernetes = []string{
-	".spec.daemonsets.tolerations", ".spec.daemonsets.podSecurityContext", ".status.conditions",
+	".spec.*.tolerations", ".spec.daemonsets.podSecurityContext", ".status.conditions",
 	".limits", ".requests",
 }
 
@@ -100,7 +101,8 @@ func missingBound(s *apiextensionsv1.JSONSchemaProps) string {
 func isForeign(path string) bool {
 	return slices.Contains([]string{".metadata", ".apiVersion", ".kind"}, path) ||
 		slices.ContainsFunc(ofKubernetes, func(foreign string) bool {
-			return path == foreign || (strings.Count(foreign, ".") == 1 && strings.HasSuffix(path, foreign))
+			matches, _ := filepath.Match(foreign, path)
+			return matches || (strings.Count(foreign, ".") == 1 && strings.HasSuffix(path, foreign))
 		})
 }
 

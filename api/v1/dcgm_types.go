@@ -9,6 +9,7 @@ type DCGMSpec struct {
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
+	PlacementSpec `json:",inline"`
 	// HostPort is deprecated and has no effect: use hostNetwork.
 	// +optional
 	HostPort int32 `json:"hostPort,omitempty"`

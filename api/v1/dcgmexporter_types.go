@@ -11,9 +11,7 @@ type DCGMExporterSpec struct {
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
-	// Annotations are added to the exporter's pods.
-	// +optional
-	Annotations Annotations `json:"annotations,omitempty"`
+	PlacementSpec `json:",inline"`
 	// Config chooses the metrics.
 	// +optional
 	Config *DCGMExporterConfigSpec `json:"config,omitempty"`

@@ -8,6 +8,7 @@ type DevicePluginSpec struct {
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
+	PlacementSpec `json:",inline"`
 	// Config gives nodes configurations of their own, for time-slicing, MPS and so on. GPU Feature
 	// Discovery and the MPS daemon read the same.
 	// +optional

@@ -53,6 +53,7 @@ type DriverSpec struct {
 	RDMA          *RDMASpec `json:"rdma,omitempty"`
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
+	PlacementSpec `json:",inline"`
 	// UpgradePolicy configures how the drivers of nodes are replaced by newer ones.
 	// +optional
 	UpgradePolicy *DriverUpgradePolicySpec `json:"upgradePolicy,omitempty"`

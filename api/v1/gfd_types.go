@@ -7,4 +7,5 @@ type GFDSpec struct {
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
+	PlacementSpec `json:",inline"`
 }

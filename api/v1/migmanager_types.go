@@ -8,6 +8,7 @@ type MIGManagerSpec struct {
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
+	PlacementSpec `json:",inline"`
 	// Config chooses the layouts.
 	// +optional
 	Config *MIGManagerConfigSpec `json:"config,omitempty"`

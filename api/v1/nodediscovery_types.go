@@ -24,5 +24,6 @@ type NodeDiscoverySpec struct {
 	Mode DiscoveryMode `json:"mode,omitempty"`
 	// Resources of the discovery pods.
 	// +optional
-	Resources *ResourceRequirements `json:"resources,omitempty"`
+	Resources     *ResourceRequirements `json:"resources,omitempty"`
+	PlacementSpec `json:",inline"`
 }

@@ -9,6 +9,7 @@ type NodeStatusExporterSpec struct {
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
+	PlacementSpec `json:",inline"`
 	// ServiceMonitor of the exporter. Enabled by default, as NVIDIA's operator always creates it; false
 	// leaves it out. NVIDIA's operator does not have this field.
 	// +optional

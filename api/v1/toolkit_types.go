@@ -8,6 +8,7 @@ type ToolkitSpec struct {
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
+	PlacementSpec `json:",inline"`
 	// InstallDir is the directory on the host for the toolkit's binaries. Default
 	// /usr/local/nvidia.
 	// +optional

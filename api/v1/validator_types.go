@@ -4,6 +4,7 @@ package v1
 type ValidatorSpec struct {
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
+	PlacementSpec `json:",inline"`
 	// Driver configures the check of the driver.
 	// +optional
 	Driver *ValidatorComponentSpec `json:"driver,omitempty"`

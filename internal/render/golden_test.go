@@ -291,7 +291,7 @@ var metricsOverridden = v1.ClusterPolicySpec{
 			Args:      []string{"--debug"},
 			Resources: &v1.ResourceRequirements{Requests: corev1.ResourceList{"memory": resource.MustParse("512Mi")}},
 		},
-		Annotations:    v1.Annotations{"openshift.io/scc": "mine", "example.com/text": "a: \"b\"\nc"},
+		PlacementSpec:  v1.PlacementSpec{Annotations: v1.Annotations{"openshift.io/scc": "mine", "example.com/text": "a: \"b\"\nc"}},
 		Config:         &v1.DCGMExporterConfigSpec{Name: "my-metrics"},
 		ServiceMonitor: &monitor,
 		Service: &v1.DCGMExporterServiceSpec{

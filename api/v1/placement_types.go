@@ -1,0 +1,47 @@
+package v1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+)
+
+// PlacementSpec tells where the pods of an operand go, and what they are given there.
+type PlacementSpec struct {
+	// Tolerations replaces daemonsets.tolerations for this operand. Default those.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// NodeSelector are the labels of the GPU nodes that get this operand; it replaces
+	// daemonsets.nodeSelector. A node that has the driver keeps it whatever its labels become: it says
+	// UpgradePending, with the command that takes the driver off. Default those of daemonsets.
+	// +optional
+	NodeSelector Labels `json:"nodeSelector,omitempty"`
+	// Labels are added to the operand's DaemonSets and pods. They win over daemonsets.labels, and replace
+	// none that the operator sets itself.
+	// +optional
+	Labels Labels `json:"labels,omitempty"`
+	// Annotations are added to the operand's DaemonSets and pods; dcgmExporter.annotations to the pods
+	// alone. They win over daemonsets.annotations, and replace none that the operator sets itself.
+	// +optional
+	Annotations Annotations `json:"annotations,omitempty"`
+	// PriorityClassName of the pods. Default that of daemonsets.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	PriorityClassName string `json:"priorityClassName,omitempty"`
+	// ContainerResources are the resources of single containers, init containers included. They replace
+	// resources.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=100
+	ContainerResources []ContainerResources `json:"containerResources,omitempty"`
+}
+
+// ContainerResources are the compute resources of one container.
+type ContainerResources struct {
+	// Name of the container.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name                 string `json:"name"`
+	ResourceRequirements `json:",inline"`
+}
