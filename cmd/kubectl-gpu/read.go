@@ -9,12 +9,15 @@ import (
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
 // stdin is the name of a file that is the standard input.
@@ -77,6 +80,25 @@ func readPolicy(file string, in io.Reader) (*v1.ClusterPolicy, error) {
 		return nil, fmt.Errorf("it holds a %s: give a %s", kind.Kind, v1.ClusterPolicyKind.Kind)
 	}
 	return policy, nil
+}
+
+// readDriverToolkit reads the images of OpenShift's driver toolkit from its ImageStream; none without a file.
+func readDriverToolkit(file string) (map[string]string, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	stream := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &stream.Object); err != nil {
+		return nil, err
+	}
+	if kind := stream.GetKind(); kind != "ImageStream" {
+		return nil, fmt.Errorf("it holds a %q: give the ImageStream %s", kind, labels.DriverToolkitStream)
+	}
+	return observe.DriverToolkitImages(stream), nil
 }
 
 // readNodes reads Nodes, one by one or in lists. Fields that are not known are left to the release of

@@ -30,6 +30,8 @@ type renderOptions struct {
 	// server is the version of the cluster's Kubernetes, empty where it is not said.
 	server     string
 	monitoring bool
+	// toolkit is the file with the ImageStream of OpenShift's driver toolkit, empty where there is none.
+	toolkit string
 }
 
 func renderCommand() *cobra.Command {
@@ -70,6 +72,8 @@ wrong usage.`,
 	flags.BoolVar(&o.monitoring, "monitoring", false, "the cluster has the kinds of the Prometheus operator")
 	flags.StringVar(&o.server, "server-version", "", fmt.Sprintf(
 		"version of the cluster's Kubernetes, such as v%s.0: one that is not supported is told; the objects are the same for all", version.NewestKubernetes))
+	flags.StringVar(&o.toolkit, "driver-toolkit-images", "",
+		"file with the ImageStream of OpenShift's driver toolkit, as oc get -n openshift imagestream driver-toolkit -o yaml prints it")
 	for _, required := range []string{"filename", "nodes"} {
 		if err := command.MarkFlagRequired(required); err != nil {
 			panic(err) // The flag is defined above.
@@ -102,6 +106,10 @@ func (o renderOptions) run(in io.Reader, out, told io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("reading the nodes %s: %w", o.nodes, err)
 	}
+	input := o.input(policy)
+	if input.DriverToolkit, err = readDriverToolkit(o.toolkit); err != nil {
+		return fmt.Errorf("reading the driver toolkit %s: %w", o.toolkit, err)
+	}
 	catalogue, err := operands.Catalogue()
 	if err != nil {
 		return fmt.Errorf("the catalogue of operands is broken: %w", err)
@@ -112,7 +120,7 @@ func (o renderOptions) run(in io.Reader, out, told io.Writer) error {
 	}
 	// The order in which nodes were written is no fact about them.
 	sort.Slice(facts, func(i, j int) bool { return facts[i].Name < facts[j].Name })
-	computed := plan.Compute(catalogue, o.input(policy), facts)
+	computed := plan.Compute(catalogue, input, facts)
 	printed, err := objects(computed, policy)
 	if err != nil {
 		return err

@@ -27,8 +27,7 @@ const (
 	// readWithin is how long the first answer about the ImageStream may take. Whoever asks waits for it, as
 	// a node would be called impossible otherwise until it is there.
 	readWithin = 2 * time.Second
-	// askAgainAfter is how long an API that is not served counts as that: no event tells when it is, and
-	// many nodes ask.
+	// askAgainAfter is when to look again for an API that is not served, as no event tells when it is.
 	askAgainAfter = 10 * time.Second
 )
 
@@ -41,22 +40,23 @@ var errNotRead = errors.New("reading ImageStream " + labels.DriverToolkitStream 
 type DriverToolkit struct {
 	cache  cache.Cache
 	mapper meta.RESTMapper
-	clock  clock.PassiveClock
+	clock  clock.Clock
 	// listeners get an event when the images may have changed.
 	listeners []chan event.GenericEvent
 
 	// mutex guards what follows.
 	mutex    sync.Mutex
 	informer cache.Informer
-	// stop ends what waits for the informer, since is when it was started.
-	stop  context.CancelFunc
+	// since is when the informer was started.
 	since time.Time
-	// askAgain is when to look again for an API that was not served.
-	askAgain time.Time
+	// awaited: the API was not served when somebody asked, and is looked for again and again.
+	awaited bool
+	// stop ends what waits for the API or for the informer; nil where nothing does.
+	stop context.CancelFunc
 }
 
 // NewDriverToolkit makes one that watches nothing yet. The cache is one of DriverToolkitCache.
-func NewDriverToolkit(images cache.Cache, mapper meta.RESTMapper, clock clock.PassiveClock) *DriverToolkit {
+func NewDriverToolkit(images cache.Cache, mapper meta.RESTMapper, clock clock.Clock) *DriverToolkit {
 	return &DriverToolkit{cache: images, mapper: mapper, clock: clock}
 }
 
@@ -105,14 +105,16 @@ func (d *DriverToolkit) Images(ctx context.Context) (map[string]string, error) {
 func (d *DriverToolkit) Forget(ctx context.Context) error {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	if d.informer == nil {
+	if d.stop == nil {
 		return nil
 	}
-	if err := d.cache.RemoveInformer(ctx, imageStream()); err != nil {
-		return fmt.Errorf("ending the watch of ImageStream %s: %w", labels.DriverToolkitStream, err)
+	if d.informer != nil {
+		if err := d.cache.RemoveInformer(ctx, imageStream()); err != nil {
+			return fmt.Errorf("ending the watch of ImageStream %s: %w", labels.DriverToolkitStream, err)
+		}
 	}
 	d.stop()
-	d.informer = nil
+	d.informer, d.awaited, d.stop = nil, false, nil
 	return nil
 }
 
@@ -121,33 +123,75 @@ func (d *DriverToolkit) watch(ctx context.Context) (bool, error) {
 	if d.informer != nil {
 		return true, nil
 	}
-	if d.clock.Now().Before(d.askAgain) {
+	if d.awaited {
 		return false, nil
 	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	if served, err := d.served(); !served {
+		d.awaited, d.stop = true, stop
+		go d.await(running)
+		return false, err
+	}
+	if err := d.follow(ctx, running); err != nil {
+		stop()
+		return false, err
+	}
+	d.stop = stop
+	return true, nil
+}
+
+// served tells whether the kind can be read.
+func (d *DriverToolkit) served() (bool, error) {
 	kind := imageStream().GroupVersionKind()
-	if _, err := d.mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
-		d.askAgain = d.clock.Now().Add(askAgainAfter)
-		if meta.IsNoMatchError(err) {
-			return false, nil
-		}
+	_, err := d.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
 		return false, fmt.Errorf("asking the cluster for kind %s: %w", kind.Kind, err)
 	}
+	return true, nil
+}
+
+// await looks for the API until it is served, and tells so.
+func (d *DriverToolkit) await(ctx context.Context) {
+	for {
+		select {
+		case <-d.clock.After(askAgainAfter):
+		case <-ctx.Done():
+			return
+		}
+		// A failure has been told once. It passes, or the API is not there.
+		if served, _ := d.served(); served {
+			break
+		}
+	}
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	if ctx.Err() == nil {
+		d.stop()
+		d.awaited, d.stop = false, nil
+		d.tell()
+	}
+}
+
+// follow starts the informer, and tells of what it sees for as long as running is not done.
+func (d *DriverToolkit) follow(ctx, running context.Context) error {
 	informer, err := d.cache.GetInformer(ctx, imageStream(), cache.BlockUntilSynced(false))
 	if err != nil {
-		return false, fmt.Errorf("watching ImageStream %s: %w", labels.DriverToolkitStream, err)
+		return fmt.Errorf("watching ImageStream %s: %w", labels.DriverToolkitStream, err)
 	}
 	if _, err := informer.AddEventHandler(d.changes()); err != nil {
-		return false, fmt.Errorf("watching ImageStream %s: %w", labels.DriverToolkitStream, err)
+		return fmt.Errorf("watching ImageStream %s: %w", labels.DriverToolkitStream, err)
 	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	d.informer, d.stop, d.since = informer, stop, d.clock.Now()
+	d.informer, d.since = informer, d.clock.Now()
 	go func() {
 		// That there is no such object is no event of it.
 		if toolscache.WaitForCacheSync(running.Done(), informer.HasSynced) {
 			d.tell()
 		}
 	}()
-	return true, nil
+	return nil
 }
 
 // changes tell of each change of the images. OpenShift writes the status of its ImageStreams again and again.

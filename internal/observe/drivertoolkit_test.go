@@ -129,14 +129,14 @@ type toolkitBed struct {
 	*WithT
 	server  *streamServer
 	mapper  *meta.DefaultRESTMapper
-	clock   *testclock.FakePassiveClock
+	clock   *testclock.FakeClock
 	toolkit *observe.DriverToolkit
 	events  <-chan event.GenericEvent
 }
 
 func newToolkitBed(t *testing.T, server *streamServer) toolkitBed {
 	t.Helper()
-	b := toolkitBed{WithT: NewWithT(t), server: server, mapper: meta.NewDefaultRESTMapper(nil), clock: testclock.NewFakePassiveClock(time.Now())}
+	b := toolkitBed{WithT: NewWithT(t), server: server, mapper: meta.NewDefaultRESTMapper(nil), clock: testclock.NewFakeClock(time.Now())}
 	server.changed = make(chan struct{})
 	listener := httptest.NewServer(server)
 	images, err := observe.DriverToolkitCache(&rest.Config{Host: listener.URL}, cache.Options{HTTPClient: listener.Client(), Mapper: b.mapper})
@@ -170,7 +170,9 @@ func TestTheDriverToolkitIsFollowed(t *testing.T) {
 	b.Expect(b.images()).To(BeNil(), "the API is not served")
 	b.serve()
 	b.Expect(b.images()).To(BeNil(), "that it is not served is believed for a moment")
-	b.clock.SetTime(b.clock.Now().Add(11 * time.Second))
+	b.Eventually(b.clock.HasWaiters).Should(BeTrue())
+	b.clock.Step(10 * time.Second)
+	b.Eventually(b.events).Should(Receive(), "the API has come")
 	b.Expect(b.images()).To(Equal(map[string]string{"418.94.1-0": "quay.io/dtk@sha256:1", "latest": "quay.io/dtk@sha256:1"}))
 	b.Eventually(b.events).Should(Receive())
 
@@ -183,6 +185,16 @@ func TestTheDriverToolkitIsFollowed(t *testing.T) {
 	b.server.set(dockerTag("418.94.3-0", "quay.io/dtk@sha256:3"))
 	b.Eventually(b.images).Should(Equal(map[string]string{"418.94.3-0": "quay.io/dtk@sha256:3"}), "it is watched anew when somebody asks")
 	b.Expect(b.server.lists).To(Equal(2), "one list for each watch")
+}
+
+// Nodes that need it may go before the API comes.
+func TestAnAPIIsNoLongerLookedForWhenNobodyAsks(t *testing.T) {
+	b := newToolkitBed(t, &streamServer{version: 1, tags: []any{dockerTag("418.94.1-0", "a")}})
+	b.Expect(b.images()).To(BeNil())
+	b.Eventually(b.clock.HasWaiters).Should(BeTrue())
+	b.Expect(b.toolkit.Forget(t.Context())).To(Succeed())
+	b.serve()
+	b.Expect(b.images()).To(HaveLen(1), "whoever asks again gets an answer at once")
 }
 
 func TestAClusterWithoutTheImageStream(t *testing.T) {
@@ -204,7 +216,7 @@ func TestADriverToolkitThatCannotBeRead(t *testing.T) {
 	defer cancel()
 	_, err := b.toolkit.Images(ctx)
 	b.Expect(err).To(MatchError(ContainSubstring("ImageStream openshift/driver-toolkit")))
-	b.clock.SetTime(b.clock.Now().Add(time.Minute))
+	b.clock.Step(time.Minute)
 	begin := time.Now()
 	_, err = b.toolkit.Images(t.Context())
 	b.Expect(err).To(HaveOccurred())

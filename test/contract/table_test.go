@@ -31,6 +31,8 @@ type scenario struct {
 	Nodes []node `json:"nodes"`
 	// Optional are the kinds that the cluster has besides those of Kubernetes.
 	Optional []operand.OptionalKind `json:"optional"`
+	// DriverToolkit has the images of OpenShift's driver toolkit, by release of Red Hat CoreOS.
+	DriverToolkit map[string]string `json:"driverToolkit"`
 }
 
 // node is a GPU node, as labels describe it.
@@ -39,6 +41,7 @@ type node struct {
 	Version  string  `json:"version"`
 	Arch     string  `json:"arch"`
 	Kernel   string  `json:"kernel"`
+	OSTree   string  `json:"ostree"`
 	MIG      *string `json:"mig"`
 	MPS      *string `json:"mps"`
 	Product  string  `json:"product"`

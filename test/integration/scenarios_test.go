@@ -50,6 +50,9 @@ func scenarioAtRest(t *testing.T, scenario scenarios.Scenario) {
 		_, err := b.sim.AddNode(t.Context(), machine)
 		b.Expect(err).NotTo(HaveOccurred())
 	}
+	if scenario.DriverToolkit != nil {
+		b.serveDriverToolkit(scenario.DriverToolkit)
+	}
 	b.run()
 	b.create(&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}, Spec: spec})
 	b.awaitReady(len(scenario.Nodes), time.Minute)
@@ -69,7 +72,9 @@ func machine(facts operand.NodeFacts) simulator.NodeSpec {
 		DriverOnHost: facts.Deploy["driver"] == labels.DeployPreInstalled,
 		Labels:       map[string]string{},
 	}
-	for key, value := range map[string]string{labels.MIGCapable: facts.MIGCapable, labels.MPSCapable: facts.MPSCapable} {
+	for key, value := range map[string]string{
+		labels.MIGCapable: facts.MIGCapable, labels.MPSCapable: facts.MPSCapable, labels.DiscoveryOSTree: facts.OSTree,
+	} {
 		if value != "" {
 			spec.Labels[key] = value
 		}

@@ -85,9 +85,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if pass.Conflicts() {
 		result.RequeueAfter = requeue.Sooner(result.RequeueAfter, retryConflict)
 	}
-	if awaitsDriverToolkit(pass.Plan.Input, pass.Snapshot.Facts()) {
-		result.RequeueAfter = requeue.Sooner(result.RequeueAfter, retryDriverToolkit)
-	}
 	found, until := status.Compute(active, pass)
 	if !until.IsZero() {
 		result.RequeueAfter = requeue.Sooner(result.RequeueAfter, until.Sub(pass.Now))

@@ -2,7 +2,6 @@ package clusterpolicy
 
 import (
 	"context"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -12,10 +11,6 @@ import (
 // One object in one namespace, which only OpenShift has: a role in that namespace could not be installed
 // elsewhere.
 // +kubebuilder:rbac:groups=image.openshift.io,resources=imagestreams,resourceNames=driver-toolkit,verbs=list;watch
-
-// retryDriverToolkit is when to look again for the ImageStream of the driver toolkit where its API is not
-// served, as no event tells when it is.
-const retryDriverToolkit = 30 * time.Second
 
 // driverToolkit finds the images of OpenShift's driver toolkit if any of these nodes needs one. That they
 // cannot be read concerns the drivers of these nodes only, which say so.
@@ -28,9 +23,4 @@ func (r *Reconciler) driverToolkit(ctx context.Context, in operand.Input, nodes 
 		log.FromContext(ctx).Error(err, "Nodes with Red Hat CoreOS get no driver")
 	}
 	return images, nil
-}
-
-// awaitsDriverToolkit tells whether nodes need the driver toolkit, and no event may come that it is there.
-func awaitsDriverToolkit(in operand.Input, nodes []operand.NodeFacts) bool {
-	return in.DriverToolkit == nil && in.UsesDriverToolkit(nodes...)
 }

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// coreOSNode is a GPU node of OpenShift.
+const coreOSNode = `
+apiVersion: v1
+kind: Node
+metadata:
+  name: worker-0
+  labels:
+    node.openshift.io/os_id: rhcos
+    feature.node.kubernetes.io/pci-10de.present: "true"
+    feature.node.kubernetes.io/system-os_release.ID: rhcos
+    feature.node.kubernetes.io/system-os_release.VERSION_ID: "4.18"
+    feature.node.kubernetes.io/system-os_release.OSTREE_VERSION: 418.94.202501221327-0
+status:
+  nodeInfo: {architecture: amd64, containerRuntimeVersion: "cri-o://1.31.4"}
+`
+
+func TestRenderForOpenShift(t *testing.T) {
+	const driver = "DaemonSet nvidia-driver-daemonset-rhcos4.18-amd64-418.94.202501221327-0"
+	const stream = "apiVersion: image.openshift.io/v1\nkind: ImageStream\n"
+	tests := map[string]struct {
+		stream string
+		code   int
+		drives bool
+		says   string
+	}{
+		"the release has a toolkit": {stream: stream + "spec: {tags: [{name: 418.94.202501221327-0, from: {kind: DockerImage, name: quay.io/dtk}}]}", drives: true},
+		"it has none":               {stream: stream, says: "ImageStream openshift/driver-toolkit has no tag 418.94.202501221327-0 with an image"},
+		"no stream is given":        {says: "ImageStream openshift/driver-toolkit, which is to have tag 418.94.202501221327-0, is missing"},
+		"another kind":              {stream: "kind: Node", code: 1, says: `it holds a "Node": give the ImageStream openshift/driver-toolkit`},
+		"no YAML":                   {stream: "a: [", code: 1, says: "reading the driver toolkit"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			args := []string{"render", "-f", "testdata/policy.yaml", "--nodes", "-"}
+			if test.stream != "" {
+				file := filepath.Join(t.TempDir(), "stream.yaml")
+				g.Expect(os.WriteFile(file, []byte(test.stream), 0o600)).To(Succeed())
+				args = append(args, "--driver-toolkit-images", file)
+			}
+			got := kubectlGPU(strings.TrimSpace(coreOSNode), args...)
+			g.Expect(got.code).To(Equal(test.code), got.errOut)
+			g.Expect(got.errOut).To(ContainSubstring(test.says))
+			if test.code != 0 {
+				return
+			}
+			rendered := decoded(t, got.out)
+			if !test.drives {
+				g.Expect(rendered).NotTo(HaveKey(driver))
+				return
+			}
+			g.Expect(rendered).To(HaveKey(driver))
+			g.Expect(got.errOut).NotTo(ContainSubstring("driver-toolkit"))
+		})
+	}
+}
