@@ -52,6 +52,8 @@ const (
 	ReasonNotScheduled = "NotScheduled"
 	// ReasonWaitingForOperand: another operand comes first.
 	ReasonWaitingForOperand = "WaitingForOperand"
+	// ReasonReferenceMissing: an object that the spec names does not exist, or lacks a key.
+	ReasonReferenceMissing = "ReferenceMissing"
 	// ReasonRollingOut: its DaemonSet has not been taken up by the cluster yet.
 	ReasonRollingOut = "RollingOut"
 )

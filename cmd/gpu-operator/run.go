@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -102,7 +103,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 func newManager(config *rest.Config, o options) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	err := utilerrors.NewAggregate([]error{
-		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), v1.AddToScheme(scheme),
+		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme), v1.AddToScheme(scheme),
 		monitoringv1.AddToScheme(scheme),
 	})
 	if err != nil {
@@ -155,11 +156,14 @@ func addControllers(ctx context.Context, mgr manager.Manager, o options) error {
 	if err != nil {
 		return fmt.Errorf("the catalogue of operands is broken: %w", err)
 	}
-	images, err := observe.DriverToolkitCache(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-	})
+	shared := cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
+	images, err := observe.DriverToolkitCache(mgr.GetConfig(), shared)
 	if err != nil {
 		return fmt.Errorf("preparing the watch of the driver toolkit: %w", err)
+	}
+	references, err := observe.ReferenceCache(mgr.GetConfig(), o.namespace, shared)
+	if err != nil {
+		return fmt.Errorf("preparing the watch of what policies name: %w", err)
 	}
 	toolkit := observe.NewDriverToolkit(images, mgr.GetRESTMapper(), clock.RealClock{})
 	c := mgr.GetClient()
@@ -172,13 +176,15 @@ func addControllers(ctx context.Context, mgr manager.Manager, o options) error {
 			Namespace:     o.namespace,
 			HelperImage:   o.image,
 			DriverToolkit: toolkit,
+			References:    references,
 			Schema:        &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},
 			Clock:         clock.RealClock{},
 		}).SetupWithManager(mgr),
 		(&node.Reconciler{
-			Client: c, Catalogue: catalogue, Namespace: o.namespace, DriverToolkit: toolkit, Clock: clock.RealClock{},
+			Client: c, Catalogue: catalogue, Namespace: o.namespace, DriverToolkit: toolkit, References: references, Clock: clock.RealClock{},
 		}).SetupWithManager(ctx, mgr),
 		mgr.Add(images),
+		mgr.Add(references),
 		mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("caches", cachesSynced(mgr)),
 	})

@@ -60,6 +60,19 @@ func (in Input) PluginConfig(process string) (*PluginConfig, error) {
 	}, nil
 }
 
+// PluginConfigUses are the uses of the ConfigMap with the device plugin's configurations.
+func PluginConfigUses(in Input) []Use {
+	config := v1.DevicePluginConfigSpec{}
+	if in.DevicePlugin().Config != nil {
+		config = *in.DevicePlugin().Config
+	}
+	use := ConfigMapUse("spec.devicePlugin.config.name", config.Name)
+	if config.Default != "" {
+		use.Keys = []string{config.Default}
+	}
+	return []Use{use}
+}
+
 // MPSPaths fills the default into spec.devicePlugin.mps.root.
 func (in Input) MPSPaths() MPSPaths {
 	root := labels.MPSRoot

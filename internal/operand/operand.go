@@ -103,6 +103,9 @@ type Operand struct {
 	// Instances are the runs of the operand's templates: one for each kind of node. The pools are those
 	// that ServesPool serves.
 	Instances func(Input, []Pool) ([]Instance, error)
+	// References are the objects of others that its pods cannot do without, by the fields of the spec that
+	// name them. Nil for none.
+	References func(Input) []Use
 	// Labels are what a node that it runs on is labelled with where it has no such label yet: a
 	// default that users change on the node. Nil for none.
 	Labels func(Input) map[string]string

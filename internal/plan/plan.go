@@ -129,7 +129,7 @@ func (p Plan) servedPools(o operand.Operand) []operand.Pool {
 	return served
 }
 
-// blocked tells whether what must be in the cluster before the operand is not installed.
+// blocked tells whether what must be in the cluster before the operand is not there.
 func (p Plan) blocked(o operand.Operand) operand.Decision {
 	for _, r := range o.Requires {
 		if r.Scope == operand.Cluster && p.decisions[r.On].Verdict != operand.Install && !p.decisions[r.On].Moot {
@@ -137,7 +137,7 @@ func (p Plan) blocked(o operand.Operand) operand.Decision {
 				fmt.Sprintf("needs %s, which is not installed: %s", r.On, p.decisions[r.On].Message))
 		}
 	}
-	return operand.Installed()
+	return p.Input.Missing(&o)
 }
 
 // neededBy tells whether any node is to run the operand, its deploy labels apart: a paused node

@@ -229,7 +229,7 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	if image.Named(r.plan.Input.Helper()) {
 		cosmetic = ""
 	}
-	digest, err := templateDigest(&ds.Spec.Template.Spec, cosmetic)
+	digest, err := templateDigest(&ds.Spec.Template.Spec, cosmetic, r.plan.Input.ContentDigest(&r.step.Operand))
 	if err != nil {
 		return err
 	}

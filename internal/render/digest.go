@@ -16,8 +16,9 @@ import (
 
 // templateDigest covers what decides how a pod works: its spec, without the helper image where that is
 // the operator's own choice, and whatever the order of the environment. Labels and annotations are
-// left out, so that cosmetic changes make no driver look outdated.
-func templateDigest(pod *corev1.PodSpec, helperImage string) (string, error) {
+// left out, so that cosmetic changes make no driver look outdated. contents is the digest of what the pod
+// reads from ConfigMaps and Secrets of others.
+func templateDigest(pod *corev1.PodSpec, helperImage, contents string) (string, error) {
 	significant := pod.DeepCopy()
 	forEachContainer(significant, func(c *corev1.Container) {
 		if helperImage != "" {
@@ -29,7 +30,7 @@ func templateDigest(pod *corev1.PodSpec, helperImage string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encoding the pod template: %w", err)
 	}
-	sum := sha256.Sum256(data)
+	sum := sha256.Sum256(append(data, contents...))
 	return hex.EncodeToString(sum[:8]), nil
 }
 

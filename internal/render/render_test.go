@@ -57,11 +57,13 @@ type situation struct {
 	optional map[operand.OptionalKind]bool
 	// toolkit are the images of OpenShift's driver toolkit.
 	toolkit map[string]string
+	// contents are those of what the spec names.
+	contents map[operand.Reference]operand.Content
 }
 
 func (s situation) plan(t *testing.T) plan.Plan {
 	t.Helper()
-	in := operand.Input{Spec: s.spec, Namespace: "gpu-operator", HelperImage: helper, Optional: s.optional, DriverToolkit: s.toolkit}
+	in := operand.Input{Spec: s.spec, Namespace: "gpu-operator", HelperImage: helper, Optional: s.optional, DriverToolkit: s.toolkit, Contents: s.contents}
 	if s.helper != "" {
 		in.HelperImage = s.helper
 	}

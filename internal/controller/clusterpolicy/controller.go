@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -60,6 +61,8 @@ type Reconciler struct {
 	HelperImage string
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
 	DriverToolkit *observe.DriverToolkit
+	// References holds what the spec may name of others.
+	References cache.Cache
 	// Schema compares the definition of ClusterPolicy with the operator's own.
 	Schema *observe.Schema
 	// Clock tells the time.
@@ -132,6 +135,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	}
 	b = b.Watches(observe.Definition(), afterBatch(), builder.WithPredicates(definitionInUse()))
 	b = b.WatchesRawSource(source.Channel(r.DriverToolkit.Events(), afterBatch()))
+	for _, kind := range observe.ReferenceKinds() {
+		b = b.WatchesRawSource(source.Kind(r.References, kind, afterBatch(), observe.ContentChanges()))
+	}
 	c, err := b.WithOptions(controller.Options{
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
 	}).Build(r)

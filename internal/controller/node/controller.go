@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -48,6 +49,8 @@ type Reconciler struct {
 	Namespace string
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
 	DriverToolkit *observe.DriverToolkit
+	// References holds what the spec may name of others.
+	References cache.Cache
 	// Clock tells the time.
 	Clock clock.PassiveClock
 
@@ -111,7 +114,11 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 		return reconcile.Result{}, err
 	}
 	now := r.Clock.Now()
-	planned := plan.ForSpec(r.Catalogue, r.input(ctx, policy, facts))
+	input, err := r.input(ctx, policy, facts)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	planned := plan.ForSpec(r.Catalogue, input)
 	changes := planned.NodeLabels(r.Catalogue, facts, node.Labels, r.hasDriver(pods, now))
 	if err := r.patchMetadata(ctx, node, changes, nil); err != nil {
 		return reconcile.Result{}, err
@@ -130,7 +137,7 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 }
 
 // input is what the plan for one node needs.
-func (r *Reconciler) input(ctx context.Context, policy *v1.ClusterPolicy, facts operand.NodeFacts) operand.Input {
+func (r *Reconciler) input(ctx context.Context, policy *v1.ClusterPolicy, facts operand.NodeFacts) (operand.Input, error) {
 	in := operand.Input{Spec: policy.Spec, Namespace: r.Namespace}
 	if in.UsesDriverToolkit(facts) {
 		images, err := r.DriverToolkit.Images(ctx)
@@ -140,7 +147,9 @@ func (r *Reconciler) input(ctx context.Context, policy *v1.ClusterPolicy, facts 
 		}
 		in.DriverToolkit = images
 	}
-	return in
+	var err error
+	in.Contents, err = observe.Contents(ctx, r.References, r.Namespace, operand.Uses(r.Catalogue, in))
+	return in, err
 }
 
 // hasDriver tells whether a pod does its work on the node whose replacement disturbs GPU work. One
@@ -171,14 +180,30 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.TargetNode); err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(mgr).Named("node").
+	b := ctrl.NewControllerManagedBy(mgr).Named("node").
 		For(&corev1.Node{}, builder.WithPredicates(observe.NodeChanges())).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod), builder.WithPredicates(observe.PodChanges())).
 		Watches(&v1.ClusterPolicy{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(observe.TemplateChanges())).
 		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), handler.EnqueueRequestsFromMapFunc(r.everyNode))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers}).
-		Complete(r)
+		WithOptions(controller.Options{MaxConcurrentReconciles: workers})
+	for _, kind := range observe.ReferenceKinds() {
+		b = b.WatchesRawSource(source.Kind(r.References, kind, handler.EnqueueRequestsFromMapFunc(r.nodesThatUse), observe.ContentChanges()))
+	}
+	return b.Complete(r)
+}
+
+// nodesThatUse are all nodes, if the policy names the object.
+func (r *Reconciler) nodesThatUse(ctx context.Context, object client.Object) []reconcile.Request {
+	active, _, err := observe.Policies(ctx, r.Client)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Reading policies")
+		return nil
+	}
+	if active == nil || !observe.IsReference(object, operand.Uses(r.Catalogue, operand.Input{Spec: active.Spec})) {
+		return nil
+	}
+	return r.everyNode(ctx, object)
 }
 
 func nodeOfPod(_ context.Context, pod client.Object) []reconcile.Request {

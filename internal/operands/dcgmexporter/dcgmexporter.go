@@ -24,6 +24,8 @@ func Operand() operand.Operand {
 		Requires:  operand.AfterToolkit(),
 		Wanted:    wanted,
 		Instances: instances,
+
+		References: references,
 	}
 }
 
@@ -39,6 +41,14 @@ func wanted(in operand.Input) operand.Decision {
 		return operand.Disabled("spec.dcgmExporter.enabled")
 	}
 	return operand.Installed()
+}
+
+func references(in operand.Input) []operand.Use {
+	config := spec(in).Config
+	if config == nil {
+		return nil
+	}
+	return []operand.Use{operand.ConfigMapUse("spec.dcgmExporter.config.name", config.Name, metricsKey)}
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {

@@ -24,7 +24,8 @@ const (
 const (
 	defaultListen     = ":9400"
 	defaultMetrics    = "/etc/dcgm-exporter/dcp-metrics-included.csv"
-	customMetrics     = "/etc/dcgm-exporter/dcgm-metrics.csv"
+	metricsKey        = "dcgm-metrics.csv"
+	customMetrics     = "/etc/dcgm-exporter/" + metricsKey
 	defaultJobMapping = "/var/lib/dcgm-exporter/job-mapping"
 )
 

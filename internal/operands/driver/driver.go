@@ -18,6 +18,7 @@ func Operand() operand.Operand {
 		ServesPool:      servesPool,
 		Wanted:          wanted,
 		Instances:       instances,
+		References:      references,
 	}
 }
 
@@ -39,6 +40,9 @@ func or[T any](block *T) T {
 func wanted(in operand.Input) operand.Decision {
 	if !operand.IsTrue(spec(in).Enabled, true) {
 		return operand.Disabled("spec.driver.enabled")
+	}
+	if refused := notDelegated(in); refused.Verdict != operand.Install {
+		return refused
 	}
 	if refused := contradictingEnv(in); refused.Verdict != operand.Install {
 		return refused

@@ -53,6 +53,13 @@ func configDigest(in operand.Input, v values) string {
 	add(v.GDRCopy.Enabled, "gdrcopy", v.GDRCopy.Image, sorted(v.GDRCopy.Env))
 	add(v.ModuleConfig.Set, "module parameters", v.ModuleConfig.Name)
 	add(v.SecretEnv.Set, "secret environment", v.SecretEnv.Name)
+	for _, used := range []operand.Reference{
+		{Kind: operand.ConfigMap, Name: v.ModuleConfig.Name},
+		{Kind: operand.Secret, Name: v.SecretEnv.Name},
+	} {
+		contents := in.Contents[used].Digest
+		add(contents != "", "contents", used.String(), contents)
+	}
 	// Another image has another compiler and other headers.
 	add(v.DriverToolkit.Set, "driver toolkit", v.DriverToolkit.Image)
 	return hex.EncodeToString(hash.Sum(nil)[:8])

@@ -24,6 +24,8 @@ func Operand() operand.Operand {
 		Requires:  operand.AfterToolkit(),
 		Wanted:    wanted,
 		Instances: instances,
+
+		References: operand.PluginConfigUses,
 	}
 }
 

@@ -33,6 +33,8 @@ func Operand() operand.Operand {
 		Wanted:    wanted,
 		Instances: instances,
 		Labels:    defaultLabels,
+
+		References: references,
 	}
 }
 
@@ -95,6 +97,19 @@ func defaultLabels(in operand.Input) map[string]string {
 		return nil
 	}
 	return map[string]string{labels.MIGConfig: layout}
+}
+
+// references are the user's ConfigMaps; the default ones are the operand's own.
+func references(in operand.Input) []operand.Use {
+	spec := spec(in)
+	var uses []operand.Use
+	if spec.Config != nil && spec.Config.Name != defaultLayouts {
+		uses = append(uses, operand.ConfigMapUse("spec.migManager.config.name", spec.Config.Name, "config.yaml"))
+	}
+	if spec.GPUClientsConfig != nil && spec.GPUClientsConfig.Name != defaultClients {
+		uses = append(uses, operand.ConfigMapUse("spec.migManager.gpuClientsConfig.name", spec.GPUClientsConfig.Name, "clients.yaml"))
+	}
+	return uses
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {

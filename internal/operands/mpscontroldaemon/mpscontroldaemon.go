@@ -29,6 +29,8 @@ func Operand() operand.Operand {
 		},
 		Wanted:    wanted,
 		Instances: instances,
+
+		References: operand.PluginConfigUses,
 	}
 }
 

@@ -1,0 +1,134 @@
+package operand
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// ReferenceKind is a kind of object that the spec names and others make.
+type ReferenceKind string
+
+// The kinds: in the operator's namespace but for the last one.
+const (
+	ConfigMap     ReferenceKind = "ConfigMap"
+	Secret        ReferenceKind = "Secret"
+	PriorityClass ReferenceKind = "PriorityClass"
+)
+
+// Reference names an object.
+type Reference struct {
+	Kind ReferenceKind
+	Name string
+}
+
+func (r Reference) String() string { return string(r.Kind) + " " + r.Name }
+
+// Use is a field of the spec by which an operand uses an object of others.
+type Use struct {
+	// Field of the spec, such as spec.driver.secretEnv.
+	Field string
+	Reference
+	// Keys that the object must have.
+	Keys []string
+}
+
+// ConfigMapUse is the use of a ConfigMap that the field names.
+func ConfigMapUse(field, name string, keys ...string) Use {
+	return Use{Field: field, Reference: Reference{ConfigMap, name}, Keys: keys}
+}
+
+// SecretUse is the use of a Secret that the field names.
+func SecretUse(field, name string, keys ...string) Use {
+	return Use{Field: field, Reference: Reference{Secret, name}, Keys: keys}
+}
+
+// Content is what is known of an object that a spec names.
+type Content struct {
+	// Digest of its data.
+	Digest string
+	// Keys of its data.
+	Keys []string
+}
+
+// UsesOf are the objects that pods of the operand cannot do without: its own, and those of every operand.
+// A name that is empty is not used.
+func (o *Operand) UsesOf(in Input) []Use {
+	var uses []Use
+	if o.References != nil {
+		uses = o.References(in)
+	}
+	if in.Spec.DaemonSets != nil && !strings.HasPrefix(in.Spec.DaemonSets.PriorityClassName, systemPriority) {
+		uses = append(uses, Use{
+			Field:     "spec.daemonsets.priorityClassName",
+			Reference: Reference{PriorityClass, in.Spec.DaemonSets.PriorityClassName},
+		})
+	}
+	return slices.DeleteFunc(uses, func(u Use) bool { return u.Name == "" })
+}
+
+// systemPriority starts the names of the priority classes that every cluster has.
+const systemPriority = "system-"
+
+// Uses are those of all operands, each object once.
+func Uses(catalogue []Operand, in Input) []Reference {
+	var all []Reference
+	for i := range catalogue {
+		for _, use := range catalogue[i].UsesOf(in) {
+			if !slices.Contains(all, use.Reference) {
+				all = append(all, use.Reference)
+			}
+		}
+	}
+	return all
+}
+
+// Missing refuses an operand whose pods could not start for want of what the spec names. Where nobody has
+// looked (Contents is nil), nothing is missing.
+func (in Input) Missing(o *Operand) Decision {
+	if in.Contents == nil {
+		return Installed()
+	}
+	for _, use := range o.UsesOf(in) {
+		content, there := in.Contents[use.Reference]
+		if !there {
+			return Refused(v1.ReasonReferenceMissing, fmt.Sprintf("%s: there is no %s%s: create it", use.Field, use.Reference, in.place(use.Kind)))
+		}
+		for _, key := range use.Keys {
+			if !slices.Contains(content.Keys, key) {
+				return Refused(v1.ReasonReferenceMissing, fmt.Sprintf("%s: %s%s has no key %s: add it", use.Field, use.Reference, in.place(use.Kind), key))
+			}
+		}
+	}
+	return Installed()
+}
+
+func (in Input) place(kind ReferenceKind) string {
+	if kind == PriorityClass {
+		return ""
+	}
+	return " in namespace " + in.Namespace
+}
+
+// ContentDigest covers the data of all objects that pods of the operand use; empty if they use none. Pods
+// that started with other data are outdated.
+func (in Input) ContentDigest(o *Operand) string {
+	hash := sha256.New()
+	used := false
+	for _, use := range o.UsesOf(in) {
+		content, known := in.Contents[use.Reference]
+		if use.Kind == PriorityClass || !known {
+			continue
+		}
+		used = true
+		fmt.Fprintf(hash, "%s %s;", use.Reference, content.Digest)
+	}
+	if !used {
+		return ""
+	}
+	return hex.EncodeToString(hash.Sum(nil)[:8])
+}

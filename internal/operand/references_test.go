@@ -1,0 +1,65 @@
+package operand_test
+
+import (
+	"testing"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// usesTwo is an operand that needs a ConfigMap with a key and a Secret.
+var usesTwo = &operand.Operand{References: func(operand.Input) []operand.Use {
+	return []operand.Use{
+		operand.ConfigMapUse("spec.a.config", "settings", "file"),
+		operand.SecretUse("spec.a.secret", "keys"),
+		operand.ConfigMapUse("spec.a.unset", ""),
+	}
+}}
+
+func TestMissing(t *testing.T) {
+	settings, secret := operand.Reference{Kind: operand.ConfigMap, Name: "settings"}, operand.Reference{Kind: operand.Secret, Name: "keys"}
+	both := map[operand.Reference]operand.Content{settings: {Keys: []string{"file"}}, secret: {}}
+	important := v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{PriorityClassName: "important"}}
+	tests := map[string]struct {
+		spec     v1.ClusterPolicySpec
+		contents map[operand.Reference]operand.Content
+		want     string
+	}{
+		"nobody has looked": {},
+		"all is there":      {contents: both},
+		"one is missing":    {contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"file"}}}, want: "spec.a.secret: there is no Secret keys in namespace gpus: create it"},
+		"a key is missing":  {contents: map[operand.Reference]operand.Content{settings: {Keys: []string{"other"}}, secret: {}}, want: "spec.a.config: ConfigMap settings in namespace gpus has no key file: add it"},
+		"a priority class":  {spec: important, contents: both, want: "spec.daemonsets.priorityClassName: there is no PriorityClass important: create it"},
+		"a priority class of every cluster": {
+			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{PriorityClassName: "system-cluster-critical"}}, contents: both,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := operand.Input{Spec: test.spec, Namespace: "gpus", Contents: test.contents}.Missing(usesTwo)
+			want := operand.Installed()
+			if test.want != "" {
+				want = operand.Refused(v1.ReasonReferenceMissing, test.want)
+			}
+			if got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+func TestContentDigest(t *testing.T) {
+	digest := func(contents map[operand.Reference]operand.Content) string {
+		return operand.Input{Contents: contents}.ContentDigest(usesTwo)
+	}
+	settings, other := operand.Reference{Kind: operand.ConfigMap, Name: "settings"}, operand.Reference{Kind: operand.Secret, Name: "settings"}
+	first := digest(map[operand.Reference]operand.Content{settings: {Digest: "1"}})
+	switch {
+	case digest(nil) != "":
+		t.Error("without contents there is nothing to digest")
+	case first == "" || first == digest(map[operand.Reference]operand.Content{settings: {Digest: "2"}}):
+		t.Error("other data, and the same digest")
+	case first != digest(map[operand.Reference]operand.Content{settings: {Digest: "1"}, other: {Digest: "3"}}):
+		t.Error("what is not used has a part in the digest")
+	}
+}

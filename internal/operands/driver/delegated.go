@@ -1,0 +1,16 @@
+package driver
+
+import (
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// notDelegated refuses to leave the driver to objects of the kind NVIDIADriver, which nobody here reads; the
+// driver that runs is left alone.
+func notDelegated(in operand.Input) operand.Decision {
+	if !operand.IsTrue(spec(in).UseNvidiaDriverCRD, false) {
+		return operand.Installed()
+	}
+	return operand.Refused(v1.ReasonNotSupportedYet,
+		"spec.driver.useNvidiaDriverCRD is not supported yet: remove it, and say in spec.driver what the NVIDIADriver says")
+}

@@ -1,0 +1,31 @@
+package driver_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
+)
+
+func TestADriverThatIsLeftToNVIDIADriversIsRefused(t *testing.T) {
+	refused := operand.Refused(v1.ReasonNotSupportedYet,
+		"spec.driver.useNvidiaDriverCRD is not supported yet: remove it, and say in spec.driver what the NVIDIADriver says")
+	for name, test := range map[string]struct {
+		spec v1.DriverSpec
+		want operand.Decision
+	}{
+		"left to them":                      {v1.DriverSpec{UseNvidiaDriverCRD: new(true)}, refused},
+		"not left to them":                  {v1.DriverSpec{UseNvidiaDriverCRD: new(false)}, operand.Installed()},
+		"no driver, whoever was to have it": {v1.DriverSpec{UseNvidiaDriverCRD: new(true), Enabled: new(false)}, operand.Disabled("spec.driver.enabled")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := driver.Operand().Wanted(operand.Input{Spec: v1.ClusterPolicySpec{Driver: &test.spec}})
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

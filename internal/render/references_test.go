@@ -1,0 +1,127 @@
+package render_test
+
+import (
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+)
+
+// Whatever ConfigMap or Secret a pod cannot start without is either the operand's own object, or known as
+// one that the spec names: a policy that names a missing one says so, and a changed one is taken up.
+func TestPodsNeedNothingThatIsNotKnown(t *testing.T) {
+	all := catalogue(t)
+	found := 0
+	for name, scenario := range scenarios {
+		p := scenario.plan(t)
+		for operandName, objects := range scenario.objects(t) {
+			o, _ := operand.Find(all, operandName)
+			var known []operand.Reference
+			for _, use := range o.UsesOf(p.Input) {
+				known = append(known, use.Reference)
+			}
+			for _, object := range objects {
+				if _, isConfigMap := object.(*corev1.ConfigMap); isConfigMap {
+					known = append(known, operand.Reference{Kind: operand.ConfigMap, Name: object.GetName()})
+				}
+			}
+			for _, needed := range neededBy(objects) {
+				found++
+				if !slices.Contains(known, needed) {
+					t.Errorf("%s: pods of %s need %s", name, operandName, needed)
+				}
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("only %d references: the walk has lost its way", found)
+	}
+}
+
+// templates are the digests of all pod templates, by operand.
+func (s situation) templates(t *testing.T) map[operand.Name][]string {
+	t.Helper()
+	digests := map[operand.Name][]string{}
+	for name, sets := range s.daemonSets(t) {
+		for _, ds := range sets {
+			digests[name] = append(digests[name], ds.Spec.Template.Annotations[labels.TemplateDigest])
+		}
+	}
+	return digests
+}
+
+// neededBy are the ConfigMaps and Secrets without which the pods of these objects do not start.
+func neededBy(objects []render.Object) []operand.Reference {
+	var needed []operand.Reference
+	add := func(kind operand.ReferenceKind, name string, optional *bool) {
+		if name != "" && !operand.IsTrue(optional, false) {
+			needed = append(needed, operand.Reference{Kind: kind, Name: name})
+		}
+	}
+	for _, object := range objects {
+		ds, isDaemonSet := object.(*appsv1.DaemonSet)
+		if !isDaemonSet {
+			continue
+		}
+		pod := ds.Spec.Template.Spec
+		for _, volume := range pod.Volumes {
+			if source := volume.ConfigMap; source != nil {
+				add(operand.ConfigMap, source.Name, source.Optional)
+			}
+			if source := volume.Secret; source != nil {
+				add(operand.Secret, source.SecretName, source.Optional)
+			}
+		}
+		for _, container := range slices.Concat(pod.InitContainers, pod.Containers) {
+			for _, from := range container.EnvFrom {
+				if from.SecretRef != nil {
+					add(operand.Secret, from.SecretRef.Name, from.SecretRef.Optional)
+				}
+				if from.ConfigMapRef != nil {
+					add(operand.ConfigMap, from.ConfigMapRef.Name, from.ConfigMapRef.Optional)
+				}
+			}
+		}
+	}
+	return needed
+}
+
+// Other contents of what the spec names make pods outdated of the operands that use it, and of no other.
+func TestChangedContentsChangeTheirUsersOnly(t *testing.T) {
+	spec := v1.ClusterPolicySpec{
+		DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "shared"}},
+		Driver:       &v1.DriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "modules"}, SecretEnv: "modules"},
+	}
+	contents := func(shared, modules string) map[operand.Reference]operand.Content {
+		return map[operand.Reference]operand.Content{
+			{Kind: operand.ConfigMap, Name: "shared"}: {Digest: shared}, {Kind: operand.ConfigMap, Name: "modules"}: {Digest: modules},
+			{Kind: operand.Secret, Name: "modules"}: {Digest: "3"},
+		}
+	}
+	changed := func(now map[operand.Reference]operand.Content) []operand.Name {
+		before, after := situation{spec: spec, contents: contents("1", "2")}.templates(t), situation{spec: spec, contents: now}.templates(t)
+		var names []operand.Name
+		for name, digests := range before {
+			if !slices.Equal(digests, after[name]) {
+				names = append(names, name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	if got := changed(contents("1", "2")); len(got) != 0 {
+		t.Errorf("the same contents change %v", got)
+	}
+	if got, want := changed(contents("9", "2")), []operand.Name{"device-plugin", "gpu-feature-discovery"}; !slices.Equal(got, want) {
+		t.Errorf("another configuration of the plugin changes %v, want %v", got, want)
+	}
+	if got, want := changed(contents("1", "9")), []operand.Name{"driver"}; !slices.Equal(got, want) {
+		t.Errorf("other parameters of kernel modules change %v, want %v", got, want)
+	}
+}
