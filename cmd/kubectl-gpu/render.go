@@ -204,6 +204,10 @@ func aboutNodes(p plan.Plan, catalogue []operand.Operand, nodes []operand.NodeFa
 			continue
 		}
 		node := p.ForNode(catalogue, facts)
+		if node.Refused.Verdict != operand.Install {
+			sentences = append(sentences, fmt.Sprintf("node %s would run nothing: %s", facts.Name, node.Refused.Message))
+			continue
+		}
 		for _, rung := range append(node.Rungs, node.Beside...) {
 			if why := whyNot(rung); why != "" && !held[rung.Operand] {
 				sentences = append(sentences, fmt.Sprintf("node %s would not run %s: %s", facts.Name, rung.Operand, why))

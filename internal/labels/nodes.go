@@ -49,6 +49,9 @@ const (
 	DeployPrefix = "nvidia.com/gpu.deploy."
 	// DeployOperands is set to "false" by a user to keep every operand off the node.
 	DeployOperands = DeployPrefix + "operands"
+	// GPUWorkload is set by a user to what the GPUs of the node are for: container, vm-passthrough or
+	// vm-vgpu. It counts where spec.sandboxWorkloads.enabled.
+	GPUWorkload = "nvidia.com/gpu.workload.config"
 	// DeployClient is set beside the operands' labels: the public hook by which third-party GPU
 	// clients select nodes, and which k8s-driver-manager pauses.
 	DeployClient = DeployPrefix + "client"

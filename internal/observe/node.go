@@ -15,7 +15,7 @@ func Facts(node *corev1.Node) operand.NodeFacts {
 		Name:         node.Name,
 		WasGPU:       node.Labels[labels.GPUPresent] == labels.True,
 		Excluded:     node.Labels[labels.DeployOperands] == labels.False,
-		Workload:     operand.WorkloadContainer,
+		Workload:     operand.Workload(node.Labels[labels.GPUWorkload]),
 		OSID:         node.Labels[labels.DiscoveryOSID],
 		OSVersion:    node.Labels[labels.DiscoveryOSVersion],
 		Kernel:       node.Labels[labels.DiscoveryKernel],

@@ -35,7 +35,7 @@ func TestFacts(t *testing.T) {
 	}
 	facts := func(change func(*operand.NodeFacts)) operand.NodeFacts {
 		f := operand.NodeFacts{
-			Name: "a", Workload: "container", Architecture: "amd64", Runtime: "containerd", RuntimeVersion: "2.2.1",
+			Name: "a", Architecture: "amd64", Runtime: "containerd", RuntimeVersion: "2.2.1",
 			Deploy: map[operand.Name]string{},
 		}
 		change(&f)
@@ -80,6 +80,9 @@ func TestFacts(t *testing.T) {
 		"the distribution, and the label that the operator made of it": {
 			labels: map[string]string{"microk8s.io/cluster": "true", "nvidia.com/gpu-operator.runtime": "microk8s"},
 			want:   facts(func(f *operand.NodeFacts) { f.Distribution, f.Layout = "microk8s", "microk8s" }),
+		},
+		"its workload": {
+			labels: map[string]string{"nvidia.com/gpu.workload.config": "vm-vgpu"}, want: facts(func(f *operand.NodeFacts) { f.Workload = "vm-vgpu" }),
 		},
 		"kept free by a user": {
 			labels: map[string]string{"nvidia.com/gpu.deploy.operands": "false"},

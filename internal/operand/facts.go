@@ -13,7 +13,7 @@ type NodeFacts struct {
 	Discovered bool
 	// Excluded tells that a user keeps all operands off the node.
 	Excluded bool
-	// Workload of the node.
+	// Workload is what the label of the node names, empty for none; Input.WorkloadOf tells what counts.
 	Workload Workload
 	// OSID and OSVersion are ID and VERSION_ID of /etc/os-release.
 	OSID, OSVersion string

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -194,6 +195,27 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 				t.Errorf("the second patch is %v", again)
 			}
 		})
+	}
+}
+
+// A node that becomes one for virtual machines gives up what containers need, and nothing else.
+func TestLabelsOfNodesForVirtualMachines(t *testing.T) {
+	in := operand.Input{Spec: v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}}}
+	facts := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Workload, f.Pool = operand.WorkloadVMPassthrough, "ubuntu24.04-amd64" })
+	current := labelled(map[string]*string{"nvidia.com/gpu.deploy.dcgm": set("paused-for-driver-upgrade")})
+	current = after(current, plan.ForSpec(catalogue(t), in).NodeLabels(catalogue(t), facts, current, true))
+	want := map[string]string{
+		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.client": "true", "nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade",
+		"nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64", "nvidia.com/gpu-operator.runtime": "containerd",
+		"kubernetes.io/hostname": "a",
+	}
+	if diff := cmp.Diff(want, current); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, step := range plan.Compute(catalogue(t), in, []operand.NodeFacts{facts}).Steps {
+		if len(step.Operand.Workloads) > 0 && step.State != v1.OperandNotNeeded && step.State != v1.OperandDisabled {
+			t.Errorf("%s is %s: %s", step.Operand.Name, step.State, step.Action)
+		}
 	}
 }
 

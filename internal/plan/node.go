@@ -44,6 +44,8 @@ type Node struct {
 	Rungs []Rung
 	// Beside are the operands that the ladder does not depend on.
 	Beside []Rung
+	// Refused tells why nothing is installed on the node, if nothing is.
+	Refused operand.Decision
 	// NeedsAllocatable: the kubelet must advertise GPUs.
 	NeedsAllocatable bool
 }
@@ -53,7 +55,7 @@ var ladder = []v1.Stage{v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v
 
 // ForNode plans one managed node.
 func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node {
-	node := Node{Facts: facts}
+	node := Node{Facts: facts, Refused: p.Input.ServesVMs(facts)}
 	if pool, complete := facts.WantedPool(p.Input.PoolKey()); complete {
 		node.Pool = pool
 	}
@@ -71,7 +73,7 @@ func (p Plan) rungs(catalogue []operand.Operand, stage v1.Stage, facts operand.N
 	var rungs []Rung
 	for _, o := range catalogue {
 		decision := p.decisions[o.Name]
-		if o.Stage != stage || !o.ServesWorkload(facts.Workload) || decision.Verdict == operand.Absent {
+		if o.Stage != stage || !o.ServesWorkload(p.Input.WorkloadOf(facts)) || decision.Verdict == operand.Absent {
 			continue
 		}
 		if decision.Verdict == operand.Install {

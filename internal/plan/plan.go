@@ -51,9 +51,10 @@ type Plan struct {
 
 // Compute plans a pass for a sorted catalogue.
 func Compute(catalogue []operand.Operand, in operand.Input, nodes []operand.NodeFacts) Plan {
-	in.Layouts = operand.Layouts(nodes)
+	containers := in.Containers(nodes)
+	in.Layouts = operand.Layouts(containers)
 	plan := ForSpec(catalogue, in)
-	plan.Pools = operand.Pools(nodes, in.PoolKey())
+	plan.Pools = operand.Pools(containers, in.PoolKey())
 	installed := plan.installedOperands(catalogue)
 	for _, o := range catalogue {
 		step := plan.step(o, nodes)
@@ -152,7 +153,7 @@ func (p Plan) neededBy(o operand.Operand, nodes []operand.NodeFacts) bool {
 }
 
 func (p Plan) serves(o operand.Operand, node operand.NodeFacts) operand.Decision {
-	if !o.ServesWorkload(node.Workload) {
+	if !o.ServesWorkload(p.Input.WorkloadOf(node)) {
 		return operand.Decision{Verdict: operand.Absent}
 	}
 	if o.ServesPool != nil {

@@ -346,14 +346,18 @@ func TestForNode(t *testing.T) {
 			facts: ubuntu("a"), want: without("device-plugin"), noGPU: true,
 		},
 		"a node for virtual machines needs none of these": {
+			spec:  v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
 			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Workload = "vm-passthrough" }), noGPU: true,
+		},
+		"its label does not count while sandbox workloads are off": {
+			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Workload = "vm-passthrough" }), want: expected,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
 			got := plan.ForSpec(all, operand.Input{Spec: test.spec}).ForNode(all, test.facts)
-			want := plan.Node{Facts: test.facts, Rungs: test.want, NeedsAllocatable: !test.noGPU, Beside: got.Beside}
+			want := plan.Node{Facts: test.facts, Refused: got.Refused, Rungs: test.want, NeedsAllocatable: !test.noGPU, Beside: got.Beside}
 			want.Pool, _ = test.facts.WantedPool(operand.PoolKey{})
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)

@@ -90,6 +90,7 @@ func Compute(policy *v1.ClusterPolicy, pass Pass) (v1.ClusterPolicyStatus, time.
 	status := *policy.Status.DeepCopy()
 	status.Namespace = pass.Namespace
 	status.ObservedGeneration = policy.Generation
+	setFields(&status, policy.Spec)
 	if len(pass.Plan.Steps) == 0 && pass.Err != nil {
 		setConditions(&status, finding{ready: metav1.ConditionFalse, reason: v1.ReasonReconcileFailed, message: pass.Err.Error(), degraded: true})
 		return status, time.Time{}
@@ -117,6 +118,7 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 		ObservedGeneration: policy.Generation,
 		Conditions:         policy.DeepCopy().Status.Conditions,
 	}
+	setFields(&status, policy.Spec)
 	setConditions(&status, finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,
 		message: "ClusterPolicy " + active + " is older and in force: delete one of the two",

@@ -171,7 +171,7 @@ func (b *bed) pass() Pass {
 }
 
 func (b *bed) status(before ...v1.ClusterPolicyStatus) v1.ClusterPolicyStatus {
-	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", Generation: 7}}
+	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", Generation: 7}, Spec: b.spec}
 	for _, status := range before {
 		policy.Status = status
 	}
@@ -179,18 +179,25 @@ func (b *bed) status(before ...v1.ClusterPolicyStatus) v1.ClusterPolicyStatus {
 	return status
 }
 
-// conditions are the values and reasons of all conditions, in one text each.
+// conditions are the values and reasons of the conditions of the verdict, in one text each; those of single
+// fields of the spec are no part of it.
 func conditions(status v1.ClusterPolicyStatus) map[string]string {
 	found := map[string]string{}
 	for _, c := range status.Conditions {
 		found[c.Type] = string(c.Status) + " " + c.Reason
 	}
+	delete(found, v1.ConditionUnsupportedFields)
+	delete(found, v1.ConditionDeprecatedFields)
 	return found
 }
 
 func ready(status v1.ClusterPolicyStatus) metav1.Condition {
+	return condition(status, v1.ConditionReady)
+}
+
+func condition(status v1.ClusterPolicyStatus, kind string) metav1.Condition {
 	for _, c := range status.Conditions {
-		if c.Type == v1.ConditionReady {
+		if c.Type == kind {
 			return c
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 // check looks for one kind of trouble, and tells whether it found it.
@@ -87,12 +88,27 @@ func failedOperand(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
 	return finding{}, false
 }
 
-func failedNode(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
+func failedNode(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) {
 	summary := status.NodeSummary
+	if machines := forMachines(pass); machines > 0 && machines == int(summary.Degraded) {
+		return bad(v1.ReasonNotSupportedYet, fmt.Sprintf("%d of %d GPU nodes are for virtual machines, which are not supported yet: "+
+			"label them %s=%s, or remove spec.sandboxWorkloads", machines, summary.Total, labels.GPUWorkload, v1.WorkloadContainer))
+	}
 	if summary.Degraded > 0 {
 		return bad(v1.ReasonOperandFailed, fmt.Sprintf("%d of %d GPU nodes have failed: %s", summary.Degraded, summary.Total, worst(status, int(summary.Degraded))))
 	}
 	return finding{}, false
+}
+
+// forMachines counts the nodes for virtual machines, each of which counts as degraded.
+func forMachines(pass Pass) int {
+	count := 0
+	for _, node := range pass.Snapshot.Nodes {
+		if !node.Facts.Excluded && pass.Plan.Input.ServesVMs(node.Facts).Verdict != operand.Install {
+			count++
+		}
+	}
+	return count
 }
 
 func degradedOperand(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {

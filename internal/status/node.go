@@ -32,6 +32,12 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daem
 		assessment.NodeVerdict = excluded()
 		return assessment
 	}
+	if node.Refused.Verdict != operand.Install {
+		assessment.NodeVerdict = readiness.NodeVerdict{Stage: v1.StageDiscovered, Verdict: readiness.Verdict{
+			State: readiness.Failed, Reason: node.Refused.Reason, Message: node.Refused.Message,
+		}}
+		return assessment
+	}
 	verdict := func(rung plan.Rung) readiness.Verdict { return assessRung(rung, pods[rung.Operand], daemonSets, now) }
 	assessment.climb(node, object, verdict)
 	for _, rung := range node.Beside {

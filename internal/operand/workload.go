@@ -1,0 +1,47 @@
+package operand
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// The workloads of nodes whose GPUs are lent to virtual machines, whole or in parts.
+const (
+	WorkloadVMPassthrough = Workload(v1.WorkloadVMPassthrough)
+	WorkloadVMVGPU        = Workload(v1.WorkloadVMVGPU)
+)
+
+// WorkloadOf is the work that the node is to be served for. Without spec.sandboxWorkloads.enabled that is
+// containers, whatever the node's label; with it a label that names no workload counts as none, and the
+// default of the spec holds.
+func (in Input) WorkloadOf(node NodeFacts) Workload {
+	sandbox := in.Spec.SandboxWorkloads
+	if sandbox == nil || !IsTrue(sandbox.Enabled, false) {
+		return WorkloadContainer
+	}
+	for _, workload := range []Workload{node.Workload, Workload(sandbox.DefaultWorkload)} {
+		switch workload {
+		case WorkloadContainer, WorkloadVMPassthrough, WorkloadVMVGPU:
+			return workload
+		}
+	}
+	return WorkloadContainer
+}
+
+// ServesVMs tells why a node for virtual machines is not served; every other node is.
+func (in Input) ServesVMs(node NodeFacts) Decision {
+	workload := in.WorkloadOf(node)
+	if workload == WorkloadContainer {
+		return Installed()
+	}
+	return Refused(v1.ReasonNotSupportedYet, fmt.Sprintf("workload %s is not supported yet: label the node %s=%s",
+		workload, labels.GPUWorkload, v1.WorkloadContainer))
+}
+
+// Containers are the nodes that are served for containers.
+func (in Input) Containers(nodes []NodeFacts) []NodeFacts {
+	return slices.DeleteFunc(slices.Clone(nodes), func(node NodeFacts) bool { return in.WorkloadOf(node) != WorkloadContainer })
+}

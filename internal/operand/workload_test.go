@@ -1,0 +1,53 @@
+package operand_test
+
+import (
+	"testing"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+func TestWorkloadOf(t *testing.T) {
+	on := func(byDefault v1.Workload) *v1.SandboxWorkloadsSpec {
+		return &v1.SandboxWorkloadsSpec{Enabled: new(true), DefaultWorkload: byDefault}
+	}
+	const refused = "workload vm-vgpu is not supported yet: label the node nvidia.com/gpu.workload.config=container"
+	tests := map[string]struct {
+		spec    *v1.SandboxWorkloadsSpec
+		label   operand.Workload
+		want    operand.Workload
+		message string
+	}{
+		"nothing said": {want: "container"},
+		"the label does not count without a spec": {label: "vm-vgpu", want: "container"},
+		"nor while sandbox workloads are off": {
+			spec: &v1.SandboxWorkloadsSpec{Enabled: new(false), DefaultWorkload: "vm-passthrough"}, label: "vm-vgpu", want: "container",
+		},
+		"nor with an empty block":              {spec: &v1.SandboxWorkloadsSpec{DefaultWorkload: "vm-vgpu"}, want: "container"},
+		"no label and no default":              {spec: on(""), want: "container"},
+		"the label":                            {spec: on(""), label: "vm-vgpu", want: "vm-vgpu", message: refused},
+		"the label wins over the default":      {spec: on("vm-passthrough"), label: "vm-vgpu", want: "vm-vgpu", message: refused},
+		"a node is for containers by label":    {spec: on("vm-passthrough"), label: "container", want: "container"},
+		"no workload in the label is no label": {spec: on("container"), label: "vm", want: "container"},
+		"the default": {
+			spec: on("vm-passthrough"), want: "vm-passthrough",
+			message: "workload vm-passthrough is not supported yet: " +
+				"label the node nvidia.com/gpu.workload.config=container",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := operand.Input{Spec: v1.ClusterPolicySpec{SandboxWorkloads: test.spec}}
+			node := operand.NodeFacts{Workload: test.label}
+			if got := in.WorkloadOf(node); got != test.want {
+				t.Errorf("the workload is %q, want %q", got, test.want)
+			}
+			if got := in.ServesVMs(node); got.Message != test.message || (got.Reason == v1.ReasonNotSupportedYet) != (test.message != "") {
+				t.Errorf("served: %q: %q, want %q", got.Reason, got.Message, test.message)
+			}
+			if kept := len(in.Containers([]operand.NodeFacts{node, {Workload: "container"}})); (kept == 2) != (test.want == "container") {
+				t.Errorf("of two nodes %d are for containers", kept)
+			}
+		})
+	}
+}

@@ -1,0 +1,95 @@
+package status
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// field is one that a condition tells of while it is set.
+type field struct {
+	name  string
+	isSet func(v1.ClusterPolicySpec) bool
+	// advice is what happens instead, or what to use instead.
+	advice string
+}
+
+// unsupported are the fields that have no effect yet and hold up nothing. Others that are not supported
+// make their operand Invalid, or their nodes.
+var unsupported = []field{
+	{"spec.driver.upgradePolicy.autoUpgrade", func(s v1.ClusterPolicySpec) bool {
+		driver := or(s.Driver)
+		return operand.IsTrue(driver.Enabled, true) && operand.IsTrue(or(driver.UpgradePolicy).AutoUpgrade, false)
+	}, "drivers are not upgraded automatically; an outdated one is replaced once its pod is deleted"},
+	{"spec.sandboxWorkloads.enabled", func(s v1.ClusterPolicySpec) bool {
+		return operand.IsTrue(or(s.SandboxWorkloads).Enabled, false)
+	}, "nodes for virtual machines get no operands; those for containers are served"},
+}
+
+// deprecated are the fields that are accepted for old policies alone. All but licensingConfig.configMapName
+// have no effect, here as with NVIDIA's operator.
+var deprecated = []field{
+	{"spec.operator.defaultRuntime", func(s v1.ClusterPolicySpec) bool { return or(s.Operator).DefaultRuntime != "" },
+		"remove it, each node's runtime is detected"},
+	{"spec.operator.initContainer", func(s v1.ClusterPolicySpec) bool { return isImage(or(or(s.Operator).InitContainer)) },
+		"remove it, nothing needs the image"},
+	{"spec.operator.labels", func(s v1.ClusterPolicySpec) bool { return len(or(s.Operator).Labels) > 0 },
+		"label the operator's Deployment, or use spec.daemonsets.labels"},
+	{"spec.operator.annotations", func(s v1.ClusterPolicySpec) bool { return len(or(s.Operator).Annotations) > 0 },
+		"annotate the operator's Deployment, or use spec.daemonsets.annotations"},
+	{"spec.driver.useOpenKernelModules", func(s v1.ClusterPolicySpec) bool { return or(s.Driver).UseOpenKernelModules != nil },
+		"use spec.driver.kernelModuleType"},
+	{"spec.driver.licensingConfig.configMapName", func(s v1.ClusterPolicySpec) bool {
+		return or(or(s.Driver).LicensingConfig).ConfigMapName != ""
+	}, "use secretName"},
+	{"spec.dcgm.hostPort", func(s v1.ClusterPolicySpec) bool { return or(s.DCGM).HostPort != 0 },
+		"use spec.dcgm.hostNetwork"},
+	{"spec.cdi.default", func(s v1.ClusterPolicySpec) bool { return or(s.CDI).Default != nil },
+		"remove it, spec.cdi.enabled alone counts"},
+	{"spec.psp", func(s v1.ClusterPolicySpec) bool { return operand.IsTrue(or(s.PSP).Enabled, false) },
+		"use spec.psa"},
+	{"spec.kataManager", func(s v1.ClusterPolicySpec) bool { return operand.IsTrue(or(s.KataManager).Enabled, false) },
+		"use kata-deploy of Kata Containers"},
+}
+
+// or is the block, or an empty one.
+func or[T any](block *T) T {
+	if block == nil {
+		return *new(T)
+	}
+	return *block
+}
+
+func isImage(spec v1.ImageSpec) bool {
+	return spec.Repository != "" || spec.Image != "" || spec.Version != "" || spec.ImagePullPolicy != "" || len(spec.ImagePullSecrets) > 0
+}
+
+// setFields tells of fields of the spec that have no effect yet, or are deprecated.
+func setFields(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
+	tell := func(kind, reason string, fields []field) {
+		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: v1.ReasonNone, ObservedGeneration: status.ObservedGeneration}
+		if message := listed(fields, spec); message != "" {
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, reason, message
+		}
+		meta.SetStatusCondition(&status.Conditions, condition)
+	}
+	tell(v1.ConditionUnsupportedFields, v1.ReasonNotSupportedYet, unsupported)
+	tell(v1.ConditionDeprecatedFields, v1.ReasonDeprecated, deprecated)
+}
+
+// listed are those of the fields that are set, each with its advice; empty for none. The order is that of
+// the table, so that the text stays as long as the spec does.
+func listed(fields []field, spec v1.ClusterPolicySpec) string {
+	var parts []string
+	for _, field := range fields {
+		if field.isSet(spec) {
+			parts = append(parts, fmt.Sprintf("%s: %s", field.name, field.advice))
+		}
+	}
+	return truncate(strings.Join(parts, "; "), maxConditionMessage)
+}

@@ -1,0 +1,138 @@
+package status
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/apply"
+)
+
+// each sets one field alone, by the name that the condition has for it.
+var each = map[string]v1.ClusterPolicySpec{
+	"spec.driver.upgradePolicy.autoUpgrade": {Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(true)}}},
+	"spec.sandboxWorkloads.enabled":         {SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
+	"spec.operator.defaultRuntime":          {Operator: &v1.OperatorSpec{DefaultRuntime: "docker"}},
+	"spec.operator.initContainer":           {Operator: &v1.OperatorSpec{InitContainer: &v1.ImageSpec{Version: "v1"}}},
+	"spec.operator.labels":                  {Operator: &v1.OperatorSpec{Labels: v1.Labels{"a": "b"}}},
+	"spec.operator.annotations":             {Operator: &v1.OperatorSpec{Annotations: v1.Annotations{"a": "b"}}},
+	"spec.driver.useOpenKernelModules":      {Driver: &v1.DriverSpec{UseOpenKernelModules: new(false)}},
+	"spec.driver.licensingConfig.configMapName": {Driver: &v1.DriverSpec{
+		LicensingConfig: &v1.DriverLicensingConfigSpec{ConfigMapName: "licence"},
+	}},
+	"spec.dcgm.hostPort": {DCGM: &v1.DCGMSpec{HostPort: 5555}},
+	"spec.cdi.default":   {CDI: &v1.CDISpec{Default: new(true)}},
+	"spec.psp":           {PSP: &v1.PSPSpec{Enabled: new(true)}},
+	"spec.kataManager":   {KataManager: &v1.KataManagerSpec{Enabled: new(true)}},
+}
+
+func TestFieldsWithoutEffectAreTold(t *testing.T) {
+	told := 0
+	for kind, fields := range map[string][]field{v1.ConditionUnsupportedFields: unsupported, v1.ConditionDeprecatedFields: deprecated} {
+		for _, field := range fields {
+			t.Run(field.name, func(t *testing.T) {
+				spec, known := each[field.name]
+				if !known {
+					t.Fatal("no spec sets it")
+				}
+				b := newBed(t, 1)
+				b.spec = spec
+				status := b.status()
+				want := field.name + ": " + field.advice
+				if got := condition(status, kind); got.Status != "True" || got.Message != want || got.ObservedGeneration != 7 {
+					t.Errorf("%+v, want True: %s", got, want)
+				}
+				if again := b.status(status); condition(again, kind) != condition(status, kind) {
+					t.Errorf("another pass says %+v", condition(again, kind))
+				}
+				if status.State != v1.StateReady {
+					t.Errorf("it holds up the policy: %+v", ready(status))
+				}
+			})
+			told++
+		}
+	}
+	if told != len(each) {
+		t.Errorf("%d fields are told of, %d expected", told, len(each))
+	}
+}
+
+func TestFieldsThatAreNotInUseAreNotTold(t *testing.T) {
+	for name, spec := range map[string]v1.ClusterPolicySpec{
+		"nothing": {},
+		"blocks that are turned off, as NVIDIA's chart writes them": {
+			KataManager: &v1.KataManagerSpec{Enabled: new(false), Config: &v1.KataManagerConfigSpec{}}, PSP: &v1.PSPSpec{Enabled: new(false)},
+			SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(false), DefaultWorkload: "container", Mode: "kubevirt"},
+			Operator:         &v1.OperatorSpec{InitContainer: &v1.ImageSpec{}}, VFIOManager: &v1.VFIOManagerSpec{Enabled: new(true)},
+		},
+		"upgrades of no driver": {Driver: &v1.DriverSpec{
+			Enabled: new(false), UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(true)},
+		}},
+		"upgrades that are off": {Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(false)}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, 1)
+			b.spec = spec
+			status := b.status()
+			for _, kind := range []string{v1.ConditionUnsupportedFields, v1.ConditionDeprecatedFields} {
+				if got := condition(status, kind); got.Status != "False" || got.Reason != v1.ReasonNone || got.Message != "" {
+					t.Errorf("%+v", got)
+				}
+			}
+		})
+	}
+}
+
+// A pass that could not observe tells of the fields all the same, and what is long is cut.
+func TestAllFieldsAreToldWhateverFails(t *testing.T) {
+	b := newBed(t, 1)
+	b.spec = v1.ClusterPolicySpec{
+		Operator: &v1.OperatorSpec{DefaultRuntime: "docker", Labels: v1.Labels{"a": "b"}, Annotations: v1.Annotations{"a": "b"}, InitContainer: &v1.ImageSpec{Image: "a"}},
+		Driver:   &v1.DriverSpec{UseOpenKernelModules: new(true), LicensingConfig: &v1.DriverLicensingConfigSpec{ConfigMapName: "a"}},
+		DCGM:     &v1.DCGMSpec{HostPort: 1}, CDI: &v1.CDISpec{Default: new(true)}, PSP: &v1.PSPSpec{Enabled: new(true)},
+		KataManager: &v1.KataManagerSpec{Enabled: new(true)},
+	}
+	policy := &v1.ClusterPolicy{Spec: b.spec}
+	status, _ := Compute(policy, Pass{Err: apply.ErrConflict})
+	if got := condition(status, v1.ConditionDeprecatedFields); got.Status != "True" || len(got.Message) > 1024 || len(got.Message) < 600 {
+		t.Errorf("%d characters: %+v", len(got.Message), got)
+	}
+}
+
+// Nodes for virtual machines are told one by one and together, and the others are served.
+func TestNodesForVirtualMachines(t *testing.T) {
+	b := newBed(t, 3)
+	b.spec.SandboxWorkloads = &v1.SandboxWorkloadsSpec{Enabled: new(true)}
+	b.relabel(1, "nvidia.com/gpu.workload.config", "vm-passthrough")
+	delete(b.snapshot.Pods, "node-00001")
+	for _, ds := range b.snapshot.DaemonSets {
+		ds.Status.DesiredNumberScheduled, ds.Status.UpdatedNumberScheduled = 2, 2
+	}
+	status := b.status()
+	want := v1.NodeStatus{
+		Name: "node-00001", Stage: v1.StageDiscovered, Pool: "ubuntu24.04-amd64", Reason: v1.ReasonNotSupportedYet,
+		Message: "workload vm-passthrough is not supported yet: label the node nvidia.com/gpu.workload.config=container",
+	}
+	if diff := cmp.Diff(want, status.Nodes[0]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, o := range status.Operands {
+		if o.State != v1.OperandReady && o.State != v1.OperandDisabled && o.State != v1.OperandNotNeeded {
+			t.Errorf("%s is %s: %s", o.Name, o.State, o.Message)
+		}
+	}
+	const told = "1 of 3 GPU nodes are for virtual machines, which are not supported yet: " +
+		"label them nvidia.com/gpu.workload.config=container, or remove spec.sandboxWorkloads"
+	if got := ready(status); got.Reason != v1.ReasonNotSupportedYet || got.Message != told {
+		t.Errorf("%s: %s", got.Reason, got.Message)
+	}
+	b.fail(2, "driver", "boom")
+	if got := ready(b.status()); got.Reason != v1.ReasonOperandFailed {
+		t.Errorf("beside another failure: %s: %s", got.Reason, got.Message)
+	}
+	b.spec.SandboxWorkloads.Enabled = new(false)
+	if got := b.status().NodeSummary.Degraded; got != 1 {
+		t.Errorf("%d nodes are degraded while sandbox workloads are off", got)
+	}
+}
