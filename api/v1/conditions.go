@@ -38,6 +38,8 @@ const (
 	ReasonOperandNotReady = "OperandNotReady"
 	// ReasonUpgradePending: the driver on some nodes is older than the spec.
 	ReasonUpgradePending = "UpgradePending"
+	// ReasonPaused: spec.paused keeps the operator from writing anything. Ready is what the nodes say.
+	ReasonPaused = "Paused"
 	// ReasonIgnored: an older ClusterPolicy is in force.
 	ReasonIgnored = "Ignored"
 	// ReasonNone: the condition is False and there is nothing to say.
@@ -70,6 +72,8 @@ const (
 	// ReasonExcluded: nvidia.com/gpu.deploy.operands=false keeps the operands off the node. Of a policy:
 	// off all GPU nodes; Ready is True.
 	ReasonExcluded = "Excluded"
+	// ReasonNotSelected: a nodeSelector of the spec keeps an operand off the node, or all of them.
+	ReasonNotSelected = "NotSelected"
 	// ReasonOperandPaused: a deploy label of the node has another value than true.
 	ReasonOperandPaused = "OperandPaused"
 	// ReasonPodMissing: the node has no pod of an operand that it needs.

@@ -17,6 +17,9 @@ const (
 	// driver's marker.
 	HostRootMount   = "/host"
 	DriverRootMount = "/driver-root"
+	// CABundleDir is where every container finds the certificates of spec.global.caBundle, in CABundleFile.
+	CABundleDir  = "/etc/gpu-operator/ca"
+	CABundleFile = "ca-bundle.crt"
 	// TerminationLog is the default of a container's terminationMessagePath.
 	TerminationLog = "/dev/termination-log"
 	// BootIDFile changes with every boot of the node.

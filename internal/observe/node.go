@@ -30,6 +30,7 @@ func Facts(node *corev1.Node) operand.NodeFacts {
 		PoolKernel:   node.Labels[labels.PoolKernel],
 		PoolCoreOS:   node.Labels[labels.PoolCoreOS],
 		Layout:       node.Labels[labels.Runtime],
+		Labels:       node.Labels,
 		Deploy:       map[operand.Name]string{},
 	}
 	info := node.Status.NodeInfo

@@ -91,6 +91,7 @@ func TestFacts(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
+			test.want.Labels = test.labels
 			if diff := cmp.Diff(test.want, observe.Facts(node(test.labels))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

@@ -40,6 +40,8 @@ type NodeFacts struct {
 	// Pool is the pool that the node is labelled with; PoolKernel is the kernel of that pool and PoolCoreOS
 	// its release of Red Hat CoreOS, each empty where the pool is for any.
 	Pool, PoolKernel, PoolCoreOS string
+	// Labels of the node, which nodeSelectors of the spec choose by. Not to be changed.
+	Labels map[string]string
 	// Deploy are the deploy labels of the node, by operand.
 	Deploy map[Name]string
 }

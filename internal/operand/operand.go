@@ -98,6 +98,8 @@ type Operand struct {
 	// alone then. An operand that has it has an instance for each pool, and serves no node whose pool is
 	// not known.
 	ServesPool func(Input, Pool) Decision
+	// Placement is what the spec says of where its pods go. Nil for an operand without pods.
+	Placement func(Input) Placement
 	// Wanted decides from the spec whether the operand is installed, and says why not.
 	Wanted func(Input) Decision
 	// Instances are the runs of the operand's templates: one for each kind of node. The pools are those

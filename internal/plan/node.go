@@ -18,7 +18,8 @@ const (
 	Expected Need = iota
 	// HostProvides: the host has what the operand would install.
 	HostProvides
-	// OptedOut: a user keeps the operand off the node; the stages above tell whether it is missed.
+	// OptedOut: a user keeps the operand off the node, by its label or by a nodeSelector of the spec; the
+	// stages above tell whether it is missed.
 	OptedOut
 	// Paused: the node's deploy label keeps the operand off it for now.
 	Paused
@@ -46,6 +47,11 @@ type Node struct {
 	Beside []Rung
 	// Refused tells why nothing is installed on the node, if nothing is.
 	Refused operand.Decision
+	// Unselected tells which nodeSelector keeps the whole ladder off the node; empty if none does.
+	Unselected string
+	// Kept tells how the node loses the driver that it keeps though no nodeSelector asks for it; empty if
+	// there is none.
+	Kept string
 	// NeedsAllocatable: the kubelet must advertise GPUs.
 	NeedsAllocatable bool
 }
@@ -60,11 +66,11 @@ func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node
 		node.Pool = pool
 	}
 	for _, stage := range ladder {
-		rungs := p.rungs(catalogue, stage, facts)
-		node.Rungs = append(node.Rungs, rungs...)
-		node.NeedsAllocatable = node.NeedsAllocatable || len(rungs) > 0 && stage == v1.StageDevicePlugin
+		node.Rungs = append(node.Rungs, p.rungs(catalogue, stage, facts)...)
 	}
 	node.Beside = p.rungs(catalogue, "", facts)
+	node.Kept = p.kept(catalogue, facts)
+	node.judgeSelection()
 	return node
 }
 
@@ -76,18 +82,24 @@ func (p Plan) rungs(catalogue []operand.Operand, stage v1.Stage, facts operand.N
 		if o.Stage != stage || !o.ServesWorkload(p.Input.WorkloadOf(facts)) || decision.Verdict == operand.Absent {
 			continue
 		}
+		possible := p.canServe(o, facts)
+		if possible.Verdict == operand.Absent {
+			continue
+		}
+		if selected := p.selects(o, facts); selected.Verdict != operand.Install {
+			rungs = append(rungs, rung(o, selected, facts))
+			continue
+		}
 		if decision.Verdict == operand.Install {
 			decision = p.blocked(o)
 		}
 		if decision.Verdict == operand.Install {
-			decision = p.serves(o, facts)
+			decision = possible
 		}
 		if decision.Verdict == operand.Install {
 			decision = p.servesPoolOf(o, facts)
 		}
-		if decision.Verdict != operand.Absent {
-			rungs = append(rungs, rung(o, decision, facts))
-		}
+		rungs = append(rungs, rung(o, decision, facts))
 	}
 	return rungs
 }
@@ -107,6 +119,10 @@ func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts)
 	name, value := decidingLabel(o, facts)
 	if value == labels.DeployPreInstalled {
 		r.Need = HostProvides
+		return r
+	}
+	if decision.Reason == v1.ReasonNotSelected {
+		r.Need, r.Reason, r.Message = OptedOut, decision.Reason, decision.Message
 		return r
 	}
 	if decision.Verdict != operand.Install {

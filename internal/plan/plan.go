@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
@@ -54,7 +55,7 @@ func Compute(catalogue []operand.Operand, in operand.Input, nodes []operand.Node
 	containers := in.Containers(nodes)
 	in.Layouts = operand.Layouts(containers)
 	plan := ForSpec(catalogue, in)
-	plan.Pools = operand.Pools(containers, in.PoolKey())
+	plan.Pools = operand.Pools(plan.withDriver(catalogue, containers), in.PoolKey())
 	installed := plan.installedOperands(catalogue)
 	for _, o := range catalogue {
 		step := plan.step(o, nodes)
@@ -100,10 +101,8 @@ func (p Plan) step(o operand.Operand, nodes []operand.NodeFacts) Step {
 	case operand.Install:
 	}
 	if len(o.Workloads) > 0 && !p.neededBy(o, nodes) {
-		return Step{
-			Operand: o, Action: Remove, State: v1.OperandNotNeeded, Reason: string(v1.OperandNotNeeded),
-			Message: "no node needs it",
-		}
+		reason, message := p.notNeeded(o, nodes)
+		return Step{Operand: o, Action: Remove, State: v1.OperandNotNeeded, Reason: reason, Message: message}
 	}
 	if blocked := p.blocked(o); blocked.Verdict != operand.Install {
 		return Step{Operand: o, Action: Hold, State: v1.OperandWaiting, Reason: blocked.Reason, Message: blocked.Message}
@@ -112,6 +111,9 @@ func (p Plan) step(o operand.Operand, nodes []operand.NodeFacts) Step {
 	instances, err := o.Instances(p.Input, pools)
 	if err != nil {
 		return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: err.Error()}
+	}
+	for i := range instances {
+		instances[i].Image = image.Mirror(p.Input.Global().Registry, instances[i].Image)
 	}
 	return Step{Operand: o, Action: Apply, Instances: instances, Holds: len(pools) < len(p.Pools)}
 }
@@ -152,7 +154,16 @@ func (p Plan) neededBy(o operand.Operand, nodes []operand.NodeFacts) bool {
 	return false
 }
 
+// serves tells whether the operand is to run on the node, its deploy labels apart.
 func (p Plan) serves(o operand.Operand, node operand.NodeFacts) operand.Decision {
+	if selected := p.selects(o, node); selected.Verdict != operand.Install {
+		return selected
+	}
+	return p.canServe(o, node)
+}
+
+// canServe tells the same whatever the node is selected for.
+func (p Plan) canServe(o operand.Operand, node operand.NodeFacts) operand.Decision {
 	if !o.ServesWorkload(p.Input.WorkloadOf(node)) {
 		return operand.Decision{Verdict: operand.Absent}
 	}

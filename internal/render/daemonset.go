@@ -3,6 +3,7 @@ package render
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -37,7 +38,9 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 		return err
 	}
 	ds.Spec.UpdateStrategy = strategy
-	addMetadata(ds, spec)
+	placement := r.placement()
+	addMetadata(ds, placement.Labels, placement.Annotations)
+	addMetadata(ds, spec.Labels, spec.Annotations)
 	template := &ds.Spec.Template
 	template.Labels[labels.ManagedBy] = labels.ManagedByValue
 	template.Labels[labels.Operand] = string(r.step.Operand.Name)
@@ -46,6 +49,8 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	r.configure(&template.Spec)
 	r.inject(template)
 	r.wait(&template.Spec)
+	r.resources(&template.Spec)
+	r.global(&template.Spec)
 	return r.seal(ds)
 }
 
@@ -73,16 +78,16 @@ func updateStrategy(spec v1.DaemonSetsSpec, o operand.Operand) (appsv1.DaemonSet
 
 // addMetadata adds the user's labels and annotations; none replaces what the manifest has, as
 // selectors and neighbours find the pods by that.
-func addMetadata(ds *appsv1.DaemonSet, spec v1.DaemonSetsSpec) {
+func addMetadata(ds *appsv1.DaemonSet, more v1.Labels, notes v1.Annotations) {
 	template := &ds.Spec.Template
-	for key, value := range spec.Labels.Strings() {
+	for key, value := range more.Strings() {
 		if key == appLabel || key == partOfLabel {
 			continue
 		}
 		addMissing(&ds.Labels, key, value)
 		addMissing(&template.Labels, key, value)
 	}
-	for key, value := range spec.Annotations.Strings() {
+	for key, value := range notes.Strings() {
 		addMissing(&ds.Annotations, key, value)
 		addMissing(&template.Annotations, key, value)
 	}
@@ -99,10 +104,8 @@ func addMissing(to *map[string]string, key, value string) {
 
 func (r *renderer) schedule(pod *corev1.PodSpec, spec v1.DaemonSetsSpec) {
 	pod.NodeSelector = r.nodeSelector()
-	pod.PriorityClassName = defaultPriorityClass
-	if spec.PriorityClassName != "" {
-		pod.PriorityClassName = spec.PriorityClassName
-	}
+	placement := r.placement()
+	pod.PriorityClassName = cmp.Or(placement.PriorityClassName, spec.PriorityClassName, defaultPriorityClass)
 	pod.Tolerations = []corev1.Toleration{{
 		Key: labels.TaintGPU, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
 	}}
@@ -113,6 +116,9 @@ func (r *renderer) schedule(pod *corev1.PodSpec, spec v1.DaemonSetsSpec) {
 		// Whatever is tainted may have GPUs, and it does nothing there that a taint could mind.
 		pod.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
+	if len(placement.Tolerations) > 0 {
+		pod.Tolerations = placement.Tolerations
+	}
 	// An empty block means the same as an absent one, and must not make pods look outdated.
 	if spec.PodSecurityContext != nil && !equality.Semantic.DeepEqual(*spec.PodSecurityContext, corev1.PodSecurityContext{}) {
 		pod.SecurityContext = spec.PodSecurityContext
@@ -121,7 +127,10 @@ func (r *renderer) schedule(pod *corev1.PodSpec, spec v1.DaemonSetsSpec) {
 
 func (r *renderer) nodeSelector() map[string]string {
 	if r.step.Operand.Discovers {
-		return map[string]string{corev1.LabelOSStable: string(corev1.Linux)}
+		selector := map[string]string{corev1.LabelOSStable: string(corev1.Linux)}
+		// No node has been found to have GPUs yet, so no plan can decide which are selected.
+		maps.Copy(selector, r.placement().NodeSelector.Strings())
+		return selector
 	}
 	selector := map[string]string{r.step.Operand.Name.DeployLabel(): labels.True}
 	if r.step.Operand.Follows != "" {
@@ -164,10 +173,10 @@ func (r *renderer) configure(pod *corev1.PodSpec) {
 	}
 }
 
-// pullSecrets are those of the operand and of the helper image, each once.
+// pullSecrets are those of the operand, of the helper image and of all, each once.
 func (r *renderer) pullSecrets() []string {
 	var names []string
-	for _, name := range append(slices.Clone(r.instance.PullSecrets), r.plan.Input.Helper().ImagePullSecrets...) {
+	for _, name := range slices.Concat(r.instance.PullSecrets, r.plan.Input.Helper().ImagePullSecrets, r.plan.Input.Global().ImagePullSecrets) {
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -233,6 +242,7 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	if err != nil {
 		return err
 	}
+	digest = r.fromRegistry(&ds.Spec.Template.Spec, digest)
 	used := cmp.Or(r.keptHelper(ds.Name, digest), helper)
 	forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
 		if replaceHelper(c, helper, used) {

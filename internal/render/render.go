@@ -113,7 +113,7 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 			RuntimeClass:    p.Input.RuntimeClass(),
 			PodRuntimeClass: p.Input.PodRuntimeClass(),
 			Paths:           p.Input.Paths(),
-			Helper:          helper{helperImage.Image, image.PullPolicy(helperSpec)},
+			Helper:          helper{image.Mirror(p.Input.Global().Registry, helperImage.Image), image.PullPolicy(helperSpec)},
 			Installed:       byText(p.Installed),
 			Proves:          byText(step.Proves),
 			Values:          instance.Values,
@@ -123,6 +123,9 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 			return nil, fmt.Errorf("rendering operand %s: %w", step.Operand.Name, err)
 		}
 		objects = appendNew(objects, rendered)
+	}
+	if err := knownContainers(p.Input.PlacementOf(&step.Operand), objects); err != nil {
+		return nil, err
 	}
 	return objects, nil
 }

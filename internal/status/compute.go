@@ -5,7 +5,6 @@ import (
 	"sort"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -59,7 +58,7 @@ func (p Pass) Failure() error {
 	failures := []error{p.Err}
 	for _, step := range p.Plan.Steps {
 		err := p.Applied[step.Operand.Name].Err
-		if err != nil && !errors.Is(err, apply.ErrConflict) && !errors.Is(err, ErrPrerequisite) && !apierrors.IsInvalid(err) {
+		if err != nil && !errors.Is(err, apply.ErrConflict) && !errors.Is(err, ErrPrerequisite) && !isInvalid(err) {
 			failures = append(failures, err)
 		}
 	}
@@ -141,7 +140,7 @@ func summarise(nodes []assessedNode) *v1.NodeSummary {
 	summary := &v1.NodeSummary{}
 	for i := range nodes {
 		node := &nodes[i]
-		if node.Facts.Excluded {
+		if node.Excluded {
 			summary.Excluded++
 			continue
 		}
@@ -167,7 +166,7 @@ func (n *assessedNode) severity() int {
 	switch {
 	case n.State == readiness.Failed:
 		return 0
-	case n.Facts.Excluded:
+	case n.Excluded:
 		return 3
 	case n.State == readiness.Progressing:
 		return 1

@@ -38,7 +38,7 @@ func judge(pass Pass, status v1.ClusterPolicyStatus) finding {
 	}
 	summary := status.NodeSummary
 	if summary.Total == 0 {
-		return nothingToDo(summary)
+		return nothingToDo(status)
 	}
 	return finding{
 		ready: metav1.ConditionTrue, reason: v1.ReasonReconciled,
@@ -47,11 +47,16 @@ func judge(pass Pass, status v1.ClusterPolicyStatus) finding {
 }
 
 // nothingToDo tells why no node is to be made ready.
-func nothingToDo(summary *v1.NodeSummary) finding {
+func nothingToDo(status v1.ClusterPolicyStatus) finding {
+	summary := status.NodeSummary
 	found := finding{ready: metav1.ConditionTrue, reason: v1.ReasonNoGPUNodes, message: "no node has a GPU"}
 	if summary.Excluded > 0 {
 		found.reason = v1.ReasonExcluded
-		found.message = fmt.Sprintf("all %d GPU nodes are kept free of operands by label %s", summary.Excluded, labels.DeployOperands)
+		by := "label " + labels.DeployOperands
+		if bySelector(status) {
+			by += ", or by a nodeSelector of the spec: see status.nodes"
+		}
+		found.message = fmt.Sprintf("all %d GPU nodes are kept free of operands by %s", summary.Excluded, by)
 	}
 	return found
 }

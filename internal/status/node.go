@@ -22,12 +22,14 @@ type NodeAssessment struct {
 	readiness.NodeVerdict
 	// Operands that are expected on the node, each with its own verdict.
 	Operands map[operand.Name]readiness.Verdict
+	// Excluded: the node is kept free of operands, and is not counted.
+	Excluded bool
 }
 
 // AssessNode puts together what is known of one node at this time: what it needs by the plan, and how its pods
 // and its kubelet are.
 func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daemonSets map[string]*appsv1.DaemonSet, now time.Time) NodeAssessment {
-	assessment := NodeAssessment{Operands: map[operand.Name]readiness.Verdict{}}
+	assessment := NodeAssessment{Operands: map[operand.Name]readiness.Verdict{}, Excluded: node.Facts.Excluded || node.Unselected != ""}
 	if node.Facts.Excluded {
 		assessment.NodeVerdict = excluded()
 		return assessment
@@ -36,6 +38,10 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daem
 		assessment.NodeVerdict = readiness.NodeVerdict{Stage: v1.StageDiscovered, Verdict: readiness.Verdict{
 			State: readiness.Failed, Reason: node.Refused.Reason, Message: node.Refused.Message,
 		}}
+		return assessment
+	}
+	if node.Unselected != "" {
+		assessment.NodeVerdict = unselected(node)
 		return assessment
 	}
 	verdict := func(rung plan.Rung) readiness.Verdict { return assessRung(rung, pods[rung.Operand], daemonSets, now) }
@@ -49,6 +55,7 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daem
 		assessment.Until = sooner(assessment.Until, found.Until)
 	}
 	assessment.judgePool(node)
+	assessment.judgeSelection(node)
 	return assessment
 }
 
@@ -158,7 +165,7 @@ func NodeCondition(node string, assessment NodeAssessment) corev1.NodeCondition 
 		condition.Reason = verdict.Reason
 		condition.Message = fmt.Sprintf("%s: GPUs can be used; %s", node, verdict.Message)
 	default:
-		condition.Message = node + ": GPUs can be used"
+		condition.Message = strings.TrimSuffix(node+": GPUs can be used; "+verdict.Message, "; ")
 	}
 	return condition
 }

@@ -162,13 +162,18 @@ func judgeFailure(err error) (v1.OperandState, string) {
 	switch {
 	case errors.Is(err, apply.ErrConflict):
 		return v1.OperandConflict, v1.ReasonConflict
-	case apierrors.IsInvalid(err):
+	case isInvalid(err):
 		return v1.OperandInvalid, v1.ReasonInvalidSpec
 	case errors.Is(err, ErrPrerequisite):
 		return v1.OperandWaiting, v1.ReasonWaitingForOperand
 	default:
 		return v1.OperandError, v1.ReasonReconcileFailed
 	}
+}
+
+// isInvalid tells whether the spec asks for what cannot be: nothing but another spec helps.
+func isInvalid(err error) bool {
+	return apierrors.IsInvalid(err) || errors.As(err, new(operand.InvalidSpec))
 }
 
 // daemonSets judges the operand's DaemonSets together: whether all exist and are taken up, and run on

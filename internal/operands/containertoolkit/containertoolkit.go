@@ -22,6 +22,7 @@ func Operand() operand.Operand {
 		Requires:   []operand.Requirement{{On: "driver", Scope: operand.Node, Marker: labels.MarkerDriver}},
 		Proves:     []operand.Proof{{Marker: labels.MarkerDriver, Of: "driver", Container: "driver-validation"}},
 		ServesNode: serves,
+		Placement:  placement,
 		Wanted:     wanted,
 		Instances:  instances,
 	}
@@ -105,4 +106,8 @@ func suffix(layout operand.Layout) string {
 		return ""
 	}
 	return "-" + layout.Name
+}
+
+func placement(in operand.Input) operand.Placement {
+	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.toolkit"}
 }

@@ -18,9 +18,17 @@ func Operand() operand.Operand {
 		Workloads: []operand.Workload{operand.WorkloadContainer},
 		Injected:  true,
 		Requires:  operand.AfterToolkit(),
+		Placement: placement,
 		Wanted:    wanted,
 		Instances: instances,
 	}
+}
+
+func spec(in operand.Input) v1.DCGMSpec {
+	if in.Spec.DCGM == nil {
+		return v1.DCGMSpec{}
+	}
+	return *in.Spec.DCGM
 }
 
 type values struct{ Image, PullPolicy string }
@@ -36,10 +44,7 @@ func wanted(in operand.Input) operand.Decision {
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
-	spec := v1.DCGMSpec{}
-	if in.Spec.DCGM != nil {
-		spec = *in.Spec.DCGM
-	}
+	spec := spec(in)
 	ref, err := image.Resolve(image.DCGM, spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.dcgm: %w", err)
@@ -52,4 +57,8 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		Container:   spec.ContainerSpec,
 		Values:      values{Image: ref.Image, PullPolicy: image.PullPolicy(spec.ImageSpec)},
 	}}, nil
+}
+
+func placement(in operand.Input) operand.Placement {
+	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.dcgm"}
 }

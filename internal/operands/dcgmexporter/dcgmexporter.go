@@ -22,6 +22,7 @@ func Operand() operand.Operand {
 		Workloads: []operand.Workload{operand.WorkloadContainer},
 		Injected:  true,
 		Requires:  operand.AfterToolkit(),
+		Placement: placement,
 		Wanted:    wanted,
 		Instances: instances,
 
@@ -73,4 +74,11 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		Container:   container,
 		Values:      values,
 	}}, nil
+}
+
+// placement leaves out the annotations: they are those of the pods alone, and the template inserts them.
+func placement(in operand.Input) operand.Placement {
+	placement := operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.dcgmExporter"}
+	placement.Annotations = nil
+	return placement
 }

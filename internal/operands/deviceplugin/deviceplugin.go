@@ -22,6 +22,7 @@ func Operand() operand.Operand {
 		Stage:     v1.StageDevicePlugin,
 		Injected:  true,
 		Requires:  operand.AfterToolkit(),
+		Placement: operand.PluginPlacement,
 		Wanted:    wanted,
 		Instances: instances,
 

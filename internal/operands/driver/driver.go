@@ -16,6 +16,7 @@ func Operand() operand.Operand {
 		Stage:           v1.StageDriver,
 		UpdatesOnDelete: true,
 		ServesPool:      servesPool,
+		Placement:       placement,
 		Wanted:          wanted,
 		Instances:       instances,
 		References:      references,
@@ -76,4 +77,8 @@ func gds(in operand.Input) bool {
 
 func gdrcopy(in operand.Input) bool {
 	return operand.IsTrue(or(in.Spec.GDRCopy).Enabled, false)
+}
+
+func placement(in operand.Input) operand.Placement {
+	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.driver"}
 }

@@ -22,6 +22,7 @@ func Operand() operand.Operand {
 		Workloads: []operand.Workload{operand.WorkloadContainer},
 		Injected:  true,
 		Requires:  operand.AfterToolkit(),
+		Placement: placement,
 		Wanted:    wanted,
 		Instances: instances,
 
@@ -78,4 +79,8 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 			MIGValues:      in.MIG(),
 		},
 	}}, nil
+}
+
+func placement(in operand.Input) operand.Placement {
+	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.gfd"}
 }

@@ -30,6 +30,7 @@ func Operand() operand.Operand {
 		Injected:  true,
 		Requires:  operand.AfterToolkit(),
 		Serves:    serves,
+		Placement: placement,
 		Wanted:    wanted,
 		Instances: instances,
 		Labels:    defaultLabels,
@@ -143,4 +144,8 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		Container:   spec.ContainerSpec,
 		Values:      values,
 	}}, nil
+}
+
+func placement(in operand.Input) operand.Placement {
+	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.migManager"}
 }

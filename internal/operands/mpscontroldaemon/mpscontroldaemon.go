@@ -27,6 +27,7 @@ func Operand() operand.Operand {
 		Serves: func(facts operand.NodeFacts) operand.Decision {
 			return operand.WhereCapable(Name, facts.MPSCapable, facts)
 		},
+		Placement: operand.PluginPlacement,
 		Wanted:    wanted,
 		Instances: instances,
 

@@ -13,10 +13,17 @@ const Name operand.Name = "node-discovery"
 
 // Operand is the node discovery.
 func Operand() operand.Operand {
-	return operand.Operand{Name: Name, Discovers: true, Wanted: wanted, Instances: instances}
+	return operand.Operand{Name: Name, Discovers: true, Placement: placement, Wanted: wanted, Instances: instances}
 }
 
 type values struct{ Mode string }
+
+func spec(in operand.Input) v1.NodeDiscoverySpec {
+	if in.Spec.NodeDiscovery == nil {
+		return v1.NodeDiscoverySpec{}
+	}
+	return *in.Spec.NodeDiscovery
+}
 
 func wanted(in operand.Input) operand.Decision {
 	if in.DiscoveryMode() == v1.DiscoveryNFD {
@@ -39,8 +46,10 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		Main:    "node-discovery",
 		Values:  values{Mode: string(in.DiscoveryMode())},
 	}
-	if in.Spec.NodeDiscovery != nil {
-		instance.Container.Resources = in.Spec.NodeDiscovery.Resources
-	}
+	instance.Container.Resources = spec(in).Resources
 	return []operand.Instance{instance}, nil
+}
+
+func placement(in operand.Input) operand.Placement {
+	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.nodeDiscovery"}
 }

@@ -27,6 +27,7 @@ func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
 		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Placement: placement,
 		Wanted:    wanted,
 		Instances: instances,
 	}
@@ -110,4 +111,8 @@ func portOf(env []v1.EnvVar) (int, error) {
 		return port, nil
 	}
 	return defaultPort, nil
+}
+
+func placement(in operand.Input) operand.Placement {
+	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.nodeStatusExporter"}
 }

@@ -2,6 +2,7 @@ package operatorvalidator
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -32,9 +33,17 @@ func Operand() operand.Operand {
 			{Marker: labels.MarkerCUDA, Of: "container-toolkit", Container: "cuda-validation"},
 			{Marker: labels.MarkerPlugin, Of: "device-plugin", Container: "plugin-validation", OnlyWithOperand: true},
 		},
+		Placement: placement,
 		Wanted:    func(operand.Input) operand.Decision { return operand.Installed() },
 		Instances: instances,
 	}
+}
+
+func spec(in operand.Input) v1.ValidatorSpec {
+	if in.Spec.Validator == nil {
+		return v1.ValidatorSpec{}
+	}
+	return *in.Spec.Validator
 }
 
 type values struct {
@@ -46,10 +55,7 @@ type values struct {
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
-	spec := v1.ValidatorSpec{}
-	if in.Spec.Validator != nil {
-		spec = *in.Spec.Validator
-	}
+	spec := spec(in)
 	ref, err := image.Helper(spec.ImageSpec, in.HelperImage)
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
@@ -61,7 +67,11 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		Container: spec.ContainerSpec,
 		InitEnv:   operand.ValidatorEnv(in, "driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation"),
 		Values: values{
-			MIGValues: in.MIG(), NRI: in.NRIEnabled(), PullSecrets: strings.Join(spec.ImagePullSecrets, ","),
+			MIGValues: in.MIG(), NRI: in.NRIEnabled(), PullSecrets: strings.Join(slices.Concat(spec.ImagePullSecrets, in.Global().ImagePullSecrets), ","),
 		},
 	}}, nil
+}
+
+func placement(in operand.Input) operand.Placement {
+	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.validator"}
 }

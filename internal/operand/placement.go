@@ -1,0 +1,63 @@
+package operand
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// Placement is what the spec says of where the pods of one operand go, and of what they are given there.
+type Placement struct {
+	v1.PlacementSpec
+	// Field of the spec that says so, such as spec.dcgmExporter.
+	Field string
+	// Elsewhere are the containers of other operands that the same field is for.
+	Elsewhere []string
+}
+
+// PlacementOf is what the spec says of where the operand's pods go; nothing of an operand that has none.
+func (in Input) PlacementOf(o *Operand) Placement {
+	if o.Placement == nil {
+		return Placement{}
+	}
+	return o.Placement(in)
+}
+
+// Selects tells whether the labels of a GPU node are those that the spec asks for: by the operand's own
+// nodeSelector, else by that of all.
+func (in Input) Selects(o *Operand, node NodeFacts) Decision {
+	placement := in.PlacementOf(o)
+	field, selector := placement.Field, placement.NodeSelector
+	if len(selector) == 0 && in.Spec.DaemonSets != nil {
+		field, selector = "spec.daemonsets", in.Spec.DaemonSets.NodeSelector
+	}
+	for _, key := range slices.Sorted(maps.Keys(selector)) {
+		if value, there := node.Labels[key]; !there || value != string(selector[key]) {
+			return Decision{
+				Verdict: Absent, Reason: v1.ReasonNotSelected,
+				Message: fmt.Sprintf("%s.nodeSelector asks for label %s=%s", field, key, selector[key]),
+			}
+		}
+	}
+	return Installed()
+}
+
+// Keeps tells whether the node has the operand already, and keeps it whatever its labels become: replacing
+// it would disturb the GPU work of the node.
+func (o *Operand) Keeps(node NodeFacts) bool { return o.UpdatesOnDelete && node.Deploy[o.Name] != "" }
+
+// InvalidSpec is an error about what the spec asks for: a change of the spec mends it, and nothing else does.
+type InvalidSpec struct{ Message string }
+
+func (e InvalidSpec) Error() string { return e.Message }
+
+// PluginPlacement is that of the device plugin and of the daemon of the Multi-Process Service, which one
+// block of the spec is for.
+func PluginPlacement(in Input) Placement {
+	return Placement{PlacementSpec: in.DevicePlugin().PlacementSpec, Field: "spec.devicePlugin", Elsewhere: pluginContainers}
+}
+
+// pluginContainers are those that only one of the two has.
+var pluginContainers = []string{"gpu-node-copy", "nvidia-device-plugin", "mps-control-daemon-mounts", "mps-control-daemon-ctr"}

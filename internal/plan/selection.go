@@ -1,0 +1,71 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// selects tells whether the spec selects the node for the operand. A node that has the driver keeps it: a
+// label that flaps must take it from no running work, so the selector decides about nodes that have none yet.
+func (p Plan) selects(o operand.Operand, node operand.NodeFacts) operand.Decision {
+	if o.Keeps(node) {
+		return operand.Installed()
+	}
+	return p.Input.Selects(&o, node)
+}
+
+// kept tells why a node is to lose an operand that it keeps, and how; empty if there is none.
+func (p Plan) kept(catalogue []operand.Operand, node operand.NodeFacts) string {
+	for _, o := range catalogue {
+		if p.decisions[o.Name].Verdict != operand.Install || !o.Keeps(node) || node.Deploy[o.Name] != labels.True {
+			continue
+		}
+		if selected := p.Input.Selects(&o, node); selected.Verdict != operand.Install {
+			// The command comes first, as a long message is cut in the policy's status.
+			return fmt.Sprintf("run kubectl label node %s %s- to take the %s off: %s", node.Name, o.Name.DeployLabel(), o.Name, selected.Message)
+		}
+	}
+	return ""
+}
+
+// withDriver are the nodes that an operand which has an instance for each pool is to serve.
+func (p Plan) withDriver(catalogue []operand.Operand, nodes []operand.NodeFacts) []operand.NodeFacts {
+	return slices.DeleteFunc(slices.Clone(nodes), func(node operand.NodeFacts) bool {
+		return !slices.ContainsFunc(catalogue, func(o operand.Operand) bool {
+			return o.ServesPool != nil && p.selects(o, node).Verdict == operand.Install
+		})
+	})
+}
+
+// notNeeded tells why no node needs the operand.
+func (p Plan) notNeeded(o operand.Operand, nodes []operand.NodeFacts) (reason, message string) {
+	for _, node := range nodes {
+		if !node.Managed() || node.Excluded || p.canServe(o, node).Verdict != operand.Install {
+			continue
+		}
+		if selected := p.selects(o, node); selected.Verdict != operand.Install {
+			return selected.Reason, "no GPU node is selected: " + selected.Message
+		}
+	}
+	return string(v1.OperandNotNeeded), "no node needs it"
+}
+
+// judgeSelection notes where a nodeSelector keeps the whole ladder off the node, and where not even a part
+// of it makes GPUs allocatable.
+func (n *Node) judgeSelection() {
+	selected := func(r Rung) bool { return r.Reason != v1.ReasonNotSelected }
+	n.NeedsAllocatable = slices.ContainsFunc(n.Rungs, func(r Rung) bool { return r.Stage == v1.StageDevicePlugin && selected(r) })
+	for _, r := range n.Rungs {
+		switch {
+		case !selected(r):
+			n.Unselected = r.Message
+		case r.Need != HostProvides:
+			n.Unselected = ""
+			return
+		}
+	}
+}
