@@ -1,0 +1,279 @@
+package specgen_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/status"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
+)
+
+// contexts are what else a field needs to have an effect, by the start of its path. The longest that fits
+// holds, together with those of the blocks around it.
+var contexts = map[string]string{
+	"gds":                                  `{gds: {enabled: true}}`,
+	"gdrcopy":                              `{gdrcopy: {enabled: true}}`,
+	"dcgm":                                 `{dcgm: {enabled: true}}`,
+	"nodeStatusExporter":                   `{nodeStatusExporter: {enabled: true}}`,
+	"nodeStatusExporter.serviceMonitor":    `{nodeStatusExporter: {serviceMonitor: {enabled: true}}}`,
+	"dcgmExporter.serviceMonitor":          `{dcgmExporter: {serviceMonitor: {enabled: true}}}`,
+	"dcgmExporter.hpcJobMapping.directory": `{dcgmExporter: {hpcJobMapping: {enabled: true}}}`,
+	"dcgmExporter.podLabelAllowlistRegex":  `{dcgmExporter: {enablePodLabels: true}}`,
+	"driver.rdma.useHostMofed":             `{driver: {rdma: {enabled: true}}}`,
+	"driver.licensingConfig.nlsEnabled":    `{driver: {licensingConfig: {secretName: licence}}}`,
+	"driver.usePrecompiled":                `{driver: {version: "595"}}`,
+	"devicePlugin.config.default":          `{devicePlugin: {config: {name: shared}}}`,
+	"devicePlugin.mps":                     `{devicePlugin: {config: {name: shared}}}`,
+	"operator.use_ocp_driver_toolkit":      `{}`,
+	"global.caBundle.key":                  `{global: {caBundle: {configMapName: certificates}}}`,
+	"operator.metrics.serviceMonitor":      `{operator: {metrics: {serviceMonitor: {enabled: true}}}}`,
+	"driver.livenessProbe":                 `{driver: {livenessProbe: {periodSeconds: 30}}}`,
+	"driver.readinessProbe":                `{driver: {readinessProbe: {periodSeconds: 30}}}`,
+	"sandboxWorkloads.defaultWorkload":     `{sandboxWorkloads: {enabled: true}}`,
+	"daemonsets.rollingUpdate":             `{daemonsets: {updateStrategy: RollingUpdate}}`,
+	"nodeDiscovery":                        `{nodeDiscovery: {mode: builtin}}`,
+}
+
+// shownBy are the fields whose effect is no rendered object, and the tests that show it.
+var shownBy = map[string]string{}
+
+// deprecated are the fields that are accepted for old policies alone, and why. Whoever sets one is told by
+// the condition DeprecatedFields.
+var deprecated = map[string]string{
+	"operator.defaultRuntime":     "each node's runtime is detected",
+	"operator.initContainer":      "no init container needs a CUDA image",
+	"operator.labels":             "had no effect in NVIDIA's operator either",
+	"operator.annotations":        "had no effect in NVIDIA's operator either",
+	"driver.useOpenKernelModules": "kernelModuleType took its place",
+	"dcgm.hostPort":               "had no effect in NVIDIA's operator either",
+	"cdi.default":                 "CDI is the default",
+	"psp":                         "Kubernetes has no pod security policies any more",
+	"kataManager":                 "NVIDIA's operator only removes it",
+}
+
+// waiting are the fields that wait for a later piece of the operator, and for which one.
+var waiting = map[string]string{
+	"driver.upgradePolicy":    "driver upgrades",
+	"sandboxWorkloads.mode":   "VM workloads",
+	"vfioManager":             "VM workloads",
+	"sandboxDevicePlugin":     "VM workloads",
+	"kataSandboxDevicePlugin": "VM workloads",
+	"vgpuManager":             "VM workloads",
+	"vgpuDeviceManager":       "VM workloads",
+	"ccManager":               "VM workloads",
+	"validator.vfioPCI":       "VM workloads",
+	"validator.vgpuManager":   "VM workloads",
+	"validator.vgpuDevices":   "VM workloads",
+}
+
+// within finds the entry for the field or for a block around it.
+func within(field string, table map[string]string) (string, bool) {
+	for key, value := range table {
+		if field == key || strings.HasPrefix(field, key+".") {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// TestEveryFieldDoesSomething: each field of the spec changes what is rendered or decided, or a named test
+// shows what it does, or it is known to be dead or to wait for a later piece.
+func TestEveryFieldDoesSomething(t *testing.T) {
+	tests := namesOfTests(t)
+	all := fields(t)
+	counts := map[string]int{}
+	for _, field := range all {
+		name := field.String()
+		if _, isDeprecated := within(name, deprecated); isDeprecated {
+			counts["deprecated"]++
+			continue
+		}
+		if _, isWaiting := within(name, waiting); isWaiting {
+			counts["waiting"]++
+			continue
+		}
+		if test, shown := within(name, shownBy); shown {
+			counts["covered"]++
+			if !tests[test] {
+				t.Errorf("%s is said to be shown by %s, which does not exist", name, test)
+			}
+			continue
+		}
+		if effective(t, field) {
+			counts["covered"]++
+			continue
+		}
+		t.Errorf("%s changes nothing", name)
+	}
+	t.Logf("covered %d, deprecated %d, waiting %d of %d", counts["covered"], counts["deprecated"], counts["waiting"], len(all))
+	for _, table := range []map[string]string{deprecated, waiting, shownBy} {
+		for path := range table {
+			if !slices.ContainsFunc(all, func(f specgen.Field) bool { return f.String() == path || strings.HasPrefix(f.String(), path+".") }) {
+				t.Errorf("there is no field %s", path)
+			}
+		}
+	}
+}
+
+// A field that has no effect is told to whoever sets it.
+func TestDeprecatedFieldsAreTold(t *testing.T) {
+	told := func(spec map[string]any) string {
+		policy := &v1.ClusterPolicy{Spec: specOf(t, spec)}
+		found, _ := status.Compute(policy, status.Pass{Err: errors.New("not observed")})
+		return meta.FindStatusCondition(found.Conditions, v1.ConditionDeprecatedFields).Message
+	}
+	for path := range deprecated {
+		spec := map[string]any{}
+		for _, field := range fields(t) {
+			if values := field.Values(); len(values) > 0 && (field.String() == path || strings.HasPrefix(field.String(), path+".")) {
+				spec = specgen.Merge(spec, field.Spec(values[0]))
+			}
+		}
+		if message := told(spec); !strings.Contains(message, "spec."+path) {
+			t.Errorf("spec.%s: %q", path, message)
+		}
+	}
+}
+
+func effective(t *testing.T, field specgen.Field) bool {
+	t.Helper()
+	base := map[string]any{}
+	for _, prefix := range slices.Sorted(maps.Keys(contexts)) {
+		if field.String() == prefix || strings.HasPrefix(field.String(), prefix+".") {
+			base = specgen.Merge(base, decoded(t, contexts[prefix]))
+		}
+	}
+	without := outcome(t, base)
+	for _, value := range field.Values() {
+		if outcome(t, specgen.Merge(base, field.Spec(value))) != without {
+			return true
+		}
+	}
+	return false
+}
+
+func decoded(t *testing.T, text string) map[string]any {
+	t.Helper()
+	value := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return value
+}
+
+func specOf(t *testing.T, value map[string]any) v1.ClusterPolicySpec {
+	t.Helper()
+	spec, err := decodeSpec(value)
+	if err != nil {
+		t.Fatalf("%v: %v", value, err)
+	}
+	return spec
+}
+
+func decodeSpec(value map[string]any) (v1.ClusterPolicySpec, error) {
+	spec := v1.ClusterPolicySpec{}
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, &spec)
+	}
+	return spec, err
+}
+
+// outcome is all that a spec makes of a cluster that has work for every operand.
+func outcome(t *testing.T, value map[string]any) string {
+	t.Helper()
+	catalogue, err := operands.Catalogue()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := operand.Input{
+		Spec: specOf(t, value), Namespace: "gpu-operator", HelperImage: "ghcr.io/clusterpolicy/gpu-operator:v1",
+		Optional:      map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true},
+		DriverToolkit: map[string]string{"418.94.202501221327-0": "quay.io/openshift/dtk@sha256:1"},
+	}
+	computed := plan.Compute(catalogue, in, machines)
+	var all strings.Builder
+	for _, step := range computed.Steps {
+		fmt.Fprintln(&all, step.Operand.Name, step.Action, step.State, step.Reason, step.Message)
+		if step.Action != plan.Apply {
+			continue
+		}
+		objects, err := render.Step(computed, step, render.Owner{Name: "cluster-policy", UID: "1"}, nil)
+		if err != nil {
+			fmt.Fprintln(&all, err)
+		}
+		for _, object := range objects {
+			text, err := json.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintln(&all, string(text))
+		}
+	}
+	for _, facts := range machines {
+		node := computed.ForNode(catalogue, facts)
+		fmt.Fprintf(&all, "%+v %+v %+v\n", node.Rungs, node.Beside, node.Refused)
+		labels := computed.NodeLabels(catalogue, facts, nil, false)
+		for _, key := range slices.Sorted(maps.Keys(labels)) {
+			fmt.Fprintln(&all, facts.Name, key, *labels[key])
+		}
+	}
+	return all.String()
+}
+
+// machines are nodes that give every operand work: two operating systems, one of them with a driver that
+// OpenShift's driver toolkit builds.
+var machines = []operand.NodeFacts{
+	{
+		Name: "ubuntu", HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeContainerd, RuntimeVersion: "2.1.4",
+		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64", MIGCapable: "true", MPSCapable: "true",
+	},
+	{
+		Name: "vm", HasGPU: true, Discovered: true, Workload: operand.WorkloadVMPassthrough, Runtime: operand.RuntimeContainerd, RuntimeVersion: "2.1.4",
+		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64",
+	},
+	{
+		Name: "rhcos", HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeCRIO, RuntimeVersion: "1.34.1",
+		OSID: "rhcos", OSVersion: "4.18", OSTree: "418.94.202501221327-0", Kernel: "5.14.0-427.el9.x86_64", Architecture: "amd64", Distribution: "openshift",
+	},
+}
+
+// namesOfTests are all tests of the project.
+func namesOfTests(t *testing.T) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	for _, root := range []string{"../../internal", "../../test", "../../cmd", "../../api"} {
+		err := filepath.WalkDir(root, func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for line := range strings.Lines(string(text)) {
+				if name, isTest := strings.CutPrefix(line, "func Test"); isTest {
+					name, _, _ = strings.Cut(name, "(")
+					found["Test"+name] = true
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return found
+}
