@@ -42,44 +42,63 @@ type Applier struct {
 // intent's digest and every leaf of the intent. An object that exists and is not owned by the policy
 // with this UID is not touched: ErrConflict, unless it is as good as what is wanted.
 func (a *Applier) Apply(ctx context.Context, owner types.UID, intent client.Object) (bool, error) {
-	desired, err := Intent(intent)
-	if err != nil {
-		return false, err
-	}
-	live, err := a.live(ctx, intent)
-	if err != nil {
-		return false, fmt.Errorf("reading %s: %w", describe(intent), err)
-	}
-	if live != nil {
-		if a.Seen.Stale(key(intent), live.GetResourceVersion()) {
-			return true, nil
-		}
-		if provided(owner, intent, live) {
-			return false, nil
-		}
-		if err := ours(owner, live); err != nil {
-			return false, fmt.Errorf("%s %w", describe(intent), err)
-		}
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
-		if err != nil {
-			return false, fmt.Errorf("converting live %s: %w", describe(intent), err)
-		}
-		if covers(desired.Object, content, "") {
-			return false, nil
-		}
+	found, err := a.compare(ctx, owner, intent)
+	if err != nil || !found.differs {
+		return found.stale, err
 	}
 	log.FromContext(ctx).Info("Applying object", "object", describe(intent))
-	err = a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(desired),
+	err = a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(found.desired),
 		client.FieldOwner(labels.FieldOwner), client.ForceOwnership)
 	if err != nil {
 		return false, fmt.Errorf("applying %s: %w", describe(intent), err)
 	}
-	if live != nil && live.GetResourceVersion() == desired.GetResourceVersion() {
+	if found.live != nil && found.live.GetResourceVersion() == found.desired.GetResourceVersion() {
 		// Somebody, a webhook for one, changes what was applied to what it was. No event will follow.
 		return false, nil
 	}
-	a.Seen.Wrote(key(intent), desired.GetResourceVersion())
+	a.Seen.Wrote(key(intent), found.desired.GetResourceVersion())
 	return true, nil
+}
+
+// Differs tells whether Apply would write, and fails where it would fail before it does.
+func (a *Applier) Differs(ctx context.Context, owner types.UID, intent client.Object) (bool, error) {
+	found, err := a.compare(ctx, owner, intent)
+	return found.differs, err
+}
+
+// comparison of an intent with the cluster.
+type comparison struct {
+	// desired is what is to be applied, live what the cluster has, or nil.
+	desired *unstructured.Unstructured
+	live    client.Object
+	// differs: live lacks something of desired. stale: the cache does not show the last write yet.
+	differs, stale bool
+}
+
+func (a *Applier) compare(ctx context.Context, owner types.UID, intent client.Object) (comparison, error) {
+	desired, err := Intent(intent)
+	if err != nil {
+		return comparison{}, err
+	}
+	live, err := a.live(ctx, intent)
+	switch {
+	case err != nil:
+		return comparison{}, fmt.Errorf("reading %s: %w", describe(intent), err)
+	case live == nil:
+		return comparison{desired: desired, differs: true}, nil
+	case a.Seen.Stale(key(intent), live.GetResourceVersion()):
+		return comparison{stale: true}, nil
+	case provided(owner, intent, live):
+		return comparison{}, nil
+	}
+	if err := ours(owner, live); err != nil {
+		return comparison{}, fmt.Errorf("%s %w", describe(intent), err)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return comparison{}, fmt.Errorf("converting live %s: %w", describe(intent), err)
+	}
+	return comparison{desired: desired, live: live, differs: !covers(desired.Object, content, "")}, nil
 }
 
 // live reads the object from the cache, and from the API server if the cache has none: the cache

@@ -1,6 +1,8 @@
 package operand
 
 import (
+	"cmp"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
@@ -14,3 +16,18 @@ func (in Input) Global() v1.GlobalSpec {
 
 // Paused tells whether nothing may be written but status.
 func (in Input) Paused() bool { return IsTrue(in.Spec.Paused, false) }
+
+const (
+	caBundleField = "spec.global.caBundle.configMapName"
+	defaultCAKey  = "ca-bundle.crt"
+)
+
+// CABundle is the ConfigMap with the certificates that containers trust, empty for none, and its key, the
+// default filled in.
+func (in Input) CABundle() (configMap, key string) {
+	bundle := in.Global().CABundle
+	if bundle == nil || bundle.ConfigMapName == "" {
+		return "", ""
+	}
+	return bundle.ConfigMapName, cmp.Or(bundle.Key, defaultCAKey)
+}

@@ -44,6 +44,17 @@ func (in Input) Selects(o *Operand, node NodeFacts) Decision {
 	return Installed()
 }
 
+// priorityClass is that of the operand's pods, empty for the default, and the block of the spec that names it.
+func (in Input) priorityClass(o *Operand) (field, name string) {
+	if placement := in.PlacementOf(o); placement.PriorityClassName != "" {
+		return placement.Field, placement.PriorityClassName
+	}
+	if in.Spec.DaemonSets == nil {
+		return "", ""
+	}
+	return "spec.daemonsets", in.Spec.DaemonSets.PriorityClassName
+}
+
 // Keeps tells whether the node has the operand already, and keeps it whatever its labels become: replacing
 // it would disturb the GPU work of the node.
 func (o *Operand) Keeps(node NodeFacts) bool { return o.UpdatesOnDelete && node.Deploy[o.Name] != "" }

@@ -62,11 +62,11 @@ func (o *Operand) UsesOf(in Input) []Use {
 	if o.References != nil {
 		uses = o.References(in)
 	}
-	if in.Spec.DaemonSets != nil && !strings.HasPrefix(in.Spec.DaemonSets.PriorityClassName, systemPriority) {
-		uses = append(uses, Use{
-			Field:     "spec.daemonsets.priorityClassName",
-			Reference: Reference{PriorityClass, in.Spec.DaemonSets.PriorityClassName},
-		})
+	if field, class := in.priorityClass(o); !strings.HasPrefix(class, systemPriority) {
+		uses = append(uses, Use{Field: field + ".priorityClassName", Reference: Reference{PriorityClass, class}})
+	}
+	if bundle, key := in.CABundle(); o.Placement != nil {
+		uses = append(uses, ConfigMapUse(caBundleField, bundle, key))
 	}
 	return slices.DeleteFunc(uses, func(u Use) bool { return u.Name == "" })
 }
@@ -115,13 +115,14 @@ func (in Input) place(kind ReferenceKind) string {
 }
 
 // ContentDigest covers the data of all objects that pods of the operand use; empty if they use none. Pods
-// that started with other data are outdated.
+// that started with other data are outdated. Certificates that all trust are left out: they are renewed often,
+// and no driver is outdated by that.
 func (in Input) ContentDigest(o *Operand) string {
 	hash := sha256.New()
 	used := false
 	for _, use := range o.UsesOf(in) {
 		content, known := in.Contents[use.Reference]
-		if use.Kind == PriorityClass || !known {
+		if use.Kind == PriorityClass || use.Field == caBundleField || !known {
 			continue
 		}
 		used = true

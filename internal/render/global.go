@@ -1,7 +1,6 @@
 package render
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"path"
@@ -17,7 +16,6 @@ import (
 
 const (
 	caBundleVolume  = "gpu-operator-ca-bundle"
-	defaultCAKey    = "ca-bundle.crt"
 	certificatesEnv = "SSL_CERT_FILE"
 	noProxyEnv      = "NO_PROXY"
 	// apiServer is the address by which pods call the API, as the kubelet tells every container.
@@ -29,23 +27,20 @@ const (
 func (r *renderer) global(pod *corev1.PodSpec) {
 	global := r.plan.Input.Global()
 	env := proxyEnv(global.Proxy)
-	bundle := v1.CABundleSpec{}
-	if global.CABundle != nil {
-		bundle = *global.CABundle
-	}
+	bundle, key := r.plan.Input.CABundle()
 	forEachContainer(pod, func(c *corev1.Container) {
 		c.Image = image.Mirror(global.Registry, c.Image)
 		addEnv(c, env)
-		if bundle.ConfigMapName != "" {
+		if bundle != "" {
 			addEnv(c, []corev1.EnvVar{{Name: certificatesEnv, Value: path.Join(labels.CABundleDir, labels.CABundleFile)}})
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: caBundleVolume, MountPath: labels.CABundleDir, ReadOnly: true})
 		}
 	})
-	if bundle.ConfigMapName != "" {
+	if bundle != "" {
 		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: caBundleVolume, VolumeSource: corev1.VolumeSource{
 			ConfigMap: &corev1.ConfigMapVolumeSource{
-				LocalObjectReference: corev1.LocalObjectReference{Name: bundle.ConfigMapName},
-				Items:                []corev1.KeyToPath{{Key: cmp.Or(bundle.Key, defaultCAKey), Path: labels.CABundleFile}},
+				LocalObjectReference: corev1.LocalObjectReference{Name: bundle},
+				Items:                []corev1.KeyToPath{{Key: key, Path: labels.CABundleFile}},
 			},
 		}})
 	}

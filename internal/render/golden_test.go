@@ -182,6 +182,21 @@ var scenarios = map[string]struct {
 		}}},
 		of: []operand.Name{"node-discovery", "driver", "device-plugin"},
 	},
+	"global": {
+		situation: situation{spec: v1.ClusterPolicySpec{Global: &everything}},
+		of:        []operand.Name{"driver", "operator-validator", "dcgm-exporter"},
+	},
+	"placement": {
+		situation: situation{spec: v1.ClusterPolicySpec{
+			DaemonSets: ofAll,
+			Driver:     &v1.DriverSpec{PlacementSpec: ofOne},
+			DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: v1.PlacementSpec{
+				Annotations: v1.Annotations{"note": "one"}, Labels: v1.Labels{"team": "one"},
+				ContainerResources: bounded("gpu-node-wait", "nvidia-dcgm-exporter"),
+			}},
+		}},
+		of: []operand.Name{"driver", "dcgm-exporter"},
+	},
 	"layouts": {
 		situation: situation{nodes: []operand.NodeFacts{
 			runs("containerd", ""), runs("cri-o", ""), runs("docker", ""), runs("containerd", "microk8s"), runs("cri-o", "openshift"),

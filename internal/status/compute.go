@@ -48,6 +48,8 @@ type Pass struct {
 type Outcome struct {
 	// Wrote tells that an object was written in this pass, so that what was observed of it is old.
 	Wrote bool
+	// Pending are the objects that are not as the spec says, and are left so as the policy is paused.
+	Pending int
 	// Err is all that went wrong.
 	Err error
 }
@@ -92,6 +94,7 @@ func Compute(policy *v1.ClusterPolicy, pass Pass) (v1.ClusterPolicyStatus, time.
 	setFields(&status, policy.Spec)
 	if len(pass.Plan.Steps) == 0 && pass.Err != nil {
 		setConditions(&status, finding{ready: metav1.ConditionFalse, reason: v1.ReasonReconcileFailed, message: pass.Err.Error(), degraded: true})
+		setPaused(&status, policy.Spec)
 		return status, time.Time{}
 	}
 	nodes := assess(pass)
@@ -101,6 +104,7 @@ func Compute(policy *v1.ClusterPolicy, pass Pass) (v1.ClusterPolicyStatus, time.
 	status.Operands = operandStatuses(pass, nodes)
 	status.Pools = pools(pass)
 	setConditions(&status, judge(pass, status))
+	setPaused(&status, policy.Spec)
 	setDefinition(&status, pass.Lacking, pass.Namespace)
 	var next time.Time
 	for i := range nodes {

@@ -122,6 +122,9 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 		return v1.OperandDegraded, v1.ReasonOperandFailed,
 			fmt.Sprintf("fails on %d of %d nodes: %s", len(fares.failed), fares.desired, names(fares.failed))
 	}
+	if pending := pass.Applied[name].Pending; pending > 0 {
+		return v1.OperandProgressing, v1.ReasonPaused, fmt.Sprintf("%d of its objects are not as the spec says; spec.paused leaves them so", pending)
+	}
 	if len(step.Operand.Workloads) == 0 {
 		return judgeBackground(pass, step.Operand, fares)
 	}

@@ -48,6 +48,9 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 			wanted.Held[string(step.Operand.Name)] = true
 		}
 	}
+	if input.Paused() {
+		return failure
+	}
 	if err := r.Applier.Prune(ctx, policy.UID, kinds(optional), wanted); err != nil {
 		failure = errors.Join(failure, fmt.Errorf("removing what is no longer wanted: %w", err))
 	}
@@ -73,14 +76,26 @@ func (r *Reconciler) step(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 	var failures []error
 	for _, object := range objects {
 		wanted.Keep(object)
-		wrote, err := r.Applier.Apply(ctx, policy.UID, object)
-		outcome.Wrote = outcome.Wrote || wrote
-		if err != nil {
+		if err := r.bring(ctx, policy, object, &outcome); err != nil {
 			failures = append(failures, err)
 		}
 	}
 	outcome.Err = errors.Join(failures...)
 	return outcome
+}
+
+// bring makes an object what it is to be, or counts it where the policy is paused.
+func (r *Reconciler) bring(ctx context.Context, policy *v1.ClusterPolicy, object render.Object, outcome *status.Outcome) error {
+	if operand.IsTrue(policy.Spec.Paused, false) {
+		differs, err := r.Applier.Differs(ctx, policy.UID, object)
+		if differs {
+			outcome.Pending++
+		}
+		return err
+	}
+	wrote, err := r.Applier.Apply(ctx, policy.UID, object)
+	outcome.Wrote = outcome.Wrote || wrote
+	return err
 }
 
 func liveTemplates(snapshot observe.Snapshot) map[string]render.Live {

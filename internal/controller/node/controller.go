@@ -82,7 +82,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	switch {
 	case active == nil && marked(node):
 		return r.again(node.Name, reconcile.Result{}, r.release(ctx, node, ""))
-	case active == nil || !facts.Managed():
+	case active == nil || !facts.Managed() || operand.IsTrue(active.Spec.Paused, false):
+		// A policy that is no longer paused is an event for every node.
 		return reconcile.Result{}, nil
 	}
 	result, err := r.manage(ctx, node, facts, active)

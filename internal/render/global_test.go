@@ -1,0 +1,279 @@
+package render_test
+
+import (
+	"path"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+)
+
+const mirror = "mirror.local:5000/proxy"
+
+var everything = v1.GlobalSpec{
+	Registry:         mirror,
+	ImagePullSecrets: []string{"mirror-login", "a"},
+	Proxy:            &v1.ProxySpec{HTTPProxy: "http://proxy:3128", HTTPSProxy: "http://proxy:3129", NoProxy: "10.0.0.0/8,.local"},
+	CABundle:         &v1.CABundleSpec{ConfigMapName: "authorities", Key: "all.pem"},
+}
+
+// withGlobal is the situation with spec.global.
+func withGlobal(s situation, global v1.GlobalSpec) situation {
+	s.spec = *s.spec.DeepCopy()
+	s.spec.Global = &global
+	return s
+}
+
+// host finds what looks like an image of a registry in any text of a container.
+var host = regexp.MustCompile(`(nvcr\.io|ghcr\.io|quay\.io|docker\.io|registry\.local:5000|example\.com)/\S+`)
+
+// In every situation that is kept as files: no container, init containers included, names another registry in
+// its image, its arguments or its environment; each has the proxies and the certificates; each pod the secrets.
+func TestGlobalReachesEveryContainer(t *testing.T) {
+	seen, ofInit := 0, 0
+	for name, scenario := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			for operand, sets := range withGlobal(scenario.situation, everything).daemonSets(t) {
+				for _, ds := range sets {
+					pod := &ds.Spec.Template.Spec
+					for _, secret := range everything.ImagePullSecrets {
+						if n := countSecrets(pod, secret); n != 1 {
+							t.Errorf("%s has the pull secret %s %d times", operand, secret, n)
+						}
+					}
+					for _, c := range containers(pod) {
+						where := string(operand) + "/" + c.Name
+						checkImages(t, where, c)
+						checkProxy(t, where, c)
+						checkCertificates(t, where, pod, c)
+						seen++
+					}
+					ofInit += len(pod.InitContainers)
+				}
+			}
+		})
+	}
+	if seen < 100 || ofInit < 50 {
+		t.Errorf("looked at %d containers and %d init containers only: the walk has lost its way", seen, ofInit)
+	}
+}
+
+func countSecrets(pod *corev1.PodSpec, name string) int {
+	count := 0
+	for _, secret := range pod.ImagePullSecrets {
+		if secret.Name == name {
+			count++
+		}
+	}
+	return count
+}
+
+func checkImages(t *testing.T, where string, c corev1.Container) {
+	t.Helper()
+	if !strings.HasPrefix(c.Image, mirror+"/") {
+		t.Errorf("%s has the image %s", where, c.Image)
+	}
+	texts := append(append([]string{}, c.Command...), c.Args...)
+	for _, variable := range c.Env {
+		texts = append(texts, variable.Value)
+	}
+	for _, text := range texts {
+		if found := host.FindString(text); found != "" {
+			t.Errorf("%s is told of %s", where, found)
+		}
+	}
+}
+
+func checkProxy(t *testing.T, where string, c corev1.Container) {
+	t.Helper()
+	for name, want := range map[string]string{
+		"HTTP_PROXY": "http://proxy:3128", "HTTPS_PROXY": "http://proxy:3129", "NO_PROXY": "10.0.0.0/8,.local,$(KUBERNETES_SERVICE_HOST)",
+	} {
+		for _, name := range []string{name, strings.ToLower(name)} {
+			if got := variables(c)[name]; len(got) != 1 || got[0] != want {
+				t.Errorf("%s: %s is %q, want %q once", where, name, got, want)
+			}
+		}
+	}
+}
+
+func checkCertificates(t *testing.T, where string, pod *corev1.PodSpec, c corev1.Container) {
+	t.Helper()
+	file := variables(c)["SSL_CERT_FILE"]
+	if len(file) != 1 || file[0] != "/etc/gpu-operator/ca/ca-bundle.crt" {
+		t.Fatalf("%s: SSL_CERT_FILE is %q", where, file)
+	}
+	var mounts []corev1.VolumeMount
+	for _, mount := range c.VolumeMounts {
+		if mount.MountPath == path.Dir(file[0]) {
+			mounts = append(mounts, mount)
+		}
+	}
+	if len(mounts) != 1 || !mounts[0].ReadOnly || mounts[0].SubPath != "" {
+		t.Fatalf("%s does not mount the certificates once, as what it cannot write and sees changes of: %+v", where, mounts)
+	}
+	want := corev1.Volume{Name: mounts[0].Name, VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{
+		LocalObjectReference: corev1.LocalObjectReference{Name: "authorities"}, Items: []corev1.KeyToPath{{Key: "all.pem", Path: "ca-bundle.crt"}},
+	}}}
+	if !slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return reflect.DeepEqual(v, want) }) {
+		t.Errorf("%s: no volume of its pod is %+v", where, want)
+	}
+}
+
+// variables are the values that a container has by the name of their variable.
+func variables(c corev1.Container) map[string][]string {
+	values := map[string][]string{}
+	for _, variable := range c.Env {
+		values[variable.Name] = append(values[variable.Name], variable.Value)
+	}
+	return values
+}
+
+// What status calls the image of an operand is what its pods run.
+func TestStatusNamesTheImageOfTheMirror(t *testing.T) {
+	s := withGlobal(situation{}, everything)
+	running := map[string]bool{}
+	for _, sets := range s.daemonSets(t) {
+		for _, ds := range sets {
+			for _, c := range ds.Spec.Template.Spec.Containers {
+				running[c.Image] = true
+			}
+		}
+	}
+	checked := 0
+	for _, step := range s.plan(t).Steps {
+		for _, instance := range step.Instances {
+			if instance.Image == "" || step.Action != plan.Apply {
+				continue
+			}
+			checked++
+			if !running[instance.Image] {
+				t.Errorf("%s: no container runs %s", step.Operand.Name, instance.Image)
+			}
+		}
+	}
+	if checked < 8 {
+		t.Errorf("checked %d images only", checked)
+	}
+}
+
+// The pod of the workload check is made by the validator, which is told image and secrets.
+func TestTheWorkloadCheckPullsFromTheMirror(t *testing.T) {
+	s := withGlobal(situation{spec: v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"own"}}}}}, everything)
+	for _, c := range containers(&s.daemonSet(t, "operator-validator").Spec.Template.Spec) {
+		if c.Name != "plugin-validation" {
+			continue
+		}
+		env := variables(c)
+		if got := env["VALIDATOR_IMAGE"][0]; got != mirror+"/clusterpolicy/gpu-operator:v1.0.0" {
+			t.Errorf("the image is %s", got)
+		}
+		if got := env["VALIDATOR_IMAGE_PULL_SECRETS"][0]; got != "own,mirror-login,a" {
+			t.Errorf("the secrets are %s", got)
+		}
+		return
+	}
+	t.Error("there is no container plugin-validation")
+}
+
+// What the spec says of one container wins over what it says of all, in whichever letters.
+func TestTheEnvironmentOfAnOperandWins(t *testing.T) {
+	own := []v1.EnvVar{{Name: "https_proxy", Value: "mine"}, {Name: "NO_PROXY", Value: ""}, {Name: "SSL_CERT_FILE", Value: "/mine"}}
+	s := withGlobal(situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: own}}}}, everything)
+	for _, c := range containers(&s.daemonSet(t, "device-plugin").Spec.Template.Spec) {
+		if c.Name != "nvidia-device-plugin" {
+			checkProxy(t, c.Name, c)
+			continue
+		}
+		env := variables(c)
+		for name, want := range map[string]string{"https_proxy": "mine", "NO_PROXY": "", "SSL_CERT_FILE": "/mine", "HTTP_PROXY": "http://proxy:3128", "http_proxy": "http://proxy:3128"} {
+			if got := env[name]; len(got) != 1 || got[0] != want {
+				t.Errorf("%s is %q, want %q once", name, got, want)
+			}
+		}
+		if len(env["HTTPS_PROXY"])+len(env["no_proxy"]) != 0 {
+			t.Error("the other letters of a variable of the user say something else")
+		}
+	}
+}
+
+func TestProxies(t *testing.T) {
+	tests := map[string]struct {
+		proxy v1.ProxySpec
+		want  map[string]string
+	}{
+		"none":           {},
+		"of HTTP alone":  {v1.ProxySpec{HTTPProxy: "http://p"}, map[string]string{"HTTP_PROXY": "http://p", "NO_PROXY": "$(KUBERNETES_SERVICE_HOST)"}},
+		"of HTTPS alone": {v1.ProxySpec{HTTPSProxy: "http://p"}, map[string]string{"HTTPS_PROXY": "http://p", "NO_PROXY": "$(KUBERNETES_SERVICE_HOST)"}},
+		"a comma at the end of the exceptions": {
+			v1.ProxySpec{HTTPProxy: "http://p", NoProxy: ".svc, "}, map[string]string{"HTTP_PROXY": "http://p", "NO_PROXY": ".svc,$(KUBERNETES_SERVICE_HOST)"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := withGlobal(situation{}, v1.GlobalSpec{Proxy: &test.proxy}).daemonSet(t, "dcgm-exporter").Spec.Template.Spec.Containers[0]
+			for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {
+				want, wanted := test.want[name]
+				for _, name := range []string{name, strings.ToLower(name)} {
+					got := variables(c)[name]
+					if wanted && (len(got) != 1 || got[0] != want) || !wanted && len(got) != 0 {
+						t.Errorf("%s is %q, want %q", name, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A release of the operator keeps the helper image of live pods; a mirror that comes or goes does not, or they
+// would be pulled from where the spec says that they are not.
+func TestAMirrorThatComesOrGoesReplacesTheHelperImage(t *testing.T) {
+	const set, newer = "nvidia-operator-validator", "ghcr.io/clusterpolicy/gpu-operator:v2.0.0"
+	plain, mirrored := situation{helper: newer}, withGlobal(situation{helper: newer}, v1.GlobalSpec{Registry: mirror})
+	live := func(s situation) map[string]render.Live {
+		s.helper = helper
+		return map[string]render.Live{set: render.LiveDaemonSet(s.daemonSet(t, "operator-validator"))}
+	}
+	tests := map[string]struct {
+		live map[string]render.Live
+		next situation
+		want string
+	}{
+		"a new release":                 {live(plain), plain, helper},
+		"a new release with the mirror": {live(mirrored), mirrored, mirror + "/clusterpolicy/gpu-operator:v1.0.0"},
+		"the mirror comes":              {live(plain), mirrored, mirror + "/clusterpolicy/gpu-operator:v2.0.0"},
+		"the mirror goes":               {live(mirrored), plain, newer},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.next.live = test.live
+			for _, c := range containers(&test.next.daemonSet(t, "operator-validator").Spec.Template.Spec) {
+				if c.Image != test.want {
+					t.Errorf("container %s runs %s, want %s", c.Name, c.Image, test.want)
+				}
+			}
+		})
+	}
+}
+
+// A mirror of the images that run already makes no driver look outdated.
+func TestAMirrorThatIsUsedAlreadyChangesNoDriver(t *testing.T) {
+	driver := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{
+		ImageSpec: v1.ImageSpec{Repository: mirror + "/nvidia"},
+		Manager:   &v1.DriverManagerSpec{ImageSpec: v1.ImageSpec{Repository: mirror + "/nvidia/cloud-native"}},
+	}}
+	before := digest(t, situation{spec: driver}, "driver")
+	if after := digest(t, withGlobal(situation{spec: driver}, v1.GlobalSpec{Registry: mirror}), "driver"); after != before {
+		t.Error("the digest has changed")
+	}
+	if digest(t, withGlobal(situation{}, v1.GlobalSpec{Registry: mirror}), "driver") == digest(t, situation{}, "driver") {
+		t.Error("the digest does not tell of another image")
+	}
+}

@@ -1,0 +1,227 @@
+package render_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+)
+
+var (
+	ofAll = &v1.DaemonSetsSpec{
+		Labels: v1.Labels{"team": "all", "site": "a"}, Annotations: v1.Annotations{"note": "all", "more": "a"},
+		Tolerations: []corev1.Toleration{{Key: "all", Operator: corev1.TolerationOpExists}}, PriorityClassName: "all",
+	}
+	ofOne = v1.PlacementSpec{
+		Labels: v1.Labels{"team": "one", "app": "mine", "app.kubernetes.io/managed-by": "mine"}, Annotations: v1.Annotations{"note": "one"},
+		Tolerations: []corev1.Toleration{{Key: "one", Operator: corev1.TolerationOpExists}}, PriorityClassName: "one",
+	}
+)
+
+// placed is a spec with this placement in the block of every operand.
+func placed(placement v1.PlacementSpec) v1.ClusterPolicySpec {
+	return v1.ClusterPolicySpec{
+		DaemonSets:         ofAll.DeepCopy(),
+		NodeDiscovery:      &v1.NodeDiscoverySpec{PlacementSpec: placement},
+		Driver:             &v1.DriverSpec{PlacementSpec: placement},
+		Toolkit:            &v1.ToolkitSpec{PlacementSpec: placement},
+		DevicePlugin:       &v1.DevicePluginSpec{PlacementSpec: placement, Config: &v1.DevicePluginConfigSpec{Name: "configs"}},
+		GFD:                &v1.GFDSpec{PlacementSpec: placement},
+		DCGM:               &v1.DCGMSpec{Enabled: new(true), PlacementSpec: placement},
+		DCGMExporter:       &v1.DCGMExporterSpec{PlacementSpec: placement},
+		MIGManager:         &v1.MIGManagerSpec{PlacementSpec: placement},
+		NodeStatusExporter: &v1.NodeStatusExporterSpec{Enabled: new(true), PlacementSpec: placement},
+		Validator:          &v1.ValidatorSpec{PlacementSpec: placement},
+	}
+}
+
+// What the block of an operand says of its pods wins over what daemonsets says of all; no key that the
+// operator sets itself is replaced by either.
+func TestPlacementOfEveryOperand(t *testing.T) {
+	before := situation{spec: placed(v1.PlacementSpec{}), nodes: []operand.NodeFacts{mpsNode()}}.daemonSets(t)
+	after := situation{spec: placed(ofOne), nodes: []operand.NodeFacts{mpsNode()}}.daemonSets(t)
+	if len(after) != 11 {
+		t.Errorf("%d operands have DaemonSets, want 11", len(after))
+	}
+	for name, sets := range after {
+		for i, ds := range sets {
+			pod := ds.Spec.Template
+			if diff := cmp.Diff(ofOne.Tolerations, pod.Spec.Tolerations); diff != "" || pod.Spec.PriorityClassName != "one" {
+				t.Errorf("%s: priority class %s, tolerations, -want +got:\n%s", name, pod.Spec.PriorityClassName, diff)
+			}
+			own := before[name][i]
+			for where, pair := range map[string][2]map[string]string{
+				"DaemonSet": {own.Labels, ds.Labels}, "pod": {own.Spec.Template.Labels, pod.Labels},
+			} {
+				want := with(pair[0], "team", "one")
+				if diff := cmp.Diff(want, pair[1]); diff != "" {
+					t.Errorf("%s: labels of its %s, -want +got:\n%s", name, where, diff)
+				}
+			}
+			for where, pair := range map[string][2]map[string]string{
+				"DaemonSet": {own.Annotations, ds.Annotations}, "pod": {own.Spec.Template.Annotations, pod.Annotations},
+			} {
+				want := with(pair[0], "note", "one")
+				if name == "dcgm-exporter" && where == "DaemonSet" {
+					want = pair[0] // Its annotations are those of its pods.
+				}
+				delete(want, digestKey)
+				delete(pair[1], digestKey)
+				if diff := cmp.Diff(want, pair[1]); diff != "" {
+					t.Errorf("%s: annotations of its %s, -want +got:\n%s", name, where, diff)
+				}
+			}
+		}
+	}
+}
+
+func with(all map[string]string, key, value string) map[string]string {
+	result := map[string]string{key: value}
+	for k, v := range all {
+		if k != key {
+			result[k] = v
+		}
+	}
+	return result
+}
+
+// Labels and annotations make no driver look outdated; what pods are scheduled and bounded by does.
+func TestTheTemplateDigestOfAPlacement(t *testing.T) {
+	tests := map[string]struct {
+		placement v1.PlacementSpec
+		changes   bool
+	}{
+		"labels":           {placement: v1.PlacementSpec{Labels: ofOne.Labels}},
+		"annotations":      {placement: v1.PlacementSpec{Annotations: ofOne.Annotations}},
+		"a node selector":  {placement: v1.PlacementSpec{NodeSelector: v1.Labels{"a": "b"}}},
+		"tolerations":      {placement: v1.PlacementSpec{Tolerations: ofOne.Tolerations}, changes: true},
+		"a priority class": {placement: v1.PlacementSpec{PriorityClassName: "one"}, changes: true},
+		"resources":        {placement: v1.PlacementSpec{ContainerResources: bounded("k8s-driver-manager")}, changes: true},
+	}
+	selected := node("ubuntu", "24.04")
+	selected.Labels = map[string]string{"a": "b"}
+	render := func(placement v1.PlacementSpec) situation {
+		return situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: placement}}, nodes: []operand.NodeFacts{selected}}
+	}
+	before := digest(t, render(v1.PlacementSpec{}), "driver")
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if changed := digest(t, render(test.placement), "driver") != before; changed != test.changes {
+				t.Errorf("the digest changes: %v, want %v", changed, test.changes)
+			}
+		})
+	}
+}
+
+func bounded(names ...string) []v1.ContainerResources {
+	var all []v1.ContainerResources
+	for _, name := range names {
+		all = append(all, v1.ContainerResources{Name: name, ResourceRequirements: v1.ResourceRequirements{
+			Limits: corev1.ResourceList{"memory": resource.MustParse("64Mi")}, Requests: corev1.ResourceList{"cpu": resource.MustParse("10m")},
+		}})
+	}
+	return all
+}
+
+// Resources of single containers replace those of all main containers, and reach the init containers that the
+// operator adds.
+func TestResourcesOfSingleContainers(t *testing.T) {
+	all := v1.ResourceRequirements{Limits: corev1.ResourceList{"memory": resource.MustParse("1Gi")}}
+	s := situation{
+		spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{
+			ContainerSpec: v1.ContainerSpec{Resources: &all},
+			PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("gpu-node-wait", "nvidia-device-plugin", "config-manager-init", "mps-control-daemon-mounts")},
+			Config:        &v1.DevicePluginConfigSpec{Name: "configs"},
+		}},
+		nodes: []operand.NodeFacts{mpsNode()},
+	}
+	want := map[operand.Name]map[string]string{
+		"device-plugin":      {"gpu-node-wait": "64Mi", "config-manager-init": "64Mi", "nvidia-device-plugin": "64Mi", "gpu-node-copy": "", "config-manager": ""},
+		"mps-control-daemon": {"gpu-node-wait": "64Mi", "config-manager-init": "64Mi", "mps-control-daemon-mounts": "64Mi", "mps-control-daemon-ctr": "1Gi", "config-manager": ""},
+	}
+	for name, want := range want {
+		got := map[string]string{}
+		for _, c := range containers(&s.daemonSet(t, name).Spec.Template.Spec) {
+			got[c.Name] = ""
+			if limit, limited := c.Resources.Limits["memory"]; limited {
+				got[c.Name] = limit.String()
+			}
+			if c.Name == "config-manager" {
+				got[c.Name], want[c.Name] = "", "" // The spec's resources are those of all main containers; it is one.
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s, -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+func TestResourcesOfAnUnknownContainerAreRefused(t *testing.T) {
+	tests := map[string]struct {
+		spec v1.ClusterPolicySpec
+		name operand.Name
+		want string
+	}{
+		"of the exporter": {
+			v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("nvidia-dcgm-exporter", "exporter")}}},
+			"dcgm-exporter", "spec.dcgmExporter.containerResources: there is no container exporter; there are gpu-node-wait, nvidia-dcgm-exporter",
+		},
+		"of a sidecar that is not there": {
+			v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("nvidia-peermem-ctr")}}},
+			"driver", "spec.driver.containerResources: there is no container nvidia-peermem-ctr; there are k8s-driver-manager, nvidia-driver-ctr",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := situation{spec: test.spec}.plan(t)
+			for _, step := range p.Steps {
+				if step.Action != plan.Apply {
+					continue
+				}
+				_, err := render.Step(p, step, owner, nil)
+				if step.Operand.Name != test.name {
+					if err != nil {
+						t.Errorf("%s: %v", step.Operand.Name, err)
+					}
+					continue
+				}
+				if err == nil || err.Error() != test.want || !errors.As(err, new(operand.InvalidSpec)) {
+					t.Errorf("got %v, want %s", err, test.want)
+				}
+			}
+		})
+	}
+}
+
+// No node selector of GPU nodes comes into a DaemonSet: its controller would delete the pods of a node that
+// stops matching at once. Node discovery has nobody else who could decide.
+func TestNodeSelectorsOfGPUNodesAreLeftToThePlan(t *testing.T) {
+	spec := placed(v1.PlacementSpec{NodeSelector: v1.Labels{"tier": "gpu"}})
+	spec.DaemonSets.NodeSelector = v1.Labels{"pool": "gpu"}
+	facts := mpsNode()
+	facts.Labels = map[string]string{"tier": "gpu"}
+	for name, sets := range (situation{spec: spec, nodes: []operand.NodeFacts{facts}}).daemonSets(t) {
+		for _, ds := range sets {
+			selector := ds.Spec.Template.Spec.NodeSelector
+			if name == "node-discovery" {
+				if diff := cmp.Diff(map[string]string{"kubernetes.io/os": "linux", "tier": "gpu"}, selector); diff != "" {
+					t.Errorf("-want +got:\n%s", diff)
+				}
+				continue
+			}
+			for key := range selector {
+				if !strings.HasPrefix(key, "nvidia.com/gpu") {
+					t.Errorf("%s selects nodes by %s", name, key)
+				}
+			}
+		}
+	}
+}
