@@ -25,8 +25,7 @@ type DaemonSetsSpec struct {
 	NodeSelector Labels `json:"nodeSelector,omitempty"`
 	// PriorityClassName of the pods. Default system-node-critical.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	PriorityClassName string `json:"priorityClassName,omitempty"`
+	PriorityClassName ObjectName `json:"priorityClassName,omitempty"`
 	// UpdateStrategy of all DaemonSets but the driver's, which is always OnDelete. Default
 	// RollingUpdate.
 	// +optional
@@ -47,8 +46,8 @@ type RollingUpdateSpec struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^([1-9][0-9]*|([1-9][0-9]?|100)%)$`
-	// +kubebuilder:validation:XValidation:rule="type(self) != int || self > 0",message="must be above 0, or no pod could ever be replaced"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]+|([0-9]{1,2}|100)%)$')",message="must be a number, or a percentage of 1% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : !self.matches('^0+%?$')",message="must be above 0, or no pod could ever be replaced"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
@@ -82,7 +81,7 @@ type CDISpec struct {
 	// +optional
 	Default *bool `json:"default,omitempty"`
 	// NRIPluginEnabled injects GPUs through the Node Resource Interface instead of RuntimeClasses.
-	// Default false. Not supported yet: true is reported as Invalid with reason NotSupportedYet.
+	// Default false. It needs CDI and the toolkit.
 	// +optional
 	NRIPluginEnabled *bool `json:"nriPluginEnabled,omitempty"`
 }
@@ -92,8 +91,8 @@ type HostPathsSpec struct {
 	// RootFS is the root of the host's file system as the kubelet sees it. Default /.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:Pattern=`^(/([^.].*)?)?$`
-	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..'"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(/([^.].*)?)?$')",message="must be an absolute path, such as /"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..': write the path that it leads to"
 	RootFS string `json:"rootFS,omitempty"`
 	// DriverInstallDir is where the driver's root file system appears on the host. Default
 	// /run/nvidia/driver.

@@ -12,15 +12,17 @@ type ImageSpec struct {
 	// Repository is the registry and the path before the image's name, such as nvcr.io/nvidia.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(([a-zA-Z0-9][-a-zA-Z0-9.]*|[[][0-9a-fA-F:]+[]])(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)?$')",message="must be a registry and a path, such as nvcr.io/nvidia, without https:// and without a slash at its end"
 	Repository string `json:"repository,omitempty"`
 	// Image is the image's name, or a whole reference if repository and version are absent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:Pattern=`^([a-zA-Z0-9]+[a-zA-Z0-9._/:@-]*)?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9[][]a-zA-Z0-9._/:@-]*)?$')",message="must be an image's name, such as driver, or a whole reference"
 	Image string `json:"image,omitempty"`
 	// Version is the tag, or a digest that starts with sha256:.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(sha256:[0-9a-f]{64}|[a-zA-Z0-9_][-a-zA-Z0-9_.]{0,127})?$')",message="must be a tag, such as v1.2.3, or a digest: sha256: and 64 hexadecimal digits"
 	Version string `json:"version,omitempty"`
 	// ImagePullPolicy of the containers with this image. Default IfNotPresent.
 	// +optional
@@ -29,14 +31,14 @@ type ImageSpec struct {
 	// ImagePullSecrets are names of Secrets in the operator's namespace.
 	// +optional
 	// +kubebuilder:validation:MaxItems=100
-	// +kubebuilder:validation:items:MaxLength=253
-	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
+	ImagePullSecrets []ObjectName `json:"imagePullSecrets,omitempty"`
 }
 
 // ContainerSpec holds what each operand's main containers have in common.
 type ContainerSpec struct {
 	// Resources of every main container of the operand.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory'].all(k, !(k in self.requests) || !(k in self.limits) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",message="requests of cpu or memory exceed limits: lower the request or raise the limit"
 	Resources *ResourceRequirements `json:"resources,omitempty"`
 	// Args replaces the arguments of the main container.
 	// +optional
@@ -59,18 +61,18 @@ type ContainerSpec struct {
 type ResourceRequirements struct {
 	// Limits is the most that the container may use.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=64
 	Limits corev1.ResourceList `json:"limits,omitempty"`
 	// Requests is what the container is sure to get.
 	// +optional
+	// +kubebuilder:validation:MaxProperties=64
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 }
 
 // EnvVar is one environment variable.
 type EnvVar struct {
 	// Name of the variable.
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1024
-	Name string `json:"name"`
+	Name EnvName `json:"name"`
 	// Value of the variable. Default empty.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768

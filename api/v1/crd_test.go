@@ -33,8 +33,27 @@ func TestTheCRDCanBeAppliedByKubectl(t *testing.T) {
 		t.Fatal(err)
 	}
 	const most = 240 * 1000
+	t.Logf("%d bytes of JSON", len(data))
 	if len(data) >= most {
 		t.Errorf("the CRD has %d bytes of JSON, most are %d", len(data), most)
+	}
+}
+
+// A rule without a message shows its text, which nobody can act upon. The same one may stand at many fields.
+func TestEachRuleSaysWhatToChange(t *testing.T) {
+	places, different := 0, map[string]bool{}
+	walk("", readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema, func(path string, s *apiextensionsv1.JSONSchemaProps) {
+		for _, rule := range s.XValidations {
+			places++
+			different[rule.Rule] = true
+			if rule.Message == "" {
+				t.Errorf("%s has a rule without a message: %s", path, rule.Rule)
+			}
+		}
+	})
+	t.Logf("%d different rules at %d fields", len(different), places)
+	if len(different) < 25 {
+		t.Errorf("%d different rules are too few: the walk has lost its way", len(different))
 	}
 }
 
@@ -79,6 +98,7 @@ func TestEveryListAndStringIsBounded(t *testing.T) {
 			t.Errorf("%s is %s", path, lacks)
 		}
 	})
+	t.Logf("%d fields are bounded", checked)
 	if checked < 100 {
 		t.Errorf("checked %d fields only: the walk has lost its way", checked)
 	}

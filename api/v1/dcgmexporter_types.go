@@ -5,6 +5,8 @@ import (
 )
 
 // DCGMExporterSpec configures the DCGM exporter.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.podLabelAllowlistRegex) || self.podLabelAllowlistRegex.size() == 0 || has(self.enablePodLabels)",fieldPath=".podLabelAllowlistRegex",message="has no effect alone: set enablePodLabels to true, or to false to keep it for later"
 type DCGMExporterSpec struct {
 	// Enabled installs the exporter, which serves metrics of the GPUs on port 9400. Default true.
 	// +optional
@@ -67,6 +69,8 @@ type DCGMExporterServiceSpec struct {
 }
 
 // HPCJobMappingSpec configures the labels of jobs.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.directory) || self.directory == '' || has(self.enabled)",fieldPath=".directory",message="has no effect alone: set enabled to true, or to false to keep it for later"
 type HPCJobMappingSpec struct {
 	// Enabled adds the label hpc_job to the metrics of a GPU. Default false.
 	// +optional

@@ -2,10 +2,12 @@ package v1
 
 // LabelValue is the value of a label.
 // +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9]([-a-zA-Z0-9_.]*[a-zA-Z0-9])?)?$')",message="must be the value of a label: letters, digits, '-', '_' and '.', with a letter or digit at both ends"
 type LabelValue string
 
 // Labels are labels of objects, or of nodes that are selected.
 // +kubebuilder:validation:MaxProperties=100
+// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9][-a-z0-9.]{0,252}/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?$'))",message="each key must be a label's, such as team or example.com/team"
 type Labels map[string]LabelValue
 
 // AnnotationValue is the value of an annotation: Kubernetes bounds all of an object's together.
@@ -14,6 +16,7 @@ type AnnotationValue string
 
 // Annotations are annotations of objects.
 // +kubebuilder:validation:MaxProperties=100
+// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-zA-Z0-9][-a-zA-Z0-9.]{0,252}/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?$'))",message="each key must be an annotation's, such as note or example.com/note"
 type Annotations map[string]AnnotationValue
 
 // Strings is a copy with the type that Kubernetes has for labels; nil of none.

@@ -1,18 +1,19 @@
 package v1
 
-// ObjectName is the name of a ConfigMap or Secret, or empty. It is an alias, so that the bounds stand
+// ObjectName is the name of a ConfigMap, Secret or PriorityClass, or empty. It is an alias, so that the bounds stand
 // in one place while the fields stay strings.
 // +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`
+// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$')",message="must be the name of an object: small letters, digits, '-' and '.', with a letter or digit at both ends"
 type ObjectName = string
 
 // DataKey is a key of a ConfigMap, or empty.
 // +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]*$`
+// +kubebuilder:validation:XValidation:rule="self.matches('^[-._a-zA-Z0-9]*$')",message="must be a key of a ConfigMap: letters, digits, '-', '_' and '.'"
 type DataKey = string
 
 // PodSelector chooses pods by their labels, as kubectl --selector does, or is empty.
 // +kubebuilder:validation:MaxLength=4096
+// +kubebuilder:validation:XValidation:rule="self.matches('^[-a-zA-Z0-9_./=!, ()]*$')",message="must be a label selector, such as app=training,tier notin (test)"
 type PodSelector = string
 
 // TimeoutSeconds is a time in seconds, of which 0 is no limit and a week the most.
@@ -20,8 +21,14 @@ type PodSelector = string
 // +kubebuilder:validation:Maximum=604800
 type TimeoutSeconds = int32
 
+// EnvName is the name of an environment variable, as Kubernetes takes it.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=1024
+// +kubebuilder:validation:XValidation:rule="self.matches('^[ -<>-~]+$')",message="must be the name of a variable: printable ASCII without '='"
+type EnvName = string
+
 // HostPath is an absolute path on the host, or empty.
 // +kubebuilder:validation:MaxLength=1024
-// +kubebuilder:validation:Pattern=`^(/[^.].*)?$`
-// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..'"
+// +kubebuilder:validation:XValidation:rule="self.matches('^(/[^.].*)?$')",message="must be an absolute path, such as /opt/nvidia"
+// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..': write the path that it leads to"
 type HostPath = string

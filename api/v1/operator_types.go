@@ -5,7 +5,7 @@ type OperatorSpec struct {
 	// RuntimeClass is the name of the main RuntimeClass and of its handler. Default nvidia.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')",message="must be the name of a RuntimeClass and a handler: small letters, digits and '-'"
 	RuntimeClass string `json:"runtimeClass,omitempty"`
 	// RefreshHelpers lets pods be replaced only to get the helper image of the running operator.
 	// Default false: a new operator release by itself restarts no operand.

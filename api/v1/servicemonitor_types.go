@@ -3,6 +3,8 @@ package v1
 // ServiceMonitorSpec configures a ServiceMonitor, by which Prometheus Operator finds metrics. Where the
 // cluster lacks its kind, servicemonitors.monitoring.coreos.com, nothing is created, whatever is
 // enabled, until that is installed.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.scrapeTimeout) || !self.interval.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$') || !self.scrapeTimeout.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$') || self.interval == '' || self.scrapeTimeout == '' || duration(self.scrapeTimeout) <= duration(self.interval)",fieldPath=".scrapeTimeout",message="is longer than interval, which Prometheus refuses: lower it or raise interval"
 type ServiceMonitorSpec struct {
 	// Enabled creates the ServiceMonitor, and the PrometheusRule beside it where there is one. The default stands at the field that holds this block.
 	// +optional
@@ -32,11 +34,14 @@ type ServiceMonitorSpec struct {
 
 // PrometheusDuration is a time as Prometheus writes it, or empty.
 // +kubebuilder:validation:MaxLength=64
-// +kubebuilder:validation:Pattern=`^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$`
+// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$')",message="must be a time of Prometheus, such as 30s or 1m30s"
 type PrometheusDuration = string
 
 // RelabelConfig is one step of rewriting labels. It has the keys of RelabelConfig of Prometheus
 // Operator, whose own type would bring a default into the schema and no bounds.
+//
+// +kubebuilder:validation:XValidation:rule="(has(self.targetLabel) && self.targetLabel != '') || (has(self.action) && !(self.action.lowerAscii() in ['', 'replace', 'hashmod', 'lowercase', 'uppercase', 'keepequal', 'dropequal']))",message="this action writes a label: name it in targetLabel"
+// +kubebuilder:validation:XValidation:rule="!has(self.action) || self.action.lowerAscii() != 'hashmod' || (has(self.modulus) && self.modulus > 0)",message="the action hashmod needs a modulus above 0"
 type RelabelConfig struct {
 	// SourceLabels are the labels whose values are joined by the separator and matched by regex.
 	// +optional

@@ -5,6 +5,8 @@ import (
 )
 
 // DriverUpgradePolicySpec configures how the drivers of nodes are replaced by newer ones.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.autoUpgrade) || !self.autoUpgrade || !has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable != 0 : !self.maxUnavailable.matches('^0+%?$'))",fieldPath=".maxUnavailable",message="must be above 0, or no node could ever be upgraded: raise it, or set autoUpgrade to false"
 type DriverUpgradePolicySpec struct {
 	// AutoUpgrade replaces outdated drivers node by node. Default false. Not supported yet: an outdated
 	// driver is replaced once its pod is deleted.
@@ -20,7 +22,7 @@ type DriverUpgradePolicySpec struct {
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
-	// +kubebuilder:validation:Pattern=`^([0-9]+|([0-9]{1,2}|100)%)$`
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^([0-9]+|([0-9]{1,2}|100)%)$')",message="must be a number, or a percentage of 0% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// WaitForCompletion waits for the work on a node before anything else happens to it.
 	// +optional

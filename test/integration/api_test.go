@@ -1,16 +1,19 @@
 package integration
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -18,40 +21,25 @@ import (
 // means the defaults.
 func TestAPI(t *testing.T) {
 	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
-	for name, c := range map[string]struct{ spec, path string }{
-		"kernel module type":          {`{driver: {kernelModuleType: closed}}`, "spec.driver.kernelModuleType"},
-		"pull policy":                 {`{driver: {imagePullPolicy: Sometimes}}`, "spec.driver.imagePullPolicy"},
-		"pull policy of the manager":  {`{driver: {manager: {imagePullPolicy: always}}}`, "spec.driver.manager.imagePullPolicy"},
-		"MIG strategy":                {`{mig: {strategy: double}}`, "spec.mig.strategy"},
-		"update strategy":             {`{daemonsets: {updateStrategy: Recreate}}`, "spec.daemonsets.updateStrategy"},
-		"unavailable":                 {`{daemonsets: {rollingUpdate: {maxUnavailable: "some"}}}`, "spec.daemonsets.rollingUpdate.maxUnavailable"},
-		"no pod may be unavailable":   {`{daemonsets: {rollingUpdate: {maxUnavailable: 0}}}`, "spec.daemonsets.rollingUpdate.maxUnavailable"},
-		"success threshold":           {`{driver: {startupProbe: {successThreshold: 2}}}`, "spec.driver.startupProbe.successThreshold"},
-		"whole image beside version":  {`{toolkit: {image: "nvcr.io/nvidia/container-toolkit", version: v1}}`, "spec.toolkit"},
-		"NRI without CDI":             {`{cdi: {enabled: false, nriPluginEnabled: true}}`, "spec.cdi"},
-		"relative path":               {`{hostPaths: {driverInstallDir: run/nvidia}}`, "spec.hostPaths.driverInstallDir"},
-		"path that climbs":            {`{hostPaths: {driverInstallDir: /run/../etc}}`, "spec.hostPaths.driverInstallDir"},
-		"a string where a block goes": {`{driver: "yes"}`, "spec.driver"},
-		"precompiled and GDS":         {`{driver: {usePrecompiled: true}, gds: {enabled: true}}`, "spec.driver.usePrecompiled: Invalid value: a precompiled driver cannot have GPUDirect Storage"},
-		"precompiled and GDRCopy":     {`{driver: {usePrecompiled: true, enabled: true}, gdrcopy: {enabled: true}}`, "cannot have GDRCopy: remove driver.usePrecompiled or gdrcopy.enabled"},
-		"liveness threshold":          {`{driver: {livenessProbe: {successThreshold: 2}}}`, "spec.driver.livenessProbe.successThreshold"},
-		"no name of a ConfigMap":      {`{devicePlugin: {config: {name: Plugin_Config}}}`, "spec.devicePlugin.config.name"},
-		"no name of a Secret":         {`{driver: {secretEnv: "a/b"}}`, "spec.driver.secretEnv"},
-		"no key of a ConfigMap":       {`{devicePlugin: {config: {name: a, default: "a/b"}}}`, "spec.devicePlugin.config.default"},
-		"MPS root that climbs":        {`{devicePlugin: {mps: {root: /run/../etc}}}`, "spec.devicePlugin.mps.root"},
-		"relative kubelet directory":  {`{hostPaths: {kubeletRootDir: var/lib/kubelet}}`, "spec.hostPaths.kubeletRootDir"},
-		"default MIG layout":          {`{migManager: {config: {default: all-balanced}}}`, "spec.migManager.config.default"},
-		"service type":                {`{dcgmExporter: {service: {type: ExternalName}}}`, "spec.dcgmExporter.service.type"},
-		"traffic policy":              {`{dcgmExporter: {service: {internalTrafficPolicy: Remote}}}`, "spec.dcgmExporter.service.internalTrafficPolicy"},
-		"scrape interval":             {`{dcgmExporter: {serviceMonitor: {interval: 15 seconds}}}`, "spec.dcgmExporter.serviceMonitor.interval"},
-		"relabeling action":           {`{operator: {metrics: {serviceMonitor: {relabelings: [{action: rename}]}}}}`, "spec.operator.metrics.serviceMonitor.relabelings[0].action"},
-		"default runtime":             {`{operator: {defaultRuntime: runc}}`, "spec.operator.defaultRuntime"},
-	} {
-		t.Run("refused: "+name, func(t *testing.T) {
+	shown := map[string]bool{}
+	for _, c := range refused {
+		t.Run("refused: "+c.name, func(t *testing.T) {
 			err := b.client.Create(t.Context(), policyOf(b, c.spec))
-			b.in(t).Expect(err).To(MatchError(ContainSubstring(c.path)))
+			b.in(t).Expect(err).To(MatchError(ContainSubstring(c.message)))
+			for rule := range rules(b) {
+				shown[rule] = shown[rule] || strings.Contains(err.Error(), rule)
+			}
 		})
 	}
+	t.Run("each rule was shown", func(t *testing.T) {
+		all := rules(b)
+		for rule := range all {
+			if !shown[rule] {
+				t.Errorf("no case shows: %s", rule)
+			}
+		}
+		b.in(t).Expect(len(all)).To(BeNumerically(">=", 25), "different rules")
+	})
 	for name, spec := range accepted {
 		t.Run("accepted: "+name, func(t *testing.T) {
 			strict := &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}, DryRun: []string{metav1.DryRunAll}}
@@ -82,52 +70,108 @@ func TestAPI(t *testing.T) {
 			b.Expect(b.daemonSet(driverName).Generation).To(Equal(before), "the same objects")
 		})
 	}
-	t.Run("what cannot be done as asked is told, and what runs stays", func(t *testing.T) {
-		b := b.in(t)
-		b.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
-		object.Object["spec"] = policyOf(b, "{cdi: {nriPluginEnabled: true}, toolkit: {enabled: false}}").Object["spec"]
-		b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
-		b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithTimeout(10 * time.Second).
-			Should(ContainElement(And(HaveField("State", v1.OperandInvalid), HaveField("Reason", v1.ReasonInvalidSpec))))
-		b.Expect(b.daemonSet(pluginName)).NotTo(BeNil())
-	})
+	for spec, reason := range map[string]string{
+		"{driver: {env: [{name: POD_UID, value: a}]}}": v1.ReasonInvalidSpec,
+		"{driver: {useNvidiaDriverCRD: true}}":         v1.ReasonNotSupportedYet,
+	} {
+		t.Run("what cannot be done as asked is told, and what runs stays: "+spec, func(t *testing.T) {
+			b := b.in(t)
+			before := b.daemonSet(driverName)
+			b.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
+			object.Object["spec"] = policyOf(b, spec).Object["spec"]
+			b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
+			b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithTimeout(10 * time.Second).
+				Should(ContainElement(And(HaveField("State", v1.OperandInvalid), HaveField("Reason", reason))))
+			b.Expect(b.daemonSet(driverName).UID).To(Equal(before.UID))
+			b.Expect(b.daemonSet(driverName).Generation).To(Equal(before.Generation))
+		})
+	}
 }
 
-// accepted are specs that NVIDIA's operator reconciles to ready, all of whose keys are known here.
-var accepted = map[string]string{
-	"what NVIDIA's chart writes": `
-    operator: {defaultRuntime: docker, runtimeClass: nvidia, initContainer: {}, annotations: {openshift.io/scc: restricted-readonly}}
-    daemonsets: {tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}], priorityClassName: system-node-critical, updateStrategy: RollingUpdate, rollingUpdate: {maxUnavailable: "1"}}
-    validator: {repository: nvcr.io/nvidia, image: gpu-operator, version: v26.7.0, imagePullPolicy: IfNotPresent, plugin: {env: []}}
-    mig: {strategy: single}
-    cdi: {enabled: true, nriPluginEnabled: false}
-    driver: {enabled: true, usePrecompiled: false, kernelModuleType: auto, repository: nvcr.io/nvidia, image: driver, version: 595.91.07, imagePullPolicy: IfNotPresent, startupProbe: {failureThreshold: 120, initialDelaySeconds: 60, periodSeconds: 10, timeoutSeconds: 60}, rdma: {enabled: false, useHostMofed: false}, manager: {repository: nvcr.io/nvidia/cloud-native, image: k8s-driver-manager, version: v0.12.0, imagePullPolicy: IfNotPresent}, repoConfig: {configMapName: ""}, certConfig: {name: ""}, licensingConfig: {secretName: "", nlsEnabled: true}, virtualTopology: {config: ""}, kernelModuleConfig: {name: ""}, secretEnv: "", hostNetwork: false}
-    toolkit: {enabled: true, repository: nvcr.io/nvidia/k8s, image: container-toolkit, version: v1.20.0, imagePullPolicy: IfNotPresent, installDir: /usr/local/nvidia, hostNetwork: false}
-    devicePlugin: {enabled: true, repository: nvcr.io/nvidia, image: k8s-device-plugin, version: v0.20.0, imagePullPolicy: IfNotPresent, hostNetwork: false, config: {name: "", default: ""}}
-    dcgm: {enabled: false, repository: nvcr.io/nvidia/cloud-native, image: dcgm, version: 4.6.0-1-ubuntu24.04, imagePullPolicy: IfNotPresent, hostNetwork: false}
-    dcgmExporter: {enabled: true, repository: nvcr.io/nvidia/k8s, image: dcgm-exporter, version: 4.6.0-4.8.3-distroless, imagePullPolicy: IfNotPresent, hostPID: false, hostNetwork: false, enablePodLabels: false, enablePodUID: false, service: {internalTrafficPolicy: Cluster}, serviceMonitor: {enabled: true, interval: 15s, scrapeTimeout: 10s, honorLabels: false, additionalLabels: {}, relabelings: []}}
-    gfd: {enabled: true, repository: nvcr.io/nvidia, image: k8s-device-plugin, version: v0.20.0, imagePullPolicy: IfNotPresent, hostNetwork: false}
-    migManager: {enabled: true, repository: nvcr.io/nvidia/cloud-native, image: k8s-mig-manager, version: v0.15.0, imagePullPolicy: IfNotPresent, hostNetwork: false, config: {name: "", default: all-disabled}, gpuClientsConfig: {name: ""}}
-    nodeStatusExporter: {enabled: false, repository: nvcr.io/nvidia, image: gpu-operator, version: v26.7.0, imagePullPolicy: IfNotPresent, hostNetwork: false}
-    gds: {enabled: false, repository: nvcr.io/nvidia/cloud-native, image: nvidia-fs, version: "2.29.4", imagePullPolicy: IfNotPresent}
-    gdrcopy: {enabled: false, repository: nvcr.io/nvidia/cloud-native, image: gdrdrv, version: v2.6, imagePullPolicy: IfNotPresent}
-    hostPaths: {rootFS: /, driverInstallDir: /run/nvidia/driver}`,
-	"every optional part in use": `
-    operator: {use_ocp_driver_toolkit: true, labels: {a: b}, metrics: {serviceMonitor: {enabled: true, interval: 1m30s, relabelings: [{sourceLabels: [__meta_kubernetes_pod_node_name], separator: ";", regex: ^(.*)$, targetLabel: nodename, replacement: $1, action: replace}, {sourceLabels: [a], modulus: 8, targetLabel: b, action: HashMod}]}}}
-    driver: {livenessProbe: {periodSeconds: 30, successThreshold: 1}, readinessProbe: {successThreshold: 3}, useOpenKernelModules: true, rdma: {useHostMofed: true}, repoConfig: {configMapName: repo-config}, certConfig: {name: certs.example.com}, virtualTopology: {config: topology}, kernelModuleConfig: {name: kernel-module-params}, secretEnv: ubuntu-pro}
-    devicePlugin: {config: {name: time-slicing-config-all, default: Tesla-T4_any.v1}, mps: {root: /var/run/mps}}
-    dcgm: {enabled: true, hostPort: 5555}
-    dcgmExporter: {args: [-f, /etc/dcgm-exporter/x.csv], annotations: {a.example.com/b: c}, config: {name: metrics-config}, service: {type: NodePort, internalTrafficPolicy: Local}, hostPID: true, hpcJobMapping: {enabled: true, directory: /var/lib/jobs}, enablePodLabels: true, enablePodUID: true, podLabelAllowlistRegex: ["^app$", "^team-.*"]}
-    nodeStatusExporter: {enabled: true, serviceMonitor: {enabled: false}}
-    migManager: {config: {name: custom-mig-parted-config}, gpuClientsConfig: {name: clients}}
-    gds: {enabled: true, args: [a], env: [{name: A, value: b}]}
-    gdrcopy: {enabled: true, image: "example.com/gdrdrv@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
-    hostPaths: {kubeletRootDir: /data/kubelet}`,
-	"a licence as Secret and as ConfigMap: the Secret wins":            `{driver: {licensingConfig: {secretName: licence, configMapName: licence}}}`,
-	"precompiled, where the driver is that of the host":                `{driver: {enabled: false, usePrecompiled: true}, gds: {enabled: true}, gdrcopy: {enabled: true}}`,
-	"precompiled, without the sidecars":                                `{driver: {usePrecompiled: true, version: "595"}, gds: {enabled: false}, gdrcopy: {}}`,
-	"precompiled, beside blocks that are null":                         `{driver: {usePrecompiled: true, rdma: null}, gds: null, gdrcopy: {enabled: null}}`,
-	"the network driver of the host without RDMA, which has no effect": `{driver: {rdma: {enabled: false, useHostMofed: true}}}`,
+// TestAPIRatchets: a policy that was stored before the API server knew the rules, by NVIDIA's definition for
+// one, can be changed in what is not wrong. What is wrong may stay as it is, and may be put right.
+func TestAPIRatchets(t *testing.T) {
+	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	definition := &unstructured.Unstructured{}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	definition.SetName(crd.Name)
+	b.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(definition), definition)).To(Succeed())
+	withoutRules(definition.Object)
+	b.Expect(b.client.Update(t.Context(), definition)).To(Succeed())
+	const stored = `{driver: {usePrecompiled: true, version: "595"}, gds: {enabled: true}, toolkit: {version: "a b", env: [{name: A}]},
+		cdi: {enabled: false, nriPluginEnabled: true}, daemonsets: {labels: {"a b": c}}, dcgmExporter: {hpcJobMapping: {directory: /a}}}`
+	b.Eventually(func() error { return b.client.Create(t.Context(), policyOf(b, stored)) }).WithTimeout(20 * time.Second).Should(Succeed())
+	b.Expect(b.client.Patch(t.Context(), definition, client.RawPatch(types.ApplyPatchType, crd.ClusterPolicy),
+		client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
+	b.Eventually(func() error {
+		other := policyOf(b, `{toolkit: {version: "a b"}}`)
+		other.SetName("other")
+		return b.client.Create(t.Context(), other, client.DryRunAll)
+	}).WithTimeout(20 * time.Second).Should(MatchError(ContainSubstring("must be a tag")))
+	for _, step := range []struct{ name, patch, message string }{
+		{"another block", `{"mig":{"strategy":"mixed"}}`, ""},
+		{"beside the wrong fields", `{"driver":{"kernelModuleType":"open"},"toolkit":{"env":[{"name":"A","value":"b"}]},"gds":{"env":[{"name":"A","value":"b"}]}}`, ""},
+		{"a wrong field by another wrong value", `{"toolkit":{"version":"c d"}}`, "must be a tag"},
+		{"another contradiction", `{"gdrcopy":{"enabled":true}}`, "cannot have GDRCopy"},
+		{"a wrong map grows", `{"daemonsets":{"labels":{"d":"e"}}}`, "each key must be a label's"},
+		{"put right", `{"toolkit":{"version":"v1"},"gds":{"enabled":false},"cdi":null,"daemonsets":{"labels":null},"dcgmExporter":null}`, ""},
+		{"wrong again", `{"gds":{"enabled":true}}`, "cannot have GPUDirect Storage"},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			err := b.client.Patch(t.Context(), policyOf(b, "{}"), client.RawPatch(types.MergePatchType, []byte(`{"spec":`+step.patch+`}`)))
+			if step.message == "" {
+				b.in(t).Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			b.in(t).Expect(err).To(MatchError(ContainSubstring(step.message)))
+		})
+	}
+}
+
+// withoutRules takes the rules out of a definition, in place.
+func withoutRules(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		delete(value, "x-kubernetes-validations")
+		for _, inner := range value {
+			withoutRules(inner)
+		}
+	case []any:
+		for _, inner := range value {
+			withoutRules(inner)
+		}
+	}
+}
+
+// rules are the messages of the definition's rules, each once.
+func rules(b *bed) map[string]bool {
+	b.t.Helper()
+	definition := map[string]any{}
+	b.Expect(yaml.Unmarshal(crd.ClusterPolicy, &definition)).To(Succeed())
+	found := map[string]bool{}
+	var collect func(any)
+	collect = func(value any) {
+		switch value := value.(type) {
+		case map[string]any:
+			list, _ := value["x-kubernetes-validations"].([]any)
+			for _, rule := range list {
+				message, isText, err := unstructured.NestedString(rule.(map[string]any), "message")
+				b.Expect(err).NotTo(HaveOccurred())
+				b.Expect(isText).To(BeTrue(), "%v has a message", rule)
+				found[message] = true
+			}
+			for _, inner := range value {
+				collect(inner)
+			}
+		case []any:
+			for _, inner := range value {
+				collect(inner)
+			}
+		}
+	}
+	collect(definition)
+	return found
 }
 
 // policyOf is a policy with this spec as a user writes it, unknown to the Go types.

@@ -1,0 +1,133 @@
+package integration
+
+// refused are specs that the API server does not store, with what it says.
+var refused = []struct{ name, spec, message string }{
+	{"kernel module type", "{driver: {kernelModuleType: closed}}", `spec.driver.kernelModuleType: Unsupported value: "closed"`},
+	{"pull policy", "{driver: {imagePullPolicy: Sometimes}}", "spec.driver.imagePullPolicy"},
+	{"pull policy of the manager", "{driver: {manager: {imagePullPolicy: always}}}", "spec.driver.manager.imagePullPolicy"},
+	{"MIG strategy", "{mig: {strategy: double}}", "spec.mig.strategy"},
+	{"update strategy", "{daemonsets: {updateStrategy: Recreate}}", "spec.daemonsets.updateStrategy"},
+	{"unavailable", `{daemonsets: {rollingUpdate: {maxUnavailable: "some"}}}`, `spec.daemonsets.rollingUpdate.maxUnavailable: Invalid value: "some": must be a number, or a percentage of 1% to 100%`},
+	{"no pod may be unavailable", "{daemonsets: {rollingUpdate: {maxUnavailable: 0}}}", "spec.daemonsets.rollingUpdate.maxUnavailable: Invalid value: 0: must be above 0, or no pod could ever be replaced"},
+	{"no pod in a hundred may be unavailable", `{daemonsets: {rollingUpdate: {maxUnavailable: "0%"}}}`, "must be above 0, or no pod could ever be replaced"},
+	{"success threshold", "{driver: {startupProbe: {successThreshold: 2}}}", "spec.driver.startupProbe.successThreshold: Invalid value: must be 1 in a start-up probe"},
+	{"liveness threshold", "{driver: {livenessProbe: {successThreshold: 2}}}", "must be 1 in a liveness probe"},
+	{"whole image beside version", `{toolkit: {image: "nvcr.io/nvidia/container-toolkit", version: v1}}`, "write only the image's name, or remove repository and version"},
+	{"image", `{toolkit: {image: "-a"}}`, `spec.toolkit.image: Invalid value: "-a": must be an image's name, such as driver, or a whole reference`},
+	{"repository with a scheme", `{toolkit: {repository: "https://nvcr.io/nvidia"}}`, `spec.toolkit.repository: Invalid value: "https://nvcr.io/nvidia": must be a registry and a path, such as nvcr.io/nvidia, without https://`},
+	{"repository with a slash at its end", "{vgpuManager: {repository: nvcr.io/nvidia/}}", "spec.vgpuManager.repository"},
+	{"version", `{driver: {version: "595 "}}`, `spec.driver.version: Invalid value: "595 ": must be a tag, such as v1.2.3, or a digest`},
+	{"digest that is cut", `{driver: {version: "sha256:0123"}}`, "sha256: and 64 hexadecimal digits"},
+	{"pull secret", `{driver: {imagePullSecrets: [a, "b c"]}}`, `spec.driver.imagePullSecrets[1]: Invalid value: "b c": must be the name of an object`},
+	{"requests above limits", "{driver: {resources: {limits: {memory: 1Gi}, requests: {memory: 1025Mi}}}}", "spec.driver.resources: Invalid value: requests of cpu or memory exceed limits: lower the request or raise the limit"},
+	{"requests of a number above limits", "{toolkit: {resources: {limits: {cpu: 100m}, requests: {cpu: 1}}}}", "requests of cpu or memory exceed limits"},
+	{"name of a variable", `{driver: {env: [{name: "A=B"}]}}`, `spec.driver.env[0].name: Invalid value: "A=B": must be the name of a variable: printable ASCII without '='`},
+	{"variable without a name", `{driver: {env: [{name: ""}]}}`, "spec.driver.env[0].name"},
+	{"variable that is there twice", "{driver: {env: [{name: A}, {name: A}]}}", "spec.driver.env[1]: Duplicate value"},
+	{"NRI without CDI", "{cdi: {enabled: false, nriPluginEnabled: true}}", "nriPluginEnabled needs CDI: remove cdi.enabled=false or nriPluginEnabled"},
+	{"NRI without the toolkit", "{cdi: {nriPluginEnabled: true}, toolkit: {enabled: false}}", "spec.cdi.nriPluginEnabled: Invalid value: needs the toolkit: remove toolkit.enabled=false or cdi.nriPluginEnabled"},
+	{"relative path", "{hostPaths: {driverInstallDir: run/nvidia}}", `spec.hostPaths.driverInstallDir: Invalid value: "run/nvidia": must be an absolute path, such as /opt/nvidia`},
+	{"relative root", "{hostPaths: {rootFS: mnt}}", `spec.hostPaths.rootFS: Invalid value: "mnt": must be an absolute path, such as /`},
+	{"path that climbs", "{hostPaths: {driverInstallDir: /run/../etc}}", "must not contain '..': write the path that it leads to"},
+	{"MPS root that climbs", "{devicePlugin: {mps: {root: /run/..}}}", "spec.devicePlugin.mps.root"},
+	{"relative kubelet directory", "{hostPaths: {kubeletRootDir: var/lib/kubelet}}", "spec.hostPaths.kubeletRootDir"},
+	{"a string where a block goes", `{driver: "yes"}`, "spec.driver"},
+	{"precompiled and GDS", "{driver: {usePrecompiled: true}, gds: {enabled: true}}", "spec.driver.usePrecompiled: Invalid value: a precompiled driver cannot have GPUDirect Storage: remove driver.usePrecompiled or gds.enabled"},
+	{"precompiled and GDRCopy", "{driver: {usePrecompiled: true, enabled: true}, gdrcopy: {enabled: true}}", "cannot have GDRCopy: remove driver.usePrecompiled or gdrcopy.enabled"},
+	{"GDS with closed modules", "{driver: {kernelModuleType: proprietary}, gds: {enabled: true}}", "spec.driver.kernelModuleType: Invalid value: GPUDirect Storage needs the open kernel modules from nvidia-fs 2.17.5 on: set it to open or auto, or remove gds.enabled"},
+	{"GDS of a newer version with closed modules", `{driver: {kernelModuleType: proprietary}, gds: {enabled: true, version: "2.29.4"}}`, "needs the open kernel modules"},
+	{"no name of a ConfigMap", "{devicePlugin: {config: {name: Plugin_Config}}}", `spec.devicePlugin.config.name: Invalid value: "Plugin_Config": must be the name of an object: small letters, digits, '-' and '.'`},
+	{"no name of a Secret", `{driver: {secretEnv: "a/b"}}`, "spec.driver.secretEnv"},
+	{"no name of a PriorityClass", "{daemonsets: {priorityClassName: High}}", "spec.daemonsets.priorityClassName"},
+	{"no name of a RuntimeClass", "{operator: {runtimeClass: nvidia.com}}", `spec.operator.runtimeClass: Invalid value: "nvidia.com": must be the name of a RuntimeClass and a handler`},
+	{"no key of a ConfigMap", `{devicePlugin: {config: {name: a, default: "a/b"}}}`, `spec.devicePlugin.config.default: Invalid value: "a/b": must be a key of a ConfigMap`},
+	{"default of no ConfigMap", "{devicePlugin: {config: {default: a}}}", "spec.devicePlugin.config.default: Invalid value: is a key of the ConfigMap that name is to name: set name, or remove default"},
+	{"default MIG layout", "{migManager: {config: {default: all-balanced}}}", "spec.migManager.config.default"},
+	{"service type", "{dcgmExporter: {service: {type: ExternalName}}}", "spec.dcgmExporter.service.type"},
+	{"traffic policy", "{dcgmExporter: {service: {internalTrafficPolicy: Remote}}}", "spec.dcgmExporter.service.internalTrafficPolicy"},
+	{"job mapping that is not on", "{dcgmExporter: {hpcJobMapping: {directory: /jobs}}}", "spec.dcgmExporter.hpcJobMapping.directory: Invalid value: has no effect alone: set enabled to true, or to false to keep it for later"},
+	{"allow list of labels that are not on", "{dcgmExporter: {podLabelAllowlistRegex: [a]}}", "spec.dcgmExporter.podLabelAllowlistRegex: Invalid value: has no effect alone: set enablePodLabels to true, or to false to keep it for later"},
+	{"scrape interval", "{dcgmExporter: {serviceMonitor: {interval: 15 seconds}}}", `spec.dcgmExporter.serviceMonitor.interval: Invalid value: "15 seconds": must be a time of Prometheus, such as 30s or 1m30s`},
+	{"scrape time-out above the interval", "{dcgmExporter: {serviceMonitor: {interval: 15s, scrapeTimeout: 1m}}}", "spec.dcgmExporter.serviceMonitor.scrapeTimeout: Invalid value: is longer than interval, which Prometheus refuses: lower it or raise interval"},
+	{"relabeling action", "{operator: {metrics: {serviceMonitor: {relabelings: [{action: rename}]}}}}", "spec.operator.metrics.serviceMonitor.relabelings[0].action"},
+	{"relabeling into no label", "{nodeStatusExporter: {serviceMonitor: {relabelings: [{sourceLabels: [a]}]}}}", "spec.nodeStatusExporter.serviceMonitor.relabelings[0]: Invalid value: this action writes a label: name it in targetLabel"},
+	{"relabeling by no modulus", "{nodeStatusExporter: {serviceMonitor: {relabelings: [{action: HashMod, targetLabel: a}]}}}", "the action hashmod needs a modulus above 0"},
+	{"default runtime", "{operator: {defaultRuntime: runc}}", "spec.operator.defaultRuntime"},
+	{"key of a label", `{daemonsets: {labels: {"a b": c}}}`, "spec.daemonsets.labels: Invalid value: each key must be a label's, such as team or example.com/team"},
+	{"value of a label", `{daemonsets: {labels: {a: "b c"}}}`, `spec.daemonsets.labels[a]: Invalid value: "b c": must be the value of a label`},
+	{"key of an annotation", `{dcgmExporter: {annotations: {"a/b/c": d}}}`, "each key must be an annotation's, such as note or example.com/note"},
+	{"nodes that may be unavailable", "{driver: {upgradePolicy: {maxUnavailable: many}}}", `spec.driver.upgradePolicy.maxUnavailable: Invalid value: "many": must be a number, or a percentage of 0% to 100%`},
+	{"no node may be unavailable", `{driver: {upgradePolicy: {autoUpgrade: true, maxUnavailable: "0%"}}}`, "spec.driver.upgradePolicy.maxUnavailable: Invalid value: must be above 0, or no node could ever be upgraded: raise it, or set autoUpgrade to false"},
+	{"fewer than no upgrades", "{driver: {upgradePolicy: {maxParallelUpgrades: -1}}}", "spec.driver.upgradePolicy.maxParallelUpgrades"},
+	{"time-out of a drain", "{driver: {upgradePolicy: {drain: {timeoutSeconds: -1}}}}", "spec.driver.upgradePolicy.drain.timeoutSeconds"},
+	{"selector of pods", `{driver: {upgradePolicy: {waitForCompletion: {podSelector: "app:training"}}}}`, `spec.driver.upgradePolicy.waitForCompletion.podSelector: Invalid value: "app:training": must be a label selector, such as app=training,tier notin (test)`},
+	{"workload", "{sandboxWorkloads: {defaultWorkload: vm}}", "spec.sandboxWorkloads.defaultWorkload"},
+	{"mode of sandbox workloads", "{sandboxWorkloads: {mode: vmware}}", "spec.sandboxWorkloads.mode"},
+	{"kata with the plugin of KubeVirt", "{sandboxWorkloads: {enabled: true, mode: kata}, sandboxDevicePlugin: {enabled: true}}", "spec.sandboxWorkloads.mode: Invalid value: kata needs kataSandboxDevicePlugin.enabled"},
+	{"KubeVirt with the plugin of kata", "{sandboxWorkloads: {enabled: true}, kataSandboxDevicePlugin: {enabled: true}}", "spec.sandboxWorkloads.mode: Invalid value: kubevirt needs sandboxDevicePlugin.enabled"},
+	{"no image of the vGPU manager", "{sandboxWorkloads: {enabled: true}, vgpuManager: {enabled: true, image: vgpu-manager}}", "spec.vgpuManager: Invalid value: no image of the vGPU manager is public: set repository, image and version"},
+	{"mode of confidential computing", "{ccManager: {defaultMode: strict}}", "spec.ccManager.defaultMode"},
+	{"registry of a mirror", `{global: {registry: "https://mirror.local"}}`, `spec.global.registry: Invalid value: "https://mirror.local": must be the host of a registry`},
+}
+
+// accepted are specs that NVIDIA's operator reconciles to ready, all of whose keys are known here.
+var accepted = map[string]string{
+	"what NVIDIA's chart writes": `
+    operator: {defaultRuntime: docker, runtimeClass: nvidia, initContainer: {}, annotations: {openshift.io/scc: restricted-readonly}}
+    daemonsets: {tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}], priorityClassName: system-node-critical, updateStrategy: RollingUpdate, rollingUpdate: {maxUnavailable: "1"}}
+    validator: {repository: nvcr.io/nvidia, image: gpu-operator, version: v26.7.0, imagePullPolicy: IfNotPresent, plugin: {env: []}}
+    mig: {strategy: single}
+    cdi: {enabled: true, nriPluginEnabled: false}
+    driver: {enabled: true, usePrecompiled: false, kernelModuleType: auto, repository: nvcr.io/nvidia, image: driver, version: 595.91.07, imagePullPolicy: IfNotPresent, startupProbe: {failureThreshold: 120, initialDelaySeconds: 60, periodSeconds: 10, timeoutSeconds: 60}, rdma: {enabled: false, useHostMofed: false}, manager: {repository: nvcr.io/nvidia/cloud-native, image: k8s-driver-manager, version: v0.12.0, imagePullPolicy: IfNotPresent}, repoConfig: {configMapName: ""}, certConfig: {name: ""}, licensingConfig: {secretName: "", nlsEnabled: true}, virtualTopology: {config: ""}, kernelModuleConfig: {name: ""}, secretEnv: "", hostNetwork: false, upgradePolicy: {autoUpgrade: true, maxParallelUpgrades: 1, maxUnavailable: 25%, waitForCompletion: {timeoutSeconds: 0, podSelector: ""}, podDeletion: {force: false, timeoutSeconds: 300, deleteEmptyDir: false}, drain: {enable: false, force: false, podSelector: "", timeoutSeconds: 300, deleteEmptyDir: false}}}
+    toolkit: {enabled: true, repository: nvcr.io/nvidia/k8s, image: container-toolkit, version: v1.20.0, imagePullPolicy: IfNotPresent, installDir: /usr/local/nvidia, hostNetwork: false}
+    devicePlugin: {enabled: true, repository: nvcr.io/nvidia, image: k8s-device-plugin, version: v0.20.0, imagePullPolicy: IfNotPresent, hostNetwork: false, config: {name: "", default: ""}}
+    dcgm: {enabled: false, repository: nvcr.io/nvidia/cloud-native, image: dcgm, version: 4.6.0-1-ubuntu24.04, imagePullPolicy: IfNotPresent, hostNetwork: false}
+    dcgmExporter: {enabled: true, repository: nvcr.io/nvidia/k8s, image: dcgm-exporter, version: 4.6.0-4.8.3-distroless, imagePullPolicy: IfNotPresent, hostPID: false, hostNetwork: false, enablePodLabels: false, enablePodUID: false, service: {internalTrafficPolicy: Cluster}, serviceMonitor: {enabled: true, interval: 15s, scrapeTimeout: 10s, honorLabels: false, additionalLabels: {}, relabelings: []}}
+    gfd: {enabled: true, repository: nvcr.io/nvidia, image: k8s-device-plugin, version: v0.20.0, imagePullPolicy: IfNotPresent, hostNetwork: false}
+    migManager: {enabled: true, repository: nvcr.io/nvidia/cloud-native, image: k8s-mig-manager, version: v0.15.0, imagePullPolicy: IfNotPresent, hostNetwork: false, config: {name: "", default: all-disabled}, gpuClientsConfig: {name: ""}}
+    nodeStatusExporter: {enabled: false, repository: nvcr.io/nvidia, image: gpu-operator, version: v26.7.0, imagePullPolicy: IfNotPresent, hostNetwork: false}
+    gds: {enabled: false, repository: nvcr.io/nvidia/cloud-native, image: nvidia-fs, version: "2.29.4", imagePullPolicy: IfNotPresent}
+    gdrcopy: {enabled: false, repository: nvcr.io/nvidia/cloud-native, image: gdrdrv, version: v2.6, imagePullPolicy: IfNotPresent}
+    psa: {enabled: false}
+    sandboxWorkloads: {enabled: false, defaultWorkload: container, mode: kubevirt}
+    vgpuManager: {enabled: false, image: vgpu-manager, imagePullPolicy: IfNotPresent, driverManager: {repository: nvcr.io/nvidia/cloud-native, image: k8s-driver-manager, version: v0.12.0, imagePullPolicy: IfNotPresent}, kernelModuleConfig: {name: ""}}
+    vgpuDeviceManager: {enabled: true, repository: nvcr.io/nvidia/cloud-native, image: vgpu-device-manager, version: v0.5.0, imagePullPolicy: IfNotPresent, config: {default: default, name: ""}}
+    vfioManager: {enabled: true, repository: nvcr.io/nvidia/cloud-native, image: k8s-driver-manager, version: v0.12.0, imagePullPolicy: IfNotPresent, driverManager: {repository: nvcr.io/nvidia/cloud-native, image: k8s-driver-manager, version: v0.12.0, imagePullPolicy: IfNotPresent}}
+    kataManager: {enabled: false, config: {}}
+    sandboxDevicePlugin: {enabled: true, repository: nvcr.io/nvidia, image: kubevirt-gpu-device-plugin, version: v1.6.0, imagePullPolicy: IfNotPresent}
+    kataSandboxDevicePlugin: {enabled: true, repository: nvcr.io/nvidia/cloud-native, image: nvidia-sandbox-device-plugin, version: v0.0.5, imagePullPolicy: IfNotPresent}
+    ccManager: {enabled: true, defaultMode: "on", repository: nvcr.io/nvidia/cloud-native, image: k8s-cc-manager, version: v0.4.3, imagePullPolicy: IfNotPresent}
+    hostPaths: {rootFS: /, driverInstallDir: /run/nvidia/driver}`,
+	"every optional part in use": `
+    operator: {use_ocp_driver_toolkit: true, labels: {a: b}, metrics: {serviceMonitor: {enabled: true, interval: 1m30s, relabelings: [{sourceLabels: [__meta_kubernetes_pod_node_name], separator: ";", regex: ^(.*)$, targetLabel: nodename, replacement: $1, action: replace}, {sourceLabels: [a], modulus: 8, targetLabel: b, action: HashMod}]}}}
+    driver: {livenessProbe: {periodSeconds: 30, successThreshold: 1}, readinessProbe: {successThreshold: 3}, useOpenKernelModules: true, rdma: {useHostMofed: true}, repoConfig: {configMapName: repo-config}, certConfig: {name: certs.example.com}, virtualTopology: {config: topology}, kernelModuleConfig: {name: kernel-module-params}, secretEnv: ubuntu-pro, upgradePolicy: {maxParallelUpgrades: 0, maxUnavailable: 0, waitForCompletion: {podSelector: "app in (a,b),!c", timeoutSeconds: 60}}}
+    devicePlugin: {config: {name: time-slicing-config-all, default: Tesla-T4_any.v1}, mps: {root: /var/run/mps}}
+    dcgm: {enabled: true, hostPort: 5555}
+    dcgmExporter: {args: [-f, /etc/dcgm-exporter/x.csv], annotations: {a.example.com/b: c}, config: {name: metrics-config}, service: {type: NodePort, internalTrafficPolicy: Local}, hostPID: true, hpcJobMapping: {enabled: true, directory: /var/lib/jobs}, enablePodLabels: true, enablePodUID: true, podLabelAllowlistRegex: ["^app$", "^team-.*"]}
+    nodeStatusExporter: {enabled: true, serviceMonitor: {enabled: false}}
+    migManager: {config: {name: custom-mig-parted-config}, gpuClientsConfig: {name: clients}}
+    gds: {enabled: true, args: [a], env: [{name: A, value: b}]}
+    gdrcopy: {enabled: true, image: "example.com/gdrdrv@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}
+    psa: {enabled: true}
+    psp: {enabled: true}
+    sandboxWorkloads: {enabled: true, defaultWorkload: vm-vgpu, mode: kata}
+    ccManager: {enabled: true, defaultMode: ppcie, env: [{name: EVICT_OPERATOR_COMPONENTS, value: "true"}], hostNetwork: true}
+    kataSandboxDevicePlugin: {enabled: true, env: [{name: P_GPU_ALIAS}]}
+    vgpuManager: {enabled: true, repository: "registry.example.com:5000/nvidia", image: vgpu-manager, version: 595.58.02, driverManager: {env: [{name: A, value: b}]}, kernelModuleConfig: {name: params}}
+    vgpuDeviceManager: {config: {name: vgpu, default: A10-4Q}}
+    vfioManager: {resources: {limits: {memory: 200Mi}, requests: {cpu: 100m, memory: 200Mi}}}
+    kataManager: {enabled: true, config: {artifactsDir: /opt/nvidia-gpu-operator/artifacts/runtimeclasses, runtimeClasses: [{name: kata-nvidia-gpu, nodeSelector: {a: b}, artifacts: {url: "nvcr.io/a:b", pullSecret: ""}}]}}
+    validator: {vfioPCI: {env: [{name: A}]}, vgpuManager: {env: [{name: A}]}, vgpuDevices: {env: [{name: A}]}}
+    hostPaths: {kubeletRootDir: /data/kubelet}`,
+	"the older module, for which the closed modules do":                `{driver: {kernelModuleType: proprietary}, gds: {enabled: true, version: "2.16.1"}}`,
+	"files that are kept for later":                                    `{dcgmExporter: {hpcJobMapping: {enabled: false, directory: /var/lib/jobs}, enablePodLabels: false, podLabelAllowlistRegex: [a]}}`,
+	"registries, tags and digests of all forms":                        `{driver: {repository: "[fd00::1]:5000/a/b_c", version: 595.58.02-5.15.0-70-generic}, toolkit: {repository: localhost, version: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}, gfd: {image: "sub.example.com:5000/a/b:c"}, dcgm: {repository: "", version: ""}}`,
+	"resources of which some have no limit, or are equal":              `{driver: {resources: {limits: {cpu: 1, memory: 1Gi, "example.com/a": 1}, requests: {cpu: 1000m, ephemeral-storage: 1Gi}}}}`,
+	"names that only newer versions of Kubernetes take":                `{driver: {env: [{name: "a b/c"}]}}`,
+	"labels at their bounds":                                           `{daemonsets: {labels: {a.b-c.example.com/A_1.b: "", x: A_1.b}, annotations: {Example.com/note: "any text: {}"}}}`,
+	"a licence as Secret and as ConfigMap: the Secret wins":            `{driver: {licensingConfig: {secretName: licence, configMapName: licence}}}`,
+	"precompiled, where the driver is that of the host":                `{driver: {enabled: false, usePrecompiled: true}, gds: {enabled: true}, gdrcopy: {enabled: true}}`,
+	"precompiled, without the sidecars":                                `{driver: {usePrecompiled: true, version: "595"}, gds: {enabled: false}, gdrcopy: {}}`,
+	"precompiled, beside blocks that are null":                         `{driver: {usePrecompiled: true, rdma: null}, gds: null, gdrcopy: {enabled: null}}`,
+	"the network driver of the host without RDMA, which has no effect": `{driver: {rdma: {enabled: false, useHostMofed: true}}}`,
+}
