@@ -178,6 +178,47 @@ func TestApplyRepairsAndFollows(t *testing.T) {
 	}
 }
 
+// Differs tells what Apply would do, and writes nothing.
+func TestDiffers(t *testing.T) {
+	tests := map[string]struct {
+		live *corev1.ConfigMap
+		want bool
+		err  error
+	}{
+		"it does not exist":     {want: true},
+		"it is as wanted":       {live: applied(t, configMap("a"))},
+		"it has another value":  {live: applied(t, configMap("a", func(c *corev1.ConfigMap) { c.Data["key"] = "x" })), want: true},
+		"it is somebody else's": {live: configMap("a", func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels, c.UID = nil, nil, "live" }), err: ErrConflict},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			if test.live != nil {
+				c = newCluster(t, test.live)
+			}
+			differs, err := c.applier().Differs(context.Background(), policy, configMap("a"))
+			if differs != test.want || !errors.Is(err, test.err) {
+				t.Errorf("it differs: %v, error %v", differs, err)
+			}
+			if len(c.applied) != 0 {
+				t.Error("it was written")
+			}
+		})
+	}
+}
+
+// applied is what the cluster has of an object once it is applied.
+func applied(t *testing.T, intent *corev1.ConfigMap) *corev1.ConfigMap {
+	t.Helper()
+	c := newCluster(t)
+	if _, err := c.applier().Apply(context.Background(), policy, intent); err != nil {
+		t.Fatal(err)
+	}
+	live := c.get(t, intent.Name)
+	live.ResourceVersion = ""
+	return live
+}
+
 func TestApplyTouchesNothingOfOthers(t *testing.T) {
 	foreign := func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels, c.UID = nil, nil, "live" }
 	tests := map[string]struct {

@@ -44,6 +44,28 @@ func TestEveryOperandComesAfterThoseThatItRequires(t *testing.T) {
 	}
 }
 
+// Every operand that has a DaemonSet is placed by its block of the spec, and no other one is.
+func TestEveryDaemonSetIsPlacedByABlock(t *testing.T) {
+	blocks := map[operand.Name]string{}
+	for _, o := range catalogue(t) {
+		text, err := fs.ReadFile(assets.FS, string(o.Name)+"/0500_daemonset.yaml")
+		if has := err == nil && len(text) > 0; has != (o.Placement != nil) {
+			t.Errorf("%s has a DaemonSet: %v, and a placement: %v", o.Name, has, o.Placement != nil)
+		}
+		if o.Placement != nil {
+			blocks[o.Name] = o.Placement(operand.Input{}).Field
+		}
+	}
+	want := map[operand.Name]string{
+		"node-discovery": "spec.nodeDiscovery", "driver": "spec.driver", "container-toolkit": "spec.toolkit", "device-plugin": "spec.devicePlugin",
+		"mps-control-daemon": "spec.devicePlugin", "gpu-feature-discovery": "spec.gfd", "dcgm": "spec.dcgm", "dcgm-exporter": "spec.dcgmExporter",
+		"mig-manager": "spec.migManager", "node-status-exporter": "spec.nodeStatusExporter", "operator-validator": "spec.validator",
+	}
+	if diff := cmp.Diff(want, blocks); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // A spec can turn several operands off at once. Whatever is left must start on a node.
 func TestEverySetOfOperandsStarts(t *testing.T) {
 	all := catalogue(t)

@@ -2,6 +2,7 @@ package render_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -223,5 +224,28 @@ func TestNodeSelectorsOfGPUNodesAreLeftToThePlan(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The containers that the block of the device plugin is for in other pods than its own are there.
+func TestContainersOfTheDevicePluginsBlock(t *testing.T) {
+	s := situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}}, nodes: []operand.NodeFacts{mpsNode()}}
+	there := map[string]int{}
+	for _, name := range []operand.Name{"device-plugin", "mps-control-daemon"} {
+		for _, c := range containers(&s.daemonSet(t, name).Spec.Template.Spec) {
+			there[c.Name]++
+		}
+	}
+	var alone []string
+	for name, count := range there {
+		if count == 1 {
+			alone = append(alone, name)
+		}
+	}
+	named := slices.Clone(operand.PluginPlacement(operand.Input{}).Elsewhere)
+	slices.Sort(alone)
+	slices.Sort(named)
+	if diff := cmp.Diff(alone, named); diff != "" {
+		t.Errorf("containers that only one of the two has, -want +got:\n%s", diff)
 	}
 }

@@ -1,0 +1,208 @@
+package plan_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+// on is a node with one more label.
+func on(name, key, value string) operand.NodeFacts {
+	return changed(ubuntu(name), func(f *operand.NodeFacts) { f.Labels = map[string]string{key: value} })
+}
+
+// hasDriver is the same node once it has its labels.
+func hasDriver(facts operand.NodeFacts) operand.NodeFacts {
+	return changed(facts, func(f *operand.NodeFacts) {
+		f.Pool = "ubuntu24.04-amd64"
+		f.Deploy = map[operand.Name]string{"driver": "true"}
+	})
+}
+
+func selecting(selector v1.Labels) v1.PlacementSpec { return v1.PlacementSpec{NodeSelector: selector} }
+
+var tier = v1.Labels{"tier": "gpu"}
+
+// A selector keeps its operand off nodes with other labels, and no other operand off any.
+func TestSelectedNodes(t *testing.T) {
+	exporter := v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(tier)}}
+	tests := map[string]struct {
+		spec  v1.ClusterPolicySpec
+		facts operand.NodeFacts
+		// off are the labels that a node with all labels loses, or a new one does not get.
+		off []operand.Name
+	}{
+		"no selector":                     {facts: ubuntu("a")},
+		"an empty selector":               {spec: v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(v1.Labels{})}}, facts: ubuntu("a")},
+		"the node has the label":          {spec: exporter, facts: on("a", "tier", "gpu")},
+		"the node has another value":      {spec: exporter, facts: on("a", "tier", "test"), off: []operand.Name{"dcgm-exporter"}},
+		"the node lacks the label":        {spec: exporter, facts: ubuntu("a"), off: []operand.Name{"dcgm-exporter"}},
+		"the node lacks one of two":       {spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": "gpu", "zone": "a"})}}, facts: on("a", "tier", "gpu"), off: []operand.Name{"gpu-feature-discovery"}},
+		"the label is there and is empty": {spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": ""})}}, facts: on("a", "tier", "")},
+		"an empty value is not absent":    {spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": ""})}}, facts: ubuntu("a"), off: []operand.Name{"gpu-feature-discovery"}},
+		"one of all operands": {
+			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}}, facts: ubuntu("a"),
+			off: []operand.Name{
+				"driver", "container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm", "dcgm-exporter", "node-status-exporter",
+			},
+		},
+		"an operand's own replaces that of all": {
+			spec: v1.ClusterPolicySpec{
+				DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}, DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(v1.Labels{"site": "b"})},
+			},
+			facts: on("a", "tier", "gpu"), off: []operand.Name{"dcgm-exporter"},
+		},
+		"node discovery looks at every node": {
+			spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{PlacementSpec: selecting(tier)}}, facts: ubuntu("a"),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := plan.ForSpec(catalogue(t), operand.Input{Spec: test.spec})
+			want := labelled(nil)
+			for _, operand := range test.off {
+				delete(want, operand.DeployLabel())
+			}
+			for was, current := range map[string]map[string]string{"new": {"kubernetes.io/hostname": "a"}, "old": labelled(nil)} {
+				got := after(current, p.NodeLabels(catalogue(t), test.facts, current, false))
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("labels of the %s node, -want +got:\n%s", was, diff)
+				}
+			}
+		})
+	}
+}
+
+// A label that goes must take no driver off a node: the selector decides about nodes that have none yet.
+func TestANodeKeepsItsDriver(t *testing.T) {
+	for name, spec := range map[string]v1.ClusterPolicySpec{
+		"of the driver": {Driver: &v1.DriverSpec{PlacementSpec: selecting(tier)}},
+		"of all":        {DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := catalogue(t)
+			facts, current := hasDriver(ubuntu("a")), labelled(nil)
+			p := plan.Compute(all, operand.Input{Spec: spec}, []operand.NodeFacts{facts})
+			for _, key := range []string{deploy + "driver", "nvidia.com/gpu-operator.pool"} {
+				if change, changes := p.NodeLabels(all, facts, current, true)[key]; changes {
+					t.Errorf("label %s is changed to %v", key, change)
+				}
+			}
+			for _, step := range p.Steps {
+				if step.Operand.Name == "driver" && (step.Action != plan.Apply || len(step.Instances) != 1) {
+					t.Errorf("the driver's step is %s with %d instances", step.Action, len(step.Instances))
+				}
+			}
+			field := map[string]string{"of the driver": "spec.driver", "of all": "spec.daemonsets"}[name]
+			want := "run kubectl label node a nvidia.com/gpu.deploy.driver- to take the driver off: " + field + ".nodeSelector asks for label tier=gpu"
+			if got := p.ForNode(all, facts).Kept; got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			// What the command does: nothing brings the label back, and the operator has nothing more to say.
+			told := changed(facts, func(f *operand.NodeFacts) { f.Deploy = nil })
+			without := labelled(map[string]*string{deploy + "driver": removed})
+			if change, changes := p.NodeLabels(all, told, without, true)[deploy+"driver"]; changes {
+				t.Errorf("the label is changed to %v", *change)
+			}
+			if got := p.ForNode(all, told).Kept; got != "" {
+				t.Errorf("it still says %q", got)
+			}
+		})
+	}
+}
+
+// Pools are those of nodes that get a driver, so that no DaemonSet is made for nodes that bring their own.
+func TestPoolsOfSelectedNodes(t *testing.T) {
+	older := func(f *operand.NodeFacts) { f.OSVersion = "22.04" }
+	nodes := []operand.NodeFacts{on("a", "tier", "gpu"), changed(ubuntu("b"), older)}
+	spec := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: selecting(tier)}}
+	p := plan.Compute(catalogue(t), operand.Input{Spec: spec}, nodes)
+	if len(p.Pools) != 1 || p.Pools[0].Name != "ubuntu24.04-amd64" || p.Pools[0].Nodes != 1 {
+		t.Errorf("the pools are %+v", p.Pools)
+	}
+}
+
+// Where no node is selected, the user is told by which selector.
+func TestNoNodeIsSelected(t *testing.T) {
+	spec := v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(tier)}}
+	want := what{
+		Action: plan.Remove, State: v1.OperandNotNeeded, Reason: "NotSelected",
+		Message: "no GPU node is selected: spec.dcgmExporter.nodeSelector asks for label tier=gpu",
+	}
+	if diff := cmp.Diff(want, compute(t, spec, ubuntu("a"))["dcgm-exporter"]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	// An operand that no node could run is not missed for want of a label.
+	spec = v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{PlacementSpec: selecting(tier)}}
+	want.Reason, want.Message = "NotNeeded", "no node needs it"
+	if diff := cmp.Diff(want, compute(t, spec, ubuntu("a"))["mig-manager"]); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// What is not selected is left out of the ladder with the reason; without the device plugin no GPU is expected
+// to be allocatable, and a node that nothing is selected for is told apart from one that is ready.
+func TestTheLadderOfSelectedNodes(t *testing.T) {
+	tests := map[string]struct {
+		spec             v1.ClusterPolicySpec
+		facts            operand.NodeFacts
+		optedOut         []operand.Name
+		needsAllocatable bool
+		unselected       string
+	}{
+		"all": {facts: ubuntu("a"), needsAllocatable: true},
+		"not the exporter": {
+			spec: v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(tier)}}, facts: ubuntu("a"),
+			optedOut: []operand.Name{"dcgm-exporter"}, needsAllocatable: true,
+		},
+		"not the device plugin": {
+			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{PlacementSpec: selecting(tier)}}, facts: ubuntu("a"),
+			optedOut: []operand.Name{"device-plugin"},
+		},
+		"nothing": {
+			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}}, facts: ubuntu("a"),
+			optedOut:   []operand.Name{"driver", "container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm-exporter"},
+			unselected: "spec.daemonsets.nodeSelector asks for label tier=gpu",
+		},
+		"nothing, on a node with a driver of its own": {
+			spec:       v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}},
+			facts:      changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy = map[operand.Name]string{"driver": "pre-installed"} }),
+			optedOut:   []operand.Name{"container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm-exporter"},
+			unselected: "spec.daemonsets.nodeSelector asks for label tier=gpu",
+		},
+		"nothing but the driver that it has": {
+			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}}, facts: hasDriver(ubuntu("a")),
+			optedOut: []operand.Name{"container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm-exporter"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			all := catalogue(t)
+			node := plan.ForSpec(all, operand.Input{Spec: test.spec}).ForNode(all, test.facts)
+			var optedOut []operand.Name
+			for _, rung := range append(node.Rungs, node.Beside...) {
+				if rung.Need == plan.OptedOut && rung.Reason == "NotSelected" {
+					optedOut = append(optedOut, rung.Operand)
+				}
+			}
+			if diff := cmp.Diff(sorted(test.optedOut), sorted(optedOut)); diff != "" {
+				t.Errorf("opted out, -want +got:\n%s", diff)
+			}
+			if node.NeedsAllocatable != test.needsAllocatable || node.Unselected != test.unselected {
+				t.Errorf("it needs allocatable GPUs: %v, unselected: %q", node.NeedsAllocatable, node.Unselected)
+			}
+		})
+	}
+}
+
+func sorted(names []operand.Name) map[operand.Name]bool {
+	set := map[operand.Name]bool{}
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
+}

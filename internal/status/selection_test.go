@@ -1,0 +1,174 @@
+package status
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+var tier = v1.PlacementSpec{NodeSelector: v1.Labels{"tier": "gpu"}}
+
+// A node that is not selected for an operand is neither missing nor failing it; what keeps it off is said.
+func TestNodesThatAreNotSelected(t *testing.T) {
+	ready := func(node string) v1.NodeStatus {
+		return v1.NodeStatus{Name: node, Ready: true, Stage: v1.StageValidated, Pool: "ubuntu24.04-amd64"}
+	}
+	told := func(node v1.NodeStatus, reason, message string) v1.NodeStatus {
+		node.Reason, node.Message = reason, message
+		return node
+	}
+	excluded := told(ready("node-00000"), "NotSelected", "spec.daemonsets.nodeSelector asks for label tier=gpu")
+	excluded.Ready, excluded.Stage = false, v1.StageDiscovered
+	tests := map[string]struct {
+		spec    v1.ClusterPolicySpec
+		change  func(*bed)
+		want    v1.NodeStatus
+		ready   string
+		verdict string
+	}{
+		"the exporter": {
+			spec:   v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: tier}},
+			change: func(b *bed) { delete(b.snapshot.Pods["node-00000"], "dcgm-exporter") },
+			want:   told(ready("node-00000"), "NotSelected", "without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label tier=gpu"),
+			ready:  "2/2", verdict: "True Reconciled",
+		},
+		"the exporter, whose pod is still there and fails": {
+			spec:   v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: tier}},
+			change: func(b *bed) { b.fail(0, "dcgm-exporter", "boom") },
+			want:   told(ready("node-00000"), "NotSelected", "without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label tier=gpu"),
+			ready:  "2/2", verdict: "True Reconciled",
+		},
+		"the device plugin, so that there are no GPUs to allocate": {
+			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{PlacementSpec: tier}},
+			change: func(b *bed) {
+				delete(b.snapshot.Pods["node-00000"], "device-plugin")
+				delete(b.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
+			},
+			want:  told(ready("node-00000"), "NotSelected", "without device-plugin: spec.devicePlugin.nodeSelector asks for label tier=gpu"),
+			ready: "2/2", verdict: "True Reconciled",
+		},
+		"the driver, which the node keeps": {
+			spec:   v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: tier}},
+			change: func(b *bed) { b.relabel(0, "nvidia.com/gpu.deploy.driver", "true") },
+			want: told(ready("node-00000"), "UpgradePending",
+				"run kubectl label node node-00000 nvidia.com/gpu.deploy.driver- to take the driver off: spec.driver.nodeSelector asks for lab..."),
+			ready: "2/2", verdict: "False UpgradePending",
+		},
+		"nothing": {
+			spec:   v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier.NodeSelector}},
+			change: func(b *bed) { b.snapshot.Pods["node-00000"] = nil },
+			want:   excluded,
+			ready:  "1/1", verdict: "True Reconciled",
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, 2)
+			b.spec = test.spec
+			b.relabel(1, "tier", "gpu")
+			test.change(b)
+			for _, ds := range b.snapshot.DaemonSets {
+				ds.Status.DesiredNumberScheduled, ds.Status.UpdatedNumberScheduled = 2, 2
+			}
+			status := b.status()
+			var got v1.NodeStatus
+			for _, node := range status.Nodes {
+				if node.Name == "node-00000" {
+					got = node
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if status.NodeSummary.ReadyOfTotal != test.ready || conditions(status)["Ready"] != test.verdict {
+				t.Errorf("%s nodes are ready, the verdict is %s: %s", status.NodeSummary.ReadyOfTotal, conditions(status)["Ready"], condition(status, "Ready").Message)
+			}
+		})
+	}
+}
+
+func TestAllNodesAreKeptFreeBySelectors(t *testing.T) {
+	b := newBed(t, 2)
+	b.spec.DaemonSets = &v1.DaemonSetsSpec{NodeSelector: tier.NodeSelector}
+	status := b.status()
+	want := "all 2 GPU nodes are kept free of operands by label nvidia.com/gpu.deploy.operands, or by a nodeSelector of the spec: see status.nodes"
+	if got := ready(status); got.Status != "True" || got.Reason != "Excluded" || got.Message != want {
+		t.Errorf("got %s %s %q", got.Status, got.Reason, got.Message)
+	}
+	if status.NodeSummary.Excluded != 2 || status.NodeSummary.Total != 0 {
+		t.Errorf("got %+v", status.NodeSummary)
+	}
+}
+
+// What a paused policy says of nodes and operands is the truth all the same.
+func TestAPausedPolicy(t *testing.T) {
+	const paused = "spec.paused is true, so nothing is changed; "
+	tests := map[string]struct {
+		change     func(*bed)
+		conditions map[string]string
+		state      v1.State
+		message    string
+		operand    v1.OperandState
+	}{
+		"all is well": {
+			conditions: map[string]string{"Ready": "True Paused", "Error": "False Paused", "Progressing": "False None", "Degraded": "False None"},
+			state:      v1.StateReady, message: paused + "Reconciled: 2 of 2 GPU nodes are ready", operand: v1.OperandReady,
+		},
+		"a node fails": {
+			change:     func(b *bed) { b.fail(0, "driver", "boom") },
+			conditions: map[string]string{"Ready": "False Paused", "Error": "True Paused", "Progressing": "False None", "Degraded": "True OperandFailed"},
+			state:      v1.StateNotReady, message: paused + "OperandFailed: 1 of 2 GPU nodes have failed: node-00000 (Driver: CrashLoopBackOff)", operand: v1.OperandReady,
+		},
+		"the spec asks for something else than what runs": {
+			change:     func(b *bed) { b.applied["dcgm-exporter"] = Outcome{Pending: 2} },
+			conditions: map[string]string{"Ready": "False Paused", "Error": "True Paused", "Progressing": "True OperandNotReady", "Degraded": "False None"},
+			state:      v1.StateNotReady, operand: v1.OperandProgressing,
+			message: paused + "OperandNotReady: dcgm-exporter: 2 of its objects are not as the spec says; spec.paused leaves them so",
+		},
+		"the cluster cannot be observed": {
+			change:     func(b *bed) { b.err = errors.New("the API server is gone") },
+			conditions: map[string]string{"Ready": "False Paused", "Error": "True Paused", "Progressing": "False None", "Degraded": "True ReconcileFailed"},
+			state:      v1.StateNotReady, message: paused + "ReconcileFailed: the API server is gone", operand: v1.OperandReady,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, 2)
+			b.spec.Paused = new(true)
+			if test.change != nil {
+				test.change(b)
+			}
+			status := b.status()
+			if diff := cmp.Diff(test.conditions, conditions(status)); diff != "" || status.State != test.state {
+				t.Errorf("state %s, conditions -want +got:\n%s", status.State, diff)
+			}
+			if got := ready(status).Message; got != test.message {
+				t.Errorf("got %q, want %q", got, test.message)
+			}
+			if got := operandOf(t, status, "dcgm-exporter").State; got != test.operand {
+				t.Errorf("the exporter is %s, want %s", got, test.operand)
+			}
+			if len(status.Nodes) != 2 {
+				t.Errorf("%d nodes are told", len(status.Nodes))
+			}
+		})
+	}
+}
+
+// What the spec asks for in vain is told as such, and not tried again.
+func TestAnErrorOfTheSpecIsInvalid(t *testing.T) {
+	b := newBed(t, 1)
+	b.applied["driver"] = Outcome{Err: operand.InvalidSpec{Message: "spec.driver.containerResources: there is no container a"}}
+	got := operandOf(t, b.status(), "driver")
+	want := v1.OperandStatus{State: v1.OperandInvalid, Reason: "InvalidSpec", Message: "spec.driver.containerResources: there is no container a"}
+	if got.State != want.State || got.Reason != want.Reason || got.Message != want.Message {
+		t.Errorf("got %+v", got)
+	}
+	if err := b.pass().Failure(); err != nil {
+		t.Errorf("it would be tried again: %v", err)
+	}
+}
