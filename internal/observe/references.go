@@ -22,10 +22,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// In the cache an object of others holds nothing but these: the digest of its data, and the keys.
+// In the cache an object of others holds nothing but these: the digest of its data, and the keys. No
+// annotation that the API server takes begins with a slash, so that they tell what is trimmed already.
 const (
-	contentDigest = "digest"
-	contentKeys   = "keys"
+	contentDigest = "/digest"
+	contentKeys   = "/keys"
 )
 
 // ReferenceCache makes the cache of what a spec may name; it must be started. It is apart from that of
@@ -33,7 +34,7 @@ const (
 // no Secret stays in memory.
 func ReferenceCache(config *rest.Config, namespace string, options cache.Options) (cache.Cache, error) {
 	options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-	options.DefaultTransform = trimReference
+	options.DefaultTransform = TrimReference
 	return cache.New(config, options)
 }
 
@@ -89,7 +90,9 @@ func IsReference(object client.Object, references []operand.Reference) bool {
 	return slices.Contains(references, reference)
 }
 
-func trimReference(object any) (any, error) {
+// TrimReference keeps of an object that a spec may name a digest of its data and the keys, before it enters the
+// cache. What is there when a watch begins passes twice.
+func TrimReference(object any) (any, error) {
 	switch object := object.(type) {
 	case *corev1.ConfigMap:
 		data := map[string][]byte{}
@@ -107,8 +110,11 @@ func trimReference(object any) (any, error) {
 	}
 }
 
-// describeContent puts a digest of the data and its keys in the place of the annotations.
+// describeContent puts a digest of the data and its keys in the place of the annotations, if they are not there.
 func describeContent(meta metav1.ObjectMeta, data map[string][]byte) metav1.ObjectMeta {
+	if _, trimmed := meta.Annotations[contentDigest]; trimmed {
+		return meta
+	}
 	hash := sha256.New()
 	keys := slices.Sorted(maps.Keys(data))
 	for _, key := range keys {

@@ -1,0 +1,82 @@
+package observe_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+var trimmedMeta = metav1.ObjectMeta{
+	Name: "a", Namespace: "gpu-operator", UID: "u", ResourceVersion: "7",
+	Labels:      map[string]string{"nvidia.com/gpu.present": "true"},
+	Annotations: map[string]string{"digest": "of somebody else", "nvidia.com/gpu-operator.template-digest": "d"},
+}
+
+// TestTrimmingTwiceIsTrimmingOnce: the API server streams what is there when a watch begins, and client-go trims
+// that once on its way and once more into the cache.
+func TestTrimmingTwiceIsTrimmingOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		trim   func(any) (any, error)
+		object runtime.Object
+	}{
+		"a ConfigMap": {observe.TrimReference, &corev1.ConfigMap{ObjectMeta: trimmedMeta, Data: map[string]string{"b": "1"}, BinaryData: map[string][]byte{"a": {1}}}},
+		"a Secret":    {observe.TrimReference, &corev1.Secret{ObjectMeta: trimmedMeta, Data: map[string][]byte{"a": {1}}}},
+		"a Node": {observe.TrimNode, &corev1.Node{ObjectMeta: trimmedMeta, Status: corev1.NodeStatus{
+			Capacity:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"), "cpu": resource.MustParse("1")},
+			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Time{Time: time.Unix(1, 0)}}},
+		}}},
+		"a Pod": {observe.TrimPod, &corev1.Pod{
+			ObjectMeta: trimmedMeta,
+			Spec: corev1.PodSpec{
+				InitContainers: []corev1.Container{{Name: "gpu-node-wait", Args: []string{"wait"}}, {Name: "other"}},
+				Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{"n"}}}}},
+				}}},
+			},
+			Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: "True"}}},
+		}},
+		"a definition": {observe.TrimDefinition, &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{Kind: "CustomResourceDefinition"}, ObjectMeta: trimmedMeta}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			once, err := c.trim(c.object)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(once).NotTo(Equal(c.object))
+			twice, err := c.trim(once)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(twice).To(Equal(once))
+		})
+	}
+}
+
+// TestContentsAreReadFromWhatIsTrimmed: keys and digest outlive the trimming, and no data does.
+func TestContentsAreReadFromWhatIsTrimmed(t *testing.T) {
+	g := NewWithT(t)
+	read := func(data map[string]string) operand.Content {
+		trimmed, err := observe.TrimReference(&corev1.ConfigMap{ObjectMeta: trimmedMeta, Data: data})
+		g.Expect(err).NotTo(HaveOccurred())
+		object, isObject := trimmed.(client.Object)
+		g.Expect(isObject).To(BeTrue())
+		g.Expect(object).To(HaveField("Data", BeEmpty()))
+		reader := fake.NewClientBuilder().WithObjects(object).Build()
+		reference := operand.Reference{Kind: operand.ConfigMap, Name: "a"}
+		contents, err := observe.Contents(t.Context(), reader, "gpu-operator", []operand.Reference{reference, {Kind: operand.Secret, Name: "a"}})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(contents).To(HaveLen(1), "there is no Secret")
+		return contents[reference]
+	}
+	first := read(map[string]string{"a": "1", "b": "2"})
+	g.Expect(first.Keys).To(Equal([]string{"a", "b"}))
+	g.Expect(read(map[string]string{"b": "2", "a": "1"})).To(Equal(first))
+	g.Expect(read(map[string]string{"a": "1", "b": "3"}).Digest).NotTo(Equal(first.Digest))
+}
