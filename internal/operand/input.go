@@ -94,6 +94,12 @@ func (in Input) CDIEnabled() bool {
 	return in.Spec.CDI == nil || IsTrue(in.Spec.CDI.Enabled, true)
 }
 
+// OwnToolkit tells whether the container toolkit is the operator's. Else it is the hosts', and its programs are
+// where their packages put them.
+func (in Input) OwnToolkit() bool {
+	return in.Spec.Toolkit == nil || IsTrue(in.Spec.Toolkit.Enabled, true)
+}
+
 // DCGMEnabled tells whether a stand-alone engine of DCGM runs on each node, which the DCGM exporter is
 // then to use.
 func (in Input) DCGMEnabled() bool {

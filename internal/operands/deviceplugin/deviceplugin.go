@@ -34,6 +34,8 @@ type values struct {
 	Image, PullPolicy  string
 	DeviceListStrategy string
 	CDI                bool
+	// OwnToolkit: the hook that CDI specifications name is where the operator's toolkit puts it.
+	OwnToolkit bool
 	operand.MIGValues
 	MPS operand.MPSPaths
 	// GDS and GDRCopy: containers get the devices of these modules, which the spec asks for.
@@ -75,6 +77,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 			PullPolicy:         image.PullPolicy(spec.ImageSpec),
 			DeviceListStrategy: strategy,
 			CDI:                in.CDIEnabled(),
+			OwnToolkit:         in.OwnToolkit(),
 			MIGValues:          in.MIG(),
 			MPS:                in.MPSPaths(),
 			GDS:                in.Spec.GDS != nil && operand.IsTrue(in.Spec.GDS.Enabled, false),

@@ -48,6 +48,8 @@ type values struct {
 	// ClientsConfigMap holds the services in its key clients.yaml.
 	ClientsConfigMap string
 	CDI              bool
+	// OwnToolkit: the hook that CDI specifications name is where the operator's toolkit puts it.
+	OwnToolkit bool
 }
 
 func spec(in operand.Input) v1.MIGManagerSpec {
@@ -127,6 +129,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		ConfigVariable:   "DEFAULT_CONFIG_FILE",
 		ClientsConfigMap: defaultClients,
 		CDI:              in.CDIEnabled(),
+		OwnToolkit:       in.OwnToolkit(),
 	}
 	// A user's layouts are the only ones. The default ones, named or not, serve where the MIG manager
 	// cannot find out by itself what the GPUs support.

@@ -22,7 +22,7 @@ func wanted(in operand.Input) operand.Decision {
 	if !in.NRIEnabled() {
 		return operand.Installed()
 	}
-	if in.Spec.Toolkit != nil && !operand.IsTrue(in.Spec.Toolkit.Enabled, true) {
+	if !in.OwnToolkit() {
 		return operand.Refused(v1.ReasonInvalidSpec,
 			"spec.cdi.nriPluginEnabled needs the container toolkit: remove spec.toolkit.enabled=false or spec.cdi.nriPluginEnabled")
 	}
