@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
@@ -53,15 +55,19 @@ func documents(file string, in io.Reader) ([][]byte, error) {
 	}
 }
 
-// readPolicy reads the one ClusterPolicy of a file. A field that the API does not know is an error that
-// names it, as the API server would drop it.
+// readPolicy reads the one ClusterPolicy of a file, which may hold other objects beside it, such as the
+// ConfigMaps that it names. A field that the API does not know is an error that names it, as the API server
+// would drop it.
 func readPolicy(file string, in io.Reader) (*v1.ClusterPolicy, error) {
 	all, err := documents(file, in)
 	if err != nil {
 		return nil, err
 	}
+	if len(all) > 1 {
+		all = slices.DeleteFunc(all, isAnotherKind)
+	}
 	if len(all) != 1 {
-		return nil, fmt.Errorf("it holds %d documents: give one ClusterPolicy", len(all))
+		return nil, fmt.Errorf("it holds %d ClusterPolicies: give one", len(all))
 	}
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
@@ -80,6 +86,13 @@ func readPolicy(file string, in io.Reader) (*v1.ClusterPolicy, error) {
 		return nil, fmt.Errorf("it holds a %s: give a %s", kind.Kind, v1.ClusterPolicyKind.Kind)
 	}
 	return policy, nil
+}
+
+// isAnotherKind tells whether a document holds something else than a ClusterPolicy of any version.
+func isAnotherKind(document []byte) bool {
+	var kind metav1.TypeMeta
+	err := yaml.Unmarshal(document, &kind)
+	return err != nil || kind.GroupVersionKind().GroupKind() != v1.ClusterPolicyKind.GroupKind()
 }
 
 // readDriverToolkit reads the images of OpenShift's driver toolkit from its ImageStream; none without a file.

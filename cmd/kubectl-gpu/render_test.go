@@ -186,8 +186,10 @@ func TestWrongPoliciesAreRefusedByWhatIsWrong(t *testing.T) {
 		"another version":      {"apiVersion: nvidia.com/v2\nkind: ClusterPolicy\n", "it holds a ClusterPolicy of nvidia.com/v2"},
 		"a list of the kind":   {"apiVersion: nvidia.com/v1\nkind: ClusterPolicyList\nitems: []\n", "it holds a ClusterPolicyList: give a ClusterPolicy"},
 		"no kind":              {"a: b\n", "'Kind' is missing"},
-		"nothing":              {"# nothing\n", "it holds 0 documents: give one ClusterPolicy"},
-		"more than one policy": {head + "---\n" + head, "it holds 2 documents: give one ClusterPolicy"},
+		"nothing":              {"# nothing\n", "it holds 0 ClusterPolicies: give one"},
+		"more than one policy": {head + "---\n" + head, "it holds 2 ClusterPolicies: give one"},
+		"other kinds alone":    {"apiVersion: v1\nkind: ConfigMap\n---\napiVersion: v1\nkind: Secret\n", "it holds 0 ClusterPolicies: give one"},
+		"wrong beside another": {head + "spec: {driver: []}\n---\napiVersion: v1\nkind: ConfigMap\n", "cannot unmarshal array"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,11 +9,13 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
@@ -53,6 +55,7 @@ func scenarioAtRest(t *testing.T, scenario scenarios.Scenario) {
 	if scenario.DriverToolkit != nil {
 		b.serveDriverToolkit(scenario.DriverToolkit)
 	}
+	b.createWhatIsNamed(spec)
 	b.run()
 	b.create(&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}, Spec: spec})
 	b.awaitReady(len(scenario.Nodes), time.Minute)
@@ -62,6 +65,35 @@ func scenarioAtRest(t *testing.T, scenario scenarios.Scenario) {
 	mark := b.mark()
 	b.run()
 	b.quietSince("restart", mark, 5*time.Second)
+}
+
+// createWhatIsNamed makes the ConfigMaps and Secrets that a spec names, with the keys that operands read.
+func (b *bed) createWhatIsNamed(spec v1.ClusterPolicySpec) {
+	b.t.Helper()
+	catalogue, err := operands.Catalogue()
+	b.Expect(err).NotTo(HaveOccurred())
+	data := map[operand.Reference]map[string]string{}
+	for i := range catalogue {
+		for _, use := range catalogue[i].UsesOf(operand.Input{Spec: spec, Namespace: namespace}) {
+			if data[use.Reference] == nil {
+				data[use.Reference] = map[string]string{}
+			}
+			for _, key := range use.Keys {
+				data[use.Reference][key] = "version: v1"
+			}
+		}
+	}
+	for reference, content := range data {
+		meta := metav1.ObjectMeta{Name: reference.Name, Namespace: namespace}
+		switch reference.Kind {
+		case operand.ConfigMap:
+			b.create(&corev1.ConfigMap{ObjectMeta: meta, Data: content})
+		case operand.Secret:
+			b.create(&corev1.Secret{ObjectMeta: meta, StringData: content})
+		case operand.PriorityClass:
+			b.t.Fatalf("the scenario names %s: make it here", reference)
+		}
+	}
 }
 
 // machine is a simulated node with these facts.
