@@ -40,6 +40,7 @@ tools_dir := test/tools
 lint_dir  := $(tools_dir)/golangci-lint
 
 CONTROLLER_GEN := $(cache)/tools/controller-gen-$(call pinned,$(tools_dir),sigs.k8s.io/controller-tools)
+CRD_REF_DOCS   := $(cache)/tools/crd-ref-docs-$(call pinned,$(tools_dir),github.com/elastic/crd-ref-docs)
 KUSTOMIZE      := $(cache)/tools/kustomize-$(call pinned,$(tools_dir),sigs.k8s.io/kustomize/kustomize/v5)
 GOLANGCI_LINT  := $(cache)/tools/golangci-lint-$(call pinned,$(lint_dir),github.com/golangci/golangci-lint/v2)
 
@@ -130,6 +131,11 @@ manifests: $(CONTROLLER_GEN) ## Write the CRD and the operator's roles from the 
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
 	$(CONTROLLER_GEN) rbac:roleName=gpu-operator paths='./internal/...;./cmd/...' output:rbac:dir=config/rbac
 
+.PHONY: docs
+docs: $(CRD_REF_DOCS) ## Write the API reference docs/api.md
+	@$(CRD_REF_DOCS) --log-level=ERROR --source-path=./api/v1 --max-depth=20 --renderer=markdown --output-path=docs/api.md \
+	  --config=$(tools_dir)/apidocs/config.yaml --templates-dir=$(tools_dir)/apidocs
+
 .PHONY: golden
 golden: ## Write the golden files of the tests
 	UPDATE_GOLDEN=1 go test -count=1 ./internal/...
@@ -158,7 +164,7 @@ verify: ## Regenerate everything and fail if that changes a file
 	  (cd "$$dir" && go mod tidy -diff) || { echo "$$dir/go.mod or go.sum is not tidy; run go mod tidy there" >&2; exit 1; }; \
 	done
 	@mkdir -p $(cache); before=$$($(worktree)); \
-	$(MAKE) --no-print-directory generate manifests golden; \
+	$(MAKE) --no-print-directory generate manifests docs golden; \
 	after=$$($(worktree)); \
 	changed=$$(git diff --name-status "$$before" "$$after"); \
 	if [ -n "$$changed" ]; then \
@@ -213,6 +219,9 @@ endef
 
 $(CONTROLLER_GEN):
 	$(call build-tool,$(tools_dir),sigs.k8s.io/controller-tools/cmd/controller-gen)
+
+$(CRD_REF_DOCS):
+	$(call build-tool,$(tools_dir),github.com/elastic/crd-ref-docs)
 
 $(KUSTOMIZE):
 	$(call build-tool,$(tools_dir),sigs.k8s.io/kustomize/kustomize/v5)

@@ -1,0 +1,84 @@
+package v1_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// eachField visits every field of spec and status with its path. Those of Kubernetes' own types are left out,
+// though not the field that holds such a type.
+func eachField(t *testing.T, visit func(path, name string, field *apiextensionsv1.JSONSchemaProps)) {
+	t.Helper()
+	fields := 0
+	walk("", readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema, func(path string, s *apiextensionsv1.JSONSchemaProps) {
+		for name, field := range s.Properties {
+			if path == "" && name != "spec" && name != "status" {
+				continue
+			}
+			fields++
+			visit(path+"."+name, name, &field)
+		}
+	})
+	const least = 300
+	if fields < least {
+		t.Errorf("visited %d fields only: the walk has lost its way", fields)
+	}
+}
+
+// kubectl explain, and the API reference, tell of a field what its comment says.
+func TestEveryFieldIsDescribedInSentences(t *testing.T) {
+	eachField(t, func(path, _ string, field *apiextensionsv1.JSONSchemaProps) {
+		if description := strings.TrimSpace(field.Description); !strings.HasSuffix(description, ".") {
+			t.Errorf("%s: the description %q does not end with a full stop: write a comment above the field in Go, and run make manifests", path, description)
+		}
+	})
+}
+
+// The tool that writes the reference leaves out what it cannot follow, without a word.
+func TestTheReferenceHasEveryField(t *testing.T) {
+	text, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, "|"); len(cells) > 1 {
+			rows[strings.TrimSpace(cells[1])] = true
+		}
+	}
+	eachField(t, func(path, name string, _ *apiextensionsv1.JSONSchemaProps) {
+		if !rows["`"+name+"`"] {
+			t.Errorf("docs/api.md lacks %s: run make docs", path)
+		}
+	})
+}
+
+// A link to a section that is not there leads nowhere.
+func TestTheLinksOfTheReferenceLeadSomewhere(t *testing.T) {
+	text, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sections, links := map[string]bool{}, []string{}
+	for line := range strings.Lines(string(text)) {
+		if title, isTitle := strings.CutPrefix(line, "## "); isTitle {
+			sections[strings.ToLower(strings.TrimSpace(title))] = true
+		}
+		for _, after := range strings.Split(line, "](#")[1:] {
+			link, _, _ := strings.Cut(after, ")")
+			links = append(links, link)
+		}
+	}
+	const least = 100
+	if len(links) < least {
+		t.Errorf("found %d links only: the search has lost its way", len(links))
+	}
+	for _, link := range links {
+		if !sections[link] {
+			t.Errorf("docs/api.md has a link to #%s, but no such section", link)
+		}
+	}
+}

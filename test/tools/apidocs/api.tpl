@@ -1,0 +1,121 @@
+{{- /*
+docs/api.md. The blocks come in the order in which a reader of the policy meets them, each after the block
+that has it; names, words and numbers, which many blocks have, come at the end. A type that is inlined is
+nowhere in the YAML: its fields are those of the blocks that inline it.
+*/ -}}
+
+{{- /* visit walks from .type and notes the types of our own: all in .seen, blocks in .blocks in order. */ -}}
+{{- define "visit" -}}
+{{- with .type -}}
+{{- template "visit" (set (omit $ "type") "type" .KeyType) -}}
+{{- template "visit" (set (omit $ "type") "type" .ValueType) -}}
+{{- if and (hasSuffix "gpu-operator/api/v1" .Package) (not (hasKey $.seen .Name)) (has (printf "%d" .Kind) (list "0" "6" "8")) -}}
+{{- $_ := set $.seen .Name . -}}
+{{- if .Fields -}}{{- $_ := set $.blocks "list" (append (get $.blocks "list") .) -}}{{- end -}}
+{{- range .Fields -}}{{- template "visit" (set (omit $ "type") "type" .Type) -}}{{- end -}}
+{{- end -}}
+{{- template "visit" (set (omit $ "type") "type" .UnderlyingType) -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "gvList" -}}
+# API reference
+
+<!-- Written by make docs from api/v1: do not edit. -->
+
+Every field of the ClusterPolicy. The [README](../README.md) tells how to use it, [migration.md](migration.md) what it takes over from NVIDIA's API, and [config/samples](../config/samples) has policies for common cases.
+Defaults are told in words: none is written into a stored policy. What is not called required may be left out.
+{{- range . }}{{ template "gvDetails" . }}{{ end }}
+{{- end -}}
+
+{{- define "gvDetails" -}}
+{{- $gv := . -}}
+{{- $seen := dict -}}
+{{- $blocks := dict "list" list -}}
+{{- range .SortedKinds -}}
+{{- template "visit" dict "type" ($gv.TypeForKind .) "seen" $seen "blocks" $blocks -}}
+{{- end -}}
+{{- range get $blocks "list" }}
+
+## {{ .Name }}
+
+{{ template "text" .Doc }}
+
+| field | type | description | values |
+|---|---|---|---|
+{{- with .GVK }}
+| `apiVersion` | string | `{{ .GroupVersion }}` | required |
+| `kind` | string | `{{ .Kind }}` | required |
+{{- end }}
+{{- range .Fields }}
+| `{{ .Name }}` | {{ template "typename" dict "type" .Type "seen" $seen }} | {{ if eq .Name "metadata" }}As of every object; the policy has no namespace.{{ else }}{{ template "text" .Doc }}{{ end }} | {{ template "values" (dict "of" . "required" (not (or (index .Markers "optional") (eq .Name "metadata")))) }} |
+{{- end }}
+{{- end }}
+{{- range keys $seen | sortAlpha }}
+{{- with get $seen . }}
+{{- if not .Fields }}
+
+## {{ .Name }}
+
+{{ template "text" .Doc }}
+
+| type | values |
+|---|---|
+| {{ if .UnderlyingType }}{{ template "typename" dict "type" .UnderlyingType "seen" $seen }}{{ else }}{{ template "alias" . }}{{ end }} | {{ template "values" (dict "of" . "required" false) }} |
+{{- end }}
+{{- end }}
+{{- end }}
+{{ end -}}
+
+{{- /* text is a comment of Go as one line of Markdown, paragraphs apart. */ -}}
+{{- define "text" -}}
+{{ . | trim | replace "|" "\\|" | replace "<" "&lt;" | replace "\n\n" "<br>" | replace "\n" " " }}
+{{- end -}}
+
+{{- /* typename is a type as the YAML has it, with a link to its section or to the reference of Kubernetes. */ -}}
+{{- define "typename" -}}
+{{- $seen := .seen -}}
+{{- with .type -}}
+{{- $kind := printf "%d" .Kind -}}
+{{- if and (hasKey $seen .Name) (has $kind (list "0" "6" "8")) -}}
+[{{ .Name }}](#{{ lower .Name }})
+{{- else if eq $kind "3" -}}
+map of {{ template "typename" dict "type" .ValueType "seen" $seen }}
+{{- else if eq $kind "4" -}}
+{{ template "typename" dict "type" .UnderlyingType "seen" $seen }}
+{{- else if eq $kind "5" -}}
+list of {{ template "typename" dict "type" .UnderlyingType "seen" $seen }}
+{{- else if and (eq $kind "0") .UnderlyingType .UnderlyingType.IsBasic -}}
+{{ markdownRenderType .UnderlyingType }}
+{{- else -}}
+{{ markdownRenderType . }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* alias is what an alias of Go stands for, which crd-ref-docs does not tell: a number if it has the bounds of one. */ -}}
+{{- define "alias" -}}
+{{ if or (index .Markers "kubebuilder:validation:Minimum") (index .Markers "kubebuilder:validation:Maximum") }}integer{{ else }}string{{ end }}
+{{- end -}}
+
+{{- /* values are the enumeration, the bounds and the rules of a field or type. */ -}}
+{{- define "values" -}}
+{{- $lines := list -}}
+{{- if .required -}}{{- $lines = append $lines "required" -}}{{- end -}}
+{{- with .of -}}
+{{- range index .Markers "kubebuilder:validation:Enum" -}}
+{{- $words := list -}}
+{{- range . -}}{{- $words = append $words (. | toString | quote | replace "\"" "`" | replace "``" "empty") -}}{{- end -}}
+{{- $lines = append $lines (join ", " $words) -}}
+{{- end -}}
+{{- range .Validation -}}
+{{- if not (regexMatch "^(Optional|Required|Enum|XIntOrString|Type|Schemaless|items:XValidation)" .) -}}
+{{- $lines = append $lines (. | replace "|" "\\|") -}}
+{{- end -}}
+{{- end -}}
+{{- range index .Markers "kubebuilder:validation:XValidation" -}}
+{{- $lines = append $lines (printf "Rule: %s" .Message) -}}
+{{- end -}}
+{{- end -}}
+{{ join "<br>" $lines }}
+{{- end -}}
