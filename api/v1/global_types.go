@@ -14,10 +14,8 @@ type GlobalSpec struct {
 	// ImagePullSecrets are names of Secrets in the operator's namespace, which every pod may pull with,
 	// beside those of its operand.
 	// +optional
-	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
-	// +kubebuilder:validation:items:MaxLength=253
-	ImagePullSecrets []string `json:"imagePullSecrets,omitempty"`
+	ImagePullSecrets []ObjectName `json:"imagePullSecrets,omitempty"`
 	// Proxy is what containers reach other networks by.
 	// +optional
 	Proxy *ProxySpec `json:"proxy,omitempty"`
@@ -31,14 +29,10 @@ type GlobalSpec struct {
 type ProxySpec struct {
 	// HTTPProxy is HTTP_PROXY. Whoever reads the policy reads it: name a proxy without a password.
 	// +optional
-	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:Pattern=`^\S*$`
-	HTTPProxy string `json:"httpProxy,omitempty"`
+	HTTPProxy ProxyAddress `json:"httpProxy,omitempty"`
 	// HTTPSProxy is HTTPS_PROXY.
 	// +optional
-	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:Pattern=`^\S*$`
-	HTTPSProxy string `json:"httpsProxy,omitempty"`
+	HTTPSProxy ProxyAddress `json:"httpsProxy,omitempty"`
 	// NoProxy is NO_PROXY, a list with commas. The address of the API server is added, for the operands
 	// call it.
 	// +optional
@@ -58,3 +52,8 @@ type CABundleSpec struct {
 	// +optional
 	Key DataKey `json:"key,omitempty"`
 }
+
+// ProxyAddress is where a proxy listens, or empty.
+// +kubebuilder:validation:MaxLength=2048
+// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="must be the address of a proxy, such as http://proxy.local:3128, without spaces"
+type ProxyAddress = string

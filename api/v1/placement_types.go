@@ -6,30 +6,27 @@ import (
 
 // PlacementSpec tells where the pods of an operand go, and what they are given there.
 type PlacementSpec struct {
-	// Tolerations replaces daemonsets.tolerations for this operand. Default those.
+	// Tolerations replaces daemonsets.tolerations for this operand.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
 	// NodeSelector are the labels of the GPU nodes that get this operand; it replaces
-	// daemonsets.nodeSelector. A node that has the driver keeps it whatever its labels become: it says
-	// UpgradePending, with the command that takes the driver off. Default those of daemonsets.
+	// daemonsets.nodeSelector. A node that has the driver keeps it, and says how to take it off.
 	// +optional
 	NodeSelector Labels `json:"nodeSelector,omitempty"`
-	// Labels are added to the operand's DaemonSets and pods. They win over daemonsets.labels, and replace
-	// none that the operator sets itself.
+	// Labels of the operand's DaemonSets and pods. They win over daemonsets.labels, and replace none that
+	// the operator sets itself.
 	// +optional
 	Labels Labels `json:"labels,omitempty"`
-	// Annotations are added to the operand's DaemonSets and pods; dcgmExporter.annotations to the pods
-	// alone. They win over daemonsets.annotations, and replace none that the operator sets itself.
+	// Annotations of the operand's DaemonSets and pods, as labels; dcgmExporter.annotations of the pods
+	// alone.
 	// +optional
 	Annotations Annotations `json:"annotations,omitempty"`
-	// PriorityClassName of the pods. Default that of daemonsets.
+	// PriorityClassName of the pods. Default daemonsets.priorityClassName.
 	// +optional
-	// +kubebuilder:validation:MaxLength=253
-	PriorityClassName string `json:"priorityClassName,omitempty"`
-	// ContainerResources are the resources of single containers, init containers included. They replace
-	// resources.
+	PriorityClassName ObjectName `json:"priorityClassName,omitempty"`
+	// ContainerResources replaces resources for single containers, init containers among them.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -1007,13 +1007,13 @@ func (in *GlobalSpec) DeepCopyInto(out *GlobalSpec) {
 	*out = *in
 	if in.ImagePullSecrets != nil {
 		in, out := &in.ImagePullSecrets, &out.ImagePullSecrets
-		*out = make([]string, len(*in))
+		*out = make([]ObjectName, len(*in))
 		copy(*out, *in)
 	}
 	if in.Proxy != nil {
 		in, out := &in.Proxy, &out.Proxy
 		*out = new(ProxySpec)
-		**out = **in
+		(*in).DeepCopyInto(*out)
 	}
 	if in.CABundle != nil {
 		in, out := &in.CABundle, &out.CABundle

@@ -67,6 +67,7 @@ var refused = []struct{ name, spec, message string }{
 	{"KubeVirt with the plugin of kata", "{sandboxWorkloads: {enabled: true}, kataSandboxDevicePlugin: {enabled: true}}", "spec.sandboxWorkloads.mode: Invalid value: kubevirt needs sandboxDevicePlugin.enabled"},
 	{"no image of the vGPU manager", "{sandboxWorkloads: {enabled: true}, vgpuManager: {enabled: true, image: vgpu-manager}}", "spec.vgpuManager: Invalid value: no image of the vGPU manager is public: set repository, image and version"},
 	{"mode of confidential computing", "{ccManager: {defaultMode: strict}}", "spec.ccManager.defaultMode"},
+	{"proxy with a space", `{global: {proxy: {httpProxy: "http://proxy.local 3128"}}}`, "spec.global.proxy.httpProxy: Invalid value: \"http://proxy.local 3128\": must be the address of a proxy, such as http://proxy.local:3128, without spaces"},
 	{"registry of a mirror", `{global: {registry: "https://mirror.local"}}`, `spec.global.registry: Invalid value: "https://mirror.local": must be the host of a registry`},
 }
 
@@ -119,6 +120,13 @@ var accepted = map[string]string{
     kataManager: {enabled: true, config: {artifactsDir: /opt/nvidia-gpu-operator/artifacts/runtimeclasses, runtimeClasses: [{name: kata-nvidia-gpu, nodeSelector: {a: b}, artifacts: {url: "nvcr.io/a:b", pullSecret: ""}}]}}
     validator: {vfioPCI: {env: [{name: A}]}, vgpuManager: {env: [{name: A}]}, vgpuDevices: {env: [{name: A}]}}
     hostPaths: {kubeletRootDir: /data/kubelet}`,
+	"every extension in use": `
+    paused: true
+    global: {registry: "mirror.local:5000/proxy", imagePullSecrets: [mirror-login], proxy: {httpProxy: "http://proxy.local:3128", httpsProxy: "proxy.local:3129", noProxy: "10.0.0.0/8, .local"}, caBundle: {configMapName: authorities, key: all.pem}}
+    daemonsets: {nodeSelector: {example.com/pool: gpu}}
+    nodeDiscovery: {nodeSelector: {a: ""}, tolerations: [{operator: Exists}]}
+    driver: {nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}], labels: {a: b}, annotations: {a: b}, priorityClassName: gpu, containerResources: [{name: k8s-driver-manager, limits: {memory: 1Gi}, requests: {cpu: 10m}}, {name: nvidia-driver-ctr}]}`,
+	"registries of mirrors":                                            `{global: {registry: "localhost/a/"}}`,
 	"the older module, for which the closed modules do":                `{driver: {kernelModuleType: proprietary}, gds: {enabled: true, version: "2.16.1"}}`,
 	"files that are kept for later":                                    `{dcgmExporter: {hpcJobMapping: {enabled: false, directory: /var/lib/jobs}, enablePodLabels: false, podLabelAllowlistRegex: [a]}}`,
 	"registries, tags and digests of all forms":                        `{driver: {repository: "[fd00::1]:5000/a/b_c", version: 595.58.02-5.15.0-70-generic}, toolkit: {repository: localhost, version: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}, gfd: {image: "sub.example.com:5000/a/b:c"}, dcgm: {repository: "", version: ""}}`,
