@@ -98,7 +98,7 @@ test: test-unit ## Run all tests, those on a real control plane included, with a
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane
-	go test $(TESTFLAGS) $$(go list ./... | grep -v '^$(module)/test/') ./test/contract
+	go test $(TESTFLAGS) $$(go list ./... | grep -v '^$(module)/test/') ./test/contract ./test/specgen
 
 .PHONY: test-race
 test-race: ## Run the tests that need no control plane under the race detector

@@ -42,20 +42,36 @@ func ownDefinition(t *testing.T, without ...[]string) *unstructured.Unstructured
 		t.Fatalf("%d versions: %v", len(versions), err)
 	}
 	for _, path := range without {
-		inner := versions[0].(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+		inner := within(t, versions[0], "schema", "openAPIV3Schema")
 		for _, name := range path[:len(path)-1] {
 			if name == "[]" {
-				inner = inner["items"].(map[string]any)
+				inner = within(t, inner, "items")
 				continue
 			}
-			inner = inner["properties"].(map[string]any)[name].(map[string]any)
+			inner = within(t, inner, "properties", name)
 		}
-		delete(inner["properties"].(map[string]any), path[len(path)-1])
+		delete(within(t, inner, "properties"), path[len(path)-1])
 	}
 	if err := unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"); err != nil {
 		t.Fatal(err)
 	}
 	return definition
+}
+
+func within(t *testing.T, value any, names ...string) map[string]any {
+	t.Helper()
+	for _, name := range names {
+		inner, isMap := value.(map[string]any)
+		if !isMap {
+			t.Fatalf("no map at %s", name)
+		}
+		value = inner[name]
+	}
+	found, isMap := value.(map[string]any)
+	if !isMap {
+		t.Fatalf("no map at the end of %v", names)
+	}
+	return found
 }
 
 func TestFieldsThatTheClustersDefinitionLacks(t *testing.T) {

@@ -23,15 +23,15 @@ func TestWhatTheSpecNames(t *testing.T) {
 	object.Spec.DCGMExporter = &v1.DCGMExporterSpec{Config: &v1.DCGMExporterConfigSpec{Name: "metrics"}}
 	object.Spec.Driver.SecretEnv = "environment"
 	b.create(object)
-	b.awaitOperand("dcgm-exporter", v1.OperandWaiting, "spec.dcgmExporter.config.name: there is no ConfigMap metrics in namespace gpu-operator: create it")
-	b.awaitOperand("driver", v1.OperandWaiting, "spec.driver.secretEnv: there is no Secret environment in namespace gpu-operator: create it")
+	b.awaitWaiting("dcgm-exporter", "spec.dcgmExporter.config.name: there is no ConfigMap metrics in namespace gpu-operator: create it")
+	b.awaitWaiting("driver", "spec.driver.secretEnv: there is no Secret environment in namespace gpu-operator: create it")
 	b.Expect(b.written()).NotTo(HaveKey("DaemonSet nvidia-dcgm-exporter"))
 
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "environment", Namespace: namespace}, StringData: map[string]string{"A": "1"}}
 	b.create(secret)
 	metrics := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "metrics", Namespace: namespace}}
 	b.create(metrics)
-	b.awaitOperand("dcgm-exporter", v1.OperandWaiting, "spec.dcgmExporter.config.name: ConfigMap metrics in namespace gpu-operator has no key dcgm-metrics.csv: add it")
+	b.awaitWaiting("dcgm-exporter", "spec.dcgmExporter.config.name: ConfigMap metrics in namespace gpu-operator has no key dcgm-metrics.csv: add it")
 	metrics.Data = map[string]string{"dcgm-metrics.csv": "DCGM_FI_DEV_GPU_TEMP, gauge, temperature"}
 	b.Expect(b.client.Update(t.Context(), metrics)).To(Succeed())
 	b.awaitReady(1, time.Minute)
@@ -67,13 +67,13 @@ func TestWhatTheSpecNames(t *testing.T) {
 		b := b.in(t)
 		before := b.written()
 		b.Expect(b.client.Delete(t.Context(), secret)).To(Succeed())
-		b.awaitOperand("driver", v1.OperandWaiting, "spec.driver.secretEnv: there is no Secret environment in namespace gpu-operator: create it")
+		b.awaitWaiting("driver", "spec.driver.secretEnv: there is no Secret environment in namespace gpu-operator: create it")
 		b.Expect(b.written()).To(Equal(before), "what runs is left alone")
 	})
 }
 
-func (b *bed) awaitOperand(name string, state v1.OperandState, message string) {
+func (b *bed) awaitWaiting(name, message string) {
 	b.t.Helper()
 	b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithTimeout(20 * time.Second).WithPolling(200 * time.Millisecond).
-		Should(ContainElement(And(HaveField("Name", name), HaveField("State", state), HaveField("Message", message))))
+		Should(ContainElement(And(HaveField("Name", name), HaveField("State", v1.OperandWaiting), HaveField("Message", message))))
 }

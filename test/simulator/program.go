@@ -61,6 +61,11 @@ func readProgram(container corev1.Container) program {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
 	}
+	p.readFlags(args)
+	return p
+}
+
+func (p *program) readFlags(args []string) {
 	switch p.verb {
 	case verbWait:
 		p.markers = flagValues(args, "--for")
@@ -75,7 +80,6 @@ func readProgram(container corev1.Container) program {
 			p.markers = args[:1]
 		}
 	}
-	return p
 }
 
 // flagValues collects the values of a flag that is given once or more, with "=" or as the next
