@@ -10,9 +10,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-// on is node a with one more label.
-func on(key, value string) operand.NodeFacts {
-	return changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Labels = map[string]string{key: value} })
+// inTier is node a with the label that selectors ask for, of this value.
+func inTier(value string) operand.NodeFacts {
+	return changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Labels = map[string]string{"tier": value} })
 }
 
 // hasDriver is the same node once it has its labels.
@@ -38,11 +38,11 @@ func TestSelectedNodes(t *testing.T) {
 	}{
 		"no selector":                     {facts: ubuntu("a")},
 		"an empty selector":               {spec: v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(v1.Labels{})}}, facts: ubuntu("a")},
-		"the node has the label":          {spec: exporter, facts: on("tier", "gpu")},
-		"the node has another value":      {spec: exporter, facts: on("tier", "test"), off: []operand.Name{"dcgm-exporter"}},
+		"the node has the label":          {spec: exporter, facts: inTier("gpu")},
+		"the node has another value":      {spec: exporter, facts: inTier("test"), off: []operand.Name{"dcgm-exporter"}},
 		"the node lacks the label":        {spec: exporter, facts: ubuntu("a"), off: []operand.Name{"dcgm-exporter"}},
-		"the node lacks one of two":       {spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": "gpu", "zone": "a"})}}, facts: on("tier", "gpu"), off: []operand.Name{"gpu-feature-discovery"}},
-		"the label is there and is empty": {spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": ""})}}, facts: on("tier", "")},
+		"the node lacks one of two":       {spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": "gpu", "zone": "a"})}}, facts: inTier("gpu"), off: []operand.Name{"gpu-feature-discovery"}},
+		"the label is there and is empty": {spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": ""})}}, facts: inTier("")},
 		"an empty value is not absent":    {spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: selecting(v1.Labels{"tier": ""})}}, facts: ubuntu("a"), off: []operand.Name{"gpu-feature-discovery"}},
 		"one of all operands": {
 			spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}}, facts: ubuntu("a"),
@@ -54,7 +54,7 @@ func TestSelectedNodes(t *testing.T) {
 			spec: v1.ClusterPolicySpec{
 				DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}, DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(v1.Labels{"site": "b"})},
 			},
-			facts: on("tier", "gpu"), off: []operand.Name{"dcgm-exporter"},
+			facts: inTier("gpu"), off: []operand.Name{"dcgm-exporter"},
 		},
 		"node discovery looks at every node": {
 			spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{PlacementSpec: selecting(tier)}}, facts: ubuntu("a"),
@@ -118,7 +118,7 @@ func TestANodeKeepsItsDriver(t *testing.T) {
 // Pools are those of nodes that get a driver, so that no DaemonSet is made for nodes that bring their own.
 func TestPoolsOfSelectedNodes(t *testing.T) {
 	older := func(f *operand.NodeFacts) { f.OSVersion = "22.04" }
-	nodes := []operand.NodeFacts{on("tier", "gpu"), changed(ubuntu("b"), older)}
+	nodes := []operand.NodeFacts{inTier("gpu"), changed(ubuntu("b"), older)}
 	spec := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: selecting(tier)}}
 	p := plan.Compute(catalogue(t), operand.Input{Spec: spec}, nodes)
 	if len(p.Pools) != 1 || p.Pools[0].Name != "ubuntu24.04-amd64" || p.Pools[0].Nodes != 1 {
