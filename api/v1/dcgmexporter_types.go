@@ -70,7 +70,7 @@ type DCGMExporterServiceSpec struct {
 
 // HPCJobMappingSpec configures the labels of jobs.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.directory) || self.directory == '' || has(self.enabled)",fieldPath=".directory",message="has no effect alone: set enabled to true, or to false to keep it for later"
+// +kubebuilder:validation:XValidation:rule="!has(self.directory) || self.directory == \"\" || has(self.enabled)",fieldPath=".directory",message="has no effect alone: set enabled to true, or to false to keep it for later"
 type HPCJobMappingSpec struct {
 	// Enabled adds the label hpc_job to the metrics of a GPU. Default false.
 	// +optional

@@ -20,7 +20,7 @@ type DevicePluginSpec struct {
 
 // DevicePluginConfigSpec names the configurations of the device plugin.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.default) || self.default == '' || (has(self.name) && self.name != '')",fieldPath=".default",message="is a key of the ConfigMap that name is to name: set name, or remove default"
+// +kubebuilder:validation:XValidation:rule="!has(self.default) || self.default == \"\" || (has(self.name) && self.name != \"\")",fieldPath=".default",message="is a key of the ConfigMap that name is to name: set name, or remove default"
 type DevicePluginConfigSpec struct {
 	// Name is the name of a ConfigMap in the operator's namespace, of which each key is a configuration.
 	// A node chooses one by the label nvidia.com/device-plugin.config, which config-manager watches.

@@ -8,7 +8,8 @@ type GDSSpec struct {
 	// +optional
 	Enabled   *bool `json:"enabled,omitempty"`
 	ImageSpec `json:",inline"`
-	// Args has no effect, as with NVIDIA's operator.
+	// Args replaces the arguments of the program that loads nvidia-fs. Default install. It has no effect with
+	// the driver toolkit of OpenShift, nor with NVIDIA's operator.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=4096

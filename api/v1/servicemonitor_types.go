@@ -4,7 +4,7 @@ package v1
 // cluster lacks its kind, servicemonitors.monitoring.coreos.com, nothing is created, whatever is
 // enabled, until that is installed.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.scrapeTimeout) || !self.interval.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$') || !self.scrapeTimeout.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$') || self.interval == '' || self.scrapeTimeout == '' || duration(self.scrapeTimeout) <= duration(self.interval)",fieldPath=".scrapeTimeout",message="is longer than interval, which Prometheus refuses: lower it or raise interval"
+// +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.scrapeTimeout) || !self.interval.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$') || !self.scrapeTimeout.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$') || self.interval == \"\" || self.scrapeTimeout == \"\" || duration(self.scrapeTimeout) <= duration(self.interval)",fieldPath=".scrapeTimeout",message="is longer than interval, which Prometheus refuses: lower it or raise interval"
 type ServiceMonitorSpec struct {
 	// Enabled creates the ServiceMonitor, and the PrometheusRule beside it where there is one. The default stands at the field that holds this block.
 	// +optional
@@ -40,7 +40,7 @@ type PrometheusDuration = string
 // RelabelConfig is one step of rewriting labels. It has the keys of RelabelConfig of Prometheus
 // Operator, whose own type would bring a default into the schema and no bounds.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.targetLabel) && self.targetLabel != '') || (has(self.action) && !(self.action.lowerAscii() in ['', 'replace', 'hashmod', 'lowercase', 'uppercase', 'keepequal', 'dropequal']))",message="this action writes a label: name it in targetLabel"
+// +kubebuilder:validation:XValidation:rule="(has(self.targetLabel) && self.targetLabel != \"\") || (has(self.action) && !(self.action.lowerAscii() in [\"\", 'replace', 'hashmod', 'lowercase', 'uppercase', 'keepequal', 'dropequal']))",message="this action writes a label: name it in targetLabel"
 // +kubebuilder:validation:XValidation:rule="!has(self.action) || self.action.lowerAscii() != 'hashmod' || (has(self.modulus) && self.modulus > 0)",message="the action hashmod needs a modulus above 0"
 type RelabelConfig struct {
 	// SourceLabels are the labels whose values are joined by the separator and matched by regex.

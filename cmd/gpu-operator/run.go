@@ -171,6 +171,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, o options) error {
 		(&clusterpolicy.Reconciler{
 			Client:        c,
 			Applier:       &apply.Applier{Client: c, Live: mgr.GetAPIReader(), Seen: freshness.NewTracker()},
+			OwnNamespace:  &apply.Namespace{Client: c, Live: mgr.GetAPIReader(), Name: o.namespace},
 			Status:        status.NewWriter(c, clock.RealClock{}),
 			Catalogue:     catalogue,
 			Namespace:     o.namespace,

@@ -29,6 +29,16 @@ const (
 	WaitForFlag = "--for="
 )
 
+// PodSecurity are the labels of a namespace by which Pod Security Admission decides, warns and audits, and
+// PodSecurityPrivileged is their value that lets all pods in.
+func PodSecurity() []string {
+	const prefix = "pod-security.kubernetes.io/"
+	return []string{prefix + "enforce", prefix + "audit", prefix + "warn"}
+}
+
+// PodSecurityPrivileged lets all pods in.
+const PodSecurityPrivileged = "privileged"
+
 // DefaultRuntimeClass is the RuntimeClass, and the handler in the container runtime, that the
 // container toolkit configures. Set by spec.operator.runtimeClass.
 const DefaultRuntimeClass = "nvidia"

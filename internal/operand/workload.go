@@ -41,6 +41,11 @@ func (in Input) ServesVMs(node NodeFacts) Decision {
 		workload, labels.GPUWorkload, v1.WorkloadContainer))
 }
 
+// PodSecurity tells whether the operator labels its namespace for Pod Security Admission.
+func (in Input) PodSecurity() bool {
+	return in.Spec.PSA != nil && IsTrue(in.Spec.PSA.Enabled, false)
+}
+
 // Containers are the nodes that are served for containers.
 func (in Input) Containers(nodes []NodeFacts) []NodeFacts {
 	return slices.DeleteFunc(slices.Clone(nodes), func(node NodeFacts) bool { return in.WorkloadOf(node) != WorkloadContainer })

@@ -51,6 +51,8 @@ type Reconciler struct {
 	Client client.Client
 	// Applier writes the objects of the stack.
 	Applier *apply.Applier
+	// OwnNamespace writes the labels of the operator's namespace.
+	OwnNamespace *apply.Namespace
 	// Status writes the status of policies.
 	Status *status.Writer
 	// Catalogue is the sorted list of operands.
@@ -74,8 +76,11 @@ type Reconciler struct {
 // Reconcile makes one pass.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	active, all, err := observe.Policies(ctx, r.Client)
-	if err != nil || len(all) == 0 {
+	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if len(all) == 0 {
+		return reconcile.Result{}, r.OwnNamespace.Privileged(ctx, false)
 	}
 	result, err := r.ignore(ctx, active, all)
 	if active == nil {

@@ -3,7 +3,8 @@
 package clusterpolicy
 
 // What the pass reads and writes. The objects of the stack are made by server-side apply, which
-// needs the verbs create and patch; get is for names that the cache does not hold.
+// needs the verbs create and patch; get is for names that the cache does not hold. A right to namespaces in a
+// namespaced role is one to that namespace alone.
 // +kubebuilder:rbac:groups=nvidia.com,resources=clusterpolicies,verbs=list;watch
 // +kubebuilder:rbac:groups=nvidia.com,resources=clusterpolicies/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch
@@ -16,4 +17,5 @@ package clusterpolicy
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=clusterpolicies.nvidia.com,verbs=get
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=secrets,verbs=list;watch
 // +kubebuilder:rbac:groups=scheduling.k8s.io,resources=priorityclasses,verbs=list;watch
+// +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=namespaces,verbs=get;patch
 // +kubebuilder:rbac:groups=apps,namespace=gpu-operator,resources=daemonsets,verbs=get;list;watch;create;patch;delete

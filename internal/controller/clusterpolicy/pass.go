@@ -38,6 +38,9 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 	if input.Contents, err = observe.Contents(ctx, r.References, r.Namespace, operand.Uses(r.Catalogue, input)); err != nil {
 		return err
 	}
+	if !input.Paused() {
+		failure = errors.Join(failure, r.OwnNamespace.Privileged(ctx, input.PodSecurity()))
+	}
 	pass.Plan = plan.Compute(r.Catalogue, input, nodes)
 	wanted := apply.Wanted{Held: map[string]bool{}}
 	for _, step := range pass.Plan.Steps {

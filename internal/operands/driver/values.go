@@ -60,8 +60,10 @@ func optional(probe *v1.ProbeSpec) optionalProbe {
 type sidecar struct {
 	Enabled           bool
 	Image, PullPolicy string
-	Env               []v1.EnvVar
-	pullSecrets       []string
+	// Args of its program; empty for its own.
+	Args        []string
+	Env         []v1.EnvVar
+	pullSecrets []string
 }
 
 // driverToolkit is OpenShift's image that builds the modules in a container beside the driver's.
@@ -172,22 +174,24 @@ func poolValues(in operand.Input, pool operand.Pool) (values, string, error) {
 
 func (v *values) addSidecars(in operand.Input, pool operand.Pool) (err error) {
 	if gds(in) {
-		if v.GDS, err = sidecarOf(image.GDS, in.Spec.GDS.ImageSpec, in.Spec.GDS.Env, pool); err != nil {
+		if v.GDS, err = sidecarOf(image.GDS, in.Spec.GDS.ImageSpec, pool); err != nil {
 			return fmt.Errorf("spec.gds: %w", err)
 		}
+		v.GDS.Args, v.GDS.Env = in.Spec.GDS.Args, in.Spec.GDS.Env
 	}
 	if gdrcopy(in) {
-		if v.GDRCopy, err = sidecarOf(image.GDRCopy, in.Spec.GDRCopy.ImageSpec, in.Spec.GDRCopy.Env, pool); err != nil {
+		if v.GDRCopy, err = sidecarOf(image.GDRCopy, in.Spec.GDRCopy.ImageSpec, pool); err != nil {
 			return fmt.Errorf("spec.gdrcopy: %w", err)
 		}
+		v.GDRCopy.Args, v.GDRCopy.Env = in.Spec.GDRCopy.Args, in.Spec.GDRCopy.Env
 	}
 	v.WaitingSidecars = (v.GDS.Enabled || v.GDRCopy.Enabled) && !v.DriverToolkit.Set
 	return nil
 }
 
-func sidecarOf(component image.Component, spec v1.ImageSpec, env []v1.EnvVar, pool operand.Pool) (sidecar, error) {
+func sidecarOf(component image.Component, spec v1.ImageSpec, pool operand.Pool) (sidecar, error) {
 	ref, err := image.Resolve(component, spec, "-"+pool.OSTag)
-	return sidecar{true, ref.Image, image.PullPolicy(spec), env, spec.ImagePullSecrets}, err
+	return sidecar{Enabled: true, Image: ref.Image, PullPolicy: image.PullPolicy(spec), pullSecrets: spec.ImagePullSecrets}, err
 }
 
 // mofedSource is where the sources of the network driver are, which nvidia-peermem is built with.

@@ -126,6 +126,15 @@ func TestConfigDigest(t *testing.T) {
 	if digest(t, swapped) != digest(t, of(v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Env: env}})) {
 		t.Error("the order of the environment changes the digest")
 	}
+	sidecars := func(gds, gdrcopy []string) string {
+		return digest(t, v1.ClusterPolicySpec{
+			GDS: &v1.GDSSpec{Enabled: new(true), Args: gds}, GDRCopy: &v1.GDRCopySpec{Enabled: new(true), Args: gdrcopy},
+		})
+	}
+	with := []string{"install", "--verbose"}
+	if plain := sidecars(nil, nil); plain == sidecars(with, nil) || plain == sidecars(nil, with) || sidecars(with, nil) == sidecars(nil, with) {
+		t.Error("the arguments of the sidecars do not change the digest")
+	}
 }
 
 // Two pools never have objects of one name, whatever a label value may hold that an object's name may not.

@@ -1,0 +1,137 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+)
+
+const enforce, audit, warn = "pod-security.kubernetes.io/enforce", "pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn"
+
+// own is the operator's namespace on a fake API server that counts calls.
+type own struct {
+	client.WithWatch
+	reads, writes int
+	refused       error
+}
+
+func newOwn(t *testing.T, labels map[string]string) *own {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := clientgoscheme.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	o := &own{}
+	o.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
+		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gpu-operator", Labels: labels}}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+				o.reads++
+				if o.refused != nil {
+					return o.refused
+				}
+				return w.Get(ctx, key, object, options...)
+			},
+			Apply: func(ctx context.Context, w client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+				o.writes++
+				return w.Apply(ctx, object, options...)
+			},
+		}).Build()
+	return o
+}
+
+func (o *own) namespace() *Namespace { return &Namespace{Client: o, Live: o, Name: "gpu-operator"} }
+
+func (o *own) labels(t *testing.T) map[string]string {
+	t.Helper()
+	live := &corev1.Namespace{}
+	if err := o.WithWatch.Get(t.Context(), client.ObjectKey{Name: "gpu-operator"}, live); err != nil {
+		t.Fatal(err)
+	}
+	return live.Labels
+}
+
+// step is one pass, and what it leaves behind. A restart forgets what is remembered.
+type step struct {
+	wanted, restart bool
+	writes          int
+	labels          map[string]string
+}
+
+func TestPodSecurityLabels(t *testing.T) {
+	all := func(value string, more ...string) map[string]string {
+		labels := map[string]string{enforce: value, audit: value, warn: value}
+		for i := 0; i < len(more); i += 2 {
+			labels[more[i]] = more[i+1]
+		}
+		return labels
+	}
+	for name, test := range map[string]struct {
+		before map[string]string
+		steps  []step
+	}{
+		"on, at rest, off": {map[string]string{"team": "ml"}, []step{
+			{wanted: true, writes: 1, labels: all("privileged", "team", "ml")},
+			{wanted: true, writes: 1, labels: all("privileged", "team", "ml")},
+			{wanted: true, restart: true, writes: 1, labels: all("privileged", "team", "ml")},
+			{writes: 2, labels: map[string]string{"team": "ml"}},
+			{writes: 2, labels: map[string]string{"team": "ml"}},
+			{restart: true, writes: 2, labels: map[string]string{"team": "ml"}},
+			{wanted: true, writes: 3, labels: all("privileged", "team", "ml")},
+			{restart: true, writes: 4, labels: map[string]string{"team": "ml"}},
+		}},
+		"another level gives way":                              {all("restricted"), []step{{wanted: true, writes: 1, labels: all("privileged")}}},
+		"an administrator's labels do":                         {all("privileged"), []step{{wanted: true, labels: all("privileged")}, {labels: all("privileged")}}},
+		"an administrator's labels stay where none are wanted": {all("baseline"), []step{{labels: all("baseline")}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOwn(t, test.before)
+			namespace := o.namespace()
+			for i, step := range test.steps {
+				if step.restart {
+					namespace = o.namespace()
+				}
+				if err := namespace.Privileged(t.Context(), step.wanted); err != nil {
+					t.Fatalf("step %d: %v", i, err)
+				}
+				if diff := cmp.Diff(step.labels, o.labels(t)); diff != "" || o.writes != step.writes {
+					t.Errorf("step %d: %d writes, want %d, labels -want +got:\n%s", i, o.writes, step.writes, diff)
+				}
+			}
+		})
+	}
+}
+
+// Where nothing is wanted, the namespace is read once, and need not be readable.
+func TestPodSecurityIsReadOnlyWhereItIsWanted(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "gpu-operator", errors.New("no role"))
+	for name, refused := range map[string]error{"readable": nil, "forbidden": forbidden} {
+		t.Run(name, func(t *testing.T) {
+			o := newOwn(t, nil)
+			o.refused = refused
+			namespace := o.namespace()
+			for range 3 {
+				if err := namespace.Privileged(t.Context(), false); err != nil {
+					t.Error(err)
+				}
+			}
+			if o.reads != 1 || o.writes != 0 {
+				t.Errorf("%d reads and %d writes", o.reads, o.writes)
+			}
+			if err := namespace.Privileged(t.Context(), true); !errors.Is(err, refused) {
+				t.Errorf("wanted: %v", err)
+			}
+		})
+	}
+}
