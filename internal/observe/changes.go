@@ -1,27 +1,77 @@
 package observe
 
 import (
+	"context"
+	"maps"
 	"reflect"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// NodeChanges lets pass the events of nodes that can change a verdict or a label; heartbeats do not.
-func NodeChanges() predicate.Predicate {
+// NodeChanges lets pass the events of nodes that can change a verdict or a label. Heartbeats do not, nor do
+// labels that neither the operator nor the policy in force, which is read from the caches, asks for.
+func NodeChanges(reader client.Reader, catalogue []operand.Operand) predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Node) bool {
-		return !reflect.DeepEqual(before.Labels, after.Labels) ||
+		return relabelled(before, after) || selectedAnew(reader, catalogue, before, after) ||
 			!reflect.DeepEqual(before.Annotations, after.Annotations) ||
 			!reflect.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
 			before.Status.NodeInfo != after.Status.NodeInfo ||
 			readiness.Allocatable(before) != readiness.Allocatable(after)
 	})
+}
+
+// relabelled tells whether a label has changed that the operator reads or writes itself.
+func relabelled(before, after *corev1.Node) bool {
+	if maps.Equal(before.Labels, after.Labels) {
+		return false
+	}
+	old, now := Facts(before), Facts(after)
+	old.Labels, now.Labels = nil, nil
+	return !reflect.DeepEqual(old, now) || !maps.Equal(ofNVIDIA(before.Labels), ofNVIDIA(after.Labels))
+}
+
+// ofNVIDIA are the labels below nvidia.com, among which are all that the operator writes.
+func ofNVIDIA(all map[string]string) map[string]string {
+	found := map[string]string{}
+	for key, value := range all {
+		if strings.HasPrefix(key, resourcePrefix) {
+			found[key] = value
+		}
+	}
+	return found
+}
+
+// selectedAnew tells whether a label has changed that a nodeSelector of the policy in force asks for. A policy
+// that comes to ask for it later is an event for every node.
+func selectedAnew(reader client.Reader, catalogue []operand.Operand, before, after *corev1.Node) bool {
+	if maps.Equal(before.Labels, after.Labels) {
+		return false
+	}
+	active, _, err := Policies(context.Background(), reader)
+	if err != nil {
+		return true // Whoever looks at the node meets the error, and tries again.
+	}
+	if active == nil {
+		return false
+	}
+	for key := range (operand.Input{Spec: active.Spec}).SelectorKeys(catalogue) {
+		old, was := before.Labels[key]
+		now, is := after.Labels[key]
+		if old != now || was != is {
+			return true
+		}
+	}
+	return false
 }
 
 // PodChanges lets pass the events of pods that change the verdict on them.

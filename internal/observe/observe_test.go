@@ -310,18 +310,24 @@ func TestNodeChanges(t *testing.T) {
 				n.Status.Conditions[i].LastHeartbeatTime = metav1.Now()
 			}
 		}},
-		"images":                      {change: func(n *corev1.Node) { n.Status.Images = nil }},
-		"an annotation of others":     {change: func(n *corev1.Node) { n.Annotations["other"] = "y" }},
-		"memory pressure":             {change: func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue }},
-		"fewer GPUs, but some":        {change: func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("7") }},
-		"another resource":            {change: func(n *corev1.Node) { n.Status.Allocatable["cpu"] = resource.MustParse("4") }},
-		"a label":                     {change: func(n *corev1.Node) { n.Labels["nvidia.com/gpu.deploy.driver"] = "false" }, want: true},
-		"no GPU left":                 {change: func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0") }, want: true},
-		"the kubelet fell silent":     {change: func(n *corev1.Node) { n.Status.Conditions[2].Status = corev1.ConditionUnknown }, want: true},
-		"somebody took our condition": {change: func(n *corev1.Node) { n.Status.Conditions = n.Status.Conditions[2:] }, want: true},
-		"another container runtime":   {change: func(n *corev1.Node) { n.Status.NodeInfo.ContainerRuntimeVersion = "docker://28" }, want: true},
-		"another distribution":        {change: func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.34.1+k3s1" }, want: true},
-		"another kernel":              {change: func(n *corev1.Node) { n.Status.NodeInfo.KernelVersion = "7" }},
+		"images":                                      {change: func(n *corev1.Node) { n.Status.Images = nil }},
+		"an annotation of others":                     {change: func(n *corev1.Node) { n.Annotations["other"] = "y" }},
+		"memory pressure":                             {change: func(n *corev1.Node) { n.Status.Conditions[0].Status = corev1.ConditionTrue }},
+		"fewer GPUs, but some":                        {change: func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("7") }},
+		"another resource":                            {change: func(n *corev1.Node) { n.Status.Allocatable["cpu"] = resource.MustParse("4") }},
+		"a label":                                     {change: func(n *corev1.Node) { n.Labels["nvidia.com/gpu.deploy.driver"] = "false" }, want: true},
+		"no GPU left":                                 {change: func(n *corev1.Node) { n.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0") }, want: true},
+		"the kubelet fell silent":                     {change: func(n *corev1.Node) { n.Status.Conditions[2].Status = corev1.ConditionUnknown }, want: true},
+		"somebody took our condition":                 {change: func(n *corev1.Node) { n.Status.Conditions = n.Status.Conditions[2:] }, want: true},
+		"another container runtime":                   {change: func(n *corev1.Node) { n.Status.NodeInfo.ContainerRuntimeVersion = "docker://28" }, want: true},
+		"another distribution":                        {change: func(n *corev1.Node) { n.Status.NodeInfo.KubeletVersion = "v1.34.1+k3s1" }, want: true},
+		"a label of others":                           {change: func(n *corev1.Node) { n.Labels["example.com/rack"] = "b" }},
+		"a label that is selected by":                 {change: func(n *corev1.Node) { n.Labels["example.com/tier"] = "gpu" }, want: true},
+		"one that all are selected by, and that goes": {change: func(n *corev1.Node) { delete(n.Labels, "example.com/pool") }, want: true},
+		"a label of a distribution":                   {change: func(n *corev1.Node) { n.Labels["microk8s.io/cluster"] = "true" }, want: true},
+		"a MIG layout":                                {change: func(n *corev1.Node) { n.Labels["nvidia.com/mig.config"] = "all-balanced" }, want: true},
+		"a discovery label":                           {change: func(n *corev1.Node) { n.Labels["feature.node.kubernetes.io/kernel-version.full"] = "7" }, want: true},
+		"another kernel":                              {change: func(n *corev1.Node) { n.Status.NodeInfo.KernelVersion = "7" }},
 	}
 	var whole *corev1.Node
 	for _, node := range allNodes() {
@@ -329,13 +335,24 @@ func TestNodeChanges(t *testing.T) {
 			whole = node
 		}
 	}
+	whole.Labels["example.com/pool"] = "gpu"
+	catalogue := []operand.Operand{{Name: "dcgm-exporter", Placement: func(in operand.Input) operand.Placement {
+		return operand.Placement{PlacementSpec: in.Spec.DCGMExporter.PlacementSpec}
+	}}}
+	policies := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(&v1.ClusterPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster-policy"},
+		Spec: v1.ClusterPolicySpec{
+			DaemonSets:   &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"example.com/pool": "gpu"}},
+			DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: v1.PlacementSpec{NodeSelector: v1.Labels{"example.com/tier": "metrics"}}},
+		},
+	}).Build()
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			after := whole.DeepCopy()
 			test.change(after)
 			// Predicates see what the cache holds.
 			update := event.UpdateEvent{ObjectOld: trimmed(t, observe.TrimNode, whole.DeepCopy()), ObjectNew: trimmed(t, observe.TrimNode, after)}
-			if got := observe.NodeChanges().Update(update); got != test.want {
+			if got := observe.NodeChanges(policies, catalogue).Update(update); got != test.want {
 				t.Errorf("passes: %v", got)
 			}
 		})
@@ -433,7 +450,7 @@ func TestTemplateChanges(t *testing.T) {
 }
 
 func TestEventsOtherThanUpdatesPass(t *testing.T) {
-	p := observe.NodeChanges()
+	p := observe.NodeChanges(fake.NewClientBuilder().Build(), nil)
 	if !p.Create(event.CreateEvent{Object: &corev1.Node{}}) || !p.Delete(event.DeleteEvent{Object: &corev1.Node{}}) {
 		t.Error("a node that comes or goes is not noticed")
 	}

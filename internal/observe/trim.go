@@ -38,7 +38,7 @@ func TrimNode(object any) (any, error) {
 	return trimmed, nil
 }
 
-// resourcePrefix starts the extended resources of GPUs.
+// resourcePrefix starts the extended resources of GPUs, and labels.
 const resourcePrefix = "nvidia.com/"
 
 func trimResources(resources corev1.ResourceList) corev1.ResourceList {

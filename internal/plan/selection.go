@@ -32,9 +32,9 @@ func (p Plan) kept(catalogue []operand.Operand, node operand.NodeFacts) string {
 	return ""
 }
 
-// withDriver are the nodes that an operand which has an instance for each pool is to serve.
+// withDriver keeps, in place, the nodes that an operand which has an instance for each pool is to serve.
 func (p Plan) withDriver(catalogue []operand.Operand, nodes []operand.NodeFacts) []operand.NodeFacts {
-	return slices.DeleteFunc(slices.Clone(nodes), func(node operand.NodeFacts) bool {
+	return slices.DeleteFunc(nodes, func(node operand.NodeFacts) bool {
 		return !slices.ContainsFunc(catalogue, func(o operand.Operand) bool {
 			return o.ServesPool != nil && p.selects(o, node).Verdict == operand.Install
 		})

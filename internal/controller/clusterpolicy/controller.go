@@ -133,7 +133,7 @@ func (r *Reconciler) ignore(ctx context.Context, active *v1.ClusterPolicy, all [
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named("clusterpolicy").
 		Watches(&v1.ClusterPolicy{}, afterBatch(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, afterBatch(), builder.WithPredicates(observe.NodeChanges())).
+		Watches(&corev1.Node{}, afterBatch(), builder.WithPredicates(observe.NodeChanges(r.Client, r.Catalogue))).
 		Watches(&corev1.Pod{}, afterBatch(), builder.WithPredicates(observe.PodChanges()))
 	for _, kind := range render.Kinds() {
 		b = b.Watches(kind, afterBatch())
