@@ -6,7 +6,7 @@ import (
 
 // DCGMExporterSpec configures the DCGM exporter.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.podLabelAllowlistRegex) || self.podLabelAllowlistRegex.size() == 0 || has(self.enablePodLabels)",fieldPath=".podLabelAllowlistRegex",message="has no effect alone: set enablePodLabels to true, or to false to keep it for later"
+// +kubebuilder:validation:XValidation:rule="!has(self.podLabelAllowlistRegex) || self.podLabelAllowlistRegex.size() == 0 || has(self.enablePodLabels) || oldSelf.optMap(o, has(o.podLabelAllowlistRegex) && !has(o.enablePodLabels)).orValue(false)",optionalOldSelf=true,fieldPath=".podLabelAllowlistRegex",message="has no effect alone: set enablePodLabels to true, or to false to keep it for later"
 type DCGMExporterSpec struct {
 	// Enabled installs the exporter, which serves metrics of the GPUs on port 9400. Default true.
 	// +optional

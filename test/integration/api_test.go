@@ -26,7 +26,7 @@ func TestAPI(t *testing.T) {
 	for _, c := range refused {
 		t.Run("refused: "+c.name, func(t *testing.T) {
 			err := b.client.Create(t.Context(), policyOf(b, c.spec))
-			b.in(t).Expect(err).To(MatchError(ContainSubstring(c.message)))
+			b.in(t).Expect(err).To(MatchError(And(ContainSubstring(c.path), ContainSubstring(c.message))))
 			for rule := range rules(b) {
 				shown[rule] = shown[rule] || strings.Contains(err.Error(), rule)
 			}
@@ -101,7 +101,7 @@ func TestAPIRatchets(t *testing.T) {
 	withoutRules(definition.Object)
 	b.Expect(b.client.Update(t.Context(), definition)).To(Succeed())
 	const stored = `{driver: {usePrecompiled: true, version: "595"}, gds: {enabled: true}, toolkit: {version: "a b", env: [{name: A}]},
-		cdi: {enabled: false, nriPluginEnabled: true}, daemonsets: {labels: {"a b": c}}, dcgmExporter: {hpcJobMapping: {directory: /a}}}`
+		cdi: {enabled: false, nriPluginEnabled: true}, daemonsets: {labels: {"a b": c}}, dcgmExporter: {hpcJobMapping: {directory: /a}, podLabelAllowlistRegex: [a]}}`
 	b.Eventually(func() error { return b.client.Create(t.Context(), policyOf(b, stored)) }).WithTimeout(20 * time.Second).Should(Succeed())
 	b.Expect(b.client.Patch(t.Context(), definition, client.RawPatch(types.ApplyPatchType, crd.ClusterPolicy),
 		client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
@@ -112,7 +112,7 @@ func TestAPIRatchets(t *testing.T) {
 	}).WithTimeout(20 * time.Second).Should(MatchError(ContainSubstring("must be a tag")))
 	for _, step := range []struct{ name, patch, message string }{
 		{"another block", `{"mig":{"strategy":"mixed"}}`, ""},
-		{"beside the wrong fields", `{"driver":{"kernelModuleType":"open"},"toolkit":{"env":[{"name":"A","value":"b"}]},"gds":{"env":[{"name":"A","value":"b"}]}}`, ""},
+		{"beside the wrong fields", `{"driver":{"kernelModuleType":"open"},"toolkit":{"env":[{"name":"A","value":"b"}]},"gds":{"env":[{"name":"A","value":"b"}]},"dcgmExporter":{"hostPID":true}}`, ""},
 		{"a wrong field by another wrong value", `{"toolkit":{"version":"c d"}}`, "must be a tag"},
 		{"another contradiction", `{"gdrcopy":{"enabled":true}}`, "cannot have GDRCopy"},
 		{"a wrong map grows", `{"daemonsets":{"labels":{"d":"e"}}}`, "each key must be a label's"},
