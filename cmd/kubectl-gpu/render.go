@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"strings"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/internal/status"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
@@ -128,7 +130,7 @@ func (o renderOptions) run(in io.Reader, out, told io.Writer) error {
 	if _, err := out.Write(printed); err != nil {
 		return fmt.Errorf("writing the objects: %w", err)
 	}
-	for _, sentence := range append(aboutOperands(computed), aboutNodes(computed, catalogue, facts)...) {
+	for _, sentence := range slices.Concat(status.FieldNotes(policy.Spec), aboutOperands(computed), aboutNodes(computed, catalogue, facts)) {
 		fmt.Fprintln(told, sentence)
 	}
 	return invalid(computed)

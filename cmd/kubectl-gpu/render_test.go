@@ -98,6 +98,16 @@ func TestRenderTellsWhatDoesNotRun(t *testing.T) {
 	g.Expect(got.errOut).NotTo(ContainSubstring("node cpu"), "nothing is expected there")
 }
 
+func TestRenderTellsOfFieldsWithoutEffect(t *testing.T) {
+	g := NewWithT(t)
+	got := rendering(t, "{driver: {upgradePolicy: {autoUpgrade: true}}, operator: {defaultRuntime: docker}, sandboxWorkloads: {enabled: true, defaultWorkload: vm-vgpu}}")
+	g.Expect(got.code).To(Equal(0))
+	g.Expect(strings.Split(got.errOut, "\n")).To(ContainElements(
+		ContainSubstring("spec.driver.upgradePolicy.autoUpgrade: drivers are not upgraded automatically"),
+		"spec.operator.defaultRuntime: remove it, each node's runtime is detected",
+		"node gpu-1 would run nothing: workload vm-vgpu is not supported yet: label the node nvidia.com/gpu.workload.config=container"))
+}
+
 func TestRenderFailsOnAnOperandThatIsInvalid(t *testing.T) {
 	g := NewWithT(t)
 	got := rendering(t, `{driver: {image: "example.com/driver:1", version: "2"}}`)

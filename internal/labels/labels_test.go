@@ -13,7 +13,7 @@ func TestKeysAreValid(t *testing.T) {
 	for _, key := range []string{
 		labels.DiscoveryPCIPresent, labels.DiscoveryPCI3D, labels.DiscoveryPCIVGA, labels.DiscoveryKernel,
 		labels.DiscoveryOSID, labels.DiscoveryOSVersion, labels.GPUPresent, labels.DeployOperands,
-		labels.DeployClient, labels.Pool, labels.DiscoveryLostSince, labels.ConditionGPUReady,
+		labels.DeployClient, labels.GPUWorkload, labels.Pool, labels.DiscoveryLostSince, labels.ConditionGPUReady,
 		labels.MIGCapable, labels.MPSCapable, labels.GPUProduct, labels.VGPUHostDriver, labels.MIGConfig,
 		labels.DevicePluginConfig,
 		labels.App, labels.ManagedBy, labels.Operand, labels.Digest, labels.TemplateDigest,
@@ -34,6 +34,7 @@ func TestPublicNames(t *testing.T) {
 		labels.GPUPresent:                   "nvidia.com/gpu.present",
 		labels.DeployOperands:               "nvidia.com/gpu.deploy.operands",
 		labels.DeployClient:                 "nvidia.com/gpu.deploy.client",
+		labels.GPUWorkload:                  "nvidia.com/gpu.workload.config",
 		labels.DriverRoot:                   "/run/nvidia/driver",
 		labels.ValidationsDir:               "/run/nvidia/validations",
 		labels.MarkerDriver.File():          "driver-ready",

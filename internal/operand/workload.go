@@ -31,11 +31,15 @@ func (in Input) WorkloadOf(node NodeFacts) Workload {
 	return WorkloadContainer
 }
 
-// ServesVMs tells why a node for virtual machines is not served; every other node is.
+// ServesVMs tells why a node for virtual machines is not served: daemonsets.nodeSelector keeps the stack off it,
+// or that it is not supported. Every other node is served.
 func (in Input) ServesVMs(node NodeFacts) Decision {
 	workload := in.WorkloadOf(node)
 	if workload == WorkloadContainer {
 		return Installed()
+	}
+	if selected := in.Selects(&Operand{}, node); selected.Verdict != Install {
+		return selected
 	}
 	return Refused(v1.ReasonNotSupportedYet, fmt.Sprintf("workload %s is not supported yet: label the node %s=%s",
 		workload, labels.GPUWorkload, v1.WorkloadContainer))

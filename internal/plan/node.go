@@ -71,6 +71,9 @@ func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node
 	node.Beside = p.rungs(catalogue, "", facts)
 	node.Kept = p.kept(catalogue, facts)
 	node.judgeSelection()
+	if node.Refused.Reason == v1.ReasonNotSelected {
+		node.Unselected = node.Refused.Message
+	}
 	return node
 }
 

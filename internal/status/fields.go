@@ -82,14 +82,23 @@ func setFields(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
 	tell(v1.ConditionDeprecatedFields, v1.ReasonDeprecated, deprecated)
 }
 
+// FieldNotes tell of the fields of the spec that have no effect yet or are deprecated, a sentence for each.
+func FieldNotes(spec v1.ClusterPolicySpec) []string {
+	return append(notes(unsupported, spec), notes(deprecated, spec)...)
+}
+
 // listed are those of the fields that are set, each with its advice; empty for none. The order is that of
 // the table, so that the text stays as long as the spec does.
 func listed(fields []field, spec v1.ClusterPolicySpec) string {
-	var parts []string
+	return truncate(strings.Join(notes(fields, spec), "; "), maxConditionMessage)
+}
+
+func notes(fields []field, spec v1.ClusterPolicySpec) []string {
+	var found []string
 	for _, field := range fields {
 		if field.isSet(spec) {
-			parts = append(parts, fmt.Sprintf("%s: %s", field.name, field.advice))
+			found = append(found, fmt.Sprintf("%s: %s", field.name, field.advice))
 		}
 	}
-	return truncate(strings.Join(parts, "; "), maxConditionMessage)
+	return found
 }

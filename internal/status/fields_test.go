@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -100,8 +101,9 @@ func TestAllFieldsAreToldWhateverFails(t *testing.T) {
 	}
 }
 
-// Nodes for virtual machines are told one by one and together, and the others are served.
-func TestNodesForVirtualMachines(t *testing.T) {
+// withMachine is a cluster of three nodes, of which the second one is for virtual machines.
+func withMachine(t *testing.T) *bed {
+	t.Helper()
 	b := newBed(t, 3)
 	b.spec.SandboxWorkloads = &v1.SandboxWorkloadsSpec{Enabled: new(true)}
 	b.relabel(1, "nvidia.com/gpu.workload.config", "vm-passthrough")
@@ -109,7 +111,12 @@ func TestNodesForVirtualMachines(t *testing.T) {
 	for _, ds := range b.snapshot.DaemonSets {
 		ds.Status.DesiredNumberScheduled, ds.Status.UpdatedNumberScheduled = 2, 2
 	}
-	status := b.status()
+	return b
+}
+
+// Nodes for virtual machines are told one by one and together, and the others are served.
+func TestNodesForVirtualMachines(t *testing.T) {
+	status := withMachine(t).status()
 	want := v1.NodeStatus{
 		Name: "node-00001", Stage: v1.StageDiscovered, Pool: "ubuntu24.04-amd64", Reason: v1.ReasonNotSupportedYet,
 		Message: "workload vm-passthrough is not supported yet: label the node nvidia.com/gpu.workload.config=container",
@@ -117,8 +124,9 @@ func TestNodesForVirtualMachines(t *testing.T) {
 	if diff := cmp.Diff(want, status.Nodes[0]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+	served := []v1.OperandState{v1.OperandReady, v1.OperandDisabled, v1.OperandNotNeeded}
 	for _, o := range status.Operands {
-		if o.State != v1.OperandReady && o.State != v1.OperandDisabled && o.State != v1.OperandNotNeeded {
+		if !slices.Contains(served, o.State) {
 			t.Errorf("%s is %s: %s", o.Name, o.State, o.Message)
 		}
 	}
@@ -127,10 +135,21 @@ func TestNodesForVirtualMachines(t *testing.T) {
 	if got := ready(status); got.Reason != v1.ReasonNotSupportedYet || got.Message != told {
 		t.Errorf("%s: %s", got.Reason, got.Message)
 	}
+}
+
+func TestNodesForVirtualMachinesBesideOthers(t *testing.T) {
+	b := withMachine(t)
 	b.fail(2, "driver", "boom")
 	if got := ready(b.status()); got.Reason != v1.ReasonOperandFailed {
 		t.Errorf("beside another failure: %s: %s", got.Reason, got.Message)
 	}
+	b.spec.DaemonSets = &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"pool": "containers"}}
+	b.relabel(0, "pool", "containers")
+	b.relabel(2, "pool", "containers")
+	if got := b.status(); got.NodeSummary.Degraded != 1 || got.NodeSummary.Excluded != 1 || got.Nodes[1].Reason != v1.ReasonNotSelected {
+		t.Errorf("where a nodeSelector keeps it out: %+v, %+v", got.NodeSummary, got.Nodes)
+	}
+	b.spec.DaemonSets = nil
 	b.spec.SandboxWorkloads.Enabled = new(false)
 	if got := b.status().NodeSummary.Degraded; got != 1 {
 		t.Errorf("%d nodes are degraded while sandbox workloads are off", got)

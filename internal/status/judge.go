@@ -109,7 +109,7 @@ func failedNode(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) {
 func forMachines(pass Pass) int {
 	count := 0
 	for _, node := range pass.Snapshot.Nodes {
-		if !node.Facts.Excluded && pass.Plan.Input.ServesVMs(node.Facts).Verdict != operand.Install {
+		if !node.Facts.Excluded && pass.Plan.Input.ServesVMs(node.Facts).Verdict == operand.Invalid {
 			count++
 		}
 	}

@@ -34,7 +34,7 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daem
 		assessment.NodeVerdict = excluded()
 		return assessment
 	}
-	if node.Refused.Verdict != operand.Install {
+	if node.Refused.Verdict == operand.Invalid {
 		assessment.NodeVerdict = readiness.NodeVerdict{Stage: v1.StageDiscovered, Verdict: readiness.Verdict{
 			State: readiness.Failed, Reason: node.Refused.Reason, Message: node.Refused.Message,
 		}}
