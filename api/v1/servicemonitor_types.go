@@ -61,6 +61,7 @@ type RelabelConfig struct {
 	// Regex that the joined values are matched by. Default (.*).
 	// +optional
 	// +kubebuilder:validation:MaxLength=8192
+	// +kubebuilder:validation:XValidation:rule="''.matches(self) in [true, false]",message="must be a regular expression of RE2"
 	Regex string `json:"regex,omitempty"`
 	// Modulus that the hash of the joined values is taken by, for the action hashmod.
 	// +optional

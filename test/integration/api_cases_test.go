@@ -52,6 +52,8 @@ var refused = []struct{ name, spec, path, message string }{
 	{"relabeling action", "{operator: {metrics: {serviceMonitor: {relabelings: [{action: rename}]}}}}", "spec.operator.metrics.serviceMonitor.relabelings[0].action", ""},
 	{"relabeling into no label", "{nodeStatusExporter: {serviceMonitor: {relabelings: [{sourceLabels: [a]}]}}}", "spec.nodeStatusExporter.serviceMonitor.relabelings[0]", "this action writes a label: name it in targetLabel"},
 	{"relabeling by no modulus", "{nodeStatusExporter: {serviceMonitor: {relabelings: [{action: HashMod, targetLabel: a}]}}}", "", "the action hashmod needs a modulus above 0"},
+	{"relabeling by no regular expression", "{nodeStatusExporter: {serviceMonitor: {relabelings: [{targetLabel: a, regex: '(a'}]}}}", "spec.nodeStatusExporter.serviceMonitor.relabelings[0].regex", "must be a regular expression of RE2"},
+	{"allow list with no regular expression", "{dcgmExporter: {enablePodLabels: true, podLabelAllowlistRegex: ['^a', '[b']}}", "spec.dcgmExporter.podLabelAllowlistRegex[1]", "must be a regular expression of RE2"},
 	{"default runtime", "{operator: {defaultRuntime: runc}}", "spec.operator.defaultRuntime", ""},
 	{"key of a label", `{daemonsets: {labels: {"a b": c}}}`, "spec.daemonsets.labels", "each key must be a label's, such as team or example.com/team"},
 	{"value of a label", `{daemonsets: {labels: {a: "b c"}}}`, "spec.daemonsets.labels[a]", "must be the value of a label"},
