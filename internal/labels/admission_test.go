@@ -8,19 +8,40 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// The admission policy says in CEL what gpu-node discover may write; both must say the same.
-func TestTheAdmissionPolicyAllowsWhatDiscoveryWrites(t *testing.T) {
-	policy, err := os.ReadFile("../../config/admission/node_discovery.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, fact := range []string{
-		"key.startsWith('" + labels.DiscoveryPrefix + "')",
-		"key.matches('" + labels.FeaturePattern + "')",
-		"key != '" + labels.Discovered + "'",
+// The admission policies say in CEL what programs write on nodes; the keys are those of this package.
+func TestTheAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
+	for file, facts := range map[string][]string{
+		"node_discovery.yaml": {
+			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')", "key != '" + labels.Discovered + "'",
+		},
+		"operator.yaml": {
+			"'" + labels.GPUPresent + "'", "'" + labels.MIGConfig + "'", "key.startsWith('" + labels.DeployPrefix + "')",
+			"key.startsWith('" + prefixOf(t, labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.Runtime, labels.DiscoveryLostSince, labels.Discovered) + "')",
+			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')", "[?'" + labels.Discovered + "']",
+			"type != '" + labels.ConditionGPUReady + "'",
+		},
+		"mig_manager.yaml": {"'" + labels.DeployPrefix + "' + name", "key.startsWith('" + labels.MIGConfig + "')"},
 	} {
-		if !strings.Contains(string(policy), fact) {
-			t.Errorf("the policy does not have %s", fact)
+		policy, err := os.ReadFile("../../config/admission/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, fact := range facts {
+			if !strings.Contains(string(policy), fact) {
+				t.Errorf("%s does not have %s", file, fact)
+			}
 		}
 	}
+}
+
+// prefixOf is the prefix of the operator's own keys, which all of these must have.
+func prefixOf(t *testing.T, keys ...string) string {
+	t.Helper()
+	const own = "nvidia.com/gpu-operator."
+	for _, key := range keys {
+		if !strings.HasPrefix(key, own) {
+			t.Errorf("%s does not begin with %s, which the operator may write", key, own)
+		}
+	}
+	return own
 }

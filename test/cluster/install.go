@@ -30,10 +30,11 @@ var installOrder = []string{
 // Install renders a kustomization and applies all of its objects except Deployments: there are no
 // containers here, the operator runs as a process instead.
 func Install(ctx context.Context, cfg *rest.Config, kustomizeDir string) error {
-	objects, err := renderKustomization(kustomizeDir)
+	objects, err := Render(kustomizeDir)
 	if err != nil {
 		return err
 	}
+	objects = slices.DeleteFunc(objects, func(obj *unstructured.Unstructured) bool { return obj.GetKind() == "Deployment" })
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("register CustomResourceDefinition: %w", err)
@@ -57,17 +58,14 @@ func Install(ctx context.Context, cfg *rest.Config, kustomizeDir string) error {
 	return nil
 }
 
-// renderKustomization returns what "kustomize build" prints, in the order of installation.
-func renderKustomization(dir string) ([]*unstructured.Unstructured, error) {
+// Render returns what "kustomize build" prints, in the order of installation.
+func Render(dir string) ([]*unstructured.Unstructured, error) {
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {
 		return nil, fmt.Errorf("render kustomization %s: %w", dir, err)
 	}
 	var objects []*unstructured.Unstructured
 	for _, resource := range resources.Resources() {
-		if resource.GetKind() == "Deployment" {
-			continue
-		}
 		data, err := resource.MarshalJSON()
 		if err != nil {
 			return nil, fmt.Errorf("encode %s: %w", resource.CurId(), err)

@@ -94,7 +94,9 @@ func newFence(b *bed) *fence {
 // is seldom reached would else show itself by refusing what is right.
 func (f *fence) typeChecked() {
 	f.t.Helper()
-	for _, name := range []string{"gpu-operator-node-discovery", "gpu-operator-operator-validator"} {
+	for _, name := range []string{
+		"gpu-operator-node-discovery", "gpu-operator-operator-validator", "gpu-operator-operator", "gpu-operator-mig-manager",
+	} {
 		f.Eventually(func(g Gomega) {
 			policy, err := f.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(f.t.Context(), name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())

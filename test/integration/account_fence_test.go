@@ -1,0 +1,214 @@
+package integration
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
+)
+
+const migManagerAccount = "nvidia-mig-manager"
+
+// nodeChange is a merge patch of a node; status is whether it goes to the status. says is the refusal, empty
+// for what is allowed.
+type nodeChange struct {
+	patch  string
+	status bool
+	says   string
+}
+
+// TestWritersOfNodesAreFenced: what the operator and mig-manager may change of a node ends at what is
+// theirs. The API server judges, by the admission policies that are installed: RBAC would let them do all.
+func TestWritersOfNodesAreFenced(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{cluster.Newest, cluster.Oldest} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, bedOptions{version: version, nodes: 2, timing: simulator.DefaultTiming()})
+			own, other := "gpu-00000", "gpu-00001"
+			b.prepareNode(own)
+			// Not the account of the bed's operator, of which no call may be refused: the policy goes by the name.
+			const elsewhere = "elsewhere"
+			b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}})
+			b.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: account}})
+			b.allRightsOnNodes(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: elsewhere, Name: account},
+				rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: migManagerAccount})
+			unbound, err := b.cluster.ServiceAccountConfig(t.Context(), elsewhere, account)
+			b.Expect(err).NotTo(HaveOccurred())
+			operator := kubernetes.NewForConfigOrDie(unbound)
+			migManager, _ := b.podBound(migManagerAccount, b.podFor(migManagerAccount, own))
+			for _, c := range []kubernetes.Interface{operator, migManager} {
+				b.Eventually(func() error { return dryRun(t, c, own, nodeChange{patch: `{"metadata":{"labels":{"team":"x"}}}`}) }).
+					WithTimeout(30 * time.Second).WithPolling(100 * time.Millisecond).Should(forbidden("may not change"))
+			}
+			(&fence{bed: b, admin: kubernetes.NewForConfigOrDie(b.cluster.Config)}).typeChecked()
+			t.Run("operator", func(t *testing.T) {
+				b.in(t).judge(operator, own, operatorChanges(b.node(own)))
+				b.in(t).neitherCreatesNorDeletes(operator, own, "the operator may only update nodes")
+			})
+			t.Run("mig-manager", func(t *testing.T) {
+				b.in(t).judge(migManager, own, migManagerChanges())
+				b.in(t).judge(migManager, other, map[string]nodeChange{"another node": {
+					patch: labelled("nvidia.com/mig.config.state", "failed"), says: "which is " + own + ", not " + other}})
+				b.in(t).neitherCreatesNorDeletes(migManager, own, "mig-manager may only update nodes")
+			})
+			t.Run("a token that names no node", func(t *testing.T) {
+				unbound, err := b.cluster.ServiceAccountConfig(t.Context(), namespace, migManagerAccount)
+				b.in(t).Expect(err).NotTo(HaveOccurred())
+				b.in(t).judge(kubernetes.NewForConfigOrDie(unbound), own, map[string]nodeChange{"any": {
+					patch: labelled("nvidia.com/mig.config.state", "failed"), says: "which is not named in its token"}})
+			})
+			t.Run("others are not fenced", func(t *testing.T) {
+				admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
+				b.in(t).Expect(dryRun(t, admin, own, nodeChange{patch: labelled("team", "ml")})).To(Succeed())
+			})
+		})
+	}
+}
+
+// operatorChanges are tried one at a time on the node as prepareNode left it.
+func operatorChanges(node *corev1.Node) map[string]nodeChange {
+	const ofLabels, ofAnnotations, ofTaints = "the operator may not change the labels ", "the operator may not change the annotations ", "the operator may not change the taints "
+	changes := map[string]nodeChange{
+		"label gpu.present":                {patch: labelled("nvidia.com/gpu.present", "true")},
+		"remove gpu.present":               {patch: labelled("nvidia.com/gpu.present", nil)},
+		"deploy label":                     {patch: labelled("nvidia.com/gpu.deploy.driver", "true")},
+		"remove a deploy label":            {patch: labelled("nvidia.com/gpu.deploy.dcgm", nil)},
+		"pool":                             {patch: labelled("nvidia.com/gpu-operator.pool", "ubuntu24.04-amd64")},
+		"runtime":                          {patch: labelled("nvidia.com/gpu-operator.runtime", "containerd")},
+		"layout of MIG":                    {patch: labelled("nvidia.com/mig.config", "all-disabled")},
+		"own annotation":                   {patch: `{"metadata":{"annotations":{"nvidia.com/gpu-operator.discovery-lost-since":"2026-01-01T00:00:00Z"}}}`},
+		"remove what discovery notes":      {patch: `{"metadata":{"annotations":{"nvidia.com/gpu-operator.discovered-labels":null}}}`},
+		"remove what discovery wrote":      {patch: labelled("feature.node.kubernetes.io/cpu-noted", nil)},
+		"remove what discovery wrote too":  {patch: labelled("nvidia.com/gpu.count", nil)},
+		"cordon":                           {patch: `{"spec":{"unschedulable":true}}`},
+		"own taint":                        {patch: `{"spec":{"taints":[{"key":"foreign","effect":"NoSchedule"},{"key":"nvidia.com/gpu-operator.not-ready","effect":"NoSchedule"}]}}`},
+		"own condition":                    {status: true, patch: conditions(node, corev1.NodeCondition{Type: gpuReady, Status: corev1.ConditionTrue})},
+		"no change of the status":          {status: true, patch: conditions(node)},
+		"label of another":                 {patch: labelled("team", "x"), says: ofLabels + "team"},
+		"role":                             {patch: labelled("node-role.kubernetes.io/control-plane", ""), says: ofLabels + "node-role.kubernetes.io/control-plane"},
+		"remove a label of another":        {patch: labelled("kubernetes.io/os", nil), says: ofLabels + "kubernetes.io/os"},
+		"write what discovery writes":      {patch: labelled("nvidia.com/gpu.count", "9"), says: ofLabels + "nvidia.com/gpu.count"},
+		"remove what NFD wrote":            {patch: labelled("feature.node.kubernetes.io/pci-10de.present", nil), says: ofLabels + "feature.node"},
+		"remove what is noted, not found":  {patch: labelled("noted-team", nil), says: ofLabels + "noted-team"},
+		"remove a layout of MIG":           {patch: labelled("nvidia.com/mig.config", nil), says: ofLabels + "nvidia.com/mig.config"},
+		"state of MIG":                     {patch: labelled("nvidia.com/mig.config.state", "success"), says: ofLabels + "nvidia.com/mig.config.state"},
+		"label by way of the status":       {status: true, patch: labelled("team", "x"), says: ofLabels + "team"},
+		"annotation of another":            {patch: `{"metadata":{"annotations":{"team":"x"}}}`, says: ofAnnotations + "team"},
+		"finalizer":                        {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: "may change no finalizers or owners"},
+		"owner":                            {patch: `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"x","uid":"1"}]}}`, says: "may change no finalizers or owners"},
+		"taint of another":                 {patch: `{"spec":{"taints":[{"key":"foreign","effect":"NoSchedule"},{"key":"x","effect":"NoExecute"}]}}`, says: ofTaints + "x"},
+		"remove a taint of another":        {patch: `{"spec":{"taints":null}}`, says: ofTaints + "foreign"},
+		"change a taint of another":        {patch: `{"spec":{"taints":[{"key":"foreign","effect":"NoExecute"}]}}`, says: ofTaints + "foreign, foreign"},
+		"provider":                         {patch: `{"spec":{"providerID":"x://y"}}`, says: "the operator may not change spec.providerID"},
+		"pod network":                      {patch: `{"spec":{"podCIDR":"10.1.0.0/24","podCIDRs":["10.1.0.0/24"]}}`, says: "the operator may not change spec.podCIDR, spec.podCIDRs"},
+		"capacity":                         {status: true, patch: `{"status":{"capacity":{"nvidia.com/gpu":"64"}}}`, says: "the operator may not change status.capacity"},
+		"addresses":                        {status: true, patch: `{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`, says: "the operator may not change status.addresses"},
+		"software":                         {status: true, patch: `{"status":{"nodeInfo":{"kubeletVersion":"v0"}}}`, says: "the operator may not change status.nodeInfo"},
+		"condition of another":             {status: true, patch: conditions(node, corev1.NodeCondition{Type: "Other", Status: corev1.ConditionTrue}), says: "the operator may not change the conditions Other"},
+		"remove the conditions of another": {status: true, patch: `{"status":{"conditions":null}}`, says: "the operator may not change the conditions "},
+	}
+	return changes
+}
+
+func migManagerChanges() map[string]nodeChange {
+	const ofLabels, ofRest = "mig-manager may not change these labels so: ", "mig-manager may change nothing of a node but labels"
+	return map[string]nodeChange{
+		"state":                             {patch: labelled("nvidia.com/mig.config.state", "pending")},
+		"pause":                             {patch: labelled("nvidia.com/gpu.deploy.dcgm", "paused-for-mig-change")},
+		"resume":                            {patch: labelled("nvidia.com/gpu.deploy.device-plugin", "true")},
+		"pause what is not there":           {patch: labelled("nvidia.com/gpu.deploy.nvsm", "")},
+		"turn off":                          {patch: labelled("nvidia.com/gpu.deploy.dcgm", "false"), says: ofLabels + "nvidia.com/gpu.deploy.dcgm=false"},
+		"remove a deploy label":             {patch: labelled("nvidia.com/gpu.deploy.dcgm", nil), says: ofLabels + "nvidia.com/gpu.deploy.dcgm="},
+		"pause the driver":                  {patch: labelled("nvidia.com/gpu.deploy.driver", "paused-for-mig-change"), says: ofLabels + "nvidia.com/gpu.deploy.driver="},
+		"what GPU Feature Discovery writes": {patch: labelled("nvidia.com/mig.capable", "false"), says: ofLabels + "nvidia.com/mig.capable=false"},
+		"label of another":                  {patch: labelled("team", "x"), says: ofLabels + "team=x"},
+		"role":                              {patch: labelled("node-role.kubernetes.io/control-plane", ""), says: ofLabels + "node-role.kubernetes.io/control-plane="},
+		"annotation":                        {patch: `{"metadata":{"annotations":{"team":"x"}}}`, says: ofRest},
+		"finalizer":                         {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: ofRest},
+		"cordon":                            {patch: `{"spec":{"unschedulable":true}}`, says: ofRest},
+		"taint":                             {patch: `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, says: ofRest},
+		"status":                            {status: true, patch: `{"status":{"capacity":{"nvidia.com/gpu":"64"}}}`, says: "mig-manager may only update nodes"},
+	}
+}
+
+// prepareNode gives the node what the changes are about.
+func (b *bed) prepareNode(name string) {
+	b.t.Helper()
+	b.Expect(patch(b.t, kubernetes.NewForConfigOrDie(b.cluster.Config), name, `{
+	  "metadata": {
+	    "labels": {"nvidia.com/gpu.present": "false", "nvidia.com/gpu.deploy.dcgm": "true", "nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change",
+	      "nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/gpu.count": "8", "feature.node.kubernetes.io/cpu-noted": "true", "noted-team": "x",
+	      "nvidia.com/gpu.deploy.driver": "false"},
+	    "annotations": {"nvidia.com/gpu-operator.discovered-labels": "feature.node.kubernetes.io/cpu-noted,noted-team,nvidia.com/gpu.count"}},
+	  "spec": {"taints": [{"key": "foreign", "effect": "NoSchedule"}]}}`)).To(Succeed())
+}
+
+func (b *bed) allRightsOnNodes(subjects ...rbacv1.Subject) {
+	b.t.Helper()
+	all := metav1.ObjectMeta{Name: "all-nodes"}
+	b.create(&rbacv1.ClusterRole{ObjectMeta: all, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}}}})
+	b.create(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: all, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: all.Name}, Subjects: subjects,
+	})
+}
+
+func (b *bed) judge(c kubernetes.Interface, node string, changes map[string]nodeChange) {
+	for name, change := range changes {
+		verdict, title := Succeed(), "allowed: "+name
+		if change.says != "" {
+			verdict, title = forbidden(change.says), "refused: "+name
+		}
+		b.t.Run(title, func(t *testing.T) {
+			b.in(t).Expect(dryRun(t, c, node, change)).To(verdict)
+		})
+	}
+}
+
+func (b *bed) neitherCreatesNorDeletes(c kubernetes.Interface, node, says string) {
+	dry := []string{metav1.DryRunAll}
+	b.t.Run("refused: create", func(t *testing.T) {
+		_, err := c.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "made"}}, metav1.CreateOptions{DryRun: dry})
+		b.in(t).Expect(err).To(forbidden(says))
+	})
+	b.t.Run("refused: delete", func(t *testing.T) {
+		b.in(t).Expect(c.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{DryRun: dry})).To(forbidden(says))
+	})
+}
+
+// dryRun has the API server judge a change that leaves no trace, so that each meets the same node.
+func dryRun(t *testing.T, c kubernetes.Interface, node string, change nodeChange) error {
+	t.Helper()
+	var sub []string
+	if change.status {
+		sub = []string{"status"}
+	}
+	_, err := c.CoreV1().Nodes().Patch(t.Context(), node, types.MergePatchType, []byte(change.patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, sub...)
+	return err
+}
+
+func labelled(key string, value any) string {
+	return mustJSON(map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}})
+}
+
+// conditions is a patch to those of the node and one more; heartbeats must not count as changes.
+func conditions(node *corev1.Node, more ...corev1.NodeCondition) string {
+	return mustJSON(map[string]any{"status": map[string]any{"conditions": append(node.Status.Conditions, more...)}})
+}
+
+func mustJSON(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
