@@ -51,7 +51,7 @@ It finds the cluster by --kubeconfig, KUBECONFIG or the pod it runs in, and read
 	}
 	cmd.AddCommand(printCRDCommand())
 	flags := cmd.Flags()
-	flags.StringVar(&o.metricsAddress, "metrics-bind-address", ":8080", "address of the metrics endpoint; 0 turns it off")
+	o.metrics.addFlags(flags)
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 turns them off")
 	flags.BoolVar(&o.leaderElect, "leader-elect", false, "work only while holding the lease, so that several may run")
 	flags.BoolVar(&o.debug, "debug", false, "log decisions too, not only changes")

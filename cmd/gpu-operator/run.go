@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
@@ -47,10 +46,11 @@ const leaseName = "53822513.nvidia.com"
 // +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=events,verbs=create;patch
 
 type options struct {
-	metricsAddress, healthAddress string
-	leaderElect, debug            bool
-	kubeconfig                    string
-	namespace, image              string
+	metrics            metricsOptions
+	healthAddress      string
+	leaderElect, debug bool
+	kubeconfig         string
+	namespace, image   string
 }
 
 // run starts the manager and returns when it ends.
@@ -58,6 +58,9 @@ func run(ctx context.Context, o options) error {
 	ctrl.SetLogger(logger(o.debug))
 	if o.namespace == "" {
 		return fmt.Errorf("%s is not set: set it to the namespace that the operator and its operands run in", envNamespace)
+	}
+	if err := o.metrics.check(); err != nil {
+		return err
 	}
 	config, err := restConfig(o.kubeconfig)
 	if err != nil {
@@ -112,7 +115,7 @@ func newManager(config *rest.Config, o options) (manager.Manager, error) {
 	return ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		Cache:                         cacheOptions(o.namespace),
-		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		Metrics:                       o.metrics.server(),
 		HealthProbeBindAddress:        o.healthAddress,
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              leaseName,
@@ -176,6 +179,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, o options) error {
 			Catalogue:     catalogue,
 			Namespace:     o.namespace,
 			HelperImage:   o.image,
+			Metrics:       o.metrics.endpoint(),
 			DriverToolkit: toolkit,
 			References:    references,
 			Schema:        &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},

@@ -27,6 +27,8 @@ type Input struct {
 	// DriverToolkit are the images of OpenShift's driver toolkit, by release of Red Hat CoreOS. Nil where
 	// the cluster has no ImageStream of them, or it cannot be read; unused without UsesDriverToolkit.
 	DriverToolkit map[string]string
+	// OperatorMetrics is how the manager serves its own metrics.
+	OperatorMetrics MetricsEndpoint
 }
 
 // OptionalKind is a kind of object that another project brings to the cluster, and that operands use

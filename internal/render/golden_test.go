@@ -257,6 +257,13 @@ var scenarios = map[string]struct {
 		of: []operand.Name{"dcgm-exporter"},
 	},
 	"metrics-overridden": {situation: situation{optional: prometheus, spec: metricsOverridden}, of: []operand.Name{"dcgm", "dcgm-exporter", "node-status-exporter", "operator-metrics"}},
+	"metrics-plain": {
+		situation: situation{optional: prometheus, endpoint: operand.MetricsEndpoint{Plain: true}}, of: []operand.Name{"operator-metrics"},
+	},
+	"metrics-certified": {
+		situation: situation{optional: prometheus, endpoint: operand.MetricsEndpoint{Certified: true, CASecret: "gpu-operator-metrics-tls"}},
+		of:        []operand.Name{"operator-metrics"},
+	},
 	"without-driver": {
 		situation: situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}},
 		of:        []operand.Name{"container-toolkit"},

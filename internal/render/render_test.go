@@ -59,11 +59,13 @@ type situation struct {
 	toolkit map[string]string
 	// contents are those of what the spec names.
 	contents map[operand.Reference]operand.Content
+	// endpoint is that of the manager's metrics.
+	endpoint operand.MetricsEndpoint
 }
 
 func (s situation) plan(t *testing.T) plan.Plan {
 	t.Helper()
-	in := operand.Input{Spec: s.spec, Namespace: "gpu-operator", HelperImage: helper, Optional: s.optional, DriverToolkit: s.toolkit, Contents: s.contents}
+	in := operand.Input{Spec: s.spec, Namespace: "gpu-operator", HelperImage: helper, Optional: s.optional, DriverToolkit: s.toolkit, Contents: s.contents, OperatorMetrics: s.endpoint}
 	if s.helper != "" {
 		in.HelperImage = s.helper
 	}

@@ -127,7 +127,7 @@ func (b *bed) startOperator(ctx context.Context, binary string) error {
 	b.operator, err = cluster.StartOperator(ctx, cluster.OperatorOptions{
 		Binary:     binary,
 		Kubeconfig: kubeconfig,
-		Args:       []string{"--leader-elect=true", "--metrics-bind-address=" + b.metrics},
+		Args:       []string{"--leader-elect=true", "--metrics-bind-address=" + b.metrics, "--metrics-secure=false"},
 		LogFile:    filepath.Join(b.cluster.LogDir, "gpu-operator.log"),
 	})
 	return err

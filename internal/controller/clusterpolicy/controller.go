@@ -61,6 +61,8 @@ type Reconciler struct {
 	Namespace string
 	// HelperImage is the operator's own image.
 	HelperImage string
+	// Metrics is how the manager serves its metrics.
+	Metrics operand.MetricsEndpoint
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
 	DriverToolkit *observe.DriverToolkit
 	// References holds what the spec may name of others.

@@ -30,7 +30,7 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 	if err != nil {
 		return err
 	}
-	input := operand.Input{Spec: policy.Spec, Namespace: r.Namespace, HelperImage: r.HelperImage, Optional: optional}
+	input := operand.Input{Spec: policy.Spec, Namespace: r.Namespace, HelperImage: r.HelperImage, Optional: optional, OperatorMetrics: r.Metrics}
 	nodes := snapshot.Facts()
 	if input.DriverToolkit, err = r.driverToolkit(ctx, input, nodes); err != nil {
 		return err

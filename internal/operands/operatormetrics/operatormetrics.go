@@ -20,12 +20,15 @@ func Operand() operand.Operand {
 	}
 }
 
-type values struct{ Monitor operand.Monitor }
+type values struct {
+	Monitor  operand.Monitor
+	Endpoint operand.MetricsEndpoint
+}
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	var spec *v1.ServiceMonitorSpec
 	if in.Spec.Operator != nil && in.Spec.Operator.Metrics != nil {
 		spec = in.Spec.Operator.Metrics.ServiceMonitor
 	}
-	return []operand.Instance{{Values: values{Monitor: in.Monitor(app, spec, true)}}}, nil
+	return []operand.Instance{{Values: values{Monitor: in.Monitor(app, spec, true), Endpoint: in.OperatorMetrics}}}, nil
 }

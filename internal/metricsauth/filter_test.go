@@ -1,0 +1,187 @@
+package metricsauth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// api answers reviews: the owner of the token NAME is NAME, of "wrong" nobody; reader may get /metrics.
+type api struct {
+	mu     sync.Mutex
+	calls  []string
+	fails  error
+	entry  chan struct{}
+	leave  chan struct{}
+	rights []authorizationv1.SubjectAccessReviewSpec
+}
+
+func (a *api) note(call string) error {
+	a.mu.Lock()
+	a.calls = append(a.calls, call)
+	fails := a.fails
+	a.mu.Unlock()
+	if a.entry != nil {
+		a.entry <- struct{}{}
+		<-a.leave
+	}
+	return fails
+}
+
+type tokensOf struct{ *api }
+
+func (a tokensOf) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+	name := review.Spec.Token
+	review.Status.Authenticated = name != "wrong"
+	review.Status.User = authenticationv1.UserInfo{
+		Username: name, UID: "u", Groups: []string{"g"}, Extra: map[string]authenticationv1.ExtraValue{"k": {"v"}}}
+	return review, a.note("token " + name)
+}
+
+type rightsOf struct{ *api }
+
+func (a rightsOf) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+	a.mu.Lock()
+	a.rights = append(a.rights, review.Spec)
+	a.mu.Unlock()
+	what := review.Spec.NonResourceAttributes
+	review.Status.Allowed = review.Spec.User == "reader" && *what == authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}
+	return review, a.note("rights " + review.Spec.User)
+}
+
+// bed is a guarded endpoint.
+type bed struct {
+	*api
+	clock *clocktesting.FakePassiveClock
+	guard *guard
+	serve http.Handler
+}
+
+func newBed() *bed {
+	b := &bed{api: &api{}, clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
+	b.guard = newGuard(tokensOf{b.api}, rightsOf{b.api}, b.clock)
+	b.serve = b.guard.before(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }), logr.Discard())
+	return b
+}
+
+func (b *bed) request(method, path, authorization string) *httptest.ResponseRecorder {
+	request := httptest.NewRequest(method, path, nil)
+	if authorization != "" {
+		request.Header.Set("Authorization", authorization)
+	}
+	recorder := httptest.NewRecorder()
+	b.serve.ServeHTTP(recorder, request)
+	return recorder
+}
+
+func TestWhoMayReadTheMetrics(t *testing.T) {
+	for name, test := range map[string]struct {
+		method, path, authorization string
+		code                        int
+		says                        string
+		calls                       []string
+	}{
+		"nobody":                      {code: 401, says: "send a valid token"},
+		"a password":                  {authorization: "Basic cmVhZGVyOg==", code: 401, says: "send a valid token"},
+		"an empty token":              {authorization: "Bearer ", code: 401, says: "send a valid token"},
+		"a wrong token":               {authorization: "Bearer wrong", code: 401, says: "send a valid token", calls: []string{"token wrong"}},
+		"one without the right":       {authorization: "Bearer other", code: 403, says: "gpu-operator-metrics-reader", calls: []string{"token other", "rights other"}},
+		"one with the right":          {authorization: "Bearer reader", code: 200, says: "metrics", calls: []string{"token reader", "rights reader"}},
+		"in small letters":            {authorization: "bearer reader", code: 200, says: "metrics", calls: []string{"token reader", "rights reader"}},
+		"another path":                {path: "/debug", authorization: "Bearer reader", code: 403, says: "may not get /debug", calls: []string{"token reader", "rights reader"}},
+		"another verb":                {method: "POST", authorization: "Bearer reader", code: 403, says: "may not get", calls: []string{"token reader", "rights reader"}},
+		"several tokens are no token": {authorization: "Bearer reader other", code: 403, says: "may not get", calls: []string{"token reader other", "rights reader other"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g, b := NewWithT(t), newBed()
+			method, path := "GET", "/metrics"
+			if test.method != "" {
+				method = test.method
+			}
+			if test.path != "" {
+				path = test.path
+			}
+			got := b.request(method, path, test.authorization)
+			g.Expect(got.Code).To(Equal(test.code))
+			g.Expect(got.Body.String()).To(ContainSubstring(test.says))
+			asks := map[int]string{401: "Bearer"}
+			g.Expect(got.Header().Get("WWW-Authenticate")).To(Equal(asks[test.code]))
+			g.Expect(b.calls).To(Equal(test.calls))
+		})
+	}
+}
+
+func TestTheWholeOwnerIsReviewed(t *testing.T) {
+	g, b := NewWithT(t), newBed()
+	b.request("GET", "/metrics", "Bearer reader")
+	g.Expect(b.rights).To(ConsistOf(authorizationv1.SubjectAccessReviewSpec{
+		User: "reader", UID: "u", Groups: []string{"g"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v"}},
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"},
+	}))
+}
+
+func TestAnswersAreRememberedForAWhile(t *testing.T) {
+	g, b := NewWithT(t), newBed()
+	for range 3 {
+		g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(200))
+		g.Expect(b.request("GET", "/metrics", "Bearer wrong").Code).To(Equal(401))
+	}
+	g.Expect(b.calls).To(Equal([]string{"token reader", "rights reader", "token wrong"}))
+	for _, later := range []struct {
+		second int64
+		calls  []string
+	}{{9, nil}, {10, []string{"token wrong"}}, {60, []string{"token reader", "rights reader", "token wrong"}}} {
+		b.clock.SetTime(time.Unix(later.second, 0))
+		b.calls = nil
+		g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(200))
+		g.Expect(b.request("GET", "/metrics", "Bearer wrong").Code).To(Equal(401))
+		g.Expect(b.calls).To(Equal(later.calls), "after %d s", later.second)
+	}
+}
+
+func TestAnAnswerThatIsNotThereIsNotRemembered(t *testing.T) {
+	g, b := NewWithT(t), newBed()
+	b.fails = errors.New("the API server is down")
+	g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(503))
+	b.fails = nil
+	g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(200))
+}
+
+func TestMadeUpTokensNeitherGrowTheFilterNorFloodTheAPI(t *testing.T) {
+	g, b := NewWithT(t), newBed()
+	for i := range 3 * most {
+		b.request("GET", "/metrics", fmt.Sprint("Bearer ", i))
+	}
+	g.Expect(len(b.guard.answers)).To(BeNumerically("<=", most))
+
+	b = newBed()
+	b.entry, b.leave = make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	for i := range 3 * atOnce {
+		all.Go(func() { b.request("GET", "/metrics", fmt.Sprint("Bearer wrong", i)) })
+	}
+	for range atOnce {
+		<-b.entry
+	}
+	g.Consistently(b.entry).WithTimeout(100 * time.Millisecond).ShouldNot(Receive())
+	go func() {
+		for range b.entry {
+		}
+	}()
+	close(b.leave)
+	all.Wait()
+	close(b.entry)
+}
