@@ -35,13 +35,15 @@ cache   := $(CURDIR)/.cache
 pinned = $(shell awk '$$1 == "$(2)" && NF > 1 { print $$2 }' $(1)/go.mod)
 
 tools_dir := test/tools
-# golangci-lint is in a module of its own: its many dependencies would else be raised by those of
-# the other tools to versions that it was never tested with.
+# golangci-lint and helm are in modules of their own: their many dependencies would else be raised by
+# those of the other tools to versions that they were never tested with.
 lint_dir  := $(tools_dir)/golangci-lint
+helm_dir  := $(tools_dir)/helm
 
 CONTROLLER_GEN := $(cache)/tools/controller-gen-$(call pinned,$(tools_dir),sigs.k8s.io/controller-tools)
 CRD_REF_DOCS   := $(cache)/tools/crd-ref-docs-$(call pinned,$(tools_dir),github.com/elastic/crd-ref-docs)
 KUSTOMIZE      := $(cache)/tools/kustomize-$(call pinned,$(tools_dir),sigs.k8s.io/kustomize/kustomize/v5)
+HELM           := $(cache)/tools/helm-$(call pinned,$(helm_dir),helm.sh/helm/v4)
 GOLANGCI_LINT  := $(cache)/tools/golangci-lint-$(call pinned,$(lint_dir),github.com/golangci/golangci-lint/v2)
 
 ##@ General
@@ -137,6 +139,10 @@ docs: $(CRD_REF_DOCS) ## Write the API reference docs/api.md
 	@$(CRD_REF_DOCS) --log-level=ERROR --source-path=./api/v1 --max-depth=20 --renderer=markdown --output-path=docs/api.md \
 	  --config=$(tools_dir)/apidocs/config.yaml --templates-dir=$(tools_dir)/apidocs
 
+.PHONY: chart
+chart: ## Write the generated files of the chart config/helm/gpu-operator
+	go run ./config/helm/generate
+
 .PHONY: golden
 golden: ## Write the golden files of the tests
 	UPDATE_GOLDEN=1 go test -count=1 ./internal/...
@@ -165,7 +171,7 @@ verify: ## Regenerate everything and fail if that changes a file
 	  (cd "$$dir" && go mod tidy -diff) || { echo "$$dir/go.mod or go.sum is not tidy; run go mod tidy there" >&2; exit 1; }; \
 	done
 	@mkdir -p $(cache); before=$$($(worktree)); \
-	$(MAKE) --no-print-directory generate manifests docs golden; \
+	$(MAKE) --no-print-directory generate manifests docs chart golden; \
 	after=$$($(worktree)); \
 	changed=$$(git diff --name-status "$$before" "$$after"); \
 	if [ -n "$$changed" ]; then \
@@ -176,6 +182,10 @@ verify: ## Regenerate everything and fail if that changes a file
 ci: verify lint test ## What CI runs: verify, lint, test
 
 ##@ Deploy
+
+.PHONY: chart-package
+chart-package: $(HELM) chart ## Pack the chart of the release VERSION into dist/
+	$(HELM) package config/helm/gpu-operator --version '$(VERSION:v%=%)' --app-version '$(VERSION)' --destination dist
 
 .PHONY: docker-build
 docker-build: ## Build the image IMG
@@ -226,6 +236,9 @@ $(CRD_REF_DOCS):
 
 $(KUSTOMIZE):
 	$(call build-tool,$(tools_dir),sigs.k8s.io/kustomize/kustomize/v5)
+
+$(HELM):
+	$(call build-tool,$(helm_dir),helm.sh/helm/v4/cmd/helm)
 
 $(GOLANGCI_LINT):
 	$(call build-tool,$(lint_dir),github.com/golangci/golangci-lint/v2/cmd/golangci-lint)

@@ -49,7 +49,7 @@ It finds the cluster by --kubeconfig, KUBECONFIG or the pod it runs in, and read
 			return run(cmd.Context(), o)
 		},
 	}
-	cmd.AddCommand(printCRDCommand())
+	cmd.AddCommand(printCRDCommand(), applyCRDsCommand(), checkReadyCommand())
 	flags := cmd.Flags()
 	o.metrics.addFlags(flags)
 	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 turns them off")

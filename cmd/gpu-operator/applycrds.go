@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/openapi"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/config/crd"
+)
+
+const (
+	// definitionOwner owns the definition's fields. It is not the owner of what the operator applies: this
+	// runs with rights of its own.
+	definitionOwner = client.FieldOwner("gpu-operator-crds")
+	// servedWithin is how long the API server may take to serve what it has stored, which is about a second.
+	servedWithin = time.Minute
+)
+
+// applyCRDsCommand brings the definition in the cluster up to date. Helm does not: it installs what is in
+// crds/ once. The chart runs this before each upgrade.
+func applyCRDsCommand() *cobra.Command {
+	kubeconfig := ""
+	cmd := &cobra.Command{
+		Use:   "apply-crds",
+		Short: "Install this release's CustomResourceDefinition, or bring it up to date",
+		Long: `Install this release's CustomResourceDefinition, or bring it up to date.
+
+It needs the rights to get and patch customresourcedefinitions, and to create them where there is none yet.
+It ends with 0 when the definition is there, also when there was nothing to do.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := restConfig(kubeconfig)
+			if err != nil {
+				return fmt.Errorf("finding the cluster: %w: set --kubeconfig or KUBECONFIG, or run in a pod", err)
+			}
+			return applyCRDs(cmd.Context(), config, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "path of the kubeconfig; default KUBECONFIG, or the pod's own account")
+	return cmd
+}
+
+func applyCRDs(ctx context.Context, config *rest.Config, out io.Writer) error {
+	definition := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(crd.ClusterPolicy, &definition.Object); err != nil {
+		return fmt.Errorf("decoding CustomResourceDefinition %s: %w: this is a defect of the operator", crd.Name, err)
+	}
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
+	before := &unstructured.Unstructured{}
+	before.SetGroupVersionKind(definition.GroupVersionKind())
+	if err := c.Get(ctx, client.ObjectKeyFromObject(definition), before); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading CustomResourceDefinition %s: %w", crd.Name, err)
+	}
+	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(definition), definitionOwner, client.ForceOwnership)
+	if err != nil {
+		return fmt.Errorf("applying CustomResourceDefinition %s: %w", crd.Name, err)
+	}
+	if definition.GetResourceVersion() == before.GetResourceVersion() {
+		fmt.Fprintf(out, "CustomResourceDefinition %s is up to date\n", crd.Name)
+		return nil
+	}
+	fmt.Fprintf(out, "CustomResourceDefinition %s is applied\n", crd.Name)
+	return awaitServed(ctx, config, out)
+}
+
+// awaitServed returns once the API server serves the new fields: a policy that is applied a moment too early
+// would lose them. Of several API servers it sees one.
+func awaitServed(ctx context.Context, config *rest.Config, out io.Writer) error {
+	disco, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
+	own := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(crd.ClusterPolicy, &own.Object); err != nil {
+		return fmt.Errorf("decoding CustomResourceDefinition %s: %w: this is a defect of the operator", crd.Name, err)
+	}
+	versions, _, _ := unstructured.NestedSlice(own.Object, "spec", "versions")
+	wanted := map[string]any{}
+	if len(versions) > 0 {
+		version, _ := versions[0].(map[string]any)
+		wanted, _, _ = unstructured.NestedMap(version, "schema", "openAPIV3Schema")
+	}
+	err = wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, servedWithin, true, func(context.Context) (bool, error) {
+		served, err := servedSchema(disco.OpenAPIV3())
+		if apierrors.IsForbidden(err) {
+			fmt.Fprintln(out, "The API server does not tell whether it serves it already")
+			return true, nil
+		}
+		if err != nil {
+			fmt.Fprintln(out, "Asking the API server what it serves:", err)
+		}
+		return err == nil && hasProperties(wanted, served), nil
+	})
+	if err != nil {
+		return fmt.Errorf("the API server does not serve the new CustomResourceDefinition %s after %s: %w: run this once more", crd.Name, servedWithin, err)
+	}
+	return nil
+}
+
+// servedSchema is the schema of ClusterPolicy that the API server publishes; nil if none.
+func servedSchema(published openapi.Client) (map[string]any, error) {
+	paths, err := published.Paths()
+	if err != nil {
+		return nil, err
+	}
+	group, there := paths["apis/"+v1.GroupVersion.String()]
+	if !there {
+		return nil, nil
+	}
+	text, err := group.Schema("application/json")
+	if err != nil {
+		return nil, err
+	}
+	document := struct {
+		Components struct {
+			Schemas map[string]map[string]any `json:"schemas"`
+		} `json:"components"`
+	}{}
+	if err := json.Unmarshal(text, &document); err != nil {
+		return nil, fmt.Errorf("decoding the API server's schemas: %w", err)
+	}
+	return document.Components.Schemas["com.nvidia."+v1.GroupVersion.Version+"."+v1.ClusterPolicyKind.Kind], nil
+}
+
+// hasProperties tells whether a schema has all properties of another, at every depth.
+func hasProperties(wanted, served map[string]any) bool {
+	properties, _ := wanted["properties"].(map[string]any)
+	there, _ := served["properties"].(map[string]any)
+	for name, inner := range properties {
+		below, _ := inner.(map[string]any)
+		has, found := there[name].(map[string]any)
+		if !found || !hasProperties(below, has) {
+			return false
+		}
+	}
+	for _, element := range []string{"items", "additionalProperties"} {
+		below, wants := wanted[element].(map[string]any)
+		has, _ := served[element].(map[string]any)
+		if wants && !hasProperties(below, has) {
+			return false
+		}
+	}
+	return true
+}

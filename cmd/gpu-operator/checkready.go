@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	watchtools "k8s.io/client-go/tools/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// worstNodes is how many nodes that are not ready are named.
+const worstNodes = 10
+
+// checkReadyCommand waits until the operator says that a policy is ready. helm test runs it.
+func checkReadyCommand() *cobra.Command {
+	kubeconfig, timeout := "", time.Duration(0)
+	cmd := &cobra.Command{
+		Use:   "check-ready [NAME]",
+		Short: "Wait until a ClusterPolicy is ready, or say what is not",
+		Long: `Wait until a ClusterPolicy is ready, or say what is not. NAME is cluster-policy by default.
+
+It needs the rights to list and watch this one ClusterPolicy, and ends with 0 when the operator has seen its
+present spec and calls it ready.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			config, err := restConfig(kubeconfig)
+			if err != nil {
+				return fmt.Errorf("finding the cluster: %w: set --kubeconfig or KUBECONFIG, or run in a pod", err)
+			}
+			name := "cluster-policy"
+			if len(args) > 0 {
+				name = args[0]
+			}
+			return checkReady(cmd.Context(), config, name, timeout, cmd.OutOrStdout())
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "path of the kubeconfig; default KUBECONFIG, or the pod's own account")
+	return cmd
+}
+
+func checkReady(ctx context.Context, config *rest.Config, name string, timeout time.Duration, out io.Writer) error {
+	scheme := runtime.NewScheme()
+	if err := v1.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("registering ClusterPolicy: %w", err)
+	}
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return fmt.Errorf("connecting to %s: %w", config.Host, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var last *v1.ClusterPolicy
+	for {
+		events, err := c.Watch(ctx, &v1.ClusterPolicyList{}, client.MatchingFields{"metadata.name": name})
+		if err != nil {
+			return fmt.Errorf("watching ClusterPolicy %s: %w", name, err)
+		}
+		_, err = watchtools.UntilWithoutRetry(ctx, events, func(event watch.Event) (bool, error) {
+			last = nil
+			policy, isPolicy := event.Object.(*v1.ClusterPolicy)
+			if event.Type == watch.Deleted || !isPolicy {
+				return false, nil
+			}
+			last = policy
+			return isReady(policy), nil
+		})
+		if err == nil {
+			fmt.Fprintf(out, "ClusterPolicy %s is ready%s\n", name, nodesOf(last))
+			return nil
+		}
+		// The API server ends watches now and then.
+		if !errors.Is(err, watchtools.ErrWatchClosed) || ctx.Err() != nil {
+			return notReady(name, timeout, last)
+		}
+	}
+}
+
+// nodesOf tells how many nodes are ready, where the policy says it.
+func nodesOf(policy *v1.ClusterPolicy) string {
+	if policy.Status.NodeSummary == nil {
+		return ""
+	}
+	return ", " + policy.Status.NodeSummary.ReadyOfTotal + " GPU nodes"
+}
+
+// isReady tells whether the operator has seen the present spec and calls the policy ready.
+func isReady(policy *v1.ClusterPolicy) bool {
+	return policy.Status.State == v1.StateReady && policy.Status.ObservedGeneration == policy.Generation
+}
+
+// notReady tells what a policy is missing, worst first.
+func notReady(name string, waited time.Duration, policy *v1.ClusterPolicy) error {
+	if policy == nil {
+		return fmt.Errorf("there was no ClusterPolicy %s within %s: apply one", name, waited)
+	}
+	lines := []string{fmt.Sprintf("ClusterPolicy %s is not ready after %s", name, waited)}
+	if policy.Status.ObservedGeneration != policy.Generation {
+		lines = append(lines, "the operator has not seen its present spec: does it run?")
+	}
+	if ready := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionReady); ready != nil {
+		lines = append(lines, ready.Reason+": "+ready.Message)
+	}
+	for _, node := range policy.Status.Nodes {
+		if node.Ready || len(lines) > worstNodes {
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("node %s, stage %s, operand %s: %s: %s", node.Name, node.Stage, node.Operand, node.Reason, node.Message))
+	}
+	return errors.New(strings.Join(lines, "\n  "))
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+
+	"golang.org/x/mod/semver"
+
+	"github.com/clusterpolicy/gpu-operator/internal/version"
+)
+
+// chartYAML is the chart's description. Version and appVersion are those of a working tree; helm package
+// sets those of a release.
+func chartYAML() []byte {
+	return fmt.Appendf(nil, `# Written by make chart.
+apiVersion: v2
+name: gpu-operator
+description: Makes the NVIDIA GPU nodes of a cluster ready for work, as its ClusterPolicy says
+type: application
+# Of a working tree; make chart-package sets those of a release.
+version: 0.0.0-dev
+appVersion: latest
+# %s to %s.
+kubeVersion: ">= %s.0-0 < %s.0-0"
+home: https://github.com/clusterpolicy/gpu-operator
+sources:
+  - https://github.com/clusterpolicy/gpu-operator
+keywords: [gpu, nvidia, cuda, operator]
+maintainers:
+  - name: The authors of gpu-operator
+    url: https://github.com/clusterpolicy/gpu-operator
+annotations:
+  artifacthub.io/license: Apache-2.0
+  artifacthub.io/operator: "true"
+`, version.OldestKubernetes, version.NewestKubernetes, version.OldestKubernetes, nextMinor(version.NewestKubernetes))
+}
+
+// nextMinor is the first minor release that is newer: 1.37 for 1.36.
+func nextMinor(minor string) string {
+	var major, number int
+	if !semver.IsValid("v" + minor) {
+		panic("internal/version has no minor release of Kubernetes: " + minor)
+	}
+	_, _ = fmt.Sscanf(minor, "%d.%d", &major, &number)
+	return fmt.Sprintf("%d.%d", major, number+1)
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// The types of JSON Schema.
+const (
+	typeArray   = "array"
+	typeBoolean = "boolean"
+	typeInteger = "integer"
+	typeNull    = "null"
+	typeNumber  = "number"
+	typeObject  = "object"
+	typeString  = "string"
+)
+
+// schema is the part of JSON Schema that the values need. Unknown keys are not refused by it but by the
+// chart's templates, which know what was meant. Null is taken everywhere: it removes a value.
+type schema struct {
+	Dialect              string             `json:"$schema,omitempty"`
+	Title                string             `json:"title,omitempty"`
+	Description          string             `json:"description,omitempty"`
+	Type                 []string           `json:"type,omitempty"`
+	Default              any                `json:"default,omitempty"`
+	Enum                 []any              `json:"enum,omitempty"`
+	Minimum              *float64           `json:"minimum,omitempty"`
+	Maximum              *float64           `json:"maximum,omitempty"`
+	MinLength            *int64             `json:"minLength,omitempty"`
+	MaxLength            *int64             `json:"maxLength,omitempty"`
+	Pattern              string             `json:"pattern,omitempty"`
+	MaxItems             *int64             `json:"maxItems,omitempty"`
+	MaxProperties        *int64             `json:"maxProperties,omitempty"`
+	Required             []string           `json:"required,omitempty"`
+	Properties           map[string]*schema `json:"properties,omitempty"`
+	Items                *schema            `json:"items,omitempty"`
+	AdditionalProperties *schema            `json:"additionalProperties,omitempty"`
+
+	// chart: the key is the chart's own, no field of the policy.
+	chart bool
+	// deployment: its default is in config/manager.
+	deployment bool
+	// quantity: a number or a text.
+	quantity bool
+	// without tells what happens instead, where the key has no effect.
+	without string
+}
+
+// kind sets the type. A text may be written as a whole number: --set driver.version=595 gives one.
+func (s *schema) kind(name string) *schema {
+	s.Type = []string{name, typeNull}
+	if name == typeString && len(s.Enum) == 0 {
+		s.Type = []string{typeString, typeInteger, typeNull}
+	}
+	return s
+}
+
+// enumerate allows one more text.
+func (s *schema) enumerate(value string) {
+	s.Type = []string{typeString, typeNull}
+	if len(s.Enum) == 0 {
+		s.Enum = []any{nil}
+	}
+	// Null last: the message that lists them reads better.
+	s.Enum = append(s.Enum[:len(s.Enum)-1], value, nil)
+}
+
+// fromDefinition is the schema of values that a part of the policy is made of.
+func fromDefinition(from *apiextensionsv1.JSONSchemaProps) *schema {
+	s := &schema{
+		Description: strings.Join(strings.Fields(from.Description), " "),
+		Minimum:     from.Minimum, Maximum: from.Maximum,
+		MinLength: from.MinLength, MaxLength: from.MaxLength, Pattern: from.Pattern,
+		MaxItems: from.MaxItems, MaxProperties: from.MaxProperties, Required: from.Required,
+	}
+	if from.XIntOrString {
+		s.Type, s.quantity = []string{typeString, typeNumber, typeNull}, true
+		return s
+	}
+	s.kind(from.Type)
+	for _, value := range from.Enum {
+		var text string
+		if err := json.Unmarshal(value.Raw, &text); err == nil {
+			s.enumerate(text)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(from.Properties)) {
+		property := from.Properties[name]
+		if s.Properties == nil {
+			s.Properties = map[string]*schema{}
+		}
+		s.Properties[name] = fromDefinition(&property)
+	}
+	if from.Items != nil {
+		s.Items = fromDefinition(from.Items.Schema)
+	}
+	if from.AdditionalProperties != nil {
+		s.AdditionalProperties = fromDefinition(from.AdditionalProperties.Schema)
+	}
+	s.openTexts()
+	return s
+}
+
+// openTexts lets the values of variables, labels and so on be written without quotes, whatever they look
+// like: --set driver.env[0].value=true gives no text.
+func (s *schema) openTexts() {
+	for _, text := range []*schema{s.Properties["value"], s.AdditionalProperties} {
+		if text != nil && !text.quantity && slices.Contains(text.Type, typeString) && len(text.Enum) == 0 {
+			text.Type = []string{typeString, typeNumber, typeBoolean, typeNull}
+		}
+	}
+}
+
+// at is the schema of a path such as driver.version; nil if there is none.
+func (s *schema) at(path string) *schema {
+	for name := range strings.SplitSeq(path, ".") {
+		if s = s.Properties[name]; s == nil {
+			return nil
+		}
+	}
+	return s
+}
+
+// add puts a leaf at a path, with blocks above it where there are none; false if the path is taken.
+func (s *schema) add(path []string, leaf *schema) bool {
+	if s.Properties == nil {
+		s.Properties = map[string]*schema{}
+	}
+	next := s.Properties[path[0]]
+	if len(path) == 1 {
+		if next != nil {
+			return false
+		}
+		s.Properties[path[0]] = leaf
+		return true
+	}
+	if next == nil {
+		next = (&schema{chart: true}).kind(typeObject)
+		s.Properties[path[0]] = next
+	}
+	return next.add(path[1:], leaf)
+}
+
+// visit calls a function for each key below, sorted, a block before its parts.
+func (s *schema) visit(prefix string, do func(path string, s *schema)) {
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		property := s.Properties[name]
+		do(prefix+name, property)
+		property.visit(prefix+name+".", do)
+	}
+}
+
+// keys is the schema as the templates need it: which keys there are, what their values become, and which
+// are the chart's own.
+func (s *schema) keys() map[string]any {
+	node := map[string]any{}
+	if s.chart {
+		node["chart"] = true
+	}
+	switch {
+	case len(s.Properties) > 0:
+		inner := map[string]any{}
+		for name, property := range s.Properties {
+			inner[name] = property.keys()
+		}
+		node["keys"] = inner
+	case s.Items != nil:
+		node["items"] = s.Items.keys()
+	case s.AdditionalProperties != nil:
+		node["values"] = s.AdditionalProperties.keys()
+	case s.quantity:
+		node["as"] = "quantity"
+	case slices.Contains(s.Type, typeString) && !slices.Contains(s.Type, typeObject):
+		node["as"] = typeString
+	}
+	return node
+}

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// namespace is the one that config/ is written for.
+	namespace = "gpu-operator"
+	// What stands in the objects for what Helm decides.
+	// The prefix sorts them behind the names of fields, so that a list's element never begins with one.
+	tokenPrefix    = "zHELM-"
+	tokenNamespace = tokenPrefix + "NAMESPACE"
+	tokenLabels    = tokenPrefix + "LABELS"
+)
+
+const fileDeployment = "deployment.yaml"
+
+// object is one of config/, as decoded YAML.
+type object = map[string]any
+
+// templates are the templates made from config/, by file name.
+func templates(root string) (map[string][]byte, error) {
+	objects, err := build(filepath.Join(root, "config/default"))
+	if err != nil {
+		return nil, err
+	}
+	files, written := map[string]*bytes.Buffer{}, map[string][]byte{}
+	for _, o := range objects {
+		name := fileOf(o)
+		if name == fileDeployment {
+			if written["_defaults.tpl"], err = sharedDefaults(o); err != nil {
+				return nil, err
+			}
+		}
+		if name == "" {
+			continue
+		}
+		if files[name] == nil {
+			files[name] = bytes.NewBufferString(fmt.Sprintf(header, "config/default"))
+		}
+		text, err := template(o)
+		if err != nil {
+			return nil, err
+		}
+		files[name].WriteString("---\n" + text)
+	}
+	for name, text := range files {
+		written[name] = text.Bytes()
+	}
+	written["openshift.yaml"], err = openShift(root)
+	return written, err
+}
+
+// build is what kustomize build prints for a folder.
+func build(dir string) ([]object, error) {
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, fmt.Errorf("building %s: %w", dir, err)
+	}
+	var objects []object
+	for _, resource := range resources.Resources() {
+		o, err := resource.Map()
+		if err != nil {
+			return nil, fmt.Errorf("decoding %s of %s: %w", resource.CurId(), dir, err)
+		}
+		objects = append(objects, o)
+	}
+	return objects, nil
+}
+
+// fileOf is the template that an object belongs in; empty for what Helm itself brings: the namespace, and
+// the definition, which is in crds/.
+func fileOf(o object) string {
+	name, _ := in(o, "metadata")["name"].(string)
+	kind, _ := o["kind"].(string)
+	switch {
+	case kind == "CustomResourceDefinition", kind == "Namespace":
+		return ""
+	case strings.HasPrefix(kind, "ValidatingAdmissionPolicy"):
+		return "admission.yaml"
+	case kind == "Deployment":
+		return fileDeployment
+	case name == "gpu-operator":
+		return "operator.yaml"
+	}
+	return "operands.yaml"
+}
+
+// openShift is config/openshift, for the values that ask for it.
+func openShift(root string) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(root, "config/openshift/scc.yaml"))
+	if err != nil {
+		return nil, fmt.Errorf("reading what OpenShift needs: %w", err)
+	}
+	text := fmt.Sprintf(header, "config/openshift") + "{{- if (.Values.platform | default dict).openshift }}\n"
+	for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
+		o := object{}
+		if err := utilyaml.Unmarshal(document, &o); err != nil {
+			return nil, fmt.Errorf("decoding config/openshift/scc.yaml: %w", err)
+		}
+		in(o, "metadata")["labels"] = object{"app.kubernetes.io/name": "gpu-operator"}
+		one, err := template(o)
+		if err != nil {
+			return nil, err
+		}
+		text += "---\n" + one
+	}
+	return []byte(text + "{{- end }}\n"), nil
+}
+
+// template is an object as the text of a template.
+func template(o object) (string, error) {
+	inNamespace(o)
+	in(o, "metadata", "labels")[tokenLabels] = ""
+	snippets := map[string]string{}
+	if o["kind"] == "Deployment" {
+		if err := openSettings(o, snippets); err != nil {
+			return "", err
+		}
+	}
+	text, err := yaml.Marshal(o)
+	if err != nil {
+		return "", fmt.Errorf("encoding %v %v: %w", o["kind"], in(o, "metadata")["name"], err)
+	}
+	return fill(string(text), snippets), nil
+}
+
+// inNamespace marks every name of the operator's namespace.
+func inNamespace(value any) {
+	switch value := value.(type) {
+	case object:
+		for key, inner := range value {
+			if inner == namespace && (key == "namespace" || key == "kubernetes.io/metadata.name") {
+				value[key] = tokenNamespace
+			}
+			inNamespace(inner)
+		}
+	case []any:
+		for _, inner := range value {
+			inNamespace(inner)
+		}
+	}
+}
+
+var labelsLine = regexp.MustCompile(`(?m)^( *)` + tokenLabels + `: ""$`)
+
+// fill puts the actions of the template in the place of the tokens. Braces of the objects are none.
+func fill(text string, snippets map[string]string) string {
+	text = strings.ReplaceAll(text, "{{", `{{ "{{" }}`)
+	text = strings.ReplaceAll(text, tokenNamespace, "{{ .Release.Namespace | quote }}")
+	text = labelsLine.ReplaceAllStringFunc(text, func(line string) string {
+		indent := strings.Index(line, tokenLabels)
+		return fmt.Sprintf(`%s{{- include "gpu-operator.labels" $ | nindent %d }}`, line[:indent], indent)
+	})
+	for token, snippet := range snippets {
+		text = regexp.MustCompile(`(?m)^( *)(.*)`+regexp.QuoteMeta(token)+`(: "")?$`).ReplaceAllStringFunc(text, func(line string) string {
+			indent := len(line) - len(strings.TrimLeft(line, " "))
+			before, _, _ := strings.Cut(line, token)
+			if strings.HasPrefix(snippet, "{{- ") {
+				before = line[:indent]
+			}
+			return before + strings.ReplaceAll(snippet, "INDENT", fmt.Sprint(indent))
+		})
+	}
+	return text
+}
+
+// in is the object at a path of keys, made where it is missing.
+func in(o object, path ...string) object {
+	for _, key := range path {
+		inner, ok := o[key].(object)
+		if !ok {
+			inner = object{}
+			o[key] = inner
+		}
+		o = inner
+	}
+	return o
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/config/crd"
+)
+
+var (
+	//go:embed keys.yaml
+	keysYAML []byte
+	//go:embed fields.yaml
+	fieldsYAML []byte
+)
+
+// chartKey is a value that is no field of the policy.
+type chartKey struct {
+	// Path is as people write it: operator.logging.level.
+	Path string `json:"path"`
+	// Type is one of the words that keys.yaml explains.
+	Type string `json:"type"`
+	// Same names the field whose schema it shares, in the place of a type.
+	Same    string   `json:"same"`
+	Default any      `json:"default"`
+	Enum    []string `json:"enum"`
+	Minimum *float64 `json:"minimum"`
+	// From is "deployment" where the default is that of config/manager.
+	From string `json:"from"`
+	Text string `json:"text"`
+	// Without tells what happens instead, where the key has no effect.
+	Without string `json:"without"`
+}
+
+// fields is what the chart says about fields of the policy beside their definition.
+type fields struct {
+	// Chart are the defaults that the chart itself sets.
+	Chart map[string]any `json:"chart"`
+	// Images names the image of internal/image that each block runs.
+	Images map[string]string `json:"images"`
+	// Defaults are the operator's.
+	Defaults map[string]any `json:"defaults"`
+	// Without tells of fields without effect what happens instead.
+	Without map[string]string `json:"without"`
+}
+
+// values is all that is known of the chart's values.
+type values struct {
+	keys   []chartKey
+	fields fields
+	schema *schema
+}
+
+func newValues() (*values, error) {
+	v := &values{}
+	if err := yaml.UnmarshalStrict(keysYAML, &v.keys); err != nil {
+		return nil, fmt.Errorf("decoding keys.yaml: %w", err)
+	}
+	if err := yaml.UnmarshalStrict(fieldsYAML, &v.fields); err != nil {
+		return nil, fmt.Errorf("decoding fields.yaml: %w", err)
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(crd.ClusterPolicy, definition); err != nil {
+		return nil, fmt.Errorf("decoding the definition: %w", err)
+	}
+	spec := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	v.schema = fromDefinition(&spec)
+	for _, block := range []string{"labels", "annotations"} {
+		// In the chart they are those of the operator's Deployment.
+		delete(v.schema.Properties["operator"].Properties, block)
+	}
+	return v, v.addKeys()
+}
+
+// addKeys adds the keys of the chart, and what fields.yaml says of the policy's.
+func (v *values) addKeys() error {
+	for _, key := range v.keys {
+		leaf, err := v.leaf(key)
+		if err != nil {
+			return err
+		}
+		if !v.schema.add(strings.Split(key.Path, "."), leaf) {
+			return fmt.Errorf("keys.yaml: %s is a field of the policy already", key.Path)
+		}
+	}
+	if err := v.setImages(); err != nil {
+		return err
+	}
+	for _, defaults := range []map[string]any{v.fields.Defaults, v.fields.Chart} {
+		for path, value := range defaults {
+			field := v.schema.at(path)
+			if field == nil {
+				return fmt.Errorf("fields.yaml: %s is no field of the policy", path)
+			}
+			field.Default = value
+		}
+	}
+	for path, sentence := range v.fields.Without {
+		field := v.schema.at(path)
+		if field == nil {
+			return fmt.Errorf("fields.yaml: %s is no field of the policy", path)
+		}
+		field.without = sentence
+	}
+	return nil
+}
+
+// leaf is the schema of a key of the chart.
+func (v *values) leaf(key chartKey) (*schema, error) {
+	if key.Same != "" {
+		field := v.schema.at(key.Same)
+		if field == nil {
+			return nil, fmt.Errorf("keys.yaml: %s shall be the same as %s, which is no field", key.Path, key.Same)
+		}
+		same := *field
+		same.Description, same.chart = key.Text, true
+		return &same, nil
+	}
+	leaf := &schema{Description: key.Text, Default: key.Default, Minimum: key.Minimum, chart: true, without: key.Without, deployment: key.From != ""}
+	switch key.Type {
+	case "string":
+		leaf.kind(typeString)
+		for _, value := range key.Enum {
+			leaf.enumerate(value)
+		}
+	case typeBoolean, typeInteger:
+		leaf.kind(key.Type)
+	case "strings":
+		leaf.kind(typeArray)
+		leaf.Items = (&schema{}).kind(typeString)
+	case "map":
+		leaf.kind(typeObject)
+		leaf.AdditionalProperties = (&schema{}).kind(typeString)
+		leaf.openTexts()
+	case "list", "env":
+		leaf.kind(typeArray)
+		leaf.Items = &schema{}
+	case "object":
+		leaf.kind(typeObject)
+	case "text-or-map":
+		leaf.Type = []string{typeString, typeObject, typeNull}
+	default:
+		return nil, fmt.Errorf("keys.yaml: %s has the unknown type %q", key.Path, key.Type)
+	}
+	return leaf, nil
+}
+
+// files are those that the values decide about.
+func (v *values) files() (map[string][]byte, error) {
+	complete := *v.schema
+	complete.Dialect = "https://json-schema.org/draft/2020-12/schema"
+	complete.Title = "Values of the chart gpu-operator"
+	schemaJSON, err := json.MarshalIndent(complete, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("encoding the schema: %w", err)
+	}
+	keys, err := json.Marshal(map[string]any{"keys": v.schema.keys(), "paths": v.paths(), "without": v.without()})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the keys: %w", err)
+	}
+	documented, err := v.valuesYAML()
+	if err != nil {
+		return nil, err
+	}
+	readme, err := v.readme()
+	return map[string][]byte{
+		"values.schema.json": append(schemaJSON, '\n'),
+		"files/keys.json":    append(keys, '\n'),
+		"values.yaml":        documented,
+		"README.md":          readme,
+	}, err
+}
+
+// paths are those of all keys that are no lists or maps of unknown keys, sorted.
+func (v *values) paths() []string {
+	var paths []string
+	v.schema.visit("", func(path string, _ *schema) { paths = append(paths, path) })
+	return paths
+}
+
+// without are the keys without effect, sorted, each with what happens instead.
+func (v *values) without() []map[string]string {
+	sentences := map[string]string{}
+	v.schema.visit("", func(path string, s *schema) {
+		if s.without != "" {
+			sentences[path] = s.without
+		}
+	})
+	var list []map[string]string
+	for _, path := range slices.Sorted(maps.Keys(sentences)) {
+		list = append(list, map[string]string{"path": path, "instead": sentences[path]})
+	}
+	return list
+}

@@ -1,0 +1,115 @@
+{{/* Labels of every object beside app.kubernetes.io/name, which it has from config/. */}}
+{{- define "gpu-operator.labels" -}}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name (.Chart.Version | replace "+" "_") | trunc 63 | trimSuffix "-" | quote }}
+{{- end }}
+
+{{/* All labels of an object that is not in config/. */}}
+{{- define "gpu-operator.allLabels" -}}
+app.kubernetes.io/name: gpu-operator
+{{ include "gpu-operator.labels" . }}
+{{- end }}
+
+{{/* The value of the block operator with this name, as JSON, or the default. Arguments: root, name, JSON. */}}
+{{- define "gpu-operator.setting" -}}
+{{- $value := get ((index . 0).Values.operator | default dict) (index . 1) -}}
+{{- $isSet := hasKey ((index . 0).Values.operator | default dict) (index . 1) -}}
+{{- if and $isSet (not (kindIs "invalid" $value)) }}{{ toJson $value }}{{ else }}{{ index . 2 }}{{ end }}
+{{- end }}
+
+{{/* The value of the block operator with this name, where it is set. Arguments: root, name. */}}
+{{- define "gpu-operator.given" -}}
+{{- with get ((index . 0).Values.operator | default dict) (index . 1) }}
+{{- index $ 1 }}: {{ toJson . }}
+{{- end }}
+{{- end }}
+
+{{/* More keys for a map, as texts; those in the list are fixed. Arguments: root, name, list. */}}
+{{- define "gpu-operator.added" -}}
+{{- $lines := list -}}
+{{- range $key, $value := get ((index . 0).Values.operator | default dict) (index . 1) | default dict -}}
+{{- if not (has $key (index $ 2)) -}}
+{{- $lines = append $lines (printf "%s: %s" (toJson $key) (include "gpu-operator.text" $value | trim | toJson)) -}}
+{{- end -}}
+{{- end -}}
+{{- join "\n" $lines -}}
+{{- end }}
+
+{{/* More variables. Arguments: root, names that are fixed. */}}
+{{- define "gpu-operator.env" -}}
+{{- range ((index . 0).Values.operator | default dict).env -}}
+{{- if has .name (index $ 1) -}}
+{{- fail (printf "operator.env: %s is set by the chart: remove it" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- with ((index . 0).Values.operator | default dict).env }}{{ toYaml . }}{{ end -}}
+{{- end }}
+
+{{/* Flags of the operator from operator.logging. */}}
+{{- define "gpu-operator.args" -}}
+{{- $logging := (.Values.operator | default dict).logging | default dict -}}
+{{- $level := $logging.level | default "info" | toString -}}
+{{- if not (or (has $level (list "debug" "info" "warn" "error" "dpanic" "panic" "fatal")) (regexMatch "^[0-9]+$" $level)) -}}
+{{- fail (printf "operator.logging.level is %q: set it to info or debug" $level) -}}
+{{- end -}}
+{{- if or (eq $level "debug") (regexMatch "^[1-9][0-9]*$" $level) $logging.develMode }}- --debug{{ end -}}
+{{- end }}
+
+{{/* The operator's image. NVIDIA's own operator in values that were made for its chart means this one. A
+mirror stands in the place of the registry, as it does for the operands. */}}
+{{- define "gpu-operator.image" -}}
+{{- $operator := .Values.operator | default dict -}}
+{{- $repository := $operator.repository | default "" -}}
+{{- $image := $operator.image | default "" -}}
+{{- $version := $operator.version | default "" | toString -}}
+{{- $reference := "" -}}
+{{- if regexMatch "[/:@]" $image -}}
+{{- if or $repository $version -}}
+{{- fail "operator.image holds a whole reference ('/', ':' or '@') beside repository or version: write only the image's name, or remove repository and version" -}}
+{{- end -}}
+{{- $reference = $image -}}
+{{- else -}}
+{{- if include "gpu-operator.isNvidias" . -}}
+{{- $repository = "" }}{{ $version = "" -}}
+{{- end -}}
+{{- $version = $version | default .Chart.AppVersion -}}
+{{- $reference = printf "%s/%s%s%s" ($repository | default "ghcr.io/clusterpolicy" | trimSuffix "/") ($image | default "gpu-operator") (ternary "@" ":" (hasPrefix "sha256:" $version)) $version -}}
+{{- end -}}
+{{- with (.Values.global | default dict).registry -}}
+{{- if not (hasPrefix (printf "%s/" .) $reference) -}}
+{{- $parts := splitn "/" 2 $reference -}}
+{{- if not (regexMatch "[.:]|^localhost$" $parts._0) -}}
+{{- $reference = printf "%s/%s" . (ternary (printf "library/%s" $reference) $reference (not (contains "/" $reference))) -}}
+{{- else -}}
+{{- $reference = printf "%s/%s" . $parts._1 -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- $reference -}}
+{{- end }}
+
+{{/* Not empty where the values name NVIDIA's operator as the operator's image. */}}
+{{- define "gpu-operator.isNvidias" -}}
+{{- $operator := .Values.operator | default dict -}}
+{{- if and (eq ($operator.repository | default "") "nvcr.io/nvidia") (has ($operator.image | default "") (list "" "gpu-operator")) }}yes{{ end -}}
+{{- end }}
+
+{{/* Pull secrets of the operator's own pods, as a field of a pod. */}}
+{{- define "gpu-operator.pullSecrets" -}}
+{{- $names := concat ((.Values.operator | default dict).imagePullSecrets | default list) ((.Values.global | default dict).imagePullSecrets | default list) | uniq -}}
+{{- with $names }}
+imagePullSecrets:
+{{- range . }}
+- name: {{ . | quote }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* A number as people write it; texts stay as they are. */}}
+{{- define "gpu-operator.text" -}}
+{{- if kindIs "float64" . -}}
+{{- if eq . (floor .) }}{{ int64 . }}{{ else }}{{ toString . }}{{ end -}}
+{{- else }}{{ toString . }}{{ end -}}
+{{- end }}

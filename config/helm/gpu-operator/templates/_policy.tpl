@@ -1,0 +1,69 @@
+{{/* The spec of the ClusterPolicy, as JSON: what the values set, and nothing else. Argument: root. */}}
+{{- define "gpu-operator.spec" -}}
+{{- $known := .Files.Get "files/keys.json" | fromJson -}}
+{{- $state := dict "unknown" list -}}
+{{- $spec := include "gpu-operator.typed" (dict "value" .Values "node" $known.keys "path" "" "state" $state "policy" true) | fromJson -}}
+{{- include "gpu-operator.podDeletion" (list . $spec $known) -}}
+{{- include "gpu-operator.shared" (list . $spec) -}}
+{{- with (.Values.mig | default dict).config -}}
+{{- $manager := get $spec "migManager" | default dict -}}
+{{- $config := get $manager "config" | default dict -}}
+{{- if and $config.default (ne $config.default (toString .)) -}}
+{{- fail (printf "mig.config is %s and migManager.config.default is %s: they mean the same, remove one" . $config.default) -}}
+{{- end -}}
+{{- $_ := set $spec "migManager" (set $manager "config" (set $config "default" (toString .))) -}}
+{{- end -}}
+{{- if not (dig "mode" "" (get $spec "nodeDiscovery" | default dict)) -}}
+{{- if eq (dig "enabled" true (.Values.nfd | default dict)) false -}}
+{{- $_ := set $spec "nodeDiscovery" (set (get $spec "nodeDiscovery" | default dict) "mode" "nfd") -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $spec -}}
+{{- end }}
+
+{{/* driver.upgradePolicy.gpuPodDeletion is podDeletion in the policy. Arguments: root, spec, keys. */}}
+{{- define "gpu-operator.podDeletion" -}}
+{{- $root := index . 0 -}}{{- $spec := index . 1 -}}
+{{- $policy := ($root.Values.driver | default dict).upgradePolicy | default dict -}}
+{{- with $policy.gpuPodDeletion -}}
+{{- if $policy.podDeletion -}}
+{{- fail "driver.upgradePolicy has gpuPodDeletion and podDeletion: they mean the same, remove one" -}}
+{{- end -}}
+{{- $driver := get $spec "driver" | default dict -}}
+{{- $_ := set $spec "driver" (set $driver "upgradePolicy" (set (get $driver "upgradePolicy" | default dict) "podDeletion" .)) -}}
+{{- end -}}
+{{- end }}
+
+{{/* mps.enabled has the device plugin use the ConfigMap of the chart. Arguments: root, spec. */}}
+{{- define "gpu-operator.shared" -}}
+{{- $root := index . 0 -}}{{- $spec := index . 1 -}}
+{{- if ($root.Values.mps | default dict).enabled -}}
+{{- $plugin := get $spec "devicePlugin" | default dict -}}
+{{- if ($plugin.config | default dict).name -}}
+{{- fail "mps.enabled makes the configuration of the device plugin, and devicePlugin.config.name names another: remove one of them, or say sharing.mps in that configuration" -}}
+{{- end -}}
+{{- $_ := set $spec "devicePlugin" (set $plugin "config" (dict "name" "gpu-operator-mps" "default" "mps")) -}}
+{{- end -}}
+{{- end }}
+
+{{/* Ends the installation for values that ask for what does not exist. Argument: root. */}}
+{{- define "gpu-operator.refuseUnsupported" -}}
+{{- if ((.Values.driver | default dict).nvidiaDriverCRD | default dict).enabled -}}
+{{- fail "driver.nvidiaDriverCRD.enabled is true, and there is no kind NVIDIADriver here: remove it, and say in the values driver.* what the NVIDIADriver says" -}}
+{{- end -}}
+{{- if (.Values.gpuCluster | default dict).deployCR -}}
+{{- fail "gpuCluster.deployCR is true, and there is no kind GPUCluster here: remove it, and use the ClusterPolicy (clusterPolicy.deployCR)" -}}
+{{- end -}}
+{{- range $block, $what := dict "devicePlugin" "configurations" "migManager" "layouts" "dcgmExporter" "metrics" -}}
+{{- $config := (get $.Values $block | default dict).config | default dict -}}
+{{- if and $config.create (not $config.name) -}}
+{{- fail (printf "%s.config.create is true without %s.config.name: name the ConfigMap to make" $block $block) -}}
+{{- end -}}
+{{- if and $config.create (not $config.data) -}}
+{{- fail (printf "%s.config.create is true without %s.config.data: give the %s" $block $block $what) -}}
+{{- end -}}
+{{- if and $config.data (not $config.create) -}}
+{{- fail (printf "%s.config.data is there without %s.config.create: set that to true, or remove the %s" $block $block $what) -}}
+{{- end -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,160 @@
+package helm
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// helmsLabels are on each object of the chart and not in config/.
+var helmsLabels = []string{"app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart"}
+
+// onlyInTheChart are the objects that config/default has not, with the reason.
+var onlyInTheChart = map[string]string{
+	"ClusterPolicy/cluster-policy":                "config/samples has it",
+	"ServiceAccount/gpu-operator-upgrade-crd":     "a hook of helm upgrade",
+	"ClusterRole/gpu-operator-upgrade-crd":        "a hook of helm upgrade",
+	"ClusterRoleBinding/gpu-operator-upgrade-crd": "a hook of helm upgrade",
+	"Job/gpu-operator-upgrade-crd":                "a hook of helm upgrade",
+	"ServiceAccount/gpu-operator-test":            "a hook of helm test",
+	"ClusterRole/gpu-operator-test":               "a hook of helm test",
+	"ClusterRoleBinding/gpu-operator-test":        "a hook of helm test",
+	"Pod/gpu-operator-test":                       "a hook of helm test",
+}
+
+func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
+	g := NewWithT(t)
+	want := byName(kustomize(t))
+	delete(want, "Namespace/gpu-operator") // Helm makes it: --create-namespace.
+
+	text, err := render(t, "--include-crds")
+	g.Expect(err).NotTo(HaveOccurred())
+	objects, err := decode(text)
+	g.Expect(err).NotTo(HaveOccurred())
+	got := byName(objects)
+	for name := range onlyInTheChart {
+		g.Expect(got).To(HaveKey(name))
+		delete(got, name)
+	}
+	g.Expect(slices.Sorted(maps.Keys(got))).To(Equal(slices.Sorted(maps.Keys(want))))
+	for name, object := range want {
+		g.Expect(cmp.Diff(object.Object, withoutHelms(g, got[name]))).To(BeEmpty(), name)
+	}
+}
+
+// Whatever the namespace, nothing points to another one.
+func TestTheNamespaceIsThatOfTheRelease(t *testing.T) {
+	g := NewWithT(t)
+	text, err := render(t, append(set("platform.openshift=true mps.enabled=true"), "--namespace", "nvidia-gpu-operator")...)
+	g.Expect(err).NotTo(HaveOccurred())
+	objects, err := decode(text)
+	g.Expect(err).NotTo(HaveOccurred())
+	found := 0
+	for _, object := range objects {
+		for _, in := range namespaces(object.Object) {
+			g.Expect(in).To(Equal("nvidia-gpu-operator"), "%s %s", object.GetKind(), object.GetName())
+			found++
+		}
+	}
+	g.Expect(found).To(BeNumerically(">", 50))
+	g.Expect(text).NotTo(MatchRegexp(`gpu-operator[.]svc|serviceaccount:gpu-operator`))
+}
+
+// namespaces are those that an object names anywhere.
+func namespaces(value any) []string {
+	var found []string
+	switch value := value.(type) {
+	case map[string]any:
+		for key, inner := range value {
+			if in, isText := inner.(string); isText && (key == "namespace" || key == "kubernetes.io/metadata.name") {
+				found = append(found, in)
+			}
+			found = append(found, namespaces(inner)...)
+		}
+	case []any:
+		for _, inner := range value {
+			found = append(found, namespaces(inner)...)
+		}
+	}
+	return found
+}
+
+// withoutHelms is an object of the chart without the labels of Helm, all of which it must have.
+func withoutHelms(g *WithT, object *unstructured.Unstructured) map[string]any {
+	if object.GetKind() == "CustomResourceDefinition" {
+		return object.Object
+	}
+	labels := object.GetLabels()
+	for _, label := range helmsLabels {
+		g.Expect(labels).To(HaveKey(label), object.GetName())
+		delete(labels, label)
+	}
+	object.SetLabels(labels)
+	return object.Object
+}
+
+func byName(objects []*unstructured.Unstructured) map[string]*unstructured.Unstructured {
+	named := map[string]*unstructured.Unstructured{}
+	for _, o := range objects {
+		named[o.GetKind()+"/"+o.GetName()] = o
+	}
+	return named
+}
+
+// kustomize is what config/default installs.
+func kustomize(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	g := NewWithT(t)
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), repo+"/config/default")
+	g.Expect(err).NotTo(HaveOccurred())
+	text, err := resources.AsYaml()
+	g.Expect(err).NotTo(HaveOccurred())
+	objects, err := decode(string(text))
+	g.Expect(err).NotTo(HaveOccurred())
+	return objects
+}
+
+func TestOpenShiftGetsWhatItsComponentGives(t *testing.T) {
+	g := NewWithT(t)
+	data, err := os.ReadFile(repo + "/config/openshift/scc.yaml")
+	g.Expect(err).NotTo(HaveOccurred())
+	want, err := decode(string(data))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(want).NotTo(BeEmpty())
+
+	text, err := render(t, set("platform.openshift=true")...)
+	g.Expect(err).NotTo(HaveOccurred())
+	objects, err := decode(text)
+	g.Expect(err).NotTo(HaveOccurred())
+	got := byName(objects)
+	for name, object := range byName(want) {
+		g.Expect(got).To(HaveKey(name))
+		for _, field := range []string{"rules", "roleRef", "subjects"} {
+			g.Expect(cmp.Diff(object.Object[field], got[name].Object[field])).To(BeEmpty(), "%s of %s", field, name)
+		}
+	}
+
+	plain, err := render(t)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(plain).NotTo(ContainSubstring("securitycontextconstraints"))
+}
+
+// Two renderings are the same: nothing random, no time, no order of maps.
+func TestRenderingTwiceGivesTheSame(t *testing.T) {
+	g := NewWithT(t)
+	flags := set("driver.version=1 daemonsets.labels.a=b daemonsets.labels.c=d operator.env[0].name=A operator.labels.x=y operator.labels.z=w operator.annotations.m=n mps.enabled=true")
+	first, err := render(t, flags...)
+	g.Expect(err).NotTo(HaveOccurred())
+	for range 3 {
+		again, err := render(t, flags...)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(again).To(Equal(first))
+	}
+}

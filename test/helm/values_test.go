@@ -1,0 +1,136 @@
+package helm
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// renderCase is what somebody types, and what becomes of it.
+type renderCase struct {
+	name string
+	// set has assignments separated by spaces, flags are other flags, values is a file.
+	set    string
+	flags  []string
+	values string
+	// spec is the whole spec of the policy, as YAML, but for what the chart itself sets and spec leaves out.
+	spec string
+	// bare is true where the chart is not to set anything itself.
+	bare bool
+	// without is true where there is to be no policy.
+	without bool
+	// then judges other objects.
+	then func(g *WithT, objects []*unstructured.Unstructured)
+}
+
+// flagsOf are the flags of Helm for a case.
+func (c renderCase) flagsOf(t *testing.T) []string {
+	t.Helper()
+	flags := append(set(c.set), c.flags...)
+	if c.values == "" {
+		return flags
+	}
+	path := filepath.Join(t.TempDir(), "values.yaml")
+	NewWithT(t).Expect(os.WriteFile(path, []byte(c.values), 0o600)).To(Succeed())
+	return append(flags, "--values", path)
+}
+
+func (c renderCase) check(t *testing.T) {
+	t.Helper()
+	g := NewWithT(t)
+	text, err := render(t, c.flagsOf(t)...)
+	g.Expect(err).NotTo(HaveOccurred())
+	objects, err := decode(text)
+	g.Expect(err).NotTo(HaveOccurred())
+	if c.without {
+		g.Expect(find(objects, "ClusterPolicy", "cluster-policy")).To(BeNil())
+	} else {
+		policyOf(g, objects)
+		want := map[string]any{}
+		g.Expect(yaml.Unmarshal([]byte(c.spec), &want)).To(Succeed())
+		if !c.bare {
+			withChartDefaults(want)
+		}
+		g.Expect(cmp.Diff(want, find(objects, "ClusterPolicy", "cluster-policy").Object["spec"])).To(BeEmpty())
+	}
+	if c.then != nil {
+		c.then(g, objects)
+	}
+}
+
+// withChartDefaults adds what the chart sets where nothing is said.
+func withChartDefaults(spec map[string]any) {
+	setDefault(spec, true, "driver", "upgradePolicy", "autoUpgrade")
+	setDefault(spec, "single", "mig", "strategy")
+}
+
+func setDefault(in map[string]any, value any, path ...string) {
+	for _, key := range path[:len(path)-1] {
+		inner, isMap := in[key].(map[string]any)
+		if !isMap {
+			inner = map[string]any{}
+			in[key] = inner
+		}
+		in = inner
+	}
+	if last := path[len(path)-1]; in[last] == nil {
+		in[last] = value
+	}
+}
+
+// field is a part of an object, by a path of keys.
+func field(g *WithT, object *unstructured.Unstructured, path ...string) any {
+	g.Expect(object).NotTo(BeNil(), "there is no such object")
+	value, _, err := unstructured.NestedFieldNoCopy(object.Object, path...)
+	g.Expect(err).NotTo(HaveOccurred())
+	return value
+}
+
+// manager is the container of the operator.
+func manager(g *WithT, objects []*unstructured.Unstructured) map[string]any {
+	containers, _ := field(g, find(objects, "Deployment", "gpu-operator"), "spec", "template", "spec", "containers").([]any)
+	g.Expect(containers).To(HaveLen(1))
+	container, _ := containers[0].(map[string]any)
+	return container
+}
+
+// pod is the pod of the operator.
+func pod(g *WithT, objects []*unstructured.Unstructured) map[string]any {
+	spec, _ := field(g, find(objects, "Deployment", "gpu-operator"), "spec", "template").(map[string]any)
+	return spec
+}
+
+func TestWhatGuidesTellPeopleToType(t *testing.T) {
+	for _, c := range guides {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.check(t)
+		})
+	}
+}
+
+func TestEachValueReachesItsField(t *testing.T) {
+	for _, c := range combinations {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.check(t)
+		})
+	}
+}
+
+func TestTheTablesAreAsLongAsPromised(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(len(combinations)).To(BeNumerically(">=", 60))
+	seen := map[string]bool{}
+	for _, c := range append(guides, combinations...) {
+		key := strings.Join([]string{c.set, strings.Join(c.flags, " "), c.values}, "|")
+		g.Expect(seen).NotTo(HaveKey(key), c.name)
+		seen[key] = true
+	}
+}
