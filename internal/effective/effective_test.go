@@ -1,0 +1,148 @@
+package effective_test
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
+)
+
+func decode(t *testing.T, text string) v1.ClusterPolicySpec {
+	t.Helper()
+	spec := v1.ClusterPolicySpec{}
+	if err := yaml.UnmarshalStrict([]byte(text), &spec); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return spec
+}
+
+// The file is written by hand, from the comments in the API: no option writes it.
+func TestDefaults(t *testing.T) {
+	text, err := os.ReadFile("testdata/defaults.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := decode(t, string(text))
+	if diff := cmp.Diff(want, effective.Of(v1.ClusterPolicySpec{}).ClusterPolicySpec); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+func TestWhatIsSet(t *testing.T) {
+	tests := map[string]struct {
+		spec string
+		want func(Gomega, effective.Spec)
+	}{
+		"a block that is there for its presence gets its own defaults": {`{migManager: {config: {}}}`, func(g Gomega, s effective.Spec) {
+			g.Expect(*s.MIGManager.Config).To(Equal(v1.MIGManagerConfigSpec{Name: "default-mig-parted-config", Default: new("all-disabled")}))
+		}},
+		"an empty layout is a choice": {`{migManager: {config: {default: ""}}}`, func(g Gomega, s effective.Spec) {
+			g.Expect(s.MIGManager.Config.Default).To(HaveValue(BeEmpty()))
+		}},
+		"parts of the start-up probe": {`{driver: {startupProbe: {failureThreshold: 7}}}`, func(g Gomega, s effective.Spec) {
+			g.Expect(*s.Driver.StartupProbe).To(Equal(v1.ProbeSpec{
+				InitialDelaySeconds: 60, PeriodSeconds: 10, TimeoutSeconds: 60, SuccessThreshold: 1, FailureThreshold: 7,
+			}))
+		}},
+		"parts of another probe are not filled in": {`{driver: {livenessProbe: {failureThreshold: 7}}}`, func(g Gomega, s effective.Spec) {
+			g.Expect(*s.Driver.LivenessProbe).To(Equal(v1.ProbeSpec{FailureThreshold: 7}))
+		}},
+		"an empty policy of traffic is none": {`{dcgmExporter: {service: {internalTrafficPolicy: ""}}}`, func(g Gomega, s effective.Spec) {
+			g.Expect(s.DCGMExporter.Service.InternalTrafficPolicy).To(HaveValue(Equal(corev1.ServiceInternalTrafficPolicyCluster)))
+		}},
+		"the network of the exporter is the operand's to choose": {`{dcgmExporter: {hostNetwork: false}}`, func(g Gomega, s effective.Spec) {
+			g.Expect(s.DCGMExporter.HostNetwork).To(HaveValue(BeFalse()))
+			g.Expect(effective.Of(v1.ClusterPolicySpec{}).DCGMExporter.HostNetwork).To(BeNil())
+		}},
+		"an empty list of tolerations is none": {`{daemonsets: {tolerations: []}, nodeDiscovery: {tolerations: []}}`, func(g Gomega, s effective.Spec) {
+			g.Expect(s.DaemonSets.Tolerations).To(HaveLen(1))
+			g.Expect(s.NodeDiscovery.Tolerations).To(HaveLen(1))
+		}},
+		"tolerations replace the default": {`{daemonsets: {tolerations: [{key: a}, {key: b}]}, nodeDiscovery: {tolerations: [{key: c}]}}`, func(g Gomega, s effective.Spec) {
+			g.Expect(s.DaemonSets.Tolerations).To(Equal([]corev1.Toleration{{Key: "a"}, {Key: "b"}}))
+			g.Expect(s.NodeDiscovery.Tolerations).To(Equal([]corev1.Toleration{{Key: "c"}}))
+		}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.want(NewWithT(t), effective.Of(decode(t, test.spec)))
+		})
+	}
+}
+
+func TestMaxUnavailable(t *testing.T) {
+	tests := map[string]struct {
+		spec      string
+		discovers bool
+		want      intstr.IntOrString
+	}{
+		"the default":                 {`{}`, false, intstr.FromInt32(1)},
+		"that of node discovery":      {`{}`, true, intstr.FromString("10%")},
+		"a number":                    {`{daemonsets: {rollingUpdate: {maxUnavailable: 3}}}`, true, intstr.FromInt32(3)},
+		"a number as text":            {`{daemonsets: {rollingUpdate: {maxUnavailable: "3"}}}`, false, intstr.FromInt32(3)},
+		"a percentage":                {`{daemonsets: {rollingUpdate: {maxUnavailable: 20%}}}`, false, intstr.FromString("20%")},
+		"an empty block says nothing": {`{daemonsets: {rollingUpdate: {}}}`, false, intstr.FromInt32(1)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			NewWithT(t).Expect(effective.Of(decode(t, test.spec)).MaxUnavailable(test.discovers)).To(Equal(test.want))
+		})
+	}
+}
+
+// Whatever the spec: defaults add to it and change nothing, in it or in the policy that it is of, and a second
+// time they add nothing. Two specs share no block that one of them could change.
+func TestDefaultsOfRandomSpecs(t *testing.T) {
+	fields, err := specgen.Fields()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range uint64(300) {
+		value := specgen.Random(rand.New(rand.NewPCG(seed, 7)), fields) //nolint:gosec // A repeatable test needs no secret.
+		text, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw := decode(t, string(text))
+		before := raw.DeepCopy()
+		spec := effective.Of(raw)
+		if diff := cmp.Diff(*before, raw); diff != "" {
+			t.Errorf("seed %d: the policy's spec is changed, -want +got:\n%s", seed, diff)
+		}
+		if diff := cmp.Diff(spec, effective.Of(spec.ClusterPolicySpec)); diff != "" {
+			t.Errorf("seed %d: not the same a second time, -want +got:\n%s", seed, diff)
+		}
+		given, all := tree(t, raw), tree(t, spec.ClusterPolicySpec)
+		if diff := cmp.Diff(all, specgen.Merge(all, given)); diff != "" {
+			t.Errorf("seed %d: what is set is changed, -want +got:\n%s", seed, diff)
+		}
+		*spec.Driver.Enabled, spec.DaemonSets.Tolerations[0].Key = !*spec.Driver.Enabled, "changed"
+		if diff := cmp.Diff(*before, raw); diff != "" {
+			t.Errorf("seed %d: the policy shares what is in its spec, -want +got:\n%s", seed, diff)
+		}
+	}
+}
+
+// tree is a spec as the API has it, without what is absent.
+func tree(t *testing.T, spec v1.ClusterPolicySpec) map[string]any {
+	t.Helper()
+	text, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := map[string]any{}
+	if err := json.Unmarshal(text, &result); err != nil {
+		t.Fatal(err)
+	}
+	return result
+}

@@ -1,0 +1,57 @@
+package effective
+
+import v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+
+// Spec is the spec of a policy with its defaults. It is a type of its own, so that none without them is taken
+// for one: make it by Of, for the zero value lacks every block. It is not to be changed: copies share blocks.
+type Spec struct{ v1.ClusterPolicySpec }
+
+// Of is a copy of the spec with the defaults. A block that is absent, null or empty means the same, but for
+// migManager.config. What the user sets stays, also where it contradicts itself.
+func Of(spec v1.ClusterPolicySpec) Spec {
+	s := spec.DeepCopy()
+	option(&s.Paused, false) // own
+	operator(block(&s.Operator))
+	global(block(&s.Global))
+	nodeDiscovery(block(&s.NodeDiscovery))
+	daemonSets(block(&s.DaemonSets))
+	hostPaths(block(&s.HostPaths))
+	cdi(block(&s.CDI))
+	block(&s.MIG)
+	option(&block(&s.PSA).Enabled, false) // NVIDIA
+	driver(block(&s.Driver))
+	gds(block(&s.GDS))
+	gdrcopy(block(&s.GDRCopy))
+	toolkit(block(&s.Toolkit))
+	devicePlugin(block(&s.DevicePlugin))
+	gfd(block(&s.GFD))
+	migManager(block(&s.MIGManager))
+	dcgm(block(&s.DCGM))
+	dcgmExporter(block(&s.DCGMExporter))
+	nodeStatusExporter(block(&s.NodeStatusExporter))
+	validator(block(&s.Validator))
+	virtualMachines(s)
+	return Spec{*s}
+}
+
+// block is the block, made where it is absent.
+func block[T any](field **T) *T {
+	if *field == nil {
+		*field = new(T)
+	}
+	return *field
+}
+
+// option is the default of a field that may be absent.
+func option[T any](field **T, fallback T) {
+	if *field == nil {
+		*field = &fallback
+	}
+}
+
+// value is the default of a field that is absent if it is empty or 0.
+func value[T comparable](field *T, fallback T) {
+	if *field == *new(T) {
+		*field = fallback
+	}
+}
