@@ -14,6 +14,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
@@ -141,7 +142,7 @@ func (o renderOptions) input(policy *v1.ClusterPolicy) operand.Input {
 	for _, kind := range render.OptionalKinds() {
 		optional[kind.Kind] = o.monitoring
 	}
-	return operand.Input{Spec: policy.Spec, Namespace: o.namespace, HelperImage: o.image, Optional: optional}
+	return operand.Input{Spec: effective.Of(policy.Spec), Namespace: o.namespace, HelperImage: o.image, Optional: optional}
 }
 
 // objects are the objects of all steps as documents of YAML, in the order in which they are applied.

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 )
@@ -116,7 +117,7 @@ func TestSamplesHoldWhatTheyName(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			named := map[operand.Reference][]string{}
 			for i := range catalogue {
-				for _, use := range catalogue[i].UsesOf(operand.Input{Spec: policy.Spec, Namespace: "gpu-operator"}) {
+				for _, use := range catalogue[i].UsesOf(operand.Input{Spec: effective.Of(policy.Spec), Namespace: "gpu-operator"}) {
 					named[use.Reference] = append(named[use.Reference], use.Keys...)
 				}
 			}

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
@@ -64,7 +65,7 @@ func selectedAnew(reader client.Reader, catalogue []operand.Operand, before, aft
 	if active == nil {
 		return false
 	}
-	for key := range (operand.Input{Spec: active.Spec}).SelectorKeys(catalogue) {
+	for key := range (operand.Input{Spec: effective.Of(active.Spec)}).SelectorKeys(catalogue) {
 		old, was := before.Labels[key]
 		now, is := after.Labels[key]
 		if old != now || was != is {

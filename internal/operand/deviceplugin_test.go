@@ -6,11 +6,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 func plugin(spec v1.DevicePluginSpec) operand.Input {
-	return operand.Input{Spec: v1.ClusterPolicySpec{DevicePlugin: &spec}}
+	return operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DevicePlugin: &spec})}
 }
 
 func TestPluginConfig(t *testing.T) {

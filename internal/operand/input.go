@@ -6,13 +6,14 @@ import (
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // Input is what an operand sees: the spec, and plain facts about where the operator runs.
 type Input struct {
-	// Spec of the policy.
-	Spec v1.ClusterPolicySpec
+	// Spec of the policy, with its defaults.
+	Spec effective.Spec
 	// Namespace of the operator and the operands.
 	Namespace string
 	// HelperImage is the operator's own image, which holds the on-node program.
@@ -192,9 +193,6 @@ func IsTrue(value *bool, fallback bool) bool {
 // ValidatorEnv is what spec.validator adds to the environment of the named containers, which are
 // checks of the validator wherever they run.
 func ValidatorEnv(in Input, containers ...string) map[string][]v1.EnvVar {
-	if in.Spec.Validator == nil {
-		return nil
-	}
 	components := map[string]*v1.ValidatorComponentSpec{
 		"driver-validation":  in.Spec.Validator.Driver,
 		"toolkit-validation": in.Spec.Validator.Toolkit,
@@ -203,9 +201,7 @@ func ValidatorEnv(in Input, containers ...string) map[string][]v1.EnvVar {
 	}
 	env := map[string][]v1.EnvVar{}
 	for _, name := range containers {
-		if component := components[name]; component != nil {
-			env[name] = component.Env
-		}
+		env[name] = components[name].Env
 	}
 	return env
 }

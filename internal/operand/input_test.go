@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -57,7 +58,7 @@ func TestPaths(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := operand.Input{Spec: test.spec}.Paths()
+			got := operand.Input{Spec: effective.Of(test.spec)}.Paths()
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -94,7 +95,7 @@ func TestDefaultsOfTheSpec(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := operand.Input{Spec: test.spec}
+			in := operand.Input{Spec: effective.Of(test.spec)}
 			got := view{in.RuntimeClass(), in.MIGStrategy(), in.CDIEnabled(), in.RefreshHelpers()}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -109,16 +110,20 @@ func TestValidatorEnv(t *testing.T) {
 		spec *v1.ValidatorSpec
 		want map[string][]v1.EnvVar
 	}{
-		"no block":    {},
-		"empty block": {spec: &v1.ValidatorSpec{}, want: map[string][]v1.EnvVar{}},
-		"one check":   {spec: &v1.ValidatorSpec{Driver: &v1.ValidatorComponentSpec{Env: env}}, want: map[string][]v1.EnvVar{"driver-validation": env}},
+		"no block":    {want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil}},
+		"empty block": {spec: &v1.ValidatorSpec{}, want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil}},
+		"one check": {
+			spec: &v1.ValidatorSpec{Driver: &v1.ValidatorComponentSpec{Env: env}},
+			want: map[string][]v1.EnvVar{"driver-validation": env, "toolkit-validation": nil},
+		},
 		"a check that this pod does not hold is left out": {
-			spec: &v1.ValidatorSpec{Plugin: &v1.ValidatorComponentSpec{Env: env}}, want: map[string][]v1.EnvVar{},
+			spec: &v1.ValidatorSpec{Plugin: &v1.ValidatorComponentSpec{Env: env}},
+			want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := operand.Input{Spec: v1.ClusterPolicySpec{Validator: test.spec}}
+			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Validator: test.spec})}
 			got := operand.ValidatorEnv(in, "driver-validation", "toolkit-validation")
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -28,7 +29,7 @@ func TestPoolKeyFollowsTheSpec(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			spec := v1.ClusterPolicySpec{Driver: test.driver, Operator: &v1.OperatorSpec{UseOCPDriverToolkit: test.toolkit}}
-			if got := (operand.Input{Spec: spec}).PoolKey(); got != test.want {
+			if got := (operand.Input{Spec: effective.Of(spec)}).PoolKey(); got != test.want {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -215,7 +216,7 @@ func TestTheDriverToolkitIsUsedWhereANodeNeedsIt(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := (operand.Input{Spec: test.spec}).UsesDriverToolkit(test.nodes...); got != test.want {
+			if got := (operand.Input{Spec: effective.Of(test.spec)}).UsesDriverToolkit(test.nodes...); got != test.want {
 				t.Errorf("got %v", got)
 			}
 		})

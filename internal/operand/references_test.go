@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -36,7 +37,7 @@ func TestMissing(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := operand.Input{Spec: test.spec, Namespace: "gpus", Contents: test.contents}.Missing(usesTwo)
+			got := operand.Input{Spec: effective.Of(test.spec), Namespace: "gpus", Contents: test.contents}.Missing(usesTwo)
 			want := operand.Installed()
 			if test.want != "" {
 				want = operand.Refused(v1.ReasonReferenceMissing, test.want)
@@ -50,7 +51,7 @@ func TestMissing(t *testing.T) {
 
 func TestContentDigest(t *testing.T) {
 	digest := func(contents map[operand.Reference]operand.Content) string {
-		return operand.Input{Contents: contents}.ContentDigest(usesTwo)
+		return operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{}), Contents: contents}.ContentDigest(usesTwo)
 	}
 	settings, other := operand.Reference{Kind: operand.ConfigMap, Name: "settings"}, operand.Reference{Kind: operand.Secret, Name: "settings"}
 	first := digest(map[operand.Reference]operand.Content{settings: {Digest: "1"}})

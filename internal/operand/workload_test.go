@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -37,7 +38,7 @@ func TestWorkloadOf(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := operand.Input{Spec: v1.ClusterPolicySpec{SandboxWorkloads: test.spec}}
+			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{SandboxWorkloads: test.spec})}
 			node := operand.NodeFacts{Workload: test.label}
 			if got := in.WorkloadOf(node); got != test.want {
 				t.Errorf("the workload is %q, want %q", got, test.want)

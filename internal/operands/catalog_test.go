@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/assets"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
@@ -53,7 +54,7 @@ func TestEveryDaemonSetIsPlacedByABlock(t *testing.T) {
 			t.Errorf("%s has a DaemonSet: %v, and a placement: %v", o.Name, has, o.Placement != nil)
 		}
 		if o.Placement != nil {
-			blocks[o.Name] = o.Placement(operand.Input{}).Field
+			blocks[o.Name] = o.Placement(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).Field
 		}
 	}
 	want := map[operand.Name]string{

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -98,7 +99,7 @@ func TestWanted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := map[operand.Name]string{}
 			for _, o := range catalogue(t) {
-				decision := o.Wanted(operand.Input{Spec: test.spec})
+				decision := o.Wanted(operand.Input{Spec: effective.Of(test.spec)})
 				got[o.Name] = yes
 				if decision.Verdict != operand.Install {
 					got[o.Name] = decision.Reason + ": " + decision.Message

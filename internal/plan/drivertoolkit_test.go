@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -67,7 +68,7 @@ func TestDriverToolkitPools(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := plan.Compute(catalogue(t), operand.Input{Spec: test.spec, DriverToolkit: test.images}, test.nodes)
+			p := plan.Compute(catalogue(t), operand.Input{Spec: effective.Of(test.spec), DriverToolkit: test.images}, test.nodes)
 			for _, step := range p.Steps {
 				if step.Operand.Name != "driver" {
 					continue
@@ -110,7 +111,7 @@ func TestDriverToolkitPoolLabels(t *testing.T) {
 					current[key] = value
 				}
 			}
-			p := plan.ForSpec(catalogue(t), operand.Input{Spec: toolkitSpec(!test.off)})
+			p := plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(toolkitSpec(!test.off))})
 			got := map[string]*string{}
 			for key, value := range p.NodeLabels(catalogue(t), test.facts, current, test.hasDriver) {
 				if key == poolLabel || key == coreOSLabel {

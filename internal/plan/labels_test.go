@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -171,7 +172,7 @@ func TestNodeLabels(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := plan.ForSpec(catalogue(t), operand.Input{}).NodeLabels(catalogue(t), test.facts, test.current, test.hasDriverPod)
+			got := plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(catalogue(t), test.facts, test.current, test.hasDriverPod)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -189,9 +190,9 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
-			current := after(nil, plan.ForSpec(catalogue(t), operand.Input{}).NodeLabels(catalogue(t), facts, nil, false))
+			current := after(nil, plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(catalogue(t), facts, nil, false))
 			facts.Pool = current["nvidia.com/gpu-operator.pool"]
-			if again := plan.ForSpec(catalogue(t), operand.Input{}).NodeLabels(catalogue(t), facts, current, false); len(again) > 0 {
+			if again := plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(catalogue(t), facts, current, false); len(again) > 0 {
 				t.Errorf("the second patch is %v", again)
 			}
 		})
@@ -200,7 +201,7 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 
 // A node that becomes one for virtual machines gives up what containers need, and nothing else.
 func TestLabelsOfNodesForVirtualMachines(t *testing.T) {
-	in := operand.Input{Spec: v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}}}
+	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}})}
 	facts := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Workload, f.Pool = operand.WorkloadVMPassthrough, "ubuntu24.04-amd64" })
 	current := labelled(map[string]*string{"nvidia.com/gpu.deploy.dcgm": set("paused-for-driver-upgrade")})
 	current = after(current, plan.ForSpec(catalogue(t), in).NodeLabels(catalogue(t), facts, current, true))

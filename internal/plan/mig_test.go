@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -21,7 +22,7 @@ func migLabels(t *testing.T, spec v1.ClusterPolicySpec, facts operand.NodeFacts,
 	if value, there := current[migManager]; there {
 		facts.Deploy = map[operand.Name]string{"mig-manager": value}
 	}
-	changes := plan.ForSpec(catalogue(t), operand.Input{Spec: spec}).NodeLabels(catalogue(t), facts, current, false)
+	changes := plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(spec)}).NodeLabels(catalogue(t), facts, current, false)
 	mine := map[string]*string{}
 	for _, key := range []string{migManager, migConfig} {
 		if value, there := changes[key]; there {
@@ -111,7 +112,7 @@ func TestAPauseForAMIGChangeIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
 			facts.Deploy = map[operand.Name]string{"mig-manager": "true"}
-			after := after(current, plan.ForSpec(catalogue(t), operand.Input{}).NodeLabels(catalogue(t), facts, current, true))
+			after := after(current, plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(catalogue(t), facts, current, true))
 			for key, value := range current {
 				if value == paused && after[key] != paused {
 					t.Errorf("%s became %q", key, after[key])

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -65,7 +66,7 @@ func TestTheMPSDaemonOnANode(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
-			p := plan.ForSpec(all, operand.Input{Spec: spec})
+			p := plan.ForSpec(all, operand.Input{Spec: effective.Of(spec)})
 			if diff := cmp.Diff(test.rung, beside(p.ForNode(all, test.facts), mps)); diff != "" {
 				t.Errorf("rung, -want +got:\n%s", diff)
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
@@ -42,7 +43,7 @@ type what struct {
 func compute(t *testing.T, spec v1.ClusterPolicySpec, nodes ...operand.NodeFacts) map[operand.Name]what {
 	t.Helper()
 	got := map[operand.Name]what{}
-	for _, step := range plan.Compute(catalogue(t), operand.Input{Spec: spec, Namespace: "gpu-operator"}, nodes).Steps {
+	for _, step := range plan.Compute(catalogue(t), operand.Input{Spec: effective.Of(spec), Namespace: "gpu-operator"}, nodes).Steps {
 		w := what{Action: step.Action, State: step.State, Reason: step.Reason, Message: step.Message}
 		for _, instance := range step.Instances {
 			w.Instances = append(w.Instances, instance.Pool)
@@ -213,7 +214,7 @@ func TestCompute(t *testing.T) {
 func TestStepsAreInGraphOrder(t *testing.T) {
 	all := catalogue(t)
 	var got []operand.Name
-	for _, step := range plan.Compute(all, operand.Input{}, []operand.NodeFacts{ubuntu("a")}).Steps {
+	for _, step := range plan.Compute(all, operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, []operand.NodeFacts{ubuntu("a")}).Steps {
 		got = append(got, step.Operand.Name)
 	}
 	var want []operand.Name
@@ -253,7 +254,7 @@ func TestWaitsFollowTheSpec(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := map[operand.Name][]labels.Marker{}
-			for _, step := range plan.Compute(catalogue(t), operand.Input{Spec: test.spec}, []operand.NodeFacts{ubuntu("a")}).Steps {
+			for _, step := range plan.Compute(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}, []operand.NodeFacts{ubuntu("a")}).Steps {
 				if step.Action == plan.Apply && len(step.Waits) > 0 {
 					got[step.Operand.Name] = step.Waits
 				}
@@ -356,7 +357,7 @@ func TestForNode(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
-			got := plan.ForSpec(all, operand.Input{Spec: test.spec}).ForNode(all, test.facts)
+			got := plan.ForSpec(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(all, test.facts)
 			want := plan.Node{Facts: test.facts, Refused: got.Refused, Rungs: test.want, NeedsAllocatable: !test.noGPU, Beside: got.Beside}
 			want.Pool, _ = test.facts.WantedPool(operand.PoolKey{})
 			if diff := cmp.Diff(want, got); diff != "" {

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -58,7 +59,7 @@ func TestPrecompiledPools(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			for _, step := range plan.Compute(catalogue(t), operand.Input{Spec: test.spec}, test.nodes).Steps {
+			for _, step := range plan.Compute(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}, test.nodes).Steps {
 				if step.Operand.Name != "driver" {
 					continue
 				}
@@ -101,7 +102,7 @@ func TestPrecompiledPoolLabels(t *testing.T) {
 					current[key] = value
 				}
 			}
-			p := plan.ForSpec(catalogue(t), operand.Input{Spec: precompiledSpec(test.on)})
+			p := plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(precompiledSpec(test.on))})
 			got := map[string]*string{}
 			for key, value := range p.NodeLabels(catalogue(t), inPool("a", test.now, test.pool, test.poolKernel), current, test.hasDriver) {
 				if key == poolLabel || key == kernelLabel {

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -62,7 +63,7 @@ func TestSelectedNodes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := plan.ForSpec(catalogue(t), operand.Input{Spec: test.spec})
+			p := plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(test.spec)})
 			want := labelled(nil)
 			for _, operand := range test.off {
 				delete(want, operand.DeployLabel())
@@ -86,7 +87,7 @@ func TestANodeKeepsItsDriver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
 			facts, current := hasDriver(ubuntu("a")), labelled(nil)
-			p := plan.Compute(all, operand.Input{Spec: spec}, []operand.NodeFacts{facts})
+			p := plan.Compute(all, operand.Input{Spec: effective.Of(spec)}, []operand.NodeFacts{facts})
 			for _, key := range []string{deploy + "driver", "nvidia.com/gpu-operator.pool"} {
 				if change, changes := p.NodeLabels(all, facts, current, true)[key]; changes {
 					t.Errorf("label %s is changed to %v", key, change)
@@ -120,7 +121,7 @@ func TestPoolsOfSelectedNodes(t *testing.T) {
 	older := func(f *operand.NodeFacts) { f.OSVersion = "22.04" }
 	nodes := []operand.NodeFacts{inTier("gpu"), changed(ubuntu("b"), older)}
 	spec := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: selecting(tier)}}
-	p := plan.Compute(catalogue(t), operand.Input{Spec: spec}, nodes)
+	p := plan.Compute(catalogue(t), operand.Input{Spec: effective.Of(spec)}, nodes)
 	if len(p.Pools) != 1 || p.Pools[0].Name != "ubuntu24.04-amd64" || p.Pools[0].Nodes != 1 {
 		t.Errorf("the pools are %+v", p.Pools)
 	}
@@ -182,7 +183,7 @@ func TestTheLadderOfSelectedNodes(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
-			node := plan.ForSpec(all, operand.Input{Spec: test.spec}).ForNode(all, test.facts)
+			node := plan.ForSpec(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(all, test.facts)
 			var optedOut []operand.Name
 			for _, rung := range append(node.Rungs, node.Beside...) {
 				if rung.Need == plan.OptedOut && rung.Reason == "NotSelected" {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
@@ -58,7 +59,7 @@ func TestPlansAsStories(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
 			p := plan.Compute(all, operand.Input{
-				Spec: test.spec, Namespace: "gpu-operator", HelperImage: "example.com/gpu-operator:v1", DriverToolkit: test.toolkit,
+				Spec: effective.Of(test.spec), Namespace: "gpu-operator", HelperImage: "example.com/gpu-operator:v1", DriverToolkit: test.toolkit,
 			}, test.nodes)
 			golden(t, name, story(all, p, test.nodes))
 		})

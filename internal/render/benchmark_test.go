@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -24,7 +26,7 @@ func BenchmarkPlanAndRender(b *testing.B) {
 		facts.Name = fmt.Sprintf("node-%04d", i)
 		nodes = append(nodes, facts)
 	}
-	in := operand.Input{Namespace: "gpu-operator", HelperImage: helper}
+	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{}), Namespace: "gpu-operator", HelperImage: helper}
 	b.ReportAllocs()
 	for b.Loop() {
 		p := plan.Compute(all, in, nodes)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
@@ -242,7 +243,7 @@ func TestContainersOfTheDevicePluginsBlock(t *testing.T) {
 			alone = append(alone, name)
 		}
 	}
-	named := slices.Clone(operand.PluginPlacement(operand.Input{}).Elsewhere)
+	named := slices.Clone(operand.PluginPlacement(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).Elsewhere)
 	slices.Sort(alone)
 	slices.Sort(named)
 	if diff := cmp.Diff(alone, named); diff != "" {

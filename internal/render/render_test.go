@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -65,7 +66,7 @@ type situation struct {
 
 func (s situation) plan(t *testing.T) plan.Plan {
 	t.Helper()
-	in := operand.Input{Spec: s.spec, Namespace: "gpu-operator", HelperImage: helper, Optional: s.optional, DriverToolkit: s.toolkit, Contents: s.contents, OperatorMetrics: s.endpoint}
+	in := operand.Input{Spec: effective.Of(s.spec), Namespace: "gpu-operator", HelperImage: helper, Optional: s.optional, DriverToolkit: s.toolkit, Contents: s.contents, OperatorMetrics: s.endpoint}
 	if s.helper != "" {
 		in.HelperImage = s.helper
 	}

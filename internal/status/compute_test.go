@@ -17,6 +17,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
@@ -163,7 +164,7 @@ func (b *bed) pass() Pass {
 	for _, node := range b.snapshot.Nodes {
 		facts = append(facts, node.Facts)
 	}
-	in := operand.Input{Spec: b.spec, Namespace: namespace, HelperImage: "example.com/gpu-operator:v1"}
+	in := operand.Input{Spec: effective.Of(b.spec), Namespace: namespace, HelperImage: "example.com/gpu-operator:v1"}
 	return Pass{
 		Namespace: namespace, Snapshot: b.snapshot, Catalogue: b.catalogue, Applied: b.applied, Err: b.err, Now: now,
 		Plan: plan.Compute(b.catalogue, in, facts),

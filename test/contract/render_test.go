@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -47,7 +48,7 @@ func (n node) facts(name string) operand.NodeFacts {
 
 // render plans the scenario and renders what is applied of the operands that rows are about.
 func (s scenario) render(catalogue []operand.Operand, wanted map[operand.Name]bool) map[operand.Name]rendered {
-	input := operand.Input{Spec: s.Spec, Namespace: namespace, HelperImage: helper, Optional: map[operand.OptionalKind]bool{}, DriverToolkit: s.DriverToolkit}
+	input := operand.Input{Spec: effective.Of(s.Spec), Namespace: namespace, HelperImage: helper, Optional: map[operand.OptionalKind]bool{}, DriverToolkit: s.DriverToolkit}
 	for _, kind := range s.Optional {
 		input.Optional[kind] = true
 	}

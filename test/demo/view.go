@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -152,7 +153,7 @@ func (v *view) frame(ctx context.Context) (frame, error) {
 		return frame{}, err
 	}
 	f := frame{policy: policy}
-	planned := plan.ForSpec(v.catalogue, operand.Input{Spec: policy.Spec, Namespace: cluster.OperatorNamespace})
+	planned := plan.ForSpec(v.catalogue, operand.Input{Spec: effective.Of(policy.Spec), Namespace: cluster.OperatorNamespace})
 	for _, node := range snapshot.Nodes {
 		assessment := status.AssessNode(planned.ForNode(v.catalogue, node.Facts), node.Object,
 			snapshot.Pods[node.Facts.Name], snapshot.DaemonSets, time.Now())

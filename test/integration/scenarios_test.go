@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
@@ -74,7 +75,7 @@ func (b *bed) createWhatIsNamed(spec v1.ClusterPolicySpec) {
 	b.Expect(err).NotTo(HaveOccurred())
 	data := map[operand.Reference]map[string]string{}
 	for i := range catalogue {
-		for _, use := range catalogue[i].UsesOf(operand.Input{Spec: spec, Namespace: namespace}) {
+		for _, use := range catalogue[i].UsesOf(operand.Input{Spec: effective.Of(spec), Namespace: namespace}) {
 			if data[use.Reference] == nil {
 				data[use.Reference] = map[string]string{}
 			}

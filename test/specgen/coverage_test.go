@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -133,7 +134,7 @@ func TestEveryFieldDoesSomething(t *testing.T) {
 			}
 			continue
 		}
-		if effective(t, field) {
+		if hasEffect(t, field) {
 			counts["covered"]++
 			continue
 		}
@@ -169,7 +170,7 @@ func TestDeprecatedFieldsAreTold(t *testing.T) {
 	}
 }
 
-func effective(t *testing.T, field specgen.Field) bool {
+func hasEffect(t *testing.T, field specgen.Field) bool {
 	t.Helper()
 	base := map[string]any{}
 	for _, prefix := range slices.Sorted(maps.Keys(contexts)) {
@@ -221,7 +222,7 @@ func outcome(t *testing.T, value map[string]any) string {
 		t.Fatal(err)
 	}
 	in := operand.Input{
-		Spec: specOf(t, value), Namespace: "gpu-operator", HelperImage: "ghcr.io/clusterpolicy/gpu-operator:v1",
+		Spec: effective.Of(specOf(t, value)), Namespace: "gpu-operator", HelperImage: "ghcr.io/clusterpolicy/gpu-operator:v1",
 		Optional:      map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true},
 		DriverToolkit: map[string]string{"418.94.202501221327-0": "quay.io/openshift/dtk@sha256:1"},
 	}

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -30,7 +31,7 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 	if err != nil {
 		return err
 	}
-	input := operand.Input{Spec: policy.Spec, Namespace: r.Namespace, HelperImage: r.HelperImage, Optional: optional, OperatorMetrics: r.Metrics}
+	input := operand.Input{Spec: effective.Of(policy.Spec), Namespace: r.Namespace, HelperImage: r.HelperImage, Optional: optional, OperatorMetrics: r.Metrics}
 	nodes := snapshot.Facts()
 	if input.DriverToolkit, err = r.driverToolkit(ctx, input, nodes); err != nil {
 		return err

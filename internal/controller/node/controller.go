@@ -22,6 +22,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
@@ -139,7 +140,7 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 
 // input is what the plan for one node needs.
 func (r *Reconciler) input(ctx context.Context, policy *v1.ClusterPolicy, facts operand.NodeFacts) (operand.Input, error) {
-	in := operand.Input{Spec: policy.Spec, Namespace: r.Namespace}
+	in := operand.Input{Spec: effective.Of(policy.Spec), Namespace: r.Namespace}
 	if in.UsesDriverToolkit(facts) {
 		images, err := r.DriverToolkit.Images(ctx)
 		if err != nil {
@@ -201,7 +202,7 @@ func (r *Reconciler) nodesThatUse(ctx context.Context, object client.Object) []r
 		log.FromContext(ctx).Error(err, "Reading policies")
 		return nil
 	}
-	if active == nil || !observe.IsReference(object, operand.Uses(r.Catalogue, operand.Input{Spec: active.Spec})) {
+	if active == nil || !observe.IsReference(object, operand.Uses(r.Catalogue, operand.Input{Spec: effective.Of(active.Spec)})) {
 		return nil
 	}
 	return r.everyNode(ctx, object)

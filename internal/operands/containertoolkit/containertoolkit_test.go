@@ -6,6 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/containertoolkit"
 )
@@ -104,7 +105,7 @@ func TestWhichNodesAreServed(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			decision := containertoolkit.Operand().ServesNode(operand.Input{Spec: test.spec}, test.facts)
+			decision := containertoolkit.Operand().ServesNode(operand.Input{Spec: effective.Of(test.spec)}, test.facts)
 			got := ""
 			if decision.Verdict != operand.Install {
 				got = decision.Reason + ": " + decision.Message
@@ -119,7 +120,7 @@ func TestPathsThatCannotBeMounted(t *testing.T) {
 		for _, name := range []string{"CONTAINERD_CONFIG", "RUNTIME_SOCKET", "RUNTIME_DROP_IN_CONFIG", "DOCKER_SOCKET", "CRIO_CONFIG"} {
 			t.Run(name+"="+path, func(t *testing.T) {
 				g := NewWithT(t)
-				decision := containertoolkit.Operand().Wanted(operand.Input{Spec: toolkit(name, path)})
+				decision := containertoolkit.Operand().Wanted(operand.Input{Spec: effective.Of(toolkit(name, path))})
 				g.Expect(decision.Verdict).To(Equal(operand.Invalid))
 				g.Expect(decision.Reason).To(Equal(v1.ReasonInvalidSpec))
 				g.Expect(decision.Message).To(Equal(
@@ -128,7 +129,7 @@ func TestPathsThatCannotBeMounted(t *testing.T) {
 		}
 	}
 	g := NewWithT(t)
-	decision := containertoolkit.Operand().Wanted(operand.Input{Spec: toolkit("CONTAINERD_CONFIG", "", "TOOLKIT_DEBUG", "x/../y")})
+	decision := containertoolkit.Operand().Wanted(operand.Input{Spec: effective.Of(toolkit("CONTAINERD_CONFIG", "", "TOOLKIT_DEBUG", "x/../y"))})
 	g.Expect(decision.Verdict).To(Equal(operand.Install))
 }
 
@@ -168,7 +169,7 @@ func TestInstancesFollowTheLayouts(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			instances, err := containertoolkit.Operand().Instances(operand.Input{Spec: test.spec, Layouts: test.layouts}, nil)
+			instances, err := containertoolkit.Operand().Instances(operand.Input{Spec: effective.Of(test.spec), Layouts: test.layouts}, nil)
 			var got []string
 			for _, instance := range instances {
 				got = append(got, instance.Suffix)

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/dcgmexporter"
 )
@@ -45,7 +46,7 @@ func TestHostNetwork(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := operand.Input{Spec: v1.ClusterPolicySpec{DCGM: test.dcgm, DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: test.container}}}
+			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DCGM: test.dcgm, DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: test.container}})}
 			instances, err := dcgmexporter.Operand().Instances(in, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -53,8 +54,8 @@ func TestHostNetwork(t *testing.T) {
 			if diff := cmp.Diff(test.want, instances[0].Container.HostNetwork); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if in.Spec.DCGMExporter.HostNetwork != test.container.HostNetwork {
-				t.Error("the spec was changed")
+			if diff := cmp.Diff(test.container.HostNetwork, in.Spec.DCGMExporter.HostNetwork); diff != "" {
+				t.Errorf("the spec was changed, -want +got:\n%s", diff)
 			}
 		})
 	}
@@ -103,7 +104,7 @@ func TestListen(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			in := operand.Input{Spec: v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: env("DCGM_EXPORTER_LISTEN", test.listen)}}}
+			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{ContainerSpec: env("DCGM_EXPORTER_LISTEN", test.listen)}})}
 			instances, err := dcgmexporter.Operand().Instances(in, nil)
 			if text(err) != test.err {
 				t.Fatalf("got error %q, want %q", text(err), test.err)
@@ -117,7 +118,7 @@ func TestListen(t *testing.T) {
 
 func TestAWrongImageNamesItsField(t *testing.T) {
 	spec := &v1.DCGMExporterSpec{ImageSpec: v1.ImageSpec{Image: "example.com/exporter:1", Version: "2"}}
-	_, err := dcgmexporter.Operand().Instances(operand.Input{Spec: v1.ClusterPolicySpec{DCGMExporter: spec}}, nil)
+	_, err := dcgmexporter.Operand().Instances(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DCGMExporter: spec})}, nil)
 	const want = `spec.dcgmExporter: image "example.com/exporter:1" is a whole reference: remove repository and version`
 	if text(err) != want {
 		t.Errorf("got %q, want %q", text(err), want)

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
 )
@@ -88,7 +89,7 @@ func decides(t *testing.T, spec v1.ClusterPolicySpec, want string) {
 	if want != "" {
 		decision = operand.Refused(v1.ReasonInvalidSpec, want)
 	}
-	if diff := cmp.Diff(decision, driver.Operand().Wanted(operand.Input{Spec: spec})); diff != "" {
+	if diff := cmp.Diff(decision, driver.Operand().Wanted(operand.Input{Spec: effective.Of(spec)})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -139,7 +140,7 @@ func TestPoolsThatAreRefused(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := driver.Operand().ServesPool(operand.Input{Spec: test.spec, DriverToolkit: test.images}, test.pool); got.Message != test.want {
+			if got := driver.Operand().ServesPool(operand.Input{Spec: effective.Of(test.spec), DriverToolkit: test.images}, test.pool); got.Message != test.want {
 				t.Errorf("got %q", got.Message)
 			}
 		})

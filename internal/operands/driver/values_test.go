@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
 )
@@ -18,7 +19,7 @@ var pools = []operand.Pool{
 
 func instances(t *testing.T, spec *v1.DriverSpec) []operand.Instance {
 	t.Helper()
-	got, err := driver.Operand().Instances(operand.Input{Spec: v1.ClusterPolicySpec{Driver: spec}}, pools)
+	got, err := driver.Operand().Instances(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Driver: spec})}, pools)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +71,7 @@ func TestWrongImagesNameTheirField(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := driver.Operand().Instances(operand.Input{Spec: v1.ClusterPolicySpec{Driver: test.spec}}, pools)
+			_, err := driver.Operand().Instances(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Driver: test.spec})}, pools)
 			if err == nil || err.Error() != test.want {
 				t.Errorf("got error %v, want %q", err, test.want)
 			}
@@ -82,7 +83,7 @@ func TestWrongImagesNameTheirField(t *testing.T) {
 func TestConfigDigest(t *testing.T) {
 	digest := func(t *testing.T, spec v1.ClusterPolicySpec) string {
 		t.Helper()
-		got, err := driver.Operand().Instances(operand.Input{Spec: spec}, pools[1:])
+		got, err := driver.Operand().Instances(operand.Input{Spec: effective.Of(spec)}, pools[1:])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +148,7 @@ func TestObjectNamesTellPoolsApart(t *testing.T) {
 	for _, name := range names {
 		all = append(all, operand.Pool{Name: name, OSTag: "rhel9"})
 	}
-	got, err := driver.Operand().Instances(operand.Input{}, all)
+	got, err := driver.Operand().Instances(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +174,7 @@ func TestTheDriverToolkitDecidesWhatIsBuilt(t *testing.T) {
 	pool := operand.Pool{Name: "rhcos4.18-amd64-" + release, OSTag: "rhcos4.18", CoreOS: release}
 	values := func(image string) (operand.Instance, string) {
 		in := operand.Input{
-			Spec:          v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Args: []string{"init", "-x"}}}},
+			Spec:          effective.Of(v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Args: []string{"init", "-x"}}}}),
 			DriverToolkit: map[string]string{release: image, "other": "example.com/other"},
 		}
 		got, err := driver.Operand().Instances(in, []operand.Pool{pool})

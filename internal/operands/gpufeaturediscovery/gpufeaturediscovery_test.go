@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/gpufeaturediscovery"
 )
@@ -25,7 +26,7 @@ func TestPullSecretsAreThoseOfBothImages(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			spec.DevicePlugin.Config = test.config
-			got, err := gpufeaturediscovery.Operand().Instances(operand.Input{Spec: spec}, nil)
+			got, err := gpufeaturediscovery.Operand().Instances(operand.Input{Spec: effective.Of(spec)}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -51,7 +52,7 @@ func TestWrongImagesNameTheirField(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := gpufeaturediscovery.Operand().Instances(operand.Input{Spec: test.spec}, nil)
+			_, err := gpufeaturediscovery.Operand().Instances(operand.Input{Spec: effective.Of(test.spec)}, nil)
 			if err == nil || err.Error() != test.want {
 				t.Errorf("got error %v, want %q", err, test.want)
 			}

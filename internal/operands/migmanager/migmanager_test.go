@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/migmanager"
 )
@@ -54,7 +55,7 @@ func TestTheDefaultLayout(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := migmanager.Operand().Labels(operand.Input{Spec: v1.ClusterPolicySpec{MIGManager: test.spec}})
+			got := migmanager.Operand().Labels(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{MIGManager: test.spec})})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -64,7 +65,7 @@ func TestTheDefaultLayout(t *testing.T) {
 
 func TestAWrongImageNamesItsField(t *testing.T) {
 	spec := v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{ImageSpec: v1.ImageSpec{Image: "example.com/m:1", Version: "2"}}}
-	_, err := migmanager.Operand().Instances(operand.Input{Spec: spec}, nil)
+	_, err := migmanager.Operand().Instances(operand.Input{Spec: effective.Of(spec)}, nil)
 	const want = `spec.migManager: image "example.com/m:1" is a whole reference: remove repository and version`
 	if err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %q", err, want)

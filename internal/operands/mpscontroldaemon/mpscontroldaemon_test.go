@@ -8,12 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/mpscontroldaemon"
 )
 
 func input(spec v1.DevicePluginSpec) operand.Input {
-	return operand.Input{Spec: v1.ClusterPolicySpec{DevicePlugin: &spec}}
+	return operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{DevicePlugin: &spec})}
 }
 
 func TestWanted(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/nodestatusexporter"
 )
@@ -102,7 +103,7 @@ func TestPort(t *testing.T) {
 }
 
 func instances(validator *v1.ValidatorSpec, spec v1.NodeStatusExporterSpec) ([]operand.Instance, error) {
-	in := operand.Input{HelperImage: own, Spec: v1.ClusterPolicySpec{Validator: validator, NodeStatusExporter: &spec}}
+	in := operand.Input{HelperImage: own, Spec: effective.Of(v1.ClusterPolicySpec{Validator: validator, NodeStatusExporter: &spec})}
 	return nodestatusexporter.Operand().Instances(in, nil)
 }
 
