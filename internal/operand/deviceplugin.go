@@ -1,12 +1,9 @@
 package operand
 
 import (
-	"cmp"
 	"path"
 
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // PluginConfig has an instance read one of the device plugin's configurations, the one that its node
@@ -30,21 +27,12 @@ type MPSPaths struct {
 	Root, SHM string
 }
 
-// DevicePlugin is spec.devicePlugin, which several operands read: the plugin itself, GPU Feature
-// Discovery and the daemon of the Multi-Process Service.
-func (in Input) DevicePlugin() v1.DevicePluginSpec {
-	if in.Spec.DevicePlugin == nil {
-		return v1.DevicePluginSpec{}
-	}
-	return *in.Spec.DevicePlugin
-}
-
 // PluginConfig is what the instance whose main process is started by that name is given of
 // spec.devicePlugin.config; nil where that names no ConfigMap. It fails on an image that contradicts
 // itself.
 func (in Input) PluginConfig(process string) (*PluginConfig, error) {
-	spec := in.DevicePlugin()
-	if spec.Config == nil || spec.Config.Name == "" {
+	spec := in.Spec.DevicePlugin
+	if spec.Config.Name == "" {
 		return nil, nil //nolint:nilnil // No configuration is what most clusters have.
 	}
 	ref, err := image.Resolve(image.DevicePlugin, spec.ImageSpec, "")
@@ -55,17 +43,14 @@ func (in Input) PluginConfig(process string) (*PluginConfig, error) {
 		ConfigMap:  spec.Config.Name,
 		Default:    spec.Config.Default,
 		Image:      ref.Image,
-		PullPolicy: image.PullPolicy(spec.ImageSpec),
+		PullPolicy: string(spec.ImagePullPolicy),
 		Process:    process,
 	}, nil
 }
 
 // PluginConfigUses are the uses of the ConfigMap with the device plugin's configurations.
 func PluginConfigUses(in Input) []Use {
-	config := v1.DevicePluginConfigSpec{}
-	if in.DevicePlugin().Config != nil {
-		config = *in.DevicePlugin().Config
-	}
+	config := in.Spec.DevicePlugin.Config
 	use := ConfigMapUse("spec.devicePlugin.config.name", config.Name)
 	if config.Default != "" {
 		use.Keys = []string{config.Default}
@@ -73,11 +58,8 @@ func PluginConfigUses(in Input) []Use {
 	return []Use{use}
 }
 
-// MPSPaths fills the default into spec.devicePlugin.mps.root.
+// MPSPaths are those below spec.devicePlugin.mps.root.
 func (in Input) MPSPaths() MPSPaths {
-	root := labels.MPSRoot
-	if mps := in.DevicePlugin().MPS; mps != nil {
-		root = cmp.Or(mps.Root, root)
-	}
+	root := in.Spec.DevicePlugin.MPS.Root
 	return MPSPaths{Root: root, SHM: path.Join(root, "shm")}
 }

@@ -19,7 +19,7 @@ func TestPluginConfig(t *testing.T) {
 		in   operand.Input
 		want *operand.PluginConfig
 	}{
-		"no block":         {},
+		"no block":         {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}},
 		"an empty block":   {in: plugin(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{}})},
 		"a default alone":  {in: plugin(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Default: "a"}})},
 		"a name is enough": {in: plugin(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}), want: &operand.PluginConfig{ConfigMap: "configs", Image: "nvcr.io/nvidia/k8s-device-plugin:v0.20.0", PullPolicy: "IfNotPresent", Process: "program"}},
@@ -58,7 +58,7 @@ func TestMPSPaths(t *testing.T) {
 		in   operand.Input
 		want operand.MPSPaths
 	}{
-		"no block":       {want: operand.MPSPaths{Root: "/run/nvidia/mps", SHM: "/run/nvidia/mps/shm"}},
+		"no block":       {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, want: operand.MPSPaths{Root: "/run/nvidia/mps", SHM: "/run/nvidia/mps/shm"}},
 		"an empty block": {in: plugin(v1.DevicePluginSpec{MPS: &v1.MPSSpec{}}), want: operand.MPSPaths{Root: "/run/nvidia/mps", SHM: "/run/nvidia/mps/shm"}},
 		"a root":         {in: plugin(v1.DevicePluginSpec{MPS: &v1.MPSSpec{Root: "/var/mps/"}}), want: operand.MPSPaths{Root: "/var/mps/", SHM: "/var/mps/shm"}},
 	}

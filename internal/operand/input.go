@@ -1,13 +1,11 @@
 package operand
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // Input is what an operand sees: the spec, and plain facts about where the operator runs.
@@ -42,7 +40,7 @@ const (
 	PrometheusRule OptionalKind = "PrometheusRule"
 )
 
-// HostPaths are the directories on the hosts, defaults filled in.
+// HostPaths are the directories on the hosts.
 type HostPaths struct {
 	// RootFS is the root of the host.
 	RootFS string
@@ -56,64 +54,45 @@ type HostPaths struct {
 	KubeletRootDir string
 }
 
-// Paths fills the defaults into spec.hostPaths and spec.toolkit.installDir.
+// Paths are those of spec.hostPaths, and spec.toolkit.installDir.
 func (in Input) Paths() HostPaths {
-	spec := v1.HostPathsSpec{}
-	if in.Spec.HostPaths != nil {
-		spec = *in.Spec.HostPaths
-	}
-	root := cmp.Or(spec.RootFS, "/")
+	spec := in.Spec.HostPaths
 	paths := HostPaths{
-		RootFS:            root,
-		DriverInstallDir:  cmp.Or(spec.DriverInstallDir, labels.DriverRoot),
-		ToolkitInstallDir: labels.ToolkitInstallDir,
-		KubeletRootDir:    strings.TrimRight(cmp.Or(spec.KubeletRootDir, labels.KubeletRootDir), "/"),
+		RootFS:            spec.RootFS,
+		DriverInstallDir:  spec.DriverInstallDir,
+		ToolkitInstallDir: in.Spec.Toolkit.InstallDir,
+		KubeletRootDir:    strings.TrimRight(spec.KubeletRootDir, "/"),
 	}
 	paths.DevChar = paths.OnHost("/dev/char")
-	if in.Spec.Toolkit != nil {
-		paths.ToolkitInstallDir = cmp.Or(in.Spec.Toolkit.InstallDir, labels.ToolkitInstallDir)
-	}
 	return paths
 }
 
 // OnHost is the path of a file of the host, below its root.
 func (p HostPaths) OnHost(path string) string { return strings.TrimSuffix(p.RootFS, "/") + path }
 
+// Paused tells whether nothing may be written but status.
+func (in Input) Paused() bool { return *in.Spec.Paused }
+
 // RuntimeClass is the name of the main RuntimeClass.
-func (in Input) RuntimeClass() string {
-	if in.Spec.Operator == nil {
-		return labels.DefaultRuntimeClass
-	}
-	return cmp.Or(in.Spec.Operator.RuntimeClass, labels.DefaultRuntimeClass)
-}
+func (in Input) RuntimeClass() string { return in.Spec.Operator.RuntimeClass }
 
 // RefreshHelpers tells whether pods may be replaced for the helper image alone.
-func (in Input) RefreshHelpers() bool {
-	return in.Spec.Operator != nil && IsTrue(in.Spec.Operator.RefreshHelpers, false)
-}
+func (in Input) RefreshHelpers() bool { return *in.Spec.Operator.RefreshHelpers }
 
 // CDIEnabled tells whether GPUs are injected through the Container Device Interface.
-func (in Input) CDIEnabled() bool {
-	return in.Spec.CDI == nil || IsTrue(in.Spec.CDI.Enabled, true)
-}
+func (in Input) CDIEnabled() bool { return *in.Spec.CDI.Enabled }
 
 // OwnToolkit tells whether the container toolkit is the operator's. Else it is the hosts', and its programs are
 // where their packages put them.
-func (in Input) OwnToolkit() bool {
-	return in.Spec.Toolkit == nil || IsTrue(in.Spec.Toolkit.Enabled, true)
-}
+func (in Input) OwnToolkit() bool { return *in.Spec.Toolkit.Enabled }
 
 // DCGMEnabled tells whether a stand-alone engine of DCGM runs on each node, which the DCGM exporter is
 // then to use.
-func (in Input) DCGMEnabled() bool {
-	return in.Spec.DCGM != nil && IsTrue(in.Spec.DCGM.Enabled, false)
-}
+func (in Input) DCGMEnabled() bool { return *in.Spec.DCGM.Enabled }
 
 // NRIEnabled tells whether GPUs are injected through the Node Resource Interface: the toolkit answers the
 // container runtime while it makes a container, and changes nothing of its configuration.
-func (in Input) NRIEnabled() bool {
-	return in.Spec.CDI != nil && in.CDIEnabled() && IsTrue(in.Spec.CDI.NRIPluginEnabled, false)
-}
+func (in Input) NRIEnabled() bool { return in.CDIEnabled() && *in.Spec.CDI.NRIPluginEnabled }
 
 // OpenShift tells whether the GPU nodes are those of OpenShift.
 func (in Input) OpenShift() bool {
@@ -138,14 +117,6 @@ func (in Input) PodRuntimeClass() string {
 	return in.RuntimeClass()
 }
 
-// MIGStrategy is spec.mig.strategy, or empty.
-func (in Input) MIGStrategy() string {
-	if in.Spec.MIG == nil {
-		return ""
-	}
-	return string(in.Spec.MIG.Strategy)
-}
-
 // MIGValues are what templates insert where a program is told how MIG devices are offered.
 type MIGValues struct {
 	// SetMIGStrategy tells that the spec names a strategy; otherwise the program's own default holds.
@@ -157,30 +128,16 @@ type MIGValues struct {
 
 // MIG is what the spec says of MIG devices.
 func (in Input) MIG() MIGValues {
-	strategy := in.MIGStrategy()
+	strategy := in.Spec.MIG.Strategy
 	return MIGValues{
-		SetMIGStrategy: strategy != "", MIGStrategy: strategy,
-		MonitorMIG: strategy != "" && strategy != string(v1.MIGStrategyNone),
+		SetMIGStrategy: strategy != "", MIGStrategy: string(strategy),
+		MonitorMIG: strategy != "" && strategy != v1.MIGStrategyNone,
 	}
 }
 
 // Helper is the image of the on-node program and how it is pulled. A spec that names no part of
 // the validator's image gets the operator's own image.
-func (in Input) Helper() v1.ImageSpec {
-	spec := v1.ImageSpec{}
-	if in.Spec.Validator != nil {
-		spec = in.Spec.Validator.ImageSpec
-	}
-	return spec
-}
-
-// DiscoveryMode is spec.nodeDiscovery.mode, the default filled in.
-func (in Input) DiscoveryMode() v1.DiscoveryMode {
-	if in.Spec.NodeDiscovery == nil {
-		return v1.DiscoveryAuto
-	}
-	return cmp.Or(in.Spec.NodeDiscovery.Mode, v1.DiscoveryAuto)
-}
+func (in Input) Helper() v1.ImageSpec { return in.Spec.Validator.ImageSpec }
 
 // IsTrue reads an optional boolean.
 func IsTrue(value *bool, fallback bool) bool {

@@ -96,7 +96,7 @@ func TestDefaultsOfTheSpec(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := operand.Input{Spec: effective.Of(test.spec)}
-			got := view{in.RuntimeClass(), in.MIGStrategy(), in.CDIEnabled(), in.RefreshHelpers()}
+			got := view{in.RuntimeClass(), in.MIG().MIGStrategy, in.CDIEnabled(), in.RefreshHelpers()}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

@@ -20,22 +20,19 @@ type Monitor struct {
 	Relabelings             []v1.RelabelConfig
 }
 
-// Monitor decides about the ServiceMonitor of the Service with this label app. fallback is whether an
-// absent serviceMonitor.enabled means true. Without a ServiceMonitor there is no PrometheusRule: its
-// alerts are about what that one collects.
-func (in Input) Monitor(app string, spec *v1.ServiceMonitorSpec, fallback bool) Monitor {
-	if spec == nil {
-		spec = &v1.ServiceMonitorSpec{}
-	}
+// Monitor decides about the ServiceMonitor of the Service with this label app, as this block of the spec
+// asks for it. Without a ServiceMonitor there is no PrometheusRule: its alerts are about what that one
+// collects.
+func (in Input) Monitor(app string, spec *v1.ServiceMonitorSpec) Monitor {
 	monitor := Monitor{
 		Labels:        map[string]string{labels.App: app},
 		Interval:      spec.Interval,
 		ScrapeTimeout: spec.ScrapeTimeout,
-		HonorLabels:   IsTrue(spec.HonorLabels, false),
+		HonorLabels:   *spec.HonorLabels,
 		Relabelings:   spec.Relabelings,
 	}
 	maps.Copy(monitor.Labels, spec.AdditionalLabels.Strings())
-	if IsTrue(spec.Enabled, fallback) {
+	if *spec.Enabled {
 		monitor.ServiceMonitor = in.Optional[ServiceMonitor]
 		monitor.PrometheusRule = in.Optional[ServiceMonitor] && in.Optional[PrometheusRule]
 	}

@@ -13,25 +13,22 @@ func TestMonitorNeedsTheSpecAndTheKind(t *testing.T) {
 	both := map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true}
 	type want struct{ monitor, rule bool }
 	tests := map[string]struct {
-		kinds    map[operand.OptionalKind]bool
-		spec     *v1.ServiceMonitorSpec
-		fallback bool
-		want     want
+		kinds   map[operand.OptionalKind]bool
+		enabled bool
+		want    want
 	}{
-		"no block, off by default":            {kinds: both},
-		"no block, on by default":             {kinds: both, fallback: true, want: want{true, true}},
-		"an empty block, on by default":       {kinds: both, spec: &v1.ServiceMonitorSpec{}, fallback: true, want: want{true, true}},
-		"enabled":                             {kinds: both, spec: &v1.ServiceMonitorSpec{Enabled: new(true)}, want: want{true, true}},
-		"disabled, on by default":             {kinds: both, spec: &v1.ServiceMonitorSpec{Enabled: new(false)}, fallback: true},
-		"enabled, and no Prometheus operator": {spec: &v1.ServiceMonitorSpec{Enabled: new(true)}, fallback: true},
+		"enabled":                             {kinds: both, enabled: true, want: want{true, true}},
+		"disabled":                            {kinds: both},
+		"enabled, and no Prometheus operator": {enabled: true},
 		"enabled, and no kind for rules": {
-			kinds: map[operand.OptionalKind]bool{operand.ServiceMonitor: true}, fallback: true, want: want{monitor: true},
+			kinds: map[operand.OptionalKind]bool{operand.ServiceMonitor: true}, enabled: true, want: want{monitor: true},
 		},
-		"enabled, and no kind for monitors": {kinds: map[operand.OptionalKind]bool{operand.PrometheusRule: true}, fallback: true},
+		"enabled, and no kind for monitors": {kinds: map[operand.OptionalKind]bool{operand.PrometheusRule: true}, enabled: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := operand.Input{Optional: test.kinds}.Monitor("app", test.spec, test.fallback)
+			spec := &v1.ServiceMonitorSpec{Enabled: &test.enabled, HonorLabels: new(false)}
+			got := operand.Input{Optional: test.kinds}.Monitor("app", spec)
 			if (want{got.ServiceMonitor, got.PrometheusRule}) != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
@@ -41,7 +38,7 @@ func TestMonitorNeedsTheSpecAndTheKind(t *testing.T) {
 
 func TestMonitorCarriesTheSpec(t *testing.T) {
 	spec := &v1.ServiceMonitorSpec{
-		Interval: "15s", ScrapeTimeout: "10s", HonorLabels: new(true),
+		Enabled: new(true), Interval: "15s", ScrapeTimeout: "10s", HonorLabels: new(true),
 		AdditionalLabels: v1.Labels{"release": "prometheus"},
 		Relabelings:      []v1.RelabelConfig{{TargetLabel: "cluster", Replacement: new("a")}},
 	}
@@ -49,7 +46,7 @@ func TestMonitorCarriesTheSpec(t *testing.T) {
 		Labels:   map[string]string{"app": "nvidia-dcgm-exporter", "release": "prometheus"},
 		Interval: "15s", ScrapeTimeout: "10s", HonorLabels: true, Relabelings: spec.Relabelings,
 	}
-	if diff := cmp.Diff(want, operand.Input{}.Monitor("nvidia-dcgm-exporter", spec, true)); diff != "" {
+	if diff := cmp.Diff(want, operand.Input{}.Monitor("nvidia-dcgm-exporter", spec)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if len(spec.AdditionalLabels) != 1 {

@@ -30,7 +30,7 @@ func (in Input) PlacementOf(o *Operand) Placement {
 func (in Input) Selects(o *Operand, node NodeFacts) Decision {
 	placement := in.PlacementOf(o)
 	field, selector := placement.Field, placement.NodeSelector
-	if len(selector) == 0 && in.Spec.DaemonSets != nil {
+	if len(selector) == 0 {
 		field, selector = "spec.daemonsets", in.Spec.DaemonSets.NodeSelector
 	}
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
@@ -44,13 +44,10 @@ func (in Input) Selects(o *Operand, node NodeFacts) Decision {
 	return Installed()
 }
 
-// priorityClass is that of the operand's pods, empty for the default, and the block of the spec that names it.
+// priorityClass is that of the operand's pods, and the block of the spec that names it.
 func (in Input) priorityClass(o *Operand) (field, name string) {
 	if placement := in.PlacementOf(o); placement.PriorityClassName != "" {
 		return placement.Field, placement.PriorityClassName
-	}
-	if in.Spec.DaemonSets == nil {
-		return "", ""
 	}
 	return "spec.daemonsets", in.Spec.DaemonSets.PriorityClassName
 }
@@ -58,10 +55,8 @@ func (in Input) priorityClass(o *Operand) (field, name string) {
 // SelectorKeys are the keys of the labels that any nodeSelector of the spec asks for.
 func (in Input) SelectorKeys(catalogue []Operand) map[string]bool {
 	keys := map[string]bool{}
-	if in.Spec.DaemonSets != nil {
-		for key := range in.Spec.DaemonSets.NodeSelector {
-			keys[key] = true
-		}
+	for key := range in.Spec.DaemonSets.NodeSelector {
+		keys[key] = true
 	}
 	for i := range catalogue {
 		for key := range in.PlacementOf(&catalogue[i]).NodeSelector {
@@ -83,7 +78,7 @@ func (e InvalidSpec) Error() string { return e.Message }
 // PluginPlacement is that of the device plugin and of the daemon of the Multi-Process Service, which one
 // block of the spec is for.
 func PluginPlacement(in Input) Placement {
-	return Placement{PlacementSpec: in.DevicePlugin().PlacementSpec, Field: "spec.devicePlugin", Elsewhere: pluginContainers}
+	return Placement{PlacementSpec: in.Spec.DevicePlugin.PlacementSpec, Field: "spec.devicePlugin", Elsewhere: pluginContainers}
 }
 
 // pluginContainers are those that only one of the two has.

@@ -40,14 +40,13 @@ type PoolKey struct {
 
 // PoolKey is what makes a pool by this spec.
 func (in Input) PoolKey() PoolKey {
-	precompiled := in.Spec.Driver != nil && IsTrue(in.Spec.Driver.UsePrecompiled, false)
-	toolkit := in.Spec.Operator == nil || IsTrue(in.Spec.Operator.UseOCPDriverToolkit, true)
-	return PoolKey{Kernel: precompiled, CoreOS: toolkit && !precompiled}
+	precompiled := *in.Spec.Driver.UsePrecompiled
+	return PoolKey{Kernel: precompiled, CoreOS: *in.Spec.Operator.UseOCPDriverToolkit && !precompiled}
 }
 
 // UsesDriverToolkit tells whether the driver toolkit of OpenShift builds the driver of any of these nodes.
 func (in Input) UsesDriverToolkit(nodes ...NodeFacts) bool {
-	if in.Spec.Driver != nil && !IsTrue(in.Spec.Driver.Enabled, true) {
+	if !*in.Spec.Driver.Enabled {
 		return false
 	}
 	return slices.ContainsFunc(nodes, func(f NodeFacts) bool {

@@ -65,11 +65,14 @@ func (o *Operand) UsesOf(in Input) []Use {
 	if field, class := in.priorityClass(o); !strings.HasPrefix(class, systemPriority) {
 		uses = append(uses, Use{Field: field + ".priorityClassName", Reference: Reference{PriorityClass, class}})
 	}
-	if bundle, key := in.CABundle(); o.Placement != nil {
-		uses = append(uses, ConfigMapUse(caBundleField, bundle, key))
+	if bundle := in.Spec.Global.CABundle; o.Placement != nil {
+		uses = append(uses, ConfigMapUse(caBundleField, bundle.ConfigMapName, bundle.Key))
 	}
 	return slices.DeleteFunc(uses, func(u Use) bool { return u.Name == "" })
 }
+
+// caBundleField names the certificates that every container trusts.
+const caBundleField = "spec.global.caBundle.configMapName"
 
 // systemPriority starts the names of the priority classes that every cluster has.
 const systemPriority = "system-"

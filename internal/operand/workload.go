@@ -19,7 +19,7 @@ const (
 // default of the spec holds.
 func (in Input) WorkloadOf(node NodeFacts) Workload {
 	sandbox := in.Spec.SandboxWorkloads
-	if sandbox == nil || !IsTrue(sandbox.Enabled, false) {
+	if !*sandbox.Enabled {
 		return WorkloadContainer
 	}
 	for _, workload := range []Workload{node.Workload, Workload(sandbox.DefaultWorkload)} {
@@ -46,9 +46,7 @@ func (in Input) ServesVMs(node NodeFacts) Decision {
 }
 
 // PodSecurity tells whether the operator labels its namespace for Pod Security Admission.
-func (in Input) PodSecurity() bool {
-	return in.Spec.PSA != nil && IsTrue(in.Spec.PSA.Enabled, false)
-}
+func (in Input) PodSecurity() bool { return *in.Spec.PSA.Enabled }
 
 // Containers are the nodes that are served for containers.
 func (in Input) Containers(nodes []NodeFacts) []NodeFacts {

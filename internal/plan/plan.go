@@ -113,7 +113,7 @@ func (p Plan) step(o operand.Operand, nodes []operand.NodeFacts) Step {
 		return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: err.Error()}
 	}
 	for i := range instances {
-		instances[i].Image = image.Mirror(p.Input.Global().Registry, instances[i].Image)
+		instances[i].Image = image.Mirror(p.Input.Spec.Global.Registry, instances[i].Image)
 	}
 	return Step{Operand: o, Action: Apply, Instances: instances, Holds: len(pools) < len(p.Pools)}
 }

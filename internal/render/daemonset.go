@@ -14,26 +14,23 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 const (
-	defaultPriorityClass = "system-node-critical"
-	onDelete             = "OnDelete"
-	appLabel             = labels.App
-	partOfLabel          = "app.kubernetes.io/part-of"
-	markersVolume        = "gpu-node-markers"
+	onDelete      = "OnDelete"
+	appLabel      = labels.App
+	partOfLabel   = "app.kubernetes.io/part-of"
+	markersVolume = "gpu-node-markers"
 )
 
 // daemonSet adds what all DaemonSets have in common, then what the spec says of this operand.
 func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
-	spec := v1.DaemonSetsSpec{}
-	if r.plan.Input.Spec.DaemonSets != nil {
-		spec = *r.plan.Input.Spec.DaemonSets
-	}
-	strategy, err := updateStrategy(spec, r.step.Operand)
+	spec := r.plan.Input.Spec.DaemonSets
+	strategy, err := updateStrategy(r.plan.Input.Spec, r.step.Operand)
 	if err != nil {
 		return err
 	}
@@ -54,19 +51,11 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	return r.seal(ds)
 }
 
-func updateStrategy(spec v1.DaemonSetsSpec, o operand.Operand) (appsv1.DaemonSetUpdateStrategy, error) {
-	if o.UpdatesOnDelete || spec.UpdateStrategy == onDelete {
+func updateStrategy(spec effective.Spec, o operand.Operand) (appsv1.DaemonSetUpdateStrategy, error) {
+	if o.UpdatesOnDelete || spec.DaemonSets.UpdateStrategy == onDelete {
 		return appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}, nil
 	}
-	maxUnavailable := intstr.FromInt32(1)
-	if o.Discovers {
-		// It runs on every node, and no work depends on its pods being there all the time.
-		maxUnavailable = intstr.FromString("10%")
-	}
-	if spec.RollingUpdate != nil && spec.RollingUpdate.MaxUnavailable != nil {
-		// The field is a string in the policies of many users; "1" means the number.
-		maxUnavailable = intstr.Parse(spec.RollingUpdate.MaxUnavailable.String())
-	}
+	maxUnavailable := spec.MaxUnavailable(o.Discovers)
 	if _, err := intstr.GetScaledValueFromIntOrPercent(&maxUnavailable, 100, true); err != nil {
 		return appsv1.DaemonSetUpdateStrategy{}, fmt.Errorf("spec.daemonsets.rollingUpdate.maxUnavailable: %w", err)
 	}
@@ -102,25 +91,16 @@ func addMissing(to *map[string]string, key, value string) {
 	}
 }
 
-func (r *renderer) schedule(pod *corev1.PodSpec, spec v1.DaemonSetsSpec) {
+func (r *renderer) schedule(pod *corev1.PodSpec, spec *v1.DaemonSetsSpec) {
 	pod.NodeSelector = r.nodeSelector()
 	placement := r.placement()
-	pod.PriorityClassName = cmp.Or(placement.PriorityClassName, spec.PriorityClassName, defaultPriorityClass)
-	pod.Tolerations = []corev1.Toleration{{
-		Key: labels.TaintGPU, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule,
-	}}
-	if len(spec.Tolerations) > 0 {
-		pod.Tolerations = spec.Tolerations
-	}
-	if r.step.Operand.Discovers {
-		// Whatever is tainted may have GPUs, and it does nothing there that a taint could mind.
-		pod.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	}
+	pod.PriorityClassName = cmp.Or(placement.PriorityClassName, spec.PriorityClassName)
+	pod.Tolerations = spec.Tolerations
 	if len(placement.Tolerations) > 0 {
 		pod.Tolerations = placement.Tolerations
 	}
 	// An empty block means the same as an absent one, and must not make pods look outdated.
-	if spec.PodSecurityContext != nil && !equality.Semantic.DeepEqual(*spec.PodSecurityContext, corev1.PodSecurityContext{}) {
+	if !equality.Semantic.DeepEqual(*spec.PodSecurityContext, corev1.PodSecurityContext{}) {
 		pod.SecurityContext = spec.PodSecurityContext
 	}
 }
@@ -176,7 +156,7 @@ func (r *renderer) configure(pod *corev1.PodSpec) {
 // pullSecrets are those of the operand, of the helper image and of all, each once.
 func (r *renderer) pullSecrets() []string {
 	var names []string
-	for _, name := range slices.Concat(r.instance.PullSecrets, r.plan.Input.Helper().ImagePullSecrets, r.plan.Input.Global().ImagePullSecrets) {
+	for _, name := range slices.Concat(r.instance.PullSecrets, r.plan.Input.Helper().ImagePullSecrets, r.plan.Input.Spec.Global.ImagePullSecrets) {
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

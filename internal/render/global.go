@@ -25,22 +25,22 @@ const (
 // global gives every container of the pod what spec.global says: images from a mirror, proxies, and the
 // certificates to trust. What the spec says of a container itself has been added before, and wins.
 func (r *renderer) global(pod *corev1.PodSpec) {
-	global := r.plan.Input.Global()
-	env := proxyEnv(global.Proxy)
-	bundle, key := r.plan.Input.CABundle()
+	global := r.plan.Input.Spec.Global
+	env := proxyEnv(*global.Proxy)
+	bundle := global.CABundle
 	forEachContainer(pod, func(c *corev1.Container) {
 		c.Image = image.Mirror(global.Registry, c.Image)
 		addEnv(c, env)
-		if bundle != "" {
+		if bundle.ConfigMapName != "" {
 			addEnv(c, []corev1.EnvVar{{Name: certificatesEnv, Value: path.Join(labels.CABundleDir, labels.CABundleFile)}})
 			c.VolumeMounts = append(c.VolumeMounts, corev1.VolumeMount{Name: caBundleVolume, MountPath: labels.CABundleDir, ReadOnly: true})
 		}
 	})
-	if bundle != "" {
+	if bundle.ConfigMapName != "" {
 		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: caBundleVolume, VolumeSource: corev1.VolumeSource{
 			ConfigMap: &corev1.ConfigMapVolumeSource{
-				LocalObjectReference: corev1.LocalObjectReference{Name: bundle},
-				Items:                []corev1.KeyToPath{{Key: key, Path: labels.CABundleFile}},
+				LocalObjectReference: corev1.LocalObjectReference{Name: bundle.ConfigMapName},
+				Items:                []corev1.KeyToPath{{Key: bundle.Key, Path: labels.CABundleFile}},
 			},
 		}})
 	}
@@ -49,8 +49,8 @@ func (r *renderer) global(pod *corev1.PodSpec) {
 // proxyEnv are the variables of the proxies, in the capital letters that some programs read and in the
 // small ones that others do. The API server is never behind a proxy: many operands call it, by the address
 // that the kubelet gives them.
-func proxyEnv(proxy *v1.ProxySpec) []corev1.EnvVar {
-	if proxy == nil || *proxy == (v1.ProxySpec{}) {
+func proxyEnv(proxy v1.ProxySpec) []corev1.EnvVar {
+	if proxy == (v1.ProxySpec{}) {
 		return nil
 	}
 	var env []corev1.EnvVar
@@ -80,7 +80,7 @@ func addEnv(c *corev1.Container, env []corev1.EnvVar) {
 // digest, so that a new release replaces no pod; where it comes from counts, or pods would go on pulling it
 // from a registry that the spec no longer names.
 func (r *renderer) fromRegistry(pod *corev1.PodSpec, digest string) string {
-	registry, found := r.plan.Input.Global().Registry, false
+	registry, found := r.plan.Input.Spec.Global.Registry, false
 	forEachContainer(pod, func(c *corev1.Container) { found = found || c.Image == r.context.Helper.Image })
 	if registry == "" || !found {
 		return digest

@@ -6,6 +6,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -60,7 +61,7 @@ func (s situation) templates(t *testing.T) map[operand.Name][]string {
 func neededBy(objects []render.Object) []operand.Reference {
 	var needed []operand.Reference
 	add := func(kind operand.ReferenceKind, name string, optional *bool) {
-		if name != "" && !operand.IsTrue(optional, false) {
+		if name != "" && !ptr.Deref(optional, false) {
 			needed = append(needed, operand.Reference{Kind: kind, Name: name})
 		}
 	}

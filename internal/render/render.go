@@ -113,7 +113,7 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 			RuntimeClass:    p.Input.RuntimeClass(),
 			PodRuntimeClass: p.Input.PodRuntimeClass(),
 			Paths:           p.Input.Paths(),
-			Helper:          helper{image.Mirror(p.Input.Global().Registry, helperImage.Image), image.PullPolicy(helperSpec)},
+			Helper:          helper{image.Mirror(p.Input.Spec.Global.Registry, helperImage.Image), string(helperSpec.ImagePullPolicy)},
 			Installed:       byText(p.Installed),
 			Proves:          byText(step.Proves),
 			Values:          instance.Values,

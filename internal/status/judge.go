@@ -131,7 +131,7 @@ func missingDiscovery(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) 
 	remedy := "see the pods of DaemonSet nvidia-node-discovery"
 	if len(pass.Snapshot.Undiscovered) == 0 {
 		remedy = "the cluster has no node"
-	} else if pass.Plan.Input.DiscoveryMode() == v1.DiscoveryNFD {
+	} else if pass.Plan.Input.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {
 		remedy = "install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto"
 	}
 	return finding{reason: v1.ReasonNodeDiscoveryMissing, message: unknown + remedy}, true

@@ -49,25 +49,18 @@ type mount struct {
 	Made           bool
 }
 
-func spec(in operand.Input) v1.ToolkitSpec {
-	if in.Spec.Toolkit == nil {
-		return v1.ToolkitSpec{}
-	}
-	return *in.Spec.Toolkit
-}
-
 func wanted(in operand.Input) operand.Decision {
-	if !operand.IsTrue(spec(in).Enabled, true) {
+	if !*in.Spec.Toolkit.Enabled {
 		return operand.Disabled("spec.toolkit.enabled")
 	}
-	if err := checkPaths(spec(in).Env); err != nil {
+	if err := checkPaths(in.Spec.Toolkit.Env); err != nil {
 		return operand.Refused(v1.ReasonInvalidSpec, err.Error())
 	}
 	return operand.Installed()
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
-	spec := spec(in)
+	spec := in.Spec.Toolkit
 	ref, err := image.Resolve(image.Toolkit, spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.toolkit: %w", err)
@@ -83,7 +76,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 			continue
 		}
 		v := runtimeValues(in, layout)
-		v.Image, v.PullPolicy, v.CDI = ref.Image, image.PullPolicy(spec.ImageSpec), in.CDIEnabled()
+		v.Image, v.PullPolicy, v.CDI = ref.Image, string(spec.ImagePullPolicy), in.CDIEnabled()
 		found = append(found, operand.Instance{
 			Suffix:      suffix(layout),
 			Layout:      layout.Name,
@@ -109,5 +102,5 @@ func suffix(layout operand.Layout) string {
 }
 
 func placement(in operand.Input) operand.Placement {
-	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.toolkit"}
+	return operand.Placement{PlacementSpec: in.Spec.Toolkit.PlacementSpec, Field: "spec.toolkit"}
 }

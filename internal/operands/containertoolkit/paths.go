@@ -145,7 +145,7 @@ func runtimeValues(in operand.Input, layout operand.Layout) values {
 		set("NRI_SOCKET", bind("nri-socket", nriSocket, nriDir, true))
 		return v
 	}
-	layout = pathsOf(layout, spec(in).Env)
+	layout = pathsOf(layout, in.Spec.Toolkit.Env)
 	config := bind(names.name+"-config", layout.Config, configDir, true)
 	set(envConfig, config)
 	set(names.config, config)

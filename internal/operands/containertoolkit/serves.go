@@ -37,7 +37,7 @@ func reachable(in operand.Input, layout operand.Layout) operand.Decision {
 		}
 		return operand.Installed()
 	}
-	paths := pathsOf(layout, spec(in).Env)
+	paths := pathsOf(layout, in.Spec.Toolkit.Env)
 	if paths.Config == "" || paths.Socket == "" && layout.Runtime == operand.RuntimeContainerd {
 		return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
 			"it is not known where containerd of %s has its files: name them by CONTAINERD_CONFIG and CONTAINERD_SOCKET in spec.toolkit.env, "+

@@ -24,13 +24,6 @@ func Operand() operand.Operand {
 	}
 }
 
-func spec(in operand.Input) v1.DCGMSpec {
-	if in.Spec.DCGM == nil {
-		return v1.DCGMSpec{}
-	}
-	return *in.Spec.DCGM
-}
-
 type values struct{ Image, PullPolicy string }
 
 func wanted(in operand.Input) operand.Decision {
@@ -44,7 +37,7 @@ func wanted(in operand.Input) operand.Decision {
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
-	spec := spec(in)
+	spec := in.Spec.DCGM
 	ref, err := image.Resolve(image.DCGM, spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.dcgm: %w", err)
@@ -55,10 +48,10 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		PullSecrets: spec.ImagePullSecrets,
 		Main:        "nvidia-dcgm-ctr",
 		Container:   spec.ContainerSpec,
-		Values:      values{Image: ref.Image, PullPolicy: image.PullPolicy(spec.ImageSpec)},
+		Values:      values{Image: ref.Image, PullPolicy: string(spec.ImagePullPolicy)},
 	}}, nil
 }
 
 func placement(in operand.Input) operand.Placement {
-	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.dcgm"}
+	return operand.Placement{PlacementSpec: in.Spec.DCGM.PlacementSpec, Field: "spec.dcgm"}
 }

@@ -3,7 +3,6 @@ package dcgmexporter
 import (
 	"fmt"
 
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
@@ -30,40 +29,29 @@ func Operand() operand.Operand {
 	}
 }
 
-func spec(in operand.Input) v1.DCGMExporterSpec {
-	if in.Spec.DCGMExporter == nil {
-		return v1.DCGMExporterSpec{}
-	}
-	return *in.Spec.DCGMExporter
-}
-
 func wanted(in operand.Input) operand.Decision {
-	if !operand.IsTrue(spec(in).Enabled, true) {
+	if !*in.Spec.DCGMExporter.Enabled {
 		return operand.Disabled("spec.dcgmExporter.enabled")
 	}
 	return operand.Installed()
 }
 
 func references(in operand.Input) []operand.Use {
-	config := spec(in).Config
-	if config == nil {
-		return nil
-	}
-	return []operand.Use{operand.ConfigMapUse("spec.dcgmExporter.config.name", config.Name, metricsKey)}
+	return []operand.Use{operand.ConfigMapUse("spec.dcgmExporter.config.name", in.Spec.DCGMExporter.Config.Name, metricsKey)}
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
-	spec := spec(in)
+	spec := in.Spec.DCGMExporter
 	ref, err := image.Resolve(image.DCGMExporter, spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.dcgmExporter: %w", err)
 	}
-	values, err := valuesOf(in, spec, ref)
+	values, err := valuesOf(in, ref)
 	if err != nil {
 		return nil, fmt.Errorf("spec.dcgmExporter: %w", err)
 	}
 	container := spec.ContainerSpec
-	if container.HostNetwork == nil && engineOnHost(in, spec) {
+	if container.HostNetwork == nil && engineOnHost(in) {
 		container.HostNetwork = new(true)
 	}
 	return []operand.Instance{{
@@ -78,7 +66,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 
 // placement leaves out the annotations: they are those of the pods alone, and the template inserts them.
 func placement(in operand.Input) operand.Placement {
-	placement := operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.dcgmExporter"}
+	placement := operand.Placement{PlacementSpec: in.Spec.DCGMExporter.PlacementSpec, Field: "spec.dcgmExporter"}
 	placement.Annotations = nil
 	return placement
 }

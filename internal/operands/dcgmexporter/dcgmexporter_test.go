@@ -79,7 +79,7 @@ func TestToken(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := dcgmexporter.CallsAPI(test.spec); got != test.want {
+			if got := dcgmexporter.CallsAPI(effective.Of(v1.ClusterPolicySpec{DCGMExporter: &test.spec}).DCGMExporter); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})

@@ -22,11 +22,10 @@ const (
 )
 
 const (
-	defaultListen     = ":9400"
-	defaultMetrics    = "/etc/dcgm-exporter/dcp-metrics-included.csv"
-	metricsKey        = "dcgm-metrics.csv"
-	customMetrics     = "/etc/dcgm-exporter/" + metricsKey
-	defaultJobMapping = "/var/lib/dcgm-exporter/job-mapping"
+	defaultListen  = ":9400"
+	defaultMetrics = "/etc/dcgm-exporter/dcp-metrics-included.csv"
+	metricsKey     = "dcgm-metrics.csv"
+	customMetrics  = "/etc/dcgm-exporter/" + metricsKey
 )
 
 type values struct {
@@ -55,7 +54,8 @@ type values struct {
 	Accelerators bool
 }
 
-func valuesOf(in operand.Input, spec v1.DCGMExporterSpec, ref image.Reference) (values, error) {
+func valuesOf(in operand.Input, ref image.Reference) (values, error) {
+	spec := in.Spec.DCGMExporter
 	listen, _ := variable(spec, listenEnv)
 	listen = cmp.Or(listen, defaultListen)
 	port, err := portOf(listen)
@@ -64,41 +64,34 @@ func valuesOf(in operand.Input, spec v1.DCGMExporterSpec, ref image.Reference) (
 	}
 	v := values{
 		Image:             ref.Image,
-		PullPolicy:        image.PullPolicy(spec.ImageSpec),
+		PullPolicy:        string(spec.ImagePullPolicy),
 		Annotations:       spec.Annotations.Strings(),
 		Token:             callsAPI(spec),
-		HostPID:           operand.IsTrue(spec.HostPID, false),
+		HostPID:           *spec.HostPID,
 		Listen:            listen,
 		Port:              port,
 		Metrics:           defaultMetrics,
 		Engine:            in.DCGMEnabled(),
-		PodLabels:         operand.IsTrue(spec.EnablePodLabels, false),
-		PodUID:            operand.IsTrue(spec.EnablePodUID, false),
+		PodLabels:         *spec.EnablePodLabels,
+		PodUID:            *spec.EnablePodUID,
 		LimitPodLabels:    len(spec.PodLabelAllowlistRegex) > 0,
 		PodLabelAllowlist: strings.Join(spec.PodLabelAllowlistRegex, ","),
+		JobMapping:        *spec.HPCJobMapping.Enabled,
+		JobMappingDir:     spec.HPCJobMapping.Directory,
 		// Said outright, so that what a user takes back goes back.
-		ServiceType:           corev1.ServiceTypeClusterIP,
-		InternalTrafficPolicy: corev1.ServiceInternalTrafficPolicyCluster,
-		Monitor:               in.Monitor(app, spec.ServiceMonitor, false),
+		ServiceType:           spec.Service.Type,
+		InternalTrafficPolicy: *spec.Service.InternalTrafficPolicy,
+		Monitor:               in.Monitor(app, spec.ServiceMonitor),
 	}
 	v.Accelerators = v.Monitor.PrometheusRule && in.OpenShift()
-	if spec.Config != nil && spec.Config.Name != "" {
+	if spec.Config.Name != "" {
 		v.Metrics, v.CustomMetrics, v.MetricsConfigMap = customMetrics, true, spec.Config.Name
-	}
-	if mapping := spec.HPCJobMapping; mapping != nil && operand.IsTrue(mapping.Enabled, false) {
-		v.JobMapping, v.JobMappingDir = true, cmp.Or(mapping.Directory, defaultJobMapping)
-	}
-	if service := spec.Service; service != nil {
-		v.ServiceType = cmp.Or(service.Type, v.ServiceType)
-		if service.InternalTrafficPolicy != nil {
-			v.InternalTrafficPolicy = cmp.Or(*service.InternalTrafficPolicy, v.InternalTrafficPolicy)
-		}
 	}
 	return v, nil
 }
 
 // variable is what the spec sets an environment variable to.
-func variable(spec v1.DCGMExporterSpec, name string) (value string, set bool) {
+func variable(spec *v1.DCGMExporterSpec, name string) (value string, set bool) {
 	for _, candidate := range spec.Env {
 		if candidate.Name == name {
 			return candidate.Value, true
@@ -121,9 +114,9 @@ func portOf(listen string) (int, error) {
 }
 
 // callsAPI tells whether the exporter reads pods, or the ConfigMap that it takes its metrics from.
-func callsAPI(spec v1.DCGMExporterSpec) bool {
+func callsAPI(spec *v1.DCGMExporterSpec) bool {
 	configMap, _ := variable(spec, configMapEnv)
-	return operand.IsTrue(spec.EnablePodLabels, false) || operand.IsTrue(spec.EnablePodUID, false) ||
+	return *spec.EnablePodLabels || *spec.EnablePodUID ||
 		// The exporter takes the word none for none.
 		configMap != "" && configMap != "none"
 }
@@ -131,8 +124,8 @@ func callsAPI(spec v1.DCGMExporterSpec) bool {
 // engineOnHost tells whether the spec points the exporter to an engine that an administrator runs on
 // the host: from the network of the pod it could not be reached. Beside the stand-alone engine of the
 // policy, nothing is assumed.
-func engineOnHost(in operand.Input, spec v1.DCGMExporterSpec) bool {
-	address, set := variable(spec, engineEnv)
+func engineOnHost(in operand.Input) bool {
+	address, set := variable(in.Spec.DCGMExporter, engineEnv)
 	if !set || in.DCGMEnabled() {
 		return false
 	}

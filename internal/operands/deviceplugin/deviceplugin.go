@@ -45,14 +45,14 @@ type values struct {
 }
 
 func wanted(in operand.Input) operand.Decision {
-	if !operand.IsTrue(in.DevicePlugin().Enabled, true) {
+	if !*in.Spec.DevicePlugin.Enabled {
 		return operand.Disabled("spec.devicePlugin.enabled")
 	}
 	return operand.Installed()
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
-	spec := in.DevicePlugin()
+	spec := in.Spec.DevicePlugin
 	ref, err := image.Resolve(image.DevicePlugin, spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
@@ -74,14 +74,14 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		PluginConfig: config,
 		Values: values{
 			Image:              ref.Image,
-			PullPolicy:         image.PullPolicy(spec.ImageSpec),
+			PullPolicy:         string(spec.ImagePullPolicy),
 			DeviceListStrategy: strategy,
 			CDI:                in.CDIEnabled(),
 			OwnToolkit:         in.OwnToolkit(),
 			MIGValues:          in.MIG(),
 			MPS:                in.MPSPaths(),
-			GDS:                in.Spec.GDS != nil && operand.IsTrue(in.Spec.GDS.Enabled, false),
-			GDRCopy:            in.Spec.GDRCopy != nil && operand.IsTrue(in.Spec.GDRCopy.Enabled, false),
+			GDS:                *in.Spec.GDS.Enabled,
+			GDRCopy:            *in.Spec.GDRCopy.Enabled,
 			Configured:         config != nil,
 		},
 	}}, nil

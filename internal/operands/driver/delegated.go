@@ -8,7 +8,7 @@ import (
 // notDelegated refuses to leave the driver to objects of the kind NVIDIADriver, which nobody here reads; the
 // driver that runs is left alone.
 func notDelegated(in operand.Input) operand.Decision {
-	if !operand.IsTrue(spec(in).UseNvidiaDriverCRD, false) {
+	if !*in.Spec.Driver.UseNvidiaDriverCRD {
 		return operand.Installed()
 	}
 	return operand.Refused(v1.ReasonNotSupportedYet,

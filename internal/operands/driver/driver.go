@@ -23,23 +23,8 @@ func Operand() operand.Operand {
 	}
 }
 
-func spec(in operand.Input) v1.DriverSpec {
-	if in.Spec.Driver == nil {
-		return v1.DriverSpec{}
-	}
-	return *in.Spec.Driver
-}
-
-// or is the block, or an empty one.
-func or[T any](block *T) T {
-	if block == nil {
-		return *new(T)
-	}
-	return *block
-}
-
 func wanted(in operand.Input) operand.Decision {
-	if !operand.IsTrue(spec(in).Enabled, true) {
+	if !*in.Spec.Driver.Enabled {
 		return operand.Disabled("spec.driver.enabled")
 	}
 	if refused := notDelegated(in); refused.Verdict != operand.Install {
@@ -54,31 +39,15 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-// moduleType is the flavour of the kernel modules, the default filled in.
-func moduleType(spec v1.DriverSpec) v1.KernelModuleType {
-	if spec.KernelModuleType == "" {
-		return v1.KernelModuleAuto
-	}
-	return spec.KernelModuleType
-}
-
-func rdma(in operand.Input) bool {
-	return operand.IsTrue(or(spec(in).RDMA).Enabled, false)
-}
+func rdma(in operand.Input) bool { return *in.Spec.Driver.RDMA.Enabled }
 
 // hostMOFED tells whether the host brings the network driver; it matters for RDMA alone.
-func hostMOFED(in operand.Input) bool {
-	return rdma(in) && operand.IsTrue(spec(in).RDMA.UseHostMOFED, false)
-}
+func hostMOFED(in operand.Input) bool { return rdma(in) && *in.Spec.Driver.RDMA.UseHostMOFED }
 
-func gds(in operand.Input) bool {
-	return operand.IsTrue(or(in.Spec.GDS).Enabled, false)
-}
+func gds(in operand.Input) bool { return *in.Spec.GDS.Enabled }
 
-func gdrcopy(in operand.Input) bool {
-	return operand.IsTrue(or(in.Spec.GDRCopy).Enabled, false)
-}
+func gdrcopy(in operand.Input) bool { return *in.Spec.GDRCopy.Enabled }
 
 func placement(in operand.Input) operand.Placement {
-	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.driver"}
+	return operand.Placement{PlacementSpec: in.Spec.Driver.PlacementSpec, Field: "spec.driver"}
 }

@@ -39,7 +39,7 @@ func objectName(pool string) string {
 // anything else in it would unload a driver for nothing. What is not set adds nothing, so that a new
 // field of the spec changes no digest.
 func configDigest(in operand.Input, v values) string {
-	spec := spec(in)
+	spec := in.Spec.Driver
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%q %q %q %q", v.Image, v.KernelModuleType, spec.Args, sorted(spec.Env))
 	add := func(set bool, what string, values ...any) {

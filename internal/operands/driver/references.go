@@ -4,15 +4,15 @@ import "github.com/clusterpolicy/gpu-operator/internal/operand"
 
 // references are the ConfigMaps and Secrets that the driver's pods mount.
 func references(in operand.Input) []operand.Use {
-	spec := spec(in)
-	licensing := or(spec.LicensingConfig)
+	spec := in.Spec.Driver
+	licensing := spec.LicensingConfig
 	keys := []string{"gridd.conf"}
-	if operand.IsTrue(licensing.NLSEnabled, false) {
+	if *licensing.NLSEnabled {
 		keys = append(keys, "client_configuration_token.tok")
 	}
 	uses := []operand.Use{
-		operand.ConfigMapUse("spec.driver.virtualTopology.config", string(or(spec.VirtualTopology).Config), "nvidia-topologyd.conf"),
-		operand.ConfigMapUse("spec.driver.kernelModuleConfig.name", string(or(spec.KernelModuleConfig).Name)),
+		operand.ConfigMapUse("spec.driver.virtualTopology.config", string(spec.VirtualTopology.Config), "nvidia-topologyd.conf"),
+		operand.ConfigMapUse("spec.driver.kernelModuleConfig.name", string(spec.KernelModuleConfig.Name)),
 	}
 	if licensing.SecretName != "" {
 		uses = append(uses, operand.SecretUse("spec.driver.licensingConfig.secretName", string(licensing.SecretName), keys...))

@@ -24,10 +24,10 @@ type ownVariable struct {
 
 var ownVariables = []ownVariable{
 	{"KERNEL_MODULE_TYPE", "spec.driver.kernelModuleType", func(in operand.Input, value string) bool {
-		return value == string(moduleType(spec(in)))
+		return value == string(in.Spec.Driver.KernelModuleType)
 	}},
 	{"OPEN_KERNEL_MODULES_ENABLED", "spec.driver.kernelModuleType", sameAs(func(in operand.Input) bool {
-		return moduleType(spec(in)) == v1.KernelModuleOpen
+		return in.Spec.Driver.KernelModuleType == v1.KernelModuleOpen
 	})},
 	{labels.RDMAEnabledKey, "spec.driver.rdma.enabled", sameAs(rdma)},
 	{"USE_HOST_MOFED", "spec.driver.rdma.useHostMofed", sameAs(hostMOFED)},
@@ -57,10 +57,10 @@ func contradictingEnv(in operand.Input) operand.Decision {
 		field string
 		env   []v1.EnvVar
 	}{
-		{"spec.driver.env", spec(in).Env},
-		{"spec.driver.manager.env", or(spec(in).Manager).Env},
-		{"spec.gds.env", or(in.Spec.GDS).Env},
-		{"spec.gdrcopy.env", or(in.Spec.GDRCopy).Env},
+		{"spec.driver.env", in.Spec.Driver.Env},
+		{"spec.driver.manager.env", in.Spec.Driver.Manager.Env},
+		{"spec.gds.env", in.Spec.GDS.Env},
+		{"spec.gdrcopy.env", in.Spec.GDRCopy.Env},
 	} {
 		for _, variable := range list.env {
 			if why := contradiction(in, variable); why != "" {
@@ -90,7 +90,7 @@ var branch = regexp.MustCompile(`^[0-9]+$`)
 
 // precompilable tells whether there are images for each kernel of such a driver.
 func precompilable(in operand.Input) operand.Decision {
-	spec := spec(in)
+	spec := in.Spec.Driver
 	const field = "spec.driver.usePrecompiled: "
 	switch {
 	case strings.ContainsAny(spec.Image, "/:@"):

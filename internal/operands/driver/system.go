@@ -61,9 +61,9 @@ func redHat(coreOS bool) system {
 // osID is the operating system of a pool's images.
 func osID(tag string) string { return strings.TrimRight(tag, "0123456789.") }
 
-func repoConfig(in operand.Input) string { return string(or(spec(in).RepoConfig).ConfigMapName) }
+func repoConfig(in operand.Input) string { return string(in.Spec.Driver.RepoConfig.ConfigMapName) }
 
-func certConfig(in operand.Input) string { return string(or(spec(in).CertConfig).Name) }
+func certConfig(in operand.Input) string { return string(in.Spec.Driver.CertConfig.Name) }
 
 // filledDirectory is a directory of the image that gets the keys of a ConfigMap as files.
 type filledDirectory struct {

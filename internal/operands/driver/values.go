@@ -51,9 +51,9 @@ type optionalProbe struct {
 	v1.ProbeSpec
 }
 
-// optional is no probe where the block says nothing: an empty block means the same as none.
+// optional is no probe where the block says nothing.
 func optional(probe *v1.ProbeSpec) optionalProbe {
-	return optionalProbe{or(probe) != v1.ProbeSpec{}, or(probe)}
+	return optionalProbe{*probe != v1.ProbeSpec{}, *probe}
 }
 
 // sidecar is a container that builds and loads a kernel module beside the driver's.
@@ -86,7 +86,7 @@ type moduleConfig struct {
 }
 
 func instances(in operand.Input, pools []operand.Pool) ([]operand.Instance, error) {
-	manager := or(spec(in).Manager)
+	manager := in.Spec.Driver.Manager
 	managerImage, err := image.Resolve(image.DriverManager, manager.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.driver.manager: %w", err)
@@ -97,13 +97,13 @@ func instances(in operand.Input, pools []operand.Pool) ([]operand.Instance, erro
 		if err != nil {
 			return nil, err
 		}
-		values.ManagerImage, values.ManagerPullPolicy = managerImage.Image, image.PullPolicy(manager.ImageSpec)
+		values.ManagerImage, values.ManagerPullPolicy = managerImage.Image, string(manager.ImagePullPolicy)
 		result = append(result, operand.Instance{
 			Suffix:      "-" + objectName(pool.Name),
 			Pool:        pool.Name,
 			Image:       values.Image,
 			Version:     version,
-			PullSecrets: pullSecrets(spec(in).ImagePullSecrets, manager.ImagePullSecrets, values.GDS.pullSecrets, values.GDRCopy.pullSecrets),
+			PullSecrets: pullSecrets(in.Spec.Driver.ImagePullSecrets, manager.ImagePullSecrets, values.GDS.pullSecrets, values.GDRCopy.pullSecrets),
 			Main:        "nvidia-driver-ctr",
 			Container:   containerSpec(in, pool),
 			InitEnv:     map[string][]v1.EnvVar{"k8s-driver-manager": manager.Env},
@@ -116,7 +116,7 @@ func instances(in operand.Input, pools []operand.Pool) ([]operand.Instance, erro
 // containerSpec is what the spec says of the driver container. The entrypoint for the driver toolkit takes
 // no arguments but its own.
 func containerSpec(in operand.Input, pool operand.Pool) v1.ContainerSpec {
-	container := spec(in).ContainerSpec
+	container := in.Spec.Driver.ContainerSpec
 	if pool.CoreOS != "" {
 		container.Args = nil
 	}
@@ -133,7 +133,7 @@ func pullSecrets(lists ...[]string) []string {
 
 // poolValues are the values of one pool, and the version of its image.
 func poolValues(in operand.Input, pool operand.Pool) (values, string, error) {
-	spec := spec(in)
+	spec := in.Spec.Driver
 	suffix := "-" + pool.OSTag
 	if pool.Kernel != "" {
 		suffix = "-" + pool.Kernel + suffix
@@ -144,19 +144,19 @@ func poolValues(in operand.Input, pool operand.Pool) (values, string, error) {
 	}
 	v := values{
 		Image:            driverImage.Image,
-		PullPolicy:       image.PullPolicy(spec.ImageSpec),
+		PullPolicy:       string(spec.ImagePullPolicy),
 		Precompiled:      strconv.FormatBool(pool.Kernel != ""),
-		KernelModuleType: moduleType(spec),
-		OpenModules:      moduleType(spec) == v1.KernelModuleOpen,
-		Probe:            startupProbe(spec.StartupProbe),
+		KernelModuleType: spec.KernelModuleType,
+		OpenModules:      spec.KernelModuleType == v1.KernelModuleOpen,
+		Probe:            *spec.StartupProbe,
 		Liveness:         optional(spec.LivenessProbe),
 		Readiness:        optional(spec.ReadinessProbe),
 		RDMA:             rdma(in),
 		HostMOFED:        hostMOFED(in),
 		MOFEDSource:      mofedSource(in),
-		Licence:          licenceOf(or(spec.LicensingConfig)),
-		Topology:         name(or(spec.VirtualTopology).Config),
-		ModuleConfig:     moduleConfig{name(or(spec.KernelModuleConfig).Name), moduleConfigFiles},
+		Licence:          licenceOf(spec.LicensingConfig),
+		Topology:         name(spec.VirtualTopology.Config),
+		ModuleConfig:     moduleConfig{name(spec.KernelModuleConfig.Name), moduleConfigFiles},
 		Filled:           filledDirectories(in, pool),
 		HostMounts:       hostMounts(in, pool),
 		DriverToolkit:    driverToolkit{pool.CoreOS != "", in.DriverToolkit[pool.CoreOS], pool.CoreOS},
@@ -191,7 +191,7 @@ func (v *values) addSidecars(in operand.Input, pool operand.Pool) (err error) {
 
 func sidecarOf(component image.Component, spec v1.ImageSpec, pool operand.Pool) (sidecar, error) {
 	ref, err := image.Resolve(component, spec, "-"+pool.OSTag)
-	return sidecar{Enabled: true, Image: ref.Image, PullPolicy: image.PullPolicy(spec), pullSecrets: spec.ImagePullSecrets}, err
+	return sidecar{Enabled: true, Image: ref.Image, PullPolicy: string(spec.ImagePullPolicy), pullSecrets: spec.ImagePullSecrets}, err
 }
 
 // mofedSource is where the sources of the network driver are, which nvidia-peermem is built with.
@@ -202,35 +202,12 @@ func mofedSource(in operand.Input) string {
 	return "/run/mellanox/drivers/usr/src"
 }
 
-func licenceOf(spec v1.DriverLicensingConfigSpec) licence {
+func licenceOf(spec *v1.DriverLicensingConfigSpec) licence {
 	l := licence{Secret: name(spec.SecretName)}
 	if !l.Secret.Set {
 		l.ConfigMap = name(spec.ConfigMapName)
 	}
 	l.Set = l.Secret.Set || l.ConfigMap.Set
-	l.Token = l.Set && operand.IsTrue(spec.NLSEnabled, false)
+	l.Token = l.Set && *spec.NLSEnabled
 	return l
-}
-
-// defaultProbe gives a driver that builds its modules 21 minutes.
-var defaultProbe = v1.ProbeSpec{
-	InitialDelaySeconds: 60, PeriodSeconds: 10, TimeoutSeconds: 60, SuccessThreshold: 1, FailureThreshold: 120,
-}
-
-func startupProbe(override *v1.ProbeSpec) v1.ProbeSpec {
-	probe := defaultProbe
-	if override == nil {
-		return probe
-	}
-	set := func(to *int32, value int32) {
-		if value != 0 {
-			*to = value
-		}
-	}
-	set(&probe.InitialDelaySeconds, override.InitialDelaySeconds)
-	set(&probe.PeriodSeconds, override.PeriodSeconds)
-	set(&probe.TimeoutSeconds, override.TimeoutSeconds)
-	set(&probe.SuccessThreshold, override.SuccessThreshold)
-	set(&probe.FailureThreshold, override.FailureThreshold)
-	return probe
 }

@@ -37,22 +37,15 @@ type values struct {
 	operand.MIGValues
 }
 
-func spec(in operand.Input) v1.GFDSpec {
-	if in.Spec.GFD == nil {
-		return v1.GFDSpec{}
-	}
-	return *in.Spec.GFD
-}
-
 func wanted(in operand.Input) operand.Decision {
-	if !operand.IsTrue(spec(in).Enabled, true) {
+	if !*in.Spec.GFD.Enabled {
 		return operand.Disabled("spec.gfd.enabled")
 	}
 	return operand.Installed()
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
-	spec := spec(in)
+	spec := in.Spec.GFD
 	ref, err := image.Resolve(image.GFD, spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.gfd: %w", err)
@@ -63,7 +56,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	}
 	secrets := spec.ImagePullSecrets
 	if config != nil {
-		secrets = slices.Concat(secrets, in.DevicePlugin().ImagePullSecrets)
+		secrets = slices.Concat(secrets, in.Spec.DevicePlugin.ImagePullSecrets)
 	}
 	return []operand.Instance{{
 		Image:        ref.Image,
@@ -74,13 +67,13 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		PluginConfig: config,
 		Values: values{
 			Image:          ref.Image,
-			PullPolicy:     image.PullPolicy(spec.ImageSpec),
-			NodeFeatureAPI: in.DiscoveryMode() == v1.DiscoveryNFD,
+			PullPolicy:     string(spec.ImagePullPolicy),
+			NodeFeatureAPI: in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD,
 			MIGValues:      in.MIG(),
 		},
 	}}, nil
 }
 
 func placement(in operand.Input) operand.Placement {
-	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.gfd"}
+	return operand.Placement{PlacementSpec: in.Spec.GFD.PlacementSpec, Field: "spec.gfd"}
 }

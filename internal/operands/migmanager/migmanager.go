@@ -1,12 +1,11 @@
 package migmanager
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -14,13 +13,6 @@ import (
 
 // Name of the operand.
 const Name operand.Name = "mig-manager"
-
-// The ConfigMaps that the operand brings: layouts for GPUs that the MIG manager cannot ask for what they
-// support, and the services of the host that use GPUs.
-const (
-	defaultLayouts = "default-mig-parted-config"
-	defaultClients = "default-gpu-clients"
-)
 
 // Operand is the MIG manager.
 func Operand() operand.Operand {
@@ -52,15 +44,8 @@ type values struct {
 	OwnToolkit bool
 }
 
-func spec(in operand.Input) v1.MIGManagerSpec {
-	if in.Spec.MIGManager == nil {
-		return v1.MIGManagerSpec{}
-	}
-	return *in.Spec.MIGManager
-}
-
 func wanted(in operand.Input) operand.Decision {
-	if !operand.IsTrue(spec(in).Enabled, true) {
+	if !*in.Spec.MIGManager.Enabled {
 		return operand.Disabled("spec.migManager.enabled")
 	}
 	return operand.Installed()
@@ -88,56 +73,49 @@ func serves(facts operand.NodeFacts) operand.Decision {
 // spec.migManager.config.default. Where config is not given at all, nodes get none, as with NVIDIA's
 // operator.
 func defaultLabels(in operand.Input) map[string]string {
-	config := spec(in).Config
+	config := in.Spec.MIGManager.Config
 	if config == nil {
 		return nil
 	}
-	layout := labels.MIGAllDisabled
-	if config.Default != nil {
-		layout = *config.Default
-	}
-	if layout == "" {
+	if *config.Default == "" {
 		return nil
 	}
-	return map[string]string{labels.MIGConfig: layout}
+	return map[string]string{labels.MIGConfig: *config.Default}
 }
 
 // references are the user's ConfigMaps; the default ones are the operand's own.
 func references(in operand.Input) []operand.Use {
-	spec := spec(in)
+	spec := in.Spec.MIGManager
 	var uses []operand.Use
-	if spec.Config != nil && spec.Config.Name != defaultLayouts {
+	if spec.Config != nil && spec.Config.Name != effective.MIGLayouts {
 		uses = append(uses, operand.ConfigMapUse("spec.migManager.config.name", spec.Config.Name, "config.yaml"))
 	}
-	if spec.GPUClientsConfig != nil && spec.GPUClientsConfig.Name != defaultClients {
+	if spec.GPUClientsConfig.Name != effective.GPUClients {
 		uses = append(uses, operand.ConfigMapUse("spec.migManager.gpuClientsConfig.name", spec.GPUClientsConfig.Name, "clients.yaml"))
 	}
 	return uses
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
-	spec := spec(in)
+	spec := in.Spec.MIGManager
 	ref, err := image.Resolve(image.MIGManager, spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.migManager: %w", err)
 	}
 	values := values{
 		Image:            ref.Image,
-		PullPolicy:       image.PullPolicy(spec.ImageSpec),
-		ConfigMap:        defaultLayouts,
+		PullPolicy:       string(spec.ImagePullPolicy),
+		ConfigMap:        effective.MIGLayouts,
 		ConfigFile:       "config-default.yaml",
 		ConfigVariable:   "DEFAULT_CONFIG_FILE",
-		ClientsConfigMap: defaultClients,
+		ClientsConfigMap: spec.GPUClientsConfig.Name,
 		CDI:              in.CDIEnabled(),
 		OwnToolkit:       in.OwnToolkit(),
 	}
 	// A user's layouts are the only ones. The default ones, named or not, serve where the MIG manager
 	// cannot find out by itself what the GPUs support.
-	if spec.Config != nil && spec.Config.Name != "" && spec.Config.Name != defaultLayouts {
+	if spec.Config != nil && spec.Config.Name != effective.MIGLayouts {
 		values.ConfigMap, values.ConfigFile, values.ConfigVariable = spec.Config.Name, "config.yaml", "CONFIG_FILE"
-	}
-	if spec.GPUClientsConfig != nil {
-		values.ClientsConfigMap = cmp.Or(spec.GPUClientsConfig.Name, defaultClients)
 	}
 	return []operand.Instance{{
 		Image:       ref.Image,
@@ -150,5 +128,5 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 }
 
 func placement(in operand.Input) operand.Placement {
-	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.migManager"}
+	return operand.Placement{PlacementSpec: in.Spec.MIGManager.PlacementSpec, Field: "spec.migManager"}
 }

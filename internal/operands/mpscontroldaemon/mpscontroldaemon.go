@@ -45,11 +45,11 @@ type values struct {
 // wanted: GPUs are shared by a configuration alone. Without one GPU Feature Discovery finds no node
 // capable, and the daemon would have nothing to do.
 func wanted(in operand.Input) operand.Decision {
-	spec := in.DevicePlugin()
-	if !operand.IsTrue(spec.Enabled, true) {
+	spec := in.Spec.DevicePlugin
+	if !*spec.Enabled {
 		return operand.Disabled("spec.devicePlugin.enabled")
 	}
-	if spec.Config == nil || spec.Config.Name == "" {
+	if spec.Config.Name == "" {
 		return operand.Decision{
 			Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 			Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
@@ -59,7 +59,7 @@ func wanted(in operand.Input) operand.Decision {
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
-	spec := in.DevicePlugin()
+	spec := in.Spec.DevicePlugin
 	ref, err := image.Resolve(image.DevicePlugin, spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
@@ -78,7 +78,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		PluginConfig: config,
 		Values: values{
 			Image:      ref.Image,
-			PullPolicy: image.PullPolicy(spec.ImageSpec),
+			PullPolicy: string(spec.ImagePullPolicy),
 			Program:    program,
 			MIGValues:  in.MIG(),
 			MPS:        in.MPSPaths(),

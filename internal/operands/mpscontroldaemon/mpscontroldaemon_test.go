@@ -27,7 +27,7 @@ func TestWanted(t *testing.T) {
 		in   operand.Input
 		want operand.Decision
 	}{
-		"no block":        {want: unshared},
+		"no block":        {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, want: unshared},
 		"no name":         {in: input(v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Default: "a"}}), want: unshared},
 		"a configuration": {in: input(v1.DevicePluginSpec{Config: configs})},
 		"no plugin": {

@@ -18,15 +18,8 @@ func Operand() operand.Operand {
 
 type values struct{ Mode string }
 
-func spec(in operand.Input) v1.NodeDiscoverySpec {
-	if in.Spec.NodeDiscovery == nil {
-		return v1.NodeDiscoverySpec{}
-	}
-	return *in.Spec.NodeDiscovery
-}
-
 func wanted(in operand.Input) operand.Decision {
-	if in.DiscoveryMode() == v1.DiscoveryNFD {
+	if in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {
 		return operand.Decision{
 			Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 			Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
@@ -44,12 +37,12 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		Image:   ref.Image,
 		Version: ref.Version,
 		Main:    "node-discovery",
-		Values:  values{Mode: string(in.DiscoveryMode())},
+		Values:  values{Mode: string(in.Spec.NodeDiscovery.Mode)},
 	}
-	instance.Container.Resources = spec(in).Resources
+	instance.Container.Resources = in.Spec.NodeDiscovery.Resources
 	return []operand.Instance{instance}, nil
 }
 
 func placement(in operand.Input) operand.Placement {
-	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.nodeDiscovery"}
+	return operand.Placement{PlacementSpec: in.Spec.NodeDiscovery.PlacementSpec, Field: "spec.nodeDiscovery"}
 }

@@ -39,15 +39,8 @@ type values struct {
 	Monitor           operand.Monitor
 }
 
-func spec(in operand.Input) v1.NodeStatusExporterSpec {
-	if in.Spec.NodeStatusExporter == nil {
-		return v1.NodeStatusExporterSpec{}
-	}
-	return *in.Spec.NodeStatusExporter
-}
-
 func wanted(in operand.Input) operand.Decision {
-	if !operand.IsTrue(spec(in).Enabled, false) {
+	if !*in.Spec.NodeStatusExporter.Enabled {
 		return operand.Decision{
 			Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec, Message: "spec.nodeStatusExporter.enabled is not true",
 		}
@@ -56,7 +49,7 @@ func wanted(in operand.Input) operand.Decision {
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
-	spec := spec(in)
+	spec := in.Spec.NodeStatusExporter
 	ref, policy, err := imageOf(in, spec.ImageSpec)
 	if err != nil {
 		return nil, err
@@ -75,7 +68,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 			Image:      ref.Image,
 			PullPolicy: policy,
 			Port:       port,
-			Monitor:    in.Monitor(app, spec.ServiceMonitor, true),
+			Monitor:    in.Monitor(app, spec.ServiceMonitor),
 		},
 	}}, nil
 }
@@ -83,7 +76,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 // imageOf is the image of the on-node program and how it is pulled: that of this block if it names one,
 // else that of all pods.
 func imageOf(in operand.Input, spec v1.ImageSpec) (image.Reference, string, error) {
-	policy := cmp.Or(string(spec.ImagePullPolicy), image.PullPolicy(in.Helper()))
+	policy := cmp.Or(string(spec.ImagePullPolicy), string(in.Helper().ImagePullPolicy))
 	if image.Named(spec) {
 		ref, err := image.Resolve(image.OperatorImage, spec, "")
 		if err != nil {
@@ -114,5 +107,5 @@ func portOf(env []v1.EnvVar) (int, error) {
 }
 
 func placement(in operand.Input) operand.Placement {
-	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.nodeStatusExporter"}
+	return operand.Placement{PlacementSpec: in.Spec.NodeStatusExporter.PlacementSpec, Field: "spec.nodeStatusExporter"}
 }

@@ -1,7 +1,6 @@
 package operatormetrics
 
 import (
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -26,9 +25,6 @@ type values struct {
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
-	var spec *v1.ServiceMonitorSpec
-	if in.Spec.Operator != nil && in.Spec.Operator.Metrics != nil {
-		spec = in.Spec.Operator.Metrics.ServiceMonitor
-	}
-	return []operand.Instance{{Values: values{Monitor: in.Monitor(app, spec, true), Endpoint: in.OperatorMetrics}}}, nil
+	monitor := in.Monitor(app, in.Spec.Operator.Metrics.ServiceMonitor)
+	return []operand.Instance{{Values: values{Monitor: monitor, Endpoint: in.OperatorMetrics}}}, nil
 }

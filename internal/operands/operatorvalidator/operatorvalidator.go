@@ -39,13 +39,6 @@ func Operand() operand.Operand {
 	}
 }
 
-func spec(in operand.Input) v1.ValidatorSpec {
-	if in.Spec.Validator == nil {
-		return v1.ValidatorSpec{}
-	}
-	return *in.Spec.Validator
-}
-
 type values struct {
 	operand.MIGValues
 	// NRI: nothing keeps a container from being made before the toolkit can put GPUs into it.
@@ -55,7 +48,7 @@ type values struct {
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
-	spec := spec(in)
+	spec := in.Spec.Validator
 	ref, err := image.Helper(spec.ImageSpec, in.HelperImage)
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
@@ -67,11 +60,11 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		Container: spec.ContainerSpec,
 		InitEnv:   operand.ValidatorEnv(in, "driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation"),
 		Values: values{
-			MIGValues: in.MIG(), NRI: in.NRIEnabled(), PullSecrets: strings.Join(slices.Concat(spec.ImagePullSecrets, in.Global().ImagePullSecrets), ","),
+			MIGValues: in.MIG(), NRI: in.NRIEnabled(), PullSecrets: strings.Join(slices.Concat(spec.ImagePullSecrets, in.Spec.Global.ImagePullSecrets), ","),
 		},
 	}}, nil
 }
 
 func placement(in operand.Input) operand.Placement {
-	return operand.Placement{PlacementSpec: spec(in).PlacementSpec, Field: "spec.validator"}
+	return operand.Placement{PlacementSpec: in.Spec.Validator.PlacementSpec, Field: "spec.validator"}
 }
