@@ -101,11 +101,6 @@ func versionOf(reference string) string {
 	return "latest"
 }
 
-// PullPolicy is the pull policy of the spec, or IfNotPresent.
-func PullPolicy(spec v1.ImageSpec) string {
-	return cmp.Or(string(spec.ImagePullPolicy), "IfNotPresent")
-}
-
 // Named tells whether the spec of the validator names an image of the on-node program. The image of
 // NVIDIA's own operator, which its chart writes into every policy, is none: it means the image that
 // belongs to the operator.

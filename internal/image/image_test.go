@@ -207,20 +207,3 @@ func TestOwnImageIsThePublishedOne(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
-
-func TestPullPolicy(t *testing.T) {
-	tests := map[string]struct {
-		spec v1.ImageSpec
-		want string
-	}{
-		"absent means IfNotPresent":   {want: "IfNotPresent"},
-		"the policy of the spec wins": {spec: v1.ImageSpec{ImagePullPolicy: "Always"}, want: "Always"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := image.PullPolicy(test.spec); got != test.want {
-				t.Errorf("got %q, want %q", got, test.want)
-			}
-		})
-	}
-}

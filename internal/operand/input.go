@@ -139,14 +139,6 @@ func (in Input) MIG() MIGValues {
 // the validator's image gets the operator's own image.
 func (in Input) Helper() v1.ImageSpec { return in.Spec.Validator.ImageSpec }
 
-// IsTrue reads an optional boolean.
-func IsTrue(value *bool, fallback bool) bool {
-	if value == nil {
-		return fallback
-	}
-	return *value
-}
-
 // ValidatorEnv is what spec.validator adds to the environment of the named containers, which are
 // checks of the validator wherever they run.
 func ValidatorEnv(in Input, containers ...string) map[string][]v1.EnvVar {

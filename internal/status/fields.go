@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 )
 
 // field is one that a condition tells of while it is set.
@@ -23,11 +23,11 @@ type field struct {
 // make their operand Invalid, or their nodes.
 var unsupported = []field{
 	{"spec.driver.upgradePolicy.autoUpgrade", func(s v1.ClusterPolicySpec) bool {
-		driver := or(s.Driver)
-		return operand.IsTrue(driver.Enabled, true) && operand.IsTrue(or(driver.UpgradePolicy).AutoUpgrade, false)
+		driver := effective.Of(s).Driver
+		return *driver.Enabled && *driver.UpgradePolicy.AutoUpgrade
 	}, "drivers are not upgraded automatically; an outdated one is replaced once its pod is deleted"},
 	{"spec.sandboxWorkloads.enabled", func(s v1.ClusterPolicySpec) bool {
-		return operand.IsTrue(or(s.SandboxWorkloads).Enabled, false)
+		return or(or(s.SandboxWorkloads).Enabled)
 	}, "nodes for virtual machines get no operands; those for containers are served"},
 }
 
@@ -51,13 +51,13 @@ var deprecated = []field{
 		"use spec.dcgm.hostNetwork"},
 	{"spec.cdi.default", func(s v1.ClusterPolicySpec) bool { return or(s.CDI).Default != nil },
 		"remove it, spec.cdi.enabled alone counts"},
-	{"spec.psp", func(s v1.ClusterPolicySpec) bool { return operand.IsTrue(or(s.PSP).Enabled, false) },
+	{"spec.psp", func(s v1.ClusterPolicySpec) bool { return or(or(s.PSP).Enabled) },
 		"use spec.psa"},
-	{"spec.kataManager", func(s v1.ClusterPolicySpec) bool { return operand.IsTrue(or(s.KataManager).Enabled, false) },
+	{"spec.kataManager", func(s v1.ClusterPolicySpec) bool { return or(or(s.KataManager).Enabled) },
 		"use kata-deploy of Kata Containers"},
 }
 
-// or is the block, or an empty one.
+// or is what a field of the raw spec points to, or the empty value of it.
 func or[T any](block *T) T {
 	if block == nil {
 		return *new(T)

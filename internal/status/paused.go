@@ -4,13 +4,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 // setPaused says of a policy that is paused first that it is. Whether it is Ready stays what its nodes and
 // operands say, and so do the other conditions.
 func setPaused(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
-	if !operand.IsTrue(spec.Paused, false) {
+	if !or(spec.Paused) {
 		return
 	}
 	for _, kind := range []string{v1.ConditionReady, v1.ConditionError} {

@@ -80,7 +80,7 @@ func (r *Reconciler) step(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 	var failures []error
 	for _, object := range objects {
 		wanted.Keep(object)
-		if err := r.bring(ctx, policy, object, &outcome); err != nil {
+		if err := r.bring(ctx, policy, pass.Plan.Input.Paused(), object, &outcome); err != nil {
 			failures = append(failures, err)
 		}
 	}
@@ -89,8 +89,8 @@ func (r *Reconciler) step(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 }
 
 // bring makes an object what it is to be, or counts it where the policy is paused.
-func (r *Reconciler) bring(ctx context.Context, policy *v1.ClusterPolicy, object render.Object, outcome *status.Outcome) error {
-	if operand.IsTrue(policy.Spec.Paused, false) {
+func (r *Reconciler) bring(ctx context.Context, policy *v1.ClusterPolicy, paused bool, object render.Object, outcome *status.Outcome) error {
+	if paused {
 		differs, err := r.Applier.Differs(ctx, policy.UID, object)
 		if differs {
 			outcome.Pending++

@@ -83,11 +83,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	switch {
 	case active == nil && marked(node):
 		return r.again(node.Name, reconcile.Result{}, r.release(ctx, node, ""))
-	case active == nil || !facts.Managed() || operand.IsTrue(active.Spec.Paused, false):
+	case active == nil || !facts.Managed():
+		return reconcile.Result{}, nil
+	}
+	spec := effective.Of(active.Spec)
+	if *spec.Paused {
 		// A policy that is no longer paused is an event for every node.
 		return reconcile.Result{}, nil
 	}
-	result, err := r.manage(ctx, node, facts, active)
+	result, err := r.manage(ctx, node, facts, spec)
 	return r.again(node.Name, result, err)
 }
 
@@ -106,7 +110,7 @@ func wasManaged(node *corev1.Node) bool {
 }
 
 // manage writes the labels of a GPU node and then its condition.
-func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operand.NodeFacts, policy *v1.ClusterPolicy) (reconcile.Result, error) {
+func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operand.NodeFacts, spec effective.Spec) (reconcile.Result, error) {
 	gone, wait, err := r.discovery(ctx, node, facts)
 	if gone || err != nil {
 		return reconcile.Result{}, err
@@ -116,7 +120,7 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 		return reconcile.Result{}, err
 	}
 	now := r.Clock.Now()
-	input, err := r.input(ctx, policy, facts)
+	input, err := r.input(ctx, spec, facts)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -139,8 +143,8 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 }
 
 // input is what the plan for one node needs.
-func (r *Reconciler) input(ctx context.Context, policy *v1.ClusterPolicy, facts operand.NodeFacts) (operand.Input, error) {
-	in := operand.Input{Spec: effective.Of(policy.Spec), Namespace: r.Namespace}
+func (r *Reconciler) input(ctx context.Context, spec effective.Spec, facts operand.NodeFacts) (operand.Input, error) {
+	in := operand.Input{Spec: spec, Namespace: r.Namespace}
 	if in.UsesDriverToolkit(facts) {
 		images, err := r.DriverToolkit.Images(ctx)
 		if err != nil {
