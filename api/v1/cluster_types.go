@@ -14,7 +14,8 @@ type DaemonSetsSpec struct {
 	// Annotations are added to the DaemonSets and their pods.
 	// +optional
 	Annotations Annotations `json:"annotations,omitempty"`
-	// Tolerations replaces the default, which tolerates the taint nvidia.com/gpu:NoSchedule.
+	// Tolerations replaces the default, which tolerates the taint nvidia.com/gpu:NoSchedule. Node discovery
+	// does not follow: it tolerates every taint, unless its own block says otherwise.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -42,7 +43,7 @@ type DaemonSetsSpec struct {
 // RollingUpdateSpec configures the strategy RollingUpdate.
 type RollingUpdateSpec struct {
 	// MaxUnavailable is how many pods may be down at once: a number above 0, or a percentage of 1 to
-	// 100. Default 1.
+	// 100. Default 1, and 10% for node discovery, which runs on every node.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16

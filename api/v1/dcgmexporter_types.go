@@ -4,7 +4,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// DCGMExporterSpec configures the DCGM exporter.
+// DCGMExporterSpec configures the DCGM exporter. Its hostNetwork is true by default where env leads it to an
+// engine on the host itself, by DCGM_REMOTE_HOSTENGINE_INFO.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.podLabelAllowlistRegex) || self.podLabelAllowlistRegex.size() == 0 || has(self.enablePodLabels) || oldSelf.optMap(o, has(o.podLabelAllowlistRegex) && !has(o.enablePodLabels)).orValue(false)",optionalOldSelf=true,fieldPath=".podLabelAllowlistRegex",message="has no effect alone: set enablePodLabels to true, or to false to keep it for later"
 type DCGMExporterSpec struct {

@@ -1,7 +1,7 @@
 package v1
 
 // NodeStatusExporterSpec configures the node status exporter. Its image is that of the operator, which
-// holds gpu-node.
+// holds gpu-node; imagePullPolicy is that of the validator by default.
 type NodeStatusExporterSpec struct {
 	// Enabled installs the exporter, which serves on port 8000 what the validator found on each node.
 	// Default false.
