@@ -6,19 +6,13 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// images: internal/image fills in the image itself.
-func images(specs ...*v1.ImageSpec) {
-	for _, s := range specs {
-		value(&s.ImagePullPolicy, corev1.PullIfNotPresent) // NVIDIA
-	}
+// image leaves the image itself to internal/image.
+func image(s *v1.ImageSpec) {
+	value(&s.ImagePullPolicy, corev1.PullIfNotPresent) // NVIDIA
 }
 
 func container(s *v1.ContainerSpec) {
 	option(&s.HostNetwork, false) // Kubernetes
-}
-
-func driverManager(s *v1.DriverManagerSpec) {
-	images(&s.ImageSpec)
 }
 
 func serviceMonitor(s *v1.ServiceMonitorSpec, enabled bool) {

@@ -15,7 +15,7 @@ const (
 func toolkit(s *v1.ToolkitSpec) {
 	option(&s.Enabled, true)                       // NVIDIA
 	value(&s.InstallDir, labels.ToolkitInstallDir) // NVIDIA
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 	container(&s.ContainerSpec)
 }
 
@@ -23,13 +23,13 @@ func devicePlugin(s *v1.DevicePluginSpec) {
 	option(&s.Enabled, true)                   // NVIDIA
 	block(&s.Config)                           // no name: none
 	value(&block(&s.MPS).Root, labels.MPSRoot) // NVIDIA
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 	container(&s.ContainerSpec)
 }
 
 func gfd(s *v1.GFDSpec) {
 	option(&s.Enabled, true) // NVIDIA
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 	container(&s.ContainerSpec)
 }
 
@@ -40,6 +40,6 @@ func migManager(s *v1.MIGManagerSpec) {
 		option(&s.Config.Default, labels.MIGAllDisabled)
 	}
 	value(&block(&s.GPUClientsConfig).Name, GPUClients) // NVIDIA
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 	container(&s.ContainerSpec)
 }

@@ -21,9 +21,9 @@ func driver(s *v1.DriverSpec) {
 	block(&s.CertConfig)
 	block(&s.VirtualTopology)
 	block(&s.KernelModuleConfig)
-	driverManager(block(&s.Manager))
+	image(&block(&s.Manager).ImageSpec)
 	upgradePolicy(block(&s.UpgradePolicy))
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 	container(&s.ContainerSpec)
 }
 
@@ -56,10 +56,10 @@ func upgradePolicy(s *v1.DriverUpgradePolicySpec) {
 
 func gds(s *v1.GDSSpec) {
 	option(&s.Enabled, false) // NVIDIA
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 }
 
 func gdrcopy(s *v1.GDRCopySpec) {
 	option(&s.Enabled, false) // NVIDIA
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 }

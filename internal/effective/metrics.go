@@ -8,7 +8,7 @@ import (
 
 func dcgm(s *v1.DCGMSpec) {
 	option(&s.Enabled, false) // NVIDIA's chart; its API has true
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 	container(&s.ContainerSpec)
 }
 
@@ -18,16 +18,15 @@ func dcgmExporter(s *v1.DCGMExporterSpec) {
 	block(&s.Config)                                // no name: the image's own list
 	serviceMonitor(block(&s.ServiceMonitor), false) // NVIDIA; its chart has true
 	service := block(&s.Service)
-	value(&service.Type, corev1.ServiceTypeClusterIP)                                  // Kubernetes
-	option(&service.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster) // Kubernetes
-	value(service.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster)   // empty means absent
-	option(&s.HostPID, false)                                                          // NVIDIA
+	value(&service.Type, corev1.ServiceTypeClusterIP)                                        // Kubernetes
+	value(block(&service.InternalTrafficPolicy), corev1.ServiceInternalTrafficPolicyCluster) // Kubernetes; empty means absent
+	option(&s.HostPID, false)                                                                // NVIDIA
 	mapping := block(&s.HPCJobMapping)
 	option(&mapping.Enabled, false)                                 // NVIDIA
 	value(&mapping.Directory, "/var/lib/dcgm-exporter/job-mapping") // NVIDIA
 	option(&s.EnablePodLabels, false)                               // NVIDIA
 	option(&s.EnablePodUID, false)                                  // NVIDIA
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 }
 
 // nodeStatusExporter leaves imagePullPolicy to that of validator, whose image it has.
@@ -43,6 +42,6 @@ func validator(s *v1.ValidatorSpec) {
 	} {
 		block(check)
 	}
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 	container(&s.ContainerSpec)
 }

@@ -22,28 +22,28 @@ func sandboxWorkloads(s *v1.SandboxWorkloadsSpec) {
 
 func vfioManager(s *v1.VFIOManagerSpec) {
 	option(&s.Enabled, false) // NVIDIA; its chart has true
-	driverManager(block(&s.DriverManager))
-	images(&s.ImageSpec)
+	image(&block(&s.DriverManager).ImageSpec)
+	image(&s.ImageSpec)
 	container(&s.ContainerSpec)
 }
 
 func sandboxDevicePlugin(s *v1.SandboxDevicePluginSpec) {
 	option(&s.Enabled, false) // NVIDIA; its chart has true
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 	container(&s.ContainerSpec)
 }
 
 func kataSandboxDevicePlugin(s *v1.KataSandboxDevicePluginSpec) {
 	option(&s.Enabled, false) // NVIDIA; its chart has true
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 	container(&s.ContainerSpec)
 }
 
 func vgpuManager(s *v1.VGPUManagerSpec) {
 	option(&s.Enabled, false) // NVIDIA
-	driverManager(block(&s.DriverManager))
+	image(&block(&s.DriverManager).ImageSpec)
 	block(&s.KernelModuleConfig)
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 	container(&s.ContainerSpec)
 }
 
@@ -52,12 +52,12 @@ func vgpuDeviceManager(s *v1.VGPUDeviceManagerSpec) {
 	config := block(&s.Config)
 	value(&config.Name, "default-vgpu-devices-config") // NVIDIA
 	value(&config.Default, "default")                  // NVIDIA
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 	container(&s.ContainerSpec)
 }
 
 func ccManager(s *v1.CCManagerSpec) {
 	option(&s.Enabled, false) // NVIDIA; its chart has true
-	images(&s.ImageSpec)
+	image(&s.ImageSpec)
 	container(&s.ContainerSpec)
 }
