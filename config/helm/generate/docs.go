@@ -31,7 +31,6 @@ func (v *values) setImages() error {
 		s.Properties["repository"].Default = name[:slash]
 		s.Properties["image"].Default = name[slash+1:]
 		s.Properties["version"].Default = tag
-		s.Properties["imagePullPolicy"].Default = "IfNotPresent"
 	}
 	return nil
 }

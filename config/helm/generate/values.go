@@ -11,7 +11,9 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 )
 
 var (
@@ -45,8 +47,6 @@ type fields struct {
 	Chart map[string]any `json:"chart"`
 	// Images names the image of internal/image that each block runs.
 	Images map[string]string `json:"images"`
-	// Defaults are the operator's.
-	Defaults map[string]any `json:"defaults"`
 	// Without tells of fields without effect what happens instead.
 	Without map[string]string `json:"without"`
 }
@@ -93,11 +93,15 @@ func (v *values) addKeys() error {
 	if err := v.setImages(); err != nil {
 		return err
 	}
-	for _, defaults := range []map[string]any{v.fields.Defaults, v.fields.Chart} {
+	operators, err := operatorDefaults()
+	if err != nil {
+		return err
+	}
+	for _, defaults := range []map[string]any{operators, v.fields.Chart} {
 		for path, value := range defaults {
 			field := v.schema.at(path)
 			if field == nil {
-				return fmt.Errorf("fields.yaml: %s is no field of the policy", path)
+				return fmt.Errorf("the default of %s: it is no field of the policy", path)
 			}
 			field.Default = value
 		}
@@ -110,6 +114,33 @@ func (v *values) addKeys() error {
 		field.without = sentence
 	}
 	return nil
+}
+
+// operatorDefaults are what fields of the policy mean that nobody sets, by path.
+func operatorDefaults() (map[string]any, error) {
+	spec := effective.Of(v1.ClusterPolicySpec{})
+	text, err := json.Marshal(spec.ClusterPolicySpec)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the defaults: %w", err)
+	}
+	tree := map[string]any{}
+	if err := json.Unmarshal(text, &tree); err != nil {
+		return nil, fmt.Errorf("decoding the defaults: %w", err)
+	}
+	maxUnavailable := spec.MaxUnavailable(false)
+	found := map[string]any{"daemonsets.rollingUpdate.maxUnavailable": maxUnavailable.String()}
+	var walk func(prefix string, block map[string]any)
+	walk = func(prefix string, block map[string]any) {
+		for key, value := range block {
+			if inner, isBlock := value.(map[string]any); isBlock {
+				walk(prefix+key+".", inner)
+				continue
+			}
+			found[prefix+key] = value
+		}
+	}
+	walk("", tree)
+	return found, nil
 }
 
 // leaf is the schema of a key of the chart.
