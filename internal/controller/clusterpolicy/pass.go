@@ -27,25 +27,17 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 	pass.Snapshot = snapshot
 	lacking, failure := r.Schema.Lacking(ctx)
 	pass.Lacking = lacking
-	optional, err := r.optional.available(ctx, snapshot.Definitions)
+	input, err := r.input(ctx, policy, snapshot)
 	if err != nil {
-		return err
-	}
-	input := operand.Input{Spec: effective.Of(policy.Spec), Namespace: r.Namespace, HelperImage: r.HelperImage, Optional: optional, OperatorMetrics: r.Metrics}
-	nodes := snapshot.Facts()
-	if input.DriverToolkit, err = r.driverToolkit(ctx, input, nodes); err != nil {
-		return err
-	}
-	if input.Contents, err = observe.Contents(ctx, r.References, r.Namespace, operand.Uses(r.Catalogue, input)); err != nil {
 		return err
 	}
 	if !input.Paused() {
 		failure = errors.Join(failure, r.OwnNamespace.Privileged(ctx, input.PodSecurity()))
 	}
-	pass.Plan = plan.Compute(r.Catalogue, input, nodes)
-	wanted := apply.Wanted{Held: map[string]bool{}}
+	pass.Plan = plan.Compute(r.Catalogue, input, snapshot.Facts())
+	wanted, live := apply.Wanted{Held: map[string]bool{}}, liveTemplates(snapshot)
 	for _, step := range pass.Plan.Steps {
-		outcome := r.step(ctx, policy, pass, step, &wanted)
+		outcome := r.step(ctx, policy, pass, step, live, &wanted)
 		pass.Applied[step.Operand.Name] = outcome
 		if step.Action == plan.Hold || step.Holds || outcome.Err != nil {
 			// What cannot be told is left alone.
@@ -55,14 +47,32 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 	if input.Paused() {
 		return failure
 	}
-	if err := r.Applier.Prune(ctx, policy.UID, kinds(optional), wanted); err != nil {
+	if err := r.Applier.Prune(ctx, policy.UID, kinds(input.Optional), wanted); err != nil {
 		failure = errors.Join(failure, fmt.Errorf("removing what is no longer wanted: %w", err))
 	}
 	return failure
 }
 
+// input is what the plan needs to know: the spec with its defaults, and what the cluster has.
+func (r *Reconciler) input(ctx context.Context, policy *v1.ClusterPolicy, snapshot observe.Snapshot) (operand.Input, error) {
+	input := operand.Input{
+		Spec: effective.Of(policy.Spec), Namespace: r.Namespace, HelperImage: r.HelperImage, OperatorMetrics: r.Metrics,
+	}
+	var err error
+	if input.Optional, err = r.optional.available(ctx, snapshot.Definitions); err != nil {
+		return input, err
+	}
+	if input.DriverToolkit, err = r.driverToolkit(ctx, input, snapshot.Facts()); err != nil {
+		return input, err
+	}
+	input.Contents, err = observe.Contents(ctx, r.References, r.Namespace, operand.Uses(r.Catalogue, input))
+	return input, err
+}
+
 // step renders and applies one operand. A failure concerns this operand and those that require it.
-func (r *Reconciler) step(ctx context.Context, policy *v1.ClusterPolicy, pass *status.Pass, step plan.Step, wanted *apply.Wanted) status.Outcome {
+func (r *Reconciler) step(ctx context.Context, policy *v1.ClusterPolicy, pass *status.Pass, step plan.Step,
+	live map[string]render.Live, wanted *apply.Wanted,
+) status.Outcome {
 	if step.Action != plan.Apply {
 		return status.Outcome{}
 	}
@@ -72,7 +82,7 @@ func (r *Reconciler) step(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 		}
 	}
 	owner := render.Owner{Name: policy.Name, UID: string(policy.UID)}
-	objects, err := render.Step(pass.Plan, step, owner, liveTemplates(pass.Snapshot))
+	objects, err := render.Step(pass.Plan, step, owner, live)
 	if err != nil {
 		return status.Outcome{Err: err}
 	}
