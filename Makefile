@@ -5,6 +5,7 @@
 # --- What you may set: make TARGET NAME=value -----------------------------------------------------
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 # NAME:TAG of the operator's image.
 IMG     ?= ghcr.io/clusterpolicy/gpu-operator:$(VERSION)
 # Where the operator runs, for make run. Deployments take it from config/default.
@@ -14,6 +15,10 @@ ARGS ?=
 # More arguments for go test, for example: make test-unit TESTFLAGS='-run Plan -v'
 TESTFLAGS ?=
 CONTAINER_TOOL ?= docker
+# For the image: the architecture of image-tar and sbom, and the image below it. Without one image-tar makes an
+# image without a C library; docker-build then takes the one in the Dockerfile.
+ARCH       ?= $(shell go env GOARCH)
+BASE_IMAGE ?=
 KUBECTL        ?= kubectl
 
 # make demo takes NODES (how many), EXIT=1 (end once ready), TIMEOUT (5m) and BREAK (OPERAND:NODE).
@@ -28,7 +33,6 @@ MAKEFLAGS   += --no-builtin-rules
 .DELETE_ON_ERROR:
 
 module  := github.com/clusterpolicy/gpu-operator
-ldflags := -s -w -X $(module)/internal/version.Version=$(VERSION)
 cache   := $(CURDIR)/.cache
 
 # The version of a module as pinned in a go.mod.
@@ -56,7 +60,7 @@ help: ## Show this help
 
 .PHONY: build
 build: ## Build the programs into bin/
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(ldflags)' -o bin/ ./cmd/...
+	VERSION=$(VERSION) config/image/build.sh programs bin
 
 .PHONY: clean
 clean: ## Remove what was built; keep the tools and the control plane in .cache/
@@ -96,6 +100,7 @@ run: build ## Run the manager on this machine against the cluster of the current
 
 .PHONY: test
 test: test-unit ## Run all tests, those on a real control plane included, with a sample of each campaign
+	cd config/image && go test -count=1 $(TESTFLAGS) ./...
 	go test -v -count=1 -p 1 -timeout 30m $(TESTFLAGS) ./test/...
 
 .PHONY: test-unit
@@ -154,6 +159,7 @@ fmt: ## Format the Go code
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yml
 	$(GOLANGCI_LINT) run ./...
+	cd config/image && $(GOLANGCI_LINT) run ./...
 
 go_files = $$(git ls-files --cached --others --exclude-standard '*.go')
 modules  = $$(git ls-files --cached --others --exclude-standard '*go.mod' | xargs -n 1 dirname)
@@ -189,7 +195,25 @@ chart-package: $(HELM) chart ## Pack the chart of the release VERSION into dist/
 
 .PHONY: docker-build
 docker-build: ## Build the image IMG
-	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) -t $(IMG) .
+	$(CONTAINER_TOOL) build --build-arg VERSION=$(VERSION) --build-arg REVISION=$(REVISION) \
+	  $(if $(BASE_IMAGE),--build-arg BASE_IMAGE=$(BASE_IMAGE)) $(if $(GOPROXY),--build-arg GOPROXY=$(GOPROXY)) -t $(IMG) .
+
+.PHONY: image-tar
+image-tar: rootfs ## Write the image IMG to dist/ as an OCI archive, without a container engine (ARCH= BASE_IMAGE=)
+	$(image) --name=$(IMG) --base='$(BASE_IMAGE)' --revision=$(REVISION) --out=$(CURDIR)/dist/gpu-operator-$(ARCH).oci.tar
+	@echo dist/gpu-operator-$(ARCH).oci.tar
+
+.PHONY: sbom
+sbom: rootfs ## Write to dist/ what the programs in the image are made of, in the format CycloneDX (ARCH=)
+	$(image) --sbom=$(CURDIR)/dist/gpu-operator-$(ARCH).cdx.json
+	@echo dist/gpu-operator-$(ARCH).cdx.json
+
+image = cd config/image && go run . --rootfs=$(CURDIR)/dist/rootfs-$(ARCH) --arch=$(ARCH) --version=$(VERSION)
+
+.PHONY: rootfs
+rootfs:
+	@rm -rf dist/rootfs-$(ARCH)
+	GOARCH=$(ARCH) VERSION=$(VERSION) config/image/build.sh rootfs dist/rootfs-$(ARCH)
 
 .PHONY: install
 install: $(KUSTOMIZE) ## Install the CRD into the cluster of the current KUBECONFIG

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// User and Entrypoint are those of the image; a test compares them and the labels with the Dockerfile.
+const (
+	User       = "65532:65532"
+	Entrypoint = "/gpu-operator"
+)
+
+// Labels that do not change from build to build.
+func labels() map[string]string {
+	const prefix = "org.opencontainers.image."
+	return map[string]string{
+		prefix + "title":         "gpu-operator",
+		prefix + "description":   "Makes the NVIDIA GPU nodes of a Kubernetes cluster ready for work",
+		prefix + "source":        "https://github.com/clusterpolicy/gpu-operator",
+		prefix + "documentation": "https://github.com/clusterpolicy/gpu-operator/blob/main/README.md",
+		prefix + "licenses":      "Apache-2.0",
+	}
+}
+
+type options struct {
+	rootfs, out, name, arch, version, revision, base string
+}
+
+// write makes the image, writes the archive and returns the image's digest. The same files give the same
+// digest.
+func write(ctx context.Context, o options) (v1.Hash, error) {
+	tag, err := name.NewTag(o.name, name.StrictValidation)
+	if err != nil {
+		return v1.Hash{}, fmt.Errorf("--name must be that of an image with its tag, such as registry.example.com/gpu-operator:dev: %w", err)
+	}
+	base, err := baseImage(ctx, o)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	files, err := archive(o.rootfs)
+	if err != nil {
+		return v1.Hash{}, fmt.Errorf("packing --rootfs=%s: %w", o.rootfs, err)
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil },
+		tarball.WithMediaType(types.OCILayer))
+	if err != nil {
+		return v1.Hash{}, fmt.Errorf("making the layer: %w", err)
+	}
+	image, err := mutate.AppendLayers(base, layer)
+	if err != nil {
+		return v1.Hash{}, fmt.Errorf("adding the layer: %w", err)
+	}
+	if image, err = configure(image, o); err != nil {
+		return v1.Hash{}, err
+	}
+	if err := save(image, tag, o.out); err != nil {
+		return v1.Hash{}, fmt.Errorf("writing --out=%s: %w", o.out, err)
+	}
+	return image.Digest()
+}
+
+// baseImage is an empty one unless a base is named.
+func baseImage(ctx context.Context, o options) (v1.Image, error) {
+	if o.base == "" {
+		return mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), nil
+	}
+	ref, err := name.ParseReference(o.base)
+	if err != nil {
+		return nil, fmt.Errorf("--base must name an image: %w", err)
+	}
+	base, err := remote.Image(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: o.arch}))
+	if err != nil {
+		return nil, fmt.Errorf("pulling --base=%s for linux/%s: %w", o.base, o.arch, err)
+	}
+	return base, nil
+}
+
+func configure(image v1.Image, o options) (v1.Image, error) {
+	file, err := image.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration of the base: %w", err)
+	}
+	file = file.DeepCopy()
+	file.OS, file.Architecture = "linux", o.arch
+	config := &file.Config
+	config.User, config.Entrypoint, config.Cmd = User, []string{Entrypoint}, nil
+	if len(config.Env) == 0 {
+		config.Env = []string{"PATH=/usr/bin"}
+	}
+	if config.Labels == nil {
+		config.Labels = map[string]string{}
+	}
+	for key, value := range labels() {
+		config.Labels[key] = value
+	}
+	config.Labels["org.opencontainers.image.version"], config.Labels["org.opencontainers.image.revision"] = o.version, o.revision
+	configured, err := mutate.ConfigFile(image, file)
+	if err != nil {
+		return nil, fmt.Errorf("configuring the image: %w", err)
+	}
+	return configured, nil
+}
+
+// save writes the image as an archive in the OCI layout.
+func save(image v1.Image, tag name.Tag, out string) (err error) {
+	dir, err := os.MkdirTemp(filepath.Dir(out), ".image-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	tree := filepath.Join(dir, "layout")
+	path, err := layout.Write(tree, empty.Index)
+	if err != nil {
+		return err
+	}
+	annotations := map[string]string{
+		"org.opencontainers.image.ref.name": tag.TagStr(),
+		"io.containerd.image.name":          tag.Name(),
+	}
+	if err := path.AppendImage(image, layout.WithAnnotations(annotations)); err != nil {
+		return err
+	}
+	whole, err := archive(tree)
+	if err != nil {
+		return err
+	}
+	finished := filepath.Join(dir, "finished")
+	if err := os.WriteFile(finished, whole, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(finished, out)
+}
+
+// archive is a directory as a tar file: in the order of names, owned by root, from the beginning of time, with
+// no rights but to read and to execute, so that the machine that makes it leaves no trace.
+func archive(dir string) ([]byte, error) {
+	var packed bytes.Buffer
+	writer := tar.NewWriter(&packed)
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		return add(writer, dir, path, entry)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return packed.Bytes(), writer.Close()
+}
+
+func add(writer *tar.Writer, dir, path string, entry fs.DirEntry) error {
+	relative, err := filepath.Rel(dir, path)
+	if err != nil {
+		return err
+	}
+	info, err := entry.Info()
+	if err != nil {
+		return err
+	}
+	header := &tar.Header{Name: filepath.ToSlash(relative), Mode: 0o644, ModTime: time.Unix(0, 0), Format: tar.FormatPAX}
+	if info.Mode()&0o100 != 0 {
+		header.Mode = 0o755
+	}
+	switch {
+	case entry.IsDir():
+		header.Typeflag, header.Name = tar.TypeDir, header.Name+"/"
+		return writer.WriteHeader(header)
+	case entry.Type() == fs.ModeSymlink:
+		header.Typeflag, header.Mode = tar.TypeSymlink, 0o777
+		if header.Linkname, err = os.Readlink(path); err != nil {
+			return err
+		}
+		return writer.WriteHeader(header)
+	case !entry.Type().IsRegular():
+		return fmt.Errorf("%s is neither a file, a directory nor a link", path)
+	}
+	header.Typeflag, header.Size = tar.TypeReg, info.Size()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := writer.WriteHeader(header); err != nil {
+		return err
+	}
+	_, err = writer.Write(content)
+	return err
+}
