@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/openapi"
 	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -32,7 +33,7 @@ const (
 // applyCRDsCommand brings the definition in the cluster up to date. Helm does not: it installs what is in
 // crds/ once. The chart runs this before each upgrade.
 func applyCRDsCommand() *cobra.Command {
-	kubeconfig := ""
+	kubeconfig, existing := "", false
 	cmd := &cobra.Command{
 		Use:   "apply-crds",
 		Short: "Install this release's CustomResourceDefinition, or bring it up to date",
@@ -42,18 +43,20 @@ It needs the rights to get and patch customresourcedefinitions, and to create th
 It ends with 0 when the definition is there, also when there was nothing to do.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctrl.SetLogger(logger(false))
 			config, err := restConfig(kubeconfig)
 			if err != nil {
 				return fmt.Errorf("finding the cluster: %w: set --kubeconfig or KUBECONFIG, or run in a pod", err)
 			}
-			return applyCRDs(cmd.Context(), config, cmd.OutOrStdout())
+			return applyCRDs(cmd.Context(), config, existing, cmd.OutOrStdout())
 		},
 	}
+	cmd.Flags().BoolVar(&existing, "existing", false, "where there is none yet, do nothing: the installer brings it")
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "path of the kubeconfig; default KUBECONFIG, or the pod's own account")
 	return cmd
 }
 
-func applyCRDs(ctx context.Context, config *rest.Config, out io.Writer) error {
+func applyCRDs(ctx context.Context, config *rest.Config, existing bool, out io.Writer) error {
 	definition := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(crd.ClusterPolicy, &definition.Object); err != nil {
 		return fmt.Errorf("decoding CustomResourceDefinition %s: %w: this is a defect of the operator", crd.Name, err)
@@ -64,7 +67,12 @@ func applyCRDs(ctx context.Context, config *rest.Config, out io.Writer) error {
 	}
 	before := &unstructured.Unstructured{}
 	before.SetGroupVersionKind(definition.GroupVersionKind())
-	if err := c.Get(ctx, client.ObjectKeyFromObject(definition), before); client.IgnoreNotFound(err) != nil {
+	err = c.Get(ctx, client.ObjectKeyFromObject(definition), before)
+	if existing && apierrors.IsNotFound(err) {
+		fmt.Fprintf(out, "There is no CustomResourceDefinition %s yet: the installer brings it\n", crd.Name)
+		return nil
+	}
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading CustomResourceDefinition %s: %w", crd.Name, err)
 	}
 	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(definition), definitionOwner, client.ForceOwnership)

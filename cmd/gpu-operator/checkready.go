@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	watchtools "k8s.io/client-go/tools/watch"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -34,6 +35,7 @@ It needs the rights to list and watch this one ClusterPolicy, and ends with 0 wh
 present spec and calls it ready.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			ctrl.SetLogger(logger(false))
 			config, err := restConfig(kubeconfig)
 			if err != nil {
 				return fmt.Errorf("finding the cluster: %w: set --kubeconfig or KUBECONFIG, or run in a pod", err)

@@ -1,0 +1,196 @@
+package helm
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// installCase is an installation that is to become ready.
+type installCase struct {
+	name string
+	set  string
+	// values is a file.
+	values string
+	in     string
+	// objects are there before.
+	objects []configMap
+	// daemonSets are those that there must be, and absent those that there must not be.
+	daemonSets, absent []string
+	// reads is the ConfigMap that the device plugin is to read.
+	reads string
+	// wait has Helm itself wait for what it installs, as guides tell people.
+	wait bool
+}
+
+type configMap struct {
+	name string
+	data map[string]string
+}
+
+// installs are those of the short tier.
+var installs = []installCase{
+	{name: "the line of the guides", wait: true, daemonSets: []string{"nvidia-container-toolkit-daemonset", "nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator"}, absent: []string{"nvidia-dcgm", "nvidia-node-status-exporter"}},
+	{name: "the other namespace", in: "nvidia-gpu-operator", daemonSets: []string{"nvidia-device-plugin-daemonset"}},
+	{name: "every operand named, one turned off", set: "driver.enabled=true toolkit.enabled=true devicePlugin.enabled=true dcgmExporter.enabled=true migManager.enabled=false gfd.enabled=true", absent: []string{"nvidia-mig-manager"}},
+	{name: "versions", set: "driver.version=580.82.07 toolkit.version=1.17.4"},
+	{name: "mixed MIG", set: "mig.strategy=mixed"},
+	{name: "time-slicing", reads: "gpu-sharing-config", set: "devicePlugin.config.name=gpu-sharing-config devicePlugin.config.default=any operator.defaultRuntime=containerd",
+		objects: []configMap{{"gpu-sharing-config", map[string]string{"any": "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"}}}},
+	{name: "MPS", set: "mps.enabled=true mps.replicas=8", reads: "gpu-operator-mps"},
+	{name: "a made configuration", values: "devicePlugin: {config: {create: true, name: plugin, default: any, data: {any: \"version: v1\\nflags: {migStrategy: none}\\n\"}}}", reads: "plugin"},
+	{name: "engine and status exporter, no feature discovery", set: "dcgm.enabled=true nodeStatusExporter.enabled=true gfd.enabled=false", daemonSets: []string{"nvidia-dcgm", "nvidia-node-status-exporter"}, absent: []string{"gpu-feature-discovery"}},
+	{name: "no CDI, an own Node Feature Discovery", set: "cdi.enabled=false nfd.enabled=false", absent: []string{"nvidia-node-discovery"}},
+	{name: "a mirror and a proxy", set: "global.registry=mirror.local:5000 global.proxy.httpsProxy=http://proxy:3128 psa.enabled=true"},
+	{name: "a ServiceMonitor and an upgrade policy", set: "dcgmExporter.serviceMonitor.enabled=true dcgmExporter.serviceMonitor.interval=30s driver.upgradePolicy.gpuPodDeletion.force=true operator.logging.level=debug"},
+}
+
+// TestInstallsAreReady installs the chart with the real Helm, runs the operator with no other rights than those
+// that the chart gives it, and waits until all nodes are ready.
+func TestInstallsAreReady(t *testing.T) {
+	b := newBed(t, 2)
+	for _, c := range installs {
+		t.Run(c.name, func(t *testing.T) { b.in(t).installReady(c) })
+	}
+}
+
+func (b *bed) installReady(c installCase) {
+	b.t.Helper()
+	in := c.in
+	if in == "" {
+		in = namespace
+	}
+	begin, mark := time.Now(), b.mark()
+	defer b.uninstall(in)
+	b.prepare(in, c.objects)
+	args := append([]string{"install", release, chart, "--namespace", in, "--create-namespace"}, renderCase{set: c.set, values: c.values}.flagsOf(b.t)...)
+	if c.wait {
+		// It waits for objects with a status, and so for the policy once the operator has written one.
+		installed := make(chan error, 1)
+		go func() {
+			_, err := b.tryHelm(append(args, "--wait", "--timeout", "10m")...)
+			installed <- err
+		}()
+		b.run(in)
+		b.Eventually(installed).WithTimeout(time.Minute).Should(Receive(BeNil()))
+	} else {
+		b.helm(args...)
+		b.run(in)
+	}
+	b.awaitReady()
+	names := b.daemonSets(in)
+	b.Expect(names).To(ContainElements(c.daemonSets))
+	for _, name := range c.absent {
+		b.Expect(names).NotTo(ContainElement(name))
+	}
+	if c.reads != "" {
+		b.Expect(b.configMaps(in, "nvidia-device-plugin-daemonset")).To(ContainElement(c.reads))
+	}
+	b.noneForbidden(in, mark)
+	b.t.Logf("ready after %s", time.Since(begin).Round(100*time.Millisecond))
+}
+
+// configMaps are those that the pods of a DaemonSet mount.
+func (b *bed) configMaps(in, name string) []string {
+	b.t.Helper()
+	set := &appsv1.DaemonSet{}
+	b.Expect(b.client.Get(b.t.Context(), client.ObjectKey{Namespace: in, Name: name}, set)).To(Succeed())
+	var found []string
+	for _, volume := range set.Spec.Template.Spec.Volumes {
+		if volume.ConfigMap != nil {
+			found = append(found, volume.ConfigMap.Name)
+		}
+	}
+	return found
+}
+
+// prepare makes what is there before an installation.
+func (b *bed) prepare(in string, objects []configMap) {
+	b.t.Helper()
+	if len(objects) == 0 {
+		return
+	}
+	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: in}}
+	b.Expect(client.IgnoreAlreadyExists(b.client.Create(b.t.Context(), own))).To(Succeed())
+	for _, object := range objects {
+		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: object.name, Namespace: in}, Data: object.data}
+		b.Expect(b.client.Create(b.t.Context(), config)).To(Succeed())
+	}
+}
+
+// refusedByTheServer are combinations that the API server refuses, with its words: they show what a value
+// becomes, and mean something only beside others.
+var refusedByTheServer = map[string]string{}
+
+// TestEachCombinationIsTakenUp installs what the tables have: the API server takes each policy, and the operator
+// says what it makes of it, without a right that the chart does not give. TEST_FULL=1 alone runs it.
+func TestEachCombinationIsTakenUp(t *testing.T) {
+	if os.Getenv("TEST_FULL") == "" {
+		t.Skip("TEST_FULL=1 installs all combinations; TestInstallsAreReady is the sample")
+	}
+	b := newBed(t, 1)
+	done, ready := 0, 0
+	for _, c := range slices.Concat(guides, combinations) {
+		if c.without {
+			continue
+		}
+		t.Run(c.name, func(t *testing.T) {
+			b := b.in(t)
+			if b.takenUp(c) {
+				ready++
+			}
+			done++
+		})
+	}
+	t.Logf("taken up %d, of which ready %d", done, ready)
+}
+
+// takenUp installs a combination and tells whether it became ready. One that is not says why.
+func (b *bed) takenUp(c renderCase) bool {
+	b.t.Helper()
+	in, mark := namespace, b.mark()
+	args := append([]string{"install", release, chart, "--namespace", in, "--create-namespace"}, c.flagsOf(b.t)...)
+	if len(c.flags) > 0 {
+		in = c.flags[1]
+	}
+	out, err := b.tryHelm(args...)
+	if words := refusedByTheServer[c.name]; words != "" {
+		b.Expect(err).To(MatchError(ContainSubstring(words)))
+		b.helm("uninstall", release, "--namespace", in)
+		return false
+	}
+	b.Expect(err).NotTo(HaveOccurred())
+	defer b.uninstall(in)
+	b.Expect(out).To(ContainSubstring("STATUS: deployed"))
+	b.run(in)
+	var last *metav1.Condition
+	b.Eventually(func(g Gomega) {
+		policy := b.policy()
+		g.Expect(policy).NotTo(BeNil())
+		g.Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation))
+		last = apimeta.FindStatusCondition(policy.Status.Conditions, v1.ConditionReady)
+		g.Expect(ptr.Deref(last, metav1.Condition{}).Status).To(Or(
+			Equal(metav1.ConditionTrue),
+			// Names an object that is not there, or is for other machines than these.
+			And(Equal(metav1.ConditionFalse), Not(BeEmpty())),
+		))
+		waits := []string{v1.ReasonOperandNotReady, v1.ReasonNodeDiscoveryMissing}
+		g.Expect(waits).NotTo(ContainElement(last.Reason))
+	}).WithTimeout(20 * time.Second).WithPolling(50 * time.Millisecond).Should(Succeed())
+	b.noneForbidden(in, mark)
+	if last.Status != metav1.ConditionTrue {
+		b.t.Logf("not ready: %s: %s", last.Reason, last.Message)
+	}
+	return last.Status == metav1.ConditionTrue
+}
