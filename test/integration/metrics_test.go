@@ -35,8 +35,7 @@ func TestMetricsAreForReaders(t *testing.T) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "gpu-operator-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "prometheus"}},
 	})
-	// As the ServiceMonitor says: nobody vouches for a certificate that is made at each start.
-	scraper := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	scraper := unverified()
 	b.answers(scraper, "https://"+address, http.StatusUnauthorized)
 	b.Expect(scrape(scraper, "https://"+address, "made-up")).To(HaveField("Code", http.StatusUnauthorized))
 	b.Expect(scrape(scraper, "https://"+address, stranger)).To(And(
@@ -93,6 +92,12 @@ func (b *bed) answers(client *http.Client, base string, code int) {
 	b.t.Helper()
 	b.Eventually(func() (page, error) { return scrape(client, base, "") }).
 		WithTimeout(30 * time.Second).Should(HaveField("Code", code))
+}
+
+// unverified is a client as the ServiceMonitor asks for: nobody vouches for a certificate that is made at each
+// start.
+func unverified() *http.Client {
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 }
 
 type page struct {
