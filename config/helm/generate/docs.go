@@ -77,9 +77,13 @@ func (v *values) block(text *bytes.Buffer, name string, s *schema, path string, 
 		lead = ""
 	}
 	for line := range strings.Lines(wrap(s.Description, width-len(indent))) {
-		text.WriteString(lead + indent + "# " + strings.TrimSpace(line) + "\n")
+		if depth == 0 {
+			text.WriteString("## " + strings.TrimSpace(line) + "\n")
+			continue
+		}
+		text.WriteString(lead + indent + "## " + strings.TrimSpace(line) + "\n")
 	}
-	if len(s.Properties) == 0 {
+	if s.leaf() {
 		value, err := json.Marshal(s.fallback())
 		if err != nil {
 			return fmt.Errorf("encoding the default of %s: %w", path, err)
@@ -143,13 +147,13 @@ func (v *values) readme() ([]byte, error) {
 	for _, name := range slices.Sorted(maps.Keys(v.schema.Properties)) {
 		s := v.schema.Properties[name]
 		fmt.Fprintf(text, "## %s\n\n%s\n\n| key | default | meaning |\n|---|---|---|\n", name, s.Description)
-		if len(s.Properties) == 0 {
+		if s.leaf() {
 			if err := row(text, name, s); err != nil {
 				return nil, err
 			}
 		}
 		var failed error
-		s.visit(name+".", func(path string, s *schema) {
+		s.visitShown(name+".", func(path string, s *schema) {
 			if err := row(text, path, s); err != nil {
 				failed = err
 			}
@@ -164,7 +168,7 @@ func (v *values) readme() ([]byte, error) {
 
 // row is one key of the reference; blocks have rows of their own only by their parts.
 func row(text *bytes.Buffer, path string, s *schema) error {
-	if len(s.Properties) > 0 {
+	if !s.leaf() {
 		return nil
 	}
 	value, err := json.Marshal(s.fallback())

@@ -45,6 +45,8 @@ type schema struct {
 	chart bool
 	// deployment: its default is in config/manager.
 	deployment bool
+	// whole: a type of Kubernetes, which the texts do not take apart.
+	whole bool
 	// quantity: a number or a text.
 	quantity bool
 	// without tells what happens instead, where the key has no effect.
@@ -95,6 +97,7 @@ func fromDefinition(from *apiextensionsv1.JSONSchemaProps) *schema {
 			s.Properties = map[string]*schema{}
 		}
 		s.Properties[name] = fromDefinition(&property)
+		s.Properties[name].whole = strings.HasSuffix(name, "Probe") || name == "podSecurityContext"
 	}
 	if from.Items != nil {
 		s.Items = fromDefinition(from.Items.Schema)
@@ -152,6 +155,20 @@ func (s *schema) visit(prefix string, do func(path string, s *schema)) {
 		property := s.Properties[name]
 		do(prefix+name, property)
 		property.visit(prefix+name+".", do)
+	}
+}
+
+// leaf tells whether the texts have one line for it.
+func (s *schema) leaf() bool { return len(s.Properties) == 0 || s.whole }
+
+// visitShown is visit without what the texts do not take apart.
+func (s *schema) visitShown(prefix string, do func(path string, s *schema)) {
+	if s.leaf() {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		do(prefix+name, s.Properties[name])
+		s.Properties[name].visitShown(prefix+name+".", do)
 	}
 }
 

@@ -151,7 +151,7 @@ func (v *values) leaf(key chartKey) (*schema, error) {
 			return nil, fmt.Errorf("keys.yaml: %s shall be the same as %s, which is no field", key.Path, key.Same)
 		}
 		same := *field
-		same.Description, same.chart = key.Text, true
+		same.Description, same.chart, same.whole = key.Text, true, true
 		return &same, nil
 	}
 	leaf := &schema{Description: key.Text, Default: key.Default, Minimum: key.Minimum, chart: true, without: key.Without, deployment: key.From != ""}
