@@ -24,10 +24,12 @@ type MIGManagerConfigSpec struct {
 	// if it cannot.
 	// +optional
 	Name ObjectName `json:"name,omitempty"`
-	// Default is what nodes without the label nvidia.com/mig.config get as its value: all-disabled, which
-	// is the default where config is given, or empty for no label. Without config no node gets one.
+	// Default is what nodes without the label nvidia.com/mig.config get as its value: the name of a layout
+	// such as all-1g.10gb, or empty for no label. Default all-disabled where config is given; without config
+	// no node gets one.
 	// +optional
-	// +kubebuilder:validation:Enum="";all-disabled
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$')",message="must be the name of a layout, such as all-1g.10gb: letters, digits, '-', '_' and '.'"
 	Default *string `json:"default,omitempty"`
 }
 

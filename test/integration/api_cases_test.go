@@ -42,7 +42,7 @@ var refused = []struct{ name, spec, path, message string }{
 	{"no name of a RuntimeClass", "{operator: {runtimeClass: nvidia.com}}", "spec.operator.runtimeClass", "must be the name of a RuntimeClass and a handler"},
 	{"no key of a ConfigMap", `{devicePlugin: {config: {name: a, default: "a/b"}}}`, "spec.devicePlugin.config.default", "must be a key of a ConfigMap"},
 	{"default of no ConfigMap", "{devicePlugin: {config: {default: a}}}", "spec.devicePlugin.config.default", "is a key of the ConfigMap that name is to name: set name, or remove default"},
-	{"default MIG layout", "{migManager: {config: {default: all-balanced}}}", "spec.migManager.config.default", ""},
+	{"default MIG layout", `{migManager: {config: {default: "1g.10gb x 7"}}}`, "spec.migManager.config.default", "must be the name of a layout"},
 	{"service type", "{dcgmExporter: {service: {type: ExternalName}}}", "spec.dcgmExporter.service.type", ""},
 	{"traffic policy", "{dcgmExporter: {service: {internalTrafficPolicy: Remote}}}", "spec.dcgmExporter.service.internalTrafficPolicy", ""},
 	{"job mapping that is not on", "{dcgmExporter: {hpcJobMapping: {directory: /jobs}}}", "spec.dcgmExporter.hpcJobMapping.directory", "has no effect alone: set enabled to true, or to false to keep it for later"},

@@ -51,6 +51,7 @@ func TestTheDefaultLayout(t *testing.T) {
 		"an empty block":  {spec: &v1.MIGManagerSpec{}},
 		"no default":      {spec: config(nil), want: allDisabled},
 		"all-disabled":    {spec: config(new("all-disabled")), want: allDisabled},
+		"a layout":        {spec: config(new("all-1g.10gb")), want: map[string]string{"nvidia.com/mig.config": "all-1g.10gb"}},
 		"an empty string": {spec: config(new(""))},
 	}
 	for name, test := range tests {
