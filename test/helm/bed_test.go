@@ -174,10 +174,10 @@ func (b *bed) awaitReady() {
 }
 
 // pods are the UIDs of the operands' pods by their names.
-func (b *bed) pods(in string) map[string]types.UID {
+func (b *bed) pods() map[string]types.UID {
 	b.t.Helper()
 	list := &corev1.PodList{}
-	b.Expect(b.client.List(b.t.Context(), list, client.InNamespace(in), client.MatchingLabels{"app.kubernetes.io/managed-by": "gpu-operator"})).To(Succeed())
+	b.Expect(b.client.List(b.t.Context(), list, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/managed-by": "gpu-operator"})).To(Succeed())
 	found := map[string]types.UID{}
 	for i := range list.Items {
 		found[list.Items[i].Name] = list.Items[i].UID

@@ -37,7 +37,7 @@ func TestUpgradeBringsTheDefinition(t *testing.T) {
 	b.run(namespace)
 	b.awaitReady()
 	b.Expect(apimeta.FindStatusCondition(b.policy().Status.Conditions, v1.ConditionCRDOutdated)).NotTo(BeNil(), "the operator sees that fields are missing")
-	before := b.pods(namespace)
+	before := b.pods()
 	b.Expect(before).NotTo(BeEmpty())
 
 	played := b.playHook("gpu-operator-upgrade-crd")
@@ -51,17 +51,17 @@ func TestUpgradeBringsTheDefinition(t *testing.T) {
 		return apimeta.FindStatusCondition(b.policy().Status.Conditions, v1.ConditionCRDOutdated)
 	}).WithTimeout(20 * time.Second).Should(BeNil())
 	for name, uid := range before {
-		b.Expect(b.pods(namespace)).To(HaveKeyWithValue(name, uid), "no pod is replaced")
+		b.Expect(b.pods()).To(HaveKeyWithValue(name, uid), "no pod is replaced")
 	}
 
 	// Once more changes nothing, and the hook is content with what there is.
-	generation, pods := b.policy().Generation, b.pods(namespace)
+	generation, pods := b.policy().Generation, b.pods()
 	played = b.playHook("gpu-operator-upgrade-crd")
-	b.helm(upgrade...)
+	b.helm(append(upgrade, "--timeout", "30s")...)
 	b.Expect(played()).To(ContainSubstring("is up to date"))
 	b.Expect(b.policy().Generation).To(Equal(generation))
 	b.awaitReady()
-	b.Expect(b.pods(namespace)).To(Equal(pods))
+	b.Expect(b.pods()).To(Equal(pods))
 
 	b.helmTest()
 	b.noneForbidden(namespace, mark)
@@ -70,7 +70,25 @@ func TestUpgradeBringsTheDefinition(t *testing.T) {
 		b.Expect(err).NotTo(HaveOccurred())
 		b.Expect(calls.By(cluster.ServiceAccountUser(namespace, account)).Forbidden().String()).To(BeEmpty())
 	}
+	b.reuseValues()
 	b.commandsSayWhatIsWrong()
+}
+
+// reuseValues upgrades the driver as guides tell people: what was set before stays, and no driver is replaced by
+// itself.
+func (b *bed) reuseValues() {
+	b.t.Helper()
+	before := b.pods()
+	played := b.playHook("gpu-operator-upgrade-crd")
+	b.helm("upgrade", release, chart, "--namespace", namespace, "--reuse-values", "--set", "driver.version=580.82.07", "--timeout", "30s")
+	b.Expect(played()).To(ContainSubstring("is up to date"))
+	spec := b.policy().Spec
+	b.Expect(spec.Driver).To(HaveField("Version", "580.82.07"))
+	b.Expect(spec.NodeStatusExporter).To(HaveField("Enabled", HaveValue(BeTrue())))
+	b.Eventually(func() int64 { return b.policy().Status.ObservedGeneration }).WithTimeout(20 * time.Second).Should(Equal(b.policy().Generation))
+	for name, uid := range before {
+		b.Expect(b.pods()).To(HaveKeyWithValue(name, uid), "a changed driver waits")
+	}
 }
 
 // previousChart is a copy of the chart as a release before this one may have been: its definition lacks a field.

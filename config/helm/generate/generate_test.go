@@ -1,0 +1,80 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+)
+
+const root = "../../.."
+
+// A chart that went stale would install something else than the repository has.
+func TestTheChartIsUpToDate(t *testing.T) {
+	g := NewWithT(t)
+	files, err := generate(root)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(files).To(HaveKey("values.schema.json"))
+	for name, want := range files {
+		got, err := os.ReadFile(filepath.Join(root, "config/helm/gpu-operator", name))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(cmp.Diff(string(want), string(got))).To(BeEmpty(), "%s: run make chart", name)
+	}
+}
+
+// What is in config/ reaches the template: fields that the values decide about, and all others as they are.
+func TestTemplatesKeepWhatTheyDoNotOpen(t *testing.T) {
+	g := NewWithT(t)
+	text, err := template(object{
+		"apiVersion": "v1", "kind": "Service",
+		"metadata": object{"name": "gpu-operator", "namespace": "gpu-operator", "labels": object{"app": "gpu-operator"}},
+		"spec":     object{"selector": object{"app": "gpu-operator"}, "note": "{{ braces }}"},
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(text).To(Equal(`apiVersion: v1
+kind: Service
+metadata:
+  labels:
+    app: gpu-operator
+    {{- include "gpu-operator.labels" $ | nindent 4 }}
+  name: gpu-operator
+  namespace: {{ .Release.Namespace | quote }}
+spec:
+  note: '{{ "{{" }} braces }}'
+  selector:
+    app: gpu-operator
+`))
+}
+
+func TestDeploymentsThatTheGeneratorDoesNotKnowAreRefused(t *testing.T) {
+	container := func(env ...any) object { return object{"name": "gpu-operator", "env": env} }
+	image := object{"name": "OPERATOR_IMAGE", "value": "x"}
+	tests := map[string]struct {
+		containers []any
+		err        string
+	}{
+		"one":              {containers: []any{container(image)}},
+		"two containers":   {containers: []any{container(image), container()}, err: "the Deployment has not one container"},
+		"no own image":     {containers: []any{container()}, err: "has no variable OPERATOR_IMAGE"},
+		"no container yet": {err: "the Deployment has not one container"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			deployment := object{"spec": object{"template": object{"spec": object{"containers": test.containers}}}}
+			snippets := map[string]string{}
+			err := openSettings(deployment, snippets)
+			if test.err != "" {
+				g.Expect(err).To(MatchError(ContainSubstring(test.err)))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			for token := range snippets {
+				g.Expect(strings.HasPrefix(token, tokenPrefix)).To(BeTrue(), "%s sorts behind the names of fields", token)
+			}
+		})
+	}
+}
