@@ -1,0 +1,77 @@
+package integration
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/simulator"
+)
+
+const (
+	// leaseTime is how long a leader that vanished counts as one, with a try every 2 s after it; a leader that
+	// ends in order gives its lease back.
+	leaseTime, handedOver = 20 * time.Second, 5 * time.Second
+)
+
+// TestTheOtherOperatorTakesOver: of two operators one leads. Where it ends, and where it vanishes, the other
+// goes on in its place, and finds nothing to write but what has changed meanwhile.
+func TestTheOtherOperatorTakesOver(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	first := b.another("first.log")
+	b.Eventually(b.leader).WithTimeout(leaseTime).ShouldNot(BeEmpty())
+	leader := b.leader()
+	b.create(b.samplePolicy())
+	b.awaitReady(1, time.Minute)
+	b.settled()
+	second := b.another("second.log")
+
+	for _, end := range []struct {
+		how    string
+		within time.Duration
+		leave  func()
+	}{
+		{"it ends", handedOver, func() { b.Expect(first.Stop()).To(Succeed()) }},
+		{"it vanishes", leaseTime, func() { first = b.another("third.log"); second.Kill() }},
+	} {
+		mark := b.mark()
+		end.leave()
+		begin := time.Now()
+		b.Eventually(b.leader).WithTimeout(end.within).WithPolling(50 * time.Millisecond).ShouldNot(Or(BeEmpty(), Equal(leader)))
+		t.Logf("%s: another leads after %s", end.how, time.Since(begin).Round(100*time.Millisecond))
+		leader = b.leader()
+		b.quietSince("a new leader where "+end.how, mark, 3*time.Second)
+		b.Expect(patchNode(t, kubernetes.NewForConfigOrDie(b.cluster.Config), "gpu-00000", "labels", "nvidia.com/gpu.present", nil)).To(Succeed())
+		b.Eventually(func() map[string]string { return b.node("gpu-00000").Labels }).WithTimeout(10*time.Second).
+			Should(HaveKeyWithValue("nvidia.com/gpu.present", "true"), "it works")
+		b.settled()
+	}
+	b.Expect(first.Stop()).To(Succeed())
+}
+
+// another starts an operator of several, which elect one of them.
+func (b *bed) another(log string) *cluster.Operator {
+	b.t.Helper()
+	operator, err := cluster.StartOperator(b.t.Context(), cluster.OperatorOptions{
+		Binary: b.binary, Kubeconfig: b.kubeconfig, Args: []string{"--leader-elect=true"}, LogFile: filepath.Join(b.cluster.LogDir, log),
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.t.Cleanup(operator.Kill)
+	return operator
+}
+
+// leader is who holds the lease, if anybody does.
+func (b *bed) leader() string {
+	leases := kubernetes.NewForConfigOrDie(b.cluster.Config).CoordinationV1().Leases(namespace)
+	lease, err := leases.Get(b.t.Context(), "53822513.nvidia.com", metav1.GetOptions{})
+	if err != nil || lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
+}
