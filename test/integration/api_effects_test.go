@@ -21,6 +21,7 @@ const (
 // TestAPIEffects: what the API takes has its effect, or says that it has none, and nothing is written once
 // that is done.
 func TestAPIEffects(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	b.run()
 	b.create(b.samplePolicy())

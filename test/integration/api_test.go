@@ -21,6 +21,7 @@ import (
 // TestAPI: the API server refuses what is wrong and names the field; what is left out, empty or null
 // means the defaults.
 func TestAPI(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	shown := map[string]bool{}
 	for _, c := range refused {
@@ -93,6 +94,7 @@ func TestAPI(t *testing.T) {
 // TestAPIRatchets: a policy that was stored before the API server knew the rules, by NVIDIA's definition for
 // one, can be changed in what is not wrong. What is wrong may stay as it is, and may be put right.
 func TestAPIRatchets(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	definition := &unstructured.Unstructured{}
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")

@@ -56,6 +56,7 @@ var wantedMonitoring = []string{
 // TestMonitoringFollowsThePrometheusOperator: its kinds come and go while the operator runs, and the GPUs
 // never depend on them.
 func TestMonitoringFollowsThePrometheusOperator(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	b.run()
 	object := b.samplePolicy()

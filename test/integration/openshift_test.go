@@ -55,6 +55,7 @@ const (
 // TestTheDriverToolkitOfOpenShift: nodes with two releases of Red Hat CoreOS get a driver each, once OpenShift
 // has a toolkit for their release. Until then they say what is missing, and nobody else waits for them.
 func TestTheDriverToolkitOfOpenShift(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, bedOptions{timing: simulator.DefaultTiming().Scale(0.1)})
 	b.installComponent("config/openshift")
 	for name, spec := range map[string]simulator.NodeSpec{

@@ -21,7 +21,7 @@ import (
 const (
 	randomSpecs = 300
 	// sampledSpecs is how many of them the short tier tries.
-	sampledSpecs = 20
+	sampledSpecs = 10
 )
 
 // TestRandomSpecs gives the policy random specs that the API server takes. Each is read back as it was
