@@ -41,9 +41,10 @@ import (
 // leaseName is that of NVIDIA's operator too, so that the two never work in one namespace at once.
 const leaseName = "53822513.nvidia.com"
 
-// Leader election needs its lease and tells of a change of leader in an event.
+// Leader election needs its lease and tells of a change of leader in an event. No such event is of the same
+// leader twice, so that none is ever counted up.
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=gpu-operator,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=events,verbs=create
 
 type options struct {
 	metrics            metricsOptions

@@ -30,7 +30,6 @@ import (
 var unused = map[string]string{
 	"image.openshift.io/imagestreams list":  "only on OpenShift: TestTheDriverToolkitOfOpenShift",
 	"image.openshift.io/imagestreams watch": "only on OpenShift: TestTheDriverToolkitOfOpenShift",
-	"events patch":                          "an Event that happens again in the life of a process is counted up",
 }
 
 // TestEachRightIsNeeded: the operator has no right that it does not use, seen in the API server's audit log of
