@@ -12,6 +12,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// nvidiasValues has the keys of NVIDIA's chart with their defaults, as people have them in files of their own.
+const nvidiasValues = "testdata/nvidia-values.yaml"
+
 // nodes are those that policies are compared on.
 const nodes = repo + "/cmd/kubectl-gpu/testdata/nodes.yaml"
 
@@ -35,28 +38,32 @@ func everyDefault(g *WithT) string {
 // Who uncomments a line of values.yaml changes nothing: what is shown there is what the operator does anyway.
 func TestTheDocumentedDefaultsAreTheOperators(t *testing.T) {
 	g := NewWithT(t)
-	dir := t.TempDir()
-	values := filepath.Join(dir, "values.yaml")
+	values := filepath.Join(t.TempDir(), "values.yaml")
 	g.Expect(os.WriteFile(values, []byte(everyDefault(g)), 0o600)).To(Succeed())
-	g.Expect(os.WriteFile(filepath.Join(dir, "own.yaml"), []byte("mig: {strategy: single}"), 0o600)).To(Succeed())
-	stacks := map[string]string{}
-	for name, file := range map[string]string{"documented": values, "none": filepath.Join(dir, "own.yaml")} {
-		text, err := render(t, "--values", file)
-		g.Expect(err).NotTo(HaveOccurred())
-		objects, err := decode(text)
-		g.Expect(err).NotTo(HaveOccurred())
-		policy, err := yaml.Marshal(policyOf(g, objects))
-		g.Expect(err).NotTo(HaveOccurred())
-		stacks[name] = stack(t, policy)
-	}
-	g.Expect(stacks["none"]).To(ContainSubstring("kind: DaemonSet"))
-	g.Expect(cmp.Diff(stacks["none"], stacks["documented"])).To(BeEmpty())
+	nothing := stack(t)
+	g.Expect(nothing).To(ContainSubstring("kind: DaemonSet"))
+	g.Expect(cmp.Diff(nothing, stack(t, "--values", values))).To(BeEmpty())
 }
 
-// stack is what the operator would apply for a policy.
-func stack(t *testing.T, policy []byte) string {
+// Who brings the values of NVIDIA's chart along gets what no values give, where there is no Prometheus: its
+// ServiceMonitor of the exporter is on by default.
+func TestAllValuesOfNVIDIAsChartMeanTheDefaults(t *testing.T) {
+	g := NewWithT(t)
+	// Node discovery, which is on every node, has 10% where nothing is said.
+	nothing := stack(t, "--set", "daemonsets.rollingUpdate.maxUnavailable=1")
+	g.Expect(cmp.Diff(nothing, stack(t, "--values", nvidiasValues))).To(BeEmpty())
+}
+
+// stack is what the operator would apply for the policy of these flags of Helm.
+func stack(t *testing.T, flags ...string) string {
 	t.Helper()
 	g := NewWithT(t)
+	text, err := render(t, flags...)
+	g.Expect(err).NotTo(HaveOccurred())
+	objects, err := decode(text)
+	g.Expect(err).NotTo(HaveOccurred())
+	policy, err := yaml.Marshal(policyOf(g, objects))
+	g.Expect(err).NotTo(HaveOccurred())
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	g.Expect(os.WriteFile(path, policy, 0o600)).To(Succeed())
 	cmd := exec.CommandContext(t.Context(), "go", "run", "./cmd/kubectl-gpu", "render", "-f", path, "--nodes", strings.TrimPrefix(nodes, repo+"/"))

@@ -45,6 +45,10 @@ func TestUpgradeBringsTheDefinition(t *testing.T) {
 	b.helm(append(upgrade, "--timeout", "30s")...)
 	b.Expect(played()).To(ContainSubstring("CustomResourceDefinition clusterpolicies.nvidia.com is applied"))
 	b.Expect(b.storedProperties()).To(HaveKey(newField))
+	b.Expect(b.policy().Spec.NodeStatusExporter).To(HaveField("Enabled", HaveValue(BeTrue())), "the field is stored")
+	// The Deployment starts the operator of the new release in the place of the old one.
+	b.stop()
+	b.run(namespace)
 	b.awaitReady()
 	b.Expect(b.daemonSets(namespace)).To(ContainElement("nvidia-node-status-exporter"), "the field works")
 	b.Eventually(func() any {
