@@ -75,6 +75,7 @@ func applyCRDs(ctx context.Context, config *rest.Config, existing bool, out io.W
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading CustomResourceDefinition %s: %w", crd.Name, err)
 	}
+	wanted := definition.DeepCopy()
 	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(definition), definitionOwner, client.ForceOwnership)
 	if err != nil {
 		return fmt.Errorf("applying CustomResourceDefinition %s: %w", crd.Name, err)
@@ -84,23 +85,19 @@ func applyCRDs(ctx context.Context, config *rest.Config, existing bool, out io.W
 		return nil
 	}
 	fmt.Fprintf(out, "CustomResourceDefinition %s is applied\n", crd.Name)
-	return awaitServed(ctx, config, out)
+	return awaitServed(ctx, config, wanted.Object, out)
 }
 
 // awaitServed returns once the API server serves the new fields: a policy that is applied a moment too early
 // would lose them. Of several API servers it sees one.
-func awaitServed(ctx context.Context, config *rest.Config, out io.Writer) error {
+func awaitServed(ctx context.Context, config *rest.Config, definition map[string]any, out io.Writer) error {
 	disco, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
-	own := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal(crd.ClusterPolicy, &own.Object); err != nil {
-		return fmt.Errorf("decoding CustomResourceDefinition %s: %w: this is a defect of the operator", crd.Name, err)
-	}
-	versions, _, _ := unstructured.NestedSlice(own.Object, "spec", "versions")
 	wanted := map[string]any{}
-	if len(versions) > 0 {
+	// Our own definition has one version.
+	if versions, _, _ := unstructured.NestedSlice(definition, "spec", "versions"); len(versions) > 0 {
 		version, _ := versions[0].(map[string]any)
 		wanted, _, _ = unstructured.NestedMap(version, "schema", "openAPIV3Schema")
 	}

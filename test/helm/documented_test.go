@@ -43,6 +43,16 @@ func TestTheDocumentedDefaultsAreTheOperators(t *testing.T) {
 	nothing := stack(t)
 	g.Expect(nothing).To(ContainSubstring("kind: DaemonSet"))
 	g.Expect(cmp.Diff(nothing, stack(t, "--values", values))).To(BeEmpty())
+
+	deployments := map[bool]map[string]any{}
+	for documented, flags := range map[bool][]string{false: nil, true: {"--values", values}} {
+		text, err := render(t, flags...)
+		g.Expect(err).NotTo(HaveOccurred())
+		objects, err := decode(text)
+		g.Expect(err).NotTo(HaveOccurred())
+		deployments[documented] = find(objects, "Deployment", "gpu-operator").Object
+	}
+	g.Expect(cmp.Diff(deployments[false], deployments[true])).To(BeEmpty())
 }
 
 // Who brings the values of NVIDIA's chart along gets what no values give, where there is no Prometheus: its

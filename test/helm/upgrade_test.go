@@ -11,6 +11,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -223,6 +224,22 @@ func (b *bed) commandsSayWhatIsWrong() {
 		ContainSubstring("ClusterPolicy cluster-policy is not ready after 1s"),
 		ContainSubstring("the operator has not seen its present spec: does it run?"),
 	))
+	// Without a chart, and with rights of one's own, the definition can be made, too.
+	b.deleteDefinition()
+	b.Expect(b.asAdmin("apply-crds")).To(ContainSubstring("CustomResourceDefinition clusterpolicies.nvidia.com is applied"))
+	b.Expect(b.storedProperties()).To(HaveKey(newField))
+}
+
+func (b *bed) deleteDefinition() {
+	b.t.Helper()
+	definition := &unstructured.Unstructured{}
+	definition.SetAPIVersion("apiextensions.k8s.io/v1")
+	definition.SetKind("CustomResourceDefinition")
+	definition.SetName("clusterpolicies.nvidia.com")
+	b.Expect(b.client.Delete(b.t.Context(), definition)).To(Succeed())
+	b.Eventually(func() bool {
+		return apierrors.IsNotFound(b.client.Get(b.t.Context(), client.ObjectKeyFromObject(definition), definition))
+	}).WithTimeout(30 * time.Second).Should(BeTrue())
 }
 
 // asAdmin is what the operator's program prints with all rights.

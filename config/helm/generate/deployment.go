@@ -126,3 +126,31 @@ func sharedDefaults(deployment object) ([]byte, error) {
 	}
 	return []byte(text), nil
 }
+
+// setDeployment shows the defaults that the operator's Deployment has.
+func (v *values) setDeployment(objects []object) error {
+	for _, o := range objects {
+		if fileOf(o) != fileDeployment {
+			continue
+		}
+		pod := in(o, "spec", "template", "spec")
+		containers, _ := pod["containers"].([]any)
+		if len(containers) == 0 {
+			return errors.New("config/manager: the Deployment has no container")
+		}
+		container, _ := containers[0].(object)
+		operator := v.schema.Properties["operator"]
+		for key, s := range operator.Properties {
+			if !s.deployment {
+				continue
+			}
+			for _, of := range []object{in(o, "spec"), pod, container} {
+				if value, there := of[key]; there {
+					s.Default = value
+				}
+			}
+		}
+		return nil
+	}
+	return errors.New("config/default has no Deployment")
+}

@@ -176,9 +176,6 @@ func row(text *bytes.Buffer, path string, s *schema) error {
 		return fmt.Errorf("encoding the default of %s: %w", path, err)
 	}
 	shown := "`" + string(value) + "`"
-	if s.deployment {
-		shown = "that of config/manager"
-	}
 	meaning := s.Description
 	if s.without != "" && !strings.Contains(meaning, "no effect") {
 		meaning += " Without effect: " + s.without + "."

@@ -39,15 +39,22 @@ func run(root string) error {
 
 // generate returns the generated files by their names in the chart.
 func generate(root string) (map[string][]byte, error) {
+	objects, err := build(filepath.Join(root, "config/default"))
+	if err != nil {
+		return nil, err
+	}
 	values, err := newValues()
 	if err != nil {
+		return nil, err
+	}
+	if err := values.setDeployment(objects); err != nil {
 		return nil, err
 	}
 	files, err := values.files()
 	if err != nil {
 		return nil, err
 	}
-	templates, err := templates(root)
+	templates, err := templates(root, objects)
 	if err != nil {
 		return nil, err
 	}

@@ -29,12 +29,9 @@ const fileDeployment = "deployment.yaml"
 // object is one of config/, as decoded YAML.
 type object = map[string]any
 
-// templates are the templates made from config/, by file name.
-func templates(root string) (map[string][]byte, error) {
-	objects, err := build(filepath.Join(root, "config/default"))
-	if err != nil {
-		return nil, err
-	}
+// templates are the templates made from the objects of config/default and from config/openshift, by file name.
+func templates(root string, objects []object) (map[string][]byte, error) {
+	var err error
 	files, written := map[string]*bytes.Buffer{}, map[string][]byte{}
 	for _, o := range objects {
 		name := fileOf(o)
