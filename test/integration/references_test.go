@@ -48,6 +48,7 @@ func TestWhatTheSpecNames(t *testing.T) {
 	})
 	t.Run("its labels change", func(t *testing.T) {
 		b := b.in(t)
+		b.settled()
 		mark := b.mark()
 		metrics.Labels = map[string]string{"team": "hpc"}
 		b.Expect(b.client.Update(t.Context(), metrics)).To(Succeed())
