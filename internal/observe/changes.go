@@ -9,10 +9,12 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -73,6 +75,16 @@ func selectedAnew(reader client.Reader, catalogue []operand.Operand, before, aft
 		}
 	}
 	return false
+}
+
+// PolicyChanges lets pass the events of policies that ask for something else. The spec is compared too, and
+// not its generation alone: around a change of the definition the API server may show a new generation
+// without the fields that the old definition lacked, and all of it only with the next event, such as that
+// of the status.
+func PolicyChanges() predicate.Predicate {
+	return onUpdate(func(before, after *v1.ClusterPolicy) bool {
+		return before.Generation != after.Generation || !equality.Semantic.DeepEqual(before.Spec, after.Spec)
+	})
 }
 
 // PodChanges lets pass the events of pods that change the verdict on them.

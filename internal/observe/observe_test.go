@@ -359,6 +359,29 @@ func TestNodeChanges(t *testing.T) {
 	}
 }
 
+func TestPolicyChanges(t *testing.T) {
+	before := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(true)}}}
+	tests := map[string]struct {
+		change func(*v1.ClusterPolicy)
+		want   bool
+	}{
+		"a status":        {change: func(p *v1.ClusterPolicy) { p.Status.State, p.ResourceVersion = v1.StateReady, "8" }},
+		"a label":         {change: func(p *v1.ClusterPolicy) { p.Labels = map[string]string{"a": "b"} }},
+		"another spec":    {change: func(p *v1.ClusterPolicy) { p.Generation, p.Spec.Driver.Enabled = 3, new(false) }, want: true},
+		"a deletion":      {change: func(p *v1.ClusterPolicy) { p.Generation, p.DeletionTimestamp = 3, new(metav1.Now()) }, want: true},
+		"what was hidden": {change: func(p *v1.ClusterPolicy) { p.Spec.GDRCopy = &v1.GDRCopySpec{Enabled: new(true)} }, want: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			after := before.DeepCopy()
+			test.change(after)
+			if got := observe.PolicyChanges().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
 func TestPodChanges(t *testing.T) {
 	crash := func(state corev1.ContainerState, restarts int32) corev1.ContainerStatus {
 		return corev1.ContainerStatus{

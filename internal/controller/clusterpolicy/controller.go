@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -134,7 +133,7 @@ func (r *Reconciler) ignore(ctx context.Context, active *v1.ClusterPolicy, all [
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named("clusterpolicy").
-		Watches(&v1.ClusterPolicy{}, afterBatch(), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1.ClusterPolicy{}, afterBatch(), builder.WithPredicates(observe.PolicyChanges())).
 		Watches(&corev1.Node{}, afterBatch(), builder.WithPredicates(observe.NodeChanges(r.Client, r.Catalogue))).
 		Watches(&corev1.Pod{}, afterBatch(), builder.WithPredicates(observe.PodChanges()))
 	for _, kind := range render.Kinds() {

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -189,7 +188,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	b := ctrl.NewControllerManagedBy(mgr).Named("node").
 		For(&corev1.Node{}, builder.WithPredicates(observe.NodeChanges(r.Client, r.Catalogue))).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod), builder.WithPredicates(observe.PodChanges())).
-		Watches(&v1.ClusterPolicy{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1.ClusterPolicy{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(observe.PolicyChanges())).
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(observe.TemplateChanges())).
 		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), handler.EnqueueRequestsFromMapFunc(r.everyNode))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers})
