@@ -97,12 +97,11 @@ run: build ## Run the manager on this machine against the cluster of the current
 # The packages in test/ run one after another (-p 1), for their clusters would disturb each other's
 # measurements, and always (-count=1), for go test does not see that the operator's binary changed.
 # The time limit of a package leaves room for building the control plane, about 10 minutes once.
-# Stories that measure nothing mostly wait, so that three at once do not slow each other down on two cores.
 
 .PHONY: test
 test: test-unit ## Run all tests, those on a real control plane included, with a sample of each campaign
 	cd config/image && go test -count=1 $(TESTFLAGS) ./...
-	go test -v -count=1 -p 1 -parallel 3 -timeout 60m $(TESTFLAGS) ./test/...
+	go test -v -count=1 -p 1 -timeout 60m $(TESTFLAGS) ./test/...
 
 .PHONY: test-unit
 test-unit: ## Run the tests that need no control plane

@@ -13,8 +13,9 @@ import (
 	children "github.com/clusterpolicy/gpu-operator/test/process"
 )
 
-// stopGrace is how long a process may take to end after SIGTERM before it is killed.
-const stopGrace = 10 * time.Second
+// stopGrace is how long a process may take to end after SIGTERM before it is killed: what the operator has in a
+// cluster.
+const stopGrace = 35 * time.Second
 
 // process is a child that dies with this program and whose output goes to a file.
 type process struct {
