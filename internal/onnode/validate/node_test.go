@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -26,9 +27,12 @@ func below(ctx context.Context, root, path string, args ...string) ([]byte, erro
 	return output(exec.CommandContext(ctx, filepath.Join(root, path), args...))
 }
 
-// program writes an executable.
+// program writes an executable. Meanwhile no other test may start a program: it would hold the file open for
+// writing for a moment, and a file that somebody writes cannot be run.
 func program(t *testing.T, path, content string) {
 	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	write(t, path, content)
 	NewWithT(t).Expect(os.Chmod(path, 0o755)).To(Succeed())
 }
