@@ -95,12 +95,7 @@ func awaitServed(ctx context.Context, config *rest.Config, definition map[string
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", config.Host, err)
 	}
-	wanted := map[string]any{}
-	// Our own definition has one version.
-	if versions, _, _ := unstructured.NestedSlice(definition, "spec", "versions"); len(versions) > 0 {
-		version, _ := versions[0].(map[string]any)
-		wanted, _, _ = unstructured.NestedMap(version, "schema", "openAPIV3Schema")
-	}
+	wanted := crd.Schema(definition)
 	err = wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, servedWithin, true, func(context.Context) (bool, error) {
 		served, err := servedSchema(disco.OpenAPIV3())
 		if apierrors.IsForbidden(err) {
@@ -110,7 +105,7 @@ func awaitServed(ctx context.Context, config *rest.Config, definition map[string
 		if err != nil {
 			fmt.Fprintln(out, "Asking the API server what it serves:", err)
 		}
-		return err == nil && hasProperties(wanted, served), nil
+		return err == nil && len(crd.Lacking(wanted, served)) == 0, nil
 	})
 	if err != nil {
 		return fmt.Errorf("the API server does not serve the new CustomResourceDefinition %s after %s: %w: run this once more", crd.Name, servedWithin, err)
@@ -141,25 +136,4 @@ func servedSchema(published openapi.Client) (map[string]any, error) {
 		return nil, fmt.Errorf("decoding the API server's schemas: %w", err)
 	}
 	return document.Components.Schemas["com.nvidia."+v1.GroupVersion.Version+"."+v1.ClusterPolicyKind.Kind], nil
-}
-
-// hasProperties tells whether a schema has all properties of another, at every depth.
-func hasProperties(wanted, served map[string]any) bool {
-	properties, _ := wanted["properties"].(map[string]any)
-	there, _ := served["properties"].(map[string]any)
-	for name, inner := range properties {
-		below, _ := inner.(map[string]any)
-		has, found := there[name].(map[string]any)
-		if !found || !hasProperties(below, has) {
-			return false
-		}
-	}
-	for _, element := range []string{"items", "additionalProperties"} {
-		below, wants := wanted[element].(map[string]any)
-		has, _ := served[element].(map[string]any)
-		if wants && !hasProperties(below, has) {
-			return false
-		}
-	}
-	return true
 }

@@ -69,18 +69,7 @@ func TestDriverToolkitPools(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := plan.Compute(catalogue(t), operand.Input{Spec: effective.Of(test.spec), DriverToolkit: test.images}, test.nodes)
-			for _, step := range p.Steps {
-				if step.Operand.Name != "driver" {
-					continue
-				}
-				got := map[string]string{}
-				for _, instance := range step.Instances {
-					got[instance.Pool] = instance.Image
-				}
-				if diff := cmp.Diff(test.want, got); diff != "" || step.Action != plan.Apply || step.Holds != test.holds {
-					t.Errorf("%s %s, holds %v, -want +got:\n%s", step.Action, step.Message, step.Holds, diff)
-				}
-			}
+			holdsDrivers(t, p, test.want, test.holds)
 		})
 	}
 }

@@ -59,19 +59,25 @@ func TestPrecompiledPools(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			for _, step := range plan.Compute(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}, test.nodes).Steps {
-				if step.Operand.Name != "driver" {
-					continue
-				}
-				got := map[string]string{}
-				for _, instance := range step.Instances {
-					got[instance.Pool] = instance.Image
-				}
-				if diff := cmp.Diff(test.want, got); diff != "" || step.Action != plan.Apply || step.Holds != test.holds {
-					t.Errorf("%s %s, holds %v, -want +got:\n%s", step.Action, step.Message, step.Holds, diff)
-				}
-			}
+			holdsDrivers(t, plan.Compute(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}, test.nodes), test.want, test.holds)
 		})
+	}
+}
+
+// holdsDrivers fails unless the plan applies these images to the pools, and holds others or not.
+func holdsDrivers(t *testing.T, p plan.Plan, want map[string]string, holds bool) {
+	t.Helper()
+	for _, step := range p.Steps {
+		if step.Operand.Name != "driver" {
+			continue
+		}
+		got := map[string]string{}
+		for _, instance := range step.Instances {
+			got[instance.Pool] = instance.Image
+		}
+		if diff := cmp.Diff(want, got); diff != "" || step.Action != plan.Apply || step.Holds != holds {
+			t.Errorf("%s %s, holds %v, -want +got:\n%s", step.Action, step.Message, step.Holds, diff)
+		}
 	}
 }
 

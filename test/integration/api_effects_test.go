@@ -49,7 +49,7 @@ func TestAPIEffects(t *testing.T) {
 		b := b.in(t)
 		const machine, other = "gpu-00000", "gpu-00001"
 		kept := b.podOn("nvidia-driver-daemonset", other).UID
-		b.label(machine, `"vm-passthrough"`)
+		b.relabel(machine, workload, "vm-passthrough")
 		b.Consistently(func() *corev1.Pod { return b.podOn("nvidia-driver-daemonset", machine) }).WithTimeout(2*time.Second).
 			ShouldNot(BeNil(), "the label does not count yet")
 		b.change(`{"sandboxWorkloads":{"enabled":true}}`)
@@ -66,7 +66,7 @@ func TestAPIEffects(t *testing.T) {
 			And(HaveField("Type", v1.ConditionUnsupportedFields), HaveField("Message", ContainSubstring("spec.sandboxWorkloads.enabled")))))
 		b.settled()
 		b.quietFor("with a node for virtual machines", 3*time.Second)
-		b.label(machine, "null")
+		b.relabel(machine, workload, "")
 		b.awaitReady(2, 30*time.Second)
 		b.Expect(b.podOn("nvidia-driver-daemonset", other).UID).To(Equal(kept))
 	})
@@ -76,11 +76,4 @@ func TestAPIEffects(t *testing.T) {
 func (b *bed) change(spec string) {
 	b.t.Helper()
 	b.Expect(b.client.Patch(b.t.Context(), b.policy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`)))).To(Succeed())
-}
-
-// label gives a node this workload, in JSON.
-func (b *bed) label(node, value string) {
-	b.t.Helper()
-	b.Expect(b.client.Patch(b.t.Context(), b.node(node), client.RawPatch(types.MergePatchType,
-		[]byte(`{"metadata":{"labels":{"`+workload+`":`+value+`}}}`)))).To(Succeed())
 }

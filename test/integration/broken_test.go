@@ -7,8 +7,6 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
@@ -227,9 +225,7 @@ func TestPrecompiledDriversAreTakenUpNodeByNode(t *testing.T) {
 	b.Expect(b.podOn("nvidia-driver-daemonset", joined).Spec.Containers[0].Image).To(HaveSuffix("/driver:595-6.8.0-71-generic-ubuntu24.04"))
 	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", pod.UID))
 	b.Expect(b.written()).To(HaveKeyWithValue(built, before))
-	node := b.node("gpu-00000")
-	b.Expect(b.client.Patch(t.Context(), node, client.RawPatch(types.MergePatchType,
-		[]byte(`{"metadata":{"labels":{"nvidia.com/gpu-operator.pool":null}}}`)))).To(Succeed())
+	b.relabel("gpu-00000", "nvidia.com/gpu-operator.pool", "")
 	b.Eventually(func() *corev1.Pod { return b.podOn("nvidia-driver-daemonset", "gpu-00000") }).WithTimeout(30 * time.Second).
 		Should(And(Not(BeNil()), HaveField("Spec.Containers", ContainElement(HaveField("Image", HaveSuffix("/driver:595-6.8.0-60-generic-ubuntu24.04"))))))
 	b.awaitReady(2, time.Minute)

@@ -1,0 +1,53 @@
+package crd
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Schema is the schema of the version v1 in a definition; nil if there is none.
+func Schema(definition map[string]any) map[string]any {
+	// What is malformed has no versions, and lacks everything.
+	versions, _, _ := unstructured.NestedSlice(definition, "spec", "versions")
+	for _, candidate := range versions {
+		version, isMap := candidate.(map[string]any)
+		if isMap && version["name"] == "v1" {
+			schema, _, _ := unstructured.NestedMap(version, "schema", "openAPIV3Schema")
+			return schema
+		}
+	}
+	return nil
+}
+
+// Lacking are the properties of one schema that another has not, sorted, such as spec.global; nothing below a
+// missing one.
+func Lacking(own, live map[string]any) []string { return lacking(own, live, "") }
+
+func lacking(own, live map[string]any, path string) []string {
+	if live["x-kubernetes-preserve-unknown-fields"] == true {
+		return nil
+	}
+	has := below(live, "properties")
+	var missing []string
+	properties := below(own, "properties")
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		if has[name] == nil {
+			missing = append(missing, path+name)
+			continue
+		}
+		missing = append(missing, lacking(below(properties, name), below(has, name), path+name+".")...)
+	}
+	for _, element := range []string{"items", "additionalProperties"} {
+		if inner := below(own, element); inner != nil {
+			missing = append(missing, lacking(inner, below(live, element), path)...)
+		}
+	}
+	return missing
+}
+
+func below(in map[string]any, key string) map[string]any {
+	inner, _ := in[key].(map[string]any)
+	return inner
+}
