@@ -98,6 +98,10 @@ func (b *bed) installReady(c installCase) {
 			_, err := b.tryHelm(append(args, "--wait", "--timeout", "10m")...)
 			installed <- err
 		}()
+		// Helm makes the Deployment after the rights: a pod of it never runs without them.
+		b.Eventually(func() error {
+			return b.client.Get(b.t.Context(), client.ObjectKey{Namespace: in, Name: "gpu-operator"}, &appsv1.Deployment{})
+		}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
 		b.run(in)
 		b.Eventually(installed).WithTimeout(time.Minute).Should(Receive(BeNil()))
 	} else {
