@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/clusterpolicy/gpu-operator/config"
 )
 
 // installOwner is the field owner of installed objects, unlike that of the operator.
@@ -60,21 +60,9 @@ func Install(ctx context.Context, cfg *rest.Config, kustomizeDir string) error {
 
 // Render returns what "kustomize build" prints, in the order of installation.
 func Render(dir string) ([]*unstructured.Unstructured, error) {
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	objects, err := config.Build(dir)
 	if err != nil {
-		return nil, fmt.Errorf("render kustomization %s: %w", dir, err)
-	}
-	var objects []*unstructured.Unstructured
-	for _, resource := range resources.Resources() {
-		data, err := resource.MarshalJSON()
-		if err != nil {
-			return nil, fmt.Errorf("encode %s: %w", resource.CurId(), err)
-		}
-		obj := &unstructured.Unstructured{}
-		if err := obj.UnmarshalJSON(data); err != nil {
-			return nil, fmt.Errorf("decode %s: %w", resource.CurId(), err)
-		}
-		objects = append(objects, obj)
+		return nil, err
 	}
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int {
 		return cmp.Compare(installRank(a.GetKind()), installRank(b.GetKind()))

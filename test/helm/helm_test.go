@@ -3,6 +3,7 @@ package helm
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -101,17 +102,22 @@ func decode(text string) ([]*unstructured.Unstructured, error) {
 	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	var objects []*unstructured.Unstructured
 	for {
-		o := &unstructured.Unstructured{}
-		err := decoder.Decode(&o.Object)
+		document := json.RawMessage{}
+		err := decoder.Decode(&document)
 		if errors.Is(err, io.EOF) {
 			return objects, nil
 		}
 		if err != nil {
 			return nil, err
 		}
-		if len(o.Object) > 0 {
-			objects = append(objects, o)
+		if len(document) == 0 || string(document) == "null" {
+			continue
 		}
+		o := &unstructured.Unstructured{}
+		if err := o.UnmarshalJSON(document); err != nil {
+			return nil, err
+		}
+		objects = append(objects, o)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/clusterpolicy/gpu-operator/config"
 )
 
 // helmsLabels are on each object of the chart and not in config/.
@@ -112,11 +112,7 @@ func byName(objects []*unstructured.Unstructured) map[string]*unstructured.Unstr
 func kustomize(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	g := NewWithT(t)
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), repo+"/config/default")
-	g.Expect(err).NotTo(HaveOccurred())
-	text, err := resources.AsYaml()
-	g.Expect(err).NotTo(HaveOccurred())
-	objects, err := decode(string(text))
+	objects, err := config.Build(repo + "/config/default")
 	g.Expect(err).NotTo(HaveOccurred())
 	return objects
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/clusterpolicy/gpu-operator/config"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
@@ -39,9 +40,13 @@ func run(root string) error {
 
 // generate returns the generated files by their names in the chart.
 func generate(root string) (map[string][]byte, error) {
-	objects, err := build(filepath.Join(root, "config/default"))
+	built, err := config.Build(filepath.Join(root, "config/default"))
 	if err != nil {
 		return nil, err
+	}
+	var objects []object
+	for _, one := range built {
+		objects = append(objects, one.Object)
 	}
 	values, err := newValues()
 	if err != nil {

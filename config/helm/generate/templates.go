@@ -9,8 +9,6 @@ import (
 	"strings"
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
 
@@ -57,23 +55,6 @@ func templates(root string, objects []object) (map[string][]byte, error) {
 	}
 	written["openshift.yaml"], err = openShift(root)
 	return written, err
-}
-
-// build is what kustomize build prints for a folder.
-func build(dir string) ([]object, error) {
-	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
-	if err != nil {
-		return nil, fmt.Errorf("building %s: %w", dir, err)
-	}
-	var objects []object
-	for _, resource := range resources.Resources() {
-		o, err := resource.Map()
-		if err != nil {
-			return nil, fmt.Errorf("decoding %s of %s: %w", resource.CurId(), dir, err)
-		}
-		objects = append(objects, o)
-	}
-	return objects, nil
 }
 
 // fileOf is the template that an object belongs in; empty for what Helm itself brings: the namespace, and
