@@ -3,6 +3,8 @@ package image
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -44,6 +46,13 @@ var defaults = map[Component]parts{
 	MIGManager:    {"nvcr.io/nvidia/cloud-native", "k8s-mig-manager", "v0.15.0"},
 	OperatorImage: {"ghcr.io/clusterpolicy", "gpu-operator", version.Version},
 }
+
+// Components are all that have an image, by name.
+func Components() []Component { return slices.Sorted(maps.Keys(defaults)) }
+
+// PerSystem tells that there is an image for each operating system of the nodes, which the end of its tag names,
+// as it has modules for their kernels.
+func (c Component) PerSystem() bool { return c == Driver || c == GDS || c == GDRCopy }
 
 // Own is the image that holds the operator and the on-node program of this release.
 func Own() string {

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/internal/version"
+)
+
+const (
+	// packageName is the name of the operator in a catalogue.
+	packageName = "gpu-operator"
+	// installation is how OLM installs: by a Deployment.
+	installation = "deployment"
+)
+
+// permission is what OLM makes an account from, with its role and binding.
+type permission struct {
+	ServiceAccountName string              `json:"serviceAccountName"`
+	Rules              []rbacv1.PolicyRule `json:"rules"`
+}
+
+// deploymentSpec is a Deployment as OLM has it.
+type deploymentSpec struct {
+	Name  string                `json:"name"`
+	Label map[string]string     `json:"label,omitempty"`
+	Spec  appsv1.DeploymentSpec `json:"spec"`
+}
+
+// clusterServiceVersion fills up the words in bases/ with what config/ and the code say.
+func clusterServiceVersion(root string, p *parts, r release) (map[string]any, error) {
+	base, err := readYAML(filepath.Join(root, "config/manifests/bases/gpu-operator.clusterserviceversion.yaml"))
+	if err != nil {
+		return nil, err
+	}
+	metadata, _ := base["metadata"].(map[string]any)
+	spec, _ := base["spec"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	if spec == nil || annotations == nil {
+		return nil, errors.New("bases/gpu-operator.clusterserviceversion.yaml has no spec or no metadata.annotations")
+	}
+	image := setImage(&p.deployment, r.image)
+	metadata["name"] = packageName + ".v" + r.version
+	if err := annotate(root, annotations, p, image, r); err != nil {
+		return nil, err
+	}
+	owned, err := own(spec, p)
+	if err != nil {
+		return nil, err
+	}
+	spec["customresourcedefinitions"] = map[string]any{"owned": []any{owned}}
+	spec["version"] = r.version
+	spec["minKubeVersion"] = version.OldestKubernetes + ".0"
+	if spec["relatedImages"], err = relatedImages(image); err != nil {
+		return nil, err
+	}
+	spec["install"] = map[string]any{"strategy": installation, "spec": map[string]any{
+		"permissions":        permissions(p.inNamespace),
+		"clusterPermissions": permissions(p.inCluster),
+		"deployments":        []deploymentSpec{{Name: p.deployment.Name, Label: p.deployment.Labels, Spec: p.deployment.Spec}},
+	}}
+	return base, nil
+}
+
+// annotate adds what catalogues and consoles read.
+func annotate(root string, annotations map[string]any, p *parts, image string, r release) error {
+	example, err := readYAML(filepath.Join(root, "config/samples/clusterpolicy.yaml"))
+	if err != nil {
+		return err
+	}
+	examples, err := indented([]any{example})
+	if err != nil {
+		return err
+	}
+	annotations["alm-examples"] = examples
+	annotations["containerImage"] = image
+	if r.created != "" {
+		annotations["createdAt"] = r.created
+	}
+	if r.version != workingTree {
+		// The operator keeps nothing of its own, so that any older release may be left out.
+		annotations["olm.skipRange"] = "<" + r.version
+	}
+	suggested := corev1.Namespace{TypeMeta: p.namespace.TypeMeta}
+	suggested.Name, _ = annotations["operatorframework.io/suggested-namespace"].(string)
+	suggested.Labels = maps.Clone(p.namespace.Labels)
+	// OpenShift's own monitoring looks only there.
+	suggested.Labels["openshift.io/cluster-monitoring"] = "true"
+	template, err := json.Marshal(map[string]any{
+		"apiVersion": suggested.APIVersion, "kind": suggested.Kind,
+		"metadata": map[string]any{"name": suggested.Name, "labels": suggested.Labels},
+	})
+	if err != nil {
+		return fmt.Errorf("encoding the namespace: %w", err)
+	}
+	annotations["operatorframework.io/suggested-namespace-template"] = string(template)
+	return nil
+}
+
+// own describes the kind, with the words of bases/.
+func own(spec map[string]any, p *parts) (map[string]any, error) {
+	words, _ := spec["customresourcedefinitions"].(map[string]any)
+	list, _ := words["owned"].([]any)
+	if len(list) != 1 || len(p.definition.Spec.Versions) != 1 {
+		return nil, errors.New("the definition has not one version, or bases/ has not the words for one")
+	}
+	owned, _ := list[0].(map[string]any)
+	served := p.definition.Spec.Versions[0]
+	owned["name"] = p.definition.Name
+	owned["kind"] = p.definition.Spec.Names.Kind
+	owned["version"] = served.Name
+	owned["description"] = served.Schema.OpenAPIV3Schema.Description
+	return owned, nil
+}
+
+// permissions by the names of the accounts.
+func permissions(rules map[string][]rbacv1.PolicyRule) []permission {
+	var all []permission
+	for _, account := range slices.Sorted(maps.Keys(rules)) {
+		all = append(all, permission{ServiceAccountName: account, Rules: rules[account]})
+	}
+	return all
+}
+
+// setImage puts another image of the operator wherever the Deployment names it, and tells which one it names then.
+func setImage(deployment *appsv1.Deployment, wanted string) string {
+	containers := deployment.Spec.Template.Spec.Containers
+	named := containers[0].Image
+	if wanted == "" {
+		return named
+	}
+	for i := range containers {
+		containers[i].Image = strings.ReplaceAll(containers[i].Image, named, wanted)
+		for j := range containers[i].Env {
+			containers[i].Env[j].Value = strings.ReplaceAll(containers[i].Env[j].Value, named, wanted)
+		}
+	}
+	return wanted
+}
+
+func readYAML(path string) (map[string]any, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the words of the bundle: %w", err)
+	}
+	content := map[string]any{}
+	if err := yaml.UnmarshalStrict(text, &content); err != nil {
+		return nil, fmt.Errorf("decoding %s: %w", path, err)
+	}
+	return content, nil
+}
+
+// indented is a value as JSON for people.
+func indented(value any) (string, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(value); err != nil {
+		return "", fmt.Errorf("encoding the example: %w", err)
+	}
+	return text.String(), nil
+}

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+)
+
+const root = "../../.."
+
+// A bundle that went stale would install something else than the repository has.
+func TestTheBundleIsUpToDate(t *testing.T) {
+	g := NewWithT(t)
+	want, err := generate(root, release{version: workingTree})
+	g.Expect(err).NotTo(HaveOccurred())
+	bundle := filepath.Join(root, "bundle")
+	err = filepath.WalkDir(bundle, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(bundle, path)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(want).To(HaveKey(name), "nobody writes this file: run make bundle")
+		got, err := os.ReadFile(path)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(cmp.Diff(string(want[name]), string(got))).To(BeEmpty(), "%s: run make bundle", name)
+		delete(want, name)
+		return nil
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(want).To(BeEmpty(), "run make bundle")
+}
+
+// A mirror made from the bundle has every image that the operator runs by default, whatever is turned on, and
+// no other.
+func TestRelatedImagesAreThoseThatRun(t *testing.T) {
+	const own = "registry.local/gpu-operator:1.2.3"
+	g := NewWithT(t)
+	spec := v1.ClusterPolicySpec{}
+	g.Expect(yaml.UnmarshalStrict([]byte(`{dcgm: {enabled: true}, nodeStatusExporter: {enabled: true}, gds: {enabled: true}, gdrcopy: {enabled: true},
+		devicePlugin: {config: {name: plugin, default: any}}, driver: {rdma: {enabled: true}}}`), &spec)).To(Succeed())
+	input := operand.Input{Spec: effective.Of(spec), Namespace: namespace, HelperImage: own}
+	catalogue, err := operands.Catalogue()
+	g.Expect(err).NotTo(HaveOccurred())
+	computed := plan.Compute(catalogue, input, []operand.NodeFacts{on("a", "rhel", "9.6"), on("b", "ubuntu", "22.04"), on("c", "ubuntu", "24.04")})
+	running := map[string]bool{}
+	for _, step := range computed.Steps {
+		if step.Action != plan.Apply {
+			continue
+		}
+		objects, err := render.Step(computed, step, render.Owner{Name: "cluster-policy"}, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		for _, object := range objects {
+			if set, isSet := object.(*appsv1.DaemonSet); isSet {
+				for _, container := range append(set.Spec.Template.Spec.InitContainers, set.Spec.Template.Spec.Containers...) {
+					running[container.Image] = true
+				}
+			}
+		}
+	}
+	related, err := relatedImages(own)
+	g.Expect(err).NotTo(HaveOccurred())
+	listed, names := map[string]bool{}, map[string]bool{}
+	for _, one := range related {
+		listed[one.Image] = true
+		g.Expect(names).NotTo(HaveKey(one.Name))
+		names[one.Name] = true
+	}
+	g.Expect(listed).To(Equal(running))
+}
+
+// on is a node with a GPU and this operating system.
+func on(name, system, version string) operand.NodeFacts {
+	return operand.NodeFacts{
+		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeContainerd,
+		OSID: system, OSVersion: version, Architecture: "amd64", MIGCapable: "true", MPSCapable: "true", Deploy: map[operand.Name]string{},
+	}
+}
+
+// What a release sets, and nothing else, differs from the working tree.
+func TestAReleaseNamesItsImageEverywhere(t *testing.T) {
+	const image = "registry.local:5000/gpu-operator@sha256:abc"
+	g := NewWithT(t)
+	files, err := generate(root, release{version: "1.2.3", image: image, created: "2026-01-02T03:04:05Z"})
+	g.Expect(err).NotTo(HaveOccurred())
+	before, err := generate(root, release{version: workingTree})
+	g.Expect(err).NotTo(HaveOccurred())
+	const csv = "manifests/gpu-operator.clusterserviceversion.yaml"
+	text := string(files[csv])
+	g.Expect(strings.Count(text, image)).To(Equal(4), "annotation, container, variable, relatedImages")
+	g.Expect(text).NotTo(ContainSubstring("ghcr.io/clusterpolicy"))
+	for _, line := range []string{"name: gpu-operator.v1.2.3\n", "version: 1.2.3\n", "olm.skipRange: <1.2.3\n", "createdAt: \"2026-01-02T03:04:05Z\"\n"} {
+		g.Expect(text).To(ContainSubstring(line))
+	}
+	delete(files, csv)
+	delete(before, csv)
+	g.Expect(files).To(Equal(before))
+}
+
+func TestVersionsThatAreNoneAreRefused(t *testing.T) {
+	for _, version := range []string{"", "1.2", "v1.2.3", "c28775f", "latest"} {
+		t.Run(version, func(t *testing.T) {
+			g := NewWithT(t)
+			out := t.TempDir()
+			g.Expect(run(root, out, release{version: version})).To(MatchError(ContainSubstring("is no semantic version")))
+			g.Expect(os.ReadDir(out)).To(BeEmpty())
+		})
+	}
+}
+
+// What the bundle could not carry is an error, never left out in silence.
+func TestWhatWouldBeLostIsRefused(t *testing.T) {
+	const complete = `
+{apiVersion: v1, kind: Namespace, metadata: {name: gpu-operator}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: gpu-operator, namespace: gpu-operator}, spec: {selector: {}, template: {metadata: {}, spec: {containers: []}}}}
+---
+{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com}, spec: {group: example.com, scope: Cluster, names: {kind: Thing, plural: things}, versions: []}}
+`
+	tests := map[string]struct{ objects, err string }{
+		"all has a place": {objects: ""},
+		"an unknown kind": {
+			objects: `{apiVersion: v1, kind: ResourceQuota, metadata: {name: quota, namespace: gpu-operator}}`,
+			err:     "ResourceQuota quota: OLM does not take this kind",
+		},
+		"an account without rights": {
+			objects: `{apiVersion: v1, kind: ServiceAccount, metadata: {name: idle, namespace: gpu-operator}}`,
+			err:     "ServiceAccount idle has no permission",
+		},
+		"a role of others": {
+			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: binding}, roleRef: {kind: ClusterRole, name: view, apiGroup: rbac.authorization.k8s.io}}`,
+			err:     "ClusterRoleBinding binding binds ClusterRole/view, which is not in the kustomization",
+		},
+		"a group": {
+			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: role}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: binding}, roleRef: {kind: ClusterRole, name: role, apiGroup: rbac.authorization.k8s.io}, subjects: [{kind: Group, name: people, apiGroup: rbac.authorization.k8s.io}]}`,
+			err: "subject Group people is no account in namespace gpu-operator",
+		},
+		"a field that is none": {
+			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: role}, rule: []}`,
+			err:     `decoding ClusterRole role: strict decoding error: unknown field "rule"`,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			dir := t.TempDir()
+			g.Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("resources: [objects.yaml]"), 0o600)).To(Succeed())
+			g.Expect(os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(complete+"---\n"+test.objects), 0o600)).To(Succeed())
+			_, err := read(dir)
+			if test.err == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(err).To(MatchError(ContainSubstring(test.err)))
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/mod/semver"
+)
+
+// release is what a bundle says of the release that it is of.
+type release struct {
+	// version is a semantic version without v.
+	version string
+	// image of the operator; empty for that of config/manager.
+	image string
+	// created is when it was released, in RFC 3339; empty for a working tree, whose bundle does not
+	// change from day to day.
+	created string
+}
+
+// workingTree is the version of what is not released.
+const workingTree = "0.0.0-dev"
+
+func main() {
+	r, out := release{}, ""
+	flag.StringVar(&r.version, "version", workingTree, "semantic version of the release, without v")
+	flag.StringVar(&r.image, "image", "", "image of the operator (default that of config/manager)")
+	flag.StringVar(&r.created, "created", "", "when it was released, in RFC 3339 (default not said)")
+	flag.StringVar(&out, "out", "bundle", "folder of the bundle; what is in it is replaced")
+	flag.Parse()
+	if err := run(".", out, r); err != nil {
+		fmt.Fprintln(os.Stderr, "generate:", err)
+		os.Exit(1)
+	}
+}
+
+// run writes the bundle of the repository at root.
+func run(root, out string, r release) error {
+	if semver.Canonical("v"+r.version) != "v"+r.version {
+		return fmt.Errorf("-version %q is no semantic version: give one such as 1.2.3", r.version)
+	}
+	files, err := generate(root, r)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(out); err != nil {
+		return fmt.Errorf("removing the old bundle: %w", err)
+	}
+	for name, content := range files {
+		path := filepath.Join(out, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("making the folder of %s: %w", name, err)
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return fmt.Errorf("writing %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// generate returns the files of the bundle by their names in it.
+func generate(root string, r release) (map[string][]byte, error) {
+	parts, err := read(filepath.Join(root, "config/manifests"))
+	if err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{
+		"metadata/annotations.yaml":   annotations(),
+		"tests/scorecard/config.yaml": scorecard(),
+		"bundle.Dockerfile":           dockerfile(),
+	}
+	for _, object := range parts.beside {
+		if files["manifests/"+fileOf(object)], err = marshal(object.Object); err != nil {
+			return nil, err
+		}
+	}
+	csv, err := clusterServiceVersion(root, parts, r)
+	if err != nil {
+		return nil, err
+	}
+	files["manifests/gpu-operator.clusterserviceversion.yaml"], err = marshal(csv)
+	return files, err
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"golang.org/x/mod/semver"
+
+	"github.com/clusterpolicy/gpu-operator/internal/version"
+)
+
+// Where the parts of a bundle are in its image.
+var folders = []struct{ label, path string }{
+	{"operators.operatorframework.io.bundle.manifests.v1", "manifests/"},
+	{"operators.operatorframework.io.bundle.metadata.v1", "metadata/"},
+	{"operators.operatorframework.io.test.config.v1", "tests/scorecard/"},
+}
+
+// labels of the image, which are also in metadata/annotations.yaml.
+func labels() [][2]string {
+	all := [][2]string{{"operators.operatorframework.io.bundle.mediatype.v1", "registry+v1"}}
+	for _, folder := range folders {
+		all = append(all, [2]string{folder.label, folder.path})
+	}
+	return append(all, [][2]string{
+		{"operators.operatorframework.io.bundle.package.v1", packageName},
+		{"operators.operatorframework.io.bundle.channels.v1", "alpha"},
+		{"operators.operatorframework.io.bundle.channel.default.v1", "alpha"},
+		{"operators.operatorframework.io.test.mediatype.v1", "scorecard+v1"},
+		{"com.redhat.openshift.versions", openShift(version.OldestKubernetes) + "-" + openShift(version.NewestKubernetes)},
+	}...)
+}
+
+// openShift is the release of OpenShift with a minor release of Kubernetes: 4.19 has 1.32, 4.20 has 1.33.
+func openShift(kubernetes string) string {
+	var major, minor int
+	if !semver.IsValid("v" + kubernetes) {
+		panic("internal/version has no minor release of Kubernetes: " + kubernetes)
+	}
+	_, _ = fmt.Sscanf(kubernetes, "%d.%d", &major, &minor)
+	return fmt.Sprintf("v4.%d", minor-13)
+}
+
+func annotations() []byte {
+	text := bytes.NewBufferString("# Written by make bundle.\nannotations:\n")
+	for _, label := range labels() {
+		fmt.Fprintf(text, "  %s: %s\n", label[0], label[1])
+	}
+	return text.Bytes()
+}
+
+// dockerfile makes the image of the bundle, which a catalogue names: nothing but its files.
+func dockerfile() []byte {
+	text := bytes.NewBufferString("# Written by make bundle. Its context is this folder.\nFROM scratch\n\n")
+	for _, label := range labels() {
+		fmt.Fprintf(text, "LABEL %s=%s\n", label[0], label[1])
+	}
+	text.WriteString("\n")
+	for _, folder := range folders {
+		fmt.Fprintf(text, "COPY %s /%s\n", strings.TrimSuffix(folder.path, "/"), folder.path)
+	}
+	return text.Bytes()
+}
+
+// scorecardImage holds the tests that operator-sdk scorecard runs.
+const scorecardImage = "quay.io/operator-framework/scorecard-test:v1.41.1"
+
+// scorecard configures operator-sdk scorecard: its tests that need nothing but the bundle.
+func scorecard() []byte {
+	text := bytes.NewBufferString(`# Written by make bundle.
+apiVersion: scorecard.operatorframework.io/v1alpha3
+kind: Configuration
+metadata:
+  name: config
+stages:
+  - parallel: true
+    tests:
+`)
+	for _, test := range [][2]string{
+		{"basic", "basic-check-spec"}, {"olm", "olm-bundle-validation"},
+		{"olm", "olm-crds-have-validation"}, {"olm", "olm-crds-have-resources"}, {"olm", "olm-status-descriptors"},
+	} {
+		fmt.Fprintf(text, `      - image: %s
+        entrypoint: [scorecard-test, %s]
+        labels:
+          suite: %s
+          test: %s-test
+`, scorecardImage, test[1], test[0], test[1])
+	}
+	return text.Bytes()
+}

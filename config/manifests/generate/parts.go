@@ -1,0 +1,185 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/config"
+)
+
+// namespace is the one that config/ is written for. OLM installs into the one of its Subscription.
+const namespace = "gpu-operator"
+
+// parts are the objects of an installation by how a bundle has them.
+type parts struct {
+	deployment appsv1.Deployment
+	definition apiextensionsv1.CustomResourceDefinition
+	// permissions by account: within the namespace, and in the whole cluster.
+	inNamespace, inCluster map[string][]rbacv1.PolicyRule
+	// beside are the objects that lie beside the ClusterServiceVersion.
+	beside []*unstructured.Unstructured
+	// namespace is not carried, but suggested.
+	namespace corev1.Namespace
+}
+
+// roles of the installation by kind and name, and which of them are bound.
+type roles struct {
+	rules map[string][]rbacv1.PolicyRule
+	bound map[string]bool
+}
+
+// carried are the kinds that OLM takes beside the ClusterServiceVersion, of those that it knows
+// (operator-framework/operator-registry, pkg/lib/bundle/supported_resources.go). NetworkPolicy came last, in 2025.
+var carried = []string{"CustomResourceDefinition", "ClusterRole", "NetworkPolicy", "PodDisruptionBudget", "PriorityClass"}
+
+// notCarried are the kinds of which the bundle has nothing.
+var notCarried = []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+
+// read builds the kustomization and sorts its objects.
+func read(dir string) (*parts, error) {
+	objects, err := config.Build(dir)
+	if err != nil {
+		return nil, err
+	}
+	p := &parts{inNamespace: map[string][]rbacv1.PolicyRule{}, inCluster: map[string][]rbacv1.PolicyRule{}}
+	r := roles{rules: map[string][]rbacv1.PolicyRule{}, bound: map[string]bool{}}
+	for _, object := range objects {
+		if err := r.collect(object); err != nil {
+			return nil, err
+		}
+	}
+	accounts := map[string]bool{}
+	for _, object := range objects {
+		if object.GetKind() == "ServiceAccount" {
+			accounts[object.GetName()] = true
+			continue
+		}
+		if err := p.permit(object, r); err != nil {
+			return nil, err
+		}
+	}
+	for _, object := range objects {
+		if err := p.take(object, r); err != nil {
+			return nil, err
+		}
+	}
+	return p, p.check(accounts)
+}
+
+func (r roles) collect(object *unstructured.Unstructured) error {
+	if object.GetKind() != "Role" && object.GetKind() != "ClusterRole" {
+		return nil
+	}
+	role := rbacv1.ClusterRole{} // A Role has the same rules.
+	if err := into(object, &role); err != nil {
+		return err
+	}
+	r.rules[object.GetKind()+"/"+object.GetName()] = role.Rules
+	return nil
+}
+
+// permit adds what a binding gives to each of its accounts.
+func (p *parts) permit(object *unstructured.Unstructured, r roles) error {
+	to := p.inCluster
+	switch object.GetKind() {
+	case "RoleBinding":
+		to = p.inNamespace
+	case "ClusterRoleBinding":
+	default:
+		return nil
+	}
+	binding := rbacv1.RoleBinding{} // A ClusterRoleBinding has the same role and subjects.
+	if err := into(object, &binding); err != nil {
+		return err
+	}
+	role := binding.RoleRef.Kind + "/" + binding.RoleRef.Name
+	rules, there := r.rules[role]
+	if !there {
+		return fmt.Errorf("%s %s binds %s, which is not in the kustomization", object.GetKind(), object.GetName(), role)
+	}
+	r.bound[role] = true
+	for _, subject := range binding.Subjects {
+		if subject.Kind != rbacv1.ServiceAccountKind || subject.Namespace != namespace {
+			return fmt.Errorf("%s %s: subject %s %s is no account in namespace %s, and OLM knows no other", object.GetKind(), object.GetName(), subject.Kind, subject.Name, namespace)
+		}
+		to[subject.Name] = append(to[subject.Name], rules...)
+	}
+	return nil
+}
+
+// take finds the place of an object.
+func (p *parts) take(object *unstructured.Unstructured, r roles) error {
+	kind := object.GetKind()
+	switch {
+	case kind == "Deployment":
+		return into(object, &p.deployment)
+	case kind == "Namespace":
+		return into(object, &p.namespace)
+	case kind == "ServiceAccount", kind == "RoleBinding", kind == "ClusterRoleBinding", r.bound[kind+"/"+object.GetName()]:
+		return nil // OLM makes them from the permissions.
+	case slices.Contains(notCarried, kind):
+		return nil
+	case !slices.Contains(carried, kind):
+		return fmt.Errorf("%s %s: OLM does not take this kind, or this generator does not know it: see carried", kind, object.GetName())
+	}
+	if kind == "CustomResourceDefinition" {
+		if err := into(object, &p.definition); err != nil {
+			return err
+		}
+	}
+	object.SetNamespace("")
+	p.beside = append(p.beside, object)
+	return nil
+}
+
+// check refuses what would be lost in silence: OLM makes those accounts only that have a permission.
+func (p *parts) check(accounts map[string]bool) error {
+	if p.deployment.Name == "" || p.definition.Name == "" || p.namespace.Name == "" {
+		return errors.New("the kustomization has no Deployment, no definition or no namespace")
+	}
+	for account := range accounts {
+		if p.inNamespace[account] == nil && p.inCluster[account] == nil {
+			return fmt.Errorf("ServiceAccount %s has no permission, so that OLM would not make it: add the object to the bundle", account)
+		}
+	}
+	return nil
+}
+
+// fileOf is the name of an object's file, as operator-sdk names them.
+func fileOf(object *unstructured.Unstructured) string {
+	if object.GetKind() == "CustomResourceDefinition" {
+		plural, group, _ := strings.Cut(object.GetName(), ".")
+		return group + "_" + plural + ".yaml"
+	}
+	group, version, found := strings.Cut(object.GetAPIVersion(), "/")
+	if !found {
+		group, version = "core", group
+	}
+	return fmt.Sprintf("%s_%s_%s_%s.yaml", object.GetName(), group, version, strings.ToLower(object.GetKind()))
+}
+
+// into decodes an object. A field that the type does not have is an error, as it would be lost.
+func into(object *unstructured.Unstructured, typed any) error {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true); err != nil {
+		return fmt.Errorf("decoding %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return nil
+}
+
+func marshal(value any) ([]byte, error) {
+	text, err := yaml.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a part of the bundle: %w", err)
+	}
+	return append([]byte("# Written by make bundle.\n"), text...), nil
+}
