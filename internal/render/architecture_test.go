@@ -270,7 +270,8 @@ func TestNodeDiscoveryIsUnprivileged(t *testing.T) {
 			want := &corev1.SecurityContext{
 				RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532)),
 				AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
-				Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 			}
 			if diff := cmp.Diff(want, container.SecurityContext); diff != "" {
 				t.Errorf("%s, -want +got:\n%s", container.Name, diff)

@@ -25,6 +25,8 @@ const (
 	appLabel      = labels.App
 	partOfLabel   = "app.kubernetes.io/part-of"
 	markersVolume = "gpu-node-markers"
+	// helperUser is that of the operator's own image, in case the spec names an image with another.
+	helperUser = 65532
 )
 
 // daemonSet adds what all DaemonSets have in common, then what the spec says of this operand.
@@ -195,9 +197,13 @@ func (r *renderer) wait(pod *corev1.PodSpec) {
 		// It needs no GPU: the runtime must not inject one before the stack is up.
 		Env: []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}},
 		SecurityContext: &corev1.SecurityContext{
+			RunAsNonRoot:             new(true),
+			RunAsUser:                new(int64(helperUser)),
+			RunAsGroup:               new(int64(helperUser)),
 			AllowPrivilegeEscalation: new(false),
 			ReadOnlyRootFilesystem:   new(true),
 			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		VolumeMounts: []corev1.VolumeMount{{
 			Name: markersVolume, MountPath: labels.ValidationsDir, ReadOnly: true,
