@@ -56,6 +56,8 @@ const (
 	ReasonWaitingForOperand = "WaitingForOperand"
 	// ReasonReferenceMissing: an object that the spec names does not exist, or lacks a key.
 	ReasonReferenceMissing = "ReferenceMissing"
+	// ReasonFenceMissing: the admission policy that bounds what its pods write on nodes is not installed.
+	ReasonFenceMissing = "AdmissionPolicyMissing"
 	// ReasonRollingOut: its DaemonSet has not been taken up by the cluster yet.
 	ReasonRollingOut = "RollingOut"
 )

@@ -19,7 +19,9 @@ const (
 type NodeDiscoverySpec struct {
 	// Mode: auto runs the operator's own discovery on every Linux node, which leaves to Node Feature
 	// Discovery each label that this writes; builtin runs it and never yields; nfd relies on Node
-	// Feature Discovery alone. Labels that are there stay when the mode changes. Default auto.
+	// Feature Discovery alone. Labels that are there stay when the mode changes. The own discovery needs the
+	// admission policy gpu-operator-node-discovery of config/admission, which bounds what it writes on nodes:
+	// without it auto is off until it is applied, and builtin is refused. Default auto.
 	// +optional
 	Mode DiscoveryMode `json:"mode,omitempty"`
 	// Resources of the discovery pods.

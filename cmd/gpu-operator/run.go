@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	"go.uber.org/zap/zapcore"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -107,7 +108,8 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 func newManager(config *rest.Config, o options) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	err := utilerrors.NewAggregate([]error{
-		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme), v1.AddToScheme(scheme),
+		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme),
+		admissionv1.AddToScheme(scheme), v1.AddToScheme(scheme),
 		monitoringv1.AddToScheme(scheme),
 	})
 	if err != nil {

@@ -34,6 +34,22 @@ func TestTheAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 	}
 }
 
+// The operator looks for the binding of node discovery's fence by name, and may look for no other.
+func TestTheFenceOfDiscoveryIsKnownByItsName(t *testing.T) {
+	for file, fact := range map[string]string{
+		"../../config/admission/node_discovery.yaml": "kind: ValidatingAdmissionPolicyBinding\nmetadata:\n  name: " + labels.DiscoveryFence + "\nspec:\n  policyName: " + labels.DiscoveryFence + "\n",
+		"../../config/rbac/role.yaml":                "  resourceNames:\n  - " + labels.DiscoveryFence + "\n  resources:\n  - validatingadmissionpolicybindings\n",
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), fact) {
+			t.Errorf("%s does not have %s", file, fact)
+		}
+	}
+}
+
 // prefixOf is the prefix of the operator's own keys, which all of these must have.
 func prefixOf(t *testing.T, keys ...string) string {
 	t.Helper()

@@ -57,6 +57,11 @@ const (
 	NoVisibleDevices = "void"
 )
 
+// DiscoveryFence is the name of the ValidatingAdmissionPolicy that bounds what the pods of node discovery write
+// on nodes, and of its binding, by which the operator knows that it is in force. It ships with the installer,
+// but for that of the Operator Lifecycle Manager, whose bundles hold none.
+const DiscoveryFence = "gpu-operator-node-discovery"
+
 // WorkloadPriorityClass is the PriorityClass of the pod that "gpu-node validate plugin
 // --with-workload" starts. It ships with the installer, below every other class and with
 // preemptionPolicy Never: the pod takes a GPU from nobody, and anybody takes it back.

@@ -9,16 +9,19 @@ import (
 	"slices"
 	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -29,18 +32,23 @@ const (
 	contentKeys   = "/keys"
 )
 
-// ReferenceCache makes the cache of what a spec may name; it must be started. It is apart from that of
+// ReferenceCache makes the cache of what operands need of others; it must be started. It is apart from that of
 // the manager, which holds what is the operator's only. Of the data it keeps a digest and the keys, so that
-// no Secret stays in memory.
+// no Secret stays in memory. Of admission policies it holds the one binding that the operator may read.
 func ReferenceCache(config *rest.Config, namespace string, options cache.Options) (cache.Cache, error) {
 	options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
 	options.DefaultTransform = TrimReference
+	options.ByObject = map[client.Object]cache.ByObject{
+		&admissionv1.ValidatingAdmissionPolicyBinding{}: {Field: fields.OneTermEqualSelector("metadata.name", labels.DiscoveryFence)},
+	}
 	return cache.New(config, options)
 }
 
-// ReferenceKinds are the kinds of objects that a spec may name.
+// ReferenceKinds are the kinds of objects that operands may need of others.
 func ReferenceKinds() []client.Object {
-	return []client.Object{&corev1.ConfigMap{}, &corev1.Secret{}, &schedulingv1.PriorityClass{}}
+	return []client.Object{
+		&corev1.ConfigMap{}, &corev1.Secret{}, &schedulingv1.PriorityClass{}, &admissionv1.ValidatingAdmissionPolicyBinding{},
+	}
 }
 
 // Contents reads what references lead to; what is not in the answer does not exist.
@@ -55,6 +63,8 @@ func Contents(ctx context.Context, reader client.Reader, namespace string, refer
 			object = &corev1.Secret{}
 		case operand.PriorityClass:
 			object, key.Namespace = &schedulingv1.PriorityClass{}, ""
+		case operand.ValidatingAdmissionPolicyBinding:
+			object, key.Namespace = &admissionv1.ValidatingAdmissionPolicyBinding{}, ""
 		}
 		err := reader.Get(ctx, key, object, client.UnsafeDisableDeepCopy)
 		if apierrors.IsNotFound(err) {
@@ -86,11 +96,13 @@ func IsReference(object client.Object, references []operand.Reference) bool {
 		reference.Kind = operand.Secret
 	case *schedulingv1.PriorityClass:
 		reference.Kind = operand.PriorityClass
+	case *admissionv1.ValidatingAdmissionPolicyBinding:
+		reference.Kind = operand.ValidatingAdmissionPolicyBinding
 	}
 	return slices.Contains(references, reference)
 }
 
-// TrimReference keeps of an object that a spec may name a digest of its data and the keys, before it enters the
+// TrimReference keeps of an object that operands may need a digest of its data and the keys, before it enters the
 // cache. What is there when a watch begins passes twice.
 func TrimReference(object any) (any, error) {
 	switch object := object.(type) {
@@ -105,6 +117,8 @@ func TrimReference(object any) (any, error) {
 		return &corev1.Secret{ObjectMeta: describeContent(object.ObjectMeta, object.Data)}, nil
 	case *schedulingv1.PriorityClass:
 		return &schedulingv1.PriorityClass{ObjectMeta: describeContent(object.ObjectMeta, nil)}, nil
+	case *admissionv1.ValidatingAdmissionPolicyBinding:
+		return &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: describeContent(object.ObjectMeta, nil)}, nil
 	default:
 		return object, nil
 	}

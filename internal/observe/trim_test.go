@@ -5,7 +5,9 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -29,8 +31,12 @@ func TestTrimmingTwiceIsTrimmingOnce(t *testing.T) {
 		trim   func(any) (any, error)
 		object runtime.Object
 	}{
-		"a ConfigMap": {observe.TrimReference, &corev1.ConfigMap{ObjectMeta: trimmedMeta, Data: map[string]string{"b": "1"}, BinaryData: map[string][]byte{"a": {1}}}},
-		"a Secret":    {observe.TrimReference, &corev1.Secret{ObjectMeta: trimmedMeta, Data: map[string][]byte{"a": {1}}}},
+		"a ConfigMap":     {observe.TrimReference, &corev1.ConfigMap{ObjectMeta: trimmedMeta, Data: map[string]string{"b": "1"}, BinaryData: map[string][]byte{"a": {1}}}},
+		"a Secret":        {observe.TrimReference, &corev1.Secret{ObjectMeta: trimmedMeta, Data: map[string][]byte{"a": {1}}}},
+		"a PriorityClass": {observe.TrimReference, &schedulingv1.PriorityClass{ObjectMeta: trimmedMeta, Value: 7}},
+		"a binding of an admission policy": {observe.TrimReference, &admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: trimmedMeta, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "a"},
+		}},
 		"a Node": {observe.TrimNode, &corev1.Node{ObjectMeta: trimmedMeta, Status: corev1.NodeStatus{
 			Capacity:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"), "cpu": resource.MustParse("1")},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Time{Time: time.Unix(1, 0)}}},
@@ -79,4 +85,30 @@ func TestContentsAreReadFromWhatIsTrimmed(t *testing.T) {
 	g.Expect(first.Keys).To(Equal([]string{"a", "b"}))
 	g.Expect(read(map[string]string{"b": "2", "a": "1"})).To(Equal(first))
 	g.Expect(read(map[string]string{"a": "1", "b": "3"}).Digest).NotTo(Equal(first.Digest))
+}
+
+// TestEveryKindOfReferenceIsReadAndRecognised: what is watched can be read, and its events lead to who uses it.
+func TestEveryKindOfReferenceIsReadAndRecognised(t *testing.T) {
+	g := NewWithT(t)
+	references := []operand.Reference{
+		{Kind: operand.ConfigMap, Name: "a"}, {Kind: operand.Secret, Name: "b"}, {Kind: operand.PriorityClass, Name: "c"},
+		{Kind: operand.ValidatingAdmissionPolicyBinding, Name: "d"},
+	}
+	kinds := observe.ReferenceKinds()
+	g.Expect(kinds).To(HaveLen(len(references)))
+	for i, object := range kinds {
+		object.SetName(references[i].Name)
+		if i < 2 {
+			object.SetNamespace("gpu-operator")
+		}
+		for j := range references {
+			g.Expect(observe.IsReference(object, references[j:j+1])).To(Equal(i == j), "%T and %s", object, references[j])
+		}
+	}
+	none, err := observe.Contents(t.Context(), fake.NewClientBuilder().Build(), "gpu-operator", references)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(none).To(And(BeEmpty(), Not(BeNil())), "somebody has looked")
+	all, err := observe.Contents(t.Context(), fake.NewClientBuilder().WithObjects(kinds...).Build(), "gpu-operator", references)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(all).To(HaveLen(len(references)))
 }

@@ -20,7 +20,7 @@ type Input struct {
 	Optional map[OptionalKind]bool
 	// Layouts of the container runtimes of the GPU nodes; empty where the plan is for one node.
 	Layouts []Layout
-	// Contents are what the spec's references lead to, by kind and name; what is not there does not exist.
+	// Contents are what the operands' references lead to, by kind and name; what is not there does not exist.
 	// Nil where nobody has looked.
 	Contents map[Reference]Content
 	// DriverToolkit are the images of OpenShift's driver toolkit, by release of Red Hat CoreOS. Nil where

@@ -106,7 +106,7 @@ type Operand struct {
 	// that ServesPool serves.
 	Instances func(Input, []Pool) ([]Instance, error)
 	// References are the objects of others that its pods cannot do without, by the fields of the spec that
-	// name them. Nil for none.
+	// name them or need them. Nil for none.
 	References func(Input) []Use
 	// Labels are what a node that it runs on is labelled with where it has no such label yet: a
 	// default that users change on the node. Nil for none.

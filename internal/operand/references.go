@@ -10,15 +10,23 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// ReferenceKind is a kind of object that the spec names and others make.
+// ReferenceKind is a kind of object that an operand needs and others make. Most are named by the spec.
 type ReferenceKind string
 
-// The kinds: in the operator's namespace but for the last one.
+// The kinds in the operator's namespace.
 const (
-	ConfigMap     ReferenceKind = "ConfigMap"
-	Secret        ReferenceKind = "Secret"
-	PriorityClass ReferenceKind = "PriorityClass"
+	ConfigMap ReferenceKind = "ConfigMap"
+	Secret    ReferenceKind = "Secret"
 )
+
+// The kinds that are in no namespace, and of which nothing counts but that they are there.
+const (
+	PriorityClass                    ReferenceKind = "PriorityClass"
+	ValidatingAdmissionPolicyBinding ReferenceKind = "ValidatingAdmissionPolicyBinding"
+)
+
+// namespaced tells whether objects of the kind are in a namespace, and have data that pods read.
+func (k ReferenceKind) namespaced() bool { return k == ConfigMap || k == Secret }
 
 // Reference names an object.
 type Reference struct {
@@ -90,6 +98,12 @@ func Uses(catalogue []Operand, in Input) []Reference {
 	return all
 }
 
+// Exists tells whether an object of others is there. Where nobody has looked (Contents is nil), it counts as there.
+func (in Input) Exists(reference Reference) bool {
+	_, there := in.Contents[reference]
+	return there || in.Contents == nil
+}
+
 // Missing refuses an operand whose pods could not start for want of what the spec names. Where nobody has
 // looked (Contents is nil), nothing is missing.
 func (in Input) Missing(o *Operand) Decision {
@@ -111,7 +125,7 @@ func (in Input) Missing(o *Operand) Decision {
 }
 
 func (in Input) place(kind ReferenceKind) string {
-	if kind == PriorityClass {
+	if !kind.namespaced() {
 		return ""
 	}
 	return " in namespace " + in.Namespace
@@ -125,7 +139,7 @@ func (in Input) ContentDigest(o *Operand) string {
 	used := false
 	for _, use := range o.UsesOf(in) {
 		content, known := in.Contents[use.Reference]
-		if use.Kind == PriorityClass || use.Field == caBundleField || !known {
+		if !use.Kind.namespaced() || use.Field == caBundleField || !known {
 			continue
 		}
 		used = true

@@ -49,6 +49,45 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// What nobody has looked for counts as there.
+func TestExists(t *testing.T) {
+	fence := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: "fence"}
+	other := operand.Reference{Kind: operand.ConfigMap, Name: "fence"}
+	tests := map[string]struct {
+		contents map[operand.Reference]operand.Content
+		want     bool
+	}{
+		"nobody has looked":         {want: true},
+		"it is there":               {contents: map[operand.Reference]operand.Content{fence: {}}, want: true},
+		"nothing is there":          {contents: map[operand.Reference]operand.Content{}},
+		"another kind by that name": {contents: map[operand.Reference]operand.Content{other: {}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := (operand.Input{Contents: test.contents}).Exists(fence); got != test.want {
+				t.Errorf("got %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+// What is in no namespace has no data: it makes no pods outdated, and is not said to be in a namespace.
+func TestReferencesInNoNamespace(t *testing.T) {
+	fence := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: "fence"}
+	fenced := &operand.Operand{References: func(operand.Input) []operand.Use {
+		return []operand.Use{{Field: "spec.a.mode", Reference: fence}}
+	}}
+	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{}), Namespace: "gpus", Contents: map[operand.Reference]operand.Content{fence: {Digest: "1"}}}
+	if got := in.ContentDigest(fenced); got != "" {
+		t.Errorf("got digest %q of an object without data", got)
+	}
+	in.Contents = map[operand.Reference]operand.Content{}
+	want := operand.Refused(v1.ReasonReferenceMissing, "spec.a.mode: there is no ValidatingAdmissionPolicyBinding fence: create it")
+	if got := in.Missing(fenced); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestContentDigest(t *testing.T) {
 	digest := func(contents map[operand.Reference]operand.Content) string {
 		return operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{}), Contents: contents}.ContentDigest(usesTwo)

@@ -42,8 +42,13 @@ type what struct {
 
 func compute(t *testing.T, spec v1.ClusterPolicySpec, nodes ...operand.NodeFacts) map[operand.Name]what {
 	t.Helper()
+	return computeFor(t, operand.Input{Spec: effective.Of(spec), Namespace: "gpu-operator"}, nodes)
+}
+
+func computeFor(t *testing.T, in operand.Input, nodes []operand.NodeFacts) map[operand.Name]what {
+	t.Helper()
 	got := map[operand.Name]what{}
-	for _, step := range plan.Compute(catalogue(t), operand.Input{Spec: effective.Of(spec), Namespace: "gpu-operator"}, nodes).Steps {
+	for _, step := range plan.Compute(catalogue(t), in, nodes).Steps {
 		w := what{Action: step.Action, State: step.State, Reason: step.Reason, Message: step.Message}
 		for _, instance := range step.Instances {
 			w.Instances = append(w.Instances, instance.Pool)
@@ -52,6 +57,9 @@ func compute(t *testing.T, spec v1.ClusterPolicySpec, nodes ...operand.NodeFacts
 	}
 	return got
 }
+
+const unfenced = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+	"apply config/admission, or let Node Feature Discovery label the nodes"
 
 const nriAlone = "spec.cdi.nriPluginEnabled needs the container toolkit: remove spec.toolkit.enabled=false or spec.cdi.nriPluginEnabled"
 
@@ -95,10 +103,13 @@ func TestCompute(t *testing.T) {
 	}
 	contradiction := v1.ImageSpec{Image: "example.com/x:1", Version: "2"}
 	const contradicted = `: image "example.com/x:1" is a whole reference: remove repository and version`
+	nothing := map[operand.Reference]operand.Content{}
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
 		nodes []operand.NodeFacts
-		want  map[operand.Name]what
+		// contents are nil where nobody has looked for what others make.
+		contents map[operand.Reference]operand.Content
+		want     map[operand.Name]what
 	}{
 		"a GPU node gets everything": {
 			nodes: []operand.NodeFacts{ubuntu("a")}, want: base,
@@ -157,6 +168,26 @@ func TestCompute(t *testing.T) {
 				Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 			}}),
 		},
+		"without its fence the built-in discovery is removed, and nobody waits for it": {
+			nodes: []operand.NodeFacts{ubuntu("a")}, contents: nothing,
+			want: with(map[operand.Name]what{"node-discovery": {
+				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonFenceMissing, Message: unfenced,
+			}}),
+		},
+		"without its fence the built-in discovery alone is refused, and what runs is left": {
+			spec:  v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}},
+			nodes: []operand.NodeFacts{ubuntu("a")}, contents: nothing,
+			want: with(map[operand.Name]what{"node-discovery": {
+				Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonFenceMissing, Message: unfenced,
+			}}),
+		},
+		"with its fence the built-in discovery runs": {
+			spec:  v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}},
+			nodes: []operand.NodeFacts{ubuntu("a")}, contents: map[operand.Reference]operand.Content{
+				{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}: {},
+			},
+			want: base,
+		},
 		"the NRI plugin needs no RuntimeClasses, nor does who needs GPUs": {
 			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}},
 			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.RuntimeVersion = "2.1.4" })},
@@ -204,7 +235,8 @@ func TestCompute(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, compute(t, test.spec, test.nodes...)); diff != "" {
+			in := operand.Input{Spec: effective.Of(test.spec), Namespace: "gpu-operator", Contents: test.contents}
+			if diff := cmp.Diff(test.want, computeFor(t, in, test.nodes)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

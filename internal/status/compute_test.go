@@ -39,7 +39,9 @@ type bed struct {
 	snapshot  observe.Snapshot
 	catalogue []operand.Operand
 	applied   map[operand.Name]Outcome
-	err       error
+	// contents are nil where nobody has looked for what others make.
+	contents map[operand.Reference]operand.Content
+	err      error
 }
 
 // newBed is a cluster of GPU nodes on which everything works.
@@ -128,6 +130,12 @@ func (b *bed) discovery(desired int32) {
 	}
 }
 
+// unfenced is a cluster without the admission policies.
+func (b *bed) unfenced() { b.contents = map[operand.Reference]operand.Content{} }
+
+const unfenced = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+	"apply config/admission, or let Node Feature Discovery label the nodes"
+
 // crashing is a pod of node discovery whose first look fails.
 var crashing = &corev1.PodStatus{
 	Phase:      corev1.PodPending,
@@ -164,7 +172,7 @@ func (b *bed) pass() Pass {
 	for _, node := range b.snapshot.Nodes {
 		facts = append(facts, node.Facts)
 	}
-	in := operand.Input{Spec: effective.Of(b.spec), Namespace: namespace, HelperImage: "example.com/gpu-operator:v1"}
+	in := operand.Input{Spec: effective.Of(b.spec), Namespace: namespace, HelperImage: "example.com/gpu-operator:v1", Contents: b.contents}
 	return Pass{
 		Namespace: namespace, Snapshot: b.snapshot, Catalogue: b.catalogue, Applied: b.applied, Err: b.err, Now: now,
 		Plan: plan.Compute(b.catalogue, in, facts),
@@ -258,6 +266,24 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 			want: notReady("NodeDiscoveryMissing"),
 			message: "no node has discovery labels, so that nobody knows which have GPUs: " +
 				"install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto",
+		},
+		"node discovery is off for want of its fence": {
+			change: func(b *bed) { b.unfenced(); b.unknown(nil) }, want: notReady("NodeDiscoveryMissing"),
+			message: "no node has discovery labels, so that nobody knows which have GPUs: " + unfenced,
+		},
+		"node discovery is off for want of its fence, and a cluster without nodes": {
+			change: func(b *bed) { b.unfenced() }, want: notReady("NodeDiscoveryMissing"),
+			message: "no node has discovery labels, so that nobody knows which have GPUs: the cluster has no node",
+		},
+		"node discovery is off for want of its fence, and others label the nodes": {
+			nodes: 3, change: func(b *bed) { b.unfenced() }, want: isReady("Reconciled"), message: "3 of 3 GPU nodes are ready",
+		},
+		"node discovery alone is asked for, and its fence is missing": {
+			nodes: 3, change: func(b *bed) {
+				b.unfenced()
+				b.spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}
+			},
+			want: notReady("AdmissionPolicyMissing", "Degraded"), message: "node-discovery: " + unfenced,
 		},
 		"node discovery is still looking": {
 			change:  func(b *bed) { b.unknown(nil); b.discovery(2) },
@@ -426,6 +452,10 @@ func TestOperandStates(t *testing.T) {
 				b.snapshot.DaemonSets["device-plugin"].Status.DesiredNumberScheduled = 2
 			},
 			want: v1.OperandStatus{State: v1.OperandReady, Desired: 2, Ready: 2, Version: "v0.20.0"},
+		},
+		"is off for want of its fence": {
+			name: "node-discovery", change: func(b *bed) { b.unfenced() },
+			want: v1.OperandStatus{State: v1.OperandDisabled, Reason: "AdmissionPolicyMissing", Message: unfenced},
 		},
 		"waits for one that was not applied": {
 			name: "device-plugin", change: func(b *bed) {

@@ -93,6 +93,7 @@ func (b *bed) createWhatIsNamed(spec v1.ClusterPolicySpec) {
 			b.create(&corev1.Secret{ObjectMeta: meta, StringData: content})
 		case operand.PriorityClass:
 			b.t.Fatalf("the scenario names %s: make it here", reference)
+		case operand.ValidatingAdmissionPolicyBinding: // The installer brings it.
 		}
 	}
 }

@@ -64,7 +64,7 @@ type Reconciler struct {
 	Metrics operand.MetricsEndpoint
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
 	DriverToolkit *observe.DriverToolkit
-	// References holds what the spec may name of others.
+	// References holds what operands need of others.
 	References cache.Cache
 	// Schema compares the definition of ClusterPolicy with the operator's own.
 	Schema *observe.Schema

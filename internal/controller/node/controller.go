@@ -49,7 +49,7 @@ type Reconciler struct {
 	Namespace string
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
 	DriverToolkit *observe.DriverToolkit
-	// References holds what the spec may name of others.
+	// References holds what operands need of others.
 	References cache.Cache
 	// Clock tells the time.
 	Clock clock.PassiveClock

@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -13,19 +14,41 @@ const Name operand.Name = "node-discovery"
 
 // Operand is the node discovery.
 func Operand() operand.Operand {
-	return operand.Operand{Name: Name, Discovers: true, Placement: placement, Wanted: wanted, Instances: instances}
+	return operand.Operand{
+		Name: Name, Discovers: true, Placement: placement, Wanted: wanted, Instances: instances, References: references,
+	}
 }
 
 type values struct{ Mode string }
 
+// fence bounds in the API server what the pods may write. RBAC cannot: it lets them patch every node. So they
+// run nowhere without it.
+var fence = operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
+
+var unfenced = fmt.Sprintf("node discovery is off as %s is missing: apply config/admission, or let Node Feature Discovery label the nodes", fence)
+
 func wanted(in operand.Input) operand.Decision {
-	if in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {
+	mode := in.Spec.NodeDiscovery.Mode
+	switch {
+	case mode == v1.DiscoveryNFD:
 		return operand.Decision{
 			Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 			Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 		}
+	case in.Exists(fence):
+		return operand.Installed()
+	case mode == v1.DiscoveryBuiltin:
+		return operand.Refused(v1.ReasonFenceMissing, unfenced)
+	default:
+		return operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonFenceMissing, Message: unfenced}
 	}
-	return operand.Installed()
+}
+
+func references(in operand.Input) []operand.Use {
+	if in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {
+		return nil
+	}
+	return []operand.Use{{Field: "spec.nodeDiscovery.mode", Reference: fence}}
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {

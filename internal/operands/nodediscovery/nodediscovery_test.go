@@ -1,0 +1,56 @@
+package nodediscovery_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/nodediscovery"
+)
+
+// Pods that may patch every node run only where the API server bounds what they write.
+func TestWantedOnlyWithItsFence(t *testing.T) {
+	fence := operand.Reference{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}
+	there, missing := map[operand.Reference]operand.Content{fence: {}}, map[operand.Reference]operand.Content{}
+	const unfenced = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+		"apply config/admission, or let Node Feature Discovery label the nodes"
+	off := operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonFenceMissing, Message: unfenced}
+	nfd := operand.Decision{
+		Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
+		Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
+	}
+	uses := []operand.Use{{Field: "spec.nodeDiscovery.mode", Reference: fence}}
+	tests := map[string]struct {
+		mode     v1.DiscoveryMode
+		contents map[operand.Reference]operand.Content
+		want     operand.Decision
+		uses     []operand.Use
+	}{
+		"by default, nobody has looked": {uses: uses},
+		"by default, it is there":       {contents: there, uses: uses},
+		"by default, it is missing":     {contents: missing, want: off, uses: uses},
+		"auto, it is missing":           {mode: v1.DiscoveryAuto, contents: missing, want: off, uses: uses},
+		"builtin, nobody has looked":    {mode: v1.DiscoveryBuiltin, uses: uses},
+		"builtin, it is there":          {mode: v1.DiscoveryBuiltin, contents: there, uses: uses},
+		"builtin, it is missing":        {mode: v1.DiscoveryBuiltin, contents: missing, want: operand.Refused(v1.ReasonFenceMissing, unfenced), uses: uses},
+		"nfd, it is there":              {mode: v1.DiscoveryNFD, contents: there, want: nfd},
+		"nfd, it is missing":            {mode: v1.DiscoveryNFD, contents: missing, want: nfd},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			spec := v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: test.mode}}
+			in := operand.Input{Spec: effective.Of(spec), Contents: test.contents}
+			o := nodediscovery.Operand()
+			if diff := cmp.Diff(test.want, o.Wanted(in)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if diff := cmp.Diff(test.uses, o.References(in)); diff != "" {
+				t.Errorf("-want uses +got:\n%s", diff)
+			}
+		})
+	}
+}
