@@ -34,7 +34,12 @@ func Install(ctx context.Context, cfg *rest.Config, kustomizeDir string) error {
 	if err != nil {
 		return err
 	}
-	objects = slices.DeleteFunc(objects, func(obj *unstructured.Unstructured) bool { return obj.GetKind() == "Deployment" })
+	return InstallObjects(ctx, cfg, objects)
+}
+
+// InstallObjects applies objects in this order, except Deployments.
+func InstallObjects(ctx context.Context, cfg *rest.Config, objects []*unstructured.Unstructured) error {
+	objects = slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool { return obj.GetKind() == "Deployment" })
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("register CustomResourceDefinition: %w", err)

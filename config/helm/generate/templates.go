@@ -87,7 +87,6 @@ func openShift(root string) ([]byte, error) {
 		if err := utilyaml.Unmarshal(document, &o); err != nil {
 			return nil, fmt.Errorf("decoding config/openshift/scc.yaml: %w", err)
 		}
-		in(o, "metadata")["labels"] = object{"app.kubernetes.io/name": "gpu-operator"}
 		one, err := template(o)
 		if err != nil {
 			return nil, err

@@ -1,0 +1,137 @@
+package helm
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/clusterpolicy/gpu-operator/config"
+)
+
+// notInABundle are the objects that OLM does not bring: the namespace, as the Subscription is in one that is there
+// (the bundle suggests how to make it), and kinds that it does not take.
+func notInABundle() []string {
+	objects := []string{"Namespace/gpu-operator"}
+	for _, name := range []string{"gpu-operator-operator", "gpu-operator-mig-manager", "gpu-operator-node-discovery", "gpu-operator-operator-validator"} {
+		objects = append(objects, "ValidatingAdmissionPolicy/"+name, "ValidatingAdmissionPolicyBinding/"+name)
+	}
+	return objects
+}
+
+// TestTheThreeWaysInstallTheSame compares kustomize, Helm and OLM on OpenShift, where all three are at home: what
+// each account may do, whatever the roles are called, and every other object field by field.
+func TestTheThreeWaysInstallTheSame(t *testing.T) {
+	g := NewWithT(t)
+	built, err := config.Build(repo + "/config/manifests")
+	g.Expect(err).NotTo(HaveOccurred())
+	kustomized := effects(g, built)
+
+	text, err := render(t, append(set("platform.openshift=true"), "--include-crds", "--no-hooks")...)
+	g.Expect(err).NotTo(HaveOccurred())
+	rendered, err := decode(text)
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, object := range rendered {
+		object.Object = withoutHelms(g, object)
+	}
+	helms := effects(g, rendered)
+	delete(helms, "ClusterPolicy/cluster-policy")                          // config/samples has it, and the bundle as an example.
+	helms["Namespace/gpu-operator"] = kustomized["Namespace/gpu-operator"] // --create-namespace makes it.
+	same(g, kustomized, helms, "Helm")
+
+	olms := effects(g, openBundle(t, namespace).objects())
+	for _, name := range notInABundle() {
+		g.Expect(kustomized).To(HaveKey(name))
+		g.Expect(olms).NotTo(HaveKey(name))
+		delete(kustomized, name)
+	}
+	same(g, kustomized, olms, "OLM")
+	t.Logf("%d objects and accounts' rights equal in three ways, %d not in the bundle", len(olms), len(notInABundle()))
+}
+
+// same judges what one way brings by what kustomize brings.
+func same(g *WithT, want, got map[string]any, way string) {
+	g.Expect(slices.Sorted(maps.Keys(got))).To(Equal(slices.Sorted(maps.Keys(want))), way)
+	for name := range want {
+		g.Expect(cmp.Diff(want[name], got[name])).To(BeEmpty(), "%s by %s", name, way)
+	}
+}
+
+// effects are what objects bring: the rights of each account, and each other object as it is. How roles and their
+// bindings are named and cut has no effect.
+func effects(g *WithT, objects []*unstructured.Unstructured) map[string]any {
+	roles := map[string][]rbacv1.PolicyRule{}
+	for _, object := range objects {
+		if kind := object.GetKind(); kind == "Role" || kind == "ClusterRole" {
+			role := rbacv1.ClusterRole{}
+			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role)).To(Succeed())
+			roles[kind+"/"+role.Name] = role.Rules
+		}
+	}
+	found, bound := map[string]any{}, map[string]bool{}
+	for _, object := range objects {
+		if kind := object.GetKind(); kind == "RoleBinding" || kind == "ClusterRoleBinding" {
+			binding := rbacv1.RoleBinding{}
+			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &binding)).To(Succeed())
+			role := binding.RoleRef.Kind + "/" + binding.RoleRef.Name
+			g.Expect(roles).To(HaveKey(role))
+			bound[role] = true
+			for _, subject := range binding.Subjects {
+				g.Expect(subject.Namespace).To(Equal(namespace))
+				name := fmt.Sprintf("rights of %s by %s", subject.Name, kind)
+				before, _ := found[name].([]string)
+				found[name] = slices.Sorted(maps.Keys(rights(before, roles[role])))
+			}
+		}
+	}
+	for _, object := range objects {
+		name := object.GetKind() + "/" + object.GetName()
+		switch object.GetKind() {
+		case "RoleBinding", "ClusterRoleBinding":
+		case "Role", "ClusterRole":
+			if !bound[name] {
+				found[name] = object.Object
+			}
+		case "ServiceAccount":
+			found[name] = object.GetNamespace()
+		case "Deployment":
+			// The type writes out what is empty, and OLM's copy has passed through it.
+			deployment := &appsv1.Deployment{}
+			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment)).To(Succeed())
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(deployment)
+			g.Expect(err).NotTo(HaveOccurred())
+			found[name] = content
+		default:
+			found[name] = object.Object
+		}
+	}
+	return found
+}
+
+// rights are the single ones that rules give, beside those before.
+func rights(before []string, rules []rbacv1.PolicyRule) map[string]bool {
+	all := map[string]bool{}
+	for _, right := range before {
+		all[right] = true
+	}
+	for _, rule := range rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					all[fmt.Sprintf("%s/%s %s %s", group, resource, verb, rule.ResourceNames)] = true
+				}
+			}
+		}
+		for _, url := range rule.NonResourceURLs {
+			all[fmt.Sprintf("%s %s", url, rule.Verbs)] = true
+		}
+	}
+	return all
+}
