@@ -8,6 +8,8 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 # NAME:TAG of the operator's image.
 IMG     ?= ghcr.io/clusterpolicy/gpu-operator:$(VERSION)
+# NAME:TAG of the image of the bundle for the Operator Lifecycle Manager.
+BUNDLE_IMG ?= ghcr.io/clusterpolicy/gpu-operator-bundle:$(VERSION)
 # Where the operator runs, for make run. Deployments take it from config/default.
 OPERATOR_NAMESPACE ?= gpu-operator
 # More arguments for the manager, for make run.
@@ -39,15 +41,17 @@ cache   := $(CURDIR)/.cache
 pinned = $(shell awk '$$1 == "$(2)" && NF > 1 { print $$2 }' $(1)/go.mod)
 
 tools_dir := test/tools
-# golangci-lint and helm are in modules of their own: their many dependencies would else be raised by
-# those of the other tools to versions that they were never tested with.
+# golangci-lint, helm and kube-score are in modules of their own: their many dependencies would else be raised
+# by those of the other tools to versions that they were never tested with.
 lint_dir  := $(tools_dir)/golangci-lint
 helm_dir  := $(tools_dir)/helm
+score_dir := $(tools_dir)/kubescore
 
 CONTROLLER_GEN := $(cache)/tools/controller-gen-$(call pinned,$(tools_dir),sigs.k8s.io/controller-tools)
 CRD_REF_DOCS   := $(cache)/tools/crd-ref-docs-$(call pinned,$(tools_dir),github.com/elastic/crd-ref-docs)
 KUSTOMIZE      := $(cache)/tools/kustomize-$(call pinned,$(tools_dir),sigs.k8s.io/kustomize/kustomize/v5)
 HELM           := $(cache)/tools/helm-$(call pinned,$(helm_dir),helm.sh/helm/v4)
+KUBE_SCORE     := $(cache)/tools/kube-score-$(call pinned,$(score_dir),github.com/zegl/kube-score)
 GOLANGCI_LINT  := $(cache)/tools/golangci-lint-$(call pinned,$(lint_dir),github.com/golangci/golangci-lint/v2)
 
 ##@ General
@@ -56,7 +60,7 @@ GOLANGCI_LINT  := $(cache)/tools/golangci-lint-$(call pinned,$(lint_dir),github.
 help: ## Show this help
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@ / { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z][a-z-]*:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
+	  /^[a-z][a-z-]*:.*## / { printf "  %-15s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
 build: ## Build the programs into bin/
@@ -148,6 +152,10 @@ docs: $(CRD_REF_DOCS) ## Write the API reference docs/api.md
 chart: ## Write the generated files of the chart config/helm/gpu-operator
 	go run ./config/helm/generate
 
+.PHONY: bundle
+bundle: ## Write the bundle for the Operator Lifecycle Manager, bundle/
+	go run ./config/manifests/generate
+
 .PHONY: golden
 golden: ## Write the golden files of the tests
 	UPDATE_GOLDEN=1 go test -count=1 ./internal/...
@@ -177,7 +185,7 @@ verify: ## Regenerate everything and fail if that changes a file
 	  (cd "$$dir" && go mod tidy -diff) || { echo "$$dir/go.mod or go.sum is not tidy; run go mod tidy there" >&2; exit 1; }; \
 	done
 	@mkdir -p $(cache); before=$$($(worktree)); \
-	$(MAKE) --no-print-directory generate manifests docs chart golden; \
+	$(MAKE) --no-print-directory generate manifests docs chart bundle golden; \
 	after=$$($(worktree)); \
 	changed=$$(git diff --name-status "$$before" "$$after"); \
 	if [ -n "$$changed" ]; then \
@@ -192,6 +200,19 @@ ci: verify lint test ## What CI runs: verify, lint, test
 .PHONY: chart-package
 chart-package: $(HELM) chart ## Pack the chart of the release VERSION into dist/
 	$(HELM) package config/helm/gpu-operator --version '$(VERSION:v%=%)' --app-version '$(VERSION)' --destination dist
+
+.PHONY: bundle-package
+bundle-package: ## Write the bundle of the release VERSION with the image IMG into dist/bundle/
+	go run ./config/manifests/generate -version '$(VERSION:v%=%)' -image '$(IMG)' -created "$$(git log -1 --format=%cI)" -out dist/bundle
+
+.PHONY: bundle-build
+bundle-build: bundle-package ## Build the image BUNDLE_IMG of the bundle of the release VERSION
+	$(CONTAINER_TOOL) build -f dist/bundle/bundle.Dockerfile -t $(BUNDLE_IMG) dist/bundle
+
+.PHONY: build-installer
+build-installer: deployment ## Write all that an installation with the image IMG needs into one file, dist/install.yaml
+	@mkdir -p dist
+	$(KUSTOMIZE) build $(cache)/deploy > dist/install.yaml
 
 .PHONY: docker-build
 docker-build: ## Build the image IMG
@@ -263,6 +284,9 @@ $(KUSTOMIZE):
 
 $(HELM):
 	$(call build-tool,$(helm_dir),helm.sh/helm/v4/cmd/helm)
+
+$(KUBE_SCORE):
+	$(call build-tool,$(score_dir),github.com/zegl/kube-score/cmd/kube-score)
 
 $(GOLANGCI_LINT):
 	$(call build-tool,$(lint_dir),github.com/golangci/golangci-lint/v2/cmd/golangci-lint)
