@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -26,99 +25,158 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// unused are the rights that the story below does not use, each with the reason why the operator has it.
-var unused = map[string]string{
-	"image.openshift.io/imagestreams list":  "only on OpenShift: TestTheDriverToolkitOfOpenShift",
-	"image.openshift.io/imagestreams watch": "only on OpenShift: TestTheDriverToolkitOfOpenShift",
-}
+// listsAsBefore makes client-go list and then watch. An API server of Kubernetes 1.33 or older may be asked in
+// this way; a newer one streams the list, which is a watch.
+const listsAsBefore = "KUBE_FEATURE_WatchListClient=false"
+
+// rightsBudget is how many rights of each role there may be, and how many of these may write.
+var rightsBudget = map[string]struct{ all, write int }{"ClusterRole": {30, 14}, "Role": {40, 25}}
 
 // TestEachRightIsNeeded: the operator has no right that it does not use, seen in the API server's audit log of
-// one story with all that it does. That it lacks none is judged after every story.
+// one story with all that it does. Then it lacks one right after the other, and the judgement after every story
+// notices each time. That it lacks none of what is shipped is judged after every story.
 func TestEachRightIsNeeded(t *testing.T) {
 	t.Parallel()
 	granted := shippedRights(t)
 	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	b.defineMonitoring()
+	b.serveDriverToolkit(map[string]string{oldRelease: oldToolkit})
+	coreOS := coreOSMachine("4.17", oldRelease)
+	coreOS.Name = "old"
+	_, err := b.sim.AddNode(t.Context(), coreOS)
+	b.Expect(err).NotTo(HaveOccurred())
 	b.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "environment"}})
 	address := freeAddress(t)
-	b.run("--leader-elect=true", "--metrics-bind-address="+address)
+	b.run(rightsArgs(address)...)
+	b.create(b.largePolicy())
+	b.awaitReady(2, time.Minute)
+	b.Eventually(b.monitoring).WithTimeout(appearTime).Should(ContainElements(wantedMonitoring))
+	token := b.tokenOf("anybody")
+	b.Eventually(func() (page, error) { return scrape(unverified(), "https://"+address, token) }).
+		WithTimeout(10 * time.Second).Should(HaveField("Code", http.StatusForbidden))
+
+	b.change(shrunk)
+	b.Eventually(func() []string { return b.unusedOf(granted) }).WithTimeout(30 * time.Second).WithPolling(time.Second).
+		Should(HaveEach(Or(HaveSuffix(" watch"), HaveSuffix(" list"))))
+	// Watches are told when they end. A server that does not stream lists, as that of Kubernetes 1.33, is asked
+	// for them in the old way; so is any by an operator that is told to.
+	b.stop()
+	b.change(`{"driver": {"enabled": true}}`)
+	operator, err := cluster.StartOperator(t.Context(), b.rightsOptions(listsAsBefore))
+	b.Expect(err).NotTo(HaveOccurred())
+	b.process.Operator = operator
+	b.Eventually(func() []string { return b.unusedOf(granted) }).WithTimeout(30 * time.Second).WithPolling(time.Second).
+		ShouldNot(ContainElement(HaveSuffix(" list")))
+	b.stop()
+	b.Expect(b.unusedOf(granted)).To(BeEmpty())
+	b.Expect(b.refused().String()).To(BeEmpty(), "the shipped rights must do")
+
+	t.Run("without one of them", func(t *testing.T) { b.in(t).eachIsMissed(granted, token) })
+}
+
+// largePolicy makes use of all that needs a right.
+func (b *bed) largePolicy() *v1.ClusterPolicy {
+	b.t.Helper()
 	object := b.samplePolicy()
 	object.Spec.PSA = &v1.PSASpec{Enabled: new(true)}
 	object.Spec.Driver = &v1.DriverSpec{SecretEnv: "environment"}
 	object.Spec.DCGM = &v1.DCGMSpec{Enabled: new(true)}
 	object.Spec.DCGMExporter = &v1.DCGMExporterSpec{ServiceMonitor: &v1.ServiceMonitorSpec{Enabled: new(true)}}
 	object.Spec.NodeStatusExporter = &v1.NodeStatusExporterSpec{Enabled: new(true)}
-	b.create(object)
-	b.awaitReady(1, time.Minute)
-	b.Eventually(b.monitoring).WithTimeout(appearTime).Should(Equal(wantedMonitoring))
-	token := b.tokenOf("anybody")
-	b.Eventually(func() (page, error) { return scrape(unverified(), "https://"+address, token) }).
-		WithTimeout(10 * time.Second).Should(HaveField("Code", http.StatusForbidden))
+	return object
+}
 
-	b.change(`{"operator": {"runtimeClass": "gpu"}, "dcgm": {"enabled": false}, "dcgmExporter": {"enabled": false},
-		"nodeStatusExporter": {"enabled": false}, "driver": {"enabled": false}}`)
-	b.Eventually(func() []string { return b.unusedOf(granted) }).WithTimeout(30 * time.Second).WithPolling(time.Second).
-		Should(HaveEach(Or(HaveSuffix(" watch"), HaveSuffix(" list"), BeKeyOf(unused))))
-	// Watches are told when they end. A server that does not stream lists, as that of Kubernetes 1.33, is asked
-	// for them in the old way; so is any by an operator that is told to.
-	b.stop()
-	operator, err := cluster.StartOperator(t.Context(), cluster.OperatorOptions{
-		Binary: b.binary, Kubeconfig: b.kubeconfig, LogFile: filepath.Join(b.cluster.LogDir, "gpu-operator.log"),
-		Env: []string{"KUBE_FEATURE_WatchListClient=false"},
-	})
-	b.Expect(err).NotTo(HaveOccurred())
-	b.process.Operator = operator
-	b.Eventually(func() []string { return b.unusedOf(granted) }).WithTimeout(30 * time.Second).WithPolling(time.Second).
-		Should(HaveEach(Or(HaveSuffix(" watch"), BeKeyOf(unused))))
-	b.stop()
-	left := set.New(b.unusedOf(granted)...)
-	t.Logf("%d rights, %d of them used by this story", len(granted), len(granted)-left.Len())
-	b.Expect(left.SortedList()).To(ConsistOf(slices.Sorted(maps.Keys(unused))))
+// shrunk, merged into the spec of a large policy, has the operator delete an object of each kind.
+const shrunk = `{"operator": {"runtimeClass": "gpu"}, "dcgm": {"enabled": false}, "dcgmExporter": {"enabled": false},
+	"nodeStatusExporter": {"enabled": false}, "driver": {"enabled": false}}`
+
+func rightsArgs(address string) []string {
+	return []string{"--leader-elect=true", "--metrics-bind-address=" + address}
+}
+
+func (b *bed) rightsOptions(env string, args ...string) cluster.OperatorOptions {
+	return cluster.OperatorOptions{
+		Binary: b.binary, Kubeconfig: b.kubeconfig, Args: args, Env: []string{env},
+		LogFile: filepath.Join(b.cluster.LogDir, "gpu-operator.log"),
+	}
 }
 
 // unusedOf are those of the rights that no call of the operator has used so far.
-func (b *bed) unusedOf(granted []string) []string {
+func (b *bed) unusedOf(granted []right) []string {
 	used := set.New[string]()
 	for _, call := range b.operatorCalls(0) {
-		resource := strings.Trim(call.Group+"/"+strings.TrimSuffix(call.Resource+"/"+call.Subresource, "/"), "/")
-		used.Insert(resource + " " + call.Verb)
+		use := right{group: call.Group, resource: strings.TrimSuffix(call.Resource+"/"+call.Subresource, "/"), verb: call.Verb}
+		used.Insert(use.String())
 		if call.Verb == "patch" && call.Code == http.StatusCreated {
-			used.Insert(resource + " create") // What is applied for the first time needs both.
+			use.verb = "create" // What is applied for the first time needs both.
+			used.Insert(use.String())
 		}
 	}
-	return set.New(granted...).Difference(used).SortedList()
+	var unused []string
+	for _, r := range granted {
+		if !used.Has(r.String()) {
+			unused = append(unused, r.String())
+		}
+	}
+	return unused
 }
 
-// shippedRights are the triples of group, resource and verb of the operator's roles.
-func shippedRights(t *testing.T) []string {
+// right lets the operator do one thing.
+type right struct {
+	// role is the kind of the role that has it, which tells where it holds.
+	role, group, resource, verb string
+	// name is the one object that it is about; empty for all.
+	name string
+}
+
+func (r right) String() string { return strings.Trim(r.group+"/"+r.resource, "/") + " " + r.verb }
+
+// shippedRights are those of the operator's roles. They must be within their budget.
+func shippedRights(t *testing.T) []right {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repo, "config/rbac/role.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	granted, decoder := set.New[string](), utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
+	var granted []right
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	for {
 		var role rbacv1.ClusterRole
 		if err := decoder.Decode(&role); errors.Is(err, io.EOF) {
-			return granted.SortedList()
+			return granted
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		count, writes := 0, 0
-		for _, rule := range role.Rules {
-			for _, resource := range rule.Resources {
-				for _, verb := range rule.Verbs {
-					granted.Insert(strings.Trim(rule.APIGroups[0]+"/"+resource, "/") + " " + verb)
-					count++
-					if !slices.Contains([]string{"get", "list", "watch"}, verb) {
-						writes++
-					}
-				}
-			}
-			if len(rule.APIGroups) != 1 || len(rule.NonResourceURLs) > 0 || strings.Contains(fmt.Sprint(rule), "*") {
-				t.Errorf("a rule must be about one group, and name all that it allows: %v", rule)
+		own := rightsOf(t, role)
+		writes := len(slices.DeleteFunc(slices.Clone(own), func(r right) bool {
+			return slices.Contains([]string{"get", "list", "watch"}, r.verb)
+		}))
+		most, known := rightsBudget[role.Kind]
+		if !known || len(own) > most.all || writes > most.write {
+			t.Errorf("%s has %d triples of group, resource and verb, %d of them write: at most %d and %d", role.Kind, len(own), writes, most.all, most.write)
+		}
+		var list strings.Builder
+		for _, r := range own {
+			fmt.Fprintf(&list, "\n  %s %s", r, r.name)
+		}
+		t.Logf("%s: %d triples of group, resource and verb (at most %d), %d of them write (at most %d):%s", role.Kind, len(own), most.all, writes, most.write, &list)
+		granted = append(granted, own...)
+	}
+}
+
+func rightsOf(t *testing.T, role rbacv1.ClusterRole) []right {
+	t.Helper()
+	var own []right
+	for _, rule := range role.Rules {
+		if len(rule.APIGroups) != 1 || len(rule.ResourceNames) > 1 || len(rule.NonResourceURLs) > 0 || strings.Contains(fmt.Sprint(rule), "*") {
+			t.Errorf("a rule must be about one group, about all objects or one, and name all that it allows: %v", rule)
+			continue
+		}
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				own = append(own, right{role: role.Kind, group: rule.APIGroups[0], resource: resource, verb: verb, name: strings.Join(rule.ResourceNames, "")})
 			}
 		}
-		t.Logf("%s: %d triples of group, resource and verb, %d of them write", role.Kind, count, writes)
 	}
+	return own
 }
