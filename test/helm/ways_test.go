@@ -67,41 +67,14 @@ func same(g *WithT, want, got map[string]any, way string) {
 // effects are what objects bring: the rights of each account, and each other object as it is. How roles and their
 // bindings are named and cut has no effect.
 func effects(g *WithT, objects []*unstructured.Unstructured) map[string]any {
-	roles := map[string][]rbacv1.PolicyRule{}
-	for _, object := range objects {
-		if kind := object.GetKind(); kind == "Role" || kind == "ClusterRole" {
-			role := rbacv1.ClusterRole{}
-			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role)).To(Succeed())
-			roles[kind+"/"+role.Name] = role.Rules
-		}
-	}
-	found, bound := map[string]any{}, map[string]bool{}
-	for _, object := range objects {
-		if kind := object.GetKind(); kind == "RoleBinding" || kind == "ClusterRoleBinding" {
-			binding := rbacv1.RoleBinding{}
-			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &binding)).To(Succeed())
-			role := binding.RoleRef.Kind + "/" + binding.RoleRef.Name
-			g.Expect(roles).To(HaveKey(role))
-			bound[role] = true
-			for _, subject := range binding.Subjects {
-				g.Expect(subject.Namespace).To(Equal(namespace))
-				name := fmt.Sprintf("rights of %s by %s", subject.Name, kind)
-				before, _ := found[name].([]string)
-				found[name] = slices.Sorted(maps.Keys(rights(before, roles[role])))
-			}
-		}
-	}
+	found, bound := boundRights(g, objects)
 	for _, object := range objects {
 		name := object.GetKind() + "/" + object.GetName()
-		switch object.GetKind() {
-		case "RoleBinding", "ClusterRoleBinding":
-		case "Role", "ClusterRole":
-			if !bound[name] {
-				found[name] = object.Object
-			}
-		case "ServiceAccount":
+		switch {
+		case bound[name], object.GetKind() == "RoleBinding", object.GetKind() == "ClusterRoleBinding":
+		case object.GetKind() == "ServiceAccount":
 			found[name] = object.GetNamespace()
-		case "Deployment":
+		case object.GetKind() == "Deployment":
 			// The type writes out what is empty, and OLM's copy has passed through it.
 			deployment := &appsv1.Deployment{}
 			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment)).To(Succeed())
@@ -113,6 +86,36 @@ func effects(g *WithT, objects []*unstructured.Unstructured) map[string]any {
 		}
 	}
 	return found
+}
+
+// boundRights are those that each account gets by bindings, and the roles that are bound.
+func boundRights(g *WithT, objects []*unstructured.Unstructured) (map[string]any, map[string]bool) {
+	roles := map[string][]rbacv1.PolicyRule{}
+	for _, object := range objects {
+		if kind := object.GetKind(); kind == "Role" || kind == "ClusterRole" {
+			role := rbacv1.ClusterRole{}
+			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role)).To(Succeed())
+			roles[kind+"/"+role.Name] = role.Rules
+		}
+	}
+	found, bound := map[string]any{}, map[string]bool{}
+	for _, object := range objects {
+		if kind := object.GetKind(); kind != "RoleBinding" && kind != "ClusterRoleBinding" {
+			continue
+		}
+		binding := rbacv1.RoleBinding{}
+		g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &binding)).To(Succeed())
+		role := binding.RoleRef.Kind + "/" + binding.RoleRef.Name
+		g.Expect(roles).To(HaveKey(role))
+		bound[role] = true
+		for _, subject := range binding.Subjects {
+			g.Expect(subject.Namespace).To(Equal(namespace))
+			name := fmt.Sprintf("rights of %s by %s", subject.Name, object.GetKind())
+			before, _ := found[name].([]string)
+			found[name] = slices.Sorted(maps.Keys(rights(before, roles[role])))
+		}
+	}
+	return found, bound
 }
 
 // rights are the single ones that rules give, beside those before.
