@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"maps"
 	"net/http/httptest"
@@ -121,6 +122,8 @@ type built struct {
 	layers []map[string]*tar.Header
 	files  map[string][]byte
 	name   string
+	// packed is the size of the archive.
+	packed int
 }
 
 type descriptor struct {
@@ -147,7 +150,7 @@ func read(g *WithT, archive string) built {
 		Layers []descriptor
 	}
 	g.Expect(json.Unmarshal(blob(index.Manifests[0]), &manifest)).To(Succeed())
-	result := built{files: map[string][]byte{}, name: index.Manifests[0].Annotations["io.containerd.image.name"]}
+	result := built{files: map[string][]byte{}, packed: len(whole), name: index.Manifests[0].Annotations["io.containerd.image.name"]}
 	g.Expect(json.Unmarshal(blob(manifest.Config), &result.config)).To(Succeed())
 	for _, layer := range manifest.Layers {
 		packed, err := gzip.NewReader(bytes.NewReader(blob(layer)))
@@ -207,7 +210,10 @@ func TestTheImageHasTheProgramsAndNoShell(t *testing.T) {
 		}
 		size += header.Size
 	}
-	t.Logf("%d MB unpacked", size>>20)
+	for _, name := range want {
+		t.Logf("%s %8d kB /%s", fs.FileMode(image.layers[0][name].Mode), image.layers[0][name].Size>>10, name)
+	}
+	t.Logf("%d MB unpacked, %d MB to pull", size>>20, image.packed>>20)
 	g.Expect(size).To(BeNumerically("<", most))
 	g.Expect(image.layers[0]["gpu-operator"].Linkname).To(Equal("usr/bin/gpu-operator"))
 
@@ -334,5 +340,5 @@ func TestTheSBOMListsWhatIsLinked(t *testing.T) {
 	for _, program := range []string{"gpu-operator", "gpu-node", "gpu-node-cuda", "kubectl-gpu"} {
 		g.Expect(got).To(HaveKey("usr/bin/" + program))
 	}
-	t.Logf("%d components", len(got))
+	t.Logf("%d components:\n%s", len(got), strings.Join(slices.Sorted(maps.Keys(got)), "\n"))
 }
