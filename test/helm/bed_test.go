@@ -45,17 +45,23 @@ type bed struct {
 
 func newBed(t *testing.T, nodes int) *bed {
 	t.Helper()
+	return newBedOn(t, "", nodes)
+}
+
+// newBedOn starts a release of Kubernetes, as cluster.Options name it.
+func newBedOn(t *testing.T, version string, nodes int) *bed {
+	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	g := NewWithT(t)
 	_, err := helmBinary()
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = cluster.EnsureBinaries(t.Context(), "", os.Stderr)
+	_, err = cluster.EnsureBinaries(t.Context(), version, os.Stderr)
 	g.Expect(err).NotTo(HaveOccurred())
 	binary, err := operatorBinary()
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{})
+	c, err := cluster.Start(ctx, cluster.Options{Version: version})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
 	timing := simulator.DefaultTiming().Scale(0.1)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 // installCase is an installation that is to become ready.
@@ -76,6 +77,20 @@ func TestInstallsAreReady(t *testing.T) {
 	for _, c := range installs {
 		t.Run(c.name, func(t *testing.T) { b.in(t).installReady(c) })
 	}
+}
+
+// TestInstallsOnTheOldestKubernetes is the line of the guides on the oldest release that is supported. TEST_FULL=1
+// installs all of the short tier there.
+func TestInstallsOnTheOldestKubernetes(t *testing.T) {
+	begin, tried := time.Now(), installs[:1]
+	if os.Getenv("TEST_FULL") != "" {
+		tried = installs
+	}
+	b := newBedOn(t, cluster.Oldest, 2)
+	for _, c := range tried {
+		t.Run(c.name, func(t *testing.T) { b.in(t).installReady(c) })
+	}
+	t.Logf("Kubernetes %s: %d of %d installations in %s", b.cluster.Version, len(tried), len(installs), time.Since(begin).Round(100*time.Millisecond))
 }
 
 func (b *bed) installReady(c installCase) {

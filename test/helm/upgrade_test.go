@@ -27,13 +27,28 @@ const newField = "nodeStatusExporter"
 
 // TestUpgradeBringsTheDefinition installs a release whose definition lacks a field, and upgrades to this one with
 // that field set. The hook's command runs with the rights of its own account; no operand's pod is replaced.
+// TEST_FULL=1 does it on the oldest Kubernetes, too.
 func TestUpgradeBringsTheDefinition(t *testing.T) {
-	b := newBed(t, 2)
+	versions := []string{cluster.Newest}
+	if os.Getenv("TEST_FULL") != "" {
+		versions = append(versions, cluster.Oldest)
+	}
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			begin, b := time.Now(), newBedOn(t, version, 2)
+			b.upgradeBringsTheDefinition()
+			t.Logf("Kubernetes %s: in %s", b.cluster.Version, time.Since(begin).Round(100*time.Millisecond))
+		})
+	}
+}
+
+func (b *bed) upgradeBringsTheDefinition() {
+	b.t.Helper()
 	mark := b.mark()
 	b.Expect(b.asAdmin("apply-crds", "--existing")).To(ContainSubstring("There is no CustomResourceDefinition clusterpolicies.nvidia.com yet"))
 	// No pod of the chart finds a node: the operator and the hooks run as processes.
 	pinned := []string{"--namespace", namespace, "--set", "operator.nodeSelector.pool=none"}
-	b.helm(append([]string{"install", release, previousChart(t), "--create-namespace"}, pinned...)...)
+	b.helm(append([]string{"install", release, previousChart(b.t), "--create-namespace"}, pinned...)...)
 	b.Expect(b.storedProperties()).NotTo(HaveKey(newField))
 	b.run(namespace)
 	b.awaitReady()
