@@ -113,6 +113,5 @@ func automount(p place) (any, error) {
 	if own := p.spec().AutomountServiceAccountToken; own != nil {
 		return *own, nil
 	}
-	account := p.shipped.accounts[p.spec().ServiceAccountName]
-	return account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken, nil
+	return withToken(p.shipped.accounts[p.spec().ServiceAccountName]), nil
 }
