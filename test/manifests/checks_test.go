@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 // weakPods and weakObjects have what each check of this package is to find: specs of pods, and whole objects.
@@ -74,7 +76,7 @@ func TestChecksFindWhatIsWeak(t *testing.T) {
 	g := NewWithT(t)
 	data, err := os.ReadFile("testdata/sound.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
-	sound, err := decode(string(data))
+	sound, err := packaged.Decode(string(data))
 	g.Expect(err).NotTo(HaveOccurred())
 	v, err := byOwnChecks(sound)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -89,7 +91,7 @@ func TestChecksFindWhatIsWeak(t *testing.T) {
 	g.Expect(slices.Sorted(maps.Keys(weak))).To(Equal(slices.Sorted(maps.Keys(v.judged))), "each check has an object that it finds")
 	for name, texts := range weak {
 		for _, text := range texts {
-			object, err := decode(text)
+			object, err := packaged.Decode(text)
 			g.Expect(err).NotTo(HaveOccurred(), text)
 			v, err := byOwnChecks(slices.Concat(sound, object))
 			g.Expect(err).NotTo(HaveOccurred(), text)
@@ -101,7 +103,7 @@ func TestChecksFindWhatIsWeak(t *testing.T) {
 // TestKubeScoreFindsWhatIsWeak: its optional checks are on, and no annotation turns one off.
 func TestKubeScoreFindsWhatIsWeak(t *testing.T) {
 	g := NewWithT(t)
-	pod, err := decode(`{apiVersion: v1, kind: Pod, metadata: {name: weak, annotations: {kube-score/ignore: container-security-context-privileged}},
+	pod, err := packaged.Decode(`{apiVersion: v1, kind: Pod, metadata: {name: weak, annotations: {kube-score/ignore: container-security-context-privileged}},
   spec: {containers: [{name: a, image: "a:latest", securityContext: {privileged: true}}]}}`)
 	g.Expect(err).NotTo(HaveOccurred())
 	v := byKubeScore(t, pod)

@@ -1,24 +1,18 @@
 package manifests
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/clusterpolicy/gpu-operator/config"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
-	"github.com/clusterpolicy/gpu-operator/test/pinned"
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 const (
@@ -46,6 +40,7 @@ func sources(t *testing.T) []source {
 		{"the chart", chart(t)},
 		// Each part that is off by default and brings an object.
 		{"the chart, all parts", chart(t, "--values", "testdata/all-parts.yaml")},
+		{"the bundle", bundle(t)},
 	}
 	for _, rendered := range operandSources(t) {
 		rendered.objects = slices.Concat(installed, rendered.objects)
@@ -74,39 +69,24 @@ func overlay(t *testing.T, component string) []*unstructured.Unstructured {
 func chart(t *testing.T, flags ...string) []*unstructured.Unstructured {
 	t.Helper()
 	g := NewWithT(t)
-	helm, err := pinned.Tool(repo, "helm", "helm", "helm.sh/helm/v4")
-	g.Expect(err).NotTo(HaveOccurred())
 	args := append([]string{
-		"template", "gpu-operator", repo + "/config/helm/gpu-operator", "--include-crds",
+		"template", "gpu-operator", repo + "/" + packaged.Chart, "--include-crds",
 		"--namespace", namespace, "--kube-version", version.OldestKubernetes + ".0",
 	}, flags...)
-	cmd := exec.CommandContext(t.Context(), helm, args...)
-	home := t.TempDir()
-	// Nothing of the person who runs the tests, such as repositories or plugins.
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home}
-	var printed, complaint bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &printed, &complaint
-	g.Expect(cmd.Run()).To(Succeed(), "%s", &complaint)
-	objects, err := decode(printed.String())
+	printed, err := packaged.Helm(t.Context(), repo, t.TempDir(), nil, args...)
+	g.Expect(err).NotTo(HaveOccurred())
+	objects, err := packaged.Decode(printed)
 	g.Expect(err).NotTo(HaveOccurred())
 	return objects
 }
 
-// decode splits YAML documents into objects.
-func decode(text string) ([]*unstructured.Unstructured, error) {
-	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
-	var objects []*unstructured.Unstructured
-	for {
-		object := &unstructured.Unstructured{}
-		err := decoder.Decode(&object.Object)
-		if errors.Is(err, io.EOF) {
-			return objects, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("decoding manifests: %w", err)
-		}
-		if len(object.Object) > 0 {
-			objects = append(objects, object)
-		}
-	}
+// bundle is what the Operator Lifecycle Manager makes of the bundle.
+func bundle(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	g := NewWithT(t)
+	opened, err := packaged.OpenBundle(repo + "/bundle")
+	g.Expect(err).NotTo(HaveOccurred())
+	objects, err := opened.Objects(namespace)
+	g.Expect(err).NotTo(HaveOccurred())
+	return objects
 }

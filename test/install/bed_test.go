@@ -1,4 +1,4 @@
-package helm
+package install
 
 import (
 	"context"
@@ -24,6 +24,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -53,9 +54,7 @@ func newBedOn(t *testing.T, version string, nodes int) *bed {
 	t.Helper()
 	ctrl.SetLogger(logr.Discard())
 	g := NewWithT(t)
-	_, err := helmBinary()
-	g.Expect(err).NotTo(HaveOccurred())
-	_, err = cluster.EnsureBinaries(t.Context(), version, os.Stderr)
+	_, err := cluster.EnsureBinaries(t.Context(), version, os.Stderr)
 	g.Expect(err).NotTo(HaveOccurred())
 	binary, err := operatorBinary()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -99,7 +98,7 @@ func (b *bed) helm(args ...string) string {
 
 func (b *bed) tryHelm(args ...string) (string, error) {
 	b.t.Helper()
-	return helmOutput(b.t.Context(), b.home, []string{"KUBECONFIG=" + b.cluster.Kubeconfig()}, args...)
+	return packaged.Helm(b.t.Context(), repo, b.home, []string{"KUBECONFIG=" + b.cluster.Kubeconfig()}, args...)
 }
 
 // kubeconfig is one with the rights of an account in the namespace, once the account is there.

@@ -1,4 +1,4 @@
-package helm
+package install
 
 import (
 	"maps"
@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/clusterpolicy/gpu-operator/config"
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 // helmsLabels are on each object of the chart and not in config/.
@@ -36,7 +37,7 @@ func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 
 	text, err := render(t, "--include-crds")
 	g.Expect(err).NotTo(HaveOccurred())
-	objects, err := decode(text)
+	objects, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())
 	got := byName(objects)
 	for name := range onlyInTheChart {
@@ -54,7 +55,7 @@ func TestTheNamespaceIsThatOfTheRelease(t *testing.T) {
 	g := NewWithT(t)
 	text, err := render(t, append(set("platform.openshift=true mps.enabled=true"), "--namespace", "nvidia-gpu-operator")...)
 	g.Expect(err).NotTo(HaveOccurred())
-	objects, err := decode(text)
+	objects, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())
 	found := 0
 	for _, object := range objects {
@@ -121,13 +122,13 @@ func TestOpenShiftGetsWhatItsComponentGives(t *testing.T) {
 	g := NewWithT(t)
 	data, err := os.ReadFile(repo + "/config/openshift/scc.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
-	want, err := decode(string(data))
+	want, err := packaged.Decode(string(data))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(want).NotTo(BeEmpty())
 
 	text, err := render(t, set("platform.openshift=true")...)
 	g.Expect(err).NotTo(HaveOccurred())
-	objects, err := decode(text)
+	objects, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())
 	got := byName(objects)
 	for name, object := range byName(want) {

@@ -1,4 +1,4 @@
-package helm
+package install
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/clusterpolicy/gpu-operator/config"
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 // notInABundle are the objects that OLM does not bring: the namespace, as the Subscription is in one that is there
@@ -36,7 +37,7 @@ func TestTheThreeWaysInstallTheSame(t *testing.T) {
 
 	text, err := render(t, append(set("platform.openshift=true"), "--include-crds", "--no-hooks")...)
 	g.Expect(err).NotTo(HaveOccurred())
-	rendered, err := decode(text)
+	rendered, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, object := range rendered {
 		object.Object = withoutHelms(g, object)
@@ -46,7 +47,9 @@ func TestTheThreeWaysInstallTheSame(t *testing.T) {
 	helms["Namespace/gpu-operator"] = kustomized["Namespace/gpu-operator"] // --create-namespace makes it.
 	same(g, kustomized, helms, "Helm")
 
-	olms := effects(g, openBundle(t, namespace).objects())
+	objects, err := openBundle(g).Objects(namespace)
+	g.Expect(err).NotTo(HaveOccurred())
+	olms := effects(g, objects)
 	for _, name := range notInABundle() {
 		g.Expect(kustomized).To(HaveKey(name))
 		g.Expect(olms).NotTo(HaveKey(name))

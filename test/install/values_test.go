@@ -1,4 +1,4 @@
-package helm
+package install
 
 import (
 	"os"
@@ -10,6 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 // renderCase is what somebody types, and what becomes of it.
@@ -46,7 +48,7 @@ func (c renderCase) check(t *testing.T) {
 	g := NewWithT(t)
 	text, err := render(t, c.flagsOf(t)...)
 	g.Expect(err).NotTo(HaveOccurred())
-	objects, err := decode(text)
+	objects, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())
 	if c.without {
 		g.Expect(find(objects, "ClusterPolicy", "cluster-policy")).To(BeNil())

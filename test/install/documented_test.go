@@ -1,4 +1,4 @@
-package helm
+package install
 
 import (
 	"os"
@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
 // nvidiasValues has the keys of NVIDIA's chart with their defaults, as people have them in files of their own.
@@ -48,7 +50,7 @@ func TestTheDocumentedDefaultsAreTheOperators(t *testing.T) {
 	for documented, flags := range map[bool][]string{false: nil, true: {"--values", values}} {
 		text, err := render(t, flags...)
 		g.Expect(err).NotTo(HaveOccurred())
-		objects, err := decode(text)
+		objects, err := packaged.Decode(text)
 		g.Expect(err).NotTo(HaveOccurred())
 		deployments[documented] = find(objects, "Deployment", "gpu-operator").Object
 	}
@@ -70,7 +72,7 @@ func stack(t *testing.T, flags ...string) string {
 	g := NewWithT(t)
 	text, err := render(t, flags...)
 	g.Expect(err).NotTo(HaveOccurred())
-	objects, err := decode(text)
+	objects, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())
 	policy, err := yaml.Marshal(policyOf(g, objects))
 	g.Expect(err).NotTo(HaveOccurred())

@@ -1,0 +1,59 @@
+package install
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/version"
+	"github.com/clusterpolicy/gpu-operator/test/packaged"
+)
+
+const (
+	repo      = "../.."
+	chart     = repo + "/" + packaged.Chart
+	bundle    = repo + "/bundle"
+	release   = "gpu-operator"
+	namespace = "gpu-operator"
+)
+
+// render is what helm template prints for the flags.
+func render(t *testing.T, flags ...string) (string, error) {
+	t.Helper()
+	args := append([]string{"template", release, chart, "--namespace", namespace, "--kube-version", version.NewestKubernetes + ".0"}, flags...)
+	return packaged.Helm(t.Context(), repo, t.TempDir(), nil, args...)
+}
+
+// set makes flags of Helm from assignments separated by spaces.
+func set(assignments string) []string {
+	var flags []string
+	for assignment := range strings.FieldsSeq(assignments) {
+		flags = append(flags, "--set", assignment)
+	}
+	return flags
+}
+
+// find is the object of this kind and name; nil if there is none.
+func find(objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+	for _, o := range objects {
+		if o.GetKind() == kind && o.GetName() == name {
+			return o
+		}
+	}
+	return nil
+}
+
+// policyOf is the ClusterPolicy among the objects, decoded strictly.
+func policyOf(g *WithT, objects []*unstructured.Unstructured) *v1.ClusterPolicy {
+	found := find(objects, "ClusterPolicy", "cluster-policy")
+	g.Expect(found).NotTo(BeNil(), "the chart makes a ClusterPolicy")
+	text, err := found.MarshalJSON()
+	g.Expect(err).NotTo(HaveOccurred())
+	policy := &v1.ClusterPolicy{}
+	g.Expect(yaml.UnmarshalStrict(text, policy)).To(Succeed())
+	return policy
+}

@@ -1,0 +1,66 @@
+package packaged
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/test/pinned"
+)
+
+// Chart is the folder of the chart in the repository.
+const Chart = "config/helm/gpu-operator"
+
+// Helm runs the Helm that test/tools/helm of the repository pins, and returns what it prints. It sees nothing of the
+// person who runs the tests, such as repositories or plugins: home is an empty folder. An error has what Helm
+// complains about.
+func Helm(ctx context.Context, repo, home string, env []string, args ...string) (string, error) {
+	binary, err := pinned.Tool(repo, "helm", "helm", "helm.sh/helm/v4")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, binary, args...)
+	cmd.Env = append([]string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home,
+		"HELM_CACHE_HOME=" + home, "HELM_CONFIG_HOME=" + home, "HELM_DATA_HOME=" + home,
+	}, env...)
+	var out, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("helm %s: %w\n%s", strings.Join(args, " "), err, complaint.String())
+	}
+	return out.String(), nil
+}
+
+// Decode splits documents of YAML into objects, and leaves out empty ones.
+func Decode(text string) ([]*unstructured.Unstructured, error) {
+	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
+	var objects []*unstructured.Unstructured
+	for {
+		document := json.RawMessage{}
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return objects, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("splitting manifests: %w", err)
+		}
+		if len(document) == 0 || string(document) == "null" {
+			continue
+		}
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(document); err != nil {
+			return nil, fmt.Errorf("decoding manifests: %w", err)
+		}
+		objects = append(objects, object)
+	}
+}
