@@ -119,6 +119,10 @@ test-race: ## Run the tests that need no control plane under the race detector
 test-full: test-unit ## Run all tests with every campaign whole; takes hours
 	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./test/...
 
+.PHONY: test-node
+test-node: ## Run the stack on a real node: kubelet, containerd and runc (needs root on Linux)
+	go test -v -count=1 -timeout 60m $(TESTFLAGS) ./test/node
+
 .PHONY: test-gpu
 test-gpu: ## Run the on-node programs against this machine's NVIDIA driver, if it has one
 	@if [ ! -e /proc/driver/nvidia/version ] && ! command -v nvidia-smi >/dev/null; then \

@@ -25,34 +25,38 @@ func EnsureBinaries(ctx context.Context, version string, progress io.Writer) (di
 	if err != nil {
 		return "", err
 	}
-	cache := filepath.Join(root, ".cache", "controlplane")
-	dir = filepath.Join(cache, rel.version)
-	if len(rel.missing(dir)) == 0 {
-		return dir, nil
+	dir = filepath.Join(root, ".cache", "controlplane", rel.version)
+	return dir, ensure(ctx, dir, rel.tools, progress)
+}
+
+// ensure builds those of the tools that dir lacks.
+func ensure(ctx context.Context, dir string, tools []tool, progress io.Writer) error {
+	if len(missing(dir, tools)) == 0 {
+		return nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("make cache: %w", err)
+		return fmt.Errorf("make cache: %w", err)
 	}
-	unlock, err := lockFile(filepath.Join(cache, "lock"))
+	unlock, err := lockFile(filepath.Join(filepath.Dir(dir), "lock"))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer unlock()
 	// Looked up again: another process may have built them while this one waited for the lock.
-	for _, t := range rel.missing(dir) {
+	for _, t := range missing(dir, tools) {
 		fmt.Fprintf(progress, "building %s %s (first time only, about %s) ...\n", t.name, t.version, t.cold)
 		if err := t.build(ctx, dir); err != nil {
-			return "", err
+			return err
 		}
 	}
-	return dir, nil
+	return nil
 }
 
 // missing lists the tools that dir lacks or holds in another version. The version is read from what
 // the Go linker stored in the binary, so no stamp file can disagree with it.
-func (r release) missing(dir string) []tool {
+func missing(dir string, tools []tool) []tool {
 	var missing []tool
-	for _, t := range r.tools {
+	for _, t := range tools {
 		info, err := buildinfo.ReadFile(filepath.Join(dir, t.name))
 		if err != nil || info.Main.Path != t.module || info.Main.Version != t.version {
 			missing = append(missing, t)
@@ -66,7 +70,14 @@ func (r release) missing(dir string) []tool {
 func (t tool) build(ctx context.Context, dir string) error {
 	temp := filepath.Join(dir, "."+t.name+".building")
 	defer func() { _ = os.Remove(temp) }()
-	if err := goBuild(ctx, t.dir, temp, t.versionFlags(), t.pkg); err != nil {
+	var env []string
+	if t.environment != nil {
+		var err error
+		if env, err = t.environment(ctx, dir); err != nil {
+			return fmt.Errorf("prepare to build %s: %w", t.name, err)
+		}
+	}
+	if err := goBuild(ctx, t.dir, temp, t.versionFlags(), t.pkg, env...); err != nil {
 		return err
 	}
 	if err := os.Rename(temp, filepath.Join(dir, t.name)); err != nil {
@@ -75,13 +86,14 @@ func (t tool) build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// goBuild builds one program in the module that dir belongs to.
-func goBuild(ctx context.Context, dir, output, ldflags, pkg string) error {
+// goBuild builds one program in the module that dir belongs to, without cgo unless env says otherwise.
+func goBuild(ctx context.Context, dir, output, ldflags, pkg string, env ...string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", ldflags, "-o", output, pkg)
 	cmd.Dir = dir
 	// The pins are in the module: neither a workspace nor flags meant for another module may change
 	// them. No version control data either, which Git refuses to another user's checkout.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
+	cmd.Env = append(cmd.Env, env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	if err := cmd.Run(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -22,6 +23,9 @@ type Options struct {
 	// Dir holds the data, logs and credentials. The default is a temporary folder that Stop removes;
 	// a folder named here is kept.
 	Dir string
+	// Address is the IPv4 address where the API server listens; the default is loopback. With another one of
+	// this machine real nodes can join: the API server is then an endpoint of its own Service.
+	Address netip.Addr
 }
 
 // Cluster is a running control plane.
@@ -38,6 +42,7 @@ type Cluster struct {
 	AuditLog string
 
 	dir         string
+	address     netip.Addr
 	temporary   bool
 	binaries    string
 	port        *reservedPort
@@ -62,7 +67,13 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Version: rel.version, binaries: binaries}
+	c := &Cluster{Version: rel.version, binaries: binaries, address: opts.Address}
+	if !c.address.IsValid() {
+		c.address = loopback
+	}
+	if !c.address.Is4() {
+		return nil, fmt.Errorf("start control plane: the address %s is not one of IPv4", c.address)
+	}
 	if err := c.start(ctx, opts.Dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("start control plane %s: %w", rel.version, err), c.Stop())
 	}
@@ -100,16 +111,16 @@ func (c *Cluster) prepare(dir string) error {
 	if err := os.MkdirAll(c.LogDir, 0o755); err != nil {
 		return fmt.Errorf("make log folder: %w", err)
 	}
-	if c.port, err = reservePort(); err != nil {
+	if c.port, err = reservePort(c.address); err != nil {
 		return err
 	}
-	if c.credentials, err = newCredentials(dir); err != nil {
+	if c.credentials, err = newCredentials(dir, c.address); err != nil {
 		return err
 	}
 	if err := writeManifests(dir); err != nil {
 		return err
 	}
-	url := fmt.Sprintf("https://127.0.0.1:%d", c.port.number)
+	url := "https://" + netip.AddrPortFrom(c.address, c.port.number).String()
 	c.Config = c.credentials.config(url, userAdmin)
 	c.SimulatorConfig = c.credentials.config(url, userSimulator)
 	for _, user := range users {
@@ -122,6 +133,10 @@ func (c *Cluster) prepare(dir string) error {
 
 // Kubeconfig returns the path of a kubeconfig with all rights.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig(userAdmin) }
+
+// KubeletKubeconfig returns the path of a kubeconfig for the kubelet of a real node, whose requests are
+// not in the audit log.
+func (c *Cluster) KubeletKubeconfig() string { return c.kubeconfig(userKubelet) }
 
 func (c *Cluster) kubeconfig(user string) string {
 	return filepath.Join(c.dir, kubeconfigNames[user]+".kubeconfig")

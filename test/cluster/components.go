@@ -5,6 +5,7 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,6 +26,11 @@ const (
 	// SimulatedNodeValue is the value of SimulatedNodeAnnotation.
 	SimulatedNodeValue = "fake"
 )
+
+// ServiceRange is where Services have their addresses. Its first is that of the API server's own.
+var ServiceRange = netip.MustParsePrefix("10.0.0.0/16")
+
+var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 //go:embed manifests
 var manifests embed.FS
@@ -91,10 +97,15 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 func (c *Cluster) KillAPIServer() { c.apiServer.kill() }
 
 func (c *Cluster) apiServerFlags() []string {
+	// Loopback is no valid endpoint of the kubernetes Service; where the API server is there, no pod calls it.
+	reconciler := "none"
+	if !c.address.IsLoopback() {
+		reconciler = "lease"
+	}
 	return []string{
 		"--etcd-servers=unix://" + etcdSocket,
-		"--bind-address=127.0.0.1",
-		"--advertise-address=127.0.0.1",
+		"--bind-address=" + c.address.String(),
+		"--advertise-address=" + c.address.String(),
 		fmt.Sprintf("--secure-port=%d", c.port.number),
 		// The port stays reserved by this program, so that no other can take it.
 		"--permit-port-sharing",
@@ -106,9 +117,10 @@ func (c *Cluster) apiServerFlags() []string {
 		"--service-account-issuer=" + issuer,
 		"--service-account-key-file=" + serviceAccountKey,
 		"--service-account-signing-key-file=" + serviceAccountKey,
-		"--service-cluster-ip-range=10.0.0.0/16",
-		// Loopback is no valid endpoint of the kubernetes Service; nothing here uses it.
-		"--endpoint-reconciler-type=none",
+		"--service-cluster-ip-range=" + ServiceRange.String(),
+		"--endpoint-reconciler-type=" + reconciler,
+		// A real node is found by its address: there is no DNS.
+		"--kubelet-preferred-address-types=InternalIP",
 		"--audit-policy-file=audit-policy.yaml",
 		"--audit-log-path=" + c.AuditLog,
 		"--audit-log-mode=blocking",

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 
@@ -24,9 +25,10 @@ const (
 	userControllerManager = "system:kube-controller-manager"
 	userScheduler         = "system:kube-scheduler"
 	userKwok              = "kwok"
+	userKubelet           = "kubelet"
 )
 
-var users = []string{userAdmin, userSimulator, userControllerManager, userScheduler, userKwok}
+var users = []string{userAdmin, userSimulator, userControllerManager, userScheduler, userKwok, userKubelet}
 
 // kubeconfigNames gives each user's file a name without a colon. The scheduler's is also in
 // manifests/scheduler.yaml.
@@ -36,6 +38,7 @@ var kubeconfigNames = map[string]string{
 	userControllerManager: "controller-manager",
 	userScheduler:         "scheduler",
 	userKwok:              "kwok",
+	userKubelet:           "kubelet",
 }
 
 // Files in the cluster's folder, where the processes run.
@@ -52,9 +55,10 @@ type credentials struct {
 	tokens map[string]string
 }
 
-// newCredentials makes fresh keys and tokens in dir.
-func newCredentials(dir string) (*credentials, error) {
-	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey("localhost", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
+// newCredentials makes fresh keys and tokens in dir, for an API server at the address.
+func newCredentials(dir string, address netip.Addr) (*credentials, error) {
+	names := []net.IP{loopback.AsSlice(), address.AsSlice(), ServiceRange.Addr().Next().AsSlice()}
+	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey("localhost", names, []string{"kubernetes.default.svc"})
 	if err != nil {
 		return nil, fmt.Errorf("generate serving certificate: %w", err)
 	}

@@ -34,6 +34,12 @@ func BuildNodePrograms(ctx context.Context, progress io.Writer) (gpuNode, standI
 	return gpuNode, standIn, err
 }
 
+// BuildNodeStandIn compiles what plays NVIDIA's programs on a real node into the cache and returns the path
+// of the binary.
+func BuildNodeStandIn(ctx context.Context, progress io.Writer) (string, error) {
+	return buildOwn(ctx, "node-stand-in", "./test/node/standin", progress)
+}
+
 // buildOwn compiles a program of this project into the cache and returns the path of the binary.
 func buildOwn(ctx context.Context, name, pkg string, progress io.Writer) (string, error) {
 	root, err := repositoryRoot()

@@ -3,35 +3,36 @@ package cluster
 import (
 	"fmt"
 	"net"
+	"net/netip"
 
 	"golang.org/x/sys/unix"
 )
 
-// reservedPort is a loopback port that is bound but not listened on: no other program is given it,
+// reservedPort is a port of one address that is bound but not listened on: no other program is given it,
 // while a server that sets SO_REUSEPORT can still listen there, also after a restart.
 type reservedPort struct {
-	number int
+	number uint16
 	fd     int
 }
 
-func reservePort() (*reservedPort, error) {
+func reservePort(address netip.Addr) (*reservedPort, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reserve port: %w", err)
 	}
 	port := &reservedPort{fd: fd}
-	if err := port.bind(); err != nil {
+	if err := port.bind(address); err != nil {
 		port.release()
 		return nil, fmt.Errorf("reserve port: %w", err)
 	}
 	return port, nil
 }
 
-func (p *reservedPort) bind() error {
+func (p *reservedPort) bind(at netip.Addr) error {
 	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
 		return err
 	}
-	if err := unix.Bind(p.fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+	if err := unix.Bind(p.fd, &unix.SockaddrInet4{Addr: at.As4()}); err != nil {
 		return err
 	}
 	name, err := unix.Getsockname(p.fd)
@@ -42,7 +43,7 @@ func (p *reservedPort) bind() error {
 	if !ok {
 		return fmt.Errorf("the socket has an address of type %T", name)
 	}
-	p.number = address.Port
+	p.number = uint16(address.Port)
 	return nil
 }
 

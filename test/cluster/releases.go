@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,6 +35,8 @@ type tool struct {
 	dir string
 	// cold is what a first build takes, for the progress line.
 	cold string
+	// environment returns further variables for the build in a folder of the cache; nil if it needs none.
+	environment func(ctx context.Context, dir string) ([]string, error)
 }
 
 // release is one supported Kubernetes version with the tools that make up its control plane.

@@ -1,6 +1,6 @@
 // The control plane that the tests run against: the newest supported Kubernetes, etcd and kwok, pinned
-// as Go tools. A module of its own, so that its dependencies are not the operator's. Package
-// test/cluster builds the binaries and reads their versions from here.
+// as Go tools, and the kubelet of a real node. A module of its own, so that its dependencies are not the
+// operator's. Package test/cluster builds the binaries and reads their versions from here.
 module github.com/clusterpolicy/gpu-operator/test/controlplane
 
 go 1.26.0
@@ -12,6 +12,7 @@ tool (
 	k8s.io/kubernetes/cmd/kube-apiserver
 	k8s.io/kubernetes/cmd/kube-controller-manager
 	k8s.io/kubernetes/cmd/kube-scheduler
+	k8s.io/kubernetes/cmd/kubelet
 	sigs.k8s.io/kwok/cmd/kwok
 )
 
@@ -25,6 +26,7 @@ require (
 	github.com/Masterminds/semver/v3 v3.4.0 // indirect
 	github.com/Masterminds/sprig/v3 v3.3.0 // indirect
 	github.com/Microsoft/go-winio v0.6.2 // indirect
+	github.com/Microsoft/hnslib v0.1.2 // indirect
 	github.com/NYTimes/gziphandler v1.1.1 // indirect
 	github.com/antlr4-go/antlr/v4 v4.13.0 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect

@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// seccompPackage is Debian's package with the headers of libseccomp and the library to link with.
+const seccompPackage = "libseccomp-dev"
+
+// withSeccomp returns the variables that runc is built with. Without libseccomp it would refuse every
+// container whose pod asks for the seccomp profile RuntimeDefault. Where the system has no headers,
+// Debian's package is unpacked below dir.
+func withSeccomp(ctx context.Context, dir string) ([]string, error) {
+	env := []string{"CGO_ENABLED=1", "GOFLAGS=-buildvcs=false -tags=seccomp"}
+	if exec.CommandContext(ctx, "pkg-config", "--exists", "libseccomp").Run() == nil {
+		return env, nil
+	}
+	unpacked := filepath.Join(dir, seccompPackage)
+	if err := unpackDebian(ctx, seccompPackage, unpacked); err != nil {
+		return nil, fmt.Errorf("get the headers of libseccomp: %w; install them by hand", err)
+	}
+	libraries, err := filepath.Glob(filepath.Join(unpacked, "usr", "lib", "*", "libseccomp.a"))
+	if err != nil || len(libraries) != 1 {
+		return nil, fmt.Errorf("the package %s has no libseccomp.a where it was expected: %w", seccompPackage, errors.Join(err, os.ErrNotExist))
+	}
+	// What stands in for pkg-config, which the machine need not have, for this one library.
+	script := fmt.Sprintf("#!/bin/sh\ncase $1 in --cflags) echo '-I%s';; --libs) echo '-L%s -l:libseccomp.a';; esac\n",
+		filepath.Join(unpacked, "usr", "include"), filepath.Dir(libraries[0]))
+	program := filepath.Join(unpacked, "pkg-config")
+	if err := os.WriteFile(program, []byte(script), 0o755); err != nil {
+		return nil, err
+	}
+	return append(env, "PKG_CONFIG="+program), nil
+}
+
+// unpackDebian puts the files of a package into dir, without installing anything. The lists of packages
+// are fetched into dir where the system has none.
+func unpackDebian(ctx context.Context, name, dir string) error {
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	apt := func(options ...string) error {
+		// A sandbox of its own user could not write into dir.
+		return runIn(ctx, dir, "apt-get", append([]string{"-q", "-o", "APT::Sandbox::User=root"}, options...)...)
+	}
+	if failure := apt("download", name); failure != nil {
+		if err := downloadWithOwnLists(apt, name, dir); err != nil {
+			return errors.Join(failure, err)
+		}
+	}
+	packages, err := filepath.Glob(filepath.Join(dir, name+"_*.deb"))
+	if err != nil || len(packages) != 1 {
+		return fmt.Errorf("apt-get download %s left %d packages: %w", name, len(packages), errors.Join(err, os.ErrNotExist))
+	}
+	return runIn(ctx, dir, "dpkg-deb", "-x", packages[0], dir)
+}
+
+// downloadWithOwnLists fetches the lists of packages into dir, then the package, and removes the lists.
+func downloadWithOwnLists(apt func(...string) error, name, dir string) error {
+	state := filepath.Join(dir, "apt")
+	if err := os.MkdirAll(filepath.Join(state, "lists", "partial"), 0o755); err != nil {
+		return err
+	}
+	lists := []string{"-o", "Dir::State=" + state, "-o", "Dir::Cache=" + state}
+	return errors.Join(apt(append(lists, "update")...), apt(append(lists, "download", name)...), os.RemoveAll(state))
+}
+
+// runIn runs a command and returns what it said if it failed.
+func runIn(ctx context.Context, dir, name string, args ...string) error {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return nil
+}

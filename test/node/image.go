@@ -1,0 +1,145 @@
+//go:build linux
+
+package node
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Image is a container image with one layer.
+type Image struct {
+	// Names are those under which it is known, with registry and tag or digest as pods ask for it.
+	Names []string
+	// Files are paths on this computer by their places in the image, without the leading slash. All are
+	// programs.
+	Files map[string]string
+	// Links are targets of symbolic links by the links' places in the image.
+	Links map[string]string
+	// Entrypoint is what a container runs unless its pod says otherwise.
+	Entrypoint []string
+	// Env are its variables, as NAME=value.
+	Env []string
+}
+
+// descriptor refers to a blob, as the OCI image specification says.
+type descriptor struct {
+	MediaType   string            `json:"mediaType"`
+	Digest      string            `json:"digest"`
+	Size        int               `json:"size"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+// Archive returns the image as a tar file in the OCI layout.
+func (i Image) Archive() ([]byte, error) {
+	layer, err := i.layer()
+	if err != nil {
+		return nil, fmt.Errorf("make image %s: %w", strings.Join(i.Names, ", "), err)
+	}
+	const prefix = "application/vnd.oci.image."
+	blobs := map[string][]byte{}
+	layerRef := put(blobs, prefix+"layer.v1.tar", layer)
+	configRef, err := putJSON(blobs, prefix+"config.v1+json", map[string]any{
+		"os": runtime.GOOS, "architecture": runtime.GOARCH,
+		"config": map[string]any{"Entrypoint": i.Entrypoint, "Env": i.Env},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{layerRef.Digest}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := putJSON(blobs, prefix+"manifest.v1+json", map[string]any{
+		"schemaVersion": 2, "mediaType": prefix + "manifest.v1+json", "config": configRef, "layers": []descriptor{layerRef},
+	})
+	if err != nil {
+		return nil, err
+	}
+	var named []descriptor
+	for _, name := range i.Names {
+		manifest.Annotations = map[string]string{"io.containerd.image.name": name}
+		named = append(named, manifest)
+	}
+	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "manifests": named})
+	if err != nil {
+		return nil, err
+	}
+	blobs["index.json"], blobs["oci-layout"] = index, []byte(`{"imageLayoutVersion": "1.0.0"}`)
+	return pack(blobs, 0o644, nil)
+}
+
+func (i Image) layer() ([]byte, error) {
+	files := map[string][]byte{}
+	for place, source := range i.Files {
+		content, err := os.ReadFile(source)
+		if err != nil {
+			return nil, err
+		}
+		files[place] = content
+	}
+	return pack(files, 0o755, i.Links)
+}
+
+// put adds a blob and returns what refers to it.
+func put(blobs map[string][]byte, mediaType string, content []byte) descriptor {
+	digest := fmt.Sprintf("%x", sha256.Sum256(content))
+	blobs["blobs/sha256/"+digest] = content
+	return descriptor{MediaType: mediaType, Digest: "sha256:" + digest, Size: len(content)}
+}
+
+func putJSON(blobs map[string][]byte, mediaType string, value any) (descriptor, error) {
+	content, err := json.Marshal(value)
+	if err != nil {
+		return descriptor{}, fmt.Errorf("encode %s: %w", mediaType, err)
+	}
+	return put(blobs, mediaType, content), nil
+}
+
+// pack makes a tar file of files and links, with the folders that they are in.
+func pack(files map[string][]byte, mode int64, links map[string]string) ([]byte, error) {
+	var packed bytes.Buffer
+	writer := tar.NewWriter(&packed)
+	made := map[string]bool{".": true}
+	for _, place := range slices.Sorted(maps.Keys(files)) {
+		if err := packFolders(writer, path.Dir(place), made); err != nil {
+			return nil, err
+		}
+		content := files[place]
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: place, Mode: mode, Size: int64(len(content))}
+		if err := writer.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := writer.Write(content); err != nil {
+			return nil, err
+		}
+	}
+	for _, place := range slices.Sorted(maps.Keys(links)) {
+		if err := packFolders(writer, path.Dir(place), made); err != nil {
+			return nil, err
+		}
+		header := &tar.Header{Typeflag: tar.TypeSymlink, Name: place, Linkname: links[place], Mode: int64(fs.ModePerm)}
+		if err := writer.WriteHeader(header); err != nil {
+			return nil, err
+		}
+	}
+	return packed.Bytes(), writer.Close()
+}
+
+func packFolders(writer *tar.Writer, dir string, made map[string]bool) error {
+	if made[dir] {
+		return nil
+	}
+	made[dir] = true
+	if err := packFolders(writer, path.Dir(dir), made); err != nil {
+		return err
+	}
+	return writer.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755})
+}

@@ -1,0 +1,120 @@
+//go:build linux
+
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/node"
+)
+
+const machineName = "real"
+
+// bed is a control plane with one real node.
+type bed struct {
+	*WithT
+	t       *testing.T
+	cluster *cluster.Cluster
+	machine *node.Machine
+	client  kubernetes.Interface
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{WithT: NewWithT(t), t: t}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	begin := time.Now()
+	var err error
+	b.cluster, err = cluster.Start(ctx, cluster.Options{
+		Version: cluster.Newest, Address: node.Address, Dir: filepath.Join(node.Dir(), "cluster"),
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { b.Expect(b.cluster.Stop()).To(Succeed()) })
+	b.client, err = kubernetes.NewForConfig(b.cluster.Config)
+	b.Expect(err).NotTo(HaveOccurred())
+	_, err = node.StartServices(t.Context(), b.cluster.SimulatorConfig)
+	b.Expect(err).NotTo(HaveOccurred())
+	t.Logf("the control plane was up after %s", since(begin))
+	b.machine, err = node.New(node.Options{Name: machineName, Binaries: binaries(t), Kubeconfig: b.cluster.KubeletKubeconfig()})
+	b.Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(b.machine.Logs())
+		}
+		b.Expect(b.machine.PowerOff()).To(Succeed())
+	})
+	b.Expect(b.machine.PowerOn(ctx)).To(Succeed())
+	t.Logf("the container runtime answered after %s", since(begin))
+	b.load(standIn("example.com/pause:1", "pause"))
+	b.awaitNode()
+	t.Logf("the node was ready after %s", since(begin))
+	return b
+}
+
+func since(begin time.Time) time.Duration { return time.Since(begin).Round(time.Millisecond) }
+
+// load makes an image known on the node.
+func (b *bed) load(image node.Image) {
+	b.t.Helper()
+	b.Expect(b.machine.Import(b.t.Context(), bytes.NewReader(archive(b.WithT, image)))).To(Succeed())
+}
+
+func archive(g *WithT, image node.Image) []byte {
+	content, err := image.Archive()
+	g.Expect(err).NotTo(HaveOccurred())
+	return content
+}
+
+// standIn is an image with one program, which the stand-in plays.
+func standIn(name, program string) node.Image {
+	return node.Image{
+		Names: []string{name}, Files: map[string]string{program: os.Getenv(standInVariable)}, Entrypoint: []string{"/" + program},
+	}
+}
+
+func echo() node.Image { return standIn("example.com/echo:1", "echo") }
+
+func (b *bed) awaitNode() {
+	b.t.Helper()
+	b.Eventually(func(g Gomega) {
+		object, err := b.client.CoreV1().Nodes().Get(b.t.Context(), machineName, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(object.Status.Conditions).To(ContainElement(And(
+			HaveField("Type", corev1.NodeReady), HaveField("Status", corev1.ConditionTrue))))
+	}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
+}
+
+func TestAContainerRuns(t *testing.T) {
+	b := newBed(t)
+	b.load(echo())
+	pods := b.client.CoreV1().Pods(metav1.NamespaceDefault)
+	_, err := pods.Create(t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "echo"},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever,
+			Containers:    []corev1.Container{{Name: "echo", Image: "example.com/echo:1", Args: []string{"a", "word"}}},
+		},
+	}, metav1.CreateOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Eventually(func(g Gomega) {
+		pod, err := pods.Get(t.Context(), "echo", metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pod.Status.Phase).To(Equal(corev1.PodSucceeded), "%v", pod.Status)
+		g.Expect(pod.Spec.NodeName).To(Equal(machineName))
+	}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
+	log, err := pods.GetLogs("echo", &corev1.PodLogOptions{}).DoRaw(t.Context())
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(string(log)).To(Equal("a word\n"))
+}
