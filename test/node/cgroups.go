@@ -104,6 +104,33 @@ func joinCgroup(name string) error {
 	return nil
 }
 
+// cgroupProcesses returns the processes in a cgroup and below it.
+func cgroupProcesses(name string) []int {
+	var found []int
+	hierarchies, _ := cgroupHierarchies()
+	for _, h := range hierarchies[:min(1, len(hierarchies))] {
+		// Folders go away while they are walked, with their containers.
+		_ = filepath.WalkDir(filepath.Join(h.path, name), func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.Name() == "cgroup.procs" {
+				pids, _ := os.ReadFile(path)
+				found = append(found, numbers(string(pids))...)
+			}
+			return nil
+		})
+	}
+	return found
+}
+
+func numbers(text string) []int {
+	var found []int
+	for word := range strings.FieldsSeq(text) {
+		if number, err := strconv.Atoi(word); err == nil && number > 0 {
+			found = append(found, number)
+		}
+	}
+	return found
+}
+
 // removeCgroup kills what is in a cgroup or below it and removes them. One that is not there is fine.
 func removeCgroup(name string, within time.Duration) error {
 	hierarchies, err := cgroupHierarchies()
@@ -139,10 +166,8 @@ func removeTree(path string) error {
 		}
 	}
 	pids, readErr := os.ReadFile(filepath.Join(path, "cgroup.procs"))
-	for pid := range strings.FieldsSeq(string(pids)) {
-		if number, err := strconv.Atoi(pid); err == nil && number > 0 {
-			_ = unix.Kill(number, unix.SIGKILL)
-		}
+	for _, pid := range numbers(string(pids)) {
+		_ = unix.Kill(pid, unix.SIGKILL)
 	}
 	if err := errors.Join(err, readErr); err != nil {
 		return err

@@ -171,6 +171,18 @@ func (m *Machine) PowerOff() error {
 	return removeCgroup(m.cgroup, endWithin)
 }
 
+// Processes returns the numbers, on this computer, of the machine's processes that run a program, which is
+// named as their containers see it.
+func (m *Machine) Processes(program string) []int {
+	var found []int
+	for _, pid := range cgroupProcesses(m.cgroup) {
+		if path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); err == nil && path == program {
+			found = append(found, pid)
+		}
+	}
+	return found
+}
+
 // Import makes an image, as an archive in the OCI layout, known to the container runtime.
 func (m *Machine) Import(ctx context.Context, archive io.Reader) error {
 	if err := m.ctr(ctx, archive, "images", "import", "--local", "-"); err != nil {

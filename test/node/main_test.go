@@ -14,8 +14,17 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
-// Built programs, which the part of the program that has this computer's network prepares.
-const standInVariable = "TEST_NODE_STAND_IN"
+// What the part of this program that has the computer's network prepares, and where it is.
+const (
+	standInVariable       = "TEST_NODE_STAND_IN"
+	operatorImageVariable = "TEST_NODE_OPERATOR_IMAGE"
+)
+
+const (
+	repository = "../.."
+	// operatorImage is not named latest, which kubelets always pull.
+	operatorImage, operatorTag = "ghcr.io/clusterpolicy/gpu-operator", "node-test"
+)
 
 func TestMain(m *testing.M) {
 	if err := node.Available(); err != nil {
@@ -28,8 +37,16 @@ func TestMain(m *testing.M) {
 func prepare(ctx context.Context) error {
 	_, clusterErr := cluster.EnsureBinaries(ctx, cluster.Newest, os.Stderr)
 	_, nodeErr := cluster.EnsureNodeBinaries(ctx, os.Stderr)
-	standIn, err := cluster.BuildNodeStandIn(ctx, os.Stderr)
-	return errors.Join(clusterErr, nodeErr, err, os.Setenv(standInVariable, standIn))
+	standIn, standInErr := cluster.BuildNodeStandIn(ctx, os.Stderr)
+	if err := errors.Join(clusterErr, nodeErr, standInErr, os.Setenv(standInVariable, standIn)); err != nil {
+		return err
+	}
+	if os.Getenv(victimVariable) != "" {
+		return nil // It has no operator.
+	}
+	image := filepath.Join(filepath.Dir(standIn), "operator.oci.tar")
+	err := node.BuildOperatorImage(ctx, repository, operatorImage+":"+operatorTag, image, os.Stderr)
+	return errors.Join(err, os.Setenv(operatorImageVariable, image))
 }
 
 // binaries are the node's programs, which are there.

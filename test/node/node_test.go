@@ -5,8 +5,11 @@ package node_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -61,6 +64,37 @@ func newBed(t *testing.T) *bed {
 	b.awaitNode()
 	t.Logf("the node was ready after %s", since(begin))
 	return b
+}
+
+// in is the bed as a subtest uses it: what fails there ends the subtest.
+func (b *bed) in(t *testing.T) *bed {
+	view := *b
+	view.t, view.WithT = t, NewWithT(t)
+	return &view
+}
+
+// describe tells what keeps the pods of the operator's namespace from running, for a test that fails.
+func (b *bed) describe() string {
+	var text strings.Builder
+	pods, err := b.client.CoreV1().Pods(namespace).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		fmt.Fprintf(&text, "pod %s: %s\n", pod.Name, pod.Status.Phase)
+		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			fmt.Fprintf(&text, "  %s ready=%t restarts=%d %s\n", c.Name, c.Ready, c.RestartCount, c.State.String())
+		}
+	}
+	events, err := b.client.CoreV1().Events(namespace).List(context.Background(), metav1.ListOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	for _, event := range events.Items[max(0, len(events.Items)-20):] {
+		fmt.Fprintf(&text, "event %s %s: %s\n", event.InvolvedObject.Name, event.Reason, event.Message)
+	}
+	return text.String()
 }
 
 func since(begin time.Time) time.Duration { return time.Since(begin).Round(time.Millisecond) }
