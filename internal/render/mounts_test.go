@@ -1,10 +1,37 @@
 package render_test
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 )
+
+// A container runtime mounts no directory over a file. These are the files of the operator's image, and what
+// lies in the way to them would take them away.
+func TestNothingIsMountedOverTheOperatorsPrograms(t *testing.T) {
+	files := []string{"/gpu-operator", "/usr", "/usr/bin", "/usr/bin/gpu-node", "/usr/bin/gpu-node-cuda", "/usr/bin/gpu-operator", "/usr/bin/kubectl-gpu"}
+	checked := 0
+	for operand, sets := range (situation{}).daemonSets(t) {
+		for _, ds := range sets {
+			spec := &ds.Spec.Template.Spec
+			for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
+				if len(container.Command) == 0 || container.Command[0] != "/usr/bin/gpu-node" {
+					continue // NVIDIA's images have no such files.
+				}
+				for _, mount := range container.VolumeMounts {
+					checked++
+					if slices.Contains(files, mount.MountPath) {
+						t.Errorf("%s: container %s mounts %s over a file of its image, or over the way to one", operand, container.Name, mount.MountPath)
+					}
+				}
+			}
+		}
+	}
+	if checked == 0 {
+		t.Error("no container of the operator's image mounts anything")
+	}
+}
 
 // A file that is mounted by itself is that of the pod's start, though an upgrade of the host has put another
 // one into its place since; and where it is missing, the pod does not start.
