@@ -21,27 +21,28 @@ const (
 
 // BuildOperator compiles cmd/gpu-operator into the cache and returns the path of the binary.
 func BuildOperator(ctx context.Context, progress io.Writer) (string, error) {
-	return buildOwn(ctx, "gpu-operator", "./cmd/gpu-operator", progress)
+	return buildOwn(ctx, "gpu-operator", "", "./cmd/gpu-operator", progress)
 }
 
 // BuildNodePrograms compiles cmd/gpu-node and what plays the programs of NVIDIA's images into the cache,
 // for simulated nodes that run processes, and returns the paths of the binaries.
 func BuildNodePrograms(ctx context.Context, progress io.Writer) (gpuNode, standIn string, err error) {
-	if gpuNode, err = buildOwn(ctx, "gpu-node", "./cmd/gpu-node", progress); err != nil {
+	if gpuNode, err = buildOwn(ctx, "gpu-node", "", "./cmd/gpu-node", progress); err != nil {
 		return "", "", err
 	}
-	standIn, err = buildOwn(ctx, "stand-in", "./test/simulator/standin", progress)
+	standIn, err = buildOwn(ctx, "stand-in", "", "./test/simulator/standin", progress)
 	return gpuNode, standIn, err
 }
 
 // BuildNodeStandIn compiles what plays NVIDIA's programs on a real node into the cache and returns the path
 // of the binary.
 func BuildNodeStandIn(ctx context.Context, progress io.Writer) (string, error) {
-	return buildOwn(ctx, "node-stand-in", "./test/node/standin", progress)
+	return buildOwn(ctx, "node-stand-in", filepath.Join("test", "node", "standin"), ".", progress)
 }
 
-// buildOwn compiles a program of this project into the cache and returns the path of the binary.
-func buildOwn(ctx context.Context, name, pkg string, progress io.Writer) (string, error) {
+// buildOwn compiles a program of this project, of the module in a folder of the repository, into the cache and
+// returns the path of the binary.
+func buildOwn(ctx context.Context, name, module, pkg string, progress io.Writer) (string, error) {
 	root, err := repositoryRoot()
 	if err != nil {
 		return "", err
@@ -59,7 +60,7 @@ func buildOwn(ctx context.Context, name, pkg string, progress io.Writer) (string
 	fmt.Fprintf(progress, "building %s ...\n", name)
 	temp := filepath.Join(bin, "."+name+".building")
 	defer func() { _ = os.Remove(temp) }()
-	if err := goBuild(ctx, root, temp, "-s -w", pkg); err != nil {
+	if err := goBuild(ctx, filepath.Join(root, module), temp, "-s -w", pkg); err != nil {
 		return "", err
 	}
 	// Renamed, not overwritten: another process may be running the old one.

@@ -17,6 +17,7 @@ import (
 // description is what the first process of a machine is told.
 type description struct {
 	Name, Root, Binaries, Cgroup string
+	GPUs                         int
 	// Joined says that the process is in its cgroup.
 	Joined bool
 }
@@ -121,7 +122,7 @@ func (s *service) start() error {
 	// Not by a parent-death signal: with the first process the kernel ends all.
 	s.process, err = os.StartProcess(path, append([]string{path}, s.args...), &os.ProcAttr{
 		Dir: "/",
-		Env: []string{"PATH=" + programDir + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		Env: []string{"PATH=" + machineDir + ":" + programDir + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		// No input.
 		Files: []*os.File{nil, log, log},
 	})

@@ -83,7 +83,7 @@ func beVictim(t *testing.T) {
 	defer cancel()
 	c, err := cluster.Start(ctx, cluster.Options{Version: cluster.Newest, Address: node.Address, Dir: filepath.Join(node.Dir(), "cluster")})
 	g.Expect(err).NotTo(HaveOccurred())
-	machine, err := node.New(node.Options{Name: machineName, Binaries: binaries(t), Kubeconfig: c.KubeletKubeconfig()})
+	machine, err := node.New(machineOptions(t, c))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(machine.PowerOn(ctx)).To(Succeed())
 	g.Expect(machine.Import(ctx, bytes.NewReader(archive(g, echo())))).To(Succeed())

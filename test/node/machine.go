@@ -38,8 +38,12 @@ type Options struct {
 	Name string
 	// Binaries is the folder that cluster.EnsureNodeBinaries returned.
 	Binaries string
+	// StandIn is the program that cluster.BuildNodeStandIn returned.
+	StandIn string
 	// Kubeconfig is what the kubelet reaches the API server with.
 	Kubeconfig string
+	// GPUs is how many the machine has.
+	GPUs int
 }
 
 // Machine is a computer with a kubelet.
@@ -64,8 +68,8 @@ func New(o Options) (*Machine, error) {
 // Path returns where a path on the machine's disk lies on this computer.
 func (m *Machine) Path(path string) string { return filepath.Join(m.dir, "root", path) }
 
-// running returns where a path of the running machine lies on this computer, what is mounted there included.
-func (m *Machine) running(path string) string {
+// Running returns where a path of the running machine lies on this computer, what is mounted there included.
+func (m *Machine) Running(path string) string {
 	return filepath.Join(fmt.Sprintf("/proc/%d/root", m.init.Process.Pid), path)
 }
 
@@ -103,7 +107,7 @@ func (m *Machine) install() error {
 			return err
 		}
 	}
-	return os.MkdirAll(m.Path(logDir), 0o755)
+	return errors.Join(os.MkdirAll(m.Path(logDir), 0o755), m.installStandIn())
 }
 
 // PowerOn boots the machine and returns once its container runtime answers. What it has mounted and
@@ -134,7 +138,7 @@ func (m *Machine) start() error {
 		return err
 	}
 	described, err := json.Marshal(description{
-		Name: m.options.Name, Root: filepath.Join(m.dir, "root"), Binaries: m.options.Binaries, Cgroup: m.cgroup,
+		Name: m.options.Name, Root: filepath.Join(m.dir, "root"), Binaries: m.options.Binaries, Cgroup: m.cgroup, GPUs: m.options.GPUs,
 	})
 	if err != nil {
 		return err
@@ -193,7 +197,7 @@ func (m *Machine) Import(ctx context.Context, archive io.Reader) error {
 
 // ctr talks to the container runtime in the namespace of Kubernetes.
 func (m *Machine) ctr(ctx context.Context, in io.Reader, args ...string) error {
-	args = append([]string{"--address", m.running(containerdSocket), "--namespace", "k8s.io"}, args...)
+	args = append([]string{"--address", m.Running(containerdSocket), "--namespace", "k8s.io"}, args...)
 	cmd := exec.CommandContext(ctx, filepath.Join(m.options.Binaries, "ctr"), args...)
 	cmd.Stdin = in
 	if out, err := cmd.CombinedOutput(); err != nil {

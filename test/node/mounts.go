@@ -29,7 +29,7 @@ var kernelSettings = map[string]string{
 }
 
 // hidden is where the machine keeps the files that it shows in place of the kernel's, a new one at each boot.
-const hidden = "/run/machine"
+const hidden = "/run/machine/kernel"
 
 // bootIDFile is what differs from boot to boot.
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
@@ -57,6 +57,9 @@ func (d description) mount() error {
 		return err
 	}
 	if err := enterRoot(d.Root); err != nil {
+		return err
+	}
+	if err := d.showHardware(); err != nil {
 		return err
 	}
 	return hideKernelSettings()
@@ -175,13 +178,9 @@ func enterRoot(root string) error {
 	return unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, "")
 }
 
-// hideKernelSettings puts the machine's files over those of the kernel.
+// hideKernelSettings shows a kubelet the settings that it wants.
 func hideKernelSettings() error {
-	files := map[string]string{bootIDFile: newID()}
 	for path, value := range kernelSettings {
-		files[path] = value
-	}
-	for path, value := range files {
 		file := filepath.Join(hidden, path)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			return err

@@ -50,7 +50,7 @@ func newBed(t *testing.T) *bed {
 	_, err = node.StartServices(t.Context(), b.cluster.SimulatorConfig)
 	b.Expect(err).NotTo(HaveOccurred())
 	t.Logf("the control plane was up after %s", since(begin))
-	b.machine, err = node.New(node.Options{Name: machineName, Binaries: binaries(t), Kubeconfig: b.cluster.KubeletKubeconfig()})
+	b.machine, err = node.New(machineOptions(t, b.cluster))
 	b.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -64,6 +64,16 @@ func newBed(t *testing.T) *bed {
 	b.awaitNode()
 	t.Logf("the node was ready after %s", since(begin))
 	return b
+}
+
+// gpus is how many GPUs the machine has.
+const gpus = 4
+
+func machineOptions(t *testing.T, c *cluster.Cluster) node.Options {
+	t.Helper()
+	return node.Options{
+		Name: machineName, Binaries: binaries(t), StandIn: os.Getenv(standInVariable), Kubeconfig: c.KubeletKubeconfig(), GPUs: gpus,
+	}
 }
 
 // in is the bed as a subtest uses it: what fails there ends the subtest.

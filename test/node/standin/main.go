@@ -1,8 +1,5 @@
-// Stand-in plays what containers run on a real node of the tests: NVIDIA's programs, and the pause program
-// of every sandbox. It is one static file that plays the part by whose name it is started.
-//
-//   - pause runs until SIGTERM.
-//   - echo prints its arguments.
+//go:build linux
+
 package main
 
 import (
@@ -10,32 +7,126 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
+// parts are what this program plays, by the name under which it is started.
+var parts = map[string]func(args []string) error{
+	// The machine's.
+	"runc":          runWithHardware,
+	"show-hardware": showHardware,
+	"pause":         func([]string) error { return untilEnd() },
+	"echo":          echo,
+
+	// Those of NVIDIA.
+	"nvidia-driver":                driver,
+	"driver-manager":               manageDriver,
+	"nvidia-smi":                   smi,
+	"nvidia-toolkit":               toolkit,
+	"nvidia-container-runtime":     runWithGPUs,
+	"nvidia-container-runtime.cdi": runWithGPUs,
+	"nvidia-device-plugin":         plugin,
+	"gpu-feature-discovery":        discoverFeatures,
+	"dcgm-exporter":                exportMetrics,
+	"nv-hostengine":                serveEngine,
+
+	// Those of a shell that the driver's start-up probe uses.
+	"cat": cat, "mkdir": makeFolders, "mv": move, "rm": remove,
+}
+
 func main() {
-	if err := play(filepath.Base(os.Args[0]), os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	name := filepath.Base(os.Args[0])
+	play, known := parts[name]
+	if !known {
+		fmt.Fprintf(os.Stderr, "there is no part %q; start this program by the name of the one that it is to play\n", name)
+		os.Exit(2)
+	}
+	if err := follow(name); err != nil {
+		end(err)
+	}
+	if slices.Contains(daemons, name) {
+		fmt.Printf("%s starts at %d\n", name, time.Now().UnixNano())
+	}
+	if err := play(os.Args[1:]); err != nil {
+		end(err)
 	}
 }
 
-func play(part string, args []string) error {
-	switch part {
-	case "pause":
-		return pause()
-	case "echo":
-		fmt.Println(strings.Join(args, " "))
-		return nil
-	default:
-		return fmt.Errorf("there is no part %q; start it by the name of the program that it is to play", part)
+// daemons are the main programs of the operands; each says when it starts.
+var daemons = []string{"nvidia-driver", "nvidia-toolkit", "nvidia-device-plugin", "gpu-feature-discovery", "dcgm-exporter", "nv-hostengine"}
+
+// terminationLog is where a container says why it ends.
+const terminationLog = "/dev/termination-log"
+
+// end fails with a message.
+func end(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	if file, openErr := os.OpenFile(terminationLog, os.O_WRONLY|os.O_TRUNC, 0); openErr == nil {
+		_, _ = file.WriteString(err.Error())
 	}
+	os.Exit(1)
 }
 
-func pause() error {
-	ended := make(chan os.Signal, 1)
-	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
-	<-ended
+// untilEnd waits until the container is stopped.
+func untilEnd() error {
+	<-ended()
+	return nil
+}
+
+func ended() <-chan os.Signal {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	return signals
+}
+
+func echo(args []string) error {
+	fmt.Println(strings.Join(args, " "))
+	return nil
+}
+
+func cat(args []string) error {
+	for _, path := range args {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stdout.Write(content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withoutFlags are the arguments that are paths.
+func withoutFlags(args []string) []string {
+	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return strings.HasPrefix(arg, "-") })
+}
+
+func makeFolders(args []string) error {
+	for _, path := range withoutFlags(args) {
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func move(args []string) error {
+	paths := withoutFlags(args)
+	if len(paths) != 2 {
+		return fmt.Errorf("mv takes two paths, not %q", args)
+	}
+	return os.Rename(paths[0], paths[1])
+}
+
+func remove(args []string) error {
+	for _, path := range withoutFlags(args) {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
 	return nil
 }

@@ -1,0 +1,176 @@
+//go:build linux
+
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+const (
+	gpuReady    = "nvidia.com/GPUReady"
+	gpuResource = corev1.ResourceName("nvidia.com/gpu")
+	policyPath  = "/apis/nvidia.com/v1/clusterpolicies"
+	policyName  = "cluster-policy"
+)
+
+// samplePolicy is all of the defaults, but for the start-up probe of the driver: its first look comes after a
+// minute, as real drivers need longer than that.
+func samplePolicy() *v1.ClusterPolicy {
+	return &v1.ClusterPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "ClusterPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: policyName},
+		Spec: v1.ClusterPolicySpec{
+			Driver: &v1.DriverSpec{StartupProbe: &v1.ProbeSpec{InitialDelaySeconds: 1, PeriodSeconds: 1}},
+		},
+	}
+}
+
+func (b *bed) createPolicy(policy *v1.ClusterPolicy) {
+	b.t.Helper()
+	content, err := json.Marshal(policy)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(b.client.CoreV1().RESTClient().Post().AbsPath(policyPath).Body(content).Do(b.t.Context()).Error()).To(Succeed())
+}
+
+func (b *bed) policy() (*v1.ClusterPolicy, error) {
+	content, err := b.client.CoreV1().RESTClient().Get().AbsPath(policyPath, policyName).DoRaw(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	policy := &v1.ClusterPolicy{}
+	return policy, json.Unmarshal(content, policy)
+}
+
+// stages follows the node's condition until it is true, and returns when it told each stage first.
+func (b *bed) stages(begin time.Time, within time.Duration) map[string]time.Duration {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), within)
+	defer cancel()
+	seen := map[string]time.Duration{}
+	watch, err := b.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + machineName})
+	b.Expect(err).NotTo(HaveOccurred())
+	defer watch.Stop()
+	last := corev1.NodeCondition{}
+	for event := range watch.ResultChan() {
+		object, ok := event.Object.(*corev1.Node)
+		if !ok {
+			continue
+		}
+		for _, condition := range object.Status.Conditions {
+			if condition.Type != gpuReady {
+				continue
+			}
+			if condition.Message != last.Message || condition.Reason != last.Reason {
+				b.t.Logf("%8s %s %s: %s", since(begin), condition.Status, condition.Reason, condition.Message)
+			}
+			if last = condition; condition.Status == corev1.ConditionTrue {
+				seen[condition.Reason] = since(begin)
+				return seen
+			}
+			if _, known := seen[condition.Reason]; !known {
+				seen[condition.Reason] = since(begin)
+			}
+		}
+	}
+	b.t.Fatalf("the node is not ready for GPUs after %s: %s: %s\n%s", within, last.Reason, last.Message, b.describe())
+	return nil
+}
+
+// TestFromNothingToValidated: the rendered manifests, unchanged, on a real kubelet.
+func TestFromNothingToValidated(t *testing.T) {
+	b := newBed(t)
+	b.loadNVIDIA()
+	b.deployOperator(privileged)
+	begin := time.Now()
+	b.createPolicy(samplePolicy())
+	b.stages(begin, 3*time.Minute)
+	t.Run("the kubelet allocates the GPUs", func(t *testing.T) { b.in(t).checkAllocation() })
+	t.Run("the order is kept", func(t *testing.T) { b.in(t).checkOrder() })
+	t.Run("the policy is ready", func(t *testing.T) {
+		b := b.in(t)
+		b.Eventually(func(g Gomega) {
+			policy, err := b.policy()
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(policy.Status.State).To(Equal(v1.StateReady), "%+v", policy.Status)
+		}, "90s", "200ms").Should(Succeed(), b.describe)
+		t.Logf("the policy was ready after %s", since(begin))
+	})
+}
+
+// checkAllocation runs a pod on two of the GPUs, and looks at what it sees.
+func (b *bed) checkAllocation() {
+	object, err := b.client.CoreV1().Nodes().Get(b.t.Context(), machineName, metav1.GetOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(object.Status.Allocatable).To(HaveKeyWithValue(gpuResource, resource.MustParse("4")))
+	b.load(standIn("example.com/echo:1", "echo"))
+	pods := b.client.CoreV1().Pods(metav1.NamespaceDefault)
+	_, err = pods.Create(b.t.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "work"},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever,
+			Containers: []corev1.Container{{
+				Name: "work", Image: "example.com/echo:1", Command: []string{"nvidia-smi", "-L"},
+				Env:       []corev1.EnvVar{{Name: "PATH", Value: "/usr/bin"}},
+				Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpuResource: resource.MustParse("2")}},
+			}},
+		},
+	}, metav1.CreateOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Eventually(func(g Gomega) {
+		pod, err := pods.Get(b.t.Context(), "work", metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(pod.Status.Phase).To(Equal(corev1.PodSucceeded), "%v", pod.Status)
+	}, "30s", "50ms").Should(Succeed())
+	log, err := pods.GetLogs("work", &corev1.PodLogOptions{}).DoRaw(b.t.Context())
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(string(log)).To(MatchRegexp(`^(GPU [01]: NVIDIA H100 80GB HBM3 \(UUID: GPU-[0-9-]+\)\n){2}$`))
+}
+
+// requires are the markers that the main programs of the operands start after, with the label of their pods.
+var requires = []struct{ program, app, marker string }{
+	{"nvidia-toolkit", "nvidia-container-toolkit-daemonset", "driver-ready"},
+	{"nvidia-device-plugin", "nvidia-device-plugin-daemonset", "toolkit-ready"},
+	{"gpu-feature-discovery", "gpu-feature-discovery", "toolkit-ready"},
+	{"dcgm-exporter", "nvidia-dcgm-exporter", "toolkit-ready"},
+}
+
+// checkOrder compares when the operands' main programs started with when the markers were written that they
+// wait for.
+func (b *bed) checkOrder() {
+	for _, edge := range requires {
+		marker, err := os.Stat(b.machine.Running("/run/nvidia/validations/" + edge.marker))
+		b.Expect(err).NotTo(HaveOccurred())
+		var started time.Time
+		b.Eventually(func(g Gomega) { started = b.started(g, edge.app, edge.program) }, "30s", "100ms").Should(Succeed())
+		b.t.Logf("%-22s started %6s after %s", edge.program, started.Sub(marker.ModTime()).Round(time.Millisecond), edge.marker)
+		b.Expect(started).To(BeTemporally(">=", marker.ModTime()), edge.program)
+	}
+}
+
+// started is when the program said that it starts.
+func (b *bed) started(g Gomega, app, program string) time.Time {
+	pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pods.Items).To(HaveLen(1))
+	log, err := b.client.CoreV1().Pods(namespace).GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{
+		Container: pods.Items[0].Spec.Containers[0].Name}).DoRaw(b.t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	found := regexp.MustCompile(program + ` starts at ([0-9]+)\n`).FindSubmatch(log)
+	g.Expect(found).To(HaveLen(2), "%s", log)
+	nanoseconds, err := strconv.ParseInt(string(found[1]), 10, 64)
+	g.Expect(err).NotTo(HaveOccurred())
+	return time.Unix(0, nanoseconds)
+}

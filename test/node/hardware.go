@@ -1,0 +1,104 @@
+//go:build linux
+
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+const (
+	// machineDir holds the machine's stand-in and the names by which the machine itself starts it.
+	machineDir = "/opt/node/machine"
+	standIn    = "/opt/node/stand-in"
+	// ordersOnDisk is where the orders lie, ordersShown where the stand-in finds them.
+	ordersOnDisk = "/var/lib/stand-in-orders"
+	ordersShown  = "/run/machine/orders"
+	// pciAddress is that of the first GPU; the others follow.
+	pciAddress = 0x10
+)
+
+// shown are the folders and files of the kernel in whose place every container finds the machine's own. They
+// are new at each boot, so that no driver is loaded then. A driver that is loaded writes to them.
+func shown(gpus int) map[string]string {
+	files := map[string]string{
+		"/proc/devices": "Character devices:\n  1 mem\n\nBlock devices:\n",
+		bootIDFile:      newID() + "\n",
+		"/sys/module/firmware_class/parameters/path": "\n",
+	}
+	for i := range gpus {
+		device := fmt.Sprintf("/sys/bus/pci/devices/0000:%02x:00.0/", pciAddress+i)
+		files[device+"vendor"], files[device+"device"], files[device+"class"] = "0x10de\n", "0x2330\n", "0x030200\n"
+		files[device+"uevent"] = "PCI_CLASS=30200\nPCI_ID=10DE:2330\n"
+	}
+	return files
+}
+
+// places are where the files are shown. The stand-in has the same list.
+var places = []string{"/sys/bus/pci/devices", "/sys/module", "/proc/devices", "/proc/driver", bootIDFile}
+
+// showHardware puts the machine's files over those of the kernel, for programs that run outside containers.
+func (d description) showHardware() error {
+	for _, dir := range []string{"/sys/bus/pci/devices", "/sys/module", "/proc/driver"} {
+		if err := os.MkdirAll(filepath.Join(hidden, dir), 0o755); err != nil {
+			return err
+		}
+	}
+	for path, content := range shown(d.GPUs) {
+		file := filepath.Join(hidden, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o644)); err != nil {
+			return err
+		}
+	}
+	for _, place := range places {
+		if err := bind(filepath.Join(hidden, place), place, 0); err != nil {
+			return err
+		}
+	}
+	return bind(ordersOnDisk, ordersShown, 0)
+}
+
+// installStandIn puts the stand-in on the disk, with the names by which the machine starts it.
+func (m *Machine) installStandIn() error {
+	if err := errors.Join(copyFile(m.options.StandIn, m.Path(standIn)),
+		os.MkdirAll(m.Path(machineDir), 0o755), os.MkdirAll(m.Path(ordersOnDisk), 0o755)); err != nil {
+		return err
+	}
+	for _, name := range []string{"runc", "show-hardware"} {
+		if err := os.Symlink("../stand-in", m.Path(filepath.Join(machineDir, name))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Order is what a test wants of a program that the stand-in plays, each time that it starts.
+type Order struct {
+	// Delay is how long it takes before it does anything, with a unit; RandomDelay adds up to that.
+	Delay, RandomDelay string
+	// Fault is exit, hang or memory: it ends with an error, does nothing for ever, or takes all memory.
+	Fault string
+	// Message is what it says as it exits.
+	Message string
+}
+
+// Order gives an order to the program of this name; nil takes it back.
+func (m *Machine) Order(program string, order *Order) error {
+	path := m.Path(filepath.Join(ordersOnDisk, program+".json"))
+	if order == nil {
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	content, err := json.Marshal(order)
+	if err != nil {
+		return err
+	}
+	// Renamed, so that nobody reads a part of it.
+	return errors.Join(os.WriteFile(path+".new", content, 0o644), os.Rename(path+".new", path))
+}

@@ -1,0 +1,71 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+)
+
+// featureFile is where GPU Feature Discovery leaves its labels.
+const featureFile = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
+
+// discoverFeatures is GPU Feature Discovery, which writes a file and takes it away as it ends.
+func discoverFeatures([]string) error {
+	gpus, err := gpusIn("/dev")
+	if err != nil || len(gpus) == 0 {
+		return fmt.Errorf("find GPUs: %w", errors.Join(err, os.ErrNotExist))
+	}
+	labels := fmt.Sprintf("nvidia.com/gfd.timestamp=%d\nnvidia.com/gpu.count=%d\nnvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3\n"+
+		"nvidia.com/mig.capable=false\nnvidia.com/mps.capable=false\nnvidia.com/cuda.driver-version.full=%s\n",
+		time.Now().Unix(), len(gpus), driverVersion)
+	if err := errors.Join(os.WriteFile(featureFile+".new", []byte(labels), 0o644), os.Rename(featureFile+".new", featureFile)); err != nil {
+		return err
+	}
+	fmt.Println("the labels are written")
+	return errors.Join(untilEnd(), os.Remove(featureFile))
+}
+
+// exportMetrics is the DCGM exporter.
+func exportMetrics([]string) error {
+	gpus, err := gpusIn("/dev")
+	if err != nil || len(gpus) == 0 {
+		return fmt.Errorf("find GPUs: %w", errors.Join(err, os.ErrNotExist))
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/health", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "OK") })
+	mux.HandleFunc("/metrics", func(w http.ResponseWriter, _ *http.Request) {
+		for _, gpu := range gpus {
+			_, _ = fmt.Fprintf(w, "DCGM_FI_DEV_GPU_TEMP{gpu=%q,UUID=%q} 30\n", fmt.Sprint(gpu), gpuUUID(gpu))
+		}
+	})
+	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("DCGM_EXPORTER_LISTEN"), ":9400"))
+	if err != nil {
+		return err
+	}
+	go func() { _ = http.Serve(listener, mux) }()
+	return untilEnd()
+}
+
+// serveEngine is the engine of DCGM: it accepts connections.
+func serveEngine([]string) error {
+	listener, err := net.Listen("tcp", ":5555")
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_ = connection.Close()
+		}
+	}()
+	return untilEnd()
+}

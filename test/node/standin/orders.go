@@ -1,0 +1,86 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// ordersDir is where every container finds the orders, a file for each part that has some.
+const ordersDir = "/stand-in-orders"
+
+// order is what a test wants of a part, each time that it starts.
+type order struct {
+	// Delay is how long it takes before it does anything, with a unit; RandomDelay adds up to that.
+	Delay, RandomDelay string
+	// Fault is exit, hang or memory: it ends with an error, does nothing for ever, or takes all memory.
+	Fault string
+	// Message is what it says as it exits.
+	Message string
+}
+
+// follow carries out the orders of a part that is starting.
+func follow(part string) error {
+	content, err := os.ReadFile(filepath.Join(ordersDir, part+".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the orders: %w", err)
+	}
+	var o order
+	if err := json.Unmarshal(content, &o); err != nil {
+		return fmt.Errorf("read the orders: %w", err)
+	}
+	delay, err := duration(o.Delay)
+	if err != nil {
+		return err
+	}
+	random, err := duration(o.RandomDelay)
+	if err != nil {
+		return err
+	}
+	if random > 0 {
+		delay += rand.N(random)
+	}
+	time.Sleep(delay)
+	switch o.Fault {
+	case "":
+		return nil
+	case "exit":
+		return errors.New(o.Message)
+	case "hang":
+		return untilEnd()
+	case "memory":
+		return takeMemory()
+	default:
+		return fmt.Errorf("there is no fault %q", o.Fault)
+	}
+}
+
+func duration(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return time.ParseDuration(text)
+}
+
+// takeMemory goes on until the kernel ends it. Without a limit it stops before the machine suffers.
+func takeMemory() error {
+	var taken [][]byte
+	for range 256 {
+		page := make([]byte, 16<<20)
+		for i := 0; i < len(page); i += 4096 {
+			page[i] = 1
+		}
+		taken = append(taken, page)
+	}
+	return fmt.Errorf("%d pieces of memory were taken, and nothing stopped it; give the container a limit", len(taken))
+}

@@ -1,0 +1,233 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/fsnotify/fsnotify"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	gpuResource  = "nvidia.com/gpu"
+	pluginSocket = "nvidia-gpu.sock"
+	cdiKind      = "k8s.device-plugin.nvidia.com/gpu"
+	cdiFile      = "/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
+	// replicaSign stands between the name of a GPU and the number of its replica.
+	replicaSign = "::"
+)
+
+// pluginServer is the device plugin between two configurations.
+type pluginServer struct {
+	api.UnimplementedDevicePluginServer
+	devices []*api.Device
+	// ended is closed with the server.
+	ended chan struct{}
+}
+
+// plugin is the device plugin: it serves the GPUs of the driver's root to the kubelet, each as often as its
+// configuration says. A new kubelet, or SIGHUP for a new configuration, has it start anew.
+func plugin([]string) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = watcher.Close() }()
+	if err := watcher.Add(api.DevicePluginPath); err != nil {
+		return fmt.Errorf("watch the kubelet's socket: %w", err)
+	}
+	for {
+		stop, err := servePlugin()
+		if err != nil {
+			return err
+		}
+		again, err := awaitReason(signals, watcher)
+		stop()
+		if err != nil || !again {
+			return err
+		}
+	}
+}
+
+// awaitReason waits for a reason to start anew, or to end.
+func awaitReason(signals <-chan os.Signal, watcher *fsnotify.Watcher) (again bool, err error) {
+	for {
+		select {
+		case received := <-signals:
+			return received == syscall.SIGHUP, nil
+		case event := <-watcher.Events:
+			if event.Name == api.KubeletSocket && event.Has(fsnotify.Create) {
+				return true, nil
+			}
+		case err := <-watcher.Errors:
+			return false, err
+		}
+	}
+}
+
+func servePlugin() (stop func(), err error) {
+	devRoot := os.Getenv("DEV_ROOT_CTR_PATH")
+	gpus, err := gpusIn(filepath.Join(devRoot, "dev"))
+	if err != nil || len(gpus) == 0 {
+		return nil, fmt.Errorf("find GPUs below %q: %w", devRoot, errors.Join(err, fs.ErrNotExist))
+	}
+	if err := writeCDI(gpus); err != nil {
+		return nil, fmt.Errorf("describe the GPUs to the runtime: %w", err)
+	}
+	replicas, err := replicas()
+	if err != nil {
+		return nil, err
+	}
+	server := &pluginServer{ended: make(chan struct{})}
+	for _, gpu := range gpus {
+		for replica := range replicas {
+			id := gpuUUID(gpu)
+			if replicas > 1 {
+				id += replicaSign + strconv.Itoa(replica)
+			}
+			server.devices = append(server.devices, &api.Device{ID: id, Health: api.Healthy})
+		}
+	}
+	socket := filepath.Join(api.DevicePluginPath, pluginSocket)
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, err
+	}
+	serving := grpc.NewServer()
+	api.RegisterDevicePluginServer(serving, server)
+	go func() { _ = serving.Serve(listener) }()
+	stop = sync.OnceFunc(func() { close(server.ended); serving.Stop() })
+	if err := register(); err != nil {
+		stop()
+		return nil, fmt.Errorf("register with the kubelet: %w", err)
+	}
+	fmt.Printf("the plugin serves %d devices\n", len(server.devices))
+	return stop, nil
+}
+
+func register() error {
+	connection, err := grpc.NewClient("unix://"+api.KubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = connection.Close() }()
+	_, err = api.NewRegistrationClient(connection).Register(context.Background(), &api.RegisterRequest{
+		Version: api.Version, Endpoint: pluginSocket, ResourceName: gpuResource, Options: &api.DevicePluginOptions{},
+	})
+	return err
+}
+
+func (*pluginServer) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
+	return &api.DevicePluginOptions{}, nil
+}
+
+func (s *pluginServer) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingServer[api.ListAndWatchResponse]) error {
+	if err := stream.Send(&api.ListAndWatchResponse{Devices: s.devices}); err != nil {
+		return err
+	}
+	select {
+	case <-s.ended:
+	case <-stream.Context().Done():
+	}
+	return nil
+}
+
+// Allocate has the runtime put in the GPUs of the devices.
+func (s *pluginServer) Allocate(_ context.Context, request *api.AllocateRequest) (*api.AllocateResponse, error) {
+	response := &api.AllocateResponse{}
+	for _, container := range request.ContainerRequests {
+		answer := &api.ContainerAllocateResponse{}
+		given := map[string]bool{}
+		for _, id := range container.DevicesIds {
+			gpu, _, _ := strings.Cut(id, replicaSign)
+			if !given[gpu] {
+				given[gpu] = true
+				answer.CdiDevices = append(answer.CdiDevices, &api.CDIDevice{Name: cdiKind + "=" + gpu})
+			}
+		}
+		response.ContainerResponses = append(response.ContainerResponses, answer)
+	}
+	return response, nil
+}
+
+// replicas is how often each GPU is offered, as the configuration says; once without one.
+func replicas() (int, error) {
+	path := os.Getenv("CONFIG_FILE")
+	if path == "" {
+		return 1, nil
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("read the configuration: %w", err)
+	}
+	var config struct {
+		Sharing struct {
+			TimeSlicing struct {
+				Resources []struct {
+					Name     string
+					Replicas int
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(content, &config); err != nil {
+		return 0, fmt.Errorf("read the configuration: %w", err)
+	}
+	for _, resource := range config.Sharing.TimeSlicing.Resources {
+		if resource.Name == gpuResource && resource.Replicas > 0 {
+			return resource.Replicas, nil
+		}
+	}
+	return 1, nil
+}
+
+// writeCDI describes the GPUs as the Container Device Interface has it.
+func writeCDI(gpus []int) error {
+	driverOnHost, devOnHost := os.Getenv("NVIDIA_DRIVER_ROOT"), os.Getenv("NVIDIA_DEV_ROOT")
+	node := func(name string) map[string]any {
+		return map[string]any{"path": "/dev/" + name, "hostPath": filepath.Join(devOnHost, "dev", name)}
+	}
+	var devices []any
+	for _, gpu := range gpus {
+		devices = append(devices, map[string]any{
+			"name":           gpuUUID(gpu),
+			"containerEdits": map[string]any{"deviceNodes": []any{node("nvidia" + strconv.Itoa(gpu))}},
+		})
+	}
+	content, err := json.Marshal(map[string]any{
+		"cdiVersion": "0.5.0", "kind": cdiKind, "devices": devices,
+		"containerEdits": map[string]any{
+			"env":         []string{"NVIDIA_VISIBLE_DEVICES=void"},
+			"deviceNodes": []any{node("nvidiactl"), node("nvidia-uvm")},
+			"mounts": []any{map[string]any{
+				"hostPath": filepath.Join(driverOnHost, "usr/bin/nvidia-smi"), "containerPath": "/usr/bin/nvidia-smi",
+				"options": []string{"ro", "nosuid", "nodev", "bind"},
+			}},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(cdiFile+".new", content, 0o644), os.Rename(cdiFile+".new", cdiFile))
+}

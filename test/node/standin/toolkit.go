@@ -1,0 +1,219 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// runtimeConfig is what the toolkit tells the runtime that it installs, in a file beside it.
+type runtimeConfig struct{ DriverRoot, DevRoot string }
+
+const runtimeConfigFile = ".config/nvidia-container-runtime/config.json"
+
+// toolkit is the container toolkit: it installs the runtime, tells containerd of it and waits.
+func toolkit([]string) error {
+	dir := filepath.Join(os.Getenv("ROOT"), "toolkit")
+	if err := installRuntime(dir); err != nil {
+		return fmt.Errorf("install the runtime: %w", err)
+	}
+	dropIn, socket := os.Getenv("RUNTIME_DROP_IN_CONFIG"), os.Getenv("RUNTIME_SOCKET")
+	if dropIn == "" || socket == "" {
+		return errors.New("RUNTIME_DROP_IN_CONFIG and RUNTIME_SOCKET must say where the runtime has its configuration and its socket")
+	}
+	if err := write(dropIn, handlers(dir)); err != nil {
+		return fmt.Errorf("configure the runtime: %w", err)
+	}
+	if err := restartRuntime(socket); err != nil {
+		return err
+	}
+	if pidFile := os.Getenv("TOOLKIT_PID_FILE"); pidFile != "" {
+		if err := write(pidFile, strconv.Itoa(os.Getpid())); err != nil {
+			return err
+		}
+	}
+	fmt.Println("the toolkit runs")
+	if err := untilEnd(); err != nil {
+		return err
+	}
+	// As it ends, it takes back what it told the runtime.
+	return errors.Join(os.Remove(dropIn), restartRuntime(socket))
+}
+
+func installRuntime(dir string) error {
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-ctk", "nvidia-cdi-hook"} {
+		path := filepath.Join(dir, name)
+		// Renamed: the one that is there may be running.
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(path+".new", self, 0o755), os.Rename(path+".new", path)); err != nil {
+			return err
+		}
+	}
+	config, err := json.Marshal(runtimeConfig{
+		DriverRoot: os.Getenv("NVIDIA_DRIVER_ROOT"), DevRoot: cmp.Or(os.Getenv("NVIDIA_DEV_ROOT"), os.Getenv("NVIDIA_DRIVER_ROOT")),
+	})
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(dir, runtimeConfigFile), string(config))
+}
+
+// handlers is the drop-in for containerd.
+func handlers(dir string) string {
+	class := cmp.Or(os.Getenv("CONTAINERD_RUNTIME_CLASS"), "nvidia")
+	text := "version = 3\n"
+	for name, program := range map[string]string{
+		class: "nvidia-container-runtime", class + "-cdi": "nvidia-container-runtime.cdi", class + "-legacy": "nvidia-container-runtime",
+	} {
+		table := fmt.Sprintf("plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.%s", name)
+		text += fmt.Sprintf("\n[%s]\n  runtime_type = \"io.containerd.runc.v2\"\n[%s.options]\n  BinaryName = %q\n  SystemdCgroup = false\n",
+			table, table, filepath.Join(dir, program))
+	}
+	return text
+}
+
+// restartRuntime has the process that listens on the socket reload its configuration, by the signal that ends
+// containerd; the machine then starts it again.
+func restartRuntime(socket string) error {
+	connection, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
+	if err != nil {
+		return fmt.Errorf("reach the runtime: %w", err)
+	}
+	defer func() { _ = connection.Close() }()
+	raw, err := connection.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peer *unix.Ucred
+	var peerErr error
+	if err := raw.Control(func(fd uintptr) {
+		peer, peerErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	if peerErr != nil {
+		return fmt.Errorf("find the process of the runtime: %w", peerErr)
+	}
+	if err := syscall.Kill(int(peer.Pid), syscall.SIGHUP); err != nil {
+		return fmt.Errorf("restart the runtime, process %d: %w", peer.Pid, err)
+	}
+	return nil
+}
+
+// runWithGPUs is the runtime of the handler nvidia: runc, which puts GPUs into the containers that ask for
+// them by their environment.
+func runWithGPUs(args []string) error {
+	if bundle := bundleOf(args); bundle != "" {
+		// By the path of the call: /proc/self/exe of a program that is a link would be another one.
+		content, err := os.ReadFile(filepath.Join(filepath.Dir(os.Args[0]), runtimeConfigFile))
+		if err != nil {
+			return fmt.Errorf("read the runtime's configuration: %w", err)
+		}
+		var config runtimeConfig
+		if err := json.Unmarshal(content, &config); err != nil {
+			return fmt.Errorf("read the runtime's configuration: %w", err)
+		}
+		if err := edit(bundle, config.addGPUs); err != nil {
+			return err
+		}
+	}
+	runc, err := exec.LookPath("runc")
+	if err != nil {
+		return err
+	}
+	return unix.Exec(runc, append([]string{runc}, args...), os.Environ())
+}
+
+// libraryDir is where the driver's root and the operator's image have their libraries.
+func libraryDir() string {
+	return map[string]string{"amd64": "/usr/lib/x86_64-linux-gnu", "arm64": "/usr/lib/aarch64-linux-gnu"}[runtime.GOARCH]
+}
+
+func (c runtimeConfig) addGPUs(s spec) error {
+	visible := s.variable("NVIDIA_VISIBLE_DEVICES")
+	if visible == "" || visible == "void" || visible == "none" {
+		return nil
+	}
+	all, err := gpusIn(filepath.Join(c.DevRoot, "dev"))
+	if err != nil {
+		return fmt.Errorf("find the GPUs: %w", err)
+	}
+	asked := strings.Split(visible, ",")
+	devices := []string{"nvidiactl", "nvidia-uvm"}
+	var words []string
+	for _, gpu := range all {
+		if visible == "all" || slices.Contains(asked, strconv.Itoa(gpu)) || slices.Contains(asked, gpuUUID(gpu)) {
+			devices, words = append(devices, "nvidia"+strconv.Itoa(gpu)), append(words, "gpu")
+		}
+	}
+	for _, name := range devices {
+		if err := s.device(filepath.Join(c.DevRoot, "dev", name), "/dev/"+name); err != nil {
+			return err
+		}
+	}
+	// How many GPUs the driver's libraries find.
+	s.section("process").add("env", "FAKE_GPUS="+strings.Join(words, " "))
+	return c.addPrograms(s)
+}
+
+// addPrograms puts nvidia-smi and the driver's libraries into a container.
+func (c runtimeConfig) addPrograms(s spec) error {
+	s.mount(filepath.Join(c.DriverRoot, "usr/bin/nvidia-smi"), "/usr/bin/nvidia-smi")
+	for _, library := range libraries {
+		source := filepath.Join(c.DriverRoot, libraryDir(), library)
+		if _, err := os.Stat(source); err == nil {
+			s.mount(source, filepath.Join(libraryDir(), library))
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// variable is the value of a variable of the container's program.
+func (s spec) variable(name string) string {
+	environment, _ := s.section("process")["env"].([]any)
+	value := ""
+	for _, variable := range environment {
+		if text, ok := variable.(string); ok {
+			if after, found := strings.CutPrefix(text, name+"="); found {
+				value = after
+			}
+		}
+	}
+	return value
+}
+
+// libraries are what programs load of the driver.
+var libraries = []string{"libcuda.so.1", "libnvidia-ml.so.1"}
+
+// device adds a device node to a configuration.
+func (s spec) device(source, at string) error {
+	var stat unix.Stat_t
+	if err := unix.Stat(source, &stat); err != nil {
+		return fmt.Errorf("find the device %s: %w", source, err)
+	}
+	major, minor := unix.Major(stat.Rdev), unix.Minor(stat.Rdev)
+	linux := s.section("linux")
+	linux.add("devices", map[string]any{"path": at, "type": "c", "major": major, "minor": minor, "fileMode": 0o666, "uid": 0, "gid": 0})
+	linux.section("resources").add("devices", map[string]any{"allow": true, "type": "c", "major": major, "minor": minor, "access": "rwm"})
+	return nil
+}
