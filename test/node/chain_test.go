@@ -89,7 +89,8 @@ func (b *bed) stages(begin time.Time, within time.Duration) map[string]time.Dura
 	return nil
 }
 
-// TestFromNothingToValidated: the rendered manifests, unchanged, on a real kubelet.
+// TestFromNothingToValidated: the rendered manifests, unchanged, on a real kubelet, and the same again after a
+// restart of the node.
 func TestFromNothingToValidated(t *testing.T) {
 	b := newBed(t)
 	b.loadNVIDIA()
@@ -108,6 +109,7 @@ func TestFromNothingToValidated(t *testing.T) {
 		}, "90s", "200ms").Should(Succeed(), b.describe)
 		t.Logf("the policy was ready after %s", since(begin))
 	})
+	t.Run("a restart of the node", func(t *testing.T) { b.in(t).checkRestart() })
 }
 
 // checkAllocation runs a pod on two of the GPUs, and looks at what it sees.

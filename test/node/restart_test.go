@@ -1,0 +1,81 @@
+//go:build linux
+
+package node_test
+
+import (
+	"os"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// markers are those that a whole stack has, in the order in which they are written.
+var markers = []string{"driver-ready", "toolkit-ready", "cuda-ready", "plugin-ready"}
+
+// checkRestart cuts the machine's power and boots it: kubelet, containerd, the operators and all operands are
+// killed, and what was in memory is gone. The stack comes back in order, and nobody takes away the pod of a
+// user.
+func (b *bed) checkRestart() {
+	ctx := b.t.Context()
+	b.load(played("example.com/work:1", "pause"))
+	_, err := b.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "long-work"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "work", Image: "example.com/work:1",
+			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{gpuResource: resource.MustParse("1")}},
+		}}},
+	}, metav1.CreateOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+	work := func(g Gomega) *corev1.Pod {
+		pod, err := b.client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, "long-work", metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		return pod
+	}
+	b.Eventually(func(g Gomega) { g.Expect(work(g).Status.Phase).To(Equal(corev1.PodRunning)) }, "30s", "50ms").Should(Succeed())
+	before := work(b)
+	mark, err := b.cluster.Mark()
+	b.Expect(err).NotTo(HaveOccurred())
+
+	b.Expect(b.machine.PowerOff()).To(Succeed())
+	begin := time.Now()
+	b.Expect(b.machine.PowerOn(ctx)).To(Succeed())
+	var written []time.Time
+	b.Eventually(func(g Gomega) {
+		written = nil
+		for _, marker := range markers {
+			info, err := os.Stat(b.machine.Running("/run/nvidia/validations/" + marker))
+			g.Expect(err).NotTo(HaveOccurred())
+			written = append(written, info.ModTime())
+		}
+	}, "2m", "100ms").Should(Succeed(), b.describe)
+	for i, at := range written {
+		b.t.Logf("%-13s after %s", markers[i], at.Sub(begin).Round(time.Millisecond))
+		b.Expect(at).To(BeTemporally(">", begin), "nothing of before the restart is left")
+		if i > 0 {
+			b.Expect(at).To(BeTemporally(">=", written[i-1]), markers[i])
+		}
+	}
+	b.checkOrder()
+	b.Eventually(func(g Gomega) {
+		policy, err := b.policy()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(policy.Status.NodeSummary.ReadyOfTotal).To(Equal("1/1"))
+	}, "2m", "200ms").Should(Succeed(), b.describe)
+	b.t.Logf("the node was ready for GPUs again after %s", since(begin))
+
+	after := work(b)
+	b.t.Logf("the pod of the user is %s, %s", after.Status.Phase, after.Status.Reason)
+	b.Expect(after.UID).To(Equal(before.UID))
+	b.Expect(after.DeletionTimestamp).To(BeNil())
+	calls, err := b.cluster.Since(mark)
+	b.Expect(err).NotTo(HaveOccurred())
+	for _, call := range calls.Writes() {
+		b.Expect(call.Resource == "pods" && call.Namespace == metav1.NamespaceDefault).To(BeFalse(), "%+v", call)
+	}
+	b.Expect(calls.By(cluster.ServiceAccountUser(namespace, account))).NotTo(BeEmpty())
+}
