@@ -81,7 +81,7 @@ func beVictim(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := cluster.Start(ctx, cluster.Options{Version: cluster.Newest, Address: node.Address, Dir: filepath.Join(node.Dir(), "cluster")})
+	c, err := cluster.Start(ctx, cluster.Options{Version: cluster.Newest, Address: node.Address})
 	g.Expect(err).NotTo(HaveOccurred())
 	machine, err := node.New(machineOptions(t, c))
 	g.Expect(err).NotTo(HaveOccurred())

@@ -56,9 +56,13 @@ type Machine struct {
 	cgroup string
 }
 
-// New makes a machine that is switched off. Its disk is empty.
+// New makes a machine that is switched off, with a new disk, which is kept until the run ends.
 func New(o Options) (*Machine, error) {
-	m := &Machine{options: o, dir: filepath.Join(Dir(), o.Name), cgroup: filepath.Join(filepath.Base(Dir()), o.Name)}
+	dir, err := os.MkdirTemp(Dir(), o.Name+"-")
+	if err != nil {
+		return nil, fmt.Errorf("make the disk of machine %s: %w", o.Name, err)
+	}
+	m := &Machine{options: o, dir: dir, cgroup: filepath.Join(filepath.Base(Dir()), o.Name)}
 	if err := m.install(); err != nil {
 		return nil, fmt.Errorf("install machine %s: %w", o.Name, err)
 	}

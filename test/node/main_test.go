@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
@@ -31,6 +34,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("SKIPPED:", err)
 		return
 	}
+	ctrl.SetLogger(logr.Discard())
 	os.Exit(node.Main(prepare, m.Run))
 }
 

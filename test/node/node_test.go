@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -40,9 +39,7 @@ func newBed(t *testing.T) *bed {
 	defer cancel()
 	begin := time.Now()
 	var err error
-	b.cluster, err = cluster.Start(ctx, cluster.Options{
-		Version: cluster.Newest, Address: node.Address, Dir: filepath.Join(node.Dir(), "cluster"),
-	})
+	b.cluster, err = cluster.Start(ctx, cluster.Options{Version: cluster.Newest, Address: node.Address})
 	b.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { b.Expect(b.cluster.Stop()).To(Succeed()) })
 	b.client, err = kubernetes.NewForConfig(b.cluster.Config)

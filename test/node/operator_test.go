@@ -180,7 +180,7 @@ func (b *bed) checkMetrics() {
 	b.Expect(b.get(address, "")).To(HaveHTTPStatus(http.StatusUnauthorized))
 	b.Expect(b.get(address, b.token("somebody"))).To(HaveHTTPStatus(http.StatusForbidden))
 	b.Expect(b.get(address, b.token("reader"))).To(And(
-		HaveHTTPStatus(http.StatusOK), HaveHTTPBody(ContainSubstring("controller_runtime_reconcile_total"))))
+		HaveHTTPStatus(http.StatusOK), HaveHTTPBody(ContainSubstring("process_resident_memory_bytes"))))
 }
 
 func (b *bed) token(name string) string {

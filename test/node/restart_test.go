@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
@@ -62,11 +63,12 @@ func (b *bed) checkRestart() {
 	}
 	b.checkOrder()
 	b.Eventually(func(g Gomega) {
+		b.expectStartedSince(g, begin)
 		policy, err := b.policy()
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(policy.Status.NodeSummary.ReadyOfTotal).To(Equal("1/1"))
+		g.Expect(policy.Status.State).To(Equal(v1.StateReady))
 	}, "2m", "200ms").Should(Succeed(), b.describe)
-	b.t.Logf("the node was ready for GPUs again after %s", since(begin))
+	b.t.Logf("all was ready again after %s", since(begin))
 
 	after := work(b)
 	b.t.Logf("the pod of the user is %s, %s", after.Status.Phase, after.Status.Reason)
@@ -78,4 +80,20 @@ func (b *bed) checkRestart() {
 		b.Expect(call.Resource == "pods" && call.Namespace == metav1.NamespaceDefault).To(BeFalse(), "%+v", call)
 	}
 	b.Expect(calls.By(cluster.ServiceAccountUser(namespace, account))).NotTo(BeEmpty())
+}
+
+// expectStartedSince requires that each container of the operator and of its operands was started since then,
+// and is ready.
+func (b *bed) expectStartedSince(g Gomega, begin time.Time) {
+	pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(pods.Items).NotTo(BeEmpty())
+	for i := range pods.Items {
+		for _, container := range pods.Items[i].Status.ContainerStatuses {
+			g.Expect(container.Ready).To(BeTrue(), "%s of %s", container.Name, pods.Items[i].Name)
+			g.Expect(container.State.Running).NotTo(BeNil())
+			// The API has whole seconds.
+			g.Expect(container.State.Running.StartedAt.Time).To(BeTemporally(">=", begin.Truncate(time.Second)))
+		}
+	}
 }
