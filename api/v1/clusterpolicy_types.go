@@ -63,6 +63,9 @@ type ClusterPolicySpec struct {
 	// NodeDiscovery configures how the operator learns which nodes have GPUs.
 	// +optional
 	NodeDiscovery *NodeDiscoverySpec `json:"nodeDiscovery,omitempty"`
+	// Deadlines tells how long a node may take for each stage before that counts as a failure.
+	// +optional
+	Deadlines *DeadlinesSpec `json:"deadlines,omitempty"`
 	// DaemonSets configures every DaemonSet of the stack.
 	// +optional
 	DaemonSets *DaemonSetsSpec `json:"daemonsets,omitempty"`

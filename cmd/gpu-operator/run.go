@@ -26,13 +26,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/status"
@@ -42,10 +45,9 @@ import (
 // leaseName is that of NVIDIA's operator too, so that the two never work in one namespace at once.
 const leaseName = "53822513.nvidia.com"
 
-// Leader election needs its lease and tells of a change of leader in an event. No such event is of the same
-// leader twice, so that none is ever counted up.
+// Leader election needs its lease and tells of a change of leader in an event, to which package events has the
+// right. No such event is of the same leader twice, so that none is ever counted up.
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=gpu-operator,resources=leases,verbs=get;create;update
-// +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=events,verbs=create
 
 type options struct {
 	metrics            metricsOptions
@@ -68,6 +70,8 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w: set --kubeconfig or KUBECONFIG, or run in a pod", err)
 	}
+	meter := metrics.New(clock.RealClock{})
+	config.Wrap(meter.CountWrites)
 	mgr, err := newManager(config, o)
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", config.Host, err)
@@ -75,7 +79,10 @@ func run(ctx context.Context, o options) error {
 	if err := checkAPI(mgr.GetRESTMapper()); err != nil {
 		return err
 	}
-	if err := addControllers(ctx, mgr, o); err != nil {
+	if err := ctrlmetrics.Registry.Register(meter); err != nil {
+		return fmt.Errorf("registering the metrics: %w", err)
+	}
+	if err := addControllers(ctx, mgr, meter, o); err != nil {
 		return err
 	}
 	tellServer(config, mgr.GetHTTPClient(), ctrl.Log)
@@ -157,7 +164,7 @@ func checkAPI(mapper meta.RESTMapper) error {
 }
 
 // addControllers is the one list of what runs.
-func addControllers(ctx context.Context, mgr manager.Manager, o options) error {
+func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Meter, o options) error {
 	catalogue, err := operands.Catalogue()
 	if err != nil {
 		return fmt.Errorf("the catalogue of operands is broken: %w", err)
@@ -173,23 +180,29 @@ func addControllers(ctx context.Context, mgr manager.Manager, o options) error {
 	}
 	toolkit := observe.NewDriverToolkit(images, mgr.GetRESTMapper(), clock.RealClock{})
 	c := mgr.GetClient()
+	recorder := events.NewRecorder(c, clock.RealClock{}, meter.Dropped)
+	failures := observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, clock.RealClock{})
 	return utilerrors.NewAggregate([]error{
 		(&clusterpolicy.Reconciler{
-			Client:        c,
-			Applier:       &apply.Applier{Client: c, Live: mgr.GetAPIReader(), Seen: freshness.NewTracker()},
-			OwnNamespace:  &apply.Namespace{Client: c, Live: mgr.GetAPIReader(), Name: o.namespace},
-			Status:        status.NewWriter(c, clock.RealClock{}),
-			Catalogue:     catalogue,
-			Namespace:     o.namespace,
-			HelperImage:   o.image,
-			Metrics:       o.metrics.endpoint(),
-			DriverToolkit: toolkit,
-			References:    references,
-			Schema:        &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},
-			Clock:         clock.RealClock{},
+			Client:         c,
+			Applier:        &apply.Applier{Client: c, Live: mgr.GetAPIReader(), Seen: freshness.NewTracker()},
+			OwnNamespace:   &apply.Namespace{Client: c, Live: mgr.GetAPIReader(), Name: o.namespace},
+			Status:         status.NewWriter(c, clock.RealClock{}, recorder),
+			Catalogue:      catalogue,
+			Namespace:      o.namespace,
+			HelperImage:    o.image,
+			Metrics:        o.metrics.endpoint(),
+			DriverToolkit:  toolkit,
+			CreateFailures: failures,
+			Meter:          meter,
+			References:     references,
+			Schema:         &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},
+			Clock:          clock.RealClock{},
 		}).SetupWithManager(mgr),
 		(&node.Reconciler{
-			Client: c, Catalogue: catalogue, Namespace: o.namespace, DriverToolkit: toolkit, References: references, Clock: clock.RealClock{},
+			Client: c, Catalogue: catalogue, Namespace: o.namespace, DriverToolkit: toolkit, CreateFailures: failures,
+			Events: recorder, Meter: meter,
+			References: references, Clock: clock.RealClock{},
 		}).SetupWithManager(ctx, mgr),
 		mgr.Add(images),
 		mgr.Add(references),

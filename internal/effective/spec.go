@@ -14,6 +14,7 @@ func Of(spec v1.ClusterPolicySpec) Spec {
 	operator(block(&s.Operator))
 	global(block(&s.Global))
 	nodeDiscovery(block(&s.NodeDiscovery))
+	deadlines(block(&s.Deadlines))
 	daemonSets(block(&s.DaemonSets))
 	hostPaths(block(&s.HostPaths))
 	cdi(block(&s.CDI))

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
@@ -54,6 +55,8 @@ type Node struct {
 	Kept string
 	// NeedsAllocatable: the kubelet must advertise GPUs.
 	NeedsAllocatable bool
+	// Spec that holds for the node.
+	Spec effective.Spec
 }
 
 // ladder is the order of the stages that operands reach.
@@ -61,7 +64,7 @@ var ladder = []v1.Stage{v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v
 
 // ForNode plans one managed node.
 func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node {
-	node := Node{Facts: facts, Refused: p.Input.ServesVMs(facts)}
+	node := Node{Facts: facts, Refused: p.Input.ServesVMs(facts), Spec: p.Input.Spec}
 	if pool, complete := facts.WantedPool(p.Input.PoolKey()); complete {
 		node.Pool = pool
 	}

@@ -390,7 +390,7 @@ func TestForNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
 			got := plan.ForSpec(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(all, test.facts)
-			want := plan.Node{Facts: test.facts, Refused: got.Refused, Rungs: test.want, NeedsAllocatable: !test.noGPU, Beside: got.Beside}
+			want := plan.Node{Facts: test.facts, Refused: got.Refused, Rungs: test.want, NeedsAllocatable: !test.noGPU, Beside: got.Beside, Spec: got.Spec}
 			want.Pool, _ = test.facts.WantedPool(operand.PoolKey{})
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)

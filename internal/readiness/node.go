@@ -49,7 +49,7 @@ func Kubelet(node *corev1.Node) Verdict {
 		case corev1.ConditionTrue:
 			return Verdict{}
 		case corev1.ConditionUnknown:
-			return failed(v1.ReasonNodeNotReady, "the kubelet does not answer")
+			return failed(v1.ReasonNodeUnreachable, "the kubelet does not answer")
 		case corev1.ConditionFalse:
 			return progressing(v1.ReasonNodeNotReady, "the node is not ready: "+condition.Reason)
 		}

@@ -118,7 +118,7 @@ func TestKubelet(t *testing.T) {
 		want   readiness.Verdict
 	}{
 		"ready":              {status: corev1.ConditionTrue},
-		"does not answer":    {status: corev1.ConditionUnknown, want: readiness.Verdict{State: readiness.Failed, Reason: "NodeNotReady", Message: "the kubelet does not answer"}},
+		"does not answer":    {status: corev1.ConditionUnknown, want: readiness.Verdict{State: readiness.Failed, Reason: "NodeUnreachable", Message: "the kubelet does not answer"}},
 		"says it is not":     {status: corev1.ConditionFalse, want: readiness.Verdict{State: readiness.Progressing, Reason: "NodeNotReady", Message: "the node is not ready: KubeletNotReady"}},
 		"has not spoken yet": {want: readiness.Verdict{State: readiness.Progressing, Reason: "NodeNotReady", Message: "the kubelet has not reported yet"}},
 	}

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"encoding/json"
 	"errors"
 	"sort"
 	"time"
@@ -10,6 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -18,6 +20,10 @@ import (
 
 // maxListed bounds status.nodes, so that the object is as large at 150 nodes as at 5,000.
 const maxListed = 100
+
+// maxListedBytes bounds them too, where names are very long or messages full of what JSON escapes: 100 entries of
+// 63 characters' name and the longest message fit.
+const maxListedBytes = 40 << 10
 
 // maxMessage bounds the message of a node.
 const maxMessage = 128
@@ -36,6 +42,10 @@ type Pass struct {
 	Catalogue []operand.Operand
 	// Applied holds what came of applying each operand's objects.
 	Applied map[operand.Name]Outcome
+	// CreateFailures tell why DaemonSets, by name, lack pods.
+	CreateFailures map[string]observe.CreateFailure
+	// Places, unless nil, is filled with the number of GPU nodes by where they are.
+	Places map[metrics.Place]int
 	// Lacking are the fields that the definition of ClusterPolicy in the cluster lacks.
 	Lacking []string
 	// Err is what stopped the pass, or went wrong after all was applied.
@@ -108,6 +118,9 @@ func Compute(policy *v1.ClusterPolicy, pass Pass) (v1.ClusterPolicyStatus, time.
 	setDefinition(&status, pass.Lacking, pass.Namespace)
 	var next time.Time
 	for i := range nodes {
+		if place, counts := nodes[i].place(); counts && pass.Places != nil {
+			pass.Places[place]++
+		}
 		next = sooner(next, nodes[i].Until)
 	}
 	return status, next
@@ -132,10 +145,11 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 
 func assess(pass Pass) []assessedNode {
 	nodes := make([]assessedNode, 0, len(pass.Snapshot.Nodes))
+	stack := Stack{DaemonSets: pass.Snapshot.DaemonSets, CreateFailures: pass.CreateFailures}
 	for _, node := range pass.Snapshot.Nodes {
 		planned := pass.Plan.ForNode(pass.Catalogue, node.Facts)
 		nodes = append(nodes, assessedNode{node,
-			AssessNode(planned, node.Object, pass.Snapshot.Pods[node.Facts.Name], pass.Snapshot.DaemonSets, pass.Now)})
+			AssessNode(planned, node.Object, pass.Snapshot.Pods[node.Facts.Name], stack, pass.Now)})
 	}
 	return nodes
 }
@@ -163,6 +177,19 @@ func summarise(nodes []assessedNode) *v1.NodeSummary {
 	}
 	summary.ReadyOfTotal = ratio(int(summary.Ready), int(summary.Total))
 	return summary
+}
+
+// place is where the node is for those who count, unless it is kept free of operands.
+func (n *assessedNode) place() (place metrics.Place, counts bool) {
+	place = metrics.Place{Stage: n.Stage, State: metrics.Progressing}
+	switch n.State {
+	case readiness.Ready:
+		place = metrics.Place{Stage: v1.StageValidated, State: metrics.Ready}
+	case readiness.Failed:
+		place.State = metrics.Degraded
+	case readiness.Progressing:
+	}
+	return place, !n.Excluded
 }
 
 // severity orders nodes, worst first.
@@ -194,15 +221,25 @@ func listNodes(nodes []assessedNode, before []v1.NodeStatus) []v1.NodeStatus {
 	for i := range before {
 		known[before[i].Name] = &before[i]
 	}
-	entries := make([]v1.NodeStatus, 0, min(len(nodes), maxListed))
+	entries, left := make([]v1.NodeStatus, 0, min(len(nodes), maxListed)), maxListedBytes
 	for i := range nodes[:min(len(nodes), maxListed)] {
 		entry := nodeStatus(&nodes[i])
 		if old := known[entry.Name]; old != nil && sameCause(old, &entry) && Says(old.Message, nodes[i].Message, entry.Message) {
 			entry.Message = old.Message
 		}
+		if left -= encodedSize(&entry); left < 0 {
+			break
+		}
 		entries = append(entries, entry)
 	}
 	return entries
+}
+
+// encodedSize is how many bytes an entry has in JSON.
+func encodedSize(entry *v1.NodeStatus) int {
+	// What has a time and texts can be encoded.
+	data, _ := json.Marshal(entry)
+	return len(data)
 }
 
 func nodeStatus(node *assessedNode) v1.NodeStatus {

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -551,6 +552,46 @@ func TestTheStatusIsAsLargeAt150NodesAsAt5000(t *testing.T) {
 	}
 }
 
+// TestTheStatusOfAFleetThatIsAllBroken: every operand of every node fails with the longest message.
+func TestTheStatusOfAFleetThatIsAllBroken(t *testing.T) {
+	for name, test := range map[string]struct {
+		length, listed int
+		message        string
+	}{
+		"names as long as the label of a host": {length: 63, message: "a ", listed: 100},
+		"the longest names":                    {length: 253, message: "a ", listed: 75},
+		"what JSON escapes":                    {length: 63, message: "<\x00", listed: 55},
+	} {
+		t.Run(name, func(t *testing.T) { brokenFleet(t, test.length, test.message, test.listed) })
+	}
+}
+
+func brokenFleet(t *testing.T, length int, message string, listed int) {
+	t.Helper()
+	g := NewWithT(t)
+	size := func(nodes int) int {
+		b := newBed(t, 0)
+		b.snapshot.DaemonSets = newBed(t, 1).snapshot.DaemonSets
+		for i := range nodes {
+			b.addNode(fmt.Sprintf("%s-%05d", strings.Repeat("n", length-6), i))
+			b.said(i, corev1.ConditionFalse, time.Hour)
+			for name := range b.snapshot.DaemonSets {
+				b.fail(i, operand.Name(name), strings.Repeat(message, 2000))
+			}
+		}
+		status := b.status()
+		data, err := json.Marshal(status)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(len(status.Nodes)).To(Equal(listed)) //nolint:ginkgolinter // The whole list would be printed.
+		g.Expect(status.NodeSummary).To(And(HaveField("Listed", int32(listed)), HaveField("Degraded", int32(nodes))))
+		return len(data)
+	}
+	small, large := size(150), size(5000)
+	t.Logf("%d bytes at 150 nodes, %d at 5,000", small, large)
+	g.Expect(large-small).To(BeNumerically("<=", 100), "only the digits of the counters differ")
+	g.Expect(large).To(BeNumerically("<=", 64<<10))
+}
+
 func TestTheWorstNodesAreAmongThe100(t *testing.T) {
 	b := newBed(t, 150)
 	b.fail(149, "driver", "boom")
@@ -707,7 +748,7 @@ func TestNodeCondition(t *testing.T) {
 		},
 		"the kubelet is silent": {
 			change: func(b *bed) { b.snapshot.Nodes[0].Object.Status.Conditions[0].Status = corev1.ConditionUnknown },
-			want:   corev1.NodeCondition{Status: "False", Reason: "NodeNotReady", Message: "node-00000: stage Discovered: the kubelet does not answer"},
+			want:   corev1.NodeCondition{Status: "False", Reason: "NodeUnreachable", Message: "node-00000: stage Discovered: the kubelet does not answer"},
 		},
 		"outdated": {
 			change: func(b *bed) { b.pod(0, "driver").Annotations[templateDigest] = "before" },
@@ -730,7 +771,7 @@ func TestNodeCondition(t *testing.T) {
 			change: func(b *bed) { delete(b.snapshot.Pods["node-00000"], "container-toolkit") },
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "PodMissing",
-				Message: "node-00000: stage Toolkit, operand container-toolkit: there is no pod of container-toolkit on the node yet",
+				Message: "node-00000: stage Toolkit, operand container-toolkit: DaemonSet container-toolkit has made no pod for the node yet",
 			},
 		},
 		"paused": {
@@ -769,7 +810,7 @@ func TestNodeCondition(t *testing.T) {
 			pass := b.pass()
 			node := b.snapshot.Nodes[0]
 			planned := pass.Plan.ForNode(b.catalogue, node.Facts)
-			assessment := AssessNode(planned, node.Object, b.snapshot.Pods["node-00000"], b.snapshot.DaemonSets, now)
+			assessment := AssessNode(planned, node.Object, b.snapshot.Pods["node-00000"], Stack{DaemonSets: b.snapshot.DaemonSets}, now)
 			test.want.Type = "nvidia.com/GPUReady"
 			if diff := cmp.Diff(test.want, NodeCondition("node-00000", assessment)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)

@@ -28,7 +28,7 @@ type NodeAssessment struct {
 
 // AssessNode puts together what is known of one node at this time: what it needs by the plan, and how its pods
 // and its kubelet are.
-func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daemonSets map[string]*appsv1.DaemonSet, now time.Time) NodeAssessment {
+func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, stack Stack, now time.Time) NodeAssessment {
 	assessment := NodeAssessment{Operands: map[operand.Name]readiness.Verdict{}, Excluded: node.Facts.Excluded || node.Unselected != ""}
 	if node.Facts.Excluded {
 		assessment.NodeVerdict = excluded()
@@ -44,13 +44,16 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, daem
 		assessment.NodeVerdict = unselected(node)
 		return assessment
 	}
-	verdict := func(rung plan.Rung) readiness.Verdict { return assessRung(rung, pods[rung.Operand], daemonSets, now) }
+	verdict := func(rung plan.Rung) readiness.Verdict {
+		return assessRung(rung, object, pods[rung.Operand], stack, now)
+	}
 	assessment.climb(node, object, verdict)
 	for _, rung := range node.Beside {
 		if rung.Need != plan.OptedOut && rung.Need != plan.HostProvides {
 			assessment.Operands[rung.Operand] = verdict(rung)
 		}
 	}
+	assessment.judgeDeadlines(node, object, pods, now)
 	for _, found := range assessment.Operands {
 		assessment.Until = sooner(assessment.Until, found.Until)
 	}
@@ -113,7 +116,7 @@ func allocatable(object *corev1.Node, optedOut string) readiness.Rung {
 	return rung
 }
 
-func assessRung(rung plan.Rung, pod *corev1.Pod, daemonSets map[string]*appsv1.DaemonSet, now time.Time) readiness.Verdict {
+func assessRung(rung plan.Rung, node *corev1.Node, pod *corev1.Pod, stack Stack, now time.Time) readiness.Verdict {
 	switch rung.Need {
 	case plan.HostProvides, plan.OptedOut:
 		return readiness.Verdict{}
@@ -127,12 +130,9 @@ func assessRung(rung plan.Rung, pod *corev1.Pod, daemonSets map[string]*appsv1.D
 	case plan.Expected:
 	}
 	if pod == nil {
-		return readiness.Verdict{
-			State: readiness.Progressing, Reason: v1.ReasonPodMissing,
-			Message: fmt.Sprintf("there is no pod of %s on the node yet", rung.Operand),
-		}
+		return stack.missing(rung.Operand, node)
 	}
-	ds := daemonSetOf(pod, daemonSets)
+	ds := daemonSetOf(pod, stack.DaemonSets)
 	if ds == nil {
 		return readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], now)
 	}

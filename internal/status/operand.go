@@ -27,6 +27,8 @@ type onNodes struct {
 	desired, ready   int
 	paused           int
 	failed, outdated []culprit
+	// tainted are the nodes whose taints keep it off.
+	tainted []culprit
 }
 
 type culprit struct{ node, reason string }
@@ -91,6 +93,9 @@ func count(o operand.Operand, nodes []assessedNode) onNodes {
 			fares.paused++
 		}
 		node := nodes[i].Facts.Name
+		if verdict.Reason == v1.ReasonUntoleratedTaint {
+			fares.tainted = append(fares.tainted, culprit{node, verdict.Reason})
+		}
 		switch {
 		case verdict.State == readiness.Failed:
 			reason := verdict.Reason
@@ -134,7 +139,7 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 	if pass.Applied[name].Wrote {
 		return v1.OperandProgressing, v1.ReasonRollingOut, "its objects have just been changed"
 	}
-	if verdict := daemonSets(pass.Snapshot, step, fares.desired-fares.paused); verdict.State != readiness.Ready {
+	if verdict := daemonSets(pass.Snapshot, step, fares); verdict.State != readiness.Ready {
 		return v1.OperandProgressing, verdict.Reason, verdict.Message
 	}
 	if fares.ready < fares.desired {
@@ -181,7 +186,7 @@ func isInvalid(err error) bool {
 
 // daemonSets judges the operand's DaemonSets together: whether all exist and are taken up, and run on
 // as many nodes as the plan expects.
-func daemonSets(snapshot observe.Snapshot, step plan.Step, expected int) readiness.Verdict {
+func daemonSets(snapshot observe.Snapshot, step plan.Step, fares onNodes) readiness.Verdict {
 	found, scheduled := 0, 0
 	for _, ds := range sortedDaemonSets(snapshot, step.Operand.Name) {
 		found++
@@ -193,7 +198,11 @@ func daemonSets(snapshot observe.Snapshot, step plan.Step, expected int) readine
 	if found < len(step.Instances) {
 		return readiness.Verdict{State: readiness.Progressing, Reason: v1.ReasonRollingOut, Message: "its DaemonSets are being created"}
 	}
-	return readiness.Scheduled(scheduled, expected)
+	verdict := readiness.Scheduled(scheduled, fares.desired-fares.paused)
+	if verdict.State != readiness.Ready && len(fares.tainted) > 0 {
+		verdict.Message = fmt.Sprintf("kept off %d of %d nodes: %s", len(fares.tainted), fares.desired, names(fares.tainted))
+	}
+	return verdict
 }
 
 func sortedDaemonSets(snapshot observe.Snapshot, name operand.Name) []*appsv1.DaemonSet {

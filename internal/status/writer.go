@@ -13,7 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
 const (
@@ -28,14 +30,15 @@ const (
 type Writer struct {
 	client client.Client
 	clock  clock.PassiveClock
+	events *events.Recorder
 	seen   *freshness.Tracker
 	mu     sync.Mutex
 	last   map[types.UID]time.Time
 }
 
-// NewWriter returns a Writer.
-func NewWriter(c client.Client, clk clock.PassiveClock) *Writer {
-	return &Writer{client: c, clock: clk, seen: freshness.NewTracker(), last: map[types.UID]time.Time{}}
+// NewWriter returns a Writer, which tells of transitions by the Recorder.
+func NewWriter(c client.Client, clk clock.PassiveClock, recorder *events.Recorder) *Writer {
+	return &Writer{client: c, clock: clk, events: recorder, seen: freshness.NewTracker(), last: map[types.UID]time.Time{}}
 }
 
 // Write brings the status of the policy, as the cache has it, to the one given. It returns after how
@@ -50,6 +53,9 @@ func (w *Writer) Write(ctx context.Context, policy *v1.ClusterPolicy, status v1.
 	}
 	if wait := w.wait(policy, status); wait > 0 {
 		return wait, nil
+	}
+	if event, tells := policyEvent(policy, status); tells {
+		w.events.Record(ctx, event)
 	}
 	update := policy.DeepCopy()
 	update.Status = status
@@ -94,7 +100,7 @@ func causes(status v1.ClusterPolicyStatus) sets.Set[string] {
 		}
 	}
 	for _, n := range status.Nodes {
-		if !n.Ready && !onItsWay.Has(n.Reason) {
+		if !n.Ready && (!onItsWay.Has(n.Reason) || readiness.IsOverdue(n.Message)) {
 			found.Insert(fmt.Sprintf("node %s %s %s %s", n.Name, n.Stage, n.Operand, n.Reason))
 		}
 	}
@@ -103,4 +109,4 @@ func causes(status v1.ClusterPolicyStatus) sets.Set[string] {
 
 // onItsWay are the reasons of nodes that only need time.
 var onItsWay = sets.New(v1.ReasonStarting, v1.ReasonWaitingForOperand, v1.ReasonPodMissing, v1.ReasonPodPending,
-	v1.ReasonNotAllocatable, v1.ReasonNodeNotReady)
+	v1.ReasonNotAllocatable, v1.ReasonNodeNotReady, v1.ReasonUntoleratedTaint)

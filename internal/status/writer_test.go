@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
 )
 
 func TestSignificant(t *testing.T) {
@@ -83,7 +84,7 @@ func newDesk(t *testing.T) *desk {
 				return c.SubResource(sub).Update(ctx, o, options...)
 			},
 		}).Build()
-	d.writer = NewWriter(d.client, d.clock)
+	d.writer = NewWriter(d.client, d.clock, events.NewRecorder(d.client, d.clock, func(string) {}))
 	return d
 }
 

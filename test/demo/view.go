@@ -156,7 +156,7 @@ func (v *view) frame(ctx context.Context) (frame, error) {
 	planned := plan.ForSpec(v.catalogue, operand.Input{Spec: effective.Of(policy.Spec), Namespace: cluster.OperatorNamespace})
 	for _, node := range snapshot.Nodes {
 		assessment := status.AssessNode(planned.ForNode(v.catalogue, node.Facts), node.Object,
-			snapshot.Pods[node.Facts.Name], snapshot.DaemonSets, time.Now())
+			snapshot.Pods[node.Facts.Name], status.Stack{DaemonSets: snapshot.DaemonSets}, time.Now())
 		f.rows = append(f.rows, row{
 			name:      node.Facts.Name,
 			verdict:   assessment.NodeVerdict,

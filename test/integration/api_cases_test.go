@@ -54,6 +54,10 @@ var refused = []struct{ name, spec, path, message string }{
 	{"relabeling by no modulus", "{nodeStatusExporter: {serviceMonitor: {relabelings: [{action: HashMod, targetLabel: a}]}}}", "", "the action hashmod needs a modulus above 0"},
 	{"relabeling by no regular expression", "{nodeStatusExporter: {serviceMonitor: {relabelings: [{targetLabel: a, regex: '(a'}]}}}", "spec.nodeStatusExporter.serviceMonitor.relabelings[0].regex", "must be a regular expression of RE2"},
 	{"allow list with no regular expression", "{dcgmExporter: {enablePodLabels: true, podLabelAllowlistRegex: ['^a', '[b']}}", "spec.dcgmExporter.podLabelAllowlistRegex[1]", "must be a regular expression of RE2"},
+	{"deadline that is no time", "{deadlines: {driver: soon}}", "spec.deadlines.driver", "must be a time of 1s to 168h, such as 90s or 1h30m, or 0s for no deadline"},
+	{"deadline that is too short", "{deadlines: {allocatable: 999ms}}", "spec.deadlines.allocatable", "must be a time of 1s to 168h"},
+	{"deadline that is too long", "{deadlines: {other: 168h1s}}", "spec.deadlines.other", "must be a time of 1s to 168h"},
+	{"deadline before its time", "{deadlines: {validated: -1m}}", "spec.deadlines.validated", "must be a time of 1s to 168h"},
 	{"default runtime", "{operator: {defaultRuntime: runc}}", "spec.operator.defaultRuntime", ""},
 	{"key of a label", `{daemonsets: {labels: {"a b": c}}}`, "spec.daemonsets.labels", "each key must be a label's, such as team or example.com/team"},
 	{"value of a label", `{daemonsets: {labels: {a: "b c"}}}`, "spec.daemonsets.labels[a]", "must be the value of a label"},
@@ -127,6 +131,7 @@ var accepted = map[string]string{
     global: {registry: "mirror.local:5000/proxy", imagePullSecrets: [mirror-login], proxy: {httpProxy: "http://proxy.local:3128", httpsProxy: "proxy.local:3129", noProxy: "10.0.0.0/8, .local"}, caBundle: {configMapName: authorities, key: all.pem}}
     daemonsets: {nodeSelector: {example.com/pool: gpu}}
     nodeDiscovery: {nodeSelector: {a: ""}, tolerations: [{operator: Exists}]}
+    deadlines: {discovered: 1s, driver: 1h30m, toolkit: 168h, devicePlugin: 0s, allocatable: 1.5m, validated: "", other: null}
     driver: {nodeSelector: {a: b}, tolerations: [{key: a, operator: Exists}], labels: {a: b}, annotations: {a: b}, priorityClassName: gpu, containerResources: [{name: k8s-driver-manager, limits: {memory: 1Gi}, requests: {cpu: 10m}}, {name: nvidia-driver-ctr}]}`,
 	"registries of mirrors":                                            `{global: {registry: "localhost/a/"}}`,
 	"the older module, for which the closed modules do":                `{driver: {kernelModuleType: proprietary}, gds: {enabled: true, version: "2.16.1"}}`,

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -118,6 +119,8 @@ func (b *bed) provocation(r right, address, token string) func() {
 				done = true
 			}
 		}
+	case r.String() == "events list":
+		return sync.OnceFunc(b.refusePods)
 	case strings.HasSuffix(r.resource, "reviews"):
 		return func() { _, _ = scrape(unverified(), "https://"+address, token) } // Refused, or not served yet.
 	default:
@@ -214,6 +217,7 @@ func (b *bed) awaitRight(r right, wanted bool) {
 func (b *bed) blank() {
 	b.t.Helper()
 	ctx := b.t.Context()
+	b.admitPods()
 	b.Expect(client.IgnoreNotFound(b.client.Delete(ctx, &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}}))).To(Succeed())
 	owned := client.HasLabels{labels.Operand}
 	for _, kind := range []client.Object{

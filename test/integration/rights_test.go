@@ -16,9 +16,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/set"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
@@ -55,6 +57,12 @@ func TestEachRightIsNeeded(t *testing.T) {
 	b.Eventually(func() (page, error) { return scrape(unverified(), "https://"+address, token) }).
 		WithTimeout(10 * time.Second).Should(HaveField("Code", http.StatusForbidden))
 
+	b.refusePods()
+	b.deletePod("nvidia-device-plugin-daemonset", "gpu-00000")
+	b.Eventually(func() []string { return b.unusedOf(granted) }).WithTimeout(30 * time.Second).WithPolling(time.Second).
+		ShouldNot(ContainElement("events list"))
+	b.admitPods()
+
 	b.change(shrunk)
 	b.Eventually(func() []string { return b.unusedOf(granted) }).WithTimeout(30 * time.Second).WithPolling(time.Second).
 		Should(HaveEach(Or(HaveSuffix(" watch"), HaveSuffix(" list"))))
@@ -72,6 +80,25 @@ func TestEachRightIsNeeded(t *testing.T) {
 	b.Expect(b.refused().String()).To(BeEmpty(), "the shipped rights must do")
 
 	t.Run("without one of them", func(t *testing.T) { b.in(t).eachIsMissed(granted, token) })
+}
+
+// refusePods has the API server refuse every new pod of the stack, so that the operator asks why pods are missing.
+func (b *bed) refusePods() {
+	b.t.Helper()
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "no-pods"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
+	}
+	b.create(quota)
+	b.Eventually(func() (corev1.ResourceList, error) {
+		return quota.Status.Used, b.client.Get(b.t.Context(), client.ObjectKeyFromObject(quota), quota)
+	}).WithTimeout(20 * time.Second).ShouldNot(BeEmpty())
+}
+
+func (b *bed) admitPods() {
+	b.t.Helper()
+	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "no-pods"}}
+	b.Expect(client.IgnoreNotFound(b.client.Delete(b.t.Context(), quota))).To(Succeed())
 }
 
 // largePolicy makes use of all that needs a right.

@@ -55,6 +55,7 @@ var shownBy = map[string]string{
 	"operator.refreshHelpers": "TestANewReleaseKeepsTheLiveHelperImage",
 	"paused":                  "TestExtensions",
 	"psa.enabled":             "TestPodSecurityLabels",
+	"deadlines":               "TestDeadlines",
 }
 
 // shownByEnd are those that are shown for all blocks at once, by the end of their path.

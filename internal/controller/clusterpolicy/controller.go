@@ -23,6 +23,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
+	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
@@ -64,10 +65,14 @@ type Reconciler struct {
 	Metrics operand.MetricsEndpoint
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
 	DriverToolkit *observe.DriverToolkit
+	// CreateFailures finds out why DaemonSets lack pods.
+	CreateFailures *observe.CreateFailures
 	// References holds what operands need of others.
 	References cache.Cache
 	// Schema compares the definition of ClusterPolicy with the operator's own.
 	Schema *observe.Schema
+	// Meter takes what Prometheus is told.
+	Meter *metrics.Meter
 	// Clock tells the time.
 	Clock clock.PassiveClock
 
@@ -78,23 +83,29 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	active, all, err := observe.Policies(ctx, r.Client)
 	if err != nil {
+		r.Meter.Passed(metrics.Pass{Failed: true})
 		return reconcile.Result{}, err
 	}
 	if len(all) == 0 {
+		r.Meter.Passed(metrics.Pass{})
 		return reconcile.Result{}, r.OwnNamespace.Privileged(ctx, false)
 	}
 	result, err := r.ignore(ctx, active, all)
 	if active == nil {
+		r.Meter.Passed(metrics.Pass{Failed: err != nil})
 		return result, err
 	}
 	pass := status.Pass{
 		Namespace: r.Namespace, Catalogue: r.Catalogue, Applied: map[operand.Name]status.Outcome{}, Now: r.Clock.Now(),
+		Places: map[metrics.Place]int{},
 	}
 	pass.Err = r.pass(ctx, active, &pass)
+	result.RequeueAfter = requeue.Sooner(result.RequeueAfter, r.createFailures(ctx, &pass))
 	if pass.Conflicts() {
 		result.RequeueAfter = requeue.Sooner(result.RequeueAfter, retryConflict)
 	}
 	found, until := status.Compute(active, pass)
+	r.Meter.Passed(measure(pass, found))
 	if !until.IsZero() {
 		result.RequeueAfter = requeue.Sooner(result.RequeueAfter, until.Sub(pass.Now))
 	}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -51,6 +54,27 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 		failure = errors.Join(failure, fmt.Errorf("removing what is no longer wanted: %w", err))
 	}
 	return failure
+}
+
+// createFailures finds out why DaemonSets lack pods, if any does, and tells when to look again. That it cannot be
+// found out keeps nothing else from being told.
+func (r *Reconciler) createFailures(ctx context.Context, pass *status.Pass) time.Duration {
+	wait, err := r.CreateFailures.Look(ctx, pass.Snapshot.DaemonSets)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "It is not known why pods are missing")
+	}
+	pass.CreateFailures = r.CreateFailures.Found()
+	return wait
+}
+
+// measure is what Prometheus is told of a pass.
+func measure(pass status.Pass, found v1.ClusterPolicyStatus) metrics.Pass {
+	measured := metrics.Pass{Status: &found, Failed: pass.Failure() != nil, Discovered: pass.Snapshot.AnyDiscovered}
+	if input := pass.Plan.Input; len(pass.Plan.Steps) > 0 {
+		measured.Nodes = pass.Places
+		measured.DriverToolkit, measured.DriverToolkitFound = input.UsesDriverToolkit(pass.Snapshot.Facts()...), input.DriverToolkit != nil
+	}
+	return measured
 }
 
 // input is what the plan needs to know: the spec with its defaults, and what the cluster has.

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -22,8 +23,10 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -49,8 +52,14 @@ type Reconciler struct {
 	Namespace string
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
 	DriverToolkit *observe.DriverToolkit
+	// Events tells of nodes that fail, and of those that no longer do.
+	Events *events.Recorder
+	// CreateFailures tells why DaemonSets lack pods.
+	CreateFailures *observe.CreateFailures
 	// References holds what operands need of others.
 	References cache.Cache
+	// Meter takes what Prometheus is told.
+	Meter *metrics.Meter
 	// Clock tells the time.
 	Clock clock.PassiveClock
 
@@ -66,6 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.seen.Forget(request.Name)
 		r.pending.forget(request.Name)
 		r.calm.forget(request.Name)
+		r.Meter.Forget(request.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if r.seen.Stale(node.Name, node.ResourceVersion) {
@@ -90,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		// A policy that is no longer paused is an event for every node.
 		return reconcile.Result{}, nil
 	}
-	result, err := r.manage(ctx, node, facts, spec)
+	result, err := r.manage(ctx, node, facts, spec, later(node.CreationTimestamp, active.CreationTimestamp))
 	return r.again(node.Name, result, err)
 }
 
@@ -108,8 +118,16 @@ func wasManaged(node *corev1.Node) bool {
 	return hasPool || isLost || status.GPUReadyCondition(node) != nil
 }
 
-// manage writes the labels of a GPU node and then its condition.
-func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operand.NodeFacts, spec effective.Spec) (reconcile.Result, error) {
+func later(a, b metav1.Time) time.Time {
+	if a.Before(&b) {
+		return b.Time
+	}
+	return a.Time
+}
+
+// manage writes the labels of a GPU node and then its condition. since is when node and policy have both been
+// there.
+func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operand.NodeFacts, spec effective.Spec, since time.Time) (reconcile.Result, error) {
 	gone, wait, err := r.discovery(ctx, node, facts)
 	if gone || err != nil {
 		return reconcile.Result{}, err
@@ -132,7 +150,9 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	assessment := status.AssessNode(planned.ForNode(r.Catalogue, facts), node, pods, daemonSets, now)
+	stack := status.Stack{DaemonSets: daemonSets, CreateFailures: r.CreateFailures.Found()}
+	assessment := status.AssessNode(planned.ForNode(r.Catalogue, facts), node, pods, stack, now)
+	r.Meter.Climb(node.Name, status.GPUReadyCondition(node) == nil, since, assessment.Stage, assessment.State == readiness.Ready)
 	settle, err := r.writeCondition(ctx, node, assessment)
 	wait = requeue.Sooner(wait, settle)
 	if !assessment.Until.IsZero() {
@@ -191,6 +211,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		Watches(&v1.ClusterPolicy{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(observe.PolicyChanges())).
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(observe.TemplateChanges())).
 		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), handler.EnqueueRequestsFromMapFunc(r.everyNode))).
+		WatchesRawSource(source.Channel(r.CreateFailures.Events(), handler.EnqueueRequestsFromMapFunc(r.everyNode))).
 		WithOptions(controller.Options{MaxConcurrentReconciles: workers})
 	for _, kind := range observe.ReferenceKinds() {
 		b = b.WatchesRawSource(source.Kind(r.References, kind, handler.EnqueueRequestsFromMapFunc(r.nodesThatUse), observe.ContentChanges()))

@@ -73,6 +73,9 @@ func (r *Reconciler) writeCondition(ctx context.Context, node *corev1.Node, asse
 	}
 	log.FromContext(ctx).Info("Setting condition", "status", condition.Status, "reason", condition.Reason, "message", condition.Message)
 	r.pending.forget(node.Name)
+	if event, tells := status.NodeEvent(node, before, &condition, assessment); tells {
+		r.Events.Record(ctx, event)
+	}
 	return 0, r.patchCondition(ctx, node, condition)
 }
 

@@ -1,0 +1,118 @@
+package metrics
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// stages from the bottom of the ladder.
+var stages = []v1.Stage{
+	v1.StageDiscovered, v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v1.StageAllocatable, v1.StageValidated,
+}
+
+// joinBuckets are seconds, from a node whose driver is in its image to one that builds a driver.
+var joinBuckets = []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600}
+
+// Meter collects the operator's own metrics. What concerns the policy is told once a pass has been made, so that
+// a replica that does not lead tells nothing of it.
+type Meter struct {
+	clock clock.PassiveClock
+
+	passes, failures prometheus.Counter
+	writes, dropped  *prometheus.CounterVec
+	joins            *prometheus.HistogramVec
+
+	// mutex guards what follows.
+	mutex sync.Mutex
+	// last is the last pass, nil before the first.
+	last *Pass
+	// success is when all was last known to be as the spec says.
+	success time.Time
+	// joining are the nodes that came while this operator has run and are not ready yet.
+	joining map[string]*joining
+}
+
+// New returns a Meter, to be registered once.
+func New(clk clock.PassiveClock) *Meter {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + name, Help: help})
+	}
+	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: prefix + name, Help: help}, labels)
+	}
+	return &Meter{
+		clock:    clk,
+		passes:   counter("reconciliation_total", "Passes over the cluster."),
+		failures: counter("reconciliation_failed_total", "Passes in which a call to the API failed."),
+		writes:   vector("api_writes_total", "Requests that write to the API, failed ones included.", "resource", "verb"),
+		dropped:  vector("events_dropped_total", "Events that were not written as there were too many, by the kind that they are about.", "kind"),
+		joins: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: prefix + "node_join_seconds", Help: "Seconds from a GPU node's joining until it has reached a stage.", Buckets: joinBuckets,
+		}, []string{"stage"}),
+		joining: map[string]*joining{},
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Meter) Describe(descriptions chan<- *prometheus.Desc) {
+	for _, c := range m.collectors() {
+		c.Describe(descriptions)
+	}
+	for _, g := range gauges {
+		descriptions <- g.description
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Meter) Collect(samples chan<- prometheus.Metric) {
+	for _, c := range m.collectors() {
+		c.Collect(samples)
+	}
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.last == nil {
+		return
+	}
+	if m.last.value() == succeeded {
+		// Nothing has happened since, or there had been another pass.
+		m.success = m.clock.Now()
+	}
+	for _, g := range gauges {
+		g.read(m, func(value float64, labels ...string) {
+			samples <- prometheus.MustNewConstMetric(g.description, prometheus.GaugeValue, value, labels...)
+		})
+	}
+}
+
+func (m *Meter) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.passes, m.failures, m.writes, m.dropped, m.joins}
+}
+
+// Passed notes what a pass has found.
+func (m *Meter) Passed(pass Pass) {
+	m.passes.Inc()
+	if pass.Failed {
+		m.failures.Inc()
+	}
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.last != nil && m.last.value() == succeeded {
+		m.success = m.clock.Now()
+	}
+	if pass.Nodes == nil && pass.Failed && m.last != nil {
+		// It could not look at them.
+		pass.Nodes = m.last.Nodes
+	}
+	m.last = &pass
+	if pass.value() == succeeded {
+		m.success = m.clock.Now()
+	}
+}
+
+// Dropped counts an Event about an object of this kind that was one too many.
+func (m *Meter) Dropped(kind string) { m.dropped.WithLabelValues(kind).Inc() }

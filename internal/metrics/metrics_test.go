@@ -1,0 +1,293 @@
+package metrics_test
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/metrics"
+)
+
+var begin = time.Unix(1_000_000, 0)
+
+// bench is a Meter that a registry reads.
+type bench struct {
+	*WithT
+	clock    *clocktesting.FakePassiveClock
+	meter    *metrics.Meter
+	registry *prometheus.Registry
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{WithT: NewWithT(t), clock: clocktesting.NewFakePassiveClock(begin), registry: prometheus.NewPedanticRegistry()}
+	b.meter = metrics.New(b.clock)
+	b.Expect(b.registry.Register(b.meter)).To(Succeed())
+	return b
+}
+
+// says compares the metrics of these names with what Prometheus would read.
+func (b *bench) says(text string, names ...string) {
+	for i := range names {
+		names[i] = "gpu_operator_" + names[i]
+	}
+	var plain strings.Builder
+	for line := range strings.Lines(text) {
+		plain.WriteString(strings.TrimLeft(line, "\t"))
+	}
+	b.Expect(testutil.GatherAndCompare(b.registry, strings.NewReader(plain.String()), names...)).To(Succeed())
+}
+
+// found is the status of a policy with a node on its way and one that has failed.
+func found(state v1.State) *v1.ClusterPolicyStatus {
+	return &v1.ClusterPolicyStatus{
+		State:       state,
+		NodeSummary: &v1.NodeSummary{Total: 12, Excluded: 2, Upgrading: 3},
+		Conditions:  []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse}, {Type: "Degraded", Status: metav1.ConditionTrue}},
+		Operands:    []v1.OperandStatus{{Name: "driver", Desired: 12, Ready: 11}, {Name: "dcgm"}},
+		Nodes:       []v1.NodeStatus{{Name: "a", Reason: v1.ReasonDriverToolkitMissing}},
+	}
+}
+
+func TestWhatAPassTells(t *testing.T) {
+	b := newBench(t)
+	b.Expect(testutil.GatherAndCount(b.registry, "gpu_operator_gpu_nodes_total")).To(BeZero(), "who does not lead knows nothing")
+	b.meter.Passed(metrics.Pass{
+		Status: found(v1.StateNotReady), Discovered: true, DriverToolkit: true, DriverToolkitFound: true,
+		Nodes: map[metrics.Place]int{{Stage: v1.StageValidated, State: metrics.Ready}: 10, {Stage: v1.StageDriver, State: metrics.Degraded}: 1, {Stage: v1.StageToolkit, State: metrics.Progressing}: 1},
+	})
+	b.says(`
+		# HELP gpu_operator_condition 1 where the condition of the ClusterPolicy in force is True.
+		# TYPE gpu_operator_condition gauge
+		gpu_operator_condition{type="degraded"} 1
+		gpu_operator_condition{type="progressing"} 0
+		gpu_operator_condition{type="ready"} 0
+		# HELP gpu_operator_gpu_nodes_total GPU nodes, those included that are kept free of operands.
+		# TYPE gpu_operator_gpu_nodes_total gauge
+		gpu_operator_gpu_nodes_total 14
+		# HELP gpu_operator_nodes GPU nodes by the first stage that they have not reached, and how they fare there; ready ones are at Validated.
+		# TYPE gpu_operator_nodes gauge
+		gpu_operator_nodes{stage="Allocatable",state="degraded"} 0
+		gpu_operator_nodes{stage="Allocatable",state="progressing"} 0
+		gpu_operator_nodes{stage="DevicePlugin",state="degraded"} 0
+		gpu_operator_nodes{stage="DevicePlugin",state="progressing"} 0
+		gpu_operator_nodes{stage="Discovered",state="degraded"} 0
+		gpu_operator_nodes{stage="Discovered",state="progressing"} 0
+		gpu_operator_nodes{stage="Driver",state="degraded"} 1
+		gpu_operator_nodes{stage="Driver",state="progressing"} 0
+		gpu_operator_nodes{stage="Toolkit",state="degraded"} 0
+		gpu_operator_nodes{stage="Toolkit",state="progressing"} 1
+		gpu_operator_nodes{stage="Validated",state="degraded"} 0
+		gpu_operator_nodes{stage="Validated",state="progressing"} 0
+		gpu_operator_nodes{stage="Validated",state="ready"} 10
+		# HELP gpu_operator_operand_nodes_ready Nodes on which the operand is ready, of those that need it.
+		# TYPE gpu_operator_operand_nodes_ready gauge
+		gpu_operator_operand_nodes_ready{operand="dcgm"} 0
+		gpu_operator_operand_nodes_ready{operand="driver"} 11
+		`, "condition", "gpu_nodes_total", "nodes", "operand_nodes_ready")
+	for name, want := range map[string]float64{
+		"nodes_excluded": 2, "nodes_upgrades_pending": 3, "reconciliation_has_nfd_labels": 1, "reconciliation_total": 1, "reconciliation_failed_total": 0,
+		"openshift_driver_toolkit_enabled": 1, "openshift_driver_toolkit_imagestream_missing": 0, "openshift_driver_toolkit_rhcos_tags_missing": 1,
+	} {
+		b.Expect(b.value(name)).To(Equal(want), name)
+	}
+}
+
+// text is what Prometheus reads of a metric.
+func (b *bench) text(name string) string {
+	text, err := testutil.CollectAndFormat(b.meter, expfmt.TypeTextPlain, "gpu_operator_"+name)
+	b.Expect(err).NotTo(HaveOccurred())
+	return string(text)
+}
+
+// value of a metric without labels.
+func (b *bench) value(name string) float64 {
+	families, err := b.registry.Gather()
+	b.Expect(err).NotTo(HaveOccurred())
+	for _, family := range families {
+		if family.GetName() == "gpu_operator_"+name {
+			metric := family.GetMetric()[0]
+			return metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
+		}
+	}
+	b.Expect(families).To(BeNil(), "there is no %s", name)
+	return 0
+}
+
+func TestReconciliationStatus(t *testing.T) {
+	for name, test := range map[string]struct {
+		pass metrics.Pass
+		want float64
+	}{
+		"ready":     {metrics.Pass{Status: found(v1.StateReady)}, 1},
+		"not ready": {metrics.Pass{Status: found(v1.StateNotReady)}, 0},
+		"no policy": {metrics.Pass{}, -1},
+		"a failure": {metrics.Pass{Status: found(v1.StateReady), Failed: true}, -2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.meter.Passed(test.pass)
+			b.Expect(b.value("reconciliation_status")).To(Equal(test.want))
+		})
+	}
+}
+
+// TestTheLastSuccessGoesOnAtRest: nothing happens while all is well, so that there is no pass either.
+func TestTheLastSuccessGoesOnAtRest(t *testing.T) {
+	b := newBench(t)
+	last := func() time.Duration {
+		return time.Duration(b.value("reconciliation_last_success_ts_seconds")-float64(begin.Unix())) * time.Second
+	}
+	b.meter.Passed(metrics.Pass{Status: found(v1.StateNotReady)})
+	b.Expect(b.value("reconciliation_last_success_ts_seconds")).To(BeZero(), "never")
+	b.clock.SetTime(begin.Add(time.Minute))
+	b.meter.Passed(metrics.Pass{Status: found(v1.StateReady)})
+	b.Expect(last()).To(Equal(time.Minute))
+	b.clock.SetTime(begin.Add(time.Hour))
+	b.Expect(last()).To(Equal(time.Hour))
+	b.clock.SetTime(begin.Add(2 * time.Hour))
+	b.meter.Passed(metrics.Pass{Status: found(v1.StateNotReady)})
+	b.clock.SetTime(begin.Add(3 * time.Hour))
+	b.Expect(last()).To(Equal(2*time.Hour), "until it was found that it is not")
+}
+
+func TestAPassThatCouldNotLookKeepsTheNodes(t *testing.T) {
+	b := newBench(t)
+	ready := metrics.Place{Stage: v1.StageValidated, State: metrics.Ready}
+	b.meter.Passed(metrics.Pass{Status: found(v1.StateReady), Nodes: map[metrics.Place]int{ready: 7}})
+	b.meter.Passed(metrics.Pass{Status: found(v1.StateReady), Failed: true})
+	b.Expect(b.text("nodes")).To(ContainSubstring(`{stage="Validated",state="ready"} 7`))
+	b.Expect(b.value("reconciliation_failed_total")).To(Equal(1.0))
+}
+
+func TestJoining(t *testing.T) {
+	b := newBench(t)
+	at := func(after time.Duration) { b.clock.SetTime(begin.Add(after)) }
+	at(2 * time.Second)
+	b.meter.Climb("a", true, begin, v1.StageDriver, false)
+	at(20 * time.Second)
+	b.meter.Climb("a", true, begin, v1.StageDriver, false)
+	b.meter.Climb("a", false, begin, v1.StageDevicePlugin, false)
+	at(21 * time.Second)
+	b.meter.Climb("a", false, begin, v1.StageDriver, false)
+	at(40 * time.Second)
+	b.meter.Climb("a", false, begin, v1.StageValidated, true)
+	b.meter.Climb("a", false, begin, v1.StageDriver, false)
+	at(time.Hour)
+	b.meter.Climb("a", false, begin, v1.StageValidated, true)
+	b.meter.Climb("restarted", false, begin, v1.StageValidated, true)
+	b.meter.Climb("there for long", true, begin, v1.StageDriver, false)
+	b.meter.Climb("gone", true, begin, v1.StageDiscovered, false)
+	b.meter.Forget("gone")
+	b.meter.Climb("gone", false, begin, v1.StageValidated, true)
+	for stage, want := range map[string]string{
+		"Discovered": "2", "Driver": "20", "Toolkit": "20", "DevicePlugin": "40", "Allocatable": "40", "Validated": "40",
+	} {
+		count := "1"
+		if stage == "Discovered" {
+			count = "2" // The one that was there for long has reached that at once.
+		}
+		b.Expect(b.text("node_join_seconds")).To(And(
+			ContainSubstring(`node_join_seconds_sum{stage="`+stage+`"} `+want+"\n"), ContainSubstring(`node_join_seconds_count{stage="`+stage+`"} `+count+"\n")), stage)
+	}
+}
+
+type transport func(*http.Request) (*http.Response, error)
+
+func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
+
+func TestWritesAreCountedByResource(t *testing.T) {
+	b := newBench(t)
+	unreachable := errors.New("unreachable")
+	counted := b.meter.CountWrites(transport(func(*http.Request) (*http.Response, error) { return nil, unreachable }))
+	for _, call := range []string{
+		"GET /api/v1/nodes", "PATCH /api/v1/nodes/a", "PATCH /api/v1/nodes/b", "PATCH /api/v1/nodes/a/status",
+		"PATCH /apis/apps/v1/namespaces/gpu-operator/daemonsets/x", "DELETE /apis/apps/v1/namespaces/gpu-operator/daemonsets/x",
+		"POST /api/v1/namespaces/default/events", "PUT /apis/nvidia.com/v1/clusterpolicies/cp/status", "PATCH /api/v1/namespaces/gpu-operator",
+		"PUT /apis/coordination.k8s.io/v1/namespaces/gpu-operator/leases/x", "POST /apis/authentication.k8s.io/v1/tokenreviews", "POST /healthz",
+	} {
+		method, path, _ := strings.Cut(call, " ")
+		request, err := http.NewRequestWithContext(t.Context(), method, "https://example.com"+path, nil)
+		b.Expect(err).NotTo(HaveOccurred())
+		response, err := counted.RoundTrip(request)
+		b.Expect(err).To(MatchError(unreachable))
+		b.Expect(response).To(BeNil())
+	}
+	b.says(`
+		# HELP gpu_operator_api_writes_total Requests that write to the API, failed ones included.
+		# TYPE gpu_operator_api_writes_total counter
+		gpu_operator_api_writes_total{resource="clusterpolicies/status",verb="update"} 1
+		gpu_operator_api_writes_total{resource="daemonsets",verb="delete"} 1
+		gpu_operator_api_writes_total{resource="daemonsets",verb="patch"} 1
+		gpu_operator_api_writes_total{resource="events",verb="create"} 1
+		gpu_operator_api_writes_total{resource="leases",verb="update"} 1
+		gpu_operator_api_writes_total{resource="namespaces",verb="patch"} 1
+		gpu_operator_api_writes_total{resource="nodes",verb="patch"} 2
+		gpu_operator_api_writes_total{resource="nodes/status",verb="patch"} 1
+		gpu_operator_api_writes_total{resource="other",verb="create"} 1
+		gpu_operator_api_writes_total{resource="tokenreviews",verb="create"} 1
+		`, "api_writes_total")
+}
+
+// row is one of the table of names in docs/metrics.md.
+var row = regexp.MustCompile("(?m)^\\| `(gpu_operator_[a-z_]+)` \\| (gauge|counter|histogram) \\|([^|]*)\\|")
+
+// TestTheDocumentNamesAllMetrics compares docs/metrics.md with the registry: names, types and labels.
+func TestTheDocumentNamesAllMetrics(t *testing.T) {
+	b := newBench(t)
+	text, err := os.ReadFile("../../docs/metrics.md")
+	b.Expect(err).NotTo(HaveOccurred())
+	documented := map[string]string{}
+	for _, match := range row.FindAllStringSubmatch(string(text), -1) {
+		documented[match[1]] = match[2] + " " + strings.NewReplacer("`", "", " ", "").Replace(match[3])
+	}
+	b.meter.Passed(metrics.Pass{Status: found(v1.StateReady)})
+	b.meter.Climb("a", true, begin, v1.StageDriver, false)
+	b.meter.Dropped("Node")
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://example.com/api/v1/nodes", nil)
+	b.Expect(err).NotTo(HaveOccurred())
+	_, _ = b.meter.CountWrites(transport(func(*http.Request) (*http.Response, error) { return nil, nil })).RoundTrip(request)
+	families, err := b.registry.Gather()
+	b.Expect(err).NotTo(HaveOccurred())
+	served := map[string]string{}
+	for _, family := range families {
+		var labels []string
+		for _, label := range family.GetMetric()[0].GetLabel() {
+			labels = append(labels, label.GetName())
+		}
+		served[family.GetName()] = strings.ToLower(family.GetType().String()) + " " + strings.Join(labels, ",")
+	}
+	b.Expect(documented).To(Equal(served))
+}
+
+// TestNoLabelGrowsWithTheCluster: a larger cluster has no more series.
+func TestNoLabelGrowsWithTheCluster(t *testing.T) {
+	series := func(nodes int) int {
+		b := newBench(t)
+		status := found(v1.StateReady)
+		places := map[metrics.Place]int{}
+		for i := range nodes {
+			name := string(rune('a'+i%26)) + strings.Repeat("x", i)
+			status.Nodes = append(status.Nodes, v1.NodeStatus{Name: name})
+			places[metrics.Place{Stage: v1.StageDriver, State: metrics.Progressing}]++
+			b.meter.Climb(name, true, begin, v1.StageValidated, true)
+		}
+		b.meter.Passed(metrics.Pass{Status: status, Nodes: places})
+		count, err := testutil.GatherAndCount(b.registry)
+		b.Expect(err).NotTo(HaveOccurred())
+		return count
+	}
+	NewWithT(t).Expect(series(500)).To(Equal(series(1)))
+}

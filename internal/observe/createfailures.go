@@ -1,0 +1,221 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// Why pods could not be created. A list now and then, where pods are missing, in the place of a watch: at rest
+// it costs nothing, and it needs one right less.
+// +kubebuilder:rbac:groups="",namespace=gpu-operator,resources=events,verbs=list
+
+const (
+	// firstLook is how long a DaemonSet must lack pods before somebody asks why: its controller takes some
+	// seconds where many nodes come together.
+	firstLook = 5 * time.Second
+	// lastLook bounds the pauses between two looks, which double.
+	lastLook = time.Hour
+	// staleAfter is how old the last attempt of the DaemonSet controller may be. It tries again after 17
+	// minutes at most.
+	staleAfter = 20 * time.Minute
+	// mostEvents is how many Events are read at once.
+	mostEvents = 200
+)
+
+// failedCreate is the reason of the Events that tell of a pod that could not be created.
+const failedCreate = "FailedCreate"
+
+// CreateFailure tells why the DaemonSet controller cannot create a DaemonSet's pods.
+type CreateFailure struct {
+	// Reason is one of the API's, such as QuotaExceeded.
+	Reason string
+	// Message is what the API server said, which may change with each attempt.
+	Message string
+}
+
+// CreateFailures finds out why DaemonSets lack pods, from the Events of the DaemonSet controller. What it
+// remembers may be lost at any time, and is read anew then.
+type CreateFailures struct {
+	live      client.Reader
+	namespace string
+	clock     clock.PassiveClock
+	listeners []chan event.GenericEvent
+
+	// mutex guards what follows.
+	mutex sync.Mutex
+	lacks map[types.UID]*lack
+	found map[string]CreateFailure
+}
+
+// lack is of a DaemonSet that has fewer pods than it should have.
+type lack struct {
+	pods int32
+	// next is when to look, and pause how long after that again.
+	next  time.Time
+	pause time.Duration
+}
+
+// NewCreateFailures makes one that reads Events from the API server, not from a cache.
+func NewCreateFailures(live client.Reader, namespace string, clk clock.PassiveClock) *CreateFailures {
+	return &CreateFailures{live: live, namespace: namespace, clock: clk, lacks: map[types.UID]*lack{}, found: map[string]CreateFailure{}}
+}
+
+// Events are a channel of events that tell when Found may have another answer. It is to be called before
+// anything runs.
+func (c *CreateFailures) Events() <-chan event.GenericEvent {
+	// One that nobody has taken yet stands for all that follow.
+	listener := make(chan event.GenericEvent, 1)
+	c.listeners = append(c.listeners, listener)
+	return listener
+}
+
+// Found are the failures known so far, by the name of the DaemonSet.
+func (c *CreateFailures) Found() map[string]CreateFailure {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.found
+}
+
+// Look asks for the Events of DaemonSets that have lacked pods for some seconds, in one call for all of them,
+// and tells after how long to look again; zero where none lacks any.
+func (c *CreateFailures) Look(ctx context.Context, daemonSets map[string]*appsv1.DaemonSet) (time.Duration, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	now := c.clock.Now()
+	lacking, due := c.lacking(daemonSets, now)
+	found := maps.Clone(c.found)
+	maps.DeleteFunc(found, func(name string, _ CreateFailure) bool { return lacking[name] == nil })
+	var err error
+	if due {
+		err = c.read(ctx, lacking, found, now)
+	}
+	if !maps.Equal(found, c.found) {
+		c.found = found
+		c.tell()
+	}
+	var wait time.Duration
+	for _, l := range c.lacks {
+		if left := l.next.Sub(now); wait == 0 || left < wait {
+			wait = left
+		}
+	}
+	return wait, err
+}
+
+// lacking are the DaemonSets that lack pods, by name, and whether it is time to look at one of them.
+func (c *CreateFailures) lacking(daemonSets map[string]*appsv1.DaemonSet, now time.Time) (lacking map[string]*appsv1.DaemonSet, due bool) {
+	lacking, lacks := map[string]*appsv1.DaemonSet{}, map[types.UID]*lack{}
+	for name, ds := range daemonSets {
+		missing := ds.Status.DesiredNumberScheduled - ds.Status.CurrentNumberScheduled
+		if missing <= 0 || ds.Status.ObservedGeneration < ds.Generation || ds.DeletionTimestamp != nil {
+			continue
+		}
+		known := c.lacks[ds.UID]
+		if known == nil || known.pods != missing {
+			known = &lack{pods: missing, next: now.Add(firstLook), pause: firstLook}
+		}
+		lacking[name], lacks[ds.UID] = ds, known
+		due = due || !now.Before(known.next)
+	}
+	c.lacks = lacks
+	return lacking, due
+}
+
+// read asks the API server and notes what it says of the DaemonSets that are due.
+func (c *CreateFailures) read(ctx context.Context, lacking map[string]*appsv1.DaemonSet, found map[string]CreateFailure, now time.Time) error {
+	newest, err := c.newest(ctx, now)
+	for name, ds := range lacking {
+		l := c.lacks[ds.UID]
+		if now.Before(l.next) {
+			continue
+		}
+		l.pause = min(2*l.pause, lastLook)
+		l.next = now.Add(l.pause)
+		if err != nil {
+			continue
+		}
+		delete(found, name)
+		if event, has := newest[ds.UID]; has {
+			found[name] = createFailure(event.Message)
+		}
+	}
+	return err
+}
+
+// newest is the last Event of each DaemonSet that tells of a pod that could not be created of late.
+func (c *CreateFailures) newest(ctx context.Context, now time.Time) (map[types.UID]*corev1.Event, error) {
+	events := &corev1.EventList{}
+	err := c.live.List(ctx, events, client.InNamespace(c.namespace), client.Limit(mostEvents),
+		client.MatchingFields{"involvedObject.kind": "DaemonSet", "reason": failedCreate})
+	if err != nil {
+		return nil, fmt.Errorf("listing Events of DaemonSets: %w", err)
+	}
+	newest := map[types.UID]*corev1.Event{}
+	for i := range events.Items {
+		event := &events.Items[i]
+		uid, last := event.InvolvedObject.UID, lastSeen(event)
+		if now.Sub(last) > staleAfter || (newest[uid] != nil && last.Before(lastSeen(newest[uid]))) {
+			continue
+		}
+		newest[uid] = event
+	}
+	return newest, nil
+}
+
+func lastSeen(event *corev1.Event) time.Time {
+	last := event.LastTimestamp.Time
+	if last.Before(event.EventTime.Time) {
+		last = event.EventTime.Time
+	}
+	if event.Series != nil && last.Before(event.Series.LastObservedTime.Time) {
+		last = event.Series.LastObservedTime.Time
+	}
+	return last
+}
+
+func (c *CreateFailures) tell() {
+	for _, listener := range c.listeners {
+		select {
+		case listener <- event.GenericEvent{Object: &appsv1.DaemonSet{}}:
+		default:
+		}
+	}
+}
+
+// attempt begins what the DaemonSet controller says: the name of the pod is another one each time.
+var attempt = regexp.MustCompile(`^(\(combined from similar events\): )?Error creating: (pods "[^"]*" is forbidden: )?`)
+
+// refusals tell by the API server's words who refuses a pod.
+var refusals = []struct{ words, reason string }{
+	{"exceeded quota", v1.ReasonQuotaExceeded},
+	{"failed quota", v1.ReasonQuotaExceeded},
+	{"violates PodSecurity", v1.ReasonPodSecurityDenied},
+	{"ValidatingAdmissionPolicy", v1.ReasonAdmissionDenied},
+	{"admission webhook", v1.ReasonAdmissionDenied},
+	{"failed calling webhook", v1.ReasonAdmissionDenied},
+}
+
+func createFailure(message string) CreateFailure {
+	failure := CreateFailure{Reason: v1.ReasonFailedCreate, Message: attempt.ReplaceAllString(message, "")}
+	for _, refusal := range refusals {
+		if strings.Contains(message, refusal.words) {
+			failure.Reason = refusal.reason
+			break
+		}
+	}
+	return failure
+}

@@ -1,0 +1,79 @@
+package readiness_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+func TestWithin(t *testing.T) {
+	begin := time.Unix(1_000_000, 0)
+	starting := readiness.Verdict{State: readiness.Progressing, Reason: "Starting", Message: "the pod is starting"}
+	until := func(v readiness.Verdict, after time.Duration) readiness.Verdict {
+		v.Until = begin.Add(after)
+		return v
+	}
+	late := func(text string) readiness.Verdict {
+		return readiness.Verdict{State: readiness.Failed, Reason: "Starting", Message: text}
+	}
+	tests := map[string]struct {
+		deadline time.Duration
+		verdict  readiness.Verdict
+		since    time.Time
+		after    time.Duration
+		want     readiness.Verdict
+	}{
+		"in time":                 {deadline: time.Minute, verdict: starting, since: begin, after: 59 * time.Second, want: until(starting, time.Minute)},
+		"at its end":              {deadline: time.Minute, verdict: starting, since: begin, after: time.Minute, want: late("for more than 1m: the pod is starting")},
+		"long after":              {deadline: time.Hour, verdict: starting, since: begin, after: 9 * time.Hour, want: late("for more than 1h: the pod is starting")},
+		"a time of several":       {deadline: 90 * time.Minute, verdict: starting, since: begin, after: 9 * time.Hour, want: late("for more than 1h30m: the pod is starting")},
+		"a time of seconds":       {deadline: 30 * time.Second, verdict: starting, since: begin, after: time.Hour, want: late("for more than 30s: the pod is starting")},
+		"no deadline":             {verdict: starting, since: begin, after: 9 * time.Hour, want: starting},
+		"nobody knows since when": {deadline: time.Minute, verdict: starting, after: 9 * time.Hour, want: starting},
+		"another look is sooner":  {deadline: time.Hour, verdict: until(starting, time.Minute), since: begin, want: until(starting, time.Minute)},
+		"ready":                   {deadline: time.Minute, since: begin, after: time.Hour},
+		"failed for another reason": {
+			deadline: time.Minute, verdict: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff"}, since: begin, after: time.Hour,
+			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := readiness.Within(test.deadline, test.verdict, test.since, begin.Add(test.after))
+			g.Expect(got).To(Equal(test.want))
+			g.Expect(readiness.IsOverdue(got.Message)).To(Equal(test.verdict.State == readiness.Progressing && got.State == readiness.Failed))
+			g.Expect(readiness.IsOverdue("node-1: stage Driver, operand driver: " + got.Message)).To(Equal(readiness.IsOverdue(got.Message)))
+		})
+	}
+}
+
+func TestSince(t *testing.T) {
+	made, changed := metav1.Unix(1_000, 0), metav1.Unix(2_000, 0)
+	pod := func(status corev1.ConditionStatus) *corev1.Pod {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: made}}
+		if status != "" {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: status, LastTransitionTime: changed}}
+		}
+		return pod
+	}
+	for name, test := range map[string]struct {
+		pod            *corev1.Pod
+		ready, unready time.Time
+	}{
+		"ready":     {pod: pod(corev1.ConditionTrue), ready: changed.Time, unready: made.Time},
+		"not ready": {pod: pod(corev1.ConditionFalse), unready: changed.Time},
+		"made":      {pod: pod(""), unready: made.Time},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(readiness.ReadySince(test.pod)).To(Equal(test.ready))
+			g.Expect(readiness.UnreadySince(test.pod)).To(Equal(test.unready))
+		})
+	}
+}

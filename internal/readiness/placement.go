@@ -1,0 +1,73 @@
+package readiness
+
+import (
+	"fmt"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	scheduling "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// daemonTolerations are what the DaemonSet controller adds to all its pods.
+var daemonTolerations = tolerated(map[string]corev1.TaintEffect{
+	corev1.TaintNodeNotReady:       corev1.TaintEffectNoExecute,
+	corev1.TaintNodeUnreachable:    corev1.TaintEffectNoExecute,
+	corev1.TaintNodeDiskPressure:   corev1.TaintEffectNoSchedule,
+	corev1.TaintNodeMemoryPressure: corev1.TaintEffectNoSchedule,
+	corev1.TaintNodePIDPressure:    corev1.TaintEffectNoSchedule,
+	corev1.TaintNodeUnschedulable:  corev1.TaintEffectNoSchedule,
+})
+
+// hostTolerations are what it adds to pods in the network of the host.
+var hostTolerations = tolerated(map[string]corev1.TaintEffect{corev1.TaintNodeNetworkUnavailable: corev1.TaintEffectNoSchedule})
+
+func tolerated(taints map[string]corev1.TaintEffect) []corev1.Toleration {
+	var all []corev1.Toleration
+	for key, effect := range taints {
+		all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: effect})
+	}
+	return all
+}
+
+// Selects tells whether a DaemonSet is for the node by its labels, whatever its taints.
+func Selects(ds *appsv1.DaemonSet, node *corev1.Node) bool {
+	pod := &ds.Spec.Template.Spec
+	for key, value := range pod.NodeSelector {
+		// Most are decided here, and nothing has to be made for them.
+		if node.Labels[key] != value {
+			return false
+		}
+	}
+	// What cannot be parsed selects nothing; the API server takes none.
+	matches, err := nodeaffinity.NewRequiredNodeAffinity(pod.NodeSelector, pod.Affinity).Match(node)
+	return err == nil && matches
+}
+
+// Missing tells why a DaemonSet that selects the node has no pod there, as far as the node shows: by the rules
+// of the DaemonSet controller, a taint may keep it off. That may pass by itself, as on a node that joins.
+func Missing(ds *appsv1.DaemonSet, node *corev1.Node) Verdict {
+	taint, found := untolerated(&ds.Spec.Template.Spec, node.Spec.Taints)
+	if !found {
+		return progressing(v1.ReasonPodMissing, fmt.Sprintf("DaemonSet %s has made no pod for the node yet", ds.Name))
+	}
+	return progressing(v1.ReasonUntoleratedTaint, fmt.Sprintf("taint %s is not tolerated by DaemonSet %s, which would place a pod: see spec.daemonsets.tolerations",
+		taint.ToString(), ds.Name))
+}
+
+// untolerated is the first taint that keeps pods away and that they do not tolerate.
+func untolerated(pod *corev1.PodSpec, taints []corev1.Taint) (corev1.Taint, bool) {
+	if len(taints) == 0 {
+		return corev1.Taint{}, false
+	}
+	tolerations := append(append([]corev1.Toleration{}, pod.Tolerations...), daemonTolerations...)
+	if pod.HostNetwork {
+		tolerations = append(tolerations, hostTolerations...)
+	}
+	return scheduling.FindMatchingUntoleratedTaint(logr.Discard(), taints, tolerations, func(taint *corev1.Taint) bool {
+		return taint.Effect == corev1.TaintEffectNoSchedule || taint.Effect == corev1.TaintEffectNoExecute
+	}, true)
+}

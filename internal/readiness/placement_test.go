@@ -1,0 +1,88 @@
+package readiness_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// TestMissing has the rules of the DaemonSet controller, as Kubernetes documents them.
+func TestMissing(t *testing.T) {
+	const noSchedule, noExecute, prefer = corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute, corev1.TaintEffectPreferNoSchedule
+	taint := func(key, value string, effect corev1.TaintEffect) corev1.Taint {
+		return corev1.Taint{Key: key, Value: value, Effect: effect}
+	}
+	const notYet = "DaemonSet driver has made no pod for the node yet"
+	off := func(taint string) string {
+		return "taint " + taint + " is not tolerated by DaemonSet driver, which would place a pod: see spec.daemonsets.tolerations"
+	}
+	tests := map[string]struct {
+		taints      []corev1.Taint
+		tolerations []corev1.Toleration
+		hostNetwork bool
+		want        string
+	}{
+		"no taint":               {want: notYet},
+		"not tolerated":          {taints: []corev1.Taint{taint("team", "ml", noExecute)}, want: off("team=ml:NoExecute")},
+		"without a value":        {taints: []corev1.Taint{taint("team", "", noSchedule)}, want: off("team:NoSchedule")},
+		"only preferred":         {taints: []corev1.Taint{taint("team", "ml", prefer)}, want: notYet},
+		"tolerated":              {taints: []corev1.Taint{taint("team", "ml", noSchedule)}, tolerations: []corev1.Toleration{{Key: "team", Operator: corev1.TolerationOpExists}}, want: notYet},
+		"another value":          {taints: []corev1.Taint{taint("team", "ml", noSchedule)}, tolerations: []corev1.Toleration{{Key: "team", Value: "hpc"}}, want: off("team=ml:NoSchedule")},
+		"the second of two":      {taints: []corev1.Taint{taint("a", "", noSchedule), taint("b", "", noSchedule)}, tolerations: []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}, want: off("b:NoSchedule")},
+		"cordoned":               {taints: []corev1.Taint{taint("node.kubernetes.io/unschedulable", "", noSchedule)}, want: notYet},
+		"under pressure":         {taints: []corev1.Taint{taint("node.kubernetes.io/disk-pressure", "", noSchedule), taint("node.kubernetes.io/memory-pressure", "", noSchedule), taint("node.kubernetes.io/pid-pressure", "", noSchedule)}, want: notYet},
+		"not ready":              {taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", "", noExecute)}, want: notYet},
+		"not ready for new ones": {taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", "", noSchedule)}, want: off("node.kubernetes.io/not-ready:NoSchedule")},
+		"without a network":      {taints: []corev1.Taint{taint("node.kubernetes.io/network-unavailable", "", noSchedule)}, want: off("node.kubernetes.io/network-unavailable:NoSchedule")},
+		"in the host's network":  {taints: []corev1.Taint{taint("node.kubernetes.io/network-unavailable", "", noSchedule)}, hostNetwork: true, want: notYet},
+		"everything tolerated":   {taints: []corev1.Taint{taint("a", "", noExecute)}, tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, want: notYet},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "driver"}}
+			ds.Spec.Template.Spec.Tolerations, ds.Spec.Template.Spec.HostNetwork = test.tolerations, test.hostNetwork
+			reason := "UntoleratedTaint"
+			if test.want == notYet {
+				reason = "PodMissing"
+			}
+			g.Expect(readiness.Missing(ds, &corev1.Node{Spec: corev1.NodeSpec{Taints: test.taints}})).
+				To(Equal(readiness.Verdict{State: readiness.Progressing, Reason: reason, Message: test.want}))
+			g.Expect(ds.Spec.Template.Spec.Tolerations).To(Equal(test.tolerations), "the object of the cache stays as it is")
+		})
+	}
+}
+
+func TestSelects(t *testing.T) {
+	require := func(operator corev1.NodeSelectorOperator, values ...string) *corev1.Affinity {
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "pool", Operator: operator, Values: values}}}},
+		}}}
+	}
+	tests := map[string]struct {
+		selector map[string]string
+		affinity *corev1.Affinity
+		want     bool
+	}{
+		"every node":         {want: true},
+		"its label":          {selector: map[string]string{"pool": "a"}, want: true},
+		"another label":      {selector: map[string]string{"pool": "a", "gpu": "true"}},
+		"another value":      {selector: map[string]string{"pool": "b"}},
+		"by affinity":        {affinity: require(corev1.NodeSelectorOpIn, "a", "b"), want: true},
+		"not by affinity":    {affinity: require(corev1.NodeSelectorOpNotIn, "a")},
+		"by what it has not": {selector: map[string]string{"pool": "a"}, affinity: require(corev1.NodeSelectorOpDoesNotExist)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			ds := &appsv1.DaemonSet{}
+			ds.Spec.Template.Spec.NodeSelector, ds.Spec.Template.Spec.Affinity = test.selector, test.affinity
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pool": "a"}}}
+			NewWithT(t).Expect(readiness.Selects(ds, node)).To(Equal(test.want))
+		})
+	}
+}

@@ -1,0 +1,70 @@
+package status
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// atRest are the reasons of nodes that somebody keeps from being ready, which is no failure.
+var atRest = sets.New(v1.ReasonExcluded, v1.ReasonNotSelected, v1.ReasonOperandPaused)
+
+// NodeEvent is the Event of a node whose condition is about to change, and whether there is one: that it has
+// failed, with each other cause, and that it is ready after that. Nodes that come up without a failure make none.
+func NodeEvent(node *corev1.Node, before, after *corev1.NodeCondition, assessment NodeAssessment) (events.Event, bool) {
+	event := events.Event{
+		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
+		Type:      corev1.EventTypeWarning, Reason: after.Reason, Message: after.Message,
+		Transition: fmt.Sprintf("%s > %s", transition(before), NodeCause(node.Name, assessment)),
+	}
+	if assessment.State == readiness.Ready {
+		event.Type, event.Reason = corev1.EventTypeNormal, v1.ReasonGPUReady
+		return event, before != nil && hasFailed(before)
+	}
+	return event, assessment.State == readiness.Failed
+}
+
+// transition tells a verdict that was written from others of the node.
+func transition(before *corev1.NodeCondition) string {
+	if before == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s since %s", before.Status, before.Reason, before.LastTransitionTime.UTC())
+}
+
+// hasFailed tells whether a condition that was written is of a node that had failed.
+func hasFailed(condition *corev1.NodeCondition) bool {
+	if condition.Status == corev1.ConditionTrue || atRest.Has(condition.Reason) {
+		return false
+	}
+	return !onItsWay.Has(condition.Reason) || readiness.IsOverdue(condition.Message)
+}
+
+// policyEvent is the Event of a policy whose status is about to change, and whether there is one: that it is
+// degraded, with each other reason, and that it is no longer.
+func policyEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events.Event, bool) {
+	was, is := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionDegraded), meta.FindStatusCondition(after.Conditions, v1.ConditionDegraded)
+	if is == nil || (was == nil && is.Status != metav1.ConditionTrue) || (was != nil && was.Status == is.Status && was.Reason == is.Reason) {
+		return events.Event{}, false
+	}
+	event := events.Event{
+		Regarding: corev1.ObjectReference{
+			APIVersion: v1.GroupVersion.String(), Kind: v1.ClusterPolicyKind.Kind, Name: policy.Name, UID: policy.UID,
+		},
+		Type: corev1.EventTypeWarning, Reason: is.Reason, Message: is.Message,
+	}
+	if was != nil {
+		event.Transition = fmt.Sprintf("%s %s since %s", was.Status, was.Reason, was.LastTransitionTime.UTC())
+	}
+	if ready := meta.FindStatusCondition(after.Conditions, v1.ConditionReady); is.Status != metav1.ConditionTrue && ready != nil {
+		event.Type, event.Reason, event.Message = corev1.EventTypeNormal, ready.Reason, "no longer degraded: "+ready.Message
+	}
+	return event, true
+}
