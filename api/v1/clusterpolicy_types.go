@@ -49,6 +49,9 @@ type ClusterPolicyList struct {
 // +kubebuilder:validation:XValidation:rule="!(self.?sandboxWorkloads.?enabled.orValue(false) && self.?sandboxWorkloads.?mode.orValue(\"\") == 'kata' && self.?sandboxDevicePlugin.?enabled.orValue(false) && !self.?kataSandboxDevicePlugin.?enabled.orValue(false)) || oldSelf.optMap(o, o.?sandboxWorkloads.?enabled.orValue(false) && o.?sandboxWorkloads.?mode.orValue(\"\") == 'kata' && o.?sandboxDevicePlugin.?enabled.orValue(false) && !o.?kataSandboxDevicePlugin.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".sandboxWorkloads.mode",message="kata needs kataSandboxDevicePlugin.enabled, as sandboxDevicePlugin is that of kubevirt: enable it, or change the mode"
 // +kubebuilder:validation:XValidation:rule="!(self.?sandboxWorkloads.?enabled.orValue(false) && self.?sandboxWorkloads.?mode.orValue(\"\") != 'kata' && self.?kataSandboxDevicePlugin.?enabled.orValue(false) && !self.?sandboxDevicePlugin.?enabled.orValue(false)) || oldSelf.optMap(o, o.?sandboxWorkloads.?enabled.orValue(false) && o.?sandboxWorkloads.?mode.orValue(\"\") != 'kata' && o.?kataSandboxDevicePlugin.?enabled.orValue(false) && !o.?sandboxDevicePlugin.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".sandboxWorkloads.mode",message="kubevirt needs sandboxDevicePlugin.enabled, as kataSandboxDevicePlugin is that of kata: enable it, or set the mode to kata"
 // +kubebuilder:validation:XValidation:rule="!(self.?sandboxWorkloads.?enabled.orValue(false) && self.?vgpuManager.?enabled.orValue(false) && (!has(self.vgpuManager.image) || !self.vgpuManager.image.contains('/')) && (self.?vgpuManager.?repository.orValue(\"\") == \"\" || self.?vgpuManager.?image.orValue(\"\") == \"\" || self.?vgpuManager.?version.orValue(\"\") == \"\")) || oldSelf.optMap(o, o.?sandboxWorkloads.?enabled.orValue(false) && o.?vgpuManager.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".vgpuManager",message="no image of the vGPU manager is public: set repository, image and version to those of the one that you built"
+// +kubebuilder:validation:XValidation:rule="!(has(self.nodePools) && self.nodePools.exists(p, p.?driver.?usePrecompiled.orValue(false)) && self.?driver.?enabled.orValue(true) && (self.?gds.?enabled.orValue(false) || self.?gdrcopy.?enabled.orValue(false)))",fieldPath=".nodePools",message="a pool with a precompiled driver cannot have GPUDirect Storage or GDRCopy: remove its driver.usePrecompiled, or gds.enabled and gdrcopy.enabled"
+// +kubebuilder:validation:XValidation:rule="!(has(self.nodePools) && self.nodePools.exists(p, p.?driver.?kernelModuleType.orValue(\"\") == 'proprietary') && self.?gds.?enabled.orValue(false) && self.?driver.?enabled.orValue(true) && (!has(self.gds.version) || self.gds.version.matches('^(2[.](17[.]([5-9]|[1-9][0-9])|1[89]|[2-9][0-9]).*)?$')))",fieldPath=".nodePools",message="GPUDirect Storage needs the open kernel modules from nvidia-fs 2.17.5 on: set driver.kernelModuleType of the pool to open or auto, or remove gds.enabled"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodePools) || self.nodePools.all(p, p.?devicePlugin.?config.?default.orValue(\"\") == \"\" || p.?devicePlugin.?config.?name.orValue(\"\") != \"\" || self.?devicePlugin.?config.?name.orValue(\"\") != \"\")",fieldPath=".nodePools",message="devicePlugin.config.default of a pool is a key of the ConfigMap that name is to name: set name in the pool or in devicePlugin.config, or remove default"
 type ClusterPolicySpec struct {
 	// Operator configures what the operator itself creates.
 	// +optional
@@ -69,6 +72,13 @@ type ClusterPolicySpec struct {
 	// DaemonSets configures every DaemonSet of the stack.
 	// +optional
 	DaemonSets *DaemonSetsSpec `json:"daemonsets,omitempty"`
+	// NodePools give some of the GPU nodes other drivers, toolkits or uses of their GPUs. A node belongs to the
+	// first pool whose nodeSelector it fits; nodes of no pool are as the rest of the spec says.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	NodePools []NodePoolSpec `json:"nodePools,omitempty"`
 	// Driver configures the driver containers.
 	// +optional
 	Driver *DriverSpec `json:"driver,omitempty"`

@@ -60,6 +60,12 @@ type ClusterPolicyStatus struct {
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Pools []PoolStatus `json:"pools,omitempty"`
+	// NodePools tells of each pool of spec.nodePools, in their order.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	NodePools []NodePoolStatus `json:"nodePools,omitempty"`
 }
 
 // OperandState is the state of an operand.
@@ -181,13 +187,44 @@ type NodeStatus struct {
 
 // PoolStatus is a driver pool.
 type PoolStatus struct {
-	// Name of the pool: operating system, version and architecture.
+	// Name of the pool: operating system, version and architecture, and the node pool whose driver it has.
 	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
+	// NodePool is the pool of spec.nodePools that the driver is of. Absent where it is that of spec.driver.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	NodePool string `json:"nodePool,omitempty"`
 	// Nodes is the number of nodes in the pool.
 	Nodes int32 `json:"nodes"`
+	// Ready is the number of those nodes whose GPUs can be used.
+	// +optional
+	Ready int32 `json:"ready,omitempty"`
 	// Image of the driver in this pool.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
+}
+
+// NodePoolStatus is a pool of spec.nodePools.
+type NodePoolStatus struct {
+	// Name of the pool.
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// Nodes is the number of GPU nodes that belong to the pool.
+	Nodes int32 `json:"nodes"`
+	// Ready is the number of those nodes whose GPUs can be used.
+	Ready int32 `json:"ready"`
+	// DriverVersion is the version of the driver that the spec gives these nodes. Absent where the operator
+	// installs none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	DriverVersion string `json:"driverVersion,omitempty"`
+	// Reason why not all nodes of the pool have what the spec says, in one word.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Reason string `json:"reason,omitempty"`
+	// Message says the same in a sentence.
+	// +optional
+	// +kubebuilder:validation:MaxLength=256
+	Message string `json:"message,omitempty"`
 }

@@ -176,7 +176,7 @@ func objects(p plan.Plan, policy *v1.ClusterPolicy) ([]byte, error) {
 	return printed.Bytes(), nil
 }
 
-// aboutOperands tells of the operands that would not be applied, and why.
+// aboutOperands tells of the operands that would not be applied, and of the node pools that are refused, and why.
 func aboutOperands(p plan.Plan) []string {
 	var sentences []string
 	for _, step := range p.Steps {
@@ -186,6 +186,11 @@ func aboutOperands(p plan.Plan) []string {
 		case plan.Hold:
 			sentences = append(sentences, fmt.Sprintf("%s would be left as it is: %s (%s, %s)", step.Operand.Name, step.Message, step.State, step.Reason))
 		case plan.Apply:
+		}
+	}
+	for _, pool := range p.NodePools {
+		if pool.Refused.Verdict != operand.Install {
+			sentences = append(sentences, fmt.Sprintf("what node pool %s says of its nodes would not be done: %s (%s)", pool.Name, pool.Refused.Message, pool.Refused.Reason))
 		}
 	}
 	return sentences
@@ -238,6 +243,11 @@ func invalid(p plan.Plan) error {
 	for _, step := range p.Steps {
 		if step.State == v1.OperandInvalid {
 			names = append(names, string(step.Operand.Name))
+		}
+	}
+	for _, pool := range p.NodePools {
+		if pool.Refused.Verdict == operand.Invalid {
+			names = append(names, "node pool "+pool.Name)
 		}
 	}
 	if len(names) > 0 {

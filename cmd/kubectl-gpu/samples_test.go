@@ -34,6 +34,7 @@ items:
         feature.node.kubernetes.io/system-os_release.ID: ubuntu
         feature.node.kubernetes.io/system-os_release.VERSION_ID: "24.04"
         nvidia.com/mig.capable: "true"
+        example.com/gpu-pool: a100
     status: {nodeInfo: {architecture: amd64, containerRuntimeVersion: "containerd://2.2.1"}}
   - apiVersion: v1
     kind: Node
@@ -65,6 +66,7 @@ var samples = map[string]struct{ has, lacks string }{
 	"clusterpolicy-host-driver":        {lacks: "name: nvidia-driver-daemonset"},
 	"clusterpolicy-host-toolkit":       {lacks: "name: nvidia-container-toolkit-daemonset"},
 	"clusterpolicy-mig-mixed":          {has: "name: mig-layouts"},
+	"clusterpolicy-node-pools":         {has: "nvcr.io/nvidia/driver:590.44.01-ubuntu24.04"},
 	"clusterpolicy-openshift":          {has: "name: nvidia-dcgm\n"},
 	"clusterpolicy-precompiled-driver": {has: "nvcr.io/nvidia/driver:595-6.8.0-60-generic-ubuntu24.04"},
 	"clusterpolicy-private-registry":   {has: "registry.example.com/nvidia/driver:", lacks: "nvcr.io/"},
@@ -116,8 +118,13 @@ func TestSamplesHoldWhatTheyName(t *testing.T) {
 			policy, err := readPolicy(file, nil)
 			g.Expect(err).NotTo(HaveOccurred())
 			named := map[operand.Reference][]string{}
+			input := operand.Input{Spec: effective.Of(policy.Spec), Namespace: "gpu-operator"}
 			for i := range catalogue {
-				for _, use := range catalogue[i].UsesOf(operand.Input{Spec: effective.Of(policy.Spec), Namespace: "gpu-operator"}) {
+				uses := catalogue[i].UsesOf(input)
+				for _, pool := range operand.NodePools(input.Spec) {
+					uses = append(uses, catalogue[i].UsesOf(input.In(pool))...)
+				}
+				for _, use := range uses {
 					if use.Kind == operand.ValidatingAdmissionPolicyBinding {
 						continue // The installer brings it.
 					}

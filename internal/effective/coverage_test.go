@@ -35,6 +35,7 @@ var without = map[string]string{
 	"RollingUpdateSpec.maxUnavailable":   "the operand decides, see Spec.MaxUnavailable",
 	"DevicePluginConfigSpec.default":     "an empty configuration",
 	"DaemonSetsSpec.nodeSelector":        "all nodes",
+	"nodePools":                          "what a pool leaves out is as in the rest of the spec",
 
 	"ContainerSpec.resources":          "those of the manifest",
 	"ContainerSpec.args":               "those of the manifest",

@@ -18,6 +18,7 @@
 //     env names, and daemonsets.rollingUpdate.maxUnavailable, which Spec.MaxUnavailable fills in.
 //   - What is left to a program: resources, probes beyond the start-up probe, mig.strategy, the parts of
 //     serviceMonitor that Prometheus has defaults for, ccManager.defaultMode.
+//   - nodePools: what one leaves out is as in the rest of the spec, which Spec.ForPool fills in.
 //   - Names of ConfigMaps, Secrets, proxies and mirrors where none is meant if none is given.
 //   - Deprecated fields, which nobody reads: operator.defaultRuntime, operator.initContainer,
 //     driver.useOpenKernelModules, dcgm.hostPort, cdi.default, psp, kataManager.

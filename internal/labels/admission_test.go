@@ -16,7 +16,7 @@ func TestTheAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 		},
 		"operator.yaml": {
 			"'" + labels.GPUPresent + "'", "'" + labels.MIGConfig + "'", "key.startsWith('" + labels.DeployPrefix + "')",
-			"key.startsWith('" + prefixOf(t, labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.Runtime, labels.DiscoveryLostSince, labels.Discovered) + "')",
+			"key.startsWith('" + prefixOf(t, labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool, labels.NodePool, labels.Runtime, labels.DiscoveryLostSince, labels.Discovered) + "')",
 			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')", "[?'" + labels.Discovered + "']",
 			"type != '" + labels.ConditionGPUReady + "'",
 		},

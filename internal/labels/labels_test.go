@@ -15,7 +15,7 @@ func TestKeysAreValid(t *testing.T) {
 		labels.DiscoveryOSID, labels.DiscoveryOSVersion, labels.GPUPresent, labels.DeployOperands,
 		labels.DeployClient, labels.GPUWorkload, labels.Pool, labels.DiscoveryLostSince, labels.ConditionGPUReady,
 		labels.MIGCapable, labels.MPSCapable, labels.GPUProduct, labels.VGPUHostDriver, labels.MIGConfig,
-		labels.DevicePluginConfig,
+		labels.DevicePluginConfig, labels.NodePool, labels.PoolNodePool, labels.NodePoolPrefix + "gpu-feature-discovery",
 		labels.App, labels.ManagedBy, labels.Operand, labels.Digest, labels.TemplateDigest,
 	} {
 		if problems := validation.IsQualifiedName(key); len(problems) > 0 {

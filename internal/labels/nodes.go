@@ -69,6 +69,16 @@ const (
 	// PoolCoreOS is the same for the release of Red Hat CoreOS, of a pool whose driver is built with the
 	// driver toolkit of OpenShift.
 	PoolCoreOS = "nvidia.com/gpu-operator.pool-coreos"
+	// PoolNodePool is the same for the pool of spec.nodePools whose driver a driver pool has.
+	PoolNodePool = "nvidia.com/gpu-operator.pool-node-pool"
+	// NodePool is written by the node controller: the pool of spec.nodePools that the node belongs to. Read
+	// by users, and by the operator, which so keeps a node in its pool while a label of discovery is away. It
+	// is also on the DaemonSets of a pool, and on their pods, whose selectors it sets apart.
+	NodePool = "nvidia.com/gpu-operator.node-pool"
+	// NodePoolPrefix precedes the name of an operand in the label that the node controller writes where the
+	// node's pool says something else of that operand than the rest of the spec. Its value is the pool. The
+	// DaemonSets of the pool select on it, and the common one of that operand leaves out every node with it.
+	NodePoolPrefix = NodePool + "."
 	// Runtime is written by the node controller: where the container runtime of the node has its files,
 	// such as containerd (its own paths), crio or k3s. The toolkit's DaemonSets select on it. It follows
 	// what the kubelet says: the toolkit does no GPU work that its replacement could disturb.

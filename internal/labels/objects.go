@@ -20,6 +20,9 @@ const (
 	// HelperImage is an annotation of a DaemonSet: the image of the on-node program that it was
 	// applied with, and that it keeps while nothing else in its pods changes.
 	HelperImage = "nvidia.com/gpu-operator.helper-image"
+	// Unrolled is an annotation of a DaemonSet whose pods are left as they are, by the strategy OnDelete, though
+	// its template has changed: by nothing that matters to them. It goes with the next change that does.
+	Unrolled = "nvidia.com/gpu-operator.unrolled"
 	// FieldOwner is the field manager of every server-side apply.
 	FieldOwner = "gpu-operator"
 	// WaitContainer is the init container that render generates from the graph's edges.

@@ -29,6 +29,8 @@ func Facts(node *corev1.Node) operand.NodeFacts {
 		Pool:         node.Labels[labels.Pool],
 		PoolKernel:   node.Labels[labels.PoolKernel],
 		PoolCoreOS:   node.Labels[labels.PoolCoreOS],
+		PoolNodePool: node.Labels[labels.PoolNodePool],
+		NodePool:     node.Labels[labels.NodePool],
 		Layout:       node.Labels[labels.Runtime],
 		Labels:       node.Labels,
 		Deploy:       map[operand.Name]string{},

@@ -40,6 +40,9 @@ type NodeFacts struct {
 	// Pool is the pool that the node is labelled with; PoolKernel is the kernel of that pool and PoolCoreOS
 	// its release of Red Hat CoreOS, each empty where the pool is for any.
 	Pool, PoolKernel, PoolCoreOS string
+	// PoolNodePool is the pool of spec.nodePools whose driver that pool has, empty where it is that of spec.driver;
+	// NodePool is the one that the node is labelled as belonging to.
+	PoolNodePool, NodePool string
 	// Labels of the node, which nodeSelectors of the spec choose by. Not to be changed.
 	Labels map[string]string
 	// Deploy are the deploy labels of the node, by operand.

@@ -132,7 +132,7 @@ func TestPools(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, operand.Pools(test.nodes, operand.PoolKey{})); diff != "" {
+			if diff := cmp.Diff(test.want, operand.Pools(test.nodes, all(operand.PoolKey{}))); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

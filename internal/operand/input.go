@@ -12,6 +12,9 @@ import (
 type Input struct {
 	// Spec of the policy, with its defaults.
 	Spec effective.Spec
+	// NodePool is the pool of spec.nodePools whose nodes this is for, nil for nodes of none. Spec is then what
+	// holds for these.
+	NodePool *v1.NodePoolSpec
 	// Namespace of the operator and the operands.
 	Namespace string
 	// HelperImage is the operator's own image, which holds the on-node program.

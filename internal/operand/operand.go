@@ -108,6 +108,9 @@ type Operand struct {
 	// References are the objects of others that its pods cannot do without, by the fields of the spec that
 	// name them or need them. Nil for none.
 	References func(Input) []Use
+	// Varies tells whether a pool of spec.nodePools says something else of it, so that the nodes of that pool
+	// get DaemonSets of their own. Nil where no pool can.
+	Varies func(v1.NodePoolSpec) bool
 	// Labels are what a node that it runs on is labelled with where it has no such label yet: a
 	// default that users change on the node. Nil for none.
 	Labels func(Input) map[string]string
@@ -159,6 +162,9 @@ type Instance struct {
 	Suffix string
 	// Pool restricts it to the nodes of one driver pool; empty for all nodes of the operand.
 	Pool string
+	// NodePool restricts it to the nodes that get this operand from that pool of spec.nodePools; empty for those
+	// that get it from the rest of the spec.
+	NodePool string
 	// Layout restricts it to the nodes whose container runtime has this layout; empty for all.
 	Layout string
 	// Image and Version of its main container, for status.
@@ -195,6 +201,18 @@ func WhereCapable(name Name, label string, facts NodeFacts) Decision {
 		return Installed()
 	}
 	return Decision{Verdict: Absent}
+}
+
+// VariesIn tells whether the nodes of this pool get DaemonSets of their own.
+func (o *Operand) VariesIn(pool v1.NodePoolSpec) bool { return o.Varies != nil && o.Varies(pool) }
+
+// NodePoolLabel is the node label by which the DaemonSets of a pool select their nodes and the common one leaves
+// them out; empty where no pool says anything of the operand, or by the label of the driver pool.
+func (o *Operand) NodePoolLabel() string {
+	if o.Varies == nil || o.ServesPool != nil {
+		return ""
+	}
+	return labels.NodePoolPrefix + string(o.Name)
 }
 
 // Find returns the operand of that name.

@@ -58,6 +58,11 @@ func (in Input) SelectorKeys(catalogue []Operand) map[string]bool {
 	for key := range in.Spec.DaemonSets.NodeSelector {
 		keys[key] = true
 	}
+	for _, pool := range in.Spec.NodePools {
+		for key := range pool.NodeSelector {
+			keys[key] = true
+		}
+	}
 	for i := range catalogue {
 		for key := range in.PlacementOf(&catalogue[i]).NodeSelector {
 			keys[key] = true

@@ -25,6 +25,8 @@ type Pool struct {
 	Kernel string
 	// CoreOS is the release of Red Hat CoreOS whose driver toolkit builds the modules; empty where none does.
 	CoreOS string
+	// NodePool is the pool of spec.nodePools that says what driver it is; empty where that is spec.driver alone.
+	NodePool string
 	// Nodes in the pool.
 	Nodes int
 }
@@ -36,12 +38,18 @@ type PoolKey struct {
 	// CoreOS: on nodes with Red Hat CoreOS its release is part of it, as the driver toolkit of OpenShift
 	// builds the drivers there.
 	CoreOS bool
+	// NodePool is the pool of spec.nodePools that says what driver the node gets, empty for none.
+	NodePool string
 }
 
 // PoolKey is what makes a pool by this spec.
 func (in Input) PoolKey() PoolKey {
 	precompiled := *in.Spec.Driver.UsePrecompiled
-	return PoolKey{Kernel: precompiled, CoreOS: *in.Spec.Operator.UseOCPDriverToolkit && !precompiled}
+	key := PoolKey{Kernel: precompiled, CoreOS: *in.Spec.Operator.UseOCPDriverToolkit && !precompiled}
+	if in.NodePool != nil && VariesDriver(*in.NodePool) {
+		key.NodePool = in.NodePool.Name
+	}
+	return key
 }
 
 // UsesDriverToolkit tells whether the driver toolkit of OpenShift builds the driver of any of these nodes.
@@ -49,12 +57,14 @@ func (in Input) UsesDriverToolkit(nodes ...NodeFacts) bool {
 	if !*in.Spec.Driver.Enabled {
 		return false
 	}
+	pools := NodePools(in.Spec)
 	return slices.ContainsFunc(nodes, func(f NodeFacts) bool {
 		if !f.Managed() || f.Excluded {
 			return false
 		}
-		wanted, _ := f.WantedPool(in.PoolKey())
-		effective, _ := f.EffectivePool(in.PoolKey())
+		key := in.of(pools, f).PoolKey()
+		wanted, _ := f.WantedPool(key)
+		effective, _ := f.EffectivePool(key)
 		return wanted.CoreOS != "" || effective.CoreOS != ""
 	})
 }
@@ -81,15 +91,14 @@ func (f NodeFacts) WantedPool(key PoolKey) (Pool, bool) {
 	if pool.OSTag == "" || f.Architecture == "" || key.Kernel && f.Kernel == "" || byRelease && f.OSTree == "" {
 		return Pool{}, false
 	}
-	pool.Name = pool.OSTag + "-" + f.Architecture
+	pool.NodePool = key.NodePool
 	switch {
 	case key.Kernel:
 		pool.Kernel = f.Kernel
-		pool.Name = withRelease(pool.Name, f.Kernel)
 	case byRelease:
 		pool.CoreOS = f.OSTree
-		pool.Name = withRelease(pool.Name, f.OSTree)
 	}
+	pool.Name = withEnd(pool.OSTag+"-"+f.Architecture, endOf(pool.NodePool, pool.Kernel, pool.CoreOS))
 	// The name becomes a label value. What is none comes from labels that nobody's discovery writes.
 	return pool, len(validation.IsValidLabelValue(pool.Name)) == 0
 }
@@ -100,17 +109,27 @@ func (f NodeFacts) isCoreOS() bool {
 	return f.OSID == "rhcos" || f.OSID == "rhel" && strings.HasPrefix(f.OSImage, "Red Hat Enterprise Linux CoreOS")
 }
 
-// withRelease is the name of the pool of one release, of a kernel or of CoreOS. Where that is too long
-// for a label value, a hash stands for the release.
-func withRelease(name, release string) string {
-	if whole := name + "-" + release; len(whole) <= validation.LabelValueMaxLength {
-		return whole
-	}
-	return name + "-" + releaseHash(release)
+// endOf is what a pool's name has after the system and the architecture: the node pool, and the release of a
+// kernel or of CoreOS, of which a pool has one at most: a precompiled driver is not built. A node pool begins with
+// a letter and has no dot, and a release begins with a number and a dot, so that no two ends are the same.
+func endOf(nodePool, kernel, coreOS string) string {
+	return strings.Trim(nodePool+"-"+cmp.Or(kernel, coreOS), "-")
 }
 
-func releaseHash(release string) string {
-	sum := sha256.Sum256([]byte(release))
+// withEnd is the name of a pool with that end. Where that is too long for a label value, a hash stands for the
+// end.
+func withEnd(name, end string) string {
+	if end == "" {
+		return name
+	}
+	if whole := name + "-" + end; len(whole) <= validation.LabelValueMaxLength {
+		return whole
+	}
+	return name + "-" + endHash(end)
+}
+
+func endHash(end string) string {
+	sum := sha256.Sum256([]byte(end))
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -130,11 +149,10 @@ func (f NodeFacts) EffectivePool(key PoolKey) (Pool, bool) {
 // labelledPool is the pool that the node's labels name, whatever its facts are by now.
 func (f NodeFacts) labelledPool() (Pool, bool) {
 	name := f.Pool
-	// A pool has one of them at most: a precompiled driver is not built.
-	if release := cmp.Or(f.PoolKernel, f.PoolCoreOS); release != "" {
+	if end := endOf(f.PoolNodePool, f.PoolKernel, f.PoolCoreOS); end != "" {
 		var found bool
-		if name, found = strings.CutSuffix(name, "-"+release); !found {
-			name, found = strings.CutSuffix(name, "-"+releaseHash(release))
+		if name, found = strings.CutSuffix(name, "-"+end); !found {
+			name, found = strings.CutSuffix(name, "-"+endHash(end))
 		}
 		if !found {
 			return Pool{}, false
@@ -142,11 +160,11 @@ func (f NodeFacts) labelledPool() (Pool, bool) {
 	}
 	tag, architecture, found := cutLast(name, "-")
 	// The kubelet tells the architecture, and it never changes: another one shows that the label of the
-	// kernel or of the release is gone.
+	// kernel, of the release or of the node pool is gone.
 	if !found || f.Architecture != "" && architecture != f.Architecture {
 		return Pool{}, false
 	}
-	return Pool{Name: f.Pool, OSTag: tag, Kernel: f.PoolKernel, CoreOS: f.PoolCoreOS}, true
+	return Pool{Name: f.Pool, OSTag: tag, Kernel: f.PoolKernel, CoreOS: f.PoolCoreOS, NodePool: f.PoolNodePool}, true
 }
 
 // HasPool refuses a node whose pool is not known: the driver's image follows from it, and a wrong
@@ -165,14 +183,14 @@ func (f NodeFacts) HasPool(key PoolKey) Decision {
 	return Refused(v1.ReasonFactsMissing, "no discovery labels for the operating system, which the driver image is chosen by")
 }
 
-// Pools groups the managed nodes that operands may run on, sorted by name.
-func Pools(nodes []NodeFacts, key PoolKey) []Pool {
+// Pools groups the managed nodes that operands may run on, sorted by name. key tells what makes the pool of each.
+func Pools(nodes []NodeFacts, key func(NodeFacts) PoolKey) []Pool {
 	byName := map[string]*Pool{}
 	for _, node := range nodes {
 		if !node.Managed() || node.Excluded {
 			continue
 		}
-		pool, complete := node.EffectivePool(key)
+		pool, complete := node.EffectivePool(key(node))
 		if !complete {
 			continue
 		}

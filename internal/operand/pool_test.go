@@ -13,6 +13,11 @@ import (
 
 var precompiled, toolkit = operand.PoolKey{Kernel: true}, operand.PoolKey{CoreOS: true}
 
+// all is the same key for each node.
+func all(key operand.PoolKey) func(operand.NodeFacts) operand.PoolKey {
+	return func(operand.NodeFacts) operand.PoolKey { return key }
+}
+
 func TestPoolKeyFollowsTheSpec(t *testing.T) {
 	tests := map[string]struct {
 		driver  *v1.DriverSpec
@@ -98,7 +103,7 @@ func TestPoolsTellNodesApart(t *testing.T) {
 		node("rhel", "9.6", "amd64", "5.14.0-503.el9_5.x86_64"),
 	}
 	var names []string
-	for _, pool := range operand.Pools(nodes, precompiled) {
+	for _, pool := range operand.Pools(nodes, all(precompiled)) {
 		names = append(names, pool.Name)
 	}
 	want := []string{

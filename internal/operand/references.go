@@ -85,13 +85,22 @@ const caBundleField = "spec.global.caBundle.configMapName"
 // systemPriority starts the names of the priority classes that every cluster has.
 const systemPriority = "system-"
 
-// Uses are those of all operands, each object once.
+// Uses are those of all operands, in all node pools, each object once.
 func Uses(catalogue []Operand, in Input) []Reference {
 	var all []Reference
-	for i := range catalogue {
-		for _, use := range catalogue[i].UsesOf(in) {
+	add := func(o *Operand, in Input) {
+		for _, use := range o.UsesOf(in) {
 			if !slices.Contains(all, use.Reference) {
 				all = append(all, use.Reference)
+			}
+		}
+	}
+	pools := NodePools(in.Spec)
+	for i := range catalogue {
+		add(&catalogue[i], in)
+		for _, pool := range pools {
+			if catalogue[i].VariesIn(pool.NodePoolSpec) {
+				add(&catalogue[i], in.In(pool))
 			}
 		}
 	}

@@ -40,6 +40,8 @@ type Rung struct {
 // Node is the plan for one GPU node.
 type Node struct {
 	Facts operand.NodeFacts
+	// NodePool is the pool of spec.nodePools that it belongs to, empty for none.
+	NodePool string
 	// Pool that its facts put it in; without a name where one is missing.
 	Pool operand.Pool
 	// Rungs from the bottom of the ladder.
@@ -64,8 +66,13 @@ var ladder = []v1.Stage{v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v
 
 // ForNode plans one managed node.
 func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node {
-	node := Node{Facts: facts, Refused: p.Input.ServesVMs(facts), Spec: p.Input.Spec}
-	if pool, complete := facts.WantedPool(p.Input.PoolKey()); complete {
+	nodePool := p.poolOf(facts)
+	in := p.inputFor(nodePool)
+	node := Node{Facts: facts, Refused: p.Input.ServesVMs(facts), Spec: in.Spec}
+	if nodePool != nil {
+		node.NodePool = nodePool.Name
+	}
+	if pool, complete := facts.WantedPool(in.PoolKey()); complete {
 		node.Pool = pool
 	}
 	for _, stage := range ladder {
@@ -83,8 +90,9 @@ func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node
 // rungs are the operands of one stage that concern the node.
 func (p Plan) rungs(catalogue []operand.Operand, stage v1.Stage, facts operand.NodeFacts) []Rung {
 	var rungs []Rung
+	nodePool := p.poolOf(facts)
 	for _, o := range catalogue {
-		decision := p.decisions[o.Name]
+		decision := p.decision(&o, nodePool)
 		if o.Stage != stage || !o.ServesWorkload(p.Input.WorkloadOf(facts)) || decision.Verdict == operand.Absent {
 			continue
 		}
@@ -97,7 +105,7 @@ func (p Plan) rungs(catalogue []operand.Operand, stage v1.Stage, facts operand.N
 			continue
 		}
 		if decision.Verdict == operand.Install {
-			decision = p.blocked(o)
+			decision = p.ready(&o, nodePool)
 		}
 		if decision.Verdict == operand.Install {
 			decision = possible
@@ -113,11 +121,15 @@ func (p Plan) rungs(catalogue []operand.Operand, stage v1.Stage, facts operand.N
 // servesPoolOf decides by the pool that the node belongs into. The one that it is labelled with may be
 // one that the spec asks for no longer: the node is to be moved, which is no failure.
 func (p Plan) servesPoolOf(o operand.Operand, facts operand.NodeFacts) operand.Decision {
-	pool, complete := facts.WantedPool(p.Input.PoolKey())
-	if o.ServesPool == nil || !complete {
+	if o.ServesPool == nil {
 		return operand.Installed()
 	}
-	return o.ServesPool(p.Input, pool)
+	in := p.inputOf(facts)
+	pool, complete := facts.WantedPool(in.PoolKey())
+	if !complete {
+		return operand.Installed()
+	}
+	return o.ServesPool(in, pool)
 }
 
 func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts) Rung {
@@ -184,7 +196,7 @@ func (p Plan) NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, c
 			changes[key] = nil
 		}
 	}
-	for key, value := range p.kinds(facts, hasDriverPod) {
+	for key, value := range p.kinds(catalogue, facts, hasDriverPod) {
 		if _, there := current[key]; value == "" && there {
 			changes[key] = nil
 			continue
@@ -196,13 +208,16 @@ func (p Plan) NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, c
 
 // kinds are the labels by which an operand with several DaemonSets tells their nodes apart, as far as
 // they are known and may change. A label with an empty value is to go.
-func (p Plan) kinds(facts operand.NodeFacts, hasDriverPod bool) map[string]string {
-	kinds := map[string]string{}
+func (p Plan) kinds(catalogue []operand.Operand, facts operand.NodeFacts, hasDriverPod bool) map[string]string {
+	nodePool := p.poolOf(facts)
+	kinds := p.poolLabels(catalogue, nodePool)
 	if layout, known := facts.WantedLayout(); known {
 		kinds[labels.Runtime] = layout.Name
 	}
-	if pool, complete := facts.WantedPool(p.Input.PoolKey()); complete && (facts.Pool == "" || facts.Pool == pool.Name || !hasDriverPod) {
-		kinds[labels.Pool], kinds[labels.PoolKernel], kinds[labels.PoolCoreOS] = pool.Name, pool.Kernel, pool.CoreOS
+	stays := facts.Pool != "" && (hasDriverPod || p.refusesDriver(catalogue, nodePool))
+	if pool, complete := facts.WantedPool(p.inputFor(nodePool).PoolKey()); complete && (facts.Pool == pool.Name || !stays) {
+		kinds[labels.Pool], kinds[labels.PoolKernel] = pool.Name, pool.Kernel
+		kinds[labels.PoolCoreOS], kinds[labels.PoolNodePool] = pool.CoreOS, pool.NodePool
 	}
 	return kinds
 }
@@ -210,11 +225,12 @@ func (p Plan) kinds(facts operand.NodeFacts, hasDriverPod bool) map[string]strin
 // defaults are the labels that the node's operands want on it and that it lacks.
 func (p Plan) defaults(catalogue []operand.Operand, facts operand.NodeFacts, current map[string]string) map[string]string {
 	wanted := map[string]string{}
+	nodePool := p.poolOf(facts)
 	for _, o := range catalogue {
-		if o.Labels == nil || facts.Excluded || p.decisions[o.Name].Verdict != operand.Install || p.serves(o, facts).Verdict != operand.Install {
+		if o.Labels == nil || facts.Excluded || p.decision(&o, nodePool).Verdict != operand.Install || p.serves(o, facts).Verdict != operand.Install {
 			continue
 		}
-		maps.Copy(wanted, o.Labels(p.Input))
+		maps.Copy(wanted, o.Labels(p.inputFor(nodePool)))
 	}
 	maps.DeleteFunc(wanted, func(key, _ string) bool { return current[key] != "" })
 	return wanted
@@ -256,7 +272,11 @@ func ReleasedLabels(catalogue []operand.Operand, current map[string]string, pres
 
 // isKindLabel tells whether nobody but the operator writes this label.
 func isKindLabel(key string) bool {
-	return key == labels.Pool || key == labels.PoolKernel || key == labels.PoolCoreOS || key == labels.Runtime
+	switch key {
+	case labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool, labels.NodePool, labels.Runtime:
+		return true
+	}
+	return strings.HasPrefix(key, labels.NodePoolPrefix)
 }
 
 // isOwnDeployLabel tells whether the operator wrote this deploy label with this value.

@@ -44,10 +44,14 @@ type Plan struct {
 	Input operand.Input
 	Steps []Step
 	Pools []operand.Pool
+	// NodePools are those of spec.nodePools, in their order.
+	NodePools []NodePool
 	// Installed tells which operands the spec does not turn off. One that is held counts: what runs
 	// of it goes on proving its markers.
 	Installed map[operand.Name]bool
 	decisions map[operand.Name]operand.Decision
+	// selecting are the same pools, for operand.PoolOf.
+	selecting []operand.NodePool
 }
 
 // Compute plans a pass for a sorted catalogue.
@@ -55,10 +59,16 @@ func Compute(catalogue []operand.Operand, in operand.Input, nodes []operand.Node
 	containers := in.Containers(nodes)
 	in.Layouts = operand.Layouts(containers)
 	plan := ForSpec(catalogue, in)
-	plan.Pools = operand.Pools(plan.withDriver(catalogue, containers), in.PoolKey())
+	plan.Pools = operand.Pools(plan.withDriver(catalogue, containers), func(node operand.NodeFacts) operand.PoolKey {
+		return plan.inputOf(node).PoolKey()
+	})
+	plan.gather(nodes)
 	installed := plan.installedOperands(catalogue)
 	for _, o := range catalogue {
-		step := plan.step(o, nodes)
+		step := plan.inPools(plan.step(o, nodes))
+		for i := range step.Instances {
+			step.Instances[i].Image = image.Mirror(in.Spec.Global.Registry, step.Instances[i].Image)
+		}
 		step.Waits = operand.Waits(installed, o)
 		step.Proves = operand.Proves(installed, o)
 		plan.Steps = append(plan.Steps, step)
@@ -77,6 +87,14 @@ func ForSpec(catalogue []operand.Operand, in operand.Input) Plan {
 		decision := o.Wanted(in)
 		plan.decisions[o.Name] = decision
 		plan.Installed[o.Name] = decision.Verdict != operand.Absent
+	}
+	plan.selecting = operand.NodePools(in.Spec)
+	for _, pool := range plan.selecting {
+		decided := plan.nodePool(catalogue, pool)
+		plan.NodePools = append(plan.NodePools, decided)
+		for name, decision := range decided.decisions {
+			plan.Installed[name] = plan.Installed[name] || decision.Verdict != operand.Absent
+		}
 	}
 	return plan
 }
@@ -107,40 +125,40 @@ func (p Plan) step(o operand.Operand, nodes []operand.NodeFacts) Step {
 	if blocked := p.blocked(o); blocked.Verdict != operand.Install {
 		return Step{Operand: o, Action: Hold, State: v1.OperandWaiting, Reason: blocked.Reason, Message: blocked.Message}
 	}
-	pools := p.servedPools(o)
-	instances, err := o.Instances(p.Input, pools)
+	instances, holds, err := p.instances(o)
 	if err != nil {
 		return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: err.Error()}
 	}
-	for i := range instances {
-		instances[i].Image = image.Mirror(p.Input.Spec.Global.Registry, instances[i].Image)
-	}
-	return Step{Operand: o, Action: Apply, Instances: instances, Holds: len(pools) < len(p.Pools)}
+	return Step{Operand: o, Action: Apply, Instances: instances, Holds: holds}
 }
 
-// servedPools are the pools that the operand can serve as the spec asks.
-func (p Plan) servedPools(o operand.Operand) []operand.Pool {
-	if o.ServesPool == nil {
-		return p.Pools
+// instances are those of an operand, but for the DaemonSets that node pools have of their own. holds tells that some
+// nodes cannot be served as the spec asks.
+func (p Plan) instances(o operand.Operand) (instances []operand.Instance, holds bool, err error) {
+	if o.ServesPool != nil {
+		return p.drivers(o)
 	}
-	var served []operand.Pool
-	for _, pool := range p.Pools {
-		if o.ServesPool(p.Input, pool).Verdict == operand.Install {
-			served = append(served, pool)
-		}
-	}
-	return served
+	instances, err = o.Instances(p.Input, p.Pools)
+	return instances, false, err
 }
 
 // blocked tells whether what must be in the cluster before the operand is not there.
 func (p Plan) blocked(o operand.Operand) operand.Decision {
+	if waits := p.prerequisites(&o); waits.Verdict != operand.Install {
+		return waits
+	}
+	return p.Input.Missing(&o)
+}
+
+// prerequisites tells the same of what other operands bring.
+func (p Plan) prerequisites(o *operand.Operand) operand.Decision {
 	for _, r := range o.Requires {
 		if r.Scope == operand.Cluster && p.decisions[r.On].Verdict != operand.Install && !p.decisions[r.On].Moot {
 			return operand.Refused(v1.ReasonWaitingForOperand,
 				fmt.Sprintf("needs %s, which is not installed: %s", r.On, p.decisions[r.On].Message))
 		}
 	}
-	return p.Input.Missing(&o)
+	return operand.Installed()
 }
 
 // neededBy tells whether any node is to run the operand, its deploy labels apart: a paused node
@@ -168,12 +186,12 @@ func (p Plan) canServe(o operand.Operand, node operand.NodeFacts) operand.Decisi
 		return operand.Decision{Verdict: operand.Absent}
 	}
 	if o.ServesPool != nil {
-		if known := node.HasPool(p.Input.PoolKey()); known.Verdict != operand.Install {
+		if known := node.HasPool(p.inputOf(node).PoolKey()); known.Verdict != operand.Install {
 			return known
 		}
 	}
 	if o.ServesNode != nil {
-		return o.ServesNode(p.Input, node)
+		return o.ServesNode(p.inputOf(node), node)
 	}
 	if o.Serves == nil {
 		return operand.Installed()

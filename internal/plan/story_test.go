@@ -40,6 +40,22 @@ func TestPlansAsStories(t *testing.T) {
 		"two-operating-systems": {nodes: two},
 		"no-gpu-nodes":          {},
 		"driver-disabled":       {spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: eight[:1]},
+		"node-pools-that-contradict": {
+			spec: v1.ClusterPolicySpec{
+				GDS: &v1.GDSSpec{Enabled: new(true)}, Toolkit: &v1.ToolkitSpec{ImageSpec: v1.ImageSpec{Image: "example.com/toolkit:1"}},
+				NodePools: []v1.NodePoolSpec{
+					{Name: "built", NodeSelector: v1.NodePoolSelector{"team": "a"}, Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}}},
+					{Name: "precompiled", NodeSelector: v1.NodePoolSelector{"team": "b"}, Driver: &v1.NodePoolDriverSpec{
+						UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "590"},
+					}},
+					{Name: "toolkit", NodeSelector: v1.NodePoolSelector{"team": "c"}, Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v2"}}},
+					{Name: "hidden", NodeSelector: v1.NodePoolSelector{"team": "a", "zone": "1"}, MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}},
+				},
+			},
+			nodes: []operand.NodeFacts{
+				ubuntu("plain"), withLabels(ubuntu("a"), "team", "a", "zone", "1"), withLabels(ubuntu("b"), "team", "b"), withLabels(ubuntu("c"), "team", "c"),
+			},
+		},
 		"driver-spec-contradicts": {
 			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ImageSpec: v1.ImageSpec{Image: "example.com/driver:1", Version: "2"}}},
 			nodes: eight[:1],
@@ -66,6 +82,15 @@ func TestPlansAsStories(t *testing.T) {
 	}
 }
 
+// withLabels is a node with these labels, each key followed by its value.
+func withLabels(facts operand.NodeFacts, pairs ...string) operand.NodeFacts {
+	facts.Labels = map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		facts.Labels[pairs[i]] = pairs[i+1]
+	}
+	return facts
+}
+
 func story(all []operand.Operand, p plan.Plan, nodes []operand.NodeFacts) string {
 	var s strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
@@ -73,6 +98,7 @@ func story(all []operand.Operand, p plan.Plan, nodes []operand.NodeFacts) string
 	for _, pool := range p.Pools {
 		say("Pool %s has %d of them; its driver images end in %s.", pool.Name, pool.Nodes, pool.OSTag)
 	}
+	s.WriteString(pools(p))
 	for _, step := range p.Steps {
 		say("")
 		say("%s %s%s", step.Action, step.Operand.Name, why(step.State, step.Reason, step.Message))
@@ -96,11 +122,27 @@ func story(all []operand.Operand, p plan.Plan, nodes []operand.NodeFacts) string
 	}
 	for _, facts := range nodes {
 		node := p.ForNode(all, facts)
+		if node.NodePool != "" {
+			say("%s is in node pool %s", facts.Name, node.NodePool)
+		}
 		say("%s climbs:%s", facts.Name, rungs(node.Rungs))
 		if node.NeedsAllocatable {
 			say("  GPUs must be allocatable")
 		}
 		say("  and has beside:%s", rungs(node.Beside))
+	}
+	return s.String()
+}
+
+// pools are those of the spec.
+func pools(p plan.Plan) string {
+	var s strings.Builder
+	for _, pool := range p.NodePools {
+		if pool.Refused.Verdict != operand.Install {
+			fmt.Fprintf(&s, "Refused, %s: %s.\n", pool.Refused.Reason, pool.Refused.Message)
+			continue
+		}
+		fmt.Fprintf(&s, "Node pool %s: its nodes get what it says.\n", pool.Name)
 	}
 	return s.String()
 }
@@ -131,6 +173,10 @@ func why(state v1.OperandState, reason, message string) string {
 // where are the nodes of an instance, if not all of its operand's.
 func where(instance operand.Instance) string {
 	switch {
+	case instance.NodePool != "" && instance.Layout != "":
+		return " in node pool " + instance.NodePool + " where the runtime is laid out as " + instance.Layout
+	case instance.NodePool != "" && instance.Pool == "":
+		return " in node pool " + instance.NodePool
 	case instance.Pool != "":
 		return " on pool " + instance.Pool
 	case instance.Layout != "":

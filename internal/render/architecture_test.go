@@ -221,6 +221,15 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 	})
 }
 
+// leavesOutPools tells whether the affinity asks for nothing but that the node gets the operand from no node pool.
+func leavesOutPools(name operand.Name, affinity *corev1.NodeAffinity) bool {
+	return cmp.Equal(affinity, &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: "nvidia.com/gpu-operator.node-pool." + string(name), Operator: corev1.NodeSelectorOpDoesNotExist},
+		}}},
+	}})
+}
+
 // The selector of a DaemonSet never changes, and no discovery label is in it: the DaemonSet
 // controller would delete the pods of a node that lost the label.
 func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
@@ -231,11 +240,12 @@ func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
 			return
 		}
 		for key := range ds.Spec.Template.Spec.NodeSelector {
-			if !strings.HasPrefix(key, "nvidia.com/gpu.deploy.") && key != "nvidia.com/gpu-operator.pool" && key != "nvidia.com/gpu-operator.runtime" {
+			if !strings.HasPrefix(key, "nvidia.com/gpu.deploy.") && key != "nvidia.com/gpu-operator.pool" && key != "nvidia.com/gpu-operator.runtime" &&
+				key != "nvidia.com/gpu-operator.node-pool."+string(name) {
 				t.Errorf("selects nodes by %s", key)
 			}
 		}
-		if affinity := ds.Spec.Template.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil {
+		if affinity := ds.Spec.Template.Spec.Affinity; affinity != nil && affinity.NodeAffinity != nil && !leavesOutPools(name, affinity.NodeAffinity) {
 			t.Error("selects nodes by affinity")
 		}
 	})

@@ -43,6 +43,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	template := &ds.Spec.Template
 	template.Labels[labels.ManagedBy] = labels.ManagedByValue
 	template.Labels[labels.Operand] = string(r.step.Operand.Name)
+	r.ofPool(ds)
 	r.schedule(&template.Spec, spec)
 	r.pluginConfig(&template.Spec)
 	r.configure(&template.Spec)
@@ -123,6 +124,9 @@ func (r *renderer) nodeSelector() map[string]string {
 	}
 	if r.instance.Layout != "" {
 		selector[labels.Runtime] = r.instance.Layout
+	}
+	if key := r.step.Operand.NodePoolLabel(); key != "" && r.instance.NodePool != "" {
+		selector[key] = r.instance.NodePool
 	}
 	return selector
 }
@@ -224,7 +228,7 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	if image.Named(r.plan.Input.Helper()) {
 		cosmetic = ""
 	}
-	digest, err := templateDigest(&ds.Spec.Template.Spec, cosmetic, r.plan.Input.ContentDigest(&r.step.Operand))
+	digest, err := templateDigest(&ds.Spec.Template.Spec, cosmetic, r.plan.InputFor(r.instance.NodePool).ContentDigest(&r.step.Operand))
 	if err != nil {
 		return err
 	}
@@ -235,6 +239,7 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 			annotate(&ds.ObjectMeta, labels.HelperImage, used)
 		}
 	})
+	r.leavePools(ds, digest)
 	annotate(&ds.ObjectMeta, labels.TemplateDigest, digest)
 	annotate(&ds.Spec.Template.ObjectMeta, labels.TemplateDigest, digest)
 	return nil

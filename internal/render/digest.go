@@ -56,6 +56,8 @@ func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
 	return Live{
 		TemplateDigest: ds.Annotations[labels.TemplateDigest],
 		HelperImage:    ds.Annotations[labels.HelperImage],
+		LeavesPools:    leavesPools(&ds.Spec.Template.Spec),
+		Unrolled:       ds.Annotations[labels.Unrolled] == labels.True,
 	}
 }
 

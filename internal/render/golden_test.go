@@ -264,6 +264,15 @@ var scenarios = map[string]struct {
 		situation: situation{optional: prometheus, endpoint: operand.MetricsEndpoint{Certified: true, CASecret: "gpu-operator-metrics-tls"}},
 		of:        []operand.Name{"operator-metrics"},
 	},
+	"node-pools": {
+		situation: situation{
+			spec: v1.ClusterPolicySpec{NodePools: threePools},
+			nodes: []operand.NodeFacts{
+				node("ubuntu", "24.04"), ofTeam("a", node("ubuntu", "24.04")), ofTeam("b", mpsNode()), ofTeam("c", runs("cri-o", "")),
+			},
+		},
+		of: []operand.Name{"driver", "container-toolkit", "device-plugin", "mps-control-daemon"},
+	},
 	"without-driver": {
 		situation: situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}},
 		of:        []operand.Name{"container-toolkit"},

@@ -24,8 +24,14 @@ func TestPodsNeedNothingThatIsNotKnown(t *testing.T) {
 		for operandName, objects := range scenario.objects(t) {
 			o, _ := operand.Find(all, operandName)
 			var known []operand.Reference
-			for _, use := range o.UsesOf(p.Input) {
-				known = append(known, use.Reference)
+			inputs := []operand.Input{p.Input}
+			for _, pool := range p.NodePools {
+				inputs = append(inputs, p.InputFor(pool.Name))
+			}
+			for _, in := range inputs {
+				for _, use := range o.UsesOf(in) {
+					known = append(known, use.Reference)
+				}
 			}
 			for _, object := range objects {
 				if _, isConfigMap := object.(*corev1.ConfigMap); isConfigMap {

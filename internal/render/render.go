@@ -70,6 +70,10 @@ type Live struct {
 	TemplateDigest string
 	// HelperImage is the image of the on-node program that it was last applied with.
 	HelperImage string
+	// LeavesPools: it leaves out the nodes that get the operand from a node pool.
+	LeavesPools bool
+	// Unrolled: its template has changed by nothing that matters to its pods, which are left as they are.
+	Unrolled bool
 }
 
 // Owner is the policy that owns the objects.

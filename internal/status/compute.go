@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"sort"
@@ -30,9 +31,6 @@ const maxMessage = 128
 
 // maxConditionMessage bounds the message of a condition.
 const maxConditionMessage = 1024
-
-// maxPools is how many pools the API takes.
-const maxPools = 64
 
 // Pass is what a pass has found out and done, as far as it got.
 type Pass struct {
@@ -92,6 +90,8 @@ func (p Pass) Conflicts() bool {
 type assessedNode struct {
 	observe.Node
 	NodeAssessment
+	// nodePool is the pool of spec.nodePools that it belongs to, driverPool the driver pool; empty for none.
+	nodePool, driverPool string
 }
 
 // Compute says about the policy what the pass has found. A pass that could not observe leaves what
@@ -112,7 +112,7 @@ func Compute(policy *v1.ClusterPolicy, pass Pass) (v1.ClusterPolicyStatus, time.
 	status.Nodes = listNodes(nodes, policy.Status.Nodes)
 	status.NodeSummary.Listed = int32(len(status.Nodes))
 	status.Operands = operandStatuses(pass, nodes)
-	status.Pools = pools(pass)
+	status.Pools, status.NodePools = pools(pass, nodes), nodePools(pass, nodes)
 	setConditions(&status, judge(pass, status))
 	setPaused(&status, policy.Spec)
 	setDefinition(&status, pass.Lacking, pass.Namespace)
@@ -148,8 +148,11 @@ func assess(pass Pass) []assessedNode {
 	stack := Stack{DaemonSets: pass.Snapshot.DaemonSets, CreateFailures: pass.CreateFailures}
 	for _, node := range pass.Snapshot.Nodes {
 		planned := pass.Plan.ForNode(pass.Catalogue, node.Facts)
-		nodes = append(nodes, assessedNode{node,
-			AssessNode(planned, node.Object, pass.Snapshot.Pods[node.Facts.Name], stack, pass.Now)})
+		nodes = append(nodes, assessedNode{
+			Node:           node,
+			NodeAssessment: AssessNode(planned, node.Object, pass.Snapshot.Pods[node.Facts.Name], stack, pass.Now),
+			nodePool:       planned.NodePool, driverPool: cmp.Or(node.Facts.Pool, planned.Pool.Name),
+		})
 	}
 	return nodes
 }
@@ -262,22 +265,6 @@ func nodeStatus(node *assessedNode) v1.NodeStatus {
 
 func sameCause(a, b *v1.NodeStatus) bool {
 	return a.Ready == b.Ready && a.Stage == b.Stage && a.Operand == b.Operand && a.Reason == b.Reason
-}
-
-func pools(pass Pass) []v1.PoolStatus {
-	images := map[string]string{}
-	for _, step := range pass.Plan.Steps {
-		for _, instance := range step.Instances {
-			if instance.Pool != "" {
-				images[instance.Pool] = instance.Image
-			}
-		}
-	}
-	var result []v1.PoolStatus
-	for _, pool := range pass.Plan.Pools {
-		result = append(result, v1.PoolStatus{Name: pool.Name, Nodes: int32(pool.Nodes), Image: images[pool.Name]})
-	}
-	return result[:min(len(result), maxPools)]
 }
 
 // finding is what is to be said about the policy as a whole.

@@ -17,6 +17,7 @@ type check func(Pass, v1.ClusterPolicyStatus) (finding, bool)
 // checks by precedence: the first that applies is told.
 var checks = []check{
 	wrongSpec,         // nothing else can be right
+	wrongNodePool,     // the same for some nodes
 	foreignObject,     // somebody must decide whose it is
 	failedPass,        // the API did not answer
 	failedOperand,     // an object could not be written
@@ -24,6 +25,7 @@ var checks = []check{
 	degradedOperand,   // a failure that takes no GPU away
 	missingDiscovery,  // nobody knows
 	somethingOnItsWay, // time helps
+	waitingNodePool,   // somebody makes what it names
 	outdatedDriver,    // a person decides when
 }
 

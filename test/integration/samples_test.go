@@ -23,13 +23,17 @@ import (
 
 // sampleMachines are the nodes that each file of config/samples is for.
 var sampleMachines = map[string][]simulator.NodeSpec{
-	"clusterpolicy":                    {{}},
-	"clusterpolicy-custom-metrics":     {{}},
-	"clusterpolicy-gpudirect-rdma":     {{}},
-	"clusterpolicy-gpudirect-storage":  {{}},
-	"clusterpolicy-host-driver":        {{DriverOnHost: true}},
-	"clusterpolicy-host-toolkit":       {{ToolkitOnHost: true}},
-	"clusterpolicy-mig-mixed":          {{Labels: map[string]string{labels.MIGCapable: "true"}}, {Labels: map[string]string{labels.MIGCapable: "false"}}},
+	"clusterpolicy":                   {{}},
+	"clusterpolicy-custom-metrics":    {{}},
+	"clusterpolicy-gpudirect-rdma":    {{}},
+	"clusterpolicy-gpudirect-storage": {{}},
+	"clusterpolicy-host-driver":       {{DriverOnHost: true}},
+	"clusterpolicy-host-toolkit":      {{ToolkitOnHost: true}},
+	"clusterpolicy-mig-mixed":         {{Labels: map[string]string{labels.MIGCapable: "true"}}, {Labels: map[string]string{labels.MIGCapable: "false"}}},
+	"clusterpolicy-node-pools": {
+		{}, {Labels: map[string]string{"example.com/gpu-pool": "a100", labels.MIGCapable: "true"}}, {Labels: map[string]string{"example.com/gpu-pool": "v100"}},
+		{Labels: map[string]string{"example.com/gpu-pool": "shared"}},
+	},
 	"clusterpolicy-openshift":          {coreOSMachine("4.18", newRelease)},
 	"clusterpolicy-precompiled-driver": {{Kernel: "6.8.0-51-generic"}, {}},
 	"clusterpolicy-private-registry":   {{}},

@@ -74,14 +74,20 @@ func (b *bed) createWhatIsNamed(spec v1.ClusterPolicySpec) {
 	catalogue, err := operands.Catalogue()
 	b.Expect(err).NotTo(HaveOccurred())
 	data := map[operand.Reference]map[string]string{}
+	input := operand.Input{Spec: effective.Of(spec), Namespace: namespace}
+	var uses []operand.Use
 	for i := range catalogue {
-		for _, use := range catalogue[i].UsesOf(operand.Input{Spec: effective.Of(spec), Namespace: namespace}) {
-			if data[use.Reference] == nil {
-				data[use.Reference] = map[string]string{}
-			}
-			for _, key := range use.Keys {
-				data[use.Reference][key] = "version: v1"
-			}
+		uses = append(uses, catalogue[i].UsesOf(input)...)
+		for _, pool := range operand.NodePools(input.Spec) {
+			uses = append(uses, catalogue[i].UsesOf(input.In(pool))...)
+		}
+	}
+	for _, use := range uses {
+		if data[use.Reference] == nil {
+			data[use.Reference] = map[string]string{}
+		}
+		for _, key := range use.Keys {
+			data[use.Reference][key] = "version: v1"
 		}
 	}
 	for reference, content := range data {
@@ -106,6 +112,7 @@ func machine(facts operand.NodeFacts) simulator.NodeSpec {
 		DriverOnHost: facts.Deploy["driver"] == labels.DeployPreInstalled,
 		Labels:       map[string]string{},
 	}
+	maps.Copy(spec.Labels, facts.Labels)
 	for key, value := range map[string]string{
 		labels.MIGCapable: facts.MIGCapable, labels.MPSCapable: facts.MPSCapable, labels.DiscoveryOSTree: facts.OSTree,
 	} {

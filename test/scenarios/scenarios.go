@@ -2,6 +2,7 @@ package scenarios
 
 import (
 	"fmt"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 
@@ -57,6 +58,11 @@ func coreOS(version, release string) func(*operand.NodeFacts) {
 	}
 }
 
+// inPool gives a node the label that a pool asks for.
+func inPool(key, value string) func(*operand.NodeFacts) {
+	return func(f *operand.NodeFacts) { f.Labels = map[string]string{"example.com/" + key: value} }
+}
+
 // All scenarios by name.
 var All = map[string]Scenario{
 	"mixed-os": {
@@ -97,6 +103,23 @@ var All = map[string]Scenario{
 		Spec: `{devicePlugin: {config: {name: shared, default: whole}}}`,
 		Nodes: both(nodes("shared", 1, func(f *operand.NodeFacts) { f.MPSCapable = "true" }),
 			nodes("whole", 1, func(f *operand.NodeFacts) { f.MPSCapable = "false" })),
+	},
+	"node-pools": {
+		Spec: `{nodePools: [
+  {name: a100, nodeSelector: {example.com/gpu: a100}, driver: {version: 590.44.01, kernelModuleType: open}, mig: {strategy: mixed},
+    migManager: {config: {default: all-disabled}}},
+  {name: legacy, nodeSelector: {example.com/gpu: v100}, driver: {version: 535.230.02, kernelModuleType: proprietary}, toolkit: {version: v1.17.8}},
+  {name: shared, nodeSelector: {example.com/team: research}, devicePlugin: {config: {name: shares, default: four}}}]}`,
+		Nodes: slices.Concat(nodes("plain", 1, asIs), nodes("a100", 1, inPool("gpu", "a100")), nodes("a100-older", 1, func(f *operand.NodeFacts) {
+			inPool("gpu", "a100")(f)
+			f.OSVersion, f.MIGCapable = "22.04", "true"
+		}), nodes("legacy", 1, func(f *operand.NodeFacts) {
+			inPool("gpu", "v100")(f)
+			f.Runtime, f.RuntimeVersion = "cri-o", "1.34.1"
+		}), nodes("shared", 1, func(f *operand.NodeFacts) {
+			inPool("team", "research")(f)
+			f.MPSCapable = "true"
+		})),
 	},
 	"gds-and-rdma": {
 		Spec:  `{driver: {rdma: {enabled: true}}, gds: {enabled: true}, gdrcopy: {enabled: true}}`,

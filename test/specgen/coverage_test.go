@@ -27,27 +27,29 @@ import (
 // contexts are what else a field needs to have an effect, by the start of its path. The longest that fits
 // holds, together with those of the blocks around it.
 var contexts = map[string]string{
-	"gds":                                  `{gds: {enabled: true}}`,
-	"gdrcopy":                              `{gdrcopy: {enabled: true}}`,
-	"dcgm":                                 `{dcgm: {enabled: true}}`,
-	"nodeStatusExporter":                   `{nodeStatusExporter: {enabled: true}}`,
-	"nodeStatusExporter.serviceMonitor":    `{nodeStatusExporter: {serviceMonitor: {enabled: true}}}`,
-	"dcgmExporter.serviceMonitor":          `{dcgmExporter: {serviceMonitor: {enabled: true}}}`,
-	"dcgmExporter.hpcJobMapping.directory": `{dcgmExporter: {hpcJobMapping: {enabled: true}}}`,
-	"dcgmExporter.podLabelAllowlistRegex":  `{dcgmExporter: {enablePodLabels: true}}`,
-	"driver.rdma.useHostMofed":             `{driver: {rdma: {enabled: true}}}`,
-	"driver.licensingConfig.nlsEnabled":    `{driver: {licensingConfig: {secretName: licence}}}`,
-	"driver.usePrecompiled":                `{driver: {version: "595"}}`,
-	"devicePlugin.config.default":          `{devicePlugin: {config: {name: shared}}}`,
-	"devicePlugin.mps":                     `{devicePlugin: {config: {name: shared}}}`,
-	"operator.use_ocp_driver_toolkit":      `{}`,
-	"global.caBundle.key":                  `{global: {caBundle: {configMapName: certificates}}}`,
-	"operator.metrics.serviceMonitor":      `{operator: {metrics: {serviceMonitor: {enabled: true}}}}`,
-	"driver.livenessProbe":                 `{driver: {livenessProbe: {periodSeconds: 30}}}`,
-	"driver.readinessProbe":                `{driver: {readinessProbe: {periodSeconds: 30}}}`,
-	"sandboxWorkloads.defaultWorkload":     `{sandboxWorkloads: {enabled: true}}`,
-	"daemonsets.rollingUpdate":             `{daemonsets: {updateStrategy: RollingUpdate}}`,
-	"nodeDiscovery":                        `{nodeDiscovery: {mode: builtin}}`,
+	"gds":                                     `{gds: {enabled: true}}`,
+	"gdrcopy":                                 `{gdrcopy: {enabled: true}}`,
+	"dcgm":                                    `{dcgm: {enabled: true}}`,
+	"nodeStatusExporter":                      `{nodeStatusExporter: {enabled: true}}`,
+	"nodeStatusExporter.serviceMonitor":       `{nodeStatusExporter: {serviceMonitor: {enabled: true}}}`,
+	"dcgmExporter.serviceMonitor":             `{dcgmExporter: {serviceMonitor: {enabled: true}}}`,
+	"dcgmExporter.hpcJobMapping.directory":    `{dcgmExporter: {hpcJobMapping: {enabled: true}}}`,
+	"dcgmExporter.podLabelAllowlistRegex":     `{dcgmExporter: {enablePodLabels: true}}`,
+	"driver.rdma.useHostMofed":                `{driver: {rdma: {enabled: true}}}`,
+	"driver.licensingConfig.nlsEnabled":       `{driver: {licensingConfig: {secretName: licence}}}`,
+	"driver.usePrecompiled":                   `{driver: {version: "595"}}`,
+	"devicePlugin.config.default":             `{devicePlugin: {config: {name: shared}}}`,
+	"nodePools[].devicePlugin.config.default": `{devicePlugin: {config: {name: shared}}}`,
+	"nodePools[].driver.usePrecompiled":       `{driver: {version: "595"}}`,
+	"devicePlugin.mps":                        `{devicePlugin: {config: {name: shared}}}`,
+	"operator.use_ocp_driver_toolkit":         `{}`,
+	"global.caBundle.key":                     `{global: {caBundle: {configMapName: certificates}}}`,
+	"operator.metrics.serviceMonitor":         `{operator: {metrics: {serviceMonitor: {enabled: true}}}}`,
+	"driver.livenessProbe":                    `{driver: {livenessProbe: {periodSeconds: 30}}}`,
+	"driver.readinessProbe":                   `{driver: {readinessProbe: {periodSeconds: 30}}}`,
+	"sandboxWorkloads.defaultWorkload":        `{sandboxWorkloads: {enabled: true}}`,
+	"daemonsets.rollingUpdate":                `{daemonsets: {updateStrategy: RollingUpdate}}`,
+	"nodeDiscovery":                           `{nodeDiscovery: {mode: builtin}}`,
 }
 
 // shownBy are the fields whose effect is no rendered object, and the tests that show it.
@@ -79,17 +81,18 @@ var deprecated = map[string]string{
 
 // waiting are the fields that wait for a later piece of the operator, and for which one.
 var waiting = map[string]string{
-	"driver.upgradePolicy":    "driver upgrades",
-	"sandboxWorkloads.mode":   "VM workloads",
-	"vfioManager":             "VM workloads",
-	"sandboxDevicePlugin":     "VM workloads",
-	"kataSandboxDevicePlugin": "VM workloads",
-	"vgpuManager":             "VM workloads",
-	"vgpuDeviceManager":       "VM workloads",
-	"ccManager":               "VM workloads",
-	"validator.vfioPCI":       "VM workloads",
-	"validator.vgpuManager":   "VM workloads",
-	"validator.vgpuDevices":   "VM workloads",
+	"driver.upgradePolicy":             "driver upgrades",
+	"nodePools[].driver.upgradePolicy": "driver upgrades",
+	"sandboxWorkloads.mode":            "VM workloads",
+	"vfioManager":                      "VM workloads",
+	"sandboxDevicePlugin":              "VM workloads",
+	"kataSandboxDevicePlugin":          "VM workloads",
+	"vgpuManager":                      "VM workloads",
+	"vgpuDeviceManager":                "VM workloads",
+	"ccManager":                        "VM workloads",
+	"validator.vfioPCI":                "VM workloads",
+	"validator.vgpuManager":            "VM workloads",
+	"validator.vgpuDevices":            "VM workloads",
 }
 
 // within finds the entry for the field or for a block around it.
@@ -261,7 +264,8 @@ func outcome(t *testing.T, value map[string]any) string {
 // OpenShift's driver toolkit builds.
 var machines = []operand.NodeFacts{
 	{
-		Name: "ubuntu", HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeContainerd, RuntimeVersion: "2.1.4",
+		Labels: map[string]string{"example.com/pool": "own"},
+		Name:   "ubuntu", HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeContainerd, RuntimeVersion: "2.1.4",
 		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64", MIGCapable: "true", MPSCapable: "true",
 	},
 	{

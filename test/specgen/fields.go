@@ -15,6 +15,12 @@ import (
 // element stands in a path for the elements of a list.
 const element = "[]"
 
+// nodePools is the list whose elements each select nodes.
+const nodePools = "nodePools"
+
+// PoolLabels are those of the nodes that the pools of generated specs select.
+var PoolLabels = map[string]any{"example.com/pool": "own"}
+
 // Field is a part of the spec without further parts.
 type Field struct {
 	// Path has the names from the spec down; "[]" stands for the elements of a list.
@@ -74,6 +80,9 @@ func (f Field) Spec(value any) map[string]any {
 		if i > 0 && f.Path[i-1] == element && f.Path[i] != "name" && hasNames(f.Path[:i-1]) {
 			parent["name"] = elementName(f.Path[:i-1])
 		}
+		if i > 1 && f.Path[i-2] == nodePools && f.Path[i] != "nodeSelector" {
+			parent["nodeSelector"] = PoolLabels
+		}
 		value = parent
 	}
 	spec, _ := value.(map[string]any)
@@ -85,8 +94,11 @@ func hasNames(list []string) bool { return list[len(list)-1] != "relabelings" }
 
 // elementName is the name of the only element of a list.
 func elementName(list []string) string {
-	if list[len(list)-1] == "containerResources" {
+	switch list[len(list)-1] {
+	case "containerResources":
 		return containerOf[list[0]]
+	case nodePools:
+		return "own"
 	}
 	return "NAME"
 }

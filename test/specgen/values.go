@@ -17,6 +17,7 @@ var examples = []struct {
 	{"limits", []any{map[string]any{"memory": "512Mi"}}},
 	{"requests", []any{map[string]any{"cpu": "10m"}}},
 	{"daemonsets.nodeSelector", []any{map[string]any{"team": "hpc"}}},
+	{"nodePools[].nodeSelector", []any{PoolLabels}},
 	{"nodeSelector", []any{map[string]any{"team": "hpc"}}},
 	{"labels", []any{map[string]any{"example.com/team": "hpc"}}},
 	{"annotations", []any{map[string]any{"example.com/owner": "the HPC team"}}},

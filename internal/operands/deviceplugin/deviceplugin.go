@@ -25,6 +25,7 @@ func Operand() operand.Operand {
 		Placement: operand.PluginPlacement,
 		Wanted:    wanted,
 		Instances: instances,
+		Varies:    operand.VariesPlugin,
 
 		References: operand.PluginConfigUses,
 	}

@@ -20,6 +20,7 @@ func Operand() operand.Operand {
 		Wanted:          wanted,
 		Instances:       instances,
 		References:      references,
+		Varies:          operand.VariesDriver,
 	}
 }
 

@@ -30,6 +30,7 @@ func Operand() operand.Operand {
 		Placement: operand.PluginPlacement,
 		Wanted:    wanted,
 		Instances: instances,
+		Varies:    operand.VariesPlugin,
 
 		References: operand.PluginConfigUses,
 	}

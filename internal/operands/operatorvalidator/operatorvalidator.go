@@ -36,6 +36,7 @@ func Operand() operand.Operand {
 		Placement: placement,
 		Wanted:    func(operand.Input) operand.Decision { return operand.Installed() },
 		Instances: instances,
+		Varies:    operand.VariesMIG,
 	}
 }
 

@@ -1,0 +1,118 @@
+package effective_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+)
+
+// What a pool says is what the same field of the spec would say for its nodes, and the spec itself stays.
+func TestTheSpecOfAPool(t *testing.T) {
+	base := v1.ClusterPolicySpec{
+		Driver: &v1.DriverSpec{
+			ImageSpec:     v1.ImageSpec{Repository: "mirror.local/nvidia", Version: "580.95.05", ImagePullSecrets: []string{"base"}},
+			UpgradePolicy: &v1.DriverUpgradePolicySpec{MaxParallelUpgrades: new(int32(3)), Drain: &v1.DrainSpec{Enable: new(true), PodSelector: "a=b"}},
+		},
+		DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs", Default: "whole"}},
+		MIG:          &v1.MIGSpec{Strategy: v1.MIGStrategySingle},
+	}
+	driver := func(change func(*v1.DriverSpec)) func(*v1.ClusterPolicySpec) {
+		return func(s *v1.ClusterPolicySpec) { change(s.Driver) }
+	}
+	config := func(name, key string) v1.NodePoolSpec {
+		return v1.NodePoolSpec{DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: name, Default: key}}}
+	}
+	tests := map[string]struct {
+		pool v1.NodePoolSpec
+		want func(*v1.ClusterPolicySpec)
+	}{
+		"nothing": {want: func(*v1.ClusterPolicySpec) {}},
+		"empty blocks": {
+			pool: v1.NodePoolSpec{
+				Driver:  &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{}, UpgradePolicy: &v1.DriverUpgradePolicySpec{}},
+				Toolkit: &v1.NodePoolToolkitSpec{}, DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{}},
+				MIG: &v1.MIGSpec{}, MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{}},
+			},
+			want: func(*v1.ClusterPolicySpec) {},
+		},
+		"a version": {
+			pool: v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}}},
+			want: driver(func(d *v1.DriverSpec) { d.Version = "590.44.01" }),
+		},
+		"a whole reference": {
+			pool: v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Image: "example.com/driver:1"}}},
+			want: driver(func(d *v1.DriverSpec) { d.Repository, d.Image, d.Version = "", "example.com/driver:1", "" }),
+		},
+		"how images are pulled": {
+			pool: v1.NodePoolSpec{Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{
+				Repository: "a.b/c", Version: "v2", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"pool"},
+			}}},
+			want: func(s *v1.ClusterPolicySpec) {
+				s.Toolkit = &v1.ToolkitSpec{ImageSpec: v1.ImageSpec{
+					Repository: "a.b/c", Version: "v2", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"pool"},
+				}}
+			},
+		},
+		"modules": {
+			pool: v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{
+				UsePrecompiled: new(true), KernelModuleType: v1.KernelModuleOpen, KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "modules"},
+			}},
+			want: driver(func(d *v1.DriverSpec) {
+				d.UsePrecompiled, d.KernelModuleType, d.KernelModuleConfig = new(true), v1.KernelModuleOpen, &v1.KernelModuleConfigSpec{Name: "modules"}
+			}),
+		},
+		"an upgrade policy": {
+			pool: v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{
+				AutoUpgrade: new(true), MaxUnavailable: new(intstr.FromString("10%")), Drain: &v1.DrainSpec{Force: new(true)},
+				PodDeletion: &v1.PodDeletionSpec{Force: new(true)}, WaitForCompletion: &v1.WaitForCompletionSpec{PodSelector: "c=d"},
+			}}},
+			want: driver(func(d *v1.DriverSpec) {
+				d.UpgradePolicy = &v1.DriverUpgradePolicySpec{
+					AutoUpgrade: new(true), MaxUnavailable: new(intstr.FromString("10%")), MaxParallelUpgrades: new(int32(3)),
+					Drain:       &v1.DrainSpec{Enable: new(true), PodSelector: "a=b", Force: new(true)},
+					PodDeletion: &v1.PodDeletionSpec{Force: new(true)}, WaitForCompletion: &v1.WaitForCompletionSpec{PodSelector: "c=d"},
+				}
+			}),
+		},
+		"another configuration of the same ConfigMap": {
+			pool: config("", "shared"), want: func(s *v1.ClusterPolicySpec) { s.DevicePlugin.Config.Default = "shared" },
+		},
+		"another ConfigMap has keys of its own": {
+			pool: config("others", ""), want: func(s *v1.ClusterPolicySpec) { s.DevicePlugin.Config = &v1.DevicePluginConfigSpec{Name: "others"} },
+		},
+		"a ConfigMap and a key": {
+			pool: config("others", "a"), want: func(s *v1.ClusterPolicySpec) {
+				s.DevicePlugin.Config = &v1.DevicePluginConfigSpec{Name: "others", Default: "a"}
+			},
+		},
+		"a MIG strategy": {
+			pool: v1.NodePoolSpec{MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}},
+			want: func(s *v1.ClusterPolicySpec) { s.MIG.Strategy = v1.MIGStrategyMixed },
+		},
+		"a layout": {
+			pool: v1.NodePoolSpec{MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{Default: new("all-1g.10gb")}}},
+			want: func(s *v1.ClusterPolicySpec) {
+				s.MIGManager = &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{Default: new("all-1g.10gb")}}
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			wanted := *base.DeepCopy()
+			test.want(&wanted)
+			spec := effective.Of(base)
+			before := *spec.DeepCopy()
+			if diff := cmp.Diff(effective.Of(wanted), spec.ForPool(test.pool)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if diff := cmp.Diff(before, spec.ClusterPolicySpec); diff != "" {
+				t.Errorf("the spec itself has changed, -before +after:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,76 @@
+package operands_test
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Whatever a pool says: an operand that has other instances by it than by the rest of the spec gets DaemonSets of its
+// own for the pool, and no other does.
+func TestWhatAPoolChangesVaries(t *testing.T) {
+	image := v1.ImageSpec{Version: "9"}
+	says := map[string]v1.NodePoolSpec{
+		"driver.version":                   {Driver: &v1.NodePoolDriverSpec{ImageSpec: image}},
+		"driver.repository":                {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Repository: "mirror.local"}}},
+		"driver.image":                     {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Image: "other"}}},
+		"driver.imagePullPolicy":           {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{ImagePullPolicy: "Always"}}},
+		"driver.imagePullSecrets":          {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"a"}}}},
+		"driver.kernelModuleType":          {Driver: &v1.NodePoolDriverSpec{KernelModuleType: v1.KernelModuleOpen}},
+		"driver.kernelModuleConfig":        {Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}},
+		"toolkit.version":                  {Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: image}},
+		"toolkit.imagePullSecrets":         {Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"a"}}}},
+		"devicePlugin.config.name":         {DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: "others"}}},
+		"devicePlugin.config.default":      {DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Default: "b"}}},
+		"mig.strategy":                     {MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}},
+		"migManager.config.default":        {MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{Default: new("a")}}},
+		"driver.upgradePolicy.autoUpgrade": {Driver: &v1.NodePoolDriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(true)}}},
+	}
+	driverPools := []operand.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}}
+	varying := map[string]bool{}
+	for field, pool := range says {
+		t.Run(field, func(t *testing.T) {
+			pool.Name, pool.NodeSelector = "a", v1.NodePoolSelector{"team": "a"}
+			in := operand.Input{
+				Spec:    effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{pool}, DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs", Default: "a"}}}),
+				Layouts: operand.Layouts([]operand.NodeFacts{{HasGPU: true, Runtime: operand.RuntimeContainerd}}), HelperImage: "example.com/gpu-operator:v1",
+			}
+			ofPool := in.In(operand.NodePools(in.Spec)[0])
+			for _, o := range catalogue(t) {
+				common, err := o.Instances(in, driverPools)
+				if err != nil {
+					t.Fatal(err)
+				}
+				own, err := o.Instances(ofPool, driverPools)
+				if err != nil {
+					t.Fatal(err)
+				}
+				differs := fmt.Sprintf("%+v", describe(common)) != fmt.Sprintf("%+v", describe(own))
+				if differs != o.VariesIn(pool) {
+					t.Errorf("%s has other instances: %v, and DaemonSets of its own: %v", o.Name, differs, o.VariesIn(pool))
+				}
+				varying[string(o.Name)] = varying[string(o.Name)] || differs
+			}
+		})
+	}
+	if !varying["driver"] || !varying["container-toolkit"] || !varying["operator-validator"] || varying["dcgm-exporter"] {
+		t.Errorf("pools vary %v", varying)
+	}
+}
+
+// describe makes of instances what can be compared by text: what they point to stands for the pointers.
+func describe(instances []operand.Instance) []any {
+	var all []any
+	for _, i := range instances {
+		config := operand.PluginConfig{}
+		if i.PluginConfig != nil {
+			config = *i.PluginConfig
+		}
+		i.PluginConfig = nil
+		all = append(all, i.Image, i.PullSecrets, i.Values, config)
+	}
+	return all
+}

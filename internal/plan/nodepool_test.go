@@ -1,0 +1,203 @@
+package plan_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+const ownLabel = "nvidia.com/gpu-operator."
+
+// everythingElse is a pool that says something else of all that a pool can.
+var everythingElse = v1.NodePoolSpec{
+	Name: "a100", NodeSelector: v1.NodePoolSelector{"team": "a"},
+	Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}}, Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v2"}},
+	MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
+}
+
+func withPools(pools ...v1.NodePoolSpec) operand.Input {
+	return operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{NodePools: pools})}
+}
+
+func TestTheLabelsOfNodePools(t *testing.T) {
+	member := func(change func(*operand.NodeFacts)) operand.NodeFacts {
+		facts := withLabels(ubuntu("a"), "team", "a")
+		facts.Pool = "ubuntu24.04-amd64"
+		change(&facts)
+		return facts
+	}
+	asItIs := func(*operand.NodeFacts) {}
+	own := map[string]*string{
+		ownLabel + "node-pool": set("a100"), ownLabel + "node-pool.container-toolkit": set("a100"), ownLabel + "node-pool.device-plugin": set("a100"),
+		ownLabel + "node-pool.gpu-feature-discovery": set("a100"), ownLabel + "node-pool.mps-control-daemon": set("a100"),
+		ownLabel + "node-pool.operator-validator": set("a100"),
+	}
+	driver := map[string]*string{ownLabel + "pool": set("ubuntu24.04-amd64-a100"), ownLabel + "pool-node-pool": set("a100")}
+	gone := map[string]*string{}
+	for key := range own {
+		gone[key] = removed
+	}
+	moved := after(labelled(nil), both(own, driver))
+	in := func(facts *operand.NodeFacts) {
+		facts.Pool, facts.PoolNodePool, facts.NodePool = "ubuntu24.04-amd64-a100", "a100", "a100"
+	}
+	wrongToolkit := everythingElse
+	wrongToolkit.Toolkit = &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Image: "example.com/t:1", Version: "2"}}
+	wrongDriver := everythingElse
+	wrongDriver.Driver = &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Image: "example.com/d:1", Version: "2"}}
+	tests := map[string]struct {
+		pools        []v1.NodePoolSpec
+		facts        operand.NodeFacts
+		current      map[string]string
+		hasDriverPod bool
+		want         map[string]*string
+	}{
+		"a node of no pool has no such label": {
+			pools: []v1.NodePoolSpec{everythingElse}, facts: member(func(f *operand.NodeFacts) { f.Labels = nil }), current: labelled(nil),
+			want: map[string]*string{},
+		},
+		"a node that joins a pool before it has a driver": {
+			pools: []v1.NodePoolSpec{everythingElse}, facts: member(asItIs), current: labelled(nil), want: both(own, driver),
+		},
+		"a node that has a driver keeps that": {
+			pools: []v1.NodePoolSpec{everythingElse}, facts: member(asItIs), current: labelled(nil), hasDriverPod: true, want: own,
+		},
+		"a node that has all labels gets no write": {
+			pools: []v1.NodePoolSpec{everythingElse}, facts: member(in), current: moved, hasDriverPod: true, want: map[string]*string{},
+		},
+		"a pool that says little": {
+			pools: []v1.NodePoolSpec{{Name: "b", NodeSelector: v1.NodePoolSelector{"team": "a"}, MIG: &v1.MIGSpec{}}}, facts: member(asItIs), current: labelled(nil),
+			want: map[string]*string{ownLabel + "node-pool": set("b")},
+		},
+		"a pool that is gone, and a driver that stays": {facts: member(in), current: moved, hasDriverPod: true, want: gone},
+		"a pool that is gone, and no driver": {
+			facts: member(in), current: moved, want: both(gone, map[string]*string{ownLabel + "pool": set("ubuntu24.04-amd64"), ownLabel + "pool-node-pool": removed}),
+		},
+		"what the pool cannot have leaves what there is": {
+			pools: []v1.NodePoolSpec{wrongToolkit}, facts: member(asItIs), current: labelled(nil), hasDriverPod: true,
+			want: without(own, ownLabel+"node-pool.container-toolkit"),
+		},
+		"a driver that cannot be takes none away": {
+			pools: []v1.NodePoolSpec{wrongDriver}, facts: member(asItIs), current: labelled(nil), want: own,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := plan.ForSpec(catalogue(t), withPools(test.pools...)).NodeLabels(catalogue(t), test.facts, test.current, test.hasDriverPod)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+	t.Run("without a policy all of them go", func(t *testing.T) {
+		for key := range both(own, driver) {
+			if change, found := plan.ReleasedLabels(catalogue(t), moved, "")[key]; !found || change != nil {
+				t.Errorf("%s stays", key)
+			}
+		}
+	})
+}
+
+func both(a, b map[string]*string) map[string]*string {
+	result := map[string]*string{}
+	for _, changes := range []map[string]*string{a, b} {
+		for key, value := range changes {
+			result[key] = value
+		}
+	}
+	return result
+}
+
+func without(changes map[string]*string, key string) map[string]*string {
+	result := both(changes, nil)
+	delete(result, key)
+	return result
+}
+
+// A driver of a pool that the spec no longer has is neither changed nor removed, and its node tells where it belongs.
+func TestTheDriverOfAPoolThatIsGoneStays(t *testing.T) {
+	facts := withLabels(ubuntu("a"), "team", "a")
+	facts.Pool, facts.PoolNodePool = "ubuntu24.04-amd64-a100", "a100"
+	onlyMIG := everythingElse
+	onlyMIG.Driver = nil
+	for name, in := range map[string]operand.Input{"no pool": withPools(), "no driver in the pool": withPools(onlyMIG)} {
+		t.Run(name, func(t *testing.T) {
+			holdsDrivers(t, plan.Compute(catalogue(t), in, []operand.NodeFacts{facts}), map[string]string{}, true)
+			node := plan.ForSpec(catalogue(t), in).ForNode(catalogue(t), facts)
+			if node.Pool.Name != "ubuntu24.04-amd64" {
+				t.Errorf("it belongs to %+v", node.Pool)
+			}
+			for _, rung := range node.Rungs {
+				if rung.Need != plan.Expected {
+					t.Errorf("%+v", rung)
+				}
+			}
+		})
+	}
+	holdsDrivers(t, plan.Compute(catalogue(t), withPools(everythingElse), []operand.NodeFacts{facts}), map[string]string{
+		"ubuntu24.04-amd64-a100": "nvcr.io/nvidia/driver:590.44.01-ubuntu24.04",
+	}, false)
+}
+
+// The ConfigMap that a pool alone names is missing: its nodes keep what they have, and all others go on.
+func TestAPoolWaitsForWhatItNames(t *testing.T) {
+	pool := v1.NodePoolSpec{
+		Name: "shared", NodeSelector: v1.NodePoolSelector{"team": "a"},
+		DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: "configs", Default: "four"}},
+	}
+	nodes := []operand.NodeFacts{ubuntu("plain"), withLabels(ubuntu("a"), "team", "a")}
+	instances := func(in operand.Input) (string, bool, string) {
+		p := plan.Compute(catalogue(t), in, nodes)
+		for _, step := range p.Steps {
+			if step.Operand.Name == "device-plugin" {
+				var suffixes []string
+				for _, instance := range step.Instances {
+					suffixes = append(suffixes, instance.Suffix)
+				}
+				return fmt.Sprintf("%s %q", step.Action, suffixes), step.Holds, p.NodePools[0].Refused.Message
+			}
+		}
+		return "", false, ""
+	}
+	in := withPools(pool)
+	in.Namespace, in.Contents = "gpu-operator", map[operand.Reference]operand.Content{}
+	got, holds, message := instances(in)
+	const missing = "node pool shared: spec.devicePlugin.config.name: there is no ConfigMap configs in namespace gpu-operator: create it"
+	if got != `Apply [""]` || !holds || message != missing {
+		t.Errorf("without the ConfigMap: %s, holds %v, %s", got, holds, message)
+	}
+	in.Contents[operand.Reference{Kind: operand.ConfigMap, Name: "configs"}] = operand.Content{Digest: "1", Keys: []string{"four"}}
+	if got, holds, message = instances(in); got != `Apply ["" "-pool-shared"]` || holds || message != "" {
+		t.Errorf("with the ConfigMap: %s, holds %v, %s", got, holds, message)
+	}
+}
+
+// A layout of the MIG manager is a label of the nodes of the pool, where nobody has chosen one.
+func TestTheLayoutOfAPool(t *testing.T) {
+	pool := v1.NodePoolSpec{Name: "a", NodeSelector: v1.NodePoolSelector{"team": "a"}, MIGManager: &v1.NodePoolMIGManagerSpec{
+		Config: &v1.NodePoolMIGConfigSpec{Default: new("all-1g.10gb")},
+	}}
+	p := plan.ForSpec(catalogue(t), withPools(pool))
+	capable := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.MIGCapable = "true" })
+	for name, test := range map[string]struct {
+		facts   operand.NodeFacts
+		current map[string]string
+		want    *string
+	}{
+		"a node of the pool":             {facts: withLabels(capable, "team", "a"), want: set("all-1g.10gb")},
+		"whose layout a user has chosen": {facts: withLabels(capable, "team", "a"), current: map[string]string{"nvidia.com/mig.config": "all-3g.40gb"}},
+		"a node of no pool":              {facts: capable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, p.NodeLabels(catalogue(t), test.facts, test.current, false)["nvidia.com/mig.config"]); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package render
+
+import (
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// ofPool sets the DaemonSet of a node pool, and its pods, apart from the others of its operand.
+func (r *renderer) ofPool(ds *appsv1.DaemonSet) {
+	pool := r.instance.NodePool
+	if pool == "" {
+		return
+	}
+	ds.Labels[labels.NodePool] = pool
+	ds.Spec.Template.Labels[labels.NodePool] = pool
+	ds.Spec.Selector.MatchLabels[labels.NodePool] = pool
+}
+
+// leavePools has the common DaemonSet of an operand leave out the nodes that get it from a node pool. It does so
+// from the beginning, whether there are pools or not, so that a pool that comes changes nothing of it.
+//
+// A DaemonSet of a release that knew no pools is left as it is while its pods are as wanted: to add this would
+// replace them all for nothing. Where a pool comes then, it is added, and the pods are left as they are until
+// something changes that matters to them.
+func (r *renderer) leavePools(ds *appsv1.DaemonSet, digest string) {
+	key := r.step.Operand.NodePoolLabel()
+	if key == "" || r.instance.NodePool != "" {
+		return
+	}
+	live := r.live[ds.Name]
+	same := live.TemplateDigest == digest
+	if same && !live.LeavesPools && !r.divided() {
+		return
+	}
+	without(&ds.Spec.Template.Spec, key)
+	if same && (!live.LeavesPools || live.Unrolled) && ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+		ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
+		annotate(&ds.ObjectMeta, labels.Unrolled, labels.True)
+	}
+}
+
+// divided tells whether a node pool has DaemonSets of this operand.
+func (r *renderer) divided() bool {
+	for _, pool := range r.plan.NodePools {
+		if r.step.Operand.VariesIn(pool.NodePoolSpec) {
+			return true
+		}
+	}
+	return false
+}
+
+// without requires of a node that it has no such label.
+func without(pod *corev1.PodSpec, key string) {
+	if pod.Affinity == nil {
+		pod.Affinity = &corev1.Affinity{}
+	}
+	pod.Affinity.NodeAffinity = &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpDoesNotExist}},
+		}}},
+	}
+}
+
+// leavesPools tells whether a template has what leavePools adds.
+func leavesPools(pod *corev1.PodSpec) bool {
+	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return false
+	}
+	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	return slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
+		return slices.ContainsFunc(term.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool {
+			return strings.HasPrefix(e.Key, labels.NodePoolPrefix)
+		})
+	})
+}

@@ -1,0 +1,257 @@
+package render_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+)
+
+const poolLabel = "nvidia.com/gpu-operator.node-pool"
+
+// ofTeam is a node with the label that pools of these tests ask for.
+func ofTeam(team string, facts operand.NodeFacts) operand.NodeFacts {
+	facts.Name += "-" + team
+	facts.Labels = map[string]string{"example.com/team": team}
+	return facts
+}
+
+// threePools say something else of the driver, the toolkit and how GPUs are offered.
+var threePools = []v1.NodePoolSpec{
+	{
+		Name: "a100", NodeSelector: v1.NodePoolSelector{"example.com/team": "a"}, MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
+		Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590"}, KernelModuleType: v1.KernelModuleOpen},
+	},
+	{Name: "shared", NodeSelector: v1.NodePoolSelector{"example.com/team": "b"}, DevicePlugin: &v1.NodePoolDevicePluginSpec{
+		Config: &v1.NodePoolPluginConfigSpec{Name: "shares", Default: "four"},
+	}},
+	{Name: "pinned", NodeSelector: v1.NodePoolSelector{"example.com/team": "c"}, Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v1.17.8"}}},
+}
+
+// everyKind is a cluster with a node of each combination of operating system, kernel, architecture and container
+// runtime, in no team and in each of these.
+func everyKind(teams ...string) []operand.NodeFacts {
+	var nodes []operand.NodeFacts
+	for _, system := range [][2]string{{"ubuntu", "22.04"}, {"ubuntu", "24.04"}, {"rhel", "9.6"}, {"sles", "15.7"}} {
+		for _, kernel := range []string{"6.8.0-51-generic", "6.8.0-60-generic"} {
+			for _, architecture := range []string{"amd64", "arm64"} {
+				for _, runtime := range []string{"containerd", "cri-o"} {
+					facts := runs(runtime, "")
+					facts.OSID, facts.OSVersion, facts.Kernel, facts.Architecture = system[0], system[1], kernel, architecture
+					facts.Name, facts.MPSCapable = strings.Join([]string{system[0], system[1], kernel, architecture, runtime}, "-"), "true"
+					nodes = append(nodes, facts)
+					for _, team := range teams {
+						nodes = append(nodes, ofTeam(team, facts))
+					}
+				}
+			}
+		}
+	}
+	return nodes
+}
+
+func byKindAndName(t *testing.T, s situation) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	for _, objects := range s.objects(t) {
+		for _, object := range objects {
+			found[object.GetObjectKind().GroupVersionKind().Kind+" "+object.GetName()] = toYAML(t, []render.Object{object})
+		}
+	}
+	return found
+}
+
+func mixed(pools []v1.NodePoolSpec) situation {
+	return situation{
+		spec: v1.ClusterPolicySpec{
+			Driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}}, NodePools: pools,
+		},
+		nodes: everyKind("a", "b", "c"),
+	}
+}
+
+// 4 operating systems, 2 kernels, 2 architectures and 2 runtimes in one cluster, with 3 pools: each has the objects
+// that it needs, and a pass in whatever order sees the same.
+func TestAClusterOfEveryKindIsStable(t *testing.T) {
+	s := mixed(threePools)
+	want := byKindAndName(t, s)
+	counts := map[string]int{}
+	for name, sets := range s.daemonSets(t) {
+		for _, ds := range sets {
+			counts[fmt.Sprintf("%s of %q", name, ds.Labels[poolLabel])]++
+		}
+	}
+	wanted := map[string]int{
+		`node-discovery of ""`: 1, `driver of ""`: 16, `driver of "a100"`: 16, `container-toolkit of ""`: 2, `container-toolkit of "pinned"`: 2,
+		`device-plugin of ""`: 1, `device-plugin of "a100"`: 1, `device-plugin of "shared"`: 1, `gpu-feature-discovery of ""`: 1,
+		`gpu-feature-discovery of "a100"`: 1, `gpu-feature-discovery of "shared"`: 1, `mps-control-daemon of "shared"`: 1,
+		`operator-validator of ""`: 1, `operator-validator of "a100"`: 1, `dcgm-exporter of ""`: 1, `mig-manager of ""`: 1,
+	}
+	if diff := cmp.Diff(wanted, counts); diff != "" {
+		t.Errorf("DaemonSets, -want +got:\n%s", diff)
+	}
+	for range 50 {
+		rand.Shuffle(len(s.nodes), func(i, j int) { s.nodes[i], s.nodes[j] = s.nodes[j], s.nodes[i] })
+		if diff := cmp.Diff(want, byKindAndName(t, s)); diff != "" {
+			t.Fatalf("another order of the nodes, -want +got:\n%s", diff)
+		}
+	}
+}
+
+// A pool that comes, changes or goes touches what bears its name, and nothing else.
+func TestAPoolTouchesOnlyItsOwn(t *testing.T) {
+	for i, pool := range threePools {
+		t.Run(pool.Name, func(t *testing.T) {
+			others := slices.Delete(slices.Clone(threePools), i, i+1)
+			before, after := byKindAndName(t, mixed(others)), byKindAndName(t, mixed(threePools))
+			changed := slices.Clone(threePools)
+			changed[i].Toolkit = &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v1.18.0"}}
+			again := byKindAndName(t, mixed(changed))
+			came := 0
+			for name, object := range after {
+				if strings.Contains(name, pool.Name) {
+					came++
+					continue
+				}
+				if before[name] != object || again[name] != object {
+					t.Errorf("%s is touched:\n%s\n%s", name, cmp.Diff(before[name], object), cmp.Diff(object, again[name]))
+				}
+			}
+			if came == 0 || len(before) != len(after)-came {
+				t.Errorf("%d objects came with the pool, %d became %d", came, len(before), len(after))
+			}
+		})
+	}
+}
+
+// The DaemonSets of one operand share no node, whatever the node's labels, and no pod: each pod has a selector of
+// its own.
+func TestDaemonSetsOfAnOperandShareNothing(t *testing.T) {
+	for name, sets := range mixed(threePools).daemonSets(t) {
+		for i, a := range sets {
+			for _, b := range sets[i+1:] {
+				if !apart(a, b) {
+					t.Errorf("%s and %s select the same nodes", a.Name, b.Name)
+				}
+			}
+		}
+		for _, ds := range sets {
+			pool := ds.Labels[poolLabel]
+			if ds.Spec.Selector.MatchLabels[poolLabel] != pool || ds.Spec.Template.Labels[poolLabel] != pool {
+				t.Errorf("%s of %s selects pods by %v, which have %v", ds.Name, name, ds.Spec.Selector.MatchLabels, ds.Spec.Template.Labels)
+			}
+		}
+	}
+}
+
+// apart tells whether no node can have a pod of both: one asks for another value of a label, or leaves a label out
+// that the other asks for.
+func apart(a, b *appsv1.DaemonSet) bool {
+	for key, value := range a.Spec.Template.Spec.NodeSelector {
+		other, there := b.Spec.Template.Spec.NodeSelector[key]
+		if there && other != value || leavesOut(b, key) {
+			return true
+		}
+	}
+	for key := range b.Spec.Template.Spec.NodeSelector {
+		if leavesOut(a, key) {
+			return true
+		}
+	}
+	return false
+}
+
+func leavesOut(ds *appsv1.DaemonSet, key string) bool {
+	affinity := ds.Spec.Template.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil {
+		return false
+	}
+	return affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Key == key
+}
+
+// A DaemonSet of a release that knew no pools is left as it is; where a pool comes, it leaves out the pool's nodes,
+// and its pods stay until something changes that matters to them.
+func TestPodsOfAnOlderReleaseStay(t *testing.T) {
+	const set = "nvidia-device-plugin-daemonset"
+	find := func(s situation) *appsv1.DaemonSet {
+		for _, ds := range s.daemonSets(t)["device-plugin"] {
+			if ds.Name == set {
+				return ds
+			}
+		}
+		t.Fatalf("there is no %s", set)
+		return nil
+	}
+	plain, pooled, newer := situation{}, situation{}, situation{}
+	pooled.spec.NodePools = threePools[:1]
+	newer.spec = *pooled.spec.DeepCopy()
+	newer.spec.DevicePlugin = &v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Version: "v9"}}
+	whole := render.LiveDaemonSet(find(plain))
+	old := whole
+	old.LeavesPools = false
+	onDelete := pooled
+	onDelete.spec.DaemonSets = &v1.DaemonSetsSpec{UpdateStrategy: "OnDelete"}
+	tests := map[string]struct {
+		live         render.Live
+		now          situation
+		leaves, held bool
+	}{
+		"a new cluster":                       {now: plain, leaves: true},
+		"an older release":                    {live: old, now: plain},
+		"and a pool that comes":               {live: old, now: pooled, leaves: true, held: true},
+		"the next pass":                       {live: render.Live{TemplateDigest: whole.TemplateDigest, LeavesPools: true, Unrolled: true}, now: pooled, leaves: true, held: true},
+		"and the pool that goes":              {live: render.Live{TemplateDigest: whole.TemplateDigest, LeavesPools: true, Unrolled: true}, now: plain, leaves: true, held: true},
+		"and another image":                   {live: render.Live{TemplateDigest: whole.TemplateDigest, LeavesPools: true, Unrolled: true}, now: newer, leaves: true},
+		"an older release with another image": {live: old, now: newer, leaves: true},
+		"this release, and a pool that comes": {live: whole, now: pooled, leaves: true},
+		"an older release that rolls nothing": {live: old, now: onDelete, leaves: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.now.live = map[string]render.Live{set: test.live}
+			ds := find(test.now)
+			if got := leavesOut(ds, poolLabel+".device-plugin"); got != test.leaves {
+				t.Errorf("leaves out nodes of pools: %v", got)
+			}
+			if got := ds.Annotations["nvidia.com/gpu-operator.unrolled"] == "true"; got != test.held {
+				t.Errorf("its pods are left as they are: %v", got)
+			}
+			rolls := ds.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType
+			if wanted := !test.held && test.now.spec.DaemonSets == nil; rolls != wanted {
+				t.Errorf("rolls its pods: %v", rolls)
+			}
+			live := render.LiveDaemonSet(ds)
+			if live.LeavesPools != test.leaves || live.Unrolled != test.held {
+				t.Errorf("the next pass reads %+v", live)
+			}
+		})
+	}
+}
+
+// What a pool's ConfigMap holds is a matter of the pool's pods alone.
+func TestContentsOfAPoolConcernItsOwnPods(t *testing.T) {
+	digests := func(content string) map[string]string {
+		s := situation{
+			spec:     v1.ClusterPolicySpec{NodePools: threePools[1:2]},
+			nodes:    []operand.NodeFacts{node("ubuntu", "24.04"), ofTeam("b", node("ubuntu", "24.04"))},
+			contents: map[operand.Reference]operand.Content{{Kind: operand.ConfigMap, Name: "shares"}: {Digest: content, Keys: []string{"four"}}},
+		}
+		found := map[string]string{}
+		for _, ds := range s.daemonSets(t)["device-plugin"] {
+			found[ds.Labels[poolLabel]] = ds.Annotations[digestKey]
+		}
+		return found
+	}
+	before, after := digests("1"), digests("2")
+	if before[""] == "" || before[""] != after[""] || before["shared"] == after["shared"] {
+		t.Errorf("before %v, after %v", before, after)
+	}
+}
