@@ -69,6 +69,9 @@ type ClusterPolicySpec struct {
 	// Deadlines tells how long a node may take for each stage before that counts as a failure.
 	// +optional
 	Deadlines *DeadlinesSpec `json:"deadlines,omitempty"`
+	// NodeStartup keeps pods off GPU nodes until the GPUs there can be used.
+	// +optional
+	NodeStartup *NodeStartupSpec `json:"nodeStartup,omitempty"`
 	// DaemonSets configures every DaemonSet of the stack.
 	// +optional
 	DaemonSets *DaemonSetsSpec `json:"daemonsets,omitempty"`

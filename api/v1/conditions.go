@@ -67,6 +67,11 @@ const (
 const (
 	// ReasonGPUReady: the GPUs of the node can be used.
 	ReasonGPUReady = "GPUReady"
+	// ReasonDiscoveryLabelsMissing: discovery labels that the node had are away. Its operands stay for now, and
+	// GPUs that could be used still can.
+	ReasonDiscoveryLabelsMissing = "DiscoveryLabelsMissing"
+	// ReasonStartupTaint: the GPUs of the node can be used, and a start-up taint still keeps pods off it.
+	ReasonStartupTaint = "StartupTaint"
 	// ReasonFactsMissing: a discovery label that the driver image is chosen by is missing.
 	ReasonFactsMissing = "FactsMissing"
 	// ReasonDriverToolkitMissing: OpenShift has no driver toolkit for the release of the node's Red Hat CoreOS.

@@ -200,7 +200,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Clock:          clock.RealClock{},
 		}).SetupWithManager(mgr),
 		(&node.Reconciler{
-			Client: c, Catalogue: catalogue, Namespace: o.namespace, DriverToolkit: toolkit, CreateFailures: failures,
+			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace, DriverToolkit: toolkit, CreateFailures: failures,
 			Events: recorder, Meter: meter,
 			References: references, Clock: clock.RealClock{},
 		}).SetupWithManager(ctx, mgr),

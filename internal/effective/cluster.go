@@ -1,7 +1,10 @@
 package effective
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -24,6 +27,7 @@ func global(s *v1.GlobalSpec) {
 // nodeDiscovery is this operator's own.
 func nodeDiscovery(s *v1.NodeDiscoverySpec) {
 	value(&s.Mode, v1.DiscoveryAuto)
+	option(&s.GracePeriod, metav1.Duration{Duration: 10 * time.Minute})
 	if len(s.Tolerations) == 0 {
 		// Whatever is tainted may have GPUs, and it does nothing there that a taint could mind.
 		s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}

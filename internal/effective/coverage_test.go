@@ -50,6 +50,7 @@ var without = map[string]string{
 	"ServiceMonitorSpec.scrapeTimeout": "Prometheus decides",
 	"CCManagerSpec.defaultMode":        "nodes keep the mode that they have",
 
+	"NodeStartupSpec.taints":                  none,
 	"ImageSpec.imagePullSecrets":              none,
 	"GlobalSpec.imagePullSecrets":             none,
 	"GlobalSpec.registry":                     none,

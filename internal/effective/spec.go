@@ -15,6 +15,7 @@ func Of(spec v1.ClusterPolicySpec) Spec {
 	global(block(&s.Global))
 	nodeDiscovery(block(&s.NodeDiscovery))
 	deadlines(block(&s.Deadlines))
+	value(&block(&s.NodeStartup).OnFailure, v1.OnFailureReport) // own
 	daemonSets(block(&s.DaemonSets))
 	hostPaths(block(&s.HostPaths))
 	cdi(block(&s.CDI))

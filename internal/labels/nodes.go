@@ -84,9 +84,15 @@ const (
 	// what the kubelet says: the toolkit does no GPU work that its replacement could disturb.
 	Runtime = "nvidia.com/gpu-operator.runtime"
 	// DiscoveryLostSince is an annotation of the node controller: since when (RFC 3339) a node
-	// with GPUPresent has had no GPU in its discovery labels. On a node with GPUPresent=false it tells
+	// with GPUPresent has had no GPU in its discovery labels, and none to allocate. On a node with GPUPresent=false it tells
 	// that the node controller wrote that.
 	DiscoveryLostSince = "nvidia.com/gpu-operator.discovery-lost-since"
+	// DiscoveryMissingSince is an annotation of the node controller: since when (RFC 3339) a node with
+	// GPUPresent has lacked discovery labels that it had. It decides nothing and is told to users.
+	DiscoveryMissingSince = "nvidia.com/gpu-operator.discovery-missing-since"
+	// StartupTaints is an annotation of the node controller: the start-up taints that it has put back on the node,
+	// as KEY:EFFECT, sorted, separated by commas. It takes no other taint off without the policy.
+	StartupTaints = "nvidia.com/gpu-operator.startup-taints"
 	// MIGCapable and MPSCapable are written by GPU Feature Discovery: "true" where the GPUs can be cut
 	// into MIG devices, and where the device plugin's configuration shares them by MPS.
 	MIGCapable = "nvidia.com/mig.capable"
@@ -117,6 +123,9 @@ const (
 	ResourceGPU = "nvidia.com/gpu"
 	// ResourceMIGPrefix starts the extended resources of MIG devices (strategy mixed).
 	ResourceMIGPrefix = "nvidia.com/mig-"
+	// TaintNotReady is the start-up taint that the operator may always take off and put back. Others have to be
+	// named in config/admission/operator.yaml.
+	TaintNotReady = "nvidia.com/gpu-operator.not-ready"
 	// TaintGPU is the taint that every operand tolerates by default.
 	TaintGPU = "nvidia.com/gpu"
 )

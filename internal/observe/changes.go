@@ -27,6 +27,7 @@ func NodeChanges(reader client.Reader, catalogue []operand.Operand) predicate.Pr
 	return onUpdate(func(before, after *corev1.Node) bool {
 		return relabelled(before, after) || selectedAnew(reader, catalogue, before, after) ||
 			!reflect.DeepEqual(before.Annotations, after.Annotations) ||
+			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 			!reflect.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
 			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 			before.Status.NodeInfo != after.Status.NodeInfo ||

@@ -17,7 +17,9 @@ func TrimNode(object any) (any, error) {
 		return object, nil
 	}
 	trimmed := &corev1.Node{
-		ObjectMeta: trimMeta(node.ObjectMeta, labels.DiscoveryLostSince, labels.Discovered),
+		ObjectMeta: trimMeta(node.ObjectMeta, labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.Discovered, labels.StartupTaints),
+		// Whole, as a list of taints is written whole.
+		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
 		Status: corev1.NodeStatus{
 			NodeInfo: corev1.NodeSystemInfo{
 				Architecture:            node.Status.NodeInfo.Architecture,

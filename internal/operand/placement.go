@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // Placement is what the spec says of where the pods of one operand go, and of what they are given there.
@@ -28,11 +30,7 @@ func (in Input) PlacementOf(o *Operand) Placement {
 // Selects tells whether the labels of a GPU node are those that the spec asks for: by the operand's own
 // nodeSelector, else by that of all.
 func (in Input) Selects(o *Operand, node NodeFacts) Decision {
-	placement := in.PlacementOf(o)
-	field, selector := placement.Field, placement.NodeSelector
-	if len(selector) == 0 {
-		field, selector = "spec.daemonsets", in.Spec.DaemonSets.NodeSelector
-	}
+	field, selector := in.nodeSelector(o)
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
 		if value, there := node.Labels[key]; !there || value != string(selector[key]) {
 			return Decision{
@@ -42,6 +40,32 @@ func (in Input) Selects(o *Operand, node NodeFacts) Decision {
 		}
 	}
 	return Installed()
+}
+
+// nodeSelector is that of the operand, or that of all, and the block of the spec that has it.
+func (in Input) nodeSelector(o *Operand) (field string, selector v1.Labels) {
+	if placement := in.PlacementOf(o); len(placement.NodeSelector) > 0 {
+		return placement.Field, placement.NodeSelector
+	}
+	return "spec.daemonsets", in.Spec.DaemonSets.NodeSelector
+}
+
+// AwaitedLabel is a label of discovery that the node lacks and that the spec asks for; empty if there is none,
+// or if the node has another value than the spec asks for.
+func (in Input) AwaitedLabel(o *Operand, node NodeFacts) string {
+	_, selector := in.nodeSelector(o)
+	awaited := ""
+	for _, key := range slices.Sorted(maps.Keys(selector)) {
+		value, there := node.Labels[key]
+		switch {
+		case there && value == string(selector[key]):
+		case there || !strings.HasPrefix(key, labels.DiscoveryPrefix):
+			return ""
+		case awaited == "":
+			awaited = key
+		}
+	}
+	return awaited
 }
 
 // priorityClass is that of the operand's pods, and the block of the spec that names it.

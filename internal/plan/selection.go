@@ -12,16 +12,47 @@ import (
 // selects tells whether the spec selects the node for the operand. A node that has the driver keeps it: a
 // label that flaps must take it from no running work, so the selector decides about nodes that have none yet.
 func (p Plan) selects(o operand.Operand, node operand.NodeFacts) operand.Decision {
-	if o.Keeps(node) {
+	if o.Keeps(node) || p.awaits(o, node) != "" {
 		return operand.Installed()
 	}
 	return p.Input.Selects(&o, node)
 }
 
+// awaits tells which labels of discovery are away from a node that has the operand, as long as they may be back
+// in a moment: the operand stays for that time, though a selector asks for them. Empty if there are none.
+func (p Plan) awaits(o operand.Operand, node operand.NodeFacts) string {
+	if node.Deploy[o.Name] != labels.True {
+		return ""
+	}
+	if missing := node.MissingLabels(); missing != "" {
+		return missing
+	}
+	if key := p.Input.AwaitedLabel(&o, node); key != "" && !node.StayedAway {
+		return fmt.Sprintf("no %s for %s", key, o.Name)
+	}
+	return ""
+}
+
+// Missing tells which labels of discovery are away from a node that had them, in words; empty if there are none.
+func (p Plan) Missing(catalogue []operand.Operand, node operand.NodeFacts) string {
+	if missing := node.MissingLabels(); missing != "" {
+		return missing
+	}
+	for _, o := range catalogue {
+		if p.decisions[o.Name].Verdict != operand.Install || node.Excluded {
+			continue
+		}
+		if missing := p.awaits(o, node); missing != "" {
+			return missing
+		}
+	}
+	return ""
+}
+
 // kept tells why a node is to lose an operand that it keeps, and how; empty if there is none.
 func (p Plan) kept(catalogue []operand.Operand, node operand.NodeFacts) string {
 	for _, o := range catalogue {
-		if p.decisions[o.Name].Verdict != operand.Install || !o.Keeps(node) || node.Deploy[o.Name] != labels.True {
+		if p.awaits(o, node) != "" || p.decisions[o.Name].Verdict != operand.Install || !o.Keeps(node) || node.Deploy[o.Name] != labels.True {
 			continue
 		}
 		if selected := p.Input.Selects(&o, node); selected.Verdict != operand.Install {

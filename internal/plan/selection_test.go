@@ -1,6 +1,8 @@
 package plan_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -206,4 +208,49 @@ func sorted(names []operand.Name) map[operand.Name]bool {
 		set[name] = true
 	}
 	return set
+}
+
+// Discovery labels that are away take no operand off a node, though a selector asks for one of them; a node
+// without the operand gets none for it.
+func TestSelectorsByLabelsThatAreAway(t *testing.T) {
+	const feature = "feature.node.kubernetes.io/custom-tier"
+	spec := v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: v1.Labels{feature: "gpu"}}}
+	away := changed(ubuntu("a"), func(f *operand.NodeFacts) {
+		f.HasGPU, f.WasGPU, f.Pool = false, true, "ubuntu24.04-amd64"
+		f.Deploy = map[operand.Name]string{"driver": "true", "container-toolkit": "true", "device-plugin": "true"}
+	})
+	tests := map[string]struct {
+		facts operand.NodeFacts
+		lost  []string
+	}{
+		"the GPU is away":                       {facts: away},
+		"all labels are away":                   {facts: changed(away, func(f *operand.NodeFacts) { f.Discovered, f.OSID, f.OSVersion = false, "", "" })},
+		"the GPU is back, and the label is not": {facts: changed(away, func(f *operand.NodeFacts) { f.HasGPU = true })},
+		"the label has stayed away": {
+			facts: changed(away, func(f *operand.NodeFacts) { f.HasGPU, f.StayedAway = true, true }), lost: []string{"container-toolkit", "device-plugin"},
+		},
+		"the label has another value": {
+			facts: changed(away, func(f *operand.NodeFacts) { f.HasGPU, f.Labels = true, map[string]string{feature: "test"} }),
+			lost:  []string{"container-toolkit", "device-plugin"},
+		},
+		"the user excludes it": {facts: changed(away, func(f *operand.NodeFacts) { f.Excluded = true }), lost: []string{"container-toolkit", "device-plugin", "driver"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(spec)})
+			current := map[string]string{deploy + "driver": "true", deploy + "container-toolkit": "true", deploy + "device-plugin": "true", "nvidia.com/gpu.present": "true"}
+			var lost []string
+			for key, value := range p.NodeLabels(catalogue(t), test.facts, current, true) {
+				if name, isDeploy := strings.CutPrefix(key, deploy); isDeploy && value == nil {
+					lost = append(lost, name)
+				} else if isDeploy && name != "client" {
+					t.Errorf("%s is added", key)
+				}
+			}
+			slices.Sort(lost)
+			if diff := cmp.Diff(test.lost, lost); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
 }

@@ -51,7 +51,29 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	r.wait(&template.Spec)
 	r.resources(&template.Spec)
 	r.global(&template.Spec)
-	return r.seal(ds)
+	if err := r.seal(ds); err != nil {
+		return err
+	}
+	r.tolerateStartup(&template.Spec)
+	return nil
+}
+
+// tolerateStartup lets pods be scheduled to nodes that start. It comes after the seal: a pod that runs needs it no
+// more, so that a driver is not outdated by it.
+func (r *renderer) tolerateStartup(pod *corev1.PodSpec) {
+	all := func(t corev1.Toleration) bool {
+		return t.Key == "" && t.Operator == corev1.TolerationOpExists && t.Effect == ""
+	}
+	if slices.ContainsFunc(pod.Tolerations, all) {
+		return
+	}
+	pod.Tolerations = slices.Clone(pod.Tolerations)
+	for _, taint := range r.plan.Input.Spec.NodeStartup.Taints {
+		toleration := corev1.Toleration{Key: taint.Key, Operator: corev1.TolerationOpExists, Effect: taint.Effect}
+		if !slices.Contains(pod.Tolerations, toleration) {
+			pod.Tolerations = append(pod.Tolerations, toleration)
+		}
+	}
 }
 
 func updateStrategy(spec effective.Spec, o operand.Operand) (appsv1.DaemonSetUpdateStrategy, error) {

@@ -204,7 +204,7 @@ func (n *assessedNode) severity() int {
 		return 3
 	case n.State == readiness.Progressing:
 		return 1
-	case n.Outdated:
+	case n.Outdated, n.Reason == v1.ReasonDiscoveryLabelsMissing:
 		return 2
 	default:
 		return 4

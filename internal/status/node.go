@@ -22,6 +22,8 @@ type NodeAssessment struct {
 	readiness.NodeVerdict
 	// Operands that are expected on the node, each with its own verdict.
 	Operands map[operand.Name]readiness.Verdict
+	// Usable: the GPUs can be used, by whoever tolerates the taints of the node.
+	Usable bool
 	// Excluded: the node is kept free of operands, and is not counted.
 	Excluded bool
 }
@@ -59,6 +61,8 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, stac
 	}
 	assessment.judgePool(node)
 	assessment.judgeSelection(node)
+	assessment.judgeDiscovery(node, object)
+	assessment.judgeTaints(node, object)
 	return assessment
 }
 
@@ -161,7 +165,7 @@ func NodeCondition(node string, assessment NodeAssessment) corev1.NodeCondition 
 	case verdict.State != readiness.Ready:
 		condition.Status, condition.Reason = corev1.ConditionFalse, verdict.Reason
 		condition.Message = join(NodeCause(node, assessment), verdict.Detail)
-	case verdict.Outdated:
+	case verdict.Outdated, verdict.Reason == v1.ReasonDiscoveryLabelsMissing:
 		condition.Reason = verdict.Reason
 		condition.Message = fmt.Sprintf("%s: GPUs can be used; %s", node, verdict.Message)
 	default:

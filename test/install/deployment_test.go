@@ -36,6 +36,14 @@ func argsHave(debug bool) func(*WithT, []*unstructured.Unstructured) {
 	}
 }
 
+// ownTaintsAre judges which taints the API server lets the operator change.
+func ownTaintsAre(want string) func(*WithT, []*unstructured.Unstructured) {
+	return func(g *WithT, objects []*unstructured.Unstructured) {
+		variables := field(g, find(objects, "ValidatingAdmissionPolicy", "gpu-operator-operator"), "spec", "variables")
+		g.Expect(variables).To(ContainElement(map[string]any{"name": "ownTaints", "expression": want}))
+	}
+}
+
 // deployments are values that the operator's Deployment is made from.
 var deployments = []renderCase{
 	{name: "the image of a release", then: imageIs("ghcr.io/clusterpolicy/gpu-operator:latest"), set: "operator.upgradeCRD=true"},
@@ -96,6 +104,10 @@ var deployments = []renderCase{
 		g.Expect(manager(g, objects)["resources"]).To(Equal(map[string]any{"limits": map[string]any{"cpu": "500m", "memory": "350Mi"}, "requests": map[string]any{"cpu": "200m", "memory": "100Mi"}}))
 	}},
 	{name: "the operator's fields of the policy", set: "operator.runtimeClass=gpu operator.metrics.serviceMonitor.interval=30s operator.refreshHelpers=true", spec: "operator: {runtimeClass: gpu, metrics: {serviceMonitor: {interval: 30s}}, refreshHelpers: true}"},
+	{name: "start-up taints", values: "nodeStartup: {onFailure: taint, taints: [{key: example.com/starting, effect: NoSchedule}, {key: nvidia.com/gpu-operator.not-ready, effect: NoSchedule}]}",
+		spec: "nodeStartup: {onFailure: taint, taints: [{key: example.com/starting, effect: NoSchedule}, {key: nvidia.com/gpu-operator.not-ready, effect: NoSchedule}]}",
+		then: ownTaintsAre("['nvidia.com/gpu-operator.not-ready', 'example.com/starting']")},
+	{name: "no start-up taints", values: "nodeStartup: null", then: ownTaintsAre("['nvidia.com/gpu-operator.not-ready']")},
 	{name: "no hook", set: "operator.upgradeCRD=false operator.cleanupCRD=false", then: func(g *WithT, objects []*unstructured.Unstructured) {
 		for name := range byName(objects) {
 			g.Expect(name).NotTo(ContainSubstring("upgrade-crd"))

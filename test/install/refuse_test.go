@@ -34,6 +34,7 @@ var refusals = []struct {
 	{"a number below what is possible", "driver.startupProbe.periodSeconds=0", "", []string{"/driver/startupProbe/periodSeconds", "minimum"}},
 	{"a GPU shared by one", "mps.enabled=true,mps.replicas=1", "", []string{"/mps/replicas", "minimum"}},
 	{"an unknown mode of discovery", "nodeDiscovery.mode=manual", "", []string{"/nodeDiscovery/mode", "'builtin'"}},
+	{"no key of a taint", "nodeStartup.taints[0].key=a\\'],nodeStartup.taints[0].effect=NoSchedule", "", []string{"nodeStartup.taints: \"a']\" is no key of a taint"}},
 	{"NVIDIADriver", "driver.nvidiaDriverCRD.enabled=true", "", []string{"driver.nvidiaDriverCRD.enabled is true, and there is no kind NVIDIADriver here"}},
 	{"GPUCluster", "gpuCluster.deployCR=true", "", []string{"gpuCluster.deployCR is true, and there is no kind GPUCluster here"}},
 	{"a ConfigMap without a name", "devicePlugin.config.create=true", "", []string{"devicePlugin.config.create is true without devicePlugin.config.name"}},

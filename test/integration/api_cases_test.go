@@ -86,6 +86,18 @@ var refused = []struct{ name, spec, path, message string }{
 	{"no image of the vGPU manager", "{sandboxWorkloads: {enabled: true}, vgpuManager: {enabled: true, image: vgpu-manager}}", "spec.vgpuManager", "no image of the vGPU manager is public: set repository, image and version"},
 	{"mode of confidential computing", "{ccManager: {defaultMode: strict}}", "spec.ccManager.defaultMode", ""},
 	{"proxy with a space", `{global: {proxy: {httpProxy: "http://proxy.local 3128"}}}`, "spec.global.proxy.httpProxy", "must be the address of a proxy, such as http://proxy.local:3128, without spaces"},
+	{"taint of Kubernetes", "{nodeStartup: {taints: [{key: node.kubernetes.io/not-ready, effect: NoExecute}]}}", "spec.nodeStartup.taints[0].key", "is taken off by who sets it: name a taint of your own"},
+	{"taint of Karpenter", "{nodeStartup: {taints: [{key: karpenter.sh/unregistered, effect: NoExecute}]}}", "spec.nodeStartup.taints[0].key", "is taken off by who sets it"},
+	{"no key of a taint", "{nodeStartup: {taints: [{key: a b, effect: NoSchedule}]}}", "spec.nodeStartup.taints[0].key", "must be the key of a taint, such as example.com/gpu-starting"},
+	{"taint without an effect", "{nodeStartup: {taints: [{key: a}]}}", "spec.nodeStartup.taints[0].effect", ""},
+	{"effect of a taint", "{nodeStartup: {taints: [{key: a, effect: Evict}]}}", "spec.nodeStartup.taints[0].effect", ""},
+	{"taint that is there twice", "{nodeStartup: {taints: [{key: a, effect: NoSchedule}, {key: a, value: b, effect: NoSchedule}]}}", "spec.nodeStartup.taints[1]", "Duplicate value"},
+	{"taint on failure without a taint", "{nodeStartup: {onFailure: taint}}", "spec.nodeStartup.onFailure", "taint needs a start-up taint with the effect NoSchedule, which evicts nobody: add one to taints, or set report"},
+	{"taint on failure that would evict", "{nodeStartup: {onFailure: taint, taints: [{key: a, effect: NoExecute}]}}", "spec.nodeStartup.onFailure", "taint needs a start-up taint with the effect NoSchedule"},
+	{"on failure", "{nodeStartup: {onFailure: evict}}", "spec.nodeStartup.onFailure", ""},
+	{"no grace period", `{nodeDiscovery: {gracePeriod: "0s"}}`, "spec.nodeDiscovery.gracePeriod", "must be a time from 1s to 168h, such as 10m"},
+	{"grace period of a month", "{nodeDiscovery: {gracePeriod: 720h}}", "spec.nodeDiscovery.gracePeriod", "must be a time from 1s to 168h"},
+	{"grace period in days", "{nodeDiscovery: {gracePeriod: 1d}}", "spec.nodeDiscovery.gracePeriod", "must be a time from 1s to 168h"},
 	{"registry of a mirror", `{global: {registry: "https://mirror.local"}}`, "spec.global.registry", "must be the host of a registry"},
 }
 

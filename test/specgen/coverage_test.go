@@ -54,10 +54,12 @@ var contexts = map[string]string{
 
 // shownBy are the fields whose effect is no rendered object, and the tests that show it.
 var shownBy = map[string]string{
-	"operator.refreshHelpers": "TestANewReleaseKeepsTheLiveHelperImage",
-	"paused":                  "TestExtensions",
-	"psa.enabled":             "TestPodSecurityLabels",
-	"deadlines":               "TestDeadlines",
+	"operator.refreshHelpers":   "TestANewReleaseKeepsTheLiveHelperImage",
+	"paused":                    "TestExtensions",
+	"psa.enabled":               "TestPodSecurityLabels",
+	"deadlines":                 "TestDeadlines",
+	"nodeDiscovery.gracePeriod": "TestDiscoveryThatIsAway",
+	"nodeStartup.onFailure":     "TestStartupTaints",
 }
 
 // shownByEnd are those that are shown for all blocks at once, by the end of their path.

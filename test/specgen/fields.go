@@ -49,7 +49,7 @@ func Fields() ([]Field, error) {
 }
 
 // whole are the fields whose types Kubernetes defines; their parts are not told apart.
-var whole = []string{"tolerations", "podSecurityContext"}
+var whole = []string{"tolerations", "podSecurityContext", "taints"}
 
 func walk(path []string, schema *apiextensionsv1.JSONSchemaProps) []Field {
 	if len(path) > 0 && slices.Contains(whole, path[len(path)-1]) {

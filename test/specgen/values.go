@@ -61,6 +61,8 @@ var examples = []struct {
 	{"driverInstallDir", []any{"/opt/driver"}},
 	{"kubeletRootDir", []any{"/data/kubelet"}},
 	{"runtimeClass", []any{"gpu"}},
+	{"nodeStartup.taints", []any{[]any{map[string]any{"key": "example.com/gpu-starting", "value": "now", "effect": "NoSchedule"}}}},
+	{"gracePeriod", []any{"90s", "1h30m"}},
 	{"args", []any{[]any{"--verbose"}}},
 }
 

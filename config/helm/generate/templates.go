@@ -106,6 +106,9 @@ func template(o object) (string, error) {
 			return "", err
 		}
 	}
+	if err := openTaints(o, snippets); err != nil {
+		return "", err
+	}
 	text, err := yaml.Marshal(o)
 	if err != nil {
 		return "", fmt.Errorf("encoding %v %v: %w", o["kind"], in(o, "metadata")["name"], err)

@@ -7,7 +7,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// calming remembers until when a node that others are writing to is left alone. Losing it costs an
+// calming remembers until when a node that others are writing to, or a change that is refused, is left alone. Losing it costs an
 // attempt that may fail.
 type calming struct {
 	clock clock.PassiveClock

@@ -46,6 +46,8 @@ const (
 type Reconciler struct {
 	// Client reads from the caches and writes.
 	Client client.Client
+	// Live reads without a cache.
+	Live client.Reader
 	// Catalogue is the sorted list of operands.
 	Catalogue []operand.Operand
 	// Namespace of the operator and the operands.
@@ -66,6 +68,8 @@ type Reconciler struct {
 	seen    *freshness.Tracker
 	pending *settling
 	calm    *calming
+	// refused are the changes of taints that the API server has refused.
+	refused *calming
 }
 
 // Reconcile brings one node's labels and condition up to date.
@@ -91,7 +95,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	facts := observe.Facts(node)
 	switch {
 	case active == nil && marked(node):
-		return r.again(node.Name, reconcile.Result{}, r.release(ctx, node, ""))
+		wait, err := r.release(ctx, node, "")
+		return r.again(node.Name, reconcile.Result{RequeueAfter: wait}, err)
 	case active == nil || !facts.Managed():
 		return reconcile.Result{}, nil
 	}
@@ -107,7 +112,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 // marked tells whether the operator or its node discovery has written on the node for sure.
 func marked(node *corev1.Node) bool {
 	_, isDiscovered := node.Annotations[labels.Discovered]
-	return isDiscovered || wasManaged(node)
+	_, isTainted := node.Annotations[labels.StartupTaints]
+	return isDiscovered || isTainted || wasManaged(node)
 }
 
 // wasManaged tells whether the operator has managed the node for sure. Labels such as
@@ -128,22 +134,25 @@ func later(a, b metav1.Time) time.Time {
 // manage writes the labels of a GPU node and then its condition. since is when node and policy have both been
 // there.
 func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operand.NodeFacts, spec effective.Spec, since time.Time) (reconcile.Result, error) {
-	gone, wait, err := r.discovery(ctx, node, facts)
-	if gone || err != nil {
-		return reconcile.Result{}, err
-	}
-	pods, err := observe.PodsOnNode(ctx, r.Client, r.Namespace, node.Name)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	now := r.Clock.Now()
 	input, err := r.input(ctx, spec, facts)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	planned := plan.ForSpec(r.Catalogue, input)
+	found := r.discovery(ctx, node, facts, spec, planned.Missing(r.Catalogue, facts) != "")
+	if found.gone {
+		wait, err := r.release(ctx, node, labels.False)
+		return reconcile.Result{RequeueAfter: wait}, err
+	}
+	wait := found.wait
+	facts.StayedAway = found.stayedAway
+	pods, err := observe.PodsOnNode(ctx, r.Client, r.Namespace, node.Name)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now := r.Clock.Now()
 	changes := planned.NodeLabels(r.Catalogue, facts, node.Labels, r.hasDriver(pods, now))
-	if err := r.patchMetadata(ctx, node, changes, nil); err != nil {
+	if err := r.patchMetadata(ctx, node, changes, found.notes); err != nil {
 		return reconcile.Result{}, err
 	}
 	daemonSets, err := observe.DaemonSets(ctx, r.Client, r.Namespace)
@@ -151,7 +160,17 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 		return reconcile.Result{}, err
 	}
 	stack := status.Stack{DaemonSets: daemonSets, CreateFailures: r.CreateFailures.Found()}
-	assessment := status.AssessNode(planned.ForNode(r.Catalogue, facts), node, pods, stack, now)
+	nodePlan := planned.ForNode(r.Catalogue, facts)
+	assessment := status.AssessNode(nodePlan, node, pods, stack, now)
+	taints := len(node.Spec.Taints)
+	retry, err := r.startup(ctx, node, *spec.NodeStartup, assessment)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if len(node.Spec.Taints) != taints {
+		assessment = status.AssessNode(nodePlan, node, pods, stack, now)
+	}
+	wait = requeue.Sooner(wait, retry)
 	r.Meter.Climb(node.Name, status.GPUReadyCondition(node) == nil, since, assessment.Stage, assessment.State == readiness.Ready)
 	settle, err := r.writeCondition(ctx, node, assessment)
 	wait = requeue.Sooner(wait, settle)
@@ -201,7 +220,8 @@ func (r *Reconciler) again(node string, result reconcile.Result, err error) (rec
 
 // SetupWithManager registers the controller, its watches and the index of pods by node.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
-	r.seen, r.pending, r.calm = freshness.NewTracker(), newSettling(r.Clock), newCalming(r.Clock)
+	r.seen, r.pending = freshness.NewTracker(), newSettling(r.Clock)
+	r.calm, r.refused = newCalming(r.Clock), newCalming(r.Clock)
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.TargetNode); err != nil {
 		return err
 	}

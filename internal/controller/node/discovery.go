@@ -7,38 +7,77 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// discoveryGrace is how long a GPU node may be without a GPU in its discovery labels before its
-// operands are taken off it. A restart of node discovery takes its labels away for seconds to
-// minutes; the driver must not go with them.
-const discoveryGrace = 10 * time.Minute
+// retryBusy is after how long at most to look again at a node that would be given up, but for the pods that
+// use its GPUs: no event tells when they have ended.
+const retryBusy = 10 * time.Minute
 
-// discovery watches over a node that was found to have GPUs and is no longer. It tells whether the
-// node was given up, or after how long to look again. A node that has lost all its discovery labels
-// is never given up: that is discovery's failure, not the node's. Nor is one whose kubelet still
-// advertises GPUs: the labels are wrong then.
-func (r *Reconciler) discovery(ctx context.Context, node *corev1.Node, facts operand.NodeFacts) (gone bool, wait time.Duration, err error) {
-	since, noted := node.Annotations[labels.DiscoveryLostSince]
-	if facts.HasGPU || !facts.Discovered || readiness.Allocatable(node).State == readiness.Ready {
+// loss is what comes of discovery labels that are away.
+type loss struct {
+	// gone: the node is to be given up.
+	gone bool
+	// stayedAway is that of the facts.
+	stayedAway bool
+	// notes are the changes of the annotations that tell since when.
+	notes map[string]*string
+	// wait is after how long to look again; 0 is never.
+	wait time.Duration
+}
+
+// discovery watches over a node that was found to have GPUs and is no longer, as after a restart of node
+// discovery. It is given up once it has had no GPU in its labels for the grace period, and no pod uses any.
+// One that has lost all its discovery labels is never given up: that is discovery's failure, not the node's.
+// Nor is one whose kubelet still advertises GPUs: the labels are wrong then.
+// missing tells that labels are away.
+func (r *Reconciler) discovery(ctx context.Context, node *corev1.Node, facts operand.NodeFacts, spec effective.Spec, missing bool) loss {
+	now, grace := r.Clock.Now(), spec.NodeDiscovery.GracePeriod.Duration
+	found := loss{notes: map[string]*string{}}
+	away := noteSince(found.notes, node, labels.DiscoveryMissingSince, missing, now)
+	if missing && facts.MissingLabels() == "" {
+		// A nodeSelector asks for one.
+		found.wait = max(0, grace-now.Sub(away))
+		found.stayedAway = found.wait == 0
+	}
+	lost := missing && !facts.HasGPU && facts.Discovered && readiness.Allocatable(node).State != readiness.Ready
+	since := noteSince(found.notes, node, labels.DiscoveryLostSince, lost, now)
+	if !lost {
+		return found
+	}
+	if left := grace - now.Sub(since); left > 0 {
+		found.wait = left
+		return found
+	}
+	user, err := observe.GPUPod(ctx, r.Live, node.Name, r.Namespace, spec.Operator.RuntimeClass)
+	if err != nil || user != "" {
+		found.wait = min(grace, retryBusy)
+		log.FromContext(ctx).Info("Keeping a node that has no GPU any more, as pods may use its GPUs", "pod", user, "error", err)
+		return found
+	}
+	log.FromContext(ctx).Info("Giving up a node that has no GPU any more", "since", since)
+	found.gone = true
+	return found
+}
+
+// noteSince keeps the annotation that tells since when something has been so, and returns that time. A time
+// that is absent, or not ours to believe, is now: it may delay what follows from it, and never hasten it.
+func noteSince(changes map[string]*string, node *corev1.Node, annotation string, is bool, now time.Time) time.Time {
+	text, noted := node.Annotations[annotation]
+	if !is {
 		if noted {
-			return false, 0, r.patchMetadata(ctx, node, nil, map[string]*string{labels.DiscoveryLostSince: nil})
+			changes[annotation] = nil
 		}
-		return false, 0, nil
+		return time.Time{}
 	}
-	start, err := time.Parse(time.RFC3339, since)
-	if err != nil || start.After(r.Clock.Now()) {
-		// Absent, or not ours to believe: the grace period starts now.
-		now := r.Clock.Now().UTC().Format(time.RFC3339)
-		log.FromContext(ctx).Info("GPU is gone from the discovery labels, keeping the operands for now", "grace", discoveryGrace)
-		return false, discoveryGrace, r.patchMetadata(ctx, node, nil, map[string]*string{labels.DiscoveryLostSince: &now})
+	if since, err := time.Parse(time.RFC3339, text); err == nil && !since.After(now) {
+		return since
 	}
-	if left := discoveryGrace - r.Clock.Since(start); left > 0 {
-		return false, left, nil
-	}
-	log.FromContext(ctx).Info("Giving up a node that has no GPU any more")
-	return true, 0, r.release(ctx, node, labels.False)
+	text = now.UTC().Format(time.RFC3339)
+	changes[annotation] = &text
+	return now
 }

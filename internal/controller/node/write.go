@@ -15,14 +15,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
-// settle is how long a node must have been at another stage of its way before that is written: a
-// stage that lasts some seconds is of no use to anybody when it is read. A failure, the first verdict
+// settle is how long a node must have been at another stage of its way, or without discovery labels, before
+// that is written: what lasts some seconds is of no use to anybody when it is read. A failure, the first verdict
 // and that the node is ready are written at once.
 const settle = 10 * time.Second
 
@@ -44,11 +45,17 @@ func (r *Reconciler) patchMetadata(ctx context.Context, node *corev1.Node, label
 	if err != nil {
 		return fmt.Errorf("encoding labels of node %s: %w", node.Name, err)
 	}
+	return r.patch(ctx, node, patch, "labels")
+}
+
+// patch changes the node, which has this version from then on: what is written next is guarded by that.
+func (r *Reconciler) patch(ctx context.Context, node *corev1.Node, patch []byte, what string) error {
 	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
 	if err := r.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("patching labels of node %s: %w", node.Name, err)
+		return fmt.Errorf("patching %s of node %s: %w", what, node.Name, err)
 	}
 	r.seen.Wrote(node.Name, written.ResourceVersion)
+	node.ResourceVersion = written.ResourceVersion
 	return nil
 }
 
@@ -61,7 +68,7 @@ func (r *Reconciler) writeCondition(ctx context.Context, node *corev1.Node, asse
 		r.pending.forget(node.Name)
 		return 0, nil
 	}
-	if before != nil && assessment.State == readiness.Progressing {
+	if before != nil && (assessment.State == readiness.Progressing || assessment.Reason == v1.ReasonDiscoveryLabelsMissing) {
 		if left := r.pending.left(node.Name, standing(before, &condition, assessment)); left > 0 {
 			return left, nil
 		}
@@ -103,38 +110,53 @@ func (r *Reconciler) patchCondition(ctx context.Context, node *corev1.Node, cond
 		return fmt.Errorf("patching condition of node %s: %w", node.Name, err)
 	}
 	r.seen.Wrote(node.Name, written.ResourceVersion)
+	node.ResourceVersion = written.ResourceVersion
 	return nil
 }
 
-// release takes what the operator wrote off the node: labels, annotation and condition. present is the
+// release takes what the operator wrote off the node: labels, annotations, condition and taints. present is the
 // value that nvidia.com/gpu.present keeps on a node that has lost its GPUs; it is empty where the policy
-// is gone, and then all goes.
-func (r *Reconciler) release(ctx context.Context, node *corev1.Node, present string) error {
+// is gone, and then all goes. Start-up taints go last, and may be refused: the time is after how long to try that
+// again.
+func (r *Reconciler) release(ctx context.Context, node *corev1.Node, present string) (time.Duration, error) {
 	annotations, changes := map[string]*string{}, map[string]*string{}
 	if wasManaged(node) {
 		changes = plan.ReleasedLabels(r.Catalogue, node.Labels, present)
+	}
+	if _, noted := node.Annotations[labels.DiscoveryMissingSince]; noted {
+		annotations[labels.DiscoveryMissingSince] = nil
 	}
 	if _, noted := node.Annotations[labels.DiscoveryLostSince]; noted && present == "" {
 		// It stays until then as the mark of who wrote that label.
 		annotations[labels.DiscoveryLostSince] = nil
 	}
-	if keys, discovered := node.Annotations[labels.Discovered]; discovered && present == "" {
-		// The pods that wrote them go with the policy.
-		annotations[labels.Discovered] = nil
-		for key := range strings.SplitSeq(keys, ",") {
-			// The list is written on the node: it may name what discovery has the right to write, and no more.
-			if _, there := node.Labels[key]; there && labels.IsDiscoverable(key) {
-				changes[key] = nil
-			}
-		}
+	if present == "" {
+		undiscover(node, changes, annotations)
 	}
 	if err := r.patchMetadata(ctx, node, changes, annotations); err != nil {
-		return err
+		return 0, err
 	}
-	if status.GPUReadyCondition(node) == nil {
-		return nil
+	if status.GPUReadyCondition(node) != nil {
+		if err := r.patchCondition(ctx, node, map[string]string{"type": labels.ConditionGPUReady, "$patch": "delete"}); err != nil {
+			return 0, err
+		}
 	}
-	return r.patchCondition(ctx, node, map[string]string{"type": labels.ConditionGPUReady, "$patch": "delete"})
+	return r.writeTaints(ctx, node, v1.NodeStartupSpec{}, plan.ReleaseTaints)
+}
+
+// undiscover takes off what node discovery has written: its pods go with the policy.
+func undiscover(node *corev1.Node, changes, annotations map[string]*string) {
+	keys, discovered := node.Annotations[labels.Discovered]
+	if !discovered {
+		return
+	}
+	annotations[labels.Discovered] = nil
+	for key := range strings.SplitSeq(keys, ",") {
+		// The list is written on the node: it may name what discovery has the right to write, and no more.
+		if _, there := node.Labels[key]; there && labels.IsDiscoverable(key) {
+			changes[key] = nil
+		}
+	}
 }
 
 // settling remembers since when a node has had a verdict that is not written yet. Losing it delays

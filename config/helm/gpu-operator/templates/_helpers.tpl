@@ -107,6 +107,20 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
+{{/* The keys of the taints that the operator may change, as a list of CEL: those that it always may, and those of
+nodeStartup.taints. Arguments: root, the former. */}}
+{{- define "gpu-operator.ownTaints" -}}
+{{- $keys := index . 1 -}}
+{{- range ((index . 0).Values.nodeStartup | default dict).taints -}}
+{{- $key := .key | default "" | toString -}}
+{{- if not (regexMatch "^[-a-zA-Z0-9_./]+$" $key) -}}
+{{- fail (printf "nodeStartup.taints: %q is no key of a taint, such as example.com/gpu-starting" $key) -}}
+{{- end -}}
+{{- $keys = append $keys $key -}}
+{{- end -}}
+{{- printf "['%s']" (join "', '" (uniq $keys)) | quote -}}
+{{- end }}
+
 {{/* A number as people write it; texts stay as they are. */}}
 {{- define "gpu-operator.text" -}}
 {{- if kindIs "float64" . -}}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// The chart adds to the list of config/admission, whatever that has; what is no such list is not guessed at.
+func TestTaintsOfTheAdmissionPolicy(t *testing.T) {
+	tests := map[string]struct {
+		kind, variable, expression, want, err string
+	}{
+		"the operator's":  {variable: "ownTaints", expression: "['a.b/c']", want: "{{ include \"gpu-operator.ownTaints\" (list $ (list \"a.b/c\")) }}"},
+		"two":             {variable: "ownTaints", expression: "['a', 'b']", want: "{{ include \"gpu-operator.ownTaints\" (list $ (list \"a\" \"b\")) }}"},
+		"no list":         {variable: "ownTaints", expression: "params.taints", err: "ownTaints is no list of texts"},
+		"another one":     {variable: "labels", expression: "['a']"},
+		"of another kind": {kind: "ConfigMap", variable: "ownTaints", expression: "['a']"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			if test.kind == "" {
+				test.kind = "ValidatingAdmissionPolicy"
+			}
+			variable := object{"name": test.variable, "expression": test.expression}
+			snippets := map[string]string{}
+			err := openTaints(object{"kind": test.kind, "spec": object{"variables": []any{variable}}}, snippets)
+			if test.err != "" {
+				g.Expect(err).To(MatchError(ContainSubstring(test.err)))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			if test.want == "" {
+				g.Expect(snippets).To(BeEmpty())
+				g.Expect(variable["expression"]).To(Equal(test.expression))
+				return
+			}
+			g.Expect(snippets).To(Equal(map[string]string{tokenTaints: test.want}))
+			g.Expect(variable["expression"]).To(Equal(tokenTaints))
+		})
+	}
+}

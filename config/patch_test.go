@@ -1,0 +1,40 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/config"
+)
+
+// The patch in the documentation that names more start-up taints fits the admission policy.
+func TestTheDocumentedPatchFits(t *testing.T) {
+	g := NewWithT(t)
+	text, err := os.ReadFile("../docs/install.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	patch := regexp.MustCompile("(?s)```yaml\n(patches:.*?)```").FindSubmatch(text)
+	g.Expect(patch).NotTo(BeNil(), "docs/install.md has the patch")
+	here, err := filepath.Abs(".")
+	g.Expect(err).NotTo(HaveOccurred())
+	overlay := t.TempDir()
+	base, err := filepath.Rel(overlay, filepath.Join(here, "admission"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte("resources: ["+base+"]\n"+string(patch[1])), 0o600)).To(Succeed())
+	objects, err := config.Build(overlay)
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, object := range objects {
+		if object.GetKind() == "ValidatingAdmissionPolicy" && object.GetName() == "gpu-operator-operator" {
+			spec, isMap := object.Object["spec"].(map[string]any)
+			g.Expect(isMap).To(BeTrue())
+			g.Expect(spec["variables"]).To(ContainElement(map[string]any{
+				"name": "ownTaints", "expression": "['nvidia.com/gpu-operator.not-ready', 'example.com/gpu-starting']",
+			}))
+			return
+		}
+	}
+	t.Error("config/admission has no policy gpu-operator-operator")
+}

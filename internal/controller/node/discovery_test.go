@@ -1,0 +1,181 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// ago is what an annotation holds of a time before now.
+func ago(d time.Duration) string { return now.Add(-d).Format(time.RFC3339) }
+
+// userPod runs on the node with this change.
+func userPod(change func(*corev1.Pod)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "training"},
+		Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+			Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")},
+		}}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
+	if change != nil {
+		change(pod)
+	}
+	return pod
+}
+
+// reader lists pods by their node, as the API server does; a failure is what it answers instead.
+type reader struct {
+	client.Reader
+	failure error
+	lists   int
+}
+
+func (r *reader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	r.lists++
+	if r.failure != nil {
+		return r.failure
+	}
+	return r.Reader.List(ctx, list, options...)
+}
+
+func newReader(failure error, pods ...*corev1.Pod) *reader {
+	builder := fake.NewClientBuilder().WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.TargetNode)
+	for _, pod := range pods {
+		builder = builder.WithObjects(pod)
+	}
+	return &reader{Reader: builder.Build(), failure: failure}
+}
+
+// A node is given up only once it has had no GPU for the grace period, and nobody uses one.
+func TestDiscoveryThatIsAway(t *testing.T) {
+	const missing, lost = labels.DiscoveryMissingSince, labels.DiscoveryLostSince
+	noted := func(since time.Duration) map[string]string {
+		return map[string]string{missing: ago(since), lost: ago(since)}
+	}
+	at := func(text string) *string { return &text }
+	both := map[string]*string{missing: at(ago(0)), lost: at(ago(0))}
+	tests := map[string]struct {
+		// has are the discovery labels of the node: all of it, none, or the operating system without a GPU.
+		has         string
+		annotations map[string]string
+		allocatable string
+		grace       time.Duration
+		// selector: a nodeSelector asks for a label that is away.
+		selector bool
+		pods     []*corev1.Pod
+		failure  error
+		want     loss
+		lists    int
+	}{
+		"all labels": {has: "all"},
+		"the GPU is away: the grace period begins": {
+			has: "os", want: loss{notes: both, wait: 10 * time.Minute},
+		},
+		"it has been away for half of it": {
+			has: "os", annotations: noted(5 * time.Minute), want: loss{wait: 5 * time.Minute},
+		},
+		"one second before the end": {
+			has: "os", annotations: noted(10*time.Minute - time.Second), want: loss{wait: time.Second},
+		},
+		"the grace period is over": {
+			has: "os", annotations: noted(10 * time.Minute), want: loss{gone: true}, lists: 1,
+		},
+		"a shorter one is over": {
+			has: "os", annotations: noted(time.Minute), grace: time.Minute, want: loss{gone: true}, lists: 1,
+		},
+		"a longer one is not": {
+			has: "os", annotations: noted(23 * time.Hour), grace: 24 * time.Hour, want: loss{wait: time.Hour},
+		},
+		"a pod uses a GPU": {
+			has: "os", annotations: noted(time.Hour), pods: []*corev1.Pod{userPod(nil)}, want: loss{wait: 10 * time.Minute}, lists: 1,
+		},
+		"a pod uses a GPU, and the grace period is short": {
+			has: "os", annotations: noted(time.Hour), grace: 5 * time.Second, pods: []*corev1.Pod{userPod(nil)}, want: loss{wait: 5 * time.Second}, lists: 1,
+		},
+		"a pod uses a GPU of another node": {
+			has: "os", annotations: noted(time.Hour), pods: []*corev1.Pod{userPod(func(p *corev1.Pod) { p.Spec.NodeName = "b" })},
+			want: loss{gone: true}, lists: 1,
+		},
+		"nobody knows of pods": {
+			has: "os", annotations: noted(time.Hour), failure: errors.New("forbidden"), want: loss{wait: 10 * time.Minute}, lists: 1,
+		},
+		"the kubelet advertises GPUs": {
+			has: "os", allocatable: "8", annotations: map[string]string{missing: ago(time.Hour)},
+		},
+		"the kubelet advertises GPUs again": {
+			has: "os", allocatable: "8", annotations: noted(time.Hour), want: loss{notes: map[string]*string{lost: nil}},
+		},
+		"the kubelet has stopped to advertise them an hour after the labels went": {
+			has: "os", annotations: map[string]string{missing: ago(time.Hour)},
+			want: loss{notes: map[string]*string{lost: at(ago(0))}, wait: 10 * time.Minute},
+		},
+		"discovery starts anew": {
+			has: "none", want: loss{notes: map[string]*string{missing: at(ago(0))}},
+		},
+		"discovery has been away for a week": {has: "none", annotations: map[string]string{missing: ago(7 * 24 * time.Hour)}},
+		"discovery is away while a GPU is": {
+			has: "none", annotations: noted(time.Hour), want: loss{notes: map[string]*string{lost: nil}},
+		},
+		"discovery comes back after a week, without the GPU at first": {
+			has: "os", annotations: map[string]string{missing: ago(7 * 24 * time.Hour)},
+			want: loss{notes: map[string]*string{lost: at(ago(0))}, wait: 10 * time.Minute},
+		},
+		"the operating system is away": {has: "gpu", want: loss{notes: map[string]*string{missing: at(ago(0))}}},
+		"all is back":                  {has: "all", annotations: noted(time.Hour), want: loss{notes: map[string]*string{missing: nil, lost: nil}}},
+		"a label that a selector asks for": {
+			has: "all", selector: true, want: loss{notes: map[string]*string{missing: at(ago(0))}, wait: 10 * time.Minute},
+		},
+		"a label that a selector asks for has stayed away": {
+			has: "all", selector: true, annotations: map[string]string{missing: ago(10 * time.Minute)}, want: loss{stayedAway: true},
+		},
+		"times that nobody can believe": {
+			has: "os", annotations: map[string]string{missing: ago(-time.Hour), lost: "long ago"}, want: loss{notes: both, wait: 10 * time.Minute},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: test.annotations, Labels: map[string]string{
+				labels.GPUPresent: labels.True, labels.Pool: "ubuntu24.04-amd64",
+			}}}
+			if test.has == "all" || test.has == "gpu" {
+				node.Labels[labels.DiscoveryPCIPresent] = labels.True
+			}
+			if test.has == "all" || test.has == "os" {
+				node.Labels[labels.DiscoveryOSID], node.Labels[labels.DiscoveryOSVersion] = "ubuntu", "24.04"
+			}
+			if test.allocatable != "" {
+				node.Status.Allocatable = corev1.ResourceList{labels.ResourceGPU: resource.MustParse(test.allocatable)}
+			}
+			spec := v1.ClusterPolicySpec{}
+			if test.grace != 0 {
+				spec.NodeDiscovery = &v1.NodeDiscoverySpec{GracePeriod: &metav1.Duration{Duration: test.grace}}
+			}
+			facts := observe.Facts(node)
+			live := newReader(test.failure, test.pods...)
+			r := &Reconciler{Live: live, Namespace: "gpu-operator", Clock: clocktesting.NewFakePassiveClock(now)}
+			if test.want.notes == nil {
+				test.want.notes = map[string]*string{}
+			}
+			g.Expect(r.discovery(t.Context(), node, facts, effective.Of(spec), test.selector || facts.MissingLabels() != "")).To(Equal(test.want))
+			g.Expect(live.lists).To(Equal(test.lists), "pods are read only before a node is given up")
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package observe
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// GPUPod names a pod on the node that may use its GPUs, or returns an empty text if there is none. The pods
+// of all namespaces are read by one call to the API server, as caches hold those of the operands alone: the
+// reader must be one without a cache. runtimeClass is the main RuntimeClass of the policy.
+func GPUPod(ctx context.Context, live client.Reader, node, namespace, runtimeClass string) (string, error) {
+	pods := &corev1.PodList{}
+	if err := live.List(ctx, pods, client.MatchingFields{PodNodeField: node}); err != nil {
+		return "", fmt.Errorf("listing the pods of node %s: %w", node, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if _, isOperand := pod.Labels[labels.Operand]; isOperand && pod.Namespace == namespace {
+			continue
+		}
+		if mayUseGPU(pod, runtimeClass) {
+			return pod.Namespace + "/" + pod.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// mayUseGPU tells whether a pod that has not ended asks for GPUs: by a resource, by a claim, whose devices
+// only its driver knows, or by the RuntimeClass, with which any container may get them.
+func mayUseGPU(pod *corev1.Pod, runtimeClass string) bool {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return false
+	}
+	if class := pod.Spec.RuntimeClassName; class != nil && (*class == runtimeClass || strings.HasPrefix(*class, labels.DefaultRuntimeClass)) {
+		return true
+	}
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			if asksForGPU(containers[i].Resources.Limits) || asksForGPU(containers[i].Resources.Requests) {
+				return true
+			}
+		}
+	}
+	return len(pod.Spec.ResourceClaims) > 0
+}
+
+func asksForGPU(resources corev1.ResourceList) bool {
+	for name, quantity := range resources {
+		if strings.HasPrefix(string(name), resourcePrefix) && quantity.Sign() > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,102 @@
+package plan_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+// Start-up taints go when the GPUs can be used, come back only where that was asked for, and evict nobody. The
+// taints of others stay as they are, in their order.
+func TestStartupTaints(t *testing.T) {
+	added := metav1.Now()
+	foreign := corev1.Taint{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoSchedule}
+	cordon := corev1.Taint{Key: "node.kubernetes.io/unreachable", Effect: corev1.TaintEffectNoExecute, TimeAdded: &added}
+	own := corev1.Taint{Key: "nvidia.com/gpu-operator.not-ready", Effect: corev1.TaintEffectNoSchedule}
+	evicting := corev1.Taint{Key: "example.com/starting", Value: "now", Effect: corev1.TaintEffectNoExecute}
+	valued := corev1.Taint{Key: "example.com/starting", Value: "now", Effect: corev1.TaintEffectNoSchedule}
+	named := func(taints ...corev1.Taint) []v1.StartupTaint {
+		var all []v1.StartupTaint
+		for _, taint := range taints {
+			all = append(all, v1.StartupTaint{Key: taint.Key, Value: v1.LabelValue(taint.Value), Effect: taint.Effect})
+		}
+		return all
+	}
+	report := v1.NodeStartupSpec{Taints: named(own, evicting, valued), OnFailure: v1.OnFailureReport}
+	retaint := v1.NodeStartupSpec{Taints: report.Taints, OnFailure: v1.OnFailureTaint}
+	const ownID, valuedID = "nvidia.com/gpu-operator.not-ready:NoSchedule", "example.com/starting:NoSchedule"
+	taints := func(all ...corev1.Taint) []corev1.Taint { return all }
+	tests := map[string]struct {
+		spec      v1.NodeStartupSpec
+		now, want plan.Taints
+		wish      plan.TaintWish
+	}{
+		"a node that starts keeps them": {
+			spec: report, now: plan.Taints{All: taints(own, foreign, evicting)}, want: plan.Taints{All: taints(own, foreign, evicting)},
+		},
+		"a node whose GPUs can be used loses them, and no other": {
+			spec: report, now: plan.Taints{All: taints(own, foreign, evicting, cordon, valued)}, wish: plan.DropTaints,
+			want: plan.Taints{All: taints(foreign, cordon)},
+		},
+		"nothing is named": {now: plan.Taints{All: taints(own, foreign)}, wish: plan.DropTaints, want: plan.Taints{All: taints(own, foreign)}},
+		"the same key with another effect is another taint": {
+			spec: v1.NodeStartupSpec{Taints: named(valued)}, now: plan.Taints{All: taints(evicting)}, wish: plan.DropTaints,
+			want: plan.Taints{All: taints(evicting)},
+		},
+		"another value is another taint": {
+			spec: v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: "team", Value: "web", Effect: "NoSchedule"}}},
+			now:  plan.Taints{All: taints(foreign)}, wish: plan.DropTaints, want: plan.Taints{All: taints(foreign)},
+		},
+		"no value is any": {
+			spec: v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: "team", Effect: "NoSchedule"}}},
+			now:  plan.Taints{All: taints(foreign)}, wish: plan.DropTaints,
+		},
+		"a failure is reported alone": {spec: report, now: plan.Taints{All: taints(foreign)}, wish: plan.PutTaints, want: plan.Taints{All: taints(foreign)}},
+		"a failure brings back what evicts nobody": {
+			spec: retaint, now: plan.Taints{All: taints(foreign)}, wish: plan.PutTaints,
+			want: plan.Taints{All: taints(foreign, own, valued), Back: []string{valuedID, ownID}},
+		},
+		"what is there is not put back": {
+			spec: retaint, now: plan.Taints{All: taints(own)}, wish: plan.PutTaints, want: plan.Taints{All: taints(own, valued), Back: []string{valuedID}},
+		},
+		"a failure that goes on changes nothing": {
+			spec: retaint, now: plan.Taints{All: taints(foreign, own, valued), Back: []string{valuedID, ownID}}, wish: plan.PutTaints,
+			want: plan.Taints{All: taints(foreign, own, valued), Back: []string{valuedID, ownID}},
+		},
+		"a node that recovers keeps them": {
+			spec: retaint, now: plan.Taints{All: taints(own), Back: []string{ownID}}, want: plan.Taints{All: taints(own), Back: []string{ownID}},
+		},
+		"a node that has recovered loses them": {
+			spec: retaint, now: plan.Taints{All: taints(own, foreign, valued), Back: []string{valuedID, ownID}}, wish: plan.DropTaints,
+			want: plan.Taints{All: taints(foreign)},
+		},
+		"the spec says report again": {
+			spec: report, now: plan.Taints{All: taints(own, valued), Back: []string{ownID}}, wish: plan.PutTaints, want: plan.Taints{All: taints(valued)},
+		},
+		"the spec names one of them no longer": {
+			spec: v1.NodeStartupSpec{Taints: named(own), OnFailure: v1.OnFailureTaint}, now: plan.Taints{All: taints(own, valued), Back: []string{valuedID, ownID}},
+			want: plan.Taints{All: taints(own), Back: []string{ownID}},
+		},
+		"the policy goes: what others put there stays": {
+			now: plan.Taints{All: taints(own, foreign, evicting), Back: []string{ownID}}, wish: plan.ReleaseTaints,
+			want: plan.Taints{All: taints(foreign, evicting)},
+		},
+		"a node is excluded while it starts": {
+			spec: retaint, now: plan.Taints{All: taints(own, valued), Back: []string{valuedID}}, wish: plan.ReleaseTaints, want: plan.Taints{All: taints(own)},
+		},
+		"somebody took it off": {spec: retaint, now: plan.Taints{Back: []string{ownID}}, want: plan.Taints{}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			got := plan.StartupTaints(test.spec, test.now, test.wish)
+			g.Expect(got).To(Equal(test.want))
+			g.Expect(plan.StartupTaints(test.spec, got, test.wish)).To(Equal(got), "a second time changes nothing")
+		})
+	}
+}

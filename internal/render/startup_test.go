@@ -1,0 +1,42 @@
+package render_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// All pods of the stack come up on a node that starts; a driver that runs is not outdated by it.
+func TestStartupTaintsAreTolerated(t *testing.T) {
+	startup := &v1.NodeStartupSpec{Taints: []v1.StartupTaint{
+		{Key: "example.com/starting", Value: "now", Effect: "NoExecute"}, {Key: "nvidia.com/gpu", Effect: "NoSchedule"},
+	}}
+	starting := corev1.Toleration{Key: "example.com/starting", Operator: "Exists", Effect: "NoExecute"}
+	gpu := corev1.Toleration{Key: "nvidia.com/gpu", Operator: "Exists", Effect: "NoSchedule"}
+	own := corev1.Toleration{Key: "team", Operator: "Exists"}
+	tests := map[string]struct {
+		spec v1.ClusterPolicySpec
+		name string
+		want []corev1.Toleration
+	}{
+		"beside the default":              {name: "driver", want: []corev1.Toleration{gpu, starting}},
+		"beside those of the spec":        {name: "device-plugin", spec: v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{Tolerations: []corev1.Toleration{own}}}, want: []corev1.Toleration{own, starting, gpu}},
+		"beside those of the operand":     {name: "operator-validator", spec: v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{PlacementSpec: v1.PlacementSpec{Tolerations: []corev1.Toleration{own}}}}, want: []corev1.Toleration{own, starting, gpu}},
+		"discovery tolerates all already": {name: "node-discovery", want: []corev1.Toleration{{Operator: "Exists"}}},
+		"discovery, where it does not":    {name: "node-discovery", spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{PlacementSpec: v1.PlacementSpec{Tolerations: []corev1.Toleration{own}}}}, want: []corev1.Toleration{own, starting, gpu}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			before := situation{spec: test.spec}.daemonSet(t, operand.Name(test.name))
+			test.spec.NodeStartup = startup
+			after := situation{spec: test.spec}.daemonSet(t, operand.Name(test.name))
+			g.Expect(after.Spec.Template.Spec.Tolerations).To(Equal(test.want))
+			g.Expect(after.Annotations[digestKey]).To(Equal(before.Annotations[digestKey]))
+		})
+	}
+}
