@@ -50,10 +50,6 @@ type NodePoolDriverSpec struct {
 	// KernelModuleConfig names parameters of the kernel modules. Default those of spec.driver.
 	// +optional
 	KernelModuleConfig *KernelModuleConfigSpec `json:"kernelModuleConfig,omitempty"`
-	// UpgradePolicy configures how the drivers of these nodes are replaced by newer ones. Default that of
-	// spec.driver, field by field.
-	// +optional
-	UpgradePolicy *DriverUpgradePolicySpec `json:"upgradePolicy,omitempty"`
 }
 
 // NodePoolToolkitSpec is what a pool says otherwise than spec.toolkit, field by field.

@@ -48,9 +48,6 @@ func driverOf(driver v1.DriverSpec, pool v1.NodePoolDriverSpec) *v1.DriverSpec {
 	if pool.KernelModuleConfig != nil && pool.KernelModuleConfig.Name != "" {
 		driver.KernelModuleConfig = pool.KernelModuleConfig
 	}
-	if pool.UpgradePolicy != nil {
-		driver.UpgradePolicy = upgradePolicyOf(*driver.UpgradePolicy, *pool.UpgradePolicy)
-	}
 	return &driver
 }
 
@@ -78,45 +75,9 @@ func pluginConfigOf(config v1.DevicePluginConfigSpec, pool v1.NodePoolPluginConf
 	return &config
 }
 
-func upgradePolicyOf(policy, pool v1.DriverUpgradePolicySpec) *v1.DriverUpgradePolicySpec {
-	replace(&policy.AutoUpgrade, pool.AutoUpgrade)
-	replace(&policy.MaxParallelUpgrades, pool.MaxParallelUpgrades)
-	replace(&policy.MaxUnavailable, pool.MaxUnavailable)
-	if more := pool.WaitForCompletion; more != nil {
-		own := *policy.WaitForCompletion
-		override(&own.PodSelector, more.PodSelector)
-		replace(&own.TimeoutSeconds, more.TimeoutSeconds)
-		policy.WaitForCompletion = &own
-	}
-	if more := pool.PodDeletion; more != nil {
-		own := *policy.PodDeletion
-		replace(&own.Force, more.Force)
-		replace(&own.TimeoutSeconds, more.TimeoutSeconds)
-		replace(&own.DeleteEmptyDir, more.DeleteEmptyDir)
-		policy.PodDeletion = &own
-	}
-	if more := pool.Drain; more != nil {
-		own := *policy.Drain
-		replace(&own.Enable, more.Enable)
-		replace(&own.Force, more.Force)
-		override(&own.PodSelector, more.PodSelector)
-		replace(&own.TimeoutSeconds, more.TimeoutSeconds)
-		replace(&own.DeleteEmptyDir, more.DeleteEmptyDir)
-		policy.Drain = &own
-	}
-	return &policy
-}
-
 // override takes what a pool says, if it says something.
 func override[T comparable](field *T, pool T) {
 	if pool != *new(T) {
-		*field = pool
-	}
-}
-
-// replace takes what a pool says, if it says something.
-func replace[T any](field **T, pool *T) {
-	if pool != nil {
 		*field = pool
 	}
 }

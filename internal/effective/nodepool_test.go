@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
@@ -34,7 +33,7 @@ func TestTheSpecOfAPool(t *testing.T) {
 		"nothing": {want: func(*v1.ClusterPolicySpec) {}},
 		"empty blocks": {
 			pool: v1.NodePoolSpec{
-				Driver:  &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{}, UpgradePolicy: &v1.DriverUpgradePolicySpec{}},
+				Driver:  &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{}},
 				Toolkit: &v1.NodePoolToolkitSpec{}, DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{}},
 				MIG: &v1.MIGSpec{}, MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{}},
 			},
@@ -64,19 +63,6 @@ func TestTheSpecOfAPool(t *testing.T) {
 			}},
 			want: driver(func(d *v1.DriverSpec) {
 				d.UsePrecompiled, d.KernelModuleType, d.KernelModuleConfig = new(true), v1.KernelModuleOpen, &v1.KernelModuleConfigSpec{Name: "modules"}
-			}),
-		},
-		"an upgrade policy": {
-			pool: v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{
-				AutoUpgrade: new(true), MaxUnavailable: new(intstr.FromString("10%")), Drain: &v1.DrainSpec{Force: new(true)},
-				PodDeletion: &v1.PodDeletionSpec{Force: new(true)}, WaitForCompletion: &v1.WaitForCompletionSpec{PodSelector: "c=d"},
-			}}},
-			want: driver(func(d *v1.DriverSpec) {
-				d.UpgradePolicy = &v1.DriverUpgradePolicySpec{
-					AutoUpgrade: new(true), MaxUnavailable: new(intstr.FromString("10%")), MaxParallelUpgrades: new(int32(3)),
-					Drain:       &v1.DrainSpec{Enable: new(true), PodSelector: "a=b", Force: new(true)},
-					PodDeletion: &v1.PodDeletionSpec{Force: new(true)}, WaitForCompletion: &v1.WaitForCompletionSpec{PodSelector: "c=d"},
-				}
 			}),
 		},
 		"another configuration of the same ConfigMap": {

@@ -128,9 +128,6 @@ func TestWhatPoolsSayDifferently(t *testing.T) {
 			Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{}}, Toolkit: &v1.NodePoolToolkitSpec{},
 			DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{}}, MIG: &v1.MIGSpec{},
 		}},
-		"when drivers are upgraded is no other driver": {pool: v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{
-			UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(true)},
-		}}},
 		"a driver version": {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{ImageSpec: version}}, varies{Driver: true}},
 		"its modules":      {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{UsePrecompiled: new(false)}}, varies{Driver: true}},
 		"their kind":       {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleType: "open"}}, varies{Driver: true}},

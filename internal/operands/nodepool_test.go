@@ -14,20 +14,19 @@ import (
 func TestWhatAPoolChangesVaries(t *testing.T) {
 	image := v1.ImageSpec{Version: "9"}
 	says := map[string]v1.NodePoolSpec{
-		"driver.version":                   {Driver: &v1.NodePoolDriverSpec{ImageSpec: image}},
-		"driver.repository":                {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Repository: "mirror.local"}}},
-		"driver.image":                     {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Image: "other"}}},
-		"driver.imagePullPolicy":           {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{ImagePullPolicy: "Always"}}},
-		"driver.imagePullSecrets":          {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"a"}}}},
-		"driver.kernelModuleType":          {Driver: &v1.NodePoolDriverSpec{KernelModuleType: v1.KernelModuleOpen}},
-		"driver.kernelModuleConfig":        {Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}},
-		"toolkit.version":                  {Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: image}},
-		"toolkit.imagePullSecrets":         {Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"a"}}}},
-		"devicePlugin.config.name":         {DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: "others"}}},
-		"devicePlugin.config.default":      {DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Default: "b"}}},
-		"mig.strategy":                     {MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}},
-		"migManager.config.default":        {MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{Default: new("a")}}},
-		"driver.upgradePolicy.autoUpgrade": {Driver: &v1.NodePoolDriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(true)}}},
+		"driver.version":              {Driver: &v1.NodePoolDriverSpec{ImageSpec: image}},
+		"driver.repository":           {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Repository: "mirror.local"}}},
+		"driver.image":                {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Image: "other"}}},
+		"driver.imagePullPolicy":      {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{ImagePullPolicy: "Always"}}},
+		"driver.imagePullSecrets":     {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"a"}}}},
+		"driver.kernelModuleType":     {Driver: &v1.NodePoolDriverSpec{KernelModuleType: v1.KernelModuleOpen}},
+		"driver.kernelModuleConfig":   {Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}},
+		"toolkit.version":             {Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: image}},
+		"toolkit.imagePullSecrets":    {Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{ImagePullSecrets: []string{"a"}}}},
+		"devicePlugin.config.name":    {DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: "others"}}},
+		"devicePlugin.config.default": {DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Default: "b"}}},
+		"mig.strategy":                {MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}},
+		"migManager.config.default":   {MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{Default: new("a")}}},
 	}
 	driverPools := []operand.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}}
 	varying := map[string]bool{}

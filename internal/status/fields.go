@@ -2,7 +2,6 @@ package status
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -26,11 +25,6 @@ var unsupported = []field{
 	{"spec.driver.upgradePolicy.autoUpgrade", func(s v1.ClusterPolicySpec) bool {
 		driver := effective.Of(s).Driver
 		return *driver.Enabled && *driver.UpgradePolicy.AutoUpgrade
-	}, "drivers are not upgraded automatically; an outdated one is replaced once its pod is deleted"},
-	{"spec.nodePools[].driver.upgradePolicy.autoUpgrade", func(s v1.ClusterPolicySpec) bool {
-		return *effective.Of(s).Driver.Enabled && slices.ContainsFunc(s.NodePools, func(pool v1.NodePoolSpec) bool {
-			return or(or(or(pool.Driver).UpgradePolicy).AutoUpgrade)
-		})
 	}, "drivers are not upgraded automatically; an outdated one is replaced once its pod is deleted"},
 	{"spec.sandboxWorkloads.enabled", func(s v1.ClusterPolicySpec) bool {
 		return or(or(s.SandboxWorkloads).Enabled)

@@ -13,15 +13,12 @@ import (
 // each sets one field alone, by the name that the condition has for it.
 var each = map[string]v1.ClusterPolicySpec{
 	"spec.driver.upgradePolicy.autoUpgrade": {Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(true)}}},
-	"spec.nodePools[].driver.upgradePolicy.autoUpgrade": {NodePools: []v1.NodePoolSpec{{
-		Name: "a", NodeSelector: v1.NodePoolSelector{"team": "a"}, Driver: &v1.NodePoolDriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(true)}},
-	}}},
-	"spec.sandboxWorkloads.enabled":    {SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
-	"spec.operator.defaultRuntime":     {Operator: &v1.OperatorSpec{DefaultRuntime: "docker"}},
-	"spec.operator.initContainer":      {Operator: &v1.OperatorSpec{InitContainer: &v1.ImageSpec{Version: "v1"}}},
-	"spec.operator.labels":             {Operator: &v1.OperatorSpec{Labels: v1.Labels{"a": "b"}}},
-	"spec.operator.annotations":        {Operator: &v1.OperatorSpec{Annotations: v1.Annotations{"a": "b"}}},
-	"spec.driver.useOpenKernelModules": {Driver: &v1.DriverSpec{UseOpenKernelModules: new(false)}},
+	"spec.sandboxWorkloads.enabled":         {SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
+	"spec.operator.defaultRuntime":          {Operator: &v1.OperatorSpec{DefaultRuntime: "docker"}},
+	"spec.operator.initContainer":           {Operator: &v1.OperatorSpec{InitContainer: &v1.ImageSpec{Version: "v1"}}},
+	"spec.operator.labels":                  {Operator: &v1.OperatorSpec{Labels: v1.Labels{"a": "b"}}},
+	"spec.operator.annotations":             {Operator: &v1.OperatorSpec{Annotations: v1.Annotations{"a": "b"}}},
+	"spec.driver.useOpenKernelModules":      {Driver: &v1.DriverSpec{UseOpenKernelModules: new(false)}},
 	"spec.driver.licensingConfig.configMapName": {Driver: &v1.DriverSpec{
 		LicensingConfig: &v1.DriverLicensingConfigSpec{ConfigMapName: "licence"},
 	}},

@@ -83,18 +83,17 @@ var deprecated = map[string]string{
 
 // waiting are the fields that wait for a later piece of the operator, and for which one.
 var waiting = map[string]string{
-	"driver.upgradePolicy":             "driver upgrades",
-	"nodePools[].driver.upgradePolicy": "driver upgrades",
-	"sandboxWorkloads.mode":            "VM workloads",
-	"vfioManager":                      "VM workloads",
-	"sandboxDevicePlugin":              "VM workloads",
-	"kataSandboxDevicePlugin":          "VM workloads",
-	"vgpuManager":                      "VM workloads",
-	"vgpuDeviceManager":                "VM workloads",
-	"ccManager":                        "VM workloads",
-	"validator.vfioPCI":                "VM workloads",
-	"validator.vgpuManager":            "VM workloads",
-	"validator.vgpuDevices":            "VM workloads",
+	"driver.upgradePolicy":    "driver upgrades",
+	"sandboxWorkloads.mode":   "VM workloads",
+	"vfioManager":             "VM workloads",
+	"sandboxDevicePlugin":     "VM workloads",
+	"kataSandboxDevicePlugin": "VM workloads",
+	"vgpuManager":             "VM workloads",
+	"vgpuDeviceManager":       "VM workloads",
+	"ccManager":               "VM workloads",
+	"validator.vfioPCI":       "VM workloads",
+	"validator.vgpuManager":   "VM workloads",
+	"validator.vgpuDevices":   "VM workloads",
 }
 
 // within finds the entry for the field or for a block around it.
