@@ -40,6 +40,9 @@ const (
 	// retryStale is when a node is looked at again whose last write the cache does not show (its
 	// event normally comes first), or that others were writing to.
 	retryStale = time.Second
+	// batch is how long a node whose pods change is left before it is looked at: while they come up, several
+	// take a step each second, and none of these steps is written at once anyway.
+	batch = 500 * time.Millisecond
 )
 
 // Reconciler looks after the labels and the condition of nodes.
@@ -227,7 +230,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("node").
 		For(&corev1.Node{}, builder.WithPredicates(observe.NodeChanges(r.Client, r.Catalogue))).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(nodeOfPod), builder.WithPredicates(observe.PodChanges())).
+		Watches(&corev1.Pod{}, requeue.After(batch, nodeOfPod), builder.WithPredicates(observe.PodChanges())).
 		Watches(&v1.ClusterPolicy{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(observe.PolicyChanges())).
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(observe.TemplateChanges())).
 		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), handler.EnqueueRequestsFromMapFunc(r.everyNode))).
@@ -252,7 +255,7 @@ func (r *Reconciler) nodesThatUse(ctx context.Context, object client.Object) []r
 	return r.everyNode(ctx, object)
 }
 
-func nodeOfPod(_ context.Context, pod client.Object) []reconcile.Request {
+func nodeOfPod(pod client.Object) []reconcile.Request {
 	nodes := observe.TargetNode(pod)
 	if len(nodes) == 0 {
 		return nil
