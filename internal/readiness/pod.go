@@ -19,6 +19,9 @@ const (
 	imagePull = "ImagePullBackOff"
 )
 
+// outOfMemory is the kubelet's word for the end of a container that took more memory than its limit.
+const outOfMemory = "OOMKilled"
+
 // nodeCounts are the numbers in the scheduler's message.
 var nodeCounts = regexp.MustCompile(`\b[0-9]+(/[0-9]+)? `)
 
@@ -131,7 +134,12 @@ func containerFailure(status *corev1.ContainerStatus, ended *corev1.ContainerSta
 }
 
 func crashed(status *corev1.ContainerStatus, ended *corev1.ContainerStateTerminated) Verdict {
-	verdict := failed(crashLoop, fmt.Sprintf("container %s: %s, exit code %d", status.Name, crashLoop, ended.ExitCode))
+	message := fmt.Sprintf("container %s: %s, exit code %d", status.Name, crashLoop, ended.ExitCode)
+	if ended.Reason == outOfMemory {
+		// A container that the kernel kills has no last words.
+		message += " (" + outOfMemory + ")"
+	}
+	verdict := failed(crashLoop, message)
 	verdict.Detail = ended.Message
 	return verdict
 }

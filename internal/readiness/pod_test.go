@@ -124,6 +124,12 @@ func TestPod(t *testing.T) {
 			pod:  pod(withInit(ok, status("second", terminated(2, "no driver"))), with(status("main", waiting("PodInitializing", "")))),
 			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container second: CrashLoopBackOff, exit code 2", Detail: "no driver"},
 		},
+		"a container that had no memory left": {
+			pod: pod(withInit(ok), with(status("main", waiting("CrashLoopBackOff", ""), corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "OOMKilled", FinishedAt: metav1.NewTime(now)},
+			}))),
+			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container main: CrashLoopBackOff, exit code 137 (OOMKilled)"},
+		},
 		"the failure of an init container comes before that of a container": {
 			pod:  pod(withInit(status("init", terminated(1, ""))), with(status("main", terminated(2, "")))),
 			want: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: "container init: CrashLoopBackOff, exit code 1"},

@@ -29,6 +29,9 @@ const maxListedBytes = 40 << 10
 // maxMessage bounds the message of a node.
 const maxMessage = 128
 
+// maxOperandMessage bounds the message of an operand.
+const maxOperandMessage = 1024
+
 // maxConditionMessage bounds the message of a condition.
 const maxConditionMessage = 1024
 
@@ -111,7 +114,7 @@ func Compute(policy *v1.ClusterPolicy, pass Pass) (v1.ClusterPolicyStatus, time.
 	status.NodeSummary = summarise(nodes)
 	status.Nodes = listNodes(nodes, policy.Status.Nodes)
 	status.NodeSummary.Listed = int32(len(status.Nodes))
-	status.Operands = operandStatuses(pass, nodes)
+	status.Operands = operandStatuses(pass, nodes, policy.Status.Operands)
 	status.Pools, status.NodePools = pools(pass, nodes), nodePools(pass, nodes)
 	setConditions(&status, judge(pass, status))
 	setPaused(&status, policy.Spec)

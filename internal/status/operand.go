@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 
@@ -29,6 +30,8 @@ type onNodes struct {
 	failed, outdated []culprit
 	// tainted are the nodes whose taints keep it off.
 	tainted []culprit
+	// said are the last words of what failed, for operands beside the ladder.
+	said []culprit
 }
 
 type culprit struct{ node, reason string }
@@ -55,7 +58,8 @@ func countDiscovery(pass Pass, name operand.Name) onNodes {
 
 func join(reason, message string) string { return strings.TrimSuffix(reason+": "+message, ": ") }
 
-func operandStatuses(pass Pass, nodes []assessedNode) []v1.OperandStatus {
+// operandStatuses judges the operands. One that fails for the same cause as before keeps its message.
+func operandStatuses(pass Pass, nodes []assessedNode, before []v1.OperandStatus) []v1.OperandStatus {
 	var statuses []v1.OperandStatus
 	for _, step := range pass.Plan.Steps {
 		status := v1.OperandStatus{Name: string(step.Operand.Name), Version: version(step.Instances)}
@@ -65,10 +69,29 @@ func operandStatuses(pass Pass, nodes []assessedNode) []v1.OperandStatus {
 		}
 		status.Desired, status.Ready = int32(fares.desired), int32(fares.ready)
 		status.State, status.Reason, status.Message = judgeOperand(pass, step, fares)
-		status.Message = truncate(status.Message, 1024)
+		status.Message = truncate(status.Message, maxOperandMessage)
+		if status.State == v1.OperandDegraded {
+			status.Message = sayDetail(status, fares.said, before)
+		}
 		statuses = append(statuses, status)
 	}
 	return statuses
+}
+
+// sayDetail is the message of an operand that fails with the last words of the first container that has some.
+// As in listNodes, other words are no news while the cause is the same.
+func sayDetail(status v1.OperandStatus, said []culprit, before []v1.OperandStatus) string {
+	message := status.Message
+	if at := slices.IndexFunc(said, func(c culprit) bool { return c.reason != "" }); at >= 0 {
+		message = truncate(fmt.Sprintf("%s: %s says: %s", message, said[at].node, said[at].reason), maxOperandMessage)
+	}
+	for i := range before {
+		old := &before[i]
+		if old.Name == status.Name && old.State == status.State && Says(old.Message, status.Message, message) {
+			return old.Message
+		}
+	}
+	return message
 }
 
 func version(instances []operand.Instance) string {
@@ -102,6 +125,7 @@ func count(o operand.Operand, nodes []assessedNode) onNodes {
 			if o.Stage == "" {
 				// What is beside the ladder is not told with the node.
 				reason = verdict.Message
+				fares.said = append(fares.said, culprit{node, verdict.Detail})
 			}
 			fares.failed = append(fares.failed, culprit{node, reason})
 		case verdict.State == readiness.Ready:
