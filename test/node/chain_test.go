@@ -5,9 +5,6 @@ package node_test
 import (
 	"context"
 	"encoding/json"
-	"os"
-	"regexp"
-	"strconv"
 	"testing"
 	"time"
 
@@ -96,10 +93,11 @@ func TestFromNothingToValidated(t *testing.T) {
 	b.loadNVIDIA()
 	b.deployOperator(privileged)
 	begin := time.Now()
+	written := b.followMarkers(begin)
 	b.createPolicy(samplePolicy())
 	b.stages(begin, 3*time.Minute)
 	t.Run("the kubelet allocates the GPUs", func(t *testing.T) { b.in(t).checkAllocation() })
-	t.Run("the order is kept", func(t *testing.T) { b.in(t).checkOrder() })
+	t.Run("the order is kept", func(t *testing.T) { b.in(t).checkOrder(begin, written) })
 	t.Run("the policy is ready", func(t *testing.T) {
 		b := b.in(t)
 		b.Eventually(func(g Gomega) {
@@ -139,40 +137,4 @@ func (b *bed) checkAllocation() {
 	log, err := pods.GetLogs("work", &corev1.PodLogOptions{}).DoRaw(b.t.Context())
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(string(log)).To(MatchRegexp(`^(GPU [01]: NVIDIA H100 80GB HBM3 \(UUID: GPU-[0-9-]+\)\n){2}$`))
-}
-
-// requires are the markers that the main programs of the operands start after, with the label of their pods.
-var requires = []struct{ program, app, marker string }{
-	{"nvidia-toolkit", "nvidia-container-toolkit-daemonset", "driver-ready"},
-	{"nvidia-device-plugin", "nvidia-device-plugin-daemonset", "toolkit-ready"},
-	{"gpu-feature-discovery", "gpu-feature-discovery", "toolkit-ready"},
-	{"dcgm-exporter", "nvidia-dcgm-exporter", "toolkit-ready"},
-}
-
-// checkOrder compares when the operands' main programs started with when the markers were written that they
-// wait for.
-func (b *bed) checkOrder() {
-	for _, edge := range requires {
-		marker, err := os.Stat(b.machine.Running("/run/nvidia/validations/" + edge.marker))
-		b.Expect(err).NotTo(HaveOccurred())
-		var started time.Time
-		b.Eventually(func(g Gomega) { started = b.started(g, edge.app, edge.program) }, "30s", "100ms").Should(Succeed())
-		b.t.Logf("%-22s started %6s after %s", edge.program, started.Sub(marker.ModTime()).Round(time.Millisecond), edge.marker)
-		b.Expect(started).To(BeTemporally(">=", marker.ModTime()), edge.program)
-	}
-}
-
-// started is when the program said that it starts.
-func (b *bed) started(g Gomega, app, program string) time.Time {
-	pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + app})
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(pods.Items).To(HaveLen(1))
-	log, err := b.client.CoreV1().Pods(namespace).GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{
-		Container: pods.Items[0].Spec.Containers[0].Name}).DoRaw(b.t.Context())
-	g.Expect(err).NotTo(HaveOccurred())
-	found := regexp.MustCompile(program + ` starts at ([0-9]+)\n`).FindSubmatch(log)
-	g.Expect(found).To(HaveLen(2), "%s", log)
-	nanoseconds, err := strconv.ParseInt(string(found[1]), 10, 64)
-	g.Expect(err).NotTo(HaveOccurred())
-	return time.Unix(0, nanoseconds)
 }

@@ -80,10 +80,12 @@ func (m *Machine) installStandIn() error {
 type Order struct {
 	// Delay is how long it takes before it does anything, with a unit; RandomDelay adds up to that.
 	Delay, RandomDelay string
-	// Fault is exit, hang or memory: it ends with an error, does nothing for ever, or takes all memory.
+	// Fault is exit, hang or memory: it ends with an error, does nothing until the order is taken back, or
+	// takes all memory.
 	Fault string
-	// Message is what it says as it exits.
+	// Message is what it says as it exits, Code the exit code; 0 is 1.
 	Message string
+	Code    int
 }
 
 // Order gives an order to the program of this name; nil takes it back.

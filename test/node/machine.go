@@ -199,6 +199,22 @@ func (m *Machine) Import(ctx context.Context, archive io.Reader) error {
 	return nil
 }
 
+// Untag takes a name from an image; what runs of it goes on.
+func (m *Machine) Untag(ctx context.Context, name string) error {
+	if err := m.ctr(ctx, nil, "images", "remove", name); err != nil {
+		return fmt.Errorf("remove an image on machine %s: %w", m.options.Name, err)
+	}
+	return nil
+}
+
+// Tag gives an image that the container runtime knows a further name.
+func (m *Machine) Tag(ctx context.Context, name, further string) error {
+	if err := m.ctr(ctx, nil, "images", "tag", "--force", name, further); err != nil {
+		return fmt.Errorf("name an image on machine %s: %w", m.options.Name, err)
+	}
+	return nil
+}
+
 // ctr talks to the container runtime in the namespace of Kubernetes.
 func (m *Machine) ctr(ctx context.Context, in io.Reader, args ...string) error {
 	args = append([]string{"--address", m.Running(containerdSocket), "--namespace", "k8s.io"}, args...)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -10,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 )
 
 // parts are what this program plays, by the name under which it is started.
@@ -47,25 +47,29 @@ func main() {
 	if err := follow(name); err != nil {
 		end(err)
 	}
-	if slices.Contains(daemons, name) {
-		fmt.Printf("%s starts at %d\n", name, time.Now().UnixNano())
-	}
 	if err := play(os.Args[1:]); err != nil {
 		end(err)
 	}
 }
 
-// daemons are the main programs of the operands; each says when it starts.
-var daemons = []string{"nvidia-driver", "nvidia-toolkit", "nvidia-device-plugin", "gpu-feature-discovery", "dcgm-exporter", "nv-hostengine"}
-
 // terminationLog is where a container says why it ends.
 const terminationLog = "/dev/termination-log"
+
+// failure is an error with an exit code.
+type failure struct {
+	error
+	code int
+}
 
 // end fails with a message.
 func end(err error) {
 	fmt.Fprintln(os.Stderr, err)
 	if file, openErr := os.OpenFile(terminationLog, os.O_WRONLY|os.O_TRUNC, 0); openErr == nil {
 		_, _ = file.WriteString(err.Error())
+	}
+	var known failure
+	if errors.As(err, &known) && known.code != 0 {
+		os.Exit(known.code)
 	}
 	os.Exit(1)
 }

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 )
 
@@ -20,10 +21,12 @@ const ordersDir = "/stand-in-orders"
 type order struct {
 	// Delay is how long it takes before it does anything, with a unit; RandomDelay adds up to that.
 	Delay, RandomDelay string
-	// Fault is exit, hang or memory: it ends with an error, does nothing for ever, or takes all memory.
+	// Fault is exit, hang or memory: it ends with an error, does nothing until the order is taken back, or
+	// takes all memory.
 	Fault string
-	// Message is what it says as it exits.
+	// Message is what it says as it exits, Code the exit code; 0 is 1.
 	Message string
+	Code    int
 }
 
 // follow carries out the orders of a part that is starting.
@@ -55,13 +58,31 @@ func follow(part string) error {
 	case "":
 		return nil
 	case "exit":
-		return errors.New(o.Message)
+		return failure{error: errors.New(o.Message), code: o.Code}
 	case "hang":
-		return untilEnd()
+		return untilTakenBack(part)
 	case "memory":
 		return takeMemory()
 	default:
 		return fmt.Errorf("there is no fault %q", o.Fault)
+	}
+}
+
+// untilTakenBack waits until the part has no orders. One that is told to end before that ends as a program
+// does that knows nothing of signals.
+func untilTakenBack(part string) error {
+	signals := ended()
+	look := time.NewTicker(50 * time.Millisecond)
+	defer look.Stop()
+	for {
+		select {
+		case <-signals:
+			return failure{error: errors.New("ended by a signal"), code: 128 + int(syscall.SIGTERM)}
+		case <-look.C:
+			if _, err := os.Stat(filepath.Join(ordersDir, part+".json")); errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+		}
 	}
 }
 
