@@ -30,8 +30,8 @@ type onNodes struct {
 	failed, outdated []culprit
 	// tainted are the nodes whose taints keep it off.
 	tainted []culprit
-	// said are the last words of what failed, for operands beside the ladder.
-	said []culprit
+	// said are the last words of what failed, starting what is on its way, for operands beside the ladder.
+	said, starting []culprit
 }
 
 type culprit struct{ node, reason string }
@@ -128,6 +128,8 @@ func count(o operand.Operand, nodes []assessedNode) onNodes {
 				fares.said = append(fares.said, culprit{node, verdict.Detail})
 			}
 			fares.failed = append(fares.failed, culprit{node, reason})
+		case verdict.State == readiness.Progressing && o.Stage == "":
+			fares.starting = append(fares.starting, culprit{node, verdict.Message})
 		case verdict.State == readiness.Ready:
 			fares.ready++
 			if verdict.Outdated {
@@ -168,7 +170,7 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 	}
 	if fares.ready < fares.desired {
 		return v1.OperandProgressing, v1.ReasonOperandNotReady,
-			fmt.Sprintf("ready on %s nodes", ratio(fares.ready, fares.desired))
+			strings.TrimSuffix(fmt.Sprintf("ready on %s nodes: %s", ratio(fares.ready, fares.desired), names(fares.starting)), ": ")
 	}
 	if len(fares.outdated) > 0 {
 		return v1.OperandProgressing, v1.ReasonUpgradePending, fmt.Sprintf(

@@ -23,7 +23,10 @@ func TestAnOperandBesideTheLadderFailsWithItsLastWords(t *testing.T) {
 			change: func() { b.start(0, "dcgm-exporter"); b.fail(1, "dcgm-exporter", "attempt 3") },
 			want:   "fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): node-00001 says: attempt 3",
 		},
-		"nothing is left of it when it works": {change: func() { b.start(0, "dcgm-exporter"); b.start(1, "dcgm-exporter") }, want: "ready on 0/2 nodes"},
+		"nothing is left of it when it starts well": {
+			change: func() { b.start(0, "dcgm-exporter"); b.start(1, "dcgm-exporter") },
+			want:   "ready on 0/2 nodes: node-00000 (container main is not ready yet), node-00001 (container main is not ready yet)",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
