@@ -767,6 +767,13 @@ func TestNodeCondition(t *testing.T) {
 				Message: `node-00000: stage Allocatable: the kubelet advertises no GPU that can be allocated; label nvidia.com/gpu.deploy.device-plugin is "false"`,
 			},
 		},
+		"no GPU, though the plugin runs": {
+			change: func(b *bed) { delete(b.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu") },
+			want: corev1.NodeCondition{
+				Status: "False", Reason: "NotAllocatable",
+				Message: "node-00000: stage Allocatable, operand device-plugin: the kubelet advertises no GPU that can be allocated",
+			},
+		},
 		"no pod yet": {
 			change: func(b *bed) { delete(b.snapshot.Pods["node-00000"], "container-toolkit") },
 			want: corev1.NodeCondition{

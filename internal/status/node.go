@@ -69,13 +69,15 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, stac
 // climb judges the rungs of the ladder.
 func (assessment *NodeAssessment) climb(node plan.Node, object *corev1.Node, verdict func(plan.Rung) readiness.Verdict) {
 	rungs := []readiness.Rung{{Stage: v1.StageDiscovered, Verdict: readiness.Kubelet(object)}}
-	optedOut := ""
+	optedOut, plugin := "", ""
 	for _, rung := range node.Rungs {
 		if node.NeedsAllocatable && rung.Stage == v1.StageValidated {
-			rungs = append(rungs, allocatable(object, optedOut))
+			rungs = append(rungs, allocatable(object, plugin, optedOut))
 		}
 		if rung.Need == plan.OptedOut {
 			optedOut = rung.Message
+		} else if rung.Stage == v1.StageDevicePlugin {
+			plugin = string(rung.Operand)
 		}
 		found := verdict(rung)
 		if rung.Need == plan.Expected || rung.Need == plan.Paused {
@@ -112,8 +114,9 @@ func excluded() readiness.NodeVerdict {
 	}}
 }
 
-func allocatable(object *corev1.Node, optedOut string) readiness.Rung {
-	rung := readiness.Rung{Stage: v1.StageAllocatable, Verdict: readiness.Allocatable(object)}
+// allocatable is the rung that the device plugin leads to, empty where it is kept off the node.
+func allocatable(object *corev1.Node, plugin, optedOut string) readiness.Rung {
+	rung := readiness.Rung{Stage: v1.StageAllocatable, Operand: plugin, Verdict: readiness.Allocatable(object)}
 	if rung.Verdict.State != readiness.Ready && optedOut != "" {
 		rung.Verdict.Message += "; " + optedOut
 	}
