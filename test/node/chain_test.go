@@ -107,6 +107,7 @@ func TestFromNothingToValidated(t *testing.T) {
 		}, "90s", "200ms").Should(Succeed(), b.describe)
 		t.Logf("the policy was ready after %s", since(begin))
 	})
+	t.Run("what fails is told", func(t *testing.T) { b.in(t).checkFailures(sampleRounds()) })
 	t.Run("a restart of the node", func(t *testing.T) { b.in(t).checkRestart() })
 }
 

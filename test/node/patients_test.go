@@ -1,0 +1,120 @@
+//go:build linux
+
+package node_test
+
+import (
+	"slices"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/test/node"
+)
+
+// patient is a program of an operand that can be made to fail.
+type patient struct {
+	operand operand.Name
+	// app is the label of its pods, container the one that runs the program.
+	app, container, program string
+	component               image.Component
+	// works is what the program prints once it works, where nobody asks the container how it is: it counts as
+	// ready when it runs. Empty for those with probes.
+	works string
+}
+
+var (
+	driverManager = patient{"driver", "nvidia-driver-daemonset", "k8s-driver-manager", "driver-manager", image.DriverManager, ""}
+	driver        = patient{"driver", "nvidia-driver-daemonset", "nvidia-driver-ctr", "nvidia-driver", image.Driver, ""}
+	toolkit       = patient{"container-toolkit", "nvidia-container-toolkit-daemonset", "nvidia-container-toolkit-ctr", "nvidia-toolkit", image.Toolkit, "the toolkit runs"}
+	devicePlugin  = patient{"device-plugin", "nvidia-device-plugin-daemonset", "nvidia-device-plugin", "nvidia-device-plugin", image.DevicePlugin, "the plugin serves"}
+	discovery     = patient{"gpu-feature-discovery", "gpu-feature-discovery", "gpu-feature-discovery", "gpu-feature-discovery", image.GFD, "the labels are written"}
+	exporter      = patient{"dcgm-exporter", "nvidia-dcgm-exporter", "nvidia-dcgm-exporter", "dcgm-exporter", image.DCGMExporter, ""}
+	engine        = patient{"dcgm", "nvidia-dcgm", "nvidia-dcgm-ctr", "nv-hostengine", image.DCGM, ""}
+)
+
+// mode is a way to fail.
+type mode struct {
+	name string
+	// order is given to the program; nil: its image is missing.
+	order *node.Order
+	// itself: the program is well in the end, without a cure.
+	itself bool
+	// says are parts of what is to be told of the cause.
+	says func(patient) []string
+}
+
+// lastWords is what a program says as it fails.
+const lastWords = "the GPU has fallen off the bus"
+
+var (
+	exits = mode{name: "exit code", order: &node.Order{Fault: "exit", Message: lastWords, Code: 3},
+		says: func(p patient) []string { return []string{p.container, "CrashLoopBackOff", "exit code 3", lastWords} }}
+	hangs = mode{name: "hang", order: &node.Order{Fault: "hang"}, says: isStarting}
+	slow  = mode{name: "slow start", order: &node.Order{Delay: "12s"}, itself: true, says: isStarting}
+	// memory needs a limit, see limited.
+	memory = mode{name: "out of memory", order: &node.Order{Fault: "memory"},
+		says: func(p patient) []string {
+			return []string{p.container, "CrashLoopBackOff", "exit code 137", "OOMKilled"}
+		}}
+	missing = mode{name: "image missing",
+		says: func(p patient) []string {
+			return []string{p.container, "ImagePullBackOff", "/" + imageNames[p.component] + ":"}
+		}}
+)
+
+// untold tells whether nobody can know of it: the program hangs or needs time in a container without probes, and
+// what it has done before its pod was replaced still holds, or is needed by none.
+func (m mode) untold(p patient) bool {
+	return (m.name == hangs.name || m.name == slow.name) && p.works != "" && p != devicePlugin
+}
+
+// isStarting: that a program hangs is not to be told from that it needs time.
+func isStarting(p patient) []string {
+	switch p {
+	case driverManager:
+		return []string{p.container, "is running"}
+	case devicePlugin:
+		// Nobody asks it; the kubelet knows what it lacks.
+		return []string{"the kubelet"}
+	}
+	return []string{p.container, "is not ready yet"}
+}
+
+// imageNames are the last parts of the images' names.
+var imageNames = map[image.Component]string{
+	image.DriverManager: "k8s-driver-manager", image.Driver: "driver", image.Toolkit: "container-toolkit",
+	image.DevicePlugin: "k8s-device-plugin", image.GFD: "k8s-device-plugin", image.DCGMExporter: "dcgm-exporter", image.DCGM: "dcgm",
+}
+
+// besideLadder tells whether the GPUs of a node can be used without the operand.
+func (b *bed) besideLadder(name operand.Name) bool {
+	catalogue, err := operands.Catalogue()
+	b.Expect(err).NotTo(HaveOccurred())
+	at := slices.IndexFunc(catalogue, func(o operand.Operand) bool { return o.Name == name })
+	return catalogue[at].Stage == ""
+}
+
+// limited is the sample with all operands whose programs are played, which may have little memory.
+func limited() *v1.ClusterPolicy {
+	limit := func(p patient) v1.PlacementSpec {
+		return v1.PlacementSpec{ContainerResources: []v1.ContainerResources{{
+			Name: p.container, ResourceRequirements: v1.ResourceRequirements{
+				Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}},
+		}}}
+	}
+	policy := samplePolicy()
+	spec := &policy.Spec
+	spec.Driver.PlacementSpec = limit(driver)
+	spec.Driver.ContainerResources = append(spec.Driver.ContainerResources, limit(driverManager).ContainerResources...)
+	spec.Toolkit = &v1.ToolkitSpec{PlacementSpec: limit(toolkit)}
+	spec.DevicePlugin = &v1.DevicePluginSpec{PlacementSpec: limit(devicePlugin)}
+	spec.GFD = &v1.GFDSpec{PlacementSpec: limit(discovery)}
+	spec.DCGMExporter = &v1.DCGMExporterSpec{PlacementSpec: limit(exporter)}
+	spec.DCGM = &v1.DCGMSpec{Enabled: new(true), PlacementSpec: limit(engine)}
+	return policy
+}
