@@ -1,7 +1,9 @@
 package fakegpu
 
 import (
+	"context"
 	"embed"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,19 +35,30 @@ type Stack struct {
 // from the library of an old driver.
 func Build(t *testing.T, without ...string) Stack {
 	t.Helper()
-	compiler, err := exec.LookPath("cc")
-	if err != nil {
+	if _, err := exec.LookPath(compiler); err != nil {
 		t.Skipf("needs a C compiler for the stand-ins of NVIDIA's libraries: %v", err)
 	}
-	dir := t.TempDir()
+	stack, err := BuildIn(t.Context(), t.TempDir(), without...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return stack
+}
+
+// compiler is that of C.
+const compiler = "cc"
+
+// BuildIn is Build for other programs than tests, into an empty directory. It fails where there is no C
+// compiler.
+func BuildIn(ctx context.Context, dir string, without ...string) (Stack, error) {
 	stack := Stack{Lib: filepath.Join(dir, "lib"), Bin: filepath.Join(dir, "bin")}
 	for _, made := range []string{stack.Lib, stack.Bin} {
 		if err := os.Mkdir(made, 0o755); err != nil {
-			t.Fatal(err)
+			return Stack{}, fmt.Errorf("build the stand-ins of NVIDIA's libraries: %w", err)
 		}
 	}
 	if err := os.CopyFS(dir, sources); err != nil {
-		t.Fatal(err)
+		return Stack{}, fmt.Errorf("build the stand-ins of NVIDIA's libraries: %w", err)
 	}
 	cuda := []string{"-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "fake.c", "ptx.c", "libcuda.c"}
 	for _, function := range without {
@@ -58,14 +71,14 @@ func Build(t *testing.T, without ...string) Stack {
 			"-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "fake.c", "libnvidia-ml.c"},
 		filepath.Join(stack.Bin, "nvidia-smi"): {"fake.c", "nvidia-smi.c", "-ldl"},
 	} {
-		command := exec.CommandContext(t.Context(), compiler,
+		command := exec.CommandContext(ctx, compiler,
 			slices.Concat([]string{"-O1", "-Wall", "-Wextra", "-Werror", "-o", output}, args)...)
 		command.Dir = filepath.Join(dir, "testdata")
 		if out, err := command.CombinedOutput(); err != nil {
-			t.Fatalf("build %s: %v\n%s", output, err, out)
+			return Stack{}, fmt.Errorf("build %s: %w\n%s", output, err, out)
 		}
 	}
-	return stack
+	return stack, nil
 }
 
 // Environ is the environment of a process that finds the stand-ins, and nothing else, with these

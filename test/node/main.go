@@ -57,6 +57,9 @@ func Main(prepare func(context.Context) error, run func() int) int {
 	return 0
 }
 
+// Part tells whether this process is one that Main has started.
+func Part() bool { return os.Getenv(partVariable) != "" }
+
 // Dir is the folder of the run.
 func Dir() string { return os.Getenv(dirVariable) }
 

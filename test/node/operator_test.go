@@ -29,6 +29,8 @@ const (
 	namespace = cluster.OperatorNamespace
 	account   = "gpu-operator"
 	lease     = "53822513.nvidia.com"
+	// operatorProgram is as the containers see it.
+	operatorProgram = "/usr/bin/gpu-operator"
 	// mostMemory is what an operator at rest may have, in bytes.
 	mostMemory = 40 << 20
 )
@@ -147,7 +149,7 @@ func TestTheOperatorRunsInTheCluster(t *testing.T) {
 
 // checkConfinement reads from the kernel what the operators' processes may do.
 func (b *bed) checkConfinement() {
-	found := b.machine.Processes("/usr/bin/gpu-operator")
+	found := b.machine.Processes(operatorProgram)
 	b.Expect(found).To(HaveLen(2))
 	for _, pid := range found {
 		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -19,8 +19,8 @@ import (
 var markers = []string{"driver-ready", "toolkit-ready", "cuda-ready", "plugin-ready"}
 
 // checkRestart cuts the machine's power and boots it: kubelet, containerd, the operators and all operands are
-// killed, and what was in memory is gone. The stack comes back in order, and nobody takes away the pod of a
-// user. Each program takes another while to start.
+// killed, and what was in memory is gone; the operators are killed once more halfway. The stack comes back in
+// order, and nobody takes away the pod of a user. Each program takes another while to start.
 func (b *bed) checkRestart() {
 	ctx := b.t.Context()
 	b.load(played("example.com/work:1", "pause"))
@@ -47,6 +47,7 @@ func (b *bed) checkRestart() {
 	begin := time.Now()
 	b.Expect(b.machine.PowerOn(ctx)).To(Succeed())
 	firstWritten := b.followMarkers(begin)
+	b.killOperators(begin)
 	var written []time.Time
 	b.Eventually(func(g Gomega) {
 		written = nil
@@ -72,6 +73,7 @@ func (b *bed) checkRestart() {
 		g.Expect(policy.Status.State).To(Equal(v1.StateReady))
 	}, "2m", "200ms").Should(Succeed(), b.describe)
 	b.t.Logf("all was ready again after %s", since(begin))
+	b.checkHandOvers(2)
 
 	after := work(b)
 	b.t.Logf("the pod of the user is %s, %s", after.Status.Phase, after.Status.Reason)

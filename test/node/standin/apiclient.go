@@ -50,9 +50,48 @@ func inCluster() (*apiClient, error) {
 
 // call sends a body, if there is one, as a patch, and reads the answer.
 func (c *apiClient) call(ctx context.Context, method, path string, body []byte, answer any) error {
-	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	response, err := c.send(ctx, method, path, body)
 	if err != nil {
 		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	return json.NewDecoder(response.Body).Decode(answer)
+}
+
+// follow passes on each state of the watched objects, until the server ends the watch.
+func (c *apiClient) follow(ctx context.Context, path string, changed func(object) error) error {
+	response, err := c.send(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	for events := json.NewDecoder(response.Body); ; {
+		var event struct {
+			Type   string
+			Object object
+		}
+		err := events.Decode(&event)
+		// A server that goes away ends its watches in the middle.
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("watch %s: %w", path, err)
+		}
+		if event.Type != "ADDED" && event.Type != "MODIFIED" {
+			return nil
+		}
+		if err := changed(event.Object); err != nil {
+			return err
+		}
+	}
+}
+
+// send returns the answer of a call that succeeded; the caller closes it.
+func (c *apiClient) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.base+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+c.token)
 	if body != nil {
@@ -60,15 +99,11 @@ func (c *apiClient) call(ctx context.Context, method, path string, body []byte, 
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode == http.StatusOK {
+		return response, nil
+	}
 	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s %s: %s: %s", method, path, response.Status, content)
-	}
-	return json.Unmarshal(content, answer)
+	return nil, errors.Join(fmt.Errorf("%s %s: %s: %s", method, path, response.Status, content), err, response.Body.Close())
 }

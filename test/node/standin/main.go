@@ -29,6 +29,7 @@ var parts = map[string]func(args []string) error{
 	"nvidia-container-runtime":     runWithGPUs,
 	"nvidia-container-runtime.cdi": runWithGPUs,
 	"nvidia-device-plugin":         plugin,
+	"config-manager":               manageConfig,
 	"gpu-feature-discovery":        discoverFeatures,
 	"dcgm-exporter":                exportMetrics,
 	"nv-hostengine":                serveEngine,

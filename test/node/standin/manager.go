@@ -72,8 +72,8 @@ func manageDriver(args []string) error {
 // object is what is read of an object of Kubernetes.
 type object struct {
 	Metadata struct {
-		Name   string
-		Labels map[string]string
+		Name, ResourceVersion string
+		Labels                map[string]string
 	}
 }
 

@@ -9,26 +9,47 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 )
 
 // featureFile is where GPU Feature Discovery leaves its labels.
 const featureFile = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
 
-// discoverFeatures is GPU Feature Discovery, which writes a file and takes it away as it ends.
+// discoverFeatures is GPU Feature Discovery, which writes a file, anew on SIGHUP for a new configuration, and
+// takes it away as it ends.
 func discoverFeatures([]string) error {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	for again := true; again; {
+		if err := writeFeatures(); err != nil {
+			return err
+		}
+		fmt.Println("the labels are written")
+		again = <-signals == syscall.SIGHUP
+	}
+	return os.Remove(featureFile)
+}
+
+func writeFeatures() error {
 	gpus, err := gpusIn("/dev")
 	if err != nil || len(gpus) == 0 {
 		return fmt.Errorf("find GPUs: %w", errors.Join(err, os.ErrNotExist))
 	}
-	labels := fmt.Sprintf("nvidia.com/gfd.timestamp=%d\nnvidia.com/gpu.count=%d\nnvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3\n"+
-		"nvidia.com/mig.capable=false\nnvidia.com/mps.capable=false\nnvidia.com/cuda.driver-version.full=%s\n",
-		time.Now().Unix(), len(gpus), driverVersion)
-	if err := errors.Join(os.WriteFile(featureFile+".new", []byte(labels), 0o644), os.Rename(featureFile+".new", featureFile)); err != nil {
+	replicas, err := replicas()
+	if err != nil {
 		return err
 	}
-	fmt.Println("the labels are written")
-	return errors.Join(untilEnd(), os.Remove(featureFile))
+	product, sharing := "NVIDIA-H100-80GB-HBM3", "none"
+	if replicas > 1 {
+		product, sharing = product+"-SHARED", "time-slicing"
+	}
+	labels := fmt.Sprintf("nvidia.com/gfd.timestamp=%d\nnvidia.com/gpu.count=%d\nnvidia.com/gpu.product=%s\n"+
+		"nvidia.com/gpu.replicas=%d\nnvidia.com/gpu.sharing-strategy=%s\n"+
+		"nvidia.com/mig.capable=false\nnvidia.com/mps.capable=false\nnvidia.com/cuda.driver-version.full=%s\n",
+		time.Now().Unix(), len(gpus), product, replicas, sharing, driverVersion)
+	return errors.Join(os.WriteFile(featureFile+".new", []byte(labels), 0o644), os.Rename(featureFile+".new", featureFile))
 }
 
 // exportMetrics is the DCGM exporter.

@@ -1,0 +1,182 @@
+//go:build linux
+
+package node_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// mostOwn is what the program that waits may take from a marker until it has ended.
+	mostOwn = 100 * time.Millisecond
+	// mostHandOver is what may pass from a marker until the next process has started, where the kubelet is no
+	// slower than that with any other two containers of a pod: it looks once a second at what has ended.
+	mostHandOver = time.Second
+	// mostRetry is what may pass from the handler's installation on a node until a pod starts that needs it.
+	// The kubelet tries again after 10 to 15 s.
+	mostRetry = 16 * time.Second
+
+	nvidiaClass = "nvidia"
+)
+
+// handOver is how fast a container that waited was followed by the next one of its pod.
+type handOver struct {
+	pod, markers, next string
+	// own is from the marker to the end of the process that waited, whole to the start of the next one.
+	own, whole time.Duration
+}
+
+// handOvers are those of all containers that were waiting when the marker was written, and the kubelet's pauses
+// between other init containers, which wait for no marker, and what follows them.
+func (b *bed) handOvers() (found []handOver, pauses []time.Duration) {
+	b.t.Helper()
+	for _, pod := range b.pods() {
+		states := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
+		for i, container := range pod.Spec.InitContainers {
+			if container.RestartPolicy != nil {
+				continue // It goes on running beside what follows it.
+			}
+			started, ended := b.lifetime(statusOf(b.WithT, states, container.Name))
+			next := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)[i+1]
+			followed, _ := b.lifetime(statusOf(b.WithT, states, next.Name))
+			markers, waits := waitsFor(container)
+			if !waits {
+				pauses = append(pauses, followed.Sub(ended))
+				continue
+			}
+			written := b.written(markers)
+			b.Expect(ended).To(BeTemporally(">=", written), "%s of %s did not wait", container.Name, pod.Name)
+			if started.After(written) {
+				b.t.Logf("%s of %s started when the marker was there", container.Name, pod.Name)
+				continue
+			}
+			found = append(found, handOver{
+				pod: pod.Labels["app"], markers: strings.Join(markers, ", "), next: next.Name,
+				own: ended.Sub(written), whole: followed.Sub(written),
+			})
+		}
+	}
+	return found, pauses
+}
+
+// pods are those of the operator's namespace.
+func (b *bed) pods() []corev1.Pod {
+	b.t.Helper()
+	pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+	return pods.Items
+}
+
+// waitsFor are the markers that a container of ours waits for.
+func waitsFor(container corev1.Container) (markers []string, waits bool) {
+	if len(container.Args) == 0 || container.Args[0] != "wait" {
+		return nil, false
+	}
+	for _, arg := range container.Args {
+		if names, ok := strings.CutPrefix(arg, "--for="); ok {
+			for name := range strings.SplitSeq(names, ",") {
+				markers = append(markers, name+"-ready")
+			}
+		}
+	}
+	return markers, true
+}
+
+// written is when the last one of the markers was written.
+func (b *bed) written(markers []string) time.Time {
+	b.t.Helper()
+	var last time.Time
+	for _, marker := range markers {
+		info, err := os.Stat(b.machine.Running(filepath.Join("/run/nvidia/validations", marker)))
+		b.Expect(err).NotTo(HaveOccurred())
+		if info.ModTime().After(last) {
+			last = info.ModTime()
+		}
+	}
+	return last
+}
+
+func statusOf(g Gomega, states []corev1.ContainerStatus, name string) corev1.ContainerStatus {
+	at := slices.IndexFunc(states, func(s corev1.ContainerStatus) bool { return s.Name == name })
+	g.Expect(at).To(BeNumerically(">=", 0), "the state of %s", name)
+	return states[at]
+}
+
+// lifetime is when a container started and ended, as the runtime wrote it down: the API has whole seconds.
+func (b *bed) lifetime(status corev1.ContainerStatus) (started, ended time.Time) {
+	b.t.Helper()
+	id := strings.TrimPrefix(status.ContainerID, "containerd://")
+	b.Expect(id).NotTo(BeEmpty(), status.Name)
+	paths, err := filepath.Glob(b.machine.Running("/var/lib/containerd/*/containers/" + id + "/status"))
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(paths).To(HaveLen(1), "what the runtime knows of %s", status.Name)
+	content, err := os.ReadFile(paths[0])
+	b.Expect(err).NotTo(HaveOccurred())
+	var known struct{ StartedAt, FinishedAt int64 }
+	b.Expect(json.Unmarshal(content, &known)).To(Succeed())
+	b.Expect(known.StartedAt).NotTo(BeZero(), status.Name)
+	return time.Unix(0, known.StartedAt), time.Unix(0, known.FinishedAt)
+}
+
+// checkHandOvers prints the hand-overs and holds them against their limits. There are at least so many: while
+// the handler is missing, some containers may not wait yet when their marker is written.
+func (b *bed) checkHandOvers(least int) {
+	b.t.Helper()
+	found, pauses := b.handOvers()
+	b.Expect(len(found)).To(BeNumerically(">=", least))
+	b.Expect(pauses).NotTo(BeEmpty())
+	if len(found) == 0 {
+		b.t.Log("no container waited when its marker was written")
+		return
+	}
+	var own, whole []time.Duration
+	b.t.Logf("%-36s %-14s %9s %9s  %s", "waiting", "marker", "ours", "whole", "next")
+	for _, h := range found {
+		own, whole = append(own, h.own), append(whole, h.whole)
+		b.t.Logf("%-36s %-14s %9s %9s  %s", h.pod, h.markers,
+			h.own.Round(100*time.Microsecond), h.whole.Round(time.Millisecond), h.next)
+	}
+	b.t.Logf("%d hand-overs: p95 %s, of which ours %s; between %d other pairs of containers the kubelet takes %s", len(found),
+		p95(whole).Round(time.Millisecond), p95(own).Round(100*time.Microsecond), len(pauses), p95(pauses).Round(time.Millisecond))
+	b.Expect(p95(own)).To(BeNumerically("<=", mostOwn))
+	b.Expect(p95(whole)).To(BeNumerically("<=", max(mostHandOver, p95(pauses)+mostOwn)))
+}
+
+// p95 is the least of the values that is no less than 95 % of them; of few values, the greatest.
+func p95(values []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[(len(sorted)*95+99)/100-1]
+}
+
+// checkRetries measures from the first installation of the toolkit until the pods start that were waiting for
+// its handler.
+func (b *bed) checkRetries() {
+	b.t.Helper()
+	dropIns, err := filepath.Glob(b.machine.Running("/etc/containerd/conf.d/*.toml"))
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(dropIns).To(HaveLen(1))
+	info, err := os.Stat(dropIns[0])
+	b.Expect(err).NotTo(HaveOccurred())
+	retried := 0
+	for _, pod := range b.pods() {
+		class := pod.Spec.RuntimeClassName
+		if class == nil || *class != nvidiaClass || pod.CreationTimestamp.After(info.ModTime()) {
+			continue
+		}
+		started, _ := b.lifetime(statusOf(b.WithT, pod.Status.InitContainerStatuses, pod.Spec.InitContainers[0].Name))
+		took := started.Sub(info.ModTime())
+		b.t.Logf("%-36s started %6s after the handler was installed", pod.Labels["app"], took.Round(time.Millisecond))
+		b.Expect(took).To(And(BeNumerically(">", 0), BeNumerically("<=", mostRetry)), pod.Name)
+		retried++
+	}
+	b.Expect(retried).To(BeNumerically(">", 0))
+}

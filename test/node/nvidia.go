@@ -1,0 +1,97 @@
+//go:build linux
+
+package node
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+)
+
+// driverImageSystem ends the tags of images that are for one operating system: the machine's.
+const driverImageSystem = "-ubuntu24.04"
+
+// played are the programs of each of NVIDIA's images that the stand-in plays, the one that the image starts
+// first.
+var played = map[image.Component][]string{
+	image.DriverManager: {"driver-manager"},
+	image.Toolkit:       {"nvidia-toolkit"},
+	image.DevicePlugin:  {"nvidia-device-plugin", "gpu-feature-discovery", "config-manager"},
+	image.DCGM:          {"nv-hostengine"},
+	image.DCGMExporter:  {"dcgm-exporter"},
+}
+
+// PauseImage is what keeps a pod's namespaces; no pod starts on a machine without it.
+func PauseImage(standIn string) Image {
+	return Image{
+		Names: []string{"example.com/pause:1"}, Files: map[string]string{"pause": standIn}, Entrypoint: []string{"/pause"},
+	}
+}
+
+// NVIDIAImages are images under the names of NVIDIA's that a policy without any image has on a machine. The
+// program standIn, that of cluster.BuildNodeStandIn, plays what is in them; libcuda is the driver's library,
+// such as that of package fakegpu.
+func NVIDIAImages(standIn, libcuda string) ([]Image, error) {
+	var images []Image
+	for component, programs := range played {
+		name, err := ImageName(component)
+		if err != nil {
+			return nil, err
+		}
+		made := PlayedImage(standIn, name, programs...)
+		// What NVIDIA's images say, so that what is to have no GPU says void.
+		made.Env = append(made.Env, "NVIDIA_VISIBLE_DEVICES=all")
+		images = append(images, made)
+	}
+	driver, err := driverImage(standIn, libcuda)
+	return append(images, driver), err
+}
+
+func driverImage(standIn, libcuda string) (Image, error) {
+	name, err := ImageName(image.Driver)
+	if err != nil {
+		return Image{}, err
+	}
+	driver := PlayedImage(standIn, name, "nvidia-driver", "nvidia-smi", "cat", "mkdir", "mv", "rm")
+	// The start-up probe is a script.
+	const shell = "/bin/sh"
+	driver.Files[shell[1:]] = shell
+	libraries, err := Libraries(shell)
+	if err != nil {
+		return Image{}, err
+	}
+	for place, source := range libraries {
+		driver.Files[place] = source
+	}
+	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
+	driver.Files[filepath.Join("usr/lib", triplet, "libcuda.so.1")] = libcuda
+	return driver, nil
+}
+
+// PlayedImage is an image in which the stand-in plays some programs, the first of which the image starts.
+func PlayedImage(standIn, name string, programs ...string) Image {
+	i := Image{
+		Names: []string{name}, Files: map[string]string{"stand-in": standIn}, Links: map[string]string{},
+		Entrypoint: []string{programs[0]}, Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin"},
+	}
+	for _, program := range programs {
+		i.Links["usr/bin/"+program] = "../../stand-in"
+	}
+	return i
+}
+
+// ImageName is the name of an image of NVIDIA's that a policy without any image has on a machine.
+func ImageName(component image.Component) (string, error) {
+	system := ""
+	if component == image.Driver {
+		system = driverImageSystem
+	}
+	reference, err := image.Resolve(component, v1.ImageSpec{}, system)
+	if err != nil {
+		return "", fmt.Errorf("name the image of %s: %w", component, err)
+	}
+	return reference.Image, nil
+}

@@ -1,0 +1,81 @@
+//go:build linux
+
+package node_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+// checkMemoryAtRest holds what the operators have in memory while a policy is ready against its limit: what
+// their cgroups count, without the files that the kernel could drop at once, as the kubelet does it.
+func (b *bed) checkMemoryAtRest() {
+	var used map[int]int64
+	b.Eventually(func(g Gomega) {
+		used = map[int]int64{}
+		for _, pid := range b.machine.Processes(operatorProgram) {
+			used[pid] = workingSet(g, pid)
+		}
+		g.Expect(used).To(HaveLen(2))
+		g.Expect(used).To(HaveEach(BeNumerically("<=", mostMemory)))
+	}, "60s", "1s").Should(Succeed())
+	for pid, bytes := range used {
+		b.t.Logf("the operator of process %d has %.1f MB", pid, float64(bytes)/(1<<20))
+	}
+}
+
+// workingSet is what the cgroup of a process has.
+func workingSet(g Gomega, pid int) int64 {
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	g.Expect(err).NotTo(HaveOccurred())
+	dir := ""
+	for line := range strings.Lines(string(groups)) {
+		if fields := strings.SplitN(strings.TrimSpace(line), ":", 3); len(fields) == 3 && fields[1] == "memory" {
+			dir = filepath.Join("/sys/fs/cgroup/memory", fields[2])
+		}
+	}
+	g.Expect(dir).NotTo(BeEmpty(), "%s", groups)
+	usage, err := os.ReadFile(filepath.Join(dir, "memory.usage_in_bytes"))
+	g.Expect(err).NotTo(HaveOccurred())
+	bytes, err := strconv.ParseInt(strings.TrimSpace(string(usage)), 10, 64)
+	g.Expect(err).NotTo(HaveOccurred())
+	statistics, err := os.ReadFile(filepath.Join(dir, "memory.stat"))
+	g.Expect(err).NotTo(HaveOccurred())
+	inactive := int64(-1)
+	for line := range strings.Lines(string(statistics)) {
+		if value, ok := strings.CutPrefix(strings.TrimSpace(line), "total_inactive_file "); ok {
+			inactive, err = strconv.ParseInt(value, 10, 64)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+	}
+	g.Expect(inactive).To(BeNumerically(">=", 0), "%s", statistics)
+	return bytes - inactive
+}
+
+// killOperators ends both operators, without a chance to say goodbye, while the stack comes back: once the
+// driver is proven, and before all is.
+func (b *bed) killOperators(begin time.Time) {
+	b.t.Helper()
+	proven := func(marker string) bool {
+		info, err := os.Stat(b.machine.Running("/run/nvidia/validations/" + marker))
+		return err == nil && info.ModTime().After(begin)
+	}
+	var operators []int
+	b.Eventually(func(g Gomega) {
+		g.Expect(proven("driver-ready")).To(BeTrue())
+		operators = b.machine.Processes(operatorProgram)
+		g.Expect(operators).To(HaveLen(2))
+	}, "90s", "20ms").Should(Succeed(), b.describe)
+	b.Expect(proven("plugin-ready")).To(BeFalse(), "the stack is not complete when the operators are killed")
+	for _, pid := range operators {
+		b.Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
+	}
+	b.t.Logf("both operators were killed after %s", since(begin))
+}

@@ -1,0 +1,136 @@
+//go:build linux
+
+package node_test
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+const (
+	configLabel = "nvidia.com/device-plugin.config"
+	// mostFollow is how long the kubelet's device manager may go on with an old configuration.
+	mostFollow = 10 * time.Second
+	// statusPeriod is how often the kubelet looks whether its Node is to say something else.
+	statusPeriod = 10 * time.Second
+)
+
+// configured are the operands that read the device plugin's configuration.
+var configured = []string{"nvidia-device-plugin-daemonset", "gpu-feature-discovery"}
+
+// checkSharing shares the GPUs by the sample for that: by four; by two, once its ConfigMap says so; and by none,
+// once the node chooses the other configuration. Nobody is disturbed who does not read it.
+func (b *bed) checkSharing() {
+	policy, configs := b.sharingSample()
+	configMaps := b.client.CoreV1().ConfigMaps(namespace)
+	configs, err := configMaps.Create(b.t.Context(), configs, metav1.CreateOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.patchPolicy(map[string]any{"spec": map[string]any{"devicePlugin": policy.Spec.DevicePlugin}})
+	b.expectShares("shared by four", time.Now(), 4, time.Minute)
+	b.awaitReady()
+
+	before := b.containers(configured...)
+	for key, text := range configs.Data {
+		configs.Data[key] = strings.ReplaceAll(text, "replicas: 4", "replicas: 2")
+	}
+	_, err = configMaps.Update(b.t.Context(), configs, metav1.UpdateOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.expectShares("the ConfigMap says two", time.Now(), 2, mostFollow)
+	b.awaitReady()
+	b.Expect(b.containers(configured...)).To(Equal(before), "nobody else is started again")
+
+	before = b.containers()
+	patch := `{"metadata":{"labels":{"` + configLabel + `":"exclusive"}}}`
+	_, err = b.client.CoreV1().Nodes().Patch(b.t.Context(), machineName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.expectShares("the node chooses another", time.Now(), 1, mostFollow)
+	b.awaitReady()
+	b.Expect(b.containers()).To(Equal(before), "nobody is started again")
+}
+
+// sharingSample is the sample that users are told to start from.
+func (b *bed) sharingSample() (*v1.ClusterPolicy, *corev1.ConfigMap) {
+	b.t.Helper()
+	content, err := os.ReadFile(filepath.Join(repository, "config/samples/clusterpolicy-time-slicing.yaml"))
+	b.Expect(err).NotTo(HaveOccurred())
+	documents := strings.Split(string(content), "\n---\n")
+	b.Expect(documents).To(HaveLen(2))
+	policy, configs := &v1.ClusterPolicy{}, &corev1.ConfigMap{}
+	b.Expect(yaml.UnmarshalStrict([]byte(documents[0]), policy)).To(Succeed())
+	b.Expect(yaml.UnmarshalStrict([]byte(documents[1]), configs)).To(Succeed())
+	return policy, configs
+}
+
+func (b *bed) patchPolicy(patch map[string]any) {
+	b.t.Helper()
+	content, err := json.Marshal(patch)
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(b.client.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(policyPath, policyName).
+		Body(content).Do(b.t.Context()).Error()).To(Succeed())
+}
+
+// expectShares requires that the kubelet's device manager comes to offer each GPU so often in time, and the
+// Node and the labels to say so.
+func (b *bed) expectShares(what string, begin time.Time, shares int, within time.Duration) {
+	b.t.Helper()
+	b.Eventually(func(g Gomega) { g.Expect(b.devices(g)).To(HaveLen(gpus * shares)) }, within, "20ms").Should(Succeed(), b.describe)
+	offered := since(begin)
+	b.Eventually(func(g Gomega) {
+		node, err := b.client.CoreV1().Nodes().Get(b.t.Context(), machineName, metav1.GetOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(node.Status.Allocatable[gpuResource]).To(HaveField("Value()", int64(gpus*shares)))
+	}, within+2*statusPeriod, "20ms").Should(Succeed())
+	b.t.Logf("%s: the device manager had %d after %s, the Node after %s", what, gpus*shares, offered, since(begin))
+}
+
+// devices are those that the kubelet's device manager gives to pods, as it has them on disk.
+func (b *bed) devices(g Gomega) []string {
+	content, err := os.ReadFile(b.machine.Running("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var checkpoint struct {
+		Data struct{ RegisteredDevices map[string][]string }
+	}
+	g.Expect(json.Unmarshal(content, &checkpoint)).To(Succeed())
+	return checkpoint.Data.RegisteredDevices[string(gpuResource)]
+}
+
+// awaitReady waits until all that is wanted runs and the policy says so.
+func (b *bed) awaitReady() {
+	b.t.Helper()
+	b.Eventually(func(g Gomega) {
+		policy, err := b.policy()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation))
+		g.Expect(policy.Status.State).To(Equal(v1.StateReady), "%+v", policy.Status)
+	}, "60s", "100ms").Should(Succeed(), b.describe)
+}
+
+// containers are those of the operator's namespace which have started, by pod and name, without those of some
+// apps.
+func (b *bed) containers(without ...string) map[string]string {
+	b.t.Helper()
+	found := map[string]string{}
+	for _, pod := range b.pods() {
+		if slices.Contains(without, pod.Labels["app"]) {
+			continue
+		}
+		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			found[pod.Name+"/"+status.Name] = status.ContainerID
+		}
+	}
+	b.Expect(slices.Collect(maps.Values(found))).NotTo(BeEmpty())
+	return found
+}

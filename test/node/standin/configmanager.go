@@ -1,0 +1,139 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// nodePause is how long config-manager waits before it asks for its node again.
+const nodePause = time.Second
+
+// manageConfig is config-manager of the device plugin: it links the configuration that the label of its node
+// chooses to one place, and signals the program that reads it.
+func manageConfig([]string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	client, err := inCluster()
+	if err != nil {
+		return err
+	}
+	path := "/api/v1/nodes/" + os.Getenv("NODE_NAME")
+	var node object
+	if err := client.call(ctx, http.MethodGet, path, nil, &node); err != nil {
+		return err
+	}
+	if err := link(node); err != nil || os.Getenv("ONESHOT") == "true" {
+		return err
+	}
+	for {
+		err := watchNode(ctx, client, node)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		// The server ends each watch at some time.
+		time.Sleep(nodePause)
+		if err := client.call(ctx, http.MethodGet, path, nil, &node); err != nil {
+			return err
+		}
+		if err := link(node); err != nil {
+			return err
+		}
+	}
+}
+
+// watchNode links what each change of the node chooses, until the server ends the watch.
+func watchNode(ctx context.Context, client *apiClient, node object) error {
+	query := url.Values{
+		"watch": {"true"}, "fieldSelector": {"metadata.name=" + node.Metadata.Name},
+		"resourceVersion": {node.Metadata.ResourceVersion},
+	}
+	return client.follow(ctx, "/api/v1/nodes?"+query.Encode(), link)
+}
+
+// link links the configuration that a node chooses, and signals if it is another one than before.
+func link(node object) error {
+	chosen, err := chosenConfig(node.Metadata.Labels[os.Getenv("NODE_LABEL")])
+	if err != nil {
+		return err
+	}
+	place := os.Getenv("CONFIG_FILE_DST")
+	before, err := os.Readlink(place)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if before == chosen {
+		return nil
+	}
+	if err := errors.Join(os.Symlink(chosen, place+".new"), os.Rename(place+".new", place)); err != nil {
+		return err
+	}
+	fmt.Printf("the configuration is %s\n", chosen)
+	if os.Getenv("SEND_SIGNAL") != "true" {
+		return nil
+	}
+	return signalReader()
+}
+
+// chosenConfig is the file of a configuration, which must be there. A node that chooses none has the default,
+// and an empty configuration without one.
+func chosenConfig(label string) (string, error) {
+	name := label
+	if name == "" {
+		name = os.Getenv("DEFAULT_CONFIG")
+	}
+	if name == "" {
+		if fallback := os.Getenv("FALLBACK_STRATEGIES"); fallback != "empty" {
+			return "", fmt.Errorf("the fallback %q is not played; empty alone is", fallback)
+		}
+		return os.DevNull, nil
+	}
+	path := filepath.Join(os.Getenv("CONFIG_FILE_SRCDIR"), name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("find the configuration %s: %w", name, err)
+	}
+	return path, nil
+}
+
+// signalReader signals the process of the pod that was started by the name of the reader, to the letter.
+func signalReader() error {
+	number, err := strconv.Atoi(os.Getenv("SIGNAL"))
+	if err != nil {
+		return fmt.Errorf("read SIGNAL: %w", err)
+	}
+	reader := os.Getenv("PROCESS_TO_SIGNAL")
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		return err
+	}
+	for _, path := range lines {
+		line, err := os.ReadFile(path)
+		if err != nil {
+			continue // A process that has ended.
+		}
+		if name, _, _ := strings.Cut(string(line), "\x00"); name != reader {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			return err
+		}
+		return syscall.Kill(pid, syscall.Signal(number))
+	}
+	return fmt.Errorf("no process was started as %s", reader)
+}
