@@ -23,7 +23,8 @@ ARCH       ?= $(shell go env GOARCH)
 BASE_IMAGE ?=
 KUBECTL        ?= kubectl
 
-# make demo takes NODES (how many), EXIT=1 (end once ready), TIMEOUT (5m) and BREAK (OPERAND:NODE).
+# make demo takes NODES (how many), EXIT=1 (end once ready), TIMEOUT (5m), BREAK (OPERAND:NODE) and REAL=1 (one more
+# node, with containerd and a kubelet; needs root on Linux).
 # They reach it as environment variables, as every variable given to make does.
 
 # --- Derived --------------------------------------------------------------------------------------
@@ -79,7 +80,7 @@ MAKEFLAGS += -q
 endif
 
 .PHONY: demo demo-run
-demo: demo-run ## Show GPU nodes become ready on a real control plane (NODES=8 EXIT=1 TIMEOUT=5m BREAK=driver:gpu-00003)
+demo: demo-run ## Show GPU nodes become ready on a real control plane (NODES=8 EXIT=1 TIMEOUT=5m BREAK=driver:gpu-00003 REAL=1)
 	$(if $(filter-out 0,$(file < $(cache)/demo.status)),@exit $(file < $(cache)/demo.status))
 
 # The demo is a job of its own (set -m) and gets each signal once, from here: a Ctrl-C in the

@@ -24,6 +24,9 @@ const (
 	samplePolicy   = "config/samples/clusterpolicy.yaml"
 	serviceAccount = "gpu-operator"
 
+	// operatorImage is what the operator has its helpers run from. A real node has it.
+	operatorImage = "ghcr.io/clusterpolicy/gpu-operator:demo"
+
 	// startLimit is for everything from the first process to the operator's readiness.
 	startLimit = 3 * time.Minute
 )
@@ -32,11 +35,19 @@ const (
 type bed struct {
 	cluster   *cluster.Cluster
 	simulator *simulator.Simulator
-	operator  *cluster.Operator
+	// real is nil without a real node.
+	real     machine
+	operator *cluster.Operator
 	// metrics is the operator's metrics endpoint.
 	metrics string
 	// before is the end of the audit log when the operator started.
 	before cluster.Mark
+}
+
+// machine is a real node.
+type machine interface {
+	// PowerOff ends it and all that runs on it.
+	PowerOff() error
 }
 
 // programs are what the demo runs besides the control plane.
@@ -69,7 +80,7 @@ func startBed(ctx context.Context, built programs, opts options, progress io.Wri
 	b := &bed{}
 	var err error
 	fmt.Fprintln(progress, "starting the control plane ...")
-	if b.cluster, err = cluster.Start(limited, cluster.Options{}); err != nil {
+	if b.cluster, err = cluster.Start(limited, clusterOptions(opts)); err != nil {
 		return b, err
 	}
 	fmt.Fprintf(progress, "Kubernetes %s is up; KUBECONFIG=%s\n", b.cluster.Version, b.cluster.Kubeconfig())
@@ -86,7 +97,13 @@ func startBed(ctx context.Context, built programs, opts options, progress io.Wri
 	if err := b.addNodes(limited, opts.nodes, progress); err != nil {
 		return b, err
 	}
-	fmt.Fprintf(progress, "%d GPU nodes are there; installing the operator ...\n", opts.nodes)
+	if opts.real {
+		// It serves as long as ctx lives.
+		if b.real, err = addReal(ctx, b.cluster, progress); err != nil {
+			return b, err
+		}
+	}
+	fmt.Fprintf(progress, "%d GPU nodes are there; installing the operator ...\n", opts.total())
 	if err := cluster.Install(limited, b.cluster.Config, configDir); err != nil {
 		return b, err
 	}
@@ -128,6 +145,7 @@ func (b *bed) startOperator(ctx context.Context, binary string) error {
 		Binary:     binary,
 		Kubeconfig: kubeconfig,
 		Args:       []string{"--leader-elect=true", "--metrics-bind-address=" + b.metrics, "--metrics-secure=false"},
+		Env:        []string{"OPERATOR_IMAGE=" + operatorImage},
 		LogFile:    filepath.Join(b.cluster.LogDir, "gpu-operator.log"),
 	})
 	return err
@@ -155,6 +173,9 @@ func (b *bed) stop() error {
 	}
 	if b.simulator != nil {
 		b.simulator.Stop()
+	}
+	if b.real != nil {
+		errs = append(errs, b.real.PowerOff())
 	}
 	if b.cluster != nil {
 		errs = append(errs, b.cluster.Stop())

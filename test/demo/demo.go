@@ -52,7 +52,7 @@ func (d *demo) run(ctx context.Context) (last string, ready bool, err error) {
 	if d.exit {
 		return last, r.ready, nil
 	}
-	d.print(append([]string{last}, hints(b.cluster.Kubeconfig(), b.metrics)...))
+	d.print(append([]string{last}, hints(b.cluster.Kubeconfig(), b.metrics, d.real)...))
 	return last, r.ready, d.stay(ctx, b)
 }
 
@@ -109,7 +109,7 @@ func (d *demo) follow(ctx context.Context, b *bed, v *view, applied time.Time) (
 		if r.frame, err = v.latest(ctx, r.frame); err != nil {
 			return r, err
 		}
-		r.ready = r.frame.done(d.nodes)
+		r.ready = r.frame.done(d.total())
 		s.show(r.frame, time.Since(applied))
 	}
 	s.end(r.frame, time.Since(applied))

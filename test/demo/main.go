@@ -21,12 +21,34 @@ const (
 
 func main() {
 	begin := time.Now()
-	stderr := os.Stderr
-	status, err := start(begin, stderr)
-	if err != nil {
-		fmt.Fprintln(stderr, "demo:", err)
+	run := func() int {
+		stderr := os.Stderr
+		status, err := start(begin, stderr)
+		if err != nil {
+			fmt.Fprintln(stderr, "demo:", err)
+		}
+		return status
 	}
-	os.Exit(status)
+	// A wrong call is told by run.
+	opts, err := readOptions()
+	if err == nil && opts.real {
+		os.Exit(withReal(run))
+	}
+	os.Exit(run())
+}
+
+// readOptions reads what the user sets. Without a real node where none can run.
+func readOptions() (options, error) {
+	catalogue, err := operands.Catalogue()
+	if err != nil {
+		return options{}, err
+	}
+	opts, err := parseOptions(os.Getenv, breakable(catalogue))
+	if opts.real {
+		opts.withoutReal = realAvailable()
+		opts.real = opts.withoutReal == nil
+	}
+	return opts, err
 }
 
 // start refuses a wrong call before it starts anything.
@@ -35,9 +57,12 @@ func start(begin time.Time, stderr *os.File) (status int, err error) {
 	if err != nil {
 		return exitNotReady, err
 	}
-	opts, err := parseOptions(os.Getenv, breakable(catalogue))
+	opts, err := readOptions()
 	if err != nil {
 		return exitUsage, err
+	}
+	if opts.withoutReal != nil {
+		fmt.Printf("SKIPPED: no real node beside the simulated ones: %v\n", opts.withoutReal)
 	}
 	if err := silenceLibraries(); err != nil {
 		return exitNotReady, err

@@ -29,6 +29,18 @@ type options struct {
 	timeout time.Duration
 	// faults are there before the policy is.
 	faults []fault
+	// real adds a node with a kubelet, beside the simulated ones.
+	real bool
+	// withoutReal is why there is none although the user wants it.
+	withoutReal error
+}
+
+// total is how many GPU nodes there are, the real one included.
+func (o options) total() int {
+	if o.real {
+		return o.nodes + 1
+	}
+	return o.nodes
 }
 
 // fault is an operand that fails on a node.
@@ -49,7 +61,7 @@ func breakable(catalogue []operand.Operand) []string {
 	return names
 }
 
-// parseOptions reads the variables NODES, EXIT, TIMEOUT and BREAK; an empty one is unset.
+// parseOptions reads the variables NODES, EXIT, TIMEOUT, REAL and BREAK; an empty one is unset.
 func parseOptions(getenv func(string) string, operands []string) (options, error) {
 	opts := options{nodes: defaultNodes, timeout: defaultTimeout}
 	var err error
@@ -58,15 +70,16 @@ func parseOptions(getenv func(string) string, operands []string) (options, error
 			return options{}, fmt.Errorf("NODES=%s: want a positive number, such as NODES=8", text)
 		}
 	}
-	if text := getenv("EXIT"); text != "" {
-		if opts.exit, err = strconv.ParseBool(text); err != nil {
-			return options{}, fmt.Errorf("EXIT=%s: want 1 to end once the policy is ready, 0 to stay up", text)
-		}
+	if opts.exit, err = parseSwitch(getenv, "EXIT", "want 1 to end once the policy is ready, 0 to stay up"); err != nil {
+		return options{}, err
 	}
 	if text := getenv("TIMEOUT"); text != "" {
 		if opts.timeout, err = time.ParseDuration(text); err != nil || opts.timeout <= 0 {
 			return options{}, fmt.Errorf("TIMEOUT=%s: want a duration, such as TIMEOUT=90s or TIMEOUT=5m", text)
 		}
+	}
+	if opts.real, err = parseSwitch(getenv, "REAL", "want 1 for a node with a kubelet beside the simulated ones, 0 for none"); err != nil {
+		return options{}, err
 	}
 	if text := getenv("BREAK"); text != "" {
 		if opts.faults, err = parseFaults(text, opts.nodes, operands); err != nil {
@@ -74,6 +87,19 @@ func parseOptions(getenv func(string) string, operands []string) (options, error
 		}
 	}
 	return opts, nil
+}
+
+// parseSwitch reads a variable that is on or off; an empty one is off.
+func parseSwitch(getenv func(string) string, name, want string) (bool, error) {
+	text := getenv(name)
+	if text == "" {
+		return false, nil
+	}
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, fmt.Errorf("%s=%s: %s", name, text, want)
+	}
+	return on, nil
 }
 
 // parseFaults reads OPERAND:NODE or OPERAND:NODE:MODE, several of them separated by commas.

@@ -19,7 +19,9 @@ func TestParseOptions(t *testing.T) {
 		wantErr string
 	}{
 		"nothing set":    {want: options{nodes: 8, timeout: 5 * time.Minute}},
-		"all set":        {env: map[string]string{"NODES": "4", "EXIT": "1", "TIMEOUT": "90s", "BREAK": "driver:gpu-00003"}, want: options{4, true, 90 * time.Second, crash}},
+		"all set":        {env: map[string]string{"NODES": "4", "EXIT": "1", "TIMEOUT": "90s", "BREAK": "driver:gpu-00003"}, want: options{nodes: 4, exit: true, timeout: 90 * time.Second, faults: crash}},
+		"a real node":    {env: map[string]string{"REAL": "1"}, want: options{nodes: 8, timeout: 5 * time.Minute, real: true}},
+		"bad REAL":       {env: map[string]string{"REAL": "maybe"}, wantErr: "REAL=maybe: want 1"},
 		"EXIT=0 stays":   {env: map[string]string{"EXIT": "0"}, want: options{nodes: 8, timeout: 5 * time.Minute}},
 		"no nodes":       {env: map[string]string{"NODES": "0"}, wantErr: "NODES=0: want a positive number"},
 		"negative nodes": {env: map[string]string{"NODES": "-3"}, wantErr: "NODES=-3: want a positive number"},

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -117,20 +118,27 @@ func nodeSays(r row) string {
 	return fmt.Sprintf("node condition %s=%s: %s: %s", labels.ConditionGPUReady, r.condition.Status, r.condition.Reason, r.condition.Message)
 }
 
-// hints tell what can be done with the cluster that stays up.
-func hints(kubeconfig, metrics string) []string {
-	return []string{
+// hints tell what can be done with the cluster that stays up, in the network of this process if that is not the
+// computer's.
+func hints(kubeconfig, metrics string, ownNetwork bool) []string {
+	lines := []string{
 		"",
 		"The cluster stays up until Ctrl-C. In another terminal:",
 		"",
-		"  export KUBECONFIG=" + kubeconfig,
-		"  kubectl get clusterpolicy",
-		"  kubectl get nodes -o custom-columns='NODE:.metadata.name," +
-			`READY:.status.conditions[?(@.type=="` + labels.ConditionGPUReady + `")].status,` +
-			`REASON:.status.conditions[?(@.type=="` + labels.ConditionGPUReady + `")].reason,` +
-			`MESSAGE:.status.conditions[?(@.type=="` + labels.ConditionGPUReady + `")].message'`,
-		"  kubectl -n " + cluster.OperatorNamespace + " get daemonsets,pods",
-		"  curl http://" + metrics + "/metrics",
-		"",
 	}
+	if ownNetwork {
+		// As with a real node.
+		lines = append(lines, fmt.Sprintf("  nsenter --net=/proc/%d/ns/net bash", os.Getpid()))
+	}
+	return append(lines,
+		"  export KUBECONFIG="+kubeconfig,
+		"  kubectl get clusterpolicy",
+		"  kubectl get nodes -o custom-columns='NODE:.metadata.name,"+
+			`READY:.status.conditions[?(@.type=="`+labels.ConditionGPUReady+`")].status,`+
+			`REASON:.status.conditions[?(@.type=="`+labels.ConditionGPUReady+`")].reason,`+
+			`MESSAGE:.status.conditions[?(@.type=="`+labels.ConditionGPUReady+`")].message'`,
+		"  kubectl -n "+cluster.OperatorNamespace+" get daemonsets,pods",
+		"  curl http://"+metrics+"/metrics",
+		"",
+	)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -76,5 +77,14 @@ func TestLinesTellOfForbiddenCalls(t *testing.T) {
 	r := result{ready: true, frame: mixed(), calls: cluster.Calls{{Verb: "list", Resource: "secrets", Code: 403}}}
 	if lines := r.lines(); !slices.Contains(lines, "     1 list secrets 403") {
 		t.Errorf("no word of the forbidden call in %q", lines)
+	}
+}
+
+func TestHintsLeadIntoTheNetworkOfTheCluster(t *testing.T) {
+	for _, own := range []bool{false, true} {
+		text := strings.Join(hints("/tmp/kubeconfig", "127.0.0.1:1", own), "\n")
+		if got := strings.Contains(text, fmt.Sprintf("nsenter --net=/proc/%d/ns/net", os.Getpid())); got != own {
+			t.Errorf("own network %t: %s", own, text)
+		}
 	}
 }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
+	"github.com/clusterpolicy/gpu-operator/test/node"
+)
+
+const (
+	realName = "real"
+	realGPUs = 4
+)
+
+// withReal runs the demo in a network of its own, which a real node shares with the control plane.
+func withReal(run func() int) int {
+	return node.Main(func(ctx context.Context) error {
+		if _, err := buildAll(ctx, os.Stdout); err != nil {
+			return err
+		}
+		_, err := buildReal(ctx, os.Stdout)
+		return err
+	}, run)
+}
+
+// realAvailable returns why no real node can run here; nil if one can.
+func realAvailable() error {
+	if node.Part() {
+		return nil // Asked before.
+	}
+	return node.Available()
+}
+
+// realPrograms are what a real node runs.
+type realPrograms struct{ binaries, standIn, image string }
+
+func buildReal(ctx context.Context, progress io.Writer) (realPrograms, error) {
+	var built realPrograms
+	// The kubelet is no newer than the control plane that way, whichever is asked for.
+	_, err := cluster.EnsureBinaries(ctx, cluster.Newest, progress)
+	if err != nil {
+		return built, err
+	}
+	if built.binaries, err = cluster.EnsureNodeBinaries(ctx, progress); err != nil {
+		return built, err
+	}
+	// The machine has the files themselves, without the folders of this computer.
+	if built.binaries, err = filepath.EvalSymlinks(built.binaries); err != nil {
+		return built, fmt.Errorf("find the programs of a real node: %w", err)
+	}
+	if built.standIn, err = cluster.BuildNodeStandIn(ctx, progress); err != nil {
+		return built, err
+	}
+	built.image = filepath.Join(filepath.Dir(built.standIn), "demo.oci.tar")
+	if node.Part() {
+		return built, nil // Built before, where there was a network.
+	}
+	return built, node.BuildOperatorImage(ctx, ".", operatorImage, built.image, progress)
+}
+
+// clusterOptions say where a real node reaches the API server, if there is one.
+func clusterOptions(opts options) cluster.Options {
+	if !opts.real {
+		return cluster.Options{}
+	}
+	return cluster.Options{Version: cluster.Newest, Address: node.Address}
+}
+
+// addReal adds a node with a kubelet, with images under the names of NVIDIA's in which one program plays
+// theirs.
+func addReal(ctx context.Context, c *cluster.Cluster, progress io.Writer) (machine, error) {
+	fmt.Fprintf(progress, "booting %s, a node with containerd and a kubelet ...\n", realName)
+	built, err := buildReal(ctx, io.Discard)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := node.StartServices(ctx, c.SimulatorConfig); err != nil {
+		return nil, err
+	}
+	m, err := node.New(node.Options{
+		Name: realName, Binaries: built.binaries, StandIn: built.standIn, Kubeconfig: c.KubeletKubeconfig(), GPUs: realGPUs,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := m.PowerOn(ctx); err != nil {
+		return nil, err
+	}
+	if err := loadImages(ctx, m, built); err != nil {
+		return nil, errors.Join(err, m.PowerOff())
+	}
+	return m, nil
+}
+
+func loadImages(ctx context.Context, m *node.Machine, built realPrograms) error {
+	dir, err := os.MkdirTemp("", "gpu-operator-libraries-")
+	if err != nil {
+		return fmt.Errorf("make NVIDIA's libraries: %w", err)
+	}
+	stack, err := fakegpu.BuildIn(ctx, dir)
+	if err != nil {
+		return err
+	}
+	images, err := node.NVIDIAImages(built.standIn, filepath.Join(stack.Lib, "libcuda.so.1"))
+	if err != nil {
+		return err
+	}
+	for _, image := range append(images, node.PauseImage(built.standIn)) {
+		archive, err := image.Archive()
+		if err != nil {
+			return err
+		}
+		if err := m.Import(ctx, bytes.NewReader(archive)); err != nil {
+			return err
+		}
+	}
+	archive, err := os.Open(built.image)
+	if err != nil {
+		return fmt.Errorf("read the operator's image: %w", err)
+	}
+	defer archive.Close()
+	return m.Import(ctx, archive)
+}
