@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
 // failure is one line of the table of failures.
@@ -154,11 +154,9 @@ func (b *bed) sicken(p patient, m mode) (cure func()) {
 		}
 		return undo
 	}
-	system := ""
-	if p.component == image.Driver {
-		system = driverImageSystem
-	}
-	name, kept := b.imageName(p.component, system), "example.com/kept:"+string(p.component)
+	name, err := node.ImageName(p.component)
+	b.Expect(err).NotTo(HaveOccurred())
+	kept := "example.com/kept:" + string(p.component)
 	b.Expect(b.machine.Tag(b.t.Context(), name, kept)).To(Succeed())
 	b.Expect(b.machine.Untag(b.t.Context(), name)).To(Succeed())
 	return func() { b.Expect(b.machine.Tag(b.t.Context(), kept, name)).To(Succeed()) }
