@@ -31,7 +31,6 @@ func TrimNode(object any) (any, error) {
 			Allocatable: trimResources(node.Status.Allocatable),
 		},
 	}
-	trimmed.Spec.Taints = trimTaints(node.Spec.Taints)
 	for _, condition := range node.Status.Conditions {
 		if condition.Type == corev1.NodeReady || string(condition.Type) == labels.ConditionGPUReady {
 			condition.LastHeartbeatTime = metav1.Time{}
@@ -39,15 +38,6 @@ func TrimNode(object any) (any, error) {
 		}
 	}
 	return trimmed, nil
-}
-
-// trimTaints keeps what taints say. When they were added decides nothing.
-func trimTaints(taints []corev1.Taint) []corev1.Taint {
-	var trimmed []corev1.Taint
-	for _, taint := range taints {
-		trimmed = append(trimmed, corev1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
-	}
-	return trimmed
 }
 
 // resourcePrefix starts the extended resources of GPUs, and labels.

@@ -112,3 +112,11 @@ func TestEveryKindOfReferenceIsReadAndRecognised(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(all).To(HaveLen(len(references)))
 }
+
+// The list of taints is written whole, so none of it may be lost on the way.
+func TestTaintsAreKeptWhole(t *testing.T) {
+	g := NewWithT(t)
+	added := metav1.Now()
+	taints := []corev1.Taint{{Key: "a", Value: "b", Effect: corev1.TaintEffectNoExecute, TimeAdded: &added}}
+	g.Expect(observe.TrimNode(&corev1.Node{Spec: corev1.NodeSpec{Taints: taints}})).To(HaveField("Spec.Taints", Equal(taints)))
+}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -59,7 +58,7 @@ func (in Input) AwaitedLabel(o *Operand, node NodeFacts) string {
 		value, there := node.Labels[key]
 		switch {
 		case there && value == string(selector[key]):
-		case there || !strings.HasPrefix(key, labels.DiscoveryPrefix):
+		case there || !labels.IsDiscoverable(key):
 			return ""
 		case awaited == "":
 			awaited = key

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"strings"
-	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
@@ -56,12 +55,8 @@ type Node struct {
 	// Kept tells how the node loses the driver that it keeps though no nodeSelector asks for it; empty if
 	// there is none.
 	Kept string
-	// Missing tells which discovery labels are away, empty for none, and Grace how long a GPU may be before the
-	// node is given up.
+	// Missing tells which discovery labels are away; empty for none.
 	Missing string
-	Grace   time.Duration
-	// StartupTaints keep pods off the node until its GPUs can be used.
-	StartupTaints []v1.StartupTaint
 	// NeedsAllocatable: the kubelet must advertise GPUs.
 	NeedsAllocatable bool
 	// Spec that holds for the node.
@@ -75,13 +70,7 @@ var ladder = []v1.Stage{v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v
 func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node {
 	nodePool := p.poolOf(facts)
 	in := p.inputFor(nodePool)
-	node := Node{
-		Facts: facts, Refused: p.Input.ServesVMs(facts), Spec: in.Spec, Missing: p.Missing(catalogue, facts),
-		StartupTaints: in.Spec.NodeStartup.Taints,
-	}
-	if node.Missing != "" {
-		node.Grace = in.Spec.NodeDiscovery.GracePeriod.Duration
-	}
+	node := Node{Facts: facts, Refused: p.Input.ServesVMs(facts), Missing: p.Missing(catalogue, facts), Spec: in.Spec}
 	if nodePool != nil {
 		node.NodePool = nodePool.Name
 	}

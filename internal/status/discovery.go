@@ -42,12 +42,13 @@ func (assessment *NodeAssessment) judgeDiscovery(node plan.Node, object *corev1.
 
 // outlook tells what happens if the labels stay away.
 func outlook(node plan.Node, object *corev1.Node, since time.Time) string {
+	grace := node.Spec.NodeDiscovery.GracePeriod.Duration
 	if node.Facts.MissingLabels() == "" {
-		return "the operand goes at " + since.Add(node.Grace).UTC().Format(time.RFC3339)
+		return "the operand goes at " + since.Add(grace).UTC().Format(time.RFC3339)
 	}
 	lost, err := time.Parse(time.RFC3339, object.Annotations[labels.DiscoveryLostSince])
 	if err != nil {
 		return "nothing is taken off the node"
 	}
-	return fmt.Sprintf("operands go at %s if no pod uses GPUs", lost.Add(node.Grace).UTC().Format(time.RFC3339))
+	return fmt.Sprintf("operands go at %s if no pod uses GPUs", lost.Add(grace).UTC().Format(time.RFC3339))
 }

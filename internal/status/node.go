@@ -55,6 +55,7 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, stac
 			assessment.Operands[rung.Operand] = verdict(rung)
 		}
 	}
+	assessment.judgeTaints(node, object)
 	assessment.judgeDeadlines(node, object, pods, now)
 	for _, found := range assessment.Operands {
 		assessment.Until = sooner(assessment.Until, found.Until)
@@ -62,7 +63,6 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, stac
 	assessment.judgePool(node)
 	assessment.judgeSelection(node)
 	assessment.judgeDiscovery(node, object)
-	assessment.judgeTaints(node, object)
 	return assessment
 }
 

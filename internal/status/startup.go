@@ -17,7 +17,7 @@ func (assessment *NodeAssessment) judgeTaints(node plan.Node, object *corev1.Nod
 	assessment.Usable = assessment.State == readiness.Ready
 	var left []string
 	for _, taint := range object.Spec.Taints {
-		if plan.Names(node.StartupTaints, taint) {
+		if plan.Names(node.Spec.NodeStartup.Taints, taint) {
 			left = append(left, taint.Key)
 		}
 	}

@@ -109,4 +109,4 @@ func causes(status v1.ClusterPolicyStatus) sets.Set[string] {
 
 // onItsWay are the reasons of nodes that only need time.
 var onItsWay = sets.New(v1.ReasonStarting, v1.ReasonWaitingForOperand, v1.ReasonPodMissing, v1.ReasonPodPending,
-	v1.ReasonNotAllocatable, v1.ReasonNodeNotReady, v1.ReasonUntoleratedTaint, v1.ReasonDiscoveryLabelsMissing)
+	v1.ReasonNotAllocatable, v1.ReasonNodeNotReady, v1.ReasonUntoleratedTaint, v1.ReasonDiscoveryLabelsMissing, v1.ReasonStartupTaint)

@@ -58,8 +58,9 @@ func TestStartupTaintsKeepPodsOff(t *testing.T) {
 	t.Parallel()
 	b := newBed(t, bedOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.3)})
 	b.ownTaints(ownTaint, scalerTaint)
+	added := metav1.NewTime(time.Now().Add(-time.Hour))
 	_, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Name: startingNode, Undiscovered: true, Taints: []corev1.Taint{
-		{Key: ownTaint, Effect: corev1.TaintEffectNoSchedule}, {Key: "team", Value: "ml", Effect: corev1.TaintEffectPreferNoSchedule},
+		{Key: ownTaint, Effect: corev1.TaintEffectNoSchedule}, {Key: "team", Value: "ml", Effect: corev1.TaintEffectPreferNoSchedule, TimeAdded: &added},
 		{Key: scalerTaint, Value: "true", Effect: corev1.TaintEffectNoExecute},
 	}})
 	b.Expect(err).NotTo(HaveOccurred())

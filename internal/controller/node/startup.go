@@ -47,7 +47,7 @@ func (r *Reconciler) taintWish(node *corev1.Node, spec v1.NodeStartupSpec, asses
 		return plan.DropTaints, 0
 	case assessment.Excluded:
 		return plan.ReleaseTaints, 0
-	case spec.OnFailure != v1.OnFailureTaint || assessment.State != readiness.Failed || assessment.Reason == v1.ReasonNodeNotReady:
+	case spec.OnFailure != v1.OnFailureTaint || assessment.State != readiness.Failed || isSilent(assessment.Reason):
 		return plan.KeepTaints, 0
 	}
 	left := retaintAfter
@@ -58,6 +58,11 @@ func (r *Reconciler) taintWish(node *corev1.Node, spec v1.NodeStartupSpec, asses
 		return plan.KeepTaints, left
 	}
 	return plan.PutTaints, 0
+}
+
+// isSilent tells whether it is the kubelet that a node is not ready for.
+func isSilent(reason string) bool {
+	return reason == v1.ReasonNodeUnreachable || reason == v1.ReasonNodeNotReady
 }
 
 // writeTaints changes the taints of the node as it is wished. The list is written whole, so the write fails with a

@@ -55,7 +55,7 @@ func TestWhatAVerdictMeansForTaints(t *testing.T) {
 		"failed, and was never judged": {onFailure: v1.OnFailureTaint, assessment: failed, wait: 2 * time.Minute},
 		"failed for half of the time":  {onFailure: v1.OnFailureTaint, assessment: failed, condition: corev1.ConditionFalse, since: time.Minute, wait: time.Minute},
 		"failed for good":              {onFailure: v1.OnFailureTaint, assessment: failed, condition: corev1.ConditionFalse, since: 2 * time.Minute, wish: plan.PutTaints},
-		"the kubelet has been silent":  {onFailure: v1.OnFailureTaint, assessment: verdict(readiness.Failed, v1.ReasonNodeNotReady), condition: corev1.ConditionFalse, since: time.Hour},
+		"the kubelet has been silent":  {onFailure: v1.OnFailureTaint, assessment: verdict(readiness.Failed, v1.ReasonNodeUnreachable), condition: corev1.ConditionFalse, since: time.Hour},
 		"failed since a time to come":  {onFailure: v1.OnFailureTaint, assessment: failed, condition: corev1.ConditionFalse, since: -time.Minute, wait: 3 * time.Minute},
 	}
 	for name, test := range tests {
