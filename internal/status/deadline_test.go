@@ -100,7 +100,8 @@ func TestDeadlines(t *testing.T) {
 				b.readySince("device-plugin", 5*time.Minute)
 				b.said(0, corev1.ConditionFalse, 25*time.Minute)
 			},
-			want: v1.NodeStatus{Stage: v1.StageAllocatable, Reason: "NotAllocatable", Message: "for more than 5m: the kubelet advertises no GPU that can be allocated"},
+			want:    v1.NodeStatus{Stage: v1.StageAllocatable, Operand: "device-plugin", Reason: "NotAllocatable", Message: "for more than 5m: the kubelet advertises no GPU that can be allocated"},
+			operand: "device-plugin",
 		},
 		"GPUs that may still come": {
 			change: func(b *bed) {
@@ -108,7 +109,7 @@ func TestDeadlines(t *testing.T) {
 				b.readySince("device-plugin", 4*time.Minute)
 				b.said(0, corev1.ConditionFalse, 25*time.Minute)
 			},
-			want: v1.NodeStatus{Stage: v1.StageAllocatable, Reason: "NotAllocatable", Message: "the kubelet advertises no GPU that can be allocated"},
+			want: v1.NodeStatus{Stage: v1.StageAllocatable, Operand: "device-plugin", Reason: "NotAllocatable", Message: "the kubelet advertises no GPU that can be allocated"},
 			left: time.Minute,
 		},
 		"a kubelet that is not ready": {

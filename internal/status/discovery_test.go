@@ -59,7 +59,7 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 				b.snapshot.Nodes[0].Object.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0")
 			},
 			stage: v1.StageDiscovered, reason: "DiscoveryLabelsMissing",
-			message: "no GPU in its discovery labels since " + since + "; operands go at 1970-01-12T13:44:00Z if no pod uses GPUs; the k",
+			message: "no GPU in its discovery labels since " + since + "; operands go at 1970-01-12T13:44:00Z if no pod uses GPUs; device-pl",
 			verdict: "False OperandNotReady",
 		},
 		"one that a selector asks for": {
