@@ -53,7 +53,6 @@ func (r round) name() string {
 func sampleRounds() []round {
 	return []round{
 		{patients: []patient{devicePlugin}, mode: hangs},
-		{patients: []patient{toolkit, discovery}, mode: missing},
 		{patients: []patient{discovery}, mode: exits, leave: true},
 	}
 }
