@@ -26,3 +26,9 @@ func OutOfRange(server string) (string, error) {
 	}
 	return "", nil
 }
+
+// Minor is the second number of a minor release of Kubernetes, such as 36 of 1.36. It panics on what is none, as
+// it is for the constants of this package.
+func Minor(release string) int {
+	return int(version.MustParseGeneric(release).Minor())
+}

@@ -3,8 +3,6 @@ package main
 import (
 	"fmt"
 
-	"golang.org/x/mod/semver"
-
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
@@ -36,10 +34,5 @@ annotations:
 
 // nextMinor is the first minor release that is newer: 1.37 for 1.36.
 func nextMinor(minor string) string {
-	var major, number int
-	if !semver.IsValid("v" + minor) {
-		panic("internal/version has no minor release of Kubernetes: " + minor)
-	}
-	_, _ = fmt.Sscanf(minor, "%d.%d", &major, &number)
-	return fmt.Sprintf("%d.%d", major, number+1)
+	return fmt.Sprintf("1.%d", version.Minor(minor)+1)
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"golang.org/x/mod/semver"
-
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
@@ -34,12 +32,7 @@ func labels() [][2]string {
 
 // openShift is the release of OpenShift with a minor release of Kubernetes: 4.19 has 1.32, 4.20 has 1.33.
 func openShift(kubernetes string) string {
-	var major, minor int
-	if !semver.IsValid("v" + kubernetes) {
-		panic("internal/version has no minor release of Kubernetes: " + kubernetes)
-	}
-	_, _ = fmt.Sscanf(kubernetes, "%d.%d", &major, &minor)
-	return fmt.Sprintf("v4.%d", minor-13)
+	return fmt.Sprintf("v4.%d", version.Minor(kubernetes)-13)
 }
 
 func annotations() []byte {
