@@ -1,7 +1,6 @@
 package install
 
 import (
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -83,7 +82,7 @@ func TestInstallsAreReady(t *testing.T) {
 // installs all of the short tier there.
 func TestInstallsOnTheOldestKubernetes(t *testing.T) {
 	begin, tried := time.Now(), installs[:1]
-	if os.Getenv("TEST_FULL") != "" {
+	if cluster.WholeCampaigns() {
 		tried = installs
 	}
 	b := newBedOn(t, cluster.Oldest, 2)
@@ -190,7 +189,7 @@ var notReady = map[string]string{
 // TestEachCombinationIsTakenUp installs what the tables have: the API server takes each policy, and the operator
 // brings the node to ready or says why not, without a right that the chart does not give. TEST_FULL=1 alone runs it.
 func TestEachCombinationIsTakenUp(t *testing.T) {
-	if os.Getenv("TEST_FULL") == "" {
+	if !cluster.WholeCampaigns() {
 		t.Skip("TEST_FULL=1 installs all combinations; TestInstallsAreReady is the sample")
 	}
 	b := newBed(t, 1)

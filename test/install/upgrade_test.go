@@ -30,7 +30,7 @@ const newField = "nodeStatusExporter"
 // TEST_FULL=1 does it on the oldest Kubernetes, too.
 func TestUpgradeBringsTheDefinition(t *testing.T) {
 	versions := []string{cluster.Newest}
-	if os.Getenv("TEST_FULL") != "" {
+	if cluster.WholeCampaigns() {
 		versions = append(versions, cluster.Oldest)
 	}
 	for _, version := range versions {

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +36,7 @@ func TestCrashAtEachWrite(t *testing.T) {
 	reference := b.install(crashPoint{})
 	writes := int(b.process.lastWrite.Load())
 	step := sampleStep
-	if os.Getenv("TEST_FULL") != "" {
+	if cluster.WholeCampaigns() {
 		step = 1
 	}
 	var points []crashPoint

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -22,7 +22,7 @@ const labelEvents = 1000
 func TestOptOutHolds(t *testing.T) {
 	t.Parallel()
 	events := labelEvents
-	if os.Getenv("TEST_FULL") == "" {
+	if !cluster.WholeCampaigns() {
 		events = labelEvents / 2
 	}
 	b := newBed(t, bedOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.1)})

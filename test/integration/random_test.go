@@ -3,7 +3,6 @@ package integration
 import (
 	"errors"
 	"math/rand/v2"
-	"os"
 	"testing"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
@@ -29,7 +29,7 @@ const (
 func TestRandomSpecs(t *testing.T) {
 	t.Parallel()
 	wanted := sampledSpecs
-	if os.Getenv("TEST_FULL") != "" {
+	if cluster.WholeCampaigns() {
 		wanted = randomSpecs
 	}
 	fields, err := specgen.Fields()

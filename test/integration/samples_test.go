@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -52,7 +53,7 @@ func TestSamples(t *testing.T) {
 	b.Expect(slices.Sorted(maps.Keys(sampleMachines))).To(Equal(b.sampleNames()), "each sample has nodes here")
 	b.serveDriverToolkit(map[string]string{newRelease: newToolkit})
 	names := sampledSamples
-	if os.Getenv("TEST_FULL") != "" {
+	if cluster.WholeCampaigns() {
 		names = b.sampleNames()
 	}
 	ready := 0

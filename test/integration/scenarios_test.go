@@ -3,7 +3,6 @@ package integration
 import (
 	"cmp"
 	"maps"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
@@ -29,7 +29,7 @@ var sampled = []string{"gds-and-rdma", "mig"}
 func TestScenariosAtRest(t *testing.T) {
 	t.Parallel()
 	names := sampled
-	if os.Getenv("TEST_FULL") != "" {
+	if cluster.WholeCampaigns() {
 		names = slices.Sorted(maps.Keys(scenarios.All))
 	}
 	atRest := 0

@@ -4,7 +4,6 @@ package node_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
@@ -71,7 +71,7 @@ func allRounds() []round {
 // TestFailures: each failure of each program is told, by the policy and by the node, with operand, container and
 // cause, and all is well again once the cause is gone.
 func TestFailures(t *testing.T) {
-	if os.Getenv("TEST_FULL") == "" {
+	if !cluster.WholeCampaigns() {
 		t.Skip("all failures take half an hour: set TEST_FULL=1; TestFromNothingToValidated has some of them")
 	}
 	b := newBed(t)

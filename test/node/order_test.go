@@ -22,6 +22,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
@@ -228,7 +229,7 @@ const manyStarts = 20
 // TestTheOrderOfManyStarts cuts the power again and again, and has every program take another while each
 // time.
 func TestTheOrderOfManyStarts(t *testing.T) {
-	if os.Getenv("TEST_FULL") == "" {
+	if !cluster.WholeCampaigns() {
 		t.Skipf("%d starts take minutes: set TEST_FULL=1; TestFromNothingToValidated has two", manyStarts)
 	}
 	b := newBed(t)
