@@ -183,6 +183,10 @@ func (b *bed) policy() *v1.ClusterPolicy {
 	return object
 }
 
+// conditionLag is by how much the conditions of nodes may follow the status of the policy: another controller writes
+// them, which looks at a burst of changes once.
+const conditionLag = 3 * time.Second
+
 // awaitReady waits until the policy is ready with this many nodes, and returns how long it took.
 func (b *bed) awaitReady(nodes int, within time.Duration) time.Duration {
 	b.t.Helper()
@@ -194,7 +198,23 @@ func (b *bed) awaitReady(nodes int, within time.Duration) time.Duration {
 		g.Expect(object.Status.ObservedGeneration).To(Equal(object.Generation))
 		g.Expect(object.Status.NodeSummary.ReadyOfTotal).To(Equal(fmt.Sprintf("%d/%d", nodes, nodes)))
 	}).WithTimeout(within).WithPolling(100 * time.Millisecond).Should(Succeed())
-	return time.Since(begin)
+	took := time.Since(begin)
+	b.Eventually(b.nodesThatSayReady).WithTimeout(conditionLag).WithPolling(50*time.Millisecond).Should(Equal(nodes),
+		"nodes whose condition says what the policy's status says")
+	return took
+}
+
+// nodesThatSayReady counts the nodes whose own condition is True.
+func (b *bed) nodesThatSayReady() (int, error) {
+	nodes := &corev1.NodeList{}
+	err := b.client.List(b.t.Context(), nodes)
+	ready := 0
+	for i := range nodes.Items {
+		if condition := nodeCondition(&nodes.Items[i]); condition != nil && condition.Status == corev1.ConditionTrue {
+			ready++
+		}
+	}
+	return ready, err
 }
 
 func summary(object *v1.ClusterPolicy) string {
