@@ -16,6 +16,9 @@ OPERATOR_NAMESPACE ?= gpu-operator
 ARGS ?=
 # More arguments for go test, for example: make test-unit TESTFLAGS='-run Plan -v'
 TESTFLAGS ?=
+# How often tests that failed are run again. make ci does so once, for the machine that it has may be busy. What
+# failed at first is named at the end of the log: it is a defect, of the test at least.
+RERUNS ?= 0
 CONTAINER_TOOL ?= docker
 # For the image: the architecture of image-tar and sbom, and the image below it. Without one image-tar makes an
 # image without a C library; docker-build then takes the one in the Dockerfile.
@@ -50,6 +53,7 @@ score_dir := $(tools_dir)/kubescore
 
 CONTROLLER_GEN := $(cache)/tools/controller-gen-$(call pinned,$(tools_dir),sigs.k8s.io/controller-tools)
 CRD_REF_DOCS   := $(cache)/tools/crd-ref-docs-$(call pinned,$(tools_dir),github.com/elastic/crd-ref-docs)
+GOTESTSUM      := $(cache)/tools/gotestsum-$(call pinned,$(tools_dir),gotest.tools/gotestsum)
 KUSTOMIZE      := $(cache)/tools/kustomize-$(call pinned,$(tools_dir),sigs.k8s.io/kustomize/kustomize/v5)
 HELM           := $(cache)/tools/helm-$(call pinned,$(helm_dir),helm.sh/helm/v4)
 KUBE_SCORE     := $(cache)/tools/kube-score-$(call pinned,$(score_dir),github.com/zegl/kube-score)
@@ -103,14 +107,23 @@ run: build ## Run the manager on this machine against the cluster of the current
 # measurements, and always (-count=1), for go test does not see that the operator's binary changed.
 # The time limit of a package leaves room for building the control plane, about 10 minutes once.
 
+# $(1): format, $(2): packages, $(3): flags of go test.
+define go-test
+	@mkdir -p $(cache) && rm -f $(cache)/reruns
+	$(GOTESTSUM) --format=$(1) --hide-summary=skipped --packages="$(2)" \
+	  --rerun-fails=$(RERUNS) --rerun-fails-run-root-test --rerun-fails-max-failures=6 --rerun-fails-report=$(cache)/reruns \
+	  -- $(3) $(TESTFLAGS)
+	@if [ -s $(cache)/reruns ]; then echo 'Failed at first, so defective:'; cat $(cache)/reruns; fi
+endef
+
 .PHONY: test
-test: test-unit ## Run all tests, those on a real control plane included, with a sample of each campaign
+test: test-unit $(GOTESTSUM) ## Run all tests, those on a real control plane included, with a sample of each campaign
 	cd config/image && go test -v -count=1 $(TESTFLAGS) ./...
-	go test -v -count=1 -p 1 -timeout 60m $(TESTFLAGS) ./test/...
+	$(call go-test,standard-verbose,./test/...,-count=1 -p 1 -timeout=60m)
 
 .PHONY: test-unit
-test-unit: ## Run the tests that need no control plane
-	go test $(TESTFLAGS) $$(go list ./... | grep -v '^$(module)/test/') ./test/contract ./test/specgen
+test-unit: $(GOTESTSUM) ## Run the tests that need no control plane
+	$(call go-test,standard-quiet,$$(go list ./... | grep -v '^$(module)/test/' | xargs) ./test/contract ./test/specgen)
 
 .PHONY: test-race
 test-race: ## Run the tests that need no control plane under the race detector
@@ -199,6 +212,7 @@ verify: ## Regenerate everything and fail if that changes a file
 	fi
 
 .PHONY: ci
+ci: RERUNS = 1
 ci: verify lint test ## What CI runs: verify, lint, test
 
 ##@ Deploy
@@ -284,6 +298,9 @@ $(CONTROLLER_GEN):
 
 $(CRD_REF_DOCS):
 	$(call build-tool,$(tools_dir),github.com/elastic/crd-ref-docs)
+
+$(GOTESTSUM):
+	$(call build-tool,$(tools_dir),gotest.tools/gotestsum)
 
 $(KUSTOMIZE):
 	$(call build-tool,$(tools_dir),sigs.k8s.io/kustomize/kustomize/v5)
