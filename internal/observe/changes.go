@@ -29,7 +29,6 @@ func NodeChanges(reader client.Reader, catalogue []operand.Operand) predicate.Pr
 			!reflect.DeepEqual(before.Annotations, after.Annotations) ||
 			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 			!reflect.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
-			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
 			before.Status.NodeInfo != after.Status.NodeInfo ||
 			readiness.Allocatable(before) != readiness.Allocatable(after)
 	})

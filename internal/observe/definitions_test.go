@@ -27,7 +27,7 @@ func TestDefinitionsThatAreBeingDeletedDoNotCount(t *testing.T) {
 		Finalizers: []string{"customresourcecleanup.apiextensions.k8s.io"},
 	}}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(there, going).Build()
-	snapshot, err := observe.Cluster(t.Context(), reader, "gpu-operator")
+	snapshot, err := observe.NewObserver(reader, "gpu-operator").Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -515,8 +515,14 @@ func TestCluster(t *testing.T) {
 		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "ds", Namespace: "gpu-operator"}},
 		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}},
 	}
-	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).Build()
-	snapshot, err := observe.Cluster(context.Background(), c, "gpu-operator")
+	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).
+		WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.TargetNode).Build()
+	observer := observe.NewObserver(c, "gpu-operator")
+	snapshot, err := observer.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot.Pods, err = observer.PodsOn(t.Context(), []string{"a", "b"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,6 +21,9 @@ const PodNodeField = "spec.nodeName"
 type Node struct {
 	Facts  operand.NodeFacts
 	Object *corev1.Node
+	// Version is another one after each change of the node and of the operands' pods on it; no two nodes have the
+	// same.
+	Version uint64
 }
 
 // NodePods are the operands' pods on one node.
@@ -34,7 +37,7 @@ type Snapshot struct {
 	AnyDiscovered bool
 	// Undiscovered are the nodes without any discovery label: nobody knows whether they have GPUs.
 	Undiscovered map[string]bool
-	// Pods of the operands, by node.
+	// Pods of the operands, by node: of the nodes that somebody has asked for.
 	Pods map[string]NodePods
 	// DaemonSets of the stack, by name.
 	DaemonSets map[string]*appsv1.DaemonSet
@@ -49,46 +52,6 @@ func (s Snapshot) Facts() []operand.NodeFacts {
 		facts = append(facts, s.Nodes[i].Facts)
 	}
 	return facts
-}
-
-// Cluster reads a Snapshot.
-func Cluster(ctx context.Context, reader client.Reader, namespace string) (Snapshot, error) {
-	snapshot := Snapshot{Pods: map[string]NodePods{}, Undiscovered: map[string]bool{}}
-	nodes := &corev1.NodeList{}
-	if err := reader.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return snapshot, fmt.Errorf("listing nodes: %w", err)
-	}
-	for i := range nodes.Items {
-		facts := Facts(&nodes.Items[i])
-		snapshot.AnyDiscovered = snapshot.AnyDiscovered || facts.Discovered || facts.WasGPU
-		if !facts.Discovered {
-			snapshot.Undiscovered[facts.Name] = true
-		}
-		if facts.Managed() {
-			snapshot.Nodes = append(snapshot.Nodes, Node{Facts: facts, Object: &nodes.Items[i]})
-		}
-	}
-	pods := &corev1.PodList{}
-	if err := reader.List(ctx, pods, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return snapshot, fmt.Errorf("listing pods: %w", err)
-	}
-	for i := range pods.Items {
-		node := targetNode(&pods.Items[i])
-		if node == "" {
-			continue
-		}
-		if snapshot.Pods[node] == nil {
-			snapshot.Pods[node] = NodePods{}
-		}
-		snapshot.Pods[node].add(&pods.Items[i])
-	}
-	daemonSets, err := DaemonSets(ctx, reader, namespace)
-	if err != nil {
-		return snapshot, err
-	}
-	snapshot.DaemonSets = daemonSets
-	snapshot.Definitions, err = definitions(ctx, reader)
-	return snapshot, err
 }
 
 // Definition is what is read of a CustomResourceDefinition: that it is there.

@@ -47,6 +47,8 @@ type Pass struct {
 	CreateFailures map[string]observe.CreateFailure
 	// Places, unless nil, is filled with the number of GPU nodes by where they are.
 	Places map[metrics.Place]int
+	// Memory of the passes before, nil for none.
+	Memory *Memory
 	// Lacking are the fields that the definition of ClusterPolicy in the cluster lacks.
 	Lacking []string
 	// Err is what stopped the pass, or went wrong after all was applied.
@@ -146,17 +148,26 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 	return status
 }
 
+// assess judges the nodes, as far as the verdicts of the pass before hold no longer.
 func assess(pass Pass) []assessedNode {
 	nodes := make([]assessedNode, 0, len(pass.Snapshot.Nodes))
 	stack := Stack{DaemonSets: pass.Snapshot.DaemonSets, CreateFailures: pass.CreateFailures}
-	for _, node := range pass.Snapshot.Nodes {
+	for i := range pass.Snapshot.Nodes {
+		node := &pass.Snapshot.Nodes[i]
+		if known, holds := pass.Memory.recall(node, pass.Now); holds {
+			nodes = append(nodes, known)
+			continue
+		}
 		planned := pass.Plan.ForNode(pass.Catalogue, node.Facts)
-		nodes = append(nodes, assessedNode{
-			Node:           node,
+		judged := assessedNode{
+			Node:           *node,
 			NodeAssessment: AssessNode(planned, node.Object, pass.Snapshot.Pods[node.Facts.Name], stack, pass.Now),
 			nodePool:       planned.NodePool, driverPool: cmp.Or(node.Facts.Pool, planned.Pool.Name),
-		})
+		}
+		pass.Memory.keep(judged)
+		nodes = append(nodes, judged)
 	}
+	pass.Memory.forgetOthers(nodes)
 	return nodes
 }
 

@@ -35,7 +35,7 @@ const (
 
 // bed is a cluster, built up as the cases need it.
 type bed struct {
-	t         *testing.T
+	t         testing.TB
 	spec      v1.ClusterPolicySpec
 	snapshot  observe.Snapshot
 	catalogue []operand.Operand
@@ -46,14 +46,14 @@ type bed struct {
 }
 
 // newBed is a cluster of GPU nodes on which everything works.
-func newBed(t *testing.T, nodes int) *bed {
-	t.Helper()
+func newBed(tb testing.TB, nodes int) *bed {
+	tb.Helper()
 	catalogue, err := operands.Catalogue()
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	b := &bed{
-		t: t, catalogue: catalogue, applied: map[operand.Name]Outcome{},
+		t: tb, catalogue: catalogue, applied: map[operand.Name]Outcome{},
 		snapshot: observe.Snapshot{Pods: map[string]observe.NodePods{}, DaemonSets: map[string]*appsv1.DaemonSet{}, AnyDiscovered: nodes > 0},
 	}
 	for _, o := range catalogue {
@@ -180,8 +180,12 @@ func (b *bed) pass() Pass {
 	}
 }
 
+func newPolicy(spec v1.ClusterPolicySpec) *v1.ClusterPolicy {
+	return &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", Generation: 7}, Spec: spec}
+}
+
 func (b *bed) status(before ...v1.ClusterPolicyStatus) v1.ClusterPolicyStatus {
-	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", Generation: 7}, Spec: b.spec}
+	policy := newPolicy(b.spec)
 	for _, status := range before {
 		policy.Status = status
 	}

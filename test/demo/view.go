@@ -86,6 +86,9 @@ func (v *view) listen(ctx context.Context) error {
 		default:
 		}
 	}
+	if err := v.cache.IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.TargetNode); err != nil {
+		return err
+	}
 	for _, kind := range []client.Object{&corev1.Node{}, &corev1.Pod{}, &appsv1.DaemonSet{}, &v1.ClusterPolicy{}} {
 		informer, err := v.cache.GetInformer(ctx, kind)
 		if err != nil {
@@ -148,15 +151,19 @@ func (v *view) frame(ctx context.Context) (frame, error) {
 	if err != nil || policy == nil {
 		return frame{}, err
 	}
-	snapshot, err := observe.Cluster(ctx, v.cache, cluster.OperatorNamespace)
+	snapshot, err := observe.NewObserver(v.cache, cluster.OperatorNamespace).Snapshot(ctx)
 	if err != nil {
 		return frame{}, err
 	}
 	f := frame{policy: policy}
 	planned := plan.ForSpec(v.catalogue, operand.Input{Spec: effective.Of(policy.Spec), Namespace: cluster.OperatorNamespace})
 	for _, node := range snapshot.Nodes {
+		pods, err := observe.PodsOnNode(ctx, v.cache, cluster.OperatorNamespace, node.Facts.Name)
+		if err != nil {
+			return frame{}, err
+		}
 		assessment := status.AssessNode(planned.ForNode(v.catalogue, node.Facts), node.Object,
-			snapshot.Pods[node.Facts.Name], status.Stack{DaemonSets: snapshot.DaemonSets}, time.Now())
+			pods, status.Stack{DaemonSets: snapshot.DaemonSets}, time.Now())
 		f.rows = append(f.rows, row{
 			name:      node.Facts.Name,
 			verdict:   assessment.NodeVerdict,

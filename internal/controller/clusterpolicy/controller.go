@@ -76,6 +76,8 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 
 	optional optionalKinds
+	observer *observe.Observer
+	memory   status.Memory
 }
 
 // Reconcile makes one pass.
@@ -100,6 +102,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	pass.Err = r.pass(ctx, active, &pass)
 	result.RequeueAfter = requeue.Sooner(result.RequeueAfter, r.createFailures(ctx, &pass))
+	if err := r.readPods(ctx, &pass); err != nil {
+		r.Meter.Passed(metrics.Pass{Failed: true})
+		return reconcile.Result{}, err
+	}
 	if pass.Conflicts() {
 		result.RequeueAfter = requeue.Sooner(result.RequeueAfter, retryConflict)
 	}
@@ -142,10 +148,11 @@ func (r *Reconciler) ignore(ctx context.Context, active *v1.ClusterPolicy, all [
 
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	r.observer = observe.NewObserver(r.Client, r.Namespace)
 	b := ctrl.NewControllerManagedBy(mgr).Named("clusterpolicy").
 		Watches(&v1.ClusterPolicy{}, afterBatch(), builder.WithPredicates(observe.PolicyChanges())).
 		Watches(&corev1.Node{}, afterBatch(), builder.WithPredicates(observe.NodeChanges(r.Client, r.Catalogue))).
-		Watches(&corev1.Pod{}, afterBatch(), builder.WithPredicates(observe.PodChanges()))
+		Watches(&corev1.Pod{}, afterBatch(), builder.WithPredicates(r.observer.Pods(), observe.PodChanges()))
 	for _, kind := range render.Kinds() {
 		b = b.Watches(kind, afterBatch())
 	}

@@ -23,7 +23,7 @@ import (
 // pass observes, plans, renders and applies, and leaves what it found in pass. The error is of what
 // concerns no single operand.
 func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *status.Pass) error {
-	snapshot, err := observe.Cluster(ctx, r.Client, r.Namespace)
+	snapshot, err := r.observer.Snapshot(ctx)
 	if err != nil {
 		return err
 	}
@@ -65,6 +65,17 @@ func (r *Reconciler) createFailures(ctx context.Context, pass *status.Pass) time
 	}
 	pass.CreateFailures = r.CreateFailures.Found()
 	return wait
+}
+
+// readPods reads the pods that the status needs to see. All else that verdicts on nodes are made of is known by now.
+func (r *Reconciler) readPods(ctx context.Context, pass *status.Pass) error {
+	if len(pass.Plan.Steps) == 0 {
+		return nil
+	}
+	pass.Memory = &r.memory
+	var err error
+	pass.Snapshot.Pods, err = r.observer.PodsOn(ctx, r.memory.Wanted(*pass))
+	return err
 }
 
 // measure is what Prometheus is told of a pass.
