@@ -23,7 +23,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-const templateDigest = "nvidia.com/gpu-operator.template-digest"
+const (
+	templateDigest = "nvidia.com/gpu-operator.template-digest"
+	operandLabel   = "nvidia.com/gpu-operator.operand"
+)
 
 func TestFacts(t *testing.T) {
 	const nfd = "feature.node.kubernetes.io/"
@@ -393,7 +396,7 @@ func TestPodChanges(t *testing.T) {
 	later := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off 20s"}}
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
 	before := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{templateDigest: "d"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{"a": "b", operandLabel: "driver"}, Annotations: map[string]string{templateDigest: "d"}},
 		Spec:       corev1.PodSpec{NodeName: "a"},
 		Status: corev1.PodStatus{
 			Conditions:        []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionFalse}},
@@ -417,7 +420,8 @@ func TestPodChanges(t *testing.T) {
 		"it is going away":              {change: func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }, want: true},
 		"it has been scheduled":         {change: func(p *corev1.Pod) { p.Spec.NodeName = "b" }, want: true},
 		"it is of another template":     {change: func(p *corev1.Pod) { p.Annotations[templateDigest] = "e" }, want: true},
-		"it belongs to another operand": {change: func(p *corev1.Pod) { p.Labels["a"] = "c" }, want: true},
+		"it belongs to another operand": {change: func(p *corev1.Pod) { p.Labels[operandLabel] = "dcgm" }, want: true},
+		"a label of others":             {change: func(p *corev1.Pod) { p.Labels["a"] = "c" }},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -2,11 +2,14 @@ package observe
 
 import (
 	"strings"
+	"sync"
+	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
 // TrimNode keeps of a Node what the operator reads, before it enters the cache: most of a Node's
@@ -69,39 +72,87 @@ func TrimDefinition(object any) (any, error) {
 	}}, nil
 }
 
-// TrimPod keeps of a Pod what the operator reads, before it enters the cache.
+// TrimPod keeps of a Pod what the operator reads, before it enters the cache. There are several pods for each node,
+// so that it matters how large one is: what many have in common is kept once, and what no verdict needs not at all.
 func TrimPod(object any) (any, error) {
 	pod, isPod := object.(*corev1.Pod)
 	if !isPod {
 		return object, nil
 	}
 	trimmed := &corev1.Pod{
-		ObjectMeta: trimMeta(pod.ObjectMeta, labels.TemplateDigest),
+		ObjectMeta: metav1.ObjectMeta{
+			Name: pod.Name, Namespace: unique.Make(pod.Namespace).Value(), UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
+			Labels:          pick(pod.Labels, labels.Operand),
+			Annotations:     pick(pod.Annotations, labels.TemplateDigest),
+			OwnerReferences: trimOwners(pod),
+		},
 		Status: corev1.PodStatus{
-			Phase:                 pod.Status.Phase,
-			Reason:                pod.Status.Reason,
-			Message:               pod.Status.Message,
-			InitContainerStatuses: trimStatuses(pod.Status.InitContainerStatuses),
-			ContainerStatuses:     trimStatuses(pod.Status.ContainerStatuses),
+			Phase:   corev1.PodPhase(unique.Make(string(pod.Status.Phase)).Value()),
+			Reason:  pod.Status.Reason,
+			Message: pod.Status.Message,
 		},
 	}
-	trimmed.OwnerReferences = pod.OwnerReferences
 	// The node that the DaemonSet controller wants, for a pod that has none yet.
-	trimmed.Spec.NodeName = targetNode(pod)
-	for _, container := range pod.Spec.InitContainers {
-		if container.Name == labels.WaitContainer {
-			trimmed.Spec.InitContainers = []corev1.Container{{Name: container.Name, Args: container.Args}}
-		}
-	}
-	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.PodReady || condition.Type == corev1.PodScheduled {
+	trimmed.Spec.NodeName = unique.Make(targetNode(pod)).Value()
+	for i := range pod.Status.Conditions {
+		if condition := &pod.Status.Conditions[i]; condition.Type == corev1.PodReady || condition.Type == corev1.PodScheduled {
 			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{
-				Type: condition.Type, Status: condition.Status, Reason: condition.Reason, Message: condition.Message,
-				LastTransitionTime: condition.LastTransitionTime,
+				Type:   corev1.PodConditionType(unique.Make(string(condition.Type)).Value()),
+				Status: corev1.ConditionStatus(unique.Make(string(condition.Status)).Value()),
+				Reason: condition.Reason, Message: condition.Message, LastTransitionTime: condition.LastTransitionTime,
 			})
 		}
 	}
+	if readiness.Settled(pod) {
+		return trimmed, nil
+	}
+	trimmed.Status.InitContainerStatuses = trimStatuses(pod.Status.InitContainerStatuses)
+	trimmed.Status.ContainerStatuses = trimStatuses(pod.Status.ContainerStatuses)
+	for i := range pod.Spec.InitContainers {
+		if container := &pod.Spec.InitContainers[i]; container.Name == labels.WaitContainer {
+			trimmed.Spec.InitContainers = []corev1.Container{{Name: container.Name, Args: container.Args}}
+		}
+	}
 	return trimmed, nil
+}
+
+// shared are the small parts that many pods have in common, by what they are made of: the pods of a template have the
+// same operand, digest and DaemonSet. Nothing in a cache is ever changed, so that all may have the same. It grows with
+// the number of templates that there have been.
+var shared sync.Map
+
+func share[V any](key any, build func() V) V {
+	if found, known := shared.Load(key); known {
+		if value, is := found.(V); is {
+			return value
+		}
+	}
+	value := build()
+	shared.Store(key, value)
+	return value
+}
+
+// trimOwners keeps which DaemonSet has made the pod.
+func trimOwners(pod *corev1.Pod) []metav1.OwnerReference {
+	controller := metav1.GetControllerOfNoCopy(pod)
+	if controller == nil {
+		return nil
+	}
+	return share(controller.UID, func() []metav1.OwnerReference {
+		return []metav1.OwnerReference{{
+			APIVersion: controller.APIVersion, Kind: controller.Kind, Name: controller.Name, UID: controller.UID, Controller: new(true),
+		}}
+	})
+}
+
+// pick keeps one entry of a map, nil without it.
+func pick(from map[string]string, key string) map[string]string {
+	value, there := from[key]
+	if !there {
+		return nil
+	}
+	return share([2]string{key, value}, func() map[string]string { return map[string]string{key: value} })
 }
 
 func trimMeta(meta metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
@@ -112,7 +163,10 @@ func trimMeta(meta metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {
 		ResourceVersion:   meta.ResourceVersion,
 		CreationTimestamp: meta.CreationTimestamp,
 		DeletionTimestamp: meta.DeletionTimestamp,
-		Labels:            meta.Labels,
+		Labels:            make(map[string]string, len(meta.Labels)),
+	}
+	for key, value := range meta.Labels {
+		trimmed.Labels[unique.Make(key).Value()] = unique.Make(value).Value()
 	}
 	for _, annotation := range annotations {
 		value, there := meta.Annotations[annotation]
@@ -132,8 +186,8 @@ func trimStatuses(statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	for i := range statuses {
 		status := &statuses[i]
 		trimmed = append(trimmed, corev1.ContainerStatus{
-			Name:                 status.Name,
-			Image:                status.Image,
+			Name:                 unique.Make(status.Name).Value(),
+			Image:                unique.Make(status.Image).Value(),
 			Ready:                status.Ready,
 			State:                trimState(status.State),
 			LastTerminationState: trimState(status.LastTerminationState),

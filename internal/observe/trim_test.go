@@ -16,6 +16,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
 var trimmedMeta = metav1.ObjectMeta{
@@ -119,4 +120,57 @@ func TestTaintsAreKeptWhole(t *testing.T) {
 	added := metav1.Now()
 	taints := []corev1.Taint{{Key: "a", Value: "b", Effect: corev1.TaintEffectNoExecute, TimeAdded: &added}}
 	g.Expect(observe.TrimNode(&corev1.Node{Spec: corev1.NodeSpec{Taints: taints}})).To(HaveField("Spec.Taints", Equal(taints)))
+}
+
+// TestTheVerdictOutlivesTheTrimming: what is left out of a pod plays no part in the verdict on it.
+func TestTheVerdictOutlivesTheTrimming(t *testing.T) {
+	at := time.Unix(1_000_000, 0)
+	ended := func(ago time.Duration, code int32) *corev1.ContainerStateTerminated {
+		return &corev1.ContainerStateTerminated{ExitCode: code, Message: "last words", StartedAt: metav1.NewTime(at.Add(-ago)), FinishedAt: metav1.NewTime(at.Add(-ago))}
+	}
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(at.Add(-10 * time.Second))}}
+	waits := corev1.Container{Name: "gpu-node-wait", Args: []string{"wait", "--for=driver-ready"}}
+	tests := map[string]struct {
+		change  func(*corev1.Pod)
+		settled bool
+	}{
+		"ready":              {func(*corev1.Pod) {}, true},
+		"ready and replaced": {func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(at)) }, true},
+		"failed as a whole":  {func(p *corev1.Pod) { p.Status.Phase, p.Status.Reason = corev1.PodFailed, "Evicted" }, true},
+		"not scheduled":      {func(p *corev1.Pod) { p.Status.Conditions = nil }, false},
+		"starting":           {func(p *corev1.Pod) { p.Status.Conditions[1].Status = corev1.ConditionFalse }, false},
+		"ready after a failure": {func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].LastTerminationState.Terminated = ended(15*time.Second, 1)
+		}, false},
+		"ready after a reboot": {func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].LastTerminationState.Terminated = ended(time.Hour, 1)
+		}, false},
+		"ready with one that ended": {func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: ended(0, 0)}
+		}, false},
+		"waiting": {func(p *corev1.Pod) {
+			p.Status.Conditions[1].Status = corev1.ConditionFalse
+			p.Status.InitContainerStatuses[0].State = running
+		}, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{templateDigest: "d"}},
+				Spec:       corev1.PodSpec{InitContainers: []corev1.Container{waits}},
+				Status: corev1.PodStatus{
+					Phase:                 corev1.PodRunning,
+					Conditions:            []corev1.PodCondition{{Type: corev1.PodScheduled, Status: "True"}, {Type: corev1.PodReady, Status: "True"}},
+					InitContainerStatuses: []corev1.ContainerStatus{{Name: "gpu-node-wait", State: corev1.ContainerState{Terminated: ended(20*time.Second, 0)}}},
+					ContainerStatuses:     []corev1.ContainerStatus{{Name: "main", Ready: true, State: running}},
+				},
+			}
+			test.change(pod)
+			want := readiness.Pod(pod, "d", at)
+			left := trimmed(t, observe.TrimPod, pod)
+			g.Expect(readiness.Pod(left, "d", at)).To(Equal(want))
+			g.Expect(left.Status.ContainerStatuses == nil).To(Equal(test.settled))
+		})
+	}
 }

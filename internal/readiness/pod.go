@@ -111,6 +111,18 @@ func unproven(pod *corev1.Pod, now time.Time) Verdict {
 	return Verdict{}
 }
 
+// Settled tells whether the verdict on a pod is the same without the statuses of its containers: it is ready, and
+// none of its containers has ever ended.
+func Settled(pod *corev1.Pod) bool {
+	for i := range pod.Status.ContainerStatuses {
+		if lastEnd(&pod.Status.ContainerStatuses[i], time.Time{}) != nil {
+			return false
+		}
+	}
+	condition := podCondition(pod, corev1.PodReady)
+	return condition != nil && condition.Status == corev1.ConditionTrue
+}
+
 func unscheduled(condition *corev1.PodCondition) Verdict {
 	if condition != nil && condition.Reason == corev1.PodReasonUnschedulable {
 		// The counts of nodes change with every node that joins; the causes between them do not.
