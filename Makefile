@@ -146,7 +146,12 @@ test-gpu: ## Run the on-node programs against this machine's NVIDIA driver, if i
 	GPU_TEST=1 go test -v -count=1 $(TESTFLAGS) ./test/gpu
 
 .PHONY: bench
-bench: ## Measure how fast a marker on a node is handed over to the program that waits for it
+bench: ## Measure the operator beside its goals, into docs/benchmarks.md (NODES=100,1000 ONLY=install,floor STRICT=1)
+	@mkdir -p $(cache)/bin && go build -o $(cache)/bin/bench ./test/bench
+	$(cache)/bin/bench $(if $(NODES),-nodes=$(NODES)) $(if $(ONLY),-only=$(ONLY)) $(if $(filter-out 0,$(STRICT)),-strict)
+
+.PHONY: bench-node
+bench-node: ## Measure how fast a marker on a node is handed over to the program that waits for it
 	go test -run '^$$' -bench . -benchtime 200x $(TESTFLAGS) ./cmd/gpu-node
 
 ##@ Generate and check

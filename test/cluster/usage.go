@@ -17,6 +17,8 @@ const clockTick = 10 * time.Millisecond
 type Usage struct {
 	// RSS is the resident memory in bytes, and PeakRSS the most that it has ever been.
 	RSS, PeakRSS int64
+	// Anonymous is the part of RSS in bytes that no file backs: heap and stacks, not the program's own text.
+	Anonymous int64
 	// CPU is user and system time since the start.
 	CPU time.Duration
 }
@@ -48,6 +50,8 @@ func readUsage(pid int) (Usage, error) {
 			usage.RSS, err = parseKilobytes(value)
 		case "VmHWM":
 			usage.PeakRSS, err = parseKilobytes(value)
+		case "RssAnon":
+			usage.Anonymous, err = parseKilobytes(value)
 		}
 		if err != nil {
 			return Usage{}, err

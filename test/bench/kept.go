@@ -1,0 +1,93 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// kept is what is known of one size, from this run and earlier ones.
+type kept struct {
+	Nodes int
+	// Phases by name.
+	Phases map[string]keptPhase
+}
+
+// keptPhase is the last run of a phase.
+type keptPhase struct {
+	Outcome outcome
+	// Machine, Commit and Date (YYYY-MM-DD) of the run.
+	Machine, Commit, Date string
+}
+
+func keptFile(dir string, nodes int) string { return filepath.Join(dir, fmt.Sprintf("%d.json", nodes)) }
+
+// readKept reads what earlier runs have left; what cannot be read is as if it were not there.
+func readKept(dir string, nodes int) kept {
+	k := kept{}
+	if text, err := os.ReadFile(keptFile(dir, nodes)); err == nil {
+		if json.Unmarshal(text, &k) != nil || k.Nodes != nodes {
+			k = kept{}
+		}
+	}
+	k.Nodes = nodes
+	if k.Phases == nil {
+		k.Phases = map[string]keptPhase{}
+	}
+	return k
+}
+
+// keep replaces what is known of a phase.
+func (k *kept) keep(dir, phase string, out outcome) error {
+	k.Phases[phase] = keptPhase{Outcome: out, Machine: machine(), Commit: commit(), Date: time.Now().UTC().Format(time.DateOnly)}
+	text, err := json.MarshalIndent(k, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode figures: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the folder for figures: %w", err)
+	}
+	if err := os.WriteFile(keptFile(dir, k.Nodes), text, 0o644); err != nil {
+		return fmt.Errorf("keep figures: %w", err)
+	}
+	return nil
+}
+
+// machine describes this one, as far as it tells.
+func machine() string {
+	model, memory := runtime.GOARCH, ""
+	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		model = field(string(text), "model name", model)
+	}
+	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
+		kilobytes := 0
+		if _, err := fmt.Sscanf(field(string(text), "MemTotal", ""), "%d kB", &kilobytes); err == nil {
+			memory = fmt.Sprintf(", %d GB of memory", kilobytes>>20)
+		}
+	}
+	return fmt.Sprintf("%d cores of %s%s, %s", runtime.NumCPU(), model, memory, runtime.Version())
+}
+
+// field is the first value of a file of lines such as "model name : X".
+func field(text, key, otherwise string) string {
+	for line := range strings.Lines(text) {
+		if before, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(before) == key {
+			return strings.TrimSpace(value)
+		}
+	}
+	return otherwise
+}
+
+// commit is what was measured, with -dirty where files were changed since.
+func commit() string {
+	out, err := exec.Command("git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
+}

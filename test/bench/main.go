@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// What bench ends with.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+	// exitMissed is a goal that was missed, with -strict.
+	exitMissed = 3
+)
+
+func main() { os.Exit(start(os.Args[1:])) }
+
+func start(args []string) int {
+	o, err := parseOptions(args, os.Stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		return exitUsage
+	}
+	// What the libraries log, such as a watch that they have started again, would tear the tables apart.
+	klog.SetLogger(logr.Discard())
+	ctrl.SetLogger(logr.Discard())
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second signal ends this program at once; the kernel then ends its children.
+	context.AfterFunc(ctx, stop)
+	missed, err := run(ctx, o, os.Stdout)
+	switch {
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		return exitFailed
+	case missed > 0 && o.strict:
+		fmt.Fprintf(os.Stderr, "bench: %d goals were missed\n", missed)
+		return exitMissed
+	default:
+		return exitOK
+	}
+}

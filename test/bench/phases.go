@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// fewestNodes is how many the phases need, to break five and have others left.
+const fewestNodes = 10
+
+// phase is a part of a run that has figures of its own.
+type phase struct {
+	name string
+	// alone: on a cluster of its own, without the operator.
+	alone bool
+	run   func(context.Context, *bed) (outcome, error)
+}
+
+// installation is the phase that all others but those without the operator build on.
+const installation = "install"
+
+// phases in the order in which they are run.
+func phases() []phase {
+	return []phase{
+		{name: installation, run: install},
+	}
+}
+
+func phaseNames() []string {
+	var names []string
+	for _, p := range phases() {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// run measures all sizes, and returns how many goals were missed.
+func run(ctx context.Context, o options, told io.Writer) (missed int, err error) {
+	if _, err := cluster.EnsureBinaries(ctx, "", told); err != nil {
+		return 0, err
+	}
+	binary, err := cluster.BuildOperator(ctx, told)
+	if err != nil {
+		return 0, err
+	}
+	for _, size := range o.nodes {
+		m := &measurement{options: o, binary: binary, told: told, kept: readKept(o.cache, size)}
+		if err := m.run(ctx); err != nil {
+			return missed, fmt.Errorf("%d nodes: %w", size, err)
+		}
+		missed += m.kept.missed()
+	}
+	return missed, nil
+}
+
+// measurement is the run at one size.
+type measurement struct {
+	options
+	binary string
+	told   io.Writer
+	kept   kept
+}
+
+// run goes through the phases that are wanted. What each has found is kept when it ends.
+func (m *measurement) run(ctx context.Context) error {
+	together := slices.DeleteFunc(phases(), func(p phase) bool { return p.alone || p.name != installation && !slices.Contains(m.only, p.name) })
+	needsOperator := slices.ContainsFunc(together, func(p phase) bool { return slices.Contains(m.only, p.name) })
+	if needsOperator {
+		if err := m.onBed(ctx, together); err != nil {
+			return err
+		}
+	}
+	for _, p := range phases() {
+		if p.alone && slices.Contains(m.only, p.name) {
+			if err := m.onBed(ctx, []phase{p}); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Fprintf(m.told, "\n%s\n", m.kept.table())
+	if m.docs == "" {
+		return nil
+	}
+	return m.kept.writeTo(m.docs)
+}
+
+// onBed runs phases one after the other on a control plane of their own.
+func (m *measurement) onBed(ctx context.Context, all []phase) (err error) {
+	// Ends the simulator before the API server goes away.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	b, err := startBed(ctx, m.options, m.binary, m.kept.Nodes)
+	defer func() {
+		cancel()
+		err = errors.Join(err, b.stop())
+	}()
+	if err != nil {
+		return err
+	}
+	for _, p := range all {
+		begin := time.Now()
+		out, err := p.run(ctx, b)
+		if err != nil {
+			return fmt.Errorf("phase %s: %w%s", p.name, err, b.logTail())
+		}
+		fmt.Fprintf(m.told, "\n%d nodes, %s, in %.0f s:\n", m.kept.Nodes, p.name, time.Since(begin).Seconds())
+		out.tell(m.told)
+		if err := m.kept.keep(m.cache, p.name, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// logTail is the end of the operator's log, which goes away with the cluster.
+func (b *bed) logTail() string {
+	const most = 4000
+	if b.operator == nil {
+		return ""
+	}
+	log, err := os.ReadFile(b.operator.process.LogFile)
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf("\nthe end of the operator's log:\n%s", log[max(0, len(log)-most):])
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+)
+
+// tell prints what a phase has found out.
+func (out outcome) tell(told io.Writer) {
+	for _, f := range out.Figures {
+		line := fmt.Sprintf("  %s: %s", f.What, f.Measured)
+		if f.Goal != "" {
+			line += fmt.Sprintf(" (goal %s: %s)", f.Goal, f.verdict())
+		}
+		fmt.Fprintln(told, line)
+	}
+	for _, t := range out.Tallies {
+		fmt.Fprintf(told, "  calls, %s: %d writes, %d Events, %d lists\n", t.What, t.Writes, t.Events, t.Lists)
+		for _, detail := range []string{t.Detail, t.Reads} {
+			if detail != "" {
+				fmt.Fprintln(told, "    "+detail)
+			}
+		}
+	}
+}
+
+// figures are those of all phases in their order, and the ratios between them.
+func (k kept) figures() []figure {
+	var all []figure
+	for _, p := range phases() {
+		all = append(all, k.Phases[p.name].Outcome.Figures...)
+	}
+	ready, floor := find(all, readyTime), find(all, floorTime)
+	if ready != nil && floor != nil && floor.Value > 0 {
+		ratio := atMost(other, "ready with the operator, against its DaemonSets without it", ready.Value/floor.Value, ratioLimit, times)
+		all = append([]figure{ratio}, all...)
+	}
+	return all
+}
+
+func find(all []figure, wanted name) *figure {
+	if i := slices.IndexFunc(all, func(f figure) bool { return f.Name == wanted }); i >= 0 {
+		return &all[i]
+	}
+	return nil
+}
+
+// missed counts the goals that were not reached.
+func (k kept) missed() int {
+	missed := 0
+	for _, f := range k.figures() {
+		if f.verdict() == "missed" {
+			missed++
+		}
+	}
+	return missed
+}
+
+// table is all that is known of a size, in Markdown.
+func (k kept) table() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "### %d nodes\n\n%s\n\n", k.Nodes, k.origin())
+	rows := [][]string{{"what", "goal", "measured", "", "NVIDIA's operator"}}
+	for _, f := range k.figures() {
+		rows = append(rows, []string{f.What, f.Goal, f.Measured, f.verdict(), theirs[f.Name][k.Nodes]})
+	}
+	writeTable(&text, rows)
+	fmt.Fprintf(&text, "\nCalls of the operator:\n\n")
+	rows = [][]string{{"what happens", "writes", "Events", "lists", "writes by verb and resource", "reads"}}
+	for _, p := range phases() {
+		for _, t := range k.Phases[p.name].Outcome.Tallies {
+			rows = append(rows, []string{t.What, fmt.Sprint(t.Writes), fmt.Sprint(t.Events), fmt.Sprint(t.Lists), t.Detail, t.Reads})
+		}
+	}
+	writeTable(&text, rows)
+	return text.String()
+}
+
+// origin tells where and when, and of which commits, the figures are.
+func (k kept) origin() string {
+	machines, commits, dates := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, p := range k.Phases {
+		machines[p.Machine], commits[p.Commit], dates[p.Date] = true, true, true
+	}
+	join := func(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }
+	return fmt.Sprintf("Measured on %s, %s, commit %s.", join(dates), join(machines), join(commits))
+}
+
+// writeTable writes a table of Markdown whose columns are aligned, for people who read it on a terminal.
+func writeTable(out io.Writer, rows [][]string) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], len(cell))
+		}
+	}
+	line := func(cells []string) {
+		for i, cell := range cells {
+			fmt.Fprintf(out, "| %-*s ", widths[i], cell)
+		}
+		fmt.Fprintln(out, "|")
+	}
+	line(rows[0])
+	dashes := make([]string, len(widths))
+	for i := range widths {
+		dashes[i] = strings.Repeat("-", max(widths[i], 3))
+	}
+	line(dashes)
+	for _, row := range rows[1:] {
+		line(row)
+	}
+}
+
+// writeTo replaces the figures of this size in a file, or adds them at its end.
+func (k kept) writeTo(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read the document that gets the figures: %w", err)
+	}
+	if err := os.WriteFile(file, k.insert(text), 0o644); err != nil {
+		return fmt.Errorf("write the figures: %w", err)
+	}
+	return nil
+}
+
+func (k kept) insert(text []byte) []byte {
+	begin := fmt.Appendf(nil, "<!-- %d nodes: written by make bench -->\n", k.Nodes)
+	end := fmt.Appendf(nil, "<!-- end of %d nodes -->\n", k.Nodes)
+	block := slices.Concat(begin, []byte(k.table()), end)
+	before, rest, found := bytes.Cut(text, begin)
+	if !found {
+		return slices.Concat(bytes.TrimRight(text, "\n"), []byte("\n\n"), block)
+	}
+	_, after, _ := bytes.Cut(rest, end)
+	return slices.Concat(before, block, after)
+}
