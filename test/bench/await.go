@@ -107,6 +107,14 @@ func (b *bed) awaitDaemonSets(ctx context.Context, least, nodes int) error {
 	})
 }
 
+// readyAndSettled waits until so many nodes are ready and all has been told.
+func (b *bed) readyAndSettled(ctx context.Context, nodes int) error {
+	if err := b.awaitReady(ctx, nodes); err != nil {
+		return err
+	}
+	return b.settle(ctx)
+}
+
 // settle waits until the operator has written nothing for a while.
 func (b *bed) settle(ctx context.Context) error {
 	quietSince := time.Now()

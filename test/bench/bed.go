@@ -47,8 +47,9 @@ type bed struct {
 	// client has all rights; what it asks is not in the audit log.
 	client   client.Client
 	operator *operator
-	// ready is when the operator last had all nodes ready after its installation.
-	ready time.Time
+	// ready is when all nodes were ready after the installation, and readyMark the end of the audit log then.
+	ready     time.Time
+	readyMark cluster.Mark
 }
 
 // startBed starts a control plane without nodes. What it has started when it fails is still to be stopped.

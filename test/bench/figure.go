@@ -63,6 +63,9 @@ func (u unit) tell(value float64) string {
 	return strconv.FormatFloat(value, 'f', u.digits, 64) + u.name
 }
 
+// of is the unit with another name.
+func (u unit) of(name string) unit { return unit{name, u.digits} }
+
 func inMilliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 func inMegabytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }

@@ -41,6 +41,9 @@ func install(ctx context.Context, b *bed) (outcome, error) {
 		return outcome{}, err
 	}
 	b.ready = time.Now()
+	if b.readyMark, err = b.cluster.Mark(); err != nil {
+		return outcome{}, err
+	}
 	out := outcome{Figures: []figure{
 		plain(readyTime, "from the policy until its status says ready", b.ready.Sub(begin).Seconds(), seconds),
 		plain(other, "from the policy until its DaemonSets are ready", daemonSets.Seconds(), seconds),

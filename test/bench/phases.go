@@ -30,6 +30,20 @@ const installation = "install"
 func phases() []phase {
 	return []phase{
 		{name: installation, run: install},
+		{name: "idle", run: idle},
+		{name: "pass", run: noOp},
+		{name: "pod", run: podLost},
+		{name: "label", run: labelled},
+		{name: "crash", run: crash},
+		{name: "broken", run: broken},
+		{name: "join", run: join},
+		{name: "joins", run: joins},
+		{name: "overdue", run: overdue},
+		{name: "discovery", run: flap},
+		{name: "restart", run: restart},
+		{name: "outage", run: outage},
+		{name: "floor", alone: true, run: floor},
+		{name: "bare", alone: true, run: bare},
 	}
 }
 
