@@ -47,7 +47,8 @@ type bed struct {
 	// client has all rights; what it asks is not in the audit log.
 	client   client.Client
 	operator *operator
-	// ready is when all nodes were ready after the installation, and readyMark the end of the audit log then.
+	// ready is when the policy was ready after the installation, and readyMark the end of the audit log when every node
+	// had said so, too.
 	ready     time.Time
 	readyMark cluster.Mark
 }

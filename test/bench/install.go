@@ -14,13 +14,26 @@ func install(ctx context.Context, b *bed) (outcome, error) {
 	if _, err := b.sim.AddNodes(ctx, b.size); err != nil {
 		return outcome{}, err
 	}
-	mark, err := b.cluster.Mark()
+	var out outcome
+	calls, err := b.during(func() (err error) {
+		if err := b.startOperator(ctx); err != nil {
+			return err
+		}
+		out, err = b.becomeReady(ctx)
+		return err
+	})
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := b.startOperator(ctx); err != nil {
-		return outcome{}, err
-	}
+	most := float64(writesPerNode*b.size + writesBeside)
+	out.Figures = append(out.Figures, atMost(readyWrites, "API writes to ready", float64(len(calls.Writes())), most, count))
+	out.Tallies = []tally{tallyOf("installation, from the operator's start to ready", calls)}
+	b.readyMark, err = b.cluster.Mark()
+	return out, err
+}
+
+// becomeReady creates the policy and measures until all is ready and every node says so.
+func (b *bed) becomeReady(ctx context.Context) (outcome, error) {
 	before, err := b.operator.scrape(ctx)
 	if err != nil {
 		return outcome{}, err
@@ -41,29 +54,14 @@ func install(ctx context.Context, b *bed) (outcome, error) {
 		return outcome{}, err
 	}
 	b.ready = time.Now()
-	if b.readyMark, err = b.cluster.Mark(); err != nil {
-		return outcome{}, err
-	}
-	out := outcome{Figures: []figure{
-		plain(readyTime, "from the policy until its status says ready", b.ready.Sub(begin).Seconds(), seconds),
-		plain(other, "from the policy until its DaemonSets are ready", daemonSets.Seconds(), seconds),
-	}}
 	used, err := b.used(ctx, before)
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := b.awaitConditions(ctx, b.size); err != nil {
-		return outcome{}, err
-	}
-	calls, err := b.callsSince(mark)
-	if err != nil {
-		return outcome{}, err
-	}
-	most := float64(writesPerNode*b.size + writesBeside)
-	out.Figures = append(out.Figures, used...)
-	out.Figures = append(out.Figures, atMost(readyWrites, "API writes to ready", float64(len(calls.Writes())), most, count))
-	out.Tallies = []tally{tallyOf("installation, from the operator's start to ready", calls)}
-	return out, nil
+	return outcome{Figures: append([]figure{
+		plain(readyTime, "from the policy until its status says ready", b.ready.Sub(begin).Seconds(), seconds),
+		plain(other, "from the policy until its DaemonSets are ready", daemonSets.Seconds(), seconds),
+	}, used...)}, b.awaitConditions(ctx, b.size)
 }
 
 // used tells what the operator has used since its start.

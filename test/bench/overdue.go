@@ -36,47 +36,24 @@ func overdue(ctx context.Context, b *bed) (outcome, error) {
 		return outcome{}, err
 	}
 	b.sim.Break(plugin, overdueNode, simulator.NeverReady)
+	defer b.sim.Heal(plugin, overdueNode)
 	var told time.Time
-	calls, err := b.during(func() error {
+	calls, err := b.during(func() (err error) {
 		if _, err := b.sim.AddNode(ctx, simulator.NodeSpec{Name: overdueNode}); err != nil {
 			return err
 		}
-		if err := b.awaitCondition(ctx); err != nil {
+		if told, err = b.awaitOverdue(ctx); err != nil {
 			return err
 		}
-		if err := b.awaitPolicy(ctx, "the policy names the node", func(st v1.ClusterPolicyStatus) bool {
-			return int(st.NodeSummary.Degraded) == 1 && int(st.NodeSummary.Ready) == b.size &&
-				st.Nodes[0].Name == overdueNode && strings.Contains(st.Nodes[0].Message, overdueCause)
-		}); err != nil {
-			return err
-		}
-		told = time.Now()
 		return b.settle(ctx)
 	})
 	if err != nil {
 		return outcome{}, err
 	}
-	toolkit, err := b.podOn(ctx, toolkitApp, overdueNode)
-	if err != nil || toolkit == nil {
-		return outcome{}, errors.Join(err, errors.New("the toolkit of the broken node must be ready"))
-	}
-	events, err := b.eventsOf(ctx, overdueNode)
-	if err != nil {
+	out := outcome{Tallies: []tally{tallyOf("a node joins that is overdue", calls)}}
+	if out.Figures, err = b.judgeOverdue(ctx, told); err != nil {
 		return outcome{}, err
 	}
-	late := told.Sub(readySince(toolkit).Add(overdueDeadline)).Seconds()
-	one := figure{
-		Name: other, What: "Events on that node", Goal: "1", Measured: fmt.Sprint(len(events)),
-		Met: len(events) == 1 && strings.Contains(events[0].Message, overdueCause),
-	}
-	out := outcome{
-		Figures: []figure{
-			atMost(other, fmt.Sprintf("from the deadline of a broken node until status and condition name node and cause, the other %d ready", b.size), late, overdueSeconds, seconds),
-			one,
-		},
-		Tallies: []tally{tallyOf("a node joins that is overdue", calls)},
-	}
-	b.sim.Heal(plugin, overdueNode)
 	if err := b.removeNodes(ctx, []string{overdueNode}); err != nil {
 		return outcome{}, err
 	}
@@ -84,6 +61,38 @@ func overdue(ctx context.Context, b *bed) (outcome, error) {
 		return outcome{}, err
 	}
 	return out, b.settle(ctx)
+}
+
+// awaitOverdue returns when node and policy have told the cause.
+func (b *bed) awaitOverdue(ctx context.Context) (told time.Time, err error) {
+	if err := b.awaitCondition(ctx); err != nil {
+		return time.Time{}, err
+	}
+	err = b.awaitPolicy(ctx, "the policy names the broken node", func(st v1.ClusterPolicyStatus) bool {
+		return int(st.NodeSummary.Degraded) == 1 && int(st.NodeSummary.Ready) == b.size &&
+			st.Nodes[0].Name == overdueNode && strings.Contains(st.Nodes[0].Message, overdueCause)
+	})
+	return time.Now(), err
+}
+
+// judgeOverdue compares when it was told with the deadline, which counts from the stage before.
+func (b *bed) judgeOverdue(ctx context.Context, told time.Time) ([]figure, error) {
+	toolkit, err := b.podOn(ctx, toolkitApp, overdueNode)
+	if err != nil || toolkit == nil {
+		return nil, errors.Join(err, errors.New("the toolkit of the broken node must be ready"))
+	}
+	events, err := b.eventsOf(ctx, overdueNode)
+	if err != nil {
+		return nil, err
+	}
+	late := told.Sub(readySince(toolkit).Add(overdueDeadline)).Seconds()
+	return []figure{
+		atMost(other, fmt.Sprintf("from the deadline of a broken node until status and condition name node and cause, the other %d ready", b.size), late, overdueSeconds, seconds),
+		{
+			Name: other, What: "Events on that node, with the cause", Goal: "1", Measured: fmt.Sprint(len(events)),
+			Met: len(events) == 1 && strings.Contains(events[0].Message, overdueCause),
+		},
+	}, nil
 }
 
 // setDeadline says how long the device plugin may take; empty is the default.

@@ -126,6 +126,9 @@ func (m *measurement) onBed(ctx context.Context, all []phase) (err error) {
 		}
 		fmt.Fprintf(m.told, "\n%d nodes, %s, in %.0f s:\n", m.kept.Nodes, p.name, time.Since(begin).Seconds())
 		out.tell(m.told)
+		if !slices.Contains(m.only, p.name) {
+			continue
+		}
 		if err := m.kept.keep(m.cache, p.name, out); err != nil {
 			return err
 		}
