@@ -36,7 +36,9 @@ func (b *bed) await(ctx context.Context, what string, every time.Duration, check
 			}
 		}
 		holds, state, err := check(ctx)
-		last = state
+		if err == nil {
+			last = state
+		}
 		return holds, err
 	})
 	if err != nil {

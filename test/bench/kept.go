@@ -83,11 +83,18 @@ func field(text, key, otherwise string) string {
 	return otherwise
 }
 
-// commit is what was measured, with -dirty where files were changed since.
+// product is what the operator is built and installed from.
+var product = []string{"api", "assets", "cmd", "config", "internal", "go.mod"}
+
+// commit is the last one that changed the operator, with -dirty where files were changed since.
 func commit() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	last, err := exec.Command("git", append([]string{"log", "-1", "--format=%h", "--"}, product...)...).Output()
 	if err != nil {
 		return "unknown"
 	}
-	return strings.TrimSpace(string(out))
+	changed, err := exec.Command("git", append([]string{"status", "--porcelain", "--"}, product...)...).Output()
+	if err != nil || len(changed) > 0 {
+		return strings.TrimSpace(string(last)) + "-dirty"
+	}
+	return strings.TrimSpace(string(last))
 }

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+)
+
+func TestParseOptions(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		want options
+		// told is part of what the user reads of a wrong call.
+		told string
+	}{
+		"nothing set": {want: options{nodes: []int{100, 1000}, only: phaseNames(), timeout: 15 * time.Minute, docs: "docs/benchmarks.md", cache: ".cache/bench"}},
+		"all set": {
+			args: []string{"-nodes=5000, 10", "-only=floor,install", "-strict", "-timeout=3m", "-docs=", "-cache=/tmp/x"},
+			want: options{nodes: []int{5000, 10}, only: []string{"floor", "install"}, strict: true, timeout: 3 * time.Minute, cache: "/tmp/x"},
+		},
+		"too few nodes":      {args: []string{"-nodes=9"}, told: "-nodes=9: want numbers from 10 on"},
+		"nodes in words":     {args: []string{"-nodes=many"}, told: "-nodes=many: want numbers"},
+		"no such phase":      {args: []string{"-only=install,lunch"}, told: `there is no phase "lunch": want some of install, idle`},
+		"no time":            {args: []string{"-timeout=0s"}, told: "-timeout: want a duration above 0"},
+		"an argument":        {args: []string{"install"}, told: `unknown argument "install"`},
+		"a flag that is not": {args: []string{"-fast"}, told: "flag provided but not defined: -fast"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var told bytes.Buffer
+			got, err := parseOptions(test.args, &told)
+			if test.told != "" {
+				g.Expect(err).To(HaveOccurred())
+				g.Expect(told.String()).To(ContainSubstring(test.told))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got).To(Equal(test.want))
+		})
+	}
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+func TestFiguresAreJudged(t *testing.T) {
+	for name, test := range map[string]struct {
+		figure        figure
+		goal, verdict string
+	}{
+		"below":    {atMost(other, "x", 4.9, 5, seconds), "at most 5.0 s", "met"},
+		"equal":    {atMost(other, "x", 5, 5, seconds), "at most 5.0 s", "met"},
+		"above":    {atMost(other, "x", 5.1, 5, seconds), "at most 5.0 s", "missed"},
+		"none":     {atMost(other, "x", 1, 0, count), "0", "missed"},
+		"no limit": {atMost(other, "x", 1e9, none, megabytes), "", ""},
+		"no goal":  {plain(other, "x", 1, seconds), "", ""},
+		"a join":   {joinWrites(calls("patch nodes", "patch nodes/status", "update clusterpolicies/status")), "at most 2 labels, 2 conditions, 3 policy status", "met"},
+		"a join that costs a label more": {
+			joinWrites(calls("patch nodes", "patch nodes", "patch nodes")), "at most 2 labels, 2 conditions, 3 policy status", "missed"},
+		"a join that touches a DaemonSet": {
+			joinWrites(calls("patch daemonsets")), "at most 2 labels, 2 conditions, 3 policy status", "missed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			g.Expect(test.figure.Goal).To(Equal(test.goal))
+			g.Expect(test.figure.verdict()).To(Equal(test.verdict))
+		})
+	}
+}
+
+// calls are requests given as "VERB RESOURCE[/SUBRESOURCE]".
+func calls(texts ...string) cluster.Calls {
+	var all cluster.Calls
+	for _, text := range texts {
+		verb, resource, _ := strings.Cut(text, " ")
+		resource, subresource, _ := strings.Cut(resource, "/")
+		all = append(all, cluster.Call{Verb: verb, Resource: resource, Subresource: subresource})
+	}
+	return all
+}
+
+func TestCallsAreCounted(t *testing.T) {
+	g := NewWithT(t)
+	got := tallyOf("something", calls("patch nodes", "patch nodes/status", "patch nodes", "create events", "update leases", "get leases", "list events", "watch pods"))
+	g.Expect(got).To(Equal(tally{
+		What: "something", Writes: 3, Events: 1, Lists: 1, Detail: "patch nodes 2, patch nodes/status 1", Reads: "list events 1, watch pods 1",
+	}))
+}
+
+func TestLimitsFollowTheSize(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(limitsOf(100).memory).To(Equal(50.0))
+	g.Expect(limitsOf(101).memory).To(Equal(90.0))
+	g.Expect(limitsOf(5000).memory).To(BeEquivalentTo(none))
+	g.Expect(limitsOf(5000).pass).To(Equal(25.0))
+	g.Expect(limitsOf(9000).pass).To(BeEquivalentTo(none))
+}
+
+// TestAPhaseReplacesItsOwnFigures: what other phases have found stays, also for a later run of the program.
+func TestAPhaseReplacesItsOwnFigures(t *testing.T) {
+	g := NewWithT(t)
+	dir := t.TempDir()
+	first := readKept(dir, 100)
+	g.Expect(first.keep(dir, "install", outcome{Figures: []figure{plain(readyTime, "ready", 12, seconds)}})).To(Succeed())
+	g.Expect(first.keep(dir, "floor", outcome{Figures: []figure{plain(floorTime, "floor", 8, seconds)}})).To(Succeed())
+	later := readKept(dir, 100)
+	g.Expect(later.missed()).To(Equal(1), "12 s are more than 1.15 times 8 s")
+	g.Expect(later.keep(dir, "install", outcome{Figures: []figure{plain(readyTime, "ready", 9, seconds)}})).To(Succeed())
+	g.Expect(readKept(dir, 100).missed()).To(BeZero())
+	g.Expect(readKept(dir, 100).table()).To(And(ContainSubstring("| 1.12"), ContainSubstring("| 13 to 15 s"), ContainSubstring("| 8.0 s")))
+
+	g.Expect(os.WriteFile(filepath.Join(dir, "100.json"), []byte("{"), 0o600)).To(Succeed())
+	g.Expect(readKept(dir, 100).Phases).To(BeEmpty(), "a file that was cut off is as none")
+}
+
+func TestTheDocumentKeepsItsWords(t *testing.T) {
+	g := NewWithT(t)
+	file := filepath.Join(t.TempDir(), "benchmarks.md")
+	write := func(nodes int, value float64) string {
+		k := kept{Nodes: nodes, Phases: map[string]keptPhase{installation: {Outcome: outcome{Figures: []figure{plain(other, "something", value, count)}}}}}
+		g.Expect(k.writeTo(file)).To(Succeed())
+		text, err := os.ReadFile(file)
+		g.Expect(err).NotTo(HaveOccurred())
+		return string(text)
+	}
+	g.Expect(os.WriteFile(file, []byte("# Words\n"), 0o600)).To(Succeed())
+	write(100, 7)
+	g.Expect(write(1000, 8)).To(And(HavePrefix("# Words\n\n"), ContainSubstring("| 7 "), ContainSubstring("| 8 ")))
+	g.Expect(os.WriteFile(file, []byte(write(1000, 8)+"\nThe end.\n"), 0o600)).To(Succeed())
+	got := write(100, 9)
+	g.Expect(got).To(And(HavePrefix("# Words\n\n"), HaveSuffix("\nThe end.\n"), ContainSubstring("| 9 "), ContainSubstring("| 8 "), Not(ContainSubstring("| 7 "))))
+	g.Expect(write(100, 9)).To(Equal(got), "once more changes nothing")
+}
+
+func TestTheMachineIsNamed(t *testing.T) {
+	g := NewWithT(t)
+	const text = "processor\t: 0\nmodel name\t: Some CPU: fast\n"
+	g.Expect(field(text, "model name", "unknown")).To(Equal("Some CPU: fast"))
+	g.Expect(field(text, "model", "unknown")).To(Equal("unknown"))
+}
+
+// TestDisturbedWorkIsNoticed: a pod that is gone or was restarted, and a DaemonSet that is gone or was changed.
+func TestDisturbedWorkIsNoticed(t *testing.T) {
+	g := NewWithT(t)
+	before := work{restarts: map[types.UID]int32{"a": 0, "b": 1, "c": 0}, generations: map[string]int64{"x": 1, "y": 2, "z": 1}}
+	pods, daemonSets := before.disturbed(before)
+	g.Expect([]int{pods, daemonSets}).To(Equal([]int{0, 0}))
+	pods, daemonSets = before.disturbed(work{restarts: map[types.UID]int32{"a": 0, "b": 2, "new": 0}, generations: map[string]int64{"x": 1, "y": 3}})
+	g.Expect([]int{pods, daemonSets}).To(Equal([]int{2, 2}))
+}
