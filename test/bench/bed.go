@@ -26,7 +26,6 @@ const (
 	account        = "gpu-operator"
 	configDir      = "config/default"
 	samplePolicy   = "config/samples/clusterpolicy.yaml"
-	firstNode      = "gpu-00000"
 	simulationSeed = 1
 
 	// startLimit is for all from the first process of the control plane to its installation.

@@ -109,7 +109,7 @@ func join(ctx context.Context, b *bed) (outcome, error) {
 	return outcome{
 		Figures: []figure{
 			joinWrites(calls),
-			atMost(other, "from its labels until a node that joins is labelled", max(0, handled.Sub(added).Seconds()), joinSeconds, times.of(" s")),
+			atMost(other, "from its labels until a node that joins is labelled", max(0, handled.Sub(added).Seconds()), joinSeconds, hundredths),
 		},
 		Tallies: []tally{tallyOf("one node joins", calls), tallyOf("that node is removed", removal)},
 	}, err

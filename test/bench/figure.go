@@ -53,6 +53,7 @@ type unit struct {
 
 var (
 	seconds      = unit{" s", 1}
+	hundredths   = unit{" s", 2}
 	milliseconds = unit{" ms", 1}
 	megabytes    = unit{" MB", 0}
 	count        = unit{"", 0}
@@ -62,9 +63,6 @@ var (
 func (u unit) tell(value float64) string {
 	return strconv.FormatFloat(value, 'f', u.digits, 64) + u.name
 }
-
-// of is the unit with another name.
-func (u unit) of(name string) unit { return unit{name, u.digits} }
 
 func inMilliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 

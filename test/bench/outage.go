@@ -42,7 +42,7 @@ func restart(ctx context.Context, b *bed) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	out, err := b.afterStart(ctx, "a restart of the operator", calls, before)
+	out, err := b.afterStart(ctx, restarted, "a restart of the operator", calls, before)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -55,12 +55,8 @@ func restart(ctx context.Context, b *bed) (outcome, error) {
 }
 
 // afterStart are the figures of an operator that has started on a cluster that is ready.
-func (b *bed) afterStart(ctx context.Context, what string, calls cluster.Calls, before work) (outcome, error) {
+func (b *bed) afterStart(ctx context.Context, name name, what string, calls cluster.Calls, before work) (outcome, error) {
 	alone, err := b.undisturbed(ctx, what, before)
-	name := other
-	if !strings.Contains(what, "API") {
-		name = restarted
-	}
 	return outcome{
 		Figures: append([]figure{
 			atMost(name, "API writes: "+what, float64(len(calls.Writes())), 0, count),
@@ -97,9 +93,10 @@ func outage(ctx context.Context, b *bed) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	out, err := b.afterStart(ctx, "60 s without the API server", calls, before)
+	const what = "60 s without the API server"
+	out, err := b.afterStart(ctx, other, what, calls, before)
 	out.Figures = append(out.Figures,
-		plain(other, "starts of the operator by its kubelet: 60 s without the API server", float64(starts), count),
+		plain(other, "starts of the operator by its kubelet: "+what, float64(starts), count),
 		plain(other, "from the API server's return until the operator's caches are filled, the kubelet's back-off included", max(0, again.Sub(back).Seconds()), seconds))
 	return out, err
 }

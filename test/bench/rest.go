@@ -140,6 +140,9 @@ func (b *bed) recover(ctx context.Context, nodes int) error {
 	return b.readyAndSettled(ctx, b.size)
 }
 
+// firstNode is where a single thing happens.
+var firstNode = nodeName(0)
+
 // nodeName is the name of a node of the bed, by its number.
 func nodeName(i int) string { return fmt.Sprintf("gpu-%05d", i) }
 
