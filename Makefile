@@ -29,6 +29,8 @@ KUBECTL        ?= kubectl
 # make demo takes NODES (how many), EXIT=1 (end once ready), TIMEOUT (5m), BREAK (OPERAND:NODE) and REAL=1 (one more
 # node, with containerd and a kubelet; needs root on Linux).
 # They reach it as environment variables, as every variable given to make does.
+# make bench takes NODES (how many, several separated by commas), ONLY (phases), TIMEOUT (of each wait, 15m) and STRICT=1
+# (fail if a goal is missed).
 
 # --- Derived --------------------------------------------------------------------------------------
 
@@ -148,7 +150,7 @@ test-gpu: ## Run the on-node programs against this machine's NVIDIA driver, if i
 .PHONY: bench
 bench: ## Measure the operator beside its goals, into docs/benchmarks.md (NODES=100,1000 ONLY=install,floor STRICT=1)
 	@mkdir -p $(cache)/bin && go build -o $(cache)/bin/bench ./test/bench
-	$(cache)/bin/bench $(if $(NODES),-nodes=$(NODES)) $(if $(ONLY),-only=$(ONLY)) $(if $(filter-out 0,$(STRICT)),-strict)
+	$(cache)/bin/bench $(if $(NODES),-nodes=$(NODES)) $(if $(ONLY),-only=$(ONLY)) $(if $(TIMEOUT),-timeout=$(TIMEOUT)) $(if $(filter-out 0,$(STRICT)),-strict)
 
 .PHONY: bench-node
 bench-node: ## Measure how fast a marker on a node is handed over to the program that waits for it
