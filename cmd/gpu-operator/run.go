@@ -187,7 +187,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Client:         c,
 			Applier:        &apply.Applier{Client: c, Live: mgr.GetAPIReader(), Seen: freshness.NewTracker()},
 			OwnNamespace:   &apply.Namespace{Client: c, Live: mgr.GetAPIReader(), Name: o.namespace},
-			Status:         status.NewWriter(c, clock.RealClock{}, recorder),
+			Status:         status.NewWriter(c, clock.RealClock{}, recorder, catalogue),
 			Catalogue:      catalogue,
 			Namespace:      o.namespace,
 			HelperImage:    o.image,

@@ -95,8 +95,12 @@ func TrimPod(object any) (any, error) {
 	}
 	// The node that the DaemonSet controller wants, for a pod that has none yet.
 	trimmed.Spec.NodeName = unique.Make(targetNode(pod)).Value()
+	if class := pod.Spec.RuntimeClassName; class != nil {
+		trimmed.Spec.RuntimeClassName = share(*class, func() *string { return new(*class) })
+	}
+	settled := readiness.Settled(pod)
 	for i := range pod.Status.Conditions {
-		if condition := &pod.Status.Conditions[i]; condition.Type == corev1.PodReady || condition.Type == corev1.PodScheduled {
+		if condition := &pod.Status.Conditions[i]; matters(condition.Type, settled) {
 			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{
 				Type:   corev1.PodConditionType(unique.Make(string(condition.Type)).Value()),
 				Status: corev1.ConditionStatus(unique.Make(string(condition.Status)).Value()),
@@ -104,7 +108,7 @@ func TrimPod(object any) (any, error) {
 			})
 		}
 	}
-	if readiness.Settled(pod) {
+	if settled {
 		return trimmed, nil
 	}
 	trimmed.Status.InitContainerStatuses = trimStatuses(pod.Status.InitContainerStatuses)
@@ -115,6 +119,13 @@ func TrimPod(object any) (any, error) {
 		}
 	}
 	return trimmed, nil
+}
+
+// matters tells whether a verdict on a pod is drawn from the condition: when its sandbox was made is of no use any more
+// once the pod has settled.
+func matters(condition corev1.PodConditionType, settled bool) bool {
+	return condition == corev1.PodReady || condition == corev1.PodScheduled ||
+		(condition == corev1.PodReadyToStartContainers && !settled)
 }
 
 // shared are the small parts that many pods have in common, by what they are made of: the pods of a template have the

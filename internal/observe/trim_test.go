@@ -45,7 +45,8 @@ func TestTrimmingTwiceIsTrimmingOnce(t *testing.T) {
 		"a Pod": {observe.TrimPod, &corev1.Pod{
 			ObjectMeta: trimmedMeta,
 			Spec: corev1.PodSpec{
-				InitContainers: []corev1.Container{{Name: "gpu-node-wait", Args: []string{"wait"}}, {Name: "other"}},
+				RuntimeClassName: new("nvidia"),
+				InitContainers:   []corev1.Container{{Name: "gpu-node-wait", Args: []string{"wait"}}, {Name: "other"}},
 				Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 					NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{"n"}}}}},
 				}}},
@@ -147,6 +148,11 @@ func TestTheVerdictOutlivesTheTrimming(t *testing.T) {
 		}, false},
 		"ready with one that ended": {func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[0].State = corev1.ContainerState{Terminated: ended(0, 0)}
+		}, false},
+		"without a sandbox": {func(p *corev1.Pod) {
+			p.Spec.RuntimeClassName = new("nvidia")
+			p.Status.Conditions[1].Status = corev1.ConditionFalse
+			p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse})
 		}, false},
 		"waiting": {func(p *corev1.Pod) {
 			p.Status.Conditions[1].Status = corev1.ConditionFalse

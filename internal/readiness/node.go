@@ -65,7 +65,7 @@ func Allocatable(node *corev1.Node) Verdict {
 	if hasGPU(node.Status.Capacity) {
 		// So it is also while the device plugin starts anew.
 		return progressing(v1.ReasonNotAllocatable,
-			"the kubelet can allocate none of the node's GPUs: see the log of the device plugin there for unhealthy ones")
+			"the kubelet can allocate none of the GPUs, which are unhealthy or not served")
 	}
 	return progressing(v1.ReasonNotAllocatable, "the kubelet advertises no GPU that can be allocated")
 }

@@ -183,6 +183,26 @@ func sandboxSince(pod *corev1.Pod) time.Time {
 	return since
 }
 
+// AwaitsHandler is the RuntimeClass of a pod on a node whose container runtime has made nothing of it: before the
+// handler of the class is configured, it cannot. Empty for others, and where the kubelet does not tell:
+// PodReadyToStartContainers is there from Kubernetes 1.29 on.
+func AwaitsHandler(pod *corev1.Pod) string {
+	condition := podCondition(pod, corev1.PodReadyToStartContainers)
+	if pod.Spec.RuntimeClassName == nil || pod.DeletionTimestamp != nil || condition == nil || condition.Status != corev1.ConditionFalse {
+		return ""
+	}
+	return *pod.Spec.RuntimeClassName
+}
+
+// MadeSince is since when a pod has had its present sandbox. Of one that is ready, where nobody has kept that, it is
+// since when it is ready; zero where neither is known.
+func MadeSince(pod *corev1.Pod) time.Time {
+	if condition := podCondition(pod, corev1.PodReadyToStartContainers); condition != nil && condition.Status == corev1.ConditionTrue {
+		return condition.LastTransitionTime.Time
+	}
+	return ReadySince(pod)
+}
+
 func startOf(state *corev1.ContainerState) time.Time {
 	switch {
 	case state.Terminated != nil:
@@ -212,6 +232,9 @@ func imageOf(reason string, status *corev1.ContainerStatus) string {
 }
 
 func starting(pod *corev1.Pod) Verdict {
+	if class := AwaitsHandler(pod); class != "" {
+		return progressing(v1.ReasonStarting, "the container runtime has not made the pod yet, with RuntimeClass "+class)
+	}
 	for i := range pod.Status.InitContainerStatuses {
 		status := &pod.Status.InitContainerStatuses[i]
 		if status.State.Running == nil {

@@ -778,6 +778,48 @@ func TestNodeCondition(t *testing.T) {
 				Message: "node-00000: stage Allocatable, operand device-plugin: the kubelet advertises no GPU that can be allocated",
 			},
 		},
+		"no GPU, and a container to look at": {
+			change: func(b *bed) {
+				delete(b.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
+				b.run("device-plugin", "plugin")
+			},
+			want: corev1.NodeCondition{
+				Status: "False", Reason: "NotAllocatable",
+				Message: "node-00000: stage Allocatable, operand device-plugin: the kubelet advertises no GPU that can be allocated: see the log of container plugin",
+			},
+		},
+		"the toolkit hangs": {
+			change: func(b *bed) {
+				b.run("container-toolkit", "toolkit-ctr")
+				b.awaitHandler("device-plugin")
+			},
+			want: corev1.NodeCondition{
+				Status: "False", Reason: "Starting",
+				Message: "node-00000: stage Toolkit, operand container-toolkit: container toolkit-ctr runs, and the container runtime makes no pod of RuntimeClass nvidia yet",
+			},
+		},
+		"the handler works for another pod since the toolkit came up": {
+			change: func(b *bed) {
+				b.run("container-toolkit", "toolkit-ctr")
+				b.awaitHandler("device-plugin")
+				b.made("operator-validator", 30*time.Second)
+			},
+			want: corev1.NodeCondition{
+				Status: "False", Reason: "Starting",
+				Message: "node-00000: stage DevicePlugin, operand device-plugin: the container runtime has not made the pod yet, with RuntimeClass nvidia",
+			},
+		},
+		"it worked before the toolkit was replaced": {
+			change: func(b *bed) {
+				b.run("container-toolkit", "toolkit-ctr")
+				b.awaitHandler("device-plugin")
+				b.made("operator-validator", time.Hour)
+			},
+			want: corev1.NodeCondition{
+				Status: "False", Reason: "Starting",
+				Message: "node-00000: stage Toolkit, operand container-toolkit: container toolkit-ctr runs, and the container runtime makes no pod of RuntimeClass nvidia yet",
+			},
+		},
 		"no pod yet": {
 			change: func(b *bed) { delete(b.snapshot.Pods["node-00000"], "container-toolkit") },
 			want: corev1.NodeCondition{

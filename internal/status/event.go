@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -55,10 +56,8 @@ func policyEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events
 		return events.Event{}, false
 	}
 	event := events.Event{
-		Regarding: corev1.ObjectReference{
-			APIVersion: v1.GroupVersion.String(), Kind: v1.ClusterPolicyKind.Kind, Name: policy.Name, UID: policy.UID,
-		},
-		Type: corev1.EventTypeWarning, Reason: is.Reason, Message: is.Message,
+		Regarding: policyReference(policy),
+		Type:      corev1.EventTypeWarning, Reason: is.Reason, Message: is.Message,
 	}
 	if was != nil {
 		event.Transition = fmt.Sprintf("%s %s since %s", was.Status, was.Reason, was.LastTransitionTime.UTC())
@@ -67,4 +66,34 @@ func policyEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events
 		event.Type, event.Reason, event.Message = corev1.EventTypeNormal, ready.Reason, "no longer degraded: "+ready.Message
 	}
 	return event, true
+}
+
+// operandEvents are the Events of a policy that tell of operands which begin to fail where no node tells: GPUs can
+// be used without them. told is the message of the policy's own Event, as nothing is told twice.
+func operandEvents(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus, beside sets.Set[string], told string) []events.Event {
+	var found []events.Event
+	for i := range after.Operands {
+		is := &after.Operands[i]
+		if is.State != v1.OperandDegraded || !beside.Has(is.Name) || about(is) == told || hadFailed(policy.Status, is.Name) {
+			continue
+		}
+		found = append(found, events.Event{
+			Regarding: policyReference(policy), Type: corev1.EventTypeWarning, Reason: is.Reason, Message: about(is),
+			// The status tells no time of operands: it is the first failure after what was written last.
+			Transition: fmt.Sprintf("operand %s fails after version %s", is.Name, policy.ResourceVersion),
+		})
+	}
+	return found
+}
+
+func hadFailed(status v1.ClusterPolicyStatus, name string) bool {
+	return slices.ContainsFunc(status.Operands, func(o v1.OperandStatus) bool {
+		return o.Name == name && o.State == v1.OperandDegraded
+	})
+}
+
+func policyReference(policy *v1.ClusterPolicy) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: v1.GroupVersion.String(), Kind: v1.ClusterPolicyKind.Kind, Name: policy.Name, UID: policy.UID,
+	}
 }

@@ -2,6 +2,7 @@ package status
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -109,4 +111,45 @@ func TestPolicyEvents(t *testing.T) {
 	event, tells = policyEvent(policy, after)
 	g.Expect(tells).To(BeTrue(), "degraded for another reason")
 	g.Expect(event).To(And(HaveField("Type", "Warning"), HaveField("Reason", "ReconcileFailed")))
+}
+
+// TestOperandEvents: of several operands that fail beside the ladder each is told once, with node, container and
+// cause, the first one by the policy's own Event.
+func TestOperandEvents(t *testing.T) {
+	g := NewWithT(t)
+	d := newDesk(t)
+	d.writer = NewWriter(d.client, d.clock, events.NewRecorder(d.client, d.clock, func(string) {}), newBed(t, 0).catalogue)
+	b := newBed(t, 1)
+	told := func() []string {
+		list := &corev1.EventList{}
+		g.Expect(d.client.List(t.Context(), list)).To(Succeed())
+		var messages []string
+		for i := range list.Items {
+			g.Expect(list.Items[i].InvolvedObject).To(And(HaveField("Kind", "ClusterPolicy"), HaveField("Name", "cp")))
+			messages = append(messages, list.Items[i].Type+" "+list.Items[i].Reason+" "+list.Items[i].Message)
+		}
+		return messages
+	}
+	write := func() {
+		_, err := d.writer.Write(t.Context(), d.read(), b.status(d.read().Status))
+		g.Expect(err).NotTo(HaveOccurred())
+		d.clock.SetTime(d.clock.Now().Add(time.Minute))
+	}
+	write()
+	g.Expect(told()).To(BeEmpty())
+	b.fail(0, "gpu-feature-discovery", "no GPU")
+	write()
+	const first = "Warning OperandFailed gpu-feature-discovery: fails on 1 of 1 nodes: " +
+		"node-00000 (container main: CrashLoopBackOff, exit code 1): node-00000 says: no GPU"
+	g.Expect(told()).To(ConsistOf(first), "by the policy's own Event")
+	b.fail(0, "dcgm-exporter", "no engine")
+	write()
+	second := strings.NewReplacer("gpu-feature-discovery", "dcgm-exporter", "no GPU", "no engine").Replace(first)
+	g.Expect(told()).To(ConsistOf(first, second), "the policy is degraded already")
+	b.fail(0, "dcgm-exporter", "no engine any more")
+	write()
+	g.Expect(told()).To(HaveLen(2), "the same failure")
+	b.fail(0, "device-plugin", "boom")
+	write()
+	g.Expect(told()).To(HaveLen(2), "a node tells of what its ladder needs")
 }

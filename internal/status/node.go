@@ -47,9 +47,9 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, stac
 		return assessment
 	}
 	verdict := func(rung plan.Rung) readiness.Verdict {
-		return assessRung(rung, object, pods[rung.Operand], stack, now)
+		return stack.awaitHandler(rung, node.Rungs, pods, assessRung(rung, object, pods[rung.Operand], stack, now))
 	}
-	assessment.climb(node, object, verdict)
+	assessment.climb(node, object, verdict, func(name operand.Name) string { return stack.mainContainer(pods[name]) })
 	for _, rung := range node.Beside {
 		if rung.Need != plan.OptedOut && rung.Need != plan.HostProvides {
 			assessment.Operands[rung.Operand] = verdict(rung)
@@ -66,18 +66,20 @@ func AssessNode(node plan.Node, object *corev1.Node, pods observe.NodePods, stac
 	return assessment
 }
 
-// climb judges the rungs of the ladder.
-func (assessment *NodeAssessment) climb(node plan.Node, object *corev1.Node, verdict func(plan.Rung) readiness.Verdict) {
+// climb judges the rungs of the ladder. container names that of an operand's pod on the node.
+func (assessment *NodeAssessment) climb(node plan.Node, object *corev1.Node, verdict func(plan.Rung) readiness.Verdict,
+	container func(operand.Name) string,
+) {
 	rungs := []readiness.Rung{{Stage: v1.StageDiscovered, Verdict: readiness.Kubelet(object)}}
-	optedOut, plugin := "", ""
+	optedOut, plugin := "", operand.Name("")
 	for _, rung := range node.Rungs {
 		if node.NeedsAllocatable && rung.Stage == v1.StageValidated {
-			rungs = append(rungs, allocatable(object, plugin, optedOut))
+			rungs = append(rungs, allocatable(object, plugin, container(plugin), optedOut))
 		}
 		if rung.Need == plan.OptedOut {
 			optedOut = rung.Message
 		} else if rung.Stage == v1.StageDevicePlugin {
-			plugin = string(rung.Operand)
+			plugin = rung.Operand
 		}
 		found := verdict(rung)
 		if rung.Need == plan.Expected || rung.Need == plan.Paused {
@@ -115,10 +117,14 @@ func excluded() readiness.NodeVerdict {
 }
 
 // allocatable is the rung that the device plugin leads to, empty where it is kept off the node.
-func allocatable(object *corev1.Node, plugin, optedOut string) readiness.Rung {
-	rung := readiness.Rung{Stage: v1.StageAllocatable, Operand: plugin, Verdict: readiness.Allocatable(object)}
-	if rung.Verdict.State != readiness.Ready && optedOut != "" {
+func allocatable(object *corev1.Node, plugin operand.Name, container, optedOut string) readiness.Rung {
+	rung := readiness.Rung{Stage: v1.StageAllocatable, Operand: string(plugin), Verdict: readiness.Allocatable(object)}
+	switch {
+	case rung.Verdict.State == readiness.Ready:
+	case optedOut != "":
 		rung.Verdict.Message += "; " + optedOut
+	case container != "":
+		rung.Verdict.Message += ": see the log of container " + container
 	}
 	return rung
 }

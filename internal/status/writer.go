@@ -15,6 +15,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -31,14 +32,23 @@ type Writer struct {
 	client client.Client
 	clock  clock.PassiveClock
 	events *events.Recorder
+	// beside are the operands that no stage of a node waits for.
+	beside sets.Set[string]
 	seen   *freshness.Tracker
 	mu     sync.Mutex
 	last   map[types.UID]time.Time
 }
 
-// NewWriter returns a Writer, which tells of transitions by the Recorder.
-func NewWriter(c client.Client, clk clock.PassiveClock, recorder *events.Recorder) *Writer {
-	return &Writer{client: c, clock: clk, events: recorder, seen: freshness.NewTracker(), last: map[types.UID]time.Time{}}
+// NewWriter returns a Writer, which tells of transitions by the Recorder: of the policy, and of those operands of
+// the catalogue that no stage of a node waits for.
+func NewWriter(c client.Client, clk clock.PassiveClock, recorder *events.Recorder, catalogue []operand.Operand) *Writer {
+	beside := sets.New[string]()
+	for i := range catalogue {
+		if catalogue[i].Stage == "" {
+			beside.Insert(string(catalogue[i].Name))
+		}
+	}
+	return &Writer{client: c, clock: clk, events: recorder, beside: beside, seen: freshness.NewTracker(), last: map[types.UID]time.Time{}}
 }
 
 // Write brings the status of the policy, as the cache has it, to the one given. It returns after how
@@ -54,7 +64,11 @@ func (w *Writer) Write(ctx context.Context, policy *v1.ClusterPolicy, status v1.
 	if wait := w.wait(policy, status); wait > 0 {
 		return wait, nil
 	}
-	if event, tells := policyEvent(policy, status); tells {
+	event, tells := policyEvent(policy, status)
+	if tells {
+		w.events.Record(ctx, event)
+	}
+	for _, event := range operandEvents(policy, status, w.beside, event.Message) {
 		w.events.Record(ctx, event)
 	}
 	update := policy.DeepCopy()

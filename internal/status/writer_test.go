@@ -2,9 +2,11 @@ package status
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -72,7 +74,7 @@ type desk struct {
 func newDesk(t *testing.T) *desk {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := v1.AddToScheme(scheme); err != nil {
+	if err := errors.Join(v1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	d := &desk{t: t, clock: clocktesting.NewFakePassiveClock(now)}
@@ -84,7 +86,7 @@ func newDesk(t *testing.T) *desk {
 				return c.SubResource(sub).Update(ctx, o, options...)
 			},
 		}).Build()
-	d.writer = NewWriter(d.client, d.clock, events.NewRecorder(d.client, d.clock, func(string) {}))
+	d.writer = NewWriter(d.client, d.clock, events.NewRecorder(d.client, d.clock, func(string) {}), nil)
 	return d
 }
 
