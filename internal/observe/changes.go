@@ -92,7 +92,7 @@ func PolicyChanges() predicate.Predicate {
 func PodChanges() predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Pod) bool {
 		return before.Spec.NodeName != after.Spec.NodeName ||
-			verdict(before) != verdict(after) ||
+			news(verdict(before), verdict(after)) ||
 			digest(before) != digest(after) || !reflect.DeepEqual(before.Labels, after.Labels)
 	})
 }
@@ -105,12 +105,18 @@ func TemplateChanges() predicate.Predicate {
 	})
 }
 
-// verdict is what matters of a pod now. That a container in a crash loop has been started once more
-// is no news.
-func verdict(pod *corev1.Pod) readiness.Verdict {
-	verdict := readiness.Pod(pod, digest(pod), time.Now())
-	verdict.Until = time.Time{}
-	return verdict
+// verdict is what matters of a pod now.
+func verdict(pod *corev1.Pod) readiness.Verdict { return readiness.Pod(pod, digest(pod), time.Now()) }
+
+// news tells whether two verdicts on a pod differ, or the later one changes by time alone and the earlier did not:
+// somebody has to come back then. That a container which has failed has been started once more is no news beside
+// that: whoever comes back finds out until when it is on trial.
+func news(before, after readiness.Verdict) bool {
+	if before.Until.IsZero() && !after.Until.IsZero() {
+		return true
+	}
+	before.Until, after.Until = time.Time{}, time.Time{}
+	return before != after
 }
 
 func digest(pod *corev1.Pod) string { return pod.Annotations[labels.TemplateDigest] }

@@ -435,7 +435,8 @@ func TestPodChanges(t *testing.T) {
 	}
 }
 
-// A container without probes is ready whenever it runs: in a crash loop, each start is no news.
+// A container without probes is ready whenever it runs: in a crash loop, each start is no news, but for whoever has
+// not known that there is something to come back for.
 func TestAStartInACrashLoopIsNoNews(t *testing.T) {
 	started := func(ago time.Duration) *corev1.Pod {
 		return &corev1.Pod{
@@ -452,6 +453,17 @@ func TestAStartInACrashLoopIsNoNews(t *testing.T) {
 	}
 	if observe.PodChanges().Update(event.UpdateEvent{ObjectOld: started(20 * time.Second), ObjectNew: started(time.Second)}) {
 		t.Error("passes")
+	}
+	ended := started(time.Second)
+	ended.Status.Conditions[0].Status = corev1.ConditionFalse
+	ended.Status.Conditions = append(ended.Status.Conditions, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
+	status := &ended.Status.ContainerStatuses[0]
+	status.Ready, status.State = false, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}
+	if observe.PodChanges().Update(event.UpdateEvent{ObjectOld: started(time.Second), ObjectNew: ended}) {
+		t.Error("its end passes")
+	}
+	if !observe.PodChanges().Update(event.UpdateEvent{ObjectOld: ended, ObjectNew: started(time.Second)}) {
+		t.Error("nobody comes back when it has run long enough")
 	}
 }
 
