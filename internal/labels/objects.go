@@ -27,6 +27,8 @@ const (
 	FieldOwner = "gpu-operator"
 	// WaitContainer is the init container that render generates from the graph's edges.
 	WaitContainer = "gpu-node-wait"
+	// CopyContainer is the init container by which the manifests copy gpu-node into a pod of another image.
+	CopyContainer = "gpu-node-copy"
 	// WaitForFlag is the argument by which it is told the markers, separated by commas. Written by
 	// render, read by gpu-node and by the assessment of a pod that waits.
 	WaitForFlag = "--for="

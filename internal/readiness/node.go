@@ -65,7 +65,7 @@ func Allocatable(node *corev1.Node) Verdict {
 	if hasGPU(node.Status.Capacity) {
 		// So it is also while the device plugin starts anew.
 		return progressing(v1.ReasonNotAllocatable,
-			"the kubelet can allocate none of the GPUs, which are unhealthy or not served")
+			"the kubelet holds all of the GPUs for unhealthy")
 	}
 	return progressing(v1.ReasonNotAllocatable, "the kubelet advertises no GPU that can be allocated")
 }

@@ -140,7 +140,7 @@ func TestKubelet(t *testing.T) {
 func TestAllocatable(t *testing.T) {
 	none := readiness.Verdict{State: readiness.Progressing, Reason: "NotAllocatable", Message: "the kubelet advertises no GPU that can be allocated"}
 	unhealthy := readiness.Verdict{State: readiness.Progressing, Reason: "NotAllocatable",
-		Message: "the kubelet can allocate none of the GPUs, which are unhealthy or not served"}
+		Message: "the kubelet holds all of the GPUs for unhealthy"}
 	tests := map[string]struct {
 		resources, capacity map[corev1.ResourceName]string
 		want                readiness.Verdict

@@ -205,7 +205,8 @@ func mergeEnv(env []corev1.EnvVar, more []v1.EnvVar) []corev1.EnvVar {
 	return env
 }
 
-// wait puts the wait for what comes first before the operand's own containers.
+// wait puts the wait for what comes first before the operand's own containers, and after what needs nothing: the
+// kubelet takes about a second from one container to the next, and is to take it while the pod waits anyway.
 func (r *renderer) wait(pod *corev1.PodSpec) {
 	if len(r.step.Waits) == 0 {
 		return
@@ -214,7 +215,11 @@ func (r *renderer) wait(pod *corev1.PodSpec) {
 	for _, marker := range r.step.Waits {
 		names = append(names, string(marker))
 	}
-	pod.InitContainers = append([]corev1.Container{{
+	first := 0
+	if len(pod.InitContainers) > 0 && pod.InitContainers[0].Name == labels.CopyContainer {
+		first = 1
+	}
+	pod.InitContainers = slices.Insert(pod.InitContainers, first, corev1.Container{
 		Name:            labels.WaitContainer,
 		Image:           r.context.Helper.Image,
 		ImagePullPolicy: corev1.PullPolicy(r.context.Helper.PullPolicy),
@@ -235,7 +240,7 @@ func (r *renderer) wait(pod *corev1.PodSpec) {
 			Name: markersVolume, MountPath: labels.ValidationsDir, ReadOnly: true,
 			MountPropagation: new(corev1.MountPropagationHostToContainer),
 		}},
-	}}, pod.InitContainers...)
+	})
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: markersVolume, VolumeSource: corev1.VolumeSource{
 		HostPath: &corev1.HostPathVolumeSource{Path: labels.ValidationsDir, Type: new(corev1.HostPathDirectoryOrCreate)},
 	}})

@@ -795,7 +795,7 @@ func TestNodeCondition(t *testing.T) {
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
-				Message: "node-00000: stage Toolkit, operand container-toolkit: container toolkit-ctr runs, and the container runtime makes no pod of RuntimeClass nvidia yet",
+				Message: "node-00000: stage Toolkit, operand container-toolkit: container toolkit-ctr runs, but the runtime makes no pod of RuntimeClass nvidia yet",
 			},
 		},
 		"the handler works for another pod since the toolkit came up": {
@@ -817,7 +817,7 @@ func TestNodeCondition(t *testing.T) {
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
-				Message: "node-00000: stage Toolkit, operand container-toolkit: container toolkit-ctr runs, and the container runtime makes no pod of RuntimeClass nvidia yet",
+				Message: "node-00000: stage Toolkit, operand container-toolkit: container toolkit-ctr runs, but the runtime makes no pod of RuntimeClass nvidia yet",
 			},
 		},
 		"no pod yet": {

@@ -35,7 +35,7 @@ func (s Stack) awaitHandler(rung plan.Rung, rungs []plan.Rung, pods observe.Node
 		return verdict
 	}
 	verdict.State, verdict.Reason = readiness.Progressing, v1.ReasonStarting
-	verdict.Message = fmt.Sprintf("container %s runs, and the container runtime makes no pod of RuntimeClass %s yet",
+	verdict.Message = fmt.Sprintf("container %s runs, but the runtime makes no pod of RuntimeClass %s yet",
 		s.mainContainer(toolkit), class)
 	return verdict
 }
