@@ -30,8 +30,9 @@ var limits = map[string]struct {
 	burst  int
 	second float32
 }{
-	"Node":          {100, 0.1},
-	"ClusterPolicy": {20, 1.0 / 60},
+	"Node": {100, 0.1},
+	// Of each operand that fails beside the ladder there is one.
+	"ClusterPolicy": {50, 0.1},
 }
 
 // Event tells of one transition of an object that is in no namespace.
