@@ -116,6 +116,7 @@ func TestFromNothingToValidated(t *testing.T) {
 	t.Run("what fails is told", func(t *testing.T) { b.in(t).checkFailures(sampleRounds()) })
 	t.Run("a restart of the node", func(t *testing.T) { b.in(t).checkRestart() })
 	t.Run("shared GPUs", func(t *testing.T) { b.in(t).checkSharing() })
+	t.Run("partitioned GPUs", func(t *testing.T) { b.in(t).checkPartitions() })
 }
 
 // checkAllocation runs a pod on two of the GPUs, and looks at what it sees.

@@ -22,6 +22,7 @@ var played = map[image.Component][]string{
 	image.DevicePlugin:  {"nvidia-device-plugin", "gpu-feature-discovery", "config-manager"},
 	image.DCGM:          {"nv-hostengine"},
 	image.DCGMExporter:  {"dcgm-exporter"},
+	image.MIGManager:    {"nvidia-mig-manager"},
 }
 
 // PauseImage is what keeps a pod's namespaces; no pod starts on a machine without it.

@@ -50,6 +50,7 @@ func edges(g *WithT) []edge {
 // delayed are the programs that take their time in the tests of the order.
 var delayed = []string{
 	"driver-manager", "nvidia-driver", "nvidia-toolkit", "nvidia-device-plugin", "gpu-feature-discovery", "dcgm-exporter", "nv-hostengine",
+	"nvidia-mig-manager",
 }
 
 // delay has each program wait before it does anything, each time for another while up to most. The function
@@ -105,7 +106,7 @@ func (b *bed) followMarkers(begin time.Time) (written func() map[labels.Marker]t
 }
 
 // notPlayed are the operands whose programs nobody plays, so that none of their edges is seen.
-var notPlayed = []operand.Name{"mps-control-daemon", "mig-manager"}
+var notPlayed = []operand.Name{"mps-control-daemon"}
 
 // gaps waits until the main programs of each operand that has edges have started since then, but for those of
 // some operands, and returns how long after the marker the first of them did; negative if before.

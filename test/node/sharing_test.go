@@ -53,9 +53,7 @@ func (b *bed) checkSharing() {
 	b.Expect(b.containers(configured...)).To(Equal(before), "nobody else is started again")
 
 	before = b.containers()
-	patch := `{"metadata":{"labels":{"` + configLabel + `":"exclusive"}}}`
-	_, err = b.client.CoreV1().Nodes().Patch(b.t.Context(), machineName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	b.Expect(err).NotTo(HaveOccurred())
+	b.label(configLabel, "exclusive")
 	b.expectShares("the node chooses another", time.Now(), 1, mostFollow)
 	b.awaitReady()
 	b.Expect(b.containers()).To(Equal(before), "nobody is started again")

@@ -30,40 +30,42 @@ func manageConfig([]string) error {
 	if err != nil {
 		return err
 	}
-	path := "/api/v1/nodes/" + os.Getenv("NODE_NAME")
-	var node object
-	if err := client.call(ctx, http.MethodGet, path, nil, &node); err != nil {
-		return err
-	}
-	if err := link(node); err != nil || os.Getenv("ONESHOT") == "true" {
-		return err
-	}
-	for {
-		err := watchNode(ctx, client, node)
-		if ctx.Err() != nil {
-			return nil
+	if os.Getenv("ONESHOT") == "true" {
+		var node object
+		if err := client.call(ctx, http.MethodGet, "/api/v1/nodes/"+os.Getenv("NODE_NAME"), nil, &node); err != nil {
+			return err
 		}
-		if err != nil {
+		return link(node)
+	}
+	return eachNode(ctx, client, os.Getenv("NODE_NAME"), link)
+}
+
+// eachNode passes on the node as it is and as it changes, until the context ends.
+func eachNode(ctx context.Context, client *apiClient, name string, changed func(object) error) error {
+	for {
+		err := watchNode(ctx, client, name, changed)
+		if ctx.Err() != nil {
+			err = nil // What was cut off by the end is no failure.
+		}
+		if err != nil || ctx.Err() != nil {
 			return err
 		}
 		// The server ends each watch at some time.
 		time.Sleep(nodePause)
-		if err := client.call(ctx, http.MethodGet, path, nil, &node); err != nil {
-			return err
-		}
-		if err := link(node); err != nil {
-			return err
-		}
 	}
 }
 
-// watchNode links what each change of the node chooses, until the server ends the watch.
-func watchNode(ctx context.Context, client *apiClient, node object) error {
-	query := url.Values{
-		"watch": {"true"}, "fieldSelector": {"metadata.name=" + node.Metadata.Name},
-		"resourceVersion": {node.Metadata.ResourceVersion},
+// watchNode does so until the server ends the watch.
+func watchNode(ctx context.Context, client *apiClient, name string, changed func(object) error) error {
+	var node object
+	if err := client.call(ctx, http.MethodGet, "/api/v1/nodes/"+name, nil, &node); err != nil {
+		return err
 	}
-	return client.follow(ctx, "/api/v1/nodes?"+query.Encode(), link)
+	if err := changed(node); err != nil {
+		return err
+	}
+	query := url.Values{"watch": {"true"}, "fieldSelector": {"metadata.name=" + name}, "resourceVersion": {node.Metadata.ResourceVersion}}
+	return client.follow(ctx, "/api/v1/nodes?"+query.Encode(), changed)
 }
 
 // link links the configuration that a node chooses, and signals if it is another one than before.

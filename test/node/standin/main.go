@@ -31,6 +31,7 @@ var parts = map[string]func(args []string) error{
 	"nvidia-device-plugin":         plugin,
 	"config-manager":               manageConfig,
 	"gpu-feature-discovery":        discoverFeatures,
+	"nvidia-mig-manager":           managePartitions,
 	"dcgm-exporter":                exportMetrics,
 	"nv-hostengine":                serveEngine,
 

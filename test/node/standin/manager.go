@@ -51,10 +51,10 @@ func manageDriver(args []string) error {
 		return err
 	}
 	node := os.Getenv("NODE_NAME")
-	if err := relabel(ctx, client, node, deployTrue, deployPaused); err != nil {
+	if err := relabel(ctx, client, node, paused, deployTrue, deployPaused); err != nil {
 		return err
 	}
-	if err := awaitLeft(ctx, client, node); err != nil {
+	if err := awaitLeft(ctx, client, os.Getenv("OPERATOR_NAMESPACE"), node, paused); err != nil {
 		return err
 	}
 	digest, _ := os.ReadFile(driverState)
@@ -66,7 +66,7 @@ func manageDriver(args []string) error {
 	if err := unmountRoot(); err != nil {
 		return err
 	}
-	return relabel(ctx, client, node, deployPaused, deployTrue)
+	return relabel(ctx, client, node, paused, deployPaused, deployTrue)
 }
 
 // object is what is read of an object of Kubernetes.
@@ -77,42 +77,53 @@ type object struct {
 	}
 }
 
-// relabel changes the deploy labels of the paused operands that have a value to another one.
-func relabel(ctx context.Context, client *apiClient, node, from, to string) error {
+// relabel changes the deploy labels of those operands that have a value to another one.
+func relabel(ctx context.Context, client *apiClient, node string, operands [][2]string, from, to string) error {
 	var found object
 	path := "/api/v1/nodes/" + node
 	if err := client.call(ctx, http.MethodGet, path, nil, &found); err != nil {
 		return err
 	}
 	changes := map[string]string{}
-	for _, operand := range paused {
+	for _, operand := range operands {
 		if key := deployPrefix + operand[0]; found.Metadata.Labels[key] == from {
 			changes[key] = to
 		}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": changes}})
+	return label(ctx, client, node, changes)
+}
+
+// label writes labels of a node.
+func label(ctx context.Context, client *apiClient, node string, labels map[string]string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
 	if err != nil {
 		return err
 	}
-	return client.call(ctx, http.MethodPatch, path, patch, &found)
+	return client.call(ctx, http.MethodPatch, "/api/v1/nodes/"+node, patch, &object{})
 }
 
-// awaitLeft waits until the paused operands have no pod on the node.
-func awaitLeft(ctx context.Context, client *apiClient, node string) error {
-	for _, operand := range paused {
-		query := url.Values{"labelSelector": {"app=" + operand[1]}, "fieldSelector": {"spec.nodeName=" + node}}
-		path := "/api/v1/namespaces/" + os.Getenv("OPERATOR_NAMESPACE") + "/pods?" + query.Encode()
+// podsOf are the pods of an operand on a node, by their app label.
+func podsOf(ctx context.Context, client *apiClient, namespace, node, app string) ([]object, error) {
+	query := url.Values{"labelSelector": {"app=" + app}, "fieldSelector": {"spec.nodeName=" + node}}
+	var pods struct{ Items []object }
+	err := client.call(ctx, http.MethodGet, "/api/v1/namespaces/"+namespace+"/pods?"+query.Encode(), nil, &pods)
+	return pods.Items, err
+}
+
+// awaitLeft waits until the operands have no pod on the node.
+func awaitLeft(ctx context.Context, client *apiClient, namespace, node string, operands [][2]string) error {
+	for _, operand := range operands {
 		deadline := time.Now().Add(pauseTimeout)
 		for {
-			var pods struct{ Items []object }
-			if err := client.call(ctx, http.MethodGet, path, nil, &pods); err != nil {
+			pods, err := podsOf(ctx, client, namespace, node, operand[1])
+			if err != nil {
 				return err
 			}
-			if len(pods.Items) == 0 {
+			if len(pods) == 0 {
 				break
 			}
 			if time.Now().After(deadline) {
-				return fmt.Errorf("the pods of %s did not leave within %s: %s", operand[0], pauseTimeout, names(pods.Items))
+				return fmt.Errorf("the pods of %s did not leave within %s: %s", operand[0], pauseTimeout, names(pods))
 			}
 			time.Sleep(time.Second)
 		}

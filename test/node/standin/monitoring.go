@@ -41,14 +41,21 @@ func writeFeatures() error {
 	if err != nil {
 		return err
 	}
+	units, profile, err := unitsOf(gpus, os.Getenv("MIG_STRATEGY"))
+	if err != nil {
+		return err
+	}
 	product, sharing := "NVIDIA-H100-80GB-HBM3", "none"
+	if profile != "" {
+		product += "-MIG-" + profile
+	}
 	if replicas > 1 {
 		product, sharing = product+"-SHARED", "time-slicing"
 	}
 	labels := fmt.Sprintf("nvidia.com/gfd.timestamp=%d\nnvidia.com/gpu.count=%d\nnvidia.com/gpu.product=%s\n"+
 		"nvidia.com/gpu.replicas=%d\nnvidia.com/gpu.sharing-strategy=%s\n"+
-		"nvidia.com/mig.capable=false\nnvidia.com/mps.capable=false\nnvidia.com/cuda.driver-version.full=%s\n",
-		time.Now().Unix(), len(gpus), product, replicas, sharing, driverVersion)
+		"nvidia.com/mig.capable=true\nnvidia.com/mps.capable=false\nnvidia.com/cuda.driver-version.full=%s\n",
+		time.Now().Unix(), len(units), product, replicas, sharing, driverVersion)
 	return errors.Join(os.WriteFile(featureFile+".new", []byte(labels), 0o644), os.Rename(featureFile+".new", featureFile))
 }
 

@@ -89,23 +89,18 @@ func servePlugin() (stop func(), err error) {
 	if err != nil || len(gpus) == 0 {
 		return nil, fmt.Errorf("find GPUs below %q: %w", devRoot, errors.Join(err, fs.ErrNotExist))
 	}
-	if err := writeCDI(gpus); err != nil {
+	units, _, err := unitsOf(gpus, os.Getenv("MIG_STRATEGY"))
+	if err != nil {
+		return nil, err
+	}
+	if err := writeCDI(units); err != nil {
 		return nil, fmt.Errorf("describe the GPUs to the runtime: %w", err)
 	}
 	replicas, err := replicas()
 	if err != nil {
 		return nil, err
 	}
-	server := &pluginServer{ended: make(chan struct{})}
-	for _, gpu := range gpus {
-		for replica := range replicas {
-			id := gpuUUID(gpu)
-			if replicas > 1 {
-				id += replicaSign + strconv.Itoa(replica)
-			}
-			server.devices = append(server.devices, &api.Device{ID: id, Health: api.Healthy})
-		}
-	}
+	server := &pluginServer{devices: offered(units, replicas), ended: make(chan struct{})}
 	socket := filepath.Join(api.DevicePluginPath, pluginSocket)
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -124,6 +119,21 @@ func servePlugin() (stop func(), err error) {
 	}
 	fmt.Printf("the plugin serves %d devices\n", len(server.devices))
 	return stop, nil
+}
+
+// offered are the devices that the kubelet is told of, each as often as it is shared.
+func offered(units []unit, replicas int) []*api.Device {
+	var devices []*api.Device
+	for _, unit := range units {
+		for replica := range replicas {
+			id := unit.id
+			if replicas > 1 {
+				id += replicaSign + strconv.Itoa(replica)
+			}
+			devices = append(devices, &api.Device{ID: id, Health: api.Healthy})
+		}
+	}
+	return devices
 }
 
 func register() error {
@@ -203,16 +213,16 @@ func replicas() (int, error) {
 }
 
 // writeCDI describes the GPUs as the Container Device Interface has it.
-func writeCDI(gpus []int) error {
+func writeCDI(units []unit) error {
 	driverOnHost, devOnHost := os.Getenv("NVIDIA_DRIVER_ROOT"), os.Getenv("NVIDIA_DEV_ROOT")
 	node := func(name string) map[string]any {
 		return map[string]any{"path": "/dev/" + name, "hostPath": filepath.Join(devOnHost, "dev", name)}
 	}
 	var devices []any
-	for _, gpu := range gpus {
+	for _, unit := range units {
 		devices = append(devices, map[string]any{
-			"name":           gpuUUID(gpu),
-			"containerEdits": map[string]any{"deviceNodes": []any{node("nvidia" + strconv.Itoa(gpu))}},
+			"name":           unit.id,
+			"containerEdits": map[string]any{"deviceNodes": []any{node("nvidia" + strconv.Itoa(unit.gpu))}},
 		})
 	}
 	content, err := json.Marshal(map[string]any{

@@ -1,0 +1,138 @@
+//go:build linux
+
+package node_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+const (
+	layoutLabel      = "nvidia.com/mig.config"
+	layoutStateLabel = "nvidia.com/mig.config.state"
+	pluginLabel      = "nvidia.com/gpu.deploy.device-plugin"
+	productLabel     = "nvidia.com/gpu.product"
+	// slices7 are the MIG devices that a GPU is cut into by the smallest profile.
+	slices7 = 7
+)
+
+// partitioned are the operands that leave a node while its GPUs are cut, and the validator, which proves them anew.
+var partitioned = []string{"nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator"}
+
+// checkPartitions has the MIG manager cut the GPUs, by the label of the node alone: what holds them is paused
+// meanwhile and comes back, the kubelet offers the MIG devices, and nobody else is disturbed. A layout that there is
+// not changes nothing.
+func (b *bed) checkPartitions() {
+	b.patchPolicy(map[string]any{"spec": map[string]any{"mig": map[string]any{"strategy": "single"}}})
+	b.awaitReady()
+	before := b.containers(partitioned...)
+	b.cut("all-1g.10gb", gpus*slices7, "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb")
+	all := b.containers()
+	seen := b.followLabels(layoutStateLabel, pluginLabel)
+	b.label(layoutLabel, "all-8g.90gb")
+	b.Eventually(func() []string { return seen()[layoutStateLabel] }, "30s", "50ms").Should(Equal([]string{"success", "failed"}))
+	b.Expect(seen()[pluginLabel]).To(Equal([]string{"true"}), "nobody is paused for a layout that there is not")
+	b.awaitDevices(gpus * slices7)
+	b.Expect(b.containers()).To(Equal(all))
+	b.cut("all-disabled", gpus, "NVIDIA-H100-80GB-HBM3")
+	b.Expect(b.containers(partitioned...)).To(Equal(before), "nobody else is started again")
+}
+
+// cut chooses a layout, and waits until the node offers so many devices of the product and is ready.
+func (b *bed) cut(layout string, devices int, product string) {
+	b.t.Helper()
+	seen := b.followLabels(layoutStateLabel, pluginLabel)
+	begin := time.Now()
+	b.label(layoutLabel, layout)
+	b.Eventually(func(g Gomega) {
+		states := seen()[layoutStateLabel]
+		// Before it comes what became of the layout before it.
+		g.Expect(states[max(0, len(states)-2):]).To(Equal([]string{"pending", "success"}))
+		g.Expect(seen()[pluginLabel]).To(Equal([]string{"true", "paused-for-mig-change", "true"}))
+	}, "60s", "50ms").Should(Succeed(), b.describe)
+	done := since(begin)
+	b.awaitDevices(devices)
+	offered := since(begin)
+	b.Eventually(func(g Gomega) {
+		g.Expect(b.node(g).Labels).To(HaveKeyWithValue(productLabel, product))
+		g.Expect(b.gpuReady(g).Status).To(Equal(corev1.ConditionTrue))
+		policy, err := b.policy()
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(policy.Status.State).To(Equal(v1.StateReady), "%+v", policy.Status)
+	}, "90s", "100ms").Should(Succeed(), b.describe)
+	b.t.Logf("%s: the MIG manager was done after %s, the Node offered %d devices after %s, all was ready after %s",
+		layout, done, devices, offered, since(begin))
+}
+
+// awaitDevices waits until the kubelet offers so many devices, on its Node, too.
+func (b *bed) awaitDevices(count int) {
+	b.t.Helper()
+	b.Eventually(func(g Gomega) {
+		g.Expect(b.devices(g)).To(HaveLen(count))
+		g.Expect(b.node(g).Status.Allocatable[gpuResource]).To(HaveField("Value()", int64(count)))
+	}, "60s", "50ms").Should(Succeed(), b.describe)
+}
+
+func (b *bed) node(g Gomega) *corev1.Node {
+	object, err := b.client.CoreV1().Nodes().Get(b.t.Context(), machineName, metav1.GetOptions{})
+	g.Expect(err).NotTo(HaveOccurred())
+	return object
+}
+
+func (b *bed) label(key, value string) {
+	b.t.Helper()
+	patch := `{"metadata":{"labels":{"` + key + `":"` + value + `"}}}`
+	_, err := b.client.CoreV1().Nodes().Patch(b.t.Context(), machineName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+}
+
+// followLabels notes the values that labels of the node have one after the other, from now on to the end of the test.
+func (b *bed) followLabels(keys ...string) (seen func() map[string][]string) {
+	b.t.Helper()
+	ctx, stop := context.WithCancel(b.t.Context())
+	values := map[string][]string{}
+	var lock sync.Mutex
+	note := func(node *corev1.Node) {
+		lock.Lock()
+		defer lock.Unlock()
+		for _, key := range keys {
+			value, there := node.Labels[key]
+			if before := values[key]; there && (len(before) == 0 || before[len(before)-1] != value) {
+				values[key] = append(before, value)
+			}
+		}
+	}
+	now := b.node(b)
+	note(now)
+	watch, err := b.client.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=" + machineName, ResourceVersion: now.ResourceVersion,
+	})
+	b.Expect(err).NotTo(HaveOccurred())
+	var group sync.WaitGroup
+	group.Go(func() {
+		for event := range watch.ResultChan() {
+			if node, isNode := event.Object.(*corev1.Node); isNode {
+				note(node)
+			}
+		}
+	})
+	b.t.Cleanup(func() { stop(); watch.Stop(); group.Wait() })
+	return func() map[string][]string {
+		lock.Lock()
+		defer lock.Unlock()
+		copied := map[string][]string{}
+		for key, all := range values {
+			copied[key] = slices.Clone(all)
+		}
+		return copied
+	}
+}

@@ -1,0 +1,176 @@
+//go:build linux
+
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"syscall"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	layoutLabel      = "nvidia.com/mig.config"
+	layoutStateLabel = "nvidia.com/mig.config.state"
+	deployPausedMIG  = "paused-for-mig-change"
+	// layoutFile is where the kernel's driver keeps how each GPU is cut, until it is unloaded.
+	layoutFile = "/proc/driver/nvidia/mig-layout"
+	// pciID is that of the machine's GPUs, as layouts name it.
+	pciID = "0x233010DE"
+)
+
+// gpuClients are the operands that hold GPUs while they run, with the app label of their pods.
+var gpuClients = [][2]string{
+	{"device-plugin", "nvidia-device-plugin-daemonset"},
+	{"gpu-feature-discovery", "gpu-feature-discovery"},
+	{"dcgm-exporter", "nvidia-dcgm-exporter"},
+	{"dcgm", "nvidia-dcgm"},
+}
+
+// managePartitions is the MIG manager: it cuts the GPUs as the label of its node says, and tells what became of it.
+func managePartitions([]string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	client, err := inCluster()
+	if err != nil {
+		return err
+	}
+	fmt.Println("the MIG manager runs")
+	chosen := ""
+	return eachNode(ctx, client, os.Getenv("NODE_NAME"), func(node object) error {
+		if name := node.Metadata.Labels[layoutLabel]; name != "" && name != chosen {
+			chosen = name
+			return partition(ctx, client, node.Metadata.Name, name)
+		}
+		return nil
+	})
+}
+
+// partition brings the GPUs to a layout. The operands that hold them leave the node meanwhile.
+func partition(ctx context.Context, client *apiClient, node, name string) error {
+	tell := func(state string) error {
+		fmt.Printf("the layout %s: %s\n", name, state)
+		return label(ctx, client, node, map[string]string{layoutStateLabel: state})
+	}
+	wanted, err := layoutNamed(name)
+	if err != nil {
+		fmt.Println(err)
+		return tell("failed")
+	}
+	if current, err := layout(); err != nil || maps.Equal(current, wanted) {
+		return cmp.Or(err, tell("success"))
+	}
+	namespace := os.Getenv("POD_NAMESPACE")
+	if err := errors.Join(tell("pending"), relabel(ctx, client, node, gpuClients, deployTrue, deployPausedMIG)); err != nil {
+		return err
+	}
+	if err := awaitLeft(ctx, client, namespace, node, gpuClients); err != nil {
+		return err
+	}
+	content, err := json.Marshal(wanted)
+	if err != nil {
+		return err
+	}
+	if err := write(layoutFile, string(content)); err != nil {
+		return fmt.Errorf("cut the GPUs: %w", err)
+	}
+	// What was proven was proven of other devices.
+	validators, err := podsOf(ctx, client, namespace, node, "nvidia-operator-validator")
+	if err != nil {
+		return err
+	}
+	for _, pod := range validators {
+		if err := client.call(ctx, http.MethodDelete, "/api/v1/namespaces/"+namespace+"/pods/"+pod.Metadata.Name, nil, &object{}); err != nil {
+			return err
+		}
+	}
+	return errors.Join(relabel(ctx, client, node, gpuClients, deployPausedMIG, deployTrue), tell("success"))
+}
+
+// layoutNamed is how many devices of each profile a layout makes of each GPU of the machine.
+func layoutNamed(name string) (map[string]int, error) {
+	path := cmp.Or(os.Getenv("CONFIG_FILE"), os.Getenv("DEFAULT_CONFIG_FILE"))
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the layouts: %w", err)
+	}
+	var file struct {
+		Layouts map[string][]struct {
+			Filter  []string       `json:"device-filter"`
+			Devices any            `json:"devices"`
+			Profile map[string]int `json:"mig-devices"`
+		} `json:"mig-configs"`
+	}
+	if err := yaml.Unmarshal(content, &file); err != nil {
+		return nil, fmt.Errorf("read the layouts of %s: %w", path, err)
+	}
+	for _, part := range file.Layouts[name] {
+		if len(part.Filter) > 0 && !slices.Contains(part.Filter, pciID) {
+			continue
+		}
+		if part.Devices != "all" {
+			return nil, fmt.Errorf("the layout %s is of some GPUs; those of all are played", name)
+		}
+		return part.Profile, nil
+	}
+	return nil, fmt.Errorf("there is no layout %s for GPUs %s in %s", name, pciID, path)
+}
+
+// layout is how each GPU is cut; empty if none is.
+func layout() (map[string]int, error) {
+	content, err := os.ReadFile(layoutFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read how the GPUs are cut: %w", err)
+	}
+	var found map[string]int
+	if err := json.Unmarshal(content, &found); err != nil {
+		return nil, fmt.Errorf("read how the GPUs are cut: %w", err)
+	}
+	return found, nil
+}
+
+// unit is what a pod gets: a GPU, or a MIG device of it.
+type unit struct {
+	id  string
+	gpu int
+}
+
+// unitsOf are what the GPUs offer under the name of whole ones, and the profile of MIG devices, empty for whole
+// GPUs, as which the strategy none offers them, too.
+func unitsOf(gpus []int, strategy string) (units []unit, profile string, err error) {
+	cut, err := layout()
+	if err != nil {
+		return nil, "", err
+	}
+	switch {
+	case strategy == "" || strategy == "none":
+		cut = nil
+	case strategy != "single" || len(cut) > 1:
+		return nil, "", fmt.Errorf("%d profiles with the strategy %q are not played; one with single is", len(cut), strategy)
+	}
+	for _, gpu := range gpus {
+		if len(cut) == 0 {
+			units = append(units, unit{gpuUUID(gpu), gpu})
+		}
+		for name, count := range cut {
+			profile = name
+			for i := range count {
+				units = append(units, unit{fmt.Sprintf("MIG-%08d-0000-4000-8000-%012d", i, gpu), gpu})
+			}
+		}
+	}
+	return units, profile, nil
+}
