@@ -3,11 +3,11 @@
 package node_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -23,9 +23,10 @@ import (
 type failure struct {
 	patient patient
 	mode    mode
-	// told is how long it took until it was told what fails and why, said what the policy says of it.
-	told time.Duration
-	said string
+	// told is how long it took until it was told what fails and why, said what was told; recorded how long until
+	// there was an Event of it, with this reason.
+	told, recorded time.Duration
+	said, reason   string
 	// well is how long after the cure all was well, without a hand.
 	well time.Duration
 	// untold: nobody can know, see mode; done: all was well in the end.
@@ -60,7 +61,7 @@ func sampleRounds() []round {
 // allRounds are all modes of failing for all that is played.
 func allRounds() []round {
 	var all []round
-	for _, patients := range [][]patient{{driverManager}, {driver}, {toolkit}, {devicePlugin}, {discovery, exporter, engine}} {
+	for _, patients := range [][]patient{{driverManager}, {driver}, {toolkit}, {devicePlugin}, {discovery, exporter, engine, partitions}} {
 		for _, m := range []mode{exits, hangs, slow, memory, missing} {
 			all = append(all, round{patients: patients, mode: m, again: m.name == exits.name})
 		}
@@ -106,7 +107,7 @@ func (b *bed) checkFailures(rounds []round) {
 }
 
 func (b *bed) checkRound(r round, lines []*failure) {
-	b.awaitWell("150s")
+	b.awaitWell("4m")
 	begin := time.Now()
 	cures := b.inflict(r)
 	for _, line := range lines {
@@ -114,6 +115,7 @@ func (b *bed) checkRound(r round, lines []*failure) {
 			b.awaitRestarts(line.patient, 2)
 		}
 		b.awaitTold(line, begin)
+		b.awaitRecorded(line, begin)
 	}
 	cured := time.Now()
 	for _, cure := range cures {
@@ -122,7 +124,7 @@ func (b *bed) checkRound(r round, lines []*failure) {
 	if r.leave {
 		return
 	}
-	b.awaitWell("150s")
+	b.awaitWell("4m")
 	for _, line := range lines {
 		b.awaitWork(line.patient)
 	}
@@ -137,10 +139,25 @@ func (b *bed) checkRound(r round, lines []*failure) {
 func (b *bed) inflict(r round) (cures []func()) {
 	for _, p := range r.patients {
 		cures = append(cures, b.sicken(p, r.mode))
+	}
+	for _, p := range r.patients {
 		b.Expect(b.client.CoreV1().Pods(namespace).DeleteCollection(b.t.Context(), metav1.DeleteOptions{},
 			metav1.ListOptions{LabelSelector: "app=" + p.app})).To(Succeed())
 	}
+	for _, p := range r.patients {
+		if p == toolkit && r.mode.onItsWay {
+			b.renewNeeding(p)
+		}
+	}
 	return cures
+}
+
+// renewNeeding has the pods of the device plugin start anew where the toolkit has no probe: what it has done holds for
+// those that run. As on a node that joins, they come when the former toolkit has taken its handler with it.
+func (b *bed) renewNeeding(p patient) {
+	b.Eventually(func(g Gomega) { g.Expect(b.container(g, p).State.Running).NotTo(BeNil()) }, "60s", "50ms").Should(Succeed(), b.describe)
+	b.Expect(b.client.CoreV1().Pods(namespace).DeleteCollection(b.t.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{LabelSelector: "app=" + devicePlugin.app})).To(Succeed())
 }
 
 func (b *bed) sicken(p patient, m mode) (cure func()) {
@@ -158,7 +175,9 @@ func (b *bed) sicken(p patient, m mode) (cure func()) {
 	kept := "example.com/kept:" + string(p.component)
 	b.Expect(b.machine.Tag(b.t.Context(), name, kept)).To(Succeed())
 	b.Expect(b.machine.Untag(b.t.Context(), name)).To(Succeed())
-	return func() { b.Expect(b.machine.Tag(b.t.Context(), kept, name)).To(Succeed()) }
+	undo := func() { b.Expect(b.machine.Tag(context.Background(), kept, name)).To(Succeed()) }
+	b.t.Cleanup(undo)
+	return undo
 }
 
 // awaitTold waits until the policy and the node tell of a failure.
@@ -266,28 +285,4 @@ func (b *bed) awaitWell(within string) {
 		g.Expect(policy.Status.State).To(Equal(v1.StateReady), "%+v", policy.Status.Conditions)
 		g.Expect(b.gpuReady(g).Status).To(Equal(corev1.ConditionTrue))
 	}, within, "100ms").Should(Succeed(), b.describe)
-}
-
-// failureTable tells of each failure how long it took to tell it and to be well again.
-func failureTable(lines []*failure) string {
-	var text strings.Builder
-	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "operand\tcontainer\tfailure\ttold after\twell after the cure\tsaid")
-	told, untold, well := 0, 0, 0
-	for _, line := range lines {
-		toldAfter, wellAfter := "never", "not awaited"
-		if line.told > 0 {
-			toldAfter, told = line.told.Round(100*time.Millisecond).String(), told+1
-		} else if line.untold {
-			toldAfter, untold = "no probe", untold+1
-		}
-		if line.done {
-			wellAfter, well = line.well.Round(100*time.Millisecond).String(), well+1
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n",
-			line.patient.operand, line.patient.container, line.mode.name, toldAfter, wellAfter, line.said)
-	}
-	_ = table.Flush()
-	return fmt.Sprintf("\n%s%d/%d told, %d not to be known; %d/%d well again without a hand",
-		text.String(), told, len(lines)-untold, untold, well, len(lines))
 }

@@ -28,6 +28,8 @@ const (
 	machineVariable = "GPU_OPERATOR_NODE_MACHINE"
 
 	containerdSocket = "/run/containerd/containerd.sock"
+	// restartWithin is how long the container runtime may take to answer again.
+	restartWithin = 30 * time.Second
 	// logDir is where the machine's own programs write, as seen in the machine.
 	logDir = "/var/log"
 )
@@ -201,7 +203,7 @@ func (m *Machine) Import(ctx context.Context, archive io.Reader) error {
 
 // Untag takes a name from an image; what runs of it goes on.
 func (m *Machine) Untag(ctx context.Context, name string) error {
-	if err := m.ctr(ctx, nil, "images", "remove", name); err != nil {
+	if err := m.ctrOnceUp(ctx, "images", "remove", name); err != nil {
 		return fmt.Errorf("remove an image on machine %s: %w", m.options.Name, err)
 	}
 	return nil
@@ -209,7 +211,7 @@ func (m *Machine) Untag(ctx context.Context, name string) error {
 
 // Tag gives an image that the container runtime knows a further name.
 func (m *Machine) Tag(ctx context.Context, name, further string) error {
-	if err := m.ctr(ctx, nil, "images", "tag", "--force", name, further); err != nil {
+	if err := m.ctrOnceUp(ctx, "images", "tag", "--force", name, further); err != nil {
 		return fmt.Errorf("name an image on machine %s: %w", m.options.Name, err)
 	}
 	return nil
@@ -224,6 +226,32 @@ func (m *Machine) ctr(ctx context.Context, in io.Reader, args ...string) error {
 		return fmt.Errorf("ctr %s: %w\n%s", strings.Join(args, " "), err, out)
 	}
 	return nil
+}
+
+// ctrOnceUp is ctr for what may be said twice: while the container runtime restarts, which the toolkit has it do,
+// it is said again until the runtime has taken it.
+func (m *Machine) ctrOnceUp(ctx context.Context, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, restartWithin)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := m.ctr(ctx, nil, args...)
+		if err == nil {
+			return nil
+		}
+		if m.ctr(ctx, nil, "version") == nil {
+			// It was up after all, unless it has come up in between.
+			if err = m.ctr(ctx, nil, args...); err == nil {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-tick.C:
+		}
+	}
 }
 
 // Logs returns the ends of what the machine's own programs wrote.

@@ -35,6 +35,7 @@ var (
 	discovery     = patient{"gpu-feature-discovery", "gpu-feature-discovery", "gpu-feature-discovery", "gpu-feature-discovery", image.GFD, "the labels are written"}
 	exporter      = patient{"dcgm-exporter", "nvidia-dcgm-exporter", "nvidia-dcgm-exporter", "dcgm-exporter", image.DCGMExporter, ""}
 	engine        = patient{"dcgm", "nvidia-dcgm", "nvidia-dcgm-ctr", "nv-hostengine", image.DCGM, ""}
+	partitions    = patient{"mig-manager", "nvidia-mig-manager", "nvidia-mig-manager", "nvidia-mig-manager", image.MIGManager, "the MIG manager runs"}
 )
 
 // mode is a way to fail.
@@ -42,8 +43,8 @@ type mode struct {
 	name string
 	// order is given to the program; nil: its image is missing.
 	order *node.Order
-	// itself: the program is well in the end, without a cure.
-	itself bool
+	// onItsWay: what fails needs time, for all that anybody knows. itself: it does, and is well without a cure.
+	onItsWay, itself bool
 	// says are parts of what is to be told of the cause.
 	says func(patient) []string
 }
@@ -54,8 +55,9 @@ const lastWords = "the GPU has fallen off the bus"
 var (
 	exits = mode{name: "exit code", order: &node.Order{Fault: "exit", Message: lastWords, Code: 3},
 		says: func(p patient) []string { return []string{p.container, "CrashLoopBackOff", "exit code 3", lastWords} }}
-	hangs = mode{name: "hang", order: &node.Order{Fault: "hang"}, says: isStarting}
-	slow  = mode{name: "slow start", order: &node.Order{Delay: "12s"}, itself: true, says: isStarting}
+	hangs = mode{name: "hang", order: &node.Order{Fault: "hang"}, onItsWay: true, says: isStarting}
+	// slow is told once it has lasted for 10 s, and after 10 s in which the kubelet may not say what it lacks.
+	slow = mode{name: "slow start", order: &node.Order{Delay: "30s"}, onItsWay: true, itself: true, says: isStarting}
 	// memory needs a limit, see limited.
 	memory = mode{name: "out of memory", order: &node.Order{Fault: "memory"},
 		says: func(p patient) []string {
@@ -68,19 +70,18 @@ var (
 )
 
 // untold tells whether nobody can know of it: the program hangs or needs time in a container without probes, and
-// what it has done before its pod was replaced still holds, or is needed by none.
-func (m mode) untold(p patient) bool {
-	return (m.name == hangs.name || m.name == slow.name) && p.works != "" && p != devicePlugin
-}
+// nobody needs what it does. Of the toolkit the container runtime needs it, of the device plugin the kubelet.
+func (m mode) untold(p patient) bool { return m.onItsWay && (p == discovery || p == partitions) }
 
 // isStarting: that a program hangs is not to be told from that it needs time.
 func isStarting(p patient) []string {
 	switch p {
 	case driverManager:
 		return []string{p.container, "is running"}
+	case toolkit:
+		return []string{p.container, "runs, but the runtime makes no pod"}
 	case devicePlugin:
-		// Nobody asks it; the kubelet knows what it lacks.
-		return []string{"the kubelet"}
+		return []string{p.container, "the kubelet holds all of the GPUs for unhealthy"}
 	}
 	return []string{p.container, "is not ready yet"}
 }
@@ -89,6 +90,7 @@ func isStarting(p patient) []string {
 var imageNames = map[image.Component]string{
 	image.DriverManager: "k8s-driver-manager", image.Driver: "driver", image.Toolkit: "container-toolkit",
 	image.DevicePlugin: "k8s-device-plugin", image.GFD: "k8s-device-plugin", image.DCGMExporter: "dcgm-exporter", image.DCGM: "dcgm",
+	image.MIGManager: "k8s-mig-manager",
 }
 
 // besideLadder tells whether the GPUs of a node can be used without the operand.
@@ -99,7 +101,8 @@ func (b *bed) besideLadder(name operand.Name) bool {
 	return catalogue[at].Stage == ""
 }
 
-// limited is the sample with all operands whose programs are played, which may have little memory.
+// limited is the sample with all operands whose programs are played, which may have little memory, and little time:
+// less than any of them hangs, and more than it takes to start slowly.
 func limited() *v1.ClusterPolicy {
 	limit := func(p patient) v1.PlacementSpec {
 		return v1.PlacementSpec{ContainerResources: []v1.ContainerResources{{
@@ -109,6 +112,10 @@ func limited() *v1.ClusterPolicy {
 	}
 	policy := samplePolicy()
 	spec := &policy.Spec
+	const deadline = "40s"
+	spec.Deadlines = &v1.DeadlinesSpec{
+		Driver: deadline, Toolkit: deadline, DevicePlugin: deadline, Allocatable: deadline, Validated: deadline, Other: deadline,
+	}
 	spec.Driver.PlacementSpec = limit(driver)
 	spec.Driver.ContainerResources = append(spec.Driver.ContainerResources, limit(driverManager).ContainerResources...)
 	spec.Toolkit = &v1.ToolkitSpec{PlacementSpec: limit(toolkit)}
@@ -116,5 +123,6 @@ func limited() *v1.ClusterPolicy {
 	spec.GFD = &v1.GFDSpec{PlacementSpec: limit(discovery)}
 	spec.DCGMExporter = &v1.DCGMExporterSpec{PlacementSpec: limit(exporter)}
 	spec.DCGM = &v1.DCGMSpec{Enabled: new(true), PlacementSpec: limit(engine)}
+	spec.MIGManager = &v1.MIGManagerSpec{PlacementSpec: limit(partitions)}
 	return policy
 }
