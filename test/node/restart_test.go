@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
+	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
 // markers are those that a whole stack has, in the order in which they are written.
@@ -20,7 +21,9 @@ var markers = []string{"driver-ready", "toolkit-ready", "cuda-ready", "plugin-re
 
 // checkRestart cuts the machine's power and boots it: kubelet, containerd, the operators and all operands are
 // killed, and what was in memory is gone; the operators are killed once more halfway. The stack comes back in
-// order, and nobody takes away the pod of a user. Each program takes another while to start.
+// order, and nobody takes away the pod of a user. Each program takes another while to start; the driver until all that
+// wait for a marker do so, as on a node whose driver is built; the toolkit until all is proven, which it is by what it
+// has installed before: it restarts the container runtime, and who is started just then has to be tried once more.
 func (b *bed) checkRestart() {
 	ctx := b.t.Context()
 	b.load(played("example.com/work:1", "pause"))
@@ -44,9 +47,15 @@ func (b *bed) checkRestart() {
 
 	b.Expect(b.machine.PowerOff()).To(Succeed())
 	undo := b.delay(2 * time.Second)
+	for _, held := range []patient{driver, toolkit} {
+		b.Expect(b.machine.Order(held.program, &node.Order{Fault: "hang"})).To(Succeed())
+	}
 	begin := time.Now()
 	b.Expect(b.machine.PowerOn(ctx)).To(Succeed())
 	firstWritten := b.followMarkers(begin)
+	waiting := b.awaitWaiting(begin)
+	b.t.Logf("%d pods waited for markers after %s", waiting, since(begin))
+	b.Expect(b.machine.Order(driver.program, nil)).To(Succeed())
 	b.killOperators(begin)
 	var written []time.Time
 	b.Eventually(func(g Gomega) {
@@ -73,7 +82,6 @@ func (b *bed) checkRestart() {
 		g.Expect(policy.Status.State).To(Equal(v1.StateReady))
 	}, "2m", "200ms").Should(Succeed(), b.describe)
 	b.t.Logf("all was ready again after %s", since(begin))
-	b.checkHandOvers(2)
 
 	after := work(b)
 	b.t.Logf("the pod of the user is %s, %s", after.Status.Phase, after.Status.Reason)
@@ -85,6 +93,7 @@ func (b *bed) checkRestart() {
 		b.Expect(call.Resource == "pods" && call.Namespace == metav1.NamespaceDefault).To(BeFalse(), "%+v", call)
 	}
 	b.Expect(calls.By(cluster.ServiceAccountUser(namespace, account))).NotTo(BeEmpty())
+	b.checkHandOvers(waiting)
 }
 
 // expectStartedSince requires that each container of the operator and of its operands was started since then,
