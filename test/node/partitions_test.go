@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
 const (
@@ -43,8 +44,10 @@ func (b *bed) checkPartitions() {
 	b.Expect(seen()[pluginLabel]).To(Equal([]string{"true"}), "nobody is paused for a layout that there is not")
 	b.awaitDevices(gpus * slices7)
 	b.Expect(b.containers()).To(Equal(all))
-	b.cut("all-disabled", gpus, "NVIDIA-H100-80GB-HBM3")
 	b.Expect(b.containers(partitioned...)).To(Equal(before), "nobody else is started again")
+	if cluster.WholeCampaigns() {
+		b.cut("all-disabled", gpus, "NVIDIA-H100-80GB-HBM3")
+	}
 }
 
 // cut chooses a layout, and waits until the node offers so many devices of the product and is ready.
