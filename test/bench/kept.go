@@ -23,6 +23,8 @@ type keptPhase struct {
 	Outcome outcome
 	// Machine, Commit and Date (YYYY-MM-DD) of the run.
 	Machine, Commit, Date string
+	// Load of the machine in the minute before the program began: how many threads wanted a core.
+	Load float64
 }
 
 func keptFile(dir string, nodes int) string { return filepath.Join(dir, fmt.Sprintf("%d.json", nodes)) }
@@ -43,8 +45,10 @@ func readKept(dir string, nodes int) kept {
 }
 
 // keep replaces what is known of a phase.
-func (k *kept) keep(dir, phase string, out outcome) error {
-	k.Phases[phase] = keptPhase{Outcome: out, Machine: machine(), Commit: commit(), Date: time.Now().UTC().Format(time.DateOnly)}
+func (k *kept) keep(dir, phase string, load float64, out outcome) error {
+	k.Phases[phase] = keptPhase{
+		Outcome: out, Machine: machine(), Commit: commit(), Date: time.Now().UTC().Format(time.DateOnly), Load: load,
+	}
 	text, err := json.MarshalIndent(k, "", "  ")
 	if err != nil {
 		return fmt.Errorf("encode figures: %w", err)
@@ -71,6 +75,16 @@ func machine() string {
 		}
 	}
 	return fmt.Sprintf("%d cores of %s%s, %s", runtime.NumCPU(), model, memory, runtime.Version())
+}
+
+// load is the average of the last minute; 0 where the kernel does not tell.
+func load() float64 {
+	average := 0.0
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		// The first number; another text leaves 0.
+		_, _ = fmt.Sscan(string(text), &average)
+	}
+	return average
 }
 
 // field is the first value of a file of lines such as "model name : X".

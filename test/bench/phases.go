@@ -57,6 +57,7 @@ func phaseNames() []string {
 
 // run measures all sizes, and returns how many goals were missed.
 func run(ctx context.Context, o options, told io.Writer) (missed int, err error) {
+	busy := load()
 	if _, err := cluster.EnsureBinaries(ctx, "", told); err != nil {
 		return 0, err
 	}
@@ -65,7 +66,7 @@ func run(ctx context.Context, o options, told io.Writer) (missed int, err error)
 		return 0, err
 	}
 	for _, size := range o.nodes {
-		m := &measurement{options: o, binary: binary, told: told, kept: readKept(o.cache, size)}
+		m := &measurement{options: o, binary: binary, told: told, kept: readKept(o.cache, size), busy: busy}
 		if err := m.run(ctx); err != nil {
 			return missed, fmt.Errorf("%d nodes: %w", size, err)
 		}
@@ -80,6 +81,8 @@ type measurement struct {
 	binary string
 	told   io.Writer
 	kept   kept
+	// busy is the load of the machine before this program had any work.
+	busy float64
 }
 
 // run goes through the phases that are wanted. What each has found is kept when it ends.
@@ -129,7 +132,7 @@ func (m *measurement) onBed(ctx context.Context, all []phase) (err error) {
 		if !slices.Contains(m.only, p.name) {
 			continue
 		}
-		if err := m.kept.keep(m.cache, p.name, out); err != nil {
+		if err := m.kept.keep(m.cache, p.name, m.busy, out); err != nil {
 			return err
 		}
 	}

@@ -81,14 +81,23 @@ func (k kept) table() string {
 	return text.String()
 }
 
+// quiet is the load up to which a machine counts as having nothing else to do.
+const quiet = 0.5
+
 // origin tells where and when, and of which commits, the figures are.
 func (k kept) origin() string {
 	machines, commits, dates := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	busiest := 0.0
 	for _, p := range k.Phases {
+		busiest = max(busiest, p.Load)
 		machines[p.Machine], commits[p.Commit], dates[p.Date] = true, true, true
 	}
 	join := func(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }
-	return fmt.Sprintf("Measured on %s, %s, commit %s.", join(dates), join(machines), join(commits))
+	text := fmt.Sprintf("Measured on %s, %s, commit %s.", join(dates), join(machines), join(commits))
+	if busiest > quiet {
+		text += fmt.Sprintf(" The machine had other work: a load of up to %.1f before a run. Times and CPU are too high; the numbers of calls follow the times.", busiest)
+	}
+	return text
 }
 
 // writeTable writes a table of Markdown whose columns are aligned, for people who read it on a terminal.
