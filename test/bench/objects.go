@@ -67,7 +67,7 @@ func (b *bed) awaitPod(ctx context.Context, app, node string) error {
 	})
 }
 
-// work is what runs of the stack: how often each pod's containers were started again, by the pod's UID, and the
+// work is what runs of the stack on the nodes: how often each pod's containers were started again, by the pod's UID, and the
 // generation of each DaemonSet.
 type work struct {
 	restarts    map[types.UID]int32
@@ -75,13 +75,22 @@ type work struct {
 }
 
 func (b *bed) work(ctx context.Context) (work, error) {
-	pods, sets := &corev1.PodList{}, &appsv1.DaemonSetList{}
-	err := errors.Join(b.client.List(ctx, pods, client.InNamespace(namespace)), b.client.List(ctx, sets, client.InNamespace(namespace)))
+	nodes, pods, sets := &corev1.NodeList{}, &corev1.PodList{}, &appsv1.DaemonSetList{}
+	err := errors.Join(b.client.List(ctx, nodes), b.client.List(ctx, pods, client.InNamespace(namespace)),
+		b.client.List(ctx, sets, client.InNamespace(namespace)))
 	if err != nil {
-		return work{}, fmt.Errorf("list pods and DaemonSets: %w", err)
+		return work{}, fmt.Errorf("list nodes, pods and DaemonSets: %w", err)
+	}
+	there := map[string]bool{}
+	for i := range nodes.Items {
+		there[nodes.Items[i].Name] = true
 	}
 	w := work{restarts: map[types.UID]int32{}, generations: map[string]int64{}}
 	for i := range pods.Items {
+		if !there[pods.Items[i].Spec.NodeName] {
+			// Of a node that has been removed: the garbage collector takes a minute.
+			continue
+		}
 		sum := int32(0)
 		for _, container := range pods.Items[i].Status.ContainerStatuses {
 			sum += container.RestartCount
