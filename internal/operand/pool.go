@@ -59,7 +59,7 @@ func (in Input) UsesDriverToolkit(nodes ...NodeFacts) bool {
 	}
 	pools := NodePools(in.Spec)
 	return slices.ContainsFunc(nodes, func(f NodeFacts) bool {
-		if !f.Managed() || f.Excluded {
+		if f.OSTree == "" && f.PoolCoreOS == "" || !f.Managed() || f.Excluded {
 			return false
 		}
 		key := in.of(pools, f).PoolKey()

@@ -3,6 +3,7 @@ package clusterpolicy
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,9 +30,17 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
-// batch is how long a pass waits for more events before it starts: a thousand nodes that come up
-// together cause some passes, not thousands.
-const batch = 500 * time.Millisecond
+// A pass waits for more events before it starts: a thousand nodes that come up together cause some passes, not
+// thousands.
+const (
+	// batch is how long it waits.
+	batch = 500 * time.Millisecond
+	// batchPerNode comes on top where nodes, their pods and what the DaemonSets tell of these change: with more nodes
+	// there is always something, and each pass costs more.
+	batchPerNode = time.Millisecond
+	// longestBatch bounds both together.
+	longestBatch = 2 * time.Second
+)
 
 const (
 	// firstRetry and lastRetry bound the wait after a failed call. The last is short, as the same
@@ -78,6 +87,8 @@ type Reconciler struct {
 	optional optionalKinds
 	observer *observe.Observer
 	memory   status.Memory
+	// nodes is how many the last pass has seen.
+	nodes atomic.Int64
 }
 
 // Reconcile makes one pass.
@@ -151,10 +162,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	r.observer = observe.NewObserver(r.Client, r.Namespace)
 	b := ctrl.NewControllerManagedBy(mgr).Named("clusterpolicy").
 		Watches(&v1.ClusterPolicy{}, afterBatch(), builder.WithPredicates(observe.PolicyChanges())).
-		Watches(&corev1.Node{}, afterBatch(), builder.WithPredicates(observe.NodeChanges(r.Client, r.Catalogue))).
-		Watches(&corev1.Pod{}, afterBatch(), builder.WithPredicates(r.observer.Pods(), observe.PodChanges()))
+		Watches(&corev1.Node{}, r.afterCrowd(), builder.WithPredicates(observe.NodeChanges(r.Client, r.Catalogue))).
+		Watches(&corev1.Pod{}, r.afterCrowd(), builder.WithPredicates(r.observer.Pods(), observe.PodChanges()))
 	for _, kind := range render.Kinds() {
-		b = b.Watches(kind, afterBatch())
+		b = b.Watches(kind, r.afterCrowd())
 	}
 	b = b.Watches(observe.Definition(), afterBatch(), builder.WithPredicates(definitionInUse()))
 	b = b.WatchesRawSource(source.Channel(r.DriverToolkit.Events(), afterBatch()))
@@ -170,5 +181,18 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // afterBatch enqueues the pass for any event, after the batching delay.
 func afterBatch() handler.EventHandler {
-	return requeue.After(batch, func(client.Object) []reconcile.Request { return []reconcile.Request{theCluster} })
+	return after(func() time.Duration { return batch })
+}
+
+// afterCrowd does so for events of which there are the more, the more nodes there are.
+func (r *Reconciler) afterCrowd() handler.EventHandler {
+	return after(func() time.Duration { return crowdBatch(r.nodes.Load()) })
+}
+
+func crowdBatch(nodes int64) time.Duration {
+	return min(batch+time.Duration(nodes)*batchPerNode, longestBatch)
+}
+
+func after(delay func() time.Duration) handler.EventHandler {
+	return requeue.After(delay, func(client.Object) []reconcile.Request { return []reconcile.Request{theCluster} })
 }

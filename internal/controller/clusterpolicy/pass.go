@@ -28,6 +28,7 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 		return err
 	}
 	pass.Snapshot = snapshot
+	r.nodes.Store(int64(len(snapshot.Nodes)))
 	lacking, failure := r.Schema.Lacking(ctx)
 	pass.Lacking = lacking
 	input, err := r.input(ctx, policy, snapshot)

@@ -22,10 +22,15 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
-// settle is how long a node must have been at another stage of its way, or without discovery labels, before
-// that is written: what lasts some seconds is of no use to anybody when it is read. A failure, the first verdict
-// and that the node is ready are written at once.
-const settle = 10 * time.Second
+// A failure, the first verdict and that a node is ready are written at once. Other stages of its way, and that it lacks
+// discovery labels, only once they have lasted: what lasts some seconds is of no use to anybody when it is read. Where
+// a thousand nodes take many minutes, each must not be written at each step.
+const (
+	// settle is how long that is at first.
+	settle = 10 * time.Second
+	// slower is by what it grows with each stage that has been written on the same way, and longestSettle where it ends.
+	slower, longestSettle = 4, 160 * time.Second
+)
 
 // patchMetadata writes changes of labels and annotations in one call; nil values remove keys. It
 // fails with a conflict if the node has changed since it was read: a value that somebody else has
@@ -65,10 +70,11 @@ func (r *Reconciler) writeCondition(ctx context.Context, node *corev1.Node, asse
 	condition := status.NodeCondition(node.Name, assessment)
 	before := status.GPUReadyCondition(node)
 	if before != nil && sameCause(before, &condition, status.NodeCause(node.Name, assessment)) {
-		r.pending.forget(node.Name)
+		r.pending.drop(node.Name)
 		return 0, nil
 	}
-	if before != nil && (assessment.State == readiness.Progressing || assessment.Reason == v1.ReasonDiscoveryLabelsMissing) {
+	settles := before != nil && (assessment.State == readiness.Progressing || assessment.Reason == v1.ReasonDiscoveryLabelsMissing)
+	if settles {
 		if left := r.pending.left(node.Name, standing(before, &condition, assessment)); left > 0 {
 			return left, nil
 		}
@@ -79,7 +85,7 @@ func (r *Reconciler) writeCondition(ctx context.Context, node *corev1.Node, asse
 		condition.LastTransitionTime = before.LastTransitionTime
 	}
 	log.FromContext(ctx).Info("Setting condition", "status", condition.Status, "reason", condition.Reason, "message", condition.Message)
-	r.pending.forget(node.Name)
+	r.pending.wrote(node.Name, settles && before.Status == condition.Status)
 	if event, tells := status.NodeEvent(node, before, &condition, assessment); tells {
 		r.Events.Record(ctx, event)
 	}
@@ -159,35 +165,67 @@ func undiscover(node *corev1.Node, changes, annotations map[string]*string) {
 	}
 }
 
-// settling remembers since when a node has had a verdict that is not written yet. Losing it delays
-// that write and does nothing else.
+// settling remembers since when nodes have had a verdict that is not written yet, and how many stages of their way
+// have been. Losing it delays a write or makes one early, and does nothing else.
 type settling struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
-	since map[string]unwritten
+	nodes map[string]unwritten
 }
 
 type unwritten struct {
+	// state that is not written, empty for none, and since when.
 	state string
 	since time.Time
+	// settle is how long it must last, zero for the shortest.
+	settle time.Duration
 }
 
 func newSettling(c clock.PassiveClock) *settling {
-	return &settling{clock: c, since: map[string]unwritten{}}
+	return &settling{clock: c, nodes: map[string]unwritten{}}
 }
 
 // left is how long the node must still be in this state before it is written.
 func (s *settling) left(node, state string) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if have, there := s.since[node]; !there || have.state != state {
-		s.since[node] = unwritten{state, s.clock.Now()}
+	have := s.nodes[node]
+	if have.state != state {
+		have.state, have.since = state, s.clock.Now()
+		s.nodes[node] = have
 	}
-	return settle - s.clock.Since(s.since[node].since)
+	return max(have.settle, settle) - s.clock.Since(have.since)
 }
 
+// drop forgets a state that is over without having been written.
+func (s *settling) drop(node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.set(node, unwritten{settle: s.nodes[node].settle})
+}
+
+// wrote notes what was written: one more stage on the node's way, or what ends the way.
+func (s *settling) wrote(node string, stage bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := unwritten{}
+	if stage {
+		next.settle = min(slower*max(s.nodes[node].settle, settle), longestSettle)
+	}
+	s.set(node, next)
+}
+
+func (s *settling) set(node string, state unwritten) {
+	if state == (unwritten{}) {
+		delete(s.nodes, node)
+		return
+	}
+	s.nodes[node] = state
+}
+
+// forget drops all that is known of a node.
 func (s *settling) forget(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.since, node)
+	delete(s.nodes, node)
 }
