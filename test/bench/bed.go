@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -122,14 +121,4 @@ func (b *bed) livePolicy(ctx context.Context) (*v1.ClusterPolicy, error) {
 func (b *bed) callsSince(mark cluster.Mark) (cluster.Calls, error) {
 	calls, err := b.cluster.Since(mark)
 	return calls.By(operatorUser), err
-}
-
-// freeAddress returns a loopback address that nothing listens on at the moment.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }

@@ -43,7 +43,7 @@ func (b *bed) startOperator(ctx context.Context) error {
 		return err
 	}
 	o := &operator{}
-	if o.metrics, err = freeAddress(); err != nil {
+	if o.metrics, err = cluster.FreeAddress(); err != nil {
 		return err
 	}
 	begin := time.Now()

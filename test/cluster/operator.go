@@ -134,7 +134,7 @@ func StartOperator(ctx context.Context, opts OperatorOptions) (*Operator, error)
 func operatorArgs(given []string) (args []string, health string, err error) {
 	args = given
 	if health = flagValue(given, flagHealth); health == "" {
-		if health, err = freeAddress(); err != nil {
+		if health, err = FreeAddress(); err != nil {
 			return nil, "", err
 		}
 		args = append([]string{flagHealth + "=" + health}, args...)

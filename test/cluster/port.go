@@ -49,8 +49,8 @@ func (p *reservedPort) bind(at netip.Addr) error {
 
 func (p *reservedPort) release() { _ = unix.Close(p.fd) }
 
-// freeAddress returns a loopback address that nothing listens on at the moment.
-func freeAddress() (string, error) {
+// FreeAddress returns a loopback address that nothing listens on at the moment.
+func FreeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("find free port: %w", err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -138,7 +137,7 @@ func (b *bed) startOperator(ctx context.Context, binary string) error {
 	if b.before, err = b.cluster.Mark(); err != nil {
 		return err
 	}
-	if b.metrics, err = freeAddress(); err != nil {
+	if b.metrics, err = cluster.FreeAddress(); err != nil {
 		return err
 	}
 	b.operator, err = cluster.StartOperator(ctx, cluster.OperatorOptions{
@@ -206,14 +205,4 @@ func (b *bed) apply(ctx context.Context, policy *unstructured.Unstructured) erro
 		return fmt.Errorf("apply %s: %w", samplePolicy, err)
 	}
 	return nil
-}
-
-// freeAddress returns a loopback address that nothing listens on at the moment.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }
