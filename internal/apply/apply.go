@@ -35,6 +35,8 @@ type Applier struct {
 	Live client.Reader
 	// Seen tells whether the cache shows the last write.
 	Seen *freshness.Tracker
+
+	settled settled
 }
 
 // Apply makes the live object say what the intent says, and tells whether it wrote, or wrote so
@@ -76,14 +78,26 @@ type comparison struct {
 }
 
 func (a *Applier) compare(ctx context.Context, owner types.UID, intent client.Object) (comparison, error) {
-	desired, err := Intent(intent)
-	if err != nil {
-		return comparison{}, err
-	}
 	live, err := a.live(ctx, intent)
+	if err != nil {
+		return comparison{}, fmt.Errorf("reading %s: %w", describe(intent), err)
+	}
+	if live != nil && !a.Seen.Stale(key(intent), live.GetResourceVersion()) && a.settled.holds(owner, intent, live) {
+		return comparison{}, nil
+	}
+	found, err := a.compareWith(owner, intent, live)
+	if err == nil && live != nil && !found.differs && !found.stale {
+		a.settled.keep(owner, intent, live)
+	}
+	return found, err
+}
+
+// compareWith compares with the live object, which is nil if there is none.
+func (a *Applier) compareWith(owner types.UID, intent, live client.Object) (comparison, error) {
+	desired, err := Intent(intent)
 	switch {
 	case err != nil:
-		return comparison{}, fmt.Errorf("reading %s: %w", describe(intent), err)
+		return comparison{}, err
 	case live == nil:
 		return comparison{desired: desired, differs: true}, nil
 	case a.Seen.Stale(key(intent), live.GetResourceVersion()):
@@ -102,14 +116,14 @@ func (a *Applier) compare(ctx context.Context, owner types.UID, intent client.Ob
 }
 
 // live reads the object from the cache, and from the API server if the cache has none: the cache
-// holds only what carries the operator's label.
+// holds only what carries the operator's label. What it holds is not to be changed.
 func (a *Applier) live(ctx context.Context, intent client.Object) (client.Object, error) {
 	for _, reader := range []client.Reader{a.Client, a.Live} {
 		object, isObject := reflect.New(reflect.TypeOf(intent).Elem()).Interface().(client.Object)
 		if !isObject {
 			return nil, fmt.Errorf("%T is no object of the API", intent)
 		}
-		err := reader.Get(ctx, client.ObjectKeyFromObject(intent), object)
+		err := reader.Get(ctx, client.ObjectKeyFromObject(intent), object, client.UnsafeDisableDeepCopy)
 		if err == nil {
 			// A read from the API server leaves them empty, and the intent has them.
 			object.GetObjectKind().SetGroupVersionKind(intent.GetObjectKind().GroupVersionKind())

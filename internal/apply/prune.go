@@ -58,6 +58,7 @@ func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Obj
 				continue
 			}
 			a.Seen.Forget(key(object))
+			a.settled.forget(object)
 		}
 	}
 	return errors.Join(failures...)
@@ -81,7 +82,7 @@ func (a *Applier) list(ctx context.Context, kind client.Object) ([]client.Object
 	if !isList {
 		return nil, fmt.Errorf("%T is no list", listType)
 	}
-	if err := a.Client.List(ctx, list, client.HasLabels{labels.Operand}); err != nil {
+	if err := a.Client.List(ctx, list, client.HasLabels{labels.Operand}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing %s objects: %w", gvk.Kind, err)
 	}
 	var objects []client.Object

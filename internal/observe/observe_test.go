@@ -548,7 +548,7 @@ func TestCluster(t *testing.T) {
 		AnyDiscovered     bool
 	}
 	got := view{AnyDiscovered: snapshot.AnyDiscovered, Pods: map[string]map[operand.Name]string{}}
-	for _, facts := range snapshot.Facts() {
+	for _, facts := range snapshot.Facts {
 		got.Nodes = append(got.Nodes, facts.Name)
 	}
 	for name := range snapshot.DaemonSets {

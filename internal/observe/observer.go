@@ -3,6 +3,8 @@ package observe
 import (
 	"context"
 	"fmt"
+	"maps"
+	"reflect"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,10 +22,14 @@ type Observer struct {
 	reader    client.Reader
 	namespace string
 
-	// known is what was read of the nodes of the last snapshot, by name.
-	known map[string]knownNode
+	// known is what was read of the nodes of the last snapshot, by name, and round is its number.
+	known map[string]*knownNode
+	round uint64
 	// version is the last that was given away.
 	version uint64
+	// facts are those of the managed nodes in the last snapshot, of factsVersion.
+	facts        []operand.NodeFacts
+	factsVersion uint64
 
 	mu sync.Mutex
 	// touched are the nodes whose pods have changed since the last snapshot.
@@ -36,11 +42,13 @@ type knownNode struct {
 	resourceVersion string
 	facts           operand.NodeFacts
 	version         uint64
+	// round is the last snapshot that had the node.
+	round uint64
 }
 
 // NewObserver makes an observer of the cluster's nodes, and of what the namespace has.
 func NewObserver(reader client.Reader, namespace string) *Observer {
-	return &Observer{reader: reader, namespace: namespace, touched: map[string]bool{}}
+	return &Observer{reader: reader, namespace: namespace, known: map[string]*knownNode{}, touched: map[string]bool{}}
 }
 
 // Pods notes the events of pods, and lets all of them pass. It belongs before any predicate that drops some: what is
@@ -64,13 +72,15 @@ func (o *Observer) Pods() predicate.Predicate {
 	}
 }
 
-// takeTouched forgets the versions of the nodes whose pods have changed. An event that comes later is for the next
-// snapshot, and causes it.
+// takeTouched has the nodes read anew whose pods have changed. An event that comes later is for the next snapshot, and
+// causes it.
 func (o *Observer) takeTouched() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for node := range o.touched {
-		delete(o.known, node)
+		if known, is := o.known[node]; is {
+			known.resourceVersion = ""
+		}
 	}
 	clear(o.touched)
 }
@@ -83,10 +93,12 @@ func (o *Observer) Snapshot(ctx context.Context) (Snapshot, error) {
 	if err := o.reader.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return snapshot, fmt.Errorf("listing nodes: %w", err)
 	}
-	known := make(map[string]knownNode, len(nodes.Items))
+	o.round++
+	snapshot.Nodes = make([]Node, 0, len(o.facts))
+	differs := false
 	for i := range nodes.Items {
-		node := o.know(&nodes.Items[i])
-		known[node.facts.Name] = node
+		node, isNews := o.know(&nodes.Items[i])
+		differs = differs || isNews
 		snapshot.AnyDiscovered = snapshot.AnyDiscovered || node.facts.Discovered || node.facts.WasGPU
 		if !node.facts.Discovered {
 			snapshot.Undiscovered[node.facts.Name] = true
@@ -95,7 +107,10 @@ func (o *Observer) Snapshot(ctx context.Context) (Snapshot, error) {
 			snapshot.Nodes = append(snapshot.Nodes, Node{Facts: node.facts, Object: &nodes.Items[i], Version: node.version})
 		}
 	}
-	o.known = known
+	if o.forgetOthers(len(nodes.Items)) || differs {
+		o.recount(snapshot.Nodes)
+	}
+	snapshot.Facts, snapshot.FactsVersion = o.facts, o.factsVersion
 	daemonSets, err := DaemonSets(ctx, o.reader, o.namespace)
 	if err != nil {
 		return snapshot, err
@@ -105,14 +120,42 @@ func (o *Observer) Snapshot(ctx context.Context) (Snapshot, error) {
 	return snapshot, err
 }
 
-// know returns what was read of the node, or its facts read anew if it has changed.
-func (o *Observer) know(object *corev1.Node) knownNode {
-	known, is := o.known[object.Name]
-	if is && known.uid == object.UID && known.resourceVersion == object.ResourceVersion {
-		return known
+// know returns what was read of the node, or its facts read anew if it has changed, and whether these differ.
+func (o *Observer) know(object *corev1.Node) (node *knownNode, differs bool) {
+	node, is := o.known[object.Name]
+	switch {
+	case !is || node.uid != object.UID:
+		node, differs = &knownNode{uid: object.UID, facts: Facts(object)}, true
+		o.known[object.Name] = node
+	case node.resourceVersion != object.ResourceVersion:
+		if facts := Facts(object); !reflect.DeepEqual(facts, node.facts) {
+			node.facts, differs = facts, true
+		}
 	}
-	o.version++
-	return knownNode{uid: object.UID, resourceVersion: object.ResourceVersion, facts: Facts(object), version: o.version}
+	if node.resourceVersion != object.ResourceVersion {
+		o.version++
+		node.resourceVersion, node.version = object.ResourceVersion, o.version
+	}
+	node.round = o.round
+	return node, differs
+}
+
+// forgetOthers drops the nodes that this snapshot does not have, and tells whether there were any.
+func (o *Observer) forgetOthers(nodes int) bool {
+	if len(o.known) == nodes {
+		return false
+	}
+	maps.DeleteFunc(o.known, func(_ string, node *knownNode) bool { return node.round != o.round })
+	return true
+}
+
+// recount gathers the facts of the managed nodes anew. What was given away before stays as it is.
+func (o *Observer) recount(nodes []Node) {
+	o.factsVersion++
+	o.facts = make([]operand.NodeFacts, 0, len(nodes))
+	for i := range nodes {
+		o.facts = append(o.facts, nodes[i].Facts)
+	}
 }
 
 // PodsOn reads the operands' pods on these nodes.

@@ -33,6 +33,10 @@ type NodePods map[operand.Name]*corev1.Pod
 type Snapshot struct {
 	// Nodes of the cluster that the operator manages: those with GPUs.
 	Nodes []Node
+	// Facts of these nodes, in any order. Not to be changed.
+	Facts []operand.NodeFacts
+	// FactsVersion is another one after each change of Facts.
+	FactsVersion uint64
 	// AnyDiscovered tells that some node has discovery labels, or once was found to have GPUs.
 	AnyDiscovered bool
 	// Undiscovered are the nodes without any discovery label: nobody knows whether they have GPUs.
@@ -43,15 +47,6 @@ type Snapshot struct {
 	DaemonSets map[string]*appsv1.DaemonSet
 	// Definitions are the names of the cluster's CustomResourceDefinitions, without those being deleted.
 	Definitions map[string]bool
-}
-
-// Facts of all managed nodes.
-func (s Snapshot) Facts() []operand.NodeFacts {
-	facts := make([]operand.NodeFacts, 0, len(s.Nodes))
-	for i := range s.Nodes {
-		facts = append(facts, s.Nodes[i].Facts)
-	}
-	return facts
 }
 
 // Definition is what is read of a CustomResourceDefinition: that it is there.

@@ -26,6 +26,8 @@ const (
 	configDir      = "config/default"
 	samplePolicy   = "config/samples/clusterpolicy.yaml"
 	simulationSeed = 1
+	// kubeletRelist is how often a kubelet looks at its containers, unless it is told of each event.
+	kubeletRelist = time.Second
 
 	// startLimit is for all from the first process of the control plane to its installation.
 	startLimit = 3 * time.Minute
@@ -60,7 +62,9 @@ func startBed(ctx context.Context, o options, binary string, size int) (*bed, er
 	if b.cluster, err = cluster.Start(limited, cluster.Options{}); err != nil {
 		return b, err
 	}
-	if b.sim, err = simulator.New(simulator.Options{Config: b.cluster.SimulatorConfig, Seed: simulationSeed}); err != nil {
+	timing := simulator.DefaultTiming()
+	timing.Relist = kubeletRelist
+	if b.sim, err = simulator.New(simulator.Options{Config: b.cluster.SimulatorConfig, Seed: simulationSeed, Timing: &timing}); err != nil {
 		return b, err
 	}
 	if err := b.sim.Start(ctx); err != nil {

@@ -37,8 +37,11 @@ type pod struct {
 	provided string
 	// removed: the API holds it no more, though the watch may not have said so yet.
 	removed bool
-	// written is the status that the API holds.
-	written *corev1.PodStatus
+	// written is the status that the API holds, and writtenAt when it was written.
+	written   *corev1.PodStatus
+	writtenAt time.Time
+	// report is when a status is due that waits for the next relist; zero: none does.
+	report time.Time
 }
 
 func newPod(object *corev1.Pod, now time.Time, ip string) *pod {
@@ -157,7 +160,7 @@ func (p *pod) next() time.Time {
 	if p.ending() {
 		return p.endAt
 	}
-	var next time.Time
+	next := p.report
 	for _, c := range slices.Concat(p.inits, p.mains) {
 		next = earlier(next, c.next())
 	}

@@ -181,7 +181,8 @@ func (s *Simulator) work(ctx context.Context) {
 			return
 		}
 		if err := s.process(ctx, name); err != nil {
-			if ctx.Err() == nil && !apierrors.IsNotFound(err) {
+			// With a conflict there is another pod by the name, or there are too many writers at the moment.
+			if ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				utilruntime.HandleError(err)
 			}
 			s.queue.AddRateLimited(name)

@@ -23,6 +23,9 @@ type Timing struct {
 	Backoff, BackoffMax time.Duration
 	// Terminate is how long a deleted pod takes to end, unless its grace period is shorter.
 	Terminate time.Duration
+	// Relist is the least time between two reports of one pod: a kubelet looks once a second at what its containers
+	// do, and tells of several steps at once. 0 reports each step.
+	Relist time.Duration
 	// Jitter is the part by which each duration may be longer or shorter.
 	Jitter float64
 }
@@ -63,6 +66,7 @@ func (t Timing) Scale(factor float64) Timing {
 		Backoff:      scale(t.Backoff),
 		BackoffMax:   scale(t.BackoffMax),
 		Terminate:    scale(t.Terminate),
+		Relist:       scale(t.Relist),
 		Jitter:       t.Jitter,
 	}
 }

@@ -20,8 +20,8 @@ func (n *node) write(ctx context.Context, now time.Time) (nodeChanged bool, err 
 	var failures []error
 	for _, p := range n.pods {
 		err := n.writePod(ctx, p, now)
-		if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
-			// Gone, or another one by the same name: the watch is about to say so.
+		if apierrors.IsNotFound(err) {
+			// The watch is about to say so.
 			p.removed = true
 			continue
 		}
@@ -50,7 +50,12 @@ func (n *node) writePod(ctx context.Context, p *pod, now time.Time) error {
 		p.complaint = ""
 	}
 	status := p.status(now, n.ip)
+	p.report = time.Time{}
 	if p.written != nil && equality.Semantic.DeepEqual(status, p.written) {
+		return nil
+	}
+	if due := p.writtenAt.Add(n.sim.timing.Relist); now.Before(due) {
+		p.report = due
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{
@@ -66,7 +71,7 @@ func (n *node) writePod(ctx context.Context, p *pod, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("write status of pod %s/%s: %w", p.object.Namespace, p.object.Name, err)
 	}
-	p.written = status
+	p.written, p.writtenAt = status, now
 	return nil
 }
 

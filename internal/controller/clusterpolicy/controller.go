@@ -84,9 +84,10 @@ type Reconciler struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
 
-	optional optionalKinds
-	observer *observe.Observer
-	memory   status.Memory
+	optional  optionalKinds
+	observer  *observe.Observer
+	blueprint blueprint
+	memory    status.Memory
 	// nodes is how many the last pass has seen.
 	nodes atomic.Int64
 }

@@ -38,10 +38,11 @@ func (r *Reconciler) pass(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 	if !input.Paused() {
 		failure = errors.Join(failure, r.OwnNamespace.Privileged(ctx, input.PodSecurity()))
 	}
-	pass.Plan = plan.Compute(r.Catalogue, input, snapshot.Facts())
-	wanted, live := apply.Wanted{Held: map[string]bool{}}, liveTemplates(snapshot)
+	pass.Plan = r.blueprint.planned(r.Catalogue, input, snapshot)
+	r.blueprint.rendersFor(render.Owner{Name: policy.Name, UID: string(policy.UID)}, liveTemplates(snapshot))
+	wanted := apply.Wanted{Held: map[string]bool{}}
 	for _, step := range pass.Plan.Steps {
-		outcome := r.step(ctx, policy, pass, step, live, &wanted)
+		outcome := r.step(ctx, policy, pass, step, &wanted)
 		pass.Applied[step.Operand.Name] = outcome
 		if step.Action == plan.Hold || step.Holds || outcome.Err != nil {
 			// What cannot be told is left alone.
@@ -84,7 +85,7 @@ func measure(pass status.Pass, found v1.ClusterPolicyStatus) metrics.Pass {
 	measured := metrics.Pass{Status: &found, Failed: pass.Failure() != nil, Discovered: pass.Snapshot.AnyDiscovered}
 	if input := pass.Plan.Input; len(pass.Plan.Steps) > 0 {
 		measured.Nodes = pass.Places
-		measured.DriverToolkit, measured.DriverToolkitFound = input.UsesDriverToolkit(pass.Snapshot.Facts()...), input.DriverToolkit != nil
+		measured.DriverToolkit, measured.DriverToolkitFound = input.UsesDriverToolkit(pass.Snapshot.Facts...), input.DriverToolkit != nil
 	}
 	return measured
 }
@@ -98,7 +99,7 @@ func (r *Reconciler) input(ctx context.Context, policy *v1.ClusterPolicy, snapsh
 	if input.Optional, err = r.optional.available(ctx, snapshot.Definitions); err != nil {
 		return input, err
 	}
-	if input.DriverToolkit, err = r.driverToolkit(ctx, input, snapshot.Facts()); err != nil {
+	if input.DriverToolkit, err = r.driverToolkit(ctx, input, snapshot.Facts); err != nil {
 		return input, err
 	}
 	input.Contents, err = observe.Contents(ctx, r.References, r.Namespace, operand.Uses(r.Catalogue, input))
@@ -106,9 +107,7 @@ func (r *Reconciler) input(ctx context.Context, policy *v1.ClusterPolicy, snapsh
 }
 
 // step renders and applies one operand. A failure concerns this operand and those that require it.
-func (r *Reconciler) step(ctx context.Context, policy *v1.ClusterPolicy, pass *status.Pass, step plan.Step,
-	live map[string]render.Live, wanted *apply.Wanted,
-) status.Outcome {
+func (r *Reconciler) step(ctx context.Context, policy *v1.ClusterPolicy, pass *status.Pass, step plan.Step, wanted *apply.Wanted) status.Outcome {
 	if step.Action != plan.Apply {
 		return status.Outcome{}
 	}
@@ -117,8 +116,7 @@ func (r *Reconciler) step(ctx context.Context, policy *v1.ClusterPolicy, pass *s
 			return status.Outcome{Err: fmt.Errorf("%w: %s", status.ErrPrerequisite, requirement.On)}
 		}
 	}
-	owner := render.Owner{Name: policy.Name, UID: string(policy.UID)}
-	objects, err := render.Step(pass.Plan, step, owner, live)
+	objects, err := r.blueprint.rendered(step)
 	if err != nil {
 		return status.Outcome{Err: err}
 	}
