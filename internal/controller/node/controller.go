@@ -22,14 +22,12 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
@@ -43,6 +41,8 @@ const (
 	// batch is how long a node whose pods change is left before it is looked at: while they come up, several
 	// take a step each second, and none of these steps is written at once anyway.
 	batch = 500 * time.Millisecond
+	// batchPerNode comes on top for each node that is on its way, up to longestBatch in all.
+	batchPerNode, longestBatch = 2 * time.Millisecond, 2 * time.Second
 )
 
 // Reconciler looks after the labels and the condition of nodes.
@@ -68,9 +68,10 @@ type Reconciler struct {
 	// Clock tells the time.
 	Clock clock.PassiveClock
 
-	seen    *freshness.Tracker
-	pending *settling
-	calm    *calming
+	planning planning
+	seen     *freshness.Tracker
+	pending  *settling
+	calm     *calming
 	// refused are the changes of taints that the API server has refused.
 	refused *calming
 }
@@ -103,12 +104,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	case active == nil || !facts.Managed():
 		return reconcile.Result{}, nil
 	}
-	spec := effective.Of(active.Spec)
-	if *spec.Paused {
+	asked := r.planning.of(r.Catalogue, active)
+	if *asked.spec.Paused {
 		// A policy that is no longer paused is an event for every node.
 		return reconcile.Result{}, nil
 	}
-	result, err := r.manage(ctx, node, facts, spec, later(node.CreationTimestamp, active.CreationTimestamp))
+	result, err := r.manage(ctx, node, facts, asked, later(node.CreationTimestamp, active.CreationTimestamp))
 	return r.again(node.Name, result, err)
 }
 
@@ -136,13 +137,13 @@ func later(a, b metav1.Time) time.Time {
 
 // manage writes the labels of a GPU node and then its condition. since is when node and policy have both been
 // there.
-func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operand.NodeFacts, spec effective.Spec, since time.Time) (reconcile.Result, error) {
-	input, err := r.input(ctx, spec, facts)
+func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operand.NodeFacts, asked *asked, since time.Time) (reconcile.Result, error) {
+	input, err := r.input(ctx, asked, facts)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	planned := plan.ForSpec(r.Catalogue, input)
-	found := r.discovery(ctx, node, facts, spec, planned.Missing(r.Catalogue, facts) != "")
+	planned := r.planning.planned(r.Catalogue, asked, input)
+	found := r.discovery(ctx, node, facts, asked.spec, planned.Missing(r.Catalogue, facts) != "")
 	if found.gone {
 		wait, err := r.release(ctx, node, labels.False)
 		return reconcile.Result{RequeueAfter: wait}, err
@@ -166,7 +167,7 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 	nodePlan := planned.ForNode(r.Catalogue, facts)
 	assessment := status.AssessNode(nodePlan, node, pods, stack, now)
 	taints := len(node.Spec.Taints)
-	retry, err := r.startup(ctx, node, *spec.NodeStartup, assessment)
+	retry, err := r.startup(ctx, node, *asked.spec.NodeStartup, assessment)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -181,22 +182,6 @@ func (r *Reconciler) manage(ctx context.Context, node *corev1.Node, facts operan
 		wait = requeue.Sooner(wait, assessment.Until.Sub(now))
 	}
 	return reconcile.Result{RequeueAfter: wait}, err
-}
-
-// input is what the plan for one node needs.
-func (r *Reconciler) input(ctx context.Context, spec effective.Spec, facts operand.NodeFacts) (operand.Input, error) {
-	in := operand.Input{Spec: spec, Namespace: r.Namespace}
-	if in.UsesDriverToolkit(facts) {
-		images, err := r.DriverToolkit.Images(ctx)
-		if err != nil {
-			// The pass logs it, too, and an event tells when it is over.
-			log.FromContext(ctx).V(1).Info("The driver toolkit cannot be read", "reason", err.Error())
-		}
-		in.DriverToolkit = images
-	}
-	var err error
-	in.Contents, err = observe.Contents(ctx, r.References, r.Namespace, operand.Uses(r.Catalogue, in))
-	return in, err
 }
 
 // hasDriver tells whether a pod does its work on the node whose replacement disturbs GPU work. One
@@ -230,7 +215,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	}
 	b := ctrl.NewControllerManagedBy(mgr).Named("node").
 		For(&corev1.Node{}, builder.WithPredicates(observe.NodeChanges(r.Client, r.Catalogue))).
-		Watches(&corev1.Pod{}, requeue.After(func() time.Duration { return batch }, nodeOfPod), builder.WithPredicates(observe.PodChanges())).
+		Watches(&corev1.Pod{}, requeue.After(r.batch, nodeOfPod), builder.WithPredicates(observe.PodChanges())).
 		Watches(&v1.ClusterPolicy{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(observe.PolicyChanges())).
 		Watches(&appsv1.DaemonSet{}, handler.EnqueueRequestsFromMapFunc(r.everyNode), builder.WithPredicates(observe.TemplateChanges())).
 		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), handler.EnqueueRequestsFromMapFunc(r.everyNode))).
@@ -242,6 +227,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 	return b.Complete(r)
 }
 
+// batch is how long a node whose pods change is left now.
+func (r *Reconciler) batch() time.Duration {
+	return min(batch+time.Duration(r.pending.onTheirWay())*batchPerNode, longestBatch)
+}
+
 // nodesThatUse are all nodes, if the policy names the object.
 func (r *Reconciler) nodesThatUse(ctx context.Context, object client.Object) []reconcile.Request {
 	active, _, err := observe.Policies(ctx, r.Client)
@@ -249,7 +239,10 @@ func (r *Reconciler) nodesThatUse(ctx context.Context, object client.Object) []r
 		log.FromContext(ctx).Error(err, "Reading policies")
 		return nil
 	}
-	if active == nil || !observe.IsReference(object, operand.Uses(r.Catalogue, operand.Input{Spec: effective.Of(active.Spec)})) {
+	if active == nil {
+		return nil
+	}
+	if !observe.IsReference(object, r.planning.of(r.Catalogue, active).uses) {
 		return nil
 	}
 	return r.everyNode(ctx, object)

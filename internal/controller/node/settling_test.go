@@ -1,6 +1,7 @@
 package node
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -28,10 +29,34 @@ func TestStagesOfALongWayAreWrittenLessAndLess(t *testing.T) {
 		s.drop("a")
 		g.Expect(s.left("a", "DevicePlugin")).To(Equal(want), "a state that is over changes nothing")
 	}
+	s.drop("a")
 	g.Expect(s.left("b", "Driver")).To(Equal(10*time.Second), "another node")
+	s.drop("b")
 	s.wrote("a", false)
 	g.Expect(s.left("a", "Driver")).To(Equal(10*time.Second), "the way has ended, and another begins")
 	s.forget("a")
 	s.forget("b")
 	g.Expect(s.nodes).To(BeEmpty())
+}
+
+// Where many nodes are on their way, what each writes of it slows all.
+func TestManyNodesOnTheirWayWriteLess(t *testing.T) {
+	g := NewWithT(t)
+	clock := clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0))
+	s := newSettling(clock)
+	for i := range 999 {
+		s.left(strconv.Itoa(i), "Driver")
+	}
+	g.Expect(s.left("a", "Driver")).To(BeNumerically("~", 40*time.Second, 100*time.Millisecond), "1,000 nodes")
+	s.wrote("a", true)
+	g.Expect(s.left("a", "Toolkit")).To(BeNumerically("~", 160*time.Second, 200*time.Millisecond))
+	for i := range 999 {
+		s.drop(strconv.Itoa(i))
+	}
+	s.wrote("a", false)
+	g.Expect(s.left("a", "Driver")).To(Equal(10*time.Second), "the others are ready")
+	for i := range 100_000 {
+		s.left(strconv.Itoa(i), "Driver")
+	}
+	g.Expect(s.left("a", "Driver")).To(Equal(160 * time.Second))
 }

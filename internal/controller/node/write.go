@@ -28,6 +28,8 @@ import (
 const (
 	// settle is how long that is at first.
 	settle = 10 * time.Second
+	// settlePerNode comes on top for each node that waits so: what many write at a time slows all of them.
+	settlePerNode = 30 * time.Millisecond
 	// slower is by what it grows with each stage that has been written on the same way, and longestSettle where it ends.
 	slower, longestSettle = 4, 160 * time.Second
 )
@@ -171,6 +173,8 @@ type settling struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
 	nodes map[string]unwritten
+	// waiting counts the nodes that have a state that is not written.
+	waiting int
 }
 
 type unwritten struct {
@@ -192,9 +196,21 @@ func (s *settling) left(node, state string) time.Duration {
 	have := s.nodes[node]
 	if have.state != state {
 		have.state, have.since = state, s.clock.Now()
-		s.nodes[node] = have
+		s.set(node, have)
 	}
-	return max(have.settle, settle) - s.clock.Since(have.since)
+	return s.lasts(have) - s.clock.Since(have.since)
+}
+
+// lasts is how long a state must last in all.
+func (s *settling) lasts(state unwritten) time.Duration {
+	return min(max(state.settle, settle+time.Duration(s.waiting-1)*settlePerNode), longestSettle)
+}
+
+// onTheirWay counts the nodes that have a state that is not written.
+func (s *settling) onTheirWay() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.waiting
 }
 
 // drop forgets a state that is over without having been written.
@@ -210,12 +226,18 @@ func (s *settling) wrote(node string, stage bool) {
 	defer s.mu.Unlock()
 	next := unwritten{}
 	if stage {
-		next.settle = min(slower*max(s.nodes[node].settle, settle), longestSettle)
+		next.settle = min(slower*s.lasts(s.nodes[node]), longestSettle)
 	}
 	s.set(node, next)
 }
 
 func (s *settling) set(node string, state unwritten) {
+	if s.nodes[node].state != "" {
+		s.waiting--
+	}
+	if state.state != "" {
+		s.waiting++
+	}
 	if state == (unwritten{}) {
 		delete(s.nodes, node)
 		return
@@ -227,5 +249,5 @@ func (s *settling) set(node string, state unwritten) {
 func (s *settling) forget(node string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.nodes, node)
+	s.set(node, unwritten{})
 }
