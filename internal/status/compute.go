@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"sort"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -93,7 +94,7 @@ func (p Pass) Conflicts() bool {
 
 // assessedNode is a managed node with the verdict on it.
 type assessedNode struct {
-	observe.Node
+	*observe.Node
 	NodeAssessment
 	// nodePool is the pool of spec.nodePools that it belongs to, driverPool the driver pool; empty for none.
 	nodePool, driverPool string
@@ -122,12 +123,13 @@ func Compute(policy *v1.ClusterPolicy, pass Pass) (v1.ClusterPolicyStatus, time.
 	setPaused(&status, policy.Spec)
 	setDefinition(&status, pass.Lacking, pass.Namespace)
 	var next time.Time
-	for i := range nodes {
-		if place, counts := nodes[i].place(); counts && pass.Places != nil {
+	for _, node := range nodes {
+		if place, counts := node.place(); counts && pass.Places != nil {
 			pass.Places[place]++
 		}
-		next = sooner(next, nodes[i].Until)
+		next = sooner(next, node.Until)
 	}
+	pass.Memory.letGo()
 	return status, next
 }
 
@@ -149,18 +151,18 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 }
 
 // assess judges the nodes, as far as the verdicts of the pass before hold no longer.
-func assess(pass Pass) []assessedNode {
-	nodes := make([]assessedNode, 0, len(pass.Snapshot.Nodes))
+func assess(pass Pass) []*assessedNode {
+	nodes := make([]*assessedNode, 0, len(pass.Snapshot.Nodes))
 	stack := Stack{DaemonSets: pass.Snapshot.DaemonSets, CreateFailures: pass.CreateFailures}
 	for i := range pass.Snapshot.Nodes {
 		node := &pass.Snapshot.Nodes[i]
-		if known, holds := pass.Memory.recall(node, pass.Now); holds {
+		if known := pass.Memory.recall(node, pass.Now); known != nil {
 			nodes = append(nodes, known)
 			continue
 		}
 		planned := pass.Plan.ForNode(pass.Catalogue, node.Facts)
-		judged := assessedNode{
-			Node:           *node,
+		judged := &assessedNode{
+			Node:           node,
 			NodeAssessment: AssessNode(planned, node.Object, pass.Snapshot.Pods[node.Facts.Name], stack, pass.Now),
 			nodePool:       planned.NodePool, driverPool: cmp.Or(node.Facts.Pool, planned.Pool.Name),
 		}
@@ -171,10 +173,9 @@ func assess(pass Pass) []assessedNode {
 	return nodes
 }
 
-func summarise(nodes []assessedNode) *v1.NodeSummary {
+func summarise(nodes []*assessedNode) *v1.NodeSummary {
 	summary := &v1.NodeSummary{}
-	for i := range nodes {
-		node := &nodes[i]
+	for _, node := range nodes {
 		if node.Excluded {
 			summary.Excluded++
 			continue
@@ -227,12 +228,9 @@ func (n *assessedNode) severity() int {
 
 // listNodes writes the entries of the worst nodes. A failure whose cause is the same as before keeps
 // its message, which may hold what changes with each attempt of a container.
-func listNodes(nodes []assessedNode, before []v1.NodeStatus) []v1.NodeStatus {
-	sort.Slice(nodes, func(i, j int) bool {
-		if a, b := nodes[i].severity(), nodes[j].severity(); a != b {
-			return a < b
-		}
-		return nodes[i].Facts.Name < nodes[j].Facts.Name
+func listNodes(nodes []*assessedNode, before []v1.NodeStatus) []v1.NodeStatus {
+	slices.SortFunc(nodes, func(a, b *assessedNode) int {
+		return cmp.Or(cmp.Compare(a.severity(), b.severity()), strings.Compare(a.Facts.Name, b.Facts.Name))
 	})
 	known := make(map[string]*v1.NodeStatus, len(before))
 	for i := range before {
@@ -240,7 +238,7 @@ func listNodes(nodes []assessedNode, before []v1.NodeStatus) []v1.NodeStatus {
 	}
 	entries, left := make([]v1.NodeStatus, 0, min(len(nodes), maxListed)), maxListedBytes
 	for i := range nodes[:min(len(nodes), maxListed)] {
-		entry := nodeStatus(&nodes[i])
+		entry := nodeStatus(nodes[i])
 		if old := known[entry.Name]; old != nil && sameCause(old, &entry) && Says(old.Message, nodes[i].Message, entry.Message) {
 			entry.Message = old.Message
 		}

@@ -19,7 +19,7 @@ import (
 type Memory struct {
 	// of is what the verdicts were made of.
 	of       circumstances
-	verdicts map[string]remembered
+	verdicts map[string]*remembered
 }
 
 // remembered is a verdict on one version of a node.
@@ -61,12 +61,12 @@ func (m *Memory) Wanted(pass Pass) []string {
 		now.daemonSets[name] = stateOf(ds)
 	}
 	if m.verdicts == nil || !reflect.DeepEqual(m.of, now) {
-		m.of, m.verdicts = now, map[string]remembered{}
+		m.of, m.verdicts = now, map[string]*remembered{}
 	}
 	var wanted []string
 	for i := range pass.Snapshot.Nodes {
 		node := &pass.Snapshot.Nodes[i]
-		if _, known := m.recall(node, pass.Now); !known {
+		if m.recall(node, pass.Now) == nil {
 			wanted = append(wanted, node.Facts.Name)
 		}
 	}
@@ -76,38 +76,45 @@ func (m *Memory) Wanted(pass Pass) []string {
 	return wanted
 }
 
-// recall returns the verdict on the node if it still holds.
-func (m *Memory) recall(node *observe.Node, now time.Time) (assessedNode, bool) {
+// recall returns the verdict on the node if it still holds, nil else.
+func (m *Memory) recall(node *observe.Node, now time.Time) *assessedNode {
 	if m == nil {
-		return assessedNode{}, false
+		return nil
 	}
-	found, known := m.verdicts[node.Facts.Name]
-	if !known || found.version != node.Version || (!found.Until.IsZero() && !now.Before(found.Until)) {
-		return assessedNode{}, false
+	found := m.verdicts[node.Facts.Name]
+	if found == nil || found.version != node.Version || (!found.Until.IsZero() && !now.Before(found.Until)) {
+		return nil
 	}
 	// The object is of another list, and as it was.
-	found.Node = *node
-	return found.assessedNode, true
+	found.Node = node
+	return &found.assessedNode
 }
 
 // keep remembers the verdict on a node.
-func (m *Memory) keep(node assessedNode) {
+func (m *Memory) keep(node *assessedNode) {
+	if m != nil {
+		m.verdicts[node.Facts.Name] = &remembered{assessedNode: *node, version: node.Version}
+	}
+}
+
+// letGo ends a pass: what is remembered would keep the whole list of nodes from being freed.
+func (m *Memory) letGo() {
 	if m == nil {
 		return
 	}
-	name, version := node.Facts.Name, node.Version
-	node.Node = observe.Node{} // It would keep the whole list from being freed.
-	m.verdicts[name] = remembered{assessedNode: node, version: version}
+	for _, verdict := range m.verdicts {
+		verdict.Node = nil
+	}
 }
 
 // forgetOthers drops the verdicts on nodes that are none of these.
-func (m *Memory) forgetOthers(nodes []assessedNode) {
+func (m *Memory) forgetOthers(nodes []*assessedNode) {
 	if m == nil || len(m.verdicts) <= len(nodes) {
 		return
 	}
 	there := make(map[string]bool, len(nodes))
-	for i := range nodes {
-		there[nodes[i].Facts.Name] = true
+	for _, node := range nodes {
+		there[node.Facts.Name] = true
 	}
-	maps.DeleteFunc(m.verdicts, func(name string, _ remembered) bool { return !there[name] })
+	maps.DeleteFunc(m.verdicts, func(name string, _ *remembered) bool { return !there[name] })
 }

@@ -59,7 +59,7 @@ func countDiscovery(pass Pass, name operand.Name) onNodes {
 func join(reason, message string) string { return strings.TrimSuffix(reason+": "+message, ": ") }
 
 // operandStatuses judges the operands. One that fails for the same cause as before keeps its message.
-func operandStatuses(pass Pass, nodes []assessedNode, before []v1.OperandStatus) []v1.OperandStatus {
+func operandStatuses(pass Pass, nodes []*assessedNode, before []v1.OperandStatus) []v1.OperandStatus {
 	var statuses []v1.OperandStatus
 	for _, step := range pass.Plan.Steps {
 		status := v1.OperandStatus{Name: string(step.Operand.Name), Version: version(step.Instances)}
@@ -104,7 +104,7 @@ func version(instances []operand.Instance) string {
 	return truncate(strings.Join(versions, ", "), 256)
 }
 
-func count(o operand.Operand, nodes []assessedNode) onNodes {
+func count(o operand.Operand, nodes []*assessedNode) onNodes {
 	fares := onNodes{}
 	for i := range nodes {
 		verdict, expected := nodes[i].Operands[o.Name]

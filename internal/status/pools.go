@@ -20,7 +20,7 @@ const (
 )
 
 // pools tells of the driver pools.
-func pools(pass Pass, nodes []assessedNode) []v1.PoolStatus {
+func pools(pass Pass, nodes []*assessedNode) []v1.PoolStatus {
 	images, ready := map[string]string{}, map[string]int32{}
 	for _, step := range pass.Plan.Steps {
 		for _, instance := range step.Instances {
@@ -44,14 +44,14 @@ func pools(pass Pass, nodes []assessedNode) []v1.PoolStatus {
 }
 
 // nodePools tells of the pools of the spec. The nodes are sorted, worst first.
-func nodePools(pass Pass, nodes []assessedNode) []v1.NodePoolStatus {
+func nodePools(pass Pass, nodes []*assessedNode) []v1.NodePoolStatus {
 	var result []v1.NodePoolStatus
 	for i := range pass.Plan.NodePools {
 		pool := &pass.Plan.NodePools[i]
 		entry := v1.NodePoolStatus{Name: pool.Name, DriverVersion: driverVersion(pool)}
 		var worst *assessedNode
 		for j := range nodes {
-			node := &nodes[j]
+			node := nodes[j]
 			if node.nodePool != pool.Name || node.Excluded {
 				continue
 			}
