@@ -81,7 +81,8 @@ func TestABlueprintIsMadeAnewWhenItMust(t *testing.T) {
 			g.Expect(after).To(Equal(changed.draw(t, &blueprint{})), "the same as without the pass before")
 			for name := range before {
 				for i := range min(len(before[name]), len(after[name])) {
-					g.Expect(before[name][i] != after[name][i]).To(Equal(test.anew), "%s", name)
+					same := before[name][i] == after[name][i]
+					g.Expect(same).NotTo(Equal(test.anew), "%s", name)
 				}
 			}
 			g.Expect(before).To(Equal(newDrawing().draw(t, &blueprint{})), "what was given away has not changed")
