@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -92,7 +94,7 @@ func (b *bed) awaitConditions(ctx context.Context, nodes int) error {
 
 // awaitDaemonSets waits until so many DaemonSets or more are there and each is ready on so many nodes.
 func (b *bed) awaitDaemonSets(ctx context.Context, least, nodes int) error {
-	return b.await(ctx, "all DaemonSets are ready", lookPeriod, func(ctx context.Context) (bool, string, error) {
+	err := b.await(ctx, "all DaemonSets are ready", lookPeriod, func(ctx context.Context) (bool, string, error) {
 		list := &appsv1.DaemonSetList{}
 		if err := b.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return false, "", err
@@ -107,6 +109,30 @@ func (b *bed) awaitDaemonSets(ctx context.Context, least, nodes int) error {
 		}
 		return len(list.Items) >= least && ready == len(list.Items), state, nil
 	})
+	if err != nil {
+		return fmt.Errorf("%w; %s", err, b.unready(ctx))
+	}
+	return nil
+}
+
+// unready tells of some pods that are not ready.
+func (b *bed) unready(ctx context.Context) string {
+	const most = 3
+	list := &corev1.PodList{}
+	if err := b.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return "the pods cannot be listed: " + err.Error()
+	}
+	texts := []string{fmt.Sprintf("%d pods are there", len(list.Items))}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		isReady := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		})
+		if !isReady && len(texts) <= most {
+			texts = append(texts, fmt.Sprintf("%s on %q, version %s, deleted %v: %s", pod.Name, pod.Spec.NodeName, pod.ResourceVersion, pod.DeletionTimestamp, pod.Status.String()))
+		}
+	}
+	return strings.Join(texts, "; ")
 }
 
 // readyAndSettled waits until so many nodes are ready and all has been told.

@@ -42,7 +42,7 @@ const (
 	// take a step each second, and none of these steps is written at once anyway.
 	batch = 500 * time.Millisecond
 	// batchPerNode comes on top for each node that is on its way, up to longestBatch in all.
-	batchPerNode, longestBatch = 2 * time.Millisecond, 2 * time.Second
+	batchPerNode, longestBatch = 2 * time.Millisecond, 1500 * time.Millisecond
 )
 
 // Reconciler looks after the labels and the condition of nodes.

@@ -27,22 +27,24 @@ type planning struct {
 	plan     *plan.Plan
 }
 
-// asked is what one version of a policy asks for. It is not to be changed.
+// asked is what a policy asks for. It is not to be changed.
 type asked struct {
-	uid     types.UID
-	version string
+	uid types.UID
+	// written is what the user has written, and spec that with its defaults.
+	written v1.ClusterPolicySpec
 	spec    effective.Spec
 	// uses are the objects of others that the spec refers to.
 	uses []operand.Reference
 }
 
-// of is what a policy asks for.
+// of is what a policy asks for. The spec is compared, and not its version alone: around a change of the definition the
+// same version may be shown with other fields.
 func (p *planning) of(catalogue []operand.Operand, policy *v1.ClusterPolicy) *asked {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.asked == nil || p.asked.uid != policy.UID || p.asked.version != policy.ResourceVersion {
+	if p.asked == nil || p.asked.uid != policy.UID || !reflect.DeepEqual(p.asked.written, policy.Spec) {
 		spec := effective.Of(policy.Spec)
-		p.asked = &asked{uid: policy.UID, version: policy.ResourceVersion, spec: spec, uses: operand.Uses(catalogue, operand.Input{Spec: spec})}
+		p.asked = &asked{uid: policy.UID, written: policy.Spec, spec: spec, uses: operand.Uses(catalogue, operand.Input{Spec: spec})}
 		p.plan = nil
 	}
 	return p.asked
