@@ -11,6 +11,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
 // Memory keeps the verdicts on nodes from one pass to the next. A node is judged anew once it has changed itself,
@@ -20,7 +21,13 @@ type Memory struct {
 	// of is what the verdicts were made of.
 	of       circumstances
 	verdicts map[string]*remembered
+	// common are verdicts on operands that several nodes have alike, as those do on which all is well: kept once, they
+	// take less memory, and a pass that counts thousands of them finds them in the processor's caches.
+	common []map[operand.Name]readiness.Verdict
 }
+
+// commonAtMost bounds them: a cluster has few kinds of nodes.
+const commonAtMost = 16
 
 // remembered is a verdict on one version of a node.
 type remembered struct {
@@ -92,9 +99,27 @@ func (m *Memory) recall(node *observe.Node, now time.Time) *assessedNode {
 
 // keep remembers the verdict on a node.
 func (m *Memory) keep(node *assessedNode) {
-	if m != nil {
-		m.verdicts[node.Facts.Name] = &remembered{assessedNode: *node, version: node.Version}
+	if m == nil {
+		return
 	}
+	if node.State == readiness.Ready {
+		node.Operands = m.share(node.Operands)
+	}
+	m.verdicts[node.Facts.Name] = &remembered{assessedNode: *node, version: node.Version}
+}
+
+// share returns verdicts that are equal to these.
+func (m *Memory) share(verdicts map[operand.Name]readiness.Verdict) map[operand.Name]readiness.Verdict {
+	for _, known := range m.common {
+		if maps.Equal(known, verdicts) {
+			return known
+		}
+	}
+	if len(m.common) == commonAtMost {
+		m.common = m.common[1:]
+	}
+	m.common = append(m.common, verdicts)
+	return verdicts
 }
 
 // letGo ends a pass: what is remembered would keep the whole list of nodes from being freed.

@@ -29,7 +29,7 @@ const (
 	// settle is how long that is at first.
 	settle = 10 * time.Second
 	// settlePerNode comes on top for each node that waits so: what many write at a time slows all of them.
-	settlePerNode = 50 * time.Millisecond
+	settlePerNode = 150 * time.Millisecond
 	// slower is by what it grows with each stage that has been written on the same way, and longestSettle where it ends.
 	slower, longestSettle = 4, 160 * time.Second
 )
