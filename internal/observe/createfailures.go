@@ -27,8 +27,8 @@ const (
 	// firstLook is how long a DaemonSet must lack pods before somebody asks why: its controller takes some
 	// seconds where many nodes come together.
 	firstLook = 5 * time.Second
-	// firstLookPer100 comes on top for each hundred pods that are missing, up to longestFirst in all: with the nodes it
-	// takes longer until the controller has made some more, and to list Events costs the API server more.
+	// firstLookPer100 comes on top for each hundred nodes, up to longestFirst in all: with the nodes it takes longer
+	// until the controller has made some more, and to list Events costs the API server more.
 	firstLookPer100, longestFirst = 2 * time.Second, 30 * time.Second
 	// lastLook bounds the pauses between two looks, which double.
 	lastLook = time.Hour
@@ -129,7 +129,7 @@ func (c *CreateFailures) lacking(daemonSets map[string]*appsv1.DaemonSet, now ti
 		}
 		known := c.lacks[ds.UID]
 		if known == nil || known.pods != missing {
-			first := min(firstLook+time.Duration(missing/100)*firstLookPer100, longestFirst)
+			first := min(firstLook+time.Duration(ds.Status.DesiredNumberScheduled/100)*firstLookPer100, longestFirst)
 			known = &lack{pods: missing, next: now.Add(first), pause: first}
 		}
 		lacking[name], lacks[ds.UID] = ds, known

@@ -129,12 +129,12 @@ func TestCreateFailuresStartAnewWithEachLack(t *testing.T) {
 
 // Where a thousand pods are to be made, some of them are missing for a while though nothing is wrong.
 func TestCreateFailuresOfManyAreLookedForLater(t *testing.T) {
-	for missing, want := range map[int32]time.Duration{
+	for nodes, want := range map[int32]time.Duration{
 		99: 5 * time.Second, 100: 7 * time.Second, 1000: 25 * time.Second, 5000: 30 * time.Second,
 	} {
 		w := newWatchtower(t)
-		many := func(ds *appsv1.DaemonSet) { ds.Status.DesiredNumberScheduled = missing }
-		w.Expect(w.look(0, many)).To(Equal(want), "%d", missing)
+		many := func(ds *appsv1.DaemonSet) { ds.Status.DesiredNumberScheduled = nodes }
+		w.Expect(w.look(nodes-1, many)).To(Equal(want), "%d nodes", nodes)
 	}
 }
 

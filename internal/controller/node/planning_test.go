@@ -40,13 +40,11 @@ func TestPlanningIsMadeAnewWhenItMust(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			p := &planning{}
-			ask := func(l look) plan.Plan {
+			ask := func(l look) {
 				asked := p.of(catalogue, l.policy)
 				g.Expect(asked.spec).To(Equal(effective.Of(l.policy.Spec)))
 				l.input.Spec = asked.spec
-				found := p.planned(catalogue, asked, l.input)
-				g.Expect(found).To(Equal(plan.ForSpec(catalogue, l.input)))
-				return found
+				g.Expect(p.planned(catalogue, asked, l.input)).To(Equal(plan.ForSpec(catalogue, l.input)))
 			}
 			l := look{policy: &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{UID: "a", ResourceVersion: "1"}}}
 			ask(l)
