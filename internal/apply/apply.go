@@ -79,29 +79,29 @@ type comparison struct {
 
 func (a *Applier) compare(ctx context.Context, owner types.UID, intent client.Object) (comparison, error) {
 	live, err := a.live(ctx, intent)
-	if err != nil {
+	switch {
+	case err != nil:
 		return comparison{}, fmt.Errorf("reading %s: %w", describe(intent), err)
-	}
-	if live != nil && !a.Seen.Stale(key(intent), live.GetResourceVersion()) && a.settled.holds(owner, intent, live) {
+	case live != nil && a.Seen.Stale(key(intent), live.GetResourceVersion()):
+		return comparison{stale: true}, nil
+	case live != nil && a.settled.holds(owner, intent, live):
 		return comparison{}, nil
 	}
-	found, err := a.compareWith(owner, intent, live)
-	if err == nil && live != nil && !found.differs && !found.stale {
+	found, err := compareWith(owner, intent, live)
+	if err == nil && live != nil && !found.differs {
 		a.settled.keep(owner, intent, live)
 	}
 	return found, err
 }
 
 // compareWith compares with the live object, which is nil if there is none.
-func (a *Applier) compareWith(owner types.UID, intent, live client.Object) (comparison, error) {
+func compareWith(owner types.UID, intent, live client.Object) (comparison, error) {
 	desired, err := Intent(intent)
 	switch {
 	case err != nil:
 		return comparison{}, err
 	case live == nil:
 		return comparison{desired: desired, differs: true}, nil
-	case a.Seen.Stale(key(intent), live.GetResourceVersion()):
-		return comparison{stale: true}, nil
 	case provided(owner, intent, live):
 		return comparison{}, nil
 	}

@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"maps"
 	"reflect"
 	"sync"
 
@@ -48,14 +47,7 @@ func (s *settled) holds(owner types.UID, intent, live client.Object) bool {
 	s.mu.Lock()
 	known, is := s.know[key(intent)]
 	s.mu.Unlock()
-	if !is || known.intent != intent {
-		return false
-	}
-	now := settledOf(owner, intent, live)
-	return known.owner == now.owner && known.uid == now.uid && known.generation == now.generation &&
-		known.resourceVersion == now.resourceVersion && known.deleted == now.deleted &&
-		maps.Equal(known.labels, now.labels) && maps.Equal(known.annotations, now.annotations) &&
-		reflect.DeepEqual(known.owners, now.owners)
+	return is && known.intent == intent && reflect.DeepEqual(known, settledOf(owner, intent, live))
 }
 
 func (s *settled) keep(owner types.UID, intent, live client.Object) {

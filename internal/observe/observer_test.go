@@ -16,11 +16,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
+// gpuNode is a node that is managed.
+func gpuNode(name string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"nvidia.com/gpu.present": "true"}}}
+}
+
 // A node has another version after whatever verdicts on it are made of has changed, and then alone.
 func TestVersionsOfNodes(t *testing.T) {
-	node := func(name string) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"nvidia.com/gpu.present": "true"}}}
-	}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "driver", Namespace: "gpu-operator", Labels: map[string]string{"nvidia.com/gpu-operator.operand": "driver"}},
 		Spec:       corev1.PodSpec{NodeName: "a"},
@@ -33,12 +35,12 @@ func TestVersionsOfNodes(t *testing.T) {
 	}{
 		"nothing": {func(*observe.Observer, client.Client) error { return nil }, nil},
 		"a node is labelled": {func(_ *observe.Observer, c client.Client) error {
-			labelled := node("a")
+			labelled := gpuNode("a")
 			labelled.Labels["nvidia.com/gpu.deploy.driver"] = "false"
 			return c.Update(t.Context(), labelled)
 		}, []string{"a"}},
 		"a node is another of the same name": {func(_ *observe.Observer, c client.Client) error {
-			return errors.Join(c.Delete(t.Context(), node("a")), c.Create(t.Context(), node("a")))
+			return errors.Join(c.Delete(t.Context(), gpuNode("a")), c.Create(t.Context(), gpuNode("a")))
 		}, []string{"a"}},
 		"a pod comes": {func(o *observe.Observer, _ client.Client) error {
 			o.Pods().Create(event.CreateEvent{Object: pod})
@@ -64,7 +66,7 @@ func TestVersionsOfNodes(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(node("a"), node("b")).Build()
+			c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(gpuNode("a"), gpuNode("b")).Build()
 			observer := observe.NewObserver(c, "gpu-operator")
 			before := versions(t, observer)
 			g.Expect(before).To(HaveLen(2))
@@ -92,6 +94,61 @@ func versions(t *testing.T, observer *observe.Observer) map[string]uint64 {
 		found[node.Facts.Name] = node.Version
 	}
 	return found
+}
+
+// The facts of all nodes have another version after they have changed, and not when nodes only come further.
+func TestVersionsOfFacts(t *testing.T) {
+	tests := map[string]struct {
+		happens func(*observe.Observer, client.Client) error
+		anew    bool
+	}{
+		"nothing": {func(*observe.Observer, client.Client) error { return nil }, false},
+		"a condition": {func(_ *observe.Observer, c client.Client) error {
+			ready := gpuNode("a")
+			ready.Status.Conditions = []corev1.NodeCondition{{Type: "nvidia.com/GPUReady", Status: "True"}}
+			return c.Status().Update(t.Context(), ready)
+		}, false},
+		"a pod": {func(o *observe.Observer, _ client.Client) error {
+			o.Pods().Create(event.CreateEvent{Object: &corev1.Pod{Spec: corev1.PodSpec{NodeName: "a"}}})
+			return nil
+		}, false},
+		"a label": {func(_ *observe.Observer, c client.Client) error {
+			labelled := gpuNode("a")
+			labelled.Labels["nvidia.com/gpu.deploy.driver"] = "false"
+			return c.Update(t.Context(), labelled)
+		}, true},
+		"a node comes": {func(_ *observe.Observer, c client.Client) error { return c.Create(t.Context(), gpuNode("c")) }, true},
+		"a node goes":  {func(_ *observe.Observer, c client.Client) error { return c.Delete(t.Context(), gpuNode("a")) }, true},
+		"one node goes, and another comes": {func(_ *observe.Observer, c client.Client) error {
+			return errors.Join(c.Delete(t.Context(), gpuNode("a")), c.Create(t.Context(), gpuNode("c")))
+		}, true},
+		"a node is no GPU node any more": {func(_ *observe.Observer, c client.Client) error {
+			bare := gpuNode("a")
+			bare.Labels = nil
+			return c.Update(t.Context(), bare)
+		}, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(gpuNode("a"), gpuNode("b")).WithStatusSubresource(&corev1.Node{}).Build()
+			observer := observe.NewObserver(c, "gpu-operator")
+			before, err := observer.Snapshot(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(before.Facts).To(HaveLen(2))
+			g.Expect(test.happens(observer, c)).To(Succeed())
+			after, err := observer.Snapshot(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			same := after.FactsVersion == before.FactsVersion
+			g.Expect(same).NotTo(Equal(test.anew))
+			fresh, err := observe.NewObserver(c, "gpu-operator").Snapshot(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(after.Facts).To(ConsistOf(fresh.Facts))
+			again, err := observer.Snapshot(t.Context())
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(again.FactsVersion).To(Equal(after.FactsVersion), "once is enough")
+		})
+	}
 }
 
 // What cannot be read is an error that names it.

@@ -20,7 +20,7 @@ import (
 type Memory struct {
 	// of is what the verdicts were made of.
 	of       circumstances
-	verdicts map[string]*remembered
+	verdicts map[string]remembered
 	// common are verdicts on operands that several nodes have alike, as those do on which all is well: kept once, they
 	// take less memory, and a pass that counts thousands of them finds them in the processor's caches.
 	common []map[operand.Name]readiness.Verdict
@@ -31,7 +31,7 @@ const commonAtMost = 16
 
 // remembered is a verdict on one version of a node.
 type remembered struct {
-	assessedNode
+	*assessedNode
 	version uint64
 }
 
@@ -68,7 +68,7 @@ func (m *Memory) Wanted(pass Pass) []string {
 		now.daemonSets[name] = stateOf(ds)
 	}
 	if m.verdicts == nil || !reflect.DeepEqual(m.of, now) {
-		m.of, m.verdicts = now, map[string]*remembered{}
+		m.of, m.verdicts = now, map[string]remembered{}
 	}
 	var wanted []string
 	for i := range pass.Snapshot.Nodes {
@@ -88,13 +88,13 @@ func (m *Memory) recall(node *observe.Node, now time.Time) *assessedNode {
 	if m == nil {
 		return nil
 	}
-	found := m.verdicts[node.Facts.Name]
-	if found == nil || found.version != node.Version || (!found.Until.IsZero() && !now.Before(found.Until)) {
+	found, known := m.verdicts[node.Facts.Name]
+	if !known || found.version != node.Version || (!found.Until.IsZero() && !now.Before(found.Until)) {
 		return nil
 	}
 	// The object is of another list, and as it was.
 	found.Node = node
-	return &found.assessedNode
+	return found.assessedNode
 }
 
 // keep remembers the verdict on a node.
@@ -105,7 +105,7 @@ func (m *Memory) keep(node *assessedNode) {
 	if node.State == readiness.Ready {
 		node.Operands = m.share(node.Operands)
 	}
-	m.verdicts[node.Facts.Name] = &remembered{assessedNode: *node, version: node.Version}
+	m.verdicts[node.Facts.Name] = remembered{assessedNode: node, version: node.Version}
 }
 
 // share returns verdicts that are equal to these.
@@ -141,5 +141,5 @@ func (m *Memory) forgetOthers(nodes []*assessedNode) {
 	for _, node := range nodes {
 		there[node.Facts.Name] = true
 	}
-	maps.DeleteFunc(m.verdicts, func(name string, _ *remembered) bool { return !there[name] })
+	maps.DeleteFunc(m.verdicts, func(name string, _ remembered) bool { return !there[name] })
 }

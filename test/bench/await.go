@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -125,10 +124,7 @@ func (b *bed) unready(ctx context.Context) string {
 	texts := []string{fmt.Sprintf("%d pods are there", len(list.Items))}
 	for i := range list.Items {
 		pod := &list.Items[i]
-		isReady := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-		})
-		if !isReady && len(texts) <= most {
+		if readySince(pod).IsZero() && len(texts) <= most {
 			texts = append(texts, fmt.Sprintf("%s on %q, version %s, deleted %v: %s", pod.Name, pod.Spec.NodeName, pod.ResourceVersion, pod.DeletionTimestamp, pod.Status.String()))
 		}
 	}

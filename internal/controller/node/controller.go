@@ -239,10 +239,7 @@ func (r *Reconciler) nodesThatUse(ctx context.Context, object client.Object) []r
 		log.FromContext(ctx).Error(err, "Reading policies")
 		return nil
 	}
-	if active == nil {
-		return nil
-	}
-	if !observe.IsReference(object, r.planning.of(r.Catalogue, active).uses) {
+	if active == nil || !observe.IsReference(object, r.planning.of(r.Catalogue, active).uses) {
 		return nil
 	}
 	return r.everyNode(ctx, object)
