@@ -32,6 +32,11 @@ const (
 	ReasonConflict = "Conflict"
 	// ReasonReconcileFailed: a call to the API failed.
 	ReasonReconcileFailed = "ReconcileFailed"
+	// ReasonAltered: an object that the operator wrote was changed by an admission webhook or policy, or by another
+	// writer at once.
+	ReasonAltered = "Altered"
+	// ReasonAssessing: not all nodes are assessed yet by the spec as it is now.
+	ReasonAssessing = "Assessing"
 	// ReasonOperandFailed: an operand fails on some node.
 	ReasonOperandFailed = "OperandFailed"
 	// ReasonOperandNotReady: some operand is not ready on all its nodes yet.

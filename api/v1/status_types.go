@@ -155,6 +155,11 @@ const (
 	StageValidated    Stage = "Validated"
 )
 
+// Stages returns the stages of the ladder, from the bottom.
+func Stages() []Stage {
+	return []Stage{StageDiscovered, StageDriver, StageToolkit, StageDevicePlugin, StageAllocatable, StageValidated}
+}
+
 // NodeStatus is the readiness of one GPU node.
 type NodeStatus struct {
 	// Name of the node.

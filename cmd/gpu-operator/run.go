@@ -33,7 +33,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
-	"github.com/clusterpolicy/gpu-operator/internal/freshness"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
@@ -143,7 +143,7 @@ func cacheOptions(namespace string) cache.Options {
 		DefaultNamespaces: map[string]cache.Config{namespace: {LabelSelector: managed}},
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:         {Transform: observe.TrimNode},
-			&corev1.Pod{}:          {Transform: observe.TrimPod},
+			&corev1.Pod{}:          {Transform: observe.NewPodTrimmer().Pod},
 			&nodev1.RuntimeClass{}: {Label: managed},
 			observe.Definition():   {Transform: observe.TrimDefinition},
 		},
@@ -178,31 +178,31 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	if err != nil {
 		return fmt.Errorf("preparing the watch of what policies name: %w", err)
 	}
-	toolkit := observe.NewDriverToolkit(images, mgr.GetRESTMapper(), clock.RealClock{})
-	c := mgr.GetClient()
-	recorder := events.NewRecorder(c, clock.RealClock{}, meter.Dropped)
-	failures := observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, clock.RealClock{})
+	c, now := mgr.GetClient(), clock.RealClock{}
+	known, recorder := fleet.New(), events.NewRecorder(c, now, meter.Dropped)
 	return utilerrors.NewAggregate([]error{
-		(&clusterpolicy.Reconciler{
+		clusterpolicy.New(clusterpolicy.Options{
 			Client:         c,
-			Applier:        &apply.Applier{Client: c, Live: mgr.GetAPIReader(), Seen: freshness.NewTracker()},
+			Applier:        apply.New(c, mgr.GetAPIReader(), now, apply.DefaultTiming()),
 			OwnNamespace:   &apply.Namespace{Client: c, Live: mgr.GetAPIReader(), Name: o.namespace},
-			Status:         status.NewWriter(c, clock.RealClock{}, recorder, catalogue),
+			Status:         status.NewWriter(c, now, recorder, catalogue),
+			Fleet:          known,
 			Catalogue:      catalogue,
 			Namespace:      o.namespace,
 			HelperImage:    o.image,
 			Metrics:        o.metrics.endpoint(),
-			DriverToolkit:  toolkit,
-			CreateFailures: failures,
-			Meter:          meter,
+			DriverToolkit:  observe.NewDriverToolkit(images, mgr.GetRESTMapper(), now),
+			CreateFailures: observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, now),
 			References:     references,
 			Schema:         &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},
-			Clock:          clock.RealClock{},
+			Kinds:          clusterpolicy.NewOptionalKinds(mgr.GetCache(), mgr.GetRESTMapper()),
+			Meter:          meter,
+			Clock:          now,
+			Timing:         clusterpolicy.DefaultTiming(),
 		}).SetupWithManager(mgr),
-		(&node.Reconciler{
-			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace, DriverToolkit: toolkit, CreateFailures: failures,
-			Events: recorder, Meter: meter,
-			References: references, Clock: clock.RealClock{},
+		node.New(node.Options{
+			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace,
+			Fleet: known, Events: recorder, Meter: meter, Clock: now, Timing: node.DefaultTiming(),
 		}).SetupWithManager(ctx, mgr),
 		mgr.Add(images),
 		mgr.Add(references),

@@ -123,7 +123,7 @@ func (o renderOptions) run(in io.Reader, out, told io.Writer) error {
 	}
 	// The order in which nodes were written is no fact about them.
 	sort.Slice(facts, func(i, j int) bool { return facts[i].Name < facts[j].Name })
-	computed := plan.Compute(catalogue, input, facts)
+	computed := plan.Compute(plan.Decide(catalogue, input), input.Optional, facts)
 	printed, err := objects(computed, policy)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func (o renderOptions) run(in io.Reader, out, told io.Writer) error {
 	if _, err := out.Write(printed); err != nil {
 		return fmt.Errorf("writing the objects: %w", err)
 	}
-	for _, sentence := range slices.Concat(status.FieldNotes(policy.Spec), aboutOperands(computed), aboutNodes(computed, catalogue, facts)) {
+	for _, sentence := range slices.Concat(status.FieldNotes(policy.Spec), aboutOperands(computed), aboutNodes(computed, facts)) {
 		fmt.Fprintln(told, sentence)
 	}
 	return invalid(computed)
@@ -197,7 +197,7 @@ func aboutOperands(p plan.Plan) []string {
 }
 
 // aboutNodes tells of the GPU nodes on which some operands do not run, although others have them.
-func aboutNodes(p plan.Plan, catalogue []operand.Operand, nodes []operand.NodeFacts) []string {
+func aboutNodes(p plan.Plan, nodes []operand.NodeFacts) []string {
 	held := map[operand.Name]bool{}
 	for _, step := range p.Steps {
 		held[step.Operand.Name] = step.Action == plan.Hold
@@ -211,7 +211,7 @@ func aboutNodes(p plan.Plan, catalogue []operand.Operand, nodes []operand.NodeFa
 			sentences = append(sentences, fmt.Sprintf("node %s would run nothing: label %s is %q", facts.Name, labels.DeployOperands, labels.False))
 			continue
 		}
-		node := p.ForNode(catalogue, facts)
+		node := p.ForNode(facts)
 		if node.Refused.Verdict != operand.Install {
 			sentences = append(sentences, fmt.Sprintf("node %s would run nothing: %s", facts.Name, node.Refused.Message))
 			continue

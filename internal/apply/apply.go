@@ -2,186 +2,128 @@ package apply
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"reflect"
+	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/clusterpolicy/gpu-operator/internal/freshness"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 )
 
 // ErrConflict means that an object of the wanted name belongs to somebody else.
 var ErrConflict = errors.New("belongs to somebody else")
 
+// ErrOutstanding means that the API server has not answered yet. The call goes on in the background, up to
+// Timing.Deadline, and Events has an event once it is answered.
+var ErrOutstanding = errors.New("no answer from the API server")
+
 // errLeaving means that an object still has an owner that is gone; the garbage collector removes it.
 var errLeaving = errors.New("is still being removed with an earlier ClusterPolicy")
 
-// Applier writes stack objects.
-type Applier struct {
-	// Client reads from the cache and writes.
-	Client client.Client
-	// Live reads from the API server, for objects that the cache does not hold.
-	Live client.Reader
-	// Seen tells whether the cache shows the last write.
-	Seen *freshness.Tracker
-
-	settled settled
+// Timing are the waits of an Applier, and how many calls it makes at once. Tests shorten them.
+type Timing struct {
+	// Patience is how long a round waits for the answers to its calls, and how long a call counts against Parallel.
+	Patience time.Duration
+	// Deadline of one call to the API server.
+	Deadline time.Duration
+	// FirstRetry and LastRetry bound the back-off of an object after a call that failed, or a write that came back
+	// altered. It doubles from one to the other.
+	FirstRetry, LastRetry time.Duration
+	// Parallel is how many calls are made at once.
+	Parallel int
 }
 
-// Apply makes the live object say what the intent says, and tells whether it wrote, or wrote so
-// lately that the cache does not show it yet. It writes nothing if the live object carries the
-// intent's digest and every leaf of the intent. An object that exists and is not owned by the policy
-// with this UID is not touched: ErrConflict, unless it is as good as what is wanted.
-func (a *Applier) Apply(ctx context.Context, owner types.UID, intent client.Object) (bool, error) {
-	found, err := a.compare(ctx, owner, intent)
-	if err != nil || !found.differs {
-		return found.stale, err
+// DefaultTiming returns the waits of production. The deadline is the longest timeout that a webhook can have.
+func DefaultTiming() Timing {
+	return Timing{
+		Patience: 1500 * time.Millisecond, Deadline: 30 * time.Second,
+		FirstRetry: time.Second, LastRetry: 15 * time.Second, Parallel: 16,
 	}
-	log.FromContext(ctx).Info("Applying object", "object", describe(intent))
-	err = a.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(found.desired),
-		client.FieldOwner(labels.FieldOwner), client.ForceOwnership)
-	if err != nil {
-		return false, fmt.Errorf("applying %s: %w", describe(intent), err)
+}
+
+// Applier writes stack objects. Its methods may be called concurrently.
+type Applier struct {
+	client client.Client
+	live   client.Reader
+	clock  clock.PassiveClock
+	timing Timing
+	table  *table
+	// places are taken by calls; see place.
+	places chan struct{}
+	events chan event.GenericEvent
+}
+
+// New returns an Applier that writes with the client and reads from the client's cache, and with live from the API
+// server what the cache does not hold: it holds only what carries the operator's label.
+func New(c client.Client, live client.Reader, clk clock.PassiveClock, timing Timing) *Applier {
+	return &Applier{
+		client: c, live: live, clock: clk, timing: timing, table: newTable(clk, timing.FirstRetry, timing.LastRetry),
+		places: make(chan struct{}, timing.Parallel), events: make(chan event.GenericEvent, 1),
 	}
-	if found.live != nil && found.live.GetResourceVersion() == found.desired.GetResourceVersion() {
-		// Somebody, a webhook for one, changes what was applied to what it was. No event will follow.
+}
+
+// Events has an event when a call that outlasted its round has been answered: another pass is due. It is for one
+// receiver, and buffers one event.
+func (a *Applier) Events() <-chan event.GenericEvent { return a.events }
+
+// RetryAfter returns after how long the next call that is held back by its back-off is due, or 0 if none is. It is
+// to be asked after a pass has called Round, and counts on another pass by then.
+func (a *Applier) RetryAfter() time.Duration { return a.table.retryAfter() }
+
+// Result is what came of one object.
+type Result struct {
+	// Wrote: it was written, or written so lately that the cache does not show it yet.
+	Wrote bool
+	// Err is ErrConflict where the object belongs to another owner, ErrOutstanding where the API server has not
+	// answered yet, an AlteredError where it came back otherwise than it was applied, or the failure of a call.
+	Err error
+}
+
+// Round applies the objects concurrently and returns, in their order, what came of each. It returns when all calls
+// are answered, Patience is over, or the context ends; no call begins after that last.
+//
+// An object is written if the live one lacks the intent's digest or any leaf of the intent. One that exists and is
+// not owned by the policy with this UID is not touched: ErrConflict, unless it does what is wanted. After a failed
+// call, or a write that came back altered, the object has no further call until its back-off is over or its intent
+// changes; rounds return the recorded error until then.
+//
+// An object has at most one call at a time. A call that outlasts its round goes on, even after the context has
+// ended, until Deadline at the latest. Rounds return ErrOutstanding for the object meanwhile, or, where the call
+// retries a failed one, that failure, so that a webhook that times out again and again is reported alike all along.
+// A failure that comes late is returned by the next round, even if its back-off is over by then.
+//
+// The intents must not change any more, and must not repeat an object.
+func (a *Applier) Round(ctx context.Context, owner types.UID, intents []client.Object) []Result {
+	a.table.sweep()
+	calls := make([]*call, len(intents))
+	for i, intent := range intents {
+		calls[i] = a.begin(ctx, intent, "applying "+describe(intent), func(ctx context.Context, c *call) outcome {
+			return a.visit(ctx, c, owner, intent)
+		})
+	}
+	return a.await(ctx, calls)
+}
+
+// Differs reports whether Round would write, back-off aside, and fails where it would fail before it does. It waits
+// at most Patience.
+func (a *Applier) Differs(ctx context.Context, owner types.UID, intent client.Object) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.timing.Patience)
+	defer cancel()
+	live, err := a.read(ctx, a.client, intent)
+	if live == nil && err == nil {
+		live, err = a.read(ctx, a.live, intent)
+	}
+	switch {
+	case err != nil:
+		return false, err
+	case live != nil && (a.table.stale(intent, live) || a.table.holds(settledOf(owner, intent, live))):
 		return false, nil
 	}
-	a.Seen.Wrote(key(intent), found.desired.GetResourceVersion())
-	return true, nil
-}
-
-// Differs tells whether Apply would write, and fails where it would fail before it does.
-func (a *Applier) Differs(ctx context.Context, owner types.UID, intent client.Object) (bool, error) {
-	found, err := a.compare(ctx, owner, intent)
-	return found.differs, err
-}
-
-// comparison of an intent with the cluster.
-type comparison struct {
-	// desired is what is to be applied, live what the cluster has, or nil.
-	desired *unstructured.Unstructured
-	live    client.Object
-	// differs: live lacks something of desired. stale: the cache does not show the last write yet.
-	differs, stale bool
-}
-
-func (a *Applier) compare(ctx context.Context, owner types.UID, intent client.Object) (comparison, error) {
-	live, err := a.live(ctx, intent)
-	switch {
-	case err != nil:
-		return comparison{}, fmt.Errorf("reading %s: %w", describe(intent), err)
-	case live != nil && a.Seen.Stale(key(intent), live.GetResourceVersion()):
-		return comparison{stale: true}, nil
-	case live != nil && a.settled.holds(owner, intent, live):
-		return comparison{}, nil
-	}
-	found, err := compareWith(owner, intent, live)
-	if err == nil && live != nil && !found.differs {
-		a.settled.keep(owner, intent, live)
-	}
-	return found, err
-}
-
-// compareWith compares with the live object, which is nil if there is none.
-func compareWith(owner types.UID, intent, live client.Object) (comparison, error) {
-	desired, err := Intent(intent)
-	switch {
-	case err != nil:
-		return comparison{}, err
-	case live == nil:
-		return comparison{desired: desired, differs: true}, nil
-	case provided(owner, intent, live):
-		return comparison{}, nil
-	}
-	if err := ours(owner, live); err != nil {
-		return comparison{}, fmt.Errorf("%s %w", describe(intent), err)
-	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	w, err := writeOf(owner, intent)
 	if err != nil {
-		return comparison{}, fmt.Errorf("converting live %s: %w", describe(intent), err)
+		return false, err
 	}
-	return comparison{desired: desired, live: live, differs: !covers(desired.Object, content, "")}, nil
-}
-
-// live reads the object from the cache, and from the API server if the cache has none: the cache
-// holds only what carries the operator's label. What it holds is not to be changed.
-func (a *Applier) live(ctx context.Context, intent client.Object) (client.Object, error) {
-	for _, reader := range []client.Reader{a.Client, a.Live} {
-		object, isObject := reflect.New(reflect.TypeOf(intent).Elem()).Interface().(client.Object)
-		if !isObject {
-			return nil, fmt.Errorf("%T is no object of the API", intent)
-		}
-		err := reader.Get(ctx, client.ObjectKeyFromObject(intent), object, client.UnsafeDisableDeepCopy)
-		if err == nil {
-			// A read from the API server leaves them empty, and the intent has them.
-			object.GetObjectKind().SetGroupVersionKind(intent.GetObjectKind().GroupVersionKind())
-			return object, nil
-		}
-		if !apierrors.IsNotFound(err) {
-			return nil, err
-		}
-	}
-	return nil, nil //nolint:nilnil // No object and no error: it does not exist.
-}
-
-func ours(owner types.UID, live client.Object) error {
-	controller := metav1.GetControllerOf(live)
-	made := live.GetLabels()[labels.ManagedBy] == labels.ManagedByValue && live.GetLabels()[labels.Operand] != ""
-	switch {
-	case controller != nil && controller.UID == owner:
-		return nil
-	case controller == nil && made && live.GetAnnotations()[labels.Digest] != "":
-		// Its policy was deleted with --cascade=orphan, to be made anew without unloading drivers.
-		return nil
-	case controller != nil && made:
-		return errLeaving
-	default:
-		return fmt.Errorf("exists and %w: delete or rename it, or move it out of the way", ErrConflict)
-	}
-}
-
-// Intent is the object as it is applied: without status and empty metadata, with its digest. It fails on an
-// object that cannot be converted, which is a defect of the program.
-func Intent(object client.Object) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, fmt.Errorf("converting %s: %w", describe(object), err)
-	}
-	delete(content, "status")
-	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	unstructured.RemoveNestedField(content, "spec", "template", "metadata", "creationTimestamp")
-	intent := &unstructured.Unstructured{Object: content}
-	owners := intent.GetOwnerReferences()
-	// Whose it is belongs to the cluster, not to the intent: the same spec gives the same digest.
-	intent.SetOwnerReferences(nil)
-	data, err := json.Marshal(intent.Object)
-	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", describe(object), err)
-	}
-	intent.SetOwnerReferences(owners)
-	annotations := intent.GetAnnotations()
-	if annotations == nil {
-		annotations = map[string]string{}
-	}
-	sum := sha256.Sum256(data)
-	annotations[labels.Digest] = hex.EncodeToString(sum[:8])
-	intent.SetAnnotations(annotations)
-	return intent, nil
-}
-
-// describe names an object in errors and logs.
-func describe(object client.Object) string {
-	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
+	field, err := compare(owner, w, live)
+	return field != nil, err
 }

@@ -3,22 +3,24 @@ package apply
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 )
 
 const policy types.UID = "policy"
@@ -49,11 +51,17 @@ func ofOperand(name string) func(*corev1.ConfigMap) {
 	return func(c *corev1.ConfigMap) { c.Labels["nvidia.com/gpu-operator.operand"] = name }
 }
 
-// cluster is a fake API server that counts the writes.
+// cluster is a fake API server that records the calls, and a cache that is always current.
 type cluster struct {
 	client.WithWatch
+	failWith error
+	// before is called before each write, and may hold it up, refuse it or change what is written; answered may
+	// change the answer.
+	before   func(ctx context.Context, o *unstructured.Unstructured) error
+	answered func(o *unstructured.Unstructured)
+
+	mu               sync.Mutex
 	applied, deleted []string
-	failWith         error
 }
 
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
@@ -72,22 +80,16 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 			}
 			return err
 		},
-		Apply: func(ctx context.Context, w client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
-			c.applied = append(c.applied, "applied")
-			if c.failWith != nil {
-				return c.failWith
-			}
-			return w.Apply(ctx, o, options...)
-		},
+		Apply: c.apply,
 		Delete: func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 			asked := (&client.DeleteOptions{}).ApplyOptions(options)
 			uid := "any"
 			if asked.Preconditions != nil && asked.Preconditions.UID != nil {
 				uid = string(*asked.Preconditions.UID)
 			}
-			c.deleted = append(c.deleted, o.GetName()+" with UID "+uid)
-			if c.failWith != nil {
-				return c.failWith
+			c.record(&c.deleted, o.GetName()+" with UID "+uid)
+			if err := c.hook(ctx, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": o.GetName()}}}); err != nil {
+				return err
 			}
 			return w.Delete(ctx, o, options...)
 		},
@@ -95,8 +97,53 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	return c
 }
 
-func (c *cluster) applier() *Applier {
-	return &Applier{Client: c, Live: c, Seen: freshness.NewTracker()}
+func (c *cluster) apply(ctx context.Context, w client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	content, isObject := o.(runtime.Unstructured)
+	if !isObject {
+		return fmt.Errorf("%T is not unstructured", o)
+	}
+	request := &unstructured.Unstructured{Object: content.UnstructuredContent()}
+	c.record(&c.applied, request.GetName())
+	if err := c.hook(ctx, request); err != nil {
+		return err
+	}
+	if err := w.Apply(ctx, o, options...); err != nil {
+		return err
+	}
+	if c.answered != nil {
+		c.answered(&unstructured.Unstructured{Object: content.UnstructuredContent()})
+	}
+	return nil
+}
+
+func (c *cluster) hook(ctx context.Context, o *unstructured.Unstructured) error {
+	if c.before != nil {
+		if err := c.before(ctx, o); err != nil {
+			return err
+		}
+	}
+	return c.failWith
+}
+
+func (c *cluster) record(calls *[]string, call string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*calls = append(*calls, call)
+}
+
+// writes returns how many times objects were applied.
+func (c *cluster) writes() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.applied)
+}
+
+func (c *cluster) applier() *Applier { return New(c, c, clock.RealClock{}, DefaultTiming()) }
+
+// roundOf is a round of one object.
+func roundOf(a *Applier, intent client.Object) (bool, error) {
+	result := a.Round(context.Background(), policy, []client.Object{intent})[0]
+	return result.Wrote, result.Err
 }
 
 func (c *cluster) get(t *testing.T, name string) *corev1.ConfigMap {
@@ -112,13 +159,13 @@ func TestApplyWritesOnce(t *testing.T) {
 	c := newCluster(t)
 	applier := c.applier()
 	for i, want := range []bool{true, false, false} {
-		wrote, err := applier.Apply(context.Background(), policy, configMap("a"))
+		wrote, err := roundOf(applier, configMap("a"))
 		if err != nil || wrote != want {
 			t.Fatalf("round %d: wrote %v, %v", i, wrote, err)
 		}
 	}
 	// A restarted operator remembers nothing, and writes nothing all the same.
-	if wrote, err := c.applier().Apply(context.Background(), policy, configMap("a")); err != nil || wrote {
+	if wrote, err := roundOf(c.applier(), configMap("a")); err != nil || wrote {
 		t.Errorf("after a restart: wrote %v, %v", wrote, err)
 	}
 	if len(c.applied) != 1 {
@@ -147,7 +194,7 @@ func TestApplyRepairsAndFollows(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
-			if _, err := c.applier().Apply(context.Background(), policy, configMap("a")); err != nil {
+			if _, err := roundOf(c.applier(), configMap("a")); err != nil {
 				t.Fatal(err)
 			}
 			if test.drift != nil {
@@ -161,11 +208,11 @@ func TestApplyRepairsAndFollows(t *testing.T) {
 			if test.intent != nil {
 				test.intent(intent)
 			}
-			wrote, err := c.applier().Apply(context.Background(), policy, intent)
+			wrote, err := roundOf(c.applier(), intent)
 			if err != nil || wrote != test.want {
 				t.Fatalf("wrote %v, %v", wrote, err)
 			}
-			if again, err := c.applier().Apply(context.Background(), policy, intent); err != nil || again {
+			if again, err := roundOf(c.applier(), intent); err != nil || again {
 				t.Errorf("wrote %v once more, %v", again, err)
 			}
 			live := c.get(t, "a")
@@ -211,7 +258,7 @@ func TestDiffers(t *testing.T) {
 func applied(t *testing.T, intent *corev1.ConfigMap) *corev1.ConfigMap {
 	t.Helper()
 	c := newCluster(t)
-	if _, err := c.applier().Apply(context.Background(), policy, intent); err != nil {
+	if _, err := roundOf(c.applier(), intent); err != nil {
 		t.Fatal(err)
 	}
 	live := c.get(t, intent.Name)
@@ -241,7 +288,7 @@ func TestApplyTouchesNothingOfOthers(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, test.live)
-			wrote, err := c.applier().Apply(context.Background(), policy, configMap("a"))
+			wrote, err := roundOf(c.applier(), configMap("a"))
 			if wrote || err == nil || err.Error() != test.want || errors.Is(err, ErrConflict) != test.conflict {
 				t.Errorf("wrote %v, error %v, want %q", wrote, err, test.want)
 			}
@@ -256,8 +303,8 @@ func TestApplyTouchesNothingOfOthers(t *testing.T) {
 func TestApplyLooksAtTheServerWhereTheCacheHasNothing(t *testing.T) {
 	server := newCluster(t, configMap("a", func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels = nil, nil }))
 	cache := newCluster(t)
-	applier := &Applier{Client: cache, Live: server, Seen: freshness.NewTracker()}
-	if _, err := applier.Apply(context.Background(), policy, configMap("a")); !errors.Is(err, ErrConflict) {
+	applier := New(cache, server, clock.RealClock{}, DefaultTiming())
+	if _, err := roundOf(applier, configMap("a")); !errors.Is(err, ErrConflict) {
 		t.Errorf("got %v, want a conflict", err)
 	}
 	if len(cache.applied)+len(server.applied) != 0 {
@@ -268,13 +315,13 @@ func TestApplyLooksAtTheServerWhereTheCacheHasNothing(t *testing.T) {
 // An old copy is no ground to write again.
 func TestApplyDoesNotJudgeByAnOldCopy(t *testing.T) {
 	server, cache := newCluster(t), newCluster(t)
-	applier := &Applier{Client: server, Live: server, Seen: freshness.NewTracker()}
-	if _, err := applier.Apply(context.Background(), policy, configMap("a")); err != nil {
+	applier := server.applier()
+	if _, err := roundOf(applier, configMap("a")); err != nil {
 		t.Fatal(err)
 	}
 	old := server.get(t, "a")
 	intent := configMap("a", func(c *corev1.ConfigMap) { c.Data["key"] = "new" })
-	if _, err := applier.Apply(context.Background(), policy, intent); err != nil {
+	if _, err := roundOf(applier, intent); err != nil {
 		t.Fatal(err)
 	}
 	// From now on the cache answers with the copy from before the second write.
@@ -282,9 +329,9 @@ func TestApplyDoesNotJudgeByAnOldCopy(t *testing.T) {
 	if err := cache.Create(context.Background(), old); err != nil {
 		t.Fatal(err)
 	}
-	applier.Client = cache
-	applier.Seen.Wrote(key(intent), "1000")
-	wrote, err := applier.Apply(context.Background(), policy, intent)
+	applier.client = cache
+	applier.table.records[key(intent)].wrote = "1000"
+	wrote, err := roundOf(applier, intent)
 	if err != nil || !wrote || len(cache.applied) != 0 {
 		t.Errorf("wrote %v, %v, %d calls: what was written lately counts as written, without a call", wrote, err, len(cache.applied))
 	}
@@ -293,7 +340,7 @@ func TestApplyDoesNotJudgeByAnOldCopy(t *testing.T) {
 func TestApplyReportsAFailedCall(t *testing.T) {
 	c := newCluster(t)
 	c.failWith = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
-	wrote, err := c.applier().Apply(context.Background(), policy, configMap("a"))
+	wrote, err := roundOf(c.applier(), configMap("a"))
 	if wrote || !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "applying ConfigMap a: ") {
 		t.Errorf("wrote %v, %v", wrote, err)
 	}

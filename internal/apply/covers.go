@@ -2,6 +2,8 @@ package apply
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 )
@@ -21,66 +23,79 @@ var mergeKeys = map[string]string{
 // quantities are the fields whose leaves are equal by value: 1000m is 1.
 var quantities = map[string]bool{"limits": true, "requests": true}
 
-// covers tells whether every leaf of the intent is in the live object. What only the live object has
-// belongs to others, or was defaulted.
-func covers(intent, live any, field string) bool {
+// differing returns the path of the first leaf of the intent, by the alphabet, that the live object lacks, or nil if
+// it has them all. What only the live object has belongs to others, or was defaulted. The field is the key that both
+// were found by, empty at the root.
+func differing(intent, live any, field string) path {
 	switch want := intent.(type) {
 	case map[string]any:
-		return coversMap(want, live, field)
+		return differingKey(want, live, field)
 	case []any:
-		return coversList(want, live, field)
+		return differingElement(want, live, field)
 	case nil:
-		return true
+		return nil
 	default:
-		return sameLeaf(want, live, field)
+		if sameLeaf(want, live, field) {
+			return nil
+		}
+		return path{}
 	}
 }
 
-func coversMap(want map[string]any, live any, field string) bool {
+func differingKey(want map[string]any, live any, field string) path {
 	have, isMap := live.(map[string]any)
-	if !isMap {
-		return len(want) == 0
+	if !isMap && len(want) > 0 {
+		return path{}
 	}
+	var first string
+	var found path
 	for key, value := range want {
+		if isEmpty(value) || (found != nil && key > first) {
+			continue
+		}
 		inner := key
 		if quantities[field] {
 			inner = field
 		}
-		if isEmpty(value) {
-			continue
+		rest := path{}
+		if got, there := have[key]; there {
+			rest = differing(value, got, inner)
 		}
-		got, there := have[key]
-		if !there || !covers(value, got, inner) {
-			return false
+		if rest != nil {
+			first, found = key, slices.Insert(rest, 0, keySegment(key))
 		}
 	}
-	return true
+	return found
 }
 
-func coversList(want []any, live any, field string) bool {
+func differingElement(want []any, live any, field string) path {
 	have, isList := live.([]any)
-	if !isList {
-		return len(want) == 0
-	}
 	key, merged := mergeKeys[field]
-	if !merged {
-		if len(want) != len(have) {
-			return false
-		}
-		for i := range want {
-			if !covers(want[i], have[i], "") {
-				return false
-			}
-		}
-		return true
+	if (!isList && len(want) > 0) || (!merged && len(want) != len(have)) {
+		return path{}
 	}
-	for _, element := range want {
-		found, there := elementWith(have, key, element)
-		if !there || !covers(element, found, "") {
-			return false
+	for i, element := range want {
+		at, rest := segment{text: "[" + strconv.Itoa(i) + "]"}, path{}
+		if !merged {
+			rest = differing(element, have[i], "")
+		} else if found, there := elementWith(have, key, element); there {
+			rest = differing(element, found, "")
 		}
+		if rest == nil {
+			continue
+		}
+		if merged {
+			at = elementSegment(key, element)
+		}
+		return slices.Insert(rest, 0, at)
 	}
-	return true
+	return nil
+}
+
+func elementSegment(key string, element any) segment {
+	want, _ := element.(map[string]any)
+	name := fmt.Sprint(want[key])
+	return segment{text: "[" + name + "]", managed: fmt.Sprintf("k:{%q:%q}", key, name)}
 }
 
 func elementWith(list []any, key string, like any) (any, bool) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
+
+// namespaceDeadline is for the calls of one Privileged, which a pass waits for.
+const namespaceDeadline = 3 * time.Second
 
 // Namespace keeps the labels by which Pod Security Admission lets privileged pods into the operator's
 // namespace. Calls must not overlap.
@@ -31,11 +35,13 @@ type Namespace struct {
 
 // Privileged makes the namespace carry the labels, whoever set others, or gives up those that the operator
 // has set. It writes nothing if they are as they are to be. A namespace that may not be read is left alone
-// where nothing is wanted of it.
+// where nothing is wanted of it. It fails if the API server takes more than 3 s.
 func (n *Namespace) Privileged(ctx context.Context, wanted bool) error {
 	if !wanted && n.released {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, namespaceDeadline)
+	defer cancel()
 	live := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
 	err := n.Live.Get(ctx, client.ObjectKey{Name: n.Name}, live)
 	switch {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -134,4 +137,16 @@ func TestPodSecurityIsReadOnlyWhereItIsWanted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An API server that does not answer does not hold a pass up.
+func TestPodSecurityDoesNotHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		o := newOwn(t, nil)
+		namespace := &Namespace{Client: o, Live: &slow{Reader: o, wait: time.Hour}, Name: "gpu-operator"}
+		g.Expect(took(func() {
+			g.Expect(namespace.Privileged(t.Context(), true)).To(MatchError(context.DeadlineExceeded))
+		})).To(Equal(3 * time.Second))
+	})
 }

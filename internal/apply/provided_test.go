@@ -1,7 +1,6 @@
 package apply
 
 import (
-	"context"
 	"errors"
 	"testing"
 
@@ -47,7 +46,7 @@ func TestARuntimeClassOfTheDistributionIsLeftToIt(t *testing.T) {
 			theirs := class()
 			test.change(theirs)
 			c := newCluster(t, theirs)
-			wrote, err := c.applier().Apply(context.Background(), policy, class())
+			wrote, err := roundOf(c.applier(), class())
 			g.Expect(wrote).To(BeFalse())
 			g.Expect(errors.Is(err, ErrConflict)).To(Equal(test.conflict), "%v", err)
 			g.Expect(c.applied).To(BeEmpty())

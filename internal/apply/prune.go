@@ -31,15 +31,14 @@ func (w *Wanted) Keep(object client.Object) {
 	w.objects[key(object)] = true
 }
 
-func key(object client.Object) string {
-	return object.GetObjectKind().GroupVersionKind().String() + " " + object.GetNamespace() + "/" + object.GetName()
-}
-
 // Prune deletes the objects of these kinds that carry an operand's label, belong to the policy with
 // this UID and are not wanted. It must come last in a pass, and not at all when the pass could not
-// tell all that is wanted.
+// tell all that is wanted. It makes its calls as Round does: it waits at most Patience, and ErrOutstanding in its
+// error means that some go on.
 func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Object, wanted Wanted) error {
+	a.table.sweep()
 	var failures []error
+	var calls []*call
 	for _, kind := range kinds {
 		objects, err := a.list(ctx, kind)
 		if err != nil {
@@ -47,21 +46,36 @@ func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Obj
 			continue
 		}
 		for _, object := range objects {
-			if !prunable(object, owner, wanted) {
-				continue
+			if prunable(object, owner, wanted) {
+				calls = append(calls, a.begin(ctx, object, "deleting "+describe(object), func(ctx context.Context, c *call) outcome {
+					return a.remove(ctx, c, object)
+				}))
 			}
-			log.FromContext(ctx).Info("Deleting object", "object", describe(object))
-			uid := object.GetUID()
-			err := a.Client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
-			if err != nil && !apierrors.IsNotFound(err) {
-				failures = append(failures, fmt.Errorf("deleting %s: %w", describe(object), err))
-				continue
-			}
-			a.Seen.Forget(key(object))
-			a.settled.forget(object)
 		}
 	}
+	for _, result := range a.await(ctx, calls) {
+		failures = append(failures, result.Err)
+	}
 	return errors.Join(failures...)
+}
+
+// remove deletes an object, unless the deletion is held back by its back-off.
+func (a *Applier) remove(ctx context.Context, c *call, object client.Object) outcome {
+	uid := object.GetUID()
+	attempt := "delete " + string(uid)
+	if held := a.table.held(object, attempt); held != nil {
+		return outcome{Result: Result{Err: held}, recorded: true}
+	}
+	if a.table.tries(c, attempt) == nil {
+		log.FromContext(ctx).Info("Deleting object", "object", describe(object))
+	}
+	err := a.ask(ctx, "deleting "+describe(object), func(ctx context.Context) error {
+		return a.client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return outcome{Result: Result{Err: err}, attempt: attempt, failed: true}
+	}
+	return outcome{gone: true}
 }
 
 func prunable(object client.Object, owner types.UID, wanted Wanted) bool {
@@ -74,7 +88,7 @@ func prunable(object client.Object, owner types.UID, wanted Wanted) bool {
 // list reads all objects of the kind that the cache holds.
 func (a *Applier) list(ctx context.Context, kind client.Object) ([]client.Object, error) {
 	gvk := kind.GetObjectKind().GroupVersionKind()
-	listType, err := a.Client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	listType, err := a.client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err != nil {
 		return nil, fmt.Errorf("kind %s has no list: %w", gvk.Kind, err)
 	}
@@ -82,7 +96,9 @@ func (a *Applier) list(ctx context.Context, kind client.Object) ([]client.Object
 	if !isList {
 		return nil, fmt.Errorf("%T is no list", listType)
 	}
-	if err := a.Client.List(ctx, list, client.HasLabels{labels.Operand}, client.UnsafeDisableDeepCopy); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, a.timing.Patience)
+	defer cancel()
+	if err := a.client.List(ctx, list, client.HasLabels{labels.Operand}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing %s objects: %w", gvk.Kind, err)
 	}
 	var objects []client.Object

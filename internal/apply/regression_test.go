@@ -5,9 +5,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 )
 
 // bare is a reader like mgr.GetAPIReader(): it leaves kind and version of typed objects empty.
@@ -21,11 +20,11 @@ func (b bare) Get(ctx context.Context, key client.ObjectKey, o client.Object, op
 
 func TestApplyWritesNothingWhereTheCacheLagsBehindACreation(t *testing.T) {
 	server, cache := newCluster(t), newCluster(t)
-	if _, err := server.applier().Apply(context.Background(), policy, configMap("a")); err != nil {
+	if _, err := roundOf(server.applier(), configMap("a")); err != nil {
 		t.Fatal(err)
 	}
-	applier := &Applier{Client: cache, Live: bare{server}, Seen: freshness.NewTracker()}
-	wrote, err := applier.Apply(context.Background(), policy, configMap("a"))
+	applier := New(cache, bare{server}, clock.RealClock{}, DefaultTiming())
+	wrote, err := roundOf(applier, configMap("a"))
 	if err != nil || wrote || len(cache.applied) != 0 {
 		t.Errorf("wrote %v, %v, %d calls", wrote, err, len(cache.applied))
 	}

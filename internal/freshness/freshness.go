@@ -1,49 +1,14 @@
-// Package freshness tells a writer whether the cache already shows what it wrote last, so that it
-// does not write the same again from an old copy. What it remembers may be lost at any time.
+// Package freshness compares versions of an object, so that a writer does not write the same again from an old copy.
 package freshness
 
-import (
-	"sync"
+import "k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-)
-
-// Tracker remembers the resource version of the last write to each object.
-type Tracker struct {
-	mu    sync.Mutex
-	wrote map[string]string
-}
-
-// NewTracker returns an empty Tracker.
-func NewTracker() *Tracker { return &Tracker{wrote: map[string]string{}} }
-
-// Wrote records the version that a write to the object has produced.
-func (t *Tracker) Wrote(key, version string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.wrote[key] = version
-}
-
-// Stale tells whether this version of the object is older than the last write to it. Once the cache
-// has caught up, the record is dropped.
-func (t *Tracker) Stale(key, version string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	wrote, known := t.wrote[key]
-	if !known {
+// Stale reports whether this version of an object, as a cache shows it, is older than the one that the last write to it
+// has produced. Versions that cannot be compared are not, nor is any where wrote is empty: there was no write.
+func Stale(version, wrote string) bool {
+	if wrote == "" {
 		return false
 	}
 	order, err := resourceversion.CompareResourceVersion(version, wrote)
-	if err == nil && order < 0 {
-		return true
-	}
-	delete(t.wrote, key)
-	return false
-}
-
-// Forget drops the record of an object that is gone.
-func (t *Tracker) Forget(key string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.wrote, key)
+	return err == nil && order < 0
 }

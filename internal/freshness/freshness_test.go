@@ -6,7 +6,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 )
 
-func TestTracker(t *testing.T) {
+func TestStale(t *testing.T) {
 	tests := map[string]struct {
 		wrote, cached string
 		want          bool
@@ -20,29 +20,9 @@ func TestTracker(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			tracker := freshness.NewTracker()
-			if test.wrote != "" {
-				tracker.Wrote("a", test.wrote)
-			}
-			if got := tracker.Stale("a", test.cached); got != test.want {
+			if got := freshness.Stale(test.cached, test.wrote); got != test.want {
 				t.Errorf("stale: %v", got)
 			}
-			if tracker.Stale("b", "1") {
-				t.Error("another object is stale")
-			}
 		})
-	}
-}
-
-func TestTrackerDropsWhatTheCacheHasShown(t *testing.T) {
-	tracker := freshness.NewTracker()
-	tracker.Wrote("a", "10")
-	if tracker.Stale("a", "10") || tracker.Stale("a", "9") {
-		t.Error("stale after the cache had caught up")
-	}
-	tracker.Wrote("a", "20")
-	tracker.Forget("a")
-	if tracker.Stale("a", "1") {
-		t.Error("stale after it was forgotten")
 	}
 }

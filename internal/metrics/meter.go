@@ -6,14 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
-
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
-
-// stages from the bottom of the ladder.
-var stages = []v1.Stage{
-	v1.StageDiscovered, v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v1.StageAllocatable, v1.StageValidated,
-}
 
 // joinBuckets are seconds, from a node whose driver is in its image to one that builds a driver.
 var joinBuckets = []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600}
@@ -33,8 +26,6 @@ type Meter struct {
 	last *Pass
 	// success is when all was last known to be as the spec says.
 	success time.Time
-	// joining are the nodes that came while this operator has run and are not ready yet.
-	joining map[string]*joining
 }
 
 // New returns a Meter, to be registered once.
@@ -54,7 +45,6 @@ func New(clk clock.PassiveClock) *Meter {
 		joins: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: prefix + "node_join_seconds", Help: "Seconds from a GPU node's joining until it has reached a stage.", Buckets: joinBuckets,
 		}, []string{"stage"}),
-		joining: map[string]*joining{},
 	}
 }
 

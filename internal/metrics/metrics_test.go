@@ -172,35 +172,15 @@ func TestAPassThatCouldNotLookKeepsTheNodes(t *testing.T) {
 	b.Expect(b.value("reconciliation_failed_total")).To(Equal(1.0))
 }
 
-func TestJoining(t *testing.T) {
+func TestJoined(t *testing.T) {
 	b := newBench(t)
-	at := func(after time.Duration) { b.clock.SetTime(begin.Add(after)) }
-	at(2 * time.Second)
-	b.meter.Climb("a", true, begin, v1.StageDriver, false)
-	at(20 * time.Second)
-	b.meter.Climb("a", true, begin, v1.StageDriver, false)
-	b.meter.Climb("a", false, begin, v1.StageDevicePlugin, false)
-	at(21 * time.Second)
-	b.meter.Climb("a", false, begin, v1.StageDriver, false)
-	at(40 * time.Second)
-	b.meter.Climb("a", false, begin, v1.StageValidated, true)
-	b.meter.Climb("a", false, begin, v1.StageDriver, false)
-	at(time.Hour)
-	b.meter.Climb("a", false, begin, v1.StageValidated, true)
-	b.meter.Climb("restarted", false, begin, v1.StageValidated, true)
-	b.meter.Climb("there for long", true, begin, v1.StageDriver, false)
-	b.meter.Climb("gone", true, begin, v1.StageDiscovered, false)
-	b.meter.Forget("gone")
-	b.meter.Climb("gone", false, begin, v1.StageValidated, true)
-	for stage, want := range map[string]string{
-		"Discovered": "2", "Driver": "20", "Toolkit": "20", "DevicePlugin": "40", "Allocatable": "40", "Validated": "40",
-	} {
-		count := "1"
-		if stage == "Discovered" {
-			count = "2" // The one that was there for long has reached that at once.
-		}
+	b.meter.Joined(v1.StageDriver, 20*time.Second)
+	b.meter.Joined(v1.StageDriver, 90*time.Second)
+	b.meter.Joined(v1.StageToolkit, time.Second)
+	for stage, want := range map[string][2]string{"Driver": {"110", "2"}, "Toolkit": {"1", "1"}} {
 		b.Expect(b.text("node_join_seconds")).To(And(
-			ContainSubstring(`node_join_seconds_sum{stage="`+stage+`"} `+want+"\n"), ContainSubstring(`node_join_seconds_count{stage="`+stage+`"} `+count+"\n")), stage)
+			ContainSubstring(`node_join_seconds_sum{stage="`+stage+`"} `+want[0]+"\n"),
+			ContainSubstring(`node_join_seconds_count{stage="`+stage+`"} `+want[1]+"\n")), stage)
 	}
 }
 
@@ -254,7 +234,7 @@ func TestTheDocumentNamesAllMetrics(t *testing.T) {
 		documented[match[1]] = match[2] + " " + strings.NewReplacer("`", "", " ", "").Replace(match[3])
 	}
 	b.meter.Passed(metrics.Pass{Status: found(v1.StateReady)})
-	b.meter.Climb("a", true, begin, v1.StageDriver, false)
+	b.meter.Joined(v1.StageDriver, time.Minute)
 	b.meter.Dropped("Node")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://example.com/api/v1/nodes", nil)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -282,7 +262,7 @@ func TestNoLabelGrowsWithTheCluster(t *testing.T) {
 			name := string(rune('a'+i%26)) + strings.Repeat("x", i)
 			status.Nodes = append(status.Nodes, v1.NodeStatus{Name: name})
 			places[metrics.Place{Stage: v1.StageDriver, State: metrics.Progressing}]++
-			b.meter.Climb(name, true, begin, v1.StageValidated, true)
+			b.meter.Joined(v1.StageValidated, time.Duration(i)*time.Second)
 		}
 		b.meter.Passed(metrics.Pass{Status: status, Nodes: places})
 		count, err := testutil.GatherAndCount(b.registry)

@@ -136,7 +136,7 @@ func flag(is bool) float64 {
 
 // nodes tells every place, also an empty one, so that no series ends.
 func nodes(m *Meter, tell func(float64, ...string)) {
-	for _, stage := range stages {
+	for _, stage := range v1.Stages() {
 		for _, state := range []string{Ready, Progressing, Degraded} {
 			if state != Ready || stage == v1.StageValidated {
 				tell(float64(m.last.Nodes[Place{stage, state}]), string(stage), state)

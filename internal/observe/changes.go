@@ -1,7 +1,6 @@
 package observe
 
 import (
-	"context"
 	"maps"
 	"reflect"
 	"strings"
@@ -10,28 +9,49 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// NodeChanges lets pass the events of nodes that can change a verdict or a label. Heartbeats do not, nor do
-// labels that neither the operator nor the policy in force, which is read from the caches, asks for.
-func NodeChanges(reader client.Reader, catalogue []operand.Operand) predicate.Predicate {
+// NodeChanges lets pass the events of nodes that can change a verdict or a label. Heartbeats do not, nor do labels that
+// neither the operator reads nor, as selects reports, the spec selects nodes by; nor does the condition
+// nvidia.com/GPUReady where it is as written reports that the operator wrote it last.
+func NodeChanges(selects func(label string) bool, written func(node string, condition *corev1.NodeCondition) bool) predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Node) bool {
-		return relabelled(before, after) || selectedAnew(reader, catalogue, before, after) ||
+		return relabelled(before, after) || selectedAnew(selects, before, after) ||
 			!reflect.DeepEqual(before.Annotations, after.Annotations) ||
 			!reflect.DeepEqual(before.Spec.Taints, after.Spec.Taints) ||
-			!reflect.DeepEqual(before.Status.Conditions, after.Status.Conditions) ||
+			conditionsDiffer(written, before, after) ||
 			before.Status.NodeInfo != after.Status.NodeInfo ||
 			readiness.Allocatable(before) != readiness.Allocatable(after)
 	})
+}
+
+func conditionsDiffer(written func(string, *corev1.NodeCondition) bool, before, after *corev1.Node) bool {
+	if reflect.DeepEqual(before.Status.Conditions, after.Status.Conditions) {
+		return false
+	}
+	own := assess.GPUReadyCondition(after)
+	if own == nil || !written(after.Name, own) {
+		return true
+	}
+	return !reflect.DeepEqual(others(before.Status.Conditions), others(after.Status.Conditions))
+}
+
+// others are the conditions that the operator does not write.
+func others(conditions []corev1.NodeCondition) []corev1.NodeCondition {
+	var found []corev1.NodeCondition
+	for i := range conditions {
+		if string(conditions[i].Type) != labels.ConditionGPUReady {
+			found = append(found, conditions[i])
+		}
+	}
+	return found
 }
 
 // relabelled tells whether a label has changed that the operator reads or writes itself.
@@ -55,27 +75,20 @@ func ofNVIDIA(all map[string]string) map[string]string {
 	return found
 }
 
-// selectedAnew tells whether a label has changed that a nodeSelector of the policy in force asks for. A policy
-// that comes to ask for it later is an event for every node.
-func selectedAnew(reader client.Reader, catalogue []operand.Operand, before, after *corev1.Node) bool {
+// selectedAnew reports whether a label has changed that the spec selects nodes by.
+func selectedAnew(selects func(string) bool, before, after *corev1.Node) bool {
 	if maps.Equal(before.Labels, after.Labels) {
 		return false
 	}
-	active, _, err := Policies(context.Background(), reader)
-	if err != nil {
-		return true // Whoever looks at the node meets the error, and tries again.
-	}
-	if active == nil {
+	changed := func(one, other map[string]string) bool {
+		for key, value := range one {
+			if other[key] != value && selects(key) {
+				return true
+			}
+		}
 		return false
 	}
-	for key := range (operand.Input{Spec: effective.Of(active.Spec)}).SelectorKeys(catalogue) {
-		old, was := before.Labels[key]
-		now, is := after.Labels[key]
-		if old != now || was != is {
-			return true
-		}
-	}
-	return false
+	return changed(before.Labels, after.Labels) || changed(after.Labels, before.Labels)
 }
 
 // PolicyChanges lets pass the events of policies that ask for something else. The spec is compared too, and

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 )
 
 // Why pods could not be created. A list now and then, where pods are missing, in the place of a watch: at rest
@@ -42,14 +43,6 @@ const (
 // failedCreate is the reason of the Events that tell of a pod that could not be created.
 const failedCreate = "FailedCreate"
 
-// CreateFailure tells why the DaemonSet controller cannot create a DaemonSet's pods.
-type CreateFailure struct {
-	// Reason is one of the API's, such as QuotaExceeded.
-	Reason string
-	// Message is what the API server said, which may change with each attempt.
-	Message string
-}
-
 // CreateFailures finds out why DaemonSets lack pods, from the Events of the DaemonSet controller. What it
 // remembers may be lost at any time, and is read anew then.
 type CreateFailures struct {
@@ -61,7 +54,7 @@ type CreateFailures struct {
 	// mutex guards what follows.
 	mutex sync.Mutex
 	lacks map[types.UID]*lack
-	found map[string]CreateFailure
+	found map[string]assess.CreateFailure
 }
 
 // lack is of a DaemonSet that has fewer pods than it should have.
@@ -74,7 +67,7 @@ type lack struct {
 
 // NewCreateFailures makes one that reads Events from the API server, not from a cache.
 func NewCreateFailures(live client.Reader, namespace string, clk clock.PassiveClock) *CreateFailures {
-	return &CreateFailures{live: live, namespace: namespace, clock: clk, lacks: map[types.UID]*lack{}, found: map[string]CreateFailure{}}
+	return &CreateFailures{live: live, namespace: namespace, clock: clk, lacks: map[types.UID]*lack{}, found: map[string]assess.CreateFailure{}}
 }
 
 // Events are a channel of events that tell when Found may have another answer. It is to be called before
@@ -87,7 +80,7 @@ func (c *CreateFailures) Events() <-chan event.GenericEvent {
 }
 
 // Found are the failures known so far, by the name of the DaemonSet.
-func (c *CreateFailures) Found() map[string]CreateFailure {
+func (c *CreateFailures) Found() map[string]assess.CreateFailure {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	return c.found
@@ -101,7 +94,7 @@ func (c *CreateFailures) Look(ctx context.Context, daemonSets map[string]*appsv1
 	now := c.clock.Now()
 	lacking, due := c.lacking(daemonSets, now)
 	found := maps.Clone(c.found)
-	maps.DeleteFunc(found, func(name string, _ CreateFailure) bool { return lacking[name] == nil })
+	maps.DeleteFunc(found, func(name string, _ assess.CreateFailure) bool { return lacking[name] == nil })
 	var err error
 	if due {
 		err = c.read(ctx, lacking, found, now)
@@ -140,7 +133,7 @@ func (c *CreateFailures) lacking(daemonSets map[string]*appsv1.DaemonSet, now ti
 }
 
 // read asks the API server and notes what it says of the DaemonSets that are due.
-func (c *CreateFailures) read(ctx context.Context, lacking map[string]*appsv1.DaemonSet, found map[string]CreateFailure, now time.Time) error {
+func (c *CreateFailures) read(ctx context.Context, lacking map[string]*appsv1.DaemonSet, found map[string]assess.CreateFailure, now time.Time) error {
 	newest, err := c.newest(ctx, now)
 	for name, ds := range lacking {
 		l := c.lacks[ds.UID]
@@ -213,8 +206,8 @@ var refusals = []struct{ words, reason string }{
 	{"failed calling webhook", v1.ReasonAdmissionDenied},
 }
 
-func createFailure(message string) CreateFailure {
-	failure := CreateFailure{Reason: v1.ReasonFailedCreate, Message: attempt.ReplaceAllString(message, "")}
+func createFailure(message string) assess.CreateFailure {
+	failure := assess.CreateFailure{Reason: v1.ReasonFailedCreate, Message: attempt.ReplaceAllString(message, "")}
 	for _, refusal := range refusals {
 		if strings.Contains(message, refusal.words) {
 			failure.Reason = refusal.reason

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
@@ -96,7 +97,7 @@ func TestCreateFailuresAreLookedForSeldom(t *testing.T) {
 	w.Expect(w.failures.Found()).To(BeEmpty())
 	w.after(time.Second)
 	w.Expect(w.look(9)).To(Equal(10 * time.Second))
-	w.Expect(w.failures.Found()).To(Equal(map[string]observe.CreateFailure{"driver": {
+	w.Expect(w.failures.Found()).To(Equal(map[string]assess.CreateFailure{"driver": {
 		Reason: "QuotaExceeded", Message: "exceeded quota: small, requested: pods=1, used: pods=9, limited: pods=9",
 	}}))
 	w.Expect(w.news).To(Receive(), "the nodes are looked at again")
@@ -156,34 +157,34 @@ func TestCreateFailureReasons(t *testing.T) {
 	tests := map[string]struct {
 		message string
 		change  func(*corev1.Event)
-		want    observe.CreateFailure
+		want    assess.CreateFailure
 	}{
 		"quota that wants limits": {
 			message: `Error creating: pods "driver-a" is forbidden: failed quota: small: must specify limits.cpu for: nvidia-driver-ctr`,
-			want:    observe.CreateFailure{Reason: "QuotaExceeded", Message: "failed quota: small: must specify limits.cpu for: nvidia-driver-ctr"},
+			want:    assess.CreateFailure{Reason: "QuotaExceeded", Message: "failed quota: small: must specify limits.cpu for: nvidia-driver-ctr"},
 		},
 		"Pod Security": {
 			message: `Error creating: pods "driver-a" is forbidden: violates PodSecurity "restricted:latest": privileged (container "nvidia-driver-ctr" must not set securityContext.privileged=true)`,
-			want: observe.CreateFailure{
+			want: assess.CreateFailure{
 				Reason:  "PodSecurityDenied",
 				Message: `violates PodSecurity "restricted:latest": privileged (container "nvidia-driver-ctr" must not set securityContext.privileged=true)`,
 			},
 		},
 		"a policy": {
 			message: `Error creating: pods "driver-a" is forbidden: ValidatingAdmissionPolicy 'images' with binding 'images' denied request: not from our registry`,
-			want:    observe.CreateFailure{Reason: "AdmissionDenied", Message: "ValidatingAdmissionPolicy 'images' with binding 'images' denied request: not from our registry"},
+			want:    assess.CreateFailure{Reason: "AdmissionDenied", Message: "ValidatingAdmissionPolicy 'images' with binding 'images' denied request: not from our registry"},
 		},
 		"a webhook": {
 			message: `Error creating: admission webhook "validate.kyverno.svc" denied the request: no hostPath`,
-			want:    observe.CreateFailure{Reason: "AdmissionDenied", Message: `admission webhook "validate.kyverno.svc" denied the request: no hostPath`},
+			want:    assess.CreateFailure{Reason: "AdmissionDenied", Message: `admission webhook "validate.kyverno.svc" denied the request: no hostPath`},
 		},
 		"a webhook that does not answer, again and again": {
 			message: `(combined from similar events): Error creating: Internal error occurred: failed calling webhook "a.b": connection refused`,
-			want:    observe.CreateFailure{Reason: "AdmissionDenied", Message: `Internal error occurred: failed calling webhook "a.b": connection refused`},
+			want:    assess.CreateFailure{Reason: "AdmissionDenied", Message: `Internal error occurred: failed calling webhook "a.b": connection refused`},
 		},
 		"another cause": {
 			message: `Error creating: pods "driver-a" is forbidden: error looking up service account gpu-operator/nvidia-driver: serviceaccount "nvidia-driver" not found`,
-			want:    observe.CreateFailure{Reason: "FailedCreate", Message: `error looking up service account gpu-operator/nvidia-driver: serviceaccount "nvidia-driver" not found`},
+			want:    assess.CreateFailure{Reason: "FailedCreate", Message: `error looking up service account gpu-operator/nvidia-driver: serviceaccount "nvidia-driver" not found`},
 		},
 		"one of long ago":      {message: "Error creating: x", change: old},
 		"of another object":    {message: "Error creating: x", change: func(e *corev1.Event) { e.InvolvedObject.UID = "2" }},
@@ -193,7 +194,7 @@ func TestCreateFailureReasons(t *testing.T) {
 		"of long ago, and seen again": {message: "Error creating: x", change: func(e *corev1.Event) {
 			e.Series = &corev1.EventSeries{LastObservedTime: metav1.NewMicroTime(e.LastTimestamp.Time)}
 			old(e)
-		}, want: observe.CreateFailure{Reason: "FailedCreate", Message: "x"}},
+		}, want: assess.CreateFailure{Reason: "FailedCreate", Message: "x"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -27,7 +27,7 @@ func TestDefinitionsThatAreBeingDeletedDoNotCount(t *testing.T) {
 		Finalizers: []string{"customresourcecleanup.apiextensions.k8s.io"},
 	}}
 	reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(there, going).Build()
-	snapshot, err := observe.NewObserver(reader, "gpu-operator").Snapshot(t.Context())
+	snapshot, err := observe.Cluster(t.Context(), reader, "gpu-operator")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,13 @@ package observe_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,6 +17,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -158,6 +161,9 @@ func allNodes() []*corev1.Node {
 	return nodes
 }
 
+// trimPod trims pods as one cache does.
+var trimPod = observe.NewPodTrimmer().Pod
+
 func trimmed[T any](t *testing.T, trim func(any) (any, error), object T) T {
 	t.Helper()
 	small, err := trim(object)
@@ -283,7 +289,7 @@ func TestWhatIsReadOfAPodSurvivesTheTrim(t *testing.T) {
 		}
 	}
 	for _, pod := range allPods() {
-		small := trimmed(t, observe.TrimPod, pod.DeepCopy())
+		small := trimmed(t, trimPod, pod.DeepCopy())
 		if diff := cmp.Diff(look(pod), look(small)); diff != "" {
 			t.Errorf("%s: -whole +trimmed:\n%s", pod.Name, diff)
 		}
@@ -295,7 +301,7 @@ func TestWhatIsReadOfAPodSurvivesTheTrim(t *testing.T) {
 
 func TestTrimsLeaveOtherObjectsAlone(t *testing.T) {
 	other := &corev1.ConfigMap{Data: map[string]string{"a": "b"}}
-	for _, trim := range []func(any) (any, error){observe.TrimNode, observe.TrimPod} {
+	for _, trim := range []func(any) (any, error){observe.TrimNode, trimPod} {
 		if got, err := trim(other); err != nil || got != any(other) {
 			t.Errorf("got %v, %v", got, err)
 		}
@@ -331,6 +337,16 @@ func TestNodeChanges(t *testing.T) {
 		"a MIG layout":                                {change: func(n *corev1.Node) { n.Labels["nvidia.com/mig.config"] = "all-balanced" }, want: true},
 		"a discovery label":                           {change: func(n *corev1.Node) { n.Labels["feature.node.kubernetes.io/kernel-version.full"] = "7" }, want: true},
 		"another kernel":                              {change: func(n *corev1.Node) { n.Status.NodeInfo.KernelVersion = "7" }},
+		"a condition that the operator has written":   {change: func(n *corev1.Node) { n.Status.Conditions[1].Reason = "Written" }},
+		"a condition that the operator has not":       {change: func(n *corev1.Node) { n.Status.Conditions[1].Reason = "Y" }, want: true},
+		"one that it has, and the kubelet fell silent": {change: func(n *corev1.Node) {
+			n.Status.Conditions[1].Reason, n.Status.Conditions[2].Status = "Written", corev1.ConditionUnknown
+		}, want: true},
+		"another node's": {change: func(n *corev1.Node) { n.Name, n.Status.Conditions[1].Reason = "b", "Written" }, want: true},
+		"a taint":        {change: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "a"}} }, want: true},
+		"a note about discovery": {change: func(n *corev1.Node) {
+			delete(n.Annotations, "nvidia.com/gpu-operator.discovery-lost-since")
+		}, want: true},
 	}
 	var whole *corev1.Node
 	for _, node := range allNodes() {
@@ -339,23 +355,18 @@ func TestNodeChanges(t *testing.T) {
 		}
 	}
 	whole.Labels["example.com/pool"] = "gpu"
-	catalogue := []operand.Operand{{Name: "dcgm-exporter", Placement: func(in operand.Input) operand.Placement {
-		return operand.Placement{PlacementSpec: in.Spec.DCGMExporter.PlacementSpec}
-	}}}
-	policies := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(&v1.ClusterPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "cluster-policy"},
-		Spec: v1.ClusterPolicySpec{
-			DaemonSets:   &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"example.com/pool": "gpu"}},
-			DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: v1.PlacementSpec{NodeSelector: v1.Labels{"example.com/tier": "metrics"}}},
-		},
-	}).Build()
+	selects := func(label string) bool { return label == "example.com/pool" || label == "example.com/tier" }
+	// The operator has written this condition on the node.
+	written := func(node string, condition *corev1.NodeCondition) bool {
+		return node == "node-1-8-" && condition.Reason == "Written"
+	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			after := whole.DeepCopy()
 			test.change(after)
 			// Predicates see what the cache holds.
 			update := event.UpdateEvent{ObjectOld: trimmed(t, observe.TrimNode, whole.DeepCopy()), ObjectNew: trimmed(t, observe.TrimNode, after)}
-			if got := observe.NodeChanges(policies, catalogue).Update(update); got != test.want {
+			if got := observe.NodeChanges(selects, written).Update(update); got != test.want {
 				t.Errorf("passes: %v", got)
 			}
 		})
@@ -427,7 +438,7 @@ func TestPodChanges(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			after := before.DeepCopy()
 			test.change(after)
-			update := event.UpdateEvent{ObjectOld: trimmed(t, observe.TrimPod, before.DeepCopy()), ObjectNew: trimmed(t, observe.TrimPod, after)}
+			update := event.UpdateEvent{ObjectOld: trimmed(t, trimPod, before.DeepCopy()), ObjectNew: trimmed(t, trimPod, after)}
 			if got := observe.PodChanges().Update(update); got != test.want {
 				t.Errorf("passes: %v", got)
 			}
@@ -489,7 +500,7 @@ func TestTemplateChanges(t *testing.T) {
 }
 
 func TestEventsOtherThanUpdatesPass(t *testing.T) {
-	p := observe.NodeChanges(fake.NewClientBuilder().Build(), nil)
+	p := observe.NodeChanges(func(string) bool { return false }, func(string, *corev1.NodeCondition) bool { return true })
 	if !p.Create(event.CreateEvent{Object: &corev1.Node{}}) || !p.Delete(event.DeleteEvent{Object: &corev1.Node{}}) {
 		t.Error("a node that comes or goes is not noticed")
 	}
@@ -507,7 +518,18 @@ func newScheme(t *testing.T) *runtime.Scheme {
 }
 
 func TestCluster(t *testing.T) {
-	gpu := map[string]string{"feature.node.kubernetes.io/pci-10de.present": "true"}
+	g := NewWithT(t)
+	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "ds", Namespace: "gpu-operator"}},
+		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}},
+	).Build()
+	snapshot, err := observe.Cluster(t.Context(), c, "gpu-operator")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(snapshot.DaemonSets).To(And(HaveLen(1), HaveKeyWithValue("ds", HaveField("Name", "ds"))))
+	g.Expect(snapshot.Definitions).To(BeEmpty())
+}
+
+func TestPodsOnNode(t *testing.T) {
 	pod := func(name, namespace, node, operandName string, age time.Duration) *corev1.Pod {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
@@ -521,51 +543,67 @@ func TestCluster(t *testing.T) {
 	unplaced.Spec.Affinity = affinityTo("b")
 	leaving := pod("leaving", "gpu-operator", "a", "device-plugin", 0)
 	leaving.DeletionTimestamp, leaving.Finalizers = &metav1.Time{Time: now}, []string{"x/y"}
-	objects := []client.Object{
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: gpu}},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"nvidia.com/gpu.present": "true"}}},
-		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}},
+	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(
 		pod("old", "gpu-operator", "a", "driver", time.Hour), pod("young", "gpu-operator", "a", "driver", time.Minute),
 		pod("staying", "gpu-operator", "a", "device-plugin", time.Hour), leaving,
 		pod("elsewhere", "default", "a", "driver", 0), pod("stranger", "gpu-operator", "a", "", 0), unplaced,
-		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "ds", Namespace: "gpu-operator"}},
-		&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "other", Namespace: "default"}},
-	}
-	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(objects...).
-		WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.TargetNode).Build()
-	observer := observe.NewObserver(c, "gpu-operator")
-	snapshot, err := observer.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	snapshot.Pods, err = observer.PodsOn(t.Context(), []string{"a", "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	type view struct {
-		Nodes, DaemonSets []string
-		Pods              map[string]map[operand.Name]string
-		AnyDiscovered     bool
-	}
-	got := view{AnyDiscovered: snapshot.AnyDiscovered, Pods: map[string]map[operand.Name]string{}}
-	for _, facts := range snapshot.Facts {
-		got.Nodes = append(got.Nodes, facts.Name)
-	}
-	for name := range snapshot.DaemonSets {
-		got.DaemonSets = append(got.DaemonSets, name)
-	}
-	for node, pods := range snapshot.Pods {
-		got.Pods[node] = map[operand.Name]string{}
+	).WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.TargetNode).Build()
+	for node, want := range map[string]map[operand.Name]string{
+		"a": {"driver": "young", "device-plugin": "staying"}, "b": {"driver": "unplaced"}, "c": {},
+	} {
+		pods, err := observe.PodsOnNode(t.Context(), c, "gpu-operator", node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[operand.Name]string{}
 		for name, p := range pods {
-			got.Pods[node][name] = p.Name
+			got[name] = p.Name
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("node %s: -want +got:\n%s", node, diff)
 		}
 	}
-	want := view{
-		Nodes: []string{"a", "b"}, DaemonSets: []string{"ds"}, AnyDiscovered: true,
-		Pods: map[string]map[operand.Name]string{"a": {"driver": "young", "device-plugin": "staying"}, "b": {"driver": "unplaced"}},
+}
+
+// What cannot be read is an error that names it.
+func TestWhatCannotBeReadIsNamed(t *testing.T) {
+	failing := func(fails func(client.ObjectList) bool) client.Client {
+		return fake.NewClientBuilder().WithScheme(newScheme(t)).WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+				if fails(list) {
+					return errors.New("no cache")
+				}
+				return c.List(ctx, list, options...)
+			},
+		}).Build()
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+	every := func(client.ObjectList) bool { return true }
+	definitions := func(list client.ObjectList) bool {
+		_, is := list.(*metav1.PartialObjectMetadataList)
+		return is
+	}
+	tests := map[string]func() error{
+		"listing DaemonSets": func() error {
+			_, err := observe.Cluster(t.Context(), failing(every), "gpu-operator")
+			return err
+		},
+		"listing CustomResourceDefinitions": func() error {
+			_, err := observe.Cluster(t.Context(), failing(definitions), "gpu-operator")
+			return err
+		},
+		"listing pods of node a": func() error {
+			_, err := observe.PodsOnNode(t.Context(), failing(every), "gpu-operator", "a")
+			return err
+		},
+		"listing ClusterPolicies": func() error {
+			_, _, err := observe.Policies(t.Context(), failing(every))
+			return err
+		},
+	}
+	for what, read := range tests {
+		t.Run(what, func(t *testing.T) {
+			NewWithT(t).Expect(read()).To(MatchError(what + ": no cache"))
+		})
 	}
 }
 

@@ -10,43 +10,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 )
 
 // PodNodeField indexes pods in the cache by the node that they run on.
 const PodNodeField = "spec.nodeName"
 
-// Node is a node with its facts.
-type Node struct {
-	Facts  operand.NodeFacts
-	Object *corev1.Node
-	// Version is another one after each change of the node and of the operands' pods on it; no two nodes have the
-	// same.
-	Version uint64
-}
-
-// NodePods are the operands' pods on one node.
-type NodePods map[operand.Name]*corev1.Pod
-
-// Snapshot is what a pass knows of the cluster.
+// Snapshot is what a pass knows of the cluster besides its nodes.
 type Snapshot struct {
-	// Nodes of the cluster that the operator manages: those with GPUs.
-	Nodes []Node
-	// Facts of these nodes, in any order. Not to be changed.
-	Facts []operand.NodeFacts
-	// FactsVersion is another one after each change of Facts.
-	FactsVersion uint64
-	// AnyDiscovered tells that some node has discovery labels, or once was found to have GPUs.
-	AnyDiscovered bool
-	// Undiscovered are the nodes without any discovery label: nobody knows whether they have GPUs.
-	Undiscovered map[string]bool
-	// Pods of the operands, by node: of the nodes that somebody has asked for.
-	Pods map[string]NodePods
 	// DaemonSets of the stack, by name.
 	DaemonSets map[string]*appsv1.DaemonSet
 	// Definitions are the names of the cluster's CustomResourceDefinitions, without those being deleted.
 	Definitions map[string]bool
+}
+
+// Cluster reads the Snapshot.
+func Cluster(ctx context.Context, reader client.Reader, namespace string) (Snapshot, error) {
+	daemonSets, err := DaemonSets(ctx, reader, namespace)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	found, err := definitions(ctx, reader)
+	return Snapshot{DaemonSets: daemonSets, Definitions: found}, err
 }
 
 // Definition is what is read of a CustomResourceDefinition: that it is there.
@@ -83,32 +68,17 @@ func DaemonSets(ctx context.Context, reader client.Reader, namespace string) (ma
 }
 
 // PodsOnNode reads the operands' pods on one node.
-func PodsOnNode(ctx context.Context, reader client.Reader, namespace, node string) (NodePods, error) {
+func PodsOnNode(ctx context.Context, reader client.Reader, namespace, node string) (assess.Pods, error) {
 	list := &corev1.PodList{}
 	if err := reader.List(ctx, list, client.InNamespace(namespace),
 		client.MatchingFields{PodNodeField: node}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing pods of node %s: %w", node, err)
 	}
-	pods := NodePods{}
+	pods := assess.Pods{}
 	for i := range list.Items {
-		pods.add(&list.Items[i])
+		pods.Add(&list.Items[i])
 	}
 	return pods, nil
-}
-
-// add keeps one pod of each operand: the youngest of those that are not going away.
-func (p NodePods) add(pod *corev1.Pod) {
-	name := operand.Name(pod.Labels[labels.Operand])
-	if name == "" {
-		return
-	}
-	have := p[name]
-	switch {
-	case have == nil, have.DeletionTimestamp != nil && pod.DeletionTimestamp == nil:
-		p[name] = pod
-	case pod.DeletionTimestamp == nil && have.CreationTimestamp.Before(&pod.CreationTimestamp):
-		p[name] = pod
-	}
 }
 
 // targetNode is the node that a pod runs on, or that the DaemonSet controller has made it for: a

@@ -2,7 +2,6 @@ package observe
 
 import (
 	"strings"
-	"sync"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,9 +71,9 @@ func TrimDefinition(object any) (any, error) {
 	}}, nil
 }
 
-// TrimPod keeps of a Pod what the operator reads, before it enters the cache. There are several pods for each node,
-// so that it matters how large one is: what many have in common is kept once, and what no verdict needs not at all.
-func TrimPod(object any) (any, error) {
+// Pod keeps of a Pod what the operator reads, before it enters the cache. There are several pods for each node, so that
+// their size matters: what many have in common is kept once, and what no verdict needs not at all.
+func (t *PodTrimmer) Pod(object any) (any, error) {
 	pod, isPod := object.(*corev1.Pod)
 	if !isPod {
 		return object, nil
@@ -83,9 +82,9 @@ func TrimPod(object any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pod.Name, Namespace: unique.Make(pod.Namespace).Value(), UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 			CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp,
-			Labels:          pick(pod.Labels, labels.Operand),
-			Annotations:     pick(pod.Annotations, labels.TemplateDigest),
-			OwnerReferences: trimOwners(pod),
+			Labels:          pick(t, pod.Labels, labels.Operand),
+			Annotations:     pick(t, pod.Annotations, labels.TemplateDigest),
+			OwnerReferences: trimOwners(t, pod),
 		},
 		Status: corev1.PodStatus{
 			Phase:   corev1.PodPhase(unique.Make(string(pod.Status.Phase)).Value()),
@@ -96,7 +95,7 @@ func TrimPod(object any) (any, error) {
 	// The node that the DaemonSet controller wants, for a pod that has none yet.
 	trimmed.Spec.NodeName = unique.Make(targetNode(pod)).Value()
 	if class := pod.Spec.RuntimeClassName; class != nil {
-		trimmed.Spec.RuntimeClassName = share(*class, func() *string { return new(*class) })
+		trimmed.Spec.RuntimeClassName = share(t, *class, func() *string { return new(*class) })
 	}
 	settled := readiness.Settled(pod)
 	for i := range pod.Status.Conditions {
@@ -128,29 +127,13 @@ func matters(condition corev1.PodConditionType, settled bool) bool {
 		(condition == corev1.PodReadyToStartContainers && !settled)
 }
 
-// shared are the small parts that many pods have in common, by what they are made of: the pods of a template have the
-// same operand, digest and DaemonSet. Nothing in a cache is ever changed, so that all may have the same. It grows with
-// the number of templates that there have been.
-var shared sync.Map
-
-func share[V any](key any, build func() V) V {
-	if found, known := shared.Load(key); known {
-		if value, is := found.(V); is {
-			return value
-		}
-	}
-	value := build()
-	shared.Store(key, value)
-	return value
-}
-
 // trimOwners keeps which DaemonSet has made the pod.
-func trimOwners(pod *corev1.Pod) []metav1.OwnerReference {
+func trimOwners(t *PodTrimmer, pod *corev1.Pod) []metav1.OwnerReference {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	if controller == nil {
 		return nil
 	}
-	return share(controller.UID, func() []metav1.OwnerReference {
+	return share(t, controller.UID, func() []metav1.OwnerReference {
 		return []metav1.OwnerReference{{
 			APIVersion: controller.APIVersion, Kind: controller.Kind, Name: controller.Name, UID: controller.UID, Controller: new(true),
 		}}
@@ -158,12 +141,12 @@ func trimOwners(pod *corev1.Pod) []metav1.OwnerReference {
 }
 
 // pick keeps one entry of a map, nil without it.
-func pick(from map[string]string, key string) map[string]string {
+func pick(t *PodTrimmer, from map[string]string, key string) map[string]string {
 	value, there := from[key]
 	if !there {
 		return nil
 	}
-	return share([2]string{key, value}, func() map[string]string { return map[string]string{key: value} })
+	return share(t, [2]string{key, value}, func() map[string]string { return map[string]string{key: value} })
 }
 
 func trimMeta(meta metav1.ObjectMeta, annotations ...string) metav1.ObjectMeta {

@@ -42,7 +42,7 @@ func TestTrimmingTwiceIsTrimmingOnce(t *testing.T) {
 			Capacity:   corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("8"), "cpu": resource.MustParse("1")},
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, LastHeartbeatTime: metav1.Time{Time: time.Unix(1, 0)}}},
 		}}},
-		"a Pod": {observe.TrimPod, &corev1.Pod{
+		"a Pod": {trimPod, &corev1.Pod{
 			ObjectMeta: trimmedMeta,
 			Spec: corev1.PodSpec{
 				RuntimeClassName: new("nvidia"),
@@ -174,7 +174,7 @@ func TestTheVerdictOutlivesTheTrimming(t *testing.T) {
 			}
 			test.change(pod)
 			want := readiness.Pod(pod, "d", at)
-			left := trimmed(t, observe.TrimPod, pod)
+			left := trimmed(t, trimPod, pod)
 			g.Expect(readiness.Pod(left, "d", at)).To(Equal(want))
 			g.Expect(left.Status.ContainerStatuses == nil).To(Equal(test.settled))
 		})

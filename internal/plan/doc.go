@@ -1,4 +1,4 @@
-// Package plan is pure: from the spec, the facts about the nodes and the catalogue it computes what
-// is to be done, as steps in order, each with its reason; and for one node, its labels and the
-// ladder that it climbs.
+// Package plan is pure. Decide computes what the spec and the objects that it refers to decide for every node; from
+// these Decisions follow the labels of one node and the ladder that it climbs. Compute adds the nodes of the cluster:
+// what a pass does, as steps in order, each with its reason.
 package plan

@@ -68,7 +68,7 @@ func TestDriverToolkitPools(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := plan.Compute(catalogue(t), operand.Input{Spec: effective.Of(test.spec), DriverToolkit: test.images}, test.nodes)
+			p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec), DriverToolkit: test.images}), nil, test.nodes)
 			holdsDrivers(t, p, test.want, test.holds)
 		})
 	}
@@ -100,9 +100,9 @@ func TestDriverToolkitPoolLabels(t *testing.T) {
 					current[key] = value
 				}
 			}
-			p := plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(toolkitSpec(!test.off))})
+			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(toolkitSpec(!test.off))})
 			got := map[string]*string{}
-			for key, value := range p.NodeLabels(catalogue(t), test.facts, current, test.hasDriver) {
+			for key, value := range p.NodeLabels(test.facts, current, test.hasDriver) {
 				if key == poolLabel || key == coreOSLabel {
 					got[key] = value
 				}

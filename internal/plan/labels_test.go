@@ -172,7 +172,7 @@ func TestNodeLabels(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(catalogue(t), test.facts, test.current, test.hasDriverPod)
+			got := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(test.facts, test.current, test.hasDriverPod)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -190,9 +190,9 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
-			current := after(nil, plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(catalogue(t), facts, nil, false))
+			current := after(nil, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, nil, false))
 			facts.Pool = current["nvidia.com/gpu-operator.pool"]
-			if again := plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(catalogue(t), facts, current, false); len(again) > 0 {
+			if again := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, current, false); len(again) > 0 {
 				t.Errorf("the second patch is %v", again)
 			}
 		})
@@ -204,7 +204,7 @@ func TestLabelsOfNodesForVirtualMachines(t *testing.T) {
 	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}})}
 	facts := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Workload, f.Pool = operand.WorkloadVMPassthrough, "ubuntu24.04-amd64" })
 	current := labelled(map[string]*string{"nvidia.com/gpu.deploy.dcgm": set("paused-for-driver-upgrade")})
-	current = after(current, plan.ForSpec(catalogue(t), in).NodeLabels(catalogue(t), facts, current, true))
+	current = after(current, plan.Decide(catalogue(t), in).NodeLabels(facts, current, true))
 	want := map[string]string{
 		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.client": "true", "nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade",
 		"nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64", "nvidia.com/gpu-operator.runtime": "containerd",
@@ -213,7 +213,7 @@ func TestLabelsOfNodesForVirtualMachines(t *testing.T) {
 	if diff := cmp.Diff(want, current); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	for _, step := range plan.Compute(catalogue(t), in, []operand.NodeFacts{facts}).Steps {
+	for _, step := range plan.Compute(plan.Decide(catalogue(t), in), nil, []operand.NodeFacts{facts}).Steps {
 		if len(step.Operand.Workloads) > 0 && step.State != v1.OperandNotNeeded && step.State != v1.OperandDisabled {
 			t.Errorf("%s is %s: %s", step.Operand.Name, step.State, step.Action)
 		}

@@ -66,15 +66,15 @@ func TestTheMPSDaemonOnANode(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
-			p := plan.ForSpec(all, operand.Input{Spec: effective.Of(spec)})
-			if diff := cmp.Diff(test.rung, beside(p.ForNode(all, test.facts), mps)); diff != "" {
+			p := plan.Decide(all, operand.Input{Spec: effective.Of(spec)})
+			if diff := cmp.Diff(test.rung, beside(p.ForNode(test.facts), mps)); diff != "" {
 				t.Errorf("rung, -want +got:\n%s", diff)
 			}
 			current := map[string]string{}
 			for operand, value := range test.facts.Deploy {
 				current[operand.DeployLabel()] = value
 			}
-			changes := p.NodeLabels(all, test.facts, current, false)
+			changes := p.NodeLabels(test.facts, current, false)
 			maps.DeleteFunc(changes, func(key string, _ *string) bool { return key != mps.DeployLabel() })
 			if diff := cmp.Diff(test.label, changes, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("label, -want +got:\n%s", diff)

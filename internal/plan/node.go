@@ -67,10 +67,10 @@ type Node struct {
 var ladder = []v1.Stage{v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v1.StageValidated}
 
 // ForNode plans one managed node.
-func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node {
-	nodePool := p.poolOf(facts)
-	in := p.inputFor(nodePool)
-	node := Node{Facts: facts, Refused: p.Input.ServesVMs(facts), Missing: p.Missing(catalogue, facts), Spec: in.Spec}
+func (d *Decisions) ForNode(facts operand.NodeFacts) Node {
+	nodePool := d.poolOf(facts)
+	in := d.inputFor(nodePool)
+	node := Node{Facts: facts, Refused: d.Input.ServesVMs(facts), Missing: d.Missing(facts), Spec: in.Spec}
 	if nodePool != nil {
 		node.NodePool = nodePool.Name
 	}
@@ -78,10 +78,10 @@ func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node
 		node.Pool = pool
 	}
 	for _, stage := range ladder {
-		node.Rungs = append(node.Rungs, p.rungs(catalogue, stage, facts)...)
+		node.Rungs = append(node.Rungs, d.rungs(stage, facts)...)
 	}
-	node.Beside = p.rungs(catalogue, "", facts)
-	node.Kept = p.kept(catalogue, facts)
+	node.Beside = d.rungs("", facts)
+	node.Kept = d.kept(facts)
 	node.judgeSelection()
 	if node.Refused.Reason == v1.ReasonNotSelected {
 		node.Unselected = node.Refused.Message
@@ -90,30 +90,30 @@ func (p Plan) ForNode(catalogue []operand.Operand, facts operand.NodeFacts) Node
 }
 
 // rungs are the operands of one stage that concern the node.
-func (p Plan) rungs(catalogue []operand.Operand, stage v1.Stage, facts operand.NodeFacts) []Rung {
+func (d *Decisions) rungs(stage v1.Stage, facts operand.NodeFacts) []Rung {
 	var rungs []Rung
-	nodePool := p.poolOf(facts)
-	for _, o := range catalogue {
-		decision := p.decision(&o, nodePool)
-		if o.Stage != stage || !o.ServesWorkload(p.Input.WorkloadOf(facts)) || decision.Verdict == operand.Absent {
+	nodePool := d.poolOf(facts)
+	for _, o := range d.Catalogue {
+		decision := d.decision(&o, nodePool)
+		if o.Stage != stage || !o.ServesWorkload(d.Input.WorkloadOf(facts)) || decision.Verdict == operand.Absent {
 			continue
 		}
-		possible := p.canServe(o, facts)
+		possible := d.canServe(o, facts)
 		if possible.Verdict == operand.Absent {
 			continue
 		}
-		if selected := p.selects(o, facts); selected.Verdict != operand.Install {
+		if selected := d.selects(o, facts); selected.Verdict != operand.Install {
 			rungs = append(rungs, rung(o, selected, facts))
 			continue
 		}
 		if decision.Verdict == operand.Install {
-			decision = p.ready(&o, nodePool)
+			decision = d.ready(&o, nodePool)
 		}
 		if decision.Verdict == operand.Install {
 			decision = possible
 		}
 		if decision.Verdict == operand.Install {
-			decision = p.servesPoolOf(o, facts)
+			decision = d.servesPoolOf(o, facts)
 		}
 		rungs = append(rungs, rung(o, decision, facts))
 	}
@@ -122,11 +122,11 @@ func (p Plan) rungs(catalogue []operand.Operand, stage v1.Stage, facts operand.N
 
 // servesPoolOf decides by the pool that the node belongs into. The one that it is labelled with may be
 // one that the spec asks for no longer: the node is to be moved, which is no failure.
-func (p Plan) servesPoolOf(o operand.Operand, facts operand.NodeFacts) operand.Decision {
+func (d *Decisions) servesPoolOf(o operand.Operand, facts operand.NodeFacts) operand.Decision {
 	if o.ServesPool == nil {
 		return operand.Installed()
 	}
-	in := p.inputOf(facts)
+	in := d.inputOf(facts)
 	pool, complete := facts.WantedPool(in.PoolKey())
 	if !complete {
 		return operand.Installed()
@@ -173,7 +173,7 @@ func decidingLabel(o operand.Operand, facts operand.NodeFacts) (operand.Name, st
 // not managed keeps none of the operator's labels; a value that somebody else wrote stays.
 // hasDriverPod tells that a driver runs on the node, so that its pool must not change: that would
 // delete the pod, and is the work of a driver upgrade.
-func (p Plan) NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, current map[string]string, hasDriverPod bool) map[string]*string {
+func (d *Decisions) NodeLabels(facts operand.NodeFacts, current map[string]string, hasDriverPod bool) map[string]*string {
 	changes := map[string]*string{}
 	set := func(key, value string) {
 		if current[key] != value {
@@ -181,24 +181,24 @@ func (p Plan) NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, c
 		}
 	}
 	set(labels.GPUPresent, labels.True)
-	wanted := p.deployLabels(catalogue, facts)
+	wanted := d.deployLabels(facts)
 	for key, verdict := range wanted {
 		// Any value but an empty one is somebody's decision about this node.
 		if verdict == operand.Install && current[key] == "" {
 			set(key, labels.True)
 		}
 	}
-	for key, value := range p.defaults(catalogue, facts, current) {
+	for key, value := range d.defaults(facts, current) {
 		set(key, value)
 	}
 	for key, value := range current {
 		// Where an operand cannot be served, what runs of it is left alone: the fact that speaks
 		// against it may be missing for a moment only.
-		if _, stays := wanted[key]; !stays && isOwnDeployLabel(catalogue, key, value) {
+		if _, stays := wanted[key]; !stays && isOwnDeployLabel(d.Catalogue, key, value) {
 			changes[key] = nil
 		}
 	}
-	for key, value := range p.kinds(catalogue, facts, hasDriverPod) {
+	for key, value := range d.kinds(facts, hasDriverPod) {
 		if _, there := current[key]; value == "" && there {
 			changes[key] = nil
 			continue
@@ -210,14 +210,14 @@ func (p Plan) NodeLabels(catalogue []operand.Operand, facts operand.NodeFacts, c
 
 // kinds are the labels by which an operand with several DaemonSets tells their nodes apart, as far as
 // they are known and may change. A label with an empty value is to go.
-func (p Plan) kinds(catalogue []operand.Operand, facts operand.NodeFacts, hasDriverPod bool) map[string]string {
-	nodePool := p.poolOf(facts)
-	kinds := p.poolLabels(catalogue, nodePool)
+func (d *Decisions) kinds(facts operand.NodeFacts, hasDriverPod bool) map[string]string {
+	nodePool := d.poolOf(facts)
+	kinds := d.poolLabels(nodePool)
 	if layout, known := facts.WantedLayout(); known {
 		kinds[labels.Runtime] = layout.Name
 	}
-	stays := facts.Pool != "" && (hasDriverPod || p.refusesDriver(catalogue, nodePool))
-	if pool, complete := facts.WantedPool(p.inputFor(nodePool).PoolKey()); complete && (facts.Pool == pool.Name || !stays) {
+	stays := facts.Pool != "" && (hasDriverPod || d.refusesDriver(nodePool))
+	if pool, complete := facts.WantedPool(d.inputFor(nodePool).PoolKey()); complete && (facts.Pool == pool.Name || !stays) {
 		kinds[labels.Pool], kinds[labels.PoolKernel] = pool.Name, pool.Kernel
 		kinds[labels.PoolCoreOS], kinds[labels.PoolNodePool] = pool.CoreOS, pool.NodePool
 	}
@@ -225,27 +225,27 @@ func (p Plan) kinds(catalogue []operand.Operand, facts operand.NodeFacts, hasDri
 }
 
 // defaults are the labels that the node's operands want on it and that it lacks.
-func (p Plan) defaults(catalogue []operand.Operand, facts operand.NodeFacts, current map[string]string) map[string]string {
+func (d *Decisions) defaults(facts operand.NodeFacts, current map[string]string) map[string]string {
 	wanted := map[string]string{}
-	nodePool := p.poolOf(facts)
-	for _, o := range catalogue {
-		if o.Labels == nil || facts.Excluded || p.decision(&o, nodePool).Verdict != operand.Install || p.serves(o, facts).Verdict != operand.Install {
+	nodePool := d.poolOf(facts)
+	for _, o := range d.Catalogue {
+		if o.Labels == nil || facts.Excluded || d.decision(&o, nodePool).Verdict != operand.Install || d.serves(o, facts).Verdict != operand.Install {
 			continue
 		}
-		maps.Copy(wanted, o.Labels(p.inputFor(nodePool)))
+		maps.Copy(wanted, o.Labels(d.inputFor(nodePool)))
 	}
 	maps.DeleteFunc(wanted, func(key, _ string) bool { return current[key] != "" })
 	return wanted
 }
 
 // deployLabels are the deploy labels that a node is to have, or to keep if it has them.
-func (p Plan) deployLabels(catalogue []operand.Operand, facts operand.NodeFacts) map[string]operand.Verdict {
+func (d *Decisions) deployLabels(facts operand.NodeFacts) map[string]operand.Verdict {
 	wanted := map[string]operand.Verdict{}
 	if facts.Excluded {
 		return wanted
 	}
-	for _, o := range catalogue {
-		if verdict := p.serves(o, facts).Verdict; verdict != operand.Absent {
+	for _, o := range d.Catalogue {
+		if verdict := d.serves(o, facts).Verdict; verdict != operand.Absent {
 			wanted[o.Name.DeployLabel()] = verdict
 		}
 	}

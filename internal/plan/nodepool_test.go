@@ -89,7 +89,7 @@ func TestTheLabelsOfNodePools(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := plan.ForSpec(catalogue(t), withPools(test.pools...)).NodeLabels(catalogue(t), test.facts, test.current, test.hasDriverPod)
+			got := plan.Decide(catalogue(t), withPools(test.pools...)).NodeLabels(test.facts, test.current, test.hasDriverPod)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -128,8 +128,8 @@ func TestTheDriverOfAPoolThatIsGoneStays(t *testing.T) {
 	onlyMIG.Driver = nil
 	for name, in := range map[string]operand.Input{"no pool": withPools(), "no driver in the pool": withPools(onlyMIG)} {
 		t.Run(name, func(t *testing.T) {
-			holdsDrivers(t, plan.Compute(catalogue(t), in, []operand.NodeFacts{facts}), map[string]string{}, true)
-			node := plan.ForSpec(catalogue(t), in).ForNode(catalogue(t), facts)
+			holdsDrivers(t, plan.Compute(plan.Decide(catalogue(t), in), nil, []operand.NodeFacts{facts}), map[string]string{}, true)
+			node := plan.Decide(catalogue(t), in).ForNode(facts)
 			if node.Pool.Name != "ubuntu24.04-amd64" {
 				t.Errorf("it belongs to %+v", node.Pool)
 			}
@@ -140,7 +140,7 @@ func TestTheDriverOfAPoolThatIsGoneStays(t *testing.T) {
 			}
 		})
 	}
-	holdsDrivers(t, plan.Compute(catalogue(t), withPools(everythingElse), []operand.NodeFacts{facts}), map[string]string{
+	holdsDrivers(t, plan.Compute(plan.Decide(catalogue(t), withPools(everythingElse)), nil, []operand.NodeFacts{facts}), map[string]string{
 		"ubuntu24.04-amd64-a100": "nvcr.io/nvidia/driver:590.44.01-ubuntu24.04",
 	}, false)
 }
@@ -153,7 +153,7 @@ func TestAPoolWaitsForWhatItNames(t *testing.T) {
 	}
 	nodes := []operand.NodeFacts{ubuntu("plain"), withLabels(ubuntu("a"), "team", "a")}
 	instances := func(in operand.Input) (string, bool, string) {
-		p := plan.Compute(catalogue(t), in, nodes)
+		p := plan.Compute(plan.Decide(catalogue(t), in), nil, nodes)
 		for _, step := range p.Steps {
 			if step.Operand.Name == "device-plugin" {
 				var suffixes []string
@@ -183,7 +183,7 @@ func TestTheLayoutOfAPool(t *testing.T) {
 	pool := v1.NodePoolSpec{Name: "a", NodeSelector: v1.NodePoolSelector{"team": "a"}, MIGManager: &v1.NodePoolMIGManagerSpec{
 		Config: &v1.NodePoolMIGConfigSpec{Default: new("all-1g.10gb")},
 	}}
-	p := plan.ForSpec(catalogue(t), withPools(pool))
+	p := plan.Decide(catalogue(t), withPools(pool))
 	capable := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.MIGCapable = "true" })
 	for name, test := range map[string]struct {
 		facts   operand.NodeFacts
@@ -195,7 +195,7 @@ func TestTheLayoutOfAPool(t *testing.T) {
 		"a node of no pool":              {facts: capable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, p.NodeLabels(catalogue(t), test.facts, test.current, false)["nvidia.com/mig.config"]); diff != "" {
+			if diff := cmp.Diff(test.want, p.NodeLabels(test.facts, test.current, false)["nvidia.com/mig.config"]); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -1,8 +1,6 @@
 package plan
 
 import (
-	"fmt"
-
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -39,35 +37,32 @@ type Step struct {
 	Proves map[labels.Marker]bool
 }
 
-// Plan is what a pass does, in order.
+// Plan is the decisions and what a pass makes of them on the nodes of the cluster, in order.
+// A zero Plan has no Decisions.
 type Plan struct {
+	*Decisions
+	// Input is that of Decisions, with the Layouts of these nodes and the Optional kinds of the cluster.
 	Input operand.Input
 	Steps []Step
 	Pools []operand.Pool
-	// NodePools are those of spec.nodePools, in their order.
-	NodePools []NodePool
-	// Installed tells which operands the spec does not turn off. One that is held counts: what runs
-	// of it goes on proving its markers.
-	Installed map[operand.Name]bool
-	decisions map[operand.Name]operand.Decision
-	// selecting are the same pools, for operand.PoolOf.
-	selecting []operand.NodePool
+	// poolNodes are the GPU nodes that belong to each pool of spec.nodePools, by its name, and may run operands.
+	poolNodes map[string][]operand.NodeFacts
 }
 
-// Compute plans a pass for a sorted catalogue.
-func Compute(catalogue []operand.Operand, in operand.Input, nodes []operand.NodeFacts) Plan {
-	containers := in.Containers(nodes)
-	in.Layouts = operand.Layouts(containers)
-	plan := ForSpec(catalogue, in)
-	plan.Pools = operand.Pools(plan.withDriver(catalogue, containers), func(node operand.NodeFacts) operand.PoolKey {
+// Compute plans a pass. optional are the kinds that the cluster has besides those of Kubernetes.
+func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []operand.NodeFacts) Plan {
+	containers := d.Input.Containers(nodes)
+	plan := Plan{Decisions: d, Input: d.Input, poolNodes: map[string][]operand.NodeFacts{}}
+	plan.Input.Layouts, plan.Input.Optional = operand.Layouts(containers), optional
+	plan.Pools = operand.Pools(plan.withDriver(containers), func(node operand.NodeFacts) operand.PoolKey {
 		return plan.inputOf(node).PoolKey()
 	})
 	plan.gather(nodes)
-	installed := plan.installedOperands(catalogue)
-	for _, o := range catalogue {
+	installed := plan.installedOperands()
+	for _, o := range d.Catalogue {
 		step := plan.inPools(plan.step(o, nodes))
 		for i := range step.Instances {
-			step.Instances[i].Image = image.Mirror(in.Spec.Global.Registry, step.Instances[i].Image)
+			step.Instances[i].Image = image.Mirror(d.Input.Spec.Global.Registry, step.Instances[i].Image)
 		}
 		step.Waits = operand.Waits(installed, o)
 		step.Proves = operand.Proves(installed, o)
@@ -76,46 +71,13 @@ func Compute(catalogue []operand.Operand, in operand.Input, nodes []operand.Node
 	return plan
 }
 
-// ForSpec decides from the spec alone which operands are installed; enough to plan for one node.
-func ForSpec(catalogue []operand.Operand, in operand.Input) Plan {
-	plan := Plan{
-		Input:     in,
-		Installed: map[operand.Name]bool{},
-		decisions: map[operand.Name]operand.Decision{},
-	}
-	for _, o := range catalogue {
-		decision := o.Wanted(in)
-		plan.decisions[o.Name] = decision
-		plan.Installed[o.Name] = decision.Verdict != operand.Absent
-	}
-	plan.selecting = operand.NodePools(in.Spec)
-	for _, pool := range plan.selecting {
-		decided := plan.nodePool(catalogue, pool)
-		plan.NodePools = append(plan.NodePools, decided)
-		for name, decision := range decided.decisions {
-			plan.Installed[name] = plan.Installed[name] || decision.Verdict != operand.Absent
-		}
-	}
-	return plan
-}
-
-func (p Plan) installedOperands(catalogue []operand.Operand) []operand.Operand {
-	var installed []operand.Operand
-	for _, o := range catalogue {
-		if p.Installed[o.Name] {
-			installed = append(installed, o)
-		}
-	}
-	return installed
-}
-
 func (p Plan) step(o operand.Operand, nodes []operand.NodeFacts) Step {
 	decision := p.decisions[o.Name]
 	switch decision.Verdict {
 	case operand.Absent:
 		return Step{Operand: o, Action: Remove, State: v1.OperandDisabled, Reason: decision.Reason, Message: decision.Message}
 	case operand.Invalid:
-		return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: decision.Reason, Message: decision.Message}
+		return invalid(o, decision.Reason, decision.Message)
 	case operand.Install:
 	}
 	if len(o.Workloads) > 0 && !p.neededBy(o, nodes) {
@@ -127,9 +89,14 @@ func (p Plan) step(o operand.Operand, nodes []operand.NodeFacts) Step {
 	}
 	instances, holds, err := p.instances(o)
 	if err != nil {
-		return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: err.Error()}
+		return invalid(o, v1.ReasonInvalidSpec, err.Error())
 	}
 	return Step{Operand: o, Action: Apply, Instances: instances, Holds: holds}
+}
+
+// invalid is the step for an operand that cannot be installed as the spec asks.
+func invalid(o operand.Operand, reason, message string) Step {
+	return Step{Operand: o, Action: Hold, State: v1.OperandInvalid, Reason: reason, Message: message}
 }
 
 // instances are those of an operand, but for the DaemonSets that node pools have of their own. holds tells that some
@@ -142,25 +109,6 @@ func (p Plan) instances(o operand.Operand) (instances []operand.Instance, holds 
 	return instances, false, err
 }
 
-// blocked tells whether what must be in the cluster before the operand is not there.
-func (p Plan) blocked(o operand.Operand) operand.Decision {
-	if waits := p.prerequisites(&o); waits.Verdict != operand.Install {
-		return waits
-	}
-	return p.Input.Missing(&o)
-}
-
-// prerequisites tells the same of what other operands bring.
-func (p Plan) prerequisites(o *operand.Operand) operand.Decision {
-	for _, r := range o.Requires {
-		if r.Scope == operand.Cluster && p.decisions[r.On].Verdict != operand.Install && !p.decisions[r.On].Moot {
-			return operand.Refused(v1.ReasonWaitingForOperand,
-				fmt.Sprintf("needs %s, which is not installed: %s", r.On, p.decisions[r.On].Message))
-		}
-	}
-	return operand.Installed()
-}
-
 // neededBy tells whether any node is to run the operand, its deploy labels apart: a paused node
 // will need it again.
 func (p Plan) neededBy(o operand.Operand, nodes []operand.NodeFacts) bool {
@@ -170,31 +118,4 @@ func (p Plan) neededBy(o operand.Operand, nodes []operand.NodeFacts) bool {
 		}
 	}
 	return false
-}
-
-// serves tells whether the operand is to run on the node, its deploy labels apart.
-func (p Plan) serves(o operand.Operand, node operand.NodeFacts) operand.Decision {
-	if selected := p.selects(o, node); selected.Verdict != operand.Install {
-		return selected
-	}
-	return p.canServe(o, node)
-}
-
-// canServe tells the same whatever the node is selected for.
-func (p Plan) canServe(o operand.Operand, node operand.NodeFacts) operand.Decision {
-	if !o.ServesWorkload(p.Input.WorkloadOf(node)) {
-		return operand.Decision{Verdict: operand.Absent}
-	}
-	if o.ServesPool != nil {
-		if known := node.HasPool(p.inputOf(node).PoolKey()); known.Verdict != operand.Install {
-			return known
-		}
-	}
-	if o.ServesNode != nil {
-		return o.ServesNode(p.inputOf(node), node)
-	}
-	if o.Serves == nil {
-		return operand.Installed()
-	}
-	return o.Serves(node)
 }

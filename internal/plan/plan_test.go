@@ -48,7 +48,7 @@ func compute(t *testing.T, spec v1.ClusterPolicySpec, nodes ...operand.NodeFacts
 func computeFor(t *testing.T, in operand.Input, nodes []operand.NodeFacts) map[operand.Name]what {
 	t.Helper()
 	got := map[operand.Name]what{}
-	for _, step := range plan.Compute(catalogue(t), in, nodes).Steps {
+	for _, step := range plan.Compute(plan.Decide(catalogue(t), in), nil, nodes).Steps {
 		w := what{Action: step.Action, State: step.State, Reason: step.Reason, Message: step.Message}
 		for _, instance := range step.Instances {
 			w.Instances = append(w.Instances, instance.Pool)
@@ -246,7 +246,7 @@ func TestCompute(t *testing.T) {
 func TestStepsAreInGraphOrder(t *testing.T) {
 	all := catalogue(t)
 	var got []operand.Name
-	for _, step := range plan.Compute(all, operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, []operand.NodeFacts{ubuntu("a")}).Steps {
+	for _, step := range plan.Compute(plan.Decide(all, operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}), nil, []operand.NodeFacts{ubuntu("a")}).Steps {
 		got = append(got, step.Operand.Name)
 	}
 	var want []operand.Name
@@ -286,7 +286,7 @@ func TestWaitsFollowTheSpec(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := map[operand.Name][]labels.Marker{}
-			for _, step := range plan.Compute(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}, []operand.NodeFacts{ubuntu("a")}).Steps {
+			for _, step := range plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}), nil, []operand.NodeFacts{ubuntu("a")}).Steps {
 				if step.Action == plan.Apply && len(step.Waits) > 0 {
 					got[step.Operand.Name] = step.Waits
 				}
@@ -389,7 +389,7 @@ func TestForNode(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
-			got := plan.ForSpec(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(all, test.facts)
+			got := plan.Decide(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(test.facts)
 			want := plan.Node{Facts: test.facts, Refused: got.Refused, Rungs: test.want, NeedsAllocatable: !test.noGPU, Beside: got.Beside, Spec: got.Spec}
 			want.Pool, _ = test.facts.WantedPool(operand.PoolKey{})
 			if diff := cmp.Diff(want, got); diff != "" {

@@ -59,7 +59,7 @@ func TestPrecompiledPools(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			holdsDrivers(t, plan.Compute(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}, test.nodes), test.want, test.holds)
+			holdsDrivers(t, plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}), nil, test.nodes), test.want, test.holds)
 		})
 	}
 }
@@ -108,9 +108,9 @@ func TestPrecompiledPoolLabels(t *testing.T) {
 					current[key] = value
 				}
 			}
-			p := plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(precompiledSpec(test.on))})
+			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(precompiledSpec(test.on))})
 			got := map[string]*string{}
-			for key, value := range p.NodeLabels(catalogue(t), inPool("a", test.now, test.pool, test.poolKernel), current, test.hasDriver) {
+			for key, value := range p.NodeLabels(inPool("a", test.now, test.pool, test.poolKernel), current, test.hasDriver) {
 				if key == poolLabel || key == kernelLabel {
 					got[key] = value
 				}

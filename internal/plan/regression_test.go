@@ -14,7 +14,7 @@ import (
 // The node's verdict says "what runs is left alone"; taking the label away deletes the pod.
 func TestARefusalTakesNothingAway(t *testing.T) {
 	facts := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime, f.Pool = "", "ubuntu24.04-amd64" })
-	if diff := cmp.Diff(map[string]*string{}, plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(catalogue(t), facts, labelled(nil), true)); diff != "" {
+	if diff := cmp.Diff(map[string]*string{}, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, labelled(nil), true)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }
@@ -22,7 +22,7 @@ func TestARefusalTakesNothingAway(t *testing.T) {
 // An operand that is held goes on running and proving: a second writer of its marker would remove it.
 func TestAHeldToolkitStaysTheProver(t *testing.T) {
 	spec := v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "CONTAINERD_CONFIG", Value: "/x"}}}}}
-	p := plan.Compute(catalogue(t), operand.Input{Spec: effective.Of(spec)}, []operand.NodeFacts{ubuntu("a")})
+	p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}), nil, []operand.NodeFacts{ubuntu("a")})
 	for _, step := range p.Steps {
 		switch step.Operand.Name {
 		case "container-toolkit":
@@ -42,7 +42,7 @@ func TestAHostDriverNeedsNoFacts(t *testing.T) {
 	facts := changed(ubuntu("a"), func(f *operand.NodeFacts) {
 		f.OSID, f.Pool, f.Deploy = "", "", map[operand.Name]string{"driver": "pre-installed"}
 	})
-	node := plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(catalogue(t), facts)
+	node := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(facts)
 	if node.Rungs[0].Operand != "driver" || node.Rungs[0].Need != plan.HostProvides {
 		t.Errorf("got %+v", node.Rungs[0])
 	}

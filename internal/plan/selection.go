@@ -11,38 +11,38 @@ import (
 
 // selects tells whether the spec selects the node for the operand. A node that has the driver keeps it: a
 // label that flaps must take it from no running work, so the selector decides about nodes that have none yet.
-func (p Plan) selects(o operand.Operand, node operand.NodeFacts) operand.Decision {
-	if o.Keeps(node) || p.awaits(o, node) != "" {
+func (d *Decisions) selects(o operand.Operand, node operand.NodeFacts) operand.Decision {
+	if o.Keeps(node) || d.awaits(o, node) != "" {
 		return operand.Installed()
 	}
-	return p.Input.Selects(&o, node)
+	return d.Input.Selects(&o, node)
 }
 
 // awaits tells which labels of discovery are away from a node that has the operand, as long as they may be back
 // in a moment: the operand stays for that time, though a selector asks for them. Empty if there are none.
-func (p Plan) awaits(o operand.Operand, node operand.NodeFacts) string {
+func (d *Decisions) awaits(o operand.Operand, node operand.NodeFacts) string {
 	if node.Deploy[o.Name] != labels.True {
 		return ""
 	}
 	if missing := node.MissingLabels(); missing != "" {
 		return missing
 	}
-	if key := p.Input.AwaitedLabel(&o, node); key != "" && !node.StayedAway {
+	if key := d.Input.AwaitedLabel(&o, node); key != "" && !node.StayedAway {
 		return fmt.Sprintf("no %s for %s", key, o.Name)
 	}
 	return ""
 }
 
 // Missing tells which labels of discovery are away from a node that had them, in words; empty if there are none.
-func (p Plan) Missing(catalogue []operand.Operand, node operand.NodeFacts) string {
+func (d *Decisions) Missing(node operand.NodeFacts) string {
 	if missing := node.MissingLabels(); missing != "" {
 		return missing
 	}
-	for _, o := range catalogue {
-		if p.decisions[o.Name].Verdict != operand.Install || node.Excluded {
+	for _, o := range d.Catalogue {
+		if d.decisions[o.Name].Verdict != operand.Install || node.Excluded {
 			continue
 		}
-		if missing := p.awaits(o, node); missing != "" {
+		if missing := d.awaits(o, node); missing != "" {
 			return missing
 		}
 	}
@@ -50,12 +50,12 @@ func (p Plan) Missing(catalogue []operand.Operand, node operand.NodeFacts) strin
 }
 
 // kept tells why a node is to lose an operand that it keeps, and how; empty if there is none.
-func (p Plan) kept(catalogue []operand.Operand, node operand.NodeFacts) string {
-	for _, o := range catalogue {
-		if p.awaits(o, node) != "" || p.decisions[o.Name].Verdict != operand.Install || !o.Keeps(node) || node.Deploy[o.Name] != labels.True {
+func (d *Decisions) kept(node operand.NodeFacts) string {
+	for _, o := range d.Catalogue {
+		if d.awaits(o, node) != "" || d.decisions[o.Name].Verdict != operand.Install || !o.Keeps(node) || node.Deploy[o.Name] != labels.True {
 			continue
 		}
-		if selected := p.Input.Selects(&o, node); selected.Verdict != operand.Install {
+		if selected := d.Input.Selects(&o, node); selected.Verdict != operand.Install {
 			// The command comes first, as a long message is cut in the policy's status.
 			return fmt.Sprintf("run kubectl label node %s %s- to take the %s off: %s", node.Name, o.Name.DeployLabel(), o.Name, selected.Message)
 		}
@@ -64,9 +64,9 @@ func (p Plan) kept(catalogue []operand.Operand, node operand.NodeFacts) string {
 }
 
 // withDriver keeps, in place, the nodes that an operand which has an instance for each pool is to serve.
-func (p Plan) withDriver(catalogue []operand.Operand, nodes []operand.NodeFacts) []operand.NodeFacts {
+func (p Plan) withDriver(nodes []operand.NodeFacts) []operand.NodeFacts {
 	return slices.DeleteFunc(nodes, func(node operand.NodeFacts) bool {
-		return !slices.ContainsFunc(catalogue, func(o operand.Operand) bool {
+		return !slices.ContainsFunc(p.Catalogue, func(o operand.Operand) bool {
 			return o.ServesPool != nil && p.selects(o, node).Verdict == operand.Install
 		})
 	})

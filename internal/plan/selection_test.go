@@ -65,13 +65,13 @@ func TestSelectedNodes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(test.spec)})
+			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)})
 			want := labelled(nil)
 			for _, operand := range test.off {
 				delete(want, operand.DeployLabel())
 			}
 			for was, current := range map[string]map[string]string{"new": {"kubernetes.io/hostname": "a"}, "old": labelled(nil)} {
-				got := after(current, p.NodeLabels(catalogue(t), test.facts, current, false))
+				got := after(current, p.NodeLabels(test.facts, current, false))
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("labels of the %s node, -want +got:\n%s", was, diff)
 				}
@@ -89,9 +89,9 @@ func TestANodeKeepsItsDriver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
 			facts, current := hasDriver(ubuntu("a")), labelled(nil)
-			p := plan.Compute(all, operand.Input{Spec: effective.Of(spec)}, []operand.NodeFacts{facts})
+			p := plan.Compute(plan.Decide(all, operand.Input{Spec: effective.Of(spec)}), nil, []operand.NodeFacts{facts})
 			for _, key := range []string{deploy + "driver", "nvidia.com/gpu-operator.pool"} {
-				if change, changes := p.NodeLabels(all, facts, current, true)[key]; changes {
+				if change, changes := p.NodeLabels(facts, current, true)[key]; changes {
 					t.Errorf("label %s is changed to %v", key, change)
 				}
 			}
@@ -102,16 +102,16 @@ func TestANodeKeepsItsDriver(t *testing.T) {
 			}
 			field := map[string]string{"of the driver": "spec.driver", "of all": "spec.daemonsets"}[name]
 			want := "run kubectl label node a nvidia.com/gpu.deploy.driver- to take the driver off: " + field + ".nodeSelector asks for label tier=gpu"
-			if got := p.ForNode(all, facts).Kept; got != want {
+			if got := p.ForNode(facts).Kept; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 			// What the command does: nothing brings the label back, and the operator has nothing more to say.
 			told := changed(facts, func(f *operand.NodeFacts) { f.Deploy = nil })
 			without := labelled(map[string]*string{deploy + "driver": removed})
-			if change, changes := p.NodeLabels(all, told, without, true)[deploy+"driver"]; changes {
+			if change, changes := p.NodeLabels(told, without, true)[deploy+"driver"]; changes {
 				t.Errorf("the label is changed to %v", *change)
 			}
-			if got := p.ForNode(all, told).Kept; got != "" {
+			if got := p.ForNode(told).Kept; got != "" {
 				t.Errorf("it still says %q", got)
 			}
 		})
@@ -123,7 +123,7 @@ func TestPoolsOfSelectedNodes(t *testing.T) {
 	older := func(f *operand.NodeFacts) { f.OSVersion = "22.04" }
 	nodes := []operand.NodeFacts{inTier("gpu"), changed(ubuntu("b"), older)}
 	spec := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: selecting(tier)}}
-	p := plan.Compute(catalogue(t), operand.Input{Spec: effective.Of(spec)}, nodes)
+	p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}), nil, nodes)
 	if len(p.Pools) != 1 || p.Pools[0].Name != "ubuntu24.04-amd64" || p.Pools[0].Nodes != 1 {
 		t.Errorf("the pools are %+v", p.Pools)
 	}
@@ -185,7 +185,7 @@ func TestTheLadderOfSelectedNodes(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
-			node := plan.ForSpec(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(all, test.facts)
+			node := plan.Decide(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(test.facts)
 			var optedOut []operand.Name
 			for _, rung := range append(node.Rungs, node.Beside...) {
 				if rung.Need == plan.OptedOut && rung.Reason == "NotSelected" {
@@ -237,10 +237,10 @@ func TestSelectorsByLabelsThatAreAway(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := plan.ForSpec(catalogue(t), operand.Input{Spec: effective.Of(spec)})
+			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)})
 			current := map[string]string{deploy + "driver": "true", deploy + "container-toolkit": "true", deploy + "device-plugin": "true", "nvidia.com/gpu.present": "true"}
 			var lost []string
-			for key, value := range p.NodeLabels(catalogue(t), test.facts, current, true) {
+			for key, value := range p.NodeLabels(test.facts, current, true) {
 				if name, isDeploy := strings.CutPrefix(key, deploy); isDeploy && value == nil {
 					lost = append(lost, name)
 				} else if isDeploy && name != "client" {

@@ -73,11 +73,10 @@ func TestPlansAsStories(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			all := catalogue(t)
-			p := plan.Compute(all, operand.Input{
+			p := plan.Compute(plan.Decide(catalogue(t), operand.Input{
 				Spec: effective.Of(test.spec), Namespace: "gpu-operator", HelperImage: "example.com/gpu-operator:v1", DriverToolkit: test.toolkit,
-			}, test.nodes)
-			golden(t, name, story(all, p, test.nodes))
+			}), nil, test.nodes)
+			golden(t, name, story(p, test.nodes))
 		})
 	}
 }
@@ -91,7 +90,7 @@ func withLabels(facts operand.NodeFacts, pairs ...string) operand.NodeFacts {
 	return facts
 }
 
-func story(all []operand.Operand, p plan.Plan, nodes []operand.NodeFacts) string {
+func story(p plan.Plan, nodes []operand.NodeFacts) string {
 	var s strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
 	say("GPU nodes: %d.", len(nodes))
@@ -121,7 +120,7 @@ func story(all []operand.Operand, p plan.Plan, nodes []operand.NodeFacts) string
 		say("")
 	}
 	for _, facts := range nodes {
-		node := p.ForNode(all, facts)
+		node := p.ForNode(facts)
 		if node.NodePool != "" {
 			say("%s is in node pool %s", facts.Name, node.NodePool)
 		}

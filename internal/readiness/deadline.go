@@ -23,15 +23,9 @@ func Within(deadline time.Duration, verdict Verdict, since, now time.Time) Verdi
 		}
 		return verdict
 	}
-	verdict.State = Failed
+	verdict.State, verdict.Overdue = Failed, true
 	verdict.Message = overdue + short(deadline) + ": " + verdict.Message
 	return verdict
-}
-
-// IsOverdue tells whether a message that was written, of a node's entry or its condition, is of something that
-// has passed its deadline.
-func IsOverdue(message string) bool {
-	return strings.HasPrefix(message, overdue) || strings.Contains(message, ": "+overdue)
 }
 
 // short is 30m for 30m0s.

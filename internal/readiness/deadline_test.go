@@ -47,8 +47,7 @@ func TestWithin(t *testing.T) {
 			g := NewWithT(t)
 			got := readiness.Within(test.deadline, test.verdict, test.since, begin.Add(test.after))
 			g.Expect(got).To(Equal(test.want))
-			g.Expect(readiness.IsOverdue(got.Message)).To(Equal(test.verdict.State == readiness.Progressing && got.State == readiness.Failed))
-			g.Expect(readiness.IsOverdue("node-1: stage Driver, operand driver: " + got.Message)).To(Equal(readiness.IsOverdue(got.Message)))
+			g.Expect(got.Overdue).To(Equal(test.verdict.State == readiness.Progressing && got.State == readiness.Failed))
 		})
 	}
 }

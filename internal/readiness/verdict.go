@@ -23,6 +23,8 @@ type Verdict struct {
 	Message string
 	// Detail is the rest of the sentence, which may change with each attempt of a container.
 	Detail string
+	// Overdue: it has failed because it has been progressing for longer than its deadline.
+	Overdue bool
 	// Outdated tells that the object is older than what it was made from.
 	Outdated bool
 	// Until is when a verdict has to be looked at again, as it changes by time alone; zero if never.

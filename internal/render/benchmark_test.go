@@ -46,7 +46,7 @@ func planAndRender(b *testing.B, spec v1.ClusterPolicySpec) {
 	in := operand.Input{Spec: effective.Of(spec), Namespace: "gpu-operator", HelperImage: helper}
 	b.ReportAllocs()
 	for b.Loop() {
-		p := plan.Compute(all, in, nodes)
+		p := plan.Compute(plan.Decide(all, in), nil, nodes)
 		for _, step := range p.Steps {
 			if step.Action != plan.Apply {
 				continue

@@ -66,7 +66,7 @@ type situation struct {
 
 func (s situation) plan(t *testing.T) plan.Plan {
 	t.Helper()
-	in := operand.Input{Spec: effective.Of(s.spec), Namespace: "gpu-operator", HelperImage: helper, Optional: s.optional, DriverToolkit: s.toolkit, Contents: s.contents, OperatorMetrics: s.endpoint}
+	in := operand.Input{Spec: effective.Of(s.spec), Namespace: "gpu-operator", HelperImage: helper, DriverToolkit: s.toolkit, Contents: s.contents, OperatorMetrics: s.endpoint}
 	if s.helper != "" {
 		in.HelperImage = s.helper
 	}
@@ -74,7 +74,7 @@ func (s situation) plan(t *testing.T) plan.Plan {
 	if nodes == nil {
 		nodes = []operand.NodeFacts{node("ubuntu", "24.04")}
 	}
-	return plan.Compute(catalogue(t), in, nodes)
+	return plan.Compute(plan.Decide(catalogue(t), in), s.optional, nodes)
 }
 
 // objects renders the steps that apply something, by operand.

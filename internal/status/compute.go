@@ -4,17 +4,19 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
@@ -36,26 +38,23 @@ const maxOperandMessage = 1024
 // maxConditionMessage bounds the message of a condition.
 const maxConditionMessage = 1024
 
-// Pass is what a pass has found out and done, as far as it got.
+// Pass is what a pass has found and done, as far as it got.
 type Pass struct {
 	Namespace string
-	Snapshot  observe.Snapshot
-	Plan      plan.Plan
-	Catalogue []operand.Operand
+	// Fleet is what is known of the nodes.
+	Fleet fleet.View
+	// Behind is the number of nodes that are not assessed yet by what this pass has decided.
+	Behind int
+	// DaemonSets of the stack, by name.
+	DaemonSets map[string]*appsv1.DaemonSet
+	// Plan is without steps where the pass could not make one.
+	Plan plan.Plan
 	// Applied holds what came of applying each operand's objects.
 	Applied map[operand.Name]Outcome
-	// CreateFailures tell why DaemonSets, by name, lack pods.
-	CreateFailures map[string]observe.CreateFailure
-	// Places, unless nil, is filled with the number of GPU nodes by where they are.
-	Places map[metrics.Place]int
-	// Memory of the passes before, nil for none.
-	Memory *Memory
-	// Lacking are the fields that the definition of ClusterPolicy in the cluster lacks.
-	Lacking []string
-	// Err is what stopped the pass, or went wrong after all was applied.
+	// MissingFields are the fields that the definition of ClusterPolicy in the cluster does not have.
+	MissingFields []string
+	// Err is what stopped the pass, or went wrong beside the operands.
 	Err error
-	// Now is the time of the pass.
-	Now time.Time
 }
 
 // Outcome is what came of applying an operand's objects.
@@ -68,21 +67,23 @@ type Outcome struct {
 	Err error
 }
 
-// Failure joins the failed calls of the pass, for which it is to be tried again at once. What others
-// own and what the API server calls invalid is none of them: trying again does not help.
-func (p Pass) Failure() error {
-	failures := []error{p.Err}
-	for _, step := range p.Plan.Steps {
-		err := p.Applied[step.Operand.Name].Err
+// Failed reports whether a call of the pass failed. What others own and what the API server calls invalid are no such
+// calls: trying again does not help.
+func (p Pass) Failed() bool {
+	if p.Err != nil {
+		return true
+	}
+	for _, outcome := range p.Applied {
+		err := outcome.Err
 		if err != nil && !errors.Is(err, apply.ErrConflict) && !errors.Is(err, ErrPrerequisite) && !isInvalid(err) {
-			failures = append(failures, err)
+			return true
 		}
 	}
-	return errors.Join(failures...)
+	return false
 }
 
-// Conflicts tells whether an object that the pass wanted belongs to somebody else. No event tells
-// when it is gone: the caches hold what is the operator's.
+// Conflicts reports whether an object that the pass wanted belongs to another owner. There is no event when it is gone:
+// the caches hold what is the operator's.
 func (p Pass) Conflicts() bool {
 	for _, outcome := range p.Applied {
 		if errors.Is(outcome.Err, apply.ErrConflict) {
@@ -92,28 +93,23 @@ func (p Pass) Conflicts() bool {
 	return false
 }
 
-// assessedNode is a managed node with the verdict on it.
-type assessedNode struct {
-	*observe.Node
-	NodeAssessment
-	// nodePool is the pool of spec.nodePools that it belongs to, driverPool the driver pool; empty for none.
-	nodePool, driverPool string
-}
-
-// Compute says about the policy what the pass has found. A pass that could not observe leaves what
-// was said of operands and nodes as it was. The time is when a verdict changes by itself, so that a
-// pass is due though nothing happens; zero if there is none.
-func Compute(policy *v1.ClusterPolicy, pass Pass) (v1.ClusterPolicyStatus, time.Time) {
+// Compute returns the status of the policy by what the pass has found. A pass that could not observe leaves what was
+// reported of operands and nodes as it was, and so does one whose decisions not all nodes are assessed by.
+func Compute(policy *v1.ClusterPolicy, pass Pass) v1.ClusterPolicyStatus {
 	status := *policy.Status.DeepCopy()
 	status.Namespace = pass.Namespace
+	if pass.Err == nil && pass.Behind > 0 {
+		setAssessing(&status, pass)
+		return status
+	}
 	status.ObservedGeneration = policy.Generation
 	setFields(&status, policy.Spec)
-	if len(pass.Plan.Steps) == 0 && pass.Err != nil {
-		setConditions(&status, finding{ready: metav1.ConditionFalse, reason: v1.ReasonReconcileFailed, message: pass.Err.Error(), degraded: true})
+	if len(pass.Plan.Steps) == 0 || pass.Behind > 0 {
+		setConditions(&status, finding{ready: metav1.ConditionFalse, reason: v1.ReasonReconcileFailed, message: message(pass.Err), degraded: true})
 		setPaused(&status, policy.Spec)
-		return status, time.Time{}
+		return status
 	}
-	nodes := assess(pass)
+	nodes := worstFirst(pass.Fleet)
 	status.NodeSummary = summarise(nodes)
 	status.Nodes = listNodes(nodes, policy.Status.Nodes)
 	status.NodeSummary.Listed = int32(len(status.Nodes))
@@ -121,16 +117,26 @@ func Compute(policy *v1.ClusterPolicy, pass Pass) (v1.ClusterPolicyStatus, time.
 	status.Pools, status.NodePools = pools(pass, nodes), nodePools(pass, nodes)
 	setConditions(&status, judge(pass, status))
 	setPaused(&status, policy.Spec)
-	setDefinition(&status, pass.Lacking, pass.Namespace)
-	var next time.Time
-	for _, node := range nodes {
-		if place, counts := node.place(); counts && pass.Places != nil {
-			pass.Places[place]++
-		}
-		next = sooner(next, node.Until)
+	setDefinition(&status, pass.MissingFields, pass.Namespace)
+	return status
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
 	}
-	pass.Memory.letGo()
-	return status, next
+	return err.Error()
+}
+
+// setAssessing reports how many nodes are not assessed yet by the policy as it is now. All else stays.
+func setAssessing(status *v1.ClusterPolicyStatus, pass Pass) {
+	if meta.FindStatusCondition(status.Conditions, v1.ConditionReady) == nil {
+		setConditions(status, finding{ready: metav1.ConditionFalse, reason: v1.ReasonAssessing, message: "the nodes are being assessed"})
+	}
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: v1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: v1.ReasonAssessing, ObservedGeneration: status.ObservedGeneration,
+		Message: fmt.Sprintf("%d of %d GPU nodes are still to be assessed", pass.Behind, len(pass.Fleet.Nodes)),
+	})
 }
 
 // Ignored is the status of a policy beside the one in force.
@@ -150,30 +156,24 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 	return status
 }
 
-// assess judges the nodes, as far as the verdicts of the pass before hold no longer.
-func assess(pass Pass) []*assessedNode {
-	nodes := make([]*assessedNode, 0, len(pass.Snapshot.Nodes))
-	stack := Stack{DaemonSets: pass.Snapshot.DaemonSets, CreateFailures: pass.CreateFailures}
-	for i := range pass.Snapshot.Nodes {
-		node := &pass.Snapshot.Nodes[i]
-		if known := pass.Memory.recall(node, pass.Now); known != nil {
-			nodes = append(nodes, known)
-			continue
-		}
-		planned := pass.Plan.ForNode(pass.Catalogue, node.Facts)
-		judged := &assessedNode{
-			Node:           node,
-			NodeAssessment: AssessNode(planned, node.Object, pass.Snapshot.Pods[node.Facts.Name], stack, pass.Now),
-			nodePool:       planned.NodePool, driverPool: cmp.Or(node.Facts.Pool, planned.Pool.Name),
-		}
-		pass.Memory.keep(judged)
-		nodes = append(nodes, judged)
+// node is a managed node with the verdict on it that is shown.
+type node struct {
+	*fleet.Entry
+	*assess.Assessment
+}
+
+// worstFirst are the managed nodes, worst first.
+func worstFirst(view fleet.View) []node {
+	nodes := make([]node, 0, len(view.Nodes))
+	for _, entry := range view.Nodes {
+		nodes = append(nodes, node{entry, entry.Shown()})
 	}
-	pass.Memory.forgetOthers(nodes)
+	// By name they are sorted already.
+	slices.SortStableFunc(nodes, func(a, b node) int { return cmp.Compare(a.severity(), b.severity()) })
 	return nodes
 }
 
-func summarise(nodes []*assessedNode) *v1.NodeSummary {
+func summarise(nodes []node) *v1.NodeSummary {
 	summary := &v1.NodeSummary{}
 	for _, node := range nodes {
 		if node.Excluded {
@@ -197,21 +197,30 @@ func summarise(nodes []*assessedNode) *v1.NodeSummary {
 	return summary
 }
 
-// place is where the node is for those who count, unless it is kept free of operands.
-func (n *assessedNode) place() (place metrics.Place, counts bool) {
-	place = metrics.Place{Stage: n.Stage, State: metrics.Progressing}
-	switch n.State {
+// Places counts the GPU nodes by where they are, those apart that are kept free of operands.
+func Places(view fleet.View) map[metrics.Place]int {
+	places := map[metrics.Place]int{}
+	for _, entry := range view.Nodes {
+		if shown := entry.Shown(); !shown.Excluded {
+			places[place(shown)]++
+		}
+	}
+	return places
+}
+
+func place(shown *assess.Assessment) metrics.Place {
+	switch shown.State {
 	case readiness.Ready:
-		place = metrics.Place{Stage: v1.StageValidated, State: metrics.Ready}
+		return metrics.Place{Stage: v1.StageValidated, State: metrics.Ready}
 	case readiness.Failed:
-		place.State = metrics.Degraded
+		return metrics.Place{Stage: shown.Stage, State: metrics.Degraded}
 	case readiness.Progressing:
 	}
-	return place, !n.Excluded
+	return metrics.Place{Stage: shown.Stage, State: metrics.Progressing}
 }
 
 // severity orders nodes, worst first.
-func (n *assessedNode) severity() int {
+func (n node) severity() int {
 	switch {
 	case n.State == readiness.Failed:
 		return 0
@@ -228,10 +237,7 @@ func (n *assessedNode) severity() int {
 
 // listNodes writes the entries of the worst nodes. A failure whose cause is the same as before keeps
 // its message, which may hold what changes with each attempt of a container.
-func listNodes(nodes []*assessedNode, before []v1.NodeStatus) []v1.NodeStatus {
-	slices.SortFunc(nodes, func(a, b *assessedNode) int {
-		return cmp.Or(cmp.Compare(a.severity(), b.severity()), strings.Compare(a.Facts.Name, b.Facts.Name))
-	})
+func listNodes(nodes []node, before []v1.NodeStatus) []v1.NodeStatus {
 	known := make(map[string]*v1.NodeStatus, len(before))
 	for i := range before {
 		known[before[i].Name] = &before[i]
@@ -239,7 +245,7 @@ func listNodes(nodes []*assessedNode, before []v1.NodeStatus) []v1.NodeStatus {
 	entries, left := make([]v1.NodeStatus, 0, min(len(nodes), maxListed)), maxListedBytes
 	for i := range nodes[:min(len(nodes), maxListed)] {
 		entry := nodeStatus(nodes[i])
-		if old := known[entry.Name]; old != nil && sameCause(old, &entry) && Says(old.Message, nodes[i].Message, entry.Message) {
+		if old := known[entry.Name]; old != nil && sameCause(old, &entry) && assess.Covers(old.Message, nodes[i].Message, entry.Message) {
 			entry.Message = old.Message
 		}
 		if left -= encodedSize(&entry); left < 0 {
@@ -257,20 +263,18 @@ func encodedSize(entry *v1.NodeStatus) int {
 	return len(data)
 }
 
-func nodeStatus(node *assessedNode) v1.NodeStatus {
+func nodeStatus(n node) v1.NodeStatus {
 	entry := v1.NodeStatus{
-		Name:    node.Facts.Name,
-		Ready:   node.State == readiness.Ready,
-		Stage:   node.Stage,
-		Pool:    node.Facts.Pool,
-		Operand: node.Operand,
-		Reason:  node.Reason,
-		Message: truncate(node.Text(), maxMessage),
+		Name:    n.Facts.Name,
+		Ready:   n.Ready(),
+		Stage:   n.Stage,
+		Pool:    n.Facts.Pool,
+		Operand: n.Operand,
+		Reason:  n.Reason,
+		Message: truncate(n.Text(), maxMessage),
 	}
-	if condition := GPUReadyCondition(node.Object); condition != nil && !entry.Ready {
-		if since := condition.LastTransitionTime; condition.Status != "True" && !since.IsZero() {
-			entry.Since = since.DeepCopy()
-		}
+	if !entry.Ready {
+		entry.Since = new(metav1.NewTime(n.Since.Truncate(time.Second)))
 	}
 	return entry
 }

@@ -18,7 +18,9 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
@@ -33,16 +35,32 @@ const (
 	namespace      = "gpu-operator"
 )
 
+// snapshot is what a bed has, before it is assessed.
+type snapshot struct {
+	Nodes         []machine
+	Pods          map[string]assess.Pods
+	DaemonSets    map[string]*appsv1.DaemonSet
+	AnyDiscovered bool
+	Undiscovered  map[string]bool
+}
+
+// machine is a node with its facts.
+type machine struct {
+	Facts  operand.NodeFacts
+	Object *corev1.Node
+}
+
 // bed is a cluster, built up as the cases need it.
 type bed struct {
 	t         testing.TB
 	spec      v1.ClusterPolicySpec
-	snapshot  observe.Snapshot
+	snapshot  snapshot
 	catalogue []operand.Operand
 	applied   map[operand.Name]Outcome
 	// contents are nil where nobody has looked for what others make.
-	contents map[operand.Reference]operand.Content
-	err      error
+	contents       map[operand.Reference]operand.Content
+	createFailures map[string]assess.CreateFailure
+	err            error
 }
 
 // newBed is a cluster of GPU nodes on which everything works.
@@ -54,7 +72,7 @@ func newBed(tb testing.TB, nodes int) *bed {
 	}
 	b := &bed{
 		t: tb, catalogue: catalogue, applied: map[operand.Name]Outcome{},
-		snapshot: observe.Snapshot{Pods: map[string]observe.NodePods{}, DaemonSets: map[string]*appsv1.DaemonSet{}, AnyDiscovered: nodes > 0},
+		snapshot: snapshot{Pods: map[string]assess.Pods{}, DaemonSets: map[string]*appsv1.DaemonSet{}, AnyDiscovered: nodes > 0},
 	}
 	for _, o := range catalogue {
 		if len(o.Workloads) == 0 {
@@ -90,8 +108,8 @@ func (b *bed) addNode(name string) {
 			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		},
 	}
-	b.snapshot.Nodes = append(b.snapshot.Nodes, observe.Node{Facts: observe.Facts(object), Object: object})
-	b.snapshot.Pods[name] = observe.NodePods{}
+	b.snapshot.Nodes = append(b.snapshot.Nodes, machine{Facts: observe.Facts(object), Object: object})
+	b.snapshot.Pods[name] = assess.Pods{}
 	for operandName := range b.snapshot.DaemonSets {
 		b.snapshot.Pods[name][operand.Name(operandName)] = &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
@@ -119,7 +137,7 @@ func (b *bed) unknown(pod *corev1.PodStatus) {
 	}
 	b.snapshot.Undiscovered[name] = true
 	if pod != nil {
-		b.snapshot.Pods[name] = observe.NodePods{"node-discovery": &corev1.Pod{Status: *pod}}
+		b.snapshot.Pods[name] = assess.Pods{"node-discovery": &corev1.Pod{Status: *pod}}
 	}
 }
 
@@ -174,10 +192,45 @@ func (b *bed) pass() Pass {
 		facts = append(facts, node.Facts)
 	}
 	in := operand.Input{Spec: effective.Of(b.spec), Namespace: namespace, HelperImage: "example.com/gpu-operator:v1", Contents: b.contents}
-	return Pass{
-		Namespace: namespace, Snapshot: b.snapshot, Catalogue: b.catalogue, Applied: b.applied, Err: b.err, Now: now,
-		Plan: plan.Compute(b.catalogue, in, facts),
+	decisions := plan.Decide(b.catalogue, in)
+	view := fleet.View{Hydrated: true, AnyDiscovered: b.snapshot.AnyDiscovered}
+	for i := range b.snapshot.Nodes {
+		view.Nodes = append(view.Nodes, b.entry(decisions, i))
 	}
+	for name := range b.snapshot.Undiscovered {
+		view.Undiscovered = append(view.Undiscovered, &fleet.Entry{
+			Facts: operand.NodeFacts{Name: name}, Discovering: assess.Undiscovered(b.catalogue, b.snapshot.Pods[name], now),
+		})
+	}
+	return Pass{
+		Namespace: namespace, Fleet: view, DaemonSets: b.snapshot.DaemonSets, Applied: b.applied, Err: b.err,
+		Plan: plan.Compute(decisions, nil, facts),
+	}
+}
+
+// input is what a node is assessed by.
+func (b *bed) input(decisions *plan.Decisions, i int) assess.Input {
+	node := b.snapshot.Nodes[i]
+	in := assess.Input{
+		Plan: decisions.ForNode(node.Facts), Node: node.Object, Pods: b.snapshot.Pods[node.Facts.Name],
+		Stack: assess.Stack{DaemonSets: b.snapshot.DaemonSets, CreateFailures: b.createFailures}, Now: now,
+	}
+	if condition := assess.GPUReadyCondition(node.Object); condition != nil {
+		in.Before = assess.Standing{Ready: condition.Status == corev1.ConditionTrue, Since: condition.LastTransitionTime.Time}
+	}
+	return in
+}
+
+// entry is what the node controller would enter.
+func (b *bed) entry(decisions *plan.Decisions, i int) *fleet.Entry {
+	in := b.input(decisions, i)
+	found := assess.Node(in)
+	entry := &fleet.Entry{Facts: in.Plan.Facts, Basis: 1, Latest: found, NodePool: in.Plan.NodePool, DriverPool: in.Plan.Facts.Pool}
+	if entry.DriverPool == "" {
+		entry.DriverPool = in.Plan.Pool.Name
+	}
+	entry.Report, _ = entry.Report.Next(found, assess.DefaultDwell())
+	return entry
 }
 
 func newPolicy(spec v1.ClusterPolicySpec) *v1.ClusterPolicy {
@@ -189,8 +242,7 @@ func (b *bed) status(before ...v1.ClusterPolicyStatus) v1.ClusterPolicyStatus {
 	for _, status := range before {
 		policy.Status = status
 	}
-	status, _ := Compute(policy, b.pass())
-	return status
+	return Compute(policy, b.pass())
 }
 
 // conditions are the values and reasons of the conditions of the verdict, in one text each; those of single
@@ -416,7 +468,7 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 func TestAPassThatCannotObserveKeepsWhatWasSaid(t *testing.T) {
 	before := newBed(t, 3).status()
 	policy := &v1.ClusterPolicy{Status: before}
-	after, _ := Compute(policy, Pass{Namespace: namespace, Err: errors.New("listing nodes: timeout"), Now: now})
+	after := Compute(policy, Pass{Namespace: namespace, Err: errors.New("listing nodes: timeout")})
 	if diff := cmp.Diff([]any{before.Nodes, before.Operands, before.NodeSummary, before.Pools},
 		[]any{after.Nodes, after.Operands, after.NodeSummary, after.Pools}); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
@@ -424,6 +476,72 @@ func TestAPassThatCannotObserveKeepsWhatWasSaid(t *testing.T) {
 	if c := ready(after); c.Status != metav1.ConditionFalse || c.Reason != "ReconcileFailed" || c.Message != "listing nodes: timeout" || after.State != v1.StateNotReady {
 		t.Errorf("state %s, condition %+v", after.State, c)
 	}
+}
+
+// A pass whose decisions not all nodes are assessed by yet leaves the verdict as it is, and reports how far they are.
+func TestAPassThatWaitsForNodes(t *testing.T) {
+	waiting := func(before v1.ClusterPolicyStatus, err error) v1.ClusterPolicyStatus {
+		b := newBed(t, 3)
+		b.fail(0, "driver", "boom")
+		pass := b.pass()
+		pass.Behind, pass.Err = 2, err
+		return Compute(&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 8}, Status: before}, pass)
+	}
+	t.Run("after others", func(t *testing.T) {
+		g := NewWithT(t)
+		before := newBed(t, 3).status()
+		after := waiting(before, nil)
+		g.Expect(condition(after, v1.ConditionProgressing)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "Assessing"),
+			HaveField("Message", "2 of 3 GPU nodes are still to be assessed")))
+		g.Expect(after.ObservedGeneration).To(Equal(int64(7)), "the spec as it is now is not observed yet")
+		after.Conditions, before.Conditions = nil, nil
+		g.Expect(after).To(Equal(before))
+	})
+	t.Run("as the first", func(t *testing.T) {
+		g := NewWithT(t)
+		after := waiting(v1.ClusterPolicyStatus{}, nil)
+		g.Expect(conditions(after)).To(Equal(map[string]string{
+			"Ready": "False Assessing", "Progressing": "True Assessing", "Degraded": "False None", "Error": "True Assessing",
+		}))
+		g.Expect(after.State).To(Equal(v1.StateNotReady))
+		g.Expect(after.Nodes).To(BeEmpty())
+	})
+	t.Run("and has failed", func(t *testing.T) {
+		g := NewWithT(t)
+		before := newBed(t, 3).status()
+		after := waiting(before, errors.New("listing DaemonSets: timeout"))
+		g.Expect(conditions(after)).To(HaveKeyWithValue("Ready", "False ReconcileFailed"))
+		g.Expect(after.Nodes).To(Equal(before.Nodes))
+	})
+}
+
+// Nodes that cannot be written are reported with the first error, before what fails on nodes.
+func TestNodesThatCannotBeWritten(t *testing.T) {
+	g := NewWithT(t)
+	b := newBed(t, 3)
+	b.fail(2, "driver", "boom")
+	pass := b.pass()
+	for _, i := range []int{0, 1} {
+		pass.Fleet.Nodes[i].WriteError = "patching labels of node " + pass.Fleet.Nodes[i].Facts.Name + ": forbidden"
+	}
+	status := Compute(newPolicy(b.spec), pass)
+	g.Expect(conditions(status)).To(And(HaveKeyWithValue("Ready", "False ReconcileFailed"), HaveKeyWithValue("Degraded", "True ReconcileFailed")))
+	g.Expect(ready(status).Message).To(Equal("2 of 3 GPU nodes cannot be written: patching labels of node node-00000: forbidden"))
+}
+
+// A node whose verdict changes by time alone is assessed again at the first of these times.
+func TestANodeIsAssessedAgainWhenTimeAloneChangesIt(t *testing.T) {
+	g := NewWithT(t)
+	b := newBed(t, 1)
+	g.Expect(b.pass().Fleet.Nodes[0].Latest.Until).To(BeZero(), "all works")
+	for name, ago := range map[operand.Name]time.Duration{"driver": 20 * time.Second, "dcgm-exporter": 50 * time.Second} {
+		b.pod(0, name).Status.ContainerStatuses = []corev1.ContainerStatus{{
+			Name: "main", Ready: true,
+			State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-ago))}},
+			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
+		}}
+	}
+	g.Expect(b.pass().Fleet.Nodes[0].Latest.Until).To(Equal(now.Add(10 * time.Second)))
 }
 
 func TestOperandStates(t *testing.T) {
@@ -499,7 +617,7 @@ func TestNodesAreListedWorstFirst(t *testing.T) {
 	b.fail(3, "container-toolkit", "boom")
 	b.relabel(4, "nvidia.com/gpu.deploy.operands", "false")
 	b.pod(2, "driver").Annotations[templateDigest] = "before"
-	since := metav1.Unix(5, 0)
+	since, asOfNow := metav1.Unix(5, 0), metav1.NewTime(now)
 	b.snapshot.Nodes[3].Object.Status.Conditions = append(b.snapshot.Nodes[3].Object.Status.Conditions,
 		corev1.NodeCondition{Type: "nvidia.com/GPUReady", Status: corev1.ConditionFalse, LastTransitionTime: since})
 	const pool = "ubuntu24.04-amd64"
@@ -510,7 +628,7 @@ func TestNodesAreListedWorstFirst(t *testing.T) {
 		},
 		{
 			Name: "node-00001", Stage: v1.StageDriver, Pool: pool, Operand: "driver", Reason: "Starting",
-			Message: "container main is not ready yet",
+			Message: "container main is not ready yet", Since: &asOfNow,
 		},
 		{
 			Name: "node-00002", Ready: true, Stage: v1.StageValidated, Pool: pool, Operand: "driver", Reason: "UpgradePending",
@@ -518,7 +636,7 @@ func TestNodesAreListedWorstFirst(t *testing.T) {
 		},
 		{
 			Name: "node-00004", Stage: v1.StageDiscovered, Pool: pool, Reason: "Excluded",
-			Message: `label nvidia.com/gpu.deploy.operands is "false"`,
+			Message: `label nvidia.com/gpu.deploy.operands is "false"`, Since: &asOfNow,
 		},
 		{Name: "node-00000", Ready: true, Stage: v1.StageValidated, Pool: pool},
 	}
@@ -648,28 +766,6 @@ func TestAFailureGetsItsReasonWithTheFirstAttemptThatTellsIt(t *testing.T) {
 	}
 }
 
-func TestSays(t *testing.T) {
-	tests := map[string]struct {
-		before, cause, message string
-		want                   bool
-	}{
-		"the same":                         {before: "a", cause: "a", message: "a", want: true},
-		"another detail":                   {before: "a: x", cause: "a", message: "a: y", want: true},
-		"no detail any more":               {before: "a: x", cause: "a", message: "a", want: true},
-		"not the first detail":             {before: "a", cause: "a", message: "a: x"},
-		"not a cause that another begins":  {before: "waits for driver,toolkit", cause: "waits for driver", message: "waits for driver"},
-		"not another cause":                {before: "b: x", cause: "a", message: "a: x"},
-		"not what had been said of nobody": {before: "", cause: "a", message: "a"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := Says(test.before, test.cause, test.message); got != test.want {
-				t.Errorf("Says(%q, %q, %q) = %t", test.before, test.cause, test.message, got)
-			}
-		})
-	}
-}
-
 func TestTexts(t *testing.T) {
 	b := newBed(t, 1)
 	b.fail(0, "driver", strings.Repeat("日本語", 100))
@@ -703,37 +799,21 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-// A verdict that changes by time alone asks for a look at that time.
-func TestComputeTellsWhenToLookAgain(t *testing.T) {
-	policy := &v1.ClusterPolicy{}
-	b := newBed(t, 3)
-	if _, until := Compute(policy, b.pass()); !until.IsZero() {
-		t.Errorf("look again at %v, though all works", until)
-	}
-	for i, ago := range []time.Duration{20 * time.Second, 50 * time.Second} {
-		pod := b.pod(i, "driver")
-		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-			Name: "main", Ready: true,
-			State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-ago))}},
-			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
-		}}
-	}
-	if _, until := Compute(policy, b.pass()); !until.Equal(now.Add(10 * time.Second)) {
-		t.Errorf("look again at %v, want in 10 s of %v", until, now)
-	}
-}
-
-func TestFailureIsOfFailedCallsAlone(t *testing.T) {
+func TestFailedIsOfFailedCallsAlone(t *testing.T) {
 	b := newBed(t, 1)
 	b.applied["driver"] = Outcome{Err: fmt.Errorf("x %w", apply.ErrConflict)}
 	b.applied["device-plugin"] = Outcome{Err: fmt.Errorf("%w: y", ErrPrerequisite)}
-	if err := b.pass().Failure(); err != nil {
-		t.Errorf("what others own is tried again: %v", err)
+	if b.pass().Failed() {
+		t.Error("what others own counts as a failed call")
 	}
 	b.applied["operator-validator"] = Outcome{Err: errors.New("timeout")}
+	if !b.pass().Failed() {
+		t.Error("a failed call of an operand does not count")
+	}
+	delete(b.applied, "operator-validator")
 	b.err = errors.New("pruning failed")
-	if err := b.pass().Failure(); err == nil || !strings.Contains(err.Error(), "timeout") || !strings.Contains(err.Error(), "pruning failed") {
-		t.Errorf("got %v", err)
+	if !b.pass().Failed() {
+		t.Error("a failed call beside the operands does not count")
 	}
 }
 
@@ -860,12 +940,8 @@ func TestNodeCondition(t *testing.T) {
 			if test.change != nil {
 				test.change(b)
 			}
-			pass := b.pass()
-			node := b.snapshot.Nodes[0]
-			planned := pass.Plan.ForNode(b.catalogue, node.Facts)
-			assessment := AssessNode(planned, node.Object, b.snapshot.Pods["node-00000"], Stack{DaemonSets: b.snapshot.DaemonSets}, now)
 			test.want.Type = "nvidia.com/GPUReady"
-			if diff := cmp.Diff(test.want, NodeCondition("node-00000", assessment)); diff != "" {
+			if diff := cmp.Diff(test.want, b.pass().Fleet.Nodes[0].Latest.Condition("node-00000")); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

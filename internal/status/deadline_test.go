@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -122,10 +122,12 @@ func TestDeadlines(t *testing.T) {
 		"a node that has only now lost its readiness": {
 			change: func(b *bed) { b.start(0, "driver"); b.said(0, corev1.ConditionTrue, 99*time.Hour) },
 			want:   v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "container main is not ready yet"},
+			left:   30 * time.Minute,
 		},
 		"a node that nobody has told of": {
 			change: func(b *bed) { b.start(0, "driver") },
 			want:   v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "container main is not ready yet"},
+			left:   30 * time.Minute,
 		},
 		"a node that is paused": {
 			change: func(b *bed) {
@@ -159,7 +161,8 @@ func TestDeadlines(t *testing.T) {
 			b := newBed(t, 1)
 			b.spec.Deadlines = &test.spec
 			test.change(b)
-			status, until := Compute(&v1.ClusterPolicy{Spec: b.spec}, b.pass())
+			pass := b.pass()
+			status, until := Compute(&v1.ClusterPolicy{Spec: b.spec}, pass), pass.Fleet.Nodes[0].Latest.Until
 			got := status.Nodes[0]
 			test.want.Name, test.want.Pool = "node-00000", "ubuntu24.04-amd64"
 			got.Since = nil
@@ -186,9 +189,9 @@ func TestDeadlines(t *testing.T) {
 // TestMissingPods: a pod that a node lacks has its cause, and the DaemonSet that would place it.
 func TestMissingPods(t *testing.T) {
 	taint := corev1.Taint{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoSchedule}
-	quota := map[string]observe.CreateFailure{"driver": {Reason: v1.ReasonQuotaExceeded, Message: "exceeded quota: small"}}
+	quota := map[string]assess.CreateFailure{"driver": {Reason: v1.ReasonQuotaExceeded, Message: "exceeded quota: small"}}
 	tests := map[string]struct {
-		failures map[string]observe.CreateFailure
+		failures map[string]assess.CreateFailure
 		change   func(*bed)
 		reason   string
 		message  string
@@ -214,7 +217,7 @@ func TestMissingPods(t *testing.T) {
 			operand: "ready on 1/2 nodes",
 		},
 		"a quota refuses pods of another": {
-			failures: map[string]observe.CreateFailure{"device-plugin": quota["driver"]},
+			failures: map[string]assess.CreateFailure{"device-plugin": quota["driver"]},
 			reason:   "PodMissing", message: "DaemonSet driver has made no pod for the node yet", operand: "ready on 1/2 nodes",
 		},
 		"not selected yet": {
@@ -236,9 +239,9 @@ func TestMissingPods(t *testing.T) {
 			if test.change != nil {
 				test.change(b)
 			}
+			b.createFailures = test.failures
 			pass := b.pass()
-			pass.CreateFailures, pass.Places = test.failures, map[metrics.Place]int{}
-			status, _ := Compute(&v1.ClusterPolicy{}, pass)
+			status := Compute(&v1.ClusterPolicy{}, pass)
 			g.Expect(status.Nodes[0]).To(And(HaveField("Name", "node-00000"), HaveField("Stage", v1.StageDriver), HaveField("Operand", "driver"),
 				HaveField("Reason", test.reason), HaveField("Message", test.message)))
 			g.Expect(status.Nodes[1]).To(HaveField("Ready", true))
@@ -246,7 +249,7 @@ func TestMissingPods(t *testing.T) {
 			if test.degraded {
 				state = metrics.Degraded
 			}
-			g.Expect(pass.Places).To(Equal(map[metrics.Place]int{
+			g.Expect(Places(pass.Fleet)).To(Equal(map[metrics.Place]int{
 				{Stage: v1.StageDriver, State: state}: 1, {Stage: v1.StageValidated, State: metrics.Ready}: 1,
 			}))
 			g.Expect(operandOf(t, status, "driver")).To(HaveField("Message", test.operand))

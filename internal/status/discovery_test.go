@@ -122,9 +122,7 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 			}
 			g.Expect(entry.Message).To(HavePrefix(test.message))
 			g.Expect(conditions(status)["Ready"]).To(Equal(test.verdict))
-			assessment := AssessNode(b.pass().Plan.ForNode(b.catalogue, b.snapshot.Nodes[0].Facts), b.snapshot.Nodes[0].Object,
-				b.snapshot.Pods["node-00000"], Stack{DaemonSets: b.snapshot.DaemonSets}, now)
-			condition := NodeCondition("node-00000", assessment)
+			condition := b.pass().Fleet.Nodes[0].Latest.Condition("node-00000")
 			g.Expect(condition.Status).To(BeEquivalentTo(map[bool]string{true: "True", false: "False"}[test.ready]))
 			if test.reason != "" {
 				g.Expect(condition.Reason).To(Equal(test.reason))

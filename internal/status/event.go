@@ -11,42 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
-	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
-
-// atRest are the reasons of nodes that somebody keeps from being ready, which is no failure.
-var atRest = sets.New(v1.ReasonExcluded, v1.ReasonNotSelected, v1.ReasonOperandPaused)
-
-// NodeEvent is the Event of a node whose condition is about to change, and whether there is one: that it has
-// failed, with each other cause, and that it is ready after that. Nodes that come up without a failure make none.
-func NodeEvent(node *corev1.Node, before, after *corev1.NodeCondition, assessment NodeAssessment) (events.Event, bool) {
-	event := events.Event{
-		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
-		Type:      corev1.EventTypeWarning, Reason: after.Reason, Message: after.Message,
-		Transition: fmt.Sprintf("%s > %s", transition(before), NodeCause(node.Name, assessment)),
-	}
-	if assessment.State == readiness.Ready {
-		event.Type, event.Reason = corev1.EventTypeNormal, v1.ReasonGPUReady
-		return event, before != nil && hasFailed(before)
-	}
-	return event, assessment.State == readiness.Failed
-}
-
-// transition tells a verdict that was written from others of the node.
-func transition(before *corev1.NodeCondition) string {
-	if before == nil {
-		return ""
-	}
-	return fmt.Sprintf("%s %s since %s", before.Status, before.Reason, before.LastTransitionTime.UTC())
-}
-
-// hasFailed tells whether a condition that was written is of a node that had failed.
-func hasFailed(condition *corev1.NodeCondition) bool {
-	if condition.Status == corev1.ConditionTrue || atRest.Has(condition.Reason) {
-		return false
-	}
-	return !onItsWay.Has(condition.Reason) || readiness.IsOverdue(condition.Message)
-}
 
 // policyEvent is the Event of a policy whose status is about to change, and whether there is one: that it is
 // degraded, with each other reason, and that it is no longer.

@@ -12,75 +12,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
-	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
-
-func TestNodeEvent(t *testing.T) {
-	is := func(status corev1.ConditionStatus, reason, message string) *corev1.NodeCondition {
-		return &corev1.NodeCondition{Status: status, Reason: reason, Message: message}
-	}
-	ready := is("True", "GPUReady", "a: GPUs can be used")
-	starting := is("False", "Starting", "a: stage Driver, operand driver: the pod is starting")
-	late := is("False", "Starting", "a: stage Driver, operand driver: for more than 30m: the pod is starting")
-	crashing := is("False", "CrashLoopBackOff", "a: stage Driver, operand driver: container x: CrashLoopBackOff, exit code 1")
-	tests := map[string]struct {
-		before, after *corev1.NodeCondition
-		state         readiness.State
-		// want is type and reason; empty for no Event.
-		want string
-	}{
-		"comes":                         {after: starting, state: readiness.Progressing},
-		"comes and fails":               {after: crashing, state: readiness.Failed, want: "Warning CrashLoopBackOff"},
-		"gets ready":                    {before: starting, after: ready},
-		"is late":                       {before: starting, after: late, state: readiness.Failed, want: "Warning Starting"},
-		"gets ready, late":              {before: late, after: ready, want: "Normal GPUReady"},
-		"fails":                         {before: ready, after: crashing, state: readiness.Failed, want: "Warning CrashLoopBackOff"},
-		"recovers":                      {before: crashing, after: ready, want: "Normal GPUReady"},
-		"is on its way after a failure": {before: crashing, after: starting, state: readiness.Progressing},
-		"loses its readiness":           {before: ready, after: starting, state: readiness.Progressing},
-		"is excluded no longer":         {before: is("False", "Excluded", "a: label"), after: ready},
-		"is paused no longer":           {before: is("False", "OperandPaused", "a: label"), after: ready},
-		"answers again":                 {before: is("False", "NodeUnreachable", "a: stage Discovered: the kubelet does not answer"), after: ready, want: "Normal GPUReady"},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			g := NewWithT(t)
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u"}}
-			event, tells := NodeEvent(node, test.before, test.after, NodeAssessment{NodeVerdict: readiness.NodeVerdict{Verdict: readiness.Verdict{State: test.state}}})
-			g.Expect(tells).To(Equal(test.want != ""))
-			if tells {
-				g.Expect(event.Type + " " + event.Reason).To(Equal(test.want))
-				g.Expect(event.Message).To(Equal(test.after.Message))
-				g.Expect(event.Regarding).To(Equal(corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "a", UID: "u"}))
-			}
-		})
-	}
-}
-
-// TestTransitions: what is another transition of a node is another Event, and what only looks different is none.
-func TestTransitions(t *testing.T) {
-	g := NewWithT(t)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	failed := func(message, detail string) NodeAssessment {
-		return NodeAssessment{NodeVerdict: readiness.NodeVerdict{
-			Stage: v1.StageDriver, Verdict: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: message, Detail: detail},
-		}}
-	}
-	transition := func(before *corev1.NodeCondition, assessment NodeAssessment) string {
-		after := NodeCondition("a", assessment)
-		event, _ := NodeEvent(node, before, &after, assessment)
-		return event.Transition
-	}
-	at := func(t int64, reason string) *corev1.NodeCondition {
-		return &corev1.NodeCondition{Status: "False", Reason: reason, LastTransitionTime: metav1.NewTime(time.Unix(t, 0))}
-	}
-	one := transition(at(1, "Starting"), failed("container x", "first attempt"))
-	g.Expect(transition(at(1, "Starting"), failed("container x", "second attempt"))).To(Equal(one))
-	g.Expect(transition(at(1, "Starting"), failed("container y", "first attempt"))).NotTo(Equal(one))
-	g.Expect(transition(at(2, "Starting"), failed("container x", "first attempt"))).NotTo(Equal(one), "it was ready in between")
-	g.Expect(transition(at(1, "PodMissing"), failed("container x", "first attempt"))).NotTo(Equal(one))
-	g.Expect(transition(nil, failed("container x", "first attempt"))).NotTo(Equal(one))
-}
 
 // TestPolicyEvents: a policy that becomes degraded tells once, with each other reason once more, and when it is
 // over.
@@ -107,7 +39,7 @@ func TestPolicyEvents(t *testing.T) {
 	g.Expect(tells).To(BeTrue())
 	g.Expect(event).To(And(HaveField("Type", "Normal"), HaveField("Reason", "Reconciled"), HaveField("Message", "no longer degraded: 3 of 3 GPU nodes are ready")))
 	unreached := Pass{Err: errors.New("timeout")}
-	after, _ := Compute(policy, unreached)
+	after := Compute(policy, unreached)
 	event, tells = policyEvent(policy, after)
 	g.Expect(tells).To(BeTrue(), "degraded for another reason")
 	g.Expect(event).To(And(HaveField("Type", "Warning"), HaveField("Reason", "ReconcileFailed")))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
@@ -95,7 +96,7 @@ func TestAllFieldsAreToldWhateverFails(t *testing.T) {
 		KataManager: &v1.KataManagerSpec{Enabled: new(true)},
 	}
 	policy := &v1.ClusterPolicy{Spec: b.spec}
-	status, _ := Compute(policy, Pass{Err: apply.ErrConflict})
+	status := Compute(policy, Pass{Err: apply.ErrConflict})
 	if got := condition(status, v1.ConditionDeprecatedFields); got.Status != "True" || len(got.Message) > 1024 || len(got.Message) < 600 {
 		t.Errorf("%d characters: %+v", len(got.Message), got)
 	}
@@ -120,6 +121,7 @@ func TestNodesForVirtualMachines(t *testing.T) {
 	want := v1.NodeStatus{
 		Name: "node-00001", Stage: v1.StageDiscovered, Pool: "ubuntu24.04-amd64", Reason: v1.ReasonNotSupportedYet,
 		Message: "workload vm-passthrough is not supported yet: label the node nvidia.com/gpu.workload.config=container",
+		Since:   new(metav1.NewTime(now)),
 	}
 	if diff := cmp.Diff(want, status.Nodes[0]); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

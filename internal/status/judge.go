@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,7 @@ var checks = []check{
 	foreignObject,     // somebody must decide whose it is
 	failedPass,        // the API did not answer
 	failedOperand,     // an object could not be written
+	failedWrite,       // a Node could not be written
 	failedNode,        // GPUs that cannot be used
 	degradedOperand,   // a failure that takes no GPU away
 	missingDiscovery,  // nobody knows
@@ -90,7 +92,7 @@ func failedPass(pass Pass, _ v1.ClusterPolicyStatus) (finding, bool) {
 
 func failedOperand(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
 	if failing := inState(status, v1.OperandError); failing != nil {
-		return bad(v1.ReasonReconcileFailed, about(failing))
+		return bad(failing.Reason, about(failing))
 	}
 	return finding{}, false
 }
@@ -110,12 +112,29 @@ func failedNode(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) {
 // forMachines counts the nodes for virtual machines, each of which counts as degraded.
 func forMachines(pass Pass) int {
 	count := 0
-	for _, node := range pass.Snapshot.Nodes {
-		if !node.Facts.Excluded && pass.Plan.Input.ServesVMs(node.Facts).Verdict == operand.Invalid {
+	for _, entry := range pass.Fleet.Nodes {
+		if !entry.Facts.Excluded && pass.Plan.Input.ServesVMs(entry.Facts).Verdict == operand.Invalid {
 			count++
 		}
 	}
 	return count
+}
+
+// failedWrite reports Nodes that the operator cannot write: their labels or conditions are not as they are to be.
+func failedWrite(pass Pass, _ v1.ClusterPolicyStatus) (finding, bool) {
+	first, count := "", 0
+	for _, entry := range pass.Fleet.Nodes {
+		if entry.WriteError == "" {
+			continue
+		}
+		if count++; first == "" {
+			first = entry.WriteError
+		}
+	}
+	if count == 0 {
+		return finding{}, false
+	}
+	return bad(v1.ReasonReconcileFailed, fmt.Sprintf("%d of %d GPU nodes cannot be written: %s", count, len(pass.Fleet.Nodes), first))
 }
 
 func degradedOperand(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
@@ -126,12 +145,12 @@ func degradedOperand(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
 }
 
 func missingDiscovery(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) {
-	if status.NodeSummary.Total+status.NodeSummary.Excluded > 0 || pass.Snapshot.AnyDiscovered || isProgressing(status) {
+	if status.NodeSummary.Total+status.NodeSummary.Excluded > 0 || pass.Fleet.AnyDiscovered || isProgressing(status) {
 		return finding{}, false
 	}
 	const unknown = "no node has discovery labels, so that nobody knows which have GPUs: "
 	remedy := "see the pods of DaemonSet nvidia-node-discovery"
-	if len(pass.Snapshot.Undiscovered) == 0 {
+	if len(pass.Fleet.Undiscovered) == 0 {
 		remedy = "the cluster has no node"
 	} else if pass.Plan.Input.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {
 		remedy = "install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto"
@@ -206,4 +225,9 @@ func worst(status v1.ClusterPolicyStatus, count int) string {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// bySelector reports whether a nodeSelector keeps a listed node free of operands.
+func bySelector(status v1.ClusterPolicyStatus) bool {
+	return slices.ContainsFunc(status.Nodes, func(n v1.NodeStatus) bool { return n.Reason == v1.ReasonNotSelected && !n.Ready })
 }

@@ -13,8 +13,8 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
@@ -36,30 +36,25 @@ type onNodes struct {
 
 type culprit struct{ node, reason string }
 
-// countDiscovery tells how node discovery fares: on every node, and which nodes remain unknown as it
-// fails there. Where a node has been discovered, a pod that fails takes nothing away.
+// countDiscovery counts how node discovery fares: on every node, and on which nodes that are not discovered it fails.
+// Where a node has been discovered, a pod that fails takes nothing away.
 func countDiscovery(pass Pass, name operand.Name) onNodes {
 	fares := onNodes{}
-	for _, ds := range sortedDaemonSets(pass.Snapshot, name) {
+	for _, ds := range sortedDaemonSets(pass.DaemonSets, name) {
 		fares.desired += int(ds.Status.DesiredNumberScheduled)
 		fares.ready += int(ds.Status.NumberReady)
 	}
-	for node := range pass.Snapshot.Undiscovered {
-		pod := pass.Snapshot.Pods[node][name]
-		if pod == nil {
-			continue
-		}
-		if verdict := readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], pass.Now); verdict.State == readiness.Failed {
-			fares.failed = append(fares.failed, culprit{node, join(verdict.Reason, cmp.Or(verdict.Detail, verdict.Message))})
+	for _, entry := range pass.Fleet.Undiscovered {
+		if verdict, found := entry.Discovering[name]; found && verdict.State == readiness.Failed {
+			reason := assess.Sentence(verdict.Reason, cmp.Or(verdict.Detail, verdict.Message))
+			fares.failed = append(fares.failed, culprit{entry.Facts.Name, reason})
 		}
 	}
 	return fares
 }
 
-func join(reason, message string) string { return strings.TrimSuffix(reason+": "+message, ": ") }
-
 // operandStatuses judges the operands. One that fails for the same cause as before keeps its message.
-func operandStatuses(pass Pass, nodes []*assessedNode, before []v1.OperandStatus) []v1.OperandStatus {
+func operandStatuses(pass Pass, nodes []node, before []v1.OperandStatus) []v1.OperandStatus {
 	var statuses []v1.OperandStatus
 	for _, step := range pass.Plan.Steps {
 		status := v1.OperandStatus{Name: string(step.Operand.Name), Version: version(step.Instances)}
@@ -87,7 +82,7 @@ func sayDetail(status v1.OperandStatus, said []culprit, before []v1.OperandStatu
 	}
 	for i := range before {
 		old := &before[i]
-		if old.Name == status.Name && old.State == status.State && Says(old.Message, status.Message, message) {
+		if old.Name == status.Name && old.State == status.State && assess.Covers(old.Message, status.Message, message) {
 			return old.Message
 		}
 	}
@@ -104,7 +99,7 @@ func version(instances []operand.Instance) string {
 	return truncate(strings.Join(versions, ", "), 256)
 }
 
-func count(o operand.Operand, nodes []*assessedNode) onNodes {
+func count(o operand.Operand, nodes []node) onNodes {
 	fares := onNodes{}
 	for i := range nodes {
 		verdict, expected := nodes[i].Operands[o.Name]
@@ -165,7 +160,7 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 	if pass.Applied[name].Wrote {
 		return v1.OperandProgressing, v1.ReasonRollingOut, "its objects have just been changed"
 	}
-	if verdict := daemonSets(pass.Snapshot, step, fares); verdict.State != readiness.Ready {
+	if verdict := daemonSets(pass.DaemonSets, step, fares); verdict.State != readiness.Ready {
 		return v1.OperandProgressing, verdict.Reason, verdict.Message
 	}
 	if fares.ready < fares.desired {
@@ -185,7 +180,7 @@ func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, st
 // for it.
 func judgeBackground(pass Pass, o operand.Operand, fares onNodes) (v1.OperandState, string, string) {
 	looking := o.Discovers && (fares.ready < fares.desired || pass.Applied[o.Name].Wrote)
-	if looking && !pass.Snapshot.AnyDiscovered {
+	if looking && !pass.Fleet.AnyDiscovered {
 		return v1.OperandProgressing, v1.ReasonOperandNotReady, fmt.Sprintf("has looked at %s nodes", ratio(fares.ready, fares.desired))
 	}
 	return v1.OperandReady, "", ""
@@ -200,6 +195,8 @@ func judgeFailure(err error) (v1.OperandState, string) {
 		return v1.OperandInvalid, v1.ReasonInvalidSpec
 	case errors.Is(err, ErrPrerequisite):
 		return v1.OperandWaiting, v1.ReasonWaitingForOperand
+	case errors.As(err, new(*apply.AlteredError)):
+		return v1.OperandError, v1.ReasonAltered
 	default:
 		return v1.OperandError, v1.ReasonReconcileFailed
 	}
@@ -212,9 +209,9 @@ func isInvalid(err error) bool {
 
 // daemonSets judges the operand's DaemonSets together: whether all exist and are taken up, and run on
 // as many nodes as the plan expects.
-func daemonSets(snapshot observe.Snapshot, step plan.Step, fares onNodes) readiness.Verdict {
+func daemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, fares onNodes) readiness.Verdict {
 	found, scheduled := 0, 0
-	for _, ds := range sortedDaemonSets(snapshot, step.Operand.Name) {
+	for _, ds := range sortedDaemonSets(live, step.Operand.Name) {
 		found++
 		if verdict := readiness.DaemonSet(ds); verdict.State != readiness.Ready {
 			return verdict
@@ -231,9 +228,9 @@ func daemonSets(snapshot observe.Snapshot, step plan.Step, fares onNodes) readin
 	return verdict
 }
 
-func sortedDaemonSets(snapshot observe.Snapshot, name operand.Name) []*appsv1.DaemonSet {
+func sortedDaemonSets(live map[string]*appsv1.DaemonSet, name operand.Name) []*appsv1.DaemonSet {
 	var found []*appsv1.DaemonSet
-	for _, ds := range snapshot.DaemonSets {
+	for _, ds := range live {
 		if ds.Labels[labels.Operand] == string(name) && ds.DeletionTimestamp == nil {
 			found = append(found, ds)
 		}

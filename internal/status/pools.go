@@ -20,7 +20,7 @@ const (
 )
 
 // pools tells of the driver pools.
-func pools(pass Pass, nodes []*assessedNode) []v1.PoolStatus {
+func pools(pass Pass, nodes []node) []v1.PoolStatus {
 	images, ready := map[string]string{}, map[string]int32{}
 	for _, step := range pass.Plan.Steps {
 		for _, instance := range step.Instances {
@@ -31,7 +31,7 @@ func pools(pass Pass, nodes []*assessedNode) []v1.PoolStatus {
 	}
 	for i := range nodes {
 		if nodes[i].State == readiness.Ready && !nodes[i].Excluded {
-			ready[nodes[i].driverPool]++
+			ready[nodes[i].DriverPool]++
 		}
 	}
 	var result []v1.PoolStatus
@@ -44,15 +44,15 @@ func pools(pass Pass, nodes []*assessedNode) []v1.PoolStatus {
 }
 
 // nodePools tells of the pools of the spec. The nodes are sorted, worst first.
-func nodePools(pass Pass, nodes []*assessedNode) []v1.NodePoolStatus {
+func nodePools(pass Pass, nodes []node) []v1.NodePoolStatus {
 	var result []v1.NodePoolStatus
 	for i := range pass.Plan.NodePools {
 		pool := &pass.Plan.NodePools[i]
 		entry := v1.NodePoolStatus{Name: pool.Name, DriverVersion: driverVersion(pool)}
-		var worst *assessedNode
+		var worst *node
 		for j := range nodes {
-			node := nodes[j]
-			if node.nodePool != pool.Name || node.Excluded {
+			node := &nodes[j]
+			if node.NodePool != pool.Name || node.Excluded {
 				continue
 			}
 			entry.Nodes++

@@ -49,8 +49,7 @@ func TestNodesWithStartupTaints(t *testing.T) {
 			if test.change != nil {
 				test.change(b)
 			}
-			found := AssessNode(b.pass().Plan.ForNode(b.catalogue, b.snapshot.Nodes[0].Facts), b.snapshot.Nodes[0].Object,
-				b.snapshot.Pods["node-00000"], Stack{DaemonSets: b.snapshot.DaemonSets}, now)
+			found := b.pass().Fleet.Nodes[0].Latest
 			g.Expect(found.Usable).To(Equal(test.usable))
 			g.Expect(found.Stage).To(Equal(test.stage))
 			g.Expect(found.Reason).To(Equal(test.reason))

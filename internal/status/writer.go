@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
 const (
@@ -34,10 +34,18 @@ type Writer struct {
 	events *events.Recorder
 	// beside are the operands that no stage of a node waits for.
 	beside sets.Set[string]
-	seen   *freshness.Tracker
 	mu     sync.Mutex
-	last   map[types.UID]time.Time
+	last   map[types.UID]written
 }
+
+// written is the last write of a policy's status.
+type written struct {
+	version string
+	at      time.Time
+}
+
+// lastAtMost bounds what is kept of policies, most of which are gone where there are more.
+const lastAtMost = 16
 
 // NewWriter returns a Writer, which tells of transitions by the Recorder: of the policy, and of those operands of
 // the catalogue that no stage of a node waits for.
@@ -48,20 +56,21 @@ func NewWriter(c client.Client, clk clock.PassiveClock, recorder *events.Recorde
 			beside.Insert(string(catalogue[i].Name))
 		}
 	}
-	return &Writer{client: c, clock: clk, events: recorder, beside: beside, seen: freshness.NewTracker(), last: map[types.UID]time.Time{}}
+	return &Writer{client: c, clock: clk, events: recorder, beside: beside, last: map[types.UID]written{}}
 }
 
 // Write brings the status of the policy, as the cache has it, to the one given. It returns after how
 // long to come back where the write has to wait, or zero.
 func (w *Writer) Write(ctx context.Context, policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus) (time.Duration, error) {
-	if w.seen.Stale(string(policy.UID), policy.ResourceVersion) {
+	last := w.lastOf(policy.UID)
+	if freshness.Stale(policy.ResourceVersion, last.version) {
 		// The cache does not show our last write yet; what it shows is no ground to write again.
 		return minInterval, nil
 	}
 	if equality.Semantic.DeepEqual(policy.Status, status) {
 		return 0, nil
 	}
-	if wait := w.wait(policy, status); wait > 0 {
+	if wait := w.wait(last, policy, status); wait > 0 {
 		return wait, nil
 	}
 	event, tells := policyEvent(policy, status)
@@ -76,21 +85,31 @@ func (w *Writer) Write(ctx context.Context, policy *v1.ClusterPolicy, status v1.
 	if err := w.client.Status().Update(ctx, update); err != nil {
 		return 0, fmt.Errorf("writing status of ClusterPolicy %s: %w", policy.Name, err)
 	}
-	w.seen.Wrote(string(policy.UID), update.ResourceVersion)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.last[policy.UID] = w.clock.Now()
+	w.wrote(policy.UID, update.ResourceVersion)
 	return 0, nil
 }
 
-func (w *Writer) wait(policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus) time.Duration {
+func (w *Writer) lastOf(policy types.UID) written {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last[policy]
+}
+
+func (w *Writer) wrote(policy types.UID, version string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.last) >= lastAtMost {
+		clear(w.last)
+	}
+	w.last[policy] = written{version: version, at: w.clock.Now()}
+}
+
+func (w *Writer) wait(last written, policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus) time.Duration {
 	interval := counterInterval
 	if Significant(policy.Status, status) {
 		interval = minInterval
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return interval - w.clock.Since(w.last[policy.UID])
+	return interval - w.clock.Since(last.at)
 }
 
 // Significant tells whether the verdict or a cause differs between two statuses, rather than only
@@ -104,6 +123,10 @@ func Significant(before, after v1.ClusterPolicyStatus) bool {
 // causes are the verdicts and failures of a status, as comparable texts.
 func causes(status v1.ClusterPolicyStatus) sets.Set[string] {
 	found := sets.New[string]()
+	if s := status.NodeSummary; s != nil {
+		// It counts what is overdue, too, which has the reason that it had before.
+		found.Insert(fmt.Sprintf("degraded %d", s.Degraded))
+	}
 	for _, c := range status.Conditions {
 		found.Insert(fmt.Sprintf("condition %s %s %s", c.Type, c.Status, c.Reason))
 	}
@@ -114,13 +137,9 @@ func causes(status v1.ClusterPolicyStatus) sets.Set[string] {
 		}
 	}
 	for _, n := range status.Nodes {
-		if !n.Ready && (!onItsWay.Has(n.Reason) || readiness.IsOverdue(n.Message)) {
+		if !n.Ready && !assess.Passes(n.Reason) {
 			found.Insert(fmt.Sprintf("node %s %s %s %s", n.Name, n.Stage, n.Operand, n.Reason))
 		}
 	}
 	return found
 }
-
-// onItsWay are the reasons of nodes that only need time.
-var onItsWay = sets.New(v1.ReasonStarting, v1.ReasonWaitingForOperand, v1.ReasonPodMissing, v1.ReasonPodPending,
-	v1.ReasonNotAllocatable, v1.ReasonNodeNotReady, v1.ReasonUntoleratedTaint, v1.ReasonDiscoveryLabelsMissing, v1.ReasonStartupTaint)

@@ -46,6 +46,7 @@ func TestSignificant(t *testing.T) {
 		"an operand fails":           {change: func(s *v1.ClusterPolicyStatus) { s.Operands[0].State = v1.OperandDegraded }, want: true},
 		"a node fails":               {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[1].Reason = "ImagePullBackOff" }, want: true},
 		"a node fails at once again": {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[0].Operand = "container-toolkit" }, want: true},
+		"a node is overdue":          {change: func(s *v1.ClusterPolicyStatus) { s.NodeSummary.Degraded = 1 }, want: true},
 		"a failure is over":          {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[0].Reason = "Starting" }, want: true},
 	}
 	for name, test := range tests {
@@ -201,7 +202,7 @@ func TestAPassAtRestWritesNothing(t *testing.T) {
 	b.fail(7, "driver", "boom")
 	for i, want := range []bool{true, false, false} {
 		policy := d.read()
-		status, _ := Compute(policy, b.pass())
+		status := Compute(policy, b.pass())
 		if wrote, _ := d.write(status); wrote != want {
 			t.Errorf("pass %d: wrote %v", i, wrote)
 		}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 )
 
 const (
@@ -83,7 +83,7 @@ func (b *bed) awaitConditions(ctx context.Context, nodes int) error {
 		}
 		ready := 0
 		for i := range list.Items {
-			if condition := status.GPUReadyCondition(&list.Items[i]); condition != nil && condition.Status == corev1.ConditionTrue {
+			if condition := assess.GPUReadyCondition(&list.Items[i]); condition != nil && condition.Status == corev1.ConditionTrue {
 				ready++
 			}
 		}

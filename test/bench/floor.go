@@ -82,7 +82,7 @@ func (b *bed) presetNodes(ctx context.Context) ([]client.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	input := operand.Input{Spec: effective.Of(wanted.Spec), Namespace: namespace, HelperImage: image.Own()}
+	decisions := plan.Decide(catalogue, operand.Input{Spec: effective.Of(wanted.Spec), Namespace: namespace, HelperImage: image.Own()})
 	node := &corev1.Node{}
 	// The first node tells what all are like.
 	if node.Name, err = b.sim.AddNode(ctx, simulator.NodeSpec{}); err != nil {
@@ -93,7 +93,7 @@ func (b *bed) presetNodes(ctx context.Context) ([]client.Object, error) {
 	}
 	facts := observe.Facts(node)
 	preset, spec := map[string]any{}, simulator.NodeSpec{Labels: map[string]string{}}
-	for key, value := range plan.Compute(catalogue, input, []operand.NodeFacts{facts}).NodeLabels(catalogue, facts, node.Labels, false) {
+	for key, value := range decisions.NodeLabels(facts, node.Labels, false) {
 		if value != nil {
 			preset[key], spec.Labels[key] = *value, *value
 		}
@@ -110,7 +110,7 @@ func (b *bed) presetNodes(ctx context.Context) ([]client.Object, error) {
 	if err := b.client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
 		return nil, fmt.Errorf("read node %s: %w", node.Name, err)
 	}
-	return rendered(plan.Compute(catalogue, input, []operand.NodeFacts{observe.Facts(node)}), wanted.Name)
+	return rendered(plan.Compute(decisions, nil, []operand.NodeFacts{observe.Facts(node)}), wanted.Name)
 }
 
 // rendered are the objects of a plan, in the order in which they are applied.

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -111,7 +111,7 @@ func (b *bed) awaitCondition(ctx context.Context) error {
 		if err := b.client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
 			return false, "", fmt.Errorf("read node %s: %w", node.Name, err)
 		}
-		condition := status.GPUReadyCondition(node)
+		condition := assess.GPUReadyCondition(node)
 		if condition == nil {
 			return false, "no condition", nil
 		}

@@ -17,12 +17,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
@@ -54,7 +54,7 @@ func newView(ctx context.Context, cfg *rest.Config, catalogue []operand.Operand)
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Node{}:      {Transform: observe.TrimNode},
-			&corev1.Pod{}:       {Namespaces: own, Transform: observe.TrimPod},
+			&corev1.Pod{}:       {Namespaces: own, Transform: observe.NewPodTrimmer().Pod},
 			&appsv1.DaemonSet{}: {Namespaces: own},
 		},
 	})
@@ -110,7 +110,7 @@ func (v *view) noteNode(node *corev1.Node) {
 	v.lock.Lock()
 	defer v.lock.Unlock()
 	_, seen := v.nodeReady[node.Name]
-	if condition := status.GPUReadyCondition(node); !seen && isTrue(condition) {
+	if condition := assess.GPUReadyCondition(node); !seen && isTrue(condition) {
 		v.nodeReady[node.Name] = time.Now()
 	}
 }
@@ -151,27 +151,42 @@ func (v *view) frame(ctx context.Context) (frame, error) {
 	if err != nil || policy == nil {
 		return frame{}, err
 	}
-	snapshot, err := observe.NewObserver(v.cache, cluster.OperatorNamespace).Snapshot(ctx)
+	daemonSets, err := observe.DaemonSets(ctx, v.cache, cluster.OperatorNamespace)
 	if err != nil {
 		return frame{}, err
 	}
+	nodes := &corev1.NodeList{}
+	if err := v.cache.List(ctx, nodes); err != nil {
+		return frame{}, err
+	}
 	f := frame{policy: policy}
-	planned := plan.ForSpec(v.catalogue, operand.Input{Spec: effective.Of(policy.Spec), Namespace: cluster.OperatorNamespace})
-	for _, node := range snapshot.Nodes {
-		pods, err := observe.PodsOnNode(ctx, v.cache, cluster.OperatorNamespace, node.Facts.Name)
+	decisions := plan.Decide(v.catalogue, operand.Input{Spec: effective.Of(policy.Spec), Namespace: cluster.OperatorNamespace})
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		facts := observe.Facts(node)
+		if !facts.Managed() {
+			continue
+		}
+		pods, err := observe.PodsOnNode(ctx, v.cache, cluster.OperatorNamespace, node.Name)
 		if err != nil {
 			return frame{}, err
 		}
-		assessment := status.AssessNode(planned.ForNode(v.catalogue, node.Facts), node.Object,
-			pods, status.Stack{DaemonSets: snapshot.DaemonSets}, time.Now())
-		f.rows = append(f.rows, row{
-			name:      node.Facts.Name,
-			verdict:   assessment.NodeVerdict,
-			condition: status.GPUReadyCondition(node.Object),
+		condition := assess.GPUReadyCondition(node)
+		found := assess.Node(assess.Input{
+			Plan: decisions.ForNode(facts), Node: node, Pods: pods, Stack: assess.Stack{DaemonSets: daemonSets}, Before: standing(condition), Now: time.Now(),
 		})
+		f.rows = append(f.rows, row{name: node.Name, verdict: found.NodeVerdict, condition: condition})
 	}
 	f.sort()
 	return f, nil
+}
+
+// standing is how a node was by its condition.
+func standing(condition *corev1.NodeCondition) assess.Standing {
+	if condition == nil {
+		return assess.Standing{}
+	}
+	return assess.Standing{Ready: isTrue(condition), Since: condition.LastTransitionTime.Time}
 }
 
 // times returns how long after the beginning each node was ready, and all of them and the policy.

@@ -56,7 +56,7 @@ func TestRelatedImagesAreThoseThatRun(t *testing.T) {
 	input := operand.Input{Spec: effective.Of(spec), Namespace: namespace, HelperImage: own}
 	catalogue, err := operands.Catalogue()
 	g.Expect(err).NotTo(HaveOccurred())
-	computed := plan.Compute(catalogue, input, []operand.NodeFacts{on("a", "rhel", "9.6"), on("b", "ubuntu", "22.04"), on("c", "ubuntu", "24.04")})
+	computed := plan.Compute(plan.Decide(catalogue, input), nil, []operand.NodeFacts{on("a", "rhel", "9.6"), on("b", "ubuntu", "22.04"), on("c", "ubuntu", "24.04")})
 	running := map[string]bool{}
 	for _, step := range computed.Steps {
 		if step.Action != plan.Apply {

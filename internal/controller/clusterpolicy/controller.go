@@ -2,12 +2,9 @@ package clusterpolicy
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -23,6 +20,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -30,31 +28,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
-// A pass waits for more events before it starts: a thousand nodes that come up together cause some passes, not
-// thousands.
-const (
-	// batch is how long it waits.
-	batch = 500 * time.Millisecond
-	// batchPerNode comes on top where nodes, their pods and what the DaemonSets tell of these change: with more nodes
-	// there is always something, and each pass costs more.
-	batchPerNode = time.Millisecond
-	// longestBatch bounds both together.
-	longestBatch = 2 * time.Second
-)
-
-const (
-	// firstRetry and lastRetry bound the wait after a failed call. The last is short, as the same
-	// pass tells the status of everything else.
-	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
-	// retryConflict is how often an object that belongs to somebody else is looked at.
-	retryConflict = 30 * time.Second
-)
-
 // theCluster is the only key: a pass is about the policy in force, whatever event started it.
 var theCluster = reconcile.Request{NamespacedName: types.NamespacedName{Name: "cluster"}}
 
-// Reconciler makes the cluster follow the policy in force.
-type Reconciler struct {
+// Options are what a Reconciler is made of.
+type Options struct {
 	// Client reads from the caches and writes.
 	Client client.Client
 	// Applier writes the objects of the stack.
@@ -63,6 +41,8 @@ type Reconciler struct {
 	OwnNamespace *apply.Namespace
 	// Status writes the status of policies.
 	Status *status.Writer
+	// Fleet has what is known of the nodes, and takes what they are assessed by.
+	Fleet *fleet.Fleet
 	// Catalogue is the sorted list of operands.
 	Catalogue []operand.Operand
 	// Namespace of the operator and the operands.
@@ -73,125 +53,69 @@ type Reconciler struct {
 	Metrics operand.MetricsEndpoint
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
 	DriverToolkit *observe.DriverToolkit
-	// CreateFailures finds out why DaemonSets lack pods.
+	// CreateFailures finds out why DaemonSets have fewer pods than nodes.
 	CreateFailures *observe.CreateFailures
 	// References holds what operands need of others.
 	References cache.Cache
 	// Schema compares the definition of ClusterPolicy with the operator's own.
 	Schema *observe.Schema
+	// Kinds are those that other projects define.
+	Kinds *OptionalKinds
 	// Meter takes what Prometheus is told.
 	Meter *metrics.Meter
-	// Clock tells the time.
 	Clock clock.PassiveClock
+	// Timing are the waits.
+	Timing Timing
+}
 
-	optional  optionalKinds
-	observer  *observe.Observer
-	blueprint blueprint
-	memory    status.Memory
+// Reconciler makes the cluster follow the policy in force.
+type Reconciler struct {
+	Options
+	drafts drafts
 	// nodes is how many the last pass has seen.
 	nodes atomic.Int64
 }
 
-// Reconcile makes one pass.
-func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-	active, all, err := observe.Policies(ctx, r.Client)
-	if err != nil {
-		r.Meter.Passed(metrics.Pass{Failed: true})
-		return reconcile.Result{}, err
-	}
-	if len(all) == 0 {
-		r.Meter.Passed(metrics.Pass{})
-		return reconcile.Result{}, r.OwnNamespace.Privileged(ctx, false)
-	}
-	result, err := r.ignore(ctx, active, all)
-	if active == nil {
-		r.Meter.Passed(metrics.Pass{Failed: err != nil})
-		return result, err
-	}
-	pass := status.Pass{
-		Namespace: r.Namespace, Catalogue: r.Catalogue, Applied: map[operand.Name]status.Outcome{}, Now: r.Clock.Now(),
-		Places: map[metrics.Place]int{},
-	}
-	pass.Err = r.pass(ctx, active, &pass)
-	result.RequeueAfter = requeue.Sooner(result.RequeueAfter, r.createFailures(ctx, &pass))
-	if err := r.readPods(ctx, &pass); err != nil {
-		r.Meter.Passed(metrics.Pass{Failed: true})
-		return reconcile.Result{}, err
-	}
-	if pass.Conflicts() {
-		result.RequeueAfter = requeue.Sooner(result.RequeueAfter, retryConflict)
-	}
-	found, until := status.Compute(active, pass)
-	r.Meter.Passed(measure(pass, found))
-	if !until.IsZero() {
-		result.RequeueAfter = requeue.Sooner(result.RequeueAfter, until.Sub(pass.Now))
-	}
-	return r.report(ctx, result, active, found, errors.Join(err, pass.Failure()))
-}
+// New returns a Reconciler that is complete.
+func New(options Options) *Reconciler { return &Reconciler{Options: options} }
 
-// report writes a status and folds what comes of it into the result.
-func (r *Reconciler) report(ctx context.Context, result reconcile.Result, policy *v1.ClusterPolicy,
-	found v1.ClusterPolicyStatus, failure error,
-) (reconcile.Result, error) {
-	wait, err := r.Status.Write(ctx, policy, found)
-	if apierrors.IsConflict(err) {
-		// Somebody changed the policy meanwhile; the cache will show it in a moment.
-		wait, err = batch, nil
+// Reconcile makes one pass: observe, plan, render, apply, status. The status is written on every path, also after a
+// failure.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (result reconcile.Result, err error) {
+	s := r.newScope()
+	defer func() { result, err = s.close(ctx) }()
+	if !s.observe(ctx) {
+		return
 	}
-	result.RequeueAfter = requeue.Sooner(result.RequeueAfter, wait)
-	if err = errors.Join(failure, err); err != nil {
-		return reconcile.Result{}, err
-	}
-	return result, nil
-}
-
-// ignore tells every policy beside the one in force that it is not.
-func (r *Reconciler) ignore(ctx context.Context, active *v1.ClusterPolicy, all []v1.ClusterPolicy) (reconcile.Result, error) {
-	result := reconcile.Result{}
-	var failure error
-	for i := range all {
-		if active == nil || all[i].UID == active.UID || all[i].DeletionTimestamp != nil {
-			continue
-		}
-		result, failure = r.report(ctx, result, &all[i], status.Ignored(&all[i], r.Namespace, active.Name), failure)
-	}
-	return result, failure
+	s.plan()
+	s.render()
+	s.apply(ctx)
+	return
 }
 
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	r.observer = observe.NewObserver(r.Client, r.Namespace)
 	b := ctrl.NewControllerManagedBy(mgr).Named("clusterpolicy").
-		Watches(&v1.ClusterPolicy{}, afterBatch(), builder.WithPredicates(observe.PolicyChanges())).
-		Watches(&corev1.Node{}, r.afterCrowd(), builder.WithPredicates(observe.NodeChanges(r.Client, r.Catalogue))).
-		Watches(&corev1.Pod{}, r.afterCrowd(), builder.WithPredicates(r.observer.Pods(), observe.PodChanges()))
+		Watches(&v1.ClusterPolicy{}, after(func() time.Duration { return 0 }), builder.WithPredicates(observe.PolicyChanges())).
+		WatchesRawSource(source.Channel(r.Fleet.Changed(), r.afterBatch())).
+		WatchesRawSource(source.Channel(r.Applier.Events(), r.afterBatch())).
+		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), r.afterBatch())).
+		WatchesRawSource(source.Channel(r.Kinds.Events(), r.afterBatch())).
+		Watches(observe.Definition(), r.afterBatch(), builder.WithPredicates(definitionInUse()))
 	for _, kind := range render.Kinds() {
-		b = b.Watches(kind, r.afterCrowd())
+		b = b.Watches(kind, r.afterBatch())
 	}
-	b = b.Watches(observe.Definition(), afterBatch(), builder.WithPredicates(definitionInUse()))
-	b = b.WatchesRawSource(source.Channel(r.DriverToolkit.Events(), afterBatch()))
 	for _, kind := range observe.ReferenceKinds() {
-		b = b.WatchesRawSource(source.Kind(r.References, kind, afterBatch(), observe.ContentChanges()))
+		b = b.WatchesRawSource(source.Kind(r.References, kind, r.afterBatch(), observe.ContentChanges()))
 	}
-	c, err := b.WithOptions(controller.Options{
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
-	}).Build(r)
-	r.optional = optionalKinds{cache: mgr.GetCache(), mapper: mgr.GetRESTMapper(), controller: c, watched: map[operand.OptionalKind]bool{}}
-	return err
+	return b.WithOptions(controller.Options{
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.Timing.FirstRetry, r.Timing.LastRetry),
+	}).Complete(r)
 }
 
 // afterBatch enqueues the pass for any event, after the batching delay.
-func afterBatch() handler.EventHandler {
-	return after(func() time.Duration { return batch })
-}
-
-// afterCrowd does so for events of which there are the more, the more nodes there are.
-func (r *Reconciler) afterCrowd() handler.EventHandler {
-	return after(func() time.Duration { return crowdBatch(r.nodes.Load()) })
-}
-
-func crowdBatch(nodes int64) time.Duration {
-	return min(batch+time.Duration(nodes)*batchPerNode, longestBatch)
+func (r *Reconciler) afterBatch() handler.EventHandler {
+	return after(func() time.Duration { return r.Timing.batch(int(r.nodes.Load())) })
 }
 
 func after(delay func() time.Duration) handler.EventHandler {

@@ -4,31 +4,40 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-// optionalKinds watches the kinds that other projects bring, as long as they are there. Only the pass
-// uses it, and passes do not overlap.
-type optionalKinds struct {
-	cache      cache.Cache
-	mapper     meta.RESTMapper
-	controller controller.Controller
-	watched    map[operand.OptionalKind]bool
+// OptionalKinds watches the kinds that other projects define, as long as the cluster has them. Only the pass uses it, and
+// passes do not overlap.
+type OptionalKinds struct {
+	cache   cache.Cache
+	mapper  meta.RESTMapper
+	changed chan event.GenericEvent
+	watched map[operand.OptionalKind]bool
 }
 
-// available tells which of the kinds can be used, by the definitions that the cluster has. One that has
-// come is watched from now on, and one that has gone no longer.
-func (o *optionalKinds) available(ctx context.Context, definitions map[string]bool) (map[operand.OptionalKind]bool, error) {
+// NewOptionalKinds returns one that watches nothing yet.
+func NewOptionalKinds(c cache.Cache, mapper meta.RESTMapper) *OptionalKinds {
+	// One event that is not taken yet stands for all that follow.
+	return &OptionalKinds{cache: c, mapper: mapper, changed: make(chan event.GenericEvent, 1), watched: map[operand.OptionalKind]bool{}}
+}
+
+// Events has an event when an object of these kinds has changed, for one receiver.
+func (o *OptionalKinds) Events() <-chan event.GenericEvent { return o.changed }
+
+// Follow watches the kinds that can be used, by the definitions that the cluster has, and no other, and returns them.
+func (o *OptionalKinds) Follow(ctx context.Context, definitions map[string]bool) (map[operand.OptionalKind]bool, error) {
 	available := map[operand.OptionalKind]bool{}
 	for _, optional := range render.OptionalKinds() {
 		served, err := o.served(optional, definitions)
@@ -45,9 +54,9 @@ func (o *optionalKinds) available(ctx context.Context, definitions map[string]bo
 	return available, nil
 }
 
-// served tells whether the API server serves the kind already: it does so a moment after its definition
+// served reports whether the API server serves the kind already: it does so a moment after its definition
 // is there, which is an event of the definition too.
-func (o *optionalKinds) served(optional render.OptionalKind, definitions map[string]bool) (bool, error) {
+func (o *OptionalKinds) served(optional render.OptionalKind, definitions map[string]bool) (bool, error) {
 	if !definitions[optional.CRD] {
 		return false, nil
 	}
@@ -59,11 +68,19 @@ func (o *optionalKinds) served(optional render.OptionalKind, definitions map[str
 	return err == nil, err
 }
 
-func (o *optionalKinds) watch(ctx context.Context, optional render.OptionalKind, served bool) error {
+func (o *OptionalKinds) watch(ctx context.Context, optional render.OptionalKind, served bool) error {
 	switch {
 	case served && !o.watched[optional.Kind]:
 		log.FromContext(ctx).Info("The cluster has an optional kind", "kind", optional.Kind)
-		if err := o.controller.Watch(source.Kind[client.Object](o.cache, optional.Object, afterBatch())); err != nil {
+		informer, err := o.cache.GetInformer(ctx, optional.Object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return err
+		}
+		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc:    func(any) { o.notify() },
+			UpdateFunc: func(_, _ any) { o.notify() },
+			DeleteFunc: func(any) { o.notify() },
+		}); err != nil {
 			return err
 		}
 	case !served && o.watched[optional.Kind]:
@@ -76,8 +93,28 @@ func (o *optionalKinds) watch(ctx context.Context, optional render.OptionalKind,
 	return nil
 }
 
-// definitionInUse lets pass the events of the definitions that bring optional kinds, and of the policy's
-// own.
+func (o *OptionalKinds) notify() {
+	select {
+	case o.changed <- event.GenericEvent{Object: &corev1.Node{}}:
+	default:
+	}
+}
+
+// kinds are those that are applied and pruned.
+func kinds(available map[operand.OptionalKind]bool) []client.Object {
+	var result []client.Object
+	for _, kind := range render.Kinds() {
+		result = append(result, kind)
+	}
+	for _, optional := range render.OptionalKinds() {
+		if available[optional.Kind] {
+			result = append(result, optional.Object)
+		}
+	}
+	return result
+}
+
+// definitionInUse lets pass the events of the definitions of optional kinds, and of the policy's own.
 func definitionInUse() predicate.Predicate {
 	wanted := map[string]bool{crd.Name: true}
 	for _, optional := range render.OptionalKinds() {

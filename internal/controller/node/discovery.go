@@ -10,13 +10,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
-
-// retryBusy is after how long at most to look again at a node that would be given up, but for the pods that
-// use its GPUs: no event tells when they have ended.
-const retryBusy = 10 * time.Minute
 
 // loss is what comes of discovery labels that are away.
 type loss struct {
@@ -34,9 +29,9 @@ type loss struct {
 // discovery. It is given up once it has had no GPU in its labels for the grace period, and no pod uses any.
 // One that has lost all its discovery labels is never given up: that is discovery's failure, not the node's.
 // Nor is one whose kubelet still advertises GPUs: the labels are wrong then.
-// missing tells that labels are away.
-func (r *Reconciler) discovery(ctx context.Context, node *corev1.Node, facts operand.NodeFacts, spec effective.Spec, missing bool) loss {
-	now, grace := r.Clock.Now(), spec.NodeDiscovery.GracePeriod.Duration
+// missing: labels are away.
+func (s *scope) discovery(ctx context.Context, spec effective.Spec, missing bool) loss {
+	node, facts, now, grace := s.node, s.entry.Facts, s.now, spec.NodeDiscovery.GracePeriod.Duration
 	found := loss{notes: map[string]*string{}}
 	away := noteSince(found.notes, node, labels.DiscoveryMissingSince, missing, now)
 	if missing && facts.MissingLabels() == "" {
@@ -53,9 +48,11 @@ func (r *Reconciler) discovery(ctx context.Context, node *corev1.Node, facts ope
 		found.wait = left
 		return found
 	}
-	user, err := observe.GPUPod(ctx, r.Live, node.Name, r.Namespace, spec.Operator.RuntimeClass)
+	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
+	user, err := observe.GPUPod(reading, s.Live, node.Name, s.Namespace, spec.Operator.RuntimeClass)
 	if err != nil || user != "" {
-		found.wait = min(grace, retryBusy)
+		found.wait = min(grace, s.Timing.RetryBusy)
 		log.FromContext(ctx).Info("Keeping a node that has no GPU any more, as pods may use its GPUs", "pod", user, "error", err)
 		return found
 	}

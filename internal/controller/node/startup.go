@@ -16,90 +16,73 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
-const (
-	// retaintAfter is how long a node must have been without a usable GPU before its start-up taints come back:
-	// a pod that is replaced, or a driver that starts anew, takes less.
-	retaintAfter = 2 * time.Minute
-	// retryRefused is when a change of taints is tried again that the API server has refused: no event tells that
-	// its admission policy has been changed. One node tries for all.
-	retryRefused = 30 * time.Second
-)
-
-// startup brings the start-up taints of a node up to date with the verdict on it, in one write or none, and tells
-// after how long to come back. It leaves the node as it then is.
-func (r *Reconciler) startup(ctx context.Context, node *corev1.Node, spec v1.NodeStartupSpec, assessment status.NodeAssessment) (time.Duration, error) {
-	wish, wait := r.taintWish(node, spec, assessment)
-	refused, err := r.writeTaints(ctx, node, spec, wish)
-	if refused > 0 {
-		return refused, err
-	}
-	return wait, err
+// startup keeps the start-up taints of the node as the verdict on it asks, in one write or none.
+func (s *scope) startup(ctx context.Context, spec v1.NodeStartupSpec) error {
+	wish, wait := s.taintWish(spec)
+	s.sooner(wait)
+	return s.writeTaints(ctx, spec, wish)
 }
 
 // taintWish is what the verdict means for the taints, and after how long it means something else. Where the
 // kubelet does not answer, Kubernetes itself taints the node.
-func (r *Reconciler) taintWish(node *corev1.Node, spec v1.NodeStartupSpec, assessment status.NodeAssessment) (plan.TaintWish, time.Duration) {
+func (s *scope) taintWish(spec v1.NodeStartupSpec) (plan.TaintWish, time.Duration) {
+	verdict := &s.entry.Latest
 	switch {
-	case assessment.Usable:
+	case verdict.Usable:
 		return plan.DropTaints, 0
-	case assessment.Excluded:
+	case verdict.Excluded:
 		return plan.ReleaseTaints, 0
-	case spec.OnFailure != v1.OnFailureTaint || assessment.State != readiness.Failed || isSilent(assessment.Reason):
+	case spec.OnFailure != v1.OnFailureTaint || verdict.State != readiness.Failed || isSilent(verdict.Reason):
 		return plan.KeepTaints, 0
 	}
-	left := retaintAfter
-	if condition := status.GPUReadyCondition(node); condition != nil && condition.Status == corev1.ConditionFalse {
-		left -= r.Clock.Since(condition.LastTransitionTime.Time)
-	}
-	if left > 0 {
+	if left := s.Timing.Retaint - s.now.Sub(verdict.Since); left > 0 {
 		return plan.KeepTaints, left
 	}
 	return plan.PutTaints, 0
 }
 
-// isSilent tells whether it is the kubelet that a node is not ready for.
+// isSilent reports whether a node is not ready because of its kubelet.
 func isSilent(reason string) bool {
 	return reason == v1.ReasonNodeUnreachable || reason == v1.ReasonNodeNotReady
 }
 
-// writeTaints changes the taints of the node as it is wished. The list is written whole, so the write fails with a
-// conflict if the node has changed since it was read. A write that the API server refuses is no error: the verdict
-// on the node tells of it. The time is after how long to try that again; 0 if it was not refused.
-func (r *Reconciler) writeTaints(ctx context.Context, node *corev1.Node, spec v1.NodeStartupSpec, wish plan.TaintWish) (time.Duration, error) {
-	now := plan.Taints{All: node.Spec.Taints}
-	noted := node.Annotations[labels.StartupTaints]
+// writeTaints changes the taints of the node as wished. The list is written whole, so the write fails with a conflict if
+// the node has changed since it was read. A write that the API server refuses is no error: the verdict on the node
+// reports it, and it is tried again later.
+func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, wish plan.TaintWish) error {
+	now := plan.Taints{All: s.node.Spec.Taints}
+	noted := s.node.Annotations[labels.StartupTaints]
 	if noted != "" {
 		now.Back = strings.Split(noted, ",")
 	}
 	after := plan.StartupTaints(spec, now, wish)
 	note := strings.Join(after.Back, ",")
 	gone, back := plan.TaintNames(now.All, after.All), plan.TaintNames(after.All, now.All)
-	if gone == "" && back == "" && note == noted {
-		return 0, nil
+	if gone == "" && back == "" && note == noted || !s.writes() {
+		return nil
 	}
 	change := fmt.Sprintf("off %s, on %s", gone, back)
-	if left := r.refused.left(change); left > 0 {
-		return left, nil
+	if left := s.refused.left(change); left > 0 {
+		s.sooner(left)
+		return nil
 	}
-	patch, err := taintPatch(node, after.All, note)
+	patch, err := taintPatch(s.node, after.All, note)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	err = r.patch(ctx, node, patch, "taints")
+	err = s.patch(ctx, patch, "taints")
 	if apierrors.IsForbidden(err) {
-		r.refused.start(change, retryRefused)
+		s.refused.add(change, s.Timing.RetryRefused)
+		s.sooner(s.Timing.RetryRefused)
 		log.FromContext(ctx).Error(err, "The API server refuses to let start-up taints be changed: name their keys in ownTaints of its admission policy", "off", gone, "on", back)
-		return retryRefused, nil
+		return nil
 	}
-	if err != nil {
-		return 0, err
+	if err == nil {
+		log.FromContext(ctx).Info("Changed start-up taints", "off", gone, "on", back)
 	}
-	log.FromContext(ctx).Info("Changed start-up taints", "off", gone, "on", back)
-	node.Spec.Taints = after.All
-	return 0, nil
+	return err
 }
 
 // taintPatch replaces the taints of the node, and the note of those that the operator has put back.

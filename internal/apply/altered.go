@@ -1,0 +1,89 @@
+package apply
+
+import (
+	"encoding/json"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// AlteredError means that what was applied came back otherwise: something changes the object in every write.
+type AlteredError struct {
+	// Object is its kind and name.
+	Object string
+	// Field is the path of the first field that differs, such as
+	// spec.template.spec.containers[nvidia-driver-ctr].image.
+	Field string
+	// Manager is the field manager that has the field, empty if that is not known. An admission webhook or policy is
+	// not: what it changes counts as the operator's own.
+	Manager string
+}
+
+func (e *AlteredError) Error() string {
+	by := "an admission webhook or policy"
+	if e.Manager != "" {
+		by = "field manager " + e.Manager
+	}
+	return e.Object + " came back altered when it was applied: " + by + " sets " + e.Field +
+		" otherwise; exempt the object from that, or ask for the same"
+}
+
+// segment is one part of a path.
+type segment struct {
+	// text is how it is written, managed its key in managedFields. That is empty for an element of a list that
+	// has no keys.
+	text, managed string
+}
+
+// path leads from an object to one of its fields. One of no segments is the object itself.
+type path []segment
+
+func keySegment(key string) segment {
+	if strings.ContainsAny(key, "./") {
+		return segment{text: "[" + key + "]", managed: "f:" + key}
+	}
+	return segment{text: "." + key, managed: "f:" + key}
+}
+
+func (p path) String() string {
+	var text strings.Builder
+	for _, s := range p {
+		text.WriteString(s.text)
+	}
+	return strings.TrimPrefix(text.String(), ".")
+}
+
+// managerOf returns the field manager, other than the operator's, that has the field, or "" if none is known.
+func managerOf(field path, entries []metav1.ManagedFieldsEntry) string {
+	for _, entry := range entries {
+		if entry.Manager == labels.FieldOwner || entry.FieldsV1 == nil {
+			continue
+		}
+		var fields map[string]any
+		if json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) == nil && manages(fields, field) {
+			return entry.Manager
+		}
+	}
+	return ""
+}
+
+// manages reports whether the fields, as managedFields has them, include the one of the path, or one around it that
+// has no parts of its own.
+func manages(fields map[string]any, field path) bool {
+	if len(fields) == 0 {
+		return false
+	}
+	for _, s := range field {
+		if len(fields) == 0 {
+			break
+		}
+		inner, has := fields[s.managed].(map[string]any)
+		if !has {
+			return false
+		}
+		fields = inner
+	}
+	return true
+}

@@ -1,0 +1,70 @@
+package apply
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// compare returns the first field of the intent that the live object lacks, or nil if there is none. Where there is no
+// live object, that is the object itself.
+func compare(owner types.UID, w write, live client.Object) (path, error) {
+	switch {
+	case live == nil:
+		return path{}, nil
+	case provided(owner, w.intent, live):
+		return nil, nil
+	}
+	if err := ours(owner, live); err != nil {
+		return nil, fmt.Errorf("%s %w", describe(w.intent), err)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+	if err != nil {
+		return nil, fmt.Errorf("converting live %s: %w", describe(w.intent), err)
+	}
+	return differing(w.desired.Object, content, ""), nil
+}
+
+// read returns the live object of the intent, or nil if the reader has none. What a cache holds is not to be changed.
+func (a *Applier) read(ctx context.Context, reader client.Reader, intent client.Object) (client.Object, error) {
+	object, isObject := reflect.New(reflect.TypeOf(intent).Elem()).Interface().(client.Object)
+	if !isObject {
+		return nil, fmt.Errorf("%T is no object of the API", intent)
+	}
+	err := a.ask(ctx, "reading "+describe(intent), func(ctx context.Context) error {
+		return reader.Get(ctx, client.ObjectKeyFromObject(intent), object, client.UnsafeDisableDeepCopy)
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil //nolint:nilnil // No object and no error: it does not exist.
+	case err != nil:
+		return nil, err
+	}
+	// A read from the API server leaves them empty, and the intent has them.
+	object.GetObjectKind().SetGroupVersionKind(intent.GetObjectKind().GroupVersionKind())
+	return object, nil
+}
+
+func ours(owner types.UID, live client.Object) error {
+	controller := metav1.GetControllerOf(live)
+	made := live.GetLabels()[labels.ManagedBy] == labels.ManagedByValue && live.GetLabels()[labels.Operand] != ""
+	switch {
+	case controller != nil && controller.UID == owner:
+		return nil
+	case controller == nil && made && live.GetAnnotations()[labels.Digest] != "":
+		// Its policy was deleted with --cascade=orphan, to be made anew without unloading drivers.
+		return nil
+	case controller != nil && made:
+		return errLeaving
+	default:
+		return fmt.Errorf("exists and %w: delete or rename it, or move it out of the way", ErrConflict)
+	}
+}

@@ -1,0 +1,53 @@
+package apply
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// Intent is the object as it is applied: without status and empty metadata, with its digest. It fails on an
+// object that cannot be converted, which is a defect of the program.
+func Intent(object client.Object) (*unstructured.Unstructured, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil, fmt.Errorf("converting %s: %w", describe(object), err)
+	}
+	delete(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(content, "spec", "template", "metadata", "creationTimestamp")
+	intent := &unstructured.Unstructured{Object: content}
+	owners := intent.GetOwnerReferences()
+	// Whose it is belongs to the cluster, not to the intent: the same spec gives the same digest.
+	intent.SetOwnerReferences(nil)
+	data, err := json.Marshal(intent.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", describe(object), err)
+	}
+	intent.SetOwnerReferences(owners)
+	annotations := intent.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	sum := sha256.Sum256(data)
+	annotations[labels.Digest] = hex.EncodeToString(sum[:8])
+	intent.SetAnnotations(annotations)
+	return intent, nil
+}
+
+// describe names an object in errors and logs.
+func describe(object client.Object) string {
+	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
+}
+
+// key identifies an object in tables.
+func key(object client.Object) string {
+	return object.GetObjectKind().GroupVersionKind().String() + " " + object.GetNamespace() + "/" + object.GetName()
+}

@@ -1,0 +1,433 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// hanging is a webhook that answers for the object of this name when it is released, with this error, or when its
+// caller gives up.
+type hanging struct {
+	name     string
+	released chan error
+}
+
+func newHanging(name string) *hanging { return &hanging{name: name, released: make(chan error, 1)} }
+
+func (h *hanging) call(ctx context.Context, o *unstructured.Unstructured) error {
+	if o.GetName() != h.name {
+		return nil
+	}
+	select {
+	case err := <-h.released:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func configMaps(names ...string) []client.Object {
+	var objects []client.Object
+	for _, name := range names {
+		objects = append(objects, configMap(name))
+	}
+	return objects
+}
+
+// took returns how long the function takes, by the clock of the bubble.
+func took(do func()) time.Duration {
+	before := time.Now()
+	do()
+	return time.Since(before)
+}
+
+func TestACallThatHangsDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c, webhook := newCluster(t), newHanging("b")
+		c.before = webhook.call
+		applier := c.applier()
+		intents := configMaps("a", "b", "c")
+		round := func() (results []Result) {
+			results = applier.Round(t.Context(), policy, intents)
+			return results
+		}
+		var results []Result
+		g.Expect(took(func() { results = round() })).To(Equal(1500 * time.Millisecond))
+		g.Expect(results[0]).To(Equal(Result{Wrote: true}))
+		g.Expect(results[1].Err).To(MatchError(ErrOutstanding))
+		g.Expect(results[1].Err).To(MatchError("applying ConfigMap b: no answer from the API server for 2s"))
+		g.Expect(results[2]).To(Equal(Result{Wrote: true}))
+
+		time.Sleep(4 * time.Second)
+		g.Expect(took(func() { results = round() })).To(BeZero(), "a call that is out is not waited for again")
+		g.Expect(results[0]).To(Equal(Result{}))
+		g.Expect(results[1].Err).To(MatchError("applying ConfigMap b: no answer from the API server for 6s"))
+		g.Expect(c.applied).To(ConsistOf("a", "b", "c"), "no second call")
+		g.Expect(applier.RetryAfter()).To(BeZero(), "its answer makes an event")
+		g.Expect(applier.Events()).NotTo(Receive())
+
+		webhook.released <- nil
+		synctest.Wait()
+		g.Expect(applier.Events()).To(Receive())
+		g.Expect(round()).To(HaveEach(Result{}))
+		g.Expect(c.applied).To(HaveLen(3))
+		g.Expect(applier.Events()).NotTo(Receive())
+	})
+}
+
+func TestAFailureThatComesLateIsReturned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c, webhook := newCluster(t), newHanging("a")
+		c.before = webhook.call
+		applier := c.applier()
+		_, err := roundOf(applier, configMap("a"))
+		g.Expect(err).To(MatchError(ErrOutstanding))
+		webhook.released <- errors.New("the webhook timed out")
+		synctest.Wait()
+		g.Expect(applier.Events()).To(Receive())
+
+		// The back-off begins when the failure is returned, however late that is.
+		time.Sleep(time.Minute)
+		for range 50 {
+			_, err = roundOf(applier, configMap("a"))
+			g.Expect(err).To(MatchError("applying ConfigMap a: the webhook timed out"))
+		}
+		g.Expect(c.writes()).To(Equal(1))
+		g.Expect(applier.RetryAfter()).To(Equal(time.Second))
+
+		// While it is tried again the failure stays what is reported.
+		time.Sleep(time.Second)
+		for range 3 {
+			_, err = roundOf(applier, configMap("a"))
+			g.Expect(err).To(MatchError("applying ConfigMap a: the webhook timed out"))
+		}
+		g.Expect(c.writes()).To(Equal(2))
+		webhook.released <- nil
+		synctest.Wait()
+		g.Expect(applier.Events()).To(Receive())
+		g.Expect(roundOf(applier, configMap("a"))).To(BeFalse())
+		g.Expect(c.writes()).To(Equal(2))
+	})
+}
+
+// An answer that comes late and belongs to an older intent does not hold the new one back.
+func TestALateFailureOfAnotherIntent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c, webhook := newCluster(t), newHanging("a")
+		c.before = webhook.call
+		applier := c.applier()
+		changed := configMap("a", func(c *corev1.ConfigMap) { c.Data["key"] = "new" })
+		_, err := roundOf(applier, configMap("a"))
+		g.Expect(err).To(MatchError(ErrOutstanding))
+		_, err = roundOf(applier, changed)
+		g.Expect(err).To(MatchError(ErrOutstanding), "one call at a time")
+		webhook.released <- errors.New("refused")
+		synctest.Wait()
+		c.before = nil
+		g.Expect(roundOf(applier, changed)).To(BeTrue())
+		g.Expect(c.get(t, "a").Data).To(HaveKeyWithValue("key", "new"))
+	})
+}
+
+func TestACallEndsByItsDeadline(t *testing.T) {
+	for name, ctx := range map[string]func(context.Context) (context.Context, context.CancelFunc){
+		"while the manager runs": func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
+		"in a shutdown":          context.WithCancel,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				c := newCluster(t)
+				c.before = newHanging("a").call
+				applier := c.applier()
+				ctx, cancel := ctx(t.Context())
+				var results []Result
+				elapsed := took(func() {
+					time.AfterFunc(time.Second, cancel)
+					results = applier.Round(ctx, policy, configMaps("a"))
+				})
+				g.Expect(results[0].Err).To(MatchError(ErrOutstanding))
+				if ctx.Err() != nil {
+					g.Expect(elapsed).To(Equal(time.Second), "the round ends with its context")
+				}
+				time.Sleep(30*time.Second - elapsed - time.Millisecond)
+				synctest.Wait()
+				g.Expect(applier.Events()).NotTo(Receive())
+				time.Sleep(time.Millisecond)
+				synctest.Wait()
+				g.Expect(applier.Events()).To(Receive())
+				_, err := roundOf(applier, configMap("a"))
+				g.Expect(err).To(MatchError(context.DeadlineExceeded))
+			})
+		})
+	}
+}
+
+// After a shutdown no call begins, neither one that waits for its place nor the first of a round.
+func TestNoCallBeginsAfterAShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c, webhook := newCluster(t), newHanging("a")
+		c.before = webhook.call
+		timing := DefaultTiming()
+		timing.Parallel = 1
+		applier := New(c, c, clock.RealClock{}, timing)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := applier.Round(ctx, policy, configMaps("a"))
+		g.Expect(first[0].Err).To(MatchError(ErrOutstanding))
+		cancel()
+		results := applier.Round(ctx, policy, configMaps("b", "c"))
+		for i, name := range []string{"b", "c"} {
+			g.Expect(results[i].Err).To(MatchError(ContainSubstring("ConfigMap " + name + ": ")))
+		}
+		synctest.Wait()
+		g.Expect(c.applied).To(Equal([]string{"a"}))
+		// What was not begun is not held back either.
+		g.Expect(applier.Round(t.Context(), policy, configMaps("b", "c"))).To(HaveEach(Result{Wrote: true}))
+		webhook.released <- nil
+	})
+}
+
+// slow is a reader that answers after a while, or when its caller gives up.
+type slow struct {
+	client.Reader
+	wait  time.Duration
+	reads atomic.Int32
+}
+
+func (s *slow) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	s.reads.Add(1)
+	select {
+	case <-time.After(s.wait):
+		return s.Reader.Get(ctx, key, o, options...)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestAReadThatHangsDelaysNoOther(t *testing.T) {
+	tests := map[string]struct {
+		wait time.Duration
+		want string
+	}{
+		"it is answered": {10 * time.Second, "ConfigMap a exists and belongs to somebody else"},
+		"it is not":      {time.Hour, "reading ConfigMap a: context deadline exceeded"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				cache := newCluster(t, applied(t, configMap("b")))
+				theirs := newCluster(t, configMap("a", func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels = nil, nil }))
+				live := &slow{Reader: theirs, wait: test.wait}
+				applier := New(cache, live, clock.RealClock{}, DefaultTiming())
+				var results []Result
+				round := func() { results = applier.Round(t.Context(), policy, configMaps("a", "b")) }
+				g.Expect(took(round)).To(Equal(1500 * time.Millisecond))
+				g.Expect(results[0].Err).To(MatchError(ErrOutstanding))
+				g.Expect(results[1]).To(Equal(Result{}))
+				time.Sleep(30 * time.Second)
+				g.Expect(applier.Events()).To(Receive())
+				g.Expect(took(round)).To(BeZero())
+				g.Expect(results[0].Err).To(MatchError(ContainSubstring(test.want)))
+				g.Expect(live.reads.Load()).To(BeEquivalentTo(1))
+				g.Expect(took(func() {
+					_, err := applier.Differs(t.Context(), policy, configMap("a"))
+					g.Expect(err).To(MatchError(context.DeadlineExceeded))
+				})).To(Equal(1500 * time.Millisecond))
+			})
+		})
+	}
+}
+
+func TestTheNumberOfParallelCallsIsBounded(t *testing.T) {
+	names := make([]string, 40)
+	for i := range names {
+		names[i] = fmt.Sprintf("object-%d", i)
+	}
+	timing := DefaultTiming()
+	timing.Parallel = 4
+	t.Run("calls that are answered", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newCluster(t)
+			var out, most atomic.Int32
+			c.before = func(context.Context, *unstructured.Unstructured) error {
+				most.Store(max(most.Load(), out.Add(1)))
+				time.Sleep(100 * time.Millisecond)
+				out.Add(-1)
+				return nil
+			}
+			applier := New(c, c, clock.RealClock{}, timing)
+			g.Expect(took(func() {
+				g.Expect(applier.Round(t.Context(), policy, configMaps(names...))).To(HaveEach(Result{Wrote: true}))
+			})).To(Equal(time.Second))
+			g.Expect(most.Load()).To(BeEquivalentTo(4))
+		})
+	})
+	t.Run("calls that hang give their places back", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newCluster(t)
+			c.before = func(ctx context.Context, _ *unstructured.Unstructured) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			applier := New(c, c, clock.RealClock{}, timing)
+			for _, result := range applier.Round(t.Context(), policy, configMaps(names[:10]...)) {
+				g.Expect(result.Err).To(MatchError(ErrOutstanding))
+			}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			g.Expect(c.writes()).To(Equal(8))
+			time.Sleep(1500 * time.Millisecond)
+			g.Expect(c.writes()).To(Equal(10))
+			c.before = nil
+			g.Expect(applier.Round(t.Context(), policy, configMaps("other"))).To(HaveEach(Result{Wrote: true}))
+			time.Sleep(30 * time.Second)
+		})
+	})
+}
+
+func TestFailedWritesBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		cache, live := newCluster(t), &slow{Reader: newCluster(t)}
+		cache.failWith = errors.New("refused")
+		applier := New(cache, live, clock.RealClock{}, DefaultTiming())
+		intent := configMap("a")
+		for i, wait := range []time.Duration{1, 2, 4, 8, 15, 15} {
+			for range 50 {
+				_, err := roundOf(applier, configMap("a"))
+				g.Expect(err).To(MatchError("applying ConfigMap a: refused"))
+			}
+			g.Expect(cache.writes()).To(Equal(i + 1))
+			g.Expect(live.reads.Load()).To(BeEquivalentTo(i+1), "nor is it read")
+			g.Expect(applier.RetryAfter()).To(Equal(wait * time.Second))
+			time.Sleep(wait*time.Second - time.Millisecond)
+			_, err := roundOf(applier, intent)
+			g.Expect(err).To(HaveOccurred())
+			g.Expect(cache.writes()).To(Equal(i + 1))
+			time.Sleep(time.Millisecond)
+		}
+		// Another intent is tried at once, with a back-off of its own.
+		intent.Data["key"] = "new"
+		_, err := roundOf(applier, intent)
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(cache.writes()).To(Equal(7))
+		g.Expect(applier.RetryAfter()).To(Equal(time.Second))
+		_, err = applier.Differs(t.Context(), policy, intent)
+		g.Expect(err).NotTo(HaveOccurred(), "the back-off is of writes")
+		// So is the same intent of another policy.
+		result := applier.Round(t.Context(), "another", []client.Object{intent})
+		g.Expect(result[0].Err).To(HaveOccurred())
+		g.Expect(cache.writes()).To(Equal(8))
+
+		// A write that sticks ends it.
+		cache.failWith = nil
+		time.Sleep(time.Second)
+		g.Expect(roundOf(applier, intent)).To(BeTrue())
+		g.Expect(applier.RetryAfter()).To(BeZero())
+		cache.failWith = errors.New("refused")
+		intent = configMap("a")
+		_, err = roundOf(applier, intent)
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(applier.RetryAfter()).To(Equal(time.Second))
+	})
+}
+
+// What is repaired by others meanwhile needs no further write.
+func TestABackOffEndsWhenTheObjectIsInSync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		live := applied(t, configMap("a"))
+		live.Data["key"] = "drift"
+		c := newCluster(t, live)
+		c.failWith = errors.New("refused")
+		applier := c.applier()
+		_, err := roundOf(applier, configMap("a"))
+		g.Expect(err).To(HaveOccurred())
+		repaired := c.get(t, "a")
+		repaired.Data["key"] = "value"
+		g.Expect(c.WithWatch.Update(t.Context(), repaired)).To(Succeed())
+		g.Expect(roundOf(applier, configMap("a"))).To(BeFalse())
+		g.Expect(applier.RetryAfter()).To(BeZero())
+		g.Expect(c.writes()).To(Equal(1))
+	})
+}
+
+// An altered write that the cache does not show yet is reported, not taken for one that stuck.
+func TestAnAlteredWriteIsReportedBeforeTheCacheShowsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		old := applied(t, configMap("a"))
+		old.Data["key"] = "drift"
+		cache, server := newCluster(t, old), newCluster(t, old)
+		server.before = setsKey("altered")
+		applier := New(behind{Client: server, cache: cache}, server, clock.RealClock{}, DefaultTiming())
+		for range 3 {
+			wrote, err := roundOf(applier, configMap("a"))
+			g.Expect(err).To(MatchError(ContainSubstring("came back altered")))
+			g.Expect(wrote).To(BeFalse())
+		}
+		time.Sleep(5 * time.Second)
+		_, err := roundOf(applier, configMap("a"))
+		g.Expect(err).To(MatchError(ContainSubstring("came back altered")))
+		g.Expect(server.writes()).To(Equal(1), "an old copy is no ground to write again")
+	})
+}
+
+// behind is a client whose cache is.
+type behind struct {
+	client.Client
+	cache client.Reader
+}
+
+func (b behind) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+	return b.cache.Get(ctx, key, o, options...)
+}
+
+func TestADeletionThatHangsDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c, webhook := newCluster(t, configMap("a"), configMap("b"), configMap("c")), newHanging("b")
+		c.before = webhook.call
+		applier := c.applier()
+		prune := func() error {
+			return applier.Prune(t.Context(), policy, []client.Object{configMap("kind")}, Wanted{})
+		}
+		g.Expect(took(func() {
+			g.Expect(prune()).To(And(MatchError(ErrOutstanding), MatchError(ContainSubstring("deleting ConfigMap b: no answer"))))
+		})).To(Equal(1500 * time.Millisecond))
+		g.Expect(c.deleted).To(HaveLen(3))
+		g.Expect(took(func() { g.Expect(prune()).To(MatchError(ErrOutstanding)) })).To(BeZero())
+		// It is wanted again, and has to wait for the call that is out.
+		g.Expect(applier.Round(t.Context(), policy, configMaps("b"))[0].Err).To(MatchError(ErrOutstanding))
+		webhook.released <- errors.New("refused")
+		synctest.Wait()
+		g.Expect(applier.Events()).To(Receive())
+		for range 50 {
+			g.Expect(prune()).To(MatchError("deleting ConfigMap b: refused"))
+		}
+		g.Expect(c.deleted).To(HaveLen(3))
+		time.Sleep(applier.RetryAfter())
+		webhook.released <- nil
+		g.Expect(prune()).To(Succeed())
+		g.Expect(c.deleted).To(HaveLen(4))
+		g.Expect(applier.table.records).To(BeEmpty())
+	})
+}

@@ -1,0 +1,291 @@
+package apply
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// keptTurns is after how many rounds and prunes the record of an object that is no longer among the intents is
+// dropped. A pass makes a few, and not all objects are in each.
+const keptTurns = 32
+
+// table is all that is kept between rounds, one record for each object. Records may be lost at any time, as they
+// are in a restart; what each field costs then stands beside it.
+type table struct {
+	clock                 clock.PassiveClock
+	firstRetry, lastRetry time.Duration
+
+	mu sync.Mutex
+	// turn counts rounds and prunes.
+	turn    uint64
+	records map[string]*record
+}
+
+// record is what is kept of one object.
+type record struct {
+	// turn is the last one that the object was part of.
+	turn uint64
+	// call that is out. A process that ends takes its calls with it.
+	call *call
+	// failure of the last call, with its back-off. Losing it costs one early call.
+	failure *failure
+	// settled is the last comparison that found no difference. Losing it costs a comparison.
+	settled *settled
+	// wrote is the resource version of the last write, until the cache shows it. Losing it costs one early write.
+	wrote string
+}
+
+// failure is an error that rounds return until the back-off is over.
+type failure struct {
+	// attempt is what was tried. Another one is not held back.
+	attempt string
+	err     error
+	// wait is the back-off, 0 where there is none, and due the time when it is over. It starts when a round has
+	// returned the error: given.
+	wait  time.Duration
+	due   time.Time
+	given bool
+}
+
+// failed returns the failure of the attempt, or nil, also of no record.
+func (r *record) failed(attempt string) *failure {
+	if r == nil || r.failure == nil || r.failure.attempt != attempt {
+		return nil
+	}
+	return r.failure
+}
+
+func newTable(clk clock.PassiveClock, firstRetry, lastRetry time.Duration) *table {
+	return &table{clock: clk, firstRetry: firstRetry, lastRetry: lastRetry, records: map[string]*record{}}
+}
+
+// sweep starts a turn and drops the records of objects that are no longer among the intents, unless a call is out.
+func (t *table) sweep() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.turn++
+	for key, r := range t.records {
+		if r.call == nil && t.turn-r.turn >= keptTurns {
+			delete(t.records, key)
+		}
+	}
+}
+
+// record returns the record of the object, made where there is none. The caller holds the lock.
+func (t *table) record(key string) *record {
+	r, known := t.records[key]
+	if !known {
+		r = &record{}
+		t.records[key] = r
+	}
+	r.turn = t.turn
+	return r
+}
+
+// begin returns the call of the object that is out, or else a new one, and reports whether it is new.
+func (t *table) begin(key, what string) (*call, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.record(key)
+	if r.call != nil {
+		return r.call, false
+	}
+	r.call = &call{key: key, what: what, done: make(chan struct{})}
+	return r.call, true
+}
+
+// placed records that the call has its place.
+func (t *table) placed(c *call) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c.since = t.clock.Now()
+}
+
+// tries records that the call makes the attempt, and returns the failure that it retries, if any.
+func (t *table) tries(c *call, attempt string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f := t.records[c.key].failed(attempt); f != nil {
+		c.retries = f.err
+	}
+	return c.retries
+}
+
+// finish records the outcome of the call, and reports whether its round has returned without it.
+func (t *table) finish(c *call, o outcome) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.record(c.key)
+	r.call = nil
+	switch {
+	case o.gone:
+		delete(t.records, c.key)
+	case errors.Is(o.Err, errNotBegun):
+		// Nothing was learnt.
+	case o.recorded:
+		t.give(r, c)
+	case o.Err != nil:
+		t.fail(r, c, o)
+	case o.settled != nil:
+		r.settled, r.failure, r.wrote = o.settled, nil, ""
+	case o.version != "":
+		r.failure = nil
+	}
+	if o.version != "" {
+		r.wrote = o.version
+	}
+	c.result = o.Result
+	close(c.done)
+	return c.late
+}
+
+// fail records an error. One that no call is held back for is kept only until a round has returned it.
+func (t *table) fail(r *record, c *call, o outcome) {
+	f := &failure{attempt: o.attempt, err: o.Err}
+	if o.failed {
+		f.wait = t.firstRetry
+		if last := r.failed(o.attempt); last != nil && last.wait > 0 {
+			f.wait = min(2*last.wait, t.lastRetry)
+		}
+	}
+	r.failure = f
+	t.give(r, c)
+}
+
+// give starts the back-off of a failure that the round of the call returns.
+func (t *table) give(r *record, c *call) {
+	if f := r.failure; f != nil && !f.given && !c.late {
+		f.given, f.due = true, t.clock.Now().Add(f.wait)
+		if f.wait == 0 {
+			r.failure = nil
+		}
+	}
+}
+
+// isLate reports whether an earlier round has returned without the result of the call.
+func (t *table) isLate(c *call) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return c.late
+}
+
+// take returns the result of the call, or why there is none yet, and reports whether that makes it late.
+func (t *table) take(c *call) (result Result, newlyLate bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-c.done:
+		return c.result, false
+	default:
+	}
+	newlyLate, c.late = !c.late, true
+	switch {
+	case c.retries != nil:
+		return Result{Err: c.retries}, newlyLate
+	case c.since.IsZero():
+		return Result{Err: fmt.Errorf("%s: waits behind other calls: %w", c.what, ErrOutstanding)}, newlyLate
+	}
+	return Result{Err: fmt.Errorf("%s: %w for %s", c.what, ErrOutstanding, t.clock.Since(c.since).Round(time.Second))}, newlyLate
+}
+
+// last returns the recorded error of the attempt, or nil.
+func (t *table) last(intent client.Object, attempt string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f := t.records[key(intent)].failed(attempt); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// held returns the recorded error of the attempt while it is to be returned instead of another call, or nil.
+func (t *table) held(intent client.Object, attempt string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if f := t.records[key(intent)].failed(attempt); f != nil && (!f.given || t.clock.Now().Before(f.due)) {
+		return f.err
+	}
+	return nil
+}
+
+// retryAfter returns after how long the next failed call is due, or 0 if none is.
+func (t *table) retryAfter() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now, soonest := t.clock.Now(), time.Duration(0)
+	for _, r := range t.records {
+		if r.failure == nil || !r.failure.given || r.call != nil {
+			continue
+		}
+		wait := r.failure.due.Sub(now)
+		switch {
+		case wait < -t.lastRetry:
+			continue // No round has tried it: it is no longer among the intents.
+		case wait <= 0:
+			wait = t.firstRetry // It has come due since its round.
+		}
+		if soonest == 0 || wait < soonest {
+			soonest = wait
+		}
+	}
+	return soonest
+}
+
+// stale reports whether the cache shows the object as it was before the last write.
+func (t *table) stale(intent, cached client.Object) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	r := t.records[key(intent)]
+	if r == nil || r.wrote == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), r.wrote)
+	return err == nil && order < 0
+}
+
+// holds reports whether a comparison would find what the last one has found: no difference.
+func (t *table) holds(look *settled) bool {
+	t.mu.Lock()
+	var last *settled
+	if r := t.records[key(look.intent)]; r != nil {
+		last = r.settled
+	}
+	t.mu.Unlock()
+	return last != nil && last.intent == look.intent && reflect.DeepEqual(last, look)
+}
+
+// settled is an intent, and the live object as far as a comparison looks at it, which found no difference. A caller
+// that brings the very same intent again has it compared once for each version of the live object.
+type settled struct {
+	owner  types.UID
+	intent client.Object
+
+	uid types.UID
+	// generation counts the changes of a spec; resourceVersion stands for it in kinds that have none.
+	generation          int64
+	resourceVersion     string
+	labels, annotations map[string]string
+	owners              []metav1.OwnerReference
+	deleted             bool
+}
+
+func settledOf(owner types.UID, intent, live client.Object) *settled {
+	object := &settled{
+		owner: owner, intent: intent, uid: live.GetUID(), generation: live.GetGeneration(),
+		labels: live.GetLabels(), annotations: live.GetAnnotations(), owners: live.GetOwnerReferences(),
+		deleted: live.GetDeletionTimestamp() != nil,
+	}
+	if object.generation == 0 {
+		object.resourceVersion = live.GetResourceVersion()
+	}
+	return object
+}

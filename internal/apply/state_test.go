@@ -1,0 +1,195 @@
+package apply
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// settle records that a round found no difference.
+func settle(table *table, look *settled) {
+	c, _ := table.begin(key(look.intent), "")
+	table.finish(c, outcome{settled: look})
+}
+
+// A comparison is made once for what it looks at, and again after each change of that.
+func TestSettled(t *testing.T) {
+	meta := func() metav1.ObjectMeta {
+		return metav1.ObjectMeta{
+			Name: "driver", Namespace: "gpu-operator", UID: "uid", ResourceVersion: "1", Generation: 1,
+			Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"},
+			OwnerReferences: []metav1.OwnerReference{{UID: policy}},
+		}
+	}
+	kind := metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}
+	intent := &appsv1.DaemonSet{TypeMeta: kind, ObjectMeta: metav1.ObjectMeta{Name: "driver", Namespace: "gpu-operator"}}
+	tests := map[string]struct {
+		change func(ds *appsv1.DaemonSet)
+		holds  bool
+	}{
+		"nothing":       {func(*appsv1.DaemonSet) {}, true},
+		"the status":    {func(ds *appsv1.DaemonSet) { ds.ResourceVersion, ds.Status.NumberReady = "2", 5 }, true},
+		"the spec":      {func(ds *appsv1.DaemonSet) { ds.Generation = 2 }, false},
+		"a label":       {func(ds *appsv1.DaemonSet) { ds.Labels["a"] = "" }, false},
+		"no labels":     {func(ds *appsv1.DaemonSet) { ds.Labels = nil }, false},
+		"annotations":   {func(ds *appsv1.DaemonSet) { delete(ds.Annotations, "c") }, false},
+		"the owner":     {func(ds *appsv1.DaemonSet) { ds.OwnerReferences[0].UID = "other" }, false},
+		"no owner":      {func(ds *appsv1.DaemonSet) { ds.OwnerReferences = nil }, false},
+		"it is made":    {func(ds *appsv1.DaemonSet) { ds.UID = "another" }, false},
+		"it is leaving": {func(ds *appsv1.DaemonSet) { ds.DeletionTimestamp = &metav1.Time{} }, false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			table := newTable(clock.RealClock{}, time.Second, time.Second)
+			live := &appsv1.DaemonSet{ObjectMeta: meta()}
+			g.Expect(table.holds(settledOf(policy, intent, live))).To(BeFalse(), "nothing is known yet")
+			settle(table, settledOf(policy, intent, live))
+			changed := live.DeepCopy()
+			test.change(changed)
+			g.Expect(table.holds(settledOf(policy, intent, changed))).To(Equal(test.holds))
+			g.Expect(table.holds(settledOf("another policy", intent, live))).To(BeFalse())
+			g.Expect(table.holds(settledOf(policy, intent.DeepCopy(), live))).To(BeFalse(), "another intent may ask for something else")
+			g.Expect(table.holds(settledOf(policy, intent, live))).To(BeTrue())
+		})
+	}
+}
+
+// Kinds that count no generations are compared once for each version.
+func TestSettledWithoutGenerations(t *testing.T) {
+	g := NewWithT(t)
+	table := newTable(clock.RealClock{}, time.Second, time.Second)
+	intent := configMap("a")
+	live := configMap("a", func(c *corev1.ConfigMap) { c.UID, c.ResourceVersion = types.UID("uid"), "1" })
+	settle(table, settledOf(policy, intent, live))
+	g.Expect(table.holds(settledOf(policy, intent, live))).To(BeTrue())
+	live.ResourceVersion = "2"
+	g.Expect(table.holds(settledOf(policy, intent, live))).To(BeFalse())
+}
+
+// What was in sync is repaired when it is changed, and a conflict is returned each time.
+func TestRoundLooksAgainAfterChanges(t *testing.T) {
+	g := NewWithT(t)
+	intent := configMap("a")
+	c := newCluster(t, applied(t, intent))
+	applier := c.applier()
+	for range 2 {
+		g.Expect(roundOf(applier, intent)).To(BeFalse())
+	}
+	g.Expect(c.applied).To(BeEmpty())
+	broken := c.get(t, "a")
+	broken.Data = map[string]string{"key": "broken"}
+	g.Expect(c.WithWatch.Update(t.Context(), broken)).To(Succeed())
+	g.Expect(roundOf(applier, intent)).To(BeTrue())
+	g.Expect(c.get(t, "a").Data).To(Equal(intent.Data))
+
+	foreign := configMap("b", ownedBy("somebody"), func(c *corev1.ConfigMap) { c.Labels = nil })
+	c = newCluster(t, foreign)
+	applier = c.applier()
+	for range 2 {
+		_, err := roundOf(applier, configMap("b"))
+		g.Expect(err).To(MatchError(ErrConflict))
+	}
+	g.Expect(applier.RetryAfter()).To(BeZero(), "a write would not help")
+}
+
+// Losing the table, as a restart does, costs a comparison or one early write, whatever it holds.
+func TestTheTableMayBeLost(t *testing.T) {
+	refused := errors.New("refused")
+	tests := map[string]struct {
+		fail  bool
+		alter bool
+		// writes that the loss costs.
+		writes int
+	}{
+		"in sync":              {},
+		"in back-off":          {fail: true, writes: 1},
+		"altered, in back-off": {alter: true, writes: 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				c := newCluster(t)
+				if test.fail {
+					c.failWith = refused
+				}
+				if test.alter {
+					c.before = setsKey("altered")
+				}
+				applier, intent := c.applier(), configMap("a")
+				rounds := func() (err error) {
+					for range 5 {
+						_, err = roundOf(applier, intent)
+					}
+					return err
+				}
+				before := rounds()
+				g.Expect(before != nil).To(Equal(test.fail || test.alter))
+				g.Expect(c.writes()).To(Equal(1))
+				applier.table = newTable(clock.RealClock{}, time.Second, 15*time.Second)
+				after := rounds()
+				g.Expect(fmt.Sprint(after)).To(Equal(fmt.Sprint(before)))
+				g.Expect(c.writes()).To(Equal(1 + test.writes))
+			})
+		})
+	}
+}
+
+// Names that come and go leave nothing behind, whether or not they could be written.
+func TestTheTableIsBounded(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster(t)
+	c.before = func(_ context.Context, o *unstructured.Unstructured) error {
+		if strings.HasSuffix(o.GetName(), "7") {
+			return errors.New("refused")
+		}
+		return nil
+	}
+	applier := c.applier()
+	lasting := configMap("lasting")
+	largest := 0
+	for i := range 40 * keptTurns {
+		applier.Round(t.Context(), policy, []client.Object{lasting, configMap(fmt.Sprintf("pool-%d", i))})
+		largest = max(largest, len(applier.table.records))
+	}
+	g.Expect(largest).To(BeNumerically("<=", keptTurns+1))
+	for range keptTurns {
+		applier.Round(t.Context(), policy, []client.Object{lasting})
+	}
+	g.Expect(applier.table.records).To(HaveLen(1))
+	g.Expect(applier.table.records).To(HaveKey(key(lasting)))
+}
+
+// A write that is due for an object that no round asks for any more is not waited for.
+func TestRetryAfterForgetsWhatIsNoLongerWanted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c := newCluster(t)
+		c.failWith = errors.New("refused")
+		applier := c.applier()
+		g.Expect(applier.RetryAfter()).To(BeZero())
+		_, err := roundOf(applier, configMap("a"))
+		g.Expect(err).To(HaveOccurred())
+		g.Expect(applier.RetryAfter()).To(Equal(time.Second))
+		time.Sleep(400 * time.Millisecond)
+		g.Expect(applier.RetryAfter()).To(Equal(600 * time.Millisecond))
+		time.Sleep(600 * time.Millisecond)
+		g.Expect(applier.RetryAfter()).To(Equal(time.Second), "it came due after the round of this pass")
+		time.Sleep(16 * time.Second)
+		g.Expect(applier.RetryAfter()).To(BeZero())
+	})
+}

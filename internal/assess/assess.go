@@ -1,0 +1,225 @@
+package assess
+
+import (
+	"fmt"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// Input is all that the assessment of one node follows from.
+type Input struct {
+	// Plan is what the spec decides for the node.
+	Plan plan.Node
+	// Node as the cache has it, and the operands' Pods there.
+	Node *corev1.Node
+	Pods Pods
+	// Stack is what is known of the stack's objects, the same for all nodes.
+	Stack Stack
+	// Before is the readiness of the node by the assessment before; empty for none.
+	Before Standing
+	// Now is the time of the assessment.
+	Now time.Time
+}
+
+// Standing is whether a node is ready, and since when. An unknown time is zero.
+type Standing struct {
+	Ready bool
+	Since time.Time
+}
+
+// Assessment is the verdict on one node and on each operand there.
+type Assessment struct {
+	readiness.NodeVerdict
+	// Operands that are expected on the node, each with its own verdict.
+	Operands map[operand.Name]readiness.Verdict
+	// Usable: the GPUs can be used by every pod that tolerates the taints of the node.
+	Usable bool
+	// Excluded: the node is kept free of operands, and is not counted.
+	Excluded bool
+	// Since is since when the node has been ready, or not ready.
+	Since time.Time
+	// At is when it was assessed.
+	At time.Time
+}
+
+// Ready reports whether the node is ready.
+func (a *Assessment) Ready() bool { return a.State == readiness.Ready }
+
+// Standing of the node by this assessment.
+func (a *Assessment) Standing() Standing { return Standing{Ready: a.Ready(), Since: a.Since} }
+
+// Node assesses a GPU node: what it needs by the plan, and how its pods and its kubelet are.
+func Node(in Input) Assessment {
+	assessment := Assessment{Operands: map[operand.Name]readiness.Verdict{}, Excluded: in.Plan.Facts.Excluded || in.Plan.Unselected != ""}
+	switch {
+	case in.Plan.Facts.Excluded:
+		assessment.NodeVerdict = excluded()
+	case in.Plan.Refused.Verdict == operand.Invalid:
+		assessment.NodeVerdict = refused(in.Plan.Refused)
+	case in.Plan.Unselected != "":
+		assessment.NodeVerdict = unselected(in.Plan)
+	default:
+		assessment.assess(in)
+	}
+	assessment.Since, assessment.At = in.Now, in.Now
+	if in.Before.Ready == assessment.Ready() && !in.Before.Since.IsZero() {
+		assessment.Since = in.Before.Since
+	}
+	return assessment
+}
+
+// assess is the chain of checks of a node that operands serve.
+func (a *Assessment) assess(in Input) {
+	verdict := func(rung plan.Rung) readiness.Verdict {
+		return in.Stack.awaitHandler(rung, in.Plan.Rungs, in.Pods, assessRung(rung, in))
+	}
+	a.climb(in, verdict)
+	for _, rung := range in.Plan.Beside {
+		if rung.Need != plan.OptedOut && rung.Need != plan.HostProvides {
+			a.Operands[rung.Operand] = verdict(rung)
+		}
+	}
+	a.checkTaints(in)
+	a.checkDeadlines(in)
+	for _, found := range a.Operands {
+		a.Until = sooner(a.Until, found.Until)
+	}
+	a.checkPool(in.Plan)
+	a.checkSelection(in.Plan)
+	a.checkDiscovery(in)
+}
+
+// Undiscovered assesses the operands that discover GPUs on a node that has not been discovered yet.
+func Undiscovered(catalogue []operand.Operand, pods Pods, now time.Time) map[operand.Name]readiness.Verdict {
+	var found map[operand.Name]readiness.Verdict
+	for i := range catalogue {
+		name := catalogue[i].Name
+		pod := pods[name]
+		if !catalogue[i].Discovers || pod == nil {
+			continue
+		}
+		if found == nil {
+			found = map[operand.Name]readiness.Verdict{}
+		}
+		found[name] = readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], now)
+	}
+	return found
+}
+
+// climb assesses the rungs of the ladder.
+func (a *Assessment) climb(in Input, verdict func(plan.Rung) readiness.Verdict) {
+	rungs := []readiness.Rung{{Stage: v1.StageDiscovered, Verdict: readiness.Kubelet(in.Node)}}
+	optedOut, plugin := "", operand.Name("")
+	for _, rung := range in.Plan.Rungs {
+		if in.Plan.NeedsAllocatable && rung.Stage == v1.StageValidated {
+			rungs = append(rungs, allocatable(in, plugin, optedOut))
+		}
+		if rung.Need == plan.OptedOut {
+			optedOut = rung.Message
+		} else if rung.Stage == v1.StageDevicePlugin {
+			plugin = rung.Operand
+		}
+		found := verdict(rung)
+		if rung.Need == plan.Expected || rung.Need == plan.Paused {
+			a.Operands[rung.Operand] = found
+		}
+		rungs = append(rungs, readiness.Rung{Stage: rung.Stage, Operand: string(rung.Operand), Verdict: found})
+	}
+	a.NodeVerdict = readiness.Node(rungs)
+}
+
+// checkPool reports that a ready node has the driver of another pool than its own.
+func (a *Assessment) checkPool(node plan.Node) {
+	labelled, wanted := node.Facts.Pool, node.Pool.Name
+	if wanted != "" && a.Ready() && labelled != "" && labelled != wanted {
+		a.Outdated, a.Reason = true, v1.ReasonUpgradePending
+		// The command comes first, as a long message is cut in the policy's status.
+		a.Message = fmt.Sprintf("run kubectl label node %s %s- to move the driver from %s to %s",
+			node.Facts.Name, labels.Pool, labelled, wanted)
+	}
+}
+
+// sooner is the first of two times; zero is never.
+func sooner(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func excluded() readiness.NodeVerdict {
+	return discovered(readiness.Verdict{
+		State: readiness.Progressing, Reason: v1.ReasonExcluded,
+		Message: fmt.Sprintf("label %s is %q", labels.DeployOperands, labels.False),
+	})
+}
+
+func refused(decision operand.Decision) readiness.NodeVerdict {
+	return discovered(readiness.Verdict{State: readiness.Failed, Reason: decision.Reason, Message: decision.Message})
+}
+
+// discovered is the verdict on a node that gets nothing beyond its discovery.
+func discovered(verdict readiness.Verdict) readiness.NodeVerdict {
+	return readiness.NodeVerdict{Stage: v1.StageDiscovered, Verdict: verdict}
+}
+
+// allocatable is the rung that the device plugin leads to; plugin is empty where it is kept off the node.
+func allocatable(in Input, plugin operand.Name, optedOut string) readiness.Rung {
+	rung := readiness.Rung{Stage: v1.StageAllocatable, Operand: string(plugin), Verdict: readiness.Allocatable(in.Node)}
+	if rung.Verdict.State == readiness.Ready {
+		return rung
+	}
+	if optedOut != "" {
+		rung.Verdict.Message += "; " + optedOut
+	} else if container := in.Stack.mainContainer(in.Pods[plugin]); container != "" {
+		rung.Verdict.Message += ": see the log of container " + container
+	}
+	return rung
+}
+
+func assessRung(rung plan.Rung, in Input) readiness.Verdict {
+	pod := in.Pods[rung.Operand]
+	switch rung.Need {
+	case plan.HostProvides, plan.OptedOut:
+		return readiness.Verdict{}
+	case plan.Paused:
+		return readiness.Verdict{State: readiness.Progressing, Reason: rung.Reason, Message: rung.Message}
+	case plan.NotPossible:
+		// What runs is left alone, and may well do its work.
+		if pod == nil {
+			return readiness.Verdict{State: readiness.Failed, Reason: rung.Reason, Message: rung.Message}
+		}
+	case plan.Expected:
+	}
+	if pod == nil {
+		return in.Stack.missing(rung.Operand, in.Node)
+	}
+	ds := daemonSetOf(pod, in.Stack.DaemonSets)
+	if ds == nil {
+		return readiness.Pod(pod, pod.Annotations[labels.TemplateDigest], in.Now)
+	}
+	verdict := readiness.Pod(pod, ds.Annotations[labels.TemplateDigest], in.Now)
+	// A DaemonSet that rolls replaces outdated pods by itself.
+	verdict.Outdated = verdict.Outdated && ds.Spec.UpdateStrategy.Type == appsv1.OnDeleteDaemonSetStrategyType
+	if verdict.Outdated && verdict.State == readiness.Ready {
+		verdict.Reason = v1.ReasonUpgradePending
+		verdict.Message = fmt.Sprintf("%s is outdated: kubectl -n %s delete pod %s", rung.Operand, pod.Namespace, pod.Name)
+	}
+	return verdict
+}
+
+func daemonSetOf(pod *corev1.Pod, daemonSets map[string]*appsv1.DaemonSet) *appsv1.DaemonSet {
+	if controller := metav1.GetControllerOf(pod); controller != nil {
+		return daemonSets[controller.Name]
+	}
+	return nil
+}

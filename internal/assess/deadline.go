@@ -1,0 +1,58 @@
+package assess
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// checkDeadlines compares what is progressing with the deadlines of the spec: the node where it is not ready, and the
+// operands beside the ladder where it is. The time counts from the assessment before, and from the pods.
+func (a *Assessment) checkDeadlines(in Input) {
+	since := in.Now
+	if in.Before.Ready == a.Ready() && !in.Before.Since.IsZero() {
+		since = in.Before.Since
+	}
+	if a.Ready() {
+		for _, rung := range in.Plan.Beside {
+			if verdict, expected := a.Operands[rung.Operand]; expected && rung.Need == plan.Expected {
+				a.Operands[rung.Operand] = readiness.Within(in.Plan.Spec.Deadline(""), verdict, later(since, unready(in.Pods[rung.Operand])), in.Now)
+			}
+		}
+		return
+	}
+	if a.Reason == v1.ReasonOperandPaused {
+		return // Whoever has paused it decides when it goes on.
+	}
+	at := slices.Index(v1.Stages(), a.Stage)
+	for _, rung := range in.Plan.Rungs {
+		if pod := in.Pods[rung.Operand]; pod != nil && slices.Index(v1.Stages(), rung.Stage) < at {
+			since = later(since, readiness.ReadySince(pod))
+		}
+	}
+	a.Verdict = readiness.Within(in.Plan.Spec.Deadline(a.Stage), a.Verdict, since, in.Now)
+	if name := operand.Name(a.Operand); name != "" {
+		a.Operands[name] = a.Verdict
+	}
+}
+
+// unready is since when a pod has not been ready, zero where there is none.
+func unready(pod *corev1.Pod) time.Time {
+	if pod == nil {
+		return time.Time{}
+	}
+	return readiness.UnreadySince(pod)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,3 @@
+// Package assess is the one place that judges a node: a pure function of what the spec decides for it, its Node, its
+// pods, what is known of the stack, and the time. A verdict is typed; no caller reads meaning out of its sentences.
+package assess

@@ -1,0 +1,52 @@
+package assess
+
+import (
+	"fmt"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// missing reports why the node has no pod of an operand that it needs: a taint, what refuses the pod, or that it
+// has not been made yet.
+func (s Stack) missing(name operand.Name, node *corev1.Node) readiness.Verdict {
+	ds, exists := s.daemonSetFor(name, node)
+	switch {
+	case !exists:
+		return pending(fmt.Sprintf("there is no pod of %s on the node yet", name))
+	case ds == nil:
+		return pending(fmt.Sprintf("no DaemonSet of %s selects the node yet", name))
+	}
+	verdict := readiness.Missing(ds, node)
+	if failure, refused := s.CreateFailures[ds.Name]; refused && verdict.Reason == v1.ReasonPodMissing {
+		return readiness.Verdict{
+			State: readiness.Failed, Reason: failure.Reason,
+			Message: fmt.Sprintf("DaemonSet %s cannot create its pod", ds.Name), Detail: failure.Message,
+		}
+	}
+	return verdict
+}
+
+func pending(message string) readiness.Verdict {
+	return readiness.Verdict{State: readiness.Progressing, Reason: v1.ReasonPodMissing, Message: message}
+}
+
+// daemonSetFor is the operand's DaemonSet that is for the node, and whether it has any.
+func (s Stack) daemonSetFor(name operand.Name, node *corev1.Node) (found *appsv1.DaemonSet, exists bool) {
+	for _, ds := range s.DaemonSets {
+		if ds.Labels[labels.Operand] != string(name) || ds.DeletionTimestamp != nil {
+			continue
+		}
+		exists = true
+		// Where two select it, the first by name is told, so that the message stays.
+		if readiness.Selects(ds, node) && (found == nil || ds.Name < found.Name) {
+			found = ds
+		}
+	}
+	return found, exists
+}

@@ -1,0 +1,99 @@
+package assess
+
+import (
+	"time"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// Dwell are the times for which a change for the worse must last before it is reported.
+type Dwell struct {
+	// Replace is that of a pod that is not ready and has not failed, as while it is replaced.
+	Replace time.Duration
+	// Flap is that of a node that has become ready again less than Window ago, whatever the cause.
+	Flap, Window time.Duration
+}
+
+// DefaultDwell returns the times that the operator works with.
+func DefaultDwell() Dwell {
+	return Dwell{Replace: 4 * time.Second, Flap: 10 * time.Second, Window: time.Minute}
+}
+
+// Report is what is reported of a node, by its condition and by the policy's status alike: the latest assessment, or
+// the one before as long as a change for the worse has to last.
+type Report struct {
+	Assessment
+	// worse is since when the latest assessment has been worse than the reported one; zero if it is not.
+	worse time.Time
+	// recovered is when the node last became ready that had been ready before.
+	recovered time.Time
+	// wasReady: the node has been ready before.
+	wasReady bool
+}
+
+// Next returns the report that follows when the node is assessed anew, and after how long it may become another one by
+// itself; 0 is never. A failure is reported at once, and so is that allocatable falls to nothing on a node whose device
+// plugin works; a pod that is merely being replaced is reported once that has lasted, and so is whatever takes the node
+// down twice within a minute.
+func (r Report) Next(latest Assessment, dwell Dwell) (Report, time.Duration) {
+	now := latest.At
+	next := Report{Assessment: latest, recovered: r.recovered, wasReady: r.wasReady || latest.Ready()}
+	if !r.isWorse(&latest) {
+		if r.wasReady && !r.Ready() && latest.Ready() {
+			next.recovered = now
+		}
+		return next, 0
+	}
+	since := r.worse
+	if since.IsZero() {
+		since = now
+	}
+	if left := r.holds(&latest, dwell) - now.Sub(since); left > 0 {
+		held := r
+		held.worse = since
+		return held, left
+	}
+	return next, 0
+}
+
+// isWorse reports whether the node, or an operand on it, was ready and is no longer. A node that is excluded from now
+// on is not worse: that is a decision of a person.
+func (r *Report) isWorse(latest *Assessment) bool {
+	if r.At.IsZero() || !r.Ready() || latest.Excluded {
+		return false
+	}
+	if !latest.Ready() {
+		return true
+	}
+	for name, before := range r.Operands {
+		after, expected := latest.Operands[name]
+		if expected && before.State == readiness.Ready && after.State != readiness.Ready {
+			return true
+		}
+	}
+	return false
+}
+
+// holds is for how long the report stays as it is before this worse assessment.
+func (r *Report) holds(latest *Assessment, dwell Dwell) time.Duration {
+	switch {
+	case !latest.Ready() && !r.recovered.IsZero() && latest.At.Sub(r.recovered) < dwell.Window:
+		return dwell.Flap
+	case latest.State == readiness.Failed || r.failsAnew(latest):
+		return 0
+	case latest.Stage == v1.StageAllocatable && r.worse.IsZero():
+		return 0
+	}
+	return dwell.Replace
+}
+
+// failsAnew reports whether an operand has failed that was ready.
+func (r *Report) failsAnew(latest *Assessment) bool {
+	for name, before := range r.Operands {
+		if before.State == readiness.Ready && latest.Operands[name].State == readiness.Failed {
+			return true
+		}
+	}
+	return false
+}

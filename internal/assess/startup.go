@@ -1,0 +1,34 @@
+package assess
+
+import (
+	"fmt"
+	"strings"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// checkTaints holds a node up whose GPUs can be used and whose start-up taints still keep pods off it. That lasts
+// for the time of one write, unless the API server refuses that.
+func (a *Assessment) checkTaints(in Input) {
+	a.Usable = a.State == readiness.Ready
+	var left []string
+	for _, taint := range in.Node.Spec.Taints {
+		if plan.Names(in.Plan.Spec.NodeStartup.Taints, taint) {
+			left = append(left, taint.Key)
+		}
+	}
+	if !a.Usable || len(left) == 0 {
+		return
+	}
+	a.NodeVerdict = readiness.NodeVerdict{Stage: v1.StageValidated, Verdict: readiness.Verdict{
+		State: readiness.Progressing, Reason: v1.ReasonStartupTaint, Outdated: a.Outdated,
+		// The key and the remedy come first, as a long message is cut in the policy's status.
+		Message: fmt.Sprintf("taint %s stays: name it in the chart's nodeStartup.taints, or in ownTaints of %s; "+
+			"the GPUs can be used, and the API server lets the operator take off what is named there", strings.Join(left, ", "), fence),
+	}}
+}
+
+// fence is the admission policy that bounds what the operator writes on nodes.
+const fence = "ValidatingAdmissionPolicy gpu-operator-operator"

@@ -1,0 +1,37 @@
+package clusterpolicy
+
+import (
+	"time"
+)
+
+// Timing are the waits of the Reconciler; tests shorten them.
+type Timing struct {
+	// Batch is how long a pass waits for more events before it starts, but for those of policies, which start it at once.
+	// BatchPerNode comes on top for what changes the more often, the more nodes there are, up to LongestBatch in all: with
+	// more nodes there is always something, and each pass costs more.
+	Batch, BatchPerNode, LongestBatch time.Duration
+	// FirstRetry and LastRetry bound the back-off after a failed call. The last is short, as the same pass reports
+	// everything else.
+	FirstRetry, LastRetry time.Duration
+	// RetryConflict is how often an object of another owner is looked at: there is no event when it is gone.
+	RetryConflict time.Duration
+	// Sweep is how long the assessment of all nodes by another spec may take before it is reported: until then the status
+	// stays as it is.
+	Sweep time.Duration
+	// Deadline is that of what a pass reads or writes by single calls.
+	Deadline time.Duration
+}
+
+// DefaultTiming returns the waits that the operator works with.
+func DefaultTiming() Timing {
+	return Timing{
+		Batch: 200 * time.Millisecond, BatchPerNode: time.Millisecond, LongestBatch: 1500 * time.Millisecond,
+		FirstRetry: 100 * time.Millisecond, LastRetry: 30 * time.Second, RetryConflict: 30 * time.Second,
+		Sweep: 2 * time.Second, Deadline: 3 * time.Second,
+	}
+}
+
+// batch is how long a pass waits after an event of what there is the more of, the more nodes there are.
+func (t Timing) batch(nodes int) time.Duration {
+	return min(t.Batch+time.Duration(nodes)*t.BatchPerNode, t.LongestBatch)
+}

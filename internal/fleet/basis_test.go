@@ -1,0 +1,114 @@
+package fleet_test
+
+import (
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+func decide(spec v1.ClusterPolicySpec, catalogue ...operand.Operand) *plan.Decisions {
+	return plan.Decide(catalogue, operand.Input{Spec: effective.Of(spec)})
+}
+
+// Nodes are assessed anew when what they are assessed by differs, and not when only counters do.
+func TestPublish(t *testing.T) {
+	decisions := decide(v1.ClusterPolicySpec{})
+	// basis is made of equal parts each time, as each pass makes them.
+	basis := func() fleet.Basis {
+		return fleet.Basis{
+			Policy: &v1.ClusterPolicy{}, Decisions: decisions,
+			Stack: assess.Stack{
+				DaemonSets: map[string]*appsv1.DaemonSet{"driver": {ObjectMeta: metav1.ObjectMeta{
+					Name: "driver", UID: "1", Generation: 3, Labels: map[string]string{labels.Operand: "driver"},
+					Annotations: map[string]string{labels.TemplateDigest: "d"},
+				}}},
+				CreateFailures: map[string]assess.CreateFailure{"driver": {Reason: "QuotaExceeded", Message: "x"}},
+			},
+		}
+	}
+	driver := func(change func(*appsv1.DaemonSet)) func(*fleet.Basis) {
+		return func(b *fleet.Basis) { change(b.Stack.DaemonSets["driver"]) }
+	}
+	tests := map[string]struct {
+		change func(*fleet.Basis)
+		want   bool
+	}{
+		"nothing": {change: func(*fleet.Basis) {}},
+		"how its pods are": {change: driver(func(ds *appsv1.DaemonSet) {
+			ds.ResourceVersion, ds.Status.NumberReady, ds.Status.DesiredNumberScheduled = "9", 3, 3
+		})},
+		"an annotation of others":         {change: driver(func(ds *appsv1.DaemonSet) { ds.Annotations["other"] = "x" })},
+		"other decisions, that are equal": {change: func(b *fleet.Basis) { b.Decisions = decide(v1.ClusterPolicySpec{}) }, want: true},
+		"no decisions":                    {change: func(b *fleet.Basis) { b.Decisions = nil }, want: true},
+		"a digest":                        {change: driver(func(ds *appsv1.DaemonSet) { ds.Annotations[labels.TemplateDigest] = "e" }), want: true},
+		"a generation":                    {change: driver(func(ds *appsv1.DaemonSet) { ds.Generation++ }), want: true},
+		"another of the same name":        {change: driver(func(ds *appsv1.DaemonSet) { ds.UID = "2" }), want: true},
+		"another operand's":               {change: driver(func(ds *appsv1.DaemonSet) { ds.Labels[labels.Operand] = "dcgm" }), want: true},
+		"a deletion":                      {change: driver(func(ds *appsv1.DaemonSet) { ds.DeletionTimestamp = &metav1.Time{Time: begin} }), want: true},
+		"a DaemonSet goes":                {change: func(b *fleet.Basis) { b.Stack.DaemonSets = nil }, want: true},
+		"a DaemonSet comes":               {change: func(b *fleet.Basis) { b.Stack.DaemonSets["b"] = &appsv1.DaemonSet{} }, want: true},
+		"why pods cannot be created": {change: func(b *fleet.Basis) {
+			b.Stack.CreateFailures["driver"] = assess.CreateFailure{Reason: "AdmissionDenied"}
+		}, want: true},
+		"pods can be created": {change: func(b *fleet.Basis) { b.Stack.CreateFailures = nil }, want: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			f := fleet.New()
+			g.Expect(f.Basis()).To(BeNil())
+			first := f.Publish(basis(), begin)
+			g.Expect(first).To(And(HaveField("Version", uint64(1)), HaveField("Since", begin)))
+			g.Expect(f.Published()).To(Receive())
+			next := basis()
+			test.change(&next)
+			second := f.Publish(next, begin.Add(time.Minute))
+			g.Expect(f.Basis()).To(BeIdenticalTo(second))
+			if !test.want {
+				g.Expect(second).To(BeIdenticalTo(first))
+				g.Expect(f.Published()).NotTo(Receive())
+				return
+			}
+			g.Expect(second).To(And(HaveField("Version", uint64(2)), HaveField("Since", begin.Add(time.Minute))))
+			g.Expect(f.Published()).To(Receive())
+			g.Expect(first.Version).To(Equal(uint64(1)), "a basis that is published is not changed")
+			g.Expect(f.Publish(next, begin.Add(time.Hour))).To(BeIdenticalTo(second))
+		})
+	}
+}
+
+// The labels that the spec selects nodes by are those of all its nodeSelectors.
+func TestSelects(t *testing.T) {
+	g := NewWithT(t)
+	f := fleet.New()
+	exporter := operand.Operand{Name: "dcgm-exporter", Placement: func(in operand.Input) operand.Placement {
+		return operand.Placement{PlacementSpec: in.Spec.DCGMExporter.PlacementSpec}
+	}, Wanted: func(operand.Input) operand.Decision { return operand.Installed() }}
+	spec := v1.ClusterPolicySpec{
+		DaemonSets:   &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"example.com/pool": "gpu"}},
+		DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: v1.PlacementSpec{NodeSelector: v1.Labels{"example.com/tier": "metrics"}}},
+	}
+	basis := f.Publish(fleet.Basis{Decisions: decide(spec, exporter)}, begin)
+	g.Expect(basis.Selects("example.com/pool")).To(BeTrue())
+	g.Expect(basis.Selects("example.com/tier")).To(BeTrue())
+	g.Expect(basis.Selects("example.com/rack")).To(BeFalse())
+	g.Expect(f.Publish(fleet.Basis{}, begin).Selects("example.com/pool")).To(BeFalse(), "there is no policy")
+}
+
+func TestPaused(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect((&fleet.Basis{}).Paused()).To(BeFalse())
+	g.Expect((&fleet.Basis{Decisions: decide(v1.ClusterPolicySpec{})}).Paused()).To(BeFalse())
+	g.Expect((&fleet.Basis{Decisions: decide(v1.ClusterPolicySpec{Paused: new(true)})}).Paused()).To(BeTrue())
+}

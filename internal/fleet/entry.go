@@ -1,0 +1,64 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// Entry is what is known of one node. It is not changed once it is set.
+type Entry struct {
+	// Facts of the node, as they were read.
+	Facts operand.NodeFacts
+	// Basis is the version of what the node was assessed by; 0 where it was not assessed.
+	Basis uint64
+	// Latest is the verdict on the node, and Report what of it is reported. Both are empty for a node that the operator
+	// does not manage.
+	Latest assess.Assessment
+	Report assess.Report
+	// Discovering are the verdicts on the operands that discover GPUs, on a node that has not been discovered yet.
+	Discovering map[operand.Name]readiness.Verdict
+	// NodePool is the pool of spec.nodePools and DriverPool the driver pool that the node belongs to; empty for none.
+	NodePool, DriverPool string
+	// WriteError is why the last write to the Node failed; empty if it did not.
+	WriteError string
+	// Writes is what the node controller keeps for its next write.
+	Writes Writes
+}
+
+// Writes is what the node controller keeps of its writes to one Node. All of it may be lost: that costs a write that is
+// refused, or one that comes early.
+type Writes struct {
+	// Version is the resource version that the last write led to; empty for none.
+	Version string
+	// After is when the next write may be tried.
+	After time.Time
+	// Stage is the stage and reason that the condition does not show yet, and StageSince since when the node has been
+	// there; empty for none.
+	Stage      string
+	StageSince time.Time
+	// Settle is how long the next stage must last before it is written; 0 for the shortest.
+	Settle time.Duration
+	// Joined is when the node began to join, and Reached how many stages of its joining are counted.
+	Joined  time.Time
+	Reached int
+}
+
+// Managed reports whether the operator manages the node.
+func (e *Entry) Managed() bool { return e.Facts.Managed() }
+
+// Shown is the verdict that the policy's status aggregates: the report, or the latest stage of a node that is not ready
+// in either.
+func (e *Entry) Shown() *assess.Assessment {
+	if !e.Report.Ready() && !e.Latest.Ready() {
+		return &e.Latest
+	}
+	return &e.Report.Assessment
+}
+
+// starting reports whether the node is on the way to ready.
+func (e *Entry) starting() bool {
+	return e.Basis != 0 && e.Latest.State == readiness.Progressing && !e.Latest.Excluded
+}

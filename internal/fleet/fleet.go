@@ -1,0 +1,186 @@
+package fleet
+
+import (
+	"maps"
+	"reflect"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// Fleet is safe for use by several goroutines. It may be lost at any time: it is filled anew from the Nodes.
+type Fleet struct {
+	// changed has an event when entries have changed that a pass aggregates, published when another basis is.
+	changed, published chan event.GenericEvent
+
+	mu       sync.RWMutex
+	entries  map[string]*Entry
+	hydrated bool
+	// starting is the number of nodes on the way to ready.
+	starting int
+	basis    *Basis
+	// facts are counted by factsVersion, which is another one after each change of the facts of a managed node.
+	factsVersion uint64
+	// alike are the operands of the last node on which all is well: most nodes have the same, which are kept once.
+	alike map[operand.Name]readiness.Verdict
+}
+
+// New returns an empty Fleet.
+func New() *Fleet {
+	// One event that is not taken yet stands for all that follow.
+	return &Fleet{
+		changed: make(chan event.GenericEvent, 1), published: make(chan event.GenericEvent, 1),
+		entries: map[string]*Entry{},
+	}
+}
+
+// Changed has an event when a pass is due, for one receiver.
+func (f *Fleet) Changed() <-chan event.GenericEvent { return f.changed }
+
+// Published has an event when all nodes are to be assessed anew, for one receiver.
+func (f *Fleet) Published() <-chan event.GenericEvent { return f.published }
+
+func notify(listener chan event.GenericEvent) {
+	select {
+	case listener <- event.GenericEvent{Object: &corev1.Node{}}:
+	default:
+	}
+}
+
+// Get returns the entry of a node, nil if there is none.
+func (f *Fleet) Get(node string) *Entry {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.entries[node]
+}
+
+// Set replaces the entry of the node that its facts name.
+func (f *Fleet) Set(entry *Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.entries[entry.Facts.Name]
+	f.share(entry)
+	f.count(before, entry)
+	f.entries[entry.Facts.Name] = entry
+	sameFacts := before != nil && reflect.DeepEqual(before.Facts, entry.Facts)
+	if !sameFacts && (entry.Managed() || before != nil && before.Managed()) {
+		f.factsVersion++
+	}
+	if !sameFacts || verdictDiffers(before, entry) {
+		notify(f.changed)
+	}
+}
+
+// Forget drops the entry of a node that is gone.
+func (f *Fleet) Forget(node string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before, known := f.entries[node]
+	if !known {
+		return
+	}
+	f.count(before, nil)
+	delete(f.entries, node)
+	if before.Managed() {
+		f.factsVersion++
+	}
+	notify(f.changed)
+}
+
+func (f *Fleet) count(before, after *Entry) {
+	if before != nil && before.starting() {
+		f.starting--
+	}
+	if after != nil && after.starting() {
+		f.starting++
+	}
+}
+
+// share has a node on which all is well keep the same map as the one before.
+func (f *Fleet) share(entry *Entry) {
+	if !entry.Latest.Ready() || entry.Basis == 0 {
+		return
+	}
+	if !maps.Equal(f.alike, entry.Latest.Operands) {
+		f.alike = entry.Latest.Operands
+	}
+	entry.Latest.Operands = f.alike
+	if maps.Equal(f.alike, entry.Report.Operands) {
+		entry.Report.Operands = f.alike
+	}
+}
+
+// verdictDiffers reports whether a pass finds another verdict, or the same by another basis.
+func verdictDiffers(before, after *Entry) bool {
+	shown, was := after.Shown(), before.Shown()
+	return before.Basis != after.Basis || before.WriteError != after.WriteError ||
+		before.NodePool != after.NodePool || before.DriverPool != after.DriverPool ||
+		shown.NodeVerdict != was.NodeVerdict || shown.Excluded != was.Excluded || !shown.Since.Equal(was.Since) ||
+		!maps.Equal(shown.Operands, was.Operands) || !maps.Equal(before.Discovering, after.Discovering)
+}
+
+// Starting is the number of nodes on the way to ready.
+func (f *Fleet) Starting() int {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.starting
+}
+
+// Names returns the nodes that have an entry, in any order.
+func (f *Fleet) Names() []string {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	names := make([]string, 0, len(f.entries))
+	for name := range f.entries {
+		names = append(names, name)
+	}
+	return names
+}
+
+// Hydrate sets entries of nodes that have none yet, and marks the fleet as complete: from now on every node that is not
+// in it has joined since.
+func (f *Fleet) Hydrate(entries []*Entry) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, entry := range entries {
+		if f.entries[entry.Facts.Name] == nil {
+			f.entries[entry.Facts.Name] = entry
+		}
+	}
+	f.hydrated = true
+	f.factsVersion++
+	notify(f.changed)
+}
+
+// Publish has all nodes assessed by another basis, unless it assesses them like the present one, and returns the one in
+// force.
+func (f *Fleet) Publish(next Basis, now time.Time) *Basis {
+	next.shape = shapes(next.Stack.DaemonSets)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if next.equals(f.basis) {
+		return f.basis
+	}
+	next.Version, next.Since = 1, now
+	if f.basis != nil {
+		next.Version = f.basis.Version + 1
+	}
+	if d := next.Decisions; d != nil {
+		next.selectors = d.Input.SelectorKeys(d.Catalogue)
+	}
+	f.basis = &next
+	notify(f.published)
+	return f.basis
+}
+
+// Basis returns what nodes are assessed by, nil before anything is published.
+func (f *Fleet) Basis() *Basis {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.basis
+}

@@ -1,0 +1,130 @@
+package plan
+
+import (
+	"fmt"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Decisions are what the spec and the objects that it refers to decide for every node. They are immutable once made:
+// any number of goroutines may use the same ones.
+type Decisions struct {
+	// Catalogue is sorted.
+	Catalogue []operand.Operand
+	// Input is what was decided from. Layouts and Optional are empty: they depend on the cluster, see Plan.Input.
+	Input operand.Input
+	// NodePools are those of spec.nodePools, in their order.
+	NodePools []NodePool
+	// Installed tells which operands the spec does not turn off. One that is held counts: what runs
+	// of it goes on proving its markers.
+	Installed map[operand.Name]bool
+	decisions map[operand.Name]operand.Decision
+	// selecting are the same pools, for operand.PoolOf.
+	selecting []operand.NodePool
+}
+
+// Decide decides for a sorted catalogue. Neither it nor what in refers to may be changed afterwards. Layouts and Optional
+// of in are ignored.
+func Decide(catalogue []operand.Operand, in operand.Input) *Decisions {
+	in.Layouts, in.Optional = nil, nil
+	d := &Decisions{
+		Catalogue: catalogue,
+		Input:     in,
+		Installed: map[operand.Name]bool{},
+		decisions: map[operand.Name]operand.Decision{},
+		selecting: operand.NodePools(in.Spec),
+	}
+	for _, o := range catalogue {
+		decision := o.Wanted(in)
+		d.decisions[o.Name] = decision
+		d.Installed[o.Name] = decision.Verdict != operand.Absent
+	}
+	for _, pool := range d.selecting {
+		decided := d.nodePool(pool)
+		d.NodePools = append(d.NodePools, decided)
+		for name, decision := range decided.decisions {
+			d.Installed[name] = d.Installed[name] || decision.Verdict != operand.Absent
+		}
+	}
+	return d
+}
+
+func (d *Decisions) installedOperands() []operand.Operand {
+	var installed []operand.Operand
+	for _, o := range d.Catalogue {
+		if d.Installed[o.Name] {
+			installed = append(installed, o)
+		}
+	}
+	return installed
+}
+
+// decision about an operand for the nodes of a pool, or of none.
+func (d *Decisions) decision(o *operand.Operand, pool *NodePool) operand.Decision {
+	if pool != nil {
+		if own, varies := pool.decisions[o.Name]; varies {
+			return own
+		}
+	}
+	return d.decisions[o.Name]
+}
+
+// ready tells the same, and whether all is there that the operand needs of the cluster.
+func (d *Decisions) ready(o *operand.Operand, pool *NodePool) operand.Decision {
+	decision := d.decision(o, pool)
+	if decision.Verdict != operand.Install {
+		return decision
+	}
+	if pool != nil && o.VariesIn(pool.NodePoolSpec) {
+		// What the pool's spec names is there, or it would have been refused.
+		return d.prerequisites(o)
+	}
+	return d.blocked(*o)
+}
+
+// blocked tells whether what must be in the cluster before the operand is not there.
+func (d *Decisions) blocked(o operand.Operand) operand.Decision {
+	if waits := d.prerequisites(&o); waits.Verdict != operand.Install {
+		return waits
+	}
+	return d.Input.Missing(&o)
+}
+
+// prerequisites tells the same of what other operands bring.
+func (d *Decisions) prerequisites(o *operand.Operand) operand.Decision {
+	for _, r := range o.Requires {
+		if r.Scope == operand.Cluster && d.decisions[r.On].Verdict != operand.Install && !d.decisions[r.On].Moot {
+			return operand.Refused(v1.ReasonWaitingForOperand,
+				fmt.Sprintf("needs %s, which is not installed: %s", r.On, d.decisions[r.On].Message))
+		}
+	}
+	return operand.Installed()
+}
+
+// serves tells whether the operand is to run on the node, its deploy labels apart.
+func (d *Decisions) serves(o operand.Operand, node operand.NodeFacts) operand.Decision {
+	if selected := d.selects(o, node); selected.Verdict != operand.Install {
+		return selected
+	}
+	return d.canServe(o, node)
+}
+
+// canServe tells the same whatever the node is selected for.
+func (d *Decisions) canServe(o operand.Operand, node operand.NodeFacts) operand.Decision {
+	if !o.ServesWorkload(d.Input.WorkloadOf(node)) {
+		return operand.Decision{Verdict: operand.Absent}
+	}
+	if o.ServesPool != nil {
+		if known := node.HasPool(d.inputOf(node).PoolKey()); known.Verdict != operand.Install {
+			return known
+		}
+	}
+	if o.ServesNode != nil {
+		return o.ServesNode(d.inputOf(node), node)
+	}
+	if o.Serves == nil {
+		return operand.Installed()
+	}
+	return o.Serves(node)
+}

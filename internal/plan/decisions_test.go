@@ -1,0 +1,121 @@
+package plan_test
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+)
+
+// teamA is a pool with a driver, a toolkit and a use of its GPUs of its own.
+var teamA = v1.NodePoolSpec{
+	Name: "a", NodeSelector: v1.NodePoolSelector{"team": "a"},
+	Driver:  &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Version: "590.44.01"}},
+	Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Version: "v1.18.0"}},
+	MIG:     &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
+}
+
+// twoRuntimes are a node of the pool and one of none, with different container runtimes.
+func twoRuntimes() []operand.NodeFacts {
+	crio := changed(ubuntu("plain"), func(f *operand.NodeFacts) { f.Runtime = operand.RuntimeCRIO })
+	return []operand.NodeFacts{crio, withLabels(ubuntu("own"), "team", "a")}
+}
+
+// Both controllers use the same decisions at once. The race detector sees any write.
+func TestDecisionsServeSeveralAtOnce(t *testing.T) {
+	g := NewWithT(t)
+	nodes := twoRuntimes()
+	type answer struct {
+		node    plan.Node
+		labels  map[string]*string
+		missing string
+		actions []plan.Action
+	}
+	ask := func(d *plan.Decisions) answer {
+		var a answer
+		for _, facts := range nodes {
+			a.node, a.labels, a.missing = d.ForNode(facts), d.NodeLabels(facts, nil, false), d.Missing(facts)
+		}
+		for _, step := range plan.Compute(d, nil, nodes).Steps {
+			a.actions = append(a.actions, step.Action)
+		}
+		return a
+	}
+	shared, answers := plan.Decide(catalogue(t), withPools(teamA)), make([]answer, 8)
+	var wg sync.WaitGroup
+	for i := range answers {
+		wg.Go(func() { answers[i] = ask(shared) })
+	}
+	wg.Wait()
+	g.Expect(answers).To(HaveEach(Equal(ask(plan.Decide(catalogue(t), withPools(teamA))))))
+}
+
+// What depends on the cluster is in the plan, for nodes of pools, too, and never in the decisions.
+func TestThePlanKnowsTheCluster(t *testing.T) {
+	g := NewWithT(t)
+	in := withPools(teamA)
+	in.Layouts, in.Optional = []operand.Layout{{Name: "other"}}, map[operand.OptionalKind]bool{operand.PrometheusRule: true}
+	optional := map[operand.OptionalKind]bool{operand.ServiceMonitor: true}
+	d := plan.Decide(catalogue(t), in)
+	p := plan.Compute(d, optional, twoRuntimes())
+	g.Expect(d.Input.Layouts).To(BeEmpty())
+	g.Expect(d.Input.Optional).To(BeEmpty())
+	for pool, strategy := range map[string]v1.MIGStrategy{"": "", "a": v1.MIGStrategyMixed, "unknown": ""} {
+		got := p.InputFor(pool)
+		var runtimes []string
+		for _, layout := range got.Layouts {
+			runtimes = append(runtimes, layout.Runtime)
+		}
+		g.Expect(runtimes).To(ConsistOf(operand.RuntimeContainerd, operand.RuntimeCRIO), pool)
+		g.Expect(got.Optional).To(Equal(optional), pool)
+		g.Expect(got.Spec.MIG.Strategy).To(Equal(strategy), pool)
+	}
+}
+
+// The spec of a pool and the runtimes of the nodes may contradict each other, which the decisions cannot see: what is
+// there of the operand stays.
+func TestAPoolThatContradictsTheRuntimesIsHeld(t *testing.T) {
+	picky := operand.Operand{
+		Name: "picky", Workloads: []operand.Workload{operand.WorkloadContainer},
+		Wanted: func(operand.Input) operand.Decision { return operand.Installed() },
+		Varies: func(pool v1.NodePoolSpec) bool { return pool.Toolkit != nil },
+		Instances: func(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+			if in.NodePool != nil && len(in.Layouts) > 1 {
+				return nil, errors.New("one path for two runtimes")
+			}
+			return []operand.Instance{{}}, nil
+		},
+	}
+	tests := map[string]struct {
+		nodes     []operand.NodeFacts
+		want      plan.Step
+		instances []string
+	}{
+		"two runtimes": {nodes: twoRuntimes(), want: plan.Step{
+			Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "node pool a: one path for two runtimes",
+		}},
+		"two runtimes, and no node in the pool": {
+			nodes: []operand.NodeFacts{twoRuntimes()[0], ubuntu("b")}, want: plan.Step{Action: plan.Apply}, instances: []string{""},
+		},
+		"one runtime": {nodes: twoRuntimes()[1:], want: plan.Step{Action: plan.Apply}, instances: []string{"", "-pool-a"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			d := plan.Decide([]operand.Operand{picky}, withPools(teamA))
+			g.Expect(d.NodePools[0].Refused).To(Equal(operand.Installed()))
+			got := plan.Compute(d, nil, test.nodes).Steps[0]
+			var suffixes []string
+			for _, instance := range got.Instances {
+				suffixes = append(suffixes, instance.Suffix)
+			}
+			g.Expect(suffixes).To(Equal(test.instances))
+			g.Expect(plan.Step{Action: got.Action, State: got.State, Reason: got.Reason, Message: got.Message}).To(Equal(test.want))
+		})
+	}
+}

@@ -1,0 +1,147 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// InputFor is the input for the instances of the node pool of that name; that of nodes of no pool for an empty or
+// unknown name.
+func (p Plan) InputFor(name string) operand.Input {
+	for i := range p.NodePools {
+		if p.NodePools[i].Name == name {
+			return p.instancesInput(&p.NodePools[i])
+		}
+	}
+	return p.Input
+}
+
+// instancesInput is what was decided from for a pool, with what the instances need to know of the cluster.
+func (p Plan) instancesInput(pool *NodePool) operand.Input {
+	in := pool.in
+	in.Layouts, in.Optional = p.Input.Layouts, p.Input.Optional
+	return in
+}
+
+// inPools adds to a step what the pools say of its operand. Nothing in the instances for nodes of no pool depends on
+// the pools, so that one that comes or goes changes no object but its own.
+func (p Plan) inPools(step Step) Step {
+	o := &step.Operand
+	if step.Action == Hold {
+		return step
+	}
+	for i := range p.NodePools {
+		pool := &p.NodePools[i]
+		if !o.VariesIn(pool.NodePoolSpec) {
+			continue
+		}
+		members := p.members(o, pool)
+		switch decision := p.ready(o, pool); {
+		case decision.Verdict == operand.Invalid && step.Action == Remove && len(members) > 0:
+			return invalid(*o, decision.Reason, decision.Message)
+		case decision.Verdict == operand.Invalid:
+			step.Holds = true
+		case decision.Verdict == operand.Install && len(members) > 0 && o.ServesPool == nil:
+			instances, err := p.ofPool(o, pool, members)
+			if err != nil {
+				return invalid(*o, v1.ReasonInvalidSpec, err.Error())
+			}
+			step = step.with(instances)
+		}
+	}
+	return step
+}
+
+// with is the step with more instances to apply.
+func (s Step) with(more []operand.Instance) Step {
+	if s.Action == Remove {
+		s = Step{Operand: s.Operand, Action: Apply}
+	}
+	s.Instances = append(s.Instances, more...)
+	return s
+}
+
+// gather finds the nodes of each pool.
+func (p Plan) gather(nodes []operand.NodeFacts) {
+	for _, node := range nodes {
+		if pool := p.poolOf(node); pool != nil && node.Managed() && !node.Excluded {
+			p.poolNodes[pool.Name] = append(p.poolNodes[pool.Name], node)
+		}
+	}
+}
+
+// members are the nodes of the pool that are to run the operand.
+func (p Plan) members(o *operand.Operand, pool *NodePool) []operand.NodeFacts {
+	var members []operand.NodeFacts
+	for _, node := range p.poolNodes[pool.Name] {
+		if p.serves(*o, node).Verdict == operand.Install {
+			members = append(members, node)
+		}
+	}
+	return members
+}
+
+// ofPool are the instances for the nodes of a pool. Each has the name of the pool, which nothing else ends in. The error
+// is of what Decide cannot judge: the spec together with the layouts of the nodes.
+func (p Plan) ofPool(o *operand.Operand, pool *NodePool, members []operand.NodeFacts) ([]operand.Instance, error) {
+	instances, err := o.Instances(p.instancesInput(pool), nil)
+	if err != nil {
+		return nil, fmt.Errorf("node pool %s: %w", pool.Name, err)
+	}
+	layouts := operand.Layouts(members)
+	instances = slices.DeleteFunc(instances, func(i operand.Instance) bool {
+		return i.Layout != "" && !slices.ContainsFunc(layouts, func(l operand.Layout) bool { return l.Name == i.Layout })
+	})
+	for i := range instances {
+		instances[i].NodePool = pool.Name
+		instances[i].Suffix += "-pool-" + pool.Name
+	}
+	return instances, nil
+}
+
+// drivers are the instances for all driver pools that can be served as the spec asks, and whether some cannot.
+func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, holds bool, err error) {
+	served := map[string][]operand.Pool{}
+	for _, pool := range p.Pools {
+		nodePool, known := p.named(&o, pool.NodePool)
+		if !known || p.ready(&o, nodePool).Verdict != operand.Install || o.ServesPool(p.inputFor(nodePool), pool).Verdict != operand.Install {
+			holds = true
+			continue
+		}
+		served[pool.NodePool] = append(served[pool.NodePool], pool)
+	}
+	if instances, err = o.Instances(p.Input, served[""]); err != nil {
+		return nil, holds, err
+	}
+	for i := range p.NodePools {
+		pool := &p.NodePools[i]
+		if len(served[pool.Name]) == 0 {
+			continue
+		}
+		more, err := o.Instances(p.instancesInput(pool), served[pool.Name])
+		if err != nil {
+			return nil, holds, fmt.Errorf("node pool %s: %w", pool.Name, err)
+		}
+		for j := range more {
+			more[j].NodePool = pool.Name
+		}
+		instances = append(instances, more...)
+	}
+	return instances, holds, nil
+}
+
+// named is the node pool of that name, if it says something of the operand; nil for none.
+func (p Plan) named(o *operand.Operand, name string) (pool *NodePool, known bool) {
+	if name == "" {
+		return nil, true
+	}
+	for i := range p.NodePools {
+		if p.NodePools[i].Name == name && o.VariesIn(p.NodePools[i].NodePoolSpec) {
+			return &p.NodePools[i], true
+		}
+	}
+	return nil, false
+}
