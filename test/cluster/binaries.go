@@ -14,8 +14,9 @@ import (
 
 // EnsureBinaries returns the folder that holds the programs of one Kubernetes release, and builds
 // those that are missing or of another version than the pinned one. The version is Newest, Oldest or a
-// pinned version such as v1.36.3; empty, it is that of VersionVariable, else Newest. One line goes to
-// progress for each tool that has to be built. Concurrent processes wait for each other.
+// pinned version such as v1.36.3; empty, it is that of VersionVariable, else Newest, except for what
+// AssetsVariable holds. One line goes to progress for each tool that has to be built. Concurrent processes
+// wait for each other.
 func EnsureBinaries(ctx context.Context, version string, progress io.Writer) (dir string, err error) {
 	root, err := repositoryRoot()
 	if err != nil {
@@ -25,8 +26,7 @@ func EnsureBinaries(ctx context.Context, version string, progress io.Writer) (di
 	if err != nil {
 		return "", err
 	}
-	dir = filepath.Join(root, ".cache", "controlplane", rel.version)
-	return dir, ensure(ctx, dir, rel.tools, progress)
+	return rel.dir, rel.ensure(ctx, progress)
 }
 
 // ensure builds those of the tools that dir lacks.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
 
@@ -34,21 +35,24 @@ type Cluster struct {
 	Config *rest.Config
 	// SimulatorConfig is the same for a user whose requests are not in the audit log.
 	SimulatorConfig *rest.Config
-	// Version is the Kubernetes version, such as v1.36.3.
+	// Version is the version of the API server, such as v1.36.3.
 	Version string
 	// LogDir holds one log for each process.
 	LogDir string
 	// AuditLog is the path of the API server's audit log.
 	AuditLog string
 
-	dir         string
-	address     netip.Addr
-	temporary   bool
-	binaries    string
+	dir       string
+	address   netip.Addr
+	temporary bool
+	// bare is a control plane of etcd and the API server alone.
+	bare        bool
+	release     release
 	port        *reservedPort
+	etcdPort    *reservedPort
 	credentials *credentials
-	etcd        *process
-	apiServer   *process
+	etcd        *server
+	apiServer   *server
 	// followers use the API server: controller-manager, scheduler and kwok.
 	followers []*process
 }
@@ -63,11 +67,10 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	binaries, err := EnsureBinaries(ctx, rel.version, os.Stderr)
-	if err != nil {
+	if err := rel.ensure(ctx, os.Stderr); err != nil {
 		return nil, err
 	}
-	c := &Cluster{Version: rel.version, binaries: binaries, address: opts.Address}
+	c := &Cluster{release: rel, address: opts.Address}
 	if !c.address.IsValid() {
 		c.address = loopback
 	}
@@ -89,6 +92,12 @@ func (c *Cluster) start(ctx context.Context, dir string) error {
 	}
 	if err := c.StartAPIServer(ctx); err != nil {
 		return err
+	}
+	if err := c.readVersion(); err != nil {
+		return err
+	}
+	if c.bare {
+		return nil
 	}
 	return c.startFollowers(ctx)
 }
@@ -114,13 +123,16 @@ func (c *Cluster) prepare(dir string) error {
 	if c.port, err = reservePort(c.address); err != nil {
 		return err
 	}
+	if c.etcdPort, err = reservePort(loopback); err != nil {
+		return err
+	}
 	if c.credentials, err = newCredentials(dir, c.address); err != nil {
 		return err
 	}
 	if err := writeManifests(dir); err != nil {
 		return err
 	}
-	url := "https://" + netip.AddrPortFrom(c.address, c.port.number).String()
+	url := "https://" + c.port.address().String()
 	c.Config = c.credentials.config(url, userAdmin)
 	c.SimulatorConfig = c.credentials.config(url, userSimulator)
 	for _, user := range users {
@@ -128,6 +140,20 @@ func (c *Cluster) prepare(dir string) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// readVersion asks the API server for its version, which is not that of the release where it comes from elsewhere.
+func (c *Cluster) readVersion() error {
+	client, err := kubernetes.NewForConfig(c.SimulatorConfig)
+	if err != nil {
+		return fmt.Errorf("make client: %w", err)
+	}
+	version, err := client.Discovery().ServerVersion()
+	if err != nil {
+		return fmt.Errorf("read the version of the API server: %w", err)
+	}
+	c.Version = version.GitVersion
 	return nil
 }
 
@@ -150,14 +176,16 @@ func (c *Cluster) Stop() error {
 	}
 	err := group.Wait()
 	// etcd last, so that the API server can finish, and both by force: nothing of theirs is kept.
-	if c.apiServer != nil {
-		c.apiServer.kill()
+	for _, s := range []*server{c.apiServer, c.etcd} {
+		if s != nil {
+			s.kill()
+			s.close()
+		}
 	}
-	if c.etcd != nil {
-		c.etcd.kill()
-	}
-	if c.port != nil {
-		c.port.release()
+	for _, port := range []*reservedPort{c.port, c.etcdPort} {
+		if port != nil {
+			port.release()
+		}
 	}
 	if c.temporary {
 		err = errors.Join(err, os.RemoveAll(c.dir))

@@ -26,6 +26,7 @@ func TestCluster(t *testing.T) {
 	}
 	t.Run("service account", func(t *testing.T) { checkServiceAccount(t, c) })
 	t.Run("proxy", func(t *testing.T) { checkProxy(t, c) })
+	t.Run("freeze", func(t *testing.T) { checkFreeze(t, c) })
 	t.Run("outage", func(t *testing.T) { checkOutage(t, c) })
 }
 
@@ -137,6 +138,25 @@ func checkProxy(t *testing.T, c *Cluster) {
 	}
 	if got := proxy.Writes(); got != 4 {
 		t.Errorf("the proxy saw %d writes, want 4", got)
+	}
+}
+
+// checkFreeze shows that a frozen API server neither answers nor refuses, and goes on where it was.
+func checkFreeze(t *testing.T, c *Cluster) {
+	maps := clientFor(t, c, "").CoreV1().ConfigMaps(OperatorNamespace)
+	if err := c.FreezeAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	limited, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := maps.Get(limited, "allowed", metav1.GetOptions{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a read during the freeze: got error %v, want that of the deadline", err)
+	}
+	if err := c.ThawAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := maps.Get(t.Context(), "allowed", metav1.GetOptions{}); err != nil {
+		t.Error(err)
 	}
 }
 

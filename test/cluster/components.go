@@ -6,18 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"syscall"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
 const (
-	// etcdSocket is a Unix socket in the cluster's folder: no port to collide on.
-	etcdSocket = "etcd.sock"
-
 	issuer = "https://kubernetes.default.svc"
 
 	// SimulatedNodeAnnotation marks, with SimulatedNodeValue, the nodes that kwok keeps alive. All
@@ -32,7 +33,7 @@ var ServiceRange = netip.MustParsePrefix("10.0.0.0/16")
 
 // sparingly has the programs of the control plane collect garbage rarely: with a thousand nodes that takes a third of
 // their CPU otherwise, and there is memory.
-var sparingly = []string{"GOGC=400", "GOMEMLIMIT=5GiB"}
+var sparingly = map[string]string{"GOGC": "400", "GOMEMLIMIT": "5GiB"}
 
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
@@ -55,32 +56,44 @@ func writeManifests(dir string) error {
 
 // run starts one program of the control plane in the cluster's folder.
 func (c *Cluster) run(name string, args ...string) (*process, error) {
-	cmd := exec.Command(filepath.Join(c.binaries, name), args...)
+	cmd := exec.Command(c.release.program(name), args...)
 	cmd.Dir = c.dir
-	cmd.Env = append(os.Environ(), sparingly...)
+	cmd.Env = os.Environ()
+	for name, value := range sparingly {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
 	return startProcess(cmd, filepath.Join(c.LogDir, name+".log"))
 }
 
-// startEtcd waits for the socket: a first dial that fails would hold up the API server by a second.
-func (c *Cluster) startEtcd(ctx context.Context) (err error) {
-	c.etcd, err = c.run("etcd",
-		"--data-dir=etcd",
-		"--listen-client-urls=unix://"+etcdSocket,
-		// Must be host:port, and is for other members only, of which there are none.
-		"--advertise-client-urls=http://localhost:2379",
-		"--listen-peer-urls=unix://etcd-peer.sock",
-		// A crash of the machine may lose a test cluster; waiting for the disk would only cost time.
-		"--unsafe-no-fsync",
-		"--quota-backend-bytes=4294967296",
-		"--log-level=warn",
-	)
+// set configures flags by their names.
+func set(arguments *envtest.Arguments, flags map[string]string) {
+	for name, value := range flags {
+		arguments.Set(name, value)
+	}
+}
+
+func (c *Cluster) startEtcd(ctx context.Context) error {
+	s, err := c.newServer("etcd")
 	if err != nil {
 		return err
 	}
-	return c.etcd.waitFor(ctx, func(context.Context) error {
-		_, err := os.Stat(filepath.Join(c.dir, etcdSocket))
-		return err
+	etcd := &envtest.Etcd{
+		Path: s.launcher.Path, Out: s.log, Err: s.log, StartTimeout: envtestLimit,
+		DataDir: filepath.Join(c.dir, "etcd"),
+		URL:     &url.URL{Scheme: "http", Host: c.etcdPort.address().String()},
+	}
+	set(etcd.Configure(), map[string]string{
+		// The port stays reserved by this program, so that no other can take it.
+		"socket-reuse-port": "true",
+		// A Unix socket in the cluster's folder: there are no other members.
+		"listen-peer-urls": "unix://etcd-peer.sock",
+		// A crash of the machine may lose a test cluster; waiting for the disk would only cost time.
+		"unsafe-no-fsync":     "true",
+		"quota-backend-bytes": "4294967296",
+		"log-level":           "warn",
 	})
+	s.program, c.etcd = etcd, s
+	return s.start(ctx)
 }
 
 // StartAPIServer starts the API server, also again after KillAPIServer, and waits until it is ready.
@@ -89,8 +102,12 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	c.apiServer, err = c.run("kube-apiserver", c.apiServerFlags()...)
-	if err != nil {
+	if c.apiServer == nil {
+		if c.apiServer, err = c.newAPIServer(); err != nil {
+			return err
+		}
+	}
+	if err := c.apiServer.start(ctx); err != nil {
 		return err
 	}
 	return c.apiServer.waitFor(ctx, func(ctx context.Context) error {
@@ -101,39 +118,63 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 // KillAPIServer ends the API server at once, for tests of an outage.
 func (c *Cluster) KillAPIServer() { c.apiServer.kill() }
 
-func (c *Cluster) apiServerFlags() []string {
+// FreezeAPIServer keeps the API server from answering, with all connections open, until ThawAPIServer or KillAPIServer.
+func (c *Cluster) FreezeAPIServer() error { return c.apiServer.launcher.Signal(syscall.SIGSTOP) }
+
+// ThawAPIServer lets the API server go on after FreezeAPIServer.
+func (c *Cluster) ThawAPIServer() error { return c.apiServer.launcher.Signal(syscall.SIGCONT) }
+
+// newAPIServer prepares an API server that can be started again at its port.
+func (c *Cluster) newAPIServer() (*server, error) {
+	s, err := c.newServer("kube-apiserver")
+	if err != nil {
+		return nil, err
+	}
+	apiServer := &envtest.APIServer{
+		Path: s.launcher.Path, Out: s.log, Err: s.log, StartTimeout: envtestLimit,
+		CertDir: c.dir,
+		EtcdURL: &url.URL{Scheme: "http", Host: c.etcdPort.address().String()},
+		SecureServing: envtest.SecureServing{
+			ListenAddr: envtest.ListenAddr{Address: c.address.String(), Port: strconv.Itoa(int(c.port.number))},
+		},
+	}
+	set(apiServer.Configure(), c.apiServerFlags())
+	if !c.bare {
+		// envtest turns admission by ServiceAccount off, since nothing creates those that pods need. Here the
+		// controller-manager does.
+		apiServer.Configure().Disable("disable-admission-plugins")
+	}
+	s.program = apiServer
+	return s, nil
+}
+
+// apiServerFlags are those beside envtest's own, which has RBAC on.
+func (c *Cluster) apiServerFlags() map[string]string {
 	// Loopback is no valid endpoint of the kubernetes Service; where the API server is there, no pod calls it.
 	reconciler := "none"
 	if !c.address.IsLoopback() {
 		reconciler = "lease"
 	}
-	return []string{
-		"--etcd-servers=unix://" + etcdSocket,
-		"--bind-address=" + c.address.String(),
-		"--advertise-address=" + c.address.String(),
-		fmt.Sprintf("--secure-port=%d", c.port.number),
+	return map[string]string{
+		"advertise-address": c.address.String(),
 		// The port stays reserved by this program, so that no other can take it.
-		"--permit-port-sharing",
-		"--tls-cert-file=" + servingCert,
-		"--tls-private-key-file=" + servingKey,
-		"--token-auth-file=" + tokenFile,
-		"--authorization-mode=RBAC",
-		"--allow-privileged",
-		"--service-account-issuer=" + issuer,
-		"--service-account-key-file=" + serviceAccountKey,
-		"--service-account-signing-key-file=" + serviceAccountKey,
-		"--service-cluster-ip-range=" + ServiceRange.String(),
-		"--endpoint-reconciler-type=" + reconciler,
+		"permit-port-sharing":              "true",
+		"token-auth-file":                  tokenFile,
+		"service-account-issuer":           issuer,
+		"service-account-key-file":         serviceAccountKey,
+		"service-account-signing-key-file": serviceAccountKey,
+		"service-cluster-ip-range":         ServiceRange.String(),
+		"endpoint-reconciler-type":         reconciler,
 		// A real node is found by its address: there is no DNS.
-		"--kubelet-preferred-address-types=InternalIP",
-		"--audit-policy-file=audit-policy.yaml",
-		"--audit-log-path=" + c.AuditLog,
-		"--audit-log-mode=blocking",
+		"kubelet-preferred-address-types": "InternalIP",
+		"audit-policy-file":               "audit-policy.yaml",
+		"audit-log-path":                  c.AuditLog,
+		"audit-log-mode":                  "blocking",
 		// Rotation would move lines away under a reader.
-		"--audit-log-maxsize=0",
-		"--max-requests-inflight=3000",
-		"--max-mutating-requests-inflight=1500",
-		"--profiling=false",
+		"audit-log-maxsize":              "0",
+		"max-requests-inflight":          "3000",
+		"max-mutating-requests-inflight": "1500",
+		"profiling":                      "false",
 	}
 }
 
@@ -186,11 +227,7 @@ func (c *Cluster) waitForControllers(ctx context.Context) error {
 		return err
 	})
 	for _, p := range c.followers {
-		select {
-		case <-p.done:
-			err = errors.Join(err, p.endedEarly())
-		default:
-		}
+		err = errors.Join(err, p.endedEarly())
 	}
 	return err
 }

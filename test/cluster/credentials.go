@@ -41,10 +41,11 @@ var kubeconfigNames = map[string]string{
 	userKubelet:           "kubelet",
 }
 
-// Files in the cluster's folder, where the processes run.
+// Files in the cluster's folder, where the processes run. envtest makes no certificate of its own where it finds one
+// by these names.
 const (
-	servingCert       = "serving.crt"
-	servingKey        = "serving.key"
+	servingCert       = "apiserver.crt"
+	servingKey        = "apiserver.key"
 	serviceAccountKey = "service-account.key"
 	tokenFile         = "tokens.csv"
 )

@@ -11,28 +11,29 @@ import (
 // reservedPort is a port of one address that is bound but not listened on: no other program is given it,
 // while a server that sets SO_REUSEPORT can still listen there, also after a restart.
 type reservedPort struct {
+	at     netip.Addr
 	number uint16
 	fd     int
 }
 
-func reservePort(address netip.Addr) (*reservedPort, error) {
+func reservePort(at netip.Addr) (*reservedPort, error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("reserve port: %w", err)
 	}
-	port := &reservedPort{fd: fd}
-	if err := port.bind(address); err != nil {
+	port := &reservedPort{at: at, fd: fd}
+	if err := port.bind(); err != nil {
 		port.release()
 		return nil, fmt.Errorf("reserve port: %w", err)
 	}
 	return port, nil
 }
 
-func (p *reservedPort) bind(at netip.Addr) error {
+func (p *reservedPort) bind() error {
 	if err := unix.SetsockoptInt(p.fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
 		return err
 	}
-	if err := unix.Bind(p.fd, &unix.SockaddrInet4{Addr: at.As4()}); err != nil {
+	if err := unix.Bind(p.fd, &unix.SockaddrInet4{Addr: p.at.As4()}); err != nil {
 		return err
 	}
 	name, err := unix.Getsockname(p.fd)
@@ -46,6 +47,8 @@ func (p *reservedPort) bind(at netip.Addr) error {
 	p.number = uint16(address.Port)
 	return nil
 }
+
+func (p *reservedPort) address() netip.AddrPort { return netip.AddrPortFrom(p.at, p.number) }
 
 func (p *reservedPort) release() { _ = unix.Close(p.fd) }
 

@@ -26,12 +26,15 @@ type process struct {
 	err     error
 }
 
+// pollInterval is how often a condition is looked at that cannot be watched.
+const pollInterval = 50 * time.Millisecond
+
 // startProcess starts a program with its output appended to logFile.
 func startProcess(cmd *exec.Cmd, logFile string) (*process, error) {
 	name := filepath.Base(cmd.Path)
-	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	out, err := openLog(logFile)
 	if err != nil {
-		return nil, fmt.Errorf("open log of %s: %w", name, err)
+		return nil, err
 	}
 	defer out.Close()
 	cmd.Stdout, cmd.Stderr = out, out
@@ -74,35 +77,55 @@ func (p *process) signal(sig syscall.Signal) {
 	_ = p.cmd.Process.Signal(sig)
 }
 
-// waitFor polls until ready answers nil, the process ends or the context does. There is nothing to
-// watch before a server listens, hence the polling.
+// waitFor polls until ready answers nil, the process ends or the context does.
 func (p *process) waitFor(ctx context.Context, ready func(context.Context) error) error {
-	tick := time.NewTicker(50 * time.Millisecond)
+	return poll(ctx, p.name, p.logFile, ready, p.endedEarly)
+}
+
+// endedEarly returns an error if a process that was to live on has ended.
+func (p *process) endedEarly() error {
+	select {
+	case <-p.done:
+		return fmt.Errorf("%s ended early, %s:\n%s", p.name, p.cmd.ProcessState, logTail(p.logFile))
+	default:
+		return nil
+	}
+}
+
+// poll calls ready until it returns nil, ended returns an error or the context ends. There is nothing to watch before
+// a server listens, hence the polling.
+func poll(ctx context.Context, name, logFile string, ready func(context.Context) error, ended func() error) error {
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		err := ready(ctx)
 		if err == nil {
 			return nil
 		}
+		if err := ended(); err != nil {
+			return err
+		}
 		select {
-		case <-p.done:
-			return p.endedEarly()
 		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w:\n%s", p.name, errors.Join(ctx.Err(), err), p.logTail())
+			return fmt.Errorf("%s is not ready: %w:\n%s", name, errors.Join(ctx.Err(), err), logTail(logFile))
 		case <-tick.C:
 		}
 	}
 }
 
-// endedEarly explains the end of a process that was to live on.
-func (p *process) endedEarly() error {
-	return fmt.Errorf("%s ended early, %s:\n%s", p.name, p.cmd.ProcessState, p.logTail())
+// openLog opens a log for appending.
+func openLog(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open log: %w", err)
+	}
+	return file, nil
 }
 
-// logTail returns the end of the log, for error messages.
-func (p *process) logTail() string {
+// logTail returns the end of a log, for error messages.
+func logTail(path string) string {
 	const size = 4000
-	data, err := os.ReadFile(p.logFile)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}

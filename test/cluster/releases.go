@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/mod/modfile"
@@ -20,6 +22,9 @@ const (
 	// VersionVariable is the environment variable that decides where no version is named, so that a
 	// whole test suite can be run on another release.
 	VersionVariable = "KUBERNETES_VERSION"
+	// AssetsVariable is the environment variable of envtest that names a folder with etcd and kube-apiserver. Where
+	// no version is named, those are run instead of the pinned ones.
+	AssetsVariable = "KUBEBUILDER_ASSETS"
 
 	modulePath       = "github.com/clusterpolicy/gpu-operator"
 	kubernetesModule = "k8s.io/kubernetes"
@@ -33,6 +38,8 @@ type tool struct {
 	version string
 	// dir holds the go.mod that pins the version.
 	dir string
+	// envtest tells the tools that envtest runs and AssetsVariable's folder holds.
+	envtest bool
 	// cold is what a first build takes, for the progress line.
 	cold string
 	// environment returns further variables for the build in a folder of the cache; nil if it needs none.
@@ -43,13 +50,52 @@ type tool struct {
 type release struct {
 	version string
 	tools   []tool
+	// dir holds the tools that are built.
+	dir string
+	// assets holds the tools that envtest runs; empty if they are built, too.
+	assets string
+}
+
+// ensure builds those of the tools that are missing.
+func (r release) ensure(ctx context.Context, progress io.Writer) error {
+	tools := r.tools
+	if r.assets != "" {
+		tools = slices.DeleteFunc(slices.Clone(tools), func(t tool) bool { return t.envtest })
+	}
+	return ensure(ctx, r.dir, tools, progress)
+}
+
+// envtestTools returns the tools that envtest runs.
+func (r release) envtestTools() []tool {
+	return slices.DeleteFunc(slices.Clone(r.tools), func(t tool) bool { return !t.envtest })
+}
+
+// program returns the path of a tool.
+func (r release) program(name string) string {
+	isNamed := func(t tool) bool { return t.name == name }
+	if r.assets != "" && slices.ContainsFunc(r.envtestTools(), isNamed) {
+		return filepath.Join(r.assets, name)
+	}
+	return filepath.Join(r.dir, name)
 }
 
 // findRelease returns the release that the version names: Newest, Oldest or an exact version such as
 // v1.36.3 that one of the go.mod files pins. The empty string leaves it to VersionVariable, and that
-// to Newest.
+// to Newest, and what envtest runs to AssetsVariable.
 func findRelease(root, version string) (release, error) {
-	version = cmp.Or(version, os.Getenv(VersionVariable), Newest)
+	rel, err := findPinned(root, cmp.Or(version, os.Getenv(VersionVariable), Newest))
+	if err != nil {
+		return release{}, err
+	}
+	rel.dir = filepath.Join(root, ".cache", "controlplane", rel.version)
+	if version == "" {
+		rel.assets = os.Getenv(AssetsVariable)
+	}
+	return rel, nil
+}
+
+// findPinned returns the release that the version names, as findRelease.
+func findPinned(root, version string) (release, error) {
 	main := filepath.Join(root, "test", "controlplane")
 	newest, err := readRelease(main, main)
 	if err != nil {
@@ -72,8 +118,8 @@ func findRelease(root, version string) (release, error) {
 // readRelease takes the Kubernetes tools from the module in kubeDir and the rest from mainDir.
 func readRelease(kubeDir, mainDir string) (release, error) {
 	tools := []tool{
-		{name: "etcd", pkg: "go.etcd.io/etcd/server/v3", module: "go.etcd.io/etcd/server/v3", dir: mainDir, cold: "1 min"},
-		{name: "kube-apiserver", pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: kubernetesModule, dir: kubeDir, cold: "5 min"},
+		{name: "etcd", envtest: true, pkg: "go.etcd.io/etcd/server/v3", module: "go.etcd.io/etcd/server/v3", dir: mainDir, cold: "1 min"},
+		{name: "kube-apiserver", envtest: true, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: kubernetesModule, dir: kubeDir, cold: "5 min"},
 		{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: kubernetesModule, dir: kubeDir, cold: "1 min"},
 		{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: kubernetesModule, dir: kubeDir, cold: "30 s"},
 		{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok", dir: mainDir, cold: "2 min"},

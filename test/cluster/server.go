@@ -1,0 +1,101 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	children "github.com/clusterpolicy/gpu-operator/test/process"
+)
+
+// envtestLimit is the limit of envtest for a start, which no start reaches: the caller's context limits it instead.
+const envtestLimit = 24 * time.Hour
+
+// server is etcd or the API server. envtest runs it; what envtest lacks is done here: it dies with this program, its
+// output goes to a log, the start ends with a context, and it can be killed and frozen.
+type server struct {
+	name     string
+	logFile  string
+	launcher *children.Launcher
+	log      *os.File
+	// program is an envtest.Etcd or an envtest.APIServer that starts the launcher and writes to the log.
+	program interface {
+		Start() error
+		Stop() error
+	}
+}
+
+// newServer prepares all of a server but its program.
+func (c *Cluster) newServer(name string) (*server, error) {
+	at, err := os.MkdirTemp(c.dir, name+"-")
+	if err != nil {
+		return nil, fmt.Errorf("make folder of %s: %w", name, err)
+	}
+	launcher, err := children.NewLauncher(at, c.release.program(name), c.dir, sparingly)
+	if err != nil {
+		return nil, err
+	}
+	logFile := filepath.Join(c.LogDir, name+".log")
+	log, err := openLog(logFile)
+	if err != nil {
+		return nil, err
+	}
+	return &server{name: name, logFile: logFile, launcher: launcher, log: log}, nil
+}
+
+// start returns once envtest finds the server healthy.
+func (s *server) start(ctx context.Context) error {
+	var err error
+	started := make(chan struct{})
+	go children.OnLastingThread(func() { defer close(started); err = s.program.Start() })
+	select {
+	case <-started:
+		if err != nil {
+			s.kill()
+			return fmt.Errorf("%w:\n%s", err, logTail(s.logFile))
+		}
+		return nil
+	case <-ctx.Done():
+	}
+	s.abort(started)
+	return fmt.Errorf("%s is not ready: %w:\n%s", s.name, ctx.Err(), logTail(s.logFile))
+}
+
+// abort ends a start. The process may not run yet, so it is killed until envtest has seen that.
+func (s *server) abort(started <-chan struct{}) {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for {
+		_ = s.launcher.Signal(syscall.SIGKILL)
+		select {
+		case <-started:
+			s.kill()
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// kill ends the server at once and waits until it is gone. One that has already ended is fine.
+func (s *server) kill() {
+	_ = s.launcher.Signal(syscall.SIGKILL)
+	// It waits for the process, and fails only if that is already gone.
+	_ = s.program.Stop()
+}
+
+// close releases what newServer opened.
+func (s *server) close() { s.log.Close() }
+
+// waitFor polls until ready returns nil, the server ends or the context does.
+func (s *server) waitFor(ctx context.Context, ready func(context.Context) error) error {
+	return poll(ctx, s.name, s.logFile, ready, func() error {
+		if errors.Is(s.launcher.Signal(0), os.ErrProcessDone) {
+			return fmt.Errorf("%s ended early:\n%s", s.name, logTail(s.logFile))
+		}
+		return nil
+	})
+}

@@ -1,0 +1,116 @@
+package process
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// What stands beside a launcher, named after it.
+const (
+	launchSuffix = ".launch"
+	pidSuffix    = ".pid"
+)
+
+// Launcher binds a program to this one where other code starts it, such as envtest, which neither sets attributes
+// of its processes nor gives them out. The other code starts the launcher in place of the program: a link to this
+// program itself, which binds itself and then becomes the other one, see init.
+type Launcher struct {
+	// Path is what to start, on a lasting thread (OnLastingThread). The arguments go to the program.
+	Path string
+}
+
+// launch is how a launcher becomes its program.
+type launch struct {
+	Program string
+	Dir     string
+	// Env replaces inherited variables.
+	Env map[string]string
+	// Parent is the process to which the program is bound.
+	Parent int
+}
+
+// NewLauncher makes a launcher of the program, which runs in the folder dir with further environment variables.
+// The launcher stands in the folder at, which must exist, by the program's name.
+func NewLauncher(at, program, dir string, env map[string]string) (*Launcher, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the path of this program: %w", err)
+	}
+	data, err := json.Marshal(launch{Program: program, Dir: dir, Env: env, Parent: os.Getpid()})
+	if err != nil {
+		return nil, fmt.Errorf("encode launch of %s: %w", program, err)
+	}
+	path := filepath.Join(at, filepath.Base(program))
+	if err := os.WriteFile(path+launchSuffix, data, 0o600); err != nil {
+		return nil, fmt.Errorf("write launch of %s: %w", program, err)
+	}
+	if err := os.Symlink(self, path); err != nil {
+		return nil, fmt.Errorf("link launcher of %s: %w", program, err)
+	}
+	return &Launcher{Path: path}, nil
+}
+
+// Signal sends a signal to the program that was started last. It returns os.ErrProcessDone when none was, or when it
+// has ended.
+func (l *Launcher) Signal(signal syscall.Signal) error {
+	// A file that is missing or still empty belongs to a program that has not started yet.
+	data, _ := os.ReadFile(l.Path + pidSuffix)
+	pid, err := strconv.Atoi(string(data))
+	if err != nil {
+		return os.ErrProcessDone
+	}
+	err = syscall.Kill(pid, signal)
+	if errors.Is(err, syscall.ESRCH) {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// init turns a process that was started through a launcher into its program. It comes before the init of larger
+// packages, so that this takes milliseconds.
+func init() {
+	if len(os.Args) == 0 || !strings.HasPrefix(os.Args[0], string(filepath.Separator)) {
+		return
+	}
+	data, err := os.ReadFile(os.Args[0] + launchSuffix)
+	if err != nil {
+		// Not a launcher.
+		return
+	}
+	err = become(data)
+	fmt.Fprintf(os.Stderr, "launch %s: %v\n", os.Args[0], err)
+	os.Exit(1)
+}
+
+// become replaces this process by the program of a launch. It returns only if that fails.
+func become(data []byte) error {
+	var l launch
+	if err := json.Unmarshal(data, &l); err != nil {
+		return fmt.Errorf("decode launch: %w", err)
+	}
+	if err := bindSelf(); err != nil {
+		return fmt.Errorf("bind to parent: %w", err)
+	}
+	if os.Getppid() != l.Parent {
+		return fmt.Errorf("the parent %d has ended", l.Parent)
+	}
+	if err := os.WriteFile(os.Args[0]+pidSuffix, []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+		return fmt.Errorf("write process id: %w", err)
+	}
+	if err := os.Chdir(l.Dir); err != nil {
+		return fmt.Errorf("change folder: %w", err)
+	}
+	for name, value := range l.Env {
+		if err := os.Setenv(name, value); err != nil {
+			return fmt.Errorf("set variable %s: %w", name, err)
+		}
+	}
+	err := syscall.Exec(l.Program, append([]string{l.Program}, os.Args[1:]...), os.Environ())
+	return fmt.Errorf("run %s: %w", l.Program, err)
+}
