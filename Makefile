@@ -29,8 +29,9 @@ KUBECTL        ?= kubectl
 # make demo takes NODES (how many), EXIT=1 (end once ready), TIMEOUT (5m), BREAK (OPERAND:NODE) and REAL=1 (one more
 # node, with containerd and a kubelet; needs root on Linux).
 # They reach it as environment variables, as every variable given to make does.
-# make bench takes NODES (how many, several separated by commas), ONLY (phases), TIMEOUT (of each wait, 15m) and STRICT=1
-# (fail if a goal is missed).
+# make bench takes NODES (how many, several separated by commas), ONLY (phases), TIMEOUT (of each wait, 15m), STRICT=1
+# (fail if a goal is missed), STAGES=fast (kwok's own fast stages play the pods: only the phase compare) and REPEAT (how
+# often compare repeats its runs).
 
 # --- Derived --------------------------------------------------------------------------------------
 
@@ -148,9 +149,10 @@ test-gpu: ## Run the on-node programs against this machine's NVIDIA driver, if i
 	GPU_TEST=1 go test -v -count=1 $(TESTFLAGS) ./test/gpu
 
 .PHONY: bench
-bench: ## Measure the operator beside its goals, into docs/benchmarks.md (NODES=100,1000 ONLY=install,floor STRICT=1)
+bench: ## Measure the operator beside its goals, into docs/benchmarks.md (NODES=100,1000 ONLY=install,floor STRICT=1 STAGES=fast REPEAT=5)
 	@mkdir -p $(cache)/bin && go build -o $(cache)/bin/bench ./test/bench
-	$(cache)/bin/bench $(if $(NODES),-nodes=$(NODES)) $(if $(ONLY),-only=$(ONLY)) $(if $(TIMEOUT),-timeout=$(TIMEOUT)) $(if $(filter-out 0,$(STRICT)),-strict)
+	$(cache)/bin/bench $(if $(NODES),-nodes=$(NODES)) $(if $(ONLY),-only=$(ONLY)) $(if $(TIMEOUT),-timeout=$(TIMEOUT)) $(if $(filter-out 0,$(STRICT)),-strict) \
+	  $(if $(STAGES),-stages=$(STAGES)) $(if $(REPEAT),-repeat=$(REPEAT))
 
 .PHONY: bench-node
 bench-node: ## Measure how fast a marker on a node is handed over to the program that waits for it

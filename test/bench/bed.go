@@ -58,8 +58,11 @@ func startBed(ctx context.Context, o options, binary string, size int) (*bed, er
 	limited, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	b := &bed{options: o, binary: binary, size: size}
-	var err error
-	if b.cluster, err = cluster.Start(limited, cluster.Options{}); err != nil {
+	opts, err := o.stages.clusterOptions(limited)
+	if err != nil {
+		return b, err
+	}
+	if b.cluster, err = cluster.Start(limited, opts); err != nil {
 		return b, err
 	}
 	timing := simulator.DefaultTiming()
@@ -67,8 +70,11 @@ func startBed(ctx context.Context, o options, binary string, size int) (*bed, er
 	if b.sim, err = simulator.New(simulator.Options{Config: b.cluster.SimulatorConfig, Seed: simulationSeed, Timing: &timing}); err != nil {
 		return b, err
 	}
-	if err := b.sim.Start(ctx); err != nil {
-		return b, err
+	// With the fast stages it makes the nodes, and kwok plays their pods.
+	if o.stages != fast {
+		if err := b.sim.Start(ctx); err != nil {
+			return b, err
+		}
 	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {

@@ -169,7 +169,7 @@ func joins(ctx context.Context, b *bed) (outcome, error) {
 
 // removeNodes deletes nodes that have joined.
 func (b *bed) removeNodes(ctx context.Context, names []string) error {
-	err := b.each(ctx, names, func(ctx context.Context, name string) error {
+	err := inParallel(ctx, parallel, names, func(ctx context.Context, name string) error {
 		if err := b.client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return fmt.Errorf("delete node %s: %w", name, err)
 		}
@@ -181,10 +181,10 @@ func (b *bed) removeNodes(ctx context.Context, names []string) error {
 	return b.readyAndSettled(ctx, b.size)
 }
 
-// each does something to many nodes, some at a time.
-func (b *bed) each(ctx context.Context, names []string, do func(ctx context.Context, name string) error) error {
+// inParallel does something to many nodes, so many at a time.
+func inParallel(ctx context.Context, workers int, names []string, do func(ctx context.Context, name string) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(parallel)
+	group.SetLimit(workers)
 	for _, name := range names {
 		group.Go(func() error { return do(ctx, name) })
 	}

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,19 +21,37 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
-	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// floor measures what the operator's own objects take without it, on nodes that have all labels already.
-func floor(ctx context.Context, b *bed) (outcome, error) {
-	objects, err := b.presetNodes(ctx)
-	if err != nil {
-		return outcome{}, err
+// labelWorkers is how many nodes the bare loop labels at a time.
+const labelWorkers = 8
+
+// floor measures what the operator's own objects take without it: on nodes that have all labels already, and on nodes
+// that get them from a bare loop meanwhile. Each on a control plane of its own.
+func floor(ctx context.Context, m *measurement) (outcome, error) {
+	var out outcome
+	for _, kind := range []struct {
+		name   name
+		what   string
+		preset bool
+	}{
+		{floorTime, "the same without the operator: its objects, on nodes that have their labels, until the DaemonSets are ready", true},
+		{labellingFloorTime, "the same, on nodes that a bare loop labels meanwhile", false},
+	} {
+		err := m.onControlPlane(ctx, func(ctx context.Context, b *bed) error {
+			work, err := b.addFloorNodes(ctx, kind.preset)
+			if err != nil {
+				return err
+			}
+			took, err := b.untilReady(ctx, work)
+			out.Figures = append(out.Figures, plain(kind.name, kind.what, took.Seconds(), seconds))
+			return err
+		})
+		if err != nil {
+			return outcome{}, err
+		}
 	}
-	took, err := b.untilReady(ctx, objects)
-	return outcome{Figures: []figure{
-		plain(floorTime, "the same without the operator: its objects, on nodes that have their labels, until the DaemonSets are ready", took.Seconds(), seconds),
-	}}, err
+	return out, nil
 }
 
 // bare measures as many DaemonSets of one container that needs nothing.
@@ -39,11 +59,11 @@ func bare(ctx context.Context, b *bed) (outcome, error) {
 	if _, err := b.sim.AddNodes(ctx, b.size); err != nil {
 		return outcome{}, err
 	}
-	var objects []client.Object
+	var work floorWork
 	for i := range operandCount {
 		name := fmt.Sprintf("bare-%d", i)
 		pods := map[string]string{labels.App: name}
-		objects = append(objects, &appsv1.DaemonSet{
+		work.objects = append(work.objects, &appsv1.DaemonSet{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 			Spec: appsv1.DaemonSetSpec{
 				Selector: &metav1.LabelSelector{MatchLabels: pods},
@@ -54,63 +74,105 @@ func bare(ctx context.Context, b *bed) (outcome, error) {
 			},
 		})
 	}
-	took, err := b.untilReady(ctx, objects)
+	took, err := b.untilReady(ctx, work)
 	return outcome{Figures: []figure{
 		plain(bareTime, fmt.Sprintf("%d bare DaemonSets", operandCount), took.Seconds(), seconds),
 	}}, err
 }
 
-// untilReady creates objects and returns how long it took until all DaemonSets were ready.
-func (b *bed) untilReady(ctx context.Context, objects []client.Object) (time.Duration, error) {
+// floorWork is what an operator is left to do on nodes that are there.
+type floorWork struct {
+	// objects in the order in which the operator applies them.
+	objects []client.Object
+	// unlabelled are the nodes without the labels that it writes.
+	unlabelled []string
+	labels     map[string]string
+}
+
+// untilReady does the work and returns how long it took until all DaemonSets were ready.
+func (b *bed) untilReady(ctx context.Context, work floorWork) (time.Duration, error) {
 	begin := time.Now()
-	for _, object := range objects {
-		if err := b.client.Create(ctx, object); err != nil {
-			return 0, fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
+	group, grouped := errgroup.WithContext(ctx)
+	group.Go(func() error { return b.labelAll(grouped, work) })
+	group.Go(func() error {
+		for _, object := range work.objects {
+			if err := b.create(grouped, object); err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+	if err := group.Wait(); err != nil {
+		return 0, err
 	}
 	err := b.awaitDaemonSets(ctx, operandCount, b.size)
 	return time.Since(begin), err
 }
 
-// presetNodes makes nodes with the labels that the operator would write, and returns the objects that it would apply.
-func (b *bed) presetNodes(ctx context.Context) ([]client.Object, error) {
+// labelAll writes what the operator would on each node, by one patch.
+func (b *bed) labelAll(ctx context.Context, work floorWork) error {
+	values := map[string]any{}
+	for key, value := range work.labels {
+		values[key] = value
+	}
+	return inParallel(ctx, labelWorkers, work.unlabelled, func(ctx context.Context, node string) error {
+		return b.labelNode(ctx, node, values)
+	})
+}
+
+// addFloorNodes makes nodes, with the labels that the operator would write if they are preset, and returns what is
+// left to do.
+func (b *bed) addFloorNodes(ctx context.Context, preset bool) (floorWork, error) {
+	spec := b.stages.node()
+	name, err := b.sim.AddNode(ctx, spec)
+	if err != nil {
+		return floorWork{}, err
+	}
+	// All others are like the first one.
+	work, err := b.floorWork(ctx, name)
+	if err != nil {
+		return floorWork{}, err
+	}
+	work.unlabelled = []string{name}
+	if preset {
+		if err := b.labelAll(ctx, work); err != nil {
+			return floorWork{}, err
+		}
+		all := maps.Clone(work.labels)
+		maps.Copy(all, spec.Labels)
+		spec.Labels, work.unlabelled = all, nil
+	}
+	names, err := b.sim.AddNodesOf(ctx, b.size-1, spec)
+	if !preset {
+		work.unlabelled = append(work.unlabelled, names...)
+	}
+	return work, err
+}
+
+// floorWork is what the operator would do where all nodes are like this one.
+func (b *bed) floorWork(ctx context.Context, name string) (floorWork, error) {
 	wanted, err := policy()
 	if err != nil {
-		return nil, err
+		return floorWork{}, err
 	}
 	catalogue, err := operands.Catalogue()
 	if err != nil {
-		return nil, err
+		return floorWork{}, err
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := b.client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
+		return floorWork{}, fmt.Errorf("read node %s: %w", name, err)
 	}
 	decisions := plan.Decide(catalogue, operand.Input{Spec: effective.Of(wanted.Spec), Namespace: namespace, HelperImage: image.Own()})
-	node := &corev1.Node{}
-	// The first node tells what all are like.
-	if node.Name, err = b.sim.AddNode(ctx, simulator.NodeSpec{}); err != nil {
-		return nil, err
-	}
-	if err := b.client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
-		return nil, fmt.Errorf("read node %s: %w", node.Name, err)
-	}
-	facts := observe.Facts(node)
-	preset, spec := map[string]any{}, simulator.NodeSpec{Labels: map[string]string{}}
+	facts, preset := observe.Facts(node), map[string]string{}
 	for key, value := range decisions.NodeLabels(facts, node.Labels, false) {
 		if value != nil {
-			preset[key], spec.Labels[key] = *value, *value
+			preset[key] = *value
 		}
 	}
-	if err := b.labelNode(ctx, node.Name, preset); err != nil {
-		return nil, err
-	}
-	if err := b.each(ctx, make([]string, b.size-1), func(ctx context.Context, _ string) error {
-		_, err := b.sim.AddNode(ctx, spec)
-		return err
-	}); err != nil {
-		return nil, err
-	}
-	if err := b.client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
-		return nil, fmt.Errorf("read node %s: %w", node.Name, err)
-	}
-	return rendered(plan.Compute(decisions, nil, []operand.NodeFacts{observe.Facts(node)}), wanted.Name)
+	maps.Copy(node.Labels, preset)
+	objects, err := rendered(plan.Compute(decisions, nil, []operand.NodeFacts{observe.Facts(node)}), wanted.Name)
+	return floorWork{objects: objects, labels: preset}, err
 }
 
 // rendered are the objects of a plan, in the order in which they are applied.

@@ -5,18 +5,26 @@ type name string
 
 // Figures that have something beside them: that of NVIDIA's operator, or another figure that they are compared with.
 const (
-	readyTime   name = "ready"
-	floorTime   name = "floor"
-	bareTime    name = "bare"
-	cpuToReady  name = "cpu"
-	peakMemory  name = "memory"
-	readyWrites name = "ready writes"
-	after90     name = "after ready"
-	brokenMin   name = "broken minute"
-	nodeJoin    name = "join"
-	podLoss     name = "pod"
-	restarted   name = "restart"
-	noOpWrites  name = "no-op writes"
+	readyTime name = "ready"
+	floorTime name = "floor"
+	bareTime  name = "bare"
+	// labellingFloorTime is the floor on nodes that a bare loop labels.
+	labellingFloorTime name = "labelling floor"
+	cpuToReady         name = "cpu"
+	peakMemory         name = "memory"
+	readyWrites        name = "ready writes"
+	after90            name = "after ready"
+	brokenMin          name = "broken minute"
+	nodeJoin           name = "join"
+	podLoss            name = "pod"
+	restarted          name = "restart"
+	noOpWrites         name = "no-op writes"
+	// What is measured in runs that alternate with floors.
+	watchedReady  name = "watched ready"
+	watchedCPU    name = "watched cpu"
+	watchedMemory name = "watched memory"
+	watchedWrites name = "watched writes"
+	watchedLate   name = "watched after ready"
 	// other figures have nothing beside them.
 	other name = ""
 )
@@ -37,10 +45,32 @@ var theirs = map[name]map[int]string{
 	noOpWrites:  {100: "80 to 150"},
 }
 
+// theirsFast are the same with the fast stages.
+var theirsFast = map[name]map[int]string{
+	watchedReady:  {100: "12.2 s", 1000: "144.2 s"},
+	watchedCPU:    {100: "1.61 s", 1000: "14.4 s"},
+	watchedMemory: {100: "100 MB", 1000: "402 MB"},
+	watchedWrites: {100: "617", 1000: "3,599"},
+	watchedLate:   {1000: "18,605"},
+}
+
+// theirsOf is what stands beside a figure; empty: nothing.
+func theirsOf(how stages, name name, nodes int) string {
+	if how == fast {
+		return theirsFast[name][nodes]
+	}
+	return theirs[name][nodes]
+}
+
 // Goals.
 const (
 	// ratioLimit is how much longer the operator may take than its DaemonSets alone.
 	ratioLimit = 1.15
+	// labellingRatioLimit is the same against its DaemonSets on nodes that a bare loop labels, and
+	// fastLabellingRatioLimit with the fast stages.
+	labellingRatioLimit, fastLabellingRatioLimit = 1.12, 1.10
+	// fastWritesPerNode and fastWritesBeside are writesPerNode and writesBeside with the fast stages, Events included.
+	fastWritesPerNode, fastWritesBeside = 3, 40
 	// writesPerNode and writesBeside are what the way to ready may cost.
 	writesPerNode, writesBeside = 4, 60
 	// joinLabels, joinConditions and joinStatus are what one node may cost that joins.
@@ -79,4 +109,38 @@ func limitsOf(nodes int) limits {
 		}
 	}
 	return limits{nodes: nodes, cpu: none, memory: none, pass: none}
+}
+
+// comparedLimits are goals of runs that alternate with floors.
+type comparedLimits struct {
+	// toPreset and toLabelling are ratios to the two floors.
+	toPreset, toLabelling float64
+	// cpu in seconds, memory and anonymous in megabytes.
+	cpu, memory, anonymous float64
+	writes                 float64
+}
+
+// fastBySize are limits of what the operator uses with the fast stages.
+var fastBySize = []struct {
+	nodes                  int
+	cpu, memory, anonymous float64
+}{
+	{nodes: 100, cpu: 1.4, memory: 60, anonymous: 25},
+	{nodes: 1000, cpu: 12, memory: 105, anonymous: 70},
+}
+
+// comparedGoals are those of a size. What the operator uses with the realistic stages is judged where it is installed.
+func comparedGoals(how stages, nodes int) comparedLimits {
+	goals := comparedLimits{toPreset: ratioLimit, toLabelling: labellingRatioLimit, cpu: none, memory: none, anonymous: none, writes: none}
+	if how != fast {
+		return goals
+	}
+	goals.toLabelling, goals.writes = fastLabellingRatioLimit, float64(fastWritesPerNode*nodes+fastWritesBeside)
+	for _, l := range fastBySize {
+		if nodes <= l.nodes {
+			goals.cpu, goals.memory, goals.anonymous = l.cpu, l.memory, l.anonymous
+			break
+		}
+	}
+	return goals
 }

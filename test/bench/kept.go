@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// kept is what is known of one size, from this run and earlier ones.
+// kept is what is known of one size and one way to play pods, from this run and earlier ones.
 type kept struct {
-	Nodes int
+	Nodes  int
+	Stages stages
 	// Phases by name.
 	Phases map[string]keptPhase
 }
@@ -27,17 +28,19 @@ type keptPhase struct {
 	Load float64
 }
 
-func keptFile(dir string, nodes int) string { return filepath.Join(dir, fmt.Sprintf("%d.json", nodes)) }
+func keptFile(dir string, how stages, nodes int) string {
+	return filepath.Join(dir, strings.TrimSuffix(fmt.Sprintf("%d-%s", nodes, how), "-")+".json")
+}
 
 // readKept reads what earlier runs have left; what cannot be read is as if it were not there.
-func readKept(dir string, nodes int) kept {
+func readKept(dir string, how stages, nodes int) kept {
 	k := kept{}
-	if text, err := os.ReadFile(keptFile(dir, nodes)); err == nil {
-		if json.Unmarshal(text, &k) != nil || k.Nodes != nodes {
+	if text, err := os.ReadFile(keptFile(dir, how, nodes)); err == nil {
+		if json.Unmarshal(text, &k) != nil || k.Nodes != nodes || k.Stages != how {
 			k = kept{}
 		}
 	}
-	k.Nodes = nodes
+	k.Nodes, k.Stages = nodes, how
 	if k.Phases == nil {
 		k.Phases = map[string]keptPhase{}
 	}
@@ -56,7 +59,7 @@ func (k *kept) keep(dir, phase string, load float64, out outcome) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the folder for figures: %w", err)
 	}
-	if err := os.WriteFile(keptFile(dir, k.Nodes), text, 0o644); err != nil {
+	if err := os.WriteFile(keptFile(dir, k.Stages, k.Nodes), text, 0o644); err != nil {
 		return fmt.Errorf("keep figures: %w", err)
 	}
 	return nil

@@ -14,6 +14,14 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
+// create makes an object.
+func (b *bed) create(ctx context.Context, object client.Object) error {
+	if err := b.client.Create(ctx, object); err != nil {
+		return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
+	}
+	return nil
+}
+
 // patch merges a change into an object.
 func (b *bed) patch(ctx context.Context, object client.Object, change map[string]any) error {
 	text, err := json.Marshal(change)

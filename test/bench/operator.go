@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
@@ -112,10 +114,26 @@ func shippedVariables() ([]string, error) {
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment); err != nil {
 			return nil, fmt.Errorf("read the operator's Deployment: %w", err)
 		}
-		for _, variable := range deployment.Spec.Template.Spec.Containers[0].Env {
-			if variable.Value != "" {
-				variables = append(variables, variable.Name+"="+variable.Value)
-			}
+		if variables, err = literalVariables(deployment.Spec.Template.Spec.Containers[0].Env); err != nil {
+			return nil, fmt.Errorf("read the operator's Deployment: %w", err)
+		}
+	}
+	return variables, nil
+}
+
+// memoryVariables decide what the Go runtime trades of memory against CPU.
+var memoryVariables = []string{"GOGC", "GOMEMLIMIT"}
+
+// literalVariables are the variables whose values stand in the Deployment. The others come from the cluster, such as
+// the namespace, and are given to the process apart. One that changes what is measured must stand there.
+func literalVariables(all []corev1.EnvVar) ([]string, error) {
+	var variables []string
+	for _, variable := range all {
+		switch {
+		case variable.Value != "":
+			variables = append(variables, variable.Name+"="+variable.Value)
+		case slices.Contains(memoryVariables, variable.Name):
+			return nil, fmt.Errorf("%s has no value of its own there, so that it cannot be measured as shipped: write it as a value", variable.Name)
 		}
 	}
 	return variables, nil

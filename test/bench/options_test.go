@@ -9,17 +9,32 @@ import (
 )
 
 func TestParseOptions(t *testing.T) {
+	// All but the one whose runs alternate.
+	realisticPhases := []string{
+		"install", "idle", "pass", "pod", "label", "crash", "broken", "join", "joins", "overdue", "discovery", "restart", "outage", "floor", "bare",
+	}
 	for name, test := range map[string]struct {
 		args []string
 		want options
 		// told is part of what the user reads of a wrong call.
 		told string
 	}{
-		"nothing set": {want: options{nodes: []int{100, 1000}, only: phaseNames(), timeout: 15 * time.Minute, docs: "docs/benchmarks.md", cache: ".cache/bench"}},
+		"nothing set": {want: options{nodes: []int{100, 1000}, only: realisticPhases, timeout: 15 * time.Minute, docs: "docs/benchmarks.md", cache: ".cache/bench"}},
 		"all set": {
 			args: []string{"-nodes=5000, 10", "-only=floor,install", "-strict", "-timeout=3m", "-docs=", "-cache=/tmp/x"},
 			want: options{nodes: []int{5000, 10}, only: []string{"floor", "install"}, strict: true, timeout: 3 * time.Minute, cache: "/tmp/x"},
 		},
+		"fast stages": {
+			args: []string{"-nodes=100", "-stages=fast", "-repeat=2"},
+			want: options{nodes: []int{100}, stages: fast, repeat: 2, only: []string{"compare"}, timeout: 15 * time.Minute, docs: "docs/benchmarks.md", cache: ".cache/bench"},
+		},
+		"the comparison with realistic stages": {
+			args: []string{"-nodes=100", "-stages=realistic", "-only=compare"},
+			want: options{nodes: []int{100}, only: []string{"compare"}, timeout: 15 * time.Minute, docs: "docs/benchmarks.md", cache: ".cache/bench"},
+		},
+		"no such stages":     {args: []string{"-stages=slow"}, told: "-stages=slow: want realistic or fast"},
+		"no fast phase":      {args: []string{"-stages=fast", "-only=idle"}, told: `there is no phase "idle": want some of compare`},
+		"never":              {args: []string{"-repeat=-1"}, told: "-repeat: want a number from 1 on"},
 		"too few nodes":      {args: []string{"-nodes=9"}, told: "-nodes=9: want numbers from 10 on"},
 		"nodes in words":     {args: []string{"-nodes=many"}, told: "-nodes=many: want numbers"},
 		"no such phase":      {args: []string{"-only=install,lunch"}, told: `there is no phase "lunch": want some of install, idle`},
@@ -40,4 +55,11 @@ func TestParseOptions(t *testing.T) {
 			g.Expect(got).To(Equal(test.want))
 		})
 	}
+}
+
+func TestRepeatsFollowTheSize(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect((&options{}).repeatsAt(100)).To(Equal(5))
+	g.Expect((&options{}).repeatsAt(101)).To(Equal(3))
+	g.Expect((&options{repeat: 2}).repeatsAt(1000)).To(Equal(2))
 }

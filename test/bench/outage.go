@@ -154,7 +154,7 @@ func flap(ctx context.Context, b *bed) (outcome, error) {
 	}
 	names := slices.Sorted(maps.Keys(away))
 	relabel := func(values map[string]map[string]any) error {
-		return b.each(ctx, names, func(ctx context.Context, name string) error { return b.labelNode(ctx, name, values[name]) })
+		return inParallel(ctx, parallel, names, func(ctx context.Context, name string) error { return b.labelNode(ctx, name, values[name]) })
 	}
 	calls, err := b.during(func() error {
 		if err := relabel(away); err != nil {

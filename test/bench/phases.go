@@ -18,13 +18,19 @@ const fewestNodes = 10
 // phase is a part of a run that has figures of its own.
 type phase struct {
 	name string
-	// alone: on a cluster of its own, without the operator.
+	// alone: it shares a control plane with no other phase.
 	alone bool
 	run   func(context.Context, *bed) (outcome, error)
+	// series replaces run in a phase that starts a control plane for each of its runs.
+	series func(context.Context, *measurement) (outcome, error)
 }
 
-// installation is the phase that all others but those without the operator build on.
+// installation is the phase that all others build on but those that run alone.
 const installation = "install"
+
+// comparison is the phase whose runs alternate. It is the only one with the fast stages, and runs with the realistic
+// ones only if it is asked for.
+const comparison = "compare"
 
 // phases in the order in which they are run.
 func phases() []phase {
@@ -42,8 +48,9 @@ func phases() []phase {
 		{name: "discovery", run: flap},
 		{name: "restart", run: restart},
 		{name: "outage", run: outage},
-		{name: "floor", alone: true, run: floor},
+		{name: "floor", alone: true, series: floor},
 		{name: "bare", alone: true, run: bare},
+		{name: comparison, alone: true, series: compare},
 	}
 }
 
@@ -66,7 +73,7 @@ func run(ctx context.Context, o options, told io.Writer) (missed int, err error)
 		return 0, err
 	}
 	for _, size := range o.nodes {
-		m := &measurement{options: o, binary: binary, told: told, kept: readKept(o.cache, size), busy: busy}
+		m := &measurement{options: o, binary: binary, told: told, kept: readKept(o.cache, o.stages, size), busy: busy}
 		if err := m.run(ctx); err != nil {
 			return missed, fmt.Errorf("%d nodes: %w", size, err)
 		}
@@ -95,10 +102,11 @@ func (m *measurement) run(ctx context.Context) error {
 		}
 	}
 	for _, p := range phases() {
-		if p.alone && slices.Contains(m.only, p.name) {
-			if err := m.onBed(ctx, []phase{p}); err != nil {
-				return err
-			}
+		if !p.alone || !slices.Contains(m.only, p.name) {
+			continue
+		}
+		if err := m.runAlone(ctx, p); err != nil {
+			return err
 		}
 	}
 	fmt.Fprintf(m.told, "\n%s\n", m.kept.table())
@@ -108,8 +116,48 @@ func (m *measurement) run(ctx context.Context) error {
 	return m.kept.writeTo(m.docs)
 }
 
+// runAlone runs a phase that shares its control plane with no other.
+func (m *measurement) runAlone(ctx context.Context, p phase) error {
+	if p.series == nil {
+		return m.onBed(ctx, []phase{p})
+	}
+	begin := time.Now()
+	out, err := p.series(ctx, m)
+	if err != nil {
+		return fmt.Errorf("phase %s: %w", p.name, err)
+	}
+	return m.note(p, time.Since(begin), out)
+}
+
 // onBed runs phases one after the other on a control plane of their own.
-func (m *measurement) onBed(ctx context.Context, all []phase) (err error) {
+func (m *measurement) onBed(ctx context.Context, all []phase) error {
+	return m.onControlPlane(ctx, func(ctx context.Context, b *bed) error {
+		for _, p := range all {
+			begin := time.Now()
+			out, err := p.run(ctx, b)
+			if err != nil {
+				return fmt.Errorf("phase %s: %w", p.name, err)
+			}
+			if err := m.note(p, time.Since(begin), out); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// note prints the figures of a phase, and keeps those of one that was asked for.
+func (m *measurement) note(p phase, took time.Duration, out outcome) error {
+	fmt.Fprintf(m.told, "\n%s, %s, in %.0f s:\n", m.stages.title(m.kept.Nodes), p.name, took.Seconds())
+	out.tell(m.told)
+	if !slices.Contains(m.only, p.name) {
+		return nil
+	}
+	return m.kept.keep(m.cache, p.name, m.busy, out)
+}
+
+// onControlPlane starts a control plane without nodes, and stops it afterwards.
+func (m *measurement) onControlPlane(ctx context.Context, do func(context.Context, *bed) error) (err error) {
 	// Ends the simulator before the API server goes away.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -121,20 +169,8 @@ func (m *measurement) onBed(ctx context.Context, all []phase) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, p := range all {
-		begin := time.Now()
-		out, err := p.run(ctx, b)
-		if err != nil {
-			return fmt.Errorf("phase %s: %w%s", p.name, err, b.logTail())
-		}
-		fmt.Fprintf(m.told, "\n%d nodes, %s, in %.0f s:\n", m.kept.Nodes, p.name, time.Since(begin).Seconds())
-		out.tell(m.told)
-		if !slices.Contains(m.only, p.name) {
-			continue
-		}
-		if err := m.kept.keep(m.cache, p.name, m.busy, out); err != nil {
-			return err
-		}
+	if err := do(ctx, b); err != nil {
+		return fmt.Errorf("%w%s", err, b.logTail())
 	}
 	return nil
 }

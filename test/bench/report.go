@@ -35,12 +35,21 @@ func (k kept) figures() []figure {
 	for _, p := range phases() {
 		all = append(all, k.Phases[p.name].Outcome.Figures...)
 	}
-	ready, floor := find(all, readyTime), find(all, floorTime)
-	if ready != nil && floor != nil && floor.Value > 0 {
-		ratio := atMost(other, "ready with the operator, against its DaemonSets without it", ready.Value/floor.Value, ratioLimit, times)
-		all = append([]figure{ratio}, all...)
+	var ratios []figure
+	for _, r := range []struct {
+		floor name
+		what  string
+		limit float64
+	}{
+		{floorTime, "ready with the operator, against its DaemonSets without it", ratioLimit},
+		{labellingFloorTime, "the same, against its DaemonSets on nodes that a bare loop labels meanwhile", labellingRatioLimit},
+	} {
+		ready, floor := find(all, readyTime), find(all, r.floor)
+		if ready != nil && floor != nil && floor.Value > 0 {
+			ratios = append(ratios, atMost(other, r.what, ready.Value/floor.Value, r.limit, times))
+		}
 	}
-	return all
+	return append(ratios, all...)
 }
 
 func find(all []figure, wanted name) *figure {
@@ -64,10 +73,10 @@ func (k kept) missed() int {
 // table is all that is known of a size, in Markdown.
 func (k kept) table() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "### %d nodes\n\n%s\n\n", k.Nodes, k.origin())
+	fmt.Fprintf(&text, "### %s\n\n%s\n\n", k.Stages.title(k.Nodes), k.origin())
 	rows := [][]string{{"what", "goal", "measured", "", "NVIDIA's operator"}}
 	for _, f := range k.figures() {
-		rows = append(rows, []string{f.What, f.Goal, f.Measured, f.verdict(), theirs[f.Name][k.Nodes]})
+		rows = append(rows, []string{f.What, f.Goal, f.Measured, f.verdict(), theirsOf(k.Stages, f.Name, k.Nodes)})
 	}
 	writeTable(&text, rows)
 	fmt.Fprintf(&text, "\nCalls of the operator:\n\n")
@@ -125,7 +134,7 @@ func writeTable(out io.Writer, rows [][]string) {
 	}
 }
 
-// writeTo replaces the figures of this size in a file, or adds them at its end.
+// writeTo replaces the figures of this size and these stages in a file, or adds them at its end.
 func (k kept) writeTo(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -138,8 +147,8 @@ func (k kept) writeTo(file string) error {
 }
 
 func (k kept) insert(text []byte) []byte {
-	begin := fmt.Appendf(nil, "<!-- %d nodes: written by make bench -->\n", k.Nodes)
-	end := fmt.Appendf(nil, "<!-- end of %d nodes -->\n", k.Nodes)
+	begin := fmt.Appendf(nil, "<!-- %s: written by make bench -->\n", k.Stages.title(k.Nodes))
+	end := fmt.Appendf(nil, "<!-- end of %s -->\n", k.Stages.title(k.Nodes))
 	block := slices.Concat(begin, []byte(k.table()), end)
 	before, rest, found := bytes.Cut(text, begin)
 	if !found {

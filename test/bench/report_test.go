@@ -69,32 +69,42 @@ func TestLimitsFollowTheSize(t *testing.T) {
 func TestAPhaseReplacesItsOwnFigures(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
-	first := readKept(dir, 100)
+	first := readKept(dir, realistic, 100)
 	g.Expect(first.keep(dir, "install", 0, outcome{Figures: []figure{plain(readyTime, "ready", 12, seconds)}})).To(Succeed())
 	g.Expect(first.keep(dir, "floor", 0.4, outcome{Figures: []figure{plain(floorTime, "floor", 8, seconds)}})).To(Succeed())
-	later := readKept(dir, 100)
+	later := readKept(dir, realistic, 100)
 	g.Expect(later.missed()).To(Equal(1), "12 s are more than 1.15 times 8 s")
 	g.Expect(later.keep(dir, "install", 0, outcome{Figures: []figure{plain(readyTime, "ready", 9, seconds)}})).To(Succeed())
-	g.Expect(readKept(dir, 100).missed()).To(BeZero())
-	g.Expect(readKept(dir, 100).table()).NotTo(ContainSubstring("other work"))
+	g.Expect(readKept(dir, realistic, 100).missed()).To(BeZero())
+	g.Expect(readKept(dir, realistic, 100).table()).NotTo(ContainSubstring("other work"))
 	g.Expect(later.keep(dir, "idle", 3.14, outcome{})).To(Succeed())
 	g.Expect(later.table()).To(ContainSubstring("The machine had other work: a load of up to 3.1 before a run."))
-	g.Expect(readKept(dir, 100).table()).To(And(ContainSubstring("| 1.12"), ContainSubstring("| 13 to 15 s"), ContainSubstring("| 8.0 s")))
+	g.Expect(readKept(dir, realistic, 100).table()).To(And(ContainSubstring("| 1.12"), ContainSubstring("| 13 to 15 s"), ContainSubstring("| 8.0 s")))
+
+	g.Expect(later.keep(dir, "floor", 0, outcome{Figures: []figure{plain(floorTime, "floor", 8, seconds), plain(labellingFloorTime, "floor", 7.5, seconds)}})).To(Succeed())
+	g.Expect(readKept(dir, realistic, 100).missed()).To(Equal(1), "9 s are more than 1.12 times 7.5 s")
+
+	g.Expect(readKept(dir, fast, 100).Phases).To(BeEmpty(), "other stages have figures of their own")
+	other := readKept(dir, fast, 100)
+	g.Expect(other.keep(dir, comparison, 0, outcome{Figures: []figure{plain(watchedReady, "ready", 11, seconds)}})).To(Succeed())
+	g.Expect(readKept(dir, fast, 100).table()).To(And(ContainSubstring("### 100 nodes, fast stages"), ContainSubstring("| 12.2 s")))
+	g.Expect(readKept(dir, realistic, 100).table()).To(And(ContainSubstring("### 100 nodes\n"), ContainSubstring("| 9.0 s")))
 
 	g.Expect(os.WriteFile(filepath.Join(dir, "100.json"), []byte("{"), 0o600)).To(Succeed())
-	g.Expect(readKept(dir, 100).Phases).To(BeEmpty(), "a file that was cut off is as none")
+	g.Expect(readKept(dir, realistic, 100).Phases).To(BeEmpty(), "a file that was cut off is as none")
 }
 
 func TestTheDocumentKeepsItsWords(t *testing.T) {
 	g := NewWithT(t)
 	file := filepath.Join(t.TempDir(), "benchmarks.md")
-	write := func(nodes int, value float64) string {
-		k := kept{Nodes: nodes, Phases: map[string]keptPhase{installation: {Outcome: outcome{Figures: []figure{plain(other, "something", value, count)}}}}}
+	writeOf := func(how stages, nodes int, value float64) string {
+		k := kept{Nodes: nodes, Stages: how, Phases: map[string]keptPhase{installation: {Outcome: outcome{Figures: []figure{plain(other, "something", value, count)}}}}}
 		g.Expect(k.writeTo(file)).To(Succeed())
 		text, err := os.ReadFile(file)
 		g.Expect(err).NotTo(HaveOccurred())
 		return string(text)
 	}
+	write := func(nodes int, value float64) string { return writeOf(realistic, nodes, value) }
 	g.Expect(os.WriteFile(file, []byte("# Words\n"), 0o600)).To(Succeed())
 	write(100, 7)
 	g.Expect(write(1000, 8)).To(And(HavePrefix("# Words\n\n"), ContainSubstring("| 7 "), ContainSubstring("| 8 ")))
@@ -102,6 +112,8 @@ func TestTheDocumentKeepsItsWords(t *testing.T) {
 	got := write(100, 9)
 	g.Expect(got).To(And(HavePrefix("# Words\n\n"), HaveSuffix("\nThe end.\n"), ContainSubstring("| 9 "), ContainSubstring("| 8 "), Not(ContainSubstring("| 7 "))))
 	g.Expect(write(100, 9)).To(Equal(got), "once more changes nothing")
+	g.Expect(writeOf(fast, 100, 5)).To(And(HavePrefix(got), ContainSubstring("### 100 nodes, fast stages"), ContainSubstring("| 5 ")))
+	g.Expect(write(100, 3)).To(And(ContainSubstring("| 5 "), ContainSubstring("| 3 "), Not(ContainSubstring("| 9 "))))
 }
 
 func TestTheMachineIsNamed(t *testing.T) {

@@ -27,6 +27,9 @@ type Options struct {
 	// Address is the IPv4 address where the API server listens; the default is loopback. With another one of
 	// this machine real nodes can join: the API server is then an endpoint of its own Service.
 	Address netip.Addr
+	// Stages are absolute paths of files with further Stages for kwok, such as FastPodStages. By default kwok plays
+	// no pods.
+	Stages []string
 }
 
 // Cluster is a running control plane.
@@ -44,6 +47,7 @@ type Cluster struct {
 
 	dir       string
 	address   netip.Addr
+	stages    []string
 	temporary bool
 	// bare is a control plane of etcd and the API server alone.
 	bare        bool
@@ -70,7 +74,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err := rel.ensure(ctx, os.Stderr); err != nil {
 		return nil, err
 	}
-	c := &Cluster{release: rel, address: opts.Address}
+	c := &Cluster{release: rel, address: opts.Address, stages: opts.Stages}
 	if !c.address.IsValid() {
 		c.address = loopback
 	}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -199,7 +200,7 @@ func (c *Cluster) startFollowers(ctx context.Context) error {
 		},
 		{"kube-scheduler", "--config=scheduler.yaml", "--secure-port=0", "--profiling=false"},
 		{"kwok",
-			"--config=node-initialize.yaml",
+			"--config=" + strings.Join(append([]string{"node-initialize.yaml"}, c.stages...), ","),
 			"--kubeconfig=" + c.kubeconfig(userKwok),
 			fmt.Sprintf("--manage-nodes-with-annotation-selector=%s=%s", SimulatedNodeAnnotation, SimulatedNodeValue),
 			"--node-lease-duration-seconds=40",

@@ -28,6 +28,7 @@ const (
 
 	modulePath       = "github.com/clusterpolicy/gpu-operator"
 	kubernetesModule = "k8s.io/kubernetes"
+	kwokModule       = "sigs.k8s.io/kwok"
 )
 
 // tool is one program of the control plane and where its source is pinned.
@@ -122,7 +123,7 @@ func readRelease(kubeDir, mainDir string) (release, error) {
 		{name: "kube-apiserver", envtest: true, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: kubernetesModule, dir: kubeDir, cold: "5 min"},
 		{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: kubernetesModule, dir: kubeDir, cold: "1 min"},
 		{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: kubernetesModule, dir: kubeDir, cold: "30 s"},
-		{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok", dir: mainDir, cold: "2 min"},
+		{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: kwokModule, dir: mainDir, cold: "2 min"},
 	}
 	rel := release{}
 	for i := range tools {

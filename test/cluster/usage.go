@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -61,17 +62,48 @@ func readUsage(pid int) (Usage, error) {
 	return usage, err
 }
 
+// ChildrenCPU is the user and system time that the children of this program have used which still run, such as a
+// control plane that it has started.
+func ChildrenCPU() (time.Duration, error) {
+	files, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return 0, fmt.Errorf("find the children of this program: %w", err)
+	}
+	total, parent := time.Duration(0), strconv.Itoa(os.Getpid())
+	for _, file := range files {
+		stat, err := os.ReadFile(file)
+		if err != nil {
+			// The process has ended since.
+			continue
+		}
+		if fields := statFields(string(stat)); len(fields) < 2 || fields[1] != parent {
+			continue
+		}
+		used, err := parseCPU(string(stat))
+		if err != nil {
+			return 0, fmt.Errorf("read %s: %w", file, err)
+		}
+		total += used
+	}
+	return total, nil
+}
+
+// statFields are the fields of /proc/PID/stat from the state on. They are counted from the last parenthesis, since the
+// program's name in front of it may contain spaces.
+func statFields(stat string) []string {
+	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+}
+
 // parseKilobytes reads a value such as "  123 kB".
 func parseKilobytes(value string) (int64, error) {
 	kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
 	return kilobytes << 10, err
 }
 
-// parseCPU sums the fields utime and stime of /proc/PID/stat. They are counted from the last
-// parenthesis, since the program's name in front of it may contain spaces.
+// parseCPU sums the fields utime and stime of /proc/PID/stat.
 func parseCPU(stat string) (time.Duration, error) {
 	const utime, stime = 11, 12
-	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
+	fields := statFields(stat)
 	if len(fields) <= stime {
 		return 0, fmt.Errorf("short stat line %q", stat)
 	}

@@ -34,6 +34,9 @@ type NodeSpec struct {
 	// GPUs defaults to 8; NoGPU makes a node without any, which discovery has still labelled.
 	GPUs  int
 	NoGPU bool
+	// Advertised: the GPUs are allocatable from the beginning, as where a device plugin has registered. A simulator that
+	// has been started takes them back until the node's device plugin runs.
+	Advertised bool
 	// Undiscovered: no Node Feature Discovery has labelled the node. It gets its labels once an init
 	// container has run gpu-node discover there.
 	Undiscovered bool
@@ -51,13 +54,18 @@ type NodeSpec struct {
 
 // AddNodes creates n common GPU nodes and returns their names.
 func (s *Simulator) AddNodes(ctx context.Context, n int) ([]string, error) {
+	return s.AddNodesOf(ctx, n, NodeSpec{})
+}
+
+// AddNodesOf creates n nodes that are alike, whose spec names none, and returns their names.
+func (s *Simulator) AddNodesOf(ctx context.Context, n int, spec NodeSpec) ([]string, error) {
 	const parallel = 16
 	names := make([]string, n)
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallel)
 	for i := range names {
 		group.Go(func() (err error) {
-			names[i], err = s.AddNode(ctx, NodeSpec{})
+			names[i], err = s.AddNode(ctx, spec)
 			return err
 		})
 	}
@@ -109,6 +117,9 @@ func (n NodeSpec) node(serial int64) *corev1.Node {
 		corev1.ResourceMemory:           resource.MustParse("1Ti"),
 		corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
 		corev1.ResourcePods:             resource.MustParse("250"),
+	}
+	if n.Advertised {
+		resources[resourceGPU] = *resource.NewQuantity(int64(n.GPUs), resource.DecimalSI)
 	}
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{

@@ -35,3 +35,14 @@ func TestWhoDiscoversANode(t *testing.T) {
 		})
 	}
 }
+
+func TestAdvertisedGPUsAreAllocatableFromTheBeginning(t *testing.T) {
+	g := NewWithT(t)
+	allocatable := func(spec NodeSpec) int64 {
+		quantity := spec.withDefaults(0).node(0).Status.Allocatable["nvidia.com/gpu"]
+		return quantity.Value()
+	}
+	g.Expect(allocatable(NodeSpec{})).To(BeZero())
+	g.Expect(allocatable(NodeSpec{Advertised: true})).To(Equal(int64(8)))
+	g.Expect(allocatable(NodeSpec{Advertised: true, GPUs: 2})).To(Equal(int64(2)))
+}

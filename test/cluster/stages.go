@@ -1,0 +1,46 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// fastPodStages are files of the kwok module. Without pod-complete, which is for the pods of Jobs.
+var fastPodStages = []string{"pod-ready.yaml", "pod-delete.yaml"}
+
+// FastPodStages returns the paths of kwok's own fast stages for pods, of the pinned version, for Options.Stages: a pod
+// is Ready as soon as it is bound, and gone as soon as it is deleted. The go command downloads the module of kwok
+// unless it is in the module cache.
+func FastPodStages(ctx context.Context) ([]string, error) {
+	root, err := repositoryRoot()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", kwokModule)
+	cmd.Dir = filepath.Join(root, "test", "controlplane")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	output, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("find the stages of kwok: download %s: %w\n%s", kwokModule, err, stderr.Bytes())
+	}
+	module := struct{ Dir string }{}
+	if err := json.Unmarshal(output, &module); err != nil {
+		return nil, fmt.Errorf("find the stages of kwok: read what go mod download prints: %w", err)
+	}
+	var paths []string
+	for _, name := range fastPodStages {
+		path := filepath.Join(module.Dir, "kustomize", "stage", "pod", "fast", name)
+		if _, err := os.Stat(path); err != nil {
+			return nil, fmt.Errorf("find the stages of kwok: %w", err)
+		}
+		paths = append(paths, path)
+	}
+	return paths, nil
+}
