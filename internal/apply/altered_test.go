@@ -42,7 +42,8 @@ func TestWhatComesBackAlteredIsReportedAndRepairedLater(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
 				c := newCluster(t)
-				c.before, c.answered = setsKey("altered"), test.answered
+				c.admit(setsKey("altered"))
+				c.answered = test.answered
 				applier := c.applier()
 				// An intent that is rendered anew and asks for the same is held back alike.
 				for range 50 {
@@ -53,7 +54,7 @@ func TestWhatComesBackAlteredIsReportedAndRepairedLater(t *testing.T) {
 					g.Expect(err).To(MatchError(ContainSubstring(test.text)))
 					g.Expect(wrote).To(BeFalse())
 				}
-				g.Expect(c.writes()).To(Equal(1))
+				g.Expect(c.writes()).To(HaveLen(1))
 				g.Expect(applier.RetryAfter()).To(Equal(time.Second))
 				g.Expect(applier.Differs(t.Context(), policy, configMap("a"))).To(BeTrue(), "it never counts as in sync")
 
@@ -61,16 +62,16 @@ func TestWhatComesBackAlteredIsReportedAndRepairedLater(t *testing.T) {
 				time.Sleep(applier.RetryAfter())
 				_, err := roundOf(applier, configMap("a"))
 				g.Expect(err).To(MatchError(ContainSubstring(test.text)))
-				g.Expect(c.writes()).To(Equal(2))
+				g.Expect(c.writes()).To(HaveLen(2))
 				g.Expect(applier.RetryAfter()).To(Equal(2 * time.Second))
 
-				c.before = nil
+				c.admit(nil)
 				time.Sleep(applier.RetryAfter())
 				g.Expect(roundOf(applier, configMap("a"))).To(BeTrue())
 				g.Expect(c.get(t, "a").Data).To(HaveKeyWithValue("key", "value"))
 				g.Expect(applier.RetryAfter()).To(BeZero())
 				g.Expect(roundOf(applier, configMap("a"))).To(BeFalse())
-				g.Expect(c.writes()).To(Equal(3))
+				g.Expect(c.writes()).To(HaveLen(3))
 			})
 		})
 	}
@@ -83,7 +84,7 @@ func TestAWriteWithoutEffectIsNoSuccess(t *testing.T) {
 	live.Data["key"] = "drift"
 	c := newCluster(t, live)
 	version := c.get(t, "a").ResourceVersion
-	c.before = setsKey("drift")
+	c.admit(setsKey("drift"))
 	c.answered = func(o *unstructured.Unstructured) {
 		o.SetResourceVersion(version)
 		g.Expect(unstructured.SetNestedField(o.Object, "value", "data", "key")).To(Succeed())

@@ -3,6 +3,7 @@ package apply
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -110,13 +111,13 @@ func (a *Applier) Round(ctx context.Context, owner types.UID, intents []client.O
 func (a *Applier) Differs(ctx context.Context, owner types.UID, intent client.Object) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timing.Patience)
 	defer cancel()
-	live, err := a.read(ctx, a.client, intent)
+	live, err := read(ctx, a.client, intent)
 	if live == nil && err == nil {
-		live, err = a.read(ctx, a.live, intent)
+		live, err = read(ctx, a.live, intent)
 	}
 	switch {
 	case err != nil:
-		return false, err
+		return false, fmt.Errorf("reading %s: %w", describe(intent), err)
 	case live != nil && (a.table.stale(intent, live) || a.table.holds(settledOf(owner, intent, live))):
 		return false, nil
 	}

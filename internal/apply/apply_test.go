@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -55,14 +56,16 @@ func ofOperand(name string) func(*corev1.ConfigMap) {
 type cluster struct {
 	client.WithWatch
 	failWith error
-	// before is called before each write, and may hold it up, refuse it or change what is written; answered may
-	// change the answer.
-	before   func(ctx context.Context, o *unstructured.Unstructured) error
+	// answered may change the answer to a write.
 	answered func(o *unstructured.Unstructured)
 
 	mu               sync.Mutex
+	before           webhook
 	applied, deleted []string
 }
+
+// webhook is called before each write, and may hold it up, refuse it or change what is written.
+type webhook func(ctx context.Context, o *unstructured.Unstructured) error
 
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	t.Helper()
@@ -117,12 +120,22 @@ func (c *cluster) apply(ctx context.Context, w client.WithWatch, o runtime.Apply
 }
 
 func (c *cluster) hook(ctx context.Context, o *unstructured.Unstructured) error {
-	if c.before != nil {
-		if err := c.before(ctx, o); err != nil {
+	c.mu.Lock()
+	before := c.before
+	c.mu.Unlock()
+	if before != nil {
+		if err := before(ctx, o); err != nil {
 			return err
 		}
 	}
 	return c.failWith
+}
+
+// admit makes the webhook be called from now on.
+func (c *cluster) admit(before webhook) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.before = before
 }
 
 func (c *cluster) record(calls *[]string, call string) {
@@ -131,11 +144,18 @@ func (c *cluster) record(calls *[]string, call string) {
 	*calls = append(*calls, call)
 }
 
-// writes returns how many times objects were applied.
-func (c *cluster) writes() int {
+// writes returns the names of the objects that were applied, one for each time.
+func (c *cluster) writes() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.applied)
+	return slices.Clone(c.applied)
+}
+
+// deletions returns what was deleted.
+func (c *cluster) deletions() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.deleted)
 }
 
 func (c *cluster) applier() *Applier { return New(c, c, clock.RealClock{}, DefaultTiming()) }

@@ -37,10 +37,9 @@ type outcome struct {
 	Result
 	// recorded: the error is the recorded one; no call was made.
 	recorded bool
-	// failed: the error is of a call, which is not to be repeated before the back-off is over; attempt is what was
-	// tried. It is set for errors of a comparison, too.
-	failed  bool
+	// attempt is what was tried, or compared; failed: a call was, which is not to be repeated before its back-off is over.
 	attempt string
+	failed  bool
 	// version is what a write has made of the object, settled what a comparison has found in sync.
 	version string
 	settled *settled
@@ -56,11 +55,12 @@ func (a *Applier) begin(ctx context.Context, object client.Object, what string, 
 	}
 	go func() {
 		found := outcome{}
-		if release, err := a.place(ctx, c); err != nil {
-			found.Err = fmt.Errorf("%s: %w", what, err)
-		} else {
+		release, err := a.place(ctx, c)
+		if err == nil {
 			found = work(ctx, c)
 			release()
+		} else {
+			found.Err = fmt.Errorf("%s: %w", what, err)
 		}
 		if a.table.finish(c, found) {
 			select {
@@ -89,8 +89,8 @@ func (a *Applier) place(ctx context.Context, c *call) (func(), error) {
 	}, nil
 }
 
-// ask makes one call to a cache or the API server, which goes on until Deadline when the context ends, and says in its
-// error what it is for.
+// ask makes one call to a cache or the API server, which goes on until Deadline when the context ends. Its error
+// begins with what the call is for.
 func (a *Applier) ask(ctx context.Context, what string, do func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w: %w", what, errNotBegun, context.Cause(ctx))

@@ -34,14 +34,12 @@ func compare(owner types.UID, w write, live client.Object) (path, error) {
 }
 
 // read returns the live object of the intent, or nil if the reader has none. What a cache holds is not to be changed.
-func (a *Applier) read(ctx context.Context, reader client.Reader, intent client.Object) (client.Object, error) {
+func read(ctx context.Context, reader client.Reader, intent client.Object) (client.Object, error) {
 	object, isObject := reflect.New(reflect.TypeOf(intent).Elem()).Interface().(client.Object)
 	if !isObject {
 		return nil, fmt.Errorf("%T is no object of the API", intent)
 	}
-	err := a.ask(ctx, "reading "+describe(intent), func(ctx context.Context) error {
-		return reader.Get(ctx, client.ObjectKeyFromObject(intent), object, client.UnsafeDisableDeepCopy)
-	})
+	err := reader.Get(ctx, client.ObjectKeyFromObject(intent), object, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil //nolint:nilnil // No object and no error: it does not exist.

@@ -37,10 +37,12 @@ func (w *Wanted) Keep(object client.Object) {
 // error means that some go on.
 func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Object, wanted Wanted) error {
 	a.table.sweep()
+	patience, cancel := context.WithTimeout(ctx, a.timing.Patience)
+	defer cancel()
 	var failures []error
 	var calls []*call
 	for _, kind := range kinds {
-		objects, err := a.list(ctx, kind)
+		objects, err := a.list(patience, kind)
 		if err != nil {
 			failures = append(failures, err)
 			continue
@@ -53,7 +55,7 @@ func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Obj
 			}
 		}
 	}
-	for _, result := range a.await(ctx, calls) {
+	for _, result := range a.await(patience, calls) {
 		failures = append(failures, result.Err)
 	}
 	return errors.Join(failures...)
@@ -64,7 +66,7 @@ func (a *Applier) remove(ctx context.Context, c *call, object client.Object) out
 	uid := object.GetUID()
 	attempt := "delete " + string(uid)
 	if held := a.table.held(object, attempt); held != nil {
-		return outcome{Result: Result{Err: held}, recorded: true}
+		return outcome{Result: Result{Err: held.err}, recorded: true}
 	}
 	if a.table.tries(c, attempt) == nil {
 		log.FromContext(ctx).Info("Deleting object", "object", describe(object))
@@ -96,8 +98,6 @@ func (a *Applier) list(ctx context.Context, kind client.Object) ([]client.Object
 	if !isList {
 		return nil, fmt.Errorf("%T is no list", listType)
 	}
-	ctx, cancel := context.WithTimeout(ctx, a.timing.Patience)
-	defer cancel()
 	if err := a.client.List(ctx, list, client.HasLabels{labels.Operand}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing %s objects: %w", gvk.Kind, err)
 	}

@@ -36,16 +36,17 @@ type record struct {
 	turn uint64
 	// call that is out. A process that ends takes its calls with it.
 	call *call
-	// failure of the last call, with its back-off. Losing it costs one early call.
-	failure *failure
+	// answer to the last call, while rounds return it instead of another call. Losing it costs one early call.
+	answer *answer
 	// settled is the last comparison that found no difference. Losing it costs a comparison.
 	settled *settled
 	// wrote is the resource version of the last write, until the cache shows it. Losing it costs one early write.
 	wrote string
 }
 
-// failure is an error that rounds return until the back-off is over.
-type failure struct {
+// answer is the error of a call, which rounds return until its back-off is over. One that has come late is kept until a
+// round has returned it, also if there is no back-off or no error.
+type answer struct {
 	// attempt is what was tried. Another one is not held back.
 	attempt string
 	err     error
@@ -56,12 +57,12 @@ type failure struct {
 	given bool
 }
 
-// failed returns the failure of the attempt, or nil, also of no record.
-func (r *record) failed(attempt string) *failure {
-	if r == nil || r.failure == nil || r.failure.attempt != attempt {
+// to returns the answer to the attempt, or nil, also of no record.
+func (r *record) to(attempt string) *answer {
+	if r == nil || r.answer == nil || r.answer.attempt != attempt {
 		return nil
 	}
-	return r.failure
+	return r.answer
 }
 
 func newTable(clk clock.PassiveClock, firstRetry, lastRetry time.Duration) *table {
@@ -114,7 +115,7 @@ func (t *table) placed(c *call) {
 func (t *table) tries(c *call, attempt string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f := t.records[c.key].failed(attempt); f != nil {
+	if f := t.records[c.key].to(attempt); f != nil {
 		c.retries = f.err
 	}
 	return c.retries
@@ -133,12 +134,13 @@ func (t *table) finish(c *call, o outcome) bool {
 		// Nothing was learnt.
 	case o.recorded:
 		t.give(r, c)
+	case o.Err == nil && !o.Wrote:
+		r.settled, r.wrote = o.settled, ""
+		t.keep(r, c, o)
 	case o.Err != nil:
-		t.fail(r, c, o)
-	case o.settled != nil:
-		r.settled, r.failure, r.wrote = o.settled, nil, ""
+		t.keep(r, c, o)
 	case o.version != "":
-		r.failure = nil
+		r.answer = nil
 	}
 	if o.version != "" {
 		r.wrote = o.version
@@ -148,26 +150,28 @@ func (t *table) finish(c *call, o outcome) bool {
 	return c.late
 }
 
-// fail records an error. One that no call is held back for is kept only until a round has returned it.
-func (t *table) fail(r *record, c *call, o outcome) {
-	f := &failure{attempt: o.attempt, err: o.Err}
+// keep records an answer, with a back-off if the call has failed.
+func (t *table) keep(r *record, c *call, o outcome) {
+	next := &answer{attempt: o.attempt, err: o.Err}
 	if o.failed {
-		f.wait = t.firstRetry
-		if last := r.failed(o.attempt); last != nil && last.wait > 0 {
-			f.wait = min(2*last.wait, t.lastRetry)
+		next.wait = t.firstRetry
+		if last := r.to(o.attempt); last != nil && last.wait > 0 {
+			next.wait = min(2*last.wait, t.lastRetry)
 		}
 	}
-	r.failure = f
+	r.answer = next
 	t.give(r, c)
 }
 
-// give starts the back-off of a failure that the round of the call returns.
+// give starts the back-off of an answer that the round of the call returns, or drops it where it has none.
 func (t *table) give(r *record, c *call) {
-	if f := r.failure; f != nil && !f.given && !c.late {
-		f.given, f.due = true, t.clock.Now().Add(f.wait)
-		if f.wait == 0 {
-			r.failure = nil
-		}
+	last := r.answer
+	if last == nil || last.given || c.late {
+		return
+	}
+	last.given, last.due = true, t.clock.Now().Add(last.wait)
+	if last.wait == 0 {
+		r.answer = nil
 	}
 }
 
@@ -201,20 +205,21 @@ func (t *table) take(c *call) (result Result, newlyLate bool) {
 func (t *table) last(intent client.Object, attempt string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f := t.records[key(intent)].failed(attempt); f != nil {
+	if f := t.records[key(intent)].to(attempt); f != nil {
 		return f.err
 	}
 	return nil
 }
 
-// held returns the recorded error of the attempt while it is to be returned instead of another call, or nil.
-func (t *table) held(intent client.Object, attempt string) error {
+// held returns the answer to the attempt that is to be returned instead of another call, or nil.
+func (t *table) held(intent client.Object, attempt string) *answer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f := t.records[key(intent)].failed(attempt); f != nil && (!f.given || t.clock.Now().Before(f.due)) {
-		return f.err
+	last := t.records[key(intent)].to(attempt)
+	if last == nil || (last.given && !t.clock.Now().Before(last.due)) {
+		return nil
 	}
-	return nil
+	return new(*last)
 }
 
 // retryAfter returns after how long the next failed call is due, or 0 if none is.
@@ -223,10 +228,10 @@ func (t *table) retryAfter() time.Duration {
 	defer t.mu.Unlock()
 	now, soonest := t.clock.Now(), time.Duration(0)
 	for _, r := range t.records {
-		if r.failure == nil || !r.failure.given || r.call != nil {
+		if r.answer == nil || !r.answer.given || r.call != nil {
 			continue
 		}
-		wait := r.failure.due.Sub(now)
+		wait := r.answer.due.Sub(now)
 		switch {
 		case wait < -t.lastRetry:
 			continue // No round has tried it: it is no longer among the intents.

@@ -89,7 +89,7 @@ func TestRoundLooksAgainAfterChanges(t *testing.T) {
 	for range 2 {
 		g.Expect(roundOf(applier, intent)).To(BeFalse())
 	}
-	g.Expect(c.applied).To(BeEmpty())
+	g.Expect(c.writes()).To(BeEmpty())
 	broken := c.get(t, "a")
 	broken.Data = map[string]string{"key": "broken"}
 	g.Expect(c.WithWatch.Update(t.Context(), broken)).To(Succeed())
@@ -108,42 +108,42 @@ func TestRoundLooksAgainAfterChanges(t *testing.T) {
 
 // Losing the table, as a restart does, costs a comparison or one early write, whatever it holds.
 func TestTheTableMayBeLost(t *testing.T) {
-	refused := errors.New("refused")
 	tests := map[string]struct {
-		fail  bool
-		alter bool
-		// writes that the loss costs.
-		writes int
+		prepare func(c *cluster)
+		// stale: the cache shows none of the writes.
+		stale bool
+		// cost of the loss in writes.
+		cost int
 	}{
-		"in sync":              {},
-		"in back-off":          {fail: true, writes: 1},
-		"altered, in back-off": {alter: true, writes: 1},
+		"in sync":                                {prepare: func(*cluster) {}},
+		"the cache does not show the last write": {prepare: func(*cluster) {}, stale: true, cost: 1},
+		"in back-off":                            {prepare: func(c *cluster) { c.failWith = errors.New("refused") }, cost: 1},
+		"altered, in back-off":                   {prepare: func(c *cluster) { c.before = setsKey("altered") }, cost: 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
-				c := newCluster(t)
-				if test.fail {
-					c.failWith = refused
+				old := applied(t, configMap("a"))
+				old.Data["key"] = "drift"
+				server := newCluster(t, old)
+				test.prepare(server)
+				applier, intent := server.applier(), configMap("a")
+				if test.stale {
+					applier.client = behind{Client: server, cache: newCluster(t, old)}
 				}
-				if test.alter {
-					c.before = setsKey("altered")
-				}
-				applier, intent := c.applier(), configMap("a")
-				rounds := func() (err error) {
+				rounds := func() (last string) {
 					for range 5 {
-						_, err = roundOf(applier, intent)
+						wrote, err := roundOf(applier, intent)
+						last = fmt.Sprint(wrote, err)
 					}
-					return err
+					return last
 				}
 				before := rounds()
-				g.Expect(before != nil).To(Equal(test.fail || test.alter))
-				g.Expect(c.writes()).To(Equal(1))
+				g.Expect(server.writes()).To(HaveLen(1))
 				applier.table = newTable(clock.RealClock{}, time.Second, 15*time.Second)
-				after := rounds()
-				g.Expect(fmt.Sprint(after)).To(Equal(fmt.Sprint(before)))
-				g.Expect(c.writes()).To(Equal(1 + test.writes))
+				g.Expect(rounds()).To(Equal(before))
+				g.Expect(server.writes()).To(HaveLen(1 + test.cost))
 			})
 		})
 	}
@@ -162,7 +162,7 @@ func TestTheTableIsBounded(t *testing.T) {
 	applier := c.applier()
 	lasting := configMap("lasting")
 	largest := 0
-	for i := range 40 * keptTurns {
+	for i := range 5 * keptTurns {
 		applier.Round(t.Context(), policy, []client.Object{lasting, configMap(fmt.Sprintf("pool-%d", i))})
 		largest = max(largest, len(applier.table.records))
 	}

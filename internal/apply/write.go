@@ -45,7 +45,7 @@ func (a *Applier) visit(ctx context.Context, c *call, owner types.UID, intent cl
 		return a.written(w)
 	case live == nil && err == nil:
 		if held := a.table.held(intent, w.attempt); held != nil {
-			return outcome{Result: Result{Err: held}, recorded: true}
+			return outcome{Result: Result{Err: held.err}, recorded: true}
 		}
 		live, err = a.read(ctx, a.live, intent)
 	}
@@ -53,6 +53,15 @@ func (a *Applier) visit(ctx context.Context, c *call, owner types.UID, intent cl
 		return outcome{Result: Result{Err: err}, attempt: w.attempt, failed: true}
 	}
 	return a.follow(ctx, c, owner, w, live)
+}
+
+// read reads as the function read does, with the deadline of a call.
+func (a *Applier) read(ctx context.Context, reader client.Reader, intent client.Object) (live client.Object, err error) {
+	err = a.ask(ctx, "reading "+describe(intent), func(ctx context.Context) error {
+		live, err = read(ctx, reader, intent)
+		return err
+	})
+	return live, err
 }
 
 // written is the outcome where the cache does not show the last write yet: what came of that.
@@ -70,10 +79,10 @@ func (a *Applier) follow(ctx context.Context, c *call, owner types.UID, w write,
 	case err != nil:
 		return outcome{Result: Result{Err: err}, attempt: w.attempt}
 	case field == nil:
-		return outcome{settled: settledOf(owner, w.intent, live)}
+		return outcome{settled: settledOf(owner, w.intent, live), attempt: w.attempt}
 	}
-	if held := a.table.held(w.intent, w.attempt); held != nil {
-		return outcome{Result: Result{Err: held}, recorded: true}
+	if held := a.table.held(w.intent, w.attempt); held != nil && held.err != nil {
+		return outcome{Result: Result{Err: held.err}, recorded: true}
 	}
 	last := a.table.tries(c, w.attempt)
 	if last == nil {
