@@ -28,8 +28,8 @@ type Report struct {
 	worse time.Time
 	// recovered is when the node last became ready that had been ready before.
 	recovered time.Time
-	// wasReady: the node has been ready before.
-	wasReady bool
+	// wasReady: the node has been ready before, and readyBefore: so it was by the assessment before the latest.
+	wasReady, readyBefore bool
 }
 
 // Next returns the report that follows when the node is assessed anew, and after how long it may become another one by
@@ -38,9 +38,9 @@ type Report struct {
 // down twice within a minute.
 func (r Report) Next(latest Assessment, dwell Dwell) (Report, time.Duration) {
 	now := latest.At
-	next := Report{Assessment: latest, recovered: r.recovered, wasReady: r.wasReady || latest.Ready()}
+	next := Report{Assessment: latest, recovered: r.recovered, wasReady: r.wasReady || latest.Ready(), readyBefore: latest.Ready()}
 	if !r.isWorse(&latest) {
-		if r.wasReady && !r.Ready() && latest.Ready() {
+		if r.wasReady && !r.Ready() && !r.Excluded && latest.Ready() {
 			next.recovered = now
 		}
 		return next, 0
@@ -49,9 +49,9 @@ func (r Report) Next(latest Assessment, dwell Dwell) (Report, time.Duration) {
 	if since.IsZero() {
 		since = now
 	}
-	if left := r.holds(&latest, dwell) - now.Sub(since); left > 0 {
+	if left := r.holds(&latest, since, dwell) - now.Sub(since); left > 0 {
 		held := r
-		held.worse = since
+		held.worse, held.readyBefore = since, latest.Ready()
 		return held, left
 	}
 	return next, 0
@@ -75,23 +75,23 @@ func (r *Report) isWorse(latest *Assessment) bool {
 	return false
 }
 
-// holds is for how long the report stays as it is before this worse assessment.
-func (r *Report) holds(latest *Assessment, dwell Dwell) time.Duration {
+// holds is for how long the report stays as it is before this assessment, which is worse since then.
+func (r *Report) holds(latest *Assessment, since time.Time, dwell Dwell) time.Duration {
 	switch {
-	case !latest.Ready() && !r.recovered.IsZero() && latest.At.Sub(r.recovered) < dwell.Window:
+	case !latest.Ready() && !r.recovered.IsZero() && since.Sub(r.recovered) < dwell.Window:
 		return dwell.Flap
 	case latest.State == readiness.Failed || r.failsAnew(latest):
 		return 0
-	case latest.Stage == v1.StageAllocatable && r.worse.IsZero():
+	case latest.Stage == v1.StageAllocatable && r.readyBefore:
 		return 0
 	}
 	return dwell.Replace
 }
 
-// failsAnew reports whether an operand has failed that was ready.
+// failsAnew reports whether an operand has failed that had not.
 func (r *Report) failsAnew(latest *Assessment) bool {
-	for name, before := range r.Operands {
-		if before.State == readiness.Ready && latest.Operands[name].State == readiness.Failed {
+	for name, after := range latest.Operands {
+		if after.State == readiness.Failed && r.Operands[name].State != readiness.Failed {
 			return true
 		}
 	}

@@ -33,8 +33,11 @@ type Entry struct {
 type Writes struct {
 	// Version is the resource version that the last write led to; empty for none.
 	Version string
-	// After is when the next write may be tried.
-	After time.Time
+	// After is when the next write may be tried, and Backoff the wait after the last that failed; 0 where none did.
+	After   time.Time
+	Backoff time.Duration
+	// Failed: the condition that the Node has is of a failure.
+	Failed bool
 	// Stage is the stage and reason that the condition does not show yet, and StageSince since when the node has been
 	// there; empty for none.
 	Stage      string

@@ -118,10 +118,18 @@ func (f *Fleet) share(entry *Entry) {
 // verdictDiffers reports whether a pass finds another verdict, or the same by another basis.
 func verdictDiffers(before, after *Entry) bool {
 	shown, was := after.Shown(), before.Shown()
-	return before.Basis != after.Basis || before.WriteError != after.WriteError ||
+	return after.Managed() && before.Basis != after.Basis || before.WriteError != after.WriteError ||
 		before.NodePool != after.NodePool || before.DriverPool != after.DriverPool ||
-		shown.NodeVerdict != was.NodeVerdict || shown.Excluded != was.Excluded || !shown.Since.Equal(was.Since) ||
-		!maps.Equal(shown.Operands, was.Operands) || !maps.Equal(before.Discovering, after.Discovering)
+		shown.Stage != was.Stage || shown.Operand != was.Operand || !sameVerdict(shown.Verdict, was.Verdict) ||
+		shown.Excluded != was.Excluded || !shown.Since.Equal(was.Since) ||
+		!maps.EqualFunc(shown.Operands, was.Operands, sameVerdict) || !maps.EqualFunc(before.Discovering, after.Discovering, sameVerdict)
+}
+
+// sameVerdict reports whether two verdicts differ at most in when they change by themselves, which is the node
+// controller's alone to look after.
+func sameVerdict(a, b readiness.Verdict) bool {
+	a.Until, b.Until = time.Time{}, time.Time{}
+	return a == b
 }
 
 // Starting is the number of nodes on the way to ready.

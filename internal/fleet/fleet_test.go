@@ -210,7 +210,7 @@ func TestFactsVersion(t *testing.T) {
 		"a node without GPUs comes":             {change: func(f *fleet.Fleet) { f.Set(cpuNode("d", false)) }},
 		"a node without GPUs is discovered":     {change: func(f *fleet.Fleet) { f.Set(cpuNode("cpu", true)) }},
 		"a node without GPUs goes":              {change: func(f *fleet.Fleet) { f.Forget("cpu") }},
-		"a node that nobody has known goes":     {change: func(f *fleet.Fleet) { f.Forget("x") }},
+		"an unknown node goes":                  {change: func(f *fleet.Fleet) { f.Forget("x") }},
 		"a node without GPUs turns out to have": {change: func(f *fleet.Fleet) { f.Set(gpuNode("cpu", readiness.Progressing)) }, want: true},
 	}
 	for name, test := range tests {

@@ -60,7 +60,7 @@ func (s scenario) render(catalogue []operand.Operand, wanted map[operand.Name]bo
 	for i, node := range nodes {
 		facts = append(facts, node.facts(fmt.Sprintf("gpu-%d", i)))
 	}
-	p := plan.Compute(catalogue, input, facts)
+	p := plan.Compute(plan.Decide(catalogue, input), input.Optional, facts)
 	byName := map[operand.Name]rendered{}
 	for _, step := range p.Steps {
 		if !wanted[step.Operand.Name] {

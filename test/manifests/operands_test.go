@@ -95,7 +95,7 @@ func operandSources(t *testing.T) []source {
 			Spec: effective.Of(spec), Namespace: namespace, HelperImage: helper, DriverToolkit: scenario.DriverToolkit,
 			Optional: map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true},
 		}
-		computed := plan.Compute(catalogue, input, scenario.Nodes)
+		computed := plan.Compute(plan.Decide(catalogue, input), input.Optional, scenario.Nodes)
 		rendered := source{name: "operands: " + name}
 		for _, step := range computed.Steps {
 			g.Expect(step.State).NotTo(Equal(v1.OperandInvalid), "%s: %s", name, step.Message)

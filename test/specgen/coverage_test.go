@@ -159,7 +159,7 @@ func TestEveryFieldDoesSomething(t *testing.T) {
 func TestDeprecatedFieldsAreTold(t *testing.T) {
 	told := func(spec map[string]any) string {
 		policy := &v1.ClusterPolicy{Spec: specOf(t, spec)}
-		found, _ := status.Compute(policy, status.Pass{Err: errors.New("not observed")})
+		found := status.Compute(policy, status.Pass{Err: errors.New("not observed")})
 		return meta.FindStatusCondition(found.Conditions, v1.ConditionDeprecatedFields).Message
 	}
 	for path := range deprecated {
@@ -231,7 +231,7 @@ func outcome(t *testing.T, value map[string]any) string {
 		Optional:      map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true},
 		DriverToolkit: map[string]string{"418.94.202501221327-0": "quay.io/openshift/dtk@sha256:1"},
 	}
-	computed := plan.Compute(catalogue, in, machines)
+	computed := plan.Compute(plan.Decide(catalogue, in), in.Optional, machines)
 	var all strings.Builder
 	for _, step := range computed.Steps {
 		fmt.Fprintln(&all, step.Operand.Name, step.Action, step.State, step.Reason, step.Message)
@@ -251,9 +251,9 @@ func outcome(t *testing.T, value map[string]any) string {
 		}
 	}
 	for _, facts := range machines {
-		node := computed.ForNode(catalogue, facts)
+		node := computed.ForNode(facts)
 		fmt.Fprintf(&all, "%+v %+v %+v\n", node.Rungs, node.Beside, node.Refused)
-		labels := computed.NodeLabels(catalogue, facts, nil, false)
+		labels := computed.NodeLabels(facts, nil, false)
 		for _, key := range slices.Sorted(maps.Keys(labels)) {
 			fmt.Fprintln(&all, facts.Name, key, *labels[key])
 		}

@@ -35,7 +35,7 @@ type scope struct {
 	missingFields []string
 
 	// What was decided, and what nodes are assessed by.
-	basis *fleet.Basis
+	basis   *fleet.Basis
 	planned plan.Plan
 	// objects are what is to be applied, by operand, and unrendered why there is nothing of some.
 	objects map[operand.Name][]render.Object

@@ -47,7 +47,8 @@ func (s *scope) report(ctx context.Context) error {
 	if err := s.patchCondition(ctx, condition); err != nil {
 		return err
 	}
-	s.written(settles && before != nil)
+	writes.Failed = report.State == readiness.Failed
+	s.written(settles && before != nil && before.Status == condition.Status)
 	return nil
 }
 
@@ -100,13 +101,13 @@ func (s *scope) event(before, after *corev1.NodeCondition) (event events.Event, 
 	return event, report.State == readiness.Failed
 }
 
-// hadFailed reports whether the node had failed by the condition that is about to be replaced, or by the entry before:
-// one that is overdue has the reason that it had before.
+// hadFailed reports whether the condition that is about to be replaced is of a failure: by its reason or, where the node
+// was overdue and kept its reason, by what the controller has kept.
 func (s *scope) hadFailed(before *corev1.NodeCondition) bool {
 	if before == nil || before.Status == corev1.ConditionTrue {
 		return false
 	}
-	return assess.Fails(before.Reason) || s.before != nil && s.before.Report.State == readiness.Failed
+	return assess.Fails(before.Reason) || s.entry.Writes.Failed
 }
 
 // transition distinguishes a verdict that was written from others of the node.

@@ -10,12 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
@@ -170,11 +170,12 @@ func TestDiscoveryThatIsAway(t *testing.T) {
 			}
 			facts := observe.Facts(node)
 			live := newReader(test.failure, test.pods...)
-			r := &Reconciler{Live: live, Namespace: "gpu-operator", Clock: clocktesting.NewFakePassiveClock(now)}
+			r := &Reconciler{Options: Options{Live: live, Namespace: "gpu-operator", Timing: DefaultTiming()}}
+			at := &scope{Reconciler: r, node: node, entry: fleet.Entry{Facts: facts}, now: now}
 			if test.want.notes == nil {
 				test.want.notes = map[string]*string{}
 			}
-			g.Expect(r.discovery(t.Context(), node, facts, effective.Of(spec), test.selector || facts.MissingLabels() != "")).To(Equal(test.want))
+			g.Expect(at.discovery(t.Context(), effective.Of(spec), test.selector || facts.MissingLabels() != "")).To(Equal(test.want))
 			g.Expect(live.lists).To(Equal(test.lists), "pods are read only before a node is given up")
 		})
 	}

@@ -95,12 +95,15 @@ func (s *scope) close(err error) (reconcile.Result, error) {
 		s.entry.Writes.After = s.now.Add(s.Timing.RetryStale)
 		s.wait, err = requeue.Sooner(s.wait, s.Timing.RetryStale), nil
 	case err == nil && !s.held:
-		s.entry.WriteError = ""
+		s.entry.WriteError, s.entry.Writes.Backoff = "", 0
 	case err != nil:
 		s.entry.WriteError = err.Error()
-		s.entry.Writes.After = s.now.Add(s.Timing.FirstRetry)
+		s.entry.Writes.Backoff = min(max(2*s.entry.Writes.Backoff, s.Timing.FirstRetry), s.Timing.LastRetry)
+		s.entry.Writes.After = s.now.Add(s.entry.Writes.Backoff)
 	}
-	s.Fleet.Set(&s.entry)
+	// A copy: an entry must not keep its scope, and with it the entry before, from being freed.
+	entry := s.entry
+	s.Fleet.Set(&entry)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

@@ -17,11 +17,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/freshness"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
 var notReady = corev1.Taint{Key: labels.TaintNotReady, Effect: corev1.TaintEffectNoSchedule}
@@ -32,45 +32,70 @@ func startupSpec(onFailure v1.OnFailure) v1.NodeStartupSpec {
 
 // A taint comes back only after a failure that lasts; what is on its way, or silent, is left as it is.
 func TestWhatAVerdictMeansForTaints(t *testing.T) {
-	verdict := func(state readiness.State, reason string) status.NodeAssessment {
-		return status.NodeAssessment{NodeVerdict: readiness.NodeVerdict{Verdict: readiness.Verdict{State: state, Reason: reason}}}
+	verdict := func(state readiness.State, reason string) assess.Assessment {
+		return assess.Assessment{NodeVerdict: readiness.NodeVerdict{Verdict: readiness.Verdict{State: state, Reason: reason}}}
 	}
 	usable, excluded := verdict(readiness.Ready, ""), verdict(readiness.Progressing, v1.ReasonExcluded)
 	usable.Usable, excluded.Excluded = true, true
+	tainted := verdict(readiness.Progressing, v1.ReasonStartupTaint)
+	tainted.Usable = true
 	failed := verdict(readiness.Failed, "CrashLoopBackOff")
 	tests := map[string]struct {
-		onFailure  v1.OnFailure
-		assessment status.NodeAssessment
-		// condition is what the node says, and since when.
-		condition corev1.ConditionStatus
-		since     time.Duration
-		wish      plan.TaintWish
-		wait      time.Duration
+		onFailure v1.OnFailure
+		latest    assess.Assessment
+		// since is for how long the node has been ready, or not ready.
+		since time.Duration
+		wish  plan.TaintWish
+		wait  time.Duration
 	}{
-		"usable":                       {onFailure: v1.OnFailureTaint, assessment: usable, condition: corev1.ConditionFalse, since: time.Hour, wish: plan.DropTaints},
-		"excluded":                     {onFailure: v1.OnFailureTaint, assessment: excluded, wish: plan.ReleaseTaints},
-		"on its way for long":          {onFailure: v1.OnFailureTaint, assessment: verdict(readiness.Progressing, v1.ReasonStarting), condition: corev1.ConditionFalse, since: time.Hour},
-		"failed, and that is reported": {onFailure: v1.OnFailureReport, assessment: failed, condition: corev1.ConditionFalse, since: time.Hour},
-		"failed right now":             {onFailure: v1.OnFailureTaint, assessment: failed, condition: corev1.ConditionTrue, since: time.Hour, wait: 2 * time.Minute},
-		"failed, and was never judged": {onFailure: v1.OnFailureTaint, assessment: failed, wait: 2 * time.Minute},
-		"failed for half of the time":  {onFailure: v1.OnFailureTaint, assessment: failed, condition: corev1.ConditionFalse, since: time.Minute, wait: time.Minute},
-		"failed for good":              {onFailure: v1.OnFailureTaint, assessment: failed, condition: corev1.ConditionFalse, since: 2 * time.Minute, wish: plan.PutTaints},
-		"the kubelet has been silent":  {onFailure: v1.OnFailureTaint, assessment: verdict(readiness.Failed, v1.ReasonNodeUnreachable), condition: corev1.ConditionFalse, since: time.Hour},
-		"failed since a time to come":  {onFailure: v1.OnFailureTaint, assessment: failed, condition: corev1.ConditionFalse, since: -time.Minute, wait: 3 * time.Minute},
+		"usable":                       {onFailure: v1.OnFailureTaint, latest: usable, wish: plan.DropTaints},
+		"usable but for the taints":    {onFailure: v1.OnFailureTaint, latest: tainted, since: time.Hour, wish: plan.DropTaints},
+		"excluded":                     {onFailure: v1.OnFailureTaint, latest: excluded, wish: plan.ReleaseTaints},
+		"on its way for long":          {onFailure: v1.OnFailureTaint, latest: verdict(readiness.Progressing, v1.ReasonStarting), since: time.Hour},
+		"failed, and that is reported": {onFailure: v1.OnFailureReport, latest: failed, since: time.Hour},
+		"failed right now":             {onFailure: v1.OnFailureTaint, latest: failed, wait: 2 * time.Minute},
+		"failed for half of the time":  {onFailure: v1.OnFailureTaint, latest: failed, since: time.Minute, wait: time.Minute},
+		"failed for good":              {onFailure: v1.OnFailureTaint, latest: failed, since: 2 * time.Minute, wish: plan.PutTaints},
+		"the kubelet has been silent":  {onFailure: v1.OnFailureTaint, latest: verdict(readiness.Failed, v1.ReasonNodeUnreachable), since: time.Hour},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			node := &corev1.Node{}
-			if test.condition != "" {
-				node.Status.Conditions = []corev1.NodeCondition{{
-					Type: labels.ConditionGPUReady, Status: test.condition, LastTransitionTime: metav1.NewTime(now.Add(-test.since)),
-				}}
-			}
-			r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(now)}
-			wish, wait := r.taintWish(node, startupSpec(test.onFailure), test.assessment)
+			s := &scope{Reconciler: New(Options{Timing: DefaultTiming()}), now: now}
+			s.entry.Latest = test.latest
+			s.entry.Latest.Since = now.Add(-test.since)
+			wish, wait := s.taintWish(startupSpec(test.onFailure))
 			g.Expect(wish).To(Equal(test.wish))
 			g.Expect(wait).To(Equal(test.wait))
+		})
+	}
+}
+
+// How the node was before is what was assessed last; after a restart the condition has it.
+func TestStanding(t *testing.T) {
+	condition := func(status corev1.ConditionStatus, ago time.Duration) []corev1.NodeCondition {
+		return []corev1.NodeCondition{{Type: labels.ConditionGPUReady, Status: status, LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
+	}
+	failed := assess.Assessment{At: now.Add(-time.Second), Since: now.Add(-time.Minute)}
+	failed.State = readiness.Failed
+	tests := map[string]struct {
+		latest     assess.Assessment
+		conditions []corev1.NodeCondition
+		want       assess.Standing
+	}{
+		"nothing is known":              {},
+		"a condition":                   {conditions: condition(corev1.ConditionFalse, time.Hour), want: assess.Standing{Since: now.Add(-time.Hour)}},
+		"a condition that is true":      {conditions: condition(corev1.ConditionTrue, time.Hour), want: assess.Standing{Ready: true, Since: now.Add(-time.Hour)}},
+		"a condition of a time to come": {conditions: condition(corev1.ConditionFalse, -time.Minute)},
+		"an assessment":                 {latest: failed, want: assess.Standing{Since: now.Add(-time.Minute)}},
+		"an assessment comes before a condition": {
+			latest: failed, conditions: condition(corev1.ConditionTrue, time.Hour), want: assess.Standing{Since: now.Add(-time.Minute)},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := &scope{node: &corev1.Node{Status: corev1.NodeStatus{Conditions: test.conditions}}, entry: fleet.Entry{Latest: test.latest}, now: now}
+			NewWithT(t).Expect(s.standing()).To(Equal(test.want))
 		})
 	}
 }
@@ -95,14 +120,18 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 	}
 	c := builder.Build()
 	clock := clocktesting.NewFakePassiveClock(now)
-	r := &Reconciler{Client: c, Clock: clock, seen: freshness.NewTracker(), refused: newCalming(clock)}
+	r := New(Options{Client: c, Clock: clock, Timing: DefaultTiming()})
 	read := func(name string) *corev1.Node {
 		node := &corev1.Node{}
 		g.Expect(c.Get(t.Context(), client.ObjectKey{Name: name}, node)).To(Succeed())
 		return node
 	}
+	var known *corev1.Node
 	write := func(node *corev1.Node, wish plan.TaintWish) (time.Duration, error) {
-		return r.writeTaints(t.Context(), node, startupSpec(v1.OnFailureTaint), wish)
+		s := &scope{Reconciler: r, node: node, basis: &fleet.Basis{}, now: clock.Now()}
+		err := s.writeTaints(t.Context(), startupSpec(v1.OnFailureTaint), wish)
+		known = s.node
+		return s.wait, err
 	}
 
 	g.Expect(write(read("a"), plan.KeepTaints)).To(BeZero())
@@ -113,10 +142,9 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 	g.Expect(writes).To(Equal(1))
 	clock.SetTime(now.Add(31 * time.Second))
 	answer = nil
-	node := read("a")
-	g.Expect(write(node, plan.DropTaints)).To(BeZero())
+	g.Expect(write(read("a"), plan.DropTaints)).To(BeZero())
 	g.Expect(writes).To(Equal(2))
-	g.Expect(node.Spec.Taints).To(Equal([]corev1.Taint{team}), "what is known of the node is what was written")
+	g.Expect(known.Spec.Taints).To(Equal([]corev1.Taint{team}), "what is known of the node is what was written")
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team}))
 	g.Expect(write(read("a"), plan.DropTaints)).To(BeZero())
 	g.Expect(writes).To(Equal(2))
