@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	uberzap "go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -96,7 +97,18 @@ func logger(debug bool) logr.Logger {
 	if debug {
 		level = zapcore.DebugLevel
 	}
-	return zap.New(zap.Level(level), zap.StacktraceLevel(zapcore.PanicLevel))
+	return zap.New(zap.Level(level), zap.StacktraceLevel(zapcore.PanicLevel), zap.RawZapOpts(uberzap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return lazy{core}
+	})))
+}
+
+// lazy encodes what a logger is given when something is logged: controller-runtime makes a logger with values for each
+// reconcile, and most log nothing.
+type lazy struct{ zapcore.Core }
+
+// With implements zapcore.Core.
+func (l lazy) With(fields []zapcore.Field) zapcore.Core {
+	return lazy{zapcore.NewLazyWith(l.Core, fields)}
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {
@@ -124,6 +136,7 @@ func newManager(config *rest.Config, o options) (manager.Manager, error) {
 	}
 	return ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
+		MapperProvider:                newMapper,
 		Cache:                         cacheOptions(o.namespace),
 		Metrics:                       o.metrics.server(),
 		HealthProbeBindAddress:        o.healthAddress,

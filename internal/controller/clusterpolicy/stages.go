@@ -34,6 +34,8 @@ func (s *scope) observe(ctx context.Context) bool {
 		return false
 	}
 	s.nodes.Store(int64(len(s.fleet.Nodes)))
+	// Before there is a policy: reading the definition for the first time takes a while.
+	s.observeDefinitions(ctx)
 	if s.policy == nil {
 		s.Fleet.Publish(fleet.Basis{}, s.now)
 		s.fail(s.OwnNamespace.Privileged(ctx, false))
@@ -43,7 +45,6 @@ func (s *scope) observe(ctx context.Context) bool {
 		s.fail(err)
 		return false
 	}
-	s.observeDefinitions(ctx)
 	input, err := s.input(ctx)
 	if err != nil {
 		s.fail(err)
