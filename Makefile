@@ -167,7 +167,8 @@ generate: $(CONTROLLER_GEN) ## Write the deep copies of the API types
 .PHONY: manifests
 manifests: $(CONTROLLER_GEN) ## Write the CRD and the operator's roles from the markers in the code
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
-	go run ./test/trimcrd config/crd/bases/nvidia.com_clusterpolicies.yaml
+	@test -e config/crd/properties.json || echo "{}" > config/crd/properties.json
+	go run ./test/trimcrd config/crd/bases/nvidia.com_clusterpolicies.yaml config/crd/properties.json
 	$(CONTROLLER_GEN) rbac:roleName=gpu-operator paths='./internal/...;./cmd/...' output:rbac:dir=config/rbac
 
 .PHONY: docs

@@ -3,22 +3,37 @@ package crd
 import (
 	"maps"
 	"slices"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Schema is the schema of the version v1 in a definition; nil if there is none.
+// Schema is the schema of the version v1 in a definition, as a part of that; nil if there is none.
 func Schema(definition map[string]any) map[string]any {
 	// What is malformed has no versions, and lacks everything.
-	versions, _, _ := unstructured.NestedSlice(definition, "spec", "versions")
+	versions, _ := below(definition, "spec")["versions"].([]any)
 	for _, candidate := range versions {
 		version, isMap := candidate.(map[string]any)
 		if isMap && version["name"] == "v1" {
-			schema, _, _ := unstructured.NestedMap(version, "schema", "openAPIV3Schema")
-			return schema
+			return below(below(version, "schema"), "openAPIV3Schema")
 		}
 	}
 	return nil
+}
+
+// Properties returns of a schema what Lacking compares.
+func Properties(schema map[string]any) map[string]any {
+	kept := map[string]any{}
+	if inner := below(schema, "properties"); inner != nil {
+		properties := make(map[string]any, len(inner))
+		for name := range inner {
+			properties[name] = Properties(below(inner, name))
+		}
+		kept["properties"] = properties
+	}
+	for _, element := range []string{"items", "additionalProperties"} {
+		if inner := below(schema, element); inner != nil {
+			kept[element] = Properties(inner)
+		}
+	}
+	return kept
 }
 
 // Lacking are the properties of one schema that another has not, sorted, such as spec.global; nothing below a

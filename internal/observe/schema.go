@@ -6,7 +6,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
@@ -39,11 +38,11 @@ func (s *Schema) Lacking(ctx context.Context) ([]string, error) {
 	if err := s.Live.Get(ctx, key, live); err != nil {
 		return s.lacking, fmt.Errorf("reading CustomResourceDefinition %s: %w", crd.Name, err)
 	}
-	own := map[string]any{}
-	if err := yaml.Unmarshal(crd.ClusterPolicy, &own); err != nil {
-		return s.lacking, fmt.Errorf("decoding the definition that the operator was built with: %w", err)
+	own, err := crd.Own()
+	if err != nil {
+		return s.lacking, err
 	}
-	s.lacking = crd.Lacking(crd.Schema(own), crd.Schema(live.Object))
+	s.lacking = crd.Lacking(own, crd.Schema(live.Object))
 	s.looked = seen.ResourceVersion
 	return s.lacking, nil
 }

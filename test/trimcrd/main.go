@@ -1,13 +1,17 @@
 // Command trimcrd takes the descriptions out of those parts of a CustomResourceDefinition whose types
 // Kubernetes defines. They are the same for each use, are in the documentation of Kubernetes, and would be a
-// large part of what kubectl apply can take.
+// large part of what kubectl apply can take. It also writes the properties of the schema alone, as JSON, for the operator
+// to compare with those of the cluster.
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
 // foreign are the fields whose types Kubernetes defines.
@@ -21,8 +25,8 @@ func main() {
 }
 
 func run(args []string) error {
-	if len(args) != 1 {
-		return fmt.Errorf("want one file, got %d", len(args))
+	if len(args) != 2 {
+		return fmt.Errorf("want the file of the definition and that of its properties, got %d files", len(args))
 	}
 	text, err := os.ReadFile(args[0])
 	if err != nil {
@@ -38,7 +42,14 @@ func run(args []string) error {
 		return fmt.Errorf("encoding %s: %w", args[0], err)
 	}
 	const readable = 0o644
-	return os.WriteFile(args[0], append([]byte("---\n"), trimmed...), readable)
+	if err := os.WriteFile(args[0], append([]byte("---\n"), trimmed...), readable); err != nil {
+		return err
+	}
+	properties, err := json.Marshal(crd.Properties(crd.Schema(definition)))
+	if err != nil {
+		return fmt.Errorf("encoding the properties of %s: %w", args[0], err)
+	}
+	return os.WriteFile(args[1], append(properties, '\n'), readable)
 }
 
 // trim looks for the fields, and keeps their own descriptions.
