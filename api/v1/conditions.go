@@ -35,7 +35,8 @@ const (
 	// ReasonAltered: an object that the operator wrote was changed by an admission webhook or policy, or by another
 	// writer at once.
 	ReasonAltered = "Altered"
-	// ReasonAssessing: not all nodes are assessed yet by the spec as it is now.
+	// ReasonAssessing: not all GPU nodes are assessed yet by the spec as it is now. It is a reason of Progressing, and of
+	// Ready until that has another.
 	ReasonAssessing = "Assessing"
 	// ReasonOperandFailed: an operand fails on some node.
 	ReasonOperandFailed = "OperandFailed"

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -110,20 +109,12 @@ func PodChanges() predicate.Predicate {
 	})
 }
 
-// TemplateChanges lets pass the events of DaemonSets by which pods become outdated.
-func TemplateChanges() predicate.Predicate {
-	return onUpdate(func(before, after *appsv1.DaemonSet) bool {
-		return before.Annotations[labels.TemplateDigest] != after.Annotations[labels.TemplateDigest] ||
-			before.Spec.UpdateStrategy.Type != after.Spec.UpdateStrategy.Type
-	})
-}
-
 // verdict is what matters of a pod now.
 func verdict(pod *corev1.Pod) readiness.Verdict { return readiness.Pod(pod, digest(pod), time.Now()) }
 
-// news tells whether two verdicts on a pod differ, or the later one changes by time alone and the earlier did not:
-// somebody has to come back then. That a container which has failed has been started once more is no news beside
-// that: whoever comes back finds out until when it is on trial.
+// news reports whether two verdicts on a pod differ, or the later one changes by time alone and the earlier did not: its
+// node has to be assessed again then. That a container which has failed has been started once more is no news beside
+// that: the next assessment finds until when it has to run.
 func news(before, after readiness.Verdict) bool {
 	if before.Until.IsZero() && !after.Until.IsZero() {
 		return true

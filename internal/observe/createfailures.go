@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
@@ -49,7 +48,6 @@ type CreateFailures struct {
 	live      client.Reader
 	namespace string
 	clock     clock.PassiveClock
-	listeners []chan event.GenericEvent
 
 	// mutex guards what follows.
 	mutex sync.Mutex
@@ -68,15 +66,6 @@ type lack struct {
 // NewCreateFailures makes one that reads Events from the API server, not from a cache.
 func NewCreateFailures(live client.Reader, namespace string, clk clock.PassiveClock) *CreateFailures {
 	return &CreateFailures{live: live, namespace: namespace, clock: clk, lacks: map[types.UID]*lack{}, found: map[string]assess.CreateFailure{}}
-}
-
-// Events are a channel of events that tell when Found may have another answer. It is to be called before
-// anything runs.
-func (c *CreateFailures) Events() <-chan event.GenericEvent {
-	// One that nobody has taken yet stands for all that follow.
-	listener := make(chan event.GenericEvent, 1)
-	c.listeners = append(c.listeners, listener)
-	return listener
 }
 
 // Found are the failures known so far, by the name of the DaemonSet.
@@ -99,10 +88,7 @@ func (c *CreateFailures) Look(ctx context.Context, daemonSets map[string]*appsv1
 	if due {
 		err = c.read(ctx, lacking, found, now)
 	}
-	if !maps.Equal(found, c.found) {
-		c.found = found
-		c.tell()
-	}
+	c.found = found
 	var wait time.Duration
 	for _, l := range c.lacks {
 		if left := l.next.Sub(now); wait == 0 || left < wait {
@@ -182,15 +168,6 @@ func lastSeen(event *corev1.Event) time.Time {
 		last = event.Series.LastObservedTime.Time
 	}
 	return last
-}
-
-func (c *CreateFailures) tell() {
-	for _, listener := range c.listeners {
-		select {
-		case listener <- event.GenericEvent{Object: &appsv1.DaemonSet{}}:
-		default:
-		}
-	}
 }
 
 // attempt begins what the DaemonSet controller says: the name of the pod is another one each time.

@@ -478,27 +478,6 @@ func TestAStartInACrashLoopIsNoNews(t *testing.T) {
 	}
 }
 
-func TestTemplateChanges(t *testing.T) {
-	before := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{templateDigest: "d"}}}
-	tests := map[string]struct {
-		change func(*appsv1.DaemonSet)
-		want   bool
-	}{
-		"counters":         {change: func(d *appsv1.DaemonSet) { d.Status.NumberReady = 3 }},
-		"another template": {change: func(d *appsv1.DaemonSet) { d.Annotations[templateDigest] = "e" }, want: true},
-		"another strategy": {change: func(d *appsv1.DaemonSet) { d.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType }, want: true},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			after := before.DeepCopy()
-			test.change(after)
-			if got := observe.TemplateChanges().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}); got != test.want {
-				t.Errorf("passes: %v", got)
-			}
-		})
-	}
-}
-
 func TestEventsOtherThanUpdatesPass(t *testing.T) {
 	p := observe.NodeChanges(func(string) bool { return false }, func(string, *corev1.NodeCondition) bool { return true })
 	if !p.Create(event.CreateEvent{Object: &corev1.Node{}}) || !p.Delete(event.DeleteEvent{Object: &corev1.Node{}}) {

@@ -14,12 +14,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// podOf is a pod of this operand, made from this template by this DaemonSet.
-func podOf(operand, digest string, daemonSet types.UID) *corev1.Pod {
+// podOf is a pod of the driver, made from this template by this DaemonSet.
+func podOf(digest string, daemonSet types.UID) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Labels: map[string]string{labels.Operand: operand}, Annotations: map[string]string{labels.TemplateDigest: digest},
-			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: operand, UID: daemonSet, Controller: new(true)}},
+			Labels: map[string]string{labels.Operand: "driver"}, Annotations: map[string]string{labels.TemplateDigest: digest},
+			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: "driver", UID: daemonSet, Controller: new(true)}},
 		},
 		Spec: corev1.PodSpec{RuntimeClassName: new("nvidia")},
 	}
@@ -41,7 +41,7 @@ func TestPodTrimmerIsBounded(t *testing.T) {
 	trimmer, most := NewPodTrimmer(), 0
 	for i := range 10_000 {
 		digest, uid := fmt.Sprint("digest-", i), types.UID(fmt.Sprint("uid-", i))
-		trimmed := trimOne(t, trimmer, podOf("driver", digest, uid))
+		trimmed := trimOne(t, trimmer, podOf(digest, uid))
 		if trimmed.Annotations[labels.TemplateDigest] != digest || trimmed.OwnerReferences[0].UID != uid || trimmed.Labels[labels.Operand] != "driver" {
 			t.Fatalf("pod %d is trimmed to %v", i, trimmed.ObjectMeta)
 		}
@@ -55,8 +55,8 @@ func TestPodsOfATemplateShareTheirParts(t *testing.T) {
 	g := NewWithT(t)
 	trimmer := NewPodTrimmer()
 	at := func(m map[string]string) uintptr { return reflect.ValueOf(m).Pointer() }
-	one, same := trimOne(t, trimmer, podOf("driver", "a", "1")), trimOne(t, trimmer, podOf("driver", "a", "1"))
-	other := trimOne(t, trimmer, podOf("driver", "b", "2"))
+	one, same := trimOne(t, trimmer, podOf("a", "1")), trimOne(t, trimmer, podOf("a", "1"))
+	other := trimOne(t, trimmer, podOf("b", "2"))
 	g.Expect(at(same.Labels)).To(Equal(at(one.Labels)))
 	g.Expect(at(same.Annotations)).To(Equal(at(one.Annotations)))
 	g.Expect(&same.OwnerReferences[0]).To(BeIdenticalTo(&one.OwnerReferences[0]))
@@ -64,5 +64,5 @@ func TestPodsOfATemplateShareTheirParts(t *testing.T) {
 	g.Expect(at(other.Labels)).To(Equal(at(one.Labels)))
 	g.Expect(at(other.Annotations)).NotTo(Equal(at(one.Annotations)))
 	g.Expect(&other.OwnerReferences[0]).NotTo(BeIdenticalTo(&one.OwnerReferences[0]))
-	g.Expect(maps.Equal(trimOne(t, NewPodTrimmer(), podOf("driver", "a", "1")).Labels, one.Labels)).To(BeTrue(), "another cache has its own")
+	g.Expect(maps.Equal(trimOne(t, NewPodTrimmer(), podOf("a", "1")).Labels, one.Labels)).To(BeTrue(), "another cache has its own")
 }

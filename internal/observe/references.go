@@ -86,22 +86,6 @@ func ContentChanges() predicate.Predicate {
 	}}
 }
 
-// IsReference tells whether an object of the cache is one of these.
-func IsReference(object client.Object, references []operand.Reference) bool {
-	reference := operand.Reference{Name: object.GetName()}
-	switch object.(type) {
-	case *corev1.ConfigMap:
-		reference.Kind = operand.ConfigMap
-	case *corev1.Secret:
-		reference.Kind = operand.Secret
-	case *schedulingv1.PriorityClass:
-		reference.Kind = operand.PriorityClass
-	case *admissionv1.ValidatingAdmissionPolicyBinding:
-		reference.Kind = operand.ValidatingAdmissionPolicyBinding
-	}
-	return slices.Contains(references, reference)
-}
-
 // TrimReference keeps of an object that operands may need a digest of its data and the keys, before it enters the
 // cache. What is there when a watch begins passes twice.
 func TrimReference(object any) (any, error) {

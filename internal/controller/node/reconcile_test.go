@@ -214,7 +214,9 @@ func TestAStaleNodeIsReadAgainLater(t *testing.T) {
 	r.Expect(r.after(0)).To(BeZero())
 	written := r.node()
 	entry := r.fleet.Get("a")
-	r.reconciler.Client = interceptor.NewClient(r.client.(client.WithWatch), interceptor.Funcs{ //nolint:forcetypeassert // A fake client is one.
+	inner, is := r.client.(client.WithWatch)
+	r.Expect(is).To(BeTrue(), "a fake client watches")
+	r.reconciler.Client = interceptor.NewClient(inner, interceptor.Funcs{
 		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 			if node, isNode := object.(*corev1.Node); isNode {
 				stale.DeepCopyInto(node)
