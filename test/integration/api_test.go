@@ -95,7 +95,7 @@ func TestAPI(t *testing.T) {
 // one, can be changed in what is not wrong. What is wrong may stay as it is, and may be put right.
 func TestAPIRatchets(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	b := newBed(t, bedOptions{bare: true, timing: simulator.DefaultTiming()})
 	definition := &unstructured.Unstructured{}
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")
 	definition.SetKind("CustomResourceDefinition")

@@ -32,6 +32,7 @@ const (
 // starts it again, and compares every object with those of an undisturbed run. TEST_FULL=1 tries
 // every point, otherwise a fixed sample.
 func TestCrashAtEachWrite(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, bedOptions{nodes: crashNodes, timing: simulator.DefaultTiming().Scale(0.2)})
 	reference := b.install(crashPoint{})
 	writes := int(b.process.lastWrite.Load())

@@ -17,17 +17,14 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
-	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
 const metricsServer = "gpu-operator.gpu-operator.svc"
 
-// TestMetricsAreForReaders: the operator's metrics need a token whose owner may get /metrics, as the shipped
+// metricsAreForReaders: the operator's metrics need a token whose owner may get /metrics, as the shipped
 // ClusterRole lets it. The API server judges.
-func TestMetricsAreForReaders(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
-	address := freeAddress(t)
+func (b *bed) metricsAreForReaders() {
+	address := freeAddress(b.t)
 	b.run("--metrics-bind-address=" + address)
 	reader, stranger := b.tokenOf("prometheus"), b.tokenOf("stranger")
 	b.create(&rbacv1.ClusterRoleBinding{
@@ -52,21 +49,17 @@ func TestMetricsAreForReaders(t *testing.T) {
 	b.Expect(len(b.operatorCalls(mark).Of("tokenreviews"))).To(BeNumerically("<=", 1), "answers are remembered")
 }
 
-// TestPlainMetrics: for people whose Prometheus has no token.
-func TestPlainMetrics(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 0, timing: simulator.DefaultTiming()})
-	address := freeAddress(t)
+// plainMetrics: for people whose Prometheus has no token.
+func (b *bed) plainMetrics() {
+	address := freeAddress(b.t)
 	b.run("--metrics-bind-address="+address, "--metrics-secure=false")
 	b.answers(http.DefaultClient, "http://"+address, http.StatusOK)
 }
 
-// TestTheCertificateOfTheMetricsIsRenewed: a certificate that is mounted is used, and read again when it
+// theCertificateOfTheMetricsIsRenewed: a certificate that is mounted is used, and read again when it
 // changes, without a restart.
-func TestTheCertificateOfTheMetricsIsRenewed(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 0, timing: simulator.DefaultTiming()})
-	address, dir := freeAddress(t), t.TempDir()
+func (b *bed) theCertificateOfTheMetricsIsRenewed() {
+	address, dir := freeAddress(b.t), b.t.TempDir()
 	trusted := func() *http.Client {
 		certificate, key, err := cert.GenerateSelfSignedCertKey(metricsServer, nil, nil)
 		b.Expect(err).NotTo(HaveOccurred())

@@ -33,6 +33,7 @@ const (
 // operator's manifests as they are. What the operator says of the node follows the markers that these
 // processes write, keep and refuse.
 func TestTheLadderFollowsTheMarkers(t *testing.T) {
+	t.Parallel()
 	gpuNode, standIn, err := cluster.BuildNodePrograms(t.Context(), os.Stderr)
 	if err != nil {
 		t.Fatal(err)

@@ -28,7 +28,7 @@ func TestBringsNodesToReady(t *testing.T) {
 	for _, version := range []string{cluster.Newest, cluster.Oldest} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, bedOptions{version: version, nodes: 3, timing: simulator.DefaultTiming().Scale(0.5)})
+			b := newBed(t, bedOptions{version: version, nodes: 3, timing: simulator.DefaultTiming().Scale(0.5), shipped: true})
 			b.run("--leader-elect")
 			b.create(b.samplePolicy())
 			t.Logf("Kubernetes %s: ready after %s", b.cluster.Version, b.awaitReady(3, time.Minute))

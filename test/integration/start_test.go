@@ -18,7 +18,7 @@ import (
 // TestRefusesToStart: where something is missing that the manager needs, it ends at once and says what.
 func TestRefusesToStart(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{timing: simulator.DefaultTiming()})
+	b := newBed(t, bedOptions{bare: true, timing: simulator.DefaultTiming()})
 	b.removeCRD()
 	for name, c := range map[string]struct {
 		env  []string
