@@ -27,7 +27,7 @@ func TestBudgets(t *testing.T) {
 	b.run()
 	mark := b.mark()
 	b.create(b.samplePolicy())
-	took := b.awaitReady(fleet, 2*time.Minute)
+	took := b.awaitReady(fleet)
 	usage, err := b.process.Usage()
 	b.Expect(err).NotTo(HaveOccurred())
 	t.Logf("to ready, %d nodes: %s; operator: RSS %d MB (peak %d), CPU %s", fleet, took.Round(100*time.Millisecond),
@@ -58,7 +58,7 @@ func TestBudgets(t *testing.T) {
 		b.sim.Break("device-plugin", "gpu-00042", simulator.CrashLoop)
 		b.deletePod("nvidia-device-plugin-daemonset", "gpu-00042")
 		b.Eventually(func() *v1.NodeSummary { return b.policy().Status.NodeSummary }).
-			WithTimeout(30 * time.Second).Should(HaveField("Degraded", int32(1)))
+			WithTimeout(soon).Should(HaveField("Degraded", int32(1)))
 		b.settled()
 		b.quietFor("crash loop", atRest)
 		b.Expect(b.restarts("nvidia-device-plugin-daemonset", "gpu-00042")).To(BeNumerically(">", 3), "the pod must have gone on crashing")
@@ -101,7 +101,7 @@ func nodeJoins(b *bed) {
 	mark := b.mark()
 	_, err := b.sim.AddNodes(b.t.Context(), 1)
 	b.Expect(err).NotTo(HaveOccurred())
-	took := b.awaitReady(fleet+1, time.Minute)
+	took := b.awaitReady(fleet + 1)
 	b.settled()
 	writes := b.operatorCalls(mark).Writes()
 	var labels, conditions, status int
@@ -126,9 +126,9 @@ func podDeleted(b *bed) {
 	for _, app := range []string{"nvidia-device-plugin-daemonset", "nvidia-driver-daemonset"} {
 		mark := b.mark()
 		b.deletePod(app, "gpu-00007")
-		b.Eventually(func() *corev1.Pod { return b.podOn(app, "gpu-00007") }).WithTimeout(30 * time.Second).
+		b.Eventually(func() *corev1.Pod { return b.podOn(app, "gpu-00007") }).WithTimeout(soon).
 			Should(And(Not(BeNil()), WithTransform(podReady, BeTrue())))
-		b.awaitReady(fleet+1, time.Minute)
+		b.awaitReady(fleet + 1)
 		b.settled()
 		b.withinBudget("pod of "+app+" deleted", mark, 3)
 	}

@@ -101,7 +101,7 @@ func (b *realBed) withoutPlugin() {
 }
 
 func (b *realBed) whole() {
-	b.awaitReady(3, time.Minute)
+	b.awaitReady(3)
 	b.marked(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)
 	b.says(ContainSubstring("GPUs can be used"))
 	b.Expect(b.environmentOf(pluginName)).To(ContainElement("NVIDIA_DRIVER_ROOT=/run/nvidia/driver"))
@@ -125,7 +125,7 @@ func (b *realBed) brokenDriver() {
 	b.says(And(ContainSubstring("stage Toolkit"), ContainSubstring(driverProver+": CrashLoopBackOff, exit code 1: "+sentence)))
 	b.Eventually(b.degraded).WithTimeout(held).Should(ContainElement(ContainSubstring("exit code 1: the driver container's driver does not work")))
 	b.sim.Heal("driver", realNode)
-	b.awaitReady(3, 2*time.Minute)
+	b.awaitReady(3)
 	b.marked(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)
 }
 
@@ -159,7 +159,7 @@ func (b *realBed) replacedDriver() {
 	b.marked()
 
 	b.sim.Heal("driver", realNode)
-	b.awaitReady(3, time.Minute)
+	b.awaitReady(3)
 	after := b.podOn(driverApp, realNode)
 	b.Expect(after.UID).NotTo(Equal(before.UID))
 	b.marked(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)

@@ -39,7 +39,7 @@ func TestRandomSpecs(t *testing.T) {
 	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.05)})
 	b.run()
 	b.create(b.samplePolicy())
-	b.awaitReady(2, time.Minute)
+	b.awaitReady(2)
 	taken, refused := 0, 0
 	for seed := uint64(1); taken < wanted; seed++ {
 		err := b.replaceSpec(specgen.Random(rand.New(rand.NewPCG(seed, 0)), fields))
@@ -50,7 +50,7 @@ func TestRandomSpecs(t *testing.T) {
 		}
 		b.Expect(err).NotTo(HaveOccurred(), "seed %d", seed)
 		taken++
-		b.Eventually(func() v1.ClusterPolicyStatus { return b.policy().Status }).WithTimeout(20*time.Second).WithPolling(100*time.Millisecond).
+		b.Eventually(func() v1.ClusterPolicyStatus { return b.policy().Status }).WithTimeout(soon).WithPolling(100*time.Millisecond).
 			Should(And(HaveField("ObservedGeneration", b.policy().Generation),
 				HaveField("Operands", Not(ContainElement(HaveField("State", v1.OperandError))))), "seed %d", seed)
 	}

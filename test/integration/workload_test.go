@@ -70,7 +70,7 @@ func TestTheWorkloadCheckOnAFreeAndAFullNode(t *testing.T) {
 }
 
 func (b *realBed) freeNode(followed *workloads) {
-	b.awaitReady(1, 2*time.Minute)
+	b.awaitReady(1)
 	b.says(ContainSubstring("GPUs can be used"))
 	b.Expect(b.present()).To(ContainElement(labels.MarkerPlugin))
 	b.proverSaid("a pod got a GPU and computed on it")
@@ -104,7 +104,7 @@ func (b *realBed) fullNode(followed *workloads) {
 
 	b.Eventually(func() *corev1.Pod { return b.podOn(validatorApp, realNode) }).WithTimeout(time.Minute).Should(And(
 		Not(BeNil()), HaveField("UID", Not(Equal(validator.UID))), WithTransform(podReady, BeTrue())))
-	b.awaitReady(1, time.Minute)
+	b.awaitReady(1)
 	b.says(ContainSubstring("GPUs can be used"))
 	b.Expect(b.present()).To(ContainElement(labels.MarkerPlugin))
 	b.proverSaid("all GPUs are in use, which proves that they can be allocated; no workload was run")
