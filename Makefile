@@ -111,11 +111,10 @@ run: build ## Run the manager on this machine against the cluster of the current
 # stories mostly wait, so that more of them run side by side than there are cores.
 # The time limit of a package leaves room for building the control plane, about 10 minutes once.
 
-# Of the real node make test has a sample, and make test-node all.
-
 unit    = $$(go list ./... | grep -v '^$(module)/test/' | xargs)
 stories = $$(go list ./test/... | grep -v '/test/\(contract\|specgen\)$$' | xargs)
 suites  = ./internal/controller/...
+# What make test leaves to make test-node.
 beyond_sample = TestNothingIsLeft|TestFromNothingToValidated/(a restart of the node|shared GPUs|partitioned GPUs)
 
 # $(1): format, $(2): packages, $(3): flags of go test.

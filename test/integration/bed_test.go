@@ -96,7 +96,7 @@ type bedOptions struct {
 	timing  simulator.Timing
 	// programs let nodes run processes.
 	programs host.Programs
-	// shipped runs the operator as it is shipped, for what is about its waits; otherwise they are shorter.
+	// shipped runs the operator with the waits of production; the default is shorter ones.
 	shipped bool
 	// bare is a control plane without controllers, scheduler and kwok: the API server alone judges.
 	bare bool
