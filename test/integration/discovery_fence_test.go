@@ -20,7 +20,7 @@ const (
 	unfenced     = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
 		"apply config/admission, or let Node Feature Discovery label the nodes"
 	// fenceTime is how long it may take until the operator has done what a fence that comes or goes asks for.
-	fenceTime = 2 * time.Second
+	fenceTime = 5 * time.Second
 )
 
 // TestDiscoveryNeedsItsFence: the pods of node discovery may patch every node, so they run only where the
