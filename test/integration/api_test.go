@@ -65,9 +65,7 @@ func TestAPI(t *testing.T) {
 		t.Run("means the defaults: "+spec, func(t *testing.T) {
 			b := b.in(t)
 			before := b.daemonSet(driverName).Generation
-			b.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
-			object.Object["spec"] = policyOf(b, spec).Object["spec"]
-			b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
+			b.Expect(b.edit(object, func() { object.Object["spec"] = policyOf(b, spec).Object["spec"] })).To(Succeed())
 			b.awaitReady(1)
 			b.Expect(b.daemonSet(driverName).Generation).To(Equal(before), "the same objects")
 		})
@@ -79,9 +77,7 @@ func TestAPI(t *testing.T) {
 		t.Run("what cannot be done as asked is told, and what runs stays: "+spec, func(t *testing.T) {
 			b := b.in(t)
 			before := b.daemonSet(driverName)
-			b.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
-			object.Object["spec"] = policyOf(b, spec).Object["spec"]
-			b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
+			b.Expect(b.edit(object, func() { object.Object["spec"] = policyOf(b, spec).Object["spec"] })).To(Succeed())
 			b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithTimeout(soon).
 				Should(ContainElement(And(HaveField("State", v1.OperandInvalid), HaveField("Reason", reason))))
 			b.Expect(b.daemonSet(driverName).UID).To(Equal(before.UID))

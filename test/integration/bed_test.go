@@ -18,6 +18,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -214,6 +215,17 @@ func (b *bed) samplePolicy() *v1.ClusterPolicy {
 func (b *bed) create(object client.Object) {
 	b.t.Helper()
 	b.Expect(b.client.Create(b.t.Context(), object)).To(Succeed())
+}
+
+// edit reads the object, changes it and writes it, again where another has written it meanwhile.
+func (b *bed) edit(object client.Object, change func(), options ...client.UpdateOption) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := b.client.Get(b.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		change()
+		return b.client.Update(b.t.Context(), object, options...)
+	})
 }
 
 func (b *bed) policy() *v1.ClusterPolicy {

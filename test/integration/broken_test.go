@@ -123,13 +123,7 @@ func TestLostDiscoveryRemovesNothing(t *testing.T) {
 	before := b.podOn("nvidia-driver-daemonset", "gpu-00000")
 	b.Expect(before).NotTo(BeNil())
 	for _, lost := range []string{"feature.node.kubernetes.io/pci", "feature.node.kubernetes.io/"} {
-		node := b.node("gpu-00000")
-		for key := range node.Labels {
-			if len(key) >= len(lost) && key[:len(lost)] == lost {
-				delete(node.Labels, key)
-			}
-		}
-		b.Expect(b.client.Update(t.Context(), node)).To(Succeed())
+		b.takeLabels("gpu-00000", lost)
 		b.Consistently(func(g Gomega) {
 			g.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))
 			g.Expect(b.node("gpu-00000").Labels).To(HaveKeyWithValue("nvidia.com/gpu.deploy.driver", "true"))
@@ -147,9 +141,7 @@ func TestChangedDriverWaitsForAPerson(t *testing.T) {
 	b.create(b.samplePolicy())
 	b.awaitReady(1)
 	before := b.podOn("nvidia-driver-daemonset", "gpu-00000")
-	object := b.policy()
-	object.Spec.Driver.Version = "610.57.04"
-	b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
+	b.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver.Version = "610.57.04" })
 	b.Eventually(func(g Gomega) {
 		status := b.policy().Status
 		g.Expect(status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"), HaveField("Reason", v1.ReasonUpgradePending))))

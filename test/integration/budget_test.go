@@ -41,8 +41,7 @@ func TestBudgets(t *testing.T) {
 		b := b.in(t)
 		mark := b.mark()
 		ds := b.daemonSet(pluginName)
-		ds.Labels["team"] = "hpc"
-		b.Expect(b.client.Update(t.Context(), ds)).To(Succeed())
+		b.Expect(b.edit(ds, func() { ds.Labels["team"] = "hpc" })).To(Succeed())
 		b.quietSince("no-op pass", mark, 3*time.Second)
 	})
 	t.Run("a node joins", func(t *testing.T) { nodeJoins(b.in(t)) })

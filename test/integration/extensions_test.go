@@ -135,8 +135,7 @@ func (b *bed) pausedWritesStatusAlone() {
 		}
 	})
 	set := b.daemonSet(pluginName)
-	delete(set.Labels, "app")
-	b.Expect(b.client.Update(b.t.Context(), set)).To(Succeed())
+	b.Expect(b.edit(set, func() { delete(set.Labels, "app") })).To(Succeed())
 	b.relabel("gpu-00001", "nvidia.com/gpu.present", "")
 	_, err := b.sim.AddNode(b.t.Context(), simulator.NodeSpec{Name: "late"})
 	b.Expect(err).NotTo(HaveOccurred())

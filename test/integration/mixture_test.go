@@ -101,8 +101,7 @@ func (b *bed) passesWriteNothing(address string) {
 			late = b.mark()
 		}
 		ds := b.daemonSet(pluginName)
-		ds.Labels["team"] = fmt.Sprint(i)
-		b.Expect(b.client.Update(b.t.Context(), ds)).To(Succeed())
+		b.Expect(b.edit(ds, func() { ds.Labels["team"] = fmt.Sprint(i) })).To(Succeed())
 		b.Eventually(made).WithTimeout(soon).WithPolling(20 * time.Millisecond).Should(BeNumerically(">", begin+float64(i)))
 	}
 	for _, call := range b.operatorCalls(mark).Writes() {

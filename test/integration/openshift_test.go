@@ -108,15 +108,15 @@ func (b *bed) tagRemoved() {
 // nodeUpgraded gives a node another release. It keeps its driver until somebody moves it.
 func (b *bed) nodeUpgraded() {
 	node := b.node("old")
-	node.Labels[labels.DiscoveryOSTree], node.Labels[labels.DiscoveryOSVersion] = newRelease, "4.18"
-	b.Expect(b.client.Update(b.t.Context(), node)).To(Succeed())
+	b.Expect(b.edit(node, func() {
+		node.Labels[labels.DiscoveryOSTree], node.Labels[labels.DiscoveryOSVersion] = newRelease, "4.18"
+	})).To(Succeed())
 	b.awaitNodes(map[string]string{"old": v1.ReasonUpgradePending, "new": "", "ubuntu": ""}, 20*time.Second)
 	b.Expect(b.messages()["old"]).To(HavePrefix("run kubectl label node old " + labels.Pool + "- "))
 	b.Expect(b.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, oldPool), HaveKeyWithValue(labels.PoolCoreOS, oldRelease)))
 
 	node = b.node("old")
-	delete(node.Labels, labels.Pool)
-	b.Expect(b.client.Update(b.t.Context(), node)).To(Succeed())
+	b.Expect(b.edit(node, func() { delete(node.Labels, labels.Pool) })).To(Succeed())
 	b.Eventually(b.toolkitsInUse).WithTimeout(soon).Should(Equal(map[string]string{newPool: newToolkit}))
 	b.awaitReady(3)
 	b.Expect(b.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, newPool), HaveKeyWithValue(labels.PoolCoreOS, newRelease)))

@@ -109,8 +109,7 @@ func except(all map[string]writtenObject, name string) map[string]writtenObject 
 func (b *bed) respec(change func(*v1.ClusterPolicySpec)) {
 	b.t.Helper()
 	object := b.policy()
-	change(&object.Spec)
-	b.Expect(b.client.Update(b.t.Context(), object)).To(Succeed())
+	b.Expect(b.edit(object, func() { change(&object.Spec) })).To(Succeed())
 }
 
 // written are the objects of the stack in the operator's namespace, by kind and name.

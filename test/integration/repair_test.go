@@ -47,8 +47,7 @@ func TestRepairs(t *testing.T) {
 	t.Run("a removed label is put back", func(t *testing.T) {
 		b := b.in(t)
 		ds := b.daemonSet(pluginName)
-		delete(ds.Labels, "app.kubernetes.io/managed-by")
-		b.Expect(b.client.Update(t.Context(), ds)).To(Succeed())
+		b.Expect(b.edit(ds, func() { delete(ds.Labels, "app.kubernetes.io/managed-by") })).To(Succeed())
 		b.repaired(ds, func(g Gomega) {
 			g.Expect(ds.Labels).To(HaveKeyWithValue("app.kubernetes.io/managed-by", "gpu-operator"))
 		})
@@ -74,11 +73,12 @@ func (b *bed) daemonSet(name string) *appsv1.DaemonSet {
 func editedFieldIsSetRight(b *bed) {
 	ds := b.daemonSet(driverName)
 	image := ds.Spec.Template.Spec.Containers[0].Image
-	ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
-	ds.Labels["team"] = "hpc"
-	ds.Annotations["example.com/note"] = "kept"
-	ds.Spec.Template.Annotations["example.com/pod-note"] = "kept"
-	b.Expect(b.client.Update(b.t.Context(), ds)).To(Succeed())
+	b.Expect(b.edit(ds, func() {
+		ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
+		ds.Labels["team"] = "hpc"
+		ds.Annotations["example.com/note"] = "kept"
+		ds.Spec.Template.Annotations["example.com/pod-note"] = "kept"
+	})).To(Succeed())
 	b.repaired(ds, func(g Gomega) {
 		g.Expect(ds.Spec.Template.Spec.Containers[0].Image).To(Equal(image))
 	})
@@ -172,9 +172,7 @@ func TestDisabledOperandIsRemoved(t *testing.T) {
 	b.create(b.samplePolicy())
 	b.awaitReady(2)
 	b.Expect(b.daemonSet("nvidia-driver-daemonset-ubuntu22.04-amd64").Spec.Template.Spec.Containers[0].Image).To(HaveSuffix("-ubuntu22.04"))
-	object := b.policy()
-	object.Spec.Driver = &v1.DriverSpec{Enabled: new(false)}
-	b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
+	b.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(false)} })
 	b.Eventually(func(g Gomega) {
 		list := &appsv1.DaemonSetList{}
 		g.Expect(b.client.List(t.Context(), list, client.MatchingLabels{"app": "nvidia-driver-daemonset"})).To(Succeed())

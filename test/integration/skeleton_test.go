@@ -123,9 +123,7 @@ func TestNoGPUNodes(t *testing.T) {
 		return "", err
 	}
 	b.Eventually(ready).WithTimeout(soon).Should(Equal("notReady NodeDiscoveryMissing"), "nobody discovers nodes")
-	object = b.policy()
-	object.Spec.NodeDiscovery.Mode = v1.DiscoveryAuto
-	b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
+	b.setDiscovery(v1.DiscoveryAuto)
 	b.Eventually(ready).WithTimeout(soon).Should(Equal("ready NoGPUNodes"), "the operator's own discovery does")
 	states := map[string]v1.OperandState{
 		"runtime-classes": v1.OperandReady, "node-discovery": v1.OperandReady, "operator-metrics": v1.OperandReady,
