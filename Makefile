@@ -108,7 +108,7 @@ run: build ## Run the manager on this machine against the cluster of the current
 
 # The packages in test/ run one after another (-p 1), for their clusters would disturb each other's
 # measurements, and always (-count=1), for go test does not see that the operator's binary changed. Within a package
-# stories mostly wait, so that more of them run side by side than there are cores.
+# stories mostly wait, so that more of them run side by side than there are cores (cluster.SideBySide).
 # The time limit of a package leaves room for building the control plane, about 10 minutes once.
 
 unit    = $$(go list ./... | grep -v '^$(module)/test/' | xargs)
@@ -129,7 +129,7 @@ endef
 .PHONY: test
 test: test-unit test-envtest $(GOTESTSUM) ## Run all tests, those on a real control plane included, with a sample of each campaign
 	cd config/image && go test -v -count=1 $(TESTFLAGS) ./...
-	$(call go-test,standard-verbose,$(stories),-count=1 -p 1 -parallel=5 -timeout=60m -skip='$(beyond_sample)')
+	$(call go-test,standard-verbose,$(stories),-count=1 -p 1 -timeout=60m -skip='$(beyond_sample)')
 	@go run ./test/times $(foreach part,test-unit test-envtest test,$(cache)/times/$(part).json)
 
 .PHONY: test-unit
