@@ -107,38 +107,52 @@ run: build ## Run the manager on this machine against the cluster of the current
 ##@ Test
 
 # The packages in test/ run one after another (-p 1), for their clusters would disturb each other's
-# measurements, and always (-count=1), for go test does not see that the operator's binary changed.
+# measurements, and always (-count=1), for go test does not see that the operator's binary changed. Within a package
+# stories mostly wait, so that more of them run side by side than there are cores (cluster.SideBySide).
 # The time limit of a package leaves room for building the control plane, about 10 minutes once.
+
+unit    = $$(go list ./... | grep -v '^$(module)/test/' | xargs)
+stories = $$(go list ./test/... | grep -v '/test/\(contract\|specgen\)$$' | xargs)
+suites  = ./internal/controller/...
+# What make test leaves to make test-node.
+beyond_sample = TestNothingIsLeft|TestFromNothingToValidated/(a restart of the node|shared GPUs|partitioned GPUs)
 
 # $(1): format, $(2): packages, $(3): flags of go test.
 define go-test
-	@mkdir -p $(cache) && rm -f $(cache)/reruns
-	$(GOTESTSUM) --format=$(1) --hide-summary=skipped --packages="$(2)" \
+	@mkdir -p $(cache)/times && rm -f $(cache)/reruns
+	$(GOTESTSUM) --format=$(1) --hide-summary=skipped --packages="$(2)" --jsonfile=$(cache)/times/$@.json \
 	  --rerun-fails=$(RERUNS) --rerun-fails-run-root-test --rerun-fails-max-failures=6 --rerun-fails-report=$(cache)/reruns \
 	  -- $(3) $(TESTFLAGS)
 	@if [ -s $(cache)/reruns ]; then echo 'Failed at first, so defective:'; cat $(cache)/reruns; fi
 endef
 
 .PHONY: test
-test: test-unit $(GOTESTSUM) ## Run all tests, those on a real control plane included, with a sample of each campaign
+test: test-unit test-envtest $(GOTESTSUM) ## Run all tests, those on a real control plane included, with a sample of each campaign
 	cd config/image && go test -v -count=1 $(TESTFLAGS) ./...
-	$(call go-test,standard-verbose,./test/...,-count=1 -p 1 -timeout=60m)
+	$(call go-test,standard-verbose,$(stories),-count=1 -p 1 -timeout=60m -skip='$(beyond_sample)')
+	@go run ./test/times $(foreach part,test-unit test-envtest test,$(cache)/times/$(part).json)
 
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that need no control plane
-	$(call go-test,standard-quiet,$$(go list ./... | grep -v '^$(module)/test/' | xargs) ./test/contract ./test/specgen)
+	$(call go-test,standard-quiet,$(unit) ./test/contract ./test/specgen,-short)
+
+.PHONY: test-envtest
+test-envtest: $(GOTESTSUM) ## Run the suites of the controllers on etcd and an API server
+	$(call go-test,standard-quiet,$(suites),-count=1 -timeout=30m)
 
 .PHONY: test-race
-test-race: ## Run the tests that need no control plane under the race detector
-	go test -race $(TESTFLAGS) $$(go list ./... | grep -v '^$(module)/test/')
+test-race: $(GOTESTSUM) ## Run unit tests, suites, and a story with an operator, all under the race detector
+	$(call go-test,standard-quiet,$(unit),-race -short)
+	$(call go-test,standard-quiet,$(suites),-race -count=1 -timeout=30m)
+	$(call go-test,standard-verbose,./test/integration,-race -count=1 -run=TestBringsNodesToReady/newest -timeout=30m)
 
 .PHONY: test-full
 test-full: test-unit ## Run all tests with every campaign whole; takes hours
 	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./test/...
 
 .PHONY: test-node
-test-node: ## Run the stack on a real node: kubelet, containerd and runc (needs root on Linux)
-	go test -v -count=1 -timeout 60m $(TESTFLAGS) ./test/node
+test-node: $(GOTESTSUM) ## Run the stack on a real node: kubelet, containerd and runc (needs root on Linux)
+	$(call go-test,standard-verbose,./test/node,-count=1 -timeout=60m)
 
 .PHONY: test-gpu
 test-gpu: ## Run the on-node programs against this machine's NVIDIA driver, if it has one
@@ -223,7 +237,7 @@ verify: ## Regenerate everything and fail if that changes a file
 
 .PHONY: ci
 ci: RERUNS = 1
-ci: verify lint test ## What CI runs: verify, lint, test
+ci: verify lint test test-node test-race ## What CI runs: verify, lint, test, test-node, test-race
 
 ##@ Deploy
 

@@ -50,7 +50,7 @@ func TestPolicyEvents(t *testing.T) {
 func TestOperandEvents(t *testing.T) {
 	g := NewWithT(t)
 	d := newDesk(t)
-	d.writer = NewWriter(d.client, d.clock, events.NewRecorder(d.client, d.clock, func(string) {}), newBed(t, 0).catalogue)
+	d.writer = NewWriter(d.client, d.clock, events.NewRecorder(d.client, d.clock, func(string) {}), newBed(t, 0).catalogue, DefaultTiming())
 	b := newBed(t, 1)
 	told := func() []string {
 		list := &corev1.EventList{}

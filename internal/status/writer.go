@@ -19,12 +19,17 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-const (
-	// minInterval is the least time between two writes of one policy's status.
-	minInterval = time.Second
-	// counterInterval is how often mere changes of counters are written.
-	counterInterval = 10 * time.Second
-)
+// Timing are the waits of a Writer; tests shorten them.
+type Timing struct {
+	// Interval is the least time between two writes of one policy's status, and CounterInterval that before a write of
+	// counters alone.
+	Interval, CounterInterval time.Duration
+}
+
+// DefaultTiming returns the waits of production.
+func DefaultTiming() Timing {
+	return Timing{Interval: time.Second, CounterInterval: 10 * time.Second}
+}
 
 // Writer is the only writer of ClusterPolicy.status. What it remembers are times and versions, which
 // delay a write and never cause one; losing them costs one early write.
@@ -32,6 +37,7 @@ type Writer struct {
 	client client.Client
 	clock  clock.PassiveClock
 	events *events.Recorder
+	timing Timing
 	// beside are the operands that no stage of a node waits for.
 	beside sets.Set[string]
 	mu     sync.Mutex
@@ -49,14 +55,14 @@ const lastAtMost = 16
 
 // NewWriter returns a Writer, which tells of transitions by the Recorder: of the policy, and of those operands of
 // the catalogue that no stage of a node waits for.
-func NewWriter(c client.Client, clk clock.PassiveClock, recorder *events.Recorder, catalogue []operand.Operand) *Writer {
+func NewWriter(c client.Client, clk clock.PassiveClock, recorder *events.Recorder, catalogue []operand.Operand, timing Timing) *Writer {
 	beside := sets.New[string]()
 	for i := range catalogue {
 		if catalogue[i].Stage == "" {
 			beside.Insert(string(catalogue[i].Name))
 		}
 	}
-	return &Writer{client: c, clock: clk, events: recorder, beside: beside, last: map[types.UID]written{}}
+	return &Writer{client: c, clock: clk, events: recorder, timing: timing, beside: beside, last: map[types.UID]written{}}
 }
 
 // Write brings the status of the policy, as the cache has it, to the one given. It returns after how
@@ -65,7 +71,7 @@ func (w *Writer) Write(ctx context.Context, policy *v1.ClusterPolicy, status v1.
 	last := w.lastOf(policy.UID)
 	if freshness.Stale(policy.ResourceVersion, last.version) {
 		// The cache does not show our last write yet; what it shows is no ground to write again.
-		return minInterval, nil
+		return w.timing.Interval, nil
 	}
 	if equality.Semantic.DeepEqual(policy.Status, status) {
 		return 0, nil
@@ -105,9 +111,9 @@ func (w *Writer) wrote(policy types.UID, version string) {
 }
 
 func (w *Writer) wait(last written, policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus) time.Duration {
-	interval := counterInterval
+	interval := w.timing.CounterInterval
 	if Significant(policy.Status, status) {
-		interval = minInterval
+		interval = w.timing.Interval
 	}
 	return interval - w.clock.Since(last.at)
 }

@@ -87,7 +87,7 @@ func newDesk(t *testing.T) *desk {
 				return c.SubResource(sub).Update(ctx, o, options...)
 			},
 		}).Build()
-	d.writer = NewWriter(d.client, d.clock, events.NewRecorder(d.client, d.clock, func(string) {}), nil)
+	d.writer = NewWriter(d.client, d.clock, events.NewRecorder(d.client, d.clock, func(string) {}), nil, DefaultTiming())
 	return d
 }
 

@@ -30,6 +30,8 @@ type Options struct {
 	// Stages are absolute paths of files with further Stages for kwok, such as FastPodStages. By default kwok plays
 	// no pods.
 	Stages []string
+	// Bare starts etcd and the API server alone: nothing acts on objects, and pods need no ServiceAccount.
+	Bare bool
 }
 
 // Cluster is a running control plane.
@@ -74,7 +76,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	if err := rel.ensure(ctx, os.Stderr); err != nil {
 		return nil, err
 	}
-	c := &Cluster{release: rel, address: opts.Address, stages: opts.Stages}
+	c := &Cluster{release: rel, address: opts.Address, stages: opts.Stages, bare: opts.Bare}
 	if !c.address.IsValid() {
 		c.address = loopback
 	}

@@ -19,9 +19,22 @@ const (
 	flagElect   = "--leader-elect"
 )
 
-// BuildOperator compiles cmd/gpu-operator into the cache and returns the path of the binary.
+// BuildOperator compiles cmd/gpu-operator into the cache and returns the path of the binary. A caller that is built
+// with the race detector gets an operator with it, which needs a C compiler.
 func BuildOperator(ctx context.Context, progress io.Writer) (string, error) {
-	return buildOwn(ctx, "gpu-operator", "", "./cmd/gpu-operator", progress)
+	return buildManager(ctx, "gpu-operator", "./cmd/gpu-operator", progress)
+}
+
+// BuildQuickOperator is as BuildOperator, for test/operator: the operator with shorter waits.
+func BuildQuickOperator(ctx context.Context, progress io.Writer) (string, error) {
+	return buildManager(ctx, "quick-operator", "./test/operator", progress)
+}
+
+func buildManager(ctx context.Context, name, pkg string, progress io.Writer) (string, error) {
+	if raceDetector {
+		return buildOwn(ctx, name+"-race", "", pkg, progress, "CGO_ENABLED=1", "GOFLAGS=-buildvcs=false -race")
+	}
+	return buildOwn(ctx, name, "", pkg, progress)
 }
 
 // BuildNodePrograms compiles cmd/gpu-node and what plays the programs of NVIDIA's images into the cache,
@@ -41,8 +54,8 @@ func BuildNodeStandIn(ctx context.Context, progress io.Writer) (string, error) {
 }
 
 // buildOwn compiles a program of this project, of the module in a folder of the repository, into the cache and
-// returns the path of the binary.
-func buildOwn(ctx context.Context, name, module, pkg string, progress io.Writer) (string, error) {
+// returns the path of the binary. env is as for goBuild.
+func buildOwn(ctx context.Context, name, module, pkg string, progress io.Writer, env ...string) (string, error) {
 	root, err := repositoryRoot()
 	if err != nil {
 		return "", err
@@ -60,7 +73,7 @@ func buildOwn(ctx context.Context, name, module, pkg string, progress io.Writer)
 	fmt.Fprintf(progress, "building %s ...\n", name)
 	temp := filepath.Join(bin, "."+name+".building")
 	defer func() { _ = os.Remove(temp) }()
-	if err := goBuild(ctx, filepath.Join(root, module), temp, "-s -w", pkg); err != nil {
+	if err := goBuild(ctx, filepath.Join(root, module), temp, "-s -w", pkg, env...); err != nil {
 		return "", err
 	}
 	// Renamed, not overwritten: another process may be running the old one.

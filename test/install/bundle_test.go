@@ -84,6 +84,7 @@ func examples(g *WithT, opened *packaged.Bundle) []*v1.ClusterPolicy {
 // and no other rights. There are no admission policies, so that another labels the nodes; the operator says how
 // to have its own discovery, and has it once an administrator does so.
 func TestTheBundleBringsNodesToReady(t *testing.T) {
+	t.Parallel()
 	const in = "nvidia-gpu-operator"
 	b := newBed(t, 2)
 	opened := openBundle(b.WithT)

@@ -39,6 +39,7 @@ func everyDefault(g *WithT) string {
 
 // Who uncomments a line of values.yaml changes nothing: what is shown there is what the operator does anyway.
 func TestTheDocumentedDefaultsAreTheOperators(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	values := filepath.Join(t.TempDir(), "values.yaml")
 	g.Expect(os.WriteFile(values, []byte(everyDefault(g)), 0o600)).To(Succeed())
@@ -60,6 +61,7 @@ func TestTheDocumentedDefaultsAreTheOperators(t *testing.T) {
 // Who brings the values of NVIDIA's chart along gets what no values give, where there is no Prometheus: its
 // ServiceMonitor of the exporter is on by default.
 func TestAllValuesOfNVIDIAsChartMeanTheDefaults(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	// Node discovery, which is on every node, has 10% where nothing is said.
 	nothing := stack(t, "--set", "daemonsets.rollingUpdate.maxUnavailable=1")

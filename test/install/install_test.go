@@ -1,6 +1,7 @@
 package install
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -72,15 +73,24 @@ var installs = []installCase{
 // TestInstallsAreReady installs the chart with the real Helm, runs the operator with no other rights than those
 // that the chart gives it, and waits until all nodes are ready.
 func TestInstallsAreReady(t *testing.T) {
-	b := newBed(t, 2)
-	for _, c := range installs {
-		t.Run(c.name, func(t *testing.T) { b.in(t).installReady(c) })
+	t.Parallel()
+	// An installation has its cluster for itself, and mostly waits.
+	const clusters = 2
+	for first := range clusters {
+		t.Run(fmt.Sprintf("cluster %d", first), func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, 2)
+			for i := first; i < len(installs); i += clusters {
+				t.Run(installs[i].name, func(t *testing.T) { b.in(t).installReady(installs[i]) })
+			}
+		})
 	}
 }
 
 // TestInstallsOnTheOldestKubernetes is the line of the guides on the oldest release that is supported. TEST_FULL=1
 // installs all of the short tier there.
 func TestInstallsOnTheOldestKubernetes(t *testing.T) {
+	t.Parallel()
 	begin, tried := time.Now(), installs[:1]
 	if cluster.WholeCampaigns() {
 		tried = installs

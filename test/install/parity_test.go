@@ -31,6 +31,7 @@ var onlyInTheChart = map[string]string{
 }
 
 func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	want := byName(kustomize(t))
 	delete(want, "Namespace/gpu-operator") // Helm makes it: --create-namespace.
@@ -52,6 +53,7 @@ func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 
 // Whatever the namespace, nothing points to another one.
 func TestTheNamespaceIsThatOfTheRelease(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	text, err := render(t, append(set("platform.openshift=true mps.enabled=true"), "--namespace", "nvidia-gpu-operator")...)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -119,6 +121,7 @@ func kustomize(t *testing.T) []*unstructured.Unstructured {
 }
 
 func TestOpenShiftGetsWhatItsComponentGives(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	data, err := os.ReadFile(repo + "/config/openshift/scc.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -145,6 +148,7 @@ func TestOpenShiftGetsWhatItsComponentGives(t *testing.T) {
 
 // Two renderings are the same: nothing random, no time, no order of maps.
 func TestRenderingTwiceGivesTheSame(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	flags := set("driver.version=1 daemonsets.labels.a=b daemonsets.labels.c=d operator.env[0].name=A operator.labels.x=y operator.labels.z=w operator.annotations.m=n mps.enabled=true")
 	first, err := render(t, flags...)

@@ -49,6 +49,7 @@ var refusals = []struct {
 }
 
 func TestWhatCannotBeMeantIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, test := range refusals {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -68,11 +69,13 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 
 // A policy of the user's own does not hide that a value does not exist.
 func TestUnknownValuesAreRefusedWithoutAPolicy(t *testing.T) {
+	t.Parallel()
 	_, err := render(t, set("clusterPolicy.deployCR=false driver.verison=1")...)
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("driver.verison")))
 }
 
 func TestAClusterThatIsNotSupportedIsRefused(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"1.31.9", "1.37.0"} {
 		_, err := render(t, "--kube-version", version)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring("incompatible with Kubernetes v" + version)))

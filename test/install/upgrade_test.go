@@ -29,12 +29,14 @@ const newField = "nodeStatusExporter"
 // that field set. The hook's command runs with the rights of its own account; no operand's pod is replaced.
 // TEST_FULL=1 does it on the oldest Kubernetes, too.
 func TestUpgradeBringsTheDefinition(t *testing.T) {
+	t.Parallel()
 	versions := []string{cluster.Newest}
 	if cluster.WholeCampaigns() {
 		versions = append(versions, cluster.Oldest)
 	}
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
+			t.Parallel()
 			begin, b := time.Now(), newBedOn(t, version, 2)
 			b.upgradeBringsTheDefinition()
 			t.Logf("Kubernetes %s: in %s", b.cluster.Version, time.Since(begin).Round(100*time.Millisecond))

@@ -115,6 +115,7 @@ func pod(g *WithT, objects []*unstructured.Unstructured) map[string]any {
 }
 
 func TestWhatGuidesTellPeopleToType(t *testing.T) {
+	t.Parallel()
 	for _, c := range guides {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -124,6 +125,7 @@ func TestWhatGuidesTellPeopleToType(t *testing.T) {
 }
 
 func TestEachValueReachesItsField(t *testing.T) {
+	t.Parallel()
 	for _, c := range combinations {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

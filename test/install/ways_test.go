@@ -30,6 +30,7 @@ func notInABundle() []string {
 // TestTheThreeWaysInstallTheSame compares kustomize, Helm and OLM on OpenShift, where all three are at home: what
 // each account may do, whatever the roles are called, and every other object field by field.
 func TestTheThreeWaysInstallTheSame(t *testing.T) {
+	t.Parallel()
 	g := NewWithT(t)
 	built, err := config.Build(repo + "/config/manifests")
 	g.Expect(err).NotTo(HaveOccurred())

@@ -11,9 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-
-	"github.com/clusterpolicy/gpu-operator/test/cluster"
-	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
 const migManagerAccount = "nvidia-mig-manager"
@@ -26,53 +23,45 @@ type nodeChange struct {
 	says   string
 }
 
-// TestWritersOfNodesAreFenced: what the operator and mig-manager may change of a node ends at what is
+// writersOfNodesAreFenced: what the operator and mig-manager may change of a node ends at what is
 // theirs. The API server judges, by the admission policies that are installed: RBAC would let them do all.
-func TestWritersOfNodesAreFenced(t *testing.T) {
-	t.Parallel()
-	for _, version := range []string{cluster.Newest, cluster.Oldest} {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t, bedOptions{version: version, nodes: 2, timing: simulator.DefaultTiming()})
-			own, other := "gpu-00000", "gpu-00001"
-			b.prepareNode(own)
-			// Not the account of the bed's operator, of which no call may be refused: the policy goes by the name.
-			const elsewhere = "elsewhere"
-			b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}})
-			b.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: account}})
-			b.allRightsOnNodes(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: elsewhere, Name: account},
-				rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: migManagerAccount})
-			unbound, err := b.cluster.ServiceAccountConfig(t.Context(), elsewhere, account)
-			b.Expect(err).NotTo(HaveOccurred())
-			operator := kubernetes.NewForConfigOrDie(unbound)
-			migManager, _ := b.podBound(migManagerAccount, b.podFor(migManagerAccount, own))
-			for _, c := range []kubernetes.Interface{operator, migManager} {
-				b.Eventually(func() error { return dryRun(t, c, own, nodeChange{patch: `{"metadata":{"labels":{"team":"x"}}}`}) }).
-					WithTimeout(30 * time.Second).WithPolling(100 * time.Millisecond).Should(forbidden("may not change"))
-			}
-			(&fence{bed: b, admin: kubernetes.NewForConfigOrDie(b.cluster.Config)}).typeChecked()
-			t.Run("operator", func(t *testing.T) {
-				b.in(t).judge(operator, own, operatorChanges(b.node(own)))
-				b.in(t).neitherCreatesNorDeletes(operator, own, "the operator may only update nodes")
-			})
-			t.Run("mig-manager", func(t *testing.T) {
-				b.in(t).judge(migManager, own, migManagerChanges())
-				b.in(t).judge(migManager, other, map[string]nodeChange{"another node": {
-					patch: labelled("nvidia.com/mig.config.state", "failed"), says: "which is " + own + ", not " + other}})
-				b.in(t).neitherCreatesNorDeletes(migManager, own, "mig-manager may only update nodes")
-			})
-			t.Run("a token that names no node", func(t *testing.T) {
-				unbound, err := b.cluster.ServiceAccountConfig(t.Context(), namespace, migManagerAccount)
-				b.in(t).Expect(err).NotTo(HaveOccurred())
-				b.in(t).judge(kubernetes.NewForConfigOrDie(unbound), own, map[string]nodeChange{"any": {
-					patch: labelled("nvidia.com/mig.config.state", "failed"), says: "which is not named in its token"}})
-			})
-			t.Run("others are not fenced", func(t *testing.T) {
-				admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
-				b.in(t).Expect(dryRun(t, admin, own, nodeChange{patch: labelled("team", "ml")})).To(Succeed())
-			})
-		})
+func (b *bed) writersOfNodesAreFenced() {
+	own, other := b.twoNodes()
+	b.prepareNode(own)
+	// Not the account of the bed's operator, of which no call may be refused: the policy goes by the name.
+	const elsewhere = "elsewhere"
+	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}})
+	b.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: account}})
+	b.allRightsOnNodes(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: elsewhere, Name: account},
+		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: migManagerAccount})
+	unbound, err := b.cluster.ServiceAccountConfig(b.t.Context(), elsewhere, account)
+	b.Expect(err).NotTo(HaveOccurred())
+	operator := kubernetes.NewForConfigOrDie(unbound)
+	migManager, _ := b.podBound(migManagerAccount, b.podFor(migManagerAccount, own))
+	for _, c := range []kubernetes.Interface{operator, migManager} {
+		b.Eventually(func() error { return dryRun(b.t, c, own, nodeChange{patch: `{"metadata":{"labels":{"team":"x"}}}`}) }).
+			WithTimeout(soon).WithPolling(100 * time.Millisecond).Should(forbidden("may not change"))
 	}
+	b.t.Run("operator", func(t *testing.T) {
+		b.in(t).judge(operator, own, operatorChanges(b.node(own)))
+		b.in(t).neitherCreatesNorDeletes(operator, own, "the operator may only update nodes")
+	})
+	b.t.Run("mig-manager", func(t *testing.T) {
+		b.in(t).judge(migManager, own, migManagerChanges())
+		b.in(t).judge(migManager, other, map[string]nodeChange{"another node": {
+			patch: labelled("nvidia.com/mig.config.state", "failed"), says: "which is " + own + ", not " + other}})
+		b.in(t).neitherCreatesNorDeletes(migManager, own, "mig-manager may only update nodes")
+	})
+	b.t.Run("a token that names no node", func(t *testing.T) {
+		unbound, err := b.cluster.ServiceAccountConfig(t.Context(), namespace, migManagerAccount)
+		b.in(t).Expect(err).NotTo(HaveOccurred())
+		b.in(t).judge(kubernetes.NewForConfigOrDie(unbound), own, map[string]nodeChange{"any": {
+			patch: labelled("nvidia.com/mig.config.state", "failed"), says: "which is not named in its token"}})
+	})
+	b.t.Run("others are not fenced", func(t *testing.T) {
+		admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
+		b.in(t).Expect(dryRun(t, admin, own, nodeChange{patch: labelled("team", "ml")})).To(Succeed())
+	})
 }
 
 // operatorChanges are tried one at a time on the node as prepareNode left it.

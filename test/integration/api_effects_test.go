@@ -25,7 +25,7 @@ func TestAPIEffects(t *testing.T) {
 	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	b.run()
 	b.create(b.samplePolicy())
-	b.awaitReady(2, time.Minute)
+	b.awaitReady(2)
 	t.Run("the namespace is labelled for Pod Security Admission, and given up again", func(t *testing.T) {
 		b := b.in(t)
 		labels := func() map[string]string {
@@ -36,14 +36,14 @@ func TestAPIEffects(t *testing.T) {
 		before := labels()
 		b.Expect(before).NotTo(HaveKey(audit))
 		b.change(`{"psa":{"enabled":true}}`)
-		b.Eventually(labels).WithTimeout(10 * time.Second).Should(And(HaveKeyWithValue(audit, "privileged"),
+		b.Eventually(labels).WithTimeout(soon).Should(And(HaveKeyWithValue(audit, "privileged"),
 			HaveKeyWithValue("pod-security.kubernetes.io/enforce", "privileged"), HaveKeyWithValue("pod-security.kubernetes.io/warn", "privileged")))
-		b.awaitReady(2, 20*time.Second)
+		b.awaitReady(2)
 		b.settled()
 		b.quietFor("with labels", 3*time.Second)
 		b.change(`{"psa":null}`)
-		b.Eventually(labels).WithTimeout(10 * time.Second).Should(Equal(before))
-		b.awaitReady(2, 20*time.Second)
+		b.Eventually(labels).WithTimeout(soon).Should(Equal(before))
+		b.awaitReady(2)
 	})
 	t.Run("a node for virtual machines is told, and the other one is served", func(t *testing.T) {
 		b := b.in(t)
@@ -53,21 +53,21 @@ func TestAPIEffects(t *testing.T) {
 		b.Consistently(func() *corev1.Pod { return b.podOn("nvidia-driver-daemonset", machine) }).WithTimeout(2*time.Second).
 			ShouldNot(BeNil(), "the label does not count yet")
 		b.change(`{"sandboxWorkloads":{"enabled":true}}`)
-		b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).WithTimeout(20 * time.Second).Should(ConsistOf(
+		b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).WithTimeout(soon).Should(ConsistOf(
 			And(HaveField("Name", machine), HaveField("Reason", v1.ReasonNotSupportedYet), HaveField("Ready", false)),
 			And(HaveField("Name", other), HaveField("Ready", true))))
 		for _, app := range []string{"nvidia-driver-daemonset", "nvidia-device-plugin-daemonset", "nvidia-operator-validator"} {
-			b.Eventually(func() *corev1.Pod { return b.podOn(app, machine) }).WithTimeout(10*time.Second).Should(BeNil(), app)
+			b.Eventually(func() *corev1.Pod { return b.podOn(app, machine) }).WithTimeout(soon).Should(BeNil(), app)
 		}
 		b.Expect(b.podOn("nvidia-driver-daemonset", other).UID).To(Equal(kept))
 		told := func() any { return b.policy().Status.Conditions }
-		b.Eventually(told).WithTimeout(10 * time.Second).Should(ContainElements(
+		b.Eventually(told).WithTimeout(soon).Should(ContainElements(
 			And(HaveField("Type", v1.ConditionReady), HaveField("Reason", v1.ReasonNotSupportedYet)),
 			And(HaveField("Type", v1.ConditionUnsupportedFields), HaveField("Message", ContainSubstring("spec.sandboxWorkloads.enabled")))))
 		b.settled()
 		b.quietFor("with a node for virtual machines", 3*time.Second)
 		b.relabel(machine, workload, "")
-		b.awaitReady(2, 30*time.Second)
+		b.awaitReady(2)
 		b.Expect(b.podOn("nvidia-driver-daemonset", other).UID).To(Equal(kept))
 	})
 }

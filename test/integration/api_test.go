@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,7 +51,7 @@ func TestAPI(t *testing.T) {
 	b.run()
 	object := policyOf(b, "{}")
 	b.create(object)
-	b.awaitReady(1, time.Minute)
+	b.awaitReady(1)
 	for _, spec := range []string{
 		"null",
 		"{driver: {}, toolkit: {}, devicePlugin: {}, validator: {}, operator: {}, daemonsets: {}, mig: {}, cdi: {}, hostPaths: {}}",
@@ -66,10 +65,8 @@ func TestAPI(t *testing.T) {
 		t.Run("means the defaults: "+spec, func(t *testing.T) {
 			b := b.in(t)
 			before := b.daemonSet(driverName).Generation
-			b.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
-			object.Object["spec"] = policyOf(b, spec).Object["spec"]
-			b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
-			b.awaitReady(1, 30*time.Second)
+			b.Expect(b.edit(object, func() { object.Object["spec"] = policyOf(b, spec).Object["spec"] })).To(Succeed())
+			b.awaitReady(1)
 			b.Expect(b.daemonSet(driverName).Generation).To(Equal(before), "the same objects")
 		})
 	}
@@ -80,10 +77,8 @@ func TestAPI(t *testing.T) {
 		t.Run("what cannot be done as asked is told, and what runs stays: "+spec, func(t *testing.T) {
 			b := b.in(t)
 			before := b.daemonSet(driverName)
-			b.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
-			object.Object["spec"] = policyOf(b, spec).Object["spec"]
-			b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
-			b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithTimeout(10 * time.Second).
+			b.Expect(b.edit(object, func() { object.Object["spec"] = policyOf(b, spec).Object["spec"] })).To(Succeed())
+			b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithTimeout(soon).
 				Should(ContainElement(And(HaveField("State", v1.OperandInvalid), HaveField("Reason", reason))))
 			b.Expect(b.daemonSet(driverName).UID).To(Equal(before.UID))
 			b.Expect(b.daemonSet(driverName).Generation).To(Equal(before.Generation))
@@ -95,7 +90,7 @@ func TestAPI(t *testing.T) {
 // one, can be changed in what is not wrong. What is wrong may stay as it is, and may be put right.
 func TestAPIRatchets(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	b := newBed(t, bedOptions{bare: true, timing: simulator.DefaultTiming()})
 	definition := &unstructured.Unstructured{}
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")
 	definition.SetKind("CustomResourceDefinition")
@@ -105,14 +100,14 @@ func TestAPIRatchets(t *testing.T) {
 	b.Expect(b.client.Update(t.Context(), definition)).To(Succeed())
 	const stored = `{driver: {usePrecompiled: true, version: "595"}, gds: {enabled: true}, toolkit: {version: "a b", env: [{name: A}]},
 		cdi: {enabled: false, nriPluginEnabled: true}, daemonsets: {labels: {"a b": c}}, dcgmExporter: {hpcJobMapping: {directory: /a}, podLabelAllowlistRegex: [a]}}`
-	b.Eventually(func() error { return b.client.Create(t.Context(), policyOf(b, stored)) }).WithTimeout(20 * time.Second).Should(Succeed())
+	b.Eventually(func() error { return b.client.Create(t.Context(), policyOf(b, stored)) }).WithTimeout(soon).Should(Succeed())
 	b.Expect(b.client.Patch(t.Context(), definition, client.RawPatch(types.ApplyPatchType, crd.ClusterPolicy),
 		client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
 	b.Eventually(func() error {
 		other := policyOf(b, `{toolkit: {version: "a b"}}`)
 		other.SetName("other")
 		return b.client.Create(t.Context(), other, client.DryRunAll)
-	}).WithTimeout(20 * time.Second).Should(MatchError(ContainSubstring("must be a tag")))
+	}).WithTimeout(soon).Should(MatchError(ContainSubstring("must be a tag")))
 	for _, step := range []struct{ name, patch, message string }{
 		{"another block", `{"mig":{"strategy":"mixed"}}`, ""},
 		{"beside the wrong fields", `{"driver":{"kernelModuleType":"open"},"toolkit":{"env":[{"name":"A","value":"b"}]},"gds":{"env":[{"name":"A","value":"b"}]},"dcgmExporter":{"hostPID":true}}`, ""},

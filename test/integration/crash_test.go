@@ -32,6 +32,7 @@ const (
 // starts it again, and compares every object with those of an undisturbed run. TEST_FULL=1 tries
 // every point, otherwise a fixed sample.
 func TestCrashAtEachWrite(t *testing.T) {
+	t.Parallel()
 	b := newBed(t, bedOptions{nodes: crashNodes, timing: simulator.DefaultTiming().Scale(0.2)})
 	reference := b.install(crashPoint{})
 	writes := int(b.process.lastWrite.Load())
@@ -90,7 +91,7 @@ func (b *bed) install(point crashPoint) map[string]string {
 		b.Eventually(crashed).WithTimeout(time.Minute).Should(BeClosed(), "the run never came to %s", point)
 		b.run()
 	}
-	b.awaitReady(crashNodes, time.Minute)
+	b.awaitReady(crashNodes)
 	state := b.settledState()
 	b.stop()
 	b.empty()
@@ -199,5 +200,5 @@ func (b *bed) release(name string) {
 		}
 		node.Status.Conditions = others
 		g.Expect(b.client.Status().Update(b.t.Context(), node)).To(Succeed())
-	}).WithTimeout(10 * time.Second).WithPolling(50 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(soon).WithPolling(50 * time.Millisecond).Should(Succeed())
 }

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -28,11 +27,11 @@ func TestAnOutdatedDefinitionIsTold(t *testing.T) {
 			{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"}]`)))).To(Succeed())
 	b.run()
 	b.create(b.samplePolicy())
-	b.awaitReady(1, time.Minute)
+	b.awaitReady(1)
 	conditions := func() any { return b.policy().Status.Conditions }
-	b.Eventually(conditions).WithTimeout(10 * time.Second).Should(ContainElement(And(HaveField("Type", v1.ConditionCRDOutdated),
+	b.Eventually(conditions).WithTimeout(soon).Should(ContainElement(And(HaveField("Type", v1.ConditionCRDOutdated),
 		HaveField("Message", And(ContainSubstring("drops spec.gdrcopy from policies"), ContainSubstring("kubectl apply --server-side"))))))
 	b.Expect(b.client.Patch(t.Context(), definition, client.RawPatch(types.ApplyPatchType, crd.ClusterPolicy),
 		client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
-	b.Eventually(conditions).WithTimeout(20 * time.Second).ShouldNot(ContainElement(HaveField("Type", v1.ConditionCRDOutdated)))
+	b.Eventually(conditions).WithTimeout(soon).ShouldNot(ContainElement(HaveField("Type", v1.ConditionCRDOutdated)))
 }

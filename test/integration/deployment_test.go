@@ -22,11 +22,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// TestTheOperatorsPodIsRestricted: the operator's namespace admits privileged pods, for the operands; the
+// theOperatorsPodIsRestricted: the operator's namespace admits privileged pods, for the operands; the
 // operator's own pod asks for nothing of that.
-func TestTheOperatorsPodIsRestricted(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 0, timing: simulator.DefaultTiming()})
+func (b *bed) theOperatorsPodIsRestricted() {
 	const strict = "strict"
 	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: strict, Labels: map[string]string{
 		"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/enforce-version": "latest"}}})
@@ -37,7 +35,7 @@ func TestTheOperatorsPodIsRestricted(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
 		pod.Name = account
 		change(&pod.Spec)
-		_, err := admin.CoreV1().Pods(strict).Create(t.Context(), pod, metav1.CreateOptions{
+		_, err := admin.CoreV1().Pods(strict).Create(b.t.Context(), pod, metav1.CreateOptions{
 			DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
 		return err
 	}
@@ -56,7 +54,7 @@ func TestTheOperatorsPodIsRestricted(t *testing.T) {
 		"more rights by exec": {container(func(c *corev1.SecurityContext) { c.AllowPrivilegeEscalation = nil }), "allowPrivilegeEscalation != false"},
 		"the host's network":  {func(s *corev1.PodSpec) { s.HostNetwork = true }, "hostNetwork"},
 	} {
-		t.Run("refused: "+name, func(t *testing.T) { b.in(t).Expect(admitted(test.change)).To(forbidden(test.says)) })
+		b.t.Run("refused: "+name, func(t *testing.T) { b.in(t).Expect(admitted(test.change)).To(forbidden(test.says)) })
 	}
 	b.Expect(b.shippedDeployment().Spec.Template.Spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem).To(HaveValue(BeTrue()))
 }
@@ -80,11 +78,11 @@ func TestTheOperatorMovesOneAtATime(t *testing.T) {
 			b.Expect(client.IgnoreNotFound(b.client.Delete(t.Context(), &placed[0], client.GracePeriodSeconds(0)))).To(Succeed())
 		}
 		return placed
-	}).WithTimeout(30 * time.Second).WithPolling(time.Second).Should(ConsistOf(
+	}).WithTimeout(soon).WithPolling(time.Second).Should(ConsistOf(
 		HaveField("Spec.NodeName", "gpu-00000"), HaveField("Spec.NodeName", "gpu-00001")))
 	b.Eventually(func() (*policyv1.PodDisruptionBudget, error) {
 		return admin.PolicyV1().PodDisruptionBudgets(namespace).Get(t.Context(), account, metav1.GetOptions{})
-	}).WithTimeout(30 * time.Second).Should(HaveField("Status.CurrentHealthy", int32(2)))
+	}).WithTimeout(soon).Should(HaveField("Status.CurrentHealthy", int32(2)))
 	evict := func(pod corev1.Pod) error {
 		return admin.CoreV1().Pods(namespace).EvictV1(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}})
 	}
@@ -93,13 +91,11 @@ func TestTheOperatorMovesOneAtATime(t *testing.T) {
 	b.Expect(evict(both[1])).To(Satisfy(apierrors.IsTooManyRequests))
 }
 
-// TestNetworkPoliciesMeetTheOperatorAlone: there is no network here to test them in; what they select is plain.
-func TestNetworkPoliciesMeetTheOperatorAlone(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 0, timing: simulator.DefaultTiming()})
+// networkPoliciesMeetTheOperatorAlone: there is no network here to test them in; what they select is plain.
+func (b *bed) networkPoliciesMeetTheOperatorAlone() {
 	b.installComponent("config/network-policy")
 	admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
-	found, err := admin.NetworkingV1().NetworkPolicies(namespace).List(t.Context(), metav1.ListOptions{})
+	found, err := admin.NetworkingV1().NetworkPolicies(namespace).List(b.t.Context(), metav1.ListOptions{})
 	b.Expect(err).NotTo(HaveOccurred())
 	directions := map[string][]networkingv1.PolicyType{}
 	for i := range found.Items {

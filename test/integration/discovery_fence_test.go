@@ -20,7 +20,7 @@ const (
 	unfenced     = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
 		"apply config/admission, or let Node Feature Discovery label the nodes"
 	// fenceTime is how long it may take until the operator has done what a fence that comes or goes asks for.
-	fenceTime = 2 * time.Second
+	fenceTime = 5 * time.Second
 )
 
 // TestDiscoveryNeedsItsFence: the pods of node discovery may patch every node, so they run only where the
@@ -35,14 +35,14 @@ func TestDiscoveryNeedsItsFence(t *testing.T) {
 	b.run()
 	b.create(b.samplePolicy())
 	b.awaitDiscovery(v1.OperandDisabled)
-	b.Eventually(b.readiness).WithTimeout(10 * time.Second).Should(And(HaveField("Reason", v1.ReasonNodeDiscoveryMissing),
+	b.Eventually(b.readiness).WithTimeout(soon).Should(And(HaveField("Reason", v1.ReasonNodeDiscoveryMissing),
 		HaveField("Message", "no node has discovery labels, so that nobody knows which have GPUs: "+unfenced)))
 
 	t.Run("Node Feature Discovery labels a node", func(t *testing.T) {
 		b := b.in(t)
 		_, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "labelled"})
 		b.Expect(err).NotTo(HaveOccurred())
-		b.awaitReady(1, time.Minute)
+		b.awaitReady(1)
 		b.awaitDiscovery(v1.OperandDisabled)
 		b.Expect(b.written()).NotTo(HaveKey(discoverySet))
 		b.settled()
@@ -56,7 +56,7 @@ func TestDiscoveryNeedsItsFence(t *testing.T) {
 		b.Expect(b.written()).NotTo(HaveKey(discoverySet))
 		b.applyFence()
 		b.Eventually(b.written).WithTimeout(fenceTime).WithPolling(20 * time.Millisecond).Should(HaveKey(discoverySet))
-		b.awaitReady(2, time.Minute)
+		b.awaitReady(2)
 	})
 	t.Run("what the built-in discovery alone runs is left without the fence", func(t *testing.T) {
 		b := b.in(t)
@@ -73,14 +73,14 @@ func TestDiscoveryNeedsItsFence(t *testing.T) {
 		begin := time.Now()
 		b.Eventually(b.written).WithTimeout(fenceTime).WithPolling(20 * time.Millisecond).Should(HaveKey(discoverySet))
 		came := time.Since(begin)
-		b.awaitReady(2, time.Minute)
+		b.awaitReady(2)
 		b.awaitDiscovery(v1.OperandReady)
 		b.removeFence()
 		begin = time.Now()
 		b.Eventually(b.written).WithTimeout(fenceTime).WithPolling(20 * time.Millisecond).ShouldNot(HaveKey(discoverySet))
 		t.Logf("node discovery is there %s after its fence, and gone %s after it", came.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
 		b.awaitDiscovery(v1.OperandDisabled)
-		b.awaitReady(2, 10*time.Second)
+		b.awaitReady(2)
 		b.Expect(b.node("unknown").Labels).To(HaveKeyWithValue(labels.DiscoveryPrefix+"pci-10de.present", "true"))
 	})
 	t.Run("one watch of one object", func(t *testing.T) {
@@ -130,7 +130,7 @@ func (b *bed) awaitDiscovery(state v1.OperandState) {
 	if state == v1.OperandReady {
 		reason, message = "", ""
 	}
-	b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithTimeout(10 * time.Second).WithPolling(100 * time.Millisecond).
+	b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithTimeout(soon).WithPolling(100 * time.Millisecond).
 		Should(ContainElement(And(HaveField("Name", "node-discovery"), HaveField("State", state),
 			HaveField("Reason", reason), HaveField("Message", message))))
 }

@@ -35,7 +35,7 @@ func TestDiscoveryLabelsFlap(t *testing.T) {
 	// A selector by a label of discovery flaps with it.
 	object.Spec.DCGMExporter = &v1.DCGMExporterSpec{PlacementSpec: v1.PlacementSpec{NodeSelector: v1.Labels{discoveryPrefix + "pci-10de.present": "true"}}}
 	b.create(object)
-	b.awaitReady(3, time.Minute)
+	b.awaitReady(3)
 	names := []string{"gpu-00000", "gpu-00001", "gpu-00002"}
 	b.eachSays(names, HaveField("Reason", "GPUReady"))
 	pods, generations, mark := b.pods(), b.generations(), b.mark()
@@ -48,7 +48,7 @@ func TestDiscoveryLabelsFlap(t *testing.T) {
 	b.Eventually(func(g Gomega) {
 		g.Expect(b.policy().Status.Nodes).To(HaveEach(And(HaveField("Reason", "DiscoveryLabelsMissing"), HaveField("Ready", true))))
 		g.Expect(b.policy().Status.State).To(Equal(v1.StateReady))
-	}).WithTimeout(20 * time.Second).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
 	since := b.node(names[0]).Annotations[missingSince]
 	b.stop()
 	b.run()
@@ -83,19 +83,19 @@ func TestAGPUIsGone(t *testing.T) {
 	object := b.samplePolicy()
 	object.Spec.NodeDiscovery = &v1.NodeDiscoverySpec{GracePeriod: &metav1.Duration{Duration: grace}}
 	b.create(object)
-	b.awaitReady(2, time.Minute)
+	b.awaitReady(2)
 	user := gpuPod("training", node)
 	b.create(user)
 	b.Eventually(func() corev1.PodPhase {
 		b.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(user), user)).To(Succeed())
 		return user.Status.Phase
-	}).WithTimeout(10 * time.Second).Should(Equal(corev1.PodRunning))
+	}).WithTimeout(soon).Should(Equal(corev1.PodRunning))
 
 	driver := b.podOn("nvidia-driver-daemonset", node)
 	gone := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"simulator.gpu-operator/gpus":"0"}}}`))
 	b.Expect(b.client.Patch(t.Context(), b.node(node), gone)).To(Succeed())
 	b.takeLabels(node, discoveryPrefix+"pci-")
-	b.Eventually(func() map[string]string { return b.node(node).Annotations }).WithTimeout(5 * time.Second).Should(HaveKey(lostSince))
+	b.Eventually(func() map[string]string { return b.node(node).Annotations }).WithTimeout(soon).Should(HaveKey(lostSince))
 	since := b.node(node).Annotations[lostSince]
 	b.stop()
 	b.run()
@@ -104,7 +104,7 @@ func TestAGPUIsGone(t *testing.T) {
 		g.Expect(b.node(node)).To(And(HaveField("Labels", HaveKeyWithValue("nvidia.com/gpu.present", "true")),
 			HaveField("Annotations", HaveKeyWithValue(lostSince, since))))
 	}).WithTimeout(3*grace).WithPolling(200*time.Millisecond).Should(Succeed(), "the grace period is long over")
-	b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).WithTimeout(5 * time.Second).Should(ContainElement(And(
+	b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).WithTimeout(soon).Should(ContainElement(And(
 		HaveField("Name", node), HaveField("Ready", false), HaveField("Reason", "DiscoveryLabelsMissing"),
 		HaveField("Message", ContainSubstring("if no pod uses GPUs")))))
 
@@ -118,8 +118,8 @@ func TestAGPUIsGone(t *testing.T) {
 		g.Expect(nodeCondition(left)).To(BeNil())
 		g.Expect(left.Annotations).NotTo(HaveKey(missingSince))
 		g.Expect(b.podOn("nvidia-driver-daemonset", node)).To(BeNil())
-	}).WithTimeout(3 * grace).WithPolling(200 * time.Millisecond).Should(Succeed())
-	b.awaitReady(1, 20*time.Second)
+	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
+	b.awaitReady(1)
 }
 
 // gpuPod is a pod of a user that asks for a GPU; of this node, or of any where that is empty.
@@ -151,7 +151,7 @@ func (b *bed) takeLabels(name, prefix string) map[string]string {
 			}
 		}
 		return b.client.Update(b.t.Context(), node)
-	}).WithTimeout(5 * time.Second).Should(Succeed())
+	}).WithTimeout(soon).Should(Succeed())
 	b.Expect(taken).NotTo(BeEmpty())
 	return taken
 }
@@ -169,7 +169,7 @@ func (b *bed) eachSays(nodes []string, what OmegaMatcher) {
 		for _, name := range nodes {
 			g.Expect(nodeCondition(b.node(name))).To(And(Not(BeNil()), HaveField("Status", corev1.ConditionTrue), what))
 		}
-	}).WithTimeout(20 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(soon).WithPolling(100 * time.Millisecond).Should(Succeed())
 }
 
 // generations are those of all DaemonSets, by name.

@@ -40,15 +40,15 @@ func TestExtensions(t *testing.T) {
 		Registry: mirror, Proxy: &v1.ProxySpec{HTTPSProxy: "http://proxy.local:3128"}, CABundle: &v1.CABundleSpec{ConfigMapName: "authorities"},
 	}
 	b.create(object)
-	b.awaitReady(3, time.Minute)
+	b.awaitReady(3)
 	before := b.pods()
 	t.Run("every container has the mirror, the proxy and the certificates", func(t *testing.T) { b.in(t).reachesEveryContainer() })
 	t.Run("a paused policy writes its status alone", func(t *testing.T) { b.in(t).pausedWritesStatusAlone() })
 	t.Run("it goes on at once, and pods leave the node that is not selected", func(t *testing.T) {
 		b := b.in(t)
 		b.respec(func(spec *v1.ClusterPolicySpec) { spec.Paused = nil })
-		b.awaitReady(4, time.Minute)
-		b.Eventually(func() map[string]types.UID { return b.podsOf(exporter) }).WithTimeout(20 * time.Second).Should(And(
+		b.awaitReady(4)
+		b.Eventually(func() map[string]types.UID { return b.podsOf(exporter) }).WithTimeout(soon).Should(And(
 			HaveLen(2), HaveKey(exporter+" on gpu-00001"), HaveKey(exporter+" on gpu-00002")))
 		for name, uid := range before {
 			if name != exporter+" on gpu-00000" {
@@ -57,7 +57,7 @@ func TestExtensions(t *testing.T) {
 		}
 		b.Eventually(func() map[string]string { return b.node("gpu-00001").Labels }).Should(HaveKeyWithValue("nvidia.com/gpu.present", "true"))
 		b.Expect(b.node("gpu-00000").Labels).NotTo(HaveKey("nvidia.com/gpu.deploy." + exporter))
-		b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).WithTimeout(20 * time.Second).Should(ContainElement(And(
+		b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).WithTimeout(soon).Should(ContainElement(And(
 			HaveField("Name", "gpu-00000"), HaveField("Ready", true), HaveField("Reason", v1.ReasonNotSelected),
 			HaveField("Message", "without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label example.com/tier=metrics"))))
 		b.Expect(b.policy().Status.Operands).To(ContainElement(And(
@@ -67,7 +67,7 @@ func TestExtensions(t *testing.T) {
 	t.Run("the label of a node brings its pod back", func(t *testing.T) {
 		b := b.in(t)
 		b.relabel("gpu-00000", tierKey, "metrics")
-		b.Eventually(func() map[string]types.UID { return b.podsOf(exporter) }).WithTimeout(20 * time.Second).Should(HaveKey(exporter + " on gpu-00000"))
+		b.Eventually(func() map[string]types.UID { return b.podsOf(exporter) }).WithTimeout(soon).Should(HaveKey(exporter + " on gpu-00000"))
 	})
 }
 
@@ -123,7 +123,7 @@ func (b *bed) reachesEveryContainer() {
 // node, and a new node. Status tells of all of them.
 func (b *bed) pausedWritesStatusAlone() {
 	b.respec(func(spec *v1.ClusterPolicySpec) { spec.Paused = new(true) })
-	b.Eventually(func() []metav1.Condition { return b.policy().Status.Conditions }).WithTimeout(20 * time.Second).Should(ContainElement(And(
+	b.Eventually(func() []metav1.Condition { return b.policy().Status.Conditions }).WithTimeout(soon).Should(ContainElement(And(
 		HaveField("Type", v1.ConditionReady), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1.ReasonPaused),
 		HaveField("Message", "spec.paused is true, so nothing is changed; Reconciled: 3 of 3 GPU nodes are ready"))))
 	mark, pods := b.mark(), b.pods()
@@ -135,8 +135,7 @@ func (b *bed) pausedWritesStatusAlone() {
 		}
 	})
 	set := b.daemonSet(pluginName)
-	delete(set.Labels, "app")
-	b.Expect(b.client.Update(b.t.Context(), set)).To(Succeed())
+	b.Expect(b.edit(set, func() { delete(set.Labels, "app") })).To(Succeed())
 	b.relabel("gpu-00001", "nvidia.com/gpu.present", "")
 	_, err := b.sim.AddNode(b.t.Context(), simulator.NodeSpec{Name: "late"})
 	b.Expect(err).NotTo(HaveOccurred())
@@ -152,7 +151,7 @@ func (b *bed) pausedWritesStatusAlone() {
 		for _, operand := range []string{exporter, "device-plugin"} {
 			g.Expect(found.Status.Operands).To(ContainElement(And(HaveField("Name", operand), HaveField("Reason", v1.ReasonPaused), HaveField("Message", left))))
 		}
-	}).WithTimeout(30 * time.Second).Should(Succeed())
+	}).WithTimeout(soon).Should(Succeed())
 	b.Consistently(func() string { return b.unpausedWrites(mark).String() }).WithTimeout(3 * time.Second).Should(BeEmpty())
 	b.Expect(b.node("late").Labels).NotTo(HaveKey("nvidia.com/gpu.deploy.driver"))
 	b.Expect(nodeCondition(b.node("late"))).To(BeNil())
@@ -185,12 +184,12 @@ func (b *bed) driverStays() {
 			}
 		}
 		g.Expect(told.Reason).To(Equal(v1.ReasonUpgradePending))
-	}).WithTimeout(20 * time.Second).Should(Succeed())
+	}).WithTimeout(soon).Should(Succeed())
 	b.Expect(told.Ready).To(BeTrue(), "its GPUs can be used")
 	b.Expect(b.podsOf("driver")).To(Equal(before))
 	command := strings.Fields(told.Message)
 	b.Expect(command[:5]).To(Equal([]string{"run", "kubectl", "label", "node", "gpu-00000"}))
 	b.relabel(command[4], strings.TrimSuffix(command[5], "-"), "")
 	delete(before, "driver on gpu-00000")
-	b.Eventually(func() map[string]types.UID { return b.podsOf("driver") }).WithTimeout(20 * time.Second).Should(Equal(before))
+	b.Eventually(func() map[string]types.UID { return b.podsOf("driver") }).WithTimeout(soon).Should(Equal(before))
 }

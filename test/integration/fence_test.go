@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 
@@ -15,17 +16,45 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
 const discoveryAccount = "nvidia-node-discovery"
 
-// TestDiscoveryIsFenced: the right of node discovery to patch nodes ends at the discovery labels of the
-// node that its pod runs on. The API server judges, by the admission policy that is installed.
-func TestDiscoveryIsFenced(t *testing.T) {
+// TestTheAPIServerFences: what each account that writes nodes or pods may do ends at what is its own, on the newest and
+// the oldest Kubernetes that is supported. The API server judges, by the admission policies that are installed.
+func TestTheAPIServerFences(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming()})
-	own, other := "gpu-00000", "gpu-00001"
+	gpuNode, _, err := cluster.BuildNodePrograms(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, version := range []string{cluster.Newest, cluster.Oldest} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			b := newBed(t, bedOptions{version: version, timing: simulator.DefaultTiming().Scale(0.2)})
+			t.Run("type check", func(t *testing.T) { b.in(t).typeChecked() })
+			t.Run("discovery", func(t *testing.T) { b.in(t).discoveryIsFenced() })
+			t.Run("writers of nodes", func(t *testing.T) { b.in(t).writersOfNodesAreFenced() })
+			t.Run("validator", func(t *testing.T) { b.in(t).validatorIsFenced(gpuNode) })
+		})
+	}
+}
+
+// twoNodes adds two nodes.
+func (b *bed) twoNodes() (own, other string) {
+	b.t.Helper()
+	added, err := b.sim.AddNodes(b.t.Context(), 2)
+	b.Expect(err).NotTo(HaveOccurred())
+	return added[0], added[1]
+}
+
+// discoveryIsFenced: the right of node discovery to patch nodes ends at the discovery labels of the
+// node that its pod runs on.
+func (b *bed) discoveryIsFenced() {
+	t := b.t
+	own, other := b.twoNodes()
 	bound := b.boundTo(own)
 	b.policyInForce(bound, other)
 
@@ -128,7 +157,7 @@ func (b *bed) policyInForce(bound kubernetes.Interface, other string) {
 	b.t.Helper()
 	b.Eventually(func() error {
 		return patchNode(b.t, bound, other, "labels", "nvidia.com/gpu.count", fmt.Sprint(time.Now().UnixNano()))
-	}).WithTimeout(30 * time.Second).WithPolling(100 * time.Millisecond).Should(forbidden(""))
+	}).WithTimeout(soon).WithPolling(100 * time.Millisecond).Should(forbidden(""))
 }
 
 func patchNode(t *testing.T, c kubernetes.Interface, node, field, key string, value any) error {

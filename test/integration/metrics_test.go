@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -17,17 +16,14 @@ import (
 	"k8s.io/client-go/util/cert"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
-	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
 const metricsServer = "gpu-operator.gpu-operator.svc"
 
-// TestMetricsAreForReaders: the operator's metrics need a token whose owner may get /metrics, as the shipped
+// metricsAreForReaders: the operator's metrics need a token whose owner may get /metrics, as the shipped
 // ClusterRole lets it. The API server judges.
-func TestMetricsAreForReaders(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
-	address := freeAddress(t)
+func (b *bed) metricsAreForReaders() {
+	address := freeAddress(b.t)
 	b.run("--metrics-bind-address=" + address)
 	reader, stranger := b.tokenOf("prometheus"), b.tokenOf("stranger")
 	b.create(&rbacv1.ClusterRoleBinding{
@@ -40,7 +36,7 @@ func TestMetricsAreForReaders(t *testing.T) {
 	b.Expect(scrape(scraper, "https://"+address, "made-up")).To(HaveField("Code", http.StatusUnauthorized))
 	b.Expect(scrape(scraper, "https://"+address, stranger)).To(And(
 		HaveField("Code", http.StatusForbidden), HaveField("Body", ContainSubstring("gpu-operator-metrics-reader"))))
-	b.Eventually(func() (page, error) { return scrape(scraper, "https://"+address, reader) }).WithTimeout(20 * time.Second).Should(And(
+	b.Eventually(func() (page, error) { return scrape(scraper, "https://"+address, reader) }).WithTimeout(soon).Should(And(
 		HaveField("Code", http.StatusOK), HaveField("Body", ContainSubstring("controller_runtime_reconcile_total"))))
 	inTheClear, err := scrape(scraper, "http://"+address, reader)
 	b.Expect(inTheClear.Body).NotTo(ContainSubstring("controller_runtime"), "%v", err)
@@ -52,21 +48,17 @@ func TestMetricsAreForReaders(t *testing.T) {
 	b.Expect(len(b.operatorCalls(mark).Of("tokenreviews"))).To(BeNumerically("<=", 1), "answers are remembered")
 }
 
-// TestPlainMetrics: for people whose Prometheus has no token.
-func TestPlainMetrics(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 0, timing: simulator.DefaultTiming()})
-	address := freeAddress(t)
+// plainMetrics: for people whose Prometheus has no token.
+func (b *bed) plainMetrics() {
+	address := freeAddress(b.t)
 	b.run("--metrics-bind-address="+address, "--metrics-secure=false")
 	b.answers(http.DefaultClient, "http://"+address, http.StatusOK)
 }
 
-// TestTheCertificateOfTheMetricsIsRenewed: a certificate that is mounted is used, and read again when it
+// theCertificateOfTheMetricsIsRenewed: a certificate that is mounted is used, and read again when it
 // changes, without a restart.
-func TestTheCertificateOfTheMetricsIsRenewed(t *testing.T) {
-	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 0, timing: simulator.DefaultTiming()})
-	address, dir := freeAddress(t), t.TempDir()
+func (b *bed) theCertificateOfTheMetricsIsRenewed() {
+	address, dir := freeAddress(b.t), b.t.TempDir()
 	trusted := func() *http.Client {
 		certificate, key, err := cert.GenerateSelfSignedCertKey(metricsServer, nil, nil)
 		b.Expect(err).NotTo(HaveOccurred())
@@ -91,7 +83,7 @@ func TestTheCertificateOfTheMetricsIsRenewed(t *testing.T) {
 func (b *bed) answers(client *http.Client, base string, code int) {
 	b.t.Helper()
 	b.Eventually(func() (page, error) { return scrape(client, base, "") }).
-		WithTimeout(30 * time.Second).Should(HaveField("Code", code))
+		WithTimeout(soon).Should(HaveField("Code", code))
 }
 
 // unverified is a client as the ServiceMonitor asks for: nobody vouches for a certificate that is made at each

@@ -67,7 +67,7 @@ func TestAMixedClusterIsStable(t *testing.T) {
 	object := b.samplePolicy()
 	object.Spec.Driver.UsePrecompiled, object.Spec.Driver.Version = new(true), "595"
 	b.create(object)
-	b.awaitReady(len(nodes), time.Minute)
+	b.awaitReady(len(nodes))
 	for _, node := range nodes {
 		b.servesMixedNode(node)
 	}
@@ -101,9 +101,8 @@ func (b *bed) passesWriteNothing(address string) {
 			late = b.mark()
 		}
 		ds := b.daemonSet(pluginName)
-		ds.Labels["team"] = fmt.Sprint(i)
-		b.Expect(b.client.Update(b.t.Context(), ds)).To(Succeed())
-		b.Eventually(made).WithTimeout(10 * time.Second).WithPolling(20 * time.Millisecond).Should(BeNumerically(">", begin+float64(i)))
+		b.Expect(b.edit(ds, func() { ds.Labels["team"] = fmt.Sprint(i) })).To(Succeed())
+		b.Eventually(made).WithTimeout(soon).WithPolling(20 * time.Millisecond).Should(BeNumerically(">", begin+float64(i)))
 	}
 	for _, call := range b.operatorCalls(mark).Writes() {
 		b.Expect(call.Resource).To(Equal("clusterpolicies"), "only a counter of the status may be late, not %s", call)
@@ -120,7 +119,7 @@ func (b *bed) poolTouchesItsOwn(member string) {
 	pool := teamA()
 	pool.Driver.Version = "590"
 	b.respec(func(spec *v1.ClusterPolicySpec) { spec.NodePools = []v1.NodePoolSpec{pool} })
-	b.Eventually(func() []v1.NodePoolStatus { return b.policy().Status.NodePools }).WithTimeout(30 * time.Second).
+	b.Eventually(func() []v1.NodePoolStatus { return b.policy().Status.NodePools }).WithTimeout(soon).
 		Should(ConsistOf(And(HaveField("Name", "team-a"), HaveField("Nodes", int32(1)), HaveField("Ready", int32(1)))))
 	b.Expect(b.ofNoPool()).To(Equal(whole), "nothing but the pool's own was written")
 	after := b.pods()

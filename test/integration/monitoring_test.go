@@ -64,7 +64,7 @@ func TestMonitoringFollowsThePrometheusOperator(t *testing.T) {
 	object.Spec.DCGMExporter = &v1.DCGMExporterSpec{ServiceMonitor: &v1.ServiceMonitorSpec{Enabled: new(true), Interval: "15s"}}
 	object.Spec.NodeStatusExporter = &v1.NodeStatusExporterSpec{Enabled: new(true)}
 	b.create(object)
-	t.Logf("ready without the Prometheus operator after %s", b.awaitReady(1, time.Minute))
+	t.Logf("ready without the Prometheus operator after %s", b.awaitReady(1))
 	b.operandsReady()
 	for _, name := range []string{"gpu-operator", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia-node-status-exporter"} {
 		b.Expect(b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &corev1.Service{})).To(Succeed(), name)
@@ -90,7 +90,7 @@ func (b *bed) operandsReady() {
 			states[operand.Name] = operand.State
 		}
 		return states
-	}).WithTimeout(20 * time.Second).Should(And(
+	}).WithTimeout(soon).Should(And(
 		HaveKeyWithValue("dcgm", v1.OperandReady), HaveKeyWithValue("dcgm-exporter", v1.OperandReady),
 		HaveKeyWithValue("node-status-exporter", v1.OperandReady), HaveKeyWithValue("operator-metrics", v1.OperandReady),
 	))
@@ -117,12 +117,12 @@ func (b *bed) undefineMonitoring() {
 		}
 		g.Expect(strings.Count(b.log(), "no longer has an optional kind")).To(Equal(strings.Count(b.log(), "The cluster has an optional kind")))
 	}).WithTimeout(appearTime).Should(Succeed())
-	b.awaitReady(1, 10*time.Second)
+	b.awaitReady(1)
 	mark, before := b.mark(), b.log()
 	b.Consistently(func() []string {
 		return append(errorsIn(strings.TrimPrefix(b.log(), before)), monitoringCalls(b, mark)...)
 	}).WithTimeout(calmTime).WithPolling(time.Second).Should(BeEmpty())
-	b.awaitReady(1, 10*time.Second)
+	b.awaitReady(1)
 }
 
 // monitoringCalls are the operator's calls since the mark about kinds of the Prometheus operator.

@@ -33,6 +33,7 @@ const (
 // operator's manifests as they are. What the operator says of the node follows the markers that these
 // processes write, keep and refuse.
 func TestTheLadderFollowsTheMarkers(t *testing.T) {
+	t.Parallel()
 	gpuNode, standIn, err := cluster.BuildNodePrograms(t.Context(), os.Stderr)
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func (b *realBed) withoutPlugin() {
 }
 
 func (b *realBed) whole() {
-	b.awaitReady(3, time.Minute)
+	b.awaitReady(3)
 	b.marked(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)
 	b.says(ContainSubstring("GPUs can be used"))
 	b.Expect(b.environmentOf(pluginName)).To(ContainElement("NVIDIA_DRIVER_ROOT=/run/nvidia/driver"))
@@ -124,7 +125,7 @@ func (b *realBed) brokenDriver() {
 	b.says(And(ContainSubstring("stage Toolkit"), ContainSubstring(driverProver+": CrashLoopBackOff, exit code 1: "+sentence)))
 	b.Eventually(b.degraded).WithTimeout(held).Should(ContainElement(ContainSubstring("exit code 1: the driver container's driver does not work")))
 	b.sim.Heal("driver", realNode)
-	b.awaitReady(3, 2*time.Minute)
+	b.awaitReady(3)
 	b.marked(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)
 }
 
@@ -158,7 +159,7 @@ func (b *realBed) replacedDriver() {
 	b.marked()
 
 	b.sim.Heal("driver", realNode)
-	b.awaitReady(3, time.Minute)
+	b.awaitReady(3)
 	after := b.podOn(driverApp, realNode)
 	b.Expect(after.UID).NotTo(Equal(before.UID))
 	b.marked(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)

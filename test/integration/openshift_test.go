@@ -80,7 +80,7 @@ func TestTheDriverToolkitOfOpenShift(t *testing.T) {
 
 	begin = time.Now()
 	b.setToolkits(map[string]string{oldRelease: oldToolkit, newRelease: newToolkit})
-	b.awaitReady(3, 20*time.Second)
+	b.awaitReady(3)
 	t.Logf("a release that gets its tag is ready after %s", time.Since(begin).Round(100*time.Millisecond))
 	b.Expect(b.toolkitsInUse()).To(Equal(map[string]string{oldPool: oldToolkit, newPool: newToolkit}))
 	b.Expect(b.daemonSet("nvidia-driver-daemonset-" + oldPool).Labels).To(And(
@@ -96,8 +96,8 @@ func (b *bed) tagRemoved() {
 	b.settled()
 	before, mark := b.daemonSet("nvidia-driver-daemonset-"+oldPool), b.mark()
 	b.setToolkits(map[string]string{newRelease: newToolkit})
-	b.Eventually(func() string { return b.poolImage(oldPool) }).WithTimeout(10*time.Second).Should(BeEmpty(), "the operator has seen it")
-	b.awaitReady(3, 10*time.Second)
+	b.Eventually(func() string { return b.poolImage(oldPool) }).WithTimeout(soon).Should(BeEmpty(), "the operator has seen it")
+	b.awaitReady(3)
 	b.settled()
 	b.Expect(b.daemonSet("nvidia-driver-daemonset-" + oldPool)).To(Equal(before))
 	for _, call := range b.operatorCalls(mark).Writes() {
@@ -108,17 +108,17 @@ func (b *bed) tagRemoved() {
 // nodeUpgraded gives a node another release. It keeps its driver until somebody moves it.
 func (b *bed) nodeUpgraded() {
 	node := b.node("old")
-	node.Labels[labels.DiscoveryOSTree], node.Labels[labels.DiscoveryOSVersion] = newRelease, "4.18"
-	b.Expect(b.client.Update(b.t.Context(), node)).To(Succeed())
+	b.Expect(b.edit(node, func() {
+		node.Labels[labels.DiscoveryOSTree], node.Labels[labels.DiscoveryOSVersion] = newRelease, "4.18"
+	})).To(Succeed())
 	b.awaitNodes(map[string]string{"old": v1.ReasonUpgradePending, "new": "", "ubuntu": ""}, 20*time.Second)
 	b.Expect(b.messages()["old"]).To(HavePrefix("run kubectl label node old " + labels.Pool + "- "))
 	b.Expect(b.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, oldPool), HaveKeyWithValue(labels.PoolCoreOS, oldRelease)))
 
 	node = b.node("old")
-	delete(node.Labels, labels.Pool)
-	b.Expect(b.client.Update(b.t.Context(), node)).To(Succeed())
-	b.Eventually(b.toolkitsInUse).WithTimeout(20 * time.Second).Should(Equal(map[string]string{newPool: newToolkit}))
-	b.awaitReady(3, 30*time.Second)
+	b.Expect(b.edit(node, func() { delete(node.Labels, labels.Pool) })).To(Succeed())
+	b.Eventually(b.toolkitsInUse).WithTimeout(soon).Should(Equal(map[string]string{newPool: newToolkit}))
+	b.awaitReady(3)
 	b.Expect(b.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, newPool), HaveKeyWithValue(labels.PoolCoreOS, newRelease)))
 }
 
@@ -166,7 +166,7 @@ func (b *bed) serveDriverToolkit(images map[string]string) {
 	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: labels.DriverToolkitNamespace}})
 	b.Eventually(func() error {
 		return b.client.Create(b.t.Context(), driverToolkit(images))
-	}).WithTimeout(10*time.Second).Should(Succeed(), "the kind is served a moment after its definition is there")
+	}).WithTimeout(soon).Should(Succeed(), "the kind is served a moment after its definition is there")
 }
 
 func (b *bed) setToolkits(images map[string]string) {

@@ -40,17 +40,17 @@ func TestEachOperandGoesAndComes(t *testing.T) {
 		turn(&object.Spec, true)
 	}
 	b.create(object)
-	b.awaitReady(1, time.Minute)
+	b.awaitReady(1)
 	whole := b.written()
 	for name, turn := range switched {
 		t.Run(name, func(t *testing.T) {
 			b := b.in(t)
 			b.Expect(len(except(whole, name))).To(BeNumerically("<", len(whole)), "it has objects")
 			b.respec(func(spec *v1.ClusterPolicySpec) { turn(spec, false) })
-			b.Eventually(b.written).WithTimeout(20*time.Second).Should(Equal(except(whole, name)), "all of it is gone, and nothing else has changed")
+			b.Eventually(b.written).WithTimeout(soon).Should(Equal(except(whole, name)), "all of it is gone, and nothing else has changed")
 			b.respec(func(spec *v1.ClusterPolicySpec) { turn(spec, true) })
-			b.Eventually(b.written).WithTimeout(20 * time.Second).Should(HaveLen(len(whole)))
-			b.awaitReady(1, time.Minute)
+			b.Eventually(b.written).WithTimeout(soon).Should(HaveLen(len(whole)))
+			b.awaitReady(1)
 			b.Expect(except(b.written(), name)).To(Equal(except(whole, name)))
 			whole = b.written()
 		})
@@ -59,7 +59,7 @@ func TestEachOperandGoesAndComes(t *testing.T) {
 		b := b.in(t)
 		_, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "older", OSVersion: "22.04"})
 		b.Expect(err).NotTo(HaveOccurred())
-		b.awaitReady(2, time.Minute)
+		b.awaitReady(2)
 		after := b.written()
 		const added = "DaemonSet nvidia-driver-daemonset-ubuntu22.04-amd64"
 		b.Expect(after).To(HaveKey(added))
@@ -89,7 +89,7 @@ func TestABrokenImageHoldsUpNobody(t *testing.T) {
 	}).WithTimeout(time.Minute).Should(Succeed())
 	b.Expect(b.policy().Status.Conditions).To(ContainElement(And(HaveField("Type", v1.ConditionDegraded), HaveField("Message", ContainSubstring("dcgm-exporter")))))
 	b.sim.Heal("dcgm-exporter", "gpu-00001")
-	b.awaitReady(2, 2*time.Minute)
+	b.awaitReady(2)
 }
 
 // writtenObject is what tells whether an object was written: its status apart.
@@ -109,8 +109,7 @@ func except(all map[string]writtenObject, name string) map[string]writtenObject 
 func (b *bed) respec(change func(*v1.ClusterPolicySpec)) {
 	b.t.Helper()
 	object := b.policy()
-	change(&object.Spec)
-	b.Expect(b.client.Update(b.t.Context(), object)).To(Succeed())
+	b.Expect(b.edit(object, func() { change(&object.Spec) })).To(Succeed())
 }
 
 // written are the objects of the stack in the operator's namespace, by kind and name.

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -39,7 +40,7 @@ func TestRandomSpecs(t *testing.T) {
 	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.05)})
 	b.run()
 	b.create(b.samplePolicy())
-	b.awaitReady(2, time.Minute)
+	b.awaitReady(2)
 	taken, refused := 0, 0
 	for seed := uint64(1); taken < wanted; seed++ {
 		err := b.replaceSpec(specgen.Random(rand.New(rand.NewPCG(seed, 0)), fields))
@@ -50,7 +51,7 @@ func TestRandomSpecs(t *testing.T) {
 		}
 		b.Expect(err).NotTo(HaveOccurred(), "seed %d", seed)
 		taken++
-		b.Eventually(func() v1.ClusterPolicyStatus { return b.policy().Status }).WithTimeout(20*time.Second).WithPolling(100*time.Millisecond).
+		b.Eventually(func() v1.ClusterPolicyStatus { return b.policy().Status }).WithTimeout(soon).WithPolling(100*time.Millisecond).
 			Should(And(HaveField("ObservedGeneration", b.policy().Generation),
 				HaveField("Operands", Not(ContainElement(HaveField("State", v1.OperandError))))), "seed %d", seed)
 	}
@@ -63,15 +64,12 @@ func TestRandomSpecs(t *testing.T) {
 func (b *bed) replaceSpec(spec map[string]any) error {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(v1.ClusterPolicyKind)
-	if err := b.client.Get(b.t.Context(), client.ObjectKey{Name: policy}, object); err != nil {
+	object.SetName(policy)
+	sent := runtime.DeepCopyJSON(spec)
+	if err := b.edit(object, func() { object.Object["spec"] = runtime.DeepCopyJSON(spec) }, client.FieldValidation("Strict")); err != nil {
 		return err
 	}
-	object.Object["spec"] = spec
-	sent := object.DeepCopy()
-	if err := b.client.Update(b.t.Context(), object, client.FieldValidation("Strict")); err != nil {
-		return err
-	}
-	if diff := cmp.Diff(sent.Object["spec"], object.Object["spec"]); diff != "" {
+	if diff := cmp.Diff(any(sent), object.Object["spec"]); diff != "" {
 		return errors.New("the spec is not read back as it was written, -want +got:\n" + diff)
 	}
 	return nil

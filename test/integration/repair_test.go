@@ -28,7 +28,7 @@ func TestRepairs(t *testing.T) {
 	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	b.run()
 	b.create(b.samplePolicy())
-	b.awaitReady(2, time.Minute)
+	b.awaitReady(2)
 	t.Run("a deleted object comes back", func(t *testing.T) {
 		b := b.in(t)
 		for _, object := range []client.Object{
@@ -41,14 +41,13 @@ func TestRepairs(t *testing.T) {
 			b.Expect(b.client.Delete(t.Context(), object)).To(Succeed())
 			b.repaired(object, func(g Gomega) { g.Expect(object.GetUID()).NotTo(Equal(uid)) })
 		}
-		b.awaitReady(2, time.Minute)
+		b.awaitReady(2)
 	})
 	t.Run("an edited field is set right and a foreign one survives", func(t *testing.T) { editedFieldIsSetRight(b.in(t)) })
 	t.Run("a removed label is put back", func(t *testing.T) {
 		b := b.in(t)
 		ds := b.daemonSet(pluginName)
-		delete(ds.Labels, "app.kubernetes.io/managed-by")
-		b.Expect(b.client.Update(t.Context(), ds)).To(Succeed())
+		b.Expect(b.edit(ds, func() { delete(ds.Labels, "app.kubernetes.io/managed-by") })).To(Succeed())
 		b.repaired(ds, func(g Gomega) {
 			g.Expect(ds.Labels).To(HaveKeyWithValue("app.kubernetes.io/managed-by", "gpu-operator"))
 		})
@@ -74,11 +73,12 @@ func (b *bed) daemonSet(name string) *appsv1.DaemonSet {
 func editedFieldIsSetRight(b *bed) {
 	ds := b.daemonSet(driverName)
 	image := ds.Spec.Template.Spec.Containers[0].Image
-	ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
-	ds.Labels["team"] = "hpc"
-	ds.Annotations["example.com/note"] = "kept"
-	ds.Spec.Template.Annotations["example.com/pod-note"] = "kept"
-	b.Expect(b.client.Update(b.t.Context(), ds)).To(Succeed())
+	b.Expect(b.edit(ds, func() {
+		ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:1"
+		ds.Labels["team"] = "hpc"
+		ds.Annotations["example.com/note"] = "kept"
+		ds.Spec.Template.Annotations["example.com/pod-note"] = "kept"
+	})).To(Succeed())
 	b.repaired(ds, func(g Gomega) {
 		g.Expect(ds.Spec.Template.Spec.Containers[0].Image).To(Equal(image))
 	})
@@ -118,14 +118,14 @@ func TestForeignObjectIsNotTouched(t *testing.T) {
 		g.Expect(object.Status.Operands).To(ContainElement(And(HaveField("Name", "driver"), HaveField("State", v1.OperandReady))))
 		g.Expect(object.Status.Conditions).To(ContainElement(And(
 			HaveField("Type", v1.ConditionReady), HaveField("Reason", v1.ReasonConflict))))
-	}).WithTimeout(20 * time.Second).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
 	live := b.daemonSet(pluginName)
 	b.Expect(live.Generation).To(Equal(version))
 	b.Expect(live.Labels).NotTo(HaveKey("app.kubernetes.io/managed-by"))
 	b.Expect(live.OwnerReferences).To(BeEmpty())
 	b.Expect(b.client.Delete(t.Context(), live)).To(Succeed())
 	// No event tells the operator of an object that is not its own: it looks every 30 s.
-	b.awaitReady(1, 45*time.Second)
+	b.awaitReady(1)
 }
 
 // TestWithoutAPolicyNothingIsTouched: labels that an administrator wrote are no leftovers.
@@ -149,7 +149,7 @@ func TestOrphansAreAdopted(t *testing.T) {
 	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	b.run()
 	b.create(b.samplePolicy())
-	b.awaitReady(1, time.Minute)
+	b.awaitReady(1)
 	b.stop()
 	before := b.podOn("nvidia-driver-daemonset", "gpu-00000")
 	b.Expect(b.client.Delete(t.Context(), b.policy(), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
@@ -157,7 +157,7 @@ func TestOrphansAreAdopted(t *testing.T) {
 		WithTimeout(garbageTime).WithPolling(time.Second).Should(BeEmpty())
 	b.create(b.samplePolicy())
 	b.run()
-	b.awaitReady(1, time.Minute)
+	b.awaitReady(1)
 	b.Expect(b.daemonSet(driverName).OwnerReferences).To(HaveLen(1))
 	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))
 }
@@ -170,16 +170,14 @@ func TestDisabledOperandIsRemoved(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	b.run()
 	b.create(b.samplePolicy())
-	b.awaitReady(2, time.Minute)
+	b.awaitReady(2)
 	b.Expect(b.daemonSet("nvidia-driver-daemonset-ubuntu22.04-amd64").Spec.Template.Spec.Containers[0].Image).To(HaveSuffix("-ubuntu22.04"))
-	object := b.policy()
-	object.Spec.Driver = &v1.DriverSpec{Enabled: new(false)}
-	b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
+	b.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(false)} })
 	b.Eventually(func(g Gomega) {
 		list := &appsv1.DaemonSetList{}
 		g.Expect(b.client.List(t.Context(), list, client.MatchingLabels{"app": "nvidia-driver-daemonset"})).To(Succeed())
 		g.Expect(list.Items).To(BeEmpty())
 		g.Expect(b.policy().Status.Operands).To(ContainElement(And(HaveField("Name", "driver"),
 			HaveField("State", v1.OperandDisabled), HaveField("Message", ContainSubstring("spec.driver.enabled is false")))))
-	}).WithTimeout(20 * time.Second).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
 }

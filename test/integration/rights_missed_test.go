@@ -66,7 +66,7 @@ func (b *bed) eachIsMissed(granted []right, token string) {
 	b.process.judged = b.mark()
 	b.run(rightsArgs(freeAddress(b.t))...)
 	b.create(b.largePolicy())
-	b.awaitReady(2, time.Minute)
+	b.awaitReady(2)
 }
 
 // scopes name where a right of a role holds.
@@ -210,7 +210,7 @@ func (b *bed) awaitRight(r right, wanted bool) {
 			Spec: authorizationv1.SubjectAccessReviewSpec{User: operatorUser, ResourceAttributes: attributes},
 		}, metav1.CreateOptions{})
 		return err == nil && review.Status.Allowed, err
-	}).WithTimeout(10*time.Second).WithPolling(20*time.Millisecond).Should(Equal(wanted), "the right to %s", r)
+	}).WithTimeout(soon).WithPolling(20*time.Millisecond).Should(Equal(wanted), "the right to %s", r)
 }
 
 // blank takes the cluster back to before the first operator: no policy, nothing that an operator has made.

@@ -82,7 +82,7 @@ func (b *bed) sampleReady(name string) {
 			defer b.remove(object)
 		}
 	}
-	took := b.awaitReady(len(machines), time.Minute)
+	took := b.awaitReady(len(machines))
 	b.t.Logf("%d nodes ready after %s", len(machines), took.Round(100*time.Millisecond))
 	for _, operand := range b.policy().Status.Operands {
 		b.Expect(operand.State).NotTo(BeElementOf(v1.OperandInvalid, v1.OperandWaiting), "%s: %s", operand.Name, operand.Message)

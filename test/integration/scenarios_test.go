@@ -59,7 +59,7 @@ func scenarioAtRest(t *testing.T, scenario scenarios.Scenario) {
 	b.createWhatIsNamed(spec)
 	b.run()
 	b.create(&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}, Spec: spec})
-	b.awaitReady(len(scenario.Nodes), time.Minute)
+	b.awaitReady(len(scenario.Nodes))
 	b.settled()
 	b.quietFor("at rest", 10*time.Second)
 	b.stop()

@@ -28,10 +28,10 @@ func TestBringsNodesToReady(t *testing.T) {
 	for _, version := range []string{cluster.Newest, cluster.Oldest} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, bedOptions{version: version, nodes: 3, timing: simulator.DefaultTiming().Scale(0.5)})
+			b := newBed(t, bedOptions{version: version, nodes: 3, timing: simulator.DefaultTiming().Scale(0.5), shipped: true})
 			b.run("--leader-elect")
 			b.create(b.samplePolicy())
-			t.Logf("Kubernetes %s: ready after %s", b.cluster.Version, b.awaitReady(3, time.Minute))
+			t.Logf("Kubernetes %s: ready after %s", b.cluster.Version, b.awaitReady(3))
 			for _, name := range []string{"gpu-00000", "gpu-00001", "gpu-00002"} {
 				node := b.node(name)
 				b.Expect(node.Labels).To(And(
@@ -87,7 +87,7 @@ func TestSecondPolicyIsIgnored(t *testing.T) {
 	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	b.run()
 	b.create(b.samplePolicy())
-	b.awaitReady(1, time.Minute)
+	b.awaitReady(1)
 	second := b.samplePolicy()
 	second.Name = "second"
 	b.create(second)
@@ -95,7 +95,7 @@ func TestSecondPolicyIsIgnored(t *testing.T) {
 		b.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(Succeed())
 		return second.Status.State
 	}
-	b.Eventually(state).WithTimeout(10 * time.Second).Should(Equal(v1.StateIgnored))
+	b.Eventually(state).WithTimeout(soon).Should(Equal(v1.StateIgnored))
 	b.Expect(second.Status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"), HaveField("Reason", v1.ReasonIgnored))))
 	b.Expect(b.policy().Status.State).To(Equal(v1.StateReady))
 	b.Expect(b.client.Delete(t.Context(), b.policy())).To(Succeed())
@@ -122,11 +122,9 @@ func TestNoGPUNodes(t *testing.T) {
 		}
 		return "", err
 	}
-	b.Eventually(ready).WithTimeout(10*time.Second).Should(Equal("notReady NodeDiscoveryMissing"), "nobody discovers nodes")
-	object = b.policy()
-	object.Spec.NodeDiscovery.Mode = v1.DiscoveryAuto
-	b.Expect(b.client.Update(t.Context(), object)).To(Succeed())
-	b.Eventually(ready).WithTimeout(10*time.Second).Should(Equal("ready NoGPUNodes"), "the operator's own discovery does")
+	b.Eventually(ready).WithTimeout(soon).Should(Equal("notReady NodeDiscoveryMissing"), "nobody discovers nodes")
+	b.setDiscovery(v1.DiscoveryAuto)
+	b.Eventually(ready).WithTimeout(soon).Should(Equal("ready NoGPUNodes"), "the operator's own discovery does")
 	states := map[string]v1.OperandState{
 		"runtime-classes": v1.OperandReady, "node-discovery": v1.OperandReady, "operator-metrics": v1.OperandReady,
 		"dcgm": v1.OperandDisabled, "node-status-exporter": v1.OperandDisabled, "mps-control-daemon": v1.OperandDisabled,
@@ -154,7 +152,7 @@ func TestDiscoversNodesByItself(t *testing.T) {
 	object := b.samplePolicy()
 	object.Spec.DaemonSets = &v1.DaemonSetsSpec{Tolerations: []corev1.Toleration{{Key: "team", Operator: corev1.TolerationOpExists}}}
 	b.create(object)
-	b.awaitReady(1, time.Minute)
+	b.awaitReady(1)
 	b.Expect(b.node("plain").Labels).To(HaveKey("feature.node.kubernetes.io/kernel-version.full"))
 	b.Expect(b.node("plain").Labels).To(HaveKeyWithValue("nvidia.com/gpu.present", "false"))
 
@@ -170,7 +168,7 @@ func TestDiscoversNodesByItself(t *testing.T) {
 			}
 			g.Expect(node.Annotations).NotTo(HaveKey("nvidia.com/gpu-operator.discovered-labels"), name)
 		}
-	}).WithTimeout(20 * time.Second).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
 	for key, value := range others {
 		b.Expect(b.node("plain").Labels).To(HaveKeyWithValue(key, value), "an administrator's, on a node that was only discovered")
 	}

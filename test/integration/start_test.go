@@ -18,7 +18,7 @@ import (
 // TestRefusesToStart: where something is missing that the manager needs, it ends at once and says what.
 func TestRefusesToStart(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{timing: simulator.DefaultTiming()})
+	b := newBed(t, bedOptions{bare: true, timing: simulator.DefaultTiming()})
 	b.removeCRD()
 	for name, c := range map[string]struct {
 		env  []string
@@ -53,7 +53,7 @@ func (b *bed) removeCRD() {
 	b.Expect(b.client.Delete(b.t.Context(), crd)).To(Succeed())
 	b.Eventually(func() bool {
 		return apierrors.IsNotFound(b.client.Get(b.t.Context(), client.ObjectKeyFromObject(crd), crd))
-	}).WithTimeout(20 * time.Second).Should(BeTrue())
+	}).WithTimeout(soon).Should(BeTrue())
 }
 
 // deadKubeconfig names a server that does not listen.

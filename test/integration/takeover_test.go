@@ -28,7 +28,7 @@ func TestTheOtherOperatorTakesOver(t *testing.T) {
 	b.Eventually(b.leader).WithTimeout(leaseTime).ShouldNot(BeEmpty())
 	leader := b.leader()
 	b.create(b.samplePolicy())
-	b.awaitReady(1, time.Minute)
+	b.awaitReady(1)
 	b.settled()
 	second := b.another("second.log")
 
@@ -48,7 +48,7 @@ func TestTheOtherOperatorTakesOver(t *testing.T) {
 		leader = b.leader()
 		b.quietSince("a new leader where "+end.how, mark, 3*time.Second)
 		b.Expect(patchNode(t, kubernetes.NewForConfigOrDie(b.cluster.Config), "gpu-00000", "labels", "nvidia.com/gpu.present", nil)).To(Succeed())
-		b.Eventually(func() map[string]string { return b.node("gpu-00000").Labels }).WithTimeout(10*time.Second).
+		b.Eventually(func() map[string]string { return b.node("gpu-00000").Labels }).WithTimeout(soon).
 			Should(HaveKeyWithValue("nvidia.com/gpu.present", "true"), "it works")
 		b.settled()
 	}

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -29,26 +28,14 @@ const (
 	workloadApp      = "nvidia-device-plugin-validator"
 )
 
-// TestTheValidatorIsFenced: what a pod of the validator may create and delete ends at the pods that
-// compute on a GPU of its own node. The API server judges, by the admission policy that is installed.
-func TestTheValidatorIsFenced(t *testing.T) {
-	t.Parallel()
-	gpuNode, _, err := cluster.BuildNodePrograms(t.Context(), os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, version := range []string{cluster.Newest, cluster.Oldest} {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			b := newBed(t, bedOptions{version: version, nodes: 2, timing: simulator.DefaultTiming().Scale(0.2)})
-			f := newFence(b)
-			made := f.check(gpuNode)
-			t.Run("type check", func(t *testing.T) { f.in(t).typeChecked() })
-			t.Run("create", func(t *testing.T) { f.in(t).creates(made) })
-			t.Run("delete", func(t *testing.T) { f.in(t).deletes() })
-			t.Run("all else", func(t *testing.T) { f.in(t).changes() })
-		})
-	}
+// validatorIsFenced: what a pod of the validator may create and delete ends at the pods that
+// compute on a GPU of its own node.
+func (b *bed) validatorIsFenced(gpuNode string) {
+	f := newFence(b)
+	made := f.check(gpuNode)
+	b.t.Run("create", func(t *testing.T) { f.in(t).creates(made) })
+	b.t.Run("delete", func(t *testing.T) { f.in(t).deletes() })
+	b.t.Run("all else", func(t *testing.T) { f.in(t).changes() })
 }
 
 // fence is a bed seen from a pod of the validator.
@@ -71,7 +58,8 @@ func (f *fence) in(t *testing.T) *fence {
 // the policy alone is to judge.
 func newFence(b *bed) *fence {
 	b.t.Helper()
-	f := &fence{bed: b, own: "gpu-00000", other: "gpu-00001", admin: kubernetes.NewForConfigOrDie(b.cluster.Config)}
+	f := &fence{bed: b, admin: kubernetes.NewForConfigOrDie(b.cluster.Config)}
+	f.own, f.other = b.twoNodes()
 	f.validator = b.podFor(validatorAccount, f.own)
 	f.bound, f.token = b.podBound(validatorAccount, f.validator)
 	for _, name := range []string{f.own, f.other} {
@@ -86,23 +74,24 @@ func newFence(b *bed) *fence {
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: validatorAccount}},
 	})
 	b.Eventually(func() error { return f.create(f.bound, leftover(f.own, "1")) }).
-		WithTimeout(30 * time.Second).WithPolling(100 * time.Millisecond).Should(forbidden("the validator may"))
+		WithTimeout(soon).WithPolling(100 * time.Millisecond).Should(forbidden("the validator may"))
 	return f
 }
 
 // typeChecked requires that the control plane finds no mistake in the policies: one in an expression that
 // is seldom reached would else show itself by refusing what is right.
-func (f *fence) typeChecked() {
-	f.t.Helper()
+func (b *bed) typeChecked() {
+	b.t.Helper()
+	admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
 	for _, name := range []string{
 		"gpu-operator-node-discovery", "gpu-operator-operator-validator", "gpu-operator-operator", "gpu-operator-mig-manager",
 	} {
-		f.Eventually(func(g Gomega) {
-			policy, err := f.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(f.t.Context(), name, metav1.GetOptions{})
+		b.Eventually(func(g Gomega) {
+			policy, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(b.t.Context(), name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation))
 			g.Expect(policy.Status.TypeChecking).To(HaveValue(HaveField("ExpressionWarnings", BeEmpty())))
-		}).WithTimeout(30 * time.Second).Should(Succeed())
+		}).WithTimeout(soon).Should(Succeed())
 	}
 }
 

@@ -33,6 +33,7 @@ const (
 // TestTheWorkloadCheckOnAFreeAndAFullNode: with WITH_WORKLOAD=true a node is ready once a pod got one of
 // its GPUs through the scheduler and computed on it, or where users have them all.
 func TestTheWorkloadCheckOnAFreeAndAFullNode(t *testing.T) {
+	t.Parallel()
 	gpuNode, standIn, err := cluster.BuildNodePrograms(t.Context(), os.Stderr)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +70,7 @@ func TestTheWorkloadCheckOnAFreeAndAFullNode(t *testing.T) {
 }
 
 func (b *realBed) freeNode(followed *workloads) {
-	b.awaitReady(1, 2*time.Minute)
+	b.awaitReady(1)
 	b.says(ContainSubstring("GPUs can be used"))
 	b.Expect(b.present()).To(ContainElement(labels.MarkerPlugin))
 	b.proverSaid("a pod got a GPU and computed on it")
@@ -103,7 +104,7 @@ func (b *realBed) fullNode(followed *workloads) {
 
 	b.Eventually(func() *corev1.Pod { return b.podOn(validatorApp, realNode) }).WithTimeout(time.Minute).Should(And(
 		Not(BeNil()), HaveField("UID", Not(Equal(validator.UID))), WithTransform(podReady, BeTrue())))
-	b.awaitReady(1, time.Minute)
+	b.awaitReady(1)
 	b.says(ContainSubstring("GPUs can be used"))
 	b.Expect(b.present()).To(ContainElement(labels.MarkerPlugin))
 	b.proverSaid("all GPUs are in use, which proves that they can be allocated; no workload was run")

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -56,6 +56,7 @@ type options struct {
 	leaderElect, debug bool
 	kubeconfig         string
 	namespace, image   string
+	timing             Timing
 }
 
 // run starts the manager and returns when it ends.
@@ -196,9 +197,9 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	return utilerrors.NewAggregate([]error{
 		clusterpolicy.New(clusterpolicy.Options{
 			Client:         c,
-			Applier:        apply.New(c, mgr.GetAPIReader(), now, apply.DefaultTiming()),
+			Applier:        apply.New(c, mgr.GetAPIReader(), now, o.timing.Apply),
 			OwnNamespace:   &apply.Namespace{Client: c, Live: mgr.GetAPIReader(), Name: o.namespace},
-			Status:         status.NewWriter(c, now, recorder, catalogue),
+			Status:         status.NewWriter(c, now, recorder, catalogue, o.timing.Status),
 			Fleet:          known,
 			Catalogue:      catalogue,
 			Namespace:      o.namespace,
@@ -211,11 +212,11 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Kinds:          clusterpolicy.NewOptionalKinds(mgr.GetCache(), mgr.GetRESTMapper()),
 			Meter:          meter,
 			Clock:          now,
-			Timing:         clusterpolicy.DefaultTiming(),
+			Timing:         o.timing.Policy,
 		}).SetupWithManager(mgr),
 		node.New(node.Options{
 			Client: c, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: o.namespace,
-			Fleet: known, Events: recorder, Meter: meter, Clock: now, Timing: node.DefaultTiming(),
+			Fleet: known, Events: recorder, Meter: meter, Clock: now, Timing: o.timing.Node,
 		}).SetupWithManager(ctx, mgr),
 		mgr.Add(images),
 		mgr.Add(references),

@@ -1,0 +1,17 @@
+package install
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+func TestMain(m *testing.M) {
+	if err := cluster.SideBySide(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
