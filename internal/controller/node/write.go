@@ -31,41 +31,37 @@ func (s *scope) patchMetadata(ctx context.Context, labelChanges, annotationChang
 	if len(annotationChanges) > 0 {
 		metadata["annotations"] = annotationChanges
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
-	if err != nil {
-		return fmt.Errorf("encoding labels of node %s: %w", s.node.Name, err)
-	}
-	return s.patch(ctx, patch, "labels")
+	return s.patch(ctx, "labels", map[string]any{"metadata": metadata})
 }
 
-// patch changes the node, which is then as the API server has answered.
-func (s *scope) patch(ctx context.Context, patch []byte, what string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
-	defer cancel()
-	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node.Name}}
-	if err := s.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("patching %s of node %s: %w", what, s.node.Name, err)
-	}
-	return s.wrote(written)
+// patch changes labels, annotations or taints.
+func (s *scope) patch(ctx context.Context, what string, body map[string]any) error {
+	return s.send(ctx, what, body, func(ctx context.Context, node *corev1.Node, body []byte) error {
+		return s.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, body))
+	})
 }
 
 // patchCondition writes the condition nvidia.com/GPUReady, or deletes it.
 func (s *scope) patchCondition(ctx context.Context, condition any) error {
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
+	body := map[string]any{"status": map[string]any{"conditions": []any{condition}}}
+	return s.send(ctx, "condition", body, func(ctx context.Context, node *corev1.Node, body []byte) error {
+		return s.Client.Status().Patch(ctx, node, client.RawPatch(types.StrategicMergePatchType, body))
+	})
+}
+
+// send makes one call that changes the node, which is then as the API server has answered, trimmed as in the cache.
+// what names in errors the part of the node that is written.
+func (s *scope) send(ctx context.Context, what string, body any, call func(context.Context, *corev1.Node, []byte) error) error {
+	encoded, err := json.Marshal(body)
 	if err != nil {
-		return fmt.Errorf("encoding condition of node %s: %w", s.node.Name, err)
+		return fmt.Errorf("encoding %s of node %s: %w", what, s.node.Name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node.Name}}
-	if err := s.Client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
-		return fmt.Errorf("patching condition of node %s: %w", s.node.Name, err)
+	if err := call(ctx, written, encoded); err != nil {
+		return fmt.Errorf("patching %s of node %s: %w", what, s.node.Name, err)
 	}
-	return s.wrote(written)
-}
-
-// wrote takes over the node as a write has left it, trimmed as in the cache.
-func (s *scope) wrote(written *corev1.Node) error {
 	trimmed, err := observe.TrimNode(written)
 	if err != nil {
 		return fmt.Errorf("trimming node %s: %w", s.node.Name, err)
