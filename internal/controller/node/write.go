@@ -34,42 +34,43 @@ func (s *scope) patchMetadata(ctx context.Context, labelChanges, annotationChang
 	return s.patch(ctx, "labels", map[string]any{"metadata": metadata})
 }
 
+// body is a patch that is encoded when it is sent.
+type body struct {
+	kind    types.PatchType
+	content map[string]any
+}
+
+// Type implements client.Patch.
+func (b body) Type() types.PatchType { return b.kind }
+
+// Data implements client.Patch.
+func (b body) Data(client.Object) ([]byte, error) { return json.Marshal(b.content) }
+
 // patch changes labels, annotations or taints.
-func (s *scope) patch(ctx context.Context, what string, body map[string]any) error {
-	return s.send(ctx, what, body, func(ctx context.Context, node *corev1.Node, body []byte) error {
-		return s.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, body))
+func (s *scope) patch(ctx context.Context, what string, content map[string]any) error {
+	return s.send(ctx, what, func(ctx context.Context, node *corev1.Node) error {
+		return s.Client.Patch(ctx, node, body{types.MergePatchType, content})
 	})
 }
 
 // patchCondition writes the condition nvidia.com/GPUReady, or deletes it.
 func (s *scope) patchCondition(ctx context.Context, condition any) error {
-	body := map[string]any{"status": map[string]any{"conditions": []any{condition}}}
-	return s.send(ctx, "condition", body, func(ctx context.Context, node *corev1.Node, body []byte) error {
-		return s.Client.Status().Patch(ctx, node, client.RawPatch(types.StrategicMergePatchType, body))
+	content := map[string]any{"status": map[string]any{"conditions": []any{condition}}}
+	return s.send(ctx, "condition", func(ctx context.Context, node *corev1.Node) error {
+		return s.Client.Status().Patch(ctx, node, body{types.StrategicMergePatchType, content})
 	})
 }
 
 // send makes one call that changes the node, which is then as the API server has answered, trimmed as in the cache.
 // what names in errors the part of the node that is written.
-func (s *scope) send(ctx context.Context, what string, body any, call func(context.Context, *corev1.Node, []byte) error) error {
-	encoded, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("encoding %s of node %s: %w", what, s.node.Name, err)
-	}
+func (s *scope) send(ctx context.Context, what string, call func(context.Context, *corev1.Node) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node.Name}}
-	if err := call(ctx, written, encoded); err != nil {
+	if err := call(ctx, written); err != nil {
 		return fmt.Errorf("patching %s of node %s: %w", what, s.node.Name, err)
 	}
-	trimmed, err := observe.TrimNode(written)
-	if err != nil {
-		return fmt.Errorf("trimming node %s: %w", s.node.Name, err)
-	}
-	if node, is := trimmed.(*corev1.Node); is {
-		s.node = node
-	}
-	s.entry.Writes.Version = written.ResourceVersion
+	s.node, s.entry.Writes.Version = observe.TrimmedNode(written), written.ResourceVersion
 	return nil
 }
 
