@@ -11,13 +11,17 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// TrimNode keeps of a Node what the operator reads, before it enters the cache: most of a Node's
-// bytes are images and managed fields.
+// TrimNode is TrimmedNode for a cache, which keeps other objects as they are.
 func TrimNode(object any) (any, error) {
-	node, isNode := object.(*corev1.Node)
-	if !isNode {
-		return object, nil
+	if node, isNode := object.(*corev1.Node); isNode {
+		return TrimmedNode(node), nil
 	}
+	return object, nil
+}
+
+// TrimmedNode keeps of a Node what the operator reads, before it enters the cache: most of a Node's
+// bytes are images and managed fields.
+func TrimmedNode(node *corev1.Node) *corev1.Node {
 	trimmed := &corev1.Node{
 		ObjectMeta: trimMeta(node.ObjectMeta, labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.Discovered, labels.StartupTaints),
 		// Whole, as a list of taints is written whole.
@@ -39,7 +43,7 @@ func TrimNode(object any) (any, error) {
 			trimmed.Status.Conditions = append(trimmed.Status.Conditions, condition)
 		}
 	}
-	return trimmed, nil
+	return trimmed
 }
 
 // resourcePrefix starts the extended resources of GPUs, and labels.

@@ -2,7 +2,6 @@ package node
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,11 +67,7 @@ func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, wish p
 		s.sooner(left)
 		return nil
 	}
-	patch, err := taintPatch(s.node, after.All, note)
-	if err != nil {
-		return err
-	}
-	err = s.patch(ctx, patch, "taints")
+	err := s.patch(ctx, "taints", taintPatch(s.node, after.All, note))
 	if apierrors.IsForbidden(err) {
 		s.refused.add(change, s.Timing.RetryRefused)
 		s.sooner(s.Timing.RetryRefused)
@@ -86,7 +81,7 @@ func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, wish p
 }
 
 // taintPatch replaces the taints of the node, and the note of those that the operator has put back.
-func taintPatch(node *corev1.Node, taints []corev1.Taint, note string) ([]byte, error) {
+func taintPatch(node *corev1.Node, taints []corev1.Taint, note string) map[string]any {
 	metadata := map[string]any{"resourceVersion": node.ResourceVersion}
 	if _, noted := node.Annotations[labels.StartupTaints]; noted || note != "" {
 		value := &note
@@ -95,9 +90,5 @@ func taintPatch(node *corev1.Node, taints []corev1.Taint, note string) ([]byte, 
 		}
 		metadata["annotations"] = map[string]*string{labels.StartupTaints: value}
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": metadata, "spec": map[string]any{"taints": slices.Clone(taints)}})
-	if err != nil {
-		return nil, fmt.Errorf("encoding taints of node %s: %w", node.Name, err)
-	}
-	return patch, nil
+	return map[string]any{"metadata": metadata, "spec": map[string]any{"taints": slices.Clone(taints)}}
 }

@@ -31,49 +31,46 @@ func (s *scope) patchMetadata(ctx context.Context, labelChanges, annotationChang
 	if len(annotationChanges) > 0 {
 		metadata["annotations"] = annotationChanges
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": metadata})
-	if err != nil {
-		return fmt.Errorf("encoding labels of node %s: %w", s.node.Name, err)
-	}
-	return s.patch(ctx, patch, "labels")
+	return s.patch(ctx, "labels", map[string]any{"metadata": metadata})
 }
 
-// patch changes the node, which is then as the API server has answered.
-func (s *scope) patch(ctx context.Context, patch []byte, what string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
-	defer cancel()
-	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node.Name}}
-	if err := s.Client.Patch(ctx, written, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return fmt.Errorf("patching %s of node %s: %w", what, s.node.Name, err)
-	}
-	return s.wrote(written)
+// body is a patch that is encoded when it is sent.
+type body struct {
+	kind    types.PatchType
+	content map[string]any
+}
+
+// Type implements client.Patch.
+func (b body) Type() types.PatchType { return b.kind }
+
+// Data implements client.Patch.
+func (b body) Data(client.Object) ([]byte, error) { return json.Marshal(b.content) }
+
+// patch changes labels, annotations or taints.
+func (s *scope) patch(ctx context.Context, what string, content map[string]any) error {
+	return s.send(ctx, what, func(ctx context.Context, node *corev1.Node) error {
+		return s.Client.Patch(ctx, node, body{types.MergePatchType, content})
+	})
 }
 
 // patchCondition writes the condition nvidia.com/GPUReady, or deletes it.
 func (s *scope) patchCondition(ctx context.Context, condition any) error {
-	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
-	if err != nil {
-		return fmt.Errorf("encoding condition of node %s: %w", s.node.Name, err)
-	}
+	content := map[string]any{"status": map[string]any{"conditions": []any{condition}}}
+	return s.send(ctx, "condition", func(ctx context.Context, node *corev1.Node) error {
+		return s.Client.Status().Patch(ctx, node, body{types.StrategicMergePatchType, content})
+	})
+}
+
+// send makes one call that changes the node, which is then as the API server has answered, trimmed as in the cache.
+// what names in errors the part of the node that is written.
+func (s *scope) send(ctx context.Context, what string, call func(context.Context, *corev1.Node) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	written := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node.Name}}
-	if err := s.Client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {
-		return fmt.Errorf("patching condition of node %s: %w", s.node.Name, err)
+	if err := call(ctx, written); err != nil {
+		return fmt.Errorf("patching %s of node %s: %w", what, s.node.Name, err)
 	}
-	return s.wrote(written)
-}
-
-// wrote takes over the node as a write has left it, trimmed as in the cache.
-func (s *scope) wrote(written *corev1.Node) error {
-	trimmed, err := observe.TrimNode(written)
-	if err != nil {
-		return fmt.Errorf("trimming node %s: %w", s.node.Name, err)
-	}
-	if node, is := trimmed.(*corev1.Node); is {
-		s.node = node
-	}
-	s.entry.Writes.Version = written.ResourceVersion
+	s.node, s.entry.Writes.Version = observe.TrimmedNode(written), written.ResourceVersion
 	return nil
 }
 

@@ -1,0 +1,168 @@
+package node_test
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+)
+
+// The calls that a reconcile makes.
+const (
+	getNode        = "get node"
+	listNodes      = "list nodes"
+	listPods       = "list pods"
+	listLive       = "list pods without cache"
+	patchLabels    = "patch labels"
+	patchTaints    = "patch taints"
+	patchCondition = "patch condition"
+	createEvent    = "create event"
+)
+
+// call is one call to the API and the object that it concerns; empty for a list.
+type call struct{ what, name string }
+
+// calls records the calls of clients, and interferes with them.
+type calls struct {
+	mu   sync.Mutex
+	made []call
+	// failures are what a call is answered with instead of being made, until removed.
+	failures map[string]error
+	// before runs ahead of the next call of this kind, once.
+	before map[string]func(context.Context) error
+	// stale is what reads of a node return instead of the stored one; nil for none.
+	stale *corev1.Node
+}
+
+func newCalls() *calls {
+	return &calls{failures: map[string]error{}, before: map[string]func(context.Context) error{}}
+}
+
+// make records a call, and returns the error that it is to fail with.
+func (c *calls) make(ctx context.Context, what, name string) error {
+	c.mu.Lock()
+	c.made = append(c.made, call{what, name})
+	before, failure := c.before[what], c.failures[what]
+	delete(c.before, what)
+	c.mu.Unlock()
+	if before != nil {
+		if err := before(ctx); err != nil {
+			return err
+		}
+	}
+	return failure
+}
+
+// fail has calls of this kind answered with an error; nil ends that.
+func (c *calls) fail(what string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failures[what] = err; err == nil {
+		delete(c.failures, what)
+	}
+}
+
+// once has a function run ahead of the next call of this kind. Where it returns an error, the call fails with that.
+func (c *calls) once(what string, do func(context.Context) error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.before[what] = do
+}
+
+// show has reads of the node return this one, as a cache that is behind does; nil ends that.
+func (c *calls) show(node *corev1.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stale = node
+}
+
+// taken returns the kinds of calls since it was last called, in order.
+func (c *calls) taken() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kinds := []string{}
+	for _, one := range c.made {
+		kinds = append(kinds, one.what)
+	}
+	c.made = nil
+	return kinds
+}
+
+// count returns how many calls of this kind concerned the object since calls were last taken.
+func (c *calls) count(what, name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(c.made), func(one call) bool { return one != call{what, name} }))
+}
+
+// through returns a client whose calls are recorded. Lists of pods count as podList, and concern the node that they ask for.
+func (c *calls) through(base client.WithWatch, podList string) client.WithWatch {
+	return interceptor.NewClient(base, interceptor.Funcs{
+		Get: func(ctx context.Context, base client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			if err := c.make(ctx, getNode, key.Name); err != nil {
+				return err
+			}
+			c.mu.Lock()
+			stale := c.stale
+			c.mu.Unlock()
+			if node, isNode := object.(*corev1.Node); isNode && stale != nil {
+				stale.DeepCopyInto(node)
+				return nil
+			}
+			return base.Get(ctx, key, object, options...)
+		},
+		List: func(ctx context.Context, base client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			what, name := listNodes, ""
+			if _, ofPods := list.(*corev1.PodList); ofPods {
+				selected := client.ListOptions{}
+				selected.ApplyOptions(options)
+				name, _ = selected.FieldSelector.RequiresExactMatch(observe.PodNodeField)
+				what = podList
+			}
+			if err := c.make(ctx, what, name); err != nil {
+				return err
+			}
+			return base.List(ctx, list, options...)
+		},
+		Create: func(ctx context.Context, base client.WithWatch, object client.Object, options ...client.CreateOption) error {
+			if err := c.make(ctx, createEvent, object.GetName()); err != nil {
+				return err
+			}
+			return base.Create(ctx, object, options...)
+		},
+		Patch: func(ctx context.Context, base client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			what := patchLabels
+			if body, err := patch.Data(object); err != nil {
+				return err
+			} else if bytes.Contains(body, []byte(`"taints"`)) {
+				what = patchTaints
+			}
+			if err := c.make(ctx, what, object.GetName()); err != nil {
+				return err
+			}
+			return base.Patch(ctx, object, patch, options...)
+		},
+		SubResourcePatch: func(ctx context.Context, base client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if err := c.make(ctx, patchCondition, object.GetName()); err != nil {
+				return err
+			}
+			return base.SubResource(sub).Patch(ctx, object, patch, options...)
+		},
+	})
+}
+
+// newClient returns a client of the API server that is neither recorded nor disturbed.
+func newClient() client.WithWatch {
+	GinkgoHelper()
+	direct, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return direct
+}

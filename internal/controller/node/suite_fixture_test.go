@@ -1,0 +1,79 @@
+package node_test
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/metrics"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// fixture is a node and a Reconciler of it, whose clock the spec steps.
+type fixture struct {
+	*member
+	*calls
+	clock      *clocktesting.FakePassiveClock
+	fleet      *fleet.Fleet
+	reconciler *node.Reconciler
+}
+
+func newFixture(ctx context.Context, changes ...func(*corev1.Node)) *fixture {
+	GinkgoHelper()
+	direct := newClient()
+	f := &fixture{member: newMember(ctx, direct, changes...), calls: newCalls(), fleet: fleet.New()}
+	// The API server has stamped the node and its pods with its own time.
+	f.clock = clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second).Add(time.Second))
+	recorded := f.through(direct, listPods)
+	f.reconciler = node.New(node.Options{
+		Client: recorded, Live: f.through(direct, listLive), Catalogue: catalogue, Namespace: cluster.OperatorNamespace,
+		Fleet: f.fleet, Clock: f.clock, Events: events.NewRecorder(recorded, f.clock, func(string) {}),
+		Meter: metrics.New(f.clock), Timing: node.DefaultTiming(),
+	})
+	return f
+}
+
+// newReady returns a fixture whose node has been reported ready.
+func newReady(ctx context.Context, changes ...func(*corev1.Node)) *fixture {
+	GinkgoHelper()
+	f := newFixture(ctx, changes...)
+	f.publish(v1.ClusterPolicySpec{})
+	Expect(f.after(ctx, 0)).To(BeZero())
+	Expect(f.reported(ctx)).To(Equal("True GPUReady"))
+	f.taken()
+	return f
+}
+
+// basis is what nodes are assessed by where the policy has this spec.
+func basis(spec v1.ClusterPolicySpec) fleet.Basis {
+	in := operand.Input{Spec: effective.Of(spec), Namespace: cluster.OperatorNamespace, HelperImage: "example.com/gpu-operator:v1"}
+	return fleet.Basis{Policy: &v1.ClusterPolicy{Spec: spec}, Decisions: plan.Decide(catalogue, in)}
+}
+
+// publish has nodes assessed by this spec.
+func (f *fixture) publish(spec v1.ClusterPolicySpec) {
+	f.fleet.Publish(basis(spec), f.clock.Now())
+}
+
+// after has the time pass and the node be reconciled then. It returns after how long that is due again; 0 is never.
+func (f *fixture) after(ctx context.Context, passes time.Duration) (time.Duration, error) {
+	f.clock.SetTime(f.clock.Now().Add(passes))
+	result, err := f.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Name: f.name}})
+	return result.RequeueAfter, err
+}
+
+// entry is what is known of the node; nil for nothing.
+func (f *fixture) entry() *fleet.Entry { return f.fleet.Get(f.name) }

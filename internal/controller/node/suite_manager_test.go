@@ -1,0 +1,233 @@
+package node_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/metrics"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// newManager returns a manager whose caches hold what those of the operator do.
+func newManager() manager.Manager {
+	GinkgoHelper()
+	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme:     scheme,
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: new(true)},
+		Cache: cache.Options{
+			DefaultNamespaces: map[string]cache.Config{cluster.OperatorNamespace: {}},
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.Node{}: {Transform: observe.TrimNode},
+				&corev1.Pod{}:  {Transform: observe.NewPodTrimmer().Pod},
+			},
+		},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	return mgr
+}
+
+// managed is a Reconciler that a manager runs, on the clock of the machine.
+type managed struct {
+	*calls
+	fleet *fleet.Fleet
+}
+
+// startManaged starts a manager with the controller. It ends with the specs of the container.
+func startManaged(timing node.Timing) *managed {
+	GinkgoHelper()
+	mgr := newManager()
+	m := &managed{calls: newCalls(), fleet: fleet.New()}
+	cached, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme, Cache: &client.CacheOptions{Reader: mgr.GetCache()}})
+	Expect(err).NotTo(HaveOccurred())
+	recorded, now := m.through(cached, listPods), clock.RealClock{}
+	ctx, cancel := context.WithCancel(context.Background())
+	Expect(node.New(node.Options{
+		Client: recorded, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: cluster.OperatorNamespace, Fleet: m.fleet,
+		Events: events.NewRecorder(recorded, now, func(string) {}), Meter: metrics.New(now), Clock: now, Timing: timing,
+	}).SetupWithManager(ctx, mgr)).To(Succeed())
+	var running sync.WaitGroup
+	running.Go(func() {
+		defer GinkgoRecover()
+		Expect(mgr.Start(ctx)).To(Succeed())
+	})
+	DeferCleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return m
+}
+
+// settled waits until every node of the fleet is assessed by the present basis, with nothing left to write.
+func (m *managed) settled(ctx context.Context, nodes ...*member) {
+	GinkgoHelper()
+	for _, one := range nodes {
+		Eventually(func() *fleet.Entry { return m.fleet.Get(one.name) }).WithContext(ctx).Should(And(
+			Not(BeNil()), HaveField("Basis", m.fleet.Basis().Version), HaveField("Latest.State", readiness.Ready),
+			HaveField("Writes.Version", BeEmpty())), one.name)
+		Eventually(one.reported).WithContext(ctx).Should(Equal("True GPUReady"))
+	}
+}
+
+// passes has the operator come to an event of the node, so that it has come to all events of nodes before that.
+func (m *managed) passes(ctx context.Context, marker *member) {
+	GinkgoHelper()
+	mark := fmt.Sprint(time.Now().UnixNano())
+	marker.update(ctx, func(node *corev1.Node) { node.Labels[labels.GPUProduct] = mark })
+	Eventually(func() string { return m.fleet.Get(marker.name).Facts.Product }).WithContext(ctx).Should(Equal(mark))
+}
+
+var _ = Describe("The controller in a manager", Ordered, func() {
+	const pool, rack = "example.com/pool", "example.com/rack"
+	var (
+		m              *managed
+		a, b           *member
+		selects, other = v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: v1.Labels{pool: "gpu"}}}, v1.ClusterPolicySpec{}
+	)
+
+	BeforeAll(func(ctx SpecContext) {
+		inPool := func(node *corev1.Node) { node.Labels[pool] = "gpu" }
+		a, b = newMember(ctx, newClient(), inPool), newMember(ctx, newClient(), inPool)
+		timing := node.DefaultTiming()
+		timing.Batch, timing.FirstRetry, timing.RetryStale = time.Second, 10*time.Millisecond, 100*time.Millisecond
+		m = startManaged(timing)
+	})
+
+	It("enters all nodes before there is anything to assess them by", func(ctx SpecContext) {
+		Eventually(m.fleet.View).WithContext(ctx).Should(And(HaveField("Hydrated", true), HaveField("Nodes", HaveLen(2))))
+		Expect(m.fleet.Names()).To(ConsistOf(a.name, b.name))
+	})
+
+	It("assesses all nodes by what is published", func(ctx SpecContext) {
+		m.fleet.Publish(basis(selects), time.Now())
+		m.settled(ctx, a, b)
+		m.fleet.Publish(basis(other), time.Now())
+		m.settled(ctx, a, b)
+		m.fleet.Publish(basis(selects), time.Now())
+		m.settled(ctx, a, b)
+	})
+
+	It("comes to a node whose labels matter, and to no other", func(ctx SpecContext) {
+		m.taken()
+		a.updateStatus(ctx, func(status *corev1.NodeStatus) {
+			status.Conditions[0].LastHeartbeatTime = metav1.Now()
+			status.Images = []corev1.ContainerImage{{Names: []string{"example.com/image"}}}
+		})
+		a.update(ctx, func(node *corev1.Node) { node.Labels[rack] = "7" })
+		m.passes(ctx, b)
+		Expect(m.count(getNode, a.name)).To(BeZero())
+		a.update(ctx, func(node *corev1.Node) { node.Labels[pool] = "cpu" })
+		Eventually(m.count).WithContext(ctx).WithArguments(getNode, a.name).Should(BeNumerically(">", 0), "the spec selects nodes by it")
+		a.update(ctx, func(node *corev1.Node) { node.Labels[pool] = "gpu" })
+		m.settled(ctx, a)
+	})
+
+	It("assesses a node once for a burst of events of its pods", func(ctx SpecContext) {
+		m.taken()
+		pods := []operand.Name{driver, toolkit, "device-plugin", "dcgm-exporter", "gpu-feature-discovery"}
+		for _, name := range pods {
+			a.setPod(ctx, name, starts)
+			a.setPod(ctx, name, crashes)
+		}
+		Eventually(a.reported).WithContext(ctx).Should(Equal("False CrashLoopBackOff"))
+		Expect(m.count(listPods, a.name)).To(BeNumerically("<=", 2), "what was due before may come in between")
+		Expect(m.count(patchCondition, a.name)).To(Equal(1))
+		for _, name := range pods {
+			a.setPod(ctx, name, ready(time.Now()))
+		}
+		m.settled(ctx, a)
+	})
+
+	It("restores a label that is taken off, also where a write fails first", func(ctx SpecContext) {
+		m.once(patchLabels, func(context.Context) error { return errInternal })
+		a.update(ctx, func(node *corev1.Node) { delete(node.Labels, labels.Pool) })
+		Eventually(func() map[string]string { return a.node(ctx).Labels }).WithContext(ctx).Should(HaveKey(labels.Pool))
+		m.settled(ctx, a)
+		Eventually(func() string { return m.fleet.Get(a.name).WriteError }).WithContext(ctx).Should(BeEmpty())
+	})
+
+	It("forgets a node that is deleted", func(ctx SpecContext) {
+		b.remove(ctx)
+		Eventually(m.fleet.Names).WithContext(ctx).Should(ConsistOf(a.name))
+	})
+})
+
+// broken is a manager whose parts fail.
+type broken struct {
+	manager.Manager
+	indexing, adding error
+}
+
+func (b broken) GetFieldIndexer() client.FieldIndexer {
+	if b.indexing == nil {
+		return b.Manager.GetFieldIndexer()
+	}
+	return b
+}
+
+func (b broken) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+	return b.indexing
+}
+
+func (b broken) Add(manager.Runnable) error { return b.adding }
+
+var _ = Describe("A controller that cannot be set up", func() {
+	setUp := func(ctx context.Context, change func(*broken)) error {
+		b := broken{Manager: newManager()}
+		change(&b)
+		return node.New(node.Options{Fleet: fleet.New(), Clock: clock.RealClock{}, Timing: node.DefaultTiming()}).SetupWithManager(ctx, b)
+	}
+	failure := errors.New("it is broken")
+
+	It("is an error where pods cannot be indexed by their node", func(ctx SpecContext) {
+		Expect(setUp(ctx, func(*broken) {})).To(Succeed())
+		Expect(setUp(ctx, func(b *broken) { b.indexing = failure })).To(MatchError(failure))
+	})
+
+	It("is an error where the manager takes no more", func(ctx SpecContext) {
+		Expect(setUp(ctx, func(b *broken) { b.adding = failure })).To(MatchError(failure))
+	})
+})
+
+var _ = Describe("A fleet after a start", func() {
+	It("has the facts of all nodes, and those of a reconcile where that came first", func(ctx SpecContext) {
+		f := newReady(ctx)
+		joined := newMember(ctx, f.client)
+		before := f.entry()
+		Expect(f.reconciler.Hydrate(ctx)).To(Succeed())
+		Expect(f.taken()).To(Equal([]string{listNodes}))
+		Expect(f.fleet.View()).To(HaveField("Hydrated", true))
+		Expect(f.entry()).To(BeIdenticalTo(before))
+		Expect(f.fleet.Get(joined.name)).To(And(HaveField("Facts.HasGPU", true), HaveField("Basis", BeZero())))
+	})
+
+	It("is not complete where nodes cannot be listed", func(ctx SpecContext) {
+		f := newFixture(ctx)
+		f.fail(listNodes, errForbidden)
+		Expect(f.reconciler.Hydrate(ctx)).To(MatchError(errForbidden))
+		Expect(f.fleet.View()).To(HaveField("Hydrated", false))
+	})
+})

@@ -1,0 +1,171 @@
+package node_test
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// expectReleased expects that nothing of the operator is left on the node, and all of others.
+func (f *fixture) expectReleased(ctx context.Context) {
+	GinkgoHelper()
+	node := f.node(ctx)
+	for key := range node.Labels {
+		Expect(key).NotTo(HavePrefix("nvidia.com/"))
+	}
+	for key := range node.Annotations {
+		Expect(key).NotTo(HavePrefix("nvidia.com/"))
+	}
+	Expect(node.Labels).To(HaveKeyWithValue(labels.DiscoveryPCIPresent, labels.True))
+	Expect(node.Status.Conditions).To(ConsistOf(HaveField("Type", corev1.NodeReady)))
+	Expect(node.Spec.Taints).To(ConsistOf(team))
+	Expect(f.entry()).To(And(HaveField("Latest", BeZero()), HaveField("Report", BeZero()), HaveField("WriteError", BeEmpty())))
+}
+
+var _ = Describe("A node whose policy is gone", func() {
+	It("is released: labels, annotations, condition and taints", func(ctx SpecContext) {
+		f := newFailedForGood(ctx)
+		f.update(ctx, func(node *corev1.Node) { node.Annotations[labels.DiscoveryMissingSince] = "2026-01-01T00:00:00Z" })
+		f.fleet.Publish(fleet.Basis{}, f.clock.Now())
+		f.taken()
+		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.taken()).To(Equal([]string{getNode, patchLabels, patchCondition, patchTaints}))
+		f.expectReleased(ctx)
+		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.taken()).To(Equal([]string{getNode}))
+	})
+
+	It("loses what the operator's own discovery has written, and no other label that is named there", func(ctx SpecContext) {
+		f := newFixture(ctx, func(node *corev1.Node) {
+			node.Labels["example.com/rack"] = "7"
+			node.Annotations = map[string]string{labels.Discovered: strings.Join([]string{labels.DiscoveryOSID, "example.com/rack"}, ",")}
+		})
+		f.fleet.Publish(fleet.Basis{}, f.clock.Now())
+		Expect(f.after(ctx, 0)).To(BeZero())
+		Expect(f.node(ctx).Labels).To(And(Not(HaveKey(labels.DiscoveryOSID)), HaveKeyWithValue("example.com/rack", "7"), HaveKey(labels.DiscoveryOSVersion)))
+		Expect(f.node(ctx).Annotations).NotTo(HaveKey(labels.Discovered))
+	})
+
+	It("keeps what an administrator has written where the operator never was", func(ctx SpecContext) {
+		f := newFixture(ctx, func(node *corev1.Node) { node.Labels[labels.GPUPresent] = labels.True })
+		f.fleet.Publish(fleet.Basis{}, f.clock.Now())
+		Expect(f.after(ctx, 0)).To(BeZero())
+		Expect(f.taken()).To(Equal([]string{getNode}))
+	})
+})
+
+// newLost returns a fixture whose node has lost the label of its GPU, and has no allocatable one, at this moment.
+func newLost(ctx context.Context) *fixture {
+	GinkgoHelper()
+	f := newReady(ctx)
+	f.updateStatus(ctx, noGPUs)
+	f.update(ctx, func(node *corev1.Node) { delete(node.Labels, labels.DiscoveryPCIPresent) })
+	_, err := f.after(ctx, time.Second)
+	Expect(err).NotTo(HaveOccurred())
+	Expect(f.node(ctx).Annotations).To(And(HaveKey(labels.DiscoveryLostSince), HaveKey(labels.DiscoveryMissingSince)))
+	f.taken()
+	return f
+}
+
+// grace is for how long a node is kept that has no GPU in its labels, by default.
+const grace = 10 * time.Minute
+
+var _ = Describe("A node whose discovery labels are away", func() {
+	It("is given up after the grace period", func(ctx SpecContext) {
+		f := newLost(ctx)
+		_, err := f.after(ctx, grace-time.Second)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.taken()).NotTo(ContainElement(listLive))
+		Expect(f.node(ctx).Labels).To(HaveKey(labels.DeployPrefix + driver))
+		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.taken()).To(Equal([]string{getNode, listLive, patchLabels, patchCondition}))
+		Expect(f.node(ctx).Labels).To(And(HaveKeyWithValue(labels.GPUPresent, labels.False), Not(HaveKey(labels.Pool)), Not(HaveKey(labels.DeployPrefix+driver))))
+		Expect(f.reported(ctx)).To(BeEmpty())
+		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.taken()).To(Equal([]string{getNode}))
+	})
+
+	It("is kept while a user's pod uses its GPUs", func(ctx SpecContext) {
+		f := newLost(ctx)
+		user := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: f.name, Namespace: metav1.NamespaceDefault},
+			Spec: corev1.PodSpec{NodeName: f.name, Containers: []corev1.Container{{Name: "main", Image: "example.com/training", Resources: corev1.ResourceRequirements{
+				Limits: corev1.ResourceList{labels.ResourceGPU: resource.MustParse("1")},
+			}}}},
+		}
+		Expect(f.client.Create(ctx, user)).To(Succeed())
+		_, err := f.after(ctx, grace)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.taken()).To(ContainElements(listLive, listPods))
+		Expect(f.node(ctx).Labels).To(HaveKey(labels.DeployPrefix + driver))
+		Expect(f.client.Delete(ctx, user, client.GracePeriodSeconds(0))).To(Succeed())
+		Expect(f.after(ctx, grace)).To(BeZero())
+		Expect(f.node(ctx).Labels).To(HaveKeyWithValue(labels.GPUPresent, labels.False))
+	})
+
+	DescribeTable("is kept while it is unknown whether pods use its GPUs", func(ctx SpecContext, what string, failure error) {
+		f := newLost(ctx)
+		f.fail(what, failure)
+		wait, err := f.after(ctx, grace)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(wait).To(And(BeNumerically(">", 0), BeNumerically("<=", grace)))
+		Expect(f.taken()).To(ContainElements(listLive, listPods))
+		Expect(f.node(ctx).Labels).To(HaveKey(labels.DeployPrefix + driver))
+		f.fail(what, nil)
+		Expect(f.after(ctx, grace)).To(BeZero())
+		Expect(f.node(ctx).Labels).To(HaveKeyWithValue(labels.GPUPresent, labels.False))
+	}, eachFailure(answers, listLive))
+
+	It("is kept, and asked about in time, where the API server does not answer", func(ctx SpecContext) {
+		f := newLost(ctx)
+		f.reconciler.Timing.Deadline = time.Second
+		f.once(listLive, func(ctx context.Context) error {
+			deadline, limited := ctx.Deadline()
+			Expect(limited).To(BeTrue())
+			Expect(deadline).To(BeTemporally("~", time.Now(), time.Second))
+			return context.DeadlineExceeded
+		})
+		_, err := f.after(ctx, grace)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.node(ctx).Labels).To(HaveKey(labels.DeployPrefix + driver))
+	})
+
+	It("has no notes of that any more once they are back", func(ctx SpecContext) {
+		f := newLost(ctx)
+		f.update(ctx, func(node *corev1.Node) { node.Labels[labels.DiscoveryPCIPresent] = labels.True })
+		_, err := f.after(ctx, grace)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.node(ctx).Annotations).NotTo(Or(HaveKey(labels.DiscoveryLostSince), HaveKey(labels.DiscoveryMissingSince)))
+		Expect(f.node(ctx).Labels).To(HaveKey(labels.DeployPrefix + driver))
+	})
+
+	It("is never given up where all of them are away: that is discovery's failure", func(ctx SpecContext) {
+		f := newReady(ctx)
+		f.updateStatus(ctx, noGPUs)
+		f.update(ctx, func(node *corev1.Node) {
+			for key := range node.Labels {
+				if strings.HasPrefix(key, labels.DiscoveryPrefix) {
+					delete(node.Labels, key)
+				}
+			}
+		})
+		for range 2 {
+			_, err := f.after(ctx, 7*24*time.Hour)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		Expect(f.taken()).NotTo(ContainElement(listLive))
+		Expect(f.node(ctx).Labels).To(HaveKey(labels.DeployPrefix + driver))
+		Expect(assess.GPUReadyCondition(f.node(ctx)).Message).To(ContainSubstring("no discovery labels since"))
+	})
+})
