@@ -88,7 +88,7 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 // driverToolkit finds the images of OpenShift's driver toolkit if any node needs one. That they cannot be read concerns
 // the drivers of these nodes only, whose verdicts report it.
 func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[string]string, error) {
-	if !input.UsesDriverToolkit(s.fleet.Facts()...) {
+	if !input.UsesDriverToolkit(s.fleet.EachFacts()) {
 		return nil, s.DriverToolkit.Forget(ctx)
 	}
 	images, err := s.DriverToolkit.Images(ctx)
