@@ -49,7 +49,7 @@ func (s *scope) observe(ctx context.Context) bool {
 		s.fail(err)
 		return false
 	}
-	decisions := s.drafts.decide(s.Catalogue, s.policy.Spec, input)
+	decisions := decide(s.Fleet.Basis(), s.Catalogue, s.policy.Spec, input)
 	stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
 	s.basis = s.Fleet.Publish(fleet.Basis{Policy: s.policy, Decisions: decisions, Stack: stack}, s.now)
 	return true
