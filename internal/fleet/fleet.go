@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"maps"
-	"reflect"
 	"sync"
 	"time"
 
@@ -67,7 +66,7 @@ func (f *Fleet) Set(entry *Entry) {
 	f.share(entry)
 	f.count(before, entry)
 	f.entries[entry.Facts.Name] = entry
-	sameFacts := before != nil && reflect.DeepEqual(before.Facts, entry.Facts)
+	sameFacts := before != nil && before.Facts.Equal(entry.Facts)
 	if !sameFacts && (entry.Managed() || before != nil && before.Managed()) {
 		f.factsVersion++
 	}

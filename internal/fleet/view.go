@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -51,6 +52,17 @@ func (v View) Facts() []operand.NodeFacts {
 		facts = append(facts, entry.Facts)
 	}
 	return facts
+}
+
+// EachFacts yields those of the managed nodes, by name, without a copy. They are not to be changed.
+func (v View) EachFacts() iter.Seq[*operand.NodeFacts] {
+	return func(yield func(*operand.NodeFacts) bool) {
+		for _, entry := range v.Nodes {
+			if !yield(&entry.Facts) {
+				return
+			}
+		}
+	}
 }
 
 // Behind is the number of managed nodes that are not assessed by this basis yet.

@@ -58,20 +58,26 @@ func relabelled(before, after *corev1.Node) bool {
 	if maps.Equal(before.Labels, after.Labels) {
 		return false
 	}
+	if lacksOfNVIDIA(before.Labels, after.Labels) || lacksOfNVIDIA(after.Labels, before.Labels) {
+		return true
+	}
 	old, now := Facts(before), Facts(after)
 	old.Labels, now.Labels = nil, nil
-	return !reflect.DeepEqual(old, now) || !maps.Equal(ofNVIDIA(before.Labels), ofNVIDIA(after.Labels))
+	return !reflect.DeepEqual(old, now)
 }
 
-// ofNVIDIA are the labels below nvidia.com, among which are all that the operator writes.
-func ofNVIDIA(all map[string]string) map[string]string {
-	found := map[string]string{}
+// lacksOfNVIDIA reports whether the other labels lack one of these that is below nvidia.com, among which are all that the
+// operator writes, or have another value of it.
+func lacksOfNVIDIA(all, other map[string]string) bool {
 	for key, value := range all {
-		if strings.HasPrefix(key, resourcePrefix) {
-			found[key] = value
+		if !strings.HasPrefix(key, resourcePrefix) {
+			continue
+		}
+		if now, there := other[key]; !there || now != value {
+			return true
 		}
 	}
-	return found
+	return false
 }
 
 // selectedAnew reports whether a label has changed that the spec selects nodes by.

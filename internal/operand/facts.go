@@ -1,5 +1,10 @@
 package operand
 
+import (
+	"maps"
+	"reflect"
+)
+
 // NodeFacts are the facts about a node that decide what it needs. They are read from the Node and
 // from nothing else.
 type NodeFacts struct {
@@ -50,6 +55,15 @@ type NodeFacts struct {
 	Labels map[string]string
 	// Deploy are the deploy labels of the node, by operand.
 	Deploy map[Name]string
+}
+
+// Equal reports whether two nodes have the same facts.
+func (f NodeFacts) Equal(other NodeFacts) bool {
+	if !maps.Equal(f.Labels, other.Labels) || !maps.Equal(f.Deploy, other.Deploy) {
+		return false
+	}
+	f.Labels, f.Deploy, other.Labels, other.Deploy = nil, nil, nil, nil
+	return reflect.DeepEqual(f, other)
 }
 
 // Managed tells whether the operator looks after the node as a GPU node. A node that was one stays

@@ -120,16 +120,18 @@ func labelled(key string) func(NodeTraits) bool {
 
 // since recognises a kubelet of this release or a newer one.
 func since(minimum string, and func(NodeTraits) bool) func(NodeTraits) bool {
-	return func(n NodeTraits) bool { return atLeast(n.Kubelet, minimum) && and(n) }
+	least := version.MustParseGeneric(minimum)
+	return func(n NodeTraits) bool { return and(n) && atLeast(n.Kubelet, least) }
 }
 
 // runtimeSince recognises a container runtime of this version or a newer one, whichever runtime that is: the
 // row says which it is for.
 func runtimeSince(minimum string) func(NodeTraits) bool {
-	return func(n NodeTraits) bool { return atLeast(n.RuntimeVersion, minimum) }
+	least := version.MustParseGeneric(minimum)
+	return func(n NodeTraits) bool { return atLeast(n.RuntimeVersion, least) }
 }
 
-func atLeast(has, minimum string) bool {
+func atLeast(has string, least *version.Version) bool {
 	parsed, err := version.ParseGeneric(has)
-	return err == nil && parsed.AtLeast(version.MustParseGeneric(minimum))
+	return err == nil && parsed.AtLeast(least)
 }

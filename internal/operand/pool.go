@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
+	"iter"
 	"sort"
 	"strings"
 
@@ -53,20 +53,23 @@ func (in Input) PoolKey() PoolKey {
 }
 
 // UsesDriverToolkit tells whether the driver toolkit of OpenShift builds the driver of any of these nodes.
-func (in Input) UsesDriverToolkit(nodes ...NodeFacts) bool {
+func (in Input) UsesDriverToolkit(nodes iter.Seq[*NodeFacts]) bool {
 	if !*in.Spec.Driver.Enabled {
 		return false
 	}
 	pools := NodePools(in.Spec)
-	return slices.ContainsFunc(nodes, func(f NodeFacts) bool {
+	for f := range nodes {
 		if f.OSTree == "" && f.PoolCoreOS == "" || !f.Managed() || f.Excluded {
-			return false
+			continue
 		}
-		key := in.of(pools, f).PoolKey()
+		key := in.of(pools, *f).PoolKey()
 		wanted, _ := f.WantedPool(key)
 		effective, _ := f.EffectivePool(key)
-		return wanted.CoreOS != "" || effective.CoreOS != ""
-	})
+		if wanted.CoreOS != "" || effective.CoreOS != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // majorOnly are the operating systems whose driver images are published per major version.
@@ -86,6 +89,13 @@ func (f NodeFacts) OSTag() string {
 
 // WantedPool is the pool that the node's facts put it in, or false if a fact is missing.
 func (f NodeFacts) WantedPool(key PoolKey) (Pool, bool) {
+	pool, complete := f.factsPool(key)
+	// The name becomes a label value. What is none comes from labels that nobody's discovery writes.
+	return pool, complete && len(validation.IsValidLabelValue(pool.Name)) == 0
+}
+
+// factsPool is the same whatever the name.
+func (f NodeFacts) factsPool(key PoolKey) (Pool, bool) {
 	pool := Pool{OSTag: f.OSTag()}
 	byRelease := key.CoreOS && f.isCoreOS()
 	if pool.OSTag == "" || f.Architecture == "" || key.Kernel && f.Kernel == "" || byRelease && f.OSTree == "" {
@@ -99,8 +109,7 @@ func (f NodeFacts) WantedPool(key PoolKey) (Pool, bool) {
 		pool.CoreOS = f.OSTree
 	}
 	pool.Name = withEnd(pool.OSTag+"-"+f.Architecture, endOf(pool.NodePool, pool.Kernel, pool.CoreOS))
-	// The name becomes a label value. What is none comes from labels that nobody's discovery writes.
-	return pool, len(validation.IsValidLabelValue(pool.Name)) == 0
+	return pool, true
 }
 
 // isCoreOS tells whether the node runs Red Hat CoreOS. Its os-release says so up to OpenShift 4.18. From
@@ -136,14 +145,14 @@ func endHash(end string) string {
 // EffectivePool is the pool whose driver the node has or will get: the one that it is labelled
 // with, as moving it to another is an upgrade; else the one that its facts put it in.
 func (f NodeFacts) EffectivePool(key PoolKey) (Pool, bool) {
-	wanted, complete := f.WantedPool(key)
-	if complete && wanted.Name == f.Pool {
+	if wanted, complete := f.factsPool(key); complete && wanted.Name == f.Pool {
+		// The value of a label is a valid one. Most nodes have it, and validation costs more than all else here.
 		return wanted, true
 	}
 	if pool, found := f.labelledPool(); found {
 		return pool, true
 	}
-	return wanted, complete
+	return f.WantedPool(key)
 }
 
 // labelledPool is the pool that the node's labels name, whatever its facts are by now.

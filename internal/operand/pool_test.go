@@ -1,6 +1,7 @@
 package operand_test
 
 import (
+	"iter"
 	"strings"
 	"testing"
 
@@ -221,9 +222,19 @@ func TestTheDriverToolkitIsUsedWhereANodeNeedsIt(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := (operand.Input{Spec: effective.Of(test.spec)}).UsesDriverToolkit(test.nodes...); got != test.want {
+			if got := (operand.Input{Spec: effective.Of(test.spec)}).UsesDriverToolkit(each(test.nodes)); got != test.want {
 				t.Errorf("got %v", got)
 			}
 		})
+	}
+}
+
+func each(nodes []operand.NodeFacts) iter.Seq[*operand.NodeFacts] {
+	return func(yield func(*operand.NodeFacts) bool) {
+		for i := range nodes {
+			if !yield(&nodes[i]) {
+				return
+			}
+		}
 	}
 }

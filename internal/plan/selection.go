@@ -65,10 +65,14 @@ func (d *Decisions) kept(node operand.NodeFacts) string {
 
 // withDriver keeps, in place, the nodes that an operand which has an instance for each pool is to serve.
 func (p Plan) withDriver(nodes []operand.NodeFacts) []operand.NodeFacts {
+	drivers := slices.DeleteFunc(slices.Clone(p.Catalogue), func(o operand.Operand) bool { return o.ServesPool == nil })
 	return slices.DeleteFunc(nodes, func(node operand.NodeFacts) bool {
-		return !slices.ContainsFunc(p.Catalogue, func(o operand.Operand) bool {
-			return o.ServesPool != nil && p.selects(o, node).Verdict == operand.Install
-		})
+		for i := range drivers {
+			if p.selects(drivers[i], node).Verdict == operand.Install {
+				return false
+			}
+		}
+		return true
 	})
 }
 

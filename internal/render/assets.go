@@ -66,7 +66,7 @@ func decodeFolder(folder string, values any) ([]Object, error) {
 		if err := templates[file].Execute(&text, values); err != nil {
 			return nil, fmt.Errorf("asset %s: %w", file, err)
 		}
-		found, err := decoded.of(text.Bytes())
+		found, err := decodeDocuments(text.Bytes())
 		if err != nil {
 			return nil, fmt.Errorf("asset %s: %w", file, err)
 		}

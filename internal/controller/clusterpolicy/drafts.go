@@ -14,27 +14,20 @@ import (
 // drafts keep what a pass has made for the next one: most passes are about how far nodes have come, which changes none of
 // it. Each part is kept with all that it was made of, and made anew when that differs; it may be lost at any time.
 type drafts struct {
-	decisions decisionsDraft
-	plan      planDraft
-	objects   map[operand.Name]objectsDraft
+	plan    planDraft
+	objects map[operand.Name]objectsDraft
 }
 
-// decisionsDraft are the decisions about a spec. The spec is compared, and not its generation alone: around a change of
+// decide returns the decisions for the input, which is made of this spec: those that nodes are assessed by, unless they
+// were made of another spec or of other references. The spec is compared, and not its generation alone: around a change of
 // the definition the same generation may be shown with other fields.
-type decisionsDraft struct {
-	written v1.ClusterPolicySpec
-	input   operand.Input
-	made    *plan.Decisions
-}
-
-// decide returns the decisions for the input, which is made of this spec.
-func (d *drafts) decide(catalogue []operand.Operand, written v1.ClusterPolicySpec, input operand.Input) *plan.Decisions {
-	kept := &d.decisions
-	if kept.made == nil || !reflect.DeepEqual(kept.written, written) || !reflect.DeepEqual(kept.input.Contents, input.Contents) ||
-		!reflect.DeepEqual(kept.input.DriverToolkit, input.DriverToolkit) {
-		*kept = decisionsDraft{written: written, input: input, made: plan.Decide(catalogue, input)}
+func decide(basis *fleet.Basis, catalogue []operand.Operand, written v1.ClusterPolicySpec, input operand.Input) *plan.Decisions {
+	if basis == nil || basis.Decisions == nil || !reflect.DeepEqual(basis.Policy.Spec, written) ||
+		!reflect.DeepEqual(basis.Decisions.Input.Contents, input.Contents) ||
+		!reflect.DeepEqual(basis.Decisions.Input.DriverToolkit, input.DriverToolkit) {
+		return plan.Decide(catalogue, input)
 	}
-	return kept.made
+	return basis.Decisions
 }
 
 // planDraft is the plan for the facts of that version.

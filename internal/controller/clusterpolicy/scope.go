@@ -137,7 +137,7 @@ func (s *scope) measure(pass status.Pass, found v1.ClusterPolicyStatus, failure 
 	if len(pass.Plan.Steps) > 0 {
 		input := pass.Plan.Input
 		measured.Nodes = status.Places(s.fleet)
-		measured.DriverToolkit, measured.DriverToolkitFound = input.UsesDriverToolkit(s.fleet.Facts()...), input.DriverToolkit != nil
+		measured.DriverToolkit, measured.DriverToolkitFound = input.UsesDriverToolkit(s.fleet.EachFacts()), input.DriverToolkit != nil
 	}
 	return measured
 }

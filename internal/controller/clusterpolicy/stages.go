@@ -50,7 +50,7 @@ func (s *scope) observe(ctx context.Context) bool {
 		s.fail(err)
 		return false
 	}
-	decisions := s.drafts.decide(s.Catalogue, s.policy.Spec, input)
+	decisions := decide(s.Fleet.Basis(), s.Catalogue, s.policy.Spec, input)
 	stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
 	s.basis = s.Fleet.Publish(fleet.Basis{Policy: s.policy, Decisions: decisions, Stack: stack}, s.now)
 	return true
@@ -89,7 +89,7 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 // driverToolkit finds the images of OpenShift's driver toolkit if any node needs one. That they cannot be read concerns
 // the drivers of these nodes only, whose verdicts report it.
 func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[string]string, error) {
-	if !input.UsesDriverToolkit(s.fleet.Facts()...) {
+	if !input.UsesDriverToolkit(s.fleet.EachFacts()) {
 		return nil, s.DriverToolkit.Forget(ctx)
 	}
 	images, err := s.DriverToolkit.Images(ctx)

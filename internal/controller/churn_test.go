@@ -1,0 +1,42 @@
+package controller_test
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// Nothing is kept of nodes that are gone: after 2,000 that came and went the heap is what it was after 400.
+func TestNodesThatComeAndGo(t *testing.T) {
+	const cycles, each = 10, 200
+	g := NewWithT(t)
+	o := newOperator()
+	var settled uint64
+	var goroutines int
+	for cycle := 1; cycle <= cycles; cycle++ {
+		names := o.join(cycle*each, each)
+		o.serve(names)
+		g.Expect(o.reported().State).To(Equal(v1.StateReady), "cycle %d: %v", cycle, o.reported().Conditions)
+		g.Expect(o.fleet.Names()).To(ConsistOf(names), "cycle %d", cycle)
+		o.leave(names)
+		o.reconcileNodes(names)
+		o.step(time.Minute)
+		o.reconcileAll()
+		g.Expect(o.fleet.Names()).To(BeEmpty(), "cycle %d", cycle)
+		g.Expect(o.fleet.Starting()).To(BeZero(), "cycle %d", cycle)
+		heap, running := heapAfterGC(), runtime.NumGoroutine()
+		t.Logf("cycle %d: heap %d kB, %d goroutines", cycle, heap>>10, running)
+		switch cycle {
+		case 2:
+			settled, goroutines = heap, running
+		case cycles:
+			g.Expect(heap).To(BeNumerically("<=", settled+settled/20))
+			g.Expect(running).To(Equal(goroutines))
+		}
+	}
+	runtime.KeepAlive(o)
+}

@@ -1,0 +1,265 @@
+package controller_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+)
+
+// byNode is the index of pods by node, with its key, as the caches of controller-runtime have them.
+const byNode = "field:" + observe.PodNodeField
+
+func nodeKey(namespace, node string) string { return namespace + "/" + node }
+
+// cluster stands in for the API server and the operator's caches of it. It reads as those do, from indexers and without
+// copies. What the operator applies goes through a fake API server; Nodes are patched in place, as a fake one holds a
+// second copy of each.
+type cluster struct {
+	client.Client
+	// mu guards what follows: objects are applied concurrently.
+	mu     sync.Mutex
+	stores map[reflect.Type]toolscache.Indexer
+	// version is the last resource version.
+	version int
+	// writes counts requests that write, by what they do.
+	writes map[string]int
+}
+
+func newCluster(scheme *runtime.Scheme) *cluster {
+	return &cluster{
+		Client: fake.NewClientBuilder().WithScheme(scheme).Build(),
+		stores: map[reflect.Type]toolscache.Indexer{}, writes: map[string]int{},
+	}
+}
+
+// store is the cache of the kind of an object.
+func (c *cluster) store(kind reflect.Type) toolscache.Indexer {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stores[kind] == nil {
+		indexers := toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}
+		if kind == reflect.TypeFor[corev1.Pod]() {
+			indexers[byNode] = func(object any) ([]string, error) {
+				pod := object.(*corev1.Pod)
+				var keys []string
+				for _, node := range observe.TargetNode(pod) {
+					keys = append(keys, nodeKey("__all_namespaces", node), nodeKey(pod.Namespace, node))
+				}
+				return keys, nil
+			}
+		}
+		c.stores[kind] = toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers)
+	}
+	return c.stores[kind]
+}
+
+func (c *cluster) storeOf(object client.Object) toolscache.Indexer {
+	return c.store(reflect.TypeOf(object).Elem())
+}
+
+// put enters objects into the cache, each with another resource version.
+func (c *cluster) put(objects ...client.Object) {
+	for _, object := range objects {
+		object.SetResourceVersion(c.next())
+		must(c.storeOf(object).Update(object))
+	}
+}
+
+// next is a resource version that is newer than all before.
+func (c *cluster) next() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.version++
+	return strconv.Itoa(c.version)
+}
+
+// count counts a request that writes.
+func (c *cluster) count(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes[what]++
+}
+
+func (c *cluster) drop(object client.Object) { must(c.storeOf(object).Delete(object)) }
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Get implements client.Reader.
+func (c *cluster) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	found, there, err := c.storeOf(object).GetByKey(strings.TrimPrefix(key.String(), "/"))
+	if err == nil && !there {
+		err = apierrors.NewNotFound(schema.GroupResource{Resource: reflect.TypeOf(object).String()}, key.String())
+	}
+	if err == nil {
+		reflect.ValueOf(object).Elem().Set(reflect.ValueOf(found).Elem())
+	}
+	return err
+}
+
+// List implements client.Reader.
+func (c *cluster) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	asked := (&client.ListOptions{}).ApplyOptions(options)
+	store := c.store(reflect.TypeOf(list).Elem().Field(2).Type.Elem())
+	var found []any
+	var err error
+	switch {
+	case asked.FieldSelector != nil:
+		node, _ := asked.FieldSelector.RequiresExactMatch(observe.PodNodeField)
+		found, err = store.ByIndex(byNode, nodeKey(asked.Namespace, node))
+	case asked.Namespace != "":
+		found, err = store.ByIndex(toolscache.NamespaceIndex, asked.Namespace)
+	default:
+		found = store.List()
+	}
+	if err != nil {
+		return err
+	}
+	objects := make([]runtime.Object, 0, len(found))
+	for _, object := range found {
+		objects = append(objects, object.(runtime.Object))
+	}
+	return meta.SetList(list, objects)
+}
+
+// Create implements client.Writer. It is of Events, which nothing reads.
+func (c *cluster) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	c.count(fmt.Sprintf("create %T", object))
+	return nil
+}
+
+// Apply implements client.Writer. The cache keeps what the fake API server does not: UID, generation and status.
+func (c *cluster) Apply(ctx context.Context, intent runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+	c.count("apply")
+	if err := c.Client.Apply(ctx, intent, options...); err != nil {
+		return err
+	}
+	applied := intent.(interface {
+		client.Object
+		UnstructuredContent() map[string]any
+	})
+	made, err := c.Scheme().New(applied.GetObjectKind().GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.UnstructuredContent(), made); err != nil {
+		return err
+	}
+	object := made.(client.Object)
+	object.SetUID(types.UID("uid-" + object.GetName()))
+	object.SetManagedFields(nil)
+	object.SetGeneration(1)
+	return c.storeOf(object).Update(object)
+}
+
+// Delete implements client.Writer.
+func (c *cluster) Delete(ctx context.Context, object client.Object, _ ...client.DeleteOption) error {
+	c.count("delete")
+	c.drop(object)
+	return client.IgnoreNotFound(c.Client.Delete(ctx, object))
+}
+
+// Patch implements client.Writer. It is of Nodes.
+func (c *cluster) Patch(ctx context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	c.count("patch")
+	before := &corev1.Node{}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(object), before); err != nil {
+		return err
+	}
+	change, err := patch.Data(object)
+	if err != nil {
+		return err
+	}
+	// The answer comes over the wire: nothing in it is shared with what the cache has.
+	now, err := json.Marshal(before)
+	if err != nil {
+		return err
+	}
+	changed, err := strategicpatch.StrategicMergePatch(now, change, corev1.Node{})
+	if err != nil {
+		return err
+	}
+	after := object.(*corev1.Node)
+	*after = corev1.Node{}
+	if err := json.Unmarshal(changed, after); err != nil {
+		return err
+	}
+	after.ResourceVersion = c.next()
+	trimmed, err := observe.TrimNode(after.DeepCopy())
+	if err != nil {
+		return err
+	}
+	return c.storeOf(after).Update(trimmed)
+}
+
+// Status implements client.StatusClient.
+func (c *cluster) Status() client.SubResourceWriter { return statusWriter{c.Client.Status(), c} }
+
+type statusWriter struct {
+	client.SubResourceWriter
+	cluster *cluster
+}
+
+func (w statusWriter) Patch(ctx context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	return w.cluster.Patch(ctx, object, patch)
+}
+
+// Update is of a ClusterPolicy.
+func (w statusWriter) Update(_ context.Context, object client.Object, _ ...client.SubResourceUpdateOption) error {
+	w.cluster.count("status")
+	w.cluster.put(object.DeepCopyObject().(client.Object))
+	return nil
+}
+
+// live is what a reader without a cache finds: nothing of the stack, and no Events.
+type live struct{ client.Reader }
+
+func (l live) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if definition, is := object.(*unstructured.Unstructured); is && key.Name == crd.Name {
+		return yaml.Unmarshal(crd.ClusterPolicy, &definition.Object)
+	}
+	return l.Reader.Get(ctx, key, object, options...)
+}
+
+// references is the cache of what policies refer to.
+type references struct {
+	cache.Cache
+	reader client.Reader
+}
+
+func (r references) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	return r.reader.Get(ctx, key, object, options...)
+}
+
+// policy enters a policy.
+func (c *cluster) policy(spec v1.ClusterPolicySpec) *v1.ClusterPolicy {
+	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cluster-policy", UID: "policy", Generation: 1}, Spec: spec}
+	c.put(policy)
+	return policy
+}

@@ -1,0 +1,38 @@
+// Package controller has no code: its folders are the controllers, and its tests run both of them at a cluster without a
+// control plane.
+//
+// # What is kept
+//
+// This is all state that one pass, or one reconcile of a node, leaves to the next. Each row may be lost at any time, as it
+// is in a restart: what that costs stands beside it, and TestWhatIsKeptMayBeLost loses each row. Nothing grows with nodes
+// that are gone: TestNodesThatComeAndGo.
+//
+//	| what                                   | by what it is replaced                         | lost, it costs                                 |
+//	|----------------------------------------|------------------------------------------------|------------------------------------------------|
+//	| fleet entries, one a node              | each reconcile of the node; its Node is gone   | an assessment of each node; damping and        |
+//	| (fleet.Fleet)                          |                                                | settling begin anew; a write that is refused   |
+//	| basis, with the decisions              | another spec, references, toolkit images,      | an assessment of each node                     |
+//	| (fleet.Basis)                          | DaemonSet or cause of missing pods             |                                                |
+//	| plan (clusterpolicy.drafts)            | other decisions, facts version, optional kinds | planning once more                             |
+//	| objects, one set an operand            | other decisions, layouts, step, owner or live  | rendering and comparing once more              |
+//	| (clusterpolicy.drafts)                 | templates of the operand                       |                                                |
+//	| records, one an object (apply.table)   | a call, its back-off, the live object's        | a comparison, and an early call for each       |
+//	|                                        | version; 32 turns without the object           | object that fails                              |
+//	| namespace is released                  | a spec that wants Pod Security labels          | a read of the Namespace                        |
+//	| (apply.Namespace)                      |                                                |                                                |
+//	| last writes of statuses                | each write; more than 16 policies              | an early write of the counters                 |
+//	| (status.Writer)                        |                                                |                                                |
+//	| causes of missing pods, and when to    | numbers of missing pods, by DaemonSet UID;     | a list of Events some seconds later, until     |
+//	| look again (observe.CreateFailures)    | time                                           | which the cause is not reported                |
+//	| fields that the definition lacks       | resource version of the definition             | a read of the definition                       |
+//	| (observe.Schema)                       |                                                |                                                |
+//	| watches that come and go (Optional-    | definitions of the cluster; nodes that need    | a watch that is begun anew                     |
+//	| Kinds, observe.DriverToolkit)          | the driver toolkit                             |                                                |
+//	| refused changes of taints              | time                                           | an attempt that is refused                     |
+//	| (node.refusals)                        |                                                |                                                |
+//
+// No decision follows from what else outlives a pass: the informers' caches, in which pods share equal parts
+// (observe.PodTrimmer) and the work queues with their back-off; how many nodes the last pass saw, by which the next one
+// waits for more events; the rate limits of Events (events.Recorder); the last pass and the counters that Prometheus reads
+// (metrics.Meter), and the answers about who may read them (metricsauth).
+package controller

@@ -1,0 +1,329 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/apply"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
+	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/metrics"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/internal/status"
+)
+
+const namespace = "gpu-operator"
+
+// begin is when the cluster begins.
+var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// operator is both controllers as the program has them, at a cluster.
+type operator struct {
+	*cluster
+	clock *clocktesting.FakeClock
+	pods  *observe.PodTrimmer
+	fleet *fleet.Fleet
+	pass  *clusterpolicy.Reconciler
+	node  *node.Reconciler
+}
+
+// newOperator returns an operator that has just started at an empty cluster with a policy.
+func newOperator() *operator {
+	scheme := runtime.NewScheme()
+	must(clientgoscheme.AddToScheme(scheme))
+	must(v1.AddToScheme(scheme))
+	o := &operator{cluster: newCluster(scheme), clock: clocktesting.NewFakeClock(begin)}
+	definition := observe.Definition()
+	definition.Name = crd.Name
+	o.put(definition)
+	// With these all operands run that have pods.
+	fence := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: labels.DiscoveryFence}}
+	configs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "plugin-configs"}, Data: map[string]string{"default": "version: v1"}}
+	for _, reference := range []client.Object{fence, configs} {
+		trimmed, err := observe.TrimReference(reference)
+		must(err)
+		o.put(trimmed.(client.Object))
+	}
+	o.policy(v1.ClusterPolicySpec{
+		DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "plugin-configs", Default: "default"}},
+		DCGM:         &v1.DCGMSpec{Enabled: new(true)}, NodeStatusExporter: &v1.NodeStatusExporterSpec{Enabled: new(true)},
+	})
+	o.start()
+	return o
+}
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	m.Run()
+}
+
+// patient waits for all answers of a round: it does so by the clock of the machine, which may be busy.
+func patient() apply.Timing {
+	timing := apply.DefaultTiming()
+	timing.Patience = time.Minute
+	return timing
+}
+
+// start has an operator that knows nothing take over the cluster.
+func (o *operator) start() {
+	catalogue, err := operands.Catalogue()
+	must(err)
+	uncached, meter := live{o}, metrics.New(o.clock)
+	recorder := events.NewRecorder(o, o.clock, meter.Dropped)
+	o.fleet, o.pods = fleet.New(), observe.NewPodTrimmer()
+	o.pass = clusterpolicy.New(clusterpolicy.Options{
+		Client:         o,
+		Applier:        apply.New(o, uncached, o.clock, patient()),
+		OwnNamespace:   &apply.Namespace{Client: o, Live: uncached, Name: namespace},
+		Status:         status.NewWriter(o, o.clock, recorder, catalogue),
+		Fleet:          o.fleet,
+		Catalogue:      catalogue,
+		Namespace:      namespace,
+		HelperImage:    "example.com/gpu-operator:v1",
+		DriverToolkit:  observe.NewDriverToolkit(nil, nil, o.clock),
+		CreateFailures: observe.NewCreateFailures(uncached, namespace, o.clock),
+		References:     references{reader: o},
+		Schema:         &observe.Schema{Cached: o, Live: uncached},
+		Kinds:          clusterpolicy.NewOptionalKinds(nil, nil),
+		Meter:          meter,
+		Clock:          o.clock,
+		Timing:         clusterpolicy.DefaultTiming(),
+	})
+	o.node = node.New(node.Options{
+		Client: o, Live: uncached, Catalogue: catalogue, Namespace: namespace, Fleet: o.fleet,
+		Events: recorder, Meter: meter, Clock: o.clock, Timing: node.DefaultTiming(),
+	})
+	must(o.node.Hydrate(context.Background()))
+}
+
+// reconcileAll makes a pass.
+func (o *operator) reconcileAll() reconcile.Result {
+	result, err := o.pass.Reconcile(context.Background(), reconcile.Request{})
+	must(err)
+	return result
+}
+
+// reconcileNode reconciles one node.
+func (o *operator) reconcileNode(name string) reconcile.Result {
+	result, err := o.node.Reconcile(context.Background(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	must(err)
+	return result
+}
+
+func (o *operator) reconcileNodes(names []string) {
+	for _, name := range names {
+		o.reconcileNode(name)
+	}
+}
+
+// join enters nodes like the recorded one, which run one of two systems, and returns their names.
+func (o *operator) join(first, count int) []string {
+	text, err := os.ReadFile("testdata/node.yaml")
+	must(err)
+	recorded := &corev1.Node{}
+	must(yaml.UnmarshalStrict(text, recorded))
+	names := make([]string, 0, count)
+	for i := first; i < first+count; i++ {
+		joined := recorded.DeepCopy()
+		joined.Name = fmt.Sprintf("ip-10-0-%d-%d.ec2.internal", i/256, i%256)
+		joined.UID, joined.CreationTimestamp = types.UID(fmt.Sprintf("6ba7b810-9dad-11d1-80b4-%012x", i)), metav1.NewTime(o.clock.Now())
+		joined.Labels[corev1.LabelHostname] = joined.Name
+		joined.Labels[labels.FeatureTimestamp] = fmt.Sprint(1763800000 + i)
+		if i%4 == 0 {
+			joined.Labels[labels.DiscoveryOSVersion] = "22.04"
+		}
+		o.put(received(joined, &corev1.Node{}, observe.TrimNode))
+		names = append(names, joined.Name)
+	}
+	return names
+}
+
+// wired is an object of Kubernetes that can be sent and received.
+type wired[T any] interface {
+	*T
+	client.Object
+	Marshal() ([]byte, error)
+	Unmarshal(data []byte) error
+}
+
+// received is the object as the cache gets it: it has come over the wire, so that it shares no string with others, and is
+// trimmed.
+func received[T any, P wired[T]](sent, got P, trim func(any) (any, error)) client.Object {
+	data, err := sent.Marshal()
+	must(err)
+	must(got.Unmarshal(data))
+	trimmed, err := trim(got)
+	must(err)
+	return trimmed.(client.Object)
+}
+
+// run gives nodes the pods that the DaemonSets choose them for, each of them ready, and returns how many there are.
+func (o *operator) run(names []string) int {
+	daemonSets, count := &appsv1.DaemonSetList{}, 0
+	scheduled := map[string]int32{}
+	must(o.List(context.Background(), daemonSets))
+	for _, name := range names {
+		running := &corev1.Node{}
+		must(o.Get(context.Background(), client.ObjectKey{Name: name}, running))
+		for i := range daemonSets.Items {
+			pod := o.podOf(&daemonSets.Items[i], name)
+			chosen, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(running)
+			must(err)
+			if chosen {
+				pod.Spec.NodeName = name
+				o.put(received(pod, &corev1.Pod{}, o.pods.Pod))
+				scheduled[daemonSets.Items[i].Name]++
+				count++
+			}
+		}
+	}
+	for i := range daemonSets.Items {
+		ds := daemonSets.Items[i].DeepCopy()
+		o.scale(ds, scheduled[ds.Name])
+	}
+	return count
+}
+
+// scale has a DaemonSet report so many more pods, all of them ready.
+func (o *operator) scale(ds *appsv1.DaemonSet, more int32) {
+	now := ds.Status.NumberReady + more
+	ds.Status = appsv1.DaemonSetStatus{
+		ObservedGeneration: ds.Generation, DesiredNumberScheduled: now, CurrentNumberScheduled: now,
+		NumberReady: now, NumberAvailable: now, UpdatedNumberScheduled: now,
+	}
+	o.put(ds)
+}
+
+// podOf is a ready pod of a DaemonSet.
+func (o *operator) podOf(ds *appsv1.DaemonSet, name string) *corev1.Pod {
+	now := metav1.NewTime(o.clock.Now())
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: ds.Name + "-" + name, Namespace: namespace, UID: types.UID("1c9c9f1e-" + ds.Name + "-" + name), CreationTimestamp: now,
+			Labels: ds.Spec.Template.Labels, Annotations: ds.Spec.Template.Annotations,
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID, Controller: new(true), BlockOwnerDeletion: new(true),
+			}},
+		},
+		Spec:   *ds.Spec.Template.Spec.DeepCopy(),
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, StartTime: &now, PodIP: "10.128.0.1", HostIP: "10.0.0.1"},
+	}
+	for _, kind := range []corev1.PodConditionType{
+		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
+	} {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	}
+	for _, container := range pod.Spec.InitContainers {
+		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, corev1.ContainerStatus{
+			Name: container.Name, Image: container.Image, ImageID: container.Image, ContainerID: "containerd://1", Ready: true,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}},
+		})
+	}
+	for _, container := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: container.Name, Image: container.Image, ImageID: container.Image, ContainerID: "containerd://2", Ready: true,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+		})
+	}
+	return pod
+}
+
+// change has the pod of an operand on a node be as the function leaves it.
+func (o *operator) change(operand, name string, change func(*corev1.Pod)) {
+	pods := &corev1.PodList{}
+	must(o.List(context.Background(), pods, client.InNamespace(namespace), client.MatchingFields{observe.PodNodeField: name}))
+	for i := range pods.Items {
+		if pods.Items[i].Labels[labels.Operand] == operand {
+			pod := pods.Items[i].DeepCopy()
+			change(pod)
+			o.put(pod)
+			return
+		}
+	}
+	panic("no pod of " + operand + " on " + name)
+}
+
+// crash has a container of the pod end with a failure.
+func crash(pod *corev1.Pod) {
+	ended := &corev1.ContainerStateTerminated{ExitCode: 1}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Terminated: ended}}}
+	setReady(pod, corev1.ConditionFalse)
+}
+
+// work has the pod be ready as if nothing had ever failed in it.
+func work(pod *corev1.Pod) {
+	pod.Status.ContainerStatuses = nil
+	setReady(pod, corev1.ConditionTrue)
+}
+
+func setReady(pod *corev1.Pod, status corev1.ConditionStatus) {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == corev1.PodReady {
+			pod.Status.Conditions[i].Status = status
+		}
+	}
+}
+
+// leave deletes nodes and their pods.
+func (o *operator) leave(names []string) {
+	for _, name := range names {
+		pods := &corev1.PodList{}
+		must(o.List(context.Background(), pods, client.InNamespace(namespace), client.MatchingFields{observe.PodNodeField: name}))
+		for i := range pods.Items {
+			gone := pods.Items[i].OwnerReferences[0].Name
+			o.drop(&pods.Items[i])
+			ds := &appsv1.DaemonSet{}
+			must(o.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: gone}, ds))
+			o.scale(ds.DeepCopy(), -1)
+		}
+		o.drop(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+}
+
+// step has so much time pass.
+func (o *operator) step(d time.Duration) { o.clock.SetTime(o.clock.Now().Add(d)) }
+
+// serve brings nodes to ready: pass, labels, pods, condition, status.
+func (o *operator) serve(names []string) (pods int) {
+	o.reconcileAll()
+	o.reconcileNodes(names)
+	o.reconcileAll()
+	pods = o.run(names)
+	o.step(time.Second)
+	o.reconcileAll()
+	o.reconcileNodes(names)
+	o.step(11 * time.Second)
+	o.reconcileAll()
+	return pods
+}
+
+// reported is the status of the policy.
+func (o *operator) reported() v1.ClusterPolicyStatus {
+	policy := &v1.ClusterPolicy{}
+	must(o.Get(context.Background(), client.ObjectKey{Name: "cluster-policy"}, policy))
+	return policy.Status
+}
