@@ -58,7 +58,7 @@ func TestBudgets(t *testing.T) {
 		b.sim.Break("device-plugin", "gpu-00042", simulator.CrashLoop)
 		b.deletePod("nvidia-device-plugin-daemonset", "gpu-00042")
 		b.Eventually(func() *v1.NodeSummary { return b.policy().Status.NodeSummary }).
-			WithTimeout(soon).Should(HaveField("Degraded", int32(1)))
+			Should(HaveField("Degraded", int32(1)))
 		b.settled()
 		b.quietFor("crash loop", atRest)
 		b.Expect(b.restarts("nvidia-device-plugin-daemonset", "gpu-00042")).To(BeNumerically(">", 3), "the pod must have gone on crashing")
@@ -126,7 +126,7 @@ func podDeleted(b *bed) {
 	for _, app := range []string{"nvidia-device-plugin-daemonset", "nvidia-driver-daemonset"} {
 		mark := b.mark()
 		b.deletePod(app, "gpu-00007")
-		b.Eventually(func() *corev1.Pod { return b.podOn(app, "gpu-00007") }).WithTimeout(soon).
+		b.Eventually(func() *corev1.Pod { return b.podOn(app, "gpu-00007") }).
 			Should(And(Not(BeNil()), WithTransform(podReady, BeTrue())))
 		b.awaitReady(fleet + 1)
 		b.settled()
