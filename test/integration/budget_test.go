@@ -73,12 +73,15 @@ func (b *bed) withinBudget(what string, mark cluster.Mark, most int) {
 	b.Expect(len(writes)).To(BeNumerically("<=", most), "%s:\n%s", what, writes)
 }
 
-// settled waits until counters that are written late have been written.
+// settled waits until what is written late has been written: from now on nothing for as long as a write may be held back.
 func (b *bed) settled() {
 	b.t.Helper()
+	mark, since := b.mark(), time.Now()
 	b.Eventually(func() time.Duration {
-		writes := b.operatorCalls(0).Writes()
-		return time.Since(writes[len(writes)-1].Time)
+		if writes := b.operatorCalls(mark).Writes(); len(writes) > 0 {
+			since = writes[len(writes)-1].Time
+		}
+		return time.Since(since)
 	}).WithTimeout(time.Minute).WithPolling(time.Second).Should(BeNumerically(">=", b.idle))
 }
 
