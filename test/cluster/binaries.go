@@ -88,11 +88,11 @@ func (t tool) build(ctx context.Context, dir string) error {
 
 // goBuild builds one program in the module that dir belongs to, without cgo unless env says otherwise.
 func goBuild(ctx context.Context, dir, output, ldflags, pkg string, env ...string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", ldflags, "-o", output, pkg)
+	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", ldflags, "-o", output, pkg)
 	cmd.Dir = dir
 	// The pins are in the module: neither a workspace nor flags meant for another module may change
 	// them. No version control data either, which Git refuses to another user's checkout.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false -trimpath")
 	cmd.Env = append(cmd.Env, env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

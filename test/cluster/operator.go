@@ -32,6 +32,7 @@ func BuildQuickOperator(ctx context.Context, progress io.Writer) (string, error)
 
 func buildManager(ctx context.Context, name, pkg string, progress io.Writer) (string, error) {
 	if raceDetector {
+		// Without -trimpath, as go test builds: most packages are built already.
 		return buildOwn(ctx, name+"-race", "", pkg, progress, "CGO_ENABLED=1", "GOFLAGS=-buildvcs=false -race")
 	}
 	return buildOwn(ctx, name, "", pkg, progress)

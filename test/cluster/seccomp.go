@@ -17,7 +17,7 @@ const seccompPackage = "libseccomp-dev"
 // container whose pod asks for the seccomp profile RuntimeDefault. Where the system has no headers,
 // Debian's package is unpacked below dir.
 func withSeccomp(ctx context.Context, dir string) ([]string, error) {
-	env := []string{"CGO_ENABLED=1", "GOFLAGS=-buildvcs=false -tags=seccomp"}
+	env := []string{"CGO_ENABLED=1", "GOFLAGS=-buildvcs=false -trimpath -tags=seccomp"}
 	if exec.CommandContext(ctx, "pkg-config", "--exists", "libseccomp").Run() == nil {
 		return env, nil
 	}

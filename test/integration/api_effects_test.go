@@ -36,13 +36,13 @@ func TestAPIEffects(t *testing.T) {
 		before := labels()
 		b.Expect(before).NotTo(HaveKey(audit))
 		b.change(`{"psa":{"enabled":true}}`)
-		b.Eventually(labels).WithTimeout(soon).Should(And(HaveKeyWithValue(audit, "privileged"),
+		b.Eventually(labels).Should(And(HaveKeyWithValue(audit, "privileged"),
 			HaveKeyWithValue("pod-security.kubernetes.io/enforce", "privileged"), HaveKeyWithValue("pod-security.kubernetes.io/warn", "privileged")))
 		b.awaitReady(2)
 		b.settled()
 		b.quietFor("with labels", 3*time.Second)
 		b.change(`{"psa":null}`)
-		b.Eventually(labels).WithTimeout(soon).Should(Equal(before))
+		b.Eventually(labels).Should(Equal(before))
 		b.awaitReady(2)
 	})
 	t.Run("a node for virtual machines is told, and the other one is served", func(t *testing.T) {
@@ -53,15 +53,15 @@ func TestAPIEffects(t *testing.T) {
 		b.Consistently(func() *corev1.Pod { return b.podOn("nvidia-driver-daemonset", machine) }).WithTimeout(2*time.Second).
 			ShouldNot(BeNil(), "the label does not count yet")
 		b.change(`{"sandboxWorkloads":{"enabled":true}}`)
-		b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).WithTimeout(soon).Should(ConsistOf(
+		b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).Should(ConsistOf(
 			And(HaveField("Name", machine), HaveField("Reason", v1.ReasonNotSupportedYet), HaveField("Ready", false)),
 			And(HaveField("Name", other), HaveField("Ready", true))))
 		for _, app := range []string{"nvidia-driver-daemonset", "nvidia-device-plugin-daemonset", "nvidia-operator-validator"} {
-			b.Eventually(func() *corev1.Pod { return b.podOn(app, machine) }).WithTimeout(soon).Should(BeNil(), app)
+			b.Eventually(func() *corev1.Pod { return b.podOn(app, machine) }).Should(BeNil(), app)
 		}
 		b.Expect(b.podOn("nvidia-driver-daemonset", other).UID).To(Equal(kept))
 		told := func() any { return b.policy().Status.Conditions }
-		b.Eventually(told).WithTimeout(soon).Should(ContainElements(
+		b.Eventually(told).Should(ContainElements(
 			And(HaveField("Type", v1.ConditionReady), HaveField("Reason", v1.ReasonNotSupportedYet)),
 			And(HaveField("Type", v1.ConditionUnsupportedFields), HaveField("Message", ContainSubstring("spec.sandboxWorkloads.enabled")))))
 		b.settled()

@@ -78,7 +78,7 @@ func TestAPI(t *testing.T) {
 			b := b.in(t)
 			before := b.daemonSet(driverName)
 			b.Expect(b.edit(object, func() { object.Object["spec"] = policyOf(b, spec).Object["spec"] })).To(Succeed())
-			b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithTimeout(soon).
+			b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).
 				Should(ContainElement(And(HaveField("State", v1.OperandInvalid), HaveField("Reason", reason))))
 			b.Expect(b.daemonSet(driverName).UID).To(Equal(before.UID))
 			b.Expect(b.daemonSet(driverName).Generation).To(Equal(before.Generation))
@@ -100,14 +100,14 @@ func TestAPIRatchets(t *testing.T) {
 	b.Expect(b.client.Update(t.Context(), definition)).To(Succeed())
 	const stored = `{driver: {usePrecompiled: true, version: "595"}, gds: {enabled: true}, toolkit: {version: "a b", env: [{name: A}]},
 		cdi: {enabled: false, nriPluginEnabled: true}, daemonsets: {labels: {"a b": c}}, dcgmExporter: {hpcJobMapping: {directory: /a}, podLabelAllowlistRegex: [a]}}`
-	b.Eventually(func() error { return b.client.Create(t.Context(), policyOf(b, stored)) }).WithTimeout(soon).Should(Succeed())
+	b.Eventually(func() error { return b.client.Create(t.Context(), policyOf(b, stored)) }).Should(Succeed())
 	b.Expect(b.client.Patch(t.Context(), definition, client.RawPatch(types.ApplyPatchType, crd.ClusterPolicy),
 		client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
 	b.Eventually(func() error {
 		other := policyOf(b, `{toolkit: {version: "a b"}}`)
 		other.SetName("other")
 		return b.client.Create(t.Context(), other, client.DryRunAll)
-	}).WithTimeout(soon).Should(MatchError(ContainSubstring("must be a tag")))
+	}).Should(MatchError(ContainSubstring("must be a tag")))
 	for _, step := range []struct{ name, patch, message string }{
 		{"another block", `{"mig":{"strategy":"mixed"}}`, ""},
 		{"beside the wrong fields", `{"driver":{"kernelModuleType":"open"},"toolkit":{"env":[{"name":"A","value":"b"}]},"gds":{"env":[{"name":"A","value":"b"}]},"dcgmExporter":{"hostPID":true}}`, ""},

@@ -36,11 +36,11 @@ const (
 	gpuReady  = "nvidia.com/GPUReady"
 )
 
-// How long to wait for what is to happen, on a machine that is busy. Where a story is about how fast something happens, it
-// measures that.
+// How long to wait for what is to happen, and for nodes to become ready, on a machine that is busy. Where a story is about
+// how fast something happens, it measures that.
 const (
-	soon      = 30 * time.Second
-	readyTime = 3 * time.Minute
+	eventually = 30 * time.Second
+	readyTime  = 3 * time.Minute
 )
 
 var (

@@ -77,7 +77,7 @@ func (b *bed) namesTheCulprit() {
 		g.Expect(nodeCondition(b.node(brokenNode))).To(And(HaveField("Status", corev1.ConditionFalse),
 			HaveField("Reason", "CrashLoopBackOff"), HaveField("Message", And(ContainSubstring(brokenNode),
 				ContainSubstring("stage Driver"), ContainSubstring("nvidia-driver-ctr"), ContainSubstring("exit code 1")))))
-	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 }
 
 // TestLabelsOfOthersStay: what users, pausers and the driver manager wrote on a node is honoured and
@@ -100,14 +100,14 @@ func TestLabelsOfOthersStay(t *testing.T) {
 		summary := b.policy().Status.NodeSummary
 		g.Expect(summary).NotTo(BeNil())
 		g.Expect(summary).To(And(HaveField("ReadyOfTotal", "3/4"), HaveField("Excluded", int32(1))))
-	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 	b.Expect(b.node("host-driver").Labels).To(HaveKeyWithValue("nvidia.com/gpu.deploy.driver", "pre-installed"))
 	b.Expect(b.node("paused").Labels).To(HaveKeyWithValue("nvidia.com/gpu.deploy.device-plugin", "paused-for-driver-upgrade"))
 	b.Expect(b.node("empty").Labels).To(HaveKeyWithValue("nvidia.com/gpu.deploy.driver", "true"))
 	b.Expect(b.node("excluded").Labels).NotTo(HaveKey("nvidia.com/gpu.deploy.driver"))
 	b.Expect(b.podOn("nvidia-driver-daemonset", "host-driver")).To(BeNil())
 	// Waiting is no failure: it is written once it has lasted.
-	b.Eventually(func() *corev1.NodeCondition { return nodeCondition(b.node("paused")) }).WithTimeout(soon).
+	b.Eventually(func() *corev1.NodeCondition { return nodeCondition(b.node("paused")) }).
 		Should(HaveField("Message", ContainSubstring("nvidia.com/gpu.deploy.device-plugin")))
 	b.Expect(nodeCondition(b.node("excluded"))).To(HaveField("Reason", v1.ReasonExcluded))
 }
@@ -147,7 +147,7 @@ func TestChangedDriverWaitsForAPerson(t *testing.T) {
 		g.Expect(status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"), HaveField("Reason", v1.ReasonUpgradePending))))
 		g.Expect(status.NodeSummary).To(And(HaveField("Upgrading", int32(1)), HaveField("ReadyOfTotal", "1/1")))
 		g.Expect(status.Nodes[0].Message).To(ContainSubstring("kubectl -n gpu-operator delete pod " + before.Name))
-	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 	b.Expect(nodeCondition(b.node("gpu-00000"))).To(HaveField("Status", corev1.ConditionTrue))
 	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))
 	b.deletePod("nvidia-driver-daemonset", "gpu-00000")
@@ -169,18 +169,18 @@ func TestChangedOSIsHeldAndReported(t *testing.T) {
 			node := b.node("gpu-00000")
 			change(node.Labels)
 			return b.client.Update(t.Context(), node)
-		}).WithTimeout(soon).Should(Succeed())
+		}).Should(Succeed())
 	}
 	relabel(func(labels map[string]string) {
 		labels["feature.node.kubernetes.io/system-os_release.VERSION_ID"] = "26.04"
 	})
-	b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).WithTimeout(soon).
+	b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).
 		Should(ContainElement(And(HaveField("Reason", v1.ReasonUpgradePending),
 			HaveField("Message", ContainSubstring("kubectl label node gpu-00000 nvidia.com/gpu-operator.pool-")))))
 	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))
 	relabel(func(labels map[string]string) { delete(labels, "nvidia.com/gpu-operator.pool") })
 	b.Eventually(func() string { return b.node("gpu-00000").Labels["nvidia.com/gpu-operator.pool"] }).
-		WithTimeout(soon).Should(Equal("ubuntu26.04-amd64"))
+		Should(Equal("ubuntu26.04-amd64"))
 	b.awaitReady(1)
 	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000").Spec.Containers[0].Image).To(HaveSuffix("-ubuntu26.04"))
 }
@@ -209,7 +209,7 @@ func TestPrecompiledDriversAreTakenUpNodeByNode(t *testing.T) {
 	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", pod.UID))
 	b.Expect(b.written()).To(HaveKeyWithValue(built, before))
 	b.relabel("gpu-00000", "nvidia.com/gpu-operator.pool", "")
-	b.Eventually(func() *corev1.Pod { return b.podOn("nvidia-driver-daemonset", "gpu-00000") }).WithTimeout(soon).
+	b.Eventually(func() *corev1.Pod { return b.podOn("nvidia-driver-daemonset", "gpu-00000") }).
 		Should(And(Not(BeNil()), HaveField("Spec.Containers", ContainElement(HaveField("Image", HaveSuffix("/driver:595-6.8.0-60-generic-ubuntu24.04"))))))
 	b.awaitReady(2)
 	b.Expect(b.written()).NotTo(HaveKey(built), "nobody needs it any more")

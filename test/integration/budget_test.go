@@ -58,7 +58,7 @@ func TestBudgets(t *testing.T) {
 		b.sim.Break("device-plugin", "gpu-00042", simulator.CrashLoop)
 		b.deletePod("nvidia-device-plugin-daemonset", "gpu-00042")
 		b.Eventually(func() *v1.NodeSummary { return b.policy().Status.NodeSummary }).
-			WithTimeout(soon).Should(HaveField("Degraded", int32(1)))
+			Should(HaveField("Degraded", int32(1)))
 		b.settled()
 		b.quietFor("crash loop", atRest)
 		b.Expect(b.restarts("nvidia-device-plugin-daemonset", "gpu-00042")).To(BeNumerically(">", 3), "the pod must have gone on crashing")
@@ -73,12 +73,15 @@ func (b *bed) withinBudget(what string, mark cluster.Mark, most int) {
 	b.Expect(len(writes)).To(BeNumerically("<=", most), "%s:\n%s", what, writes)
 }
 
-// settled waits until counters that are written late have been written.
+// settled waits until what is written late has been written: from now on nothing for as long as a write may be held back.
 func (b *bed) settled() {
 	b.t.Helper()
+	mark, since := b.mark(), time.Now()
 	b.Eventually(func() time.Duration {
-		writes := b.operatorCalls(0).Writes()
-		return time.Since(writes[len(writes)-1].Time)
+		if writes := b.operatorCalls(mark).Writes(); len(writes) > 0 {
+			since = writes[len(writes)-1].Time
+		}
+		return time.Since(since)
 	}).WithTimeout(time.Minute).WithPolling(time.Second).Should(BeNumerically(">=", b.idle))
 }
 
@@ -126,7 +129,7 @@ func podDeleted(b *bed) {
 	for _, app := range []string{"nvidia-device-plugin-daemonset", "nvidia-driver-daemonset"} {
 		mark := b.mark()
 		b.deletePod(app, "gpu-00007")
-		b.Eventually(func() *corev1.Pod { return b.podOn(app, "gpu-00007") }).WithTimeout(soon).
+		b.Eventually(func() *corev1.Pod { return b.podOn(app, "gpu-00007") }).
 			Should(And(Not(BeNil()), WithTransform(podReady, BeTrue())))
 		b.awaitReady(fleet + 1)
 		b.settled()

@@ -200,5 +200,5 @@ func (b *bed) release(name string) {
 		}
 		node.Status.Conditions = others
 		g.Expect(b.client.Status().Update(b.t.Context(), node)).To(Succeed())
-	}).WithTimeout(soon).WithPolling(50 * time.Millisecond).Should(Succeed())
+	}).WithPolling(50 * time.Millisecond).Should(Succeed())
 }

@@ -78,11 +78,11 @@ func TestTheOperatorMovesOneAtATime(t *testing.T) {
 			b.Expect(client.IgnoreNotFound(b.client.Delete(t.Context(), &placed[0], client.GracePeriodSeconds(0)))).To(Succeed())
 		}
 		return placed
-	}).WithTimeout(soon).WithPolling(time.Second).Should(ConsistOf(
+	}).WithPolling(time.Second).Should(ConsistOf(
 		HaveField("Spec.NodeName", "gpu-00000"), HaveField("Spec.NodeName", "gpu-00001")))
 	b.Eventually(func() (*policyv1.PodDisruptionBudget, error) {
 		return admin.PolicyV1().PodDisruptionBudgets(namespace).Get(t.Context(), account, metav1.GetOptions{})
-	}).WithTimeout(soon).Should(HaveField("Status.CurrentHealthy", int32(2)))
+	}).Should(HaveField("Status.CurrentHealthy", int32(2)))
 	evict := func(pod corev1.Pod) error {
 		return admin.CoreV1().Pods(namespace).EvictV1(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}})
 	}

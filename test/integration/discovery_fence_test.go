@@ -35,7 +35,7 @@ func TestDiscoveryNeedsItsFence(t *testing.T) {
 	b.run()
 	b.create(b.samplePolicy())
 	b.awaitDiscovery(v1.OperandDisabled)
-	b.Eventually(b.readiness).WithTimeout(soon).Should(And(HaveField("Reason", v1.ReasonNodeDiscoveryMissing),
+	b.Eventually(b.readiness).Should(And(HaveField("Reason", v1.ReasonNodeDiscoveryMissing),
 		HaveField("Message", "no node has discovery labels, so that nobody knows which have GPUs: "+unfenced)))
 
 	t.Run("Node Feature Discovery labels a node", func(t *testing.T) {
@@ -130,7 +130,7 @@ func (b *bed) awaitDiscovery(state v1.OperandState) {
 	if state == v1.OperandReady {
 		reason, message = "", ""
 	}
-	b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithTimeout(soon).WithPolling(100 * time.Millisecond).
+	b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithPolling(100 * time.Millisecond).
 		Should(ContainElement(And(HaveField("Name", "node-discovery"), HaveField("State", state),
 			HaveField("Reason", reason), HaveField("Message", message))))
 }

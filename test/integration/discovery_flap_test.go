@@ -48,7 +48,7 @@ func TestDiscoveryLabelsFlap(t *testing.T) {
 	b.Eventually(func(g Gomega) {
 		g.Expect(b.policy().Status.Nodes).To(HaveEach(And(HaveField("Reason", "DiscoveryLabelsMissing"), HaveField("Ready", true))))
 		g.Expect(b.policy().Status.State).To(Equal(v1.StateReady))
-	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 	since := b.node(names[0]).Annotations[missingSince]
 	b.stop()
 	b.run()
@@ -89,13 +89,13 @@ func TestAGPUIsGone(t *testing.T) {
 	b.Eventually(func() corev1.PodPhase {
 		b.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(user), user)).To(Succeed())
 		return user.Status.Phase
-	}).WithTimeout(soon).Should(Equal(corev1.PodRunning))
+	}).Should(Equal(corev1.PodRunning))
 
 	driver := b.podOn("nvidia-driver-daemonset", node)
 	gone := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"simulator.gpu-operator/gpus":"0"}}}`))
 	b.Expect(b.client.Patch(t.Context(), b.node(node), gone)).To(Succeed())
 	b.takeLabels(node, discoveryPrefix+"pci-")
-	b.Eventually(func() map[string]string { return b.node(node).Annotations }).WithTimeout(soon).Should(HaveKey(lostSince))
+	b.Eventually(func() map[string]string { return b.node(node).Annotations }).Should(HaveKey(lostSince))
 	since := b.node(node).Annotations[lostSince]
 	b.stop()
 	b.run()
@@ -104,7 +104,7 @@ func TestAGPUIsGone(t *testing.T) {
 		g.Expect(b.node(node)).To(And(HaveField("Labels", HaveKeyWithValue("nvidia.com/gpu.present", "true")),
 			HaveField("Annotations", HaveKeyWithValue(lostSince, since))))
 	}).WithTimeout(3*grace).WithPolling(200*time.Millisecond).Should(Succeed(), "the grace period is long over")
-	b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).WithTimeout(soon).Should(ContainElement(And(
+	b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).Should(ContainElement(And(
 		HaveField("Name", node), HaveField("Ready", false), HaveField("Reason", "DiscoveryLabelsMissing"),
 		HaveField("Message", ContainSubstring("if no pod uses GPUs")))))
 
@@ -118,7 +118,7 @@ func TestAGPUIsGone(t *testing.T) {
 		g.Expect(nodeCondition(left)).To(BeNil())
 		g.Expect(left.Annotations).NotTo(HaveKey(missingSince))
 		g.Expect(b.podOn("nvidia-driver-daemonset", node)).To(BeNil())
-	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 	b.awaitReady(1)
 }
 
@@ -151,7 +151,7 @@ func (b *bed) takeLabels(name, prefix string) map[string]string {
 			}
 		}
 		return b.client.Update(b.t.Context(), node)
-	}).WithTimeout(soon).Should(Succeed())
+	}).Should(Succeed())
 	b.Expect(taken).NotTo(BeEmpty())
 	return taken
 }
@@ -169,7 +169,7 @@ func (b *bed) eachSays(nodes []string, what OmegaMatcher) {
 		for _, name := range nodes {
 			g.Expect(nodeCondition(b.node(name))).To(And(Not(BeNil()), HaveField("Status", corev1.ConditionTrue), what))
 		}
-	}).WithTimeout(soon).WithPolling(100 * time.Millisecond).Should(Succeed())
+	}).WithPolling(100 * time.Millisecond).Should(Succeed())
 }
 
 // generations are those of all DaemonSets, by name.

@@ -48,7 +48,7 @@ func TestExtensions(t *testing.T) {
 		b := b.in(t)
 		b.respec(func(spec *v1.ClusterPolicySpec) { spec.Paused = nil })
 		b.awaitReady(4)
-		b.Eventually(func() map[string]types.UID { return b.podsOf(exporter) }).WithTimeout(soon).Should(And(
+		b.Eventually(func() map[string]types.UID { return b.podsOf(exporter) }).Should(And(
 			HaveLen(2), HaveKey(exporter+" on gpu-00001"), HaveKey(exporter+" on gpu-00002")))
 		for name, uid := range before {
 			if name != exporter+" on gpu-00000" {
@@ -57,7 +57,7 @@ func TestExtensions(t *testing.T) {
 		}
 		b.Eventually(func() map[string]string { return b.node("gpu-00001").Labels }).Should(HaveKeyWithValue("nvidia.com/gpu.present", "true"))
 		b.Expect(b.node("gpu-00000").Labels).NotTo(HaveKey("nvidia.com/gpu.deploy." + exporter))
-		b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).WithTimeout(soon).Should(ContainElement(And(
+		b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).Should(ContainElement(And(
 			HaveField("Name", "gpu-00000"), HaveField("Ready", true), HaveField("Reason", v1.ReasonNotSelected),
 			HaveField("Message", "without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label example.com/tier=metrics"))))
 		b.Expect(b.policy().Status.Operands).To(ContainElement(And(
@@ -67,7 +67,7 @@ func TestExtensions(t *testing.T) {
 	t.Run("the label of a node brings its pod back", func(t *testing.T) {
 		b := b.in(t)
 		b.relabel("gpu-00000", tierKey, "metrics")
-		b.Eventually(func() map[string]types.UID { return b.podsOf(exporter) }).WithTimeout(soon).Should(HaveKey(exporter + " on gpu-00000"))
+		b.Eventually(func() map[string]types.UID { return b.podsOf(exporter) }).Should(HaveKey(exporter + " on gpu-00000"))
 	})
 }
 
@@ -123,7 +123,7 @@ func (b *bed) reachesEveryContainer() {
 // node, and a new node. Status tells of all of them.
 func (b *bed) pausedWritesStatusAlone() {
 	b.respec(func(spec *v1.ClusterPolicySpec) { spec.Paused = new(true) })
-	b.Eventually(func() []metav1.Condition { return b.policy().Status.Conditions }).WithTimeout(soon).Should(ContainElement(And(
+	b.Eventually(func() []metav1.Condition { return b.policy().Status.Conditions }).Should(ContainElement(And(
 		HaveField("Type", v1.ConditionReady), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1.ReasonPaused),
 		HaveField("Message", "spec.paused is true, so nothing is changed; Reconciled: 3 of 3 GPU nodes are ready"))))
 	mark, pods := b.mark(), b.pods()
@@ -151,7 +151,7 @@ func (b *bed) pausedWritesStatusAlone() {
 		for _, operand := range []string{exporter, "device-plugin"} {
 			g.Expect(found.Status.Operands).To(ContainElement(And(HaveField("Name", operand), HaveField("Reason", v1.ReasonPaused), HaveField("Message", left))))
 		}
-	}).WithTimeout(soon).Should(Succeed())
+	}).Should(Succeed())
 	b.Consistently(func() string { return b.unpausedWrites(mark).String() }).WithTimeout(3 * time.Second).Should(BeEmpty())
 	b.Expect(b.node("late").Labels).NotTo(HaveKey("nvidia.com/gpu.deploy.driver"))
 	b.Expect(nodeCondition(b.node("late"))).To(BeNil())
@@ -184,12 +184,12 @@ func (b *bed) driverStays() {
 			}
 		}
 		g.Expect(told.Reason).To(Equal(v1.ReasonUpgradePending))
-	}).WithTimeout(soon).Should(Succeed())
+	}).Should(Succeed())
 	b.Expect(told.Ready).To(BeTrue(), "its GPUs can be used")
 	b.Expect(b.podsOf("driver")).To(Equal(before))
 	command := strings.Fields(told.Message)
 	b.Expect(command[:5]).To(Equal([]string{"run", "kubectl", "label", "node", "gpu-00000"}))
 	b.relabel(command[4], strings.TrimSuffix(command[5], "-"), "")
 	delete(before, "driver on gpu-00000")
-	b.Eventually(func() map[string]types.UID { return b.podsOf("driver") }).WithTimeout(soon).Should(Equal(before))
+	b.Eventually(func() map[string]types.UID { return b.podsOf("driver") }).Should(Equal(before))
 }

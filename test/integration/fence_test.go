@@ -157,7 +157,7 @@ func (b *bed) policyInForce(bound kubernetes.Interface, other string) {
 	b.t.Helper()
 	b.Eventually(func() error {
 		return patchNode(b.t, bound, other, "labels", "nvidia.com/gpu.count", fmt.Sprint(time.Now().UnixNano()))
-	}).WithTimeout(soon).WithPolling(100 * time.Millisecond).Should(forbidden(""))
+	}).WithPolling(100 * time.Millisecond).Should(forbidden(""))
 }
 
 func patchNode(t *testing.T, c kubernetes.Interface, node, field, key string, value any) error {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	"github.com/onsi/gomega"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
@@ -13,6 +14,7 @@ import (
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
+	gomega.SetDefaultEventuallyTimeout(eventually)
 	if err := cluster.SideBySide(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

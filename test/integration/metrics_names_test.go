@@ -50,7 +50,7 @@ func TestTheMetricsTellOfTheFleet(t *testing.T) {
 		for name, value := range want {
 			g.Expect(samples).To(HaveKeyWithValue(name, value), name)
 		}
-	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 
 	b.settled()
 	audited := map[string]float64{}

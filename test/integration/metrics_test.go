@@ -36,7 +36,7 @@ func (b *bed) metricsAreForReaders() {
 	b.Expect(scrape(scraper, "https://"+address, "made-up")).To(HaveField("Code", http.StatusUnauthorized))
 	b.Expect(scrape(scraper, "https://"+address, stranger)).To(And(
 		HaveField("Code", http.StatusForbidden), HaveField("Body", ContainSubstring("gpu-operator-metrics-reader"))))
-	b.Eventually(func() (page, error) { return scrape(scraper, "https://"+address, reader) }).WithTimeout(soon).Should(And(
+	b.Eventually(func() (page, error) { return scrape(scraper, "https://"+address, reader) }).Should(And(
 		HaveField("Code", http.StatusOK), HaveField("Body", ContainSubstring("controller_runtime_reconcile_total"))))
 	inTheClear, err := scrape(scraper, "http://"+address, reader)
 	b.Expect(inTheClear.Body).NotTo(ContainSubstring("controller_runtime"), "%v", err)
@@ -83,7 +83,7 @@ func (b *bed) theCertificateOfTheMetricsIsRenewed() {
 func (b *bed) answers(client *http.Client, base string, code int) {
 	b.t.Helper()
 	b.Eventually(func() (page, error) { return scrape(client, base, "") }).
-		WithTimeout(soon).Should(HaveField("Code", code))
+		Should(HaveField("Code", code))
 }
 
 // unverified is a client as the ServiceMonitor asks for: nobody vouches for a certificate that is made at each

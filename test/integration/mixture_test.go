@@ -102,7 +102,7 @@ func (b *bed) passesWriteNothing(address string) {
 		}
 		ds := b.daemonSet(pluginName)
 		b.Expect(b.edit(ds, func() { ds.Labels["team"] = fmt.Sprint(i) })).To(Succeed())
-		b.Eventually(made).WithTimeout(soon).WithPolling(20 * time.Millisecond).Should(BeNumerically(">", begin+float64(i)))
+		b.Eventually(made).WithPolling(20 * time.Millisecond).Should(BeNumerically(">", begin+float64(i)))
 	}
 	for _, call := range b.operatorCalls(mark).Writes() {
 		b.Expect(call.Resource).To(Equal("clusterpolicies"), "only a counter of the status may be late, not %s", call)
@@ -119,7 +119,7 @@ func (b *bed) poolTouchesItsOwn(member string) {
 	pool := teamA()
 	pool.Driver.Version = "590"
 	b.respec(func(spec *v1.ClusterPolicySpec) { spec.NodePools = []v1.NodePoolSpec{pool} })
-	b.Eventually(func() []v1.NodePoolStatus { return b.policy().Status.NodePools }).WithTimeout(soon).
+	b.Eventually(func() []v1.NodePoolStatus { return b.policy().Status.NodePools }).
 		Should(ConsistOf(And(HaveField("Name", "team-a"), HaveField("Nodes", int32(1)), HaveField("Ready", int32(1)))))
 	b.Expect(b.ofNoPool()).To(Equal(whole), "nothing but the pool's own was written")
 	after := b.pods()

@@ -90,7 +90,7 @@ func (b *bed) operandsReady() {
 			states[operand.Name] = operand.State
 		}
 		return states
-	}).WithTimeout(soon).Should(And(
+	}).Should(And(
 		HaveKeyWithValue("dcgm", v1.OperandReady), HaveKeyWithValue("dcgm-exporter", v1.OperandReady),
 		HaveKeyWithValue("node-status-exporter", v1.OperandReady), HaveKeyWithValue("operator-metrics", v1.OperandReady),
 	))

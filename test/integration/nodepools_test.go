@@ -101,7 +101,7 @@ func (b *bed) poolComes(whole map[string]writtenObject, driver types.UID) {
 // driverMoves does what the node's message says.
 func (b *bed) driverMoves(pool, version string) {
 	b.relabel("member", labels.Pool, "")
-	b.Eventually(func() map[string]string { return b.node("member").Labels }).WithTimeout(soon).Should(HaveKeyWithValue(labels.Pool, pool))
+	b.Eventually(func() map[string]string { return b.node("member").Labels }).Should(HaveKeyWithValue(labels.Pool, pool))
 	b.awaitReady(2)
 	pod := b.podOn("nvidia-driver-daemonset", "member")
 	b.Expect(pod).NotTo(BeNil())
@@ -116,7 +116,7 @@ func (b *bed) memberJoins() {
 	b.awaitReady(3)
 	b.Expect(b.node("second").Labels).To(And(HaveKeyWithValue(labels.Pool, teamDriver), HaveKeyWithValue(labels.NodePool, "team-a")))
 	b.Expect(b.ofNoPool()).To(Equal(common))
-	b.Eventually(func() []v1.NodePoolStatus { return b.policy().Status.NodePools }).WithTimeout(soon).Should(Equal([]v1.NodePoolStatus{
+	b.Eventually(func() []v1.NodePoolStatus { return b.policy().Status.NodePools }).Should(Equal([]v1.NodePoolStatus{
 		{Name: "team-a", Nodes: 2, Ready: 2, DriverVersion: "590.44.01"},
 	}))
 	b.Expect(b.client.Delete(b.t.Context(), b.node("second"))).To(Succeed())
@@ -128,7 +128,7 @@ func (b *bed) poolContradicts() {
 	before := b.written()
 	narrow := v1.NodePoolSpec{Name: "narrow", NodeSelector: v1.NodePoolSelector{teamLabel: "a", "zone": "1"}, MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyNone}}
 	b.respec(func(spec *v1.ClusterPolicySpec) { spec.NodePools = append(spec.NodePools, narrow) })
-	b.Eventually(func() v1.ClusterPolicyStatus { return b.policy().Status }).WithTimeout(soon).Should(And(
+	b.Eventually(func() v1.ClusterPolicyStatus { return b.policy().Status }).Should(And(
 		HaveField("State", v1.StateNotReady),
 		HaveField("Conditions", ContainElement(And(HaveField("Type", v1.ConditionDegraded), HaveField("Reason", v1.ReasonInvalidSpec), HaveField("Message",
 			"spec.nodePools: every node that narrow selects belongs to team-a, which comes first: put narrow first, or give one of the two other labels")))),
@@ -144,7 +144,7 @@ func (b *bed) poolGoes(whole map[string]writtenObject) {
 	b.awaitNodes(map[string]string{"plain": "", "member": v1.ReasonUpgradePending}, 30*time.Second)
 	b.Expect(b.podOn("nvidia-driver-daemonset", "member").UID).To(Equal(driver))
 	b.driverMoves(commonDriver, "")
-	b.Eventually(b.written).WithTimeout(soon).Should(Equal(whole), "all of the pool is gone, and nothing else was written")
+	b.Eventually(b.written).Should(Equal(whole), "all of the pool is gone, and nothing else was written")
 	for key := range b.node("member").Labels {
 		b.Expect(key).NotTo(HavePrefix(labels.NodePool))
 		b.Expect(key).NotTo(Equal(labels.PoolNodePool))

@@ -96,7 +96,7 @@ func (b *bed) tagRemoved() {
 	b.settled()
 	before, mark := b.daemonSet("nvidia-driver-daemonset-"+oldPool), b.mark()
 	b.setToolkits(map[string]string{newRelease: newToolkit})
-	b.Eventually(func() string { return b.poolImage(oldPool) }).WithTimeout(soon).Should(BeEmpty(), "the operator has seen it")
+	b.Eventually(func() string { return b.poolImage(oldPool) }).Should(BeEmpty(), "the operator has seen it")
 	b.awaitReady(3)
 	b.settled()
 	b.Expect(b.daemonSet("nvidia-driver-daemonset-" + oldPool)).To(Equal(before))
@@ -117,7 +117,7 @@ func (b *bed) nodeUpgraded() {
 
 	node = b.node("old")
 	b.Expect(b.edit(node, func() { delete(node.Labels, labels.Pool) })).To(Succeed())
-	b.Eventually(b.toolkitsInUse).WithTimeout(soon).Should(Equal(map[string]string{newPool: newToolkit}))
+	b.Eventually(b.toolkitsInUse).Should(Equal(map[string]string{newPool: newToolkit}))
 	b.awaitReady(3)
 	b.Expect(b.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, newPool), HaveKeyWithValue(labels.PoolCoreOS, newRelease)))
 }
@@ -166,7 +166,7 @@ func (b *bed) serveDriverToolkit(images map[string]string) {
 	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: labels.DriverToolkitNamespace}})
 	b.Eventually(func() error {
 		return b.client.Create(b.t.Context(), driverToolkit(images))
-	}).WithTimeout(soon).Should(Succeed(), "the kind is served a moment after its definition is there")
+	}).Should(Succeed(), "the kind is served a moment after its definition is there")
 }
 
 func (b *bed) setToolkits(images map[string]string) {

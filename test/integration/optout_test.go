@@ -39,7 +39,7 @@ func TestOptOutHolds(t *testing.T) {
 		b.Expect(err).NotTo(HaveOccurred())
 	}
 	for name, says := range map[string]string{"out": v1.ReasonExcluded, "apart": "GPUReady"} {
-		b.Eventually(func() *corev1.NodeCondition { return nodeCondition(b.node(name)) }).WithTimeout(soon).
+		b.Eventually(func() *corev1.NodeCondition { return nodeCondition(b.node(name)) }).
 			Should(And(Not(BeNil()), HaveField("Reason", says)), name)
 	}
 	b.judgeOptOut(theirs)
@@ -60,7 +60,7 @@ func TestOptOutHolds(t *testing.T) {
 	// A label of the operator's own is put back once, and with it nothing that users keep off.
 	mark = b.mark()
 	b.Expect(patchNode(t, admin, "apart", "labels", "nvidia.com/gpu.deploy.device-plugin", nil)).To(Succeed())
-	b.Eventually(func() map[string]string { return b.node("apart").Labels }).WithTimeout(soon).
+	b.Eventually(func() map[string]string { return b.node("apart").Labels }).
 		Should(HaveKeyWithValue("nvidia.com/gpu.deploy.device-plugin", "true"))
 	b.judgeOptOut(theirs)
 	var patches int

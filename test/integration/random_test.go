@@ -51,7 +51,7 @@ func TestRandomSpecs(t *testing.T) {
 		}
 		b.Expect(err).NotTo(HaveOccurred(), "seed %d", seed)
 		taken++
-		b.Eventually(func() v1.ClusterPolicyStatus { return b.policy().Status }).WithTimeout(soon).WithPolling(100*time.Millisecond).
+		b.Eventually(func() v1.ClusterPolicyStatus { return b.policy().Status }).WithPolling(100*time.Millisecond).
 			Should(And(HaveField("ObservedGeneration", b.policy().Generation),
 				HaveField("Operands", Not(ContainElement(HaveField("State", v1.OperandError))))), "seed %d", seed)
 	}

@@ -41,7 +41,7 @@ func TestWhatTheSpecNames(t *testing.T) {
 		before, pod := b.written(), b.podOn("nvidia-dcgm-exporter", "gpu-00000")
 		metrics.Data["dcgm-metrics.csv"] += " in C"
 		b.Expect(b.client.Update(t.Context(), metrics)).To(Succeed())
-		b.Eventually(func() *corev1.Pod { return b.podOn("nvidia-dcgm-exporter", "gpu-00000") }).WithTimeout(soon).
+		b.Eventually(func() *corev1.Pod { return b.podOn("nvidia-dcgm-exporter", "gpu-00000") }).
 			Should(And(Not(BeNil()), HaveField("UID", Not(Equal(pod.UID)))))
 		b.awaitReady(1)
 		b.Expect(except(b.written(), "dcgm-exporter")).To(Equal(except(before, "dcgm-exporter")))
@@ -59,7 +59,7 @@ func TestWhatTheSpecNames(t *testing.T) {
 		before, pod := b.written(), b.podOn("nvidia-driver-daemonset", "gpu-00000")
 		secret.Data = map[string][]byte{"A": []byte("2")}
 		b.Expect(b.client.Update(t.Context(), secret)).To(Succeed())
-		b.Eventually(func() *v1.NodeSummary { return b.policy().Status.NodeSummary }).WithTimeout(soon).
+		b.Eventually(func() *v1.NodeSummary { return b.policy().Status.NodeSummary }).
 			Should(And(HaveField("Upgrading", int32(1)), HaveField("ReadyOfTotal", "1/1")))
 		b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", pod.UID))
 		b.Expect(except(b.written(), "driver")).To(Equal(except(before, "driver")))
@@ -75,6 +75,6 @@ func TestWhatTheSpecNames(t *testing.T) {
 
 func (b *bed) awaitWaiting(name, message string) {
 	b.t.Helper()
-	b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithTimeout(soon).WithPolling(200 * time.Millisecond).
+	b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithPolling(200 * time.Millisecond).
 		Should(ContainElement(And(HaveField("Name", name), HaveField("State", v1.OperandWaiting), HaveField("Message", message))))
 }

@@ -118,7 +118,7 @@ func TestForeignObjectIsNotTouched(t *testing.T) {
 		g.Expect(object.Status.Operands).To(ContainElement(And(HaveField("Name", "driver"), HaveField("State", v1.OperandReady))))
 		g.Expect(object.Status.Conditions).To(ContainElement(And(
 			HaveField("Type", v1.ConditionReady), HaveField("Reason", v1.ReasonConflict))))
-	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 	live := b.daemonSet(pluginName)
 	b.Expect(live.Generation).To(Equal(version))
 	b.Expect(live.Labels).NotTo(HaveKey("app.kubernetes.io/managed-by"))
@@ -179,5 +179,5 @@ func TestDisabledOperandIsRemoved(t *testing.T) {
 		g.Expect(list.Items).To(BeEmpty())
 		g.Expect(b.policy().Status.Operands).To(ContainElement(And(HaveField("Name", "driver"),
 			HaveField("State", v1.OperandDisabled), HaveField("Message", ContainSubstring("spec.driver.enabled is false")))))
-	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 }

@@ -210,7 +210,7 @@ func (b *bed) awaitRight(r right, wanted bool) {
 			Spec: authorizationv1.SubjectAccessReviewSpec{User: operatorUser, ResourceAttributes: attributes},
 		}, metav1.CreateOptions{})
 		return err == nil && review.Status.Allowed, err
-	}).WithTimeout(soon).WithPolling(20*time.Millisecond).Should(Equal(wanted), "the right to %s", r)
+	}).WithPolling(20*time.Millisecond).Should(Equal(wanted), "the right to %s", r)
 }
 
 // blank takes the cluster back to before the first operator: no policy, nothing that an operator has made.

@@ -55,16 +55,16 @@ func TestEachRightIsNeeded(t *testing.T) {
 	b.Eventually(b.monitoring).WithTimeout(appearTime).Should(ContainElements(wantedMonitoring))
 	token := b.tokenOf("anybody")
 	b.Eventually(func() (page, error) { return scrape(unverified(), "https://"+address, token) }).
-		WithTimeout(soon).Should(HaveField("Code", http.StatusForbidden))
+		Should(HaveField("Code", http.StatusForbidden))
 
 	b.refusePods()
 	b.deletePod("nvidia-device-plugin-daemonset", "gpu-00000")
-	b.Eventually(func() []string { return b.unusedOf(granted) }).WithTimeout(soon).WithPolling(time.Second).
+	b.Eventually(func() []string { return b.unusedOf(granted) }).WithPolling(time.Second).
 		ShouldNot(ContainElement("events list"))
 	b.admitPods()
 
 	b.change(shrunk)
-	b.Eventually(func() []string { return b.unusedOf(granted) }).WithTimeout(soon).WithPolling(time.Second).
+	b.Eventually(func() []string { return b.unusedOf(granted) }).WithPolling(time.Second).
 		Should(HaveEach(Or(HaveSuffix(" watch"), HaveSuffix(" list"))))
 	// Watches are told when they end. A server that does not stream lists, as that of Kubernetes 1.33, is asked
 	// for them in the old way; so is any by an operator that is told to.
@@ -73,7 +73,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 	operator, err := cluster.StartOperator(t.Context(), b.rightsOptions(listsAsBefore))
 	b.Expect(err).NotTo(HaveOccurred())
 	b.process.Operator = operator
-	b.Eventually(func() []string { return b.unusedOf(granted) }).WithTimeout(soon).WithPolling(time.Second).
+	b.Eventually(func() []string { return b.unusedOf(granted) }).WithPolling(time.Second).
 		ShouldNot(ContainElement(HaveSuffix(" list")))
 	b.stop()
 	b.Expect(b.unusedOf(granted)).To(BeEmpty())
@@ -92,7 +92,7 @@ func (b *bed) refusePods() {
 	b.create(quota)
 	b.Eventually(func() (corev1.ResourceList, error) {
 		return quota.Status.Used, b.client.Get(b.t.Context(), client.ObjectKeyFromObject(quota), quota)
-	}).WithTimeout(soon).ShouldNot(BeEmpty())
+	}).ShouldNot(BeEmpty())
 }
 
 func (b *bed) admitPods() {

@@ -95,7 +95,7 @@ func TestSecondPolicyIsIgnored(t *testing.T) {
 		b.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(second), second)).To(Succeed())
 		return second.Status.State
 	}
-	b.Eventually(state).WithTimeout(soon).Should(Equal(v1.StateIgnored))
+	b.Eventually(state).Should(Equal(v1.StateIgnored))
 	b.Expect(second.Status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"), HaveField("Reason", v1.ReasonIgnored))))
 	b.Expect(b.policy().Status.State).To(Equal(v1.StateReady))
 	b.Expect(b.client.Delete(t.Context(), b.policy())).To(Succeed())
@@ -122,9 +122,9 @@ func TestNoGPUNodes(t *testing.T) {
 		}
 		return "", err
 	}
-	b.Eventually(ready).WithTimeout(soon).Should(Equal("notReady NodeDiscoveryMissing"), "nobody discovers nodes")
+	b.Eventually(ready).Should(Equal("notReady NodeDiscoveryMissing"), "nobody discovers nodes")
 	b.setDiscovery(v1.DiscoveryAuto)
-	b.Eventually(ready).WithTimeout(soon).Should(Equal("ready NoGPUNodes"), "the operator's own discovery does")
+	b.Eventually(ready).Should(Equal("ready NoGPUNodes"), "the operator's own discovery does")
 	states := map[string]v1.OperandState{
 		"runtime-classes": v1.OperandReady, "node-discovery": v1.OperandReady, "operator-metrics": v1.OperandReady,
 		"dcgm": v1.OperandDisabled, "node-status-exporter": v1.OperandDisabled, "mps-control-daemon": v1.OperandDisabled,
@@ -168,7 +168,7 @@ func TestDiscoversNodesByItself(t *testing.T) {
 			}
 			g.Expect(node.Annotations).NotTo(HaveKey("nvidia.com/gpu-operator.discovered-labels"), name)
 		}
-	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 	for key, value := range others {
 		b.Expect(b.node("plain").Labels).To(HaveKeyWithValue(key, value), "an administrator's, on a node that was only discovered")
 	}

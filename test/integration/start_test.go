@@ -53,7 +53,7 @@ func (b *bed) removeCRD() {
 	b.Expect(b.client.Delete(b.t.Context(), crd)).To(Succeed())
 	b.Eventually(func() bool {
 		return apierrors.IsNotFound(b.client.Get(b.t.Context(), client.ObjectKeyFromObject(crd), crd))
-	}).WithTimeout(soon).Should(BeTrue())
+	}).Should(BeTrue())
 }
 
 // deadKubeconfig names a server that does not listen.

@@ -77,7 +77,7 @@ func TestStartupTaintsKeepPodsOff(t *testing.T) {
 	b.create(object)
 	b.awaitReady(1)
 	var when moments
-	b.Eventually(seen, 5*time.Second).Should(Receive(&when))
+	b.Eventually(seen).Should(Receive(&when))
 	gone, scheduled := when.untainted.since(b, when.validated), when.scheduled.since(b, when.untainted)
 	t.Logf("taints gone %s after the node was validated, the queued pod scheduled after another %s", gone.Round(time.Millisecond), scheduled.Round(time.Millisecond))
 	b.Expect(gone).To(BeNumerically("<=", taintTime))
@@ -94,8 +94,8 @@ func TestStartupTaintsKeepPodsOff(t *testing.T) {
 	t.Run("the policy goes, and what the operator has put back goes with it", func(t *testing.T) {
 		b := b.in(t)
 		b.Expect(b.client.Delete(t.Context(), b.policy())).To(Succeed())
-		b.Eventually(b.taints).WithTimeout(soon).Should(Equal([]string{"team:PreferNoSchedule"}))
-		b.Eventually(func() map[string]string { return b.node(startingNode).Annotations }).WithTimeout(soon).
+		b.Eventually(b.taints).Should(Equal([]string{"team:PreferNoSchedule"}))
+		b.Eventually(func() map[string]string { return b.node(startingNode).Annotations }).
 			ShouldNot(HaveKey("nvidia.com/gpu-operator.startup-taints"))
 	})
 }
@@ -105,9 +105,9 @@ func (b *bed) failsForGood(user *corev1.Pod) {
 	failed := func() *corev1.NodeCondition { return nodeCondition(b.node(startingNode)) }
 	b.sim.Break("device-plugin", startingNode, simulator.CrashLoop)
 	b.deletePod("nvidia-device-plugin-daemonset", startingNode)
-	b.Eventually(failed).WithTimeout(soon).Should(And(HaveField("Status", corev1.ConditionFalse), HaveField("Reason", "CrashLoopBackOff")))
+	b.Eventually(failed).Should(And(HaveField("Status", corev1.ConditionFalse), HaveField("Reason", "CrashLoopBackOff")))
 	b.Consistently(b.taints).WithTimeout(2*time.Second).Should(Equal([]string{"team:PreferNoSchedule"}), "it may be a flap")
-	b.Eventually(b.taints).WithTimeout(soon).Should(Equal([]string{"team:PreferNoSchedule", ownTaint + ":NoSchedule"}))
+	b.Eventually(b.taints).Should(Equal([]string{"team:PreferNoSchedule", ownTaint + ":NoSchedule"}))
 	b.Expect(b.client.Get(b.t.Context(), client.ObjectKeyFromObject(user), user)).To(Succeed())
 	b.Expect(user.DeletionTimestamp).To(BeNil(), "nobody is evicted")
 	b.Expect(user.Status.Phase).To(Equal(corev1.PodRunning))
@@ -120,15 +120,15 @@ func TestARefusedTaintIsTold(t *testing.T) {
 	b := newBed(t, bedOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.1), shipped: true})
 	_, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Name: startingNode, Taints: []corev1.Taint{{Key: scalerTaint, Effect: corev1.TaintEffectNoSchedule}}})
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Eventually(func() error { return b.fenceHolds() }).WithTimeout(soon).WithPolling(100 * time.Millisecond).Should(forbidden("may not change the taints"))
+	b.Eventually(func() error { return b.fenceHolds() }).WithPolling(100 * time.Millisecond).Should(forbidden("may not change the taints"))
 	b.run()
 	object := b.samplePolicy()
 	object.Spec.NodeStartup = &v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: scalerTaint, Effect: corev1.TaintEffectNoSchedule}}}
 	b.create(object)
-	b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).WithTimeout(soon).Should(ConsistOf(And(
+	b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).Should(ConsistOf(And(
 		HaveField("Ready", false), HaveField("Stage", v1.StageValidated), HaveField("Reason", "StartupTaint"),
 		HaveField("Message", HavePrefix("taint "+scalerTaint+" stays: name it in the chart's nodeStartup.taints")))))
-	b.Eventually(func() *corev1.NodeCondition { return nodeCondition(b.node(startingNode)) }).WithTimeout(soon).Should(And(
+	b.Eventually(func() *corev1.NodeCondition { return nodeCondition(b.node(startingNode)) }).Should(And(
 		HaveField("Reason", "StartupTaint"), HaveField("Message", ContainSubstring("ownTaints of ValidatingAdmissionPolicy gpu-operator-operator"))))
 	b.Expect(b.taints()).To(Equal([]string{scalerTaint + ":NoSchedule"}))
 	refused := len(b.operatorCalls(0).Of("nodes").Forbidden())

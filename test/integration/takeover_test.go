@@ -48,7 +48,7 @@ func TestTheOtherOperatorTakesOver(t *testing.T) {
 		leader = b.leader()
 		b.quietSince("a new leader where "+end.how, mark, 3*time.Second)
 		b.Expect(patchNode(t, kubernetes.NewForConfigOrDie(b.cluster.Config), "gpu-00000", "labels", "nvidia.com/gpu.present", nil)).To(Succeed())
-		b.Eventually(func() map[string]string { return b.node("gpu-00000").Labels }).WithTimeout(soon).
+		b.Eventually(func() map[string]string { return b.node("gpu-00000").Labels }).
 			Should(HaveKeyWithValue("nvidia.com/gpu.present", "true"), "it works")
 		b.settled()
 	}

@@ -105,7 +105,7 @@ func TestMissingPodsAreExplained(t *testing.T) {
 	b.run()
 	b.create(b.samplePolicy())
 	b.tells("tainted", v1.ReasonUntoleratedTaint, "taint team=ml:NoSchedule is not tolerated by DaemonSet nvidia-driver-daemonset-")
-	b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithTimeout(soon).Should(ContainElement(And(
+	b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).Should(ContainElement(And(
 		HaveField("Name", "driver"), HaveField("Reason", v1.ReasonNotScheduled), HaveField("Message", "kept off 1 of 3 nodes: tainted (UntoleratedTaint)"))))
 	b.Expect(b.eventsAbout("Node", "")).To(BeEmpty(), "a taint may pass by itself")
 	b.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "tainted"}}, `{"spec": {"taints": null}}`)
@@ -126,7 +126,7 @@ func TestMissingPodsAreExplained(t *testing.T) {
 		quota := &corev1.ResourceQuota{}
 		b.Expect(b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "small"}, quota)).To(Succeed())
 		return quota.Status.Used
-	}).WithTimeout(soon).ShouldNot(BeEmpty())
+	}).ShouldNot(BeEmpty())
 	b.patch(own, `{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": null}}}`)
 	b.deletePod("nvidia-device-plugin-daemonset", "gpu-00000")
 	b.tells("gpu-00000", v1.ReasonQuotaExceeded, "DaemonSet nvidia-device-plugin-daemonset cannot create its pod: exceeded quota: small")
@@ -139,7 +139,7 @@ func (b *bed) tells(node, reason, words string) {
 		g.Expect(b.policy().Status.Nodes).To(ContainElement(And(HaveField("Name", node), HaveField("Ready", false),
 			HaveField("Reason", reason), HaveField("Message", ContainSubstring(words)))))
 		g.Expect(nodeCondition(b.node(node))).To(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(words))))
-	}).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
+	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 }
 
 // patch merges into an object.

@@ -74,7 +74,7 @@ func newFence(b *bed) *fence {
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: validatorAccount}},
 	})
 	b.Eventually(func() error { return f.create(f.bound, leftover(f.own, "1")) }).
-		WithTimeout(soon).WithPolling(100 * time.Millisecond).Should(forbidden("the validator may"))
+		WithPolling(100 * time.Millisecond).Should(forbidden("the validator may"))
 	return f
 }
 
@@ -91,7 +91,7 @@ func (b *bed) typeChecked() {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation))
 			g.Expect(policy.Status.TypeChecking).To(HaveValue(HaveField("ExpressionWarnings", BeEmpty())))
-		}).WithTimeout(soon).Should(Succeed())
+		}).Should(Succeed())
 	}
 }
 
