@@ -114,6 +114,20 @@ var _ = Describe("A node whose discovery labels are away", func() {
 		Expect(f.taken()).To(Equal([]string{getNode}))
 	})
 
+	It("is given up also where its condition comes off at the third attempt only", func(ctx SpecContext) {
+		f := newLost(ctx)
+		f.fail(patchCondition, errInternal)
+		for _, passes := range []time.Duration{grace, time.Second} {
+			_, err := f.after(ctx, passes)
+			Expect(err).To(MatchError(errInternal))
+			Expect(f.entry().WriteError).To(Equal(err.Error()))
+		}
+		f.fail(patchCondition, nil)
+		Expect(f.after(ctx, time.Second)).To(Equal(time.Second), "the back-off doubles")
+		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.reported(ctx)).To(BeEmpty())
+	})
+
 	It("is kept while a user's pod uses its GPUs", func(ctx SpecContext) {
 		f := newLost(ctx)
 		user := &corev1.Pod{
