@@ -78,6 +78,9 @@ func (s *scope) reconcile(ctx context.Context) error {
 		return s.release(ctx, "")
 	case !s.entry.Managed():
 		s.unassessed()
+		if isLeft(s.node) && s.writes() {
+			return s.release(ctx, labels.False)
+		}
 		return s.discovering(ctx)
 	}
 	return s.manage(ctx)
@@ -113,9 +116,13 @@ func (s *scope) close(err error) (reconcile.Result, error) {
 // sooner has the node looked at again after this time, if not before.
 func (s *scope) sooner(wait time.Duration) { s.wait = requeue.Sooner(s.wait, wait) }
 
-// unassessed drops the verdict on a node that the operator does not manage.
+// unassessed drops the verdict on a node that the operator does not manage. The back-off stays: a release may fail, too.
 func (s *scope) unassessed() {
-	s.entry = fleet.Entry{Facts: s.entry.Facts, Basis: s.basis.Version, Writes: fleet.Writes{Version: s.entry.Writes.Version}}
+	writes := &s.entry.Writes
+	s.entry = fleet.Entry{
+		Facts: s.entry.Facts, Basis: s.basis.Version, WriteError: s.entry.WriteError,
+		Writes: fleet.Writes{Version: writes.Version, After: writes.After, Backoff: writes.Backoff},
+	}
 }
 
 // discovering enters how node discovery fares on a node of which is unknown whether it has GPUs.
@@ -279,4 +286,11 @@ func marked(node *corev1.Node) bool {
 	_, isDiscovered := node.Annotations[labels.Discovered]
 	_, isTainted := node.Annotations[labels.StartupTaints]
 	return isDiscovered || isTainted || wasManaged(node)
+}
+
+// isLeft reports whether a node that the operator does not manage has a condition or taints of it: a release has failed
+// after the labels were written, by which the node is no longer managed.
+func isLeft(node *corev1.Node) bool {
+	_, isTainted := node.Annotations[labels.StartupTaints]
+	return isTainted || assess.GPUReadyCondition(node) != nil
 }

@@ -98,6 +98,16 @@ var _ = Describe("A call that fails once", func() {
 		f.expectReleased(ctx)
 	}, eachFailure(answers, patchLabels, patchCondition), eachFailure(notForbidden(), patchTaints))
 
+	DescribeTable("while a node is given up: that is done a second later", func(ctx SpecContext, what string, failure error) {
+		f := newLost(ctx)
+		f.clock.SetTime(f.clock.Now().Add(grace))
+		all := []string{getNode, listLive, patchLabels, patchCondition}
+		f.expectFailure(ctx, what, failure, all)
+		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.reported(ctx)).To(BeEmpty())
+		Expect(f.node(ctx).Labels).To(HaveKeyWithValue(labels.GPUPresent, labels.False))
+	}, eachFailure(answers, patchLabels, patchCondition))
+
 	DescribeTable("while a node is read", func(ctx SpecContext, what string, failure error) {
 		f := newReady(ctx)
 		before := f.entry()

@@ -175,29 +175,35 @@ var _ = Describe("The controller in a manager", Ordered, func() {
 	})
 })
 
-// broken is a manager whose parts fail.
+// broken is a manager whose parts fail. added counts what was added, of which the one of the number fails is refused.
 type broken struct {
 	manager.Manager
 	indexing, adding error
+	added, fails     int
 }
 
-func (b broken) GetFieldIndexer() client.FieldIndexer {
+func (b *broken) GetFieldIndexer() client.FieldIndexer {
 	if b.indexing == nil {
 		return b.Manager.GetFieldIndexer()
 	}
 	return b
 }
 
-func (b broken) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+func (b *broken) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
 	return b.indexing
 }
 
-func (b broken) Add(manager.Runnable) error { return b.adding }
+func (b *broken) Add(manager.Runnable) error {
+	if b.added++; b.added != b.fails {
+		return nil
+	}
+	return b.adding
+}
 
 var _ = Describe("A controller that cannot be set up", func() {
 	setUp := func(ctx context.Context, change func(*broken)) error {
-		b := broken{Manager: newManager()}
-		change(&b)
+		b := &broken{Manager: newManager()}
+		change(b)
 		return node.New(node.Options{Fleet: fleet.New(), Clock: clock.RealClock{}, Timing: node.DefaultTiming()}).SetupWithManager(ctx, b)
 	}
 	failure := errors.New("it is broken")
@@ -207,9 +213,9 @@ var _ = Describe("A controller that cannot be set up", func() {
 		Expect(setUp(ctx, func(b *broken) { b.indexing = failure })).To(MatchError(failure))
 	})
 
-	It("is an error where the manager takes no more", func(ctx SpecContext) {
-		Expect(setUp(ctx, func(b *broken) { b.adding = failure })).To(MatchError(failure))
-	})
+	DescribeTable("is an error where the manager refuses", func(ctx SpecContext, which int) {
+		Expect(setUp(ctx, func(b *broken) { b.adding, b.fails = failure, which })).To(MatchError(failure))
+	}, Entry("what hydrates the fleet", 1), Entry("the controller", 2))
 })
 
 var _ = Describe("A fleet after a start", func() {

@@ -46,6 +46,24 @@ var _ = Describe("A node whose policy is gone", func() {
 		Expect(f.taken()).To(Equal([]string{getNode}))
 	})
 
+	It("has no write for an event within the back-off of one that failed", func(ctx SpecContext) {
+		f := newFailedForGood(ctx)
+		f.fleet.Publish(fleet.Basis{}, f.clock.Now())
+		f.fail(patchLabels, errInternal)
+		_, err := f.after(ctx, time.Second)
+		Expect(err).To(MatchError(errInternal))
+		f.taken()
+		Expect(f.after(ctx, 400*time.Millisecond)).To(Equal(600 * time.Millisecond))
+		Expect(f.taken()).To(Equal([]string{getNode}))
+		Expect(f.entry().WriteError).To(ContainSubstring("etcd is full"))
+		_, err = f.after(ctx, 600*time.Millisecond)
+		Expect(err).To(MatchError(errInternal))
+		Expect(f.after(ctx, time.Second)).To(Equal(time.Second), "it doubles")
+		f.fail(patchLabels, nil)
+		Expect(f.after(ctx, time.Second)).To(BeZero())
+		f.expectReleased(ctx)
+	})
+
 	It("loses what the operator's own discovery has written, and no other label that is named there", func(ctx SpecContext) {
 		f := newFixture(ctx, func(node *corev1.Node) {
 			node.Labels["example.com/rack"] = "7"
@@ -94,6 +112,20 @@ var _ = Describe("A node whose discovery labels are away", func() {
 		Expect(f.reported(ctx)).To(BeEmpty())
 		Expect(f.after(ctx, time.Second)).To(BeZero())
 		Expect(f.taken()).To(Equal([]string{getNode}))
+	})
+
+	It("is given up also where its condition comes off at the third attempt only", func(ctx SpecContext) {
+		f := newLost(ctx)
+		f.fail(patchCondition, errInternal)
+		for _, passes := range []time.Duration{grace, time.Second} {
+			_, err := f.after(ctx, passes)
+			Expect(err).To(MatchError(errInternal))
+			Expect(f.entry().WriteError).To(Equal(err.Error()))
+		}
+		f.fail(patchCondition, nil)
+		Expect(f.after(ctx, time.Second)).To(Equal(time.Second), "the back-off doubles")
+		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.reported(ctx)).To(BeEmpty())
 	})
 
 	It("is kept while a user's pod uses its GPUs", func(ctx SpecContext) {
