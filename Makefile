@@ -132,6 +132,13 @@ test-unit: $(GOTESTSUM) ## Run the tests that need no control plane
 test-race: ## Run the tests that need no control plane under the race detector
 	go test -race $(TESTFLAGS) $$(go list ./... | grep -v '^$(module)/test/')
 
+# A package is one whose tests need to notice every lost error; -ginkgo.fail-fast ends a run at the first failure.
+mutated ?= internal/controller/clusterpolicy internal/controller/node
+
+.PHONY: test-mutations
+test-mutations: ## Drop each error of the controllers, one at a time, and require a test to fail (mutated=PACKAGE-DIRECTORY)
+	go run ./test/mutate $(mutated) -- -ginkgo.fail-fast
+
 .PHONY: test-full
 test-full: test-unit ## Run all tests with every campaign whole; takes hours
 	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./test/...
