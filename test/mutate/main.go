@@ -64,14 +64,13 @@ func run(ctx context.Context, args []string) error {
 		if err != nil {
 			return err
 		}
-		mutations = matching(mutations, chosen)
 		if *list {
-			for _, m := range mutations {
+			for _, m := range matching(mutations, chosen) {
 				fmt.Println(m)
 			}
 			continue
 		}
-		survived, err := tryAll(ctx, directory, mutations, append([]string{"-test.timeout", timeout.String(), "-test.failfast"}, extra...))
+		survived, err := tryAll(ctx, directory, mutations, chosen, append([]string{"-test.timeout", timeout.String(), "-test.failfast"}, extra...))
 		if err != nil {
 			return err
 		}
@@ -103,23 +102,27 @@ func matching(mutations []mutation, chosen *regexp.Regexp) []mutation {
 	return found
 }
 
-// tryAll runs the tests of the package without a mutation, where they must pass, and with each. It returns the
-// mutations that survive.
-func tryAll(ctx context.Context, directory string, mutations []mutation, args []string) ([]string, error) {
+// tryAll runs the tests of the package without a mutation, where they must pass, and with each of those that are chosen.
+// It returns the mutations that survive.
+func tryAll(ctx context.Context, directory string, mutations []mutation, chosen *regexp.Regexp, args []string) ([]string, error) {
 	scratch, err := os.MkdirTemp("", "mutate-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(scratch)
-	bench := bench{directory: directory, scratch: scratch, args: args}
+	bench := bench{directory: directory, binary: filepath.Join(scratch, "package.test"), args: args}
+	if err := bench.build(ctx, scratch, mutations); err != nil {
+		return nil, err
+	}
 	begin := time.Now()
-	if passed, output, err := bench.try(ctx, nil); err != nil || !passed {
+	if passed, output, err := bench.try(ctx, 0); err != nil || !passed {
 		return nil, errors.Join(fmt.Errorf("the tests of %s fail without a mutation:\n%s", directory, output), err)
 	}
+	mutations = matching(mutations, chosen)
 	fmt.Printf("%s: %d mutations; one run takes %s\n", directory, len(mutations), time.Since(begin).Round(time.Second))
 	var survivors []string
 	for i, m := range mutations {
-		passed, _, err := bench.try(ctx, &m)
+		passed, _, err := bench.try(ctx, m.number)
 		if err != nil {
 			return nil, err
 		}
@@ -135,29 +138,30 @@ func tryAll(ctx context.Context, directory string, mutations []mutation, args []
 
 // bench builds and runs the tests of one package.
 type bench struct {
-	directory, scratch string
-	args               []string
+	directory, binary string
+	args              []string
 }
 
-// try reports whether the tests pass with the mutation, or without any for nil. A mutation that does not compile is an
-// error: it proves nothing.
-func (b bench) try(ctx context.Context, m *mutation) (passed bool, output []byte, err error) {
-	binary := filepath.Join(b.scratch, "package.test")
-	build := []string{"test", "-c", "-o", binary}
-	if m != nil {
-		overlay, err := m.overlay(b.scratch)
-		if err != nil {
-			return false, nil, err
-		}
-		build = append(build, "-overlay", overlay)
+// build builds the tests with all mutations, of which a run makes one. One that does not compile is an error: it proves
+// nothing.
+func (b bench) build(ctx context.Context, scratch string, mutations []mutation) error {
+	overlay, err := overlay(scratch, mutations)
+	if err != nil {
+		return err
 	}
-	compiler := exec.CommandContext(ctx, "go", append(build, ".")...)
+	compiler := exec.CommandContext(ctx, "go", "test", "-c", "-o", b.binary, "-overlay", overlay, ".")
 	compiler.Dir = b.directory
 	if output, err := compiler.CombinedOutput(); err != nil {
-		return false, output, fmt.Errorf("building the tests of %s: %w\n%s", b.directory, err, output)
+		return fmt.Errorf("building the tests of %s with mutations: %w\n%s", b.directory, err, output)
 	}
-	tests := exec.CommandContext(ctx, binary, b.args...)
+	return nil
+}
+
+// try reports whether the tests pass with the mutation of this number; 0 is none.
+func (b bench) try(ctx context.Context, number int) (passed bool, output []byte, err error) {
+	tests := exec.CommandContext(ctx, b.binary, b.args...)
 	tests.Dir = b.directory
+	tests.Env = append(os.Environ(), fmt.Sprintf("%s=%d", selector, number))
 	// The tests end what they have started.
 	tests.Cancel = func() error { return tests.Process.Signal(os.Interrupt) }
 	tests.WaitDelay = time.Minute

@@ -3,9 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,190 +11,103 @@ import (
 
 // mutation is one error that is dropped.
 type mutation struct {
+	// number of the mutation in its package, from 1, and the name of the package.
+	number int
+	pkg    string
 	// file is an absolute path, text its content, and line where the error is.
 	file string
 	text []byte
 	line int
-	// begin and end are the offsets of what is replaced.
-	begin, end  int
-	replacement string
+	// begin and end are the offsets of the expression, and prefix and suffix are put around it. %d in them stands for
+	// the number.
+	begin, end     int
+	prefix, suffix string
 }
 
 // place is FILE:LINE, with the name of the file alone.
 func (m mutation) place() string { return fmt.Sprintf("%s:%d", filepath.Base(m.file), m.line) }
 
 func (m mutation) String() string {
-	return fmt.Sprintf("%s: %s -> %s", m.place(), oneLine(string(m.text[m.begin:m.end])), oneLine(m.replacement))
+	const most = 80
+	dropped := strings.Join(strings.Fields(string(m.text[m.begin:m.end])), " ")
+	return m.place() + ": " + dropped[:min(most, len(dropped))]
 }
 
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+// selector is the environment variable that names, by its number, the mutation that a test binary makes.
+const selector = "MUTATION"
 
-// mutated is the content of the file with the mutation.
-func (m mutation) mutated() []byte {
-	return slices.Concat(m.text[:m.begin], []byte(m.replacement), m.text[m.end:])
-}
+// switchSource is added to the package. All mutations are compiled in at once, and a run makes one of them: building
+// takes longer than many a test.
+const switchSource = `package %s
 
-// overlay writes the mutated file and the overlay for go test, whose path it returns.
-func (m mutation) overlay(directory string) (string, error) {
-	const private = 0o600
-	mutated, overlay := filepath.Join(directory, "mutated.go"), filepath.Join(directory, "overlay.json")
-	content, err := json.Marshal(map[string]map[string]string{"Replace": {m.file: mutated}})
-	if err != nil {
-		return "", err
-	}
-	if err := os.WriteFile(mutated, m.mutated(), private); err != nil {
-		return "", err
-	}
-	return overlay, os.WriteFile(overlay, content, private)
-}
+import (
+	"os"
+	"strconv"
+)
 
-// find returns the mutations of all files of a package but its tests, in their order. recorders are the methods whose
-// calls record an error.
-func find(directory string, recorders []string) ([]mutation, error) {
-	files, err := filepath.Glob(filepath.Join(directory, "*.go"))
-	if err != nil {
-		return nil, err
-	}
-	var found []mutation
-	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		path, err := filepath.Abs(file)
-		if err != nil {
-			return nil, err
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		mutations, err := inFile(path, text, recorders)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, mutations...)
-	}
-	if len(found) == 0 {
-		return nil, fmt.Errorf("package directory %s has no error that could be dropped", directory)
-	}
-	return found, nil
-}
+var mutationSelected, _ = strconv.Atoi(os.Getenv("` + selector + `"))
 
-func inFile(path string, text []byte, recorders []string) ([]mutation, error) {
-	files := token.NewFileSet()
-	parsed, err := parser.ParseFile(files, path, text, parser.SkipObjectResolution)
-	if err != nil {
-		return nil, err
-	}
-	f := finder{files: files, path: path, text: text, recorders: recorders}
-	for _, declaration := range parsed.Decls {
-		if function, is := declaration.(*ast.FuncDecl); is && function.Body != nil {
-			f.inFunction(function.Type, function.Body)
-		}
-	}
-	slices.SortFunc(f.found, func(a, b mutation) int { return a.begin - b.begin })
-	return f.found, nil
-}
-
-// finder collects the mutations of a file.
-type finder struct {
-	files     *token.FileSet
-	path      string
-	text      []byte
-	recorders []string
-	found     []mutation
-}
-
-// inFunction looks at the statements of one function, and on its own at each function in it.
-func (f *finder) inFunction(signature *ast.FuncType, body *ast.BlockStmt) {
-	ast.Inspect(body, func(node ast.Node) bool {
-		switch node := node.(type) {
-		case *ast.FuncLit:
-			f.inFunction(node.Type, node.Body)
-			return false
-		case *ast.ReturnStmt:
-			f.inReturn(f.results(signature), node)
-		case *ast.CallExpr:
-			f.inCall(node)
-		case *ast.KeyValueExpr:
-			if key, is := node.Key.(*ast.Ident); is && key.Name == "Err" {
-				f.drop(node.Value)
-			}
-		case *ast.AssignStmt:
-			f.inAssignment(node)
-		}
-		return true
-	})
-}
-
-// results are the types of the results of a function, as they are written.
-func (f *finder) results(signature *ast.FuncType) []string {
-	if signature.Results == nil {
+func mutationDrop(number int, err error) error {
+	if number == mutationSelected {
 		return nil
 	}
-	var types []string
-	for _, field := range signature.Results.List {
-		for range max(1, len(field.Names)) {
-			types = append(types, f.source(field.Type))
+	return err
+}
+`
+
+// mutated is the content of a file with all of its mutations.
+func mutated(mutations []mutation) []byte {
+	type insertion struct {
+		at   int
+		text string
+	}
+	var insertions []insertion
+	for _, m := range mutations {
+		insertions = append(insertions, insertion{m.begin, numbered(m.prefix, m.number)})
+	}
+	// Of two that end at the same place, the later one is within the other.
+	for _, m := range slices.Backward(mutations) {
+		insertions = append(insertions, insertion{m.end, numbered(m.suffix, m.number)})
+	}
+	slices.SortStableFunc(insertions, func(a, b insertion) int { return a.at - b.at })
+	var content []byte
+	last, text := 0, mutations[0].text
+	for _, i := range insertions {
+		content = append(append(content, text[last:i.at]...), i.text...)
+		last = i.at
+	}
+	return append(content, text[last:]...)
+}
+
+func numbered(text string, number int) string {
+	return strings.ReplaceAll(text, "%d", fmt.Sprint(number))
+}
+
+// overlay writes the files with the mutations, which are in the order of their files, and the overlay for go test, whose
+// path it returns.
+func overlay(directory string, mutations []mutation) (string, error) {
+	const private = 0o600
+	files := map[string][]mutation{}
+	for _, m := range mutations {
+		files[m.file] = append(files[m.file], m)
+	}
+	content := map[string][]byte{
+		filepath.Join(filepath.Dir(mutations[0].file), "mutation_switch.go"): fmt.Appendf(nil, switchSource, mutations[0].pkg),
+	}
+	for file, of := range files {
+		content[file] = mutated(of)
+	}
+	replaced := map[string]string{}
+	for file, text := range content {
+		replaced[file] = filepath.Join(directory, filepath.Base(file))
+		if err := os.WriteFile(replaced[file], text, private); err != nil {
+			return "", err
 		}
 	}
-	return types
-}
-
-// inReturn drops the error that a function returns, if its last result is one.
-func (f *finder) inReturn(results []string, statement *ast.ReturnStmt) {
-	if len(results) == 0 || len(statement.Results) == 0 || results[len(results)-1] != "error" {
-		return
+	encoded, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
+	if err != nil {
+		return "", err
 	}
-	if len(statement.Results) == len(results) {
-		f.drop(statement.Results[len(results)-1])
-		return
-	}
-	// One call gives all results.
-	var names []string
-	for i := range len(results) - 1 {
-		names = append(names, fmt.Sprintf("result%d", i))
-	}
-	kept := strings.Join(names, ", ")
-	f.replace(statement.Results[0], fmt.Sprintf("func() (%s) { %s, _ := %s; return %s, nil }()",
-		strings.Join(results, ", "), kept, f.source(statement.Results[0]), kept))
-}
-
-// inCall drops the error that a recorder is called with.
-func (f *finder) inCall(call *ast.CallExpr) {
-	selector, is := call.Fun.(*ast.SelectorExpr)
-	if is && slices.Contains(f.recorders, selector.Sel.Name) && len(call.Args) == 1 {
-		f.drop(call.Args[0])
-	}
-}
-
-// inAssignment drops an error that is assigned to a field Err.
-func (f *finder) inAssignment(statement *ast.AssignStmt) {
-	if len(statement.Lhs) != len(statement.Rhs) {
-		return
-	}
-	for i, left := range statement.Lhs {
-		if selector, is := left.(*ast.SelectorExpr); is && selector.Sel.Name == "Err" {
-			f.drop(statement.Rhs[i])
-		}
-	}
-}
-
-// drop replaces an error by nil. It is still evaluated, so that what it does is done and its variables stay used.
-func (f *finder) drop(expression ast.Expr) {
-	if name, is := expression.(*ast.Ident); is && name.Name == "nil" {
-		return
-	}
-	f.replace(expression, fmt.Sprintf("func() error { _ = %s; return nil }()", f.source(expression)))
-}
-
-func (f *finder) replace(expression ast.Expr, replacement string) {
-	begin := f.files.Position(expression.Pos())
-	f.found = append(f.found, mutation{
-		file: f.path, text: f.text, line: begin.Line, begin: begin.Offset, end: f.files.Position(expression.End()).Offset, replacement: replacement,
-	})
-}
-
-func (f *finder) source(node ast.Node) string {
-	return string(f.text[f.files.Position(node.Pos()).Offset:f.files.Position(node.End()).Offset])
+	path := filepath.Join(directory, "overlay.json")
+	return path, os.WriteFile(path, encoded, private)
 }
