@@ -6,7 +6,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -141,13 +140,4 @@ func (s *scope) measure(pass status.Pass, found v1.ClusterPolicyStatus, failure 
 		measured.DriverToolkit, measured.DriverToolkitFound = input.UsesDriverToolkit(s.fleet.Facts()...), input.DriverToolkit != nil
 	}
 	return measured
-}
-
-// asObjects are the same objects as what the client takes.
-func asObjects(objects []render.Object) []client.Object {
-	result := make([]client.Object, 0, len(objects))
-	for _, object := range objects {
-		result = append(result, object)
-	}
-	return result
 }
