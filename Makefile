@@ -146,6 +146,13 @@ test-race: $(GOTESTSUM) ## Run unit tests, suites, and a story with an operator,
 	$(call go-test,standard-quiet,$(suites),-race -count=1 -timeout=30m)
 	$(call go-test,standard-verbose,./test/integration,-race -count=1 -run=TestBringsNodesToReady/newest -timeout=30m)
 
+# A package is one whose tests need to notice every lost error; -ginkgo.fail-fast ends a run at the first failure.
+mutated ?= internal/controller/clusterpolicy internal/controller/node
+
+.PHONY: test-mutations
+test-mutations: ## Drop each error of the controllers, one at a time, and require a test to fail (mutated=PACKAGE-DIRECTORY)
+	go run ./test/mutate $(mutated) -- -ginkgo.fail-fast
+
 .PHONY: test-full
 test-full: test-unit ## Run all tests with every campaign whole; takes hours
 	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./test/...

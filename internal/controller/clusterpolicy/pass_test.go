@@ -1,0 +1,385 @@
+package clusterpolicy
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+)
+
+var _ = Describe("A pass without a policy", func() {
+	It("publishes that there is none, and writes nothing", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		Expect(b.pass(ctx, 0)).To(BeZero())
+		Expect(b.writes()).To(BeEmpty())
+		Expect(b.fleet.Basis()).To(And(HaveField("Policy", BeNil()), HaveField("Decisions", BeNil())))
+		Expect(b.fleet.Published()).To(Receive())
+	})
+
+	It("gives up the labels of the namespace", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
+		b.settle(ctx)
+		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(labels.PodSecurity()[0], labels.PodSecurityPrivileged))
+		Expect(admin.Delete(ctx, b.policy(ctx))).To(Succeed())
+		b.pass(ctx, time.Second)
+		Expect(b.writes()).To(ConsistOf("apply Namespace " + namespace))
+		Expect(namespaceLabels(ctx)).NotTo(HaveKey(labels.PodSecurity()[0]))
+		b.pass(ctx, time.Second)
+		Expect(b.taken()).To(ConsistOf(call{what: "cached list ClusterPolicy"}))
+	})
+})
+
+var _ = Describe("A pass before all nodes are known", func() {
+	It("writes and publishes nothing, not even a status", func(ctx SpecContext) {
+		b := newBed()
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		Expect(b.pass(ctx, 0)).To(BeZero(), "the fleet has an event when it is hydrated")
+		Expect(b.taken()).To(ConsistOf(call{what: "cached list ClusterPolicy"}))
+		Expect(b.fleet.Basis()).To(BeNil())
+		Expect(b.policy(ctx).Status.Conditions).To(BeEmpty())
+	})
+})
+
+var _ = Describe("A new policy", func() {
+	It("is published before it is applied, and DaemonSets come last", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"), gpuNode("b"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
+		uid := b.policy(ctx).UID
+		b.answers(func(_ context.Context, made call) error {
+			if made.isWrite() {
+				defer GinkgoRecover()
+				Expect(b.fleet.Basis()).To(HaveField("Policy.UID", uid), "%s", made)
+			}
+			return nil
+		})
+		Expect(b.pass(ctx, 0)).To(Equal(2 * time.Second))
+		var before, last []string
+		for _, write := range b.writes() {
+			Expect(write).To(HavePrefix("apply "))
+			if strings.HasPrefix(write, "apply DaemonSet ") {
+				last = append(last, write)
+				continue
+			}
+			Expect(last).To(BeEmpty(), "%s comes after a DaemonSet", write)
+			before = append(before, write)
+		}
+		Expect(before).To(ConsistOf(
+			"apply Namespace gpu-operator", "apply ConfigMap nvidia-driver-startup-probe",
+			"apply RuntimeClass nvidia", "apply RuntimeClass nvidia-cdi", "apply RuntimeClass nvidia-legacy",
+			"apply Service gpu-operator", "apply Service nvidia-dcgm-exporter",
+		))
+		Expect(last).To(ConsistOf(
+			"apply DaemonSet gpu-feature-discovery", "apply DaemonSet nvidia-container-toolkit-daemonset",
+			"apply DaemonSet nvidia-dcgm-exporter", "apply DaemonSet nvidia-device-plugin-daemonset",
+			"apply DaemonSet nvidia-driver-daemonset-ubuntu24.04-amd64", "apply DaemonSet nvidia-operator-validator",
+		))
+	})
+
+	It("has its status once all nodes are assessed by it", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"), gpuNode("b"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		b.pass(ctx, 0)
+		Expect(b.pass(ctx, time.Second)).To(BeNumerically("<=", 2*time.Second), "the DaemonSets are there now")
+		Expect(b.policy(ctx).Status.Conditions).To(BeEmpty())
+		b.assess(ctx)
+		Expect(b.pass(ctx, 0)).To(BeZero())
+		policy := b.policy(ctx)
+		Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation))
+		Expect(condition(policy, v1.ConditionReady)).To(Equal("False OperandNotReady"), "no DaemonSet is rolled out")
+		b.roll(ctx)
+		b.pass(ctx, longer)
+		Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"))
+		b.taken()
+		Expect(b.pass(ctx, longer)).To(BeZero())
+		Expect(b.writes()).To(BeEmpty())
+	})
+
+	It("reports that nodes are being assessed when that takes longer", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"), gpuNode("b"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		b.pass(ctx, 0)
+		b.pass(ctx, time.Second)
+		b.taken()
+		Expect(b.pass(ctx, 1999*time.Millisecond)).To(Equal(time.Millisecond), "the basis with the DaemonSets is of the second pass")
+		Expect(b.writes()).To(BeEmpty())
+		b.pass(ctx, time.Millisecond)
+		Expect(b.writes()).To(ConsistOf("update status ClusterPolicy policy"))
+		policy := b.policy(ctx)
+		Expect(condition(policy, v1.ConditionReady)).To(Equal("False Assessing"))
+		Expect(condition(policy, v1.ConditionProgressing)).To(Equal("True Assessing"))
+		Expect(policy.Status.ObservedGeneration).To(BeZero())
+	})
+})
+
+var _ = Describe("An edit of the spec", func() {
+	It("is reported as being assessed after Timing.Sweep, with the old generation", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"), gpuNode("b"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		b.settle(ctx)
+		b.edit(ctx, func(spec *v1.ClusterPolicySpec) {
+			spec.DevicePlugin = &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "FAIL_ON_INIT_ERROR", Value: "false"}}}}
+		})
+		b.pass(ctx, longer)
+		Expect(b.writes()).To(ConsistOf("apply DaemonSet " + pluginName))
+		b.pass(ctx, time.Second)
+		b.pass(ctx, time.Second)
+		Expect(b.writes()).To(BeEmpty())
+		b.pass(ctx, time.Second)
+		Expect(b.writes()).To(ConsistOf("update status ClusterPolicy policy"))
+		policy := b.policy(ctx)
+		Expect(condition(policy, v1.ConditionProgressing)).To(Equal("True Assessing"))
+		Expect(message(policy, v1.ConditionProgressing)).To(Equal("2 of 2 GPU nodes are still to be assessed"))
+		Expect(condition(policy, v1.ConditionReady)).To(Equal("True Reconciled"), "the old verdicts stand")
+		Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation - 1))
+		b.settle(ctx)
+	})
+
+	It("that changes nothing on nodes leaves Ready as it is", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		b.settle(ctx)
+		since := condition(b.policy(ctx), v1.ConditionReady)
+		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
+		for range 3 {
+			b.pass(ctx, 500*time.Millisecond)
+			Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal(since))
+		}
+		Expect(b.writes()).To(BeEmpty())
+		b.assess(ctx)
+		b.pass(ctx, 0)
+		Expect(b.writes()).To(ConsistOf("update status ClusterPolicy policy"))
+		policy := b.policy(ctx)
+		Expect(policy.Status.ObservedGeneration).To(Equal(int64(2)))
+		Expect(condition(policy, v1.ConditionReady)).To(Equal(since))
+		Expect(condition(policy, v1.ConditionProgressing)).To(HavePrefix("False"))
+	})
+
+	It("removes what it no longer asks for, and nothing else", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		b.settle(ctx)
+		b.edit(ctx, func(spec *v1.ClusterPolicySpec) {
+			spec.DCGMExporter = &v1.DCGMExporterSpec{Enabled: new(false)}
+		})
+		b.pass(ctx, time.Second)
+		Expect(b.writes()).To(ConsistOf("delete DaemonSet "+exporterName, "delete Service "+exporterName))
+		Expect(daemonSets(ctx)).To(HaveLen(5))
+		b.settle(ctx)
+	})
+
+})
+
+var _ = Describe("Beside the policy in force", func() {
+	It("another one is ignored, until the first is deleted", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		b.create(ctx, "second", v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{Enabled: new(false)}})
+		b.settle(ctx)
+		second := named(ctx, "second")
+		Expect(second.Status.State).To(Equal(v1.StateIgnored))
+		Expect(condition(second, v1.ConditionReady)).To(Equal("False Ignored"))
+		Expect(second.Status.ObservedGeneration).To(Equal(second.Generation))
+		Expect(daemonSet(ctx, exporterName)).NotTo(BeNil(), "the spec of the first counts")
+
+		Expect(admin.Delete(ctx, b.policy(ctx))).To(Succeed())
+		b.pass(ctx, longer)
+		Expect(b.fleet.Basis().Policy.Name).To(Equal("second"))
+		Expect(b.writes()).To(BeEmpty(), "the objects are still those of the first")
+		b.assess(ctx)
+		Expect(b.pass(ctx, 0)).To(BeZero(), "their deletion is an event")
+		Expect(message(named(ctx, "second"), v1.ConditionReady)).To(ContainSubstring("is still being removed with an earlier ClusterPolicy"))
+
+		removeStack(ctx)
+		b.pass(ctx, longer)
+		Expect(daemonSets(ctx)).To(HaveLen(5))
+		for _, ds := range daemonSets(ctx) {
+			Expect(metav1.GetControllerOf(ds).UID).To(Equal(second.UID), ds.Name)
+		}
+	})
+
+	It("one that is being deleted is none", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "policy", Finalizers: []string{"example.com/hold"}}}
+		Expect(admin.Create(ctx, policy)).To(Succeed())
+		Expect(admin.Delete(ctx, policy)).To(Succeed())
+		b.pass(ctx, 0)
+		Expect(b.writes()).To(BeEmpty())
+		policy = b.policy(ctx)
+		policy.Finalizers = nil
+		Expect(admin.Update(ctx, policy)).To(Succeed())
+	})
+})
+
+var _ = Describe("A policy that is paused", func() {
+	It("has nothing written but its status, which counts what is pending", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		b.settle(ctx)
+		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
+		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Paused = new(true) })
+		b.pass(ctx, longer)
+		b.assess(ctx)
+		b.pass(ctx, longer)
+		Expect(b.writes()).To(ConsistOf("update status ClusterPolicy policy"))
+		policy := b.policy(ctx)
+		Expect(condition(policy, v1.ConditionReady)).To(Equal("False Paused"))
+		Expect(operandOf(policy, "device-plugin")).To(And(
+			HaveField("Reason", v1.ReasonPaused),
+			HaveField("Message", "1 of its objects are not as the spec says; spec.paused leaves them so"),
+		))
+		Expect(b.fleet.Basis().Paused()).To(BeTrue())
+		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Paused = nil })
+		b.settle(ctx)
+		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil())
+	})
+
+	It("reports an object that cannot be compared", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		b.settle(ctx)
+		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Paused = new(true) })
+		b.pass(ctx, longer)
+		b.assess(ctx)
+		b.answers(func(_ context.Context, made call) error {
+			if made == (call{what: "cached get DaemonSet", name: pluginName}) {
+				return errRefused
+			}
+			return nil
+		})
+		b.pass(ctx, longer)
+		Expect(operandOf(b.policy(ctx), "device-plugin")).To(And(
+			HaveField("State", v1.OperandError), HaveField("Message", ContainSubstring(errRefused.Error())),
+		))
+		Expect(operandOf(b.policy(ctx), "driver").State).To(Equal(v1.OperandReady))
+	})
+})
+
+var _ = Describe("A spec that is invalid for one operand", func() {
+	It("leaves what is there of it, and all else follows", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		b.settle(ctx)
+		old := daemonSet(ctx, "nvidia-driver-daemonset").Name
+		b.edit(ctx, func(spec *v1.ClusterPolicySpec) {
+			spec.Driver = &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{ContainerResources: []v1.ContainerResources{{Name: "absent"}}}}
+			spec.DCGMExporter = &v1.DCGMExporterSpec{Enabled: new(false)}
+		})
+		b.upgrade("22.04")
+		b.pass(ctx, longer)
+		Expect(b.writes()).To(ConsistOf("delete DaemonSet "+exporterName, "delete Service "+exporterName))
+		Expect(daemonSet(ctx, old)).NotTo(BeNil(), "the pool of its nodes is gone, but what should be there is unknown")
+		b.converge(ctx)
+		policy := b.policy(ctx)
+		Expect(condition(policy, v1.ConditionReady)).To(Equal("False InvalidSpec"), "as it was rendered once, and is kept")
+		Expect(operandOf(policy, "driver")).To(And(
+			HaveField("State", v1.OperandInvalid), HaveField("Message", ContainSubstring("there is no container absent")),
+		))
+		Expect(operandOf(policy, "device-plugin").State).To(Equal(v1.OperandReady))
+		Expect(daemonSet(ctx, old)).NotTo(BeNil())
+		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = nil })
+		b.settle(ctx)
+		Expect(daemonSet(ctx, old)).To(BeNil())
+	})
+})
+
+var _ = Describe("An object of another owner", func() {
+	It("is left alone and looked at again, until it is gone", func(ctx SpecContext) {
+		foreign := &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: exporterName, Namespace: namespace},
+			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+		}
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		Expect(admin.Create(ctx, foreign)).To(Succeed())
+		b.pass(ctx, 0)
+		b.pass(ctx, longer)
+		b.roll(ctx)
+		b.assess(ctx)
+		Expect(b.pass(ctx, longer)).To(Equal(30 * time.Second))
+		policy := b.policy(ctx)
+		Expect(condition(policy, v1.ConditionReady)).To(Equal("False Conflict"))
+		Expect(operandOf(policy, "dcgm-exporter").State).To(Equal(v1.OperandConflict))
+		Expect(operandOf(policy, "device-plugin").State).To(Equal(v1.OperandReady))
+		found := &corev1.Service{}
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(foreign), found)).To(Succeed())
+		Expect(found.Labels).NotTo(HaveKey(labels.Operand))
+
+		Expect(admin.Delete(ctx, foreign)).To(Succeed())
+		b.taken()
+		Expect(b.pass(ctx, 30*time.Second)).To(BeZero())
+		Expect(b.writes()).To(ContainElement("apply Service " + exporterName))
+		b.settle(ctx)
+	})
+})
+
+var _ = Describe("A DaemonSet that another writer changes", func() {
+	It("is repaired in the next pass", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		b.settle(ctx)
+		ds := daemonSet(ctx, pluginName)
+		wanted := ds.Spec.Template.Spec.Containers[0].Image
+		ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:v1"
+		Expect(admin.Update(ctx, ds)).To(Succeed())
+		b.pass(ctx, 0)
+		Expect(b.writes()).To(ConsistOf("apply DaemonSet " + pluginName))
+		Expect(daemonSet(ctx, pluginName).Spec.Template.Spec.Containers[0].Image).To(Equal(wanted))
+		b.settle(ctx)
+	})
+})
+
+var _ = Describe("Pods that cannot be created", func() {
+	It("are explained to the nodes by Events, which are read when they are due", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		b.settle(ctx)
+		b.refusePods(ctx, pluginName)
+		Expect(b.pass(ctx, 0)).To(Equal(5*time.Second), "the DaemonSet controller may be about to make it")
+		Expect(b.taken()).NotTo(ContainElement(call{what: "live list Event"}))
+		Expect(b.pass(ctx, 5*time.Second)).To(Equal(2*time.Second), "nodes are assessed by another basis now")
+		Expect(b.taken()).To(ContainElement(call{what: "live list Event"}))
+		Expect(b.fleet.Basis().Stack.CreateFailures).To(HaveKeyWithValue(pluginName, HaveField("Reason", v1.ReasonQuotaExceeded)))
+	})
+})
+
+// upgrade has all nodes have another version of their operating system, which is another driver pool.
+func (b *bed) upgrade(version string) {
+	for _, node := range b.nodes {
+		node.Labels[labels.DiscoveryOSVersion] = version
+		entry := *b.fleet.Get(node.Name)
+		entry.Facts = observe.Facts(node)
+		b.fleet.Set(&entry)
+	}
+}
+
+// refusePods is the DaemonSet controller that may create no pod of the DaemonSet.
+func (b *bed) refusePods(ctx context.Context, name string) {
+	GinkgoHelper()
+	ds := daemonSet(ctx, name)
+	ds.Status.CurrentNumberScheduled = 0
+	Expect(admin.Status().Update(ctx, ds)).To(Succeed())
+	Expect(admin.Create(ctx, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Name: "refused", Namespace: namespace},
+		InvolvedObject: corev1.ObjectReference{Kind: "DaemonSet", Namespace: namespace, Name: ds.Name, UID: ds.UID},
+		Reason:         "FailedCreate", Type: corev1.EventTypeWarning,
+		Message:       `Error creating: pods "x" is forbidden: exceeded quota: none`,
+		LastTimestamp: metav1.NewTime(b.clock.Now()),
+	})).To(Succeed())
+}
+
+func namespaceLabels(ctx context.Context) map[string]string {
+	GinkgoHelper()
+	found := &corev1.Namespace{}
+	Expect(admin.Get(ctx, client.ObjectKey{Name: namespace}, found)).To(Succeed())
+	return found.Labels
+}

@@ -1,0 +1,91 @@
+package clusterpolicy
+
+import (
+	"context"
+	"testing"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	"github.com/onsi/ginkgo/v2/types"
+	. "github.com/onsi/gomega"
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+const namespace = cluster.OperatorNamespace
+
+// What all specs share: the API server, a client whose calls no spec counts or fails, and the caches.
+var (
+	config *rest.Config
+	scheme = runtime.NewScheme()
+	admin  client.WithWatch
+	// references, images and kinds are the caches that Options name.
+	references, images, kindsCache cache.Cache
+)
+
+func TestClusterPolicy(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane")
+	}
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "ClusterPolicy controller")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	ctrl.SetLogger(logr.Discard())
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme, monitoringv1.AddToScheme} {
+		Expect(add(scheme)).To(Succeed())
+	}
+	started, stop, err := cluster.StartEnvtest(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	config = started
+	DeferCleanup(stop)
+	admin, err = client.NewWithWatch(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+
+	options := cache.Options{Scheme: scheme, Mapper: mapper()}
+	references, err = observe.ReferenceCache(config, namespace, options)
+	Expect(err).NotTo(HaveOccurred())
+	images, err = observe.DriverToolkitCache(config, options)
+	Expect(err).NotTo(HaveOccurred())
+	options.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+	kindsCache, err = cache.New(config, options)
+	Expect(err).NotTo(HaveOccurred())
+	running, end := context.WithCancel(context.Background())
+	DeferCleanup(end)
+	for _, c := range []cache.Cache{references, images, kindsCache} {
+		go func() {
+			defer GinkgoRecover()
+			Expect(c.Start(running)).To(Succeed())
+		}()
+	}
+})
+
+// mapper looks at the API server again for each kind that it does not know.
+func mapper() *restMapper {
+	client, err := rest.HTTPClientFor(config)
+	Expect(err).NotTo(HaveOccurred())
+	dynamic, err := apiutil.NewDynamicRESTMapper(config, client)
+	Expect(err).NotTo(HaveOccurred())
+	return &restMapper{RESTMapper: dynamic}
+}
+
+// Every kind of call that a pass makes is failed by some spec; a call that is new in a pass needs one, too.
+var _ = ReportAfterSuite("failed calls", func(report Report) {
+	for _, spec := range report.SpecReports {
+		if spec.Failed() || spec.State.Is(types.SpecStateSkipped) {
+			return
+		}
+	}
+	Expect(everFailed.missing(everMade)).To(BeEmpty(), "no spec has made these calls fail")
+})

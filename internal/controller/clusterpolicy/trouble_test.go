@@ -1,0 +1,175 @@
+package clusterpolicy
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/apply"
+)
+
+// changed is what the admission policy makes of an image.
+const changed = "example.com/changed:v1"
+
+var _ = Describe("A call that hangs", func() {
+	It("keeps no other object and no status from being written", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		b.impatient()
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		released := make(chan struct{})
+		b.answers(func(ctx context.Context, made call) error {
+			if made != (call{what: "apply DaemonSet", name: pluginName}) {
+				return nil
+			}
+			select {
+			case <-released:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		begin := time.Now()
+		b.pass(ctx, 0)
+		Expect(time.Since(begin)).To(BeNumerically("<", 5*time.Second))
+		Eventually(func() int { return len(daemonSets(ctx)) }).Should(Equal(5), "all others")
+		b.report(ctx)
+		policy := b.policy(ctx)
+		Expect(operandOf(policy, "device-plugin")).To(And(
+			HaveField("State", v1.OperandError), HaveField("Message", ContainSubstring("no answer from the API server")),
+		))
+		Expect(operandOf(policy, "driver").State).To(Equal(v1.OperandReady))
+		close(released)
+		Eventually(b.reconciler.Applier.Events()).Should(Receive(), "a pass is due")
+		b.settle(ctx)
+	})
+
+	DescribeTable("while the pass waits for it ends with its deadline", func(ctx SpecContext, what string, prepare func(context.Context, *bed)) {
+		b := newBed(gpuNode("a"))
+		b.reconciler.Timing.Deadline = time.Second
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		prepare(ctx, b)
+		b.answers(func(ctx context.Context, made call) error {
+			if made.what != what {
+				return nil
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		_, err := b.after(ctx, longer)
+		Expect(err).To(Or(BeNil(), MatchError(context.DeadlineExceeded)))
+		Expect(b.taken()).To(ContainElement(WithTransform(func(c call) string { return c.what }, Equal(what))))
+		Expect(daemonSets(ctx)).To(HaveLen(6))
+	},
+		Entry(nil, "live get CustomResourceDefinition", nothing),
+		Entry(nil, "live list Event", func(ctx context.Context, b *bed) {
+			b.settle(ctx)
+			b.refusePods(ctx, pluginName)
+			b.pass(ctx, 0)
+		}),
+	)
+})
+
+var _ = Describe("A mutating admission policy that changes a DaemonSet", func() {
+	It("is reported, not fought, and repaired once it is gone", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		b.settle(ctx)
+		wanted := image(ctx)
+		end := mutate(ctx)
+		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
+		b.pass(ctx, longer)
+		Expect(b.writes()).To(Equal([]string{"apply DaemonSet " + pluginName}))
+		Expect(image(ctx)).To(Equal(changed))
+		Expect(b.report(ctx)).To(Equal(time.Second), "the back-off of the object")
+		policy := b.policy(ctx)
+		Expect(condition(policy, v1.ConditionReady)).To(Equal("False Altered"))
+		Expect(operandOf(policy, "device-plugin")).To(And(
+			HaveField("State", v1.OperandError), HaveField("Reason", v1.ReasonAltered),
+			HaveField("Message", ContainSubstring("spec.template.spec.containers[nvidia-device-plugin].image")),
+		))
+		b.taken()
+		for range 3 { // Events within the back-off.
+			b.pass(ctx, 100*time.Millisecond)
+		}
+		Expect(b.writes()).To(BeEmpty())
+		for _, backoff := range []time.Duration{2, 4, 8, 15, 15} {
+			Expect(b.pass(ctx, longer+4*time.Second)).To(Equal(backoff * time.Second))
+			Expect(b.writes()).To(Equal([]string{"apply DaemonSet " + pluginName}), "one attempt after each back-off")
+		}
+
+		end(ctx)
+		Expect(b.reconciler.Applier.RetryAfter()).To(BeNumerically("<=", 30*time.Second))
+		b.pass(ctx, b.reconciler.Applier.RetryAfter())
+		Expect(image(ctx)).To(Equal(wanted))
+		b.settle(ctx)
+	})
+})
+
+// impatient has rounds wait as long as they do in production.
+func (b *bed) impatient() {
+	options := b.reconciler.Options
+	b.reconciler.Applier = apply.New(options.Client, b.client("live", false), b.clock, apply.DefaultTiming())
+}
+
+func image(ctx context.Context) string {
+	GinkgoHelper()
+	return daemonSet(ctx, pluginName).Spec.Template.Spec.Containers[0].Image
+}
+
+// mutate has the API server change the image of the device plugin in every write. It returns what ends that.
+func mutate(ctx context.Context) (end func(context.Context)) {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Name: "change-image"}
+	objects := []client.Object{
+		&admissionv1.MutatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionv1.MutatingAdmissionPolicySpec{
+			FailurePolicy: new(admissionv1.Fail),
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				ResourceNames: []string{pluginName},
+				RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+					Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"daemonsets"}},
+				},
+			}}},
+			Mutations: []admissionv1.Mutation{{
+				PatchType: admissionv1.PatchTypeJSONPatch,
+				JSONPatch: &admissionv1.JSONPatch{Expression: `[JSONPatch{op: "replace", path: "/spec/template/spec/containers/0/image", value: "` + changed + `"}]`},
+			}},
+			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
+		}},
+		&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name}},
+	}
+	end = func(ctx context.Context) {
+		GinkgoHelper()
+		for _, object := range objects {
+			Expect(client.IgnoreNotFound(admin.Delete(ctx, object))).To(Succeed())
+		}
+		Eventually(tried).WithContext(ctx).Should(Not(Equal(changed)))
+	}
+	for _, object := range objects {
+		Expect(admin.Create(ctx, object)).To(Succeed())
+	}
+	DeferCleanup(func(ctx SpecContext) { end(ctx) })
+	Eventually(tried).WithContext(ctx).Should(Equal(changed))
+	return end
+}
+
+// tried is the image that a write of the device plugin would have now. Nothing is written.
+func tried(ctx context.Context) (string, error) {
+	ds := &appsv1.DaemonSet{}
+	err := admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pluginName}, ds)
+	if err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	ds.Spec.Template.Spec.Containers[0].Image = "example.com/tried:v1"
+	if err := admin.Update(ctx, ds, client.DryRunAll); err != nil {
+		return "", err
+	}
+	return ds.Spec.Template.Spec.Containers[0].Image, nil
+}
