@@ -42,7 +42,7 @@ var losses = map[string]func(*operator){
 	"drafts":       func(o *operator) { o.pass = clusterpolicy.New(o.pass.Options) },
 	"apply table":  func(o *operator) { o.pass.Applier = apply.New(o, live{o}, o.clock, patient()) },
 	"namespace":    func(o *operator) { o.pass.OwnNamespace = &apply.Namespace{Client: o, Live: live{o}, Name: namespace} },
-	"status times": func(o *operator) { o.pass.Status = status.NewWriter(o, o.clock, o.node.Events, o.pass.Catalogue) },
+	"status times": func(o *operator) { o.pass.Status = status.NewWriter(o, o.clock, o.node.Events, o.pass.Catalogue, status.DefaultTiming()) },
 	"create failures": func(o *operator) {
 		o.pass.CreateFailures = observe.NewCreateFailures(live{o}, namespace, o.clock)
 	},
@@ -53,7 +53,7 @@ var losses = map[string]func(*operator){
 	"refused taints": func(o *operator) { o.node = node.New(o.node.Options) },
 	"event limits": func(o *operator) {
 		o.node.Events = events.NewRecorder(o, o.clock, o.node.Meter.Dropped)
-		o.pass.Status = status.NewWriter(o, o.clock, o.node.Events, o.pass.Catalogue)
+		o.pass.Status = status.NewWriter(o, o.clock, o.node.Events, o.pass.Catalogue, status.DefaultTiming())
 	},
 	"shared parts of pods": func(o *operator) { o.pods = observe.NewPodTrimmer() },
 	"all":                  func(o *operator) { o.start() },

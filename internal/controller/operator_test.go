@@ -99,7 +99,7 @@ func (o *operator) start() {
 		Client:         o,
 		Applier:        apply.New(o, uncached, o.clock, patient()),
 		OwnNamespace:   &apply.Namespace{Client: o, Live: uncached, Name: namespace},
-		Status:         status.NewWriter(o, o.clock, recorder, catalogue),
+		Status:         status.NewWriter(o, o.clock, recorder, catalogue, status.DefaultTiming()),
 		Fleet:          o.fleet,
 		Catalogue:      catalogue,
 		Namespace:      namespace,

@@ -19,7 +19,7 @@ func TestWithin(t *testing.T) {
 		return v
 	}
 	late := func(text string) readiness.Verdict {
-		return readiness.Verdict{State: readiness.Failed, Reason: "Starting", Message: text}
+		return readiness.Verdict{State: readiness.Failed, Reason: "Starting", Message: text, Overdue: true}
 	}
 	tests := map[string]struct {
 		deadline time.Duration

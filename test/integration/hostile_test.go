@@ -115,7 +115,7 @@ func TestAWebhookThatHangs(t *testing.T) {
 	b := newBed(t, bedOptions{nodes: 3, timing: simulator.DefaultTiming().Scale(0.1)})
 	b.run()
 	b.create(b.samplePolicy())
-	b.awaitReady(3, time.Minute)
+	b.awaitReady(3)
 	asked, release := make(chan struct{}, 1000), make(chan struct{})
 	hook := newWebhook(b, func(r *http.Request, _ *admissionv1.AdmissionReview) []byte {
 		asked <- struct{}{}
@@ -150,7 +150,7 @@ func TestAWebhookThatHangs(t *testing.T) {
 	b.sim.Heal("driver", "gpu-00001")
 	// A container that has failed is on trial for a minute; that of a new pod is not.
 	b.deletePod("nvidia-driver-daemonset", "gpu-00001")
-	b.awaitReady(3, time.Minute)
+	b.awaitReady(3)
 	b.Expect(b.daemonSet(pluginName).Spec.Template.Spec.Containers[0].Env).To(ContainElement(HaveField("Name", "EXAMPLE")))
 }
 
@@ -159,7 +159,7 @@ func TestAWebhookThatChangesObjectsBack(t *testing.T) {
 	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	b.run()
 	b.create(b.samplePolicy())
-	b.awaitReady(2, time.Minute)
+	b.awaitReady(2)
 	asked := make(chan struct{}, 1000)
 	hook := newWebhook(b, func(_ *http.Request, review *admissionv1.AdmissionReview) []byte {
 		asked <- struct{}{}
@@ -195,7 +195,7 @@ func TestAWebhookThatChangesObjectsBack(t *testing.T) {
 	b.Eventually(func() string { return b.daemonSet(pluginName).Spec.Template.Spec.Containers[0].Image }).
 		WithTimeout(30*time.Second).WithPolling(100*time.Millisecond).ShouldNot(Equal("example.com/other:1"), "repaired without another event")
 	t.Logf("repaired %s after the cause was gone", time.Since(begin).Round(time.Millisecond))
-	b.awaitReady(2, time.Minute)
+	b.awaitReady(2)
 }
 
 // TestAllocatableFallsToNothing: the kubelet takes all GPUs of a node from pods, while every pod of the stack works.
@@ -203,7 +203,7 @@ func TestAllocatableFallsToNothing(t *testing.T) {
 	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	b.run()
 	b.create(b.samplePolicy())
-	b.awaitReady(2, time.Minute)
+	b.awaitReady(2)
 	node := b.node("gpu-00001")
 	node.Status.Allocatable["nvidia.com/gpu"] = *node.Status.Allocatable.Cpu()
 	zero := node.Status.Allocatable["nvidia.com/gpu"]

@@ -31,10 +31,10 @@ var _ = Describe("What a pass keeps for the next one", Ordered, ContinueOnFailur
 	BeforeEach(func(ctx SpecContext) { b.settle(ctx) })
 
 	It("is the same as long as nothing changes", func(ctx SpecContext) {
-		decisions, made, basis := b.reconciler.drafts.decisions.made, objects(), b.fleet.Basis()
+		decisions, made, basis := b.fleet.Basis().Decisions, objects(), b.fleet.Basis()
 		Expect(made).To(HaveLen(8))
 		b.pass(ctx, longer)
-		Expect(b.reconciler.drafts.decisions.made).To(BeIdenticalTo(decisions))
+		Expect(b.fleet.Basis().Decisions).To(BeIdenticalTo(decisions))
 		Expect(b.fleet.Basis()).To(BeIdenticalTo(basis))
 		for name, now := range objects() {
 			for i := range now {
@@ -68,7 +68,6 @@ var _ = Describe("What a pass keeps for the next one", Ordered, ContinueOnFailur
 		Expect(next).To(BeNumerically("<=", 2*time.Second))
 		Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"))
 	},
-		Entry("the decisions", func() { b.reconciler.drafts.decisions = decisionsDraft{} }),
 		Entry("the plan", func() { b.reconciler.drafts.plan = planDraft{} }),
 		Entry("the objects", func() { b.reconciler.drafts.objects = nil }),
 		Entry("all of it", func() { b.reconciler.drafts = drafts{} }),

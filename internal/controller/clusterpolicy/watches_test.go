@@ -114,12 +114,12 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 		failed := b.failOnce(what, 1)
 		b.pass(ctx, longer)
 		Expect(failed().what).To(Equal(what))
-		Expect(b.reconciler.drafts.decisions.input.DriverToolkit).To(BeNil())
+		Expect(b.fleet.Basis().Decisions.Input.DriverToolkit).To(BeNil())
 		Expect(condition(b.policy(ctx), v1.ConditionReady)).NotTo(Equal("False ReconcileFailed"), "it concerns the nodes alone that need it")
 		b.clock.Step(10 * time.Second)
 		Eventually(func() map[string]string {
 			b.pass(ctx, 0)
-			return b.reconciler.drafts.decisions.input.DriverToolkit
+			return b.fleet.Basis().Decisions.Input.DriverToolkit
 		}).Should(HaveKey(release))
 
 		b.ubuntu(ctx)
