@@ -3,6 +3,7 @@ package clusterpolicy
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/ginkgo/v2"
@@ -38,6 +39,8 @@ func TestClusterPolicy(t *testing.T) {
 		t.Skip("needs a control plane")
 	}
 	RegisterFailHandler(Fail)
+	// Machines that run the suite may be slow.
+	SetDefaultEventuallyTimeout(30 * time.Second)
 	RunSpecs(t, "ClusterPolicy controller")
 }
 

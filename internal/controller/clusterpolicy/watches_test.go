@@ -162,13 +162,13 @@ var _ = Describe("The controller in a manager", func() {
 		go func() { ended <- mgr.Start(running) }()
 		DeferCleanup(func() {
 			stop()
-			Eventually(ended).WithTimeout(30 * time.Second).Should(Receive(BeNil()))
+			Eventually(ended).Should(Receive(BeNil()))
 		})
 		b.create(ctx, "policy", v1.ClusterPolicySpec{})
 		count := func() int { return len(daemonSets(ctx)) }
-		Eventually(count).WithTimeout(30 * time.Second).Should(Equal(6))
+		Eventually(count).Should(Equal(6))
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
-		Eventually(count).WithTimeout(30*time.Second).Should(Equal(6), "the deletion is an event")
+		Eventually(count).Should(Equal(6), "the deletion is an event")
 	})
 })
 
@@ -232,7 +232,7 @@ func define(ctx context.Context, group, kind string) {
 		list.SetAPIVersion(group + "/v1")
 		list.SetKind(kind + "List")
 		return admin.List(ctx, list)
-	}).WithTimeout(30 * time.Second).Should(Succeed())
+	}).Should(Succeed())
 	DeferCleanup(func(ctx SpecContext) { undefine(ctx, group, kind) })
 }
 
@@ -240,8 +240,7 @@ func undefine(ctx context.Context, group, kind string) {
 	GinkgoHelper()
 	definition := definitionNamed(strings.ToLower(kind) + "s." + group)
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, definition))).To(Succeed())
-	Eventually(func() error { return admin.Get(ctx, client.ObjectKeyFromObject(definition), definition) }).
-		WithTimeout(30 * time.Second).Should(Satisfy(apierrors.IsNotFound))
+	Eventually(func() error { return admin.Get(ctx, client.ObjectKeyFromObject(definition), definition) }).Should(Satisfy(apierrors.IsNotFound))
 }
 
 func definitionNamed(name string) *unstructured.Unstructured {
