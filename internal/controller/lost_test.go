@@ -39,10 +39,12 @@ var losses = map[string]func(*operator){
 		o.know(fleet.New())
 		o.fleet.Hydrate(entries)
 	},
-	"drafts":       func(o *operator) { o.pass = clusterpolicy.New(o.pass.Options) },
-	"apply table":  func(o *operator) { o.pass.Applier = apply.New(o, live{o}, o.clock, patient()) },
-	"namespace":    func(o *operator) { o.pass.OwnNamespace = &apply.Namespace{Client: o, Live: live{o}, Name: namespace} },
-	"status times": func(o *operator) { o.pass.Status = status.NewWriter(o, o.clock, o.node.Events, o.pass.Catalogue, status.DefaultTiming()) },
+	"drafts":      func(o *operator) { o.pass = clusterpolicy.New(o.pass.Options) },
+	"apply table": func(o *operator) { o.pass.Applier = apply.New(o, live{o}, o.clock, patient()) },
+	"namespace":   func(o *operator) { o.pass.OwnNamespace = &apply.Namespace{Client: o, Live: live{o}, Name: namespace} },
+	"status times": func(o *operator) {
+		o.pass.Status = status.NewWriter(o, o.clock, o.node.Events, o.pass.Catalogue, status.DefaultTiming())
+	},
 	"create failures": func(o *operator) {
 		o.pass.CreateFailures = observe.NewCreateFailures(live{o}, namespace, o.clock)
 	},
