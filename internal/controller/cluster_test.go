@@ -55,6 +55,15 @@ func newCluster(scheme *runtime.Scheme) *cluster {
 	}
 }
 
+// as is the object in another of its types.
+func as[T any](object any) T {
+	typed, is := object.(T)
+	if !is {
+		panic(fmt.Sprintf("%T is no %s", object, reflect.TypeFor[T]()))
+	}
+	return typed
+}
+
 // store is the cache of the kind of an object.
 func (c *cluster) store(kind reflect.Type) toolscache.Indexer {
 	c.mu.Lock()
@@ -63,7 +72,7 @@ func (c *cluster) store(kind reflect.Type) toolscache.Indexer {
 		indexers := toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}
 		if kind == reflect.TypeFor[corev1.Pod]() {
 			indexers[byNode] = func(object any) ([]string, error) {
-				pod := object.(*corev1.Pod)
+				pod := as[*corev1.Pod](object)
 				var keys []string
 				for _, node := range observe.TargetNode(pod) {
 					keys = append(keys, nodeKey("__all_namespaces", node), nodeKey(pod.Namespace, node))
@@ -143,7 +152,7 @@ func (c *cluster) List(_ context.Context, list client.ObjectList, options ...cli
 	}
 	objects := make([]runtime.Object, 0, len(found))
 	for _, object := range found {
-		objects = append(objects, object.(runtime.Object))
+		objects = append(objects, as[runtime.Object](object))
 	}
 	return meta.SetList(list, objects)
 }
@@ -160,10 +169,10 @@ func (c *cluster) Apply(ctx context.Context, intent runtime.ApplyConfiguration, 
 	if err := c.Client.Apply(ctx, intent, options...); err != nil {
 		return err
 	}
-	applied := intent.(interface {
+	applied := as[interface {
 		client.Object
 		UnstructuredContent() map[string]any
-	})
+	}](intent)
 	made, err := c.Scheme().New(applied.GetObjectKind().GroupVersionKind())
 	if err != nil {
 		return err
@@ -171,7 +180,7 @@ func (c *cluster) Apply(ctx context.Context, intent runtime.ApplyConfiguration, 
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.UnstructuredContent(), made); err != nil {
 		return err
 	}
-	object := made.(client.Object)
+	object := as[client.Object](made)
 	object.SetUID(types.UID("uid-" + object.GetName()))
 	object.SetManagedFields(nil)
 	object.SetGeneration(1)
@@ -205,7 +214,7 @@ func (c *cluster) Patch(ctx context.Context, object client.Object, patch client.
 	if err != nil {
 		return err
 	}
-	after := object.(*corev1.Node)
+	after := as[*corev1.Node](object)
 	*after = corev1.Node{}
 	if err := json.Unmarshal(changed, after); err != nil {
 		return err
@@ -233,7 +242,7 @@ func (w statusWriter) Patch(ctx context.Context, object client.Object, patch cli
 // Update is of a ClusterPolicy.
 func (w statusWriter) Update(_ context.Context, object client.Object, _ ...client.SubResourceUpdateOption) error {
 	w.cluster.count("status")
-	w.cluster.put(object.DeepCopyObject().(client.Object))
+	w.cluster.put(as[client.Object](object.DeepCopyObject()))
 	return nil
 }
 

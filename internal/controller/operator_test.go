@@ -66,7 +66,7 @@ func newOperator() *operator {
 	for _, reference := range []client.Object{fence, configs} {
 		trimmed, err := observe.TrimReference(reference)
 		must(err)
-		o.put(trimmed.(client.Object))
+		o.put(as[client.Object](trimmed))
 	}
 	o.policy(v1.ClusterPolicySpec{
 		DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "plugin-configs", Default: "default"}},
@@ -178,7 +178,7 @@ func received[T any, P wired[T]](sent, got P, trim func(any) (any, error)) clien
 	must(got.Unmarshal(data))
 	trimmed, err := trim(got)
 	must(err)
-	return trimmed.(client.Object)
+	return as[client.Object](trimmed)
 }
 
 // run gives nodes the pods that the DaemonSets choose them for, each of them ready, and returns how many there are.

@@ -2,8 +2,8 @@
 // force, publishes what nodes are assessed by, and aggregates the entries of the fleet; it assesses no node and reads no
 // pod. It writes through package apply and package status only, and knows no operand.
 //
-// What it keeps from pass to pass is in drafts: decisions, plan and rendered objects, each with all that it was made of.
-// All of it may be lost at any time. docs/architecture.md, "What is kept between passes", lists the state of all packages.
+// What it keeps from pass to pass is in drafts: the plan and the rendered objects, each with all that it was made of. The
+// comment of package controller has the table of all that is kept.
 package clusterpolicy
 
 // What the pass reads and writes. The objects of the stack are made by server-side apply, which
