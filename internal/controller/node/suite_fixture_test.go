@@ -47,9 +47,9 @@ func newFixture(ctx context.Context, changes ...func(*corev1.Node)) *fixture {
 }
 
 // newReady returns a fixture whose node has been reported ready.
-func newReady(ctx context.Context, changes ...func(*corev1.Node)) *fixture {
+func newReady(ctx context.Context) *fixture {
 	GinkgoHelper()
-	f := newFixture(ctx, changes...)
+	f := newFixture(ctx)
 	f.publish(v1.ClusterPolicySpec{})
 	Expect(f.after(ctx, 0)).To(BeZero())
 	Expect(f.reported(ctx)).To(Equal("True GPUReady"))
