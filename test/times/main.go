@@ -19,7 +19,7 @@ import (
 )
 
 // factor is what a busy machine may take more than the bound, which is for an idle one.
-const factor = 2
+const factor = 3
 
 func main() {
 	path := flag.String("bounds", "test/times.txt", "file with the bound of each package")
