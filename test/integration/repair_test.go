@@ -155,7 +155,8 @@ func TestOrphansAreAdopted(t *testing.T) {
 	b.Expect(b.client.Delete(t.Context(), b.policy(), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 	b.Eventually(func() []metav1.OwnerReference { return b.daemonSet(driverName).OwnerReferences }).
 		WithTimeout(garbageTime).WithPolling(time.Second).Should(BeEmpty())
-	b.create(b.samplePolicy())
+	// The garbage collector lets the policy go once it has been through all kinds.
+	b.Eventually(func() error { return b.client.Create(t.Context(), b.samplePolicy()) }).WithTimeout(garbageTime).Should(Succeed())
 	b.run()
 	b.awaitReady(1)
 	b.Expect(b.daemonSet(driverName).OwnerReferences).To(HaveLen(1))

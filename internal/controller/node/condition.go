@@ -23,6 +23,8 @@ func (s *scope) report(ctx context.Context) error {
 	before := assess.GPUReadyCondition(s.node)
 	if before != nil && isSame(s.node.Name, before, &report.Assessment) {
 		writes.Stage, writes.StageSince = "", time.Time{}
+		// Also of a condition that was written before a restart.
+		writes.Failed = report.State == readiness.Failed
 		return nil
 	}
 	if !s.writes() {

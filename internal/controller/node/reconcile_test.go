@@ -146,7 +146,8 @@ func TestAReplacedPodIsReportedOnceThatHasLasted(t *testing.T) {
 // A node that was overdue has one Event when it is ready, whatever stages it passes by then.
 func TestANodeThatWasOverdueIsReportedWhenItIsReady(t *testing.T) {
 	for name, between := range map[string]func(*rig){
-		"at once": func(*rig) {},
+		"at once":         func(*rig) {},
+		"after a restart": func(*rig) {},
 		"after a stage that is not written": func(r *rig) {
 			r.pod("container-toolkit", starts)
 			_, err := r.after(time.Second)
@@ -165,6 +166,11 @@ func TestANodeThatWasOverdueIsReportedWhenItIsReady(t *testing.T) {
 			}
 			r.Expect(assess.GPUReadyCondition(r.node()).Message).To(ContainSubstring("for more than 30m"))
 			r.Expect(r.eventReasons()).To(ConsistOf("Starting"))
+			if name == "after a restart" {
+				r.fleet.Forget("a")
+				_, err := r.after(time.Second)
+				r.Expect(err).NotTo(HaveOccurred())
+			}
 			r.works("driver")
 			between(r)
 			_, err := r.after(time.Second)
