@@ -34,7 +34,8 @@ var _ = Describe("A pass without a policy", func() {
 		Expect(b.writes()).To(ConsistOf("apply Namespace " + namespace))
 		Expect(namespaceLabels(ctx)).NotTo(HaveKey(labels.PodSecurity()[0]))
 		b.pass(ctx, time.Second)
-		Expect(b.taken()).To(ConsistOf(call{what: "cached list ClusterPolicy"}))
+		Expect(b.taken()).To(ConsistOf(call{what: "cached list ClusterPolicy"},
+			call{what: "cached get CustomResourceDefinition", name: "clusterpolicies.nvidia.com"}), "nothing but the caches is read")
 	})
 })
 
@@ -43,7 +44,8 @@ var _ = Describe("A pass before all nodes are known", func() {
 		b := newBed()
 		b.create(ctx, "policy", v1.ClusterPolicySpec{})
 		Expect(b.pass(ctx, 0)).To(BeZero(), "the fleet has an event when it is hydrated")
-		Expect(b.taken()).To(ConsistOf(call{what: "cached list ClusterPolicy"}))
+		Expect(b.taken()).To(ConsistOf(call{what: "cached list ClusterPolicy"},
+			call{what: "cached get CustomResourceDefinition", name: "clusterpolicies.nvidia.com"}), "nothing but the caches is read")
 		Expect(b.fleet.Basis()).To(BeNil())
 		Expect(b.policy(ctx).Status.Conditions).To(BeEmpty())
 	})
