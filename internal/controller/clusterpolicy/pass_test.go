@@ -44,8 +44,7 @@ var _ = Describe("A pass before all nodes are known", func() {
 		b := newBed()
 		b.create(ctx, "policy", v1.ClusterPolicySpec{})
 		Expect(b.pass(ctx, 0)).To(BeZero(), "the fleet has an event when it is hydrated")
-		Expect(b.taken()).To(ConsistOf(call{what: "cached list ClusterPolicy"},
-			call{what: "cached get CustomResourceDefinition", name: "clusterpolicies.nvidia.com"}), "nothing but the caches is read")
+		Expect(b.taken()).To(ConsistOf(call{what: "cached list ClusterPolicy"}))
 		Expect(b.fleet.Basis()).To(BeNil())
 		Expect(b.policy(ctx).Status.Conditions).To(BeEmpty())
 	})
