@@ -21,6 +21,9 @@ import (
 // factor is what a busy machine may take more than the bound, which is for an idle one.
 const factor = 3
 
+// notable is the part of the common bound from which on a package is listed.
+const notable = 2
+
 func main() {
 	path := flag.String("bounds", "test/times.txt", "file with the bound of each package")
 	flag.Parse()
@@ -133,7 +136,7 @@ func judge(took map[string]time.Duration, limits bounds, out io.Writer) error {
 		if !known {
 			limit = limits.rest
 		}
-		if !known && took[name] < limit/factor {
+		if !known && took[name] < limit/notable {
 			quick++
 			continue
 		}
@@ -145,7 +148,7 @@ func judge(took map[string]time.Duration, limits bounds, out io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("writing the table: %w", err)
 	}
-	fmt.Fprintf(out, "%d more packages took less than %s each; all packages: %s\n", quick, limits.rest/factor, sum.Round(100*time.Millisecond))
+	fmt.Fprintf(out, "%d more packages took less than %s each; all packages: %s\n", quick, limits.rest/notable, sum.Round(100*time.Millisecond))
 	if len(slow) > 0 {
 		return fmt.Errorf("more than %d times the bound: %s: make them faster, or raise the bound", factor, strings.Join(slow, ", "))
 	}
