@@ -140,10 +140,11 @@ test-unit: $(GOTESTSUM) ## Run the tests that need no control plane
 test-envtest: $(GOTESTSUM) ## Run the suites of the controllers on etcd and an API server
 	$(call go-test,standard-quiet,$(suites),-count=1 -timeout=30m)
 
+# The race detector multiplies what TestLargeCluster measures.
 .PHONY: test-race
 test-race: $(GOTESTSUM) ## Run unit tests, suites, and a story with an operator, all under the race detector
 	$(call go-test,standard-quiet,$(unit),-race -short)
-	$(call go-test,standard-quiet,$(suites),-race -count=1 -timeout=30m)
+	$(call go-test,standard-quiet,$(suites),-race -count=1 -timeout=30m -skip=TestLargeCluster)
 	$(call go-test,standard-verbose,./test/integration,-race -count=1 -run=TestBringsNodesToReady/newest -timeout=30m)
 
 # A package is one whose tests need to notice every lost error; -ginkgo.fail-fast ends a run at the first failure.
