@@ -9,9 +9,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 )
 
 // keptTurns is after how many rounds and prunes the record of an object that is no longer among the intents is
@@ -250,11 +251,7 @@ func (t *table) stale(intent, cached client.Object) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.records[key(intent)]
-	if r == nil || r.wrote == "" {
-		return false
-	}
-	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), r.wrote)
-	return err == nil && order < 0
+	return r != nil && freshness.Stale(cached.GetResourceVersion(), r.wrote)
 }
 
 // holds reports whether a comparison would find what the last one has found: no difference.

@@ -36,6 +36,14 @@ type Standing struct {
 	Since time.Time
 }
 
+// StandingOf returns the standing that the condition nvidia.com/GPUReady reports, the empty one for nil.
+func StandingOf(condition *corev1.NodeCondition) Standing {
+	if condition == nil {
+		return Standing{}
+	}
+	return Standing{Ready: condition.Status == corev1.ConditionTrue, Since: condition.LastTransitionTime.Time}
+}
+
 // Assessment is the verdict on one node and on each operand there.
 type Assessment struct {
 	readiness.NodeVerdict

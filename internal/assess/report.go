@@ -32,7 +32,7 @@ type Report struct {
 	wasReady, readyBefore bool
 }
 
-// Next returns the report that follows when the node is assessed anew, and after how long it may become another one by
+// Next returns the report that follows when the node is assessed again, and after how long it may become another one by
 // itself; 0 is never. A failure is reported at once, and so is that allocatable falls to nothing on a node whose device
 // plugin works; a pod that is merely being replaced is reported once that has lasted, and so is whatever takes the node
 // down twice within a minute.

@@ -41,7 +41,7 @@ func New() *Fleet {
 // Changed has an event when a pass is due, for one receiver.
 func (f *Fleet) Changed() <-chan event.GenericEvent { return f.changed }
 
-// Published has an event when all nodes are to be assessed anew, for one receiver.
+// Published has an event when all nodes are to be assessed again, for one receiver.
 func (f *Fleet) Published() <-chan event.GenericEvent { return f.published }
 
 func notify(listener chan event.GenericEvent) {

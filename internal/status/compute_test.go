@@ -215,9 +215,7 @@ func (b *bed) input(decisions *plan.Decisions, i int) assess.Input {
 		Plan: decisions.ForNode(node.Facts), Node: node.Object, Pods: b.snapshot.Pods[node.Facts.Name],
 		Stack: assess.Stack{DaemonSets: b.snapshot.DaemonSets, CreateFailures: b.createFailures}, Now: now,
 	}
-	if condition := assess.GPUReadyCondition(node.Object); condition != nil {
-		in.Before = assess.Standing{Ready: condition.Status == corev1.ConditionTrue, Since: condition.LastTransitionTime.Time}
-	}
+	in.Before = assess.StandingOf(assess.GPUReadyCondition(node.Object))
 	return in
 }
 

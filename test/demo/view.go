@@ -173,20 +173,12 @@ func (v *view) frame(ctx context.Context) (frame, error) {
 		}
 		condition := assess.GPUReadyCondition(node)
 		found := assess.Node(assess.Input{
-			Plan: decisions.ForNode(facts), Node: node, Pods: pods, Stack: assess.Stack{DaemonSets: daemonSets}, Before: standing(condition), Now: time.Now(),
+			Plan: decisions.ForNode(facts), Node: node, Pods: pods, Stack: assess.Stack{DaemonSets: daemonSets}, Before: assess.StandingOf(condition), Now: time.Now(),
 		})
 		f.rows = append(f.rows, row{name: node.Name, verdict: found.NodeVerdict, condition: condition})
 	}
 	f.sort()
 	return f, nil
-}
-
-// standing is how a node was by its condition.
-func standing(condition *corev1.NodeCondition) assess.Standing {
-	if condition == nil {
-		return assess.Standing{}
-	}
-	return assess.Standing{Ready: isTrue(condition), Since: condition.LastTransitionTime.Time}
 }
 
 // times returns how long after the beginning each node was ready, and all of them and the policy.

@@ -36,7 +36,7 @@ type scope struct {
 	// What was decided, and what nodes are assessed by.
 	basis   *fleet.Basis
 	planned plan.Plan
-	// objects are what is to be applied, by operand, and unrendered why there is nothing of some.
+	// objects are what is to be applied, and applied what came of it, by operand.
 	objects map[operand.Name][]render.Object
 	applied map[operand.Name]status.Outcome
 

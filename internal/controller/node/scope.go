@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -152,7 +153,7 @@ func (s *scope) manage(ctx context.Context) error {
 	}
 	s.entry.Facts.StayedAway = found.stayedAway
 	failure := s.label(ctx, found.notes, pods)
-	s.assess(pods, found.stayedAway)
+	s.assess(pods)
 	if failure != nil {
 		return failure
 	}
@@ -176,13 +177,20 @@ func (s *scope) writes() bool {
 	return true
 }
 
-// label writes the labels of the node, and the notes about its discovery.
+// label writes the labels of the node, and the notes about its discovery. The facts follow what was written.
 func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess.Pods) error {
 	if !s.writes() {
 		return nil
 	}
+	read := s.node
 	changes := s.basis.Decisions.NodeLabels(s.entry.Facts, s.node.Labels, s.hasDriver(pods))
-	return s.patchMetadata(ctx, changes, notes)
+	err := s.patchMetadata(ctx, changes, notes)
+	if s.node != read {
+		stayedAway := s.entry.Facts.StayedAway
+		s.entry.Facts = observe.Facts(s.node)
+		s.entry.Facts.StayedAway = stayedAway
+	}
+	return err
 }
 
 // hasDriver reports whether a pod works on the node whose replacement disturbs GPU work. One that was never ready protects
@@ -198,15 +206,10 @@ func (s *scope) hasDriver(pods assess.Pods) bool {
 }
 
 // assess is the one assessment of the node in this reconcile, by the node as the labels have left it.
-func (s *scope) assess(pods assess.Pods, stayedAway bool) {
-	facts := observe.Facts(s.node)
-	facts.StayedAway = stayedAway
-	planned := s.basis.Decisions.ForNode(facts)
-	s.entry.Facts, s.entry.Discovering = facts, nil
-	s.entry.NodePool, s.entry.DriverPool = planned.NodePool, facts.Pool
-	if facts.Pool == "" {
-		s.entry.DriverPool = planned.Pool.Name
-	}
+func (s *scope) assess(pods assess.Pods) {
+	planned := s.basis.Decisions.ForNode(s.entry.Facts)
+	s.entry.Discovering = nil
+	s.entry.NodePool, s.entry.DriverPool = planned.NodePool, cmp.Or(s.entry.Facts.Pool, planned.Pool.Name)
 	s.entry.Latest = assess.Node(assess.Input{
 		Plan: planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Before: s.standing(), Now: s.now,
 	})
@@ -228,7 +231,7 @@ func (s *scope) standing() assess.Standing {
 		if condition == nil || condition.LastTransitionTime.After(s.now) {
 			return assess.Standing{}
 		}
-		return assess.Standing{Ready: condition.Status == corev1.ConditionTrue, Since: condition.LastTransitionTime.Time}
+		return assess.StandingOf(condition)
 	}
 	return s.entry.Latest.Standing()
 }
