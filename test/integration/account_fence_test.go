@@ -126,7 +126,6 @@ func migManagerChanges() map[string]nodeChange {
 		"finalizer":                         {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: ofRest},
 		"cordon":                            {patch: `{"spec":{"unschedulable":true}}`, says: ofRest},
 		"taint":                             {patch: `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, says: ofRest},
-		"status":                            {status: true, patch: `{"status":{"capacity":{"nvidia.com/gpu":"64"}}}`, says: "mig-manager may only update nodes"},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,11 +36,48 @@ func TestTheAPIServerFences(t *testing.T) {
 			t.Parallel()
 			b := newBed(t, bedOptions{version: version, timing: simulator.DefaultTiming().Scale(0.2)})
 			t.Run("type check", func(t *testing.T) { b.in(t).typeChecked() })
+			t.Run("what RBAC refuses", func(t *testing.T) { b.in(t).rightsEnd() })
 			t.Run("discovery", func(t *testing.T) { b.in(t).discoveryIsFenced() })
 			t.Run("writers of nodes", func(t *testing.T) { b.in(t).writersOfNodesAreFenced() })
 			t.Run("validator", func(t *testing.T) { b.in(t).validatorIsFenced(gpuNode) })
 		})
 	}
+}
+
+// rightsEnd: no role gives what the policies leave out, as kubelets and the scheduler write it all the time.
+func (b *bed) rightsEnd() {
+	for _, right := range []struct{ account, verb, resource, subresource string }{
+		{discoveryAccount, "patch", "nodes", "status"},
+		{discoveryAccount, "update", "nodes", "status"},
+		{migManagerAccount, "patch", "nodes", "status"},
+		{migManagerAccount, "update", "nodes", "status"},
+		{validatorAccount, "patch", "pods", "status"},
+		{validatorAccount, "update", "pods", "status"},
+		{validatorAccount, "create", "pods", "binding"},
+	} {
+		b.t.Run(right.account+" "+right.verb+" "+right.resource+"/"+right.subresource, func(t *testing.T) {
+			b.in(t).Expect(b.may(right.account, right.verb, right.resource, right.subresource)).To(BeFalse())
+		})
+	}
+	b.Expect(b.may(validatorAccount, "create", "pods", "")).To(BeTrue(), "the accounts are those of the roles")
+	b.Expect(b.may(migManagerAccount, "patch", "nodes", "")).To(BeTrue(), "the accounts are those of the roles")
+	b.Expect(b.may(discoveryAccount, "patch", "nodes", "")).To(BeTrue(), "the accounts are those of the roles")
+}
+
+// may reports whether RBAC allows an account of the operator's namespace to do this.
+func (b *bed) may(account, verb, resource, subresource string) bool {
+	b.t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:   "system:serviceaccount:" + namespace + ":" + account,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: namespace, Verb: verb, Resource: resource, Subresource: subresource,
+		},
+	}}
+	admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
+	answer, err := admin.AuthorizationV1().SubjectAccessReviews().Create(b.t.Context(), review, metav1.CreateOptions{})
+	b.Expect(err).NotTo(HaveOccurred())
+	return answer.Status.Allowed
 }
 
 // twoNodes adds two nodes.

@@ -268,10 +268,6 @@ func (f *fence) changes() {
 			_, err := pods.Patch(ctx, pod.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
 			return err
 		},
-		"UPDATE pods/status": func() error {
-			_, err := pods.Patch(ctx, pod.Name, types.MergePatchType, []byte(`{"status":{"phase":"Failed"}}`), metav1.PatchOptions{}, "status")
-			return err
-		},
 		"UPDATE pods/ephemeralcontainers": func() error {
 			with := pod.DeepCopy()
 			with.ResourceVersion = ""
@@ -279,9 +275,6 @@ func (f *fence) changes() {
 				Name: "debug", Image: "example.com/x:1", ImagePullPolicy: corev1.PullAlways, TerminationMessagePolicy: corev1.TerminationMessageReadFile}}}
 			_, err := pods.UpdateEphemeralContainers(ctx, pod.Name, with, metav1.UpdateOptions{})
 			return err
-		},
-		"CREATE pods/binding": func() error {
-			return pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}, Target: corev1.ObjectReference{Kind: "Node", Name: f.other}}, metav1.CreateOptions{})
 		},
 		"CREATE pods/eviction": func() error {
 			return pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: f.validator.Name}})
