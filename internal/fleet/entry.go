@@ -5,6 +5,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -14,6 +15,8 @@ type Entry struct {
 	Facts operand.NodeFacts
 	// Basis is the version of what the node was assessed by; 0 where it was not assessed.
 	Basis uint64
+	// Planned is what the decisions say about the node; nil where the operator does not manage it.
+	Planned *Planned
 	// Latest is the verdict on the node, and Report what of it is reported. Both are empty for a node that the operator
 	// does not manage.
 	Latest assess.Assessment
@@ -28,11 +31,38 @@ type Entry struct {
 	Writes Writes
 }
 
+// Planned is the plan for one node. It holds until the node or the decisions change, and is not changed itself.
+type Planned struct {
+	// From is what the plan was made from.
+	From Source
+	// Node is the plan.
+	Node plan.Node
+}
+
+// Source is what the plan and the labels of a node follow from: the Node that was read, and what was decided.
+type Source struct {
+	// Version is the resource version of the Node.
+	Version string
+	// Decisions are nil in the zero Source, which is nothing's.
+	Decisions *plan.Decisions
+	// StayedAway is that of the facts, which time changes.
+	StayedAway bool
+}
+
+// Labelled is a node whose labels are as they are to be.
+type Labelled struct {
+	Source
+	// HasDriver: a driver pod works on it, by which its pool may not change.
+	HasDriver bool
+}
+
 // Writes is what the node controller keeps of its writes to one Node. All of it may be lost: that costs a write that is
 // refused, or one that comes early.
 type Writes struct {
 	// Version is the resource version that the last write led to; empty for none.
 	Version string
+	// Labelled is when no label had to be changed; empty for never.
+	Labelled Labelled
 	// After is when the next write may be tried, and Backoff the wait after the last that failed; 0 where none did.
 	After   time.Time
 	Backoff time.Duration
@@ -61,7 +91,7 @@ func (e *Entry) Shown() *assess.Assessment {
 	return &e.Report.Assessment
 }
 
-// starting reports whether the node is on the way to ready.
-func (e *Entry) starting() bool {
+// Starting reports whether the node is on the way to ready.
+func (e *Entry) Starting() bool {
 	return e.Basis != 0 && e.Latest.State == readiness.Progressing && !e.Latest.Excluded
 }

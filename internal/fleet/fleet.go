@@ -92,10 +92,10 @@ func (f *Fleet) Forget(node string) {
 }
 
 func (f *Fleet) count(before, after *Entry) {
-	if before != nil && before.starting() {
+	if before != nil && before.Starting() {
 		f.starting--
 	}
-	if after != nil && after.starting() {
+	if after != nil && after.Starting() {
 		f.starting++
 	}
 }

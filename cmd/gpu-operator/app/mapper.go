@@ -25,7 +25,9 @@ func newMapper(config *rest.Config, client *http.Client) (meta.RESTMapper, error
 func knownKinds() map[schema.GroupVersionKind]*meta.RESTMapping {
 	known := map[schema.GroupVersionKind]*meta.RESTMapping{}
 	add := func(version schema.GroupVersion, kind, resource string, scope meta.RESTScope) {
-		known[version.WithKind(kind)] = &meta.RESTMapping{Resource: version.WithResource(resource), GroupVersionKind: version.WithKind(kind), Scope: scope}
+		mapping := &meta.RESTMapping{Resource: version.WithResource(resource), GroupVersionKind: version.WithKind(kind), Scope: scope}
+		// The cache asks for the kind of the list.
+		known[version.WithKind(kind)], known[version.WithKind(kind+"List")] = mapping, mapping
 	}
 	add(corev1.SchemeGroupVersion, "Node", "nodes", meta.RESTScopeRoot)
 	add(corev1.SchemeGroupVersion, "Pod", "pods", meta.RESTScopeNamespace)

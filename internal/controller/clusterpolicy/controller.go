@@ -119,5 +119,6 @@ func (r *Reconciler) afterBatch() handler.EventHandler {
 }
 
 func after(delay func() time.Duration) handler.EventHandler {
-	return requeue.After(delay, func(client.Object) []reconcile.Request { return []reconcile.Request{theCluster} })
+	return requeue.After(func(client.Object) time.Duration { return delay() },
+		func(client.Object) []reconcile.Request { return []reconcile.Request{theCluster} })
 }

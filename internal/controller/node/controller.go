@@ -23,6 +23,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
 // workers assess nodes in parallel, so that a slow call for one holds up no other.
@@ -124,9 +126,53 @@ func (r *Reconciler) hasWritten(node string, condition *corev1.NodeCondition) bo
 	return isSame(node, condition, &entry.Report.Assessment)
 }
 
-// batch is how long a node whose pods change is left now.
-func (r *Reconciler) batch() time.Duration {
-	return min(r.Timing.Batch+time.Duration(r.Fleet.Starting())*r.Timing.BatchPerNode, r.Timing.LongestBatch)
+// batch is how long a node is left after an event of this pod of it.
+func (r *Reconciler) batch(object client.Object) time.Duration {
+	shortest := min(r.Timing.Batch+time.Duration(r.Fleet.Starting())*r.Timing.BatchPerNode, r.Timing.LongestBatch)
+	if pod, isPod := object.(*corev1.Pod); isPod && r.isStep(pod) {
+		return max(shortest, r.Timing.Step)
+	}
+	return shortest
+}
+
+// isStep reports whether a node that is starting goes on to start whatever has happened to this pod: it does not fail, and
+// it is not the last one to be ready.
+func (r *Reconciler) isStep(pod *corev1.Pod) bool {
+	nodes := observe.TargetNode(pod)
+	if len(nodes) == 0 {
+		return false
+	}
+	entry := r.Fleet.Get(nodes[0])
+	if entry == nil || !entry.Starting() {
+		return false
+	}
+	switch readiness.Pod(pod, "", r.Clock.Now()).State {
+	case readiness.Failed:
+		return false
+	case readiness.Ready:
+		return !r.isComplete(entry)
+	}
+	return true
+}
+
+// isComplete reports whether each operand that the node needs has a ready pod on it.
+func (r *Reconciler) isComplete(entry *fleet.Entry) bool {
+	if entry.Planned == nil {
+		return true
+	}
+	pods, err := observe.PodsOnNode(context.Background(), r.Client, r.Namespace, entry.Facts.Name)
+	if err != nil {
+		return true
+	}
+	for _, rung := range entry.Planned.Node.Rungs {
+		if rung.Need != plan.Expected {
+			continue
+		}
+		if pod := pods[rung.Operand]; pod == nil || readiness.Pod(pod, "", r.Clock.Now()).State != readiness.Ready {
+			return false
+		}
+	}
+	return true
 }
 
 func nodeOfPod(pod client.Object) []reconcile.Request {

@@ -18,6 +18,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -53,8 +55,31 @@ func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) 
 	if s.before != nil {
 		s.entry = *s.before
 	}
-	s.entry.Facts = observe.Facts(node)
+	s.entry.Facts = s.facts()
 	return s, nil
+}
+
+// facts are those of the node. They are read anew once the Node is another one.
+func (s *scope) facts() operand.NodeFacts {
+	if kept := s.entry.Planned; kept != nil && kept.From.Version == s.node.ResourceVersion {
+		facts := kept.Node.Facts
+		facts.StayedAway = false
+		return facts
+	}
+	return observe.Facts(s.node)
+}
+
+// source is what the plan for the node follows from, and its labels.
+func (s *scope) source() fleet.Source {
+	return fleet.Source{Version: s.node.ResourceVersion, Decisions: s.basis.Decisions, StayedAway: s.entry.Facts.StayedAway}
+}
+
+// plan is what the decisions say about the node.
+func (s *scope) plan() *plan.Node {
+	if source := s.source(); s.entry.Planned == nil || s.entry.Planned.From != source {
+		s.entry.Planned = &fleet.Planned{From: source, Node: s.basis.Decisions.ForNode(s.entry.Facts)}
+	}
+	return &s.entry.Planned.Node
 }
 
 // isStale reports whether the cache does not show the last write to the node yet. Once it does, the write is forgotten.
@@ -182,8 +207,14 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	if !s.writes() {
 		return nil
 	}
-	read := s.node
-	changes := s.basis.Decisions.NodeLabels(s.entry.Facts, s.node.Labels, s.hasDriver(pods))
+	read, now := s.node, fleet.Labelled{Source: s.source(), HasDriver: s.hasDriver(pods)}
+	if len(notes) == 0 && s.entry.Writes.Labelled == now {
+		return nil
+	}
+	changes := s.basis.Decisions.NodeLabels(s.entry.Facts, s.node.Labels, now.HasDriver)
+	if len(changes) == 0 {
+		s.entry.Writes.Labelled = now
+	}
 	err := s.patchMetadata(ctx, changes, notes)
 	if s.node != read {
 		stayedAway := s.entry.Facts.StayedAway
@@ -207,11 +238,11 @@ func (s *scope) hasDriver(pods assess.Pods) bool {
 
 // assess is the one assessment of the node in this reconcile, by the node as the labels have left it.
 func (s *scope) assess(pods assess.Pods) {
-	planned := s.basis.Decisions.ForNode(s.entry.Facts)
+	planned := s.plan()
 	s.entry.Discovering = nil
 	s.entry.NodePool, s.entry.DriverPool = planned.NodePool, cmp.Or(s.entry.Facts.Pool, planned.Pool.Name)
 	s.entry.Latest = assess.Node(assess.Input{
-		Plan: planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Before: s.standing(), Now: s.now,
+		Plan: *planned, Node: s.node, Pods: pods, Stack: s.basis.Stack, Before: s.standing(), Now: s.now,
 	})
 	var wait time.Duration
 	s.entry.Report, wait = s.entry.Report.Next(s.entry.Latest, s.Timing.Dwell)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
@@ -77,12 +78,13 @@ func TestManyNodesThatStartWriteLess(t *testing.T) {
 }
 
 // Where many nodes start, the steps of their pods are taken together for longer.
-func TestBatch(t *testing.T) {
+func TestManyNodesThatStartAreTakenTogetherForLonger(t *testing.T) {
 	g := NewWithT(t)
 	r := New(Options{Fleet: fleet.New(), Timing: DefaultTiming()})
-	g.Expect(r.batch()).To(Equal(100 * time.Millisecond))
+	pod := &corev1.Pod{}
+	g.Expect(r.batch(pod)).To(Equal(100 * time.Millisecond))
 	starting(r.Fleet, 400)
-	g.Expect(r.batch()).To(Equal(500 * time.Millisecond))
+	g.Expect(r.batch(pod)).To(Equal(500 * time.Millisecond))
 	starting(r.Fleet, 5000)
-	g.Expect(r.batch()).To(Equal(1500 * time.Millisecond))
+	g.Expect(r.batch(pod)).To(Equal(1500 * time.Millisecond))
 }

@@ -11,6 +11,9 @@ type Timing struct {
 	// Batch is how long a node whose pods change is left before it is assessed: several of them take a step each second
 	// while they start. BatchPerNode comes on top for each node that is starting, up to LongestBatch in all.
 	Batch, BatchPerNode, LongestBatch time.Duration
+	// Step is how long a node that is starting is left at least after the event of a pod that neither fails nor is the last
+	// one to be ready: its stage may change by that, and no more.
+	Step time.Duration
 	// RetryStale is when a node is assessed again whose last write the cache does not show, or that others were writing
 	// to. Its event normally comes first.
 	RetryStale time.Duration
@@ -39,6 +42,7 @@ type Timing struct {
 func DefaultTiming() Timing {
 	return Timing{
 		Batch: 100 * time.Millisecond, BatchPerNode: time.Millisecond, LongestBatch: 1500 * time.Millisecond,
+		Step:       800 * time.Millisecond,
 		RetryStale: time.Second, FirstRetry: time.Second, LastRetry: 30 * time.Second, RetryRefused: 30 * time.Second,
 		Deadline: 3 * time.Second,
 		Settle:   10 * time.Second, SettlePerNode: 150 * time.Millisecond, LongestSettle: 160 * time.Second, Slower: 4,

@@ -11,13 +11,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// After handles every event of an object by enqueuing the keys of it once the delay that is right then is over.
-// Events that come meanwhile add nothing: what comes in bursts, as the steps of the pods of a node do, is looked at
-// once.
-func After(delay func() time.Duration, keys func(client.Object) []reconcile.Request) handler.EventHandler {
+// After handles every event of an object by enqueuing the keys of it once the delay for that event is over. The shortest
+// delay of several events counts: what comes in bursts, as the steps of the pods of a node do, is looked at once.
+func After(delay func(client.Object) time.Duration, keys func(client.Object) []reconcile.Request) handler.EventHandler {
 	enqueue := func(object client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		for _, key := range keys(object) {
-			q.AddAfter(key, delay())
+			q.AddAfter(key, delay(object))
 		}
 	}
 	return handler.Funcs{

@@ -23,7 +23,7 @@ func TestABurstIsLookedAtOnce(t *testing.T) {
 		g := NewWithT(t)
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer queue.ShutDown()
-		handler := requeue.After(func() time.Duration { return time.Second }, func(object client.Object) []reconcile.Request {
+		handler := requeue.After(func(client.Object) time.Duration { return time.Second }, func(object client.Object) []reconcile.Request {
 			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: object.GetLabels()["of"]}}}
 		})
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"of": "one"}}}
