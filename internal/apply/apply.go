@@ -26,8 +26,8 @@ var errLeaving = errors.New("is still being removed with an earlier ClusterPolic
 type Timing struct {
 	// Patience is how long a round waits for the answers to its calls, and how long a call counts against Parallel.
 	Patience time.Duration
-	// Deadline of one call to the API server.
-	Deadline time.Duration
+	// Deadline of one call to the API server; NamespaceDeadline is that of Privileged, which a pass waits for.
+	Deadline, NamespaceDeadline time.Duration
 	// FirstRetry and LastRetry bound the back-off of an object after a call that failed, or a write that came back
 	// altered. It doubles from one to the other.
 	FirstRetry, LastRetry time.Duration
@@ -38,7 +38,7 @@ type Timing struct {
 // DefaultTiming returns the waits of production. The deadline is the longest timeout that a webhook can have.
 func DefaultTiming() Timing {
 	return Timing{
-		Patience: 1500 * time.Millisecond, Deadline: 30 * time.Second,
+		Patience: 1500 * time.Millisecond, Deadline: 30 * time.Second, NamespaceDeadline: 3 * time.Second,
 		FirstRetry: time.Second, LastRetry: 15 * time.Second, Parallel: 16,
 	}
 }

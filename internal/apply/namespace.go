@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,60 +14,46 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// namespaceDeadline is for the calls of one Privileged, which a pass waits for.
-const namespaceDeadline = 3 * time.Second
-
-// Namespace keeps the labels by which Pod Security Admission lets privileged pods into the operator's
-// namespace. Calls must not overlap.
-type Namespace struct {
-	// Client writes.
-	Client client.Client
-	// Live reads from the API server: a cache of one object would hold up the start where reading it is
-	// forbidden, and all but a few clusters do without these labels.
-	Live client.Reader
-	// Name of the namespace.
-	Name string
-
-	// released tells that nothing here is the operator's. Losing it costs a read.
-	released bool
-}
-
-// Privileged makes the namespace carry the labels, whoever set others, or gives up those that the operator
-// has set. It writes nothing if they are as they are to be. A namespace that may not be read is left alone
-// where nothing is wanted of it. It fails if the API server takes more than 3 s.
-func (n *Namespace) Privileged(ctx context.Context, wanted bool) error {
-	if !wanted && n.released {
+// Privileged keeps the labels by which Pod Security Admission lets privileged pods into a namespace: it carries them,
+// whoever set others, or loses those that the operator has set. Nothing is written if they are as they are to be. A
+// namespace that may not be read is left alone where nothing is wanted of it. It fails if the API server takes longer
+// than NamespaceDeadline. Calls for one namespace must not overlap.
+func (a *Applier) Privileged(ctx context.Context, namespace string, wanted bool) error {
+	live := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	object := key(live)
+	if !wanted && a.table.isReleased(object) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, namespaceDeadline)
+	ctx, cancel := context.WithTimeout(ctx, a.timing.NamespaceDeadline)
 	defer cancel()
-	live := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
-	err := n.Live.Get(ctx, client.ObjectKey{Name: n.Name}, live)
+	// Not from a cache: one of a single object would hold up the start where reading it is forbidden, and all but a few
+	// clusters do without these labels.
+	err := a.live.Get(ctx, client.ObjectKeyFromObject(live), live)
 	switch {
 	case err != nil && !wanted && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
-		n.released = true
+		a.table.release(object, true)
 		return nil
 	case err != nil:
-		return fmt.Errorf("reading Namespace %s for its Pod Security labels: %w", n.Name, err)
+		return fmt.Errorf("reading Namespace %s for its Pod Security labels: %w", namespace, err)
 	case wanted && isPrivileged(live), !wanted && !labelledByUs(live):
-		n.released = !wanted
+		a.table.release(object, !wanted)
 		return nil
 	}
-	log.FromContext(ctx).Info("Labelling the namespace for Pod Security Admission", "namespace", n.Name, "privileged", wanted)
-	if err := n.apply(ctx, wanted); err != nil {
-		return fmt.Errorf("applying the Pod Security labels of Namespace %s: %w", n.Name, err)
+	log.FromContext(ctx).Info("Labelling the namespace for Pod Security Admission", "namespace", namespace, "privileged", wanted)
+	if err := a.labelNamespace(ctx, namespace, wanted); err != nil {
+		return fmt.Errorf("applying the Pod Security labels of Namespace %s: %w", namespace, err)
 	}
-	n.released = !wanted
+	a.table.release(object, !wanted)
 	return nil
 }
 
-// apply sets the labels, or none: what the field manager no longer applies is removed, unless another one
-// has it, too.
-func (n *Namespace) apply(ctx context.Context, wanted bool) error {
+// labelNamespace sets the labels, or none: what the field manager no longer applies is removed, unless another one has
+// it, too.
+func (a *Applier) labelNamespace(ctx context.Context, namespace string, wanted bool) error {
 	intent := &unstructured.Unstructured{}
 	intent.SetAPIVersion("v1")
 	intent.SetKind("Namespace")
-	intent.SetName(n.Name)
+	intent.SetName(namespace)
 	if wanted {
 		set := map[string]string{}
 		for _, key := range labels.PodSecurity() {
@@ -76,7 +61,7 @@ func (n *Namespace) apply(ctx context.Context, wanted bool) error {
 		}
 		intent.SetLabels(set)
 	}
-	return n.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(labels.FieldOwner), client.ForceOwnership)
+	return a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(labels.FieldOwner), client.ForceOwnership)
 }
 
 func isPrivileged(namespace *metav1.PartialObjectMetadata) bool {

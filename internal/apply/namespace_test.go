@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -54,7 +55,7 @@ func newOwn(t *testing.T, labels map[string]string) *own {
 	return o
 }
 
-func (o *own) namespace() *Namespace { return &Namespace{Client: o, Live: o, Name: "gpu-operator"} }
+func (o *own) applier() *Applier { return New(o, o, clock.RealClock{}, DefaultTiming()) }
 
 func (o *own) labels(t *testing.T) map[string]string {
 	t.Helper()
@@ -100,12 +101,12 @@ func TestPodSecurityLabels(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newOwn(t, test.before)
-			namespace := o.namespace()
+			applier := o.applier()
 			for i, step := range test.steps {
 				if step.restart {
-					namespace = o.namespace()
+					applier = o.applier()
 				}
-				if err := namespace.Privileged(t.Context(), step.wanted); err != nil {
+				if err := applier.Privileged(t.Context(), "gpu-operator", step.wanted); err != nil {
 					t.Fatalf("step %d: %v", i, err)
 				}
 				if diff := cmp.Diff(step.labels, o.labels(t)); diff != "" || o.writes != step.writes {
@@ -123,16 +124,16 @@ func TestPodSecurityIsReadOnlyWhereItIsWanted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			o := newOwn(t, nil)
 			o.refused = refused
-			namespace := o.namespace()
+			applier := o.applier()
 			for range 3 {
-				if err := namespace.Privileged(t.Context(), false); err != nil {
+				if err := applier.Privileged(t.Context(), "gpu-operator", false); err != nil {
 					t.Error(err)
 				}
 			}
 			if o.reads != 1 || o.writes != 0 {
 				t.Errorf("%d reads and %d writes", o.reads, o.writes)
 			}
-			if err := namespace.Privileged(t.Context(), true); !errors.Is(err, refused) {
+			if err := applier.Privileged(t.Context(), "gpu-operator", true); !errors.Is(err, refused) {
 				t.Errorf("wanted: %v", err)
 			}
 		})
@@ -144,9 +145,9 @@ func TestPodSecurityDoesNotHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		o := newOwn(t, nil)
-		namespace := &Namespace{Client: o, Live: &slow{Reader: o, wait: time.Hour}, Name: "gpu-operator"}
+		applier := New(o, &slow{Reader: o, wait: time.Hour}, clock.RealClock{}, DefaultTiming())
 		g.Expect(took(func() {
-			g.Expect(namespace.Privileged(t.Context(), true)).To(MatchError(context.DeadlineExceeded))
+			g.Expect(applier.Privileged(t.Context(), "gpu-operator", true)).To(MatchError(context.DeadlineExceeded))
 		})).To(Equal(3 * time.Second))
 	})
 }

@@ -43,6 +43,8 @@ type record struct {
 	settled *settled
 	// wrote is the resource version of the last write, until the cache shows it. Losing it costs one early write.
 	wrote string
+	// released: nothing on the object is the operator's. Losing it costs a read.
+	released bool
 }
 
 // answer is the error of a call, which rounds return until its back-off is over. One that has come late is kept until a
@@ -91,6 +93,20 @@ func (t *table) record(key string) *record {
 	}
 	r.turn = t.turn
 	return r
+}
+
+// isReleased reports whether nothing on the object is the operator's any more.
+func (t *table) isReleased(key string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.record(key).released
+}
+
+// release records whether anything on the object is the operator's.
+func (t *table) release(key string, released bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.record(key).released = released
 }
 
 // begin returns the call of the object that is out, or else a new one, and reports whether it is new.

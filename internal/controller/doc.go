@@ -9,17 +9,15 @@
 //
 //	| what                                   | by what it is replaced                         | lost, it costs                                 |
 //	|----------------------------------------|------------------------------------------------|------------------------------------------------|
-//	| fleet entries, one a node              | each reconcile of the node; its Node is gone   | an assessment of each node; damping and        |
-//	| (fleet.Fleet)                          |                                                | settling begin anew; a write that is refused   |
+//	| fleet entries, one a node, with its    | each reconcile of the node; its Node is gone   | an assessment of each node; damping and        |
+//	| plan (fleet.Fleet)                     |                                                | settling begin anew; a write that is refused   |
 //	| basis, with the decisions              | another spec, references, toolkit images,      | an assessment of each node                     |
 //	| (fleet.Basis)                          | DaemonSet or cause of missing pods             |                                                |
 //	| plan (clusterpolicy.drafts)            | other decisions, facts version, optional kinds | planning once more                             |
 //	| objects, one set an operand            | other decisions, layouts, step, owner or live  | rendering and comparing once more              |
 //	| (clusterpolicy.drafts)                 | templates of the operand                       |                                                |
-//	| records, one an object (apply.table)   | a call, its back-off, the live object's        | a comparison, and an early call for each       |
-//	|                                        | version; 32 turns without the object           | object that fails                              |
-//	| namespace is released                  | a spec that wants Pod Security labels          | a read of the Namespace                        |
-//	| (apply.Namespace)                      |                                                |                                                |
+//	| records, one an object (apply.table)   | a call, its back-off, the live object's        | a comparison, a read of the Namespace, and an  |
+//	|                                        | version; 32 turns without the object           | early call for each object that fails          |
 //	| last writes of statuses                | each write; more than 16 policies              | an early write of the counters                 |
 //	| (status.Writer)                        |                                                |                                                |
 //	| causes of missing pods, and when to    | numbers of missing pods, by DaemonSet UID;     | a list of Events some seconds later, until     |

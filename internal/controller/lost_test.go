@@ -41,7 +41,6 @@ var losses = map[string]func(*operator){
 	},
 	"drafts":      func(o *operator) { o.pass = clusterpolicy.New(o.pass.Options) },
 	"apply table": func(o *operator) { o.pass.Applier = apply.New(o, live{o}, o.clock, patient()) },
-	"namespace":   func(o *operator) { o.pass.OwnNamespace = &apply.Namespace{Client: o, Live: live{o}, Name: namespace} },
 	"status times": func(o *operator) {
 		o.pass.Status = status.NewWriter(o, o.clock, o.node.Events, o.pass.Catalogue, status.DefaultTiming())
 	},

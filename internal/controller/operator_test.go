@@ -98,7 +98,6 @@ func (o *operator) start() {
 	o.pass = clusterpolicy.New(clusterpolicy.Options{
 		Client:         o,
 		Applier:        apply.New(o, uncached, o.clock, patient()),
-		OwnNamespace:   &apply.Namespace{Client: o, Live: uncached, Name: namespace},
 		Status:         status.NewWriter(o, o.clock, recorder, catalogue, status.DefaultTiming()),
 		Fleet:          o.fleet,
 		Catalogue:      catalogue,

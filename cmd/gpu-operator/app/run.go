@@ -198,7 +198,6 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 		clusterpolicy.New(clusterpolicy.Options{
 			Client:         c,
 			Applier:        apply.New(c, mgr.GetAPIReader(), now, o.timing.Apply),
-			OwnNamespace:   &apply.Namespace{Client: c, Live: mgr.GetAPIReader(), Name: o.namespace},
 			Status:         status.NewWriter(c, now, recorder, catalogue, o.timing.Status),
 			Fleet:          known,
 			Catalogue:      catalogue,

@@ -65,7 +65,6 @@ func newBed(nodes ...*corev1.Node) *bed {
 	b.reconciler = New(Options{
 		Client:         c,
 		Applier:        apply.New(c, live, b.clock, timing),
-		OwnNamespace:   &apply.Namespace{Client: c, Live: live, Name: namespace},
 		Status:         status.NewWriter(c, b.clock, events.NewRecorder(c, b.clock, func(string) {}), catalogue, status.DefaultTiming()),
 		Fleet:          b.fleet,
 		Catalogue:      catalogue,

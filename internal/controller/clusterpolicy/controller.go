@@ -37,8 +37,6 @@ type Options struct {
 	Client client.Client
 	// Applier writes the objects of the stack.
 	Applier *apply.Applier
-	// OwnNamespace writes the labels of the operator's namespace.
-	OwnNamespace *apply.Namespace
 	// Status writes the status of policies.
 	Status *status.Writer
 	// Fleet has what is known of the nodes, and takes what they are assessed by.

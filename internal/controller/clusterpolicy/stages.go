@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -38,7 +39,7 @@ func (s *scope) observe(ctx context.Context) bool {
 	s.observeDefinitions(ctx)
 	if s.policy == nil {
 		s.Fleet.Publish(fleet.Basis{}, s.now)
-		s.fail(s.OwnNamespace.Privileged(ctx, false))
+		s.fail(s.Applier.Privileged(ctx, s.Namespace, false))
 		return false
 	}
 	if s.snapshot, err = observe.Cluster(ctx, s.Client, s.Namespace); err != nil {
@@ -140,16 +141,20 @@ func (s *scope) apply(ctx context.Context) {
 		s.compare(ctx)
 		return
 	}
-	s.fail(s.OwnNamespace.Privileged(ctx, s.planned.Input.PodSecurity()))
-	s.round(ctx, func(object render.Object) bool { return !isDaemonSet(object) })
+	s.fail(s.Applier.Privileged(ctx, s.Namespace, s.planned.Input.PodSecurity()))
+	s.round(ctx, isReferredTo)
 	s.awaitPrerequisites()
-	s.round(ctx, isDaemonSet)
+	s.round(ctx, func(object render.Object) bool { return !isReferredTo(object) })
 	s.prune(ctx)
 }
 
-func isDaemonSet(object render.Object) bool {
-	_, is := object.(*appsv1.DaemonSet)
-	return is
+// isReferredTo reports whether pods name such an object and do not start without it.
+func isReferredTo(object render.Object) bool {
+	switch object.(type) {
+	case *corev1.ConfigMap, *nodev1.RuntimeClass:
+		return true
+	}
+	return false
 }
 
 // round applies those objects of all operands at once.
