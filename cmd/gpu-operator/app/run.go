@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"runtime"
 
 	"github.com/go-logr/logr"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
@@ -17,7 +19,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
+	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -61,6 +63,7 @@ type options struct {
 
 // run starts the manager and returns when it ends.
 func run(ctx context.Context, o options) error {
+	useOneCore()
 	ctrl.SetLogger(logger(o.debug))
 	if o.namespace == "" {
 		return fmt.Errorf("%s is not set: set it to the namespace that the operator and its operands run in", envNamespace)
@@ -90,6 +93,14 @@ func run(ctx context.Context, o options) error {
 	tellServer(config, mgr.GetHTTPClient(), ctrl.Log)
 	ctrl.Log.Info("Starting", "version", version.Version, "namespace", o.namespace)
 	return mgr.Start(ctx)
+}
+
+// useOneCore has one core run Go code, unless GOMAXPROCS says how many: the work fits in it, and with all cores of a node
+// the garbage collector takes those that are idle, which others could use.
+func useOneCore() {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(1)
+	}
 }
 
 // logger writes JSON lines. Stack traces are for panics: a failed call is told by its error.
@@ -126,7 +137,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 }
 
 func newManager(config *rest.Config, o options) (manager.Manager, error) {
-	scheme := runtime.NewScheme()
+	scheme := k8sruntime.NewScheme()
 	err := utilerrors.NewAggregate([]error{
 		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), schedulingv1.AddToScheme(scheme),
 		admissionv1.AddToScheme(scheme), v1.AddToScheme(scheme),

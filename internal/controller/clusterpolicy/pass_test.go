@@ -51,7 +51,7 @@ var _ = Describe("A pass before all nodes are known", func() {
 })
 
 var _ = Describe("A new policy", func() {
-	It("is published before it is applied, and DaemonSets come last", func(ctx SpecContext) {
+	It("is published before it is applied, and what pods refer to comes first", func(ctx SpecContext) {
 		b := newBed(gpuNode("a"), gpuNode("b"))
 		b.create(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
 		uid := b.policy(ctx).UID
@@ -66,19 +66,19 @@ var _ = Describe("A new policy", func() {
 		var before, last []string
 		for _, write := range b.writes() {
 			Expect(write).To(HavePrefix("apply "))
-			if strings.HasPrefix(write, "apply DaemonSet ") {
+			if strings.HasPrefix(write, "apply DaemonSet ") || strings.HasPrefix(write, "apply Service ") {
 				last = append(last, write)
 				continue
 			}
-			Expect(last).To(BeEmpty(), "%s comes after a DaemonSet", write)
+			Expect(last).To(BeEmpty(), "%s comes after those that need it", write)
 			before = append(before, write)
 		}
 		Expect(before).To(ConsistOf(
 			"apply Namespace gpu-operator", "apply ConfigMap nvidia-driver-startup-probe",
 			"apply RuntimeClass nvidia", "apply RuntimeClass nvidia-cdi", "apply RuntimeClass nvidia-legacy",
-			"apply Service gpu-operator", "apply Service nvidia-dcgm-exporter",
 		))
 		Expect(last).To(ConsistOf(
+			"apply Service gpu-operator", "apply Service nvidia-dcgm-exporter",
 			"apply DaemonSet gpu-feature-discovery", "apply DaemonSet nvidia-container-toolkit-daemonset",
 			"apply DaemonSet nvidia-dcgm-exporter", "apply DaemonSet nvidia-device-plugin-daemonset",
 			"apply DaemonSet nvidia-driver-daemonset-ubuntu24.04-amd64", "apply DaemonSet nvidia-operator-validator",
