@@ -279,11 +279,10 @@ func work(pod *corev1.Pod) {
 	setReady(pod, corev1.ConditionTrue)
 }
 
+// setReady writes the conditions as the kubelet does, whole: a cache keeps fewer of them.
 func setReady(pod *corev1.Pod, status corev1.ConditionStatus) {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == corev1.PodReady {
-			pod.Status.Conditions[i].Status = status
-		}
+	pod.Status.Conditions = []corev1.PodCondition{
+		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: status},
 	}
 }
 

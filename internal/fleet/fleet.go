@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -25,8 +27,10 @@ type Fleet struct {
 	basis    *Basis
 	// facts are counted by factsVersion, which is another one after each change of the facts of a managed node.
 	factsVersion uint64
-	// alike are the operands of the last node on which all is well: most nodes have the same, which are kept once.
+	// alike are the operands of the last node on which all is well, and rungs those of the last plan: most nodes have the
+	// same, which are kept once.
 	alike map[operand.Name]readiness.Verdict
+	rungs []plan.Rung
 }
 
 // New returns an empty Fleet.
@@ -112,6 +116,17 @@ func (f *Fleet) share(entry *Entry) {
 	if maps.Equal(f.alike, entry.Report.Operands) {
 		entry.Report.Operands = f.alike
 	}
+}
+
+// Planned returns the plan of a node, for its entry.
+func (f *Fleet) Planned(from Source, node plan.Node) *Planned {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !slices.Equal(f.rungs, node.Rungs) {
+		f.rungs = node.Rungs
+	}
+	node.Rungs = f.rungs
+	return &Planned{From: from, Node: node}
 }
 
 // verdictDiffers reports whether a pass finds another verdict, or the same by another basis.

@@ -5,6 +5,7 @@ import (
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -22,6 +23,10 @@ func TrimNode(object any) (any, error) {
 // TrimmedNode keeps of a Node what the operator reads, before it enters the cache: most of a Node's
 // bytes are images and managed fields.
 func TrimmedNode(node *corev1.Node) *corev1.Node {
+	capacity, allocatable := trimResources(node.Status.Capacity), trimResources(node.Status.Allocatable)
+	if equality.Semantic.DeepEqual(capacity, allocatable) {
+		capacity = allocatable
+	}
 	trimmed := &corev1.Node{
 		ObjectMeta: trimMeta(node.ObjectMeta, labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.Discovered, labels.StartupTaints),
 		// Whole, as a list of taints is written whole.
@@ -33,8 +38,8 @@ func TrimmedNode(node *corev1.Node) *corev1.Node {
 				KubeletVersion:          node.Status.NodeInfo.KubeletVersion,
 				OSImage:                 node.Status.NodeInfo.OSImage,
 			},
-			Capacity:    trimResources(node.Status.Capacity),
-			Allocatable: trimResources(node.Status.Allocatable),
+			Capacity:    capacity,
+			Allocatable: allocatable,
 		},
 	}
 	for _, condition := range node.Status.Conditions {
@@ -124,11 +129,11 @@ func (t *PodTrimmer) Pod(object any) (any, error) {
 	return trimmed, nil
 }
 
-// matters tells whether a verdict on a pod is drawn from the condition: when its sandbox was made is of no use any more
-// once the pod has settled.
+// matters reports whether a verdict on a pod is drawn from the condition: that it was scheduled, and when its sandbox was
+// made, is of no use any more once the pod has settled.
 func matters(condition corev1.PodConditionType, settled bool) bool {
-	return condition == corev1.PodReady || condition == corev1.PodScheduled ||
-		(condition == corev1.PodReadyToStartContainers && !settled)
+	return condition == corev1.PodReady ||
+		!settled && (condition == corev1.PodScheduled || condition == corev1.PodReadyToStartContainers)
 }
 
 // trimOwners keeps which DaemonSet has made the pod.

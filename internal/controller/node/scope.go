@@ -77,7 +77,7 @@ func (s *scope) source() fleet.Source {
 // plan is what the decisions say about the node.
 func (s *scope) plan() *plan.Node {
 	if source := s.source(); s.entry.Planned == nil || s.entry.Planned.From != source {
-		s.entry.Planned = &fleet.Planned{From: source, Node: s.basis.Decisions.ForNode(s.entry.Facts)}
+		s.entry.Planned = s.Fleet.Planned(source, s.basis.Decisions.ForNode(s.entry.Facts))
 	}
 	return &s.entry.Planned.Node
 }
