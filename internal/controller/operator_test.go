@@ -97,6 +97,7 @@ func (o *operator) start() {
 	o.fleet, o.pods = fleet.New(), observe.NewPodTrimmer()
 	o.pass = clusterpolicy.New(clusterpolicy.Options{
 		Client:         o,
+		Live:           uncached,
 		Applier:        apply.New(o, uncached, o.clock, patient()),
 		Status:         status.NewWriter(o, o.clock, recorder, catalogue, status.DefaultTiming()),
 		Fleet:          o.fleet,

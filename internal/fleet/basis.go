@@ -19,6 +19,9 @@ type Basis struct {
 	Policy *v1.ClusterPolicy
 	// Decisions of its spec and what that refers to, nil where there is no policy.
 	Decisions *plan.Decisions
+	// Orphaned: there is no policy, and DaemonSets of the last one run on. Nodes keep what they have, as their labels
+	// select these pods.
+	Orphaned bool
 	// Stack is what the cluster has of it.
 	Stack assess.Stack
 
@@ -57,6 +60,6 @@ func shapes(daemonSets map[string]*appsv1.DaemonSet) map[string]shape {
 
 // equals reports whether nodes are assessed alike by both.
 func (b *Basis) equals(other *Basis) bool {
-	return other != nil && b.Decisions == other.Decisions && maps.Equal(b.shape, other.shape) &&
+	return other != nil && b.Decisions == other.Decisions && b.Orphaned == other.Orphaned && maps.Equal(b.shape, other.shape) &&
 		maps.Equal(b.Stack.CreateFailures, other.Stack.CreateFailures)
 }

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -161,6 +162,51 @@ func TestOrphansAreAdopted(t *testing.T) {
 	b.awaitReady(1)
 	b.Expect(b.daemonSet(driverName).OwnerReferences).To(HaveLen(1))
 	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))
+}
+
+// TestOrphansRunOnWithTheOperatorRunning: a policy that is deleted with --cascade=orphan unloads no driver, and its nodes
+// are released once the DaemonSets are deleted, too.
+func TestOrphansRunOnWithTheOperatorRunning(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
+	b.run()
+	b.create(b.samplePolicy())
+	b.awaitReady(2)
+	pods := func() map[string]types.UID {
+		list, found := &corev1.PodList{}, map[string]types.UID{}
+		b.Expect(b.client.List(t.Context(), list, client.InNamespace(namespace))).To(Succeed())
+		for _, pod := range list.Items {
+			found[pod.Name] = pod.UID
+		}
+		return found
+	}
+	before := pods()
+	b.Expect(before).NotTo(BeEmpty())
+	for range 3 {
+		b.Expect(b.client.Delete(t.Context(), b.policy(), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+		b.awaitNoPolicy()
+		b.quietSince("after the policy", b.mark(), 2*time.Second)
+		b.Expect(pods()).To(Equal(before))
+		b.create(b.samplePolicy())
+		b.awaitReady(2)
+		b.Expect(pods()).To(Equal(before))
+	}
+
+	b.Expect(b.client.Delete(t.Context(), b.policy(), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	b.awaitNoPolicy()
+	b.Expect(b.client.DeleteAllOf(t.Context(), &appsv1.DaemonSet{}, client.InNamespace(namespace))).To(Succeed())
+	b.Eventually(func() map[string]string { return b.node("gpu-00000").Labels }).WithPolling(200 * time.Millisecond).
+		Should(And(Not(HaveKey(HavePrefix("nvidia.com/gpu.deploy."))), Not(HaveKey("nvidia.com/gpu-operator.pool"))))
+}
+
+// awaitNoPolicy returns once the garbage collector has let the policy go.
+func (b *bed) awaitNoPolicy() {
+	b.t.Helper()
+	b.Eventually(func() []v1.ClusterPolicy {
+		list := &v1.ClusterPolicyList{}
+		b.Expect(b.client.List(b.t.Context(), list)).To(Succeed())
+		return list.Items
+	}).WithTimeout(garbageTime).WithPolling(100 * time.Millisecond).Should(BeEmpty())
 }
 
 // TestDisabledOperandIsRemoved: off is the same path as on, and its objects go with all their pools.

@@ -208,6 +208,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	return utilerrors.NewAggregate([]error{
 		clusterpolicy.New(clusterpolicy.Options{
 			Client:         c,
+			Live:           mgr.GetAPIReader(),
 			Applier:        apply.New(c, mgr.GetAPIReader(), now, o.timing.Apply),
 			Status:         status.NewWriter(c, now, recorder, catalogue, o.timing.Status),
 			Fleet:          known,

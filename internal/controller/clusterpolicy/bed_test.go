@@ -64,6 +64,7 @@ func newBed(nodes ...*corev1.Node) *bed {
 	timing.Patience = time.Minute
 	b.reconciler = New(Options{
 		Client:         c,
+		Live:           live,
 		Applier:        apply.New(c, live, b.clock, timing),
 		Status:         status.NewWriter(c, b.clock, events.NewRecorder(c, b.clock, func(string) {}), catalogue, status.DefaultTiming()),
 		Fleet:          b.fleet,

@@ -33,8 +33,9 @@ var theCluster = reconcile.Request{NamespacedName: types.NamespacedName{Name: "c
 
 // Options are what a Reconciler is made of.
 type Options struct {
-	// Client reads from the caches and writes.
+	// Client reads from the caches and writes; Live reads without a cache.
 	Client client.Client
+	Live   client.Reader
 	// Applier writes the objects of the stack.
 	Applier *apply.Applier
 	// Status writes the status of policies.

@@ -33,11 +33,63 @@ var _ = Describe("A pass without a policy", func() {
 		b.pass(ctx, time.Second)
 		Expect(b.writes()).To(ConsistOf("apply Namespace " + namespace))
 		Expect(namespaceLabels(ctx)).NotTo(HaveKey(labels.PodSecurity()[0]))
+		removeStack(ctx)
 		b.pass(ctx, time.Second)
-		Expect(b.taken()).To(ConsistOf(call{what: "cached list ClusterPolicy"},
+		Expect(b.taken()).To(ConsistOf(call{what: "cached list ClusterPolicy"}, call{what: "cached list DaemonSet"},
 			call{what: "cached get CustomResourceDefinition", name: "clusterpolicies.nvidia.com"}), "nothing but the caches is read")
 	})
+
+	It("has nodes keep what they have while DaemonSets run on", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
+		b.settle(ctx)
+		Expect(admin.Delete(ctx, b.policy(ctx), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+		b.pass(ctx, time.Second)
+		Expect(b.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Orphaned", true)), "it is being deleted")
+		leave(ctx)
+		b.pass(ctx, time.Second)
+		Expect(b.fleet.Basis()).To(HaveField("Orphaned", true))
+		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(labels.PodSecurity()[0], labels.PodSecurityPrivileged))
+		Expect(b.writes()).To(BeEmpty())
+
+		removeStack(ctx)
+		b.pass(ctx, time.Second)
+		Expect(b.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Orphaned", false)))
+		Expect(namespaceLabels(ctx)).NotTo(HaveKey(labels.PodSecurity()[0]))
+	})
+
+	It("publishes nothing before it knows whether DaemonSets were left", func(ctx SpecContext) {
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		b.settle(ctx)
+		before := b.fleet.Basis()
+		Expect(admin.Delete(ctx, b.policy(ctx))).To(Succeed())
+		b.answers(func(_ context.Context, made call) error {
+			if made.what == "live list DaemonSet" {
+				return errRefused
+			}
+			return nil
+		})
+		_, err := b.after(ctx, time.Second)
+		Expect(err).To(MatchError(errRefused))
+		Expect(b.fleet.Basis()).To(BeIdenticalTo(before))
+		b.answers(nil)
+		b.pass(ctx, time.Second)
+		Expect(b.fleet.Basis()).To(HaveField("Decisions", BeNil()))
+	})
 })
+
+// leave is the garbage collector after the deletion of a policy with --cascade=orphan.
+func leave(ctx context.Context) {
+	GinkgoHelper()
+	for _, ds := range daemonSets(ctx) {
+		ds.OwnerReferences = nil
+		Expect(admin.Update(ctx, ds)).To(Succeed())
+	}
+	policy := named(ctx, "policy")
+	policy.Finalizers = nil
+	Expect(admin.Update(ctx, policy)).To(Succeed())
+}
 
 var _ = Describe("A pass before all nodes are known", func() {
 	It("writes and publishes nothing, not even a status", func(ctx SpecContext) {

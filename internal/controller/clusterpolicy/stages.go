@@ -38,8 +38,7 @@ func (s *scope) observe(ctx context.Context) bool {
 	// Before there is a policy: reading the definition for the first time takes a while.
 	s.observeDefinitions(ctx)
 	if s.policy == nil {
-		s.Fleet.Publish(fleet.Basis{}, s.now)
-		s.fail(s.Applier.Privileged(ctx, s.Namespace, false))
+		s.withoutPolicy(ctx)
 		return false
 	}
 	if s.snapshot, err = observe.Cluster(ctx, s.Client, s.Namespace); err != nil {
@@ -55,6 +54,25 @@ func (s *scope) observe(ctx context.Context) bool {
 	stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
 	s.basis = s.Fleet.Publish(fleet.Basis{Policy: s.policy, Decisions: decisions, Stack: stack}, s.now)
 	return true
+}
+
+// withoutPolicy has nodes released and the namespace given up, unless DaemonSets were left to run on without a policy.
+func (s *scope) withoutPolicy(ctx context.Context) {
+	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
+	orphans, err := observe.Orphans(reading, s.Client, s.Live, s.Namespace, s.all)
+	if err != nil {
+		s.fail(err)
+		return
+	}
+	orphaned, before := len(orphans) > 0, s.Fleet.Basis()
+	if orphaned && (before == nil || !before.Orphaned) {
+		log.FromContext(ctx).Info("There is no ClusterPolicy, and DaemonSets of one run on: nodes keep their labels until a ClusterPolicy adopts the DaemonSets or they are deleted", "daemonSets", orphans)
+	}
+	s.Fleet.Publish(fleet.Basis{Orphaned: orphaned}, s.now)
+	if !orphaned {
+		s.fail(s.Applier.Privileged(ctx, s.Namespace, false))
+	}
 }
 
 // observeDefinitions compares the definition of ClusterPolicy with the operator's own. That it cannot be read keeps

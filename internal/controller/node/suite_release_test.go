@@ -46,6 +46,19 @@ var _ = Describe("A node whose policy is gone", func() {
 		Expect(f.taken()).To(Equal([]string{getNode}))
 	})
 
+	It("keeps all that it has while DaemonSets run on without a policy", func(ctx SpecContext) {
+		f := newFailedForGood(ctx)
+		before := f.node(ctx)
+		f.fleet.Publish(fleet.Basis{Orphaned: true}, f.clock.Now())
+		f.taken()
+		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.taken()).To(Equal([]string{getNode}))
+		Expect(f.node(ctx).ResourceVersion).To(Equal(before.ResourceVersion))
+		f.fleet.Publish(fleet.Basis{}, f.clock.Now())
+		Expect(f.after(ctx, time.Second)).To(BeZero())
+		f.expectReleased(ctx)
+	})
+
 	It("has no write for an event within the back-off of one that failed", func(ctx SpecContext) {
 		f := newFailedForGood(ctx)
 		f.fleet.Publish(fleet.Basis{}, f.clock.Now())
