@@ -45,8 +45,8 @@ func TestOrphans(t *testing.T) {
 		want         bool
 		asked        bool
 	}{
-		"nothing was ever there":                  {},
-		"left":                                    {cached: orphan, want: true},
+		"nothing was ever there": {},
+		"left":                   {cached: orphan, want: true},
 		"the policy is being deleted, and leaves": {cached: owned, policies: deleted(metav1.FinalizerOrphanDependents), want: true},
 		"the policy takes them along":             {cached: owned, live: owned, policies: deleted(metav1.FinalizerDeleteDependents), asked: true},
 		"the policy is gone, they follow":         {cached: owned, live: owned, asked: true},
