@@ -18,7 +18,9 @@ import (
 
 // Call is one finished request to the API server.
 type Call struct {
-	User        string
+	User string
+	// Credential is the id of the user's token, empty for one without: it tells apart processes of one account.
+	Credential  string
 	Verb        string
 	Group       string
 	Resource    string
@@ -28,6 +30,9 @@ type Call struct {
 	Code        int32
 	Time        time.Time
 }
+
+// credentialKey is where the API server notes the id of a token.
+const credentialKey = "authentication.kubernetes.io/credential-id"
 
 // Calls is a list of requests, in the order in which they finished.
 type Calls []Call
@@ -39,7 +44,8 @@ type Mark int64
 type auditLine struct {
 	Verb string `json:"verb"`
 	User struct {
-		Username string `json:"username"`
+		Username string              `json:"username"`
+		Extra    map[string][]string `json:"extra"`
 	} `json:"user"`
 	ObjectRef struct {
 		APIGroup    string `json:"apiGroup"`
@@ -99,7 +105,7 @@ func readCalls(log io.Reader) (Calls, error) {
 			return nil, fmt.Errorf("line %q: %w", bytes.TrimSpace(data), err)
 		}
 		calls = append(calls, Call{
-			User: line.User.Username, Verb: line.Verb, Code: line.ResponseStatus.Code, Time: line.StageTimestamp,
+			User: line.User.Username, Credential: strings.Join(line.User.Extra[credentialKey], ","), Verb: line.Verb, Code: line.ResponseStatus.Code, Time: line.StageTimestamp,
 			Group: line.ObjectRef.APIGroup, Resource: line.ObjectRef.Resource, Subresource: line.ObjectRef.Subresource,
 			Namespace: line.ObjectRef.Namespace, Name: line.ObjectRef.Name,
 		})
@@ -114,6 +120,11 @@ func ServiceAccountUser(namespace, name string) string {
 // By keeps the requests of one user.
 func (c Calls) By(user string) Calls {
 	return c.where(func(call Call) bool { return call.User == user })
+}
+
+// With keeps the requests that were made with one token.
+func (c Calls) With(credential string) Calls {
+	return c.where(func(call Call) bool { return call.Credential == credential })
 }
 
 // Writes keeps the requests that change something, failed ones included. Leases and events are left

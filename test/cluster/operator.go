@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -198,6 +199,12 @@ func (o *Operator) Stop() error { return o.process.stop() }
 
 // Kill ends the operator with SIGKILL, as a node failure does, and waits until it is gone.
 func (o *Operator) Kill() { o.process.kill() }
+
+// Freeze stops the operator where it is, as a suspended machine does, until Thaw.
+func (o *Operator) Freeze() { o.process.signal(syscall.SIGSTOP) }
+
+// Thaw has a frozen operator go on.
+func (o *Operator) Thaw() { o.process.signal(syscall.SIGCONT) }
 
 // Wait blocks until the operator has ended and returns how: nil after exit code 0.
 func (o *Operator) Wait() error {

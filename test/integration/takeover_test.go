@@ -1,7 +1,9 @@
 package integration
 
 import (
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,11 +57,68 @@ func TestTheOtherOperatorTakesOver(t *testing.T) {
 	b.Expect(first.Stop()).To(Succeed())
 }
 
+// TestALeaderThatWasFrozenWritesNoMore: a process that goes on after another one has taken over begins no write, whatever
+// it finds to repair.
+func TestALeaderThatWasFrozenWritesNoMore(t *testing.T) {
+	t.Parallel()
+	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	kubeconfig, err := b.cluster.ServiceAccountKubeconfig(t.Context(), namespace, account, "")
+	b.Expect(err).NotTo(HaveOccurred())
+	frozen := b.anotherWith(kubeconfig, "frozen.log")
+	b.Eventually(b.leader).WithTimeout(leaseTime).ShouldNot(BeEmpty())
+	leader := b.leader()
+	b.create(b.samplePolicy())
+	b.awaitReady(1)
+	b.settled()
+	written := b.operatorCalls(0).Writes()
+	b.Expect(written).NotTo(BeEmpty())
+	credential := written[0].Credential
+	b.Expect(credential).NotTo(BeEmpty())
+	b.another("second.log")
+
+	frozen.Freeze()
+	b.Eventually(b.leader).WithTimeout(leaseTime).WithPolling(100 * time.Millisecond).ShouldNot(Or(BeEmpty(), Equal(leader)))
+	// The frozen one finds this in its watches when it goes on; the other one repairs it all the time.
+	admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
+	damage := func() {
+		b.Expect(patchNode(t, admin, "gpu-00000", "labels", "nvidia.com/gpu.present", nil)).To(Succeed())
+		time.Sleep(50 * time.Millisecond)
+	}
+	for range 20 {
+		damage()
+	}
+	mark := b.mark()
+	frozen.Thaw()
+	ended := time.After(leaseTime)
+	for over := false; !over; {
+		select {
+		case <-frozen.Done():
+			over = true
+		case <-ended:
+			t.Fatal("the frozen operator goes on")
+		default:
+			damage()
+		}
+	}
+	calls := b.operatorCalls(mark)
+	b.Expect(calls.With(credential).Writes()).To(BeEmpty(), "writes of the frozen operator")
+	b.Expect(calls.Of("nodes").Writes()).NotTo(BeEmpty(), "the other one works")
+	log, err := os.ReadFile(frozen.LogFile)
+	b.Expect(err).NotTo(HaveOccurred())
+	t.Logf("the frozen operator refused to write: %t", strings.Contains(string(log), "Refusing to write"))
+}
+
 // another starts an operator of several, which elect one of them.
 func (b *bed) another(log string) *cluster.Operator {
 	b.t.Helper()
+	return b.anotherWith(b.kubeconfig, log)
+}
+
+// anotherWith does the same with another token of its account.
+func (b *bed) anotherWith(kubeconfig, log string) *cluster.Operator {
+	b.t.Helper()
 	operator, err := cluster.StartOperator(b.t.Context(), cluster.OperatorOptions{
-		Binary: b.binary, Kubeconfig: b.kubeconfig, Args: []string{"--leader-elect=true"}, LogFile: filepath.Join(b.cluster.LogDir, log),
+		Binary: b.binary, Kubeconfig: kubeconfig, Args: []string{"--leader-elect=true"}, LogFile: filepath.Join(b.cluster.LogDir, log),
 	})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.t.Cleanup(operator.Kill)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"time"
 
 	"github.com/go-logr/logr"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -38,6 +40,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/leadership"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
@@ -47,6 +50,10 @@ import (
 
 // leaseName is that of NVIDIA's operator too, so that the two never work in one namespace at once.
 const leaseName = "53822513.nvidia.com"
+
+// A lease holds for leaseDuration after it was renewed. A leader that has not renewed it for renewDeadline ends, and does
+// not write from then on.
+const leaseDuration, renewDeadline = 15 * time.Second, 10 * time.Second
 
 // Leader election needs its lease and tells of a change of leader in an event, to which package events has the
 // right. No such event is of the same leader twice, so that none is ever counted up.
@@ -77,6 +84,9 @@ func run(ctx context.Context, o options) error {
 	}
 	meter := metrics.New(clock.RealClock{})
 	config.Wrap(meter.CountWrites)
+	if o.leaderElect {
+		config.Wrap(leadership.New(types.NamespacedName{Namespace: o.namespace, Name: leaseName}, renewDeadline, clock.RealClock{}, ctrl.Log).Wrap)
+	}
 	mgr, err := newManager(config, o)
 	if err != nil {
 		return fmt.Errorf("connecting to %s: %w", config.Host, err)
@@ -156,6 +166,8 @@ func newManager(config *rest.Config, o options) (manager.Manager, error) {
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       o.namespace,
 		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 new(leaseDuration),
+		RenewDeadline:                 new(renewDeadline),
 	})
 }
 
