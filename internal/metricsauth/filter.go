@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,11 +33,16 @@ const (
 	atOnce = 4
 	// patience is how long a request waits for its review.
 	patience = 10 * time.Second
+	// refusals is how many reviews a minute may end with a refusal, and as many at once. Beyond that only tokens that
+	// were accepted before are reviewed: whoever makes up tokens costs the API server no more calls.
+	refusals = 20
+	// trusted is for how long a token that was accepted counts as one.
+	trusted = time.Hour
 )
 
 // Filter is the FilterProvider of the metrics server. It answers 401 to a request without a valid bearer
-// token, 403 to one whose owner may not get the path (a nonResourceURL of RBAC), and 503 while the API server
-// cannot be asked. It is for a server with TLS: a token in the clear is given away.
+// token, 403 to one whose owner may not get the path (a nonResourceURL of RBAC), 429 to an unknown token while many are
+// refused, and 503 while the API server cannot be asked. It is for a server with TLS: a token in the clear is given away.
 func Filter(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
 	authentication, err := authenticationclient.NewForConfigAndClient(config, httpClient)
 	if err != nil {
@@ -68,11 +74,17 @@ type guard struct {
 
 	mu      sync.Mutex
 	answers map[question]answer
+	// accepted is when each token was accepted last; left has the refusals that are left.
+	accepted map[tokenHash]time.Time
+	left     *rate.Limiter
 }
 
-// question is a request as far as the answer depends on it. Tokens themselves are not kept.
+// tokenHash stands for a token, which is not kept itself.
+type tokenHash [sha256.Size]byte
+
+// question is a request as far as the answer depends on it.
 type question struct {
-	token      [sha256.Size]byte
+	token      tokenHash
 	verb, path string
 }
 
@@ -83,7 +95,11 @@ type answer struct {
 }
 
 func newGuard(t tokens, r rights, c clock.PassiveClock) *guard {
-	return &guard{tokens: t, rights: r, clock: c, slots: make(chan struct{}, atOnce), answers: map[question]answer{}}
+	return &guard{
+		tokens: t, rights: r, clock: c, slots: make(chan struct{}, atOnce),
+		answers: map[question]answer{}, accepted: map[tokenHash]time.Time{},
+		left: rate.NewLimiter(rate.Every(time.Minute/refusals), refusals),
+	}
 }
 
 func (g *guard) before(next http.Handler, log logr.Logger) http.Handler {
@@ -96,6 +112,9 @@ func (g *guard) before(next http.Handler, log logr.Logger) http.Handler {
 		case code == http.StatusUnauthorized:
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, "send a valid token of the cluster: Authorization: Bearer TOKEN", code)
+		case code == http.StatusTooManyRequests:
+			w.Header().Set("Retry-After", "10")
+			http.Error(w, "too many tokens were refused lately: try again later", code)
 		case code == http.StatusForbidden:
 			http.Error(w, "the token's owner may not get "+r.URL.Path+": bind it to the ClusterRole gpu-operator-metrics-reader", code)
 		default:
@@ -124,6 +143,9 @@ func (g *guard) judge(r *http.Request) (int, error) {
 	}
 	if code, known := g.recall(q); known {
 		return code, nil
+	}
+	if !g.mayReview(q.token) {
+		return http.StatusTooManyRequests, nil
 	}
 	code, err := g.review(ctx, token, q)
 	if err != nil {
@@ -169,15 +191,32 @@ func (g *guard) recall(q question) (int, bool) {
 	return have.code, true
 }
 
+// mayReview reports whether the API server may be asked about a token.
+func (g *guard) mayReview(token tokenHash) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.clock.Now()
+	if last, known := g.accepted[token]; known && now.Sub(last) < trusted {
+		return true
+	}
+	return g.left.TokensAt(now) >= 1
+}
+
 func (g *guard) remember(q question, code int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(g.answers) >= most {
 		clear(g.answers)
 	}
-	last := remembered
-	if code != http.StatusOK {
+	if len(g.accepted) >= most {
+		clear(g.accepted)
+	}
+	now, last := g.clock.Now(), remembered
+	if code == http.StatusOK {
+		g.accepted[q.token] = now
+	} else {
+		g.left.AllowN(now, 1)
 		last = refused
 	}
-	g.answers[q] = answer{code: code, until: g.clock.Now().Add(last)}
+	g.answers[q] = answer{code: code, until: now.Add(last)}
 }

@@ -160,12 +160,44 @@ func TestAnAnswerThatIsNotThereIsNotRemembered(t *testing.T) {
 	g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(200))
 }
 
+// Tokens that are made up cost a bounded number of calls, and keep nobody out who was in.
+func TestRefusalsAreLimited(t *testing.T) {
+	g, b := NewWithT(t), newBed()
+	g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(200))
+	b.calls = nil
+	codes := map[int]int{}
+	for i := range 10 * refusals {
+		codes[b.request("GET", "/metrics", fmt.Sprint("Bearer wrong", i)).Code]++
+	}
+	g.Expect(codes).To(Equal(map[int]int{403: refusals, 429: 9 * refusals}))
+	g.Expect(b.calls).To(HaveLen(2 * refusals))
+	got := b.request("GET", "/metrics", "Bearer new")
+	g.Expect(got.Code).To(Equal(429))
+	g.Expect(got.Header().Get("Retry-After")).To(Equal("10"))
+	g.Expect(got.Body.String()).To(ContainSubstring("try again later"))
+
+	b.clock.SetTime(time.Unix(61, 0))
+	for i := range 10 * refusals {
+		b.request("GET", "/metrics", fmt.Sprint("Bearer again", i))
+	}
+	b.calls = nil
+	g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(200), "its answer is forgotten, that it was accepted is not")
+	g.Expect(b.calls).To(Equal([]string{"token reader", "rights reader"}))
+
+	b.clock.SetTime(time.Unix(61+60, 0))
+	g.Expect(b.request("GET", "/metrics", "Bearer new").Code).To(Equal(403), "a minute later others are reviewed again")
+}
+
 func TestMadeUpTokensNeitherGrowTheFilterNorFloodTheAPI(t *testing.T) {
 	g, b := NewWithT(t), newBed()
 	for i := range 3 * most {
 		b.request("GET", "/metrics", fmt.Sprint("Bearer ", i))
 	}
 	g.Expect(len(b.guard.answers)).To(BeNumerically("<=", most))
+	for i := range 3 * most {
+		b.guard.remember(question{token: tokenHash{byte(i), byte(i >> 8)}}, 200)
+	}
+	g.Expect(len(b.guard.accepted)).To(BeNumerically("<=", most))
 
 	b = newBed()
 	b.entry, b.leave = make(chan struct{}), make(chan struct{})
