@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -70,7 +71,7 @@ type options struct {
 
 // run starts the manager and returns when it ends.
 func run(ctx context.Context, o options) error {
-	useOneCore()
+	beFrugal()
 	ctrl.SetLogger(logger(o.debug))
 	if o.namespace == "" {
 		return fmt.Errorf("%s is not set: set it to the namespace that the operator and its operands run in", envNamespace)
@@ -105,11 +106,18 @@ func run(ctx context.Context, o options) error {
 	return mgr.Start(ctx)
 }
 
-// useOneCore has one core run Go code, unless GOMAXPROCS says how many: the work fits in it, and with all cores of a node
-// the garbage collector takes those that are idle, which others could use.
-func useOneCore() {
+// garbage is how much the heap grows before it is collected, in percent of what is in use; the default of Go is 100.
+const garbage = 60
+
+// beFrugal has one core run Go code and the heap stay small, unless GOMAXPROCS and GOGC say otherwise. The work fits in
+// one core; with all those of a node the garbage collector takes idle ones, which others could use. At 1,000 nodes the
+// heap is most of the memory.
+func beFrugal() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(garbage)
 	}
 }
 
