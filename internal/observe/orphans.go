@@ -30,13 +30,9 @@ func Orphans(ctx context.Context, cached, live client.Reader, namespace string, 
 	if found := names(known, isOrphan); len(found) > 0 {
 		return found, nil
 	}
-	list := &appsv1.DaemonSetList{}
-	if err := live.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{labels.ManagedBy: labels.ManagedByValue}); err != nil {
-		return nil, fmt.Errorf("listing DaemonSets that a deleted ClusterPolicy may have left: %w", err)
-	}
-	left := map[string]*appsv1.DaemonSet{}
-	for i := range list.Items {
-		left[list.Items[i].Name] = &list.Items[i]
+	left, err := DaemonSets(ctx, live, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("asking whether a deleted ClusterPolicy has left DaemonSets: %w", err)
 	}
 	return names(left, isOrphan), nil
 }
@@ -49,7 +45,7 @@ func leavesOrphans(policy v1.ClusterPolicy) bool {
 // isOrphan reports whether the operator has made a DaemonSet whose policy is gone, so that the next one adopts it.
 func isOrphan(ds *appsv1.DaemonSet) bool {
 	return ds.DeletionTimestamp == nil && metav1.GetControllerOf(ds) == nil &&
-		ds.Labels[labels.Operand] != "" && ds.Annotations[labels.Digest] != ""
+		ds.Labels[labels.ManagedBy] == labels.ManagedByValue && ds.Labels[labels.Operand] != "" && ds.Annotations[labels.Digest] != ""
 }
 
 func names(all map[string]*appsv1.DaemonSet, is func(*appsv1.DaemonSet) bool) []string {
