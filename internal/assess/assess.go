@@ -151,8 +151,8 @@ func (a *Assessment) checkPool(node plan.Node) {
 	if wanted != "" && a.Ready() && labelled != "" && labelled != wanted {
 		a.Outdated, a.Reason = true, v1.ReasonUpgradePending
 		// The command comes first, as a long message is cut in the policy's status.
-		a.Message = fmt.Sprintf("run kubectl label node %s %s- to move the driver from %s to %s",
-			node.Facts.Name, labels.Pool, labelled, wanted)
+		a.Message = fmt.Sprintf("run kubectl label node %s %s- %s- to move the driver from %s to %s",
+			node.Facts.Name, labels.Pool, labels.DriverAnchor, labelled, wanted)
 	}
 }
 

@@ -17,6 +17,7 @@ func TestTheAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 		"operator.yaml": {
 			"'" + labels.GPUPresent + "'", "'" + labels.MIGConfig + "'", "key.startsWith('" + labels.DeployPrefix + "')",
 			"key.startsWith('" + prefixOf(t, labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool, labels.NodePool, labels.Runtime, labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.Discovered, labels.StartupTaints) + "')",
+			"key.startsWith('" + labels.AnchorPrefix + "')",
 			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')", "[?'" + labels.Discovered + "']",
 			"type != '" + labels.ConditionGPUReady + "'", "['" + labels.TaintNotReady + "']",
 		},

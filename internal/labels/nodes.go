@@ -83,6 +83,13 @@ const (
 	// such as containerd (its own paths), crio or k3s. The toolkit's DaemonSets select on it. It follows
 	// what the kubelet says: the toolkit does no GPU work that its replacement could disturb.
 	Runtime = "nvidia.com/gpu-operator.runtime"
+	// AnchorPrefix precedes the name of an operand in the label that keeps the operand's pod on a node which has lost
+	// another label that the pod's DaemonSet selects by. The node controller writes it beside those, and takes it off
+	// with them. Its value is the kind of the node, see operand.Kind: the driver pool, or the layout of the container
+	// runtime. It has another prefix than those, so that who removes all labels of nvidia.com/ leaves it.
+	AnchorPrefix = "clusterpolicy.github.io/"
+	// DriverAnchor is the anchor of the driver, which has the value of Pool.
+	DriverAnchor = AnchorPrefix + "driver"
 	// DiscoveryLostSince is an annotation of the node controller: since when (RFC 3339) a node
 	// with GPUPresent has had no GPU in its discovery labels, and none to allocate. On a node with GPUPresent=false it tells
 	// that the node controller wrote that.

@@ -3,7 +3,8 @@ package labels
 // Labels and annotations of the objects that the operator applies.
 const (
 	// App names the operand's pods. NVSentinel and k8s-driver-manager find pods by its value,
-	// such as nvidia-driver-daemonset.
+	// such as nvidia-driver-daemonset. It is in the selector of every DaemonSet, so that an operand with several
+	// DaemonSets has a value for each: their names.
 	App = "app"
 	// ManagedBy is set on every object and pod. Its value ManagedByValue scopes the operator's
 	// caches, and NVSentinel looks for it beside App.

@@ -58,7 +58,7 @@ func relabelled(before, after *corev1.Node) bool {
 	if maps.Equal(before.Labels, after.Labels) {
 		return false
 	}
-	if lacksOfNVIDIA(before.Labels, after.Labels) || lacksOfNVIDIA(after.Labels, before.Labels) {
+	if lacksOwn(before.Labels, after.Labels) || lacksOwn(after.Labels, before.Labels) {
 		return true
 	}
 	old, now := Facts(before), Facts(after)
@@ -66,11 +66,11 @@ func relabelled(before, after *corev1.Node) bool {
 	return !reflect.DeepEqual(old, now)
 }
 
-// lacksOfNVIDIA reports whether the other labels lack one of these that is below nvidia.com, among which are all that the
-// operator writes, or have another value of it.
-func lacksOfNVIDIA(all, other map[string]string) bool {
+// lacksOwn reports whether the other labels lack one of these that is an anchor or below nvidia.com, among which are all
+// that the operator writes, or have another value of it.
+func lacksOwn(all, other map[string]string) bool {
 	for key, value := range all {
-		if !strings.HasPrefix(key, resourcePrefix) {
+		if !strings.HasPrefix(key, resourcePrefix) && !strings.HasPrefix(key, labels.AnchorPrefix) {
 			continue
 		}
 		if now, there := other[key]; !there || now != value {

@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"cmp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +27,7 @@ func Facts(node *corev1.Node) operand.NodeFacts {
 		MPSCapable:   node.Labels[labels.MPSCapable],
 		Product:      node.Labels[labels.GPUProduct],
 		HostVGPU:     node.Labels[labels.VGPUHostDriver] != "",
-		Pool:         node.Labels[labels.Pool],
+		Pool:         cmp.Or(node.Labels[labels.Pool], node.Labels[labels.DriverAnchor]),
 		PoolKernel:   node.Labels[labels.PoolKernel],
 		PoolCoreOS:   node.Labels[labels.PoolCoreOS],
 		PoolNodePool: node.Labels[labels.PoolNodePool],

@@ -6,11 +6,13 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 // PodNodeField indexes pods in the cache by the node that they run on.
@@ -79,6 +81,27 @@ func PodsOnNode(ctx context.Context, reader client.Reader, namespace, node strin
 		pods.Add(&list.Items[i])
 	}
 	return pods, nil
+}
+
+// HolderOf asks the API server for what has the name of a DaemonSet: the DaemonSet, else a pod that its selector would
+// match. Both are nil where nothing has it.
+func HolderOf(ctx context.Context, live client.Reader, namespace, name string) (*appsv1.DaemonSet, *corev1.Pod, error) {
+	ds := &appsv1.DaemonSet{}
+	err := live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, ds)
+	switch {
+	case err == nil:
+		return ds, nil, nil
+	case !apierrors.IsNotFound(err):
+		return nil, nil, fmt.Errorf("asking for DaemonSet %s: %w", name, err)
+	}
+	pods := &corev1.PodList{}
+	if err := live.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{labels.App: name}, client.Limit(1)); err != nil {
+		return nil, nil, fmt.Errorf("asking for pods that DaemonSet %s has left: %w", name, err)
+	}
+	if len(pods.Items) == 0 {
+		return nil, nil, nil
+	}
+	return nil, &pods.Items[0], nil
 }
 
 // targetNode is the node that a pod runs on, or that the DaemonSet controller has made it for: a

@@ -45,7 +45,7 @@ type NodeFacts struct {
 	Product string
 	// HostVGPU tells that the node lends its GPUs to virtual machines by the vGPU manager.
 	HostVGPU bool
-	// Pool is the pool that the node is labelled with; PoolKernel is the kernel of that pool and PoolCoreOS
+	// Pool is the pool that the node is labelled with, by its anchor where that label is lost; PoolKernel is the kernel of that pool and PoolCoreOS
 	// its release of Red Hat CoreOS, each empty where the pool is for any.
 	Pool, PoolKernel, PoolCoreOS string
 	// PoolNodePool is the pool of spec.nodePools whose driver that pool has, empty where it is that of spec.driver;

@@ -40,9 +40,6 @@ type Layout struct {
 	FindsToolkit bool
 }
 
-// DefaultLayout is the name of the layout whose DaemonSet has no suffix: containerd's own paths.
-const DefaultLayout = RuntimeContainerd
-
 // NodeTraits are what a Node says of the distribution that laid it out.
 type NodeTraits struct {
 	// Kubelet, OSImage and RuntimeVersion are kubeletVersion, osImage and the version in

@@ -120,7 +120,7 @@ var layouts = []layoutRow{
 	}},
 	// What the runtimes do by themselves, as NVIDIA's operator has it for every distribution.
 	{"", nil, Layout{
-		Name: DefaultLayout, Runtime: RuntimeContainerd, HooksDir: runHooks,
+		Name: RuntimeContainerd, Runtime: RuntimeContainerd, HooksDir: runHooks,
 		Config: "/etc/containerd/config.toml", DropIn: containerdDropIn, Socket: "/run/containerd/containerd.sock",
 	}},
 	{"", nil, Layout{

@@ -85,6 +85,10 @@ type Operand struct {
 	Follows Name
 	// Injects marks the operand that has the container runtime of the node inject GPUs.
 	Injects bool
+	// DaemonSet is the name of the DaemonSet of an operand that has one for each kind of node (Kind): that of the first
+	// kind which gets one, as NVIDIA's operator names it. Those of other kinds have a suffix. The nodes of such an
+	// operand have an anchor. Empty for an operand without kinds, whose manifest has the name.
+	DaemonSet string
 	// UpdatesOnDelete operands are never rolled by their DaemonSet: a pod is replaced only when
 	// it is deleted, as replacing it disturbs the GPU work of the node.
 	UpdatesOnDelete bool
@@ -181,6 +185,28 @@ type Instance struct {
 	InitEnv map[string][]v1.EnvVar
 	// Values are what the operand's templates see as .Values.
 	Values any
+}
+
+// AnchorLabel is the node label that keeps the operand's pod on a node which has lost another label that its DaemonSet
+// selects by; empty for an operand whose nodes have no anchor.
+func (o *Operand) AnchorLabel() string {
+	if o.DaemonSet == "" {
+		return ""
+	}
+	return labels.AnchorPrefix + string(o.Name)
+}
+
+// Kind is the kind of the nodes that the instance is for, among those of its operand: a label value, such as
+// ubuntu24.04-amd64 of a driver and containerd of a toolkit. Empty for an operand that has one kind.
+func (i Instance) Kind() string { return Kind(i.Pool, i.Layout, i.NodePool) }
+
+// Kind is the kind of nodes in a driver pool, or with a layout of the container runtime and in a pool of
+// spec.nodePools, empty for none.
+func Kind(pool, layout, nodePool string) string {
+	if pool != "" || layout == "" {
+		return pool
+	}
+	return withEnd(layout, nodePool)
 }
 
 // ServesWorkload tells whether the operand has pods on nodes of this workload.

@@ -11,7 +11,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-const deploy = "nvidia.com/gpu.deploy."
+const (
+	deploy = "nvidia.com/gpu.deploy."
+	anchor = "clusterpolicy.github.io/"
+)
 
 // set and removed are the two kinds of changes of a label.
 func set(value string) *string { return &value }
@@ -23,7 +26,8 @@ func labelled(change map[string]*string) map[string]string {
 	return after(map[string]string{
 		"nvidia.com/gpu.present": "true", "nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64",
 		"nvidia.com/gpu-operator.runtime": "containerd",
-		deploy + "driver":                 "true", deploy + "container-toolkit": "true", deploy + "device-plugin": "true",
+		anchor + "driver":                 "ubuntu24.04-amd64", anchor + "container-toolkit": "containerd",
+		deploy + "driver": "true", deploy + "container-toolkit": "true", deploy + "device-plugin": "true",
 		deploy + "operator-validator": "true", deploy + "gpu-feature-discovery": "true", deploy + "client": "true",
 		deploy + "dcgm":                 "true",
 		deploy + "dcgm-exporter":        "true",
@@ -61,7 +65,8 @@ func TestNodeLabels(t *testing.T) {
 			want: map[string]*string{
 				"nvidia.com/gpu.present": set("true"), "nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64"),
 				"nvidia.com/gpu-operator.runtime": set("containerd"),
-				deploy + "driver":                 set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
+				anchor + "driver":                 set("ubuntu24.04-amd64"), anchor + "container-toolkit": set("containerd"),
+				deploy + "driver": set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
 				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
 				deploy + "dcgm":                 set("true"),
 				deploy + "dcgm-exporter":        set("true"),
@@ -102,6 +107,7 @@ func TestNodeLabels(t *testing.T) {
 				deploy + "operands": set("false"), deploy + "device-plugin": set("false"), deploy + "driver": set("paused-for-driver-upgrade"),
 			}),
 			want: map[string]*string{
+				anchor + "driver": removed, anchor + "container-toolkit": removed,
 				deploy + "container-toolkit": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
 				deploy + "dcgm":                 removed,
 				deploy + "dcgm-exporter":        removed,
@@ -116,6 +122,7 @@ func TestNodeLabels(t *testing.T) {
 			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "isulad" }),
 			want: map[string]*string{
 				"nvidia.com/gpu.present": set("true"), "nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64"),
+				anchor + "driver": set("ubuntu24.04-amd64"),
 				deploy + "driver": set("true"), deploy + "device-plugin": set("true"),
 				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
 				deploy + "dcgm":                 set("true"),
@@ -126,8 +133,8 @@ func TestNodeLabels(t *testing.T) {
 		"without facts there is neither pool nor driver": {
 			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.OSID = "" }),
 			want: map[string]*string{
-				"nvidia.com/gpu-operator.runtime": set("containerd"),
-				"nvidia.com/gpu.present":          set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
+				"nvidia.com/gpu-operator.runtime": set("containerd"), anchor + "container-toolkit": set("containerd"),
+				"nvidia.com/gpu.present": set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
 				deploy + "operator-validator": set("true"), deploy + "gpu-feature-discovery": set("true"), deploy + "client": set("true"),
 				deploy + "dcgm":                 set("true"),
 				deploy + "dcgm-exporter":        set("true"),
@@ -147,11 +154,11 @@ func TestNodeLabels(t *testing.T) {
 		},
 		"the pool moves when no driver runs": {
 			facts: moved, current: labelled(nil),
-			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu26.04-amd64")},
+			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu26.04-amd64"), anchor + "driver": set("ubuntu26.04-amd64")},
 		},
 		"a node that changes its runtime changes its toolkit, whatever runs there": {
 			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime, f.Distribution = "cri-o", "openshift" }), current: labelled(nil), hasDriverPod: true,
-			want: map[string]*string{"nvidia.com/gpu-operator.runtime": set("openshift")},
+			want: map[string]*string{"nvidia.com/gpu-operator.runtime": set("openshift"), anchor + "container-toolkit": set("openshift")},
 		},
 		"a runtime that is not known changes nothing": {
 			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "isulad" }), current: labelled(nil), hasDriverPod: true,
@@ -168,6 +175,15 @@ func TestNodeLabels(t *testing.T) {
 		"a pool label that was removed comes back under a running driver": {
 			facts: ubuntu("a"), current: labelled(map[string]*string{"nvidia.com/gpu-operator.pool": removed}), hasDriverPod: true,
 			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64")},
+		},
+		"a lost pool label comes back as the anchor has it, whatever the facts are by now": {
+			facts: moved, current: labelled(map[string]*string{"nvidia.com/gpu-operator.pool": removed}), hasDriverPod: true,
+			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64")},
+		},
+		"lost anchors come back": {
+			facts:   changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Pool = "ubuntu24.04-amd64" }),
+			current: labelled(map[string]*string{anchor + "driver": removed, anchor + "container-toolkit": removed}), hasDriverPod: true,
+			want: map[string]*string{anchor + "driver": set("ubuntu24.04-amd64"), anchor + "container-toolkit": set("containerd")},
 		},
 	}
 	for name, test := range tests {
@@ -222,8 +238,8 @@ func TestLabelsOfNodesForVirtualMachines(t *testing.T) {
 
 func TestReleasedLabels(t *testing.T) {
 	own := map[string]*string{
-		"nvidia.com/gpu-operator.runtime": removed,
-		"nvidia.com/gpu-operator.pool":    removed, deploy + "driver": removed, deploy + "container-toolkit": removed,
+		"nvidia.com/gpu-operator.runtime": removed, anchor + "driver": removed, anchor + "container-toolkit": removed,
+		"nvidia.com/gpu-operator.pool": removed, deploy + "driver": removed, deploy + "container-toolkit": removed,
 		deploy + "device-plugin": removed, deploy + "operator-validator": removed, deploy + "gpu-feature-discovery": removed, deploy + "client": removed,
 		deploy + "dcgm":                 removed,
 		deploy + "dcgm-exporter":        removed,

@@ -198,7 +198,9 @@ func (d *Decisions) NodeLabels(facts operand.NodeFacts, current map[string]strin
 			changes[key] = nil
 		}
 	}
-	for key, value := range d.kinds(facts, hasDriverPod) {
+	kinds := d.kinds(facts, hasDriverPod)
+	d.anchor(kinds, facts, wanted)
+	for key, value := range kinds {
 		if _, there := current[key]; value == "" && there {
 			changes[key] = nil
 			continue
@@ -220,8 +222,38 @@ func (d *Decisions) kinds(facts operand.NodeFacts, hasDriverPod bool) map[string
 	if pool, complete := facts.WantedPool(d.inputFor(nodePool).PoolKey()); complete && (facts.Pool == pool.Name || !stays) {
 		kinds[labels.Pool], kinds[labels.PoolKernel] = pool.Name, pool.Kernel
 		kinds[labels.PoolCoreOS], kinds[labels.PoolNodePool] = pool.CoreOS, pool.NodePool
+	} else if facts.Pool != "" {
+		kinds[labels.Pool] = facts.Pool
 	}
 	return kinds
+}
+
+// anchor adds the anchors to the labels by which DaemonSets tell nodes apart. A node has the anchor of an operand that it
+// is to run, and of one that it keeps. Where a label that belongs to the kind is not known, the anchor stays as it is.
+func (d *Decisions) anchor(kinds map[string]string, facts operand.NodeFacts, deploy map[string]operand.Verdict) {
+	for i := range d.Catalogue {
+		o := &d.Catalogue[i]
+		key := o.AnchorLabel()
+		if key == "" {
+			continue
+		}
+		verdict, runs := deploy[o.Name.DeployLabel()]
+		switch kind, known := kindOf(o, kinds); {
+		case !runs:
+			kinds[key] = ""
+		case verdict == operand.Install && known:
+			kinds[key] = kind
+		}
+	}
+}
+
+// kindOf is the kind of a node with these labels among those of the operand, or false if it is not known.
+func kindOf(o *operand.Operand, kinds map[string]string) (string, bool) {
+	if o.ServesPool != nil {
+		return kinds[labels.Pool], kinds[labels.Pool] != ""
+	}
+	nodePool, known := kinds[o.NodePoolLabel()]
+	return operand.Kind("", kinds[labels.Runtime], nodePool), kinds[labels.Runtime] != "" && known
 }
 
 // defaults are the labels that the node's operands want on it and that it lacks.
@@ -278,7 +310,7 @@ func isKindLabel(key string) bool {
 	case labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool, labels.NodePool, labels.Runtime:
 		return true
 	}
-	return strings.HasPrefix(key, labels.NodePoolPrefix)
+	return strings.HasPrefix(key, labels.NodePoolPrefix) || strings.HasPrefix(key, labels.AnchorPrefix)
 }
 
 // isOwnDeployLabel tells whether the operator wrote this deploy label with this value.

@@ -36,13 +36,14 @@ func TestTheLabelsOfNodePools(t *testing.T) {
 	own := map[string]*string{
 		ownLabel + "node-pool": set("a100"), ownLabel + "node-pool.container-toolkit": set("a100"), ownLabel + "node-pool.device-plugin": set("a100"),
 		ownLabel + "node-pool.gpu-feature-discovery": set("a100"), ownLabel + "node-pool.mps-control-daemon": set("a100"),
-		ownLabel + "node-pool.operator-validator": set("a100"),
+		ownLabel + "node-pool.operator-validator": set("a100"), anchor + "container-toolkit": set("containerd-a100"),
 	}
-	driver := map[string]*string{ownLabel + "pool": set("ubuntu24.04-amd64-a100"), ownLabel + "pool-node-pool": set("a100")}
+	driver := map[string]*string{ownLabel + "pool": set("ubuntu24.04-amd64-a100"), ownLabel + "pool-node-pool": set("a100"), anchor + "driver": set("ubuntu24.04-amd64-a100")}
 	gone := map[string]*string{}
 	for key := range own {
 		gone[key] = removed
 	}
+	gone[anchor+"container-toolkit"] = set("containerd")
 	moved := after(labelled(nil), both(own, driver))
 	in := func(facts *operand.NodeFacts) {
 		facts.Pool, facts.PoolNodePool, facts.NodePool = "ubuntu24.04-amd64-a100", "a100", "a100"
@@ -77,11 +78,11 @@ func TestTheLabelsOfNodePools(t *testing.T) {
 		},
 		"a pool that is gone, and a driver that stays": {facts: member(in), current: moved, hasDriverPod: true, want: gone},
 		"a pool that is gone, and no driver": {
-			facts: member(in), current: moved, want: both(gone, map[string]*string{ownLabel + "pool": set("ubuntu24.04-amd64"), ownLabel + "pool-node-pool": removed}),
+			facts: member(in), current: moved, want: both(gone, map[string]*string{ownLabel + "pool": set("ubuntu24.04-amd64"), ownLabel + "pool-node-pool": removed, anchor + "driver": set("ubuntu24.04-amd64")}),
 		},
 		"what the pool cannot have leaves what there is": {
 			pools: []v1.NodePoolSpec{wrongToolkit}, facts: member(asItIs), current: labelled(nil), hasDriverPod: true,
-			want: without(own, ownLabel+"node-pool.container-toolkit"),
+			want: without(without(own, ownLabel+"node-pool.container-toolkit"), anchor+"container-toolkit"),
 		},
 		"a driver that cannot be takes none away": {
 			pools: []v1.NodePoolSpec{wrongDriver}, facts: member(asItIs), current: labelled(nil), want: own,

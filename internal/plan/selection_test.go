@@ -69,6 +69,7 @@ func TestSelectedNodes(t *testing.T) {
 			want := labelled(nil)
 			for _, operand := range test.off {
 				delete(want, operand.DeployLabel())
+				delete(want, anchor+string(operand))
 			}
 			for was, current := range map[string]map[string]string{"new": {"kubernetes.io/hostname": "a"}, "old": labelled(nil)} {
 				got := after(current, p.NodeLabels(test.facts, current, false))

@@ -203,8 +203,13 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 	eachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
 		template := ds.Spec.Template
-		if template.Labels["app"] != apps[name] || ds.Labels["app"] != apps[name] {
-			t.Errorf("app is %q on the pods and %q on the DaemonSet, want %q", template.Labels["app"], ds.Labels["app"], apps[name])
+		app := apps[name]
+		if isAnchored(name) {
+			app = ds.Name // One for each kind of node: no selector of another one matches its pods.
+		}
+		isLong := len(app) > 63 // See TestALongNameIsALabel.
+		if template.Labels["app"] != app && !isLong || ds.Labels["app"] != template.Labels["app"] {
+			t.Errorf("app is %q on the pods and %q on the DaemonSet, want %q", template.Labels["app"], ds.Labels["app"], app)
 		}
 		if !strings.HasPrefix(ds.Name, apps[name]) {
 			t.Errorf("the name does not start with %s", apps[name])
@@ -219,7 +224,7 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 				t.Errorf("the selector wants %s=%s, the pods have %q", key, value, template.Labels[key])
 			}
 		}
-		if name != "node-discovery" && template.Spec.NodeSelector["nvidia.com/gpu.deploy."+string(name)] != "true" {
+		if name != "node-discovery" && !isAnchored(name) && template.Spec.NodeSelector["nvidia.com/gpu.deploy."+string(name)] != "true" {
 			t.Errorf("the node selector is %v", template.Spec.NodeSelector)
 		}
 	})
@@ -243,9 +248,12 @@ func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
 			runsOnEveryLinuxNode(t, ds.Spec.Template.Spec)
 			return
 		}
+		if isAnchored(name) {
+			selectsByAnchor(t, name, ds.Spec.Template.Spec)
+			return
+		}
 		for key := range ds.Spec.Template.Spec.NodeSelector {
-			if !strings.HasPrefix(key, "nvidia.com/gpu.deploy.") && key != "nvidia.com/gpu-operator.pool" && key != "nvidia.com/gpu-operator.runtime" &&
-				key != "nvidia.com/gpu-operator.node-pool."+string(name) {
+			if !strings.HasPrefix(key, "nvidia.com/gpu.deploy.") && key != "nvidia.com/gpu-operator.node-pool."+string(name) {
 				t.Errorf("selects nodes by %s", key)
 			}
 		}
@@ -253,6 +261,36 @@ func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
 			t.Error("selects nodes by affinity")
 		}
 	})
+}
+
+// isAnchored reports whether the nodes of an operand have an anchor.
+func isAnchored(name operand.Name) bool { return name == "driver" || name == "container-toolkit" }
+
+// A node has its driver and toolkit by labels that the operator owns, too, and each term requires one of the kind: none
+// selects a node that has no label of the operator.
+func selectsByAnchor(t *testing.T, name operand.Name, pod corev1.PodSpec) {
+	t.Helper()
+	own := map[string]bool{
+		"nvidia.com/gpu.deploy." + string(name): true, "nvidia.com/gpu-operator.pool": true, "nvidia.com/gpu-operator.runtime": true,
+		"nvidia.com/gpu-operator.node-pool." + string(name): true, "clusterpolicy.github.io/" + string(name): true,
+	}
+	if len(pod.NodeSelector) > 0 {
+		t.Errorf("selects nodes by %v, whichever term they fit", pod.NodeSelector)
+	}
+	for _, term := range pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		required := 0
+		for _, e := range term.MatchExpressions {
+			if !own[e.Key] {
+				t.Errorf("selects nodes by %s", e.Key)
+			}
+			if e.Operator == corev1.NodeSelectorOpIn {
+				required++
+			}
+		}
+		if required == 0 {
+			t.Errorf("a node without labels fits %+v", term)
+		}
+	}
 }
 
 // Whatever is tainted may have GPUs; only a user's label keeps discovery off a node.

@@ -44,6 +44,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	template.Labels[labels.ManagedBy] = labels.ManagedByValue
 	template.Labels[labels.Operand] = string(r.step.Operand.Name)
 	r.ofPool(ds)
+	r.ofKind(ds)
 	r.schedule(&template.Spec, spec)
 	r.pluginConfig(&template.Spec)
 	r.configure(&template.Spec)
@@ -266,7 +267,11 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 			annotate(&ds.ObjectMeta, labels.HelperImage, used)
 		}
 	})
-	r.leavePools(ds, digest)
+	if r.step.Operand.DaemonSet == "" {
+		r.leavePools(ds, digest)
+	} else {
+		r.anchor(ds, digest)
+	}
 	annotate(&ds.ObjectMeta, labels.TemplateDigest, digest)
 	annotate(&ds.Spec.Template.ObjectMeta, labels.TemplateDigest, digest)
 	return nil

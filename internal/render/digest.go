@@ -53,12 +53,20 @@ const helperImageVariable = "VALIDATOR_IMAGE"
 
 // LiveDaemonSet reads what render needs to know of a DaemonSet of the cluster.
 func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
-	return Live{
+	live := Live{
 		TemplateDigest: ds.Annotations[labels.TemplateDigest],
 		HelperImage:    ds.Annotations[labels.HelperImage],
 		LeavesPools:    leavesPools(&ds.Spec.Template.Spec),
 		Unrolled:       ds.Annotations[labels.Unrolled] == labels.True,
+		Kind:           kindOf(ds.Spec.Template.Labels),
+		Anchored:       isAnchored(&ds.Spec.Template.Spec),
 	}
+	if ds.Spec.Selector != nil {
+		selected := ds.Spec.Selector.MatchLabels
+		live.App = selected[labels.App]
+		live.SelectsKind = slices.ContainsFunc(kindLabels(), func(key string) bool { return selected[key] != "" })
+	}
+	return live
 }
 
 func forEachContainer(pod *corev1.PodSpec, do func(*corev1.Container)) {

@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,11 +58,12 @@ func TestEachPoolHasItsDriver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, names := map[string]string{}, map[string]bool{}
 			for _, ds := range (situation{spec: v1.ClusterPolicySpec{Driver: test.driver}, nodes: nodes}).daemonSets(t)["driver"] {
-				pool := ds.Spec.Template.Spec.NodeSelector["nvidia.com/gpu-operator.pool"]
-				if names[ds.Name] || ds.Spec.Selector.MatchLabels["nvidia.com/gpu-operator.pool"] != pool {
+				pool := ds.Spec.Template.Labels["nvidia.com/gpu-operator.pool"]
+				app := ds.Spec.Template.Labels["app"]
+				if names[app] || !maps.Equal(ds.Spec.Selector.MatchLabels, map[string]string{"app": app}) {
 					t.Errorf("%s is there twice, or takes the pods of others: %v", ds.Name, ds.Spec.Selector.MatchLabels)
 				}
-				names[ds.Name] = true
+				names[app] = true
 				got[pool] = strings.TrimPrefix(container(t, ds, "nvidia-driver-ctr").Image, "nvcr.io/nvidia/driver:")
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {

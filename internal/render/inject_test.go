@@ -82,20 +82,20 @@ func TestLayoutsOfTheToolkit(t *testing.T) {
 		ownDropIn = "/etc/containerd/conf.d/99-nvidia.toml"
 	)
 	want := map[string][]string{
-		"":                 containerdAt(own, ownDropIn, "/run/containerd"),
-		"-containerd-file": containerdAt(own, ownDropIn, "/run/containerd", "RUNTIME_CONFIG_SOURCE=file"),
-		"-gke":             containerdAt(own, ownDropIn, "/run/containerd", "RUNTIME_CONFIG_SOURCE=file"),
-		"-k3s": containerdAt(k3s+"/config.toml", k3s+"/config-v3.toml.d/99-nvidia.toml", "/run/k3s/containerd",
+		"containerd":      containerdAt(own, ownDropIn, "/run/containerd"),
+		"containerd-file": containerdAt(own, ownDropIn, "/run/containerd", "RUNTIME_CONFIG_SOURCE=file"),
+		"gke":             containerdAt(own, ownDropIn, "/run/containerd", "RUNTIME_CONFIG_SOURCE=file"),
+		"k3s": containerdAt(k3s+"/config.toml", k3s+"/config-v3.toml.d/99-nvidia.toml", "/run/k3s/containerd",
 			"RUNTIME_CONFIG_SOURCE=file=/host"+k3s+"/config.toml"),
-		"-rke2": containerdAt(rke2+"/config.toml", rke2+"/config-v3.toml.d/99-nvidia.toml", "/run/k3s/containerd",
+		"rke2": containerdAt(rke2+"/config.toml", rke2+"/config-v3.toml.d/99-nvidia.toml", "/run/k3s/containerd",
 			"RUNTIME_CONFIG_SOURCE=file=/host"+rke2+"/config.toml"),
-		"-k0s": containerdAt("/run/nvidia/toolkit/k0s-unused.toml", "/etc/k0s/containerd.d/nvidia.toml", "/run/k0s",
+		"k0s": containerdAt("/run/nvidia/toolkit/k0s-unused.toml", "/etc/k0s/containerd.d/nvidia.toml", "/run/k0s",
 			"RUNTIME_EXECUTABLE_PATH=/var/lib/k0s/bin/containerd"),
-		"-microk8s": containerdAt(snap+"/current/args/containerd-template.toml", ownDropIn, snap+"/common/run",
+		"microk8s": containerdAt(snap+"/current/args/containerd-template.toml", ownDropIn, snap+"/common/run",
 			"RUNTIME_CONFIG_SOURCE=file=/host"+snap+"/current/args/containerd.toml"),
-		"-crio":      crioWith(hooksOfHost),
-		"-openshift": crioWith(hooksBelowRun),
-		"-docker": {
+		"crio":      crioWith(hooksOfHost),
+		"openshift": crioWith(hooksBelowRun),
+		"docker": {
 			"RUNTIME=docker", "RUNTIME_CONFIG=/runtime/config-dir/daemon.json", "DOCKER_CONFIG=/runtime/config-dir/daemon.json",
 			"RUNTIME_SOCKET=/runtime/sock-dir/docker.sock", "DOCKER_SOCKET=/runtime/sock-dir/docker.sock", "CRIO_CONFIG_MODE=config", hooksBelowRun,
 			"docker-config: /etc/docker on /runtime/config-dir", "docker-socket: /var/run on /runtime/sock-dir",
@@ -105,19 +105,23 @@ func TestLayoutsOfTheToolkit(t *testing.T) {
 	g := NewWithT(t)
 	got := map[string][]string{}
 	for _, ds := range together.daemonSets(t)["container-toolkit"] {
+		got[layoutOf(ds)] = reach(ds)
 		suffix := strings.TrimPrefix(ds.Name, "nvidia-container-toolkit-daemonset")
-		got[suffix] = reach(ds)
-		layout := ds.Spec.Template.Spec.NodeSelector["nvidia.com/gpu-operator.runtime"]
-		g.Expect(strings.TrimPrefix(suffix, "-")).To(Equal(strings.TrimSuffix(layout, "containerd")))
-		g.Expect(ds.Spec.Selector.MatchLabels).To(HaveKeyWithValue("nvidia.com/gpu-operator.runtime", layout))
+		g.Expect(strings.TrimPrefix(suffix, "-")).To(Equal(strings.TrimSuffix(layoutOf(ds), "containerd")))
 	}
 	g.Expect(got).To(Equal(want))
 	for _, facts := range together.nodes {
 		alone := situation{nodes: []operand.NodeFacts{facts}}
 		for _, ds := range alone.daemonSets(t)["container-toolkit"] {
-			g.Expect(reach(ds)).To(Equal(want[strings.TrimPrefix(ds.Name, "nvidia-container-toolkit-daemonset")]), ds.Name)
+			g.Expect(reach(ds)).To(Equal(want[layoutOf(ds)]), layoutOf(ds))
+			g.Expect(ds.Name).To(Equal("nvidia-container-toolkit-daemonset"), "the first one, whichever it is")
 		}
 	}
+}
+
+// layoutOf is the layout of the container runtime on the nodes of a toolkit's DaemonSet.
+func layoutOf(ds *appsv1.DaemonSet) string {
+	return ds.Spec.Template.Labels["nvidia.com/gpu-operator.runtime"]
 }
 
 // What the spec names is mounted where the toolkit is told to look, and sources of the host are read there.

@@ -18,7 +18,9 @@ func (r *renderer) ofPool(ds *appsv1.DaemonSet) {
 	}
 	ds.Labels[labels.NodePool] = pool
 	ds.Spec.Template.Labels[labels.NodePool] = pool
-	ds.Spec.Selector.MatchLabels[labels.NodePool] = pool
+	if r.step.Operand.DaemonSet == "" {
+		ds.Spec.Selector.MatchLabels[labels.NodePool] = pool
+	}
 }
 
 // leavePools has the common DaemonSet of an operand leave out the nodes that get it from a node pool. It does so
@@ -38,7 +40,14 @@ func (r *renderer) leavePools(ds *appsv1.DaemonSet, digest string) {
 		return
 	}
 	without(&ds.Spec.Template.Spec, key)
-	if same && (!live.LeavesPools || live.Unrolled) && ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
+	if same && (!live.LeavesPools || live.Unrolled) {
+		leavePods(ds)
+	}
+}
+
+// leavePods leaves the pods as they are, though the template has changed: by nothing that matters to them.
+func leavePods(ds *appsv1.DaemonSet) {
+	if ds.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType {
 		ds.Spec.UpdateStrategy = appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType}
 		annotate(&ds.ObjectMeta, labels.Unrolled, labels.True)
 	}
@@ -56,25 +65,31 @@ func (r *renderer) divided() bool {
 
 // without requires of a node that it has no such label.
 func without(pod *corev1.PodSpec, key string) {
+	require(pod, []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{isAbsent(key)}}})
+}
+
+// require requires of a node that it fits one of the terms.
+func require(pod *corev1.PodSpec, terms []corev1.NodeSelectorTerm) {
 	if pod.Affinity == nil {
 		pod.Affinity = &corev1.Affinity{}
 	}
 	pod.Affinity.NodeAffinity = &corev1.NodeAffinity{
-		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: key, Operator: corev1.NodeSelectorOpDoesNotExist}},
-		}}},
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms},
 	}
 }
 
-// leavesPools tells whether a template has what leavePools adds.
-func leavesPools(pod *corev1.PodSpec) bool {
+// leavesPools reports whether a template has what leavePools adds.
+func leavesPools(pod *corev1.PodSpec) bool { return requires(pod, labels.NodePoolPrefix) }
+
+// requires reports whether a template requires anything of a node's labels with the prefix, besides its nodeSelector.
+func requires(pod *corev1.PodSpec, prefix string) bool {
 	if pod.Affinity == nil || pod.Affinity.NodeAffinity == nil || pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return false
 	}
 	terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	return slices.ContainsFunc(terms, func(term corev1.NodeSelectorTerm) bool {
 		return slices.ContainsFunc(term.MatchExpressions, func(e corev1.NodeSelectorRequirement) bool {
-			return strings.HasPrefix(e.Key, labels.NodePoolPrefix)
+			return strings.HasPrefix(e.Key, prefix)
 		})
 	})
 }

@@ -74,6 +74,13 @@ type Live struct {
 	LeavesPools bool
 	// Unrolled: its template has changed by nothing that matters to its pods, which are left as they are.
 	Unrolled bool
+	// Kind of the nodes that it is for, see operand.Instance; empty where the operand has one kind.
+	Kind string
+	// App is the value of labels.App in its selector, and SelectsKind reports whether labels of the kind are beside it.
+	App         string
+	SelectsKind bool
+	// Anchored: it selects nodes by their anchor.
+	Anchored bool
 }
 
 // Owner is the policy that owns the objects.
@@ -84,8 +91,10 @@ type Owner struct {
 
 // context is what a template sees.
 type context struct {
-	Namespace    string
-	Suffix       string
+	Namespace string
+	Suffix    string
+	// DaemonSet of the instance, where the operand has one for each kind of node.
+	DaemonSet    identity
 	Pool         string
 	RuntimeClass string
 	// PodRuntimeClass is the RuntimeClass of pods that get GPUs, empty where they need none.
@@ -108,11 +117,13 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)
 	}
+	identities := identify(&step.Operand, step.Instances, live)
 	var objects []Object
 	for _, instance := range step.Instances {
 		r := renderer{plan: p, step: step, instance: instance, owner: owner, live: live, context: context{
 			Namespace:       p.Input.Namespace,
 			Suffix:          instance.Suffix,
+			DaemonSet:       identities[instance.Kind()],
 			Pool:            instance.Pool,
 			RuntimeClass:    p.Input.RuntimeClass(),
 			PodRuntimeClass: p.Input.PodRuntimeClass(),

@@ -48,6 +48,7 @@ var extractors = map[string]func(place) (any, error){
 	"podLabel":                     ofDaemonSet(func(p place) (any, error) { return text(p.ds.Spec.Template.Labels[p.row.Name]), nil }),
 	"podAnnotation":                ofDaemonSet(func(p place) (any, error) { return text(p.ds.Spec.Template.Annotations[p.row.Name]), nil }),
 	"nodeSelector":                 ofDaemonSet(func(p place) (any, error) { return p.spec().NodeSelector, nil }),
+	"selectedBy":                   ofDaemonSet(selectedBy),
 	"affinity":                     ofDaemonSet(func(p place) (any, error) { return p.spec().Affinity, nil }),
 	"tolerations":                  ofDaemonSet(func(p place) (any, error) { return p.spec().Tolerations, nil }),
 	"priorityClass":                ofDaemonSet(func(p place) (any, error) { return p.spec().PriorityClassName, nil }),
@@ -262,4 +263,19 @@ func containerPort(pod *corev1.PodSpec, service corev1.ServicePort) any {
 		}
 	}
 	return nil
+}
+
+// selectedBy are the labels of which a node with all of the operator's has the pod, by the first of the terms.
+func selectedBy(p place) (any, error) {
+	affinity := p.spec().Affinity
+	if affinity == nil || affinity.NodeAffinity == nil {
+		return nil, fmt.Errorf("DaemonSet %s has no node affinity", p.ds.Name)
+	}
+	labels := map[string]string{}
+	for _, e := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions {
+		if e.Operator == corev1.NodeSelectorOpIn {
+			labels[e.Key] = e.Values[0]
+		}
+	}
+	return labels, nil
 }

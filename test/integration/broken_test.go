@@ -8,8 +8,12 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
@@ -164,25 +168,23 @@ func TestChangedOSIsHeldAndReported(t *testing.T) {
 	b.create(b.samplePolicy())
 	b.awaitReady(1)
 	before := b.podOn("nvidia-driver-daemonset", "gpu-00000")
-	relabel := func(change func(map[string]string)) {
-		b.Eventually(func() error {
-			node := b.node("gpu-00000")
-			change(node.Labels)
-			return b.client.Update(t.Context(), node)
-		}).Should(Succeed())
-	}
-	relabel(func(labels map[string]string) {
-		labels["feature.node.kubernetes.io/system-os_release.VERSION_ID"] = "26.04"
-	})
+	b.relabel("gpu-00000", "feature.node.kubernetes.io/system-os_release.VERSION_ID", "26.04")
 	b.Eventually(func() []v1.NodeStatus { return b.policy().Status.Nodes }).
 		Should(ContainElement(And(HaveField("Reason", v1.ReasonUpgradePending),
-			HaveField("Message", ContainSubstring("kubectl label node gpu-00000 nvidia.com/gpu-operator.pool-")))))
+			HaveField("Message", ContainSubstring("kubectl label node gpu-00000 nvidia.com/gpu-operator.pool- clusterpolicy.github.io/driver- ")))))
 	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))
-	relabel(func(labels map[string]string) { delete(labels, "nvidia.com/gpu-operator.pool") })
+	b.moveDriver("gpu-00000")
 	b.Eventually(func() string { return b.node("gpu-00000").Labels["nvidia.com/gpu-operator.pool"] }).
 		Should(Equal("ubuntu26.04-amd64"))
 	b.awaitReady(1)
 	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000").Spec.Containers[0].Image).To(HaveSuffix("-ubuntu26.04"))
+}
+
+// moveDriver does what the message of a node says whose driver is that of another pool.
+func (b *bed) moveDriver(node string) {
+	b.t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+labels.Pool+`":null,"`+labels.DriverAnchor+`":null}}}`))
+	b.Expect(b.client.Patch(b.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, patch)).To(Succeed())
 }
 
 // TestPrecompiledDriversAreTakenUpNodeByNode: spec.driver.usePrecompiled is switched on while drivers
@@ -195,7 +197,7 @@ func TestPrecompiledDriversAreTakenUpNodeByNode(t *testing.T) {
 	b.create(b.samplePolicy())
 	b.awaitReady(1)
 	pod := b.podOn("nvidia-driver-daemonset", "gpu-00000")
-	const built = "DaemonSet nvidia-driver-daemonset-ubuntu24.04-amd64"
+	const built = "DaemonSet nvidia-driver-daemonset"
 	before := b.written()[built]
 	b.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver.UsePrecompiled, spec.Driver.Version = new(true), "595" })
 	joined, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Kernel: "6.8.0-71-generic"})
@@ -203,12 +205,12 @@ func TestPrecompiledDriversAreTakenUpNodeByNode(t *testing.T) {
 	b.Eventually(func(g Gomega) {
 		status := b.policy().Status
 		g.Expect(status.NodeSummary).To(And(HaveField("Upgrading", int32(1)), HaveField("ReadyOfTotal", "2/2")))
-		g.Expect(status.Nodes[0].Message).To(ContainSubstring("kubectl label node gpu-00000 nvidia.com/gpu-operator.pool-"))
+		g.Expect(status.Nodes[0].Message).To(ContainSubstring("kubectl label node gpu-00000 nvidia.com/gpu-operator.pool- clusterpolicy.github.io/driver- "))
 	}).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
 	b.Expect(b.podOn("nvidia-driver-daemonset", joined).Spec.Containers[0].Image).To(HaveSuffix("/driver:595-6.8.0-71-generic-ubuntu24.04"))
 	b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", pod.UID))
 	b.Expect(b.written()).To(HaveKeyWithValue(built, before))
-	b.relabel("gpu-00000", "nvidia.com/gpu-operator.pool", "")
+	b.moveDriver("gpu-00000")
 	b.Eventually(func() *corev1.Pod { return b.podOn("nvidia-driver-daemonset", "gpu-00000") }).
 		Should(And(Not(BeNil()), HaveField("Spec.Containers", ContainElement(HaveField("Image", HaveSuffix("/driver:595-6.8.0-60-generic-ubuntu24.04"))))))
 	b.awaitReady(2)

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -140,9 +141,12 @@ func podDeleted(b *bed) {
 func (b *bed) podOn(app, node string) *corev1.Pod {
 	b.t.Helper()
 	pods := &corev1.PodList{}
-	b.Expect(b.client.List(b.t.Context(), pods, client.InNamespace(namespace), client.MatchingLabels{"app": app})).To(Succeed())
+	b.Expect(b.client.List(b.t.Context(), pods, client.InNamespace(namespace))).To(Succeed())
 	for i := range pods.Items {
-		if pods.Items[i].Spec.NodeName == node && pods.Items[i].DeletionTimestamp == nil {
+		// The DaemonSets of drivers and toolkits for other kinds of nodes than the first have a name of their own.
+		is := pods.Items[i].Labels["app"]
+		isOf := is == app || (app == driverApp || app == toolkitApp) && strings.HasPrefix(is, app+"-")
+		if isOf && pods.Items[i].Spec.NodeName == node && pods.Items[i].DeletionTimestamp == nil {
 			return &pods.Items[i]
 		}
 	}

@@ -83,7 +83,7 @@ func (b *bed) servesMixedNode(node mixedNode) {
 	driver := b.podOn("nvidia-driver-daemonset", name)
 	b.Expect(driver).NotTo(BeNil(), name)
 	b.Expect(driver.Spec.Containers[0].Image).To(HaveSuffix(node.driver), name)
-	b.Expect(driver.Spec.NodeSelector).To(HaveKeyWithValue(labels.Pool, ContainSubstring(node.spec.Arch)), name)
+	b.Expect(driver.Labels).To(HaveKeyWithValue(labels.Pool, ContainSubstring(node.spec.Arch)), name)
 	toolkit := b.podOn("nvidia-container-toolkit-daemonset", name)
 	b.Expect(toolkit).NotTo(BeNil(), name)
 	b.Expect(toolkit.Spec.Containers[0].Env).To(ContainElement(corev1.EnvVar{Name: "RUNTIME", Value: node.runtime}), name)

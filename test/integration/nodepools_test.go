@@ -83,7 +83,7 @@ func (b *bed) ofNoPool() map[string]writtenObject {
 func (b *bed) poolComes(whole map[string]writtenObject, driver types.UID) {
 	b.respec(func(spec *v1.ClusterPolicySpec) { spec.NodePools = []v1.NodePoolSpec{teamA()} })
 	b.awaitNodes(map[string]string{"plain": "", "member": v1.ReasonUpgradePending}, 30*time.Second)
-	b.Expect(b.messages()["member"]).To(HavePrefix("run kubectl label node member " + labels.Pool + "- "))
+	b.Expect(b.messages()["member"]).To(HavePrefix("run kubectl label node member " + labels.Pool + "- " + labels.DriverAnchor + "- "))
 	b.Expect(b.condition("member")).To(HaveSuffix("to move the driver from " + commonDriver + " to " + teamDriver))
 	b.Expect(b.podOn("nvidia-driver-daemonset", "member").UID).To(Equal(driver))
 	for app, image := range map[string]string{
@@ -101,12 +101,12 @@ func (b *bed) poolComes(whole map[string]writtenObject, driver types.UID) {
 
 // driverMoves does what the node's message says.
 func (b *bed) driverMoves(pool, version string) {
-	b.relabel("member", labels.Pool, "")
+	b.moveDriver("member")
 	b.Eventually(func() map[string]string { return b.node("member").Labels }).Should(HaveKeyWithValue(labels.Pool, pool))
 	b.awaitReady(2)
 	pod := b.podOn("nvidia-driver-daemonset", "member")
 	b.Expect(pod).NotTo(BeNil())
-	b.Expect(pod.Spec.NodeSelector).To(HaveKeyWithValue(labels.Pool, pool))
+	b.Expect(pod.Labels).To(HaveKeyWithValue(labels.Pool, pool))
 	b.Expect(pod.Spec.Containers[0].Image).To(ContainSubstring(version))
 }
 

@@ -83,7 +83,7 @@ func TestTheDriverToolkitOfOpenShift(t *testing.T) {
 	b.awaitReady(3)
 	t.Logf("a release that gets its tag is ready after %s", time.Since(begin).Round(100*time.Millisecond))
 	b.Expect(b.toolkitsInUse()).To(Equal(map[string]string{oldPool: oldToolkit, newPool: newToolkit}))
-	b.Expect(b.daemonSet("nvidia-driver-daemonset-" + oldPool).Labels).To(And(
+	b.Expect(b.driverOf(oldPool).Labels).To(And(
 		HaveKeyWithValue("openshift.driver-toolkit", "true"), HaveKeyWithValue("openshift.driver-toolkit.rhcos", oldRelease)))
 
 	t.Run("what runs outlives its tag", func(t *testing.T) { b.in(t).tagRemoved() })
@@ -94,12 +94,12 @@ func TestTheDriverToolkitOfOpenShift(t *testing.T) {
 // tagRemoved takes a tag away. The driver that was built with it goes on, and so does its DaemonSet.
 func (b *bed) tagRemoved() {
 	b.settled()
-	before, mark := b.daemonSet("nvidia-driver-daemonset-"+oldPool), b.mark()
+	before, mark := b.driverOf(oldPool), b.mark()
 	b.setToolkits(map[string]string{newRelease: newToolkit})
 	b.Eventually(func() string { return b.poolImage(oldPool) }).Should(BeEmpty(), "the operator has seen it")
 	b.awaitReady(3)
 	b.settled()
-	b.Expect(b.daemonSet("nvidia-driver-daemonset-" + oldPool)).To(Equal(before))
+	b.Expect(b.driverOf(oldPool)).To(Equal(before))
 	for _, call := range b.operatorCalls(mark).Writes() {
 		b.Expect(call.Resource).To(Equal("clusterpolicies"), "%s", call)
 	}
@@ -112,11 +112,10 @@ func (b *bed) nodeUpgraded() {
 		node.Labels[labels.DiscoveryOSTree], node.Labels[labels.DiscoveryOSVersion] = newRelease, "4.18"
 	})).To(Succeed())
 	b.awaitNodes(map[string]string{"old": v1.ReasonUpgradePending, "new": "", "ubuntu": ""}, 20*time.Second)
-	b.Expect(b.messages()["old"]).To(HavePrefix("run kubectl label node old " + labels.Pool + "- "))
+	b.Expect(b.messages()["old"]).To(HavePrefix("run kubectl label node old " + labels.Pool + "- " + labels.DriverAnchor + "- "))
 	b.Expect(b.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, oldPool), HaveKeyWithValue(labels.PoolCoreOS, oldRelease)))
 
-	node = b.node("old")
-	b.Expect(b.edit(node, func() { delete(node.Labels, labels.Pool) })).To(Succeed())
+	b.moveDriver("old")
 	b.Eventually(b.toolkitsInUse).Should(Equal(map[string]string{newPool: newToolkit}))
 	b.awaitReady(3)
 	b.Expect(b.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, newPool), HaveKeyWithValue(labels.PoolCoreOS, newRelease)))
@@ -229,13 +228,25 @@ func (b *bed) driverDaemonSets() []appsv1.DaemonSet {
 	return list.Items
 }
 
+// driverOf is the driver's DaemonSet for a pool, whichever came first and has the plain name.
+func (b *bed) driverOf(pool string) *appsv1.DaemonSet {
+	b.t.Helper()
+	for _, ds := range b.driverDaemonSets() {
+		if ds.Spec.Template.Labels[labels.Pool] == pool {
+			return &ds
+		}
+	}
+	b.t.Fatalf("no DaemonSet has the driver of pool %s", pool)
+	return nil
+}
+
 // toolkitsInUse are the images of the driver toolkit by pool.
 func (b *bed) toolkitsInUse() map[string]string {
 	found := map[string]string{}
 	for _, ds := range b.driverDaemonSets() {
 		for _, container := range ds.Spec.Template.Spec.Containers {
 			if container.Name == "openshift-driver-toolkit-ctr" {
-				found[ds.Spec.Template.Spec.NodeSelector[labels.Pool]] = container.Image
+				found[ds.Spec.Template.Labels[labels.Pool]] = container.Image
 			}
 		}
 	}

@@ -21,7 +21,7 @@ const repairTime = 2 * time.Second
 
 const (
 	pluginName = "nvidia-device-plugin-daemonset"
-	driverName = "nvidia-driver-daemonset-ubuntu24.04-amd64"
+	driverName = "nvidia-driver-daemonset"
 )
 
 // TestRepairs: what is deleted comes back, what is edited is set right, what others add stays.
@@ -218,11 +218,11 @@ func TestDisabledOperandIsRemoved(t *testing.T) {
 	b.run()
 	b.create(b.samplePolicy())
 	b.awaitReady(2)
-	b.Expect(b.daemonSet("nvidia-driver-daemonset-ubuntu22.04-amd64").Spec.Template.Spec.Containers[0].Image).To(HaveSuffix("-ubuntu22.04"))
+	b.Expect(b.driverOf("ubuntu22.04-amd64").Spec.Template.Spec.Containers[0].Image).To(HaveSuffix("-ubuntu22.04"))
 	b.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(false)} })
 	b.Eventually(func(g Gomega) {
 		list := &appsv1.DaemonSetList{}
-		g.Expect(b.client.List(t.Context(), list, client.MatchingLabels{"app": "nvidia-driver-daemonset"})).To(Succeed())
+		g.Expect(b.client.List(t.Context(), list, client.MatchingLabels{"nvidia.com/gpu-operator.operand": "driver"})).To(Succeed())
 		g.Expect(list.Items).To(BeEmpty())
 		g.Expect(b.policy().Status.Operands).To(ContainElement(And(HaveField("Name", "driver"),
 			HaveField("State", v1.OperandDisabled), HaveField("Message", ContainSubstring("spec.driver.enabled is false")))))

@@ -11,8 +11,10 @@ const (
 	appPlugin    = "nvidia-device-plugin-daemonset"
 	appValidator = "nvidia-operator-validator"
 
-	// deployPrefix precedes the operand's name in the node selector of its pods.
-	deployPrefix = "nvidia.com/gpu.deploy."
+	// deployPrefix precedes the operand's name in the node selector of its pods, but for the driver's and the
+	// toolkit's, which DaemonSets select by affinity: that is not in their pods.
+	deployPrefix   = "nvidia.com/gpu.deploy."
+	operandToolkit = "container-toolkit"
 
 	// resourceGPU is what the device plugin advertises.
 	resourceGPU corev1.ResourceName = "nvidia.com/gpu"

@@ -44,12 +44,25 @@ type pod struct {
 	report time.Time
 }
 
+// appOf is the app of a pod, whatever kind of nodes its DaemonSet is for: that is the end of the label's value.
+func appOf(label string) string {
+	for _, app := range []string{appDriver, appToolkit} {
+		if strings.HasPrefix(label, app+"-") {
+			return app
+		}
+	}
+	return label
+}
+
 func newPod(object *corev1.Pod, now time.Time, ip string) *pod {
-	p := &pod{object: object, uid: object.UID, app: object.Labels[appLabel], created: now, ip: ip}
+	p := &pod{object: object, uid: object.UID, app: appOf(object.Labels[appLabel]), created: now, ip: ip}
 	for key := range object.Spec.NodeSelector {
 		if operand, ok := strings.CutPrefix(key, deployPrefix); ok {
 			p.operands = append(p.operands, operand)
 		}
+	}
+	if p.app == appToolkit {
+		p.operands = append(p.operands, operandToolkit)
 	}
 	class := object.Spec.RuntimeClassName
 	p.handled = class != nil && strings.HasPrefix(*class, runtimePrefix)

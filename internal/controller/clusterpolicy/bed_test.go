@@ -3,7 +3,6 @@ package clusterpolicy
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -280,11 +279,11 @@ func daemonSets(ctx context.Context) []*appsv1.DaemonSet {
 	return found
 }
 
-// daemonSet returns the DaemonSet whose name begins so; the driver's ends with the pool.
-func daemonSet(ctx context.Context, prefix string) *appsv1.DaemonSet {
+// daemonSet returns the DaemonSet of that name, nil if there is none.
+func daemonSet(ctx context.Context, name string) *appsv1.DaemonSet {
 	GinkgoHelper()
 	for _, ds := range daemonSets(ctx) {
-		if strings.HasPrefix(ds.Name, prefix) {
+		if ds.Name == name {
 			return ds
 		}
 	}

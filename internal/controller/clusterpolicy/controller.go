@@ -87,7 +87,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (result
 		return
 	}
 	s.plan()
-	s.render()
+	s.render(ctx)
 	s.apply(ctx)
 	return
 }

@@ -133,7 +133,7 @@ var _ = Describe("A new policy", func() {
 			"apply Service gpu-operator", "apply Service nvidia-dcgm-exporter",
 			"apply DaemonSet gpu-feature-discovery", "apply DaemonSet nvidia-container-toolkit-daemonset",
 			"apply DaemonSet nvidia-dcgm-exporter", "apply DaemonSet nvidia-device-plugin-daemonset",
-			"apply DaemonSet nvidia-driver-daemonset-ubuntu24.04-amd64", "apply DaemonSet nvidia-operator-validator",
+			"apply DaemonSet nvidia-driver-daemonset", "apply DaemonSet nvidia-operator-validator",
 		))
 	})
 

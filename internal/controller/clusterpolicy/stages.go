@@ -137,13 +137,17 @@ func (s *scope) plan() {
 }
 
 // render makes the objects of each step that applies some. A step that cannot be rendered concerns its operand alone.
-func (s *scope) render() {
-	owner, live := render.Owner{Name: s.policy.Name, UID: string(s.policy.UID)}, liveTemplates(s.snapshot)
+func (s *scope) render(ctx context.Context) {
+	owner := render.Owner{Name: s.policy.Name, UID: string(s.policy.UID)}
 	for _, step := range s.planned.Steps {
 		if step.Action != plan.Apply {
 			continue
 		}
-		objects, err := s.drafts.render(s.planned, step, owner, live[step.Operand.Name])
+		live, err := s.live(ctx, step)
+		var objects []render.Object
+		if err == nil {
+			objects, err = s.drafts.render(s.planned, step, owner, live)
+		}
 		if err != nil {
 			s.applied[step.Operand.Name] = status.Outcome{Err: err}
 			continue
@@ -239,15 +243,28 @@ func (s *scope) prune(ctx context.Context) {
 	}
 }
 
-// liveTemplates are the DaemonSets of the cluster as far as they decide what is rendered, by operand and name.
-func liveTemplates(snapshot observe.Snapshot) map[operand.Name]map[string]render.Live {
-	live := map[operand.Name]map[string]render.Live{}
-	for name, ds := range snapshot.DaemonSets {
+// live are the DaemonSets of a step's operand, as far as they decide what is rendered, by name. Where a new one may get
+// the name of the operand, the API server is asked who has it: one that the cache does not show yet, or the pods that
+// one has left.
+func (s *scope) live(ctx context.Context, step plan.Step) (map[string]render.Live, error) {
+	live, o := map[string]render.Live{}, &step.Operand
+	for name, ds := range s.snapshot.DaemonSets {
 		of := operand.Name(ds.Labels[labels.Operand])
-		if live[of] == nil {
-			live[of] = map[string]render.Live{}
+		if of == o.Name || of == "" && name == o.DaemonSet {
+			live[name] = render.LiveDaemonSet(ds)
 		}
-		live[of][name] = render.LiveDaemonSet(ds)
 	}
-	return live
+	if !render.Unnamed(o, step.Instances, live) {
+		return live, nil
+	}
+	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
+	ds, pod, err := observe.HolderOf(reading, s.Live, s.Namespace, o.DaemonSet)
+	switch {
+	case ds != nil:
+		live[o.DaemonSet] = render.LiveDaemonSet(ds)
+	case pod != nil:
+		live[o.DaemonSet] = render.LivePod(pod)
+	}
+	return live, err
 }

@@ -18,6 +18,7 @@ func Operand() operand.Operand {
 		Name:       Name,
 		Workloads:  []operand.Workload{operand.WorkloadContainer},
 		Stage:      v1.StageToolkit,
+		DaemonSet:  "nvidia-container-toolkit-daemonset",
 		Injects:    true,
 		Requires:   []operand.Requirement{{On: "driver", Scope: operand.Node, Marker: labels.MarkerDriver}},
 		Proves:     []operand.Proof{{Marker: labels.MarkerDriver, Of: "driver", Container: "driver-validation"}},
@@ -79,7 +80,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		v := runtimeValues(in, layout)
 		v.Image, v.PullPolicy, v.CDI = ref.Image, string(spec.ImagePullPolicy), in.CDIEnabled()
 		found = append(found, operand.Instance{
-			Suffix:      suffix(layout),
+			Suffix:      "-" + layout.Name,
 			Layout:      layout.Name,
 			Image:       ref.Image,
 			Version:     ref.Version,
@@ -91,15 +92,6 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		})
 	}
 	return found, nil
-}
-
-// suffix keeps the name that NVIDIA's operator gives for the layout that most nodes have. It depends on
-// the layout alone, so that a node with another one renames nothing.
-func suffix(layout operand.Layout) string {
-	if layout.Name == operand.DefaultLayout {
-		return ""
-	}
-	return "-" + layout.Name
 }
 
 func placement(in operand.Input) operand.Placement {

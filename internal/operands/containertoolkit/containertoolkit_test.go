@@ -150,20 +150,20 @@ func TestInstancesFollowTheLayouts(t *testing.T) {
 		want    []string
 		err     string
 	}{
-		"one runtime":               {layouts: layoutsOf("containerd"), want: []string{""}},
+		"one runtime":               {layouts: layoutsOf("containerd"), want: []string{"-containerd"}},
 		"another alone":             {layouts: layoutsOf("cri-o"), want: []string{"-crio"}},
-		"all":                       {layouts: layoutsOf("docker", "containerd", "cri-o"), want: []string{"", "-crio", "-docker"}},
+		"all":                       {layouts: layoutsOf("docker", "containerd", "cri-o"), want: []string{"-containerd", "-crio", "-docker"}},
 		"none that can be reached":  {layouts: talos},
 		"by NRI all can be reached": {spec: nri, layouts: talos, want: []string{"-talos"}},
 		"Docker has no NRI":         {spec: nri, layouts: layoutsOf("docker")},
-		"paths of one runtime":      {spec: toolkit("RUNTIME_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd"), want: []string{""}},
+		"paths of one runtime":      {spec: toolkit("RUNTIME_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd"), want: []string{"-containerd"}},
 		"paths of whichever runtime": {
 			spec: toolkit("RUNTIME_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd", "cri-o"),
 			err: "spec.toolkit.env: RUNTIME_CONFIG would hold for each of the container runtimes of the GPU nodes: " +
 				"use CONTAINERD_CONFIG, CONTAINERD_SOCKET, CRIO_CONFIG, DOCKER_CONFIG and DOCKER_SOCKET",
 		},
 		"paths of one of several": {
-			spec: toolkit("CONTAINERD_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd", "cri-o"), want: []string{"", "-crio"},
+			spec: toolkit("CONTAINERD_CONFIG", "/etc/a/b"), layouts: layoutsOf("containerd", "cri-o"), want: []string{"-containerd", "-crio"},
 		},
 	}
 	for name, test := range tests {

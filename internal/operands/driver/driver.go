@@ -15,6 +15,7 @@ func Operand() operand.Operand {
 		Workloads:       []operand.Workload{operand.WorkloadContainer},
 		Stage:           v1.StageDriver,
 		UpdatesOnDelete: true,
+		DaemonSet:       "nvidia-driver-daemonset",
 		ServesPool:      servesPool,
 		Placement:       placement,
 		Wanted:          wanted,
