@@ -35,6 +35,9 @@ const (
 	// ReasonAltered: an object that the operator wrote was changed by an admission webhook or policy, or by another
 	// writer at once.
 	ReasonAltered = "Altered"
+	// ReasonPlacementRepaired: somebody had changed on which nodes the pods of a DaemonSet run, and the operator has set
+	// it right. Of an Event alone.
+	ReasonPlacementRepaired = "PlacementRepaired"
 	// ReasonAssessing: not all GPU nodes are assessed yet by the spec as it is now. It is a reason of Progressing, and of
 	// Ready until that has another.
 	ReasonAssessing = "Assessing"

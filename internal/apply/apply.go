@@ -76,6 +76,8 @@ func (a *Applier) RetryAfter() time.Duration { return a.table.retryAfter() }
 type Result struct {
 	// Wrote: it was written, or written so lately that the cache does not show it yet.
 	Wrote bool
+	// Repair is the drift that the write has set right, nil if there was none in the fields that decide where pods run.
+	Repair *Repair
 	// Err is ErrConflict where the object belongs to another owner, ErrOutstanding where the API server has not
 	// answered yet, an AlteredError where it came back otherwise than it was applied, or the failure of a call.
 	Err error
@@ -84,7 +86,8 @@ type Result struct {
 // Round applies the objects concurrently and returns, in their order, what came of each. It returns when all calls
 // are answered, Patience is over, or the context ends; no call begins after that last.
 //
-// An object is written if the live one lacks the intent's digest or any leaf of the intent. One that exists and is
+// An object is written if the live one lacks the intent's digest or any leaf of the intent, or has more than the intent
+// in the fields that decide where pods run. One that exists and is
 // not owned by the policy with this UID is not touched: ErrConflict, unless it does what is wanted. After a failed
 // call, or a write that came back altered, the object has no further call until its back-off is over or its intent
 // changes; rounds return the recorded error until then.

@@ -14,8 +14,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// compare returns the first field of the intent that the live object lacks, or nil if there is none. Where there is no
-// live object, that is the object itself.
+// compare returns the first field of the intent that the live object lacks, or that decides where pods run and that the
+// intent lacks; nil if there is none. Where there is no live object, that is the object itself.
 func compare(owner types.UID, w write, live client.Object) (path, error) {
 	switch {
 	case live == nil:
@@ -30,7 +30,7 @@ func compare(owner types.UID, w write, live client.Object) (path, error) {
 	if err != nil {
 		return nil, fmt.Errorf("converting live %s: %w", describe(w.intent), err)
 	}
-	return differing(w.desired.Object, content, ""), nil
+	return exact(w, content), nil
 }
 
 // read returns the live object of the intent, or nil if the reader has none. What a cache holds is not to be changed.

@@ -101,17 +101,21 @@ func (a *Applier) apply(ctx context.Context, w write, live client.Object, field 
 	err := a.ask(ctx, "applying "+describe(w.intent), func(ctx context.Context) error {
 		return a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(labels.FieldOwner), client.ForceOwnership)
 	})
+	managed := answer.GetManagedFields()
+	if found := additions(w, answer.Object); err == nil && live != nil && len(found) > 0 {
+		answer, err = a.takeOff(ctx, w, answer.GetResourceVersion(), found)
+	}
 	if err != nil {
 		return outcome{Result: Result{Err: err}, attempt: w.attempt, failed: true}
 	}
 	version := answer.GetResourceVersion()
-	altered := differing(w.desired.Object, answer.Object, "")
+	altered := exact(w, answer.Object)
 	if altered == nil && live != nil && live.GetResourceVersion() == version {
 		// The write has left the object as it was found, different.
 		altered = field
 	}
 	if altered == nil {
-		return outcome{Result: Result{Wrote: true}, version: version}
+		return outcome{Result: Result{Wrote: true, Repair: drift(w, live, field, managed)}, version: version}
 	}
 	err = &AlteredError{Object: describe(w.intent), Field: altered.String(), Manager: managerOf(altered, answer.GetManagedFields())}
 	return outcome{Result: Result{Err: err}, attempt: w.attempt, failed: true, version: version}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
@@ -93,6 +95,14 @@ func (w *Writer) Write(ctx context.Context, policy *v1.ClusterPolicy, status v1.
 	}
 	w.wrote(policy.UID, update.ResourceVersion)
 	return 0, nil
+}
+
+// Repaired records an Event about drift that the pass has set right: a condition would be over as it is written.
+func (w *Writer) Repaired(ctx context.Context, policy *v1.ClusterPolicy, repair *apply.Repair) {
+	w.events.Record(ctx, events.Event{
+		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
+		Reason: v1.ReasonPlacementRepaired, Message: repair.String(), Transition: repair.Object + " of version " + repair.Version,
+	})
 }
 
 func (w *Writer) lastOf(policy types.UID) written {

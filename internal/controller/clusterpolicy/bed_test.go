@@ -33,6 +33,7 @@ import (
 // Objects of the stack that specs name.
 const (
 	pluginName   = "nvidia-device-plugin-daemonset"
+	driverName   = "nvidia-driver-daemonset"
 	exporterName = "nvidia-dcgm-exporter"
 )
 

@@ -153,11 +153,11 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 	It("of a RuntimeClass holds back the operands that need it", func(ctx SpecContext) {
 		Expect(remove(ctx, &nodev1.RuntimeClass{}, "nvidia")).To(Succeed())
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
-		Expect(admin.Delete(ctx, daemonSet(ctx, "nvidia-driver-daemonset"))).To(Succeed())
+		Expect(admin.Delete(ctx, daemonSet(ctx, driverName))).To(Succeed())
 		b.failOnce("apply RuntimeClass", 1)
 		b.pass(ctx, longer)
 		Expect(daemonSet(ctx, pluginName)).To(BeNil())
-		Expect(daemonSet(ctx, "nvidia-driver-daemonset")).NotTo(BeNil(), "it needs none")
+		Expect(daemonSet(ctx, driverName)).NotTo(BeNil(), "it needs none")
 		Expect(daemonSet(ctx, exporterName)).NotTo(BeNil(), "nothing is removed that is merely held back")
 		b.report(ctx)
 		Expect(operandOf(b.policy(ctx), "device-plugin")).To(And(
@@ -166,7 +166,7 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("of a new DaemonSet keeps the one that it replaces", func(ctx SpecContext) {
-		old := daemonSet(ctx, "nvidia-driver-daemonset").Name
+		old := daemonSet(ctx, driverName).Name
 		b.upgrade("22.04")
 		failed := b.failOnce("apply DaemonSet", 1)
 		b.pass(ctx, longer)

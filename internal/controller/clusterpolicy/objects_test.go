@@ -20,7 +20,7 @@ var _ = Describe("A spec that is invalid for one operand", func() {
 		b := newBed(gpuNode("a"))
 		b.create(ctx, "policy", v1.ClusterPolicySpec{})
 		b.settle(ctx)
-		old := daemonSet(ctx, "nvidia-driver-daemonset").Name
+		old := daemonSet(ctx, driverName).Name
 		b.edit(ctx, func(spec *v1.ClusterPolicySpec) {
 			spec.Driver = &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{ContainerResources: []v1.ContainerResources{{Name: "absent"}}}}
 			spec.DCGMExporter = &v1.DCGMExporterSpec{Enabled: new(false)}
@@ -87,6 +87,47 @@ var _ = Describe("A DaemonSet that another writer changes", func() {
 		Expect(daemonSet(ctx, pluginName).Spec.Template.Spec.Containers[0].Image).To(Equal(wanted))
 		b.settle(ctx)
 	})
+})
+
+var _ = Describe("The placement of a DaemonSet that another writer changes", func() {
+	term := corev1.PreferredSchedulingTerm{Weight: 1, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+		{Key: "a", Operator: corev1.NodeSelectorOpExists},
+	}}}
+	DescribeTable("is exact, and what was repaired is in an Event", func(ctx SpecContext, by, name, field string, change func(*corev1.PodSpec)) {
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		b.settle(ctx)
+		ds := daemonSet(ctx, name)
+		wanted := ds.Spec.Template.DeepCopy()
+		change(&ds.Spec.Template.Spec)
+		ds.Spec.Template.Spec.Containers[0].VolumeMounts = append(ds.Spec.Template.Spec.Containers[0].VolumeMounts,
+			corev1.VolumeMount{Name: ds.Spec.Template.Spec.Volumes[0].Name, MountPath: "/added"})
+		wanted.Spec.Containers[0].VolumeMounts = ds.Spec.Template.Spec.Containers[0].VolumeMounts
+		Expect(admin.Update(ctx, ds, client.FieldOwner("somebody"))).To(Succeed())
+		b.pass(ctx, 0)
+		Expect(daemonSet(ctx, name).Spec.Template).To(Equal(*wanted), "what does not decide where pods run stays")
+		list := &corev1.EventList{}
+		Expect(admin.List(ctx, list)).To(Succeed())
+		Expect(list.Items).To(ContainElement(And(
+			HaveField("Reason", v1.ReasonPlacementRepaired), HaveField("Type", corev1.EventTypeWarning), HaveField("InvolvedObject.Kind", "ClusterPolicy"),
+			HaveField("Message", HavePrefix("DaemonSet "+name+": "+by+" had changed spec.template.spec."+field+", which decides")),
+		)))
+		b.settle(ctx)
+	},
+		Entry("a key of a nodeSelector", "field manager somebody", pluginName, "nodeSelector[example.com/team]", func(pod *corev1.PodSpec) { pod.NodeSelector["example.com/team"] = "a" }),
+		Entry("a nodeSelector where there is none", "field manager somebody", driverName, "nodeSelector", func(pod *corev1.PodSpec) { pod.NodeSelector = map[string]string{"team": "a"} }),
+		Entry("a preference", "field manager somebody", driverName, "affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution", func(pod *corev1.PodSpec) {
+			pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{term}
+		}),
+		Entry("another term", "field manager somebody", driverName, "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms", func(pod *corev1.PodSpec) {
+			required := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+			required.NodeSelectorTerms = append(required.NodeSelectorTerms, term.Preference)
+		}),
+		Entry("a toleration less", "somebody", pluginName, "tolerations", func(pod *corev1.PodSpec) { pod.Tolerations = nil }),
+		Entry("a toleration more", "field manager somebody", pluginName, "tolerations", func(pod *corev1.PodSpec) {
+			pod.Tolerations = append(pod.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
+		}),
+	)
 })
 
 var _ = Describe("Pods that cannot be created", func() {

@@ -193,6 +193,10 @@ func (s *scope) round(ctx context.Context, belongs func(render.Object) bool) {
 	for i, result := range s.Applier.Round(ctx, s.policy.UID, objects) {
 		outcome := s.applied[of[i]]
 		outcome.Wrote = outcome.Wrote || result.Wrote
+		if result.Repair != nil {
+			log.FromContext(ctx).Info("Repaired on which nodes pods run", "object", result.Repair.Object, "field", result.Repair.Field, "manager", result.Repair.Manager)
+			s.Status.Repaired(ctx, s.policy, result.Repair)
+		}
 		outcome.Err = errors.Join(outcome.Err, result.Err)
 		s.applied[of[i]] = outcome
 	}

@@ -1,0 +1,154 @@
+package apply
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// templateSpec is where a DaemonSet has the spec of its pods.
+var templateSpec = []string{"spec", "template", "spec"}
+
+// placement are the fields of a pod template that decide on which nodes its pods run. They are exact: what others add to
+// them is taken off, as it may empty every node. A field of that kind elsewhere, such as a container, stays.
+var placement = []string{"affinity", "nodeSelector", "tolerations"}
+
+// Repair is drift of the fields that decide on which nodes the pods of an object run, which a round has set right.
+type Repair struct {
+	// Object is its kind and name, and Version the resource version that had the drift.
+	Object, Version string
+	// Field is the path of the first field that was not as applied, Manager the field manager that had set it, empty if
+	// that is not known.
+	Field, Manager string
+}
+
+func (r *Repair) String() string {
+	by := "somebody"
+	if r.Manager != "" {
+		by = "field manager " + r.Manager
+	}
+	return fmt.Sprintf("%s: %s had changed %s, which decides on which nodes its pods run; it is as before: say so in the ClusterPolicy instead",
+		r.Object, by, r.Field)
+}
+
+// drift returns the drift of a live object whose intent has not changed since it was applied, or nil where field, the
+// first one that differs, does not decide where pods run. managed are the managed fields after the apply: a
+// cache may not have those from before.
+func drift(w write, live client.Object, field path, managed []metav1.ManagedFieldsEntry) *Repair {
+	if live == nil || live.GetAnnotations()[labels.Digest] != w.desired.GetAnnotations()[labels.Digest] || !isPlacement(w, field) {
+		return nil
+	}
+	return &Repair{
+		Object: describe(w.intent), Version: live.GetResourceVersion(),
+		Field: field.String(), Manager: managerOf(field, append(slices.Clone(live.GetManagedFields()), managed...)),
+	}
+}
+
+func isPlacement(w write, field path) bool {
+	return hasPlacement(w) && slices.ContainsFunc(placement, func(name string) bool {
+		return strings.HasPrefix(field.String()+".", strings.Join(templateSpec, ".")+"."+name+".") ||
+			strings.HasPrefix(field.String(), strings.Join(templateSpec, ".")+"."+name+"[")
+	})
+}
+
+// hasPlacement reports whether the object has a pod template.
+func hasPlacement(w write) bool { return w.desired.GetKind() == "DaemonSet" }
+
+// additions returns the paths of what others have added to the fields that decide where pods run. It counts on live to
+// have all of the intent.
+func additions(w write, live map[string]any) []path {
+	if !hasPlacement(w) {
+		return nil
+	}
+	var at path
+	for _, key := range templateSpec {
+		at = append(at, keySegment(key))
+	}
+	want, _, _ := unstructured.NestedMap(w.desired.Object, templateSpec...)
+	have, _, _ := unstructured.NestedFieldNoCopy(live, templateSpec...)
+	pod, _ := have.(map[string]any)
+	var found []path
+	for _, name := range placement {
+		if value, there := pod[name]; there && !isEmpty(value) {
+			found = append(found, added(want[name], value, append(slices.Clone(at), keySegment(name)))...)
+		}
+	}
+	return found
+}
+
+// added returns the paths of what a field has beyond the intent. Lists are exact without it.
+func added(want, have any, at path) []path {
+	wanted, _ := want.(map[string]any)
+	switch has, isMap := have.(map[string]any); {
+	case isEmpty(want):
+		return []path{at}
+	case !isMap:
+		return nil
+	default:
+		var found []path
+		for _, key := range slices.Sorted(maps.Keys(has)) {
+			if !isEmpty(has[key]) {
+				found = append(found, added(wanted[key], has[key], append(slices.Clone(at), keySegment(key)))...)
+			}
+		}
+		return found
+	}
+}
+
+// operation is one of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value string `json:"value,omitempty"`
+}
+
+// takeOff removes what others have added, from the version of the object that has it: an apply leaves what it does not
+// own. It returns the object as it is then.
+func (a *Applier) takeOff(ctx context.Context, w write, version string, found []path) (*unstructured.Unstructured, error) {
+	operations := []operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: version}}
+	for _, at := range found {
+		operations = append(operations, operation{Op: "remove", Path: at.pointer()})
+	}
+	body, err := json.Marshal(operations)
+	if err != nil {
+		return nil, fmt.Errorf("encoding a patch of %s: %w", describe(w.intent), err)
+	}
+	answer := &unstructured.Unstructured{}
+	answer.SetGroupVersionKind(w.desired.GroupVersionKind())
+	answer.SetNamespace(w.desired.GetNamespace())
+	answer.SetName(w.desired.GetName())
+	err = a.ask(ctx, "patching "+describe(w.intent), func(ctx context.Context) error {
+		return a.client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(labels.FieldOwner))
+	})
+	return answer, err
+}
+
+// pointer is the path as a JSON pointer (RFC 6901).
+func (p path) pointer() string {
+	var text strings.Builder
+	for _, s := range p {
+		text.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(strings.TrimPrefix(s.managed, "f:")))
+	}
+	return text.String()
+}
+
+// exact returns the first field that the live object has otherwise than the intent or beyond it, or nil if there is none.
+func exact(w write, live map[string]any) path {
+	if field := differing(w.desired.Object, live, ""); field != nil {
+		return field
+	}
+	if found := additions(w, live); len(found) > 0 {
+		return found[0]
+	}
+	return nil
+}
