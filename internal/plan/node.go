@@ -199,7 +199,7 @@ func (d *Decisions) NodeLabels(facts operand.NodeFacts, current map[string]strin
 		}
 	}
 	kinds := d.kinds(facts, hasDriverPod)
-	d.anchor(kinds, facts, wanted)
+	d.anchor(kinds, wanted)
 	for key, value := range kinds {
 		if _, there := current[key]; value == "" && there {
 			changes[key] = nil
@@ -230,7 +230,7 @@ func (d *Decisions) kinds(facts operand.NodeFacts, hasDriverPod bool) map[string
 
 // anchor adds the anchors to the labels by which DaemonSets tell nodes apart. A node has the anchor of an operand that it
 // is to run, and of one that it keeps. Where a label that belongs to the kind is not known, the anchor stays as it is.
-func (d *Decisions) anchor(kinds map[string]string, facts operand.NodeFacts, deploy map[string]operand.Verdict) {
+func (d *Decisions) anchor(kinds map[string]string, deploy map[string]operand.Verdict) {
 	for i := range d.Catalogue {
 		o := &d.Catalogue[i]
 		key := o.AnchorLabel()

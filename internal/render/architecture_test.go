@@ -203,14 +203,7 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 	eachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
 		template := ds.Spec.Template
-		app := apps[name]
-		if isAnchored(name) {
-			app = ds.Name // One for each kind of node: no selector of another one matches its pods.
-		}
-		isLong := len(app) > 63 // See TestALongNameIsALabel.
-		if template.Labels["app"] != app && !isLong || ds.Labels["app"] != template.Labels["app"] {
-			t.Errorf("app is %q on the pods and %q on the DaemonSet, want %q", template.Labels["app"], ds.Labels["app"], app)
-		}
+		hasApp(t, ds, apps[name], isAnchored(name))
 		if !strings.HasPrefix(ds.Name, apps[name]) {
 			t.Errorf("the name does not start with %s", apps[name])
 		}
@@ -261,6 +254,20 @@ func TestNodesAreSelectedByOwnLabelsAlone(t *testing.T) {
 			t.Error("selects nodes by affinity")
 		}
 	})
+}
+
+// hasApp expects the label app on the DaemonSet and its pods. Where there is one for each kind of node, it is the name, so
+// that no selector of another one matches its pods.
+func hasApp(t *testing.T, ds *appsv1.DaemonSet, app string, isOfKind bool) {
+	t.Helper()
+	if isOfKind {
+		app = ds.Name
+	}
+	pods := ds.Spec.Template.Labels["app"]
+	isLong := len(app) > 63 // See TestALongNameIsALabel.
+	if pods != app && !isLong || ds.Labels["app"] != pods {
+		t.Errorf("app is %q on the pods and %q on the DaemonSet, want %q", pods, ds.Labels["app"], app)
+	}
 }
 
 // isAnchored reports whether the nodes of an operand have an anchor.
