@@ -45,16 +45,16 @@ var _ = Describe("A pass without a policy", func() {
 		b.settle(ctx)
 		Expect(admin.Delete(ctx, b.policy(ctx), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 		b.pass(ctx, time.Second)
-		Expect(b.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Orphaned", true)), "it is being deleted")
+		Expect(b.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Kept", true)), "it is being deleted")
 		leave(ctx)
 		b.pass(ctx, time.Second)
-		Expect(b.fleet.Basis()).To(HaveField("Orphaned", true))
+		Expect(b.fleet.Basis()).To(HaveField("Kept", true))
 		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(labels.PodSecurity()[0], labels.PodSecurityPrivileged))
 		Expect(b.writes()).To(BeEmpty())
 
 		removeStack(ctx)
 		b.pass(ctx, time.Second)
-		Expect(b.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Orphaned", false)))
+		Expect(b.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Kept", false)))
 		Expect(namespaceLabels(ctx)).NotTo(HaveKey(labels.PodSecurity()[0]))
 	})
 
@@ -182,7 +182,7 @@ var _ = Describe("An edit of the spec", func() {
 			spec.DevicePlugin = &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "FAIL_ON_INIT_ERROR", Value: "false"}}}}
 		})
 		b.pass(ctx, longer)
-		Expect(b.writes()).To(ConsistOf("apply DaemonSet " + pluginName))
+		Expect(b.writes()).To(ConsistOf(record, "apply DaemonSet "+pluginName))
 		b.pass(ctx, time.Second)
 		b.pass(ctx, time.Second)
 		Expect(b.writes()).To(BeEmpty())
@@ -206,7 +206,7 @@ var _ = Describe("An edit of the spec", func() {
 			b.pass(ctx, 500*time.Millisecond)
 			Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal(since))
 		}
-		Expect(b.writes()).To(BeEmpty())
+		Expect(b.writes()).To(ConsistOf(record))
 		b.assess(ctx)
 		b.pass(ctx, 0)
 		Expect(b.writes()).To(ConsistOf("update status ClusterPolicy policy"))
@@ -224,7 +224,7 @@ var _ = Describe("An edit of the spec", func() {
 			spec.DCGMExporter = &v1.DCGMExporterSpec{Enabled: new(false)}
 		})
 		b.pass(ctx, time.Second)
-		Expect(b.writes()).To(ConsistOf("delete DaemonSet "+exporterName, "delete Service "+exporterName))
+		Expect(b.writes()).To(ConsistOf(record, "delete DaemonSet "+exporterName, "delete Service "+exporterName))
 		Expect(daemonSets(ctx)).To(HaveLen(5))
 		b.settle(ctx)
 	})
