@@ -45,6 +45,10 @@ func PodSecurity() []string {
 	return []string{prefix + "enforce", prefix + "audit", prefix + "warn"}
 }
 
+// PodSecurityBefore is an annotation of the operator's Namespace: the labels among PodSecurity that others had set before the
+// operator did, as KEY=VALUE, separated by commas. They are put back in the end.
+const PodSecurityBefore = "nvidia.com/gpu-operator.pod-security-before"
+
 // PodSecurityPrivileged lets all pods in.
 const PodSecurityPrivileged = "privileged"
 

@@ -39,6 +39,33 @@ var _ = Describe("A pass without a policy", func() {
 			call{what: "cached get CustomResourceDefinition", name: "clusterpolicies.nvidia.com"}), "nothing but the caches is read")
 	})
 
+	It("puts back the labels of the namespace that an administrator had set", func(ctx SpecContext) {
+		enforce, warn := labels.PodSecurity()[0], labels.PodSecurity()[2]
+		home := &corev1.Namespace{}
+		Expect(admin.Get(ctx, client.ObjectKey{Name: namespace}, home)).To(Succeed())
+		home.Labels[enforce], home.Labels[warn] = "baseline", labels.PodSecurityPrivileged
+		Expect(admin.Update(ctx, home, client.FieldOwner("kubectl-edit"))).To(Succeed())
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
+		b.settle(ctx)
+		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(enforce, labels.PodSecurityPrivileged))
+
+		Expect(admin.Delete(ctx, b.policy(ctx))).To(Succeed())
+		failed := b.failOnce("patch Namespace", 1)
+		_, err := b.after(ctx, time.Second)
+		Expect(failed().name).To(Equal(namespace))
+		Expect(err).To(MatchError(errRefused))
+		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(enforce, labels.PodSecurityPrivileged), "it is tried again")
+		b.pass(ctx, time.Second)
+		Expect(namespaceLabels(ctx)).To(And(HaveKeyWithValue(enforce, "baseline"), HaveKeyWithValue(warn, labels.PodSecurityPrivileged),
+			Not(HaveKey(labels.PodSecurity()[1]))))
+		Expect(admin.Get(ctx, client.ObjectKey{Name: namespace}, home)).To(Succeed())
+		Expect(home.Annotations).NotTo(HaveKey(labels.PodSecurityBefore))
+		b.taken()
+		b.pass(ctx, time.Second)
+		Expect(b.writes()).To(BeEmpty())
+	})
+
 	It("has nodes keep what they have while DaemonSets run on", func(ctx SpecContext) {
 		b := newBed(gpuNode("a"))
 		b.create(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
