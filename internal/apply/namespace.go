@@ -38,17 +38,16 @@ func (a *Applier) Privileged(ctx context.Context, namespace string, wanted bool)
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading Namespace %s for its Pod Security labels: %w", namespace, err)
-	case wanted && isPrivileged(live), !wanted && !labelledByUs(live):
+	case isLabelled(live, wanted):
 		a.table.release(object, !wanted)
 		return nil
 	}
 	log.FromContext(ctx).Info("Labelling the namespace for Pod Security Admission", "namespace", namespace, "privileged", wanted)
+	relabel := a.unlabelNamespace
 	if wanted {
-		err = a.labelNamespace(ctx, namespace, replaced(live))
-	} else {
-		err = a.unlabelNamespace(ctx, live)
+		relabel = a.labelNamespace
 	}
-	if err != nil {
+	if err := relabel(ctx, live); err != nil {
 		return fmt.Errorf("applying the Pod Security labels of Namespace %s: %w", namespace, err)
 	}
 	a.table.release(object, !wanted)
@@ -56,13 +55,13 @@ func (a *Applier) Privileged(ctx context.Context, namespace string, wanted bool)
 }
 
 // labelNamespace sets the labels, and notes what they replace.
-func (a *Applier) labelNamespace(ctx context.Context, namespace, before string) error {
-	intent, set := namespaceNamed(namespace), map[string]string{}
+func (a *Applier) labelNamespace(ctx context.Context, live *metav1.PartialObjectMetadata) error {
+	intent, set := namespaceNamed(live.Name), map[string]string{}
 	for _, key := range labels.PodSecurity() {
 		set[key] = labels.PodSecurityPrivileged
 	}
 	intent.SetLabels(set)
-	if before != "" {
+	if before := replaced(live); before != "" {
 		intent.SetAnnotations(map[string]string{labels.PodSecurityBefore: before})
 	}
 	return a.applyNamespace(ctx, intent)
@@ -127,6 +126,14 @@ func noted(namespace *metav1.PartialObjectMetadata) map[string]string {
 		}
 	}
 	return before
+}
+
+// isLabelled reports whether the labels are as they are to be.
+func isLabelled(live *metav1.PartialObjectMetadata, wanted bool) bool {
+	if wanted {
+		return isPrivileged(live)
+	}
+	return !labelledByUs(live)
 }
 
 func isPrivileged(namespace *metav1.PartialObjectMetadata) bool {
