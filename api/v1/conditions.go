@@ -11,7 +11,8 @@ const (
 	// ConditionError is the opposite of Ready, as NVIDIA's operator has it.
 	ConditionError = "Error"
 	// ConditionCRDOutdated: the cluster's CustomResourceDefinition lacks fields of this operator, so that the
-	// API server drops them. Absent otherwise; it is its own reason.
+	// API server drops them. Absent otherwise; it is its own reason, and that of the Event of a policy for which nothing
+	// is changed, as it may have lost some.
 	ConditionCRDOutdated = "CRDOutdated"
 )
 

@@ -62,6 +62,45 @@ func lacking(own, live map[string]any, path string) []string {
 	return missing
 }
 
+// Dropped are the properties of a value that its schema has not, by the same names as those of Lacking, sorted: what the
+// API server drops of it without a word. path is where the value stands, and empty or ends with a dot.
+func Dropped(schema map[string]any, value any, path string) []string {
+	missing := dropped(schema, value, path)
+	slices.Sort(missing)
+	return slices.Compact(missing)
+}
+
+func dropped(schema map[string]any, value any, path string) []string {
+	if schema["x-kubernetes-preserve-unknown-fields"] == true {
+		return nil
+	}
+	var missing []string
+	switch value := value.(type) {
+	case []any:
+		for _, element := range value {
+			missing = append(missing, dropped(below(schema, "items"), element, path)...)
+		}
+	case map[string]any:
+		properties, others := below(schema, "properties"), below(schema, "additionalProperties")
+		for name, inner := range value {
+			switch {
+			case properties[name] != nil:
+				missing = append(missing, dropped(below(properties, name), inner, path+name+".")...)
+			case others != nil:
+				missing = append(missing, dropped(others, inner, path)...)
+			case schema["additionalProperties"] != true:
+				missing = append(missing, path+name)
+			}
+		}
+	}
+	return missing
+}
+
+// Below is the schema of a property of a schema, nil if there is none.
+func Below(schema map[string]any, property string) map[string]any {
+	return below(below(schema, "properties"), property)
+}
+
 func below(in map[string]any, key string) map[string]any {
 	inner, _ := in[key].(map[string]any)
 	return inner

@@ -2,12 +2,15 @@ package apply
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -15,8 +18,8 @@ import (
 )
 
 // Privileged keeps the labels by which Pod Security Admission lets privileged pods into a namespace: it carries them,
-// whoever set others, or loses those that the operator has set. Nothing is written if they are as they are to be. A
-// namespace that may not be read is left alone where nothing is wanted of it. It fails if the API server takes longer
+// whoever set others, or loses those that the operator has set, and has again what they have replaced. Nothing is written
+// if they are as they are to be. A namespace that may not be read is left alone where nothing is wanted of it. It fails if the API server takes longer
 // than NamespaceDeadline. Calls for one namespace must not overlap.
 func (a *Applier) Privileged(ctx context.Context, namespace string, wanted bool) error {
 	live := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: namespace}}
@@ -35,33 +38,102 @@ func (a *Applier) Privileged(ctx context.Context, namespace string, wanted bool)
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading Namespace %s for its Pod Security labels: %w", namespace, err)
-	case wanted && isPrivileged(live), !wanted && !labelledByUs(live):
+	case isLabelled(live, wanted):
 		a.table.release(object, !wanted)
 		return nil
 	}
 	log.FromContext(ctx).Info("Labelling the namespace for Pod Security Admission", "namespace", namespace, "privileged", wanted)
-	if err := a.labelNamespace(ctx, namespace, wanted); err != nil {
+	relabel := a.unlabelNamespace
+	if wanted {
+		relabel = a.labelNamespace
+	}
+	if err := relabel(ctx, live); err != nil {
 		return fmt.Errorf("applying the Pod Security labels of Namespace %s: %w", namespace, err)
 	}
 	a.table.release(object, !wanted)
 	return nil
 }
 
-// labelNamespace sets the labels, or none: what the field manager no longer applies is removed, unless another one has
-// it, too.
-func (a *Applier) labelNamespace(ctx context.Context, namespace string, wanted bool) error {
+// labelNamespace sets the labels, and notes what they replace.
+func (a *Applier) labelNamespace(ctx context.Context, live *metav1.PartialObjectMetadata) error {
+	intent, set := namespaceNamed(live.Name), map[string]string{}
+	for _, key := range labels.PodSecurity() {
+		set[key] = labels.PodSecurityPrivileged
+	}
+	intent.SetLabels(set)
+	if before := replaced(live); before != "" {
+		intent.SetAnnotations(map[string]string{labels.PodSecurityBefore: before})
+	}
+	return a.applyNamespace(ctx, intent)
+}
+
+// unlabelNamespace puts back what the labels have replaced, and gives them up: what the field manager no longer applies is
+// removed, unless another one has it, too. What was put back is nobody's apply, so that it stays.
+func (a *Applier) unlabelNamespace(ctx context.Context, live *metav1.PartialObjectMetadata) error {
+	before := map[string]string{}
+	for key, value := range noted(live) {
+		if live.Labels[key] == labels.PodSecurityPrivileged {
+			before[key] = value
+		}
+	}
+	if len(before) > 0 {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": before}})
+		if err != nil {
+			return err
+		}
+		if err := a.client.Patch(ctx, namespaceNamed(live.Name), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(labels.FieldOwner)); err != nil {
+			return err
+		}
+	}
+	return a.applyNamespace(ctx, namespaceNamed(live.Name))
+}
+
+func (a *Applier) applyNamespace(ctx context.Context, intent *unstructured.Unstructured) error {
+	return a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(labels.FieldOwner), client.ForceOwnership)
+}
+
+func namespaceNamed(name string) *unstructured.Unstructured {
 	intent := &unstructured.Unstructured{}
 	intent.SetAPIVersion("v1")
 	intent.SetKind("Namespace")
-	intent.SetName(namespace)
-	if wanted {
-		set := map[string]string{}
-		for _, key := range labels.PodSecurity() {
-			set[key] = labels.PodSecurityPrivileged
+	intent.SetName(name)
+	return intent
+}
+
+// replaced is the note of the labels that others have set and the operator's replace: as they are or, where they are
+// replaced already, as they were. One that somebody has taken off meanwhile is not put back.
+func replaced(namespace *metav1.PartialObjectMetadata) string {
+	before := noted(namespace)
+	var parts []string
+	for _, key := range labels.PodSecurity() {
+		value, there := namespace.Labels[key]
+		if value == labels.PodSecurityPrivileged {
+			value, there = before[key]
 		}
-		intent.SetLabels(set)
+		if there {
+			parts = append(parts, key+"="+value)
+		}
 	}
-	return a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(labels.FieldOwner), client.ForceOwnership)
+	return strings.Join(parts, ",")
+}
+
+// noted are the labels that the operator's have replaced. The note may name these labels, and no other.
+func noted(namespace *metav1.PartialObjectMetadata) map[string]string {
+	before := map[string]string{}
+	for part := range strings.SplitSeq(namespace.Annotations[labels.PodSecurityBefore], ",") {
+		if key, value, found := strings.Cut(part, "="); found && slices.Contains(labels.PodSecurity(), key) {
+			before[key] = value
+		}
+	}
+	return before
+}
+
+// isLabelled reports whether the labels are as they are to be.
+func isLabelled(live *metav1.PartialObjectMetadata, wanted bool) bool {
+	if wanted {
+		return isPrivileged(live)
+	}
+	return !labelledByUs(live)
 }
 
 func isPrivileged(namespace *metav1.PartialObjectMetadata) bool {
@@ -73,13 +145,13 @@ func isPrivileged(namespace *metav1.PartialObjectMetadata) bool {
 	return true
 }
 
-// labelledByUs tells whether the operator's field manager holds one of the labels.
+// labelledByUs tells whether the operator's field manager holds one of the labels, or the note of what they have replaced.
 func labelledByUs(namespace *metav1.PartialObjectMetadata) bool {
 	for _, entry := range namespace.ManagedFields {
 		if entry.Manager != labels.FieldOwner || entry.Operation != metav1.ManagedFieldsOperationApply || entry.FieldsV1 == nil {
 			continue
 		}
-		for _, key := range labels.PodSecurity() {
+		for _, key := range append(labels.PodSecurity(), labels.PodSecurityBefore) {
 			if strings.Contains(entry.FieldsV1.GetRawString(), `"f:`+key+`"`) {
 				return true
 			}

@@ -51,24 +51,50 @@ func newOwn(t *testing.T, labels map[string]string) *own {
 				o.writes++
 				return w.Apply(ctx, object, options...)
 			},
+			Patch: func(ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+				o.writes++
+				return w.Patch(ctx, object, patch, options...)
+			},
 		}).Build()
 	return o
 }
 
 func (o *own) applier() *Applier { return New(o, o, clock.RealClock{}, DefaultTiming()) }
 
-func (o *own) labels(t *testing.T) map[string]string {
+// live is the namespace, read without counting that.
+func (o *own) live(t *testing.T) *corev1.Namespace {
 	t.Helper()
+	reads := o.reads
 	live := &corev1.Namespace{}
-	if err := o.WithWatch.Get(t.Context(), client.ObjectKey{Name: "gpu-operator"}, live); err != nil {
+	if err := o.Get(t.Context(), client.ObjectKey{Name: "gpu-operator"}, live); err != nil {
 		t.Fatal(err)
 	}
-	return live.Labels
+	o.reads = reads
+	return live
 }
 
-// step is one pass, and what it leaves behind. A restart forgets what is remembered.
+func (o *own) labels(t *testing.T) map[string]string {
+	t.Helper()
+	return o.live(t).Labels
+}
+
+// edit is an administrator's; an empty value takes the label off.
+func (o *own) edit(t *testing.T, key, value string) {
+	t.Helper()
+	live := o.live(t)
+	live.Labels[key] = value
+	if value == "" {
+		delete(live.Labels, key)
+	}
+	if err := o.Update(t.Context(), live, client.FieldOwner("kubectl-edit")); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// step is one pass, after an edit if there is one, and what it leaves behind. A restart forgets what is remembered.
 type step struct {
 	wanted, restart bool
+	key, value      string
 	writes          int
 	labels          map[string]string
 }
@@ -95,7 +121,30 @@ func TestPodSecurityLabels(t *testing.T) {
 			{wanted: true, writes: 3, labels: all("privileged", "team", "ml")},
 			{restart: true, writes: 4, labels: map[string]string{"team": "ml"}},
 		}},
-		"another level gives way":                              {all("restricted"), []step{{wanted: true, writes: 1, labels: all("privileged")}}},
+		"another level gives way": {all("restricted"), []step{{wanted: true, writes: 1, labels: all("privileged")}}},
+		"and is there again": {map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}, []step{
+			{wanted: true, writes: 1, labels: all("privileged", "team", "ml")},
+			{wanted: true, restart: true, writes: 1, labels: all("privileged", "team", "ml")},
+			{restart: true, writes: 3, labels: map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}},
+			{writes: 3, labels: map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}},
+			{restart: true, writes: 3, labels: map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}},
+			{wanted: true, writes: 4, labels: all("privileged", "team", "ml")},
+			{writes: 6, labels: map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}},
+		}},
+		"so is one that is set meanwhile": {map[string]string{enforce: "baseline", warn: "baseline"}, []step{
+			{wanted: true, writes: 1, labels: all("privileged")},
+			{wanted: true, key: enforce, value: "restricted", writes: 2, labels: all("privileged")},
+			{writes: 4, labels: map[string]string{enforce: "restricted", warn: "baseline"}},
+		}},
+		"but not one that is taken off meanwhile": {map[string]string{enforce: "baseline", warn: "baseline"}, []step{
+			{wanted: true, writes: 1, labels: all("privileged")},
+			{wanted: true, key: enforce, writes: 2, labels: all("privileged")},
+			{writes: 4, labels: map[string]string{warn: "baseline"}},
+		}},
+		"nor where it has become another at the end": {map[string]string{enforce: "baseline"}, []step{
+			{wanted: true, writes: 1, labels: all("privileged")},
+			{key: enforce, value: "restricted", writes: 2, labels: map[string]string{enforce: "restricted"}},
+		}},
 		"an administrator's labels do":                         {all("privileged"), []step{{wanted: true, labels: all("privileged")}, {labels: all("privileged")}}},
 		"an administrator's labels stay where none are wanted": {all("baseline"), []step{{labels: all("baseline")}}},
 	} {
@@ -103,6 +152,9 @@ func TestPodSecurityLabels(t *testing.T) {
 			o := newOwn(t, test.before)
 			applier := o.applier()
 			for i, step := range test.steps {
+				if step.key != "" {
+					o.edit(t, step.key, step.value)
+				}
 				if step.restart {
 					applier = o.applier()
 				}
@@ -111,6 +163,9 @@ func TestPodSecurityLabels(t *testing.T) {
 				}
 				if diff := cmp.Diff(step.labels, o.labels(t)); diff != "" || o.writes != step.writes {
 					t.Errorf("step %d: %d writes, want %d, labels -want +got:\n%s", i, o.writes, step.writes, diff)
+				}
+				if !step.wanted && len(o.live(t).Annotations) > 0 {
+					t.Errorf("step %d: annotations %v", i, o.live(t).Annotations)
 				}
 			}
 		})

@@ -22,6 +22,9 @@
 //	| (status.Writer)                        |                                                |                                                |
 //	| causes of missing pods, and when to    | numbers of missing pods, by DaemonSet UID;     | a list of Events some seconds later, until     |
 //	| look again (observe.CreateFailures)    | time                                           | which the cause is not reported                |
+//	| what was told of the definition, and   | another definition or policy; the spec that    | an Event that there is already; a spec that    |
+//	| since when a spec differs without an   | was last applied                               | has lost fields for good is applied later      |
+//	| edit (clusterpolicy.doubt)             |                                                |                                                |
 //	| fields that the definition lacks       | resource version of the definition             | a read of the definition                       |
 //	| (observe.Schema)                       |                                                |                                                |
 //	| watches that come and go (Optional-    | definitions of the cluster; nodes that need    | a watch that is begun anew                     |

@@ -17,11 +17,11 @@ import (
 type Basis struct {
 	// Policy in force, nil where there is none.
 	Policy *v1.ClusterPolicy
-	// Decisions of its spec and what that refers to, nil where there is no policy.
+	// Decisions of its spec and what that refers to, nil where there is no policy, or it is not known what it says.
 	Decisions *plan.Decisions
-	// Orphaned: there is no policy, and DaemonSets of the last one run on. Nodes keep what they have, as their labels
-	// select these pods.
-	Orphaned bool
+	// Kept: there are no Decisions, and nodes keep what they have all the same, as their labels select pods that run on:
+	// those of DaemonSets whose policy is gone, or of a policy of which it is not known what it says.
+	Kept bool
 	// Stack is what the cluster has of it.
 	Stack assess.Stack
 
@@ -60,6 +60,6 @@ func shapes(daemonSets map[string]*appsv1.DaemonSet) map[string]shape {
 
 // equals reports whether nodes are assessed alike by both.
 func (b *Basis) equals(other *Basis) bool {
-	return other != nil && b.Decisions == other.Decisions && b.Orphaned == other.Orphaned && maps.Equal(b.shape, other.shape) &&
+	return other != nil && b.Decisions == other.Decisions && b.Kept == other.Kept && maps.Equal(b.shape, other.shape) &&
 		maps.Equal(b.Stack.CreateFailures, other.Stack.CreateFailures)
 }

@@ -24,6 +24,10 @@ const (
 	// Unrolled is an annotation of a DaemonSet whose pods are left as they are, by the strategy OnDelete, though
 	// its template has changed: by nothing that matters to them. It goes with the next change that does.
 	Unrolled = "nvidia.com/gpu-operator.unrolled"
+	// AppliedSpec is an annotation of the Service of the operator's metrics, which is there whatever the spec says:
+	// the generation and the digest of the spec that was last applied. A spec that equals it has lost nothing
+	// to a definition that is older than the operator.
+	AppliedSpec = "nvidia.com/gpu-operator.applied-spec"
 	// FieldOwner is the field manager of every server-side apply.
 	FieldOwner = "gpu-operator"
 	// WaitContainer is the init container that render generates from the graph's edges.
@@ -41,6 +45,10 @@ func PodSecurity() []string {
 	const prefix = "pod-security.kubernetes.io/"
 	return []string{prefix + "enforce", prefix + "audit", prefix + "warn"}
 }
+
+// PodSecurityBefore is an annotation of the operator's Namespace: the labels among PodSecurity that others had set before the
+// operator did, as KEY=VALUE, separated by commas. They are put back in the end.
+const PodSecurityBefore = "nvidia.com/gpu-operator.pod-security-before"
 
 // PodSecurityPrivileged lets all pods in.
 const PodSecurityPrivileged = "privileged"

@@ -44,6 +44,10 @@ type Pass struct {
 	Failed bool
 	// Discovered tells that some node has discovery labels.
 	Discovered bool
+	// Frozen: nothing was changed, as the definition of ClusterPolicy lacks fields that the policy may have had.
+	Frozen bool
+	// MissingFields is the number of fields that the definition lacks.
+	MissingFields int
 	// DriverToolkit tells that a node needs OpenShift's driver toolkit, and DriverToolkitFound that the cluster
 	// has its ImageStream.
 	DriverToolkit, DriverToolkitFound bool
@@ -56,7 +60,7 @@ func (p *Pass) value() float64 {
 		return failed
 	case p.Status == nil:
 		return noPolicy
-	case p.Status.State != v1.StateReady:
+	case p.Frozen, p.Status.State != v1.StateReady:
 		return notReady
 	}
 	return succeeded
@@ -121,6 +125,12 @@ var gauges = []gauge{
 	newGauge("nodes", "GPU nodes by the first stage that they have not reached, and how they fare there; ready ones are at Validated.", nodes, "stage", "state"),
 	single("nodes_excluded", "GPU nodes that are kept free of operands, by their label or by a nodeSelector of the spec.", func(p *Pass) float64 {
 		return float64(p.summary().Excluded)
+	}),
+	single("definition_missing_fields", "Fields of this operator's that the definition of ClusterPolicy in the cluster lacks.", func(p *Pass) float64 {
+		return float64(p.MissingFields)
+	}),
+	single("frozen", "1: nothing is changed, as the policy may have lost fields that the definition of ClusterPolicy lacks.", func(p *Pass) float64 {
+		return flag(p.Frozen)
 	}),
 	newGauge("operand_nodes_desired", "Nodes that need the operand.", operands(func(o *v1.OperandStatus) float64 { return float64(o.Desired) }), "operand"),
 	newGauge("operand_nodes_ready", "Nodes on which the operand is ready, of those that need it.", operands(func(o *v1.OperandStatus) float64 { return float64(o.Ready) }), "operand"),

@@ -3,10 +3,13 @@ package observe
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
@@ -17,17 +20,43 @@ type Schema struct {
 	// Cached tells cheaply whether the definition has changed, and Live reads all of it.
 	Cached, Live client.Reader
 
-	// looked is the resource version that lacking is about.
+	// looked is the resource version that the rest is about.
 	looked  string
 	lacking []string
+	// spec is the schema of the spec in the cluster's definition; nil where that lacks no field.
+	spec map[string]any
+	// version is another one after each change of the definition.
+	version string
 }
 
 // Lacking are the fields of this operator's definition that the cluster's lacks, such as spec.global.
 // With an error come those that were found last.
-func (s *Schema) Lacking(ctx context.Context) ([]string, error) {
+func (s *Schema) Lacking(ctx context.Context) ([]string, error) { return s.look(ctx, s.Cached) }
+
+// LackingNow is Lacking of a definition that the cache may not show yet.
+func (s *Schema) LackingNow(ctx context.Context) ([]string, error) { return s.look(ctx, s.Live) }
+
+// Drops are the fields of the spec that the cluster's definition lacks, as that was looked at last. Any write of such a
+// policy loses them, also one of its status.
+func (s *Schema) Drops(spec v1.ClusterPolicySpec) ([]string, error) {
+	if len(s.lacking) == 0 {
+		return nil, nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&spec)
+	if err != nil {
+		return nil, fmt.Errorf("converting the spec of a ClusterPolicy: %w", err)
+	}
+	return crd.Dropped(s.spec, content, specField+"."), nil
+}
+
+// Version is another one after each change of the definition, as that was looked at last.
+func (s *Schema) Version() string { return s.version }
+
+// look compares the definition, unless the reader shows the one that was looked at last.
+func (s *Schema) look(ctx context.Context, reader client.Reader) ([]string, error) {
 	key := client.ObjectKey{Name: crd.Name}
 	seen := Definition()
-	if err := s.Cached.Get(ctx, key, seen, client.UnsafeDisableDeepCopy); err != nil {
+	if err := reader.Get(ctx, key, seen, client.UnsafeDisableDeepCopy); err != nil {
 		return s.lacking, fmt.Errorf("reading CustomResourceDefinition %s: %w", crd.Name, err)
 	}
 	if s.looked != "" && seen.ResourceVersion == s.looked {
@@ -42,7 +71,24 @@ func (s *Schema) Lacking(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return s.lacking, err
 	}
-	s.lacking = crd.Lacking(own, crd.Schema(live.Object))
-	s.looked = seen.ResourceVersion
+	schema := crd.Schema(live.Object)
+	s.lacking, s.spec = crd.Lacking(own, schema), nil
+	if len(s.lacking) > 0 {
+		s.spec = crd.Below(schema, specField)
+	}
+	s.looked, s.version = seen.ResourceVersion, fmt.Sprintf("%s %d", live.GetUID(), live.GetGeneration())
 	return s.lacking, nil
+}
+
+const specField = "spec"
+
+// OfSpec are those of the fields that a definition lacks which belong to the spec: losing one of the status harms nobody.
+func OfSpec(fields []string) []string {
+	var found []string
+	for _, field := range fields {
+		if field == specField || strings.HasPrefix(field, specField+".") {
+			found = append(found, field)
+		}
+	}
+	return found
 }

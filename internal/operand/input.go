@@ -29,6 +29,8 @@ type Input struct {
 	// DriverToolkit are the images of OpenShift's driver toolkit, by release of Red Hat CoreOS. Nil where
 	// the cluster has no ImageStream of them, or it cannot be read; unused without UsesDriverToolkit.
 	DriverToolkit map[string]string
+	// AppliedSpec is what is recorded of the spec where it is applied; empty where nobody applies it.
+	AppliedSpec string
 	// OperatorMetrics is how the manager serves its own metrics.
 	OperatorMetrics MetricsEndpoint
 }

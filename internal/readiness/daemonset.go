@@ -9,11 +9,10 @@ import (
 )
 
 // Scheduled tells whether the pods of an operand's DaemonSets are scheduled on as many nodes as
-// expected.
+// expected. Why they are not is a matter of each node.
 func Scheduled(scheduled, expected int) Verdict {
 	if scheduled < expected {
-		return progressing(v1.ReasonNotScheduled,
-			fmt.Sprintf("scheduled on %d of %d nodes: look for taints that the pods do not tolerate", scheduled, expected))
+		return progressing(v1.ReasonNotScheduled, fmt.Sprintf("scheduled on %d of %d nodes", scheduled, expected))
 	}
 	return Verdict{}
 }

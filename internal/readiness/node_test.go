@@ -38,14 +38,14 @@ func TestDaemonSet(t *testing.T) {
 			set: set(1, 1, 0, 0, rolls), expected: 3,
 			want: readiness.Verdict{
 				State: readiness.Progressing, Reason: "NotScheduled",
-				Message: "scheduled on 0 of 3 nodes: look for taints that the pods do not tolerate",
+				Message: "scheduled on 0 of 3 nodes",
 			},
 		},
 		"scheduled on fewer than expected": {
 			set: set(1, 1, 2, 2, onDelete), expected: 3,
 			want: readiness.Verdict{
 				State: readiness.Progressing, Reason: "NotScheduled",
-				Message: "scheduled on 2 of 3 nodes: look for taints that the pods do not tolerate",
+				Message: "scheduled on 2 of 3 nodes",
 			},
 		},
 		"rolling": {

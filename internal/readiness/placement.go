@@ -2,6 +2,7 @@ package readiness
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
@@ -48,14 +49,27 @@ func Selects(ds *appsv1.DaemonSet, node *corev1.Node) bool {
 }
 
 // Missing tells why a DaemonSet that selects the node has no pod there, as far as the node shows: by the rules
-// of the DaemonSet controller, a taint may keep it off. That may pass by itself, as on a node that joins.
+// of the DaemonSet controller, a taint may keep it off. That may pass by itself, as on a node that joins. The taints of a
+// node whose kubelet does not answer, or is not ready, are told as just that: nobody should tolerate them.
 func Missing(ds *appsv1.DaemonSet, node *corev1.Node) Verdict {
-	taint, found := untolerated(&ds.Spec.Template.Spec, node.Spec.Taints)
-	if !found {
+	taints, kubelet := node.Spec.Taints, Kubelet(node)
+	if kubelet.State != Ready {
+		taints = slices.DeleteFunc(slices.Clone(taints), isOfKubelet)
+	}
+	taint, found := untolerated(&ds.Spec.Template.Spec, taints)
+	switch {
+	case !found && len(taints) < len(node.Spec.Taints):
+		return progressing(kubelet.Reason, fmt.Sprintf("the node gets no pod of DaemonSet %s: %s", ds.Name, kubelet.Message))
+	case !found:
 		return progressing(v1.ReasonPodMissing, fmt.Sprintf("DaemonSet %s has made no pod for the node yet", ds.Name))
 	}
 	return progressing(v1.ReasonUntoleratedTaint, fmt.Sprintf("taint %s is not tolerated by DaemonSet %s, which would place a pod: see spec.daemonsets.tolerations",
 		taint.ToString(), ds.Name))
+}
+
+// isOfKubelet reports whether a taint says that the kubelet does not answer or is not ready, and keeps pods away.
+func isOfKubelet(taint corev1.Taint) bool {
+	return taint.Effect == corev1.TaintEffectNoSchedule && (taint.Key == corev1.TaintNodeUnreachable || taint.Key == corev1.TaintNodeNotReady)
 }
 
 // untolerated is the first taint that keeps pods away and that they do not tolerate.

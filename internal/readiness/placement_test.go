@@ -1,6 +1,7 @@
 package readiness_test
 
 import (
+	"cmp"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -25,33 +26,53 @@ func TestMissing(t *testing.T) {
 		taints      []corev1.Taint
 		tolerations []corev1.Toleration
 		hostNetwork bool
+		kubelet     corev1.ConditionStatus
 		want        string
+		reason      string
 	}{
-		"no taint":               {want: notYet},
-		"not tolerated":          {taints: []corev1.Taint{taint("team", "ml", noExecute)}, want: off("team=ml:NoExecute")},
-		"without a value":        {taints: []corev1.Taint{taint("team", "", noSchedule)}, want: off("team:NoSchedule")},
-		"only preferred":         {taints: []corev1.Taint{taint("team", "ml", prefer)}, want: notYet},
-		"tolerated":              {taints: []corev1.Taint{taint("team", "ml", noSchedule)}, tolerations: []corev1.Toleration{{Key: "team", Operator: corev1.TolerationOpExists}}, want: notYet},
-		"another value":          {taints: []corev1.Taint{taint("team", "ml", noSchedule)}, tolerations: []corev1.Toleration{{Key: "team", Value: "hpc"}}, want: off("team=ml:NoSchedule")},
-		"the second of two":      {taints: []corev1.Taint{taint("a", "", noSchedule), taint("b", "", noSchedule)}, tolerations: []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}, want: off("b:NoSchedule")},
-		"cordoned":               {taints: []corev1.Taint{taint("node.kubernetes.io/unschedulable", "", noSchedule)}, want: notYet},
-		"under pressure":         {taints: []corev1.Taint{taint("node.kubernetes.io/disk-pressure", "", noSchedule), taint("node.kubernetes.io/memory-pressure", "", noSchedule), taint("node.kubernetes.io/pid-pressure", "", noSchedule)}, want: notYet},
-		"not ready":              {taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", "", noExecute)}, want: notYet},
-		"not ready for new ones": {taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", "", noSchedule)}, want: off("node.kubernetes.io/not-ready:NoSchedule")},
-		"without a network":      {taints: []corev1.Taint{taint("node.kubernetes.io/network-unavailable", "", noSchedule)}, want: off("node.kubernetes.io/network-unavailable:NoSchedule")},
-		"in the host's network":  {taints: []corev1.Taint{taint("node.kubernetes.io/network-unavailable", "", noSchedule)}, hostNetwork: true, want: notYet},
-		"everything tolerated":   {taints: []corev1.Taint{taint("a", "", noExecute)}, tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, want: notYet},
+		"no taint":          {want: notYet},
+		"not tolerated":     {taints: []corev1.Taint{taint("team", "ml", noExecute)}, want: off("team=ml:NoExecute")},
+		"without a value":   {taints: []corev1.Taint{taint("team", "", noSchedule)}, want: off("team:NoSchedule")},
+		"only preferred":    {taints: []corev1.Taint{taint("team", "ml", prefer)}, want: notYet},
+		"tolerated":         {taints: []corev1.Taint{taint("team", "ml", noSchedule)}, tolerations: []corev1.Toleration{{Key: "team", Operator: corev1.TolerationOpExists}}, want: notYet},
+		"another value":     {taints: []corev1.Taint{taint("team", "ml", noSchedule)}, tolerations: []corev1.Toleration{{Key: "team", Value: "hpc"}}, want: off("team=ml:NoSchedule")},
+		"the second of two": {taints: []corev1.Taint{taint("a", "", noSchedule), taint("b", "", noSchedule)}, tolerations: []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists}}, want: off("b:NoSchedule")},
+		"cordoned":          {taints: []corev1.Taint{taint("node.kubernetes.io/unschedulable", "", noSchedule)}, want: notYet},
+		"under pressure":    {taints: []corev1.Taint{taint("node.kubernetes.io/disk-pressure", "", noSchedule), taint("node.kubernetes.io/memory-pressure", "", noSchedule), taint("node.kubernetes.io/pid-pressure", "", noSchedule)}, want: notYet},
+		"not ready":         {taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", "", noExecute)}, want: notYet},
+		"not ready for new ones": {
+			taints: []corev1.Taint{taint("node.kubernetes.io/not-ready", "", noSchedule)}, kubelet: corev1.ConditionFalse,
+			want: "the node gets no pod of DaemonSet driver: the node is not ready: KubeletNotReady", reason: "NodeNotReady",
+		},
+		"silent": {
+			taints:  []corev1.Taint{taint("team", "ml", prefer), taint("node.kubernetes.io/unreachable", "", noSchedule), taint("node.kubernetes.io/unreachable", "", noExecute)},
+			kubelet: corev1.ConditionUnknown,
+			want:    "the node gets no pod of DaemonSet driver: the kubelet does not answer", reason: "NodeUnreachable",
+		},
+		"silent, and off anyway": {
+			taints:  []corev1.Taint{taint("node.kubernetes.io/unreachable", "", noSchedule), taint("team", "ml", noSchedule)},
+			kubelet: corev1.ConditionUnknown, want: off("team=ml:NoSchedule"),
+		},
+		"silent a moment ago": {
+			taints: []corev1.Taint{taint("node.kubernetes.io/unreachable", "", noSchedule)}, kubelet: corev1.ConditionTrue,
+			want: off("node.kubernetes.io/unreachable:NoSchedule"),
+		},
+		"without a network":     {taints: []corev1.Taint{taint("node.kubernetes.io/network-unavailable", "", noSchedule)}, want: off("node.kubernetes.io/network-unavailable:NoSchedule")},
+		"in the host's network": {taints: []corev1.Taint{taint("node.kubernetes.io/network-unavailable", "", noSchedule)}, hostNetwork: true, want: notYet},
+		"everything tolerated":  {taints: []corev1.Taint{taint("a", "", noExecute)}, tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, want: notYet},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "driver"}}
 			ds.Spec.Template.Spec.Tolerations, ds.Spec.Template.Spec.HostNetwork = test.tolerations, test.hostNetwork
-			reason := "UntoleratedTaint"
+			reason := cmp.Or(test.reason, "UntoleratedTaint")
 			if test.want == notYet {
 				reason = "PodMissing"
 			}
-			g.Expect(readiness.Missing(ds, &corev1.Node{Spec: corev1.NodeSpec{Taints: test.taints}})).
+			node := &corev1.Node{Spec: corev1.NodeSpec{Taints: test.taints}}
+			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: cmp.Or(test.kubelet, corev1.ConditionTrue), Reason: "KubeletNotReady"}}
+			g.Expect(readiness.Missing(ds, node)).
 				To(Equal(readiness.Verdict{State: readiness.Progressing, Reason: reason, Message: test.want}))
 			g.Expect(ds.Spec.Template.Spec.Tolerations).To(Equal(test.tolerations), "the object of the cache stays as it is")
 		})

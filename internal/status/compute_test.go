@@ -418,7 +418,7 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 		"0 of 0 is no success where 3 are expected": {
 			nodes: 3, change: func(b *bed) { b.snapshot.DaemonSets["driver"].Status.DesiredNumberScheduled = 0 },
 			want:    notReady("OperandNotReady", "Progressing"),
-			message: "driver: scheduled on 0 of 3 nodes: look for taints that the pods do not tolerate",
+			message: "driver: scheduled on 0 of 3 nodes",
 		},
 		"excluded nodes hold up nothing": {
 			nodes: 3, change: func(b *bed) {

@@ -1,13 +1,16 @@
 package status
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
 )
 
 // namedFields is how many of the fields that a definition lacks are named.
@@ -20,15 +23,42 @@ func setDefinition(status *v1.ClusterPolicyStatus, lacking []string, namespace s
 		meta.RemoveStatusCondition(&status.Conditions, v1.ConditionCRDOutdated)
 		return
 	}
-	named, more := lacking, ""
-	if len(lacking) > namedFields {
-		named, more = lacking[:namedFields], fmt.Sprintf(" and %d more", len(lacking)-namedFields)
-	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1.ConditionCRDOutdated, Status: metav1.ConditionTrue, Reason: v1.ConditionCRDOutdated,
-		Message: truncate(fmt.Sprintf("the CustomResourceDefinition is older than the operator, and the API server drops %s%s from policies: "+
-			"run kubectl -n %s exec deploy/gpu-operator -- /gpu-operator print-crd | kubectl apply --server-side --force-conflicts -f -, "+
-			"then set what was dropped again", strings.Join(named, ", "), more, namespace), maxConditionMessage),
+		Message: truncate(fmt.Sprintf("the CustomResourceDefinition is older than the operator, and the API server drops %s from policies, "+
+			"of which no edit is applied until then: %s, then set what was dropped again", named(lacking), renewal(namespace)), maxConditionMessage),
 		ObservedGeneration: status.ObservedGeneration,
+	})
+}
+
+// Frozen tells why nothing is changed: the definition lacks fields of the spec, of which this policy sets those that are
+// dropped. Where it sets none, it may have.
+func Frozen(lacking, dropped []string, namespace string) string {
+	cause := fmt.Sprintf("lacks %s, and this ClusterPolicy is not the one that was last applied: it may have been cut down", named(lacking))
+	if len(dropped) > 0 {
+		cause = fmt.Sprintf("lacks %s, which this ClusterPolicy sets: any write of it loses that", named(dropped))
+	}
+	return fmt.Sprintf("the CustomResourceDefinition is older than the operator and %s. Nothing is changed, and nodes that join after a restart of the operator "+
+		"are left alone, until the definition is renewed: %s", cause, renewal(namespace))
+}
+
+// named are the first few of the fields, and how many more there are.
+func named(fields []string) string {
+	if len(fields) <= namedFields {
+		return strings.Join(fields, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(fields[:namedFields], ", "), len(fields)-namedFields)
+}
+
+// renewal is what to do about it.
+func renewal(namespace string) string {
+	return fmt.Sprintf("run kubectl -n %s exec deploy/gpu-operator -- /gpu-operator print-crd | kubectl apply --server-side --force-conflicts -f -", namespace)
+}
+
+// Froze records, by an Event and not in its status, that nothing is changed for a policy. since is another one for each
+// time that this begins.
+func (w *Writer) Froze(ctx context.Context, policy *v1.ClusterPolicy, message, since string) {
+	w.events.Record(ctx, events.Event{
+		Regarding: policyReference(policy), Type: corev1.EventTypeWarning, Reason: v1.ConditionCRDOutdated, Message: message, Transition: since,
 	})
 }

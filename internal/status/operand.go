@@ -28,8 +28,9 @@ type onNodes struct {
 	desired, ready   int
 	paused           int
 	failed, outdated []culprit
-	// tainted are the nodes whose taints keep it off.
-	tainted []culprit
+	// tainted are the nodes whose taints keep it off, and away the others to which the DaemonSet controller gives no pod, as
+	// far as is known.
+	tainted, away []culprit
 	// said are the last words of what failed, starting what is on its way, for operands beside the ladder.
 	said, starting []culprit
 }
@@ -111,8 +112,12 @@ func count(o operand.Operand, nodes []node) onNodes {
 			fares.paused++
 		}
 		node := nodes[i].Facts.Name
-		if verdict.Reason == v1.ReasonUntoleratedTaint {
-			fares.tainted = append(fares.tainted, culprit{node, verdict.Reason})
+		switch why := whyAway(&nodes[i], verdict); why {
+		case "":
+		case v1.ReasonUntoleratedTaint:
+			fares.tainted = append(fares.tainted, culprit{node, why})
+		default:
+			fares.away = append(fares.away, culprit{node, why})
 		}
 		switch {
 		case verdict.State == readiness.Failed:
@@ -133,6 +138,18 @@ func count(o operand.Operand, nodes []node) onNodes {
 		}
 	}
 	return fares
+}
+
+// whyAway is why the DaemonSet controller may give the node no pod of an operand with this verdict; empty for no reason. One
+// whose kubelet does not answer, or is not ready, it no longer counts.
+func whyAway(n *node, verdict readiness.Verdict) string {
+	switch {
+	case n.Reason == v1.ReasonNodeUnreachable, n.Reason == v1.ReasonNodeNotReady:
+		return n.Reason
+	case verdict.Reason == v1.ReasonPodMissing, verdict.Reason == v1.ReasonUntoleratedTaint:
+		return verdict.Reason
+	}
+	return ""
 }
 
 func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, string, string) {
@@ -222,7 +239,11 @@ func daemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, fares onNodes
 		return readiness.Verdict{State: readiness.Progressing, Reason: v1.ReasonRollingOut, Message: "its DaemonSets are being created"}
 	}
 	verdict := readiness.Scheduled(scheduled, fares.desired-fares.paused)
-	if verdict.State != readiness.Ready && len(fares.tainted) > 0 {
+	switch {
+	case verdict.State == readiness.Ready:
+	case len(fares.away) > 0:
+		verdict.Message += ": " + names(append(fares.away, fares.tainted...))
+	case len(fares.tainted) > 0:
 		verdict.Message = fmt.Sprintf("kept off %d of %d nodes: %s", len(fares.tainted), fares.desired, names(fares.tainted))
 	}
 	return verdict

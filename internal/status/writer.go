@@ -146,16 +146,30 @@ func causes(status v1.ClusterPolicyStatus) sets.Set[string] {
 	for _, c := range status.Conditions {
 		found.Insert(fmt.Sprintf("condition %s %s %s", c.Type, c.Status, c.Reason))
 	}
-	for _, o := range status.Operands {
+	for i := range status.Operands {
 		// Whether all of its nodes are there yet is counted, like the nodes.
-		if o.State != v1.OperandReady && o.State != v1.OperandProgressing {
-			found.Insert(fmt.Sprintf("operand %s %s", o.Name, o.State))
+		if o := &status.Operands[i]; o.State != v1.OperandReady && o.State != v1.OperandProgressing {
+			found.Insert(fmt.Sprintf("operand %s %s %s", o.Name, o.State, request(o.Reason, o.Message)))
 		}
 	}
-	for _, n := range status.Nodes {
-		if !n.Ready && !assess.Passes(n.Reason) {
-			found.Insert(fmt.Sprintf("node %s %s %s %s", n.Name, n.Stage, n.Operand, n.Reason))
+	for i := range status.NodePools {
+		if p := &status.NodePools[i]; p.Reason == v1.ReasonReferenceMissing {
+			found.Insert(fmt.Sprintf("pool %s %s", p.Name, request(p.Reason, p.Message)))
+		}
+	}
+	for i := range status.Nodes {
+		if n := &status.Nodes[i]; !n.Ready && !assess.Passes(n.Reason) {
+			found.Insert(fmt.Sprintf("node %s %s %s %s", n.Name, n.Stage, n.Operand, request(n.Reason, n.Message)))
 		}
 	}
 	return found
+}
+
+// request is a reason, with its message where that asks somebody for an object: once that is there, it is not true any more.
+// Other messages count, or have the words of one attempt of a container.
+func request(reason, message string) string {
+	if reason == v1.ReasonReferenceMissing {
+		return reason + ": " + message
+	}
+	return reason
 }

@@ -22,11 +22,20 @@ import (
 func TestSignificant(t *testing.T) {
 	base := v1.ClusterPolicyStatus{
 		State: v1.StateNotReady, ObservedGeneration: 1,
-		Conditions:  []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "OperandNotReady", Message: "2 of 3"}},
-		Operands:    []v1.OperandStatus{{Name: "driver", State: v1.OperandProgressing, Ready: 2}},
+		Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "OperandNotReady", Message: "2 of 3"}},
+		Operands: []v1.OperandStatus{
+			{Name: "driver", State: v1.OperandProgressing, Ready: 2},
+			{Name: "dcgm-exporter", State: v1.OperandWaiting, Reason: "ReferenceMissing", Message: "there is no ConfigMap metrics"},
+			{Name: "mig-manager", State: v1.OperandDegraded, Reason: "OperandFailed", Message: "fails on 1 of 3 nodes"},
+		},
+		NodePools: []v1.NodePoolStatus{
+			{Name: "team-a", Reason: "ReferenceMissing", Message: "there is no ConfigMap plugin"},
+			{Name: "team-b", Reason: "Starting", Message: "1 of 3 nodes are ready"},
+		},
 		NodeSummary: &v1.NodeSummary{Total: 3, Ready: 2},
 		Nodes: []v1.NodeStatus{
 			{Name: "a", Stage: v1.StageDriver, Operand: "driver", Reason: "CrashLoopBackOff", Message: "1"},
+			{Name: "d", Stage: v1.StageDriver, Operand: "driver", Reason: "ReferenceMissing", Message: "there is no Secret environment"},
 			{Name: "b", Stage: v1.StageDriver, Operand: "driver", Reason: "Starting"}, {Name: "c", Ready: true, Stage: v1.StageValidated},
 		},
 	}
@@ -34,20 +43,31 @@ func TestSignificant(t *testing.T) {
 		change func(*v1.ClusterPolicyStatus)
 		want   bool
 	}{
-		"nothing":                    {change: func(*v1.ClusterPolicyStatus) {}},
-		"counters":                   {change: func(s *v1.ClusterPolicyStatus) { s.NodeSummary.Ready, s.Operands[0].Ready = 3, 3 }},
-		"a message":                  {change: func(s *v1.ClusterPolicyStatus) { s.Conditions[0].Message, s.Nodes[0].Message = "3 of 3", "2" }},
-		"how far a node has come":    {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[1].Stage, s.Nodes[1].Reason = v1.StageToolkit, "PodMissing" }},
-		"a node has got there":       {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[1] = v1.NodeStatus{Name: "b", Ready: true} }},
-		"an operand has got there":   {change: func(s *v1.ClusterPolicyStatus) { s.Operands[0].State = v1.OperandReady }},
-		"the state":                  {change: func(s *v1.ClusterPolicyStatus) { s.State = v1.StateReady }, want: true},
-		"the generation":             {change: func(s *v1.ClusterPolicyStatus) { s.ObservedGeneration = 2 }, want: true},
-		"the reason of a condition":  {change: func(s *v1.ClusterPolicyStatus) { s.Conditions[0].Reason = "OperandFailed" }, want: true},
-		"an operand fails":           {change: func(s *v1.ClusterPolicyStatus) { s.Operands[0].State = v1.OperandDegraded }, want: true},
-		"a node fails":               {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[1].Reason = "ImagePullBackOff" }, want: true},
-		"a node fails at once again": {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[0].Operand = "container-toolkit" }, want: true},
-		"a node is overdue":          {change: func(s *v1.ClusterPolicyStatus) { s.NodeSummary.Degraded = 1 }, want: true},
-		"a failure is over":          {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[0].Reason = "Starting" }, want: true},
+		"nothing":                   {change: func(*v1.ClusterPolicyStatus) {}},
+		"counters":                  {change: func(s *v1.ClusterPolicyStatus) { s.NodeSummary.Ready, s.Operands[0].Ready = 3, 3 }},
+		"a message":                 {change: func(s *v1.ClusterPolicyStatus) { s.Conditions[0].Message, s.Nodes[0].Message = "3 of 3", "2" }},
+		"a counter of a failure":    {change: func(s *v1.ClusterPolicyStatus) { s.Operands[2].Message = "fails on 2 of 3 nodes" }},
+		"how far a pool has come":   {change: func(s *v1.ClusterPolicyStatus) { s.NodePools[1].Message = "2 of 3 nodes are ready" }},
+		"how far a node has come":   {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[2].Stage, s.Nodes[2].Reason = v1.StageToolkit, "PodMissing" }},
+		"a node has got there":      {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[2] = v1.NodeStatus{Name: "b", Ready: true} }},
+		"an operand has got there":  {change: func(s *v1.ClusterPolicyStatus) { s.Operands[0].State = v1.OperandReady }},
+		"the state":                 {change: func(s *v1.ClusterPolicyStatus) { s.State = v1.StateReady }, want: true},
+		"the generation":            {change: func(s *v1.ClusterPolicyStatus) { s.ObservedGeneration = 2 }, want: true},
+		"the reason of a condition": {change: func(s *v1.ClusterPolicyStatus) { s.Conditions[0].Reason = "OperandFailed" }, want: true},
+		"what is missing is there, and lacks a key": {
+			change: func(s *v1.ClusterPolicyStatus) { s.Operands[1].Message = "ConfigMap metrics has no key a" }, want: true,
+		},
+		"another reason of an operand": {change: func(s *v1.ClusterPolicyStatus) { s.Operands[2].Reason = "NotSupportedYet" }, want: true},
+		"what a pool names is there": {
+			change: func(s *v1.ClusterPolicyStatus) { s.NodePools[0].Reason, s.NodePools[0].Message = "", "" }, want: true,
+		},
+		"a pool lacks something else": {change: func(s *v1.ClusterPolicyStatus) { s.NodePools[0].Message = "there is no ConfigMap b" }, want: true},
+		"a node lacks something else": {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[1].Message = "there is no Secret b" }, want: true},
+		"an operand fails":            {change: func(s *v1.ClusterPolicyStatus) { s.Operands[0].State = v1.OperandDegraded }, want: true},
+		"a node fails":                {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[2].Reason = "ImagePullBackOff" }, want: true},
+		"a node fails at once again":  {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[0].Operand = "container-toolkit" }, want: true},
+		"a node is overdue":           {change: func(s *v1.ClusterPolicyStatus) { s.NodeSummary.Degraded = 1 }, want: true},
+		"a failure is over":           {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[0].Reason = "Starting" }, want: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -52,9 +52,7 @@ func (b *bed) upgradeBringsTheDefinition() {
 	pinned := []string{"--namespace", namespace, "--set", "operator.nodeSelector.pool=none"}
 	b.helm(append([]string{"install", release, previousChart(b.t), "--create-namespace"}, pinned...)...)
 	b.Expect(b.storedProperties()).NotTo(HaveKey(newField))
-	b.run(namespace)
-	b.awaitReady()
-	b.Expect(apimeta.FindStatusCondition(b.policy().Status.Conditions, v1.ConditionCRDOutdated)).NotTo(BeNil(), "the operator sees that fields are missing")
+	b.runPrevious()
 	before := b.pods()
 	b.Expect(before).NotTo(BeEmpty())
 
@@ -94,6 +92,21 @@ func (b *bed) upgradeBringsTheDefinition() {
 	}
 	b.reuseValues()
 	b.commandsSayWhatIsWrong()
+}
+
+// runPrevious runs the operator as it would be after one of the previous release, which lacked no field of that
+// definition: the policy has been applied, and the operator sees that fields are missing which it does not set.
+func (b *bed) runPrevious() {
+	b.t.Helper()
+	b.asAdmin("apply-crds")
+	b.run(namespace)
+	b.awaitReady()
+	definition := b.storedDefinition()
+	delete(properties(b.WithT, definition.Object), newField)
+	b.Expect(b.client.Update(b.t.Context(), definition)).To(Succeed())
+	b.Eventually(func() any {
+		return apimeta.FindStatusCondition(b.policy().Status.Conditions, v1.ConditionCRDOutdated)
+	}).WithTimeout(20 * time.Second).ShouldNot(BeNil())
 }
 
 // reuseValues upgrades the driver as guides tell people: what was set before stays, and no driver is replaced by
@@ -151,11 +164,16 @@ func properties(g *WithT, definition map[string]any) map[string]any {
 // storedProperties are those that the cluster's definition has.
 func (b *bed) storedProperties() map[string]any {
 	b.t.Helper()
+	return properties(b.WithT, b.storedDefinition().Object)
+}
+
+func (b *bed) storedDefinition() *unstructured.Unstructured {
+	b.t.Helper()
 	definition := &unstructured.Unstructured{}
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")
 	definition.SetKind("CustomResourceDefinition")
 	b.Expect(b.client.Get(b.t.Context(), client.ObjectKey{Name: "clusterpolicies.nvidia.com"}, definition)).To(Succeed())
-	return properties(b.WithT, definition.Object)
+	return definition
 }
 
 // playHook plays the kubelet for the next pod with this label: it runs the command of its container as a process

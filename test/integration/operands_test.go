@@ -137,7 +137,9 @@ func (b *bed) written() map[string]writtenObject {
 		note("ConfigMap", &maps.Items[i])
 	}
 	for i := range services.Items {
-		note("Service", &services.Items[i])
+		if _, records := services.Items[i].Annotations[labels.AppliedSpec]; !records { // Each edit of the spec is recorded there.
+			note("Service", &services.Items[i])
+		}
 	}
 	return found
 }

@@ -37,6 +37,9 @@ const (
 	exporterName = "nvidia-dcgm-exporter"
 )
 
+// record is the write by which another spec is recorded as the last applied one.
+const record = "apply Service gpu-operator"
+
 // longer is more than every interval between two writes of a status.
 const longer = 11 * time.Second
 

@@ -33,7 +33,7 @@ func (c call) String() string { return strings.TrimSpace(c.what + " " + c.name) 
 // isWrite reports whether the call changes something in the cluster.
 func (c call) isWrite() bool {
 	verb, _, _ := strings.Cut(c.what, " ")
-	return slices.Contains([]string{"apply", "create", "update", "delete"}, verb)
+	return slices.Contains([]string{"apply", "create", "update", "patch", "delete"}, verb)
 }
 
 // names is a set of what calls are, safe for use by several goroutines.
@@ -192,6 +192,12 @@ func (c *calls) interceptWrites() interceptor.Funcs {
 				return err
 			}
 			return next.Apply(ctx, object, options...)
+		},
+		Patch: func(ctx context.Context, next client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if err := c.begin(ctx, "patch "+kindOf(object), object.GetName()); err != nil {
+				return err
+			}
+			return next.Patch(ctx, object, patch, options...)
 		},
 		Delete: func(ctx context.Context, next client.WithWatch, object client.Object, options ...client.DeleteOption) error {
 			if err := c.begin(ctx, "delete "+kindOf(object), object.GetName()); err != nil {

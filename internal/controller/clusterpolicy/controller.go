@@ -71,6 +71,7 @@ type Options struct {
 type Reconciler struct {
 	Options
 	drafts drafts
+	doubt  doubt
 	// nodes is how many the last pass has seen.
 	nodes atomic.Int64
 }

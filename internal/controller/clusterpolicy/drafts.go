@@ -23,6 +23,7 @@ type drafts struct {
 // the definition the same generation may be shown with other fields.
 func decide(basis *fleet.Basis, catalogue []operand.Operand, written v1.ClusterPolicySpec, input operand.Input) *plan.Decisions {
 	if basis == nil || basis.Decisions == nil || !reflect.DeepEqual(basis.Policy.Spec, written) ||
+		basis.Decisions.Input.AppliedSpec != input.AppliedSpec ||
 		!reflect.DeepEqual(basis.Decisions.Input.Contents, input.Contents) ||
 		!reflect.DeepEqual(basis.Decisions.Input.DriverToolkit, input.DriverToolkit) {
 		return plan.Decide(catalogue, input)

@@ -27,7 +27,7 @@ var _ = Describe("A spec that is invalid for one operand", func() {
 		})
 		b.upgrade("22.04")
 		b.pass(ctx, longer)
-		Expect(b.writes()).To(ConsistOf("delete DaemonSet "+exporterName, "delete Service "+exporterName))
+		Expect(b.writes()).To(ConsistOf(record, "delete DaemonSet "+exporterName, "delete Service "+exporterName))
 		Expect(daemonSet(ctx, old)).NotTo(BeNil(), "the pool of its nodes is gone, but what should be there is unknown")
 		b.converge(ctx)
 		policy := b.policy(ctx)

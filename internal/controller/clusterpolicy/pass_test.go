@@ -39,22 +39,49 @@ var _ = Describe("A pass without a policy", func() {
 			call{what: "cached get CustomResourceDefinition", name: "clusterpolicies.nvidia.com"}), "nothing but the caches is read")
 	})
 
+	It("puts back the labels of the namespace that an administrator had set", func(ctx SpecContext) {
+		enforce, warn := labels.PodSecurity()[0], labels.PodSecurity()[2]
+		home := &corev1.Namespace{}
+		Expect(admin.Get(ctx, client.ObjectKey{Name: namespace}, home)).To(Succeed())
+		home.Labels[enforce], home.Labels[warn] = "baseline", labels.PodSecurityPrivileged
+		Expect(admin.Update(ctx, home, client.FieldOwner("kubectl-edit"))).To(Succeed())
+		b := newBed(gpuNode("a"))
+		b.create(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
+		b.settle(ctx)
+		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(enforce, labels.PodSecurityPrivileged))
+
+		Expect(admin.Delete(ctx, b.policy(ctx))).To(Succeed())
+		failed := b.failOnce("patch Namespace", 1)
+		_, err := b.after(ctx, time.Second)
+		Expect(failed().name).To(Equal(namespace))
+		Expect(err).To(MatchError(errRefused))
+		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(enforce, labels.PodSecurityPrivileged), "it is tried again")
+		b.pass(ctx, time.Second)
+		Expect(namespaceLabels(ctx)).To(And(HaveKeyWithValue(enforce, "baseline"), HaveKeyWithValue(warn, labels.PodSecurityPrivileged),
+			Not(HaveKey(labels.PodSecurity()[1]))))
+		Expect(admin.Get(ctx, client.ObjectKey{Name: namespace}, home)).To(Succeed())
+		Expect(home.Annotations).NotTo(HaveKey(labels.PodSecurityBefore))
+		b.taken()
+		b.pass(ctx, time.Second)
+		Expect(b.writes()).To(BeEmpty())
+	})
+
 	It("has nodes keep what they have while DaemonSets run on", func(ctx SpecContext) {
 		b := newBed(gpuNode("a"))
 		b.create(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
 		b.settle(ctx)
 		Expect(admin.Delete(ctx, b.policy(ctx), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 		b.pass(ctx, time.Second)
-		Expect(b.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Orphaned", true)), "it is being deleted")
+		Expect(b.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Kept", true)), "it is being deleted")
 		leave(ctx)
 		b.pass(ctx, time.Second)
-		Expect(b.fleet.Basis()).To(HaveField("Orphaned", true))
+		Expect(b.fleet.Basis()).To(HaveField("Kept", true))
 		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(labels.PodSecurity()[0], labels.PodSecurityPrivileged))
 		Expect(b.writes()).To(BeEmpty())
 
 		removeStack(ctx)
 		b.pass(ctx, time.Second)
-		Expect(b.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Orphaned", false)))
+		Expect(b.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Kept", false)))
 		Expect(namespaceLabels(ctx)).NotTo(HaveKey(labels.PodSecurity()[0]))
 	})
 
@@ -182,7 +209,7 @@ var _ = Describe("An edit of the spec", func() {
 			spec.DevicePlugin = &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "FAIL_ON_INIT_ERROR", Value: "false"}}}}
 		})
 		b.pass(ctx, longer)
-		Expect(b.writes()).To(ConsistOf("apply DaemonSet " + pluginName))
+		Expect(b.writes()).To(ConsistOf(record, "apply DaemonSet "+pluginName))
 		b.pass(ctx, time.Second)
 		b.pass(ctx, time.Second)
 		Expect(b.writes()).To(BeEmpty())
@@ -206,7 +233,7 @@ var _ = Describe("An edit of the spec", func() {
 			b.pass(ctx, 500*time.Millisecond)
 			Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal(since))
 		}
-		Expect(b.writes()).To(BeEmpty())
+		Expect(b.writes()).To(ConsistOf(record))
 		b.assess(ctx)
 		b.pass(ctx, 0)
 		Expect(b.writes()).To(ConsistOf("update status ClusterPolicy policy"))
@@ -224,7 +251,7 @@ var _ = Describe("An edit of the spec", func() {
 			spec.DCGMExporter = &v1.DCGMExporterSpec{Enabled: new(false)}
 		})
 		b.pass(ctx, time.Second)
-		Expect(b.writes()).To(ConsistOf("delete DaemonSet "+exporterName, "delete Service "+exporterName))
+		Expect(b.writes()).To(ConsistOf(record, "delete DaemonSet "+exporterName, "delete Service "+exporterName))
 		Expect(daemonSets(ctx)).To(HaveLen(5))
 		b.settle(ctx)
 	})

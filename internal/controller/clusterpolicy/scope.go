@@ -32,6 +32,12 @@ type scope struct {
 	snapshot      observe.Snapshot
 	optional      map[operand.OptionalKind]bool
 	missingFields []string
+	// recorded is the spec that was last applied, and read the one of the policy.
+	recorded, read observe.Applied
+	// dropped are the fields of the spec that a write of the policy would lose.
+	dropped []string
+	// frozen: the spec is not surely whole, so that nothing is changed and no policy written.
+	frozen bool
 
 	// What was decided, and what nodes are assessed by.
 	basis   *fleet.Basis
@@ -63,16 +69,23 @@ func (s *scope) sooner(wait time.Duration) { s.wait = requeue.Sooner(s.wait, wai
 // again by the workqueue's back-off where it concerns no single operand: the objects have a back-off of their own.
 func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	if s.policy == nil || !s.fleet.Hydrated {
-		s.Meter.Passed(metrics.Pass{Failed: s.err != nil})
+		s.Meter.Passed(metrics.Pass{Failed: s.err != nil, MissingFields: len(s.missingFields)})
 		return s.result()
 	}
 	pass := s.outcome()
+	if s.frozen {
+		s.Meter.Passed(s.measureFrozen(pass))
+		return s.result()
+	}
 	if pass.Conflicts() {
 		s.sooner(s.Timing.RetryConflict)
 	}
 	s.sooner(s.Applier.RetryAfter())
 	failure := s.err
-	s.ignoreOthers(ctx)
+	if len(s.missingFields) == 0 {
+		// Nobody knows whether they lose fields by that.
+		s.ignoreOthers(ctx)
+	}
 	found := status.Compute(s.policy, pass)
 	s.Meter.Passed(s.measure(pass, found, failure))
 	if left := s.settling(pass); left > 0 {
@@ -133,11 +146,25 @@ func (s *scope) ignoreOthers(ctx context.Context) {
 
 // measure is what Prometheus is told of a pass.
 func (s *scope) measure(pass status.Pass, found v1.ClusterPolicyStatus, failure error) metrics.Pass {
-	measured := metrics.Pass{Status: &found, Failed: failure != nil || pass.Failed(), Discovered: s.fleet.AnyDiscovered}
+	measured := metrics.Pass{
+		Status: &found, Failed: failure != nil || pass.Failed(), Discovered: s.fleet.AnyDiscovered, MissingFields: len(s.missingFields),
+	}
 	if len(pass.Plan.Steps) > 0 {
 		input := pass.Plan.Input
 		measured.Nodes = status.Places(s.fleet)
 		measured.DriverToolkit, measured.DriverToolkitFound = input.UsesDriverToolkit(s.fleet.EachFacts()), input.DriverToolkit != nil
 	}
+	return measured
+}
+
+// measureFrozen is what Prometheus is told of a pass that has changed nothing, by what was last decided. Without that it is
+// what the policy's status says.
+func (s *scope) measureFrozen(pass status.Pass) metrics.Pass {
+	found := s.policy.Status
+	if len(pass.Plan.Steps) > 0 {
+		found = status.Compute(s.policy, pass)
+	}
+	measured := s.measure(pass, found, s.err)
+	measured.Frozen = s.err == nil
 	return measured
 }

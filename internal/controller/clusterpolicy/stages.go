@@ -41,10 +41,20 @@ func (s *scope) observe(ctx context.Context) bool {
 		s.withoutPolicy(ctx)
 		return false
 	}
+	whole, err := s.isWhole(ctx)
+	if s.frozen = !whole; err != nil {
+		s.fail(err)
+		return false
+	}
 	if s.snapshot, err = observe.Cluster(ctx, s.Client, s.Namespace); err != nil {
 		s.fail(err)
 		return false
 	}
+	if s.frozen {
+		s.freeze(ctx)
+		return false
+	}
+	s.thaw(ctx)
 	input, err := s.input(ctx)
 	if err != nil {
 		s.fail(err)
@@ -66,10 +76,10 @@ func (s *scope) withoutPolicy(ctx context.Context) {
 		return
 	}
 	orphaned, before := len(orphans) > 0, s.Fleet.Basis()
-	if orphaned && (before == nil || !before.Orphaned) {
+	if orphaned && (before == nil || !before.Kept) {
 		log.FromContext(ctx).Info("There is no ClusterPolicy, and DaemonSets of one run on: nodes keep their labels until a ClusterPolicy adopts the DaemonSets or they are deleted", "daemonSets", orphans)
 	}
-	s.Fleet.Publish(fleet.Basis{Orphaned: orphaned}, s.now)
+	s.Fleet.Publish(fleet.Basis{Kept: orphaned}, s.now)
 	if !orphaned {
 		s.fail(s.Applier.Privileged(ctx, s.Namespace, false))
 	}
@@ -89,6 +99,11 @@ func (s *scope) observeDefinitions(ctx context.Context) {
 func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	input := operand.Input{
 		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, HelperImage: s.HelperImage, OperatorMetrics: s.Metrics,
+		AppliedSpec: s.read.String(),
+	}
+	if input.Paused() {
+		// It is not applied.
+		input.AppliedSpec = s.recorded.String()
 	}
 	var err error
 	if s.optional, err = s.Kinds.Follow(ctx, s.snapshot.Definitions); err != nil {

@@ -18,6 +18,9 @@ type Timing struct {
 	// Sweep is how long the assessment of all nodes by another spec may take before it is reported: until then the status
 	// stays as it is.
 	Sweep time.Duration
+	// Doubt is how long a spec must be another one than that which was last applied, though nobody has edited it, before it
+	// is applied: around a change of the definition, API servers may show it for a moment without some of its fields.
+	Doubt time.Duration
 	// Deadline is that of what a pass reads or writes by single calls.
 	Deadline time.Duration
 }
@@ -27,7 +30,7 @@ func DefaultTiming() Timing {
 	return Timing{
 		Batch: 200 * time.Millisecond, BatchPerNode: time.Millisecond, LongestBatch: 1500 * time.Millisecond,
 		FirstRetry: 100 * time.Millisecond, LastRetry: 30 * time.Second, RetryConflict: 30 * time.Second,
-		Sweep: 2 * time.Second, Deadline: 3 * time.Second,
+		Sweep: 2 * time.Second, Doubt: 10 * time.Second, Deadline: 3 * time.Second,
 	}
 }
 

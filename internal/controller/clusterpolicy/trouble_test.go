@@ -67,7 +67,11 @@ var _ = Describe("A call that hangs", func() {
 		Expect(b.taken()).To(ContainElement(WithTransform(func(c call) string { return c.what }, Equal(what))))
 		Expect(daemonSets(ctx)).To(HaveLen(6))
 	},
-		Entry(nil, "live get CustomResourceDefinition", nothing),
+		Entry(nil, "live get CustomResourceDefinition", func(ctx context.Context, b *bed) {
+			b.settle(ctx)
+			forgetSchema(ctx, b)
+			Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
+		}),
 		Entry(nil, "live list Event", func(ctx context.Context, b *bed) {
 			b.settle(ctx)
 			b.refusePods(ctx, pluginName)

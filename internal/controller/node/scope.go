@@ -98,7 +98,7 @@ func (s *scope) reconcile(ctx context.Context) error {
 		return nil
 	case s.basis.Decisions == nil:
 		s.unassessed()
-		if s.basis.Orphaned || !marked(s.node) || !s.writes() {
+		if s.basis.Kept || !marked(s.node) || !s.writes() {
 			return nil
 		}
 		return s.release(ctx, "")

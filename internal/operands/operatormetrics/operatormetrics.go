@@ -1,6 +1,7 @@
 package operatormetrics
 
 import (
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -22,9 +23,15 @@ func Operand() operand.Operand {
 type values struct {
 	Monitor  operand.Monitor
 	Endpoint operand.MetricsEndpoint
+	// Annotations of the Service.
+	Annotations map[string]string
 }
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	monitor := in.Monitor(app, in.Spec.Operator.Metrics.ServiceMonitor)
-	return []operand.Instance{{Values: values{Monitor: monitor, Endpoint: in.OperatorMetrics}}}, nil
+	made := values{Monitor: monitor, Endpoint: in.OperatorMetrics}
+	if in.AppliedSpec != "" {
+		made.Annotations = map[string]string{labels.AppliedSpec: in.AppliedSpec}
+	}
+	return []operand.Instance{{Values: made}}, nil
 }

@@ -1,0 +1,79 @@
+package observe
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// Applied identifies a spec that was applied; the zero value is none.
+type Applied struct {
+	// Generation of the policy. It counts the edits of the spec, and not what a definition drops of it.
+	Generation int64
+	// Digest of the spec.
+	Digest string
+}
+
+// AppliedOf identifies the spec of a policy.
+func AppliedOf(policy *v1.ClusterPolicy) (Applied, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&policy.Spec)
+	if err != nil {
+		return Applied{}, fmt.Errorf("converting the spec of ClusterPolicy %s: %w", policy.Name, err)
+	}
+	// As a map, so that the order of the fields in a later release does not count.
+	data, err := json.Marshal(content)
+	if err != nil {
+		return Applied{}, fmt.Errorf("encoding the spec of ClusterPolicy %s: %w", policy.Name, err)
+	}
+	sum := sha256.Sum256(data)
+	return Applied{Generation: policy.Generation, Digest: hex.EncodeToString(sum[:8])}, nil
+}
+
+// String is the value of the annotation labels.AppliedSpec; empty for none.
+func (a Applied) String() string {
+	if a.Digest == "" {
+		return ""
+	}
+	return fmt.Sprintf("%d-%s", a.Generation, a.Digest)
+}
+
+// LastApplied is the spec of the policy with this UID that was last applied, by what is recorded in the cluster. Of one
+// that was deleted with --cascade=orphan the digest alone counts: the generations of the next one begin with 1.
+func LastApplied(ctx context.Context, reader client.Reader, namespace string, policy types.UID) (Applied, error) {
+	list := &corev1.ServiceList{}
+	if err := reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return Applied{}, fmt.Errorf("listing Services: %w", err)
+	}
+	for i := range list.Items {
+		found, recorded := parseApplied(list.Items[i].Annotations[labels.AppliedSpec])
+		controller := metav1.GetControllerOfNoCopy(&list.Items[i])
+		switch {
+		case !recorded:
+			continue
+		case controller == nil:
+			return Applied{Digest: found.Digest}, nil
+		case controller.UID == policy:
+			return found, nil
+		}
+	}
+	return Applied{}, nil
+}
+
+func parseApplied(text string) (Applied, bool) {
+	generation, digest, found := strings.Cut(text, "-")
+	number, err := strconv.ParseInt(generation, 10, 64)
+	return Applied{Generation: number, Digest: digest}, found && err == nil && digest != ""
+}
