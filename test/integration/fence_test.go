@@ -37,6 +37,7 @@ func TestTheAPIServerFences(t *testing.T) {
 			b := newBed(t, bedOptions{version: version, timing: simulator.DefaultTiming().Scale(0.2)})
 			t.Run("type check", func(t *testing.T) { b.in(t).typeChecked() })
 			t.Run("what RBAC refuses", func(t *testing.T) { b.in(t).rightsEnd() })
+			t.Run("tokens", func(t *testing.T) { b.in(t).tokensEndAtTheirNode() })
 			t.Run("discovery", func(t *testing.T) { b.in(t).discoveryIsFenced() })
 			t.Run("writers of nodes", func(t *testing.T) { b.in(t).writersOfNodesAreFenced() })
 			t.Run("validator", func(t *testing.T) { b.in(t).validatorIsFenced(gpuNode) })
