@@ -23,6 +23,12 @@ const (
 	// Unrolled is an annotation of a DaemonSet whose pods are left as they are, by the strategy OnDelete, though
 	// its template has changed: by nothing that matters to them. It goes with the next change that does.
 	Unrolled = "nvidia.com/gpu-operator.unrolled"
+	// ProbeScript is the ConfigMap of older releases that the start-up probe of drivers was a script of. It stays while
+	// pods mount it.
+	ProbeScript = "nvidia-driver-startup-probe"
+	// ProbeScriptMounted is an annotation of a driver's DaemonSet: pods of an earlier template are left, which mount
+	// ProbeScript.
+	ProbeScriptMounted = "nvidia.com/gpu-operator.probe-script-mounted"
 	// FieldOwner is the field manager of every server-side apply.
 	FieldOwner = "gpu-operator"
 	// WaitContainer is the init container that render generates from the graph's edges.

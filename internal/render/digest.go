@@ -58,6 +58,8 @@ func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
 		HelperImage:    ds.Annotations[labels.HelperImage],
 		LeavesPools:    leavesPools(&ds.Spec.Template.Spec),
 		Unrolled:       ds.Annotations[labels.Unrolled] == labels.True,
+
+		NeedsProbeScript: needsProbeScript(ds),
 	}
 }
 
