@@ -45,13 +45,20 @@ func TestTheAPIServerFences(t *testing.T) {
 	}
 }
 
-// rightsEnd: no role gives what the policies leave out, as kubelets and the scheduler write it all the time.
+// rightsEnd: no role gives what the policies leave out, some of which kubelets and the scheduler write all the time.
 func (b *bed) rightsEnd() {
 	for _, right := range []struct{ account, verb, resource, subresource string }{
 		{discoveryAccount, "patch", "nodes", "status"},
 		{discoveryAccount, "update", "nodes", "status"},
 		{migManagerAccount, "patch", "nodes", "status"},
 		{migManagerAccount, "update", "nodes", "status"},
+		{migManagerAccount, "deletecollection", "pods", ""},
+		{migManagerAccount, "create", "pods", "eviction"},
+		{migManagerAccount, "delete", "configmaps", ""},
+		{driverAccount, "patch", "nodes", "status"},
+		{driverAccount, "update", "nodes", ""},
+		{driverAccount, "delete", "pods", ""},
+		{driverAccount, "patch", "configmaps", ""},
 		{validatorAccount, "patch", "pods", "status"},
 		{validatorAccount, "update", "pods", "status"},
 		{validatorAccount, "create", "pods", "binding"},

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
@@ -69,6 +70,10 @@ func (b *bed) tokensEndAtTheirNode() {
 	}
 	b.t.Run("each right is one of these", func(t *testing.T) { b.in(t).allWritesAreKnown() })
 	b.t.Run("what runs as root", func(t *testing.T) { f.in(t).scriptsAreOutOfReach() })
+	// Others look at all pods of this kind.
+	for _, node := range []string{f.own, f.other} {
+		b.Expect(b.client.Delete(b.t.Context(), leftover(node, "1"), client.GracePeriodSeconds(0))).To(Succeed())
+	}
 }
 
 // tokenFence is a bed with two nodes, each of which has all that operands write.
