@@ -59,7 +59,7 @@ func TestRenderPrintsWhatWouldBeApplied(t *testing.T) {
 	g.Expect(got.code).To(Equal(0), got.errOut)
 	all := decoded(t, got.out)
 	for _, key := range []string{
-		"DaemonSet nvidia-node-discovery", "ConfigMap nvidia-driver-startup-probe", "RuntimeClass nvidia",
+		"DaemonSet nvidia-node-discovery", "RuntimeClass nvidia",
 		"DaemonSet nvidia-driver-daemonset-ubuntu24.04-amd64", "DaemonSet nvidia-driver-daemonset-rhel9-amd64",
 		"DaemonSet nvidia-container-toolkit-daemonset", "DaemonSet nvidia-device-plugin-daemonset",
 		"DaemonSet nvidia-operator-validator", "DaemonSet nvidia-mig-manager", "ConfigMap default-mig-parted-config",

@@ -22,6 +22,7 @@ func TestTheAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 			"type != '" + labels.ConditionGPUReady + "'", "['" + labels.TaintNotReady + "']",
 		},
 		"mig_manager.yaml": {"'" + labels.DeployPrefix + "' + name", "key.startsWith('" + labels.MIGConfig + "')"},
+		"driver.yaml":      {"key.startsWith('" + labels.DeployPrefix + "')"},
 	} {
 		policy, err := os.ReadFile("../../config/admission/" + file)
 		if err != nil {

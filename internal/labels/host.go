@@ -29,6 +29,8 @@ const (
 	// HelperDir is where gpu-node copies itself to, in an emptyDir, for containers whose images
 	// lack it.
 	HelperDir = "/gpu-operator"
+	// ProbeCommand is the command of gpu-node that is the start-up probe of the driver container.
+	ProbeCommand = "probe"
 	// HelperBinary is the on-node program in the operator's image.
 	HelperBinary = "/usr/bin/gpu-node"
 	// CUDABinary runs a kernel on each GPU; beside HelperBinary. It is linked to the C library, as
@@ -90,6 +92,8 @@ const (
 	// DriverDaemonsStatus is the file in which the driver container tells whether its daemons
 	// (persistenced, fabric manager, ...) are up: "Ready" or "NotReady".
 	DriverDaemonsStatus = ".driver-daemons-status"
+	// DriverDaemonsReady is what that file says once they are.
+	DriverDaemonsReady = "Ready"
 	// DriverInstanceKey is the line in DriverContainerReady, and the assignment in a marker, that
 	// names the instance of the driver container.
 	DriverInstanceKey = "DRIVER_INSTANCE"

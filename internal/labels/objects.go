@@ -28,6 +28,12 @@ const (
 	// the generation and the digest of the spec that was last applied. A spec that equals it has lost nothing
 	// to a definition that is older than the operator.
 	AppliedSpec = "nvidia.com/gpu-operator.applied-spec"
+	// ProbeScript is the ConfigMap of older releases that the start-up probe of drivers was a script of. It stays while
+	// pods mount it.
+	ProbeScript = "nvidia-driver-startup-probe"
+	// ProbeScriptMounted is an annotation of a driver's DaemonSet: pods of an earlier template are left, which mount
+	// ProbeScript.
+	ProbeScriptMounted = "nvidia.com/gpu-operator.probe-script-mounted"
 	// FieldOwner is the field manager of every server-side apply.
 	FieldOwner = "gpu-operator"
 	// WaitContainer is the init container that render generates from the graph's edges.

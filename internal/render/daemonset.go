@@ -256,11 +256,12 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	if image.Named(r.plan.Input.Helper()) {
 		cosmetic = ""
 	}
-	digest, err := templateDigest(&ds.Spec.Template.Spec, cosmetic, r.plan.InputFor(r.instance.NodePool).ContentDigest(&r.step.Operand))
+	pod := withProbeScript(&ds.Spec.Template.Spec)
+	digest, err := templateDigest(pod, cosmetic, r.plan.InputFor(r.instance.NodePool).ContentDigest(&r.step.Operand))
 	if err != nil {
 		return err
 	}
-	digest = r.fromRegistry(&ds.Spec.Template.Spec, digest)
+	digest = r.fromRegistry(pod, digest)
 	used := cmp.Or(r.keptHelper(ds.Name, digest), helper)
 	forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
 		if replaceHelper(c, helper, used) {
@@ -272,6 +273,9 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	} else {
 		r.anchor(ds, digest)
 	}
+	if r.live[ds.Name].NeedsProbeScript {
+		annotate(&ds.ObjectMeta, labels.ProbeScriptMounted, labels.True)
+	}
 	annotate(&ds.ObjectMeta, labels.TemplateDigest, digest)
 	annotate(&ds.Spec.Template.ObjectMeta, labels.TemplateDigest, digest)
 	return nil
@@ -281,10 +285,12 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 // if not. An image that the spec names is always used.
 func (r *renderer) keptHelper(name, digest string) string {
 	input := r.plan.Input
-	if input.RefreshHelpers() || image.Named(input.Helper()) || r.live[name].TemplateDigest != digest {
+	live := r.live[name]
+	// That of a release whose drivers had a script lacks the command.
+	if input.RefreshHelpers() || image.Named(input.Helper()) || live.TemplateDigest != digest || live.NeedsProbeScript {
 		return ""
 	}
-	return r.live[name].HelperImage
+	return live.HelperImage
 }
 
 func annotate(meta *metav1.ObjectMeta, key, value string) {

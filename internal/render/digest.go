@@ -54,12 +54,13 @@ const helperImageVariable = "VALIDATOR_IMAGE"
 // LiveDaemonSet reads what render needs to know of a DaemonSet of the cluster.
 func LiveDaemonSet(ds *appsv1.DaemonSet) Live {
 	live := Live{
-		TemplateDigest: ds.Annotations[labels.TemplateDigest],
-		HelperImage:    ds.Annotations[labels.HelperImage],
-		LeavesPools:    leavesPools(&ds.Spec.Template.Spec),
-		Unrolled:       ds.Annotations[labels.Unrolled] == labels.True,
-		Kind:           kindOf(ds.Spec.Template.Labels),
-		Anchored:       isAnchored(&ds.Spec.Template.Spec),
+		TemplateDigest:   ds.Annotations[labels.TemplateDigest],
+		HelperImage:      ds.Annotations[labels.HelperImage],
+		LeavesPools:      leavesPools(&ds.Spec.Template.Spec),
+		Unrolled:         ds.Annotations[labels.Unrolled] == labels.True,
+		Kind:             kindOf(ds.Spec.Template.Labels),
+		Anchored:         isAnchored(&ds.Spec.Template.Spec),
+		NeedsProbeScript: needsProbeScript(ds),
 	}
 	if ds.Spec.Selector != nil {
 		selected := ds.Spec.Selector.MatchLabels

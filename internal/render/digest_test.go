@@ -106,8 +106,8 @@ func TestLiveDaemonSetReadsWhatWasRendered(t *testing.T) {
 			if live.TemplateDigest != ds.Annotations[digestKey] {
 				t.Errorf("%s: the digest read is %q", ds.Name, live.TemplateDigest)
 			}
-			if want := map[bool]string{true: "", false: helper}[name == "driver"]; live.HelperImage != want {
-				t.Errorf("%s: the helper read is %q, want %q", ds.Name, live.HelperImage, want)
+			if live.HelperImage != helper {
+				t.Errorf("%s of %s: the helper read is %q, want %q", ds.Name, name, live.HelperImage, helper)
 			}
 		}
 	}

@@ -178,7 +178,7 @@ func TestResourcesOfAnUnknownContainerAreRefused(t *testing.T) {
 		},
 		"of a sidecar that is not there": {
 			v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("nvidia-peermem-ctr")}}},
-			"driver", "spec.driver.containerResources: there is no container nvidia-peermem-ctr; there are k8s-driver-manager, nvidia-driver-ctr",
+			"driver", "spec.driver.containerResources: there is no container nvidia-peermem-ctr; there are gpu-node-copy, k8s-driver-manager, nvidia-driver-ctr",
 		},
 	}
 	for name, test := range tests {

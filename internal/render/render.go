@@ -81,6 +81,8 @@ type Live struct {
 	SelectsKind bool
 	// Anchored: it selects nodes by their anchor.
 	Anchored bool
+	// NeedsProbeScript: some of its pods may mount the script that was the start-up probe of drivers.
+	NeedsProbeScript bool
 }
 
 // Owner is the policy that owns the objects.
@@ -103,7 +105,9 @@ type context struct {
 	Helper          helper
 	Installed       map[string]bool
 	Proves          map[string]bool
-	Values          any
+	// ProbeScript: pods of an older release are left that mount the script of their start-up probe.
+	ProbeScript bool
+	Values      any
 }
 
 // helper is the image of the on-node program.
@@ -131,6 +135,7 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 			Helper:          helper{image.Mirror(p.Input.Spec.Global.Registry, helperImage.Image), string(helperSpec.ImagePullPolicy)},
 			Installed:       byText(p.Installed),
 			Proves:          byText(step.Proves),
+			ProbeScript:     keepsProbeScript(live),
 			Values:          instance.Values,
 		}}
 		rendered, err := r.objects()

@@ -92,7 +92,6 @@ var extractors = map[string]func(place) (any, error){
 	"sees":            ofContainer(func(p place, c *corev1.Container) (any, error) { return sees(p.spec(), c, p.row.Name), nil }),
 	"hostPathOfEnv":   ofContainer(hostPathOfEnv),
 	"file":            ofContainer(func(p place, c *corev1.Container) (any, error) { return file(p.spec(), c, p.row.Name), nil }),
-	"script":          ofContainer(script),
 }
 
 func ofDaemonSet(extract func(place) (any, error)) func(place) (any, error) {

@@ -1,7 +1,6 @@
 package contract
 
 import (
-	"fmt"
 	"path"
 	"strings"
 
@@ -164,16 +163,4 @@ func keyOf(items []corev1.KeyToPath, file string) string {
 		}
 	}
 	return ""
-}
-
-// script is the content of a file that the operand brings itself.
-func script(p place, c *corev1.Container) (any, error) {
-	from, _ := file(p.spec(), c, p.row.Name).(map[string]any)
-	name, _ := from["configMap"].(string)
-	key, _ := from["key"].(string)
-	content, found := p.configMap(name)[key]
-	if !found {
-		return nil, fmt.Errorf("%s is no file of a ConfigMap of the operand", p.row.Name)
-	}
-	return content, nil
 }

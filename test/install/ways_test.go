@@ -21,7 +21,10 @@ import (
 // (the bundle suggests how to make it), and kinds that it does not take.
 func notInABundle() []string {
 	objects := []string{"Namespace/gpu-operator"}
-	for _, name := range []string{"gpu-operator-operator", "gpu-operator-mig-manager", "gpu-operator-node-discovery", "gpu-operator-operator-validator"} {
+	for _, name := range []string{
+		"operator", "driver", "gpu-feature-discovery", "mig-manager", "mig-manager-pods", "mig-manager-configmaps", "node-discovery", "operator-validator",
+	} {
+		name = "gpu-operator-" + name
 		objects = append(objects, "ValidatingAdmissionPolicy/"+name, "ValidatingAdmissionPolicyBinding/"+name)
 	}
 	return objects

@@ -23,7 +23,7 @@ type nodeChange struct {
 	says   string
 }
 
-// writersOfNodesAreFenced: what the operator and mig-manager may change of a node ends at what is
+// writersOfNodesAreFenced: what the operator, mig-manager and the driver may change of a node ends at what is
 // theirs. The API server judges, by the admission policies that are installed: RBAC would let them do all.
 func (b *bed) writersOfNodesAreFenced() {
 	own, other := b.twoNodes()
@@ -33,12 +33,14 @@ func (b *bed) writersOfNodesAreFenced() {
 	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}})
 	b.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: account}})
 	b.allRightsOnNodes(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: elsewhere, Name: account},
-		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: migManagerAccount})
+		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: migManagerAccount},
+		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: driverAccount})
 	unbound, err := b.cluster.ServiceAccountConfig(b.t.Context(), elsewhere, account)
 	b.Expect(err).NotTo(HaveOccurred())
 	operator := kubernetes.NewForConfigOrDie(unbound)
 	migManager, _ := b.podBound(migManagerAccount, b.podFor(migManagerAccount, own))
-	for _, c := range []kubernetes.Interface{operator, migManager} {
+	driver, _ := b.podBound(driverAccount, b.podFor(driverAccount, own))
+	for _, c := range []kubernetes.Interface{operator, migManager, driver} {
 		b.Eventually(func() error { return dryRun(b.t, c, own, nodeChange{patch: `{"metadata":{"labels":{"team":"x"}}}`}) }).
 			WithPolling(100 * time.Millisecond).Should(forbidden("may not change"))
 	}
@@ -52,12 +54,7 @@ func (b *bed) writersOfNodesAreFenced() {
 			patch: labelled("nvidia.com/mig.config.state", "failed"), says: "which is " + own + ", not " + other}})
 		b.in(t).neitherCreatesNorDeletes(migManager, own, "mig-manager may only update nodes")
 	})
-	b.t.Run("a token that names no node", func(t *testing.T) {
-		unbound, err := b.cluster.ServiceAccountConfig(t.Context(), namespace, migManagerAccount)
-		b.in(t).Expect(err).NotTo(HaveOccurred())
-		b.in(t).judge(kubernetes.NewForConfigOrDie(unbound), own, map[string]nodeChange{"any": {
-			patch: labelled("nvidia.com/mig.config.state", "failed"), says: "which is not named in its token"}})
-	})
+	b.t.Run("driver", func(t *testing.T) { b.in(t).judge(driver, own, driverChanges()) })
 	b.t.Run("others are not fenced", func(t *testing.T) {
 		admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
 		b.in(t).Expect(dryRun(t, admin, own, nodeChange{patch: labelled("team", "ml")})).To(Succeed())
@@ -129,6 +126,35 @@ func migManagerChanges() map[string]nodeChange {
 	}
 }
 
+func driverChanges() map[string]nodeChange {
+	const ofLabels, ofAnnotations, ofSpec = "the driver may not change the labels ", "the driver may not change the annotations ", "the driver may not change spec."
+	return map[string]nodeChange{
+		"pause":                           {patch: labelled("nvidia.com/gpu.deploy.dcgm", "paused-for-driver-upgrade")},
+		"pause what has its own value":    {patch: labelled("nvidia.com/gpu.deploy.device-plugin", "x_paused-for-driver-upgrade")},
+		"pause what is not there":         {patch: labelled("nvidia.com/gpu.deploy.nvsm", "")},
+		"a driver of the host":            {patch: labelled("nvidia.com/gpu.deploy.driver", "pre-installed")},
+		"pause a user's":                  {patch: labelled("noted-team", "paused-for-driver-upgrade")},
+		"resume a user's":                 {patch: labelled("example.com/paused", "true")},
+		"a user's that is not there":      {patch: labelled("example.com/absent", "")},
+		"cordon":                          {patch: `{"spec":{"unschedulable":true}}`},
+		"whether it was cordoned":         {patch: `{"metadata":{"annotations":{"nvidia.com/driver-manager.node-initial-state.unschedulable":"false"}}}`},
+		"label of another":                {patch: labelled("team", "x"), says: ofLabels + "team"},
+		"value of a label of another":     {patch: labelled("noted-team", "y"), says: ofLabels + "noted-team"},
+		"remove a deploy label":           {patch: labelled("nvidia.com/gpu.deploy.dcgm", nil), says: ofLabels + "nvidia.com/gpu.deploy.dcgm"},
+		"pool":                            {patch: labelled("nvidia.com/gpu-operator.pool", "x"), says: ofLabels + "nvidia.com/gpu-operator.pool"},
+		"role":                            {patch: labelled("node-role.kubernetes.io/control-plane", ""), says: ofLabels + "node-role.kubernetes.io/control-plane"},
+		"pause what Kubernetes reads":     {patch: labelled("kubernetes.io/os", "paused-for-driver-upgrade"), says: ofLabels + "kubernetes.io/os"},
+		"annotation":                      {patch: `{"metadata":{"annotations":{"team":"x"}}}`, says: ofAnnotations + "team"},
+		"finalizer":                       {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: "may change no finalizers or owners"},
+		"taint":                           {patch: `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, says: ofSpec + "taints"},
+		"remove the taints":               {patch: `{"spec":{"taints":null}}`, says: ofSpec + "taints"},
+		"provider":                        {patch: `{"spec":{"providerID":"x://y"}}`, says: ofSpec + "providerID"},
+		"a taint by the way of a cordon":  {patch: `{"spec":{"unschedulable":true,"taints":[]}}`, says: ofSpec + "taints"},
+		"a label by the way of a pause":   {patch: `{"metadata":{"labels":{"nvidia.com/gpu.deploy.dcgm":"paused-for-driver-upgrade","team":"x"}}}`, says: ofLabels + "team"},
+		"remove an annotation of another": {patch: `{"metadata":{"annotations":{"nvidia.com/gpu-operator.discovered-labels":null}}}`, says: ofAnnotations + "nvidia.com/gpu-operator.discovered-labels"},
+	}
+}
+
 // prepareNode gives the node what the changes are about.
 func (b *bed) prepareNode(name string) {
 	b.t.Helper()
@@ -136,7 +162,7 @@ func (b *bed) prepareNode(name string) {
 	  "metadata": {
 	    "labels": {"nvidia.com/gpu.present": "false", "nvidia.com/gpu.deploy.dcgm": "true", "nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change",
 	      "nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/gpu.count": "8", "feature.node.kubernetes.io/cpu-noted": "true", "noted-team": "x",
-	      "nvidia.com/gpu.deploy.driver": "false"},
+	      "nvidia.com/gpu.deploy.driver": "false", "example.com/paused": "true_paused-for-driver-upgrade"},
 	    "annotations": {"nvidia.com/gpu-operator.discovered-labels": "feature.node.kubernetes.io/cpu-noted,noted-team,nvidia.com/gpu.count"}},
 	  "spec": {"taints": [{"key": "foreign", "effect": "NoSchedule"}]}}`)).To(Succeed())
 }

@@ -37,6 +37,7 @@ func TestTheAPIServerFences(t *testing.T) {
 			b := newBed(t, bedOptions{version: version, timing: simulator.DefaultTiming().Scale(0.2)})
 			t.Run("type check", func(t *testing.T) { b.in(t).typeChecked() })
 			t.Run("what RBAC refuses", func(t *testing.T) { b.in(t).rightsEnd() })
+			t.Run("tokens", func(t *testing.T) { b.in(t).tokensEndAtTheirNode() })
 			t.Run("discovery", func(t *testing.T) { b.in(t).discoveryIsFenced() })
 			t.Run("writers of nodes", func(t *testing.T) { b.in(t).writersOfNodesAreFenced() })
 			t.Run("validator", func(t *testing.T) { b.in(t).validatorIsFenced(gpuNode) })
@@ -44,13 +45,20 @@ func TestTheAPIServerFences(t *testing.T) {
 	}
 }
 
-// rightsEnd: no role gives what the policies leave out, as kubelets and the scheduler write it all the time.
+// rightsEnd: no role gives what the policies leave out, some of which kubelets and the scheduler write all the time.
 func (b *bed) rightsEnd() {
 	for _, right := range []struct{ account, verb, resource, subresource string }{
 		{discoveryAccount, "patch", "nodes", "status"},
 		{discoveryAccount, "update", "nodes", "status"},
 		{migManagerAccount, "patch", "nodes", "status"},
 		{migManagerAccount, "update", "nodes", "status"},
+		{migManagerAccount, "deletecollection", "pods", ""},
+		{migManagerAccount, "create", "pods", "eviction"},
+		{migManagerAccount, "delete", "configmaps", ""},
+		{driverAccount, "patch", "nodes", "status"},
+		{driverAccount, "update", "nodes", ""},
+		{driverAccount, "delete", "pods", ""},
+		{driverAccount, "patch", "configmaps", ""},
 		{validatorAccount, "patch", "pods", "status"},
 		{validatorAccount, "update", "pods", "status"},
 		{validatorAccount, "create", "pods", "binding"},

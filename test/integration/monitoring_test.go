@@ -25,15 +25,15 @@ const definitionOf = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
-  name: PLURAL.monitoring.coreos.com
+  name: PLURAL.GROUP
   annotations:
     api-approved.kubernetes.io: unapproved, a stand-in for a test
 spec:
-  group: monitoring.coreos.com
+  group: GROUP
   scope: Namespaced
   names: {kind: KIND, listKind: KINDList, plural: PLURAL, singular: SINGULAR}
   versions:
-    - name: v1
+    - name: VERSION
       served: true
       storage: true
       schema:
@@ -191,10 +191,16 @@ func monitoringDefinitions(b *bed) []*unstructured.Unstructured {
 	b.t.Helper()
 	var definitions []*unstructured.Unstructured
 	for kind, plural := range map[string]string{"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"} {
-		text := strings.NewReplacer("KIND", kind, "PLURAL", plural, "SINGULAR", strings.ToLower(kind)).Replace(definitionOf)
-		definition := &unstructured.Unstructured{}
-		b.Expect(yaml.Unmarshal([]byte(text), definition)).To(Succeed())
-		definitions = append(definitions, definition)
+		definitions = append(definitions, b.definition(monitoringGroup, "v1", kind, plural))
 	}
 	return definitions
+}
+
+// definition defines a kind whose objects may hold anything.
+func (b *bed) definition(group, version, kind, plural string) *unstructured.Unstructured {
+	b.t.Helper()
+	text := strings.NewReplacer("GROUP", group, "VERSION", version, "KIND", kind, "PLURAL", plural, "SINGULAR", strings.ToLower(kind)).Replace(definitionOf)
+	definition := &unstructured.Unstructured{}
+	b.Expect(yaml.Unmarshal([]byte(text), definition)).To(Succeed())
+	return definition
 }

@@ -29,12 +29,14 @@ func TestRepairs(t *testing.T) {
 	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	b.run()
 	b.create(b.samplePolicy())
-	b.awaitReady(2)
+	_, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "mig", Labels: map[string]string{"nvidia.com/mig.capable": "true"}})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.awaitReady(3)
 	t.Run("a deleted object comes back", func(t *testing.T) {
 		b := b.in(t)
 		for _, object := range []client.Object{
 			&appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pluginName}},
-			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "nvidia-driver-startup-probe"}},
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default-gpu-clients"}},
 			&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia-legacy"}},
 		} {
 			b.Expect(b.client.Get(t.Context(), client.ObjectKeyFromObject(object), object)).To(Succeed())
@@ -42,7 +44,7 @@ func TestRepairs(t *testing.T) {
 			b.Expect(b.client.Delete(t.Context(), object)).To(Succeed())
 			b.repaired(object, func(g Gomega) { g.Expect(object.GetUID()).NotTo(Equal(uid)) })
 		}
-		b.awaitReady(2)
+		b.awaitReady(3)
 	})
 	t.Run("an edited field is set right and a foreign one survives", func(t *testing.T) { editedFieldIsSetRight(b.in(t)) })
 	t.Run("a removed label is put back", func(t *testing.T) {

@@ -83,11 +83,12 @@ func newFence(b *bed) *fence {
 func (b *bed) typeChecked() {
 	b.t.Helper()
 	admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
-	for _, name := range []string{
-		"gpu-operator-node-discovery", "gpu-operator-operator-validator", "gpu-operator-operator", "gpu-operator-mig-manager",
-	} {
+	shipped, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(b.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=gpu-operator"})
+	b.Expect(err).NotTo(HaveOccurred())
+	b.Expect(shipped.Items).NotTo(BeEmpty())
+	for i := range shipped.Items {
 		b.Eventually(func(g Gomega) {
-			policy, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(b.t.Context(), name, metav1.GetOptions{})
+			policy, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(b.t.Context(), shipped.Items[i].Name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation))
 			g.Expect(policy.Status.TypeChecking).To(HaveValue(HaveField("ExpressionWarnings", BeEmpty())))

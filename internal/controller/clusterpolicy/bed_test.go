@@ -35,6 +35,7 @@ const (
 	pluginName   = "nvidia-device-plugin-daemonset"
 	driverName   = "nvidia-driver-daemonset"
 	exporterName = "nvidia-dcgm-exporter"
+	clientsName  = "default-gpu-clients"
 )
 
 // record is the write by which another spec is recorded as the last applied one.
@@ -109,6 +110,13 @@ func gpuNode(name string) *corev1.Node {
 			Architecture: "amd64", OSImage: "Ubuntu 24.04.3 LTS", ContainerRuntimeVersion: "containerd://2.2.1", KubeletVersion: "v1.36.3",
 		}},
 	}
+}
+
+// migNode is a node whose GPUs can be partitioned.
+func migNode(name string) *corev1.Node {
+	node := gpuNode(name)
+	node.Labels[labels.MIGCapable] = labels.True
+	return node
 }
 
 // empty removes all that specs leave in the cluster, and what the Reconciler makes there.

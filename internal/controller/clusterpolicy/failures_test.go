@@ -24,7 +24,7 @@ import (
 var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 	var b *bed
 
-	BeforeAll(func() { b = newBed(gpuNode("a")) })
+	BeforeAll(func() { b = newBed(migNode("a")) })
 	BeforeEach(func(ctx SpecContext) {
 		b.answers(nil)
 		b.restore(ctx)
@@ -111,7 +111,7 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		b.pass(ctx, time.Millisecond)
 		Expect(exists(ctx, kind, failed().name)).To(BeFalse())
 	},
-		Entry(nil, "delete ConfigMap", noDriver, &corev1.ConfigMap{}),
+		Entry(nil, "delete ConfigMap", noMIG, &corev1.ConfigMap{}),
 		Entry(nil, "delete DaemonSet", noDriver, &appsv1.DaemonSet{}),
 		Entry(nil, "delete Service", noExporter, &corev1.Service{}),
 		Entry(nil, "delete RuntimeClass", noCDI, &nodev1.RuntimeClass{}),
@@ -154,9 +154,9 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		b.settle(ctx)
 		Expect(b.reconciler.Applier.RetryAfter()).To(BeZero())
 	},
-		Entry(nil, "cached get ConfigMap", &corev1.ConfigMap{}, "nvidia-driver-startup-probe", "driver"),
-		Entry(nil, "live get ConfigMap", &corev1.ConfigMap{}, "nvidia-driver-startup-probe", "driver"),
-		Entry(nil, "apply ConfigMap", &corev1.ConfigMap{}, "nvidia-driver-startup-probe", "driver"),
+		Entry(nil, "cached get ConfigMap", &corev1.ConfigMap{}, clientsName, "mig-manager"),
+		Entry(nil, "live get ConfigMap", &corev1.ConfigMap{}, clientsName, "mig-manager"),
+		Entry(nil, "apply ConfigMap", &corev1.ConfigMap{}, clientsName, "mig-manager"),
 		Entry(nil, "cached get Service", &corev1.Service{}, exporterName, "dcgm-exporter"),
 		Entry(nil, "live get Service", &corev1.Service{}, exporterName, "dcgm-exporter"),
 		Entry(nil, "apply Service", &corev1.Service{}, exporterName, "dcgm-exporter"),
@@ -302,6 +302,8 @@ func podSecurity(ctx context.Context, b *bed) {
 }
 
 func noDriver(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(false)} }
+
+func noMIG(spec *v1.ClusterPolicySpec) { spec.MIGManager = &v1.MIGManagerSpec{Enabled: new(false)} }
 
 func noExporter(spec *v1.ClusterPolicySpec) {
 	spec.DCGMExporter = &v1.DCGMExporterSpec{Enabled: new(false)}

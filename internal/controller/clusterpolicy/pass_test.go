@@ -131,7 +131,7 @@ var _ = Describe("A pass before all nodes are known", func() {
 
 var _ = Describe("A new policy", func() {
 	It("is published before it is applied, and what pods refer to comes first", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"), gpuNode("b"))
+		b := newBed(gpuNode("a"), migNode("b"))
 		b.create(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
 		uid := b.policy(ctx).UID
 		b.answers(func(_ context.Context, made call) error {
@@ -153,7 +153,7 @@ var _ = Describe("A new policy", func() {
 			before = append(before, write)
 		}
 		Expect(before).To(ConsistOf(
-			"apply Namespace gpu-operator", "apply ConfigMap nvidia-driver-startup-probe",
+			"apply Namespace gpu-operator", "apply ConfigMap "+clientsName, "apply ConfigMap default-mig-parted-config",
 			"apply RuntimeClass nvidia", "apply RuntimeClass nvidia-cdi", "apply RuntimeClass nvidia-legacy",
 		))
 		Expect(last).To(ConsistOf(
@@ -161,6 +161,7 @@ var _ = Describe("A new policy", func() {
 			"apply DaemonSet gpu-feature-discovery", "apply DaemonSet nvidia-container-toolkit-daemonset",
 			"apply DaemonSet nvidia-dcgm-exporter", "apply DaemonSet nvidia-device-plugin-daemonset",
 			"apply DaemonSet nvidia-driver-daemonset", "apply DaemonSet nvidia-operator-validator",
+			"apply DaemonSet nvidia-mig-manager",
 		))
 	})
 

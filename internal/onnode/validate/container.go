@@ -27,7 +27,7 @@ func (d Driver) awaitDaemons() error {
 	path := filepath.Join(d.MarkersDir, labels.DriverDaemonsStatus)
 	status := func() error {
 		content, err := os.ReadFile(path)
-		if state := bytes.TrimSpace(content); err == nil && string(state) != "Ready" {
+		if state := bytes.TrimSpace(content); err == nil && string(state) != labels.DriverDaemonsReady {
 			return fmt.Errorf("the daemons of the driver container are not up (%s is %q); see the log of the driver container on this node",
 				labels.DriverDaemonsStatus, firstLine(state))
 		}

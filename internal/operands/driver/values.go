@@ -24,8 +24,6 @@ type values struct {
 	RDMA, HostMOFED bool
 	MOFEDSource     string
 	GDS, GDRCopy    sidecar
-	// WaitingSidecars: one of these two is there, and gpu-node starts it.
-	WaitingSidecars bool
 	DriverToolkit   driverToolkit
 
 	SecretEnv    named
@@ -185,7 +183,6 @@ func (v *values) addSidecars(in operand.Input, pool operand.Pool) (err error) {
 		}
 		v.GDRCopy.Args, v.GDRCopy.Env = in.Spec.GDRCopy.Args, in.Spec.GDRCopy.Env
 	}
-	v.WaitingSidecars = (v.GDS.Enabled || v.GDRCopy.Enabled) && !v.DriverToolkit.Set
 	return nil
 }
 

@@ -35,8 +35,8 @@ var parts = map[string]func(args []string) error{
 	"dcgm-exporter":                exportMetrics,
 	"nv-hostengine":                serveEngine,
 
-	// Those of a shell that the driver's start-up probe uses.
-	"cat": cat, "mkdir": makeFolders, "mv": move, "rm": remove,
+	// That of a shell, before the driver's container ends.
+	"rm": remove,
 }
 
 func main() {
@@ -93,39 +93,9 @@ func echo(args []string) error {
 	return nil
 }
 
-func cat(args []string) error {
-	for _, path := range args {
-		content, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		if _, err := os.Stdout.Write(content); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // withoutFlags are the arguments that are paths.
 func withoutFlags(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return strings.HasPrefix(arg, "-") })
-}
-
-func makeFolders(args []string) error {
-	for _, path := range withoutFlags(args) {
-		if err := os.MkdirAll(path, 0o755); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func move(args []string) error {
-	paths := withoutFlags(args)
-	if len(paths) != 2 {
-		return fmt.Errorf("mv takes two paths, not %q", args)
-	}
-	return os.Rename(paths[0], paths[1])
 }
 
 func remove(args []string) error {

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/atomicfile"
+)
+
+func probeCommand() *cobra.Command {
+	var probe driverProbe
+	command := &cobra.Command{
+		Use:   labels.ProbeCommand,
+		Short: "Probe whether the driver container that this runs in has started",
+		Long: `Probe whether the driver container that this runs in has started: its kernel module is loaded, its
+daemons are up and nvidia-smi works. Then write ` + labels.DriverContainerReady + ` beside the markers, by which
+the provers know of it.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := probe.run(command.Context()); err != nil {
+				return failure{err}
+			}
+			return nil
+		},
+	}
+	command.Flags().StringVar(&probe.dir, "dir", labels.ValidationsDir, "directory of the markers; need not exist yet")
+	command.Flags().StringVar(&probe.sysRoot, "sys-root", "/sys", "sysfs, as mounted here")
+	return command
+}
+
+// driverProbe is the start-up probe of the driver container, which runs in that container: what is run as root there
+// is in no object of the API.
+type driverProbe struct{ dir, sysRoot string }
+
+func (p driverProbe) run(ctx context.Context) error {
+	pod := os.Getenv(podUIDEnv)
+	if pod == "" {
+		return errNoPod
+	}
+	if info, err := os.Stat(filepath.Join(p.sysRoot, "module/nvidia/refcnt")); err != nil || !info.Mode().IsRegular() {
+		return errors.New("the kernel module nvidia is not loaded yet")
+	}
+	if err := p.daemonsUp(); err != nil {
+		return err
+	}
+	smi := exec.CommandContext(ctx, "nvidia-smi")
+	smi.Stdout, smi.Stderr = os.Stdout, os.Stderr
+	if err := smi.Run(); err != nil {
+		return fmt.Errorf("nvidia-smi failed: %w", err)
+	}
+	// A new pod goes through k8s-driver-manager, which stops what uses the driver; a container that the kubelet
+	// starts once more in the same pod does not, and what was proven holds.
+	var text strings.Builder
+	for _, key := range []string{labels.GDRCopyEnabledKey, labels.GDSEnabledKey, labels.RDMAEnabledKey} {
+		fmt.Fprintf(&text, "%s: %s\n", key, cmp.Or(os.Getenv(key), "false"))
+	}
+	fmt.Fprintf(&text, "%s: %s\n", labels.DriverInstanceKey, pod)
+	return atomicfile.Write(filepath.Join(p.dir, labels.DriverContainerReady), 0o644, strings.NewReader(text.String()))
+}
+
+// daemonsUp fails while the driver container reports otherwise. Older images report nothing.
+func (p driverProbe) daemonsUp() error {
+	content, err := os.ReadFile(filepath.Join(p.dir, labels.DriverDaemonsStatus))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("whether the daemons of the driver are up cannot be read: %w", err)
+	case strings.TrimSpace(string(content)) != labels.DriverDaemonsReady:
+		return errors.New("the daemons of the driver are not up yet")
+	}
+	return nil
+}

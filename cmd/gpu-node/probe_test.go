@@ -1,0 +1,123 @@
+package main_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// driverContainer is what the start-up probe of a driver container sees.
+type driverContainer struct {
+	dir, sys string
+	env      []string
+}
+
+// newDriverContainer is one that has started. Its nvidia-smi ends with that code.
+func newDriverContainer(t *testing.T, nvidiaSMI string) driverContainer {
+	t.Helper()
+	g := NewWithT(t)
+	root := t.TempDir()
+	c := driverContainer{dir: filepath.Join(root, "run/validations"), sys: filepath.Join(root, "sys")}
+	g.Expect(os.MkdirAll(filepath.Join(c.sys, "module/nvidia"), 0o700)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(c.sys, "module/nvidia/refcnt"), []byte("0\n"), 0o600)).To(Succeed())
+	bin := filepath.Join(root, "bin")
+	g.Expect(os.Mkdir(bin, 0o700)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(bin, "nvidia-smi"), []byte("#!/bin/sh\n"+nvidiaSMI+"\n"), 0o700)).To(Succeed())
+	c.env = []string{"PATH=" + bin, "POD_UID=uid"}
+	return c
+}
+
+func (c driverContainer) reportDaemons(t *testing.T, status string) {
+	t.Helper()
+	NewWithT(t).Expect(os.MkdirAll(c.dir, 0o700)).To(Succeed())
+	NewWithT(t).Expect(os.WriteFile(filepath.Join(c.dir, ".driver-daemons-status"), []byte(status), 0o600)).To(Succeed())
+}
+
+func (c driverContainer) probe(t *testing.T) (code int, output string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), gpuNode, "probe", "--dir="+c.dir, "--sys-root="+c.sys)
+	command.Env = c.env
+	out, _ := command.CombinedOutput()
+	return command.ProcessState.ExitCode(), string(out)
+}
+
+// What the probe requires is what NVIDIA's does, and what it leaves is what the provers read.
+func TestTheProbeOfTheDriverContainer(t *testing.T) {
+	const works = "echo NVIDIA-SMI"
+	for name, test := range map[string]struct {
+		smi     string
+		prepare func(t *testing.T, c *driverContainer)
+		// says is why it fails, ready what it leaves otherwise.
+		says, ready string
+	}{
+		"started": {smi: works,
+			ready: "GDRCOPY_ENABLED: false\nGDS_ENABLED: false\nGPU_DIRECT_RDMA_ENABLED: false\nDRIVER_INSTANCE: uid\n"},
+		"started, with modules of sidecars": {smi: works,
+			prepare: func(_ *testing.T, c *driverContainer) {
+				c.env = append(c.env, "GDRCOPY_ENABLED=true", "GDS_ENABLED=true", "GPU_DIRECT_RDMA_ENABLED=true")
+			},
+			ready: "GDRCOPY_ENABLED: true\nGDS_ENABLED: true\nGPU_DIRECT_RDMA_ENABLED: true\nDRIVER_INSTANCE: uid\n"},
+		"its daemons are up": {smi: works,
+			prepare: func(t *testing.T, c *driverContainer) { c.reportDaemons(t, "Ready\n") },
+			ready:   "GDRCOPY_ENABLED: false\nGDS_ENABLED: false\nGPU_DIRECT_RDMA_ENABLED: false\nDRIVER_INSTANCE: uid\n"},
+		"its daemons are not up": {smi: works, says: "the daemons of the driver are not up yet",
+			prepare: func(t *testing.T, c *driverContainer) { c.reportDaemons(t, "NotReady\n") }},
+		"its daemons have not said so yet": {smi: works, says: "the daemons of the driver are not up yet",
+			prepare: func(t *testing.T, c *driverContainer) { c.reportDaemons(t, "") }},
+		"the module is not loaded": {smi: works, says: "the kernel module nvidia is not loaded yet",
+			prepare: func(t *testing.T, c *driverContainer) {
+				NewWithT(t).Expect(os.Remove(filepath.Join(c.sys, "module/nvidia/refcnt"))).To(Succeed())
+			}},
+		"nvidia-smi fails": {smi: "echo no devices were found; exit 6", says: "no devices were found"},
+		"there is no nvidia-smi": {smi: works, says: "nvidia-smi failed",
+			prepare: func(_ *testing.T, c *driverContainer) { c.env[0] = "PATH=/nowhere" }},
+		"in no pod": {smi: works, says: "POD_UID is not set",
+			prepare: func(_ *testing.T, c *driverContainer) { c.env = c.env[:1] }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			c := newDriverContainer(t, test.smi)
+			if test.prepare != nil {
+				test.prepare(t, &c)
+			}
+			code, output := c.probe(t)
+			file := filepath.Join(c.dir, ".driver-ctr-ready")
+			if test.says != "" {
+				g.Expect(code).To(Equal(1))
+				g.Expect(output).To(ContainSubstring(test.says))
+				g.Expect(file).NotTo(BeAnExistingFile())
+				return
+			}
+			g.Expect(code).To(Equal(0), output)
+			content, err := os.ReadFile(file)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(string(content)).To(Equal(test.ready))
+			info, err := os.Stat(file)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o644)), "provers that are not root read it")
+			left, err := os.ReadDir(c.dir)
+			g.Expect(err).NotTo(HaveOccurred())
+			for _, entry := range left {
+				g.Expect(entry.Name()).To(BeElementOf(".driver-ctr-ready", ".driver-daemons-status"))
+			}
+		})
+	}
+}
+
+// A probe that fails leaves what one has proven before: the kubelet asks no start-up probe again once it has passed,
+// but in a container that it starts once more.
+func TestTheProbeLeavesWhatWasProven(t *testing.T) {
+	g := NewWithT(t)
+	c := newDriverContainer(t, "exit 1")
+	g.Expect(os.MkdirAll(c.dir, 0o700)).To(Succeed())
+	file := filepath.Join(c.dir, ".driver-ctr-ready")
+	g.Expect(os.WriteFile(file, []byte("before"), 0o600)).To(Succeed())
+	code, _ := c.probe(t)
+	g.Expect(code).To(Equal(1))
+	content, err := os.ReadFile(file)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(content)).To(Equal("before"))
+}

@@ -1,0 +1,84 @@
+package render
+
+import (
+	"path"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// The start-up probe of the driver container is a command of gpu-node. In older releases it was a script, which the
+// ConfigMap labels.ProbeScript held and the pods mounted. A driver is not replaced for that: its digest is that of the
+// template with the script, and the ConfigMap stays until no pod mounts it, as a node that starts again with such a pod
+// needs it.
+const (
+	probeScriptVolume = "driver-startup-probe-script"
+	probeScriptFile   = "startup-probe.sh"
+	probeScriptPath   = "/usr/local/bin/" + probeScriptFile
+	probeScriptMode   = 0o755
+	helperVolume      = "gpu-operator"
+)
+
+// withProbeScript is the pod as it was with the script. It is the same pod where that makes no difference.
+func withProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
+	at := slices.IndexFunc(pod.Containers, probedByHelper)
+	volume := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == helperVolume })
+	if at < 0 || volume < 0 {
+		return pod
+	}
+	pod = pod.DeepCopy()
+	container := &pod.Containers[at]
+	container.StartupProbe.Exec.Command = []string{"sh", probeScriptPath}
+	for i := range container.VolumeMounts {
+		if container.VolumeMounts[i].Name == helperVolume {
+			container.VolumeMounts[i] = corev1.VolumeMount{Name: probeScriptVolume, MountPath: probeScriptPath, SubPath: probeScriptFile}
+		}
+	}
+	pod.Volumes = slices.Insert(pod.Volumes, volume, corev1.Volume{Name: probeScriptVolume, VolumeSource: corev1.VolumeSource{
+		ConfigMap: &corev1.ConfigMapVolumeSource{
+			LocalObjectReference: corev1.LocalObjectReference{Name: labels.ProbeScript}, DefaultMode: new(int32(probeScriptMode)),
+		},
+	}})
+	if !slices.ContainsFunc(pod.Containers, mountsHelper) {
+		// No sidecar needs gpu-node.
+		pod.Volumes = slices.Delete(pod.Volumes, volume+1, volume+2)
+		pod.InitContainers = slices.DeleteFunc(pod.InitContainers, func(c corev1.Container) bool { return c.Name == labels.CopyContainer })
+	}
+	return pod
+}
+
+func probedByHelper(c corev1.Container) bool {
+	return c.StartupProbe != nil && c.StartupProbe.Exec != nil && slices.Equal(c.StartupProbe.Exec.Command,
+		[]string{path.Join(labels.HelperDir, path.Base(labels.HelperBinary)), labels.ProbeCommand})
+}
+
+func mountsHelper(c corev1.Container) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == helperVolume })
+}
+
+// needsProbeScript reports whether pods mount the script: those of this template, or some that are left of one that
+// did. The DaemonSet controller counts pods of the present template; others may be of any before it.
+func needsProbeScript(ds *appsv1.DaemonSet) bool {
+	if slices.ContainsFunc(ds.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool {
+		return v.ConfigMap != nil && v.ConfigMap.Name == labels.ProbeScript
+	}) {
+		return true
+	}
+	status := &ds.Status
+	replaced := status.ObservedGeneration >= ds.Generation && status.UpdatedNumberScheduled >= status.DesiredNumberScheduled &&
+		status.NumberMisscheduled == 0
+	return ds.Annotations[labels.ProbeScriptMounted] == labels.True && !replaced
+}
+
+// keepsProbeScript reports whether the script is to stay for pods of any of these DaemonSets.
+func keepsProbeScript(live map[string]Live) bool {
+	for _, ds := range live {
+		if ds.NeedsProbeScript {
+			return true
+		}
+	}
+	return false
+}
