@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,7 +22,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-const probeScript = "nvidia-driver-startup-probe"
+const (
+	probeScript = "nvidia-driver-startup-probe"
+	// driverWithScript is the DaemonSet in testdata.
+	driverWithScript = "nvidia-driver-daemonset-ubuntu24.04-amd64"
+)
 
 // TestDriversWithAProbeScriptStay: an operator whose drivers probe themselves takes over from one whose drivers had a
 // script for that, in a ConfigMap that they mount. No driver is replaced or outdated, and the ConfigMap is there, and
@@ -36,12 +41,15 @@ func TestDriversWithAProbeScriptStay(t *testing.T) {
 	b.awaitReady(2)
 	b.Expect(b.script()).To(BeNil(), "a new cluster has none")
 	b.stop()
+	// That release had the pool in the name of each DaemonSet.
+	b.Expect(b.client.Delete(t.Context(), b.daemonSet(driverName))).To(Succeed())
+	b.Eventually(func() map[string]types.UID { return b.podsOf("driver") }).Should(BeEmpty())
 	b.driversWithScript(first, second)
 	before := b.podsOf("driver")
 
 	b.run()
 	b.Eventually(func() []string {
-		return b.daemonSet(driverName).Spec.Template.Spec.Containers[0].StartupProbe.Exec.Command
+		return b.daemonSet(driverWithScript).Spec.Template.Spec.Containers[0].StartupProbe.Exec.Command
 	}).
 		Should(Equal([]string{"/gpu-operator/gpu-node", "probe"}))
 	b.awaitReady(2)
@@ -107,7 +115,7 @@ func (b *bed) driversWithScript(nodes ...string) {
 			client.FieldOwner("gpu-operator"), client.ForceOwnership)).To(Succeed())
 	}
 	for _, node := range nodes {
-		b.replaceDriver(node)
+		b.Eventually(func() *corev1.Pod { return b.podOn(driverApp, node) }).ShouldNot(BeNil())
 		b.Expect(mountsScript(b.podOn(driverApp, node))).To(BeTrue())
 	}
 }
@@ -129,7 +137,7 @@ func (b *bed) noDriverIsOutdated() {
 		b.Expect(node.Reason).NotTo(Equal(v1.ReasonUpgradePending), node.Message)
 	}
 	b.Expect(b.readiness()).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", Not(Equal(v1.ReasonUpgradePending)))))
-	want := b.daemonSet(driverName).Annotations["nvidia.com/gpu-operator.template-digest"]
+	want := b.daemonSet(driverWithScript).Annotations["nvidia.com/gpu-operator.template-digest"]
 	for _, pod := range b.operandPods() {
 		if pod.Labels["app"] == driverApp {
 			b.Expect(pod.Annotations).To(HaveKeyWithValue("nvidia.com/gpu-operator.template-digest", want), pod.Name)

@@ -233,10 +233,15 @@ func (b *bed) blank() {
 	b.Expect(b.client.List(ctx, nodes)).To(Succeed())
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		b.unlabel(node, slices.DeleteFunc(slices.Collect(maps.Keys(node.Labels)), func(key string) bool { return !strings.HasPrefix(key, "nvidia.com/") }))
+		b.unlabel(node, slices.DeleteFunc(slices.Collect(maps.Keys(node.Labels)), isNoTrace))
 		gone := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status": {"conditions": [{"type": "`+gpuReady+`", "$patch": "delete"}]}}`))
 		b.Expect(b.client.Status().Patch(ctx, node, gone)).To(Succeed())
 	}
+}
+
+// isNoTrace reports whether a label of a node is none that an operator leads to.
+func isNoTrace(key string) bool {
+	return !strings.HasPrefix(key, "nvidia.com/") && !strings.HasPrefix(key, labels.AnchorPrefix) || key == labels.MIGCapable
 }
 
 // unlabel takes labels off.

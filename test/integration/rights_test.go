@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
@@ -45,6 +46,7 @@ func TestEachRightIsNeeded(t *testing.T) {
 	b.serveDriverToolkit(map[string]string{oldRelease: oldToolkit})
 	coreOS := coreOSMachine("4.17", oldRelease)
 	coreOS.Name = "old"
+	coreOS.Labels[labels.MIGCapable] = labels.True // MIG manager has ConfigMaps.
 	_, err := b.sim.AddNode(t.Context(), coreOS)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "environment"}})
@@ -115,7 +117,7 @@ func (b *bed) largePolicy() *v1.ClusterPolicy {
 
 // shrunk, merged into the spec of a large policy, has the operator delete an object of each kind.
 const shrunk = `{"operator": {"runtimeClass": "gpu"}, "dcgm": {"enabled": false}, "dcgmExporter": {"enabled": false},
-	"nodeStatusExporter": {"enabled": false}, "driver": {"enabled": false}}`
+	"nodeStatusExporter": {"enabled": false}, "driver": {"enabled": false}, "migManager": {"enabled": false}}`
 
 func rightsArgs(address string) []string {
 	return []string{"--leader-elect=true", "--metrics-bind-address=" + address}

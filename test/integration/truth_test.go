@@ -104,7 +104,7 @@ func TestMissingPodsAreExplained(t *testing.T) {
 	b.Expect(err).NotTo(HaveOccurred())
 	b.run()
 	b.create(b.samplePolicy())
-	b.tells("tainted", v1.ReasonUntoleratedTaint, "taint team=ml:NoSchedule is not tolerated by DaemonSet nvidia-driver-daemonset-")
+	b.tells("tainted", v1.ReasonUntoleratedTaint, "taint team=ml:NoSchedule is not tolerated by DaemonSet nvidia-driver-daemonset")
 	b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).Should(ContainElement(And(
 		HaveField("Name", "driver"), HaveField("Reason", v1.ReasonNotScheduled), HaveField("Message", "kept off 1 of 3 nodes: tainted (UntoleratedTaint)"))))
 	b.Expect(b.eventsAbout("Node", "")).To(BeEmpty(), "a taint may pass by itself")

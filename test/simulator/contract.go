@@ -14,6 +14,7 @@ const (
 	// deployPrefix precedes the operand's name in the node selector of its pods, but for the driver's and the
 	// toolkit's, which DaemonSets select by affinity: that is not in their pods.
 	deployPrefix   = "nvidia.com/gpu.deploy."
+	operandDriver  = "driver"
 	operandToolkit = "container-toolkit"
 
 	// resourceGPU is what the device plugin advertises.

@@ -61,7 +61,10 @@ func newPod(object *corev1.Pod, now time.Time, ip string) *pod {
 			p.operands = append(p.operands, operand)
 		}
 	}
-	if p.app == appToolkit {
+	switch p.app {
+	case appDriver:
+		p.operands = append(p.operands, operandDriver)
+	case appToolkit:
 		p.operands = append(p.operands, operandToolkit)
 	}
 	class := object.Spec.RuntimeClassName
