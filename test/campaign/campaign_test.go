@@ -22,10 +22,7 @@ func TestCampaign(t *testing.T) {
 	number := seed()
 	t.Logf("seed %d", number)
 	t.Run("points", func(t *testing.T) {
-		for _, r := range rows() {
-			if r.points == nil || !isAsked(r) {
-				continue
-			}
+		for _, r := range sampledRows(number) {
 			points, err := r.points(t.Context(), c)
 			g.Expect(err).NotTo(HaveOccurred())
 			chosen := sampled(r, points, number)

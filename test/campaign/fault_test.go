@@ -3,8 +3,11 @@ package campaign
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
 )
@@ -57,14 +60,21 @@ type What interface {
 // API has calls fail by rules.
 type API []fault.Rule
 
-func (a API) begin(_ context.Context, _ *run, who *operator) (func(), error) {
-	var removes []func()
+func (a API) begin(_ context.Context, r *run, who *operator) (func(), error) {
+	var ends []func()
+	var strikes []func() bool
 	for _, rule := range a {
-		removes = append(removes, who.proxy.Add(rule))
+		end, struck := who.proxy.Add(rule)
+		ends, strikes = append(ends, end), append(strikes, struck)
 	}
 	return func() {
-		for _, remove := range removes {
-			remove()
+		for _, end := range ends {
+			end()
+		}
+		if !slices.ContainsFunc(strikes, func(struck func() bool) bool { return struck() }) {
+			r.lock.Lock()
+			defer r.lock.Unlock()
+			r.missed = true
 		}
 	}, nil
 }
@@ -127,6 +137,46 @@ func (a Actor) begin(ctx context.Context, r *run, _ *operator) (func(), error) {
 	return func() { r.fail(a.Back(ctx, r)) }, nil
 }
 
+// Past restarts the operator into the world as it was at an earlier moment, and lets it see nothing newer.
+type Past Moment
+
+func (p Past) begin(_ context.Context, r *run, who *operator) (func(), error) {
+	old := fault.Rule{Match: fault.Match{Verbs: fault.Reads(), Resources: watched}, Action: fault.Action{Version: r.versions[Moment(p)]}}
+	held := fault.Rule{Match: fault.Match{Verbs: []string{fault.Watch}, Resources: watched}, Stream: fault.Stream{Hold: true}}
+	removeOld, _ := who.proxy.Add(old)
+	removeHeld, _ := who.proxy.Add(held)
+	who.kill()
+	return func() { removeOld(); removeHeld() }, nil
+}
+
+// watched are the resources whose objects the operator reads from its caches.
+var watched = []string{"nodes", "pods", "daemonsets", "configmaps", "runtimeclasses", "clusterpolicies"}
+
+// Outage is what happens to the API server.
+type Outage string
+
+// Outages of the API server.
+const (
+	Down   Outage = "down"
+	Frozen Outage = "frozen"
+)
+
+func (o Outage) begin(ctx context.Context, r *run, _ *operator) (func(), error) {
+	if o == Frozen {
+		return func() { r.fail(r.cluster.ThawAPIServer()) }, r.cluster.FreezeAPIServer()
+	}
+	r.cluster.KillAPIServer()
+	return func() { r.fail(r.cluster.StartAPIServer(ctx)) }, nil
+}
+
+// Controller stops one of the programs that act on the cluster, such as kube-scheduler.
+type Controller string
+
+func (c Controller) begin(_ context.Context, r *run, _ *operator) (func(), error) {
+	thaw, err := r.cluster.FreezeFollower(string(c))
+	return thaw, err
+}
+
 // armed is a fault of a run on its way.
 type armed struct {
 	Fault
@@ -139,6 +189,7 @@ type armed struct {
 
 // arm has the faults of a moment strike when they are due.
 func (r *run) arm(ctx context.Context, moment Moment) {
+	r.noteVersion(ctx, moment)
 	for _, a := range r.faults {
 		if a.When.Moment != moment {
 			continue
@@ -160,15 +211,27 @@ func (r *run) arm(ctx context.Context, moment Moment) {
 	}
 }
 
+// noteVersion keeps the resourceVersion of the moment.
+func (r *run) noteVersion(ctx context.Context, moment Moment) {
+	list := &corev1.NodeList{}
+	if err := r.quiet.List(ctx, list); err == nil {
+		r.versions[moment] = list.ResourceVersion
+	}
+}
+
 // armAtWrite strikes from within the call of the operator, so that nothing happens in between.
 func (r *run) armAtWrite(ctx context.Context, a *armed) {
 	at := a.When.Write
 	process, isProcess := a.What.(Process)
 	// A process that was killed never sees the answer, however fast the proxy is.
-	dies := isProcess && process != Freeze && at.Phase != fault.Done
-	r.operators[a.Who].proxy.Add(fault.Rule{
-		Match: at.Match, Phase: at.Phase, From: at.Nth, Count: 1,
-		Action: fault.Action{Call: func() { r.strike(ctx, a) }, Drop: dies},
+	dies := isProcess && (process == Kill || process == Away) && at.Phase != fault.Done
+	call := func() { r.strike(ctx, a) }
+	if process == Terminate {
+		// It ends once its calls are answered, this one too.
+		call = func() { go r.strike(ctx, a) }
+	}
+	_, _ = r.operators[a.Who].proxy.Add(fault.Rule{
+		Match: at.Match, Phase: at.Phase, From: at.Nth, Count: 1, Action: fault.Action{Call: call, Drop: dies},
 	})
 }
 

@@ -19,6 +19,7 @@ var (
 	flagSeed     = flag.Int64("campaign.seed", 0, "choose the sample by this number; the default is that of the commit")
 	flagOperator = flag.String("campaign.operator", "", "path of the operator's program; the default is test/operator")
 	flagLanes    = flag.Int("campaign.lanes", 3, "how many clusters are in use at once")
+	flagRows     = flag.Int("campaign.rows", 16, "how many rows the sample takes points of")
 	flagFresh    = flag.Bool("campaign.fresh", false, "run also the points that this operator has passed before")
 )
 

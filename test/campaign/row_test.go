@@ -208,6 +208,15 @@ func (c *campaign) run(ctx context.Context, p point) (out outcome, err error) {
 	return out, err
 }
 
+// readsOf are the kinds of reads of an undisturbed run.
+func (c *campaign) readsOf(ctx context.Context, w *workload) (map[fault.Request]int, error) {
+	res, err := c.referenceOf(ctx, w).first()
+	if err != nil {
+		return nil, err
+	}
+	return res.reads, nil
+}
+
 // writesOf are the kinds of writes of an undisturbed run, each with how often it is made.
 func (c *campaign) writesOf(ctx context.Context, w *workload) (map[fault.Request]int, error) {
 	res, err := c.referenceOf(ctx, w).first()
@@ -219,6 +228,17 @@ func (c *campaign) writesOf(ctx context.Context, w *workload) (map[fault.Request
 		counts[write.Request]++
 	}
 	return counts, nil
+}
+
+// sampledRows are the rows that are run: all of them, or some that a number chooses.
+func sampledRows(seed int64) []row {
+	all := slices.DeleteFunc(rows(), func(r row) bool { return r.points == nil || !isAsked(r) })
+	if cluster.WholeCampaigns() || *flagPoint != "" || *flagRows >= len(all) {
+		return all
+	}
+	random := rand.New(rand.NewPCG(uint64(seed), 1))
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:*flagRows]
 }
 
 // sampled are some of the points, chosen by a number.

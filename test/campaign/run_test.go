@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
@@ -48,6 +50,10 @@ type options struct {
 	counts bool
 	// differs: the state in the end is not that of the undisturbed run; the row checks it.
 	differs bool
+	// optional: the run counts though a fault found nothing to strike.
+	optional bool
+	// seedsGo: objects of users go with their namespace.
+	seedsGo bool
 	// only are the nodes that may be written to once the faults have struck.
 	only []string
 	// during is checked while the faults last, and after once all is settled.
@@ -64,8 +70,13 @@ type run struct {
 	watcher   *history.Watcher
 	mark      cluster.Mark
 
+	// versions are the resourceVersions of the moments that were.
+	versions map[Moment]string
+
 	lock   sync.Mutex
 	errors []error
+	// missed: a fault found nothing to strike.
+	missed bool
 }
 
 // result is what came of a run.
@@ -74,6 +85,7 @@ type result struct {
 	state      history.State
 	counts     map[string]int
 	writes     []fault.Record
+	reads      map[fault.Request]int
 	// recovery is from the end of the faults until the state was the wanted one.
 	recovery, took time.Duration
 	missed         bool
@@ -91,7 +103,7 @@ func (r *run) fail(err error) {
 
 // play runs a workload with faults on a bed that is empty, and empties it again. The error is one of the harness.
 func (b *bed) play(ctx context.Context, binary string, w *workload, faults []Fault, o options) (*result, error) {
-	r := &run{bed: b, options: o, workload: w}
+	r := &run{bed: b, options: o, workload: w, versions: map[Moment]string{}}
 	for _, f := range faults {
 		r.faults = append(r.faults, &armed{Fault: f, struck: make(chan struct{}), over: make(chan struct{})})
 	}
@@ -182,13 +194,16 @@ func (r *run) goOn(ctx context.Context, res *result) string {
 		}
 	}
 	over, err := r.faultsOver(ctx, limit)
-	if errors.Is(err, errMissed) {
+	if errors.Is(err, errMissed) && !r.optional {
 		res.missed = true
 		return ""
 	}
 	if over.Before(changed) {
 		over = changed
 	}
+	r.lock.Lock()
+	res.missed = r.missed && !r.optional
+	r.lock.Unlock()
 	if err := r.awaitWithin(ctx, convergeTime, "the end of workload "+r.workload.id, func() error { return r.workload.ended(ctx, r) }); err != nil {
 		return "L1 " + err.Error()
 	}
@@ -233,6 +248,11 @@ func (r *run) isReady(ctx context.Context, nodes int) error {
 		return fmt.Errorf("%s nodes are ready, of %s", got, want)
 	}
 	return nil
+}
+
+// strategicStatus merges JSON into the status of an object as the API server merges lists.
+func (r *run) strategicStatus(ctx context.Context, object client.Object, text string) error {
+	return r.quiet.Status().Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, []byte(text)))
 }
 
 // settle waits until nothing has been written for a while.
@@ -292,7 +312,7 @@ func (r *run) conclude(ctx context.Context, res *result) {
 	if res.state, err = history.StateOf(r.watcher.World(), namespace, tenant); err != nil {
 		res.violations = append(res.violations, "the state: "+err.Error())
 	}
-	res.counts, res.writes = history.Counts(judged.Events), judged.Writes
+	res.counts, res.writes, res.reads = history.Counts(judged.Events), judged.Writes, r.operators[0].proxy.Reads()
 	if len(res.violations) > 0 {
 		policy, _ := r.policy(ctx)
 		res.logs = summary(policy) + "\n" + r.logs()
@@ -305,6 +325,9 @@ func (r *run) judged(calls cluster.Calls) *invariant.Run {
 		Begin: r.watcher.Begin(), Events: r.watcher.Events(), Writes: r.writes(), Calls: calls.By(cluster.ServiceAccountUser(namespace, account)),
 		Namespace: namespace, Seeds: seedKeys(), Cordoned: cordoned, MayGo: r.explained, RightsRevoked: r.rights, End: time.Now(),
 		Unprivileged: unprivileged(),
+	}
+	if r.seedsGo {
+		judged.Seeds = nil
 	}
 	for _, o := range r.operators {
 		o.lock.Lock()

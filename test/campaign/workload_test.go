@@ -46,6 +46,12 @@ var install = &workload{
 	id: "I", what: "install the stack", nodes: fewNodes, ended: allReady(fewNodes),
 }
 
+// rest is for what others do to a stack that stands.
+var rest = &workload{
+	id: "rest", what: "leave the stack as it is", nodes: fewNodes, ended: allReady(fewNodes),
+	change: func(context.Context, *run) error { return nil },
+}
+
 var specChange = &workload{
 	id: "G", what: "change a variable of the device plugin", nodes: fewNodes,
 	change: func(ctx context.Context, r *run) error {
@@ -194,8 +200,6 @@ func gone(ctx context.Context, r *run) error {
 	}
 	return nil
 }
-
-func workloads() []*workload { return []*workload{install, specChange, scale, disable, remove} }
 
 func summary(policy *v1.ClusterPolicy) string {
 	if policy == nil {

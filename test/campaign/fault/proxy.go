@@ -76,10 +76,10 @@ func asJSON(accepted string) string {
 	return strings.Join(kept, ",")
 }
 
-// Add puts a rule in force. remove takes it back, and may be called again.
-func (p *Proxy) Add(rule Rule) (remove func()) {
+// Add puts a rule in force. remove takes it back, and may be called again; struck reports whether it has acted on anything.
+func (p *Proxy) Add(rule Rule) (remove func(), struck func() bool) {
 	a := p.rules.add(rule)
-	return sync.OnceFunc(func() { p.rules.remove(a) })
+	return sync.OnceFunc(func() { p.rules.remove(a) }), a.hasStruck
 }
 
 // Writes are the records of all writes so far.
@@ -128,6 +128,9 @@ type exchangeKey struct{}
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := &exchange{request: parse(r)}
 	for _, rule := range p.rules.of(e.request) {
+		if rule.Action.isNone() {
+			continue
+		}
 		if rule.hit() {
 			e.rules = append(e.rules, rule)
 		}
@@ -167,6 +170,11 @@ func (p *Proxy) note(e *exchange, r *http.Request) error {
 	e.record = &Record{Request: e.request, Ordinal: len(p.records) + 1, Begin: time.Now(), Query: r.URL.Query(), Body: body}
 	p.records = append(p.records, e.record)
 	return nil
+}
+
+// isNone reports whether the rule is about the frames of watches alone.
+func (a Action) isNone() bool {
+	return a.Call == nil && a.Delay == 0 && !a.Drop && a.Status == 0 && !a.Garbage && a.Version == ""
 }
 
 func (a Action) call() {

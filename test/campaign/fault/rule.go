@@ -73,6 +73,8 @@ type active struct {
 
 	lock sync.Mutex
 	hits int64
+	// struck: the rule has acted on a request or a frame.
+	struck bool
 	// dropped counts the events that Stream.Drop has taken.
 	dropped int
 	// over is closed when the rule is taken back.
@@ -85,7 +87,22 @@ func (a *active) hit() bool {
 	defer a.lock.Unlock()
 	a.hits++
 	first := max(a.From, 1)
-	return a.hits >= first && (a.Count == 0 || a.hits < first+a.Count)
+	acts := a.hits >= first && (a.Count == 0 || a.hits < first+a.Count)
+	a.struck = a.struck || acts
+	return acts
+}
+
+// strike notes that the rule has acted on a frame.
+func (a *active) strike() {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	a.struck = true
+}
+
+func (a *active) hasStruck() bool {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	return a.struck
 }
 
 // takesEvent reports whether the next event is dropped.
@@ -105,7 +122,6 @@ type rules struct {
 	all  []*active
 }
 
-// add puts a rule in force, and returns what takes it back and how often it has acted on a request.
 func (r *rules) add(rule Rule) *active {
 	a := &active{Rule: rule, over: make(chan struct{})}
 	r.lock.Lock()

@@ -85,7 +85,12 @@ func (f *filter) run() error {
 
 // isGone reports whether a rule ends the watch as it begins.
 func (f *filter) isGone() bool {
-	return slices.ContainsFunc(f.proxy.rules.of(f.request), func(rule *active) bool { return rule.Stream.Gone })
+	return slices.ContainsFunc(f.proxy.rules.of(f.request), func(rule *active) bool {
+		if rule.Stream.Gone {
+			rule.strike()
+		}
+		return rule.Stream.Gone
+	})
 }
 
 // pass writes a frame, none or several.
@@ -97,10 +102,12 @@ func (f *filter) pass(line []byte) error {
 	times := 1
 	for _, rule := range f.proxy.rules.of(f.request) {
 		if f.drops(rule, read) {
+			rule.strike()
 			return nil
 		}
 		f.wait(rule, read)
 		if rule.Stream.Twice && !read.isBookmark() {
+			rule.strike()
 			times = 2
 		}
 	}
@@ -128,12 +135,14 @@ func (f *filter) drops(rule *active, read frame) bool {
 // wait holds a frame back for as long as a rule says.
 func (f *filter) wait(rule *active, read frame) {
 	if rule.Stream.Hold {
+		rule.strike()
 		select {
 		case <-rule.over:
 		case <-f.ctx.Done():
 		}
 	}
-	if !read.isBookmark() {
+	if !read.isBookmark() && rule.Stream.Delay > 0 {
+		rule.strike()
 		pause(f.ctx, rule.Stream.Delay)
 	}
 }
@@ -154,6 +163,7 @@ func (f *filter) cutWhenDue(ended <-chan struct{}, body io.Closer) {
 		}
 		for _, rule := range f.proxy.rules.of(f.request) {
 			if rule.Stream.Cut > 0 && time.Since(begin) >= rule.Stream.Cut {
+				rule.strike()
 				_ = body.Close()
 				return
 			}
