@@ -180,13 +180,11 @@ func (b *bed) addNode(ctx context.Context, number int) error {
 	name := nodeName(number)
 	_, err := b.sim.AddNode(ctx, simulator.NodeSpec{
 		Name: name, Labels: map[string]string{invariant.UserPrefix + "team": "hpc"},
-		Taints: []corev1.Taint{{Key: invariant.UserPrefix + "soft", Value: "x", Effect: corev1.TaintEffectPreferNoSchedule}},
+		Annotations:   map[string]string{invariant.UserPrefix + "note": "kept"},
+		Taints:        []corev1.Taint{{Key: invariant.UserPrefix + "soft", Value: "x", Effect: corev1.TaintEffectPreferNoSchedule}},
+		Unschedulable: name == cordoned,
 	})
-	if err != nil {
-		return err
-	}
-	patch := `{"metadata":{"annotations":{"` + invariant.UserPrefix + `note":"kept"}},"spec":{"unschedulable":` + fmt.Sprint(name == cordoned) + `}}`
-	return b.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, patch)
+	return err
 }
 
 func nodeName(number int) string { return fmt.Sprintf("node-%d", number) }

@@ -18,6 +18,7 @@ var (
 	flagPoint    = flag.String("campaign.point", "", "run all points whose names begin so, such as A1 or A1/I/before")
 	flagSeed     = flag.Int64("campaign.seed", 0, "choose the sample by this number; the default is that of the commit")
 	flagOperator = flag.String("campaign.operator", "", "path of the operator's program; the default is test/operator")
+	flagBug      = flag.String("campaign.bug", "", "try this seeded bug alone")
 	flagLanes    = flag.Int("campaign.lanes", 3, "how many clusters are in use at once")
 	flagRows     = flag.Int("campaign.rows", 16, "how many rows the sample takes points of")
 	flagFresh    = flag.Bool("campaign.fresh", false, "run also the points that this operator has passed before")

@@ -118,7 +118,7 @@ func (c *campaign) referenceOf(ctx context.Context, w *workload) *reference {
 			return true, err
 		})
 		if err == nil && len(res.violations) > 0 {
-			err = fmt.Errorf("the undisturbed run of workload %s: %s\n%s", w.id, strings.Join(res.violations, "\n"), res.logs)
+			err = &disturbedError{w.id, res.violations, res.logs}
 		}
 		return res, err
 	}
@@ -217,15 +217,17 @@ func (c *campaign) readsOf(ctx context.Context, w *workload) (map[fault.Request]
 	return res.reads, nil
 }
 
-// writesOf are the kinds of writes of an undisturbed run, each with how often it is made.
-func (c *campaign) writesOf(ctx context.Context, w *workload) (map[fault.Request]int, error) {
+// writesOf are the kinds of writes of an undisturbed run from a moment on, each with how often it is made.
+func (c *campaign) writesOf(ctx context.Context, w *workload, from Moment) (map[fault.Request]int, error) {
 	res, err := c.referenceOf(ctx, w).first()
 	if err != nil {
 		return nil, err
 	}
 	counts := map[fault.Request]int{}
 	for _, write := range res.writes {
-		counts[write.Request]++
+		if from == Start || write.Begin.After(res.changed) {
+			counts[write.Request]++
+		}
 	}
 	return counts, nil
 }

@@ -22,7 +22,12 @@ func crashRows() []row {
 	return []row{
 		{id: "A1", what: "SIGKILL at each write of I and G: before it, its answer lost, after it", sample: 2,
 			points: func(ctx context.Context, c *campaign) ([]point, error) {
-				return atEachWrite(ctx, c, allPhases, install, specChange)
+				installing, err := atEachWrite(ctx, c, install, Start, allPhases)
+				if err != nil {
+					return nil, err
+				}
+				changing, err := atEachWrite(ctx, c, specChange, Ready, allPhases)
+				return append(installing, changing...), err
 			}},
 		{id: "A2", what: "a second SIGKILL at the 1st to 3rd write after the restart", sample: 1, points: doubleCrashes},
 		{id: "A3", what: "SIGKILL every 2 s for 20 s", sample: 1, points: fixed(
@@ -35,11 +40,12 @@ func crashRows() []row {
 		{id: "A6", what: "the answer to each kind of write is lost after it was made", sample: 1, points: lostAnswers},
 		{id: "A7", what: "SIGKILL at each write of the teardown", sample: 1,
 			points: func(ctx context.Context, c *campaign) ([]point, error) {
-				return teardown(atEachWrite(ctx, c, allPhases, remove))
+				return atEachWrite(ctx, c, remove, Ready, allPhases)
 			}},
+		// The status names the version of the release, and the pods keep their helper.
 		{id: "A8", what: "the operator of another release takes over: no pod goes", sample: 1, points: fixed(
-			point{name: "G", workload: rest, faults: []Fault{{When: When{Moment: Ready}, What: release}}, options: options{after: noNewGeneration}},
-			point{name: "S", workload: scale, faults: []Fault{{When: When{Moment: Ready}, What: release}}},
+			point{name: "G", workload: rest, faults: []Fault{{When: When{Moment: Ready}, What: release}}, options: options{differs: true, after: noNewGeneration}},
+			point{name: "S", workload: scale, faults: []Fault{{When: When{Moment: Ready}, What: release}}, options: options{differs: true}},
 		)},
 	}
 }
@@ -54,40 +60,30 @@ func ordered(requests map[fault.Request]int) []fault.Request {
 	return slices.SortedFunc(maps.Keys(requests), func(a, b fault.Request) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// atEachWrite are the points of a crash at each kind of write of the workloads.
-func atEachWrite(ctx context.Context, c *campaign, phases []fault.Phase, workloads ...*workload) ([]point, error) {
+// atEachWrite are the points of a crash at each kind of write of a workload from a moment on.
+func atEachWrite(ctx context.Context, c *campaign, w *workload, from Moment, phases []fault.Phase) ([]point, error) {
+	writes, err := c.writesOf(ctx, w, from)
+	if err != nil {
+		return nil, err
+	}
 	var points []point
-	for _, w := range workloads {
-		writes, err := c.writesOf(ctx, w)
-		if err != nil {
-			return nil, err
-		}
-		for _, request := range ordered(writes) {
-			for nth := range min(writes[request], mostRepeated) {
-				for _, phase := range phases {
-					at := When{Moment: Start, Write: &AtWrite{Match: fault.Exactly(request), Nth: int64(nth + 1), Phase: phase}}
-					points = append(points, point{
-						name:     fmt.Sprintf("%s/%s_%s_%d", w.id, phase, nameOf(request), nth+1),
-						workload: w, faults: []Fault{{When: at, What: Kill}},
-					})
-				}
+	for _, request := range ordered(writes) {
+		for nth := range min(writes[request], mostRepeated) {
+			for _, phase := range phases {
+				at := When{Moment: from, Write: &AtWrite{Match: fault.Exactly(request), Nth: int64(nth + 1), Phase: phase}}
+				points = append(points, point{
+					name:     fmt.Sprintf("%s/%s_%s_%d", w.id, phase, nameOf(request), nth+1),
+					workload: w, faults: []Fault{{When: at, What: Kill}},
+				})
 			}
 		}
 	}
 	return points, nil
 }
 
-// teardown leaves out the crashes that come before the policy is deleted: those are of row A1.
-func teardown(points []point, err error) ([]point, error) {
-	for i := range points {
-		points[i].faults[0].When.Moment = Ready
-	}
-	return points, err
-}
-
 // doubleCrashes count all writes, so that it does not matter which one the first life came to.
 func doubleCrashes(ctx context.Context, c *campaign) ([]point, error) {
-	writes, err := c.writesOf(ctx, install)
+	writes, err := c.writesOf(ctx, install, Start)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +109,7 @@ func doubleCrashes(ctx context.Context, c *campaign) ([]point, error) {
 var anyWrite = fault.Match{Verbs: fault.Writes()}
 
 func terminations(ctx context.Context, c *campaign) ([]point, error) {
-	points, err := atEachWrite(ctx, c, []fault.Phase{fault.Before}, specChange)
+	points, err := atEachWrite(ctx, c, specChange, Start, []fault.Phase{fault.Before})
 	for i := range points {
 		points[i].faults[0].What = Terminate
 	}
@@ -158,7 +154,7 @@ const truthTime = 20 * time.Second
 func lostAnswers(ctx context.Context, c *campaign) ([]point, error) {
 	var points []point
 	for _, w := range []*workload{install, disable, remove} {
-		writes, err := c.writesOf(ctx, w)
+		writes, err := c.writesOf(ctx, w, Start)
 		if err != nil {
 			return nil, err
 		}

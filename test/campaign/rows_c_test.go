@@ -41,7 +41,7 @@ const storm = 8 * time.Second
 
 // errorMatrix crosses errors, calls and how many of them fail. Rows B are about watches.
 func errorMatrix(ctx context.Context, c *campaign) ([]point, error) {
-	writes, err := c.writesOf(ctx, specChange)
+	writes, err := c.writesOf(ctx, specChange, Start)
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +129,8 @@ func outages() func(context.Context, *campaign) ([]point, error) {
 			points = append(points, point{
 				name: fmt.Sprintf("%s/%s/%.0fs", w.id, o.kind, o.last.Seconds()), workload: w,
 				faults: []Fault{{When: When{Moment: moment, After: 500 * time.Millisecond}, What: o.kind, For: o.last}},
-				// Nobody else finds the API server either: pods may come and go later than they do otherwise.
-				options: options{exits: true, blind: true},
+				// An API server that has just started knows no roles for a moment.
+				options: options{exits: true, blind: true, rights: true},
 			})
 		}
 	}

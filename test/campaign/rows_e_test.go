@@ -176,7 +176,7 @@ func invalidAndBack(ctx context.Context, r *run) error {
 		return err
 	}
 	invalid := policy.DeepCopy()
-	invalid.Spec.SandboxWorkloads = &v1.SandboxWorkloadsSpec{Enabled: new(true)}
+	invalid.Spec.Driver.UseNvidiaDriverCRD = new(true)
 	if err := respec(ctx, r, func(spec *v1.ClusterPolicySpec) { invalid.Spec.DeepCopyInto(spec) }); err != nil {
 		return err
 	}

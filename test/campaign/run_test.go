@@ -86,6 +86,8 @@ type result struct {
 	counts     map[string]int
 	writes     []fault.Record
 	reads      map[fault.Request]int
+	// changed is when the workload began its change.
+	changed time.Time
 	// recovery is from the end of the faults until the state was the wanted one.
 	recovery, took time.Duration
 	missed         bool
@@ -182,6 +184,7 @@ func (r *run) goOn(ctx context.Context, res *result) string {
 			return "L1 " + err.Error()
 		}
 		r.arm(ctx, Ready)
+		res.changed = time.Now()
 		if err := r.workload.change(ctx, r); err != nil {
 			return "the workload failed: " + err.Error()
 		}

@@ -40,6 +40,8 @@ type Record struct {
 	Code int
 	// Version is the resourceVersion of the object after the write.
 	Version string
+	// Lost: the client was not given the API server's answer.
+	Lost bool
 }
 
 // NewProxy returns a handler in front of the API server at target.
@@ -231,17 +233,31 @@ func (p *Proxy) answered(resp *http.Response) error {
 	}
 	for _, action := range e.at(After) {
 		action.call()
-		if !pause(resp.Request.Context(), action.Delay) || action.Drop {
-			return http.ErrAbortHandler
-		}
-		if action.Status != 0 || action.Garbage {
-			return replaced(action)
+		if err := p.spoil(resp.Request.Context(), e, action); err != nil {
+			return err
 		}
 	}
 	if e.request.Verb == Watch && resp.StatusCode == http.StatusOK {
 		resp.Body = p.filter(resp.Request.Context(), e.request, resp.Body)
 	}
 	return nil
+}
+
+// spoil keeps an answer from the client, if the action does.
+func (p *Proxy) spoil(ctx context.Context, e *exchange, action Action) error {
+	var err error
+	switch {
+	case !pause(ctx, action.Delay) || action.Drop:
+		err = http.ErrAbortHandler
+	case action.Status != 0 || action.Garbage:
+		err = replaced(action)
+	}
+	if err != nil && e.record != nil {
+		p.lock.Lock()
+		defer p.lock.Unlock()
+		e.record.Lost = true
+	}
+	return err
 }
 
 func (p *Proxy) noteAnswer(record *Record, resp *http.Response) error {

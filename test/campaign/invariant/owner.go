@@ -213,19 +213,3 @@ func rights(r *Run, f *found) {
 		}
 	}
 }
-
-// cost: more writes to one object in a while than anything that happens to it explains.
-func cost(r *Run, f *found) {
-	const most, while = 25, 10
-	last := map[string][]int64{}
-	for _, write := range slices.SortedFunc(slices.Values(r.Writes), func(a, b fault.Record) int { return a.Begin.Compare(b.Begin) }) {
-		object := write.String()
-		times := append(last[object], write.Begin.Unix())
-		for len(times) > 0 && times[0] < write.Begin.Unix()-while {
-			times = times[1:]
-		}
-		if last[object] = times; len(times) > most {
-			f.add(object, 0, "more than 25 such writes in 10 s")
-		}
-	}
-}

@@ -70,6 +70,9 @@ func (r *Run) judgeStatus(policy *v1.ClusterPolicy, event history.Event, behind,
 	}
 	ready := !event.Gone && policy.DeletionTimestamp == nil && policy.Status.ObservedGeneration == policy.Generation &&
 		meta.IsStatusConditionTrue(policy.Status.Conditions, v1.ConditionReady)
+	if summary := policy.Status.NodeSummary; ready && summary != nil && summary.Ready < summary.Total {
+		f.at(event, "the status is Ready, and %d of %d nodes are", summary.Ready, summary.Total)
+	}
 	_, was := readySince[event.Key]
 	switch {
 	case !ready:

@@ -40,6 +40,6 @@ func Table() []Invariant {
 		{ID: "L6", What: "a failure shows in the status, with its cause", ByRunner: true},
 		{ID: "L7", What: "without the policy nothing is left", ByRunner: true},
 		{ID: "L8", What: "after a fault the state comes back in time; nothing panics or ends by itself", ByRunner: true},
-		{ID: "L9", What: "no object is written again and again", check: cost},
+		{ID: "L9", What: "no object is written again and again, nor without a change", check: cost},
 	}
 }
