@@ -23,7 +23,7 @@ type row struct {
 	left string
 	// elsewhere names the tests that are the row, or the rest of it.
 	elsewhere string
-	// sample is how many of its points make test runs; 0 is one in some runs, by the seed.
+	// sample is how many of its points make test runs, where it takes any of this row.
 	sample int
 	// points are where and when it strikes. They may need an undisturbed run.
 	points func(context.Context, *campaign) ([]point, error)
@@ -243,9 +243,12 @@ func sampledRows(seed int64) []row {
 	return all[:*flagRows]
 }
 
-// sampled are some of the points, chosen by a number.
-func sampled(r row, points []point, seed int64) []point {
-	if cluster.WholeCampaigns() {
+// chosen are the points that are run: those that are asked for, all of them, or some that a number chooses.
+func chosen(r row, points []point, seed int64) []point {
+	switch {
+	case *flagPoint != "":
+		return slices.DeleteFunc(slices.Clone(points), func(p point) bool { return !strings.HasPrefix(r.id+"/"+p.name, *flagPoint) })
+	case cluster.WholeCampaigns():
 		return points
 	}
 	random := rand.New(rand.NewPCG(uint64(seed), hash(r.id)))

@@ -104,7 +104,7 @@ func errorRows() []row {
 			}},
 		)},
 		{id: "C7", what: "kube-controller-manager or kube-scheduler stands still for 10 s", sample: 1, points: stoppedControllers()},
-		elsewhere("C8", "the CRD is gone or older", "TestDefinition* (test/integration), internal/controller/clusterpolicy"),
+		elsewhere("C8", "the CRD is gone or older", "TestAnOutdatedDefinitionIsTold (test/integration)"),
 	}
 	return rows
 }

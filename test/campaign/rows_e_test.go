@@ -32,9 +32,9 @@ func inputRows() []row {
 		{id: "E6", what: "a policy with 3,000 variables", sample: 1, points: fixed(
 			point{name: "rest/env", workload: rest, options: options{counts: true, mayGo: ofOperand("device-plugin")}, faults: strikes(hugePolicy)},
 		)},
-		elsewhere("E7", "hostile strings in paths, commands and names", "Fuzz* of internal/render and internal/operand; rules of the CRD in test/integration (TestAPI*)"),
-		elsewhere("E8", "unknown fields", "TestAPI* (test/integration)"),
-		elsewhere("E9", "a referenced ConfigMap or Secret comes, changes and goes", "TestReferences* (test/integration)"),
+		elsewhere("E7", "hostile strings in paths, commands and names", "FuzzSpec (test/specgen), TestAPI (test/integration)"),
+		elsewhere("E8", "unknown fields", "TestAPI (test/integration)"),
+		elsewhere("E9", "a referenced ConfigMap or Secret comes, changes and goes", "TestWhatTheSpecNames (test/integration)"),
 	}
 }
 

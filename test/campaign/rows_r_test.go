@@ -50,7 +50,7 @@ func admissionRows() []row {
 				exits: true, rights: true, spoils: true, differs: true, counts: true, blind: true, mayGo: everything, seedsGo: true,
 			}, faults: []Fault{{When: When{Moment: Ready}, What: Actor{Does: replaceNamespace}}}},
 		)},
-		elsewhere("R5", "each right is taken away, and given back", "TestRightsAreMissed* (test/integration)"),
+		elsewhere("R5", "each right is taken away, and given back", "TestEachRightIsNeeded (test/integration)"),
 		{id: "R6", what: "the operator's token is refused for some seconds", sample: 1, points: fixed(
 			point{name: "I", workload: install, options: options{exits: true, blind: true}, faults: []Fault{unauthorized(Created)}},
 			point{name: "G", workload: specChange, options: options{exits: true, blind: true}, faults: []Fault{unauthorized(Ready)}},

@@ -33,7 +33,7 @@ func loadRows() []row {
 			point{name: "rest", workload: rest, options: options{differs: true, counts: true},
 				faults: []Fault{{When: When{Moment: Ready}, What: Repeated{5 * time.Millisecond, stormOfPods}, For: 5 * time.Second}}},
 		)},
-		elsewhere("P5 (L1-L5 of the code)", "races, leaks, fuzzing, mutations", "make test-race, make test-mutations, Fuzz* of the packages"),
+		elsewhere("P5 (L1-L5 of the code)", "races, leaks, fuzzing, mutations", "make test-race, make test-mutations, make test-unit (Fuzz tests)"),
 	}
 }
 
