@@ -27,12 +27,13 @@ func TestCampaign(t *testing.T) {
 	number := seed()
 	t.Logf("seed %d: -campaign.seed=%d runs the same points", number, number)
 	begin := time.Now()
-	all := map[string][]point{}
+	all, total := map[string][]point{}, 0
 	t.Run("points", func(t *testing.T) {
 		for _, r := range sampledRows(number) {
 			points, err := r.points(t.Context(), c)
 			g.Expect(err).NotTo(HaveOccurred())
 			all[r.id] = points
+			total += len(points)
 			for _, p := range chosen(r, points, number) {
 				name := r.id + "/" + p.name
 				if whole() && !*flagFresh && known.hasPassed(name) {
@@ -48,6 +49,7 @@ func TestCampaign(t *testing.T) {
 			}
 		}
 	})
+	t.Logf("%d rows have %d points in all", len(all), total)
 	if whole() {
 		g.Expect(known.writeReport(all, operatorName())).To(Succeed())
 	}

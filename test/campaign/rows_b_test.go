@@ -40,7 +40,7 @@ func watchRows() []row {
 		{id: "B9", what: "an object is replaced under its name while its watch stands still", sample: 1, points: fixed(
 			replaced("node", "nodes", replaceNode, options{counts: true, mayGo: everything}),
 			replaced("daemonset", "daemonsets", deleteNamed(daemonSetNamed(pluginName)), options{counts: true, mayGo: ofOperand("device-plugin")}),
-			replaced("configmap", "configmaps", deleteNamed(configMapNamed(probeMap)), options{counts: true}),
+			replaced("configmap", "configmaps", deleteNamed(probeMapObject()), options{counts: true}),
 		)},
 	}
 }
@@ -142,9 +142,9 @@ func hiddenEvents() func(context.Context, *campaign) ([]point, error) {
 		name, kind string
 		there      Actor
 	}{
-		{"label", "nodes", Actor{Does: labelNode(0, labels.DiscoveryPCIPresent, "false"), Back: labelNode(0, labels.DiscoveryPCIPresent, "true")}},
-		{"cordon", "nodes", Actor{Does: cordonNode(0, true), Back: cordonNode(0, false)}},
-		{"note", "nodes", Actor{Does: labelNode(0, invariantLabel, "1"), Back: labelNode(0, invariantLabel, "")}},
+		{"label", "nodes", Actor{Does: labelNode(labels.DiscoveryPCIPresent, "false"), Back: labelNode(labels.DiscoveryPCIPresent, "true")}},
+		{"cordon", "nodes", Actor{Does: cordonNode(true), Back: cordonNode(false)}},
+		{"note", "nodes", Actor{Does: labelNode(invariantLabel, "1"), Back: labelNode(invariantLabel, "")}},
 		{"daemonset", "daemonsets", Actor{Does: labelDaemonSet("changed"), Back: labelDaemonSet("")}},
 	}
 	var points []point
@@ -181,9 +181,10 @@ func replaceNode(ctx context.Context, r *run) error {
 	return r.addNode(ctx, 0)
 }
 
-func labelNode(number int, key, value string) func(context.Context, *run) error {
+// labelNode sets a label of the first node; the empty value takes it off.
+func labelNode(key, value string) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(number)}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}}
 		return edit[client.Object](ctx, r.quiet, node, func(object client.Object) {
 			all := object.GetLabels()
 			if value == "" {
@@ -196,9 +197,9 @@ func labelNode(number int, key, value string) func(context.Context, *run) error 
 	}
 }
 
-func cordonNode(number int, cordon bool) func(context.Context, *run) error {
+func cordonNode(cordon bool) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
-		return edit(ctx, r.quiet, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(number)}},
+		return edit(ctx, r.quiet, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}},
 			func(node *corev1.Node) { node.Spec.Unschedulable = cordon })
 	}
 }

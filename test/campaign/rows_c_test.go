@@ -61,8 +61,13 @@ func errorMatrix(ctx context.Context, c *campaign) ([]point, error) {
 	}
 	var points []point
 	for _, request := range ordered(kinds) {
+		counts := []int64{1, 5, 0}
+		if slices.Contains(fault.Reads(), request.Verb) {
+			// One that fails once is made again, whatever it is.
+			counts = counts[2:]
+		}
 		for _, e := range apiErrors {
-			for _, count := range []int64{1, 5, 0} {
+			for _, count := range counts {
 				points = append(points, errorPoint(request, e, count))
 			}
 		}

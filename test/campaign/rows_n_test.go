@@ -41,7 +41,7 @@ func nodeRows() []row {
 		)},
 		{id: "N5", what: "a user's label that keeps an operand off a node stays through a flap of discovery", sample: 1, points: fixed(
 			point{name: "rest/deploy", workload: rest, options: options{counts: true, differs: true, after: overrideIsKept, mayGo: ofOperand(discovery)}, faults: []Fault{
-				{When: When{Moment: Ready}, What: Actor{Does: labelNode(0, labels.DeployPrefix+discovery, labels.False)}},
+				{When: When{Moment: Ready}, What: Actor{Does: labelNode(labels.DeployPrefix+discovery, labels.False)}},
 				{When: When{Moment: Ready, After: 2 * time.Second}, What: Actor{Does: hideDiscovery, Back: showDiscovery}, For: 2 * time.Second},
 			}},
 		)},

@@ -169,11 +169,7 @@ func replaceNamespace(ctx context.Context, r *run) error {
 		return err
 	}
 	if err := r.awaitWithin(ctx, 2*convergeTime, "the namespace to be gone", func() error {
-		err := r.quiet.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{})
-		if client.IgnoreNotFound(err) == nil && err != nil {
-			return nil
-		}
-		return errors.Join(errors.New("it is there"), err)
+		return mustBeGone(r.quiet.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{}))
 	}); err != nil {
 		return err
 	}
@@ -191,6 +187,14 @@ func replaceNamespace(ctx context.Context, r *run) error {
 	// Its account is another one, as a pod in the namespace would be.
 	o.kill()
 	return nil
+}
+
+// mustBeGone turns what a read has come to into the error that the object is there.
+func mustBeGone(found error) error {
+	if found == nil {
+		return errors.New("it is there")
+	}
+	return client.IgnoreNotFound(found)
 }
 
 func unauthorized(moment Moment) Fault {

@@ -48,14 +48,14 @@ func actorRows() []row {
 		{id: "X6", what: "somebody deletes an object of the stack, or the policy and leaves its objects", sample: 1, points: fixed(
 			atRest("daemonset", deleteNamed(daemonSetNamed(pluginName)), plugin),
 			atRest("driver", deleteNamed(daemonSetNamed(driverName)), options{counts: true, mayGo: ofOperand("driver")}),
-			atRest("configmap", deleteNamed(configMapNamed(probeMap)), options{counts: true}),
+			atRest("configmap", deleteNamed(probeMapObject()), options{counts: true}),
 			atRest("runtimeclass", deleteNamed(&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}}), options{counts: true}),
 			atRest("orphans", orphan, options{counts: true}),
 		)},
 		{id: "X7", what: "owner references are taken off, or name somebody else", sample: 1, points: fixed(
 			atRest("stripped", editPlugin(func(ds *appsv1.DaemonSet) { ds.OwnerReferences = nil }), options{}),
 			atRest("stripped-map", func(ctx context.Context, r *run) error {
-				return edit(ctx, r.quiet, configMapNamed(probeMap), func(m *corev1.ConfigMap) { m.OwnerReferences = nil })
+				return edit(ctx, r.quiet, probeMapObject(), func(m *corev1.ConfigMap) { m.OwnerReferences = nil })
 			}, options{}),
 			atRest("forged", forge, options{counts: true, differs: true}),
 		)},
@@ -78,8 +78,8 @@ func daemonSetNamed(name string) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-func configMapNamed(name string) *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+func probeMapObject() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: probeMap}}
 }
 
 func editPlugin(change func(*appsv1.DaemonSet)) func(context.Context, *run) error {
@@ -87,7 +87,7 @@ func editPlugin(change func(*appsv1.DaemonSet)) func(context.Context, *run) erro
 }
 
 func editMap(ctx context.Context, r *run) error {
-	return edit(ctx, r.quiet, configMapNamed(probeMap), func(m *corev1.ConfigMap) {
+	return edit(ctx, r.quiet, probeMapObject(), func(m *corev1.ConfigMap) {
 		for key := range m.Data {
 			m.Data[key] = "changed"
 		}
@@ -186,7 +186,7 @@ func forge(ctx context.Context, r *run) error {
 	if err := r.quiet.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "users-own"}, owner); err != nil {
 		return err
 	}
-	return edit(ctx, r.quiet, configMapNamed(probeMap), func(m *corev1.ConfigMap) {
+	return edit(ctx, r.quiet, probeMapObject(), func(m *corev1.ConfigMap) {
 		m.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: new(true),
 		}}

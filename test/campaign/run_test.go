@@ -180,21 +180,13 @@ func (r *run) course(ctx context.Context, res *result) error {
 func (r *run) goOn(ctx context.Context, res *result) string {
 	limit := convergeTime + r.faultTime()
 	if r.workload.change != nil {
-		if err := r.awaitWithin(ctx, limit, "the stack to stand", func() error { return r.isReady(ctx, r.workload.nodes) }); err != nil {
-			return "L1 " + err.Error()
+		if violation := r.change(ctx, limit, res); violation != "" {
+			return violation
 		}
-		r.arm(ctx, Ready)
-		res.changed = time.Now()
-		if err := r.workload.change(ctx, r); err != nil {
-			return "the workload failed: " + err.Error()
-		}
-		r.arm(ctx, Changed)
 	}
 	changed := time.Now()
-	if r.during != nil {
-		if err := r.during(ctx, r); err != nil {
-			return "L6 " + err.Error()
-		}
+	if violation := r.check(ctx, r.during); violation != "" {
+		return violation
 	}
 	over, err := r.faultsOver(ctx, limit)
 	if errors.Is(err, errMissed) && !r.optional {
@@ -214,11 +206,31 @@ func (r *run) goOn(ctx context.Context, res *result) string {
 	if err := r.settle(ctx); err != nil {
 		return "L3 " + err.Error()
 	}
-	if r.after != nil {
-		if err := r.after(ctx, r); err != nil {
-			return "L6 " + err.Error()
-		}
+	return r.check(ctx, r.after)
+}
+
+// check is what a row checks by itself.
+func (r *run) check(ctx context.Context, what func(context.Context, *run) error) string {
+	if what == nil {
+		return ""
 	}
+	if err := what(ctx, r); err != nil {
+		return "L6 " + err.Error()
+	}
+	return ""
+}
+
+// change makes the workload's change once the stack stands.
+func (r *run) change(ctx context.Context, limit time.Duration, res *result) string {
+	if err := r.awaitWithin(ctx, limit, "the stack to stand", func() error { return r.isReady(ctx, r.workload.nodes) }); err != nil {
+		return "L1 " + err.Error()
+	}
+	r.arm(ctx, Ready)
+	res.changed = time.Now()
+	if err := r.workload.change(ctx, r); err != nil {
+		return "the workload failed: " + err.Error()
+	}
+	r.arm(ctx, Changed)
 	return ""
 }
 

@@ -1,6 +1,7 @@
 package fault
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
@@ -106,17 +107,17 @@ type Match struct {
 
 // Matches reports whether the rule is about this request.
 func (m Match) Matches(r Request) bool {
-	if len(m.Verbs) > 0 && !slices.Contains(m.Verbs, r.Verb) {
+	switch {
+	case len(m.Verbs) > 0 && !slices.Contains(m.Verbs, r.Verb), m.Name != "" && m.Name != r.Name:
+		return false
+	case len(m.Resources) == 0:
+		if slices.Contains(Writes(), r.Verb) && !r.IsWrite() {
+			return false
+		}
+	case !slices.Contains(m.Resources, r.Resource):
 		return false
 	}
-	if len(m.Resources) > 0 && !slices.Contains(m.Resources, r.Resource) {
-		return false
-	}
-	if len(m.Resources) == 0 && slices.Contains(Writes(), r.Verb) && !r.IsWrite() {
-		return false
-	}
-	return (m.Subresource == "" || m.Subresource == r.Subresource || m.Subresource == NoSubresource && r.Subresource == "") &&
-		(m.Name == "" || m.Name == r.Name)
+	return m.Subresource == "" || m.Subresource == cmp.Or(r.Subresource, NoSubresource)
 }
 
 // NoSubresource matches requests for objects themselves.

@@ -113,7 +113,9 @@ func (w *Watcher) follow(ctx context.Context, kind, version string) {
 				version = next
 				break
 			}
-			sleep(ctx, 200*time.Millisecond)
+			if sleep(ctx, 200*time.Millisecond) != nil {
+				return
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
+	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
 )
 
 // What one object may cost: so many writes in a while, and so many that change nothing. A fault may explain one or two of
@@ -32,21 +33,30 @@ func cost(r *Run, f *found) {
 	r.judgeNothing(writes, f)
 }
 
-// judgeNothing counts the writes after which an object is as an earlier one has left it, whose answer was not lost.
+// judgeNothing counts the writes after which an object has a revision that it had before they began. One whose answer was
+// lost may be made again.
 func (r *Run) judgeNothing(writes []fault.Record, f *found) {
-	type revision struct{ resource, namespace, name, version string }
-	made := map[revision]bool{}
-	nothing := map[string]int{}
+	seen := map[history.Key]map[string]time.Time{}
+	for _, event := range r.Events {
+		if seen[event.Key] == nil {
+			seen[event.Key] = map[string]time.Time{}
+		}
+		seen[event.Key][event.Object.GetResourceVersion()] = event.At
+	}
+	nothing := map[fault.Request]int{}
 	for _, write := range writes {
-		if write.Code >= 300 || write.Code == 0 || write.Version == "" || write.Verb == fault.Delete {
+		if write.Lost {
+			nothing[write.Request]--
+		}
+		if write.Code >= 300 || write.Code == 0 || write.Verb == fault.Delete {
 			continue
 		}
-		at := revision{write.Resource, write.Namespace, write.Name, write.Version}
-		if made[at] {
-			if nothing[write.String()]++; nothing[write.String()] > mostNothing {
-				f.add(write.String(), 0, fmt.Sprintf("more than %d such writes changed nothing", mostNothing))
-			}
+		key := history.Key{Kind: kinds[write.Resource], Namespace: write.Namespace, Name: write.Name}
+		if at, is := seen[key][write.Version]; !is || !at.Before(write.Begin) {
+			continue
 		}
-		made[at] = !write.Lost
+		if nothing[write.Request]++; nothing[write.Request] > mostNothing {
+			f.add(write.String(), 0, fmt.Sprintf("more than %d such writes changed nothing", mostNothing))
+		}
 	}
 }

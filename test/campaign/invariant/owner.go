@@ -16,15 +16,17 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
 )
 
-// kinds are the resources of the stack's objects.
+// kinds are the resources that the operator writes.
 var kinds = map[string]string{
+	"nodes": history.Node, "clusterpolicies": history.ClusterPolicy,
 	"daemonsets": history.DaemonSet, "configmaps": history.ConfigMap, "services": history.Service, "runtimeclasses": history.RuntimeClass,
 }
 
 // ownership: the objects that a write meets are those that there were as it began.
 func ownership(r *Run, f *found) {
 	for _, write := range r.Writes {
-		kind, ofStack := kinds[write.Resource]
+		kind, known := kinds[write.Resource]
+		ofStack := known && kind != history.Node && kind != history.ClusterPolicy
 		switch {
 		case write.Verb == fault.DeleteCollection:
 			f.add(write.String(), 0, "a deletion of all that a selector meets")
