@@ -140,11 +140,11 @@ func reportsFailedCalls(ctx context.Context, r *run) error {
 			return err
 		}
 		for _, operand := range policy.Status.Operands {
-			if operand.State == v1.OperandError {
+			if operand.State == v1.OperandError || operand.State == v1.OperandInvalid {
 				return nil
 			}
 		}
-		return errors.New("no operand has the state Error")
+		return errors.New("no operand has the state Error or Invalid")
 	})
 }
 

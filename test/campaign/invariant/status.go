@@ -3,6 +3,7 @@ package invariant
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -109,7 +110,9 @@ func invalid(r *Run, f *found) {
 		}
 		for _, policy := range history.All[*v1.ClusterPolicy](world) {
 			for _, operand := range policy.Status.Operands {
-				if operand.Name == ds.Labels[labels.Operand] && operand.State == v1.OperandInvalid &&
+				// What the API server refuses is Invalid too, until it is no more.
+				refused := strings.HasPrefix(operand.Message, "applying ")
+				if operand.Name == ds.Labels[labels.Operand] && operand.State == v1.OperandInvalid && !refused &&
 					policy.Status.ObservedGeneration == policy.Generation && metav1.IsControlledBy(ds, policy) {
 					f.at(event, "it changes while the operand is Invalid: %s", operand.Message)
 				}
