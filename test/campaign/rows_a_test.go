@@ -118,7 +118,8 @@ func terminations(ctx context.Context, c *campaign) ([]point, error) {
 
 func partialApplies() func(context.Context, *campaign) ([]point, error) {
 	var points []point
-	for k := range int64(9) {
+	// As many DaemonSets as the sample policy has.
+	for k := range int64(7) {
 		rule := fault.Rule{
 			Match: fault.Match{Verbs: fault.Writes(), Resources: []string{"daemonsets"}}, From: k + 1,
 			Action: fault.Action{Status: http.StatusInternalServerError},

@@ -109,16 +109,25 @@ func invalid(r *Run, f *found) {
 			return
 		}
 		for _, policy := range history.All[*v1.ClusterPolicy](world) {
-			for _, operand := range policy.Status.Operands {
-				// What the API server refuses is Invalid too, until it is no more.
-				refused := strings.HasPrefix(operand.Message, "applying ")
-				if operand.Name == ds.Labels[labels.Operand] && operand.State == v1.OperandInvalid && !refused &&
-					policy.Status.ObservedGeneration == policy.Generation && metav1.IsControlledBy(ds, policy) {
-					f.at(event, "it changes while the operand is Invalid: %s", operand.Message)
-				}
+			if message, is := invalidBySpec(policy, ds.Labels[labels.Operand]); is && metav1.IsControlledBy(ds, policy) {
+				f.at(event, "it changes while the operand is Invalid: %s", message)
 			}
 		}
 	})
+}
+
+// invalidBySpec reports whether the status calls an operand Invalid, and why. What the API server refuses is Invalid too,
+// until it is no more.
+func invalidBySpec(policy *v1.ClusterPolicy, name string) (message string, is bool) {
+	if policy.Status.ObservedGeneration != policy.Generation {
+		return "", false
+	}
+	for _, operand := range policy.Status.Operands {
+		if operand.Name == name && operand.State == v1.OperandInvalid && !strings.HasPrefix(operand.Message, "applying ") {
+			return operand.Message, true
+		}
+	}
+	return "", false
 }
 
 // privileges: what a pod may on its node.
