@@ -20,7 +20,7 @@ var (
 	flagOperator = flag.String("campaign.operator", "", "path of the operator's program; the default is test/operator")
 	flagBug      = flag.String("campaign.bug", "", "try this seeded bug alone")
 	flagLanes    = flag.Int("campaign.lanes", 3, "how many clusters are in use at once")
-	flagRows     = flag.Int("campaign.rows", 12, "how many rows the sample takes points of")
+	flagRows     = flag.Int("campaign.rows", 10, "how many rows the sample takes points of")
 	flagFor      = flag.Duration("campaign.for", 0, "begin no further point after this time")
 	flagFresh    = flag.Bool("campaign.fresh", false, "run also the points that this operator has passed before")
 )
