@@ -5,9 +5,10 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ func TestCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("service account", func(t *testing.T) { checkServiceAccount(t, c) })
-	t.Run("proxy", func(t *testing.T) { checkProxy(t, c) })
+	t.Run("front", func(t *testing.T) { checkFront(t, c) })
 	t.Run("freeze", func(t *testing.T) { checkFreeze(t, c) })
 	t.Run("outage", func(t *testing.T) { checkOutage(t, c) })
 }
@@ -99,45 +100,28 @@ func checkServiceAccount(t *testing.T, c *Cluster) {
 	}
 }
 
-// checkProxy shows at which moments a write can be cut, and what the API server then holds.
-func checkProxy(t *testing.T, c *Cluster) {
-	verdicts := map[string]map[Phase]Verdict{
-		"cut-before": {Before: {Cut: true}},
-		"cut-after":  {After: {Cut: true}},
-		"refused":    {Before: {Code: http.StatusConflict}},
-		"passed":     {},
-	}
-	var lock sync.Mutex
-	var name string
-	proxy, err := c.NewWriteProxy(func(write Write) Verdict {
-		lock.Lock()
-		defer lock.Unlock()
-		return verdicts[name][write.Phase]
+// checkFront shows that a client reaches the API server through a front with its own rights, until that is closed.
+func checkFront(t *testing.T, c *Cluster) {
+	front, err := c.NewFront(func(target *url.URL, transport http.RoundTripper) http.Handler {
+		proxy := httputil.NewSingleHostReverseProxy(target)
+		proxy.Transport = transport
+		return proxy
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer proxy.Close()
-	client := clientFor(t, c, proxy.URL)
-	for _, want := range []struct {
-		name           string
-		failed, stored bool
-	}{
-		{"passed", false, true}, {"cut-before", true, false}, {"cut-after", true, true}, {"refused", true, false},
-	} {
-		lock.Lock()
-		name = want.name
-		lock.Unlock()
-		if err := createConfigMap(t, client, want.name); (err != nil) != want.failed {
-			t.Errorf("%s: got error %v, want error %t", want.name, err, want.failed)
-		}
-		_, err := client.CoreV1().ConfigMaps(OperatorNamespace).Get(t.Context(), want.name, metav1.GetOptions{})
-		if stored := err == nil; stored != want.stored {
-			t.Errorf("%s: stored %t, want %t (%v)", want.name, stored, want.stored, err)
-		}
+	client := clientFor(t, c, front.URL)
+	if err := createConfigMap(t, client, "through-front"); err != nil {
+		t.Error(err)
 	}
-	if got := proxy.Writes(); got != 4 {
-		t.Errorf("the proxy saw %d writes, want 4", got)
+	if _, err := client.CoreV1().Secrets(OperatorNamespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("list secrets through the front: got error %v, want that it is forbidden", err)
+	}
+	if err := front.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := createConfigMap(t, client, "after-front"); err == nil {
+		t.Error("a write through a front that is closed: got no error")
 	}
 }
 

@@ -125,6 +125,17 @@ func (c *Cluster) FreezeAPIServer() error { return c.apiServer.launcher.Signal(s
 // ThawAPIServer lets the API server go on after FreezeAPIServer.
 func (c *Cluster) ThawAPIServer() error { return c.apiServer.launcher.Signal(syscall.SIGCONT) }
 
+// FreezeFollower keeps kube-controller-manager, kube-scheduler or kwok from acting until thaw is called.
+func (c *Cluster) FreezeFollower(name string) (thaw func(), err error) {
+	for _, p := range c.followers {
+		if p.name == name {
+			p.signal(syscall.SIGSTOP)
+			return func() { p.signal(syscall.SIGCONT) }, nil
+		}
+	}
+	return nil, fmt.Errorf("freeze %s: no such program runs", name)
+}
+
 // newAPIServer prepares an API server that can be started again at its port.
 func (c *Cluster) newAPIServer() (*server, error) {
 	s, err := c.newServer("kube-apiserver")

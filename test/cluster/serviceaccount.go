@@ -30,7 +30,7 @@ func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name stri
 
 // ServiceAccountKubeconfig writes a kubeconfig with the rights of a ServiceAccount and returns its
 // path. A server other than the empty string replaces the API server's URL, such as that of a
-// WriteProxy.
+// Front.
 func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name, server string) (string, error) {
 	cfg, err := c.ServiceAccountConfig(ctx, namespace, name)
 	if err != nil {

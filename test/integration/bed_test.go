@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,8 +77,6 @@ type process struct {
 	*cluster.Operator
 	// log is the file that it writes to, and every one before it.
 	log string
-	// lastWrite is the ordinal of its last write, where it writes through a proxy.
-	lastWrite atomic.Int64
 	// judged is where the judgement of its rights begins: a story that takes rights away judges that itself.
 	judged cluster.Mark
 }

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -128,4 +130,49 @@ func (b *bed) sample(name string) []*unstructured.Unstructured {
 	}
 	b.Expect(objects).NotTo(BeEmpty())
 	return objects
+}
+
+// empty takes the cluster back to before the installation, without waiting for the garbage collector.
+func (b *bed) empty() {
+	b.t.Helper()
+	ctx := b.t.Context()
+	b.Expect(b.client.Delete(ctx, b.policy())).To(Succeed())
+	owned := client.HasLabels{"nvidia.com/gpu-operator.operand"}
+	for _, kind := range []client.Object{&appsv1.DaemonSet{}, &corev1.ConfigMap{}} {
+		b.Expect(b.client.DeleteAllOf(ctx, kind, client.InNamespace(namespace), owned)).To(Succeed())
+	}
+	b.Expect(b.client.DeleteAllOf(ctx, &nodev1.RuntimeClass{}, owned)).To(Succeed())
+	nodes := &corev1.NodeList{}
+	b.Expect(b.client.List(ctx, nodes)).To(Succeed())
+	for i := range nodes.Items {
+		b.release(nodes.Items[i].Name)
+	}
+	b.Eventually(func(g Gomega) {
+		pods := &corev1.PodList{}
+		g.Expect(b.client.List(ctx, pods, client.InNamespace(namespace))).To(Succeed())
+		g.Expect(pods.Items).To(BeEmpty())
+		g.Expect(b.leftovers()).To(BeEmpty())
+	}).WithTimeout(garbageTime).WithPolling(100 * time.Millisecond).Should(Succeed())
+}
+
+// release takes the operator's labels and condition off a node, as an administrator would.
+func (b *bed) release(name string) {
+	b.t.Helper()
+	b.Eventually(func(g Gomega) {
+		node := b.node(name)
+		for key := range node.Labels {
+			if strings.HasPrefix(key, "nvidia.com/") {
+				delete(node.Labels, key)
+			}
+		}
+		g.Expect(b.client.Update(b.t.Context(), node)).To(Succeed())
+		var others []corev1.NodeCondition
+		for _, condition := range node.Status.Conditions {
+			if condition.Type != gpuReady {
+				others = append(others, condition)
+			}
+		}
+		node.Status.Conditions = others
+		g.Expect(b.client.Status().Update(b.t.Context(), node)).To(Succeed())
+	}).WithPolling(50 * time.Millisecond).Should(Succeed())
 }

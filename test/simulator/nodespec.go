@@ -50,6 +50,9 @@ type NodeSpec struct {
 	// Labels are added last, and replace those of the same key.
 	Labels map[string]string
 	Taints []corev1.Taint
+	// Annotations are added too, and Unschedulable is a cordon.
+	Annotations   map[string]string
+	Unschedulable bool
 }
 
 // AddNodes creates n common GPU nodes and returns their names.
@@ -127,7 +130,7 @@ func (n NodeSpec) node(serial int64) *corev1.Node {
 			Labels:      n.labels(),
 			Annotations: n.annotations(),
 		},
-		Spec: corev1.NodeSpec{Taints: n.Taints},
+		Spec: corev1.NodeSpec{Taints: n.Taints, Unschedulable: n.Unschedulable},
 		Status: corev1.NodeStatus{
 			Phase:       corev1.NodeRunning,
 			Capacity:    resources,
@@ -183,6 +186,7 @@ func (n NodeSpec) annotations() map[string]string {
 	default:
 		annotations[featureLabels] = listed(discovered(n.OS, n.OSVersion, n.Kernel, n.GPUs))
 	}
+	maps.Copy(annotations, n.Annotations)
 	return annotations
 }
 

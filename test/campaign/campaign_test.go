@@ -1,0 +1,109 @@
+package campaign
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// TestCampaign runs the points of all rows: a sample that a number chooses, or with TEST_FULL=1 every one that has not
+// passed before.
+func TestCampaign(t *testing.T) {
+	g := NewWithT(t)
+	_, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr)
+	g.Expect(err).NotTo(HaveOccurred())
+	binary, err := program(t.Context())
+	g.Expect(err).NotTo(HaveOccurred())
+	known, err := openResults(binary)
+	g.Expect(err).NotTo(HaveOccurred())
+	c := newCampaign(binary, *flagLanes)
+	t.Cleanup(func() { g.Expect(c.close()).To(Succeed()) })
+	number := seed()
+	t.Logf("seed %d: -campaign.seed=%d runs the same points", number, number)
+	if *flagPoint == "" {
+		c.warm(t)
+	}
+	begin := time.Now()
+	all, total := map[string][]point{}, 0
+	t.Run("points", func(t *testing.T) {
+		for _, r := range sampledRows(number) {
+			points, err := r.points(t.Context(), c)
+			g.Expect(err).NotTo(HaveOccurred())
+			all[r.id] = points
+			total += len(points)
+			for _, p := range chosen(r, points, number) {
+				name := r.id + "/" + p.name
+				if whole() && !*flagFresh && known.hasPassed(name) {
+					continue
+				}
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					if *flagFor > 0 && time.Since(begin) > *flagFor {
+						t.Skip("the time is over; the next run goes on here")
+					}
+					g.Expect(known.add(c.judge(t, name, p))).To(Succeed())
+				})
+			}
+		}
+	})
+	t.Logf("%d rows have %d points in all", len(all), total)
+	if whole() {
+		g.Expect(known.writeReport(all, operatorName())).To(Succeed())
+	}
+}
+
+// warm makes the undisturbed runs side by side, which most rows need to know their points. What fails is reported where it
+// is needed.
+func (c *campaign) warm(t *testing.T) {
+	t.Helper()
+	var all sync.WaitGroup
+	for _, w := range []*workload{install, specChange, rest, disable, remove} {
+		r := c.referenceOf(t.Context(), w)
+		all.Go(func() { _, _ = r.first() })
+	}
+	all.Wait()
+}
+
+// whole reports whether every point is run.
+func whole() bool { return cluster.WholeCampaigns() && *flagPoint == "" }
+
+func operatorName() string {
+	if *flagOperator != "" {
+		return *flagOperator
+	}
+	return "test/operator"
+}
+
+// isAsked reports whether a row may have a point that is asked for.
+func isAsked(r row) bool {
+	return strings.HasPrefix(*flagPoint, r.id+"/") || strings.HasPrefix(r.id, *flagPoint)
+}
+
+// judge runs a point, and fails for each violation.
+func (c *campaign) judge(t *testing.T, name string, p point) kept {
+	t.Helper()
+	out, err := c.run(t.Context(), p)
+	switch {
+	case err != nil:
+		t.Error(err)
+		return kept{Point: name, Verdict: failed, Detail: fmt.Sprintf("%.300s", err.Error())}
+	case len(out.violations) > 0:
+		for _, violation := range out.violations {
+			t.Error(violation)
+		}
+		t.Logf("again: go test ./test/campaign -run TestCampaign -count=1 -v -campaign.point=%s\n%s", name, out.logs)
+		return kept{Point: name, Verdict: failed, Detail: fmt.Sprintf("%.300s", out.violations[0])}
+	case out.missed:
+		t.Log("the run made no such call, so that nothing was struck")
+		return kept{Point: name, Verdict: missed}
+	}
+	t.Logf("recovered in %.1f s", out.recovery)
+	return kept{Point: name, Verdict: passed, Recovery: out.recovery}
+}

@@ -1,0 +1,64 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// replaced is the answer that an action gives in place of the API server's.
+type replaced Action
+
+func (r replaced) Error() string { return fmt.Sprintf("answered with %d by the proxy", r.Status) }
+
+// failed answers the client when there is no answer of the API server to pass on.
+func failed(w http.ResponseWriter, _ *http.Request, err error) {
+	var action replaced
+	switch {
+	case errors.As(err, &action) && action.Garbage:
+		writeGarbage(w)
+	case errors.As(err, &action):
+		writeStatus(w, action.Status, action.RetryAfter)
+	default:
+		// As if the API server itself were gone.
+		panic(http.ErrAbortHandler)
+	}
+}
+
+func writeStatus(w http.ResponseWriter, code, retryAfter int) {
+	if retryAfter > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(retryAfter))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"injected by the campaign","reason":%q,"code":%d}`,
+		reasons[code], code)
+}
+
+// reasons are those by which clients tell errors apart.
+var reasons = map[int]string{
+	http.StatusBadRequest: "BadRequest", http.StatusUnauthorized: "Unauthorized", http.StatusForbidden: "Forbidden", http.StatusConflict: "Conflict",
+	http.StatusGone: "Expired", http.StatusUnprocessableEntity: "Invalid", http.StatusTooManyRequests: "TooManyRequests",
+	http.StatusInternalServerError: "InternalError", http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "Timeout",
+}
+
+func writeGarbage(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(w, `{"kind":"Li`)
+}
+
+// pause waits, and reports whether the client was still there at the end.
+func pause(ctx context.Context, d time.Duration) bool {
+	if d == 0 {
+		return true
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

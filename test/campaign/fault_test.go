@@ -1,0 +1,282 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
+)
+
+// Moment is a point in the course of a run.
+type Moment string
+
+// The moments of a run, in their order. A workload without a change has no Ready and Changed.
+const (
+	// Start is before the operator starts.
+	Start Moment = "start"
+	// Created is right after the policy was created.
+	Created Moment = "created"
+	// Ready is when the stack stands, before the workload changes anything.
+	Ready Moment = "ready"
+	// Changed is right after the change.
+	Changed Moment = "changed"
+)
+
+// When says when a fault strikes: at a moment or some time after it, or at a write after that.
+type When struct {
+	Moment Moment
+	After  time.Duration
+	Write  *AtWrite
+}
+
+// AtWrite is the Nth of the operator's writes that match, from 1, at a phase.
+type AtWrite struct {
+	Match fault.Match
+	Nth   int64
+	Phase fault.Phase
+}
+
+// Fault is what goes wrong, as data. It is taken back after a time, at the latest before the end of the run is awaited.
+type Fault struct {
+	// Who is the part that fails: which of the operators it is for where that matters.
+	Who  int
+	When When
+	What What
+	// For is how long it lasts; 0 is a single blow.
+	For time.Duration
+}
+
+// What goes wrong.
+type What interface {
+	// begin makes it go wrong, and returns what takes it back, which may be nil.
+	begin(ctx context.Context, r *run, who *operator) (end func(), err error)
+}
+
+// API has calls fail by rules.
+type API []fault.Rule
+
+func (a API) begin(_ context.Context, r *run, who *operator) (func(), error) {
+	var ends []func()
+	var strikes []func() bool
+	for _, rule := range a {
+		end, struck := who.proxy.Add(rule)
+		ends, strikes = append(ends, end), append(strikes, struck)
+	}
+	return func() {
+		for _, end := range ends {
+			end()
+		}
+		if !slices.ContainsFunc(strikes, func(struck func() bool) bool { return struck() }) {
+			r.lock.Lock()
+			defer r.lock.Unlock()
+			r.missed = true
+		}
+	}, nil
+}
+
+// Process is what happens to the operator's process.
+type Process string
+
+// What happens to a process.
+const (
+	Kill      Process = "SIGKILL"
+	Terminate Process = "SIGTERM"
+	Freeze    Process = "SIGSTOP"
+	// Away kills it and keeps it away while the fault lasts.
+	Away Process = "away"
+)
+
+func (p Process) begin(_ context.Context, _ *run, who *operator) (func(), error) {
+	switch p {
+	case Kill:
+		who.kill()
+	case Terminate:
+		return nil, who.terminate()
+	case Freeze:
+		return who.freeze(), nil
+	case Away:
+		release := who.hold()
+		who.kill()
+		return release, nil
+	}
+	return nil, nil
+}
+
+// Again kills the operator every so often.
+type Again time.Duration
+
+func (a Again) begin(ctx context.Context, _ *run, who *operator) (func(), error) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Duration(a)):
+				who.kill()
+			}
+		}
+	}()
+	return cancel, nil
+}
+
+// Actor is somebody else who does something, and takes it back.
+type Actor struct {
+	Does func(context.Context, *run) error
+	Back func(context.Context, *run) error
+}
+
+func (a Actor) begin(ctx context.Context, r *run, _ *operator) (func(), error) {
+	if err := a.Does(ctx, r); err != nil || a.Back == nil {
+		return nil, err
+	}
+	return func() { r.fail(a.Back(ctx, r)) }, nil
+}
+
+// Past restarts the operator into the world as it was at an earlier moment, and lets it see nothing newer.
+type Past Moment
+
+func (p Past) begin(_ context.Context, r *run, who *operator) (func(), error) {
+	old := fault.Rule{Match: fault.Match{Verbs: fault.Reads(), Resources: watched}, Action: fault.Action{Version: r.versions[Moment(p)]}}
+	held := fault.Rule{Match: fault.Match{Verbs: []string{fault.Watch}, Resources: watched}, Stream: fault.Stream{Hold: true}}
+	removeOld, _ := who.proxy.Add(old)
+	removeHeld, _ := who.proxy.Add(held)
+	who.kill()
+	return func() { removeOld(); removeHeld() }, nil
+}
+
+// watched are the resources whose objects the operator reads from its caches.
+var watched = []string{"nodes", "pods", "daemonsets", "configmaps", "runtimeclasses", "clusterpolicies"}
+
+// Outage is what happens to the API server.
+type Outage string
+
+// Outages of the API server.
+const (
+	Down   Outage = "down"
+	Frozen Outage = "frozen"
+)
+
+func (o Outage) begin(ctx context.Context, r *run, _ *operator) (func(), error) {
+	if o == Frozen {
+		return func() { r.fail(r.cluster.ThawAPIServer()) }, r.cluster.FreezeAPIServer()
+	}
+	r.cluster.KillAPIServer()
+	return func() { r.fail(r.cluster.StartAPIServer(ctx)) }, nil
+}
+
+// Controller stops one of the programs that act on the cluster, such as kube-scheduler.
+type Controller string
+
+func (c Controller) begin(_ context.Context, r *run, _ *operator) (func(), error) {
+	thaw, err := r.cluster.FreezeFollower(string(c))
+	return thaw, err
+}
+
+// armed is a fault of a run on its way.
+type armed struct {
+	Fault
+	struck chan struct{}
+	over   chan struct{}
+	lock   sync.Mutex
+	began  time.Time
+	ended  time.Time
+}
+
+// arm has the faults of a moment strike when they are due.
+func (r *run) arm(ctx context.Context, moment Moment) {
+	r.noteVersion(ctx, moment)
+	for _, a := range r.faults {
+		if a.When.Moment != moment {
+			continue
+		}
+		switch {
+		case a.When.Write != nil:
+			r.armAtWrite(ctx, a)
+		case a.When.After > 0:
+			go func() {
+				select {
+				case <-ctx.Done():
+				case <-time.After(a.When.After):
+					r.strike(ctx, a)
+				}
+			}()
+		default:
+			r.strike(ctx, a)
+		}
+	}
+}
+
+// noteVersion keeps the resourceVersion of the moment.
+func (r *run) noteVersion(ctx context.Context, moment Moment) {
+	list := &corev1.NodeList{}
+	if err := r.quiet.List(ctx, list); err == nil {
+		r.versions[moment] = list.ResourceVersion
+	}
+}
+
+// armAtWrite strikes from within the call of the operator, so that nothing happens in between.
+func (r *run) armAtWrite(ctx context.Context, a *armed) {
+	at := a.When.Write
+	process, isProcess := a.What.(Process)
+	// A process that was killed never sees the answer, however fast the proxy is.
+	dies := isProcess && (process == Kill || process == Away) && at.Phase != fault.Done
+	call := func() { r.strike(ctx, a) }
+	if process == Terminate {
+		// It ends once its calls are answered, this one too.
+		call = func() { go r.strike(ctx, a) }
+	}
+	_, _ = r.operators[a.Who].proxy.Add(fault.Rule{
+		Match: at.Match, Phase: at.Phase, From: at.Nth, Count: 1, Action: fault.Action{Call: call, Drop: dies},
+	})
+}
+
+func (r *run) strike(ctx context.Context, a *armed) {
+	a.lock.Lock()
+	a.began = time.Now()
+	a.lock.Unlock()
+	end, err := a.What.begin(ctx, r, r.operators[a.Who])
+	if err != nil {
+		r.fail(fmt.Errorf("fault %T: %w", a.What, err))
+	}
+	close(a.struck)
+	go func() {
+		defer close(a.over)
+		if a.For > 0 {
+			select {
+			case <-ctx.Done():
+			case <-time.After(a.For):
+			}
+		}
+		if end != nil {
+			end()
+		}
+		a.lock.Lock()
+		a.ended = time.Now()
+		a.lock.Unlock()
+	}()
+}
+
+// faultsOver waits until all faults have struck and are over, and returns when the last of them was. One that never
+// struck is an error that is told apart: the run had no such write.
+func (r *run) faultsOver(ctx context.Context, limit time.Duration) (time.Time, error) {
+	var last time.Time
+	deadline := time.After(limit)
+	for _, a := range r.faults {
+		select {
+		case <-a.over:
+		case <-deadline:
+			return last, errMissed
+		case <-ctx.Done():
+			return last, ctx.Err()
+		}
+		if a.ended.After(last) {
+			last = a.ended
+		}
+	}
+	return last, nil
+}

@@ -1,0 +1,146 @@
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// State is a world without what no two runs share, such as identities, versions and times: a value for each path.
+type State map[string]string
+
+// volatile are fields that no two runs share, wherever they are.
+var volatile = []string{"uid", "resourceVersion", "creationTimestamp", "generation", "observedGeneration", "lastTransitionTime",
+	"lastHeartbeatTime", "lastProbeTime", "since", "time", "deprecated.daemonset.template.generation"}
+
+// StateOf is the state of a world: all objects of the cluster and of some namespaces. Of pods there is which containers
+// each operand has on which node, as their names are by chance.
+func StateOf(w World, namespaces ...string) (State, error) {
+	state := State{}
+	for key, object := range w {
+		// The certificate of the cluster.
+		if key.Namespace != "" && !slices.Contains(namespaces, key.Namespace) || key.Name == "kube-root-ca.crt" {
+			continue
+		}
+		if pod, is := object.(*corev1.Pod); is {
+			place := fmt.Sprintf("Pod %s on %s", pod.Labels[labels.Operand], pod.Spec.NodeName)
+			state[place+" phase"] = string(pod.Status.Phase)
+			for i, container := range pod.Spec.Containers {
+				state[fmt.Sprintf("%s image %d", place, i)] = container.Image
+			}
+			continue
+		}
+		fields, err := fieldsOf(object)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", key, err)
+		}
+		state.put(key.String(), fields)
+	}
+	return state, nil
+}
+
+// fieldsOf are the fields of an object that states are compared by.
+func fieldsOf(object client.Object) (map[string]any, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, err
+	}
+	if metadata, is := fields["metadata"].(map[string]any); is {
+		metadata["managedFields"] = owned(object)
+	}
+	if node, is := object.(*corev1.Node); is {
+		fields["status"] = map[string]any{"allocatable": node.Status.Allocatable[labels.ResourceGPU], "gpuReady": conditionOf(node)}
+	}
+	return fields, nil
+}
+
+// owned is what the operator has written of an object.
+func owned(object client.Object) map[string]any {
+	fields := map[string]any{}
+	for _, entry := range object.GetManagedFields() {
+		if entry.Manager == labels.FieldOwner && entry.FieldsV1 != nil {
+			fields[string(entry.Operation)+" "+entry.Subresource] = entry.FieldsV1.GetRawString()
+		}
+	}
+	return fields
+}
+
+func conditionOf(node *corev1.Node) string {
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == labels.ConditionGPUReady {
+			return fmt.Sprintf("%s %s %s", condition.Status, condition.Reason, condition.Message)
+		}
+	}
+	return ""
+}
+
+func (s State) put(path string, value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, field := range value {
+			if !slices.Contains(volatile, name) {
+				s.put(path+"."+name, field)
+			}
+		}
+	case []any:
+		for i, element := range value {
+			s.put(fmt.Sprintf("%s[%d]", path, i), element)
+		}
+	case nil:
+	default:
+		s[path] = fmt.Sprint(value)
+	}
+}
+
+// Differences are the paths where two states differ, with both values, but for those that differ between the two
+// states of mask as well: what two undisturbed runs need not share.
+func Differences(want, got State, mask [2]State) []string {
+	var found []string
+	for _, path := range paths(want, got) {
+		if want[path] != got[path] && mask[0][path] == mask[1][path] {
+			found = append(found, fmt.Sprintf("%s: want %.200q, got %.200q", path, want[path], got[path]))
+		}
+	}
+	return found
+}
+
+func paths(states ...State) []string {
+	var all []string
+	for _, state := range states {
+		for path := range state {
+			all = append(all, path)
+		}
+	}
+	slices.SortFunc(all, strings.Compare)
+	return slices.Compact(all)
+}
+
+// Counts are how often something was created and deleted: each object by its name, and the pods of each operand on each
+// node.
+func Counts(events []Event) map[string]int {
+	counts := map[string]int{}
+	for _, event := range events {
+		name := event.String()
+		if pod, is := event.Object.(*corev1.Pod); is {
+			// It has no node yet as it is created; the DaemonSet controller names that in the affinity.
+			name = "Pod of " + pod.Labels[labels.Operand]
+		}
+		switch {
+		case event.Gone:
+			counts["delete "+name]++
+		case event.Before == nil:
+			counts["create "+name]++
+		}
+	}
+	return counts
+}

@@ -1,0 +1,241 @@
+package invariant
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
+	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// story makes a history: each step is some seconds after the one before.
+type story struct {
+	run *Run
+	now time.Time
+}
+
+func newStory() *story {
+	return &story{now: time.Unix(1000, 0), run: &Run{
+		Begin: history.World{}, Namespace: "ns", Cordoned: "cordoned",
+		MayGo:        func(string, string) bool { return false },
+		Unprivileged: func(string, string) bool { return true },
+	}}
+}
+
+func (s *story) wait(seconds int) *story {
+	s.now = s.now.Add(time.Duration(seconds) * time.Second)
+	return s
+}
+
+func (s *story) happens(kind string, before, object client.Object, gone bool) *story {
+	key := history.Key{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	s.run.Events = append(s.run.Events, history.Event{
+		Key: key, Before: before, Object: object, Gone: gone, Version: uint64(len(s.run.Events) + 1), At: s.now,
+	})
+	return s.wait(1)
+}
+
+func (s *story) writes(record fault.Record) *story {
+	record.Begin = s.now
+	if record.Code == 0 {
+		record.Code = 200
+	}
+	s.run.Writes = append(s.run.Writes, record)
+	return s
+}
+
+var ours = []metav1.OwnerReference{{Kind: "ClusterPolicy", Name: "p", UID: "policy", Controller: new(true)}}
+
+func daemonSet(available int32) *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ds", UID: "uid-of-ds", OwnerReferences: ours, Labels: map[string]string{labels.Operand: "driver"}},
+		Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, NumberAvailable: available},
+	}
+}
+
+func policy(ready metav1.ConditionStatus) *v1.ClusterPolicy {
+	return &v1.ClusterPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 3},
+		Status: v1.ClusterPolicyStatus{ObservedGeneration: 3, Conditions: []metav1.Condition{{Type: v1.ConditionReady, Status: ready}},
+			NodeSummary: &v1.NodeSummary{Total: 2, Ready: 2}},
+	}
+}
+
+func node(change func(*corev1.Node)) *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "node-a", Labels: map[string]string{UserPrefix + "team": "hpc"}}}
+	if change != nil {
+		change(n)
+	}
+	return n
+}
+
+func pod(operand string, ready bool) *corev1.Pod {
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: operand, Labels: map[string]string{labels.Operand: operand}},
+		Spec:       corev1.PodSpec{NodeName: "a"},
+	}
+	if ready {
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	}
+	return p
+}
+
+func patchOf(resource, name, body, version string) fault.Record {
+	return fault.Record{Request: fault.Request{Verb: fault.Patch, Resource: resource, Namespace: "ns", Name: name}, Body: []byte(body), Version: version}
+}
+
+// TestEachInvariant: a history that keeps to it, and one that does not.
+func TestEachInvariant(t *testing.T) {
+	deletion := func(body string) fault.Record {
+		return fault.Record{Request: fault.Request{Verb: fault.Delete, Resource: "daemonsets", Namespace: "ns", Name: "ds"}, Body: []byte(body)}
+	}
+	foreign := daemonSet(2)
+	foreign.OwnerReferences = nil
+	privileged := daemonSet(2)
+	privileged.Spec.Template.Spec.Containers = []corev1.Container{{Name: "c", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}
+	changed := daemonSet(2)
+	changed.Generation = 9
+	invalidPolicy := policy(metav1.ConditionFalse)
+	invalidPolicy.UID, invalidPolicy.Status.Operands = "policy", []v1.OperandStatus{{Name: "driver", State: v1.OperandInvalid}}
+	huge := policy(metav1.ConditionFalse)
+	huge.Status.Namespace = string(make([]byte, 200<<10))
+	tooSoon := policy(metav1.ConditionTrue)
+	tooSoon.Status.NodeSummary.Ready = 1
+	elsewhere := daemonSet(2)
+	elsewhere.Namespace = "other"
+	many := newStory()
+	for range 30 {
+		many.writes(patchOf("nodes", "a", `{}`, ""))
+	}
+	for name, test := range map[string]struct {
+		story *story
+		id    string
+	}{
+		"a cordon is written":           {newStory().writes(patchOf("nodes", "a", `{"spec":{"unschedulable":true}}`, "")), "S2"},
+		"a cordon is gone":              {newStory().happens(history.Node, nil, node(func(n *corev1.Node) { n.Name = "cordoned" }), false), "S2"},
+		"a pod is deleted":              {called("delete", "pods", 200), "S5"},
+		"pods are read":                 {called("list", "pods", 200), ""},
+		"a dependant first":             {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("driver", false), false).happens(history.Pod, nil, pod("container-toolkit", true), false), "S6"},
+		"in the order of the graph":     {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("driver", true), false).happens(history.Pod, nil, pod("container-toolkit", true), false), ""},
+		"the host has the driver":       {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("container-toolkit", true), false), ""},
+		"a deletion with the UID":       {newStory().happens(history.DaemonSet, nil, daemonSet(2), false).writes(deletion("uid-of-ds")), ""},
+		"a deletion by name":            {newStory().happens(history.DaemonSet, nil, daemonSet(2), false).writes(deletion("")), "S7"},
+		"a foreign object deleted":      {newStory().happens(history.DaemonSet, nil, foreign, false).writes(deletion("uid-of-ds")), "S7"},
+		"a foreign object overwritten":  {newStory().happens(history.DaemonSet, nil, foreign, false).writes(patchOf("daemonsets", "ds", "{}", "")), "S7"},
+		"an own object overwritten":     {newStory().happens(history.DaemonSet, nil, daemonSet(2), false).writes(patchOf("daemonsets", "ds", "{}", "")), ""},
+		"a collection deleted":          {newStory().writes(fault.Record{Request: fault.Request{Verb: fault.DeleteCollection, Resource: "daemonsets"}}), "S7"},
+		"a user's label gone":           {newStory().happens(history.Node, node(nil), node(func(n *corev1.Node) { n.Labels = nil }), false), "S8"},
+		"a node replaced":               {newStory().happens(history.Node, node(nil), node(func(n *corev1.Node) { n.UID, n.Labels = "other", nil }), false), ""},
+		"a label of nobody":             {newStory().writes(patchOf("nodes", "a", `{"metadata":{"labels":{"mine":"1"}}}`, "")), "S8"},
+		"an own label":                  {newStory().writes(patchOf("nodes", "a", `{"metadata":{"labels":{"nvidia.com/gpu.present":"true"}}}`, "")), ""},
+		"too many privileges":           {newStory().happens(history.DaemonSet, nil, privileged, false), "S9"},
+		"ready with nodes that are not": {newStory().happens(history.ClusterPolicy, nil, tooSoon, false), "S10"},
+		"ready while behind":            {newStory().happens(history.DaemonSet, nil, daemonSet(1), false).wait(20).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), "S10"},
+		"ready a moment later":          {newStory().happens(history.DaemonSet, nil, daemonSet(1), false).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), ""},
+		"ready, and behind for long":    {newStory().happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false).happens(history.DaemonSet, nil, daemonSet(1), false).wait(60).happens(history.Pod, nil, pod("", false), false), "S10"},
+		"not ready while behind":        {newStory().happens(history.DaemonSet, nil, daemonSet(1), false).wait(60).happens(history.ClusterPolicy, nil, policy(metav1.ConditionFalse), false), ""},
+		"an invalid operand changes":    {newStory().happens(history.ClusterPolicy, nil, invalidPolicy, false).happens(history.DaemonSet, daemonSet(2), changed, false), "S11"},
+		"a pod goes":                    {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, pod("driver", true), pod("driver", true), true), "S13"},
+		"a pod goes with its node":      {newStory().happens(history.Pod, pod("driver", true), pod("driver", true), true), ""},
+		"a right is missing":            {called("get", "nodes", 403), "S14"},
+		"a Secret elsewhere":            {called("list", "secrets", 200), "S14"},
+		"an operand elsewhere":          {newStory().happens(history.DaemonSet, nil, elsewhere, false), "S15"},
+		"a huge status":                 {newStory().happens(history.ClusterPolicy, nil, huge, false), "S16"},
+		"again and again":               {many, "L9"},
+		"writes that change nothing":    {idle(3, false), "L9"},
+		"answers that were lost":        {idle(3, true), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			test.story.run.End = test.story.now
+			var ids []string
+			for _, violation := range Judge(test.story.run) {
+				ids = append(ids, violation.ID)
+			}
+			if test.id == "" {
+				g.Expect(ids).To(BeEmpty())
+				return
+			}
+			g.Expect(slices.Compact(ids)).To(Equal([]string{test.id}))
+		})
+	}
+}
+
+// idle writes a node several times after it has had its revision.
+func idle(times int, lost bool) *story {
+	s := newStory().happens(history.Node, nil, node(func(n *corev1.Node) { n.ResourceVersion = "5" }), false)
+	for range times {
+		write := patchOf("nodes", "a", "{}", "5")
+		write.Namespace, write.Lost = "", lost
+		s.writes(write)
+	}
+	return s
+}
+
+func called(verb, resource string, code int32) *story {
+	s := newStory()
+	s.run.Calls = cluster.Calls{{Verb: verb, Resource: resource, Code: code}}
+	return s
+}
+
+// TestOnlyTheNodeThatChanged: what happens to one node is written to no other.
+func TestOnlyTheNodeThatChanged(t *testing.T) {
+	g := NewWithT(t)
+	s := newStory().wait(1).writes(patchOf("nodes", "a", "{}", "")).writes(patchOf("nodes", "b", "{}", ""))
+	s.run.Only, s.run.Since = []string{"a"}, time.Unix(1000, 0)
+	g.Expect(Judge(s.run)).To(ConsistOf(And(HaveField("ID", "S12"), HaveField("Object", "Node b"))))
+}
+
+// TestSeedsStay: objects of users are the same at every revision.
+func TestSeedsStay(t *testing.T) {
+	g := NewWithT(t)
+	seed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "seed", UID: types.UID("1")}, Data: map[string]string{"a": "1"}}
+	key := history.Key{Kind: history.ConfigMap, Namespace: "ns", Name: "seed"}
+	for _, gone := range []bool{true, false} {
+		s := newStory()
+		s.run.Begin[key], s.run.Seeds = seed, []history.Key{key}
+		later := seed.DeepCopy()
+		if !gone {
+			later.Data["a"] = "2"
+		}
+		s.happens(history.ConfigMap, seed, later, gone)
+		g.Expect(Judge(s.run)).To(ConsistOf(HaveField("ID", "S8")))
+	}
+}
+
+// TestTheTimeThatCounts: what an operator cannot see does not count as late.
+func TestTheTimeThatCounts(t *testing.T) {
+	g := NewWithT(t)
+	at := func(second int64) time.Time { return time.Unix(second, 0) }
+	r := &Run{Blind: []Interval{{at(5), at(10)}, {at(20), at(30)}}}
+	g.Expect(r.sighted(at(0), at(25))).To(Equal(15 * time.Second))
+	g.Expect(r.sighted(at(6), at(7))).To(BeZero())
+}
+
+// TestTheTableIsWhole: each invariant is checked, or it is said why not.
+func TestTheTableIsWhole(t *testing.T) {
+	g := NewWithT(t)
+	var ids []string
+	for _, i := range Table() {
+		ids = append(ids, i.ID)
+		ways := 0
+		for _, way := range []bool{i.NotYet != "", i.ByRunner, i.check != nil} {
+			if way {
+				ways++
+			}
+		}
+		g.Expect(ways).To(Equal(1), i.ID)
+	}
+	g.Expect(ids).To(HaveLen(17 + 9))
+}

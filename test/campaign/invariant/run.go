@@ -1,0 +1,120 @@
+package invariant
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
+	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// Run is what is known of a run when it is over.
+type Run struct {
+	Begin  history.World
+	Events []history.Event
+	// Writes are those of all operators, as the proxies saw them, and Calls as the API server did.
+	Writes []fault.Record
+	Calls  cluster.Calls
+	// Namespace is the operator's.
+	Namespace string
+	// Seeds are objects of users that nobody touches in the run, and Cordoned a node that a user has taken out of service.
+	Seeds    []history.Key
+	Cordoned string
+	// MayGo reports whether what is done in the run explains that a pod of the operand goes from the node.
+	MayGo func(operand, node string) bool
+	// Blind is when the operator could not know or do: it did not run, or was cut off.
+	Blind []Interval
+	// Only are the nodes that the operator may write to after Since, if there are any.
+	Only  []string
+	Since time.Time
+	// Unprivileged reports whether the published table leaves a container of an operand without privileges.
+	Unprivileged func(operand, container string) bool
+	// RightsRevoked: the run takes rights from the operator.
+	RightsRevoked bool
+	// End is when the run was over.
+	End time.Time
+}
+
+// Interval is a time from Begin to End.
+type Interval struct{ Begin, End time.Time }
+
+// sighted is how much of the time from one moment to another the operator could know and do.
+func (r *Run) sighted(begin, end time.Time) time.Duration {
+	total := end.Sub(begin)
+	for _, blind := range r.Blind {
+		from, to := begin, end
+		if blind.Begin.After(from) {
+			from = blind.Begin
+		}
+		if blind.End.Before(to) {
+			to = blind.End
+		}
+		total -= max(to.Sub(from), 0)
+	}
+	return total
+}
+
+// replay calls each with the world after every revision.
+func (r *Run) replay(each func(history.World, history.Event)) {
+	world := maps.Clone(r.Begin)
+	for _, event := range r.Events {
+		world.Apply(event)
+		each(world, event)
+	}
+}
+
+// Violation is an invariant that did not hold.
+type Violation struct {
+	ID string
+	// Version is the revision after which it did not hold, 0 where that is none.
+	Version uint64
+	Object  string
+	Detail  string
+}
+
+// String names the invariant, the object and the revision.
+func (v Violation) String() string {
+	text := v.ID + " " + v.Object
+	if v.Version > 0 {
+		text += fmt.Sprintf(" at resourceVersion %d", v.Version)
+	}
+	return text + ": " + v.Detail
+}
+
+// found collects the violations of one invariant, each object once.
+type found struct {
+	id   string
+	seen map[string]bool
+	all  []Violation
+}
+
+func (f *found) at(event history.Event, format string, args ...any) {
+	f.add(event.String(), event.Version, fmt.Sprintf(format, args...))
+}
+
+func (f *found) add(object string, version uint64, detail string) {
+	if f.seen[object] {
+		return
+	}
+	if f.seen == nil {
+		f.seen = map[string]bool{}
+	}
+	f.seen[object] = true
+	f.all = append(f.all, Violation{ID: f.id, Version: version, Object: object, Detail: detail})
+}
+
+// Judge are the violations of a run.
+func Judge(r *Run) []Violation {
+	var all []Violation
+	for _, invariant := range Table() {
+		if invariant.check == nil {
+			continue
+		}
+		f := &found{id: invariant.ID}
+		invariant.check(r, f)
+		all = append(all, f.all...)
+	}
+	return all
+}

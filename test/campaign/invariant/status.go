@@ -1,0 +1,179 @@
+package invariant
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
+)
+
+// How late the status may be. A node that becomes unready is reported after 10 s at the latest; the rest is for a
+// machine that is busy.
+const (
+	becomesLate = 8 * time.Second
+	staysLate   = 25 * time.Second
+)
+
+// truth: a policy that says Ready while something is behind.
+func truth(r *Run, f *found) {
+	behind := map[history.Key]time.Time{}
+	readySince := map[history.Key]time.Time{}
+	r.replay(func(world history.World, event history.Event) {
+		follow(behind, event)
+		if policy, is := event.Object.(*v1.ClusterPolicy); is {
+			r.judgeStatus(policy, event, behind, readySince, f)
+		}
+		for key, ready := range readySince {
+			r.judgeReady(world, key, ready, event, behind, f)
+		}
+	})
+}
+
+// follow notes since when objects have been behind.
+func follow(behind map[history.Key]time.Time, event history.Event) {
+	if event.Gone || !isBehind(event) {
+		delete(behind, event.Key)
+		return
+	}
+	if _, was := behind[event.Key]; !was {
+		behind[event.Key] = event.At
+	}
+}
+
+// isBehind reports whether an object of the stack, or a node, is not what a Ready status says of it.
+func isBehind(event history.Event) bool {
+	switch object := event.Object.(type) {
+	case *appsv1.DaemonSet:
+		status := object.Status
+		return IsOurs(object) && (status.ObservedGeneration < object.Generation || status.NumberAvailable < status.DesiredNumberScheduled ||
+			object.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType && status.UpdatedNumberScheduled < status.DesiredNumberScheduled)
+	case *corev1.Node:
+		return slices.ContainsFunc(object.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == labels.ConditionGPUReady && c.Status == corev1.ConditionFalse && c.Reason != v1.ReasonExcluded
+		})
+	}
+	return false
+}
+
+// judgeStatus judges a revision of a policy.
+func (r *Run) judgeStatus(policy *v1.ClusterPolicy, event history.Event, behind, readySince map[history.Key]time.Time, f *found) {
+	if policy.Status.ObservedGeneration > policy.Generation {
+		f.at(event, "the status speaks of generation %d, and there is %d", policy.Status.ObservedGeneration, policy.Generation)
+	}
+	ready := !event.Gone && policy.DeletionTimestamp == nil && policy.Status.ObservedGeneration == policy.Generation &&
+		meta.IsStatusConditionTrue(policy.Status.Conditions, v1.ConditionReady)
+	if summary := policy.Status.NodeSummary; ready && summary != nil && summary.Ready < summary.Total {
+		f.at(event, "the status is Ready, and %d of %d nodes are", summary.Ready, summary.Total)
+	}
+	_, was := readySince[event.Key]
+	switch {
+	case !ready:
+		delete(readySince, event.Key)
+	case !was:
+		readySince[event.Key] = event.At
+		for key, since := range behind {
+			if late := r.sighted(since, event.At); late > becomesLate {
+				f.at(event, "the status becomes Ready, and %s has not been for %s", key, late.Round(time.Millisecond))
+			}
+		}
+	}
+}
+
+// judgeReady judges a status that goes on saying Ready.
+func (r *Run) judgeReady(world history.World, key history.Key, ready time.Time, event history.Event, behind map[history.Key]time.Time, f *found) {
+	for object, since := range behind {
+		if since.Before(ready) {
+			since = ready
+		}
+		if late := r.sighted(since, event.At); late > staysLate && world[object] != nil {
+			f.add(key.String(), event.Version, "the status says Ready, and "+object.String()+" has not been for "+late.Round(time.Millisecond).String())
+		}
+	}
+}
+
+// invalid: the DaemonSets of an operand that the status calls Invalid.
+func invalid(r *Run, f *found) {
+	r.replay(func(world history.World, event history.Event) {
+		ds, is := event.Object.(*appsv1.DaemonSet)
+		before, was := event.Before.(*appsv1.DaemonSet)
+		if !is || !was || !event.Gone && ds.Generation == before.Generation || ds.DeletionTimestamp != nil {
+			return
+		}
+		for _, policy := range history.All[*v1.ClusterPolicy](world) {
+			if message, is := invalidBySpec(policy, ds.Labels[labels.Operand]); is && metav1.IsControlledBy(ds, policy) {
+				f.at(event, "it changes while the operand is Invalid: %s", message)
+			}
+		}
+	})
+}
+
+// invalidBySpec reports whether the status calls an operand Invalid, and why. What the API server refuses is Invalid too,
+// until it is no more.
+func invalidBySpec(policy *v1.ClusterPolicy, name string) (message string, is bool) {
+	if policy.Status.ObservedGeneration != policy.Generation {
+		return "", false
+	}
+	for _, operand := range policy.Status.Operands {
+		if operand.Name == name && operand.State == v1.OperandInvalid && !strings.HasPrefix(operand.Message, "applying ") {
+			return operand.Message, true
+		}
+	}
+	return "", false
+}
+
+// privileges: what a pod may on its node.
+func privileges(r *Run, f *found) {
+	r.replay(func(_ history.World, event history.Event) {
+		ds, is := event.Object.(*appsv1.DaemonSet)
+		if !is || !IsOurs(ds) || event.Gone {
+			return
+		}
+		spec := ds.Spec.Template.Spec
+		for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
+			context := container.SecurityContext
+			privileged := context != nil && context.Privileged != nil && *context.Privileged
+			if privileged && r.Unprivileged(ds.Labels[labels.Operand], container.Name) {
+				f.at(event, "container %s is privileged", container.Name)
+			}
+		}
+		if spec.HostNetwork && ds.Labels[labels.Operand] != "dcgm-exporter" {
+			f.at(event, "it has the network of the host")
+		}
+	})
+}
+
+// namespaces: an operand elsewhere would be out of reach of what bounds the namespace.
+func namespaces(r *Run, f *found) {
+	r.replay(func(_ history.World, event history.Event) {
+		switch event.Kind {
+		case history.DaemonSet, history.ConfigMap, history.Service:
+			if IsOurs(event.Object) && event.Namespace != r.Namespace {
+				f.at(event, "an object of the operator outside its namespace")
+			}
+		}
+	})
+}
+
+// bounds: a status of 100 nodes is about 40 KB.
+func bounds(r *Run, f *found) {
+	const most = 100 << 10
+	r.replay(func(_ history.World, event history.Event) {
+		policy, is := event.Object.(*v1.ClusterPolicy)
+		if !is {
+			return
+		}
+		text, err := json.Marshal(policy.Status)
+		if err != nil || len(text) > most {
+			f.at(event, "its status has %d bytes", len(text))
+		}
+	})
+}

@@ -1,0 +1,118 @@
+package campaign
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// verdict is what came of a point.
+type verdict string
+
+const (
+	passed verdict = "passed"
+	failed verdict = "failed"
+	// missed: the fault found nothing to strike in this run.
+	missed verdict = "missed"
+)
+
+// kept is the result of a point as it is kept between runs.
+type kept struct {
+	Point   string  `json:"point"`
+	Verdict verdict `json:"verdict"`
+	// Recovery is in seconds.
+	Recovery float64 `json:"recovery,omitempty"`
+	Detail   string  `json:"detail,omitempty"`
+}
+
+// results are those of one operator and one campaign, in a file that each run continues.
+type results struct {
+	path string
+	lock sync.Mutex
+	all  map[string]kept
+}
+
+// bugPrefix begins the names of seeded bugs among the points.
+const bugPrefix = "bug/"
+
+// openResults reads what is known of an operator: by its content, and that of the campaign.
+func openResults(binary string) (*results, error) {
+	sum := sha256.New()
+	campaign, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range []string{binary, campaign} {
+		if err := hashFile(sum, path); err != nil {
+			return nil, err
+		}
+	}
+	dir := filepath.Join(repo, ".cache", "campaign")
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // as the other folders of the cache
+		return nil, fmt.Errorf("make the folder of results: %w", err)
+	}
+	r := &results{path: filepath.Join(dir, hex.EncodeToString(sum.Sum(nil))[:16]+".jsonl"), all: map[string]kept{}}
+	return r, r.read()
+}
+
+func hashFile(sum io.Writer, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = io.Copy(sum, file)
+	return err
+}
+
+func (r *results) read() error {
+	file, err := os.Open(r.path)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var k kept
+		if err := json.Unmarshal(lines.Bytes(), &k); err != nil {
+			return fmt.Errorf("read %s: %w: remove the file to begin again", r.path, err)
+		}
+		r.all[k.Point] = k
+	}
+	return lines.Err()
+}
+
+// hasPassed reports whether the point need not be run again.
+func (r *results) hasPassed(point string) bool {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	return r.all[point].Verdict == passed || r.all[point].Verdict == missed
+}
+
+// add keeps a result at once, so that a run may be ended at any time.
+func (r *results) add(k kept) error {
+	text, err := json.Marshal(k)
+	if err != nil {
+		return err
+	}
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	r.all[k.Point] = k
+	file, err := os.OpenFile(r.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("keep the result of %s: %w", k.Point, err)
+	}
+	defer file.Close()
+	_, err = file.Write(append(text, '\n'))
+	return err
+}

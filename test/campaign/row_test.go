@@ -1,0 +1,291 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
+	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
+	"github.com/clusterpolicy/gpu-operator/test/cluster"
+)
+
+// row is a kind of fault.
+type row struct {
+	id, what string
+	// left is why the row is left out.
+	left string
+	// elsewhere names the tests that are the row, or the rest of it.
+	elsewhere string
+	// sample is how many of its points make test runs, where it takes any of this row.
+	sample int
+	// points are where and when it strikes. They may need an undisturbed run.
+	points func(context.Context, *campaign) ([]point, error)
+}
+
+// point is one run of a row.
+type point struct {
+	// name is its name in the row, which is the same in every run of the campaign.
+	name     string
+	workload *workload
+	faults   []Fault
+	options
+	// play is what runs in place of the workload, where a row is of another kind.
+	play func(context.Context, *campaign, *bed) ([]string, error)
+}
+
+// fixed are points that need no undisturbed run to be known.
+func fixed(points ...point) func(context.Context, *campaign) ([]point, error) {
+	return func(context.Context, *campaign) ([]point, error) { return points, nil }
+}
+
+// campaign is a run of the campaign against one operator.
+type campaign struct {
+	binary string
+	// beds are clusters that nobody uses, and lanes bounds how many there are.
+	lanes chan struct{}
+	lock  sync.Mutex
+	beds  []*bed
+	// references are the undisturbed runs.
+	references map[string]*reference
+}
+
+func newCampaign(binary string, lanes int) *campaign {
+	return &campaign{binary: binary, lanes: make(chan struct{}, lanes), references: map[string]*reference{}}
+}
+
+// use calls do with a bed that is empty.
+func (c *campaign) use(ctx context.Context, do func(*bed) (keep bool, err error)) error {
+	c.lanes <- struct{}{}
+	defer func() { <-c.lanes }()
+	b, err := c.take(ctx)
+	if err != nil {
+		return err
+	}
+	keep, err := do(b)
+	if keep && err == nil {
+		c.lock.Lock()
+		defer c.lock.Unlock()
+		c.beds = append(c.beds, b)
+		return nil
+	}
+	return errors.Join(err, b.close())
+}
+
+func (c *campaign) take(ctx context.Context) (*bed, error) {
+	c.lock.Lock()
+	if last := len(c.beds) - 1; last >= 0 {
+		b := c.beds[last]
+		c.beds = c.beds[:last]
+		c.lock.Unlock()
+		return b, nil
+	}
+	c.lock.Unlock()
+	// It outlives the point that needs it first.
+	return newBed(context.WithoutCancel(ctx))
+}
+
+// close ends all clusters.
+func (c *campaign) close() error {
+	var all []error
+	for _, b := range c.beds {
+		all = append(all, b.close())
+	}
+	return errors.Join(all...)
+}
+
+// reference is what runs without faults come to.
+type reference struct {
+	first, second func() (*result, error)
+}
+
+// referenceOf returns the undisturbed runs of a workload, which are made when they are needed.
+func (c *campaign) referenceOf(ctx context.Context, w *workload) *reference {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	if r := c.references[w.id]; r != nil {
+		return r
+	}
+	undisturbed := func() (res *result, err error) {
+		err = c.use(ctx, func(b *bed) (bool, error) {
+			res, err = b.play(ctx, c.binary, w, nil, options{})
+			return true, err
+		})
+		if err == nil && len(res.violations) > 0 {
+			err = &disturbedError{w.id, res.violations, res.logs}
+		}
+		return res, err
+	}
+	r := &reference{first: sync.OnceValues(undisturbed), second: sync.OnceValues(undisturbed)}
+	c.references[w.id] = r
+	return r
+}
+
+// differences are what a run has come to otherwise than undisturbed ones. What two of these differ in does not count.
+func (c *campaign) differences(ctx context.Context, p point, res *result) ([]string, error) {
+	ref := c.referenceOf(ctx, p.workload)
+	first, err := ref.first()
+	if err != nil {
+		return nil, err
+	}
+	if len(compare(p, first, first, res)) == 0 {
+		return nil, nil
+	}
+	second, err := ref.second()
+	if err != nil {
+		return nil, err
+	}
+	return compare(p, first, second, res), nil
+}
+
+func compare(p point, first, second, res *result) []string {
+	var found []string
+	if !p.differs {
+		for _, difference := range history.Differences(first.state, res.state, [2]history.State{first.state, second.state}) {
+			found = append(found, "L2 "+difference)
+		}
+	}
+	if p.counts {
+		return found
+	}
+	for name := range keysOf(first.counts, res.counts) {
+		if want, got := first.counts[name], res.counts[name]; want != got && want == second.counts[name] {
+			found = append(found, fmt.Sprintf("L2 %s: %d times, %d in an undisturbed run", name, got, want))
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func keysOf(all ...map[string]int) map[string]bool {
+	keys := map[string]bool{}
+	for _, counts := range all {
+		for key := range counts {
+			keys[key] = true
+		}
+	}
+	return keys
+}
+
+// outcome is what came of a point.
+type outcome struct {
+	violations []string
+	missed     bool
+	recovery   float64
+	logs       string
+}
+
+// run runs a point.
+func (c *campaign) run(ctx context.Context, p point) (out outcome, err error) {
+	if p.workload != nil && p.play == nil {
+		// Before a bed is taken: it takes one itself.
+		if _, err := c.referenceOf(ctx, p.workload).first(); err != nil {
+			return out, err
+		}
+	}
+	var res *result
+	err = c.use(ctx, func(b *bed) (bool, error) {
+		if p.play != nil {
+			out.violations, err = p.play(ctx, c, b)
+			return err == nil && !p.spoils, err
+		}
+		res, err = b.play(ctx, c.binary, p.workload, p.faults, p.options)
+		return err == nil && !p.spoils && len(res.violations) == 0, err
+	})
+	if err != nil || res == nil {
+		return out, err
+	}
+	out.violations, out.missed, out.recovery, out.logs = res.violations, res.missed, res.recovery.Seconds(), res.logs
+	if len(out.violations) == 0 && !out.missed {
+		out.violations, err = c.differences(ctx, p, res)
+	}
+	return out, err
+}
+
+// readsOf are the kinds of reads of an undisturbed run.
+func (c *campaign) readsOf(ctx context.Context, w *workload) (map[fault.Request]int, error) {
+	res, err := c.referenceOf(ctx, w).first()
+	if err != nil {
+		return nil, err
+	}
+	return res.reads, nil
+}
+
+// writesOf are the kinds of writes of an undisturbed run from a moment on, each with how often it is made.
+func (c *campaign) writesOf(ctx context.Context, w *workload, from Moment) (map[fault.Request]int, error) {
+	res, err := c.referenceOf(ctx, w).first()
+	if err != nil {
+		return nil, err
+	}
+	counts := map[fault.Request]int{}
+	for _, write := range res.writes {
+		if from == Start || write.Begin.After(res.changed) {
+			counts[write.Request]++
+		}
+	}
+	return counts, nil
+}
+
+// sampledRows are the rows that are run: all of them, or some that a number chooses.
+func sampledRows(seed int64) []row {
+	all := slices.DeleteFunc(rows(), func(r row) bool { return r.points == nil || !isAsked(r) })
+	if cluster.WholeCampaigns() || *flagPoint != "" || *flagRows >= len(all) {
+		return all
+	}
+	random := rand.New(rand.NewPCG(uint64(seed), 1))
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	return all[:*flagRows]
+}
+
+// chosen are the points that are run: those that are asked for, all of them, or some that a number chooses.
+func chosen(r row, points []point, seed int64) []point {
+	switch {
+	case *flagPoint != "":
+		return slices.DeleteFunc(slices.Clone(points), func(p point) bool { return !strings.HasPrefix(r.id+"/"+p.name, *flagPoint) })
+	case cluster.WholeCampaigns():
+		return points
+	}
+	random := rand.New(rand.NewPCG(uint64(seed), hash(r.id)))
+	points = slices.Clone(points)
+	random.Shuffle(len(points), func(i, j int) { points[i], points[j] = points[j], points[i] })
+	return points[:min(r.sample, len(points))]
+}
+
+func hash(text string) uint64 {
+	sum := uint64(14695981039346656037)
+	for _, b := range []byte(text) {
+		sum = (sum ^ uint64(b)) * 1099511628211
+	}
+	return sum
+}
+
+// commit is that of the source, empty where that is unknown.
+var commit = sync.OnceValue(func() string {
+	text, err := exec.Command("git", "-C", repo, "rev-parse", "HEAD").Output()
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+})
+
+// seed chooses the sample: another one for each commit, the same for everybody who tests it.
+func seed() int64 {
+	if *flagSeed != 0 {
+		return *flagSeed
+	}
+	return int64(hash(commit()) >> 1)
+}
+
+// program is the operator that the campaign attacks.
+func program(ctx context.Context) (string, error) {
+	if *flagOperator != "" {
+		return *flagOperator, nil
+	}
+	return cluster.BuildQuickOperator(ctx, os.Stderr)
+}

@@ -1,0 +1,254 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
+)
+
+func inputRows() []row {
+	return []row{
+		{id: "E1", what: "each field of the schema with each of its values, empty, and without its block; then back", sample: 1, points: schemaFields},
+		{id: "E2", what: "values of known types that are wrong or impossible; then back", sample: 1, points: badValues()},
+		elsewhere("E3", "a random walk through specs", "TestRandomSpecs (test/integration): 300 specs"),
+		{id: "E4", what: "an invalid spec, then the last good one: no pod goes", sample: 1, points: fixed(
+			atRest("invalid", invalidAndBack, options{}),
+		)},
+		{id: "E5", what: "a second policy; the policy is deleted and made again at once", sample: 1, points: fixed(
+			atRest("second", secondPolicy, options{counts: true}),
+			atRest("again", againAtOnce, options{counts: true, mayGo: everything}),
+		)},
+		{id: "E6", what: "a policy with 3,000 variables", sample: 1, points: fixed(
+			point{name: "rest/env", workload: rest, options: options{counts: true, mayGo: ofOperand("device-plugin")}, faults: strikes(hugePolicy)},
+		)},
+		elsewhere("E7", "hostile strings in paths, commands and names", "FuzzSpec (test/specgen), TestAPI (test/integration)"),
+		elsewhere("E8", "unknown fields", "TestAPI (test/integration)"),
+		elsewhere("E9", "a referenced ConfigMap or Secret comes, changes and goes", "TestWhatTheSpecNames (test/integration)"),
+	}
+}
+
+// schemaFields has a point for each block of the spec, which tries all fields below it.
+func schemaFields(context.Context, *campaign) ([]point, error) {
+	fields, err := specgen.Fields()
+	if err != nil {
+		return nil, err
+	}
+	blocks := map[string][]specgen.Field{}
+	for _, field := range fields {
+		blocks[field.Path[0]] = append(blocks[field.Path[0]], field)
+	}
+	var names []string
+	for name := range blocks {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var points []point
+	for _, name := range names {
+		points = append(points, point{
+			name: "rest/" + name, workload: rest, faults: strikes(tryFields(name, blocks[name])),
+			options: options{counts: true, mayGo: everything},
+		})
+	}
+	return points, nil
+}
+
+// tryFields gives the policy one field after another, each with each value; then the spec as it was.
+func tryFields(block string, fields []specgen.Field) func(context.Context, *run) error {
+	return func(ctx context.Context, r *run) error {
+		policy, err := r.policy(ctx)
+		if err != nil {
+			return err
+		}
+		specs := []map[string]any{{}, {block: map[string]any{}}, {block: nil}}
+		for _, field := range fields {
+			for _, value := range field.Values() {
+				specs = append(specs, field.Spec(value))
+			}
+		}
+		taken := 0
+		for _, spec := range specs {
+			took, err := r.trySpec(ctx, spec)
+			if err != nil {
+				return fmt.Errorf("spec %v: %w", spec, err)
+			}
+			if took {
+				taken++
+			}
+		}
+		if taken == 0 {
+			return fmt.Errorf("not one of %d specs was taken", len(specs))
+		}
+		return respec(ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) })
+	}
+}
+
+// trySpec replaces the spec, and waits until the status speaks of it. The API server may refuse it.
+func (r *run) trySpec(ctx context.Context, spec map[string]any) (taken bool, err error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(v1.ClusterPolicyKind)
+	object.SetName(policyName)
+	err = edit(ctx, r.quiet, object, func(o *unstructured.Unstructured) { o.Object["spec"] = spec })
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, r.awaitWithin(ctx, truthTime, "the status to speak of the spec", func() error {
+		policy, err := r.policy(ctx)
+		if err != nil {
+			return err
+		}
+		if policy.Status.ObservedGeneration != policy.Generation {
+			return fmt.Errorf("it speaks of generation %d of %d", policy.Status.ObservedGeneration, policy.Generation)
+		}
+		return nil
+	})
+}
+
+func badValues() func(context.Context, *campaign) ([]point, error) {
+	block := func(name string, fields map[string]any) map[string]any { return map[string]any{name: fields} }
+	env := func(list ...any) map[string]any { return block("devicePlugin", map[string]any{"env": list}) }
+	values := map[string][]map[string]any{
+		"image": {
+			block("devicePlugin", map[string]any{"image": ":::"}), block("devicePlugin", map[string]any{"version": strings.Repeat("9", 300)}),
+			block("driver", map[string]any{"repository": "../../etc"}), block("driver", map[string]any{"image": "a b"}),
+		},
+		"env": {
+			env(map[string]any{"name": "A", "value": "1"}, map[string]any{"name": "A", "value": "2"}), env(map[string]any{"value": "1"}),
+			env(map[string]any{"name": "=", "value": "1"}), env(map[string]any{"name": "A", "value": "$(B)\n\u202e"}),
+		},
+		"resources": {
+			block("devicePlugin", map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "lots"}}}),
+			block("devicePlugin", map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "-1"}}}),
+			block("devicePlugin", map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "1"}, "requests": map[string]any{"cpu": "2"}}}),
+		},
+		"scheduling": {
+			block("daemonsets", map[string]any{"priorityClassName": "no-such-class"}),
+			block("daemonsets", map[string]any{"tolerations": []any{map[string]any{"operator": "Sometimes"}}}),
+			block("daemonsets", map[string]any{"tolerations": []any{map[string]any{"key": "a", "operator": "Exists", "value": "b"}}}),
+		},
+		"rolling": {
+			rolling("0"), rolling("0%"), rolling("101%"), rolling("-1"), rolling("many"), rolling("1000"),
+		},
+	}
+	var points []point
+	for name, specs := range values {
+		points = append(points, point{
+			name: "rest/" + name, workload: rest, options: options{counts: true, mayGo: everything},
+			faults: strikes(func(ctx context.Context, r *run) error {
+				policy, err := r.policy(ctx)
+				if err != nil {
+					return err
+				}
+				for _, spec := range specs {
+					if _, err := r.trySpec(ctx, spec); err != nil {
+						return fmt.Errorf("spec %v: %w", spec, err)
+					}
+				}
+				return respec(ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) })
+			}),
+		})
+	}
+	slices.SortFunc(points, func(a, b point) int { return strings.Compare(a.name, b.name) })
+	return fixed(points...)
+}
+
+func rolling(unavailable string) map[string]any {
+	return map[string]any{"daemonsets": map[string]any{"rollingUpdate": map[string]any{"maxUnavailable": unavailable}}}
+}
+
+// invalidAndBack asks for what does not exist yet.
+func invalidAndBack(ctx context.Context, r *run) error {
+	policy, err := r.policy(ctx)
+	if err != nil {
+		return err
+	}
+	invalid := policy.DeepCopy()
+	invalid.Spec.Driver.UseNvidiaDriverCRD = new(true)
+	if err := respec(ctx, r, func(spec *v1.ClusterPolicySpec) { invalid.Spec.DeepCopyInto(spec) }); err != nil {
+		return err
+	}
+	if err := r.awaitWithin(ctx, truthTime, "the status to refuse the spec", func() error {
+		policy, err := r.policy(ctx)
+		if err != nil {
+			return err
+		}
+		if policy.Status.ObservedGeneration != policy.Generation || policy.Status.State == v1.StateReady {
+			return fmt.Errorf("L6 it says %s of generation %d of %d", policy.Status.State, policy.Status.ObservedGeneration, policy.Generation)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return respec(ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) })
+}
+
+// secondPolicy is ignored, and says so.
+func secondPolicy(ctx context.Context, r *run) error {
+	second, err := samplePolicy()
+	if err != nil {
+		return err
+	}
+	second.Name = "second"
+	if err := r.quiet.Create(ctx, second); err != nil {
+		return err
+	}
+	if err := r.awaitWithin(ctx, truthTime, "the second policy to be ignored", func() error {
+		if err := r.quiet.Get(ctx, client.ObjectKeyFromObject(second), second); err != nil {
+			return err
+		}
+		if second.Status.State != v1.StateIgnored {
+			return fmt.Errorf("it is %q", second.Status.State)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	return r.quiet.Delete(ctx, second)
+}
+
+// againAtOnce leaves no time between the end of a policy and the beginning of its successor.
+func againAtOnce(ctx context.Context, r *run) error {
+	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}}
+	if err := r.quiet.Delete(ctx, policy, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		return err
+	}
+	return r.awaitWithin(ctx, eventually, "the policy to be made again", func() error {
+		again, err := samplePolicy()
+		if err != nil {
+			return err
+		}
+		return r.quiet.Create(ctx, again)
+	})
+}
+
+// hugePolicy is refused, or seen through; then the spec is as it was.
+func hugePolicy(ctx context.Context, r *run) error {
+	policy, err := r.policy(ctx)
+	if err != nil {
+		return err
+	}
+	var env []any
+	for i := range 3000 {
+		env = append(env, map[string]any{"name": fmt.Sprintf("VARIABLE_%d", i), "value": strings.Repeat("x", 100)})
+	}
+	if _, err := r.trySpec(ctx, map[string]any{"devicePlugin": map[string]any{"env": env}}); err != nil {
+		var status apierrors.APIStatus
+		if !errors.As(err, &status) {
+			return err
+		}
+	}
+	return errors.Join(pauseFor(ctx, time.Second), respec(ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) }))
+}

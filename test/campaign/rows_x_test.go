@@ -1,0 +1,259 @@
+package campaign
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+// invariantLabel is a label of no meaning, and probeMap a ConfigMap of the driver.
+const (
+	invariantLabel = "test.example.org/note"
+	probeMap       = "nvidia-driver-startup-probe"
+)
+
+func actorRows() []row {
+	plugin := options{counts: true, mayGo: ofOperand("device-plugin")}
+	return []row{
+		{id: "X1", what: "somebody edits fields of the operator's, and others", sample: 1, points: fixed(
+			atRest("image", editPlugin(func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:1" }), plugin),
+			atRest("selector", editPlugin(func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = nil }), plugin),
+			atRest("labels", editPlugin(func(ds *appsv1.DaemonSet) { delete(ds.Labels, labels.ManagedBy) }), plugin),
+			atRest("digest", editPlugin(func(ds *appsv1.DaemonSet) { ds.Annotations[labels.Digest] = "forged" }), options{}),
+			atRest("data", editMap, options{}),
+			point{name: "rest/foreign", workload: rest, faults: strikes(labelDaemonSet("hpc")), options: options{differs: true, after: foreignLabelIsKept}},
+		)},
+		{id: "X2", what: "somebody writes the same field each 500 ms for 10 s", sample: 1, points: fixed(
+			point{name: "rest/label", workload: rest, options: options{counts: true, mayGo: ofOperand("device-plugin")}, faults: []Fault{
+				{When: When{Moment: Ready}, What: Repeated{500 * time.Millisecond, editPlugin(func(ds *appsv1.DaemonSet) {
+					ds.Labels[labels.ManagedBy] = "somebody"
+				})}, For: 10 * time.Second},
+			}},
+		)},
+		elsewhere("X3", "an admission webhook that hangs, or changes what is applied", "TestAWebhookThatHangs, TestAWebhookThatChangesObjectsBack (test/integration)"),
+		{id: "X4", what: "an object of somebody else has a name that the operator needs", sample: 1, points: fixed(foreignObjects()...)},
+		elsewhere("X5", "what was in the way is removed: nobody else needs to do anything", "rows X4, R1, R2 and R3 end so"),
+		{id: "X6", what: "somebody deletes an object of the stack, or the policy and leaves its objects", sample: 1, points: fixed(
+			atRest("daemonset", deleteNamed(daemonSetNamed(pluginName)), plugin),
+			atRest("driver", deleteNamed(daemonSetNamed(driverName)), options{counts: true, mayGo: ofOperand("driver")}),
+			atRest("configmap", deleteNamed(probeMapObject()), options{counts: true}),
+			atRest("runtimeclass", deleteNamed(&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}}), options{counts: true}),
+			atRest("orphans", orphan, options{counts: true}),
+		)},
+		{id: "X7", what: "owner references are taken off, or name somebody else", sample: 1, points: fixed(
+			atRest("stripped", editPlugin(func(ds *appsv1.DaemonSet) { ds.OwnerReferences = nil }), options{}),
+			atRest("stripped-map", func(ctx context.Context, r *run) error {
+				return edit(ctx, r.quiet, probeMapObject(), func(m *corev1.ConfigMap) { m.OwnerReferences = nil })
+			}, options{}),
+			atRest("forged", forge, options{counts: true, differs: true}),
+		)},
+	}
+}
+
+// strikes are faults of one actor who acts when the stack stands.
+func strikes(does func(context.Context, *run) error) []Fault {
+	return []Fault{{When: When{Moment: Ready}, What: Actor{Does: does}}}
+}
+
+// atRest is a point where somebody acts on a stack that stands, and all is as before in the end.
+func atRest(name string, does func(context.Context, *run) error, o options) point {
+	return point{name: "rest/" + name, workload: rest, faults: strikes(does), options: o}
+}
+
+const driverName = "nvidia-driver-daemonset-ubuntu24.04-amd64"
+
+func daemonSetNamed(name string) *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+}
+
+func probeMapObject() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: probeMap}}
+}
+
+func editPlugin(change func(*appsv1.DaemonSet)) func(context.Context, *run) error {
+	return func(ctx context.Context, r *run) error { return edit(ctx, r.quiet, daemonSetNamed(pluginName), change) }
+}
+
+func editMap(ctx context.Context, r *run) error {
+	return edit(ctx, r.quiet, probeMapObject(), func(m *corev1.ConfigMap) {
+		for key := range m.Data {
+			m.Data[key] = "changed"
+		}
+	})
+}
+
+func labelDaemonSet(value string) func(context.Context, *run) error {
+	return editPlugin(func(ds *appsv1.DaemonSet) {
+		if value == "" {
+			delete(ds.Labels, invariantLabel)
+			return
+		}
+		ds.Labels[invariantLabel] = value
+	})
+}
+
+func foreignLabelIsKept(ctx context.Context, r *run) error {
+	ds := daemonSetNamed(pluginName)
+	if err := r.quiet.Get(ctx, client.ObjectKeyFromObject(ds), ds); err != nil {
+		return err
+	}
+	if ds.Labels[invariantLabel] == "" {
+		return errors.New("S8 a label that somebody put on a DaemonSet is gone")
+	}
+	return nil
+}
+
+// Repeated is an actor who does the same again and again.
+type Repeated struct {
+	Every time.Duration
+	Does  func(context.Context, *run) error
+}
+
+func (p Repeated) begin(ctx context.Context, r *run, _ *operator) (func(), error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for ctx.Err() == nil {
+			if err := p.Does(ctx, r); err != nil && ctx.Err() == nil {
+				r.fail(err)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(p.Every):
+			}
+		}
+	}()
+	return func() { cancel(); <-ended }, nil
+}
+
+// deleteNamed deletes an object, and waits until there is another one.
+func deleteNamed(object client.Object) func(context.Context, *run) error {
+	return func(ctx context.Context, r *run) error {
+		copied, is := object.DeepCopyObject().(client.Object)
+		if !is {
+			return fmt.Errorf("%T is no object", object)
+		}
+		if err := r.quiet.Get(ctx, client.ObjectKeyFromObject(copied), copied); err != nil {
+			return err
+		}
+		uid := copied.GetUID()
+		if err := r.quiet.Delete(ctx, copied); err != nil {
+			return err
+		}
+		return r.awaitWithin(ctx, convergeTime, "another "+object.GetName(), func() error {
+			if err := r.quiet.Get(ctx, client.ObjectKeyFromObject(copied), copied); err != nil {
+				return err
+			}
+			if copied.GetUID() == uid {
+				return errors.New("it is still there")
+			}
+			return nil
+		})
+	}
+}
+
+// orphan deletes the policy, leaves its objects, and makes it again.
+func orphan(ctx context.Context, r *run) error {
+	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}}
+	if err := r.quiet.Delete(ctx, policy, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
+		return err
+	}
+	return r.awaitWithin(ctx, convergeTime, "the policy to be gone and made again", func() error {
+		again, err := samplePolicy()
+		if err != nil {
+			return err
+		}
+		return r.quiet.Create(ctx, again)
+	})
+}
+
+// forge makes an object of the stack one of somebody else's. It is neither written nor deleted from then on.
+func forge(ctx context.Context, r *run) error {
+	owner := &corev1.ConfigMap{}
+	if err := r.quiet.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "users-own"}, owner); err != nil {
+		return err
+	}
+	return edit(ctx, r.quiet, probeMapObject(), func(m *corev1.ConfigMap) {
+		m.OwnerReferences = []metav1.OwnerReference{{
+			APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: new(true),
+		}}
+	})
+}
+
+// foreignObjects are in the way before the installation. They are reported and left as they are until they are removed.
+func foreignObjects() []point {
+	own := map[string]string{"app": "mine"}
+	objects := map[string]struct {
+		object  client.Object
+		operand string
+	}{
+		"daemonset": {&appsv1.DaemonSet{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pluginName},
+			Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: own}, Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: own}, Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{Name: "main", Image: "example.com/mine:1"}}, NodeSelector: map[string]string{"no": "node"},
+				},
+			}},
+		}, "device-plugin"},
+		"configmap": {&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: probeMap}, Data: own}, "driver"},
+	}
+	var points []point
+	for name, foreign := range objects {
+		points = append(points, point{name: "I/" + name, workload: install, options: options{counts: true}, faults: []Fault{{
+			When: When{Moment: Start}, For: 8 * time.Second,
+			What: Actor{
+				Does: func(ctx context.Context, r *run) error {
+					copied, is := foreign.object.DeepCopyObject().(client.Object)
+					if !is {
+						return fmt.Errorf("%T is no object", foreign.object)
+					}
+					return r.quiet.Create(ctx, copied)
+				},
+				Back: func(ctx context.Context, r *run) error { return r.conflictEnds(ctx, foreign.object, foreign.operand) },
+			},
+		}}})
+	}
+	return points
+}
+
+// conflictEnds checks that an object in the way is reported and untouched, and removes it.
+func (r *run) conflictEnds(ctx context.Context, object client.Object, operand string) error {
+	if err := r.awaitWithin(ctx, truthTime, operand+" to have the state Conflict", func() error {
+		policy, err := r.policy(ctx)
+		if err != nil {
+			return err
+		}
+		for _, status := range policy.Status.Operands {
+			if status.Name == operand && status.State == v1.OperandConflict && strings.Contains(status.Message, object.GetName()) {
+				return nil
+			}
+		}
+		return errors.New("it has not")
+	}); err != nil {
+		return err
+	}
+	live, is := object.DeepCopyObject().(client.Object)
+	if !is {
+		return fmt.Errorf("%T is no object", object)
+	}
+	if err := r.quiet.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
+		return err
+	}
+	if !maps.Equal(live.GetLabels(), object.GetLabels()) || len(live.GetOwnerReferences()) > 0 {
+		return fmt.Errorf("S7 %s was touched", object.GetName())
+	}
+	return r.quiet.Delete(ctx, live)
+}
