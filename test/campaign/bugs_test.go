@@ -138,7 +138,7 @@ func TestBugsAreCaught(t *testing.T) {
 	bugs, err := seededBugs()
 	g.Expect(err).NotTo(HaveOccurred())
 	if !cluster.WholeCampaigns() && *flagBug == "" {
-		bugs = []bug{bugs[rand.New(rand.NewPCG(uint64(seed()), 2)).IntN(len(bugs))]}
+		bugs = []bug{bugs[rand.New(rand.NewPCG(uint64(*flagSeed), 2)).IntN(len(bugs))]}
 	}
 	binary, err := program(t.Context())
 	g.Expect(err).NotTo(HaveOccurred())

@@ -25,7 +25,7 @@ func TestCampaign(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	c := newCampaign(binary, *flagLanes)
 	t.Cleanup(func() { g.Expect(c.close()).To(Succeed()) })
-	number := seed()
+	number := *flagSeed
 	t.Logf("seed %d: -campaign.seed=%d runs the same points", number, number)
 	if *flagPoint == "" {
 		c.warm(t)

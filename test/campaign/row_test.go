@@ -274,14 +274,6 @@ var commit = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(text))
 })
 
-// seed chooses the sample: another one for each commit, the same for everybody who tests it.
-func seed() int64 {
-	if *flagSeed != 0 {
-		return *flagSeed
-	}
-	return int64(hash(commit()) >> 1)
-}
-
 // program is the operator that the campaign attacks.
 func program(ctx context.Context) (string, error) {
 	if *flagOperator != "" {
