@@ -60,7 +60,7 @@ func TestRenderPrintsWhatWouldBeApplied(t *testing.T) {
 	all := decoded(t, got.out)
 	for _, key := range []string{
 		"DaemonSet nvidia-node-discovery", "RuntimeClass nvidia",
-		"DaemonSet nvidia-driver-daemonset-ubuntu24.04-amd64", "DaemonSet nvidia-driver-daemonset-rhel9-amd64",
+		"DaemonSet nvidia-driver-daemonset-ubuntu24.04-amd64", "DaemonSet nvidia-driver-daemonset",
 		"DaemonSet nvidia-container-toolkit-daemonset", "DaemonSet nvidia-device-plugin-daemonset",
 		"DaemonSet nvidia-operator-validator", "DaemonSet nvidia-mig-manager", "ConfigMap default-mig-parted-config",
 	} {

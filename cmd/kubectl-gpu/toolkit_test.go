@@ -26,7 +26,7 @@ status:
 `
 
 func TestRenderForOpenShift(t *testing.T) {
-	const driver = "DaemonSet nvidia-driver-daemonset-rhcos4.18-amd64-418.94.202501221327-0"
+	const driver = "DaemonSet nvidia-driver-daemonset"
 	const stream = "apiVersion: image.openshift.io/v1\nkind: ImageStream\n"
 	tests := map[string]struct {
 		stream string
