@@ -196,6 +196,42 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		b.upgrade("24.04")
 	})
 
+	DescribeTable("of who has the name of the driver's DaemonSet holds back the driver", func(ctx SpecContext, what string) {
+		Expect(admin.Delete(ctx, daemonSet(ctx, driverName))).To(Succeed())
+		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
+		b.answers(func(_ context.Context, made call) error {
+			if made.what != what || made.name != "" && made.name != driverName {
+				return nil
+			}
+			return errRefused
+		})
+		_, err := b.after(ctx, longer)
+		Expect(err).To(MatchError(errRefused), "so that it is tried again")
+		Expect(daemonSet(ctx, driverName)).To(BeNil())
+		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil(), "all else is done")
+		b.answers(nil)
+		b.settle(ctx)
+		Expect(daemonSet(ctx, driverName)).NotTo(BeNil())
+	},
+		Entry(nil, "live get DaemonSet"),
+		Entry(nil, "live list Pod"),
+	)
+
+	It("of the removal of what others have added to a placement is tried again", func(ctx SpecContext) {
+		ds := daemonSet(ctx, driverName)
+		preferred := []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: "a", Operator: corev1.NodeSelectorOpExists},
+		}}}}
+		ds.Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = preferred
+		Expect(admin.Update(ctx, ds, client.FieldOwner("somebody"))).To(Succeed())
+		b.failOnce("patch DaemonSet", 1)
+		b.pass(ctx, longer)
+		Expect(daemonSet(ctx, driverName).Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution).To(Equal(preferred))
+		Expect(b.reconciler.Applier.RetryAfter()).To(BeNumerically(">", 0))
+		b.settle(ctx)
+		Expect(daemonSet(ctx, driverName).Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution).To(BeEmpty())
+	})
+
 	It("of the list of policies is returned", func(ctx SpecContext) {
 		b.failOnce("cached list ClusterPolicy", 1)
 		_, err := b.after(ctx, longer)

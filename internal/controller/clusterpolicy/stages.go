@@ -159,10 +159,13 @@ func (s *scope) render(ctx context.Context) {
 			continue
 		}
 		live, err := s.live(ctx, step)
-		var objects []render.Object
-		if err == nil {
-			objects, err = s.drafts.render(s.planned, step, owner, live)
+		if err != nil {
+			// Nothing else tries that call again.
+			s.fail(err)
+			s.applied[step.Operand.Name] = status.Outcome{Err: err}
+			continue
 		}
+		objects, err := s.drafts.render(s.planned, step, owner, live)
 		if err != nil {
 			s.applied[step.Operand.Name] = status.Outcome{Err: err}
 			continue
