@@ -22,7 +22,7 @@ import (
 func notInABundle() []string {
 	objects := []string{"Namespace/gpu-operator"}
 	for _, name := range []string{
-		"operator", "driver", "gpu-feature-discovery", "mig-manager", "mig-manager-pods", "mig-manager-configmaps", "node-discovery", "operator-validator",
+		"operator", "driver", "gpu-feature-discovery", "mig-manager", "mig-manager-pods", "mig-manager-configmaps", "node-discovery", "operator-validator", "placement",
 	} {
 		name = "gpu-operator-" + name
 		objects = append(objects, "ValidatingAdmissionPolicy/"+name, "ValidatingAdmissionPolicyBinding/"+name)
