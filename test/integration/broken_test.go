@@ -200,6 +200,8 @@ func TestPrecompiledDriversAreTakenUpNodeByNode(t *testing.T) {
 	const built = "DaemonSet nvidia-driver-daemonset"
 	before := b.written()[built]
 	b.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver.UsePrecompiled, spec.Driver.Version = new(true), "595" })
+	// Who joins before the operator has seen that gets the driver that is built.
+	b.Eventually(func() int32 { return b.policy().Status.NodeSummary.Upgrading }).Should(Equal(int32(1)))
 	joined, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Kernel: "6.8.0-71-generic"})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Eventually(func(g Gomega) {
