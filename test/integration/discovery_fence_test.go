@@ -6,7 +6,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -98,13 +97,7 @@ func TestDiscoveryNeedsItsFence(t *testing.T) {
 // removeFence deletes the admission policy of node discovery, as in a cluster that was never given it.
 func (b *bed) removeFence() {
 	b.t.Helper()
-	for _, kind := range []string{"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"} {
-		object := &unstructured.Unstructured{}
-		object.SetAPIVersion("admissionregistration.k8s.io/v1")
-		object.SetKind(kind)
-		object.SetName(labels.DiscoveryFence)
-		b.Expect(b.client.Delete(b.t.Context(), object)).To(Succeed())
-	}
+	b.removePolicy(labels.DiscoveryFence)
 }
 
 // applyFence does what the operator's message says.
