@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,7 +64,6 @@ type bed struct {
 // seeds are objects of users, which nobody touches. One of them looks like one of the operator's to who looks at labels
 // alone.
 func seeds() []client.Object {
-	own := map[string]string{"app": "mine"}
 	return []client.Object{
 		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "users-own"}, Data: map[string]string{"key": "value"}},
 		&corev1.ConfigMap{
@@ -79,15 +79,21 @@ func seeds() []client.Object {
 			ObjectMeta: metav1.ObjectMeta{Name: "users-runtime", Labels: map[string]string{labels.Operand: "runtime-classes", labels.ManagedBy: labels.ManagedByValue}},
 			Handler:    "runc",
 		},
-		&appsv1.DaemonSet{
-			ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "users-agent", Labels: map[string]string{labels.ManagedBy: labels.ManagedByValue}},
-			Spec: appsv1.DaemonSetSpec{
-				Selector: &metav1.LabelSelector{MatchLabels: own},
-				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: own}, Spec: corev1.PodSpec{
-					Containers:   []corev1.Container{{Name: "main", Image: "example.com/mine:1"}},
-					NodeSelector: map[string]string{"no": "node"},
-				}},
-			},
+		noPods(metav1.ObjectMeta{Namespace: tenant, Name: "users-agent", Labels: map[string]string{labels.ManagedBy: labels.ManagedByValue}}),
+	}
+}
+
+// noPods is a DaemonSet of somebody else's that no node is for.
+func noPods(meta metav1.ObjectMeta) *appsv1.DaemonSet {
+	own := map[string]string{"app": "mine"}
+	return &appsv1.DaemonSet{
+		ObjectMeta: meta,
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: own},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: own}, Spec: corev1.PodSpec{
+				Containers:   []corev1.Container{{Name: "main", Image: "example.com/mine:1"}},
+				NodeSelector: map[string]string{"no": "node"},
+			}},
 		},
 	}
 }
@@ -149,10 +155,13 @@ func (b *bed) prepare(ctx, lasting context.Context) error {
 }
 
 // seedsAreObserved waits for what controllers write to the seeds, such as the status and annotation of a DaemonSet.
-func (b *bed) seedsAreObserved(ctx context.Context) error {
-	return await(ctx, "the users' DaemonSet to be observed", func() error {
+func (b *bed) seedsAreObserved(ctx context.Context) error { return b.isObserved(ctx, "users-agent") }
+
+// isObserved waits until the DaemonSet controller has seen a DaemonSet of the tenant.
+func (b *bed) isObserved(ctx context.Context, name string) error {
+	return await(ctx, "DaemonSet "+name+" to be observed", func() error {
 		ds := &appsv1.DaemonSet{}
-		if err := b.quiet.Get(ctx, client.ObjectKey{Namespace: tenant, Name: "users-agent"}, ds); err != nil {
+		if err := b.quiet.Get(ctx, client.ObjectKey{Namespace: tenant, Name: name}, ds); err != nil {
 			return err
 		}
 		if ds.Status.ObservedGeneration == 0 {
@@ -160,6 +169,16 @@ func (b *bed) seedsAreObserved(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// controllersFollow waits until the DaemonSet controller has seen everything that was written before. After an outage it
+// is behind, and makes pods for DaemonSets that are gone.
+func (b *bed) controllersFollow(ctx context.Context) error {
+	canary := noPods(metav1.ObjectMeta{Namespace: tenant, Name: "canary"})
+	if err := b.quiet.Create(ctx, canary); err != nil {
+		return fmt.Errorf("create the canary: %w", err)
+	}
+	return errors.Join(b.isObserved(ctx, canary.Name), b.quiet.Delete(ctx, canary))
 }
 
 // install puts in place what an installation brings: definitions, roles, accounts.
@@ -176,10 +195,15 @@ func (b *bed) close() error {
 }
 
 // addNode makes a GPU node on which users have labels, annotations and taints.
-func (b *bed) addNode(ctx context.Context, number int) error {
+func (b *bed) addNode(ctx context.Context, w *workload, number int) error {
 	name := nodeName(number)
+	all := maps.Clone(w.labels)
+	if all == nil {
+		all = map[string]string{}
+	}
+	all[invariant.UserPrefix+"team"] = "hpc"
 	_, err := b.sim.AddNode(ctx, simulator.NodeSpec{
-		Name: name, Labels: map[string]string{invariant.UserPrefix + "team": "hpc"},
+		Name: name, Labels: all,
 		Annotations:   map[string]string{invariant.UserPrefix + "note": "kept"},
 		Taints:        []corev1.Taint{{Key: invariant.UserPrefix + "soft", Value: "x", Effect: corev1.TaintEffectPreferNoSchedule}},
 		Unschedulable: name == cordoned,
@@ -222,9 +246,20 @@ func (b *bed) policy(ctx context.Context) (*v1.ClusterPolicy, error) {
 
 // empty takes the cluster back to what newBed made, without waiting for the garbage collector or for kubelets.
 func (b *bed) empty(ctx context.Context) error {
-	now := client.GracePeriodSeconds(0)
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
+	if err := b.deleteAll(ctx); err != nil {
+		return err
+	}
+	if err := b.controllersFollow(ctx); err != nil {
+		return err
+	}
+	return b.deleteAll(ctx)
+}
+
+// deleteAll deletes all nodes, pods and objects of the stack, until none are left.
+func (b *bed) deleteAll(ctx context.Context) error {
+	now := client.GracePeriodSeconds(0)
 	return await(ctx, "the cluster to be empty", func() error {
 		err := errors.Join(
 			b.quiet.DeleteAllOf(ctx, &v1.ClusterPolicy{}),

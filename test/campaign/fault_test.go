@@ -166,7 +166,14 @@ func (o Outage) begin(ctx context.Context, r *run, _ *operator) (func(), error) 
 		return func() { r.fail(r.cluster.ThawAPIServer()) }, r.cluster.FreezeAPIServer()
 	}
 	r.cluster.KillAPIServer()
-	return func() { r.fail(r.cluster.StartAPIServer(ctx)) }, nil
+	return func() {
+		if err := r.cluster.StartAPIServer(ctx); err != nil {
+			r.fail(err)
+			return
+		}
+		// The operator's own waits are what is tried, not those of the controllers.
+		r.fail(r.cluster.RestartFollowers(ctx))
+	}, nil
 }
 
 // Controller stops one of the programs that act on the cluster, such as kube-scheduler.

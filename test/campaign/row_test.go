@@ -112,6 +112,8 @@ func (c *campaign) referenceOf(ctx context.Context, w *workload) *reference {
 	if r := c.references[w.id]; r != nil {
 		return r
 	}
+	// They outlive the point that needs them first.
+	ctx = context.WithoutCancel(ctx)
 	undisturbed := func() (res *result, err error) {
 		err = c.use(ctx, func(b *bed) (bool, error) {
 			res, err = b.play(ctx, c.binary, w, nil, options{})

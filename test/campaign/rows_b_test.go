@@ -38,9 +38,9 @@ func watchRows() []row {
 		})},
 		leftOut("B8", "reads that wait for own writes, on and off", "the operator has no such switch: package freshness always waits for its own writes"),
 		{id: "B9", what: "an object is replaced under its name while its watch stands still", sample: 1, points: fixed(
-			replaced("node", "nodes", replaceNode, options{counts: true, mayGo: everything}),
-			replaced("daemonset", "daemonsets", deleteNamed(daemonSetNamed(pluginName)), options{counts: true, mayGo: ofOperand("device-plugin")}),
-			replaced("configmap", "configmaps", deleteNamed(probeMapObject()), options{counts: true}),
+			replaced(rest, "node", "nodes", replaceNode, options{counts: true, mayGo: everything}),
+			replaced(rest, "daemonset", "daemonsets", deleteNamed(daemonSetNamed(pluginName)), options{counts: true, mayGo: ofOperand("device-plugin")}),
+			replaced(mig, "configmap", "configmaps", deleteNamed(migMapObject()), options{counts: true}),
 		)},
 	}
 }
@@ -162,10 +162,10 @@ func hiddenEvents() func(context.Context, *campaign) ([]point, error) {
 }
 
 // replaced is an object that is deleted and comes back while the operator sees the old one.
-func replaced(name, kind string, replace func(context.Context, *run) error, o options) point {
+func replaced(w *workload, name, kind string, replace func(context.Context, *run) error, o options) point {
 	o.blind = true
 	return point{
-		name: "rest/" + name, workload: rest, options: o,
+		name: w.id + "/" + name, workload: w, options: o,
 		faults: []Fault{
 			{When: When{Moment: Ready}, What: API{{Match: watches(kind), Stream: fault.Stream{Hold: true}}}, For: 4 * time.Second},
 			{When: When{Moment: Ready}, What: Actor{Does: replace}},
@@ -178,7 +178,7 @@ func replaceNode(ctx context.Context, r *run) error {
 	if err := r.removeNode(ctx, 0); err != nil {
 		return err
 	}
-	return r.addNode(ctx, 0)
+	return r.addNode(ctx, r.workload, 0)
 }
 
 // labelNode sets a label of the first node; the empty value takes it off.

@@ -152,7 +152,7 @@ func hideNode(ctx context.Context, r *run) error {
 func crowd(ctx context.Context, r *run) error {
 	const first, last = fewNodes, fewNodes + 20
 	for number := first; number < last; number++ {
-		if err := r.addNode(ctx, number); err != nil {
+		if err := r.addNode(ctx, r.workload, number); err != nil {
 			return err
 		}
 	}

@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -9,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
@@ -118,8 +120,23 @@ func badTimes() func(context.Context, *campaign) ([]point, error) {
 	return fixed(points...)
 }
 
-// otherRelease makes the second operator one of another release.
-var otherRelease = Actor{Does: func(_ context.Context, r *run) error {
-	r.operators[1].options.Env = []string{"OPERATOR_IMAGE=example.com/gpu-operator:next"}
+// otherRelease makes the second operator one of another release, which starts once the first leads.
+var otherRelease = Actor{Does: func(ctx context.Context, r *run) error {
+	begin, second := time.Now(), r.operators[1]
+	second.options.Env = []string{"OPERATOR_IMAGE=example.com/gpu-operator:next"}
+	release := second.hold()
+	go func() {
+		defer release()
+		r.fail(r.awaitWithin(ctx, eventually, "the first operator to lead", func() error {
+			held := lease()
+			if err := r.quiet.Get(ctx, client.ObjectKeyFromObject(held), held); err != nil {
+				return err
+			}
+			if held.Spec.RenewTime == nil || held.Spec.RenewTime.Time.Before(begin) {
+				return errors.New("the lease is an older one")
+			}
+			return nil
+		}))
+	}()
 	return nil
 }}

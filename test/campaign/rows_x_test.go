@@ -18,10 +18,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// invariantLabel is a label of no meaning, and probeMap a ConfigMap of the driver.
+// invariantLabel is a label of no meaning, and migMap a ConfigMap of the MIG manager, which is there in the workload mig.
 const (
 	invariantLabel = "test.example.org/note"
-	probeMap       = "nvidia-driver-startup-probe"
+	migMap         = "default-mig-parted-config"
 )
 
 func actorRows() []row {
@@ -32,7 +32,7 @@ func actorRows() []row {
 			atRest("selector", editPlugin(func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = nil }), plugin),
 			atRest("labels", editPlugin(func(ds *appsv1.DaemonSet) { delete(ds.Labels, labels.ManagedBy) }), plugin),
 			atRest("digest", editPlugin(func(ds *appsv1.DaemonSet) { ds.Annotations[labels.Digest] = "forged" }), options{}),
-			atRest("data", editMap, options{}),
+			onMIG("data", editMap, options{}),
 			point{name: "rest/foreign", workload: rest, faults: strikes(labelDaemonSet("hpc")), options: options{differs: true, after: foreignLabelIsKept}},
 		)},
 		{id: "X2", what: "somebody writes the same field each 500 ms for 10 s", sample: 1, points: fixed(
@@ -48,16 +48,16 @@ func actorRows() []row {
 		{id: "X6", what: "somebody deletes an object of the stack, or the policy and leaves its objects", sample: 1, points: fixed(
 			atRest("daemonset", deleteNamed(daemonSetNamed(pluginName)), plugin),
 			atRest("driver", deleteNamed(daemonSetNamed(driverName)), options{counts: true, mayGo: ofOperand("driver")}),
-			atRest("configmap", deleteNamed(probeMapObject()), options{counts: true}),
+			onMIG("configmap", deleteNamed(migMapObject()), options{counts: true}),
 			atRest("runtimeclass", deleteNamed(&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}}), options{counts: true}),
 			atRest("orphans", orphan, options{counts: true}),
 		)},
 		{id: "X7", what: "owner references are taken off, or name somebody else", sample: 1, points: fixed(
 			atRest("stripped", editPlugin(func(ds *appsv1.DaemonSet) { ds.OwnerReferences = nil }), options{}),
-			atRest("stripped-map", func(ctx context.Context, r *run) error {
-				return edit(ctx, r.quiet, probeMapObject(), func(m *corev1.ConfigMap) { m.OwnerReferences = nil })
+			onMIG("stripped-map", func(ctx context.Context, r *run) error {
+				return edit(ctx, r.quiet, migMapObject(), func(m *corev1.ConfigMap) { m.OwnerReferences = nil })
 			}, options{}),
-			atRest("forged", forge, options{counts: true, differs: true}),
+			onMIG("forged", forge, options{counts: true, differs: true}),
 		)},
 	}
 }
@@ -72,14 +72,19 @@ func atRest(name string, does func(context.Context, *run) error, o options) poin
 	return point{name: "rest/" + name, workload: rest, faults: strikes(does), options: o}
 }
 
-const driverName = "nvidia-driver-daemonset-ubuntu24.04-amd64"
+const driverName = "nvidia-driver-daemonset"
+
+// onMIG is atRest where the GPUs can be partitioned.
+func onMIG(name string, does func(context.Context, *run) error, o options) point {
+	return point{name: "mig/" + name, workload: mig, faults: strikes(does), options: o}
+}
 
 func daemonSetNamed(name string) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 }
 
-func probeMapObject() *corev1.ConfigMap {
-	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: probeMap}}
+func migMapObject() *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: migMap}}
 }
 
 func editPlugin(change func(*appsv1.DaemonSet)) func(context.Context, *run) error {
@@ -87,7 +92,7 @@ func editPlugin(change func(*appsv1.DaemonSet)) func(context.Context, *run) erro
 }
 
 func editMap(ctx context.Context, r *run) error {
-	return edit(ctx, r.quiet, probeMapObject(), func(m *corev1.ConfigMap) {
+	return edit(ctx, r.quiet, migMapObject(), func(m *corev1.ConfigMap) {
 		for key := range m.Data {
 			m.Data[key] = "changed"
 		}
@@ -186,7 +191,7 @@ func forge(ctx context.Context, r *run) error {
 	if err := r.quiet.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "users-own"}, owner); err != nil {
 		return err
 	}
-	return edit(ctx, r.quiet, probeMapObject(), func(m *corev1.ConfigMap) {
+	return edit(ctx, r.quiet, migMapObject(), func(m *corev1.ConfigMap) {
 		m.OwnerReferences = []metav1.OwnerReference{{
 			APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, Controller: new(true),
 		}}
@@ -195,24 +200,17 @@ func forge(ctx context.Context, r *run) error {
 
 // foreignObjects are in the way before the installation. They are reported and left as they are until they are removed.
 func foreignObjects() []point {
-	own := map[string]string{"app": "mine"}
 	objects := map[string]struct {
-		object  client.Object
-		operand string
+		workload *workload
+		object   client.Object
+		operand  string
 	}{
-		"daemonset": {&appsv1.DaemonSet{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pluginName},
-			Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: own}, Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: own}, Spec: corev1.PodSpec{
-					Containers: []corev1.Container{{Name: "main", Image: "example.com/mine:1"}}, NodeSelector: map[string]string{"no": "node"},
-				},
-			}},
-		}, "device-plugin"},
-		"configmap": {&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: probeMap}, Data: own}, "driver"},
+		"daemonset": {install, noPods(metav1.ObjectMeta{Namespace: namespace, Name: pluginName}), "device-plugin"},
+		"configmap": {mig, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: migMap}, Data: map[string]string{"key": "mine"}}, "mig-manager"},
 	}
 	var points []point
 	for name, foreign := range objects {
-		points = append(points, point{name: "I/" + name, workload: install, options: options{counts: true}, faults: []Fault{{
+		points = append(points, point{name: foreign.workload.id + "/" + name, workload: foreign.workload, options: options{counts: true}, faults: []Fault{{
 			When: When{Moment: Start}, For: 8 * time.Second,
 			What: Actor{
 				Does: func(ctx context.Context, r *run) error {

@@ -129,7 +129,7 @@ func (b *bed) play(ctx context.Context, binary string, w *workload, faults []Fau
 // prepare makes nodes, watcher and operators.
 func (r *run) prepare(ctx context.Context, binary string) error {
 	for number := range r.workload.nodes {
-		if err := r.addNode(ctx, number); err != nil {
+		if err := r.addNode(ctx, r.workload, number); err != nil {
 			return err
 		}
 	}

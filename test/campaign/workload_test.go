@@ -22,6 +22,8 @@ type workload struct {
 	id, what string
 	// nodes is how many there are from the beginning.
 	nodes int
+	// labels are those of the nodes, beside discovery's and users'.
+	labels map[string]string
 	// policy changes the sample that is created.
 	policy func(*v1.ClusterPolicy)
 	// change is what is done once the stack stands; nil is nothing.
@@ -49,6 +51,13 @@ var install = &workload{
 // rest is for what others do to a stack that stands.
 var rest = &workload{
 	id: "rest", what: "leave the stack as it is", nodes: fewNodes, ended: allReady(fewNodes),
+	change: func(context.Context, *run) error { return nil },
+}
+
+// mig is rest where the GPUs can be partitioned, so that there are the MIG manager and its ConfigMaps.
+var mig = &workload{
+	id: "mig", what: "leave a stack with a MIG manager as it is", nodes: fewNodes, ended: allReady(fewNodes),
+	labels: map[string]string{labels.MIGCapable: "true"},
 	change: func(context.Context, *run) error { return nil },
 }
 
@@ -83,7 +92,7 @@ var scale = &workload{
 	id: "S", what: "6 nodes become 12, then 4", nodes: before,
 	change: func(ctx context.Context, r *run) error {
 		for number := before; number < most; number++ {
-			if err := r.addNode(ctx, number); err != nil {
+			if err := r.addNode(ctx, r.workload, number); err != nil {
 				return err
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -158,5 +159,22 @@ func checkOutage(t *testing.T, c *Cluster) {
 	}
 	if _, err := client.CoreV1().ConfigMaps(OperatorNamespace).Get(t.Context(), "allowed", metav1.GetOptions{}); err != nil {
 		t.Error(err)
+	}
+	if err := c.RestartFollowers(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const fresh = "after-outage"
+	admin, err := kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fresh}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := wait.PollUntilContextTimeout(t.Context(), pollInterval, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		_, err := admin.CoreV1().ServiceAccounts(fresh).Get(ctx, "default", metav1.GetOptions{})
+		return err == nil, nil
+	}); err != nil {
+		t.Errorf("controllers that were started again make no ServiceAccount: %v", err)
 	}
 }

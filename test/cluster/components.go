@@ -136,6 +136,20 @@ func (c *Cluster) FreezeFollower(name string) (thaw func(), err error) {
 	return nil, fmt.Errorf("freeze %s: no such program runs", name)
 }
 
+// RestartFollowers ends kube-controller-manager, kube-scheduler and kwok and starts them again, as after an outage that has
+// outlasted their leases. Otherwise their watches wait up to a minute before they begin again.
+func (c *Cluster) RestartFollowers(ctx context.Context) error {
+	for i, p := range c.followers {
+		p.kill()
+		again, err := c.run(p.name, p.cmd.Args[1:]...)
+		if err != nil {
+			return err
+		}
+		c.followers[i] = again
+	}
+	return c.waitForControllers(ctx)
+}
+
 // newAPIServer prepares an API server that can be started again at its port.
 func (c *Cluster) newAPIServer() (*server, error) {
 	s, err := c.newServer("kube-apiserver")

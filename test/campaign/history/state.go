@@ -55,13 +55,32 @@ func fieldsOf(object client.Object) (map[string]any, error) {
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return nil, err
 	}
+	// Objects that a watch has delivered say what they are, those of a list do not; it is in their key.
+	delete(fields, "apiVersion")
+	delete(fields, "kind")
 	if metadata, is := fields["metadata"].(map[string]any); is {
 		metadata["managedFields"] = owned(object)
+		dropGeneration(metadata)
 	}
 	if node, is := object.(*corev1.Node); is {
 		fields["status"] = map[string]any{"allocatable": node.Status.Allocatable[labels.ResourceGPU], "gpuReady": conditionOf(node)}
 	}
 	return fields, nil
+}
+
+// dropGeneration takes out of the object that records the applied spec what depends on how often the spec was written:
+// the generation, and the digest of the object, which covers it.
+func dropGeneration(metadata map[string]any) {
+	annotations, is := metadata["annotations"].(map[string]any)
+	if !is {
+		return
+	}
+	applied, is := annotations[labels.AppliedSpec].(string)
+	if !is {
+		return
+	}
+	_, annotations[labels.AppliedSpec], _ = strings.Cut(applied, "-")
+	delete(annotations, labels.Digest)
 }
 
 // owned is what the operator has written of an object.

@@ -38,10 +38,25 @@ func TestDifferences(t *testing.T) {
 	one, other := stateOf(t, configMap("ns", "1")), stateOf(t, configMap("ns", "2"))
 	again := configMap("ns", "1")
 	again.UID, again.ResourceVersion, again.CreationTimestamp = "v", "2", metav1.NewTime(time.Unix(2, 0))
+	again.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
 	g.Expect(history.Differences(one, stateOf(t, again, configMap("elsewhere", "3")), [2]history.State{one, one})).To(BeEmpty())
 	g.Expect(history.Differences(one, other, [2]history.State{one, one})).To(ConsistOf(`ConfigMap ns/m.data.key: want "1", got "2"`))
 	g.Expect(history.Differences(one, stateOf(t), [2]history.State{one, one})).NotTo(BeEmpty())
 	g.Expect(history.Differences(one, other, [2]history.State{one, other})).To(BeEmpty())
+}
+
+// TestDifferencesOfTheAppliedSpec: how often the spec was written does not count, and what it is does.
+func TestDifferencesOfTheAppliedSpec(t *testing.T) {
+	g := NewWithT(t)
+	recorded := func(applied, digest string) history.State {
+		m := configMap("ns", "1")
+		m.Annotations = map[string]string{labels.AppliedSpec: applied, labels.Digest: digest}
+		return stateOf(t, m)
+	}
+	first := recorded("1-abc", "d1")
+	g.Expect(history.Differences(first, recorded("3-abc", "d3"), [2]history.State{first, first})).To(BeEmpty())
+	g.Expect(history.Differences(first, recorded("1-xyz", "d1"), [2]history.State{first, first})).
+		To(ConsistOf(ContainSubstring(`want "abc", got "xyz"`)))
 }
 
 // TestCounts: objects by name, pods by operand.
