@@ -22,6 +22,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
 const policy types.UID = "policy"
@@ -302,7 +304,8 @@ func TestApplyTouchesNothingOfOthers(t *testing.T) {
 			want: "ConfigMap a exists and belongs to somebody else: delete or rename it, or move it out of the way",
 		},
 		"still there from a policy that is gone": {
-			live: configMap("a", ownedBy("older")), want: "ConfigMap a is still being removed with an earlier ClusterPolicy",
+			live: configMap("a", ownedBy("older"), func(c *corev1.ConfigMap) { c.Annotations = map[string]string{labels.Digest: "d"} }),
+			want: "ConfigMap a is still being removed with an earlier ClusterPolicy",
 		},
 	}
 	for name, test := range tests {

@@ -53,14 +53,13 @@ func read(ctx context.Context, reader client.Reader, intent client.Object) (clie
 
 func ours(owner types.UID, live client.Object) error {
 	controller := metav1.GetControllerOf(live)
-	made := live.GetLabels()[labels.ManagedBy] == labels.ManagedByValue && live.GetLabels()[labels.Operand] != ""
 	switch {
 	case controller != nil && controller.UID == owner:
 		return nil
-	case controller == nil && made && live.GetAnnotations()[labels.Digest] != "":
+	case controller == nil && labels.IsApplied(live):
 		// Its policy was deleted with --cascade=orphan, to be made anew without unloading drivers.
 		return nil
-	case controller != nil && made:
+	case controller != nil && labels.IsApplied(live):
 		return errLeaving
 	default:
 		return fmt.Errorf("exists and %w: delete or rename it, or move it out of the way", ErrConflict)

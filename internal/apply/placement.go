@@ -55,10 +55,15 @@ func drift(w write, live client.Object, field path, managed []metav1.ManagedFiel
 }
 
 func isPlacement(w write, field path) bool {
-	return hasPlacement(w) && slices.ContainsFunc(placement, func(name string) bool {
-		return strings.HasPrefix(field.String()+".", strings.Join(templateSpec, ".")+"."+name+".") ||
-			strings.HasPrefix(field.String(), strings.Join(templateSpec, ".")+"."+name+"[")
-	})
+	if !hasPlacement(w) || len(field) <= len(templateSpec) {
+		return false
+	}
+	for i, key := range templateSpec {
+		if field[i] != keySegment(key) {
+			return false
+		}
+	}
+	return slices.ContainsFunc(placement, func(name string) bool { return field[len(templateSpec)] == keySegment(name) })
 }
 
 // hasPlacement reports whether the object has a pod template.

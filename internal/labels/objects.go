@@ -45,6 +45,15 @@ const (
 	WaitForFlag = "--for="
 )
 
+// IsApplied reports whether an operator of this project has applied the object, for whichever policy.
+func IsApplied(object interface {
+	GetLabels() map[string]string
+	GetAnnotations() map[string]string
+}) bool {
+	all := object.GetLabels()
+	return all[ManagedBy] == ManagedByValue && all[Operand] != "" && object.GetAnnotations()[Digest] != ""
+}
+
 // PodSecurity are the labels of a namespace by which Pod Security Admission decides, warns and audits, and
 // PodSecurityPrivileged is their value that lets all pods in.
 func PodSecurity() []string {

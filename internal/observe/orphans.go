@@ -44,8 +44,7 @@ func leavesOrphans(policy v1.ClusterPolicy) bool {
 
 // isOrphan reports whether the operator has made a DaemonSet whose policy is gone, so that the next one adopts it.
 func isOrphan(ds *appsv1.DaemonSet) bool {
-	return ds.DeletionTimestamp == nil && metav1.GetControllerOf(ds) == nil &&
-		ds.Labels[labels.ManagedBy] == labels.ManagedByValue && ds.Labels[labels.Operand] != "" && ds.Annotations[labels.Digest] != ""
+	return ds.DeletionTimestamp == nil && metav1.GetControllerOf(ds) == nil && labels.IsApplied(ds)
 }
 
 func names(all map[string]*appsv1.DaemonSet, is func(*appsv1.DaemonSet) bool) []string {

@@ -206,7 +206,7 @@ func Kind(pool, layout, nodePool string) string {
 	if pool != "" || layout == "" {
 		return pool
 	}
-	return withEnd(layout, nodePool)
+	return WithEnd(layout, nodePool)
 }
 
 // ServesWorkload tells whether the operand has pods on nodes of this workload.

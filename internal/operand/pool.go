@@ -108,7 +108,7 @@ func (f NodeFacts) factsPool(key PoolKey) (Pool, bool) {
 	case byRelease:
 		pool.CoreOS = f.OSTree
 	}
-	pool.Name = withEnd(pool.OSTag+"-"+f.Architecture, endOf(pool.NodePool, pool.Kernel, pool.CoreOS))
+	pool.Name = WithEnd(pool.OSTag+"-"+f.Architecture, endOf(pool.NodePool, pool.Kernel, pool.CoreOS))
 	return pool, true
 }
 
@@ -125,9 +125,9 @@ func endOf(nodePool, kernel, coreOS string) string {
 	return strings.Trim(nodePool+"-"+cmp.Or(kernel, coreOS), "-")
 }
 
-// withEnd is the name of a pool with that end. Where that is too long for a label value, a hash stands for the
-// end.
-func withEnd(name, end string) string {
+// WithEnd is a name with that end, joined by a hyphen, as the value of a label. Where that is too long, a hash stands for
+// the end.
+func WithEnd(name, end string) string {
 	if end == "" {
 		return name
 	}

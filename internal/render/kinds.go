@@ -1,15 +1,12 @@
 package render
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"maps"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -42,11 +39,12 @@ func identify(o *operand.Operand, instances []operand.Instance, live map[string]
 		if _, there := found[kind]; there {
 			continue
 		}
-		name := o.DaemonSet
-		if !free {
-			name += instance.Suffix
+		suffix := instance.Suffix
+		if free {
+			suffix = ""
 		}
-		found[kind], free = identity{Name: name, App: labelValue(o.DaemonSet, name)}, false
+		found[kind] = identity{Name: o.DaemonSet + suffix, App: operand.WithEnd(o.DaemonSet, strings.TrimPrefix(suffix, "-"))}
+		free = false
 	}
 	return found
 }
@@ -77,15 +75,6 @@ func Unnamed(o *operand.Operand, instances []operand.Instance, live map[string]L
 		known[l.Kind] = true
 	}
 	return slices.ContainsFunc(instances, func(i operand.Instance) bool { return !known[i.Kind()] })
-}
-
-// labelValue is a name as the value of a label. A hash stands for the end of one that is too long.
-func labelValue(base, name string) string {
-	if len(name) <= validation.LabelValueMaxLength {
-		return name
-	}
-	sum := sha256.Sum256([]byte(name))
-	return base + "-" + hex.EncodeToString(sum[:8])
 }
 
 // kindOf is the kind of nodes that pods with these labels are for.

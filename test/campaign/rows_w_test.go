@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
 )
 
@@ -152,7 +153,7 @@ func fromHat(dice *rand.Rand) Fault {
 		{What: API{{Match: watches(kind), Stream: fault.Stream{Hold: true}}}, For: last},
 		{What: API{{Match: watches(kind), Stream: fault.Stream{Twice: true, Delay: 100 * time.Millisecond}}}, For: last},
 		{What: API{{Match: anyWrite, Phase: bad.phase, Action: bad.Action}}, For: last},
-		{What: Repeated{time.Second, ifThere(editPlugin(func(ds *appsv1.DaemonSet) { ds.Labels["example.com/x"] = "1" }))}, For: last},
+		{What: Repeated{time.Second, ifThere(editPlugin(func(ds *appsv1.DaemonSet) { ds.Annotations[labels.Digest] = "forged" }))}, For: last},
 	}
 	return faults[dice.IntN(len(faults))]
 }
