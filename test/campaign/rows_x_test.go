@@ -57,7 +57,8 @@ func actorRows() []row {
 			onMIG("stripped-map", func(ctx context.Context, r *run) error {
 				return edit(ctx, r.quiet, migMapObject(), func(m *corev1.ConfigMap) { m.OwnerReferences = nil })
 			}, options{}),
-			onMIG("forged", forge, options{counts: true, differs: true}),
+			// Nobody removes what is made somebody else's.
+			onMIG("forged", forge, options{counts: true, differs: true, spoils: true}),
 		)},
 	}
 }
