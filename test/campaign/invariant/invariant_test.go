@@ -102,6 +102,10 @@ func TestEachInvariant(t *testing.T) {
 	}
 	foreign := daemonSet(2)
 	foreign.OwnerReferences = nil
+	inHostNetwork := daemonSet(2)
+	inHostNetwork.Spec.Template.Spec.HostNetwork = true
+	asksForNetwork := policy(metav1.ConditionFalse)
+	asksForNetwork.Spec.Driver = &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{HostNetwork: new(true)}}
 	privileged := daemonSet(2)
 	privileged.Spec.Template.Spec.Containers = []corev1.Container{{Name: "c", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}
 	changed := daemonSet(2)
@@ -122,23 +126,26 @@ func TestEachInvariant(t *testing.T) {
 		story *story
 		id    string
 	}{
-		"a cordon is written":           {newStory().writes(patchOf("nodes", "a", `{"spec":{"unschedulable":true}}`, "")), "S2"},
-		"a cordon is gone":              {newStory().happens(history.Node, nil, node(func(n *corev1.Node) { n.Name = "cordoned" }), false), "S2"},
-		"a pod is deleted":              {called("delete", "pods", 200), "S5"},
-		"pods are read":                 {called("list", "pods", 200), ""},
-		"a dependant first":             {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("driver", false), false).happens(history.Pod, nil, pod("container-toolkit", true), false), "S6"},
-		"in the order of the graph":     {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("driver", true), false).happens(history.Pod, nil, pod("container-toolkit", true), false), ""},
-		"the host has the driver":       {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("container-toolkit", true), false), ""},
-		"a deletion with the UID":       {newStory().happens(history.DaemonSet, nil, daemonSet(2), false).writes(deletion("uid-of-ds")), ""},
-		"a deletion by name":            {newStory().happens(history.DaemonSet, nil, daemonSet(2), false).writes(deletion("")), "S7"},
-		"a foreign object deleted":      {newStory().happens(history.DaemonSet, nil, foreign, false).writes(deletion("uid-of-ds")), "S7"},
-		"a foreign object overwritten":  {newStory().happens(history.DaemonSet, nil, foreign, false).writes(patchOf("daemonsets", "ds", "{}", "")), "S7"},
-		"an own object overwritten":     {newStory().happens(history.DaemonSet, nil, daemonSet(2), false).writes(patchOf("daemonsets", "ds", "{}", "")), ""},
-		"a collection deleted":          {newStory().writes(fault.Record{Request: fault.Request{Verb: fault.DeleteCollection, Resource: "daemonsets"}}), "S7"},
-		"a user's label gone":           {newStory().happens(history.Node, node(nil), node(func(n *corev1.Node) { n.Labels = nil }), false), "S8"},
-		"a node replaced":               {newStory().happens(history.Node, node(nil), node(func(n *corev1.Node) { n.UID, n.Labels = "other", nil }), false), ""},
-		"a label of nobody":             {newStory().writes(patchOf("nodes", "a", `{"metadata":{"labels":{"mine":"1"}}}`, "")), "S8"},
-		"an own label":                  {newStory().writes(patchOf("nodes", "a", `{"metadata":{"labels":{"nvidia.com/gpu.present":"true"}}}`, "")), ""},
+		"a cordon is written":          {newStory().writes(patchOf("nodes", "a", `{"spec":{"unschedulable":true}}`, "")), "S2"},
+		"a cordon is gone":             {newStory().happens(history.Node, nil, node(func(n *corev1.Node) { n.Name = "cordoned" }), false), "S2"},
+		"a pod is deleted":             {called("delete", "pods", 200), "S5"},
+		"pods are read":                {called("list", "pods", 200), ""},
+		"a dependant first":            {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("driver", false), false).happens(history.Pod, nil, pod("container-toolkit", true), false), "S6"},
+		"in the order of the graph":    {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("driver", true), false).happens(history.Pod, nil, pod("container-toolkit", true), false), ""},
+		"the host has the driver":      {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("container-toolkit", true), false), ""},
+		"a deletion with the UID":      {newStory().happens(history.DaemonSet, nil, daemonSet(2), false).writes(deletion("uid-of-ds")), ""},
+		"a deletion by name":           {newStory().happens(history.DaemonSet, nil, daemonSet(2), false).writes(deletion("")), "S7"},
+		"a foreign object deleted":     {newStory().happens(history.DaemonSet, nil, foreign, false).writes(deletion("uid-of-ds")), "S7"},
+		"a foreign object overwritten": {newStory().happens(history.DaemonSet, nil, foreign, false).writes(patchOf("daemonsets", "ds", "{}", "")), "S7"},
+		"an own object overwritten":    {newStory().happens(history.DaemonSet, nil, daemonSet(2), false).writes(patchOf("daemonsets", "ds", "{}", "")), ""},
+		"a collection deleted":         {newStory().writes(fault.Record{Request: fault.Request{Verb: fault.DeleteCollection, Resource: "daemonsets"}}), "S7"},
+		"a user's label gone":          {newStory().happens(history.Node, node(nil), node(func(n *corev1.Node) { n.Labels = nil }), false), "S8"},
+		"a node replaced":              {newStory().happens(history.Node, node(nil), node(func(n *corev1.Node) { n.UID, n.Labels = "other", nil }), false), ""},
+		"a label of nobody":            {newStory().writes(patchOf("nodes", "a", `{"metadata":{"labels":{"mine":"1"}}}`, "")), "S8"},
+		"an own label":                 {newStory().writes(patchOf("nodes", "a", `{"metadata":{"labels":{"nvidia.com/gpu.present":"true"}}}`, "")), ""},
+		"the network of the host":      {newStory().happens(history.DaemonSet, nil, inHostNetwork, false), "S9"},
+		"the network that was asked for": {newStory().happens(history.ClusterPolicy, nil, asksForNetwork, false).
+			happens(history.DaemonSet, nil, inHostNetwork, false), ""},
 		"too many privileges":           {newStory().happens(history.DaemonSet, nil, privileged, false), "S9"},
 		"ready with nodes that are not": {newStory().happens(history.ClusterPolicy, nil, tooSoon, false), "S10"},
 		"ready while behind":            {newStory().happens(history.DaemonSet, nil, daemonSet(1), false).wait(20).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), "S10"},

@@ -130,9 +130,13 @@ func invalidBySpec(policy *v1.ClusterPolicy, name string) (message string, is bo
 	return "", false
 }
 
-// privileges: what a pod may on its node.
+// privileges: what a pod may on its node. It gets the network of the host where a policy has asked for that.
 func privileges(r *Run, f *found) {
+	asked := map[string]bool{}
 	r.replay(func(_ history.World, event history.Event) {
+		if policy, is := event.Object.(*v1.ClusterPolicy); is {
+			noteHostNetworks(policy, asked)
+		}
 		ds, is := event.Object.(*appsv1.DaemonSet)
 		if !is || !IsOurs(ds) || event.Gone {
 			return
@@ -145,10 +149,44 @@ func privileges(r *Run, f *found) {
 				f.at(event, "container %s is privileged", container.Name)
 			}
 		}
-		if spec.HostNetwork && ds.Labels[labels.Operand] != "dcgm-exporter" {
+		if operand := ds.Labels[labels.Operand]; spec.HostNetwork && !asked[operand] && operand != "dcgm-exporter" {
 			f.at(event, "it has the network of the host")
 		}
 	})
+}
+
+// noteHostNetworks adds the operands that a policy wants in the network of the host.
+func noteHostNetworks(policy *v1.ClusterPolicy, asked map[string]bool) {
+	spec := policy.Spec
+	if spec.Toolkit != nil {
+		note(asked, "container-toolkit", spec.Toolkit.HostNetwork)
+	}
+	if spec.DevicePlugin != nil {
+		note(asked, "device-plugin", spec.DevicePlugin.HostNetwork)
+		note(asked, "mps-control-daemon", spec.DevicePlugin.HostNetwork)
+	}
+	if spec.GFD != nil {
+		note(asked, "gpu-feature-discovery", spec.GFD.HostNetwork)
+	}
+	if spec.Validator != nil {
+		note(asked, "operator-validator", spec.Validator.HostNetwork)
+	}
+	if spec.Driver != nil {
+		note(asked, "driver", spec.Driver.HostNetwork)
+	}
+	if spec.DCGM != nil {
+		note(asked, "dcgm", spec.DCGM.HostNetwork)
+	}
+	if spec.MIGManager != nil {
+		note(asked, "mig-manager", spec.MIGManager.HostNetwork)
+	}
+	if spec.NodeStatusExporter != nil {
+		note(asked, "node-status-exporter", spec.NodeStatusExporter.HostNetwork)
+	}
+}
+
+func note(asked map[string]bool, operand string, wanted *bool) {
+	asked[operand] = asked[operand] || wanted != nil && *wanted
 }
 
 // namespaces: an operand elsewhere would be out of reach of what bounds the namespace.
