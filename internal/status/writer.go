@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
@@ -50,6 +51,8 @@ type Writer struct {
 type written struct {
 	version string
 	at      time.Time
+	// conflict is the version of the policy from which a write since then was refused for a conflict.
+	conflict string
 }
 
 // lastAtMost bounds what is kept of policies, most of which are gone where there are more.
@@ -67,9 +70,11 @@ func NewWriter(c client.Client, clk clock.PassiveClock, recorder *events.Recorde
 	return &Writer{client: c, clock: clk, events: recorder, timing: timing, beside: beside, last: map[types.UID]written{}}
 }
 
-// Write brings the status of the policy, as the cache has it, to the one given. It returns after how
-// long to come back where the write has to wait, or zero.
+// Write updates the status of the policy, as the cache has it, to the one given. It returns after how long to come back
+// where the write has to wait or has met a conflict, or zero. A second conflict with the same version of the policy is an
+// error.
 func (w *Writer) Write(ctx context.Context, policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus) (time.Duration, error) {
+	orderConditions(status.Conditions)
 	last := w.lastOf(policy.UID)
 	if freshness.Stale(policy.ResourceVersion, last.version) {
 		// The cache does not show our last write yet; what it shows is no ground to write again.
@@ -90,7 +95,12 @@ func (w *Writer) Write(ctx context.Context, policy *v1.ClusterPolicy, status v1.
 	}
 	update := policy.DeepCopy()
 	update.Status = status
-	if err := w.client.Status().Update(ctx, update); err != nil {
+	err := w.client.Status().Update(ctx, update)
+	if apierrors.IsConflict(err) && w.isFirstConflict(policy) {
+		// The policy has changed meanwhile; the cache will show it in a moment.
+		return w.timing.Interval, nil
+	}
+	if err != nil {
 		return 0, fmt.Errorf("writing status of ClusterPolicy %s: %w", policy.Name, err)
 	}
 	w.wrote(policy.UID, update.ResourceVersion)
@@ -114,10 +124,28 @@ func (w *Writer) lastOf(policy types.UID) written {
 func (w *Writer) wrote(policy types.UID, version string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.remember(policy, written{version: version, at: w.clock.Now()})
+}
+
+// isFirstConflict reports whether no write from this version of the policy has met a conflict before, and notes this one.
+// Another one from the same version is no news that the cache will show: it is an error like others, and backs off.
+func (w *Writer) isFirstConflict(policy *v1.ClusterPolicy) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last := w.last[policy.UID]
+	if last.conflict == policy.ResourceVersion {
+		return false
+	}
+	last.conflict = policy.ResourceVersion
+	w.remember(policy.UID, last)
+	return true
+}
+
+func (w *Writer) remember(policy types.UID, last written) {
 	if len(w.last) >= lastAtMost {
 		clear(w.last)
 	}
-	w.last[policy] = written{version: version, at: w.clock.Now()}
+	w.last[policy] = last
 }
 
 func (w *Writer) wait(last written, policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus) time.Duration {

@@ -3,11 +3,13 @@ package status
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -198,6 +200,25 @@ func TestWriterDoesNotWriteFromAnOldCopy(t *testing.T) {
 	}
 }
 
+// TestWriterOrdersConditions: the order is the same whichever condition was first set.
+func TestWriterOrdersConditions(t *testing.T) {
+	d := newDesk(t)
+	status := counted(1, v1.StateNotReady)
+	for _, kind := range []string{v1.ConditionUnsupportedFields, v1.ConditionError, v1.ConditionReady} {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "None"})
+	}
+	if wrote, _ := d.write(status); !wrote {
+		t.Fatal("did not write")
+	}
+	var got []string
+	for _, condition := range d.read().Status.Conditions {
+		got = append(got, condition.Type)
+	}
+	if want := []string{v1.ConditionReady, v1.ConditionError, v1.ConditionUnsupportedFields}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 func TestWriterReportsAConflict(t *testing.T) {
 	d := newDesk(t)
 	old := d.read()
@@ -206,8 +227,11 @@ func TestWriterReportsAConflict(t *testing.T) {
 	if err := d.client.Update(context.Background(), changed); err != nil {
 		t.Fatal(err)
 	}
+	if wait, err := d.writer.Write(context.Background(), old, counted(1, v1.StateNotReady)); err != nil || wait != time.Second {
+		t.Errorf("waits %v, error %v, want to wait a second for the cache", wait, err)
+	}
 	if _, err := d.writer.Write(context.Background(), old, counted(1, v1.StateNotReady)); !apierrors.IsConflict(err) {
-		t.Errorf("got %v, want a conflict", err)
+		t.Errorf("got %v, want a conflict with the same version to be an error", err)
 	}
 	// A write that failed delays no other.
 	if wrote, _ := d.write(counted(1, v1.StateNotReady)); !wrote {

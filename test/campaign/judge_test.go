@@ -2,9 +2,13 @@ package campaign
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
 	"github.com/clusterpolicy/gpu-operator/test/campaign/invariant"
@@ -37,7 +41,7 @@ func (r *run) conclude(ctx context.Context, res *result) {
 	res.counts, res.writes, res.reads = history.Counts(judged.Events), judged.Writes, r.operators[0].proxy.Reads()
 	if len(res.violations) > 0 {
 		policy, _ := r.policy(ctx)
-		res.logs = summary(policy) + "\n" + r.logs()
+		res.logs = summary(policy) + "\n" + r.unreadyPods() + r.logs()
 	}
 }
 
@@ -71,6 +75,24 @@ func (r *run) judged(calls cluster.Calls) *invariant.Run {
 		a.lock.Unlock()
 	}
 	return judged
+}
+
+// unreadyPods are the pods of the operands that are not ready in the end, with what their containers are at.
+func (r *run) unreadyPods() string {
+	var text strings.Builder
+	for _, object := range r.watcher.World() {
+		pod, is := object.(*corev1.Pod)
+		if !is || pod.Namespace != namespace || slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+		}) {
+			continue
+		}
+		fmt.Fprintf(&text, "pod %s on %s: %s, being deleted: %t\n", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.DeletionTimestamp != nil)
+		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			fmt.Fprintf(&text, "  %s ready=%t restarts=%d %s\n", c.Name, c.Ready, c.RestartCount, c.State.String())
+		}
+	}
+	return text.String()
 }
 
 func (r *run) explained(operand, node string) bool {

@@ -63,6 +63,10 @@ func schemaFields(context.Context, *campaign) ([]point, error) {
 	return points, nil
 }
 
+// unplayed is a field whose end and return have k8s-driver-manager restart what uses the driver. The nodes here do not
+// play that; the one of TestTheLadderFollowsTheMarkers (test/integration) does.
+var unplayed = []string{"driver", "enabled"}
+
 // tryFields gives the policy one field after another, each with each value; then the spec as it was.
 func tryFields(block string, fields []specgen.Field) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
@@ -72,6 +76,9 @@ func tryFields(block string, fields []specgen.Field) func(context.Context, *run)
 		}
 		specs := []map[string]any{{}, {block: map[string]any{}}, {block: nil}}
 		for _, field := range fields {
+			if slices.Equal(field.Path, unplayed) {
+				continue
+			}
 			for _, value := range field.Values() {
 				specs = append(specs, field.Spec(value))
 			}

@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -62,6 +63,7 @@ func TestTheLadderFollowsTheMarkers(t *testing.T) {
 		{"all is proven and the node is ready", (*realBed).whole},
 		{"a driver that breaks is reported in the words of gpu-node", (*realBed).brokenDriver},
 		{"a driver that is replaced makes the markers stale", (*realBed).replacedDriver},
+		{"a driver that is disabled and enabled again is proven anew", (*realBed).disabledDriver},
 	} {
 		if !t.Run(stage.name, func(t *testing.T) { stage.run(&realBed{bed: b.in(t), host: b.sim.Host(realNode), gpuNode: gpuNode}) }) {
 			b.logProcesses()
@@ -166,6 +168,32 @@ func (b *realBed) replacedDriver() {
 	for _, m := range b.present() {
 		b.Expect(b.markerInstance(m)).To(BeEquivalentTo(after.UID), "%s is of the new driver", m)
 	}
+}
+
+// disabledDriver ends the driver by the spec, and has it back. Its module stays loaded meanwhile, so the new one has
+// k8s-driver-manager restart what uses it.
+func (b *realBed) disabledDriver() {
+	before, user := b.podOn(driverApp, realNode), b.podOn(toolkitApp, realNode)
+	b.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver.Enabled = new(false) })
+	b.Eventually(func(g Gomega) {
+		pods := &corev1.PodList{}
+		g.Expect(b.client.List(b.t.Context(), pods, client.MatchingLabels{"app": driverApp})).To(Succeed())
+		g.Expect(pods.Items).To(BeEmpty())
+	}).WithTimeout(held).WithPolling(100 * time.Millisecond).Should(Succeed())
+	b.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver.Enabled = new(true) })
+	b.Eventually(func(g Gomega) {
+		condition := nodeCondition(b.node(realNode))
+		g.Expect(condition).NotTo(BeNil())
+		g.Expect(condition.Message).To(ContainSubstring("GPUs can be used"))
+		pods := &corev1.PodList{}
+		g.Expect(b.client.List(b.t.Context(), pods, client.MatchingLabels{"app": toolkitApp})).To(Succeed())
+		g.Expect(pods.Items).NotTo(ContainElement(HaveField("UID", user.UID)), "what used the driver is another pod")
+		g.Expect(b.present()).To(ContainElements(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerPlugin))
+		driver := b.podOn(driverApp, realNode)
+		g.Expect(driver).NotTo(BeNil())
+		g.Expect(b.markerInstance(labels.MarkerToolkit)).To(BeEquivalentTo(driver.UID))
+	}).WithTimeout(held).WithPolling(100 * time.Millisecond).Should(Succeed())
+	b.Expect(b.podOn(driverApp, realNode).UID).NotTo(Equal(before.UID))
 }
 
 // says waits until the condition of the node says so.

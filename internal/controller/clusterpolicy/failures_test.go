@@ -297,7 +297,9 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 			}
 			return nil
 		})
-		Expect(b.pass(ctx, 0)).To(Equal(200 * time.Millisecond))
+		Expect(b.pass(ctx, 0)).To(Equal(time.Second))
+		_, err := b.after(ctx, 0)
+		Expect(err).To(MatchError(conflict), "one more from the same version backs off as an error does")
 	})
 
 	It("of the status of an ignored policy is returned, and the one in force has its own", func(ctx SpecContext) {

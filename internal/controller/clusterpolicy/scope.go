@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -127,10 +126,6 @@ func (s *scope) settling(pass status.Pass) time.Duration {
 // report writes a status.
 func (s *scope) report(ctx context.Context, policy *v1.ClusterPolicy, found v1.ClusterPolicyStatus) {
 	wait, err := s.Status.Write(ctx, policy, found)
-	if apierrors.IsConflict(err) {
-		// The policy has changed meanwhile; the cache will show it in a moment.
-		wait, err = s.Timing.Batch, nil
-	}
 	s.sooner(wait)
 	s.fail(err)
 }
