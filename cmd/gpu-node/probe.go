@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -34,23 +35,27 @@ the provers know of it.`,
 		},
 	}
 	command.Flags().StringVar(&probe.dir, "dir", labels.ValidationsDir, "directory of the markers; need not exist yet")
+	command.Flags().DurationVar(&probe.within, "within", 0, "how long to wait for the module and the daemons before failing")
 	command.Flags().StringVar(&probe.sysRoot, "sys-root", "/sys", "sysfs, as mounted here")
 	return command
 }
 
 // driverProbe is the start-up probe of the driver container, which runs in that container: what is run as root there
 // is in no object of the API.
-type driverProbe struct{ dir, sysRoot string }
+type driverProbe struct {
+	dir, sysRoot string
+	within       time.Duration
+}
+
+// probePause is how often the probe looks: a look reads two files.
+const probePause = 100 * time.Millisecond
 
 func (p driverProbe) run(ctx context.Context) error {
 	pod := os.Getenv(podUIDEnv)
 	if pod == "" {
 		return errNoPod
 	}
-	if info, err := os.Stat(filepath.Join(p.sysRoot, "module/nvidia/refcnt")); err != nil || !info.Mode().IsRegular() {
-		return errors.New("the kernel module nvidia is not loaded yet")
-	}
-	if err := p.daemonsUp(); err != nil {
+	if err := p.awaitUp(ctx); err != nil {
 		return err
 	}
 	smi := exec.CommandContext(ctx, "nvidia-smi")
@@ -66,6 +71,29 @@ func (p driverProbe) run(ctx context.Context) error {
 	}
 	fmt.Fprintf(&text, "%s: %s\n", labels.DriverInstanceKey, pod)
 	return atomicfile.Write(filepath.Join(p.dir, labels.DriverContainerReady), 0o644, strings.NewReader(text.String()))
+}
+
+// awaitUp waits until the module is loaded and the daemons are up, and returns what is missing in the end.
+func (p driverProbe) awaitUp(ctx context.Context) error {
+	deadline := time.Now().Add(p.within)
+	for {
+		err := p.isUp()
+		if err == nil || !time.Now().Before(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(probePause):
+		}
+	}
+}
+
+func (p driverProbe) isUp() error {
+	if info, err := os.Stat(filepath.Join(p.sysRoot, "module/nvidia/refcnt")); err != nil || !info.Mode().IsRegular() {
+		return errors.New("the kernel module nvidia is not loaded yet")
+	}
+	return p.daemonsUp()
 }
 
 // daemonsUp fails while the driver container reports otherwise. Older images report nothing.

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 )
@@ -36,9 +37,9 @@ func (c driverContainer) reportDaemons(t *testing.T, status string) {
 	NewWithT(t).Expect(os.WriteFile(filepath.Join(c.dir, ".driver-daemons-status"), []byte(status), 0o600)).To(Succeed())
 }
 
-func (c driverContainer) probe(t *testing.T) (code int, output string) {
+func (c driverContainer) probe(t *testing.T, flags ...string) (code int, output string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), gpuNode, "probe", "--dir="+c.dir, "--sys-root="+c.sys)
+	command := exec.CommandContext(t.Context(), gpuNode, append([]string{"probe", "--dir=" + c.dir, "--sys-root=" + c.sys}, flags...)...)
 	command.Env = c.env
 	out, _ := command.CombinedOutput()
 	return command.ProcessState.ExitCode(), string(out)
@@ -120,4 +121,24 @@ func TestTheProbeLeavesWhatWasProven(t *testing.T) {
 	content, err := os.ReadFile(file)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(content)).To(Equal("before"))
+}
+
+// A driver that comes up while the probe waits is noticed by it, and one that does not fails it in time.
+func TestTheProbeWaits(t *testing.T) {
+	g := NewWithT(t)
+	c := newDriverContainer(t, "echo NVIDIA-SMI")
+	module := filepath.Join(c.sys, "module/nvidia/refcnt")
+	g.Expect(os.Remove(module)).To(Succeed())
+	begin := time.Now()
+	code, output := c.probe(t, "--within=500ms")
+	g.Expect(code).To(Equal(1))
+	g.Expect(output).To(ContainSubstring("the kernel module nvidia is not loaded yet"))
+	g.Expect(time.Since(begin)).To(BeNumerically(">=", 500*time.Millisecond))
+	failed := make(chan error, 1)
+	time.AfterFunc(200*time.Millisecond, func() { failed <- os.WriteFile(module, []byte("0\n"), 0o600) })
+	begin = time.Now()
+	code, output = c.probe(t, "--within=30s")
+	g.Expect(<-failed).NotTo(HaveOccurred())
+	g.Expect(code).To(Equal(0), output)
+	g.Expect(time.Since(begin)).To(BeNumerically("<", 15*time.Second))
 }

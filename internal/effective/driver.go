@@ -7,11 +7,11 @@ import (
 )
 
 func driver(s *v1.DriverSpec) {
-	option(&s.Enabled, true)                             // NVIDIA
-	option(&s.UseNvidiaDriverCRD, false)                 // NVIDIA
-	option(&s.UsePrecompiled, false)                     // NVIDIA
-	value(&s.KernelModuleType, v1.KernelModuleAuto)      // NVIDIA
-	startupProbe(block(&s.StartupProbe))                 // NVIDIA
+	option(&s.Enabled, true)                        // NVIDIA
+	option(&s.UseNvidiaDriverCRD, false)            // NVIDIA
+	option(&s.UsePrecompiled, false)                // NVIDIA
+	value(&s.KernelModuleType, v1.KernelModuleAuto) // NVIDIA
+	startupProbe(block(&s.StartupProbe))
 	block(&s.LivenessProbe)                              // an empty one is none
 	block(&s.ReadinessProbe)                             // an empty one is none
 	option(&block(&s.RDMA).Enabled, false)               // NVIDIA
@@ -27,13 +27,30 @@ func driver(s *v1.DriverSpec) {
 	container(&s.ContainerSpec)
 }
 
-// startupProbe gives a driver that builds its modules 21 minutes.
+// DriverStartupProbe returns the times of the driver's start-up probe by default. A driver that builds its modules has 21
+// minutes, as with those of NVIDIA, and one that is up at once is noticed at once.
+func DriverStartupProbe() v1.ProbeSpec {
+	return v1.ProbeSpec{PeriodSeconds: 2, TimeoutSeconds: 60, SuccessThreshold: 1, FailureThreshold: 630}
+}
+
+// NVIDIADriverStartupProbe returns the times by which NVIDIA's operator probes a driver. They complete a probe of which
+// the spec sets some: by a threshold alone users mean so many periods of NVIDIA's.
+func NVIDIADriverStartupProbe() v1.ProbeSpec {
+	return v1.ProbeSpec{InitialDelaySeconds: 60, PeriodSeconds: 10, TimeoutSeconds: 60, SuccessThreshold: 1, FailureThreshold: 120}
+}
+
 func startupProbe(s *v1.ProbeSpec) {
-	value(&s.InitialDelaySeconds, 60)
-	value(&s.PeriodSeconds, 10)
-	value(&s.TimeoutSeconds, 60)
-	value(&s.SuccessThreshold, 1)
-	value(&s.FailureThreshold, 120)
+	defaults := DriverStartupProbe()
+	given, times := *s, defaults
+	given.TimeoutSeconds, given.SuccessThreshold, times.TimeoutSeconds, times.SuccessThreshold = 0, 0, 0, 0
+	if given != (v1.ProbeSpec{}) && given != times {
+		defaults = NVIDIADriverStartupProbe()
+	}
+	value(&s.InitialDelaySeconds, defaults.InitialDelaySeconds)
+	value(&s.PeriodSeconds, defaults.PeriodSeconds)
+	value(&s.TimeoutSeconds, defaults.TimeoutSeconds)
+	value(&s.SuccessThreshold, defaults.SuccessThreshold)
+	value(&s.FailureThreshold, defaults.FailureThreshold)
 }
 
 // upgradePolicy has the defaults of NVIDIA's API, which hold there only if the block is given; without it,

@@ -54,6 +54,11 @@ func TestWhatIsSet(t *testing.T) {
 				InitialDelaySeconds: 60, PeriodSeconds: 10, TimeoutSeconds: 60, SuccessThreshold: 1, FailureThreshold: 7,
 			}))
 		}},
+		"no start-up probe": {`{driver: {startupProbe: {timeoutSeconds: 5}}}`, func(g Gomega, s effective.Spec) {
+			g.Expect(*s.Driver.StartupProbe).To(Equal(v1.ProbeSpec{
+				PeriodSeconds: 2, TimeoutSeconds: 5, SuccessThreshold: 1, FailureThreshold: 630,
+			}))
+		}},
 		"parts of another probe are not filled in": {`{driver: {livenessProbe: {failureThreshold: 7}}}`, func(g Gomega, s effective.Spec) {
 			g.Expect(*s.Driver.LivenessProbe).To(Equal(v1.ProbeSpec{FailureThreshold: 7}))
 		}},

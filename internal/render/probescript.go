@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
@@ -32,6 +33,7 @@ func withProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
 	pod = pod.DeepCopy()
 	container := &pod.Containers[at]
 	container.StartupProbe.Exec.Command = []string{"sh", probeScriptPath}
+	withEarlierTimes(container.StartupProbe)
 	for i := range container.VolumeMounts {
 		if container.VolumeMounts[i].Name == helperVolume {
 			container.VolumeMounts[i] = corev1.VolumeMount{Name: probeScriptVolume, MountPath: probeScriptPath, SubPath: probeScriptFile}
@@ -51,8 +53,19 @@ func withProbeScript(pod *corev1.PodSpec) *corev1.PodSpec {
 }
 
 func probedByHelper(c corev1.Container) bool {
-	return c.StartupProbe != nil && c.StartupProbe.Exec != nil && slices.Equal(c.StartupProbe.Exec.Command,
-		[]string{path.Join(labels.HelperDir, path.Base(labels.HelperBinary)), labels.ProbeCommand})
+	if c.StartupProbe == nil || c.StartupProbe.Exec == nil || len(c.StartupProbe.Exec.Command) < 2 {
+		return false
+	}
+	command := c.StartupProbe.Exec.Command
+	return command[0] == path.Join(labels.HelperDir, path.Base(labels.HelperBinary)) && command[1] == labels.ProbeCommand
+}
+
+// withEarlierTimes gives a probe that has the times by default those by default of older releases, which are NVIDIA's.
+func withEarlierTimes(probe *corev1.Probe) {
+	now, earlier := effective.DriverStartupProbe(), effective.NVIDIADriverStartupProbe()
+	if probe.InitialDelaySeconds == now.InitialDelaySeconds && probe.PeriodSeconds == now.PeriodSeconds && probe.FailureThreshold == now.FailureThreshold {
+		probe.InitialDelaySeconds, probe.PeriodSeconds, probe.FailureThreshold = earlier.InitialDelaySeconds, earlier.PeriodSeconds, earlier.FailureThreshold
+	}
 }
 
 func mountsHelper(c corev1.Container) bool {
