@@ -132,61 +132,56 @@ func invalidBySpec(policy *v1.ClusterPolicy, name string) (message string, is bo
 
 // privileges: what a pod may on its node. It gets the network of the host where a policy has asked for that.
 func privileges(r *Run, f *found) {
-	asked := map[string]bool{}
+	asked := map[string]bool{"dcgm-exporter": true}
 	r.replay(func(_ history.World, event history.Event) {
-		if policy, is := event.Object.(*v1.ClusterPolicy); is {
-			noteHostNetworks(policy, asked)
-		}
-		ds, is := event.Object.(*appsv1.DaemonSet)
-		if !is || !IsOurs(ds) || event.Gone {
-			return
-		}
-		spec := ds.Spec.Template.Spec
-		for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
-			context := container.SecurityContext
-			privileged := context != nil && context.Privileged != nil && *context.Privileged
-			if privileged && r.Unprivileged(ds.Labels[labels.Operand], container.Name) {
-				f.at(event, "container %s is privileged", container.Name)
+		switch object := event.Object.(type) {
+		case *v1.ClusterPolicy:
+			noteHostNetworks(object, asked)
+		case *appsv1.DaemonSet:
+			if !IsOurs(object) || event.Gone {
+				return
 			}
-		}
-		if operand := ds.Labels[labels.Operand]; spec.HostNetwork && !asked[operand] && operand != "dcgm-exporter" {
-			f.at(event, "it has the network of the host")
+			r.privilegesOf(object, event, f)
+			if object.Spec.Template.Spec.HostNetwork && !asked[object.Labels[labels.Operand]] {
+				f.at(event, "it has the network of the host")
+			}
 		}
 	})
 }
 
-// noteHostNetworks adds the operands that a policy wants in the network of the host.
-func noteHostNetworks(policy *v1.ClusterPolicy, asked map[string]bool) {
-	spec := policy.Spec
-	if spec.Toolkit != nil {
-		note(asked, "container-toolkit", spec.Toolkit.HostNetwork)
-	}
-	if spec.DevicePlugin != nil {
-		note(asked, "device-plugin", spec.DevicePlugin.HostNetwork)
-		note(asked, "mps-control-daemon", spec.DevicePlugin.HostNetwork)
-	}
-	if spec.GFD != nil {
-		note(asked, "gpu-feature-discovery", spec.GFD.HostNetwork)
-	}
-	if spec.Validator != nil {
-		note(asked, "operator-validator", spec.Validator.HostNetwork)
-	}
-	if spec.Driver != nil {
-		note(asked, "driver", spec.Driver.HostNetwork)
-	}
-	if spec.DCGM != nil {
-		note(asked, "dcgm", spec.DCGM.HostNetwork)
-	}
-	if spec.MIGManager != nil {
-		note(asked, "mig-manager", spec.MIGManager.HostNetwork)
-	}
-	if spec.NodeStatusExporter != nil {
-		note(asked, "node-status-exporter", spec.NodeStatusExporter.HostNetwork)
+func (r *Run) privilegesOf(ds *appsv1.DaemonSet, event history.Event, f *found) {
+	spec := ds.Spec.Template.Spec
+	for _, container := range slices.Concat(spec.InitContainers, spec.Containers) {
+		context := container.SecurityContext
+		privileged := context != nil && context.Privileged != nil && *context.Privileged
+		if privileged && r.Unprivileged(ds.Labels[labels.Operand], container.Name) {
+			f.at(event, "container %s is privileged", container.Name)
+		}
 	}
 }
 
-func note(asked map[string]bool, operand string, wanted *bool) {
-	asked[operand] = asked[operand] || wanted != nil && *wanted
+// operandsOf are the operands of the blocks of the spec that can ask for the network of the host.
+func operandsOf(block string) []string {
+	return map[string][]string{
+		"driver": {"driver"}, "toolkit": {"container-toolkit"}, "devicePlugin": {"device-plugin", "mps-control-daemon"},
+		"gfd": {"gpu-feature-discovery"}, "validator": {"operator-validator"}, "dcgm": {"dcgm"}, "migManager": {"mig-manager"},
+		"nodeStatusExporter": {"node-status-exporter"},
+	}[block]
+}
+
+// noteHostNetworks adds the operands that a policy wants in the network of the host.
+func noteHostNetworks(policy *v1.ClusterPolicy, asked map[string]bool) {
+	var blocks map[string]struct {
+		HostNetwork bool `json:"hostNetwork"`
+	}
+	// What is not an object, such as a list, has no such field and is left out.
+	text, _ := json.Marshal(policy.Spec)
+	_ = json.Unmarshal(text, &blocks)
+	for name, block := range blocks {
+		for _, operand := range operandsOf(name) {
+			asked[operand] = asked[operand] || block.HostNetwork
+		}
+	}
 }
 
 // namespaces: an operand elsewhere would be out of reach of what bounds the namespace.
