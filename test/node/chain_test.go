@@ -23,15 +23,11 @@ const (
 	policyName  = "cluster-policy"
 )
 
-// samplePolicy is all of the defaults, but for the start-up probe of the driver: its first look comes after a
-// minute, as real drivers need longer than that.
+// samplePolicy is all of the defaults.
 func samplePolicy() *v1.ClusterPolicy {
 	return &v1.ClusterPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1.GroupVersion.String(), Kind: "ClusterPolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: policyName},
-		Spec: v1.ClusterPolicySpec{
-			Driver: &v1.DriverSpec{StartupProbe: &v1.ProbeSpec{InitialDelaySeconds: 1, PeriodSeconds: 1}},
-		},
 	}
 }
 
@@ -96,6 +92,7 @@ func TestFromNothingToValidated(t *testing.T) {
 	written := b.followMarkers(begin)
 	b.createPolicy(samplePolicy())
 	b.stages(begin, 3*time.Minute)
+	b.logBreakdown(begin)
 	t.Run("what waits is handed over", func(t *testing.T) {
 		b := b.in(t)
 		b.checkRetries()

@@ -116,7 +116,7 @@ func limited() *v1.ClusterPolicy {
 	spec.Deadlines = &v1.DeadlinesSpec{
 		Driver: deadline, Toolkit: deadline, DevicePlugin: deadline, Allocatable: deadline, Validated: deadline, Other: deadline,
 	}
-	spec.Driver.PlacementSpec = limit(driver)
+	spec.Driver = &v1.DriverSpec{PlacementSpec: limit(driver)}
 	spec.Driver.ContainerResources = append(spec.Driver.ContainerResources, limit(driverManager).ContainerResources...)
 	spec.Toolkit = &v1.ToolkitSpec{PlacementSpec: limit(toolkit)}
 	spec.DevicePlugin = &v1.DevicePluginSpec{PlacementSpec: limit(devicePlugin)}

@@ -1,0 +1,41 @@
+//go:build linux
+
+package node_test
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// logBreakdown prints when each container of the operator's namespace ran, from the beginning, in the order of their
+// starts: where the seconds until the node is ready go.
+func (b *bed) logBreakdown(begin time.Time) {
+	b.t.Helper()
+	type span struct {
+		pod, container string
+		started, ended time.Time
+	}
+	var spans []span
+	for _, pod := range b.pods() {
+		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			if status.ContainerID == "" || status.State.Waiting != nil {
+				continue
+			}
+			started, ended := b.lifetime(status)
+			spans = append(spans, span{pod: cmp.Or(pod.Labels["app"], pod.Name), container: status.Name, started: started, ended: ended})
+		}
+	}
+	slices.SortFunc(spans, func(a, b span) int { return a.started.Compare(b.started) })
+	var text strings.Builder
+	for _, s := range spans {
+		ended := "runs"
+		if s.ended.Unix() > 0 {
+			ended = fmt.Sprintf("%.2f s", s.ended.Sub(begin).Seconds())
+		}
+		fmt.Fprintf(&text, "%9.2f s %9s  %s of %s\n", s.started.Sub(begin).Seconds(), ended, s.container, s.pod)
+	}
+	b.t.Logf("  started     ended  container\n%s", text.String())
+}
