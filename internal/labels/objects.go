@@ -18,8 +18,8 @@ const (
 	// TemplateDigest is an annotation of a DaemonSet and of its pods: the digest of what matters
 	// in the pod template. A pod whose value differs from its DaemonSet's is outdated.
 	TemplateDigest = "nvidia.com/gpu-operator.template-digest"
-	// HelperImage is an annotation of a DaemonSet: the image of the on-node program that it was
-	// applied with, and that it keeps while nothing else in its pods changes.
+	// HelperImage is an annotation of a DaemonSet: the image of the on-node program that it was applied with, and that it
+	// keeps while nothing else in its pods changes. It is left out where the spec names that image.
 	HelperImage = "nvidia.com/gpu-operator.helper-image"
 	// Unrolled is an annotation of a DaemonSet whose pods are left as they are, by the strategy OnDelete, though
 	// its template has changed: by nothing that matters to them. It goes with the next change that does.

@@ -252,8 +252,8 @@ func (r *renderer) wait(pod *corev1.PodSpec) {
 // replaces no pod.
 func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	helper := r.context.Helper.Image
-	cosmetic := helper
-	if image.Named(r.plan.Input.Helper()) {
+	cosmetic, named := helper, image.Named(r.plan.Input.Helper())
+	if named {
 		cosmetic = ""
 	}
 	pod := withProbeScript(&ds.Spec.Template.Spec)
@@ -264,7 +264,8 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	digest = r.fromRegistry(pod, digest)
 	used := cmp.Or(r.keptHelper(ds.Name, digest), helper)
 	forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
-		if replaceHelper(c, helper, used) {
+		// An image that the spec names goes with the name, also where no pod is outdated by that.
+		if replaceHelper(c, helper, used) && !named {
 			annotate(&ds.ObjectMeta, labels.HelperImage, used)
 		}
 	})

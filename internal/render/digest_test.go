@@ -1,6 +1,7 @@
 package render_test
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -95,6 +96,22 @@ func TestANewReleaseKeepsTheLiveHelperImage(t *testing.T) {
 				t.Error("no container runs the helper")
 			}
 		})
+	}
+}
+
+// TestAnImageOfTheSpecIsNotKept: no driver is outdated by the helper image that the spec names, and its next pod has the
+// operator's again once the spec no longer does.
+func TestAnImageOfTheSpecIsNotKept(t *testing.T) {
+	named := v1.ClusterPolicySpec{Validator: &v1.ValidatorSpec{ImageSpec: v1.ImageSpec{Repository: "example.com", Image: "helper", Version: "v3"}}}
+	for _, name := range []operand.Name{"driver", "device-plugin"} {
+		before := situation{spec: named}.daemonSet(t, name)
+		live := map[string]render.Live{before.Name: render.LiveDaemonSet(before)}
+		after := situation{live: live}.daemonSet(t, name)
+		for _, c := range containers(&after.Spec.Template.Spec) {
+			if strings.HasPrefix(c.Image, "example.com/") {
+				t.Errorf("%s: container %s still runs %s", name, c.Name, c.Image)
+			}
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ var (
 	flagLanes    = flag.Int("campaign.lanes", 3, "how many clusters are in use at once")
 	flagRows     = flag.Int("campaign.rows", 10, "how many rows the sample takes points of")
 	flagFor      = flag.Duration("campaign.for", 0, "begin no further point after this time")
+	flagFrom     = flag.String("campaign.from", "", "results of an earlier operator or campaign (.cache/campaign/*.jsonl), whose passed points count; the report names their commit")
 	flagFresh    = flag.Bool("campaign.fresh", false, "run also the points that this operator has passed before")
 )
 

@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -54,6 +55,7 @@ func (r *results) writeReport(points map[string][]point, operator string) error 
 	body, sum := r.rowsTable(points)
 	fmt.Fprintf(&text, "Points: %d of %d run, **%d failed**; of %d the fault found nothing to strike. Seeded bugs caught: **%s**.\n\n",
 		sum.passed+sum.failed+sum.missed, sum.total, sum.failed, sum.missed, r.bugsCaught())
+	text.WriteString(r.earlier(points))
 	text.WriteString(body)
 	text.WriteString(r.failures())
 	text.WriteString("\n## Rows that are not run here\n\n| row | what | why, or where |\n|---|---|---|\n")
@@ -97,6 +99,25 @@ func (r *results) rowsTable(points map[string][]point) (string, tally) {
 		sum.passed, sum.failed, sum.missed, sum.total = sum.passed+t.passed, sum.failed+t.failed, sum.missed+t.missed, sum.total+t.total
 	}
 	return text.String(), sum
+}
+
+// earlier says of which other commits there are results.
+func (r *results) earlier(points map[string][]point) string {
+	r.lock.Lock()
+	defer r.lock.Unlock()
+	counts := map[string]int{}
+	for id, all := range points {
+		for _, p := range all {
+			if k, there := r.all[id+"/"+p.name]; there && k.Commit != commit() {
+				counts[k.Commit]++
+			}
+		}
+	}
+	var text strings.Builder
+	for _, commit := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(&text, "%d of the points were run at commit `%s`, and not again since.\n\n", counts[commit], commit)
+	}
+	return text.String()
 }
 
 // failures lists the points that failed, with their first violation.

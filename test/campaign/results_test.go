@@ -29,6 +29,8 @@ type kept struct {
 	// Recovery is in seconds.
 	Recovery float64 `json:"recovery,omitempty"`
 	Detail   string  `json:"detail,omitempty"`
+	// Commit is that of the source, empty where it is unknown.
+	Commit string `json:"commit,omitempty"`
 }
 
 // results are those of one operator and one campaign, in a file that each run continues.
@@ -58,7 +60,12 @@ func openResults(binary string) (*results, error) {
 		return nil, fmt.Errorf("make the folder of results: %w", err)
 	}
 	r := &results{path: filepath.Join(dir, hex.EncodeToString(sum.Sum(nil))[:16]+".jsonl"), all: map[string]kept{}}
-	return r, r.read()
+	if *flagFrom != "" {
+		if err := r.read(*flagFrom); err != nil {
+			return nil, err
+		}
+	}
+	return r, r.read(r.path)
 }
 
 func hashFile(sum io.Writer, path string) error {
@@ -71,9 +78,9 @@ func hashFile(sum io.Writer, path string) error {
 	return err
 }
 
-func (r *results) read() error {
-	file, err := os.Open(r.path)
-	if os.IsNotExist(err) {
+func (r *results) read(path string) error {
+	file, err := os.Open(path)
+	if os.IsNotExist(err) && path == r.path {
 		return nil
 	}
 	if err != nil {
@@ -85,7 +92,7 @@ func (r *results) read() error {
 	for lines.Scan() {
 		var k kept
 		if err := json.Unmarshal(lines.Bytes(), &k); err != nil {
-			return fmt.Errorf("read %s: %w: remove the file to begin again", r.path, err)
+			return fmt.Errorf("read %s: %w: remove the file to begin again", path, err)
 		}
 		r.all[k.Point] = k
 	}
@@ -101,6 +108,7 @@ func (r *results) hasPassed(point string) bool {
 
 // add keeps a result at once, so that a run may be ended at any time.
 func (r *results) add(k kept) error {
+	k.Commit = commit()
 	text, err := json.Marshal(k)
 	if err != nil {
 		return err
