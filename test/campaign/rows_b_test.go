@@ -9,17 +9,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
 )
 
 func watchRows() []row {
 	return []row{
-		{id: "B1", what: "the watches of one kind stand still for 5 s and 20 s", sample: 1, points: onEachKind(changing, func(kind string) []point {
-			return []point{
+		{id: "B1", what: "the watches of one kind stand still for 5 s and 20 s, also while passes run", sample: 1, points: onEachKind(changing, func(kind string) []point {
+			all := []point{
 				held(kind, specChange, 5*time.Second), held(kind, specChange, 20*time.Second),
 				held(kind, scale, 5*time.Second), held(kind, scale, 20*time.Second), held(kind, disable, 20*time.Second),
 			}
+			if kind != "clusterpolicies" {
+				all = append(all, heldWithPasses(kind))
+			}
+			return all
 		})},
 		{id: "B2", what: "a restart into the world of before the change, for 8 s", sample: 1, points: fixed(
 			timeTravel(specChange), timeTravel(scale), timeTravel(disable), timeTravel(remove),
@@ -68,6 +73,28 @@ func held(kind string, w *workload, d time.Duration) point {
 		faults:  []Fault{{When: When{Moment: Ready}, What: API{{Match: watches(kind), Stream: fault.Stream{Hold: true}}}, For: d}},
 		options: options{blind: true},
 	}
+}
+
+// heldWithPasses is a cache that is frozen while something has the operator begin a pass each second.
+func heldWithPasses(kind string) point {
+	p := held(kind, specChange, 20*time.Second)
+	p.name = fmt.Sprintf("%s/%s/passes", specChange.id, kind)
+	p.faults = append(p.faults, Fault{When: When{Moment: Changed}, What: Repeated{time.Second, touchPolicy}, For: 12 * time.Second})
+	return p
+}
+
+// touchPolicy changes a deadline that no object shows, and changes it back.
+func touchPolicy(ctx context.Context, r *run) error {
+	for _, deadline := range []v1.Deadline{"14m", ""} {
+		if err := respec(ctx, r, func(spec *v1.ClusterPolicySpec) {
+			if spec.Deadlines = nil; deadline != "" {
+				spec.Deadlines = &v1.DeadlinesSpec{Other: deadline}
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // timeTravel: what the operator writes on an old view must not undo the change for good.

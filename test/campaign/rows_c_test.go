@@ -134,8 +134,9 @@ func outages() func(context.Context, *campaign) ([]point, error) {
 			points = append(points, point{
 				name: fmt.Sprintf("%s/%s/%.0fs", w.id, o.kind, o.last.Seconds()), workload: w,
 				faults: []Fault{{When: When{Moment: moment, After: 500 * time.Millisecond}, What: o.kind, For: o.last}},
-				// An API server that has just started knows no roles for a moment.
-				options: options{exits: true, blind: true, rights: true},
+				// An API server that has just started knows no roles for a moment. The watches of the simulated kubelets
+				// pause for up to a minute after an outage.
+				options: options{exits: true, blind: true, rights: true, patience: 90 * time.Second},
 			})
 		}
 	}

@@ -8,12 +8,14 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
@@ -63,10 +65,6 @@ func schemaFields(context.Context, *campaign) ([]point, error) {
 	return points, nil
 }
 
-// unplayed is a field whose end and return have k8s-driver-manager restart what uses the driver. The nodes here do not
-// play that; the one of TestTheLadderFollowsTheMarkers (test/integration) does.
-var unplayed = []string{"driver", "enabled"}
-
 // tryFields gives the policy one field after another, each with each value; then the spec as it was.
 func tryFields(block string, fields []specgen.Field) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
@@ -76,9 +74,6 @@ func tryFields(block string, fields []specgen.Field) func(context.Context, *run)
 		}
 		specs := []map[string]any{{}, {block: map[string]any{}}, {block: nil}}
 		for _, field := range fields {
-			if slices.Equal(field.Path, unplayed) {
-				continue
-			}
 			for _, value := range field.Values() {
 				specs = append(specs, field.Spec(value))
 			}
@@ -96,8 +91,44 @@ func tryFields(block string, fields []specgen.Field) func(context.Context, *run)
 		if taken == 0 {
 			return fmt.Errorf("not one of %d specs was taken", len(specs))
 		}
-		return respec(ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) })
+		if err := respec(ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) }); err != nil || block != "driver" {
+			return err
+		}
+		return r.restartUsers(ctx)
 	}
+}
+
+// restartUsers does what k8s-driver-manager does where a driver ended and came back, as by driver.enabled, and what the
+// nodes here do not play: what uses the driver starts anew. TestTheLadderFollowsTheMarkers (test/integration) has a node
+// that plays it.
+func (r *run) restartUsers(ctx context.Context) error {
+	driver := client.MatchingLabels{labels.Operand: "driver"}
+	if err := r.awaitWithin(ctx, convergeTime, "drivers on all nodes", func() error {
+		pods := &corev1.PodList{}
+		if err := r.quiet.List(ctx, pods, client.InNamespace(namespace), driver); err != nil {
+			return err
+		}
+		if len(pods.Items) != r.workload.nodes {
+			return fmt.Errorf("there are %d pods of drivers", len(pods.Items))
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	pods := &corev1.PodList{}
+	if err := r.quiet.List(ctx, pods, client.InNamespace(namespace)); err != nil {
+		return err
+	}
+	for i := range pods.Items {
+		operand := pods.Items[i].Labels[labels.Operand]
+		if operand == "driver" || operand == "node-discovery" {
+			continue
+		}
+		if err := r.quiet.Delete(ctx, &pods.Items[i]); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete pod %s: %w", pods.Items[i].Name, err)
+		}
+	}
+	return nil
 }
 
 // trySpec replaces the spec, and waits until the status speaks of it. The API server may refuse it.

@@ -52,6 +52,8 @@ type options struct {
 	optional bool
 	// seedsGo: objects of users go with their namespace.
 	seedsGo bool
+	// patience is for how much longer the end is awaited, where more than the operator has to recover.
+	patience time.Duration
 	// only are the nodes that may be written to once the faults have struck.
 	only []string
 	// during is checked while the faults last, and after once all is settled.
@@ -197,7 +199,7 @@ func (r *run) goOn(ctx context.Context, res *result) string {
 	r.lock.Lock()
 	res.missed = r.missed && !r.optional
 	r.lock.Unlock()
-	if err := r.awaitWithin(ctx, convergeTime, "the end of workload "+r.workload.id, func() error { return r.workload.ended(ctx, r) }); err != nil {
+	if err := r.awaitWithin(ctx, convergeTime+r.patience, "the end of workload "+r.workload.id, func() error { return r.workload.ended(ctx, r) }); err != nil {
 		return "L1 " + err.Error()
 	}
 	res.recovery = time.Since(over)
