@@ -72,6 +72,8 @@ type Reconciler struct {
 	Options
 	drafts drafts
 	doubt  doubt
+	// vanished is the policy in force as the cache has it, where the API server had none.
+	vanished vanished
 	// nodes is how many the last pass has seen.
 	nodes atomic.Int64
 }

@@ -302,6 +302,26 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Expect(err).To(MatchError(conflict), "one more from the same version backs off as an error does")
 	})
 
+	It("of the status of a policy that is gone ends the writes until the cache shows it", func(ctx SpecContext) {
+		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
+		b.pass(ctx, longer)
+		b.assess(ctx)
+		b.answers(func(_ context.Context, made call) error {
+			if made.what == "update status ClusterPolicy" {
+				return apierrors.NewNotFound(schema.GroupResource{Resource: "clusterpolicies"}, "policy")
+			}
+			return nil
+		})
+		_, err := b.after(ctx, 0)
+		Expect(err).To(MatchError(apierrors.IsNotFound, "NotFound"))
+		b.taken()
+		Expect(b.pass(ctx, 0)).To(Equal(5 * time.Second))
+		Expect(b.taken()).To(HaveEach(WithTransform(func(made call) string { return made.what }, HavePrefix("cached "))))
+		b.answers(nil)
+		b.pass(ctx, 6*time.Second)
+		Expect(b.policy(ctx).Status.ObservedGeneration).To(Equal(b.policy(ctx).Generation))
+	})
+
 	It("of the status of an ignored policy is returned, and the one in force has its own", func(ctx SpecContext) {
 		b.create(ctx, "second", v1.ClusterPolicySpec{})
 		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })

@@ -37,6 +37,8 @@ type scope struct {
 	dropped []string
 	// frozen: the spec is not surely whole, so that nothing is changed and no policy written.
 	frozen bool
+	// idle: the policy in force may be gone, so that nothing is done and nothing reported.
+	idle bool
 
 	// What was decided, and what nodes are assessed by.
 	basis   *fleet.Basis
@@ -71,6 +73,9 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 		s.Meter.Passed(metrics.Pass{Failed: s.err != nil, MissingFields: len(s.missingFields)})
 		return s.result()
 	}
+	if s.idle {
+		return s.result()
+	}
 	pass := s.outcome()
 	if s.frozen {
 		s.Meter.Passed(s.measureFrozen(pass))
@@ -91,7 +96,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 		s.sooner(left)
 		return s.result()
 	}
-	s.report(ctx, s.policy, found)
+	s.noteVanished(s.policy, s.report(ctx, s.policy, found))
 	return s.result()
 }
 
@@ -123,18 +128,19 @@ func (s *scope) settling(pass status.Pass) time.Duration {
 	return s.Timing.Sweep - s.now.Sub(s.basis.Since)
 }
 
-// report writes a status.
-func (s *scope) report(ctx context.Context, policy *v1.ClusterPolicy, found v1.ClusterPolicyStatus) {
+// report writes a status, and returns what went wrong.
+func (s *scope) report(ctx context.Context, policy *v1.ClusterPolicy, found v1.ClusterPolicyStatus) error {
 	wait, err := s.Status.Write(ctx, policy, found)
 	s.sooner(wait)
 	s.fail(err)
+	return err
 }
 
 // ignoreOthers reports on every policy beside the one in force that it is not.
 func (s *scope) ignoreOthers(ctx context.Context) {
 	for i := range s.all {
 		if s.all[i].UID != s.policy.UID && s.all[i].DeletionTimestamp == nil {
-			s.report(ctx, &s.all[i], status.Ignored(&s.all[i], s.Namespace, s.policy.Name))
+			_ = s.report(ctx, &s.all[i], status.Ignored(&s.all[i], s.Namespace, s.policy.Name))
 		}
 	}
 }

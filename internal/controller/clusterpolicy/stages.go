@@ -41,6 +41,9 @@ func (s *scope) observe(ctx context.Context) bool {
 		s.withoutPolicy(ctx)
 		return false
 	}
+	if s.idle = s.hasVanished(); s.idle {
+		return false
+	}
 	whole, err := s.isWhole(ctx)
 	if s.frozen = !whole; err != nil {
 		s.fail(err)

@@ -21,6 +21,8 @@ type Timing struct {
 	// Doubt is how long a spec must be another one than that which was last applied, though nobody has edited it, before it
 	// is applied: around a change of the definition, API servers may show it for a moment without some of its fields.
 	Doubt time.Duration
+	// RetryVanished is how long nothing is done for a policy that the API server does not have, though the cache does.
+	RetryVanished time.Duration
 	// Deadline is that of what a pass reads or writes by single calls.
 	Deadline time.Duration
 }
@@ -30,7 +32,7 @@ func DefaultTiming() Timing {
 	return Timing{
 		Batch: 200 * time.Millisecond, BatchPerNode: time.Millisecond, LongestBatch: 1500 * time.Millisecond,
 		FirstRetry: 100 * time.Millisecond, LastRetry: 30 * time.Second, RetryConflict: 30 * time.Second,
-		Sweep: 2 * time.Second, Doubt: 10 * time.Second, Deadline: 3 * time.Second,
+		Sweep: 2 * time.Second, Doubt: 10 * time.Second, RetryVanished: 5 * time.Second, Deadline: 3 * time.Second,
 	}
 }
 

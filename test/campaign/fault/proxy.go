@@ -235,7 +235,7 @@ func (p *Proxy) answered(resp *http.Response) error {
 		}
 	}
 	if e.request.Verb == Watch && resp.StatusCode == http.StatusOK {
-		resp.Body = p.filter(resp.Request.Context(), e.request, resp.Body)
+		resp.Body = p.filter(resp.Request, e.request, resp.Body)
 		resp.ContentLength = -1
 		resp.Header.Del("Content-Length")
 	}

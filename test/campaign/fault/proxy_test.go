@@ -168,9 +168,14 @@ func TestWhatWatchesMeet(t *testing.T) {
 			g := NewWithT(t)
 			u := newUpstream(t)
 			u.proxy.Add(fault.Rule{Match: fault.Match{Verbs: []string{fault.Watch}, Resources: []string{"nodes"}}, Stream: test.stream})
-			_, body, err := u.call(http.MethodGet, "/api/v1/nodes?watch=true")
+			_, body, err := u.call(http.MethodGet, "/api/v1/nodes?watch=true&resourceVersion=5")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(types(body)).To(Equal(test.want))
+			if test.stream.Gone {
+				_, body, err := u.call(http.MethodGet, "/api/v1/nodes?watch=true")
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(types(body)).NotTo(ContainElement("ERROR"), "a watch that names no version")
+			}
 		})
 	}
 }

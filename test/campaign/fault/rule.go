@@ -63,7 +63,7 @@ type Stream struct {
 	Delay time.Duration
 	// Cut ends the watch after this time.
 	Cut time.Duration
-	// Gone answers a watch that begins with the error 410.
+	// Gone answers a watch that begins from a version with the error 410.
 	Gone bool
 }
 

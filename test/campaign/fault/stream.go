@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net/http"
 	"slices"
 	"time"
 )
@@ -15,9 +16,11 @@ const goneFrame = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","
 	`"message":"too old resource version","reason":"Expired","code":410}}` + "\n"
 
 // filter passes the frames of a watch on by the rules that are in force when each of them comes.
-func (p *Proxy) filter(ctx context.Context, request Request, body io.ReadCloser) io.ReadCloser {
+func (p *Proxy) filter(r *http.Request, request Request, body io.ReadCloser) io.ReadCloser {
 	reader, writer := io.Pipe()
-	f := &filter{ctx: ctx, proxy: p, request: request, from: bufio.NewReaderSize(body, 1<<16), to: writer}
+	f := &filter{ctx: r.Context(), proxy: p, request: request, from: bufio.NewReaderSize(body, 1<<16), to: writer}
+	version := r.URL.Query().Get("resourceVersion")
+	f.continues = version != "" && version != "0"
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -46,6 +49,8 @@ type filter struct {
 	request Request
 	from    *bufio.Reader
 	to      io.Writer
+	// continues: the watch goes on from a version rather than with all there is.
+	continues bool
 }
 
 // frame is the part of a watch event that rules read.
@@ -83,9 +88,10 @@ func (f *filter) run() error {
 	}
 }
 
-// isGone reports whether a rule ends the watch as it begins.
+// isGone reports whether a rule ends the watch as it begins: an API server may only have forgotten a version that the watch
+// names.
 func (f *filter) isGone() bool {
-	return slices.ContainsFunc(f.proxy.rules.of(f.request), func(rule *active) bool {
+	return f.continues && slices.ContainsFunc(f.proxy.rules.of(f.request), func(rule *active) bool {
 		if rule.Stream.Gone {
 			rule.strike()
 		}

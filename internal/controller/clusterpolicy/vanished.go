@@ -1,0 +1,35 @@
+package clusterpolicy
+
+import (
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// vanished is a version of a policy that the API server does not have, though the cache does: the cache is behind, as where
+// the operator has started while an API server was. What a pass applies in its name is removed again by the garbage
+// collector, again and again.
+type vanished struct {
+	version string
+	until   time.Time
+}
+
+// noteVanished notes that a write of the policy's status did not find it.
+func (s *scope) noteVanished(policy *v1.ClusterPolicy, err error) {
+	if apierrors.IsNotFound(err) {
+		s.vanished = vanished{version: policy.ResourceVersion, until: s.now.Add(s.Timing.RetryVanished)}
+	}
+}
+
+// hasVanished reports whether the policy is one that the API server did not have a moment ago, and has the pass made again
+// once that is to be asked anew: another version in the cache begins a pass by itself.
+func (s *scope) hasVanished() bool {
+	left := s.vanished.until.Sub(s.now)
+	if s.vanished.version != s.policy.ResourceVersion || left <= 0 {
+		return false
+	}
+	s.sooner(left)
+	return true
+}
