@@ -39,18 +39,25 @@ func NVIDIADriverStartupProbe() v1.ProbeSpec {
 	return v1.ProbeSpec{InitialDelaySeconds: 60, PeriodSeconds: 10, TimeoutSeconds: 60, SuccessThreshold: 1, FailureThreshold: 120}
 }
 
+// startupProbe completes the times of the driver's probe. Those of NVIDIA are nobody's choice: its chart writes them into
+// every policy.
 func startupProbe(s *v1.ProbeSpec) {
-	defaults := DriverStartupProbe()
-	given, times := *s, defaults
-	given.TimeoutSeconds, given.SuccessThreshold, times.TimeoutSeconds, times.SuccessThreshold = 0, 0, 0, 0
-	if given != (v1.ProbeSpec{}) && given != times {
-		defaults = NVIDIADriverStartupProbe()
+	early, nvidia := DriverStartupProbe(), NVIDIADriverStartupProbe()
+	value(&s.TimeoutSeconds, early.TimeoutSeconds)
+	value(&s.SuccessThreshold, early.SuccessThreshold)
+	completed := *s
+	value(&completed.InitialDelaySeconds, nvidia.InitialDelaySeconds)
+	value(&completed.PeriodSeconds, nvidia.PeriodSeconds)
+	value(&completed.FailureThreshold, nvidia.FailureThreshold)
+	if haveSameTimes(*s, v1.ProbeSpec{}) || haveSameTimes(*s, early) || haveSameTimes(completed, nvidia) {
+		completed.InitialDelaySeconds, completed.PeriodSeconds, completed.FailureThreshold = early.InitialDelaySeconds, early.PeriodSeconds, early.FailureThreshold
 	}
-	value(&s.InitialDelaySeconds, defaults.InitialDelaySeconds)
-	value(&s.PeriodSeconds, defaults.PeriodSeconds)
-	value(&s.TimeoutSeconds, defaults.TimeoutSeconds)
-	value(&s.SuccessThreshold, defaults.SuccessThreshold)
-	value(&s.FailureThreshold, defaults.FailureThreshold)
+	*s = completed
+}
+
+// haveSameTimes reports whether two probes ask at the same times.
+func haveSameTimes(a, b v1.ProbeSpec) bool {
+	return a.InitialDelaySeconds == b.InitialDelaySeconds && a.PeriodSeconds == b.PeriodSeconds && a.FailureThreshold == b.FailureThreshold
 }
 
 // upgradePolicy has the defaults of NVIDIA's API, which hold there only if the block is given; without it,

@@ -59,6 +59,9 @@ func TestWhatIsSet(t *testing.T) {
 				PeriodSeconds: 2, TimeoutSeconds: 5, SuccessThreshold: 1, FailureThreshold: 630,
 			}))
 		}},
+		"the start-up probe of NVIDIA's chart": {`{driver: {startupProbe: {initialDelaySeconds: 60, periodSeconds: 10, timeoutSeconds: 60, failureThreshold: 120}}}`, func(g Gomega, s effective.Spec) {
+			g.Expect(*s.Driver.StartupProbe).To(Equal(effective.DriverStartupProbe()))
+		}},
 		"parts of another probe are not filled in": {`{driver: {livenessProbe: {failureThreshold: 7}}}`, func(g Gomega, s effective.Spec) {
 			g.Expect(*s.Driver.LivenessProbe).To(Equal(v1.ProbeSpec{FailureThreshold: 7}))
 		}},
