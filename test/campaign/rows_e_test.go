@@ -99,19 +99,15 @@ func tryFields(block string, fields []specgen.Field) func(context.Context, *run)
 }
 
 // restartUsers does what k8s-driver-manager does where a driver ended and came back, as by driver.enabled, and what the
-// nodes here do not play: what uses the driver starts anew. TestTheLadderFollowsTheMarkers (test/integration) has a node
-// that plays it.
+// nodes here do not play: what uses the driver starts anew. So does the driver, which may be of a spec in between and is
+// replaced by its administrator. TestTheLadderFollowsTheMarkers (test/integration) has a node that plays it.
 func (r *run) restartUsers(ctx context.Context) error {
-	driver := client.MatchingLabels{labels.Operand: "driver"}
-	if err := r.awaitWithin(ctx, convergeTime, "drivers on all nodes", func() error {
-		pods := &corev1.PodList{}
-		if err := r.quiet.List(ctx, pods, client.InNamespace(namespace), driver); err != nil {
-			return err
+	if err := r.awaitWithin(ctx, convergeTime, "the status to speak of the spec", func() error {
+		policy, err := r.policy(ctx)
+		if err == nil && policy.Status.ObservedGeneration != policy.Generation {
+			err = fmt.Errorf("it speaks of generation %d of %d", policy.Status.ObservedGeneration, policy.Generation)
 		}
-		if len(pods.Items) != r.workload.nodes {
-			return fmt.Errorf("there are %d pods of drivers", len(pods.Items))
-		}
-		return nil
+		return err
 	}); err != nil {
 		return err
 	}
@@ -120,8 +116,7 @@ func (r *run) restartUsers(ctx context.Context) error {
 		return err
 	}
 	for i := range pods.Items {
-		operand := pods.Items[i].Labels[labels.Operand]
-		if operand == "driver" || operand == "node-discovery" {
+		if pods.Items[i].Labels[labels.Operand] == "node-discovery" {
 			continue
 		}
 		if err := r.quiet.Delete(ctx, &pods.Items[i]); client.IgnoreNotFound(err) != nil {
