@@ -197,11 +197,8 @@ func (b *bed) close() error {
 // addNode makes a GPU node on which users have labels, annotations and taints.
 func (b *bed) addNode(ctx context.Context, w *workload, number int) error {
 	name := nodeName(number)
-	all := maps.Clone(w.labels)
-	if all == nil {
-		all = map[string]string{}
-	}
-	all[invariant.UserPrefix+"team"] = "hpc"
+	all := map[string]string{invariant.UserPrefix + "team": "hpc"}
+	maps.Copy(all, w.labels)
 	_, err := b.sim.AddNode(ctx, simulator.NodeSpec{
 		Name: name, Labels: all,
 		Annotations:   map[string]string{invariant.UserPrefix + "note": "kept"},

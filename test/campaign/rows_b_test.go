@@ -85,12 +85,8 @@ func heldWithPasses(kind string) point {
 
 // touchPolicy changes a deadline that no object shows, and changes it back.
 func touchPolicy(ctx context.Context, r *run) error {
-	for _, deadline := range []v1.Deadline{"14m", ""} {
-		if err := respec(ctx, r, func(spec *v1.ClusterPolicySpec) {
-			if spec.Deadlines = nil; deadline != "" {
-				spec.Deadlines = &v1.DeadlinesSpec{Other: deadline}
-			}
-		}); err != nil {
+	for _, deadlines := range []*v1.DeadlinesSpec{{Other: "14m"}, nil} {
+		if err := respec(ctx, r, func(spec *v1.ClusterPolicySpec) { spec.Deadlines = deadlines }); err != nil {
 			return err
 		}
 	}

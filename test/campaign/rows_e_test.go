@@ -102,13 +102,7 @@ func tryFields(block string, fields []specgen.Field) func(context.Context, *run)
 // nodes here do not play: what uses the driver starts anew. So does the driver, which may be of a spec in between and is
 // replaced by its administrator. TestTheLadderFollowsTheMarkers (test/integration) has a node that plays it.
 func (r *run) restartUsers(ctx context.Context) error {
-	if err := r.awaitWithin(ctx, convergeTime, "the status to speak of the spec", func() error {
-		policy, err := r.policy(ctx)
-		if err == nil && policy.Status.ObservedGeneration != policy.Generation {
-			err = fmt.Errorf("it speaks of generation %d of %d", policy.Status.ObservedGeneration, policy.Generation)
-		}
-		return err
-	}); err != nil {
+	if err := r.awaitObserved(ctx, convergeTime); err != nil {
 		return err
 	}
 	pods := &corev1.PodList{}
@@ -138,13 +132,18 @@ func (r *run) trySpec(ctx context.Context, spec map[string]any) (taken bool, err
 	if err != nil {
 		return false, err
 	}
-	return true, r.awaitWithin(ctx, truthTime, "the status to speak of the spec", func() error {
+	return true, r.awaitObserved(ctx, truthTime)
+}
+
+// awaitObserved waits until the status is that of the spec.
+func (r *run) awaitObserved(ctx context.Context, limit time.Duration) error {
+	return r.awaitWithin(ctx, limit, "the status to be that of the spec", func() error {
 		policy, err := r.policy(ctx)
 		if err != nil {
 			return err
 		}
 		if policy.Status.ObservedGeneration != policy.Generation {
-			return fmt.Errorf("it speaks of generation %d of %d", policy.Status.ObservedGeneration, policy.Generation)
+			return fmt.Errorf("it is that of generation %d of %d", policy.Status.ObservedGeneration, policy.Generation)
 		}
 		return nil
 	})

@@ -96,7 +96,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 		s.sooner(left)
 		return s.result()
 	}
-	s.noteVanished(s.policy, s.report(ctx, s.policy, found))
+	s.noteVanished(s.report(ctx, s.policy, found))
 	return s.result()
 }
 

@@ -4,8 +4,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
 // vanished is a version of a policy that the API server does not have, though the cache does: the cache is behind, as where
@@ -16,10 +14,10 @@ type vanished struct {
 	until   time.Time
 }
 
-// noteVanished notes that a write of the policy's status did not find it.
-func (s *scope) noteVanished(policy *v1.ClusterPolicy, err error) {
+// noteVanished notes whether the write of the status, which returned err, found no policy.
+func (s *scope) noteVanished(err error) {
 	if apierrors.IsNotFound(err) {
-		s.vanished = vanished{version: policy.ResourceVersion, until: s.now.Add(s.Timing.RetryVanished)}
+		s.vanished = vanished{version: s.policy.ResourceVersion, until: s.now.Add(s.Timing.RetryVanished)}
 	}
 }
 
