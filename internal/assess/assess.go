@@ -209,7 +209,7 @@ func assessRung(rung plan.Rung, in Input) readiness.Verdict {
 	case plan.Expected:
 	}
 	if pod == nil {
-		return in.Stack.missing(rung.Operand, in.Node)
+		return in.missing(rung)
 	}
 	ds := daemonSetOf(pod, in.Stack.DaemonSets)
 	if ds == nil {

@@ -9,8 +9,20 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
+
+// missing reports why the node has no pod of a rung: another operand comes first, or what keeps the pod off.
+func (in Input) missing(rung plan.Rung) readiness.Verdict {
+	if first := in.Pods[rung.After]; rung.After != "" && in.Node.Labels[rung.Operand.DeployLabel()] == "" &&
+		(first == nil || readiness.Pod(first, "", in.Now).State != readiness.Ready) {
+		return readiness.Verdict{
+			State: readiness.Progressing, Reason: v1.ReasonWaitingForOperand, Message: fmt.Sprintf("waits for %s", rung.After),
+		}
+	}
+	return in.Stack.missing(rung.Operand, in.Node)
+}
 
 // missing reports why the node has no pod of an operand that it needs: a taint, what refuses the pod, or that it
 // has not been made yet.

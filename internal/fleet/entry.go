@@ -52,8 +52,8 @@ type Source struct {
 // Labelled is a node whose labels are as they are to be.
 type Labelled struct {
 	Source
-	// HasDriver: a driver pod works on it, by which its pool may not change.
-	HasDriver bool
+	// Running is what worked on it.
+	Running plan.Running
 }
 
 // Writes is what the node controller keeps of its writes to one Node. All of it may be lost: that costs a write that is

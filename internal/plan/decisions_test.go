@@ -39,7 +39,7 @@ func TestDecisionsServeSeveralAtOnce(t *testing.T) {
 	ask := func(d *plan.Decisions) answer {
 		var a answer
 		for _, facts := range nodes {
-			a.node, a.labels, a.missing = d.ForNode(facts), d.NodeLabels(facts, nil, false), d.Missing(facts)
+			a.node, a.labels, a.missing = d.ForNode(facts), d.NodeLabels(facts, nil, plan.Running{Injector: true}), d.Missing(facts)
 		}
 		for _, step := range plan.Compute(d, nil, nodes).Steps {
 			a.actions = append(a.actions, step.Action)

@@ -102,7 +102,7 @@ func TestDriverToolkitPoolLabels(t *testing.T) {
 			}
 			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(toolkitSpec(!test.off))})
 			got := map[string]*string{}
-			for key, value := range p.NodeLabels(test.facts, current, test.hasDriver) {
+			for key, value := range p.NodeLabels(test.facts, current, plan.Running{Driver: test.hasDriver, Injector: true}) {
 				if key == poolLabel || key == coreOSLabel {
 					got[key] = value
 				}

@@ -1,9 +1,12 @@
 package plan_test
 
 import (
+	"maps"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
@@ -188,7 +191,7 @@ func TestNodeLabels(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(test.facts, test.current, test.hasDriverPod)
+			got := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(test.facts, test.current, plan.Running{Driver: test.hasDriverPod, Injector: true})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -196,7 +199,48 @@ func TestNodeLabels(t *testing.T) {
 	}
 }
 
-// One patch is enough: what it leads to asks for no other.
+// What needs the handler of the container runtime is labelled once the toolkit is ready, and keeps its labels then.
+func TestLabelsComeAfterTheToolkit(t *testing.T) {
+	first := map[string]*string{deploy + "driver": set("true"), deploy + "container-toolkit": set("true"), deploy + "client": set("true"),
+		deploy + "node-status-exporter": set("true")}
+	rest := map[string]*string{deploy + "device-plugin": set("true"), deploy + "operator-validator": set("true"),
+		deploy + "gpu-feature-discovery": set("true"), deploy + "dcgm": set("true"), deploy + "dcgm-exporter": set("true")}
+	tests := map[string]struct {
+		spec     v1.ClusterPolicySpec
+		facts    operand.NodeFacts
+		current  map[string]string
+		injector bool
+		want     map[string]*string
+	}{
+		"a new node":                   {facts: ubuntu("a"), want: first},
+		"the toolkit is ready":         {facts: ubuntu("a"), current: after(nil, first), injector: true, want: rest},
+		"the toolkit is ready no more": {facts: ubuntu("a"), current: labelled(nil)},
+		"a label that was lost":        {facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "device-plugin": removed})},
+		"the host has the toolkit":     {facts: deployed("container-toolkit", "pre-installed"), current: after(nil, first), want: rest},
+		"a user keeps the toolkit off": {facts: deployed("container-toolkit", "false"), current: after(nil, first), want: rest},
+		"the toolkit is paused":        {facts: deployed("container-toolkit", "paused-for-driver-upgrade"), current: after(nil, first), want: rest},
+		"the toolkit cannot be served": {facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "isulad" }), current: after(nil, first), want: rest},
+		"the toolkit is turned off": {
+			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}}, facts: ubuntu("a"), current: after(nil, first), want: rest,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			decisions := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)})
+			got := decisions.NodeLabels(test.facts, test.current, plan.Running{Injector: test.injector})
+			maps.DeleteFunc(got, func(key string, value *string) bool { return !strings.HasPrefix(key, deploy) })
+			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func deployed(name operand.Name, value string) operand.NodeFacts {
+	return changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy = map[operand.Name]string{name: value} })
+}
+
+// One patch is enough for a node whose toolkit is ready: what it leads to asks for no other.
 func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 	for name, change := range map[string]func(*operand.NodeFacts){
 		"plain":    func(*operand.NodeFacts) {},
@@ -206,9 +250,9 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
-			current := after(nil, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, nil, false))
+			current := after(nil, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, nil, plan.Running{Injector: true}))
 			facts.Pool = current["nvidia.com/gpu-operator.pool"]
-			if again := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, current, false); len(again) > 0 {
+			if again := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, current, plan.Running{Injector: true}); len(again) > 0 {
 				t.Errorf("the second patch is %v", again)
 			}
 		})
@@ -220,7 +264,7 @@ func TestLabelsOfNodesForVirtualMachines(t *testing.T) {
 	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}})}
 	facts := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Workload, f.Pool = operand.WorkloadVMPassthrough, "ubuntu24.04-amd64" })
 	current := labelled(map[string]*string{"nvidia.com/gpu.deploy.dcgm": set("paused-for-driver-upgrade")})
-	current = after(current, plan.Decide(catalogue(t), in).NodeLabels(facts, current, true))
+	current = after(current, plan.Decide(catalogue(t), in).NodeLabels(facts, current, plan.Running{Driver: true, Injector: true}))
 	want := map[string]string{
 		"nvidia.com/gpu.present": "true", "nvidia.com/gpu.deploy.client": "true", "nvidia.com/gpu.deploy.dcgm": "paused-for-driver-upgrade",
 		"nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64", "nvidia.com/gpu-operator.runtime": "containerd",

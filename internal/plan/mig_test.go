@@ -22,7 +22,7 @@ func migLabels(t *testing.T, spec v1.ClusterPolicySpec, facts operand.NodeFacts,
 	if value, there := current[migManager]; there {
 		facts.Deploy = map[operand.Name]string{"mig-manager": value}
 	}
-	changes := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}).NodeLabels(facts, current, false)
+	changes := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}).NodeLabels(facts, current, plan.Running{Injector: true})
 	mine := map[string]*string{}
 	for _, key := range []string{migManager, migConfig} {
 		if value, there := changes[key]; there {
@@ -112,7 +112,7 @@ func TestAPauseForAMIGChangeIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
 			facts.Deploy = map[operand.Name]string{"mig-manager": "true"}
-			after := after(current, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, current, true))
+			after := after(current, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, current, plan.Running{Driver: true, Injector: true}))
 			for key, value := range current {
 				if value == paused && after[key] != paused {
 					t.Errorf("%s became %q", key, after[key])

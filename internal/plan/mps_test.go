@@ -67,14 +67,14 @@ func TestTheMPSDaemonOnANode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
 			p := plan.Decide(all, operand.Input{Spec: effective.Of(spec)})
-			if diff := cmp.Diff(test.rung, beside(p.ForNode(test.facts), mps)); diff != "" {
+			if diff := cmp.Diff(test.rung, beside(p.ForNode(test.facts), mps), inAnyOrder); diff != "" {
 				t.Errorf("rung, -want +got:\n%s", diff)
 			}
 			current := map[string]string{}
 			for operand, value := range test.facts.Deploy {
 				current[operand.DeployLabel()] = value
 			}
-			changes := p.NodeLabels(test.facts, current, false)
+			changes := p.NodeLabels(test.facts, current, plan.Running{Injector: true})
 			maps.DeleteFunc(changes, func(key string, _ *string) bool { return key != mps.DeployLabel() })
 			if diff := cmp.Diff(test.label, changes, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("label, -want +got:\n%s", diff)

@@ -35,6 +35,18 @@ type Rung struct {
 	Need    Need
 	// Reason and Message explain OptedOut, Paused and NotPossible.
 	Reason, Message string
+	// After is the operand that must have been ready on the node before pods of this one are made there: the one that
+	// has the container runtime inject GPUs. Empty for none.
+	After operand.Name
+}
+
+// Running is what works on a node, as far as its labels follow from it.
+type Running struct {
+	// Driver: a driver pod works, so that the node's pool must not change. That would delete the pod, and is the work of
+	// a driver upgrade.
+	Driver bool
+	// Injector: the operand that has the container runtime inject GPUs is ready.
+	Injector bool
 }
 
 // Node is the plan for one GPU node.
@@ -81,12 +93,39 @@ func (d *Decisions) ForNode(facts operand.NodeFacts) Node {
 		node.Rungs = append(node.Rungs, d.rungs(stage, facts)...)
 	}
 	node.Beside = d.rungs("", facts)
+	node.order(d.Catalogue)
 	node.Kept = d.kept(facts)
 	node.judgeSelection()
 	if node.Refused.Reason == v1.ReasonNotSelected {
 		node.Unselected = node.Refused.Message
 	}
 	return node
+}
+
+// order enters what comes after the operand that has the container runtime inject GPUs.
+func (n *Node) order(catalogue []operand.Operand) {
+	injector := injectorOf(catalogue, n.Rungs)
+	if injector == "" {
+		return
+	}
+	for _, rungs := range [][]Rung{n.Rungs, n.Beside} {
+		for i := range rungs {
+			if o, known := operand.Find(catalogue, rungs[i].Operand); known && o.Injected {
+				rungs[i].After = injector
+			}
+		}
+	}
+}
+
+// injectorOf is the operand of the ladder that has the container runtime of the node inject GPUs; empty where none is
+// expected, as the host provides it or has to do without.
+func injectorOf(catalogue []operand.Operand, rungs []Rung) operand.Name {
+	for _, rung := range rungs {
+		if o, known := operand.Find(catalogue, rung.Operand); known && o.Injects && rung.Need == Expected {
+			return rung.Operand
+		}
+	}
+	return ""
 }
 
 // rungs are the operands of one stage that concern the node.
@@ -171,9 +210,11 @@ func decidingLabel(o operand.Operand, facts operand.NodeFacts) (operand.Name, st
 
 // NodeLabels computes the changes of the node's labels: a nil value removes the key. A node that is
 // not managed keeps none of the operator's labels; a value that somebody else wrote stays.
-// hasDriverPod tells that a driver runs on the node, so that its pool must not change: that would
-// delete the pod, and is the work of a driver upgrade.
-func (d *Decisions) NodeLabels(facts operand.NodeFacts, current map[string]string, hasDriverPod bool) map[string]*string {
+//
+// The deploy labels of operands into which GPUs are injected come once the injector is ready: before, the container
+// runtime does not know their RuntimeClass, and the kubelet tries a pod that it has failed to start again only after 10 to
+// 15 s. A label that is there stays whatever becomes of the injector.
+func (d *Decisions) NodeLabels(facts operand.NodeFacts, current map[string]string, running Running) map[string]*string {
 	changes := map[string]*string{}
 	set := func(key, value string) {
 		if current[key] != value {
@@ -182,9 +223,10 @@ func (d *Decisions) NodeLabels(facts operand.NodeFacts, current map[string]strin
 	}
 	set(labels.GPUPresent, labels.True)
 	wanted := d.deployLabels(facts)
+	early := d.early(facts, running)
 	for key, verdict := range wanted {
 		// Any value but an empty one is somebody's decision about this node.
-		if verdict == operand.Install && current[key] == "" {
+		if verdict == operand.Install && current[key] == "" && !early[key] {
 			set(key, labels.True)
 		}
 	}
@@ -198,7 +240,7 @@ func (d *Decisions) NodeLabels(facts operand.NodeFacts, current map[string]strin
 			changes[key] = nil
 		}
 	}
-	kinds := d.kinds(facts, hasDriverPod)
+	kinds := d.kinds(facts, running.Driver)
 	d.anchor(kinds, wanted)
 	for key, value := range kinds {
 		if _, there := current[key]; value == "" && there {
@@ -208,6 +250,23 @@ func (d *Decisions) NodeLabels(facts operand.NodeFacts, current map[string]strin
 		set(key, value)
 	}
 	return changes
+}
+
+// early are the deploy labels whose pods could not be started on the node yet.
+func (d *Decisions) early(facts operand.NodeFacts, running Running) map[string]bool {
+	early := map[string]bool{}
+	if running.Injector {
+		return early
+	}
+	for _, stage := range ladder {
+		if injectorOf(d.Catalogue, d.rungs(stage, facts)) == "" {
+			continue
+		}
+		for _, o := range d.Catalogue {
+			early[o.Name.DeployLabel()] = o.Injected
+		}
+	}
+	return early
 }
 
 // kinds are the labels by which an operand with several DaemonSets tells their nodes apart, as far as

@@ -90,7 +90,7 @@ func TestTheLabelsOfNodePools(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := plan.Decide(catalogue(t), withPools(test.pools...)).NodeLabels(test.facts, test.current, test.hasDriverPod)
+			got := plan.Decide(catalogue(t), withPools(test.pools...)).NodeLabels(test.facts, test.current, plan.Running{Driver: test.hasDriverPod, Injector: true})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -196,7 +196,7 @@ func TestTheLayoutOfAPool(t *testing.T) {
 		"a node of no pool":              {facts: capable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, p.NodeLabels(test.facts, test.current, false)["nvidia.com/mig.config"]); diff != "" {
+			if diff := cmp.Diff(test.want, p.NodeLabels(test.facts, test.current, plan.Running{Injector: true})["nvidia.com/mig.config"]); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

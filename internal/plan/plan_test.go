@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
@@ -392,7 +393,31 @@ func TestForNode(t *testing.T) {
 			got := plan.Decide(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(test.facts)
 			want := plan.Node{Facts: test.facts, Refused: got.Refused, Rungs: test.want, NeedsAllocatable: !test.noGPU, Beside: got.Beside, Spec: got.Spec}
 			want.Pool, _ = test.facts.WantedPool(operand.PoolKey{})
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := cmp.Diff(want, got, inAnyOrder); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// inAnyOrder leaves out after which operand another one comes, which has a test of its own.
+var inAnyOrder = cmpopts.IgnoreFields(plan.Rung{}, "After")
+
+// What the container runtime injects GPUs into comes after the toolkit, where one is expected.
+func TestWhatComesAfterTheToolkit(t *testing.T) {
+	for value, first := range map[string]operand.Name{"": "container-toolkit", "true": "container-toolkit", "pre-installed": "", "false": ""} {
+		t.Run(value, func(t *testing.T) {
+			facts := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy = map[operand.Name]string{"container-toolkit": value} })
+			got := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(facts)
+			after := map[operand.Name]operand.Name{}
+			for _, rung := range slices.Concat(got.Rungs, got.Beside) {
+				after[rung.Operand] = rung.After
+			}
+			want := map[operand.Name]operand.Name{
+				"driver": "", "container-toolkit": "", "device-plugin": first, "operator-validator": first,
+				"dcgm-exporter": first, "gpu-feature-discovery": first,
+			}
+			if diff := cmp.Diff(want, after); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -110,7 +110,7 @@ func TestPrecompiledPoolLabels(t *testing.T) {
 			}
 			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(precompiledSpec(test.on))})
 			got := map[string]*string{}
-			for key, value := range p.NodeLabels(inPool("a", test.now, test.pool, test.poolKernel), current, test.hasDriver) {
+			for key, value := range p.NodeLabels(inPool("a", test.now, test.pool, test.poolKernel), current, plan.Running{Driver: test.hasDriver, Injector: true}) {
 				if key == poolLabel || key == kernelLabel {
 					got[key] = value
 				}

@@ -14,7 +14,7 @@ import (
 // The node's verdict says "what runs is left alone"; taking the label away deletes the pod.
 func TestARefusalTakesNothingAway(t *testing.T) {
 	facts := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime, f.Pool = "", "ubuntu24.04-amd64" })
-	if diff := cmp.Diff(map[string]*string{}, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, labelled(nil), true)); diff != "" {
+	if diff := cmp.Diff(map[string]*string{}, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, labelled(nil), plan.Running{Driver: true, Injector: true})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

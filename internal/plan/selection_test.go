@@ -72,7 +72,7 @@ func TestSelectedNodes(t *testing.T) {
 				delete(want, anchor+string(operand))
 			}
 			for was, current := range map[string]map[string]string{"new": {"kubernetes.io/hostname": "a"}, "old": labelled(nil)} {
-				got := after(current, p.NodeLabels(test.facts, current, false))
+				got := after(current, p.NodeLabels(test.facts, current, plan.Running{Injector: true}))
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("labels of the %s node, -want +got:\n%s", was, diff)
 				}
@@ -92,7 +92,7 @@ func TestANodeKeepsItsDriver(t *testing.T) {
 			facts, current := hasDriver(ubuntu("a")), labelled(nil)
 			p := plan.Compute(plan.Decide(all, operand.Input{Spec: effective.Of(spec)}), nil, []operand.NodeFacts{facts})
 			for _, key := range []string{deploy + "driver", "nvidia.com/gpu-operator.pool"} {
-				if change, changes := p.NodeLabels(facts, current, true)[key]; changes {
+				if change, changes := p.NodeLabels(facts, current, plan.Running{Driver: true, Injector: true})[key]; changes {
 					t.Errorf("label %s is changed to %v", key, change)
 				}
 			}
@@ -109,7 +109,7 @@ func TestANodeKeepsItsDriver(t *testing.T) {
 			// What the command does: nothing brings the label back, and the operator has nothing more to say.
 			told := changed(facts, func(f *operand.NodeFacts) { f.Deploy = nil })
 			without := labelled(map[string]*string{deploy + "driver": removed})
-			if change, changes := p.NodeLabels(told, without, true)[deploy+"driver"]; changes {
+			if change, changes := p.NodeLabels(told, without, plan.Running{Driver: true, Injector: true})[deploy+"driver"]; changes {
 				t.Errorf("the label is changed to %v", *change)
 			}
 			if got := p.ForNode(told).Kept; got != "" {
@@ -241,7 +241,7 @@ func TestSelectorsByLabelsThatAreAway(t *testing.T) {
 			p := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)})
 			current := map[string]string{deploy + "driver": "true", deploy + "container-toolkit": "true", deploy + "device-plugin": "true", "nvidia.com/gpu.present": "true"}
 			var lost []string
-			for key, value := range p.NodeLabels(test.facts, current, true) {
+			for key, value := range p.NodeLabels(test.facts, current, plan.Running{Driver: true, Injector: true}) {
 				if name, isDeploy := strings.CutPrefix(key, deploy); isDeploy && value == nil {
 					lost = append(lost, name)
 				} else if isDeploy && name != "client" {

@@ -165,7 +165,7 @@ func (b *bed) floorWork(ctx context.Context, name string) (floorWork, error) {
 	}
 	decisions := plan.Decide(catalogue, operand.Input{Spec: effective.Of(wanted.Spec), Namespace: namespace, HelperImage: image.Own()})
 	facts, preset := observe.Facts(node), map[string]string{}
-	for key, value := range decisions.NodeLabels(facts, node.Labels, false) {
+	for key, value := range decisions.NodeLabels(facts, node.Labels, plan.Running{Injector: true}) {
 		if value != nil {
 			preset[key] = *value
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -135,8 +136,8 @@ func (r *Reconciler) batch(object client.Object) time.Duration {
 	return shortest
 }
 
-// isStep reports whether a node that is starting goes on to start whatever has happened to this pod: it does not fail, and
-// it is not the last one to be ready.
+// isStep reports whether a node that is starting goes on to start whatever has happened to this pod: it does not fail,
+// others do not come after it, and it is not the last one to be ready.
 func (r *Reconciler) isStep(pod *corev1.Pod) bool {
 	nodes := observe.TargetNode(pod)
 	if len(nodes) == 0 {
@@ -150,9 +151,15 @@ func (r *Reconciler) isStep(pod *corev1.Pod) bool {
 	case readiness.Failed:
 		return false
 	case readiness.Ready:
-		return !r.isComplete(entry)
+		return !r.comesFirst(pod) && !r.isComplete(entry)
 	}
 	return true
+}
+
+// comesFirst reports whether labels of the node wait for this pod to be ready.
+func (r *Reconciler) comesFirst(pod *corev1.Pod) bool {
+	o, known := operand.Find(r.Catalogue, operand.Name(pod.Labels[labels.Operand]))
+	return known && o.Injects
 }
 
 // isComplete reports whether each operand that the node needs has a ready pod on it.

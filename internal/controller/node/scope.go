@@ -207,11 +207,11 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	if !s.writes() {
 		return nil
 	}
-	read, now := s.node, fleet.Labelled{Source: s.source(), HasDriver: s.hasDriver(pods)}
+	read, now := s.node, fleet.Labelled{Source: s.source(), Running: s.running(pods)}
 	if len(notes) == 0 && s.entry.Writes.Labelled == now {
 		return nil
 	}
-	changes := s.basis.Decisions.NodeLabels(s.entry.Facts, s.node.Labels, now.HasDriver)
+	changes := s.basis.Decisions.NodeLabels(s.entry.Facts, s.node.Labels, now.Running)
 	if len(changes) == 0 {
 		s.entry.Writes.Labelled = now
 	}
@@ -224,16 +224,18 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	return err
 }
 
-// hasDriver reports whether a pod works on the node whose replacement disturbs GPU work. One that was never ready protects
-// nothing.
-func (s *scope) hasDriver(pods assess.Pods) bool {
+// running is what works on the node. A pod that was never ready does not.
+func (s *scope) running(pods assess.Pods) (running plan.Running) {
 	for i := range s.Catalogue {
-		pod := pods[s.Catalogue[i].Name]
-		if s.Catalogue[i].UpdatesOnDelete && pod != nil && readiness.Pod(pod, "", s.now).State == readiness.Ready {
-			return true
+		o := &s.Catalogue[i]
+		pod := pods[o.Name]
+		if pod == nil || !o.UpdatesOnDelete && !o.Injects || readiness.Pod(pod, "", s.now).State != readiness.Ready {
+			continue
 		}
+		running.Driver = running.Driver || o.UpdatesOnDelete
+		running.Injector = running.Injector || o.Injects
 	}
-	return false
+	return running
 }
 
 // assess is the one assessment of the node in this reconcile, by the node as the labels have left it.
