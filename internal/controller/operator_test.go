@@ -193,7 +193,7 @@ func (o *operator) run(names []string) int {
 			pod := o.podOf(&daemonSets.Items[i], name)
 			chosen, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(running)
 			must(err)
-			if chosen {
+			if exists := o.Get(context.Background(), client.ObjectKeyFromObject(pod), &corev1.Pod{}) == nil; chosen && !exists {
 				pod.Spec.NodeName = name
 				o.put(received(pod, &corev1.Pod{}, o.pods.Pod))
 				scheduled[daemonSets.Items[i].Name]++
@@ -312,6 +312,9 @@ func (o *operator) serve(names []string) (pods int) {
 	o.reconcileNodes(names)
 	o.reconcileAll()
 	pods = o.run(names)
+	o.step(time.Second)
+	o.reconcileNodes(names)
+	pods += o.run(names)
 	o.step(time.Second)
 	o.reconcileAll()
 	o.reconcileNodes(names)
