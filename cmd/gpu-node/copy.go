@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/atomicfile"
@@ -26,6 +28,19 @@ func copyCommand() *cobra.Command {
 	}
 	registerTerminationLog(command.Flags(), &terminationLog)
 	return command
+}
+
+// registerCopy registers the flag that labels.CopyToFlag is.
+func registerCopy(flags *pflag.FlagSet, dir *string) {
+	flags.StringVar(dir, strings.Trim(labels.CopyToFlag, "-="), "", "directory to copy this program to first, as gpu-node copy does")
+}
+
+// copyTo copies this program to a directory, unless that is empty.
+func copyTo(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	return copySelf(dir)
 }
 
 func copySelf(dir string) error {

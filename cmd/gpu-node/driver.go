@@ -37,6 +37,7 @@ func validateDriver() *cobra.Command {
 		prover  prover
 		driver  validate.Driver
 		noLinks bool
+		copies  string
 	)
 	env := variables{"no-dev-char-links": validate.DisableLinksEnv, "skip-gpu-init": skipGPUInitEnv}
 	command := &cobra.Command{
@@ -60,12 +61,13 @@ Environment variables, over which the flags win:
 			}
 			driver.MarkersDir, driver.Run = prover.node.dir, validate.Chroot
 			prover.companions = driver.Companions()
-			return prover.prove(labels.MarkerDriver, func() (validate.Check, error) { return driver.Check, nil })
+			return prover.prove(labels.MarkerDriver, func() (validate.Check, error) { return driver.Check, copyTo(copies) })
 		},
 	}
 	flags := command.Flags()
 	prover.register(flags)
 	registerDriver(flags, &driver)
+	registerCopy(flags, &copies)
 	flags.StringVar(&driver.DevChar, "dev-char", labels.DevCharMount, "the host's /dev/char, as mounted here")
 	flags.BoolVar(&noLinks, "no-dev-char-links", false, "make no links in the host's /dev/char")
 	return command

@@ -19,8 +19,9 @@ import (
 
 func waitCommand() *cobra.Command {
 	var (
-		node  node
-		names []string
+		node   node
+		names  []string
+		copies string
 	)
 	command := &cobra.Command{
 		Use:   "wait --for=driver,toolkit",
@@ -35,11 +36,15 @@ newer than the boot and than the driver container.`,
 				return err
 			}
 			return node.run(func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
+				if err := copyTo(copies); err != nil {
+					return err
+				}
 				return waitFor(ctx, markers, log, wanted...)
 			})
 		},
 	}
 	node.register(command.Flags())
+	registerCopy(command.Flags(), &copies)
 	command.Flags().StringSliceVar(&names, "for", nil, "parts to wait for: "+knownMarkers())
 	mustBeGiven(command, "for")
 	return command

@@ -38,8 +38,11 @@ const (
 	FieldOwner = "gpu-operator"
 	// WaitContainer is the init container that render generates from the graph's edges.
 	WaitContainer = "gpu-node-wait"
-	// CopyContainer is the init container by which the manifests copy gpu-node into a pod of another image.
+	// CopyContainer is the init container by which render copies gpu-node into a pod that waits for nothing.
 	CopyContainer = "gpu-node-copy"
+	// CopyToFlag has gpu-node copy itself to a directory before it waits. Written by render and by the toolkit's
+	// manifest, read by gpu-node.
+	CopyToFlag = "--copy-to="
 	// WaitForFlag is the argument by which it is told the markers, separated by commas. Written by
 	// render, read by gpu-node and by the assessment of a pod that waits.
 	WaitForFlag = "--for="

@@ -110,4 +110,4 @@ func PluginPlacement(in Input) Placement {
 }
 
 // pluginContainers are those that only one of the two has.
-var pluginContainers = []string{"gpu-node-copy", "nvidia-device-plugin", "mps-control-daemon-mounts", "mps-control-daemon-ctr"}
+var pluginContainers = []string{"nvidia-device-plugin", "mps-control-daemon-mounts", "mps-control-daemon-ctr"}

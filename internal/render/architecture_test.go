@@ -70,9 +70,6 @@ func TestTheWaitComesFirst(t *testing.T) {
 			at := slices.IndexFunc(p.Steps, func(step plan.Step) bool { return step.Operand.Name == name })
 			for _, ds := range sets {
 				init := ds.Spec.Template.Spec.InitContainers
-				if len(init) > 0 && init[0].Name == "gpu-node-copy" && slices.Equal(init[0].Args, []string{"copy", "/copied"}) {
-					init = init[1:]
-				}
 				first := len(init) > 0 && init[0].Name == "gpu-node-wait"
 				if first != (len(p.Steps[at].Waits) > 0) {
 					t.Errorf("%s: %s waits for %v, but begins with a wait: %v", scenario, ds.Name, p.Steps[at].Waits, first)

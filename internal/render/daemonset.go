@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -21,12 +20,9 @@ import (
 )
 
 const (
-	onDelete      = "OnDelete"
-	appLabel      = labels.App
-	partOfLabel   = "app.kubernetes.io/part-of"
-	markersVolume = "gpu-node-markers"
-	// helperUser is that of the operator's own image, in case the spec names an image with another.
-	helperUser = 65532
+	onDelete    = "OnDelete"
+	appLabel    = labels.App
+	partOfLabel = "app.kubernetes.io/part-of"
 )
 
 // daemonSet adds what all DaemonSets have in common, then what the spec says of this operand.
@@ -49,7 +45,7 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	r.pluginConfig(&template.Spec)
 	r.configure(&template.Spec)
 	r.inject(template)
-	r.wait(&template.Spec)
+	r.help(&template.Spec)
 	r.resources(&template.Spec)
 	r.global(&template.Spec)
 	if err := r.seal(ds); err != nil {
@@ -204,47 +200,6 @@ func mergeEnv(env []corev1.EnvVar, more []v1.EnvVar) []corev1.EnvVar {
 		env[at] = value
 	}
 	return env
-}
-
-// wait puts the wait for what comes first before the operand's own containers, and after what needs nothing: the
-// kubelet takes about a second from one container to the next, and is to take it while the pod waits anyway.
-func (r *renderer) wait(pod *corev1.PodSpec) {
-	if len(r.step.Waits) == 0 {
-		return
-	}
-	names := make([]string, 0, len(r.step.Waits))
-	for _, marker := range r.step.Waits {
-		names = append(names, string(marker))
-	}
-	first := 0
-	if len(pod.InitContainers) > 0 && pod.InitContainers[0].Name == labels.CopyContainer {
-		first = 1
-	}
-	pod.InitContainers = slices.Insert(pod.InitContainers, first, corev1.Container{
-		Name:            labels.WaitContainer,
-		Image:           r.context.Helper.Image,
-		ImagePullPolicy: corev1.PullPolicy(r.context.Helper.PullPolicy),
-		Command:         []string{labels.HelperBinary},
-		Args:            []string{"wait", labels.WaitForFlag + strings.Join(names, ",")},
-		// It needs no GPU: the runtime must not inject one before the stack is up.
-		Env: []corev1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}},
-		SecurityContext: &corev1.SecurityContext{
-			RunAsNonRoot:             new(true),
-			RunAsUser:                new(int64(helperUser)),
-			RunAsGroup:               new(int64(helperUser)),
-			AllowPrivilegeEscalation: new(false),
-			ReadOnlyRootFilesystem:   new(true),
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
-			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-		VolumeMounts: []corev1.VolumeMount{{
-			Name: markersVolume, MountPath: labels.ValidationsDir, ReadOnly: true,
-			MountPropagation: new(corev1.MountPropagationHostToContainer),
-		}},
-	})
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: markersVolume, VolumeSource: corev1.VolumeSource{
-		HostPath: &corev1.HostPathVolumeSource{Path: labels.ValidationsDir, Type: new(corev1.HostPathDirectoryOrCreate)},
-	}})
 }
 
 // seal writes the digest of what matters in the pod template on the DaemonSet and its pods, and

@@ -146,7 +146,7 @@ func TestResourcesOfSingleContainers(t *testing.T) {
 		nodes: []operand.NodeFacts{mpsNode()},
 	}
 	want := map[operand.Name]map[string]string{
-		"device-plugin":      {"gpu-node-wait": "64Mi", "config-manager-init": "64Mi", "nvidia-device-plugin": "64Mi", "gpu-node-copy": "", "config-manager": ""},
+		"device-plugin":      {"gpu-node-wait": "64Mi", "config-manager-init": "64Mi", "nvidia-device-plugin": "64Mi", "config-manager": ""},
 		"mps-control-daemon": {"gpu-node-wait": "64Mi", "config-manager-init": "64Mi", "mps-control-daemon-mounts": "64Mi", "mps-control-daemon-ctr": "1Gi", "config-manager": ""},
 	}
 	for name, want := range want {

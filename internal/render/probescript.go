@@ -20,7 +20,6 @@ const (
 	probeScriptFile   = "startup-probe.sh"
 	probeScriptPath   = "/usr/local/bin/" + probeScriptFile
 	probeScriptMode   = 0o755
-	helperVolume      = "gpu-operator"
 )
 
 // withProbeScript is the pod as it was with the script. It is the same pod where that makes no difference.

@@ -104,14 +104,27 @@ func brought(pod *corev1.PodSpec, c *corev1.Container) string {
 	for i := range pod.InitContainers {
 		init := &pod.InitContainers[i]
 		own, _, isOnNode := onNode(init)
-		if !isOnNode || len(own) != 2 || own[0] != "copy" || init.Image != helper {
+		if !isOnNode || init.Image != helper {
 			continue
 		}
-		if to := covering(init, own[1]); to != nil && to.Name == at.Name {
+		if to := covering(init, copiedTo(own)); to != nil && to.Name == at.Name {
 			return ""
 		}
 	}
 	return "no init container copies it there"
+}
+
+// copiedTo is the directory that the on-node program copies itself to with these arguments; empty for none.
+func copiedTo(args []string) string {
+	if len(args) == 2 && args[0] == "copy" {
+		return args[1]
+	}
+	for _, arg := range args {
+		if dir, copies := strings.CutPrefix(arg, "--copy-to="); copies {
+			return dir
+		}
+	}
+	return ""
 }
 
 func preStop(_ place, c *corev1.Container) (any, error) {

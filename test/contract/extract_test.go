@@ -167,16 +167,15 @@ func pullSecrets(p place) (any, error) {
 	return all, nil
 }
 
-// waits are the markers that the first init container waits for, sorted; but for the one that copies gpu-node, which
-// is none of NVIDIA's and needs nothing of the stack.
+// waits are the markers that the first init container waits for, sorted.
 func waits(p place) (any, error) {
 	for i := range p.spec().InitContainers {
 		c := &p.spec().InitContainers[i]
 		if c.Name != labels.WaitContainer {
 			continue
 		}
-		if i > 1 || (i == 1 && p.spec().InitContainers[0].Name != labels.CopyContainer) {
-			return nil, errors.New("something but the copy of gpu-node comes before the wait")
+		if i > 0 {
+			return nil, errors.New("something comes before the wait")
 		}
 		for _, arg := range c.Args {
 			if list, found := strings.CutPrefix(arg, labels.WaitForFlag); found {

@@ -1,0 +1,87 @@
+package render
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+)
+
+const (
+	markersVolume = "gpu-node-markers"
+	// helperVolume is that of pods with containers that run gpu-node from another image, and copiedDir where it is mounted
+	// for the copy.
+	helperVolume = "gpu-operator"
+	copiedDir    = "/copied"
+	// helperUser is that of the operator's own image, in case the spec names an image with another.
+	helperUser = 65532
+)
+
+// help puts what gpu-node does for the pod before all else: the wait for what comes first, and the copy of itself for
+// containers of other images. It is one container, as the kubelet takes about a second from one to the next.
+func (r *renderer) help(pod *corev1.PodSpec) {
+	copies := slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == helperVolume }) &&
+		!slices.ContainsFunc(pod.InitContainers, fillsHelperVolume)
+	var container corev1.Container
+	switch {
+	case len(r.step.Waits) > 0:
+		container = r.waitContainer(pod)
+		if copies {
+			container.Args = append(container.Args, labels.CopyToFlag+copiedDir)
+		}
+	case copies:
+		container = r.helperContainer(labels.CopyContainer, "copy", copiedDir)
+	default:
+		return
+	}
+	if copies {
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: helperVolume, MountPath: copiedDir})
+	}
+	pod.InitContainers = slices.Insert(pod.InitContainers, 0, container)
+}
+
+// fillsHelperVolume reports whether a container makes the copy beside its own work.
+func fillsHelperVolume(c corev1.Container) bool {
+	return slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == helperVolume && !m.ReadOnly })
+}
+
+// waitContainer waits for the markers of what comes first.
+func (r *renderer) waitContainer(pod *corev1.PodSpec) corev1.Container {
+	names := make([]string, 0, len(r.step.Waits))
+	for _, marker := range r.step.Waits {
+		names = append(names, string(marker))
+	}
+	container := r.helperContainer(labels.WaitContainer, "wait", labels.WaitForFlag+strings.Join(names, ","))
+	container.VolumeMounts = []corev1.VolumeMount{{
+		Name: markersVolume, MountPath: labels.ValidationsDir, ReadOnly: true,
+		MountPropagation: new(corev1.MountPropagationHostToContainer),
+	}}
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: markersVolume, VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: labels.ValidationsDir, Type: new(corev1.HostPathDirectoryOrCreate)},
+	}})
+	return container
+}
+
+// helperContainer is a container of the operator's own image, without privileges and without GPUs: the runtime must not
+// inject any before the stack is up.
+func (r *renderer) helperContainer(name string, args ...string) corev1.Container {
+	return corev1.Container{
+		Name:            name,
+		Image:           r.context.Helper.Image,
+		ImagePullPolicy: corev1.PullPolicy(r.context.Helper.PullPolicy),
+		Command:         []string{labels.HelperBinary},
+		Args:            args,
+		Env:             []corev1.EnvVar{{Name: labels.VisibleDevices, Value: labels.NoVisibleDevices}},
+		SecurityContext: &corev1.SecurityContext{
+			RunAsNonRoot:             new(true),
+			RunAsUser:                new(int64(helperUser)),
+			RunAsGroup:               new(int64(helperUser)),
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
+			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile:           &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+	}
+}
