@@ -33,8 +33,8 @@ type DriverSpec struct {
 	// UseOpenKernelModules is deprecated and has no effect: use kernelModuleType.
 	// +optional
 	UseOpenKernelModules *bool `json:"useOpenKernelModules,omitempty"`
-	// StartupProbe overrides the driver container's start-up probe, which by default asks from the beginning,
-	// every 2 s, and gives the driver 21 minutes to build and load. Where initialDelaySeconds, periodSeconds or
+	// StartupProbe overrides the driver container's start-up probe, which by default asks from the beginning
+	// until the driver is up, and gives the driver 21 minutes to build and load. Where initialDelaySeconds, periodSeconds or
 	// failureThreshold is set, the others default to NVIDIA's: 60, 10 and 120. Exactly these three mean the default.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="!has(self.successThreshold) || self.successThreshold == 1",fieldPath=".successThreshold",message="must be 1 in a start-up probe"

@@ -48,9 +48,10 @@ Exit codes: 0 success, 1 failure with one sentence that says why, 2 wrong usage.
 		SilenceUsage:       true,
 		DisableSuggestions: true, // The error is one line.
 		CompletionOptions:  cobra.CompletionOptions{DisableDefaultCmd: true},
-		RunE:               requireSubcommand("wait, exec, validate, discover, export, probe, copy or hold"),
+		RunE:               requireSubcommand("wait, exec, validate, discover, export, probe, restarted, copy or hold"),
 	}
-	root.AddCommand(waitCommand(), execCommand(), validateCommand(), discoverCommand(), exportCommand(), probeCommand(), copyCommand(), holdCommand())
+	root.AddCommand(waitCommand(), execCommand(), validateCommand(), discoverCommand(), exportCommand(),
+		probeCommand(), restartedCommand(), copyCommand(), holdCommand())
 	return root
 }
 

@@ -47,7 +47,7 @@ type driverProbe struct {
 	within       time.Duration
 }
 
-// probePause is how often the probe looks: a look reads two files.
+// probePause is how often a probe looks: a look reads two files.
 const probePause = 100 * time.Millisecond
 
 func (p driverProbe) run(ctx context.Context) error {
@@ -55,7 +55,7 @@ func (p driverProbe) run(ctx context.Context) error {
 	if pod == "" {
 		return errNoPod
 	}
-	if err := p.awaitUp(ctx); err != nil {
+	if err := lookUntil(ctx, p.within, p.isUp); err != nil {
 		return err
 	}
 	smi := exec.CommandContext(ctx, "nvidia-smi")
@@ -73,11 +73,11 @@ func (p driverProbe) run(ctx context.Context) error {
 	return atomicfile.Write(filepath.Join(p.dir, labels.DriverContainerReady), 0o644, strings.NewReader(text.String()))
 }
 
-// awaitUp waits until the module is loaded and the daemons are up, and returns what is missing in the end.
-func (p driverProbe) awaitUp(ctx context.Context) error {
-	deadline := time.Now().Add(p.within)
+// lookUntil looks until it finds nothing missing or the time is over, and returns what is missing in the end.
+func lookUntil(ctx context.Context, within time.Duration, look func() error) error {
+	deadline := time.Now().Add(within)
 	for {
-		err := p.isUp()
+		err := look()
 		if err == nil || !time.Now().Before(deadline) {
 			return err
 		}

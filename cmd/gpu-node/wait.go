@@ -13,6 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/kmod"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/restart"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/runenv"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
 )
@@ -61,6 +62,8 @@ type operand struct {
 	ownDriver bool
 	// sources of the driver, in its root.
 	sources string
+	// startedFile gets the time at which the command is started; empty for none.
+	startedFile string
 }
 
 func execCommand() *cobra.Command {
@@ -88,6 +91,7 @@ and --env-if-module add does not.`,
 		"wait for the driver container of this pod, which the environment variable "+podUIDEnv+" names, rather than for a marker")
 	flags.StringVar(&operand.sources, "driver-sources", labels.DriverSources,
 		"directory in the driver's root that --driver-container waits for, too")
+	flags.StringVar(&operand.startedFile, startedFileFlag, "", "file that gets the time at which the command is started, for gpu-node "+labels.RestartedCommand)
 	command.MarkFlagsMutuallyExclusive("marker", "driver-container")
 	return command
 }
@@ -130,6 +134,11 @@ func (o *operand) run(argv []string) error {
 		// until the command handles signals: a first process does not hear of them then, as in any container.
 		if cause := context.Cause(ctx); cause != nil {
 			return fmt.Errorf("%w before %s was started", cause, argv[0])
+		}
+		if o.startedFile != "" {
+			if err := restart.Note(o.startedFile); err != nil {
+				return fmt.Errorf("note the start of %s: %w", argv[0], err)
+			}
 		}
 		return runenv.Replace(argv, env)
 	})

@@ -1,6 +1,9 @@
 package effective
 
 import (
+	"cmp"
+	"time"
+
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -27,11 +30,32 @@ func driver(s *v1.DriverSpec) {
 	container(&s.ContainerSpec)
 }
 
-// DriverStartupProbe returns the times of the driver's start-up probe by default. A driver that builds its modules has 21
-// minutes, as with those of NVIDIA, and one that is up at once is noticed at once.
-func DriverStartupProbe() v1.ProbeSpec {
-	return v1.ProbeSpec{PeriodSeconds: 2, TimeoutSeconds: 60, SuccessThreshold: 1, FailureThreshold: 630}
+// driverPatience is how many seconds a driver has to build and load its modules, as with NVIDIA's probe.
+const driverPatience = 21 * 60
+
+// DriverStartupProbe returns the times of the driver's start-up probe by default, for a timeout of one attempt; 0 is the
+// default of 60 s. A driver that is up at once is noticed at once.
+func DriverStartupProbe(timeout int32) v1.ProbeSpec {
+	timeout = cmp.Or(timeout, 60)
+	return v1.ProbeSpec{
+		PeriodSeconds: 1, TimeoutSeconds: timeout, SuccessThreshold: 1,
+		FailureThreshold: driverPatience / max(1, within(timeout)),
+	}
 }
+
+// DriverProbeWithin is how long an attempt of the driver's start-up probe goes on looking. By default an attempt takes
+// longer than the period, and so ends when the driver is up. With times of the spec it ends a second before the next one
+// is due: one that fails counts as one period.
+func DriverProbeWithin(probe v1.ProbeSpec) time.Duration {
+	seconds := min(probe.PeriodSeconds, probe.TimeoutSeconds) - 1
+	if haveSameTimes(probe, DriverStartupProbe(probe.TimeoutSeconds)) {
+		seconds = within(probe.TimeoutSeconds)
+	}
+	return max(0, time.Duration(seconds)*time.Second)
+}
+
+// within is how many seconds an attempt takes by default that the kubelet ends after this timeout.
+func within(timeout int32) int32 { return min(10, timeout) - 1 }
 
 // NVIDIADriverStartupProbe returns the times by which NVIDIA's operator probes a driver. They complete a probe of which
 // the spec sets some: by a threshold alone users mean so many periods of NVIDIA's.
@@ -42,7 +66,7 @@ func NVIDIADriverStartupProbe() v1.ProbeSpec {
 // startupProbe completes the times of the driver's probe. Those of NVIDIA are nobody's choice: its chart writes them into
 // every policy.
 func startupProbe(s *v1.ProbeSpec) {
-	early, nvidia := DriverStartupProbe(), NVIDIADriverStartupProbe()
+	early, nvidia := DriverStartupProbe(s.TimeoutSeconds), NVIDIADriverStartupProbe()
 	value(&s.TimeoutSeconds, early.TimeoutSeconds)
 	value(&s.SuccessThreshold, early.SuccessThreshold)
 	completed := *s

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	. "github.com/onsi/gomega"
@@ -56,11 +57,11 @@ func TestWhatIsSet(t *testing.T) {
 		}},
 		"no start-up probe": {`{driver: {startupProbe: {timeoutSeconds: 5}}}`, func(g Gomega, s effective.Spec) {
 			g.Expect(*s.Driver.StartupProbe).To(Equal(v1.ProbeSpec{
-				PeriodSeconds: 2, TimeoutSeconds: 5, SuccessThreshold: 1, FailureThreshold: 630,
+				PeriodSeconds: 1, TimeoutSeconds: 5, SuccessThreshold: 1, FailureThreshold: 315,
 			}))
 		}},
 		"the start-up probe of NVIDIA's chart": {`{driver: {startupProbe: {initialDelaySeconds: 60, periodSeconds: 10, timeoutSeconds: 60, failureThreshold: 120}}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(*s.Driver.StartupProbe).To(Equal(effective.DriverStartupProbe()))
+			g.Expect(*s.Driver.StartupProbe).To(Equal(effective.DriverStartupProbe(60)))
 		}},
 		"parts of another probe are not filled in": {`{driver: {livenessProbe: {failureThreshold: 7}}}`, func(g Gomega, s effective.Spec) {
 			g.Expect(*s.Driver.LivenessProbe).To(Equal(v1.ProbeSpec{FailureThreshold: 7}))
@@ -153,4 +154,35 @@ func tree(t *testing.T, spec v1.ClusterPolicySpec) map[string]any {
 		t.Fatal(err)
 	}
 	return result
+}
+
+// By default an attempt of the driver's start-up probe takes longer than the period, and the driver has as much time as with
+// NVIDIA's; times of the spec mean what they say.
+func TestThePatienceWithADriver(t *testing.T) {
+	tests := map[string]struct {
+		probe  string
+		within time.Duration
+		// patience is that of all attempts, to a period.
+		patience time.Duration
+	}{
+		"default":           {probe: `{}`, within: 9 * time.Second, patience: 21 * time.Minute},
+		"a short timeout":   {probe: `{timeoutSeconds: 5}`, within: 4 * time.Second, patience: 21 * time.Minute},
+		"the shortest":      {probe: `{timeoutSeconds: 1}`, patience: 21 * time.Minute},
+		"NVIDIA's":          {probe: `{initialDelaySeconds: 60, periodSeconds: 10, failureThreshold: 120}`, within: 9 * time.Second, patience: 21 * time.Minute},
+		"a threshold alone": {probe: `{failureThreshold: 60}`, within: 9 * time.Second, patience: 11 * time.Minute},
+		"all of the user":   {probe: `{initialDelaySeconds: 1, periodSeconds: 1, failureThreshold: 60}`, patience: 61 * time.Second},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			var spec v1.ClusterPolicySpec
+			g.Expect(yaml.Unmarshal([]byte("{driver: {startupProbe: "+test.probe+"}}"), &spec)).To(Succeed())
+			probe := *effective.Of(spec).Driver.StartupProbe
+			within := effective.DriverProbeWithin(probe)
+			g.Expect(within).To(Equal(test.within))
+			attempt := max(within, time.Duration(probe.PeriodSeconds)*time.Second)
+			patience := time.Duration(probe.InitialDelaySeconds)*time.Second + time.Duration(probe.FailureThreshold)*attempt
+			g.Expect(patience).To(Equal(test.patience))
+		})
+	}
 }

@@ -31,6 +31,8 @@ const (
 	HelperDir = "/gpu-operator"
 	// ProbeCommand is the command of gpu-node that is the start-up probe of the driver container.
 	ProbeCommand = "probe"
+	// RestartedCommand is the command of gpu-node that is the start-up probe of the toolkit's container.
+	RestartedCommand = "restarted"
 	// HelperBinary is the on-node program in the operator's image.
 	HelperBinary = "/usr/bin/gpu-node"
 	// CUDABinary runs a kernel on each GPU; beside HelperBinary. It is linked to the C library, as

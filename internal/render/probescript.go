@@ -61,7 +61,7 @@ func probedByHelper(c corev1.Container) bool {
 
 // withEarlierTimes gives a probe that has the times by default those by default of older releases, which are NVIDIA's.
 func withEarlierTimes(probe *corev1.Probe) {
-	now, earlier := effective.DriverStartupProbe(), effective.NVIDIADriverStartupProbe()
+	now, earlier := effective.DriverStartupProbe(probe.TimeoutSeconds), effective.NVIDIADriverStartupProbe()
 	if probe.InitialDelaySeconds == now.InitialDelaySeconds && probe.PeriodSeconds == now.PeriodSeconds && probe.FailureThreshold == now.FailureThreshold {
 		probe.InitialDelaySeconds, probe.PeriodSeconds, probe.FailureThreshold = earlier.InitialDelaySeconds, earlier.PeriodSeconds, earlier.FailureThreshold
 	}

@@ -51,7 +51,7 @@ func TestDriversWithAProbeScriptStay(t *testing.T) {
 	b.Eventually(func() []string {
 		return b.daemonSet(driverWithScript).Spec.Template.Spec.Containers[0].StartupProbe.Exec.Command
 	}).
-		Should(Equal([]string{"/gpu-operator/gpu-node", "probe", "--within=1s"}))
+		Should(Equal([]string{"/gpu-operator/gpu-node", "probe", "--within=9s"}))
 	b.awaitReady(2)
 	b.settled()
 	b.Expect(b.podsOf("driver")).To(Equal(before), "no driver is replaced")

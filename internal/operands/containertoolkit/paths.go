@@ -23,6 +23,13 @@ const (
 	envExecutable   = "RUNTIME_EXECUTABLE_PATH"
 )
 
+// envRestart is the variable that says how the toolkit has the runtime read its configuration, and restartNone its value
+// for not at all.
+const (
+	envRestart  = "RUNTIME_RESTART_MODE"
+	restartNone = "none"
+)
+
 // runtimeNames are what the toolkit calls a runtime: in RUNTIME, and in variables of this runtime alone.
 // Of those, socket is empty where the toolkit reads none.
 var runtimeNames = map[string]struct{ name, config, socket string }{
@@ -156,6 +163,9 @@ func runtimeValues(in operand.Input, layout operand.Layout) values {
 	socket := bind(names.name+"-socket", layout.Socket, socketDir, false)
 	set(envSocket, socket)
 	set(names.socket, socket)
+	// Docker reads its configuration without a restart, and CRI-O is restarted by systemd, which is not asked.
+	v.Restarts = layout.Runtime == operand.RuntimeContainerd && socket != "" && !slices.Contains(in.Spec.Toolkit.Env, v1.EnvVar{Name: envRestart, Value: restartNone})
+	v.Socket = socket
 	set(envSource, layout.ConfigSource)
 	set(envExecutable, layout.Executable)
 	if layout.Runtime == operand.RuntimeCRIO && !in.CDIEnabled() {

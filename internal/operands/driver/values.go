@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
@@ -49,12 +50,6 @@ func name(name v1.ObjectName) named { return named{name != "", name} }
 type optionalProbe struct {
 	Set bool
 	v1.ProbeSpec
-}
-
-// probeWithin is how long a start-up probe goes on asking: until a second before the next one is due, or before the
-// kubelet ends it. So a driver is noticed at once, and a probe that fails counts as one of its period.
-func probeWithin(probe v1.ProbeSpec) time.Duration {
-	return max(0, time.Duration(min(probe.PeriodSeconds, probe.TimeoutSeconds)-1)*time.Second)
 }
 
 // optional is no probe where the block says nothing.
@@ -155,7 +150,7 @@ func poolValues(in operand.Input, pool operand.Pool) (values, string, error) {
 		KernelModuleType: spec.KernelModuleType,
 		OpenModules:      spec.KernelModuleType == v1.KernelModuleOpen,
 		Probe:            *spec.StartupProbe,
-		ProbeWithin:      probeWithin(*spec.StartupProbe),
+		ProbeWithin:      effective.DriverProbeWithin(*spec.StartupProbe),
 		Liveness:         optional(spec.LivenessProbe),
 		Readiness:        optional(spec.ReadinessProbe),
 		RDMA:             rdma(in),

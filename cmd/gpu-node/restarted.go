@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/restart"
+)
+
+func restartedCommand() *cobra.Command {
+	var probe restartProbe
+	command := &cobra.Command{
+		Use:   labels.RestartedCommand + " --socket=FILE --started-file=FILE",
+		Short: "Probe whether the container runtime has started anew since the toolkit of this container did",
+		Long: `Probe whether the container runtime has started anew since gpu-node exec --started-file turned into the
+toolkit: only then does it make pods with the RuntimeClass. The pod must share the processes of the host.
+
+A runtime that has not started anew --patience after the toolkit is taken to need no restart.`,
+		Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if err := probe.run(command.Context()); err != nil {
+				return failure{err}
+			}
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&probe.socket, "socket", "", "socket of the container runtime, as mounted here")
+	flags.StringVar(&probe.startedFile, startedFileFlag, "", "file of gpu-node exec --"+startedFileFlag)
+	flags.StringVar(&probe.procRoot, "proc-root", "/proc", "procfs with the processes of the host, as mounted here")
+	flags.DurationVar(&probe.within, "within", 0, "how long to wait before failing")
+	flags.DurationVar(&probe.patience, "patience", 30*time.Second, "how long after the toolkit's start the runtime is waited for")
+	mustBeGiven(command, "socket")
+	mustBeGiven(command, startedFileFlag)
+	return command
+}
+
+// startedFileFlag names the file by which exec tells the probe since when the command runs.
+const startedFileFlag = "started-file"
+
+// restartProbe is the start-up probe of the toolkit's container.
+type restartProbe struct {
+	socket, startedFile, procRoot string
+	within, patience              time.Duration
+}
+
+func (p restartProbe) run(ctx context.Context) error {
+	return lookUntil(ctx, p.within, p.look)
+}
+
+func (p restartProbe) look() error {
+	started, noted, err := restart.Noted(p.startedFile)
+	if err != nil {
+		return err
+	}
+	if !noted {
+		return errors.New("the toolkit has not been started yet")
+	}
+	now, err := restart.Now()
+	if err != nil || now-started > p.patience {
+		return err
+	}
+	return restart.Since(p.socket, p.procRoot, started)
+}

@@ -1,0 +1,70 @@
+package main_test
+
+import (
+	"net"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+// The toolkit is ready once the container runtime has started anew: after gpu-node became the toolkit, and before its
+// patience is over. This test is the runtime that was there before.
+func TestTheProbeOfTheToolkit(t *testing.T) {
+	g := NewWithT(t)
+	pod, dir := newPod(t), t.TempDir()
+	socket, started := filepath.Join(dir, "containerd.sock"), filepath.Join(dir, "started")
+	probe := func(flags ...string) (code int, output string) {
+		command := exec.CommandContext(t.Context(), gpuNode, append([]string{"restarted", "--socket=" + socket, "--started-file=" + started}, flags...)...)
+		out, _ := command.CombinedOutput()
+		return command.ProcessState.ExitCode(), string(out)
+	}
+	fails := func(why string, flags ...string) {
+		t.Helper()
+		code, output := probe(flags...)
+		g.Expect(code).To(Equal(1))
+		g.Expect(output).To(ContainSubstring(why))
+	}
+	listener, err := net.Listen("unix", socket)
+	g.Expect(err).NotTo(HaveOccurred())
+	fails("the toolkit has not been started yet")
+
+	pod.put(t, "driver-ready", "")
+	g.Expect(pod.command(t, "exec", "--started-file="+started, "--", "true").Run()).To(Succeed())
+	fails("has not started anew yet", "--within=300ms")
+
+	g.Expect(listener.Close()).To(Succeed())
+	fails("nobody answers")
+	code, output := probe("--patience=1ns")
+	g.Expect(code).To(Equal(0), "a runtime that needs no restart: %s", output)
+}
+
+func TestTheStartThatCannotBeNoted(t *testing.T) {
+	g := NewWithT(t)
+	pod := newPod(t)
+	pod.put(t, "driver-ready", "")
+	g.Expect(pod.command(t, "exec", "--started-file=/proc/no/such/directory", "--", "true").Run()).To(HaveOccurred())
+	g.Expect(pod.message(t)).To(HavePrefix("note the start of true: "))
+}
+
+func TestWaitCopiesTheProgramFirst(t *testing.T) {
+	g := NewWithT(t)
+	pod, dir := newPod(t), t.TempDir()
+	program := startUntilLogged(t, pod.command(t, "wait", "--for=driver", "--copy-to="+dir), "waiting for driver")
+	g.Expect(filepath.Join(dir, "gpu-node")).To(BeARegularFile())
+	pod.put(t, "driver-ready", "")
+	g.Expect(program.exitCode(t)).To(Equal(0))
+	g.Expect(exec.CommandContext(t.Context(), filepath.Join(dir, "gpu-node"), "--help").Run()).To(Succeed())
+}
+
+func TestACopyThatCannotBeMade(t *testing.T) {
+	for _, args := range [][]string{{"wait", "--for=driver"}, {"validate", "driver"}} {
+		t.Run(args[0], func(t *testing.T) {
+			g := NewWithT(t)
+			pod := newPod(t)
+			g.Expect(pod.command(t, append(args, "--copy-to=/proc/none")...).Run()).To(HaveOccurred())
+			g.Expect(pod.message(t)).To(ContainSubstring("/proc/none"))
+		})
+	}
+}

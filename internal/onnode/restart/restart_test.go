@@ -1,0 +1,117 @@
+package restart_test
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/restart"
+)
+
+// TestMain plays the process that listens, when this program is started for that.
+func TestMain(m *testing.M) {
+	if socket := os.Getenv("LISTEN_ON"); socket != "" {
+		listener, err := net.Listen("unix", socket)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		for {
+			if _, err := listener.Accept(); err != nil {
+				os.Exit(1)
+			}
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// listen starts a process that listens on the socket, and returns its end.
+func listen(g Gomega, socket string) (end func()) {
+	self, err := os.Executable()
+	g.Expect(err).NotTo(HaveOccurred())
+	process := exec.Command(self)
+	process.Env = append(os.Environ(), "LISTEN_ON="+socket)
+	g.Expect(process.Start()).To(Succeed())
+	g.Eventually(func() error {
+		connection, err := net.Dial("unix", socket)
+		if err == nil {
+			err = connection.Close()
+		}
+		return err
+	}, "10s", "5ms").Should(Succeed())
+	return func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+		_ = os.Remove(socket)
+	}
+}
+
+func TestSince(t *testing.T) {
+	g := NewWithT(t)
+	socket := filepath.Join(t.TempDir(), "runtime.sock")
+	note := filepath.Join(t.TempDir(), "started")
+
+	_, noted, err := restart.Noted(note)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(noted).To(BeFalse())
+	g.Expect(restart.Since(socket, "/proc", 0)).To(MatchError(ContainSubstring("nobody answers")))
+
+	end := listen(g, socket)
+	// The start of a process is known to a hundredth of a second.
+	time.Sleep(20 * time.Millisecond)
+	g.Expect(restart.Note(note)).To(Succeed())
+	at, noted, err := restart.Noted(note)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(noted).To(BeTrue())
+	g.Expect(restart.Since(socket, "/proc", at)).To(MatchError(ContainSubstring("has not started anew yet")))
+	g.Expect(restart.Since(socket, t.TempDir(), at)).To(MatchError(ContainSubstring("does the pod share the processes of the host?")))
+
+	end()
+	g.Expect(restart.Since(socket, "/proc", at)).To(MatchError(ContainSubstring("nobody answers")))
+	time.Sleep(20 * time.Millisecond)
+	defer listen(g, socket)()
+	g.Expect(restart.Since(socket, "/proc", at)).To(Succeed())
+}
+
+func TestProcessesWithOddNames(t *testing.T) {
+	const rest = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 %s 20 21"
+	tests := map[string]struct{ stat, err string }{
+		"a name with a parenthesis": {stat: "1 (a) b (c)" + fmt.Sprintf(rest, "9223372036")},
+		"no number":                 {stat: "1 (a)" + fmt.Sprintf(rest, "x"), err: "is malformed"},
+		"too short":                 {stat: "1 (a) S 1 2", err: "it has 3 fields after the name"},
+		"nothing":                   {stat: "", err: "it has 0 fields after the name"},
+	}
+	socket := filepath.Join(t.TempDir(), "runtime.sock")
+	listener, err := net.Listen("unix", socket)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	defer func() { _ = listener.Close() }()
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			root := t.TempDir()
+			dir := filepath.Join(root, fmt.Sprint(os.Getpid()))
+			g.Expect(os.Mkdir(dir, 0o755)).To(Succeed())
+			g.Expect(os.WriteFile(filepath.Join(dir, "stat"), []byte(test.stat), 0o644)).To(Succeed())
+			err := restart.Since(socket, root, 0)
+			if test.err == "" {
+				g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(err).To(MatchError(ContainSubstring(test.err)))
+		})
+	}
+}
+
+func TestANoteThatIsNone(t *testing.T) {
+	g := NewWithT(t)
+	note := filepath.Join(t.TempDir(), "started")
+	g.Expect(os.WriteFile(note, []byte("soon"), 0o644)).To(Succeed())
+	_, _, err := restart.Noted(note)
+	g.Expect(err).To(MatchError(ContainSubstring("read " + note)))
+}
