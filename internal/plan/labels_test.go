@@ -228,7 +228,7 @@ func TestLabelsComeAfterTheToolkit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			decisions := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)})
 			got := decisions.NodeLabels(test.facts, test.current, plan.Running{Injector: test.injector})
-			maps.DeleteFunc(got, func(key string, value *string) bool { return !strings.HasPrefix(key, deploy) })
+			maps.DeleteFunc(got, func(key string, _ *string) bool { return !strings.HasPrefix(key, deploy) })
 			if diff := cmp.Diff(test.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

@@ -1,0 +1,188 @@
+package plan
+
+import (
+	"maps"
+	"strings"
+
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// NodeLabels computes the changes of the node's labels: a nil value removes the key. A node that is
+// not managed keeps none of the operator's labels; a value that somebody else wrote stays.
+//
+// The deploy labels of operands into which GPUs are injected come once the injector is ready: before, the container
+// runtime does not know their RuntimeClass, and the kubelet tries a pod that it has failed to start again only after 10 to
+// 15 s. A label that is there stays whatever becomes of the injector.
+func (d *Decisions) NodeLabels(facts operand.NodeFacts, current map[string]string, running Running) map[string]*string {
+	wanted, early := d.deployLabels(facts), d.early(facts, running)
+	changes := d.surplus(current, wanted)
+	set := func(key, value string) {
+		if current[key] != value {
+			changes[key] = &value
+		}
+	}
+	set(labels.GPUPresent, labels.True)
+	for key, verdict := range wanted {
+		// Any value but an empty one is somebody's decision about this node.
+		if verdict == operand.Install && current[key] == "" && !early[key] {
+			set(key, labels.True)
+		}
+	}
+	for key, value := range d.defaults(facts, current) {
+		set(key, value)
+	}
+	kinds := d.kinds(facts, running.Driver)
+	d.anchor(kinds, wanted)
+	for key, value := range kinds {
+		if _, there := current[key]; value == "" && there {
+			changes[key] = nil
+			continue
+		}
+		set(key, value)
+	}
+	return changes
+}
+
+// surplus takes off the deploy labels that the operator wrote and that the node is to have no longer.
+func (d *Decisions) surplus(current map[string]string, wanted map[string]operand.Verdict) map[string]*string {
+	changes := map[string]*string{}
+	for key, value := range current {
+		// Where an operand cannot be served, what runs of it is left alone: the fact that speaks
+		// against it may be missing for a moment only.
+		if _, stays := wanted[key]; !stays && isOwnDeployLabel(d.Catalogue, key, value) {
+			changes[key] = nil
+		}
+	}
+	return changes
+}
+
+// early are the deploy labels whose pods could not be started on the node yet.
+func (d *Decisions) early(facts operand.NodeFacts, running Running) map[string]bool {
+	early := map[string]bool{}
+	if running.Injector {
+		return early
+	}
+	for _, stage := range ladder {
+		if injectorOf(d.Catalogue, d.rungs(stage, facts)) == "" {
+			continue
+		}
+		for _, o := range d.Catalogue {
+			early[o.Name.DeployLabel()] = o.Injected
+		}
+	}
+	return early
+}
+
+// kinds are the labels by which an operand with several DaemonSets tells their nodes apart, as far as
+// they are known and may change. A label with an empty value is to go.
+func (d *Decisions) kinds(facts operand.NodeFacts, hasDriverPod bool) map[string]string {
+	nodePool := d.poolOf(facts)
+	kinds := d.poolLabels(nodePool)
+	if layout, known := facts.WantedLayout(); known {
+		kinds[labels.Runtime] = layout.Name
+	}
+	stays := facts.Pool != "" && (hasDriverPod || d.refusesDriver(nodePool))
+	if pool, complete := facts.WantedPool(d.inputFor(nodePool).PoolKey()); complete && (facts.Pool == pool.Name || !stays) {
+		kinds[labels.Pool], kinds[labels.PoolKernel] = pool.Name, pool.Kernel
+		kinds[labels.PoolCoreOS], kinds[labels.PoolNodePool] = pool.CoreOS, pool.NodePool
+	} else if facts.Pool != "" {
+		kinds[labels.Pool] = facts.Pool
+	}
+	return kinds
+}
+
+// anchor adds the anchors to the labels by which DaemonSets tell nodes apart. A node has the anchor of an operand that it
+// is to run, and of one that it keeps. Where a label that belongs to the kind is not known, the anchor stays as it is.
+func (d *Decisions) anchor(kinds map[string]string, deploy map[string]operand.Verdict) {
+	for i := range d.Catalogue {
+		o := &d.Catalogue[i]
+		key := o.AnchorLabel()
+		if key == "" {
+			continue
+		}
+		verdict, runs := deploy[o.Name.DeployLabel()]
+		switch kind, known := kindOf(o, kinds); {
+		case !runs:
+			kinds[key] = ""
+		case verdict == operand.Install && known:
+			kinds[key] = kind
+		}
+	}
+}
+
+// kindOf is the kind of a node with these labels among those of the operand, or false if it is not known.
+func kindOf(o *operand.Operand, kinds map[string]string) (string, bool) {
+	if o.ServesPool != nil {
+		return kinds[labels.Pool], kinds[labels.Pool] != ""
+	}
+	nodePool, known := kinds[o.NodePoolLabel()]
+	return operand.Kind("", kinds[labels.Runtime], nodePool), kinds[labels.Runtime] != "" && known
+}
+
+// defaults are the labels that the node's operands want on it and that it lacks.
+func (d *Decisions) defaults(facts operand.NodeFacts, current map[string]string) map[string]string {
+	wanted := map[string]string{}
+	nodePool := d.poolOf(facts)
+	for _, o := range d.Catalogue {
+		if o.Labels == nil || facts.Excluded || d.decision(&o, nodePool).Verdict != operand.Install || d.serves(o, facts).Verdict != operand.Install {
+			continue
+		}
+		maps.Copy(wanted, o.Labels(d.inputFor(nodePool)))
+	}
+	maps.DeleteFunc(wanted, func(key, _ string) bool { return current[key] != "" })
+	return wanted
+}
+
+// deployLabels are the deploy labels that a node is to have, or to keep if it has them.
+func (d *Decisions) deployLabels(facts operand.NodeFacts) map[string]operand.Verdict {
+	wanted := map[string]operand.Verdict{}
+	if facts.Excluded {
+		return wanted
+	}
+	for _, o := range d.Catalogue {
+		if verdict := d.serves(o, facts).Verdict; verdict != operand.Absent {
+			wanted[o.Name.DeployLabel()] = verdict
+		}
+	}
+	wanted[labels.DeployClient] = operand.Install
+	return wanted
+}
+
+// ReleasedLabels are the changes that take the operator's labels off a node: what it wrote, and
+// nothing that others wrote. present is the value that nvidia.com/gpu.present gets, empty for none.
+func ReleasedLabels(catalogue []operand.Operand, current map[string]string, present string) map[string]*string {
+	changes := map[string]*string{}
+	for key, value := range current {
+		if isKindLabel(key) || isOwnDeployLabel(catalogue, key, value) {
+			changes[key] = nil
+		}
+	}
+	now, there := current[labels.GPUPresent]
+	switch {
+	case present == "" && there:
+		changes[labels.GPUPresent] = nil
+	case present != "" && there && now != present:
+		changes[labels.GPUPresent] = &present
+	}
+	return changes
+}
+
+// isKindLabel tells whether nobody but the operator writes this label.
+func isKindLabel(key string) bool {
+	switch key {
+	case labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool, labels.NodePool, labels.Runtime:
+		return true
+	}
+	return strings.HasPrefix(key, labels.NodePoolPrefix) || strings.HasPrefix(key, labels.AnchorPrefix)
+}
+
+// isOwnDeployLabel tells whether the operator wrote this deploy label with this value.
+func isOwnDeployLabel(catalogue []operand.Operand, key, value string) bool {
+	name, isDeploy := strings.CutPrefix(key, labels.DeployPrefix)
+	if !isDeploy || value != labels.True {
+		return false
+	}
+	_, known := operand.Find(catalogue, operand.Name(name))
+	return known || key == labels.DeployClient
+}
