@@ -4,6 +4,9 @@ package v1
 const (
 	// ConditionReady: every GPU node can be used as the spec says.
 	ConditionReady = "Ready"
+	// ConditionAuxiliaryReady: the operands that GPUs can be used without, such as the exporters, are ready on every node
+	// that needs them. Ready does not depend on it.
+	ConditionAuxiliaryReady = "AuxiliaryReady"
 	// ConditionProgressing: some node or operand is on its way.
 	ConditionProgressing = "Progressing"
 	// ConditionDegraded: something failed and will not get better by waiting.

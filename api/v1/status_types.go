@@ -31,8 +31,8 @@ type ClusterPolicyStatus struct {
 	// ObservedGeneration is the generation of the spec that this status speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Ready, Progressing, Degraded and Error (the opposite of Ready, kept for
-	// tools that were written for NVIDIA's operator).
+	// Conditions are Ready, AuxiliaryReady (of the operands that GPUs can be used without, such as the exporters),
+	// Progressing, Degraded and Error (the opposite of Ready, kept for tools that were written for NVIDIA's operator).
 	// +optional
 	// +listType=map
 	// +listMapKey=type

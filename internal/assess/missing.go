@@ -17,9 +17,7 @@ import (
 func (in Input) missing(rung plan.Rung) readiness.Verdict {
 	if first := in.Pods[rung.After]; rung.After != "" && in.Node.Labels[rung.Operand.DeployLabel()] == "" &&
 		(first == nil || readiness.Pod(first, "", in.Now).State != readiness.Ready) {
-		return readiness.Verdict{
-			State: readiness.Progressing, Reason: v1.ReasonWaitingForOperand, Message: fmt.Sprintf("waits for %s", rung.After),
-		}
+		return pending(fmt.Sprintf("waits for %s", rung.After))
 	}
 	return in.Stack.missing(rung.Operand, in.Node)
 }

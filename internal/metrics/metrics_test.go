@@ -71,6 +71,7 @@ func TestWhatAPassTells(t *testing.T) {
 	b.says(`
 		# HELP gpu_operator_condition 1 where the condition of the ClusterPolicy in force is True.
 		# TYPE gpu_operator_condition gauge
+		gpu_operator_condition{type="auxiliaryready"} 0
 		gpu_operator_condition{type="degraded"} 1
 		gpu_operator_condition{type="progressing"} 0
 		gpu_operator_condition{type="ready"} 0

@@ -170,7 +170,7 @@ func conditions(m *Meter, tell func(float64, ...string)) {
 	if m.last.Status == nil {
 		return
 	}
-	for _, kind := range []string{v1.ConditionReady, v1.ConditionProgressing, v1.ConditionDegraded} {
+	for _, kind := range []string{v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded} {
 		tell(flag(meta.IsStatusConditionTrue(m.last.Status.Conditions, kind)), strings.ToLower(kind))
 	}
 }

@@ -147,6 +147,7 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 		ObservedGeneration: policy.Generation,
 		Conditions:         policy.DeepCopy().Status.Conditions,
 	}
+	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionAuxiliaryReady)
 	setFields(&status, policy.Spec)
 	setConditions(&status, finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,
@@ -289,12 +290,35 @@ type finding struct {
 	reason, message string
 	degraded        bool
 	progressing     bool
+	// waits is what is progressing where the message is about a failure.
+	waits string
+	// auxiliary is what is to be said about the operands that GPUs can be used without; nil where that is not known.
+	auxiliary *finding
+}
+
+// ongoing is what the condition Progressing reports: that of what GPUs need, if there is something.
+func (f finding) ongoing() finding {
+	switch {
+	case f.progressing && f.degraded:
+		return finding{progressing: true, reason: v1.ReasonOperandNotReady, message: f.waits}
+	case !f.progressing && f.auxiliary != nil:
+		return *f.auxiliary
+	}
+	return f
+}
+
+// failure is what the condition Degraded reports, in the same way.
+func (f finding) failure() finding {
+	if !f.degraded && f.auxiliary != nil {
+		return *f.auxiliary
+	}
+	return f
 }
 
 // conditionTypes are the conditions of a policy in the order in which its status has them.
 func conditionTypes() []string {
 	return []string{
-		v1.ConditionReady, v1.ConditionProgressing, v1.ConditionDegraded, v1.ConditionError,
+		v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded, v1.ConditionError,
 		v1.ConditionUnsupportedFields, v1.ConditionDeprecatedFields, v1.ConditionCRDOutdated,
 	}
 }
@@ -327,12 +351,12 @@ func setConditions(status *v1.ClusterPolicyStatus, f finding) {
 		}
 		set(kind, metav1.ConditionFalse, v1.ReasonNone, "")
 	}
-	if f.progressing && f.degraded {
-		flag(v1.ConditionProgressing, true, v1.ReasonOperandNotReady, waiting(*status))
-	} else {
-		flag(v1.ConditionProgressing, f.progressing, f.reason, f.message)
+	if a := f.auxiliary; a != nil {
+		set(v1.ConditionAuxiliaryReady, a.ready, a.reason, a.message)
 	}
-	flag(v1.ConditionDegraded, f.degraded, f.reason, f.message)
+	ongoing, failure := f.ongoing(), f.failure()
+	flag(v1.ConditionProgressing, ongoing.progressing, ongoing.reason, ongoing.message)
+	flag(v1.ConditionDegraded, failure.degraded, failure.reason, failure.message)
 	set(v1.ConditionError, isError, f.reason, f.message)
 }
 

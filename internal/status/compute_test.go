@@ -244,7 +244,7 @@ func (b *bed) status(before ...v1.ClusterPolicyStatus) v1.ClusterPolicyStatus {
 }
 
 // conditions are the values and reasons of the conditions of the verdict, in one text each; those of single
-// fields of the spec are no part of it.
+// fields of the spec are no part of it, nor are those that say that all is well with what GPUs can be used without.
 func conditions(status v1.ClusterPolicyStatus) map[string]string {
 	found := map[string]string{}
 	for _, c := range status.Conditions {
@@ -252,6 +252,9 @@ func conditions(status v1.ClusterPolicyStatus) map[string]string {
 	}
 	delete(found, v1.ConditionUnsupportedFields)
 	delete(found, v1.ConditionDeprecatedFields)
+	if strings.HasPrefix(found[v1.ConditionAuxiliaryReady], "True ") {
+		delete(found, v1.ConditionAuxiliaryReady)
+	}
 	return found
 }
 
@@ -396,7 +399,7 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 			nodes: 1, change: func(b *bed) {
 				b.spec.CDI, b.spec.Toolkit = &v1.CDISpec{NRIPluginEnabled: new(true)}, &v1.ToolkitSpec{Enabled: new(false)}
 			},
-			want: besides(notReady("InvalidSpec", "Degraded"), "Progressing", "True OperandNotReady"),
+			want: besides(besides(notReady("InvalidSpec", "Degraded"), "Progressing", "True OperandNotReady"), "AuxiliaryReady", "False OperandNotReady"),
 		},
 		"an outdated driver": {
 			nodes: 3, change: func(b *bed) { b.pod(1, "driver").Annotations[templateDigest] = "before" },
@@ -458,6 +461,75 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 			}
 			if status.State != wantState || status.ObservedGeneration != 7 || status.Namespace != namespace {
 				t.Errorf("state %s, generation %d, namespace %s", status.State, status.ObservedGeneration, status.Namespace)
+			}
+		})
+	}
+}
+
+// What GPUs can be used without has a condition of its own, and holds up nothing.
+func TestWhatGPUsCanBeUsedWithout(t *testing.T) {
+	const exporter = "dcgm-exporter"
+	tests := map[string]struct {
+		nodes  int
+		change func(*bed)
+		want   map[string]string
+		// message is that of AuxiliaryReady.
+		message string
+	}{
+		"all works":         {nodes: 2, want: map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "True Reconciled"}},
+		"no node has a GPU": {want: map[string]string{"Ready": "True NoGPUNodes", "AuxiliaryReady": "True NoGPUNodes"}, change: func(b *bed) { b.snapshot.AnyDiscovered = true }},
+		"it starts": {
+			nodes: 2, change: func(b *bed) { b.start(1, exporter) },
+			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False OperandNotReady", "Progressing": "True OperandNotReady"},
+			message: "dcgm-exporter: ready on 1/2 nodes: node-00001 (container main is not ready yet)",
+		},
+		"it fails": {
+			nodes: 2, change: func(b *bed) { b.fail(1, exporter, "boom") },
+			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False OperandFailed", "Degraded": "True OperandFailed"},
+			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): node-00001 says: boom",
+		},
+		"it fails, and what GPUs need starts": {
+			nodes: 2, change: func(b *bed) { b.fail(1, exporter, "boom"); b.start(0, "driver") },
+			want: map[string]string{
+				"Ready": "False OperandNotReady", "AuxiliaryReady": "False OperandFailed",
+				"Progressing": "True OperandNotReady", "Degraded": "True OperandFailed",
+			},
+			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): node-00001 says: boom",
+		},
+		"it has just been changed": {
+			nodes: 1, change: func(b *bed) { b.applied[exporter] = Outcome{Wrote: true} },
+			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False OperandNotReady", "Progressing": "True OperandNotReady"},
+			message: "dcgm-exporter: its objects have just been changed",
+		},
+		"it cannot be applied": {
+			nodes: 1, change: func(b *bed) { b.applied[exporter] = Outcome{Err: apply.ErrConflict} },
+			want:    map[string]string{"Ready": "False Conflict", "AuxiliaryReady": "False Conflict", "Degraded": "True Conflict"},
+			message: "dcgm-exporter: " + apply.ErrConflict.Error(),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, test.nodes)
+			if test.change != nil {
+				test.change(b)
+			}
+			status := b.status()
+			for _, kind := range []string{"Progressing", "Degraded"} {
+				if test.want[kind] == "" {
+					test.want[kind] = "False None"
+				}
+			}
+			got := conditions(status)
+			got["AuxiliaryReady"] = string(condition(status, "AuxiliaryReady").Status) + " " + condition(status, "AuxiliaryReady").Reason
+			delete(got, "Error")
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if got := condition(status, "AuxiliaryReady").Message; got != test.message {
+				t.Errorf("message\n %q, want\n %q", got, test.message)
+			}
+			if isReady := status.State == v1.StateReady; isReady != strings.HasPrefix(test.want["Ready"], "True") {
+				t.Errorf("state %s", status.State)
 			}
 		})
 	}

@@ -24,19 +24,59 @@ var checks = []check{
 	failedOperand,     // an object could not be written
 	failedWrite,       // a Node could not be written
 	failedNode,        // GPUs that cannot be used
-	degradedOperand,   // a failure that takes no GPU away
+	degradedOperand,   // the same, as its DaemonSets have it
 	missingDiscovery,  // nobody knows
 	somethingOnItsWay, // time helps
 	waitingNodePool,   // somebody makes what it names
 	outdatedDriver,    // a person decides when
 }
 
-// judge draws the conclusion about the policy.
+// judge draws the conclusion about the policy. What GPUs can be used without is judged apart.
 func judge(pass Pass, status v1.ClusterPolicyStatus) finding {
+	found := judgeNodes(pass, status)
+	found.auxiliary = judgeAuxiliary(pass, status)
+	return found
+}
+
+// judgeAuxiliary judges the operands that GPUs can be used without, as far as they run on nodes.
+func judgeAuxiliary(pass Pass, status v1.ClusterPolicyStatus) *finding {
+	auxiliary := operandsOf(pass, status, isAuxiliary)
+	if failing := inState(auxiliary, v1.OperandInvalid, v1.OperandConflict, v1.OperandError, v1.OperandDegraded); failing != nil {
+		return &finding{ready: metav1.ConditionFalse, reason: failing.Reason, message: about(failing), degraded: true}
+	}
+	if waiting := inState(auxiliary, v1.OperandWaiting, v1.OperandProgressing); waiting != nil {
+		return &finding{ready: metav1.ConditionFalse, reason: v1.ReasonOperandNotReady, message: about(waiting), progressing: true}
+	}
+	if status.NodeSummary.Total == 0 {
+		return &finding{ready: metav1.ConditionTrue, reason: nothingToDo(status).reason}
+	}
+	return &finding{ready: metav1.ConditionTrue, reason: v1.ReasonReconciled}
+}
+
+// isAuxiliary reports whether GPUs can be used without an operand that runs on their nodes.
+func isAuxiliary(o *operand.Operand) bool { return o.Stage == "" && len(o.Workloads) > 0 }
+
+// isEssential reports whether GPUs cannot be used without an operand, or it is of the cluster.
+func isEssential(o *operand.Operand) bool { return !isAuxiliary(o) }
+
+// operandsOf are the statuses of some of the operands.
+func operandsOf(pass Pass, status v1.ClusterPolicyStatus, belongs func(*operand.Operand) bool) []v1.OperandStatus {
+	var found []v1.OperandStatus
+	for i := range status.Operands {
+		if o, known := operand.Find(pass.Plan.Catalogue, operand.Name(status.Operands[i].Name)); known && belongs(o) {
+			found = append(found, status.Operands[i])
+		}
+	}
+	return found
+}
+
+// judgeNodes draws the conclusion about what GPUs cannot be used without.
+func judgeNodes(pass Pass, status v1.ClusterPolicyStatus) finding {
 	for _, applies := range checks {
 		if found, does := applies(pass, status); does {
 			found.ready = metav1.ConditionFalse
-			found.progressing = found.progressing || isProgressing(status)
+			found.progressing = found.progressing || isProgressing(pass, status)
+			found.waits = waiting(pass, status)
 			return found
 		}
 	}
@@ -70,14 +110,14 @@ func bad(reason, message string) (finding, bool) {
 }
 
 func wrongSpec(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
-	if wrong := inState(status, v1.OperandInvalid); wrong != nil {
+	if wrong := inState(status.Operands, v1.OperandInvalid); wrong != nil {
 		return bad(wrong.Reason, about(wrong))
 	}
 	return finding{}, false
 }
 
 func foreignObject(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
-	if taken := inState(status, v1.OperandConflict); taken != nil {
+	if taken := inState(status.Operands, v1.OperandConflict); taken != nil {
 		return bad(v1.ReasonConflict, about(taken))
 	}
 	return finding{}, false
@@ -91,7 +131,7 @@ func failedPass(pass Pass, _ v1.ClusterPolicyStatus) (finding, bool) {
 }
 
 func failedOperand(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
-	if failing := inState(status, v1.OperandError); failing != nil {
+	if failing := inState(status.Operands, v1.OperandError); failing != nil {
 		return bad(failing.Reason, about(failing))
 	}
 	return finding{}, false
@@ -137,15 +177,15 @@ func failedWrite(pass Pass, _ v1.ClusterPolicyStatus) (finding, bool) {
 	return bad(v1.ReasonReconcileFailed, fmt.Sprintf("%d of %d GPU nodes cannot be written: %s", count, len(pass.Fleet.Nodes), first))
 }
 
-func degradedOperand(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
-	if failing := inState(status, v1.OperandDegraded); failing != nil {
+func degradedOperand(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) {
+	if failing := inState(operandsOf(pass, status, isEssential), v1.OperandDegraded); failing != nil {
 		return bad(v1.ReasonOperandFailed, about(failing))
 	}
 	return finding{}, false
 }
 
 func missingDiscovery(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) {
-	if status.NodeSummary.Total+status.NodeSummary.Excluded > 0 || pass.Fleet.AnyDiscovered || isProgressing(status) {
+	if status.NodeSummary.Total+status.NodeSummary.Excluded > 0 || pass.Fleet.AnyDiscovered || isProgressing(pass, status) {
 		return finding{}, false
 	}
 	const unknown = "no node has discovery labels, so that nobody knows which have GPUs: "
@@ -160,8 +200,8 @@ func missingDiscovery(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) 
 	return finding{reason: v1.ReasonNodeDiscoveryMissing, message: unknown + remedy}, true
 }
 
-func somethingOnItsWay(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
-	return finding{reason: v1.ReasonOperandNotReady, message: waiting(status)}, isProgressing(status)
+func somethingOnItsWay(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) {
+	return finding{reason: v1.ReasonOperandNotReady, message: waiting(pass, status)}, isProgressing(pass, status)
 }
 
 func outdatedDriver(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
@@ -173,26 +213,31 @@ func outdatedDriver(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
 	return finding{reason: v1.ReasonUpgradePending, message: message, progressing: true}, status.NodeSummary.Upgrading > 0
 }
 
-func isProgressing(status v1.ClusterPolicyStatus) bool {
-	return status.NodeSummary.Progressing > 0 || inState(status, v1.OperandProgressing, v1.OperandWaiting) != nil
+func isProgressing(pass Pass, status v1.ClusterPolicyStatus) bool {
+	return status.NodeSummary.Progressing > 0 || onItsWay(pass, status) != nil
+}
+
+// onItsWay is an operand that GPUs cannot be used without and that is not ready yet.
+func onItsWay(pass Pass, status v1.ClusterPolicyStatus) *v1.OperandStatus {
+	return inState(operandsOf(pass, status, isEssential), v1.OperandWaiting, v1.OperandProgressing)
 }
 
 // waiting tells what a policy waits for that is on its way.
-func waiting(status v1.ClusterPolicyStatus) string {
+func waiting(pass Pass, status v1.ClusterPolicyStatus) string {
 	if status.NodeSummary.Progressing > 0 {
 		return fmt.Sprintf("%d of %d GPU nodes are ready; waiting for %s",
 			status.NodeSummary.Ready, status.NodeSummary.Total, worst(status, int(status.NodeSummary.Progressing)))
 	}
-	if operand := inState(status, v1.OperandWaiting, v1.OperandProgressing); operand != nil {
+	if operand := onItsWay(pass, status); operand != nil {
 		return about(operand)
 	}
 	return ""
 }
 
-func inState(status v1.ClusterPolicyStatus, states ...v1.OperandState) *v1.OperandStatus {
+func inState(operands []v1.OperandStatus, states ...v1.OperandState) *v1.OperandStatus {
 	for _, state := range states {
-		for i := range status.Operands {
-			operand := &status.Operands[i]
+		for i := range operands {
+			operand := &operands[i]
 			if operand.State == state && operand.Reason != v1.ReasonUpgradePending {
 				return operand
 			}

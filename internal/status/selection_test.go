@@ -125,10 +125,10 @@ func TestAPausedPolicy(t *testing.T) {
 			state:      v1.StateNotReady, message: paused + "OperandFailed: 1 of 2 GPU nodes have failed: node-00000 (Driver: CrashLoopBackOff)", operand: v1.OperandReady,
 		},
 		"the spec asks for something else than what runs": {
-			change:     func(b *bed) { b.applied["dcgm-exporter"] = Outcome{Pending: 2} },
+			change:     func(b *bed) { b.applied["device-plugin"] = Outcome{Pending: 2} },
 			conditions: map[string]string{"Ready": "False Paused", "Error": "True Paused", "Progressing": "True OperandNotReady", "Degraded": "False None"},
 			state:      v1.StateNotReady, operand: v1.OperandProgressing,
-			message: paused + "OperandNotReady: dcgm-exporter: 2 of its objects are not as the spec says; spec.paused leaves them so",
+			message: paused + "OperandNotReady: device-plugin: 2 of its objects are not as the spec says; spec.paused leaves them so",
 		},
 		"the cluster cannot be observed": {
 			change:     func(b *bed) { b.err = errors.New("the API server is gone") },
@@ -150,8 +150,8 @@ func TestAPausedPolicy(t *testing.T) {
 			if got := ready(status).Message; got != test.message {
 				t.Errorf("got %q, want %q", got, test.message)
 			}
-			if got := operandOf(t, status, "dcgm-exporter").State; got != test.operand {
-				t.Errorf("the exporter is %s, want %s", got, test.operand)
+			if got := operandOf(t, status, "device-plugin").State; got != test.operand {
+				t.Errorf("the device plugin is %s, want %s", got, test.operand)
 			}
 			if len(status.Nodes) != 2 {
 				t.Errorf("%d nodes are told", len(status.Nodes))

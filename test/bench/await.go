@@ -8,6 +8,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -60,10 +61,12 @@ func (b *bed) awaitPolicy(ctx context.Context, what string, check func(v1.Cluste
 	})
 }
 
-// awaitReady waits until the policy says that so many nodes are ready, and no other is there.
+// awaitReady waits until the policy says that so many nodes are ready, and no other is there. What GPUs can be used without
+// counts, too, as it does with NVIDIA's operator, whose status does not tell it apart.
 func (b *bed) awaitReady(ctx context.Context, nodes int) error {
 	return b.awaitPolicy(ctx, fmt.Sprintf("%d nodes are ready", nodes), func(st v1.ClusterPolicyStatus) bool {
-		return st.State == v1.StateReady && int(st.NodeSummary.Total) == nodes && int(st.NodeSummary.Ready) == nodes
+		return st.State == v1.StateReady && !meta.IsStatusConditionFalse(st.Conditions, v1.ConditionAuxiliaryReady) &&
+			int(st.NodeSummary.Total) == nodes && int(st.NodeSummary.Ready) == nodes
 	})
 }
 

@@ -249,7 +249,7 @@ func (r *run) awaitWithin(ctx context.Context, limit time.Duration, what string,
 	return await(ctx, what, try)
 }
 
-// isReady returns why the policy does not say that all nodes can be used.
+// isReady returns why the policy does not say that all nodes can be used, and all that is beside that.
 func (r *run) isReady(ctx context.Context, nodes int) error {
 	policy, err := r.policy(ctx)
 	if err != nil {
@@ -261,6 +261,9 @@ func (r *run) isReady(ctx context.Context, nodes int) error {
 	}
 	if got, want := policy.Status.NodeSummary.ReadyOfTotal, fmt.Sprintf("%d/%d", nodes, nodes); got != want {
 		return fmt.Errorf("%s nodes are ready, of %s", got, want)
+	}
+	if !meta.IsStatusConditionTrue(policy.Status.Conditions, v1.ConditionAuxiliaryReady) {
+		return fmt.Errorf("what GPUs can be used without is not ready: %v", meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionAuxiliaryReady))
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/util/retry"
@@ -236,7 +237,7 @@ func (b *bed) policy() *v1.ClusterPolicy {
 // them, which looks at a burst of changes once.
 const conditionLag = 10 * time.Second
 
-// awaitReady waits until the policy is ready with this many nodes, and returns how long it took.
+// awaitReady waits until the policy is ready with this many nodes, also with what GPUs can be used without, and returns how long it took.
 func (b *bed) awaitReady(nodes int) time.Duration {
 	b.t.Helper()
 	begin := time.Now()
@@ -246,6 +247,7 @@ func (b *bed) awaitReady(nodes int) time.Duration {
 		g.Expect(object.Status.State).To(Equal(v1.StateReady), "%s", summary(object))
 		g.Expect(object.Status.ObservedGeneration).To(Equal(object.Generation))
 		g.Expect(object.Status.NodeSummary.ReadyOfTotal).To(Equal(fmt.Sprintf("%d/%d", nodes, nodes)))
+		g.Expect(meta.IsStatusConditionTrue(object.Status.Conditions, v1.ConditionAuxiliaryReady)).To(BeTrue(), "%s", summary(object))
 	}).WithTimeout(readyTime).WithPolling(100 * time.Millisecond).Should(Succeed())
 	took := time.Since(begin)
 	b.Eventually(b.nodesThatSayReady).WithTimeout(conditionLag).WithPolling(50*time.Millisecond).Should(Equal(nodes),

@@ -95,7 +95,7 @@ func TestFromNothingToValidated(t *testing.T) {
 	b.logBreakdown(begin)
 	t.Run("what waits is handed over", func(t *testing.T) {
 		b := b.in(t)
-		b.checkRetries()
+		b.checkHandler()
 		b.checkHandOvers(0)
 	})
 	t.Run("the kubelet allocates the GPUs", func(t *testing.T) { b.in(t).checkAllocation() })

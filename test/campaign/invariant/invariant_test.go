@@ -72,6 +72,20 @@ func policy(ready metav1.ConditionStatus) *v1.ClusterPolicy {
 	}
 }
 
+// exporter is what GPUs can be used without, behind on a node.
+var exporter = func() *appsv1.DaemonSet {
+	ds := daemonSet(1)
+	ds.Labels[labels.Operand] = "dcgm-exporter"
+	return ds
+}()
+
+// allReady says that the policy is ready, with all that GPUs can be used without.
+var allReady = func() *v1.ClusterPolicy {
+	p := policy(metav1.ConditionTrue)
+	p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: v1.ConditionAuxiliaryReady, Status: metav1.ConditionTrue})
+	return p
+}()
+
 func node(change func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "node-a", Labels: map[string]string{UserPrefix + "team": "hpc"}}}
 	if change != nil {
@@ -151,6 +165,8 @@ func TestEachInvariant(t *testing.T) {
 		"ready while behind":            {newStory().happens(history.DaemonSet, nil, daemonSet(1), false).wait(20).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), "S10"},
 		"ready a moment later":          {newStory().happens(history.DaemonSet, nil, daemonSet(1), false).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), ""},
 		"ready, and behind for long":    {newStory().happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false).happens(history.DaemonSet, nil, daemonSet(1), false).wait(60).happens(history.Pod, nil, pod("", false), false), "S10"},
+		"ready beside an exporter":      {newStory().happens(history.DaemonSet, nil, exporter, false).wait(60).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), ""},
+		"the exporter is said to be":    {newStory().happens(history.DaemonSet, nil, exporter, false).wait(20).happens(history.ClusterPolicy, nil, allReady, false), "S10"},
 		"not ready while behind":        {newStory().happens(history.DaemonSet, nil, daemonSet(1), false).wait(60).happens(history.ClusterPolicy, nil, policy(metav1.ConditionFalse), false), ""},
 		"an invalid operand changes":    {newStory().happens(history.ClusterPolicy, nil, invalidPolicy, false).happens(history.DaemonSet, daemonSet(2), changed, false), "S11"},
 		"a pod goes":                    {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, pod("driver", true), pod("driver", true), true), "S13"},

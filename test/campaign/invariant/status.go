@@ -23,19 +23,43 @@ const (
 	staysLate   = 25 * time.Second
 )
 
+// claim is a condition of a policy, and the objects that it speaks of.
+type claim struct {
+	condition string
+	covers    func(event history.Event) bool
+}
+
+// auxiliary are the operands that GPUs can be used without.
+var auxiliary = []string{"dcgm", "dcgm-exporter", "gpu-feature-discovery", "mig-manager", "mps-control-daemon", "node-status-exporter"}
+
+func isAuxiliary(event history.Event) bool {
+	ds, is := event.Object.(*appsv1.DaemonSet)
+	return is && slices.Contains(auxiliary, ds.Labels[labels.Operand])
+}
+
+// claims are the conditions that are compared with the objects.
+var claims = []claim{
+	{v1.ConditionReady, func(event history.Event) bool { return !isAuxiliary(event) }},
+	{v1.ConditionAuxiliaryReady, isAuxiliary},
+}
+
 // truth: a policy that says Ready while something is behind.
 func truth(r *Run, f *found) {
-	behind := map[history.Key]time.Time{}
-	readySince := map[history.Key]time.Time{}
-	r.replay(func(world history.World, event history.Event) {
-		follow(behind, event)
-		if policy, is := event.Object.(*v1.ClusterPolicy); is {
-			r.judgeStatus(policy, event, behind, readySince, f)
-		}
-		for key, ready := range readySince {
-			r.judgeReady(world, key, ready, event, behind, f)
-		}
-	})
+	for _, claim := range claims {
+		behind := map[history.Key]time.Time{}
+		readySince := map[history.Key]time.Time{}
+		r.replay(func(world history.World, event history.Event) {
+			if claim.covers(event) {
+				follow(behind, event)
+			}
+			if policy, is := event.Object.(*v1.ClusterPolicy); is {
+				r.judgeStatus(claim, policy, event, behind, readySince, f)
+			}
+			for key, ready := range readySince {
+				r.judgeReady(claim, world, key, ready, event, behind, f)
+			}
+		})
+	}
 }
 
 // follow notes since when objects have been behind.
@@ -65,13 +89,13 @@ func isBehind(event history.Event) bool {
 }
 
 // judgeStatus judges a revision of a policy.
-func (r *Run) judgeStatus(policy *v1.ClusterPolicy, event history.Event, behind, readySince map[history.Key]time.Time, f *found) {
+func (r *Run) judgeStatus(claim claim, policy *v1.ClusterPolicy, event history.Event, behind, readySince map[history.Key]time.Time, f *found) {
 	if policy.Status.ObservedGeneration > policy.Generation {
 		f.at(event, "the status speaks of generation %d, and there is %d", policy.Status.ObservedGeneration, policy.Generation)
 	}
 	ready := !event.Gone && policy.DeletionTimestamp == nil && policy.Status.ObservedGeneration == policy.Generation &&
-		meta.IsStatusConditionTrue(policy.Status.Conditions, v1.ConditionReady)
-	if summary := policy.Status.NodeSummary; ready && summary != nil && summary.Ready < summary.Total {
+		meta.IsStatusConditionTrue(policy.Status.Conditions, claim.condition)
+	if summary := policy.Status.NodeSummary; ready && claim.condition == v1.ConditionReady && summary != nil && summary.Ready < summary.Total {
 		f.at(event, "the status is Ready, and %d of %d nodes are", summary.Ready, summary.Total)
 	}
 	_, was := readySince[event.Key]
@@ -82,20 +106,20 @@ func (r *Run) judgeStatus(policy *v1.ClusterPolicy, event history.Event, behind,
 		readySince[event.Key] = event.At
 		for key, since := range behind {
 			if late := r.sighted(since, event.At); late > becomesLate {
-				f.at(event, "the status becomes Ready, and %s has not been for %s", key, late.Round(time.Millisecond))
+				f.at(event, "the status becomes %s, and %s has not been for %s", claim.condition, key, late.Round(time.Millisecond))
 			}
 		}
 	}
 }
 
 // judgeReady judges a status that goes on saying Ready.
-func (r *Run) judgeReady(world history.World, key history.Key, ready time.Time, event history.Event, behind map[history.Key]time.Time, f *found) {
+func (r *Run) judgeReady(claim claim, world history.World, key history.Key, ready time.Time, event history.Event, behind map[history.Key]time.Time, f *found) {
 	for object, since := range behind {
 		if since.Before(ready) {
 			since = ready
 		}
 		if late := r.sighted(since, event.At); late > staysLate && world[object] != nil {
-			f.add(key.String(), event.Version, "the status says Ready, and "+object.String()+" has not been for "+late.Round(time.Millisecond).String())
+			f.add(key.String(), event.Version, "the status says "+claim.condition+", and "+object.String()+" has not been for "+late.Round(time.Millisecond).String())
 		}
 	}
 }
