@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -193,14 +194,16 @@ func (b *bed) awaitTold(line *failure, begin time.Time) {
 	b.Eventually(func(g Gomega) {
 		policy, err := b.policy()
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(policy.Status.State).To(Equal(v1.StateNotReady))
 		condition := b.gpuReady(g)
 		if beside {
+			g.Expect(policy.Status.State).To(Equal(v1.StateReady))
+			g.Expect(meta.IsStatusConditionFalse(policy.Status.Conditions, v1.ConditionAuxiliaryReady)).To(BeTrue())
 			g.Expect(condition.Status).To(Equal(corev1.ConditionTrue), condition.Message)
 			line.said = operandSays(policy, string(p.operand))
 			g.Expect(line.said).To(causes)
 			return
 		}
+		g.Expect(policy.Status.State).To(Equal(v1.StateNotReady))
 		g.Expect(condition.Status).To(Equal(corev1.ConditionFalse), condition.Message)
 		g.Expect(condition.Message).To(And(causes, ContainSubstring("operand "+string(p.operand)+":")))
 		line.said = condition.Message
@@ -283,6 +286,7 @@ func (b *bed) awaitWell(within string) {
 		policy, err := b.policy()
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(policy.Status.State).To(Equal(v1.StateReady), "%+v", policy.Status.Conditions)
+		g.Expect(meta.IsStatusConditionTrue(policy.Status.Conditions, v1.ConditionAuxiliaryReady)).To(BeTrue(), "%+v", policy.Status.Conditions)
 		g.Expect(b.gpuReady(g).Status).To(Equal(corev1.ConditionTrue))
 	}, within, "100ms").Should(Succeed(), b.describe)
 }

@@ -78,8 +78,6 @@ func isStarting(p patient) []string {
 	switch p {
 	case driverManager:
 		return []string{p.container, "is running"}
-	case toolkit:
-		return []string{p.container, "runs, but the runtime makes no pod"}
 	case devicePlugin:
 		return []string{p.container, "the kubelet holds all of the GPUs for unhealthy"}
 	}

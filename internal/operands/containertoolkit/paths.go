@@ -23,11 +23,10 @@ const (
 	envExecutable   = "RUNTIME_EXECUTABLE_PATH"
 )
 
-// envRestart is the variable that says how the toolkit has the runtime read its configuration, and restartNone its value
-// for not at all.
-const (
-	envRestart  = "RUNTIME_RESTART_MODE"
-	restartNone = "none"
+// The variable and the argument by which the toolkit is told to leave the restart of the runtime to others.
+var (
+	noRestartEnv = v1.EnvVar{Name: "RUNTIME_RESTART_MODE", Value: "none"}
+	noRestartArg = "--restart-mode=none"
 )
 
 // runtimeNames are what the toolkit calls a runtime: in RUNTIME, and in variables of this runtime alone.
@@ -163,8 +162,9 @@ func runtimeValues(in operand.Input, layout operand.Layout) values {
 	socket := bind(names.name+"-socket", layout.Socket, socketDir, false)
 	set(envSocket, socket)
 	set(names.socket, socket)
-	// Docker reads its configuration without a restart, and CRI-O is restarted by systemd, which is not asked.
-	v.Restarts = layout.Runtime == operand.RuntimeContainerd && socket != "" && !slices.Contains(in.Spec.Toolkit.Env, v1.EnvVar{Name: envRestart, Value: restartNone})
+	// Docker reads its configuration without a restart, and the socket of CRI-O is not in the pod.
+	v.Restarts = layout.Runtime == operand.RuntimeContainerd &&
+		!slices.Contains(in.Spec.Toolkit.Env, noRestartEnv) && !slices.Contains(in.Spec.Toolkit.Args, noRestartArg)
 	v.Socket = socket
 	set(envSource, layout.ConfigSource)
 	set(envExecutable, layout.Executable)
