@@ -115,7 +115,7 @@ unit    = $$(go list ./... | grep -v '^$(module)/test/' | xargs)
 stories = $$(go list ./test/... | grep -v '/test/\(contract\|specgen\)$$' | xargs)
 suites  = ./internal/controller/...
 # What make test leaves to make test-node.
-beyond_sample = TestNothingIsLeft|TestFromNothingToValidated/(a restart of the node|shared GPUs|partitioned GPUs)
+beyond_sample = TestNothingIsLeft|TestFromNothingToValidated/(a restart of the node|a replaced driver|shared GPUs|partitioned GPUs)
 
 # $(1): format, $(2): packages, $(3): flags of go test.
 define go-test

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
 )
 
@@ -38,6 +40,7 @@ func validateDriver() *cobra.Command {
 		driver  validate.Driver
 		noLinks bool
 		copies  string
+		follows bool
 	)
 	env := variables{"no-dev-char-links": validate.DisableLinksEnv, "skip-gpu-init": skipGPUInitEnv}
 	command := &cobra.Command{
@@ -61,7 +64,12 @@ Environment variables, over which the flags win:
 			}
 			driver.MarkersDir, driver.Run = prover.node.dir, validate.Chroot
 			prover.companions = driver.Companions()
-			return prover.prove(labels.MarkerDriver, func() (validate.Check, error) { return driver.Check, copyTo(copies) })
+			check := driver.Check
+			if follows {
+				prover.companions = append(prover.companions, runtimeOfBefore)
+				check = withRuntime(check)
+			}
+			return prover.prove(labels.MarkerDriver, func() (validate.Check, error) { return check, copyTo(copies) })
 		},
 	}
 	flags := command.Flags()
@@ -69,8 +77,24 @@ Environment variables, over which the flags win:
 	registerDriver(flags, &driver)
 	registerCopy(flags, &copies)
 	flags.StringVar(&driver.DevChar, "dev-char", labels.DevCharMount, "the host's /dev/char, as mounted here")
+	flags.BoolVar(&follows, "runtime-follows", false,
+		"the toolkit of this pod has the container runtime start anew: say so in the marker, and remove the one that says that it has")
 	flags.BoolVar(&noLinks, "no-dev-char-links", false, "make no links in the host's /dev/char")
 	return command
+}
+
+// runtimeOfBefore is a marker that goes with the driver's, and that the toolkit's probe writes.
+var runtimeOfBefore = validate.Companion{
+	Marker: labels.MarkerRuntime,
+	Check:  func([]marker.Assignment) (bool, error) { return false, nil },
+}
+
+// withRuntime adds to what a check finds that the container runtime starts anew after it.
+func withRuntime(check validate.Check) validate.Check {
+	return func(ctx context.Context) ([]marker.Assignment, error) {
+		found, err := check(ctx)
+		return append(found, runtimeFollows), err
+	}
 }
 
 // registerDriver registers the flags that say where the driver is and where the kernel tells of it.

@@ -62,11 +62,17 @@ func (n *node) runThen(work work, last func(ctx context.Context) error) error {
 }
 
 func (n *node) do(ctx context.Context, work work) error {
-	boot, err := marker.BootID(n.bootIDFile)
+	markers, err := n.markers()
 	if err != nil {
 		return err
 	}
-	return work(ctx, marker.Dir{Path: n.dir, BootID: boot, StatFile: n.statFile}, newLog())
+	return work(ctx, markers, newLog())
+}
+
+// markers are those of the node in its present boot.
+func (n *node) markers() (marker.Dir, error) {
+	boot, err := marker.BootID(n.bootIDFile)
+	return marker.Dir{Path: n.dir, BootID: boot, StatFile: n.statFile}, err
 }
 
 func registerTerminationLog(flags *pflag.FlagSet, path *string) {

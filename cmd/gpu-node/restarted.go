@@ -19,7 +19,8 @@ func restartedCommand() *cobra.Command {
 		Long: `Probe whether the container runtime has started anew since gpu-node exec --started-file turned into the
 toolkit: only then does it make pods with the RuntimeClass. The pod must share the processes of the host.
 
-A runtime that has not started anew --patience after the toolkit is taken to need no restart.`,
+A runtime that has not started anew --patience after the toolkit is taken to need no restart. Then write the marker
+runtime, for which those wait into whose containers GPUs are injected.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := probe.run(command.Context()); err != nil {
@@ -29,6 +30,8 @@ A runtime that has not started anew --patience after the toolkit is taken to nee
 		},
 	}
 	flags := command.Flags()
+	flags.StringVar(&probe.node.dir, "dir", labels.ValidationsDir, "directory of the markers")
+	flags.StringVar(&probe.node.bootIDFile, "boot-id-file", labels.BootIDFile, "file that names the present boot of the node")
 	flags.StringVar(&probe.socket, "socket", "", "socket of the container runtime, as mounted here")
 	flags.StringVar(&probe.startedFile, startedFileFlag, "", "file of gpu-node exec --"+startedFileFlag)
 	flags.StringVar(&probe.procRoot, "proc-root", "/proc", "procfs with the processes of the host, as mounted here")
@@ -44,12 +47,24 @@ const startedFileFlag = "started-file"
 
 // restartProbe is the start-up probe of the toolkit's container.
 type restartProbe struct {
+	node                          node
 	socket, startedFile, procRoot string
 	within, patience              time.Duration
 }
 
 func (p restartProbe) run(ctx context.Context) error {
-	return lookUntil(ctx, p.within, p.look)
+	if err := lookUntil(ctx, p.within, p.look); err != nil {
+		return err
+	}
+	markers, err := p.node.markers()
+	if err != nil {
+		return err
+	}
+	instance, err := markers.DriverInstance()
+	if err != nil {
+		return err
+	}
+	return markers.Write(labels.MarkerRuntime, nil, instance)
 }
 
 func (p restartProbe) look() error {

@@ -2,6 +2,7 @@ package main_test
 
 import (
 	"net"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -16,7 +17,8 @@ func TestTheProbeOfTheToolkit(t *testing.T) {
 	pod, dir := newPod(t), t.TempDir()
 	socket, started := filepath.Join(dir, "containerd.sock"), filepath.Join(dir, "started")
 	probe := func(flags ...string) (code int, output string) {
-		command := exec.CommandContext(t.Context(), gpuNode, append([]string{"restarted", "--socket=" + socket, "--started-file=" + started}, flags...)...)
+		command := exec.CommandContext(t.Context(), gpuNode,
+			append([]string{"restarted", "--socket=" + socket, "--started-file=" + started, "--dir=" + pod.markers}, flags...)...)
 		out, _ := command.CombinedOutput()
 		return command.ProcessState.ExitCode(), string(out)
 	}
@@ -36,8 +38,10 @@ func TestTheProbeOfTheToolkit(t *testing.T) {
 
 	g.Expect(listener.Close()).To(Succeed())
 	fails("nobody answers")
+	g.Expect(filepath.Join(pod.markers, "runtime-ready")).NotTo(BeAnExistingFile())
 	code, output := probe("--patience=1ns")
 	g.Expect(code).To(Equal(0), "a runtime that needs no restart: %s", output)
+	g.Expect(pod.command(t, "wait", "--for=runtime", "--timeout=1s").Run()).To(Succeed(), "the marker can be trusted")
 }
 
 func TestTheStartThatCannotBeNoted(t *testing.T) {
@@ -67,4 +71,34 @@ func TestACopyThatCannotBeMade(t *testing.T) {
 			g.Expect(pod.message(t)).To(ContainSubstring("/proc/none"))
 		})
 	}
+}
+
+// What gets GPUs injected waits for the runtime, too, where the driver's marker says that it starts anew.
+func TestWaitForTheRuntime(t *testing.T) {
+	g := NewWithT(t)
+	pod := newPod(t)
+	pod.put(t, "driver-ready", "RUNTIME_FOLLOWS=true\n")
+	g.Expect(pod.command(t, "wait", "--for=driver").Run()).To(Succeed(), "nothing is injected")
+	program := startUntilLogged(t, pod.command(t, "wait", "--for=driver", "--injected"), "runtime-ready is missing")
+	pod.put(t, "runtime-ready", "")
+	g.Expect(program.exitCode(t)).To(Equal(0))
+
+	pod = newPod(t)
+	pod.put(t, "driver-ready", "")
+	g.Expect(pod.command(t, "wait", "--for=driver", "--injected").Run()).To(Succeed(), "nobody restarts the runtime")
+}
+
+// The proof of a driver whose toolkit follows takes the marker of the runtime away until that has started anew.
+func TestTheRuntimeFollowsTheDriver(t *testing.T) {
+	g := NewWithT(t)
+	pod, host := newPod(t), newGPUHost(t)
+	pod.put(t, "runtime-ready", "")
+	out, err := pod.command(t, host.flags("--runtime-follows")...).CombinedOutput()
+	g.Expect(err).NotTo(HaveOccurred(), "%s", out)
+	g.Expect(filepath.Join(pod.markers, "runtime-ready")).NotTo(BeAnExistingFile())
+	content, err := os.ReadFile(filepath.Join(pod.markers, "driver-ready"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(string(content)).To(ContainSubstring("RUNTIME_FOLLOWS=true\n"))
+	command := pod.command(t, "exec", "--", "sh", "-c", `echo "[$RUNTIME_FOLLOWS]"`)
+	g.Expect(command.Output()).To(BeEquivalentTo("[]\n"), "it is nothing to the toolkit")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -23,13 +24,18 @@ func waitCommand() *cobra.Command {
 		node   node
 		names  []string
 		copies string
+		// injected: GPUs are injected into the containers that come after this one.
+		injected bool
 	)
 	command := &cobra.Command{
 		Use:   "wait --for=driver,toolkit",
 		Short: "Block until parts of the stack work on this node",
 		Long: `Block until the marker of each named part exists and is neither of another boot nor of
 another instance of the driver container. A marker of NVIDIA's validator, which names neither, must be
-newer than the boot and than the driver container.`,
+newer than the boot and than the driver container.
+
+With --injected, also until the container runtime has started anew with the toolkit's configuration, where
+the driver's marker says that it does.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			wanted, err := markersNamed(names)
@@ -40,13 +46,14 @@ newer than the boot and than the driver container.`,
 				if err := copyTo(copies); err != nil {
 					return err
 				}
-				return waitFor(ctx, markers, log, wanted...)
+				return waitFor(ctx, markers, log, injected, wanted...)
 			})
 		},
 	}
 	node.register(command.Flags())
 	registerCopy(command.Flags(), &copies)
 	command.Flags().StringSliceVar(&names, "for", nil, "parts to wait for: "+knownMarkers())
+	command.Flags().BoolVar(&injected, strings.Trim(labels.InjectedFlag, "-"), false, "GPUs are injected into what comes next")
 	mustBeGiven(command, "for")
 	return command
 }
@@ -169,7 +176,7 @@ func markersNamed(names []string) ([]labels.Marker, error) {
 }
 
 // waitFor blocks until all wanted markers can be trusted. The reason names each that cannot.
-func waitFor(ctx context.Context, markers marker.Dir, log *slog.Logger, wanted ...labels.Marker) error {
+func waitFor(ctx context.Context, markers marker.Dir, log *slog.Logger, injected bool, wanted ...labels.Marker) error {
 	names := make([]string, 0, len(wanted))
 	for _, m := range wanted {
 		names = append(names, string(m))
@@ -178,7 +185,11 @@ func waitFor(ctx context.Context, markers marker.Dir, log *slog.Logger, wanted .
 	return waiter.Until(ctx, func() error {
 		var reasons []string
 		for _, m := range wanted {
-			if _, err := markers.Read(m); err != nil {
+			found, err := markers.Read(m)
+			if err == nil && injected && slices.Contains(found, runtimeFollows) {
+				_, err = markers.Read(labels.MarkerRuntime)
+			}
+			if err != nil {
 				reasons = append(reasons, err.Error())
 			}
 		}
@@ -188,6 +199,9 @@ func waitFor(ctx context.Context, markers marker.Dir, log *slog.Logger, wanted .
 		return nil
 	})
 }
+
+// runtimeFollows is in the marker of a driver whose toolkit has the container runtime start anew.
+var runtimeFollows = marker.Assignment{Key: labels.RuntimeFollowsKey, Value: labels.True}
 
 // mustBeGiven marks a flag as required. It panics on a flag that the command has not.
 func mustBeGiven(command *cobra.Command, flag string) {

@@ -46,6 +46,9 @@ const (
 	// WaitForFlag is the argument by which it is told the markers, separated by commas. Written by
 	// render, read by gpu-node and by the assessment of a pod that waits.
 	WaitForFlag = "--for="
+	// InjectedFlag is the argument of a wait for the driver after which GPUs are injected. Written by render, read by
+	// gpu-node.
+	InjectedFlag = "--injected"
 )
 
 // IsApplied reports whether an operator of this project has applied the object, for whichever policy.

@@ -54,6 +54,9 @@ func (r *renderer) waitContainer(pod *corev1.PodSpec) corev1.Container {
 		names = append(names, string(marker))
 	}
 	container := r.helperContainer(labels.WaitContainer, "wait", labels.WaitForFlag+strings.Join(names, ","))
+	if r.step.Operand.Injected && slices.Contains(r.step.Waits, labels.MarkerDriver) {
+		container.Args = append(container.Args, labels.InjectedFlag)
+	}
 	container.VolumeMounts = []corev1.VolumeMount{{
 		Name: markersVolume, MountPath: labels.ValidationsDir, ReadOnly: true,
 		MountPropagation: new(corev1.MountPropagationHostToContainer),

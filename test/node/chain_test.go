@@ -112,6 +112,7 @@ func TestFromNothingToValidated(t *testing.T) {
 	t.Run("the operators at rest", func(t *testing.T) { b.in(t).checkMemoryAtRest() })
 	t.Run("what fails is told", func(t *testing.T) { b.in(t).checkFailures(sampleRounds()) })
 	t.Run("a restart of the node", func(t *testing.T) { b.in(t).checkRestart() })
+	t.Run("a replaced driver", func(t *testing.T) { b.in(t).checkReplacedDriver() })
 	t.Run("shared GPUs", func(t *testing.T) { b.in(t).checkSharing() })
 	t.Run("partitioned GPUs", func(t *testing.T) { b.in(t).checkPartitions() })
 }

@@ -25,25 +25,59 @@ type Start struct {
 
 // Starts are those of all containers since then, also of those that are gone, in their order.
 func (m *Machine) Starts(since time.Time) ([]Start, error) {
-	content, err := os.ReadFile(m.Path(journal))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the journal of machine %s: %w", m.options.Name, err)
-	}
 	var found []Start
-	for line := range bytes.Lines(content) {
+	err := m.readLines(journal, func(line []byte) error {
 		var noted struct {
 			Namespace, Pod, Container string
 			At                        int64
 		}
-		if err := json.Unmarshal(line, &noted); err != nil {
-			return nil, fmt.Errorf("read the journal of machine %s: %w", m.options.Name, err)
-		}
+		err := json.Unmarshal(line, &noted)
 		if at := time.Unix(0, noted.At); !at.Before(since) {
 			found = append(found, Start{noted.Namespace, noted.Pod, noted.Container, at})
 		}
+		return err
+	})
+	return found, err
+}
+
+// injections is where the stand-in, as the runtime of the handler nvidia, writes down what it has put into which container.
+const injections = "/var/lib/stand-in-injections"
+
+// Injection is what a container got as it was made.
+type Injection struct {
+	Pod, Container string
+	// Driver is the version whose files it got, Loaded that of the driver in the kernel then; empty for none.
+	Driver, Loaded string
+	At             time.Time
+}
+
+// Injections are those since then, in their order.
+func (m *Machine) Injections(since time.Time) ([]Injection, error) {
+	var found []Injection
+	err := m.readLines(injections, func(line []byte) error {
+		var noted struct {
+			Pod, Container, Driver, Loaded string
+			At                             int64
+		}
+		err := json.Unmarshal(line, &noted)
+		if at := time.Unix(0, noted.At); !at.Before(since) {
+			found = append(found, Injection{noted.Pod, noted.Container, noted.Driver, noted.Loaded, at})
+		}
+		return err
+	})
+	return found, err
+}
+
+// readLines reads a file of the machine's disk, which may be missing.
+func (m *Machine) readLines(path string, read func(line []byte) error) error {
+	content, err := os.ReadFile(m.Path(path))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("read the journal of machine %s: %w", m.options.Name, err)
 	}
-	return found, nil
+	for line := range bytes.Lines(content) {
+		if err := read(line); err != nil {
+			return fmt.Errorf("read the journal of machine %s: %w", m.options.Name, err)
+		}
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
@@ -47,15 +48,18 @@ func NVIDIAImages(standIn, libcuda string) ([]Image, error) {
 		made.Env = append(made.Env, "NVIDIA_VISIBLE_DEVICES=all")
 		images = append(images, made)
 	}
-	driver, err := driverImage(standIn, libcuda)
+	driver, err := DriverImage(standIn, libcuda, "")
 	return append(images, driver), err
 }
 
-func driverImage(standIn, libcuda string) (Image, error) {
-	name, err := ImageName(image.Driver)
+// DriverImage is the driver's in a version of it, empty for the one by default.
+func DriverImage(standIn, libcuda, version string) (Image, error) {
+	reference, err := image.Resolve(image.Driver, v1.ImageSpec{Version: version}, driverImageSystem)
 	if err != nil {
-		return Image{}, err
+		return Image{}, fmt.Errorf("name the image of the driver: %w", err)
 	}
+	name := reference.Image
+	version = strings.TrimSuffix(reference.Version, driverImageSystem)
 	driver := PlayedImage(standIn, name, "nvidia-driver", "nvidia-smi", "rm")
 	// Before it ends, a shell removes what its start-up probe wrote.
 	const shell = "/bin/sh"
@@ -68,7 +72,10 @@ func driverImage(standIn, libcuda string) (Image, error) {
 		driver.Files[place] = source
 	}
 	triplet := map[string]string{"amd64": "x86_64-linux-gnu", "arm64": "aarch64-linux-gnu"}[runtime.GOARCH]
-	driver.Files[filepath.Join("usr/lib", triplet, "libcuda.so.1")] = libcuda
+	library := filepath.Join("usr/lib", triplet, "libcuda.so.")
+	driver.Files[library+version] = libcuda
+	driver.Links[library+"1"] = "libcuda.so." + version
+	driver.Env = append(driver.Env, "DRIVER_VERSION="+version)
 	return driver, nil
 }
 

@@ -17,7 +17,7 @@ import (
 
 // Known are the markers that have a prover, so that can be waited for.
 var Known = []labels.Marker{
-	labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin,
+	labels.MarkerDriver, labels.MarkerRuntime, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin,
 	labels.MarkerMOFED, labels.MarkerNvidiaFS, labels.MarkerGDRCopy, labels.MarkerPeerMem,
 }
 

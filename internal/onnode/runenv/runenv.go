@@ -18,7 +18,7 @@ func Environ(base []string, assignments []marker.Assignment) []string {
 	env := slices.Clone(base)
 	for _, a := range assignments {
 		switch a.Key {
-		case labels.BootIDKey, labels.DriverInstanceKey, labels.StartedAtKey, labels.RenewedKey:
+		case labels.BootIDKey, labels.DriverInstanceKey, labels.StartedAtKey, labels.RenewedKey, labels.RuntimeFollowsKey:
 			continue
 		}
 		prefix := a.Key + "="

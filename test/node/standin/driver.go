@@ -16,7 +16,6 @@ import (
 )
 
 const (
-	driverVersion = "595.91.07"
 	driverProduct = "NVIDIA H100 80GB HBM3"
 	// driverRoot is where the driver container shows its root file system on the host.
 	driverRoot = "/run/nvidia/driver"
@@ -28,6 +27,15 @@ const (
 	majorNvidia = 195
 	majorUVM    = 511
 )
+
+// driverVersion is that of the driver's image, of which NVIDIA's have this variable.
+func driverVersion() string { return os.Getenv("DRIVER_VERSION") }
+
+// loadedVersion is that of the modules in the kernel.
+func loadedVersion() string {
+	content, _ := os.ReadFile(filepath.Join(moduleDir, "nvidia", "version"))
+	return strings.TrimSpace(string(content))
+}
 
 // modules are what the driver loads, in the order of unloading.
 var modules = []string{"nvidia_modeset", "nvidia_uvm", "nvidia"}
@@ -68,7 +76,7 @@ func loadModules() error {
 		return err
 	}
 	files := map[string]string{
-		"/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " + driverVersion + "\n",
+		"/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " + driverVersion() + "\n",
 		"/proc/devices": fmt.Sprintf("Character devices:\n  1 mem\n%[1]d nvidia\n%[1]d nvidiactl\n%d nvidia-uvm\n\nBlock devices:\n",
 			majorNvidia, majorUVM),
 	}
@@ -86,7 +94,7 @@ func loadModules() error {
 		}
 	}
 	for _, module := range slices.Backward(modules) {
-		for _, file := range [][2]string{{"version", driverVersion}, {"refcnt", "0"}, {"initstate", "live"}} {
+		for _, file := range [][2]string{{"version", driverVersion()}, {"refcnt", "0"}, {"initstate", "live"}} {
 			if err := write(filepath.Join(moduleDir, module, file[0]), file[1]+"\n"); err != nil {
 				return err
 			}
@@ -185,7 +193,7 @@ func smi(args []string) error {
 		}
 	}
 	if !slices.Contains(args, "-L") {
-		fmt.Printf("| NVIDIA-SMI %s | GPUs: %d |\n", driverVersion, len(gpus))
+		fmt.Printf("| NVIDIA-SMI %s | GPUs: %d |\n", loadedVersion(), len(gpus))
 		return nil
 	}
 	for i, gpu := range gpus {
@@ -198,7 +206,7 @@ func smi(args []string) error {
 func query(gpus []int, fields []string) error {
 	for i, gpu := range gpus {
 		values := map[string]string{
-			"index": strconv.Itoa(i), "name": driverProduct, "uuid": gpuUUID(gpu), "driver_version": driverVersion,
+			"index": strconv.Itoa(i), "name": driverProduct, "uuid": gpuUUID(gpu), "driver_version": loadedVersion(),
 			"pci.bus_id": fmt.Sprintf("00000000:%02X:00.0", 0x10+gpu), "mig.mode.current": "Disabled",
 		}
 		var line []string

@@ -55,7 +55,7 @@ func writeFeatures() error {
 	labels := fmt.Sprintf("nvidia.com/gfd.timestamp=%d\nnvidia.com/gpu.count=%d\nnvidia.com/gpu.product=%s\n"+
 		"nvidia.com/gpu.replicas=%d\nnvidia.com/gpu.sharing-strategy=%s\n"+
 		"nvidia.com/mig.capable=true\nnvidia.com/mps.capable=false\nnvidia.com/cuda.driver-version.full=%s\n",
-		time.Now().Unix(), len(units), product, replicas, sharing, driverVersion)
+		time.Now().Unix(), len(units), product, replicas, sharing, loadedVersion())
 	return errors.Join(os.WriteFile(featureFile+".new", []byte(labels), 0o644), os.Rename(featureFile+".new", featureFile))
 }
 

@@ -4,16 +4,13 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,16 +18,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runtimeConfig is what the toolkit tells the runtime that it installs, in a file beside it.
-type runtimeConfig struct{ DriverRoot, DevRoot string }
-
-const runtimeConfigFile = ".config/nvidia-container-runtime/config.json"
-
 // toolkit is the container toolkit: it installs the runtime, tells containerd of it and waits.
 func toolkit([]string) error {
 	dir := filepath.Join(os.Getenv("ROOT"), "toolkit")
 	if err := installRuntime(dir); err != nil {
 		return fmt.Errorf("install the runtime: %w", err)
+	}
+	if err := writeManagement(); err != nil {
+		return fmt.Errorf("describe the devices: %w", err)
 	}
 	dropIn, socket := os.Getenv("RUNTIME_DROP_IN_CONFIG"), os.Getenv("RUNTIME_SOCKET")
 	if dropIn == "" || socket == "" {
@@ -67,13 +62,7 @@ func installRuntime(dir string) error {
 			return err
 		}
 	}
-	config, err := json.Marshal(runtimeConfig{
-		DriverRoot: os.Getenv("NVIDIA_DRIVER_ROOT"), DevRoot: cmp.Or(os.Getenv("NVIDIA_DEV_ROOT"), os.Getenv("NVIDIA_DRIVER_ROOT")),
-	})
-	if err != nil {
-		return err
-	}
-	return write(filepath.Join(dir, runtimeConfigFile), string(config))
+	return nil
 }
 
 // handlers is the drop-in for containerd.
@@ -122,16 +111,7 @@ func restartRuntime(socket string) error {
 // them by their environment.
 func runWithGPUs(args []string) error {
 	if bundle := bundleOf(args); bundle != "" {
-		// By the path of the call: /proc/self/exe of a program that is a link would be another one.
-		content, err := os.ReadFile(filepath.Join(filepath.Dir(os.Args[0]), runtimeConfigFile))
-		if err != nil {
-			return fmt.Errorf("read the runtime's configuration: %w", err)
-		}
-		var config runtimeConfig
-		if err := json.Unmarshal(content, &config); err != nil {
-			return fmt.Errorf("read the runtime's configuration: %w", err)
-		}
-		if err := edit(bundle, config.addGPUs); err != nil {
+		if err := edit(bundle, inject); err != nil {
 			return err
 		}
 	}
@@ -145,47 +125,6 @@ func runWithGPUs(args []string) error {
 // libraryDir is where the driver's root and the operator's image have their libraries.
 func libraryDir() string {
 	return map[string]string{"amd64": "/usr/lib/x86_64-linux-gnu", "arm64": "/usr/lib/aarch64-linux-gnu"}[runtime.GOARCH]
-}
-
-func (c runtimeConfig) addGPUs(s spec) error {
-	visible := s.variable("NVIDIA_VISIBLE_DEVICES")
-	if visible == "" || visible == "void" || visible == "none" {
-		return nil
-	}
-	all, err := gpusIn(filepath.Join(c.DevRoot, "dev"))
-	if err != nil {
-		return fmt.Errorf("find the GPUs: %w", err)
-	}
-	asked := strings.Split(visible, ",")
-	devices := []string{"nvidiactl", "nvidia-uvm"}
-	var words []string
-	for _, gpu := range all {
-		if visible == "all" || slices.Contains(asked, strconv.Itoa(gpu)) || slices.Contains(asked, gpuUUID(gpu)) {
-			devices, words = append(devices, "nvidia"+strconv.Itoa(gpu)), append(words, "gpu")
-		}
-	}
-	for _, name := range devices {
-		if err := s.device(filepath.Join(c.DevRoot, "dev", name), "/dev/"+name); err != nil {
-			return err
-		}
-	}
-	// How many GPUs the driver's libraries find.
-	s.section("process").add("env", "FAKE_GPUS="+strings.Join(words, " "))
-	return c.addPrograms(s)
-}
-
-// addPrograms puts nvidia-smi and the driver's libraries into a container.
-func (c runtimeConfig) addPrograms(s spec) error {
-	s.mount(filepath.Join(c.DriverRoot, "usr/bin/nvidia-smi"), "/usr/bin/nvidia-smi")
-	for _, library := range libraries {
-		source := filepath.Join(c.DriverRoot, libraryDir(), library)
-		if _, err := os.Stat(source); err == nil {
-			s.mount(source, filepath.Join(libraryDir(), library))
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return nil
 }
 
 // variable is the value of a variable of the container's program.

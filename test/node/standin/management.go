@@ -1,0 +1,155 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// managementKind is the kind of the devices that the toolkit describes for the containers of the stack: all that the driver
+// has on the node. managementFile is where, in its container as on the host.
+const (
+	managementKind = "management.nvidia.com/gpu"
+	managementFile = "/var/run/cdi/management.nvidia.com-gpu.json"
+	// injections is where the runtime writes down what it has put into which container.
+	injections = "/var/lib/stand-in-injections"
+)
+
+// management is a description of devices, as far as the runtime reads it. All paths are the host's.
+type management struct {
+	Kind string
+	// Driver is the version of the driver that is described.
+	Driver string
+	// Devices are the device nodes that every container gets, GPUs those of each GPU by its number.
+	Devices []string
+	GPUs    map[int]string
+	// Mounts are files of the driver by their places in containers.
+	Mounts map[string]string
+}
+
+// describe looks for what the driver has at its root. The toolkit knows its places here and on the host by the marker.
+func describe() (management, error) {
+	root, onHost := os.Getenv("DRIVER_ROOT_CTR_PATH"), os.Getenv("NVIDIA_DRIVER_ROOT")
+	dev, devOnHost := os.Getenv("DEV_ROOT_CTR_PATH"), os.Getenv("NVIDIA_DEV_ROOT")
+	version, err := os.ReadFile(filepath.Join(moduleDir, "nvidia", "version"))
+	if err != nil {
+		return management{}, fmt.Errorf("find the driver: %w", err)
+	}
+	found := management{
+		Kind: managementKind, Driver: strings.TrimSpace(string(version)), GPUs: map[int]string{},
+		Mounts: map[string]string{"/usr/bin/nvidia-smi": filepath.Join(onHost, "usr/bin/nvidia-smi")},
+	}
+	gpus, err := gpusIn(filepath.Join(dev, "dev"))
+	if err != nil {
+		return management{}, fmt.Errorf("find the GPUs: %w", err)
+	}
+	for _, gpu := range gpus {
+		found.GPUs[gpu] = filepath.Join(devOnHost, "dev", "nvidia"+strconv.Itoa(gpu))
+	}
+	for _, name := range []string{"nvidiactl", "nvidia-uvm"} {
+		found.Devices = append(found.Devices, filepath.Join(devOnHost, "dev", name))
+	}
+	for _, library := range libraries {
+		file := versioned(library, found.Driver)
+		if _, err := os.Stat(filepath.Join(root, libraryDir(), file)); errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return management{}, err
+		}
+		found.Mounts[filepath.Join(libraryDir(), library)] = filepath.Join(onHost, libraryDir(), file)
+	}
+	return found, nil
+}
+
+// versioned is the file that a library of the driver is in.
+func versioned(library, version string) string { return strings.TrimSuffix(library, "1") + version }
+
+// writeManagement describes the driver for the runtime.
+func writeManagement() error {
+	found, err := describe()
+	if err != nil {
+		return err
+	}
+	content, err := json.Marshal(found)
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(managementFile+".new", content, 0o644), os.Rename(managementFile+".new", managementFile))
+}
+
+// inject puts into a container what it asks for by its environment. Like the real runtime, it makes no container where
+// nothing describes the devices, or where something that is described is not there.
+func inject(s spec) error {
+	visible := s.variable("NVIDIA_VISIBLE_DEVICES")
+	if visible == "" || visible == "void" || visible == "none" {
+		return nil
+	}
+	content, err := os.ReadFile(managementFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("unresolvable CDI devices %s=%s", managementKind, visible)
+	}
+	if err != nil {
+		return err
+	}
+	var described management
+	if err := json.Unmarshal(content, &described); err != nil {
+		return fmt.Errorf("read %s: %w", managementFile, err)
+	}
+	devices, words := described.Devices, []string(nil)
+	asked := strings.Split(visible, ",")
+	for gpu, device := range described.GPUs {
+		if visible == "all" || slices.Contains(asked, strconv.Itoa(gpu)) || slices.Contains(asked, gpuUUID(gpu)) {
+			devices, words = append(devices, device), append(words, "gpu")
+		}
+	}
+	for _, device := range devices {
+		if err := s.device(device, "/dev/"+filepath.Base(device)); err != nil {
+			return err
+		}
+	}
+	for at, source := range described.Mounts {
+		if _, err := os.Stat(source); err != nil {
+			return fmt.Errorf("mount what %s describes: %w", managementFile, err)
+		}
+		s.mount(source, at)
+	}
+	// How many GPUs the driver's libraries find.
+	s.section("process").add("env", "FAKE_GPUS="+strings.Join(words, " "))
+	return writeInjection(s, described.Driver)
+}
+
+// writeInjection notes which driver's files a container has got, and which driver is loaded.
+func writeInjection(s spec, driver string) (err error) {
+	loaded, err := os.ReadFile(filepath.Join(machineDir, moduleDir, "nvidia", "version"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	annotations, _ := s["annotations"].(map[string]any)
+	named := func(what string) string {
+		name, _ := annotations["io.kubernetes.cri."+what].(string)
+		return name
+	}
+	line, err := json.Marshal(map[string]any{
+		"Pod": named("sandbox-name"), "Container": named("container-name"), "At": time.Now().UnixNano(),
+		"Driver": driver, "Loaded": strings.TrimSpace(string(loaded)),
+	})
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(injections, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	_, err = file.Write(append(line, '\n'))
+	return err
+}
