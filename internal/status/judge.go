@@ -38,38 +38,6 @@ func judge(pass Pass, status v1.ClusterPolicyStatus) finding {
 	return found
 }
 
-// judgeAuxiliary judges the operands that GPUs can be used without, as far as they run on nodes.
-func judgeAuxiliary(pass Pass, status v1.ClusterPolicyStatus) *finding {
-	auxiliary := operandsOf(pass, status, isAuxiliary)
-	if failing := inState(auxiliary, v1.OperandInvalid, v1.OperandConflict, v1.OperandError, v1.OperandDegraded); failing != nil {
-		return &finding{ready: metav1.ConditionFalse, reason: failing.Reason, message: about(failing), degraded: true}
-	}
-	if waiting := inState(auxiliary, v1.OperandWaiting, v1.OperandProgressing); waiting != nil {
-		return &finding{ready: metav1.ConditionFalse, reason: v1.ReasonOperandNotReady, message: about(waiting), progressing: true}
-	}
-	if status.NodeSummary.Total == 0 {
-		return &finding{ready: metav1.ConditionTrue, reason: nothingToDo(status).reason}
-	}
-	return &finding{ready: metav1.ConditionTrue, reason: v1.ReasonReconciled}
-}
-
-// isAuxiliary reports whether GPUs can be used without an operand that runs on their nodes.
-func isAuxiliary(o *operand.Operand) bool { return o.Stage == "" && len(o.Workloads) > 0 }
-
-// isEssential reports whether GPUs cannot be used without an operand, or it is of the cluster.
-func isEssential(o *operand.Operand) bool { return !isAuxiliary(o) }
-
-// operandsOf are the statuses of some of the operands.
-func operandsOf(pass Pass, status v1.ClusterPolicyStatus, belongs func(*operand.Operand) bool) []v1.OperandStatus {
-	var found []v1.OperandStatus
-	for i := range status.Operands {
-		if o, known := operand.Find(pass.Plan.Catalogue, operand.Name(status.Operands[i].Name)); known && belongs(o) {
-			found = append(found, status.Operands[i])
-		}
-	}
-	return found
-}
-
 // judgeNodes draws the conclusion about what GPUs cannot be used without.
 func judgeNodes(pass Pass, status v1.ClusterPolicyStatus) finding {
 	for _, applies := range checks {

@@ -31,10 +31,19 @@ const (
 // driverVersion is that of the driver's image, of which NVIDIA's have this variable.
 func driverVersion() string { return os.Getenv("DRIVER_VERSION") }
 
-// loadedVersion is that of the modules in the kernel.
+// loadedVersion is that of the modules in the kernel. In the driver's root, which is without the kernel's files, it is that
+// of the library beside them.
 func loadedVersion() string {
-	content, _ := os.ReadFile(filepath.Join(moduleDir, "nvidia", "version"))
-	return strings.TrimSpace(string(content))
+	content, err := os.ReadFile(filepath.Join(moduleDir, "nvidia", "version"))
+	if err == nil {
+		return strings.TrimSpace(string(content))
+	}
+	const library = "libcuda.so."
+	found, _ := filepath.Glob(filepath.Join(libraryDir(), library+"*.*"))
+	if len(found) == 0 {
+		return ""
+	}
+	return strings.TrimPrefix(filepath.Base(found[0]), library)
 }
 
 // modules are what the driver loads, in the order of unloading.
