@@ -3,11 +3,13 @@ package simulator
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
@@ -66,7 +68,24 @@ func (c *container) watchProcess(at conditions) {
 		}
 		return
 	}
-	c.becomeReady(at)
+	c.probe(at)
+}
+
+// probe makes a running container ready. The toolkit is once it has become the toolkit and its runtime has started anew,
+// which takes no time here: its start-up probe writes that down.
+func (c *container) probe(at conditions) {
+	if c.ready || c.spec.StartupProbe == nil || !slices.Contains(c.spec.StartupProbe.Exec.Command, labels.RestartedCommand) {
+		c.becomeReady(at)
+		return
+	}
+	if _, became := c.process.Became(); !became {
+		return
+	}
+	if c.becomeReady(at); c.ready {
+		if err := at.node.host.ConfirmRuntime(); err != nil {
+			utilruntime.HandleError(err)
+		}
+	}
 }
 
 // comesBack tells whether a container that has ended is started again: one that has failed, unless that
@@ -98,7 +117,7 @@ func (c *container) launch(at conditions) {
 	}
 	c.start(at.now)
 	c.process = process
-	c.becomeReady(at)
+	c.probe(at)
 }
 
 // provides tells whether the container does what its pod is there for: one that is to become another

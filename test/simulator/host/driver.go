@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host/standin"
 )
 
@@ -34,6 +36,19 @@ func (h *Host) InstallDriver(pod types.UID) error {
 	ready := "GDRCOPY_ENABLED: false\nGDS_ENABLED: false\nGPU_DIRECT_RDMA_ENABLED: false\nDRIVER_INSTANCE: " + string(pod) + "\n"
 	if err := h.write(driverReady, ready); err != nil {
 		return fmt.Errorf("say on node %s that the driver is ready: %w", h.node, err)
+	}
+	return nil
+}
+
+// ConfirmRuntime does what the start-up probe of the toolkit does once the container runtime has started anew.
+func (h *Host) ConfirmRuntime() error {
+	markers := marker.Dir{Path: h.Path(labels.ValidationsDir), BootID: h.hardware.BootID}
+	instance, err := markers.DriverInstance()
+	if err == nil {
+		err = markers.Write(labels.MarkerRuntime, nil, instance)
+	}
+	if err != nil {
+		return fmt.Errorf("say on node %s that the container runtime has started anew: %w", h.node, err)
 	}
 	return nil
 }
