@@ -36,8 +36,10 @@ func TestStepsOfANodeThatStartsAreTakenTogether(t *testing.T) {
 	_, err := r.after(0)
 	r.Expect(err).NotTo(HaveOccurred())
 	r.Expect(after(plugin, starts)).To(Equal(step), "it goes on to start")
-	r.Expect(after(plugin, works)).To(Equal(step), "another one is missing")
 	// One node is starting.
+	r.Expect(after(toolkit, works)).To(Equal(soon+time.Millisecond), "labels wait for it")
+	r.pod(toolkit, starts)
+	r.Expect(after(plugin, works)).To(Equal(step), "another one is missing")
 	r.Expect(after(toolkit, fails)).To(Equal(soon+time.Millisecond), "it fails")
 	r.Expect(after(toolkit, works)).To(Equal(soon+time.Millisecond), "it is the last one")
 

@@ -37,6 +37,23 @@ var _ = Describe("A node that joins", func() {
 		Expect(f.events(ctx)).To(BeEmpty())
 	})
 
+	It("has the labels of what comes after the toolkit once that is ready, and keeps them", func(ctx SpecContext) {
+		const after = labels.DeployPrefix + "device-plugin"
+		f := newFixture(ctx)
+		f.publish(v1.ClusterPolicySpec{})
+		f.setPod(ctx, toolkit, starts)
+		Expect(f.after(ctx, 0)).To(Equal(10 * time.Second))
+		Expect(f.node(ctx).Labels).To(And(HaveKeyWithValue(labels.DeployPrefix+toolkit, labels.True), Not(HaveKey(after))))
+		f.setPod(ctx, toolkit, ready(f.clock.Now()))
+		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.node(ctx).Labels).To(HaveKeyWithValue(after, labels.True))
+		Expect(f.taken()).To(Equal([]string{getNode, listPods, patchLabels, getNode, listPods, patchLabels, patchCondition}))
+		f.setPod(ctx, toolkit, starts)
+		_, err := f.after(ctx, time.Second)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(f.node(ctx).Labels).To(HaveKeyWithValue(after, labels.True))
+	})
+
 	It("has no write while nothing changes", func(ctx SpecContext) {
 		f := newReady(ctx)
 		version := f.node(ctx).ResourceVersion

@@ -1,0 +1,49 @@
+package assess_test
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+)
+
+// An operand without a pod waits for the one that it comes after, as long as the node has no label for it and that one is
+// not ready. Otherwise the cause is its own.
+func TestWhatComesAfterAnotherOperand(t *testing.T) {
+	const waits, missing = "waits for container-toolkit", "there is no pod of dcgm-exporter on the node yet"
+	pod := func(ready corev1.ConditionStatus) *corev1.Pod {
+		return &corev1.Pod{Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
+			{Type: corev1.PodInitialized, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: ready},
+		}}}
+	}
+	labelled := map[string]string{"nvidia.com/gpu.deploy.dcgm-exporter": "true"}
+	tests := map[string]struct {
+		labels map[string]string
+		pods   assess.Pods
+		want   string
+	}{
+		"the first has no pod":                 {want: waits},
+		"the first is not ready":               {pods: assess.Pods{"container-toolkit": pod(corev1.ConditionFalse)}, want: waits},
+		"the first is ready":                   {pods: assess.Pods{"container-toolkit": pod(corev1.ConditionTrue)}, want: missing},
+		"the node has the label already":       {labels: labelled, want: missing},
+		"it has the label, the first is ready": {labels: labelled, pods: assess.Pods{"container-toolkit": pod(corev1.ConditionTrue)}, want: missing},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := assess.Node(assess.Input{
+				Plan: plan.Node{Spec: effective.Of(v1.ClusterPolicySpec{}), Beside: []plan.Rung{{Operand: "dcgm-exporter", After: "container-toolkit"}}},
+				Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: test.labels}},
+				Pods: test.pods, Now: begin,
+			}).Operands["dcgm-exporter"]
+			NewWithT(t).Expect(got).To(And(HaveField("State", readiness.Progressing),
+				HaveField("Reason", v1.ReasonPodMissing), HaveField("Message", test.want)))
+		})
+	}
+}
