@@ -60,6 +60,10 @@ func (p restartProbe) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if _, err := markers.Read(labels.MarkerRuntime); err == nil {
+		// By an attempt whose result the kubelet has lost: the runtime that ran it has started anew.
+		return nil
+	}
 	instance, err := markers.DriverInstance()
 	if err != nil {
 		return err

@@ -92,14 +92,6 @@ func TestFromNothingToValidated(t *testing.T) {
 	written := b.followMarkers(begin)
 	b.createPolicy(samplePolicy())
 	b.stages(begin, 3*time.Minute)
-	b.logBreakdown(begin)
-	t.Run("what waits is handed over", func(t *testing.T) {
-		b := b.in(t)
-		b.checkHandler()
-		b.checkHandOvers(0)
-	})
-	t.Run("the kubelet allocates the GPUs", func(t *testing.T) { b.in(t).checkAllocation() })
-	t.Run("the order is kept", func(t *testing.T) { b.in(t).checkOrder(begin, written) })
 	t.Run("the policy is ready", func(t *testing.T) {
 		b := b.in(t)
 		b.Eventually(func(g Gomega) {
@@ -109,6 +101,14 @@ func TestFromNothingToValidated(t *testing.T) {
 		}, "90s", "200ms").Should(Succeed(), b.describe)
 		t.Logf("the policy was ready after %s", since(begin))
 	})
+	b.logBreakdown(begin)
+	t.Run("what waits is handed over", func(t *testing.T) {
+		b := b.in(t)
+		b.checkHandler()
+		b.checkHandOvers(0)
+	})
+	t.Run("the kubelet allocates the GPUs", func(t *testing.T) { b.in(t).checkAllocation() })
+	t.Run("the order is kept", func(t *testing.T) { b.in(t).checkOrder(begin, written) })
 	t.Run("the operators at rest", func(t *testing.T) { b.in(t).checkMemoryAtRest() })
 	t.Run("what fails is told", func(t *testing.T) { b.in(t).checkFailures(sampleRounds()) })
 	t.Run("a restart of the node", func(t *testing.T) { b.in(t).checkRestart() })
