@@ -29,6 +29,12 @@ type claim struct {
 	covers    func(event history.Event) bool
 }
 
+// isMade reports whether a policy makes the claim about its present spec.
+func (c claim) isMade(policy *v1.ClusterPolicy) bool {
+	return policy.DeletionTimestamp == nil && policy.Status.ObservedGeneration == policy.Generation &&
+		meta.IsStatusConditionTrue(policy.Status.Conditions, c.condition)
+}
+
 // auxiliary are the operands that GPUs can be used without.
 var auxiliary = []string{"dcgm", "dcgm-exporter", "gpu-feature-discovery", "mig-manager", "mps-control-daemon", "node-status-exporter"}
 
@@ -93,8 +99,7 @@ func (r *Run) judgeStatus(claim claim, policy *v1.ClusterPolicy, event history.E
 	if policy.Status.ObservedGeneration > policy.Generation {
 		f.at(event, "the status speaks of generation %d, and there is %d", policy.Status.ObservedGeneration, policy.Generation)
 	}
-	ready := !event.Gone && policy.DeletionTimestamp == nil && policy.Status.ObservedGeneration == policy.Generation &&
-		meta.IsStatusConditionTrue(policy.Status.Conditions, claim.condition)
+	ready := !event.Gone && claim.isMade(policy)
 	if summary := policy.Status.NodeSummary; ready && claim.condition == v1.ConditionReady && summary != nil && summary.Ready < summary.Total {
 		f.at(event, "the status is Ready, and %d of %d nodes are", summary.Ready, summary.Total)
 	}
