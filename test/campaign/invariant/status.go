@@ -43,7 +43,7 @@ func isAuxiliary(event history.Event) bool {
 	return is && slices.Contains(auxiliary, ds.Labels[labels.Operand])
 }
 
-// claims are the conditions that are compared with the objects.
+// claims are the conditions that are compared with the objects, Ready first.
 var claims = []claim{
 	{v1.ConditionReady, func(event history.Event) bool { return !isAuxiliary(event) }},
 	{v1.ConditionAuxiliaryReady, isAuxiliary},
@@ -51,6 +51,11 @@ var claims = []claim{
 
 // truth: a policy that says Ready while something is behind.
 func truth(r *Run, f *found) {
+	r.replay(func(_ history.World, event history.Event) {
+		if policy, is := event.Object.(*v1.ClusterPolicy); is {
+			judgeNumbers(policy, event, f)
+		}
+	})
 	for _, claim := range claims {
 		behind := map[history.Key]time.Time{}
 		readySince := map[history.Key]time.Time{}
@@ -94,15 +99,19 @@ func isBehind(event history.Event) bool {
 	return false
 }
 
-// judgeStatus judges a revision of a policy.
-func (r *Run) judgeStatus(claim claim, policy *v1.ClusterPolicy, event history.Event, behind, readySince map[history.Key]time.Time, f *found) {
+// judgeNumbers judges what a revision of a policy says by itself.
+func judgeNumbers(policy *v1.ClusterPolicy, event history.Event, f *found) {
 	if policy.Status.ObservedGeneration > policy.Generation {
 		f.at(event, "the status speaks of generation %d, and there is %d", policy.Status.ObservedGeneration, policy.Generation)
 	}
-	ready := !event.Gone && claim.isMade(policy)
-	if summary := policy.Status.NodeSummary; ready && claim.condition == v1.ConditionReady && summary != nil && summary.Ready < summary.Total {
+	if summary := policy.Status.NodeSummary; !event.Gone && claims[0].isMade(policy) && summary != nil && summary.Ready < summary.Total {
 		f.at(event, "the status is Ready, and %d of %d nodes are", summary.Ready, summary.Total)
 	}
+}
+
+// judgeStatus judges a revision of a policy by what it claims.
+func (r *Run) judgeStatus(claim claim, policy *v1.ClusterPolicy, event history.Event, behind, readySince map[history.Key]time.Time, f *found) {
+	ready := !event.Gone && claim.isMade(policy)
 	_, was := readySince[event.Key]
 	switch {
 	case !ready:

@@ -93,16 +93,9 @@ func inject(s spec) error {
 	if visible == "" || visible == "void" || visible == "none" {
 		return nil
 	}
-	content, err := os.ReadFile(managementFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("unresolvable CDI devices %s=%s", managementKind, visible)
-	}
+	described, err := readManagement(visible)
 	if err != nil {
 		return err
-	}
-	var described management
-	if err := json.Unmarshal(content, &described); err != nil {
-		return fmt.Errorf("read %s: %w", managementFile, err)
 	}
 	devices, words := described.Devices, []string(nil)
 	asked := strings.Split(visible, ",")
@@ -125,6 +118,21 @@ func inject(s spec) error {
 	// How many GPUs the driver's libraries find.
 	s.section("process").add("env", "FAKE_GPUS="+strings.Join(words, " "))
 	return writeInjection(s, described.Driver)
+}
+
+// readManagement reads the description of the devices that a container asks for.
+func readManagement(visible string) (described management, err error) {
+	content, err := os.ReadFile(managementFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return described, fmt.Errorf("unresolvable CDI devices %s=%s", managementKind, visible)
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &described)
+	}
+	if err != nil {
+		return described, fmt.Errorf("read %s: %w", managementFile, err)
+	}
+	return described, nil
 }
 
 // writeInjection notes which driver's files a container has got, and which driver is loaded.
