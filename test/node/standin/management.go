@@ -90,7 +90,7 @@ func writeManagement() error {
 // nothing describes the devices, or where something that is described is not there.
 func inject(s spec) error {
 	visible := s.variable("NVIDIA_VISIBLE_DEVICES")
-	if visible == "" || visible == "void" || visible == "none" {
+	if slices.Contains([]string{"", "void", "none"}, visible) {
 		return nil
 	}
 	described, err := readManagement(visible)
