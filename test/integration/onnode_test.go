@@ -93,9 +93,9 @@ func (b *realBed) withoutDriver() {
 }
 
 func (b *realBed) withoutPlugin() {
-	b.Eventually(b.present).WithTimeout(held).Should(ConsistOf(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA))
+	b.Eventually(b.present).WithTimeout(held).Should(ConsistOf(labels.MarkerDriver, labels.MarkerRuntime, labels.MarkerToolkit, labels.MarkerCUDA))
 	b.says(ContainSubstring("stage DevicePlugin"))
-	b.marked(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA)
+	b.marked(labels.MarkerDriver, labels.MarkerRuntime, labels.MarkerToolkit, labels.MarkerCUDA)
 	b.Expect(b.environmentOf(toolkitApp)).To(ContainElements(
 		"IS_HOST_DRIVER=false", "NVIDIA_DRIVER_ROOT=/run/nvidia/driver", "DRIVER_ROOT_CTR_PATH=/driver-root",
 		"RUNTIME=containerd"), "what the toolkit was started with")
@@ -104,7 +104,7 @@ func (b *realBed) withoutPlugin() {
 
 func (b *realBed) whole() {
 	b.awaitReady(3)
-	b.marked(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)
+	b.marked(labels.MarkerDriver, labels.MarkerRuntime, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)
 	b.says(ContainSubstring("GPUs can be used"))
 	b.Expect(b.environmentOf(pluginName)).To(ContainElement("NVIDIA_DRIVER_ROOT=/run/nvidia/driver"))
 }
@@ -128,7 +128,7 @@ func (b *realBed) brokenDriver() {
 	b.Eventually(b.degraded).WithTimeout(held).Should(ContainElement(ContainSubstring("exit code 1: the driver container's driver does not work")))
 	b.sim.Heal("driver", realNode)
 	b.awaitReady(3)
-	b.marked(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)
+	b.marked(labels.MarkerDriver, labels.MarkerRuntime, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)
 }
 
 // degraded lists what the policy says of nodes that have failed.
@@ -164,7 +164,7 @@ func (b *realBed) replacedDriver() {
 	b.awaitReady(3)
 	after := b.podOn(driverApp, realNode)
 	b.Expect(after.UID).NotTo(Equal(before.UID))
-	b.marked(labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)
+	b.marked(labels.MarkerDriver, labels.MarkerRuntime, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)
 	for _, m := range b.present() {
 		b.Expect(b.markerInstance(m)).To(BeEquivalentTo(after.UID), "%s is of the new driver", m)
 	}
