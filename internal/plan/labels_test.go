@@ -218,7 +218,8 @@ func TestLabelsComeAfterTheToolkit(t *testing.T) {
 		"a label that was lost":        {facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "device-plugin": removed})},
 		"the host has the toolkit":     {facts: deployed("container-toolkit", "pre-installed"), current: after(nil, first), want: rest},
 		"a user keeps the toolkit off": {facts: deployed("container-toolkit", "false"), current: after(nil, first), want: rest},
-		"the toolkit is paused":        {facts: deployed("container-toolkit", "paused-for-driver-upgrade"), current: after(nil, first), want: rest},
+		"the toolkit is paused":        {facts: deployed("container-toolkit", "paused-for-driver-upgrade"), current: after(nil, first)},
+		"a paused one is ready still":  {facts: deployed("container-toolkit", "paused-for-driver-upgrade"), current: after(nil, first), injector: true},
 		"the toolkit cannot be served": {facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "isulad" }), current: after(nil, first), want: rest},
 		"the toolkit is turned off": {
 			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}}, facts: ubuntu("a"), current: after(nil, first), want: rest,

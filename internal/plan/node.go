@@ -102,7 +102,7 @@ func (d *Decisions) ForNode(facts operand.NodeFacts) Node {
 
 // order enters what comes after the operand that has the container runtime inject GPUs.
 func (n *Node) order(catalogue []operand.Operand) {
-	injector := injectorOf(catalogue, n.Rungs)
+	injector, _ := injectorOf(catalogue, n.Rungs)
 	if injector == "" {
 		return
 	}
@@ -115,15 +115,15 @@ func (n *Node) order(catalogue []operand.Operand) {
 	}
 }
 
-// injectorOf is the operand of the ladder that has the container runtime of the node inject GPUs; empty where none is
-// expected, as the host provides it or has to do without.
-func injectorOf(catalogue []operand.Operand, rungs []Rung) operand.Name {
+// injectorOf is the operand of the ladder that has the container runtime of the node inject GPUs; empty where the host
+// provides it, or where it cannot or shall not run. paused reports whether its deploy label keeps it off for now.
+func injectorOf(catalogue []operand.Operand, rungs []Rung) (name operand.Name, paused bool) {
 	for _, rung := range rungs {
-		if o, known := operand.Find(catalogue, rung.Operand); known && o.Injects && rung.Need == Expected {
-			return rung.Operand
+		if o, known := operand.Find(catalogue, rung.Operand); known && o.Injects && (rung.Need == Expected || rung.Need == Paused) {
+			return rung.Operand, rung.Need == Paused
 		}
 	}
-	return ""
+	return "", false
 }
 
 // rungs are the operands of one stage that concern the node.

@@ -57,14 +57,13 @@ func (d *Decisions) surplus(current map[string]string, wanted map[string]operand
 	return changes
 }
 
-// early are the deploy labels whose pods could not be started on the node yet.
+// early are the deploy labels whose pods could not be started on the node yet. While k8s-driver-manager pauses the
+// injector, it waits until no pod is there that uses the driver, so that none may be added.
 func (d *Decisions) early(facts operand.NodeFacts, running Running) map[string]bool {
 	early := map[string]bool{}
-	if running.Injector {
-		return early
-	}
 	for _, stage := range ladder {
-		if injectorOf(d.Catalogue, d.rungs(stage, facts)) == "" {
+		injector, paused := injectorOf(d.Catalogue, d.rungs(stage, facts))
+		if injector == "" || running.Injector && !paused {
 			continue
 		}
 		for _, o := range d.Catalogue {

@@ -405,7 +405,9 @@ var inAnyOrder = cmpopts.IgnoreFields(plan.Rung{}, "After")
 
 // What the container runtime injects GPUs into comes after the toolkit, where one is expected.
 func TestWhatComesAfterTheToolkit(t *testing.T) {
-	for value, first := range map[string]operand.Name{"": "container-toolkit", "true": "container-toolkit", "pre-installed": "", "false": ""} {
+	for value, first := range map[string]operand.Name{
+		"": "container-toolkit", "true": "container-toolkit", "paused-for-driver-upgrade": "container-toolkit", "pre-installed": "", "false": "",
+	} {
 		t.Run(value, func(t *testing.T) {
 			facts := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy = map[operand.Name]string{"container-toolkit": value} })
 			got := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(facts)
