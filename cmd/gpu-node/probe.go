@@ -47,21 +47,19 @@ type driverProbe struct {
 	within       time.Duration
 }
 
-// probePause is how often a probe looks: a look reads two files.
-const probePause = 100 * time.Millisecond
+// probePause is how often a probe looks at files, smiPause how often it runs nvidia-smi where that fails.
+const (
+	probePause = 100 * time.Millisecond
+	smiPause   = time.Second
+)
 
 func (p driverProbe) run(ctx context.Context) error {
 	pod := os.Getenv(podUIDEnv)
 	if pod == "" {
 		return errNoPod
 	}
-	if err := lookUntil(ctx, p.within, p.isUp); err != nil {
+	if err := lookUntil(ctx, p.within, func() (time.Duration, error) { return p.look(ctx) }); err != nil {
 		return err
-	}
-	smi := exec.CommandContext(ctx, "nvidia-smi")
-	smi.Stdout, smi.Stderr = os.Stdout, os.Stderr
-	if err := smi.Run(); err != nil {
-		return fmt.Errorf("nvidia-smi failed: %w", err)
 	}
 	// A new pod goes through k8s-driver-manager, which stops what uses the driver; a container that the kubelet
 	// starts once more in the same pod does not, and what was proven holds.
@@ -73,20 +71,34 @@ func (p driverProbe) run(ctx context.Context) error {
 	return atomicfile.Write(filepath.Join(p.dir, labels.DriverContainerReady), 0o644, strings.NewReader(text.String()))
 }
 
-// lookUntil looks until it finds nothing missing or the time is over, and returns what is missing in the end.
-func lookUntil(ctx context.Context, within time.Duration, look func() error) error {
+// lookUntil looks until it finds nothing missing or the time is over, and returns what is missing in the end. A look
+// returns the pause after it.
+func lookUntil(ctx context.Context, within time.Duration, look func() (time.Duration, error)) error {
 	deadline := time.Now().Add(within)
 	for {
-		err := look()
+		pause, err := look()
 		if err == nil || !time.Now().Before(deadline) {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(probePause):
+		case <-time.After(pause):
 		}
 	}
+}
+
+// look looks at files before it runs nvidia-smi, which takes longer.
+func (p driverProbe) look(ctx context.Context) (time.Duration, error) {
+	if err := p.isUp(); err != nil {
+		return probePause, err
+	}
+	smi := exec.CommandContext(ctx, "nvidia-smi")
+	smi.Stdout, smi.Stderr = os.Stdout, os.Stderr
+	if err := smi.Run(); err != nil {
+		return smiPause, fmt.Errorf("nvidia-smi failed: %w", err)
+	}
+	return 0, nil
 }
 
 func (p driverProbe) isUp() error {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,6 +122,17 @@ func TestTheProbeLeavesWhatWasProven(t *testing.T) {
 	content, err := os.ReadFile(file)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(content)).To(Equal("before"))
+}
+
+// The kubelet counts attempts: one in which nvidia-smi fails lasts as long as one without a driver.
+func TestTheProbeRepeatsNvidiaSMI(t *testing.T) {
+	g := NewWithT(t)
+	c := newDriverContainer(t, `echo no devices were found; exit 6`)
+	begin := time.Now()
+	code, output := c.probe(t, "--within=1500ms")
+	g.Expect(code).To(Equal(1))
+	g.Expect(strings.Count(output, "no devices were found")).To(BeNumerically(">=", 2))
+	g.Expect(time.Since(begin)).To(BeNumerically(">=", 1500*time.Millisecond))
 }
 
 // A driver that comes up while the probe waits is noticed by it, and one that does not fails it in time.

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/restart"
 )
 
@@ -64,24 +65,37 @@ func (p restartProbe) run(ctx context.Context) error {
 		// By an attempt whose result the kubelet has lost: the runtime that ran it has started anew.
 		return nil
 	}
+	return noteRuntime(markers)
+}
+
+// noteRuntime writes the marker for the driver that is proven. Once the probe has passed it does not run again, so that the
+// marker must be of a driver that was there the whole time.
+func noteRuntime(markers marker.Dir) error {
 	instance, err := markers.DriverInstance()
 	if err != nil {
 		return err
 	}
-	return markers.Write(labels.MarkerRuntime, nil, instance)
-}
-
-func (p restartProbe) look() error {
-	started, noted, err := restart.Noted(p.startedFile)
-	if err != nil {
+	if _, err := markers.Read(labels.MarkerDriver); err != nil {
 		return err
 	}
+	if err := markers.Write(labels.MarkerRuntime, nil, instance); err != nil {
+		return err
+	}
+	_, err = markers.Read(labels.MarkerRuntime)
+	return err
+}
+
+func (p restartProbe) look() (time.Duration, error) {
+	started, noted, err := restart.Noted(p.startedFile)
+	if err != nil {
+		return probePause, err
+	}
 	if !noted {
-		return errors.New("the toolkit has not been started yet")
+		return probePause, errors.New("the toolkit has not been started yet")
 	}
 	now, err := restart.Now()
 	if err != nil || now-started > p.patience {
-		return err
+		return probePause, err
 	}
-	return restart.Since(p.socket, p.procRoot, started)
+	return probePause, restart.Since(p.socket, p.procRoot, started)
 }

@@ -43,8 +43,8 @@ func DriverStartupProbe(timeout int32) v1.ProbeSpec {
 	}
 }
 
-// DriverProbeWithin is how long an attempt of the driver's start-up probe goes on looking. By default an attempt takes
-// longer than the period, and so ends when the driver is up. With times of the spec it ends a second before the next one
+// DriverProbeWithin is how long an attempt of the driver's start-up probe goes on looking. By default an attempt
+// looks for 9 s and succeeds as soon as the driver is up. With times of the spec it ends a second before the next one
 // is due: one that fails counts as one period.
 func DriverProbeWithin(probe v1.ProbeSpec) time.Duration {
 	seconds := min(probe.PeriodSeconds, probe.TimeoutSeconds) - 1
