@@ -4,8 +4,9 @@ package v1
 const (
 	// ConditionReady: every GPU node can be used as the spec says.
 	ConditionReady = "Ready"
-	// ConditionAuxiliaryReady: the operands that GPUs can be used without, such as the exporters, are ready on every node
-	// that needs them. Ready does not depend on it.
+	// ConditionAuxiliaryReady: the operands that are not needed to use GPUs, such as the exporters, are ready on every node
+	// that needs them. Ready does not depend on it, but for a spec of theirs that is wrong and objects that cannot be
+	// applied.
 	ConditionAuxiliaryReady = "AuxiliaryReady"
 	// ConditionProgressing: some node or operand is on its way.
 	ConditionProgressing = "Progressing"

@@ -31,7 +31,7 @@ type ClusterPolicyStatus struct {
 	// ObservedGeneration is the generation of the spec that this status speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Ready, AuxiliaryReady (of the operands that GPUs can be used without, such as the exporters),
+	// Conditions are Ready, AuxiliaryReady (of the operands that are not needed to use GPUs, such as the exporters),
 	// Progressing, Degraded and Error (the opposite of Ready, kept for tools that were written for NVIDIA's operator).
 	// +optional
 	// +listType=map

@@ -10,7 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// awaitHandler holds the stage Toolkit back where the toolkit runs, by a container without probes, and the container
+// awaitHandler holds the stage Toolkit back where the toolkit is ready, as far as it has a probe, and the container
 // runtime makes no pods that need its handler. So a toolkit that hangs is told itself, rather than the operand
 // that cannot start for it. Where the runtime has made such a pod since the toolkit came up, the cause is another.
 func (s Stack) awaitHandler(rung plan.Rung, rungs []plan.Rung, pods Pods, verdict readiness.Verdict) readiness.Verdict {

@@ -3,6 +3,7 @@ package readiness
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -261,6 +262,9 @@ func waitsFor(pod *corev1.Pod, container string) string {
 		}
 		for _, arg := range c.Args {
 			if names, found := strings.CutPrefix(arg, labels.WaitForFlag); found {
+				if slices.Contains(c.Args, labels.InjectedFlag) {
+					names += " and the container runtime"
+				}
 				return names
 			}
 		}

@@ -108,6 +108,10 @@ func TestPod(t *testing.T) {
 			pod:  pod(waitFor("wait", "--for=driver,toolkit"), withInit(status("gpu-node-wait", running())), with(status("main", waiting("PodInitializing", "")))),
 			want: readiness.Verdict{State: readiness.Progressing, Reason: "WaitingForOperand", Message: "waits for driver,toolkit"},
 		},
+		"it waits, and GPUs are injected then": {
+			pod:  pod(waitFor("wait", "--for=driver", "--injected"), withInit(status("gpu-node-wait", running())), with(status("main", waiting("PodInitializing", "")))),
+			want: readiness.Verdict{State: readiness.Progressing, Reason: "WaitingForOperand", Message: "waits for driver and the container runtime"},
+		},
 		"waits, without saying for whom": {
 			pod:  pod(waitFor("wait"), withInit(status("gpu-node-wait", running()))),
 			want: readiness.Verdict{State: readiness.Progressing, Reason: "WaitingForOperand", Message: "waits for another operand"},

@@ -7,7 +7,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// judgeAuxiliary judges the operands that GPUs can be used without, as far as they run on nodes.
+// judgeAuxiliary judges the operands that are not needed to use GPUs, as far as they run on nodes.
 func judgeAuxiliary(pass Pass, status v1.ClusterPolicyStatus) *finding {
 	auxiliary := operandsOf(pass, status, isAuxiliary)
 	if failing := inState(auxiliary, v1.OperandInvalid, v1.OperandConflict, v1.OperandError, v1.OperandDegraded); failing != nil {
@@ -16,16 +16,19 @@ func judgeAuxiliary(pass Pass, status v1.ClusterPolicyStatus) *finding {
 	if waiting := inState(auxiliary, v1.OperandWaiting, v1.OperandProgressing); waiting != nil {
 		return &finding{ready: metav1.ConditionFalse, reason: v1.ReasonOperandNotReady, message: about(waiting), progressing: true}
 	}
+	if pending := withReason(auxiliary, v1.ReasonUpgradePending); pending != nil {
+		return &finding{ready: metav1.ConditionFalse, reason: v1.ReasonUpgradePending, message: about(pending), progressing: true}
+	}
 	if status.NodeSummary.Total == 0 {
 		return &finding{ready: metav1.ConditionTrue, reason: nothingToDo(status).reason}
 	}
 	return &finding{ready: metav1.ConditionTrue, reason: v1.ReasonReconciled}
 }
 
-// isAuxiliary reports whether GPUs can be used without an operand that runs on their nodes.
+// isAuxiliary reports whether an operand runs on GPU nodes and is not needed to use their GPUs.
 func isAuxiliary(o *operand.Operand) bool { return o.Stage == "" && len(o.Workloads) > 0 }
 
-// isEssential reports whether GPUs cannot be used without an operand, or it is of the cluster.
+// isEssential reports whether an operand is needed to use GPUs, or is of the cluster.
 func isEssential(o *operand.Operand) bool { return !isAuxiliary(o) }
 
 // operandsOf are the statuses of some of the operands.

@@ -292,7 +292,7 @@ type finding struct {
 	progressing     bool
 	// waits is what is progressing where the message is about a failure.
 	waits string
-	// auxiliary is what is to be said about the operands that GPUs can be used without; nil where that is not known.
+	// auxiliary is what is to be said about the operands that are not needed to use GPUs; nil where that is not known.
 	auxiliary *finding
 }
 

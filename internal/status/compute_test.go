@@ -501,6 +501,14 @@ func TestWhatGPUsCanBeUsedWithout(t *testing.T) {
 			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False OperandNotReady", "Progressing": "True OperandNotReady"},
 			message: "dcgm-exporter: its objects have just been changed",
 		},
+		"it is outdated, and nobody replaces its pod": {
+			nodes: 1, change: func(b *bed) {
+				b.snapshot.DaemonSets[exporter].Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+				b.snapshot.DaemonSets[exporter].Annotations["nvidia.com/gpu-operator.template-digest"] = "other"
+			},
+			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False UpgradePending", "Progressing": "True UpgradePending"},
+			message: "dcgm-exporter: outdated on 1 of 1 nodes: node-00000 (UpgradePending); delete its pod on a node to update it there",
+		},
 		"it cannot be applied": {
 			nodes: 1, change: func(b *bed) { b.applied[exporter] = Outcome{Err: apply.ErrConflict} },
 			want:    map[string]string{"Ready": "False Conflict", "AuxiliaryReady": "False Conflict", "Degraded": "True Conflict"},

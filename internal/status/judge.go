@@ -31,14 +31,14 @@ var checks = []check{
 	outdatedDriver,    // a person decides when
 }
 
-// judge draws the conclusion about the policy. What GPUs can be used without is judged apart.
+// judge draws the conclusion about the policy. What is not needed to use GPUs is judged apart.
 func judge(pass Pass, status v1.ClusterPolicyStatus) finding {
 	found := judgeNodes(pass, status)
 	found.auxiliary = judgeAuxiliary(pass, status)
 	return found
 }
 
-// judgeNodes draws the conclusion about what GPUs cannot be used without.
+// judgeNodes draws the conclusion about what is needed to use GPUs.
 func judgeNodes(pass Pass, status v1.ClusterPolicyStatus) finding {
 	for _, applies := range checks {
 		if found, does := applies(pass, status); does {
@@ -162,7 +162,7 @@ func missingDiscovery(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) 
 		remedy = "the cluster has no node"
 	} else if pass.Plan.Input.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {
 		remedy = "install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto"
-	} else if off := withReason(status, v1.ReasonFenceMissing); off != nil {
+	} else if off := withReason(status.Operands, v1.ReasonFenceMissing); off != nil {
 		remedy = off.Message
 	}
 	return finding{reason: v1.ReasonNodeDiscoveryMissing, message: unknown + remedy}, true
@@ -172,8 +172,8 @@ func somethingOnItsWay(pass Pass, status v1.ClusterPolicyStatus) (finding, bool)
 	return finding{reason: v1.ReasonOperandNotReady, message: waiting(pass, status)}, isProgressing(pass, status)
 }
 
-func outdatedDriver(_ Pass, status v1.ClusterPolicyStatus) (finding, bool) {
-	if pending := withReason(status, v1.ReasonUpgradePending); pending != nil {
+func outdatedDriver(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) {
+	if pending := withReason(operandsOf(pass, status, isEssential), v1.ReasonUpgradePending); pending != nil {
 		return finding{reason: v1.ReasonUpgradePending, message: about(pending), progressing: true}, true
 	}
 	// A node whose operating system has changed runs a driver that is right for its old pool.
@@ -185,7 +185,7 @@ func isProgressing(pass Pass, status v1.ClusterPolicyStatus) bool {
 	return status.NodeSummary.Progressing > 0 || onItsWay(pass, status) != nil
 }
 
-// onItsWay is an operand that GPUs cannot be used without and that is not ready yet.
+// onItsWay is an operand that is needed to use GPUs and not ready yet.
 func onItsWay(pass Pass, status v1.ClusterPolicyStatus) *v1.OperandStatus {
 	return inState(operandsOf(pass, status, isEssential), v1.OperandWaiting, v1.OperandProgressing)
 }
@@ -214,10 +214,10 @@ func inState(operands []v1.OperandStatus, states ...v1.OperandState) *v1.Operand
 	return nil
 }
 
-func withReason(status v1.ClusterPolicyStatus, reason string) *v1.OperandStatus {
-	for i := range status.Operands {
-		if status.Operands[i].Reason == reason {
-			return &status.Operands[i]
+func withReason(operands []v1.OperandStatus, reason string) *v1.OperandStatus {
+	for i := range operands {
+		if operands[i].Reason == reason {
+			return &operands[i]
 		}
 	}
 	return nil

@@ -61,7 +61,7 @@ func (b *bed) awaitPolicy(ctx context.Context, what string, check func(v1.Cluste
 	})
 }
 
-// awaitReady waits until the policy says that so many nodes are ready, and no other is there. What GPUs can be used without
+// awaitReady waits until the policy says that so many nodes are ready, and no other is there. What is not needed to use GPUs
 // counts, too, as it does with NVIDIA's operator, whose status does not tell it apart.
 func (b *bed) awaitReady(ctx context.Context, nodes int) error {
 	return b.awaitPolicy(ctx, fmt.Sprintf("%d nodes are ready", nodes), func(st v1.ClusterPolicyStatus) bool {

@@ -237,7 +237,7 @@ func (b *bed) policy() *v1.ClusterPolicy {
 // them, which looks at a burst of changes once.
 const conditionLag = 10 * time.Second
 
-// awaitReady waits until the policy is ready with this many nodes, also with what GPUs can be used without, and returns how long it took.
+// awaitReady waits until the policy is ready with this many nodes, also with what is not needed to use GPUs, and returns how long it took.
 func (b *bed) awaitReady(nodes int) time.Duration {
 	b.t.Helper()
 	begin := time.Now()

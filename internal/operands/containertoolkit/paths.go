@@ -26,7 +26,7 @@ const (
 // The variable and the argument by which the toolkit is told to leave the restart of the runtime to others.
 var (
 	noRestartEnv = v1.EnvVar{Name: "RUNTIME_RESTART_MODE", Value: "none"}
-	noRestartArg = "--restart-mode=none"
+	noRestartArg = []string{"--restart-mode", "none"}
 )
 
 // runtimeNames are what the toolkit calls a runtime: in RUNTIME, and in variables of this runtime alone.
@@ -164,7 +164,7 @@ func runtimeValues(in operand.Input, layout operand.Layout) values {
 	set(names.socket, socket)
 	// Docker reads its configuration without a restart, and the socket of CRI-O is not in the pod.
 	v.Restarts = layout.Runtime == operand.RuntimeContainerd &&
-		!slices.Contains(in.Spec.Toolkit.Env, noRestartEnv) && !slices.Contains(in.Spec.Toolkit.Args, noRestartArg)
+		!slices.Contains(in.Spec.Toolkit.Env, noRestartEnv) && !leavesRestart(in.Spec.Toolkit.Args)
 	v.Socket = socket
 	set(envSource, layout.ConfigSource)
 	set(envExecutable, layout.Executable)
@@ -173,6 +173,16 @@ func runtimeValues(in operand.Input, layout operand.Layout) values {
 	}
 	v.Hooks, v.HooksDir = true, layout.HooksDir
 	return v
+}
+
+// leavesRestart reports whether the toolkit's arguments leave the restart of the runtime to others.
+func leavesRestart(args []string) bool {
+	for i, arg := range args {
+		if arg == strings.Join(noRestartArg, "=") || i > 0 && slices.Equal(args[i-1:i+1], noRestartArg) {
+			return true
+		}
+	}
+	return false
 }
 
 // crioMode is how CRI-O learns of the toolkit without CDI: by an OCI hook where that is enough.

@@ -35,7 +35,7 @@ func (c claim) isMade(policy *v1.ClusterPolicy) bool {
 		meta.IsStatusConditionTrue(policy.Status.Conditions, c.condition)
 }
 
-// auxiliary are the operands that GPUs can be used without.
+// auxiliary are the operands that are not needed to use GPUs.
 var auxiliary = []string{"dcgm", "dcgm-exporter", "gpu-feature-discovery", "mig-manager", "mps-control-daemon", "node-status-exporter"}
 
 func isAuxiliary(event history.Event) bool {

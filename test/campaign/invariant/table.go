@@ -24,7 +24,7 @@ func Table() []Invariant {
 		{ID: "S7", What: "only own objects are deleted and overwritten; a deletion names the UID", check: ownership},
 		{ID: "S8", What: "what users have is the same at every revision", check: userData},
 		{ID: "S9", What: "no container has more privileges than the published table says", check: privileges},
-		{ID: "S10", What: "the status is true: Ready only while all DaemonSets and nodes are", check: truth},
+		{ID: "S10", What: "the status is true: Ready only while all nodes and the DaemonSets that GPUs need are, AuxiliaryReady only while the others are", check: truth},
 		{ID: "S11", What: "an operand whose spec is invalid stays as it is", check: invalid},
 		{ID: "S12", What: "the labels of one node change nothing on another", check: locality},
 		{ID: "S13", What: "no pod goes that the run does not explain", check: podsStay},
