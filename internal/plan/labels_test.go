@@ -216,10 +216,10 @@ func TestLabelsComeAfterTheToolkit(t *testing.T) {
 		"the toolkit is ready":         {facts: ubuntu("a"), current: after(nil, first), injector: true, want: rest},
 		"the toolkit is ready no more": {facts: ubuntu("a"), current: labelled(nil)},
 		"a label that was lost":        {facts: ubuntu("a"), current: labelled(map[string]*string{deploy + "device-plugin": removed})},
-		"the host has the toolkit":     {facts: deployed("container-toolkit", "pre-installed"), current: after(nil, first), want: rest},
-		"a user keeps the toolkit off": {facts: deployed("container-toolkit", "false"), current: after(nil, first), want: rest},
-		"the toolkit is paused":        {facts: deployed("container-toolkit", "paused-for-driver-upgrade"), current: after(nil, first)},
-		"a paused one is ready still":  {facts: deployed("container-toolkit", "paused-for-driver-upgrade"), current: after(nil, first), injector: true},
+		"the host has the toolkit":     {facts: withToolkit("pre-installed"), current: after(nil, first), want: rest},
+		"a user keeps the toolkit off": {facts: withToolkit("false"), current: after(nil, first), want: rest},
+		"the toolkit is paused":        {facts: withToolkit("paused-for-driver-upgrade"), current: after(nil, first)},
+		"a paused one is ready still":  {facts: withToolkit("paused-for-driver-upgrade"), current: after(nil, first), injector: true},
 		"the toolkit cannot be served": {facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "isulad" }), current: after(nil, first), want: rest},
 		"the toolkit is turned off": {
 			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}}, facts: ubuntu("a"), current: after(nil, first), want: rest,
@@ -237,8 +237,9 @@ func TestLabelsComeAfterTheToolkit(t *testing.T) {
 	}
 }
 
-func deployed(name operand.Name, value string) operand.NodeFacts {
-	return changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy = map[operand.Name]string{name: value} })
+// withToolkit is a node whose label of the toolkit has this value.
+func withToolkit(value string) operand.NodeFacts {
+	return changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy = map[operand.Name]string{"container-toolkit": value} })
 }
 
 // One patch is enough for a node whose toolkit is ready: what it leads to asks for no other.

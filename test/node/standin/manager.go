@@ -86,8 +86,13 @@ func relabel(ctx context.Context, client *apiClient, node string, operands [][2]
 	}
 	changes := map[string]string{}
 	for _, operand := range operands {
-		if key := deployPrefix + operand[0]; found.Metadata.Labels[key] == from {
+		key := deployPrefix + operand[0]
+		switch value, there := found.Metadata.Labels[key]; {
+		case value == from:
 			changes[key] = to
+		case !there:
+			// As the real one, which reads one that is missing as empty.
+			changes[key] = ""
 		}
 	}
 	return label(ctx, client, node, changes)
