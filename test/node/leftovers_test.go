@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,7 +61,8 @@ func TestNothingIsLeft(t *testing.T) {
 			g.Expect(cgroups(v.dir)).NotTo(BeEmpty())
 			tc.end(g, v)
 			if tc.next {
-				g.Eventually(func() []int { return processesOf(v.dir, "") }, "10s", "20ms").Should(BeEmpty())
+				// The kernel may take as long to end them as a run that cleans up gives it.
+				g.Eventually(func() []string { return states(processesOf(v.dir, "")) }, "30s", "20ms").Should(BeEmpty())
 				g.Expect(v.dir).To(BeADirectory())
 				other := startVictim(t)
 				g.Expect(other.stdin.Close()).To(Succeed())
@@ -140,6 +142,23 @@ func processesOf(dir, part string) []int {
 		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
 			found = append(found, pid)
 		}
+	}
+	return found
+}
+
+// states are what these processes run, and what they do.
+func states(pids []int) []string {
+	var found []string
+	for _, pid := range pids {
+		dir := fmt.Sprintf("/proc/%d/", pid)
+		command, _ := os.ReadFile(dir + "cmdline")
+		status, err := os.ReadFile(dir + "status")
+		if err != nil {
+			continue // It has ended.
+		}
+		waits, _ := os.ReadFile(dir + "wchan")
+		state := regexp.MustCompile(`(?m)^(State|PPid|Threads):.*$`).FindAllString(string(status), -1)
+		found = append(found, fmt.Sprintf("%d %q %q waits in %s", pid, strings.ReplaceAll(string(command), "\x00", " "), state, waits))
 	}
 	return found
 }
