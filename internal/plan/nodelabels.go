@@ -2,6 +2,7 @@ package plan
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -15,7 +16,7 @@ import (
 // runtime does not know their RuntimeClass, and the kubelet tries a pod that it has failed to start again only after 10 to
 // 15 s. A label that is there stays whatever becomes of the injector.
 func (d *Decisions) NodeLabels(facts operand.NodeFacts, current map[string]string, running Running) map[string]*string {
-	wanted, early := d.deployLabels(facts), d.early(facts, running)
+	wanted := d.deployLabels(facts)
 	changes := d.surplus(current, wanted)
 	set := func(key, value string) {
 		if current[key] != value {
@@ -23,11 +24,8 @@ func (d *Decisions) NodeLabels(facts operand.NodeFacts, current map[string]strin
 		}
 	}
 	set(labels.GPUPresent, labels.True)
-	for key, verdict := range wanted {
-		// Any value but an empty one is somebody's decision about this node.
-		if verdict == operand.Install && current[key] == "" && !early[key] {
-			set(key, labels.True)
-		}
+	for _, key := range d.due(facts, current, wanted, running) {
+		set(key, labels.True)
 	}
 	for key, value := range d.defaults(facts, current) {
 		set(key, value)
@@ -57,20 +55,36 @@ func (d *Decisions) surplus(current map[string]string, wanted map[string]operand
 	return changes
 }
 
-// early are the deploy labels whose pods could not be started on the node yet. While k8s-driver-manager pauses the
-// injector, it waits until no pod is there that uses the driver, so that none may be added.
-func (d *Decisions) early(facts operand.NodeFacts, running Running) map[string]bool {
-	early := map[string]bool{}
-	for _, stage := range ladder {
-		injector, paused := injectorOf(d.Catalogue, d.rungs(stage, facts))
-		if injector == "" || running.Injector && !paused {
-			continue
-		}
-		for _, o := range d.Catalogue {
-			early[o.Name.DeployLabel()] = o.Injected
+// due are the deploy labels that the node lacks and whose pods can be started there.
+func (d *Decisions) due(facts operand.NodeFacts, current map[string]string, wanted map[string]operand.Verdict, running Running) []string {
+	var missing []string
+	for key, verdict := range wanted {
+		// Any value but an empty one is somebody's decision about this node.
+		if verdict == operand.Install && current[key] == "" {
+			missing = append(missing, key)
 		}
 	}
-	return early
+	if len(missing) == 0 || !d.awaitsInjector(facts, running) {
+		return missing
+	}
+	return slices.DeleteFunc(missing, func(key string) bool {
+		o, known := operand.Find(d.Catalogue, operand.Name(strings.TrimPrefix(key, labels.DeployPrefix)))
+		return known && o.Injected
+	})
+}
+
+// awaitsInjector reports whether pods into which GPUs are injected could not be started on the node yet. While
+// k8s-driver-manager pauses the injector, it waits until no pod is there that uses the driver, so that none may be added.
+func (d *Decisions) awaitsInjector(facts operand.NodeFacts, running Running) bool {
+	for _, o := range d.Catalogue {
+		if !o.Injects {
+			continue
+		}
+		if injector, paused := injectorOf(d.Catalogue, d.rungs(o.Stage, facts)); injector != "" && (paused || !running.Injector) {
+			return true
+		}
+	}
+	return false
 }
 
 // kinds are the labels by which an operand with several DaemonSets tells their nodes apart, as far as
