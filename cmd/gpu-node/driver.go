@@ -78,7 +78,7 @@ Environment variables, over which the flags win:
 	registerCopy(flags, &copies)
 	flags.StringVar(&driver.DevChar, "dev-char", labels.DevCharMount, "the host's /dev/char, as mounted here")
 	flags.BoolVar(&follows, "runtime-follows", false,
-		"the toolkit of this pod has the container runtime start anew: say so in the marker, and remove the one that says that it has")
+		"the toolkit of this pod has the container runtime restart: say so in the marker, and remove the one that says that it has")
 	flags.BoolVar(&noLinks, "no-dev-char-links", false, "make no links in the host's /dev/char")
 	return command
 }
@@ -89,7 +89,7 @@ var runtimeOfBefore = validate.Companion{
 	Check:  func([]marker.Assignment) (bool, error) { return false, nil },
 }
 
-// withRuntime adds to what a check finds that the container runtime starts anew after it.
+// withRuntime adds to what a check finds that the container runtime restarts after it.
 func withRuntime(check validate.Check) validate.Check {
 	return func(ctx context.Context) ([]marker.Assignment, error) {
 		found, err := check(ctx)

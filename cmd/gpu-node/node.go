@@ -25,11 +25,16 @@ type node struct {
 }
 
 func (n *node) register(flags *pflag.FlagSet) {
+	n.registerMarkers(flags)
+	registerTerminationLog(flags, &n.terminationLog)
+	flags.DurationVar(&n.timeout, "timeout", 0, "give up after this time, with a unit (90s, 20m); 0s is never")
+}
+
+// registerMarkers registers the flags that say where the markers are and what they are compared with.
+func (n *node) registerMarkers(flags *pflag.FlagSet) {
 	flags.StringVar(&n.dir, "dir", labels.ValidationsDir, "directory of the markers; need not exist yet")
 	flags.StringVar(&n.bootIDFile, "boot-id-file", labels.BootIDFile, "file that names the present boot of the node")
 	flags.StringVar(&n.statFile, "stat-file", labels.ProcStat, "file that tells when the node was booted, in its line btime")
-	registerTerminationLog(flags, &n.terminationLog)
-	flags.DurationVar(&n.timeout, "timeout", 0, "give up after this time, with a unit (90s, 20m); 0s is never")
 }
 
 // work is what a command does until ctx ends: by the timeout, or by the SIGTERM of the kubelet.

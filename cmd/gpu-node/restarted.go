@@ -16,11 +16,11 @@ func restartedCommand() *cobra.Command {
 	var probe restartProbe
 	command := &cobra.Command{
 		Use:   labels.RestartedCommand + " --socket=FILE --started-file=FILE",
-		Short: "Probe whether the container runtime has started anew since the toolkit of this container did",
-		Long: `Probe whether the container runtime has started anew since gpu-node exec --started-file turned into the
+		Short: "Probe whether the container runtime has restarted since the toolkit of this container did",
+		Long: `Probe whether the container runtime has restarted since gpu-node exec --started-file turned into the
 toolkit: only then does it make pods with the RuntimeClass. The pod must share the processes of the host.
 
-A runtime that has not started anew --patience after the toolkit is taken to need no restart. Then write the marker
+A runtime that has not restarted --patience after the toolkit is taken to need no restart. Then write the marker
 runtime, for which those wait into whose containers GPUs are injected.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -31,8 +31,7 @@ runtime, for which those wait into whose containers GPUs are injected.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVar(&probe.node.dir, "dir", labels.ValidationsDir, "directory of the markers")
-	flags.StringVar(&probe.node.bootIDFile, "boot-id-file", labels.BootIDFile, "file that names the present boot of the node")
+	probe.node.registerMarkers(flags)
 	flags.StringVar(&probe.socket, "socket", "", "socket of the container runtime, as mounted here")
 	flags.StringVar(&probe.startedFile, startedFileFlag, "", "file of gpu-node exec --"+startedFileFlag)
 	flags.StringVar(&probe.procRoot, "proc-root", "/proc", "procfs with the processes of the host, as mounted here")
@@ -62,7 +61,7 @@ func (p restartProbe) run(ctx context.Context) error {
 		return err
 	}
 	if _, err := markers.Read(labels.MarkerRuntime); err == nil {
-		// By an attempt whose result the kubelet has lost: the runtime that ran it has started anew.
+		// By an attempt whose result the kubelet has lost: the runtime that ran it has restarted.
 		return nil
 	}
 	return noteRuntime(markers)

@@ -10,7 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// The toolkit is ready once the container runtime has started anew: after gpu-node became the toolkit, and before its
+// The toolkit is ready once the container runtime has restarted: after gpu-node became the toolkit, and before its
 // patience is over. This test is the runtime that was there before.
 func TestTheProbeOfTheToolkit(t *testing.T) {
 	g := NewWithT(t)
@@ -73,7 +73,7 @@ func TestACopyThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// What gets GPUs injected waits for the runtime, too, where the driver's marker says that it starts anew.
+// What gets GPUs injected waits for the runtime, too, where the driver's marker says that it restarts.
 func TestWaitForTheRuntime(t *testing.T) {
 	g := NewWithT(t)
 	pod := newPod(t)
@@ -88,7 +88,7 @@ func TestWaitForTheRuntime(t *testing.T) {
 	g.Expect(pod.command(t, "wait", "--for=driver", "--injected").Run()).To(Succeed(), "nobody restarts the runtime")
 }
 
-// The proof of a driver whose toolkit follows takes the marker of the runtime away until that has started anew.
+// The proof of a driver whose toolkit follows takes the marker of the runtime away until that has restarted.
 func TestTheRuntimeFollowsTheDriver(t *testing.T) {
 	g := NewWithT(t)
 	pod, host := newPod(t), newGPUHost(t)

@@ -34,7 +34,7 @@ func waitCommand() *cobra.Command {
 another instance of the driver container. A marker of NVIDIA's validator, which names neither, must be
 newer than the boot and than the driver container.
 
-With --injected, also until the container runtime has started anew with the toolkit's configuration, where
+With --injected, also until the container runtime has restarted with the toolkit's configuration, where
 the driver's marker says that it does.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -200,7 +200,7 @@ func waitFor(ctx context.Context, markers marker.Dir, log *slog.Logger, injected
 	})
 }
 
-// runtimeFollows is in the marker of a driver whose toolkit has the container runtime start anew.
+// runtimeFollows is in the marker of a driver whose toolkit has the container runtime restart.
 var runtimeFollows = marker.Assignment{Key: labels.RuntimeFollowsKey, Value: labels.True}
 
 // mustBeGiven marks a flag as required. It panics on a flag that the command has not.

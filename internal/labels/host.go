@@ -62,7 +62,7 @@ const (
 	// MarkerDriver: nvidia-smi works in the driver's root. A file of shell assignments, which
 	// the entrypoints of NVIDIA's operand images read.
 	MarkerDriver Marker = "driver"
-	// MarkerRuntime: the container runtime has started anew with the toolkit's configuration, for the present driver.
+	// MarkerRuntime: the container runtime has restarted with the toolkit's configuration, for the present driver.
 	MarkerRuntime Marker = "runtime"
 	// MarkerToolkit: a container gets the GPU through the runtime.
 	MarkerToolkit Marker = "toolkit"
@@ -115,7 +115,7 @@ const (
 	GDSEnabledKey     = "GDS_ENABLED"
 	RDMAEnabledKey    = "GPU_DIRECT_RDMA_ENABLED"
 	// RuntimeFollowsKey is the assignment in the driver's marker that is "true" where the toolkit of the prover's pod has
-	// the container runtime start anew, and writes MarkerRuntime then. Until that, the runtime may inject what an earlier
+	// the container runtime restart, and writes MarkerRuntime then. Until that, the runtime may inject what an earlier
 	// driver had.
 	RuntimeFollowsKey = "RUNTIME_FOLLOWS"
 	// BootIDKey is the assignment in a marker that names the boot in which it was written.

@@ -25,7 +25,7 @@ const (
 	// one that meets other work of a small machine is no defect; the line that is printed is what to look at.
 	shared = 3
 	// mostHandler is what may pass from the handler's installation on a node until the first pod starts that needs it: the
-	// runtime starts anew, and the kubelet looks at containers and probes them once a second each.
+	// runtime restarts, and the kubelet looks at containers and probes them once a second each.
 	mostHandler = 8 * time.Second
 
 	nvidiaClass = "nvidia"
@@ -94,7 +94,7 @@ func waitsFor(container corev1.Container) (markers []string, waits bool) {
 			}
 		}
 		if arg == "--injected" {
-			// The toolkit of these tests has the runtime start anew.
+			// The toolkit of these tests has the runtime restart.
 			markers = append(markers, "runtime-ready")
 		}
 	}

@@ -58,8 +58,8 @@ func (b *bed) awaitMarker(name string, begin time.Time) {
 }
 
 // checkInjections holds that each container which got files of a driver since then got those of the driver that was
-// loaded, after the runtime had started anew with it.
-func (b *bed) checkInjections(begin time.Time) {
+// loaded, after the runtime had restarted with it, and returns what they got.
+func (b *bed) checkInjections(begin time.Time) []node.Injection {
 	b.t.Helper()
 	info, err := os.Stat(b.machine.Running("/run/nvidia/validations/runtime-ready"))
 	b.Expect(err).NotTo(HaveOccurred())
@@ -70,8 +70,9 @@ func (b *bed) checkInjections(begin time.Time) {
 		b.Expect(injection.Driver).To(Equal(injection.Loaded), "%+v", injection)
 		b.Expect(injection.At).To(BeTemporally(">=", info.ModTime()), "%+v", injection)
 	}
-	b.t.Logf("%d containers got files of the driver, the first one %s after the runtime had started anew", len(injected),
+	b.t.Logf("%d containers got files of the driver, the first one %s after the runtime had restarted", len(injected),
 		injected[0].At.Sub(info.ModTime()).Round(time.Millisecond))
+	return injected
 }
 
 // checkReplacedDriver replaces the driver by another version. What was described of the old one is still there, and so are
@@ -101,8 +102,5 @@ func (b *bed) checkReplacedDriver() {
 		g.Expect(policy.Status.State).To(Equal(v1.StateReady), "%+v", policy.Status)
 	}, "2m", "200ms").Should(Succeed(), b.describe)
 	b.t.Logf("all was ready again after %s", since(begin))
-	b.checkInjections(begin)
-	injected, err := b.machine.Injections(begin)
-	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(injected).To(HaveEach(HaveField("Driver", version)))
+	b.Expect(b.checkInjections(begin)).To(HaveEach(HaveField("Driver", version)))
 }

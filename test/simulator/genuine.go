@@ -71,7 +71,7 @@ func (c *container) watchProcess(at conditions) {
 	c.probe(at)
 }
 
-// probe makes a running container ready. The toolkit is once it has become the toolkit and its runtime has started anew,
+// probe makes a running container ready. The toolkit is once it has become the toolkit and its runtime has restarted,
 // which takes no time here: its start-up probe writes that down.
 func (c *container) probe(at conditions) {
 	if c.ready || c.spec.StartupProbe == nil || !slices.Contains(c.spec.StartupProbe.Exec.Command, labels.RestartedCommand) {

@@ -1,4 +1,4 @@
-// Package restart observes whether the process behind a socket of the host has started anew. The container toolkit
-// writes the configuration of the container runtime and has the runtime start anew, and no file says when that is done:
+// Package restart observes whether the process behind a socket of the host has restarted. The container toolkit
+// writes the configuration of the container runtime and has the runtime restart, and no file says when that is done:
 // pods that need the toolkit's handler cannot be made before.
 package restart

@@ -38,7 +38,7 @@ type values struct {
 	Env               []variable
 	CDI               bool
 	Mounts            []mount
-	// Restarts: the toolkit has the container runtime start anew, which listens on Socket, a path in the container.
+	// Restarts: the toolkit has the container runtime restart, which listens on Socket, a path in the container.
 	Restarts bool
 	Socket   string
 	// Hooks tells whether the toolkit may write an OCI hook, HooksDir where on the host.

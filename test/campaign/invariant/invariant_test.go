@@ -72,14 +72,14 @@ func policy(ready metav1.ConditionStatus) *v1.ClusterPolicy {
 	}
 }
 
-// exporter is what GPUs can be used without, behind on a node.
+// exporter is not needed to use GPUs, and is behind on a node.
 var exporter = func() *appsv1.DaemonSet {
 	ds := daemonSet(1)
 	ds.Labels[labels.Operand] = "dcgm-exporter"
 	return ds
 }()
 
-// allReady says that the policy is ready, with all that GPUs can be used without.
+// allReady says that the policy is ready, with all that is not needed to use GPUs.
 var allReady = func() *v1.ClusterPolicy {
 	p := policy(metav1.ConditionTrue)
 	p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: v1.ConditionAuxiliaryReady, Status: metav1.ConditionTrue})

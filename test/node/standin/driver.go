@@ -31,12 +31,17 @@ const (
 // driverVersion is that of the driver's image, of which NVIDIA's have this variable.
 func driverVersion() string { return os.Getenv("DRIVER_VERSION") }
 
+// moduleVersion is that of the module in the kernel, whose files are below root.
+func moduleVersion(root string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(root, moduleDir, "nvidia", "version"))
+	return strings.TrimSpace(string(content)), err
+}
+
 // loadedVersion is that of the modules in the kernel. In the driver's root, which is without the kernel's files, it is that
 // of the library beside them.
 func loadedVersion() string {
-	content, err := os.ReadFile(filepath.Join(moduleDir, "nvidia", "version"))
-	if err == nil {
-		return strings.TrimSpace(string(content))
+	if version, err := moduleVersion("/"); err == nil {
+		return version
 	}
 	const library = "libcuda.so."
 	found, _ := filepath.Glob(filepath.Join(libraryDir(), library+"*.*"))

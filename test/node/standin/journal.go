@@ -17,6 +17,8 @@ const (
 	journal = "/var/lib/stand-in-journal"
 	// bundles is where containerd has the folder of each container.
 	bundles = "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
+	// criAnnotation starts the annotations by which containerd says whose a container is.
+	criAnnotation = "io.kubernetes.cri."
 )
 
 // start is one line of the journal.
@@ -27,7 +29,7 @@ type start struct {
 }
 
 // writeDown notes the start of a container, if runc is asked for one.
-func writeDown(args []string) (err error) {
+func writeDown(args []string) error {
 	found := slices.Index(args, "start")
 	if found < 0 || found+1 >= len(args) {
 		return nil
@@ -40,17 +42,21 @@ func writeDown(args []string) (err error) {
 	if err := json.Unmarshal(content, &config); err != nil {
 		return fmt.Errorf("find out which container starts: %w", err)
 	}
-	const prefix = "io.kubernetes.cri."
-	line, err := json.Marshal(start{
-		Namespace: config.Annotations[prefix+"sandbox-namespace"],
-		Pod:       config.Annotations[prefix+"sandbox-name"],
-		Container: config.Annotations[prefix+"container-name"],
+	return appendLine(journal, start{
+		Namespace: config.Annotations[criAnnotation+"sandbox-namespace"],
+		Pod:       config.Annotations[criAnnotation+"sandbox-name"],
+		Container: config.Annotations[criAnnotation+"container-name"],
 		At:        time.Now().UnixNano(),
 	})
+}
+
+// appendLine adds a value to a file that has one in each line.
+func appendLine(path string, value any) (err error) {
+	line, err := json.Marshal(value)
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(journal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}

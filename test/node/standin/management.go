@@ -40,12 +40,12 @@ type management struct {
 func describe() (management, error) {
 	root, onHost := os.Getenv("DRIVER_ROOT_CTR_PATH"), os.Getenv("NVIDIA_DRIVER_ROOT")
 	dev, devOnHost := os.Getenv("DEV_ROOT_CTR_PATH"), os.Getenv("NVIDIA_DEV_ROOT")
-	version, err := os.ReadFile(filepath.Join(moduleDir, "nvidia", "version"))
+	version, err := moduleVersion("/")
 	if err != nil {
 		return management{}, fmt.Errorf("find the driver: %w", err)
 	}
 	found := management{
-		Kind: managementKind, Driver: strings.TrimSpace(string(version)), GPUs: map[int]string{},
+		Kind: managementKind, Driver: version, GPUs: map[int]string{},
 		Mounts: map[string]string{"/usr/bin/nvidia-smi": filepath.Join(onHost, "usr/bin/nvidia-smi")},
 	}
 	gpus, err := gpusIn(filepath.Join(dev, "dev"))
@@ -136,28 +136,14 @@ func readManagement(visible string) (described management, err error) {
 }
 
 // writeInjection notes which driver's files a container has got, and which driver is loaded.
-func writeInjection(s spec, driver string) (err error) {
-	loaded, err := os.ReadFile(filepath.Join(machineDir, moduleDir, "nvidia", "version"))
+func writeInjection(s spec, driver string) error {
+	loaded, err := moduleVersion(machineDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	annotations, _ := s["annotations"].(map[string]any)
-	named := func(what string) string {
-		name, _ := annotations["io.kubernetes.cri."+what].(string)
-		return name
-	}
-	line, err := json.Marshal(map[string]any{
-		"Pod": named("sandbox-name"), "Container": named("container-name"), "At": time.Now().UnixNano(),
-		"Driver": driver, "Loaded": strings.TrimSpace(string(loaded)),
+	return appendLine(injections, map[string]any{
+		"Pod": annotations[criAnnotation+"sandbox-name"], "Container": annotations[criAnnotation+"container-name"],
+		"At": time.Now().UnixNano(), "Driver": driver, "Loaded": loaded,
 	})
-	if err != nil {
-		return err
-	}
-	file, err := os.OpenFile(injections, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	_, err = file.Write(append(line, '\n'))
-	return err
 }

@@ -40,7 +40,7 @@ func (h *Host) InstallDriver(pod types.UID) error {
 	return nil
 }
 
-// ConfirmRuntime does what the start-up probe of the toolkit does once the container runtime has started anew.
+// ConfirmRuntime does what the start-up probe of the toolkit does once the container runtime has restarted.
 func (h *Host) ConfirmRuntime() error {
 	markers := marker.Dir{Path: h.Path(labels.ValidationsDir), BootID: h.hardware.BootID}
 	instance, err := markers.DriverInstance()
@@ -48,7 +48,7 @@ func (h *Host) ConfirmRuntime() error {
 		err = markers.Write(labels.MarkerRuntime, nil, instance)
 	}
 	if err != nil {
-		return fmt.Errorf("say on node %s that the container runtime has started anew: %w", h.node, err)
+		return fmt.Errorf("say on node %s that the container runtime has restarted: %w", h.node, err)
 	}
 	return nil
 }
