@@ -72,7 +72,7 @@ type Operand struct {
 	// Stage of a node's ladder that is reached when the operand's pod is ready there. Empty: the GPUs
 	// can be used without it, and it is judged beside the ladder.
 	Stage v1.Stage
-	// Requires are the operand's edges; the whole must be acyclic, see Sort.
+	// Requires are the operand's edges; the whole must be acyclic, see NewCatalogue.
 	Requires []Requirement
 	// Proves are the markers that the operand's pods can write.
 	Proves []Proof
@@ -239,14 +239,4 @@ func (o *Operand) NodePoolLabel() string {
 		return ""
 	}
 	return labels.NodePoolPrefix + string(o.Name)
-}
-
-// Find returns the operand of that name.
-func Find(catalogue []Operand, name Name) (*Operand, bool) {
-	for i := range catalogue {
-		if catalogue[i].Name == name {
-			return &catalogue[i], true
-		}
-	}
-	return nil, false
 }

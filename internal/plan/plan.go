@@ -64,8 +64,8 @@ func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []opera
 		for i := range step.Instances {
 			step.Instances[i].Image = image.Mirror(d.Input.Spec.Global.Registry, step.Instances[i].Image)
 		}
-		step.Waits = operand.Waits(installed, o)
-		step.Proves = operand.Proves(installed, o)
+		step.Waits = installed.Waits(o)
+		step.Proves = installed.Proves(o)
 		plan.Steps = append(plan.Steps, step)
 	}
 	return plan
