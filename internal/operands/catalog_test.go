@@ -227,6 +227,22 @@ func TestDeployLabelsAreNVIDIAs(t *testing.T) {
 	}
 }
 
+// Only operands with an instance per driver pool are asked about pools.
+func TestServesPoolIsOnlySetWithPerPool(t *testing.T) {
+	perPool := map[operand.Name]bool{}
+	for _, o := range catalogue(t) {
+		if o.ServesPool != nil && !o.PerPool {
+			t.Errorf("%s sets ServesPool, which is not used without PerPool", o.Name)
+		}
+		if o.PerPool {
+			perPool[o.Name] = true
+		}
+	}
+	if diff := cmp.Diff(map[operand.Name]bool{"driver": true}, perPool); diff != "" {
+		t.Errorf("operands per driver pool: -want +got:\n%s", diff)
+	}
+}
+
 // What a GPU needs to be usable has its rung on the ladder; all else stands beside it, so that its failure
 // shows without taking the GPUs away.
 func TestTheLadderHasItsOperands(t *testing.T) {

@@ -115,7 +115,7 @@ func (d *Decisions) canServe(o operand.Operand, node operand.NodeFacts) operand.
 	if !o.ServesWorkload(d.Input.WorkloadOf(node)) {
 		return operand.Decision{Verdict: operand.Absent}
 	}
-	if o.ServesPool != nil {
+	if o.PerPool {
 		if known := node.HasPool(d.inputOf(node).PoolKey()); known.Verdict != operand.Install {
 			return known
 		}

@@ -160,12 +160,20 @@ func (d *Decisions) rungs(stage v1.Stage, facts operand.NodeFacts) []Rung {
 // servesPoolOf decides by the pool that the node belongs into. The one that it is labelled with may be
 // one that the spec asks for no longer: the node is to be moved, which is no failure.
 func (d *Decisions) servesPoolOf(o operand.Operand, facts operand.NodeFacts) operand.Decision {
-	if o.ServesPool == nil {
+	if !o.PerPool {
 		return operand.Installed()
 	}
 	in := d.inputOf(facts)
 	pool, complete := facts.WantedPool(in.PoolKey())
 	if !complete {
+		return operand.Installed()
+	}
+	return servesPool(o, in, pool)
+}
+
+// servesPool decides whether the operand can serve the nodes of a driver pool.
+func servesPool(o operand.Operand, in operand.Input, pool operand.Pool) operand.Decision {
+	if o.ServesPool == nil {
 		return operand.Installed()
 	}
 	return o.ServesPool(in, pool)

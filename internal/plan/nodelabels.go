@@ -126,7 +126,7 @@ func (d *Decisions) anchor(kinds map[string]string, deploy map[string]operand.Ve
 
 // kindOf is the kind of a node with these labels among those of the operand, or false if it is not known.
 func kindOf(o *operand.Operand, kinds map[string]string) (string, bool) {
-	if o.ServesPool != nil {
+	if o.PerPool {
 		return kinds[labels.Pool], kinds[labels.Pool] != ""
 	}
 	nodePool, known := kinds[o.NodePoolLabel()]
