@@ -186,3 +186,12 @@ func TestThePatienceWithADriver(t *testing.T) {
 		})
 	}
 }
+
+func TestEveryStageHasADeadline(t *testing.T) {
+	spec := effective.Of(v1.ClusterPolicySpec{})
+	for _, stage := range append(v1.Stages(), "") {
+		if spec.Deadline(stage) <= 0 {
+			t.Errorf("stage %q has no deadline", stage)
+		}
+	}
+}

@@ -73,9 +73,6 @@ type Node struct {
 	Spec effective.Spec
 }
 
-// ladder is the order of the stages that operands reach.
-var ladder = []v1.Stage{v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v1.StageValidated}
-
 // ForNode plans one managed node.
 func (d *Decisions) ForNode(facts operand.NodeFacts) Node {
 	nodePool := d.poolOf(facts)
@@ -87,7 +84,7 @@ func (d *Decisions) ForNode(facts operand.NodeFacts) Node {
 	if pool, complete := facts.WantedPool(in.PoolKey()); complete {
 		node.Pool = pool
 	}
-	for _, stage := range ladder {
+	for _, stage := range v1.Stages() {
 		node.Rungs = append(node.Rungs, d.rungs(stage, facts)...)
 	}
 	node.Beside = d.rungs("", facts)

@@ -287,10 +287,7 @@ func (s *scope) join() {
 	if writes.Joined.IsZero() {
 		return
 	}
-	stages, reached := v1.Stages(), 0
-	for reached < len(stages) && stages[reached] != s.entry.Latest.Stage {
-		reached++
-	}
+	stages, reached := v1.Stages(), s.entry.Latest.Stage.Index()
 	if s.entry.Latest.Ready() {
 		reached = len(stages)
 	}
