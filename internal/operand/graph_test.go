@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -31,7 +32,7 @@ func names(operands []operand.Operand) []operand.Name {
 }
 
 // container marks operands with pods on GPU nodes.
-var container = []operand.Workload{operand.WorkloadContainer}
+var container = []nodeinfo.Workload{nodeinfo.WorkloadContainer}
 
 // stack is a catalogue of the shape of the real one, with names that nobody else uses.
 func stack() operand.Catalogue {

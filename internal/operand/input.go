@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 // Input is what an operand sees: the spec, and plain facts about where the operator runs.
@@ -22,7 +23,7 @@ type Input struct {
 	// Optional are the kinds that the cluster has besides those of Kubernetes.
 	Optional map[OptionalKind]bool
 	// Layouts of the container runtimes of the GPU nodes; empty where the plan is for one node.
-	Layouts []Layout
+	Layouts []nodeinfo.Layout
 	// Contents are what the operands' references lead to, by kind and name; what is not there does not exist.
 	// Nil where nobody has looked.
 	Contents map[Reference]Content
@@ -101,7 +102,7 @@ func (in Input) NRIEnabled() bool { return in.CDIEnabled() && *in.Spec.CDI.NRIPl
 
 // OpenShift tells whether the GPU nodes are those of OpenShift.
 func (in Input) OpenShift() bool {
-	return slices.ContainsFunc(in.Layouts, func(l Layout) bool { return l.Name == layoutOpenShift })
+	return slices.ContainsFunc(in.Layouts, func(l nodeinfo.Layout) bool { return l.Name == nodeinfo.LayoutOpenShift })
 }
 
 // InjectsByHook tells whether an OCI hook injects GPUs into every container that asks for them: CRI-O's
@@ -111,7 +112,7 @@ func (in Input) InjectsByHook() bool {
 	if in.CDIEnabled() || len(in.Layouts) == 0 {
 		return false
 	}
-	return !slices.ContainsFunc(in.Layouts, func(l Layout) bool { return l.Runtime != RuntimeCRIO })
+	return !slices.ContainsFunc(in.Layouts, func(l nodeinfo.Layout) bool { return l.Runtime != nodeinfo.RuntimeCRIO })
 }
 
 // PodRuntimeClass is the RuntimeClass of the pods that get GPUs, or empty if they need none.

@@ -4,9 +4,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -130,4 +132,14 @@ func TestValidatorEnv(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestOpenShiftIsToldByItsNodes(t *testing.T) {
+	g := NewWithT(t)
+	layouts := func(distribution nodeinfo.Distribution) []nodeinfo.Layout {
+		return nodeinfo.Layouts([]nodeinfo.Facts{{HasGPU: true, Runtime: "cri-o", Distribution: distribution}})
+	}
+	g.Expect(operand.Input{Layouts: layouts("openshift")}.OpenShift()).To(BeTrue())
+	g.Expect(operand.Input{Layouts: layouts("")}.OpenShift()).To(BeFalse())
+	g.Expect(operand.Input{}.OpenShift()).To(BeFalse())
 }

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -27,22 +28,22 @@ func TestANodeBelongsToTheFirstPoolThatSelectsIt(t *testing.T) {
 	discovered := pools(v1.NodePoolSelector{"team": "x", count: "true"})
 	tests := map[string]struct {
 		pools []operand.NodePool
-		node  operand.NodeFacts
+		node  nodeinfo.Facts
 		want  int
 	}{
-		"no pool":                      {node: operand.NodeFacts{Labels: map[string]string{"team": "x"}}, want: -1},
+		"no pool":                      {node: nodeinfo.Facts{Labels: map[string]string{"team": "x"}}, want: -1},
 		"no label":                     {pools: two, want: -1},
-		"all labels":                   {pools: two, node: operand.NodeFacts{Labels: map[string]string{product: "A100", "zone": "1"}}, want: 0},
-		"half of them":                 {pools: two, node: operand.NodeFacts{Labels: map[string]string{"zone": "1"}}, want: -1},
-		"another value":                {pools: two, node: operand.NodeFacts{Labels: map[string]string{product: "H100", "zone": "1", "team": "x"}}, want: 1},
-		"both":                         {pools: first, node: operand.NodeFacts{Labels: map[string]string{"zone": "1", "team": "x"}}, want: 0},
-		"a label of discovery is lost": {pools: two, node: operand.NodeFacts{NodePool: "a", Labels: map[string]string{"zone": "1", "team": "x"}}, want: 0},
-		"and says another value":       {pools: two, node: operand.NodeFacts{NodePool: "a", Labels: map[string]string{product: "H100", "zone": "1"}}, want: -1},
+		"all labels":                   {pools: two, node: nodeinfo.Facts{Labels: map[string]string{product: "A100", "zone": "1"}}, want: 0},
+		"half of them":                 {pools: two, node: nodeinfo.Facts{Labels: map[string]string{"zone": "1"}}, want: -1},
+		"another value":                {pools: two, node: nodeinfo.Facts{Labels: map[string]string{product: "H100", "zone": "1", "team": "x"}}, want: 1},
+		"both":                         {pools: first, node: nodeinfo.Facts{Labels: map[string]string{"zone": "1", "team": "x"}}, want: 0},
+		"a label of discovery is lost": {pools: two, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{"zone": "1", "team": "x"}}, want: 0},
+		"and says another value":       {pools: two, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{product: "H100", "zone": "1"}}, want: -1},
 		"it is lost where the node was in another pool": {
-			pools: two, node: operand.NodeFacts{NodePool: "b", Labels: map[string]string{"zone": "1", "team": "x"}}, want: 1,
+			pools: two, node: nodeinfo.Facts{NodePool: "b", Labels: map[string]string{"zone": "1", "team": "x"}}, want: 1,
 		},
-		"a label of NFD is lost":     {pools: discovered, node: operand.NodeFacts{NodePool: "a", Labels: map[string]string{"team": "x"}}, want: 0},
-		"a label of a user is taken": {pools: discovered, node: operand.NodeFacts{NodePool: "a", Labels: map[string]string{count: "true"}}, want: -1},
+		"a label of NFD is lost":     {pools: discovered, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{"team": "x"}}, want: 0},
+		"a label of a user is taken": {pools: discovered, node: nodeinfo.Facts{NodePool: "a", Labels: map[string]string{count: "true"}}, want: -1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,14 +83,14 @@ func TestPoolsThatNoNodeCanBelongTo(t *testing.T) {
 // The labels that a node gets name its driver pool again, whatever the node's facts are by then, and no two pools
 // have one name.
 func TestDriverPoolsOfNodePools(t *testing.T) {
-	plain := operand.NodeFacts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Kernel: "6.8.0-51-generic"}
+	plain := nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Kernel: "6.8.0-51-generic"}
 	arm := plain
 	arm.Architecture = "arm64"
 	release := coreOS("418.94.202501221327-0")
-	names := map[string]operand.Pool{}
+	names := map[string]nodeinfo.Pool{}
 	for _, nodePool := range []string{"", "a100", "a100-generic", "generic", strings.Repeat("a", 40)} {
-		for _, facts := range []operand.NodeFacts{plain, arm, release} {
-			for _, key := range []operand.PoolKey{{}, {Kernel: true}, {CoreOS: true}} {
+		for _, facts := range []nodeinfo.Facts{plain, arm, release} {
+			for _, key := range []nodeinfo.PoolKey{{}, {Kernel: true}, {CoreOS: true}} {
 				key.NodePool = nodePool
 				pool, complete := facts.WantedPool(key)
 				if !complete {
@@ -102,7 +103,7 @@ func TestDriverPoolsOfNodePools(t *testing.T) {
 				moved := facts
 				moved.Pool, moved.PoolKernel, moved.PoolCoreOS, moved.PoolNodePool = pool.Name, pool.Kernel, pool.CoreOS, pool.NodePool
 				moved.OSVersion = "26.04"
-				if got, _ := moved.EffectivePool(operand.PoolKey{}); got != pool {
+				if got, _ := moved.EffectivePool(nodeinfo.PoolKey{}); got != pool {
 					t.Errorf("the labels of %+v name %+v", pool, got)
 				}
 			}

@@ -3,6 +3,7 @@ package operand
 import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 // Name of an operand: its folder in assets, the end of its deploy label, its key in status.
@@ -10,12 +11,6 @@ type Name string
 
 // DeployLabel is the node label that selects the nodes of the operand's DaemonSets.
 func (n Name) DeployLabel() string { return labels.DeployPrefix + string(n) }
-
-// Workload is the kind of work that a GPU node serves.
-type Workload string
-
-// WorkloadContainer is a node whose GPUs are used by containers.
-const WorkloadContainer Workload = "container"
 
 // Scope tells where a requirement must hold.
 type Scope int
@@ -65,7 +60,7 @@ type Operand struct {
 	// Name of the operand.
 	Name Name
 	// Workloads are the kinds of nodes that it serves. None: it has no pods on GPU nodes.
-	Workloads []Workload
+	Workloads []nodeinfo.Workload
 	// Discovers marks the operand that finds out which nodes have GPUs. It runs on every Linux node,
 	// and comes before all that have pods on GPU nodes: those select nodes by what it finds.
 	Discovers bool
@@ -95,21 +90,21 @@ type Operand struct {
 
 	// Serves tells why a node of the right workload cannot be served; empty if it can. Nil
 	// serves every node.
-	Serves func(NodeFacts) Decision
+	Serves func(nodeinfo.Facts) Decision
 	// ServesNode tells the same where the spec has a say in it. Nil as with Serves.
-	ServesNode func(Input, NodeFacts) Decision
+	ServesNode func(Input, nodeinfo.Facts) Decision
 	// PerPool: the operand has one instance per driver pool, and serves no node whose pool is not known.
 	PerPool bool
 	// ServesPool tells why the nodes of a pool cannot be served as the spec asks; what runs there is left
 	// alone then. Nil serves every pool; only set with PerPool.
-	ServesPool func(Input, Pool) Decision
+	ServesPool func(Input, nodeinfo.Pool) Decision
 	// Placement is what the spec says of where its pods go. Nil for an operand without pods.
 	Placement func(Input) Placement
 	// Wanted decides from the spec whether the operand is installed, and says why not.
 	Wanted func(Input) Decision
 	// Instances are the runs of the operand's templates: one for each kind of node. The pools are those
 	// that ServesPool serves.
-	Instances func(Input, []Pool) ([]Instance, error)
+	Instances func(Input, []nodeinfo.Pool) ([]Instance, error)
 	// References are the objects of others that its pods cannot do without, by the fields of the spec that
 	// name them or need them. Nil for none.
 	References func(Input) []Use
@@ -207,11 +202,11 @@ func Kind(pool, layout, nodePool string) string {
 	if pool != "" || layout == "" {
 		return pool
 	}
-	return WithEnd(layout, nodePool)
+	return nodeinfo.WithEnd(layout, nodePool)
 }
 
 // ServesWorkload tells whether the operand has pods on nodes of this workload.
-func (o *Operand) ServesWorkload(w Workload) bool {
+func (o *Operand) ServesWorkload(w nodeinfo.Workload) bool {
 	for _, served := range o.Workloads {
 		if served == w {
 			return true
@@ -223,8 +218,8 @@ func (o *Operand) ServesWorkload(w Workload) bool {
 // WhereCapable serves the nodes whose label says "true" that they can do what the operand is for. A
 // node that has run it keeps it while the label is missing, as GPU Feature Discovery writes it anew
 // after a restart.
-func WhereCapable(name Name, label string, facts NodeFacts) Decision {
-	if label == labels.True || label == "" && facts.Deploy[name] != "" {
+func WhereCapable(name Name, label string, facts nodeinfo.Facts) Decision {
+	if label == labels.True || label == "" && facts.Deploy[string(name)] != "" {
 		return Installed()
 	}
 	return Decision{Verdict: Absent}

@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 // Placement is what the spec says of where the pods of one operand go, and of what they are given there.
@@ -28,7 +29,7 @@ func (in Input) PlacementOf(o *Operand) Placement {
 
 // Selects tells whether the labels of a GPU node are those that the spec asks for: by the operand's own
 // nodeSelector, else by that of all.
-func (in Input) Selects(o *Operand, node NodeFacts) Decision {
+func (in Input) Selects(o *Operand, node nodeinfo.Facts) Decision {
 	field, selector := in.nodeSelector(o)
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
 		if value, there := node.Labels[key]; !there || value != string(selector[key]) {
@@ -51,7 +52,7 @@ func (in Input) nodeSelector(o *Operand) (field string, selector v1.Labels) {
 
 // AwaitedLabel is a label of discovery that the node lacks and that the spec asks for; empty if there is none,
 // or if the node has another value than the spec asks for.
-func (in Input) AwaitedLabel(o *Operand, node NodeFacts) string {
+func (in Input) AwaitedLabel(o *Operand, node nodeinfo.Facts) string {
 	_, selector := in.nodeSelector(o)
 	awaited := ""
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
@@ -77,7 +78,9 @@ func (in Input) priorityClass(o *Operand) (field, name string) {
 
 // Keeps tells whether the node has the operand already, and keeps it whatever its labels become: replacing
 // it would disturb the GPU work of the node.
-func (o *Operand) Keeps(node NodeFacts) bool { return o.UpdatesOnDelete && node.Deploy[o.Name] != "" }
+func (o *Operand) Keeps(node nodeinfo.Facts) bool {
+	return o.UpdatesOnDelete && node.Deploy[string(o.Name)] != ""
+}
 
 // InvalidSpec is an error about what the spec asks for: a change of the spec mends it, and nothing else does.
 type InvalidSpec struct{ Message string }

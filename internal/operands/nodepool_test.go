@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -28,14 +29,14 @@ func TestWhatAPoolChangesVaries(t *testing.T) {
 		"mig.strategy":                {MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}},
 		"migManager.config.default":   {MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{Default: new("a")}}},
 	}
-	driverPools := []operand.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}}
+	driverPools := []nodeinfo.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}}
 	varying := map[string]bool{}
 	for field, pool := range says {
 		t.Run(field, func(t *testing.T) {
 			pool.Name, pool.NodeSelector = "a", v1.NodePoolSelector{"team": "a"}
 			in := operand.Input{
 				Spec:    effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{pool}, DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs", Default: "a"}}}),
-				Layouts: operand.Layouts([]operand.NodeFacts{{HasGPU: true, Runtime: operand.RuntimeContainerd}}), HelperImage: "example.com/gpu-operator:v1",
+				Layouts: nodeinfo.Layouts([]nodeinfo.Facts{{HasGPU: true, Runtime: nodeinfo.RuntimeContainerd}}), HelperImage: "example.com/gpu-operator:v1",
 			}
 			ofPool := in.In(operand.NodePools(in.Spec)[0])
 			for _, o := range catalogue(t) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -103,7 +104,7 @@ func (d *Decisions) prerequisites(o *operand.Operand) operand.Decision {
 }
 
 // serves tells whether the operand is to run on the node, its deploy labels apart.
-func (d *Decisions) serves(o operand.Operand, node operand.NodeFacts) operand.Decision {
+func (d *Decisions) serves(o operand.Operand, node nodeinfo.Facts) operand.Decision {
 	if selected := d.selects(o, node); selected.Verdict != operand.Install {
 		return selected
 	}
@@ -111,12 +112,12 @@ func (d *Decisions) serves(o operand.Operand, node operand.NodeFacts) operand.De
 }
 
 // canServe tells the same whatever the node is selected for.
-func (d *Decisions) canServe(o operand.Operand, node operand.NodeFacts) operand.Decision {
+func (d *Decisions) canServe(o operand.Operand, node nodeinfo.Facts) operand.Decision {
 	if !o.ServesWorkload(d.Input.WorkloadOf(node)) {
 		return operand.Decision{Verdict: operand.Absent}
 	}
 	if o.PerPool {
-		if known := node.HasPool(d.inputOf(node).PoolKey()); known.Verdict != operand.Install {
+		if known := operand.HasPool(node, d.inputOf(node).PoolKey()); known.Verdict != operand.Install {
 			return known
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -49,11 +50,11 @@ type Running struct {
 
 // Node is the plan for one GPU node.
 type Node struct {
-	Facts operand.NodeFacts
+	Facts nodeinfo.Facts
 	// NodePool is the pool of spec.nodePools that it belongs to, empty for none.
 	NodePool string
 	// Pool that its facts put it in; without a name where one is missing.
-	Pool operand.Pool
+	Pool nodeinfo.Pool
 	// Rungs from the bottom of the ladder.
 	Rungs []Rung
 	// Beside are the operands that the ladder does not depend on.
@@ -74,7 +75,7 @@ type Node struct {
 }
 
 // ForNode plans one managed node.
-func (d *Decisions) ForNode(facts operand.NodeFacts) Node {
+func (d *Decisions) ForNode(facts nodeinfo.Facts) Node {
 	nodePool := d.poolOf(facts)
 	in := d.inputFor(nodePool)
 	node := Node{Facts: facts, Refused: d.Input.ServesVMs(facts), Missing: d.Missing(facts), Spec: in.Spec}
@@ -124,7 +125,7 @@ func (d *Decisions) injectorOf(rungs []Rung) (name operand.Name, paused bool) {
 }
 
 // rungs are the operands of one stage that concern the node.
-func (d *Decisions) rungs(stage v1.Stage, facts operand.NodeFacts) []Rung {
+func (d *Decisions) rungs(stage v1.Stage, facts nodeinfo.Facts) []Rung {
 	var rungs []Rung
 	nodePool := d.poolOf(facts)
 	for _, o := range d.Catalogue {
@@ -156,7 +157,7 @@ func (d *Decisions) rungs(stage v1.Stage, facts operand.NodeFacts) []Rung {
 
 // servesPoolOf decides by the pool that the node belongs into. The one that it is labelled with may be
 // one that the spec asks for no longer: the node is to be moved, which is no failure.
-func (d *Decisions) servesPoolOf(o operand.Operand, facts operand.NodeFacts) operand.Decision {
+func (d *Decisions) servesPoolOf(o operand.Operand, facts nodeinfo.Facts) operand.Decision {
 	if !o.PerPool {
 		return operand.Installed()
 	}
@@ -169,14 +170,14 @@ func (d *Decisions) servesPoolOf(o operand.Operand, facts operand.NodeFacts) ope
 }
 
 // servesPool decides whether the operand can serve the nodes of a driver pool.
-func servesPool(o operand.Operand, in operand.Input, pool operand.Pool) operand.Decision {
+func servesPool(o operand.Operand, in operand.Input, pool nodeinfo.Pool) operand.Decision {
 	if o.ServesPool == nil {
 		return operand.Installed()
 	}
 	return o.ServesPool(in, pool)
 }
 
-func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts) Rung {
+func rung(o operand.Operand, decision operand.Decision, facts nodeinfo.Facts) Rung {
 	r := Rung{Stage: o.Stage, Operand: o.Name}
 	name, value := decidingLabel(o, facts)
 	if value == labels.DeployPreInstalled {
@@ -204,9 +205,9 @@ func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts)
 
 // decidingLabel is the operand whose deploy label decides whether this one runs on the node, and its
 // value: its own, or that of the operand that it follows, where that keeps both off.
-func decidingLabel(o operand.Operand, facts operand.NodeFacts) (operand.Name, string) {
-	if followed := facts.Deploy[o.Follows]; followed != "" && followed != labels.True {
+func decidingLabel(o operand.Operand, facts nodeinfo.Facts) (operand.Name, string) {
+	if followed := facts.Deploy[string(o.Follows)]; followed != "" && followed != labels.True {
 		return o.Follows, followed
 	}
-	return o.Name, facts.Deploy[o.Name]
+	return o.Name, facts.Deploy[string(o.Name)]
 }

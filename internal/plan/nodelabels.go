@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -15,7 +16,7 @@ import (
 // The deploy labels of operands into which GPUs are injected come once the injector is ready: before, the container
 // runtime does not know their RuntimeClass, and the kubelet tries a pod that it has failed to start again only after 10 to
 // 15 s. A label that is there stays whatever becomes of the injector.
-func (d *Decisions) NodeLabels(facts operand.NodeFacts, current map[string]string, running Running) map[string]*string {
+func (d *Decisions) NodeLabels(facts nodeinfo.Facts, current map[string]string, running Running) map[string]*string {
 	wanted := d.deployLabels(facts)
 	changes := d.surplus(current, wanted)
 	set := func(key, value string) {
@@ -56,7 +57,7 @@ func (d *Decisions) surplus(current map[string]string, wanted map[string]operand
 }
 
 // due are the deploy labels that the node lacks and whose pods can be started there.
-func (d *Decisions) due(facts operand.NodeFacts, current map[string]string, wanted map[string]operand.Verdict, running Running) []string {
+func (d *Decisions) due(facts nodeinfo.Facts, current map[string]string, wanted map[string]operand.Verdict, running Running) []string {
 	var missing []string
 	for key, verdict := range wanted {
 		// Any value but an empty one is somebody's decision about this node.
@@ -75,7 +76,7 @@ func (d *Decisions) due(facts operand.NodeFacts, current map[string]string, want
 
 // awaitsInjector reports whether pods into which GPUs are injected could not be started on the node yet. While
 // k8s-driver-manager pauses the injector, it waits until no pod is there that uses the driver, so that none may be added.
-func (d *Decisions) awaitsInjector(facts operand.NodeFacts, running Running) bool {
+func (d *Decisions) awaitsInjector(facts nodeinfo.Facts, running Running) bool {
 	for _, o := range d.Catalogue {
 		if !o.Injects {
 			continue
@@ -89,7 +90,7 @@ func (d *Decisions) awaitsInjector(facts operand.NodeFacts, running Running) boo
 
 // kinds are the labels by which an operand with several DaemonSets tells their nodes apart, as far as
 // they are known and may change. A label with an empty value is to go.
-func (d *Decisions) kinds(facts operand.NodeFacts, hasDriverPod bool) map[string]string {
+func (d *Decisions) kinds(facts nodeinfo.Facts, hasDriverPod bool) map[string]string {
 	nodePool := d.poolOf(facts)
 	kinds := d.poolLabels(nodePool)
 	if layout, known := facts.WantedLayout(); known {
@@ -134,7 +135,7 @@ func kindOf(o *operand.Operand, kinds map[string]string) (string, bool) {
 }
 
 // defaults are the labels that the node's operands want on it and that it lacks.
-func (d *Decisions) defaults(facts operand.NodeFacts, current map[string]string) map[string]string {
+func (d *Decisions) defaults(facts nodeinfo.Facts, current map[string]string) map[string]string {
 	wanted := map[string]string{}
 	nodePool := d.poolOf(facts)
 	for _, o := range d.Catalogue {
@@ -148,7 +149,7 @@ func (d *Decisions) defaults(facts operand.NodeFacts, current map[string]string)
 }
 
 // deployLabels are the deploy labels that a node is to have, or to keep if it has them.
-func (d *Decisions) deployLabels(facts operand.NodeFacts) map[string]operand.Verdict {
+func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Verdict {
 	wanted := map[string]operand.Verdict{}
 	if facts.Excluded {
 		return wanted

@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -21,7 +22,7 @@ type NodePool struct {
 
 // anySystem stands for the driver pools of a node pool where only the spec is judged: what is wrong with an image is
 // wrong with that of each system.
-var anySystem = []operand.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}}
+var anySystem = []nodeinfo.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}}
 
 // nodePool decides from the spec alone what a pool gets of the operands that it says something else of.
 func (d *Decisions) nodePool(pool operand.NodePool) NodePool {
@@ -52,7 +53,7 @@ func (d *Decisions) nodePool(pool operand.NodePool) NodePool {
 }
 
 // poolOf is the pool that the node belongs to, nil for none.
-func (d *Decisions) poolOf(node operand.NodeFacts) *NodePool {
+func (d *Decisions) poolOf(node nodeinfo.Facts) *NodePool {
 	if len(d.NodePools) == 0 {
 		return nil
 	}
@@ -71,7 +72,7 @@ func (d *Decisions) inputFor(pool *NodePool) operand.Input {
 }
 
 // inputOf is the input for a node.
-func (d *Decisions) inputOf(node operand.NodeFacts) operand.Input { return d.inputFor(d.poolOf(node)) }
+func (d *Decisions) inputOf(node nodeinfo.Facts) operand.Input { return d.inputFor(d.poolOf(node)) }
 
 // poolLabels are the labels by which the DaemonSets of pools find their nodes. A label with an empty value is to
 // go. Where the pool cannot have what it asks for, the node keeps what it has.

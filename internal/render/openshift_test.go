@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 // OpenShift refuses the pods of an account that may not use its privileged constraints.
@@ -38,7 +38,7 @@ func TestEveryOperandsAccountMayUseTheConstraintsOfOpenShift(t *testing.T) {
 			DCGM: &v1.DCGMSpec{Enabled: new(true)}, NodeStatusExporter: &v1.NodeStatusExporterSpec{Enabled: new(true)},
 			DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "plugin-configs"}},
 		},
-		nodes: []operand.NodeFacts{mpsNode()},
+		nodes: []nodeinfo.Facts{mpsNode()},
 	}
 	var used []string
 	for _, daemonSets := range everything.daemonSets(t) {

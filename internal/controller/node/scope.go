@@ -17,8 +17,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
@@ -60,7 +60,7 @@ func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) 
 }
 
 // facts are those of the node. They are read anew once the Node is another one.
-func (s *scope) facts() operand.NodeFacts {
+func (s *scope) facts() nodeinfo.Facts {
 	if kept := s.entry.Planned; kept != nil && kept.From.Version == s.node.ResourceVersion {
 		facts := kept.Node.Facts
 		facts.StayedAway = false

@@ -6,6 +6,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -16,7 +17,7 @@ const Name operand.Name = "container-toolkit"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:       Name,
-		Workloads:  []operand.Workload{operand.WorkloadContainer},
+		Workloads:  []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Stage:      v1.StageToolkit,
 		DaemonSet:  "nvidia-container-toolkit-daemonset",
 		Injects:    true,
@@ -64,7 +65,7 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.Toolkit
 	ref, err := image.Resolve(image.Toolkit, spec.ImageSpec, "")
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -15,7 +16,7 @@ const Name operand.Name = "dcgm"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
 		Requires:  operand.AfterToolkit(),
 		Placement: placement,
@@ -36,7 +37,7 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DCGM
 	ref, err := image.Resolve(image.DCGM, spec.ImageSpec, "")
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -18,7 +19,7 @@ const app = "nvidia-dcgm-exporter"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
 		Requires:  operand.AfterToolkit(),
 		Placement: placement,
@@ -40,7 +41,7 @@ func references(in operand.Input) []operand.Use {
 	return []operand.Use{operand.ConfigMapUse("spec.dcgmExporter.config.name", in.Spec.DCGMExporter.Config.Name, metricsKey)}
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DCGMExporter
 	ref, err := image.Resolve(image.DCGMExporter, spec.ImageSpec, "")
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -18,7 +19,7 @@ const program = "nvidia-device-plugin"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Stage:     v1.StageDevicePlugin,
 		Injected:  true,
 		Requires:  operand.AfterToolkit(),
@@ -52,7 +53,7 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DevicePlugin
 	ref, err := image.Resolve(image.DevicePlugin, spec.ImageSpec, "")
 	if err != nil {

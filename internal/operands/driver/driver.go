@@ -2,6 +2,7 @@ package driver
 
 import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -12,7 +13,7 @@ const Name operand.Name = "driver"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:            Name,
-		Workloads:       []operand.Workload{operand.WorkloadContainer},
+		Workloads:       []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Stage:           v1.StageDriver,
 		UpdatesOnDelete: true,
 		DaemonSet:       "nvidia-driver-daemonset",

@@ -8,6 +8,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -18,7 +19,7 @@ const Name operand.Name = "mig-manager"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
 		Requires:  operand.AfterToolkit(),
 		Serves:    serves,
@@ -57,7 +58,7 @@ var capableProducts = []string{"h100", "a100", "a30"}
 // serves installs the MIG manager where GPU Feature Discovery finds that the GPUs can be partitioned. As
 // long as it has not said so, the name of the GPU tells. A host that lends its GPUs to virtual machines
 // leaves their partitioning to the vGPU manager.
-func serves(facts operand.NodeFacts) operand.Decision {
+func serves(facts nodeinfo.Facts) operand.Decision {
 	if facts.HostVGPU {
 		return operand.Decision{Verdict: operand.Absent}
 	}
@@ -96,7 +97,7 @@ func references(in operand.Input) []operand.Use {
 	return uses
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.MIGManager
 	ref, err := image.Resolve(image.MIGManager, spec.ImageSpec, "")
 	if err != nil {

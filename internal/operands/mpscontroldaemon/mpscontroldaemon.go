@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -20,11 +21,11 @@ const program = "/usr/bin/mps-control-daemon"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
 		Follows:   "device-plugin",
 		Requires:  operand.AfterToolkit(),
-		Serves: func(facts operand.NodeFacts) operand.Decision {
+		Serves: func(facts nodeinfo.Facts) operand.Decision {
 			return operand.WhereCapable(Name, facts.MPSCapable, facts)
 		},
 		Placement: operand.PluginPlacement,
@@ -59,7 +60,7 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DevicePlugin
 	ref, err := image.Resolve(image.DevicePlugin, spec.ImageSpec, "")
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -26,7 +27,7 @@ const (
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Placement: placement,
 		Wanted:    wanted,
 		Instances: instances,
@@ -48,7 +49,7 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.NodeStatusExporter
 	ref, policy, err := imageOf(in, spec.ImageSpec)
 	if err != nil {

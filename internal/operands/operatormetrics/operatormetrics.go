@@ -2,6 +2,7 @@ package operatormetrics
 
 import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -27,7 +28,7 @@ type values struct {
 	Annotations map[string]string
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	monitor := in.Monitor(app, in.Spec.Operator.Metrics.ServiceMonitor)
 	made := values{Monitor: monitor, Endpoint: in.OperatorMetrics}
 	if in.AppliedSpec != "" {

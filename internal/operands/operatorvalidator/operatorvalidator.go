@@ -8,6 +8,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -18,7 +19,7 @@ const Name operand.Name = "operator-validator"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Stage:     v1.StageValidated,
 		Injected:  true,
 		Requires: []operand.Requirement{
@@ -48,7 +49,7 @@ type values struct {
 	PullSecrets string
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.Validator
 	ref, err := image.Helper(spec.ImageSpec, in.HelperImage)
 	if err != nil {

@@ -1,4 +1,4 @@
-package operand
+package nodeinfo
 
 import (
 	"slices"
@@ -40,8 +40,8 @@ type Layout struct {
 	FindsToolkit bool
 }
 
-// NodeTraits are what a Node says of the distribution that laid it out.
-type NodeTraits struct {
+// Traits are what a Node says of the distribution that laid it out.
+type Traits struct {
 	// Kubelet, OSImage and RuntimeVersion are kubeletVersion, osImage and the version in
 	// containerRuntimeVersion of the node's nodeInfo.
 	Kubelet, OSImage, RuntimeVersion string
@@ -50,7 +50,7 @@ type NodeTraits struct {
 }
 
 // DistributionOf recognises the distributions whose layouts differ. The first row that fits decides.
-func DistributionOf(traits NodeTraits) Distribution {
+func DistributionOf(traits Traits) Distribution {
 	for _, row := range layouts {
 		if row.recognise != nil && row.recognise(traits) {
 			return row.distribution
@@ -74,11 +74,11 @@ func layoutFor(distribution Distribution, runtime string) (Layout, bool) {
 
 // WantedLayout is the layout that the node's facts put it in, or false if its runtime is not one of
 // those that the toolkit can configure.
-func (f NodeFacts) WantedLayout() (Layout, bool) { return layoutFor(f.Distribution, f.Runtime) }
+func (f Facts) WantedLayout() (Layout, bool) { return layoutFor(f.Distribution, f.Runtime) }
 
 // EffectiveLayout is the same, and the layout that the node is labelled with as long as it does not say
 // which runtime it has.
-func (f NodeFacts) EffectiveLayout() (Layout, bool) {
+func (f Facts) EffectiveLayout() (Layout, bool) {
 	if f.Runtime != "" {
 		return f.WantedLayout()
 	}
@@ -91,7 +91,7 @@ func (f NodeFacts) EffectiveLayout() (Layout, bool) {
 }
 
 // Layouts are those of the managed nodes that operands may run on, each once, sorted by name.
-func Layouts(nodes []NodeFacts) []Layout {
+func Layouts(nodes []Facts) []Layout {
 	var found []Layout
 	for _, node := range nodes {
 		layout, known := node.EffectiveLayout()
@@ -103,29 +103,29 @@ func Layouts(nodes []NodeFacts) []Layout {
 	return found
 }
 
-func kubeletSays(part string) func(NodeTraits) bool {
-	return func(n NodeTraits) bool { return strings.Contains(n.Kubelet, part) }
+func kubeletSays(part string) func(Traits) bool {
+	return func(n Traits) bool { return strings.Contains(n.Kubelet, part) }
 }
 
-func imageSays(part string) func(NodeTraits) bool {
-	return func(n NodeTraits) bool { return strings.HasPrefix(n.OSImage, part) }
+func imageSays(part string) func(Traits) bool {
+	return func(n Traits) bool { return strings.HasPrefix(n.OSImage, part) }
 }
 
-func labelled(key string) func(NodeTraits) bool {
-	return func(n NodeTraits) bool { _, there := n.Labels[key]; return there }
+func labelled(key string) func(Traits) bool {
+	return func(n Traits) bool { _, there := n.Labels[key]; return there }
 }
 
 // since recognises a kubelet of this release or a newer one.
-func since(minimum string, and func(NodeTraits) bool) func(NodeTraits) bool {
+func since(minimum string, and func(Traits) bool) func(Traits) bool {
 	least := version.MustParseGeneric(minimum)
-	return func(n NodeTraits) bool { return and(n) && atLeast(n.Kubelet, least) }
+	return func(n Traits) bool { return and(n) && atLeast(n.Kubelet, least) }
 }
 
 // runtimeSince recognises a container runtime of this version or a newer one, whichever runtime that is: the
 // row says which it is for.
-func runtimeSince(minimum string) func(NodeTraits) bool {
+func runtimeSince(minimum string) func(Traits) bool {
 	least := version.MustParseGeneric(minimum)
-	return func(n NodeTraits) bool { return atLeast(n.RuntimeVersion, least) }
+	return func(n Traits) bool { return atLeast(n.RuntimeVersion, least) }
 }
 
 func atLeast(has string, least *version.Version) bool {

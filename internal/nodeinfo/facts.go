@@ -1,13 +1,13 @@
-package operand
+package nodeinfo
 
 import (
 	"maps"
 	"reflect"
 )
 
-// NodeFacts are the facts about a node that decide what it needs. They are read from the Node and
+// Facts are the facts about a node that decide what it needs. They are read from the Node and
 // from nothing else.
-type NodeFacts struct {
+type Facts struct {
 	// Name of the node.
 	Name string
 	// HasGPU tells that the discovery labels show a GPU of NVIDIA.
@@ -21,7 +21,7 @@ type NodeFacts struct {
 	Discovered bool
 	// Excluded tells that a user keeps all operands off the node.
 	Excluded bool
-	// Workload is what the label of the node names, empty for none; Input.WorkloadOf tells what counts.
+	// Workload is what the label of the node names, empty for none; operand.Input.WorkloadOf tells what counts.
 	Workload Workload
 	// OSID and OSVersion are ID and VERSION_ID of /etc/os-release.
 	OSID, OSVersion string
@@ -53,12 +53,12 @@ type NodeFacts struct {
 	PoolNodePool, NodePool string
 	// Labels of the node, which nodeSelectors of the spec choose by. Not to be changed.
 	Labels map[string]string
-	// Deploy are the deploy labels of the node, by operand.
-	Deploy map[Name]string
+	// Deploy are the deploy labels of the node, by the name of the operand.
+	Deploy map[string]string
 }
 
 // Equal reports whether two nodes have the same facts.
-func (f NodeFacts) Equal(other NodeFacts) bool {
+func (f Facts) Equal(other Facts) bool {
 	if !maps.Equal(f.Labels, other.Labels) || !maps.Equal(f.Deploy, other.Deploy) {
 		return false
 	}
@@ -68,4 +68,4 @@ func (f NodeFacts) Equal(other NodeFacts) bool {
 
 // Managed tells whether the operator looks after the node as a GPU node. A node that was one stays
 // one until the node controller has given it up, so that lost labels remove nothing.
-func (f NodeFacts) Managed() bool { return f.HasGPU || f.WasGPU }
+func (f Facts) Managed() bool { return f.HasGPU || f.WasGPU }

@@ -1,9 +1,9 @@
-package operand
+package nodeinfo
 
 // MissingLabels tells which discovery labels are away from a node that was found to have GPUs, in words;
 // empty if none. A restart of discovery takes them all, or brings them back one part after the other. What a
 // node has of operands stays meanwhile.
-func (f NodeFacts) MissingLabels() string {
+func (f Facts) MissingLabels() string {
 	const among = " in its discovery labels"
 	switch {
 	case !f.WasGPU:

@@ -1,4 +1,4 @@
-package operand_test
+package nodeinfo_test
 
 import (
 	"maps"

@@ -1,4 +1,4 @@
-package operand
+package nodeinfo
 
 import "strings"
 
@@ -6,7 +6,7 @@ import "strings"
 type layoutRow struct {
 	distribution Distribution
 	// recognise is nil for what a runtime does by itself.
-	recognise func(NodeTraits) bool
+	recognise func(Traits) bool
 	Layout
 }
 
@@ -30,8 +30,8 @@ const (
 // fromFile reads the present configuration from this file of the host.
 func fromFile(path string) string { return "file=/host" + path }
 
-// layoutOpenShift is the layout, and the distribution, of OpenShift.
-const layoutOpenShift = "openshift"
+// LayoutOpenShift is the layout, and the distribution, of OpenShift.
+const LayoutOpenShift = "openshift"
 
 // layouts is the one table of what distributions do to container runtimes. The first row that recognises
 // a node tells its distribution; where that has no row for the node's runtime, the rows at the end hold.
@@ -51,8 +51,8 @@ var layouts = []layoutRow{
 	}},
 	// OpenShift: NVIDIA's operator puts hooks below /run there, as /usr is read-only; the rest is CRI-O's own,
 	// as that operator has it.
-	{layoutOpenShift, labelled("node.openshift.io/os_id"), Layout{
-		Name: layoutOpenShift, Runtime: RuntimeCRIO, HooksDir: runHooks,
+	{LayoutOpenShift, labelled("node.openshift.io/os_id"), Layout{
+		Name: LayoutOpenShift, Runtime: RuntimeCRIO, HooksDir: runHooks,
 		Config: "/etc/crio/config.toml", DropIn: "/etc/crio/crio.conf.d/99-nvidia.conf",
 	}},
 	// RKE2: its kubelet's version ends in +rke2r1. Its documentation (GPU operators) names the socket, and says
@@ -107,7 +107,7 @@ var layouts = []layoutRow{
 		Name: "bottlerocket", Runtime: RuntimeContainerd, HooksDir: runHooks, DropIn: containerdDropIn,
 	}},
 	// The engine of k3s in a distribution that is none of the above.
-	{"k3s-engine", func(n NodeTraits) bool { return strings.Contains(n.RuntimeVersion, "-k3s") }, Layout{
+	{"k3s-engine", func(n Traits) bool { return strings.Contains(n.RuntimeVersion, "-k3s") }, Layout{
 		Name: "k3s-engine", Runtime: RuntimeContainerd, HooksDir: runHooks, DropIn: containerdDropIn,
 	}},
 	// containerd from 2.3 on does not start on a drop-in whose version is above that of its own file (its pull

@@ -1,4 +1,4 @@
-package operand_test
+package nodeinfo_test
 
 import (
 	"slices"
@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 // machine is what a node says of itself, as each distribution's nodes do.
@@ -16,13 +16,13 @@ type machine struct {
 	labels                           []string
 }
 
-func (m machine) facts() operand.NodeFacts {
-	traits := operand.NodeTraits{Kubelet: m.kubelet, OSImage: m.image, RuntimeVersion: m.version, Labels: map[string]string{}}
+func (m machine) facts() nodeinfo.Facts {
+	traits := nodeinfo.Traits{Kubelet: m.kubelet, OSImage: m.image, RuntimeVersion: m.version, Labels: map[string]string{}}
 	for _, key := range m.labels {
 		traits.Labels[key] = "true"
 	}
-	return operand.NodeFacts{
-		HasGPU: true, Runtime: m.runtime, RuntimeVersion: m.version, Distribution: operand.DistributionOf(traits),
+	return nodeinfo.Facts{
+		HasGPU: true, Runtime: m.runtime, RuntimeVersion: m.version, Distribution: nodeinfo.DistributionOf(traits),
 	}
 }
 
@@ -127,14 +127,14 @@ func TestLayoutOfADistribution(t *testing.T) {
 // The label helps a node over the moment in which its kubelet has said nothing yet, and no further.
 func TestTheLabelOfALayoutIsForSilentNodes(t *testing.T) {
 	tests := map[string]struct {
-		facts operand.NodeFacts
+		facts nodeinfo.Facts
 		want  string
 	}{
-		"the node says":               {facts: operand.NodeFacts{Runtime: "cri-o", Layout: "k3s"}, want: "crio"},
-		"the node says nothing":       {facts: operand.NodeFacts{Layout: "k3s"}, want: "k3s"},
-		"a label that nobody knows":   {facts: operand.NodeFacts{Layout: "mine"}},
+		"the node says":               {facts: nodeinfo.Facts{Runtime: "cri-o", Layout: "k3s"}, want: "crio"},
+		"the node says nothing":       {facts: nodeinfo.Facts{Layout: "k3s"}, want: "k3s"},
+		"a label that nobody knows":   {facts: nodeinfo.Facts{Layout: "mine"}},
 		"neither":                     {},
-		"a runtime that nobody knows": {facts: operand.NodeFacts{Runtime: "isulad", Layout: "k3s"}},
+		"a runtime that nobody knows": {facts: nodeinfo.Facts{Runtime: "isulad", Layout: "k3s"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -148,32 +148,22 @@ func TestTheLabelOfALayoutIsForSilentNodes(t *testing.T) {
 
 func TestLayoutsOfACluster(t *testing.T) {
 	g := NewWithT(t)
-	node := func(runtime string, change func(*operand.NodeFacts)) operand.NodeFacts {
+	node := func(runtime string, change func(*nodeinfo.Facts)) nodeinfo.Facts {
 		facts := machine{runtime: runtime}.facts()
 		change(&facts)
 		return facts
 	}
-	plain := func(*operand.NodeFacts) {}
-	nodes := []operand.NodeFacts{
+	plain := func(*nodeinfo.Facts) {}
+	nodes := []nodeinfo.Facts{
 		node("cri-o", plain), node("containerd", plain), node("containerd", plain), node("isulad", plain),
-		node("docker", func(f *operand.NodeFacts) { f.HasGPU = false }),
-		node("docker", func(f *operand.NodeFacts) { f.Excluded = true }),
+		node("docker", func(f *nodeinfo.Facts) { f.HasGPU = false }),
+		node("docker", func(f *nodeinfo.Facts) { f.Excluded = true }),
 	}
 	var names []string
-	for _, layout := range operand.Layouts(nodes) {
+	for _, layout := range nodeinfo.Layouts(nodes) {
 		names = append(names, layout.Name)
 	}
 	g.Expect(names).To(Equal([]string{"containerd", "crio"}))
 	slices.Reverse(nodes)
-	g.Expect(operand.Layouts(nodes)).To(HaveLen(2))
-}
-
-func TestOpenShiftIsToldByItsNodes(t *testing.T) {
-	g := NewWithT(t)
-	layouts := func(distribution operand.Distribution) []operand.Layout {
-		return operand.Layouts([]operand.NodeFacts{{HasGPU: true, Runtime: "cri-o", Distribution: distribution}})
-	}
-	g.Expect(operand.Input{Layouts: layouts("openshift")}.OpenShift()).To(BeTrue())
-	g.Expect(operand.Input{Layouts: layouts("")}.OpenShift()).To(BeFalse())
-	g.Expect(operand.Input{}.OpenShift()).To(BeFalse())
+	g.Expect(nodeinfo.Layouts(nodes)).To(HaveLen(2))
 }
