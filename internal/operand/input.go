@@ -123,40 +123,6 @@ func (in Input) PodRuntimeClass() string {
 	return in.RuntimeClass()
 }
 
-// MIGValues are what templates insert where a program is told how MIG devices are offered.
-type MIGValues struct {
-	// SetMIGStrategy tells that the spec names a strategy; otherwise the program's own default holds.
-	SetMIGStrategy bool
-	MIGStrategy    string
-	// MonitorMIG: the program looks at the MIG devices of all GPUs.
-	MonitorMIG bool
-}
-
-// MIG is what the spec says of MIG devices.
-func (in Input) MIG() MIGValues {
-	strategy := in.Spec.MIG.Strategy
-	return MIGValues{
-		SetMIGStrategy: strategy != "", MIGStrategy: string(strategy),
-		MonitorMIG: strategy != "" && strategy != v1.MIGStrategyNone,
-	}
-}
-
 // Helper is the image of the on-node program and how it is pulled. A spec that names no part of
 // the validator's image gets the operator's own image.
 func (in Input) Helper() v1.ImageSpec { return in.Spec.Validator.ImageSpec }
-
-// ValidatorEnv is what spec.validator adds to the environment of the named containers, which are
-// checks of the validator wherever they run.
-func ValidatorEnv(in Input, containers ...string) map[string][]v1.EnvVar {
-	components := map[string]*v1.ValidatorComponentSpec{
-		"driver-validation":  in.Spec.Validator.Driver,
-		"toolkit-validation": in.Spec.Validator.Toolkit,
-		"cuda-validation":    in.Spec.Validator.CUDA,
-		"plugin-validation":  in.Spec.Validator.Plugin,
-	}
-	env := map[string][]v1.EnvVar{}
-	for _, name := range containers {
-		env[name] = components[name].Env
-	}
-	return env
-}

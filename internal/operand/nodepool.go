@@ -112,28 +112,3 @@ func (p *NodePool) has(node *nodeinfo.Facts) bool {
 	}
 	return len(p.asks) > 0
 }
-
-// VariesDriver tells whether a pool says something else of what driver its nodes get.
-func VariesDriver(pool v1.NodePoolSpec) bool {
-	driver := pool.Driver
-	return driver != nil && (variesImage(driver.ImageSpec) || driver.UsePrecompiled != nil || driver.KernelModuleType != "" ||
-		driver.KernelModuleConfig != nil && driver.KernelModuleConfig.Name != "")
-}
-
-// VariesToolkit tells the same of the container toolkit.
-func VariesToolkit(pool v1.NodePoolSpec) bool {
-	return pool.Toolkit != nil && variesImage(pool.Toolkit.ImageSpec)
-}
-
-// VariesPlugin tells the same of how GPUs are offered: the device plugin, and what reads its configuration.
-func VariesPlugin(pool v1.NodePoolSpec) bool {
-	plugin := pool.DevicePlugin
-	return VariesMIG(pool) || plugin != nil && plugin.Config != nil && *plugin.Config != v1.NodePoolPluginConfigSpec{}
-}
-
-// VariesMIG tells the same of what MIG devices are called.
-func VariesMIG(pool v1.NodePoolSpec) bool { return pool.MIG != nil && pool.MIG.Strategy != "" }
-
-func variesImage(image v1.ImageSpec) bool {
-	return image.Repository != "" || image.Image != "" || image.Version != "" || image.ImagePullPolicy != "" || len(image.ImagePullSecrets) > 0
-}

@@ -1,7 +1,6 @@
 package operand_test
 
 import (
-	"reflect"
 	"strings"
 	"testing"
 
@@ -117,41 +116,6 @@ func TestDriverPoolsOfNodePools(t *testing.T) {
 	}
 }
 
-func TestWhatPoolsSayDifferently(t *testing.T) {
-	type varies struct{ Driver, Toolkit, Plugin, MIG bool }
-	version := v1.ImageSpec{Version: "1"}
-	tests := map[string]struct {
-		pool v1.NodePoolSpec
-		want varies
-	}{
-		"nothing": {},
-		"empty blocks": {pool: v1.NodePoolSpec{
-			Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{}}, Toolkit: &v1.NodePoolToolkitSpec{},
-			DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{}}, MIG: &v1.MIGSpec{},
-		}},
-		"a driver version": {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{ImageSpec: version}}, varies{Driver: true}},
-		"its modules":      {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{UsePrecompiled: new(false)}}, varies{Driver: true}},
-		"their kind":       {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleType: "open"}}, varies{Driver: true}},
-		"their parameters": {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}}, varies{Driver: true}},
-		"a toolkit":        {v1.NodePoolSpec{Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: version}}, varies{Toolkit: true}},
-		"a configuration": {
-			v1.NodePoolSpec{DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Default: "a"}}}, varies{Plugin: true},
-		},
-		"a MIG strategy": {v1.NodePoolSpec{MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}}, varies{Plugin: true, MIG: true}},
-		"a layout": {pool: v1.NodePoolSpec{MIGManager: &v1.NodePoolMIGManagerSpec{
-			Config: &v1.NodePoolMIGConfigSpec{Default: new("all-balanced")},
-		}}},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := varies{operand.VariesDriver(test.pool), operand.VariesToolkit(test.pool), operand.VariesPlugin(test.pool), operand.VariesMIG(test.pool)}
-			if !reflect.DeepEqual(got, test.want) {
-				t.Errorf("got %+v, want %+v", got, test.want)
-			}
-		})
-	}
-}
-
 // What a pool names is looked for like what the spec names.
 func TestTheReferencesOfPools(t *testing.T) {
 	uses := func(in operand.Input) []operand.Use {
@@ -161,7 +125,8 @@ func TestTheReferencesOfPools(t *testing.T) {
 		return v1.NodePoolSpec{Name: name, DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: name}}}
 	}
 	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{config("a"), config("b")}})}
-	catalogue := operand.Catalogue{{References: uses, Varies: operand.VariesPlugin}, {References: uses}}
+	varies := func(pool v1.NodePoolSpec) bool { return pool.DevicePlugin != nil }
+	catalogue := operand.Catalogue{{References: uses, Varies: varies}, {References: uses}}
 	want := []operand.Reference{{Kind: operand.ConfigMap, Name: "a"}, {Kind: operand.ConfigMap, Name: "b"}}
 	if diff := cmp.Diff(want, catalogue.Uses(in)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)

@@ -32,15 +32,6 @@ type Requirement struct {
 	Marker labels.Marker
 }
 
-// AfterToolkit are the edges of an operand whose pods the container runtime gives GPUs: the RuntimeClass
-// exists, and the toolkit is proven on the node.
-func AfterToolkit() []Requirement {
-	return []Requirement{
-		{On: "runtime-classes", Scope: Cluster},
-		{On: "container-toolkit", Scope: Node, Marker: labels.MarkerToolkit},
-	}
-}
-
 // Proof says that a container of an operand's pod writes a marker. Of several operands that can
 // prove the same marker, the first one in graph order that is installed is its only writer.
 type Proof struct {
@@ -183,6 +174,21 @@ type Instance struct {
 	Values any
 }
 
+// PluginConfig has an instance read one of the device plugin's configurations, the one that its node
+// chooses: render adds NVIDIA's config-manager to its pods.
+type PluginConfig struct {
+	// ConfigMap holds the configurations, one in each key.
+	ConfigMap string
+	// Default is the key for nodes that choose none; empty for an empty configuration.
+	Default string
+	// Image and PullPolicy of config-manager: those of the device plugin, which holds it.
+	Image, PullPolicy string
+	// Process is the name that the program of the main container is started by, as config-manager finds
+	// it among the processes of the pod: its argv[0], to the letter. It gets SIGHUP when the node chooses
+	// another configuration.
+	Process string
+}
+
 // AnchorLabel is the node label that keeps the operand's pod on a node which has lost another label that its DaemonSet
 // selects by; empty for an operand whose nodes have no anchor.
 func (o *Operand) AnchorLabel() string {
@@ -213,16 +219,6 @@ func (o *Operand) ServesWorkload(w nodeinfo.Workload) bool {
 		}
 	}
 	return false
-}
-
-// WhereCapable serves the nodes whose label says "true" that they can do what the operand is for. A
-// node that has run it keeps it while the label is missing, as GPU Feature Discovery writes it anew
-// after a restart.
-func WhereCapable(name Name, label string, facts nodeinfo.Facts) Decision {
-	if label == labels.True || label == "" && facts.Deploy[string(name)] != "" {
-		return Installed()
-	}
-	return Decision{Verdict: Absent}
 }
 
 // VariesIn tells whether the nodes of this pool get DaemonSets of their own.

@@ -86,12 +86,3 @@ func (o *Operand) Keeps(node nodeinfo.Facts) bool {
 type InvalidSpec struct{ Message string }
 
 func (e InvalidSpec) Error() string { return e.Message }
-
-// PluginPlacement is that of the device plugin and of the daemon of the Multi-Process Service, which one
-// block of the spec is for.
-func PluginPlacement(in Input) Placement {
-	return Placement{PlacementSpec: in.Spec.DevicePlugin.PlacementSpec, Field: "spec.devicePlugin", Elsewhere: pluginContainers}
-}
-
-// pluginContainers are those that only one of the two has.
-var pluginContainers = []string{"nvidia-device-plugin", "mps-control-daemon-mounts", "mps-control-daemon-ctr"}

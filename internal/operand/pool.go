@@ -17,6 +17,18 @@ func (in Input) PoolKey() nodeinfo.PoolKey {
 	return key
 }
 
+// VariesDriver tells whether a pool says something else of what driver its nodes get.
+func VariesDriver(pool v1.NodePoolSpec) bool {
+	driver := pool.Driver
+	return driver != nil && (VariesImage(driver.ImageSpec) || driver.UsePrecompiled != nil || driver.KernelModuleType != "" ||
+		driver.KernelModuleConfig != nil && driver.KernelModuleConfig.Name != "")
+}
+
+// VariesImage tells whether a pool names an image of its own, or another way to pull it.
+func VariesImage(image v1.ImageSpec) bool {
+	return image.Repository != "" || image.Image != "" || image.Version != "" || image.ImagePullPolicy != "" || len(image.ImagePullSecrets) > 0
+}
+
 // UsesDriverToolkit tells whether the driver toolkit of OpenShift builds the driver of any of these nodes.
 func (in Input) UsesDriverToolkit(nodes iter.Seq[*nodeinfo.Facts]) bool {
 	if !*in.Spec.Driver.Enabled {

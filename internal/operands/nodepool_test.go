@@ -61,6 +61,45 @@ func TestWhatAPoolChangesVaries(t *testing.T) {
 	}
 }
 
+func TestWhatPoolsSayDifferently(t *testing.T) {
+	type varies struct{ Driver, Toolkit, Plugin, MIG bool }
+	version := v1.ImageSpec{Version: "1"}
+	tests := map[string]struct {
+		pool v1.NodePoolSpec
+		want varies
+	}{
+		"nothing": {},
+		"empty blocks": {pool: v1.NodePoolSpec{
+			Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{}}, Toolkit: &v1.NodePoolToolkitSpec{},
+			DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{}}, MIG: &v1.MIGSpec{},
+		}},
+		"a driver version": {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{ImageSpec: version}}, varies{Driver: true}},
+		"its modules":      {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{UsePrecompiled: new(false)}}, varies{Driver: true}},
+		"their kind":       {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleType: "open"}}, varies{Driver: true}},
+		"their parameters": {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}}, varies{Driver: true}},
+		"a toolkit":        {v1.NodePoolSpec{Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: version}}, varies{Toolkit: true}},
+		"a configuration": {
+			v1.NodePoolSpec{DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Default: "a"}}}, varies{Plugin: true},
+		},
+		"a MIG strategy": {v1.NodePoolSpec{MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}}, varies{Plugin: true, MIG: true}},
+		"a layout": {pool: v1.NodePoolSpec{MIGManager: &v1.NodePoolMIGManagerSpec{
+			Config: &v1.NodePoolMIGConfigSpec{Default: new("all-balanced")},
+		}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			own := func(name operand.Name) bool {
+				o, _ := catalogue(t).Find(name)
+				return o.VariesIn(test.pool)
+			}
+			got := varies{own("driver"), own("container-toolkit"), own("device-plugin"), own("operator-validator")}
+			if got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
 // describe makes of instances what can be compared by text: what they point to stands for the pointers.
 func describe(instances []operand.Instance) []any {
 	var all []any

@@ -244,7 +244,8 @@ func TestContainersOfTheDevicePluginsBlock(t *testing.T) {
 			alone = append(alone, name)
 		}
 	}
-	named := slices.Clone(operand.PluginPlacement(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).Elsewhere)
+	plugin, _ := catalogue(t).Find("device-plugin")
+	named := slices.Clone(plugin.Placement(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).Elsewhere)
 	slices.Sort(alone)
 	slices.Sort(named)
 	if diff := cmp.Diff(alone, named); diff != "" {

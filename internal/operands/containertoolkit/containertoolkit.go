@@ -8,6 +8,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/validator"
 )
 
 // Name of the operand.
@@ -27,7 +28,7 @@ func Operand() operand.Operand {
 		Placement:  placement,
 		Wanted:     wanted,
 		Instances:  instances,
-		Varies:     operand.VariesToolkit,
+		Varies:     varies,
 	}
 }
 
@@ -91,7 +92,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 			PullSecrets: spec.ImagePullSecrets,
 			Main:        "nvidia-container-toolkit-ctr",
 			Container:   container,
-			InitEnv:     operand.ValidatorEnv(in, "driver-validation"),
+			InitEnv:     validator.Env(in, "driver-validation"),
 			Values:      v,
 		})
 	}
@@ -100,4 +101,9 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 
 func placement(in operand.Input) operand.Placement {
 	return operand.Placement{PlacementSpec: in.Spec.Toolkit.PlacementSpec, Field: "spec.toolkit"}
+}
+
+// varies tells whether a pool says something else of the container toolkit.
+func varies(pool v1.NodePoolSpec) bool {
+	return pool.Toolkit != nil && operand.VariesImage(pool.Toolkit.ImageSpec)
 }

@@ -7,6 +7,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/mig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/pluginconfig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/requirement"
 )
 
 // Name of the operand.
@@ -22,13 +25,13 @@ func Operand() operand.Operand {
 		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Stage:     v1.StageDevicePlugin,
 		Injected:  true,
-		Requires:  operand.AfterToolkit(),
-		Placement: operand.PluginPlacement,
+		Requires:  requirement.AfterToolkit(),
+		Placement: pluginconfig.Placement,
 		Wanted:    wanted,
 		Instances: instances,
-		Varies:    operand.VariesPlugin,
+		Varies:    pluginconfig.Varies,
 
-		References: operand.PluginConfigUses,
+		References: pluginconfig.Uses,
 	}
 }
 
@@ -38,8 +41,8 @@ type values struct {
 	CDI                bool
 	// OwnToolkit: the hook that CDI specifications name is where the operator's toolkit puts it.
 	OwnToolkit bool
-	operand.MIGValues
-	MPS operand.MPSPaths
+	mig.Values
+	MPS pluginconfig.MPSPaths
 	// GDS and GDRCopy: containers get the devices of these modules, which the spec asks for.
 	GDS, GDRCopy bool
 	// Configured: a configuration may share the GPUs by the Multi-Process Service.
@@ -59,7 +62,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
-	config, err := in.PluginConfig(program)
+	config, err := pluginconfig.Of(in, program)
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
@@ -80,8 +83,8 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 			DeviceListStrategy: strategy,
 			CDI:                in.CDIEnabled(),
 			OwnToolkit:         in.OwnToolkit(),
-			MIGValues:          in.MIG(),
-			MPS:                in.MPSPaths(),
+			Values:             mig.Of(in),
+			MPS:                pluginconfig.MPSPathsOf(in),
 			GDS:                *in.Spec.GDS.Enabled,
 			GDRCopy:            *in.Spec.GDRCopy.Enabled,
 			Configured:         config != nil,

@@ -10,6 +10,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/capability"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/requirement"
 )
 
 // Name of the operand.
@@ -21,7 +23,7 @@ func Operand() operand.Operand {
 		Name:      Name,
 		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
-		Requires:  operand.AfterToolkit(),
+		Requires:  requirement.AfterToolkit(),
 		Serves:    serves,
 		Placement: placement,
 		Wanted:    wanted,
@@ -67,7 +69,7 @@ func serves(facts nodeinfo.Facts) operand.Decision {
 	if capable == "" && slices.ContainsFunc(capableProducts, func(name string) bool { return strings.Contains(product, name) }) {
 		capable = labels.True
 	}
-	return operand.WhereCapable(Name, capable, facts)
+	return capability.Decide(Name, capable, facts)
 }
 
 // defaultLabels is the layout of nodes that nobody has chosen one for: the value of

@@ -7,6 +7,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/capability"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/mig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/pluginconfig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/requirement"
 )
 
 // Name of the operand.
@@ -24,24 +28,24 @@ func Operand() operand.Operand {
 		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
 		Follows:   "device-plugin",
-		Requires:  operand.AfterToolkit(),
+		Requires:  requirement.AfterToolkit(),
 		Serves: func(facts nodeinfo.Facts) operand.Decision {
-			return operand.WhereCapable(Name, facts.MPSCapable, facts)
+			return capability.Decide(Name, facts.MPSCapable, facts)
 		},
-		Placement: operand.PluginPlacement,
+		Placement: pluginconfig.Placement,
 		Wanted:    wanted,
 		Instances: instances,
-		Varies:    operand.VariesPlugin,
+		Varies:    pluginconfig.Varies,
 
-		References: operand.PluginConfigUses,
+		References: pluginconfig.Uses,
 	}
 }
 
 type values struct {
 	Image, PullPolicy string
 	Program           string
-	operand.MIGValues
-	MPS operand.MPSPaths
+	mig.Values
+	MPS pluginconfig.MPSPaths
 }
 
 // wanted: GPUs are shared by a configuration alone. Without one GPU Feature Discovery finds no node
@@ -66,7 +70,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
-	config, err := in.PluginConfig(program)
+	config, err := pluginconfig.Of(in, program)
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
@@ -82,8 +86,8 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 			Image:      ref.Image,
 			PullPolicy: string(spec.ImagePullPolicy),
 			Program:    program,
-			MIGValues:  in.MIG(),
-			MPS:        in.MPSPaths(),
+			Values:     mig.Of(in),
+			MPS:        pluginconfig.MPSPathsOf(in),
 		},
 	}}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/servicemonitor"
 )
 
 // Name of the operand.
@@ -37,7 +38,7 @@ func Operand() operand.Operand {
 type values struct {
 	Image, PullPolicy string
 	Port              int
-	Monitor           operand.Monitor
+	Monitor           servicemonitor.Values
 }
 
 func wanted(in operand.Input) operand.Decision {
@@ -69,7 +70,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 			Image:      ref.Image,
 			PullPolicy: policy,
 			Port:       port,
-			Monitor:    in.Monitor(app, spec.ServiceMonitor),
+			Monitor:    servicemonitor.Of(in, app, spec.ServiceMonitor),
 		},
 	}}, nil
 }

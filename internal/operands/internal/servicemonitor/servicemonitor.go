@@ -1,14 +1,16 @@
-package operand
+// Package servicemonitor decides about the ServiceMonitors of the operands that have one.
+package servicemonitor
 
 import (
 	"maps"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Monitor is what templates see of a ServiceMonitor, and of the PrometheusRule beside it.
-type Monitor struct {
+// Values are what templates see of a ServiceMonitor, and of the PrometheusRule beside it.
+type Values struct {
 	// ServiceMonitor and PrometheusRule tell which of them are rendered: those that the spec asks for and
 	// whose kind the cluster has.
 	ServiceMonitor, PrometheusRule bool
@@ -20,11 +22,11 @@ type Monitor struct {
 	Relabelings             []v1.RelabelConfig
 }
 
-// Monitor decides about the ServiceMonitor of the Service with this label app, as this block of the spec
+// Of decides about the ServiceMonitor of the Service with this label app, as this block of the spec
 // asks for it. Without a ServiceMonitor there is no PrometheusRule: its alerts are about what that one
 // collects.
-func (in Input) Monitor(app string, spec *v1.ServiceMonitorSpec) Monitor {
-	monitor := Monitor{
+func Of(in operand.Input, app string, spec *v1.ServiceMonitorSpec) Values {
+	monitor := Values{
 		Labels:        map[string]string{labels.App: app},
 		Interval:      spec.Interval,
 		ScrapeTimeout: spec.ScrapeTimeout,
@@ -33,8 +35,8 @@ func (in Input) Monitor(app string, spec *v1.ServiceMonitorSpec) Monitor {
 	}
 	maps.Copy(monitor.Labels, spec.AdditionalLabels.Strings())
 	if *spec.Enabled {
-		monitor.ServiceMonitor = in.Optional[ServiceMonitor]
-		monitor.PrometheusRule = in.Optional[ServiceMonitor] && in.Optional[PrometheusRule]
+		monitor.ServiceMonitor = in.Optional[operand.ServiceMonitor]
+		monitor.PrometheusRule = in.Optional[operand.ServiceMonitor] && in.Optional[operand.PrometheusRule]
 	}
 	return monitor
 }

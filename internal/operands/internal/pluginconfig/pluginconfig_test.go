@@ -1,4 +1,4 @@
-package operand_test
+package pluginconfig_test
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/pluginconfig"
 )
 
 func plugin(spec v1.DevicePluginSpec) operand.Input {
@@ -33,7 +34,7 @@ func TestPluginConfig(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := test.in.PluginConfig("program")
+			got, err := pluginconfig.Of(test.in, "program")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -48,7 +49,7 @@ func TestPluginConfigRefusesAWrongImage(t *testing.T) {
 	in := plugin(v1.DevicePluginSpec{
 		ImageSpec: v1.ImageSpec{Image: "example.com/plugin:1", Version: "2"}, Config: &v1.DevicePluginConfigSpec{Name: "configs"},
 	})
-	if _, err := in.PluginConfig("program"); err == nil {
+	if _, err := pluginconfig.Of(in, "program"); err == nil {
 		t.Error("took an image that contradicts itself")
 	}
 }
@@ -56,15 +57,15 @@ func TestPluginConfigRefusesAWrongImage(t *testing.T) {
 func TestMPSPaths(t *testing.T) {
 	tests := map[string]struct {
 		in   operand.Input
-		want operand.MPSPaths
+		want pluginconfig.MPSPaths
 	}{
-		"no block":       {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, want: operand.MPSPaths{Root: "/run/nvidia/mps", SHM: "/run/nvidia/mps/shm"}},
-		"an empty block": {in: plugin(v1.DevicePluginSpec{MPS: &v1.MPSSpec{}}), want: operand.MPSPaths{Root: "/run/nvidia/mps", SHM: "/run/nvidia/mps/shm"}},
-		"a root":         {in: plugin(v1.DevicePluginSpec{MPS: &v1.MPSSpec{Root: "/var/mps/"}}), want: operand.MPSPaths{Root: "/var/mps/", SHM: "/var/mps/shm"}},
+		"no block":       {in: operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, want: pluginconfig.MPSPaths{Root: "/run/nvidia/mps", SHM: "/run/nvidia/mps/shm"}},
+		"an empty block": {in: plugin(v1.DevicePluginSpec{MPS: &v1.MPSSpec{}}), want: pluginconfig.MPSPaths{Root: "/run/nvidia/mps", SHM: "/run/nvidia/mps/shm"}},
+		"a root":         {in: plugin(v1.DevicePluginSpec{MPS: &v1.MPSSpec{Root: "/var/mps/"}}), want: pluginconfig.MPSPaths{Root: "/var/mps/", SHM: "/var/mps/shm"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(test.want, test.in.MPSPaths()); diff != "" {
+			if diff := cmp.Diff(test.want, pluginconfig.MPSPathsOf(test.in)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

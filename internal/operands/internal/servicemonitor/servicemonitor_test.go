@@ -1,4 +1,4 @@
-package operand_test
+package servicemonitor_test
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/servicemonitor"
 )
 
 func TestMonitorNeedsTheSpecAndTheKind(t *testing.T) {
@@ -28,7 +29,7 @@ func TestMonitorNeedsTheSpecAndTheKind(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			spec := &v1.ServiceMonitorSpec{Enabled: &test.enabled, HonorLabels: new(false)}
-			got := operand.Input{Optional: test.kinds}.Monitor("app", spec)
+			got := servicemonitor.Of(operand.Input{Optional: test.kinds}, "app", spec)
 			if (want{got.ServiceMonitor, got.PrometheusRule}) != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
@@ -42,11 +43,11 @@ func TestMonitorCarriesTheSpec(t *testing.T) {
 		AdditionalLabels: v1.Labels{"release": "prometheus"},
 		Relabelings:      []v1.RelabelConfig{{TargetLabel: "cluster", Replacement: new("a")}},
 	}
-	want := operand.Monitor{
+	want := servicemonitor.Values{
 		Labels:   map[string]string{"app": "nvidia-dcgm-exporter", "release": "prometheus"},
 		Interval: "15s", ScrapeTimeout: "10s", HonorLabels: true, Relabelings: spec.Relabelings,
 	}
-	if diff := cmp.Diff(want, operand.Input{}.Monitor("nvidia-dcgm-exporter", spec)); diff != "" {
+	if diff := cmp.Diff(want, servicemonitor.Of(operand.Input{}, "nvidia-dcgm-exporter", spec)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if len(spec.AdditionalLabels) != 1 {
