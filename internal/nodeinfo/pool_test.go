@@ -137,3 +137,40 @@ func TestPoolsByReleaseOfCoreOS(t *testing.T) {
 		})
 	}
 }
+
+// The labels that a node gets name its driver pool again, whatever the node's facts are by then, and no two pools
+// have one name.
+func TestDriverPoolsOfNodePools(t *testing.T) {
+	plain := nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Kernel: "6.8.0-51-generic"}
+	arm := plain
+	arm.Architecture = "arm64"
+	release := coreOS("418.94.202501221327-0")
+	names := map[string]nodeinfo.Pool{}
+	for _, nodePool := range []string{"", "a100", "a100-generic", "generic", strings.Repeat("a", 40)} {
+		for _, facts := range []nodeinfo.Facts{plain, arm, release} {
+			for _, key := range []nodeinfo.PoolKey{{}, {Kernel: true}, {CoreOS: true}} {
+				key.NodePool = nodePool
+				pool, complete := facts.WantedPool(key)
+				if !complete {
+					continue // CoreOS tells no kernel here.
+				}
+				if other, taken := names[pool.Name]; taken && other != pool {
+					t.Errorf("%+v and %+v have one name", pool, other)
+				}
+				names[pool.Name] = pool
+				moved := facts
+				moved.Pool, moved.PoolKernel, moved.PoolCoreOS, moved.PoolNodePool = pool.Name, pool.Kernel, pool.CoreOS, pool.NodePool
+				moved.OSVersion = "26.04"
+				if got, _ := moved.EffectivePool(nodeinfo.PoolKey{}); got != pool {
+					t.Errorf("the labels of %+v name %+v", pool, got)
+				}
+			}
+		}
+	}
+	if len(names) < 30 {
+		t.Errorf("%d pools are too few", len(names))
+	}
+	if got := names["ubuntu24.04-amd64-a100-6.8.0-51-generic"]; got.NodePool != "a100" {
+		t.Errorf("there is no pool of that name: %+v", got)
+	}
+}
