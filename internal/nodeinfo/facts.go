@@ -45,8 +45,8 @@ type Facts struct {
 	Product string
 	// HostVGPU tells that the node lends its GPUs to virtual machines by the vGPU manager.
 	HostVGPU bool
-	// Pool is the pool that the node is labelled with, by its anchor where that label is lost; PoolKernel is the kernel of that pool and PoolCoreOS
-	// its release of Red Hat CoreOS, each empty where the pool is for any.
+	// Pool is the pool that the node is labelled with, by its anchor where that label is lost; PoolKernel is the kernel
+	// of that pool and PoolCoreOS its release of Red Hat CoreOS, each empty where the pool is for any.
 	Pool, PoolKernel, PoolCoreOS string
 	// PoolNodePool is the pool of spec.nodePools whose driver that pool has, empty where it is that of spec.driver;
 	// NodePool is the one that the node is labelled as belonging to.

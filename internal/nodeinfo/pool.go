@@ -92,8 +92,8 @@ func endOf(nodePool, kernel, coreOS string) string {
 	return strings.Trim(nodePool+"-"+cmp.Or(kernel, coreOS), "-")
 }
 
-// WithEnd is a name with that end, joined by a hyphen, as the value of a label. Where that is too long, a hash stands for
-// the end.
+// WithEnd is a name with that end, joined by a hyphen, as the value of a label. Where that is too long, a hash stands
+// for the end.
 func WithEnd(name, end string) string {
 	if end == "" {
 		return name

@@ -20,13 +20,15 @@ func (in Input) PoolKey() nodeinfo.PoolKey {
 // VariesDriver tells whether a pool says something else of what driver its nodes get.
 func VariesDriver(pool v1.NodePoolSpec) bool {
 	driver := pool.Driver
-	return driver != nil && (VariesImage(driver.ImageSpec) || driver.UsePrecompiled != nil || driver.KernelModuleType != "" ||
+	return driver != nil && (VariesImage(driver.ImageSpec) || driver.UsePrecompiled != nil ||
+		driver.KernelModuleType != "" ||
 		driver.KernelModuleConfig != nil && driver.KernelModuleConfig.Name != "")
 }
 
 // VariesImage tells whether a pool names an image of its own, or another way to pull it.
 func VariesImage(image v1.ImageSpec) bool {
-	return image.Repository != "" || image.Image != "" || image.Version != "" || image.ImagePullPolicy != "" || len(image.ImagePullSecrets) > 0
+	return image.Repository != "" || image.Image != "" || image.Version != "" || image.ImagePullPolicy != "" ||
+		len(image.ImagePullSecrets) > 0
 }
 
 // UsesDriverToolkit tells whether the driver toolkit of OpenShift builds the driver of any of these nodes.

@@ -45,5 +45,7 @@ func (in Input) PodSecurity() bool { return *in.Spec.PSA.Enabled }
 
 // Containers are the nodes that are served for containers.
 func (in Input) Containers(nodes []nodeinfo.Facts) []nodeinfo.Facts {
-	return slices.DeleteFunc(slices.Clone(nodes), func(node nodeinfo.Facts) bool { return in.WorkloadOf(node) != nodeinfo.WorkloadContainer })
+	return slices.DeleteFunc(slices.Clone(nodes), func(node nodeinfo.Facts) bool {
+		return in.WorkloadOf(node) != nodeinfo.WorkloadContainer
+	})
 }

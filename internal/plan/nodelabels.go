@@ -57,7 +57,9 @@ func (d *Decisions) surplus(current map[string]string, wanted map[string]operand
 }
 
 // due are the deploy labels that the node lacks and whose pods can be started there.
-func (d *Decisions) due(facts nodeinfo.Facts, current map[string]string, wanted map[string]operand.Verdict, running Running) []string {
+func (d *Decisions) due(
+	facts nodeinfo.Facts, current map[string]string, wanted map[string]operand.Verdict, running Running,
+) []string {
 	var missing []string
 	for key, verdict := range wanted {
 		// Any value but an empty one is somebody's decision about this node.

@@ -53,7 +53,8 @@ func (d *Decisions) Missing(node nodeinfo.Facts) string {
 // kept tells why a node is to lose an operand that it keeps, and how; empty if there is none.
 func (d *Decisions) kept(node nodeinfo.Facts) string {
 	for _, o := range d.Catalogue {
-		if d.awaits(o, node) != "" || d.decisions[o.Name].Verdict != operand.Install || !o.Keeps(node) || node.Deploy[string(o.Name)] != labels.True {
+		if d.awaits(o, node) != "" || d.decisions[o.Name].Verdict != operand.Install || !o.Keeps(node) ||
+			node.Deploy[string(o.Name)] != labels.True {
 			continue
 		}
 		if selected := d.Input.Selects(&o, node); selected.Verdict != operand.Install {

@@ -44,7 +44,9 @@ func identify(o *operand.Operand, instances []operand.Instance, live map[string]
 		if free {
 			suffix = ""
 		}
-		found[kind] = identity{Name: o.DaemonSet + suffix, App: nodeinfo.WithEnd(o.DaemonSet, strings.TrimPrefix(suffix, "-"))}
+		found[kind] = identity{
+			Name: o.DaemonSet + suffix, App: nodeinfo.WithEnd(o.DaemonSet, strings.TrimPrefix(suffix, "-")),
+		}
 		free = false
 	}
 	return found

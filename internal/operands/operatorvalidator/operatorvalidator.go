@@ -64,7 +64,8 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 		Container: spec.ContainerSpec,
 		InitEnv:   validator.Env(in, "driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation"),
 		Values: values{
-			Values: mig.Of(in), NRI: in.NRIEnabled(), PullSecrets: strings.Join(slices.Concat(spec.ImagePullSecrets, in.Spec.Global.ImagePullSecrets), ","),
+			Values: mig.Of(in), NRI: in.NRIEnabled(),
+			PullSecrets: strings.Join(slices.Concat(spec.ImagePullSecrets, in.Spec.Global.ImagePullSecrets), ","),
 		},
 	}}, nil
 }

@@ -52,7 +52,9 @@ func Varies(pool v1.NodePoolSpec) bool {
 // Placement is that of the device plugin and of the daemon of the Multi-Process Service, which one
 // block of the spec is for.
 func Placement(in operand.Input) operand.Placement {
-	return operand.Placement{PlacementSpec: in.Spec.DevicePlugin.PlacementSpec, Field: "spec.devicePlugin", Elsewhere: pluginContainers}
+	return operand.Placement{
+		PlacementSpec: in.Spec.DevicePlugin.PlacementSpec, Field: "spec.devicePlugin", Elsewhere: pluginContainers,
+	}
 }
 
 // pluginContainers are those that only one of the two has.
