@@ -192,6 +192,7 @@ manifests: $(CONTROLLER_GEN) ## Write the CRD and the operator's roles from the 
 	@test -e config/crd/properties.json || echo "{}" > config/crd/properties.json
 	go run ./test/trimcrd config/crd/bases/nvidia.com_clusterpolicies.yaml config/crd/properties.json
 	$(CONTROLLER_GEN) rbac:roleName=gpu-operator paths='./internal/...;./cmd/...' output:rbac:dir=config/rbac
+	go run ./config/rbac/generate
 
 .PHONY: docs
 docs: $(CRD_REF_DOCS) ## Write the API reference docs/api.md

@@ -16,7 +16,7 @@ import (
 
 // OpenShift refuses the pods of an account that may not use its privileged constraints.
 func TestEveryOperandsAccountMayUseTheConstraintsOfOpenShift(t *testing.T) {
-	text, err := os.ReadFile("../../config/openshift/scc.yaml")
+	text, err := os.ReadFile("../../config/openshift/operands.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
