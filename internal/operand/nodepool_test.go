@@ -160,14 +160,14 @@ func TestTheReferencesOfPools(t *testing.T) {
 		return v1.NodePoolSpec{Name: name, DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: name}}}
 	}
 	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{config("a"), config("b")}})}
-	catalogue := []operand.Operand{{References: uses, Varies: operand.VariesPlugin}, {References: uses}}
+	catalogue := operand.Catalogue{{References: uses, Varies: operand.VariesPlugin}, {References: uses}}
 	want := []operand.Reference{{Kind: operand.ConfigMap, Name: "a"}, {Kind: operand.ConfigMap, Name: "b"}}
-	if diff := cmp.Diff(want, operand.Uses(catalogue, in)); diff != "" {
+	if diff := cmp.Diff(want, catalogue.Uses(in)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := (operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{
+	if got := (operand.Catalogue{}).SelectorKeys(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{
 		{Name: "a", NodeSelector: v1.NodePoolSelector{"team": "x"}},
-	}})}).SelectorKeys(nil); !got["team"] {
+	}})}); !got["team"] {
 		t.Errorf("a change of label team is no news: %v", got)
 	}
 }

@@ -72,7 +72,7 @@ type Operand struct {
 	// Stage of a node's ladder that is reached when the operand's pod is ready there. Empty: the GPUs
 	// can be used without it, and it is judged beside the ladder.
 	Stage v1.Stage
-	// Requires are the operand's edges; the whole must be acyclic, see Sort.
+	// Requires are the operand's edges; the whole must be acyclic, see NewCatalogue.
 	Requires []Requirement
 	// Proves are the markers that the operand's pods can write.
 	Proves []Proof
@@ -98,9 +98,10 @@ type Operand struct {
 	Serves func(NodeFacts) Decision
 	// ServesNode tells the same where the spec has a say in it. Nil as with Serves.
 	ServesNode func(Input, NodeFacts) Decision
+	// PerPool: the operand has one instance per driver pool, and serves no node whose pool is not known.
+	PerPool bool
 	// ServesPool tells why the nodes of a pool cannot be served as the spec asks; what runs there is left
-	// alone then. An operand that has it has an instance for each pool, and serves no node whose pool is
-	// not known.
+	// alone then. Nil serves every pool; only set with PerPool.
 	ServesPool func(Input, Pool) Decision
 	// Placement is what the spec says of where its pods go. Nil for an operand without pods.
 	Placement func(Input) Placement
@@ -235,18 +236,8 @@ func (o *Operand) VariesIn(pool v1.NodePoolSpec) bool { return o.Varies != nil &
 // NodePoolLabel is the node label by which the DaemonSets of a pool select their nodes and the common one leaves
 // them out; empty where no pool says anything of the operand, or by the label of the driver pool.
 func (o *Operand) NodePoolLabel() string {
-	if o.Varies == nil || o.ServesPool != nil {
+	if o.Varies == nil || o.PerPool {
 		return ""
 	}
 	return labels.NodePoolPrefix + string(o.Name)
-}
-
-// Find returns the operand of that name.
-func Find(catalogue []Operand, name Name) (*Operand, bool) {
-	for i := range catalogue {
-		if catalogue[i].Name == name {
-			return &catalogue[i], true
-		}
-	}
-	return nil, false
 }

@@ -75,25 +75,6 @@ func (in Input) priorityClass(o *Operand) (field, name string) {
 	return "spec.daemonsets", in.Spec.DaemonSets.PriorityClassName
 }
 
-// SelectorKeys are the keys of the labels that any nodeSelector of the spec asks for.
-func (in Input) SelectorKeys(catalogue []Operand) map[string]bool {
-	keys := map[string]bool{}
-	for key := range in.Spec.DaemonSets.NodeSelector {
-		keys[key] = true
-	}
-	for _, pool := range in.Spec.NodePools {
-		for key := range pool.NodeSelector {
-			keys[key] = true
-		}
-	}
-	for i := range catalogue {
-		for key := range in.PlacementOf(&catalogue[i]).NodeSelector {
-			keys[key] = true
-		}
-	}
-	return keys
-}
-
 // Keeps tells whether the node has the operand already, and keeps it whatever its labels become: replacing
 // it would disturb the GPU work of the node.
 func (o *Operand) Keeps(node NodeFacts) bool { return o.UpdatesOnDelete && node.Deploy[o.Name] != "" }

@@ -16,7 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 )
 
-func catalogue(t *testing.T) []operand.Operand {
+func catalogue(t *testing.T) operand.Catalogue {
 	t.Helper()
 	all, err := operands.Catalogue()
 	if err != nil {
@@ -25,7 +25,7 @@ func catalogue(t *testing.T) []operand.Operand {
 	return all
 }
 
-func names(all []operand.Operand) []operand.Name {
+func names(all operand.Catalogue) []operand.Name {
 	var result []operand.Name
 	for _, o := range all {
 		result = append(result, o.Name)
@@ -71,7 +71,7 @@ func TestEveryDaemonSetIsPlacedByABlock(t *testing.T) {
 func TestEverySetOfOperandsStarts(t *testing.T) {
 	all := catalogue(t)
 	for chosen := range 1 << len(all) {
-		var installed []operand.Operand
+		var installed operand.Catalogue
 		for i, o := range all {
 			if chosen&(1<<i) != 0 {
 				// What is absent cannot be required in the cluster: such an operand is held back.
@@ -89,7 +89,7 @@ func TestEverySetOfOperandsStarts(t *testing.T) {
 
 // circleOnNode plays the start of a node: in each round, every pod starts whose waits are over, and
 // writes its markers in order as far as it can. It returns who never starts.
-func circleOnNode(installed []operand.Operand) operand.Name {
+func circleOnNode(installed operand.Catalogue) operand.Name {
 	written, ready := map[labels.Marker]bool{}, map[operand.Name]bool{}
 	for range 3 * len(installed) {
 		for _, o := range installed {
@@ -106,8 +106,8 @@ func circleOnNode(installed []operand.Operand) operand.Name {
 	return ""
 }
 
-func started(installed []operand.Operand, o operand.Operand, written map[labels.Marker]bool, ready map[operand.Name]bool) bool {
-	for _, marker := range operand.Waits(installed, o) {
+func started(installed operand.Catalogue, o operand.Operand, written map[labels.Marker]bool, ready map[operand.Name]bool) bool {
+	for _, marker := range installed.Waits(o) {
 		if !written[marker] {
 			return false
 		}
@@ -120,13 +120,13 @@ func started(installed []operand.Operand, o operand.Operand, written map[labels.
 	return true
 }
 
-func provesAll(installed []operand.Operand, o operand.Operand, written map[labels.Marker]bool, ready map[operand.Name]bool) bool {
-	writes := operand.Proves(installed, o)
+func provesAll(installed operand.Catalogue, o operand.Operand, written map[labels.Marker]bool, ready map[operand.Name]bool) bool {
+	writes := installed.Proves(o)
 	for _, proof := range o.Proves {
 		if !writes[proof.Marker] {
 			continue
 		}
-		if _, there := operand.Find(installed, proof.Of); there && !ready[proof.Of] {
+		if _, there := installed.Find(proof.Of); there && !ready[proof.Of] {
 			return false
 		}
 		written[proof.Marker] = true
@@ -173,7 +173,7 @@ func TestTheDriverIsProvenByTheToolkitElseByTheValidator(t *testing.T) {
 			installed := slices.DeleteFunc(slices.Clone(all), func(o operand.Operand) bool { return o.Name == test.absent })
 			got := map[labels.Marker]operand.Name{}
 			for _, o := range installed {
-				for marker, writes := range operand.Proves(installed, o) {
+				for marker, writes := range installed.Proves(o) {
 					if writes && got[marker] != "" {
 						t.Errorf("both %s and %s write %s", got[marker], o.Name, marker)
 					}
@@ -224,6 +224,22 @@ func TestDeployLabelsAreNVIDIAs(t *testing.T) {
 		if label := o.Name.DeployLabel(); !slices.Contains(known, label) || len(validation.IsQualifiedName(label)) > 0 {
 			t.Errorf("%s is no label that neighbours know", label)
 		}
+	}
+}
+
+// Only operands with an instance per driver pool are asked about pools.
+func TestServesPoolIsOnlySetWithPerPool(t *testing.T) {
+	perPool := map[operand.Name]bool{}
+	for _, o := range catalogue(t) {
+		if o.ServesPool != nil && !o.PerPool {
+			t.Errorf("%s sets ServesPool, which is not used without PerPool", o.Name)
+		}
+		if o.PerPool {
+			perPool[o.Name] = true
+		}
+	}
+	if diff := cmp.Diff(map[operand.Name]bool{"driver": true}, perPool); diff != "" {
+		t.Errorf("operands per driver pool: -want +got:\n%s", diff)
 	}
 }
 

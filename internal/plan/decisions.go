@@ -11,7 +11,7 @@ import (
 // any number of goroutines may use the same ones.
 type Decisions struct {
 	// Catalogue is sorted.
-	Catalogue []operand.Operand
+	Catalogue operand.Catalogue
 	// Input is what was decided from. Layouts and Optional are empty: they depend on the cluster, see Plan.Input.
 	Input operand.Input
 	// NodePools are those of spec.nodePools, in their order.
@@ -26,7 +26,7 @@ type Decisions struct {
 
 // Decide decides for a sorted catalogue. Neither it nor what in refers to may be changed afterwards. Layouts and Optional
 // of in are ignored.
-func Decide(catalogue []operand.Operand, in operand.Input) *Decisions {
+func Decide(catalogue operand.Catalogue, in operand.Input) *Decisions {
 	in.Layouts, in.Optional = nil, nil
 	d := &Decisions{
 		Catalogue: catalogue,
@@ -50,8 +50,8 @@ func Decide(catalogue []operand.Operand, in operand.Input) *Decisions {
 	return d
 }
 
-func (d *Decisions) installedOperands() []operand.Operand {
-	var installed []operand.Operand
+func (d *Decisions) installedOperands() operand.Catalogue {
+	var installed operand.Catalogue
 	for _, o := range d.Catalogue {
 		if d.Installed[o.Name] {
 			installed = append(installed, o)
@@ -115,7 +115,7 @@ func (d *Decisions) canServe(o operand.Operand, node operand.NodeFacts) operand.
 	if !o.ServesWorkload(d.Input.WorkloadOf(node)) {
 		return operand.Decision{Verdict: operand.Absent}
 	}
-	if o.ServesPool != nil {
+	if o.PerPool {
 		if known := node.HasPool(d.inputOf(node).PoolKey()); known.Verdict != operand.Install {
 			return known
 		}

@@ -107,7 +107,7 @@ func TestAPoolThatContradictsTheRuntimesIsHeld(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			d := plan.Decide([]operand.Operand{picky}, withPools(teamA))
+			d := plan.Decide(operand.Catalogue{picky}, withPools(teamA))
 			g.Expect(d.NodePools[0].Refused).To(Equal(operand.Installed()))
 			got := plan.Compute(d, nil, test.nodes).Steps[0]
 			var suffixes []string

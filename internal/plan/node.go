@@ -91,7 +91,7 @@ func (d *Decisions) ForNode(facts operand.NodeFacts) Node {
 		node.Rungs = append(node.Rungs, d.rungs(stage, facts)...)
 	}
 	node.Beside = d.rungs("", facts)
-	node.order(d.Catalogue)
+	d.order(&node)
 	node.Kept = d.kept(facts)
 	node.judgeSelection()
 	if node.Refused.Reason == v1.ReasonNotSelected {
@@ -101,14 +101,14 @@ func (d *Decisions) ForNode(facts operand.NodeFacts) Node {
 }
 
 // order enters what comes after the operand that has the container runtime inject GPUs.
-func (n *Node) order(catalogue []operand.Operand) {
-	injector, _ := injectorOf(catalogue, n.Rungs)
+func (d *Decisions) order(n *Node) {
+	injector, _ := d.injectorOf(n.Rungs)
 	if injector == "" {
 		return
 	}
 	for _, rungs := range [][]Rung{n.Rungs, n.Beside} {
 		for i := range rungs {
-			if o, known := operand.Find(catalogue, rungs[i].Operand); known && o.Injected {
+			if o, known := d.Catalogue.Find(rungs[i].Operand); known && o.Injected {
 				rungs[i].After = injector
 			}
 		}
@@ -117,9 +117,9 @@ func (n *Node) order(catalogue []operand.Operand) {
 
 // injectorOf is the operand of the ladder that has the container runtime of the node inject GPUs; empty where the host
 // provides it, or where it cannot or shall not run. paused reports whether its deploy label keeps it off for now.
-func injectorOf(catalogue []operand.Operand, rungs []Rung) (name operand.Name, paused bool) {
+func (d *Decisions) injectorOf(rungs []Rung) (name operand.Name, paused bool) {
 	for _, rung := range rungs {
-		if o, known := operand.Find(catalogue, rung.Operand); known && o.Injects && (rung.Need == Expected || rung.Need == Paused) {
+		if o, known := d.Catalogue.Find(rung.Operand); known && o.Injects && (rung.Need == Expected || rung.Need == Paused) {
 			return rung.Operand, rung.Need == Paused
 		}
 	}
@@ -160,12 +160,20 @@ func (d *Decisions) rungs(stage v1.Stage, facts operand.NodeFacts) []Rung {
 // servesPoolOf decides by the pool that the node belongs into. The one that it is labelled with may be
 // one that the spec asks for no longer: the node is to be moved, which is no failure.
 func (d *Decisions) servesPoolOf(o operand.Operand, facts operand.NodeFacts) operand.Decision {
-	if o.ServesPool == nil {
+	if !o.PerPool {
 		return operand.Installed()
 	}
 	in := d.inputOf(facts)
 	pool, complete := facts.WantedPool(in.PoolKey())
 	if !complete {
+		return operand.Installed()
+	}
+	return servesPool(o, in, pool)
+}
+
+// servesPool decides whether the operand can serve the nodes of a driver pool.
+func servesPool(o operand.Operand, in operand.Input, pool operand.Pool) operand.Decision {
+	if o.ServesPool == nil {
 		return operand.Installed()
 	}
 	return o.ServesPool(in, pool)

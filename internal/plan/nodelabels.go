@@ -68,7 +68,7 @@ func (d *Decisions) due(facts operand.NodeFacts, current map[string]string, want
 		return missing
 	}
 	return slices.DeleteFunc(missing, func(key string) bool {
-		o, known := operand.Find(d.Catalogue, operand.Name(strings.TrimPrefix(key, labels.DeployPrefix)))
+		o, known := d.Catalogue.Find(operand.Name(strings.TrimPrefix(key, labels.DeployPrefix)))
 		return known && o.Injected
 	})
 }
@@ -80,7 +80,7 @@ func (d *Decisions) awaitsInjector(facts operand.NodeFacts, running Running) boo
 		if !o.Injects {
 			continue
 		}
-		if injector, paused := injectorOf(d.Catalogue, d.rungs(o.Stage, facts)); injector != "" && (paused || !running.Injector) {
+		if injector, paused := d.injectorOf(d.rungs(o.Stage, facts)); injector != "" && (paused || !running.Injector) {
 			return true
 		}
 	}
@@ -126,7 +126,7 @@ func (d *Decisions) anchor(kinds map[string]string, deploy map[string]operand.Ve
 
 // kindOf is the kind of a node with these labels among those of the operand, or false if it is not known.
 func kindOf(o *operand.Operand, kinds map[string]string) (string, bool) {
-	if o.ServesPool != nil {
+	if o.PerPool {
 		return kinds[labels.Pool], kinds[labels.Pool] != ""
 	}
 	nodePool, known := kinds[o.NodePoolLabel()]
@@ -164,7 +164,7 @@ func (d *Decisions) deployLabels(facts operand.NodeFacts) map[string]operand.Ver
 
 // ReleasedLabels are the changes that take the operator's labels off a node: what it wrote, and
 // nothing that others wrote. present is the value that nvidia.com/gpu.present gets, empty for none.
-func ReleasedLabels(catalogue []operand.Operand, current map[string]string, present string) map[string]*string {
+func ReleasedLabels(catalogue operand.Catalogue, current map[string]string, present string) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
 		if isKindLabel(key) || isOwnDeployLabel(catalogue, key, value) {
@@ -191,11 +191,11 @@ func isKindLabel(key string) bool {
 }
 
 // isOwnDeployLabel tells whether the operator wrote this deploy label with this value.
-func isOwnDeployLabel(catalogue []operand.Operand, key, value string) bool {
+func isOwnDeployLabel(catalogue operand.Catalogue, key, value string) bool {
 	name, isDeploy := strings.CutPrefix(key, labels.DeployPrefix)
 	if !isDeploy || value != labels.True {
 		return false
 	}
-	_, known := operand.Find(catalogue, operand.Name(name))
+	_, known := catalogue.Find(operand.Name(name))
 	return known || key == labels.DeployClient
 }

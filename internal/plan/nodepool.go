@@ -97,6 +97,6 @@ func (d *Decisions) poolLabels(pool *NodePool) map[string]string {
 // refusesDriver tells whether the pool asks for a driver that cannot be.
 func (d *Decisions) refusesDriver(pool *NodePool) bool {
 	return pool != nil && slices.ContainsFunc(d.Catalogue, func(o operand.Operand) bool {
-		return o.ServesPool != nil && o.VariesIn(pool.NodePoolSpec) && d.decision(&o, pool).Verdict == operand.Invalid
+		return o.PerPool && o.VariesIn(pool.NodePoolSpec) && d.decision(&o, pool).Verdict == operand.Invalid
 	})
 }

@@ -64,8 +64,8 @@ func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []opera
 		for i := range step.Instances {
 			step.Instances[i].Image = image.Mirror(d.Input.Spec.Global.Registry, step.Instances[i].Image)
 		}
-		step.Waits = operand.Waits(installed, o)
-		step.Proves = operand.Proves(installed, o)
+		step.Waits = installed.Waits(o)
+		step.Proves = installed.Proves(o)
 		plan.Steps = append(plan.Steps, step)
 	}
 	return plan
@@ -102,7 +102,7 @@ func invalid(o operand.Operand, reason, message string) Step {
 // instances are those of an operand, but for the DaemonSets that node pools have of their own. holds tells that some
 // nodes cannot be served as the spec asks.
 func (p Plan) instances(o operand.Operand) (instances []operand.Instance, holds bool, err error) {
-	if o.ServesPool != nil {
+	if o.PerPool {
 		return p.drivers(o)
 	}
 	instances, err = o.Instances(p.Input, p.Pools)

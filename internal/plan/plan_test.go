@@ -16,7 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 )
 
-func catalogue(t *testing.T) []operand.Operand {
+func catalogue(t *testing.T) operand.Catalogue {
 	t.Helper()
 	all, err := operands.Catalogue()
 	if err != nil {

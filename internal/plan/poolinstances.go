@@ -44,7 +44,7 @@ func (p Plan) inPools(step Step) Step {
 			return invalid(*o, decision.Reason, decision.Message)
 		case decision.Verdict == operand.Invalid:
 			step.Holds = true
-		case decision.Verdict == operand.Install && len(members) > 0 && o.ServesPool == nil:
+		case decision.Verdict == operand.Install && len(members) > 0 && !o.PerPool:
 			instances, err := p.ofPool(o, pool, members)
 			if err != nil {
 				return invalid(*o, v1.ReasonInvalidSpec, err.Error())
@@ -107,7 +107,8 @@ func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, holds bo
 	served := map[string][]operand.Pool{}
 	for _, pool := range p.Pools {
 		nodePool, known := p.named(&o, pool.NodePool)
-		if !known || p.ready(&o, nodePool).Verdict != operand.Install || o.ServesPool(p.inputFor(nodePool), pool).Verdict != operand.Install {
+		if !known || p.ready(&o, nodePool).Verdict != operand.Install ||
+			servesPool(o, p.inputFor(nodePool), pool).Verdict != operand.Install {
 			holds = true
 			continue
 		}

@@ -65,7 +65,7 @@ func (d *Decisions) kept(node operand.NodeFacts) string {
 
 // withDriver keeps, in place, the nodes that an operand which has an instance for each pool is to serve.
 func (p Plan) withDriver(nodes []operand.NodeFacts) []operand.NodeFacts {
-	drivers := slices.DeleteFunc(slices.Clone(p.Catalogue), func(o operand.Operand) bool { return o.ServesPool == nil })
+	drivers := slices.DeleteFunc(slices.Clone(p.Catalogue), func(o operand.Operand) bool { return !o.PerPool })
 	return slices.DeleteFunc(nodes, func(node operand.NodeFacts) bool {
 		for i := range drivers {
 			if p.selects(drivers[i], node).Verdict == operand.Install {

@@ -23,7 +23,7 @@ const helper = "ghcr.io/clusterpolicy/gpu-operator:v1.0.0"
 
 var owner = render.Owner{Name: "cluster-policy", UID: "11111111-2222-3333-4444-555555555555"}
 
-func catalogue(t *testing.T) []operand.Operand {
+func catalogue(t *testing.T) operand.Catalogue {
 	t.Helper()
 	all, err := operands.Catalogue()
 	if err != nil {

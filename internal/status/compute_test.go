@@ -55,7 +55,7 @@ type bed struct {
 	t         testing.TB
 	spec      v1.ClusterPolicySpec
 	snapshot  snapshot
-	catalogue []operand.Operand
+	catalogue operand.Catalogue
 	applied   map[operand.Name]Outcome
 	// contents are nil where nobody has looked for what others make.
 	contents       map[operand.Reference]operand.Content

@@ -47,7 +47,7 @@ func (n node) facts(name string) operand.NodeFacts {
 }
 
 // render plans the scenario and renders what is applied of the operands that rows are about.
-func (s scenario) render(catalogue []operand.Operand, wanted map[operand.Name]bool) map[operand.Name]rendered {
+func (s scenario) render(catalogue operand.Catalogue, wanted map[operand.Name]bool) map[operand.Name]rendered {
 	input := operand.Input{Spec: effective.Of(s.Spec), Namespace: namespace, HelperImage: helper, Optional: map[operand.OptionalKind]bool{}, DriverToolkit: s.DriverToolkit}
 	for _, kind := range s.Optional {
 		input.Optional[kind] = true
@@ -81,7 +81,7 @@ func (s scenario) render(catalogue []operand.Operand, wanted map[operand.Name]bo
 }
 
 // renderAll renders the scenarios of a table.
-func (tb table) renderAll(t *testing.T, catalogue []operand.Operand) map[string]map[operand.Name]rendered {
+func (tb table) renderAll(t *testing.T, catalogue operand.Catalogue) map[string]map[operand.Name]rendered {
 	t.Helper()
 	wanted := map[operand.Name]bool{}
 	for _, row := range tb.Rows {

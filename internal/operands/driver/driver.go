@@ -16,6 +16,7 @@ func Operand() operand.Operand {
 		Stage:           v1.StageDriver,
 		UpdatesOnDelete: true,
 		DaemonSet:       "nvidia-driver-daemonset",
+		PerPool:         true,
 		ServesPool:      servesPool,
 		Placement:       placement,
 		Wanted:          wanted,
