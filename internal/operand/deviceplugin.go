@@ -2,8 +2,6 @@ package operand
 
 import (
 	"path"
-
-	"github.com/clusterpolicy/gpu-operator/internal/image"
 )
 
 // PluginConfig has an instance read one of the device plugin's configurations, the one that its node
@@ -35,7 +33,7 @@ func (in Input) PluginConfig(process string) (*PluginConfig, error) {
 	if spec.Config.Name == "" {
 		return nil, nil //nolint:nilnil // No configuration is what most clusters have.
 	}
-	ref, err := image.Resolve(image.DevicePlugin, spec.ImageSpec, "")
+	ref, err := DevicePluginImage().Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, err
 	}

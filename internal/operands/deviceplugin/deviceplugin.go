@@ -18,6 +18,7 @@ const program = "nvidia-device-plugin"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
+		Images:    []image.Default{operand.DevicePluginImage()},
 		Workloads: []operand.Workload{operand.WorkloadContainer},
 		Stage:     v1.StageDevicePlugin,
 		Injected:  true,
@@ -54,7 +55,7 @@ func wanted(in operand.Input) operand.Decision {
 
 func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DevicePlugin
-	ref, err := image.Resolve(image.DevicePlugin, spec.ImageSpec, "")
+	ref, err := operand.DevicePluginImage().Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
