@@ -162,6 +162,10 @@ test-full: test-unit ## Run all tests with every campaign whole; takes hours
 test-node: $(GOTESTSUM) ## Run the stack on a real node: kubelet, containerd and runc (needs root on Linux)
 	$(call go-test,standard-verbose,./test/node,-count=1 -timeout=60m)
 
+.PHONY: test-operand
+test-operand: ## Add an operand to a copy of the repository, and show that four places are enough
+	TEST_OPERAND=1 go test -count=1 -timeout=30m $(TESTFLAGS) ./test/addoperand
+
 .PHONY: test-gpu
 test-gpu: ## Run the on-node programs against this machine's NVIDIA driver, if it has one
 	@if [ ! -e /proc/driver/nvidia/version ] && ! command -v nvidia-smi >/dev/null; then \
@@ -246,7 +250,7 @@ verify: ## Regenerate everything and fail if that changes a file
 
 .PHONY: ci
 ci: RERUNS = 1
-ci: verify lint test test-node test-race ## What CI runs: verify, lint, test, test-node, test-race
+ci: verify lint test test-operand test-node test-race ## What CI runs: verify, lint, test, test-operand, test-node, test-race
 
 ##@ Deploy
 

@@ -12,7 +12,7 @@ import (
 func TestImagesAreNVIDIAs(t *testing.T) {
 	g := NewWithT(t)
 	got := map[string]string{}
-	for _, image := range catalogue(t).Images() {
+	for _, image := range tabled(t).Images() {
 		suffix := ""
 		if image.PerSystem {
 			suffix = "-os"
