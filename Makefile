@@ -162,6 +162,10 @@ test-full: test-unit ## Run all tests with every campaign whole; takes hours
 test-node: $(GOTESTSUM) ## Run the stack on a real node: kubelet, containerd and runc (needs root on Linux)
 	$(call go-test,standard-verbose,./test/node,-count=1 -timeout=60m)
 
+.PHONY: test-operand
+test-operand: ## Add an operand to a copy of the repository, and show that four places are enough
+	TEST_OPERAND=1 go test -count=1 -timeout=30m $(TESTFLAGS) ./test/addoperand
+
 .PHONY: test-gpu
 test-gpu: ## Run the on-node programs against this machine's NVIDIA driver, if it has one
 	@if [ ! -e /proc/driver/nvidia/version ] && ! command -v nvidia-smi >/dev/null; then \
@@ -192,6 +196,7 @@ manifests: $(CONTROLLER_GEN) ## Write the CRD and the operator's roles from the 
 	@test -e config/crd/properties.json || echo "{}" > config/crd/properties.json
 	go run ./test/trimcrd config/crd/bases/nvidia.com_clusterpolicies.yaml config/crd/properties.json
 	$(CONTROLLER_GEN) rbac:roleName=gpu-operator paths='./internal/...;./cmd/...' output:rbac:dir=config/rbac
+	go run ./config/rbac/generate
 
 .PHONY: docs
 docs: $(CRD_REF_DOCS) ## Write the API reference docs/api.md
@@ -245,7 +250,7 @@ verify: ## Regenerate everything and fail if that changes a file
 
 .PHONY: ci
 ci: RERUNS = 1
-ci: verify lint test test-node test-race ## What CI runs: verify, lint, test, test-node, test-race
+ci: verify lint test test-operand test-node test-race ## What CI runs: verify, lint, test, test-operand, test-node, test-race
 
 ##@ Deploy
 

@@ -1,6 +1,12 @@
 package operand
 
-import "slices"
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+)
 
 // Catalogue is a list of operands, sorted where NewCatalogue made it: each after those that it requires.
 type Catalogue []Operand
@@ -54,4 +60,15 @@ func (c Catalogue) SelectorKeys(in Input) map[string]bool {
 		}
 	}
 	return keys
+}
+
+// Images are the default images of all operands, by name, each once.
+func (c Catalogue) Images() []image.Default {
+	found := map[string]image.Default{}
+	for _, o := range c {
+		for _, i := range o.Images {
+			found[i.Name] = i
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b image.Default) int { return strings.Compare(a.Name, b.Name) })
 }

@@ -2,6 +2,7 @@ package operand
 
 import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
@@ -58,6 +59,9 @@ type Operand struct {
 	// Stage of a node's ladder that is reached when the operand's pod is ready there. Empty: the GPUs
 	// can be used without it, and it is judged beside the ladder.
 	Stage v1.Stage
+	// Images are what its containers run by default, that of the main container first. Those of other operands are
+	// not among them.
+	Images []image.Default
 	// Requires are the operand's edges; the whole must be acyclic, see NewCatalogue.
 	Requires []Requirement
 	// Proves are the markers that the operand's pods can write.

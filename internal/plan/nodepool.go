@@ -15,7 +15,10 @@ type NodePool struct {
 	operand.NodePool
 	// Refused tells why its nodes do not get what the spec gives them, if they do not.
 	Refused operand.Decision
-	in      operand.Input
+	// DriverVersion is that of the driver that the spec gives the nodes, without the operating system; empty for none.
+	DriverVersion string
+
+	in operand.Input
 	// decisions about the operands that the pool says something else of; those about the others are in Decisions.
 	decisions map[operand.Name]operand.Decision
 }
@@ -49,7 +52,22 @@ func (d *Decisions) nodePool(pool operand.NodePool) NodePool {
 		}
 		found.decisions[o.Name] = decision
 	}
+	found.DriverVersion = d.driverVersion(found.in)
 	return found
+}
+
+// driverVersion is the version of the driver that a spec gives; empty where it gives none, or an image that contradicts
+// itself, which the decision about the driver reports.
+func (d *Decisions) driverVersion(in operand.Input) string {
+	for _, o := range d.Catalogue {
+		if !o.PerPool || len(o.Images) == 0 || !*in.Spec.Driver.Enabled {
+			continue
+		}
+		if ref, err := o.Images[0].Resolve(in.Spec.Driver.ImageSpec, ""); err == nil {
+			return ref.Version
+		}
+	}
+	return ""
 }
 
 // poolOf is the pool that the node belongs to, nil for none.

@@ -12,14 +12,14 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 )
 
+// catalogue has the operands that the tables here list.
 func catalogue(t *testing.T) operand.Catalogue {
 	t.Helper()
-	all, err := operands.Catalogue()
+	all, err := scenarios.Tabled()
 	if err != nil {
 		t.Fatal(err)
 	}

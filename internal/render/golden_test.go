@@ -10,8 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
 // prometheus are the kinds of a cluster with the Prometheus operator.
@@ -26,6 +29,7 @@ var scenarios = map[string]struct {
 	of []operand.Name
 }{
 	"default": {},
+	"enabled": {situation: situation{spec: specgen.AllEnabled()}, of: offByDefault()},
 	"two-pools": {
 		situation: situation{nodes: []nodeinfo.Facts{node("ubuntu", "24.04"), node("rhel", "9.6")}},
 		of:        []operand.Name{"driver"},
@@ -351,6 +355,23 @@ var monitor = v1.ServiceMonitorSpec{
 }
 
 const sixtyFour = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// offByDefault are the operands that an empty spec does not install and that their own field turns on.
+func offByDefault() []operand.Name {
+	all, err := operands.Catalogue()
+	if err != nil {
+		panic(err) // A defect of the catalogue, at which the operator does not start either.
+	}
+	var names []operand.Name
+	for _, o := range all {
+		byDefault := o.Wanted(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})})
+		enabled := o.Wanted(operand.Input{Spec: effective.Of(specgen.AllEnabled())})
+		if byDefault.Verdict != operand.Install && enabled.Verdict == operand.Install {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
 
 // What is applied, as files that a person can read and compare with what NVIDIA's operator applies.
 // UPDATE_GOLDEN=1 writes them.

@@ -17,6 +17,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
 // helper is the operator's image of a release.
@@ -30,9 +31,12 @@ func runs(runtime, release string, distribution nodeinfo.Distribution) nodeinfo.
 	return node
 }
 
+// everything is the cluster in which all operands are enabled.
+const everything = "everything"
+
 // clusters add to the scenarios what gives the operands more than they have by default.
 var clusters = map[string]scenarios.Scenario{
-	"everything": {
+	everything: {
 		Spec: `{
   driver: {rdma: {enabled: true, useHostMofed: true}, repoConfig: {configMapName: repos}, certConfig: {name: certificates},
     licensingConfig: {secretName: licence, nlsEnabled: true}, virtualTopology: {config: topology}, kernelModuleConfig: {name: parameters},
@@ -92,6 +96,9 @@ func operandSources(t *testing.T) []source {
 		scenario := all[name]
 		spec, err := scenario.PolicySpec()
 		g.Expect(err).NotTo(HaveOccurred(), name)
+		if name == everything {
+			specgen.EnableAll(&spec)
+		}
 		input := operand.Input{
 			Spec: effective.Of(spec), Namespace: namespace, HelperImage: helper, DriverToolkit: scenario.DriverToolkit,
 			Optional: map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true},

@@ -30,8 +30,6 @@ import (
 var contexts = map[string]string{
 	"gds":                                     `{gds: {enabled: true}}`,
 	"gdrcopy":                                 `{gdrcopy: {enabled: true}}`,
-	"dcgm":                                    `{dcgm: {enabled: true}}`,
-	"nodeStatusExporter":                      `{nodeStatusExporter: {enabled: true}}`,
 	"nodeStatusExporter.serviceMonitor":       `{nodeStatusExporter: {serviceMonitor: {enabled: true}}}`,
 	"dcgmExporter.serviceMonitor":             `{dcgmExporter: {serviceMonitor: {enabled: true}}}`,
 	"dcgmExporter.hpcJobMapping.directory":    `{dcgmExporter: {hpcJobMapping: {enabled: true}}}`,
@@ -179,6 +177,11 @@ func TestDeprecatedFieldsAreTold(t *testing.T) {
 func hasEffect(t *testing.T, field specgen.Field) bool {
 	t.Helper()
 	base := map[string]any{}
+	// A field of an operand's block has an effect where the operand is enabled; of its field enabled, either value may.
+	block, rest, _ := strings.Cut(field.String(), ".")
+	if slices.Contains(specgen.EnableAll(&v1.ClusterPolicySpec{}), block) && rest != "enabled" {
+		base[block] = map[string]any{"enabled": true}
+	}
 	for _, prefix := range slices.Sorted(maps.Keys(contexts)) {
 		if field.String() == prefix || strings.HasPrefix(field.String(), prefix+".") {
 			base = specgen.Merge(base, decoded(t, contexts[prefix]))

@@ -19,6 +19,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
 const root = "../../.."
@@ -52,8 +53,9 @@ func TestRelatedImagesAreThoseThatRun(t *testing.T) {
 	const own = "registry.local/gpu-operator:1.2.3"
 	g := NewWithT(t)
 	spec := v1.ClusterPolicySpec{}
-	g.Expect(yaml.UnmarshalStrict([]byte(`{dcgm: {enabled: true}, nodeStatusExporter: {enabled: true}, gds: {enabled: true}, gdrcopy: {enabled: true},
+	g.Expect(yaml.UnmarshalStrict([]byte(`{gds: {enabled: true}, gdrcopy: {enabled: true},
 		devicePlugin: {config: {name: plugin, default: any}}, driver: {rdma: {enabled: true}}}`), &spec)).To(Succeed())
+	specgen.EnableAll(&spec)
 	input := operand.Input{Spec: effective.Of(spec), Namespace: namespace, HelperImage: own}
 	catalogue, err := operands.Catalogue()
 	g.Expect(err).NotTo(HaveOccurred())

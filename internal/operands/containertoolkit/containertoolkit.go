@@ -14,10 +14,16 @@ import (
 // Name of the operand.
 const Name operand.Name = "container-toolkit"
 
+// defaultImage is NVIDIA's published image, at the version that this release was made for.
+var defaultImage = image.Default{
+	Name: "container-toolkit", Field: "toolkit", Repository: "nvcr.io/nvidia/k8s", Image: "container-toolkit", Version: "v1.20.0",
+}
+
 // Operand is the container toolkit.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:       Name,
+		Images:     []image.Default{defaultImage},
 		Workloads:  []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Stage:      v1.StageToolkit,
 		DaemonSet:  "nvidia-container-toolkit-daemonset",
@@ -68,7 +74,7 @@ func wanted(in operand.Input) operand.Decision {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.Toolkit
-	ref, err := image.Resolve(image.Toolkit, spec.ImageSpec, "")
+	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.toolkit: %w", err)
 	}

@@ -13,10 +13,16 @@ import (
 // Name of the operand.
 const Name operand.Name = "dcgm"
 
+// defaultImage is NVIDIA's published image, at the version that this release was made for.
+var defaultImage = image.Default{
+	Name: "dcgm", Field: "dcgm", Repository: "nvcr.io/nvidia/cloud-native", Image: "dcgm", Version: "4.6.0-1-ubuntu24.04",
+}
+
 // Operand is the engine.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
+		Images:    []image.Default{defaultImage},
 		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
 		Requires:  requirement.AfterToolkit(),
@@ -40,7 +46,7 @@ func wanted(in operand.Input) operand.Decision {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DCGM
-	ref, err := image.Resolve(image.DCGM, spec.ImageSpec, "")
+	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.dcgm: %w", err)
 	}

@@ -12,6 +12,11 @@ import (
 // Name of the operand.
 const Name operand.Name = "dcgm-exporter"
 
+// defaultImage is NVIDIA's published image, at the version that this release was made for.
+var defaultImage = image.Default{
+	Name: "dcgm-exporter", Field: "dcgmExporter", Repository: "nvcr.io/nvidia/k8s", Image: "dcgm-exporter", Version: "4.6.0-4.8.3-distroless",
+}
+
 // app is the name of the DaemonSet and of the Service, and their label app.
 const app = "nvidia-dcgm-exporter"
 
@@ -20,6 +25,7 @@ const app = "nvidia-dcgm-exporter"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
+		Images:    []image.Default{defaultImage},
 		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
 		Requires:  requirement.AfterToolkit(),
@@ -44,7 +50,7 @@ func references(in operand.Input) []operand.Use {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DCGMExporter
-	ref, err := image.Resolve(image.DCGMExporter, spec.ImageSpec, "")
+	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.dcgmExporter: %w", err)
 	}

@@ -22,6 +22,7 @@ const program = "nvidia-device-plugin"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
+		Images:    []image.Default{pluginconfig.Image()},
 		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Stage:     v1.StageDevicePlugin,
 		Injected:  true,
@@ -58,7 +59,7 @@ func wanted(in operand.Input) operand.Decision {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DevicePlugin
-	ref, err := image.Resolve(image.DevicePlugin, spec.ImageSpec, "")
+	ref, err := pluginconfig.Image().Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}

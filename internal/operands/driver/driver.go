@@ -2,6 +2,7 @@ package driver
 
 import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
@@ -13,6 +14,7 @@ const Name operand.Name = "driver"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:            Name,
+		Images:          []image.Default{driverDefault, managerDefault, gdsDefault, gdrCopyDefault},
 		Workloads:       []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Stage:           v1.StageDriver,
 		UpdatesOnDelete: true,

@@ -89,7 +89,7 @@ type moduleConfig struct {
 
 func instances(in operand.Input, pools []nodeinfo.Pool) ([]operand.Instance, error) {
 	manager := in.Spec.Driver.Manager
-	managerImage, err := image.Resolve(image.DriverManager, manager.ImageSpec, "")
+	managerImage, err := managerDefault.Resolve(manager.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.driver.manager: %w", err)
 	}
@@ -140,7 +140,7 @@ func poolValues(in operand.Input, pool nodeinfo.Pool) (values, string, error) {
 	if pool.Kernel != "" {
 		suffix = "-" + pool.Kernel + suffix
 	}
-	driverImage, err := image.Resolve(image.Driver, spec.ImageSpec, suffix)
+	driverImage, err := driverDefault.Resolve(spec.ImageSpec, suffix)
 	if err != nil {
 		return values{}, "", fmt.Errorf("spec.driver: %w", err)
 	}
@@ -177,13 +177,13 @@ func poolValues(in operand.Input, pool nodeinfo.Pool) (values, string, error) {
 
 func (v *values) addSidecars(in operand.Input, pool nodeinfo.Pool) (err error) {
 	if gds(in) {
-		if v.GDS, err = sidecarOf(image.GDS, in.Spec.GDS.ImageSpec, pool); err != nil {
+		if v.GDS, err = sidecarOf(gdsDefault, in.Spec.GDS.ImageSpec, pool); err != nil {
 			return fmt.Errorf("spec.gds: %w", err)
 		}
 		v.GDS.Args, v.GDS.Env = in.Spec.GDS.Args, in.Spec.GDS.Env
 	}
 	if gdrcopy(in) {
-		if v.GDRCopy, err = sidecarOf(image.GDRCopy, in.Spec.GDRCopy.ImageSpec, pool); err != nil {
+		if v.GDRCopy, err = sidecarOf(gdrCopyDefault, in.Spec.GDRCopy.ImageSpec, pool); err != nil {
 			return fmt.Errorf("spec.gdrcopy: %w", err)
 		}
 		v.GDRCopy.Args, v.GDRCopy.Env = in.Spec.GDRCopy.Args, in.Spec.GDRCopy.Env
@@ -191,8 +191,8 @@ func (v *values) addSidecars(in operand.Input, pool nodeinfo.Pool) (err error) {
 	return nil
 }
 
-func sidecarOf(component image.Component, spec v1.ImageSpec, pool nodeinfo.Pool) (sidecar, error) {
-	ref, err := image.Resolve(component, spec, "-"+pool.OSTag)
+func sidecarOf(fallback image.Default, spec v1.ImageSpec, pool nodeinfo.Pool) (sidecar, error) {
+	ref, err := fallback.Resolve(spec, "-"+pool.OSTag)
 	return sidecar{Enabled: true, Image: ref.Image, PullPolicy: string(spec.ImagePullPolicy), pullSecrets: spec.ImagePullSecrets}, err
 }
 

@@ -16,6 +16,11 @@ import (
 // Name of the operand.
 const Name operand.Name = "gpu-feature-discovery"
 
+// defaultImage is NVIDIA's published image, at the version that this release was made for.
+var defaultImage = image.Default{
+	Name: "gpu-feature-discovery", Field: "gfd", Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", Version: "v0.20.0",
+}
+
 // program is the name that it is started by.
 const program = "gpu-feature-discovery"
 
@@ -23,6 +28,7 @@ const program = "gpu-feature-discovery"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
+		Images:    []image.Default{defaultImage},
 		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
 		Requires:  requirement.AfterToolkit(),
@@ -51,7 +57,7 @@ func wanted(in operand.Input) operand.Decision {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.GFD
-	ref, err := image.Resolve(image.GFD, spec.ImageSpec, "")
+	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.gfd: %w", err)
 	}

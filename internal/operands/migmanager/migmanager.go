@@ -17,10 +17,16 @@ import (
 // Name of the operand.
 const Name operand.Name = "mig-manager"
 
+// defaultImage is NVIDIA's published image, at the version that this release was made for.
+var defaultImage = image.Default{
+	Name: "mig-manager", Field: "migManager", Repository: "nvcr.io/nvidia/cloud-native", Image: "k8s-mig-manager", Version: "v0.15.0",
+}
+
 // Operand is the MIG manager.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
+		Images:    []image.Default{defaultImage},
 		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
 		Requires:  requirement.AfterToolkit(),
@@ -101,7 +107,7 @@ func references(in operand.Input) []operand.Use {
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.MIGManager
-	ref, err := image.Resolve(image.MIGManager, spec.ImageSpec, "")
+	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.migManager: %w", err)
 	}

@@ -80,7 +80,7 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 func imageOf(in operand.Input, spec v1.ImageSpec) (image.Reference, string, error) {
 	policy := cmp.Or(string(spec.ImagePullPolicy), string(in.Helper().ImagePullPolicy))
 	if image.Named(spec) {
-		ref, err := image.Resolve(image.OperatorImage, spec, "")
+		ref, err := image.Operator().Resolve(spec, "")
 		if err != nil {
 			return ref, "", fmt.Errorf("spec.nodeStatusExporter: %w", err)
 		}

@@ -11,6 +11,14 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/mig"
 )
 
+// Image is the image of the device plugin, which the daemon of the Multi-Process Service and config-manager run, too.
+func Image() image.Default {
+	return image.Default{
+		Name: "device-plugin", Field: "devicePlugin",
+		Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", Version: "v0.20.0",
+	}
+}
+
 // Of is what the instance whose main process is started by that name is given of
 // spec.devicePlugin.config; nil where that names no ConfigMap. It fails on an image that contradicts
 // itself.
@@ -19,7 +27,7 @@ func Of(in operand.Input, process string) (*operand.PluginConfig, error) {
 	if spec.Config.Name == "" {
 		return nil, nil //nolint:nilnil // No configuration is what most clusters have.
 	}
-	ref, err := image.Resolve(image.DevicePlugin, spec.ImageSpec, "")
+	ref, err := Image().Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, err
 	}
