@@ -54,10 +54,11 @@ func (s *schema) fallback() any {
 
 // valuesYAML shows every key with its default. Only what the chart itself decides is not commented out.
 func (v *values) valuesYAML() ([]byte, error) {
-	text := bytes.NewBufferString(`# Written by make chart. All values are optional.
+	text := bytes.NewBufferString(`# Written by make chart. Everything here may be left out.
 #
-# Commented values are the defaults of the operator: only the values that you set are written into the
-# ClusterPolicy. The names are those of NVIDIA's chart. A key that does not exist is refused, with a suggestion.
+# What is commented out is the default, which the operator itself knows: only what you set reaches the
+# ClusterPolicy. The names are those of NVIDIA's chart. A key that does not exist is refused, with the one
+# that was meant.
 `)
 	for _, name := range slices.Sorted(maps.Keys(v.schema.Properties)) {
 		text.WriteString("\n")
@@ -130,9 +131,9 @@ Written by make chart.
 helm install gpu-operator config/helm/gpu-operator --namespace gpu-operator --create-namespace --wait --timeout 10m
 ` + "```" + `
 
-[docs/install.md](../../../docs/install.md) describes upgrades, GitOps and removal. The values have the names of NVIDIA's chart; additional ones are extensions.
-Only the values that you set are written into the ClusterPolicy: the defaults below are part of the operator, except %s, which the chart sets.
-A key that does not exist is refused, with a suggestion. null removes a value.
+[docs/install.md](../../../docs/install.md) tells about upgrades, GitOps and removal. The values have the names of NVIDIA's chart; those beside them are extensions.
+Only what you set reaches the ClusterPolicy: the defaults below live in the operator, but for %s, which the chart sets.
+A key that does not exist is refused, with the one that was meant. null removes a value.
 
 `
 
