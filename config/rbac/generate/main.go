@@ -91,7 +91,7 @@ resources:
 }
 
 const bindingHead = `# Written by make manifests from assets/*/install.yaml.
-# A pod that may use these constraints can take over its node: they are bound to the accounts of the operands alone.
+# A pod with this right can take over its node, so only the accounts of the operands have it.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
