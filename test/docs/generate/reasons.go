@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,8 +15,8 @@ import (
 
 // constant is one of the strings that the API declares.
 type constant struct {
-	// Name in Go, and the value.
-	name, value string
+	// Name in Go, the value, and the constant that it is defined by, if any.
+	name, value, alias string
 	// Type in Go; empty if it has none.
 	kind string
 	// Comment of the constant, and that of the group which declares it.
@@ -42,6 +44,43 @@ func apiConstants(repo string) ([]constant, error) {
 			}
 		}
 	}
+	if all, err = resolve(all); err != nil {
+		return nil, err
+	}
+	return withValues(all), nil
+}
+
+var goName = regexp.MustCompile(`\b(Reason|Condition|State|Operand|Stage)[A-Z]\w+`)
+
+// withValues replaces in the comments the names of other constants with their values, which users meet.
+func withValues(all []constant) []constant {
+	values := map[string]string{}
+	for _, c := range all {
+		values[c.name] = c.value
+	}
+	for i, c := range all {
+		rest, own := strings.CutPrefix(c.comment, c.name)
+		rest = goName.ReplaceAllStringFunc(rest, func(name string) string { return cmp.Or(values[name], name) })
+		if own {
+			rest = c.name + rest
+		}
+		all[i].comment = rest
+	}
+	return all
+}
+
+// resolve gives the constants that are defined by another constant its value.
+func resolve(all []constant) ([]constant, error) {
+	for i, c := range all {
+		if c.alias == "" {
+			continue
+		}
+		other := slices.IndexFunc(all, func(other constant) bool { return other.name == c.alias })
+		if other < 0 || all[other].value == "" {
+			return nil, fmt.Errorf("%s is %s, whose value is not known", c.name, c.alias)
+		}
+		all[i].value = all[other].value
+	}
 	return all, nil
 }
 
@@ -52,18 +91,21 @@ func constantsOf(group *ast.GenDecl) []constant {
 		if !isValue || len(value.Values) != 1 {
 			continue
 		}
-		literal, isLiteral := value.Values[0].(*ast.BasicLit)
-		if !isLiteral || literal.Kind != token.STRING {
-			continue
-		}
-		text, err := strconv.Unquote(literal.Value)
-		if err != nil {
-			continue
-		}
-		found := constant{name: value.Names[0].Name, value: text, group: words(group.Doc)}
-		found.comment = words(value.Doc, value.Comment)
+		found := constant{name: value.Names[0].Name, group: words(group.Doc), comment: words(value.Doc, value.Comment)}
 		if !group.Lparen.IsValid() {
 			found.comment, found.group = found.group, ""
+		}
+		switch expression := value.Values[0].(type) {
+		case *ast.BasicLit:
+			text, err := strconv.Unquote(expression.Value)
+			if err != nil || expression.Kind != token.STRING {
+				continue
+			}
+			found.value = text
+		case *ast.Ident:
+			found.alias = expression.Name
+		default:
+			continue
 		}
 		if named, isNamed := value.Type.(*ast.Ident); isNamed {
 			found.kind = named.Name
@@ -87,7 +129,7 @@ func words(comments ...*ast.CommentGroup) string {
 // meaning is the comment without the constant's name at its beginning.
 func (c constant) meaning() string {
 	text := strings.TrimPrefix(c.comment, c.name)
-	for _, verb := range []string{": ", " means that ", " means "} {
+	for _, verb := range []string{": ", " means that ", " means ", " is "} {
 		if rest, found := strings.CutPrefix(text, verb); found {
 			text = rest
 			break
@@ -168,15 +210,15 @@ func reasonTable(repo string) (string, error) {
 			rows = append(rows, []string{fmt.Sprintf("[`%s`](../troubleshooting.md#%s)", all[0].value, link), all[0].means})
 			all = all[1:]
 		}
-		if group != "" {
-			fmt.Fprintf(&out, "%s\n\n", group)
+		if first, _, _ := strings.Cut(group, ". "); first != "" {
+			fmt.Fprintf(&out, "%s:\n\n", strings.TrimSuffix(first, "."))
 		}
 		out.WriteString(table([]string{"reason", "meaning"}, rows) + "\n")
 	}
 	return out.String(), nil
 }
 
-// stateTables are the conditions of a policy, the states of policies and of operands, and the stages of a node.
+// stateTables are the conditions of a policy, and the states of policies and of operands.
 func stateTables(repo string) (string, error) {
 	constants, err := apiConstants(repo)
 	if err != nil {
@@ -187,7 +229,6 @@ func stateTables(repo string) (string, error) {
 		{"Conditions of a ClusterPolicy", "condition", "Condition", ""},
 		{"States of a ClusterPolicy, in `status.state`", "state", "State", "State"},
 		{"States of an operand, in `status.operands`", "state", "Operand", "OperandState"},
-		{"Stages of a node, in `status.nodes`", "stage", "Stage", "Stage"},
 	} {
 		var rows [][]string
 		for _, c := range constants {
