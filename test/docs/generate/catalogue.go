@@ -73,11 +73,7 @@ func installed(op operand.Operand, overBase bool, spec string) (bool, error) {
 }
 
 // enabledBy returns the fields that decide whether the operand is installed, with the default.
-func enabledBy(op operand.Operand) (string, error) {
-	all, err := alternatives()
-	if err != nil {
-		return "", err
-	}
+func enabledBy(op operand.Operand, all []alternative) (string, error) {
 	var fields []string
 	for _, other := range all {
 		on, err := installed(op, true, other.spec)
@@ -143,13 +139,17 @@ func catalogueTable(repo string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	fields, err := alternatives()
+	if err != nil {
+		return "", err
+	}
 	var rows [][]string
 	for _, op := range catalogue {
 		does, found := docs[folderOf(op.Name)]
 		if !found {
 			return "", fmt.Errorf("%s has no package %s", op.Name, folderOf(op.Name))
 		}
-		enabled, err := enabledBy(op)
+		enabled, err := enabledBy(op, fields)
 		if err != nil {
 			return "", err
 		}

@@ -50,7 +50,7 @@ func apiConstants(repo string) ([]constant, error) {
 	return withValues(all), nil
 }
 
-var goName = regexp.MustCompile(`\b(Reason|Condition|State|Operand|Stage)[A-Z]\w+`)
+var goName = regexp.MustCompile(`\b(Reason|Condition|State|Operand|Stage)[A-Z]\w*`)
 
 // withValues replaces in the comments the names of other constants with their values, which users meet.
 func withValues(all []constant) []constant {
