@@ -60,11 +60,30 @@ func TestFlagsExist(t *testing.T) {
 // declaredFlags are the flags that the programs in cmd and the tools in test and config declare.
 func declaredFlags(t *testing.T) map[string]bool {
 	t.Helper()
-	g := NewWithT(t)
-	constants := map[string]string{}
+	constants, files := map[string]string{}, programs(t)
+	each(files, func(spec *ast.ValueSpec) {
+		if len(spec.Values) != 1 {
+			return
+		}
+		if text, known := evaluate(spec.Values[0], constants); known {
+			constants[spec.Names[0].Name] = text
+		}
+	})
+	names := map[string]bool{"--help": true, "--version": true}
+	each(files, func(call *ast.CallExpr) {
+		if name, known := declaredBy(call, constants); known {
+			names["--"+name] = true
+		}
+	})
+	return names
+}
+
+// programs are the files in which flags and their names are declared. Constants come before their uses.
+func programs(t *testing.T) []*ast.File {
+	t.Helper()
 	var files []*ast.File
-	for _, folder := range []string{"cmd", "internal/labels", "config/image", "config/manifests", "test/docs"} {
-		g.Expect(filepath.WalkDir(filepath.Join(repo, folder), func(path string, _ fs.DirEntry, err error) error {
+	for _, folder := range []string{"internal/labels", "cmd", "config/image", "config/manifests", "test/docs"} {
+		NewWithT(t).Expect(filepath.WalkDir(filepath.Join(repo, folder), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
@@ -73,28 +92,19 @@ func declaredFlags(t *testing.T) map[string]bool {
 			return err
 		})).To(Succeed())
 	}
+	return files
+}
+
+// each visits all nodes of a kind.
+func each[N ast.Node](files []*ast.File, visit func(N)) {
 	for _, file := range files {
 		ast.Inspect(file, func(node ast.Node) bool {
-			if spec, isValue := node.(*ast.ValueSpec); isValue && len(spec.Values) == 1 {
-				if text, known := evaluate(spec.Values[0], constants); known {
-					constants[spec.Names[0].Name] = text
-				}
+			if found, isOne := node.(N); isOne {
+				visit(found)
 			}
 			return true
 		})
 	}
-	names := map[string]bool{"--help": true, "--version": true}
-	for _, file := range files {
-		ast.Inspect(file, func(node ast.Node) bool {
-			if call, isCall := node.(*ast.CallExpr); isCall {
-				if name, known := declaredBy(call, constants); known {
-					names["--"+name] = true
-				}
-			}
-			return true
-		})
-	}
-	return names
 }
 
 // kinds are those of the methods that declare a flag, such as StringVarP.

@@ -46,5 +46,5 @@ func write(repo, page string, parts map[string]source) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, []byte(replaced), 0o644) //nolint:gosec // a document
+	return os.WriteFile(file, []byte(replaced), 0o644)
 }
