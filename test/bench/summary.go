@@ -14,8 +14,8 @@ const (
 // block is what the document has of one size.
 var block = regexp.MustCompile(`(?s)<!-- ([^\n]+): written by make bench -->\n(.*?)<!-- end of [^\n]+ -->\n`)
 
-// withSummary replaces the summary of a document, between its markers, by one of its tables: the figures that miss their
-// goal or have one of NVIDIA's operator beside them. Without the markers it returns the document as it is.
+// withSummary replaces the summary of a document, between its markers, by one of its tables: the figures that miss
+// their goal or have one of NVIDIA's operator beside them. Without the markers it returns the document as it is.
 func withSummary(text string) string {
 	before, rest, found := strings.Cut(text, summaryBegin)
 	_, after, closed := strings.Cut(rest, summaryEnd)

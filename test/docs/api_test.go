@@ -45,7 +45,8 @@ func hasField(schema map[string]any, path []string) bool {
 	inner, _ := schema["properties"].(map[string]any)
 	name, _, _ := strings.Cut(path[0], "[")
 	for candidate, below := range inner {
-		if schema, isMap := below.(map[string]any); isMap && (name == "*" || name == candidate) && hasField(schema, path[1:]) {
+		named := name == "*" || name == candidate
+		if schema, isMap := below.(map[string]any); isMap && named && hasField(schema, path[1:]) {
 			return true
 		}
 	}
@@ -59,7 +60,8 @@ func TestFieldsExist(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	exist := fieldsExist(schema)
 	g.Expect(wrong(skip(pages(t), old), exist)).To(BeEmpty())
-	g.Expect(wrong([]page{{path: "x", text: "`spec.driver.enabled`, `spec.*.env`, `spec.driver.enable: true`, `status.nodes[0].nme`, `a.spec.x`, `spec.daemonsets.labels.x`"}}, exist)).
+	g.Expect(wrong(seeded("`spec.driver.enabled`, `spec.*.env`, `spec.driver.enable: true`, `status.nodes[0].nme`, "+
+		"`a.spec.x`, `spec.daemonsets.labels.x`"), exist)).
 		To(Equal([]string{"x:1: no field spec.driver.enable", "x:1: no field status.nodes[0].nme"}))
 }
 
@@ -79,7 +81,7 @@ var (
 	reasonName     = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)
 	reasonConstant = regexp.MustCompile(`(?m)^\s*Reason\w+\s*= (?:"(\w+)"|(Condition\w+))|^const Reason\w+ = "(\w+)"`)
 	conditionType  = regexp.MustCompile(`(?m)^\s*(Condition\w+)\s*= "(\w+)"`)
-	precedes       = regexp.MustCompile(`(?i)\breasons?(?: (?:is|are|of \w+ is))? \(?(?:` + "`[^`]+`" + `(?:, | and | or ))*$`)
+	precedes       = regexp.MustCompile("(?i)\\breasons?(?: (?:is|are|of \\w+ is))? \\(?(?:`[^`]+`(?:, | and | or ))*$")
 	inText         = regexp.MustCompile(`(?i)\breason["']?[:=] ?["']?([A-Z]\w+)`)
 )
 
@@ -104,8 +106,8 @@ func apiReasons(t *testing.T) map[string]bool {
 	return names
 }
 
-// reasonsExist checks reasons: names after the word "reason", in the first column of a table of reasons, and in examples
-// such as reason=Name.
+// reasonsExist checks reasons: names after the word "reason", in the first column of a table of reasons, and in
+// examples such as reason=Name.
 func reasonsExist(names map[string]bool) check {
 	return func(s snippet) (problems []string) {
 		var found []string
@@ -131,9 +133,11 @@ func TestReasonsExist(t *testing.T) {
 	names := apiReasons(t)
 	exist := reasonsExist(names)
 	g.Expect(wrong(skip(pages(t), old), exist)).To(BeEmpty())
-	g.Expect(wrong([]page{{path: "x", text: "reason `Conflict`, `Other` and the reasons `Paused`, `Pauses`\n\n| reason | x |\n|---|---|\n| `Nothing` | `Something` |\n\n" +
-		"```\nreason: Everything\n```\n"}}, exist)).
-		To(Equal([]string{"x:1: no reason Other", "x:1: no reason Pauses", "x:5: no reason Nothing", "x:8: no reason Everything"}))
+	g.Expect(wrong(seeded("reason `Conflict`, `Other` and the reasons `Paused`, `Pauses`\n\n"+
+		"| reason | x |\n|---|---|\n| `Nothing` | `Something` |\n\n"+
+		"```\nreason: Everything\n```\n"), exist)).To(Equal([]string{
+		"x:1: no reason Other", "x:1: no reason Pauses", "x:5: no reason Nothing", "x:8: no reason Everything",
+	}))
 	entries := anchors(page{text: read(t, "docs/troubleshooting.md")})
 	for name := range names {
 		g.Expect(entries).To(HaveKey(strings.ToLower(name)), "an entry in docs/troubleshooting.md: run make docs")

@@ -21,19 +21,20 @@ var old = map[string]string{
 // check returns what is wrong with a snippet, or nothing.
 type check func(snippet) []string
 
-// wrong returns what is wrong with the code on the pages, and how many snippets there are.
-func wrong(all []page, checks ...check) (found []string) {
+// wrong returns what is wrong with the code on the pages, by the check.
+func wrong(all []page, by check) (found []string) {
 	for _, p := range all {
 		for _, s := range p.code() {
-			for _, judge := range checks {
-				for _, problem := range judge(s) {
-					found = append(found, fmt.Sprintf("%s:%d: %s", p.path, s.line, problem))
-				}
+			for _, problem := range by(s) {
+				found = append(found, fmt.Sprintf("%s:%d: %s", p.path, s.line, problem))
 			}
 		}
 	}
 	return found
 }
+
+// seeded is a page x with mistakes, by which a test shows that its check finds them.
+func seeded(text string) []page { return []page{{path: "x", text: text}} }
 
 func read(t *testing.T, path string) string {
 	t.Helper()
@@ -87,7 +88,8 @@ func TestTargetsOfMakeExist(t *testing.T) {
 	}
 	exist := targetsOf(read(t, "Makefile"), programs)
 	g.Expect(wrong(skip(pages(t), old), exist)).To(BeEmpty())
-	g.Expect(wrong([]page{{path: "x", text: "`make test unite X9=1 NODES=2`, make nothing\n```\ncd x && make dmo TESTFLAGS='-run a b'\n```\n"}}, exist)).
+	g.Expect(wrong(seeded("`make test unite X9=1 NODES=2`, make nothing\n"+
+		"```\ncd x && make dmo TESTFLAGS='-run a b'\n```\n"), exist)).
 		To(Equal([]string{"x:1: make has no target unite", "x:1: make has no variable X9", "x:3: make has no target dmo"}))
 }
 
@@ -124,7 +126,8 @@ func TestNamedTestsExist(t *testing.T) {
 	})).To(Succeed())
 	exist := testsExist(names)
 	g.Expect(wrong(skip(pages(t), old), exist)).To(BeEmpty())
-	g.Expect(wrong([]page{{path: "x", text: "`TestNamedTestsExist`, `TestNamedTestsExit`"}}, exist)).To(Equal([]string{"x:1: no test TestNamedTestsExit"}))
+	g.Expect(wrong(seeded("`TestNamedTestsExist`, `TestNamedTestsExit`"), exist)).
+		To(Equal([]string{"x:1: no test TestNamedTestsExit"}))
 }
 
 // examples are paths of files that the docs name and that do not exist.
@@ -149,6 +152,6 @@ func filesExist(s snippet) (problems []string) {
 func TestNamedFilesExist(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(wrong(skip(pages(t), old), filesExist)).To(BeEmpty())
-	g.Expect(wrong([]page{{path: "x", text: "`test/docs`, `test/dogs`, `internal/operands/*`, `config/x.yaml`"}}, filesExist)).
+	g.Expect(wrong(seeded("`test/docs`, `test/dogs`, `internal/operands/*`, `config/x.yaml`"), filesExist)).
 		To(Equal([]string{"x:1: no file test/dogs", "x:1: no file config/x.yaml"}))
 }

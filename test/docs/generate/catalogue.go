@@ -154,9 +154,12 @@ func catalogueTable(repo string) (string, error) {
 			return "", err
 		}
 		does = strings.TrimPrefix(does, "is the operand that ")
-		rows = append(rows, []string{code(string(op.Name)), does, code(mains[op.Name]), enabled, requires(op), proves(op), string(op.Stage)})
+		rows = append(rows, []string{
+			code(string(op.Name)), does, code(mains[op.Name]), enabled, requires(op), proves(op), string(op.Stage),
+		})
 	}
-	return table([]string{"operand", "what it does", "main container", "enabled by", "requires", "proves", "stage"}, rows), nil
+	header := []string{"operand", "what it does", "main container", "enabled by", "requires", "proves", "stage"}
+	return table(header, rows), nil
 }
 
 func requires(op operand.Operand) string {
