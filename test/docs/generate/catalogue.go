@@ -19,15 +19,16 @@ import (
 // base is a spec that installs the operands which the default spec leaves out.
 const base = `{dcgm: {enabled: true}, nodeStatusExporter: {enabled: true}, devicePlugin: {config: {name: shared}}}`
 
-// alternative is a value of a field, other than in base, that may turn an operand on or off.
-type alternative struct{ field, spec string }
+// alternative is a spec, laid over base, that may turn an operand off: its field with a value by which the operand is on,
+// and with the value by which it is off.
+type alternative struct{ on, off, spec string }
 
 // alternatives are the fields that turn operands on and off: enabled of each block, and those that do it otherwise.
 func alternatives() ([]alternative, error) {
 	all := []alternative{
-		{"spec.nodeDiscovery.mode", `{nodeDiscovery: {mode: nfd}}`},
-		{"spec.cdi.nriPluginEnabled", `{cdi: {nriPluginEnabled: true}}`},
-		{"spec.devicePlugin.config.name", `{devicePlugin: {config: {name: ""}}}`},
+		{"spec.nodeDiscovery.mode: auto", "spec.nodeDiscovery.mode: nfd", `{nodeDiscovery: {mode: nfd}}`},
+		{"spec.cdi.nriPluginEnabled: false", "spec.cdi.nriPluginEnabled: true", `{cdi: {nriPluginEnabled: true}}`},
+		{"spec.devicePlugin.config.name", "spec.devicePlugin.config.name: \"\"", `{devicePlugin: {config: {name: ""}}}`},
 	}
 	definition := map[string]any{}
 	if err := yaml.Unmarshal(crd.ClusterPolicy, &definition); err != nil {
@@ -35,10 +36,11 @@ func alternatives() ([]alternative, error) {
 	}
 	for block, schema := range properties(properties(crd.Schema(definition))["spec"]) {
 		if properties(schema)["enabled"] != nil {
-			all = append(all, alternative{"spec." + block + ".enabled", fmt.Sprintf(`{%s: {enabled: false}}`, block)})
+			field := "spec." + block + ".enabled: "
+			all = append(all, alternative{field + "true", field + "false", fmt.Sprintf(`{%s: {enabled: false}}`, block)})
 		}
 	}
-	slices.SortFunc(all, func(a, b alternative) int { return strings.Compare(a.field, b.field) })
+	slices.SortFunc(all, func(a, b alternative) int { return strings.Compare(a.on, b.on) })
 	return all, nil
 }
 
@@ -72,30 +74,29 @@ func installed(op operand.Operand, overBase bool, spec string) (bool, error) {
 	return op.Wanted(in).Verdict == operand.Install, nil
 }
 
-// enabledBy returns the fields that decide whether the operand is installed, with the default.
+// enabledBy returns whether the operand is installed by default, and the fields that turn it off, or else on.
 func enabledBy(op operand.Operand, all []alternative) (string, error) {
-	var fields []string
+	var on, off []string
 	for _, other := range all {
-		on, err := installed(op, true, other.spec)
+		stays, err := installed(op, true, other.spec)
 		if err != nil {
-			return "", fmt.Errorf("%s: %w", other.field, err)
+			return "", fmt.Errorf("%s: %w", other.off, err)
 		}
-		if !on {
-			fields = append(fields, code(other.field))
+		if !stays {
+			on, off = append(on, code(other.on)), append(off, code(other.off))
 		}
 	}
-	if len(fields) == 0 {
-		return "always installed", nil
-	}
-	on, err := installed(op, false, "{}")
-	if err != nil {
+	byDefault, err := installed(op, false, "{}")
+	switch {
+	case err != nil:
 		return "", err
+	case len(off) == 0:
+		return "always", nil
+	case byDefault:
+		return "by default; not with " + strings.Join(off, " or "), nil
+	default:
+		return "with " + strings.Join(on, " and "), nil
 	}
-	state := "off"
-	if on {
-		state = "on"
-	}
-	return strings.Join(fields, ", ") + " (default: " + state + ")", nil
 }
 
 // mainContainers returns the main container of each operand that has pods.
@@ -158,26 +159,33 @@ func catalogueTable(repo string) (string, error) {
 			code(string(op.Name)), does, code(mains[op.Name]), enabled, requires(op), proves(op), string(op.Stage),
 		})
 	}
-	header := []string{"operand", "what it does", "main container", "enabled by", "requires", "proves", "stage"}
+	header := []string{"operand", "what it does", "main container", "installed", "requires", "proves", "stage"}
 	return table(header, rows), nil
 }
 
 func requires(op operand.Operand) string {
-	var all []string
-	for _, r := range op.Requires {
-		scope := " in the cluster"
-		if r.Scope == operand.Node {
-			scope = " on the node"
+	var parts []string
+	for _, scope := range []struct {
+		of    operand.Scope
+		title string
+	}{{operand.Cluster, "in the cluster: "}, {operand.Node, "on the node: "}} {
+		var all []string
+		for _, r := range op.Requires {
+			if r.Scope == scope.of {
+				all = append(all, code(string(r.On)))
+			}
 		}
-		all = append(all, code(string(r.On))+scope)
+		if len(all) > 0 {
+			parts = append(parts, scope.title+strings.Join(all, ", "))
+		}
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(parts, "; ")
 }
 
 func proves(op operand.Operand) string {
 	var all []string
 	for _, p := range op.Proves {
-		all = append(all, code(string(p.Marker)))
+		all = append(all, code(p.Marker.File()))
 	}
 	return strings.Join(all, ", ")
 }
@@ -198,7 +206,7 @@ func catalogueGraph(string) (string, error) {
 		for _, r := range op.Requires {
 			edge := "-.->"
 			if r.Scope == operand.Node {
-				edge = "-->|" + string(r.Marker) + "|"
+				edge = "-->|" + r.Marker.File() + "|"
 			}
 			fmt.Fprintf(&out, "  %s %s %s\n", id(r.On), edge, id(op.Name))
 		}

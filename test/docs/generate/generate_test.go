@@ -67,10 +67,11 @@ func TestOperandsAreEnabledByTheirFields(t *testing.T) {
 	g := NewWithT(t)
 	text, err := catalogueTable(repo)
 	g.Expect(err).NotTo(HaveOccurred())
+	const mps = "`spec.devicePlugin.config.name` and `spec.devicePlugin.enabled: true`"
 	g.Expect(text).To(And(
-		MatchRegexp("(?m)^\\| `driver` \\| .*`nvidia-driver-ctr` \\| `spec.driver.enabled` \\(default: on\\)"),
-		MatchRegexp("(?m)^\\| `dcgm` \\| .*`nvidia-dcgm-ctr` \\| `spec.dcgm.enabled` \\(default: off\\)"),
-		MatchRegexp("(?m)^\\| `mps-control-daemon` \\| .*`spec.devicePlugin.config.name`, `spec.devicePlugin.enabled` \\("),
-		MatchRegexp("(?m)^\\| `operator-validator` \\| .*always installed"),
+		MatchRegexp("(?m)^\\| `driver` \\| .*`nvidia-driver-ctr` \\| by default; not with `spec.driver.enabled: false` \\|"),
+		MatchRegexp("(?m)^\\| `dcgm` \\| .*`nvidia-dcgm-ctr` \\| with `spec.dcgm.enabled: true` \\|"),
+		MatchRegexp("(?m)^\\| `mps-control-daemon` \\| .*\\| with "+mps+" \\|"),
+		MatchRegexp("(?m)^\\| `operator-validator` \\| .*\\| always \\|"),
 	))
 }
