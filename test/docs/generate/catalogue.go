@@ -19,8 +19,8 @@ import (
 // base is a spec that installs the operands which the default spec leaves out.
 const base = `{dcgm: {enabled: true}, nodeStatusExporter: {enabled: true}, devicePlugin: {config: {name: shared}}}`
 
-// alternative is a spec, laid over base, that may turn an operand off: its field with a value by which the operand is on,
-// and with the value by which it is off.
+// alternative is a spec, laid over base, that may turn an operand off: its field with a value by which the operand is
+// on, and with the value by which it is off.
 type alternative struct{ on, off, spec string }
 
 // alternatives are the fields that turn operands on and off: enabled of each block, and those that do it otherwise.
