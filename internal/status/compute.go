@@ -315,23 +315,6 @@ func (f finding) failure() finding {
 	return f
 }
 
-// conditionTypes are the conditions of a policy in the order in which its status has them.
-func conditionTypes() []string {
-	return []string{
-		v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded, v1.ConditionError,
-		v1.ConditionUnsupportedFields, v1.ConditionDeprecatedFields, v1.ConditionCRDOutdated,
-	}
-}
-
-// orderConditions puts conditions into the order of conditionTypes, so that it does not depend on which was first set.
-// Conditions of others come first.
-func orderConditions(conditions []metav1.Condition) {
-	order := conditionTypes()
-	slices.SortStableFunc(conditions, func(a, b metav1.Condition) int {
-		return cmp.Compare(slices.Index(order, a.Type), slices.Index(order, b.Type))
-	})
-}
-
 func setConditions(status *v1.ClusterPolicyStatus, f finding) {
 	status.State = v1.StateNotReady
 	isError := metav1.ConditionTrue

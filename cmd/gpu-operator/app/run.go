@@ -45,7 +45,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
+	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
@@ -230,7 +230,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Client:         c,
 			Live:           mgr.GetAPIReader(),
 			Applier:        apply.New(c, mgr.GetAPIReader(), now, o.timing.Apply),
-			Status:         status.NewWriter(c, now, recorder, catalogue, o.timing.Status),
+			Status:         statuswriter.New(c, now, recorder, catalogue, o.timing.Status),
 			Fleet:          known,
 			Catalogue:      catalogue,
 			Namespace:      o.namespace,

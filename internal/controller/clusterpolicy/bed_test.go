@@ -27,7 +27,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
+	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
 // Objects of the stack that specs name.
@@ -70,7 +70,7 @@ func newBed(nodes ...*corev1.Node) *bed {
 		Client:         c,
 		Live:           live,
 		Applier:        apply.New(c, live, b.clock, timing),
-		Status:         status.NewWriter(c, b.clock, events.NewRecorder(c, b.clock, func(string) {}), catalogue, status.DefaultTiming()),
+		Status:         statuswriter.New(c, b.clock, events.NewRecorder(c, b.clock, func(string) {}), catalogue, statuswriter.DefaultTiming()),
 		Fleet:          b.fleet,
 		Catalogue:      catalogue,
 		Namespace:      namespace,

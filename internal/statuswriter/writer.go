@@ -1,14 +1,17 @@
-package status
+package statuswriter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
@@ -58,9 +61,9 @@ type written struct {
 // lastAtMost bounds what is kept of policies, most of which are gone where there are more.
 const lastAtMost = 16
 
-// NewWriter returns a Writer, which tells of transitions by the Recorder: of the policy, and of those operands of
+// New returns a Writer, which reports transitions by the Recorder: of the policy, and of those operands of
 // the catalogue that no stage of a node waits for.
-func NewWriter(c client.Client, clk clock.PassiveClock, recorder *events.Recorder, catalogue []operand.Operand, timing Timing) *Writer {
+func New(c client.Client, clk clock.PassiveClock, recorder *events.Recorder, catalogue []operand.Operand, timing Timing) *Writer {
 	beside := sets.New[string]()
 	for i := range catalogue {
 		if catalogue[i].Stage == "" {
@@ -156,7 +159,7 @@ func (w *Writer) wait(last written, policy *v1.ClusterPolicy, status v1.ClusterP
 	return interval - w.clock.Since(last.at)
 }
 
-// Significant tells whether the verdict or a cause differs between two statuses, rather than only
+// Significant reports whether the verdict or a cause differs between two statuses, rather than only
 // counters and how far nodes on their way have come.
 func Significant(before, after v1.ClusterPolicyStatus) bool {
 	return before.State != after.State ||
@@ -200,4 +203,21 @@ func request(reason, message string) string {
 		return reason + ": " + message
 	}
 	return reason
+}
+
+// conditionTypes are the conditions of a policy in the order in which its status has them.
+func conditionTypes() []string {
+	return []string{
+		v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded, v1.ConditionError,
+		v1.ConditionUnsupportedFields, v1.ConditionDeprecatedFields, v1.ConditionCRDOutdated,
+	}
+}
+
+// orderConditions puts conditions into the order of conditionTypes, so that it does not depend on which was first set.
+// Conditions of others come first.
+func orderConditions(conditions []metav1.Condition) {
+	order := conditionTypes()
+	slices.SortStableFunc(conditions, func(a, b metav1.Condition) int {
+		return cmp.Compare(slices.Index(order, a.Type), slices.Index(order, b.Type))
+	})
 }

@@ -1,6 +1,7 @@
-package status
+package statuswriter
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -39,11 +40,12 @@ func operandEvents(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus, besid
 	var found []events.Event
 	for i := range after.Operands {
 		is := &after.Operands[i]
-		if is.State != v1.OperandDegraded || !beside.Has(is.Name) || about(is) == told || hadFailed(policy.Status, is.Name) {
+		message := fmt.Sprintf("%s: %s", is.Name, is.Message)
+		if is.State != v1.OperandDegraded || !beside.Has(is.Name) || message == told || hadFailed(policy.Status, is.Name) {
 			continue
 		}
 		found = append(found, events.Event{
-			Regarding: policyReference(policy), Type: corev1.EventTypeWarning, Reason: is.Reason, Message: about(is),
+			Regarding: policyReference(policy), Type: corev1.EventTypeWarning, Reason: is.Reason, Message: message,
 			// The status tells no time of operands: it is the first failure after what was written last.
 			Transition: fmt.Sprintf("operand %s fails after version %s", is.Name, policy.ResourceVersion),
 		})
@@ -54,6 +56,14 @@ func operandEvents(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus, besid
 func hadFailed(status v1.ClusterPolicyStatus, name string) bool {
 	return slices.ContainsFunc(status.Operands, func(o v1.OperandStatus) bool {
 		return o.Name == name && o.State == v1.OperandDegraded
+	})
+}
+
+// Froze records, by an Event and not in its status, that nothing is changed for a policy. since is another one for each
+// time that this begins.
+func (w *Writer) Froze(ctx context.Context, policy *v1.ClusterPolicy, message, since string) {
+	w.events.Record(ctx, events.Event{
+		Regarding: policyReference(policy), Type: corev1.EventTypeWarning, Reason: v1.ConditionCRDOutdated, Message: message, Transition: since,
 	})
 }
 
