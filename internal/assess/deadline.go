@@ -10,6 +10,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
 // checkDeadlines compares what is progressing with the deadlines of the spec: the node where it is not ready, and the
@@ -22,7 +23,8 @@ func (a *Assessment) checkDeadlines(in Input) {
 	if a.Ready() {
 		for _, rung := range in.Plan.Beside {
 			if verdict, expected := a.Operands[rung.Operand]; expected && rung.Need == plan.Expected {
-				a.Operands[rung.Operand] = readiness.Within(in.Plan.Spec.Deadline(""), verdict, later(since, unready(in.Pods[rung.Operand])), in.Now)
+				from := times.Later(since, unready(in.Pods[rung.Operand]))
+				a.Operands[rung.Operand] = readiness.Within(in.Plan.Spec.Deadline(""), verdict, from, in.Now)
 			}
 		}
 		return
@@ -33,7 +35,7 @@ func (a *Assessment) checkDeadlines(in Input) {
 	at := slices.Index(v1.Stages(), a.Stage)
 	for _, rung := range in.Plan.Rungs {
 		if pod := in.Pods[rung.Operand]; pod != nil && slices.Index(v1.Stages(), rung.Stage) < at {
-			since = later(since, readiness.ReadySince(pod))
+			since = times.Later(since, readiness.ReadySince(pod))
 		}
 	}
 	a.Verdict = readiness.Within(in.Plan.Spec.Deadline(a.Stage), a.Verdict, since, in.Now)
@@ -48,11 +50,4 @@ func unready(pod *corev1.Pod) time.Time {
 		return time.Time{}
 	}
 	return readiness.UnreadySince(pod)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }
