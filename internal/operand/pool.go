@@ -2,8 +2,6 @@ package operand
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"iter"
 	"sort"
 	"strings"
@@ -11,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/digest"
 )
 
 // Pool is a set of nodes that share a driver: same operating system, version and architecture, same
@@ -138,8 +137,7 @@ func WithEnd(name, end string) string {
 }
 
 func endHash(end string) string {
-	sum := sha256.Sum256([]byte(end))
-	return hex.EncodeToString(sum[:8])
+	return digest.Of(end)
 }
 
 // EffectivePool is the pool whose driver the node has or will get: the one that it is labelled
