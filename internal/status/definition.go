@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // namedFields is how many of the fields that a definition lacks are named.
@@ -22,7 +23,7 @@ func setDefinition(status *v1.ClusterPolicyStatus, lacking []string, namespace s
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1.ConditionCRDOutdated, Status: metav1.ConditionTrue, Reason: v1.ConditionCRDOutdated,
-		Message: truncate(fmt.Sprintf("the CustomResourceDefinition is older than the operator, and the API server drops %s from policies, "+
+		Message: text.Truncate(fmt.Sprintf("the CustomResourceDefinition is older than the operator, and the API server drops %s from policies, "+
 			"of which no edit is applied until then: %s, then set what was dropped again", named(lacking), renewal(namespace)), maxConditionMessage),
 		ObservedGeneration: status.ObservedGeneration,
 	})

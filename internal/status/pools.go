@@ -8,6 +8,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 const (
@@ -65,7 +66,7 @@ func nodePools(pass Pass, nodes []node) []v1.NodePoolStatus {
 		}
 		switch {
 		case pool.Refused.Verdict != operand.Install:
-			entry.Reason, entry.Message = pool.Refused.Reason, truncate(pool.Refused.Message, maxPoolMessage)
+			entry.Reason, entry.Message = pool.Refused.Reason, text.Truncate(pool.Refused.Message, maxPoolMessage)
 		case worst != nil:
 			entry.Reason = worst.Reason
 			entry.Message = fmt.Sprintf("%d of %d nodes are ready; %s: stage %s, %s", entry.Ready, entry.Nodes, worst.Facts.Name, worst.Stage, worst.Reason)
@@ -85,7 +86,7 @@ func driverVersion(pool *plan.NodePool) string {
 	if err != nil {
 		return ""
 	}
-	return truncate(ref.Version, maxVersion)
+	return text.Truncate(ref.Version, maxVersion)
 }
 
 // wrongNodePool tells of a pool whose nodes cannot have what it asks for; it holds up no other.
