@@ -225,6 +225,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	}
 	c, now := mgr.GetClient(), clock.RealClock{}
 	known, recorder := fleet.New(), events.NewRecorder(c, now, meter.Dropped)
+	toolkit := observe.NewDriverToolkit(images, mgr.GetRESTMapper(), now)
+	kinds := clusterpolicy.NewOptionalKinds(mgr.GetCache(), mgr.GetRESTMapper(), now)
 	return utilerrors.NewAggregate([]error{
 		clusterpolicy.New(clusterpolicy.Options{
 			Client:         c,
@@ -236,11 +238,11 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			Namespace:      o.namespace,
 			HelperImage:    o.image,
 			Metrics:        o.metrics.endpoint(),
-			DriverToolkit:  observe.NewDriverToolkit(images, mgr.GetRESTMapper(), now),
+			DriverToolkit:  toolkit,
 			CreateFailures: observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, now),
 			References:     references,
 			Schema:         &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},
-			Kinds:          clusterpolicy.NewOptionalKinds(mgr.GetCache(), mgr.GetRESTMapper()),
+			Kinds:          kinds,
 			Meter:          meter,
 			Clock:          now,
 			Timing:         o.timing.Policy,
@@ -251,6 +253,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 		}).SetupWithManager(ctx, mgr),
 		mgr.Add(images),
 		mgr.Add(references),
+		mgr.Add(toolkit),
+		mgr.Add(kinds),
 		mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("caches", cachesSynced(mgr)),
 	})
