@@ -49,7 +49,8 @@ var losses = map[string]func(*operator){
 	},
 	"definition": func(o *operator) { o.pass.Schema = &observe.Schema{Cached: o, Live: live{o}} },
 	"watches": func(o *operator) {
-		o.pass.Kinds, o.pass.DriverToolkit = clusterpolicy.NewOptionalKinds(nil, nil, o.clock), observe.NewDriverToolkit(nil, nil, o.clock)
+		o.pass.Kinds = clusterpolicy.NewOptionalKinds(nil, nil, o.clock)
+		o.pass.DriverToolkit = observe.NewDriverToolkit(nil, nil, o.clock)
 	},
 	"refused taints": func(o *operator) { o.node = node.New(o.node.Options) },
 	"event limits": func(o *operator) {

@@ -22,7 +22,8 @@ import (
 )
 
 // errNotRead is the failure of an API that is served and does not answer.
-var errNotRead = errors.New("reading ImageStream " + labels.DriverToolkitStream + ": the API server has not answered yet; see the log for what it says")
+var errNotRead = errors.New("reading ImageStream " + labels.DriverToolkitStream +
+	": the API server has not answered yet; see the log for what it says")
 
 // DriverToolkit watches the ImageStream of OpenShift's driver toolkit while its images are needed. Only that one object
 // is watched. Its API is served by a server of OpenShift beside the API server, not by a definition, so that it may be
@@ -41,8 +42,8 @@ func NewDriverToolkit(images cache.Cache, mapper meta.RESTMapper, clock clock.Cl
 	})}
 }
 
-// DriverToolkitCache makes the cache for a DriverToolkit; it must be started. It is not that of the manager, as it holds
-// a single object of another namespace.
+// DriverToolkitCache makes the cache for a DriverToolkit; it must be started. It is not that of the manager, as it
+// holds a single object of another namespace.
 func DriverToolkitCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	options.DefaultNamespaces = map[string]cache.Config{labels.DriverToolkitNamespace: {
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", labels.DriverToolkitName),
@@ -68,7 +69,8 @@ func (d *DriverToolkit) Images(ctx context.Context) (map[string]string, error) {
 		return nil, errNotRead
 	}
 	stream := imageStream()
-	err = d.cache.Get(ctx, client.ObjectKey{Namespace: labels.DriverToolkitNamespace, Name: labels.DriverToolkitName}, stream, client.UnsafeDisableDeepCopy)
+	key := client.ObjectKey{Namespace: labels.DriverToolkitNamespace, Name: labels.DriverToolkitName}
+	err = d.cache.Get(ctx, key, stream, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

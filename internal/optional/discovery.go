@@ -59,7 +59,9 @@ type discovery struct {
 	state State
 }
 
-func newDiscovery(kind schema.GroupVersionKind, mapper meta.RESTMapper, clk clock.Clock, changed notify.Signal) *discovery {
+func newDiscovery(
+	kind schema.GroupVersionKind, mapper meta.RESTMapper, clk clock.Clock, changed notify.Signal,
+) *discovery {
 	return &discovery{kind: kind, mapper: mapper, clock: clk, changed: changed, wake: make(chan struct{}, 1)}
 }
 
@@ -190,7 +192,7 @@ func (a *attempts) next(ctx context.Context) State {
 	isAbsent := meta.IsNoMatchError(err)
 	failed := err != nil && !isAbsent && ctx.Err() == nil
 	if failed && !a.failed {
-		log.FromContext(ctx).Error(err, "Discovering whether the cluster has an optional kind, which is tried again", "kind", a.kind.Kind)
+		log.FromContext(ctx).Error(err, "Discovery of an optional kind fails and is retried", "kind", a.kind.Kind)
 	}
 	a.failed = failed
 	switch {
@@ -202,8 +204,8 @@ func (a *attempts) next(ctx context.Context) State {
 	return Served
 }
 
-// answer is that of the API server. A call that has no answer by its deadline goes on, and the next attempt waits for the
-// same call: calls that hang do not pile up.
+// answer is that of the API server. A call that has no answer by its deadline goes on, and the next attempt waits for
+// the same call: calls that hang do not pile up.
 func (a *attempts) answer(ctx context.Context) error {
 	if a.pending == nil {
 		a.pending = make(chan error, 1)

@@ -32,8 +32,9 @@ type Options struct {
 	Changed notify.Signal
 }
 
-// Watch is a watch of an optional kind. A client calls Follow as long as it needs the kind, and Forget when it no longer
-// does. A manager runs Start, which does the discovery: a failure of it is logged and retried, and holds up nothing else.
+// Watch is a watch of an optional kind. A client calls Follow as long as it needs the kind, and Forget when it no
+// longer does. A manager runs Start, which does the discovery: a failure of it is logged and retried, and holds up
+// nothing else.
 type Watch struct {
 	Options
 	discovery *discovery
@@ -132,8 +133,8 @@ func (w *Watch) Watching() bool {
 	return w.informer != nil
 }
 
-// Synced reports whether the cache has all objects of a kind that is watched. It waits for that until 2 s after the watch
-// was started.
+// Synced reports whether the cache has all objects of a kind that is watched. It waits for that until 2 s after the
+// watch was started.
 func (w *Watch) Synced(ctx context.Context) bool {
 	const step = 20 * time.Millisecond
 	w.mutex.Lock()

@@ -137,7 +137,8 @@ func inBubble(t *testing.T, test func(b bed)) {
 		}
 		b := bed{
 			WithT: NewWithT(t), mapper: &mapper{err: absent()}, signal: notify.New(), logged: lines,
-			informers: &informers{informer: syncedInformer{&controllertest.FakeInformer{}}}, ctx: log.IntoContext(t.Context(), logger),
+			informers: &informers{informer: syncedInformer{&controllertest.FakeInformer{}}},
+			ctx:       log.IntoContext(t.Context(), logger),
 		}
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(monitor)

@@ -17,8 +17,10 @@ import (
 // policyEvent is the Event of a policy whose status is about to change, and whether there is one: that it is
 // degraded, with each other reason, and that it is no longer.
 func policyEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events.Event, bool) {
-	was, is := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionDegraded), meta.FindStatusCondition(after.Conditions, v1.ConditionDegraded)
-	if is == nil || (was == nil && is.Status != metav1.ConditionTrue) || (was != nil && was.Status == is.Status && was.Reason == is.Reason) {
+	was := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionDegraded)
+	is := meta.FindStatusCondition(after.Conditions, v1.ConditionDegraded)
+	if is == nil || (was == nil && is.Status != metav1.ConditionTrue) ||
+		(was != nil && was.Status == is.Status && was.Reason == is.Reason) {
 		return events.Event{}, false
 	}
 	event := events.Event{
@@ -28,7 +30,8 @@ func policyEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events
 	if was != nil {
 		event.Transition = fmt.Sprintf("%s %s since %s", was.Status, was.Reason, was.LastTransitionTime.UTC())
 	}
-	if ready := meta.FindStatusCondition(after.Conditions, v1.ConditionReady); is.Status != metav1.ConditionTrue && ready != nil {
+	ready := meta.FindStatusCondition(after.Conditions, v1.ConditionReady)
+	if is.Status != metav1.ConditionTrue && ready != nil {
 		event.Type, event.Reason, event.Message = corev1.EventTypeNormal, ready.Reason, "no longer degraded: "+ready.Message
 	}
 	return event, true
@@ -36,7 +39,9 @@ func policyEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events
 
 // operandEvents are the Events of a policy that tell of operands which begin to fail where no node tells: GPUs can
 // be used without them. told is the message of the policy's own Event, as nothing is told twice.
-func operandEvents(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus, beside sets.Set[string], told string) []events.Event {
+func operandEvents(
+	policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus, beside sets.Set[string], told string,
+) []events.Event {
 	var found []events.Event
 	for i := range after.Operands {
 		is := &after.Operands[i]
@@ -63,7 +68,8 @@ func hadFailed(status v1.ClusterPolicyStatus, name string) bool {
 // time that this begins.
 func (w *Writer) Froze(ctx context.Context, policy *v1.ClusterPolicy, message, since string) {
 	w.events.Record(ctx, events.Event{
-		Regarding: policyReference(policy), Type: corev1.EventTypeWarning, Reason: v1.ConditionCRDOutdated, Message: message, Transition: since,
+		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
+		Reason: v1.ConditionCRDOutdated, Message: message, Transition: since,
 	})
 }
 

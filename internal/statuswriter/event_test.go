@@ -23,7 +23,8 @@ func TestPolicyEvents(t *testing.T) {
 		return v1.ClusterPolicyStatus{Conditions: conditions}
 	}
 	failed := func(node string) v1.ClusterPolicyStatus {
-		return status(metav1.ConditionTrue, "OperandFailed", "OperandFailed", "1 of 3 GPU nodes have failed: "+node+" (Driver: CrashLoopBackOff)")
+		message := "1 of 3 GPU nodes have failed: " + node + " (Driver: CrashLoopBackOff)"
+		return status(metav1.ConditionTrue, "OperandFailed", "OperandFailed", message)
 	}
 	works := status(metav1.ConditionFalse, "None", "Reconciled", "3 of 3 GPU nodes are ready")
 	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u"}}
@@ -31,14 +32,19 @@ func TestPolicyEvents(t *testing.T) {
 	g.Expect(due).To(BeFalse(), "all works from the start")
 	event, due := policyEvent(policy, failed("node-00001"))
 	g.Expect(due).To(BeTrue())
-	g.Expect(event).To(And(HaveField("Type", "Warning"), HaveField("Reason", "OperandFailed"),
-		HaveField("Message", "1 of 3 GPU nodes have failed: node-00001 (Driver: CrashLoopBackOff)"), HaveField("Regarding.Kind", "ClusterPolicy")))
+	g.Expect(event).To(And(
+		HaveField("Type", "Warning"), HaveField("Reason", "OperandFailed"), HaveField("Regarding.Kind", "ClusterPolicy"),
+		HaveField("Message", "1 of 3 GPU nodes have failed: node-00001 (Driver: CrashLoopBackOff)"),
+	))
 	policy.Status = failed("node-00001")
 	_, due = policyEvent(policy, failed("node-00002"))
 	g.Expect(due).To(BeFalse(), "it is degraded already")
 	event, due = policyEvent(policy, works)
 	g.Expect(due).To(BeTrue())
-	g.Expect(event).To(And(HaveField("Type", "Normal"), HaveField("Reason", "Reconciled"), HaveField("Message", "no longer degraded: 3 of 3 GPU nodes are ready")))
+	g.Expect(event).To(And(
+		HaveField("Type", "Normal"), HaveField("Reason", "Reconciled"),
+		HaveField("Message", "no longer degraded: 3 of 3 GPU nodes are ready"),
+	))
 	event, due = policyEvent(policy, status(metav1.ConditionTrue, "ReconcileFailed", "ReconcileFailed", "timeout"))
 	g.Expect(due).To(BeTrue(), "degraded for another reason")
 	g.Expect(event).To(And(HaveField("Type", "Warning"), HaveField("Reason", "ReconcileFailed")))

@@ -63,7 +63,9 @@ const lastAtMost = 16
 
 // New returns a Writer, which reports transitions by the Recorder: of the policy, and of those operands of
 // the catalogue that no stage of a node waits for.
-func New(c client.Client, clk clock.PassiveClock, recorder *events.Recorder, catalogue []operand.Operand, timing Timing) *Writer {
+func New(
+	c client.Client, clk clock.PassiveClock, recorder *events.Recorder, catalogue []operand.Operand, timing Timing,
+) *Writer {
 	beside := sets.New[string]()
 	for i := range catalogue {
 		if catalogue[i].Stage == "" {
@@ -74,9 +76,11 @@ func New(c client.Client, clk clock.PassiveClock, recorder *events.Recorder, cat
 }
 
 // Write updates the status of the policy, as the cache has it, to the one given. It returns after how long to come back
-// where the write has to wait or has met a conflict, or zero. A second conflict with the same version of the policy is an
-// error.
-func (w *Writer) Write(ctx context.Context, policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus) (time.Duration, error) {
+// where the write has to wait or has met a conflict, or zero. A second conflict with the same version of the policy is
+// an error.
+func (w *Writer) Write(
+	ctx context.Context, policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus,
+) (time.Duration, error) {
 	orderConditions(status.Conditions)
 	last := w.lastOf(policy.UID)
 	if freshness.Stale(policy.ResourceVersion, last.version) {
@@ -114,7 +118,8 @@ func (w *Writer) Write(ctx context.Context, policy *v1.ClusterPolicy, status v1.
 func (w *Writer) Repaired(ctx context.Context, policy *v1.ClusterPolicy, repair *apply.Repair) {
 	w.events.Record(ctx, events.Event{
 		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
-		Reason: v1.ReasonPlacementRepaired, Message: repair.String(), Transition: repair.Object + " of version " + repair.Version,
+		Reason: v1.ReasonPlacementRepaired, Message: repair.String(),
+		Transition: repair.Object + " of version " + repair.Version,
 	})
 }
 
@@ -130,8 +135,9 @@ func (w *Writer) wrote(policy types.UID, version string) {
 	w.remember(policy, written{version: version, at: w.clock.Now()})
 }
 
-// isFirstConflict reports whether no write from this version of the policy has met a conflict before, and notes this one.
-// Another one from the same version is no news that the cache will show: it is an error like others, and backs off.
+// isFirstConflict reports whether no write from this version of the policy has met a conflict before, and notes this
+// one. Another one from the same version is no news that the cache will show: it is an error like others, and backs
+// off.
 func (w *Writer) isFirstConflict(policy *v1.ClusterPolicy) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -196,8 +202,8 @@ func causes(status v1.ClusterPolicyStatus) sets.Set[string] {
 	return found
 }
 
-// request is a reason, with its message where that asks somebody for an object: once that is there, it is not true any more.
-// Other messages count, or have the words of one attempt of a container.
+// request is a reason, with its message where that asks somebody for an object: once that is there, it is not true any
+// more. Other messages count, or have the words of one attempt of a container.
 func request(reason, message string) string {
 	if reason == v1.ReasonReferenceMissing {
 		return reason + ": " + message

@@ -53,7 +53,8 @@ func (r rule) stale(files map[string][]string) []string {
 			continue
 		}
 		for _, allowed := range r.Allow {
-			used[allowed] = used[allowed] || slices.ContainsFunc(imports, func(imported string) bool { return covers(allowed, imported) })
+			used[allowed] = used[allowed] ||
+				slices.ContainsFunc(imports, func(imported string) bool { return covers(allowed, imported) })
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(r.Allow), func(allowed string) bool { return used[allowed] })
@@ -104,7 +105,8 @@ func sources(g Gomega) map[string][]string {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && file != "." && (strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || isModule(file)) {
+		if entry.IsDir() && file != "." &&
+			(strings.HasPrefix(entry.Name(), ".") || entry.Name() == "testdata" || isModule(file)) {
 			return fs.SkipDir
 		}
 		if entry.IsDir() || path.Ext(file) != ".go" || matches("$test", file) {
@@ -162,7 +164,7 @@ func TestNoRuleAllowsWhatNothingImports(t *testing.T) {
 	for name, rule := range rules(g) {
 		g.Expect(rule.Files).NotTo(BeEmpty(), "rule %s of .golangci.yml", name)
 		if rule.ListMode == strict {
-			g.Expect(rule.stale(files)).To(BeEmpty(), "rule %s of .golangci.yml allows these to files that do not import them", name)
+			g.Expect(rule.stale(files)).To(BeEmpty(), "rule %s of .golangci.yml allows what no file of it imports", name)
 		}
 	}
 }
@@ -176,7 +178,8 @@ func TestStaleEntriesAreFound(t *testing.T) {
 	about := []string{"**/internal/a/*.go", "!$test"}
 	for allowed, stale := range map[string]bool{
 		"$gostd": false, "k8s.io/apimachinery": false, "k8s.io/apimachinery/pkg/types$": false,
-		"k8s.io/api": true, "k8s.io/apimachinery$": true, "example.com/module/internal": false, "example.com/module/internal/b$": false,
+		"k8s.io/api": true, "k8s.io/apimachinery$": true, "example.com/module/internal": false,
+		"example.com/module/internal/b$": false,
 	} {
 		found := rule{Files: about, Allow: []string{allowed}}.stale(files)
 		if isStale := len(found) > 0; isStale != stale {

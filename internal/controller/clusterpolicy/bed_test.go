@@ -68,11 +68,12 @@ func newBed(nodes ...*corev1.Node) *bed {
 	timing := apply.DefaultTiming()
 	// Machines that run the suite may be slow.
 	timing.Patience = time.Minute
+	recorder := events.NewRecorder(c, b.clock, func(string) {})
 	b.reconciler = New(Options{
 		Client:         c,
 		Live:           live,
 		Applier:        apply.New(c, live, b.clock, timing),
-		Status:         statuswriter.New(c, b.clock, events.NewRecorder(c, b.clock, func(string) {}), catalogue, statuswriter.DefaultTiming()),
+		Status:         statuswriter.New(c, b.clock, recorder, catalogue, statuswriter.DefaultTiming()),
 		Fleet:          b.fleet,
 		Catalogue:      catalogue,
 		Namespace:      namespace,

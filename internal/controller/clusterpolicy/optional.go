@@ -19,8 +19,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-// OptionalKinds watches the kinds that other projects define, while the cluster has their definitions. A manager runs its
-// Start.
+// OptionalKinds watches the kinds that other projects define, while the cluster has their definitions. A manager runs
+// its Start.
 type OptionalKinds struct {
 	watches []optionalWatch
 	changed notify.Signal
@@ -58,12 +58,14 @@ func (o *OptionalKinds) Start(ctx context.Context) error {
 // NeedLeaderElection implements manager.LeaderElectionRunnable: passes are those of a leader.
 func (o *OptionalKinds) NeedLeaderElection() bool { return true }
 
-// Follow watches the kinds that can be used, by the definitions that the cluster has, and no other, and returns them. The
-// API server serves a kind a moment after its definition exists.
+// Follow watches the kinds that can be used, by the definitions that the cluster has, and no other, and returns them.
+// The API server serves a kind a moment after its definition exists.
 //
-// As long as it is not known of one of them whether it is served, it returns none: nothing is pruned then, and an object
-// of one kind may depend on another kind.
-func (o *OptionalKinds) Follow(ctx context.Context, definitions map[string]bool) (map[operand.OptionalKind]bool, error) {
+// As long as it is not known of one of them whether it is served, it returns none: nothing is pruned then, and an
+// object of one kind may depend on another kind.
+func (o *OptionalKinds) Follow(
+	ctx context.Context, definitions map[string]bool,
+) (map[operand.OptionalKind]bool, error) {
 	for _, kind := range o.watches {
 		if definitions[kind.CRD] {
 			kind.Look()
