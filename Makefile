@@ -112,7 +112,7 @@ run: build ## Run the manager on this machine against the cluster of the current
 # The time limit of a package leaves room for building the control plane, about 10 minutes once.
 
 unit    = $$(go list ./... | grep -v '^$(module)/test/' | xargs)
-stories = $$(go list ./test/... | grep -v '/test/\(contract\|specgen\|docs.*\)$$' | xargs)
+stories = $$(go list ./test/... | grep -v '/test/\(architecture\|contract\|specgen\|docs.*\)$$' | xargs)
 suites  = ./internal/controller/...
 # What make test leaves to make test-node.
 beyond_sample = TestNothingIsLeft|TestFromNothingToValidated/(a restart of the node|a replaced driver|shared GPUs|partitioned GPUs)
@@ -134,7 +134,7 @@ test: test-unit test-envtest $(GOTESTSUM) ## Run all tests, those on a real cont
 
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that need no control plane
-	$(call go-test,standard-quiet,$(unit) ./test/contract ./test/specgen ./test/docs/...,-short)
+	$(call go-test,standard-quiet,$(unit) ./test/architecture ./test/contract ./test/specgen ./test/docs/...,-short)
 
 .PHONY: test-envtest
 test-envtest: $(GOTESTSUM) ## Run the suites of the controllers on etcd and an API server

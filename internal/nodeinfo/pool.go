@@ -2,12 +2,12 @@ package nodeinfo
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"sort"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/clusterpolicy/gpu-operator/internal/digest"
 )
 
 // Pool is a set of nodes that share a driver: same operating system, version and architecture, same
@@ -101,12 +101,7 @@ func WithEnd(name, end string) string {
 	if whole := name + "-" + end; len(whole) <= validation.LabelValueMaxLength {
 		return whole
 	}
-	return name + "-" + endHash(end)
-}
-
-func endHash(end string) string {
-	sum := sha256.Sum256([]byte(end))
-	return hex.EncodeToString(sum[:8])
+	return name + "-" + digest.Of(end)
 }
 
 // EffectivePool is the pool whose driver the node has or will get: the one that it is labelled
@@ -128,7 +123,7 @@ func (f Facts) labelledPool() (Pool, bool) {
 	if end := endOf(f.PoolNodePool, f.PoolKernel, f.PoolCoreOS); end != "" {
 		var found bool
 		if name, found = strings.CutSuffix(name, "-"+end); !found {
-			name, found = strings.CutSuffix(name, "-"+endHash(end))
+			name, found = strings.CutSuffix(name, "-"+digest.Of(end))
 		}
 		if !found {
 			return Pool{}, false

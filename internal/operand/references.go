@@ -1,13 +1,12 @@
 package operand
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/digest"
 )
 
 // ReferenceKind is a kind of object that an operand needs and others make. Most are named by the spec.
@@ -122,7 +121,7 @@ func (in Input) place(kind ReferenceKind) string {
 // that started with other data are outdated. Certificates that all trust are left out: they are renewed often,
 // and no driver is outdated by that.
 func (in Input) ContentDigest(o *Operand) string {
-	hash := sha256.New()
+	hash := digest.New()
 	used := false
 	for _, use := range o.UsesOf(in) {
 		content, known := in.Contents[use.Reference]
@@ -135,5 +134,5 @@ func (in Input) ContentDigest(o *Operand) string {
 	if !used {
 		return ""
 	}
-	return hex.EncodeToString(hash.Sum(nil)[:8])
+	return hash.String()
 }

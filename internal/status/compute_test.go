@@ -852,15 +852,6 @@ func TestTexts(t *testing.T) {
 	if len(message) > 128 || !utf8.ValidString(message) || !strings.HasSuffix(message, "...") {
 		t.Errorf("%d bytes: %q", len(message), message)
 	}
-	for length := range 12 {
-		got := truncate("ab日本語", length+3)
-		if len(got) > length+3 || !utf8.ValidString(got) {
-			t.Errorf("cut to %d: %q", length+3, got)
-		}
-	}
-	if got := truncate("exact", 5); got != "exact" {
-		t.Errorf("got %q", got)
-	}
 }
 
 func TestIgnored(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 const (
@@ -46,7 +47,7 @@ func nodePools(pass Pass, nodes []node) []v1.NodePoolStatus {
 	var result []v1.NodePoolStatus
 	for i := range pass.Plan.NodePools {
 		pool := &pass.Plan.NodePools[i]
-		entry := v1.NodePoolStatus{Name: pool.Name, DriverVersion: truncate(pool.DriverVersion, maxVersion)}
+		entry := v1.NodePoolStatus{Name: pool.Name, DriverVersion: text.Truncate(pool.DriverVersion, maxVersion)}
 		var worst *node
 		for j := range nodes {
 			node := &nodes[j]
@@ -63,7 +64,7 @@ func nodePools(pass Pass, nodes []node) []v1.NodePoolStatus {
 		}
 		switch {
 		case pool.Refused.Verdict != operand.Install:
-			entry.Reason, entry.Message = pool.Refused.Reason, truncate(pool.Refused.Message, maxPoolMessage)
+			entry.Reason, entry.Message = pool.Refused.Reason, text.Truncate(pool.Refused.Message, maxPoolMessage)
 		case worst != nil:
 			entry.Reason = worst.Reason
 			entry.Message = fmt.Sprintf("%d of %d nodes are ready; %s: stage %s, %s", entry.Ready, entry.Nodes, worst.Facts.Name, worst.Stage, worst.Reason)

@@ -21,6 +21,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
 // scope is one reconcile of one node.
@@ -279,7 +280,7 @@ func (s *scope) join() {
 	writes := &s.entry.Writes
 	isNew := s.before == nil || s.before.Latest.At.IsZero()
 	if writes.Joined.IsZero() && isNew && assess.GPUReadyCondition(s.node) == nil {
-		writes.Joined = later(s.node.CreationTimestamp.Time, s.basis.Policy.CreationTimestamp.Time)
+		writes.Joined = times.Later(s.node.CreationTimestamp.Time, s.basis.Policy.CreationTimestamp.Time)
 		if s.now.Sub(writes.Joined) > discoveryTime {
 			writes.Joined = s.now
 		}
@@ -297,13 +298,6 @@ func (s *scope) join() {
 	if s.entry.Latest.Ready() {
 		writes.Joined, writes.Reached = time.Time{}, 0
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }
 
 // wasManaged reports whether the operator has managed the node for sure. Labels such as nvidia.com/gpu.present may be an

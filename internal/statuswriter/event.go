@@ -1,6 +1,7 @@
-package status
+package statuswriter
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -16,8 +17,10 @@ import (
 // policyEvent is the Event of a policy whose status is about to change, and whether there is one: that it is
 // degraded, with each other reason, and that it is no longer.
 func policyEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events.Event, bool) {
-	was, is := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionDegraded), meta.FindStatusCondition(after.Conditions, v1.ConditionDegraded)
-	if is == nil || (was == nil && is.Status != metav1.ConditionTrue) || (was != nil && was.Status == is.Status && was.Reason == is.Reason) {
+	was := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionDegraded)
+	is := meta.FindStatusCondition(after.Conditions, v1.ConditionDegraded)
+	if is == nil || (was == nil && is.Status != metav1.ConditionTrue) ||
+		(was != nil && was.Status == is.Status && was.Reason == is.Reason) {
 		return events.Event{}, false
 	}
 	event := events.Event{
@@ -27,7 +30,8 @@ func policyEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events
 	if was != nil {
 		event.Transition = fmt.Sprintf("%s %s since %s", was.Status, was.Reason, was.LastTransitionTime.UTC())
 	}
-	if ready := meta.FindStatusCondition(after.Conditions, v1.ConditionReady); is.Status != metav1.ConditionTrue && ready != nil {
+	ready := meta.FindStatusCondition(after.Conditions, v1.ConditionReady)
+	if is.Status != metav1.ConditionTrue && ready != nil {
 		event.Type, event.Reason, event.Message = corev1.EventTypeNormal, ready.Reason, "no longer degraded: "+ready.Message
 	}
 	return event, true
@@ -35,15 +39,18 @@ func policyEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events
 
 // operandEvents are the Events of a policy that tell of operands which begin to fail where no node tells: GPUs can
 // be used without them. told is the message of the policy's own Event, as nothing is told twice.
-func operandEvents(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus, beside sets.Set[string], told string) []events.Event {
+func operandEvents(
+	policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus, beside sets.Set[string], told string,
+) []events.Event {
 	var found []events.Event
 	for i := range after.Operands {
 		is := &after.Operands[i]
-		if is.State != v1.OperandDegraded || !beside.Has(is.Name) || about(is) == told || hadFailed(policy.Status, is.Name) {
+		message := fmt.Sprintf("%s: %s", is.Name, is.Message)
+		if is.State != v1.OperandDegraded || !beside.Has(is.Name) || message == told || hadFailed(policy.Status, is.Name) {
 			continue
 		}
 		found = append(found, events.Event{
-			Regarding: policyReference(policy), Type: corev1.EventTypeWarning, Reason: is.Reason, Message: about(is),
+			Regarding: policyReference(policy), Type: corev1.EventTypeWarning, Reason: is.Reason, Message: message,
 			// The status tells no time of operands: it is the first failure after what was written last.
 			Transition: fmt.Sprintf("operand %s fails after version %s", is.Name, policy.ResourceVersion),
 		})
@@ -54,6 +61,15 @@ func operandEvents(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus, besid
 func hadFailed(status v1.ClusterPolicyStatus, name string) bool {
 	return slices.ContainsFunc(status.Operands, func(o v1.OperandStatus) bool {
 		return o.Name == name && o.State == v1.OperandDegraded
+	})
+}
+
+// Froze records, by an Event and not in its status, that nothing is changed for a policy. since is another one for each
+// time that this begins.
+func (w *Writer) Froze(ctx context.Context, policy *v1.ClusterPolicy, message, since string) {
+	w.events.Record(ctx, events.Event{
+		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
+		Reason: v1.ConditionCRDOutdated, Message: message, Transition: since,
 	})
 }
 

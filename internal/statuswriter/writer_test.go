@@ -1,4 +1,4 @@
-package status
+package statuswriter
 
 import (
 	"context"
@@ -20,6 +20,8 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 )
+
+var now = time.Unix(1_000_000, 0)
 
 func TestSignificant(t *testing.T) {
 	base := v1.ClusterPolicyStatus{
@@ -109,7 +111,7 @@ func newDesk(t *testing.T) *desk {
 				return c.SubResource(sub).Update(ctx, o, options...)
 			},
 		}).Build()
-	d.writer = NewWriter(d.client, d.clock, events.NewRecorder(d.client, d.clock, func(string) {}), nil, DefaultTiming())
+	d.writer = New(d.client, d.clock, events.NewRecorder(d.client, d.clock, func(string) {}), nil, DefaultTiming())
 	return d
 }
 
@@ -236,21 +238,5 @@ func TestWriterReportsAConflict(t *testing.T) {
 	// A write that failed delays no other.
 	if wrote, _ := d.write(counted(1, v1.StateNotReady)); !wrote {
 		t.Error("waits after a write that failed")
-	}
-}
-
-// What is computed twice of the same cluster is equal: a pass at rest writes nothing.
-func TestAPassAtRestWritesNothing(t *testing.T) {
-	d := newDesk(t)
-	b := newBed(t, 120)
-	b.fail(7, "driver", "boom")
-	for i, want := range []bool{true, false, false} {
-		policy := d.read()
-		status := Compute(policy, b.pass())
-		if wrote, _ := d.write(status); wrote != want {
-			t.Errorf("pass %d: wrote %v", i, wrote)
-		}
-		b.fail(7, "driver", "boom, attempt "+string(rune('a'+i)))
-		d.clock.SetTime(d.clock.Now().Add(time.Minute))
 	}
 }

@@ -1,14 +1,17 @@
-package status
+package statuswriter
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
@@ -58,9 +61,9 @@ type written struct {
 // lastAtMost bounds what is kept of policies, most of which are gone where there are more.
 const lastAtMost = 16
 
-// NewWriter returns a Writer, which tells of transitions by the Recorder: of the policy, and of those operands of
+// New returns a Writer, which reports transitions by the Recorder: of the policy, and of those operands of
 // the catalogue that no stage of a node waits for.
-func NewWriter(
+func New(
 	c client.Client, clk clock.PassiveClock, recorder *events.Recorder, catalogue operand.Catalogue, timing Timing,
 ) *Writer {
 	beside := sets.New[string]()
@@ -73,9 +76,11 @@ func NewWriter(
 }
 
 // Write updates the status of the policy, as the cache has it, to the one given. It returns after how long to come back
-// where the write has to wait or has met a conflict, or zero. A second conflict with the same version of the policy is an
-// error.
-func (w *Writer) Write(ctx context.Context, policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus) (time.Duration, error) {
+// where the write has to wait or has met a conflict, or zero. A second conflict with the same version of the policy is
+// an error.
+func (w *Writer) Write(
+	ctx context.Context, policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus,
+) (time.Duration, error) {
 	orderConditions(status.Conditions)
 	last := w.lastOf(policy.UID)
 	if freshness.Stale(policy.ResourceVersion, last.version) {
@@ -113,7 +118,8 @@ func (w *Writer) Write(ctx context.Context, policy *v1.ClusterPolicy, status v1.
 func (w *Writer) Repaired(ctx context.Context, policy *v1.ClusterPolicy, repair *apply.Repair) {
 	w.events.Record(ctx, events.Event{
 		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
-		Reason: v1.ReasonPlacementRepaired, Message: repair.String(), Transition: repair.Object + " of version " + repair.Version,
+		Reason: v1.ReasonPlacementRepaired, Message: repair.String(),
+		Transition: repair.Object + " of version " + repair.Version,
 	})
 }
 
@@ -129,8 +135,9 @@ func (w *Writer) wrote(policy types.UID, version string) {
 	w.remember(policy, written{version: version, at: w.clock.Now()})
 }
 
-// isFirstConflict reports whether no write from this version of the policy has met a conflict before, and notes this one.
-// Another one from the same version is no news that the cache will show: it is an error like others, and backs off.
+// isFirstConflict reports whether no write from this version of the policy has met a conflict before, and notes this
+// one. Another one from the same version is no news that the cache will show: it is an error like others, and backs
+// off.
 func (w *Writer) isFirstConflict(policy *v1.ClusterPolicy) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,7 +165,7 @@ func (w *Writer) wait(last written, policy *v1.ClusterPolicy, status v1.ClusterP
 	return interval - w.clock.Since(last.at)
 }
 
-// Significant tells whether the verdict or a cause differs between two statuses, rather than only
+// Significant reports whether the verdict or a cause differs between two statuses, rather than only
 // counters and how far nodes on their way have come.
 func Significant(before, after v1.ClusterPolicyStatus) bool {
 	return before.State != after.State ||
@@ -195,11 +202,28 @@ func causes(status v1.ClusterPolicyStatus) sets.Set[string] {
 	return found
 }
 
-// request is a reason, with its message where that asks somebody for an object: once that is there, it is not true any more.
-// Other messages count, or have the words of one attempt of a container.
+// request is a reason, with its message where that asks somebody for an object: once that is there, it is not true any
+// more. Other messages count, or have the words of one attempt of a container.
 func request(reason, message string) string {
 	if reason == v1.ReasonReferenceMissing {
 		return reason + ": " + message
 	}
 	return reason
+}
+
+// conditionTypes are the conditions of a policy in the order in which its status has them.
+func conditionTypes() []string {
+	return []string{
+		v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded, v1.ConditionError,
+		v1.ConditionUnsupportedFields, v1.ConditionDeprecatedFields, v1.ConditionCRDOutdated,
+	}
+}
+
+// orderConditions puts conditions into the order of conditionTypes, so that it does not depend on which was first set.
+// Conditions of others come first.
+func orderConditions(conditions []metav1.Condition) {
+	order := conditionTypes()
+	slices.SortStableFunc(conditions, func(a, b metav1.Condition) int {
+		return cmp.Compare(slices.Index(order, a.Type), slices.Index(order, b.Type))
+	})
 }
