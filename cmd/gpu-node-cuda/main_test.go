@@ -134,52 +134,84 @@ func TestEachFailureHasItsOwnSentence(t *testing.T) {
 		args    []string
 		says    string
 	}{
-		"no library":             {environ: []string{"LD_LIBRARY_PATH="}, says: "the CUDA library cannot be loaded; see the log of the container toolkit"},
-		"no library at the path": {args: []string{"--library=/no/libcuda.so.1"}, says: "/no/libcuda.so.1: cannot open shared object file"},
-		"an old library":         {environ: old, says: "install a driver of branch 470 or later"},
+		"no library": {environ: []string{"LD_LIBRARY_PATH="}, says: "the CUDA library cannot be loaded; see " +
+			"the log of the container toolkit"},
+		"no library at the path": {args: []string{"--library=/no/libcuda.so.1"}, says: "/no/libcuda.so.1: cannot open " +
+			"shared object file"},
+		"an old library": {environ: old, says: "install a driver of branch 470 or later"},
 		"no GPU": {environ: []string{"FAKE_GPUS="},
 			says: "cuInit fails with CUDA_ERROR_NO_DEVICE (100): there is no GPU for CUDA here; check NVIDIA_VISIBLE_DEVICES"},
-		"no GPU in the count":   {fake: "count=0", says: "CUDA shows no GPU"},
-		"a count that fails":    {fake: "cuDeviceGetCount=3", says: "cuDeviceGetCount fails with CUDA_ERROR_NOT_INITIALIZED (3)"},
-		"no memory of the host": {fake: "cuInit=2", says: "CUDA_ERROR_OUT_OF_MEMORY (2): there is no memory left; raise the memory limit"},
-		"a stub":                {fake: "cuInit=34", says: "CUDA_ERROR_STUB_LIBRARY (34): this libcuda.so.1 is the stub of a CUDA toolkit"},
-		"no device node":        {fake: "cuInit=304", says: "CUDA_ERROR_OPERATING_SYSTEM (304): a system call of the driver fails; check that /dev/nvidia-uvm"},
-		"no fabric manager":     {fake: "cuInit=802", says: "CUDA_ERROR_SYSTEM_NOT_READY (802): the GPUs are not ready; check that the fabric manager runs"},
-		"a driver update":       {fake: "cuInit=803", says: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): the kernel module and the driver's libraries differ"},
-		"cuda-compat":           {fake: "cuInit=804", says: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804): the CUDA compatibility libraries"},
-		"no MPS":                {fake: "cuInit=805", says: "CUDA_ERROR_MPS_CONNECTION_FAILED (805): the MPS server cannot be reached"},
-		"MPS that starts":       {fake: "cuInit=807", says: "CUDA_ERROR_MPS_SERVER_NOT_READY (807): the MPS server is not ready"},
-		"no licence":            {fake: "cuInit=801", says: "CUDA_ERROR_NOT_SUPPORTED (801): the GPU or its virtualisation"},
-		"nvidia_uvm is missing": {fake: "cuInit=999", says: "CUDA_ERROR_UNKNOWN (999): unknown to the driver itself; check that the module nvidia_uvm is loaded"},
-		"a code without a name": {fake: "cuInit=4711", says: "cuInit fails with an error without a name (4711): see the kernel log"},
+		"no GPU in the count": {fake: "count=0", says: "CUDA shows no GPU"},
+		"a count that fails": {fake: "cuDeviceGetCount=3", says: "cuDeviceGetCount fails with " +
+			"CUDA_ERROR_NOT_INITIALIZED (3)"},
+		"no memory of the host": {fake: "cuInit=2", says: "CUDA_ERROR_OUT_OF_MEMORY (2): there is no memory left; raise " +
+			"the memory limit"},
+		"a stub": {fake: "cuInit=34", says: "CUDA_ERROR_STUB_LIBRARY (34): this libcuda.so.1 is the stub " +
+			"of a CUDA toolkit"},
+		"no device node": {fake: "cuInit=304", says: "CUDA_ERROR_OPERATING_SYSTEM (304): a system call of the " +
+			"driver fails; check that /dev/nvidia-uvm"},
+		"no fabric manager": {fake: "cuInit=802", says: "CUDA_ERROR_SYSTEM_NOT_READY (802): the GPUs are not ready; " +
+			"check that the fabric manager runs"},
+		"a driver update": {fake: "cuInit=803", says: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): the kernel module " +
+			"and the driver's libraries differ"},
+		"cuda-compat": {fake: "cuInit=804", says: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804): the CUDA " +
+			"compatibility libraries"},
+		"no MPS": {fake: "cuInit=805", says: "CUDA_ERROR_MPS_CONNECTION_FAILED (805): the MPS server " +
+			"cannot be reached"},
+		"MPS that starts": {fake: "cuInit=807", says: "CUDA_ERROR_MPS_SERVER_NOT_READY (807): the MPS server is not " +
+			"ready"},
+		"no licence": {fake: "cuInit=801", says: "CUDA_ERROR_NOT_SUPPORTED (801): the GPU or its virtualisation"},
+		"nvidia_uvm is missing": {fake: "cuInit=999", says: "CUDA_ERROR_UNKNOWN (999): unknown to the driver itself; " +
+			"check that the module nvidia_uvm is loaded"},
+		"a code without a name": {fake: "cuInit=4711", says: "cuInit fails with an error without a name (4711): see the " +
+			"kernel log"},
 		"a GPU that cannot be opened": {fake: "cuDeviceGet=101",
 			says: "GPU 0 cannot be identified: cuDeviceGet fails with CUDA_ERROR_INVALID_DEVICE (101): a GPU that is listed"},
-		"a GPU without a name":      {fake: "cuDeviceGetName=999", says: "GPU 0 cannot be identified: cuDeviceGetName fails"},
-		"a GPU without an id":       {fake: "cuDeviceGetUuid_v2=999", says: "GPU 0 cannot be identified: cuDeviceGetUuid_v2 fails"},
-		"a GPU without an address":  {fake: "cuDeviceGetPCIBusId=999", says: "GPU 0 cannot be identified: cuDeviceGetPCIBusId fails"},
-		"a GPU that refuses work":   {fake: "cuDevicePrimaryCtxRetain=46", says: "cuDevicePrimaryCtxRetain fails with CUDA_ERROR_DEVICE_UNAVAILABLE (46): the GPU refuses work; see the kernel log"},
-		"a context that is corrupt": {fake: "cuDevicePrimaryCtxRetain=214", says: "CUDA_ERROR_ECC_UNCORRECTABLE (214): the GPU's memory has an error"},
-		"a context not usable":      {fake: "cuCtxSetCurrent=201", says: "cuCtxSetCurrent fails with CUDA_ERROR_INVALID_CONTEXT (201)"},
-		"an unknown GPU":            {fake: "cuModuleLoadDataEx=209", says: "CUDA_ERROR_NO_BINARY_FOR_GPU (209): the driver does not support this GPU"},
+		"a GPU without a name": {fake: "cuDeviceGetName=999", says: "GPU 0 cannot be identified: cuDeviceGetName fails"},
+		"a GPU without an id": {fake: "cuDeviceGetUuid_v2=999", says: "GPU 0 cannot be identified: " +
+			"cuDeviceGetUuid_v2 fails"},
+		"a GPU without an address": {fake: "cuDeviceGetPCIBusId=999", says: "GPU 0 cannot be identified: " +
+			"cuDeviceGetPCIBusId fails"},
+		"a GPU that refuses work": {fake: "cuDevicePrimaryCtxRetain=46", says: "cuDevicePrimaryCtxRetain fails with " +
+			"CUDA_ERROR_DEVICE_UNAVAILABLE (46): the GPU refuses work; see the kernel log"},
+		"a context that is corrupt": {fake: "cuDevicePrimaryCtxRetain=214", says: "CUDA_ERROR_ECC_UNCORRECTABLE (214): " +
+			"the GPU's memory has an error"},
+		"a context not usable": {fake: "cuCtxSetCurrent=201", says: "cuCtxSetCurrent fails with " +
+			"CUDA_ERROR_INVALID_CONTEXT (201)"},
+		"an unknown GPU": {fake: "cuModuleLoadDataEx=209", says: "CUDA_ERROR_NO_BINARY_FOR_GPU (209): the " +
+			"driver does not support this GPU"},
 		"a kernel that is refused": {fake: "cuModuleLoadDataEx=218",
-			says: `CUDA_ERROR_INVALID_PTX (218): the driver's compiler refuses the kernel; reinstall the driver, whose files may be of several versions (the compiler says "ptx input, line 5; fatal: unsupported .version")`},
-		"no compiler":               {fake: "cuModuleLoadDataEx=221", says: "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): the driver's compiler, libnvidia-ptxjitcompiler.so.1, is not in this container"},
-		"a kernel that is too new":  {fake: "cuModuleLoadDataEx=222", says: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): the driver is too old"},
-		"a compiler that is off":    {fake: "cuModuleLoadDataEx=223", says: "CUDA_ERROR_JIT_COMPILATION_DISABLED (223): the environment variable CUDA_DISABLE_JIT"},
-		"a kernel that is missing":  {fake: "cuModuleGetFunction=500", says: "cuModuleGetFunction fails with CUDA_ERROR_NOT_FOUND (500)"},
-		"no buffer":                 {fake: "cuMemAlloc_v2=999", says: "cuMemAlloc_v2 fails with CUDA_ERROR_UNKNOWN (999)"},
-		"a copy to the GPU":         {fake: "cuMemcpyHtoD_v2=719", says: "cuMemcpyHtoD_v2 fails with CUDA_ERROR_LAUNCH_FAILED (719)"},
-		"a copy from the GPU":       {fake: "cuMemcpyDtoH_v2=719", says: "cuMemcpyDtoH_v2 fails with CUDA_ERROR_LAUNCH_FAILED (719)"},
-		"a launch that fails":       {fake: "cuLaunchKernel=719", says: "cuLaunchKernel fails with CUDA_ERROR_LAUNCH_FAILED (719): see the kernel log"},
-		"an address of nobody":      {fake: "cuCtxSynchronize=700", says: "cuCtxSynchronize fails with CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
-		"a kernel without end":      {fake: "cuCtxSynchronize=702", says: "CUDA_ERROR_LAUNCH_TIMEOUT (702): the kernel does not end in time"},
-		"a broken NVLink":           {fake: "cuCtxSynchronize=220", says: "CUDA_ERROR_NVLINK_UNCORRECTABLE (220): the NVLink of the GPU"},
-		"a wrong bit":               {fake: "wrong=10006", says: firstGPU + "computes wrong numbers: in round 1, element 10006 of 10007 is 30018.752 where 10006.5 + 20012.25 is 30018.75; see the kernel log"},
+			says: `CUDA_ERROR_INVALID_PTX (218): the driver's compiler refuses the kernel; reinstall the driver, whose files ` +
+				`may be of several versions (the compiler says "ptx input, line 5; fatal: unsupported .version")`},
+		"no compiler": {fake: "cuModuleLoadDataEx=221", says: "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): the " +
+			"driver's compiler, libnvidia-ptxjitcompiler.so.1, is not in this container"},
+		"a kernel that is too new": {fake: "cuModuleLoadDataEx=222", says: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): " +
+			"the driver is too old"},
+		"a compiler that is off": {fake: "cuModuleLoadDataEx=223", says: "CUDA_ERROR_JIT_COMPILATION_DISABLED (223): " +
+			"the environment variable CUDA_DISABLE_JIT"},
+		"a kernel that is missing": {fake: "cuModuleGetFunction=500", says: "cuModuleGetFunction fails with " +
+			"CUDA_ERROR_NOT_FOUND (500)"},
+		"no buffer": {fake: "cuMemAlloc_v2=999", says: "cuMemAlloc_v2 fails with CUDA_ERROR_UNKNOWN (999)"},
+		"a copy to the GPU": {fake: "cuMemcpyHtoD_v2=719", says: "cuMemcpyHtoD_v2 fails with " +
+			"CUDA_ERROR_LAUNCH_FAILED (719)"},
+		"a copy from the GPU": {fake: "cuMemcpyDtoH_v2=719", says: "cuMemcpyDtoH_v2 fails with " +
+			"CUDA_ERROR_LAUNCH_FAILED (719)"},
+		"a launch that fails": {fake: "cuLaunchKernel=719", says: "cuLaunchKernel fails with " +
+			"CUDA_ERROR_LAUNCH_FAILED (719): see the kernel log"},
+		"an address of nobody": {fake: "cuCtxSynchronize=700", says: "cuCtxSynchronize fails with " +
+			"CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+		"a kernel without end": {fake: "cuCtxSynchronize=702", says: "CUDA_ERROR_LAUNCH_TIMEOUT (702): the kernel " +
+			"does not end in time"},
+		"a broken NVLink": {fake: "cuCtxSynchronize=220", says: "CUDA_ERROR_NVLINK_UNCORRECTABLE (220): the " +
+			"NVLink of the GPU"},
+		"a wrong bit": {fake: "wrong=10006", says: firstGPU + "computes wrong numbers: in round 1, element " +
+			"10006 of 10007 is 30018.752 where 10006.5 + 20012.25 is 30018.75; see the kernel log"},
 		"a kernel that never runs":  {fake: "launches=0", says: "in round 1, element 0 of 10007 is NaN"},
 		"a kernel that runs once":   {fake: "launches=1", says: "in round 2, element 0 of 10007 is NaN"},
 		"a kernel that stops early": {fake: "threads=5000", says: "in round 1, element 5000 of 10007 is NaN"},
-		"a kernel without bound":    {fake: "overrun", says: "writes beyond its data: in round 1, element 233 after the last of 10007 is 1"},
-		"one GPU of two":            {fake: "on=1 wrong=0", environ: []string{"FAKE_GPUS=gpu gpu"}, says: secondGPU + "computes wrong numbers: in round 1, element 0"},
+		"a kernel without bound": {fake: "overrun", says: "writes beyond its data: in round 1, element 233 after the " +
+			"last of 10007 is 1"},
+		"one GPU of two": {fake: "on=1 wrong=0", environ: []string{"FAKE_GPUS=gpu gpu"}, says: secondGPU + "computes wrong numbers: in round 1, element 0"},
 		"two GPUs of three": {fake: "wrong=1", environ: []string{"FAKE_GPUS=mig0 gpu gpu"},
 			says: "have it replaced if this repeats (of 2 GPUs, these fail: 0, 1)"},
 	} {
@@ -205,7 +237,8 @@ func TestMIGModeWithoutDevicesIsNamedAsACause(t *testing.T) {
 
 func TestAGPUThatIsUnavailableForNoKnownReasonFails(t *testing.T) {
 	g := NewWithT(t)
-	code, _, stderr := run(t, fakegpu.Build(t).Environ("FAKE_CUDA=mode=3 cuDeviceGetAttribute=1 cuDevicePrimaryCtxRetain=46"))
+	code, _, stderr := run(t,
+		fakegpu.Build(t).Environ("FAKE_CUDA=mode=3 cuDeviceGetAttribute=1 cuDevicePrimaryCtxRetain=46"))
 	g.Expect(code).To(Equal(1))
 	g.Expect(stderr).To(ContainSubstring("the GPU refuses work"))
 }

@@ -130,7 +130,8 @@ func waitEnds(tb testing.TB, _ string) time.Duration {
 	tb.Helper()
 	g := NewWithT(tb)
 	markers := markersOf(tb)
-	process := startUntilLogged(tb, exec.CommandContext(tb.Context(), gpuNode, "wait", "--for=driver", "--dir="+markers.Path), "waiting for driver")
+	process := startUntilLogged(tb,
+		exec.CommandContext(tb.Context(), gpuNode, "wait", "--for=driver", "--dir="+markers.Path), "waiting for driver")
 	at := monotonic(tb)
 	g.Expect(markers.Write(labels.MarkerDriver, nil, "")).To(Succeed())
 	var err error

@@ -32,7 +32,8 @@ func copyCommand() *cobra.Command {
 
 // registerCopy registers the flag that labels.CopyToFlag is.
 func registerCopy(flags *pflag.FlagSet, dir *string) {
-	flags.StringVar(dir, strings.Trim(labels.CopyToFlag, "-="), "", "directory to copy this program to first, as gpu-node copy does")
+	flags.StringVar(dir, strings.Trim(labels.CopyToFlag, "-="), "",
+		"directory to copy this program to first, as gpu-node copy does")
 }
 
 // copyTo copies this program to a directory, unless that is empty.

@@ -43,7 +43,8 @@ func TestValidateCUDA(t *testing.T) {
 		says    string
 	}{
 		"says what the GPU does wrong": {environ: []string{"FAKE_CUDA=wrong=7"}, flags: []string{"--program=" + program},
-			says: "GPU 0 (NVIDIA A100-SXM4-40GB, GPU-10111213-1415-1617-1819-1a1b1c1d1e00, 0000:07:00.0): computes wrong numbers: in round 1, element 7 of 10007 is "},
+			says: "GPU 0 (NVIDIA A100-SXM4-40GB, GPU-10111213-1415-1617-1819-1a1b1c1d1e00, 0000:07:00.0): computes wrong " +
+				"numbers: in round 1, element 7 of 10007 is "},
 		"says that the driver hangs": {environ: []string{"FAKE_CUDA=hang:cuLaunchKernel"},
 			flags: []string{"--program=" + program, "--attempt-timeout=1s"},
 			says:  program + " was stopped: it does not end within 1s; see the kernel log for Xid errors of the GPU"},

@@ -33,7 +33,8 @@ func (d *discovery) register(flags *pflag.FlagSet) {
 	flags.StringVar(&d.Node, "node-name", "", "the node")
 	flags.StringVar(&d.Host.SysRoot, "sys-root", "/sys", "where sysfs is mounted")
 	flags.StringVar(&d.Host.ProcRoot, "proc-root", "/proc", "where procfs is mounted")
-	flags.StringVar(&d.Host.Root, "host-root", labels.HostRootMount, "the host's root file system, of which /usr/lib is mounted here")
+	flags.StringVar(&d.Host.Root, "host-root", labels.HostRootMount,
+		"the host's root file system, of which /usr/lib is mounted here")
 	flags.StringVar(&d.featuresDir, "features-dir", labels.FeaturesDir,
 		"directory of GPU Feature Discovery's file "+labels.FeaturesFile+"; need not exist yet")
 	flags.DurationVar(&d.Resync, "resync", discover.DefaultResync,

@@ -147,7 +147,8 @@ func TestDiscoverNamesWhatThePodLacks(t *testing.T) {
 	command.Env = []string{"NODE_NAME=node-a"}
 	g.Expect(command.Run()).To(HaveOccurred())
 	g.Expect(command.ProcessState.ExitCode()).To(Equal(1))
-	g.Expect(os.ReadFile(d.root + "/termination-log")).To(HavePrefix("node node-a is not labelled: KUBERNETES_SERVICE_HOST"))
+	g.Expect(os.ReadFile(d.root + "/termination-log")).
+		To(HavePrefix("node node-a is not labelled: KUBERNETES_SERVICE_HOST"))
 }
 
 func TestDiscoverUsageErrorsExitWith2(t *testing.T) {
@@ -156,11 +157,23 @@ func TestDiscoverUsageErrorsExitWith2(t *testing.T) {
 		env   []string
 		says  string
 	}{
-		"no node":                  {says: "no node given; set the environment variable NODE_NAME"},
-		"a mode that there is not": {flags: []string{"--mode=nfd"}, env: []string{"NODE_NAME=a"}, says: `there is no mode "nfd" of discovery; use auto or builtin`},
-		"no resync":                {flags: []string{"--resync=0s"}, env: []string{"NODE_NAME=a"}, says: "--resync must be above 0s"},
-		"a time before now":        {flags: []string{"--keep-missing=-1s"}, env: []string{"NODE_NAME=a"}, says: "--keep-missing not below"},
-		"an argument":              {flags: []string{"x"}, env: []string{"NODE_NAME=a"}, says: "unknown command"},
+		"no node": {says: "no node given; set the environment variable NODE_NAME"},
+		"a mode that there is not": {
+			flags: []string{"--mode=nfd"},
+			env:   []string{"NODE_NAME=a"},
+			says:  `there is no mode "nfd" of discovery; use auto or builtin`,
+		},
+		"no resync": {
+			flags: []string{"--resync=0s"},
+			env:   []string{"NODE_NAME=a"},
+			says:  "--resync must be above 0s",
+		},
+		"a time before now": {
+			flags: []string{"--keep-missing=-1s"},
+			env:   []string{"NODE_NAME=a"},
+			says:  "--keep-missing not below",
+		},
+		"an argument": {flags: []string{"x"}, env: []string{"NODE_NAME=a"}, says: "unknown command"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -78,7 +78,8 @@ Environment variables, over which the flags win:
 	registerCopy(flags, &copies)
 	flags.StringVar(&driver.DevChar, "dev-char", labels.DevCharMount, "the host's /dev/char, as mounted here")
 	flags.BoolVar(&follows, "runtime-follows", false,
-		"the toolkit of this pod has the container runtime restart: say so in the marker, and remove the one that says that it has")
+		"the toolkit of this pod has the container runtime restart: say so in the marker, and remove the one that says "+
+			"that it has")
 	flags.BoolVar(&noLinks, "no-dev-char-links", false, "make no links in the host's /dev/char")
 	return command
 }
@@ -101,7 +102,8 @@ func withRuntime(check validate.Check) validate.Check {
 func registerDriver(flags *pflag.FlagSet, driver *validate.Driver) {
 	flags.StringVar(&driver.HostRoot, "host-root", labels.HostRootMount, "the host's root file system, as mounted here")
 	flags.StringVar(&driver.DriverRoot, "driver-root", labels.DriverRoot, "the driver's root file system, as mounted here")
-	flags.StringVar(&driver.InstallDir, "driver-install-dir", labels.DriverRoot, "the driver's root file system, on the host")
+	flags.StringVar(&driver.InstallDir, "driver-install-dir", labels.DriverRoot,
+		"the driver's root file system, on the host")
 	flags.BoolVar(&driver.ContainerExpected, "driver-container", false,
 		"a driver container runs on this node: wait for it unless the host has a driver that works")
 	flags.StringVar(&driver.SysRoot, "sys-root", "/sys", "sysfs, as mounted here")

@@ -71,7 +71,8 @@ func TestExportTellsWhatIsTrueNowUntilSIGTERM(t *testing.T) {
 	g.Expect(exporter.metrics()).To(And(
 		ContainSubstring("gpu_operator_node_driver_ready{node=\"node-a\"} 1\n"),
 		ContainSubstring("gpu_operator_node_stage_seconds{node=\"node-a\",stage=\"toolkit\"} ")))
-	g.Eventually(exporter.metrics, "10s").Should(ContainSubstring("gpu_operator_node_driver_validation{node=\"node-a\"} 1\n"))
+	g.Eventually(exporter.metrics, "10s").
+		Should(ContainSubstring("gpu_operator_node_driver_validation{node=\"node-a\"} 1\n"))
 	g.Expect(os.ReadDir(host.path("dev/char"))).To(HaveLen(1), "it changes nothing on the node")
 	t.Logf("RSS of export: %.1f MB", float64(rss(t, exporter.Process.Pid))*1024/1e6)
 
@@ -92,7 +93,8 @@ func TestExportSaysThatItsPortIsInUse(t *testing.T) {
 	command.Env = []string{"NODE_NAME=node-a", "METRICS_PORT=" + port}
 	g.Expect(command.Run()).To(HaveOccurred())
 	g.Expect(command.ProcessState.ExitCode()).To(Equal(1))
-	g.Expect(pod.message(t)).To(HavePrefix("the metrics cannot be served on port " + port + "; set a free one by --port or METRICS_PORT: "))
+	g.Expect(pod.message(t)).
+		To(HavePrefix("the metrics cannot be served on port " + port + "; set a free one by --port or METRICS_PORT: "))
 	g.Expect(strings.Count(pod.message(t), "\n")).To(Equal(1))
 }
 
@@ -102,10 +104,13 @@ func TestExportUsageErrorsExitWith2(t *testing.T) {
 		env   string
 		says  string
 	}{
-		"a port that is no number":    {env: "METRICS_PORT=http", says: "the environment variable METRICS_PORT: "},
-		"a port that there is not":    {env: "METRICS_PORT=" + strconv.Itoa(1<<16), says: "there is no port 65536"},
-		"a port below zero":           {flags: []string{"--port=-1"}, says: "there is no port -1"},
-		"a stage that there is not":   {flags: []string{"--stages=driver,mofed"}, says: `there is no stage "mofed"; use --stages with some of ["driver" "toolkit" "cuda" "plugin"]`},
+		"a port that is no number": {env: "METRICS_PORT=http", says: "the environment variable METRICS_PORT: "},
+		"a port that there is not": {env: "METRICS_PORT=" + strconv.Itoa(1<<16), says: "there is no port 65536"},
+		"a port below zero":        {flags: []string{"--port=-1"}, says: "there is no port -1"},
+		"a stage that there is not": {
+			flags: []string{"--stages=driver,mofed"},
+			says:  `there is no stage "mofed"; use --stages with some of ["driver" "toolkit" "cuda" "plugin"]`,
+		},
 		"no node":                     {env: "NODE_NAME=", says: "no node given"},
 		"a boolean that is not one":   {env: "DRIVER_VALIDATION_SKIP_GPU_INIT=yes", says: "DRIVER_VALIDATION_SKIP_GPU_INIT"},
 		"an argument that has no use": {flags: []string{"x"}, says: "unknown command"},

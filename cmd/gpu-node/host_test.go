@@ -30,7 +30,8 @@ func newGPUHost(t *testing.T) gpuHost {
 	} {
 		host.write(t, path, content)
 	}
-	g.Expect(os.Symlink("../../../../bus/pci/drivers/nvidia", host.path("sys/bus/pci/devices/0000:3b:00.0/driver"))).To(Succeed())
+	g.Expect(os.Symlink("../../../../bus/pci/drivers/nvidia", host.path("sys/bus/pci/devices/0000:3b:00.0/driver"))).
+		To(Succeed())
 	for name, number := range map[string]int{"nvidia0": 195 << 8, "nvidiactl": 195<<8 | 255, "nvidia-uvm": 510 << 8} {
 		if err := syscall.Mknod(host.path("dev", name), syscall.S_IFCHR|0o600, number); err != nil || os.Geteuid() != 0 {
 			t.Skipf("needs the rights to change the root and to make device nodes: %v", err)

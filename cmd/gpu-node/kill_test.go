@@ -36,11 +36,14 @@ func TestAProverThatIsKilledLeavesNoFalseMarker(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			victim := made(t)
 			h := newKillHarness(t, victim)
-			c := campaign{within: h.whole(), random: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // A test that can be repeated.
+			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // A test that can be repeated.
+			c := campaign{within: h.whole(), random: random}
 			for until := time.Now().Add(4 * time.Second); c.runs < 60 || time.Now().Before(until) || c.runs < 300 && !c.spread(); c.runs++ {
 				c.kill(h)
 			}
-			t.Logf("seed %d: %d runs killed, %d of them with a true marker, %d healthy ones before it, %d never healthy; the last within %s",
+			t.Logf(
+				"seed %d: %d runs killed, %d of them with a true marker, %d healthy ones before it, %d never healthy; the last "+
+					"within %s",
 				seed, c.runs, c.trusted, c.early, c.broken, c.within)
 			NewWithT(t).Expect(c.spread()).To(BeTrue(), "the kills are spread over the run")
 			h.whole() // What was left behind is no obstacle.
@@ -112,8 +115,10 @@ func driverVictim(t *testing.T) victim {
 	}
 	return victim{
 		component: labels.MarkerDriver, with: []labels.Marker{labels.MarkerNvidiaFS}, keys: 5,
-		args: []string{"validate", "driver", "--driver-container", "--host-root=" + host.root, "--driver-root=" + host.path("driver"),
-			"--sys-root=" + host.path("sys"), "--proc-root=" + host.path("proc"), "--dev-char=" + host.path("dev/char")},
+		args: []string{
+			"validate", "driver", "--driver-container", "--host-root=" + host.root, "--driver-root=" + host.path("driver"),
+			"--sys-root=" + host.path("sys"), "--proc-root=" + host.path("proc"), "--dev-char=" + host.path("dev/char"),
+		},
 		heal: func() {
 			for _, fault := range faults {
 				put(fault.path, fault.healthy)
@@ -229,7 +234,8 @@ func (h killHarness) run(number int, healthy, flips bool, random *rand.Rand, wit
 	found, err := h.markers.Read(h.victim.component)
 	if err != nil {
 		file := h.victim.component.File()
-		g.Expect(err).To(MatchError(Or(HavePrefix(file+" is missing"), HavePrefix(file+" is stale"))), "never a part of a marker")
+		g.Expect(err).
+			To(MatchError(Or(HavePrefix(file+" is missing"), HavePrefix(file+" is stale"))), "never a part of a marker")
 		return false
 	}
 	g.Expect(len(found)).To(BeNumerically(">=", h.victim.keys+3), "%v", found)

@@ -137,7 +137,10 @@ func TestUsageErrorsExitWith2(t *testing.T) {
 		"an exec of nothing":               {args: []string{"exec"}, says: "requires at least 1 arg"},
 		"an exec with half a rule": {args: []string{"exec", "--env-if-module=A", "--", "true"},
 			says: `--env-if-module: "A" does not have the form VARIABLE=SOURCE`},
-		"an exec with an unknown marker": {args: []string{"exec", "--marker=x", "--", "true"}, says: `there is no marker "x"`},
+		"an exec with an unknown marker": {
+			args: []string{"exec", "--marker=x", "--", "true"},
+			says: `there is no marker "x"`,
+		},
 		"a validation of nothing":        {args: []string{"validate"}, says: "use driver, toolkit"},
 		"a validation that there is not": {args: []string{"validate", "gpu"}, says: `there is no command "gpu"`},
 		"an interval of nothing":         {args: []string{"validate", "toolkit", "--interval=0s"}, says: "must be above 0s"},
@@ -193,7 +196,8 @@ func TestWaitSaysWhyWhenItEndsWithoutTheMarker(t *testing.T) {
 		wait := startUntilLogged(t, pod.command(t, "wait", "--for=driver"), "waiting for driver")
 		g.Expect(wait.Process.Signal(syscall.SIGTERM)).To(Succeed())
 		g.Expect(wait.exitCode(t)).To(Equal(1))
-		g.Expect(pod.message(t)).To(Equal("terminated signal received after waiting 0s for driver: driver-ready is missing\n"))
+		g.Expect(pod.message(t)).
+			To(Equal("terminated signal received after waiting 0s for driver: driver-ready is missing\n"))
 	})
 	t.Run("outside a container, without a termination message", func(t *testing.T) {
 		g := NewWithT(t)
@@ -209,7 +213,8 @@ func TestExecBecomesTheCommandWithTheDriversEnvironment(t *testing.T) {
 	g := NewWithT(t)
 	pod := newPod(t)
 	out := filepath.Join(t.TempDir(), "out")
-	command := pod.command(t, "exec", "--", "sh", "-c", `echo "$$ $IS_HOST_DRIVER $NVIDIA_DRIVER_ROOT $KEPT [$BOOT_ID]" >"$0"; exit 7`, out)
+	command := pod.command(t, "exec", "--", "sh", "-c",
+		`echo "$$ $IS_HOST_DRIVER $NVIDIA_DRIVER_ROOT $KEPT [$BOOT_ID]" >"$0"; exit 7`, out)
 	command.Env = append(os.Environ(), "KEPT=kept", "NVIDIA_DRIVER_ROOT=/old")
 	program := startUntilLogged(t, command, "waiting for driver")
 
@@ -225,9 +230,10 @@ func TestExecDerivesVariablesThatTheContainerLeavesUnset(t *testing.T) {
 	pod, sys := newPod(t), gpuHost{root: t.TempDir()}
 	pod.put(t, "driver-ready", "IS_HOST_DRIVER=true\n")
 	sys.write(t, "module/nvidia_fs/initstate", "live\n")
-	command := pod.command(t, "exec", "--sys-root="+sys.root, "--env-from-marker=WITH_SHUTDOWN_HOST_GPU_CLIENTS=IS_HOST_DRIVER",
-		"--env-if-module=GDRCOPY_ENABLED=gdrdrv", "--env-if-module=GDS_ENABLED=nvidia_fs", "--env-if-module=MOFED_ENABLED=nvidia_fs",
-		"--", "sh", "-c", `echo "$WITH_SHUTDOWN_HOST_GPU_CLIENTS [$GDRCOPY_ENABLED] $GDS_ENABLED $MOFED_ENABLED [$STARTED_AT]"`)
+	command := pod.command(t, "exec", "--sys-root="+sys.root,
+		"--env-from-marker=WITH_SHUTDOWN_HOST_GPU_CLIENTS=IS_HOST_DRIVER", "--env-if-module=GDRCOPY_ENABLED=gdrdrv",
+		"--env-if-module=GDS_ENABLED=nvidia_fs", "--env-if-module=MOFED_ENABLED=nvidia_fs", "--", "sh", "-c",
+		`echo "$WITH_SHUTDOWN_HOST_GPU_CLIENTS [$GDRCOPY_ENABLED] $GDS_ENABLED $MOFED_ENABLED [$STARTED_AT]"`)
 	command.Env = append(os.Environ(), "MOFED_ENABLED=false")
 	g.Expect(command.Output()).To(BeEquivalentTo("true [] true false []\n"))
 }

@@ -34,7 +34,8 @@ func (n *node) register(flags *pflag.FlagSet) {
 func (n *node) registerMarkers(flags *pflag.FlagSet) {
 	flags.StringVar(&n.dir, "dir", labels.ValidationsDir, "directory of the markers; need not exist yet")
 	flags.StringVar(&n.bootIDFile, "boot-id-file", labels.BootIDFile, "file that names the present boot of the node")
-	flags.StringVar(&n.statFile, "stat-file", labels.ProcStat, "file that tells when the node was booted, in its line btime")
+	flags.StringVar(&n.statFile, "stat-file", labels.ProcStat,
+		"file that tells when the node was booted, in its line btime")
 }
 
 // work is what a command does until ctx ends: by the timeout, or by the SIGTERM of the kubelet.

@@ -28,9 +28,14 @@ type plugin struct {
 }
 
 // pluginVariables are those of NVIDIA's validator.
-var pluginVariables = variables{"node-name": "NODE_NAME", "mig-strategy": "MIG_STRATEGY", "with-workload": "WITH_WORKLOAD"}
+var pluginVariables = variables{
+	"node-name":     "NODE_NAME",
+	"mig-strategy":  "MIG_STRATEGY",
+	"with-workload": "WITH_WORKLOAD",
+}
 
-var errNoNode = errors.New("no node given; set the environment variable NODE_NAME from the field spec.nodeName, or --node-name")
+var errNoNode = errors.New(
+	"no node given; set the environment variable NODE_NAME from the field spec.nodeName, or --node-name")
 
 const (
 	// workloadInterval and workloadMaxInterval are the first and the longest pause between two pods: a
@@ -111,7 +116,9 @@ func (p *plugin) complete(flags *pflag.FlagSet) error {
 	}
 	for _, required := range []string{"VALIDATOR_IMAGE", "POD_NAME", "POD_UID"} {
 		if os.Getenv(required) == "" {
-			return fmt.Errorf("a workload pod needs the environment variable %s; set it, or leave out --with-workload and WITH_WORKLOAD", required)
+			return fmt.Errorf(
+				"a workload pod needs the environment variable %s; set it, or leave out --with-workload and WITH_WORKLOAD",
+				required)
 		}
 	}
 	return nil
@@ -156,7 +163,12 @@ func (p *plugin) check(strategy validate.MIGStrategy) (validate.Check, error) {
 func (p *plugin) run(client *nodeapi.Client, namespace string) func(context.Context, string) error {
 	return validate.Workload{
 		Client: client, Node: p.nodeName, Namespace: namespace,
-		Owner:         nodeapi.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: os.Getenv("POD_NAME"), UID: os.Getenv("POD_UID")},
+		Owner: nodeapi.OwnerReference{
+			APIVersion: "v1",
+			Kind:       "Pod",
+			Name:       os.Getenv("POD_NAME"),
+			UID:        os.Getenv("POD_UID"),
+		},
 		Image:         os.Getenv("VALIDATOR_IMAGE"),
 		PullPolicy:    os.Getenv("VALIDATOR_IMAGE_PULL_POLICY"),
 		PullSecrets:   list(os.Getenv("VALIDATOR_IMAGE_PULL_SECRETS")),

@@ -16,12 +16,35 @@ func TestTimesOfAWorkload(t *testing.T) {
 		attempt, interval, maxInterval time.Duration
 		err                            string
 	}{
-		"by default":           {attempt: 5 * time.Minute, interval: 30 * time.Second, maxInterval: 5 * time.Minute},
-		"of a long one":        {args: []string{"--workload-timeout=10m"}, attempt: 11 * time.Minute, interval: 30 * time.Second, maxInterval: 5 * time.Minute},
-		"of a short one":       {args: []string{"--workload-timeout=10s"}, attempt: 70 * time.Second, interval: 30 * time.Second, maxInterval: 5 * time.Minute},
-		"as given":             {args: []string{"--attempt-timeout=4m1s", "--interval=1s", "--max-interval=2s"}, attempt: 241 * time.Second, interval: time.Second, maxInterval: 2 * time.Second},
-		"with a longer pause":  {args: []string{"--interval=10m"}, attempt: 5 * time.Minute, interval: 10 * time.Minute, maxInterval: 10 * time.Minute},
-		"shorter than its pod": {args: []string{"--attempt-timeout=1m"}, err: "--attempt-timeout=1m0s must be above --workload-timeout=4m0s"},
+		"by default": {attempt: 5 * time.Minute, interval: 30 * time.Second, maxInterval: 5 * time.Minute},
+		"of a long one": {
+			args:        []string{"--workload-timeout=10m"},
+			attempt:     11 * time.Minute,
+			interval:    30 * time.Second,
+			maxInterval: 5 * time.Minute,
+		},
+		"of a short one": {
+			args:        []string{"--workload-timeout=10s"},
+			attempt:     70 * time.Second,
+			interval:    30 * time.Second,
+			maxInterval: 5 * time.Minute,
+		},
+		"as given": {
+			args:        []string{"--attempt-timeout=4m1s", "--interval=1s", "--max-interval=2s"},
+			attempt:     241 * time.Second,
+			interval:    time.Second,
+			maxInterval: 2 * time.Second,
+		},
+		"with a longer pause": {
+			args:        []string{"--interval=10m"},
+			attempt:     5 * time.Minute,
+			interval:    10 * time.Minute,
+			maxInterval: 10 * time.Minute,
+		},
+		"shorter than its pod": {
+			args: []string{"--attempt-timeout=1m"},
+			err:  "--attempt-timeout=1m0s must be above --workload-timeout=4m0s",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,8 @@ the provers know of it.`,
 		},
 	}
 	command.Flags().StringVar(&probe.dir, "dir", labels.ValidationsDir, "directory of the markers; need not exist yet")
-	command.Flags().DurationVar(&probe.within, "within", 0, "how long to wait for the module and the daemons before failing")
+	command.Flags().DurationVar(&probe.within, "within", 0,
+		"how long to wait for the module and the daemons before failing")
 	command.Flags().StringVar(&probe.sysRoot, "sys-root", "/sys", "sysfs, as mounted here")
 	return command
 }

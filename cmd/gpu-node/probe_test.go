@@ -40,7 +40,10 @@ func (c driverContainer) reportDaemons(t *testing.T, status string) {
 
 func (c driverContainer) probe(t *testing.T, flags ...string) (code int, output string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), gpuNode, append([]string{"probe", "--dir=" + c.dir, "--sys-root=" + c.sys}, flags...)...)
+	command := exec.CommandContext(
+		t.Context(),
+		gpuNode,
+		append([]string{"probe", "--dir=" + c.dir, "--sys-root=" + c.sys}, flags...)...)
 	command.Env = c.env
 	out, _ := command.CombinedOutput()
 	return command.ProcessState.ExitCode(), string(out)

@@ -36,7 +36,8 @@ runtime, for which those wait into whose containers GPUs are injected.`,
 	flags.StringVar(&probe.startedFile, startedFileFlag, "", "file of gpu-node exec --"+startedFileFlag)
 	flags.StringVar(&probe.procRoot, "proc-root", "/proc", "procfs with the processes of the host, as mounted here")
 	flags.DurationVar(&probe.within, "within", 0, "how long to wait before failing")
-	flags.DurationVar(&probe.patience, "patience", time.Minute, "how long after the toolkit's start the runtime is waited for")
+	flags.DurationVar(&probe.patience, "patience", time.Minute,
+		"how long after the toolkit's start the runtime is waited for")
 	mustBeGiven(command, "socket")
 	mustBeGiven(command, startedFileFlag)
 	return command

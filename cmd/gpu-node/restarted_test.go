@@ -17,8 +17,12 @@ func TestTheProbeOfTheToolkit(t *testing.T) {
 	pod, dir := newPod(t), t.TempDir()
 	socket, started := filepath.Join(dir, "containerd.sock"), filepath.Join(dir, "started")
 	probe := func(flags ...string) (code int, output string) {
-		command := exec.CommandContext(t.Context(), gpuNode,
-			append([]string{"restarted", "--socket=" + socket, "--started-file=" + started, "--dir=" + pod.markers}, flags...)...)
+		command := exec.CommandContext(
+			t.Context(),
+			gpuNode,
+			append(
+				[]string{"restarted", "--socket=" + socket, "--started-file=" + started, "--dir=" + pod.markers},
+				flags...)...)
 		out, _ := command.CombinedOutput()
 		return command.ProcessState.ExitCode(), string(out)
 	}

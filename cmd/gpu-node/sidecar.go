@@ -16,7 +16,8 @@ import (
 const podUIDEnv = "POD_UID"
 
 // errNoPod is the failure of exec --driver-container outside such a pod.
-var errNoPod = errors.New("the environment variable " + podUIDEnv + " is not set; set it from the field metadata.uid of the pod")
+var errNoPod = errors.New(
+	"the environment variable " + podUIDEnv + " is not set; set it from the field metadata.uid of the pod")
 
 // awaitDriverContainer blocks until the driver container of this pod is up, and its sources can be seen in
 // its root: what other containers of the pod build kernel modules with. No marker tells that: the

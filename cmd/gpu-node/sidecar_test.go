@@ -17,7 +17,8 @@ func TestExecWaitsForTheDriverContainerOfItsPod(t *testing.T) {
 	p := newPod(t)
 	sources := filepath.Join(t.TempDir(), "usr", "src")
 	log := gbytes.NewBuffer()
-	command := p.command(t, "exec", "--driver-container", "--driver-sources="+sources, "--", "sh", "-c", "echo built with $POD_UID")
+	command := p.command(t, "exec", "--driver-container", "--driver-sources="+sources, "--", "sh", "-c",
+		"echo built with $POD_UID")
 	command.Env = append(os.Environ(), "POD_UID=mine")
 	out := &bytes.Buffer{}
 	command.Stdout, command.Stderr = out, log

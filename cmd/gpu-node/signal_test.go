@@ -34,7 +34,8 @@ func TestExecDoesNotStartTheCommandOfAPodThatEnds(t *testing.T) {
 	var file *os.File
 	g.Eventually(opened, "5s").Should(Receive(&file))
 	g.Expect(command.Process.Signal(syscall.SIGTERM)).To(Succeed())
-	g.Eventually(func() (string, error) { return pending(command.Process.Pid) }, "5s").Should(MatchRegexp("^0+$"), "the handler has it")
+	g.Eventually(func() (string, error) { return pending(command.Process.Pid) }, "5s").
+		Should(MatchRegexp("^0+$"), "the handler has it")
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = file.Write(boot)

@@ -40,7 +40,8 @@ func (p *prover) register(flags *pflag.FlagSet) {
 	flags.DurationVar(&p.attemptTimeout, "attempt-timeout", validate.DefaultAttemptTimeout,
 		"longest time of one attempt, with a unit")
 	flags.DurationVar(&p.failAfter, "fail-after", validate.DefaultFailAfter,
-		"give up once attempts have failed for this time, with a unit, not counting what others are still to bring; 0s is never")
+		"give up once attempts have failed for this time, with a unit, not counting what others are still to bring; 0s is "+
+			"never")
 }
 
 // prove validates component with check, which is made with the flags known.
@@ -49,7 +50,8 @@ func (p *prover) prove(component labels.Marker, check func() (validate.Check, er
 		return err
 	}
 	if p.interval <= 0 || p.maxInterval < p.interval || p.attemptTimeout <= 0 {
-		return errors.New("--interval, --max-interval and --attempt-timeout must be above 0s, and --max-interval not below --interval")
+		return errors.New(
+			"--interval, --max-interval and --attempt-timeout must be above 0s, and --max-interval not below --interval")
 	}
 	if p.failAfter < 0 {
 		return fmt.Errorf("--fail-after=%s is negative; use 0s to try for ever", p.failAfter)

@@ -53,7 +53,8 @@ the driver's marker says that it does.`,
 	node.register(command.Flags())
 	registerCopy(command.Flags(), &copies)
 	command.Flags().StringSliceVar(&names, "for", nil, "parts to wait for: "+knownMarkers())
-	command.Flags().BoolVar(&injected, strings.Trim(labels.InjectedFlag, "-"), false, "GPUs are injected into what comes next")
+	command.Flags().BoolVar(&injected, strings.Trim(labels.InjectedFlag, "-"), false,
+		"GPUs are injected into what comes next")
 	mustBeGiven(command, "for")
 	return command
 }
@@ -92,13 +93,16 @@ and --env-if-module add does not.`,
 	flags.StringArrayVar(&operand.fromFile, "env-from-marker", nil,
 		"VARIABLE=KEY: set the variable to the marker's value of KEY, unless the container sets it; can be repeated")
 	flags.StringArrayVar(&operand.fromKmods, "env-if-module", nil,
-		"VARIABLE=MODULE: set the variable to true if the kernel module is loaded, unless the container sets it; can be repeated")
+		"VARIABLE=MODULE: set the variable to true if the kernel module is loaded, unless the container sets it; can be "+
+			"repeated")
 	flags.StringVar(&operand.sysRoot, "sys-root", "/sys", "sysfs, as mounted here")
 	flags.BoolVar(&operand.ownDriver, "driver-container", false,
-		"wait for the driver container of this pod, which the environment variable "+podUIDEnv+" names, rather than for a marker")
+		"wait for the driver container of this pod, which the environment variable "+podUIDEnv+" names, rather than for a "+
+			"marker")
 	flags.StringVar(&operand.sources, "driver-sources", labels.DriverSources,
 		"directory in the driver's root that --driver-container waits for, too")
-	flags.StringVar(&operand.startedFile, startedFileFlag, "", "file that gets the time at which the command is started, for gpu-node "+labels.RestartedCommand)
+	flags.StringVar(&operand.startedFile, startedFileFlag, "",
+		"file that gets the time at which the command is started, for gpu-node "+labels.RestartedCommand)
 	command.MarkFlagsMutuallyExclusive("marker", "driver-container")
 	return command
 }

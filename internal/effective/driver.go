@@ -60,7 +60,13 @@ func within(timeout int32) int32 { return min(10, timeout) - 1 }
 // NVIDIADriverStartupProbe returns the times by which NVIDIA's operator probes a driver. They complete a probe of which
 // the spec sets some: by a threshold alone users mean so many periods of NVIDIA's.
 func NVIDIADriverStartupProbe() v1.ProbeSpec {
-	return v1.ProbeSpec{InitialDelaySeconds: 60, PeriodSeconds: 10, TimeoutSeconds: 60, SuccessThreshold: 1, FailureThreshold: 120}
+	return v1.ProbeSpec{
+		InitialDelaySeconds: 60,
+		PeriodSeconds:       10,
+		TimeoutSeconds:      60,
+		SuccessThreshold:    1,
+		FailureThreshold:    120,
+	}
 }
 
 // startupProbe completes the times of the driver's probe. Those of NVIDIA are nobody's choice: its chart writes them into
@@ -81,7 +87,8 @@ func startupProbe(s *v1.ProbeSpec) {
 
 // haveSameTimes reports whether two probes ask at the same times.
 func haveSameTimes(a, b v1.ProbeSpec) bool {
-	return a.InitialDelaySeconds == b.InitialDelaySeconds && a.PeriodSeconds == b.PeriodSeconds && a.FailureThreshold == b.FailureThreshold
+	return a.InitialDelaySeconds == b.InitialDelaySeconds && a.PeriodSeconds == b.PeriodSeconds &&
+		a.FailureThreshold == b.FailureThreshold
 }
 
 // upgradePolicy has the defaults of NVIDIA's API, which hold there only if the block is given; without it,

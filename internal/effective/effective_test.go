@@ -44,9 +44,13 @@ func TestWhatIsSet(t *testing.T) {
 		spec string
 		want func(Gomega, effective.Spec)
 	}{
-		"a block that is there for its presence gets its own defaults": {`{migManager: {config: {}}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(*s.MIGManager.Config).To(Equal(v1.MIGManagerConfigSpec{Name: "default-mig-parted-config", Default: new("all-disabled")}))
-		}},
+		"a block that is there for its presence gets its own defaults": {
+			`{migManager: {config: {}}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(*s.MIGManager.Config).
+					To(Equal(v1.MIGManagerConfigSpec{Name: "default-mig-parted-config", Default: new("all-disabled")}))
+			},
+		},
 		"an empty layout is a choice": {`{migManager: {config: {default: ""}}}`, func(g Gomega, s effective.Spec) {
 			g.Expect(s.MIGManager.Config.Default).To(HaveValue(BeEmpty()))
 		}},
@@ -60,27 +64,46 @@ func TestWhatIsSet(t *testing.T) {
 				PeriodSeconds: 1, TimeoutSeconds: 5, SuccessThreshold: 1, FailureThreshold: 315,
 			}))
 		}},
-		"the start-up probe of NVIDIA's chart": {`{driver: {startupProbe: {initialDelaySeconds: 60, periodSeconds: 10, timeoutSeconds: 60, failureThreshold: 120}}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(*s.Driver.StartupProbe).To(Equal(effective.DriverStartupProbe(60)))
-		}},
-		"parts of another probe are not filled in": {`{driver: {livenessProbe: {failureThreshold: 7}}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(*s.Driver.LivenessProbe).To(Equal(v1.ProbeSpec{FailureThreshold: 7}))
-		}},
-		"an empty policy of traffic is none": {`{dcgmExporter: {service: {internalTrafficPolicy: ""}}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(s.DCGMExporter.Service.InternalTrafficPolicy).To(HaveValue(Equal(corev1.ServiceInternalTrafficPolicyCluster)))
-		}},
-		"the network of the exporter is the operand's to choose": {`{dcgmExporter: {hostNetwork: false}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(s.DCGMExporter.HostNetwork).To(HaveValue(BeFalse()))
-			g.Expect(effective.Of(v1.ClusterPolicySpec{}).DCGMExporter.HostNetwork).To(BeNil())
-		}},
-		"an empty list of tolerations is none": {`{daemonsets: {tolerations: []}, nodeDiscovery: {tolerations: []}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(s.DaemonSets.Tolerations).To(HaveLen(1))
-			g.Expect(s.NodeDiscovery.Tolerations).To(HaveLen(1))
-		}},
-		"tolerations replace the default": {`{daemonsets: {tolerations: [{key: a}, {key: b}]}, nodeDiscovery: {tolerations: [{key: c}]}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(s.DaemonSets.Tolerations).To(Equal([]corev1.Toleration{{Key: "a"}, {Key: "b"}}))
-			g.Expect(s.NodeDiscovery.Tolerations).To(Equal([]corev1.Toleration{{Key: "c"}}))
-		}},
+		"the start-up probe of NVIDIA's chart": {
+			`{driver: {startupProbe: {initialDelaySeconds: 60, periodSeconds: 10, timeoutSeconds: 60, failureThreshold: 120}}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(*s.Driver.StartupProbe).To(Equal(effective.DriverStartupProbe(60)))
+			},
+		},
+		"parts of another probe are not filled in": {
+			`{driver: {livenessProbe: {failureThreshold: 7}}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(*s.Driver.LivenessProbe).To(Equal(v1.ProbeSpec{FailureThreshold: 7}))
+			},
+		},
+		"an empty policy of traffic is none": {
+			`{dcgmExporter: {service: {internalTrafficPolicy: ""}}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(s.DCGMExporter.Service.InternalTrafficPolicy).
+					To(HaveValue(Equal(corev1.ServiceInternalTrafficPolicyCluster)))
+			},
+		},
+		"the network of the exporter is the operand's to choose": {
+			`{dcgmExporter: {hostNetwork: false}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(s.DCGMExporter.HostNetwork).To(HaveValue(BeFalse()))
+				g.Expect(effective.Of(v1.ClusterPolicySpec{}).DCGMExporter.HostNetwork).To(BeNil())
+			},
+		},
+		"an empty list of tolerations is none": {
+			`{daemonsets: {tolerations: []}, nodeDiscovery: {tolerations: []}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(s.DaemonSets.Tolerations).To(HaveLen(1))
+				g.Expect(s.NodeDiscovery.Tolerations).To(HaveLen(1))
+			},
+		},
+		"tolerations replace the default": {
+			`{daemonsets: {tolerations: [{key: a}, {key: b}]}, nodeDiscovery: {tolerations: [{key: c}]}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(s.DaemonSets.Tolerations).To(Equal([]corev1.Toleration{{Key: "a"}, {Key: "b"}}))
+				g.Expect(s.NodeDiscovery.Tolerations).To(Equal([]corev1.Toleration{{Key: "c"}}))
+			},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -95,11 +118,15 @@ func TestMaxUnavailable(t *testing.T) {
 		discovers bool
 		want      intstr.IntOrString
 	}{
-		"the default":                 {`{}`, false, intstr.FromInt32(1)},
-		"that of node discovery":      {`{}`, true, intstr.FromString("10%")},
-		"a number":                    {`{daemonsets: {rollingUpdate: {maxUnavailable: 3}}}`, true, intstr.FromInt32(3)},
-		"a number as text":            {`{daemonsets: {rollingUpdate: {maxUnavailable: "3"}}}`, false, intstr.FromInt32(3)},
-		"a percentage":                {`{daemonsets: {rollingUpdate: {maxUnavailable: 20%}}}`, false, intstr.FromString("20%")},
+		"the default":            {`{}`, false, intstr.FromInt32(1)},
+		"that of node discovery": {`{}`, true, intstr.FromString("10%")},
+		"a number":               {`{daemonsets: {rollingUpdate: {maxUnavailable: 3}}}`, true, intstr.FromInt32(3)},
+		"a number as text":       {`{daemonsets: {rollingUpdate: {maxUnavailable: "3"}}}`, false, intstr.FromInt32(3)},
+		"a percentage": {
+			`{daemonsets: {rollingUpdate: {maxUnavailable: 20%}}}`,
+			false,
+			intstr.FromString("20%"),
+		},
 		"an empty block says nothing": {`{daemonsets: {rollingUpdate: {}}}`, false, intstr.FromInt32(1)},
 	}
 	for name, test := range tests {
@@ -165,12 +192,19 @@ func TestThePatienceWithADriver(t *testing.T) {
 		// patience is that of all attempts, to a period.
 		patience time.Duration
 	}{
-		"default":           {probe: `{}`, within: 9 * time.Second, patience: 21 * time.Minute},
-		"a short timeout":   {probe: `{timeoutSeconds: 5}`, within: 4 * time.Second, patience: 21 * time.Minute},
-		"the shortest":      {probe: `{timeoutSeconds: 1}`, patience: 21 * time.Minute},
-		"NVIDIA's":          {probe: `{initialDelaySeconds: 60, periodSeconds: 10, failureThreshold: 120}`, within: 9 * time.Second, patience: 21 * time.Minute},
+		"default":         {probe: `{}`, within: 9 * time.Second, patience: 21 * time.Minute},
+		"a short timeout": {probe: `{timeoutSeconds: 5}`, within: 4 * time.Second, patience: 21 * time.Minute},
+		"the shortest":    {probe: `{timeoutSeconds: 1}`, patience: 21 * time.Minute},
+		"NVIDIA's": {
+			probe:    `{initialDelaySeconds: 60, periodSeconds: 10, failureThreshold: 120}`,
+			within:   9 * time.Second,
+			patience: 21 * time.Minute,
+		},
 		"a threshold alone": {probe: `{failureThreshold: 60}`, within: 9 * time.Second, patience: 11 * time.Minute},
-		"all of the user":   {probe: `{initialDelaySeconds: 1, periodSeconds: 1, failureThreshold: 60}`, patience: 61 * time.Second},
+		"all of the user": {
+			probe:    `{initialDelaySeconds: 1, periodSeconds: 1, failureThreshold: 60}`,
+			patience: 61 * time.Second,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

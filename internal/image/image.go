@@ -114,7 +114,8 @@ func versionOf(reference string) string {
 // NVIDIA's own operator, which its chart writes into every policy, is none: it means the image that
 // belongs to the operator.
 func Named(spec v1.ImageSpec) bool {
-	if strings.HasPrefix(spec.Repository+"/"+spec.Image, "nvcr.io/nvidia/") || strings.HasPrefix(spec.Image, "nvcr.io/nvidia/") {
+	if strings.HasPrefix(spec.Repository+"/"+spec.Image, "nvcr.io/nvidia/") ||
+		strings.HasPrefix(spec.Image, "nvcr.io/nvidia/") {
 		return false
 	}
 	return spec.Repository != "" || spec.Image != "" || spec.Version != ""

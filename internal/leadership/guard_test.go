@@ -58,7 +58,11 @@ type rig struct {
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
-	r := &rig{WithT: NewWithT(t), clock: clocktesting.NewFakePassiveClock(time.Now()), server: &server{status: http.StatusOK}}
+	r := &rig{
+		WithT:  NewWithT(t),
+		clock:  clocktesting.NewFakePassiveClock(time.Now()),
+		server: &server{status: http.StatusOK},
+	}
 	log := funcr.New(func(_, args string) { r.logged = append(r.logged, args) }, funcr.Options{})
 	guard := leadership.New(types.NamespacedName{Namespace: "gpu-operator", Name: "lease"}, 10*time.Second, r.clock, log)
 	r.transport = guard.Wrap(r.server)
@@ -124,13 +128,15 @@ func TestOnlyARenewalThatSucceedsCounts(t *testing.T) {
 	r.Expect(r.send(http.MethodPut, lease)).NotTo(Succeed())
 	r.Expect(r.send(http.MethodPatch, node)).To(MatchError(leadership.ErrNotLeader))
 	r.server.status, r.server.err = http.StatusOK, nil
-	r.Expect(r.send(http.MethodPut, leases+"/another")).To(MatchError(leadership.ErrNotLeader), "another lease is an object as any")
+	r.Expect(r.send(http.MethodPut, leases+"/another")).
+		To(MatchError(leadership.ErrNotLeader), "another lease is an object as any")
 }
 
 // A renewal counts from its beginning: the lease may have been prolonged at any time until its answer.
 func TestARenewalCountsFromItsBeginning(t *testing.T) {
 	r := newRig(t)
-	slow := leadership.New(types.NamespacedName{Namespace: "gpu-operator", Name: "lease"}, 10*time.Second, r.clock, funcr.New(func(string, string) {}, funcr.Options{}))
+	slow := leadership.New(types.NamespacedName{Namespace: "gpu-operator", Name: "lease"}, 10*time.Second, r.clock,
+		funcr.New(func(string, string) {}, funcr.Options{}))
 	r.transport = slow.Wrap(roundTrip(func(request *http.Request) (*http.Response, error) {
 		if request.URL.Path == lease {
 			r.after(8 * time.Second)

@@ -62,7 +62,8 @@ type tokens interface {
 }
 
 type rights interface {
-	Create(context.Context, *authorizationv1.SubjectAccessReview, metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
+	Create(context.Context, *authorizationv1.SubjectAccessReview,
+		metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
 }
 
 // guard reviews requests and remembers the answers.
@@ -116,7 +117,8 @@ func (g *guard) before(next http.Handler, log logr.Logger) http.Handler {
 			w.Header().Set("Retry-After", "10")
 			http.Error(w, "too many tokens were refused lately: try again later", code)
 		case code == http.StatusForbidden:
-			http.Error(w, "the token's owner may not get "+r.URL.Path+": bind it to the ClusterRole gpu-operator-metrics-reader", code)
+			http.Error(w, "the token's owner may not get "+r.URL.Path+": bind it to the ClusterRole gpu-operator-metrics-reader",
+				code)
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -157,7 +159,8 @@ func (g *guard) judge(r *http.Request) (int, error) {
 
 // review asks the API server who owns the token, and what the owner may do.
 func (g *guard) review(ctx context.Context, token string, q question) (int, error) {
-	who, err := g.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	who, err := g.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("reviewing a token: %w", err)
 	}

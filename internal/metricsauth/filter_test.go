@@ -43,7 +43,11 @@ func (a *api) note(call string) error {
 
 type tokensOf struct{ *api }
 
-func (a tokensOf) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+func (a tokensOf) Create(
+	_ context.Context,
+	review *authenticationv1.TokenReview,
+	_ metav1.CreateOptions,
+) (*authenticationv1.TokenReview, error) {
 	name := review.Spec.Token
 	review.Status.Authenticated = name != "wrong"
 	review.Status.User = authenticationv1.UserInfo{
@@ -53,12 +57,17 @@ func (a tokensOf) Create(_ context.Context, review *authenticationv1.TokenReview
 
 type rightsOf struct{ *api }
 
-func (a rightsOf) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+func (a rightsOf) Create(
+	_ context.Context,
+	review *authorizationv1.SubjectAccessReview,
+	_ metav1.CreateOptions,
+) (*authorizationv1.SubjectAccessReview, error) {
 	a.mu.Lock()
 	a.rights = append(a.rights, review.Spec)
 	a.mu.Unlock()
 	what := review.Spec.NonResourceAttributes
-	review.Status.Allowed = review.Spec.User == "reader" && *what == authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}
+	review.Status.Allowed = review.Spec.User == "reader" &&
+		*what == authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}
 	return review, a.note("rights " + review.Spec.User)
 }
 
@@ -73,7 +82,9 @@ type bed struct {
 func newBed() *bed {
 	b := &bed{api: &api{}, clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
 	b.guard = newGuard(tokensOf{b.api}, rightsOf{b.api}, b.clock)
-	b.serve = b.guard.before(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }), logr.Discard())
+	b.serve = b.guard.before(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }),
+		logr.Discard())
 	return b
 }
 
@@ -181,7 +192,8 @@ func TestRefusalsAreLimited(t *testing.T) {
 		b.request("GET", "/metrics", fmt.Sprint("Bearer again", i))
 	}
 	b.calls = nil
-	g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(200), "its answer is forgotten, that it was accepted is not")
+	g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).
+		To(Equal(200), "its answer is forgotten, that it was accepted is not")
 	g.Expect(b.calls).To(Equal([]string{"token reader", "rights reader"}))
 
 	b.clock.SetTime(time.Unix(61+60, 0))

@@ -62,5 +62,6 @@ func TestTheRangeIsThatOfTheTests(t *testing.T) {
 	}
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(readme)).To(ContainSubstring("- Kubernetes " + version.OldestKubernetes + " to " + version.NewestKubernetes + "."))
+	g.Expect(string(readme)).
+		To(ContainSubstring("- Kubernetes " + version.OldestKubernetes + " to " + version.NewestKubernetes + "."))
 }

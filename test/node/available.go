@@ -23,7 +23,8 @@ func Available() error {
 		return err
 	}
 	for _, controller := range needed {
-		if !slices.ContainsFunc(hierarchies, func(h hierarchy) bool { return slices.Contains(strings.Split(h.options, ","), controller) }) {
+		if !slices.ContainsFunc(hierarchies,
+			func(h hierarchy) bool { return slices.Contains(strings.Split(h.options, ","), controller) }) {
 			return fmt.Errorf("a real node needs the controller %s of cgroup v1, which is not mounted here", controller)
 		}
 	}

@@ -122,7 +122,9 @@ func (s *service) start() error {
 	// Not by a parent-death signal: with the first process the kernel ends all.
 	s.process, err = os.StartProcess(path, append([]string{path}, s.args...), &os.ProcAttr{
 		Dir: "/",
-		Env: []string{"PATH=" + machineDir + ":" + programDir + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		Env: []string{
+			"PATH=" + machineDir + ":" + programDir + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		},
 		// No input.
 		Files: []*os.File{nil, log, log},
 	})

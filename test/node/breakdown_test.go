@@ -25,7 +25,8 @@ func (b *bed) logBreakdown(begin time.Time) {
 				continue
 			}
 			started, ended := b.lifetime(status)
-			spans = append(spans, span{pod: cmp.Or(pod.Labels["app"], pod.Name), container: status.Name, started: started, ended: ended})
+			spans = append(spans,
+				span{pod: cmp.Or(pod.Labels["app"], pod.Name), container: status.Name, started: started, ended: ended})
 		}
 	}
 	slices.SortFunc(spans, func(a, b span) int { return a.started.Compare(b.started) })

@@ -35,7 +35,8 @@ func (b *bed) createPolicy(policy *v1.ClusterPolicy) {
 	b.t.Helper()
 	content, err := json.Marshal(policy)
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(b.client.CoreV1().RESTClient().Post().AbsPath(policyPath).Body(content).Do(b.t.Context()).Error()).To(Succeed())
+	b.Expect(b.client.CoreV1().RESTClient().Post().AbsPath(policyPath).Body(content).Do(b.t.Context()).Error()).
+		To(Succeed())
 }
 
 func (b *bed) policy() (*v1.ClusterPolicy, error) {

@@ -156,7 +156,8 @@ func (b *bed) inflict(r round) (cures []func()) {
 // renewNeeding has the pods of the device plugin start anew where the toolkit has no probe: what it has done holds for
 // those that run. As on a node that joins, they come when the former toolkit has taken its handler with it.
 func (b *bed) renewNeeding(p patient) {
-	b.Eventually(func(g Gomega) { g.Expect(b.container(g, p).State.Running).NotTo(BeNil()) }, "60s", "50ms").Should(Succeed(), b.describe)
+	b.Eventually(func(g Gomega) { g.Expect(b.container(g, p).State.Running).NotTo(BeNil()) }, "60s", "50ms").
+		Should(Succeed(), b.describe)
 	b.Expect(b.client.CoreV1().Pods(namespace).DeleteCollection(b.t.Context(), metav1.DeleteOptions{},
 		metav1.ListOptions{LabelSelector: "app=" + devicePlugin.app})).To(Succeed())
 }
@@ -186,7 +187,8 @@ func (b *bed) awaitTold(line *failure, begin time.Time) {
 	b.t.Helper()
 	p := line.patient
 	if line.untold = line.mode.untold(p); line.untold {
-		b.Eventually(func(g Gomega) { g.Expect(b.container(g, p).State.Running).NotTo(BeNil()) }, "30s", "100ms").Should(Succeed(), b.describe)
+		b.Eventually(func(g Gomega) { g.Expect(b.container(g, p).State.Running).NotTo(BeNil()) }, "30s", "100ms").
+			Should(Succeed(), b.describe)
 		return
 	}
 	causes := containAll(append(line.mode.says(p), machineName))
@@ -273,7 +275,10 @@ func (b *bed) awaitWork(p patient) {
 		pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + p.app})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(pods.Items).To(HaveLen(1))
-		log, err := b.client.CoreV1().Pods(namespace).GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{Container: p.container}).DoRaw(b.t.Context())
+		log, err := b.client.CoreV1().
+			Pods(namespace).
+			GetLogs(pods.Items[0].Name, &corev1.PodLogOptions{Container: p.container}).
+			DoRaw(b.t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(string(log)).To(ContainSubstring(p.works))
 	}, "30s", "200ms").Should(Succeed(), b.describe)
@@ -286,7 +291,8 @@ func (b *bed) awaitWell(within string) {
 		policy, err := b.policy()
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(policy.Status.State).To(Equal(v1.StateReady), "%+v", policy.Status.Conditions)
-		g.Expect(meta.IsStatusConditionTrue(policy.Status.Conditions, v1.ConditionAuxiliaryReady)).To(BeTrue(), "%+v", policy.Status.Conditions)
+		g.Expect(meta.IsStatusConditionTrue(policy.Status.Conditions, v1.ConditionAuxiliaryReady)).
+			To(BeTrue(), "%+v", policy.Status.Conditions)
 		g.Expect(b.gpuReady(g).Status).To(Equal(corev1.ConditionTrue))
 	}, within, "100ms").Should(Succeed(), b.describe)
 }

@@ -29,7 +29,8 @@ func (b *bed) awaitRecorded(line *failure, begin time.Time) {
 	var message string
 	b.Eventually(func(g Gomega) {
 		recorded, err := b.client.CoreV1().Events(metav1.NamespaceDefault).List(b.t.Context(), metav1.ListOptions{
-			FieldSelector: fmt.Sprintf("involvedObject.kind=%s,involvedObject.name=%s,type=%s", kind, name, corev1.EventTypeWarning)})
+			FieldSelector: fmt.Sprintf("involvedObject.kind=%s,involvedObject.name=%s,type=%s", kind, name,
+				corev1.EventTypeWarning)})
 		g.Expect(err).NotTo(HaveOccurred())
 		var messages []string
 		for _, event := range recorded.Items {
@@ -81,8 +82,18 @@ func failureTable(lines []*failure) string {
 			line.patient.operand, line.patient.container, line.mode.name, line.toldAfter(), line.event(), wellAfter, line.said)
 	}
 	_ = table.Flush()
-	return fmt.Sprintf("\n%s%d/%d told by status and condition, %d/%d by an Event; %d not to be known, as nothing asks the container; "+
-		"%d/%d well again without a hand", text.String(), told, len(lines)-untold, recorded, failures, untold, well, len(lines))
+	return fmt.Sprintf(
+		"\n%s%d/%d told by status and condition, %d/%d by an Event; %d not to be known, as nothing asks the container; "+
+			"%d/%d well again without a hand",
+		text.String(),
+		told,
+		len(lines)-untold,
+		recorded,
+		failures,
+		untold,
+		well,
+		len(lines),
+	)
 }
 
 func (f *failure) toldAfter() string {

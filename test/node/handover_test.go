@@ -178,10 +178,18 @@ func (b *bed) checkHandOvers(least int) {
 		b.t.Logf("%-36s %-14s %9s %9s  %s", h.pod, h.markers,
 			h.own.Round(100*time.Microsecond), h.whole.Round(time.Millisecond), h.next)
 	}
-	b.t.Logf("%d hand-overs: p95 %s; ours p95 %s, the kubelet's p95 %s. Between two containers that wait for nothing it takes "+
-		"p95 %s in %d pods that are not ours, and %s between %d pairs of ours", len(found),
-		p95(whole).Round(time.Millisecond), p95(own).Round(100*time.Microsecond), p95(kubelet).Round(time.Millisecond),
-		p95(bare).Round(time.Millisecond), len(bare), p95(pauses).Round(time.Millisecond), len(pauses))
+	b.t.Logf(
+		"%d hand-overs: p95 %s; ours p95 %s, the kubelet's p95 %s. Between two containers that wait for nothing it takes "+
+			"p95 %s in %d pods that are not ours, and %s between %d pairs of ours",
+		len(found),
+		p95(whole).Round(time.Millisecond),
+		p95(own).Round(100*time.Microsecond),
+		p95(kubelet).Round(time.Millisecond),
+		p95(bare).Round(time.Millisecond),
+		len(bare),
+		p95(pauses).Round(time.Millisecond),
+		len(pauses),
+	)
 	b.Expect(p95(own)).To(BeNumerically("<=", shared*mostOwn))
 	b.Expect(p95(whole)).To(BeNumerically("<=", shared*max(mostHandOver, p95(bare), p95(pauses))))
 }

@@ -158,7 +158,8 @@ func states(pids []int) []string {
 		}
 		waits, _ := os.ReadFile(dir + "wchan")
 		state := regexp.MustCompile(`(?m)^(State|PPid|Threads):.*$`).FindAllString(string(status), -1)
-		found = append(found, fmt.Sprintf("%d %q %q waits in %s", pid, strings.ReplaceAll(string(command), "\x00", " "), state, waits))
+		found = append(found,
+			fmt.Sprintf("%d %q %q waits in %s", pid, strings.ReplaceAll(string(command), "\x00", " "), state, waits))
 	}
 	return found
 }

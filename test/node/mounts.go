@@ -94,7 +94,8 @@ func (d description) mountPrograms() error {
 	if err := bind(local, filepath.Join(d.Root, "usr", "local"), 0); err != nil {
 		return err
 	}
-	return bind(filepath.Join(d.Root, "etc", "os-release"), filepath.Join(d.Root, "usr", "lib", "os-release"), unix.MS_RDONLY)
+	return bind(filepath.Join(d.Root, "etc", "os-release"), filepath.Join(d.Root, "usr", "lib", "os-release"),
+		unix.MS_RDONLY)
 }
 
 // mountKernel shows the machine what the kernel tells.

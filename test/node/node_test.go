@@ -121,7 +121,9 @@ func archive(g *WithT, image node.Image) []byte {
 // standIn is an image with one program, which the stand-in plays.
 func standIn(name, program string) node.Image {
 	return node.Image{
-		Names: []string{name}, Files: map[string]string{program: os.Getenv(standInVariable)}, Entrypoint: []string{"/" + program},
+		Names: []string{
+			name,
+		}, Files: map[string]string{program: os.Getenv(standInVariable)}, Entrypoint: []string{"/" + program},
 	}
 }
 

@@ -53,7 +53,8 @@ func (b *bed) deployOperator(level string) {
 	b.Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {
 		if object.GetKind() == "Namespace" {
-			b.Expect(unstructured.SetNestedField(object.Object, level, "metadata", "labels", "pod-security.kubernetes.io/enforce")).To(Succeed())
+			b.Expect(unstructured.SetNestedField(object.Object, level, "metadata", "labels", "pod-security.kubernetes.io/enforce")).
+				To(Succeed())
 		}
 	}
 	b.Expect(cluster.InstallObjects(b.t.Context(), b.cluster.Config, objects)).To(Succeed())
@@ -62,7 +63,8 @@ func (b *bed) deployOperator(level string) {
 			continue
 		}
 		deployment := &appsv1.Deployment{}
-		b.Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, deployment, true)).To(Succeed())
+		b.Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, deployment, true)).
+			To(Succeed())
 		_, err := b.client.AppsV1().Deployments(namespace).Create(b.t.Context(), deployment, metav1.CreateOptions{})
 		b.Expect(err).NotTo(HaveOccurred())
 	}
@@ -85,8 +87,9 @@ func (b *bed) overlay() string {
 	b.Expect(os.WriteFile(filepath.Join(dir, "operator_image.yaml"), content, 0o600)).To(Succeed())
 	relative, err := filepath.Rel(dir, filepath.Join(shipped, "default"))
 	b.Expect(err).NotTo(HaveOccurred())
-	overlay := fmt.Sprintf("resources: [%q]\nimages: [{name: %s, newTag: %s}]\nreplacements: [{path: operator_image.yaml}]\n",
-		relative, operatorImage, operatorTag)
+	overlay := fmt.Sprintf(
+		"resources: [%q]\nimages: [{name: %s, newTag: %s}]\nreplacements: [{path: operator_image.yaml}]\n", relative,
+		operatorImage, operatorTag)
 	b.Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600)).To(Succeed())
 	return dir
 }
@@ -112,7 +115,8 @@ func (b *bed) leader(g Gomega) string {
 	object, err := b.client.CoordinationV1().Leases(namespace).Get(b.t.Context(), lease, metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, pod := range b.operators() {
-		if holder := object.Spec.HolderIdentity; holder != nil && len(*holder) > len(pod.Name) && (*holder)[:len(pod.Name)+1] == pod.Name+"_" {
+		if holder := object.Spec.HolderIdentity; holder != nil && len(*holder) > len(pod.Name) &&
+			(*holder)[:len(pod.Name)+1] == pod.Name+"_" {
 			return pod.Name
 		}
 	}
@@ -186,7 +190,9 @@ func (b *bed) checkMetrics() {
 }
 
 func (b *bed) token(name string) string {
-	request, err := b.client.CoreV1().ServiceAccounts(namespace).CreateToken(b.t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	request, err := b.client.CoreV1().
+		ServiceAccounts(namespace).
+		CreateToken(b.t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	b.Expect(err).NotTo(HaveOccurred())
 	return request.Status.Token
 }

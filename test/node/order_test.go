@@ -110,12 +110,18 @@ var notPlayed = []operand.Name{"mps-control-daemon"}
 
 // gaps waits until the main programs of each operand that has edges have started since then, but for those of
 // some operands, and returns how long after the marker the first of them did; negative if before.
-func (b *bed) gaps(begin time.Time, written func() map[labels.Marker]time.Time, without ...operand.Name) map[edge]time.Duration {
+func (b *bed) gaps(
+	begin time.Time,
+	written func() map[labels.Marker]time.Time,
+	without ...operand.Name,
+) map[edge]time.Duration {
 	b.t.Helper()
 	var found map[edge]time.Duration
 	b.Eventually(func(g Gomega) {
 		found = map[edge]time.Duration{}
-		sets, err := b.client.AppsV1().DaemonSets(namespace).List(b.t.Context(), metav1.ListOptions{LabelSelector: labels.Operand})
+		sets, err := b.client.AppsV1().
+			DaemonSets(namespace).
+			List(b.t.Context(), metav1.ListOptions{LabelSelector: labels.Operand})
 		g.Expect(err).NotTo(HaveOccurred())
 		starts, err := b.machine.Starts(begin)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -173,7 +179,8 @@ func (b *bed) expectOrder(runs []map[edge]time.Duration) {
 	for i, run := range runs {
 		b.Expect(run).NotTo(BeEmpty())
 		for e, gap := range run {
-			b.Expect(gap).To(BeNumerically(">=", 0), "start %d: %s started %s before the marker %s", i+1, e.operand, -gap, e.marker)
+			b.Expect(gap).
+				To(BeNumerically(">=", 0), "start %d: %s started %s before the marker %s", i+1, e.operand, -gap, e.marker)
 		}
 	}
 }
@@ -200,7 +207,8 @@ func orderTable(all []edge, runs []map[edge]time.Duration) string {
 			fmt.Fprintf(table, "%s\t%s\t0\tnot installed\t\t\n", e.operand, e.marker.File())
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\n", e.operand, e.marker.File(), len(seen), early, slices.Min(seen), slices.Max(seen))
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\n", e.operand, e.marker.File(), len(seen), early, slices.Min(seen),
+			slices.Max(seen))
 	}
 	_ = table.Flush()
 	return text.String()

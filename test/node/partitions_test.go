@@ -27,7 +27,9 @@ const (
 )
 
 // partitioned are the operands that leave a node while its GPUs are cut, and the validator, which proves them anew.
-var partitioned = []string{"nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator"}
+var partitioned = []string{
+	"nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator",
+}
 
 // checkPartitions has the MIG manager cut the GPUs, by the label of the node alone: what holds them is paused
 // meanwhile and comes back, the kubelet offers the MIG devices, and nobody else is disturbed. A layout that there is
@@ -40,7 +42,8 @@ func (b *bed) checkPartitions() {
 	all := b.containers()
 	seen := b.followLabels(layoutStateLabel, pluginLabel)
 	b.label(layoutLabel, "all-8g.90gb")
-	b.Eventually(func() []string { return seen()[layoutStateLabel] }, "30s", "50ms").Should(Equal([]string{"success", "failed"}))
+	b.Eventually(func() []string { return seen()[layoutStateLabel] }, "30s", "50ms").
+		Should(Equal([]string{"success", "failed"}))
 	b.Expect(seen()[pluginLabel]).To(Equal([]string{"true"}), "nobody is paused for a layout that there is not")
 	b.awaitDevices(gpus * slices7)
 	b.Expect(b.containers()).To(Equal(all))
@@ -94,7 +97,9 @@ func (b *bed) node(g Gomega) *corev1.Node {
 func (b *bed) label(key, value string) {
 	b.t.Helper()
 	patch := `{"metadata":{"labels":{"` + key + `":"` + value + `"}}}`
-	_, err := b.client.CoreV1().Nodes().Patch(b.t.Context(), machineName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := b.client.CoreV1().
+		Nodes().
+		Patch(b.t.Context(), machineName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	b.Expect(err).NotTo(HaveOccurred())
 }
 

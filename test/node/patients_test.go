@@ -28,14 +28,56 @@ type patient struct {
 }
 
 var (
-	driverManager = patient{"driver", "nvidia-driver-daemonset", "k8s-driver-manager", "driver-manager", image.DriverManager, ""}
-	driver        = patient{"driver", "nvidia-driver-daemonset", "nvidia-driver-ctr", "nvidia-driver", image.Driver, ""}
-	toolkit       = patient{"container-toolkit", "nvidia-container-toolkit-daemonset", "nvidia-container-toolkit-ctr", "nvidia-toolkit", image.Toolkit, "the toolkit runs"}
-	devicePlugin  = patient{"device-plugin", "nvidia-device-plugin-daemonset", "nvidia-device-plugin", "nvidia-device-plugin", image.DevicePlugin, "the plugin serves"}
-	discovery     = patient{"gpu-feature-discovery", "gpu-feature-discovery", "gpu-feature-discovery", "gpu-feature-discovery", image.GFD, "the labels are written"}
-	exporter      = patient{"dcgm-exporter", "nvidia-dcgm-exporter", "nvidia-dcgm-exporter", "dcgm-exporter", image.DCGMExporter, ""}
-	engine        = patient{"dcgm", "nvidia-dcgm", "nvidia-dcgm-ctr", "nv-hostengine", image.DCGM, ""}
-	partitions    = patient{"mig-manager", "nvidia-mig-manager", "nvidia-mig-manager", "nvidia-mig-manager", image.MIGManager, "the MIG manager runs"}
+	driverManager = patient{
+		"driver",
+		"nvidia-driver-daemonset",
+		"k8s-driver-manager",
+		"driver-manager",
+		image.DriverManager,
+		"",
+	}
+	driver  = patient{"driver", "nvidia-driver-daemonset", "nvidia-driver-ctr", "nvidia-driver", image.Driver, ""}
+	toolkit = patient{
+		"container-toolkit",
+		"nvidia-container-toolkit-daemonset",
+		"nvidia-container-toolkit-ctr",
+		"nvidia-toolkit",
+		image.Toolkit,
+		"the toolkit runs",
+	}
+	devicePlugin = patient{
+		"device-plugin",
+		"nvidia-device-plugin-daemonset",
+		"nvidia-device-plugin",
+		"nvidia-device-plugin",
+		image.DevicePlugin,
+		"the plugin serves",
+	}
+	discovery = patient{
+		"gpu-feature-discovery",
+		"gpu-feature-discovery",
+		"gpu-feature-discovery",
+		"gpu-feature-discovery",
+		image.GFD,
+		"the labels are written",
+	}
+	exporter = patient{
+		"dcgm-exporter",
+		"nvidia-dcgm-exporter",
+		"nvidia-dcgm-exporter",
+		"dcgm-exporter",
+		image.DCGMExporter,
+		"",
+	}
+	engine     = patient{"dcgm", "nvidia-dcgm", "nvidia-dcgm-ctr", "nv-hostengine", image.DCGM, ""}
+	partitions = patient{
+		"mig-manager",
+		"nvidia-mig-manager",
+		"nvidia-mig-manager",
+		"nvidia-mig-manager",
+		image.MIGManager,
+		"the MIG manager runs",
+	}
 )
 
 // mode is a way to fail.

@@ -80,11 +80,13 @@ func (b *bed) checkInjections(begin time.Time) []node.Injection {
 func (b *bed) checkReplacedDriver() {
 	const version = "600.10.01"
 	ctx := b.t.Context()
-	image, err := node.DriverImage(os.Getenv(standInVariable), filepath.Join(fakegpu.Build(b.t).Lib, "libcuda.so.1"), version)
+	image, err := node.DriverImage(os.Getenv(standInVariable), filepath.Join(fakegpu.Build(b.t).Lib, "libcuda.so.1"),
+		version)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.load(image)
 	patch := []byte(`{"spec":{"driver":{"version":"` + version + `"}}}`)
-	b.Expect(b.client.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(policyPath, policyName).Body(patch).Do(ctx).Error()).To(Succeed())
+	b.Expect(b.client.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(policyPath, policyName).Body(patch).Do(ctx).Error()).
+		To(Succeed())
 	b.Eventually(func(g Gomega) {
 		policy, err := b.policy()
 		g.Expect(err).NotTo(HaveOccurred())

@@ -42,7 +42,8 @@ func (b *bed) checkRestart() {
 		g.Expect(err).NotTo(HaveOccurred())
 		return pod
 	}
-	b.Eventually(func(g Gomega) { g.Expect(work(g).Status.Phase).To(Equal(corev1.PodRunning)) }, "30s", "50ms").Should(Succeed())
+	b.Eventually(func(g Gomega) { g.Expect(work(g).Status.Phase).To(Equal(corev1.PodRunning)) }, "30s", "50ms").
+		Should(Succeed())
 	before := work(b)
 	mark, err := b.cluster.Mark()
 	b.Expect(err).NotTo(HaveOccurred())

@@ -84,7 +84,8 @@ func (b *bed) patchPolicy(patch map[string]any) {
 // Node and the labels to say so.
 func (b *bed) expectShares(what string, begin time.Time, shares int, within time.Duration) {
 	b.t.Helper()
-	b.Eventually(func(g Gomega) { g.Expect(b.devices(g)).To(HaveLen(gpus * shares)) }, within, "20ms").Should(Succeed(), b.describe)
+	b.Eventually(func(g Gomega) { g.Expect(b.devices(g)).To(HaveLen(gpus * shares)) }, within, "20ms").
+		Should(Succeed(), b.describe)
 	offered := since(begin)
 	b.Eventually(func(g Gomega) {
 		node, err := b.client.CoreV1().Nodes().Get(b.t.Context(), machineName, metav1.GetOptions{})

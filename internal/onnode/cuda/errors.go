@@ -23,21 +23,26 @@ var remedies = map[result]string{
 		"the log of the container toolkit on this node, and where MIG is enabled that MIG devices exist",
 	101: "a GPU that is listed cannot be opened; see the kernel log for Xid errors",
 	209: "the driver does not support this GPU; install a driver branch that does",
-	214: "the GPU's memory has an error that cannot be corrected; see the kernel log, reset the GPU, and have it replaced if this repeats",
+	214: "the GPU's memory has an error that cannot be corrected; see the kernel log, reset the GPU, and have it " +
+		"replaced if this repeats",
 	218: "the driver's compiler refuses the kernel; reinstall the driver, whose files may be of several versions",
 	220: "the NVLink of the GPU has an error that cannot be corrected; see the kernel log and reset the GPU",
 	221: "the driver's compiler, libnvidia-ptxjitcompiler.so.1, is not in this container; reinstall the driver, " +
 		"then restart the container toolkit on this node",
 	222: "the driver is too old for this kernel; install a driver of a branch that is still supported",
 	223: "the environment variable CUDA_DISABLE_JIT or CUDA_DISABLE_PTX_JIT forbids to compile the kernel; unset it",
-	304: "a system call of the driver fails; check that /dev/nvidia-uvm and /dev/nvidiactl are in this container and can be opened",
+	304: "a system call of the driver fails; check that /dev/nvidia-uvm and /dev/nvidiactl are in this container and " +
+		"can be opened",
 	702: "the kernel does not end in time; see the kernel log for Xid errors and reset the GPU",
 	801: "the GPU or its virtualisation does not support CUDA; check its mode and the licence of a vGPU",
-	802: "the GPUs are not ready; check that the fabric manager runs on this node and is of the driver's version (NVSwitch, NVLink), " +
+	802: "the GPUs are not ready; check that the fabric manager runs on this node and is of the driver's version " +
+		"(NVSwitch, NVLink), " +
 		"and in confidential computing that the GPUs are set to ready",
-	803: "the kernel module and the driver's libraries differ in version; after a driver update restart the container toolkit on this node, " +
+	803: "the kernel module and the driver's libraries differ in version; after a driver update restart the container " +
+		"toolkit on this node, " +
 		"or reboot the node",
-	804: "the CUDA compatibility libraries hide those of the driver, and this GPU does not support them; use an image without cuda-compat",
+	804: "the CUDA compatibility libraries hide those of the driver, and this GPU does not support them; use an image " +
+		"without cuda-compat",
 	805: "the MPS server cannot be reached; check the MPS control daemon on this node",
 	807: "the MPS server is not ready; check the MPS control daemon on this node",
 	999: "unknown to the driver itself; check that the module nvidia_uvm is loaded and see the kernel log for Xid errors",

@@ -41,8 +41,11 @@ func (f *features) add(facts *Facts) time.Duration {
 	}
 	found, ignored := parseFeatures(content)
 	if len(ignored) > 0 {
-		facts.Problems = append(facts.Problems, fmt.Sprintf("%s has %d lines that are not labels of GPU Feature Discovery, so they are left out; one is %q",
-			f.path, len(ignored), ignored[0]))
+		facts.Problems = append(
+			facts.Problems,
+			fmt.Sprintf("%s has %d lines that are not labels of GPU Feature Discovery, so they are left out; one is %q",
+				f.path, len(ignored), ignored[0]),
+		)
 	}
 	// A file that says nothing is as good as none: it is about to be written, or its writer failed.
 	if len(found) == 0 {
@@ -79,7 +82,8 @@ func (f *features) read() (string, error) {
 		return "", fmt.Errorf("the labels of GPU Feature Discovery cannot be read, so they stay as they are: %w", err)
 	}
 	if len(content) > maxFeatures {
-		return "", fmt.Errorf("the labels of GPU Feature Discovery stay as they are: %s has more than %d bytes", f.path, maxFeatures)
+		return "", fmt.Errorf("the labels of GPU Feature Discovery stay as they are: %s has more than %d bytes", f.path,
+			maxFeatures)
 	}
 	return string(content), nil
 }

@@ -20,7 +20,8 @@ func TestParseFeatures(t *testing.T) {
 		ignored []string
 	}{
 		"takes labels, passes over comments and empty lines": {
-			content: "# +expiry-time=x\n\nnvidia.com/gpu.count=8\r\n  nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3\nnvidia.com/cuda.driver.rev=",
+			content: "# +expiry-time=x\n\nnvidia.com/gpu.count=8\r\n  " +
+				"nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3\nnvidia.com/cuda.driver.rev=",
 			want: map[string]string{
 				"nvidia.com/gpu.count": "8", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/cuda.driver.rev": "",
 			},
@@ -98,12 +99,18 @@ func TestFeatures(t *testing.T) {
 			{after: time.Hour, content: "dir", want: none, kept: true, problem: "so they stay as they are: read "},
 		},
 		"what is far too long is not read": {
-			{content: strings.Repeat("nvidia.com/gpu.count=8\n", 4000), want: none, kept: true, problem: "has more than 65536 bytes"},
+			{
+				content: strings.Repeat("nvidia.com/gpu.count=8\n", 4000),
+				want:    none,
+				kept:    true,
+				problem: "has more than 65536 bytes",
+			},
 		},
 		"what is no label is named": {
 			{
 				content: eight + "nvidia.com/gpu.present=true\nx\n", want: count,
-				problem: `has 2 lines that are not labels of GPU Feature Discovery, so they are left out; one is "nvidia.com/gpu.present=true"`,
+				problem: `has 2 lines that are not labels of GPU Feature Discovery, so they are left out; one is ` +
+					`"nvidia.com/gpu.present=true"`,
 			},
 		},
 	}

@@ -262,7 +262,9 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 	osKeys := []string{
 		labels.DiscoveryOSID, labels.DiscoveryOSVersion, labels.DiscoveryOSVersionMajor, labels.DiscoveryOSVersionMinor, labels.DiscoveryOSTree,
 	}
-	pciKeys := []string{labels.DiscoveryPCIPresent, labels.DiscoveryPCI3D, labels.DiscoveryPCIVGA, labels.DiscoveryPCIMellanox}
+	pciKeys := []string{
+		labels.DiscoveryPCIPresent, labels.DiscoveryPCI3D, labels.DiscoveryPCIVGA, labels.DiscoveryPCIMellanox,
+	}
 	tests := map[string]struct {
 		damage  func(t *testing.T, m machine)
 		lost    []string // Of the labels of eight H100.

@@ -118,11 +118,13 @@ func TestOnceSaysWhyTheNodeIsNotLabelled(t *testing.T) {
 		},
 		"there is no such node": {
 			prepare: func(_ *nodeapitest.Server, d *Discovery) { d.Node = "node-b" },
-			err:     "node node-b is not labelled: there is no /api/v1/nodes/node-b: NODE_NAME must come from the field spec.nodeName",
+			err: "node node-b is not labelled: there is no /api/v1/nodes/node-b: NODE_NAME must come from the field " +
+				"spec.nodeName",
 		},
 		"the server fails": {
 			prepare: func(s *nodeapitest.Server, _ *Discovery) { s.Refuse(http.StatusInternalServerError, "etcd is slow") },
-			err:     "node node-a is not labelled: the API server answers GET /api/v1/nodes/node-a with 500 Internal Server Error: etcd is slow",
+			err: "node node-a is not labelled: the API server answers GET /api/v1/nodes/node-a with 500 Internal Server " +
+				"Error: etcd is slow",
 		},
 		"the server finds the patch wrong": {
 			prepare: func(s *nodeapitest.Server, _ *Discovery) {
@@ -142,7 +144,8 @@ func TestOnceSaysWhyTheNodeIsNotLabelled(t *testing.T) {
 					}
 				})
 			},
-			err: "node node-a is not labelled: others keep writing the Node: the API server answers PATCH /api/v1/nodes/node-a with 409 Conflict",
+			err: "node node-a is not labelled: others keep writing the Node: the API server answers PATCH " +
+				"/api/v1/nodes/node-a with 409 Conflict",
 		},
 	}
 	for name, tc := range tests {

@@ -86,11 +86,18 @@ func TestPlan(t *testing.T) {
 			facts: Facts{KeepFeatures: true}, wantLabels: strs{count: "8"}, wantOwn: count,
 		},
 		"a new timestamp alone is not written": {
-			labels: strs{count: "8", labels.FeatureTimestamp: "1"}, annotations: strs{labels.Discovered: labels.FeatureTimestamp + "," + count},
-			facts: facts(strs{count: "8", labels.FeatureTimestamp: "2"}), wantOwn: labels.FeatureTimestamp + "," + count, silent: true,
+			labels: strs{
+				count:                   "8",
+				labels.FeatureTimestamp: "1",
+			}, annotations: strs{labels.Discovered: labels.FeatureTimestamp + "," + count},
+			facts: facts(
+				strs{count: "8", labels.FeatureTimestamp: "2"}), wantOwn: labels.FeatureTimestamp + "," + count, silent: true,
 		},
 		"a new timestamp goes along with a change": {
-			labels: strs{count: "8", labels.FeatureTimestamp: "1"}, annotations: strs{labels.Discovered: labels.FeatureTimestamp + "," + count},
+			labels: strs{
+				count:                   "8",
+				labels.FeatureTimestamp: "1",
+			}, annotations: strs{labels.Discovered: labels.FeatureTimestamp + "," + count},
 			facts:      facts(strs{count: "7", labels.FeatureTimestamp: "2"}),
 			wantLabels: strs{count: "7", labels.FeatureTimestamp: "2"}, wantOwn: labels.FeatureTimestamp + "," + count,
 		},

@@ -69,7 +69,8 @@ func (d Discovery) Run(ctx context.Context) {
 	r := newRunner(d)
 	devices, err := pci.Changes(ctx)
 	if err != nil {
-		d.Log.Warn("the kernel tells nothing of its devices, so a GPU that comes or goes is noticed at the next resync", "error", err)
+		d.Log.Warn("the kernel tells nothing of its devices, so a GPU that comes or goes is noticed at the next resync",
+			"error", err)
 	}
 	files := wait.Changes(ctx, filepath.Dir(d.Features), d.Log)
 	timer := time.NewTimer(0)
@@ -224,7 +225,9 @@ func (r *runner) report(p plan) {
 	}
 	stale := strings.Join(p.stale, ", ")
 	if stale != r.stale && stale != "" {
-		r.Log.Warn("labels of Node Feature Discovery are not what this node tells; if it was removed, run its prune job or set spec.nodeDiscovery.mode to builtin",
+		r.Log.Warn(
+			"labels of Node Feature Discovery are not what this node tells; if it was removed, run its prune job or set "+
+				"spec.nodeDiscovery.mode to builtin",
 			"labels", stale)
 	}
 	r.stale = stale

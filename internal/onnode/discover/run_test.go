@@ -40,7 +40,8 @@ func TestRunHearsOfNodeFeatureDiscoveryAtTheResync(t *testing.T) {
 	server.Write(func(nodeLabels, annotations map[string]string) {
 		nodeLabels[kernel], annotations[labels.NFDFeatureLabels] = "5.15", "kernel-version.full"
 	})
-	g.Eventually(func() string { return server.Annotations()[labels.Discovered] }, "5s").ShouldNot(ContainSubstring(kernel))
+	g.Eventually(func() string { return server.Annotations()[labels.Discovered] }, "5s").
+		ShouldNot(ContainSubstring(kernel))
 	g.Expect(server.Labels()).To(HaveKeyWithValue(kernel, "5.15"))
 	g.Eventually(said.String, "5s").Should(ContainSubstring("are not what this node tells"))
 	server.Write(func(nodeLabels, annotations map[string]string) {
@@ -113,9 +114,12 @@ func TestRunOutlivesTheFailuresOfTheAPIServer(t *testing.T) {
 		status int
 		text   string
 	}{
-		"it is overloaded":  {status: http.StatusServiceUnavailable, text: "503 Service Unavailable: later"},
-		"it limits us":      {status: http.StatusTooManyRequests, text: "429 Too Many Requests: later"},
-		"it forbids":        {status: http.StatusForbidden, text: "check the roles of the pod's service account and the admission policies"},
+		"it is overloaded": {status: http.StatusServiceUnavailable, text: "503 Service Unavailable: later"},
+		"it limits us":     {status: http.StatusTooManyRequests, text: "429 Too Many Requests: later"},
+		"it forbids": {
+			status: http.StatusForbidden,
+			text:   "check the roles of the pod's service account and the admission policies",
+		},
 		"it lost the node":  {status: http.StatusNotFound, text: "there is no /api/v1/nodes/node-a"},
 		"it does not trust": {status: http.StatusUnauthorized, text: "401 Unauthorized: later"},
 	}
@@ -170,7 +174,8 @@ func TestRunSaysOnceWhatCannotBeRead(t *testing.T) {
 	g.Eventually(said.String, "5s").Should(ContainSubstring("everything can be read again"))
 
 	g.Expect(os.Remove(m.root + "/host/etc/os-release")).To(Succeed())
-	g.Eventually(func() int { return strings.Count(said.String(), "not everything is known of this node") }, "5s").Should(Equal(2))
+	g.Eventually(func() int { return strings.Count(said.String(), "not everything is known of this node") }, "5s").
+		Should(Equal(2))
 	gets := server.Gets()
 	g.Eventually(server.Gets, "5s").Should(BeNumerically(">", gets+5))
 	g.Expect(server.Labels()).To(Equal(ubuntuLabels), "what cannot be read stays")

@@ -72,11 +72,13 @@ const (
 const stageSeconds = "gpu_operator_node_stage_seconds"
 
 var help = map[string]string{
-	metricsReady:                      "When this exporter was started, in seconds since 1970.",
-	driverValidation:                  "1 if the last check of the driver on this node succeeded, else 0.",
-	driverLastSuccess:                 "When a check of the driver on this node succeeded last, in seconds since 1970; 0 is never.",
-	pluginDevices:                     "GPUs and MIG devices in the capacity of this Node; -1 if it cannot be read.",
-	pluginLastSuccess:                 "When this Node was last found to have GPUs in its capacity, in seconds since 1970; 0 is never.",
+	metricsReady:     "When this exporter was started, in seconds since 1970.",
+	driverValidation: "1 if the last check of the driver on this node succeeded, else 0.",
+	driverLastSuccess: "When a check of the driver on this node succeeded last, in seconds since 1970; " +
+		"0 is never.",
+	pluginDevices: "GPUs and MIG devices in the capacity of this Node; -1 if it cannot be read.",
+	pluginLastSuccess: "When this Node was last found to have GPUs in its capacity, in seconds since " +
+		"1970; 0 is never.",
 	pciDevices:                        "GPUs of NVIDIA on the PCI buses of this node; -1 if they cannot be counted.",
 	readyMetric(labels.MarkerDriver):  "1 if the driver is proved on this node, else 0.",
 	readyMetric(labels.MarkerToolkit): "1 if the container toolkit is proved on this node, else 0.",
@@ -95,7 +97,12 @@ func New(options Options) *Exporter {
 		options: options,
 		begun:   begun,
 		stages:  newStages(options.Stages, begun),
-		driver:  &driver{check: options.CheckDriver, every: options.DriverInterval, timeout: options.DriverTimeout, log: reasons},
+		driver: &driver{
+			check:   options.CheckDriver,
+			every:   options.DriverInterval,
+			timeout: options.DriverTimeout,
+			log:     reasons,
+		},
 		devices: &devices{resources: options.Resources, log: reasons},
 		reasons: reasons,
 		metrics: map[string]*prometheus.Desc{},
@@ -105,7 +112,8 @@ func New(options Options) *Exporter {
 		e.metrics[name] = prometheus.NewDesc(name, text, nil, node)
 	}
 	e.stage = prometheus.NewDesc(stageSeconds,
-		"How long a stage of this node took or, while it is not reached, has taken so far, in seconds.", []string{"stage"}, node)
+		"How long a stage of this node took or, while it is not reached, has taken so far, in seconds.", []string{"stage"},
+		node)
 	return e
 }
 

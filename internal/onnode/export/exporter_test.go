@@ -40,7 +40,8 @@ func node(t *testing.T) Options {
 		DriverInterval: time.Millisecond, DriverTimeout: time.Minute,
 		Resources: func(context.Context) (nodeapi.Resources, error) {
 			return nodeapi.Resources{Capacity: map[string]resource.Quantity{
-				"cpu": resource.MustParse("8"), "nvidia.com/gpu": resource.MustParse("1"), "nvidia.com/mig-1g.5gb": resource.MustParse("7"),
+				"cpu": resource.MustParse(
+					"8"), "nvidia.com/gpu": resource.MustParse("1"), "nvidia.com/mig-1g.5gb": resource.MustParse("7"),
 			}}, nil
 		},
 		Log: slog.New(slog.DiscardHandler),
@@ -187,15 +188,18 @@ func TestTheDriverIsCheckedAgainAndAgain(t *testing.T) {
 	ended := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { e.Run(ctx); close(ended) }()
-	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").Should(HaveKeyWithValue("node_driver_validation", "1"))
+	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").
+		Should(HaveKeyWithValue("node_driver_validation", "1"))
 	broken.Store(true)
-	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").Should(HaveKeyWithValue("node_driver_validation", "0"))
+	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").
+		Should(HaveKeyWithValue("node_driver_validation", "0"))
 	const last = "node_driver_validation_last_success_ts_seconds"
 	kept := scrape(t, e)[last]
 	g.Expect(kept).NotTo(Equal("0"))
 	g.Expect(scrape(t, e)).To(HaveKeyWithValue(last, kept), "a failure does not change it")
 	broken.Store(false)
-	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").Should(HaveKeyWithValue("node_driver_validation", "1"))
+	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").
+		Should(HaveKeyWithValue("node_driver_validation", "1"))
 	cancel()
 	g.Eventually(ended, "5s").Should(BeClosed())
 }

@@ -42,8 +42,11 @@ func TestDurations(t *testing.T) {
 			{now: 140, proofs: proofs{driver: fresh(5, 125)}, want: map[labels.Marker]float64{driver: 120, toolkit: 15}},
 			{now: 151, proofs: proofs{driver: fresh(5, 125), toolkit: fresh(149, 150)},
 				want: map[labels.Marker]float64{driver: 120, toolkit: 25, cuda: 1}},
-			{now: week, proofs: proofs{driver: fresh(5, 125), toolkit: fresh(149, 150), cuda: fresh(151, 152.5), plugin: fresh(153, 155)},
-				want: map[labels.Marker]float64{driver: 120, toolkit: 25, cuda: 2.5, plugin: 2.5}},
+			{
+				now:    week,
+				proofs: proofs{driver: fresh(5, 125), toolkit: fresh(149, 150), cuda: fresh(151, 152.5), plugin: fresh(153, 155)},
+				want:   map[labels.Marker]float64{driver: 120, toolkit: 25, cuda: 2.5, plugin: 2.5},
+			},
 		},
 		"a stage after one that is not reached has no value, though its old marker is there": {
 			{now: 9, proofs: proofs{toolkit: fresh(1, 2), plugin: fresh(3, 4)}, want: map[labels.Marker]float64{driver: 9}},
@@ -53,27 +56,68 @@ func TestDurations(t *testing.T) {
 				want: map[labels.Marker]float64{driver: 120, toolkit: 25, cuda: 55}},
 		},
 		"parts that are proved anew by a restarted validator took the time of that": {
-			{now: 0, proofs: proofs{driver: fresh(-week, -week+60), toolkit: fresh(-week+70, -week+71), cuda: fresh(-week+72, -week+73), plugin: fresh(-week+74, -week+75)},
-				want: map[labels.Marker]float64{driver: 60, toolkit: 11, cuda: 2, plugin: 2}},
+			{
+				now: 0,
+				proofs: proofs{
+					driver:  fresh(-week, -week+60),
+					toolkit: fresh(-week+70, -week+71),
+					cuda:    fresh(-week+72, -week+73),
+					plugin:  fresh(-week+74, -week+75),
+				},
+				want: map[labels.Marker]float64{driver: 60, toolkit: 11, cuda: 2, plugin: 2},
+			},
 			// The toolkit's prover has removed its marker, and those after it are still there.
-			{now: 30, proofs: proofs{driver: fresh(-week, -week+60), cuda: fresh(-week+72, -week+73), plugin: fresh(-week+74, -week+75)},
-				want: map[labels.Marker]float64{driver: 60, toolkit: 0}},
-			{now: 32, proofs: proofs{driver: fresh(-week, -week+60), cuda: fresh(-week+72, -week+73), plugin: fresh(-week+74, -week+75)},
-				want: map[labels.Marker]float64{driver: 60, toolkit: 2}},
-			{now: 34, proofs: proofs{driver: fresh(-week, -week+60), toolkit: renewed(30, 33), cuda: fresh(-week+72, -week+73), plugin: fresh(-week+74, -week+75)},
-				want: map[labels.Marker]float64{driver: 60, toolkit: 3, plugin: 2}},
-			{now: 36, proofs: proofs{driver: fresh(-week, -week+60), toolkit: renewed(30, 33), cuda: renewed(34, 35), plugin: fresh(-week+74, -week+75)},
-				want: map[labels.Marker]float64{driver: 60, toolkit: 3, cuda: 1}},
-			{now: 40, proofs: proofs{driver: fresh(-week, -week+60), toolkit: renewed(30, 33), cuda: renewed(34, 35), plugin: renewed(36, 37)},
-				want: map[labels.Marker]float64{driver: 60, toolkit: 3, cuda: 1, plugin: 1}},
+			{
+				now:    30,
+				proofs: proofs{driver: fresh(-week, -week+60), cuda: fresh(-week+72, -week+73), plugin: fresh(-week+74, -week+75)},
+				want:   map[labels.Marker]float64{driver: 60, toolkit: 0},
+			},
+			{
+				now:    32,
+				proofs: proofs{driver: fresh(-week, -week+60), cuda: fresh(-week+72, -week+73), plugin: fresh(-week+74, -week+75)},
+				want:   map[labels.Marker]float64{driver: 60, toolkit: 2},
+			},
+			{
+				now: 34,
+				proofs: proofs{
+					driver:  fresh(-week, -week+60),
+					toolkit: renewed(30, 33),
+					cuda:    fresh(-week+72, -week+73),
+					plugin:  fresh(-week+74, -week+75),
+				},
+				want: map[labels.Marker]float64{driver: 60, toolkit: 3, plugin: 2},
+			},
+			{
+				now: 36,
+				proofs: proofs{
+					driver:  fresh(-week, -week+60),
+					toolkit: renewed(30, 33),
+					cuda:    renewed(34, 35),
+					plugin:  fresh(-week+74, -week+75),
+				},
+				want: map[labels.Marker]float64{driver: 60, toolkit: 3, cuda: 1},
+			},
+			{
+				now: 40,
+				proofs: proofs{
+					driver:  fresh(-week, -week+60),
+					toolkit: renewed(30, 33),
+					cuda:    renewed(34, 35),
+					plugin:  renewed(36, 37),
+				},
+				want: map[labels.Marker]float64{driver: 60, toolkit: 3, cuda: 1, plugin: 1},
+			},
 		},
 		"a toolkit older than the driver that was proved again has no value": {
 			{now: 0, proofs: proofs{driver: renewed(-10, -8), toolkit: fresh(-90, -80), cuda: fresh(-79, -78)},
 				want: map[labels.Marker]float64{driver: 2, cuda: 2, plugin: 78}},
 		},
 		"a new driver begins where the old one was missed": {
-			{now: 0, proofs: proofs{driver: fresh(-200, -100), toolkit: fresh(-90, -80), cuda: fresh(-79, -78), plugin: fresh(-77, -76)},
-				want: map[labels.Marker]float64{driver: 100, toolkit: 20, cuda: 2, plugin: 2}},
+			{
+				now:    0,
+				proofs: proofs{driver: fresh(-200, -100), toolkit: fresh(-90, -80), cuda: fresh(-79, -78), plugin: fresh(-77, -76)},
+				want:   map[labels.Marker]float64{driver: 100, toolkit: 20, cuda: 2, plugin: 2},
+			},
 			{now: 100, want: map[labels.Marker]float64{driver: 0}},
 			{now: 160, want: map[labels.Marker]float64{driver: 60}},
 			{now: 200, proofs: proofs{driver: fresh(120, 190)}, want: map[labels.Marker]float64{driver: 70, toolkit: 10}},
@@ -84,7 +128,11 @@ func TestDurations(t *testing.T) {
 			{now: -50, proofs: proofs{driver: fresh(20, 10)}, want: map[labels.Marker]float64{toolkit: 0}},
 		},
 		"a marker of another program does not tell when its prover was started": {
-			{now: 9, proofs: proofs{driver: {at: at(5)}, toolkit: {at: at(7)}}, want: map[labels.Marker]float64{toolkit: 2, cuda: 2}},
+			{
+				now:    9,
+				proofs: proofs{driver: {at: at(5)}, toolkit: {at: at(7)}},
+				want:   map[labels.Marker]float64{toolkit: 2, cuda: 2},
+			},
 		},
 	}
 	for name, looks := range tests {
@@ -117,18 +165,25 @@ func TestReadTakesOnlyWhatAWaitWouldTake(t *testing.T) {
 	}{
 		"a marker of this boot and driver": {content: whole,
 			want: &proof{at: noon, started: time.Unix(1700000000, 0), renewed: true}},
-		"without what earlier versions did not write": {content: "BOOT_ID=now\nDRIVER_INSTANCE=pod-1\n", want: &proof{at: noon}},
-		"with a time that is none":                    {content: strings.ReplaceAll(whole, "1700000000", "noon"), want: &proof{at: noon, renewed: true}},
-		"one of another boot":                         {content: strings.ReplaceAll(whole, "=now", "=before")},
-		"one of another driver":                       {content: strings.ReplaceAll(whole, "pod-1", "pod-0")},
-		"one that is half written":                    {content: "BOOT_ID=now\nDRIVER_INST"},
-		"none":                                        {},
+		"without what earlier versions did not write": {
+			content: "BOOT_ID=now\nDRIVER_INSTANCE=pod-1\n",
+			want:    &proof{at: noon},
+		},
+		"with a time that is none": {
+			content: strings.ReplaceAll(whole, "1700000000", "noon"),
+			want:    &proof{at: noon, renewed: true},
+		},
+		"one of another boot":      {content: strings.ReplaceAll(whole, "=now", "=before")},
+		"one of another driver":    {content: strings.ReplaceAll(whole, "pod-1", "pod-0")},
+		"one that is half written": {content: "BOOT_ID=now\nDRIVER_INST"},
+		"none":                     {},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			dir := marker.Dir{Path: t.TempDir(), BootID: "now"}
-			g.Expect(os.WriteFile(filepath.Join(dir.Path, ".driver-ctr-ready"), []byte("DRIVER_INSTANCE: pod-1\n"), 0o600)).To(Succeed())
+			g.Expect(os.WriteFile(filepath.Join(dir.Path, ".driver-ctr-ready"), []byte("DRIVER_INSTANCE: pod-1\n"), 0o600)).
+				To(Succeed())
 			if tc.content != "" {
 				path := filepath.Join(dir.Path, "toolkit-ready")
 				g.Expect(os.WriteFile(path, []byte(tc.content), 0o600)).To(Succeed())

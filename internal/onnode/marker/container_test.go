@@ -13,8 +13,13 @@ func TestContainer(t *testing.T) {
 	dir := Dir{Path: t.TempDir()}
 	g.Expect(dir.Container()).To(Equal(Container{}))
 
-	put(t, filepath.Join(dir.Path, ".driver-ctr-ready"), "# a comment\nGDS_ENABLED: true\nGDRCOPY_ENABLED:  \"false\" \r\nGPU_DIRECT_RDMA_ENABLED: yes\n"+
-		"no line\nBAD KEY: 1\nDRIVER_INSTANCE: pod-1\n", 5)
+	put(
+		t,
+		filepath.Join(dir.Path, ".driver-ctr-ready"),
+		"# a comment\nGDS_ENABLED: true\nGDRCOPY_ENABLED:  \"false\" \r\nGPU_DIRECT_RDMA_ENABLED: yes\n"+
+			"no line\nBAD KEY: 1\nDRIVER_INSTANCE: pod-1\n",
+		5,
+	)
 	found, err := dir.Container()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(found.Ready).To(BeTrue())
@@ -23,7 +28,9 @@ func TestContainer(t *testing.T) {
 	g.Expect(found.Enabled("GDRCOPY_ENABLED")).To(BeFalse())
 	g.Expect(found.Enabled("MISSING")).To(BeFalse())
 	_, err = found.Enabled("GPU_DIRECT_RDMA_ENABLED")
-	g.Expect(err).To(MatchError(`GPU_DIRECT_RDMA_ENABLED in .driver-ctr-ready is "yes", neither true nor false; correct the environment of the driver container`))
+	g.Expect(err).
+		To(MatchError(`GPU_DIRECT_RDMA_ENABLED in .driver-ctr-ready is "yes", neither true nor false; correct the ` +
+			`environment of the driver container`))
 
 	put(t, filepath.Join(dir.Path, ".driver-ctr-ready"), "", 5)
 	g.Expect(dir.DriverInstance()).To(Equal("since-1700000005.000000007"), "the time of the file is the name")

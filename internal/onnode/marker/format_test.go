@@ -17,7 +17,10 @@ func TestParse(t *testing.T) {
 		want    []Assignment
 		err     string
 	}{
-		"refuses a dollar sign in double quotes": {content: "A=1\nB='x'\nC=\"$x\"\n", err: "line 3 has a value that is not literal"},
+		"refuses a dollar sign in double quotes": {
+			content: "A=1\nB='x'\nC=\"$x\"\n",
+			err:     "line 3 has a value that is not literal",
+		},
 		"reads quoted values literally": {
 			content: "A=/run/nvidia/driver\nB='a $b `c` \"d\"'\nC=\"it's\"\nD=\nE=''\n",
 			want:    []Assignment{{"A", "/run/nvidia/driver"}, {"B", "a $b `c` \"d\""}, {"C", "it's"}, {"D", ""}, {"E", ""}},
@@ -27,7 +30,10 @@ func TestParse(t *testing.T) {
 			want:    []Assignment{{"A", "1"}, {"B", "2"}},
 		},
 		"reads an empty file as no assignments": {content: ""},
-		"refuses a command":                     {content: "A=1\nrm -rf /\n", err: `line 2 is not an assignment KEY=value: "rm -rf /"`},
+		"refuses a command": {
+			content: "A=1\nrm -rf /\n",
+			err:     `line 2 is not an assignment KEY=value: "rm -rf /"`,
+		},
 		"refuses a command substitution":        {content: "A=$(reboot)\n", err: "line 1 has a value that is not literal"},
 		"refuses a backquote in double quotes":  {content: "A=\"`reboot`\"\n", err: "not literal"},
 		"refuses a command after an assignment": {content: "A=1 reboot\n", err: "not literal"},

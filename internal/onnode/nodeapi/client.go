@@ -99,7 +99,12 @@ func (c *Client) call(ctx context.Context, method, path, contentType string, bod
 }
 
 // send makes one request and returns what the API server grants; the caller closes its body.
-func (c *Client) send(ctx context.Context, by *http.Client, method, path, contentType string, body any) (*http.Response, error) {
+func (c *Client) send(
+	ctx context.Context,
+	by *http.Client,
+	method, path, contentType string,
+	body any,
+) (*http.Response, error) {
 	var content io.Reader = http.NoBody
 	if body != nil {
 		encoded, err := json.Marshal(body)
@@ -151,8 +156,9 @@ func refusal(method, path string, response *http.Response, body []byte) error {
 	text := fmt.Sprintf("the API server answers %s %s with %s", method, path, reason)
 	switch response.StatusCode {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		text = fmt.Sprintf("the API server refuses %s %s (%s): check the roles of the pod's service account and the admission policies",
-			method, path, reason)
+		text = fmt.Sprintf(
+			"the API server refuses %s %s (%s): check the roles of the pod's service account and the admission policies", method,
+			path, reason)
 	case http.StatusNotFound:
 		text = fmt.Sprintf("there is no %s", path)
 	}

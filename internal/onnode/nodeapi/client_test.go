@@ -45,10 +45,17 @@ func TestResources(t *testing.T) {
 		"reads a node without a status": {status: 200, want: "0", body: `{"kind":"Node"}`},
 		"names the missing permission": {status: 403, body: `{"kind":"Status"}`,
 			err: "refuses GET /api/v1/nodes/node-a (403 Forbidden): check the roles"},
-		"names a wrong node name":                 {status: 404, err: "there is no /api/v1/nodes/node-a: NODE_NAME must come from"},
-		"names the status of any other answer":    {status: 500, err: "500 Internal Server Error"},
-		"refuses an answer that is not a Node":    {status: 200, body: `<html>`, err: "is not what was asked for"},
-		"refuses a quantity that is not a number": {status: 200, body: `{"status":{"allocatable":{"nvidia.com/gpu":"many"}}}`, err: "is not what was asked for"},
+		"names a wrong node name": {
+			status: 404,
+			err:    "there is no /api/v1/nodes/node-a: NODE_NAME must come from",
+		},
+		"names the status of any other answer": {status: 500, err: "500 Internal Server Error"},
+		"refuses an answer that is not a Node": {status: 200, body: `<html>`, err: "is not what was asked for"},
+		"refuses a quantity that is not a number": {
+			status: 200,
+			body:   `{"status":{"allocatable":{"nvidia.com/gpu":"many"}}}`,
+			err:    "is not what was asked for",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

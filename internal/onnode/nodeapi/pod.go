@@ -224,13 +224,19 @@ func (c *Client) DeletePod(ctx context.Context, namespace string, pod Pod) error
 // AwaitPod calls enough with each state of the pod that follows the given one, until it returns
 // true. It fails as AwaitNode does; the last state of a pod that is deleted is shown too.
 func (c *Client) AwaitPod(ctx context.Context, namespace string, pod Pod, enough func(Pod) bool) error {
-	return c.watch(ctx, podsPath(namespace), pod.Metadata.Name, pod.Metadata.ResourceVersion, func(object json.RawMessage) (bool, error) {
-		var now Pod
-		if err := json.Unmarshal(object, &now); err != nil {
-			return false, err
-		}
-		return enough(now), nil
-	})
+	return c.watch(
+		ctx,
+		podsPath(namespace),
+		pod.Metadata.Name,
+		pod.Metadata.ResourceVersion,
+		func(object json.RawMessage) (bool, error) {
+			var now Pod
+			if err := json.Unmarshal(object, &now); err != nil {
+				return false, err
+			}
+			return enough(now), nil
+		},
+	)
 }
 
 // AwaitPodGone blocks until the pod, which may be a former state, is in the API server no more. It fails

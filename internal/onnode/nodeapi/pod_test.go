@@ -26,9 +26,18 @@ func TestCreatePod(t *testing.T) {
 		err    string
 	}{
 		"returns the pod as it is stored": {status: 201, body: `{"metadata":{"name":"v","uid":"u-2"}}`},
-		"tells that there is one":         {status: 409, body: exists, exists: true, err: `409 Conflict: pods "v" already exists`},
+		"tells that there is one": {
+			status: 409,
+			body:   exists,
+			exists: true,
+			err:    `409 Conflict: pods "v" already exists`,
+		},
 		// A quota that others write at the same time.
-		"takes no other conflict for one": {status: 409, body: `{"reason":"Conflict","message":"the object has been modified"}`, err: "has been modified"},
+		"takes no other conflict for one": {
+			status: 409,
+			body:   `{"reason":"Conflict","message":"the object has been modified"}`,
+			err:    "has been modified",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +78,10 @@ func TestDeletePodDeletesTheOneThatWasRead(t *testing.T) {
 		"deletes it":                    {status: 200},
 		"succeeds where it is gone":     {status: 404},
 		"succeeds where another has it": {status: 409},
-		"names the missing permission":  {status: 403, err: "refuses DELETE " + podPath + " (403 Forbidden): check the roles"},
+		"names the missing permission": {
+			status: 403,
+			err:    "refuses DELETE " + podPath + " (403 Forbidden): check the roles",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,11 @@ var errDeleted = errors.New("it was deleted")
 
 // watch calls see with each later state of the object called name in collection, until see returns
 // true or an error. The last state of an object that is deleted is seen as well, before the error.
-func (c *Client) watch(ctx context.Context, collection, name, version string, see func(object json.RawMessage) (bool, error)) error {
+func (c *Client) watch(
+	ctx context.Context,
+	collection, name, version string,
+	see func(object json.RawMessage) (bool, error),
+) error {
 	query := url.Values{
 		"watch":           {"true"},
 		"fieldSelector":   {"metadata.name=" + name},

@@ -51,7 +51,10 @@ func Read(root string) (map[string]string, error) {
 		}
 		return fields, nil
 	}
-	return nil, fmt.Errorf("the operating system cannot be told: there is neither etc/os-release nor usr/lib/os-release in %s; mount the host's /usr/lib and, as os-release(5) says, have the file there", root)
+	return nil, fmt.Errorf(
+		"the operating system cannot be told: there is neither etc/os-release nor usr/lib/os-release in %s; mount the "+
+			"host's /usr/lib and, as os-release(5) says, have the file there",
+		root)
 }
 
 // Parse reads the content of an os-release: lines KEY=value, KEY="value" or KEY='value' with the

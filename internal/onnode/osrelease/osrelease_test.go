@@ -19,7 +19,8 @@ func TestParse(t *testing.T) {
 		err     string
 	}{
 		"Ubuntu": {
-			content: "PRETTY_NAME=\"Ubuntu 24.04.1 LTS\"\nVERSION_ID=\"24.04\"\nID=ubuntu\nHOME_URL=\"https://www.ubuntu.com/\"\n",
+			content: "PRETTY_NAME=\"Ubuntu 24.04.1 " +
+				"LTS\"\nVERSION_ID=\"24.04\"\nID=ubuntu\nHOME_URL=\"https://www.ubuntu.com/\"\n",
 			want: map[string]string{
 				"PRETTY_NAME": "Ubuntu 24.04.1 LTS", "VERSION_ID": "24.04", "ID": "ubuntu", "HOME_URL": "https://www.ubuntu.com/",
 			},
@@ -79,13 +80,19 @@ func TestRead(t *testing.T) {
 		err   string
 	}{
 		"prefers /etc": {
-			files: map[string]string{"etc/os-release": "ID=a\n", "usr/lib/os-release": "ID=b\n"}, want: map[string]string{"ID": "a"},
+			files: map[string]string{
+				"etc/os-release":     "ID=a\n",
+				"usr/lib/os-release": "ID=b\n",
+			}, want: map[string]string{"ID": "a"},
 		},
 		"finds the one in /usr/lib": {
 			files: map[string]string{"usr/lib/os-release": "ID=b\n"}, want: map[string]string{"ID": "b"},
 		},
 		"says what is not mounted": {err: "there is neither etc/os-release nor usr/lib/os-release in "},
-		"says that it is no file":  {files: map[string]string{"etc/os-release/x": ""}, err: "the operating system cannot be told: read "},
+		"says that it is no file": {
+			files: map[string]string{"etc/os-release/x": ""},
+			err:   "the operating system cannot be told: read ",
+		},
 		"names the file and the line that is wrong": {
 			files: map[string]string{"etc/os-release": "ID=a\n<html>\n"}, want: map[string]string{"ID": "a"},
 			err: `etc/os-release is not as os-release(5) says: line 2 is "<html>"`,

@@ -22,7 +22,8 @@ const (
 // fails where the kernel grants no socket for its events; in a user namespace of its own a container
 // gets the socket, but no events. So it is an aid only: look from time to time besides.
 func Changes(ctx context.Context) (<-chan struct{}, error) {
-	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
+	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+		unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
 		return nil, fmt.Errorf("open a socket for the kernel's device events: %w", err)
 	}

@@ -19,7 +19,10 @@ func TestIsPCI(t *testing.T) {
 		"a device is added": {
 			message: "add@/devices/pci0000:00/0000:00:05.0\x00ACTION=add\x00DEVPATH=/devices/pci0000:00/0000:00:05.0\x00" +
 				"SUBSYSTEM=pci\x00PCI_CLASS=30200\x00SEQNUM=4711\x00", want: true},
-		"a driver is bound":        {message: "bind@/devices/x\x00ACTION=bind\x00SUBSYSTEM=pci\x00DRIVER=nvidia\x00", want: true},
+		"a driver is bound": {
+			message: "bind@/devices/x\x00ACTION=bind\x00SUBSYSTEM=pci\x00DRIVER=nvidia\x00",
+			want:    true,
+		},
 		"a network device appears": {message: "add@/devices/x\x00ACTION=add\x00SUBSYSTEM=net\x00INTERFACE=SUBSYSTEM=pci\x00"},
 		"the bus of PCI Express":   {message: "add@/devices/x\x00SUBSYSTEM=pci_express\x00"},
 		"nothing":                  {message: ""},

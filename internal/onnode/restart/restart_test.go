@@ -70,7 +70,8 @@ func TestSince(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(noted).To(BeTrue())
 	g.Expect(restart.Since(socket, "/proc", at)).To(MatchError(ContainSubstring("has not started anew yet")))
-	g.Expect(restart.Since(socket, t.TempDir(), at)).To(MatchError(ContainSubstring("does the pod share the processes of the host?")))
+	g.Expect(restart.Since(socket, t.TempDir(), at)).
+		To(MatchError(ContainSubstring("does the pod share the processes of the host?")))
 
 	end()
 	g.Expect(restart.Since(socket, "/proc", at)).To(MatchError(ContainSubstring("nobody answers")))

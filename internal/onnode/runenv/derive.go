@@ -39,7 +39,8 @@ func FromMarker(env []string, found []marker.Assignment, rules []Rule) ([]string
 	for _, rule := range rules {
 		at := slices.IndexFunc(found, func(a marker.Assignment) bool { return a.Key == rule.Source })
 		if at < 0 {
-			return nil, fmt.Errorf("the marker has no line %s=, from which %s is to come; wait for the marker that has it", rule.Source, rule.Name)
+			return nil, fmt.Errorf("the marker has no line %s=, from which %s is to come; wait for the marker that has it",
+				rule.Source, rule.Name)
 		}
 		env = setUnset(env, rule.Name, found[at].Value)
 	}

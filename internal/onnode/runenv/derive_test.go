@@ -66,5 +66,7 @@ func TestRulesCopyFromTheMarker(t *testing.T) {
 	g.Expect(FromMarker([]string{"WITH_SHUTDOWN_HOST_GPU_CLIENTS=true"}, found, rules)).
 		To(Equal([]string{"WITH_SHUTDOWN_HOST_GPU_CLIENTS=true"}))
 	_, err := FromMarker(nil, nil, rules)
-	g.Expect(err).To(MatchError("the marker has no line IS_HOST_DRIVER=, from which WITH_SHUTDOWN_HOST_GPU_CLIENTS is to come; wait for the marker that has it"))
+	g.Expect(err).
+		To(MatchError("the marker has no line IS_HOST_DRIVER=, from which WITH_SHUTDOWN_HOST_GPU_CLIENTS is to come; wait " +
+			"for the marker that has it"))
 }

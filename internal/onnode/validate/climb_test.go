@@ -37,7 +37,8 @@ func TestAClimbOutlivesTheProverThatGivesUp(t *testing.T) {
 			during: func(dir string) error { return replace(dir, ".driver-ctr-ready", second) }},
 		"but not into another boot": {before: proven, anew: true, between: func(dir string) error {
 			content, err := os.ReadFile(filepath.Join(dir, "toolkit.proving"))
-			return errors.Join(err, replace(dir, "toolkit.proving", strings.ReplaceAll(string(content), "boot-now", "boot-before")))
+			return errors.Join(err,
+				replace(dir, "toolkit.proving", strings.ReplaceAll(string(content), "boot-now", "boot-before")))
 		}},
 		"but not to another driver": {before: proven, anew: true,
 			between: func(dir string) error { return replace(dir, ".driver-ctr-ready", second) }},
@@ -49,7 +50,11 @@ func TestAClimbOutlivesTheProverThatGivesUp(t *testing.T) {
 		"but not with a time that is yet to come": {anew: true, between: func(dir string) error {
 			return replace(dir, "toolkit.proving", strings.ReplaceAll(proven, "AT=1", "AT=99999999999"))
 		}},
-		"but not past a proof": {anew: true, renewed: true, between: func(dir string) error { return replace(dir, "toolkit-ready", proven) }},
+		"but not past a proof": {
+			anew:    true,
+			renewed: true,
+			between: func(dir string) error { return replace(dir, "toolkit-ready", proven) },
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -28,7 +28,8 @@ func (d Driver) awaitDaemons() error {
 	status := func() error {
 		content, err := os.ReadFile(path)
 		if state := bytes.TrimSpace(content); err == nil && string(state) != labels.DriverDaemonsReady {
-			return fmt.Errorf("the daemons of the driver container are not up (%s is %q); see the log of the driver container on this node",
+			return fmt.Errorf(
+				"the daemons of the driver container are not up (%s is %q); see the log of the driver container on this node",
 				labels.DriverDaemonsStatus, firstLine(state))
 		}
 		return nil

@@ -140,9 +140,12 @@ func (c CUDA) explain(ctx context.Context, stderr []byte, err error) error {
 		return fmt.Errorf("%s cannot be loaded; use an image of the operator that has a C library (the loader says %q)",
 			c.Program, firstLine(stderr))
 	case killed(exit):
-		return fmt.Errorf("%s was killed; raise the memory limit of this container if it has one, and see the kernel log: %w", c.Program, exit)
+		return fmt.Errorf("%s was killed; raise the memory limit of this container if it has one, and see the kernel log: %w",
+			c.Program, exit)
 	}
-	return fmt.Errorf("%s crashes in the driver's libraries (%w); see the kernel log for Xid errors, and reinstall the driver", c.Program, exit)
+	return fmt.Errorf(
+		"%s crashes in the driver's libraries (%w); see the kernel log for Xid errors, and reinstall the driver", c.Program,
+		exit)
 }
 
 // killed tells that the process got SIGKILL, as from the kernel when memory runs out.

@@ -43,8 +43,13 @@ func TestCUDA(t *testing.T) {
 			log: []string{"MIG-10111213-1415-1617-1819-1a1b1c1d1e01", "MIG-10111213-1415-1617-1819-1a1b1c1d1e02",
 				"MIG-40414243-4445-4647-4849-4a4b4c4d4e01", "GPU-20212223", "GPU-50515253"}},
 		"more MIG devices than run at the same time": {variables: map[string]string{fakegpu.GPUs: "mig7 mig7"},
-			log: []string{"1e01", "1e02", "1e03", "1e04", "1e05", "1e06", "1e07", "2e01", "2e02", "2e03", "2e04", "2e05", "2e06", "2e07"}},
-		"a GPU in use": {variables: map[string]string{fakegpu.CUDA: "cuDevicePrimaryCtxRetain=2"}, log: []string{"is in use, not proven"}},
+			log: []string{
+				"1e01", "1e02", "1e03", "1e04", "1e05", "1e06", "1e07", "2e01", "2e02", "2e03", "2e04", "2e05", "2e06", "2e07",
+			}},
+		"a GPU in use": {
+			variables: map[string]string{fakegpu.CUDA: "cuDevicePrimaryCtxRetain=2"},
+			log:       []string{"is in use, not proven"},
+		},
 		"what nvidia-smi fails with": {variables: map[string]string{fakegpu.NVML: "nvmlInit_v2=18"},
 			err: "the libraries in this container are of another version"},
 		"what the program fails with": {variables: map[string]string{fakegpu.CUDA: "cuInit=802"},
@@ -81,11 +86,16 @@ func TestCUDASaysWhyItsProgramDoesNotRun(t *testing.T) {
 	for name, tc := range map[string]struct {
 		content, err string
 	}{
-		"it is missing":            {err: "^there is no /.*/gpu-node-cuda; use an image of the operator that has it"},
-		"its loader is missing":    {content: "#!/no/such/loader\n", err: "gpu-node-cuda finds no loader; use an image of the operator that has a C library"},
-		"its C library is missing": {content: "#!/bin/sh\necho 'error while loading shared libraries: libc.so.6' >&2; exit 127\n", err: `gpu-node-cuda cannot be loaded; use an image of the operator that has a C library \(the loader says "error while loading shared libraries: libc.so.6"\)`},
-		"it is of another machine": {content: "\x7fELF", err: "gpu-node-cuda cannot be run; use the operator's image for this processor"},
-		"it was killed":            {content: "#!/bin/sh\nkill -9 $$\n", err: "gpu-node-cuda was killed; raise the memory limit of this container"},
+		"it is missing": {err: "^there is no /.*/gpu-node-cuda; use an image of the operator that has it"},
+		"its loader is missing": {content: "#!/no/such/loader\n", err: "gpu-node-cuda finds no loader; use an image of " +
+			"the operator that has a C library"},
+		"its C library is missing": {content: "#!/bin/sh\necho 'error while loading shared libraries: libc.so.6' >&2; " +
+			"exit 127\n", err: `gpu-node-cuda cannot be loaded; use an image of the operator that has a C library \(the ` +
+			`loader says "error while loading shared libraries: libc.so.6"\)`},
+		"it is of another machine": {content: "\x7fELF", err: "gpu-node-cuda cannot be run; use the operator's image for " +
+			"this processor"},
+		"it was killed": {content: "#!/bin/sh\nkill -9 $$\n", err: "gpu-node-cuda was killed; raise the memory " +
+			"limit of this container"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

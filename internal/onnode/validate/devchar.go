@@ -39,7 +39,9 @@ func (d Driver) link(found installed) error {
 			}
 			name := strings.TrimPrefix(path, dev+"/")
 			if err := d.linkDevice(found, name, device); err != nil {
-				return fmt.Errorf("the links in %s, without which containers lose their GPUs at a daemon-reload of systemd, cannot be made; mount the host's %s read-write, or set %s=true in spec.validator.driver.env: %w",
+				return fmt.Errorf(
+					"the links in %s, without which containers lose their GPUs at a daemon-reload of systemd, cannot be made; "+
+						"mount the host's %s read-write, or set %s=true in spec.validator.driver.env: %w",
 					devChar, devChar, DisableLinksEnv, err)
 			}
 		}

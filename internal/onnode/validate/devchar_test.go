@@ -138,6 +138,7 @@ func TestALinkThatCannotBeWrittenIsLeftAsItWas(t *testing.T) {
 
 	_, err := n.driver().Check(t.Context())
 
-	g.Expect(err).To(MatchError(ContainSubstring("set DISABLE_DEV_CHAR_SYMLINK_CREATION=true in spec.validator.driver.env")))
+	g.Expect(err).
+		To(MatchError(ContainSubstring("set DISABLE_DEV_CHAR_SYMLINK_CREATION=true in spec.validator.driver.env")))
 	g.Expect(os.Readlink(filepath.Join(n.path("host/dev/char"), "195:0"))).To(Equal("/gone"))
 }

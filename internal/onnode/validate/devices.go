@@ -89,8 +89,9 @@ func (d Driver) devicesProblem(found installed) error {
 		// The module gets another number each time that it is loaded, if others were loaded since.
 		major, known := d.kernel().major(name)
 		if name == "nvidia-uvm" && known && major != device.major {
-			return fmt.Errorf("the device node /dev/%s %s has the major number %d, but the loaded module has %d; remove it and %s",
-				name, found.inDevRoot(), device.major, major, remedy)
+			return fmt.Errorf(
+				"the device node /dev/%s %s has the major number %d, but the loaded module has %d; remove it and %s", name,
+				found.inDevRoot(), device.major, major, remedy)
 		}
 	}
 	return nil

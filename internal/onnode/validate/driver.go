@@ -98,14 +98,21 @@ func (d Driver) find(ctx context.Context) (installed, error) {
 	case path != "" && err == nil:
 		return inContainer, d.awaitDaemons()
 	case path != "":
-		return installed{}, fmt.Errorf("%s driver does not work: %w", inContainer.whose(), explain(ctx, path, inContainer.output, err))
+		return installed{}, fmt.Errorf("%s driver does not work: %w", inContainer.whose(),
+			explain(ctx, path, inContainer.output, err))
 	case hasProgram(d.DriverRoot, smi):
-		return installed{}, errors.New("the driver container's nvidia-smi cannot be executed; check that its root has the C library and that it is for this machine's architecture")
+		return installed{}, errors.New(
+			"the driver container's nvidia-smi cannot be executed; check that its root has the C library and that it is for " +
+				"this machine's architecture")
 	case d.ContainerExpected:
-		return installed{}, fmt.Errorf("the driver container is ready, but there is no nvidia-smi below %s; check that %s is mounted there with propagation from the host",
+		return installed{}, fmt.Errorf(
+			"the driver container is ready, but there is no nvidia-smi below %s; check that %s is mounted there with "+
+				"propagation from the host",
 			d.DriverRoot, d.InstallDir)
 	default:
-		return installed{}, errors.New("there is no nvidia-smi on the host, and no driver container; install a driver on the node or set spec.driver.enabled to true")
+		return installed{}, errors.New(
+			"there is no nvidia-smi on the host, and no driver container; install a driver on the node or set " +
+				"spec.driver.enabled to true")
 	}
 }
 
@@ -152,7 +159,9 @@ func (d Driver) proveModule(gpus []gpu) error {
 	loaded := d.kernel().moduleVersion()
 	for _, gpu := range gpus {
 		if loaded != "" && gpu.driverVersion != loaded {
-			return fmt.Errorf("nvidia-smi is of driver %s, but the loaded kernel module nvidia is of %s; reboot the node, or unload the module so that the installed one is loaded",
+			return fmt.Errorf(
+				"nvidia-smi is of driver %s, but the loaded kernel module nvidia is of %s; reboot the node, or unload the "+
+					"module so that the installed one is loaded",
 				gpu.driverVersion, loaded)
 		}
 	}

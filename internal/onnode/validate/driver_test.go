@@ -169,7 +169,8 @@ STARTED_AT=[0-9]+
 BOOT_ID=boot-now
 DRIVER_INSTANCE=pod-1
 $`))
-	g.Expect(valueOf(g, run.Markers, "driver", "STARTED_AT")).To(And(BeNumerically(">=", began), BeNumerically("<=", time.Now().Unix())))
+	g.Expect(valueOf(g, run.Markers, "driver", "STARTED_AT")).
+		To(And(BeNumerically(">=", began), BeNumerically("<=", time.Now().Unix())))
 	g.Expect(valueOf(g, run.Markers, "gdrcopy", "STARTED_AT")).To(BeNumerically(">=", began))
 }
 
@@ -193,7 +194,8 @@ func TestChroot(t *testing.T) {
 		return
 	}
 	g.Expect(err).To(MatchError(syscall.EPERM))
-	g.Expect(explain(t.Context(), "nvidia-smi", nil, err)).To(MatchError(ContainSubstring("the container must be privileged")))
+	g.Expect(explain(t.Context(), "nvidia-smi", nil, err)).
+		To(MatchError(ContainSubstring("the container must be privileged")))
 }
 
 func TestNumberOf(t *testing.T) {

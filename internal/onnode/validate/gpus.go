@@ -58,15 +58,21 @@ func parseGPUs(out []byte) ([]gpu, error) {
 func parseGPU(line string) (gpu, error) {
 	fields := strings.Split(line, ", ")
 	if len(fields) != 4 {
-		return gpu{}, fmt.Errorf("nvidia-smi prints %q, which is not a GPU's index, UUID, driver version and bus address; check that it belongs to the driver", firstLine([]byte(line)))
+		return gpu{}, fmt.Errorf(
+			"nvidia-smi prints %q, which is not a GPU's index, UUID, driver version and bus address; check that it belongs "+
+				"to the driver",
+			firstLine([]byte(line)))
 	}
 	if _, err := strconv.ParseUint(fields[0], 10, 16); err != nil {
-		return gpu{}, fmt.Errorf("nvidia-smi prints a GPU with the index %q, which is no number; check that it belongs to the driver", fields[0])
+		return gpu{}, fmt.Errorf(
+			"nvidia-smi prints a GPU with the index %q, which is no number; check that it belongs to the driver", fields[0])
 	}
 	address, ok := sysfsAddress(fields[3])
 	if !uuidPattern.MatchString(fields[1]) || !versionPattern.MatchString(fields[2]) || !ok {
 		// Such as [Unknown Error], [GPU is lost], ERR! and [N/A].
-		return gpu{}, fmt.Errorf("GPU %s does not answer: nvidia-smi prints %q; see the kernel log for Xid errors, and reset the GPU or reboot the node",
+		return gpu{}, fmt.Errorf(
+			"GPU %s does not answer: nvidia-smi prints %q; see the kernel log for Xid errors, and reset the GPU or reboot "+
+				"the node",
 			fields[0], firstLine([]byte(line)))
 	}
 	return gpu{uuid: fields[1], driverVersion: fields[2], address: address}, nil
@@ -97,6 +103,8 @@ func lostGPU(out []byte) string {
 }
 
 func gpuLost(names ...string) error {
-	return fmt.Errorf("GPU %s has fallen off the bus or cannot be reached; see the kernel log for Xid 79, and reset the GPU or reboot the node",
+	return fmt.Errorf(
+		"GPU %s has fallen off the bus or cannot be reached; see the kernel log for Xid 79, and reset the GPU or reboot "+
+			"the node",
 		strings.Join(names, ", "))
 }

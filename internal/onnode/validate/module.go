@@ -55,12 +55,14 @@ func (m MOFED) Check(context.Context) ([]marker.Assignment, error) {
 		return nil, nil
 	}
 	if m.OnHost {
-		return nil, kernel.requireModule("mlx5_core", "install the Mellanox driver on the host, or set spec.driver.rdma.useHostMofed to false")
+		return nil, kernel.requireModule("mlx5_core",
+			"install the Mellanox driver on the host, or set spec.driver.rdma.useHostMofed to false")
 	}
 	path := cmp.Or(m.ReadyFile, labels.MOFEDReady)
 	if exists(path) {
 		return nil, nil
 	}
 	return nil, awaitExistence(path, "the Mellanox driver on this node is not ready ("+path+
-		" is missing); see the driver pod of NVIDIA's network operator on this node, or set spec.driver.rdma.useHostMofed to true if the host has the driver")
+		" is missing); see the driver pod of NVIDIA's network operator on this node, or set spec.driver.rdma.useHostMofed "+
+		"to true if the host has the driver")
 }

@@ -74,7 +74,8 @@ func (n gpuNode) smi(path string, code int, lines ...string) {
 
 // gpuLine is what nvidia-smi prints for a GPU.
 func gpuLine(index int) string {
-	return fmt.Sprintf("%d, GPU-6c5b2f0a-0000-4000-8000-00000000000%d, 580.95.05, 00000000:%X:00.0", index, index, 0x3b+index)
+	return fmt.Sprintf("%d, GPU-6c5b2f0a-0000-4000-8000-00000000000%d, 580.95.05, 00000000:%X:00.0", index, index,
+		0x3b+index)
 }
 
 // pci puts a device on the bus; it belongs to a driver unless that is empty.
@@ -103,7 +104,8 @@ func (n gpuNode) kernel() {
 	n.write("sys/module/nvidia/version", "580.95.05\n")
 	n.write("sys/module/nvidia/initstate", "live\n")
 	n.write("sys/module/nvidia_uvm/initstate", "live\n")
-	n.write("proc/devices", "Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n510 nvidia-uvm\n\nBlock devices:\n510 sd\n")
+	n.write("proc/devices",
+		"Character devices:\n  1 mem\n195 nvidia\n195 nvidiactl\n510 nvidia-uvm\n\nBlock devices:\n510 sd\n")
 	n.gpu(0)
 	n.gpu(1)
 	n.pci("0000:90:00.0", "0x10de", "0x068000", "") // An NVSwitch.
@@ -151,7 +153,8 @@ func containerNode(t *testing.T) gpuNode {
 	n.smi("driver/usr/bin/nvidia-smi", 0, gpuLine(0), gpuLine(1))
 	n.devices("driver")
 	n.write("host/dev/char/1:3", "1:3")
-	n.write("markers/.driver-ctr-ready", "GDRCOPY_ENABLED: false\nGDS_ENABLED: false\nGPU_DIRECT_RDMA_ENABLED: false\nDRIVER_INSTANCE: pod-1\n")
+	n.write("markers/.driver-ctr-ready",
+		"GDRCOPY_ENABLED: false\nGDS_ENABLED: false\nGPU_DIRECT_RDMA_ENABLED: false\nDRIVER_INSTANCE: pod-1\n")
 	return n
 }
 
@@ -159,7 +162,8 @@ func containerNode(t *testing.T) gpuNode {
 func extrasNode(t *testing.T) gpuNode {
 	t.Helper()
 	n := containerNode(t)
-	n.write("markers/.driver-ctr-ready", "GDRCOPY_ENABLED: true\nGDS_ENABLED: true\nGPU_DIRECT_RDMA_ENABLED: true\nDRIVER_INSTANCE: pod-1\n")
+	n.write("markers/.driver-ctr-ready",
+		"GDRCOPY_ENABLED: true\nGDS_ENABLED: true\nGPU_DIRECT_RDMA_ENABLED: true\nDRIVER_INSTANCE: pod-1\n")
 	for _, module := range []string{"gdrdrv", "nvidia_fs", "nvidia_peermem"} {
 		n.write("sys/module/"+module+"/initstate", "live\n")
 	}
@@ -197,7 +201,13 @@ func (n gpuNode) container() Driver {
 func try(t *testing.T, check Check, companions []Companion, markers string) ([]marker.Assignment, []string, error) {
 	t.Helper()
 	dir := marker.Dir{Path: markers, BootID: "boot-now"}
-	run := Run{Component: "driver", Markers: dir, Check: check, Companions: companions, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	run := Run{
+		Component:  "driver",
+		Markers:    dir,
+		Check:      check,
+		Companions: companions,
+		Log:        slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}
 	if err := run.prove(t.Context(), run.climb()); err != nil {
 		files, globErr := filepath.Glob(filepath.Join(markers, "[a-z]*-ready"))
 		if globErr != nil || len(files) > 0 {

@@ -93,14 +93,20 @@ func isMIG(name string) bool { return strings.HasPrefix(name, labels.ResourceMIG
 // noneOffered says why no resource of the node proves the plugin.
 func (p Plugin) noneOffered(resources nodeapi.Resources) string {
 	if uncounted := advertised(resources.Allocatable); uncounted != "" {
-		return fmt.Sprintf("node %s offers %s, but no nvidia.com/gpu, as which the MIG strategy %s offers GPUs; check spec.mig.strategy and the configuration of the device plugin on this node",
+		return fmt.Sprintf(
+			"node %s offers %s, but no nvidia.com/gpu, as which the MIG strategy %s offers GPUs; check spec.mig.strategy and "+
+				"the configuration of the device plugin on this node",
 			p.Node, uncounted, p.Strategy)
 	}
 	if unhealthy := advertised(resources.Capacity); unhealthy != "" {
-		return fmt.Sprintf("node %s has %s, but none can be allocated; see the log of the device plugin on this node for unhealthy GPUs",
+		return fmt.Sprintf(
+			"node %s has %s, but none can be allocated; see the log of the device plugin on this node for unhealthy GPUs",
 			p.Node, unhealthy)
 	}
-	return fmt.Sprintf("node %s advertises no GPU; see the log of the device plugin on this node, and check its configuration and MIG strategy", p.Node)
+	return fmt.Sprintf(
+		"node %s advertises no GPU; see the log of the device plugin on this node, and check its configuration and MIG "+
+			"strategy",
+		p.Node)
 }
 
 // advertised lists the GPUs of all names, as NAME=NUMBER.

@@ -68,7 +68,11 @@ func TestPluginCountsWhatTheMIGStrategyOffers(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, err := Plugin{Node: "node-a", Strategy: tc.strategy, Client: client(t, `{"status":`+tc.status+`}`)}.Check(t.Context())
+			_, err := Plugin{
+				Node:     "node-a",
+				Strategy: tc.strategy,
+				Client:   client(t, `{"status":`+tc.status+`}`),
+			}.Check(t.Context())
 			if tc.err == "" {
 				g.Expect(err).NotTo(HaveOccurred())
 				return
@@ -116,7 +120,8 @@ func TestPluginIsWokenByTheKubeletsReport(t *testing.T) {
 		if reported.Load() {
 			gpus = "8"
 		}
-		_, _ = w.Write([]byte(`{"metadata":{"resourceVersion":"7"},"status":{"allocatable":{"nvidia.com/gpu":"` + gpus + `"}}}`))
+		_, _ = w.Write(
+			[]byte(`{"metadata":{"resourceVersion":"7"},"status":{"allocatable":{"nvidia.com/gpu":"` + gpus + `"}}}`))
 	})
 	run, log := prover(t, Plugin{Node: "node-a", Client: clientOf(t, api)}.Check)
 	run.Interval, run.MaxInterval = time.Hour, time.Hour

@@ -146,7 +146,8 @@ func TestProveGivesUpOnceItsAttemptsHaveFailedForLong(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
 				began := time.Now()
-				run, _ := prover(t, func(context.Context) ([]marker.Assignment, error) { return nil, tc.attempt(time.Since(began)) })
+				run, _ := prover(t,
+					func(context.Context) ([]marker.Assignment, error) { return nil, tc.attempt(time.Since(began)) })
 				run.Markers.Path, run.FailAfter = dir, tc.failAfter
 				run.Interval, run.MaxInterval = DefaultInterval, DefaultMaxInterval
 
@@ -176,7 +177,8 @@ func TestProveBoundsAnAttempt(t *testing.T) {
 	})
 	run.AttemptTimeout = 10 * time.Millisecond
 	g.Expect(run.Prove(t.Context())).To(Succeed())
-	g.Expect(log.String()).To(ContainSubstring("/usr/bin/nvidia-smi was stopped: it does not end within 10ms; see the kernel log"))
+	g.Expect(log.String()).
+		To(ContainSubstring("/usr/bin/nvidia-smi was stopped: it does not end within 10ms; see the kernel log"))
 }
 
 func TestProveStartsNoSecondCheckBesideOneThatHangs(t *testing.T) {

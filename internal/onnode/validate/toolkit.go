@@ -15,7 +15,8 @@ import (
 var injectedCodes = map[int]string{
 	4: "the container may not open the GPUs' device nodes; see that the links in /dev/char of the host exist, " +
 		"and delete this pod to have it made anew",
-	6: "no GPU was put into this container; check NVIDIA_VISIBLE_DEVICES of this container and the log of the container toolkit on this node",
+	6: "no GPU was put into this container; check NVIDIA_VISIBLE_DEVICES of this container and the log of the " +
+		"container toolkit on this node",
 	9: "the driver cannot be reached from this container; see that /dev/nvidiactl is in it, " +
 		"and that the driver on this node was not stopped",
 	12: "the container runtime has put nvidia-smi into this container, but not libnvidia-ml.so.1; " +
@@ -49,7 +50,9 @@ func injectedGPUs(ctx context.Context) ([]listedGPU, error) {
 		return nil, err
 	}
 	if len(gpus) == 0 {
-		return nil, errors.New("nvidia-smi runs but lists no GPU; check NVIDIA_VISIBLE_DEVICES of this container and the log of the container toolkit on this node")
+		return nil, errors.New(
+			"nvidia-smi runs but lists no GPU; check NVIDIA_VISIBLE_DEVICES of this container and the log of the container " +
+				"toolkit on this node")
 	}
 	return gpus, nil
 }
@@ -72,7 +75,10 @@ func parseList(out []byte) ([]listedGPU, error) {
 			last := &gpus[len(gpus)-1]
 			last.migs = append(last.migs, uuid)
 		case strings.HasPrefix(line, "GPU "):
-			return nil, fmt.Errorf("nvidia-smi lists a GPU without its UUID, %q; see the kernel log for Xid errors, and reset the GPU or reboot the node", firstLine([]byte(line)))
+			return nil, fmt.Errorf(
+				"nvidia-smi lists a GPU without its UUID, %q; see the kernel log for Xid errors, and reset the GPU or reboot "+
+					"the node",
+				firstLine([]byte(line)))
 		}
 	}
 	return gpus, nil
@@ -82,7 +88,10 @@ func parseList(out []byte) ([]listedGPU, error) {
 func injectedSMI(ctx context.Context, args ...string) ([]byte, error) {
 	path, err := exec.LookPath(smi)
 	if err != nil {
-		return nil, fmt.Errorf("the container runtime has put no nvidia-smi into this container; see the log of the container toolkit on this node and the runtime class of this pod: %w", err)
+		return nil, fmt.Errorf(
+			"the container runtime has put no nvidia-smi into this container; see the log of the container toolkit on this "+
+				"node and the runtime class of this pod: %w",
+			err)
 	}
 	out, err := output(exec.CommandContext(ctx, path, args...))
 	var exit *exec.ExitError
@@ -90,9 +99,11 @@ func injectedSMI(ctx context.Context, args ...string) ([]byte, error) {
 	case err == nil:
 		return out, nil
 	case absent(err):
-		return nil, fmt.Errorf("the injected nvidia-smi finds no loader; use an image of the operator that has a C library: %w", err)
+		return nil, fmt.Errorf(
+			"the injected nvidia-smi finds no loader; use an image of the operator that has a C library: %w", err)
 	case ctx.Err() == nil && errors.As(err, &exit) && injectedCodes[exit.ExitCode()] != "":
-		return nil, fmt.Errorf("%s fails with %w: %s (output: %q)", path, exit, injectedCodes[exit.ExitCode()], firstLine(out))
+		return nil, fmt.Errorf("%s fails with %w: %s (output: %q)", path, exit, injectedCodes[exit.ExitCode()],
+			firstLine(out))
 	}
 	return nil, explain(ctx, path, out, err)
 }

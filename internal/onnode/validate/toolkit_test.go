@@ -31,22 +31,58 @@ func TestToolkit(t *testing.T) {
 		smi       string // Stands in for nvidia-smi if not empty.
 		err       string // It succeeds if empty.
 	}{
-		"one GPU":              {},
-		"eight GPUs":           {variables: map[string]string{fakegpu.GPUs: "gpu gpu gpu gpu gpu gpu gpu gpu"}},
-		"MIG devices":          {variables: map[string]string{fakegpu.GPUs: "mig7 mig0"}},
-		"no nvidia-smi":        {variables: map[string]string{"PATH": "/no/such/directory"}, err: "put no nvidia-smi into this container; see the log of the container toolkit"},
-		"no loader":            {smi: "#!/no/such/loader\n", err: "use an image of the operator that has a C library"},
-		"no NVML":              {variables: map[string]string{"LD_LIBRARY_PATH": ""}, err: "fails with exit status 12: the container runtime has put nvidia-smi into this container, but not libnvidia-ml.so.1; restart the container toolkit"},
-		"another NVML":         {variables: nvml("nvmlInit_v2=18"), err: "fails with exit status 18: the libraries in this container are of another version than the kernel module; after a driver update restart the container toolkit"},
-		"no driver":            {variables: nvml("nvmlInit_v2=9"), err: "fails with exit status 9: the driver cannot be reached from this container"},
-		"no permission":        {variables: nvml("nvmlInit_v2=4"), err: "fails with exit status 4: the container may not open the GPUs' device nodes; see that the links in /dev/char"},
-		"an unknown error":     {variables: nvml("nvmlInit_v2=999"), err: "fails with exit status 255: internal error of the driver"},
-		"no GPU":               {variables: map[string]string{fakegpu.GPUs: ""}, err: "fails with exit status 6: no GPU was put into this container; check NVIDIA_VISIBLE_DEVICES"},
-		"a GPU that is lost":   {variables: map[string]string{fakegpu.GPUs: "gpu gpu", fakegpu.NVML: "on=1 nvmlDeviceGetHandleByIndex_v2=15"}, err: "GPU 0000:08:00.0 has fallen off the bus"},
-		"a lost GPU, exit 0":   {smi: "#!/bin/sh\necho 'Unable to determine the device handle for gpu 0000:3B:00.0: Unknown Error'\n", err: "GPU 0000:3b:00.0 has fallen off the bus"},
-		"a list without a GPU": {smi: "#!/bin/sh\necho 'No devices found.'\n", err: "lists no GPU; check NVIDIA_VISIBLE_DEVICES"},
+		"one GPU":     {},
+		"eight GPUs":  {variables: map[string]string{fakegpu.GPUs: "gpu gpu gpu gpu gpu gpu gpu gpu"}},
+		"MIG devices": {variables: map[string]string{fakegpu.GPUs: "mig7 mig0"}},
+		"no nvidia-smi": {
+			variables: map[string]string{"PATH": "/no/such/directory"},
+			err:       "put no nvidia-smi into this container; see the log of the container toolkit",
+		},
+		"no loader": {smi: "#!/no/such/loader\n", err: "use an image of the operator that has a C library"},
+		"no NVML": {
+			variables: map[string]string{"LD_LIBRARY_PATH": ""},
+			err: "fails with exit status 12: the container runtime has put nvidia-smi into this container, but not " +
+				"libnvidia-ml.so.1; restart the container toolkit",
+		},
+		"another NVML": {
+			variables: nvml("nvmlInit_v2=18"),
+			err: "fails with exit status 18: the libraries in this container are of another version than the kernel " +
+				"module; after a driver update restart the container toolkit",
+		},
+		"no driver": {
+			variables: nvml("nvmlInit_v2=9"),
+			err:       "fails with exit status 9: the driver cannot be reached from this container",
+		},
+		"no permission": {
+			variables: nvml("nvmlInit_v2=4"),
+			err: "fails with exit status 4: the container may not open the GPUs' device nodes; see that the links in " +
+				"/dev/char",
+		},
+		"an unknown error": {
+			variables: nvml("nvmlInit_v2=999"),
+			err:       "fails with exit status 255: internal error of the driver",
+		},
+		"no GPU": {
+			variables: map[string]string{fakegpu.GPUs: ""},
+			err:       "fails with exit status 6: no GPU was put into this container; check NVIDIA_VISIBLE_DEVICES",
+		},
+		"a GPU that is lost": {
+			variables: map[string]string{fakegpu.GPUs: "gpu gpu", fakegpu.NVML: "on=1 nvmlDeviceGetHandleByIndex_v2=15"},
+			err:       "GPU 0000:08:00.0 has fallen off the bus",
+		},
+		"a lost GPU, exit 0": {
+			smi: "#!/bin/sh\necho 'Unable to determine the device handle for gpu 0000:3B:00.0: Unknown Error'\n",
+			err: "GPU 0000:3b:00.0 has fallen off the bus",
+		},
+		"a list without a GPU": {
+			smi: "#!/bin/sh\necho 'No devices found.'\n",
+			err: "lists no GPU; check NVIDIA_VISIBLE_DEVICES",
+		},
 		"a GPU without a UUID": {smi: "#!/bin/sh\necho 'GPU 0: ERR!'\n", err: `lists a GPU without its UUID, "GPU 0: ERR!"`},
-		"a crash":              {variables: nvml("crash:nvmlInit_v2"), err: "nvidia-smi fails with signal: segmentation fault"},
+		"a crash": {
+			variables: nvml("crash:nvmlInit_v2"),
+			err:       "nvidia-smi fails with signal: segmentation fault",
+		},
 	}
 	seen := map[string]string{}
 	for name, tc := range tests {

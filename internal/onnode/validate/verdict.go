@@ -70,7 +70,8 @@ func lacks(message, resource string) bool {
 // continues tells whether rest goes on with the name of a resource.
 func continues(rest string) bool {
 	rest = strings.TrimLeft(rest, ".")
-	return rest != "" && (rest[0] == '-' || rest[0] == '_' || rest[0] >= '0' && rest[0] <= '9' || rest[0] >= 'a' && rest[0] <= 'z')
+	return rest != "" &&
+		(rest[0] == '-' || rest[0] == '_' || rest[0] >= '0' && rest[0] <= '9' || rest[0] >= 'a' && rest[0] <= 'z')
 }
 
 // failedBecause is what the container said last, else what the kubelet says of the pod.
@@ -82,7 +83,8 @@ func failedBecause(pod nodeapi.Pod) string {
 			if last := message[strings.LastIndex(message, "\n")+1:]; last != "" {
 				return last
 			}
-			return fmt.Sprintf("its container ended with exit code %d (%s)", ended.ExitCode, cmp.Or(ended.Reason, "no reason given"))
+			return fmt.Sprintf("its container ended with exit code %d (%s)", ended.ExitCode,
+				cmp.Or(ended.Reason, "no reason given"))
 		}
 	}
 	return reasonAndMessage(pod.Status.Reason, pod.Status.Message)

@@ -69,7 +69,8 @@ func (w Workload) Run(ctx context.Context, resource string) error {
 	result, err := w.follow(ctx, pod, resource)
 	if result == podPreempted {
 		if err = w.end(ctx, "the workload pod", pod); err == nil {
-			w.Log.Info("all GPUs are in use, which proves that they can be allocated; no workload was run", "node", w.Node, "resource", resource)
+			w.Log.Info("all GPUs are in use, which proves that they can be allocated; no workload was run", "node", w.Node,
+				"resource", resource)
 			return nil
 		}
 	}
@@ -95,7 +96,9 @@ func (w Workload) create(ctx context.Context, resource string) (nodeapi.Pod, err
 		pod, err = w.Client.CreatePod(lasting, w.Namespace, wanted)
 	}
 	if err != nil {
-		return nodeapi.Pod{}, fmt.Errorf("the workload pod cannot be created in namespace %s; check that the priority class %s exists, and the quotas and admission policies of the namespace: %w",
+		return nodeapi.Pod{}, fmt.Errorf(
+			"the workload pod cannot be created in namespace %s; check that the priority class %s exists, and the quotas and "+
+				"admission policies of the namespace: %w",
 			w.Namespace, w.PriorityClass, err)
 	}
 	return pod, nil
@@ -120,7 +123,8 @@ func (w Workload) removeEarlier(ctx context.Context, name string) error {
 	case err != nil:
 		return fmt.Errorf("the workload pod of an earlier attempt is not known: %w", err)
 	case earlier.Metadata.Labels[labels.App] != workloadApp:
-		return fmt.Errorf("the pod %s/%s is not a workload pod, but has the name of that of node %s; delete it", w.Namespace, name, w.Node)
+		return fmt.Errorf("the pod %s/%s is not a workload pod, but has the name of that of node %s; delete it", w.Namespace,
+			name, w.Node)
 	}
 	return w.end(ctx, "the earlier workload pod", earlier)
 }
@@ -140,7 +144,9 @@ func (w Workload) end(ctx context.Context, what string, pod nodeapi.Pod) error {
 	case ctx.Err() != nil:
 		return interrupted(ctx)
 	case bounded.Err() != nil:
-		return fmt.Errorf("%s on node %s has not ended %s after its deletion; see the kernel log of the node for Xid errors of its GPU, and the kubelet's log for the pod %s",
+		return fmt.Errorf(
+			"%s on node %s has not ended %s after its deletion; see the kernel log of the node for Xid errors of its GPU, "+
+				"and the kubelet's log for the pod %s",
 			what, w.Node, w.EndTimeout, pod.Metadata.Name)
 	default:
 		return fmt.Errorf("%s on node %s cannot be ended: %w", what, w.Node, err)

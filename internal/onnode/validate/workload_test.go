@@ -82,7 +82,8 @@ func (c *cluster) create(w http.ResponseWriter, r *http.Request) {
 		return
 	case c.present != nil:
 		w.WriteHeader(http.StatusConflict)
-		_, _ = w.Write([]byte(`{"reason":"AlreadyExists","message":"pods \"` + c.present.Metadata.Name + `\" already exists"}`))
+		_, _ = w.Write(
+			[]byte(`{"reason":"AlreadyExists","message":"pods \"` + c.present.Metadata.Name + `\" already exists"}`))
 		return
 	}
 	var body bytes.Buffer
@@ -171,7 +172,8 @@ func workload(t *testing.T, c *cluster) (Workload, *bytes.Buffer) {
 
 const (
 	unplaced = `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable",` +
-		`"message":"0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."}]}`
+		`"message":"0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) didn't satisfy plugin(s) ` +
+		`[NodeAffinity]. no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."}]}`
 	scheduled = `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"True"}]}`
 	succeeded = `{"phase":"Succeeded"}`
 )
@@ -181,7 +183,8 @@ func terminated(message string) string {
 	if err != nil {
 		panic(err)
 	}
-	return `{"phase":"Failed","containerStatuses":[{"state":{"terminated":{"exitCode":1,"reason":"Error","message":` + string(encoded) + `}}}]}`
+	return `{"phase":"Failed","containerStatuses":[{"state":{"terminated":{"exitCode":1,"reason":"Error","message":` + string(
+		encoded) + `}}}]}`
 }
 
 func TestWorkload(t *testing.T) {
@@ -192,23 +195,38 @@ func TestWorkload(t *testing.T) {
 		err    string
 		kept   bool // The pod is left for its log.
 	}{
-		"succeeds with the pod": {states: []string{scheduled, `{"phase":"Running"}`, succeeded}, log: "a pod got a GPU and computed on it"},
+		"succeeds with the pod": {
+			states: []string{scheduled, `{"phase":"Running"}`, succeeded},
+			log:    "a pod got a GPU and computed on it",
+		},
 		"passes on a full node": {states: []string{unplaced}, log: inUse},
 		"succeeds where a GPU was free soon after": {
 			states: []string{unplaced, scheduled, succeeded}, log: "a pod got a GPU"},
 		"passes where the kubelet finds the node full": {
-			states: []string{scheduled, `{"phase":"Failed","reason":"OutOfnvidia.com/gpu","message":"Node didn't have enough resource: nvidia.com/gpu, requested: 1, used: 8, capacity: 8"}`},
-			log:    inUse},
+			states: []string{
+				scheduled,
+				`{"phase":"Failed","reason":"OutOfnvidia.com/gpu","message":"Node didn't have enough resource: nvidia.com/gpu, ` +
+					`requested: 1, used: 8, capacity: 8"}`,
+			},
+			log: inUse},
 		"passes where a user's pod took the GPU back": {
-			states: []string{`{"phase":"Running","conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler"}]}`},
-			log:    inUse},
+			states: []string{
+				`{"phase":"Running","conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler"}]}`,
+			},
+			log: inUse},
 		"fails with what the program said last": {
-			states: []string{terminated("GPU 0 computes\nGPU 1 gives wrong numbers at index 17; have the GPU serviced\n")}, kept: true,
-			err: "the workload pod on node node-a failed: GPU 1 gives wrong numbers at index 17; have the GPU serviced (its log is that of the pod nvidia-device-plugin-validator-node-a)"},
+			states: []string{
+				terminated("GPU 0 computes\nGPU 1 gives wrong numbers at index 17; have the GPU serviced\n"),
+			}, kept: true,
+			err: "the workload pod on node node-a failed: GPU 1 gives wrong numbers at index 17; have the GPU serviced (its " +
+				"log is that of the pod nvidia-device-plugin-validator-node-a)"},
 		"fails with the exit code of a program that says nothing": {
 			states: []string{terminated("")}, kept: true, err: "failed: its container ended with exit code 1 (Error) ("},
 		"fails with the kubelet's reason": {
-			states: []string{`{"phase":"Failed","reason":"UnexpectedAdmissionError","message":"Allocate failed due to device plugin GetPreferredAllocation rpc failed"}`}, kept: true,
+			states: []string{
+				`{"phase":"Failed","reason":"UnexpectedAdmissionError","message":"Allocate failed due to device plugin ` +
+					`GetPreferredAllocation rpc failed"}`,
+			}, kept: true,
 			err: "failed: UnexpectedAdmissionError: Allocate failed due to device plugin GetPreferredAllocation rpc failed ("},
 		"fails where the pod is deleted": {
 			states: []string{scheduled, ""}, err: "the workload pod on node node-a was deleted before it ended"},
@@ -300,7 +318,8 @@ func TestWorkloadReplacesThePodOfAnEarlierAttempt(t *testing.T) {
 
 // A pod whose GPU hangs keeps it while it cannot end: that the node looks full then is no proof.
 func TestWorkloadThatDoesNotEndIsNoProof(t *testing.T) {
-	const remedy = " on node node-a has not ended 200ms after its deletion; see the kernel log of the node for Xid errors of its GPU, and the kubelet's log for the pod " + podName
+	const remedy = " on node node-a has not ended 200ms after its deletion; see the kernel log of the node for Xid " +
+		"errors of its GPU, and the kubelet's log for the pod " + podName
 	terminating := earlier()
 	terminating.Metadata.DeletionTimestamp = "2026-01-01T00:00:00Z"
 	preempted := `{"phase":"Running","conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler"}]}`
@@ -309,9 +328,13 @@ func TestWorkloadThatDoesNotEndIsNoProof(t *testing.T) {
 		state   string
 		err     string
 	}{
-		"the earlier one, which runs":       {present: earlier(), state: unplaced, err: "the earlier workload pod" + remedy},
-		"the earlier one, which is deleted": {present: terminating, state: unplaced, err: "the earlier workload pod" + remedy},
-		"its own, which is preempted":       {state: preempted, err: "the workload pod" + remedy},
+		"the earlier one, which runs": {present: earlier(), state: unplaced, err: "the earlier workload pod" + remedy},
+		"the earlier one, which is deleted": {
+			present: terminating,
+			state:   unplaced,
+			err:     "the earlier workload pod" + remedy,
+		},
+		"its own, which is preempted": {state: preempted, err: "the workload pod" + remedy},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -349,10 +372,19 @@ func TestWorkloadName(t *testing.T) {
 	hundred := strings.Repeat("a", 100)
 	longest := strings.Repeat("a", 83) + "." + strings.Repeat("b", 169)
 	tests := map[string]struct{ node, name string }{
-		"ends with that of the node":             {"ip-10-0-1-2.ec2.internal", "nvidia-device-plugin-validator-ip-10-0-1-2.ec2.internal"},
-		"holds a long one":                       {hundred, "nvidia-device-plugin-validator-" + hundred},
-		"holds the hash of one that is longer":   {longest, "nvidia-device-plugin-validator-" + longest[:84] + "97158e587e325ad3"},
-		"differs where names differ in the rest": {longest[:252] + "c", "nvidia-device-plugin-validator-" + longest[:84] + "887e3c251abd0d35"},
+		"ends with that of the node": {
+			"ip-10-0-1-2.ec2.internal",
+			"nvidia-device-plugin-validator-ip-10-0-1-2.ec2.internal",
+		},
+		"holds a long one": {hundred, "nvidia-device-plugin-validator-" + hundred},
+		"holds the hash of one that is longer": {
+			longest,
+			"nvidia-device-plugin-validator-" + longest[:84] + "97158e587e325ad3",
+		},
+		"differs where names differ in the rest": {
+			longest[:252] + "c",
+			"nvidia-device-plugin-validator-" + longest[:84] + "887e3c251abd0d35",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -367,8 +399,11 @@ func TestWorkloadSaysWhyItsPodCannotBeCreated(t *testing.T) {
 	g := NewWithT(t)
 	w, _ := workload(t, &cluster{refuse: "pods is forbidden: no PriorityClass with name lowest was found"})
 	g.Expect(w.Run(t.Context(), "nvidia.com/gpu")).To(MatchError(SatisfyAll(
-		HavePrefix("the workload pod cannot be created in namespace gpu-operator; check that the priority class lowest exists, and the quotas"),
-		ContainSubstring("no PriorityClass with name lowest was found"))))
+		HavePrefix(
+			"the workload pod cannot be created in namespace gpu-operator; check that the priority class lowest exists, and "+
+				"the quotas"),
+		ContainSubstring("no PriorityClass with name lowest was found"),
+	)))
 }
 
 // The pod is written with types of our own: the API server must read them as the Pod that is meant.

@@ -19,12 +19,27 @@ func TestChangesTellsOfAChange(t *testing.T) {
 		before func(t *testing.T, dir string)
 		change func(dir string) error
 	}{
-		"the directory and its parent are made": {before: nothing, change: func(dir string) error { return os.MkdirAll(dir, 0o700) }},
-		"a file is made":                        {before: mkdir, change: func(dir string) error { return os.WriteFile(at(dir), nil, 0o600) }},
-		"a file is written":                     {before: filled, change: func(dir string) error { return os.WriteFile(at(dir), []byte("x"), 0o600) }},
-		"a file is renamed":                     {before: filled, change: func(dir string) error { return os.Rename(at(dir), at(dir)+"-2") }},
-		"a file is removed":                     {before: filled, change: func(dir string) error { return os.Remove(at(dir)) }},
-		"the directory goes":                    {before: mkdir, change: os.Remove},
+		"the directory and its parent are made": {
+			before: nothing,
+			change: func(dir string) error { return os.MkdirAll(dir, 0o700) },
+		},
+		"a file is made": {
+			before: mkdir,
+			change: func(dir string) error { return os.WriteFile(at(dir), nil, 0o600) },
+		},
+		"a file is written": {
+			before: filled,
+			change: func(dir string) error { return os.WriteFile(at(dir), []byte("x"), 0o600) },
+		},
+		"a file is renamed": {
+			before: filled,
+			change: func(dir string) error { return os.Rename(at(dir), at(dir)+"-2") },
+		},
+		"a file is removed": {
+			before: filled,
+			change: func(dir string) error { return os.Remove(at(dir)) },
+		},
+		"the directory goes": {before: mkdir, change: os.Remove},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,13 @@ func (w Waiter) Until(ctx context.Context, condition func() error) error {
 }
 
 // block returns nil when it is time to look again.
-func (w *Waiter) block(ctx context.Context, changes *changes, remind *time.Ticker, since time.Time, reason error) error {
+func (w *Waiter) block(
+	ctx context.Context,
+	changes *changes,
+	remind *time.Ticker,
+	since time.Time,
+	reason error,
+) error {
 	for {
 		select {
 		case <-changes.events():

@@ -170,7 +170,8 @@ func TestUntilSaysOnceWhatItWaitsForAndRemindsWithTheReason(t *testing.T) {
 	g.Expect(err).To(MatchError("terminated signal received after waiting 0s for driver: driver-ready is missing"))
 	g.Expect(err).To(MatchError(errMissing))
 	g.Expect(strings.Count(log.String(), `msg="waiting for driver"`)).To(Equal(1))
-	g.Expect(log.String()).To(MatchRegexp(`msg="still waiting for driver" since=\d{4}-\S+Z because="driver-ready is missing"`))
+	g.Expect(log.String()).
+		To(MatchRegexp(`msg="still waiting for driver" since=\d{4}-\S+Z because="driver-ready is missing"`))
 }
 
 // twice closes then when word has been written two times.

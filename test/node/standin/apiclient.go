@@ -105,5 +105,6 @@ func (c *apiClient) send(ctx context.Context, method, path string, body []byte) 
 		return response, nil
 	}
 	content, err := io.ReadAll(response.Body)
-	return nil, errors.Join(fmt.Errorf("%s %s: %s: %s", method, path, response.Status, content), err, response.Body.Close())
+	return nil, errors.Join(fmt.Errorf("%s %s: %s: %s", method, path, response.Status, content), err,
+		response.Body.Close())
 }

@@ -64,7 +64,11 @@ func watchNode(ctx context.Context, client *apiClient, name string, changed func
 	if err := changed(node); err != nil {
 		return err
 	}
-	query := url.Values{"watch": {"true"}, "fieldSelector": {"metadata.name=" + name}, "resourceVersion": {node.Metadata.ResourceVersion}}
+	query := url.Values{
+		"watch":           {"true"},
+		"fieldSelector":   {"metadata.name=" + name},
+		"resourceVersion": {node.Metadata.ResourceVersion},
+	}
 	return client.follow(ctx, "/api/v1/nodes?"+query.Encode(), changed)
 }
 

@@ -91,8 +91,9 @@ func loadModules() error {
 	}
 	files := map[string]string{
 		"/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " + driverVersion() + "\n",
-		"/proc/devices": fmt.Sprintf("Character devices:\n  1 mem\n%[1]d nvidia\n%[1]d nvidiactl\n%d nvidia-uvm\n\nBlock devices:\n",
-			majorNvidia, majorUVM),
+		"/proc/devices": fmt.Sprintf(
+			"Character devices:\n  1 mem\n%[1]d nvidia\n%[1]d nvidiactl\n%d nvidia-uvm\n\nBlock devices:\n", majorNvidia,
+			majorUVM),
 	}
 	for i, address := range addresses {
 		files["/proc/driver/nvidia/gpus/"+address+"/information"] = fmt.Sprintf(

@@ -25,7 +25,9 @@ const (
 )
 
 // kernelFiles are what every container is shown of the machine's hardware, and which boot it is.
-var kernelFiles = []string{"/sys/bus/pci/devices", "/sys/module", "/proc/devices", "/proc/driver", "/proc/sys/kernel/random/boot_id"}
+var kernelFiles = []string{
+	"/sys/bus/pci/devices", "/sys/module", "/proc/devices", "/proc/driver", "/proc/sys/kernel/random/boot_id",
+}
 
 // runWithHardware is runc, which makes each container with the machine's hardware and the orders in it, and
 // writes down when it starts it.

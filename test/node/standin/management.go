@@ -83,7 +83,8 @@ func writeManagement() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(managementFile+".new", content, 0o644), os.Rename(managementFile+".new", managementFile))
+	return errors.Join(os.WriteFile(managementFile+".new", content, 0o644),
+		os.Rename(managementFile+".new", managementFile))
 }
 
 // inject puts into a container what it asks for by its environment. Like the real runtime, it makes no container where

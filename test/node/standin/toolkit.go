@@ -29,7 +29,8 @@ func toolkit([]string) error {
 	}
 	dropIn, socket := os.Getenv("RUNTIME_DROP_IN_CONFIG"), os.Getenv("RUNTIME_SOCKET")
 	if dropIn == "" || socket == "" {
-		return errors.New("RUNTIME_DROP_IN_CONFIG and RUNTIME_SOCKET must say where the runtime has its configuration and its socket")
+		return errors.New(
+			"RUNTIME_DROP_IN_CONFIG and RUNTIME_SOCKET must say where the runtime has its configuration and its socket")
 	}
 	if err := write(dropIn, handlers(dir)); err != nil {
 		return fmt.Errorf("configure the runtime: %w", err)
@@ -73,7 +74,8 @@ func handlers(dir string) string {
 		class: "nvidia-container-runtime", class + "-cdi": "nvidia-container-runtime.cdi", class + "-legacy": "nvidia-container-runtime",
 	} {
 		table := fmt.Sprintf("plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.%s", name)
-		text += fmt.Sprintf("\n[%s]\n  runtime_type = \"io.containerd.runc.v2\"\n[%s.options]\n  BinaryName = %q\n  SystemdCgroup = false\n",
+		text += fmt.Sprintf(
+			"\n[%s]\n  runtime_type = \"io.containerd.runc.v2\"\n[%s.options]\n  BinaryName = %q\n  SystemdCgroup = false\n",
 			table, table, filepath.Join(dir, program))
 	}
 	return text
@@ -152,7 +154,9 @@ func (s spec) device(source, at string) error {
 	}
 	major, minor := unix.Major(stat.Rdev), unix.Minor(stat.Rdev)
 	linux := s.section("linux")
-	linux.add("devices", map[string]any{"path": at, "type": "c", "major": major, "minor": minor, "fileMode": 0o666, "uid": 0, "gid": 0})
-	linux.section("resources").add("devices", map[string]any{"allow": true, "type": "c", "major": major, "minor": minor, "access": "rwm"})
+	linux.add("devices",
+		map[string]any{"path": at, "type": "c", "major": major, "minor": minor, "fileMode": 0o666, "uid": 0, "gid": 0})
+	linux.section("resources").
+		add("devices", map[string]any{"allow": true, "type": "c", "major": major, "minor": minor, "access": "rwm"})
 	return nil
 }
