@@ -1,3 +1,3 @@
-// Package image is the one place that knows the default images of the operands and how a
-// reference is put together from repository, name and version. It is pure.
+// Package image has the default images of the operands and builds references from repository, name and
+// version. It is pure.
 package image

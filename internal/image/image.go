@@ -14,7 +14,7 @@ import (
 // Component names an image that the operator can run.
 type Component string
 
-// The images of the catalogue. The daemon of MPS and config-manager run the device plugin's, the node
+// The images of the catalogue. The MPS daemon and config-manager use the device plugin's image, the node
 // status exporter the operator's.
 const (
 	Driver        Component = "driver"
@@ -47,14 +47,14 @@ var defaults = map[Component]parts{
 	OperatorImage: {"ghcr.io/clusterpolicy", "gpu-operator", version.Version},
 }
 
-// Components are all that have an image, by name.
+// Components returns all components that have an image, sorted by name.
 func Components() []Component { return slices.Sorted(maps.Keys(defaults)) }
 
-// PerSystem tells that there is an image for each operating system of the nodes, which the end of its tag names,
-// as it has modules for their kernels.
+// PerSystem reports whether there is an image for each operating system of the nodes, which the suffix of
+// its tag names, because it contains or builds kernel modules.
 func (c Component) PerSystem() bool { return c == Driver || c == GDS || c == GDRCopy }
 
-// Own is the image that holds the operator and the on-node program of this release.
+// Own returns the image of the operator and the on-node program of this release.
 func Own() string {
 	own := defaults[OperatorImage]
 	return own.repository + "/" + own.image + ":" + own.version
@@ -71,9 +71,9 @@ type Reference struct {
 	Version string
 }
 
-// Resolve puts a reference together from the spec, key by key filled up from the component's
-// default. A whole reference in spec.Image is used as it is. The suffix is appended to a tag, never
-// to a digest or a whole reference: the driver's images carry the operating system there.
+// Resolve builds a reference from the spec; keys that are empty have the component's default. A complete
+// reference in spec.Image is used unchanged. The suffix is appended to a tag, never to a digest or a complete
+// reference: the driver's images have the operating system there.
 func Resolve(component Component, spec v1.ImageSpec, suffix string) (Reference, error) {
 	fallback, known := defaults[component]
 	if !known {
@@ -98,7 +98,7 @@ func Resolve(component Component, spec v1.ImageSpec, suffix string) (Reference, 
 	return Reference{Image: name + ":" + tag, Version: tag}, nil
 }
 
-// versionOf cuts the tag or digest off a whole reference; a port in the registry is no tag.
+// versionOf returns the tag or digest of a complete reference; a port in the registry is no tag.
 func versionOf(reference string) string {
 	if _, digest, found := strings.Cut(reference, "@"); found {
 		return digest
@@ -110,8 +110,8 @@ func versionOf(reference string) string {
 	return "latest"
 }
 
-// Named tells whether the spec of the validator names an image of the on-node program. The image of
-// NVIDIA's own operator, which its chart writes into every policy, is none: it means the image that
+// Named reports whether the spec of the validator names an image of the on-node program. The image of
+// NVIDIA's own operator, which its chart writes into every policy, does not count: it means the image that
 // belongs to the operator.
 func Named(spec v1.ImageSpec) bool {
 	if strings.HasPrefix(spec.Repository+"/"+spec.Image, "nvcr.io/nvidia/") ||
@@ -121,8 +121,8 @@ func Named(spec v1.ImageSpec) bool {
 	return spec.Repository != "" || spec.Image != "" || spec.Version != ""
 }
 
-// Helper is the image of the on-node program. A spec that names no part of it means the image that
-// the operator itself runs from.
+// Helper returns the image of the on-node program: own, the image that the operator itself runs from, unless
+// the spec names another.
 func Helper(spec v1.ImageSpec, own string) (Reference, error) {
 	if !Named(spec) {
 		return Reference{Image: own, Version: versionOf(own)}, nil
