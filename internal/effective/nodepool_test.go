@@ -10,8 +10,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 )
 
-// What a pool says is what the same field of the spec would say for its nodes, and the spec itself stays.
-func TestTheSpecOfAPool(t *testing.T) {
+// A value in a node pool means what it means in the same field of the spec, and the spec itself is unchanged.
+func TestForPool(t *testing.T) {
 	base := v1.ClusterPolicySpec{
 		Driver: &v1.DriverSpec{
 			ImageSpec: v1.ImageSpec{
@@ -42,9 +42,10 @@ func TestTheSpecOfAPool(t *testing.T) {
 		"nothing": {want: func(*v1.ClusterPolicySpec) {}},
 		"empty blocks": {
 			pool: v1.NodePoolSpec{
-				Driver:  &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{}},
-				Toolkit: &v1.NodePoolToolkitSpec{}, DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{}},
-				MIG: &v1.MIGSpec{}, MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{}},
+				Driver:       &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{}},
+				Toolkit:      &v1.NodePoolToolkitSpec{},
+				DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{}},
+				MIG:          &v1.MIGSpec{}, MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{}},
 			},
 			want: func(*v1.ClusterPolicySpec) {},
 		},
@@ -68,22 +69,20 @@ func TestTheSpecOfAPool(t *testing.T) {
 		},
 		"modules": {
 			pool: v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{
-				UsePrecompiled: new(
-					true), KernelModuleType: v1.KernelModuleOpen, KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "modules"},
+				UsePrecompiled: new(true), KernelModuleType: v1.KernelModuleOpen,
+				KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "modules"},
 			}},
 			want: driver(func(d *v1.DriverSpec) {
-				d.UsePrecompiled, d.KernelModuleType, d.KernelModuleConfig = new(
-					true), v1.KernelModuleOpen, &v1.KernelModuleConfigSpec{
-					Name: "modules",
-				}
+				d.UsePrecompiled, d.KernelModuleType = new(true), v1.KernelModuleOpen
+				d.KernelModuleConfig = &v1.KernelModuleConfigSpec{Name: "modules"}
 			}),
 		},
 		"another configuration of the same ConfigMap": {
 			pool: config("", "shared"), want: func(s *v1.ClusterPolicySpec) { s.DevicePlugin.Config.Default = "shared" },
 		},
 		"another ConfigMap has keys of its own": {
-			pool: config("others",
-				""), want: func(s *v1.ClusterPolicySpec) { s.DevicePlugin.Config = &v1.DevicePluginConfigSpec{Name: "others"} },
+			pool: config("others", ""),
+			want: func(s *v1.ClusterPolicySpec) { s.DevicePlugin.Config = &v1.DevicePluginConfigSpec{Name: "others"} },
 		},
 		"a ConfigMap and a key": {
 			pool: config("others", "a"), want: func(s *v1.ClusterPolicySpec) {
