@@ -188,7 +188,7 @@ func TestWaitSaysWhyWhenItEndsWithoutTheMarker(t *testing.T) {
 		g.Expect(wait.Run()).To(HaveOccurred())
 		g.Expect(wait.ProcessState.ExitCode()).To(Equal(1))
 		g.Expect(pod.message(t)).To(Equal("timeout of 1ms after waiting 0s for driver, toolkit: driver-ready is missing; " +
-			"toolkit-ready has no line BOOT_ID= and so is only as good as the driver's marker: driver-ready is missing\n"))
+			"toolkit-ready has no line BOOT_ID=, so it depends on the driver's marker: driver-ready is missing\n"))
 	})
 	t.Run("at SIGTERM", func(t *testing.T) {
 		g := NewWithT(t)
