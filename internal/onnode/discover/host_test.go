@@ -293,7 +293,7 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 		},
 		"an os-release with a line that is none": {
 			damage:  func(t *testing.T, m machine) { m.put(t, "host/etc/os-release", "OSTREE_VERSION=\"4\n"+ubuntu) },
-			unknown: []string{labels.DiscoveryOSTree}, problem: "etc/os-release is not as os-release(5) says: line 1 is",
+			unknown: []string{labels.DiscoveryOSTree}, problem: "etc/os-release does not have the format of os-release(5): line 1 is",
 		},
 		"a version that no label can have": {
 			damage: func(t *testing.T, m machine) { m.put(t, "host/etc/os-release", "ID=ubuntu\nVERSION_ID='24.04 LTS'\n") },
