@@ -251,7 +251,7 @@ var containerFailures = map[string]failure{
 		containerNode,
 		container,
 		writes("markers/.driver-ctr-ready", "GDS_ENABLED: sure\n"),
-		`GDS_ENABLED in .driver-ctr-ready is "sure", neither true nor false`,
+		`GDS_ENABLED in .driver-ctr-ready is "sure", which is not a boolean`,
 	},
 	"a /dev/char that is not mounted": {hostNode, host, removes("host/dev/char"),
 		"containers lose their GPUs at a daemon-reload of systemd, cannot be made; mount the host's /dev/char read-write, " +
