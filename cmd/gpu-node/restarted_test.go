@@ -38,10 +38,10 @@ func TestTheProbeOfTheToolkit(t *testing.T) {
 
 	pod.put(t, "driver-ready", "")
 	g.Expect(pod.command(t, "exec", "--started-file="+started, "--", "true").Run()).To(Succeed())
-	fails("has not started anew yet", "--within=300ms")
+	fails("has not restarted yet", "--within=300ms")
 
 	g.Expect(listener.Close()).To(Succeed())
-	fails("nobody answers")
+	fails("no process accepts connections")
 	g.Expect(filepath.Join(pod.markers, "runtime-ready")).NotTo(BeAnExistingFile())
 	code, output := probe("--patience=1ns")
 	g.Expect(code).To(Equal(0), "a runtime that needs no restart: %s", output)
