@@ -35,8 +35,8 @@ func TestIsPCI(t *testing.T) {
 	}
 }
 
-// The kernel sends an event when it is asked to repeat it.
-func TestChangesTellsOfTheKernelsEvent(t *testing.T) {
+// Writing to its uevent file makes the kernel repeat the event of a device.
+func TestChangesReportsTheKernelsEvent(t *testing.T) {
 	devices, err := filepath.Glob("/sys/bus/pci/devices/*/uevent")
 	if err != nil || len(devices) == 0 || unix.Access(devices[0], unix.W_OK) != nil {
 		t.Skip("needs a PCI device and the right to make the kernel repeat its event")
@@ -51,7 +51,7 @@ func TestChangesTellsOfTheKernelsEvent(t *testing.T) {
 	g.Eventually(changes, "5s").Should(Receive())
 }
 
-// Datagrams stand in for the kernel's, which cannot be made to fill a socket.
+// Datagrams stand in for the kernel's events, with which a test cannot fill a socket.
 func TestForwardMergesEventsAndEndsWithItsSocket(t *testing.T) {
 	g := NewWithT(t)
 	sockets, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
