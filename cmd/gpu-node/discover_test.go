@@ -161,7 +161,7 @@ func TestDiscoverUsageErrorsExitWith2(t *testing.T) {
 		"a mode that there is not": {
 			flags: []string{"--mode=nfd"},
 			env:   []string{"NODE_NAME=a"},
-			says:  `there is no mode "nfd" of discovery; use auto or builtin`,
+			says:  `there is no discovery mode "nfd"; use auto or builtin`,
 		},
 		"no resync": {
 			flags: []string{"--resync=0s"},
