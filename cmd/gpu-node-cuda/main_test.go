@@ -97,19 +97,19 @@ func TestItRunsTheKernelOnEveryGPU(t *testing.T) {
 			stdout: "GPU 0 (NVIDIA A100-SXM4-40GB MIG 1g.5gb, MIG-10111213-1415-1617-1819-1a1b1c1d1e01, 0000:07:00.0): " + works},
 		"a GPU whose memory is full, seen by the context": {
 			environ: []string{"FAKE_GPUS=gpu gpu", "FAKE_CUDA=on=0 cuDevicePrimaryCtxRetain=2"},
-			stdout:  firstGPU + "is in use, not proven: cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY (2)\n" + secondGPU + works},
+			stdout:  firstGPU + "is in use, not validated: cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY (2)\n" + secondGPU + works},
 		"a GPU whose memory is full, seen by the kernel": {
 			environ: []string{"FAKE_CUDA=cuModuleLoadDataEx=2"},
-			stdout:  firstGPU + "is in use, not proven: cuModuleLoadDataEx: CUDA_ERROR_OUT_OF_MEMORY (2)\n"},
+			stdout:  firstGPU + "is in use, not validated: cuModuleLoadDataEx: CUDA_ERROR_OUT_OF_MEMORY (2)\n"},
 		"a GPU whose memory is full, seen by a buffer": {
 			environ: []string{"FAKE_CUDA=cuMemAlloc_v2=2"},
-			stdout:  firstGPU + "is in use, not proven: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2)\n"},
+			stdout:  firstGPU + "is in use, not validated: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2)\n"},
 		"a GPU that one process has to itself": {
 			environ: []string{"FAKE_CUDA=mode=3 cuDevicePrimaryCtxRetain=46"},
-			stdout:  firstGPU + "is in use, not proven: cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE (46)\n"},
+			stdout:  firstGPU + "is in use, not validated: cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE (46)\n"},
 		"a GPU whose compute mode admits nobody": {
 			environ: []string{"FAKE_CUDA=mode=2 cuDevicePrimaryCtxRetain=46"},
-			stdout:  firstGPU + "is in use, not proven: cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE (46)\n"},
+			stdout:  firstGPU + "is in use, not validated: cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE (46)\n"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

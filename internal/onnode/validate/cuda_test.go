@@ -48,7 +48,7 @@ func TestCUDA(t *testing.T) {
 			}},
 		"a GPU in use": {
 			variables: map[string]string{fakegpu.CUDA: "cuDevicePrimaryCtxRetain=2"},
-			log:       []string{"is in use, not proven"},
+			log:       []string{"is in use, not validated"},
 		},
 		"what nvidia-smi fails with": {variables: map[string]string{fakegpu.NVML: "nvmlInit_v2=18"},
 			err: "the libraries in this container are of another version"},
