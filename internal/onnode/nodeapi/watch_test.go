@@ -29,17 +29,17 @@ func TestAwaitNode(t *testing.T) {
 	}{
 		"ends with the change that is enough": {status: 200,
 			events: `{"type":"MODIFIED","object":` + without + `}` + "\n" + `{"type":"MODIFIED","object":` + with + `}`},
-		"passes over what is no change": {status: 200,
+		"ignores other events": {status: 200,
 			events: `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"8"}}}{"type":"ADDED","object":` + with + `}`},
 		"fails if the Node is deleted": {status: 200,
-			events: `{"type":"DELETED","object":` + without + `}`, err: "the watch of /api/v1/nodes/node-a ended: it was " +
-				"deleted"},
+			events: `{"type":"DELETED","object":` + without + `}`,
+			err:    "the watch of /api/v1/nodes/node-a ended: it was deleted"},
 		"fails with the API server's reason": {status: 200,
 			events: `{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old resource version: 7 (9)"}}`,
 			err:    "the watch of /api/v1/nodes/node-a ended: too old resource version: 7 (9)"},
-		"fails where the API server ends the watch": {status: 200, err: "the watch of /api/v1/nodes/node-a ended: EOF"},
-		"fails where an event is cut off":           {status: 200, events: `{"type":"MODIF`, err: "unexpected EOF"},
-		"fails where an object is not what it is of": {
+		"fails if the API server ends the watch": {status: 200, err: "the watch of /api/v1/nodes/node-a ended: EOF"},
+		"fails if an event is cut off":           {status: 200, events: `{"type":"MODIF`, err: "unexpected EOF"},
+		"fails if an object is malformed": {
 			status: 200,
 			events: `{"type":"ADDED","object":[]}`,
 			err:    "cannot unmarshal",
@@ -74,7 +74,7 @@ func TestAwaitNode(t *testing.T) {
 	}
 }
 
-// The events come while the answer is still open.
+// The events arrive while the answer is still open.
 func TestAwaitNodeIsWokenByTheEventAndEndsWithItsContext(t *testing.T) {
 	g := NewWithT(t)
 	change, watching := make(chan struct{}), make(chan struct{}, 2)
