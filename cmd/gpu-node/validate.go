@@ -65,7 +65,7 @@ func (p *prover) prove(component labels.Marker, check func() (validate.Check, er
 			Component: component, Markers: markers, Check: check, Log: log,
 			Companions: p.companions,
 			Interval:   p.interval, MaxInterval: p.maxInterval, AttemptTimeout: p.attemptTimeout, FailAfter: p.failAfter,
-		}.Prove(ctx)
+		}.Validate(ctx)
 	})
 }
 

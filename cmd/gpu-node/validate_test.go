@@ -15,12 +15,12 @@ func TestValidateToolkitSaysWhyAtSIGTERM(t *testing.T) {
 	pod.put(t, "toolkit-ready", "")
 	command := pod.command(t, "validate", "toolkit")
 	command.Env = []string{"PATH=" + t.TempDir()}
-	prover := startUntilLogged(t, command, "not yet")
+	prover := startUntilLogged(t, command, "not validated yet")
 	g.Expect(prover.Process.Signal(syscall.SIGTERM)).To(Succeed())
 	g.Expect(prover.exitCode(t)).To(Equal(1))
 
 	g.Expect(pod.message(t)).
-		To(HavePrefix("toolkit is not validated (terminated signal received): the container runtime has put no nvidia-smi"))
+		To(HavePrefix("toolkit is not validated (terminated signal received): the container runtime has injected no nvidia-smi"))
 	g.Expect(os.ReadFile(filepath.Join(pod.markers, "toolkit.reason"))).To(BeEquivalentTo(pod.message(t)))
 	g.Expect(filepath.Join(pod.markers, "toolkit-ready")).NotTo(BeAnExistingFile(), "the marker of an earlier run")
 }
@@ -42,7 +42,7 @@ func TestValidateGivesUpWithItsReason(t *testing.T) {
 			command.Env = []string{"PATH=" + t.TempDir(), tc.env}
 			g.Expect(command.Run()).To(HaveOccurred())
 			g.Expect(command.ProcessState.ExitCode()).To(Equal(1))
-			g.Expect(pod.message(t)).To(HavePrefix("the container runtime has put no nvidia-smi into this container"))
+			g.Expect(pod.message(t)).To(HavePrefix("the container runtime has injected no nvidia-smi into this container"))
 		})
 	}
 }

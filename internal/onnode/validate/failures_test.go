@@ -15,14 +15,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// failure is a fault of a node that is healthy otherwise, and the reason that its prover gives. Its
-// node, without the fault, passes.
+// failure is a fault of an otherwise healthy node, and the expected reason. Without the fault the node passes.
 type failure struct {
 	node  func(*testing.T) gpuNode
-	prove func(n gpuNode) (Check, []Companion)
+	check func(n gpuNode) (Check, []Companion)
 	fault func(n gpuNode)
-	// says is part of the reason, and of no other's.
-	says string
+	// reason is part of the reason, and of no other.
+	reason string
 }
 
 func onDriver(check func(n gpuNode) Driver) func(n gpuNode) (Check, []Companion) {
@@ -45,7 +44,7 @@ func mofed(onHost bool) func(n gpuNode) (Check, []Companion) {
 	}
 }
 
-// mofedNode is a healthy node with an adapter of Mellanox and both kinds of its driver.
+// mofedNode is a healthy node with a Mellanox adapter and both variants of its driver.
 func mofedNode(t *testing.T) gpuNode {
 	t.Helper()
 	n := hostNode(t)
@@ -55,7 +54,7 @@ func mofedNode(t *testing.T) gpuNode {
 	return n
 }
 
-// hostSMI makes the host's nvidia-smi end so.
+// hostSMI makes the host's nvidia-smi print these lines and exit with the code.
 func hostSMI(code int, lines ...string) func(n gpuNode) {
 	return func(n gpuNode) { n.Helper(); n.smi("host/usr/bin/nvidia-smi", code, lines...) }
 }
@@ -66,7 +65,7 @@ func writes(path, content string) func(n gpuNode) {
 	return func(n gpuNode) { n.Helper(); n.write(path, content) }
 }
 
-// smiFailures are what nvidia-smi itself fails with.
+// smiFailures are failures of nvidia-smi itself.
 var smiFailures = map[string]failure{
 	"no permission": {
 		hostNode,
@@ -75,7 +74,7 @@ var smiFailures = map[string]failure{
 		"fails with exit status 4: no permission to use the GPUs",
 	},
 	"no GPU found":        {hostNode, host, hostSMI(6, "No devices were found"), "exit status 6: no GPU found"},
-	"a GPU without power": {hostNode, host, hostSMI(8, "power"), "exit status 8: a GPU lacks external power"},
+	"a GPU without power": {hostNode, host, hostSMI(8, "power"), "exit status 8: a GPU has no external power"},
 	"no driver loaded": {
 		hostNode,
 		host,
@@ -109,7 +108,7 @@ var smiFailures = map[string]failure{
 		hostSMI(255, "Unknown Error"),
 		"exit status 255: internal error of the driver",
 	},
-	"a code that is not known": {
+	"an unknown code": {
 		hostNode,
 		host,
 		hostSMI(77, "what?"),
@@ -129,9 +128,8 @@ var smiFailures = map[string]failure{
 		hostSMI(0, "Unable to determine the device handle for GPU2: Unknown Error",
 			gpuLine(1)), "GPU 2 has fallen off the bus"},
 	"a GPU that does not answer": {hostNode, host,
-		hostSMI(0, gpuLine(0),
-			"1, [Unknown Error], 580.95.05, 00000000:3C:00.0"), `GPU 1 does not answer: nvidia-smi prints "1, [Unknown ` +
-			`Error], 580.95.05`},
+		hostSMI(0, gpuLine(0), "1, [Unknown Error], 580.95.05, 00000000:3C:00.0"),
+		`GPU 1 does not answer: nvidia-smi prints "1, [Unknown Error], 580.95.05`},
 	"a GPU whose version is an error": {hostNode, host,
 		hostSMI(0, "0, GPU-1, ERR!, 00000000:3B:00.0"), `GPU 0 does not answer: nvidia-smi prints "0, GPU-1, ERR!`},
 	"a GPU without an address": {hostNode, host,
@@ -146,7 +144,7 @@ var smiFailures = map[string]failure{
 		hostNode,
 		host,
 		hostSMI(0, "x, GPU-1, 580.95.05, 00000000:3B:00.0"),
-		`with the index "x", which is no number`,
+		`with the index "x", which is not a number`,
 	},
 	"no GPU, with success": {
 		hostNode,
@@ -159,11 +157,11 @@ var smiFailures = map[string]failure{
 			program(n.T, n.path("driver/usr/bin/nvidia-smi"), "#!/no/such/loader\n")
 		}, "the driver container's nvidia-smi cannot be executed; check that its root has the C library"},
 	"the driver container's nvidia-smi fails": {containerNode, container,
-		func(n gpuNode) { n.smi("driver/usr/bin/nvidia-smi", 9, "NVIDIA-SMI has failed.") }, "the driver container's " +
-			"driver does not work: /usr/bin/nvidia-smi fails with exit status 9"},
+		func(n gpuNode) { n.smi("driver/usr/bin/nvidia-smi", 9, "NVIDIA-SMI has failed.") },
+		"the driver container's driver does not work: /usr/bin/nvidia-smi fails with exit status 9"},
 }
 
-// kernelFailures are those of the modules, the bus and the device nodes.
+// kernelFailures are failures of the modules, the bus and the device nodes.
 var kernelFailures = map[string]failure{
 	"no module": {
 		hostNode,
@@ -186,7 +184,7 @@ var kernelFailures = map[string]failure{
 		program(n.T, n.path("host/usr/bin/nvidia-modprobe"), "#!/bin/sh\necho 'Key was rejected by service'\nexit 1\n")
 	}, `(/usr/bin/nvidia-modprobe fails: exit status 1, output: "Key was rejected by service")`},
 	"another version of the module": {hostNode, host, writes("sys/module/nvidia/version", "570.00\n"),
-		"nvidia-smi is of driver 580.95.05, but the loaded kernel module nvidia is of 570.00; reboot the node"},
+		"nvidia-smi belongs to driver 580.95.05, but the loaded kernel module nvidia has version 570.00; reboot the node"},
 	"a GPU that nvidia-smi does not list": {hostNode, host, hostSMI(0, gpuLine(0)),
 		"nvidia-smi lists 1 of 2 GPUs: GPU 0000:3c:00.0 has fallen off the bus"},
 	"two GPUs that nvidia-smi does not list": {hostNode, host, func(n gpuNode) { n.gpu(2); n.gpu(3) },
@@ -210,17 +208,18 @@ var kernelFailures = map[string]failure{
 		"/dev/nvidia0 on the host cannot be used: is not a character device; remove it and run nvidia-modprobe"},
 	"a device of an earlier module": {hostNode, host, writes("host/dev/nvidia-uvm", "509:0"),
 		"the device node /dev/nvidia-uvm on the host has the major number 509, but the loaded module has 510; remove it"},
-	"a guest of Windows without its device": {
+	"a WSL guest without its device": {
 		wslNode,
 		host,
 		removes("host/dev/dxg"),
-		"the guest of Windows has no device /dev/dxg",
+		"the WSL guest has no device /dev/dxg",
 	},
-	"a guest of Windows without a GPU": {wslNode, host,
-		func(n gpuNode) { n.smi("host/usr/lib/wsl/lib/nvidia-smi", 6, "No devices were found") }, "/usr/lib/wsl/lib/nvidia-smi fails with exit status 6"},
+	"a WSL guest without a GPU": {wslNode, host,
+		func(n gpuNode) { n.smi("host/usr/lib/wsl/lib/nvidia-smi", 6, "No devices were found") },
+		"/usr/lib/wsl/lib/nvidia-smi fails with exit status 6"},
 }
 
-// containerFailures are those of the driver container, its further modules, and the links.
+// containerFailures are failures of the driver container, its further modules, and the links.
 var containerFailures = map[string]failure{
 	"no driver at all": {
 		hostNode,
@@ -247,15 +246,15 @@ var containerFailures = map[string]failure{
 	"no nvidia_peermem": {extrasNode, container, removes("sys/module/nvidia_peermem"),
 		"the driver container has GPU_DIRECT_RDMA_ENABLED, but the kernel module nvidia_peermem is not loaded; see the " +
 			"container nvidia-peermem-ctr"},
-	"a module that is neither on nor off": {
+	"a value that is no boolean": {
 		containerNode,
 		container,
 		writes("markers/.driver-ctr-ready", "GDS_ENABLED: sure\n"),
 		`GDS_ENABLED in .driver-ctr-ready is "sure", which is not a boolean`,
 	},
 	"a /dev/char that is not mounted": {hostNode, host, removes("host/dev/char"),
-		"containers lose their GPUs at a daemon-reload of systemd, cannot be made; mount the host's /dev/char read-write, " +
-			"or set DISABLE_DEV_CHAR_SYMLINK_CREATION=true in spec.validator.driver.env: symlink"},
+		"containers lose their GPUs at a daemon-reload of systemd, cannot be created; mount the host's /dev/char " +
+			"read-write, or set DISABLE_DEV_CHAR_SYMLINK_CREATION=true in spec.validator.driver.env: symlink"},
 	"a directory in place of a link": {
 		hostNode,
 		host,
@@ -300,10 +299,10 @@ var containerFailures = map[string]failure{
 	},
 }
 
-// othersTurn are the failures that last as long as another component needs for its work.
-var othersTurn = []string{
-	"a driver container that is not ready", "no nvidia_fs", "no gdrdrv", "no nvidia_peermem", "mofed of the network " +
-		"operator",
+// pendingFailures are the failures that wait for another component.
+var pendingFailures = []string{
+	"a driver container that is not ready", "no nvidia_fs", "no gdrdrv", "no nvidia_peermem",
+	"mofed of the network operator",
 }
 
 func TestEveryFailureHasItsOwnReason(t *testing.T) {
@@ -313,24 +312,24 @@ func TestEveryFailureHasItsOwnReason(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				g := NewWithT(t)
 				n := tc.node(t)
-				check, companions := tc.prove(n)
+				check, companions := tc.check(n)
 				_, err := check(t.Context())
 				g.Expect(err).NotTo(HaveOccurred(), "without the fault")
 				_, err = Run{Companions: companions}.companions(nil)
 				g.Expect(err).NotTo(HaveOccurred(), "without the fault")
 				n = tc.node(t)
 				tc.fault(n)
-				check, companions = tc.prove(n)
+				check, companions = tc.check(n)
 
 				_, _, err = try(t, check, companions, n.path("markers"))
 
-				g.Expect(err).To(MatchError(isOneSentence(tc.says)))
+				g.Expect(err).To(MatchError(isOneSentence(tc.reason)))
 				reason := strings.ReplaceAll(err.Error(), n.root, "")
 				g.Expect(reasons).NotTo(HaveKey(reason))
 				reasons[reason] = name
 				_, _, again := try(t, check, companions, n.path("markers"))
-				g.Expect(isOnItsWay(err)).To(Equal(slices.Contains(othersTurn, name)))
-				g.Expect(again).To(MatchError(err.Error()), "a reason stays the same as long as the cause does")
+				g.Expect(isPending(err)).To(Equal(slices.Contains(pendingFailures, name)))
+				g.Expect(again).To(MatchError(err.Error()), "a reason stays the same while the cause is the same")
 			})
 		}
 	}
@@ -338,19 +337,19 @@ func TestEveryFailureHasItsOwnReason(t *testing.T) {
 	NewWithT(t).Expect(len(reasons)).To(BeNumerically(">=", 40))
 }
 
-// isOneSentence matches a reason that has this part and is one line.
+// isOneSentence matches a reason that contains this part and is one line.
 func isOneSentence(part string) types.GomegaMatcher {
 	return And(ContainSubstring(part), Not(ContainSubstring("\n")))
 }
 
-func TestMOFEDIsNotProvenWhereItIsNotNeeded(t *testing.T) {
+func TestMOFEDIsNotValidatedWhereItIsNotNeeded(t *testing.T) {
 	tests := map[string]struct {
 		rdma bool
 		node func(*testing.T) gpuNode
 		logs string
 	}{
 		"without RDMA":          {node: mofedNode, logs: "GPUDirect RDMA is not enabled"},
-		"without an adapter":    {rdma: true, node: hostNode, logs: "the node has no network adapter of Mellanox"},
+		"without an adapter":    {rdma: true, node: hostNode, logs: "the node has no Mellanox network adapter"},
 		"not with both of them": {rdma: true, node: mofedNode},
 	}
 	for name, tc := range tests {
