@@ -50,13 +50,13 @@ func newPod(t *testing.T) pod {
 	t.Helper()
 	dir := t.TempDir()
 	p := pod{markers: filepath.Join(dir, "validations"), termination: filepath.Join(dir, "termination-log")}
-	// The kubelet makes both.
+	// The kubelet creates both.
 	NewWithT(t).Expect(os.Mkdir(p.markers, 0o700)).To(Succeed())
 	NewWithT(t).Expect(os.WriteFile(p.termination, nil, 0o600)).To(Succeed())
 	return p
 }
 
-// command is gpu-node with the pod's flags; args before "--", which may be missing, come first.
+// command returns gpu-node with the pod's flags; args before "--", which may be missing, come first.
 func (p pod) command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	at := slices.Index(args, "--")
@@ -67,7 +67,7 @@ func (p pod) command(t *testing.T, args ...string) *exec.Cmd {
 	return exec.CommandContext(t.Context(), gpuNode, all...)
 }
 
-// put writes a marker of this boot, as its prover does: complete at once.
+// put writes a marker of this boot atomically, like gpu-node validate.
 func (p pod) put(t *testing.T, name, assignments string) {
 	t.Helper()
 	g := NewWithT(t)
@@ -124,28 +124,28 @@ func (p process) exitCode(t *testing.T) int {
 func TestUsageErrorsExitWith2(t *testing.T) {
 	tests := map[string]struct {
 		args []string
-		says string
+		want string
 	}{
-		"no command":                       {says: "no command given; use wait"},
-		"a command that there is not":      {args: []string{"wiat"}, says: `"wiat"`},
-		"a flag that there is not":         {args: []string{"hold", "--x"}, says: "unknown flag: --x"},
-		"a wait for nothing":               {args: []string{"wait"}, says: `"for" not set`},
-		"a wait for an empty list":         {args: []string{"wait", "--for="}, says: "--for is empty"},
-		"a wait for a marker nobody makes": {args: []string{"wait", "--for=drvier"}, says: `there is no marker "drvier"`},
-		"a timeout without a unit":         {args: []string{"wait", "--for=driver", "--timeout=5"}, says: "missing unit"},
-		"a timeout below zero":             {args: []string{"wait", "--for=driver", "--timeout=-5s"}, says: "is negative"},
-		"an exec of nothing":               {args: []string{"exec"}, says: "requires at least 1 arg"},
+		"no command":                   {want: "no command given; use wait"},
+		"an unknown command":           {args: []string{"wiat"}, want: `"wiat"`},
+		"an unknown flag":              {args: []string{"hold", "--x"}, want: "unknown flag: --x"},
+		"a wait for nothing":           {args: []string{"wait"}, want: `"for" not set`},
+		"a wait for an empty list":     {args: []string{"wait", "--for="}, want: "--for is empty"},
+		"a wait for an unknown marker": {args: []string{"wait", "--for=drvier"}, want: `unknown marker "drvier"`},
+		"a timeout without a unit":     {args: []string{"wait", "--for=driver", "--timeout=5"}, want: "missing unit"},
+		"a timeout below zero":         {args: []string{"wait", "--for=driver", "--timeout=-5s"}, want: "is negative"},
+		"an exec of nothing":           {args: []string{"exec"}, want: "requires at least 1 arg"},
 		"an exec with half a rule": {args: []string{"exec", "--env-if-module=A", "--", "true"},
-			says: `--env-if-module: "A" does not have the form VARIABLE=SOURCE`},
+			want: `--env-if-module: "A" does not have the form VARIABLE=SOURCE`},
 		"an exec with an unknown marker": {
 			args: []string{"exec", "--marker=x", "--", "true"},
-			says: `there is no marker "x"`,
+			want: `unknown marker "x"`,
 		},
-		"a validation of nothing":        {args: []string{"validate"}, says: "use driver, toolkit"},
-		"a validation that there is not": {args: []string{"validate", "gpu"}, says: `there is no command "gpu"`},
-		"an interval of nothing":         {args: []string{"validate", "toolkit", "--interval=0s"}, says: "must be above 0s"},
-		"a plugin check without a node":  {args: []string{"validate", "plugin"}, says: "NODE_NAME"},
-		"a copy to nowhere":              {args: []string{"copy"}, says: "accepts 1 arg(s)"},
+		"a validation of nothing":       {args: []string{"validate"}, want: "use driver, toolkit"},
+		"an unknown validation":         {args: []string{"validate", "gpu"}, want: `unknown command "gpu"`},
+		"an interval of nothing":        {args: []string{"validate", "toolkit", "--interval=0s"}, want: "must be above 0s"},
+		"a plugin check without a node": {args: []string{"validate", "plugin"}, want: "NODE_NAME"},
+		"a copy to nowhere":             {args: []string{"copy"}, want: "accepts 1 arg(s)"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestUsageErrorsExitWith2(t *testing.T) {
 			command.Env = []string{}
 			out, _ := command.CombinedOutput()
 			g.Expect(command.ProcessState.ExitCode()).To(Equal(2), string(out))
-			g.Expect(string(out)).To(ContainSubstring(tc.says))
+			g.Expect(string(out)).To(ContainSubstring(tc.want))
 			g.Expect(strings.Count(string(out), "\n")).To(Equal(1), string(out))
 		})
 	}
@@ -179,7 +179,7 @@ func TestWaitReturnsWithin100MillisecondsOfTheMarker(t *testing.T) {
 	g.Expect(took[len(took)/2]).To(BeNumerically("<", 100*time.Millisecond), "the median")
 }
 
-func TestWaitSaysWhyWhenItEndsWithoutTheMarker(t *testing.T) {
+func TestWaitReportsWhyWhenItEndsWithoutTheMarker(t *testing.T) {
 	t.Run("at its timeout", func(t *testing.T) {
 		g := NewWithT(t)
 		pod := newPod(t)
@@ -224,7 +224,7 @@ func TestExecBecomesTheCommandWithTheDriversEnvironment(t *testing.T) {
 	g.Expect(os.ReadFile(out)).To(BeEquivalentTo(fmt.Sprintf("%d true /a $b kept []\n", program.Process.Pid)))
 }
 
-// What the entrypoints of NVIDIA's images derive on the node.
+// The variables that the entrypoints of NVIDIA's images derive on the node.
 func TestExecDerivesVariablesThatTheContainerLeavesUnset(t *testing.T) {
 	g := NewWithT(t)
 	pod, sys := newPod(t), gpuHost{root: t.TempDir()}
@@ -248,7 +248,7 @@ func TestExecFailsWithoutTheCommand(t *testing.T) {
 	g.Expect(pod.message(t)).To(ContainSubstring(`"no-such-command": executable file not found in $PATH`))
 }
 
-func TestCopyMakesAProgramThatRuns(t *testing.T) {
+func TestCopyCreatesAProgramThatRuns(t *testing.T) {
 	g := NewWithT(t)
 	dir := filepath.Join(t.TempDir(), "not", "yet")
 	for range 2 { // The second replaces the first, as after a restart of the init container.
@@ -262,7 +262,7 @@ func TestCopyMakesAProgramThatRuns(t *testing.T) {
 	g.Expect(exec.CommandContext(t.Context(), copied, "--help").Run()).To(Succeed())
 }
 
-func TestHoldEndsWellAtSIGTERM(t *testing.T) {
+func TestHoldEndsSuccessfullyAtSIGTERM(t *testing.T) {
 	g := NewWithT(t)
 	hold := startUntilLogged(t, exec.CommandContext(t.Context(), gpuNode, "hold"), "succeeded")
 	g.Expect(hold.Process.Signal(syscall.SIGTERM)).To(Succeed())

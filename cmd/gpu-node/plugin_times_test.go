@@ -8,8 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// An attempt may last longer than its pod, however long that one may, so that its reason is what the pod
-// waits for.
+// An attempt may last longer than its pod, whatever the timeout of that, so that its reason is what the pod waits for.
 func TestTimesOfAWorkload(t *testing.T) {
 	tests := map[string]struct {
 		args                           []string
@@ -50,20 +49,20 @@ func TestTimesOfAWorkload(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			var (
-				prover prover
-				plugin plugin
-				flags  = pflag.NewFlagSet("plugin", pflag.ContinueOnError)
+				validation validation
+				plugin     plugin
+				flags      = pflag.NewFlagSet("plugin", pflag.ContinueOnError)
 			)
-			prover.register(flags)
+			validation.register(flags)
 			plugin.register(flags)
 			g.Expect(flags.Parse(tc.args)).To(Succeed())
-			err := prover.slowDown(flags, plugin.workloadTimeout)
+			err := validation.slowDown(flags, plugin.workloadTimeout)
 			if tc.err != "" {
 				g.Expect(err).To(MatchError(tc.err))
 				return
 			}
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect([]time.Duration{prover.attemptTimeout, prover.interval, prover.maxInterval}).To(
+			g.Expect([]time.Duration{validation.attemptTimeout, validation.interval, validation.maxInterval}).To(
 				Equal([]time.Duration{tc.attempt, tc.interval, tc.maxInterval}))
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/onsi/gomega/gbytes"
 )
 
-// A sidecar of the driver starts once the driver container of its own pod is up, and shares its root.
+// A sidecar of the driver starts once the driver container of its own pod is up, and its root is shared.
 func TestExecWaitsForTheDriverContainerOfItsPod(t *testing.T) {
 	g := NewWithT(t)
 	p := newPod(t)

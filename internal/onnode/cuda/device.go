@@ -101,7 +101,7 @@ func (l *library) compile() (kernel uintptr, err error) {
 	code := l.moduleLoad(&module, &image[0], uint32(len(keys)), &keys[0], &values[0])
 	if err := l.check("cuModuleLoadDataEx", code); err != nil {
 		if line := firstLine(log); line != "" {
-			return 0, fmt.Errorf("%w (the compiler says %q)", err, line)
+			return 0, fmt.Errorf("%w (the compiler reports %q)", err, line)
 		}
 		return 0, err
 	}

@@ -24,7 +24,7 @@ func ParseMode(name string) (Mode, error) {
 	if mode := Mode(name); mode == ModeAuto || mode == ModeBuiltin {
 		return mode, nil
 	}
-	return "", fmt.Errorf("there is no discovery mode %q; use %s or %s", name, ModeAuto, ModeBuiltin)
+	return "", fmt.Errorf("unknown discovery mode %q; use %s or %s", name, ModeAuto, ModeBuiltin)
 }
 
 // plan is what to write.

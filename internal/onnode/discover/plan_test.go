@@ -190,5 +190,5 @@ func TestParseMode(t *testing.T) {
 		g.Expect(ParseMode(string(mode))).To(Equal(mode))
 	}
 	_, err := ParseMode("nfd")
-	g.Expect(err).To(MatchError(`there is no discovery mode "nfd"; use auto or builtin`))
+	g.Expect(err).To(MatchError(`unknown discovery mode "nfd"; use auto or builtin`))
 }

@@ -26,7 +26,7 @@ func Named(name string) (labels.Marker, error) {
 	if m := labels.Marker(name); slices.Contains(Known, m) {
 		return m, nil
 	}
-	return "", fmt.Errorf("there is no marker %q; use one of %q", name, Known)
+	return "", fmt.Errorf("unknown marker %q; use one of %q", name, Known)
 }
 
 // Dir is the directory of the markers of one node, in one boot.

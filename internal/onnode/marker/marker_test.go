@@ -120,6 +120,6 @@ func TestNamed(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(Named("toolkit")).To(BeEquivalentTo("toolkit"))
 	_, err := Named("drvier")
-	g.Expect(err).To(MatchError(`there is no marker "drvier"; use one of ["driver" "runtime" "toolkit" "cuda" ` +
+	g.Expect(err).To(MatchError(`unknown marker "drvier"; use one of ["driver" "runtime" "toolkit" "cuda" ` +
 		`"plugin" "mofed" "nvidia-fs" "gdrcopy" "nvidia-peermem"]`))
 }

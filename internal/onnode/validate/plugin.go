@@ -36,7 +36,7 @@ func MIGStrategyNamed(name string) (MIGStrategy, error) {
 	case "", MIGNone, MIGSingle, MIGMixed:
 		return s, nil
 	}
-	return "", fmt.Errorf("there is no MIG strategy %q; use %s, %s or %s", name, MIGNone, MIGSingle, MIGMixed)
+	return "", fmt.Errorf("unknown MIG strategy %q; use %s, %s or %s", name, MIGNone, MIGSingle, MIGMixed)
 }
 
 // Plugin validates that a pod on this node can get a GPU from the device plugin.

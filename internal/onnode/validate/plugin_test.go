@@ -89,7 +89,7 @@ func TestMIGStrategyNamed(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(MIGStrategyNamed("mixed")).To(Equal(MIGMixed))
 	_, err := MIGStrategyNamed("Mixed")
-	g.Expect(err).To(MatchError(`there is no MIG strategy "Mixed"; use none, single or mixed`))
+	g.Expect(err).To(MatchError(`unknown MIG strategy "Mixed"; use none, single or mixed`))
 }
 
 func TestPluginPrefersMIGDevicesForItsWorkload(t *testing.T) {
