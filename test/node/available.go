@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// needed are the controllers of cgroup v1 that a kubelet and runc work with.
+// needed are the controllers of cgroup v1 that a kubelet and runc require.
 var needed = []string{"cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "pids"}
 
 // Available returns why no real node can run here, in one sentence; nil if one can.

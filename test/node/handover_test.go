@@ -238,8 +238,8 @@ func p95(values []time.Duration) time.Duration {
 	return sorted[(len(sorted)*95+99)/100-1]
 }
 
-// checkHandler holds that no pod which needs the handler came before the runtime had it: the kubelet tries one that failed
-// again only after 10 to 15 s. Those come at once that wait for nothing else.
+// checkHandler holds that no pod which needs the handler came before the runtime had it: the kubelet tries one that
+// failed again only after 10 to 15 s. Those come at once that wait for nothing else.
 func (b *bed) checkHandler() {
 	b.t.Helper()
 	dropIns, err := filepath.Glob(b.machine.Running("/etc/containerd/conf.d/*.toml"))

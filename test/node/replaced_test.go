@@ -34,8 +34,8 @@ func (b *bed) keepDescription() (put func()) {
 	}
 }
 
-// letToolkitFollow lets a toolkit go on that hangs, once the driver is proven and nothing was injected for a while though
-// an earlier toolkit's handler and its description of the driver may be there.
+// letToolkitFollow lets a toolkit go on that hangs, once the driver is proven and nothing was injected for a while
+// though an earlier toolkit's handler and its description of the driver may be there.
 func (b *bed) letToolkitFollow(begin time.Time) {
 	b.t.Helper()
 	b.awaitMarker("driver-ready", begin)
@@ -75,8 +75,8 @@ func (b *bed) checkInjections(begin time.Time) []node.Injection {
 	return injected
 }
 
-// checkReplacedDriver replaces the driver by another version. What was described of the old one is still there, and so are
-// all deploy labels as soon as the old driver is gone.
+// checkReplacedDriver replaces the driver by another version. What was described of the old one is still there, and so
+// are all deploy labels as soon as the old driver is gone.
 func (b *bed) checkReplacedDriver() {
 	const version = "600.10.01"
 	ctx := b.t.Context()

@@ -24,8 +24,8 @@ var markers = []string{"driver-ready", "toolkit-ready", "cuda-ready", "plugin-re
 // checkRestart cuts the machine's power and boots it: kubelet, containerd, the operators and all operands are
 // killed, and what was in memory is gone; the operators are killed once more halfway. The stack comes back in
 // order, and nobody takes away the pod of a user. Each program takes another while to start; the driver until all that
-// wait for a marker do so, as on a node whose driver is built; the toolkit until the driver is proven, though the handler
-// and what it has described of the driver before are there: nothing is injected by these.
+// wait for a marker do so, as on a node whose driver is built; the toolkit until the driver is proven, though the
+// handler and what it has described of the driver before are there: nothing is injected by these.
 func (b *bed) checkRestart() {
 	ctx := b.t.Context()
 	b.load(played("example.com/work:1", "pause"))
