@@ -29,21 +29,21 @@ const (
 	namespace = cluster.OperatorNamespace
 	account   = "gpu-operator"
 	lease     = "53822513.nvidia.com"
-	// operatorProgram is as the containers see it.
+	// operatorProgram is its path in the containers.
 	operatorProgram = "/usr/bin/gpu-operator"
-	// mostMemory is what an operator at rest may have, in bytes.
+	// mostMemory limits the memory of an operator at rest, in bytes.
 	mostMemory = 40 << 20
 )
 
-// Levels of Pod Security, of which config/default has the first for the operands.
+// Levels of Pod Security. config/default has the first for the operands.
 const (
 	privileged = "privileged"
 	restricted = "restricted"
 )
 
-// deployOperator does what "make deploy" does, into a namespace that enforces this level of Pod Security, and
-// returns once both operators are ready.
-func (b *bed) deployOperator(level string) {
+// deployOperator does what "make deploy" does, into a namespace that enforces this level of Pod Security, and returns
+// once both operators are ready.
+func (b *env) deployOperator(level string) {
 	b.t.Helper()
 	archive, err := os.Open(os.Getenv(operatorImageVariable))
 	b.Expect(err).NotTo(HaveOccurred())
@@ -53,7 +53,8 @@ func (b *bed) deployOperator(level string) {
 	b.Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {
 		if object.GetKind() == "Namespace" {
-			b.Expect(unstructured.SetNestedField(object.Object, level, "metadata", "labels", "pod-security.kubernetes.io/enforce")).
+			const enforce = "pod-security.kubernetes.io/enforce"
+			b.Expect(unstructured.SetNestedField(object.Object, level, "metadata", "labels", enforce)).
 				To(Succeed())
 		}
 	}
@@ -73,11 +74,11 @@ func (b *bed) deployOperator(level string) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(deployment.Status.ReadyReplicas).To(Equal(*deployment.Spec.Replicas), "%s", b.describe())
 	}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
-	b.t.Cleanup(b.judgeOperator)
+	b.t.Cleanup(b.checkOperatorRights)
 }
 
 // overlay is config/default with the image of the test, as "make deployment" writes it.
-func (b *bed) overlay() string {
+func (b *env) overlay() string {
 	b.t.Helper()
 	dir := b.t.TempDir()
 	shipped, err := filepath.Abs(filepath.Join(repository, "config"))
@@ -94,8 +95,8 @@ func (b *bed) overlay() string {
 	return dir
 }
 
-// judgeOperator tells whether the operators had the rights that they used.
-func (b *bed) judgeOperator() {
+// checkOperatorRights checks that the operators had all permissions that they used.
+func (b *env) checkOperatorRights() {
 	calls, err := b.cluster.Since(0)
 	b.Expect(err).NotTo(HaveOccurred())
 	own := calls.By(cluster.ServiceAccountUser(namespace, account))
@@ -103,15 +104,15 @@ func (b *bed) judgeOperator() {
 	b.Expect(own.Forbidden().String()).To(BeEmpty(), "the shipped rights must do")
 }
 
-// operators are the operator's pods.
-func (b *bed) operators() []corev1.Pod {
+// operators returns the operator's pods.
+func (b *env) operators() []corev1.Pod {
 	pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + account})
 	b.Expect(err).NotTo(HaveOccurred())
 	return pods.Items
 }
 
-// leader is the name of the pod that leads; empty if none does.
-func (b *bed) leader(g Gomega) string {
+// leader returns the name of the leading pod; empty if none leads.
+func (b *env) leader(g Gomega) string {
 	object, err := b.client.CoordinationV1().Leases(namespace).Get(b.t.Context(), lease, metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, pod := range b.operators() {
@@ -123,9 +124,9 @@ func (b *bed) leader(g Gomega) string {
 	return ""
 }
 
-// TestTheOperatorRunsInTheCluster: its image, from config/default, with the API server behind its Service.
+// TestTheOperatorRunsInTheCluster runs its image, from config/default, with the API server behind its Service.
 func TestTheOperatorRunsInTheCluster(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	begin := time.Now()
 	b.deployOperator(restricted)
 	t.Logf("both operators were ready after %s", since(begin))
@@ -152,7 +153,7 @@ func TestTheOperatorRunsInTheCluster(t *testing.T) {
 }
 
 // checkConfinement reads from the kernel what the operators' processes may do.
-func (b *bed) checkConfinement() {
+func (b *env) checkConfinement() {
 	found := b.machine.Processes(operatorProgram)
 	b.Expect(found).To(HaveLen(2))
 	for _, pid := range found {
@@ -168,10 +169,10 @@ func (b *bed) checkConfinement() {
 	}
 }
 
-// checkMetrics asks an operator for its metrics as nobody, as somebody, and as a reader of metrics.
-func (b *bed) checkMetrics() {
+// checkMetrics requests the metrics of an operator without a token, without the permission, and as a reader of metrics.
+func (b *env) checkMetrics() {
 	ctx := b.t.Context()
-	for _, name := range []string{"reader", "somebody"} {
+	for _, name := range []string{"reader", "unauthorized"} {
 		_, err := b.client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{
 			ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		b.Expect(err).NotTo(HaveOccurred())
@@ -184,12 +185,12 @@ func (b *bed) checkMetrics() {
 	b.Expect(err).NotTo(HaveOccurred())
 	address := "https://" + b.operators()[0].Status.PodIP + ":8080/metrics"
 	b.Expect(b.get(address, "")).To(HaveHTTPStatus(http.StatusUnauthorized))
-	b.Expect(b.get(address, b.token("somebody"))).To(HaveHTTPStatus(http.StatusForbidden))
+	b.Expect(b.get(address, b.token("unauthorized"))).To(HaveHTTPStatus(http.StatusForbidden))
 	b.Expect(b.get(address, b.token("reader"))).To(And(
 		HaveHTTPStatus(http.StatusOK), HaveHTTPBody(ContainSubstring("process_resident_memory_bytes"))))
 }
 
-func (b *bed) token(name string) string {
+func (b *env) token(name string) string {
 	request, err := b.client.CoreV1().
 		ServiceAccounts(namespace).
 		CreateToken(b.t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
@@ -197,8 +198,8 @@ func (b *bed) token(name string) string {
 	return request.Status.Token
 }
 
-// get asks a server whose certificate nobody vouches for.
-func (b *bed) get(url, token string) *http.Response {
+// get sends a request to a server with a self-signed certificate.
+func (b *env) get(url, token string) *http.Response {
 	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, url, nil)
 	b.Expect(err).NotTo(HaveOccurred())
 	if token != "" {
@@ -211,8 +212,8 @@ func (b *bed) get(url, token string) *http.Response {
 	return response
 }
 
-// checkMemory asks the kubelet what the operators have.
-func (b *bed) checkMemory() {
+// checkMemory reads the operators' memory from the kubelet.
+func (b *env) checkMemory() {
 	b.Eventually(func(g Gomega) {
 		content, err := b.client.CoreV1().RESTClient().Get().
 			AbsPath("/api/v1/nodes/" + machineName + "/proxy/stats/summary").DoRaw(b.t.Context())

@@ -16,19 +16,19 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
-// patient is a program of an operand that can be made to fail.
-type patient struct {
+// target is a program of an operand that can be made to fail.
+type target struct {
 	operand operand.Name
 	// app is the label of its pods, container the one that runs the program.
 	app, container, program string
 	component               image.Component
-	// works is what the program prints once it works, where nobody asks the container how it is: it counts as
-	// ready when it runs. Empty for those with probes.
+	// works is what the program prints once it works, if it has no probe: then it counts as ready when it runs.
+	// Empty for programs with probes.
 	works string
 }
 
 var (
-	driverManager = patient{
+	driverManager = target{
 		"driver",
 		"nvidia-driver-daemonset",
 		"k8s-driver-manager",
@@ -36,8 +36,8 @@ var (
 		image.DriverManager,
 		"",
 	}
-	driver  = patient{"driver", "nvidia-driver-daemonset", "nvidia-driver-ctr", "nvidia-driver", image.Driver, ""}
-	toolkit = patient{
+	driver  = target{"driver", "nvidia-driver-daemonset", "nvidia-driver-ctr", "nvidia-driver", image.Driver, ""}
+	toolkit = target{
 		"container-toolkit",
 		"nvidia-container-toolkit-daemonset",
 		"nvidia-container-toolkit-ctr",
@@ -45,7 +45,7 @@ var (
 		image.Toolkit,
 		"the toolkit runs",
 	}
-	devicePlugin = patient{
+	devicePlugin = target{
 		"device-plugin",
 		"nvidia-device-plugin-daemonset",
 		"nvidia-device-plugin",
@@ -53,7 +53,7 @@ var (
 		image.DevicePlugin,
 		"the plugin serves",
 	}
-	discovery = patient{
+	discovery = target{
 		"gpu-feature-discovery",
 		"gpu-feature-discovery",
 		"gpu-feature-discovery",
@@ -61,7 +61,7 @@ var (
 		image.GFD,
 		"the labels are written",
 	}
-	exporter = patient{
+	exporter = target{
 		"dcgm-exporter",
 		"nvidia-dcgm-exporter",
 		"nvidia-dcgm-exporter",
@@ -69,8 +69,8 @@ var (
 		image.DCGMExporter,
 		"",
 	}
-	engine     = patient{"dcgm", "nvidia-dcgm", "nvidia-dcgm-ctr", "nv-hostengine", image.DCGM, ""}
-	partitions = patient{
+	engine     = target{"dcgm", "nvidia-dcgm", "nvidia-dcgm-ctr", "nv-hostengine", image.DCGM, ""}
+	partitions = target{
 		"mig-manager",
 		"nvidia-mig-manager",
 		"nvidia-mig-manager",
@@ -85,38 +85,38 @@ type mode struct {
 	name string
 	// order is given to the program; nil: its image is missing.
 	order *node.Order
-	// onItsWay: what fails needs time, for all that anybody knows. itself: it does, and is well without a cure.
-	onItsWay, itself bool
-	// says are parts of what is to be told of the cause.
-	says func(patient) []string
+	// pending: the program takes time, as far as can be detected. itself: it recovers without a repair.
+	pending, itself bool
+	// causes are parts of the cause that must be reported.
+	causes func(target) []string
 }
 
-// lastWords is what a program says as it fails.
+// lastWords is what a program prints when it fails.
 const lastWords = "the GPU has fallen off the bus"
 
 var (
 	exits = mode{name: "exit code", order: &node.Order{Fault: "exit", Message: lastWords, Code: 3},
-		says: func(p patient) []string { return []string{p.container, "CrashLoopBackOff", "exit code 3", lastWords} }}
-	hangs = mode{name: "hang", order: &node.Order{Fault: "hang"}, onItsWay: true, says: isStarting}
-	// slow is told once it has lasted for 10 s, and after 10 s in which the kubelet may not say what it lacks.
-	slow = mode{name: "slow start", order: &node.Order{Delay: "30s"}, onItsWay: true, itself: true, says: isStarting}
+		causes: func(p target) []string { return []string{p.container, "CrashLoopBackOff", "exit code 3", lastWords} }}
+	hangs = mode{name: "hang", order: &node.Order{Fault: "hang"}, pending: true, causes: isStarting}
+	// slow is reported once it has lasted for 10 s, and after 10 s in which the kubelet may not report a reason.
+	slow = mode{name: "slow start", order: &node.Order{Delay: "30s"}, pending: true, itself: true, causes: isStarting}
 	// memory needs a limit, see limited.
 	memory = mode{name: "out of memory", order: &node.Order{Fault: "memory"},
-		says: func(p patient) []string {
+		causes: func(p target) []string {
 			return []string{p.container, "CrashLoopBackOff", "exit code 137", "OOMKilled"}
 		}}
 	missing = mode{name: "image missing",
-		says: func(p patient) []string {
+		causes: func(p target) []string {
 			return []string{p.container, "ImagePullBackOff", "/" + imageNames[p.component] + ":"}
 		}}
 )
 
-// untold tells whether nobody can know of it: the program hangs or needs time in a container without probes, and
-// nobody needs what it does. Of the toolkit the container runtime needs it, of the device plugin the kubelet.
-func (m mode) untold(p patient) bool { return m.onItsWay && (p == discovery || p == partitions) }
+// hidden reports whether the failure cannot be detected: the program hangs or takes time in a container without probes,
+// and no other component needs it. The container runtime needs the toolkit, the kubelet the device plugin.
+func (m mode) hidden(p target) bool { return m.pending && (p == discovery || p == partitions) }
 
-// isStarting: that a program hangs is not to be told from that it needs time.
-func isStarting(p patient) []string {
+// isStarting returns the cause of a program that hangs, which looks like one that takes time.
+func isStarting(p target) []string {
 	switch p {
 	case driverManager:
 		return []string{p.container, "is running"}
@@ -129,22 +129,23 @@ func isStarting(p patient) []string {
 // imageNames are the last parts of the images' names.
 var imageNames = map[image.Component]string{
 	image.DriverManager: "k8s-driver-manager", image.Driver: "driver", image.Toolkit: "container-toolkit",
-	image.DevicePlugin: "k8s-device-plugin", image.GFD: "k8s-device-plugin", image.DCGMExporter: "dcgm-exporter", image.DCGM: "dcgm",
+	image.DevicePlugin: "k8s-device-plugin", image.GFD: "k8s-device-plugin", image.DCGMExporter: "dcgm-exporter",
+	image.DCGM:       "dcgm",
 	image.MIGManager: "k8s-mig-manager",
 }
 
-// besideLadder tells whether the GPUs of a node can be used without the operand.
-func (b *bed) besideLadder(name operand.Name) bool {
+// isAuxiliary reports whether the GPUs of a node can be used without the operand.
+func (b *env) isAuxiliary(name operand.Name) bool {
 	catalogue, err := operands.Catalogue()
 	b.Expect(err).NotTo(HaveOccurred())
 	at := slices.IndexFunc(catalogue, func(o operand.Operand) bool { return o.Name == name })
 	return catalogue[at].Stage == ""
 }
 
-// limited is the sample with all operands whose programs are played, which may have little memory, and little time:
-// less than any of them hangs, and more than it takes to start slowly.
+// limited is the sample with all operands whose programs are played, with little memory and short deadlines: shorter
+// than any of them hangs, and longer than a slow start.
 func limited() *v1.ClusterPolicy {
-	limit := func(p patient) v1.PlacementSpec {
+	limit := func(p target) v1.PlacementSpec {
 		return v1.PlacementSpec{ContainerResources: []v1.ContainerResources{{
 			Name: p.container, ResourceRequirements: v1.ResourceRequirements{
 				Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("64Mi")}},
@@ -154,7 +155,8 @@ func limited() *v1.ClusterPolicy {
 	spec := &policy.Spec
 	const deadline = "40s"
 	spec.Deadlines = &v1.DeadlinesSpec{
-		Driver: deadline, Toolkit: deadline, DevicePlugin: deadline, Allocatable: deadline, Validated: deadline, Other: deadline,
+		Driver: deadline, Toolkit: deadline, DevicePlugin: deadline, Allocatable: deadline, Validated: deadline,
+		Other: deadline,
 	}
 	spec.Driver = &v1.DriverSpec{PlacementSpec: limit(driver)}
 	spec.Driver.ContainerResources = append(spec.Driver.ContainerResources, limit(driverManager).ContainerResources...)
