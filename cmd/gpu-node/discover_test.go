@@ -103,15 +103,15 @@ func TestDiscoverKeepsTheLabelsCurrentUntilSIGTERM(t *testing.T) {
 func TestDiscoverEndsAtSIGTERMWhileTheAPIServerIsSilent(t *testing.T) {
 	g := NewWithT(t)
 	d := newDiscoverer(t)
-	asked, end := make(chan struct{}, 1), make(chan struct{})
+	requested, end := make(chan struct{}, 1), make(chan struct{})
 	t.Cleanup(func() { close(end) })
 	d.server.Before(func(string) {
-		asked <- struct{}{}
+		requested <- struct{}{}
 		<-end
 	})
 	command := d.command(t)
 	g.Expect(command.Start()).To(Succeed())
-	g.Eventually(asked, "5s").Should(Receive())
+	g.Eventually(requested, "5s").Should(Receive())
 	g.Expect(command.Process.Signal(syscall.SIGTERM)).To(Succeed())
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()

@@ -133,10 +133,10 @@ func TestResolveRefuses(t *testing.T) {
 		spec      v1.ImageSpec
 		want      string
 	}{
-		"a whole reference beside a version": {
+		"a whole reference next to a version": {
 			component: image.Driver, spec: v1.ImageSpec{Image: "example.com/driver:1", Version: "2"}, want: whole,
 		},
-		"a whole reference beside a repository": {
+		"a whole reference next to a repository": {
 			component: image.Driver, spec: v1.ImageSpec{Image: "example.com/driver:1", Repository: "example.org"}, want: whole,
 		},
 		"a component that is not in the catalogue": {

@@ -193,12 +193,12 @@ func (b *env) awaitReported(line *failure, begin time.Time) {
 		return
 	}
 	causes := containAll(append(line.mode.causes(p), machineName))
-	beside := b.isAuxiliary(p.operand)
+	auxiliary := b.isAuxiliary(p.operand)
 	b.Eventually(func(g Gomega) {
 		policy, err := b.policy()
 		g.Expect(err).NotTo(HaveOccurred())
 		condition := b.gpuReady(g)
-		if beside {
+		if auxiliary {
 			g.Expect(policy.Status.State).To(Equal(v1.StateReady))
 			g.Expect(meta.IsStatusConditionFalse(policy.Status.Conditions, v1.ConditionAuxiliaryReady)).To(BeTrue())
 			g.Expect(condition.Status).To(Equal(corev1.ConditionTrue), condition.Message)

@@ -150,7 +150,7 @@ func (b *env) lifetime(status corev1.ContainerStatus) (started, ended time.Time)
 	b.Expect(id).NotTo(BeEmpty(), status.Name)
 	paths, err := filepath.Glob(b.machine.Running("/var/lib/containerd/*/containers/" + id + "/status"))
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(paths).To(HaveLen(1), "what the runtime knows of %s", status.Name)
+	b.Expect(paths).To(HaveLen(1), "the runtime state of %s", status.Name)
 	content, err := os.ReadFile(paths[0])
 	b.Expect(err).NotTo(HaveOccurred())
 	var known struct{ StartedAt, FinishedAt int64 }

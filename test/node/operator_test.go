@@ -148,7 +148,7 @@ func TestTheOperatorRunsInTheCluster(t *testing.T) {
 		}, "30s", "100ms").Should(Succeed())
 	})
 	t.Run("it may do nothing on its node", func(t *testing.T) { b.in(t).checkConfinement() })
-	t.Run("metrics for those who may", func(t *testing.T) { b.in(t).checkMetrics() })
+	t.Run("access to the metrics", func(t *testing.T) { b.in(t).checkMetrics() })
 	t.Run("memory", func(t *testing.T) { b.in(t).checkMemory() })
 }
 

@@ -135,7 +135,7 @@ func TestOnceReportsWhyTheNodeIsNotLabelled(t *testing.T) {
 			},
 			err: "answers PATCH /api/v1/nodes/node-a with 422 Unprocessable Entity: Invalid value",
 		},
-		"another client writes at the same time, again and again": {
+		"another client writes at the same time, repeatedly": {
 			prepare: func(s *nodeapitest.Server, _ *Discovery) {
 				s.Before(func(method string) {
 					if method == http.MethodPatch {

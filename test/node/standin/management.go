@@ -99,9 +99,9 @@ func inject(s spec) error {
 		return err
 	}
 	devices, words := described.Devices, []string(nil)
-	asked := strings.Split(visible, ",")
+	requested := strings.Split(visible, ",")
 	for gpu, device := range described.GPUs {
-		if visible == "all" || slices.Contains(asked, strconv.Itoa(gpu)) || slices.Contains(asked, gpuUUID(gpu)) {
+		if visible == "all" || slices.Contains(requested, strconv.Itoa(gpu)) || slices.Contains(requested, gpuUUID(gpu)) {
 			devices, words = append(devices, device), append(words, "gpu")
 		}
 	}
