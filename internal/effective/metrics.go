@@ -18,10 +18,10 @@ func dcgmExporter(s *v1.DCGMExporterSpec) {
 	block(&s.Config)                                // no name: the image's own list
 	serviceMonitor(block(&s.ServiceMonitor), false) // NVIDIA; its chart has true
 	service := block(&s.Service)
-	value(&service.Type, corev1.ServiceTypeClusterIP)                                        // Kubernetes
+	value(&service.Type, corev1.ServiceTypeClusterIP) // Kubernetes
 	// Kubernetes; empty means absent
 	value(block(&service.InternalTrafficPolicy), corev1.ServiceInternalTrafficPolicyCluster)
-	option(&s.HostPID, false)                                                                // NVIDIA
+	option(&s.HostPID, false) // NVIDIA
 	mapping := block(&s.HPCJobMapping)
 	option(&mapping.Enabled, false)                                 // NVIDIA
 	value(&mapping.Directory, "/var/lib/dcgm-exporter/job-mapping") // NVIDIA
