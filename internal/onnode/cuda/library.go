@@ -80,7 +80,7 @@ func open(path string) (*library, error) {
 	} {
 		address, err := purego.Dlsym(handle, function.name)
 		if err != nil {
-			return nil, fmt.Errorf("the CUDA library has a missing function; install a driver of branch 470 or later: %w", err)
+			return nil, fmt.Errorf("a function is missing in the CUDA library; install a driver of branch 470 or later: %w", err)
 		}
 		purego.RegisterFunc(function.into, address)
 	}
