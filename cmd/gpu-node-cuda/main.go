@@ -21,7 +21,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, "gpu-node-cuda: it takes no arguments, but got %q (see gpu-node-cuda --help)\n", flag.Args())
 		os.Exit(exitUsage)
 	}
-	if err := cuda.Prove(*library, os.Stdout); err != nil {
+	if err := cuda.Validate(*library, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(exitFailure)
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
 )
 
-// dir holds the program under test, as it is shipped, for both processors.
+// dir contains the program under test, as it is shipped, for both processors.
 var dir string
 
 func TestMain(m *testing.M) {
@@ -66,7 +66,7 @@ func TestTheProgramIsLinkedToTheCLibraryAlone(t *testing.T) {
 			defer func() { _ = binary.Close() }()
 			needed, err := binary.ImportedLibraries()
 			g.Expect(err).NotTo(HaveOccurred())
-			// libcuda.so.1 is loaded when it runs, so that its absence can be told.
+			// libcuda.so.1 is loaded at run time, so that its absence can be reported.
 			g.Expect(needed).To(ConsistOf("libc.so.6", "libdl.so.2", "libpthread.so.0"))
 			content, err := binary.Section(".interp").Data()
 			g.Expect(err).NotTo(HaveOccurred())
@@ -94,22 +94,24 @@ func TestItRunsTheKernelOnEveryGPU(t *testing.T) {
 		"one GPU":  {stdout: firstGPU + works},
 		"two GPUs": {environ: []string{"FAKE_GPUS=gpu gpu"}, stdout: firstGPU + works + secondGPU + works},
 		"a MIG device": {environ: []string{"FAKE_GPUS=mig7"},
-			stdout: "GPU 0 (NVIDIA A100-SXM4-40GB MIG 1g.5gb, MIG-10111213-1415-1617-1819-1a1b1c1d1e01, 0000:07:00.0): " + works},
+			stdout: "GPU 0 (NVIDIA A100-SXM4-40GB MIG 1g.5gb, MIG-10111213-1415-1617-1819-1a1b1c1d1e01, 0000:07:00.0): " +
+				works},
 		"a GPU whose memory is full, seen by the context": {
 			environ: []string{"FAKE_GPUS=gpu gpu", "FAKE_CUDA=on=0 cuDevicePrimaryCtxRetain=2"},
-			stdout:  firstGPU + "is in use, not proven: cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY (2)\n" + secondGPU + works},
+			stdout: firstGPU + "is in use, not validated: cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY (2)\n" +
+				secondGPU + works},
 		"a GPU whose memory is full, seen by the kernel": {
 			environ: []string{"FAKE_CUDA=cuModuleLoadDataEx=2"},
-			stdout:  firstGPU + "is in use, not proven: cuModuleLoadDataEx: CUDA_ERROR_OUT_OF_MEMORY (2)\n"},
+			stdout:  firstGPU + "is in use, not validated: cuModuleLoadDataEx: CUDA_ERROR_OUT_OF_MEMORY (2)\n"},
 		"a GPU whose memory is full, seen by a buffer": {
 			environ: []string{"FAKE_CUDA=cuMemAlloc_v2=2"},
-			stdout:  firstGPU + "is in use, not proven: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2)\n"},
-		"a GPU that one process has to itself": {
+			stdout:  firstGPU + "is in use, not validated: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2)\n"},
+		"a GPU in the exclusive mode of another process": {
 			environ: []string{"FAKE_CUDA=mode=3 cuDevicePrimaryCtxRetain=46"},
-			stdout:  firstGPU + "is in use, not proven: cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE (46)\n"},
-		"a GPU whose compute mode admits nobody": {
+			stdout:  firstGPU + "is in use, not validated: cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE (46)\n"},
+		"a GPU whose compute mode admits no process": {
 			environ: []string{"FAKE_CUDA=mode=2 cuDevicePrimaryCtxRetain=46"},
-			stdout:  firstGPU + "is in use, not proven: cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE (46)\n"},
+			stdout:  firstGPU + "is in use, not validated: cuDevicePrimaryCtxRetain: CUDA_ERROR_DEVICE_UNAVAILABLE (46)\n"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -124,73 +126,106 @@ func TestItRunsTheKernelOnEveryGPU(t *testing.T) {
 	}
 }
 
-func TestEachFailureHasItsOwnSentence(t *testing.T) {
+func TestEachFailureHasItsOwnMessage(t *testing.T) {
 	stack := fakegpu.Build(t)
 	old := fakegpu.Build(t, "cuDeviceGetUuid_v2").Environ()
 	seen := map[string]string{}
 	for name, tc := range map[string]struct {
 		fake    string   // The value of FAKE_CUDA.
-		environ []string // All of it, or what is added to the healthy stack's.
+		environ []string // All of it, or an addition to the healthy stack's.
 		args    []string
-		says    string
+		err     string
 	}{
-		"no library":             {environ: []string{"LD_LIBRARY_PATH="}, says: "the CUDA library cannot be loaded; see the log of the container toolkit"},
-		"no library at the path": {args: []string{"--library=/no/libcuda.so.1"}, says: "/no/libcuda.so.1: cannot open shared object file"},
-		"an old library":         {environ: old, says: "install a driver of branch 470 or later"},
+		"no library": {environ: []string{"LD_LIBRARY_PATH="}, err: "the CUDA library cannot be loaded; see " +
+			"the log of the container toolkit"},
+		"no library at the path": {args: []string{"--library=/no/libcuda.so.1"}, err: "/no/libcuda.so.1: cannot open " +
+			"shared object file"},
+		"an old library": {environ: old, err: "install a driver of branch 470 or later"},
 		"no GPU": {environ: []string{"FAKE_GPUS="},
-			says: "cuInit fails with CUDA_ERROR_NO_DEVICE (100): there is no GPU for CUDA here; check NVIDIA_VISIBLE_DEVICES"},
-		"no GPU in the count":   {fake: "count=0", says: "CUDA shows no GPU"},
-		"a count that fails":    {fake: "cuDeviceGetCount=3", says: "cuDeviceGetCount fails with CUDA_ERROR_NOT_INITIALIZED (3)"},
-		"no memory of the host": {fake: "cuInit=2", says: "CUDA_ERROR_OUT_OF_MEMORY (2): there is no memory left; raise the memory limit"},
-		"a stub":                {fake: "cuInit=34", says: "CUDA_ERROR_STUB_LIBRARY (34): this libcuda.so.1 is the stub of a CUDA toolkit"},
-		"no device node":        {fake: "cuInit=304", says: "CUDA_ERROR_OPERATING_SYSTEM (304): a system call of the driver fails; check that /dev/nvidia-uvm"},
-		"no fabric manager":     {fake: "cuInit=802", says: "CUDA_ERROR_SYSTEM_NOT_READY (802): the GPUs are not ready; check that the fabric manager runs"},
-		"a driver update":       {fake: "cuInit=803", says: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): the kernel module and the driver's libraries differ"},
-		"cuda-compat":           {fake: "cuInit=804", says: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804): the CUDA compatibility libraries"},
-		"no MPS":                {fake: "cuInit=805", says: "CUDA_ERROR_MPS_CONNECTION_FAILED (805): the MPS server cannot be reached"},
-		"MPS that starts":       {fake: "cuInit=807", says: "CUDA_ERROR_MPS_SERVER_NOT_READY (807): the MPS server is not ready"},
-		"no licence":            {fake: "cuInit=801", says: "CUDA_ERROR_NOT_SUPPORTED (801): the GPU or its virtualisation"},
-		"nvidia_uvm is missing": {fake: "cuInit=999", says: "CUDA_ERROR_UNKNOWN (999): unknown to the driver itself; check that the module nvidia_uvm is loaded"},
-		"a code without a name": {fake: "cuInit=4711", says: "cuInit fails with an error without a name (4711): see the kernel log"},
+			err: "cuInit fails with CUDA_ERROR_NO_DEVICE (100): there is no GPU for CUDA here; check NVIDIA_VISIBLE_DEVICES"},
+		"no GPU in the count": {fake: "count=0", err: "CUDA shows no GPU"},
+		"a count that fails": {fake: "cuDeviceGetCount=3", err: "cuDeviceGetCount fails with " +
+			"CUDA_ERROR_NOT_INITIALIZED (3)"},
+		"no memory of the host": {fake: "cuInit=2", err: "CUDA_ERROR_OUT_OF_MEMORY (2): there is no memory left; raise " +
+			"the memory limit"},
+		"a stub": {fake: "cuInit=34", err: "CUDA_ERROR_STUB_LIBRARY (34): this libcuda.so.1 is the stub " +
+			"of a CUDA toolkit"},
+		"no device node": {fake: "cuInit=304", err: "CUDA_ERROR_OPERATING_SYSTEM (304): a system call of the " +
+			"driver fails; check that /dev/nvidia-uvm"},
+		"no fabric manager": {fake: "cuInit=802", err: "CUDA_ERROR_SYSTEM_NOT_READY (802): the GPUs are not ready; " +
+			"check that the fabric manager runs"},
+		"a driver update": {fake: "cuInit=803", err: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): the kernel module " +
+			"and the driver's libraries differ"},
+		"cuda-compat": {fake: "cuInit=804", err: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804): the CUDA " +
+			"compatibility libraries"},
+		"no MPS": {fake: "cuInit=805", err: "CUDA_ERROR_MPS_CONNECTION_FAILED (805): the MPS server " +
+			"cannot be reached"},
+		"MPS that starts": {fake: "cuInit=807", err: "CUDA_ERROR_MPS_SERVER_NOT_READY (807): the MPS server is not " +
+			"ready"},
+		"no licence": {fake: "cuInit=801", err: "CUDA_ERROR_NOT_SUPPORTED (801): the GPU or its virtualisation"},
+		"nvidia_uvm is missing": {fake: "cuInit=999", err: "CUDA_ERROR_UNKNOWN (999): unknown to the driver itself; " +
+			"check that the module nvidia_uvm is loaded"},
+		"a code without a name": {fake: "cuInit=4711", err: "cuInit fails with an error without a name (4711): see the " +
+			"kernel log"},
 		"a GPU that cannot be opened": {fake: "cuDeviceGet=101",
-			says: "GPU 0 cannot be identified: cuDeviceGet fails with CUDA_ERROR_INVALID_DEVICE (101): a GPU that is listed"},
-		"a GPU without a name":      {fake: "cuDeviceGetName=999", says: "GPU 0 cannot be identified: cuDeviceGetName fails"},
-		"a GPU without an id":       {fake: "cuDeviceGetUuid_v2=999", says: "GPU 0 cannot be identified: cuDeviceGetUuid_v2 fails"},
-		"a GPU without an address":  {fake: "cuDeviceGetPCIBusId=999", says: "GPU 0 cannot be identified: cuDeviceGetPCIBusId fails"},
-		"a GPU that refuses work":   {fake: "cuDevicePrimaryCtxRetain=46", says: "cuDevicePrimaryCtxRetain fails with CUDA_ERROR_DEVICE_UNAVAILABLE (46): the GPU refuses work; see the kernel log"},
-		"a context that is corrupt": {fake: "cuDevicePrimaryCtxRetain=214", says: "CUDA_ERROR_ECC_UNCORRECTABLE (214): the GPU's memory has an error"},
-		"a context not usable":      {fake: "cuCtxSetCurrent=201", says: "cuCtxSetCurrent fails with CUDA_ERROR_INVALID_CONTEXT (201)"},
-		"an unknown GPU":            {fake: "cuModuleLoadDataEx=209", says: "CUDA_ERROR_NO_BINARY_FOR_GPU (209): the driver does not support this GPU"},
+			err: "GPU 0 cannot be identified: cuDeviceGet fails with CUDA_ERROR_INVALID_DEVICE (101): a GPU that is listed"},
+		"a GPU without a name": {fake: "cuDeviceGetName=999", err: "GPU 0 cannot be identified: cuDeviceGetName fails"},
+		"a GPU without an id": {fake: "cuDeviceGetUuid_v2=999", err: "GPU 0 cannot be identified: " +
+			"cuDeviceGetUuid_v2 fails"},
+		"a GPU without an address": {fake: "cuDeviceGetPCIBusId=999", err: "GPU 0 cannot be identified: " +
+			"cuDeviceGetPCIBusId fails"},
+		"a GPU that refuses work": {fake: "cuDevicePrimaryCtxRetain=46", err: "cuDevicePrimaryCtxRetain fails with " +
+			"CUDA_ERROR_DEVICE_UNAVAILABLE (46): the GPU refuses work; see the kernel log"},
+		"a context that is corrupt": {fake: "cuDevicePrimaryCtxRetain=214", err: "CUDA_ERROR_ECC_UNCORRECTABLE (214): " +
+			"the GPU's memory has an error"},
+		"a context not usable": {fake: "cuCtxSetCurrent=201", err: "cuCtxSetCurrent fails with " +
+			"CUDA_ERROR_INVALID_CONTEXT (201)"},
+		"an unknown GPU": {fake: "cuModuleLoadDataEx=209", err: "CUDA_ERROR_NO_BINARY_FOR_GPU (209): the " +
+			"driver does not support this GPU"},
 		"a kernel that is refused": {fake: "cuModuleLoadDataEx=218",
-			says: `CUDA_ERROR_INVALID_PTX (218): the driver's compiler refuses the kernel; reinstall the driver, whose files may be of several versions (the compiler says "ptx input, line 5; fatal: unsupported .version")`},
-		"no compiler":               {fake: "cuModuleLoadDataEx=221", says: "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): the driver's compiler, libnvidia-ptxjitcompiler.so.1, is not in this container"},
-		"a kernel that is too new":  {fake: "cuModuleLoadDataEx=222", says: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): the driver is too old"},
-		"a compiler that is off":    {fake: "cuModuleLoadDataEx=223", says: "CUDA_ERROR_JIT_COMPILATION_DISABLED (223): the environment variable CUDA_DISABLE_JIT"},
-		"a kernel that is missing":  {fake: "cuModuleGetFunction=500", says: "cuModuleGetFunction fails with CUDA_ERROR_NOT_FOUND (500)"},
-		"no buffer":                 {fake: "cuMemAlloc_v2=999", says: "cuMemAlloc_v2 fails with CUDA_ERROR_UNKNOWN (999)"},
-		"a copy to the GPU":         {fake: "cuMemcpyHtoD_v2=719", says: "cuMemcpyHtoD_v2 fails with CUDA_ERROR_LAUNCH_FAILED (719)"},
-		"a copy from the GPU":       {fake: "cuMemcpyDtoH_v2=719", says: "cuMemcpyDtoH_v2 fails with CUDA_ERROR_LAUNCH_FAILED (719)"},
-		"a launch that fails":       {fake: "cuLaunchKernel=719", says: "cuLaunchKernel fails with CUDA_ERROR_LAUNCH_FAILED (719): see the kernel log"},
-		"an address of nobody":      {fake: "cuCtxSynchronize=700", says: "cuCtxSynchronize fails with CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
-		"a kernel without end":      {fake: "cuCtxSynchronize=702", says: "CUDA_ERROR_LAUNCH_TIMEOUT (702): the kernel does not end in time"},
-		"a broken NVLink":           {fake: "cuCtxSynchronize=220", says: "CUDA_ERROR_NVLINK_UNCORRECTABLE (220): the NVLink of the GPU"},
-		"a wrong bit":               {fake: "wrong=10006", says: firstGPU + "computes wrong numbers: in round 1, element 10006 of 10007 is 30018.752 where 10006.5 + 20012.25 is 30018.75; see the kernel log"},
-		"a kernel that never runs":  {fake: "launches=0", says: "in round 1, element 0 of 10007 is NaN"},
-		"a kernel that runs once":   {fake: "launches=1", says: "in round 2, element 0 of 10007 is NaN"},
-		"a kernel that stops early": {fake: "threads=5000", says: "in round 1, element 5000 of 10007 is NaN"},
-		"a kernel without bound":    {fake: "overrun", says: "writes beyond its data: in round 1, element 233 after the last of 10007 is 1"},
-		"one GPU of two":            {fake: "on=1 wrong=0", environ: []string{"FAKE_GPUS=gpu gpu"}, says: secondGPU + "computes wrong numbers: in round 1, element 0"},
+			err: `CUDA_ERROR_INVALID_PTX (218): the driver's compiler refuses the kernel; reinstall the driver, whose files ` +
+				`may be of several versions (the compiler reports "ptx input, line 5; fatal: unsupported .version")`},
+		"no compiler": {fake: "cuModuleLoadDataEx=221", err: "CUDA_ERROR_JIT_COMPILER_NOT_FOUND (221): the " +
+			"driver's compiler, libnvidia-ptxjitcompiler.so.1, is not in this container"},
+		"a kernel that is too new": {fake: "cuModuleLoadDataEx=222", err: "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222): " +
+			"the driver is too old"},
+		"a compiler that is off": {fake: "cuModuleLoadDataEx=223", err: "CUDA_ERROR_JIT_COMPILATION_DISABLED (223): " +
+			"the environment variable CUDA_DISABLE_JIT"},
+		"a kernel that is missing": {fake: "cuModuleGetFunction=500", err: "cuModuleGetFunction fails with " +
+			"CUDA_ERROR_NOT_FOUND (500)"},
+		"no buffer": {fake: "cuMemAlloc_v2=999", err: "cuMemAlloc_v2 fails with CUDA_ERROR_UNKNOWN (999)"},
+		"a copy to the GPU": {fake: "cuMemcpyHtoD_v2=719", err: "cuMemcpyHtoD_v2 fails with " +
+			"CUDA_ERROR_LAUNCH_FAILED (719)"},
+		"a copy from the GPU": {fake: "cuMemcpyDtoH_v2=719", err: "cuMemcpyDtoH_v2 fails with " +
+			"CUDA_ERROR_LAUNCH_FAILED (719)"},
+		"a launch that fails": {fake: "cuLaunchKernel=719", err: "cuLaunchKernel fails with " +
+			"CUDA_ERROR_LAUNCH_FAILED (719): see the kernel log"},
+		"an illegal address": {fake: "cuCtxSynchronize=700", err: "cuCtxSynchronize fails with " +
+			"CUDA_ERROR_ILLEGAL_ADDRESS (700)"},
+		"a kernel without end": {fake: "cuCtxSynchronize=702", err: "CUDA_ERROR_LAUNCH_TIMEOUT (702): the kernel " +
+			"does not end in time"},
+		"a broken NVLink": {fake: "cuCtxSynchronize=220", err: "CUDA_ERROR_NVLINK_UNCORRECTABLE (220): the " +
+			"NVLink of the GPU"},
+		"a wrong bit": {fake: "wrong=10006", err: firstGPU + "computes wrong numbers: in round 1, element " +
+			"10006 of 10007 is 30018.752 where 10006.5 + 20012.25 is 30018.75; see the kernel log"},
+		"a kernel that never runs":  {fake: "launches=0", err: "in round 1, element 0 of 10007 is NaN"},
+		"a kernel that runs once":   {fake: "launches=1", err: "in round 2, element 0 of 10007 is NaN"},
+		"a kernel that stops early": {fake: "threads=5000", err: "in round 1, element 5000 of 10007 is NaN"},
+		"a kernel without bound": {fake: "overrun", err: "writes beyond its data: in round 1, element 233 after the " +
+			"last of 10007 is 1"},
+		"one GPU of two": {fake: "on=1 wrong=0", environ: []string{"FAKE_GPUS=gpu gpu"},
+			err: secondGPU + "computes wrong numbers: in round 1, element 0"},
 		"two GPUs of three": {fake: "wrong=1", environ: []string{"FAKE_GPUS=mig0 gpu gpu"},
-			says: "have it replaced if this repeats (of 2 GPUs, these fail: 0, 1)"},
+			err: "have it replaced if this repeats (of 2 GPUs, these fail: 0, 1)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			environ := append(stack.Environ("FAKE_CUDA="+tc.fake), tc.environ...)
 			code, _, stderr := run(t, environ, tc.args...)
 			g.Expect(code).To(Equal(1), stderr)
-			g.Expect(stderr).To(ContainSubstring(tc.says))
+			g.Expect(stderr).To(ContainSubstring(tc.err))
 			g.Expect(strings.Count(stderr, "\n")).To(Equal(1), stderr)
-			g.Expect(seen).NotTo(HaveKey(stderr), "the sentence of another failure")
+			g.Expect(seen).NotTo(HaveKey(stderr), "another failure has the same message")
 			seen[stderr] = name
 		})
 	}
@@ -205,12 +240,13 @@ func TestMIGModeWithoutDevicesIsNamedAsACause(t *testing.T) {
 
 func TestAGPUThatIsUnavailableForNoKnownReasonFails(t *testing.T) {
 	g := NewWithT(t)
-	code, _, stderr := run(t, fakegpu.Build(t).Environ("FAKE_CUDA=mode=3 cuDeviceGetAttribute=1 cuDevicePrimaryCtxRetain=46"))
+	code, _, stderr := run(t,
+		fakegpu.Build(t).Environ("FAKE_CUDA=mode=3 cuDeviceGetAttribute=1 cuDevicePrimaryCtxRetain=46"))
 	g.Expect(code).To(Equal(1))
 	g.Expect(stderr).To(ContainSubstring("the GPU refuses work"))
 }
 
-func TestAGPUThatFailsDoesNotHideThoseThatWork(t *testing.T) {
+func TestAGPUThatFailsDoesNotHideOthersThatWork(t *testing.T) {
 	g := NewWithT(t)
 	stack := fakegpu.Build(t)
 	code, stdout, stderr := run(t, stack.Environ("FAKE_GPUS=gpu gpu", "FAKE_CUDA=on=0 cuCtxSynchronize=719"))
@@ -227,7 +263,7 @@ func TestTheLibraryCanBeNamed(t *testing.T) {
 	g.Expect(stdout).To(Equal(firstGPU + works))
 }
 
-// A call into the driver cannot be interrupted from inside the process; SIGKILL is what remains.
+// A call into the driver cannot be interrupted from inside the process; only SIGKILL ends it.
 func TestADriverThatHangsCanBeKilled(t *testing.T) {
 	g := NewWithT(t)
 	stack := fakegpu.Build(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 )
 
-// What the program may cost: it is copied into every operand's pod on every node, and waits there.
+// The limits of the program's cost: it is copied into every operand's pod on every node, and waits there.
 const (
 	maxSize     = 15_000_000        // Bytes.
 	maxRSS      = 12_000_000 / 1024 // KiB.
@@ -58,7 +58,7 @@ func TestAWaitingProgramCostsNoTimeAndLittleMemory(t *testing.T) {
 		before, time.Duration(runNanoseconds(t, pid)-ran))
 }
 
-// The bar is about the slowest of a hundred: a chain of ten stages meets it on most nodes.
+// The limit applies to the slowest of a hundred: a chain of ten stages meets it on most nodes.
 func TestAMarkerIsHandedOverWithin100Milliseconds(t *testing.T) {
 	tests := map[string]func(t testing.TB, clock string) time.Duration{
 		"exec: from the marker to the start of the operand's program": handOver,
@@ -69,7 +69,7 @@ func TestAMarkerIsHandedOverWithin100Milliseconds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			var p99 time.Duration
-			// Whatever else runs on this machine only adds to the time, so that the best round counts.
+			// Other load on this machine only adds to the time, so the best round counts.
 			for range 3 {
 				took := hundred(t, func() time.Duration { return once(t, clock) })
 				p99 = percentile(took, 99)
@@ -83,7 +83,7 @@ func TestAMarkerIsHandedOverWithin100Milliseconds(t *testing.T) {
 	}
 }
 
-// hundred measures more than 100 times, and sorts.
+// hundred measures more than 100 times, and sorts the results.
 func hundred(tb testing.TB, once func() time.Duration) []time.Duration {
 	tb.Helper()
 	var took []time.Duration
@@ -104,11 +104,11 @@ func BenchmarkHandOver(b *testing.B) {
 	for name, p := range map[string]int{"p50-ms": 50, "p99-ms": 99, "max-ms": 100} {
 		b.ReportMetric(float64(percentile(took, p).Microseconds())/1000, name)
 	}
-	b.ReportMetric(0, "ns/op") // It would count the start of the waiting process.
+	b.ReportMetric(0, "ns/op") // It would include the start of the waiting process.
 }
 
-// handOver starts an operand's program that waits for the driver, proves the driver, and returns the
-// time from before the marker is written until that program has started.
+// handOver starts an operand's program that waits for the driver, writes the driver's marker, and returns the time from
+// before the marker is written until that program has started.
 func handOver(tb testing.TB, clock string) time.Duration {
 	tb.Helper()
 	g := NewWithT(tb)
@@ -130,7 +130,8 @@ func waitEnds(tb testing.TB, _ string) time.Duration {
 	tb.Helper()
 	g := NewWithT(tb)
 	markers := markersOf(tb)
-	process := startUntilLogged(tb, exec.CommandContext(tb.Context(), gpuNode, "wait", "--for=driver", "--dir="+markers.Path), "waiting for driver")
+	process := startUntilLogged(tb,
+		exec.CommandContext(tb.Context(), gpuNode, "wait", "--for=driver", "--dir="+markers.Path), "waiting for driver")
 	at := monotonic(tb)
 	g.Expect(markers.Write(labels.MarkerDriver, nil, "")).To(Succeed())
 	var err error
@@ -160,12 +161,12 @@ func buildClock(tb testing.TB) string {
 	return clock
 }
 
-// percentile of a sorted list: the smallest value that p of 100 do not exceed.
+// percentile returns the smallest value of a sorted list that p of 100 do not exceed.
 func percentile(sorted []time.Duration, p int) time.Duration {
 	return sorted[(len(sorted)*p+99)/100-1]
 }
 
-// monotonic is the clock of testdata/clock.
+// monotonic returns the time of the clock of testdata/clock.
 func monotonic(tb testing.TB) int64 {
 	tb.Helper()
 	var now unix.Timespec
@@ -173,7 +174,7 @@ func monotonic(tb testing.TB) int64 {
 	return now.Nano()
 }
 
-// cpuTicks are the fields utime and stime of /proc/PID/stat, which follow the name in parentheses.
+// cpuTicks returns the sum of the fields utime and stime of /proc/PID/stat, which follow the name in parentheses.
 func cpuTicks(tb testing.TB, pid int) int {
 	tb.Helper()
 	g := NewWithT(tb)
@@ -189,7 +190,7 @@ func cpuTicks(tb testing.TB, pid int) int {
 	return user + system
 }
 
-// runNanoseconds is how long the threads of the process ran, as the scheduler counts.
+// runNanoseconds returns how long the threads of the process ran, as counted by the scheduler.
 func runNanoseconds(tb testing.TB, pid int) int64 {
 	tb.Helper()
 	g := NewWithT(tb)

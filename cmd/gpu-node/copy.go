@@ -20,7 +20,7 @@ func copyCommand() *cobra.Command {
 	var terminationLog string
 	command := &cobra.Command{
 		Use:   "copy DIR",
-		Short: "Copy this program to DIR/gpu-node, for containers whose images lack it",
+		Short: "Copy this program to DIR/gpu-node, for containers whose images do not have it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return fail(copySelf(args[0]), terminationLog)
@@ -30,9 +30,10 @@ func copyCommand() *cobra.Command {
 	return command
 }
 
-// registerCopy registers the flag that labels.CopyToFlag is.
+// registerCopy registers the flag of labels.CopyToFlag.
 func registerCopy(flags *pflag.FlagSet, dir *string) {
-	flags.StringVar(dir, strings.Trim(labels.CopyToFlag, "-="), "", "directory to copy this program to first, as gpu-node copy does")
+	flags.StringVar(dir, strings.Trim(labels.CopyToFlag, "-="), "",
+		"directory to copy this program to first, as gpu-node copy does")
 }
 
 // copyTo copies this program to a directory, unless that is empty.

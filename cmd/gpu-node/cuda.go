@@ -9,21 +9,21 @@ import (
 
 func validateCUDA() *cobra.Command {
 	var (
-		prover prover
-		cuda   = validate.CUDA{Log: newLog()}
+		validation validation
+		cuda       = validate.CUDA{Log: newLog()}
 	)
 	command := &cobra.Command{
 		Use:   "cuda",
-		Short: "Run a kernel on every GPU that the container runtime puts into this container",
-		Long: `Run a kernel on every GPU and MIG device that the container runtime puts into this container, and
-check its numbers. A GPU that others use up, by its memory or by its compute mode, passes: it works
-for them.`,
+		Short: "Run a kernel on every GPU that the container runtime injects into this container",
+		Long: `Run a kernel on every GPU and MIG device that the container runtime injects into this container, and
+check the result. A GPU that other processes occupy, by its memory or by its compute mode, passes: it
+works for them.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return prover.prove(labels.MarkerCUDA, func() (validate.Check, error) { return cuda.Check, nil })
+			return validation.run(labels.MarkerCUDA, func() (validate.Check, error) { return cuda.Check, nil })
 		},
 	}
-	prover.register(command.Flags())
+	validation.register(command.Flags())
 	command.Flags().StringVar(&cuda.Program, "program", labels.CUDABinary,
 		"gpu-node-cuda, which runs the kernel and is linked to the C library")
 	return command

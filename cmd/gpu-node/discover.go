@@ -13,7 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 )
 
-// discovery holds the flags of gpu-node discover.
+// discovery has the flags of gpu-node discover.
 type discovery struct {
 	discover.Discovery
 	mode              string
@@ -23,25 +23,26 @@ type discovery struct {
 	terminationLog    string
 }
 
-// discoverVariables are those of discover.
+// discoverVariables are the variables of discover.
 var discoverVariables = variables{"node-name": "NODE_NAME"}
 
 func (d *discovery) register(flags *pflag.FlagSet) {
 	flags.StringVar(&d.mode, "mode", string(discover.ModeAuto),
-		"auto leaves the labels that Node Feature Discovery lists to it, builtin takes no notice of it")
-	flags.BoolVar(&d.once, "once", false, "label the node and end")
-	flags.StringVar(&d.Node, "node-name", "", "the node")
+		"auto leaves the labels that Node Feature Discovery lists to it, builtin ignores it")
+	flags.BoolVar(&d.once, "once", false, "label the node and exit")
+	flags.StringVar(&d.Node, "node-name", "", "name of the node")
 	flags.StringVar(&d.Host.SysRoot, "sys-root", "/sys", "where sysfs is mounted")
 	flags.StringVar(&d.Host.ProcRoot, "proc-root", "/proc", "where procfs is mounted")
-	flags.StringVar(&d.Host.Root, "host-root", labels.HostRootMount, "the host's root file system, of which /usr/lib is mounted here")
+	flags.StringVar(&d.Host.Root, "host-root", labels.HostRootMount,
+		"the host's root file system, of which /usr/lib is mounted here")
 	flags.StringVar(&d.featuresDir, "features-dir", labels.FeaturesDir,
 		"directory of GPU Feature Discovery's file "+labels.FeaturesFile+"; need not exist yet")
 	flags.DurationVar(&d.Resync, "resync", discover.DefaultResync,
-		"how often the Node is compared when nothing has changed, with a unit")
+		"how often the Node is compared when nothing has changed, with a unit (5m)")
 	flags.DurationVar(&d.KeepMissing, "keep-missing", discover.DefaultKeepMissing,
-		"how long labels of GPU Feature Discovery outlive its file, with a unit")
+		"how long labels of GPU Feature Discovery outlive its file, with a unit (10m)")
 	flags.StringVar(&d.serviceAccountDir, "service-account-dir", nodeapi.ServiceAccountDir,
-		"directory of the pod's token and of the API server's authority")
+		"directory of the pod's token and the API server's CA certificate")
 	registerTerminationLog(flags, &d.terminationLog)
 }
 
@@ -49,11 +50,11 @@ func discoverCommand() *cobra.Command {
 	var d discovery
 	command := &cobra.Command{
 		Use:   "discover",
-		Short: "Label the node with its GPUs, its kernel and its operating system, and keep that current",
-		Long: `Label the node with its GPUs, its kernel, its operating system and what GPU Feature Discovery
-found out, under the keys of Node Feature Discovery, and keep the labels current until SIGTERM.
+		Short: "Label the node with its GPUs, its kernel and its operating system, and keep the labels current",
+		Long: `Label the node with its GPUs, its kernel, its operating system and the labels of GPU Feature
+Discovery, under the keys of Node Feature Discovery, and keep the labels current until SIGTERM.
 
-An environment variable, over which the flag wins:
+Environment variables, overridden by the flag:
   NODE_NAME  as --node-name`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
@@ -67,7 +68,7 @@ An environment variable, over which the flag wins:
 	return command
 }
 
-// complete takes what the flags leave open from the environment, and checks it.
+// complete sets flags that are not given from the environment, and validates all.
 func (d *discovery) complete(flags *pflag.FlagSet) (err error) {
 	if err := discoverVariables.apply(flags); err != nil {
 		return err
@@ -79,7 +80,7 @@ func (d *discovery) complete(flags *pflag.FlagSet) (err error) {
 		return errNoNode
 	}
 	if d.Resync <= 0 || d.KeepMissing < 0 {
-		return errors.New("--resync must be above 0s, and --keep-missing not below")
+		return errors.New("--resync must be above 0s, and --keep-missing must not be negative")
 	}
 	return nil
 }

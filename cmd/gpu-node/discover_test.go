@@ -16,7 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi/nodeapitest"
 )
 
-// discoverer is a pod of node discovery: what it sees of its node, and the API server.
+// discoverer is a pod of node discovery: its view of the node, and the API server.
 type discoverer struct {
 	root   string
 	server *nodeapitest.Server
@@ -32,7 +32,7 @@ func newDiscoverer(t *testing.T) discoverer {
 	return d
 }
 
-// put makes a file as its writer does: complete at once.
+// put writes a file atomically, like its writer.
 func (d discoverer) put(t *testing.T, path, content string) {
 	t.Helper()
 	g := NewWithT(t)
@@ -103,15 +103,15 @@ func TestDiscoverKeepsTheLabelsCurrentUntilSIGTERM(t *testing.T) {
 func TestDiscoverEndsAtSIGTERMWhileTheAPIServerIsSilent(t *testing.T) {
 	g := NewWithT(t)
 	d := newDiscoverer(t)
-	asked, end := make(chan struct{}, 1), make(chan struct{})
+	requested, end := make(chan struct{}, 1), make(chan struct{})
 	t.Cleanup(func() { close(end) })
 	d.server.Before(func(string) {
-		asked <- struct{}{}
+		requested <- struct{}{}
 		<-end
 	})
 	command := d.command(t)
 	g.Expect(command.Start()).To(Succeed())
-	g.Eventually(asked, "5s").Should(Receive())
+	g.Eventually(requested, "5s").Should(Receive())
 	g.Expect(command.Process.Signal(syscall.SIGTERM)).To(Succeed())
 	ended := make(chan error, 1)
 	go func() { ended <- command.Wait() }()
@@ -128,7 +128,7 @@ func TestDiscoverOnceLabelsAndEnds(t *testing.T) {
 	g.Expect(d.server.Patches()).To(Equal(1))
 }
 
-func TestDiscoverOnceSaysWhyItFails(t *testing.T) {
+func TestDiscoverOnceReportsWhyItFails(t *testing.T) {
 	g := NewWithT(t)
 	d := newDiscoverer(t)
 	d.server.Refuse(http.StatusForbidden, "denied by policy")
@@ -140,27 +140,40 @@ func TestDiscoverOnceSaysWhyItFails(t *testing.T) {
 			"check the roles of the pod's service account and the admission policies\n"))
 }
 
-func TestDiscoverNamesWhatThePodLacks(t *testing.T) {
+func TestDiscoverNamesWhatThePodIsMissing(t *testing.T) {
 	g := NewWithT(t)
 	d := newDiscoverer(t)
 	command := d.command(t)
 	command.Env = []string{"NODE_NAME=node-a"}
 	g.Expect(command.Run()).To(HaveOccurred())
 	g.Expect(command.ProcessState.ExitCode()).To(Equal(1))
-	g.Expect(os.ReadFile(d.root + "/termination-log")).To(HavePrefix("node node-a is not labelled: KUBERNETES_SERVICE_HOST"))
+	g.Expect(os.ReadFile(d.root + "/termination-log")).
+		To(HavePrefix("node node-a is not labelled: KUBERNETES_SERVICE_HOST"))
 }
 
 func TestDiscoverUsageErrorsExitWith2(t *testing.T) {
 	tests := map[string]struct {
 		flags []string
 		env   []string
-		says  string
+		want  string
 	}{
-		"no node":                  {says: "no node given; set the environment variable NODE_NAME"},
-		"a mode that there is not": {flags: []string{"--mode=nfd"}, env: []string{"NODE_NAME=a"}, says: `there is no mode "nfd" of discovery; use auto or builtin`},
-		"no resync":                {flags: []string{"--resync=0s"}, env: []string{"NODE_NAME=a"}, says: "--resync must be above 0s"},
-		"a time before now":        {flags: []string{"--keep-missing=-1s"}, env: []string{"NODE_NAME=a"}, says: "--keep-missing not below"},
-		"an argument":              {flags: []string{"x"}, env: []string{"NODE_NAME=a"}, says: "unknown command"},
+		"no node": {want: "no node given; set the environment variable NODE_NAME"},
+		"an unknown mode": {
+			flags: []string{"--mode=nfd"},
+			env:   []string{"NODE_NAME=a"},
+			want:  `unknown discovery mode "nfd"; use auto or builtin`,
+		},
+		"no resync": {
+			flags: []string{"--resync=0s"},
+			env:   []string{"NODE_NAME=a"},
+			want:  "--resync must be above 0s",
+		},
+		"a time before now": {
+			flags: []string{"--keep-missing=-1s"},
+			env:   []string{"NODE_NAME=a"},
+			want:  "--keep-missing must not be negative",
+		},
+		"an argument": {flags: []string{"x"}, env: []string{"NODE_NAME=a"}, want: "unknown command"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -170,12 +183,12 @@ func TestDiscoverUsageErrorsExitWith2(t *testing.T) {
 			command.Env = append([]string{}, tc.env...)
 			out, _ := command.CombinedOutput()
 			g.Expect(command.ProcessState.ExitCode()).To(Equal(2), string(out))
-			g.Expect(string(out)).To(ContainSubstring(tc.says))
+			g.Expect(string(out)).To(ContainSubstring(tc.want))
 		})
 	}
 }
 
-// rss is the resident memory of a process in KiB.
+// rss returns the resident memory of a process in KiB.
 func rss(t *testing.T, pid int) int {
 	t.Helper()
 	g := NewWithT(t)

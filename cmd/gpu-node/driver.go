@@ -16,8 +16,8 @@ import (
 // skipGPUInitEnv is the variable of --skip-gpu-init.
 const skipGPUInitEnv = "DRIVER_VALIDATION_SKIP_GPU_INIT"
 
-// variables are those that users set in spec.validator.COMPONENT.env, by the flag that they stand for.
-// The names are those of NVIDIA's validator where it has such a setting.
+// variables are the environment variables that users set in spec.validator.COMPONENT.env, by their flag. The names are
+// those of NVIDIA's validator where it has the same setting.
 type variables map[string]string
 
 // apply sets the flags that are not given from their variables; an empty one counts as unset.
@@ -36,22 +36,22 @@ func (v variables) apply(flags *pflag.FlagSet) error {
 
 func validateDriver() *cobra.Command {
 	var (
-		prover  prover
-		driver  validate.Driver
-		noLinks bool
-		copies  string
-		follows bool
+		validation validation
+		driver     validate.Driver
+		noLinks    bool
+		copies     string
+		follows    bool
 	)
 	env := variables{"no-dev-char-links": validate.DisableLinksEnv, "skip-gpu-init": skipGPUInitEnv}
 	command := &cobra.Command{
 		Use:   "driver",
-		Short: "Prove the driver of the host or of the driver container (needs a privileged container)",
-		Long: `Prove the driver of the host or, where that has none that works, of the driver container: nvidia-smi
-reaches every GPU, the kernel modules fit it, and the device nodes are there. Make the links to them in
-the host's /dev/char. Where the driver container says that it loads nvidia_fs, gdrdrv or nvidia_peermem,
+		Short: "Validate the driver of the host or of the driver container (needs a privileged container)",
+		Long: `Validate the driver of the host or, if that has none that works, of the driver container: nvidia-smi
+reaches every GPU, the kernel modules are of its version, and the device nodes exist. Create the links to them
+in the host's /dev/char. If the driver container reports that it loads nvidia_fs, gdrdrv or nvidia_peermem,
 wait for these too, and write their markers.
 
-Environment variables, over which the flags win:
+Environment variables, overridden by the flags:
   ` + validate.DisableLinksEnv + `=true  as --no-dev-char-links
   ` + skipGPUInitEnv + `=true    as --skip-gpu-init`,
 		Args: cobra.NoArgs,
@@ -62,34 +62,35 @@ Environment variables, over which the flags win:
 			if noLinks {
 				driver.DevChar = ""
 			}
-			driver.MarkersDir, driver.Run = prover.node.dir, validate.Chroot
-			prover.companions = driver.Companions()
+			driver.MarkersDir, driver.Run = validation.node.dir, validate.Chroot
+			validation.companions = driver.Companions()
 			check := driver.Check
 			if follows {
-				prover.companions = append(prover.companions, runtimeOfBefore)
+				validation.companions = append(validation.companions, staleRuntime)
 				check = withRuntime(check)
 			}
-			return prover.prove(labels.MarkerDriver, func() (validate.Check, error) { return check, copyTo(copies) })
+			return validation.run(labels.MarkerDriver, func() (validate.Check, error) { return check, copyTo(copies) })
 		},
 	}
 	flags := command.Flags()
-	prover.register(flags)
+	validation.register(flags)
 	registerDriver(flags, &driver)
 	registerCopy(flags, &copies)
 	flags.StringVar(&driver.DevChar, "dev-char", labels.DevCharMount, "the host's /dev/char, as mounted here")
 	flags.BoolVar(&follows, "runtime-follows", false,
-		"the toolkit of this pod has the container runtime restart: say so in the marker, and remove the one that says that it has")
-	flags.BoolVar(&noLinks, "no-dev-char-links", false, "make no links in the host's /dev/char")
+		"the toolkit of this pod restarts the container runtime: note this in the marker, and remove the marker of an "+
+			"earlier restart")
+	flags.BoolVar(&noLinks, "no-dev-char-links", false, "create no links in the host's /dev/char")
 	return command
 }
 
-// runtimeOfBefore is a marker that goes with the driver's, and that the toolkit's probe writes.
-var runtimeOfBefore = validate.Companion{
+// staleRuntime removes the marker runtime together with the driver's; the toolkit's probe writes it again.
+var staleRuntime = validate.Companion{
 	Marker: labels.MarkerRuntime,
 	Check:  func([]marker.Assignment) (bool, error) { return false, nil },
 }
 
-// withRuntime adds to what a check finds that the container runtime restarts after it.
+// withRuntime adds to the assignments of a check that the container runtime restarts after it.
 func withRuntime(check validate.Check) validate.Check {
 	return func(ctx context.Context) ([]marker.Assignment, error) {
 		found, err := check(ctx)
@@ -97,32 +98,33 @@ func withRuntime(check validate.Check) validate.Check {
 	}
 }
 
-// registerDriver registers the flags that say where the driver is and where the kernel tells of it.
+// registerDriver registers the flags with the places of the driver and of the kernel's file systems.
 func registerDriver(flags *pflag.FlagSet, driver *validate.Driver) {
 	flags.StringVar(&driver.HostRoot, "host-root", labels.HostRootMount, "the host's root file system, as mounted here")
 	flags.StringVar(&driver.DriverRoot, "driver-root", labels.DriverRoot, "the driver's root file system, as mounted here")
-	flags.StringVar(&driver.InstallDir, "driver-install-dir", labels.DriverRoot, "the driver's root file system, on the host")
+	flags.StringVar(&driver.InstallDir, "driver-install-dir", labels.DriverRoot,
+		"the driver's root file system, on the host")
 	flags.BoolVar(&driver.ContainerExpected, "driver-container", false,
-		"a driver container runs on this node: wait for it unless the host has a driver that works")
+		"a driver container runs on this node: wait for it unless the host has a working driver")
 	flags.StringVar(&driver.SysRoot, "sys-root", "/sys", "sysfs, as mounted here")
 	flags.StringVar(&driver.ProcRoot, "proc-root", "/proc", "procfs, as mounted here")
 	flags.BoolVar(&driver.SkipGPUInit, "skip-gpu-init", false,
-		"leave the GPUs alone: run nvidia-smi --version only, and look at no module and no device node")
+		"leave the GPUs alone: run nvidia-smi --version only, and check no module and no device node")
 }
 
 func validateMOFED() *cobra.Command {
 	var (
-		prover prover
-		mofed  validate.MOFED
+		validation validation
+		mofed      validate.MOFED
 	)
 	env := variables{"rdma": labels.RDMAEnabledKey, "host-mofed": "USE_HOST_MOFED"}
 	command := &cobra.Command{
 		Use:   "mofed",
-		Short: "Prove the Mellanox driver of the host or of NVIDIA's network operator",
-		Long: `Prove the Mellanox driver of the host or of NVIDIA's network operator. Where GPUDirect RDMA is not
-enabled, or the node has no network adapter of Mellanox, it is not needed, and this succeeds at once.
+		Short: "Validate the Mellanox driver of the host or of NVIDIA's network operator",
+		Long: `Validate the Mellanox driver of the host or of NVIDIA's network operator. If GPUDirect RDMA is not
+enabled, or the node has no Mellanox network adapter, it is not needed, and this succeeds immediately.
 
-Environment variables, over which the flags win:
+Environment variables, overridden by the flags:
   ` + labels.RDMAEnabledKey + `=true  as --rdma
   USE_HOST_MOFED=true           as --host-mofed`,
 		Args: cobra.NoArgs,
@@ -131,34 +133,34 @@ Environment variables, over which the flags win:
 				return err
 			}
 			mofed.Log = newLog()
-			return prover.prove(labels.MarkerMOFED, func() (validate.Check, error) { return mofed.Check, nil })
+			return validation.run(labels.MarkerMOFED, func() (validate.Check, error) { return mofed.Check, nil })
 		},
 	}
 	flags := command.Flags()
-	prover.register(flags)
+	validation.register(flags)
 	flags.BoolVar(&mofed.RDMA, "rdma", false, "GPUDirect RDMA is enabled")
 	flags.BoolVar(&mofed.OnHost, "host-mofed", false, "the host has the Mellanox driver")
 	flags.StringVar(&mofed.ReadyFile, "mofed-ready-file", labels.MOFEDReady,
-		"file by which the pod of NVIDIA's network operator tells that the Mellanox driver is loaded")
+		"file that the pod of NVIDIA's network operator writes once the Mellanox driver is loaded")
 	flags.StringVar(&mofed.SysRoot, "sys-root", "/sys", "sysfs, as mounted here")
 	return command
 }
 
-// validateModule is the command of a component that is one kernel module.
+// validateModule returns the command of a component that is one kernel module.
 func validateModule(component labels.Marker) *cobra.Command {
 	var (
-		prover  prover
-		sysRoot string
+		validation validation
+		sysRoot    string
 	)
 	command := &cobra.Command{
 		Use:   string(component),
 		Short: "Require the kernel module of " + string(component),
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return prover.prove(component, func() (validate.Check, error) { return validate.Module(component, sysRoot), nil })
+			return validation.run(component, func() (validate.Check, error) { return validate.Module(component, sysRoot), nil })
 		},
 	}
-	prover.register(command.Flags())
+	validation.register(command.Flags())
 	command.Flags().StringVar(&sysRoot, "sys-root", "/sys", "sysfs, as mounted here")
 	return command
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
 )
 
-// exportVariables are those of NVIDIA's exporter and, for the check of the driver, of its validator.
+// exportVariables are the variables of NVIDIA's exporter and, for the check of the driver, of its validator.
 var exportVariables = variables{"node-name": "NODE_NAME", "port": "METRICS_PORT", "skip-gpu-init": skipGPUInitEnv}
 
-// exporter holds the flags of export.
+// exporter has the flags of export.
 type exporter struct {
 	node              node
 	nodeName          string
@@ -38,7 +38,7 @@ func exportCommand() *cobra.Command {
 exporter, and how long each stage took. The driver is checked every minute, as validate driver does,
 which needs the same mounts and privileges.
 
-Environment variables, over which the flags win:
+Environment variables, overridden by the flags:
   NODE_NAME                             as --node-name
   METRICS_PORT                          as --port
   ` + skipGPUInitEnv + `=true  as --skip-gpu-init`,
@@ -62,15 +62,15 @@ Environment variables, over which the flags win:
 
 func (e *exporter) register(flags *pflag.FlagSet) {
 	e.node.register(flags)
-	flags.StringVar(&e.nodeName, "node-name", "", "the node, the label of all metrics")
+	flags.StringVar(&e.nodeName, "node-name", "", "name of the node, the label of all metrics")
 	flags.StringVar(&e.serviceAccountDir, "service-account-dir", nodeapi.ServiceAccountDir,
-		"directory of the pod's token and of the API server's authority")
-	flags.IntVar(&e.port, "port", export.DefaultPort, "port of /metrics and /healthz; 0 is any free one")
-	flags.StringSliceVar(&e.stages, "stages", stageNames(), "the stages that are proved on this node")
+		"directory of the pod's token and the API server's CA certificate")
+	flags.IntVar(&e.port, "port", export.DefaultPort, "port of /metrics and /healthz; 0 for any free port")
+	flags.StringSliceVar(&e.stages, "stages", stageNames(), "the stages that are validated on this node")
 	registerDriver(flags, &e.driver)
 }
 
-// complete takes what the flags leave open from the environment, and checks it.
+// complete sets flags that are not given from the environment, and validates all.
 func (e *exporter) complete(flags *pflag.FlagSet) error {
 	if err := exportVariables.apply(flags); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (e *exporter) complete(flags *pflag.FlagSet) error {
 		return errNoNode
 	}
 	if e.port < 0 || e.port > 65535 {
-		return fmt.Errorf("there is no port %d; set --port or METRICS_PORT to one from 1 to 65535", e.port)
+		return fmt.Errorf("invalid port %d; set --port or METRICS_PORT to one from 1 to 65535", e.port)
 	}
 	return nil
 }
@@ -96,8 +96,8 @@ func (e *exporter) serve(ctx context.Context, stages []labels.Marker, markers ma
 	return exporter.Serve(ctx, e.port)
 }
 
-// resources reads those of the Node. A pod that cannot ask the API server still has metrics to tell,
-// so that this is a failure of each request.
+// resources returns a function that reads the resources of the Node. Without the API server there are still metrics to
+// serve, so that is a failure of each read.
 func resources(serviceAccountDir, node string) func(context.Context) (nodeapi.Resources, error) {
 	client, err := nodeapi.InCluster(serviceAccountDir)
 	if err != nil {
@@ -106,7 +106,7 @@ func resources(serviceAccountDir, node string) func(context.Context) (nodeapi.Re
 	return func(ctx context.Context) (nodeapi.Resources, error) { return client.Resources(ctx, node) }
 }
 
-// stageNames are those of all stages, in their order.
+// stageNames returns the names of all stages, in their order.
 func stageNames() []string {
 	var names []string
 	for _, stage := range export.DefaultStages {
@@ -119,7 +119,7 @@ func stageNames() []string {
 func stagesNamed(names []string) ([]labels.Marker, error) {
 	for _, name := range names {
 		if !slices.Contains(stageNames(), name) {
-			return nil, fmt.Errorf("there is no stage %q; use --stages with some of %q", name, export.DefaultStages)
+			return nil, fmt.Errorf("unknown stage %q; use --stages with some of %q", name, export.DefaultStages)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(export.DefaultStages), func(stage labels.Marker) bool {

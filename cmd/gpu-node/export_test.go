@@ -17,13 +17,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi/nodeapitest"
 )
 
-// exporting is an exporter that serves.
+// exporting is an exporter that serves its metrics.
 type exporting struct {
 	process
 	url string
 }
 
-// startExport starts the command on a port that the kernel chooses, which the log tells.
+// startExport starts the command on a port that the kernel chooses, which it reads from the log.
 func startExport(t *testing.T, command *exec.Cmd) exporting {
 	t.Helper()
 	g := NewWithT(t)
@@ -54,7 +54,7 @@ func (e exporting) metrics() (string, error) {
 	return string(body), err
 }
 
-func TestExportTellsWhatIsTrueNowUntilSIGTERM(t *testing.T) {
+func TestExportServesTheCurrentStateUntilSIGTERM(t *testing.T) {
 	g := NewWithT(t)
 	pod, host, server := newPod(t), newGPUHost(t), nodeapitest.Start(t, "node-a")
 	command := pod.command(t, "export", "--port=0", "--service-account-dir="+server.ServiceAccountDir,
@@ -71,7 +71,8 @@ func TestExportTellsWhatIsTrueNowUntilSIGTERM(t *testing.T) {
 	g.Expect(exporter.metrics()).To(And(
 		ContainSubstring("gpu_operator_node_driver_ready{node=\"node-a\"} 1\n"),
 		ContainSubstring("gpu_operator_node_stage_seconds{node=\"node-a\",stage=\"toolkit\"} ")))
-	g.Eventually(exporter.metrics, "10s").Should(ContainSubstring("gpu_operator_node_driver_validation{node=\"node-a\"} 1\n"))
+	g.Eventually(exporter.metrics, "10s").
+		Should(ContainSubstring("gpu_operator_node_driver_validation{node=\"node-a\"} 1\n"))
 	g.Expect(os.ReadDir(host.path("dev/char"))).To(HaveLen(1), "it changes nothing on the node")
 	t.Logf("RSS of export: %.1f MB", float64(rss(t, exporter.Process.Pid))*1024/1e6)
 
@@ -80,7 +81,7 @@ func TestExportTellsWhatIsTrueNowUntilSIGTERM(t *testing.T) {
 	g.Expect(pod.message(t)).To(BeEmpty())
 }
 
-func TestExportSaysThatItsPortIsInUse(t *testing.T) {
+func TestExportReportsThatItsPortIsInUse(t *testing.T) {
 	g := NewWithT(t)
 	taken, err := net.Listen("tcp", ":0")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -92,7 +93,8 @@ func TestExportSaysThatItsPortIsInUse(t *testing.T) {
 	command.Env = []string{"NODE_NAME=node-a", "METRICS_PORT=" + port}
 	g.Expect(command.Run()).To(HaveOccurred())
 	g.Expect(command.ProcessState.ExitCode()).To(Equal(1))
-	g.Expect(pod.message(t)).To(HavePrefix("the metrics cannot be served on port " + port + "; set a free one by --port or METRICS_PORT: "))
+	g.Expect(pod.message(t)).
+		To(HavePrefix("the metrics cannot be served on port " + port + "; set a free one by --port or METRICS_PORT: "))
 	g.Expect(strings.Count(pod.message(t), "\n")).To(Equal(1))
 }
 
@@ -100,15 +102,18 @@ func TestExportUsageErrorsExitWith2(t *testing.T) {
 	tests := map[string]struct {
 		flags []string
 		env   string
-		says  string
+		want  string
 	}{
-		"a port that is no number":    {env: "METRICS_PORT=http", says: "the environment variable METRICS_PORT: "},
-		"a port that there is not":    {env: "METRICS_PORT=" + strconv.Itoa(1<<16), says: "there is no port 65536"},
-		"a port below zero":           {flags: []string{"--port=-1"}, says: "there is no port -1"},
-		"a stage that there is not":   {flags: []string{"--stages=driver,mofed"}, says: `there is no stage "mofed"; use --stages with some of ["driver" "toolkit" "cuda" "plugin"]`},
-		"no node":                     {env: "NODE_NAME=", says: "no node given"},
-		"a boolean that is not one":   {env: "DRIVER_VALIDATION_SKIP_GPU_INIT=yes", says: "DRIVER_VALIDATION_SKIP_GPU_INIT"},
-		"an argument that has no use": {flags: []string{"x"}, says: "unknown command"},
+		"a port that is no number": {env: "METRICS_PORT=http", want: "the environment variable METRICS_PORT: "},
+		"a port that is too high":  {env: "METRICS_PORT=" + strconv.Itoa(1<<16), want: "invalid port 65536"},
+		"a port below zero":        {flags: []string{"--port=-1"}, want: "invalid port -1"},
+		"an unknown stage": {
+			flags: []string{"--stages=driver,mofed"},
+			want:  `unknown stage "mofed"; use --stages with some of ["driver" "toolkit" "cuda" "plugin"]`,
+		},
+		"no node":                     {env: "NODE_NAME=", want: "no node given"},
+		"a boolean that is not one":   {env: "DRIVER_VALIDATION_SKIP_GPU_INIT=yes", want: "DRIVER_VALIDATION_SKIP_GPU_INIT"},
+		"an argument that has no use": {flags: []string{"x"}, want: "unknown command"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +123,7 @@ func TestExportUsageErrorsExitWith2(t *testing.T) {
 			command.Env = []string{"NODE_NAME=node-a", tc.env}
 			out, _ := command.CombinedOutput()
 			g.Expect(command.ProcessState.ExitCode()).To(Equal(2), string(out))
-			g.Expect(string(out)).To(ContainSubstring(tc.says))
+			g.Expect(string(out)).To(ContainSubstring(tc.want))
 		})
 	}
 }

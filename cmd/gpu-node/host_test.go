@@ -9,11 +9,10 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// gpuHost is the root of a node with one GPU and its driver, with its sysfs and procfs, whose device
-// nodes are real.
+// gpuHost is the root of a node with one GPU and its driver, with its sysfs and procfs, and with real device nodes.
 type gpuHost struct{ root string }
 
-// newGPUHost skips the test where it may not change its root and make device nodes.
+// newGPUHost skips the test where it may not change its root or create device nodes.
 func newGPUHost(t *testing.T) gpuHost {
 	t.Helper()
 	g := NewWithT(t)
@@ -30,7 +29,8 @@ func newGPUHost(t *testing.T) gpuHost {
 	} {
 		host.write(t, path, content)
 	}
-	g.Expect(os.Symlink("../../../../bus/pci/drivers/nvidia", host.path("sys/bus/pci/devices/0000:3b:00.0/driver"))).To(Succeed())
+	g.Expect(os.Symlink("../../../../bus/pci/drivers/nvidia", host.path("sys/bus/pci/devices/0000:3b:00.0/driver"))).
+		To(Succeed())
 	for name, number := range map[string]int{"nvidia0": 195 << 8, "nvidiactl": 195<<8 | 255, "nvidia-uvm": 510 << 8} {
 		if err := syscall.Mknod(host.path("dev", name), syscall.S_IFCHR|0o600, number); err != nil || os.Geteuid() != 0 {
 			t.Skipf("needs the rights to change the root and to make device nodes: %v", err)
@@ -50,7 +50,7 @@ func (h gpuHost) write(t *testing.T, path, content string) {
 	NewWithT(t).Expect(os.WriteFile(h.path(path), []byte(content), 0o600)).To(Succeed())
 }
 
-// install puts the stand-in of nvidia-smi there.
+// install writes the replacement of nvidia-smi to path.
 func (h gpuHost) install(t *testing.T, path string) {
 	t.Helper()
 	program, err := os.ReadFile(nvidiaSMI)
@@ -59,7 +59,7 @@ func (h gpuHost) install(t *testing.T, path string) {
 	NewWithT(t).Expect(os.Chmod(h.path(path), 0o755)).To(Succeed())
 }
 
-// flags are those of validate driver for this host.
+// flags returns the flags of validate driver for this host.
 func (h gpuHost) flags(more ...string) []string {
 	return append([]string{"validate", "driver", "--host-root=" + h.root, "--driver-root=" + h.path("no-driver-container"),
 		"--sys-root=" + h.path("sys"), "--proc-root=" + h.path("proc"), "--dev-char=" + h.path("dev/char")}, more...)

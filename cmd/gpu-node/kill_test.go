@@ -15,71 +15,73 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 )
 
-// victim is a prover that is killed, and the part of the stack that it is to prove.
+// victim is a validation that is killed, and the part of the stack that it validates.
 type victim struct {
 	component labels.Marker
 	args      []string
-	// heal and harm switch that part at once; each may come twice.
+	// heal and harm switch that part atomically; both may be repeated.
 	heal, harm func()
 	// with are the markers that are true whenever the component's is.
 	with []labels.Marker
-	// keys are the assignments that a complete marker has.
+	// keys is the number of assignments of a complete marker.
 	keys int
 }
 
-// Killed at any moment, a prover leaves its old marker, which is stale, or none, or a true one; and the
-// next one proves what there is. Each run is for another instance of the driver container, so that a
-// marker which can be trusted is of that run.
-func TestAProverThatIsKilledLeavesNoFalseMarker(t *testing.T) {
-	t.Parallel() // Beside tests that wait alone: they take no runs from it.
+// Killed at any moment, a validation leaves its old marker, which is stale, or none, or a true one; and the next one
+// validates the current state. Each run is for another instance of the driver container, so that a marker which can be
+// trusted is of that run.
+func TestAKilledValidationLeavesNoFalseMarker(t *testing.T) {
+	t.Parallel() // With tests that only wait, and so do not slow it down.
 	for name, made := range map[string]func(*testing.T) victim{"driver": driverVictim, "gdrcopy": moduleVictim} {
 		t.Run(name, func(t *testing.T) {
 			victim := made(t)
 			h := newKillHarness(t, victim)
-			c := campaign{within: h.whole(), random: rand.New(rand.NewPCG(seed, 1))} //nolint:gosec // A test that can be repeated.
-			for until := time.Now().Add(4 * time.Second); c.runs < 60 || time.Now().Before(until) || c.runs < 300 && !c.spread(); c.runs++ {
+			random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // A test that can be repeated.
+			c := campaign{within: h.whole(), random: random}
+			until := time.Now().Add(4 * time.Second)
+			for ; c.runs < 60 || time.Now().Before(until) || c.runs < 300 && !c.spread(); c.runs++ {
 				c.kill(h)
 			}
-			t.Logf("seed %d: %d runs killed, %d of them with a true marker, %d healthy ones before it, %d never healthy; the last within %s",
-				seed, c.runs, c.trusted, c.early, c.broken, c.within)
+			t.Logf("seed %d: %d runs killed, %d of them with a true marker, %d healthy ones before it, %d never healthy; "+
+				"the last within %s", seed, c.runs, c.trusted, c.early, c.broken, c.within)
 			NewWithT(t).Expect(c.spread()).To(BeTrue(), "the kills are spread over the run")
-			h.whole() // What was left behind is no obstacle.
+			h.whole() // Files that were left behind do not matter.
 		})
 	}
 }
 
-// seed of all campaigns.
+// seed of the random numbers of all campaigns.
 const seed = 20260821
 
-// campaign kills runs of one prover and counts what became of them.
+// campaign kills runs of one validation and counts the results.
 type campaign struct {
 	random *rand.Rand
-	// within is the time after its start within which a run is killed.
+	// within is the time after the start of a run within which it is killed.
 	within time.Duration
-	// trusted runs left a true marker; early ones, healthy all the time, were killed before it; broken
-	// ones were never healthy.
+	// trusted runs left a true marker; early ones, healthy all the time, were killed before it; broken ones were
+	// never healthy.
 	runs, trusted, early, broken int
 }
 
-// spread tells that the kills fell before and after the marker. On a machine that is so busy that few
-// runs fit into the time, chance needs some more of them.
+// spread reports whether the kills were before and after the marker. On a busy machine, where few runs fit into the
+// time, this takes more of them.
 func (c *campaign) spread() bool { return c.trusted > 5 && c.early > 5 && c.broken > 5 }
 
 func (c *campaign) kill(h killHarness) {
 	h.Helper()
 	healthy, flips := c.random.IntN(2) == 0, c.random.IntN(3) == 0
-	proven := h.run(c.runs, healthy, flips, c.random, c.within)
-	if proven {
+	validated := h.run(c.runs, healthy, flips, c.random, c.within)
+	if validated {
 		c.trusted++
 	}
-	// How long a run takes changes with what else the machine does, so the next kill is aimed by what
-	// became of this one: about half of the healthy runs are to end before their marker.
+	// How long a run takes changes with the load of the machine, so the next kill is aimed by this result: about half
+	// of the healthy runs are to end before their marker.
 	switch {
 	case flips:
 	case !healthy:
 		c.broken++
-		NewWithT(h.T).Expect(proven).To(BeFalse(), "run %d of seed %d was never healthy", c.runs, seed)
-	case proven:
+		NewWithT(h.T).Expect(validated).To(BeFalse(), "run %d of seed %d was never healthy", c.runs, seed)
+	case validated:
 		c.within -= c.within / 16
 	default:
 		c.early++
@@ -87,8 +89,8 @@ func (c *campaign) kill(h killHarness) {
 	}
 }
 
-// driverVictim is validate driver on a node with a driver container that also loads nvidia_fs. It is
-// broken in one of three ways, in turn.
+// driverVictim is validate driver on a node with a driver container that also loads nvidia_fs. It breaks in three ways,
+// in turn.
 func driverVictim(t *testing.T) victim {
 	t.Helper()
 	g := NewWithT(t)
@@ -105,15 +107,17 @@ func driverVictim(t *testing.T) victim {
 		{"driver/exit-code", "9", "0"},
 	}
 	turn := 0
-	// A rename switches at once.
+	// A rename is atomic.
 	put := func(path, content string) {
 		host.write(t, "new", content)
 		g.Expect(os.Rename(host.path("new"), host.path(path))).To(Succeed())
 	}
 	return victim{
 		component: labels.MarkerDriver, with: []labels.Marker{labels.MarkerNvidiaFS}, keys: 5,
-		args: []string{"validate", "driver", "--driver-container", "--host-root=" + host.root, "--driver-root=" + host.path("driver"),
-			"--sys-root=" + host.path("sys"), "--proc-root=" + host.path("proc"), "--dev-char=" + host.path("dev/char")},
+		args: []string{
+			"validate", "driver", "--driver-container", "--host-root=" + host.root, "--driver-root=" + host.path("driver"),
+			"--sys-root=" + host.path("sys"), "--proc-root=" + host.path("proc"), "--dev-char=" + host.path("dev/char"),
+		},
 		heal: func() {
 			for _, fault := range faults {
 				put(fault.path, fault.healthy)
@@ -140,7 +144,7 @@ func moduleVictim(t *testing.T) victim {
 	}
 }
 
-// killHarness starts provers of one node and kills them.
+// killHarness starts validations of one node and kills them.
 type killHarness struct {
 	*testing.T
 	victim  victim
@@ -165,7 +169,7 @@ func (h killHarness) instance(name string) {
 	g.Expect(os.Rename(tmp, filepath.Join(h.pod.markers, labels.DriverContainerReady))).To(Succeed())
 }
 
-// whole lets a prover end, and returns how long that takes.
+// whole lets a validation end, and returns how long that takes.
 func (h killHarness) whole() time.Duration {
 	h.Helper()
 	h.instance("whole")
@@ -177,10 +181,10 @@ func (h killHarness) whole() time.Duration {
 	return took
 }
 
-// path is where the marker is.
+// path returns the path of the marker.
 func (h killHarness) path() string { return filepath.Join(h.pod.markers, h.victim.component.File()) }
 
-// appears returns once there is a marker, whole or not.
+// appears returns once there is a marker, complete or not.
 func (h killHarness) appears() {
 	h.Helper()
 	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); runtime.Gosched() {
@@ -188,11 +192,11 @@ func (h killHarness) appears() {
 			return
 		}
 	}
-	h.Fatal("a healthy prover writes no marker")
+	h.Fatal("a healthy validation writes no marker")
 }
 
-// run starts a prover, changes the stack under it if it flips, and kills it at a random moment within that
-// time or as soon as there is a marker. It returns whether there is a marker of this run then, which is
+// run starts a validation, changes the stack during it if it flips, and kills it at a random moment within this time or
+// as soon as there is a marker. It returns whether there is a valid marker of this run then, and checks that it is
 // complete.
 func (h killHarness) run(number int, healthy, flips bool, random *rand.Rand, within time.Duration) bool {
 	h.Helper()
@@ -218,7 +222,7 @@ func (h killHarness) run(number int, healthy, flips bool, random *rand.Rand, wit
 		second()
 	}
 	if written {
-		// A moment that chance rarely meets.
+		// A moment that random kills rarely hit.
 		h.appears()
 	} else {
 		<-moment()
@@ -229,7 +233,8 @@ func (h killHarness) run(number int, healthy, flips bool, random *rand.Rand, wit
 	found, err := h.markers.Read(h.victim.component)
 	if err != nil {
 		file := h.victim.component.File()
-		g.Expect(err).To(MatchError(Or(HavePrefix(file+" is missing"), HavePrefix(file+" is stale"))), "never a part of a marker")
+		g.Expect(err).To(MatchError(Or(HavePrefix(file+" is missing"), HavePrefix(file+" is stale"))),
+			"never a part of a marker")
 		return false
 	}
 	g.Expect(len(found)).To(BeNumerically(">=", h.victim.keys+3), "%v", found)

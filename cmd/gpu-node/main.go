@@ -14,7 +14,7 @@ const (
 	exitUsage   = 2
 )
 
-// failure is the error of a command that was called rightly.
+// failure is the error of a command that was used correctly.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
@@ -39,11 +39,11 @@ func run(args []string) int {
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "gpu-node",
-		Short: "Waits for, proves and starts the parts of the GPU stack on one node",
-		Long: `gpu-node waits for, proves and starts the parts of the GPU stack on one node.
+		Short: "Waits for, validates and starts the parts of the GPU stack on one node",
+		Long: `gpu-node waits for, validates and starts the parts of the GPU stack on one node.
 
-Exit codes: 0 success, 1 failure with one sentence that says why, 2 wrong usage.`,
-		// main prints errors, and a reason is not helped by the list of flags.
+Exit codes: 0 success, 1 failure with one sentence why, 2 wrong usage.`,
+		// main prints errors; the list of flags would only hide them.
 		SilenceErrors:      true,
 		SilenceUsage:       true,
 		DisableSuggestions: true, // The error is one line.
@@ -55,13 +55,13 @@ Exit codes: 0 success, 1 failure with one sentence that says why, 2 wrong usage.
 	return root
 }
 
-// requireSubcommand makes a group of commands fail where cobra would print help and succeed: a
-// container with a misspelt command must not look as if it had done its work.
+// requireSubcommand makes a group of commands fail where cobra would print help and succeed: a container with a
+// misspelt command must not look successful.
 func requireSubcommand(names string) func(*cobra.Command, []string) error {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return fmt.Errorf("no command given; use %s", names)
 		}
-		return fmt.Errorf("there is no command %q; use %s", args[0], names)
+		return fmt.Errorf("unknown command %q; use %s", args[0], names)
 	}
 }

@@ -50,13 +50,13 @@ func newPod(t *testing.T) pod {
 	t.Helper()
 	dir := t.TempDir()
 	p := pod{markers: filepath.Join(dir, "validations"), termination: filepath.Join(dir, "termination-log")}
-	// The kubelet makes both.
+	// The kubelet creates both.
 	NewWithT(t).Expect(os.Mkdir(p.markers, 0o700)).To(Succeed())
 	NewWithT(t).Expect(os.WriteFile(p.termination, nil, 0o600)).To(Succeed())
 	return p
 }
 
-// command is gpu-node with the pod's flags; args before "--", which may be missing, come first.
+// command returns gpu-node with the pod's flags; args before "--", which may be missing, come first.
 func (p pod) command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	at := slices.Index(args, "--")
@@ -67,7 +67,7 @@ func (p pod) command(t *testing.T, args ...string) *exec.Cmd {
 	return exec.CommandContext(t.Context(), gpuNode, all...)
 }
 
-// put writes a marker of this boot, as its prover does: complete at once.
+// put writes a marker of this boot atomically, like gpu-node validate.
 func (p pod) put(t *testing.T, name, assignments string) {
 	t.Helper()
 	g := NewWithT(t)
@@ -124,25 +124,28 @@ func (p process) exitCode(t *testing.T) int {
 func TestUsageErrorsExitWith2(t *testing.T) {
 	tests := map[string]struct {
 		args []string
-		says string
+		want string
 	}{
-		"no command":                       {says: "no command given; use wait"},
-		"a command that there is not":      {args: []string{"wiat"}, says: `"wiat"`},
-		"a flag that there is not":         {args: []string{"hold", "--x"}, says: "unknown flag: --x"},
-		"a wait for nothing":               {args: []string{"wait"}, says: `"for" not set`},
-		"a wait for an empty list":         {args: []string{"wait", "--for="}, says: "--for is empty"},
-		"a wait for a marker nobody makes": {args: []string{"wait", "--for=drvier"}, says: `there is no marker "drvier"`},
-		"a timeout without a unit":         {args: []string{"wait", "--for=driver", "--timeout=5"}, says: "missing unit"},
-		"a timeout below zero":             {args: []string{"wait", "--for=driver", "--timeout=-5s"}, says: "is negative"},
-		"an exec of nothing":               {args: []string{"exec"}, says: "requires at least 1 arg"},
+		"no command":                   {want: "no command given; use wait"},
+		"an unknown command":           {args: []string{"wiat"}, want: `"wiat"`},
+		"an unknown flag":              {args: []string{"hold", "--x"}, want: "unknown flag: --x"},
+		"a wait for nothing":           {args: []string{"wait"}, want: `"for" not set`},
+		"a wait for an empty list":     {args: []string{"wait", "--for="}, want: "--for is empty"},
+		"a wait for an unknown marker": {args: []string{"wait", "--for=drvier"}, want: `unknown marker "drvier"`},
+		"a timeout without a unit":     {args: []string{"wait", "--for=driver", "--timeout=5"}, want: "missing unit"},
+		"a timeout below zero":         {args: []string{"wait", "--for=driver", "--timeout=-5s"}, want: "is negative"},
+		"an exec of nothing":           {args: []string{"exec"}, want: "requires at least 1 arg"},
 		"an exec with half a rule": {args: []string{"exec", "--env-if-module=A", "--", "true"},
-			says: `--env-if-module: "A" does not have the form VARIABLE=SOURCE`},
-		"an exec with an unknown marker": {args: []string{"exec", "--marker=x", "--", "true"}, says: `there is no marker "x"`},
-		"a validation of nothing":        {args: []string{"validate"}, says: "use driver, toolkit"},
-		"a validation that there is not": {args: []string{"validate", "gpu"}, says: `there is no command "gpu"`},
-		"an interval of nothing":         {args: []string{"validate", "toolkit", "--interval=0s"}, says: "must be above 0s"},
-		"a plugin check without a node":  {args: []string{"validate", "plugin"}, says: "NODE_NAME"},
-		"a copy to nowhere":              {args: []string{"copy"}, says: "accepts 1 arg(s)"},
+			want: `--env-if-module: "A" does not have the form VARIABLE=SOURCE`},
+		"an exec with an unknown marker": {
+			args: []string{"exec", "--marker=x", "--", "true"},
+			want: `unknown marker "x"`,
+		},
+		"a validation of nothing":       {args: []string{"validate"}, want: "use driver, toolkit"},
+		"an unknown validation":         {args: []string{"validate", "gpu"}, want: `unknown command "gpu"`},
+		"an interval of nothing":        {args: []string{"validate", "toolkit", "--interval=0s"}, want: "must be above 0s"},
+		"a plugin check without a node": {args: []string{"validate", "plugin"}, want: "NODE_NAME"},
+		"a copy to nowhere":             {args: []string{"copy"}, want: "accepts 1 arg(s)"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +155,7 @@ func TestUsageErrorsExitWith2(t *testing.T) {
 			command.Env = []string{}
 			out, _ := command.CombinedOutput()
 			g.Expect(command.ProcessState.ExitCode()).To(Equal(2), string(out))
-			g.Expect(string(out)).To(ContainSubstring(tc.says))
+			g.Expect(string(out)).To(ContainSubstring(tc.want))
 			g.Expect(strings.Count(string(out), "\n")).To(Equal(1), string(out))
 		})
 	}
@@ -176,7 +179,7 @@ func TestWaitReturnsWithin100MillisecondsOfTheMarker(t *testing.T) {
 	g.Expect(took[len(took)/2]).To(BeNumerically("<", 100*time.Millisecond), "the median")
 }
 
-func TestWaitSaysWhyWhenItEndsWithoutTheMarker(t *testing.T) {
+func TestWaitReportsWhyWhenItEndsWithoutTheMarker(t *testing.T) {
 	t.Run("at its timeout", func(t *testing.T) {
 		g := NewWithT(t)
 		pod := newPod(t)
@@ -185,7 +188,7 @@ func TestWaitSaysWhyWhenItEndsWithoutTheMarker(t *testing.T) {
 		g.Expect(wait.Run()).To(HaveOccurred())
 		g.Expect(wait.ProcessState.ExitCode()).To(Equal(1))
 		g.Expect(pod.message(t)).To(Equal("timeout of 1ms after waiting 0s for driver, toolkit: driver-ready is missing; " +
-			"toolkit-ready has no line BOOT_ID= and so is only as good as the driver's marker: driver-ready is missing\n"))
+			"toolkit-ready has no line BOOT_ID=, so it depends on the driver's marker: driver-ready is missing\n"))
 	})
 	t.Run("at SIGTERM", func(t *testing.T) {
 		g := NewWithT(t)
@@ -193,7 +196,8 @@ func TestWaitSaysWhyWhenItEndsWithoutTheMarker(t *testing.T) {
 		wait := startUntilLogged(t, pod.command(t, "wait", "--for=driver"), "waiting for driver")
 		g.Expect(wait.Process.Signal(syscall.SIGTERM)).To(Succeed())
 		g.Expect(wait.exitCode(t)).To(Equal(1))
-		g.Expect(pod.message(t)).To(Equal("terminated signal received after waiting 0s for driver: driver-ready is missing\n"))
+		g.Expect(pod.message(t)).
+			To(Equal("terminated signal received after waiting 0s for driver: driver-ready is missing\n"))
 	})
 	t.Run("outside a container, without a termination message", func(t *testing.T) {
 		g := NewWithT(t)
@@ -209,7 +213,8 @@ func TestExecBecomesTheCommandWithTheDriversEnvironment(t *testing.T) {
 	g := NewWithT(t)
 	pod := newPod(t)
 	out := filepath.Join(t.TempDir(), "out")
-	command := pod.command(t, "exec", "--", "sh", "-c", `echo "$$ $IS_HOST_DRIVER $NVIDIA_DRIVER_ROOT $KEPT [$BOOT_ID]" >"$0"; exit 7`, out)
+	command := pod.command(t, "exec", "--", "sh", "-c",
+		`echo "$$ $IS_HOST_DRIVER $NVIDIA_DRIVER_ROOT $KEPT [$BOOT_ID]" >"$0"; exit 7`, out)
 	command.Env = append(os.Environ(), "KEPT=kept", "NVIDIA_DRIVER_ROOT=/old")
 	program := startUntilLogged(t, command, "waiting for driver")
 
@@ -219,15 +224,16 @@ func TestExecBecomesTheCommandWithTheDriversEnvironment(t *testing.T) {
 	g.Expect(os.ReadFile(out)).To(BeEquivalentTo(fmt.Sprintf("%d true /a $b kept []\n", program.Process.Pid)))
 }
 
-// What the entrypoints of NVIDIA's images derive on the node.
+// The variables that the entrypoints of NVIDIA's images derive on the node.
 func TestExecDerivesVariablesThatTheContainerLeavesUnset(t *testing.T) {
 	g := NewWithT(t)
 	pod, sys := newPod(t), gpuHost{root: t.TempDir()}
 	pod.put(t, "driver-ready", "IS_HOST_DRIVER=true\n")
 	sys.write(t, "module/nvidia_fs/initstate", "live\n")
-	command := pod.command(t, "exec", "--sys-root="+sys.root, "--env-from-marker=WITH_SHUTDOWN_HOST_GPU_CLIENTS=IS_HOST_DRIVER",
-		"--env-if-module=GDRCOPY_ENABLED=gdrdrv", "--env-if-module=GDS_ENABLED=nvidia_fs", "--env-if-module=MOFED_ENABLED=nvidia_fs",
-		"--", "sh", "-c", `echo "$WITH_SHUTDOWN_HOST_GPU_CLIENTS [$GDRCOPY_ENABLED] $GDS_ENABLED $MOFED_ENABLED [$STARTED_AT]"`)
+	command := pod.command(t, "exec", "--sys-root="+sys.root,
+		"--env-from-marker=WITH_SHUTDOWN_HOST_GPU_CLIENTS=IS_HOST_DRIVER", "--env-if-module=GDRCOPY_ENABLED=gdrdrv",
+		"--env-if-module=GDS_ENABLED=nvidia_fs", "--env-if-module=MOFED_ENABLED=nvidia_fs", "--", "sh", "-c",
+		`echo "$WITH_SHUTDOWN_HOST_GPU_CLIENTS [$GDRCOPY_ENABLED] $GDS_ENABLED $MOFED_ENABLED [$STARTED_AT]"`)
 	command.Env = append(os.Environ(), "MOFED_ENABLED=false")
 	g.Expect(command.Output()).To(BeEquivalentTo("true [] true false []\n"))
 }
@@ -242,7 +248,7 @@ func TestExecFailsWithoutTheCommand(t *testing.T) {
 	g.Expect(pod.message(t)).To(ContainSubstring(`"no-such-command": executable file not found in $PATH`))
 }
 
-func TestCopyMakesAProgramThatRuns(t *testing.T) {
+func TestCopyCreatesAProgramThatRuns(t *testing.T) {
 	g := NewWithT(t)
 	dir := filepath.Join(t.TempDir(), "not", "yet")
 	for range 2 { // The second replaces the first, as after a restart of the init container.
@@ -256,7 +262,7 @@ func TestCopyMakesAProgramThatRuns(t *testing.T) {
 	g.Expect(exec.CommandContext(t.Context(), copied, "--help").Run()).To(Succeed())
 }
 
-func TestHoldEndsWellAtSIGTERM(t *testing.T) {
+func TestHoldEndsSuccessfullyAtSIGTERM(t *testing.T) {
 	g := NewWithT(t)
 	hold := startUntilLogged(t, exec.CommandContext(t.Context(), gpuNode, "hold"), "succeeded")
 	g.Expect(hold.Process.Signal(syscall.SIGTERM)).To(Succeed())

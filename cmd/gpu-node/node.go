@@ -15,7 +15,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 )
 
-// node holds the flags that all commands on markers share.
+// node has the flags of all commands that use markers.
 type node struct {
 	dir            string
 	bootIDFile     string
@@ -27,29 +27,30 @@ type node struct {
 func (n *node) register(flags *pflag.FlagSet) {
 	n.registerMarkers(flags)
 	registerTerminationLog(flags, &n.terminationLog)
-	flags.DurationVar(&n.timeout, "timeout", 0, "give up after this time, with a unit (90s, 20m); 0s is never")
+	flags.DurationVar(&n.timeout, "timeout", 0, "fail after this time, with a unit (90s, 20m); 0s for never")
 }
 
-// registerMarkers registers the flags that say where the markers are and what they are compared with.
+// registerMarkers registers the flags with the places of the markers and of what they are compared with.
 func (n *node) registerMarkers(flags *pflag.FlagSet) {
 	flags.StringVar(&n.dir, "dir", labels.ValidationsDir, "directory of the markers; need not exist yet")
-	flags.StringVar(&n.bootIDFile, "boot-id-file", labels.BootIDFile, "file that names the present boot of the node")
-	flags.StringVar(&n.statFile, "stat-file", labels.ProcStat, "file that tells when the node was booted, in its line btime")
+	flags.StringVar(&n.bootIDFile, "boot-id-file", labels.BootIDFile, "file with the ID of the node's current boot")
+	flags.StringVar(&n.statFile, "stat-file", labels.ProcStat,
+		"file with the time at which the node was booted, in its line btime")
 }
 
 // work is what a command does until ctx ends: by the timeout, or by the SIGTERM of the kubelet.
 type work func(ctx context.Context, markers marker.Dir, log *slog.Logger) error
 
-// run does the work and leaves the reason of a failure in the termination message.
+// run runs the work and writes the reason of a failure to the termination message.
 func (n *node) run(work work) error {
 	return n.runThen(work, func(context.Context) error { return nil })
 }
 
-// runThen runs the work and, if it succeeds, last, during which a signal ends the program at once. What came
-// before that, last sees in its ctx.
+// runThen runs the work and, if it succeeds, last, during which a signal ends the program immediately. An earlier
+// signal has ended last's ctx.
 func (n *node) runThen(work work, last func(ctx context.Context) error) error {
 	if n.timeout < 0 {
-		return fmt.Errorf("--timeout=%s is negative; use 0s to wait for ever", n.timeout)
+		return fmt.Errorf("--timeout=%s is negative; use 0s to wait without a limit", n.timeout)
 	}
 	ctx, stop := untilTerminated()
 	defer stop()
@@ -74,7 +75,7 @@ func (n *node) do(ctx context.Context, work work) error {
 	return work(ctx, markers, newLog())
 }
 
-// markers are those of the node in its present boot.
+// markers returns the markers of the node in its current boot.
 func (n *node) markers() (marker.Dir, error) {
 	boot, err := marker.BootID(n.bootIDFile)
 	return marker.Dir{Path: n.dir, BootID: boot, StatFile: n.statFile}, err
@@ -85,8 +86,8 @@ func registerTerminationLog(flags *pflag.FlagSet, path *string) {
 		"the container's terminationMessagePath; gets the reason of a failure if it exists")
 }
 
-// fail returns err as a failure, nil if it is nil, and leaves its sentence in the termination
-// message. It never creates that file: outside a container there is none, and nothing would read it.
+// fail returns err as a failure, or nil, and writes it to the termination message. It never creates that file: outside
+// a container it does not exist, and nothing would read it.
 func fail(err error, terminationLog string) error {
 	if err == nil {
 		return nil
@@ -101,7 +102,7 @@ func fail(err error, terminationLog string) error {
 		writeErr = errors.Join(writeErr, file.Close())
 	}
 	if writeErr != nil {
-		newLog().Warn("the reason is only in this log", "error", writeErr)
+		newLog().Warn("the termination message cannot be written; the reason is only in this log", "error", writeErr)
 	}
 	return failure{err}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
 )
 
-// plugin holds the flags of validate plugin.
+// plugin has the flags of validate plugin.
 type plugin struct {
 	nodeName          string
 	serviceAccountDir string
@@ -27,38 +27,43 @@ type plugin struct {
 	workloadTimeout   time.Duration
 }
 
-// pluginVariables are those of NVIDIA's validator.
-var pluginVariables = variables{"node-name": "NODE_NAME", "mig-strategy": "MIG_STRATEGY", "with-workload": "WITH_WORKLOAD"}
+// pluginVariables are the variables of NVIDIA's validator.
+var pluginVariables = variables{
+	"node-name":     "NODE_NAME",
+	"mig-strategy":  "MIG_STRATEGY",
+	"with-workload": "WITH_WORKLOAD",
+}
 
-var errNoNode = errors.New("no node given; set the environment variable NODE_NAME from the field spec.nodeName, or --node-name")
+var errNoNode = errors.New(
+	"no node given; set the environment variable NODE_NAME from the field spec.nodeName, or --node-name")
 
 const (
-	// workloadInterval and workloadMaxInterval are the first and the longest pause between two pods: a
-	// node that is broken for days must not cost the API server a pod every few seconds.
+	// workloadInterval and workloadMaxInterval are the first and the longest pause between two pods: a node that
+	// is broken for days must not cost the API server a pod every few seconds.
 	workloadInterval    = 30 * time.Second
 	workloadMaxInterval = 5 * time.Minute
 )
 
 func validatePlugin() *cobra.Command {
 	var (
-		prover prover
-		plugin plugin
+		validation validation
+		plugin     plugin
 	)
 	command := &cobra.Command{
 		Use:   "plugin",
 		Short: "Require a GPU or MIG device that can be allocated on this node",
 		Long: `Require a GPU or MIG device that can be allocated on this node.
 
-With --with-workload a pod must get one through the scheduler, and compute on it; a node all of whose
-GPUs are in use passes. The pod is described by the environment: VALIDATOR_IMAGE,
+With --with-workload a pod must also get one through the scheduler, and compute on it; a node all of whose
+GPUs are in use passes. The environment describes the pod: VALIDATOR_IMAGE,
 VALIDATOR_IMAGE_PULL_POLICY, VALIDATOR_IMAGE_PULL_SECRETS (separated by commas),
-VALIDATOR_RUNTIME_CLASS and VALIDATOR_PRIORITY_CLASS; it is deleted with the pod that POD_NAME and
-POD_UID name.
+VALIDATOR_RUNTIME_CLASS and VALIDATOR_PRIORITY_CLASS. It is owned by the pod of POD_NAME and POD_UID, and
+deleted with it.
 
-With --with-workload --interval is 30s, --max-interval is 5m, and --attempt-timeout is 1m above
---workload-timeout, unless they are given.
+With --with-workload the defaults are --interval=30s, --max-interval=5m, and an --attempt-timeout of 1m
+above --workload-timeout.
 
-More environment variables, over which the flags win:
+Other environment variables, overridden by the flags:
   NODE_NAME           as --node-name
   MIG_STRATEGY        as --mig-strategy
   WITH_WORKLOAD=true  as --with-workload`,
@@ -72,30 +77,30 @@ More environment variables, over which the flags win:
 				return fmt.Errorf("--mig-strategy or MIG_STRATEGY: %w", err)
 			}
 			if plugin.withWorkload {
-				if err := prover.slowDown(command.Flags(), plugin.workloadTimeout); err != nil {
+				if err := validation.slowDown(command.Flags(), plugin.workloadTimeout); err != nil {
 					return err
 				}
 			}
-			return prover.prove(labels.MarkerPlugin, func() (validate.Check, error) { return plugin.check(strategy) })
+			return validation.run(labels.MarkerPlugin, func() (validate.Check, error) { return plugin.check(strategy) })
 		},
 	}
-	prover.register(command.Flags())
+	validation.register(command.Flags())
 	plugin.register(command.Flags())
 	return command
 }
 
 func (p *plugin) register(flags *pflag.FlagSet) {
-	flags.StringVar(&p.nodeName, "node-name", "", "the node")
+	flags.StringVar(&p.nodeName, "node-name", "", "name of the node")
 	flags.StringVar(&p.serviceAccountDir, "service-account-dir", nodeapi.ServiceAccountDir,
-		"directory of the pod's token and of the API server's authority")
+		"directory of the pod's token and the API server's CA certificate")
 	flags.StringVar(&p.migStrategy, "mig-strategy", "",
-		"how the device plugin offers MIG devices: none, single or mixed; if empty every GPU resource counts")
+		"how the device plugin advertises MIG devices: none, single or mixed; if empty every GPU resource counts")
 	flags.BoolVar(&p.withWorkload, "with-workload", false, "also run a pod on one GPU")
 	flags.DurationVar(&p.workloadTimeout, "workload-timeout", validate.DefaultWorkloadTimeout,
-		"longest time of the workload pod, with a unit")
+		"longest time of the workload pod, with a unit (4m)")
 }
 
-// complete takes what the flags leave open from the environment, and checks it.
+// complete sets flags that are not given from the environment, and validates all.
 func (p *plugin) complete(flags *pflag.FlagSet) error {
 	if err := pluginVariables.apply(flags); err != nil {
 		return err
@@ -111,26 +116,28 @@ func (p *plugin) complete(flags *pflag.FlagSet) error {
 	}
 	for _, required := range []string{"VALIDATOR_IMAGE", "POD_NAME", "POD_UID"} {
 		if os.Getenv(required) == "" {
-			return fmt.Errorf("a workload pod needs the environment variable %s; set it, or leave out --with-workload and WITH_WORKLOAD", required)
+			return fmt.Errorf(
+				"a workload pod needs the environment variable %s; set it, or leave out --with-workload and WITH_WORKLOAD",
+				required)
 		}
 	}
 	return nil
 }
 
-// slowDown sets the times that suit a pod, which may take this long, rather than a look at the Node. An
-// attempt that is cut off before would not say what its pod waits for.
-func (p *prover) slowDown(flags *pflag.FlagSet, workload time.Duration) error {
+// slowDown sets the intervals for a pod, which may take this long, rather than for reading the Node. An attempt that is
+// cut off earlier could not report what its pod waits for.
+func (v *validation) slowDown(flags *pflag.FlagSet, workload time.Duration) error {
 	if !flags.Changed("attempt-timeout") {
-		p.attemptTimeout = workload + validate.WorkloadAttemptMargin
+		v.attemptTimeout = workload + validate.WorkloadAttemptMargin
 	}
-	if p.attemptTimeout <= workload {
-		return fmt.Errorf("--attempt-timeout=%s must be above --workload-timeout=%s", p.attemptTimeout, workload)
+	if v.attemptTimeout <= workload {
+		return fmt.Errorf("--attempt-timeout=%s must be above --workload-timeout=%s", v.attemptTimeout, workload)
 	}
 	if !flags.Changed("max-interval") {
-		p.maxInterval = max(p.interval, workloadMaxInterval)
+		v.maxInterval = max(v.interval, workloadMaxInterval)
 	}
 	if !flags.Changed("interval") {
-		p.interval = min(workloadInterval, p.maxInterval)
+		v.interval = min(workloadInterval, v.maxInterval)
 	}
 	return nil
 }
@@ -144,25 +151,31 @@ func (p *plugin) check(strategy validate.MIGStrategy) (validate.Check, error) {
 	if p.withWorkload {
 		namespace, err := os.ReadFile(filepath.Join(p.serviceAccountDir, "namespace"))
 		if err != nil {
-			return nil, fmt.Errorf("plugin cannot be validated: the namespace of this pod is not known: %w", err)
+			return nil, fmt.Errorf("plugin cannot be validated: the namespace of this pod cannot be read: %w", err)
 		}
 		check.Workload = p.run(client, strings.TrimSpace(string(namespace)))
 	}
 	return check.Check, nil
 }
 
-// run is the workload that the environment describes. The names are those of NVIDIA's validator, as
-// users know them from spec.validator.plugin.env.
+// run runs the workload that the environment describes. The names of the variables are those of NVIDIA's validator in
+// spec.validator.plugin.env.
 func (p *plugin) run(client *nodeapi.Client, namespace string) func(context.Context, string) error {
 	return validate.Workload{
 		Client: client, Node: p.nodeName, Namespace: namespace,
-		Owner:         nodeapi.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: os.Getenv("POD_NAME"), UID: os.Getenv("POD_UID")},
+		Owner: nodeapi.OwnerReference{
+			APIVersion: "v1",
+			Kind:       "Pod",
+			Name:       os.Getenv("POD_NAME"),
+			UID:        os.Getenv("POD_UID"),
+		},
 		Image:         os.Getenv("VALIDATOR_IMAGE"),
 		PullPolicy:    os.Getenv("VALIDATOR_IMAGE_PULL_POLICY"),
 		PullSecrets:   list(os.Getenv("VALIDATOR_IMAGE_PULL_SECRETS")),
 		RuntimeClass:  os.Getenv("VALIDATOR_RUNTIME_CLASS"),
 		PriorityClass: cmp.Or(os.Getenv("VALIDATOR_PRIORITY_CLASS"), labels.WorkloadPriorityClass),
-		Timeout:       p.workloadTimeout, FullAfter: validate.DefaultFullAfter, EndTimeout: validate.DefaultEndTimeout, Log: newLog(),
+		Timeout:       p.workloadTimeout, FullAfter: validate.DefaultFullAfter, EndTimeout: validate.DefaultEndTimeout,
+		Log: newLog(),
 	}.Run
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi/nodeapitest"
 )
 
-// pluginAPI is an API server with a Node whose GPU can be allocated and, if pods is set, with a
-// workload pod of that status.
+// pluginAPI is an API server with a Node whose GPU is allocatable and, if pods is set, with a workload pod of that
+// status.
 type pluginAPI struct {
 	pods    string
 	created chan corev1.Pod
@@ -48,7 +48,7 @@ func (a pluginAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// pluginCommand is validate plugin in a pod that reaches this API server.
+// pluginCommand returns validate plugin in a pod that reaches this API server.
 func pluginCommand(t *testing.T, pod pod, handler http.Handler, env ...string) *exec.Cmd {
 	t.Helper()
 	dir, api := nodeapitest.Serve(t, handler)
@@ -63,7 +63,11 @@ var describedPod = []string{"WITH_WORKLOAD=true", "VALIDATOR_IMAGE=operator:1", 
 
 func TestValidatePluginRunsTheWorkloadThatTheEnvironmentDescribes(t *testing.T) {
 	g := NewWithT(t)
-	pod, api := newPod(t), pluginAPI{pods: `{"phase":"Succeeded"}`, created: make(chan corev1.Pod, 1), deleted: make(chan string, 1)}
+	pod, api := newPod(t), pluginAPI{
+		pods:    `{"phase":"Succeeded"}`,
+		created: make(chan corev1.Pod, 1),
+		deleted: make(chan string, 1),
+	}
 	out, err := pluginCommand(t, pod, api, describedPod...).CombinedOutput()
 	g.Expect(err).NotTo(HaveOccurred(), string(out))
 	g.Expect(string(out)).To(ContainSubstring("a pod got a GPU and computed on it"))
@@ -80,8 +84,13 @@ func TestValidatePluginRunsTheWorkloadThatTheEnvironmentDescribes(t *testing.T) 
 
 func TestValidatePluginDeletesItsWorkloadAtSIGTERM(t *testing.T) {
 	g := NewWithT(t)
-	// The signal comes while the API server still makes the pod.
-	pod, api := newPod(t), pluginAPI{pods: `{"phase":"Running"}`, created: make(chan corev1.Pod, 1), deleted: make(chan string, 1), answer: 300 * time.Millisecond}
+	// The signal comes while the API server is still creating the pod.
+	pod, api := newPod(t), pluginAPI{
+		pods:    `{"phase":"Running"}`,
+		created: make(chan corev1.Pod, 1),
+		deleted: make(chan string, 1),
+		answer:  300 * time.Millisecond,
+	}
 	command := pluginCommand(t, pod, api, describedPod...)
 	g.Expect(command.Start()).To(Succeed())
 	g.Eventually(api.created, "5s").Should(Receive())
@@ -103,15 +112,38 @@ func TestValidatePluginUsageErrorsExitWith2(t *testing.T) {
 	tests := map[string]struct {
 		flags []string
 		env   []string
-		says  string
+		want  string
 	}{
-		"a strategy that there is not":      {env: []string{"MIG_STRATEGY=Mixed"}, says: `--mig-strategy or MIG_STRATEGY: there is no MIG strategy "Mixed"; use none, single or mixed`},
-		"a boolean that is not one":         {env: []string{"WITH_WORKLOAD=on"}, says: "the environment variable WITH_WORKLOAD: "},
-		"a workload without an image":       {env: []string{"WITH_WORKLOAD=true"}, says: "needs the environment variable VALIDATOR_IMAGE"},
-		"a workload without an owner":       {env: []string{"WITH_WORKLOAD=true", "VALIDATOR_IMAGE=a"}, says: "needs the environment variable POD_NAME"},
-		"a workload without the owner's ID": {env: []string{"WITH_WORKLOAD=true", "VALIDATOR_IMAGE=a", "POD_NAME=b"}, says: "needs the environment variable POD_UID"},
-		"a workload without time":           {flags: []string{"--workload-timeout=0s"}, env: describedPod, says: "--workload-timeout=0s must be above 0s"},
-		"an attempt no longer than its pod": {flags: []string{"--workload-timeout=10m", "--attempt-timeout=10m"}, env: describedPod, says: "--attempt-timeout=10m0s must be above --workload-timeout=10m0s"},
+		"an unknown strategy": {
+			env:  []string{"MIG_STRATEGY=Mixed"},
+			want: `--mig-strategy or MIG_STRATEGY: unknown MIG strategy "Mixed"; use none, single or mixed`,
+		},
+		"a boolean that is not one": {
+			env:  []string{"WITH_WORKLOAD=on"},
+			want: "the environment variable WITH_WORKLOAD: ",
+		},
+		"a workload without an image": {
+			env:  []string{"WITH_WORKLOAD=true"},
+			want: "needs the environment variable VALIDATOR_IMAGE",
+		},
+		"a workload without an owner": {
+			env:  []string{"WITH_WORKLOAD=true", "VALIDATOR_IMAGE=a"},
+			want: "needs the environment variable POD_NAME",
+		},
+		"a workload without the owner's ID": {
+			env:  []string{"WITH_WORKLOAD=true", "VALIDATOR_IMAGE=a", "POD_NAME=b"},
+			want: "needs the environment variable POD_UID",
+		},
+		"a workload without time": {
+			flags: []string{"--workload-timeout=0s"},
+			env:   describedPod,
+			want:  "--workload-timeout=0s must be above 0s",
+		},
+		"an attempt no longer than its pod": {
+			flags: []string{"--workload-timeout=10m", "--attempt-timeout=10m"},
+			env:   describedPod,
+			want:  "--attempt-timeout=10m0s must be above --workload-timeout=10m0s",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +153,7 @@ func TestValidatePluginUsageErrorsExitWith2(t *testing.T) {
 			command.Env = append([]string{"NODE_NAME=node-a"}, tc.env...)
 			out, _ := command.CombinedOutput()
 			g.Expect(command.ProcessState.ExitCode()).To(Equal(2), string(out))
-			g.Expect(string(out)).To(ContainSubstring(tc.says))
+			g.Expect(string(out)).To(ContainSubstring(tc.want))
 		})
 	}
 }

@@ -8,39 +8,61 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// An attempt may last longer than its pod, however long that one may, so that its reason is what the pod
-// waits for.
+// An attempt may last longer than its pod, whatever the timeout of that, so that its reason is what the pod waits for.
 func TestTimesOfAWorkload(t *testing.T) {
 	tests := map[string]struct {
 		args                           []string
 		attempt, interval, maxInterval time.Duration
 		err                            string
 	}{
-		"by default":           {attempt: 5 * time.Minute, interval: 30 * time.Second, maxInterval: 5 * time.Minute},
-		"of a long one":        {args: []string{"--workload-timeout=10m"}, attempt: 11 * time.Minute, interval: 30 * time.Second, maxInterval: 5 * time.Minute},
-		"of a short one":       {args: []string{"--workload-timeout=10s"}, attempt: 70 * time.Second, interval: 30 * time.Second, maxInterval: 5 * time.Minute},
-		"as given":             {args: []string{"--attempt-timeout=4m1s", "--interval=1s", "--max-interval=2s"}, attempt: 241 * time.Second, interval: time.Second, maxInterval: 2 * time.Second},
-		"with a longer pause":  {args: []string{"--interval=10m"}, attempt: 5 * time.Minute, interval: 10 * time.Minute, maxInterval: 10 * time.Minute},
-		"shorter than its pod": {args: []string{"--attempt-timeout=1m"}, err: "--attempt-timeout=1m0s must be above --workload-timeout=4m0s"},
+		"by default": {attempt: 5 * time.Minute, interval: 30 * time.Second, maxInterval: 5 * time.Minute},
+		"of a long one": {
+			args:        []string{"--workload-timeout=10m"},
+			attempt:     11 * time.Minute,
+			interval:    30 * time.Second,
+			maxInterval: 5 * time.Minute,
+		},
+		"of a short one": {
+			args:        []string{"--workload-timeout=10s"},
+			attempt:     70 * time.Second,
+			interval:    30 * time.Second,
+			maxInterval: 5 * time.Minute,
+		},
+		"as given": {
+			args:        []string{"--attempt-timeout=4m1s", "--interval=1s", "--max-interval=2s"},
+			attempt:     241 * time.Second,
+			interval:    time.Second,
+			maxInterval: 2 * time.Second,
+		},
+		"with a longer pause": {
+			args:        []string{"--interval=10m"},
+			attempt:     5 * time.Minute,
+			interval:    10 * time.Minute,
+			maxInterval: 10 * time.Minute,
+		},
+		"shorter than its pod": {
+			args: []string{"--attempt-timeout=1m"},
+			err:  "--attempt-timeout=1m0s must be above --workload-timeout=4m0s",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			var (
-				prover prover
-				plugin plugin
-				flags  = pflag.NewFlagSet("plugin", pflag.ContinueOnError)
+				validation validation
+				plugin     plugin
+				flags      = pflag.NewFlagSet("plugin", pflag.ContinueOnError)
 			)
-			prover.register(flags)
+			validation.register(flags)
 			plugin.register(flags)
 			g.Expect(flags.Parse(tc.args)).To(Succeed())
-			err := prover.slowDown(flags, plugin.workloadTimeout)
+			err := validation.slowDown(flags, plugin.workloadTimeout)
 			if tc.err != "" {
 				g.Expect(err).To(MatchError(tc.err))
 				return
 			}
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect([]time.Duration{prover.attemptTimeout, prover.interval, prover.maxInterval}).To(
+			g.Expect([]time.Duration{validation.attemptTimeout, validation.interval, validation.maxInterval}).To(
 				Equal([]time.Duration{tc.attempt, tc.interval, tc.maxInterval}))
 		})
 	}

@@ -24,8 +24,8 @@ func probeCommand() *cobra.Command {
 		Use:   labels.ProbeCommand,
 		Short: "Probe whether the driver container that this runs in has started",
 		Long: `Probe whether the driver container that this runs in has started: its kernel module is loaded, its
-daemons are up and nvidia-smi works. Then write ` + labels.DriverContainerReady + ` beside the markers, by which
-the provers know of it.`,
+daemons are up and nvidia-smi works. Then write ` + labels.DriverContainerReady + ` next to the markers, for
+gpu-node validate.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := probe.run(command.Context()); err != nil {
@@ -35,19 +35,20 @@ the provers know of it.`,
 		},
 	}
 	command.Flags().StringVar(&probe.dir, "dir", labels.ValidationsDir, "directory of the markers; need not exist yet")
-	command.Flags().DurationVar(&probe.within, "within", 0, "how long to wait for the module and the daemons before failing")
+	command.Flags().DurationVar(&probe.within, "within", 0,
+		"how long to wait for the module and the daemons before failing")
 	command.Flags().StringVar(&probe.sysRoot, "sys-root", "/sys", "sysfs, as mounted here")
 	return command
 }
 
-// driverProbe is the start-up probe of the driver container, which runs in that container: what is run as root there
-// is in no object of the API.
+// driverProbe is the start-up probe of the driver container, which runs in that container. As a program it needs no
+// script in an object of the API, which would run as root.
 type driverProbe struct {
 	dir, sysRoot string
 	within       time.Duration
 }
 
-// probePause is how often a probe looks at files, smiPause how often it runs nvidia-smi where that fails.
+// probePause is the pause between two checks of files, smiPause that after a failed nvidia-smi.
 const (
 	probePause = 100 * time.Millisecond
 	smiPause   = time.Second
@@ -58,11 +59,11 @@ func (p driverProbe) run(ctx context.Context) error {
 	if pod == "" {
 		return errNoPod
 	}
-	if err := lookUntil(ctx, p.within, func() (time.Duration, error) { return p.look(ctx) }); err != nil {
+	if err := pollUntil(ctx, p.within, func() (time.Duration, error) { return p.check(ctx) }); err != nil {
 		return err
 	}
-	// A new pod goes through k8s-driver-manager, which stops what uses the driver; a container that the kubelet
-	// starts once more in the same pod does not, and what was proven holds.
+	// A new pod goes through k8s-driver-manager, which stops what uses the driver. A container that the kubelet
+	// restarts in the same pod does not, and earlier validations stay true.
 	var text strings.Builder
 	for _, key := range []string{labels.GDRCopyEnabledKey, labels.GDSEnabledKey, labels.RDMAEnabledKey} {
 		fmt.Fprintf(&text, "%s: %s\n", key, cmp.Or(os.Getenv(key), "false"))
@@ -71,12 +72,12 @@ func (p driverProbe) run(ctx context.Context) error {
 	return atomicfile.Write(filepath.Join(p.dir, labels.DriverContainerReady), 0o644, strings.NewReader(text.String()))
 }
 
-// lookUntil looks until it finds nothing missing or the time is over, and returns what is missing in the end. A look
-// returns the pause after it.
-func lookUntil(ctx context.Context, within time.Duration, look func() (time.Duration, error)) error {
+// pollUntil calls check until it succeeds or the time is over, and returns its last error. check also returns the pause
+// after it.
+func pollUntil(ctx context.Context, within time.Duration, check func() (time.Duration, error)) error {
 	deadline := time.Now().Add(within)
 	for {
-		pause, err := look()
+		pause, err := check()
 		if err == nil || !time.Now().Before(deadline) {
 			return err
 		}
@@ -88,8 +89,8 @@ func lookUntil(ctx context.Context, within time.Duration, look func() (time.Dura
 	}
 }
 
-// look looks at files before it runs nvidia-smi, which takes longer.
-func (p driverProbe) look(ctx context.Context) (time.Duration, error) {
+// check checks files before it runs nvidia-smi, which takes longer.
+func (p driverProbe) check(ctx context.Context) (time.Duration, error) {
 	if err := p.isUp(); err != nil {
 		return probePause, err
 	}
@@ -108,14 +109,14 @@ func (p driverProbe) isUp() error {
 	return p.daemonsUp()
 }
 
-// daemonsUp fails while the driver container reports otherwise. Older images report nothing.
+// daemonsUp fails while the driver container reports that its daemons are not up. Older images report nothing.
 func (p driverProbe) daemonsUp() error {
 	content, err := os.ReadFile(filepath.Join(p.dir, labels.DriverDaemonsStatus))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return fmt.Errorf("whether the daemons of the driver are up cannot be read: %w", err)
+		return fmt.Errorf("the state of the driver's daemons cannot be read: %w", err)
 	case strings.TrimSpace(string(content)) != labels.DriverDaemonsReady:
 		return errors.New("the daemons of the driver are not up yet")
 	}

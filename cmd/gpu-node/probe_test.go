@@ -11,13 +11,13 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// driverContainer is what the start-up probe of a driver container sees.
+// driverContainer is the view of the start-up probe in a driver container.
 type driverContainer struct {
 	dir, sys string
 	env      []string
 }
 
-// newDriverContainer is one that has started. Its nvidia-smi ends with that code.
+// newDriverContainer returns one that has started. nvidiaSMI is the script of its nvidia-smi.
 func newDriverContainer(t *testing.T, nvidiaSMI string) driverContainer {
 	t.Helper()
 	g := NewWithT(t)
@@ -40,20 +40,23 @@ func (c driverContainer) reportDaemons(t *testing.T, status string) {
 
 func (c driverContainer) probe(t *testing.T, flags ...string) (code int, output string) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), gpuNode, append([]string{"probe", "--dir=" + c.dir, "--sys-root=" + c.sys}, flags...)...)
+	command := exec.CommandContext(
+		t.Context(),
+		gpuNode,
+		append([]string{"probe", "--dir=" + c.dir, "--sys-root=" + c.sys}, flags...)...)
 	command.Env = c.env
 	out, _ := command.CombinedOutput()
 	return command.ProcessState.ExitCode(), string(out)
 }
 
-// What the probe requires is what NVIDIA's does, and what it leaves is what the provers read.
+// The probe requires what NVIDIA's does, and writes what gpu-node validate reads.
 func TestTheProbeOfTheDriverContainer(t *testing.T) {
 	const works = "echo NVIDIA-SMI"
 	for name, test := range map[string]struct {
 		smi     string
 		prepare func(t *testing.T, c *driverContainer)
-		// says is why it fails, ready what it leaves otherwise.
-		says, ready string
+		// want is the expected error, ready the content of the file otherwise.
+		want, ready string
 	}{
 		"started": {smi: works,
 			ready: "GDRCOPY_ENABLED: false\nGDS_ENABLED: false\nGPU_DIRECT_RDMA_ENABLED: false\nDRIVER_INSTANCE: uid\n"},
@@ -65,18 +68,18 @@ func TestTheProbeOfTheDriverContainer(t *testing.T) {
 		"its daemons are up": {smi: works,
 			prepare: func(t *testing.T, c *driverContainer) { c.reportDaemons(t, "Ready\n") },
 			ready:   "GDRCOPY_ENABLED: false\nGDS_ENABLED: false\nGPU_DIRECT_RDMA_ENABLED: false\nDRIVER_INSTANCE: uid\n"},
-		"its daemons are not up": {smi: works, says: "the daemons of the driver are not up yet",
+		"its daemons are not up": {smi: works, want: "the daemons of the driver are not up yet",
 			prepare: func(t *testing.T, c *driverContainer) { c.reportDaemons(t, "NotReady\n") }},
-		"its daemons have not said so yet": {smi: works, says: "the daemons of the driver are not up yet",
+		"its daemons have not reported yet": {smi: works, want: "the daemons of the driver are not up yet",
 			prepare: func(t *testing.T, c *driverContainer) { c.reportDaemons(t, "") }},
-		"the module is not loaded": {smi: works, says: "the kernel module nvidia is not loaded yet",
+		"the module is not loaded": {smi: works, want: "the kernel module nvidia is not loaded yet",
 			prepare: func(t *testing.T, c *driverContainer) {
 				NewWithT(t).Expect(os.Remove(filepath.Join(c.sys, "module/nvidia/refcnt"))).To(Succeed())
 			}},
-		"nvidia-smi fails": {smi: "echo no devices were found; exit 6", says: "no devices were found"},
-		"there is no nvidia-smi": {smi: works, says: "nvidia-smi failed",
+		"nvidia-smi fails": {smi: "echo no devices were found; exit 6", want: "no devices were found"},
+		"nvidia-smi is missing": {smi: works, want: "nvidia-smi failed",
 			prepare: func(_ *testing.T, c *driverContainer) { c.env[0] = "PATH=/nowhere" }},
-		"in no pod": {smi: works, says: "POD_UID is not set",
+		"outside a pod": {smi: works, want: "POD_UID is not set",
 			prepare: func(_ *testing.T, c *driverContainer) { c.env = c.env[:1] }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -87,9 +90,9 @@ func TestTheProbeOfTheDriverContainer(t *testing.T) {
 			}
 			code, output := c.probe(t)
 			file := filepath.Join(c.dir, ".driver-ctr-ready")
-			if test.says != "" {
+			if test.want != "" {
 				g.Expect(code).To(Equal(1))
-				g.Expect(output).To(ContainSubstring(test.says))
+				g.Expect(output).To(ContainSubstring(test.want))
 				g.Expect(file).NotTo(BeAnExistingFile())
 				return
 			}
@@ -99,7 +102,7 @@ func TestTheProbeOfTheDriverContainer(t *testing.T) {
 			g.Expect(string(content)).To(Equal(test.ready))
 			info, err := os.Stat(file)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o644)), "provers that are not root read it")
+			g.Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o644)), "containers that are not root read it")
 			left, err := os.ReadDir(c.dir)
 			g.Expect(err).NotTo(HaveOccurred())
 			for _, entry := range left {
@@ -109,9 +112,9 @@ func TestTheProbeOfTheDriverContainer(t *testing.T) {
 	}
 }
 
-// A probe that fails leaves what one has proven before: the kubelet asks no start-up probe again once it has passed,
-// but in a container that it starts once more.
-func TestTheProbeLeavesWhatWasProven(t *testing.T) {
+// A probe that fails keeps the file: once it has passed, the kubelet repeats a start-up probe only in a container that
+// it restarts.
+func TestTheFailingProbeKeepsTheFile(t *testing.T) {
 	g := NewWithT(t)
 	c := newDriverContainer(t, "exit 1")
 	g.Expect(os.MkdirAll(c.dir, 0o700)).To(Succeed())
@@ -124,7 +127,7 @@ func TestTheProbeLeavesWhatWasProven(t *testing.T) {
 	g.Expect(string(content)).To(Equal("before"))
 }
 
-// The kubelet counts attempts: one in which nvidia-smi fails lasts as long as one without a driver.
+// The kubelet counts attempts: one in which nvidia-smi fails takes as long as one without a driver.
 func TestTheProbeRepeatsNvidiaSMI(t *testing.T) {
 	g := NewWithT(t)
 	c := newDriverContainer(t, `echo no devices were found; exit 6`)
@@ -135,7 +138,7 @@ func TestTheProbeRepeatsNvidiaSMI(t *testing.T) {
 	g.Expect(time.Since(begin)).To(BeNumerically(">=", 1500*time.Millisecond))
 }
 
-// A driver that comes up while the probe waits is noticed by it, and one that does not fails it in time.
+// The probe notices a driver that comes up while it waits, and fails in time if none does.
 func TestTheProbeWaits(t *testing.T) {
 	g := NewWithT(t)
 	c := newDriverContainer(t, "echo NVIDIA-SMI")

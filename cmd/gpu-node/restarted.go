@@ -16,12 +16,12 @@ func restartedCommand() *cobra.Command {
 	var probe restartProbe
 	command := &cobra.Command{
 		Use:   labels.RestartedCommand + " --socket=FILE --started-file=FILE",
-		Short: "Probe whether the container runtime has restarted since the toolkit of this container did",
-		Long: `Probe whether the container runtime has restarted since gpu-node exec --started-file turned into the
-toolkit: only then does it make pods with the RuntimeClass. The pod must share the processes of the host.
+		Short: "Probe whether the container runtime has restarted since the toolkit of this container was started",
+		Long: `Probe whether the container runtime has restarted since gpu-node exec --started-file started the toolkit:
+only then can it create pods with the RuntimeClass. The pod needs hostPID.
 
-A runtime that has not restarted --patience after the toolkit is taken to need no restart. Then write the marker
-runtime, for which those wait into whose containers GPUs are injected.`,
+A runtime that has not restarted --patience after the toolkit's start is assumed to need no restart. Then write the
+marker runtime, for which containers wait that get GPUs injected.`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := probe.run(command.Context()); err != nil {
@@ -36,13 +36,14 @@ runtime, for which those wait into whose containers GPUs are injected.`,
 	flags.StringVar(&probe.startedFile, startedFileFlag, "", "file of gpu-node exec --"+startedFileFlag)
 	flags.StringVar(&probe.procRoot, "proc-root", "/proc", "procfs with the processes of the host, as mounted here")
 	flags.DurationVar(&probe.within, "within", 0, "how long to wait before failing")
-	flags.DurationVar(&probe.patience, "patience", time.Minute, "how long after the toolkit's start the runtime is waited for")
+	flags.DurationVar(&probe.patience, "patience", time.Minute,
+		"how long after the toolkit's start to wait for the runtime")
 	mustBeGiven(command, "socket")
 	mustBeGiven(command, startedFileFlag)
 	return command
 }
 
-// startedFileFlag names the file by which exec tells the probe since when the command runs.
+// startedFileFlag names the file in which exec leaves the start of the command for the probe.
 const startedFileFlag = "started-file"
 
 // restartProbe is the start-up probe of the toolkit's container.
@@ -53,7 +54,7 @@ type restartProbe struct {
 }
 
 func (p restartProbe) run(ctx context.Context) error {
-	if err := lookUntil(ctx, p.within, p.look); err != nil {
+	if err := pollUntil(ctx, p.within, p.check); err != nil {
 		return err
 	}
 	markers, err := p.node.markers()
@@ -61,14 +62,14 @@ func (p restartProbe) run(ctx context.Context) error {
 		return err
 	}
 	if _, err := markers.Read(labels.MarkerRuntime); err == nil {
-		// By an attempt whose result the kubelet has lost: the runtime that ran it has restarted.
+		// Written by an attempt whose result the kubelet has lost: its own runtime has restarted.
 		return nil
 	}
 	return noteRuntime(markers)
 }
 
-// noteRuntime writes the marker for the driver that is proven. Once the probe has passed it does not run again, so that the
-// marker must be of a driver that was there the whole time.
+// noteRuntime writes the marker for the validated driver. Once the probe has passed it does not run again, so the
+// marker must be of a driver that was the same all the time.
 func noteRuntime(markers marker.Dir) error {
 	instance, err := markers.DriverInstance()
 	if err != nil {
@@ -84,7 +85,7 @@ func noteRuntime(markers marker.Dir) error {
 	return err
 }
 
-func (p restartProbe) look() (time.Duration, error) {
+func (p restartProbe) check() (time.Duration, error) {
 	started, noted, err := restart.Noted(p.startedFile)
 	if err != nil {
 		return probePause, err

@@ -10,15 +10,15 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// The toolkit is ready once the container runtime has restarted: after gpu-node became the toolkit, and before its
-// patience is over. This test is the runtime that was there before.
+// The toolkit is ready once the container runtime has restarted: after gpu-node has started the toolkit, and within
+// --patience. This test is the runtime before.
 func TestTheProbeOfTheToolkit(t *testing.T) {
 	g := NewWithT(t)
 	pod, dir := newPod(t), t.TempDir()
 	socket, started := filepath.Join(dir, "containerd.sock"), filepath.Join(dir, "started")
 	probe := func(flags ...string) (code int, output string) {
-		command := exec.CommandContext(t.Context(), gpuNode,
-			append([]string{"restarted", "--socket=" + socket, "--started-file=" + started, "--dir=" + pod.markers}, flags...)...)
+		args := []string{"restarted", "--socket=" + socket, "--started-file=" + started, "--dir=" + pod.markers}
+		command := exec.CommandContext(t.Context(), gpuNode, append(args, flags...)...)
 		out, _ := command.CombinedOutput()
 		return command.ProcessState.ExitCode(), string(out)
 	}
@@ -34,22 +34,22 @@ func TestTheProbeOfTheToolkit(t *testing.T) {
 
 	pod.put(t, "driver-ready", "")
 	g.Expect(pod.command(t, "exec", "--started-file="+started, "--", "true").Run()).To(Succeed())
-	fails("has not started anew yet", "--within=300ms")
+	fails("has not restarted yet", "--within=300ms")
 
 	g.Expect(listener.Close()).To(Succeed())
-	fails("nobody answers")
+	fails("no process accepts connections")
 	g.Expect(filepath.Join(pod.markers, "runtime-ready")).NotTo(BeAnExistingFile())
 	code, output := probe("--patience=1ns")
 	g.Expect(code).To(Equal(0), "a runtime that needs no restart: %s", output)
 	g.Expect(pod.command(t, "wait", "--for=runtime", "--timeout=1s").Run()).To(Succeed(), "the marker can be trusted")
 }
 
-func TestTheStartThatCannotBeNoted(t *testing.T) {
+func TestAStartThatCannotBeWritten(t *testing.T) {
 	g := NewWithT(t)
 	pod := newPod(t)
 	pod.put(t, "driver-ready", "")
 	g.Expect(pod.command(t, "exec", "--started-file=/proc/no/such/directory", "--", "true").Run()).To(HaveOccurred())
-	g.Expect(pod.message(t)).To(HavePrefix("note the start of true: "))
+	g.Expect(pod.message(t)).To(HavePrefix("write the start of true: "))
 }
 
 func TestWaitCopiesTheProgramFirst(t *testing.T) {
@@ -62,7 +62,7 @@ func TestWaitCopiesTheProgramFirst(t *testing.T) {
 	g.Expect(exec.CommandContext(t.Context(), filepath.Join(dir, "gpu-node"), "--help").Run()).To(Succeed())
 }
 
-func TestACopyThatCannotBeMade(t *testing.T) {
+func TestACopyThatFails(t *testing.T) {
 	for _, args := range [][]string{{"wait", "--for=driver"}, {"validate", "driver"}} {
 		t.Run(args[0], func(t *testing.T) {
 			g := NewWithT(t)
@@ -73,7 +73,7 @@ func TestACopyThatCannotBeMade(t *testing.T) {
 	}
 }
 
-// What gets GPUs injected waits for the runtime, too, where the driver's marker says that it restarts.
+// Containers with injected GPUs wait for the runtime, too, if the driver's marker states that it restarts.
 func TestWaitForTheRuntime(t *testing.T) {
 	g := NewWithT(t)
 	pod := newPod(t)
@@ -85,10 +85,10 @@ func TestWaitForTheRuntime(t *testing.T) {
 
 	pod = newPod(t)
 	pod.put(t, "driver-ready", "")
-	g.Expect(pod.command(t, "wait", "--for=driver", "--injected").Run()).To(Succeed(), "nobody restarts the runtime")
+	g.Expect(pod.command(t, "wait", "--for=driver", "--injected").Run()).To(Succeed(), "the runtime is not restarted")
 }
 
-// The proof of a driver whose toolkit follows takes the marker of the runtime away until that has restarted.
+// Validating a driver whose toolkit follows removes the marker of the runtime until that has restarted.
 func TestTheRuntimeFollowsTheDriver(t *testing.T) {
 	g := NewWithT(t)
 	pod, host := newPod(t), newGPUHost(t)
@@ -100,5 +100,5 @@ func TestTheRuntimeFollowsTheDriver(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(content)).To(ContainSubstring("RUNTIME_FOLLOWS=true\n"))
 	command := pod.command(t, "exec", "--", "sh", "-c", `echo "[$RUNTIME_FOLLOWS]"`)
-	g.Expect(command.Output()).To(BeEquivalentTo("[]\n"), "it is nothing to the toolkit")
+	g.Expect(command.Output()).To(BeEquivalentTo("[]\n"), "the toolkit does not need it")
 }

@@ -12,15 +12,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/wait"
 )
 
-// podUIDEnv names the pod that this runs in, as the start-up probe of the driver container names it.
+// podUIDEnv is the UID of the pod that this runs in. The start-up probe of the driver container writes the same.
 const podUIDEnv = "POD_UID"
 
 // errNoPod is the failure of exec --driver-container outside such a pod.
-var errNoPod = errors.New("the environment variable " + podUIDEnv + " is not set; set it from the field metadata.uid of the pod")
+var errNoPod = errors.New(
+	"the environment variable " + podUIDEnv + " is not set; set it from the field metadata.uid of the pod")
 
-// awaitDriverContainer blocks until the driver container of this pod is up, and its sources can be seen in
-// its root: what other containers of the pod build kernel modules with. No marker tells that: the
-// driver's marker is written once these modules are loaded.
+// awaitDriverContainer blocks until the driver container of this pod is up, and its sources are visible in its root:
+// other containers of the pod build kernel modules with them. No marker shows this: the driver's marker is written once
+// these modules are loaded.
 func awaitDriverContainer(sources string) work {
 	return func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
 		pod := os.Getenv(podUIDEnv)

@@ -11,13 +11,14 @@ import (
 	"github.com/onsi/gomega/gbytes"
 )
 
-// A sidecar of the driver starts once the driver container of its own pod is up, and shares its root.
+// A sidecar of the driver starts once the driver container of its own pod is up, and its root is shared.
 func TestExecWaitsForTheDriverContainerOfItsPod(t *testing.T) {
 	g := NewWithT(t)
 	p := newPod(t)
 	sources := filepath.Join(t.TempDir(), "usr", "src")
 	log := gbytes.NewBuffer()
-	command := p.command(t, "exec", "--driver-container", "--driver-sources="+sources, "--", "sh", "-c", "echo built with $POD_UID")
+	command := p.command(t, "exec", "--driver-container", "--driver-sources="+sources, "--", "sh", "-c",
+		"echo built with $POD_UID")
 	command.Env = append(os.Environ(), "POD_UID=mine")
 	out := &bytes.Buffer{}
 	command.Stdout, command.Stderr = out, log

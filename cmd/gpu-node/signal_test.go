@@ -11,8 +11,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// The SIGTERM comes between the moment from which gpu-node listens for it and that at which it becomes
-// the command: while it reads which boot this is, with a marker that lets it pass at once.
+// The SIGTERM comes between the moment from which gpu-node listens for it and that at which it executes the command:
+// while it reads the boot ID, with a marker that is valid immediately.
 func TestExecDoesNotStartTheCommandOfAPodThatEnds(t *testing.T) {
 	g := NewWithT(t)
 	pod, out := newPod(t), filepath.Join(t.TempDir(), "out")
@@ -34,7 +34,8 @@ func TestExecDoesNotStartTheCommandOfAPodThatEnds(t *testing.T) {
 	var file *os.File
 	g.Eventually(opened, "5s").Should(Receive(&file))
 	g.Expect(command.Process.Signal(syscall.SIGTERM)).To(Succeed())
-	g.Eventually(func() (string, error) { return pending(command.Process.Pid) }, "5s").Should(MatchRegexp("^0+$"), "the handler has it")
+	g.Eventually(func() (string, error) { return pending(command.Process.Pid) }, "5s").
+		Should(MatchRegexp("^0+$"), "the handler has it")
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = file.Write(boot)
@@ -47,7 +48,7 @@ func TestExecDoesNotStartTheCommandOfAPodThatEnds(t *testing.T) {
 	g.Expect(pod.message(t)).To(Equal("terminated signal received before sh was started\n"))
 }
 
-// pending are the signals that the process has not taken yet, in hexadecimal digits.
+// pending returns the signals that the process has not received yet, in hexadecimal digits.
 func pending(pid int) (string, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

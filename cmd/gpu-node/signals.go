@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// untilTerminated returns a context that ends with SIGTERM, which the kubelet sends, or SIGINT. Its cause
-// names the signal. After stop such a signal ends the program at once, and each that came before has ended
-// the context, which stop itself does not; it may be called twice.
+// untilTerminated returns a context that ends with SIGTERM, which the kubelet sends, or SIGINT. Its cause names the
+// signal. After stop such a signal ends the program immediately, and each earlier one has ended the context, which stop
+// itself does not; stop may be called twice.
 func untilTerminated() (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	// Not signal.NotifyContext: its stop ends the context, and so hides whether a signal did.
@@ -24,7 +24,7 @@ func untilTerminated() (ctx context.Context, stop func()) {
 		}
 	})
 	return ctx, sync.OnceFunc(func() {
-		signal.Stop(signals) // It waits for a signal that is on its way into the channel.
+		signal.Stop(signals) // It waits for a signal that is being delivered to the channel.
 		close(signals)
 		listener.Wait()
 	})

@@ -15,67 +15,69 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
 )
 
-// proverVariables are those of all validate commands.
-var proverVariables = variables{"fail-after": "FAIL_AFTER"}
+// validationVariables are the variables of all validate commands.
+var validationVariables = variables{"fail-after": "FAIL_AFTER"}
 
-// prover holds the flags of all validate commands.
-type prover struct {
+// validation has the flags of all validate commands.
+type validation struct {
 	flags          *pflag.FlagSet
 	node           node
 	interval       time.Duration
 	maxInterval    time.Duration
 	attemptTimeout time.Duration
 	failAfter      time.Duration
-	// companions are proven with the component.
+	// companions are validated together with the component.
 	companions []validate.Companion
 }
 
-func (p *prover) register(flags *pflag.FlagSet) {
-	p.flags = flags
-	p.node.register(flags)
-	flags.DurationVar(&p.interval, "interval", validate.DefaultInterval,
+func (v *validation) register(flags *pflag.FlagSet) {
+	v.flags = flags
+	v.node.register(flags)
+	flags.DurationVar(&v.interval, "interval", validate.DefaultInterval,
 		"pause after the first failed attempt, with a unit; doubles with each attempt")
-	flags.DurationVar(&p.maxInterval, "max-interval", validate.DefaultMaxInterval,
+	flags.DurationVar(&v.maxInterval, "max-interval", validate.DefaultMaxInterval,
 		"longest pause between two attempts, with a unit")
-	flags.DurationVar(&p.attemptTimeout, "attempt-timeout", validate.DefaultAttemptTimeout,
+	flags.DurationVar(&v.attemptTimeout, "attempt-timeout", validate.DefaultAttemptTimeout,
 		"longest time of one attempt, with a unit")
-	flags.DurationVar(&p.failAfter, "fail-after", validate.DefaultFailAfter,
-		"give up once attempts have failed for this time, with a unit, not counting what others are still to bring; 0s is never")
+	flags.DurationVar(&v.failAfter, "fail-after", validate.DefaultFailAfter,
+		"fail once attempts have failed for this time, with a unit (1m); waiting for other components does not count; 0s "+
+			"for never")
 }
 
-// prove validates component with check, which is made with the flags known.
-func (p *prover) prove(component labels.Marker, check func() (validate.Check, error)) error {
-	if err := proverVariables.apply(p.flags); err != nil {
+// run validates component with check, which is created once the flags are parsed.
+func (v *validation) run(component labels.Marker, check func() (validate.Check, error)) error {
+	if err := validationVariables.apply(v.flags); err != nil {
 		return err
 	}
-	if p.interval <= 0 || p.maxInterval < p.interval || p.attemptTimeout <= 0 {
-		return errors.New("--interval, --max-interval and --attempt-timeout must be above 0s, and --max-interval not below --interval")
+	if v.interval <= 0 || v.maxInterval < v.interval || v.attemptTimeout <= 0 {
+		return errors.New(
+			"--interval, --max-interval and --attempt-timeout must be above 0s, and --max-interval not below --interval")
 	}
-	if p.failAfter < 0 {
-		return fmt.Errorf("--fail-after=%s is negative; use 0s to try for ever", p.failAfter)
+	if v.failAfter < 0 {
+		return fmt.Errorf("--fail-after=%s is negative; use 0s to retry without a limit", v.failAfter)
 	}
-	return p.node.run(func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
+	return v.node.run(func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
 		check, err := check()
 		if err != nil {
 			return err
 		}
 		return validate.Run{
 			Component: component, Markers: markers, Check: check, Log: log,
-			Companions: p.companions,
-			Interval:   p.interval, MaxInterval: p.maxInterval, AttemptTimeout: p.attemptTimeout, FailAfter: p.failAfter,
-		}.Prove(ctx)
+			Companions: v.companions,
+			Interval:   v.interval, MaxInterval: v.maxInterval, AttemptTimeout: v.attemptTimeout, FailAfter: v.failAfter,
+		}.Validate(ctx)
 	})
 }
 
 func validateCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "validate",
-		Short: "Prove that a part of the stack works on this node, and write its marker",
-		Long: `Prove that a part of the stack works on this node, again and again until it does, and write its
-marker. Attempts that fail for --fail-after end it, so that the kubelet shows the reason and starts it
-once more. The reason is also in the file COMPONENT` + labels.ReasonSuffix + ` beside the markers.
+		Short: "Validate a part of the stack on this node, and write its marker",
+		Long: `Validate a part of the stack on this node, with retries until it works, and write its marker. Attempts that
+fail for --fail-after end it, so that the kubelet shows the reason and restarts the container. The reason is also
+in the file COMPONENT` + labels.ReasonSuffix + ` next to the markers.
 
-An environment variable of all of them, over which the flag wins:
+Environment variables of all validations, overridden by the flag:
   FAIL_AFTER  as --fail-after`,
 		RunE: requireSubcommand("driver, toolkit, cuda, plugin, mofed, nvidia-fs, gdrcopy or nvidia-peermem"),
 	}
@@ -87,15 +89,15 @@ An environment variable of all of them, over which the flag wins:
 }
 
 func validateToolkit() *cobra.Command {
-	var prover prover
+	var validation validation
 	command := &cobra.Command{
 		Use:   "toolkit",
-		Short: "Run the nvidia-smi that the container runtime puts into this container",
+		Short: "Run the nvidia-smi that the container runtime injects into this container",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return prover.prove(labels.MarkerToolkit, func() (validate.Check, error) { return validate.Toolkit, nil })
+			return validation.run(labels.MarkerToolkit, func() (validate.Check, error) { return validate.Toolkit, nil })
 		},
 	}
-	prover.register(command.Flags())
+	validation.register(command.Flags())
 	return command
 }

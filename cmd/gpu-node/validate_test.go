@@ -9,23 +9,24 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestValidateToolkitSaysWhyAtSIGTERM(t *testing.T) {
+func TestValidateToolkitReportsWhyAtSIGTERM(t *testing.T) {
 	g := NewWithT(t)
 	pod := newPod(t)
 	pod.put(t, "toolkit-ready", "")
 	command := pod.command(t, "validate", "toolkit")
 	command.Env = []string{"PATH=" + t.TempDir()}
-	prover := startUntilLogged(t, command, "not yet")
-	g.Expect(prover.Process.Signal(syscall.SIGTERM)).To(Succeed())
-	g.Expect(prover.exitCode(t)).To(Equal(1))
+	validation := startUntilLogged(t, command, "not validated yet")
+	g.Expect(validation.Process.Signal(syscall.SIGTERM)).To(Succeed())
+	g.Expect(validation.exitCode(t)).To(Equal(1))
 
-	g.Expect(pod.message(t)).To(HavePrefix("toolkit is not validated (terminated signal received): the container runtime has put no nvidia-smi"))
+	g.Expect(pod.message(t)).To(HavePrefix("toolkit is not validated (terminated signal received): " +
+		"the container runtime has injected no nvidia-smi"))
 	g.Expect(os.ReadFile(filepath.Join(pod.markers, "toolkit.reason"))).To(BeEquivalentTo(pod.message(t)))
 	g.Expect(filepath.Join(pod.markers, "toolkit-ready")).NotTo(BeAnExistingFile(), "the marker of an earlier run")
 }
 
-// The kubelet shows why, and there is room for little more than the reason.
-func TestValidateGivesUpWithItsReason(t *testing.T) {
+// The kubelet shows the reason, and has room for little more.
+func TestValidateFailsWithItsReason(t *testing.T) {
 	tests := map[string]struct {
 		args []string
 		env  string
@@ -41,14 +42,15 @@ func TestValidateGivesUpWithItsReason(t *testing.T) {
 			command.Env = []string{"PATH=" + t.TempDir(), tc.env}
 			g.Expect(command.Run()).To(HaveOccurred())
 			g.Expect(command.ProcessState.ExitCode()).To(Equal(1))
-			g.Expect(pod.message(t)).To(HavePrefix("the container runtime has put no nvidia-smi into this container"))
+			g.Expect(pod.message(t)).To(HavePrefix("the container runtime has injected no nvidia-smi into this container"))
 		})
 	}
 }
 
-func TestValidateRefusesTimesThatMakeNoSense(t *testing.T) {
-	for flag, says := range map[string]string{
-		"--fail-after=-1s": "--fail-after=-1s is negative", "--interval=0s": "--interval, --max-interval and --attempt-timeout must be above 0s",
+func TestValidateRefusesInvalidTimes(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--fail-after=-1s": "--fail-after=-1s is negative", "--interval=0s": "--interval, --max-interval and " +
+			"--attempt-timeout must be above 0s",
 	} {
 		t.Run(flag, func(t *testing.T) {
 			g := NewWithT(t)
@@ -56,25 +58,26 @@ func TestValidateRefusesTimesThatMakeNoSense(t *testing.T) {
 			out, err := command.CombinedOutput()
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(command.ProcessState.ExitCode()).To(Equal(2), "wrong usage")
-			g.Expect(string(out)).To(ContainSubstring(says))
+			g.Expect(string(out)).To(ContainSubstring(want))
 		})
 	}
 }
 
-func TestWaitTrustsWhatValidateProved(t *testing.T) {
+func TestWaitTrustsTheMarkerOfValidate(t *testing.T) {
 	g := NewWithT(t)
 	pod := newPod(t)
 	bin := t.TempDir()
-	g.Expect(os.WriteFile(bin+"/nvidia-smi", []byte("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n"), 0o600)).To(Succeed())
+	g.Expect(os.WriteFile(bin+"/nvidia-smi", []byte("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: GPU-1)'\n"), 0o600)).
+		To(Succeed())
 	g.Expect(os.Chmod(bin+"/nvidia-smi", 0o755)).To(Succeed())
 	wait := startUntilLogged(t, pod.command(t, "wait", "--for=toolkit"), "waiting for toolkit")
-	prover := pod.command(t, "validate", "toolkit", "--timeout=5s")
-	prover.Env = []string{"PATH=" + bin}
-	g.Expect(prover.Run()).To(Succeed())
+	validation := pod.command(t, "validate", "toolkit", "--timeout=5s")
+	validation.Env = []string{"PATH=" + bin}
+	g.Expect(validation.Run()).To(Succeed())
 	g.Expect(wait.exitCode(t)).To(Equal(0))
 }
 
-func TestValidatePluginNamesWhatThePodLacks(t *testing.T) {
+func TestValidatePluginNamesWhatThePodIsMissing(t *testing.T) {
 	g := NewWithT(t)
 	pod := newPod(t)
 	command := pod.command(t, "validate", "plugin")
@@ -84,8 +87,8 @@ func TestValidatePluginNamesWhatThePodLacks(t *testing.T) {
 	g.Expect(pod.message(t)).To(HavePrefix("plugin cannot be validated: KUBERNETES_SERVICE_HOST"))
 }
 
-// The host's nvidia-smi is behind an absolute link, as Debian's alternatives are: only a chroot
-// follows it to the right file.
+// The host's nvidia-smi is behind an absolute link, like Debian's alternatives: only in a chroot does it lead to the
+// right file.
 func TestValidateDriverRunsNvidiaSMIInTheRootOfTheHost(t *testing.T) {
 	g := NewWithT(t)
 	pod, host := newPod(t), newGPUHost(t)
@@ -102,14 +105,15 @@ func TestValidateDriverRunsNvidiaSMIInTheRootOfTheHost(t *testing.T) {
 
 	g.Expect(os.Remove(host.path("exit-code"))).To(Succeed())
 	g.Expect(pod.command(t, host.flags("--timeout=5s")...).Run()).To(Succeed())
-	g.Expect(os.ReadFile(pod.markers + "/driver-ready")).To(ContainSubstring("IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT=/\n"))
+	g.Expect(os.ReadFile(pod.markers + "/driver-ready")).
+		To(ContainSubstring("IS_HOST_DRIVER=true\nNVIDIA_DRIVER_ROOT=/\n"))
 	g.Expect(filepath.Join(pod.markers, "driver.reason")).NotTo(BeAnExistingFile())
 	g.Expect(os.Readlink(host.path("dev/char/195:0"))).To(Equal("../nvidia0"))
 	g.Expect(os.Readlink(host.path("dev/char/510:0"))).To(Equal("../nvidia-uvm"))
 }
 
-// What users set in spec.validator.driver.env.
-func TestValidateDriverHeedsTheVariablesOfNVIDIAsValidator(t *testing.T) {
+// The variables that users set in spec.validator.driver.env.
+func TestValidateDriverUsesTheVariablesOfNVIDIAsValidator(t *testing.T) {
 	tests := map[string]struct {
 		env   []string
 		flags []string
@@ -128,7 +132,8 @@ func TestValidateDriverHeedsTheVariablesOfNVIDIAsValidator(t *testing.T) {
 				NewWithT(t).Expect(os.RemoveAll(host.path("sys"))).To(Succeed())
 			}},
 		"a variable that is no boolean": {
-			env: []string{"DRIVER_VALIDATION_SKIP_GPU_INIT=sure"}, err: `the environment variable DRIVER_VALIDATION_SKIP_GPU_INIT: `},
+			env: []string{"DRIVER_VALIDATION_SKIP_GPU_INIT=sure"},
+			err: `the environment variable DRIVER_VALIDATION_SKIP_GPU_INIT: `},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -158,11 +163,20 @@ func TestValidateMOFED(t *testing.T) {
 		err  string
 		logs string
 	}{
-		"not enabled":       {logs: "GPUDirect RDMA is not enabled"},
-		"by the host":       {env: []string{"GPU_DIRECT_RDMA_ENABLED=true", "USE_HOST_MOFED=true"}, err: "the kernel module mlx5_core is not loaded"},
-		"by the other pod":  {env: []string{"GPU_DIRECT_RDMA_ENABLED=true"}, err: "the Mellanox driver on this node is not ready"},
-		"a wrong variable":  {env: []string{"USE_HOST_MOFED=2"}, logs: "the environment variable USE_HOST_MOFED: "},
-		"a wrong value too": {env: []string{"GPU_DIRECT_RDMA_ENABLED=yes"}, logs: "the environment variable GPU_DIRECT_RDMA_ENABLED: "},
+		"not enabled": {logs: "GPUDirect RDMA is not enabled"},
+		"by the host": {
+			env: []string{"GPU_DIRECT_RDMA_ENABLED=true", "USE_HOST_MOFED=true"},
+			err: "the kernel module mlx5_core is not loaded",
+		},
+		"by the other pod": {
+			env: []string{"GPU_DIRECT_RDMA_ENABLED=true"},
+			err: "the Mellanox driver on this node is not ready",
+		},
+		"a wrong variable": {env: []string{"USE_HOST_MOFED=2"}, logs: "the environment variable USE_HOST_MOFED: "},
+		"a wrong value too": {
+			env:  []string{"GPU_DIRECT_RDMA_ENABLED=yes"},
+			logs: "the environment variable GPU_DIRECT_RDMA_ENABLED: ",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +184,8 @@ func TestValidateMOFED(t *testing.T) {
 			pod, sys := newPod(t), gpuHost{root: t.TempDir()}
 			sys.write(t, "bus/pci/devices/0000:a0:00.0/vendor", "0x15b3\n")
 			sys.write(t, "bus/pci/devices/0000:a0:00.0/class", "0x020000\n")
-			command := pod.command(t, "validate", "mofed", "--sys-root="+sys.root, "--mofed-ready-file="+sys.path("ready"), "--timeout=100ms")
+			command := pod.command(t, "validate", "mofed", "--sys-root="+sys.root, "--mofed-ready-file="+sys.path("ready"),
+				"--timeout=100ms")
 			command.Env = tc.env
 			out, _ := command.CombinedOutput()
 			g.Expect(string(out)).To(ContainSubstring(tc.logs))
@@ -180,14 +195,16 @@ func TestValidateMOFED(t *testing.T) {
 }
 
 func TestValidateAModule(t *testing.T) {
-	for component, module := range map[string]string{"nvidia-fs": "nvidia_fs", "gdrcopy": "gdrdrv", "nvidia-peermem": "nvidia_peermem"} {
+	for component, module := range map[string]string{
+		"nvidia-fs": "nvidia_fs", "gdrcopy": "gdrdrv", "nvidia-peermem": "nvidia_peermem",
+	} {
 		t.Run(component, func(t *testing.T) {
 			g := NewWithT(t)
 			pod, sys := newPod(t), gpuHost{root: t.TempDir()}
-			prover := startUntilLogged(t, pod.command(t, "validate", component, "--sys-root="+sys.root, "--interval=10ms"),
+			validation := startUntilLogged(t, pod.command(t, "validate", component, "--sys-root="+sys.root, "--interval=10ms"),
 				"the kernel module "+module+" is not loaded")
 			sys.write(t, "module/"+module+"/initstate", "live\n")
-			g.Expect(prover.exitCode(t)).To(Equal(0))
+			g.Expect(validation.exitCode(t)).To(Equal(0))
 			g.Expect(filepath.Join(pod.markers, component+"-ready")).To(BeAnExistingFile())
 		})
 	}

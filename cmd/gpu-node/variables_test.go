@@ -1,6 +1,6 @@
-// This file is in the package itself on purpose: it makes the tests depend on the program's code, so
-// that go test repeats them when that changes. The others start the program as a process, of which
-// the cache of test results knows nothing.
+// This file is in the package itself on purpose: it makes the tests depend on the program's code, so that go test
+// repeats them when that changes. The others start the program as a process, which the cache of test results does not
+// track.
 package main
 
 import (

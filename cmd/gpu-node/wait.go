@@ -24,18 +24,18 @@ func waitCommand() *cobra.Command {
 		node   node
 		names  []string
 		copies string
-		// injected: GPUs are injected into the containers that come after this one.
+		// injected is set if GPUs are injected into the containers after this one.
 		injected bool
 	)
 	command := &cobra.Command{
 		Use:   "wait --for=driver,toolkit",
 		Short: "Block until parts of the stack work on this node",
 		Long: `Block until the marker of each named part exists and is neither of another boot nor of
-another instance of the driver container. A marker of NVIDIA's validator, which names neither, must be
+another instance of the driver container. A marker of NVIDIA's validator, which has neither, must be
 newer than the boot and than the driver container.
 
-With --injected, also until the container runtime has restarted with the toolkit's configuration, where
-the driver's marker says that it does.`,
+With --injected, also wait until the container runtime has restarted with the toolkit's configuration, if the
+driver's marker has RUNTIME_FOLLOWS=true.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			wanted, err := markersNamed(names)
@@ -53,21 +53,22 @@ the driver's marker says that it does.`,
 	node.register(command.Flags())
 	registerCopy(command.Flags(), &copies)
 	command.Flags().StringSliceVar(&names, "for", nil, "parts to wait for: "+knownMarkers())
-	command.Flags().BoolVar(&injected, strings.Trim(labels.InjectedFlag, "-"), false, "GPUs are injected into what comes next")
+	command.Flags().BoolVar(&injected, strings.Trim(labels.InjectedFlag, "-"), false,
+		"GPUs are injected into the containers after this one")
 	mustBeGiven(command, "for")
 	return command
 }
 
-// operand holds the flags of exec, which starts one.
+// operand has the flags of exec, which starts one.
 type operand struct {
 	node      node
 	marker    string
 	fromFile  []string
 	fromKmods []string
 	sysRoot   string
-	// ownDriver waits for the driver container of the same pod rather than for a marker.
+	// ownDriver waits for the driver container of the same pod instead of a marker.
 	ownDriver bool
-	// sources of the driver, in its root.
+	// sources is the directory of the driver's sources, in its root.
 	sources string
 	// startedFile gets the time at which the command is started; empty for none.
 	startedFile string
@@ -77,28 +78,29 @@ func execCommand() *cobra.Command {
 	var operand operand
 	command := &cobra.Command{
 		Use:   "exec [flags] -- COMMAND [ARG...]",
-		Short: "Wait for a part of the stack, then become a command with its environment",
-		Long: `Wait as gpu-node wait does, add the assignments of the marker to the environment, and become
-the command. The assignments win over the container's own environment; what the flags --env-from-marker
-and --env-if-module add does not.`,
+		Short: "Wait for a part of the stack, then execute a command with its environment",
+		Long: `Wait as gpu-node wait does, add the assignments of the marker to the environment, and execute the
+command in place of this program. The assignments override the container's own environment; the variables
+of --env-from-marker and --env-if-module do not.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, argv []string) error { return operand.run(argv) },
 	}
 	flags := command.Flags()
-	// The command's own flags are its own, with or without "--".
+	// Flags after the command belong to the command, with or without "--".
 	flags.SetInterspersed(false)
 	operand.node.register(flags)
 	flags.StringVar(&operand.marker, "marker", string(labels.MarkerDriver), "part to wait for: "+knownMarkers())
 	flags.StringArrayVar(&operand.fromFile, "env-from-marker", nil,
-		"VARIABLE=KEY: set the variable to the marker's value of KEY, unless the container sets it; can be repeated")
+		"VARIABLE=KEY: set the variable to the marker's value of KEY, unless the container sets it; repeatable")
 	flags.StringArrayVar(&operand.fromKmods, "env-if-module", nil,
-		"VARIABLE=MODULE: set the variable to true if the kernel module is loaded, unless the container sets it; can be repeated")
+		"VARIABLE=MODULE: set the variable to true if the kernel module is loaded, unless the container sets it; repeatable")
 	flags.StringVar(&operand.sysRoot, "sys-root", "/sys", "sysfs, as mounted here")
 	flags.BoolVar(&operand.ownDriver, "driver-container", false,
-		"wait for the driver container of this pod, which the environment variable "+podUIDEnv+" names, rather than for a marker")
+		"wait for the driver container of this pod, whose UID is in the environment variable "+podUIDEnv+", not for a marker")
 	flags.StringVar(&operand.sources, "driver-sources", labels.DriverSources,
-		"directory in the driver's root that --driver-container waits for, too")
-	flags.StringVar(&operand.startedFile, startedFileFlag, "", "file that gets the time at which the command is started, for gpu-node "+labels.RestartedCommand)
+		"directory in the driver's root that --driver-container also waits for")
+	flags.StringVar(&operand.startedFile, startedFileFlag, "",
+		"file to which the start of the command is written, for gpu-node "+labels.RestartedCommand)
 	command.MarkFlagsMutuallyExclusive("marker", "driver-container")
 	return command
 }
@@ -119,7 +121,7 @@ func (o *operand) run(argv []string) error {
 	var found []marker.Assignment
 	var waits work = func(ctx context.Context, markers marker.Dir, log *slog.Logger) error {
 		waiter := wait.Waiter{Dir: markers.Path, What: o.marker, Log: log}
-		// What was checked is what is used: a second read could find another marker.
+		// The command gets the assignments that were checked: a second read could find another marker.
 		return waiter.Until(ctx, func() (err error) {
 			found, err = markers.Read(wanted)
 			return err
@@ -135,16 +137,16 @@ func (o *operand) run(argv []string) error {
 		}
 		loaded := func(module string) bool { return kmod.Loaded(o.sysRoot, module) }
 		env = runenv.FromModules(env, loaded, fromKmods)
-		// The kubelet sends SIGTERM once, and a command that starts after it would run until it is killed. A
-		// signal has ended ctx or, by now, ends this program: as the first process of a container, too, since
-		// Go's own handler stays. What remains is the moment in which the kernel replaces the program, and that
-		// until the command handles signals: a first process does not hear of them then, as in any container.
+		// The kubelet sends SIGTERM once, and a command that starts after it would run until it is killed. A signal
+		// has ended ctx or, from here on, ends this program, even as the first process of a container, since Go's
+		// own handler stays. A gap remains from the moment in which the kernel replaces the program until the command
+		// handles signals: a first process does not get them then, as in any container.
 		if cause := context.Cause(ctx); cause != nil {
 			return fmt.Errorf("%w before %s was started", cause, argv[0])
 		}
 		if o.startedFile != "" {
 			if err := restart.Note(o.startedFile); err != nil {
-				return fmt.Errorf("note the start of %s: %w", argv[0], err)
+				return fmt.Errorf("write the start of %s: %w", argv[0], err)
 			}
 		}
 		return runenv.Replace(argv, env)
@@ -175,7 +177,7 @@ func markersNamed(names []string) ([]labels.Marker, error) {
 	return markers, nil
 }
 
-// waitFor blocks until all wanted markers can be trusted. The reason names each that cannot.
+// waitFor blocks until all wanted markers can be trusted. The reason lists each that cannot.
 func waitFor(ctx context.Context, markers marker.Dir, log *slog.Logger, injected bool, wanted ...labels.Marker) error {
 	names := make([]string, 0, len(wanted))
 	for _, m := range wanted {
@@ -200,10 +202,10 @@ func waitFor(ctx context.Context, markers marker.Dir, log *slog.Logger, injected
 	})
 }
 
-// runtimeFollows is in the marker of a driver whose toolkit has the container runtime restart.
+// runtimeFollows is in the marker of a driver whose toolkit restarts the container runtime.
 var runtimeFollows = marker.Assignment{Key: labels.RuntimeFollowsKey, Value: labels.True}
 
-// mustBeGiven marks a flag as required. It panics on a flag that the command has not.
+// mustBeGiven marks a flag as required. It panics if the command does not have the flag.
 func mustBeGiven(command *cobra.Command, flag string) {
 	if err := command.MarkFlagRequired(flag); err != nil {
 		panic(err)

@@ -14,22 +14,22 @@ import (
 func operator(s *v1.OperatorSpec) {
 	value(&s.RuntimeClass, labels.DefaultRuntimeClass)             // NVIDIA
 	option(&s.RefreshHelpers, false)                               // own
-	option(&s.UseOCPDriverToolkit, true)                           // NVIDIA, on OpenShift; elsewhere it decides nothing
+	option(&s.UseOCPDriverToolkit, true)                           // NVIDIA; no effect outside OpenShift
 	serviceMonitor(block(&block(&s.Metrics).ServiceMonitor), true) // own: NVIDIA's operator always has one
 }
 
-// global is this operator's own.
+// global is a block of this operator only.
 func global(s *v1.GlobalSpec) {
 	block(&s.Proxy)
 	value(&block(&s.CABundle).Key, "ca-bundle.crt") // own: the key of bundles that OpenShift makes
 }
 
-// nodeDiscovery is this operator's own.
+// nodeDiscovery is a block of this operator only.
 func nodeDiscovery(s *v1.NodeDiscoverySpec) {
 	value(&s.Mode, v1.DiscoveryAuto)
 	option(&s.GracePeriod, metav1.Duration{Duration: 10 * time.Minute})
 	if len(s.Tolerations) == 0 {
-		// Whatever is tainted may have GPUs, and it does nothing there that a taint could mind.
+		// Tainted nodes may have GPUs too, and discovery runs no workload there.
 		s.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
 }
@@ -46,13 +46,13 @@ func daemonSets(s *v1.DaemonSetsSpec) {
 	block(&s.PodSecurityContext)                        // none
 }
 
-// MaxUnavailable is how many pods of a DaemonSet may be down at once: what the spec says, else 1, as in
-// NVIDIA's chart. Of pods that discover nodes it is 10% then: they run on every node, and no work depends on
-// their being there all the time.
+// MaxUnavailable is how many pods of a DaemonSet may be unavailable at a time: the value of the spec, else 1, as
+// in NVIDIA's chart. For node discovery the default is 10%: its pods run on every node, and no workload depends
+// on them.
 func (s Spec) MaxUnavailable(discovers bool) intstr.IntOrString {
 	switch given := s.DaemonSets.RollingUpdate.MaxUnavailable; {
 	case given != nil:
-		// The field is a string in the policies of many users; "1" means the number.
+		// The field is a string in many policies; "1" means the number.
 		return intstr.Parse(given.String())
 	case discovers:
 		return intstr.FromString("10%")

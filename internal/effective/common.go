@@ -6,7 +6,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// image leaves the image itself to internal/image.
+// image sets the pull policy only: internal/image has the images.
 func image(s *v1.ImageSpec) {
 	value(&s.ImagePullPolicy, corev1.PullIfNotPresent) // NVIDIA
 }

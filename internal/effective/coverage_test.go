@@ -10,9 +10,9 @@ import (
 )
 
 // without are the fields that have no default here, and why: by their path, or by the type that declares them
-// for all places where that is used. See doc.go.
+// for all places where it is used. See doc.go.
 var without = map[string]string{
-	"migManager.config":                       "that it is there has a meaning",
+	"migManager.config":                       "its presence has a meaning",
 	"operator.defaultRuntime":                 deprecated,
 	"operator.initContainer":                  deprecated,
 	"driver.useOpenKernelModules":             deprecated,
@@ -35,21 +35,22 @@ var without = map[string]string{
 	"RollingUpdateSpec.maxUnavailable":   "the operand decides, see Spec.MaxUnavailable",
 	"DevicePluginConfigSpec.default":     "an empty configuration",
 	"DaemonSetsSpec.nodeSelector":        "all nodes",
-	"nodePools":                          "what a pool leaves out is as in the rest of the spec",
+	"nodePools":                          "what a node pool leaves out is as in the rest of the spec",
 
-	"ContainerSpec.resources":                 "those of the manifest",
-	"ContainerSpec.args":                      "those of the manifest",
-	"NodeDiscoverySpec.resources":             "those of the manifest",
-	"PlacementSpec.containerResources":        "those of the manifest",
-	"GDSSpec.args":                            "those of the manifest",
-	"GDRCopySpec.args":                        "those of the manifest",
-	"driver.startupProbe.initialDelaySeconds": "by default it asks from the beginning, and beside other times NVIDIA's default holds",
-	"driver.livenessProbe.*":                  "an empty one is none, and parts that are left out are those of Kubernetes",
-	"driver.readinessProbe.*":                 "an empty one is none, and parts that are left out are those of Kubernetes",
-	"MIGSpec.strategy":                        "the device plugin decides",
-	"ServiceMonitorSpec.interval":             "Prometheus decides",
-	"ServiceMonitorSpec.scrapeTimeout":        "Prometheus decides",
-	"CCManagerSpec.defaultMode":               "nodes keep the mode that they have",
+	"ContainerSpec.resources":          "those of the manifest",
+	"ContainerSpec.args":               "those of the manifest",
+	"NodeDiscoverySpec.resources":      "those of the manifest",
+	"PlacementSpec.containerResources": "those of the manifest",
+	"GDSSpec.args":                     "those of the manifest",
+	"GDRCopySpec.args":                 "those of the manifest",
+	"driver.startupProbe.initialDelaySeconds": "by default it probes from the beginning, and next to other times " +
+		"NVIDIA's default applies",
+	"driver.livenessProbe.*":           "an empty block means no probe, and missing keys have the defaults of Kubernetes",
+	"driver.readinessProbe.*":          "an empty block means no probe, and missing keys have the defaults of Kubernetes",
+	"MIGSpec.strategy":                 "the device plugin decides",
+	"ServiceMonitorSpec.interval":      "Prometheus decides",
+	"ServiceMonitorSpec.scrapeTimeout": "Prometheus decides",
+	"CCManagerSpec.defaultMode":        "nodes keep the mode that they have",
 
 	"NodeStartupSpec.taints":                  none,
 	"ImageSpec.imagePullSecrets":              none,
@@ -79,16 +80,16 @@ var without = map[string]string{
 	"VirtualTopologyConfigSpec.config":        none,
 	"KernelModuleConfigSpec.name":             none,
 	"DriverSpec.secretEnv":                    none,
-	"WaitForCompletionSpec.podSelector":       "no pod is waited for",
+	"WaitForCompletionSpec.podSelector":       "it waits for no pod",
 	"DrainSpec.podSelector":                   "all pods",
 }
 
 const (
 	deprecated = "deprecated"
-	none       = "nothing is meant"
+	none       = "empty means none"
 )
 
-// Who adds a field to the API gives it a default or says why it has none.
+// A new field of the API needs a default, or a reason here why it has none.
 func TestEveryFieldHasADefaultOrNone(t *testing.T) {
 	used := map[string]bool{}
 	spec := effective.Of(v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{}}})
@@ -101,9 +102,9 @@ func TestEveryFieldHasADefaultOrNone(t *testing.T) {
 		case value.IsZero() && hasType:
 			used[declared] = true
 		case value.IsZero():
-			t.Errorf("spec.%s (%s) has no default: give it one, or say in this test why it has none", path, declared)
+			t.Errorf("spec.%s (%s) has no default: add one, or a reason to the list in this test", path, declared)
 		case hasPath && path != "migManager.config":
-			t.Errorf("spec.%s has a default, %v, and is listed as one without", path, value)
+			t.Errorf("spec.%s has a default, %v, but is in the list of fields without", path, value)
 		}
 	})
 	if effective.Of(v1.ClusterPolicySpec{}).MIGManager.Config == nil {
@@ -111,7 +112,7 @@ func TestEveryFieldHasADefaultOrNone(t *testing.T) {
 	}
 	for name := range without {
 		if !used[name] {
-			t.Errorf("%s is listed as one without a default, and is no such field", name)
+			t.Errorf("%s is in the list of fields without a default, but does not exist or has one", name)
 		}
 	}
 }
@@ -125,7 +126,7 @@ func listed(path string) (entry string, found bool) {
 	return path, found
 }
 
-// walk visits every field of the API's own types, those of blocks that are there included.
+// walk visits every field of the API's own types, including those of blocks that are set.
 func walk(in reflect.Value, prefix string, visit func(path, declared string, value reflect.Value)) {
 	for i := range in.NumField() {
 		field, value := in.Type().Field(i), in.Field(i)

@@ -6,8 +6,8 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// deadlines are this operator's own. They are longer than what works takes: the start-up probe of NVIDIA's
-// driver allows 20 minutes after its image has been pulled, and a proof that fails is tried for minutes.
+// deadlines are a block of this operator only. They are generous: the start-up probe of NVIDIA's driver allows
+// 20 minutes after its image has been pulled, and a failed validation is retried for minutes.
 func deadlines(s *v1.DeadlinesSpec) {
 	value(&s.Discovered, "10m")
 	value(&s.Driver, "30m")
@@ -18,8 +18,8 @@ func deadlines(s *v1.DeadlinesSpec) {
 	value(&s.Other, "15m")
 }
 
-// Deadline is how long a node may be on its way to the stage; 0 is for ever. The empty stage is for operands
-// that no stage waits for. What is no time counts as 0; the API server takes none.
+// Deadline is how long a node may take to reach the stage; 0 means no limit. The empty stage is for operands
+// that no stage waits for. A value that is no duration counts as 0; the API server admits none.
 func (s Spec) Deadline(stage v1.Stage) time.Duration {
 	given := map[v1.Stage]v1.Deadline{
 		v1.StageDiscovered:   s.Deadlines.Discovered,

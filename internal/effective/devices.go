@@ -5,8 +5,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// The ConfigMaps of the MIG manager that the operator brings: layouts for GPUs that it cannot ask for what they
-// support, and the services of the host that use GPUs. NVIDIA's operator calls them the same.
+// The ConfigMaps that the operator installs for the MIG manager: layouts for GPUs whose profiles it cannot query,
+// and the host's services that use GPUs. They have the same names in NVIDIA's operator.
 const (
 	MIGLayouts = "default-mig-parted-config"
 	GPUClients = "default-gpu-clients"
@@ -25,7 +25,7 @@ func devicePlugin(s *v1.DevicePluginSpec) {
 
 func migManager(s *v1.MIGManagerSpec) {
 	option(&s.Enabled, true) // NVIDIA
-	if s.Config != nil {     // which its presence decides, as in NVIDIA's API; its chart always gives it
+	if s.Config != nil {     // its presence has a meaning, as in NVIDIA's API; NVIDIA's chart always sets it
 		value(&s.Config.Name, MIGLayouts)
 		option(&s.Config.Default, labels.MIGAllDisabled)
 	}

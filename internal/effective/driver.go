@@ -15,8 +15,8 @@ func driver(s *v1.DriverSpec) {
 	option(&s.UsePrecompiled, false)                // NVIDIA
 	value(&s.KernelModuleType, v1.KernelModuleAuto) // NVIDIA
 	startupProbe(block(&s.StartupProbe))
-	block(&s.LivenessProbe)                              // an empty one is none
-	block(&s.ReadinessProbe)                             // an empty one is none
+	block(&s.LivenessProbe)                              // empty means no probe
+	block(&s.ReadinessProbe)                             // empty means no probe
 	option(&block(&s.RDMA).Enabled, false)               // NVIDIA
 	option(&s.RDMA.UseHostMOFED, false)                  // NVIDIA
 	option(&block(&s.LicensingConfig).NLSEnabled, false) // NVIDIA; its chart has true
@@ -28,22 +28,22 @@ func driver(s *v1.DriverSpec) {
 	upgradePolicy(block(&s.UpgradePolicy))
 }
 
-// driverPatience is how many seconds a driver has to build and load its modules, as with NVIDIA's probe.
-const driverPatience = 21 * 60
+// driverStartupSeconds is how long a driver may take to build and load its modules, as with NVIDIA's probe.
+const driverStartupSeconds = 21 * 60
 
-// DriverStartupProbe returns the times of the driver's start-up probe by default, for a timeout of one attempt; 0 is the
-// default of 60 s. A driver that is up at once is noticed at once.
+// DriverStartupProbe returns the default times of the driver's start-up probe, for a timeout of one attempt in
+// seconds; 0 means the default of 60 s. The short period detects a driver as soon as it is up.
 func DriverStartupProbe(timeout int32) v1.ProbeSpec {
 	timeout = cmp.Or(timeout, 60)
 	return v1.ProbeSpec{
 		PeriodSeconds: 1, TimeoutSeconds: timeout, SuccessThreshold: 1,
-		FailureThreshold: driverPatience / max(1, within(timeout)),
+		FailureThreshold: driverStartupSeconds / max(1, within(timeout)),
 	}
 }
 
-// DriverProbeWithin is how long an attempt of the driver's start-up probe goes on looking. By default an attempt
-// looks for 9 s and succeeds as soon as the driver is up. With times of the spec it ends a second before the next one
-// is due: one that fails counts as one period.
+// DriverProbeWithin is how long an attempt of the driver's start-up probe keeps checking. By default this is 9 s,
+// and an attempt succeeds as soon as the driver is up. With times set in the spec it ends one second before the
+// next attempt is due, so that a failed attempt counts as one period.
 func DriverProbeWithin(probe v1.ProbeSpec) time.Duration {
 	seconds := min(probe.PeriodSeconds, probe.TimeoutSeconds) - 1
 	if HasDefaultTimes(probe) {
@@ -57,38 +57,46 @@ func HasDefaultTimes(probe v1.ProbeSpec) bool {
 	return haveSameTimes(probe, DriverStartupProbe(probe.TimeoutSeconds))
 }
 
-// within is how many seconds an attempt takes by default that the kubelet ends after this timeout.
+// within is how many seconds a default attempt takes, given the timeout after which the kubelet ends it.
 func within(timeout int32) int32 { return min(10, timeout) - 1 }
 
-// NVIDIADriverStartupProbe returns the times by which NVIDIA's operator probes a driver. They complete a probe of which
-// the spec sets some: by a threshold alone users mean so many periods of NVIDIA's.
+// NVIDIADriverStartupProbe returns the times of the start-up probe in NVIDIA's operator. They complete a probe of
+// which the spec sets a part: a user who sets only a threshold counts in NVIDIA's periods.
 func NVIDIADriverStartupProbe() v1.ProbeSpec {
-	return v1.ProbeSpec{InitialDelaySeconds: 60, PeriodSeconds: 10, TimeoutSeconds: 60, SuccessThreshold: 1, FailureThreshold: 120}
+	return v1.ProbeSpec{
+		InitialDelaySeconds: 60,
+		PeriodSeconds:       10,
+		TimeoutSeconds:      60,
+		SuccessThreshold:    1,
+		FailureThreshold:    120,
+	}
 }
 
-// startupProbe completes the times of the driver's probe. Those of NVIDIA are nobody's choice: its chart writes them into
-// every policy.
+// startupProbe completes the times of the driver's probe. NVIDIA's own times count as unset: its chart writes
+// them into every policy.
 func startupProbe(s *v1.ProbeSpec) {
-	early, nvidia := DriverStartupProbe(s.TimeoutSeconds), NVIDIADriverStartupProbe()
-	value(&s.TimeoutSeconds, early.TimeoutSeconds)
-	value(&s.SuccessThreshold, early.SuccessThreshold)
+	fast, nvidia := DriverStartupProbe(s.TimeoutSeconds), NVIDIADriverStartupProbe()
+	value(&s.TimeoutSeconds, fast.TimeoutSeconds)
+	value(&s.SuccessThreshold, fast.SuccessThreshold)
 	completed := *s
 	value(&completed.InitialDelaySeconds, nvidia.InitialDelaySeconds)
 	value(&completed.PeriodSeconds, nvidia.PeriodSeconds)
 	value(&completed.FailureThreshold, nvidia.FailureThreshold)
-	if haveSameTimes(*s, v1.ProbeSpec{}) || haveSameTimes(*s, early) || haveSameTimes(completed, nvidia) {
-		completed.InitialDelaySeconds, completed.PeriodSeconds, completed.FailureThreshold = early.InitialDelaySeconds, early.PeriodSeconds, early.FailureThreshold
+	if haveSameTimes(*s, v1.ProbeSpec{}) || haveSameTimes(*s, fast) || haveSameTimes(completed, nvidia) {
+		completed.InitialDelaySeconds = fast.InitialDelaySeconds
+		completed.PeriodSeconds, completed.FailureThreshold = fast.PeriodSeconds, fast.FailureThreshold
 	}
 	*s = completed
 }
 
-// haveSameTimes reports whether two probes ask at the same times.
+// haveSameTimes reports whether two probes run at the same times.
 func haveSameTimes(a, b v1.ProbeSpec) bool {
-	return a.InitialDelaySeconds == b.InitialDelaySeconds && a.PeriodSeconds == b.PeriodSeconds && a.FailureThreshold == b.FailureThreshold
+	return a.InitialDelaySeconds == b.InitialDelaySeconds && a.PeriodSeconds == b.PeriodSeconds &&
+		a.FailureThreshold == b.FailureThreshold
 }
 
-// upgradePolicy has the defaults of NVIDIA's API, which hold there only if the block is given; without it,
-// nothing is upgraded automatically there either.
+// upgradePolicy has the defaults of NVIDIA's API, which apply there only if the block is present; without it,
+// NVIDIA's operator upgrades nothing automatically either.
 func upgradePolicy(s *v1.DriverUpgradePolicySpec) {
 	option(&s.AutoUpgrade, false) // NVIDIA's chart has true
 	option(&s.MaxParallelUpgrades, 1)

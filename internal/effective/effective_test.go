@@ -30,8 +30,8 @@ func decode(t *testing.T, text string) v1.ClusterPolicySpec {
 	return spec
 }
 
-// The file is written by hand, from the comments in the API: no option writes it. A block that is not in it has the
-// defaults of an operand that no function here knows.
+// The file is written by hand, from the comments in the API: no tool generates it. A block that is not in it has the
+// defaults of an operand that no function has a table for.
 func TestDefaults(t *testing.T) {
 	text, err := os.ReadFile("testdata/defaults.yaml")
 	if err != nil {
@@ -65,9 +65,13 @@ func TestWhatIsSet(t *testing.T) {
 		spec string
 		want func(Gomega, effective.Spec)
 	}{
-		"a block that is there for its presence gets its own defaults": {`{migManager: {config: {}}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(*s.MIGManager.Config).To(Equal(v1.MIGManagerConfigSpec{Name: "default-mig-parted-config", Default: new("all-disabled")}))
-		}},
+		"a block whose presence has a meaning gets its own defaults": {
+			`{migManager: {config: {}}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(*s.MIGManager.Config).
+					To(Equal(v1.MIGManagerConfigSpec{Name: "default-mig-parted-config", Default: new("all-disabled")}))
+			},
+		},
 		"an empty layout is a choice": {`{migManager: {config: {default: ""}}}`, func(g Gomega, s effective.Spec) {
 			g.Expect(s.MIGManager.Config.Default).To(HaveValue(BeEmpty()))
 		}},
@@ -81,27 +85,46 @@ func TestWhatIsSet(t *testing.T) {
 				PeriodSeconds: 1, TimeoutSeconds: 5, SuccessThreshold: 1, FailureThreshold: 315,
 			}))
 		}},
-		"the start-up probe of NVIDIA's chart": {`{driver: {startupProbe: {initialDelaySeconds: 60, periodSeconds: 10, timeoutSeconds: 60, failureThreshold: 120}}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(*s.Driver.StartupProbe).To(Equal(effective.DriverStartupProbe(60)))
-		}},
-		"parts of another probe are not filled in": {`{driver: {livenessProbe: {failureThreshold: 7}}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(*s.Driver.LivenessProbe).To(Equal(v1.ProbeSpec{FailureThreshold: 7}))
-		}},
-		"an empty policy of traffic is none": {`{dcgmExporter: {service: {internalTrafficPolicy: ""}}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(s.DCGMExporter.Service.InternalTrafficPolicy).To(HaveValue(Equal(corev1.ServiceInternalTrafficPolicyCluster)))
-		}},
-		"the network of the exporter is the operand's to choose": {`{dcgmExporter: {hostNetwork: false}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(s.DCGMExporter.HostNetwork).To(HaveValue(BeFalse()))
-			g.Expect(effective.Of(v1.ClusterPolicySpec{}).DCGMExporter.HostNetwork).To(BeNil())
-		}},
-		"an empty list of tolerations is none": {`{daemonsets: {tolerations: []}, nodeDiscovery: {tolerations: []}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(s.DaemonSets.Tolerations).To(HaveLen(1))
-			g.Expect(s.NodeDiscovery.Tolerations).To(HaveLen(1))
-		}},
-		"tolerations replace the default": {`{daemonsets: {tolerations: [{key: a}, {key: b}]}, nodeDiscovery: {tolerations: [{key: c}]}}`, func(g Gomega, s effective.Spec) {
-			g.Expect(s.DaemonSets.Tolerations).To(Equal([]corev1.Toleration{{Key: "a"}, {Key: "b"}}))
-			g.Expect(s.NodeDiscovery.Tolerations).To(Equal([]corev1.Toleration{{Key: "c"}}))
-		}},
+		"the start-up probe of NVIDIA's chart": {
+			`{driver: {startupProbe: {initialDelaySeconds: 60, periodSeconds: 10, timeoutSeconds: 60, failureThreshold: 120}}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(*s.Driver.StartupProbe).To(Equal(effective.DriverStartupProbe(60)))
+			},
+		},
+		"parts of another probe are not filled in": {
+			`{driver: {livenessProbe: {failureThreshold: 7}}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(*s.Driver.LivenessProbe).To(Equal(v1.ProbeSpec{FailureThreshold: 7}))
+			},
+		},
+		"an empty traffic policy is none": {
+			`{dcgmExporter: {service: {internalTrafficPolicy: ""}}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(s.DCGMExporter.Service.InternalTrafficPolicy).
+					To(HaveValue(Equal(corev1.ServiceInternalTrafficPolicyCluster)))
+			},
+		},
+		"the operand chooses the network of the exporter": {
+			`{dcgmExporter: {hostNetwork: false}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(s.DCGMExporter.HostNetwork).To(HaveValue(BeFalse()))
+				g.Expect(effective.Of(v1.ClusterPolicySpec{}).DCGMExporter.HostNetwork).To(BeNil())
+			},
+		},
+		"an empty list of tolerations is none": {
+			`{daemonsets: {tolerations: []}, nodeDiscovery: {tolerations: []}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(s.DaemonSets.Tolerations).To(HaveLen(1))
+				g.Expect(s.NodeDiscovery.Tolerations).To(HaveLen(1))
+			},
+		},
+		"tolerations replace the default": {
+			`{daemonsets: {tolerations: [{key: a}, {key: b}]}, nodeDiscovery: {tolerations: [{key: c}]}}`,
+			func(g Gomega, s effective.Spec) {
+				g.Expect(s.DaemonSets.Tolerations).To(Equal([]corev1.Toleration{{Key: "a"}, {Key: "b"}}))
+				g.Expect(s.NodeDiscovery.Tolerations).To(Equal([]corev1.Toleration{{Key: "c"}}))
+			},
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -116,12 +139,12 @@ func TestMaxUnavailable(t *testing.T) {
 		discovers bool
 		want      intstr.IntOrString
 	}{
-		"the default":                 {`{}`, false, intstr.FromInt32(1)},
-		"that of node discovery":      {`{}`, true, intstr.FromString("10%")},
-		"a number":                    {`{daemonsets: {rollingUpdate: {maxUnavailable: 3}}}`, true, intstr.FromInt32(3)},
-		"a number as text":            {`{daemonsets: {rollingUpdate: {maxUnavailable: "3"}}}`, false, intstr.FromInt32(3)},
-		"a percentage":                {`{daemonsets: {rollingUpdate: {maxUnavailable: 20%}}}`, false, intstr.FromString("20%")},
-		"an empty block says nothing": {`{daemonsets: {rollingUpdate: {}}}`, false, intstr.FromInt32(1)},
+		"the default":            {`{}`, false, intstr.FromInt32(1)},
+		"that of node discovery": {`{}`, true, intstr.FromString("10%")},
+		"a number":               {`{daemonsets: {rollingUpdate: {maxUnavailable: 3}}}`, true, intstr.FromInt32(3)},
+		"a number as text":       {`{daemonsets: {rollingUpdate: {maxUnavailable: "3"}}}`, false, intstr.FromInt32(3)},
+		"a percentage":           {`{daemonsets: {rollingUpdate: {maxUnavailable: 20%}}}`, false, intstr.FromString("20%")},
+		"an empty block":         {`{daemonsets: {rollingUpdate: {}}}`, false, intstr.FromInt32(1)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -130,8 +153,8 @@ func TestMaxUnavailable(t *testing.T) {
 	}
 }
 
-// Whatever the spec: defaults add to it and change nothing, in it or in the policy that it is of, and a second
-// time they add nothing. Two specs share no block that one of them could change.
+// For every spec: defaults are only added, in a copy, and adding them again changes nothing. Two specs share no
+// block that one of them could change.
 func TestDefaultsOfRandomSpecs(t *testing.T) {
 	fields, err := specgen.Fields()
 	if err != nil {
@@ -163,7 +186,7 @@ func TestDefaultsOfRandomSpecs(t *testing.T) {
 	}
 }
 
-// tree is a spec as the API has it, without what is absent.
+// tree returns a spec as a tree of JSON values, without absent fields.
 func tree(t *testing.T, spec v1.ClusterPolicySpec) map[string]any {
 	t.Helper()
 	text, err := json.Marshal(spec)
@@ -177,21 +200,28 @@ func tree(t *testing.T, spec v1.ClusterPolicySpec) map[string]any {
 	return result
 }
 
-// By default an attempt of the driver's start-up probe takes longer than the period, and the driver has as much time as with
-// NVIDIA's; times of the spec mean what they say.
-func TestThePatienceWithADriver(t *testing.T) {
+// By default an attempt of the driver's start-up probe takes longer than the period, and the driver has as much
+// time as with NVIDIA's; times set in the spec apply unchanged.
+func TestDriverStartupTime(t *testing.T) {
 	tests := map[string]struct {
 		probe  string
 		within time.Duration
-		// patience is that of all attempts, to a period.
-		patience time.Duration
+		// total is that of all attempts, to a period.
+		total time.Duration
 	}{
-		"default":           {probe: `{}`, within: 9 * time.Second, patience: 21 * time.Minute},
-		"a short timeout":   {probe: `{timeoutSeconds: 5}`, within: 4 * time.Second, patience: 21 * time.Minute},
-		"the shortest":      {probe: `{timeoutSeconds: 1}`, patience: 21 * time.Minute},
-		"NVIDIA's":          {probe: `{initialDelaySeconds: 60, periodSeconds: 10, failureThreshold: 120}`, within: 9 * time.Second, patience: 21 * time.Minute},
-		"a threshold alone": {probe: `{failureThreshold: 60}`, within: 9 * time.Second, patience: 11 * time.Minute},
-		"all of the user":   {probe: `{initialDelaySeconds: 1, periodSeconds: 1, failureThreshold: 60}`, patience: 61 * time.Second},
+		"default":         {probe: `{}`, within: 9 * time.Second, total: 21 * time.Minute},
+		"a short timeout": {probe: `{timeoutSeconds: 5}`, within: 4 * time.Second, total: 21 * time.Minute},
+		"the shortest":    {probe: `{timeoutSeconds: 1}`, total: 21 * time.Minute},
+		"NVIDIA's": {
+			probe:  `{initialDelaySeconds: 60, periodSeconds: 10, failureThreshold: 120}`,
+			within: 9 * time.Second,
+			total:  21 * time.Minute,
+		},
+		"a threshold alone": {probe: `{failureThreshold: 60}`, within: 9 * time.Second, total: 11 * time.Minute},
+		"all of the user": {
+			probe: `{initialDelaySeconds: 1, periodSeconds: 1, failureThreshold: 60}`,
+			total: 61 * time.Second,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -202,8 +232,8 @@ func TestThePatienceWithADriver(t *testing.T) {
 			within := effective.DriverProbeWithin(probe)
 			g.Expect(within).To(Equal(test.within))
 			attempt := max(within, time.Duration(probe.PeriodSeconds)*time.Second)
-			patience := time.Duration(probe.InitialDelaySeconds)*time.Second + time.Duration(probe.FailureThreshold)*attempt
-			g.Expect(patience).To(Equal(test.patience))
+			total := time.Duration(probe.InitialDelaySeconds)*time.Second + time.Duration(probe.FailureThreshold)*attempt
+			g.Expect(total).To(Equal(test.total))
 		})
 	}
 }

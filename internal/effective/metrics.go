@@ -10,15 +10,16 @@ func dcgm(s *v1.DCGMSpec) {
 	option(&s.Enabled, false) // NVIDIA's chart; its API has true
 }
 
-// dcgmExporter leaves hostNetwork to the engine that env names.
+// dcgmExporter leaves hostNetwork unset: it depends on the engine that env names.
 func dcgmExporter(s *v1.DCGMExporterSpec) {
 	option(&s.Enabled, true)                        // NVIDIA
 	block(&s.Config)                                // no name: the image's own list
 	serviceMonitor(block(&s.ServiceMonitor), false) // NVIDIA; its chart has true
 	service := block(&s.Service)
-	value(&service.Type, corev1.ServiceTypeClusterIP)                                        // Kubernetes
-	value(block(&service.InternalTrafficPolicy), corev1.ServiceInternalTrafficPolicyCluster) // Kubernetes; empty means absent
-	option(&s.HostPID, false)                                                                // NVIDIA
+	value(&service.Type, corev1.ServiceTypeClusterIP) // Kubernetes
+	// Kubernetes; empty means absent
+	value(block(&service.InternalTrafficPolicy), corev1.ServiceInternalTrafficPolicyCluster)
+	option(&s.HostPID, false) // NVIDIA
 	mapping := block(&s.HPCJobMapping)
 	option(&mapping.Enabled, false)                                 // NVIDIA
 	value(&mapping.Directory, "/var/lib/dcgm-exporter/job-mapping") // NVIDIA
@@ -26,7 +27,7 @@ func dcgmExporter(s *v1.DCGMExporterSpec) {
 	option(&s.EnablePodUID, false)                                  // NVIDIA
 }
 
-// nodeStatusExporter leaves imagePullPolicy to that of validator, whose image it has.
+// nodeStatusExporter leaves imagePullPolicy unset: it has the validator's image and pull policy.
 func nodeStatusExporter(s *v1.NodeStatusExporterSpec) {
 	option(&s.Enabled, false)                      // NVIDIA
 	serviceMonitor(block(&s.ServiceMonitor), true) // own: NVIDIA's operator always has one

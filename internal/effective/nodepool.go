@@ -6,7 +6,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// ForPool is the spec for the nodes of a pool: what the pool says, and this spec in all that it leaves out.
+// ForPool is the spec for the nodes of a node pool: this spec with the overrides of the node pool.
 func (s Spec) ForPool(pool v1.NodePoolSpec) Spec {
 	if pool.Driver != nil {
 		s.Driver = driverOf(*s.Driver, *pool.Driver)
@@ -51,7 +51,7 @@ func driverOf(driver v1.DriverSpec, pool v1.NodePoolDriverSpec) *v1.DriverSpec {
 	return &driver
 }
 
-// imageOf is the image with what a pool says otherwise. A whole reference leaves nothing of what was said before.
+// imageOf is the image with the overrides of a node pool. A complete reference replaces repository and version too.
 func imageOf(image, pool v1.ImageSpec) v1.ImageSpec {
 	if strings.ContainsAny(pool.Image, "/:@") {
 		image.Repository, image.Version = "", ""
@@ -66,7 +66,7 @@ func imageOf(image, pool v1.ImageSpec) v1.ImageSpec {
 	return image
 }
 
-// pluginConfigOf: another ConfigMap has keys of its own.
+// pluginConfigOf drops the default of the spec with its ConfigMap: another ConfigMap has other keys.
 func pluginConfigOf(config v1.DevicePluginConfigSpec, pool v1.NodePoolPluginConfigSpec) *v1.DevicePluginConfigSpec {
 	if pool.Name != "" {
 		return &v1.DevicePluginConfigSpec{Name: pool.Name, Default: pool.Default}
@@ -75,7 +75,7 @@ func pluginConfigOf(config v1.DevicePluginConfigSpec, pool v1.NodePoolPluginConf
 	return &config
 }
 
-// override takes what a pool says, if it says something.
+// override sets the field to the node pool's value, unless that is empty.
 func override[T comparable](field *T, pool T) {
 	if pool != *new(T) {
 		*field = pool

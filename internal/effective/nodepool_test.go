@@ -10,12 +10,19 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 )
 
-// What a pool says is what the same field of the spec would say for its nodes, and the spec itself stays.
-func TestTheSpecOfAPool(t *testing.T) {
+// A value in a node pool means what it means in the same field of the spec, and the spec itself is unchanged.
+func TestForPool(t *testing.T) {
 	base := v1.ClusterPolicySpec{
 		Driver: &v1.DriverSpec{
-			ImageSpec:     v1.ImageSpec{Repository: "mirror.local/nvidia", Version: "580.95.05", ImagePullSecrets: []string{"base"}},
-			UpgradePolicy: &v1.DriverUpgradePolicySpec{MaxParallelUpgrades: new(int32(3)), Drain: &v1.DrainSpec{Enable: new(true), PodSelector: "a=b"}},
+			ImageSpec: v1.ImageSpec{
+				Repository:       "mirror.local/nvidia",
+				Version:          "580.95.05",
+				ImagePullSecrets: []string{"base"},
+			},
+			UpgradePolicy: &v1.DriverUpgradePolicySpec{
+				MaxParallelUpgrades: new(int32(3)),
+				Drain:               &v1.DrainSpec{Enable: new(true), PodSelector: "a=b"},
+			},
 		},
 		DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs", Default: "whole"}},
 		MIG:          &v1.MIGSpec{Strategy: v1.MIGStrategySingle},
@@ -24,7 +31,9 @@ func TestTheSpecOfAPool(t *testing.T) {
 		return func(s *v1.ClusterPolicySpec) { change(s.Driver) }
 	}
 	config := func(name, key string) v1.NodePoolSpec {
-		return v1.NodePoolSpec{DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: name, Default: key}}}
+		return v1.NodePoolSpec{
+			DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: name, Default: key}},
+		}
 	}
 	tests := map[string]struct {
 		pool v1.NodePoolSpec
@@ -33,9 +42,10 @@ func TestTheSpecOfAPool(t *testing.T) {
 		"nothing": {want: func(*v1.ClusterPolicySpec) {}},
 		"empty blocks": {
 			pool: v1.NodePoolSpec{
-				Driver:  &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{}},
-				Toolkit: &v1.NodePoolToolkitSpec{}, DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{}},
-				MIG: &v1.MIGSpec{}, MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{}},
+				Driver:       &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{}},
+				Toolkit:      &v1.NodePoolToolkitSpec{},
+				DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{}},
+				MIG:          &v1.MIGSpec{}, MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{}},
 			},
 			want: func(*v1.ClusterPolicySpec) {},
 		},
@@ -59,17 +69,20 @@ func TestTheSpecOfAPool(t *testing.T) {
 		},
 		"modules": {
 			pool: v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{
-				UsePrecompiled: new(true), KernelModuleType: v1.KernelModuleOpen, KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "modules"},
+				UsePrecompiled: new(true), KernelModuleType: v1.KernelModuleOpen,
+				KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "modules"},
 			}},
 			want: driver(func(d *v1.DriverSpec) {
-				d.UsePrecompiled, d.KernelModuleType, d.KernelModuleConfig = new(true), v1.KernelModuleOpen, &v1.KernelModuleConfigSpec{Name: "modules"}
+				d.UsePrecompiled, d.KernelModuleType = new(true), v1.KernelModuleOpen
+				d.KernelModuleConfig = &v1.KernelModuleConfigSpec{Name: "modules"}
 			}),
 		},
 		"another configuration of the same ConfigMap": {
 			pool: config("", "shared"), want: func(s *v1.ClusterPolicySpec) { s.DevicePlugin.Config.Default = "shared" },
 		},
 		"another ConfigMap has keys of its own": {
-			pool: config("others", ""), want: func(s *v1.ClusterPolicySpec) { s.DevicePlugin.Config = &v1.DevicePluginConfigSpec{Name: "others"} },
+			pool: config("others", ""),
+			want: func(s *v1.ClusterPolicySpec) { s.DevicePlugin.Config = &v1.DevicePluginConfigSpec{Name: "others"} },
 		},
 		"a ConfigMap and a key": {
 			pool: config("others", "a"), want: func(s *v1.ClusterPolicySpec) {
@@ -81,7 +94,9 @@ func TestTheSpecOfAPool(t *testing.T) {
 			want: func(s *v1.ClusterPolicySpec) { s.MIG.Strategy = v1.MIGStrategyMixed },
 		},
 		"a layout": {
-			pool: v1.NodePoolSpec{MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{Default: new("all-1g.10gb")}}},
+			pool: v1.NodePoolSpec{
+				MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{Default: new("all-1g.10gb")}},
+			},
 			want: func(s *v1.ClusterPolicySpec) {
 				s.MIGManager = &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{Default: new("all-1g.10gb")}}
 			},

@@ -2,12 +2,12 @@ package effective
 
 import v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 
-// Spec is the spec of a policy with its defaults. It is a type of its own, so that none without them is taken
-// for one: make it by Of, for the zero value lacks every block. It is not to be changed: copies share blocks.
+// Spec is the spec of a policy with its defaults. It is a type of its own, so that a spec without them does not
+// compile in its place. Make it by Of: the zero value has no blocks. Do not change it: copies share blocks.
 type Spec struct{ v1.ClusterPolicySpec }
 
-// Of is a copy of the spec with the defaults. A block that is absent, null or empty means the same, but for
-// migManager.config. What the user sets stays, also where it contradicts itself.
+// Of returns a copy of the spec with the defaults. A block that is absent, null or empty means the same, except
+// for migManager.config. What the user has set is kept, even where it contradicts itself.
 func Of(spec v1.ClusterPolicySpec) Spec {
 	s := spec.DeepCopy()
 	option(&s.Paused, false) // own
@@ -37,7 +37,7 @@ func Of(spec v1.ClusterPolicySpec) Spec {
 	return Spec{*s}
 }
 
-// block is the block, made where it is absent.
+// block returns the block, allocated where it is absent.
 func block[T any](field **T) *T {
 	if *field == nil {
 		*field = new(T)
@@ -45,14 +45,14 @@ func block[T any](field **T) *T {
 	return *field
 }
 
-// option is the default of a field that may be absent.
+// option sets the default of a field that may be absent.
 func option[T any](field **T, fallback T) {
 	if *field == nil {
 		*field = &fallback
 	}
 }
 
-// value is the default of a field that is absent if it is empty or 0.
+// value sets the default of a field that is absent if it is empty or 0.
 func value[T comparable](field *T, fallback T) {
 	if *field == *new(T) {
 		*field = fallback

@@ -2,8 +2,8 @@ package effective
 
 import v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 
-// virtualMachines are the blocks that matter on nodes whose GPUs are for virtual machines. NVIDIA's chart
-// enables their operands, which have no effect without sandboxWorkloads.enabled.
+// virtualMachines are the blocks for nodes whose GPUs are for virtual machines. NVIDIA's chart enables their
+// operands, which have no effect without sandboxWorkloads.enabled.
 func virtualMachines(s *v1.ClusterPolicySpec) {
 	sandboxWorkloads(block(&s.SandboxWorkloads))
 	vfioManager(block(&s.VFIOManager))

@@ -1,10 +1,10 @@
-// Package freshness compares versions of an object, so that a writer does not write the same again from an old copy.
+// Package freshness compares versions of an object, so that a writer does not repeat a write from a stale cache.
 package freshness
 
 import "k8s.io/apimachinery/pkg/util/resourceversion"
 
-// Stale reports whether this version of an object, as a cache shows it, is older than the one that the last write to it
-// has produced. Versions that cannot be compared are not, nor is any where wrote is empty: there was no write.
+// Stale reports whether version, that of an object in a cache, is older than wrote, that of the last write to
+// the object. It is false if the versions cannot be compared, or if wrote is empty: there was no write.
 func Stale(version, wrote string) bool {
 	if wrote == "" {
 		return false

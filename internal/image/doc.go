@@ -1,3 +1,3 @@
-// Package image puts references of images together from repository, name and version, and knows the
-// operator's own image. Those of the operands stand with the operands. It is pure.
+// Package image builds references of images from repository, name and version, and has the operator's own image. The
+// default images of the operands are declared by the operands. It is pure.
 package image

@@ -42,9 +42,9 @@ type Reference struct {
 	Version string
 }
 
-// Resolve puts a reference together from the spec, key by key filled up from the default. A whole reference in
-// spec.Image is used as it is. The suffix is appended to a tag, never to a digest or a whole reference: the driver's
-// images carry the operating system there. It fails for a whole reference beside a repository or a version.
+// Resolve builds a reference from the spec; keys that are empty have the default. A complete reference in spec.Image is
+// used unchanged. The suffix is appended to a tag, never to a digest or a complete reference: the driver's images have
+// the operating system there. It fails for a complete reference with a repository or a version.
 func (d Default) Resolve(spec v1.ImageSpec, suffix string) (Reference, error) {
 	if strings.ContainsAny(spec.Image, "/:@") {
 		if spec.Repository != "" || spec.Version != "" {
@@ -61,7 +61,7 @@ func (d Default) Resolve(spec v1.ImageSpec, suffix string) (Reference, error) {
 	return Reference{Image: name + ":" + tag, Version: tag}, nil
 }
 
-// versionOf cuts the tag or digest off a whole reference; a port in the registry is no tag.
+// versionOf returns the tag or digest of a complete reference; a port in the registry is no tag.
 func versionOf(reference string) string {
 	if _, digest, found := strings.Cut(reference, "@"); found {
 		return digest
@@ -73,18 +73,19 @@ func versionOf(reference string) string {
 	return "latest"
 }
 
-// Named tells whether the spec of the validator names an image of the on-node program. The image of
-// NVIDIA's own operator, which its chart writes into every policy, is none: it means the image that
+// Named reports whether the spec of the validator names an image of the on-node program. The image of
+// NVIDIA's own operator, which its chart writes into every policy, does not count: it means the image that
 // belongs to the operator.
 func Named(spec v1.ImageSpec) bool {
-	if strings.HasPrefix(spec.Repository+"/"+spec.Image, "nvcr.io/nvidia/") || strings.HasPrefix(spec.Image, "nvcr.io/nvidia/") {
+	if strings.HasPrefix(spec.Repository+"/"+spec.Image, "nvcr.io/nvidia/") ||
+		strings.HasPrefix(spec.Image, "nvcr.io/nvidia/") {
 		return false
 	}
 	return spec.Repository != "" || spec.Image != "" || spec.Version != ""
 }
 
-// Helper is the image of the on-node program. A spec that names no part of it means the image that
-// the operator itself runs from.
+// Helper returns the image of the on-node program: own, the image that the operator itself runs from, unless
+// the spec names another.
 func Helper(spec v1.ImageSpec, own string) (Reference, error) {
 	if !Named(spec) {
 		return Reference{Image: own, Version: versionOf(own)}, nil

@@ -116,10 +116,10 @@ func TestResolveRefuses(t *testing.T) {
 		spec     v1.ImageSpec
 		want     string
 	}{
-		"a whole reference beside a version": {
+		"a whole reference next to a version": {
 			fallback: driver, spec: v1.ImageSpec{Image: "example.com/driver:1", Version: "2"}, want: whole,
 		},
-		"a whole reference beside a repository": {
+		"a whole reference next to a repository": {
 			fallback: driver, spec: v1.ImageSpec{Image: "example.com/driver:1", Repository: "example.org"}, want: whole,
 		},
 	}
@@ -133,8 +133,8 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
-// The image of NVIDIA's operator, which its chart writes into every policy, holds no gpu-node.
-func TestTheImageOfNVIDIAsOperatorMeansOurs(t *testing.T) {
+// The image of NVIDIA's operator, which its chart writes into every policy, has no gpu-node.
+func TestImageOfNVIDIAsOperatorMeansOurs(t *testing.T) {
 	for _, spec := range []v1.ImageSpec{
 		{Repository: "nvcr.io/nvidia", Image: "gpu-operator", Version: "v26.7.0"},
 		{Repository: "nvcr.io/nvidia/cloud-native", Image: "gpu-operator-validator", Version: "v25.3.0"},
@@ -160,7 +160,7 @@ func TestHelper(t *testing.T) {
 			spec: v1.ImageSpec{ImagePullPolicy: "Always", ImagePullSecrets: []string{"s"}},
 			want: image.Reference{Image: own, Version: "v1.2.3"},
 		},
-		"one key is filled up from the published image": {
+		"missing keys come from the published image": {
 			spec: v1.ImageSpec{Version: "v9"},
 			want: image.Reference{Image: "ghcr.io/clusterpolicy/gpu-operator:v9", Version: "v9"},
 		},

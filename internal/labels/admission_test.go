@@ -8,17 +8,21 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// The admission policies say in CEL what programs write on nodes; the keys are those of this package.
-func TestTheAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
+// The admission policies name in CEL what programs write on nodes; the keys are those of this package.
+func TestAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 	for file, facts := range map[string][]string{
 		"node_discovery.yaml": {
-			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')", "key != '" + labels.Discovered + "'",
+			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')",
+			"key != '" + labels.Discovered + "'",
 		},
 		"operator.yaml": {
 			"'" + labels.GPUPresent + "'", "'" + labels.MIGConfig + "'", "key.startsWith('" + labels.DeployPrefix + "')",
-			"key.startsWith('" + prefixOf(t, labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool, labels.NodePool, labels.Runtime, labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.Discovered, labels.StartupTaints) + "')",
+			"key.startsWith('" + prefixOf(t, labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool,
+				labels.NodePool, labels.Runtime, labels.DiscoveryLostSince, labels.DiscoveryMissingSince, labels.Discovered,
+				labels.StartupTaints) + "')",
 			"key.startsWith('" + labels.AnchorPrefix + "')",
-			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')", "[?'" + labels.Discovered + "']",
+			"key.startsWith('" + labels.DiscoveryPrefix + "')", "key.matches('" + labels.FeaturePattern + "')",
+			"[?'" + labels.Discovered + "']",
 			"type != '" + labels.ConditionGPUReady + "'", "['" + labels.TaintNotReady + "']",
 		},
 		"mig_manager.yaml": {"'" + labels.DeployPrefix + "' + name", "key.startsWith('" + labels.MIGConfig + "')"},
@@ -36,11 +40,13 @@ func TestTheAdmissionPoliciesAllowWhatIsWritten(t *testing.T) {
 	}
 }
 
-// The operator looks for the binding of node discovery's fence by name, and may look for no other.
-func TestTheFenceOfDiscoveryIsKnownByItsName(t *testing.T) {
+// The operator gets the binding of node discovery's admission policy by name, and may read no other.
+func TestDiscoveryFenceHasOneName(t *testing.T) {
 	for file, fact := range map[string]string{
-		"../../config/admission/node_discovery.yaml": "kind: ValidatingAdmissionPolicyBinding\nmetadata:\n  name: " + labels.DiscoveryFence + "\nspec:\n  policyName: " + labels.DiscoveryFence + "\n",
-		"../../config/rbac/role.yaml":                "  resourceNames:\n  - " + labels.DiscoveryFence + "\n  resources:\n  - validatingadmissionpolicybindings\n",
+		"../../config/admission/node_discovery.yaml": "kind: ValidatingAdmissionPolicyBinding\nmetadata:\n  name: " +
+			labels.DiscoveryFence + "\nspec:\n  policyName: " + labels.DiscoveryFence + "\n",
+		"../../config/rbac/role.yaml": "  resourceNames:\n  - " + labels.DiscoveryFence +
+			"\n  resources:\n  - validatingadmissionpolicybindings\n",
 	} {
 		text, err := os.ReadFile(file)
 		if err != nil {
@@ -52,7 +58,7 @@ func TestTheFenceOfDiscoveryIsKnownByItsName(t *testing.T) {
 	}
 }
 
-// prefixOf is the prefix of the operator's own keys, which all of these must have.
+// prefixOf returns the prefix of the operator's own keys, which all of these must have.
 func prefixOf(t *testing.T, keys ...string) string {
 	t.Helper()
 	const own = "nvidia.com/gpu-operator."

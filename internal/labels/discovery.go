@@ -8,29 +8,29 @@ import (
 
 const (
 	// NFDFeatureLabels is the annotation in which Node Feature Discovery lists the labels that it has
-	// written on a node, separated by commas, DiscoveryPrefix left out. A named instance of it puts
-	// its name and a dot in front.
+	// written on a node, separated by commas, without DiscoveryPrefix. A named NFD instance prefixes the
+	// key with its name and a dot.
 	NFDFeatureLabels = NFDPrefix + "feature-labels"
-	// FeatureTimestamp is the label in which GPU Feature Discovery tells when it was started, in
-	// seconds since 1970.
+	// FeatureTimestamp is the label with the time at which GPU Feature Discovery was started, in seconds
+	// since 1970.
 	FeatureTimestamp = "nvidia.com/gfd.timestamp"
-	// FeaturePattern matches the labels of GPU Feature Discovery: what describes the GPUs, never what
-	// decides what is done with them (nvidia.com/gpu.deploy.*, gpu.present, gpu.workload.config,
-	// mig.config, vgpu.config, ...). gpu-node discover takes no other from its file. In the syntax of
-	// RE2, which CEL has too, so that an admission policy can say the same.
+	// FeaturePattern matches the labels of GPU Feature Discovery: those that describe the GPUs, never those
+	// that control what is done with them (nvidia.com/gpu.deploy.*, gpu.present, gpu.workload.config,
+	// mig.config, vgpu.config, ...). gpu-node discover ignores all others in the file. The syntax is that of
+	// RE2, which CEL shares, so that an admission policy can use the same pattern.
 	FeaturePattern = `^nvidia[.]com/(` +
 		`gfd[.]timestamp|(cuda|mps)[.].+|mig-.+|mig[.](capable|strategy)|vgpu[.](present|host-driver-(version|branch))|` +
 		`gpu[.](machine|count|replicas|sharing-strategy|product|memory|family|mode|clique|multiprocessors)|` +
 		`gpu[.](compute|slices|engines)[.].+)$`
 )
 
-// Compiled at the first use: most commands of the on-node program have none.
+// Compiled on first use: most commands of the on-node program do not need it.
 var featurePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(FeaturePattern) })
 
-// IsDiscoverable tells whether gpu-node discover may write the label.
+// IsDiscoverable reports whether gpu-node discover may write the label.
 func IsDiscoverable(key string) bool {
 	return strings.HasPrefix(key, DiscoveryPrefix) || IsFeature(key)
 }
 
-// IsFeature tells whether key is a label of GPU Feature Discovery.
+// IsFeature reports whether key is a label of GPU Feature Discovery.
 func IsFeature(key string) bool { return featurePattern().MatchString(key) }

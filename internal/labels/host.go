@@ -2,19 +2,18 @@ package labels
 
 // Directories on the host that the operands share.
 const (
-	// DriverRoot is where the driver container binds its root file system.
+	// DriverRoot is where the driver container mounts its root file system.
 	DriverRoot = "/run/nvidia/driver"
-	// DriverSources is where that root has the sources of the driver and the headers of the kernel, which
-	// the sidecars of the driver build their modules with.
+	// DriverSources is the directory in DriverRoot with the driver's sources and the kernel headers, from
+	// which the driver's sidecars build their modules.
 	DriverSources = DriverRoot + "/usr/src"
-	// ValidationsDir holds the markers. Written by the provers (gpu-node validate) and by the
-	// driver's start-up probe.
+	// ValidationsDir contains the markers. Written by the validation containers (gpu-node validate) and by
+	// the driver's start-up probe.
 	ValidationsDir = "/run/nvidia/validations"
 	// ToolkitInstallDir is the default of spec.toolkit.installDir.
 	ToolkitInstallDir = "/usr/local/nvidia"
-	// HostRootMount is where pods mount the host's root file system, and DriverRootMount where
-	// they mount DriverRoot. NVIDIA's operands find the driver there, by the assignments in the
-	// driver's marker.
+	// HostRootMount is where pods mount the host's root file system, and DriverRootMount where they mount
+	// DriverRoot. NVIDIA's operands find the driver there by the assignments in the driver's marker.
 	HostRootMount   = "/host"
 	DriverRootMount = "/driver-root"
 	// CABundleDir is where every container finds the certificates of spec.global.caBundle, in CABundleFile.
@@ -24,10 +23,9 @@ const (
 	TerminationLog = "/dev/termination-log"
 	// BootIDFile changes with every boot of the node.
 	BootIDFile = "/proc/sys/kernel/random/boot_id"
-	// ProcStat tells when the node was booted, in its line btime (seconds since 1970).
+	// ProcStat has the time at which the node was booted, in its line btime (seconds since 1970).
 	ProcStat = "/proc/stat"
-	// HelperDir is where gpu-node copies itself to, in an emptyDir, for containers whose images
-	// lack it.
+	// HelperDir is the emptyDir to which gpu-node copies itself, for containers whose images do not have it.
 	HelperDir = "/gpu-operator"
 	// ProbeCommand is the command of gpu-node that is the start-up probe of the driver container.
 	ProbeCommand = "probe"
@@ -35,8 +33,8 @@ const (
 	RestartedCommand = "restarted"
 	// HelperBinary is the on-node program in the operator's image.
 	HelperBinary = "/usr/bin/gpu-node"
-	// CUDABinary runs a kernel on each GPU; beside HelperBinary. It is linked to the C library, as
-	// libcuda needs one.
+	// CUDABinary runs a kernel on each GPU; next to HelperBinary. It is linked to the C library, which
+	// libcuda needs.
 	CUDABinary = "/usr/bin/gpu-node-cuda"
 	// DevCharMount is where pods mount /dev/char of the host.
 	DevCharMount = "/host-dev-char"
@@ -47,22 +45,21 @@ const (
 	FeaturesFile = "gfd"
 	// KubeletRootDir is the default of spec.hostPaths.kubeletRootDir.
 	KubeletRootDir = "/var/lib/kubelet"
-	// MOFEDReady is the file by which the driver pod of NVIDIA's network operator tells that the
-	// Mellanox driver is loaded.
+	// MOFEDReady is the file that the driver pod of NVIDIA's network operator writes once the Mellanox
+	// driver is loaded.
 	MOFEDReady = "/run/mellanox/drivers/.driver-ready"
 )
 
-// Marker is a file in ValidationsDir which tells that a part of the stack works on this node.
-// "gpu-node wait --for=NAME" waits for NAME+MarkerSuffix.
+// Marker is a file in ValidationsDir that a container writes once a part of the stack is validated on this
+// node. "gpu-node wait --for=NAME" waits for NAME+MarkerSuffix.
 type Marker string
 
-// The markers, and what their presence proves. Each has one writer, the prover that the graph
-// of the operands names.
+// The markers, and what each validates. Each has one writer, which the graph of the operands names.
 const (
 	// MarkerDriver: nvidia-smi works in the driver's root. A file of shell assignments, which
 	// the entrypoints of NVIDIA's operand images read.
 	MarkerDriver Marker = "driver"
-	// MarkerRuntime: the container runtime has restarted with the toolkit's configuration, for the present driver.
+	// MarkerRuntime: the container runtime has restarted with the toolkit's configuration, for the current driver.
 	MarkerRuntime Marker = "runtime"
 	// MarkerToolkit: a container gets the GPU through the runtime.
 	MarkerToolkit Marker = "toolkit"
@@ -83,40 +80,39 @@ const (
 const (
 	// MarkerSuffix follows the name of a marker in its file name.
 	MarkerSuffix = "-ready"
-	// ReasonSuffix follows the name of a marker in the file, beside the markers, in which
-	// "gpu-node validate" says in one sentence why it gave up. Removed on success.
+	// ReasonSuffix follows the name of a marker in the file, next to the markers, in which "gpu-node
+	// validate" reports in one sentence why it failed. Removed on success.
 	ReasonSuffix = ".reason"
-	// ProvingSuffix follows the name of a marker in the file, beside the markers, by which a prover that
-	// ends without a proof tells the next one since when the component is being proved. Written by
-	// "gpu-node validate" before it removes the marker, removed on success.
+	// ProvingSuffix follows the name of a marker in the file, next to the markers, with the time at which
+	// validation began, for the next run to read if this one ends without success. Written by "gpu-node
+	// validate" before it removes the marker, removed on success.
 	ProvingSuffix = ".proving"
 	// DriverContainerReady is the file that the driver container's start-up probe writes once
 	// the modules are loaded and nvidia-smi works: lines "KEY: value".
 	DriverContainerReady = ".driver-ctr-ready"
-	// DriverDaemonsStatus is the file in which the driver container tells whether its daemons
+	// DriverDaemonsStatus is the file in which the driver container reports whether its daemons
 	// (persistenced, fabric manager, ...) are up: "Ready" or "NotReady".
 	DriverDaemonsStatus = ".driver-daemons-status"
-	// DriverDaemonsReady is what that file says once they are.
+	// DriverDaemonsReady is the content of that file once they are up.
 	DriverDaemonsReady = "Ready"
 	// DriverInstanceKey is the line in DriverContainerReady, and the assignment in a marker, that
 	// names the instance of the driver container.
 	DriverInstanceKey = "DRIVER_INSTANCE"
-	// StartedAtKey is the assignment in a marker that tells since when (seconds since 1970) its
-	// prover, and those before it that ended without a proof, had been trying. Read by gpu-node export.
+	// StartedAtKey is the assignment in a marker with the time (seconds since 1970) at which validation
+	// began, earlier runs that ended without success included. Read by gpu-node export.
 	StartedAtKey = "STARTED_AT"
-	// RenewedKey is the assignment in a marker that is "true" where its prover, or the first of
-	// those in a row that ended without a proof, found a marker that could be trusted: the part was
-	// proved anew, as after a restart of the prover's pod, and not reached for the first time. Read by
-	// gpu-node export.
+	// RenewedKey is the assignment in a marker that is "true" where validation, or the first of several runs
+	// without success, began with a marker that could be trusted: the part was validated again, as after a
+	// restart of the pod, and not for the first time. Read by gpu-node export.
 	RenewedKey = "RENEWED"
-	// The lines in DriverContainerReady that tell which modules the driver container loads besides
-	// its own: "true" or "false".
+	// The lines in DriverContainerReady that state which modules the driver container loads besides its own:
+	// "true" or "false".
 	GDRCopyEnabledKey = "GDRCOPY_ENABLED"
 	GDSEnabledKey     = "GDS_ENABLED"
 	RDMAEnabledKey    = "GPU_DIRECT_RDMA_ENABLED"
-	// RuntimeFollowsKey is the assignment in the driver's marker that is "true" where the toolkit of the prover's pod has
-	// the container runtime restart, and writes MarkerRuntime then. Until that, the runtime may inject what an earlier
-	// driver had.
+	// RuntimeFollowsKey is the assignment in the driver's marker that is "true" where the toolkit in the same
+	// pod restarts the container runtime, and then writes MarkerRuntime. Until then, the runtime may inject
+	// what an earlier driver had.
 	RuntimeFollowsKey = "RUNTIME_FOLLOWS"
 	// BootIDKey is the assignment in a marker that names the boot in which it was written.
 	BootIDKey = "BOOT_ID"
@@ -138,8 +134,8 @@ const (
 // File returns the name of the marker's file in ValidationsDir.
 func (m Marker) File() string { return string(m) + MarkerSuffix }
 
-// ReasonFile returns the name of the file in ValidationsDir that says why the marker is missing.
+// ReasonFile returns the name of the file in ValidationsDir that states why the marker is missing.
 func (m Marker) ReasonFile() string { return string(m) + ReasonSuffix }
 
-// ProvingFile returns the name of the file in ValidationsDir that tells since when the marker is awaited.
+// ProvingFile returns the name of the file in ValidationsDir with the time at which validation began.
 func (m Marker) ProvingFile() string { return string(m) + ProvingSuffix }

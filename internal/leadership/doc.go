@@ -1,6 +1,6 @@
-// Package leadership keeps an operator from writing that may not be the leader any more.
+// Package leadership prevents writes by an operator that may no longer be the leader.
 //
-// Leader election alone does not: a process that is frozen for longer than its lease, as by a suspended machine, goes on
-// where it was, and writes until its next attempt to renew the lease fails. The Guard compares the time of each write with
-// that of the last renewal. A request that was on the wire already is answered all the same.
+// Leader election alone does not: a process that is suspended for longer than its lease, with its machine for
+// example, resumes where it was, and writes until its next attempt to renew the lease fails. The Guard compares
+// the time of each write with that of the last renewal. A request already on the wire is still answered.
 package leadership

@@ -18,27 +18,27 @@ var ErrNotLeader = errors.New("not sent, as another operator may be the leader")
 
 // Guard refuses writes that begin later than a deadline after the lease was last renewed.
 type Guard struct {
-	// lease is the path of the Lease in the API, and leases that of those of its namespace.
+	// lease is the path of the Lease in the API, and leases that of the collection in its namespace.
 	lease, leases string
 	deadline      time.Duration
 	clock         clock.PassiveClock
 	log           logr.Logger
 
 	mu sync.Mutex
-	// renewed is when the last request began that has renewed the lease; zero for never.
+	// renewed is when the last request that renewed the lease was started; zero for never.
 	renewed time.Time
-	// refuses: the last write was refused.
+	// refuses is set if the last write was refused.
 	refuses bool
 }
 
-// New returns a Guard for the Lease of this name. deadline is the renew deadline of the election, which is shorter than
-// the time for which the lease holds.
+// New returns a Guard for the Lease of this name. deadline is the renew deadline of the election, which is
+// shorter than the lease duration.
 func New(lease types.NamespacedName, deadline time.Duration, clk clock.PassiveClock, log logr.Logger) *Guard {
 	leases := "/apis/coordination.k8s.io/v1/namespaces/" + lease.Namespace + "/leases"
 	return &Guard{lease: leases + "/" + lease.Name, leases: leases, deadline: deadline, clock: clk, log: log}
 }
 
-// Wrap guards a transport, of which there may be several: the election and the controllers each have one.
+// Wrap guards a transport. There may be several: the election and the controllers each have one.
 func (g *Guard) Wrap(next http.RoundTripper) http.RoundTripper { return guarded{g, next} }
 
 type guarded struct {
@@ -68,7 +68,7 @@ func (t guarded) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 }
 
-// writes reports whether the request changes something. A review of a token or of rights is a question.
+// writes reports whether the request changes something. Reviews of tokens and of access do not.
 func writes(request *http.Request) bool {
 	switch request.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
@@ -89,7 +89,7 @@ func (g *Guard) renew(begin time.Time) {
 	g.renewed, g.refuses = begin, false
 }
 
-// check fails where a write that begins now may follow another leader's.
+// check returns ErrNotLeader where a write that begins now may overwrite another leader's.
 func (g *Guard) check(begin time.Time) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,7 +98,8 @@ func (g *Guard) check(begin time.Time) error {
 	}
 	if !g.refuses {
 		g.refuses = true
-		g.log.Info("Refusing to write until the lease is renewed: another operator may be the leader", "renewed", g.renewed)
+		g.log.Info("Refusing to write until the lease is renewed, because another operator may be the leader",
+			"renewed", g.renewed)
 	}
 	if g.renewed.IsZero() {
 		return fmt.Errorf("%w: the lease was never taken", ErrNotLeader)
@@ -106,8 +107,8 @@ func (g *Guard) check(begin time.Time) error {
 	return fmt.Errorf("%w: the lease was last renewed at %s", ErrNotLeader, g.renewed.UTC().Format(time.RFC3339))
 }
 
-// elapsed is the longer one of two measures: the monotonic clock stands still while a machine is suspended, and the wall
-// clock may be set back.
+// elapsed returns the longer of two measures: the monotonic clock stops while a machine is suspended, and the
+// wall clock may be set back.
 func elapsed(since, now time.Time) time.Duration {
 	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
 }

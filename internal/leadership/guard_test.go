@@ -22,7 +22,7 @@ const (
 	node   = "/api/v1/nodes/a"
 )
 
-// server answers all requests with a status or an error, and notes which came.
+// server answers all requests with a status or an error, and records them.
 type server struct {
 	status int
 	err    error
@@ -37,7 +37,7 @@ func (s *server) RoundTrip(request *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: s.status, Body: http.NoBody}, nil
 }
 
-// body notes that it is closed.
+// body records that it is closed.
 type body struct {
 	io.Reader
 	closed bool
@@ -48,7 +48,7 @@ func (b *body) Close() error {
 	return nil
 }
 
-type rig struct {
+type fixture struct {
 	*WithT
 	clock     *clocktesting.FakePassiveClock
 	server    *server
@@ -56,16 +56,20 @@ type rig struct {
 	logged    []string
 }
 
-func newRig(t *testing.T) *rig {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	r := &rig{WithT: NewWithT(t), clock: clocktesting.NewFakePassiveClock(time.Now()), server: &server{status: http.StatusOK}}
+	r := &fixture{
+		WithT:  NewWithT(t),
+		clock:  clocktesting.NewFakePassiveClock(time.Now()),
+		server: &server{status: http.StatusOK},
+	}
 	log := funcr.New(func(_, args string) { r.logged = append(r.logged, args) }, funcr.Options{})
 	guard := leadership.New(types.NamespacedName{Namespace: "gpu-operator", Name: "lease"}, 10*time.Second, r.clock, log)
 	r.transport = guard.Wrap(r.server)
 	return r
 }
 
-func (r *rig) send(method, path string) error {
+func (r *fixture) send(method, path string) error {
 	request, err := http.NewRequest(method, "https://api.example.com"+path, strings.NewReader("{}"))
 	r.Expect(err).NotTo(HaveOccurred())
 	sent := &body{Reader: request.Body}
@@ -81,10 +85,10 @@ func (r *rig) send(method, path string) error {
 	return err
 }
 
-func (r *rig) after(d time.Duration) { r.clock.SetTime(r.clock.Now().Add(d)) }
+func (r *fixture) after(d time.Duration) { r.clock.SetTime(r.clock.Now().Add(d)) }
 
 func TestAWriteFollowsARenewal(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.Expect(r.send(http.MethodPatch, node)).To(MatchError(leadership.ErrNotLeader), "it was never the leader")
 	r.Expect(r.send(http.MethodPost, leases)).To(Succeed())
 	r.after(10 * time.Second)
@@ -103,11 +107,11 @@ func TestAWriteFollowsARenewal(t *testing.T) {
 	r.Expect(r.send(http.MethodPatch, node)).To(Succeed())
 	r.after(11 * time.Second)
 	r.Expect(r.send(http.MethodPatch, node)).NotTo(Succeed())
-	r.Expect(r.logged).To(HaveLen(2), "and again when it was the leader meanwhile")
+	r.Expect(r.logged).To(HaveLen(2), "and again after it was the leader in between")
 }
 
 func TestReadsAndReviewsNeedNoLease(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.Expect(r.send(http.MethodGet, node)).To(Succeed())
 	r.Expect(r.send(http.MethodGet, lease)).To(Succeed())
 	r.Expect(r.send(http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews")).To(Succeed())
@@ -116,7 +120,7 @@ func TestReadsAndReviewsNeedNoLease(t *testing.T) {
 }
 
 func TestOnlyARenewalThatSucceedsCounts(t *testing.T) {
-	r := newRig(t)
+	r := newFixture(t)
 	r.server.status = http.StatusConflict
 	r.Expect(r.send(http.MethodPut, lease)).To(Succeed())
 	r.Expect(r.send(http.MethodPatch, node)).To(MatchError(leadership.ErrNotLeader), "another one has the lease")
@@ -124,13 +128,15 @@ func TestOnlyARenewalThatSucceedsCounts(t *testing.T) {
 	r.Expect(r.send(http.MethodPut, lease)).NotTo(Succeed())
 	r.Expect(r.send(http.MethodPatch, node)).To(MatchError(leadership.ErrNotLeader))
 	r.server.status, r.server.err = http.StatusOK, nil
-	r.Expect(r.send(http.MethodPut, leases+"/another")).To(MatchError(leadership.ErrNotLeader), "another lease is an object as any")
+	r.Expect(r.send(http.MethodPut, leases+"/another")).
+		To(MatchError(leadership.ErrNotLeader), "another lease is an object like any other")
 }
 
-// A renewal counts from its beginning: the lease may have been prolonged at any time until its answer.
-func TestARenewalCountsFromItsBeginning(t *testing.T) {
-	r := newRig(t)
-	slow := leadership.New(types.NamespacedName{Namespace: "gpu-operator", Name: "lease"}, 10*time.Second, r.clock, funcr.New(func(string, string) {}, funcr.Options{}))
+// A renewal counts from its start: the API server may have processed it at any time until its answer.
+func TestRenewalCountsFromItsStart(t *testing.T) {
+	r := newFixture(t)
+	slow := leadership.New(types.NamespacedName{Namespace: "gpu-operator", Name: "lease"}, 10*time.Second, r.clock,
+		funcr.New(func(string, string) {}, funcr.Options{}))
 	r.transport = slow.Wrap(roundTrip(func(request *http.Request) (*http.Response, error) {
 		if request.URL.Path == lease {
 			r.after(8 * time.Second)

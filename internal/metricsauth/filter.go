@@ -22,27 +22,28 @@ import (
 )
 
 const (
-	// remembered is for how long the answer to a token counts: a right that is taken away ends after it. A
-	// scrape each 15 s costs two calls a minute.
-	remembered = time.Minute
-	// refused is the same for a token that is refused: a right that is given counts after it.
-	refused = 10 * time.Second
-	// most is how many answers are kept. Whoever makes up tokens makes the filter forget, not grow.
-	most = 256
-	// atOnce is how many requests are reviewed at a time, whoever floods the endpoint.
-	atOnce = 4
-	// patience is how long a request waits for its review.
-	patience = 10 * time.Second
-	// refusals is how many reviews a minute may end with a refusal, and as many at once. Beyond that only tokens that
-	// were accepted before are reviewed: whoever makes up tokens costs the API server no more calls.
-	refusals = 20
-	// trusted is for how long a token that was accepted counts as one.
-	trusted = time.Hour
+	// allowedTTL is how long the answer to a token is cached: revoking access takes effect after it. A scrape
+	// each 15 s costs two calls a minute.
+	allowedTTL = time.Minute
+	// deniedTTL is the same for a token that is refused: granting access takes effect after it.
+	deniedTTL = 10 * time.Second
+	// maxAnswers limits the cache, so that made-up tokens evict answers rather than use memory.
+	maxAnswers = 256
+	// maxReviews is how many requests are reviewed at a time.
+	maxReviews = 4
+	// reviewTimeout is how long a request waits for its review.
+	reviewTimeout = 10 * time.Second
+	// maxRefusals is how many reviews per minute may end with a refusal; also the burst. Beyond that only
+	// tokens that were accepted before are reviewed, so that made-up tokens cost the API server no more calls.
+	maxRefusals = 20
+	// trustedFor is how long a token that was accepted counts as one that was accepted before.
+	trustedFor = time.Hour
 )
 
 // Filter is the FilterProvider of the metrics server. It answers 401 to a request without a valid bearer
-// token, 403 to one whose owner may not get the path (a nonResourceURL of RBAC), 429 to an unknown token while many are
-// refused, and 503 while the API server cannot be asked. It is for a server with TLS: a token in the clear is given away.
+// token, 403 to one whose owner may not get the path (a nonResourceURL of RBAC), 429 to an unknown token
+// after too many refusals, and 503 while the API server cannot be reached. The server must use TLS, as
+// bearer tokens are secrets.
 func Filter(config *rest.Config, httpClient *http.Client) (metricsserver.Filter, error) {
 	authentication, err := authenticationclient.NewForConfigAndClient(config, httpClient)
 	if err != nil {
@@ -50,22 +51,23 @@ func Filter(config *rest.Config, httpClient *http.Client) (metricsserver.Filter,
 	}
 	authorization, err := authorizationclient.NewForConfigAndClient(config, httpClient)
 	if err != nil {
-		return nil, fmt.Errorf("preparing the review of rights: %w", err)
+		return nil, fmt.Errorf("preparing the review of access: %w", err)
 	}
 	g := newGuard(authentication.TokenReviews(), authorization.SubjectAccessReviews(), clock.RealClock{})
 	return func(log logr.Logger, handler http.Handler) (http.Handler, error) { return g.before(handler, log), nil }, nil
 }
 
-// tokens and rights are what the guard needs of the API.
+// tokens and rights are the parts of the API that the guard needs.
 type tokens interface {
 	Create(context.Context, *authenticationv1.TokenReview, metav1.CreateOptions) (*authenticationv1.TokenReview, error)
 }
 
 type rights interface {
-	Create(context.Context, *authorizationv1.SubjectAccessReview, metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error)
+	Create(context.Context, *authorizationv1.SubjectAccessReview, metav1.CreateOptions) (
+		*authorizationv1.SubjectAccessReview, error)
 }
 
-// guard reviews requests and remembers the answers.
+// guard reviews requests and caches the answers.
 type guard struct {
 	tokens tokens
 	rights rights
@@ -74,15 +76,15 @@ type guard struct {
 
 	mu      sync.Mutex
 	answers map[question]answer
-	// accepted is when each token was accepted last; left has the refusals that are left.
+	// accepted is when each token was accepted last; left are the refusals that are still allowed.
 	accepted map[tokenHash]time.Time
 	left     *rate.Limiter
 }
 
-// tokenHash stands for a token, which is not kept itself.
+// tokenHash stands for a token, which is not stored itself.
 type tokenHash [sha256.Size]byte
 
-// question is a request as far as the answer depends on it.
+// question is the part of a request that the answer depends on.
 type question struct {
 	token      tokenHash
 	verb, path string
@@ -96,9 +98,9 @@ type answer struct {
 
 func newGuard(t tokens, r rights, c clock.PassiveClock) *guard {
 	return &guard{
-		tokens: t, rights: r, clock: c, slots: make(chan struct{}, atOnce),
+		tokens: t, rights: r, clock: c, slots: make(chan struct{}, maxReviews),
 		answers: map[question]answer{}, accepted: map[tokenHash]time.Time{},
-		left: rate.NewLimiter(rate.Every(time.Minute/refusals), refusals),
+		left: rate.NewLimiter(rate.Every(time.Minute/maxRefusals), maxRefusals),
 	}
 }
 
@@ -107,16 +109,17 @@ func (g *guard) before(next http.Handler, log logr.Logger) http.Handler {
 		code, err := g.judge(r)
 		switch {
 		case err != nil:
-			log.Error(err, "A request for metrics could not be reviewed")
-			http.Error(w, "the API server could not be asked about the token; try again later", http.StatusServiceUnavailable)
+			log.Error(err, "A request for metrics could not be authorized")
+			http.Error(w, "the token could not be reviewed by the API server; try again later", http.StatusServiceUnavailable)
 		case code == http.StatusUnauthorized:
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "send a valid token of the cluster: Authorization: Bearer TOKEN", code)
+			http.Error(w, "send a valid bearer token of the cluster: Authorization: Bearer TOKEN", code)
 		case code == http.StatusTooManyRequests:
 			w.Header().Set("Retry-After", "10")
-			http.Error(w, "too many tokens were refused lately: try again later", code)
+			http.Error(w, "too many tokens were refused recently; try again later", code)
 		case code == http.StatusForbidden:
-			http.Error(w, "the token's owner may not get "+r.URL.Path+": bind it to the ClusterRole gpu-operator-metrics-reader", code)
+			http.Error(w, "the owner of the token may not get "+r.URL.Path+
+				"; bind it to the ClusterRole gpu-operator-metrics-reader", code)
 		default:
 			next.ServeHTTP(w, r)
 		}
@@ -130,10 +133,10 @@ func (g *guard) judge(r *http.Request) (int, error) {
 		return http.StatusUnauthorized, nil
 	}
 	q := question{token: sha256.Sum256([]byte(token)), verb: strings.ToLower(r.Method), path: r.URL.Path}
-	if code, known := g.recall(q); known {
+	if code, known := g.cached(q); known {
 		return code, nil
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	ctx, cancel := context.WithTimeout(r.Context(), reviewTimeout)
 	defer cancel()
 	select {
 	case g.slots <- struct{}{}:
@@ -141,7 +144,7 @@ func (g *guard) judge(r *http.Request) (int, error) {
 	case <-ctx.Done():
 		return 0, fmt.Errorf("waiting for other requests: %w", ctx.Err())
 	}
-	if code, known := g.recall(q); known {
+	if code, known := g.cached(q); known {
 		return code, nil
 	}
 	if !g.mayReview(q.token) {
@@ -155,16 +158,17 @@ func (g *guard) judge(r *http.Request) (int, error) {
 	return code, nil
 }
 
-// review asks the API server who owns the token, and what the owner may do.
+// review requests the owner of the token from the API server, and whether the owner may get the path.
 func (g *guard) review(ctx context.Context, token string, q question) (int, error) {
-	who, err := g.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+	owner, err := g.tokens.Create(ctx, &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}},
+		metav1.CreateOptions{})
 	if err != nil {
 		return 0, fmt.Errorf("reviewing a token: %w", err)
 	}
-	if !who.Status.Authenticated {
+	if !owner.Status.Authenticated {
 		return http.StatusUnauthorized, nil
 	}
-	user, extra := who.Status.User, map[string]authorizationv1.ExtraValue{}
+	user, extra := owner.Status.User, map[string]authorizationv1.ExtraValue{}
 	for key, value := range user.Extra {
 		extra[key] = authorizationv1.ExtraValue(value)
 	}
@@ -173,7 +177,7 @@ func (g *guard) review(ctx context.Context, token string, q question) (int, erro
 		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: q.path, Verb: q.verb},
 	}}, metav1.CreateOptions{})
 	if err != nil {
-		return 0, fmt.Errorf("reviewing the rights of %s: %w", user.Username, err)
+		return 0, fmt.Errorf("reviewing the access of %s: %w", user.Username, err)
 	}
 	if !access.Status.Allowed {
 		return http.StatusForbidden, nil
@@ -181,22 +185,22 @@ func (g *guard) review(ctx context.Context, token string, q question) (int, erro
 	return http.StatusOK, nil
 }
 
-func (g *guard) recall(q question) (int, bool) {
+func (g *guard) cached(q question) (int, bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	have, there := g.answers[q]
-	if !there || !g.clock.Now().Before(have.until) {
+	have, found := g.answers[q]
+	if !found || !g.clock.Now().Before(have.until) {
 		return 0, false
 	}
 	return have.code, true
 }
 
-// mayReview reports whether the API server may be asked about a token.
+// mayReview reports whether the token may be sent to the API server for review.
 func (g *guard) mayReview(token tokenHash) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.clock.Now()
-	if last, known := g.accepted[token]; known && now.Sub(last) < trusted {
+	if last, known := g.accepted[token]; known && now.Sub(last) < trustedFor {
 		return true
 	}
 	return g.left.TokensAt(now) >= 1
@@ -205,18 +209,18 @@ func (g *guard) mayReview(token tokenHash) bool {
 func (g *guard) remember(q question, code int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.answers) >= most {
+	if len(g.answers) >= maxAnswers {
 		clear(g.answers)
 	}
-	if len(g.accepted) >= most {
+	if len(g.accepted) >= maxAnswers {
 		clear(g.accepted)
 	}
-	now, last := g.clock.Now(), remembered
+	now, ttl := g.clock.Now(), allowedTTL
 	if code == http.StatusOK {
 		g.accepted[q.token] = now
 	} else {
 		g.left.AllowN(now, 1)
-		last = refused
+		ttl = deniedTTL
 	}
-	g.answers[q] = answer{code: code, until: now.Add(last)}
+	g.answers[q] = answer{code: code, until: now.Add(ttl)}
 }

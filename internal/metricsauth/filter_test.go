@@ -19,7 +19,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// api answers reviews: the owner of the token NAME is NAME, of "wrong" nobody; reader may get /metrics.
+// api answers reviews: the owner of the token NAME is NAME; "wrong" has no owner; reader may get /metrics.
 type api struct {
 	mu     sync.Mutex
 	calls  []string
@@ -43,7 +43,11 @@ func (a *api) note(call string) error {
 
 type tokensOf struct{ *api }
 
-func (a tokensOf) Create(_ context.Context, review *authenticationv1.TokenReview, _ metav1.CreateOptions) (*authenticationv1.TokenReview, error) {
+func (a tokensOf) Create(
+	_ context.Context,
+	review *authenticationv1.TokenReview,
+	_ metav1.CreateOptions,
+) (*authenticationv1.TokenReview, error) {
 	name := review.Spec.Token
 	review.Status.Authenticated = name != "wrong"
 	review.Status.User = authenticationv1.UserInfo{
@@ -53,31 +57,38 @@ func (a tokensOf) Create(_ context.Context, review *authenticationv1.TokenReview
 
 type rightsOf struct{ *api }
 
-func (a rightsOf) Create(_ context.Context, review *authorizationv1.SubjectAccessReview, _ metav1.CreateOptions) (*authorizationv1.SubjectAccessReview, error) {
+func (a rightsOf) Create(
+	_ context.Context,
+	review *authorizationv1.SubjectAccessReview,
+	_ metav1.CreateOptions,
+) (*authorizationv1.SubjectAccessReview, error) {
 	a.mu.Lock()
 	a.rights = append(a.rights, review.Spec)
 	a.mu.Unlock()
 	what := review.Spec.NonResourceAttributes
-	review.Status.Allowed = review.Spec.User == "reader" && *what == authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}
+	review.Status.Allowed = review.Spec.User == "reader" &&
+		*what == authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}
 	return review, a.note("rights " + review.Spec.User)
 }
 
-// bed is a guarded endpoint.
-type bed struct {
+// fixture is a guarded endpoint.
+type fixture struct {
 	*api
 	clock *clocktesting.FakePassiveClock
 	guard *guard
 	serve http.Handler
 }
 
-func newBed() *bed {
-	b := &bed{api: &api{}, clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
+func newFixture() *fixture {
+	b := &fixture{api: &api{}, clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
 	b.guard = newGuard(tokensOf{b.api}, rightsOf{b.api}, b.clock)
-	b.serve = b.guard.before(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }), logr.Discard())
+	b.serve = b.guard.before(
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics") }),
+		logr.Discard())
 	return b
 }
 
-func (b *bed) request(method, path, authorization string) *httptest.ResponseRecorder {
+func (b *fixture) request(method, path, authorization string) *httptest.ResponseRecorder {
 	request := httptest.NewRequest(method, path, nil)
 	if authorization != "" {
 		request.Header.Set("Authorization", authorization)
@@ -87,26 +98,45 @@ func (b *bed) request(method, path, authorization string) *httptest.ResponseReco
 	return recorder
 }
 
-func TestWhoMayReadTheMetrics(t *testing.T) {
+func TestAccessToMetrics(t *testing.T) {
+	const notValid, refused = "send a valid bearer token", "may not get"
 	for name, test := range map[string]struct {
-		method, path, authorization string
-		code                        int
-		says                        string
-		calls                       []string
+		method, path, token string
+		code                int
+		body                string
+		calls               []string
 	}{
-		"nobody":                      {code: 401, says: "send a valid token"},
-		"a password":                  {authorization: "Basic cmVhZGVyOg==", code: 401, says: "send a valid token"},
-		"an empty token":              {authorization: "Bearer ", code: 401, says: "send a valid token"},
-		"a wrong token":               {authorization: "Bearer wrong", code: 401, says: "send a valid token", calls: []string{"token wrong"}},
-		"one without the right":       {authorization: "Bearer other", code: 403, says: "gpu-operator-metrics-reader", calls: []string{"token other", "rights other"}},
-		"one with the right":          {authorization: "Bearer reader", code: 200, says: "metrics", calls: []string{"token reader", "rights reader"}},
-		"in small letters":            {authorization: "bearer reader", code: 200, says: "metrics", calls: []string{"token reader", "rights reader"}},
-		"another path":                {path: "/debug", authorization: "Bearer reader", code: 403, says: "may not get /debug", calls: []string{"token reader", "rights reader"}},
-		"another verb":                {method: "POST", authorization: "Bearer reader", code: 403, says: "may not get", calls: []string{"token reader", "rights reader"}},
-		"several tokens are no token": {authorization: "Bearer reader other", code: 403, says: "may not get", calls: []string{"token reader other", "rights reader other"}},
+		"no header":      {code: 401, body: notValid},
+		"a password":     {token: "Basic cmVhZGVyOg==", code: 401, body: notValid},
+		"an empty token": {token: "Bearer ", code: 401, body: notValid},
+		"a wrong token":  {token: "Bearer wrong", code: 401, body: notValid, calls: []string{"token wrong"}},
+		"without access": {
+			token: "Bearer other", code: 403, body: "gpu-operator-metrics-reader",
+			calls: []string{"token other", "rights other"},
+		},
+		"with access": {
+			token: "Bearer reader", code: 200, body: "metrics",
+			calls: []string{"token reader", "rights reader"},
+		},
+		"in lower case": {
+			token: "bearer reader", code: 200, body: "metrics",
+			calls: []string{"token reader", "rights reader"},
+		},
+		"another path": {
+			path: "/debug", token: "Bearer reader", code: 403, body: "may not get /debug",
+			calls: []string{"token reader", "rights reader"},
+		},
+		"another verb": {
+			method: "POST", token: "Bearer reader", code: 403, body: refused,
+			calls: []string{"token reader", "rights reader"},
+		},
+		"several tokens are no token": {
+			token: "Bearer reader other", code: 403, body: refused,
+			calls: []string{"token reader other", "rights reader other"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, b := NewWithT(t), newBed()
+			g, b := NewWithT(t), newFixture()
 			method, path := "GET", "/metrics"
 			if test.method != "" {
 				method = test.method
@@ -114,18 +144,18 @@ func TestWhoMayReadTheMetrics(t *testing.T) {
 			if test.path != "" {
 				path = test.path
 			}
-			got := b.request(method, path, test.authorization)
+			got := b.request(method, path, test.token)
 			g.Expect(got.Code).To(Equal(test.code))
-			g.Expect(got.Body.String()).To(ContainSubstring(test.says))
-			asks := map[int]string{401: "Bearer"}
-			g.Expect(got.Header().Get("WWW-Authenticate")).To(Equal(asks[test.code]))
+			g.Expect(got.Body.String()).To(ContainSubstring(test.body))
+			challenge := map[int]string{401: "Bearer"}
+			g.Expect(got.Header().Get("WWW-Authenticate")).To(Equal(challenge[test.code]))
 			g.Expect(b.calls).To(Equal(test.calls))
 		})
 	}
 }
 
 func TestTheWholeOwnerIsReviewed(t *testing.T) {
-	g, b := NewWithT(t), newBed()
+	g, b := NewWithT(t), newFixture()
 	b.request("GET", "/metrics", "Bearer reader")
 	g.Expect(b.rights).To(ConsistOf(authorizationv1.SubjectAccessReviewSpec{
 		User: "reader", UID: "u", Groups: []string{"g"}, Extra: map[string]authorizationv1.ExtraValue{"k": {"v"}},
@@ -133,8 +163,8 @@ func TestTheWholeOwnerIsReviewed(t *testing.T) {
 	}))
 }
 
-func TestAnswersAreRememberedForAWhile(t *testing.T) {
-	g, b := NewWithT(t), newBed()
+func TestAnswersAreCached(t *testing.T) {
+	g, b := NewWithT(t), newFixture()
 	for range 3 {
 		g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(200))
 		g.Expect(b.request("GET", "/metrics", "Bearer wrong").Code).To(Equal(401))
@@ -152,60 +182,61 @@ func TestAnswersAreRememberedForAWhile(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNotThereIsNotRemembered(t *testing.T) {
-	g, b := NewWithT(t), newBed()
+func TestFailedReviewIsNotCached(t *testing.T) {
+	g, b := NewWithT(t), newFixture()
 	b.fails = errors.New("the API server is down")
 	g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(503))
 	b.fails = nil
 	g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(200))
 }
 
-// Tokens that are made up cost a bounded number of calls, and keep nobody out who was in.
+// Made-up tokens cost a bounded number of calls, and do not lock out tokens that were accepted.
 func TestRefusalsAreLimited(t *testing.T) {
-	g, b := NewWithT(t), newBed()
+	g, b := NewWithT(t), newFixture()
 	g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(200))
 	b.calls = nil
 	codes := map[int]int{}
-	for i := range 10 * refusals {
+	for i := range 10 * maxRefusals {
 		codes[b.request("GET", "/metrics", fmt.Sprint("Bearer wrong", i)).Code]++
 	}
-	g.Expect(codes).To(Equal(map[int]int{403: refusals, 429: 9 * refusals}))
-	g.Expect(b.calls).To(HaveLen(2 * refusals))
+	g.Expect(codes).To(Equal(map[int]int{403: maxRefusals, 429: 9 * maxRefusals}))
+	g.Expect(b.calls).To(HaveLen(2 * maxRefusals))
 	got := b.request("GET", "/metrics", "Bearer new")
 	g.Expect(got.Code).To(Equal(429))
 	g.Expect(got.Header().Get("Retry-After")).To(Equal("10"))
 	g.Expect(got.Body.String()).To(ContainSubstring("try again later"))
 
 	b.clock.SetTime(time.Unix(61, 0))
-	for i := range 10 * refusals {
+	for i := range 10 * maxRefusals {
 		b.request("GET", "/metrics", fmt.Sprint("Bearer again", i))
 	}
 	b.calls = nil
-	g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).To(Equal(200), "its answer is forgotten, that it was accepted is not")
+	g.Expect(b.request("GET", "/metrics", "Bearer reader").Code).
+		To(Equal(200), "the answer has expired, but not that the token was accepted")
 	g.Expect(b.calls).To(Equal([]string{"token reader", "rights reader"}))
 
 	b.clock.SetTime(time.Unix(61+60, 0))
-	g.Expect(b.request("GET", "/metrics", "Bearer new").Code).To(Equal(403), "a minute later others are reviewed again")
+	g.Expect(b.request("GET", "/metrics", "Bearer new").Code).To(Equal(403), "after a minute others are reviewed again")
 }
 
 func TestMadeUpTokensNeitherGrowTheFilterNorFloodTheAPI(t *testing.T) {
-	g, b := NewWithT(t), newBed()
-	for i := range 3 * most {
+	g, b := NewWithT(t), newFixture()
+	for i := range 3 * maxAnswers {
 		b.request("GET", "/metrics", fmt.Sprint("Bearer ", i))
 	}
-	g.Expect(len(b.guard.answers)).To(BeNumerically("<=", most))
-	for i := range 3 * most {
+	g.Expect(len(b.guard.answers)).To(BeNumerically("<=", maxAnswers))
+	for i := range 3 * maxAnswers {
 		b.guard.remember(question{token: tokenHash{byte(i), byte(i >> 8)}}, 200)
 	}
-	g.Expect(len(b.guard.accepted)).To(BeNumerically("<=", most))
+	g.Expect(len(b.guard.accepted)).To(BeNumerically("<=", maxAnswers))
 
-	b = newBed()
+	b = newFixture()
 	b.entry, b.leave = make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
-	for i := range 3 * atOnce {
+	for i := range 3 * maxReviews {
 		all.Go(func() { b.request("GET", "/metrics", fmt.Sprint("Bearer wrong", i)) })
 	}
-	for range atOnce {
+	for range maxReviews {
 		<-b.entry
 	}
 	g.Consistently(b.entry).WithTimeout(100 * time.Millisecond).ShouldNot(Receive())

@@ -13,8 +13,8 @@ const (
 	NewestKubernetes = "1.36"
 )
 
-// OutOfRange tells in one sentence that a cluster of this version, such as v1.34.2 or v1.34.1+k3s1, is not
-// supported; empty if it is. An error means that it is no version.
+// OutOfRange returns one sentence if a cluster of this version, such as v1.34.2 or v1.34.1+k3s1, is not
+// supported, and an empty string if it is. It fails if server is not a version.
 func OutOfRange(server string) (string, error) {
 	parsed, err := version.ParseGeneric(server)
 	if err != nil {
@@ -27,8 +27,8 @@ func OutOfRange(server string) (string, error) {
 	return "", nil
 }
 
-// Minor is the second number of a minor release of Kubernetes, such as 36 of 1.36. It panics on what is none, as
-// it is for the constants of this package.
+// Minor returns the second number of a minor release of Kubernetes, such as 36 of 1.36. It panics if release
+// is not a version: it is meant for the constants of this package.
 func Minor(release string) int {
 	return int(version.MustParseGeneric(release).Minor())
 }

@@ -14,16 +14,16 @@ import (
 
 func TestSupportedVersionsOfKubernetes(t *testing.T) {
 	const only = " is not supported, only 1.32 to 1.36"
-	tests := map[string]struct{ told, err string }{
+	tests := map[string]struct{ message, err string }{
 		"v1.32.0":            {},
 		"v1.34.2":            {},
 		"1.34":               {},
 		"v1.36.9":            {},
 		"v1.36.1+k3s1":       {},
 		"v1.33.4-gke.124500": {},
-		"v1.31.14":           {told: "Kubernetes v1.31.14" + only},
-		"v1.37.0-alpha.1":    {told: "Kubernetes v1.37.0-alpha.1" + only},
-		"v2.34.0":            {told: "Kubernetes v2.34.0" + only},
+		"v1.31.14":           {message: "Kubernetes v1.31.14" + only},
+		"v1.37.0-alpha.1":    {message: "Kubernetes v1.37.0-alpha.1" + only},
+		"v2.34.0":            {message: "Kubernetes v2.34.0" + only},
 		"":                   {err: `"" is no version of Kubernetes: give one such as v1.36.0`},
 		"newest":             {err: `"newest" is no version of Kubernetes: give one such as v1.36.0`},
 		"1":                  {err: `"1" is no version of Kubernetes: give one such as v1.36.0`},
@@ -31,8 +31,8 @@ func TestSupportedVersionsOfKubernetes(t *testing.T) {
 	for server, test := range tests {
 		t.Run(server, func(t *testing.T) {
 			g := NewWithT(t)
-			told, err := version.OutOfRange(server)
-			g.Expect(told).To(Equal(test.told))
+			message, err := version.OutOfRange(server)
+			g.Expect(message).To(Equal(test.message))
 			if test.err != "" {
 				g.Expect(err).To(MatchError(test.err))
 				return
@@ -42,8 +42,8 @@ func TestSupportedVersionsOfKubernetes(t *testing.T) {
 	}
 }
 
-// What is called supported at both ends is what the tests run on, and what the README says.
-func TestTheRangeIsThatOfTheTests(t *testing.T) {
+// The supported range is the one that the tests run on, and the one in the README.
+func TestSupportedRangeIsTested(t *testing.T) {
 	g := NewWithT(t)
 	const root = "../.."
 	for folder, want := range map[string]string{"oldest": version.OldestKubernetes, "": version.NewestKubernetes} {
@@ -62,5 +62,6 @@ func TestTheRangeIsThatOfTheTests(t *testing.T) {
 	}
 	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(string(readme)).To(ContainSubstring("- Kubernetes " + version.OldestKubernetes + " to " + version.NewestKubernetes + "."))
+	g.Expect(string(readme)).
+		To(ContainSubstring("- Kubernetes " + version.OldestKubernetes + " to " + version.NewestKubernetes + "."))
 }

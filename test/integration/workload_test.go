@@ -107,7 +107,7 @@ func (b *realBed) fullNode(followed *workloads) {
 	b.awaitReady(1)
 	b.says(ContainSubstring("GPUs can be used"))
 	b.Expect(b.present()).To(ContainElement(labels.MarkerPlugin))
-	b.proverSaid("all GPUs are in use, which proves that they can be allocated; no workload was run")
+	b.proverSaid("all GPUs are in use, which shows that they can be allocated; no workload was run")
 
 	b.Expect(followed.created()).To(HaveLen(2))
 	last := followed.last()

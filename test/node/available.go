@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// needed are the controllers of cgroup v1 that a kubelet and runc work with.
+// needed are the controllers of cgroup v1 that a kubelet and runc require.
 var needed = []string{"cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "pids"}
 
 // Available returns why no real node can run here, in one sentence; nil if one can.
@@ -23,7 +23,8 @@ func Available() error {
 		return err
 	}
 	for _, controller := range needed {
-		if !slices.ContainsFunc(hierarchies, func(h hierarchy) bool { return slices.Contains(strings.Split(h.options, ","), controller) }) {
+		if !slices.ContainsFunc(hierarchies,
+			func(h hierarchy) bool { return slices.Contains(strings.Split(h.options, ","), controller) }) {
 			return fmt.Errorf("a real node needs the controller %s of cgroup v1, which is not mounted here", controller)
 		}
 	}

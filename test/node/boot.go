@@ -14,18 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// description is what the first process of a machine is told.
+// description is the configuration of the first process of a machine.
 type description struct {
 	Name, Root, Binaries, Cgroup string
 	GPUs                         int
-	// Joined says that the process is in its cgroup.
+	// Joined is set once the process is in its cgroup.
 	Joined bool
 }
 
 // programDir is where the machine has the programs of the node.
 const programDir = "/opt/node/bin"
 
-// boot is the first process of a machine. It only returns if it fails.
+// boot is the first process of a machine. It returns only if it fails.
 func boot() error {
 	var machine description
 	if err := json.Unmarshal([]byte(os.Getenv(machineVariable)), &machine); err != nil {
@@ -43,8 +43,8 @@ func boot() error {
 	return machine.supervise()
 }
 
-// join enters the machine's cgroup, makes that the root of all that the machine sees of cgroups, and starts
-// this program again: a namespace is entered by one thread, and a new program has but one.
+// join enters the machine's cgroup, makes that the root of the cgroups that the machine sees, and starts this program
+// again: only one thread enters a namespace, and a new program has only one.
 func (d description) join() error {
 	if err := joinCgroup(d.Cgroup); err != nil {
 		return err
@@ -72,11 +72,11 @@ type service struct {
 	started time.Time
 }
 
-// restartPause keeps a service that ends at once from being restarted too often.
+// restartPause limits how often a service that ends immediately is restarted.
 const restartPause = 500 * time.Millisecond
 
-// supervise runs the machine's services and starts those again that end, as an init system does. Processes
-// that lose their parent come to the first one, which must wait for them.
+// supervise runs the machine's services and restarts those that end, like an init system. Processes that lose their
+// parent become children of the first one, which must wait for them.
 func (d description) supervise() error {
 	services := []*service{
 		{name: "containerd", args: []string{"--config=/etc/containerd/config.toml"}},
@@ -119,10 +119,12 @@ func (s *service) start() error {
 	}
 	defer log.Close()
 	path := filepath.Join(programDir, s.name)
-	// Not by a parent-death signal: with the first process the kernel ends all.
+	// Without a parent-death signal: with the first process the kernel ends all.
 	s.process, err = os.StartProcess(path, append([]string{path}, s.args...), &os.ProcAttr{
 		Dir: "/",
-		Env: []string{"PATH=" + machineDir + ":" + programDir + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		Env: []string{
+			"PATH=" + machineDir + ":" + programDir + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+		},
 		// No input.
 		Files: []*os.File{nil, log, log},
 	})

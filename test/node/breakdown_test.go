@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// logBreakdown prints when each container of the operator's namespace ran, from the beginning, in the order of their
-// starts: where the seconds until the node is ready go.
-func (b *bed) logBreakdown(begin time.Time) {
+// logBreakdown prints when each container of the operator's namespace ran, in the order of their starts, to show how
+// long each took until the node is ready.
+func (b *env) logBreakdown(begin time.Time) {
 	b.t.Helper()
 	type span struct {
 		pod, container string
@@ -25,7 +25,8 @@ func (b *bed) logBreakdown(begin time.Time) {
 				continue
 			}
 			started, ended := b.lifetime(status)
-			spans = append(spans, span{pod: cmp.Or(pod.Labels["app"], pod.Name), container: status.Name, started: started, ended: ended})
+			spans = append(spans,
+				span{pod: cmp.Or(pod.Labels["app"], pod.Name), container: status.Name, started: started, ended: ended})
 		}
 	}
 	slices.SortFunc(spans, func(a, b span) int { return a.started.Compare(b.started) })

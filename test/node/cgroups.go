@@ -17,12 +17,12 @@ import (
 
 // hierarchy is one mounted hierarchy of cgroup v1.
 type hierarchy struct {
-	// path is where it is mounted, options what it is mounted with, such as cpu,cpuacct or name=systemd.
+	// path is where it is mounted, options are its mount options, such as cpu,cpuacct or name=systemd.
 	path, options string
 }
 
-// cgroupHierarchies reads which ones are mounted. Where one is mounted twice the last counts, which is the
-// one that shows.
+// cgroupHierarchies returns the mounted hierarchies. If one is mounted twice the last mount counts, which is the
+// visible one.
 func cgroupHierarchies() ([]hierarchy, error) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
@@ -38,7 +38,7 @@ func cgroupHierarchies() ([]hierarchy, error) {
 	return found, nil
 }
 
-// controllers keeps of the mount options those that name the hierarchy.
+// controllers returns the mount options that name the hierarchy.
 func controllers(options string) string {
 	var kept []string
 	for option := range strings.SplitSeq(options, ",") {
@@ -46,7 +46,8 @@ func controllers(options string) string {
 		case strings.HasPrefix(option, "name="):
 			kept = append(kept, "none", option)
 		case strings.Contains(option, "="), option == "rw", option == "ro", option == "xattr", option == "clone_children",
-			option == "nosuid", option == "nodev", option == "noexec", option == "relatime", option == "noatime", option == "noprefix":
+			option == "nosuid", option == "nodev", option == "noexec", option == "relatime", option == "noatime",
+			option == "noprefix":
 		default:
 			kept = append(kept, option)
 		}
@@ -54,7 +55,7 @@ func controllers(options string) string {
 	return strings.Join(kept, ",")
 }
 
-// makeCgroup makes a cgroup in every hierarchy, with its parents.
+// makeCgroup creates a cgroup in every hierarchy, with its parents.
 func makeCgroup(name string) error {
 	hierarchies, err := cgroupHierarchies()
 	if err != nil {
@@ -68,7 +69,7 @@ func makeCgroup(name string) error {
 			if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 				return fmt.Errorf("make cgroup: %w", err)
 			}
-			// A new cgroup has no processors and no memory, and so takes no process.
+			// A new cgroup has no CPUs and no memory nodes, and so accepts no process.
 			for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 				if err := inherit(parent, path, file); err != nil {
 					return fmt.Errorf("make cgroup: %w", err)
@@ -109,7 +110,7 @@ func cgroupProcesses(name string) []int {
 	var found []int
 	hierarchies, _ := cgroupHierarchies()
 	for _, h := range hierarchies[:min(1, len(hierarchies))] {
-		// Folders go away while they are walked, with their containers.
+		// Folders disappear while they are walked, with their containers.
 		_ = filepath.WalkDir(filepath.Join(h.path, name), func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && entry.Name() == "cgroup.procs" {
 				pids, _ := os.ReadFile(path)
@@ -131,7 +132,7 @@ func numbers(text string) []int {
 	return found
 }
 
-// removeCgroup kills what is in a cgroup or below it and removes them. One that is not there is fine.
+// removeCgroup kills the processes in a cgroup or below it and removes it. It may be missing.
 func removeCgroup(name string, within time.Duration) error {
 	hierarchies, err := cgroupHierarchies()
 	if err != nil {
@@ -140,8 +141,8 @@ func removeCgroup(name string, within time.Duration) error {
 	deadline := time.Now().Add(within)
 	for _, h := range hierarchies {
 		path := filepath.Join(h.path, name)
-		// A process that has been killed stays in its cgroup until the kernel is done with it; nothing tells
-		// when that is.
+		// A process that has been killed stays in its cgroup until the kernel is done with it; there is no
+		// event for that.
 		for err = removeTree(path); err != nil; err = removeTree(path) {
 			if time.Now().After(deadline) {
 				return fmt.Errorf("remove cgroup %s: %w", path, err)

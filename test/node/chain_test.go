@@ -31,14 +31,15 @@ func samplePolicy() *v1.ClusterPolicy {
 	}
 }
 
-func (b *bed) createPolicy(policy *v1.ClusterPolicy) {
+func (b *env) createPolicy(policy *v1.ClusterPolicy) {
 	b.t.Helper()
 	content, err := json.Marshal(policy)
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(b.client.CoreV1().RESTClient().Post().AbsPath(policyPath).Body(content).Do(b.t.Context()).Error()).To(Succeed())
+	b.Expect(b.client.CoreV1().RESTClient().Post().AbsPath(policyPath).Body(content).Do(b.t.Context()).Error()).
+		To(Succeed())
 }
 
-func (b *bed) policy() (*v1.ClusterPolicy, error) {
+func (b *env) policy() (*v1.ClusterPolicy, error) {
 	content, err := b.client.CoreV1().RESTClient().Get().AbsPath(policyPath, policyName).DoRaw(context.Background())
 	if err != nil {
 		return nil, err
@@ -47,8 +48,8 @@ func (b *bed) policy() (*v1.ClusterPolicy, error) {
 	return policy, json.Unmarshal(content, policy)
 }
 
-// stages follows the node's condition until it is true, and returns when it told each stage first.
-func (b *bed) stages(begin time.Time, within time.Duration) map[string]time.Duration {
+// stages follows the node's condition until it is true, and returns when it first reported each stage.
+func (b *env) stages(begin time.Time, within time.Duration) map[string]time.Duration {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), within)
 	defer cancel()
@@ -82,10 +83,10 @@ func (b *bed) stages(begin time.Time, within time.Duration) map[string]time.Dura
 	return nil
 }
 
-// TestFromNothingToValidated: the rendered manifests, unchanged, on a real kubelet, and the same again after a
-// restart of the node.
+// TestFromNothingToValidated runs the rendered manifests, unchanged, on a real kubelet, and again after a restart of
+// the node.
 func TestFromNothingToValidated(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.loadNVIDIA()
 	b.deployOperator(privileged)
 	begin := time.Now()
@@ -110,15 +111,15 @@ func TestFromNothingToValidated(t *testing.T) {
 	t.Run("the kubelet allocates the GPUs", func(t *testing.T) { b.in(t).checkAllocation() })
 	t.Run("the order is kept", func(t *testing.T) { b.in(t).checkOrder(begin, written) })
 	t.Run("the operators at rest", func(t *testing.T) { b.in(t).checkMemoryAtRest() })
-	t.Run("what fails is told", func(t *testing.T) { b.in(t).checkFailures(sampleRounds()) })
+	t.Run("failures are reported", func(t *testing.T) { b.in(t).checkFailures(sampleRounds()) })
 	t.Run("a restart of the node", func(t *testing.T) { b.in(t).checkRestart() })
 	t.Run("a replaced driver", func(t *testing.T) { b.in(t).checkReplacedDriver() })
 	t.Run("shared GPUs", func(t *testing.T) { b.in(t).checkSharing() })
 	t.Run("partitioned GPUs", func(t *testing.T) { b.in(t).checkPartitions() })
 }
 
-// checkAllocation runs a pod on two of the GPUs, and looks at what it sees.
-func (b *bed) checkAllocation() {
+// checkAllocation runs a pod on two of the GPUs, and checks which it sees.
+func (b *env) checkAllocation() {
 	object, err := b.client.CoreV1().Nodes().Get(b.t.Context(), machineName, metav1.GetOptions{})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.Expect(object.Status.Allocatable).To(HaveKeyWithValue(gpuResource, resource.MustParse("4")))

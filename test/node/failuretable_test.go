@@ -13,23 +13,24 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// awaitRecorded waits until an Event tells of a failure: of the node, or of the policy for what is beside the ladder.
-// What is only on its way becomes a failure by the deadline of its stage.
-func (b *bed) awaitRecorded(line *failure, begin time.Time) {
+// awaitRecorded waits until there is an Event of a failure: of the node, or of the policy for auxiliary operands. What
+// only takes long becomes a failure by the deadline of its stage.
+func (b *env) awaitRecorded(line *failure, begin time.Time) {
 	b.t.Helper()
-	if line.untold || line.mode.itself || (line.mode.onItsWay && !b.hasDeadlines()) {
+	if line.hidden || line.mode.itself || (line.mode.pending && !b.hasDeadlines()) {
 		return
 	}
-	p := line.patient
+	p := line.target
 	kind, name := "Node", machineName
-	if b.besideLadder(p.operand) {
+	if b.isAuxiliary(p.operand) {
 		kind, name = "ClusterPolicy", policyName
 	}
-	causes := containAll(append(line.mode.says(p), machineName, string(p.operand)))
+	causes := containAll(append(line.mode.causes(p), machineName, string(p.operand)))
 	var message string
 	b.Eventually(func(g Gomega) {
 		recorded, err := b.client.CoreV1().Events(metav1.NamespaceDefault).List(b.t.Context(), metav1.ListOptions{
-			FieldSelector: fmt.Sprintf("involvedObject.kind=%s,involvedObject.name=%s,type=%s", kind, name, corev1.EventTypeWarning)})
+			FieldSelector: fmt.Sprintf("involvedObject.kind=%s,involvedObject.name=%s,type=%s", kind, name,
+				corev1.EventTypeWarning)})
 		g.Expect(err).NotTo(HaveOccurred())
 		var messages []string
 		for _, event := range recorded.Items {
@@ -47,64 +48,67 @@ func (b *bed) awaitRecorded(line *failure, begin time.Time) {
 	b.t.Logf("Event of the %s after %s: %s: %s", kind, line.recorded, line.reason, message)
 }
 
-// hasDeadlines tells whether the policy has some that a test can wait for.
-func (b *bed) hasDeadlines() bool {
+// hasDeadlines reports whether the policy has deadlines that a test can wait for.
+func (b *env) hasDeadlines() bool {
 	policy, err := b.policy()
 	b.Expect(err).NotTo(HaveOccurred())
 	return policy.Spec.Deadlines != nil
 }
 
-// failureTable tells of each failure how long it took to tell it and to be well again.
+// failureTable returns for each failure how long it took to report it and to recover.
 func failureTable(lines []*failure) string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "operand\tcontainer\tfailure\ttold after\tEvent\twell after the cure\tsaid")
-	told, untold, recorded, failures, well := 0, 0, 0, 0, 0
+	fmt.Fprintln(table, "operand\tcontainer\tfailure\treported after\tEvent\trecovery after the repair\tmessage")
+	reported, hidden, recorded, failures, recovered := 0, 0, 0, 0, 0
 	for _, line := range lines {
-		wellAfter := "not awaited"
+		recoveryAfter := "not awaited"
 		if line.done {
-			wellAfter, well = seconds(line.well), well+1
+			recoveryAfter, recovered = seconds(line.recovery), recovered+1
 		}
 		switch {
-		case line.untold:
-			untold++
-		case line.told > 0:
-			told++
+		case line.hidden:
+			hidden++
+		case line.reported > 0:
+			reported++
 		}
-		if !line.untold && !line.mode.itself {
+		if !line.hidden && !line.mode.itself {
 			failures++
 		}
 		if line.recorded > 0 {
 			recorded++
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			line.patient.operand, line.patient.container, line.mode.name, line.toldAfter(), line.event(), wellAfter, line.said)
+			line.target.operand, line.target.container, line.mode.name,
+			line.reportedAfter(), line.event(), recoveryAfter, line.message)
 	}
 	_ = table.Flush()
-	return fmt.Sprintf("\n%s%d/%d told by status and condition, %d/%d by an Event; %d not to be known, as nothing asks the container; "+
-		"%d/%d well again without a hand", text.String(), told, len(lines)-untold, recorded, failures, untold, well, len(lines))
+	summary := fmt.Sprintf("%d/%d reported by status and condition, %d/%d by an Event; %d cannot be detected, without a "+
+		"probe; %d/%d recovered without action",
+		reported, len(lines)-hidden, recorded, failures, hidden, recovered, len(lines))
+	return "\n" + text.String() + summary
 }
 
-func (f *failure) toldAfter() string {
+func (f *failure) reportedAfter() string {
 	switch {
-	case f.untold:
+	case f.hidden:
 		return "no probe"
-	case f.told > 0:
-		return seconds(f.told)
+	case f.reported > 0:
+		return seconds(f.reported)
 	}
 	return "never"
 }
 
-// event is when there was an Event, and its reason.
+// event returns when there was an Event, and its reason.
 func (f *failure) event() string {
 	switch {
 	case f.recorded > 0:
 		return f.reason + " " + seconds(f.recorded)
-	case f.untold:
+	case f.hidden:
 		return "no probe"
 	case f.mode.itself:
 		return "no failure"
-	case f.mode.onItsWay:
+	case f.mode.pending:
 		return "at the deadline"
 	}
 	return "never"

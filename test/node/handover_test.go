@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// mostOwn is what the program that waits may take from a marker until it has ended.
+	// mostOwn is how long the program that waits may take from a marker until it has ended.
 	mostOwn = 100 * time.Millisecond
-	// mostHandOver is what may pass from a marker until the next process has started, where the kubelet is no
-	// slower than that with any other two containers of a pod: it looks once a second at what has ended.
+	// mostHandOver limits the time from a marker until the next process has started, if the kubelet is no slower
+	// than with any other two containers of a pod: it checks once a second which have ended.
 	mostHandOver = time.Second
-	// shared is how many times that it may be before the test fails. Of so few hand-overs the slowest counts, and
-	// one that meets other work of a small machine is no defect; the line that is printed is what to look at.
+	// shared is the factor on that at which the test fails. With so few hand-overs the slowest counts, and one that
+	// meets other load of a small machine is no defect; see the line that is printed.
 	shared = 3
-	// mostHandler is what may pass from the handler's installation on a node until the first pod starts that needs it: the
-	// runtime restarts, and the kubelet looks at containers and probes them once a second each.
+	// mostHandler limits the time from the handler's installation on a node until the first pod starts that needs
+	// it: the runtime restarts, and the kubelet checks and probes containers once a second each.
 	mostHandler = 8 * time.Second
 
 	nvidiaClass = "nvidia"
@@ -38,18 +38,18 @@ type handOver struct {
 	own, whole time.Duration
 }
 
-// handOvers are those of all containers that were waiting when the marker was written, and the kubelet's pauses
-// between other init containers, which wait for no marker, and what follows them.
-func (b *bed) handOvers() (found []handOver, pauses []time.Duration) {
+// handOvers returns those of all containers that were waiting when the marker was written, and the kubelet's pauses
+// between other init containers, which wait for no marker, and the containers after them.
+func (b *env) handOvers() (found []handOver, pauses []time.Duration) {
 	b.t.Helper()
 	for _, pod := range b.pods() {
 		if pod.Status.Phase != corev1.PodRunning {
-			continue // The labels of GPU Feature Discovery bring more operands.
+			continue // The labels of GPU Feature Discovery install more operands.
 		}
 		states := slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses)
 		for i, container := range pod.Spec.InitContainers {
 			if container.RestartPolicy != nil {
-				continue // It goes on running beside what follows it.
+				continue // It keeps running together with the containers after it.
 			}
 			started, ended := b.lifetime(statusOf(b.WithT, states, container.Name))
 			next := slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers)[i+1]
@@ -74,15 +74,15 @@ func (b *bed) handOvers() (found []handOver, pauses []time.Duration) {
 	return found, pauses
 }
 
-// pods are those of the operator's namespace.
-func (b *bed) pods() []corev1.Pod {
+// pods returns the pods of the operator's namespace.
+func (b *env) pods() []corev1.Pod {
 	b.t.Helper()
 	pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{})
 	b.Expect(err).NotTo(HaveOccurred())
 	return pods.Items
 }
 
-// waitsFor are the markers that a container of ours waits for.
+// waitsFor returns the markers that a container of ours waits for.
 func waitsFor(container corev1.Container) (markers []string, waits bool) {
 	if len(container.Args) == 0 || container.Args[0] != "wait" {
 		return nil, false
@@ -94,15 +94,15 @@ func waitsFor(container corev1.Container) (markers []string, waits bool) {
 			}
 		}
 		if arg == "--injected" {
-			// The toolkit of these tests has the runtime restart.
+			// The toolkit of these tests restarts the runtime.
 			markers = append(markers, "runtime-ready")
 		}
 	}
 	return markers, true
 }
 
-// awaitWaiting waits until all containers run, since then, that wait for a marker, and returns how many these are.
-func (b *bed) awaitWaiting(begin time.Time) (count int) {
+// awaitWaiting waits until all containers that wait for a marker run, since then, and returns their number.
+func (b *env) awaitWaiting(begin time.Time) (count int) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
 		count = 0
@@ -123,8 +123,8 @@ func (b *bed) awaitWaiting(begin time.Time) (count int) {
 	return count
 }
 
-// written is when the last one of the markers was written.
-func (b *bed) written(markers []string) time.Time {
+// written returns when the last one of the markers was written.
+func (b *env) written(markers []string) time.Time {
 	b.t.Helper()
 	var last time.Time
 	for _, marker := range markers {
@@ -143,14 +143,14 @@ func statusOf(g Gomega, states []corev1.ContainerStatus, name string) corev1.Con
 	return states[at]
 }
 
-// lifetime is when a container started and ended, as the runtime wrote it down: the API has whole seconds.
-func (b *bed) lifetime(status corev1.ContainerStatus) (started, ended time.Time) {
+// lifetime returns when a container started and ended, by the journal of the runtime: the API has whole seconds.
+func (b *env) lifetime(status corev1.ContainerStatus) (started, ended time.Time) {
 	b.t.Helper()
 	id := strings.TrimPrefix(status.ContainerID, "containerd://")
 	b.Expect(id).NotTo(BeEmpty(), status.Name)
 	paths, err := filepath.Glob(b.machine.Running("/var/lib/containerd/*/containers/" + id + "/status"))
 	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(paths).To(HaveLen(1), "what the runtime knows of %s", status.Name)
+	b.Expect(paths).To(HaveLen(1), "the runtime state of %s", status.Name)
 	content, err := os.ReadFile(paths[0])
 	b.Expect(err).NotTo(HaveOccurred())
 	var known struct{ StartedAt, FinishedAt int64 }
@@ -159,9 +159,9 @@ func (b *bed) lifetime(status corev1.ContainerStatus) (started, ended time.Time)
 	return time.Unix(0, known.StartedAt), time.Unix(0, known.FinishedAt)
 }
 
-// checkHandOvers prints the hand-overs and holds them against their limits. There are at least so many: while
-// the handler is missing, some containers may not wait yet when their marker is written.
-func (b *bed) checkHandOvers(least int) {
+// checkHandOvers prints the hand-overs and checks their limits. There must be at least this many: while the handler is
+// missing, some containers may not wait yet when their marker is written.
+func (b *env) checkHandOvers(least int) {
 	b.t.Helper()
 	found, pauses := b.handOvers()
 	b.Expect(len(found)).To(BeNumerically(">=", least))
@@ -178,20 +178,28 @@ func (b *bed) checkHandOvers(least int) {
 		b.t.Logf("%-36s %-14s %9s %9s  %s", h.pod, h.markers,
 			h.own.Round(100*time.Microsecond), h.whole.Round(time.Millisecond), h.next)
 	}
-	b.t.Logf("%d hand-overs: p95 %s; ours p95 %s, the kubelet's p95 %s. Between two containers that wait for nothing it takes "+
-		"p95 %s in %d pods that are not ours, and %s between %d pairs of ours", len(found),
-		p95(whole).Round(time.Millisecond), p95(own).Round(100*time.Microsecond), p95(kubelet).Round(time.Millisecond),
-		p95(bare).Round(time.Millisecond), len(bare), p95(pauses).Round(time.Millisecond), len(pauses))
+	b.t.Logf(
+		"%d hand-overs: p95 %s; ours p95 %s, the kubelet's p95 %s. Between two containers that wait for nothing it takes "+
+			"p95 %s in %d pods that are not ours, and %s between %d pairs of ours",
+		len(found),
+		p95(whole).Round(time.Millisecond),
+		p95(own).Round(100*time.Microsecond),
+		p95(kubelet).Round(time.Millisecond),
+		p95(bare).Round(time.Millisecond),
+		len(bare),
+		p95(pauses).Round(time.Millisecond),
+		len(pauses),
+	)
 	b.Expect(p95(own)).To(BeNumerically("<=", shared*mostOwn))
 	b.Expect(p95(whole)).To(BeNumerically("<=", shared*max(mostHandOver, p95(bare), p95(pauses))))
 }
 
-// barePods are as many as wait for markers on a node that joins.
+// barePods is the number of pods that wait for markers on a node that joins.
 const barePods = 6
 
-// barePauses are what the kubelet takes from the end of a container to the start of the next one in pods of two that
-// wait for nothing. They come at once, as the operands do.
-func (b *bed) barePauses() []time.Duration {
+// barePauses returns the kubelet's times from the end of a container to the start of the next one in pods of two that
+// wait for nothing. They are created together, like the operands.
+func (b *env) barePauses() []time.Duration {
 	b.t.Helper()
 	b.load(standIn("example.com/bare:1", "echo"))
 	pods := b.client.CoreV1().Pods(metav1.NamespaceDefault)
@@ -224,15 +232,15 @@ func (b *bed) barePauses() []time.Duration {
 	return pauses
 }
 
-// p95 is the least of the values that is no less than 95 % of them; of few values, the greatest.
+// p95 returns the smallest value that 95 % of the values do not exceed; of few values, the greatest.
 func p95(values []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[(len(sorted)*95+99)/100-1]
 }
 
-// checkHandler holds that no pod which needs the handler came before the runtime had it: the kubelet tries one that failed
-// again only after 10 to 15 s. Those come at once that wait for nothing else.
-func (b *bed) checkHandler() {
+// checkHandler checks that no pod which needs the handler was started before the runtime had it: the kubelet retries a
+// failed one only after 10 to 15 s. Pods that wait for nothing else start immediately.
+func (b *env) checkHandler() {
 	b.t.Helper()
 	dropIns, err := filepath.Glob(b.machine.Running("/etc/containerd/conf.d/*.toml"))
 	b.Expect(err).NotTo(HaveOccurred())

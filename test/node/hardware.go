@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// machineDir holds the machine's stand-in and the names by which the machine itself starts it.
+	// machineDir contains the machine's stand-in and the names by which the machine itself starts it.
 	machineDir = "/opt/node/machine"
 	standIn    = "/opt/node/stand-in"
-	// ordersOnDisk is where the orders lie, ordersShown where the stand-in finds them.
+	// ordersOnDisk is where the orders are written, ordersShown where the stand-in reads them.
 	ordersOnDisk = "/var/lib/stand-in-orders"
 	ordersShown  = "/run/machine/orders"
-	// pciAddress is that of the first GPU; the others follow.
+	// pciAddress is the address of the first GPU; the others follow.
 	pciAddress = 0x10
 )
 
-// shown are the folders and files of the kernel in whose place every container finds the machine's own. They
-// are new at each boot, so that no driver is loaded then. A driver that is loaded writes to them.
+// shown are the files and folders that replace the kernel's in every container. They are new at each boot, when no
+// driver is loaded. A driver that is loaded writes to them.
 func shown(gpus int) map[string]string {
 	files := map[string]string{
 		"/proc/devices": "Character devices:\n  1 mem\n\nBlock devices:\n",
@@ -38,10 +38,10 @@ func shown(gpus int) map[string]string {
 	return files
 }
 
-// places are where the files are shown. The stand-in has the same list.
+// places are where these files are mounted. The stand-in has the same list.
 var places = []string{"/sys/bus/pci/devices", "/sys/module", "/proc/devices", "/proc/driver", bootIDFile}
 
-// showHardware puts the machine's files over those of the kernel, for programs that run outside containers.
+// showHardware mounts the machine's files over those of the kernel, for programs that run outside containers.
 func (d description) showHardware() error {
 	for _, dir := range []string{"/sys/bus/pci/devices", "/sys/module", "/proc/driver"} {
 		if err := os.MkdirAll(filepath.Join(hidden, dir), 0o755); err != nil {
@@ -50,7 +50,8 @@ func (d description) showHardware() error {
 	}
 	for path, content := range shown(d.GPUs) {
 		file := filepath.Join(hidden, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o644)); err != nil {
+		err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o644))
+		if err != nil {
 			return err
 		}
 	}
@@ -62,7 +63,7 @@ func (d description) showHardware() error {
 	return bind(ordersOnDisk, ordersShown, 0)
 }
 
-// installStandIn puts the stand-in on the disk, with the names by which the machine starts it.
+// installStandIn writes the stand-in to the disk, with the names by which the machine starts it.
 func (m *Machine) installStandIn() error {
 	if err := errors.Join(copyFile(m.options.StandIn, m.Path(standIn)),
 		os.MkdirAll(m.Path(machineDir), 0o755), os.MkdirAll(m.Path(ordersOnDisk), 0o755)); err != nil {
@@ -76,19 +77,19 @@ func (m *Machine) installStandIn() error {
 	return nil
 }
 
-// Order is what a test wants of a program that the stand-in plays, each time that it starts.
+// Order is how a test makes a program that the stand-in plays behave, each time that it starts.
 type Order struct {
 	// Delay is how long it takes before it does anything, with a unit; RandomDelay adds up to that.
 	Delay, RandomDelay string
-	// Fault is exit, hang or memory: it ends with an error, does nothing until the order is taken back, or
-	// takes all memory.
+	// Fault is exit, hang or memory: it ends with an error, does nothing until the order is withdrawn, or
+	// uses all memory.
 	Fault string
-	// Message is what it says as it exits, Code the exit code; 0 is 1.
+	// Message is what it prints when it exits, Code the exit code; 0 means 1.
 	Message string
 	Code    int
 }
 
-// Order gives an order to the program of this name; nil takes it back.
+// Order gives an order to the program of this name; nil withdraws it.
 func (m *Machine) Order(program string, order *Order) error {
 	path := m.Path(filepath.Join(ordersOnDisk, program+".json"))
 	if order == nil {
@@ -101,6 +102,6 @@ func (m *Machine) Order(program string, order *Order) error {
 	if err != nil {
 		return err
 	}
-	// Renamed, so that nobody reads a part of it.
+	// Renamed, so that no reader sees a part of it.
 	return errors.Join(os.WriteFile(path+".new", content, 0o644), os.Rename(path+".new", path))
 }

@@ -19,20 +19,20 @@ import (
 
 // Image is a container image with one layer.
 type Image struct {
-	// Names are those under which it is known, with registry and tag or digest as pods ask for it.
+	// Names are the references by which it can be used in pods, with registry and tag or digest.
 	Names []string
 	// Files are paths on this computer by their places in the image, without the leading slash. All are
 	// programs.
 	Files map[string]string
 	// Links are targets of symbolic links by the links' places in the image.
 	Links map[string]string
-	// Entrypoint is what a container runs unless its pod says otherwise.
+	// Entrypoint is the default command of a container.
 	Entrypoint []string
 	// Env are its variables, as NAME=value.
 	Env []string
 }
 
-// descriptor refers to a blob, as the OCI image specification says.
+// descriptor refers to a blob, see the OCI image specification.
 type descriptor struct {
 	MediaType   string            `json:"mediaType"`
 	Digest      string            `json:"digest"`
@@ -88,7 +88,7 @@ func (i Image) layer() ([]byte, error) {
 	return pack(files, 0o755, i.Links)
 }
 
-// put adds a blob and returns what refers to it.
+// put adds a blob and returns its descriptor.
 func put(blobs map[string][]byte, mediaType string, content []byte) descriptor {
 	digest := fmt.Sprintf("%x", sha256.Sum256(content))
 	blobs["blobs/sha256/"+digest] = content
@@ -103,7 +103,7 @@ func putJSON(blobs map[string][]byte, mediaType string, value any) (descriptor, 
 	return put(blobs, mediaType, content), nil
 }
 
-// pack makes a tar file of files and links, with the folders that they are in.
+// pack creates a tar file of files and links, with the folders that they are in.
 func pack(files map[string][]byte, mode int64, links map[string]string) ([]byte, error) {
 	var packed bytes.Buffer
 	writer := tar.NewWriter(&packed)

@@ -12,8 +12,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
-// loadNVIDIA makes images under the names of NVIDIA's known on the node; the stand-in plays what is in them.
-func (b *bed) loadNVIDIA() {
+// loadNVIDIA loads images under NVIDIA's names on the node; the stand-in plays their programs.
+func (b *env) loadNVIDIA() {
 	b.t.Helper()
 	stack := fakegpu.Build(b.t)
 	images, err := node.NVIDIAImages(os.Getenv(standInVariable), filepath.Join(stack.Lib, "libcuda.so.1"))
@@ -23,7 +23,7 @@ func (b *bed) loadNVIDIA() {
 	}
 }
 
-// played is an image in which the stand-in plays some programs, the first of which the image starts.
+// played returns an image in which the stand-in plays some programs, the first of which the image starts.
 func played(name string, programs ...string) node.Image {
 	return node.PlayedImage(os.Getenv(standInVariable), name, programs...)
 }

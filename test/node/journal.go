@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// journal is where the stand-in, as runc, writes down each start of a container.
+// journal is where the stand-in, as runc, records each start of a container.
 const journal = "/var/lib/stand-in-journal"
 
 // Start is the start of a container.
 type Start struct {
 	// Namespace and Pod that it belongs to; Container is empty for the pod's sandbox.
 	Namespace, Pod, Container string
-	// At is just before its program started.
+	// At is just before its program was started.
 	At time.Time
 }
 
-// Starts are those of all containers since then, also of those that are gone, in their order.
+// Starts returns the starts of all containers since then, in their order, including containers that are gone.
 func (m *Machine) Starts(since time.Time) ([]Start, error) {
 	var found []Start
 	err := m.readLines(journal, func(line []byte) error {
@@ -40,10 +40,10 @@ func (m *Machine) Starts(since time.Time) ([]Start, error) {
 	return found, err
 }
 
-// injections is where the stand-in, as the runtime of the handler nvidia, writes down what it has put into which container.
+// injections is where the stand-in, as the runtime of the handler nvidia, records what it has injected.
 const injections = "/var/lib/stand-in-injections"
 
-// Injection is what a container got as it was made.
+// Injection is what a container got when it was created.
 type Injection struct {
 	Pod, Container string
 	// Driver is the version whose files it got, Loaded that of the driver in the kernel then; empty for none.
@@ -51,7 +51,7 @@ type Injection struct {
 	At             time.Time
 }
 
-// Injections are those since then, in their order.
+// Injections returns the injections since then, in their order.
 func (m *Machine) Injections(since time.Time) ([]Injection, error) {
 	var found []Injection
 	err := m.readLines(injections, func(line []byte) error {

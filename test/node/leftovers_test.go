@@ -28,8 +28,8 @@ import (
 // victimVariable makes TestNothingIsLeft the run that it watches.
 const victimVariable = "TEST_NODE_VICTIM"
 
-// TestNothingIsLeft starts runs in which a container runs, ends them in every way there is, and looks for
-// what they leave. Each is a process of its own.
+// TestNothingIsLeft starts runs in which a container runs, ends them in every possible way, and checks what they leave.
+// Each is a process of its own.
 func TestNothingIsLeft(t *testing.T) {
 	if os.Getenv(victimVariable) != "" {
 		beVictim(t)
@@ -39,7 +39,7 @@ func TestNothingIsLeft(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		end  func(g *WithT, v *victim)
-		// next says that the next run has to clean up.
+		// next means that the next run has to clean up.
 		next bool
 	}{
 		{name: "ended by itself", end: func(g *WithT, v *victim) {
@@ -61,7 +61,7 @@ func TestNothingIsLeft(t *testing.T) {
 			g.Expect(cgroups(v.dir)).NotTo(BeEmpty())
 			tc.end(g, v)
 			if tc.next {
-				// The kernel may take as long to end them as a run that cleans up gives it.
+				// The kernel may take as long to end them as a run that cleans up allows.
 				g.Eventually(func() []string { return states(processesOf(v.dir, "")) }, "30s", "20ms").Should(BeEmpty())
 				g.Expect(v.dir).To(BeADirectory())
 				other := startVictim(t)
@@ -78,7 +78,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// beVictim runs a machine until its standard input ends. Nothing of it is tidied up.
+// beVictim runs a machine until its standard input ends. It does not clean up.
 func beVictim(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -146,7 +146,7 @@ func processesOf(dir, part string) []int {
 	return found
 }
 
-// states are what these processes run, and what they do.
+// states returns what these processes run, and their states.
 func states(pids []int) []string {
 	var found []string
 	for _, pid := range pids {
@@ -158,7 +158,8 @@ func states(pids []int) []string {
 		}
 		waits, _ := os.ReadFile(dir + "wchan")
 		state := regexp.MustCompile(`(?m)^(State|PPid|Threads):.*$`).FindAllString(string(status), -1)
-		found = append(found, fmt.Sprintf("%d %q %q waits in %s", pid, strings.ReplaceAll(string(command), "\x00", " "), state, waits))
+		found = append(found,
+			fmt.Sprintf("%d %q %q waits in %s", pid, strings.ReplaceAll(string(command), "\x00", " "), state, waits))
 	}
 	return found
 }

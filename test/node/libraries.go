@@ -16,8 +16,8 @@ import (
 // libraryDirs are where a Linux system has its shared libraries, besides folders for one architecture.
 var libraryDirs = []string{"/lib", "/usr/lib", "/lib64", "/usr/lib64"}
 
-// Libraries returns what a dynamically linked program of this computer needs to start: the loader and the
-// shared libraries, by their places in an image, without the leading slash. A static program needs nothing.
+// Libraries returns what a dynamically linked program of this computer needs to start: the loader and the shared
+// libraries, by their places in an image, without the leading slash. A static program needs nothing.
 func Libraries(program string) (map[string]string, error) {
 	found := map[string]string{}
 	if err := addLibraries(found, program); err != nil {
@@ -76,5 +76,5 @@ func findLibrary(name string) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("there is no %s in %s", name, strings.Join(libraryDirs, ", "))
+	return "", fmt.Errorf("%s is not in %s", name, strings.Join(libraryDirs, ", "))
 }

@@ -24,7 +24,7 @@ import (
 var config embed.FS
 
 const (
-	// machineVariable tells the first process of a machine what it is like.
+	// machineVariable has the description for the first process of a machine.
 	machineVariable = "GPU_OPERATOR_NODE_MACHINE"
 
 	containerdSocket = "/run/containerd/containerd.sock"
@@ -34,31 +34,31 @@ const (
 	logDir = "/var/log"
 )
 
-// Options says what a machine is like.
+// Options configure a machine.
 type Options struct {
-	// Name is that of the machine and of its Node.
+	// Name of the machine and of its Node.
 	Name string
 	// Binaries is the folder that cluster.EnsureNodeBinaries returned.
 	Binaries string
 	// StandIn is the program that cluster.BuildNodeStandIn returned.
 	StandIn string
-	// Kubeconfig is what the kubelet reaches the API server with.
+	// Kubeconfig is the kubelet's.
 	Kubeconfig string
-	// GPUs is how many the machine has.
+	// GPUs is the number of the machine's GPUs.
 	GPUs int
 }
 
 // Machine is a computer with a kubelet.
 type Machine struct {
 	options Options
-	// dir holds the root file system, which outlives a reboot.
+	// dir has the root file system, which outlives a reboot.
 	dir    string
 	init   *exec.Cmd
 	ended  chan struct{}
 	cgroup string
 }
 
-// New makes a machine that is switched off, with a new disk, which is kept until the run ends.
+// New creates a machine that is switched off, with a new disk, which is kept until the run ends.
 func New(o Options) (*Machine, error) {
 	dir, err := os.MkdirTemp(Dir(), o.Name+"-")
 	if err != nil {
@@ -92,8 +92,8 @@ func (m *Machine) install() error {
 		"/etc/hostname":                      []byte(m.options.Name + "\n"),
 		"/etc/passwd":                        []byte("root:x:0:0:root:/root:/bin/sh\n"),
 		"/etc/machine-id":                    []byte(strings.ReplaceAll(newID(), "-", "") + "\n"),
-		// What the tests take for granted is the machine's own: the programs of this computer may be of
-		// an operating system for which there is no driver.
+		// The tests rely on the machine's os-release: that of this computer may be of an operating system for
+		// which there is no driver.
 		"/etc/os-release": []byte("ID=ubuntu\nVERSION_ID=\"24.04\"\nPRETTY_NAME=\"Ubuntu 24.04 LTS\"\n"),
 	}
 	for from, to := range map[string]string{
@@ -116,8 +116,8 @@ func (m *Machine) install() error {
 	return errors.Join(os.MkdirAll(m.Path(logDir), 0o755), m.installStandIn())
 }
 
-// PowerOn boots the machine and returns once its container runtime answers. What it has mounted and
-// what it had in memory before is gone; the disk is as it was.
+// PowerOn boots the machine and returns once its container runtime answers. Its earlier mounts and memory are gone; the
+// disk is as it was.
 func (m *Machine) PowerOn(ctx context.Context) error {
 	if err := m.start(); err != nil {
 		return fmt.Errorf("boot machine %s: %w", m.options.Name, err)
@@ -144,7 +144,8 @@ func (m *Machine) start() error {
 		return err
 	}
 	described, err := json.Marshal(description{
-		Name: m.options.Name, Root: filepath.Join(m.dir, "root"), Binaries: m.options.Binaries, Cgroup: m.cgroup, GPUs: m.options.GPUs,
+		Name: m.options.Name, Root: filepath.Join(m.dir, "root"), Binaries: m.options.Binaries,
+		Cgroup: m.cgroup, GPUs: m.options.GPUs,
 	})
 	if err != nil {
 		return err
@@ -170,7 +171,7 @@ func (m *Machine) start() error {
 	return nil
 }
 
-// PowerOff ends the machine at once, as a loss of power does. One that is off stays off.
+// PowerOff ends the machine immediately, like a power loss. It may be off already.
 func (m *Machine) PowerOff() error {
 	if m.init == nil {
 		return nil
@@ -181,8 +182,8 @@ func (m *Machine) PowerOff() error {
 	return removeCgroup(m.cgroup, endWithin)
 }
 
-// Processes returns the numbers, on this computer, of the machine's processes that run a program, which is
-// named as their containers see it.
+// Processes returns the numbers, on this computer, of the machine's processes that run a program, named by its path in
+// their containers.
 func (m *Machine) Processes(program string) []int {
 	var found []int
 	for _, pid := range cgroupProcesses(m.cgroup) {
@@ -193,7 +194,7 @@ func (m *Machine) Processes(program string) []int {
 	return found
 }
 
-// Import makes an image, as an archive in the OCI layout, known to the container runtime.
+// Import loads an image, from an archive in the OCI layout, into the container runtime.
 func (m *Machine) Import(ctx context.Context, archive io.Reader) error {
 	if err := m.ctr(ctx, archive, "images", "import", "--local", "-"); err != nil {
 		return fmt.Errorf("import an image on machine %s: %w", m.options.Name, err)
@@ -201,7 +202,7 @@ func (m *Machine) Import(ctx context.Context, archive io.Reader) error {
 	return nil
 }
 
-// Untag takes a name from an image; what runs of it goes on.
+// Untag removes a name from an image; its containers keep running.
 func (m *Machine) Untag(ctx context.Context, name string) error {
 	if err := m.ctrOnceUp(ctx, "images", "remove", name); err != nil {
 		return fmt.Errorf("remove an image on machine %s: %w", m.options.Name, err)
@@ -209,7 +210,7 @@ func (m *Machine) Untag(ctx context.Context, name string) error {
 	return nil
 }
 
-// Tag gives an image that the container runtime knows a further name.
+// Tag adds a name to an image in the container runtime.
 func (m *Machine) Tag(ctx context.Context, name, further string) error {
 	if err := m.ctrOnceUp(ctx, "images", "tag", "--force", name, further); err != nil {
 		return fmt.Errorf("name an image on machine %s: %w", m.options.Name, err)
@@ -217,7 +218,7 @@ func (m *Machine) Tag(ctx context.Context, name, further string) error {
 	return nil
 }
 
-// ctr talks to the container runtime in the namespace of Kubernetes.
+// ctr runs ctr in the namespace of Kubernetes.
 func (m *Machine) ctr(ctx context.Context, in io.Reader, args ...string) error {
 	args = append([]string{"--address", m.Running(containerdSocket), "--namespace", "k8s.io"}, args...)
 	cmd := exec.CommandContext(ctx, filepath.Join(m.options.Binaries, "ctr"), args...)
@@ -228,8 +229,8 @@ func (m *Machine) ctr(ctx context.Context, in io.Reader, args ...string) error {
 	return nil
 }
 
-// ctrOnceUp is ctr for what may be said twice: while the container runtime restarts, which the toolkit has it do,
-// it is said again until the runtime has taken it.
+// ctrOnceUp is ctr for commands that may be repeated: while the container runtime restarts, as the toolkit makes it,
+// they are repeated until the runtime has accepted one.
 func (m *Machine) ctrOnceUp(ctx context.Context, args ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, restartWithin)
 	defer cancel()
@@ -241,7 +242,7 @@ func (m *Machine) ctrOnceUp(ctx context.Context, args ...string) error {
 			return nil
 		}
 		if m.ctr(ctx, nil, "version") == nil {
-			// It was up after all, unless it has come up in between.
+			// It was up, unless it has come up in between.
 			if err = m.ctr(ctx, nil, args...); err == nil {
 				return nil
 			}
@@ -254,7 +255,7 @@ func (m *Machine) ctrOnceUp(ctx context.Context, args ...string) error {
 	}
 }
 
-// Logs returns the ends of what the machine's own programs wrote.
+// Logs returns the ends of the logs of the machine's own programs.
 func (m *Machine) Logs() string {
 	const size = 3000
 	var logs strings.Builder

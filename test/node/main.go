@@ -15,7 +15,7 @@ import (
 	children "github.com/clusterpolicy/gpu-operator/test/process"
 )
 
-// The program is started anew for each of its parts; this variable says which one it is.
+// The program is started again for each of its parts; this variable names the part.
 const (
 	partVariable = "GPU_OPERATOR_NODE_PART"
 	// partInside is the caller's own work, in a network of its own.
@@ -26,13 +26,13 @@ const (
 	partMachine = "machine"
 )
 
-// dirVariable tells the parts the folder of the run.
+// dirVariable names the folder of the run.
 const dirVariable = "GPU_OPERATOR_NODE_DIR"
 
-// Main runs a program that has real nodes, and returns its exit code. It is to be called at the very start
-// of a program, as in TestMain, since it starts the program again for its parts. Prepare runs as the
-// program was started, with the network of this computer; run runs once more in a process of its own,
-// where Dir and New can be used. Arguments, environment and standard streams are the same in both.
+// Main runs a program that has real nodes, and returns its exit code. Call it at the very start of a program, as in
+// TestMain, since it starts the program again for its parts. prepare runs in the program as it was started, with the
+// network of this computer; run runs again in a process of its own, where Dir and New can be used. Arguments,
+// environment and standard streams are the same in both.
 func Main(prepare func(context.Context) error, run func() int) int {
 	var err error
 	switch os.Getenv(partVariable) {
@@ -57,10 +57,10 @@ func Main(prepare func(context.Context) error, run func() int) int {
 	return 0
 }
 
-// Part tells whether this process is one that Main has started.
+// Part reports whether this process is one that Main has started.
 func Part() bool { return os.Getenv(partVariable) != "" }
 
-// Dir is the folder of the run.
+// Dir returns the folder of the run.
 func Dir() string { return os.Getenv(dirVariable) }
 
 // enter makes this process, and all that it starts, a part of the run.
@@ -75,7 +75,7 @@ func enter() error {
 	return setUpNetwork()
 }
 
-// part is the command that starts this program as another part.
+// part returns the command that starts this program as another part.
 func part(name, dir string, args ...string) *exec.Cmd {
 	cmd := exec.Command("/proc/self/exe", args...)
 	cmd.Env = append(os.Environ(), partVariable+"="+name, dirVariable+"="+dir)

@@ -17,7 +17,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
-// What the part of this program that has the computer's network prepares, and where it is.
+// The variables of what the part of this program with the computer's network has prepared.
 const (
 	standInVariable       = "TEST_NODE_STAND_IN"
 	operatorImageVariable = "TEST_NODE_OPERATOR_IMAGE"
@@ -53,7 +53,7 @@ func prepare(ctx context.Context) error {
 	return errors.Join(err, os.Setenv(operatorImageVariable, image))
 }
 
-// binaries are the node's programs, which are there.
+// binaries returns the folder of the node's programs, which exists.
 func binaries(t *testing.T) string {
 	t.Helper()
 	dir, err := cluster.EnsureNodeBinaries(t.Context(), os.Stderr)

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fromComputer are the folders that the machine has of this computer, read-only: programs such as mount,
-// which the kubelet calls, and their libraries.
+// fromComputer are the folders of this computer that the machine uses, read-only: programs such as mount, which the
+// kubelet calls, and their libraries.
 var fromComputer = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"}
 
-// kernelSettings are what a kubelet sets for the whole kernel unless it finds them so. The machine shows it
-// files with these values, and the kernel keeps its own.
+// kernelSettings are what a kubelet sets for the whole kernel unless they already have these values. The machine has
+// files with these values instead, and the kernel keeps its own.
 var kernelSettings = map[string]string{
 	"/proc/sys/vm/overcommit_memory":      "1",
 	"/proc/sys/vm/panic_on_oom":           "0",
@@ -28,15 +28,15 @@ var kernelSettings = map[string]string{
 	"/proc/sys/kernel/keys/root_maxbytes": "25000000",
 }
 
-// hidden is where the machine keeps the files that it shows in place of the kernel's, a new one at each boot.
+// hidden is where the machine has the files that replace the kernel's, a new one at each boot.
 const hidden = "/run/machine/kernel"
 
-// bootIDFile is what differs from boot to boot.
+// bootIDFile differs from boot to boot.
 const bootIDFile = "/proc/sys/kernel/random/boot_id"
 
 // mount builds the machine's tree of file systems and enters it.
 func (d description) mount() error {
-	// What is mounted from here on is the machine's alone.
+	// Mounts from here on are the machine's alone.
 	if err := unix.Mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (d description) mount() error {
 	return hideKernelSettings()
 }
 
-// mountPrograms shows the machine what it has of this computer.
+// mountPrograms mounts the folders of this computer that the machine uses.
 func (d description) mountPrograms() error {
 	for _, dir := range fromComputer {
 		target := filepath.Join(d.Root, dir)
@@ -86,7 +86,7 @@ func (d description) mountPrograms() error {
 	if err := bind(d.Binaries, filepath.Join(d.Root, programDir), unix.MS_RDONLY); err != nil {
 		return err
 	}
-	// The machine's own: what is installed there stays on its disk, and it says which system it is.
+	// The machine's own: software that is installed there stays on its disk, and it contains os-release.
 	local := filepath.Join(d.Root, "var", "local", "usr")
 	if err := os.MkdirAll(local, 0o755); err != nil {
 		return err
@@ -94,10 +94,11 @@ func (d description) mountPrograms() error {
 	if err := bind(local, filepath.Join(d.Root, "usr", "local"), 0); err != nil {
 		return err
 	}
-	return bind(filepath.Join(d.Root, "etc", "os-release"), filepath.Join(d.Root, "usr", "lib", "os-release"), unix.MS_RDONLY)
+	return bind(filepath.Join(d.Root, "etc", "os-release"), filepath.Join(d.Root, "usr", "lib", "os-release"),
+		unix.MS_RDONLY)
 }
 
-// mountKernel shows the machine what the kernel tells.
+// mountKernel mounts the file systems of the kernel.
 func mountKernel(root string, hierarchies []hierarchy) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	for _, m := range []struct {
@@ -118,14 +119,15 @@ func mountKernel(root string, hierarchies []hierarchy) error {
 		return err
 	}
 	for _, h := range hierarchies {
-		if err := mountAt("cgroup", filepath.Join(root, "sys/fs/cgroup", filepath.Base(h.path)), flags, h.options); err != nil {
+		target := filepath.Join(root, "sys/fs/cgroup", filepath.Base(h.path))
+		if err := mountAt("cgroup", target, flags, h.options); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mountDevices makes the devices that every container runtime relies on.
+// mountDevices creates the devices that every container runtime relies on.
 func mountDevices(dev string) error {
 	if err := mountAt("tmpfs", dev, unix.MS_NOSUID, "mode=755"); err != nil {
 		return err
@@ -142,7 +144,8 @@ func mountDevices(dev string) error {
 		}
 	}
 	for name, target := range map[string]string{
-		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "ptmx": "pts/ptmx",
+		"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2",
+		"ptmx": "pts/ptmx",
 	} {
 		if err := os.Symlink(target, filepath.Join(dev, name)); err != nil {
 			return err
@@ -159,13 +162,13 @@ func mountDevices(dev string) error {
 	)
 }
 
-// enterRoot makes the machine's root that of this process, and mounts of containers visible to each other
-// as they are on a machine that systemd has booted.
+// enterRoot makes the machine's root that of this process, with shared mount propagation, as on a machine that systemd
+// has booted.
 func enterRoot(root string) error {
 	if err := unix.Chdir(root); err != nil {
 		return err
 	}
-	// The old root is put on top of the new one, and taken away.
+	// The old root is mounted on top of the new one, and unmounted.
 	if err := unix.PivotRoot(".", "."); err != nil {
 		return fmt.Errorf("enter %s: %w", root, err)
 	}
@@ -178,7 +181,7 @@ func enterRoot(root string) error {
 	return unix.Mount("", "/", "", unix.MS_SHARED|unix.MS_REC, "")
 }
 
-// hideKernelSettings shows a kubelet the settings that it wants.
+// hideKernelSettings makes a kubelet see the settings that it needs.
 func hideKernelSettings() error {
 	for path, value := range kernelSettings {
 		file := filepath.Join(hidden, path)
@@ -195,25 +198,25 @@ func hideKernelSettings() error {
 	return nil
 }
 
-// newID returns a random id in the form in which the kernel tells that of a boot.
+// newID returns a random ID in the form of the kernel's boot ID.
 func newID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // It never fails.
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// mountAt mounts a file system of the kernel's, in a folder that is made.
-func mountAt(kind, target string, flags uintptr, options string) error {
+// mountAt mounts a file system of the kernel's, in a folder that it creates.
+func mountAt(fstype, target string, flags uintptr, options string) error {
 	if err := os.MkdirAll(target, 0o755); err != nil {
 		return err
 	}
-	if err := unix.Mount(kind, target, kind, flags, options); err != nil {
-		return fmt.Errorf("mount %s at %s with %q: %w", kind, target, options, err)
+	if err := unix.Mount(fstype, target, fstype, flags, options); err != nil {
+		return fmt.Errorf("mount %s at %s with %q: %w", fstype, target, options, err)
 	}
 	return nil
 }
 
-// bind shows a file or a folder at a further place; what is missing of that place is made.
+// bind mounts a file or a folder at another place, which it creates if missing.
 func bind(source, target string, flags uintptr) error {
 	info, err := os.Stat(source)
 	if err != nil {

@@ -12,11 +12,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// Address is that of the machine and of the API server, which share the network of the run.
+// Address is the address of the machine and of the API server, which share the network of the run.
 var Address = netip.AddrFrom4([4]byte{192, 168, 77, 1})
 
-// setUpNetwork makes an empty network usable: the loopback interface is up and also has the machine's
-// address and the range of the Services. Whatever calls a Service ends up at this computer, see Services.
+// setUpNetwork makes an empty network usable: the loopback interface is up and also has the machine's address and the
+// range of the Services. All connections to Services end up at this computer, see Services.
 func setUpNetwork() error {
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -40,8 +40,7 @@ func setUpNetwork() error {
 	return nil
 }
 
-// addAddress gives an interface a further address. On the loopback interface the whole range becomes this
-// computer's.
+// addAddress adds an address to an interface. On the loopback interface the whole range becomes this computer's.
 func addAddress(socket int, name string, prefix netip.Prefix) error {
 	mask := net.CIDRMask(prefix.Bits(), 32)
 	for _, set := range []struct {

@@ -23,8 +23,8 @@ import (
 
 const machineName = "real"
 
-// bed is a control plane with one real node.
-type bed struct {
+// env is a control plane with one real node.
+type env struct {
 	*WithT
 	t       *testing.T
 	cluster *cluster.Cluster
@@ -32,9 +32,9 @@ type bed struct {
 	client  kubernetes.Interface
 }
 
-func newBed(t *testing.T) *bed {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	b := &bed{WithT: NewWithT(t), t: t}
+	b := &env{WithT: NewWithT(t), t: t}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	begin := time.Now()
@@ -63,25 +63,26 @@ func newBed(t *testing.T) *bed {
 	return b
 }
 
-// gpus is how many GPUs the machine has.
+// gpus is the number of the machine's GPUs.
 const gpus = 4
 
 func machineOptions(t *testing.T, c *cluster.Cluster) node.Options {
 	t.Helper()
 	return node.Options{
-		Name: machineName, Binaries: binaries(t), StandIn: os.Getenv(standInVariable), Kubeconfig: c.KubeletKubeconfig(), GPUs: gpus,
+		Name: machineName, Binaries: binaries(t), StandIn: os.Getenv(standInVariable),
+		Kubeconfig: c.KubeletKubeconfig(), GPUs: gpus,
 	}
 }
 
-// in is the bed as a subtest uses it: what fails there ends the subtest.
-func (b *bed) in(t *testing.T) *bed {
+// in returns the environment for a subtest: a failure ends the subtest.
+func (b *env) in(t *testing.T) *env {
 	view := *b
 	view.t, view.WithT = t, NewWithT(t)
 	return &view
 }
 
-// describe tells what keeps the pods of the operator's namespace from running, for a test that fails.
-func (b *bed) describe() string {
+// describe returns the state of the pods of the operator's namespace, for a test that fails.
+func (b *env) describe() string {
 	var text strings.Builder
 	pods, err := b.client.CoreV1().Pods(namespace).List(context.Background(), metav1.ListOptions{})
 	if err != nil {
@@ -106,8 +107,8 @@ func (b *bed) describe() string {
 
 func since(begin time.Time) time.Duration { return time.Since(begin).Round(time.Millisecond) }
 
-// load makes an image known on the node.
-func (b *bed) load(image node.Image) {
+// load loads an image on the node.
+func (b *env) load(image node.Image) {
 	b.t.Helper()
 	b.Expect(b.machine.Import(b.t.Context(), bytes.NewReader(archive(b.WithT, image)))).To(Succeed())
 }
@@ -121,13 +122,15 @@ func archive(g *WithT, image node.Image) []byte {
 // standIn is an image with one program, which the stand-in plays.
 func standIn(name, program string) node.Image {
 	return node.Image{
-		Names: []string{name}, Files: map[string]string{program: os.Getenv(standInVariable)}, Entrypoint: []string{"/" + program},
+		Names: []string{
+			name,
+		}, Files: map[string]string{program: os.Getenv(standInVariable)}, Entrypoint: []string{"/" + program},
 	}
 }
 
 func echo() node.Image { return standIn("example.com/echo:1", "echo") }
 
-func (b *bed) awaitNode() {
+func (b *env) awaitNode() {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
 		object, err := b.client.CoreV1().Nodes().Get(b.t.Context(), machineName, metav1.GetOptions{})
@@ -138,7 +141,7 @@ func (b *bed) awaitNode() {
 }
 
 func TestAContainerRuns(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	b.load(echo())
 	pods := b.client.CoreV1().Pods(metav1.NamespaceDefault)
 	_, err := pods.Create(t.Context(), &corev1.Pod{

@@ -18,8 +18,7 @@ import (
 // driverImageSystem ends the tags of images that are for one operating system: the machine's.
 const driverImageSystem = "-ubuntu24.04"
 
-// played are the programs of each of NVIDIA's images that the stand-in plays, the one that the image starts
-// first.
+// played are the programs of each of NVIDIA's images that the stand-in plays, first the one that the image starts.
 var played = map[string][]string{
 	"driver-manager":    {"driver-manager"},
 	"container-toolkit": {"nvidia-toolkit"},
@@ -29,16 +28,16 @@ var played = map[string][]string{
 	"mig-manager":       {"nvidia-mig-manager"},
 }
 
-// PauseImage is what keeps a pod's namespaces; no pod starts on a machine without it.
+// PauseImage is the image of the sandbox container; no pod starts on a machine without it.
 func PauseImage(standIn string) Image {
 	return Image{
 		Names: []string{"example.com/pause:1"}, Files: map[string]string{"pause": standIn}, Entrypoint: []string{"/pause"},
 	}
 }
 
-// NVIDIAImages are images under the names of NVIDIA's that a policy without any image has on a machine. The
-// program standIn, that of cluster.BuildNodeStandIn, plays what is in them; libcuda is the driver's library,
-// such as that of package fakegpu.
+// NVIDIAImages are images under NVIDIA's names, as a policy without any image uses them on a machine. The program
+// standIn, that of cluster.BuildNodeStandIn, plays their programs; libcuda is the driver's library, such as that of
+// package fakegpu.
 func NVIDIAImages(standIn, libcuda string) ([]Image, error) {
 	var images []Image
 	for component, programs := range played {
@@ -47,7 +46,7 @@ func NVIDIAImages(standIn, libcuda string) ([]Image, error) {
 			return nil, err
 		}
 		made := PlayedImage(standIn, name, programs...)
-		// What NVIDIA's images say, so that what is to have no GPU says void.
+		// As in NVIDIA's images; containers that are to have no GPU have void.
 		made.Env = append(made.Env, "NVIDIA_VISIBLE_DEVICES=all")
 		images = append(images, made)
 	}
@@ -55,7 +54,7 @@ func NVIDIAImages(standIn, libcuda string) ([]Image, error) {
 	return append(images, driver), err
 }
 
-// DriverImage is the driver's in a version of it, empty for the one by default.
+// DriverImage is the driver's image in a version of it, empty for the default one.
 func DriverImage(standIn, libcuda, version string) (Image, error) {
 	reference, err := resolve("driver", version)
 	if err != nil {
@@ -94,7 +93,7 @@ func PlayedImage(standIn, name string, programs ...string) Image {
 	return i
 }
 
-// ImageName is the name of an image of NVIDIA's that a policy without any image has on a machine.
+// ImageName returns the name of an image of NVIDIA's that a policy without any image uses on a machine.
 func ImageName(component string) (string, error) {
 	reference, err := resolve(component, "")
 	if err != nil {

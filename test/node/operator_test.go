@@ -29,21 +29,21 @@ const (
 	namespace = cluster.OperatorNamespace
 	account   = "gpu-operator"
 	lease     = "53822513.nvidia.com"
-	// operatorProgram is as the containers see it.
+	// operatorProgram is its path in the containers.
 	operatorProgram = "/usr/bin/gpu-operator"
-	// mostMemory is what an operator at rest may have, in bytes.
+	// mostMemory limits the memory of an operator at rest, in bytes.
 	mostMemory = 40 << 20
 )
 
-// Levels of Pod Security, of which config/default has the first for the operands.
+// Levels of Pod Security. config/default has the first for the operands.
 const (
 	privileged = "privileged"
 	restricted = "restricted"
 )
 
-// deployOperator does what "make deploy" does, into a namespace that enforces this level of Pod Security, and
-// returns once both operators are ready.
-func (b *bed) deployOperator(level string) {
+// deployOperator does what "make deploy" does, into a namespace that enforces this level of Pod Security, and returns
+// once both operators are ready.
+func (b *env) deployOperator(level string) {
 	b.t.Helper()
 	archive, err := os.Open(os.Getenv(operatorImageVariable))
 	b.Expect(err).NotTo(HaveOccurred())
@@ -53,7 +53,9 @@ func (b *bed) deployOperator(level string) {
 	b.Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {
 		if object.GetKind() == "Namespace" {
-			b.Expect(unstructured.SetNestedField(object.Object, level, "metadata", "labels", "pod-security.kubernetes.io/enforce")).To(Succeed())
+			const enforce = "pod-security.kubernetes.io/enforce"
+			b.Expect(unstructured.SetNestedField(object.Object, level, "metadata", "labels", enforce)).
+				To(Succeed())
 		}
 	}
 	b.Expect(cluster.InstallObjects(b.t.Context(), b.cluster.Config, objects)).To(Succeed())
@@ -62,7 +64,8 @@ func (b *bed) deployOperator(level string) {
 			continue
 		}
 		deployment := &appsv1.Deployment{}
-		b.Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, deployment, true)).To(Succeed())
+		b.Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, deployment, true)).
+			To(Succeed())
 		_, err := b.client.AppsV1().Deployments(namespace).Create(b.t.Context(), deployment, metav1.CreateOptions{})
 		b.Expect(err).NotTo(HaveOccurred())
 	}
@@ -71,11 +74,11 @@ func (b *bed) deployOperator(level string) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(deployment.Status.ReadyReplicas).To(Equal(*deployment.Spec.Replicas), "%s", b.describe())
 	}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Succeed())
-	b.t.Cleanup(b.judgeOperator)
+	b.t.Cleanup(b.checkOperatorRights)
 }
 
 // overlay is config/default with the image of the test, as "make deployment" writes it.
-func (b *bed) overlay() string {
+func (b *env) overlay() string {
 	b.t.Helper()
 	dir := b.t.TempDir()
 	shipped, err := filepath.Abs(filepath.Join(repository, "config"))
@@ -85,14 +88,15 @@ func (b *bed) overlay() string {
 	b.Expect(os.WriteFile(filepath.Join(dir, "operator_image.yaml"), content, 0o600)).To(Succeed())
 	relative, err := filepath.Rel(dir, filepath.Join(shipped, "default"))
 	b.Expect(err).NotTo(HaveOccurred())
-	overlay := fmt.Sprintf("resources: [%q]\nimages: [{name: %s, newTag: %s}]\nreplacements: [{path: operator_image.yaml}]\n",
-		relative, operatorImage, operatorTag)
+	overlay := fmt.Sprintf(
+		"resources: [%q]\nimages: [{name: %s, newTag: %s}]\nreplacements: [{path: operator_image.yaml}]\n", relative,
+		operatorImage, operatorTag)
 	b.Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o600)).To(Succeed())
 	return dir
 }
 
-// judgeOperator tells whether the operators had the rights that they used.
-func (b *bed) judgeOperator() {
+// checkOperatorRights checks that the operators had all permissions that they used.
+func (b *env) checkOperatorRights() {
 	calls, err := b.cluster.Since(0)
 	b.Expect(err).NotTo(HaveOccurred())
 	own := calls.By(cluster.ServiceAccountUser(namespace, account))
@@ -100,28 +104,29 @@ func (b *bed) judgeOperator() {
 	b.Expect(own.Forbidden().String()).To(BeEmpty(), "the shipped rights must do")
 }
 
-// operators are the operator's pods.
-func (b *bed) operators() []corev1.Pod {
+// operators returns the operator's pods.
+func (b *env) operators() []corev1.Pod {
 	pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + account})
 	b.Expect(err).NotTo(HaveOccurred())
 	return pods.Items
 }
 
-// leader is the name of the pod that leads; empty if none does.
-func (b *bed) leader(g Gomega) string {
+// leader returns the name of the leading pod; empty if none leads.
+func (b *env) leader(g Gomega) string {
 	object, err := b.client.CoordinationV1().Leases(namespace).Get(b.t.Context(), lease, metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, pod := range b.operators() {
-		if holder := object.Spec.HolderIdentity; holder != nil && len(*holder) > len(pod.Name) && (*holder)[:len(pod.Name)+1] == pod.Name+"_" {
+		if holder := object.Spec.HolderIdentity; holder != nil && len(*holder) > len(pod.Name) &&
+			(*holder)[:len(pod.Name)+1] == pod.Name+"_" {
 			return pod.Name
 		}
 	}
 	return ""
 }
 
-// TestTheOperatorRunsInTheCluster: its image, from config/default, with the API server behind its Service.
+// TestTheOperatorRunsInTheCluster runs its image, from config/default, with the API server behind its Service.
 func TestTheOperatorRunsInTheCluster(t *testing.T) {
-	b := newBed(t)
+	b := newEnv(t)
 	begin := time.Now()
 	b.deployOperator(restricted)
 	t.Logf("both operators were ready after %s", since(begin))
@@ -143,12 +148,12 @@ func TestTheOperatorRunsInTheCluster(t *testing.T) {
 		}, "30s", "100ms").Should(Succeed())
 	})
 	t.Run("it may do nothing on its node", func(t *testing.T) { b.in(t).checkConfinement() })
-	t.Run("metrics for those who may", func(t *testing.T) { b.in(t).checkMetrics() })
+	t.Run("access to the metrics", func(t *testing.T) { b.in(t).checkMetrics() })
 	t.Run("memory", func(t *testing.T) { b.in(t).checkMemory() })
 }
 
 // checkConfinement reads from the kernel what the operators' processes may do.
-func (b *bed) checkConfinement() {
+func (b *env) checkConfinement() {
 	found := b.machine.Processes(operatorProgram)
 	b.Expect(found).To(HaveLen(2))
 	for _, pid := range found {
@@ -164,10 +169,10 @@ func (b *bed) checkConfinement() {
 	}
 }
 
-// checkMetrics asks an operator for its metrics as nobody, as somebody, and as a reader of metrics.
-func (b *bed) checkMetrics() {
+// checkMetrics requests the metrics of an operator without a token, without the permission, and as a reader of metrics.
+func (b *env) checkMetrics() {
 	ctx := b.t.Context()
-	for _, name := range []string{"reader", "somebody"} {
+	for _, name := range []string{"reader", "unauthorized"} {
 		_, err := b.client.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{
 			ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		b.Expect(err).NotTo(HaveOccurred())
@@ -180,19 +185,21 @@ func (b *bed) checkMetrics() {
 	b.Expect(err).NotTo(HaveOccurred())
 	address := "https://" + b.operators()[0].Status.PodIP + ":8080/metrics"
 	b.Expect(b.get(address, "")).To(HaveHTTPStatus(http.StatusUnauthorized))
-	b.Expect(b.get(address, b.token("somebody"))).To(HaveHTTPStatus(http.StatusForbidden))
+	b.Expect(b.get(address, b.token("unauthorized"))).To(HaveHTTPStatus(http.StatusForbidden))
 	b.Expect(b.get(address, b.token("reader"))).To(And(
 		HaveHTTPStatus(http.StatusOK), HaveHTTPBody(ContainSubstring("process_resident_memory_bytes"))))
 }
 
-func (b *bed) token(name string) string {
-	request, err := b.client.CoreV1().ServiceAccounts(namespace).CreateToken(b.t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+func (b *env) token(name string) string {
+	request, err := b.client.CoreV1().
+		ServiceAccounts(namespace).
+		CreateToken(b.t.Context(), name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	b.Expect(err).NotTo(HaveOccurred())
 	return request.Status.Token
 }
 
-// get asks a server whose certificate nobody vouches for.
-func (b *bed) get(url, token string) *http.Response {
+// get sends a request to a server with a self-signed certificate.
+func (b *env) get(url, token string) *http.Response {
 	request, err := http.NewRequestWithContext(b.t.Context(), http.MethodGet, url, nil)
 	b.Expect(err).NotTo(HaveOccurred())
 	if token != "" {
@@ -205,8 +212,8 @@ func (b *bed) get(url, token string) *http.Response {
 	return response
 }
 
-// checkMemory asks the kubelet what the operators have.
-func (b *bed) checkMemory() {
+// checkMemory reads the operators' memory from the kubelet.
+func (b *env) checkMemory() {
 	b.Eventually(func(g Gomega) {
 		content, err := b.client.CoreV1().RESTClient().Get().
 			AbsPath("/api/v1/nodes/" + machineName + "/proxy/stats/summary").DoRaw(b.t.Context())

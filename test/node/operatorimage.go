@@ -13,9 +13,9 @@ import (
 	"strings"
 )
 
-// BuildOperatorImage makes the operator's image from the sources in repository, in the way of "make
-// image-tar", and writes it to the file out as an archive for Import. Where the released image has a base
-// with a C library, this one has that of this computer.
+// BuildOperatorImage builds the operator's image from the sources in repository, like "make image-tar", and writes it
+// to the file out as an archive for Import. Where the released image has a base with a C library, this one has the
+// library of this computer.
 func BuildOperatorImage(ctx context.Context, repository, name, out string, progress io.Writer) (err error) {
 	fmt.Fprintln(progress, "building the operator's image ...")
 	if out, err = filepath.Abs(out); err != nil {
@@ -51,7 +51,7 @@ func copyFile(from, to string) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, content, 0o755))
 }
 
-// call runs a command and returns what it said if it failed.
+// call runs a command; the error has its output.
 func call(ctx context.Context, dir, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

@@ -32,7 +32,7 @@ type edge struct {
 	marker  labels.Marker
 }
 
-// edges are all that the catalogue has.
+// edges returns all edges of the catalogue.
 func edges(g *WithT) []edge {
 	catalogue, err := operands.Catalogue()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -47,15 +47,16 @@ func edges(g *WithT) []edge {
 	return found
 }
 
-// delayed are the programs that take their time in the tests of the order.
+// delayed are the programs that are delayed in the tests of the order.
 var delayed = []string{
-	"driver-manager", "nvidia-driver", "nvidia-toolkit", "nvidia-device-plugin", "gpu-feature-discovery", "dcgm-exporter", "nv-hostengine",
+	"driver-manager", "nvidia-driver", "nvidia-toolkit", "nvidia-device-plugin", "gpu-feature-discovery", "dcgm-exporter",
+	"nv-hostengine",
 	"nvidia-mig-manager",
 }
 
-// delay has each program wait before it does anything, each time for another while up to most. The function
-// takes that back.
-func (b *bed) delay(most time.Duration) (undo func()) {
+// delay makes each program wait before it does anything, each time for another while up to most. The function undoes
+// that.
+func (b *env) delay(most time.Duration) (undo func()) {
 	order := func(o *node.Order) {
 		for _, program := range delayed {
 			b.Expect(b.machine.Order(program, o)).To(Succeed())
@@ -65,9 +66,9 @@ func (b *bed) delay(most time.Duration) (undo func()) {
 	return func() { order(nil) }
 }
 
-// followMarkers notes when each marker was first written since then, until the function is called that
-// tells. What proves a marker anew writes it once more.
-func (b *bed) followMarkers(begin time.Time) (written func() map[labels.Marker]time.Time) {
+// followMarkers records when each marker was first written since then, until the function that it returns is called. A
+// validation that is repeated writes its marker again.
+func (b *env) followMarkers(begin time.Time) (written func() map[labels.Marker]time.Time) {
 	ctx, stop := context.WithCancel(b.t.Context())
 	dir := b.machine.Running(labels.ValidationsDir)
 	first := map[labels.Marker]time.Time{}
@@ -105,17 +106,23 @@ func (b *bed) followMarkers(begin time.Time) (written func() map[labels.Marker]t
 	}
 }
 
-// notPlayed are the operands whose programs nobody plays, so that none of their edges is seen.
+// notPlayed are the operands whose programs are not played, so that none of their edges is seen.
 var notPlayed = []operand.Name{"mps-control-daemon"}
 
-// gaps waits until the main programs of each operand that has edges have started since then, but for those of
-// some operands, and returns how long after the marker the first of them did; negative if before.
-func (b *bed) gaps(begin time.Time, written func() map[labels.Marker]time.Time, without ...operand.Name) map[edge]time.Duration {
+// gaps waits until the main programs of each operand that has edges have started since then, except for some operands,
+// and returns how long after the marker the first of them did; negative if before.
+func (b *env) gaps(
+	begin time.Time,
+	written func() map[labels.Marker]time.Time,
+	without ...operand.Name,
+) map[edge]time.Duration {
 	b.t.Helper()
 	var found map[edge]time.Duration
 	b.Eventually(func(g Gomega) {
 		found = map[edge]time.Duration{}
-		sets, err := b.client.AppsV1().DaemonSets(namespace).List(b.t.Context(), metav1.ListOptions{LabelSelector: labels.Operand})
+		sets, err := b.client.AppsV1().
+			DaemonSets(namespace).
+			List(b.t.Context(), metav1.ListOptions{LabelSelector: labels.Operand})
 		g.Expect(err).NotTo(HaveOccurred())
 		starts, err := b.machine.Starts(begin)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -126,7 +133,7 @@ func (b *bed) gaps(begin time.Time, written func() map[labels.Marker]time.Time, 
 			}
 			first := firstStart(ofOperand(sets.Items, e.operand), starts)
 			g.Expect(first).NotTo(BeZero(), "the start of %s", e.operand)
-			// A start without a marker is one that is too early.
+			// A start without a marker is too early.
 			g.Expect(at).To(HaveKey(e.marker), "marker %s", e.marker)
 			found[e] = first.Sub(at[e.marker])
 		}
@@ -134,7 +141,7 @@ func (b *bed) gaps(begin time.Time, written func() map[labels.Marker]time.Time, 
 	return found
 }
 
-// ofOperand finds the DaemonSet of an operand, an empty one if it has none.
+// ofOperand returns the DaemonSet of an operand, an empty one if it has none.
 func ofOperand(sets []appsv1.DaemonSet, name operand.Name) appsv1.DaemonSet {
 	for i := range sets {
 		if sets[i].Labels[labels.Operand] == string(name) {
@@ -144,7 +151,7 @@ func ofOperand(sets []appsv1.DaemonSet, name operand.Name) appsv1.DaemonSet {
 	return appsv1.DaemonSet{}
 }
 
-// firstStart is when the first of a DaemonSet's main programs started; zero if none did.
+// firstStart returns when the first of a DaemonSet's main programs started; zero if none did.
 func firstStart(set appsv1.DaemonSet, starts []node.Start) time.Time {
 	for _, start := range starts {
 		suffix, its := strings.CutPrefix(start.Pod, set.Name+"-")
@@ -161,25 +168,25 @@ func firstStart(set appsv1.DaemonSet, starts []node.Start) time.Time {
 	return time.Time{}
 }
 
-// checkOrder compares when the operands' main programs started with when the markers were written that they
-// wait for.
-func (b *bed) checkOrder(begin time.Time, written func() map[labels.Marker]time.Time) {
+// checkOrder compares when the operands' main programs started with when the markers that they wait for were written.
+func (b *env) checkOrder(begin time.Time, written func() map[labels.Marker]time.Time) {
 	runs := []map[edge]time.Duration{b.gaps(begin, written, append(slices.Clone(notPlayed), "dcgm")...)}
 	b.t.Log(orderTable(edges(b.WithT), runs))
 	b.expectOrder(runs)
 }
 
-func (b *bed) expectOrder(runs []map[edge]time.Duration) {
+func (b *env) expectOrder(runs []map[edge]time.Duration) {
 	for i, run := range runs {
 		b.Expect(run).NotTo(BeEmpty())
 		for e, gap := range run {
-			b.Expect(gap).To(BeNumerically(">=", 0), "start %d: %s started %s before the marker %s", i+1, e.operand, -gap, e.marker)
+			b.Expect(gap).
+				To(BeNumerically(">=", 0), "start %d: %s started %s before the marker %s", i+1, e.operand, -gap, e.marker)
 		}
 	}
 }
 
-// orderTable tells for each edge how often it was seen, and the shortest and the longest time from the marker to
-// the start.
+// orderTable returns for each edge how often it was seen, and the shortest and the longest time from the marker to the
+// start.
 func orderTable(all []edge, runs []map[edge]time.Duration) string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -200,16 +207,17 @@ func orderTable(all []edge, runs []map[edge]time.Duration) string {
 			fmt.Fprintf(table, "%s\t%s\t0\tnot installed\t\t\n", e.operand, e.marker.File())
 			continue
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\n", e.operand, e.marker.File(), len(seen), early, slices.Min(seen), slices.Max(seen))
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\n", e.operand, e.marker.File(), len(seen), early, slices.Min(seen),
+			slices.Max(seen))
 	}
 	_ = table.Flush()
 	return text.String()
 }
 
-// awaitRunning waits until the kubelet has seen each container run since then. A kubelet that finds one that was made
-// and not started when the power was cut starts it at once and leaves out all init containers but the first:
+// awaitRunning waits until the kubelet has seen each container run since then. A kubelet that finds a pod that was
+// created and not started when the power was cut starts it immediately and skips all init containers but the first:
 // https://github.com/kubernetes/kubernetes/issues/140309.
-func (b *bed) awaitRunning(begin time.Time) {
+func (b *env) awaitRunning(begin time.Time) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
 		pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{})
@@ -227,13 +235,12 @@ func (b *bed) awaitRunning(begin time.Time) {
 // manyStarts is how often the power is cut.
 const manyStarts = 20
 
-// TestTheOrderOfManyStarts cuts the power again and again, and has every program take another while each
-// time.
+// TestTheOrderOfManyStarts cuts the power repeatedly, and delays every program differently each time.
 func TestTheOrderOfManyStarts(t *testing.T) {
 	if !cluster.WholeCampaigns() {
 		t.Skipf("%d starts take minutes: set TEST_FULL=1; TestFromNothingToValidated has two", manyStarts)
 	}
-	b := newBed(t)
+	b := newEnv(t)
 	b.loadNVIDIA()
 	b.deployOperator(privileged)
 	policy := samplePolicy()
@@ -243,7 +250,7 @@ func TestTheOrderOfManyStarts(t *testing.T) {
 	written := b.followMarkers(begin)
 	b.createPolicy(policy)
 	runs := []map[edge]time.Duration{b.gaps(begin, written, notPlayed...)}
-	b.awaitRunning(time.Time{}) // The operator was there before.
+	b.awaitRunning(time.Time{}) // The operator was started before.
 	for len(runs) < manyStarts {
 		b.Expect(b.machine.PowerOff()).To(Succeed())
 		begin = time.Now()

@@ -22,17 +22,20 @@ const (
 	layoutStateLabel = "nvidia.com/mig.config.state"
 	pluginLabel      = "nvidia.com/gpu.deploy.device-plugin"
 	productLabel     = "nvidia.com/gpu.product"
-	// slices7 are the MIG devices that a GPU is cut into by the smallest profile.
+	// slices7 is the number of MIG devices of the smallest profile on a GPU.
 	slices7 = 7
 )
 
-// partitioned are the operands that leave a node while its GPUs are cut, and the validator, which proves them anew.
-var partitioned = []string{"nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator"}
+// partitioned are the operands that leave a node while its GPUs are partitioned, and the validator, which validates
+// them again.
+var partitioned = []string{
+	"nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator",
+}
 
-// checkPartitions has the MIG manager cut the GPUs, by the label of the node alone: what holds them is paused
-// meanwhile and comes back, the kubelet offers the MIG devices, and nobody else is disturbed. A layout that there is
-// not changes nothing.
-func (b *bed) checkPartitions() {
+// checkPartitions makes the MIG manager partition the GPUs, by the label of the node alone: the operands that use them
+// are paused meanwhile and come back, the kubelet advertises the MIG devices, and no other pod is affected. An unknown
+// layout changes nothing.
+func (b *env) checkPartitions() {
 	b.patchPolicy(map[string]any{"spec": map[string]any{"mig": map[string]any{"strategy": "single"}}})
 	b.awaitReady()
 	before := b.containers(partitioned...)
@@ -40,25 +43,26 @@ func (b *bed) checkPartitions() {
 	all := b.containers()
 	seen := b.followLabels(layoutStateLabel, pluginLabel)
 	b.label(layoutLabel, "all-8g.90gb")
-	b.Eventually(func() []string { return seen()[layoutStateLabel] }, "30s", "50ms").Should(Equal([]string{"success", "failed"}))
-	b.Expect(seen()[pluginLabel]).To(Equal([]string{"true"}), "nobody is paused for a layout that there is not")
+	b.Eventually(func() []string { return seen()[layoutStateLabel] }, "30s", "50ms").
+		Should(Equal([]string{"success", "failed"}))
+	b.Expect(seen()[pluginLabel]).To(Equal([]string{"true"}), "an unknown layout pauses no operand")
 	b.awaitDevices(gpus * slices7)
 	b.Expect(b.containers()).To(Equal(all))
-	b.Expect(b.containers(partitioned...)).To(Equal(before), "nobody else is started again")
+	b.Expect(b.containers(partitioned...)).To(Equal(before), "no other container is restarted")
 	if cluster.WholeCampaigns() {
 		b.cut("all-disabled", gpus, "NVIDIA-H100-80GB-HBM3")
 	}
 }
 
-// cut chooses a layout, and waits until the node offers so many devices of the product and is ready.
-func (b *bed) cut(layout string, devices int, product string) {
+// cut selects a layout, and waits until the node advertises this many devices of the product and is ready.
+func (b *env) cut(layout string, devices int, product string) {
 	b.t.Helper()
 	seen := b.followLabels(layoutStateLabel, pluginLabel)
 	begin := time.Now()
 	b.label(layoutLabel, layout)
 	b.Eventually(func(g Gomega) {
 		states := seen()[layoutStateLabel]
-		// Before it comes what became of the layout before it.
+		// The first value is the result of the layout before.
 		g.Expect(states[max(0, len(states)-2):]).To(Equal([]string{"pending", "success"}))
 		g.Expect(seen()[pluginLabel]).To(Equal([]string{"true", "paused-for-mig-change", "true"}))
 	}, "60s", "50ms").Should(Succeed(), b.describe)
@@ -76,8 +80,8 @@ func (b *bed) cut(layout string, devices int, product string) {
 		layout, done, devices, offered, since(begin))
 }
 
-// awaitDevices waits until the kubelet offers so many devices, on its Node, too.
-func (b *bed) awaitDevices(count int) {
+// awaitDevices waits until the kubelet advertises this many devices, on its Node, too.
+func (b *env) awaitDevices(count int) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
 		g.Expect(b.devices(g)).To(HaveLen(count))
@@ -85,21 +89,23 @@ func (b *bed) awaitDevices(count int) {
 	}, "60s", "50ms").Should(Succeed(), b.describe)
 }
 
-func (b *bed) node(g Gomega) *corev1.Node {
+func (b *env) node(g Gomega) *corev1.Node {
 	object, err := b.client.CoreV1().Nodes().Get(b.t.Context(), machineName, metav1.GetOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	return object
 }
 
-func (b *bed) label(key, value string) {
+func (b *env) label(key, value string) {
 	b.t.Helper()
 	patch := `{"metadata":{"labels":{"` + key + `":"` + value + `"}}}`
-	_, err := b.client.CoreV1().Nodes().Patch(b.t.Context(), machineName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	_, err := b.client.CoreV1().
+		Nodes().
+		Patch(b.t.Context(), machineName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	b.Expect(err).NotTo(HaveOccurred())
 }
 
-// followLabels notes the values that labels of the node have one after the other, from now on to the end of the test.
-func (b *bed) followLabels(keys ...string) (seen func() map[string][]string) {
+// followLabels records the values of labels of the node one after the other, from now on to the end of the test.
+func (b *env) followLabels(keys ...string) (seen func() map[string][]string) {
 	b.t.Helper()
 	ctx, stop := context.WithCancel(b.t.Context())
 	values := map[string][]string{}

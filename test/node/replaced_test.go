@@ -23,8 +23,8 @@ const (
 	idle = 3 * time.Second
 )
 
-// keepDescription has the description of the driver outlive a restart, as in a directory on the disk.
-func (b *bed) keepDescription() (put func()) {
+// keepDescription makes the description of the driver outlive a restart, as in a directory on the disk.
+func (b *env) keepDescription() (put func()) {
 	content, err := os.ReadFile(b.machine.Running(described))
 	b.Expect(err).NotTo(HaveOccurred())
 	return func() {
@@ -34,9 +34,9 @@ func (b *bed) keepDescription() (put func()) {
 	}
 }
 
-// letToolkitFollow lets a toolkit go on that hangs, once the driver is proven and nothing was injected for a while though
-// an earlier toolkit's handler and its description of the driver may be there.
-func (b *bed) letToolkitFollow(begin time.Time) {
+// letToolkitFollow releases a toolkit that hangs, once the driver is validated and nothing was injected for a while
+// though an earlier toolkit's handler and its description of the driver may exist.
+func (b *env) letToolkitFollow(begin time.Time) {
 	b.t.Helper()
 	b.awaitMarker("driver-ready", begin)
 	b.Consistently(func(g Gomega) {
@@ -48,7 +48,7 @@ func (b *bed) letToolkitFollow(begin time.Time) {
 }
 
 // awaitMarker waits until a marker has been written since then.
-func (b *bed) awaitMarker(name string, begin time.Time) {
+func (b *env) awaitMarker(name string, begin time.Time) {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
 		info, err := os.Stat(b.machine.Running("/run/nvidia/validations/" + name))
@@ -57,9 +57,9 @@ func (b *bed) awaitMarker(name string, begin time.Time) {
 	}, "2m", "50ms").Should(Succeed(), b.describe)
 }
 
-// checkInjections holds that each container which got files of a driver since then got those of the driver that was
+// checkInjections checks that each container which got files of a driver since then got those of the driver that was
 // loaded, after the runtime had restarted with it, and returns what they got.
-func (b *bed) checkInjections(begin time.Time) []node.Injection {
+func (b *env) checkInjections(begin time.Time) []node.Injection {
 	b.t.Helper()
 	info, err := os.Stat(b.machine.Running("/run/nvidia/validations/runtime-ready"))
 	b.Expect(err).NotTo(HaveOccurred())
@@ -75,16 +75,19 @@ func (b *bed) checkInjections(begin time.Time) []node.Injection {
 	return injected
 }
 
-// checkReplacedDriver replaces the driver by another version. What was described of the old one is still there, and so are
-// all deploy labels as soon as the old driver is gone.
-func (b *bed) checkReplacedDriver() {
+// checkReplacedDriver replaces the driver by another version. The description of the old one still exists, and all
+// deploy labels are restored as soon as the old driver is gone.
+func (b *env) checkReplacedDriver() {
 	const version = "600.10.01"
 	ctx := b.t.Context()
-	image, err := node.DriverImage(os.Getenv(standInVariable), filepath.Join(fakegpu.Build(b.t).Lib, "libcuda.so.1"), version)
+	image, err := node.DriverImage(os.Getenv(standInVariable), filepath.Join(fakegpu.Build(b.t).Lib, "libcuda.so.1"),
+		version)
 	b.Expect(err).NotTo(HaveOccurred())
 	b.load(image)
 	patch := []byte(`{"spec":{"driver":{"version":"` + version + `"}}}`)
-	b.Expect(b.client.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(policyPath, policyName).Body(patch).Do(ctx).Error()).To(Succeed())
+	request := b.client.CoreV1().RESTClient().Patch(types.MergePatchType).AbsPath(policyPath, policyName)
+	b.Expect(request.Body(patch).Do(ctx).Error()).
+		To(Succeed())
 	b.Eventually(func(g Gomega) {
 		policy, err := b.policy()
 		g.Expect(err).NotTo(HaveOccurred())

@@ -14,9 +14,9 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// checkMemoryAtRest holds what the operators have in memory while a policy is ready against its limit: what
-// their cgroups count, without the files that the kernel could drop at once, as the kubelet does it.
-func (b *bed) checkMemoryAtRest() {
+// checkMemoryAtRest checks the operators' memory while a policy is ready against its limit: the memory of their
+// cgroups, without the files that the kernel could drop immediately, like the kubelet.
+func (b *env) checkMemoryAtRest() {
 	var used map[int]int64
 	b.Eventually(func(g Gomega) {
 		used = map[int]int64{}
@@ -31,7 +31,7 @@ func (b *bed) checkMemoryAtRest() {
 	}
 }
 
-// workingSet is what the cgroup of a process has.
+// workingSet returns the working set of the cgroup of a process.
 func workingSet(g Gomega, pid int) int64 {
 	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	g.Expect(err).NotTo(HaveOccurred())
@@ -59,21 +59,20 @@ func workingSet(g Gomega, pid int) int64 {
 	return bytes - inactive
 }
 
-// killOperators ends both operators, without a chance to say goodbye, while the stack comes back: once the
-// driver is proven, and before all is.
-func (b *bed) killOperators(begin time.Time) {
+// killOperators kills both operators while the stack comes back: once the driver is validated, and before all is.
+func (b *env) killOperators(begin time.Time) {
 	b.t.Helper()
-	proven := func(marker string) bool {
+	validated := func(marker string) bool {
 		info, err := os.Stat(b.machine.Running("/run/nvidia/validations/" + marker))
 		return err == nil && info.ModTime().After(begin)
 	}
 	var operators []int
 	b.Eventually(func(g Gomega) {
-		g.Expect(proven("driver-ready")).To(BeTrue())
+		g.Expect(validated("driver-ready")).To(BeTrue())
 		operators = b.machine.Processes(operatorProgram)
 		g.Expect(operators).To(HaveLen(2))
 	}, "90s", "20ms").Should(Succeed(), b.describe)
-	b.Expect(proven("plugin-ready")).To(BeFalse(), "the stack is not complete when the operators are killed")
+	b.Expect(validated("plugin-ready")).To(BeFalse(), "the stack is not complete when the operators are killed")
 	for _, pid := range operators {
 		b.Expect(syscall.Kill(pid, syscall.SIGKILL)).To(Succeed())
 	}

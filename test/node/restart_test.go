@@ -18,15 +18,15 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/node"
 )
 
-// markers are those that a whole stack has, in the order in which they are written.
+// markers are those of a whole stack, in the order in which they are written.
 var markers = []string{"driver-ready", "toolkit-ready", "cuda-ready", "plugin-ready"}
 
-// checkRestart cuts the machine's power and boots it: kubelet, containerd, the operators and all operands are
-// killed, and what was in memory is gone; the operators are killed once more halfway. The stack comes back in
-// order, and nobody takes away the pod of a user. Each program takes another while to start; the driver until all that
-// wait for a marker do so, as on a node whose driver is built; the toolkit until the driver is proven, though the handler
-// and what it has described of the driver before are there: nothing is injected by these.
-func (b *bed) checkRestart() {
+// checkRestart cuts the machine's power and boots it: kubelet, containerd, the operators and all operands are killed,
+// and what was in memory is gone; the operators are killed once more halfway. The stack comes back in order, and the
+// pod of a user is kept. Each program takes another while to start; the driver until all containers that wait for a
+// marker do so, as on a node whose driver is built; the toolkit until the driver is validated, though the earlier
+// handler and description of the driver exist: they inject nothing.
+func (b *env) checkRestart() {
 	ctx := b.t.Context()
 	b.load(played("example.com/work:1", "pause"))
 	_, err := b.client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, &corev1.Pod{
@@ -42,7 +42,8 @@ func (b *bed) checkRestart() {
 		g.Expect(err).NotTo(HaveOccurred())
 		return pod
 	}
-	b.Eventually(func(g Gomega) { g.Expect(work(g).Status.Phase).To(Equal(corev1.PodRunning)) }, "30s", "50ms").Should(Succeed())
+	b.Eventually(func(g Gomega) { g.Expect(work(g).Status.Phase).To(Equal(corev1.PodRunning)) }, "30s", "50ms").
+		Should(Succeed())
 	before := work(b)
 	mark, err := b.cluster.Mark()
 	b.Expect(err).NotTo(HaveOccurred())
@@ -50,7 +51,7 @@ func (b *bed) checkRestart() {
 	keep := b.keepDescription()
 	b.Expect(b.machine.PowerOff()).To(Succeed())
 	undo := b.delay(2 * time.Second)
-	for _, held := range []patient{driver, toolkit} {
+	for _, held := range []target{driver, toolkit} {
 		b.Expect(b.machine.Order(held.program, &node.Order{Fault: "hang"})).To(Succeed())
 	}
 	begin := time.Now()
@@ -102,9 +103,9 @@ func (b *bed) checkRestart() {
 	b.checkHandOvers(waiting)
 }
 
-// expectStartedSince requires that each container of the operator and of its operands was started since then,
-// and is ready; but for those of pods with some names.
-func (b *bed) expectStartedSince(g Gomega, begin time.Time, without ...string) {
+// expectStartedSince requires that each container of the operator and of its operands was started since then, and is
+// ready; except for pods with some names.
+func (b *env) expectStartedSince(g Gomega, begin time.Time, without ...string) {
 	pods, err := b.client.CoreV1().Pods(namespace).List(b.t.Context(), metav1.ListOptions{})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pods.Items).NotTo(BeEmpty())

@@ -22,9 +22,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Services makes the TCP ports of Services work for pods and for this program, as kube-proxy does, which
-// needs programs that not every machine has. It accepts each connection itself and passes it on to an endpoint
-// that is ready; so the endpoint does not see who calls.
+// Services makes the TCP ports of Services work for pods and for this program, like kube-proxy, whose programs are not
+// on every machine. It accepts each connection itself and forwards it to a ready endpoint; so the endpoint does not see
+// the address of the client.
 type Services struct {
 	slices    listers.EndpointSliceLister
 	lock      sync.Mutex
@@ -65,7 +65,7 @@ func StartServices(ctx context.Context, cfg *rest.Config) (*Services, error) {
 	return s, nil
 }
 
-// change listens where the new state of a Service is and the old one was not, and the other way round.
+// change opens the ports that the new state of a Service has and the old one had not, and closes the others.
 func (s *Services) change(before, after any) {
 	old, wanted := servicePorts(before), servicePorts(after)
 	s.lock.Lock()
@@ -128,7 +128,7 @@ func (s *Services) serve(listener net.Listener, port servicePort) {
 	}
 }
 
-// pass connects a caller with the first endpoint that answers; without one, the caller's connection ends.
+// pass connects a client with the first endpoint that answers; without one, the client's connection ends.
 func (s *Services) pass(caller net.Conn, port servicePort) {
 	defer func() { _ = caller.Close() }()
 	for _, endpoint := range s.endpoints(port) {
@@ -145,7 +145,7 @@ func (s *Services) pass(caller net.Conn, port servicePort) {
 	}
 }
 
-// flow copies one direction and tells its end; a failure ends it as well.
+// flow copies one direction and signals its end; a failure ends it as well.
 func flow(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 	if half, ok := to.(*net.TCPConn); ok {

@@ -22,18 +22,18 @@ import (
 
 const (
 	configLabel = "nvidia.com/device-plugin.config"
-	// mostFollow is how long the kubelet's device manager may go on with an old configuration.
+	// mostFollow limits how long the kubelet's device manager may use an old configuration.
 	mostFollow = 10 * time.Second
-	// statusPeriod is how often the kubelet looks whether its Node is to say something else.
+	// statusPeriod is how often the kubelet checks whether to update its Node.
 	statusPeriod = 10 * time.Second
 )
 
 // configured are the operands that read the device plugin's configuration.
 var configured = []string{"nvidia-device-plugin-daemonset", "gpu-feature-discovery"}
 
-// checkSharing shares the GPUs by the sample for that: by four; by two, once its ConfigMap says so; and by none,
-// once the node chooses the other configuration. Nobody is disturbed who does not read it.
-func (b *bed) checkSharing() {
+// checkSharing shares the GPUs with the sample for that: by four; by two, once its ConfigMap has that; and not at all,
+// once the node selects the other configuration. Pods that do not read it are not affected.
+func (b *env) checkSharing() {
 	policy, configs := b.sharingSample()
 	configMaps := b.client.CoreV1().ConfigMaps(namespace)
 	configs, err := configMaps.Create(b.t.Context(), configs, metav1.CreateOptions{})
@@ -48,19 +48,19 @@ func (b *bed) checkSharing() {
 	}
 	_, err = configMaps.Update(b.t.Context(), configs, metav1.UpdateOptions{})
 	b.Expect(err).NotTo(HaveOccurred())
-	b.expectShares("the ConfigMap says two", time.Now(), 2, mostFollow)
+	b.expectShares("the ConfigMap has two", time.Now(), 2, mostFollow)
 	b.awaitReady()
-	b.Expect(b.containers(configured...)).To(Equal(before), "nobody else is started again")
+	b.Expect(b.containers(configured...)).To(Equal(before), "no other container is restarted")
 
 	before = b.containers()
 	b.label(configLabel, "exclusive")
 	b.expectShares("the node chooses another", time.Now(), 1, mostFollow)
 	b.awaitReady()
-	b.Expect(b.containers()).To(Equal(before), "nobody is started again")
+	b.Expect(b.containers()).To(Equal(before), "no container is restarted")
 }
 
-// sharingSample is the sample that users are told to start from.
-func (b *bed) sharingSample() (*v1.ClusterPolicy, *corev1.ConfigMap) {
+// sharingSample returns the sample that users start from.
+func (b *env) sharingSample() (*v1.ClusterPolicy, *corev1.ConfigMap) {
 	b.t.Helper()
 	content, err := os.ReadFile(filepath.Join(repository, "config/samples/clusterpolicy-time-slicing.yaml"))
 	b.Expect(err).NotTo(HaveOccurred())
@@ -72,7 +72,7 @@ func (b *bed) sharingSample() (*v1.ClusterPolicy, *corev1.ConfigMap) {
 	return policy, configs
 }
 
-func (b *bed) patchPolicy(patch map[string]any) {
+func (b *env) patchPolicy(patch map[string]any) {
 	b.t.Helper()
 	content, err := json.Marshal(patch)
 	b.Expect(err).NotTo(HaveOccurred())
@@ -80,11 +80,12 @@ func (b *bed) patchPolicy(patch map[string]any) {
 		Body(content).Do(b.t.Context()).Error()).To(Succeed())
 }
 
-// expectShares requires that the kubelet's device manager comes to offer each GPU so often in time, and the
-// Node and the labels to say so.
-func (b *bed) expectShares(what string, begin time.Time, shares int, within time.Duration) {
+// expectShares requires that the kubelet's device manager advertises each GPU this often in time, and that the Node and
+// the labels show it.
+func (b *env) expectShares(what string, begin time.Time, shares int, within time.Duration) {
 	b.t.Helper()
-	b.Eventually(func(g Gomega) { g.Expect(b.devices(g)).To(HaveLen(gpus * shares)) }, within, "20ms").Should(Succeed(), b.describe)
+	b.Eventually(func(g Gomega) { g.Expect(b.devices(g)).To(HaveLen(gpus * shares)) }, within, "20ms").
+		Should(Succeed(), b.describe)
 	offered := since(begin)
 	b.Eventually(func(g Gomega) {
 		node, err := b.client.CoreV1().Nodes().Get(b.t.Context(), machineName, metav1.GetOptions{})
@@ -94,8 +95,8 @@ func (b *bed) expectShares(what string, begin time.Time, shares int, within time
 	b.t.Logf("%s: the device manager had %d after %s, the Node after %s", what, gpus*shares, offered, since(begin))
 }
 
-// devices are those that the kubelet's device manager gives to pods, as it has them on disk.
-func (b *bed) devices(g Gomega) []string {
+// devices returns the devices that the kubelet's device manager gives to pods, as it has them on disk.
+func (b *env) devices(g Gomega) []string {
 	content, err := os.ReadFile(b.machine.Running("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"))
 	g.Expect(err).NotTo(HaveOccurred())
 	var checkpoint struct {
@@ -105,8 +106,8 @@ func (b *bed) devices(g Gomega) []string {
 	return checkpoint.Data.RegisteredDevices[string(gpuResource)]
 }
 
-// awaitReady waits until all that is wanted runs and the policy says so.
-func (b *bed) awaitReady() {
+// awaitReady waits until all operands run and the policy is ready.
+func (b *env) awaitReady() {
 	b.t.Helper()
 	b.Eventually(func(g Gomega) {
 		policy, err := b.policy()
@@ -116,9 +117,9 @@ func (b *bed) awaitReady() {
 	}, "60s", "100ms").Should(Succeed(), b.describe)
 }
 
-// containers are those of the operator's namespace which have started, by pod and name, without those of some
-// apps.
-func (b *bed) containers(without ...string) map[string]string {
+// containers returns the containers of the operator's namespace which have started, by pod and name, without those of
+// some apps.
+func (b *env) containers(without ...string) map[string]string {
 	b.t.Helper()
 	found := map[string]string{}
 	for _, pod := range b.pods() {

@@ -27,7 +27,7 @@ const (
 	endWithin = 20 * time.Second
 )
 
-// newRunDir makes the folder of a run and writes down whose it is.
+// newRunDir creates the folder of a run and writes its owner down.
 func newRunDir() (string, error) {
 	dir, err := os.MkdirTemp("", runPrefix)
 	if err != nil {
@@ -37,14 +37,14 @@ func newRunDir() (string, error) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, ownerFile), []byte(owner), 0o644)
 	}
-	// Containers that run as nobody pass through it.
+	// Containers that run as the user nobody pass through it.
 	if err := errors.Join(err, os.Chmod(dir, 0o755)); err != nil {
 		return "", errors.Join(fmt.Errorf("make the folder of the run: %w", err), os.RemoveAll(dir))
 	}
 	return dir, nil
 }
 
-// identify tells a process from any other that has its number later: by when it was started.
+// identify returns a name of the process that no later process with its number has: it contains its start.
 func identify(pid int) (string, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -58,7 +58,7 @@ func identify(pid int) (string, error) {
 	return fmt.Sprintf("%d %s", pid, fields[started]), nil
 }
 
-// removeLeftovers removes what runs have left whose process is gone, and whose watcher was killed.
+// removeLeftovers removes what is left of runs whose process is gone, and whose watcher was killed.
 func removeLeftovers() error {
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), runPrefix+"*"))
 	if err != nil {
@@ -67,7 +67,7 @@ func removeLeftovers() error {
 	for _, dir := range dirs {
 		owner, readErr := os.ReadFile(filepath.Join(dir, ownerFile))
 		if errors.Is(readErr, fs.ErrNotExist) {
-			continue // A run that is just starting, or one that is just being removed.
+			continue // A run that is just starting, or that is being removed.
 		}
 		err = errors.Join(err, readErr)
 		pid, _, _ := strings.Cut(string(owner), " ")
@@ -83,8 +83,7 @@ func removeLeftovers() error {
 	return err
 }
 
-// removeRun removes the cgroups and the folder of a run. No mount needs to be undone: they were in the
-// namespaces of its processes.
+// removeRun removes the cgroups and the folder of a run. Mounts end with the namespaces of its processes.
 func removeRun(dir string) error {
 	if err := removeCgroup(filepath.Base(dir), endWithin); err != nil {
 		return err
@@ -110,9 +109,9 @@ func startWatcher(dir string) (*watcher, error) {
 	}
 	defer read.Close()
 	w := &watcher{cmd: part(partWatcher, dir), alive: write, problems: &bytes.Buffer{}}
-	// Not the streams of this process: whoever reads them would wait for the watcher.
+	// Not the streams of this process: their reader would wait for the watcher.
 	w.cmd.Stdin, w.cmd.Stderr = read, w.problems
-	// Ctrl-C in a terminal is not for it.
+	// Ctrl-C in a terminal must not reach it.
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := w.cmd.Start(); err != nil {
 		return nil, errors.Join(fmt.Errorf("start the watcher: %w", err), write.Close())
@@ -120,7 +119,7 @@ func startWatcher(dir string) (*watcher, error) {
 	return w, nil
 }
 
-// end has the watcher clean up, and waits for it.
+// end makes the watcher clean up, and waits for it.
 func (w *watcher) end() error {
 	_ = w.alive.Close()
 	if err := w.cmd.Wait(); err != nil {
@@ -131,7 +130,7 @@ func (w *watcher) end() error {
 
 // watch waits for the end of the process at the other end of its standard input, and cleans up.
 func watch(dir string) error {
-	// Nobody may be left to read what it says.
+	// There may be no reader of its output.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err

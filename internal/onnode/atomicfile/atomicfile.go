@@ -8,13 +8,12 @@ import (
 	"path/filepath"
 )
 
-// Write replaces the file at path with what it reads from content, with exactly the permissions
-// mode. The directory is made where it is missing. On an error the previous file, if any, is
-// untouched and nothing is left behind.
+// Write replaces the file at path with the data from content, with exactly the permissions mode. A missing
+// directory is created. On an error the previous file, if any, is unchanged and nothing is left behind.
 func Write(path string, mode fs.FileMode, content io.Reader) (err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make the directory of %s; check that its volume is mounted read-write: %w", path, err)
+		return fmt.Errorf("create the directory of %s; check that its volume is mounted read-write: %w", path, err)
 	}
 	// In the same directory, since a rename is atomic only within a file system.
 	tmp, err := os.CreateTemp(dir, "."+filepath.Base(path)+".tmp-*")
@@ -28,7 +27,7 @@ func Write(path string, mode fs.FileMode, content io.Reader) (err error) {
 	}()
 	_, err = io.Copy(tmp, content)
 	if err == nil {
-		// CreateTemp makes the file private, and the umask must not have a say.
+		// CreateTemp makes the file private, and the umask must not apply.
 		err = tmp.Chmod(mode)
 	}
 	if closeErr := tmp.Close(); err == nil {

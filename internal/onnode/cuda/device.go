@@ -13,7 +13,7 @@ type device struct {
 	lib    *library
 	index  int32
 	handle int32
-	// name is the product's, uuid as nvidia-smi prints it, bus the PCI address.
+	// name is the product's name, uuid is as nvidia-smi prints it, bus is the PCI address.
 	name, uuid, bus string
 }
 
@@ -21,23 +21,23 @@ func (d device) String() string {
 	return fmt.Sprintf("GPU %d (%s, %s, %s)", d.index, d.name, d.uuid, d.bus)
 }
 
-// verdict tells in words that the GPU works, or why it does not.
-func (d device) verdict() (string, error) {
-	err := d.prove()
+// report returns that the GPU works or is in use, or the error.
+func (d device) report() (string, error) {
+	err := d.validate()
 	if err == nil {
 		return fmt.Sprintf("adds %d numbers, %d times", count, rounds), nil
 	}
 	var f *failure
 	if errors.As(err, &f) && d.inUse(f.code) {
-		return "is in use, not proven: " + f.what(), nil
+		return "is in use, not validated: " + f.what(), nil
 	}
 	return "", err
 }
 
-// inUse tells that somebody else uses the GPU, so that there is no room for a kernel of ours: all
-// of its memory is allocated, or its compute mode admits one process, or none. That is no fault of
-// the GPU, and a node whose GPUs are all at work must not be taken away because of it: whoever holds
-// the GPU has it working. In the default compute mode a GPU that is unavailable is broken.
+// inUse reports whether another process uses the GPU, so that there is no room for the kernel: all of its memory
+// is allocated, or its compute mode admits one process, or none. That is not a failure, and the node of a GPU at
+// work must not be taken out of service: the GPU works for its user. In the default compute mode a GPU that is
+// unavailable is broken.
 func (d device) inUse(code result) bool {
 	if code == outOfMemory {
 		return true
@@ -47,13 +47,13 @@ func (d device) inUse(code result) bool {
 		d.lib.deviceAttribute(&mode, computeMode, d.handle) == success && mode != computeModeDefault
 }
 
-// prove runs the kernel. Everything it makes on the GPU lives in the context and ends with it.
-func (d device) prove() error {
+// validate runs the kernel. Everything that it allocates on the GPU belongs to the context and ends with it.
+func (d device) validate() error {
 	var context uintptr
 	if err := d.lib.check("cuDevicePrimaryCtxRetain", d.lib.contextRetain(&context, d.handle)); err != nil {
 		return err
 	}
-	// Its result tells nothing new: after a kernel that failed, it fails too.
+	// The result is ignored: after a kernel that failed, this fails too.
 	defer d.lib.contextRelease(d.handle)
 	if err := d.lib.check("cuCtxSetCurrent", d.lib.contextUse(context)); err != nil {
 		return err
@@ -87,7 +87,7 @@ type arguments struct {
 	count     uint32
 }
 
-// compile lets the driver compile the kernel for the GPU of the current context.
+// compile makes the driver compile the kernel for the GPU of the current context.
 func (l *library) compile() (kernel uintptr, err error) {
 	image := append([]byte(ptx), 0)
 	log := make([]byte, 4096)
@@ -101,14 +101,14 @@ func (l *library) compile() (kernel uintptr, err error) {
 	code := l.moduleLoad(&module, &image[0], uint32(len(keys)), &keys[0], &values[0])
 	if err := l.check("cuModuleLoadDataEx", code); err != nil {
 		if line := firstLine(log); line != "" {
-			return 0, fmt.Errorf("%w (the compiler says %q)", err, line)
+			return 0, fmt.Errorf("%w (the compiler reports %q)", err, line)
 		}
 		return 0, err
 	}
 	return kernel, l.check("cuModuleGetFunction", l.moduleFunction(&kernel, module, entry))
 }
 
-// firstLine is the first line of a log that ends with a NUL, bounded for a termination message.
+// firstLine returns the first line of a log that ends with a NUL, cut for a termination message.
 func firstLine(log []byte) string {
 	const most = 300
 	log, _, _ = bytes.Cut(log, []byte{0})
@@ -116,7 +116,7 @@ func firstLine(log []byte) string {
 	return string(line[:min(len(line), most)])
 }
 
-// add runs the kernel on a and b and returns what is in the result afterwards.
+// add runs the kernel on a and b and returns the result buffer.
 func (l *library) add(kernel uintptr, args *arguments, a, b []float32) ([]float32, error) {
 	sum := poisoned()
 	for _, write := range []struct {
@@ -130,14 +130,14 @@ func (l *library) add(kernel uintptr, args *arguments, a, b []float32) ([]float3
 	if err := l.check("cuLaunchKernel", l.start(kernel, args)); err != nil {
 		return nil, err
 	}
-	// A launch only queues the kernel; whether it ended well is known here.
+	// A launch only queues the kernel; here it has ended.
 	if err := l.check("cuCtxSynchronize", l.contextSync()); err != nil {
 		return nil, err
 	}
 	return sum, l.check("cuMemcpyDtoH_v2", l.memoryRead(&sum[0], args.sum, bytesOf(padded)))
 }
 
-// start queues the kernel. The library gets the address of each argument and copies it.
+// start queues the kernel. The library copies the arguments from their addresses.
 func (l *library) start(kernel uintptr, args *arguments) result {
 	var pinner runtime.Pinner
 	defer pinner.Unpin()
@@ -147,5 +147,5 @@ func (l *library) start(kernel uintptr, args *arguments) result {
 	return l.launch(kernel, blocks, 1, 1, width, 1, 1, 0, 0, &pointers[0], 0)
 }
 
-// bytesOf is the size of this many elements.
+// bytesOf returns the size of this many elements.
 func bytesOf(elements int) uintptr { return uintptr(elements) * unsafe.Sizeof(poison) }

@@ -16,23 +16,21 @@ const (
 	entry = "vector_add"
 	// count is how many numbers are added. It is odd, so that the last block is not full.
 	count = 10007
-	// width is how many threads a block has, blocks how many blocks there are.
+	// width is the number of threads in a block, blocks the number of blocks.
 	width  = 256
 	blocks = (count + width - 1) / width
-	// padded is the length of each buffer: as many elements as there are threads, so that the
-	// threads beyond count can be seen to write nothing.
+	// padded is the length of each buffer: as many elements as there are threads, to check that the threads
+	// beyond count write nothing.
 	padded = width * blocks
-	// rounds is how often the kernel runs. The second round finds a device that answers with what
-	// it has computed before.
+	// rounds is how often the kernel runs. The second round detects a device that returns an earlier result.
 	rounds = 2
 )
 
-// poison is in the result before each launch, so that what is not written shows. It is not a
-// number, which no sum of the inputs is.
+// poison is in the result before each launch, to find elements that are not written. It is NaN, which no sum of
+// the inputs is.
 var poison = math.Float32frombits(math.MaxUint32)
 
-// inputs returns what is added in a round. All sums are different from each other, from both
-// addends and from 0.
+// inputs returns the addends of a round. All sums differ from each other, from both addends and from 0.
 func inputs(round int) (a, b []float32) {
 	a, b = make([]float32, padded), make([]float32, padded)
 	for i := range padded {
@@ -56,8 +54,8 @@ func poisoned() []float32 {
 	return sum
 }
 
-// verify compares the sums with those of this processor. Both round an addition to the nearest
-// number, so the results are the same to the last bit.
+// verify compares the sums with those of this processor. Both round an addition to the nearest number, so the
+// results are the same to the last bit.
 func verify(round int, a, b, sum []float32) error {
 	for i := range count {
 		if want := a[i] + b[i]; sum[i] != want {

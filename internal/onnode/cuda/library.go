@@ -10,21 +10,21 @@ import (
 // Library is the soname under which every driver installs the CUDA library.
 const Library = "libcuda.so.1"
 
-// computeMode is the number of the device attribute that tells who may use the GPU, and
-// computeModeDefault its value where everybody may. The other values admit one process or none.
+// computeMode is the number of the device attribute for who may use the GPU, and computeModeDefault its value
+// where all processes may. The other values admit one process or none.
 const (
 	computeMode        = 20
 	computeModeDefault = 0
 )
 
-// The options by which the driver's compiler is told where to write its errors.
+// The options of the driver's compiler for where to write its errors.
 const (
 	jitErrorLog     = 5
 	jitErrorLogSize = 6
 )
 
-// library is libcuda.so.1: the functions that are used. open binds each to the symbol of the version
-// that has this signature. Handles are uintptr, addresses in the memory of a GPU are uint64.
+// library is libcuda.so.1: the functions that are used. open binds each to the symbol of the version with this
+// signature. Handles are uintptr, addresses in the memory of a GPU are uint64.
 type library struct {
 	init            func(flags uint32) result
 	errorName       func(code result, name **byte) result
@@ -47,7 +47,7 @@ type library struct {
 		stream uintptr, arguments *unsafe.Pointer, extra uintptr) result
 }
 
-// open loads the library at path, a soname or a file. Drivers before branch 470 lack a function.
+// open loads the library at path, a soname or a file. It fails with drivers before branch 470.
 func open(path string) (*library, error) {
 	handle, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
@@ -80,7 +80,7 @@ func open(path string) (*library, error) {
 	} {
 		address, err := purego.Dlsym(handle, function.name)
 		if err != nil {
-			return nil, fmt.Errorf("the CUDA library lacks a function; install a driver of branch 470 or later: %w", err)
+			return nil, fmt.Errorf("a function is missing in the CUDA library; install a driver of branch 470 or later: %w", err)
 		}
 		purego.RegisterFunc(function.into, address)
 	}

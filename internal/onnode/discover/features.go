@@ -12,10 +12,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// maxFeatures in bytes bounds what is read of GPU Feature Discovery's file: it has a few thousand.
+// maxFeatures, in bytes, limits what is read of GPU Feature Discovery's file: it has a few thousand.
 const maxFeatures = 64 << 10
 
-// features is the file in which GPU Feature Discovery leaves its labels.
+// features is the file in which GPU Feature Discovery writes its labels.
 type features struct {
 	path string
 	// keep is how long the labels outlive the file.
@@ -25,11 +25,11 @@ type features struct {
 	missingSince time.Time
 }
 
-// add adds the labels in the file to the facts, and returns how long those of a file that is missing are
-// still kept; 0 is no such time.
+// add adds the labels in the file to the facts. If the file is missing, it returns how long its labels are still
+// kept; otherwise 0.
 func (f *features) add(facts *Facts) time.Duration {
 	if facts.NoGPU {
-		// What the file says, if it is there, is about GPUs that are gone.
+		// The file, if there is one, is about GPUs that are gone.
 		f.missingSince = time.Time{}
 		return 0
 	}
@@ -41,10 +41,11 @@ func (f *features) add(facts *Facts) time.Duration {
 	}
 	found, ignored := parseFeatures(content)
 	if len(ignored) > 0 {
-		facts.Problems = append(facts.Problems, fmt.Sprintf("%s has %d lines that are not labels of GPU Feature Discovery, so they are left out; one is %q",
+		facts.Problems = append(facts.Problems, fmt.Sprintf(
+			"%s has %d lines that are not labels of GPU Feature Discovery, so they are left out; one is %q",
 			f.path, len(ignored), ignored[0]))
 	}
-	// A file that says nothing is as good as none: it is about to be written, or its writer failed.
+	// An empty file counts as missing: it is about to be written, or its writer failed.
 	if len(found) == 0 {
 		return f.missing(facts)
 	}
@@ -71,22 +72,22 @@ func (f *features) read() (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("the labels of GPU Feature Discovery cannot be read, so they stay as they are: %w", err)
+		return "", fmt.Errorf("the labels of GPU Feature Discovery cannot be read and are left unchanged: %w", err)
 	}
 	defer file.Close()
 	content, err := io.ReadAll(io.LimitReader(file, maxFeatures+1))
 	if err != nil {
-		return "", fmt.Errorf("the labels of GPU Feature Discovery cannot be read, so they stay as they are: %w", err)
+		return "", fmt.Errorf("the labels of GPU Feature Discovery cannot be read and are left unchanged: %w", err)
 	}
 	if len(content) > maxFeatures {
-		return "", fmt.Errorf("the labels of GPU Feature Discovery stay as they are: %s has more than %d bytes", f.path, maxFeatures)
+		return "", fmt.Errorf("the labels of GPU Feature Discovery are left unchanged: %s has more than %d bytes", f.path,
+			maxFeatures)
 	}
 	return string(content), nil
 }
 
-// parseFeatures reads lines KEY=value, empty lines and lines that start with "#". It returns the labels
-// of GPU Feature Discovery among them, and the lines that are none. Of a key that comes twice the last
-// counts.
+// parseFeatures reads lines KEY=value, empty lines and lines that start with "#". It returns the labels of GPU
+// Feature Discovery, and the lines that are none. The last line of a key counts.
 func parseFeatures(content string) (found map[string]string, ignored []string) {
 	found = map[string]string{}
 	for line := range strings.SplitSeq(content, "\n") {

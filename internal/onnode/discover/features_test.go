@@ -19,13 +19,14 @@ func TestParseFeatures(t *testing.T) {
 		want    map[string]string
 		ignored []string
 	}{
-		"takes labels, passes over comments and empty lines": {
-			content: "# +expiry-time=x\n\nnvidia.com/gpu.count=8\r\n  nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3\nnvidia.com/cuda.driver.rev=",
+		"takes labels, ignores comments and empty lines": {
+			content: "# +expiry-time=x\n\nnvidia.com/gpu.count=8\r\n  nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3\n" +
+				"nvidia.com/cuda.driver.rev=",
 			want: map[string]string{
 				"nvidia.com/gpu.count": "8", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/cuda.driver.rev": "",
 			},
 		},
-		"leaves out what decides about the node": {
+		"leaves out labels that control the node": {
 			content: "nvidia.com/gpu.deploy.driver=false\nnvidia.com/gpu.present=false\nnvidia.com/mig.config=all-1g.10gb\n" +
 				"nvidia.com/mig.capable=true\nfeature.node.kubernetes.io/pci-10de.present=true\n",
 			want: map[string]string{"nvidia.com/mig.capable": "true"},
@@ -34,7 +35,7 @@ func TestParseFeatures(t *testing.T) {
 				"feature.node.kubernetes.io/pci-10de.present=true",
 			},
 		},
-		"leaves out what no label can be": {
+		"leaves out invalid labels": {
 			content: "nvidia.com/gpu.machine=DGX A100\nnvidia.com/gpu.count\nnvidia.com/mig-1g 5gb.count=1\n" +
 				"nvidia.com/mig-" + strings.Repeat("1", 60) + "=1\nnvidia.com/gpu.product=-x\n=\nnvidia.com/cuda.x-=1\n",
 			want: map[string]string{},
@@ -43,7 +44,7 @@ func TestParseFeatures(t *testing.T) {
 				"nvidia.com/mig-" + strings.Repeat("1", 60) + "=1", "nvidia.com/gpu.product=-x", "=", "nvidia.com/cuda.x-=1",
 			},
 		},
-		"takes the last of a key that comes twice": {
+		"takes the last line of a key": {
 			content: "nvidia.com/gpu.count=8\nnvidia.com/gpu.count=7\n", want: map[string]string{"nvidia.com/gpu.count": "7"},
 		},
 		"takes nothing from nothing": {content: "", want: map[string]string{}},
@@ -82,28 +83,34 @@ func TestFeatures(t *testing.T) {
 			{content: eight, want: count},
 			{content: "-", want: none, kept: true, left: 10 * time.Minute},
 		},
-		"an empty file is none": {
+		"an empty file counts as missing": {
 			{content: eight, want: count},
 			{content: "# about to be written\n", want: none, kept: true, left: 10 * time.Minute},
 			{after: 10 * time.Minute, content: "", want: none},
 		},
-		"without a GPU the file counts for nothing": {
+		"without a GPU the file is ignored": {
 			{content: eight, want: count},
 			{content: eight, noGPU: true, want: none},
 			{content: "-", noGPU: true, want: none},
 			{content: "-", want: none, kept: true, left: 10 * time.Minute},
 		},
-		"what cannot be read stays, however long": {
+		"labels that cannot be read stay, however long": {
 			{content: eight, want: count},
-			{after: time.Hour, content: "dir", want: none, kept: true, problem: "so they stay as they are: read "},
+			{after: time.Hour, content: "dir", want: none, kept: true, problem: "and are left unchanged: read "},
 		},
-		"what is far too long is not read": {
-			{content: strings.Repeat("nvidia.com/gpu.count=8\n", 4000), want: none, kept: true, problem: "has more than 65536 bytes"},
+		"a file that is too large is not read": {
+			{
+				content: strings.Repeat("nvidia.com/gpu.count=8\n", 4000),
+				want:    none,
+				kept:    true,
+				problem: "has more than 65536 bytes",
+			},
 		},
-		"what is no label is named": {
+		"a line that is no label is named": {
 			{
 				content: eight + "nvidia.com/gpu.present=true\nx\n", want: count,
-				problem: `has 2 lines that are not labels of GPU Feature Discovery, so they are left out; one is "nvidia.com/gpu.present=true"`,
+				problem: `has 2 lines that are not labels of GPU Feature Discovery, so they are left out; one is ` +
+					`"nvidia.com/gpu.present=true"`,
 			},
 		},
 	}
@@ -146,7 +153,7 @@ func FuzzParseFeatures(f *testing.F) {
 		g := NewWithT(t)
 		found, ignored := parseFeatures(content)
 		g.Expect(len(found) + len(ignored)).To(BeNumerically("<=", strings.Count(content, "\n")+1))
-		// One label that the API server refuses would lose all others.
+		// The API server refuses all labels together with an invalid one.
 		for key, value := range found {
 			g.Expect(labels.IsFeature(key)).To(BeTrue(), key)
 			g.Expect(validation.IsQualifiedName(key)).To(BeEmpty())

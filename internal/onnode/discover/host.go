@@ -13,7 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
 )
 
-// maxValue is the length of a label's value, and of the name in its key, that Kubernetes allows.
+// maxValue is the maximum length of a label's value, and of the name in its key, in Kubernetes.
 const maxValue = 63
 
 var (
@@ -21,34 +21,33 @@ var (
 	forbidden    = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
 )
 
-// Host tells where a node's own description is found.
+// Host has the places where a node describes itself.
 type Host struct {
-	// SysRoot and ProcRoot are where sysfs and procfs are mounted. Any container's are the node's.
+	// SysRoot and ProcRoot are where sysfs and procfs are mounted. In any container they are the node's.
 	SysRoot, ProcRoot string
-	// Root is where the host's /usr/lib is mounted, and /etc if that is at hand. The first has all that is
-	// read, unless /etc/os-release is no link, as os-release(5) says it should be.
+	// Root is where the host's /usr/lib is mounted, and /etc if it is available. The first suffices, unless
+	// /etc/os-release is not a link, as it should be by os-release(5).
 	Root string
 }
 
-// Facts are what a node tells of itself.
+// Facts are what was read on a node.
 type Facts struct {
-	// Labels are the facts that hold.
+	// Labels are the facts that are true.
 	Labels map[string]string
-	// Unknown has the labels whose facts could not be read.
+	// Unknown are the labels whose facts could not be read.
 	Unknown map[string]bool
-	// KeepFeatures tells the same of the labels of GPU Feature Discovery.
+	// KeepFeatures is set if the labels of GPU Feature Discovery are unknown.
 	KeepFeatures bool
-	// NoGPU tells that there is certainly no GPU.
+	// NoGPU is set if there certainly is no GPU.
 	NoGPU bool
-	// Problems are sentences that say what could not be read and what was left out.
+	// Problems are sentences about what could not be read and what was left out.
 	Problems []string
 }
 
-// gpuLabels tell of a GPU; readers take one for as good as another.
+// gpuLabels show a GPU; readers treat them as equivalent.
 var gpuLabels = []string{labels.DiscoveryPCIPresent, labels.DiscoveryPCI3D, labels.DiscoveryPCIVGA}
 
-// Facts reads what the node tells of itself, each time anew. What cannot be read is among the problems,
-// and everything else is told nevertheless.
+// Facts reads the facts of the node. What cannot be read is in Problems; all other facts are returned.
 func (h Host) Facts() Facts {
 	facts := Facts{Labels: map[string]string{}, Unknown: map[string]bool{}}
 	kernel := h.kernel(&facts)
@@ -57,7 +56,7 @@ func (h Host) Facts() Facts {
 	return facts
 }
 
-// Same tells whether there is nothing new in other that is worth a write.
+// Same reports whether other has no difference that is worth a write.
 func (f Facts) Same(other Facts) bool {
 	a, b := maps.Clone(f.Labels), maps.Clone(other.Labels)
 	delete(a, labels.FeatureTimestamp)
@@ -65,24 +64,24 @@ func (f Facts) Same(other Facts) bool {
 	return maps.Equal(a, b) && maps.Equal(f.Unknown, other.Unknown) && f.KeepFeatures == other.KeepFeatures
 }
 
-// keeps tells whether the label stays as it is.
+// keeps reports whether the label stays as it is.
 func (f Facts) keeps(key string) bool {
 	return f.Unknown[key] || f.KeepFeatures && labels.IsFeature(key)
 }
 
-// set tells a fact, unless no label can.
+// set adds a fact, unless its value is not valid in a label.
 func (f *Facts) set(key, value string) {
 	if value == "" {
 		return
 	}
 	if !isValue(value) {
-		f.Problems = append(f.Problems, fmt.Sprintf("%s is left out: %q is not a value that a label can have", key, value))
+		f.Problems = append(f.Problems, fmt.Sprintf("%s is left out: %q is not a valid label value", key, value))
 		return
 	}
 	f.Labels[key] = value
 }
 
-// unknown tells that the facts cannot be read, but for those that are known nevertheless.
+// unknown marks the facts as unknown, except for those that were read.
 func (f *Facts) unknown(problem error, keys ...string) {
 	f.Problems = append(f.Problems, problem.Error())
 	for _, key := range keys {
@@ -92,7 +91,7 @@ func (f *Facts) unknown(problem error, keys ...string) {
 	}
 }
 
-// kernel returns the release of the kernel, too.
+// kernel also returns the release of the kernel.
 func (h Host) kernel(facts *Facts) string {
 	content, err := os.ReadFile(filepath.Join(h.ProcRoot, "sys", "kernel", "osrelease"))
 	if err != nil {
@@ -101,7 +100,7 @@ func (h Host) kernel(facts *Facts) string {
 		return ""
 	}
 	release := strings.TrimSpace(string(content))
-	// As Node Feature Discovery does it: the name of a precompiled driver image is made of this.
+	// As in Node Feature Discovery: the name of a precompiled driver image contains this.
 	facts.set(labels.DiscoveryKernel, strings.Trim(forbidden.ReplaceAllString(release, "_"), "-_."))
 	return release
 }
@@ -130,8 +129,8 @@ func (h Host) devices(facts *Facts, kernel string) {
 	facts.NoGPU = !found && err == nil
 }
 
-// isWSL tells whether the node is a Windows Subsystem for Linux with GPUs. They are no PCI devices of
-// it; Windows mounts the user-space part of its driver.
+// isWSL reports whether the node is a Windows Subsystem for Linux with GPUs. They are not PCI devices there;
+// Windows mounts the user-space part of its driver.
 func (h Host) isWSL(kernel string) bool {
 	if !strings.Contains(strings.ToLower(kernel), "microsoft") {
 		return false
@@ -159,5 +158,5 @@ func (h Host) operatingSystem(facts *Facts) {
 	}
 }
 
-// isValue tells whether a label can have the value.
+// isValue reports whether the value is valid in a label.
 func isValue(value string) bool { return len(value) <= maxValue && valuePattern.MatchString(value) }

@@ -21,7 +21,7 @@ const (
 	rhcos  = "ID=\"rhcos\"\nVERSION_ID=\"4.18\"\nOSTREE_VERSION='418.94.202501221327-0'\n"
 )
 
-// machine is a node as its file systems show it.
+// machine is a node, in the form of its file systems.
 type machine struct{ root string }
 
 // newMachine is a server with the CPU's own devices.
@@ -49,7 +49,7 @@ func (m machine) put(t *testing.T, path, content string) {
 	g.Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
 }
 
-// add adds a PCI device as the kernel shows one: a link on the bus, complete at once.
+// add adds a PCI device as the kernel does: a link on the bus to a complete device.
 func (m machine) add(t *testing.T, address, vendor, class, driver string) {
 	t.Helper()
 	g := NewWithT(t)
@@ -74,7 +74,7 @@ func (m machine) remove(t *testing.T, address string) {
 
 func gpu(number int) string { return fmt.Sprintf("0000:%x:00.0", 0x18+number) }
 
-// withH100s adds eight GPUs with what is beside them: four NVSwitches and eight network adapters.
+// withH100s adds eight GPUs with their four NVSwitches and eight network adapters.
 func withH100s(t *testing.T, m machine) machine {
 	t.Helper()
 	for i := range 8 {
@@ -260,9 +260,12 @@ func TestFactsOfMachines(t *testing.T) {
 
 func TestFactsThatCannotBeRead(t *testing.T) {
 	osKeys := []string{
-		labels.DiscoveryOSID, labels.DiscoveryOSVersion, labels.DiscoveryOSVersionMajor, labels.DiscoveryOSVersionMinor, labels.DiscoveryOSTree,
+		labels.DiscoveryOSID, labels.DiscoveryOSVersion, labels.DiscoveryOSVersionMajor, labels.DiscoveryOSVersionMinor,
+		labels.DiscoveryOSTree,
 	}
-	pciKeys := []string{labels.DiscoveryPCIPresent, labels.DiscoveryPCI3D, labels.DiscoveryPCIVGA, labels.DiscoveryPCIMellanox}
+	pciKeys := []string{
+		labels.DiscoveryPCIPresent, labels.DiscoveryPCI3D, labels.DiscoveryPCIVGA, labels.DiscoveryPCIMellanox,
+	}
 	tests := map[string]struct {
 		damage  func(t *testing.T, m machine)
 		lost    []string // Of the labels of eight H100.
@@ -277,7 +280,7 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 			damage: func(t *testing.T, m machine) {
 				NewWithT(t).Expect(os.Remove(m.root + "/sys/devices/pci0000:00/" + gpu(2) + "/class")).To(Succeed())
 			},
-			// The others are told, and of which class that one is remains open.
+			// The others are labelled; the class of this one is unknown.
 			unknown: []string{labels.DiscoveryPCIVGA}, problem: "a PCI device cannot be read: open ",
 		},
 		"no procfs": {
@@ -289,15 +292,16 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 			damage: func(t *testing.T, m machine) { NewWithT(t).Expect(os.RemoveAll(m.root + "/host")).To(Succeed()) },
 			lost:   osKeys, unknown: osKeys, problem: "there is neither etc/os-release nor usr/lib/os-release in ",
 		},
-		"an os-release with a line that is none": {
+		"an os-release with a malformed line": {
 			damage:  func(t *testing.T, m machine) { m.put(t, "host/etc/os-release", "OSTREE_VERSION=\"4\n"+ubuntu) },
-			unknown: []string{labels.DiscoveryOSTree}, problem: "etc/os-release is not as os-release(5) says: line 1 is",
+			unknown: []string{labels.DiscoveryOSTree},
+			problem: "etc/os-release does not have the format of os-release(5): line 1 is",
 		},
-		"a version that no label can have": {
+		"a version that is not valid in a label": {
 			damage: func(t *testing.T, m machine) { m.put(t, "host/etc/os-release", "ID=ubuntu\nVERSION_ID='24.04 LTS'\n") },
-			// NFD splits it nevertheless.
+			// It is split all the same, as NFD does.
 			lost:    []string{labels.DiscoveryOSVersion, labels.DiscoveryOSVersionMinor},
-			problem: `VERSION_ID is left out: "24.04 LTS" is not a value that a label can have`,
+			problem: `VERSION_ID is left out: "24.04 LTS" is not a valid label value`,
 		},
 		"a kernel whose name is too long": {
 			damage: func(t *testing.T, m machine) {
@@ -317,7 +321,7 @@ func TestFactsThatCannotBeRead(t *testing.T) {
 			}
 			got := m.host().Facts()
 			g.Expect(got.Labels).To(Equal(want))
-			g.Expect(got.NoGPU).To(BeFalse(), "it is not known")
+			g.Expect(got.NoGPU).To(BeFalse(), "it is unknown")
 			unknown := map[string]bool{}
 			for _, key := range tc.unknown {
 				unknown[key] = true

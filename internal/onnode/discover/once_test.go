@@ -18,7 +18,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi/nodeapitest"
 )
 
-// log is what a discovery says; it may be read while it is written.
+// log is the log of a discovery; it may be read while it is written.
 type log struct {
 	mu     sync.Mutex
 	buffer bytes.Buffer
@@ -36,8 +36,7 @@ func (l *log) String() string {
 	return l.buffer.String()
 }
 
-// newDiscovery is a discovery of the machine that does nothing unless something happens, as fast as it
-// can.
+// newDiscovery returns a discovery of the machine that never resyncs, and reacts to changes without delay.
 func newDiscovery(t *testing.T, m machine, server *nodeapitest.Server) (Discovery, *log) {
 	t.Helper()
 	for _, variable := range server.Env {
@@ -46,12 +45,12 @@ func newDiscovery(t *testing.T, m machine, server *nodeapitest.Server) (Discover
 	}
 	client, err := nodeapi.InCluster(server.ServiceAccountDir)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	said := &log{}
+	logged := &log{}
 	return Discovery{
 		Node: "node-a", Client: client, Host: m.host(), Features: filepath.Join(m.root, "features.d", "gfd"), Mode: ModeAuto,
-		Resync: time.Hour, KeepMissing: time.Hour, Log: slog.New(slog.NewTextHandler(said, nil)),
+		Resync: time.Hour, KeepMissing: time.Hour, Log: slog.New(slog.NewTextHandler(logged, nil)),
 		settle: time.Millisecond, backoff: time.Millisecond,
-	}, said
+	}, logged
 }
 
 func (m machine) putFeatures(t *testing.T, content string) {
@@ -60,13 +59,13 @@ func (m machine) putFeatures(t *testing.T, content string) {
 	NewWithT(t).Expect(os.Rename(m.root+"/features.d/gfd-tmp/gfd-1", m.root+"/features.d/gfd")).To(Succeed())
 }
 
-func TestOnceWritesOnceWhateverOftenItIsStarted(t *testing.T) {
+func TestOnceIsIdempotent(t *testing.T) {
 	g := NewWithT(t)
 	m := withH100s(t, newMachine(t, "6.8.0-45-generic", ubuntu))
 	m.putFeatures(t, "nvidia.com/gfd.timestamp=1\nnvidia.com/gpu.count=8\n")
 	server := nodeapitest.Start(t, "node-a")
 	server.Write(func(labels, annotations map[string]string) { labels["a"], annotations["a"] = "b", "b" })
-	d, said := newDiscovery(t, m, server)
+	d, logged := newDiscovery(t, m, server)
 	for range 3 {
 		g.Expect(d.Once(t.Context())).To(Succeed())
 	}
@@ -80,9 +79,9 @@ func TestOnceWritesOnceWhateverOftenItIsStarted(t *testing.T) {
 	g.Expect(own).To(HaveEach(Not(Equal("a"))))
 	g.Expect(server.Patches()).To(Equal(1))
 	g.Expect(server.Gets()).To(Equal(3))
-	g.Expect(strings.Count(said.String(), "the node is labelled")).To(Equal(1))
+	g.Expect(strings.Count(logged.String(), "the node is labelled")).To(Equal(1))
 
-	// A restart of GPU Feature Discovery and another of discovery are no reason either.
+	// A restart of GPU Feature Discovery or of discovery causes no write either.
 	m.putFeatures(t, "nvidia.com/gfd.timestamp=2\nnvidia.com/gpu.count=8\n")
 	g.Expect(d.Once(t.Context())).To(Succeed())
 	g.Expect(os.Remove(d.Features)).To(Succeed())
@@ -90,7 +89,7 @@ func TestOnceWritesOnceWhateverOftenItIsStarted(t *testing.T) {
 	g.Expect(server.Patches()).To(Equal(1))
 }
 
-func TestOnceSaysWhyTheNodeIsNotLabelled(t *testing.T) {
+func TestOnceReportsWhyTheNodeIsNotLabelled(t *testing.T) {
 	tests := map[string]struct {
 		prepare func(server *nodeapitest.Server, d *Discovery)
 		err     string
@@ -116,15 +115,17 @@ func TestOnceSaysWhyTheNodeIsNotLabelled(t *testing.T) {
 			prepare: func(s *nodeapitest.Server, _ *Discovery) { s.Refuse(http.StatusUnauthorized, "Unauthorized") },
 			err:     "(401 Unauthorized: Unauthorized): check the roles",
 		},
-		"there is no such node": {
+		"the node does not exist": {
 			prepare: func(_ *nodeapitest.Server, d *Discovery) { d.Node = "node-b" },
-			err:     "node node-b is not labelled: there is no /api/v1/nodes/node-b: NODE_NAME must come from the field spec.nodeName",
+			err: "node node-b is not labelled: /api/v1/nodes/node-b does not exist: NODE_NAME must come from the field " +
+				"spec.nodeName",
 		},
 		"the server fails": {
 			prepare: func(s *nodeapitest.Server, _ *Discovery) { s.Refuse(http.StatusInternalServerError, "etcd is slow") },
-			err:     "node node-a is not labelled: the API server answers GET /api/v1/nodes/node-a with 500 Internal Server Error: etcd is slow",
+			err: "node node-a is not labelled: the API server answers GET /api/v1/nodes/node-a with 500 Internal Server " +
+				"Error: etcd is slow",
 		},
-		"the server finds the patch wrong": {
+		"the server finds the patch invalid": {
 			prepare: func(s *nodeapitest.Server, _ *Discovery) {
 				s.Before(func(method string) {
 					if method == http.MethodPatch {
@@ -134,7 +135,7 @@ func TestOnceSaysWhyTheNodeIsNotLabelled(t *testing.T) {
 			},
 			err: "answers PATCH /api/v1/nodes/node-a with 422 Unprocessable Entity: Invalid value",
 		},
-		"others write at the same time, again and again": {
+		"another client writes at the same time, repeatedly": {
 			prepare: func(s *nodeapitest.Server, _ *Discovery) {
 				s.Before(func(method string) {
 					if method == http.MethodPatch {
@@ -142,7 +143,8 @@ func TestOnceSaysWhyTheNodeIsNotLabelled(t *testing.T) {
 					}
 				})
 			},
-			err: "node node-a is not labelled: others keep writing the Node: the API server answers PATCH /api/v1/nodes/node-a with 409 Conflict",
+			err: "node node-a is not labelled: other clients keep writing the Node: the API server answers PATCH " +
+				"/api/v1/nodes/node-a with 409 Conflict",
 		},
 	}
 	for name, tc := range tests {
@@ -157,11 +159,11 @@ func TestOnceSaysWhyTheNodeIsNotLabelled(t *testing.T) {
 	}
 }
 
-func TestOnceWritesAnewWhenSomebodyElseWasFirst(t *testing.T) {
+func TestOnceRetriesAfterAConflict(t *testing.T) {
 	g := NewWithT(t)
 	server := nodeapitest.Start(t, "node-a")
 	d, _ := newDiscovery(t, newMachine(t, "6.8.0-45-generic", ubuntu), server)
-	// Node Feature Discovery takes the label over between the look and the write.
+	// Node Feature Discovery takes the label over between the read and the write.
 	once := sync.OnceFunc(func() {
 		server.Write(func(nodeLabels, annotations map[string]string) {
 			nodeLabels[kernel], annotations[labels.NFDFeatureLabels] = "6.8.0-45-generic", "kernel-version.full"
@@ -181,20 +183,20 @@ func TestOnceWritesWhatIsKnown(t *testing.T) {
 	g := NewWithT(t)
 	m := withH100s(t, newMachine(t, "6.8.0-45-generic", ubuntu))
 	server := nodeapitest.Start(t, "node-a")
-	d, said := newDiscovery(t, m, server)
+	d, logged := newDiscovery(t, m, server)
 	g.Expect(os.RemoveAll(m.root + "/sys")).To(Succeed())
 	g.Expect(d.Once(t.Context())).To(Succeed())
 	g.Expect(server.Labels()).To(Equal(ubuntuLabels))
-	g.Expect(said.String()).To(ContainSubstring("is sysfs mounted at"))
+	g.Expect(logged.String()).To(ContainSubstring("is sysfs mounted at"))
 }
 
-// Each step is a process of its own, so nothing is remembered but what the Node says.
+// Each step is a process of its own, so the only state is in the Node.
 func TestNodeFeatureDiscoveryComesAndGoes(t *testing.T) {
 	g := NewWithT(t)
 	m := withH100s(t, newMachine(t, "6.8.0-45-generic", ubuntu))
 	m.putFeatures(t, "nvidia.com/gpu.count=8\n")
 	server := nodeapitest.Start(t, "node-a")
-	d, said := newDiscovery(t, m, server)
+	d, logged := newDiscovery(t, m, server)
 	all := union(ubuntuLabels, gpu3D, mellanox, map[string]string{count: "8"})
 	// What NFD writes, as NVIDIA configures it. It does not read GPU Feature Discovery's file.
 	byNFD := union(ubuntuLabels, map[string]string{present: "true"}, mellanox)
@@ -216,12 +218,12 @@ func TestNodeFeatureDiscoveryComesAndGoes(t *testing.T) {
 	for range 2 {
 		g.Expect(d.Once(t.Context())).To(Succeed())
 		g.Expect(server.Labels()).To(Equal(all), "no label is lost")
-		g.Expect(own()).To(Equal(threeD+","+count), "what NFD lists has another owner")
+		g.Expect(own()).To(Equal(threeD+","+count), "labels that NFD lists have another owner")
 	}
-	g.Expect(server.Patches()).To(Equal(2), "one to label, one to yield")
-	g.Expect(said.String()).To(ContainSubstring("Node Feature Discovery labels this node"))
+	g.Expect(server.Patches()).To(Equal(2), "one to label, one to release")
+	g.Expect(logged.String()).To(ContainSubstring("Node Feature Discovery labels this node"))
 
-	// All GPUs go; NFD notices later, and its label is not touched.
+	// All GPUs are removed; NFD notices later, and its label is not touched.
 	m2 := newMachine(t, "6.8.0-45-generic", ubuntu)
 	without := d
 	without.Host = m2.host()
@@ -229,17 +231,17 @@ func TestNodeFeatureDiscoveryComesAndGoes(t *testing.T) {
 	g.Expect(server.Labels()).To(Equal(byNFD))
 	g.Expect(own()).To(BeEmpty())
 
-	// They come back, and NFD reads the file now.
+	// They are back, and NFD now reads the file.
 	server.Write(func(nodeLabels, annotations map[string]string) {
 		nodeLabels[count] = "8"
 		annotations[labels.NFDFeatureLabels] += "," + count
 	})
 	before := server.Patches()
 	g.Expect(d.Once(t.Context())).To(Succeed())
-	g.Expect(server.Patches()).To(Equal(before), "NFD says everything")
+	g.Expect(server.Patches()).To(Equal(before), "NFD lists all labels")
 	g.Expect(server.Annotations()).NotTo(HaveKey(labels.Discovered))
 
-	// The prune job takes away what NFD has written.
+	// The prune job removes what NFD has written.
 	server.Write(func(nodeLabels, annotations map[string]string) {
 		for key := range byNFD {
 			delete(nodeLabels, key)

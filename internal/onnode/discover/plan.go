@@ -9,67 +9,67 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 )
 
-// Mode tells what to do beside Node Feature Discovery.
+// Mode selects what to do about the labels of Node Feature Discovery.
 type Mode string
 
 const (
-	// ModeAuto leaves the labels that Node Feature Discovery lists to it.
+	// ModeAuto leaves the labels that Node Feature Discovery lists alone.
 	ModeAuto Mode = "auto"
-	// ModeBuiltin takes no notice of Node Feature Discovery.
+	// ModeBuiltin ignores Node Feature Discovery.
 	ModeBuiltin Mode = "builtin"
 )
 
-// ParseMode returns the mode of that name.
+// ParseMode returns the mode of this name.
 func ParseMode(name string) (Mode, error) {
 	if mode := Mode(name); mode == ModeAuto || mode == ModeBuiltin {
 		return mode, nil
 	}
-	return "", fmt.Errorf("there is no mode %q of discovery; use %s or %s", name, ModeAuto, ModeBuiltin)
+	return "", fmt.Errorf("unknown discovery mode %q; use %s or %s", name, ModeAuto, ModeBuiltin)
 }
 
 // plan is what to write.
 type plan struct {
 	changes nodeapi.NodeChanges
-	// beside tells that Node Feature Discovery labels the node.
-	beside bool
-	// stale are the labels of Node Feature Discovery that do not tell what the node does, sorted.
+	// withNFD is set if Node Feature Discovery labels the node.
+	withNFD bool
+	// stale are the labels of Node Feature Discovery that differ from the facts, sorted.
 	stale []string
 }
 
-// empty tells that there is nothing to write.
+// empty reports whether there is nothing to write.
 func (p plan) empty() bool { return len(p.changes.Labels) == 0 && len(p.changes.Annotations) == 0 }
 
-// newPlan compares the Node with the facts. It is made for that version of the Node.
+// newPlan compares the Node with the facts. The plan is for this version of the Node.
 func newPlan(mode Mode, node nodeapi.NodeMetadata, facts Facts) plan {
 	before := ownLabels(node.Annotations[labels.Discovered])
 	theirs := map[string]bool{}
 	if mode == ModeAuto {
 		theirs = listedByNFD(node.Annotations)
 	}
-	p := plan{beside: len(theirs) > 0}
+	p := plan{withNFD: len(theirs) > 0}
 	p.changes = nodeapi.NodeChanges{
 		Labels: map[string]*string{}, Annotations: map[string]*string{}, ResourceVersion: node.ResourceVersion,
 	}
-	own := p.tell(node, facts, theirs, before)
-	own = append(own, p.withdraw(node, facts, theirs, before)...)
+	own := p.set(node, facts, theirs, before)
+	own = append(own, p.remove(node, facts, theirs, before)...)
 	p.own(node, own)
 	return p
 }
 
-// tell sets the labels of the facts, and returns those that are discovery's own.
-func (p *plan) tell(node nodeapi.NodeMetadata, facts Facts, theirs, before map[string]bool) (own []string) {
-	theyTellOfGPUs := slices.ContainsFunc(gpuLabels, func(key string) bool { return theirs[key] })
+// set sets the labels of the facts, and returns those that are discovery's own.
+func (p *plan) set(node nodeapi.NodeMetadata, facts Facts, theirs, before map[string]bool) (own []string) {
+	nfdLabelsGPUs := slices.ContainsFunc(gpuLabels, func(key string) bool { return theirs[key] })
 	for key, value := range facts.Labels {
-		now, there := node.Labels[key]
-		same := there && now == value
+		now, found := node.Labels[key]
+		same := found && now == value
 		switch {
 		case theirs[key]:
-			// GPU Feature Discovery tells both, one after the other.
+			// GPU Feature Discovery writes its file first, and NFD reads it later.
 			if !same && !labels.IsFeature(key) {
 				p.stale = append(p.stale, key)
 			}
 			continue
-		case theyTellOfGPUs && !before[key] && slices.Contains(gpuLabels, key):
+		case nfdLabelsGPUs && !before[key] && slices.Contains(gpuLabels, key):
 			continue
 		case !same:
 			p.changes.Labels[key] = &value
@@ -80,13 +80,13 @@ func (p *plan) tell(node nodeapi.NodeMetadata, facts Facts, theirs, before map[s
 	return own
 }
 
-// withdraw removes own labels whose facts no longer hold, and returns those that stay nevertheless.
-func (p *plan) withdraw(node nodeapi.NodeMetadata, facts Facts, theirs, before map[string]bool) (own []string) {
+// remove removes own labels whose facts are no longer true, and returns those that stay nevertheless.
+func (p *plan) remove(node nodeapi.NodeMetadata, facts Facts, theirs, before map[string]bool) (own []string) {
 	for key := range before {
-		_, holds := facts.Labels[key]
-		_, there := node.Labels[key]
+		_, isTrue := facts.Labels[key]
+		_, found := node.Labels[key]
 		switch {
-		case holds || theirs[key] || !there:
+		case isTrue || theirs[key] || !found:
 		case facts.keeps(key):
 			own = append(own, key)
 		default:
@@ -96,25 +96,25 @@ func (p *plan) withdraw(node nodeapi.NodeMetadata, facts Facts, theirs, before m
 	return own
 }
 
-// own changes the annotation to these labels, and forgets a change that is not worth a write.
+// own changes the annotation to these labels, and drops a change that is not worth a write.
 func (p *plan) own(node nodeapi.NodeMetadata, own []string) {
 	slices.Sort(own)
 	list := strings.Join(own, ",")
-	switch now, there := node.Annotations[labels.Discovered]; {
-	case list == "" && there:
+	switch now, found := node.Annotations[labels.Discovered]; {
+	case list == "" && found:
 		p.changes.Annotations[labels.Discovered] = nil
 	case list != now:
 		p.changes.Annotations[labels.Discovered] = &list
 	}
 	_, timestamp := p.changes.Labels[labels.FeatureTimestamp]
-	_, there := node.Labels[labels.FeatureTimestamp]
-	if timestamp && there && len(p.changes.Labels) == 1 && len(p.changes.Annotations) == 0 {
+	_, found := node.Labels[labels.FeatureTimestamp]
+	if timestamp && found && len(p.changes.Labels) == 1 && len(p.changes.Annotations) == 0 {
 		clear(p.changes.Labels)
 	}
 }
 
-// ownLabels reads the annotation. A label that discovery never writes is nothing of its own, whatever
-// somebody has written there.
+// ownLabels reads the annotation. Labels that discovery never writes are ignored, in case another writer has
+// changed the annotation.
 func ownLabels(list string) map[string]bool {
 	own := map[string]bool{}
 	for key := range strings.SplitSeq(list, ",") {
@@ -125,7 +125,7 @@ func ownLabels(list string) map[string]bool {
 	return own
 }
 
-// listedByNFD returns the labels that Node Feature Discovery, all its instances, has written.
+// listedByNFD returns the labels that all instances of Node Feature Discovery have written.
 func listedByNFD(annotations map[string]string) map[string]bool {
 	theirs := map[string]bool{}
 	for annotation, list := range annotations {

@@ -16,7 +16,7 @@ const (
 	count   = "nvidia.com/gpu.count"
 )
 
-// apply is what the API server makes of a patch.
+// apply returns the result of a patch.
 func apply(to map[string]string, changes map[string]*string) map[string]string {
 	result := union(to)
 	for key, value := range changes {
@@ -41,7 +41,7 @@ func TestPlan(t *testing.T) {
 		wantLabels strs // As before if nil.
 		wantOwn    string
 		silent     bool
-		beside     bool
+		withNFD    bool
 		stale      []string
 	}{
 		"labels a new node": {
@@ -53,14 +53,14 @@ func TestPlan(t *testing.T) {
 			facts: facts(strs{kernel: "6.8", present: "true"}), wantOwn: kernel + "," + present, silent: true,
 		},
 		"is silent on a node without facts": {labels: strs{"a": "b"}, silent: true},
-		"replaces another value, whoever wrote it": {
+		"replaces another value": {
 			labels: strs{kernel: "5.15", count: "1"}, facts: facts(strs{kernel: "6.8", count: "8"}),
 			wantLabels: strs{kernel: "6.8", count: "8"}, wantOwn: kernel + "," + count,
 		},
 		"takes over a label with the right value": {
 			labels: strs{kernel: "6.8"}, facts: facts(strs{kernel: "6.8"}), wantOwn: kernel,
 		},
-		"removes own labels that no longer hold, and no other": {
+		"removes own labels that are no longer true, and no other": {
 			labels:      strs{kernel: "6.8", present: "true", threeD: "true", count: "8", "a": "b"},
 			annotations: strs{labels.Discovered: kernel + "," + present + "," + count},
 			facts:       facts(strs{kernel: "6.8"}),
@@ -69,10 +69,10 @@ func TestPlan(t *testing.T) {
 		"removes the annotation with the last own label": {
 			labels: strs{kernel: "6.8"}, annotations: strs{labels.Discovered: kernel}, wantLabels: strs{},
 		},
-		"forgets an own label that somebody has removed": {
+		"removes an own label from the list that another client has removed": {
 			annotations: strs{labels.Discovered: present}, wantLabels: strs{},
 		},
-		"removes nothing that it may not write, whatever the annotation says": {
+		"removes nothing that it may not write, even if the annotation lists it": {
 			labels:      strs{"nvidia.com/gpu.deploy.driver": "false", "kubernetes.io/os": "linux"},
 			annotations: strs{labels.Discovered: "nvidia.com/gpu.deploy.driver,kubernetes.io/os,,x"},
 		},
@@ -86,30 +86,33 @@ func TestPlan(t *testing.T) {
 			facts: Facts{KeepFeatures: true}, wantLabels: strs{count: "8"}, wantOwn: count,
 		},
 		"a new timestamp alone is not written": {
-			labels: strs{count: "8", labels.FeatureTimestamp: "1"}, annotations: strs{labels.Discovered: labels.FeatureTimestamp + "," + count},
-			facts: facts(strs{count: "8", labels.FeatureTimestamp: "2"}), wantOwn: labels.FeatureTimestamp + "," + count, silent: true,
+			labels:      strs{count: "8", labels.FeatureTimestamp: "1"},
+			annotations: strs{labels.Discovered: labels.FeatureTimestamp + "," + count},
+			facts:       facts(strs{count: "8", labels.FeatureTimestamp: "2"}),
+			wantOwn:     labels.FeatureTimestamp + "," + count, silent: true,
 		},
-		"a new timestamp goes along with a change": {
-			labels: strs{count: "8", labels.FeatureTimestamp: "1"}, annotations: strs{labels.Discovered: labels.FeatureTimestamp + "," + count},
-			facts:      facts(strs{count: "7", labels.FeatureTimestamp: "2"}),
-			wantLabels: strs{count: "7", labels.FeatureTimestamp: "2"}, wantOwn: labels.FeatureTimestamp + "," + count,
+		"a new timestamp is written with a change": {
+			labels:      strs{count: "8", labels.FeatureTimestamp: "1"},
+			annotations: strs{labels.Discovered: labels.FeatureTimestamp + "," + count},
+			facts:       facts(strs{count: "7", labels.FeatureTimestamp: "2"}),
+			wantLabels:  strs{count: "7", labels.FeatureTimestamp: "2"}, wantOwn: labels.FeatureTimestamp + "," + count,
 		},
 		"the first timestamp is written": {
 			facts:      facts(strs{labels.FeatureTimestamp: "1"}),
 			wantLabels: strs{labels.FeatureTimestamp: "1"}, wantOwn: labels.FeatureTimestamp,
 		},
-		"NFD: what it lists is left to it": {
+		"NFD: labels that it lists are left alone": {
 			labels:      strs{kernel: "6.8", present: "true"},
 			annotations: strs{labels.NFDFeatureLabels: "kernel-version.full,pci-10de.present"},
-			facts:       facts(strs{kernel: "6.8", present: "true", threeD: "true"}), silent: true, beside: true,
+			facts:       facts(strs{kernel: "6.8", present: "true", threeD: "true"}), silent: true, withNFD: true,
 		},
-		"NFD: what it lists is no longer an own label": {
+		"NFD: labels that it lists are no longer own ones": {
 			labels: strs{kernel: "6.8", present: "true", count: "8"},
 			annotations: strs{
 				labels.Discovered:       kernel + "," + present + "," + count,
 				labels.NFDFeatureLabels: "cpu-model.family,kernel-version.full,pci-10de.present,nvidia.com/gpu.count",
 			},
-			facts: facts(strs{kernel: "6.8", present: "true", count: "8"}), beside: true,
+			facts: facts(strs{kernel: "6.8", present: "true", count: "8"}), withNFD: true,
 		},
 		"NFD: an own label that it does not list stays one, and is kept current": {
 			labels: strs{kernel: "6.8", present: "true", threeD: "true", count: "8"},
@@ -118,36 +121,37 @@ func TestPlan(t *testing.T) {
 				labels.NFDFeatureLabels: "kernel-version.full,pci-10de.present",
 			},
 			facts:      facts(strs{kernel: "6.8", present: "true", count: "7"}),
-			wantLabels: strs{kernel: "6.8", present: "true", count: "7"}, wantOwn: count, beside: true,
+			wantLabels: strs{kernel: "6.8", present: "true", count: "7"}, wantOwn: count, withNFD: true,
 		},
-		"NFD: what it says nothing of is discovery's": {
+		"NFD: labels that it does not list are discovery's": {
 			labels:      strs{kernel: "6.8"},
 			annotations: strs{labels.NFDFeatureLabels: "kernel-version.full"},
 			facts:       facts(strs{kernel: "6.8", present: "true", threeD: "true", labels.DiscoveryOSTree: "418"}),
 			wantLabels:  strs{kernel: "6.8", present: "true", threeD: "true", labels.DiscoveryOSTree: "418"},
-			wantOwn:     threeD + "," + present + "," + labels.DiscoveryOSTree, beside: true,
+			wantOwn:     threeD + "," + present + "," + labels.DiscoveryOSTree, withNFD: true,
 		},
-		"NFD: a label of it that is not true is named, and left to it": {
+		"NFD: a stale label of it is named, and left alone": {
 			labels:      strs{kernel: "5.15", count: "1"},
 			annotations: strs{labels.NFDFeatureLabels: "kernel-version.full,system-os_release.ID,nvidia.com/gpu.count"},
-			facts:       facts(strs{kernel: "6.8", labels.DiscoveryOSID: "ubuntu", count: "8"}), silent: true, beside: true,
+			facts:       facts(strs{kernel: "6.8", labels.DiscoveryOSID: "ubuntu", count: "8"}), silent: true, withNFD: true,
 			stale: []string{kernel, labels.DiscoveryOSID},
 		},
-		"NFD: one of its instances counts too": {
+		"NFD: a named instance counts too": {
 			labels: strs{kernel: "6.8"}, annotations: strs{"blue." + labels.NFDFeatureLabels: "kernel-version.full"},
-			facts: facts(strs{kernel: "6.8"}), silent: true, beside: true,
+			facts: facts(strs{kernel: "6.8"}), silent: true, withNFD: true,
 		},
-		"NFD: its other annotations, and one that only looks alike, count for nothing": {
+		"NFD: its other annotations, and similar ones of other programs, are ignored": {
 			annotations: strs{
 				labels.NFDPrefix + "worker.version": "v0.14", "xnfd.node.kubernetes.io/feature-labels": "kernel-version.full",
 				labels.NFDFeatureLabels: "",
 			},
 			facts: facts(strs{kernel: "6.8"}), wantLabels: strs{kernel: "6.8"}, wantOwn: kernel,
 		},
-		"builtin takes no notice of NFD": {
-			mode: ModeBuiltin, labels: strs{kernel: "5.15"}, annotations: strs{labels.NFDFeatureLabels: "kernel-version.full,pci-10de.present"},
-			facts:      facts(strs{kernel: "6.8", threeD: "true"}),
-			wantLabels: strs{kernel: "6.8", threeD: "true"}, wantOwn: kernel + "," + threeD,
+		"builtin ignores NFD": {
+			mode: ModeBuiltin, labels: strs{kernel: "5.15"},
+			annotations: strs{labels.NFDFeatureLabels: "kernel-version.full,pci-10de.present"},
+			facts:       facts(strs{kernel: "6.8", threeD: "true"}),
+			wantLabels:  strs{kernel: "6.8", threeD: "true"}, wantOwn: kernel + "," + threeD,
 		},
 	}
 	for name, tc := range tests {
@@ -171,10 +175,10 @@ func TestPlan(t *testing.T) {
 				g.Expect(after.Annotations).NotTo(HaveKey(labels.Discovered))
 			}
 			g.Expect(got.empty()).To(Equal(tc.silent))
-			g.Expect(got.beside).To(Equal(tc.beside))
+			g.Expect(got.withNFD).To(Equal(tc.withNFD))
 			g.Expect(got.stale).To(Equal(tc.stale))
 			g.Expect(got.changes.ResourceVersion).To(Equal("7"))
-			// A second look changes nothing.
+			// A second plan changes nothing.
 			g.Expect(newPlan(mode, after, tc.facts).empty()).To(BeTrue())
 		})
 	}
@@ -186,5 +190,5 @@ func TestParseMode(t *testing.T) {
 		g.Expect(ParseMode(string(mode))).To(Equal(mode))
 	}
 	_, err := ParseMode("nfd")
-	g.Expect(err).To(MatchError(`there is no mode "nfd" of discovery; use auto or builtin`))
+	g.Expect(err).To(MatchError(`unknown discovery mode "nfd"; use auto or builtin`))
 }

@@ -24,11 +24,11 @@ const (
 	// DefaultKeepMissing is how long labels of GPU Feature Discovery outlive its file: longer than its
 	// restart with a new driver takes.
 	DefaultKeepMissing = 10 * time.Minute
-	// settleTime is how long changes that come together, as of a GPU's functions, are gathered.
+	// settleTime is how long changes are debounced, as of the functions of one GPU.
 	settleTime = 500 * time.Millisecond
 	// firstBackoff is the pause after the first failure; it doubles up to the resync.
 	firstBackoff = time.Second
-	// attempts bounds how often a write is made anew since somebody else has written the Node first.
+	// attempts limits how often a write is retried after a conflict.
 	attempts = 5
 )
 
@@ -41,9 +41,9 @@ type Discovery struct {
 	// Features is GPU Feature Discovery's file. Neither it nor its directory need exist.
 	Features string
 	Mode     Mode
-	// Resync is how often the Node is compared when nothing has changed; a tenth of it is left to chance.
+	// Resync is how often the Node is compared when nothing has changed; up to a tenth of it is jitter.
 	Resync time.Duration
-	// KeepMissing is how long labels of GPU Feature Discovery outlive its file; 0 is not at all.
+	// KeepMissing is how long labels of GPU Feature Discovery outlive its file; 0 removes them with it.
 	KeepMissing time.Duration
 	// Log gets what is written, and each problem once.
 	Log *slog.Logger
@@ -52,8 +52,8 @@ type Discovery struct {
 	settle, backoff time.Duration
 }
 
-// Once labels the node and returns. What cannot be read is in the log only; an error is one sentence
-// about the Node.
+// Once labels the node and returns. Facts that cannot be read are only logged; an error is one sentence about
+// the Node.
 func (d Discovery) Once(ctx context.Context) error {
 	r := newRunner(d)
 	facts, _ := r.look()
@@ -63,13 +63,14 @@ func (d Discovery) Once(ctx context.Context) error {
 	return nil
 }
 
-// Run labels the node and keeps the labels current until ctx ends. It survives every failure of the API
+// Run labels the node and keeps the labels current until ctx ends. It retries after every failure of the API
 // server.
 func (d Discovery) Run(ctx context.Context) {
 	r := newRunner(d)
 	devices, err := pci.Changes(ctx)
 	if err != nil {
-		d.Log.Warn("the kernel tells nothing of its devices, so a GPU that comes or goes is noticed at the next resync", "error", err)
+		d.Log.Warn("the kernel reports no device events, so an added or removed GPU is noticed at the next resync",
+			"error", err)
 	}
 	files := wait.Changes(ctx, filepath.Dir(d.Features), d.Log)
 	timer := time.NewTimer(0)
@@ -80,15 +81,15 @@ func (d Discovery) Run(ctx context.Context) {
 			return
 		case <-timer.C:
 		case <-devices:
-			r.gather(ctx)
+			r.debounce(ctx)
 		case <-files:
-			r.gather(ctx)
+			r.debounce(ctx)
 		}
 		timer.Reset(r.pass(ctx))
 	}
 }
 
-// runner is a discovery with what it remembers: only so that it says nothing and asks nothing twice.
+// runner is a discovery with its state, which only prevents repeated log lines and requests.
 type runner struct {
 	Discovery
 	features features
@@ -99,7 +100,7 @@ type runner struct {
 
 	reason   string // Of the last failure.
 	problems string
-	beside   bool
+	withNFD  bool
 	stale    string
 }
 
@@ -113,8 +114,8 @@ func newRunner(d Discovery) *runner {
 	return &runner{Discovery: d, features: features{path: d.Features, keep: d.KeepMissing, now: time.Now}}
 }
 
-// gather waits for changes that come along with the one that was told of.
-func (r *runner) gather(ctx context.Context) {
+// debounce waits for further changes.
+func (r *runner) debounce(ctx context.Context) {
 	timer := time.NewTimer(r.settle)
 	defer timer.Stop()
 	select {
@@ -123,12 +124,12 @@ func (r *runner) gather(ctx context.Context) {
 	}
 }
 
-// pass looks at the node, compares the Node if it is time or there is something new, and returns how
-// long nothing needs to be done unless something changes.
+// pass reads the facts, compares the Node if that is due or the facts have changed, and returns the time until
+// the next pass if nothing changes.
 func (r *runner) pass(ctx context.Context) time.Duration {
 	facts, kept := r.look()
 	due := !time.Now().Before(r.nextSync)
-	// While the API server fails, it is asked no more often because of changes.
+	// While the API server fails, changes do not make requests more frequent.
 	if due || r.failures == 0 && !facts.Same(r.synced) {
 		r.account(ctx, facts, r.write(ctx, facts))
 	}
@@ -139,28 +140,28 @@ func (r *runner) pass(ctx context.Context) time.Duration {
 	return max(pause, 0)
 }
 
-// look reads the facts, and says what cannot be read when that changes. It also returns how long labels
-// without a file are still kept.
+// look reads the facts, and logs what cannot be read when that changes. It also returns how long labels without
+// a file are still kept.
 func (r *runner) look() (Facts, time.Duration) {
 	facts := r.Host.Facts()
 	kept := r.features.add(&facts)
 	problems := strings.Join(facts.Problems, "; ")
 	if problems != r.problems {
 		if problems == "" {
-			r.Log.Info("everything can be read again")
+			r.Log.Info("all facts of the node can be read again")
 		} else {
-			r.Log.Warn("not everything is known of this node; its other labels are kept current", "because", problems)
+			r.Log.Warn("some facts of the node cannot be read; its other labels are kept current", "because", problems)
 		}
 		r.problems = problems
 	}
 	return facts, kept
 }
 
-// account remembers how a comparison went, and plans the next.
+// account records the result of a comparison, and schedules the next.
 func (r *runner) account(ctx context.Context, facts Facts, err error) {
 	if err == nil {
 		if r.failures > 0 {
-			r.Log.Info("the node could be compared again", "failures", r.failures)
+			r.Log.Info("the node is in sync again", "failures", r.failures)
 		}
 		r.synced, r.failures, r.reason = facts, 0, ""
 		r.nextSync = time.Now().Add(r.Resync - time.Duration(rand.Int64N(int64(r.Resync)/10+1)))
@@ -169,7 +170,7 @@ func (r *runner) account(ctx context.Context, facts Facts, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	// 30 doublings are more than any resync.
+	// Capped, because 30 doublings exceed any resync.
 	pause := min(r.backoff<<min(r.failures, 30), r.Resync)
 	r.failures++
 	r.nextSync = time.Now().Add(pause/2 + time.Duration(rand.Int64N(int64(pause)/2+1)))
@@ -179,7 +180,7 @@ func (r *runner) account(ctx context.Context, facts Facts, err error) {
 	}
 }
 
-// reasonOf leaves out what differs each time, such as the port of a connection.
+// reasonOf returns the error without details that differ each time, such as the port of a connection.
 func reasonOf(err error) string {
 	var network *net.OpError
 	if errors.As(err, &network) {
@@ -209,23 +210,23 @@ func (r *runner) write(ctx context.Context, facts Facts) error {
 			return err
 		}
 	}
-	return fmt.Errorf("others keep writing the Node: %w", err)
+	return fmt.Errorf("other clients keep writing the Node: %w", err)
 }
 
-// report says how discovery and Node Feature Discovery share the node, when that changes.
+// report logs when Node Feature Discovery begins or ends to label the node, and its stale labels.
 func (r *runner) report(p plan) {
-	if p.beside != r.beside {
-		if p.beside {
+	if p.withNFD != r.withNFD {
+		if p.withNFD {
 			r.Log.Info("Node Feature Discovery labels this node, so the labels that it lists are left to it")
 		} else {
 			r.Log.Info("Node Feature Discovery no longer labels this node")
 		}
-		r.beside = p.beside
+		r.withNFD = p.withNFD
 	}
 	stale := strings.Join(p.stale, ", ")
 	if stale != r.stale && stale != "" {
-		r.Log.Warn("labels of Node Feature Discovery are not what this node tells; if it was removed, run its prune job or set spec.nodeDiscovery.mode to builtin",
-			"labels", stale)
+		r.Log.Warn("labels of Node Feature Discovery are stale; if it was removed, run its prune job or set "+
+			"spec.nodeDiscovery.mode to builtin", "labels", stale)
 	}
 	r.stale = stale
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi/nodeapitest"
 )
 
-// run runs it until the test ends.
+// run runs the discovery until the test ends.
 func run(t *testing.T, d Discovery) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -30,26 +30,27 @@ func run(t *testing.T, d Discovery) {
 	})
 }
 
-func TestRunHearsOfNodeFeatureDiscoveryAtTheResync(t *testing.T) {
+func TestRunDetectsNodeFeatureDiscoveryAtTheResync(t *testing.T) {
 	g := NewWithT(t)
 	server := nodeapitest.Start(t, "node-a")
-	d, said := newDiscovery(t, newMachine(t, "6.8.0-45-generic", ubuntu), server)
+	d, logged := newDiscovery(t, newMachine(t, "6.8.0-45-generic", ubuntu), server)
 	d.Resync = 20 * time.Millisecond
 	run(t, d)
 	g.Eventually(server.Labels, "5s").Should(Equal(ubuntuLabels))
 	server.Write(func(nodeLabels, annotations map[string]string) {
 		nodeLabels[kernel], annotations[labels.NFDFeatureLabels] = "5.15", "kernel-version.full"
 	})
-	g.Eventually(func() string { return server.Annotations()[labels.Discovered] }, "5s").ShouldNot(ContainSubstring(kernel))
+	g.Eventually(func() string { return server.Annotations()[labels.Discovered] }, "5s").
+		ShouldNot(ContainSubstring(kernel))
 	g.Expect(server.Labels()).To(HaveKeyWithValue(kernel, "5.15"))
-	g.Eventually(said.String, "5s").Should(ContainSubstring("are not what this node tells"))
+	g.Eventually(logged.String, "5s").Should(ContainSubstring("labels of Node Feature Discovery are stale"))
 	server.Write(func(nodeLabels, annotations map[string]string) {
 		delete(nodeLabels, kernel)
 		delete(annotations, labels.NFDFeatureLabels)
 	})
 	g.Eventually(server.Labels, "5s").Should(Equal(ubuntuLabels))
-	g.Eventually(said.String, "5s").Should(ContainSubstring("no longer labels this node"))
-	g.Expect(strings.Count(said.String(), "are not what this node tells")).To(Equal(1))
+	g.Eventually(logged.String, "5s").Should(ContainSubstring("no longer labels this node"))
+	g.Expect(strings.Count(logged.String(), "labels of Node Feature Discovery are stale")).To(Equal(1))
 }
 
 func TestRunFollowsTheFileOfGPUFeatureDiscovery(t *testing.T) {
@@ -67,7 +68,7 @@ func TestRunFollowsTheFileOfGPUFeatureDiscovery(t *testing.T) {
 	g.Expect(patches).To(Equal(2))
 
 	m.putFeatures(t, "nvidia.com/gfd.timestamp=2\nnvidia.com/gpu.count=8\n")
-	g.Consistently(server.Gets, "200ms").Should(Equal(gets), "a new timestamp is not worth a question")
+	g.Consistently(server.Gets, "200ms").Should(Equal(gets), "a new timestamp causes no request")
 	m.putFeatures(t, "nvidia.com/gfd.timestamp=3\nnvidia.com/gpu.count=7\n")
 	g.Eventually(labelled, "5s").Should(Equal("7"))
 	g.Expect(server.Labels()).To(HaveKeyWithValue(labels.FeatureTimestamp, "3"))
@@ -77,7 +78,7 @@ func TestRunFollowsTheFileOfGPUFeatureDiscovery(t *testing.T) {
 	g.Consistently(labelled, "200ms").Should(Equal("7"))
 }
 
-func TestRunDropsTheLabelsOfAFileThatStaysAway(t *testing.T) {
+func TestRunRemovesTheLabelsOfAFileThatStaysMissing(t *testing.T) {
 	g := NewWithT(t)
 	m := withH100s(t, newMachine(t, "6.8.0-45-generic", ubuntu))
 	m.putFeatures(t, "nvidia.com/gpu.count=8\n")
@@ -93,7 +94,7 @@ func TestRunDropsTheLabelsOfAFileThatStaysAway(t *testing.T) {
 	g.Expect(server.Labels()).To(Equal(union(ubuntuLabels, gpu3D, mellanox)))
 }
 
-func TestRunDropsTheLabelsOfGPUsThatAreGoneAtOnce(t *testing.T) {
+func TestRunRemovesTheLabelsOfRemovedGPUsImmediately(t *testing.T) {
 	g := NewWithT(t)
 	m := newMachine(t, "6.8.0-45-generic", ubuntu)
 	m.add(t, gpu(0), "0x10de", "0x030200", "nvidia")
@@ -108,38 +109,41 @@ func TestRunDropsTheLabelsOfGPUsThatAreGoneAtOnce(t *testing.T) {
 	g.Expect(server.Patches()).To(Equal(2))
 }
 
-func TestRunOutlivesTheFailuresOfTheAPIServer(t *testing.T) {
+func TestRunRetriesAfterFailuresOfTheAPIServer(t *testing.T) {
 	tests := map[string]struct {
 		status int
 		text   string
 	}{
-		"it is overloaded":  {status: http.StatusServiceUnavailable, text: "503 Service Unavailable: later"},
-		"it limits us":      {status: http.StatusTooManyRequests, text: "429 Too Many Requests: later"},
-		"it forbids":        {status: http.StatusForbidden, text: "check the roles of the pod's service account and the admission policies"},
-		"it lost the node":  {status: http.StatusNotFound, text: "there is no /api/v1/nodes/node-a"},
+		"it is overloaded": {status: http.StatusServiceUnavailable, text: "503 Service Unavailable: later"},
+		"it limits us":     {status: http.StatusTooManyRequests, text: "429 Too Many Requests: later"},
+		"it forbids": {
+			status: http.StatusForbidden,
+			text:   "check the roles of the pod's service account and the admission policies",
+		},
+		"it lost the node":  {status: http.StatusNotFound, text: "/api/v1/nodes/node-a does not exist"},
 		"it does not trust": {status: http.StatusUnauthorized, text: "401 Unauthorized: later"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			server := nodeapitest.Start(t, "node-a")
-			d, said := newDiscovery(t, newMachine(t, "6.8.0-45-generic", ubuntu), server)
+			d, logged := newDiscovery(t, newMachine(t, "6.8.0-45-generic", ubuntu), server)
 			server.Refuse(tc.status, "later")
 			run(t, d)
 			g.Eventually(server.Gets, "5s").Should(BeNumerically(">=", 4), "it tries again")
-			g.Expect(said.String()).To(ContainSubstring(tc.text))
-			g.Expect(strings.Count(said.String(), "level=WARN")).To(Equal(1), said.String())
+			g.Expect(logged.String()).To(ContainSubstring(tc.text))
+			g.Expect(strings.Count(logged.String(), "level=WARN")).To(Equal(1), logged.String())
 			server.Refuse(0, "")
 			g.Eventually(server.Labels, "5s").Should(Equal(ubuntuLabels))
-			g.Eventually(said.String, "5s").Should(ContainSubstring("the node could be compared again"))
+			g.Eventually(logged.String, "5s").Should(ContainSubstring("the node is in sync again"))
 		})
 	}
 }
 
-func TestRunOutlivesAnAPIServerThatIsNotThere(t *testing.T) {
+func TestRunRetriesWithoutAnAPIServer(t *testing.T) {
 	g := NewWithT(t)
 	server := nodeapitest.Start(t, "node-a")
-	d, said := newDiscovery(t, newMachine(t, "6.8.0-45-generic", ubuntu), server)
+	d, logged := newDiscovery(t, newMachine(t, "6.8.0-45-generic", ubuntu), server)
 	t.Setenv("KUBERNETES_SERVICE_PORT", "1")
 	client, err := nodeapi.InCluster(server.ServiceAccountDir)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -150,28 +154,29 @@ func TestRunOutlivesAnAPIServerThatIsNotThere(t *testing.T) {
 		r.pass(t.Context())
 	}
 	g.Expect(r.failures).To(Equal(5))
-	g.Expect(strings.Count(said.String(), "level=WARN")).To(Equal(1), said.String())
-	g.Expect(said.String()).To(ContainSubstring("check network policies and the pod network"))
+	g.Expect(strings.Count(logged.String(), "level=WARN")).To(Equal(1), logged.String())
+	g.Expect(logged.String()).To(ContainSubstring("check network policies and the pod network"))
 	g.Expect(time.Until(r.nextSync)).To(BeNumerically("<=", 16*d.backoff))
 }
 
-func TestRunSaysOnceWhatCannotBeRead(t *testing.T) {
+func TestRunLogsOnceWhatCannotBeRead(t *testing.T) {
 	g := NewWithT(t)
 	m := newMachine(t, "6.8.0-45-generic", ubuntu)
 	server := nodeapitest.Start(t, "node-a")
-	d, said := newDiscovery(t, m, server)
+	d, logged := newDiscovery(t, m, server)
 	d.Resync = 5 * time.Millisecond
 	g.Expect(os.Remove(m.root + "/host/etc/os-release")).To(Succeed())
 	run(t, d)
 	g.Eventually(server.Gets, "5s").Should(BeNumerically(">", 5))
-	g.Expect(strings.Count(said.String(), "not everything is known of this node")).To(Equal(1))
+	g.Expect(strings.Count(logged.String(), "some facts of the node cannot be read")).To(Equal(1))
 	m.put(t, "host/etc/os-release", ubuntu)
 	g.Eventually(server.Labels, "5s").Should(Equal(ubuntuLabels))
-	g.Eventually(said.String, "5s").Should(ContainSubstring("everything can be read again"))
+	g.Eventually(logged.String, "5s").Should(ContainSubstring("all facts of the node can be read again"))
 
 	g.Expect(os.Remove(m.root + "/host/etc/os-release")).To(Succeed())
-	g.Eventually(func() int { return strings.Count(said.String(), "not everything is known of this node") }, "5s").Should(Equal(2))
+	g.Eventually(func() int { return strings.Count(logged.String(), "some facts of the node cannot be read") }, "5s").
+		Should(Equal(2))
 	gets := server.Gets()
 	g.Eventually(server.Gets, "5s").Should(BeNumerically(">", gets+5))
-	g.Expect(server.Labels()).To(Equal(ubuntuLabels), "what cannot be read stays")
+	g.Expect(server.Labels()).To(Equal(ubuntuLabels), "labels whose facts cannot be read stay")
 }

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// nodeKept is how long what the Node said is told again: scrapes of several collectors, or a short
-	// scrape interval, must not become a load on the API server.
-	nodeKept = 30 * time.Second
-	// nodeTimeout bounds the request, within the time that Prometheus gives a scrape (10 s).
+	// nodeTTL is how long the resources of the Node are cached, so that several collectors or a short scrape
+	// interval do not load the API server.
+	nodeTTL = 30 * time.Second
+	// nodeTimeout limits the request, within the scrape timeout of Prometheus (10 s).
 	nodeTimeout = 5 * time.Second
 	// unknown is the number of devices that cannot be counted.
 	unknown = -1
@@ -25,20 +25,20 @@ type devices struct {
 	log       *reasons
 
 	mutex       sync.Mutex
-	askedAt     time.Time
+	readAt      time.Time
 	last        int64
 	lastSuccess time.Time
 }
 
-// count returns the number of GPUs and MIG devices in the Node's capacity, unhealthy ones included,
-// or unknown, and when there was one last; the zero time is never.
+// count returns the number of GPUs and MIG devices in the Node's capacity, unhealthy ones included, or unknown;
+// and when it was above 0 last, the zero time for never.
 func (d *devices) count(now time.Time) (count int64, lastSuccess time.Time) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	if !d.askedAt.IsZero() && now.Sub(d.askedAt) < nodeKept {
+	if !d.readAt.IsZero() && now.Sub(d.readAt) < nodeTTL {
 		return d.last, d.lastSuccess
 	}
-	d.askedAt = now
+	d.readAt = now
 	ctx, cancel := context.WithTimeout(context.Background(), nodeTimeout)
 	defer cancel()
 	resources, err := d.resources(ctx)

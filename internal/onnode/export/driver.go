@@ -9,7 +9,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
 )
 
-// driver checks the driver again and again, and keeps the last result.
+// driver checks the driver periodically, and keeps the last result.
 type driver struct {
 	check          validate.Check
 	every, timeout time.Duration
@@ -34,7 +34,7 @@ func (d *driver) run(ctx context.Context) {
 	}
 }
 
-// attempt checks once. A check that hangs is a failure, and attempt returns only when it has ended.
+// attempt checks once. A check that hangs is a failure; attempt returns only when it has ended.
 func (d *driver) attempt(ctx context.Context) {
 	note := func(err error) { d.note(ctx, err) }
 	note(validate.Bounded(ctx, d.timeout, func(ctx context.Context) error {
@@ -43,7 +43,7 @@ func (d *driver) attempt(ctx context.Context) {
 	}, note))
 }
 
-// note keeps the result, unless it is only that of the end of the program.
+// note keeps the result, unless it is caused by the end of the program.
 func (d *driver) note(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -57,22 +57,21 @@ func (d *driver) note(ctx context.Context, err error) {
 	}
 }
 
-// result returns whether the driver works, whether that is known, and when it worked last; the zero
-// time is never.
+// result returns whether the driver works, whether that is known, and when it worked last, the zero time for never.
 func (d *driver) result() (works, known bool, lastSuccess time.Time) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	return d.works, d.checked, d.lastSuccess
 }
 
-// reasons logs why something fails when the reason changes, and when it is gone.
+// reasons logs why something fails when the reason changes, and when it works again.
 type reasons struct {
 	log   *slog.Logger
 	mutex sync.Mutex
 	last  map[string]string
 }
 
-// note takes the present reason for a problem; nil is none.
+// note records the current reason for a problem; nil means none.
 func (r *reasons) note(problem string, err error) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

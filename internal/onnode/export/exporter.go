@@ -15,33 +15,33 @@ import (
 )
 
 const (
-	// DefaultPort is that of NVIDIA's exporter, and of the Service.
+	// DefaultPort is the port of NVIDIA's exporter, and of the Service.
 	DefaultPort = 8000
 	// DefaultDriverInterval is the time between the starts of two checks of the driver.
 	DefaultDriverInterval = time.Minute
-	// DefaultDriverTimeout bounds one check of the driver.
+	// DefaultDriverTimeout limits one check of the driver.
 	DefaultDriverTimeout = 50 * time.Second
 )
 
-// DefaultStages are the stages in the order in which a node with every part reaches them.
+// DefaultStages are all stages, in the order in which a node reaches them.
 var DefaultStages = []labels.Marker{labels.MarkerDriver, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin}
 
-// Options tell what an Exporter exports.
+// Options configure an Exporter.
 type Options struct {
 	// Node is the name of the node, the label of all metrics.
 	Node string
-	// Markers is where the provers write.
+	// Markers is the directory of the markers.
 	Markers marker.Dir
-	// Stages are those of gpu_operator_node_stage_seconds that are proved on this node, in order.
+	// Stages are the stages of gpu_operator_node_stage_seconds that are validated on this node, in order.
 	Stages []labels.Marker
 	// SysRoot is where sysfs is mounted here.
 	SysRoot string
-	// CheckDriver is made every DriverInterval and may take DriverTimeout.
+	// CheckDriver is called every DriverInterval and may take DriverTimeout.
 	CheckDriver                   validate.Check
 	DriverInterval, DriverTimeout time.Duration
-	// Resources returns those of the Node.
+	// Resources returns the resources of the Node.
 	Resources func(ctx context.Context) (nodeapi.Resources, error)
-	// Log gets a line for each new reason why something cannot be told.
+	// Log gets a line for each new reason why something is unknown.
 	Log *slog.Logger
 }
 
@@ -58,7 +58,7 @@ type Exporter struct {
 	stage   *prometheus.Desc
 }
 
-// The metrics that have no other label than the node.
+// The metrics whose only label is the node.
 const (
 	metricsReady      = "gpu_operator_node_metrics_ready_ts_seconds"
 	driverValidation  = "gpu_operator_node_driver_validation"
@@ -68,26 +68,28 @@ const (
 	pciDevices        = "gpu_operator_nvidia_pci_devices_total"
 )
 
-// stageSeconds has the stage as a label too.
+// stageSeconds has the stage as another label.
 const stageSeconds = "gpu_operator_node_stage_seconds"
 
 var help = map[string]string{
-	metricsReady:                      "When this exporter was started, in seconds since 1970.",
-	driverValidation:                  "1 if the last check of the driver on this node succeeded, else 0.",
-	driverLastSuccess:                 "When a check of the driver on this node succeeded last, in seconds since 1970; 0 is never.",
-	pluginDevices:                     "GPUs and MIG devices in the capacity of this Node; -1 if it cannot be read.",
-	pluginLastSuccess:                 "When this Node was last found to have GPUs in its capacity, in seconds since 1970; 0 is never.",
-	pciDevices:                        "GPUs of NVIDIA on the PCI buses of this node; -1 if they cannot be counted.",
-	readyMetric(labels.MarkerDriver):  "1 if the driver is proved on this node, else 0.",
-	readyMetric(labels.MarkerToolkit): "1 if the container toolkit is proved on this node, else 0.",
-	readyMetric(labels.MarkerCUDA):    "1 if CUDA is proved on this node, else 0.",
-	readyMetric(labels.MarkerPlugin):  "1 if the device plugin is proved on this node, else 0.",
+	metricsReady:     "Time at which this exporter was started, in seconds since 1970.",
+	driverValidation: "1 if the last check of the driver on this node succeeded, else 0.",
+	driverLastSuccess: "Time of the last successful check of the driver on this node, in seconds since 1970; " +
+		"0 for never.",
+	pluginDevices: "GPUs and MIG devices in the capacity of this Node; -1 if it cannot be read.",
+	pluginLastSuccess: "Last time at which this Node had GPUs in its capacity, in seconds since 1970; " +
+		"0 for never.",
+	pciDevices:                        "NVIDIA GPUs on the PCI buses of this node; -1 if they cannot be counted.",
+	readyMetric(labels.MarkerDriver):  "1 if the driver is validated on this node, else 0.",
+	readyMetric(labels.MarkerToolkit): "1 if the container toolkit is validated on this node, else 0.",
+	readyMetric(labels.MarkerCUDA):    "1 if CUDA is validated on this node, else 0.",
+	readyMetric(labels.MarkerPlugin):  "1 if the device plugin is validated on this node, else 0.",
 }
 
-// readyMetric is the metric that tells whether the marker is there.
+// readyMetric returns the name of the metric that is 1 while the marker is valid.
 func readyMetric(m labels.Marker) string { return "gpu_operator_node_" + string(m) + "_ready" }
 
-// New returns an exporter; Run makes its checks.
+// New returns an exporter; Run runs its checks.
 func New(options Options) *Exporter {
 	begun := time.Now()
 	reasons := &reasons{log: options.Log, last: map[string]string{}}
@@ -95,7 +97,12 @@ func New(options Options) *Exporter {
 		options: options,
 		begun:   begun,
 		stages:  newStages(options.Stages, begun),
-		driver:  &driver{check: options.CheckDriver, every: options.DriverInterval, timeout: options.DriverTimeout, log: reasons},
+		driver: &driver{
+			check:   options.CheckDriver,
+			every:   options.DriverInterval,
+			timeout: options.DriverTimeout,
+			log:     reasons,
+		},
 		devices: &devices{resources: options.Resources, log: reasons},
 		reasons: reasons,
 		metrics: map[string]*prometheus.Desc{},
@@ -105,14 +112,15 @@ func New(options Options) *Exporter {
 		e.metrics[name] = prometheus.NewDesc(name, text, nil, node)
 	}
 	e.stage = prometheus.NewDesc(stageSeconds,
-		"How long a stage of this node took or, while it is not reached, has taken so far, in seconds.", []string{"stage"}, node)
+		"How long a stage of this node took or, while it is not reached, has taken so far, in seconds.",
+		[]string{"stage"}, node)
 	return e
 }
 
 // Run checks the driver until ctx ends.
 func (e *Exporter) Run(ctx context.Context) { e.driver.run(ctx) }
 
-// Describe is of a prometheus.Collector.
+// Describe implements prometheus.Collector.
 func (e *Exporter) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range e.metrics {
 		descs <- desc
@@ -120,33 +128,33 @@ func (e *Exporter) Describe(descs chan<- *prometheus.Desc) {
 	descs <- e.stage
 }
 
-// Collect is of a prometheus.Collector: it finds out what is true now.
+// Collect implements prometheus.Collector. It reads the current state.
 func (e *Exporter) Collect(metrics chan<- prometheus.Metric) {
 	now := time.Now()
-	tell := func(name string, value float64) {
+	gauge := func(name string, value float64) {
 		metrics <- prometheus.MustNewConstMetric(e.metrics[name], prometheus.GaugeValue, value)
 	}
-	tell(metricsReady, seconds(e.begun))
-	e.collectMarkers(metrics, now, tell)
+	gauge(metricsReady, seconds(e.begun))
+	e.collectMarkers(metrics, now, gauge)
 	works, known, workedAt := e.driver.result()
 	if known {
-		tell(driverValidation, number(works))
+		gauge(driverValidation, number(works))
 	}
-	tell(driverLastSuccess, seconds(workedAt))
+	gauge(driverLastSuccess, seconds(workedAt))
 	count, countedAt := e.devices.count(now)
-	tell(pluginDevices, float64(count))
-	tell(pluginLastSuccess, seconds(countedAt))
-	tell(pciDevices, e.pciGPUs())
+	gauge(pluginDevices, float64(count))
+	gauge(pluginLastSuccess, seconds(countedAt))
+	gauge(pciDevices, e.pciGPUs())
 }
 
-// collectMarkers tells of the markers and of the stages.
-func (e *Exporter) collectMarkers(metrics chan<- prometheus.Metric, now time.Time, tell func(string, float64)) {
-	proofs := map[labels.Marker]*proof{}
+// collectMarkers exports the markers and the stages.
+func (e *Exporter) collectMarkers(metrics chan<- prometheus.Metric, now time.Time, gauge func(string, float64)) {
+	found := map[labels.Marker]*validation{}
 	for _, m := range DefaultStages {
-		proofs[m] = read(e.options.Markers, m)
-		tell(readyMetric(m), number(proofs[m] != nil))
+		found[m] = read(e.options.Markers, m)
+		gauge(readyMetric(m), number(found[m] != nil))
 	}
-	for stage, took := range e.stages.durations(proofs, now) {
+	for stage, took := range e.stages.durations(found, now) {
 		metrics <- prometheus.MustNewConstMetric(e.stage, prometheus.GaugeValue, took.Seconds(), string(stage))
 	}
 }
@@ -174,7 +182,7 @@ func number(is bool) float64 {
 	return 0
 }
 
-// seconds since 1970; 0 for the zero time.
+// seconds returns the seconds since 1970; 0 for the zero time.
 func seconds(t time.Time) float64 {
 	if t.IsZero() {
 		return 0

@@ -25,12 +25,14 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 )
 
-// node is a node on which nothing is proved yet, with two GPUs and an NVSwitch on its buses and eight
-// devices in its capacity.
+// node returns options for a node on which nothing is validated yet, with two GPUs and an NVSwitch on its buses and
+// eight devices in its capacity.
 func node(t *testing.T) Options {
 	t.Helper()
 	sys := t.TempDir()
-	for address, class := range map[string]string{"0000:3b:00.0": "0x030200", "0000:5e:00.0": "0x030000", "0000:c1:00.0": "0x068000"} {
+	for address, class := range map[string]string{
+		"0000:3b:00.0": "0x030200", "0000:5e:00.0": "0x030000", "0000:c1:00.0": "0x068000",
+	} {
 		put(t, filepath.Join(sys, "bus/pci/devices", address, "vendor"), "0x10de\n")
 		put(t, filepath.Join(sys, "bus/pci/devices", address, "class"), class+"\n")
 	}
@@ -40,7 +42,8 @@ func node(t *testing.T) Options {
 		DriverInterval: time.Millisecond, DriverTimeout: time.Minute,
 		Resources: func(context.Context) (nodeapi.Resources, error) {
 			return nodeapi.Resources{Capacity: map[string]resource.Quantity{
-				"cpu": resource.MustParse("8"), "nvidia.com/gpu": resource.MustParse("1"), "nvidia.com/mig-1g.5gb": resource.MustParse("7"),
+				"cpu": resource.MustParse("8"), "nvidia.com/gpu": resource.MustParse("1"),
+				"nvidia.com/mig-1g.5gb": resource.MustParse("7"),
 			}}, nil
 		},
 		Log: slog.New(slog.DiscardHandler),
@@ -71,7 +74,7 @@ func scrape(t *testing.T, e *Exporter) map[string]string {
 	return samples
 }
 
-// The names are public: dashboards and alerts have them built in.
+// The names are a contract: dashboards and alerts use them.
 func TestNamesAreThoseOfNVIDIAsExporter(t *testing.T) {
 	g := NewWithT(t)
 	e := New(node(t))
@@ -112,12 +115,12 @@ func TestMarkersAreReadAtTheScrape(t *testing.T) {
 	g.Expect(scrape(t, e)).To(And(HaveKeyWithValue("node_driver_ready", "1"), HaveKeyWithValue("node_toolkit_ready", "0"),
 		HaveKey(`node_stage_seconds,stage="toolkit"`)))
 
-	// The driver container is replaced: what was proved is not true any more.
+	// The driver container is replaced: its validation no longer counts.
 	put(t, filepath.Join(options.Markers.Path, ".driver-ctr-ready"), "DRIVER_INSTANCE: pod-2\n")
 	g.Expect(scrape(t, e)).To(HaveKeyWithValue("node_driver_ready", "0"))
 }
 
-func TestWhatCanBeCounted(t *testing.T) {
+func TestCounts(t *testing.T) {
 	g := NewWithT(t)
 	e := New(node(t))
 	g.Expect(scrape(t, e)).To(And(
@@ -126,7 +129,7 @@ func TestWhatCanBeCounted(t *testing.T) {
 		HaveKeyWithValue("nvidia_pci_devices_total", "2")))
 }
 
-func TestWhatCannotBeCountedIsMinusOneAndSaidOnce(t *testing.T) {
+func TestFailedCountsAreMinusOneAndLoggedOnce(t *testing.T) {
 	g := NewWithT(t)
 	var log bytes.Buffer
 	options := node(t)
@@ -141,19 +144,19 @@ func TestWhatCannotBeCountedIsMinusOneAndSaidOnce(t *testing.T) {
 			HaveKeyWithValue("node_device_plugin_devices_total", "-1"),
 			HaveKeyWithValue("node_device_plugin_validation_last_success_ts_seconds", "0"),
 			HaveKeyWithValue("nvidia_pci_devices_total", "-1")))
-		e.devices.askedAt = time.Time{}
+		e.devices.readAt = time.Time{}
 	}
 	g.Expect(strings.Count(log.String(), "check the roles")).To(Equal(1))
 	g.Expect(strings.Count(log.String(), "is sysfs mounted")).To(Equal(1))
 }
 
-func TestTheNodeIsAskedOnceInHalfAMinute(t *testing.T) {
+func TestTheNodeIsReadOnceInHalfAMinute(t *testing.T) {
 	g := NewWithT(t)
-	asked := 0
+	reads := 0
 	gpus := resource.MustParse("8")
 	counter := &devices{log: &reasons{log: slog.New(slog.DiscardHandler), last: map[string]string{}},
 		resources: func(context.Context) (nodeapi.Resources, error) {
-			if asked++; asked == 2 {
+			if reads++; reads == 2 {
 				return nodeapi.Resources{}, errors.New("no answer")
 			}
 			return nodeapi.Resources{Capacity: map[string]resource.Quantity{"nvidia.com/gpu": gpus}}, nil
@@ -162,15 +165,21 @@ func TestTheNodeIsAskedOnceInHalfAMinute(t *testing.T) {
 		now  float64
 		want int64
 		last float64
-	}{{now: 0, want: 8, last: 0}, {now: 29, want: 8, last: 0}, {now: 30, want: -1, last: 0}, {now: 59, want: -1, last: 0}, {now: 60, want: 8, last: 60}} {
+	}{
+		{now: 0, want: 8, last: 0},
+		{now: 29, want: 8, last: 0},
+		{now: 30, want: -1, last: 0},
+		{now: 59, want: -1, last: 0},
+		{now: 60, want: 8, last: 60},
+	} {
 		count, last := counter.count(at(look.now))
 		g.Expect(count).To(Equal(look.want), "%v", look)
 		g.Expect(last).To(BeTemporally("==", at(look.last)), "%v", look)
 	}
-	g.Expect(asked).To(Equal(3))
+	g.Expect(reads).To(Equal(3))
 }
 
-func TestTheDriverIsCheckedAgainAndAgain(t *testing.T) {
+func TestTheDriverIsCheckedPeriodically(t *testing.T) {
 	g := NewWithT(t)
 	var broken atomic.Bool
 	options := node(t)
@@ -187,27 +196,30 @@ func TestTheDriverIsCheckedAgainAndAgain(t *testing.T) {
 	ended := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { e.Run(ctx); close(ended) }()
-	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").Should(HaveKeyWithValue("node_driver_validation", "1"))
+	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").
+		Should(HaveKeyWithValue("node_driver_validation", "1"))
 	broken.Store(true)
-	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").Should(HaveKeyWithValue("node_driver_validation", "0"))
+	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").
+		Should(HaveKeyWithValue("node_driver_validation", "0"))
 	const last = "node_driver_validation_last_success_ts_seconds"
 	kept := scrape(t, e)[last]
 	g.Expect(kept).NotTo(Equal("0"))
 	g.Expect(scrape(t, e)).To(HaveKeyWithValue(last, kept), "a failure does not change it")
 	broken.Store(false)
-	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").Should(HaveKeyWithValue("node_driver_validation", "1"))
+	g.Eventually(func() map[string]string { return scrape(t, e) }, "5s").
+		Should(HaveKeyWithValue("node_driver_validation", "1"))
 	cancel()
 	g.Eventually(ended, "5s").Should(BeClosed())
 }
 
-func TestNoSecondCheckIsStartedBesideOneThatHangs(t *testing.T) {
+func TestNoSecondCheckIsStartedWhileOneHangs(t *testing.T) {
 	g := NewWithT(t)
 	var log bytes.Buffer
 	started, release := make(chan struct{}, 10), make(chan struct{})
 	d := &driver{
 		check: func(context.Context) ([]marker.Assignment, error) {
 			started <- struct{}{}
-			<-release // As a process in an uninterruptible sleep does.
+			<-release // Like a process in an uninterruptible sleep.
 			return nil, nil
 		},
 		every: time.Millisecond, timeout: time.Millisecond,
@@ -220,14 +232,14 @@ func TestNoSecondCheckIsStartedBesideOneThatHangs(t *testing.T) {
 	g.Expect(started).To(HaveLen(1))
 
 	release <- struct{}{}
-	g.Eventually(started, "5s").Should(HaveLen(2), "the next one follows once it has ended")
+	g.Eventually(started, "5s").Should(HaveLen(2), "the next one starts once it has ended")
 	cancel()
 	g.Eventually(ended, "5s").Should(BeClosed())
 	close(release)
 	g.Expect(log.String()).To(ContainSubstring("the check hangs and cannot be killed"))
 }
 
-func TestServeEndsAtOnceThoughAScrapeHangs(t *testing.T) {
+func TestServeEndsImmediatelyThoughAScrapeHangs(t *testing.T) {
 	g := NewWithT(t)
 	options := node(t)
 	addresses := make(chan string, 1)
@@ -259,19 +271,19 @@ func TestServeEndsAtOnceThoughAScrapeHangs(t *testing.T) {
 	g.Eventually(done, "1s").Should(Receive(BeNil()))
 }
 
-// address gets the address from the line of the log that tells it.
+// address receives the address from the log line that has it.
 type address chan string
 
-var told = regexp.MustCompile(`address=\S*:(\d+)`)
+var addressField = regexp.MustCompile(`address=\S*:(\d+)`)
 
 func (a address) Write(line []byte) (int, error) {
-	if found := told.FindSubmatch(line); found != nil {
+	if found := addressField.FindSubmatch(line); found != nil {
 		a <- net.JoinHostPort("127.0.0.1", string(found[1]))
 	}
 	return len(line), nil
 }
 
-func TestServeSaysThatItsPortIsInUse(t *testing.T) {
+func TestServeReportsThatItsPortIsInUse(t *testing.T) {
 	g := NewWithT(t)
 	taken, err := net.Listen("tcp", ":0")
 	g.Expect(err).NotTo(HaveOccurred())

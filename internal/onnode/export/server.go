@@ -14,19 +14,18 @@ import (
 )
 
 const (
-	// readTimeout bounds a request, which has no body to speak of.
+	// readTimeout limits a request, which has no body.
 	readTimeout = 5 * time.Second
-	// writeTimeout bounds an answer, the request to the API server included.
+	// writeTimeout limits an answer, the request to the API server included.
 	writeTimeout = 30 * time.Second
 	// idleTimeout is longer than the usual scrape interval, so that Prometheus keeps its connection.
 	idleTimeout = 3 * time.Minute
-	// maxScrapes at the same time; a collector that does not read its answers must not pile them up.
+	// maxScrapes limits concurrent scrapes, for a collector that does not read its answers.
 	maxScrapes = 8
 )
 
-// Serve serves the metrics at /metrics, and /healthz, on all addresses at this port until ctx ends;
-// then it returns nil at once, whatever is being served. Port 0 is one that the kernel chooses. It
-// fails where the port is in use.
+// Serve serves the metrics at /metrics, and /healthz, on all addresses at this port until ctx ends; then it returns
+// nil immediately, without waiting for requests. With port 0 the kernel chooses one. It fails if the port is in use.
 func (e *Exporter) Serve(ctx context.Context, port int) error {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(port)))
 	if err != nil {
@@ -40,18 +39,18 @@ func (e *Exporter) Serve(ctx context.Context, port int) error {
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("the metrics are served no more on port %d: %w", port, err)
+		return fmt.Errorf("the metrics are no longer served on port %d: %w", port, err)
 	}
 	return nil
 }
 
-// handler has the metrics of this exporter and none about the program itself.
+// handler serves the metrics of this exporter and none about the program itself.
 func (e *Exporter) handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(e)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
-	// It tells that the program answers, and nothing of the node: a restart mends no GPU.
+	// Healthy means that the program answers, independent of the node: a restart repairs no GPU.
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	return mux
 }

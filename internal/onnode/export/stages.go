@@ -10,28 +10,28 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
-// proof is what a marker that can be trusted tells.
-type proof struct {
+// validation is the content of a marker that can be trusted.
+type validation struct {
 	// at is when the marker was written.
 	at time.Time
-	// started is when its prover was started; zero where the marker does not tell.
+	// started is when the validation began; zero if the marker does not have it.
 	started time.Time
-	// renewed tells that the part was proved before.
+	// renewed is set if the part was validated before.
 	renewed bool
 }
 
-// read returns the proof of a marker; nil where there is none that can be trusted.
-func read(dir marker.Dir, m labels.Marker) *proof {
+// read returns the validation of a marker; nil if there is no marker that can be trusted.
+func read(dir marker.Dir, m labels.Marker) *validation {
 	assignments, written, err := dir.ReadAt(m)
 	if err != nil {
 		return nil
 	}
-	found := proof{at: written}
+	found := validation{at: written}
 	found.started, found.renewed = validate.Began(assignments)
 	return &found
 }
 
-// stages remembers which stages were reached, and when one was found lost.
+// stages tracks which stages were reached, and when a reached one was found lost.
 type stages struct {
 	order []labels.Marker
 	// begun is when this program was started.
@@ -47,12 +47,12 @@ func newStages(order []labels.Marker, begun time.Time) *stages {
 }
 
 // durations returns how long each stage took or has taken so far; see the package's documentation.
-func (s *stages) durations(proofs map[labels.Marker]*proof, now time.Time) map[labels.Marker]time.Duration {
-	s.remember(proofs, now)
+func (s *stages) durations(validations map[labels.Marker]*validation, now time.Time) map[labels.Marker]time.Duration {
+	s.track(validations, now)
 	took := map[labels.Marker]time.Duration{}
-	var before *proof
+	var before *validation
 	for _, stage := range s.order {
-		found := proofs[stage]
+		found := validations[stage]
 		if found == nil {
 			took[stage] = max(0, now.Sub(s.since(stage, before)))
 			break
@@ -65,13 +65,13 @@ func (s *stages) durations(proofs map[labels.Marker]*proof, now time.Time) map[l
 	return took
 }
 
-// remember notes which stages are reached now, and which are no more.
-func (s *stages) remember(proofs map[labels.Marker]*proof, now time.Time) {
+// track records which stages are reached now, and which are no longer.
+func (s *stages) track(validations map[labels.Marker]*validation, now time.Time) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	for _, stage := range s.order {
 		switch {
-		case proofs[stage] != nil:
+		case validations[stage] != nil:
 			s.reached[stage] = true
 			delete(s.lost, stage)
 		case s.reached[stage]:
@@ -81,8 +81,8 @@ func (s *stages) remember(proofs map[labels.Marker]*proof, now time.Time) {
 	}
 }
 
-// since is when a stage began that is not reached.
-func (s *stages) since(stage labels.Marker, before *proof) time.Time {
+// since returns when a stage that is not reached began.
+func (s *stages) since(stage labels.Marker, before *validation) time.Time {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	began := s.begun
@@ -92,9 +92,9 @@ func (s *stages) since(stage labels.Marker, before *proof) time.Time {
 	return times.Later(began, s.lost[stage])
 }
 
-// after returns how long the stage of this proof took, after the proof of the stage before; nil for
-// the first stage. It is not known where the times do not tell.
-func (p *proof) after(before *proof) (time.Duration, bool) {
+// after returns how long the stage of this validation took, after that of the previous stage; nil for the first
+// stage. It returns false if the times do not show it.
+func (p *validation) after(before *validation) (time.Duration, bool) {
 	began := p.started
 	if before != nil && p.renewed {
 		began = times.Later(before.at, p.started)

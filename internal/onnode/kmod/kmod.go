@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// Loaded tells whether a module, named with underscores, is loaded and ready for use. sysRoot is where
-// sysfs is mounted. A module that is just being loaded or unloaded is not ready.
+// Loaded reports whether a module, named with underscores, is loaded and ready for use. sysRoot is where sysfs
+// is mounted. A module that is being loaded or unloaded is not ready.
 func Loaded(sysRoot, module string) bool {
 	dir := filepath.Join(sysRoot, "module", module)
 	if _, err := os.Stat(dir); err != nil {

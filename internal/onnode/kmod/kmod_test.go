@@ -11,14 +11,14 @@ import (
 func TestLoaded(t *testing.T) {
 	tests := map[string]struct {
 		state string // Of nvidia_uvm; no file if empty.
-		ask   string
+		query string
 		want  bool
 	}{
-		"a module that is loaded":         {state: "live\n", ask: "nvidia_uvm", want: true},
-		"a module that is built in":       {ask: "nvidia_uvm", want: true},
-		"a module that is being loaded":   {state: "coming\n", ask: "nvidia_uvm"},
-		"a module that is being unloaded": {state: "going\n", ask: "nvidia_uvm"},
-		"a module that is missing":        {state: "live\n", ask: "nvidia"},
+		"a module that is loaded":         {state: "live\n", query: "nvidia_uvm", want: true},
+		"a module that is built in":       {query: "nvidia_uvm", want: true},
+		"a module that is being loaded":   {state: "coming\n", query: "nvidia_uvm"},
+		"a module that is being unloaded": {state: "going\n", query: "nvidia_uvm"},
+		"a module that is missing":        {state: "live\n", query: "nvidia"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -29,7 +29,7 @@ func TestLoaded(t *testing.T) {
 			if tc.state != "" {
 				g.Expect(os.WriteFile(filepath.Join(dir, "initstate"), []byte(tc.state), 0o600)).To(Succeed())
 			}
-			g.Expect(Loaded(sys, tc.ask)).To(Equal(tc.want))
+			g.Expect(Loaded(sys, tc.query)).To(Equal(tc.want))
 		})
 	}
 }

@@ -15,22 +15,21 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// Container is what the driver container of the node tells in labels.DriverContainerReady, which
-// its start-up probe writes: the operator's, or that of NVIDIA's operator.
+// Container is the content of labels.DriverContainerReady, which the start-up probe of the node's driver
+// container writes: this operator's or NVIDIA's.
 type Container struct {
-	// Ready tells that the file exists.
+	// Ready is true if the file exists.
 	Ready bool
-	// Instance names the instance of the driver container; empty where none is ready. NVIDIA's
-	// start-up probe names none. Its file is written anew by each container, so then the time of
-	// the file is the name.
+	// Instance names the instance of the driver container; empty where none is ready. NVIDIA's start-up probe
+	// writes no name. Each container writes the file again, so its modification time is the name then.
 	Instance string
 
 	written time.Time
 	values  map[string]string
 }
 
-// Enabled tells whether the driver container loads the module that key stands for, such as
-// labels.GDSEnabledKey; not where the line is missing. It fails on a value that is no boolean.
+// Enabled reports whether the driver container loads the module of this key, such as labels.GDSEnabledKey;
+// false where the line is missing. It fails on a value that is no boolean.
 func (c Container) Enabled(key string) (bool, error) {
 	value := c.values[key]
 	if value == "" {
@@ -38,7 +37,7 @@ func (c Container) Enabled(key string) (bool, error) {
 	}
 	enabled, err := strconv.ParseBool(value)
 	if err != nil {
-		return false, fmt.Errorf("%s in %s is %q, neither true nor false; correct the environment of the driver container",
+		return false, fmt.Errorf("%s in %s is %q, which is not a boolean; correct the environment of the driver container",
 			key, labels.DriverContainerReady, value)
 	}
 	return enabled, nil
@@ -61,9 +60,9 @@ func (d Dir) Container() (Container, error) {
 	return Container{Ready: true, Instance: instance, written: written, values: values}, nil
 }
 
-// ParseContainer reads the content of labels.DriverContainerReady: lines "KEY: value", of which the
-// last one with a key counts. A line that is none is passed over: who adds one must not stop the
-// node. Quotes around a value are taken off, and nothing is evaluated.
+// ParseContainer reads the content of labels.DriverContainerReady: lines "KEY: value", of which the last one of
+// a key counts. Other lines are ignored, so that later versions may add some. Quotes around a value are removed,
+// and nothing is evaluated.
 func ParseContainer(content []byte) map[string]string {
 	values := map[string]string{}
 	for line := range bytes.Lines(content) {
@@ -75,8 +74,8 @@ func ParseContainer(content []byte) map[string]string {
 	return values
 }
 
-// readFile returns the content of a file in the directory, and when it was written. It reads no
-// more than tells Parse that there is too much.
+// readFile returns the content of a file in the directory, and when it was written. It reads at most one byte
+// more than Parse accepts.
 func (d Dir) readFile(name string) ([]byte, time.Time, error) {
 	file, err := os.Open(filepath.Join(d.Path, name))
 	if err != nil {

@@ -13,7 +13,8 @@ func TestContainer(t *testing.T) {
 	dir := Dir{Path: t.TempDir()}
 	g.Expect(dir.Container()).To(Equal(Container{}))
 
-	put(t, filepath.Join(dir.Path, ".driver-ctr-ready"), "# a comment\nGDS_ENABLED: true\nGDRCOPY_ENABLED:  \"false\" \r\nGPU_DIRECT_RDMA_ENABLED: yes\n"+
+	put(t, filepath.Join(dir.Path, ".driver-ctr-ready"), "# a comment\n"+
+		"GDS_ENABLED: true\nGDRCOPY_ENABLED:  \"false\" \r\nGPU_DIRECT_RDMA_ENABLED: yes\n"+
 		"no line\nBAD KEY: 1\nDRIVER_INSTANCE: pod-1\n", 5)
 	found, err := dir.Container()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -23,10 +24,11 @@ func TestContainer(t *testing.T) {
 	g.Expect(found.Enabled("GDRCOPY_ENABLED")).To(BeFalse())
 	g.Expect(found.Enabled("MISSING")).To(BeFalse())
 	_, err = found.Enabled("GPU_DIRECT_RDMA_ENABLED")
-	g.Expect(err).To(MatchError(`GPU_DIRECT_RDMA_ENABLED in .driver-ctr-ready is "yes", neither true nor false; correct the environment of the driver container`))
+	g.Expect(err).To(MatchError(`GPU_DIRECT_RDMA_ENABLED in .driver-ctr-ready is "yes", which is not a boolean; ` +
+		`correct the environment of the driver container`))
 
 	put(t, filepath.Join(dir.Path, ".driver-ctr-ready"), "", 5)
-	g.Expect(dir.DriverInstance()).To(Equal("since-1700000005.000000007"), "the time of the file is the name")
+	g.Expect(dir.DriverInstance()).To(Equal("since-1700000005.000000007"), "the file's modification time is the name")
 
 	g.Expect(os.Remove(filepath.Join(dir.Path, ".driver-ctr-ready"))).To(Succeed())
 	g.Expect(os.Mkdir(filepath.Join(dir.Path, ".driver-ctr-ready"), 0o700)).To(Succeed())
@@ -34,9 +36,11 @@ func TestContainer(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring(".driver-ctr-ready cannot be read, so no marker can be trusted")))
 }
 
-// What is read back from what is written is the same, and no value has more in it than its line.
+// Values that are written and read back are the same, and none extends beyond its line.
 func FuzzParseContainer(f *testing.F) {
-	for _, seed := range []string{"", "GDS_ENABLED: true\nDRIVER_INSTANCE: pod-1\n", "A: 'x'\r\nA: \"y\"", ":\n::\nA B: 1\n", "A:$(reboot)\n", "A:\x00"} {
+	for _, seed := range []string{
+		"", "GDS_ENABLED: true\nDRIVER_INSTANCE: pod-1\n", "A: 'x'\r\nA: \"y\"", ":\n::\nA B: 1\n", "A:$(reboot)\n", "A:\x00",
+	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {

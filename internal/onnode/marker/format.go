@@ -13,7 +13,7 @@ type Assignment struct {
 	Value string
 }
 
-// maxSize in bytes bounds what is read: a marker has some hundred.
+// maxSize, in bytes, limits what is read: a marker has a few hundred.
 const maxSize = 64 << 10
 
 var (
@@ -22,9 +22,9 @@ var (
 	plainPattern = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,-]*$`)
 )
 
-// Format returns the content of a marker with these assignments, in this order. A value that a
-// shell would not take literally is put in single quotes. It fails on a key that is no name of a
-// shell variable, and on a value with a single quote or a line break, which no driver path has.
+// Format returns the content of a marker with these assignments, in this order. A value that a shell would not
+// take literally is put in single quotes. It fails on a key that is not a valid name of a shell variable, and on
+// a value with a single quote or a line break, which no driver path has.
 func Format(assignments []Assignment) ([]byte, error) {
 	var out bytes.Buffer
 	for _, a := range assignments {
@@ -43,9 +43,9 @@ func Format(assignments []Assignment) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Parse reads the content of a marker: lines KEY=value, KEY='value' or KEY="value", empty lines
-// and lines that start with "#". Nothing is ever evaluated: what a shell would expand, split or
-// run is an error that names the line, and so is a key that comes twice.
+// Parse reads the content of a marker: lines KEY=value, KEY='value' or KEY="value", empty lines and lines that
+// start with "#". Nothing is ever evaluated: what a shell would expand, split or run is an error that names the
+// line, and so is a duplicate key.
 func Parse(content []byte) ([]Assignment, error) {
 	if len(content) > maxSize {
 		return nil, fmt.Errorf("has %d bytes, more than the %d that a marker may have", len(content), maxSize)

@@ -17,7 +17,10 @@ func TestParse(t *testing.T) {
 		want    []Assignment
 		err     string
 	}{
-		"refuses a dollar sign in double quotes": {content: "A=1\nB='x'\nC=\"$x\"\n", err: "line 3 has a value that is not literal"},
+		"refuses a dollar sign in double quotes": {
+			content: "A=1\nB='x'\nC=\"$x\"\n",
+			err:     "line 3 has a value that is not literal",
+		},
 		"reads quoted values literally": {
 			content: "A=/run/nvidia/driver\nB='a $b `c` \"d\"'\nC=\"it's\"\nD=\nE=''\n",
 			want:    []Assignment{{"A", "/run/nvidia/driver"}, {"B", "a $b `c` \"d\""}, {"C", "it's"}, {"D", ""}, {"E", ""}},
@@ -27,7 +30,10 @@ func TestParse(t *testing.T) {
 			want:    []Assignment{{"A", "1"}, {"B", "2"}},
 		},
 		"reads an empty file as no assignments": {content: ""},
-		"refuses a command":                     {content: "A=1\nrm -rf /\n", err: `line 2 is not an assignment KEY=value: "rm -rf /"`},
+		"refuses a command": {
+			content: "A=1\nrm -rf /\n",
+			err:     `line 2 is not an assignment KEY=value: "rm -rf /"`,
+		},
 		"refuses a command substitution":        {content: "A=$(reboot)\n", err: "line 1 has a value that is not literal"},
 		"refuses a backquote in double quotes":  {content: "A=\"`reboot`\"\n", err: "not literal"},
 		"refuses a command after an assignment": {content: "A=1 reboot\n", err: "not literal"},
@@ -84,14 +90,17 @@ func TestFormat(t *testing.T) {
 	}
 }
 
-// The entrypoints of NVIDIA's images source the marker: a shell is the judge of the format.
+// The entrypoints of NVIDIA's images source the marker, so a shell decides what the format is.
 func TestAShellReadsWhatParseReads(t *testing.T) {
 	shell, err := exec.LookPath("sh")
 	if err != nil {
 		t.Skip("no shell on this machine")
 	}
 	g := NewWithT(t)
-	for _, value := range []string{"", "true", "/run/nvidia/driver", "a b", "$HOME", "`x`", `back\slash`, `"q"`, "~", "*", "a#b", "#", "é", "a=b", "!x", "{a,b}"} {
+	for _, value := range []string{
+		"", "true", "/run/nvidia/driver", "a b", "$HOME", "`x`", `back\slash`, `"q"`, "~", "*", "a#b", "#", "é", "a=b", "!x",
+		"{a,b}",
+	} {
 		content, err := Format([]Assignment{{"A", value}})
 		g.Expect(err).NotTo(HaveOccurred())
 		parsed, err := Parse(content)
@@ -106,11 +115,12 @@ func TestAShellReadsWhatParseReads(t *testing.T) {
 	}
 }
 
-// What Parse takes, Format writes and Parse reads back; a shell would take no value for more than
-// itself, since each is in the content as it is.
+// What Parse accepts, Format writes and Parse reads back; no value expands in a shell, since each is in the
+// content literally.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
-		"", "A=1\n", "A='b c'\nB=\"d\"\n#\n", "A=$(reboot)\n", "A=`x`\n", "A=\"$x\"\n", "A='", "=\n", "A=1\nA=2\n", "A=1;B=2", "A=\x00\n", "A='\r'\n",
+		"", "A=1\n", "A='b c'\nB=\"d\"\n#\n", "A=$(reboot)\n", "A=`x`\n", "A=\"$x\"\n", "A='", "=\n", "A=1\nA=2\n", "A=1;B=2",
+		"A=\x00\n", "A='\r'\n",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -126,8 +136,8 @@ func FuzzParse(f *testing.F) {
 		}
 		written, err := Format(parsed)
 		if err != nil {
-			// A single quote in double quotes, and a carriage return within quotes: fit for a shell,
-			// but no prover writes them.
+			// A single quote in double quotes, and a carriage return within quotes: valid in a shell, but never
+			// written.
 			g.Expect(string(content)).To(containAnyOf("'", "\r"))
 			return
 		}

@@ -15,53 +15,51 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/atomicfile"
 )
 
-// Known are the markers that have a prover, so that can be waited for.
+// Known are the markers that can be waited for.
 var Known = []labels.Marker{
 	labels.MarkerDriver, labels.MarkerRuntime, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin,
 	labels.MarkerMOFED, labels.MarkerNvidiaFS, labels.MarkerGDRCopy, labels.MarkerPeerMem,
 }
 
-// Named returns the marker with this name. It fails on one that nobody writes, for which a wait
-// would never end.
+// Named returns the marker with this name. It fails on a name that is not Known: waiting for it would never end.
 func Named(name string) (labels.Marker, error) {
 	if m := labels.Marker(name); slices.Contains(Known, m) {
 		return m, nil
 	}
-	return "", fmt.Errorf("there is no marker %q; use one of %q", name, Known)
+	return "", fmt.Errorf("unknown marker %q; use one of %q", name, Known)
 }
 
 // Dir is the directory of the markers of one node, in one boot.
 type Dir struct {
-	// Path of the directory; labels.ValidationsDir unless told otherwise.
+	// Path of the directory, normally labels.ValidationsDir.
 	Path string
-	// BootID names the present boot of the node. See BootID.
+	// BootID names the current boot of the node. See BootID.
 	BootID string
-	// StatFile tells when the node was booted, for markers that do not name their boot;
-	// labels.ProcStat if empty.
+	// StatFile has the time of the boot, for markers without BOOT_ID; labels.ProcStat if empty.
 	StatFile string
 }
 
-// BootID returns the content of file, labels.BootIDFile on a node: the present boot.
+// BootID returns the ID of the current boot. file is labels.BootIDFile on a node.
 func BootID(file string) (string, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("read the boot id, without which no marker can be trusted; is /proc mounted? %w", err)
+		return "", fmt.Errorf("read the boot ID, without which no marker can be trusted; is /proc mounted? %w", err)
 	}
 	id := strings.TrimSpace(string(content))
 	if id == "" {
-		return "", fmt.Errorf("the boot id in %s is empty, so no marker can be trusted", file)
+		return "", fmt.Errorf("the boot ID in %s is empty, so no marker can be trusted", file)
 	}
 	return id, nil
 }
 
-// Read returns the assignments of the marker. The error is one clause that says why the marker
-// cannot be trusted: missing, not readable, half written, or stale (see the package's documentation).
+// Read returns the assignments of the marker. The error is one clause that states why the marker cannot be
+// trusted: missing, not readable, incomplete, or stale (see the package's documentation).
 func (d Dir) Read(m labels.Marker) ([]Assignment, error) {
 	assignments, _, err := d.ReadAt(m)
 	return assignments, err
 }
 
-// ReadAt is Read, and also returns when the marker was written.
+// ReadAt is Read that also returns when the marker was written.
 func (d Dir) ReadAt(m labels.Marker) ([]Assignment, time.Time, error) {
 	found, err := d.parse(m.File())
 	if err != nil {
@@ -78,7 +76,7 @@ func (d Dir) ReadAt(m labels.Marker) ([]Assignment, time.Time, error) {
 	return found.assignments, found.written, nil
 }
 
-// file is one in the directory that has the form of a marker.
+// file is a file in the directory that has the form of a marker.
 type file struct {
 	name        string
 	content     []byte
@@ -101,24 +99,24 @@ func (d Dir) parse(name string) (file, error) {
 	return file{name: name, content: content, written: written, assignments: assignments}, nil
 }
 
-// current returns nil if the file names the present boot and the present driver instance.
+// current returns nil if the file names the current boot and the current driver instance.
 func (d Dir) current(f file) error {
 	if boot, _ := lookup(f.assignments, labels.BootIDKey); boot != d.BootID {
 		return fmt.Errorf("%s is stale: it was written in another boot of the node", f.name)
 	}
-	proven, _ := lookup(f.assignments, labels.DriverInstanceKey)
-	present, err := d.DriverInstance()
+	written, _ := lookup(f.assignments, labels.DriverInstanceKey)
+	now, err := d.DriverInstance()
 	if err != nil {
 		return err
 	}
-	if proven != present {
-		return fmt.Errorf("%s is stale: it was written for driver instance %q, now there is %q", f.name, proven, present)
+	if written != now {
+		return fmt.Errorf("%s is stale: it was written for driver instance %q, now there is %q", f.name, written, now)
 	}
 	return nil
 }
 
-// Write writes the marker with these assignments, BOOT_ID and DRIVER_INSTANCE, atomically, with
-// mode 0644. instance is the driver instance for which the marker is true.
+// Write writes the marker with these assignments, BOOT_ID and DRIVER_INSTANCE, atomically, with mode 0644.
+// instance is the driver instance for which the marker is true.
 func (d Dir) Write(m labels.Marker, assignments []Assignment, instance string) error {
 	return d.write(m.File(), assignments, instance)
 }
@@ -134,12 +132,13 @@ func (d Dir) write(name string, assignments []Assignment, instance string) error
 	return atomicfile.Write(filepath.Join(d.Path, name), 0o644, bytes.NewReader(content))
 }
 
-// WriteProving writes what a prover without a proof leaves to the next one, in the form of a marker.
+// WriteProving writes the state of a validation that ended without success, for the next run, in the form of a
+// marker.
 func (d Dir) WriteProving(m labels.Marker, assignments []Assignment, instance string) error {
 	return d.write(m.ProvingFile(), assignments, instance)
 }
 
-// ReadProving returns what WriteProving wrote, if it was in this boot and for the present driver instance.
+// ReadProving returns what WriteProving wrote, if it was in this boot and for the current driver instance.
 func (d Dir) ReadProving(m labels.Marker) ([]Assignment, error) {
 	found, err := d.parse(m.ProvingFile())
 	if err != nil {
@@ -154,7 +153,7 @@ func (d Dir) RemoveProving(m labels.Marker) error { return d.remove(m.ProvingFil
 // Remove removes the marker; it may be missing.
 func (d Dir) Remove(m labels.Marker) error { return d.remove(m.File()) }
 
-// WriteReason writes, for people and for later readers, why the marker is missing: one sentence.
+// WriteReason writes one sentence why the marker is missing.
 func (d Dir) WriteReason(m labels.Marker, sentence string) error {
 	return atomicfile.Write(filepath.Join(d.Path, m.ReasonFile()), 0o644, strings.NewReader(sentence+"\n"))
 }
@@ -169,8 +168,8 @@ func (d Dir) remove(name string) error {
 	return nil
 }
 
-// DriverInstance returns the instance of the driver container that is ready now, see Container. It is
-// empty where none is: a driver on the host, or one that somebody else's container has installed.
+// DriverInstance returns the instance of the driver container that is ready now, see Container. It is empty
+// where none is: for a driver on the host, or one that another program's container has installed.
 func (d Dir) DriverInstance() (string, error) {
 	container, err := d.Container()
 	return container.Instance, err

@@ -21,7 +21,7 @@ func TestRead(t *testing.T) {
 			marker: present, container: "GDS_ENABLED: false\nDRIVER_INSTANCE: pod-1\n"},
 		"trusts a marker of a host driver": {
 			marker: "IS_HOST_DRIVER=true\nBOOT_ID=boot-now\nDRIVER_INSTANCE=\n"},
-		"trusts a marker beside a driver container that names no instance": {
+		"trusts a marker next to a driver container that names no instance": {
 			marker: "BOOT_ID=boot-now\nDRIVER_INSTANCE=since-1700000100.000000007\n", container: "GDS_ENABLED: false\n"},
 		"refuses a marker that is missing": {
 			err: "toolkit-ready is missing"},
@@ -35,9 +35,9 @@ func TestRead(t *testing.T) {
 			err: `written for driver instance "since-1700000099.000000007", now there is "since-1700000100.000000007"`},
 		"refuses a marker of a driver container that was stopped": {
 			marker: present, err: `written for driver instance "pod-1", now there is ""`},
-		"refuses a marker without an instance beside a driver container that has one": {
+		"refuses a marker without an instance next to a driver container that has one": {
 			marker: "BOOT_ID=boot-now\n", container: "DRIVER_INSTANCE: pod-2\n", err: "is stale"},
-		"refuses a marker of a host driver beside a driver container that names no instance": {
+		"refuses a marker of a host driver next to a driver container that names no instance": {
 			marker: "BOOT_ID=boot-now\nDRIVER_INSTANCE=\n", container: "GDS_ENABLED: false\n", err: "is stale"},
 		"refuses a malformed marker": {
 			marker: "BOOT_ID=$(id)\n", err: "toolkit-ready is malformed: line 1"},
@@ -63,7 +63,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// put writes a file as of so many seconds after the boot, and 7 ns.
+// put writes a file with a modification time of so many seconds after the boot, and 7 ns.
 func put(t *testing.T, path, content string, seconds int64) {
 	t.Helper()
 	at := time.Unix(1700000000+seconds, 7)
@@ -71,7 +71,7 @@ func put(t *testing.T, path, content string, seconds int64) {
 	NewWithT(t).Expect(os.Chtimes(path, at, at)).To(Succeed())
 }
 
-func TestWriteMakesAMarkerThatEveryPodCanRead(t *testing.T) {
+func TestWriteCreatesAMarkerThatEveryPodCanRead(t *testing.T) {
 	g := NewWithT(t)
 	dir := Dir{Path: filepath.Join(t.TempDir(), "not", "yet"), BootID: "boot-now"}
 
@@ -88,7 +88,7 @@ func TestWriteMakesAMarkerThatEveryPodCanRead(t *testing.T) {
 	g.Expect(dir.Read("driver")).To(HaveLen(3))
 
 	g.Expect(dir.Remove("driver")).To(Succeed())
-	g.Expect(dir.Remove("driver")).To(Succeed(), "a marker that is gone is removed")
+	g.Expect(dir.Remove("driver")).To(Succeed(), "removing a missing marker succeeds")
 	g.Expect(os.ReadDir(dir.Path)).To(BeEmpty())
 }
 
@@ -108,7 +108,7 @@ func TestBootID(t *testing.T) {
 	g := NewWithT(t)
 	file := filepath.Join(t.TempDir(), "boot_id")
 	_, err := BootID(file)
-	g.Expect(err).To(MatchError(ContainSubstring("read the boot id")))
+	g.Expect(err).To(MatchError(ContainSubstring("read the boot ID")))
 	g.Expect(os.WriteFile(file, []byte("\n"), 0o600)).To(Succeed())
 	_, err = BootID(file)
 	g.Expect(err).To(MatchError(ContainSubstring("is empty")))
@@ -120,5 +120,6 @@ func TestNamed(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(Named("toolkit")).To(BeEquivalentTo("toolkit"))
 	_, err := Named("drvier")
-	g.Expect(err).To(MatchError(`there is no marker "drvier"; use one of ["driver" "runtime" "toolkit" "cuda" "plugin" "mofed" "nvidia-fs" "gdrcopy" "nvidia-peermem"]`))
+	g.Expect(err).To(MatchError(`unknown marker "drvier"; use one of ["driver" "runtime" "toolkit" "cuda" ` +
+		`"plugin" "mofed" "nvidia-fs" "gdrcopy" "nvidia-peermem"]`))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi/nodeapitest"
 )
 
-// serve starts an API server that a pod finds by its environment, and returns the directory of the
-// pod's service account.
+// serve starts an API server and sets the environment by which a pod finds it. It returns the directory of the pod's
+// service account.
 func serve(t *testing.T, handler http.HandlerFunc) string {
 	t.Helper()
 	dir, env := nodeapitest.Serve(t, handler)
@@ -22,7 +22,7 @@ func serve(t *testing.T, handler http.HandlerFunc) string {
 	return dir
 }
 
-// inPod makes env the environment of this process.
+// inPod sets env in this process.
 func inPod(t *testing.T, env []string) {
 	t.Helper()
 	for _, variable := range env {
@@ -39,16 +39,24 @@ func TestResources(t *testing.T) {
 		err    string
 	}{
 		"reads a number": {status: 200, want: "8",
-			body: `{"kind":"Node","status":{"capacity":{"nvidia.com/gpu":"8"},"allocatable":{"cpu":"95m","nvidia.com/gpu":"8"}}}`},
-		"reads a number that the API server shortens": {status: 200, want: "1k",
+			body: `{"kind":"Node","status":{"capacity":{"nvidia.com/gpu":"8"},` +
+				`"allocatable":{"cpu":"95m","nvidia.com/gpu":"8"}}}`},
+		"reads a number that the API server abbreviates": {status: 200, want: "1k",
 			body: `{"status":{"allocatable":{"nvidia.com/gpu":"1k"}}}`},
 		"reads a node without a status": {status: 200, want: "0", body: `{"kind":"Node"}`},
 		"names the missing permission": {status: 403, body: `{"kind":"Status"}`,
 			err: "refuses GET /api/v1/nodes/node-a (403 Forbidden): check the roles"},
-		"names a wrong node name":                 {status: 404, err: "there is no /api/v1/nodes/node-a: NODE_NAME must come from"},
-		"names the status of any other answer":    {status: 500, err: "500 Internal Server Error"},
-		"refuses an answer that is not a Node":    {status: 200, body: `<html>`, err: "is not what was asked for"},
-		"refuses a quantity that is not a number": {status: 200, body: `{"status":{"allocatable":{"nvidia.com/gpu":"many"}}}`, err: "is not what was asked for"},
+		"names a wrong node name": {
+			status: 404,
+			err:    "/api/v1/nodes/node-a does not exist: NODE_NAME must come from",
+		},
+		"names the status of any other answer": {status: 500, err: "500 Internal Server Error"},
+		"refuses an answer that is not a Node": {status: 200, body: `<html>`, err: "cannot be decoded"},
+		"refuses a quantity that is not a number": {
+			status: 200,
+			body:   `{"status":{"allocatable":{"nvidia.com/gpu":"many"}}}`,
+			err:    "cannot be decoded",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -75,7 +83,7 @@ func TestResources(t *testing.T) {
 	}
 }
 
-func TestEachRequestUsesTheTokenOfNow(t *testing.T) {
+func TestEachRequestUsesTheCurrentToken(t *testing.T) {
 	g := NewWithT(t)
 	var tokens []string
 	dir := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -92,7 +100,7 @@ func TestEachRequestUsesTheTokenOfNow(t *testing.T) {
 	g.Expect(tokens).To(Equal([]string{"Bearer " + nodeapitest.Token, "Bearer second"}))
 }
 
-func TestInClusterSaysWhatThePodLacks(t *testing.T) {
+func TestInClusterReportsWhatThePodIsMissing(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	_, err := nodeapi.InCluster(t.TempDir())

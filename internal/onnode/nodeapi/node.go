@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Node is what gpu-node reads of a Node.
+// Node is the part of a Node that gpu-node reads.
 type Node struct {
 	Metadata NodeMetadata `json:"metadata"`
 	Status   Resources    `json:"status"`
@@ -18,18 +18,18 @@ type Node struct {
 
 // NodeMetadata are the version, the labels and the annotations of a Node.
 type NodeMetadata struct {
-	// ResourceVersion is where AwaitNode goes on.
+	// ResourceVersion is where AwaitNode continues.
 	ResourceVersion string `json:"resourceVersion"`
 
 	Labels      map[string]string `json:"labels"`
 	Annotations map[string]string `json:"annotations"`
 }
 
-// Resources are those of one Node.
+// Resources are the resources in the status of a Node.
 type Resources struct {
-	// Capacity counts what is advertised, devices that are unhealthy included.
+	// Capacity counts what is advertised, unhealthy devices included.
 	Capacity map[string]resource.Quantity `json:"capacity"`
-	// Allocatable counts what a pod can get.
+	// Allocatable counts what pods can be given.
 	Allocatable map[string]resource.Quantity `json:"allocatable"`
 }
 
@@ -37,12 +37,12 @@ type Resources struct {
 type NodeChanges struct {
 	Labels      map[string]*string `json:"labels,omitempty"`
 	Annotations map[string]*string `json:"annotations,omitempty"`
-	// ResourceVersion is the version of the Node that the changes were made for: where somebody has
-	// written the Node since, they are refused (IsConflict). Default "", for any version.
+	// ResourceVersion is the version of the Node that the changes were made for: if the Node has been written
+	// since, they are refused (IsConflict). Default "", for any version.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 }
 
-// IsConflict tells whether the API server refused a change since somebody has written the object first.
+// IsConflict reports whether a change was refused because another client has written the object first.
 func IsConflict(err error) bool {
 	var status *StatusError
 	return errors.As(err, &status) && status.Code == http.StatusConflict

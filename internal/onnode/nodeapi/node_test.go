@@ -17,7 +17,7 @@ func connect(t *testing.T, server *nodeapitest.Server) *nodeapi.Client {
 	return client
 }
 
-func text(value string) *string { return &value }
+func pointerTo(value string) *string { return &value }
 
 func TestPatchNodeSetsAndRemovesOnlyWhatIsNamed(t *testing.T) {
 	g := NewWithT(t)
@@ -28,8 +28,8 @@ func TestPatchNodeSetsAndRemovesOnlyWhatIsNamed(t *testing.T) {
 	})
 	client := connect(t, server)
 	g.Expect(client.PatchNode(t.Context(), "node-a", nodeapi.NodeChanges{
-		Labels:      map[string]*string{"changed": text("2"), "removed": nil, "new": text("2")},
-		Annotations: map[string]*string{"removed": nil, "new": text("2")},
+		Labels:      map[string]*string{"changed": pointerTo("2"), "removed": nil, "new": pointerTo("2")},
+		Annotations: map[string]*string{"removed": nil, "new": pointerTo("2")},
 	})).To(Succeed())
 	g.Expect(server.Labels()).To(Equal(map[string]string{"kept": "1", "changed": "2", "new": "2"}))
 	g.Expect(server.Annotations()).To(Equal(map[string]string{"kept": "1", "new": "2"}))
@@ -42,7 +42,7 @@ func TestPatchNodeForAVersionIsRefusedOnceTheNodeIsWritten(t *testing.T) {
 	node, err := client.Node(t.Context(), "node-a")
 	g.Expect(err).NotTo(HaveOccurred())
 	changes := nodeapi.NodeChanges{
-		Labels: map[string]*string{"new": text("1")}, ResourceVersion: node.Metadata.ResourceVersion,
+		Labels: map[string]*string{"new": pointerTo("1")}, ResourceVersion: node.Metadata.ResourceVersion,
 	}
 	server.Write(func(labels, _ map[string]string) { labels["other"] = "1" })
 	err = client.PatchNode(t.Context(), "node-a", changes)

@@ -8,8 +8,7 @@ import (
 	"net/url"
 )
 
-// Pod is what gpu-node says and reads of a Pod that it starts. The names are those of the API, where
-// their meaning is described.
+// Pod is the part of a Pod that gpu-node writes and reads. The names and meanings are those of the API.
 type Pod struct {
 	APIVersion string      `json:"apiVersion,omitempty"`
 	Kind       string      `json:"kind,omitempty"`
@@ -21,16 +20,16 @@ type Pod struct {
 // PodMetadata is the metadata of a Pod.
 type PodMetadata struct {
 	Name string `json:"name,omitempty"`
-	// UID is given by the API server, and tells pods apart that had the same name one after the other.
+	// UID is set by the API server, and identifies pods that had the same name one after the other.
 	UID             string `json:"uid,omitempty"`
 	ResourceVersion string `json:"resourceVersion,omitempty"`
-	// DeletionTimestamp is set by the API server once the pod is to end.
+	// DeletionTimestamp is set by the API server once the pod is being deleted.
 	DeletionTimestamp string            `json:"deletionTimestamp,omitempty"`
 	Labels            map[string]string `json:"labels,omitempty"`
 	OwnerReferences   []OwnerReference  `json:"ownerReferences,omitempty"`
 }
 
-// OwnerReference names an object with which this one is deleted.
+// OwnerReference names an object together with which this one is deleted.
 type OwnerReference struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -53,42 +52,42 @@ type PodSpec struct {
 	Containers                    []Container            `json:"containers"`
 }
 
-// Affinity chooses the nodes of a Pod.
+// Affinity restricts the nodes of a Pod.
 type Affinity struct {
 	NodeAffinity NodeAffinity `json:"nodeAffinity"`
 }
 
-// NodeAffinity are the nodes that the scheduler may take.
+// NodeAffinity are the nodes that the scheduler may choose.
 type NodeAffinity struct {
 	Required NodeSelector `json:"requiredDuringSchedulingIgnoredDuringExecution"`
 }
 
-// NodeSelector is met by a node that meets one of its terms.
+// NodeSelector matches a node that matches one of its terms.
 type NodeSelector struct {
 	Terms []NodeSelectorTerm `json:"nodeSelectorTerms"`
 }
 
-// NodeSelectorTerm is met by a node that meets all its requirements.
+// NodeSelectorTerm matches a node that meets all its requirements.
 type NodeSelectorTerm struct {
 	MatchFields []NodeSelectorRequirement `json:"matchFields,omitempty"`
 }
 
-// NodeSelectorRequirement compares a field of a Node; the API knows metadata.name alone.
+// NodeSelectorRequirement compares a field of a Node; the API supports metadata.name only.
 type NodeSelectorRequirement struct {
 	Key      string   `json:"key"`
 	Operator string   `json:"operator"`
 	Values   []string `json:"values"`
 }
 
-// OnNode returns the affinity to the node with this name. Unlike spec.nodeName it leaves the
-// decision to the scheduler, who knows which of the node's resources are promised.
+// OnNode returns the affinity to the node with this name. Unlike spec.nodeName it leaves the decision to the
+// scheduler, which tracks the node's resources that are assigned.
 func OnNode(name string) *Affinity {
 	return &Affinity{NodeAffinity{NodeSelector{[]NodeSelectorTerm{{
 		MatchFields: []NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{name}}},
 	}}}}}
 }
 
-// Toleration of taints; the operator Exists alone tolerates all.
+// Toleration of taints. The operator Exists without a key tolerates all.
 type Toleration struct {
 	Operator string `json:"operator"`
 }
@@ -109,12 +108,12 @@ type Container struct {
 	TerminationMessagePolicy string             `json:"terminationMessagePolicy,omitempty"`
 }
 
-// ContainerResources are what a container asks for.
+// ContainerResources are the resources that a container requests.
 type ContainerResources struct {
 	Limits map[string]string `json:"limits,omitempty"`
 }
 
-// SecurityContext is that of a container.
+// SecurityContext is the security context of a container.
 type SecurityContext struct {
 	AllowPrivilegeEscalation bool           `json:"allowPrivilegeEscalation"`
 	ReadOnlyRootFilesystem   bool           `json:"readOnlyRootFilesystem"`
@@ -122,7 +121,7 @@ type SecurityContext struct {
 	SeccompProfile           SeccompProfile `json:"seccompProfile"`
 }
 
-// Capabilities are taken from a container.
+// Capabilities of a container.
 type Capabilities struct {
 	Drop []string `json:"drop"`
 }
@@ -132,7 +131,7 @@ type SeccompProfile struct {
 	Type string `json:"type"`
 }
 
-// PodStatus is what scheduler and kubelet tell of a Pod.
+// PodStatus is what the scheduler and the kubelet report about a Pod.
 type PodStatus struct {
 	Phase             string            `json:"phase,omitempty"`
 	Reason            string            `json:"reason,omitempty"`
@@ -150,46 +149,46 @@ type PodCondition struct {
 }
 
 // Condition returns the condition of this type, and whether there is one.
-func (s PodStatus) Condition(kind string) (PodCondition, bool) {
+func (s PodStatus) Condition(conditionType string) (PodCondition, bool) {
 	for _, condition := range s.Conditions {
-		if condition.Type == kind {
+		if condition.Type == conditionType {
 			return condition, true
 		}
 	}
 	return PodCondition{}, false
 }
 
-// ContainerStatus tells why a container does not run.
+// ContainerStatus is the state of a container.
 type ContainerStatus struct {
 	State ContainerState `json:"state"`
 }
 
-// ContainerState holds at most one of the two.
+// ContainerState has at most one of the two.
 type ContainerState struct {
 	Waiting    *ContainerWaiting    `json:"waiting,omitempty"`
 	Terminated *ContainerTerminated `json:"terminated,omitempty"`
 }
 
-// ContainerWaiting tells why a container has not started.
+// ContainerWaiting is why a container has not started.
 type ContainerWaiting struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// ContainerTerminated tells how a container ended.
+// ContainerTerminated is how a container ended.
 type ContainerTerminated struct {
 	ExitCode int    `json:"exitCode"`
 	Reason   string `json:"reason,omitempty"`
 	Message  string `json:"message,omitempty"`
 }
 
-// IsAlreadyExists tells whether the API server made no object since there is one of that name.
+// IsAlreadyExists reports whether an object was not created because one of that name exists.
 func IsAlreadyExists(err error) bool {
 	var status *StatusError
 	return errors.As(err, &status) && status.Code == http.StatusConflict && status.Reason == "AlreadyExists"
 }
 
-// CreatePod creates the pod in namespace and returns it as the API server stores it.
+// CreatePod creates the pod in namespace and returns it as stored by the API server.
 func (c *Client) CreatePod(ctx context.Context, namespace string, pod Pod) (Pod, error) {
 	pod.APIVersion, pod.Kind = "v1", "Pod"
 	var created Pod
@@ -204,7 +203,7 @@ func (c *Client) Pod(ctx context.Context, namespace, name string) (Pod, error) {
 	return pod, err
 }
 
-// DeletePod deletes the pod that was read, and no later one of its name; it may be gone already.
+// DeletePod deletes the pod that was read, and no later one of its name. It succeeds if the pod is gone.
 func (c *Client) DeletePod(ctx context.Context, namespace string, pod Pod) error {
 	type preconditions struct {
 		UID string `json:"uid"`
@@ -221,20 +220,21 @@ func (c *Client) DeletePod(ctx context.Context, namespace string, pod Pod) error
 	return err
 }
 
-// AwaitPod calls enough with each state of the pod that follows the given one, until it returns
-// true. It fails as AwaitNode does; the last state of a pod that is deleted is shown too.
+// AwaitPod calls enough with each later state of the given pod, until it returns true. It fails as AwaitNode does;
+// enough gets the last state of a deleted pod too.
 func (c *Client) AwaitPod(ctx context.Context, namespace string, pod Pod, enough func(Pod) bool) error {
-	return c.watch(ctx, podsPath(namespace), pod.Metadata.Name, pod.Metadata.ResourceVersion, func(object json.RawMessage) (bool, error) {
+	see := func(object json.RawMessage) (bool, error) {
 		var now Pod
 		if err := json.Unmarshal(object, &now); err != nil {
 			return false, err
 		}
 		return enough(now), nil
-	})
+	}
+	return c.watch(ctx, podsPath(namespace), pod.Metadata.Name, pod.Metadata.ResourceVersion, see)
 }
 
-// AwaitPodGone blocks until the pod, which may be a former state, is in the API server no more. It fails
-// if ctx ends, or the API server refuses or ends the watch.
+// AwaitPodGone blocks until the pod, of which pod may be an earlier state, no longer exists. It fails if ctx ends,
+// or the API server refuses or ends the watch.
 func (c *Client) AwaitPodGone(ctx context.Context, namespace string, pod Pod) error {
 	now, err := c.Pod(ctx, namespace, pod.Metadata.Name)
 	switch {

@@ -25,10 +25,19 @@ func TestCreatePod(t *testing.T) {
 		exists bool
 		err    string
 	}{
-		"returns the pod as it is stored": {status: 201, body: `{"metadata":{"name":"v","uid":"u-2"}}`},
-		"tells that there is one":         {status: 409, body: exists, exists: true, err: `409 Conflict: pods "v" already exists`},
-		// A quota that others write at the same time.
-		"takes no other conflict for one": {status: 409, body: `{"reason":"Conflict","message":"the object has been modified"}`, err: "has been modified"},
+		"returns the pod as stored": {status: 201, body: `{"metadata":{"name":"v","uid":"u-2"}}`},
+		"reports that there is one": {
+			status: 409,
+			body:   exists,
+			exists: true,
+			err:    `409 Conflict: pods "v" already exists`,
+		},
+		// For example a quota that others write at the same time.
+		"does not confuse it with other conflicts": {
+			status: 409,
+			body:   `{"reason":"Conflict","message":"the object has been modified"}`,
+			err:    "has been modified",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -60,7 +69,7 @@ func TestCreatePod(t *testing.T) {
 	}
 }
 
-// The next pod has the same name: it must not be deleted in the place of the one that was read.
+// The next pod has the same name: it must not be deleted instead of the one that was read.
 func TestDeletePodDeletesTheOneThatWasRead(t *testing.T) {
 	tests := map[string]struct {
 		status int
@@ -69,7 +78,10 @@ func TestDeletePodDeletesTheOneThatWasRead(t *testing.T) {
 		"deletes it":                    {status: 200},
 		"succeeds where it is gone":     {status: 404},
 		"succeeds where another has it": {status: 409},
-		"names the missing permission":  {status: 403, err: "refuses DELETE " + podPath + " (403 Forbidden): check the roles"},
+		"names the missing permission": {
+			status: 403,
+			err:    "refuses DELETE " + podPath + " (403 Forbidden): check the roles",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -102,20 +114,22 @@ func TestDeletePodDeletesTheOneThatWasRead(t *testing.T) {
 }
 
 func TestAwaitPodGone(t *testing.T) {
-	const there = `{"metadata":{"name":"v","uid":"u-1","resourceVersion":"9"}}`
+	const exists = `{"metadata":{"name":"v","uid":"u-1","resourceVersion":"9"}}`
 	tests := map[string]struct {
 		status int
 		now    string
 		events string
 		err    string
 	}{
-		"ends where it is gone":           {status: 404, now: "{}"},
-		"ends where another has its name": {status: 200, now: `{"metadata":{"name":"v","uid":"u-2","resourceVersion":"9"}}`},
-		"ends with its deletion": {status: 200, now: there,
-			events: `{"type":"MODIFIED","object":` + there + `}{"type":"DELETED","object":` + there + `}`},
-		"fails where it may not be read": {status: 403, now: "{}", err: "refuses GET " + podPath + " (403 Forbidden)"},
-		"fails where the watch ends before": {status: 200, now: there,
-			events: `{"type":"MODIFIED","object":` + there + `}`, err: "the watch of " + podPath + " ended: EOF"},
+		"ends if it is gone": {status: 404, now: "{}"},
+		"ends if another has its name": {
+			status: 200, now: `{"metadata":{"name":"v","uid":"u-2","resourceVersion":"9"}}`,
+		},
+		"ends with its deletion": {status: 200, now: exists,
+			events: `{"type":"MODIFIED","object":` + exists + `}{"type":"DELETED","object":` + exists + `}`},
+		"fails if it may not be read": {status: 403, now: "{}", err: "refuses GET " + podPath + " (403 Forbidden)"},
+		"fails if the watch ends before": {status: 200, now: exists,
+			events: `{"type":"MODIFIED","object":` + exists + `}`, err: "the watch of " + podPath + " ended: EOF"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"net/url"
 )
 
-// AwaitNode blocks until enough is true of the named Node as it becomes after the resourceVersion
-// version. It is a watch of one object by its name, as the kubelet of the node has one too: it costs
-// the API server nothing while the Node stays as it is, and one message when it changes. It fails if
-// ctx ends, the Node is deleted, or the API server refuses or ends the watch.
+// AwaitNode blocks until enough returns true for a state of the named Node after the resourceVersion version. It is a
+// watch of one object by its name, like the kubelet's: it costs the API server nothing while the Node does not change,
+// and one message when it does. It fails if ctx ends, the Node is deleted, or the API server refuses or ends the
+// watch.
 func (c *Client) AwaitNode(ctx context.Context, name, version string, enough func(Node) bool) error {
 	return c.watch(ctx, "/api/v1/nodes", name, version, func(object json.RawMessage) (bool, error) {
 		var node Node
@@ -26,15 +26,17 @@ func (c *Client) AwaitNode(ctx context.Context, name, version string, enough fun
 // errDeleted is the error of a watch whose object was deleted.
 var errDeleted = errors.New("it was deleted")
 
-// watch calls see with each later state of the object called name in collection, until see returns
-// true or an error. The last state of an object that is deleted is seen as well, before the error.
-func (c *Client) watch(ctx context.Context, collection, name, version string, see func(object json.RawMessage) (bool, error)) error {
+// watch calls see with each later state of the object called name in collection, until see returns true or an error.
+// It does so with the last state of a deleted object too, before it fails.
+func (c *Client) watch(
+	ctx context.Context, collection, name, version string, see func(object json.RawMessage) (bool, error),
+) error {
 	query := url.Values{
 		"watch":           {"true"},
 		"fieldSelector":   {"metadata.name=" + name},
 		"resourceVersion": {version},
 	}
-	// Without the client's time limit, which is for answers that end; ctx bounds this one.
+	// Without the client's timeout, which is for complete answers; ctx limits this one.
 	unbounded := &http.Client{Transport: c.http.Transport}
 	response, err := c.send(ctx, unbounded, http.MethodGet, collection+"?"+query.Encode(), "", nil)
 	if err != nil {
@@ -48,7 +50,7 @@ func (c *Client) watch(ctx context.Context, collection, name, version string, se
 		}
 		if err := events.Decode(&event); err != nil {
 			if ctx.Err() != nil {
-				// A connection that ctx closes may look like one that the API server has ended.
+				// A connection that ctx closes may look like one that the API server has closed.
 				err = ctx.Err()
 			}
 			return fmt.Errorf("the watch of %s/%s ended: %w", collection, name, err)
@@ -63,8 +65,8 @@ func (c *Client) watch(ctx context.Context, collection, name, version string, se
 	}
 }
 
-func seen(kind string, object json.RawMessage, see func(json.RawMessage) (bool, error)) (bool, error) {
-	switch kind {
+func seen(eventType string, object json.RawMessage, see func(json.RawMessage) (bool, error)) (bool, error) {
+	switch eventType {
 	case "ADDED", "MODIFIED":
 		return see(object)
 	case "DELETED":

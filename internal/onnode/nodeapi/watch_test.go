@@ -29,24 +29,33 @@ func TestAwaitNode(t *testing.T) {
 	}{
 		"ends with the change that is enough": {status: 200,
 			events: `{"type":"MODIFIED","object":` + without + `}` + "\n" + `{"type":"MODIFIED","object":` + with + `}`},
-		"passes over what is no change": {status: 200,
+		"ignores other events": {status: 200,
 			events: `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"8"}}}{"type":"ADDED","object":` + with + `}`},
 		"fails if the Node is deleted": {status: 200,
-			events: `{"type":"DELETED","object":` + without + `}`, err: "the watch of /api/v1/nodes/node-a ended: it was deleted"},
+			events: `{"type":"DELETED","object":` + without + `}`,
+			err:    "the watch of /api/v1/nodes/node-a ended: it was deleted"},
 		"fails with the API server's reason": {status: 200,
 			events: `{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old resource version: 7 (9)"}}`,
 			err:    "the watch of /api/v1/nodes/node-a ended: too old resource version: 7 (9)"},
-		"fails where the API server ends the watch":  {status: 200, err: "the watch of /api/v1/nodes/node-a ended: EOF"},
-		"fails where an event is cut off":            {status: 200, events: `{"type":"MODIF`, err: "unexpected EOF"},
-		"fails where an object is not what it is of": {status: 200, events: `{"type":"ADDED","object":[]}`, err: "cannot unmarshal"},
-		"names the missing permission":               {status: 403, err: "refuses GET /api/v1/nodes (403 Forbidden): check the roles"},
+		"fails if the API server ends the watch": {status: 200, err: "the watch of /api/v1/nodes/node-a ended: EOF"},
+		"fails if an event is cut off":           {status: 200, events: `{"type":"MODIF`, err: "unexpected EOF"},
+		"fails if an object is malformed": {
+			status: 200,
+			events: `{"type":"ADDED","object":[]}`,
+			err:    "cannot unmarshal",
+		},
+		"names the missing permission": {
+			status: 403,
+			err:    "refuses GET /api/v1/nodes (403 Forbidden): check the roles",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			dir := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				q := r.URL.Query()
-				if r.URL.Path != "/api/v1/nodes" || q.Get("watch") != "true" || q.Get("fieldSelector") != "metadata.name=node-a" || q.Get("resourceVersion") != "7" {
+				if r.URL.Path != "/api/v1/nodes" || q.Get("watch") != "true" || q.Get("fieldSelector") != "metadata.name=node-a" ||
+					q.Get("resourceVersion") != "7" {
 					w.WriteHeader(http.StatusTeapot)
 					return
 				}
@@ -65,7 +74,7 @@ func TestAwaitNode(t *testing.T) {
 	}
 }
 
-// The events come while the answer is still open.
+// The events arrive while the answer is still open.
 func TestAwaitNodeIsWokenByTheEventAndEndsWithItsContext(t *testing.T) {
 	g := NewWithT(t)
 	change, watching := make(chan struct{}), make(chan struct{}, 2)

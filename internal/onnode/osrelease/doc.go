@@ -1,2 +1,2 @@
-// Package osrelease reads which operating system runs on the node, from its file os-release.
+// Package osrelease reads the operating system of the node from its os-release file.
 package osrelease

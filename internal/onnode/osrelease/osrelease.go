@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Fields of os-release that tell the operating system.
+// Fields of os-release that identify the operating system.
 const (
 	ID        = "ID"
 	VersionID = "VERSION_ID"
@@ -19,7 +19,7 @@ const (
 	OSTreeVersion = "OSTREE_VERSION"
 )
 
-// maxSize in bytes bounds what is read: the file has some hundred.
+// maxSize, in bytes, limits what is read: the file has a few hundred.
 const maxSize = 64 << 10
 
 var (
@@ -27,9 +27,9 @@ var (
 	versionPattern = regexp.MustCompile(`^([0-9]+)(?:\.([0-9]+))?(?:\..*)?$`)
 )
 
-// Read returns the fields of the os-release of the system whose root file system is mounted at root:
-// of /etc/os-release or, where that is missing, of /usr/lib/os-release. The fields that can be read are
-// returned beside an error, too.
+// Read returns the fields of the os-release of the system whose root file system is mounted at root: of
+// /etc/os-release or, where that is missing, of /usr/lib/os-release. Together with an error it returns the fields
+// that can be read.
 func Read(root string) (map[string]string, error) {
 	for _, name := range []string{"etc/os-release", "usr/lib/os-release"} {
 		path := filepath.Join(root, name)
@@ -38,26 +38,27 @@ func Read(root string) (map[string]string, error) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the operating system cannot be told: %w", err)
+			return nil, fmt.Errorf("the operating system is unknown: %w", err)
 		}
 		defer file.Close()
 		content, err := io.ReadAll(io.LimitReader(file, maxSize))
 		if err != nil {
-			return nil, fmt.Errorf("the operating system cannot be told: %w", err)
+			return nil, fmt.Errorf("the operating system is unknown: %w", err)
 		}
 		fields, err := Parse(string(content))
 		if err != nil {
-			return fields, fmt.Errorf("%s is not as os-release(5) says: %w", path, err)
+			return fields, fmt.Errorf("%s does not have the format of os-release(5): %w", path, err)
 		}
 		return fields, nil
 	}
-	return nil, fmt.Errorf("the operating system cannot be told: there is neither etc/os-release nor usr/lib/os-release in %s; mount the host's /usr/lib and, as os-release(5) says, have the file there", root)
+	return nil, fmt.Errorf(
+		"the operating system is unknown: there is neither etc/os-release nor usr/lib/os-release in %s; mount the "+
+			"host's /usr/lib, and check that the host has the file, see os-release(5)", root)
 }
 
-// Parse reads the content of an os-release: lines KEY=value, KEY="value" or KEY='value' with the
-// escapes of a shell, empty lines and lines that start with "#". Nothing is ever evaluated. Of a key
-// that comes twice the last counts, as in a shell. A line that is none of these is left out, and the
-// error names the first.
+// Parse reads the content of an os-release: lines KEY=value, KEY="value" or KEY='value' with the escapes of a
+// shell, empty lines and lines that start with "#". Nothing is ever evaluated. The last line of a key counts, as
+// in a shell. Other lines are left out, and the error names the first of them.
 func Parse(content string) (map[string]string, error) {
 	fields := map[string]string{}
 	var problem error
@@ -96,8 +97,8 @@ func unquote(raw string) (string, bool) {
 	return unescape(raw, false)
 }
 
-// unescape takes the backslashes away. A quoted text ends with its only bare quotation mark; in one
-// that is not quoted a bare mark, a space or what a shell would run or expand is an error.
+// unescape removes the backslashes. A quoted text ends with its only bare quotation mark; in one that is not
+// quoted a bare mark, a space or what a shell would run or expand is an error.
 func unescape(raw string, quoted bool) (string, bool) {
 	special := " \t'\"`$;&|<>()"
 	if quoted {
@@ -111,7 +112,7 @@ func unescape(raw string, quoted bool) (string, bool) {
 			return "", false
 		case c == '\\':
 			i++
-			// In quotes, a backslash before any other character is one.
+			// In quotes, a backslash before any other character is literal.
 			if quoted && strings.IndexByte("\"$`\\", raw[i]) < 0 {
 				value.WriteByte(c)
 			}
@@ -125,8 +126,8 @@ func unescape(raw string, quoted bool) (string, bool) {
 	return value.String(), !quoted
 }
 
-// SplitVersion returns the first two numbers of a version such as 24.04 or 9.6.1: 24 and 04. The second
-// is empty in a version of one number, and both are in one that is not made of numbers.
+// SplitVersion returns the first two numbers of a version such as 24.04 or 9.6.1: 24 and 04. The second is empty
+// if the version has only one, and both are if it does not start with a number.
 func SplitVersion(version string) (major, minor string) {
 	parts := versionPattern.FindStringSubmatch(version)
 	if parts == nil {

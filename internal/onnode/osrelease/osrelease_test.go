@@ -19,7 +19,8 @@ func TestParse(t *testing.T) {
 		err     string
 	}{
 		"Ubuntu": {
-			content: "PRETTY_NAME=\"Ubuntu 24.04.1 LTS\"\nVERSION_ID=\"24.04\"\nID=ubuntu\nHOME_URL=\"https://www.ubuntu.com/\"\n",
+			content: "PRETTY_NAME=\"Ubuntu 24.04.1 LTS\"\nVERSION_ID=\"24.04\"\nID=ubuntu\n" +
+				"HOME_URL=\"https://www.ubuntu.com/\"\n",
 			want: map[string]string{
 				"PRETTY_NAME": "Ubuntu 24.04.1 LTS", "VERSION_ID": "24.04", "ID": "ubuntu", "HOME_URL": "https://www.ubuntu.com/",
 			},
@@ -28,7 +29,7 @@ func TestParse(t *testing.T) {
 			content: "ID=\"rhcos\"\nVERSION_ID=\"4.18\"\nOSTREE_VERSION='418.94.202501221327-0'\n",
 			want:    map[string]string{"ID": "rhcos", "VERSION_ID": "4.18", "OSTREE_VERSION": "418.94.202501221327-0"},
 		},
-		"comments, empty lines, spaces around, the carriage return of Windows, no last line break": {
+		"comments, empty lines, spaces around, a carriage return, no last line break": {
 			content: "# a comment\n\n  ID=debian  \r\n\tVERSION_ID=12",
 			want:    map[string]string{"ID": "debian", "VERSION_ID": "12"},
 		},
@@ -36,12 +37,12 @@ func TestParse(t *testing.T) {
 			content: `A="a \"b\" \$c \\d \` + "`" + `e \f"` + "\n",
 			want:    map[string]string{"A": `a "b" $c \d ` + "`" + `e \f`},
 		},
-		"single quotes are literal":      {content: `A='a \"b" $c'`, want: map[string]string{"A": `a \"b" $c`}},
-		"escapes without quotes":         {content: `A=a\ b\\`, want: map[string]string{"A": `a b\`}},
-		"an empty value":                 {content: "A=\nB=\"\"\nC=''\n", want: map[string]string{"A": "", "B": "", "C": ""}},
-		"an equals sign in a value":      {content: "A=b=c\n", want: map[string]string{"A": "b=c"}},
-		"of a key that comes twice last": {content: "ID=a\nID=b\n", want: map[string]string{"ID": "b"}},
-		"an empty file":                  {content: "", want: map[string]string{}},
+		"single quotes are literal": {content: `A='a \"b" $c'`, want: map[string]string{"A": `a \"b" $c`}},
+		"escapes without quotes":    {content: `A=a\ b\\`, want: map[string]string{"A": `a b\`}},
+		"an empty value":            {content: "A=\nB=\"\"\nC=''\n", want: map[string]string{"A": "", "B": "", "C": ""}},
+		"an equals sign in a value": {content: "A=b=c\n", want: map[string]string{"A": "b=c"}},
+		"the last line of a key":    {content: "ID=a\nID=b\n", want: map[string]string{"ID": "b"}},
+		"an empty file":             {content: "", want: map[string]string{}},
 		"names a line without a value, keeps the others": {
 			content: "ID=ubuntu\nnonsense\nVERSION_ID=24.04\n", err: `line 2 is "nonsense"`,
 			want: map[string]string{"ID": "ubuntu", "VERSION_ID": "24.04"},
@@ -79,16 +80,20 @@ func TestRead(t *testing.T) {
 		err   string
 	}{
 		"prefers /etc": {
-			files: map[string]string{"etc/os-release": "ID=a\n", "usr/lib/os-release": "ID=b\n"}, want: map[string]string{"ID": "a"},
+			files: map[string]string{"etc/os-release": "ID=a\n", "usr/lib/os-release": "ID=b\n"},
+			want:  map[string]string{"ID": "a"},
 		},
 		"finds the one in /usr/lib": {
 			files: map[string]string{"usr/lib/os-release": "ID=b\n"}, want: map[string]string{"ID": "b"},
 		},
-		"says what is not mounted": {err: "there is neither etc/os-release nor usr/lib/os-release in "},
-		"says that it is no file":  {files: map[string]string{"etc/os-release/x": ""}, err: "the operating system cannot be told: read "},
+		"names what is not mounted": {err: "there is neither etc/os-release nor usr/lib/os-release in "},
+		"names what is no file": {
+			files: map[string]string{"etc/os-release/x": ""},
+			err:   "the operating system is unknown: read ",
+		},
 		"names the file and the line that is wrong": {
 			files: map[string]string{"etc/os-release": "ID=a\n<html>\n"}, want: map[string]string{"ID": "a"},
-			err: `etc/os-release is not as os-release(5) says: line 2 is "<html>"`,
+			err: `etc/os-release does not have the format of os-release(5): line 2 is "<html>"`,
 		},
 	}
 	for name, tc := range tests {
@@ -121,10 +126,11 @@ func TestSplitVersion(t *testing.T) {
 	}
 }
 
-// What is read is what a shell reads: os-release is made to be sourced.
+// Parse reads what a shell reads: os-release is meant to be sourced.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
-		"ID=ubuntu\nVERSION_ID=\"24.04\"\n", `A="a \"b\" \$c \\ \x"`, `A='b'`, `A=a\ b`, "A=\"b\nB=c\"", "#\n=", "A='\x00'", "A=~", "A=a#b",
+		"ID=ubuntu\nVERSION_ID=\"24.04\"\n", `A="a \"b\" \$c \\ \x"`, `A='b'`, `A=a\ b`, "A=\"b\nB=c\"", "#\n=", "A='\x00'",
+		"A=~", "A=a#b",
 	} {
 		f.Add(seed)
 	}

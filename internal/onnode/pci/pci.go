@@ -35,18 +35,18 @@ type Device struct {
 	Class uint16
 }
 
-// IsGPU tells whether the device is a GPU of NVIDIA: a VGA or a 3D controller. A passed-through GPU, a
-// virtual function and a vGPU are; an NVSwitch (a bridge) and the audio function of a GPU are not.
+// IsGPU reports whether the device is an NVIDIA GPU: a VGA or a 3D controller. A passed-through GPU, a virtual
+// function and a vGPU are; an NVSwitch (a bridge) and the audio function of a GPU are not.
 func (d Device) IsGPU() bool { return d.Vendor == NVIDIA && (d.Class == VGA || d.Class == ThreeD) }
 
-// IsMellanoxNIC tells whether the device is a network adapter of Mellanox.
+// IsMellanoxNIC reports whether the device is a Mellanox network adapter.
 func (d Device) IsMellanoxNIC() bool {
 	return d.Vendor == Mellanox && (d.Class == Ethernet || d.Class == InfiniBand)
 }
 
-// Devices returns the devices on the PCI buses of the node, whose sysfs is mounted at sysRoot. A node
-// whose kernel has no PCI has none. A device that cannot be read is left out, and the error names it;
-// the other devices are returned beside the error.
+// Devices returns the devices on the PCI buses of the node, whose sysfs is mounted at sysRoot. A node whose kernel
+// has no PCI has none. A device that cannot be read is left out, and the error names it; the other devices are
+// returned together with the error.
 func Devices(sysRoot string) ([]Device, error) {
 	dir := filepath.Join(sysRoot, "bus", "pci", "devices")
 	entries, err := os.ReadDir(dir)
@@ -65,7 +65,7 @@ func Devices(sysRoot string) ([]Device, error) {
 		if err == nil {
 			devices = append(devices, device)
 		} else if _, gone := os.Stat(filepath.Join(dir, entry.Name())); gone == nil {
-			// A device that is gone was removed while its neighbours were read.
+			// Not an error if the device was removed meanwhile.
 			problems = append(problems, err)
 		}
 	}
@@ -104,7 +104,7 @@ func attribute(path string, bits int) (uint64, error) {
 	}
 	number, ok := parse(string(content), bits)
 	if !ok {
-		return 0, fmt.Errorf("a PCI device cannot be read: %s has no number of %d bits but %q", path, bits, content)
+		return 0, fmt.Errorf("a PCI device cannot be read: %s is %q, not a number of %d bits", path, content, bits)
 	}
 	return number, nil
 }

@@ -38,10 +38,10 @@ func TestDevices(t *testing.T) {
 		"finds none where the kernel has no PCI": {
 			files: map[string]string{"bus/platform/drivers_probe": ""}, want: nil,
 		},
-		"asks for sysfs where there is none": {
+		"names sysfs where it is missing": {
 			files: map[string]string{"kernel": ""}, err: "the PCI devices cannot be listed; is sysfs mounted at ",
 		},
-		"asks for sysfs where the list is no directory": {
+		"names sysfs where the list is no directory": {
 			files: map[string]string{"bus/pci/devices": ""}, err: "the PCI devices cannot be listed",
 		},
 		"names a device without a class, and reads the others": {
@@ -53,11 +53,11 @@ func TestDevices(t *testing.T) {
 		},
 		"names a vendor that is no number": {
 			files: map[string]string{dir + "a/vendor": "NVIDIA\n", dir + "a/class": "0x030000\n"},
-			want:  []pci.Device{}, err: `a/vendor has no number of 16 bits but "NVIDIA\n"`,
+			want:  []pci.Device{}, err: `a/vendor is "NVIDIA\n", not a number of 16 bits`,
 		},
 		"names a class that is too large": {
 			files: map[string]string{dir + "a/vendor": "0x10de\n", dir + "a/class": "0x1030000\n"},
-			want:  []pci.Device{}, err: "a/class has no number of 24 bits",
+			want:  []pci.Device{}, err: `a/class is "0x1030000\n", not a number of 24 bits`,
 		},
 		"names an attribute that is a directory": {
 			files: map[string]string{dir + "a/vendor/x": ""}, want: []pci.Device{}, err: "is a directory",
@@ -85,7 +85,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// In sysfs each device is a link; one that leads nowhere has just been removed.
+// In sysfs each device is a link; a dangling one has just been removed.
 func TestDevicesIgnoresADeviceThatIsBeingRemoved(t *testing.T) {
 	g := NewWithT(t)
 	root := t.TempDir()
@@ -110,7 +110,7 @@ func TestDevicesOfThisMachine(t *testing.T) {
 	g.Expect(got).To(HaveLen(len(listed)))
 }
 
-func TestKindsOfDevices(t *testing.T) {
+func TestClassesOfDevices(t *testing.T) {
 	tests := map[string]struct {
 		device   pci.Device
 		gpu, nic bool

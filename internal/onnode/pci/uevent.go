@@ -17,12 +17,13 @@ const (
 	maxEvent = 8 << 10
 )
 
-// Changes returns a channel that receives after a PCI device was added, removed or changed. Changes
-// that nobody has received yet are one. The channel is never closed, and silent once ctx has ended. It
-// fails where the kernel grants no socket for its events; in a user namespace of its own a container
-// gets the socket, but no events. So it is an aid only: look from time to time besides.
+// Changes returns a channel that receives after a PCI device was added, removed or changed. Changes that are not
+// received yet are merged. The channel is never closed, and receives nothing more once ctx has ended. Changes
+// fails where the kernel grants no socket for its events; in a user namespace of its own a container gets the
+// socket, but no events, so callers must poll too.
 func Changes(ctx context.Context) (<-chan struct{}, error) {
-	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
+	socket, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK,
+		unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
 		return nil, fmt.Errorf("open a socket for the kernel's device events: %w", err)
 	}
@@ -41,7 +42,7 @@ func forward(events *os.File, changes chan<- struct{}) {
 	message := make([]byte, maxEvent)
 	for {
 		n, err := events.Read(message)
-		// ENOBUFS: there were more events than the socket holds, so it is not known which.
+		// ENOBUFS: events were lost, which may have been of PCI devices.
 		if err != nil && !errors.Is(err, unix.ENOBUFS) {
 			return
 		}
@@ -55,8 +56,8 @@ func forward(events *os.File, changes chan<- struct{}) {
 	}
 }
 
-// isPCI tells whether a kernel event is about a PCI device. An event is a heading ("add@/devices/...")
-// and variables ("SUBSYSTEM=pci"), each with a zero byte at its end.
+// isPCI reports whether a kernel event is about a PCI device. An event is a heading ("add@/devices/...") and
+// variables ("SUBSYSTEM=pci"), each terminated by a zero byte.
 func isPCI(message []byte) bool {
 	for variable := range bytes.SplitSeq(message, []byte{0}) {
 		if string(variable) == "SUBSYSTEM=pci" {

@@ -19,7 +19,10 @@ func TestIsPCI(t *testing.T) {
 		"a device is added": {
 			message: "add@/devices/pci0000:00/0000:00:05.0\x00ACTION=add\x00DEVPATH=/devices/pci0000:00/0000:00:05.0\x00" +
 				"SUBSYSTEM=pci\x00PCI_CLASS=30200\x00SEQNUM=4711\x00", want: true},
-		"a driver is bound":        {message: "bind@/devices/x\x00ACTION=bind\x00SUBSYSTEM=pci\x00DRIVER=nvidia\x00", want: true},
+		"a driver is bound": {
+			message: "bind@/devices/x\x00ACTION=bind\x00SUBSYSTEM=pci\x00DRIVER=nvidia\x00",
+			want:    true,
+		},
 		"a network device appears": {message: "add@/devices/x\x00ACTION=add\x00SUBSYSTEM=net\x00INTERFACE=SUBSYSTEM=pci\x00"},
 		"the bus of PCI Express":   {message: "add@/devices/x\x00SUBSYSTEM=pci_express\x00"},
 		"nothing":                  {message: ""},
@@ -32,8 +35,8 @@ func TestIsPCI(t *testing.T) {
 	}
 }
 
-// The kernel sends an event when it is asked to repeat it.
-func TestChangesTellsOfTheKernelsEvent(t *testing.T) {
+// Writing to its uevent file makes the kernel repeat the event of a device.
+func TestChangesReportsTheKernelsEvent(t *testing.T) {
 	devices, err := filepath.Glob("/sys/bus/pci/devices/*/uevent")
 	if err != nil || len(devices) == 0 || unix.Access(devices[0], unix.W_OK) != nil {
 		t.Skip("needs a PCI device and the right to make the kernel repeat its event")
@@ -48,7 +51,7 @@ func TestChangesTellsOfTheKernelsEvent(t *testing.T) {
 	g.Eventually(changes, "5s").Should(Receive())
 }
 
-// Datagrams stand in for the kernel's, which cannot be made to fill a socket.
+// Datagrams stand in for the kernel's events, with which a test cannot fill a socket.
 func TestForwardMergesEventsAndEndsWithItsSocket(t *testing.T) {
 	g := NewWithT(t)
 	sockets, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)

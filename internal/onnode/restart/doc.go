@@ -1,4 +1,4 @@
-// Package restart observes whether the process behind a socket of the host has restarted. The container toolkit
-// writes the configuration of the container runtime and has the runtime restart, and no file says when that is done:
-// pods that need the toolkit's handler cannot be made before.
+// Package restart detects whether the process behind a socket of the host has restarted. The container toolkit
+// configures the container runtime and restarts it, and no file shows when that is done. Pods that need the
+// toolkit's handler cannot be created before.
 package restart

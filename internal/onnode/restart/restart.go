@@ -17,7 +17,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/atomicfile"
 )
 
-// Now is the time since the boot of the node, which no change of its clock moves.
+// Now returns the time since the boot of the node, which setting its clock does not change.
 func Now() (time.Duration, error) {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
@@ -26,7 +26,7 @@ func Now() (time.Duration, error) {
 	return time.Duration(now.Nano()), nil
 }
 
-// Note writes the present time since the boot to a file, for Noted.
+// Note writes the current time since the boot to a file, for Noted.
 func Note(file string) error {
 	now, err := Now()
 	if err != nil {
@@ -35,7 +35,7 @@ func Note(file string) error {
 	return atomicfile.Write(file, 0o644, strings.NewReader(strconv.FormatInt(int64(now), 10)+"\n"))
 }
 
-// Noted is the time that Note has written to the file, false where it has not yet.
+// Noted returns the time that Note has written to the file, and false where it has not yet.
 func Noted(file string) (at time.Duration, noted bool, err error) {
 	content, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,7 +52,7 @@ func Noted(file string) (at time.Duration, noted bool, err error) {
 }
 
 // Since returns nil if the process that listens on the socket has started after that time since the boot, and
-// otherwise one clause that says why not. procRoot is where procfs is mounted, with the processes of the host.
+// otherwise one clause why not. procRoot is where procfs is mounted, with the processes of the host.
 func Since(socket, procRoot string, after time.Duration) error {
 	pid, err := listener(socket)
 	if err != nil {
@@ -63,16 +63,16 @@ func Since(socket, procRoot string, after time.Duration) error {
 		return err
 	}
 	if started <= after {
-		return fmt.Errorf("process %d, which listens on %s, has not started anew yet", pid, socket)
+		return fmt.Errorf("process %d, which listens on %s, has not restarted yet", pid, socket)
 	}
 	return nil
 }
 
-// listener is the process that listens on the socket.
+// listener returns the ID of the process that listens on the socket.
 func listener(socket string) (int32, error) {
 	connection, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
-		return 0, fmt.Errorf("nobody answers: %w", err)
+		return 0, fmt.Errorf("no process accepts connections: %w", err)
 	}
 	defer func() { _ = connection.Close() }()
 	raw, err := connection.SyscallConn()
@@ -93,21 +93,21 @@ func listener(socket string) (int32, error) {
 }
 
 const (
-	// startField is that of /proc/PID/stat which has the start of the process, counted from the one after its name; see
+	// startField is the field of /proc/PID/stat with the start of the process, counted from the one after its name; see
 	// proc_pid_stat(5), where it is the 22nd of all.
 	startField = 19
-	// tick is its unit: USER_HZ is 100 on every architecture of the driver.
+	// tick is its unit: USER_HZ is 100 on every architecture that the driver supports.
 	tick = time.Second / 100
 )
 
-// startOf is when a process started, since the boot.
+// startOf returns when a process started, since the boot.
 func startOf(procRoot string, pid int32) (time.Duration, error) {
 	path := filepath.Join(procRoot, strconv.Itoa(int(pid)), "stat")
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return 0, fmt.Errorf("read when process %d started; does the pod share the processes of the host? %w", pid, err)
+		return 0, fmt.Errorf("read when process %d started; does the pod have hostPID? %w", pid, err)
 	}
-	// The name may contain anything, also parentheses.
+	// The name may contain anything, including parentheses.
 	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
 	if len(fields) <= startField {
 		return 0, fmt.Errorf("%s is malformed: it has %d fields after the name", path, len(fields))

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/restart"
 )
 
-// TestMain plays the process that listens, when this program is started for that.
+// TestMain is the listening process where LISTEN_ON is set.
 func TestMain(m *testing.M) {
 	if socket := os.Getenv("LISTEN_ON"); socket != "" {
 		listener, err := net.Listen("unix", socket)
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// listen starts a process that listens on the socket, and returns its end.
+// listen starts a process that listens on the socket, and returns a function that ends it.
 func listen(g Gomega, socket string) (end func()) {
 	self, err := os.Executable()
 	g.Expect(err).NotTo(HaveOccurred())
@@ -60,20 +60,20 @@ func TestSince(t *testing.T) {
 	_, noted, err := restart.Noted(note)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(noted).To(BeFalse())
-	g.Expect(restart.Since(socket, "/proc", 0)).To(MatchError(ContainSubstring("nobody answers")))
+	g.Expect(restart.Since(socket, "/proc", 0)).To(MatchError(ContainSubstring("no process accepts connections")))
 
 	end := listen(g, socket)
-	// The start of a process is known to a hundredth of a second.
+	// The start of a process has a resolution of a hundredth of a second.
 	time.Sleep(20 * time.Millisecond)
 	g.Expect(restart.Note(note)).To(Succeed())
 	at, noted, err := restart.Noted(note)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(noted).To(BeTrue())
-	g.Expect(restart.Since(socket, "/proc", at)).To(MatchError(ContainSubstring("has not started anew yet")))
-	g.Expect(restart.Since(socket, t.TempDir(), at)).To(MatchError(ContainSubstring("does the pod share the processes of the host?")))
+	g.Expect(restart.Since(socket, "/proc", at)).To(MatchError(ContainSubstring("has not restarted yet")))
+	g.Expect(restart.Since(socket, t.TempDir(), at)).To(MatchError(ContainSubstring("does the pod have hostPID?")))
 
 	end()
-	g.Expect(restart.Since(socket, "/proc", at)).To(MatchError(ContainSubstring("nobody answers")))
+	g.Expect(restart.Since(socket, "/proc", at)).To(MatchError(ContainSubstring("no process accepts connections")))
 	time.Sleep(20 * time.Millisecond)
 	defer listen(g, socket)()
 	g.Expect(restart.Since(socket, "/proc", at)).To(Succeed())
@@ -108,7 +108,7 @@ func TestProcessesWithOddNames(t *testing.T) {
 	}
 }
 
-func TestANoteThatIsNone(t *testing.T) {
+func TestNotedRefusesAMalformedNote(t *testing.T) {
 	g := NewWithT(t)
 	note := filepath.Join(t.TempDir(), "started")
 	g.Expect(os.WriteFile(note, []byte("soon"), 0o644)).To(Succeed())

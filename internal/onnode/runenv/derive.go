@@ -10,11 +10,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 )
 
-// Rule gives a variable that the container leaves unset, or empty, a value that only the node knows.
+// Rule sets a variable that the container leaves unset, or empty, to a value that depends on the node.
 type Rule struct {
 	// Name of the variable.
 	Name string
-	// Source is where its value comes from: a key of the marker, or a kernel module.
+	// Source of the value: a key of the marker, or a kernel module.
 	Source string
 }
 
@@ -33,13 +33,14 @@ func ParseRules(texts []string) ([]Rule, error) {
 	return rules, nil
 }
 
-// FromMarker applies rules whose sources are keys of the marker, from which env was made. It fails on
-// a key that the marker does not have.
+// FromMarker applies rules whose sources are keys of the marker, from which env was made. It fails on a key that
+// is not in the marker.
 func FromMarker(env []string, found []marker.Assignment, rules []Rule) ([]string, error) {
 	for _, rule := range rules {
 		at := slices.IndexFunc(found, func(a marker.Assignment) bool { return a.Key == rule.Source })
 		if at < 0 {
-			return nil, fmt.Errorf("the marker has no line %s=, from which %s is to come; wait for the marker that has it", rule.Source, rule.Name)
+			return nil, fmt.Errorf("the marker has no line %s=, from which %s is set; name one that has it by --marker",
+				rule.Source, rule.Name)
 		}
 		env = setUnset(env, rule.Name, found[at].Value)
 	}
@@ -57,7 +58,7 @@ func FromModules(env []string, loaded func(module string) bool, rules []Rule) []
 	return env
 }
 
-// setUnset sets a variable that is missing or empty; shells take both for unset.
+// setUnset sets a variable that is missing or empty; shells treat both as unset.
 func setUnset(env []string, name, value string) []string {
 	prefix := name + "="
 	if slices.ContainsFunc(env, func(entry string) bool { return strings.HasPrefix(entry, prefix) && entry != prefix }) {

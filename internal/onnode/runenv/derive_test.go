@@ -35,7 +35,7 @@ func TestParseRules(t *testing.T) {
 	}
 }
 
-func TestRulesSetWhatIsUnset(t *testing.T) {
+func TestRulesSetUnsetVariables(t *testing.T) {
 	rules := []Rule{{Name: "GDS_ENABLED", Source: "nvidia_fs"}, {Name: "MOFED_ENABLED", Source: "nvidia_fs"}}
 	tests := map[string]struct {
 		env    []string
@@ -45,9 +45,9 @@ func TestRulesSetWhatIsUnset(t *testing.T) {
 		"nothing where the module is not loaded": {env: []string{"A=1"}, want: []string{"A=1"}},
 		"each variable of a loaded module": {
 			env: []string{"A=1"}, loaded: true, want: []string{"A=1", "GDS_ENABLED=true", "MOFED_ENABLED=true"}},
-		"not what the user has set": {
+		"not a variable that the user has set": {
 			env: []string{"GDS_ENABLED=false"}, loaded: true, want: []string{"GDS_ENABLED=false", "MOFED_ENABLED=true"}},
-		"what the user has left empty": {
+		"a variable that the user has left empty": {
 			env: []string{"GDS_ENABLED=", "A=1"}, loaded: true, want: []string{"A=1", "GDS_ENABLED=true", "MOFED_ENABLED=true"}},
 	}
 	for name, tc := range tests {
@@ -66,5 +66,6 @@ func TestRulesCopyFromTheMarker(t *testing.T) {
 	g.Expect(FromMarker([]string{"WITH_SHUTDOWN_HOST_GPU_CLIENTS=true"}, found, rules)).
 		To(Equal([]string{"WITH_SHUTDOWN_HOST_GPU_CLIENTS=true"}))
 	_, err := FromMarker(nil, nil, rules)
-	g.Expect(err).To(MatchError("the marker has no line IS_HOST_DRIVER=, from which WITH_SHUTDOWN_HOST_GPU_CLIENTS is to come; wait for the marker that has it"))
+	g.Expect(err).To(MatchError("the marker has no line IS_HOST_DRIVER=, from which " +
+		"WITH_SHUTDOWN_HOST_GPU_CLIENTS is set; name one that has it by --marker"))
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 )
 
-// Environ returns base, a list of "KEY=value", with the assignments of a marker added. The marker
-// wins over base, as it does where a shell sources it. The lines that only prove the marker are
-// left out: they say nothing to an operand.
+// Environ returns base, a list of "KEY=value", with the assignments of a marker added. The marker overrides
+// base, as it does where a shell sources it. The assignments that only validate the marker are left out.
 func Environ(base []string, assignments []marker.Assignment) []string {
 	env := slices.Clone(base)
 	for _, a := range assignments {
@@ -28,9 +27,9 @@ func Environ(base []string, assignments []marker.Assignment) []string {
 	return env
 }
 
-// Replace turns this process into the command argv, which keeps the process id and so gets the
-// kubelet's signals. A command without a slash is looked up in PATH. Replace returns only on an
-// error: the command is not found, or cannot be executed.
+// Replace replaces this process by the command argv, which keeps the process ID and so gets the kubelet's
+// signals. A command without a slash is looked up in PATH. Replace returns only on an error: the command is not
+// found, or cannot be executed.
 func Replace(argv, env []string) error {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {

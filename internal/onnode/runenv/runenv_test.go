@@ -19,12 +19,12 @@ func TestEnviron(t *testing.T) {
 			assignments: []marker.Assignment{{Key: "IS_HOST_DRIVER", Value: "true"}, {Key: "NVIDIA_DRIVER_ROOT", Value: "/a b"}},
 			want:        []string{"PATH=/bin", "IS_HOST_DRIVER=true", "NVIDIA_DRIVER_ROOT=/a b"},
 		},
-		"lets the marker win over the container's environment": {
+		"lets the marker override the container's environment": {
 			base:        []string{"NVIDIA_DRIVER_ROOT=/old", "NVIDIA_DRIVER_ROOT_X=1"},
 			assignments: []marker.Assignment{{Key: "NVIDIA_DRIVER_ROOT", Value: "/"}},
 			want:        []string{"NVIDIA_DRIVER_ROOT_X=1", "NVIDIA_DRIVER_ROOT=/"},
 		},
-		"leaves out the marker's proof": {
+		"leaves out what validates the marker": {
 			base:        []string{"A=1"},
 			assignments: []marker.Assignment{{Key: "BOOT_ID", Value: "x"}, {Key: "DRIVER_INSTANCE", Value: "y"}},
 			want:        []string{"A=1"},
@@ -37,7 +37,7 @@ func TestEnviron(t *testing.T) {
 	}
 }
 
-func TestReplaceSaysWhatIsMissing(t *testing.T) {
+func TestReplaceReportsAMissingCommand(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(Replace([]string{"no-such-command"}, nil)).To(MatchError(ContainSubstring("find the command to run")))
 }

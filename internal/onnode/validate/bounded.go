@@ -10,12 +10,15 @@ import (
 // killGrace is how long a check may take to end once it is cancelled.
 const killGrace = 2 * time.Second
 
-var errHangs = errors.New("the check hangs and cannot be killed; see the kernel log for Xid errors of the GPU and reboot the node")
+var errHangs = errors.New(
+	"the check hangs and cannot be killed; see the kernel log for Xid errors of the GPU and reboot the node")
 
-// Bounded makes a check that ends with its context, after timeout at the latest, and returns its error. A
-// process that hangs in the kernel cannot be killed, as nvidia-smi on a broken GPU: then Bounded calls hung
-// with the error that says so, and returns it once ctx ends, or the check's own once that ends after all.
-func Bounded(ctx context.Context, timeout time.Duration, check func(ctx context.Context) error, hung func(error)) error {
+// Bounded runs a check, cancels it after timeout, and returns its error. A process that hangs in the kernel cannot be
+// killed, as nvidia-smi on a broken GPU. Then Bounded calls hung with the error for that, and returns the check's own
+// error if it ends after all, or the error for the hang when ctx ends.
+func Bounded(
+	ctx context.Context, timeout time.Duration, check func(ctx context.Context) error, hung func(error),
+) error {
 	bounded, cancel := context.WithTimeoutCause(ctx, timeout,
 		fmt.Errorf("it does not end within %s; see the kernel log for Xid errors of the GPU", timeout))
 	defer cancel()

@@ -21,14 +21,15 @@ func (d Driver) awaitContainer() error {
 		labels.DriverContainerReady+" is missing); see the pod of the driver on this node")
 }
 
-// awaitDaemons fails while the driver container says that its daemons are not up. It says nothing
-// where it runs none.
+// awaitDaemons fails while the driver container reports that its daemons are not up. A driver container without
+// daemons reports nothing.
 func (d Driver) awaitDaemons() error {
 	path := filepath.Join(d.MarkersDir, labels.DriverDaemonsStatus)
 	status := func() error {
 		content, err := os.ReadFile(path)
 		if state := bytes.TrimSpace(content); err == nil && string(state) != labels.DriverDaemonsReady {
-			return fmt.Errorf("the daemons of the driver container are not up (%s is %q); see the log of the driver container on this node",
+			return fmt.Errorf(
+				"the daemons of the driver container are not up (%s is %q); see the log of the driver container on this node",
 				labels.DriverDaemonsStatus, firstLine(state))
 		}
 		return nil
@@ -39,13 +40,13 @@ func (d Driver) awaitDaemons() error {
 	return nil
 }
 
-// extra is a module that the driver container loads where it is told to.
+// extra is a kernel module that the driver container loads if it is configured to.
 type extra struct {
 	marker labels.Marker
 	module string
-	// key is the line in labels.DriverContainerReady that tells so.
+	// key is the line in labels.DriverContainerReady that states this.
 	key string
-	// container of the driver's pod loads the module.
+	// container is the container of the driver's pod that loads the module.
 	container string
 }
 
@@ -55,14 +56,13 @@ var extras = []extra{
 	{labels.MarkerPeerMem, "nvidia_peermem", labels.RDMAEnabledKey, "nvidia-peermem-ctr"},
 }
 
-// remedy for a module that is not loaded.
+// remedy returns the remedy if the module is not loaded.
 func (e extra) remedy() string {
 	return "see the container " + e.container + " in the pod of the driver on this node and the kernel log"
 }
 
-// Companions are the markers of the modules that the driver container says it loads: its driver is
-// not ready before they are, and who needs them waits for the driver alone. A driver on the host
-// says nothing of them.
+// Companions returns the markers of the modules that the driver container reports to load. Its driver is not ready
+// before they are, because other containers wait for the driver only. They do not apply to a driver on the host.
 func (d Driver) Companions() []Companion {
 	companions := make([]Companion, 0, len(extras))
 	for _, extra := range extras {
@@ -79,8 +79,8 @@ func (d Driver) Companions() []Companion {
 				return false, err
 			}
 			if err := d.kernel().requireModule(extra.module, extra.remedy()); err != nil {
-				// Another container of the pod builds it, after the driver is ready.
-				return false, onItsWay{fmt.Errorf("the driver container has %s, but %w", extra.key, err)}
+				// Another container of the pod builds it after the driver is ready.
+				return false, pendingDependency{fmt.Errorf("the driver container has %s, but %w", extra.key, err)}
 			}
 			return true, nil
 		}})

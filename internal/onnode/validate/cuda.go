@@ -17,13 +17,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 )
 
-// CUDA proves that a kernel runs on every GPU of this container and computes right, with the
-// libraries that a user's pod gets.
+// CUDA validates that a kernel runs on every GPU of this container with correct results, and with the libraries that a
+// user's pod gets.
 type CUDA struct {
-	// Program is gpu-node-cuda; labels.CUDABinary unless told otherwise. It is a process of its own
-	// because it needs the C library, and because what a driver does to it must not befall us.
+	// Program is gpu-node-cuda, normally labels.CUDABinary. It is a process of its own because it needs the C
+	// library, and because a driver may crash it.
 	Program string
-	// Log gets the program's line for each GPU once all are proven.
+	// Log gets the program's line for each GPU once all are validated.
 	Log *slog.Logger
 }
 
@@ -33,11 +33,11 @@ const (
 	loaderFailed = 127
 )
 
-// cudaProcesses is how many MIG devices are proven at the same time: a node has up to 56, and a
-// process takes up to some seconds on each.
+// cudaProcesses is how many MIG devices are validated at the same time: a node has up to 56, and each takes up to some
+// seconds.
 const cudaProcesses = 8
 
-// Check is a Check.
+// Check implements Check.
 func (c CUDA) Check(ctx context.Context) ([]marker.Assignment, error) {
 	selections, err := cudaSelections(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (c CUDA) Check(ctx context.Context) ([]marker.Assignment, error) {
 	running.Wait()
 	for _, err := range errs {
 		if err != nil {
-			// The first of several, since a reason is one sentence.
+			// Only the first of several, since a reason is one sentence.
 			return nil, err
 		}
 	}
@@ -69,9 +69,9 @@ func (c CUDA) Check(ctx context.Context) ([]marker.Assignment, error) {
 	return nil, nil
 }
 
-// cudaSelections returns the values of CUDA_VISIBLE_DEVICES with which the program sees, one after
-// the other, all devices of this container; an empty one stands for no restriction. CUDA shows a
-// process all GPUs, but of the MIG devices only one, and then no other GPU.
+// cudaSelections returns the values of CUDA_VISIBLE_DEVICES with which the program sees, one after the other, all
+// devices of this container; an empty one means no restriction. A process sees all GPUs, but only one MIG device, and
+// then no other GPU.
 func cudaSelections(ctx context.Context) ([]string, error) {
 	gpus, err := injectedGPUs(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func cudaSelections(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A GPU in MIG mode that has no MIG device yet is no device for CUDA.
+	// A GPU in MIG mode without a MIG device is not visible to CUDA.
 	var whole []string
 	for line := range strings.Lines(string(out)) {
 		if uuid, mode, ok := strings.Cut(strings.TrimSpace(line), ", "); ok && mode != "Enabled" {
@@ -108,7 +108,7 @@ func (c CUDA) run(ctx context.Context, selection string) ([]byte, error) {
 	command.Env = append(os.Environ(),
 		// The same numbers as nvidia-smi.
 		"CUDA_DEVICE_ORDER=PCI_BUS_ID",
-		// The driver's compiler is part of what is proven, also the second time.
+		// The driver's compiler is part of what is validated, on every run.
 		"CUDA_CACHE_DISABLE=1")
 	if selection != "" {
 		command.Env = append(command.Env, "CUDA_VISIBLE_DEVICES="+selection)
@@ -121,7 +121,7 @@ func (c CUDA) run(ctx context.Context, selection string) ([]byte, error) {
 	return stdout.Bytes(), nil
 }
 
-// explain says why the program failed. Where it says so itself, that is the sentence.
+// explain returns why the program failed: its own message if there is one.
 func (c CUDA) explain(ctx context.Context, stderr []byte, err error) error {
 	var exit *exec.ExitError
 	switch {
@@ -131,21 +131,24 @@ func (c CUDA) explain(ctx context.Context, stderr []byte, err error) error {
 		if _, statErr := os.Stat(c.Program); statErr == nil {
 			return fmt.Errorf("%s finds no loader; use an image of the operator that has a C library: %w", c.Program, err)
 		}
-		return fmt.Errorf("there is no %s; use an image of the operator that has it: %w", c.Program, err)
+		return fmt.Errorf("%s does not exist; use an image of the operator that has it: %w", c.Program, err)
 	case !errors.As(err, &exit):
 		return fmt.Errorf("%s cannot be run; use the operator's image for this processor: %w", c.Program, err)
 	case exit.ExitCode() == cudaFailed:
 		return errors.New(string(bytes.TrimSpace(stderr)))
 	case exit.ExitCode() == loaderFailed:
-		return fmt.Errorf("%s cannot be loaded; use an image of the operator that has a C library (the loader says %q)",
+		return fmt.Errorf("%s cannot be loaded; use an image of the operator that has a C library (the loader reports %q)",
 			c.Program, firstLine(stderr))
 	case killed(exit):
-		return fmt.Errorf("%s was killed; raise the memory limit of this container if it has one, and see the kernel log: %w", c.Program, exit)
+		return fmt.Errorf("%s was killed; raise the memory limit of this container if it has one, and see the kernel log: %w",
+			c.Program, exit)
 	}
-	return fmt.Errorf("%s crashes in the driver's libraries (%w); see the kernel log for Xid errors, and reinstall the driver", c.Program, exit)
+	return fmt.Errorf(
+		"%s crashes in the driver's libraries (%w); see the kernel log for Xid errors, and reinstall the driver", c.Program,
+		exit)
 }
 
-// killed tells that the process got SIGKILL, as from the kernel when memory runs out.
+// killed reports whether the process got SIGKILL, as from the kernel when memory runs out.
 func killed(exit *exec.ExitError) bool {
 	status, ok := exit.Sys().(syscall.WaitStatus)
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL

@@ -33,21 +33,26 @@ func TestCUDA(t *testing.T) {
 	stack, program := fakegpu.Build(t), cudaProgram(t)
 	tests := map[string]struct {
 		variables map[string]string
-		log       []string // Where it succeeds: what is logged.
+		log       []string // What is logged, if it succeeds.
 		err       string
 	}{
 		"one GPU": {log: []string{"GPU-10111213-1415-1617-1819-1a1b1c1d1e00"}},
 		"two GPUs in one process": {variables: map[string]string{fakegpu.GPUs: "gpu gpu"},
 			log: []string{"GPU 0 (NVIDIA A100-SXM4-40GB, GPU-10", "GPU 1 (NVIDIA A100-SXM4-40GB, GPU-20"}},
-		"each MIG device, and the GPUs beside them": {variables: map[string]string{fakegpu.GPUs: "mig2 gpu mig0 mig1 gpu"},
+		"each MIG device, and the GPUs next to them": {variables: map[string]string{fakegpu.GPUs: "mig2 gpu mig0 mig1 gpu"},
 			log: []string{"MIG-10111213-1415-1617-1819-1a1b1c1d1e01", "MIG-10111213-1415-1617-1819-1a1b1c1d1e02",
 				"MIG-40414243-4445-4647-4849-4a4b4c4d4e01", "GPU-20212223", "GPU-50515253"}},
 		"more MIG devices than run at the same time": {variables: map[string]string{fakegpu.GPUs: "mig7 mig7"},
-			log: []string{"1e01", "1e02", "1e03", "1e04", "1e05", "1e06", "1e07", "2e01", "2e02", "2e03", "2e04", "2e05", "2e06", "2e07"}},
-		"a GPU in use": {variables: map[string]string{fakegpu.CUDA: "cuDevicePrimaryCtxRetain=2"}, log: []string{"is in use, not proven"}},
-		"what nvidia-smi fails with": {variables: map[string]string{fakegpu.NVML: "nvmlInit_v2=18"},
+			log: []string{
+				"1e01", "1e02", "1e03", "1e04", "1e05", "1e06", "1e07", "2e01", "2e02", "2e03", "2e04", "2e05", "2e06", "2e07",
+			}},
+		"a GPU in use": {
+			variables: map[string]string{fakegpu.CUDA: "cuDevicePrimaryCtxRetain=2"},
+			log:       []string{"is in use, not validated"},
+		},
+		"an error of nvidia-smi": {variables: map[string]string{fakegpu.NVML: "nvmlInit_v2=18"},
 			err: "the libraries in this container are of another version"},
-		"what the program fails with": {variables: map[string]string{fakegpu.CUDA: "cuInit=802"},
+		"an error of the program": {variables: map[string]string{fakegpu.CUDA: "cuInit=802"},
 			err: "^cuInit fails with CUDA_ERROR_SYSTEM_NOT_READY \\(802\\): the GPUs are not ready; [^\n]*$"},
 		"one MIG device of several": {variables: map[string]string{fakegpu.GPUs: "mig0 mig3", fakegpu.CUDA: "wrong=3"},
 			err: "MIG-20212223-2425-2627-2829-2a2b2c2d2e01, 0000:08:00.0\\): computes wrong numbers: in round 1, element 3 "},
@@ -75,17 +80,30 @@ func TestCUDA(t *testing.T) {
 	}
 }
 
-func TestCUDASaysWhyItsProgramDoesNotRun(t *testing.T) {
+func TestCUDAReportsWhyItsProgramDoesNotRun(t *testing.T) {
 	stack := fakegpu.Build(t)
 	seen := map[string]string{}
 	for name, tc := range map[string]struct {
 		content, err string
 	}{
-		"it is missing":            {err: "^there is no /.*/gpu-node-cuda; use an image of the operator that has it"},
-		"its loader is missing":    {content: "#!/no/such/loader\n", err: "gpu-node-cuda finds no loader; use an image of the operator that has a C library"},
-		"its C library is missing": {content: "#!/bin/sh\necho 'error while loading shared libraries: libc.so.6' >&2; exit 127\n", err: `gpu-node-cuda cannot be loaded; use an image of the operator that has a C library \(the loader says "error while loading shared libraries: libc.so.6"\)`},
-		"it is of another machine": {content: "\x7fELF", err: "gpu-node-cuda cannot be run; use the operator's image for this processor"},
-		"it was killed":            {content: "#!/bin/sh\nkill -9 $$\n", err: "gpu-node-cuda was killed; raise the memory limit of this container"},
+		"it is missing": {err: "^/.*/gpu-node-cuda does not exist; use an image of the operator that has it"},
+		"its loader is missing": {
+			content: "#!/no/such/loader\n",
+			err:     "gpu-node-cuda finds no loader; use an image of the operator that has a C library",
+		},
+		"its C library is missing": {
+			content: "#!/bin/sh\necho 'error while loading shared libraries: libc.so.6' >&2; exit 127\n",
+			err: `gpu-node-cuda cannot be loaded; use an image of the operator that has a C library ` +
+				`\(the loader reports "error while loading shared libraries: libc.so.6"\)`,
+		},
+		"it is of another machine": {
+			content: "\x7fELF",
+			err:     "gpu-node-cuda cannot be run; use the operator's image for this processor",
+		},
+		"it was killed": {
+			content: "#!/bin/sh\nkill -9 $$\n",
+			err:     "gpu-node-cuda was killed; raise the memory limit of this container",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -96,17 +114,17 @@ func TestCUDASaysWhyItsProgramDoesNotRun(t *testing.T) {
 			}
 			_, err := CUDA{Program: path, Log: slog.New(slog.DiscardHandler)}.Check(t.Context())
 			g.Expect(err).To(MatchError(MatchRegexp(tc.err)))
-			g.Expect(seen).NotTo(HaveKey(err.Error()), "the sentence of another failure")
+			g.Expect(seen).NotTo(HaveKey(err.Error()), "another failure has the same message")
 			seen[err.Error()] = name
 		})
 	}
 }
 
-func TestCUDASaysThatItsProgramHangs(t *testing.T) {
+func TestCUDAReportsThatItsProgramHangs(t *testing.T) {
 	g := NewWithT(t)
 	program := cudaProgram(t)
 	inContainer(t, fakegpu.Build(t), map[string]string{fakegpu.CUDA: "hang:cuCtxSynchronize"})
-	// Long enough for nvidia-smi before.
+	// Long enough for nvidia-smi, which runs first.
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, errors.New("it does not end within 1s"))
 	defer cancel()
 	_, err := CUDA{Program: program, Log: slog.New(slog.DiscardHandler)}.Check(ctx)

@@ -10,7 +10,7 @@ import (
 )
 
 // DisableLinksEnv is the variable that turns off the links in /dev/char, set to true by users in
-// spec.validator.driver.env. The name is that of NVIDIA's validator.
+// spec.validator.driver.env. NVIDIA's validator has the same.
 const DisableLinksEnv = "DISABLE_DEV_CHAR_SYMLINK_CREATION"
 
 // devChar is the directory of the links on the host.
@@ -19,9 +19,9 @@ const devChar = "/dev/char"
 // deviceGlobs match the device nodes of the driver, below /dev.
 var deviceGlobs = []string{"nvidia*", "nvidia-caps/*", "nvidia-caps-imex-channels/*"}
 
-// link makes a link MAJOR:MINOR in the host's /dev/char for each device node of the driver. The kernel
-// makes none for NVIDIA's devices, and systemd, which finds the devices that a container may use by
-// those links, takes the GPUs away from running containers at its next daemon-reload.
+// link creates a link MAJOR:MINOR in the host's /dev/char for each device node of the driver. The kernel creates none
+// for NVIDIA's devices, and systemd, which looks up the devices that a container may use by those links, takes the
+// GPUs away from running containers at its next daemon-reload.
 func (d Driver) link(found installed) error {
 	if d.DevChar == "" {
 		return nil
@@ -35,11 +35,13 @@ func (d Driver) link(found installed) error {
 		for _, path := range paths {
 			device, err := d.device(path)
 			if err != nil {
-				continue // A directory, or a file that is nobody's device.
+				continue // A directory, or a file that is not a device.
 			}
 			name := strings.TrimPrefix(path, dev+"/")
 			if err := d.linkDevice(found, name, device); err != nil {
-				return fmt.Errorf("the links in %s, without which containers lose their GPUs at a daemon-reload of systemd, cannot be made; mount the host's %s read-write, or set %s=true in spec.validator.driver.env: %w",
+				return fmt.Errorf(
+					"the links in %s, without which containers lose their GPUs at a daemon-reload of systemd, cannot be created; "+
+						"mount the host's %s read-write, or set %s=true in spec.validator.driver.env: %w",
 					devChar, devChar, DisableLinksEnv, err)
 			}
 		}
@@ -47,7 +49,7 @@ func (d Driver) link(found installed) error {
 	return nil
 }
 
-// linkDevice makes the link of one device, unless there is one that leads to it.
+// linkDevice creates the link of one device, unless there is one to it.
 func (d Driver) linkDevice(found installed, name string, device number) error {
 	path := filepath.Join(d.DevChar, device.String())
 	if d.leadsTo(path, device) {
@@ -57,7 +59,7 @@ func (d Driver) linkDevice(found installed, name string, device number) error {
 	if onHost, err := d.device(filepath.Join(d.HostRoot, "dev", name)); err == nil && onHost == device {
 		target = "../" + name
 	}
-	// One that was killed leaves this file behind; the name is fixed so that the next one replaces it.
+	// A run that was killed leaves this file behind; the name is fixed so that the next run replaces it.
 	tmp := filepath.Join(d.DevChar, ".nvidia-"+device.String())
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -72,7 +74,7 @@ func (d Driver) linkDevice(found installed, name string, device number) error {
 	return nil
 }
 
-// leadsTo tells whether the entry of /dev/char is the device, or a link that leads to it on the host.
+// leadsTo reports whether the entry of /dev/char is the device, or a link that leads to it on the host.
 func (d Driver) leadsTo(path string, device number) bool {
 	target, err := os.Readlink(path)
 	if err != nil {

@@ -81,16 +81,16 @@ func TestLinks(t *testing.T) {
 				n.write("host/dev/nvidia0", "195:0")
 				n.symlink("/run/nvidia/driver/dev/nvidia0", "host/dev/char/195:0")
 			}},
-		"are not made where the entry is the device itself": {
+		"are not created where the entry is the device itself": {
 			node: hostNode, check: gpuNode.driver, want: with(toHost, "195:0", "no link"),
 			given: func(n gpuNode) { n.write("host/dev/char/195:0", "195:0") }},
-		"are made though one that was killed left its file behind": {
+		"are created though a run that was killed left its file behind": {
 			node: hostNode, check: gpuNode.driver, want: toHost,
 			given: func(n gpuNode) { n.symlink("../half", "host/dev/char/.nvidia-195:0") }},
-		"are made for the channels of IMEX": {
+		"are created for the IMEX channels": {
 			node: hostNode, check: gpuNode.driver, want: with(toHost, "239:0", "../nvidia-caps-imex-channels/channel0"),
 			given: func(n gpuNode) { n.write("host/dev/nvidia-caps-imex-channels/channel0", "239:0") }},
-		"are not made for what is no device": {
+		"are not created for files that are no device": {
 			node: hostNode, check: gpuNode.driver, want: toHost,
 			given: func(n gpuNode) { n.write("host/dev/nvidia-notes", "none") }},
 	}
@@ -109,8 +109,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A directory that cannot be written is no obstacle where nothing is to be written.
-func TestLinksThatAreRightNeedNoWriting(t *testing.T) {
+// A directory that is not writable does not matter if nothing has to be written.
+func TestCorrectLinksAreNotWritten(t *testing.T) {
 	g := NewWithT(t)
 	n := hostNode(t)
 	_, err := n.driver().Check(t.Context())
@@ -130,7 +130,7 @@ func TestALinkThatCannotBeWrittenIsLeftAsItWas(t *testing.T) {
 	n.symlink("/gone", "host/dev/char/195:0")
 	g.Expect(os.Chmod(n.path("host/dev/char"), 0o500)).To(Succeed())
 	if err := os.WriteFile(n.path("host/dev/char/probe"), nil, 0o600); err == nil || errors.Is(err, os.ErrExist) {
-		// The root user may write anyway: then a directory stands in the way of the temporary file.
+		// The root user may write anyway: then a directory blocks the temporary file.
 		g.Expect(os.Remove(n.path("host/dev/char/probe"))).To(Succeed())
 		g.Expect(os.MkdirAll(n.path("host/dev/char/.nvidia-195:0/x"), 0o700)).To(Succeed())
 	}
@@ -138,6 +138,7 @@ func TestALinkThatCannotBeWrittenIsLeftAsItWas(t *testing.T) {
 
 	_, err := n.driver().Check(t.Context())
 
-	g.Expect(err).To(MatchError(ContainSubstring("set DISABLE_DEV_CHAR_SYMLINK_CREATION=true in spec.validator.driver.env")))
+	const remedy = "set DISABLE_DEV_CHAR_SYMLINK_CREATION=true in spec.validator.driver.env"
+	g.Expect(err).To(MatchError(ContainSubstring(remedy)))
 	g.Expect(os.Readlink(filepath.Join(n.path("host/dev/char"), "195:0"))).To(Equal("/gone"))
 }

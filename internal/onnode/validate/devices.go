@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// modprobe is the driver's program that loads its modules and makes its device nodes.
+// modprobe is the driver's program that loads its modules and creates its device nodes.
 const modprobe = "nvidia-modprobe"
 
 // number is the number of a character device.
@@ -22,7 +22,7 @@ func (n number) String() string { return fmt.Sprintf("%d:%d", n.major, n.minor) 
 
 var errNoDevice = errors.New("is not a character device")
 
-// numberOf returns the number of the character device at path. A link counts as what it leads to.
+// numberOf returns the number of the character device at path. Links are followed.
 func numberOf(path string) (number, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -42,10 +42,9 @@ func (d Driver) device(path string) (number, error) {
 	return numberOf(path)
 }
 
-// proveDevices requires the module nvidia_uvm, which CUDA needs, and the device nodes. Nothing else
-// on the node may need them before the first CUDA program, so where they are missing the driver's own
-// program is asked to make them.
-func (d Driver) proveDevices(ctx context.Context, found installed) error {
+// checkDevices requires the module nvidia_uvm, which CUDA needs, and the device nodes. Before the first CUDA program
+// nothing else may have needed them, so if they are missing nvidia-modprobe is run to create them.
+func (d Driver) checkDevices(ctx context.Context, found installed) error {
 	problem := d.devicesProblem(found)
 	if problem == nil {
 		return nil
@@ -69,7 +68,8 @@ func (d Driver) proveDevices(ctx context.Context, found installed) error {
 
 func (d Driver) devicesProblem(found installed) error {
 	const remedy = "run nvidia-modprobe -u -c=0 there, or restart the driver's pod"
-	if err := d.kernel().requireModule("nvidia_uvm", "CUDA needs it: run nvidia-modprobe -u "+found.inRoot()+", and see the kernel log"); err != nil {
+	hint := "CUDA needs it: run nvidia-modprobe -u " + found.inRoot() + ", and see the kernel log"
+	if err := d.kernel().requireModule("nvidia_uvm", hint); err != nil {
 		return err
 	}
 	names := []string{"nvidiactl", "nvidia-uvm"}
@@ -86,17 +86,18 @@ func (d Driver) devicesProblem(found installed) error {
 		if err != nil {
 			return fmt.Errorf("/dev/%s %s cannot be used: %w; remove it and %s", name, found.inDevRoot(), err, remedy)
 		}
-		// The module gets another number each time that it is loaded, if others were loaded since.
+		// The module may get another number each time it is loaded.
 		major, known := d.kernel().major(name)
 		if name == "nvidia-uvm" && known && major != device.major {
-			return fmt.Errorf("the device node /dev/%s %s has the major number %d, but the loaded module has %d; remove it and %s",
+			return fmt.Errorf(
+				"the device node /dev/%s %s has the major number %d, but the loaded module has %d; remove it and %s",
 				name, found.inDevRoot(), device.major, major, remedy)
 		}
 	}
 	return nil
 }
 
-// inRoot tells a person where the driver's programs are to be run.
+// inRoot returns where to run the driver's programs, for messages.
 func (f installed) inRoot() string {
 	if f.onHost {
 		return "on the host"
@@ -104,7 +105,7 @@ func (f installed) inRoot() string {
 	return "in the driver container"
 }
 
-// inDevRoot tells a person where the device nodes are.
+// inDevRoot returns where the device nodes are, for messages.
 func (f installed) inDevRoot() string {
 	if f.devOnHost == "/" {
 		return "on the host"

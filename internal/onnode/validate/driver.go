@@ -14,52 +14,52 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 )
 
-// Driver proves that a driver works, on the host or in the driver container.
+// Driver validates a driver, on the host or in the driver container.
 type Driver struct {
 	// HostRoot is where the host's root file system is mounted here.
 	HostRoot string
-	// DriverRoot is where the driver container's root file system is mounted here, InstallDir the
-	// same on the host.
+	// DriverRoot is where the driver container's root file system is mounted here, InstallDir where it is on
+	// the host.
 	DriverRoot, InstallDir string
-	// ContainerExpected tells that the operator runs a driver container. If so it is waited for;
-	// if not, a driver of somebody else's container in DriverRoot is also accepted.
+	// ContainerExpected is set if the operator runs a driver container. If so it is waited for; if not, the
+	// driver of another program's container in DriverRoot is also accepted.
 	ContainerExpected bool
-	// MarkersDir is where the driver container says that it is ready.
+	// MarkersDir is where the driver container reports that it is ready.
 	MarkersDir string
 	// SysRoot and ProcRoot are where sysfs and procfs are mounted here; /sys and /proc if empty.
 	SysRoot, ProcRoot string
-	// DevChar is where the host's /dev/char is mounted here. If empty, no links are made there.
+	// DevChar is where the host's /dev/char is mounted here. If empty, no links are created there.
 	DevChar string
-	// SkipGPUInit leaves the GPUs alone, for nodes whose GPUs belong to virtual machines: nvidia-smi
-	// only prints its version, and modules, GPUs and device nodes are not looked at.
+	// SkipGPUInit leaves the GPUs alone, for nodes whose GPUs belong to virtual machines: nvidia-smi only
+	// prints its version, and modules, GPUs and device nodes are not checked.
 	SkipGPUInit bool
 	// Run runs nvidia-smi and nvidia-modprobe; Chroot on a node.
 	Run Runner
 
-	// Tests that may not make device nodes replace it; numberOf if nil.
+	// Replaced in tests, which may not create device nodes; numberOf if nil.
 	numberOf func(path string) (number, error)
 }
 
-// installed is the driver that was found: the root in which its nvidia-smi succeeds.
+// installed is the driver that was found: the root in which nvidia-smi succeeds.
 type installed struct {
 	onHost bool
 	// root is that root as mounted here.
 	root string
 	// output is what nvidia-smi prints.
 	output []byte
-	// dev is the root of the /dev with the GPUs, as mounted here, devOnHost the same on the host and
-	// devMount in other pods.
+	// dev is the root of the /dev with the GPUs as mounted here, devOnHost the same on the host and devMount
+	// in other pods.
 	dev, devOnHost, devMount string
 }
 
-// Check is a Check. A driver on the host comes first: where there is one that works, the driver
-// container does not install another.
+// Check implements Check. A working driver on the host comes first: where there is one, the driver container does not
+// install another.
 func (d Driver) Check(ctx context.Context) ([]marker.Assignment, error) {
 	found, err := d.find(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.prove(ctx, found); err != nil {
+	if err := d.validate(ctx, found); err != nil {
 		return nil, fmt.Errorf("%s driver does not work: %w", found.whose(), err)
 	}
 	return d.assignments(found), nil
@@ -85,7 +85,7 @@ func (d Driver) find(ctx context.Context) (installed, error) {
 		onHost.output = out
 		return onHost, nil
 	case d.ContainerExpected:
-		// A leftover on the host, such as tools without a kernel module, is no obstacle.
+		// Leftovers on the host, such as tools without a kernel module, are ignored.
 		if err := d.awaitContainer(); err != nil {
 			return installed{}, err
 		}
@@ -98,19 +98,25 @@ func (d Driver) find(ctx context.Context) (installed, error) {
 	case path != "" && err == nil:
 		return inContainer, d.awaitDaemons()
 	case path != "":
-		return installed{}, fmt.Errorf("%s driver does not work: %w", inContainer.whose(), explain(ctx, path, inContainer.output, err))
+		return installed{}, fmt.Errorf("%s driver does not work: %w", inContainer.whose(),
+			explain(ctx, path, inContainer.output, err))
 	case hasProgram(d.DriverRoot, smi):
-		return installed{}, errors.New("the driver container's nvidia-smi cannot be executed; check that its root has the C library and that it is for this machine's architecture")
+		return installed{}, errors.New(
+			"the driver container's nvidia-smi cannot be executed; check that its root has the C library and that it is for " +
+				"this machine's architecture")
 	case d.ContainerExpected:
-		return installed{}, fmt.Errorf("the driver container is ready, but there is no nvidia-smi below %s; check that %s is mounted there with propagation from the host",
+		return installed{}, fmt.Errorf(
+			"the driver container is ready, but there is no nvidia-smi below %s; check that %s is mounted there with "+
+				"propagation from the host",
 			d.DriverRoot, d.InstallDir)
 	default:
-		return installed{}, errors.New("there is no nvidia-smi on the host, and no driver container; install a driver on the node or set spec.driver.enabled to true")
+		return installed{}, errors.New(
+			"there is no nvidia-smi on the host, and no driver container; install a driver on the node or set " +
+				"spec.driver.enabled to true")
 	}
 }
 
-// inContainer is the driver in the driver container. Its device nodes are in its own root if that has
-// a /dev.
+// inContainer returns the driver in the driver container. Its device nodes are in its own root if that has a /dev.
 func (d Driver) inContainer() installed {
 	found := installed{root: d.DriverRoot, dev: d.DriverRoot, devOnHost: d.InstallDir, devMount: labels.DriverRootMount}
 	if info, err := os.Stat(filepath.Join(d.DriverRoot, "dev")); err != nil || !info.IsDir() {
@@ -119,32 +125,32 @@ func (d Driver) inContainer() installed {
 	return found
 }
 
-// prove looks at all that a container needs besides a driver that answers nvidia-smi.
-func (d Driver) prove(ctx context.Context, found installed) error {
+// validate checks what a container needs besides a driver that answers nvidia-smi.
+func (d Driver) validate(ctx context.Context, found installed) error {
 	switch {
 	case d.SkipGPUInit:
 		return d.link(found)
 	case found.onHost && exists(filepath.Join(d.HostRoot, wslDir, smi)):
-		return d.proveWSL(found)
+		return d.checkWSL(found)
 	}
 	gpus, err := parseGPUs(found.output)
 	if err != nil {
 		return err
 	}
-	if err := d.proveModule(gpus); err != nil {
+	if err := d.checkModule(gpus); err != nil {
 		return err
 	}
-	if err := d.proveBus(gpus); err != nil {
+	if err := d.checkBus(gpus); err != nil {
 		return err
 	}
-	if err := d.proveDevices(ctx, found); err != nil {
+	if err := d.checkDevices(ctx, found); err != nil {
 		return err
 	}
 	return d.link(found)
 }
 
-// proveModule requires the kernel module, of the version of the driver that nvidia-smi belongs to.
-func (d Driver) proveModule(gpus []gpu) error {
+// checkModule requires the kernel module, of the version of the driver that nvidia-smi belongs to.
+func (d Driver) checkModule(gpus []gpu) error {
 	if err := d.kernel().requireModule("nvidia", "check that sysfs of the node is mounted at "+d.kernel().sys+
 		" and that nvidia-smi is the driver's own"); err != nil {
 		return err
@@ -152,16 +158,18 @@ func (d Driver) proveModule(gpus []gpu) error {
 	loaded := d.kernel().moduleVersion()
 	for _, gpu := range gpus {
 		if loaded != "" && gpu.driverVersion != loaded {
-			return fmt.Errorf("nvidia-smi is of driver %s, but the loaded kernel module nvidia is of %s; reboot the node, or unload the module so that the installed one is loaded",
+			return fmt.Errorf(
+				"nvidia-smi belongs to driver %s, but the loaded kernel module nvidia has version %s; reboot the node, or "+
+					"unload the module so that the installed one is loaded",
 				gpu.driverVersion, loaded)
 		}
 	}
 	return nil
 }
 
-// proveBus requires that nvidia-smi lists every GPU that the driver serves. A GPU that is lost while
-// the driver runs stays bound to it.
-func (d Driver) proveBus(gpus []gpu) error {
+// checkBus requires that nvidia-smi lists every GPU that is bound to the driver. A GPU that is lost while the driver
+// runs stays bound to it.
+func (d Driver) checkBus(gpus []gpu) error {
 	bound, err := d.kernel().boundGPUs()
 	if err != nil {
 		return fmt.Errorf("the GPUs of nvidia-smi cannot be compared with those on the bus: %w", err)
@@ -178,12 +186,12 @@ func (d Driver) proveBus(gpus []gpu) error {
 	return nil
 }
 
-// kernel is where the facts of the kernel are read.
+// kernel returns where the facts of the kernel are read.
 func (d Driver) kernel() kernel {
 	return kernel{sys: cmp.Or(d.SysRoot, "/sys"), proc: cmp.Or(d.ProcRoot, "/proc")}
 }
 
-// assignments are what the entrypoints of NVIDIA's images read.
+// assignments returns what the entrypoints of NVIDIA's images read.
 func (d Driver) assignments(found installed) []marker.Assignment {
 	root, mount := "/", labels.HostRootMount
 	if !found.onHost {

@@ -31,7 +31,7 @@ var (
 	}
 )
 
-// What passes; failures_test.go is about what does not.
+// Nodes that pass; failures_test.go has those that do not.
 func TestDriver(t *testing.T) {
 	tests := map[string]struct {
 		node  func(*testing.T) gpuNode
@@ -49,32 +49,32 @@ func TestDriver(t *testing.T) {
 			}},
 		"takes the host's driver though a driver container is expected": {
 			node: hostNode, check: gpuNode.container, want: hostDriver},
-		"passes over an nvidia-smi that is empty": {
+		"ignores an nvidia-smi that is empty": {
 			node: hostNode, check: gpuNode.driver, want: hostDriver,
 			given: func(n gpuNode) {
 				n.smi("host/bin/nvidia-smi", 0, gpuLine(0), gpuLine(1))
 				program(n.T, n.path("host/usr/bin/nvidia-smi"), "")
 			}},
-		"does not ask a driver on the host for the modules of a driver container that is gone": {
+		"ignores the modules of a driver container that is gone, with a driver on the host": {
 			node: hostNode, check: gpuNode.driver, want: hostDriver,
 			given: func(n gpuNode) { n.write("markers/.driver-ctr-ready", "GDS_ENABLED: true\n") }},
 		"takes the driver container's driver": {node: containerNode, check: gpuNode.container, want: containerDriver},
 		"takes the driver container's driver though tools are left on the host": {
 			node: containerNode, check: gpuNode.container, want: containerDriver,
 			given: func(n gpuNode) { n.smi("host/usr/bin/nvidia-smi", 18, "Failed to initialize NVML") }},
-		"takes the host's /dev where the driver's root has none": {
+		"takes the host's /dev if the driver's root has none": {
 			node: containerNode, check: gpuNode.container, want: containerDriverWithoutDev,
 			given: func(n gpuNode) { n.remove("driver/dev"); n.devices("host") }},
-		"takes the driver of somebody else's container": {
+		"takes the driver of another program's container": {
 			node: containerNode, check: gpuNode.driver, want: containerDriver,
 			given: func(n gpuNode) { n.remove("markers/.driver-ctr-ready") }},
 		"takes a driver container whose daemons are up": {
 			node: containerNode, check: gpuNode.container, want: containerDriver,
 			given: func(n gpuNode) { n.write("markers/.driver-daemons-status", "Ready\n") }},
-		"proves the further modules of the driver container": {
+		"validates the further modules of the driver container": {
 			node: extrasNode, check: gpuNode.container, want: containerDriver,
 			also: []string{"nvidia-fs-ready", "gdrcopy-ready", "nvidia-peermem-ready"}},
-		"has nvidia-modprobe make what is missing": {
+		"runs nvidia-modprobe to create what is missing": {
 			node: containerNode, check: gpuNode.container, want: containerDriver,
 			given: func(n gpuNode) {
 				n.remove("driver/dev/nvidia-uvm")
@@ -82,28 +82,28 @@ func TestDriver(t *testing.T) {
 				program(n.T, n.path("driver/usr/bin/nvidia-modprobe"), "#!/bin/sh\n[ \"$*\" = '-u -c=0 -c=1' ] || exit 1\n"+
 					"cd "+n.root+" && mkdir sys/module/nvidia_uvm && printf 510:0 >driver/dev/nvidia-uvm\n")
 			}},
-		"passes over a GPU that a virtual machine has": {
+		"ignores a GPU that is assigned to a virtual machine": {
 			node: hostNode, check: gpuNode.driver, want: hostDriver,
 			given: func(n gpuNode) { n.pci("0000:60:00.0", "0x10de", "0x030200", "vfio-pci") }},
-		"passes over a GPU that the administrator has excluded": {
+		"ignores a GPU that the administrator has excluded": {
 			node: hostNode, check: gpuNode.driver, want: hostDriver,
 			given: func(n gpuNode) {
 				n.gpu(2)
 				n.write("proc/driver/nvidia/gpus/0000:3d:00.0/information", "Device Minor: \t 2\nGPU Excluded:\t Yes\n")
 			}},
-		"passes over the virtual functions of a GPU": {
+		"ignores the virtual functions of a GPU": {
 			node: hostNode, check: gpuNode.driver, want: hostDriver,
 			given: func(n gpuNode) {
 				n.pci("0000:3b:00.4", "0x10de", "0x030200", "nvidia")
 				n.symlink("../0000:3b:00.0", "sys/bus/pci/devices/0000:3b:00.4/physfn")
 			}},
-		"takes no offence at a warning": {
+		"ignores a warning": {
 			node: hostNode, check: gpuNode.driver, want: hostDriver,
 			given: func(n gpuNode) {
 				n.smi("host/usr/bin/nvidia-smi", 0, gpuLine(0), gpuLine(1), "WARNING: something about persistence mode")
 			}},
 		"takes the driver of Windows": {node: wslNode, check: gpuNode.driver, want: hostDriver},
-		"leaves the GPUs alone where it is told to": {
+		"leaves the GPUs alone if configured": {
 			node: hostNode, want: hostDriver,
 			check: func(n gpuNode) Driver { d := n.driver(); d.SkipGPUInit = true; return d },
 			given: func(n gpuNode) {
@@ -111,7 +111,7 @@ func TestDriver(t *testing.T) {
 				n.remove("sys")
 				n.remove("proc")
 			}},
-		"makes no links where it is told not to": {
+		"creates no links if configured": {
 			node: hostNode, want: hostDriver,
 			check: func(n gpuNode) Driver { d := n.driver(); d.DevChar = ""; return d },
 			given: func(n gpuNode) { n.remove("host/dev/char") }},
@@ -133,7 +133,7 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-func TestTheDriverContainersFilesWakeTheProver(t *testing.T) {
+func TestTheDriverContainersFilesWakeTheRun(t *testing.T) {
 	g := NewWithT(t)
 	n := extrasNode(t)
 	ready, err := os.ReadFile(n.path("markers/.driver-ctr-ready"))
@@ -141,20 +141,20 @@ func TestTheDriverContainersFilesWakeTheProver(t *testing.T) {
 	n.remove("markers/.driver-ctr-ready")
 	n.write("markers/.driver-daemons-status", "NotReady\n")
 	driver := n.container()
-	noted := make(lines, 10)
-	// With pauses of an hour only the files themselves can be what wakes it.
+	logged := make(lines, 10)
+	// With pauses of an hour only the files themselves can wake it.
 	run := Run{Component: "driver", Markers: marker.Dir{Path: driver.MarkersDir, BootID: "boot-now"},
 		Check: driver.Check, Companions: driver.Companions(),
 		Interval: time.Hour, MaxInterval: time.Hour, AttemptTimeout: time.Minute,
-		Log: slog.New(slog.NewTextHandler(noted, nil))}
+		Log: slog.New(slog.NewTextHandler(logged, nil))}
 	done := make(chan error, 1)
 	began := time.Now().Unix()
-	go func() { done <- run.Prove(t.Context()) }()
-	g.Eventually(noted, "5s").Should(Receive(ContainSubstring(".driver-ctr-ready is missing")))
+	go func() { done <- run.Validate(t.Context()) }()
+	g.Eventually(logged, "5s").Should(Receive(ContainSubstring(".driver-ctr-ready is missing")))
 
 	n.write("markers/tmp", string(ready))
 	g.Expect(os.Rename(n.path("markers/tmp"), n.path("markers/.driver-ctr-ready"))).To(Succeed())
-	g.Eventually(noted, "5s").Should(Receive(ContainSubstring("the daemons of the driver container are not up")))
+	g.Eventually(logged, "5s").Should(Receive(ContainSubstring("the daemons of the driver container are not up")))
 	n.write("markers/.driver-daemons-status", "Ready\n")
 
 	g.Eventually(done, "5s").Should(Receive(BeNil()))
@@ -169,11 +169,12 @@ STARTED_AT=[0-9]+
 BOOT_ID=boot-now
 DRIVER_INSTANCE=pod-1
 $`))
-	g.Expect(valueOf(g, run.Markers, "driver", "STARTED_AT")).To(And(BeNumerically(">=", began), BeNumerically("<=", time.Now().Unix())))
+	g.Expect(valueOf(g, run.Markers, "driver", "STARTED_AT")).
+		To(And(BeNumerically(">=", began), BeNumerically("<=", time.Now().Unix())))
 	g.Expect(valueOf(g, run.Markers, "gdrcopy", "STARTED_AT")).To(BeNumerically(">=", began))
 }
 
-// lines gets the lines of a log.
+// lines receives the lines of a log.
 type lines chan string
 
 func (l lines) Write(line []byte) (int, error) {
@@ -189,11 +190,12 @@ func TestChroot(t *testing.T) {
 
 	_, err = Chroot(t.Context(), t.TempDir(), "/usr/bin/nvidia-smi")
 	if os.Geteuid() == 0 {
-		g.Expect(absent(err)).To(BeTrue(), "nothing of this machine is seen in the chroot: %v", err)
+		g.Expect(absent(err)).To(BeTrue(), "the chroot hides this machine: %v", err)
 		return
 	}
 	g.Expect(err).To(MatchError(syscall.EPERM))
-	g.Expect(explain(t.Context(), "nvidia-smi", nil, err)).To(MatchError(ContainSubstring("the container must be privileged")))
+	g.Expect(explain(t.Context(), "nvidia-smi", nil, err)).
+		To(MatchError(ContainSubstring("the container must be privileged")))
 }
 
 func TestNumberOf(t *testing.T) {
@@ -207,7 +209,7 @@ func TestNumberOf(t *testing.T) {
 	_, err = numberOf(filepath.Join(dir, "missing"))
 	g.Expect(err).To(MatchError(os.ErrNotExist))
 	if err := syscall.Mknod(filepath.Join(dir, "nvidia0"), syscall.S_IFCHR|0o600, 195<<8|7); err != nil {
-		t.Skipf("the rest needs the right to make device nodes: %v", err)
+		t.Skipf("the rest needs the right to create device nodes: %v", err)
 	}
 	g.Expect(numberOf(filepath.Join(dir, "nvidia0"))).To(Equal(number{195, 7}))
 }

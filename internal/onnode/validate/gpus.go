@@ -11,10 +11,10 @@ import (
 // queryGPUs makes nvidia-smi initialise every GPU and print one line for each.
 var queryGPUs = []string{"--query-gpu=index,uuid,driver_version,pci.bus_id", "--format=csv,noheader"}
 
-// gpu is a line of that query.
+// gpu is a line of this query.
 type gpu struct {
 	uuid, driverVersion string
-	// address is as sysfs names the device.
+	// address is the name of the device in sysfs.
 	address string
 }
 
@@ -22,10 +22,10 @@ var (
 	uuidPattern    = regexp.MustCompile(`^GPU-[0-9A-Za-z-]+$`)
 	versionPattern = regexp.MustCompile(`^[0-9]+(\.[0-9]+)+$`)
 	busPattern     = regexp.MustCompile(`^([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])$`)
-	// lostPattern is what nvidia-smi prints, between the lines of the other GPUs, for a GPU that it
-	// cannot reach. It then exits with 15 or 255 or, as of some drivers, with 0.
+	// lostPattern is what nvidia-smi prints, between the lines of the other GPUs, for a GPU that it cannot
+	// reach. It then exits with 15 or 255 or, with some drivers, with 0.
 	lostPattern = regexp.MustCompile(`(?m)^Unable to determine the device handle for (?:GPU|gpu)[ ]?([^\n]*)`)
-	// addressPattern finds the GPU's address in the rest of that line.
+	// addressPattern matches the GPU's address in the rest of that line.
 	addressPattern = regexp.MustCompile(`[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]`)
 )
 
@@ -38,7 +38,7 @@ func parseGPUs(out []byte) ([]gpu, error) {
 	for line := range strings.Lines(string(out)) {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(strings.ToUpper(line), "WARNING") {
-			continue // A warning of the infoROM, for example, which an exit code tells too.
+			continue // A warning of the infoROM, for example, which also has an exit code.
 		}
 		if strings.HasPrefix(line, "No devices") {
 			break
@@ -58,21 +58,25 @@ func parseGPUs(out []byte) ([]gpu, error) {
 func parseGPU(line string) (gpu, error) {
 	fields := strings.Split(line, ", ")
 	if len(fields) != 4 {
-		return gpu{}, fmt.Errorf("nvidia-smi prints %q, which is not a GPU's index, UUID, driver version and bus address; check that it belongs to the driver", firstLine([]byte(line)))
+		return gpu{}, fmt.Errorf(
+			"nvidia-smi prints %q, which is not a GPU's index, UUID, driver version and bus address; check that it belongs "+
+				"to the driver", firstLine([]byte(line)))
 	}
 	if _, err := strconv.ParseUint(fields[0], 10, 16); err != nil {
-		return gpu{}, fmt.Errorf("nvidia-smi prints a GPU with the index %q, which is no number; check that it belongs to the driver", fields[0])
+		return gpu{}, fmt.Errorf(
+			"nvidia-smi prints a GPU with the index %q, which is not a number; check that it belongs to the driver", fields[0])
 	}
 	address, ok := sysfsAddress(fields[3])
 	if !uuidPattern.MatchString(fields[1]) || !versionPattern.MatchString(fields[2]) || !ok {
-		// Such as [Unknown Error], [GPU is lost], ERR! and [N/A].
-		return gpu{}, fmt.Errorf("GPU %s does not answer: nvidia-smi prints %q; see the kernel log for Xid errors, and reset the GPU or reboot the node",
-			fields[0], firstLine([]byte(line)))
+		// For example [Unknown Error], [GPU is lost], ERR! and [N/A].
+		return gpu{}, fmt.Errorf(
+			"GPU %s does not answer: nvidia-smi prints %q; see the kernel log for Xid errors, and reset the GPU or reboot "+
+				"the node", fields[0], firstLine([]byte(line)))
 	}
 	return gpu{uuid: fields[1], driverVersion: fields[2], address: address}, nil
 }
 
-// sysfsAddress turns the address of nvidia-smi, 00000000:3B:00.0, into that of sysfs, 0000:3b:00.0.
+// sysfsAddress converts the address of nvidia-smi, 00000000:3B:00.0, to that of sysfs, 0000:3b:00.0.
 func sysfsAddress(address string) (string, bool) {
 	parts := busPattern.FindStringSubmatch(address)
 	if parts == nil {
@@ -82,8 +86,8 @@ func sysfsAddress(address string) (string, bool) {
 	return fmt.Sprintf("%04x:%s", domain, strings.ToLower(parts[2])), err == nil
 }
 
-// lostGPU returns what nvidia-smi calls the GPU that it cannot reach: its address, if it is told.
-// Empty if it reaches all.
+// lostGPU returns the name of the GPU that nvidia-smi cannot reach: its address, if that is printed. Empty if it
+// reaches all.
 func lostGPU(out []byte) string {
 	match := lostPattern.FindSubmatch(out)
 	if match == nil {
@@ -97,6 +101,7 @@ func lostGPU(out []byte) string {
 }
 
 func gpuLost(names ...string) error {
-	return fmt.Errorf("GPU %s has fallen off the bus or cannot be reached; see the kernel log for Xid 79, and reset the GPU or reboot the node",
-		strings.Join(names, ", "))
+	return fmt.Errorf(
+		"GPU %s has fallen off the bus or cannot be reached; see the kernel log for Xid 79, and reset the GPU or reboot "+
+			"the node", strings.Join(names, ", "))
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/pci"
 )
 
-// kernel is what the kernel of the node tells. A container sees the modules and the PCI devices of
-// the node in its own /sys, and the NVIDIA driver's files in its own /proc.
+// kernel reads the state of the node's kernel. A container sees the modules and the PCI devices of the node in its own
+// /sys, and the NVIDIA driver's files in its own /proc.
 type kernel struct{ sys, proc string }
 
-// moduleVersion returns the version of the module nvidia; empty if it tells none.
+// moduleVersion returns the version of the module nvidia; empty if it has none.
 func (k kernel) moduleVersion() string {
 	version, err := os.ReadFile(filepath.Join(k.sys, "module", "nvidia", "version"))
 	if err != nil {
@@ -27,7 +27,7 @@ func (k kernel) moduleVersion() string {
 	return string(bytes.TrimSpace(version))
 }
 
-// boundGPUs returns the addresses of the GPUs that the driver nvidia serves. One that vfio-pci has for
+// boundGPUs returns the addresses of the GPUs that are bound to the driver nvidia. A GPU that is bound to vfio-pci for
 // a virtual machine does not count, nor does the virtual function of a GPU.
 func (k kernel) boundGPUs() ([]string, error) {
 	devices, err := pci.Devices(k.sys)
@@ -49,27 +49,26 @@ func (k kernel) boundGPUs() ([]string, error) {
 	return addresses, nil
 }
 
-// hasMellanoxNIC tells whether the node has a network adapter that the Mellanox driver serves.
+// hasMellanoxNIC reports whether the node has a network adapter for the Mellanox driver.
 func (k kernel) hasMellanoxNIC() (bool, error) {
 	devices, err := pci.Devices(k.sys)
-	// A device that cannot be read does not hide another.
+	// An error about one device does not hide another device.
 	if slices.ContainsFunc(devices, pci.Device.IsMellanoxNIC) {
 		return true, nil
 	}
 	return false, err
 }
 
-// driverGPU is what the driver tells of a GPU in /proc/driver/nvidia/gpus.
+// driverGPU is a GPU in /proc/driver/nvidia/gpus.
 type driverGPU struct {
 	address string
-	// minor is the number of the GPU's device node; empty if none is told.
+	// minor is the number of the GPU's device node; empty if there is none.
 	minor string
-	// excluded tells that the administrator has excluded the GPU (NVreg_ExcludedGpus): no program
-	// sees it.
+	// excluded is set if the administrator has excluded the GPU (NVreg_ExcludedGpus): no program sees it.
 	excluded bool
 }
 
-// driverGPUs returns the GPUs of the driver; none where it tells nothing.
+// driverGPUs returns the GPUs of the driver; none if it lists none.
 func (k kernel) driverGPUs() []driverGPU {
 	files, err := filepath.Glob(filepath.Join(k.proc, "driver", "nvidia", "gpus", "*", "information"))
 	if err != nil {
@@ -99,8 +98,7 @@ func (k kernel) driverGPUs() []driverGPU {
 	return gpus
 }
 
-// major returns the major number under which the kernel registered a character device, and whether
-// it did.
+// major returns the major number under which the kernel registered a character device, and whether it did.
 func (k kernel) major(name string) (uint32, bool) {
 	file, err := os.Open(filepath.Join(k.proc, "devices"))
 	if err != nil {
@@ -119,7 +117,7 @@ func (k kernel) major(name string) (uint32, bool) {
 	return 0, false
 }
 
-// requireModule fails unless the module is loaded; remedy completes the sentence.
+// requireModule fails unless the module is loaded; remedy is appended to the sentence.
 func (k kernel) requireModule(module, remedy string) error {
 	if kmod.Loaded(k.sys, module) {
 		return nil

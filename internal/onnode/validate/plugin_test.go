@@ -17,23 +17,24 @@ import (
 
 func TestPlugin(t *testing.T) {
 	tests := map[string]struct {
-		status   string
-		err      string
-		onItsWay bool
+		status  string
+		err     string
+		pending bool
 	}{
 		"succeeds with a GPU":           {status: `{"allocatable":{"nvidia.com/gpu":"1"}}`},
 		"succeeds with a shared GPU":    {status: `{"allocatable":{"nvidia.com/gpu.shared":"10"}}`},
 		"succeeds with a MIG device":    {status: `{"allocatable":{"nvidia.com/gpu":"0","nvidia.com/mig-1g.5gb":"7"}}`},
 		"succeeds with a thousand GPUs": {status: `{"allocatable":{"nvidia.com/gpu":"1k"}}`},
-		"fails where all GPUs are unhealthy": {
-			status: `{"capacity":{"cpu":"8","nvidia.com/gpu":"8"},"allocatable":{"cpu":"8","nvidia.com/gpu":"0"}}`,
-			err:    "node node-a has nvidia.com/gpu=8, but none can be allocated; see the log of the device plugin", onItsWay: true},
-		"fails where no plugin has registered": {
-			status: `{"capacity":{"cpu":"8"},"allocatable":{"cpu":"8"}}`, err: "node node-a advertises no GPU", onItsWay: true},
-		"does not count the devices of others": {
-			status: `{"allocatable":{"amd.com/gpu":"8","nvidia.com/hostdev":"2"}}`, err: "advertises no GPU", onItsWay: true},
-		"fails where the node cannot be read": {
-			status: `[]`, err: "the resources of node node-a are not known"},
+		"fails if all GPUs are unhealthy": {
+			status:  `{"capacity":{"cpu":"8","nvidia.com/gpu":"8"},"allocatable":{"cpu":"8","nvidia.com/gpu":"0"}}`,
+			err:     "node node-a has nvidia.com/gpu=8, but none can be allocated; see the log of the device plugin",
+			pending: true},
+		"fails if no plugin has registered": {
+			status: `{"capacity":{"cpu":"8"},"allocatable":{"cpu":"8"}}`, err: "node node-a advertises no GPU", pending: true},
+		"does not count devices of other vendors": {
+			status: `{"allocatable":{"amd.com/gpu":"8","nvidia.com/hostdev":"2"}}`, err: "advertises no GPU", pending: true},
+		"fails if the node cannot be read": {
+			status: `[]`, err: "the resources of node node-a cannot be read"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -44,23 +45,24 @@ func TestPlugin(t *testing.T) {
 				return
 			}
 			g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
-			g.Expect(isOnItsWay(err)).To(Equal(tc.onItsWay))
+			g.Expect(isPending(err)).To(Equal(tc.pending))
 		})
 	}
 }
 
-func TestPluginCountsWhatTheMIGStrategyOffers(t *testing.T) {
-	const whole, mig = `{"allocatable":{"nvidia.com/gpu":"7"}}`, `{"allocatable":{"nvidia.com/gpu":"0","nvidia.com/mig-1g.5gb":"7"}}`
-	const leftOver = "node node-a offers nvidia.com/mig-1g.5gb=7, but no nvidia.com/gpu, as which the MIG strategy"
+func TestPluginCountsTheResourcesOfTheMIGStrategy(t *testing.T) {
+	const whole = `{"allocatable":{"nvidia.com/gpu":"7"}}`
+	const mig = `{"allocatable":{"nvidia.com/gpu":"0","nvidia.com/mig-1g.5gb":"7"}}`
+	const leftOver = "node node-a advertises nvidia.com/mig-1g.5gb=7, but with the MIG strategy "
 	tests := map[string]struct {
 		strategy MIGStrategy
 		status   string
 		err      string
 	}{
 		"single counts whole GPUs":         {strategy: MIGSingle, status: whole},
-		"single counts no MIG devices":     {strategy: MIGSingle, status: mig, err: leftOver + " single offers GPUs"},
+		"single counts no MIG devices":     {strategy: MIGSingle, status: mig, err: leftOver + "single its GPUs must be"},
 		"none counts whole GPUs":           {strategy: MIGNone, status: whole},
-		"none counts no MIG devices":       {strategy: MIGNone, status: mig, err: leftOver + " none offers GPUs"},
+		"none counts no MIG devices":       {strategy: MIGNone, status: mig, err: leftOver + "none its GPUs must be"},
 		"mixed counts MIG devices":         {strategy: MIGMixed, status: mig},
 		"mixed counts GPUs without MIG":    {strategy: MIGMixed, status: whole},
 		"an unknown one counts everything": {strategy: "", status: mig},
@@ -68,13 +70,17 @@ func TestPluginCountsWhatTheMIGStrategyOffers(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, err := Plugin{Node: "node-a", Strategy: tc.strategy, Client: client(t, `{"status":`+tc.status+`}`)}.Check(t.Context())
+			_, err := Plugin{
+				Node:     "node-a",
+				Strategy: tc.strategy,
+				Client:   client(t, `{"status":`+tc.status+`}`),
+			}.Check(t.Context())
 			if tc.err == "" {
 				g.Expect(err).NotTo(HaveOccurred())
 				return
 			}
 			g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
-			g.Expect(isOnItsWay(err)).To(BeFalse(), "no time helps")
+			g.Expect(isPending(err)).To(BeFalse(), "waiting does not help")
 		})
 	}
 }
@@ -83,23 +89,24 @@ func TestMIGStrategyNamed(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(MIGStrategyNamed("mixed")).To(Equal(MIGMixed))
 	_, err := MIGStrategyNamed("Mixed")
-	g.Expect(err).To(MatchError(`there is no MIG strategy "Mixed"; use none, single or mixed`))
+	g.Expect(err).To(MatchError(`unknown MIG strategy "Mixed"; use none, single or mixed`))
 }
 
 func TestPluginPrefersMIGDevicesForItsWorkload(t *testing.T) {
 	g := NewWithT(t)
-	const status = `{"status":{"allocatable":{"nvidia.com/gpu":"2","nvidia.com/mig-3g.20gb":"1","nvidia.com/mig-1g.5gb":"7","nvidia.com/mig-2g.10gb":"0"}}}`
-	asked := ""
+	const status = `{"status":{"allocatable":{"nvidia.com/gpu":"2","nvidia.com/mig-3g.20gb":"1",` +
+		`"nvidia.com/mig-1g.5gb":"7","nvidia.com/mig-2g.10gb":"0"}}}`
+	requested := ""
 	broken := errors.New("GPU 0 gives wrong numbers")
 	_, err := Plugin{Node: "node-a", Client: client(t, status), Workload: func(_ context.Context, resource string) error {
-		asked = resource
+		requested = resource
 		return broken
 	}}.Check(t.Context())
-	g.Expect(asked).To(Equal("nvidia.com/mig-1g.5gb"))
+	g.Expect(requested).To(Equal("nvidia.com/mig-1g.5gb"))
 	g.Expect(err).To(MatchError(broken))
 }
 
-// The Node is watched from the version that was read on, so that no change is missed between the two.
+// The watch starts from the version that was read, so that no change is missed between the two.
 func TestPluginIsWokenByTheKubeletsReport(t *testing.T) {
 	g := NewWithT(t)
 	var reported atomic.Bool
@@ -116,12 +123,13 @@ func TestPluginIsWokenByTheKubeletsReport(t *testing.T) {
 		if reported.Load() {
 			gpus = "8"
 		}
-		_, _ = w.Write([]byte(`{"metadata":{"resourceVersion":"7"},"status":{"allocatable":{"nvidia.com/gpu":"` + gpus + `"}}}`))
+		_, _ = w.Write(
+			[]byte(`{"metadata":{"resourceVersion":"7"},"status":{"allocatable":{"nvidia.com/gpu":"` + gpus + `"}}}`))
 	})
-	run, log := prover(t, Plugin{Node: "node-a", Client: clientOf(t, api)}.Check)
+	run, log := newRun(t, Plugin{Node: "node-a", Client: clientOf(t, api)}.Check)
 	run.Interval, run.MaxInterval = time.Hour, time.Hour
 	done := make(chan error, 1)
-	go func() { done <- run.Prove(t.Context()) }()
+	go func() { done <- run.Validate(t.Context()) }()
 	g.Eventually(watching, "5s").Should(BeClosed())
 	at := time.Now()
 	reported.Store(true)
@@ -131,32 +139,32 @@ func TestPluginIsWokenByTheKubeletsReport(t *testing.T) {
 	g.Expect(strings.Count(log.String(), "advertises no GPU")).To(Equal(1))
 }
 
-// Where the role does not allow a watch, the Node is asked again after the usual pauses.
-func TestPluginAsksAgainWhereItMayNotWatch(t *testing.T) {
+// If the role does not allow a watch, the Node is read again after the usual pauses.
+func TestPluginPollsIfItMayNotWatch(t *testing.T) {
 	g := NewWithT(t)
-	var asked atomic.Int32
+	var reads atomic.Int32
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Query().Get("watch") == "true":
 			w.WriteHeader(http.StatusForbidden)
-		case asked.Add(1) < 4:
+		case reads.Add(1) < 4:
 			_, _ = w.Write([]byte(`{}`))
 		default:
 			_, _ = w.Write([]byte(`{"status":{"allocatable":{"nvidia.com/gpu":"8"}}}`))
 		}
 	})
-	run, _ := prover(t, Plugin{Node: "node-a", Client: clientOf(t, api)}.Check)
-	g.Expect(run.Prove(t.Context())).To(Succeed())
-	g.Expect(asked.Load()).To(BeEquivalentTo(4))
+	run, _ := newRun(t, Plugin{Node: "node-a", Client: clientOf(t, api)}.Check)
+	g.Expect(run.Validate(t.Context())).To(Succeed())
+	g.Expect(reads.Load()).To(BeEquivalentTo(4))
 }
 
-// client is one of an API server whose only answer is node.
+// client returns a client of an API server whose only answer is node.
 func client(t *testing.T, node string) *nodeapi.Client {
 	t.Helper()
 	return clientOf(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(node)) }))
 }
 
-// clientOf is one of that API server.
+// clientOf returns a client of this API server.
 func clientOf(t *testing.T, api http.Handler) *nodeapi.Client {
 	t.Helper()
 	dir, env := nodeapitest.Serve(t, api)

@@ -20,51 +20,50 @@ const (
 	DefaultFailAfter      = time.Minute
 )
 
-// Check is one attempt. It returns what the marker tells besides its proof, or why the component
-// does not work, in words that stay the same as long as the cause does.
+// Check is one attempt. It returns the marker's assignments, or why the component does not work, in words that stay the
+// same while the cause is the same.
 type Check func(ctx context.Context) ([]marker.Assignment, error)
 
-// Companion is a marker that is proven with the component's: removed with it, and written right
-// before it, so that who waits for the component's marker finds this one too.
+// Companion is a marker that is validated together with the component's: removed with it, and written right before it,
+// so that a container that waits for the component's marker finds this one too.
 type Companion struct {
 	Marker labels.Marker
-	// Check is called after the component's, with what that one found. It tells whether the marker
-	// applies to this node; where it does, an error says why it is not true yet.
+	// Check is called after the component's, with its assignments. It reports whether the marker applies to
+	// this node; if it does, an error is why it is not true yet.
 	Check func(found []marker.Assignment) (applies bool, err error)
 }
 
-// Run proves one component.
+// Run validates one component.
 type Run struct {
 	Component labels.Marker
 	Markers   marker.Dir
 	Check     Check
-	// Companions are proven by the same attempts; may be empty.
+	// Companions are validated by the same attempts; may be empty.
 	Companions []Companion
-	// Interval is the pause after the first failure; it doubles up to MaxInterval. A check that
-	// awaits a file pauses until that changes, at most MaxInterval; one that awaits its Node, until that
-	// changes or the API server ends the watch. No pause outlasts FailAfter.
+	// Interval is the pause after the first failure; it doubles up to MaxInterval. A check that awaits a file
+	// pauses until that changes, at most MaxInterval; one that awaits its Node, until that changes or the API
+	// server ends the watch. No pause exceeds FailAfter.
 	Interval, MaxInterval time.Duration
-	// AttemptTimeout bounds one attempt.
+	// AttemptTimeout limits one attempt.
 	AttemptTimeout time.Duration
-	// FailAfter is how long the attempts may fail one after the other before Prove gives up: what it
-	// says then is seen in the pod's status, and in a new container the runtime injects the driver
-	// anew. Time spent on what another component is still to bring does not count. 0 is never.
+	// FailAfter is how long attempts may fail one after the other before Validate fails: its error is shown
+	// in the pod's status, and the runtime injects the driver again into a new container. Time spent waiting
+	// for another component does not count. 0 means never.
 	FailAfter time.Duration
 	// Log gets a line for each new reason and for the result.
 	Log *slog.Logger
 }
 
-// Prove removes the component's marker, so that a marker of an earlier run cannot hide a failure,
-// and those of its companions, and repeats the check until it succeeds; then it writes the marker,
-// last. It fails when ctx ends, when it gives up after FailAfter, or when a file cannot be written; the
-// error is one sentence with the cause and the remedy, and is also left in the component's reason file.
-// Since when it has tried is left to the next prover in labels.ProvingSuffix, removed on success.
-func (r Run) Prove(ctx context.Context) error {
-	climb := r.climb()
-	// Before the marker is removed, which tells it too. Where the instance is not known yet, the attempt is
-	// the one to say why.
+// Validate removes the component's marker, so that a marker of an earlier run cannot hide a failure, and those of its
+// companions, and repeats the check until it succeeds; then it writes the marker, last. It fails when ctx ends, after
+// FailAfter, or when a file cannot be written; the error is one sentence with the cause and the remedy, and is also
+// written to the component's reason file. The start is left to the next run in labels.ProvingSuffix, removed on
+// success.
+func (r Run) Validate(ctx context.Context) error {
+	progress := r.progress()
+	// Before the marker is removed, which has it too. If the instance is unknown, the attempt reports why.
 	if instance, err := r.Markers.DriverInstance(); err == nil {
-		climb.note(instance)
+		progress.save(instance)
 	}
 	if err := r.Markers.Remove(r.Component); err != nil {
 		return err
@@ -74,42 +73,43 @@ func (r Run) Prove(ctx context.Context) error {
 			return err
 		}
 	}
-	heard := &reasons{log: r.Log}
-	patience := patience{most: r.FailAfter}
+	reasons := &reasons{log: r.Log}
+	failing := failing{limit: r.FailAfter}
 	for pause := r.Interval; ; {
 		began := time.Now()
-		err := r.attempt(ctx, climb, heard)
+		err := r.attempt(ctx, progress, reasons)
 		if err == nil {
-			climb.end()
+			progress.end()
 			r.Log.Info(string(r.Component) + " is validated")
 			return r.Markers.RemoveReason(r.Component)
 		}
 		if ctx.Err() != nil {
-			return r.interrupted(context.Cause(ctx), heard.last)
+			return r.interrupted(context.Cause(ctx), reasons.last)
 		}
-		heard.note(err)
-		if patience.over(began, err) {
-			return r.giveUp(err)
+		reasons.note(err)
+		if failing.tooLong(began, err) {
+			return r.fail(err)
 		}
-		// Whatever is awaited, it is time for the last attempt when the patience ends.
-		bounded, cancel := patience.bound(ctx)
+		// The last attempt is made when the limit is reached, whatever is awaited.
+		bounded, cancel := failing.bound(ctx)
 		pause = r.pause(bounded, err, pause)
 		cancel()
 	}
 }
 
-// attempt makes one attempt. No second one is started beside one that hangs: only ctx ends that wait.
-func (r Run) attempt(ctx context.Context, climb *climb, heard *reasons) error {
-	return Bounded(ctx, r.AttemptTimeout, func(ctx context.Context) error { return r.prove(ctx, climb) }, heard.note)
+// attempt makes one attempt. No second one is started next to one that hangs: only ctx ends that wait.
+func (r Run) attempt(ctx context.Context, progress *progress, reasons *reasons) error {
+	check := func(ctx context.Context) error { return r.checkAndWrite(ctx, progress) }
+	return Bounded(ctx, r.AttemptTimeout, check, reasons.note)
 }
 
-// prove checks and writes the markers, for the driver that was present the whole time.
-func (r Run) prove(ctx context.Context, climb *climb) error {
+// checkAndWrite checks and writes the markers, if the driver was the same all the time.
+func (r Run) checkAndWrite(ctx context.Context, progress *progress) error {
 	before, err := r.Markers.DriverInstance()
 	if err != nil {
 		return err
 	}
-	climb.note(before)
+	progress.save(before)
 	assignments, err := r.Check(ctx)
 	if err != nil {
 		return err
@@ -119,7 +119,7 @@ func (r Run) prove(ctx context.Context, climb *climb) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		// Too late: somebody may have removed the markers by now.
+		// Too late: another run may have removed the markers by now.
 		return context.Cause(ctx)
 	}
 	after, err := r.Markers.DriverInstance()
@@ -130,14 +130,14 @@ func (r Run) prove(ctx context.Context, climb *climb) error {
 		return errors.New("the driver container was replaced during the check")
 	}
 	for _, companion := range companions {
-		if err := r.Markers.Write(companion, climb.since(), after); err != nil {
+		if err := r.Markers.Write(companion, progress.since(), after); err != nil {
 			return err
 		}
 	}
-	return r.Markers.Write(r.Component, slices.Concat(assignments, climb.assignments()), after)
+	return r.Markers.Write(r.Component, slices.Concat(assignments, progress.assignments()), after)
 }
 
-// companions returns the markers that are true with the component's.
+// companions returns the companion markers that are true.
 func (r Run) companions(found []marker.Assignment) ([]labels.Marker, error) {
 	var markers []labels.Marker
 	for _, companion := range r.Companions {
@@ -169,49 +169,49 @@ func (r Run) pause(ctx context.Context, reason error, pause time.Duration) time.
 	return min(2*pause, r.MaxInterval)
 }
 
-// interrupted returns the error of a run that was ended from outside.
+// interrupted returns the error of a run that ctx has ended.
 func (r Run) interrupted(cause, reason error) error {
 	if reason == nil {
 		reason = errors.New("the first check was interrupted; raise the timeout")
 	}
-	return r.giveUp(fmt.Errorf("%s is not validated (%w): %w", r.Component, cause, reason))
+	return r.fail(fmt.Errorf("%s is not validated (%w): %w", r.Component, cause, reason))
 }
 
-// giveUp leaves the reason in its file and returns it. It is all that is said: where it is shown, the
-// container is named, and there is little room.
-func (r Run) giveUp(reason error) error {
+// fail writes the reason to its file and returns it unchanged: the pod's status names the container anyway, and has
+// little room.
+func (r Run) fail(reason error) error {
 	if err := r.Markers.WriteReason(r.Component, reason.Error()); err != nil {
-		r.Log.Warn("the reason is only in this log", "error", err)
+		r.Log.Warn("the reason file cannot be written; the reason is only in this log", "error", err)
 	}
 	return reason
 }
 
-// patience is how long attempts may fail one after the other.
-type patience struct {
-	// most is zero where it has no end.
-	most time.Duration
+// failing is how long attempts have failed one after the other.
+type failing struct {
+	// limit is zero for none.
+	limit time.Duration
 	// since is when the first of these attempts began.
 	since time.Time
 }
 
-// over tells whether the patience ends with the attempt that began then and failed for this reason.
-func (p *patience) over(began time.Time, reason error) bool {
+// tooLong reports whether the limit is reached with the attempt that began then and failed for this reason.
+func (f *failing) tooLong(began time.Time, reason error) bool {
 	switch {
-	case isOnItsWay(reason):
-		p.since = time.Time{}
+	case isPending(reason):
+		f.since = time.Time{}
 		return false
-	case p.since.IsZero():
-		p.since = began
+	case f.since.IsZero():
+		f.since = began
 	}
-	return p.most > 0 && time.Since(p.since) >= p.most
+	return f.limit > 0 && time.Since(f.since) >= f.limit
 }
 
-// bound returns a context that ends with the patience, if that has an end.
-func (p *patience) bound(ctx context.Context) (context.Context, context.CancelFunc) {
-	if p.most == 0 || p.since.IsZero() {
+// bound returns a context that ends when the limit is reached.
+func (f *failing) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.limit == 0 || f.since.IsZero() {
 		return context.WithCancel(ctx)
 	}
-	return context.WithDeadline(ctx, p.since.Add(p.most))
+	return context.WithDeadline(ctx, f.since.Add(f.limit))
 }
 
 // reasons logs a reason when it differs from the last one.
@@ -222,7 +222,7 @@ type reasons struct {
 
 func (s *reasons) note(reason error) {
 	if s.last == nil || s.last.Error() != reason.Error() {
-		s.log.Info("not yet", "because", reason)
+		s.log.Info("not validated yet", "because", reason)
 	}
 	s.last = reason
 }

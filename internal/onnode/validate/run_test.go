@@ -20,8 +20,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 )
 
-// prover is a Run in a temporary directory, fast, with its log.
-func prover(t *testing.T, check Check) (Run, *bytes.Buffer) {
+// newRun returns a Run in a temporary directory, with short pauses, and its log.
+func newRun(t *testing.T, check Check) (Run, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
 	return Run{
@@ -32,7 +32,7 @@ func prover(t *testing.T, check Check) (Run, *bytes.Buffer) {
 	}, &log
 }
 
-// script is a check whose attempts end as listed, the last one for ever.
+// script is a check whose attempts end as listed, the last one repeatedly.
 func script(results ...error) (check Check, attempts *int) {
 	attempts = new(int)
 	return func(context.Context) ([]marker.Assignment, error) {
@@ -48,14 +48,14 @@ func write(t *testing.T, path, content string) {
 	NewWithT(t).Expect(os.WriteFile(path, []byte(content), 0o600)).To(Succeed())
 }
 
-func TestProveRetriesAndLogsAReasonOnlyWhenItChanges(t *testing.T) {
+func TestValidateRetriesAndLogsAReasonOnlyWhenItChanges(t *testing.T) {
 	g := NewWithT(t)
 	no, other := errors.New("no GPU"), errors.New("no permission")
 	check, attempts := script(no, no, no, other, other, nil)
-	run, log := prover(t, check)
+	run, log := newRun(t, check)
 	write(t, filepath.Join(run.Markers.Path, "toolkit.reason"), "of an earlier run")
 
-	g.Expect(run.Prove(t.Context())).To(Succeed())
+	g.Expect(run.Validate(t.Context())).To(Succeed())
 
 	g.Expect(*attempts).To(Equal(6))
 	g.Expect(strings.Count(log.String(), "no GPU")).To(Equal(1))
@@ -64,23 +64,23 @@ func TestProveRetriesAndLogsAReasonOnlyWhenItChanges(t *testing.T) {
 	g.Expect(filepath.Join(run.Markers.Path, "toolkit.reason")).NotTo(BeAnExistingFile())
 }
 
-func TestProveRemovesTheOldMarkerBeforeItChecks(t *testing.T) {
+func TestValidateRemovesTheOldMarkerBeforeItChecks(t *testing.T) {
 	g := NewWithT(t)
 	var found error
-	run, _ := prover(t, nil)
+	run, _ := newRun(t, nil)
 	write(t, filepath.Join(run.Markers.Path, "toolkit-ready"), "BOOT_ID=boot-now\n")
 	run.Check = func(context.Context) ([]marker.Assignment, error) {
 		_, found = run.Markers.Read("toolkit")
 		return nil, nil
 	}
-	g.Expect(run.Prove(t.Context())).To(Succeed())
+	g.Expect(run.Validate(t.Context())).To(Succeed())
 	g.Expect(found).To(MatchError("toolkit-ready is missing"))
 }
 
-func TestProveGivesUpWithOneSentence(t *testing.T) {
+func TestValidateFailsWithOneSentence(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
-	run, _ := prover(t, nil)
+	run, _ := newRun(t, nil)
 	attempts := 0
 	run.Check = func(context.Context) ([]marker.Assignment, error) {
 		if attempts++; attempts == 3 {
@@ -90,7 +90,7 @@ func TestProveGivesUpWithOneSentence(t *testing.T) {
 		return nil, errors.New("no GPU; buy one")
 	}
 
-	err := run.Prove(ctx)
+	err := run.Validate(ctx)
 
 	const sentence = "toolkit is not validated (terminated signal received): no GPU; buy one"
 	g.Expect(err).To(MatchError(sentence))
@@ -98,21 +98,21 @@ func TestProveGivesUpWithOneSentence(t *testing.T) {
 	g.Expect(filepath.Join(run.Markers.Path, "toolkit-ready")).NotTo(BeAnExistingFile())
 }
 
-func TestProveGivesUpOnceItsAttemptsHaveFailedForLong(t *testing.T) {
-	broken, missing := errors.New("no GPU; buy one"), onItsWay{errors.New("no driver yet")}
+func TestValidateFailsOnceItsAttemptsHaveFailedForLong(t *testing.T) {
+	broken, pending := errors.New("no GPU; buy one"), pendingDependency{errors.New("no driver yet")}
 	const hours = 5 * time.Hour
 	tests := map[string]struct {
 		failAfter time.Duration
-		// attempt tells how one ends that begins after this time.
+		// attempt returns the result of an attempt that begins after this time.
 		attempt func(after time.Duration) error
 		err     string
 		took    types.GomegaMatcher
 	}{
-		"after that time, in the words of the last attempt": {
+		"after that time, with the reason of the last attempt": {
 			failAfter: time.Minute, attempt: func(time.Duration) error { return broken },
 			err: "no GPU; buy one", took: BeNumerically("~", time.Minute, 30*time.Second),
 		},
-		"never, if told so": {
+		"never, if configured": {
 			attempt: func(after time.Duration) error {
 				if after < hours {
 					return broken
@@ -121,19 +121,19 @@ func TestProveGivesUpOnceItsAttemptsHaveFailedForLong(t *testing.T) {
 			},
 			took: BeNumerically("~", hours, time.Minute),
 		},
-		"not while another component is on its way": {
+		"not while another component is pending": {
 			failAfter: time.Minute, attempt: func(after time.Duration) error {
 				if after < hours {
-					return fmt.Errorf("wrapped: %w", missing)
+					return fmt.Errorf("wrapped: %w", pending)
 				}
 				return nil
 			},
 			took: BeNumerically("~", hours, time.Minute),
 		},
-		"with a count that begins anew when another component is on its way again": {
+		"with a count that restarts when another component is pending again": {
 			failAfter: time.Hour, attempt: func(after time.Duration) error {
 				if after > 45*time.Minute && after < 50*time.Minute {
-					return missing
+					return pending
 				}
 				return broken
 			},
@@ -146,11 +146,12 @@ func TestProveGivesUpOnceItsAttemptsHaveFailedForLong(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
 				began := time.Now()
-				run, _ := prover(t, func(context.Context) ([]marker.Assignment, error) { return nil, tc.attempt(time.Since(began)) })
+				run, _ := newRun(t,
+					func(context.Context) ([]marker.Assignment, error) { return nil, tc.attempt(time.Since(began)) })
 				run.Markers.Path, run.FailAfter = dir, tc.failAfter
 				run.Interval, run.MaxInterval = DefaultInterval, DefaultMaxInterval
 
-				err := run.Prove(t.Context())
+				err := run.Validate(t.Context())
 
 				g.Expect(time.Since(began)).To(tc.took)
 				if tc.err == "" {
@@ -164,10 +165,10 @@ func TestProveGivesUpOnceItsAttemptsHaveFailedForLong(t *testing.T) {
 	}
 }
 
-func TestProveBoundsAnAttempt(t *testing.T) {
+func TestValidateLimitsAnAttempt(t *testing.T) {
 	g := NewWithT(t)
 	attempts := 0
-	run, log := prover(t, func(ctx context.Context) ([]marker.Assignment, error) {
+	run, log := newRun(t, func(ctx context.Context) ([]marker.Assignment, error) {
 		if attempts++; attempts == 1 {
 			<-ctx.Done()
 			return nil, explain(ctx, "/usr/bin/nvidia-smi", nil, errors.New("signal: killed"))
@@ -175,27 +176,28 @@ func TestProveBoundsAnAttempt(t *testing.T) {
 		return nil, nil
 	})
 	run.AttemptTimeout = 10 * time.Millisecond
-	g.Expect(run.Prove(t.Context())).To(Succeed())
-	g.Expect(log.String()).To(ContainSubstring("/usr/bin/nvidia-smi was stopped: it does not end within 10ms; see the kernel log"))
+	g.Expect(run.Validate(t.Context())).To(Succeed())
+	g.Expect(log.String()).
+		To(ContainSubstring("/usr/bin/nvidia-smi was stopped: it does not end within 10ms; see the kernel log"))
 }
 
-func TestProveStartsNoSecondCheckBesideOneThatHangs(t *testing.T) {
+func TestValidateStartsNoSecondCheckWhileOneHangs(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	forever := make(chan struct{})
 	defer close(forever)
 	attempts := make(chan struct{}, 10)
-	run, _ := prover(t, func(context.Context) ([]marker.Assignment, error) {
+	run, _ := newRun(t, func(context.Context) ([]marker.Assignment, error) {
 		attempts <- struct{}{}
-		<-forever // As a process in an uninterruptible sleep does.
+		<-forever // Like a process in an uninterruptible sleep.
 		return nil, nil
 	})
 	run.AttemptTimeout = time.Millisecond
-	noted := make(chan struct{})
-	run.Log = slog.New(slog.NewTextHandler(notify(noted), nil))
+	logged := make(chan struct{})
+	run.Log = slog.New(slog.NewTextHandler(notify(logged), nil))
 	done := make(chan error, 1)
-	go func() { done <- run.Prove(ctx) }()
-	g.Eventually(noted, "5s").Should(BeClosed())
+	go func() { done <- run.Validate(ctx) }()
+	g.Eventually(logged, "5s").Should(BeClosed())
 	cancel(errors.New("terminated signal received"))
 
 	var err error
@@ -212,17 +214,17 @@ func (n notify) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-func TestProveRepeatsACheckDuringWhichTheDriverWasReplaced(t *testing.T) {
+func TestValidateRepeatsACheckDuringWhichTheDriverWasReplaced(t *testing.T) {
 	g := NewWithT(t)
 	attempts := 0
-	run, log := prover(t, nil)
+	run, log := newRun(t, nil)
 	run.Check = func(context.Context) ([]marker.Assignment, error) {
 		if attempts++; attempts == 1 {
 			write(t, filepath.Join(run.Markers.Path, ".driver-ctr-ready"), "DRIVER_INSTANCE: pod-2\n")
 		}
 		return nil, nil
 	}
-	g.Expect(run.Prove(t.Context())).To(Succeed())
+	g.Expect(run.Validate(t.Context())).To(Succeed())
 	g.Expect(attempts).To(Equal(2))
 	g.Expect(log.String()).To(ContainSubstring("the driver container was replaced during the check"))
 	content, err := os.ReadFile(filepath.Join(run.Markers.Path, "toolkit-ready"))
@@ -230,27 +232,27 @@ func TestProveRepeatsACheckDuringWhichTheDriverWasReplaced(t *testing.T) {
 	g.Expect(string(content)).To(MatchRegexp("^STARTED_AT=[0-9]+\nBOOT_ID=boot-now\nDRIVER_INSTANCE=pod-2\n$"))
 }
 
-func TestProveTellsThatItProvesAnew(t *testing.T) {
+func TestValidateMarksThatItReplacesAValidMarker(t *testing.T) {
 	const renewed = "RENEWED=true\n"
 	tests := map[string]struct {
 		before string
 		want   string
 	}{
-		"where the marker could be trusted":         {before: "BOOT_ID=boot-now\nDRIVER_INSTANCE=\n", want: renewed},
-		"not where there was none":                  {},
-		"not where the marker is of another boot":   {before: "BOOT_ID=boot-before\nDRIVER_INSTANCE=\n"},
-		"not where the marker is of another driver": {before: "BOOT_ID=boot-now\nDRIVER_INSTANCE=pod-1\n"},
+		"if the marker could be trusted":         {before: "BOOT_ID=boot-now\nDRIVER_INSTANCE=\n", want: renewed},
+		"not if there was none":                  {},
+		"not if the marker is of another boot":   {before: "BOOT_ID=boot-before\nDRIVER_INSTANCE=\n"},
+		"not if the marker is of another driver": {before: "BOOT_ID=boot-now\nDRIVER_INSTANCE=pod-1\n"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			check, _ := script(errors.New("not yet"), nil)
-			run, _ := prover(t, check)
+			run, _ := newRun(t, check)
 			path := filepath.Join(run.Markers.Path, "toolkit-ready")
 			if tc.before != "" {
 				write(t, path, tc.before)
 			}
-			g.Expect(run.Prove(t.Context())).To(Succeed())
+			g.Expect(run.Validate(t.Context())).To(Succeed())
 			if tc.want == "" {
 				g.Expect(os.ReadFile(path)).NotTo(ContainSubstring("RENEWED"))
 				return
@@ -260,9 +262,9 @@ func TestProveTellsThatItProvesAnew(t *testing.T) {
 	}
 }
 
-func TestProveWritesTheMarkersOfCompanionsThatApply(t *testing.T) {
+func TestValidateWritesTheMarkersOfCompanionsThatApply(t *testing.T) {
 	g := NewWithT(t)
-	run, log := prover(t, nil)
+	run, log := newRun(t, nil)
 	var attempts int
 	run.Check = func(context.Context) ([]marker.Assignment, error) {
 		for _, m := range []labels.Marker{"toolkit", "gdrcopy", "nvidia-fs"} {
@@ -288,7 +290,7 @@ func TestProveWritesTheMarkersOfCompanionsThatApply(t *testing.T) {
 		write(t, filepath.Join(run.Markers.Path, m.File()), "BOOT_ID=boot-now\n")
 	}
 
-	g.Expect(run.Prove(t.Context())).To(Succeed())
+	g.Expect(run.Validate(t.Context())).To(Succeed())
 
 	g.Expect(attempts).To(Equal(3))
 	g.Expect(strings.Count(log.String(), "no module")).To(Equal(1))
@@ -300,7 +302,7 @@ func TestProveWritesTheMarkersOfCompanionsThatApply(t *testing.T) {
 
 func TestPauseDoublesUpToItsLimit(t *testing.T) {
 	g := NewWithT(t)
-	run, _ := prover(t, nil)
+	run, _ := newRun(t, nil)
 	var pauses []time.Duration
 	for pause := run.Interval; len(pauses) < 5; pause = run.pause(t.Context(), errors.New("no GPU"), pause) {
 		pauses = append(pauses, pause)

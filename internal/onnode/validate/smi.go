@@ -20,48 +20,47 @@ const smi = "nvidia-smi"
 // programDirs are where drivers install their programs, as paths below a root.
 var programDirs = []string{"/usr/bin", "/usr/sbin", "/bin", "/sbin", wslDir, "/opt/bin"}
 
-// smiCodes puts the exit codes of nvidia-smi into words, with the remedy.
+// smiCodes has the meaning of the exit codes of nvidia-smi, with the remedy.
 var smiCodes = map[int]string{
 	4:   "no permission to use the GPUs; the container must be privileged",
 	6:   "no GPU found; see the kernel log for errors of the GPU",
-	8:   "a GPU lacks external power; check its power cables",
+	8:   "a GPU has no external power; check its power cables",
 	9:   "the driver's kernel module is not loaded; see the kernel log and the driver's log",
 	10:  "the kernel has an interrupt issue with a GPU; see the kernel log",
-	12:  "libnvidia-ml.so.1 is missing; install the driver's libraries beside nvidia-smi",
+	12:  "libnvidia-ml.so.1 is missing; install the driver's libraries next to nvidia-smi",
 	14:  "the infoROM of a GPU is corrupt; have the GPU serviced",
 	15:  "a GPU has fallen off the bus; reset the GPU or reboot the node",
 	18:  "the kernel module and the driver's libraries differ in version; reboot the node after a driver update",
 	255: "internal error of the driver; see the kernel log",
 }
 
-// Runner runs the program at path, seen from root, and returns its output and errors together.
-// Where there is no such program the error is one of absent.
+// Runner runs the program at path, seen from root, and returns its output and errors together. absent is true of the
+// error if there is no such program.
 type Runner func(ctx context.Context, root, path string, args ...string) ([]byte, error)
 
-// Chroot is the Runner on a node. The program runs in root as its own file system: it needs its
-// own loader and C library, of which this program's image has none to lend, and absolute symbolic
-// links (/etc/alternatives) must lead to where they lead on the host. That is why a driver in a
-// container, too, is run in a chroot rather than with LD_PRELOAD of its libnvidia-ml.so.1. Needs
-// CAP_SYS_CHROOT, except for the root "/".
+// Chroot is the Runner on a node. The program runs in root as its own file system: it needs its own loader and C
+// library, which this program's image does not have, and absolute symbolic links (/etc/alternatives) must lead to the
+// same place as on the host. This is also why a driver in a container is run in a chroot rather than with LD_PRELOAD of
+// its libnvidia-ml.so.1. Needs CAP_SYS_CHROOT, except for the root "/".
 func Chroot(ctx context.Context, root, path string, args ...string) ([]byte, error) {
 	command := exec.CommandContext(ctx, path, args...)
 	if root != "/" {
 		command.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
 	}
 	command.Dir = "/"
-	// Nothing of this container's environment is meant for a program of the host.
+	// A program of the host must not get this container's environment.
 	command.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}
 	return output(command)
 }
 
-// output runs the command. What the command leaves behind must not keep its output open for ever.
+// output runs the command. Processes that the command leaves behind must not keep its output open forever.
 func output(command *exec.Cmd) ([]byte, error) {
 	command.WaitDelay = time.Second
 	return command.CombinedOutput()
 }
 
-// runFirst runs the first program with this name in root that can be executed, and returns its path;
-// empty where there is none.
+// runFirst runs the first program with this name in root that can be executed, and returns its path; empty if there is
+// none.
 func runFirst(ctx context.Context, run Runner, root, name string, args ...string) (path string, out []byte, err error) {
 	for _, dir := range programDirs {
 		path := dir + "/" + name
@@ -73,8 +72,8 @@ func runFirst(ctx context.Context, run Runner, root, name string, args ...string
 	return "", nil, nil
 }
 
-// hasProgram tells whether root has such a program, executable or not. Some images have an empty file
-// in place of a driver's program.
+// hasProgram reports whether root has such a program, executable or not. Some images have an empty file in place of a
+// driver's program.
 func hasProgram(root, name string) bool {
 	return slices.ContainsFunc(programDirs, func(dir string) bool {
 		info, err := os.Lstat(filepath.Join(root, dir, name))
@@ -82,14 +81,14 @@ func hasProgram(root, name string) bool {
 	})
 }
 
-// absent tells that there is no program to run: no file, one that is not executable, or an empty
-// one, which some images have in place of a driver's.
+// absent reports whether there is no program to run: no file, one that is not executable, or an empty one, which some
+// images have in place of a driver's.
 func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) ||
 		errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ENOEXEC)
 }
 
-// explain says why nvidia-smi failed and what to do.
+// explain returns why nvidia-smi failed, with the remedy.
 func explain(ctx context.Context, path string, out []byte, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s was stopped: %w", path, context.Cause(ctx))
@@ -104,14 +103,14 @@ func explain(ctx context.Context, path string, out []byte, err error) error {
 	if address := lostGPU(out); address != "" {
 		return gpuLost(address)
 	}
-	words, known := smiCodes[exit.ExitCode()]
+	cause, known := smiCodes[exit.ExitCode()]
 	if !known {
-		words = "see its output and the kernel log"
+		cause = "see its output and the kernel log"
 	}
-	return fmt.Errorf("%s fails with %w: %s (output: %q)", path, exit, words, firstLine(out))
+	return fmt.Errorf("%s fails with %w: %s (output: %q)", path, exit, cause, firstLine(out))
 }
 
-// firstLine is the line that names the cause, bounded for a termination message.
+// firstLine returns the line that names the cause, cut for a termination message.
 func firstLine(out []byte) string {
 	const most = 200
 	line, _, _ := strings.Cut(string(bytes.TrimSpace(out)), "\n")

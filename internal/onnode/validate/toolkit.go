@@ -10,29 +10,29 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 )
 
-// injectedCodes puts those exit codes of nvidia-smi into words that mean something else in a
-// container than in the driver's root, where nvidia-smi has been proven to work before.
+// injectedCodes has those exit codes of nvidia-smi whose meaning in a container is another than in the driver's root,
+// where nvidia-smi works, or the driver would not be validated.
 var injectedCodes = map[int]string{
-	4: "the container may not open the GPUs' device nodes; see that the links in /dev/char of the host exist, " +
-		"and delete this pod to have it made anew",
-	6: "no GPU was put into this container; check NVIDIA_VISIBLE_DEVICES of this container and the log of the container toolkit on this node",
-	9: "the driver cannot be reached from this container; see that /dev/nvidiactl is in it, " +
+	4: "the container may not open the GPUs' device nodes; check that the links in /dev/char of the host exist, " +
+		"and delete this pod so that it is created again",
+	6: "no GPU was injected into this container; check NVIDIA_VISIBLE_DEVICES of this container and the log of the " +
+		"container toolkit on this node",
+	9: "the driver cannot be reached from this container; check that /dev/nvidiactl is in it, " +
 		"and that the driver on this node was not stopped",
-	12: "the container runtime has put nvidia-smi into this container, but not libnvidia-ml.so.1; " +
+	12: "the container runtime has injected nvidia-smi into this container, but not libnvidia-ml.so.1; " +
 		"restart the container toolkit on this node, so that it finds all libraries of the driver",
 	18: "the libraries in this container are of another version than the kernel module; after a driver update " +
 		"restart the container toolkit on this node, or reboot the node",
 }
 
-// Toolkit is the Check that the container runtime puts the GPUs into a container, this one. The
-// container needs the runtime class of the toolkit and a C library, which the injected nvidia-smi
-// uses.
+// Toolkit is the Check that the container runtime injects the GPUs into this container. The container needs the runtime
+// class of the toolkit and a C library, which the injected nvidia-smi uses.
 func Toolkit(ctx context.Context) ([]marker.Assignment, error) {
 	_, err := injectedGPUs(ctx)
 	return nil, err
 }
 
-// listedGPU is what nvidia-smi lists: a GPU, and the unique ids of its MIG devices.
+// listedGPU is a GPU in the list of nvidia-smi, with the UUIDs of its MIG devices.
 type listedGPU struct {
 	uuid string
 	migs []string
@@ -49,7 +49,9 @@ func injectedGPUs(ctx context.Context) ([]listedGPU, error) {
 		return nil, err
 	}
 	if len(gpus) == 0 {
-		return nil, errors.New("nvidia-smi runs but lists no GPU; check NVIDIA_VISIBLE_DEVICES of this container and the log of the container toolkit on this node")
+		return nil, errors.New(
+			"nvidia-smi runs but lists no GPU; check NVIDIA_VISIBLE_DEVICES of this container and the log of the container " +
+				"toolkit on this node")
 	}
 	return gpus, nil
 }
@@ -72,17 +74,22 @@ func parseList(out []byte) ([]listedGPU, error) {
 			last := &gpus[len(gpus)-1]
 			last.migs = append(last.migs, uuid)
 		case strings.HasPrefix(line, "GPU "):
-			return nil, fmt.Errorf("nvidia-smi lists a GPU without its UUID, %q; see the kernel log for Xid errors, and reset the GPU or reboot the node", firstLine([]byte(line)))
+			return nil, fmt.Errorf(
+				"nvidia-smi lists a GPU without its UUID, %q; see the kernel log for Xid errors, and reset the GPU or reboot "+
+					"the node",
+				firstLine([]byte(line)))
 		}
 	}
 	return gpus, nil
 }
 
-// injectedSMI runs the nvidia-smi that the container runtime has put into this container.
+// injectedSMI runs the nvidia-smi that the container runtime has injected into this container.
 func injectedSMI(ctx context.Context, args ...string) ([]byte, error) {
 	path, err := exec.LookPath(smi)
 	if err != nil {
-		return nil, fmt.Errorf("the container runtime has put no nvidia-smi into this container; see the log of the container toolkit on this node and the runtime class of this pod: %w", err)
+		return nil, fmt.Errorf(
+			"the container runtime has injected no nvidia-smi into this container; see the log of the container toolkit on "+
+				"this node and the runtime class of this pod: %w", err)
 	}
 	out, err := output(exec.CommandContext(ctx, path, args...))
 	var exit *exec.ExitError
@@ -90,9 +97,11 @@ func injectedSMI(ctx context.Context, args ...string) ([]byte, error) {
 	case err == nil:
 		return out, nil
 	case absent(err):
-		return nil, fmt.Errorf("the injected nvidia-smi finds no loader; use an image of the operator that has a C library: %w", err)
+		return nil, fmt.Errorf(
+			"the injected nvidia-smi finds no loader; use an image of the operator that has a C library: %w", err)
 	case ctx.Err() == nil && errors.As(err, &exit) && injectedCodes[exit.ExitCode()] != "":
-		return nil, fmt.Errorf("%s fails with %w: %s (output: %q)", path, exit, injectedCodes[exit.ExitCode()], firstLine(out))
+		return nil, fmt.Errorf("%s fails with %w: %s (output: %q)", path, exit, injectedCodes[exit.ExitCode()],
+			firstLine(out))
 	}
 	return nil, explain(ctx, path, out, err)
 }

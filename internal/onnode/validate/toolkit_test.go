@@ -12,8 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/fakegpu"
 )
 
-// inContainer makes the environment of this process that of a container into which the stack was
-// put, with these additional variables.
+// inContainer sets the environment of a container into which the stack was injected, with these additional variables.
 func inContainer(t *testing.T, stack fakegpu.Stack, variables map[string]string) {
 	t.Helper()
 	t.Setenv("PATH", stack.Bin)
@@ -28,25 +27,61 @@ func TestToolkit(t *testing.T) {
 	nvml := func(faults string) map[string]string { return map[string]string{fakegpu.NVML: faults} }
 	tests := map[string]struct {
 		variables map[string]string
-		smi       string // Stands in for nvidia-smi if not empty.
-		err       string // It succeeds if empty.
+		smi       string // Replaces nvidia-smi if not empty.
+		err       string // Empty for success.
 	}{
-		"one GPU":              {},
-		"eight GPUs":           {variables: map[string]string{fakegpu.GPUs: "gpu gpu gpu gpu gpu gpu gpu gpu"}},
-		"MIG devices":          {variables: map[string]string{fakegpu.GPUs: "mig7 mig0"}},
-		"no nvidia-smi":        {variables: map[string]string{"PATH": "/no/such/directory"}, err: "put no nvidia-smi into this container; see the log of the container toolkit"},
-		"no loader":            {smi: "#!/no/such/loader\n", err: "use an image of the operator that has a C library"},
-		"no NVML":              {variables: map[string]string{"LD_LIBRARY_PATH": ""}, err: "fails with exit status 12: the container runtime has put nvidia-smi into this container, but not libnvidia-ml.so.1; restart the container toolkit"},
-		"another NVML":         {variables: nvml("nvmlInit_v2=18"), err: "fails with exit status 18: the libraries in this container are of another version than the kernel module; after a driver update restart the container toolkit"},
-		"no driver":            {variables: nvml("nvmlInit_v2=9"), err: "fails with exit status 9: the driver cannot be reached from this container"},
-		"no permission":        {variables: nvml("nvmlInit_v2=4"), err: "fails with exit status 4: the container may not open the GPUs' device nodes; see that the links in /dev/char"},
-		"an unknown error":     {variables: nvml("nvmlInit_v2=999"), err: "fails with exit status 255: internal error of the driver"},
-		"no GPU":               {variables: map[string]string{fakegpu.GPUs: ""}, err: "fails with exit status 6: no GPU was put into this container; check NVIDIA_VISIBLE_DEVICES"},
-		"a GPU that is lost":   {variables: map[string]string{fakegpu.GPUs: "gpu gpu", fakegpu.NVML: "on=1 nvmlDeviceGetHandleByIndex_v2=15"}, err: "GPU 0000:08:00.0 has fallen off the bus"},
-		"a lost GPU, exit 0":   {smi: "#!/bin/sh\necho 'Unable to determine the device handle for gpu 0000:3B:00.0: Unknown Error'\n", err: "GPU 0000:3b:00.0 has fallen off the bus"},
-		"a list without a GPU": {smi: "#!/bin/sh\necho 'No devices found.'\n", err: "lists no GPU; check NVIDIA_VISIBLE_DEVICES"},
+		"one GPU":     {},
+		"eight GPUs":  {variables: map[string]string{fakegpu.GPUs: "gpu gpu gpu gpu gpu gpu gpu gpu"}},
+		"MIG devices": {variables: map[string]string{fakegpu.GPUs: "mig7 mig0"}},
+		"no nvidia-smi": {
+			variables: map[string]string{"PATH": "/no/such/directory"},
+			err:       "injected no nvidia-smi into this container; see the log of the container toolkit",
+		},
+		"no loader": {smi: "#!/no/such/loader\n", err: "use an image of the operator that has a C library"},
+		"no NVML": {
+			variables: map[string]string{"LD_LIBRARY_PATH": ""},
+			err: "fails with exit status 12: the container runtime has injected nvidia-smi into this container, but not " +
+				"libnvidia-ml.so.1; restart the container toolkit",
+		},
+		"another NVML": {
+			variables: nvml("nvmlInit_v2=18"),
+			err: "fails with exit status 18: the libraries in this container are of another version than the kernel " +
+				"module; after a driver update restart the container toolkit",
+		},
+		"no driver": {
+			variables: nvml("nvmlInit_v2=9"),
+			err:       "fails with exit status 9: the driver cannot be reached from this container",
+		},
+		"no permission": {
+			variables: nvml("nvmlInit_v2=4"),
+			err: "fails with exit status 4: the container may not open the GPUs' device nodes; check that the links in " +
+				"/dev/char",
+		},
+		"an unknown error": {
+			variables: nvml("nvmlInit_v2=999"),
+			err:       "fails with exit status 255: internal error of the driver",
+		},
+		"no GPU": {
+			variables: map[string]string{fakegpu.GPUs: ""},
+			err:       "fails with exit status 6: no GPU was injected into this container; check NVIDIA_VISIBLE_DEVICES",
+		},
+		"a GPU that is lost": {
+			variables: map[string]string{fakegpu.GPUs: "gpu gpu", fakegpu.NVML: "on=1 nvmlDeviceGetHandleByIndex_v2=15"},
+			err:       "GPU 0000:08:00.0 has fallen off the bus",
+		},
+		"a lost GPU, exit 0": {
+			smi: "#!/bin/sh\necho 'Unable to determine the device handle for gpu 0000:3B:00.0: Unknown Error'\n",
+			err: "GPU 0000:3b:00.0 has fallen off the bus",
+		},
+		"a list without a GPU": {
+			smi: "#!/bin/sh\necho 'No devices found.'\n",
+			err: "lists no GPU; check NVIDIA_VISIBLE_DEVICES",
+		},
 		"a GPU without a UUID": {smi: "#!/bin/sh\necho 'GPU 0: ERR!'\n", err: `lists a GPU without its UUID, "GPU 0: ERR!"`},
-		"a crash":              {variables: nvml("crash:nvmlInit_v2"), err: "nvidia-smi fails with signal: segmentation fault"},
+		"a crash": {
+			variables: nvml("crash:nvmlInit_v2"),
+			err:       "nvidia-smi fails with signal: segmentation fault",
+		},
 	}
 	seen := map[string]string{}
 	for name, tc := range tests {
@@ -64,13 +99,13 @@ func TestToolkit(t *testing.T) {
 				return
 			}
 			g.Expect(err).To(MatchError(ContainSubstring(tc.err)))
-			g.Expect(seen).NotTo(HaveKey(err.Error()), "the sentence of another failure")
+			g.Expect(seen).NotTo(HaveKey(err.Error()), "another failure has the same message")
 			seen[err.Error()] = name
 		})
 	}
 }
 
-func TestToolkitSaysThatNvidiaSMIHangs(t *testing.T) {
+func TestToolkitReportsThatNvidiaSMIHangs(t *testing.T) {
 	g := NewWithT(t)
 	inContainer(t, fakegpu.Build(t), map[string]string{fakegpu.NVML: "hang:nvmlInit_v2"})
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("it does not end within 50ms"))

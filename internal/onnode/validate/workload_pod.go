@@ -8,7 +8,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 )
 
-// The names of the workload pod are those of NVIDIA's validator, so that what finds one finds the other.
+// The names of the workload pod are those of NVIDIA's validator, so that tools find either.
 const (
 	workloadApp            = "nvidia-device-plugin-validator"
 	workloadContainer      = "plugin-validation"
@@ -16,25 +16,25 @@ const (
 )
 
 const (
-	// maxNodePart in bytes bounds what a pod's name takes of the node's, which may have 253: the kubelet
-	// makes a directory of its namespace, its name and its UID, which may have 255.
+	// maxNodePart, in bytes, limits the part of the node's name, of up to 253, in the pod's name: the kubelet
+	// creates a directory named after namespace, name and UID, which may have 255.
 	maxNodePart = 100
-	// hashPart in bytes is how much of that is the hash of a longer name.
+	// hashPart, in bytes, is how much of that is the hash of a longer name.
 	hashPart = 16
 )
 
-// workloadName is the name of the one workload pod of a node. It ends with the node's name, as those of
-// static pods do, so that config/admission/operator_validator.yaml can hold a node to its own pod.
+// workloadName returns the name of the one workload pod of a node. It ends with the node's name, like those of static
+// pods, so that config/admission/operator_validator.yaml can limit a node to its own pod.
 func workloadName(node string) string {
 	if len(node) > maxNodePart {
-		// Nothing between the two: each may end or begin where a name may not have a dash.
+		// No separator: either part may end or begin with a character next to which a dash is invalid.
 		hash := sha256.Sum256([]byte(node))
 		node = node[:maxNodePart-hashPart] + hex.EncodeToString(hash[:hashPart/2])
 	}
 	return workloadApp + "-" + node
 }
 
-// pod is the workload pod.
+// pod returns the workload pod.
 func (w Workload) pod(resource string) nodeapi.Pod {
 	var secrets []nodeapi.LocalObjectReference
 	for _, name := range w.PullSecrets {
@@ -47,7 +47,7 @@ func (w Workload) pod(resource string) nodeapi.Pod {
 			OwnerReferences: []nodeapi.OwnerReference{w.Owner},
 		},
 		Spec: nodeapi.PodSpec{
-			// A second try in the same pod would hold the GPU for as long as the fault lasts.
+			// A restart in the same pod would occupy the GPU while the fault lasts.
 			RestartPolicy:                 "Never",
 			TerminationGracePeriodSeconds: 1, // It has nothing to save.
 			ServiceAccountName:            workloadServiceAccount,
@@ -67,7 +67,7 @@ func (w Workload) pod(resource string) nodeapi.Pod {
 					Capabilities:           nodeapi.Capabilities{Drop: []string{"ALL"}},
 					SeccompProfile:         nodeapi.SeccompProfile{Type: "RuntimeDefault"},
 				},
-				// The program says why it fails in the last line of its log.
+				// The program reports why it fails in the last line of its log.
 				TerminationMessagePolicy: "FallbackToLogsOnError",
 			}},
 		},

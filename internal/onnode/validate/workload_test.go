@@ -20,16 +20,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 )
 
-// cluster is an API server for the workload pod of node-a: it keeps what is created, and shows whoever
-// watches that pod the states that the test gives.
+// cluster is an API server for the workload pod of node-a: it stores the pod that is created, and a watch of that pod
+// gets the states of the test.
 type cluster struct {
 	// states are the status of the created pod, one after the other.
 	states []string
 	// refuse is the answer to a creation; "" creates.
 	refuse string
-	// ends tells how pods end that are deleted.
+	// ends is how deleted pods end.
 	ends ending
-	// present is the pod that is there, from the start or since it was created.
+	// present is the pod that exists, from the start or since it was created.
 	present *nodeapi.Pod
 
 	mutex   sync.Mutex
@@ -41,8 +41,8 @@ type cluster struct {
 type ending int
 
 const (
-	atOnce ending = iota
-	// later is while their end is watched.
+	immediately ending = iota
+	// later: while their end is watched.
 	later
 	never
 )
@@ -82,7 +82,8 @@ func (c *cluster) create(w http.ResponseWriter, r *http.Request) {
 		return
 	case c.present != nil:
 		w.WriteHeader(http.StatusConflict)
-		_, _ = w.Write([]byte(`{"reason":"AlreadyExists","message":"pods \"` + c.present.Metadata.Name + `\" already exists"}`))
+		_, _ = w.Write(
+			[]byte(`{"reason":"AlreadyExists","message":"pods \"` + c.present.Metadata.Name + `\" already exists"}`))
 		return
 	}
 	var body bytes.Buffer
@@ -111,7 +112,7 @@ func (c *cluster) delete(w http.ResponseWriter, r *http.Request) {
 	}
 	c.deleted = append(c.deleted, c.present.Metadata.UID)
 	c.present.Metadata.ResourceVersion, c.present.Metadata.DeletionTimestamp = "8", "2026-01-01T00:00:00Z"
-	if c.ends == atOnce {
+	if c.ends == immediately {
 		c.present = nil
 	}
 	_, _ = w.Write([]byte("{}"))
@@ -129,11 +130,12 @@ func (c *cluster) get(w http.ResponseWriter) {
 
 func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
 	for _, state := range c.states {
-		kind, object := "MODIFIED", `{"metadata":{"name":"`+podName+`"},"status":`+state+`}`
+		eventType, object := "MODIFIED", `{"metadata":{"name":"`+podName+`"},"status":`+state+`}`
 		if state == "" {
-			kind, object = "DELETED", `{"metadata":{"name":"`+podName+`","deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Pending"}}`
+			eventType, object = "DELETED", `{"metadata":{"name":"`+podName+
+				`","deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Pending"}}`
 		}
-		_, _ = w.Write([]byte(`{"type":"` + kind + `","object":` + object + `}`))
+		_, _ = w.Write([]byte(`{"type":"` + eventType + `","object":` + object + `}`))
 	}
 	_ = http.NewResponseController(w).Flush()
 	if c.watched != nil {
@@ -142,7 +144,7 @@ func (c *cluster) watch(w http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// watchEnd answers who watches a pod that was deleted.
+// watchEnd answers the watch of a pod that was deleted.
 func (c *cluster) watchEnd(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).Flush()
 	if c.ends == never {
@@ -156,7 +158,7 @@ func (c *cluster) watchEnd(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte(`{"type":"DELETED","object":` + string(object) + `}`))
 }
 
-// workload is a Workload in that cluster, with its log.
+// workload returns a Workload in this cluster, and its log.
 func workload(t *testing.T, c *cluster) (Workload, *bytes.Buffer) {
 	t.Helper()
 	var log bytes.Buffer
@@ -171,7 +173,8 @@ func workload(t *testing.T, c *cluster) (Workload, *bytes.Buffer) {
 
 const (
 	unplaced = `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable",` +
-		`"message":"0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."}]}`
+		`"message":"0/3 nodes are available: 1 Insufficient nvidia.com/gpu, 2 node(s) didn't satisfy plugin(s) ` +
+		`[NodeAffinity]. no new claims to deallocate, preemption: not eligible due to preemptionPolicy=Never."}]}`
 	scheduled = `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"True"}]}`
 	succeeded = `{"phase":"Succeeded"}`
 )
@@ -181,36 +184,54 @@ func terminated(message string) string {
 	if err != nil {
 		panic(err)
 	}
-	return `{"phase":"Failed","containerStatuses":[{"state":{"terminated":{"exitCode":1,"reason":"Error","message":` + string(encoded) + `}}}]}`
+	return `{"phase":"Failed","containerStatuses":[{"state":{"terminated":{"exitCode":1,"reason":"Error","message":` +
+		string(encoded) + `}}}]}`
 }
 
 func TestWorkload(t *testing.T) {
-	const inUse = "all GPUs are in use, which proves that they can be allocated"
+	const inUse = "all GPUs are in use, which shows that they can be allocated"
 	tests := map[string]struct {
 		states []string
 		log    string
 		err    string
 		kept   bool // The pod is left for its log.
 	}{
-		"succeeds with the pod": {states: []string{scheduled, `{"phase":"Running"}`, succeeded}, log: "a pod got a GPU and computed on it"},
+		"succeeds with the pod": {
+			states: []string{scheduled, `{"phase":"Running"}`, succeeded},
+			log:    "a pod got a GPU and computed on it",
+		},
 		"passes on a full node": {states: []string{unplaced}, log: inUse},
-		"succeeds where a GPU was free soon after": {
+		"succeeds if a GPU is free soon after": {
 			states: []string{unplaced, scheduled, succeeded}, log: "a pod got a GPU"},
-		"passes where the kubelet finds the node full": {
-			states: []string{scheduled, `{"phase":"Failed","reason":"OutOfnvidia.com/gpu","message":"Node didn't have enough resource: nvidia.com/gpu, requested: 1, used: 8, capacity: 8"}`},
-			log:    inUse},
-		"passes where a user's pod took the GPU back": {
-			states: []string{`{"phase":"Running","conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler"}]}`},
-			log:    inUse},
-		"fails with what the program said last": {
-			states: []string{terminated("GPU 0 computes\nGPU 1 gives wrong numbers at index 17; have the GPU serviced\n")}, kept: true,
-			err: "the workload pod on node node-a failed: GPU 1 gives wrong numbers at index 17; have the GPU serviced (its log is that of the pod nvidia-device-plugin-validator-node-a)"},
-		"fails with the exit code of a program that says nothing": {
+		"passes if the kubelet finds the node full": {
+			states: []string{
+				scheduled,
+				`{"phase":"Failed","reason":"OutOfnvidia.com/gpu","message":"Node didn't have enough resource: nvidia.com/gpu, ` +
+					`requested: 1, used: 8, capacity: 8"}`,
+			},
+			log: inUse},
+		"passes if a user's pod took the GPU back": {
+			states: []string{
+				`{"phase":"Running","conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler"}]}`,
+			},
+			log: inUse},
+		"fails with the program's last line": {
+			states: []string{
+				terminated("GPU 0 computes\nGPU 1 gives wrong numbers at index 17; have the GPU serviced\n"),
+			},
+			kept: true,
+			err: "the workload pod on node node-a failed: GPU 1 gives wrong numbers at index 17; have the GPU serviced " +
+				"(see the log of the pod nvidia-device-plugin-validator-node-a)"},
+		"fails with the exit code of a program without output": {
 			states: []string{terminated("")}, kept: true, err: "failed: its container ended with exit code 1 (Error) ("},
 		"fails with the kubelet's reason": {
-			states: []string{`{"phase":"Failed","reason":"UnexpectedAdmissionError","message":"Allocate failed due to device plugin GetPreferredAllocation rpc failed"}`}, kept: true,
-			err: "failed: UnexpectedAdmissionError: Allocate failed due to device plugin GetPreferredAllocation rpc failed ("},
-		"fails where the pod is deleted": {
+			states: []string{
+				`{"phase":"Failed","reason":"UnexpectedAdmissionError","message":"Allocate failed due to device plugin ` +
+					`GetPreferredAllocation rpc failed"}`,
+			},
+			kept: true,
+			err:  "failed: UnexpectedAdmissionError: Allocate failed due to device plugin GetPreferredAllocation rpc failed ("},
+		"fails if the pod is deleted": {
 			states: []string{scheduled, ""}, err: "the workload pod on node node-a was deleted before it ended"},
 	}
 	for name, tc := range tests {
@@ -219,7 +240,7 @@ func TestWorkload(t *testing.T) {
 			c := &cluster{states: tc.states}
 			w, log := workload(t, c)
 			if len(tc.states) > 1 {
-				w.FullAfter = time.Hour // What is not full for long is not full.
+				w.FullAfter = time.Hour // A node is not full if a GPU is free soon after.
 			}
 			err := w.Run(t.Context(), "nvidia.com/gpu")
 			if tc.err == "" {
@@ -237,15 +258,17 @@ func TestWorkload(t *testing.T) {
 	}
 }
 
-// A pod that gets no further is given up with what it waits for, and does not stay behind.
-func TestWorkloadGivesUpWithWhatThePodWaitsFor(t *testing.T) {
+// A pod that makes no progress fails with what it waits for, and is deleted.
+func TestWorkloadFailsWithWhatThePodWaitsFor(t *testing.T) {
 	tests := map[string]struct{ state, err string }{
 		"for its image": {
-			state: `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"True"}],"containerStatuses":[{"state":{"waiting":{"reason":"ImagePullBackOff","message":"Back-off pulling image \"operator:1\""}}}]}`,
-			err:   `its container waits: ImagePullBackOff: Back-off pulling image "operator:1"`},
-		"for a place, of another reason than GPUs": {
-			state: `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"0/1 nodes are available: 1 Too many pods."}]}`,
-			err:   "it is not scheduled: Unschedulable: 0/1 nodes are available: 1 Too many pods."},
+			state: `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"True"}],"containerStatuses":[` +
+				`{"state":{"waiting":{"reason":"ImagePullBackOff","message":"Back-off pulling image \"operator:1\""}}}]}`,
+			err: `its container is waiting: ImagePullBackOff: Back-off pulling image "operator:1"`},
+		"for a place, for another reason than GPUs": {
+			state: `{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable",` +
+				`"message":"0/1 nodes are available: 1 Too many pods."}]}`,
+			err: "it is not scheduled: Unschedulable: 0/1 nodes are available: 1 Too many pods."},
 		"for GPUs of another name": {
 			state: strings.ReplaceAll(unplaced, "nvidia.com/gpu,", "nvidia.com/gpu.shared,"),
 			err:   "it is not scheduled: Unschedulable: 0/3 nodes are available: 1 Insufficient nvidia.com/gpu.shared"},
@@ -281,12 +304,13 @@ func TestWorkloadThatIsInterruptedDeletesItsPod(t *testing.T) {
 // earlier is the pod of an earlier attempt.
 func earlier() *nodeapi.Pod {
 	return &nodeapi.Pod{Metadata: nodeapi.PodMetadata{
-		Name: podName, UID: "earlier", ResourceVersion: "5", Labels: map[string]string{"app": "nvidia-device-plugin-validator"},
+		Name: podName, UID: "earlier", ResourceVersion: "5",
+		Labels: map[string]string{"app": "nvidia-device-plugin-validator"},
 	}}
 }
 
 func TestWorkloadReplacesThePodOfAnEarlierAttempt(t *testing.T) {
-	for name, ends := range map[string]ending{"that ends at once": atOnce, "that ends while it is waited for": later} {
+	for name, ends := range map[string]ending{"that ends immediately": immediately, "that ends later": later} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			c := &cluster{states: []string{succeeded}, present: earlier(), ends: ends}
@@ -298,20 +322,26 @@ func TestWorkloadReplacesThePodOfAnEarlierAttempt(t *testing.T) {
 	}
 }
 
-// A pod whose GPU hangs keeps it while it cannot end: that the node looks full then is no proof.
-func TestWorkloadThatDoesNotEndIsNoProof(t *testing.T) {
-	const remedy = " on node node-a has not ended 200ms after its deletion; see the kernel log of the node for Xid errors of its GPU, and the kubelet's log for the pod " + podName
+// A pod whose GPU hangs occupies it while it cannot end: then the node only looks full.
+func TestWorkloadThatDoesNotEndIsAFailure(t *testing.T) {
+	const remedy = " on node node-a has not ended 200ms after its deletion; see the kernel log of the node for Xid " +
+		"errors of its GPU, and the kubelet's log for the pod " + podName
 	terminating := earlier()
 	terminating.Metadata.DeletionTimestamp = "2026-01-01T00:00:00Z"
-	preempted := `{"phase":"Running","conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler"}]}`
+	preempted := `{"phase":"Running",` +
+		`"conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler"}]}`
 	tests := map[string]struct {
 		present *nodeapi.Pod
 		state   string
 		err     string
 	}{
-		"the earlier one, which runs":       {present: earlier(), state: unplaced, err: "the earlier workload pod" + remedy},
-		"the earlier one, which is deleted": {present: terminating, state: unplaced, err: "the earlier workload pod" + remedy},
-		"its own, which is preempted":       {state: preempted, err: "the workload pod" + remedy},
+		"the earlier one, which runs": {present: earlier(), state: unplaced, err: "the earlier workload pod" + remedy},
+		"the earlier one, which is deleted": {
+			present: terminating,
+			state:   unplaced,
+			err:     "the earlier workload pod" + remedy,
+		},
+		"its own, which is preempted": {state: preempted, err: "the workload pod" + remedy},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -325,7 +355,7 @@ func TestWorkloadThatDoesNotEndIsNoProof(t *testing.T) {
 	}
 }
 
-func TestWorkloadThatIsInterruptedWaitsForNoEarlierPod(t *testing.T) {
+func TestWorkloadThatIsInterruptedDoesNotWaitForAnEarlierPod(t *testing.T) {
 	g := NewWithT(t)
 	w, _ := workload(t, &cluster{present: earlier(), ends: never})
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 100*time.Millisecond, errors.New("terminated signal received"))
@@ -333,26 +363,36 @@ func TestWorkloadThatIsInterruptedWaitsForNoEarlierPod(t *testing.T) {
 	g.Expect(w.Run(ctx, "nvidia.com/gpu")).To(MatchError("the workload pod was interrupted: terminated signal received"))
 }
 
-func TestWorkloadDeletesNoPodOfOthersWithItsName(t *testing.T) {
+func TestWorkloadDeletesNoOtherPodWithItsName(t *testing.T) {
 	g := NewWithT(t)
 	foreign := earlier()
 	foreign.Metadata.Labels = nil
 	c := &cluster{present: foreign}
 	w, _ := workload(t, c)
 	g.Expect(w.Run(t.Context(), "nvidia.com/gpu")).To(MatchError(
-		"the pod gpu-operator/" + podName + " is not a workload pod, but has the name of that of node node-a; delete it"))
+		"the pod gpu-operator/" + podName + " is not a workload pod, but has the name of the workload pod of node node-a; " +
+			"delete it"))
 	g.Expect(c.deleted).To(BeEmpty())
 }
 
-// The fence in config/admission knows these names.
+// The admission policies in config/admission depend on these names.
 func TestWorkloadName(t *testing.T) {
 	hundred := strings.Repeat("a", 100)
 	longest := strings.Repeat("a", 83) + "." + strings.Repeat("b", 169)
 	tests := map[string]struct{ node, name string }{
-		"ends with that of the node":             {"ip-10-0-1-2.ec2.internal", "nvidia-device-plugin-validator-ip-10-0-1-2.ec2.internal"},
-		"holds a long one":                       {hundred, "nvidia-device-plugin-validator-" + hundred},
-		"holds the hash of one that is longer":   {longest, "nvidia-device-plugin-validator-" + longest[:84] + "97158e587e325ad3"},
-		"differs where names differ in the rest": {longest[:252] + "c", "nvidia-device-plugin-validator-" + longest[:84] + "887e3c251abd0d35"},
+		"ends with that of the node": {
+			"ip-10-0-1-2.ec2.internal",
+			"nvidia-device-plugin-validator-ip-10-0-1-2.ec2.internal",
+		},
+		"contains a long one": {hundred, "nvidia-device-plugin-validator-" + hundred},
+		"contains the hash of one that is longer": {
+			longest,
+			"nvidia-device-plugin-validator-" + longest[:84] + "97158e587e325ad3",
+		},
+		"differs where names differ in the rest": {
+			longest[:252] + "c",
+			"nvidia-device-plugin-validator-" + longest[:84] + "887e3c251abd0d35",
+		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -363,16 +403,18 @@ func TestWorkloadName(t *testing.T) {
 	}
 }
 
-func TestWorkloadSaysWhyItsPodCannotBeCreated(t *testing.T) {
+func TestWorkloadReportsWhyItsPodCannotBeCreated(t *testing.T) {
 	g := NewWithT(t)
 	w, _ := workload(t, &cluster{refuse: "pods is forbidden: no PriorityClass with name lowest was found"})
+	const remedy = "the workload pod cannot be created in namespace gpu-operator; check that the priority class lowest " +
+		"exists, and the quotas"
 	g.Expect(w.Run(t.Context(), "nvidia.com/gpu")).To(MatchError(SatisfyAll(
-		HavePrefix("the workload pod cannot be created in namespace gpu-operator; check that the priority class lowest exists, and the quotas"),
-		ContainSubstring("no PriorityClass with name lowest was found"))))
+		HavePrefix(remedy), ContainSubstring("no PriorityClass with name lowest was found"),
+	)))
 }
 
-// The pod is written with types of our own: the API server must read them as the Pod that is meant.
-func TestWorkloadPodIsThePodThatIsMeant(t *testing.T) {
+// The pod is written with types of this project: the API server must read them as the intended Pod.
+func TestWorkloadPodIsAValidPod(t *testing.T) {
 	g := NewWithT(t)
 	c := &cluster{states: []string{succeeded}}
 	w, _ := workload(t, c)

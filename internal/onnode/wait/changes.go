@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Changes returns a channel that receives at once, after each change in dir, and from time to time as a
-// safety net; so the receiver looks at what it wants to know. Changes that nobody has received yet are
-// one. dir need not exist. The channel is never closed, and silent once ctx has ended. Log gets a line
-// where the kernel grants no file events, which makes the safety net do the work.
+// Changes returns a channel that receives initially, after each change in dir, and every 30 s as a safety net;
+// the receiver then reads what it needs. Changes that are not received yet are merged. dir need not exist. The
+// channel is never closed, and receives nothing more once ctx has ended. Where the kernel grants no file events,
+// Changes logs that and polls instead.
 func Changes(ctx context.Context, dir string, log *slog.Logger) <-chan struct{} {
 	changes := make(chan struct{}, 1)
 	go Waiter{Dir: dir, Log: log}.report(ctx, changes)
@@ -30,7 +30,7 @@ func (w Waiter) report(ctx context.Context, changes chan<- struct{}) {
 		select {
 		case <-watched.events():
 		case err := <-watched.overflows():
-			w.Log.Warn("file events were lost, so look again", "error", err)
+			w.Log.Warn("file events were lost, looking again", "error", err)
 		case <-watched.poll.C:
 		case <-ctx.Done():
 			return
@@ -38,14 +38,14 @@ func (w Waiter) report(ctx context.Context, changes chan<- struct{}) {
 	}
 }
 
-// changes are the events of a directory, and the safety net for those that the kernel does not tell of.
+// changes are the events of a directory, and polling for those that inotify does not report.
 type changes struct {
 	*watcher
 	waiter *Waiter
 	poll   *time.Ticker
 }
 
-// open returns the changes of the directory; to be closed.
+// open returns the changes of the directory; the caller closes them.
 func (w *Waiter) open() *changes {
 	c := &changes{waiter: w, poll: time.NewTicker(w.poll)}
 	var err error
@@ -55,7 +55,7 @@ func (w *Waiter) open() *changes {
 	return c
 }
 
-// follow watches the directory as it is now; it comes before each look at it.
+// follow watches the directory as it is now. Call it before each look at the directory.
 func (c *changes) follow() {
 	if err := c.watcher.follow(c.waiter.Dir); err != nil {
 		c.watcher.close()
@@ -63,12 +63,11 @@ func (c *changes) follow() {
 	}
 }
 
-// loseEvents makes the safety net do the work: with no inotify a hand-over takes seconds, which
-// is worth a line but never a failure.
+// loseEvents falls back to polling: without inotify a hand-over takes seconds, which is logged but never fails.
 func (c *changes) loseEvents(err error) {
 	c.watcher = &watcher{}
 	c.poll.Reset(min(c.waiter.poll, eventlessPoll))
-	c.waiter.Log.Warn("the node grants no file events, so files are looked at every "+eventlessPoll.String()+
+	c.waiter.Log.Warn("the node grants no file events, so files are polled every "+eventlessPoll.String()+
 		"; raise its sysctls fs.inotify.max_user_instances and max_user_watches", "error", err)
 }
 

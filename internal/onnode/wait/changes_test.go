@@ -13,18 +13,33 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestChangesTellsOfAChange(t *testing.T) {
+func TestChangesReportsAChange(t *testing.T) {
 	at := func(dir string) string { return filepath.Join(dir, file) }
 	tests := map[string]struct {
 		before func(t *testing.T, dir string)
 		change func(dir string) error
 	}{
-		"the directory and its parent are made": {before: nothing, change: func(dir string) error { return os.MkdirAll(dir, 0o700) }},
-		"a file is made":                        {before: mkdir, change: func(dir string) error { return os.WriteFile(at(dir), nil, 0o600) }},
-		"a file is written":                     {before: filled, change: func(dir string) error { return os.WriteFile(at(dir), []byte("x"), 0o600) }},
-		"a file is renamed":                     {before: filled, change: func(dir string) error { return os.Rename(at(dir), at(dir)+"-2") }},
-		"a file is removed":                     {before: filled, change: func(dir string) error { return os.Remove(at(dir)) }},
-		"the directory goes":                    {before: mkdir, change: os.Remove},
+		"the directory and its parent are created": {
+			before: nothing,
+			change: func(dir string) error { return os.MkdirAll(dir, 0o700) },
+		},
+		"a file is created": {
+			before: mkdir,
+			change: func(dir string) error { return os.WriteFile(at(dir), nil, 0o600) },
+		},
+		"a file is written": {
+			before: filled,
+			change: func(dir string) error { return os.WriteFile(at(dir), []byte("x"), 0o600) },
+		},
+		"a file is renamed": {
+			before: filled,
+			change: func(dir string) error { return os.Rename(at(dir), at(dir)+"-2") },
+		},
+		"a file is removed": {
+			before: filled,
+			change: func(dir string) error { return os.Remove(at(dir)) },
+		},
+		"the directory is removed": {before: mkdir, change: os.Remove},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -33,22 +48,22 @@ func TestChangesTellsOfAChange(t *testing.T) {
 			tc.before(t, dir)
 			changes := make(chan struct{}, 1)
 			go Waiter{Dir: dir, poll: never}.report(t.Context(), changes)
-			g.Eventually(changes, "5s").Should(Receive(), "at once")
+			g.Eventually(changes, "5s").Should(Receive(), "initially")
 			g.Expect(tc.change(dir)).To(Succeed())
 			g.Eventually(changes, "5s").Should(Receive())
 		})
 	}
 }
 
-// The watch moves from the parent to the directory, and from a directory that is gone to its successor.
-func TestChangesFollowsADirectoryThatIsMadeAgain(t *testing.T) {
+// The watch moves from the parent to the directory, and from a removed directory to its successor.
+func TestChangesFollowsARecreatedDirectory(t *testing.T) {
 	g := NewWithT(t)
 	dir := filepath.Join(t.TempDir(), "features")
 	changes := make(chan struct{}, 1)
 	go Waiter{Dir: dir, poll: never}.report(t.Context(), changes)
 	files := -1
-	// The directory is looked at when a change is told of, and at no other time.
-	lookWhenTold := func() int {
+	// The directory is read when a change is reported, and at no other time.
+	readOnChange := func() int {
 		select {
 		case <-changes:
 			entries, _ := os.ReadDir(dir)
@@ -59,9 +74,9 @@ func TestChangesFollowsADirectoryThatIsMadeAgain(t *testing.T) {
 	}
 	for range 3 {
 		filled(t, dir)
-		g.Eventually(lookWhenTold, "5s").Should(Equal(1))
+		g.Eventually(readOnChange, "5s").Should(Equal(1))
 		g.Expect(os.RemoveAll(dir)).To(Succeed())
-		g.Eventually(lookWhenTold, "5s").Should(Equal(0))
+		g.Eventually(readOnChange, "5s").Should(Equal(0))
 	}
 }
 
@@ -71,7 +86,7 @@ func filled(t *testing.T, dir string) {
 	put(t, dir)
 }
 
-func TestChangesTellsFromTimeToTimeWhereThereAreNoEvents(t *testing.T) {
+func TestChangesPollsWithoutEvents(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var log bytes.Buffer

@@ -8,32 +8,31 @@ import (
 )
 
 const (
-	// safetyPoll is how often the condition is looked at besides the events.
+	// safetyPoll is how often the condition is checked in addition to the events.
 	safetyPoll = 30 * time.Second
 	// eventlessPoll is the same where the kernel grants no inotify instance or watch.
 	eventlessPoll = 2 * time.Second
-	// remindEvery is how often a wait that lasts says why.
+	// remindEvery is how often a wait that lasts is logged.
 	remindEvery = time.Minute
 )
 
-// Waiter tells what is waited for.
+// Waiter describes a wait.
 type Waiter struct {
 	// Dir is the directory whose changes may make the condition true.
 	Dir string
-	// What names what is waited for, in the log and in the error.
+	// What is the name of the condition in the log and in the error.
 	What string
-	// Log gets one line when the wait starts, none if the condition is true already, and one
-	// line each minute.
+	// Log gets one line when the wait starts, none if the condition is already true, and one line each
+	// minute.
 	Log *slog.Logger
 
-	// Tests shorten these, or take inotify away.
+	// Tests shorten these, or disable inotify.
 	poll, remind time.Duration
 	watch        func() (*watcher, error)
 }
 
-// Until blocks until condition returns nil. The error of condition is the reason, one clause, why
-// it is not true yet. Until fails only when ctx ends; its error is one clause too, with ctx's
-// cause and the last reason.
+// Until blocks until condition returns nil. The error of condition is one clause why it is not true yet. Until
+// fails only when ctx ends; its error is one clause too, with ctx's cause and the last reason.
 func (w Waiter) Until(ctx context.Context, condition func() error) error {
 	w.setDefaults()
 	changes := w.open()
@@ -60,13 +59,15 @@ func (w Waiter) Until(ctx context.Context, condition func() error) error {
 }
 
 // block returns nil when it is time to look again.
-func (w *Waiter) block(ctx context.Context, changes *changes, remind *time.Ticker, since time.Time, reason error) error {
+func (w *Waiter) block(
+	ctx context.Context, changes *changes, remind *time.Ticker, since time.Time, reason error,
+) error {
 	for {
 		select {
 		case <-changes.events():
 			return nil
 		case err := <-changes.overflows():
-			w.Log.Warn("file events were lost, so look again", "error", err)
+			w.Log.Warn("file events were lost, looking again", "error", err)
 			return nil
 		case <-changes.poll.C:
 			return nil

@@ -17,12 +17,12 @@ import (
 
 const file = "driver-ready"
 
-// never is longer than any test: what it times cannot be what wakes a wait.
+// never is longer than any test: a timer with it wakes no wait.
 const never = time.Hour
 
 var errMissing = errors.New("driver-ready is missing")
 
-// started is a wait for a file in dir that has looked once.
+// started is a wait for a file in dir that has checked once.
 type started struct {
 	done <-chan error
 	log  *bytes.Buffer // To be read once done has been received from.
@@ -59,10 +59,10 @@ func TestUntilIsWokenByTheFile(t *testing.T) {
 	tests := map[string]struct {
 		before, after func(t *testing.T, dir string)
 	}{
-		"when the file is made in a directory that exists": {
+		"when the file is created in a directory that exists": {
 			before: mkdir, after: put,
 		},
-		"when the directory and its parents are made later": {
+		"when the directory and its parents are created later": {
 			before: nothing, after: func(t *testing.T, dir string) { mkdir(t, dir); put(t, dir) },
 		},
 		"when the file is moved into place": {
@@ -73,7 +73,7 @@ func TestUntilIsWokenByTheFile(t *testing.T) {
 				NewWithT(t).Expect(os.Rename(filepath.Join(other, file), filepath.Join(dir, file))).To(Succeed())
 			},
 		},
-		"when the directory is removed and made again": {
+		"when the directory is removed and created again": {
 			before: mkdir,
 			after: func(t *testing.T, dir string) {
 				NewWithT(t).Expect(os.RemoveAll(filepath.Dir(dir))).To(Succeed())
@@ -117,7 +117,7 @@ func TestUntilHandsOverInLessThan100Milliseconds(t *testing.T) {
 	g.Expect(took[len(took)/2]).To(BeNumerically("<", 100*time.Millisecond), "the median")
 }
 
-func TestUntilLooksWithoutEventsToo(t *testing.T) {
+func TestUntilPollsWithoutEvents(t *testing.T) {
 	tests := map[string]func() (*watcher, error){
 		"where the node has no inotify instance left": func() (*watcher, error) {
 			return nil, errors.New("too many open files")
@@ -143,7 +143,7 @@ func TestUntilLooksWithoutEventsToo(t *testing.T) {
 	}
 }
 
-func TestUntilSaysNothingWhenThereIsNothingToWaitFor(t *testing.T) {
+func TestUntilLogsNothingIfTheConditionIsTrue(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
 	put(t, dir)
@@ -152,7 +152,7 @@ func TestUntilSaysNothingWhenThereIsNothingToWaitFor(t *testing.T) {
 	g.Expect(wait.log.String()).To(BeEmpty())
 }
 
-func TestUntilSaysOnceWhatItWaitsForAndRemindsWithTheReason(t *testing.T) {
+func TestUntilLogsOnceAndRemindsWithTheReason(t *testing.T) {
 	g := NewWithT(t)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	dir := t.TempDir()
@@ -170,7 +170,8 @@ func TestUntilSaysOnceWhatItWaitsForAndRemindsWithTheReason(t *testing.T) {
 	g.Expect(err).To(MatchError("terminated signal received after waiting 0s for driver: driver-ready is missing"))
 	g.Expect(err).To(MatchError(errMissing))
 	g.Expect(strings.Count(log.String(), `msg="waiting for driver"`)).To(Equal(1))
-	g.Expect(log.String()).To(MatchRegexp(`msg="still waiting for driver" since=\d{4}-\S+Z because="driver-ready is missing"`))
+	g.Expect(log.String()).
+		To(MatchRegexp(`msg="still waiting for driver" since=\d{4}-\S+Z because="driver-ready is missing"`))
 }
 
 // twice closes then when word has been written two times.

@@ -9,8 +9,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watcher reports changes in a directory or, as long as that is missing, in its nearest parent
-// that exists. The zero value reports nothing.
+// watcher reports changes in a directory or, while that is missing, in its nearest parent that exists. The zero
+// value reports nothing.
 type watcher struct {
 	notify  *fsnotify.Watcher
 	watched string
@@ -24,8 +24,8 @@ func newWatcher() (*watcher, error) {
 	return &watcher{notify: notify}, nil
 }
 
-// follow watches dir, or its nearest parent. It is called before each look at the directory: adding
-// a watch that is there costs one system call, and one whose directory was replaced is renewed.
+// follow watches dir, or its nearest parent. Call it before each look at the directory: adding an existing watch
+// costs one system call, and one whose directory was replaced is renewed.
 func (w *watcher) follow(dir string) error {
 	if w.notify == nil {
 		return nil
@@ -39,18 +39,18 @@ func (w *watcher) follow(dir string) error {
 			return err
 		}
 		if w.watched != "" && w.watched != target {
-			// Fails where the old directory is gone, and its watch with it.
+			// Fails where the old directory is gone, together with its watch.
 			_ = w.notify.Remove(w.watched)
 		}
 		w.watched = target
 		if nearest(dir) == target {
 			return nil
 		}
-		// A child was made before its parent was watched: no event tells of it.
+		// A child was created before its parent was watched: there is no event for it.
 	}
 }
 
-// nearest returns dir, or its nearest parent that exists.
+// nearest returns dir, or its nearest existing parent.
 func nearest(dir string) string {
 	for dir != filepath.Dir(dir) {
 		if _, err := os.Stat(dir); err == nil {
@@ -61,7 +61,7 @@ func nearest(dir string) string {
 	return dir
 }
 
-// events is nil, so never ready, where there is no inotify.
+// events returns the channel of events; nil, so never ready, without inotify.
 func (w *watcher) events() <-chan fsnotify.Event {
 	if w.notify == nil {
 		return nil
@@ -69,7 +69,7 @@ func (w *watcher) events() <-chan fsnotify.Event {
 	return w.notify.Events
 }
 
-// overflows must be drained beside events. The kernel's queue was full, so events were lost.
+// overflows returns the channel of lost events, when the kernel's queue was full. Receive from it and events.
 func (w *watcher) overflows() <-chan error {
 	if w.notify == nil {
 		return nil

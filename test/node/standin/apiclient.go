@@ -18,15 +18,15 @@ import (
 	"strings"
 )
 
-// apiClient calls the API server as a pod does. It is no client of Kubernetes' own, which would make this
-// program three times as large.
+// apiClient calls the API server as a pod does. It is not client-go, which would make this program three times as
+// large.
 type apiClient struct {
 	http  *http.Client
 	base  string
 	token string
 }
 
-// inCluster returns a client with the rights of the pod's account.
+// inCluster returns a client with the permissions of the pod's service account.
 func inCluster() (*apiClient, error) {
 	const dir = "/var/run/secrets/kubernetes.io/serviceaccount"
 	token, err := os.ReadFile(filepath.Join(dir, "token"))
@@ -58,7 +58,7 @@ func (c *apiClient) call(ctx context.Context, method, path string, body []byte, 
 	return json.NewDecoder(response.Body).Decode(answer)
 }
 
-// follow passes on each state of the watched objects, until the server ends the watch.
+// follow calls changed with each state of the watched objects, until the server ends the watch.
 func (c *apiClient) follow(ctx context.Context, path string, changed func(object) error) error {
 	response, err := c.send(ctx, http.MethodGet, path, nil)
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *apiClient) follow(ctx context.Context, path string, changed func(object
 			Object object
 		}
 		err := events.Decode(&event)
-		// A server that goes away ends its watches in the middle.
+		// A server that ends may cut off its watches.
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 			return nil
 		}
@@ -105,5 +105,6 @@ func (c *apiClient) send(ctx context.Context, method, path string, body []byte) 
 		return response, nil
 	}
 	content, err := io.ReadAll(response.Body)
-	return nil, errors.Join(fmt.Errorf("%s %s: %s: %s", method, path, response.Status, content), err, response.Body.Close())
+	return nil, errors.Join(fmt.Errorf("%s %s: %s: %s", method, path, response.Status, content), err,
+		response.Body.Close())
 }

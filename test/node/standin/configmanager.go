@@ -18,11 +18,11 @@ import (
 	"time"
 )
 
-// nodePause is how long config-manager waits before it asks for its node again.
+// nodePause is how long config-manager waits before it watches its node again.
 const nodePause = time.Second
 
-// manageConfig is config-manager of the device plugin: it links the configuration that the label of its node
-// chooses to one place, and signals the program that reads it.
+// manageConfig is config-manager of the device plugin: it links the configuration that the label of its node selects to
+// one place, and signals the program that reads it.
 func manageConfig([]string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -40,22 +40,22 @@ func manageConfig([]string) error {
 	return eachNode(ctx, client, os.Getenv("NODE_NAME"), link)
 }
 
-// eachNode passes on the node as it is and as it changes, until the context ends.
+// eachNode calls changed with the node and with each later state, until the context ends.
 func eachNode(ctx context.Context, client *apiClient, name string, changed func(object) error) error {
 	for {
 		err := watchNode(ctx, client, name, changed)
 		if ctx.Err() != nil {
-			err = nil // What was cut off by the end is no failure.
+			err = nil // A watch that the end cut off is no failure.
 		}
 		if err != nil || ctx.Err() != nil {
 			return err
 		}
-		// The server ends each watch at some time.
+		// The server ends each watch after some time.
 		time.Sleep(nodePause)
 	}
 }
 
-// watchNode does so until the server ends the watch.
+// watchNode is eachNode until the server ends the watch.
 func watchNode(ctx context.Context, client *apiClient, name string, changed func(object) error) error {
 	var node object
 	if err := client.call(ctx, http.MethodGet, "/api/v1/nodes/"+name, nil, &node); err != nil {
@@ -64,11 +64,15 @@ func watchNode(ctx context.Context, client *apiClient, name string, changed func
 	if err := changed(node); err != nil {
 		return err
 	}
-	query := url.Values{"watch": {"true"}, "fieldSelector": {"metadata.name=" + name}, "resourceVersion": {node.Metadata.ResourceVersion}}
+	query := url.Values{
+		"watch":           {"true"},
+		"fieldSelector":   {"metadata.name=" + name},
+		"resourceVersion": {node.Metadata.ResourceVersion},
+	}
 	return client.follow(ctx, "/api/v1/nodes?"+query.Encode(), changed)
 }
 
-// link links the configuration that a node chooses, and signals if it is another one than before.
+// link links the configuration that a node selects, and signals if it is another one than before.
 func link(node object) error {
 	chosen, err := chosenConfig(node.Metadata.Labels[os.Getenv("NODE_LABEL")])
 	if err != nil {
@@ -92,8 +96,8 @@ func link(node object) error {
 	return signalReader()
 }
 
-// chosenConfig is the file of a configuration, which must be there. A node that chooses none has the default,
-// and an empty configuration without one.
+// chosenConfig returns the file of a configuration, which must exist. Without a label it is the default configuration,
+// and without that an empty one.
 func chosenConfig(label string) (string, error) {
 	name := label
 	if name == "" {
@@ -112,7 +116,7 @@ func chosenConfig(label string) (string, error) {
 	return path, nil
 }
 
-// signalReader signals the process of the pod that was started by the name of the reader, to the letter.
+// signalReader signals the process of the pod that was started by the exact name of the reader.
 func signalReader() error {
 	number, err := strconv.Atoi(os.Getenv("SIGNAL"))
 	if err != nil {

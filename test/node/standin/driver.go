@@ -17,9 +17,9 @@ import (
 
 const (
 	driverProduct = "NVIDIA H100 80GB HBM3"
-	// driverRoot is where the driver container shows its root file system on the host.
+	// driverRoot is where the driver container mounts its root file system on the host.
 	driverRoot = "/run/nvidia/driver"
-	// driverState holds the digest of what is loaded.
+	// driverState has the digest of what is loaded.
 	driverState   = "/run/nvidia/nvidia-driver.state"
 	driverDaemons = "/run/nvidia/validations/.driver-daemons-status"
 	moduleDir     = "/sys/module"
@@ -28,17 +28,17 @@ const (
 	majorUVM    = 511
 )
 
-// driverVersion is that of the driver's image, of which NVIDIA's have this variable.
+// driverVersion is the version of the driver's image; NVIDIA's images have this variable.
 func driverVersion() string { return os.Getenv("DRIVER_VERSION") }
 
-// moduleVersion is that of the module in the kernel, whose files are below root.
+// moduleVersion returns the version of the module in the kernel, whose files are below root.
 func moduleVersion(root string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(root, moduleDir, "nvidia", "version"))
 	return strings.TrimSpace(string(content)), err
 }
 
-// loadedVersion is that of the modules in the kernel. In the driver's root, which is without the kernel's files, it is that
-// of the library beside them.
+// loadedVersion returns the version of the modules in the kernel. In the driver's root, which has none of the kernel's
+// files, it returns that of the library there.
 func loadedVersion() string {
 	if version, err := moduleVersion("/"); err == nil {
 		return version
@@ -51,15 +51,17 @@ func loadedVersion() string {
 	return strings.TrimPrefix(filepath.Base(found[0]), library)
 }
 
-// modules are what the driver loads, in the order of unloading.
+// modules are the driver's modules, in the order of unloading.
 var modules = []string{"nvidia_modeset", "nvidia_uvm", "nvidia"}
 
-// driver is the driver container: it loads the modules, shows its root on the host and waits.
+// driver is the driver container: it loads the modules, mounts its root on the host and waits.
 func driver(args []string) error {
 	if !slices.Contains(args, "init") {
 		return fmt.Errorf("nvidia-driver is played with init alone, not with %q", args)
 	}
-	if err := errors.Join(os.MkdirAll(filepath.Dir(driverDaemons), 0o755), os.WriteFile(driverDaemons, []byte("NotReady\n"), 0o644)); err != nil {
+	err := errors.Join(os.MkdirAll(filepath.Dir(driverDaemons), 0o755),
+		os.WriteFile(driverDaemons, []byte("NotReady\n"), 0o644))
+	if err != nil {
 		return err
 	}
 	if err := loadModules(); err != nil {
@@ -83,7 +85,7 @@ func driver(args []string) error {
 	return unmountRoot()
 }
 
-// loadModules makes the kernel show the modules and the GPUs that they serve.
+// loadModules makes the files of the kernel show the modules and their GPUs.
 func loadModules() error {
 	addresses, err := gpuAddresses()
 	if err != nil {
@@ -91,8 +93,9 @@ func loadModules() error {
 	}
 	files := map[string]string{
 		"/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " + driverVersion() + "\n",
-		"/proc/devices": fmt.Sprintf("Character devices:\n  1 mem\n%[1]d nvidia\n%[1]d nvidiactl\n%d nvidia-uvm\n\nBlock devices:\n",
-			majorNvidia, majorUVM),
+		"/proc/devices": fmt.Sprintf(
+			"Character devices:\n  1 mem\n%[1]d nvidia\n%[1]d nvidiactl\n%d nvidia-uvm\n\nBlock devices:\n", majorNvidia,
+			majorUVM),
 	}
 	for i, address := range addresses {
 		files["/proc/driver/nvidia/gpus/"+address+"/information"] = fmt.Sprintf(
@@ -117,7 +120,7 @@ func loadModules() error {
 	return nil
 }
 
-// modulesLoaded tells whether the driver is in the kernel.
+// modulesLoaded reports whether the driver is loaded.
 func modulesLoaded() bool {
 	_, err := os.Stat(filepath.Join(moduleDir, "nvidia", "refcnt"))
 	return err == nil
@@ -135,7 +138,7 @@ func unloadModules() error {
 	return errors.Join(append(failures, err, os.RemoveAll("/proc/driver/nvidia"))...)
 }
 
-// write writes a file in place: others may have it mounted.
+// write writes a file in place, because it may be mounted elsewhere.
 func write(path, content string) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644))
 }
@@ -160,8 +163,7 @@ func makeDevices() error {
 	return nil
 }
 
-// showRoot mounts this container's root on the host, without the kernel's own file systems: those of the
-// host are there already.
+// showRoot mounts this container's root on the host, without the kernel's own file systems, which the host has already.
 func showRoot() error {
 	if err := os.MkdirAll(driverRoot, 0o755); err != nil {
 		return err
@@ -174,7 +176,7 @@ func showRoot() error {
 	return unix.Mount("/", driverRoot, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// unmountRoot takes the driver's root off the host, however often it is mounted there.
+// unmountRoot unmounts the driver's root on the host, however often it is mounted there.
 func unmountRoot() error {
 	for {
 		err := unix.Unmount(driverRoot, unix.MNT_DETACH)
@@ -187,7 +189,7 @@ func unmountRoot() error {
 	}
 }
 
-// smi is nvidia-smi: it knows the GPUs whose device nodes it finds.
+// smi is nvidia-smi: it lists the GPUs whose device nodes it finds.
 func smi(args []string) error {
 	if _, err := os.Stat("/dev/nvidiactl"); err != nil {
 		fmt.Println("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.")
@@ -216,7 +218,7 @@ func smi(args []string) error {
 	return nil
 }
 
-// query prints one line for each GPU, as --format=csv,noheader asks for.
+// query prints one line for each GPU, in the form of --format=csv,noheader.
 func query(gpus []int, fields []string) error {
 	for i, gpu := range gpus {
 		values := map[string]string{

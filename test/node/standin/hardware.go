@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machineDir is where the machine keeps what it shows in place of the kernel's files, below their own paths.
-// The orders are beside it.
+// machineDir is where the machine has the files that replace the kernel's, below their own paths. The orders are next
+// to it.
 const (
 	machineDir    = "/run/machine/kernel"
 	machineOrders = "/run/machine/orders"
@@ -24,11 +24,13 @@ const (
 	machineHook   = "/opt/node/machine/show-hardware"
 )
 
-// kernelFiles are what every container is shown of the machine's hardware, and which boot it is.
-var kernelFiles = []string{"/sys/bus/pci/devices", "/sys/module", "/proc/devices", "/proc/driver", "/proc/sys/kernel/random/boot_id"}
+// kernelFiles are mounted in every container: the machine's hardware and its boot ID.
+var kernelFiles = []string{
+	"/sys/bus/pci/devices", "/sys/module", "/proc/devices", "/proc/driver", "/proc/sys/kernel/random/boot_id",
+}
 
-// runWithHardware is runc, which makes each container with the machine's hardware and the orders in it, and
-// writes down when it starts it.
+// runWithHardware is runc, which adds the machine's hardware and the orders to each container, and records when it
+// starts one.
 func runWithHardware(args []string) error {
 	if err := writeDown(args); err != nil {
 		return err
@@ -41,7 +43,7 @@ func runWithHardware(args []string) error {
 	return unix.Exec(machineRunc, append([]string{"runc"}, args...), os.Environ())
 }
 
-// bundleOf returns the folder of the container that is to be made; empty if none is.
+// bundleOf returns the folder of the container that is being created; empty if none is.
 func bundleOf(args []string) string {
 	makes := false
 	bundle := ""
@@ -59,10 +61,10 @@ func bundleOf(args []string) string {
 	return bundle
 }
 
-// spec is the configuration of a container, as the OCI runtime specification has it.
+// spec is the configuration of a container, see the OCI runtime specification.
 type spec map[string]any
 
-// edit changes the configuration of a container that is about to be made.
+// edit changes the configuration of a container that is about to be created.
 func edit(bundle string, change func(spec) error) error {
 	path := filepath.Join(bundle, "config.json")
 	content, err := os.ReadFile(path)
@@ -82,7 +84,7 @@ func edit(bundle string, change func(spec) error) error {
 	return os.WriteFile(path, content, 0o600)
 }
 
-// section returns a part of a configuration, which is made if it is missing.
+// section returns a part of a configuration, which is created if it is missing.
 func (s spec) section(name string) spec {
 	part, ok := s[name].(map[string]any)
 	if !ok {
@@ -111,7 +113,7 @@ func addHardware(s spec) error {
 	return nil
 }
 
-// showHardware is the hook that runs in a container's mounts before the container enters them. runc itself
+// showHardware is the hook that runs in a container's mount namespace before the container enters it. runc itself
 // refuses mounts in /proc.
 func showHardware([]string) error {
 	var state struct{ Bundle string }
@@ -151,7 +153,7 @@ func rootOf(bundle string) (string, error) {
 
 const pciDevices = "/sys/bus/pci/devices"
 
-// gpuAddresses are those of NVIDIA's 3D controllers on the machine's bus.
+// gpuAddresses returns the addresses of NVIDIA's 3D controllers on the machine's bus.
 func gpuAddresses() ([]string, error) {
 	entries, err := os.ReadDir(pciDevices)
 	if err != nil {
@@ -174,10 +176,10 @@ func gpuAddresses() ([]string, error) {
 	return found, nil
 }
 
-// gpuUUID names a GPU by its number.
+// gpuUUID returns the UUID of a GPU by its number.
 func gpuUUID(index int) string { return fmt.Sprintf("GPU-00000000-0000-4000-8000-%012d", index) }
 
-// gpusIn are the numbers of the GPUs whose device nodes are in a folder.
+// gpusIn returns the numbers of the GPUs whose device nodes are in a folder.
 func gpusIn(dev string) ([]int, error) {
 	entries, err := os.ReadDir(dev)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// journal is where the machine writes down which container it started when, a line for each start.
+	// journal is where the machine records which container it started when, a line for each start.
 	journal = "/var/lib/stand-in-journal"
 	// bundles is where containerd has the folder of each container.
 	bundles = "/run/containerd/io.containerd.runtime.v2.task/k8s.io"
-	// criAnnotation starts the annotations by which containerd says whose a container is.
+	// criAnnotation is the prefix of the annotations in which containerd names a container's pod.
 	criAnnotation = "io.kubernetes.cri."
 )
 
@@ -28,7 +28,7 @@ type start struct {
 	At int64
 }
 
-// writeDown notes the start of a container, if runc is asked for one.
+// writeDown records the start of a container, if runc is called for one.
 func writeDown(args []string) error {
 	found := slices.Index(args, "start")
 	if found < 0 || found+1 >= len(args) {
@@ -50,7 +50,7 @@ func writeDown(args []string) error {
 	})
 }
 
-// appendLine adds a value to a file that has one in each line.
+// appendLine appends a value to a file that has one in each line.
 func appendLine(path string, value any) (err error) {
 	line, err := json.Marshal(value)
 	if err != nil {

@@ -21,7 +21,7 @@ var parts = map[string]func(args []string) error{
 	"pause":         func([]string) error { return untilEnd() },
 	"echo":          echo,
 
-	// Those of NVIDIA.
+	// NVIDIA's.
 	"nvidia-driver":                driver,
 	"driver-manager":               manageDriver,
 	"nvidia-smi":                   smi,
@@ -35,7 +35,7 @@ var parts = map[string]func(args []string) error{
 	"dcgm-exporter":                exportMetrics,
 	"nv-hostengine":                serveEngine,
 
-	// That of a shell, before the driver's container ends.
+	// The shell's, before the driver's container ends.
 	"rm": remove,
 }
 
@@ -43,7 +43,7 @@ func main() {
 	name := filepath.Base(os.Args[0])
 	play, known := parts[name]
 	if !known {
-		fmt.Fprintf(os.Stderr, "there is no part %q; start this program by the name of the one that it is to play\n", name)
+		fmt.Fprintf(os.Stderr, "unknown part %q; start this program by the name of the part that it is to play\n", name)
 		os.Exit(2)
 	}
 	if err := follow(name); err != nil {
@@ -54,7 +54,7 @@ func main() {
 	}
 }
 
-// terminationLog is where a container says why it ends.
+// terminationLog is where a container writes why it ends.
 const terminationLog = "/dev/termination-log"
 
 // failure is an error with an exit code.
@@ -93,7 +93,7 @@ func echo(args []string) error {
 	return nil
 }
 
-// withoutFlags are the arguments that are paths.
+// withoutFlags returns the arguments that are paths.
 func withoutFlags(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(arg string) bool { return strings.HasPrefix(arg, "-") })
 }

@@ -15,12 +15,12 @@ import (
 	"time"
 )
 
-// managementKind is the kind of the devices that the toolkit describes for the containers of the stack: all that the driver
-// has on the node. managementFile is where, in its container as on the host.
+// managementKind is the CDI kind of the devices that the toolkit describes for the containers of the stack: all of the
+// driver on the node. managementFile is its place, in the toolkit's container and on the host.
 const (
 	managementKind = "management.nvidia.com/gpu"
 	managementFile = "/var/run/cdi/management.nvidia.com-gpu.json"
-	// injections is where the runtime writes down what it has put into which container.
+	// injections is where the runtime records what it has injected.
 	injections = "/var/lib/stand-in-injections"
 )
 
@@ -36,7 +36,7 @@ type management struct {
 	Mounts map[string]string
 }
 
-// describe looks for what the driver has at its root. The toolkit knows its places here and on the host by the marker.
+// describe describes the driver. The toolkit reads its root, here and on the host, from the marker.
 func describe() (management, error) {
 	root, onHost := os.Getenv("DRIVER_ROOT_CTR_PATH"), os.Getenv("NVIDIA_DRIVER_ROOT")
 	dev, devOnHost := os.Getenv("DEV_ROOT_CTR_PATH"), os.Getenv("NVIDIA_DEV_ROOT")
@@ -70,7 +70,7 @@ func describe() (management, error) {
 	return found, nil
 }
 
-// versioned is the file that a library of the driver is in.
+// versioned returns the file of a library of the driver.
 func versioned(library, version string) string { return strings.TrimSuffix(library, "1") + version }
 
 // writeManagement describes the driver for the runtime.
@@ -83,11 +83,12 @@ func writeManagement() error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(managementFile+".new", content, 0o644), os.Rename(managementFile+".new", managementFile))
+	return errors.Join(os.WriteFile(managementFile+".new", content, 0o644),
+		os.Rename(managementFile+".new", managementFile))
 }
 
-// inject puts into a container what it asks for by its environment. Like the real runtime, it makes no container where
-// nothing describes the devices, or where something that is described is not there.
+// inject injects into a container what its environment requests. Like the real runtime, it creates no container if
+// there is no description of the devices, or if something that is described does not exist.
 func inject(s spec) error {
 	visible := s.variable("NVIDIA_VISIBLE_DEVICES")
 	if slices.Contains([]string{"", "void", "none"}, visible) {
@@ -98,9 +99,9 @@ func inject(s spec) error {
 		return err
 	}
 	devices, words := described.Devices, []string(nil)
-	asked := strings.Split(visible, ",")
+	requested := strings.Split(visible, ",")
 	for gpu, device := range described.GPUs {
-		if visible == "all" || slices.Contains(asked, strconv.Itoa(gpu)) || slices.Contains(asked, gpuUUID(gpu)) {
+		if visible == "all" || slices.Contains(requested, strconv.Itoa(gpu)) || slices.Contains(requested, gpuUUID(gpu)) {
 			devices, words = append(devices, device), append(words, "gpu")
 		}
 	}
@@ -115,12 +116,12 @@ func inject(s spec) error {
 		}
 		s.mount(source, at)
 	}
-	// How many GPUs the driver's libraries find.
+	// The number of GPUs that the driver's libraries find.
 	s.section("process").add("env", "FAKE_GPUS="+strings.Join(words, " "))
 	return writeInjection(s, described.Driver)
 }
 
-// readManagement reads the description of the devices that a container asks for.
+// readManagement reads the description of the devices that a container requests.
 func readManagement(visible string) (described management, err error) {
 	content, err := os.ReadFile(managementFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -135,7 +136,7 @@ func readManagement(visible string) (described management, err error) {
 	return described, nil
 }
 
-// writeInjection notes which driver's files a container has got, and which driver is loaded.
+// writeInjection records which driver's files a container has got, and which driver is loaded.
 func writeInjection(s spec, driver string) error {
 	loaded, err := moduleVersion(machineDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -20,12 +20,12 @@ const (
 	deployPrefix = "nvidia.com/gpu.deploy."
 	deployTrue   = "true"
 	deployPaused = "paused-for-driver-upgrade"
-	// pauseTimeout is how long the manager waits for the pods of one operand to go.
+	// pauseTimeout is how long the manager waits for the pods of one operand to leave.
 	pauseTimeout = 5 * time.Minute
 )
 
-// paused are the operands that leave a node before its driver is replaced, with the app label of their pods,
-// in the order in which the manager waits for them.
+// paused are the operands that leave a node before its driver is replaced, with the app label of their pods, in the
+// order in which the manager waits for them.
 var paused = [][2]string{
 	{"operator-validator", "nvidia-operator-validator"},
 	{"container-toolkit", "nvidia-container-toolkit-daemonset"},
@@ -36,7 +36,7 @@ var paused = [][2]string{
 	{"mig-manager", "nvidia-mig-manager"},
 }
 
-// manageDriver is k8s-driver-manager: it clears the node of a driver before another one is installed.
+// manageDriver is k8s-driver-manager: it removes a driver from the node before another one is installed.
 func manageDriver(args []string) error {
 	if !slices.Equal(args, []string{"uninstall_driver"}) {
 		return fmt.Errorf("driver-manager is played with uninstall_driver alone, not with %q", args)
@@ -69,7 +69,7 @@ func manageDriver(args []string) error {
 	return relabel(ctx, client, node, paused, deployPaused, deployTrue)
 }
 
-// object is what is read of an object of Kubernetes.
+// object is the part of a Kubernetes object that is read here.
 type object struct {
 	Metadata struct {
 		Name, ResourceVersion string
@@ -77,7 +77,7 @@ type object struct {
 	}
 }
 
-// relabel changes the deploy labels of those operands that have a value to another one.
+// relabel changes the deploy labels of those operands from one value to another.
 func relabel(ctx context.Context, client *apiClient, node string, operands [][2]string, from, to string) error {
 	var found object
 	path := "/api/v1/nodes/" + node
@@ -91,7 +91,7 @@ func relabel(ctx context.Context, client *apiClient, node string, operands [][2]
 		case value == from:
 			changes[key] = to
 		case !there:
-			// As the real one, which reads one that is missing as empty.
+			// Like the real one, which reads a missing label as empty.
 			changes[key] = ""
 		}
 	}
@@ -107,7 +107,7 @@ func label(ctx context.Context, client *apiClient, node string, labels map[strin
 	return client.call(ctx, http.MethodPatch, "/api/v1/nodes/"+node, patch, &object{})
 }
 
-// podsOf are the pods of an operand on a node, by their app label.
+// podsOf returns the pods of an operand on a node, by their app label.
 func podsOf(ctx context.Context, client *apiClient, namespace, node, app string) ([]object, error) {
 	query := url.Values{"labelSelector": {"app=" + app}, "fieldSelector": {"spec.nodeName=" + node}}
 	var pods struct{ Items []object }

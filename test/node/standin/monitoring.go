@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// featureFile is where GPU Feature Discovery leaves its labels.
+// featureFile is where GPU Feature Discovery writes its labels.
 const featureFile = "/etc/kubernetes/node-feature-discovery/features.d/gfd"
 
-// discoverFeatures is GPU Feature Discovery, which writes a file, anew on SIGHUP for a new configuration, and
-// takes it away as it ends.
+// discoverFeatures is GPU Feature Discovery, which writes a file, again on SIGHUP for a new configuration, and removes
+// it when it ends.
 func discoverFeatures([]string) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)

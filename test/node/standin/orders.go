@@ -17,14 +17,14 @@ import (
 // ordersDir is where every container finds the orders, a file for each part that has some.
 const ordersDir = "/stand-in-orders"
 
-// order is what a test wants of a part, each time that it starts.
+// order is how a test makes a part behave, each time that it starts.
 type order struct {
 	// Delay is how long it takes before it does anything, with a unit; RandomDelay adds up to that.
 	Delay, RandomDelay string
-	// Fault is exit, hang or memory: it ends with an error, does nothing until the order is taken back, or
-	// takes all memory.
+	// Fault is exit, hang or memory: it ends with an error, does nothing until the order is withdrawn, or
+	// uses all memory.
 	Fault string
-	// Message is what it says as it exits, Code the exit code; 0 is 1.
+	// Message is what it prints when it exits, Code the exit code; 0 means 1.
 	Message string
 	Code    int
 }
@@ -64,12 +64,12 @@ func follow(part string) error {
 	case "memory":
 		return takeMemory()
 	default:
-		return fmt.Errorf("there is no fault %q", o.Fault)
+		return fmt.Errorf("unknown fault %q", o.Fault)
 	}
 }
 
-// untilTakenBack waits until the part has no orders. One that is told to end before that ends as a program
-// does that knows nothing of signals.
+// untilTakenBack waits until the part has no orders. A signal before that ends it like a program that does not handle
+// signals.
 func untilTakenBack(part string) error {
 	signals := ended()
 	look := time.NewTicker(50 * time.Millisecond)
@@ -93,7 +93,7 @@ func duration(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// takeMemory goes on until the kernel ends it. Without a limit it stops before the machine suffers.
+// takeMemory allocates memory until the kernel kills it. Without a limit it stops before the machine suffers.
 func takeMemory() error {
 	var taken [][]byte
 	for range 256 {

@@ -23,13 +23,13 @@ const (
 	layoutLabel      = "nvidia.com/mig.config"
 	layoutStateLabel = "nvidia.com/mig.config.state"
 	deployPausedMIG  = "paused-for-mig-change"
-	// layoutFile is where the kernel's driver keeps how each GPU is cut, until it is unloaded.
+	// layoutFile is where the kernel's driver has the MIG layout of each GPU, until it is unloaded.
 	layoutFile = "/proc/driver/nvidia/mig-layout"
-	// pciID is that of the machine's GPUs, as layouts name it.
+	// pciID is the ID of the machine's GPUs in layouts.
 	pciID = "0x233010DE"
 )
 
-// gpuClients are the operands that hold GPUs while they run, with the app label of their pods.
+// gpuClients are the operands that use GPUs while they run, with the app label of their pods.
 var gpuClients = [][2]string{
 	{"device-plugin", "nvidia-device-plugin-daemonset"},
 	{"gpu-feature-discovery", "gpu-feature-discovery"},
@@ -37,7 +37,8 @@ var gpuClients = [][2]string{
 	{"dcgm", "nvidia-dcgm"},
 }
 
-// managePartitions is the MIG manager: it cuts the GPUs as the label of its node says, and tells what became of it.
+// managePartitions is the MIG manager: it applies the layout in the label of its node to the GPUs, and reports its
+// state.
 func managePartitions([]string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -56,22 +57,23 @@ func managePartitions([]string) error {
 	})
 }
 
-// partition brings the GPUs to a layout. The operands that hold them leave the node meanwhile.
+// partition applies a layout to the GPUs. The operands that use them leave the node meanwhile.
 func partition(ctx context.Context, client *apiClient, node, name string) error {
-	tell := func(state string) error {
+	report := func(state string) error {
 		fmt.Printf("the layout %s: %s\n", name, state)
 		return label(ctx, client, node, map[string]string{layoutStateLabel: state})
 	}
 	wanted, err := layoutNamed(name)
 	if err != nil {
 		fmt.Println(err)
-		return tell("failed")
+		return report("failed")
 	}
 	if current, err := layout(); err != nil || maps.Equal(current, wanted) {
-		return cmp.Or(err, tell("success"))
+		return cmp.Or(err, report("success"))
 	}
 	namespace := os.Getenv("POD_NAMESPACE")
-	if err := errors.Join(tell("pending"), relabel(ctx, client, node, gpuClients, deployTrue, deployPausedMIG)); err != nil {
+	err = errors.Join(report("pending"), relabel(ctx, client, node, gpuClients, deployTrue, deployPausedMIG))
+	if err != nil {
 		return err
 	}
 	if err := awaitLeft(ctx, client, namespace, node, gpuClients); err != nil {
@@ -84,20 +86,21 @@ func partition(ctx context.Context, client *apiClient, node, name string) error 
 	if err := write(layoutFile, string(content)); err != nil {
 		return fmt.Errorf("cut the GPUs: %w", err)
 	}
-	// What was proven was proven of other devices.
+	// The validation was of other devices.
 	validators, err := podsOf(ctx, client, namespace, node, "nvidia-operator-validator")
 	if err != nil {
 		return err
 	}
 	for _, pod := range validators {
-		if err := client.call(ctx, http.MethodDelete, "/api/v1/namespaces/"+namespace+"/pods/"+pod.Metadata.Name, nil, &object{}); err != nil {
+		path := "/api/v1/namespaces/" + namespace + "/pods/" + pod.Metadata.Name
+		if err := client.call(ctx, http.MethodDelete, path, nil, &object{}); err != nil {
 			return err
 		}
 	}
-	return errors.Join(relabel(ctx, client, node, gpuClients, deployPausedMIG, deployTrue), tell("success"))
+	return errors.Join(relabel(ctx, client, node, gpuClients, deployPausedMIG, deployTrue), report("success"))
 }
 
-// layoutNamed is how many devices of each profile a layout makes of each GPU of the machine.
+// layoutNamed returns how many devices of each profile a layout makes of each GPU of the machine.
 func layoutNamed(name string) (map[string]int, error) {
 	path := cmp.Or(os.Getenv("CONFIG_FILE"), os.Getenv("DEFAULT_CONFIG_FILE"))
 	content, err := os.ReadFile(path)
@@ -123,10 +126,10 @@ func layoutNamed(name string) (map[string]int, error) {
 		}
 		return part.Profile, nil
 	}
-	return nil, fmt.Errorf("there is no layout %s for GPUs %s in %s", name, pciID, path)
+	return nil, fmt.Errorf("the layout %s for GPUs %s is not in %s", name, pciID, path)
 }
 
-// layout is how each GPU is cut; empty if none is.
+// layout returns how each GPU is partitioned; empty if none is.
 func layout() (map[string]int, error) {
 	content, err := os.ReadFile(layoutFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -148,8 +151,8 @@ type unit struct {
 	gpu int
 }
 
-// unitsOf are what the GPUs offer under the name of whole ones, and the profile of MIG devices, empty for whole
-// GPUs, as which the strategy none offers them, too.
+// unitsOf returns the units of the GPUs, and the profile of MIG devices; the profile is empty for whole GPUs, and with
+// the strategy none, which also advertises MIG GPUs as whole ones.
 func unitsOf(gpus []int, strategy string) (units []unit, profile string, err error) {
 	cut, err := layout()
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 	pluginSocket = "nvidia-gpu.sock"
 	cdiKind      = "k8s.device-plugin.nvidia.com/gpu"
 	cdiFile      = "/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
-	// replicaSign stands between the name of a GPU and the number of its replica.
+	// replicaSign separates the name of a GPU from the number of its replica.
 	replicaSign = "::"
 )
 
@@ -41,8 +41,8 @@ type pluginServer struct {
 	ended chan struct{}
 }
 
-// plugin is the device plugin: it serves the GPUs of the driver's root to the kubelet, each as often as its
-// configuration says. A new kubelet, or SIGHUP for a new configuration, has it start anew.
+// plugin is the device plugin: it serves the GPUs of the driver's root to the kubelet, each with the replicas of its
+// configuration. A new kubelet, or SIGHUP for a new configuration, makes it start again.
 func plugin([]string) error {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
@@ -67,7 +67,7 @@ func plugin([]string) error {
 	}
 }
 
-// awaitReason waits for a reason to start anew, or to end.
+// awaitReason waits for a reason to start again, or to end.
 func awaitReason(signals <-chan os.Signal, watcher *fsnotify.Watcher) (again bool, err error) {
 	for {
 		select {
@@ -121,7 +121,7 @@ func servePlugin() (stop func(), err error) {
 	return stop, nil
 }
 
-// offered are the devices that the kubelet is told of, each as often as it is shared.
+// offered returns the devices that are advertised to the kubelet, each with its replicas.
 func offered(units []unit, replicas int) []*api.Device {
 	var devices []*api.Device
 	for _, unit := range units {
@@ -137,7 +137,8 @@ func offered(units []unit, replicas int) []*api.Device {
 }
 
 func register() error {
-	connection, err := grpc.NewClient("unix://"+api.KubeletSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	connection, err := grpc.NewClient("unix://"+api.KubeletSocket,
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
@@ -163,7 +164,7 @@ func (s *pluginServer) ListAndWatch(_ *api.Empty, stream grpc.ServerStreamingSer
 	return nil
 }
 
-// Allocate has the runtime put in the GPUs of the devices.
+// Allocate makes the runtime inject the GPUs of the devices.
 func (s *pluginServer) Allocate(_ context.Context, request *api.AllocateRequest) (*api.AllocateResponse, error) {
 	response := &api.AllocateResponse{}
 	for _, container := range request.ContainerRequests {
@@ -181,7 +182,7 @@ func (s *pluginServer) Allocate(_ context.Context, request *api.AllocateRequest)
 	return response, nil
 }
 
-// replicas is how often each GPU is offered, as the configuration says; once without one.
+// replicas returns how often each GPU is advertised by the configuration; once without one.
 func replicas() (int, error) {
 	path := os.Getenv("CONFIG_FILE")
 	if path == "" {
@@ -212,7 +213,7 @@ func replicas() (int, error) {
 	return 1, nil
 }
 
-// writeCDI describes the GPUs as the Container Device Interface has it.
+// writeCDI describes the GPUs in the format of the Container Device Interface.
 func writeCDI(units []unit) error {
 	driverOnHost, devOnHost := os.Getenv("NVIDIA_DRIVER_ROOT"), os.Getenv("NVIDIA_DEV_ROOT")
 	node := func(name string) map[string]any {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// toolkit is the container toolkit: it installs the runtime, tells containerd of it and waits.
+// toolkit is the container toolkit: it installs the runtime, configures containerd for it and waits.
 func toolkit([]string) error {
 	dir := filepath.Join(os.Getenv("ROOT"), "toolkit")
 	if err := installRuntime(dir); err != nil {
@@ -29,7 +29,8 @@ func toolkit([]string) error {
 	}
 	dropIn, socket := os.Getenv("RUNTIME_DROP_IN_CONFIG"), os.Getenv("RUNTIME_SOCKET")
 	if dropIn == "" || socket == "" {
-		return errors.New("RUNTIME_DROP_IN_CONFIG and RUNTIME_SOCKET must say where the runtime has its configuration and its socket")
+		return errors.New(
+			"RUNTIME_DROP_IN_CONFIG and RUNTIME_SOCKET must say where the runtime has its configuration and its socket")
 	}
 	if err := write(dropIn, handlers(dir)); err != nil {
 		return fmt.Errorf("configure the runtime: %w", err)
@@ -46,7 +47,7 @@ func toolkit([]string) error {
 	if err := untilEnd(); err != nil {
 		return err
 	}
-	// As it ends, it takes back what it told the runtime.
+	// When it ends, it withdraws its configuration of the runtime.
 	return errors.Join(os.Remove(dropIn), restartRuntime(socket))
 }
 
@@ -55,32 +56,36 @@ func installRuntime(dir string) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-ctk", "nvidia-cdi-hook"} {
+	names := []string{"nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-ctk", "nvidia-cdi-hook"}
+	for _, name := range names {
 		path := filepath.Join(dir, name)
-		// Renamed: the one that is there may be running.
-		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(path+".new", self, 0o755), os.Rename(path+".new", path)); err != nil {
+		// Renamed: the old one may be running.
+		err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(path+".new", self, 0o755), os.Rename(path+".new", path))
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// handlers is the drop-in for containerd.
+// handlers returns the drop-in for containerd.
 func handlers(dir string) string {
 	class := cmp.Or(os.Getenv("CONTAINERD_RUNTIME_CLASS"), "nvidia")
 	text := "version = 3\n"
 	for name, program := range map[string]string{
-		class: "nvidia-container-runtime", class + "-cdi": "nvidia-container-runtime.cdi", class + "-legacy": "nvidia-container-runtime",
+		class: "nvidia-container-runtime", class + "-cdi": "nvidia-container-runtime.cdi",
+		class + "-legacy": "nvidia-container-runtime",
 	} {
 		table := fmt.Sprintf("plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.%s", name)
-		text += fmt.Sprintf("\n[%s]\n  runtime_type = \"io.containerd.runc.v2\"\n[%s.options]\n  BinaryName = %q\n  SystemdCgroup = false\n",
+		text += fmt.Sprintf(
+			"\n[%s]\n  runtime_type = \"io.containerd.runc.v2\"\n[%s.options]\n  BinaryName = %q\n  SystemdCgroup = false\n",
 			table, table, filepath.Join(dir, program))
 	}
 	return text
 }
 
-// restartRuntime has the process that listens on the socket reload its configuration, by the signal that ends
-// containerd; the machine then starts it again.
+// restartRuntime makes the process that listens on the socket read its configuration again, by the signal that ends
+// containerd; the machine then restarts it.
 func restartRuntime(socket string) error {
 	connection, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: socket, Net: "unix"})
 	if err != nil {
@@ -107,8 +112,8 @@ func restartRuntime(socket string) error {
 	return nil
 }
 
-// runWithGPUs is the runtime of the handler nvidia: runc, which puts GPUs into the containers that ask for
-// them by their environment.
+// runWithGPUs is the runtime of the handler nvidia: runc, which injects GPUs into the containers that request them by
+// their environment.
 func runWithGPUs(args []string) error {
 	if bundle := bundleOf(args); bundle != "" {
 		if err := edit(bundle, inject); err != nil {
@@ -122,12 +127,12 @@ func runWithGPUs(args []string) error {
 	return unix.Exec(runc, append([]string{runc}, args...), os.Environ())
 }
 
-// libraryDir is where the driver's root and the operator's image have their libraries.
+// libraryDir returns where the driver's root and the operator's image have their libraries.
 func libraryDir() string {
 	return map[string]string{"amd64": "/usr/lib/x86_64-linux-gnu", "arm64": "/usr/lib/aarch64-linux-gnu"}[runtime.GOARCH]
 }
 
-// variable is the value of a variable of the container's program.
+// variable returns the value of a variable of the container's program.
 func (s spec) variable(name string) string {
 	environment, _ := s.section("process")["env"].([]any)
 	value := ""
@@ -141,7 +146,7 @@ func (s spec) variable(name string) string {
 	return value
 }
 
-// libraries are what programs load of the driver.
+// libraries are the driver's libraries that programs load.
 var libraries = []string{"libcuda.so.1", "libnvidia-ml.so.1"}
 
 // device adds a device node to a configuration.
@@ -152,7 +157,9 @@ func (s spec) device(source, at string) error {
 	}
 	major, minor := unix.Major(stat.Rdev), unix.Minor(stat.Rdev)
 	linux := s.section("linux")
-	linux.add("devices", map[string]any{"path": at, "type": "c", "major": major, "minor": minor, "fileMode": 0o666, "uid": 0, "gid": 0})
-	linux.section("resources").add("devices", map[string]any{"allow": true, "type": "c", "major": major, "minor": minor, "access": "rwm"})
+	linux.add("devices",
+		map[string]any{"path": at, "type": "c", "major": major, "minor": minor, "fileMode": 0o666, "uid": 0, "gid": 0})
+	linux.section("resources").
+		add("devices", map[string]any{"allow": true, "type": "c", "major": major, "minor": minor, "access": "rwm"})
 	return nil
 }

@@ -124,7 +124,7 @@ func TestAFailureLeavesItsCodeAndMessage(t *testing.T) {
 		injected bool
 		says     string
 	}{
-		"without the runtime there is no program of the driver": {says: "put no nvidia-smi into this container"},
+		"without the runtime there is no program of the driver": {says: "injected no nvidia-smi into this container"},
 		"with it, there is the one that fails":                  {injected: true, says: "nvidia-smi fails with exit status 9"},
 	} {
 		t.Run(name, func(t *testing.T) {

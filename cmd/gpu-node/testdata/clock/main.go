@@ -1,5 +1,5 @@
-// A program that prints when it was started, in nanoseconds since the machine was: a clock that all
-// processes share, and that nobody sets.
+// A program that prints when it was started, in nanoseconds since the machine was: a clock that all processes share,
+// and that is never set.
 package main
 
 import (

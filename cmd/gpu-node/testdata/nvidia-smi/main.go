@@ -1,5 +1,5 @@
-// A stand-in for nvidia-smi that needs no loader, for tests in a chroot: it lists one GPU, as for a
-// query, and exits with the code in the file /exit-code of its root, with 0 if there is none.
+// A replacement of nvidia-smi that needs no loader, for tests in a chroot: it lists one GPU, as for a query, and exits
+// with the code in the file /exit-code of its root, with 0 if there is none.
 package main
 
 import (

@@ -1,3 +1,3 @@
-// Package nodeapitest is the API server in tests of on-node programs, over HTTPS as a pod reaches it: one
-// that has a Node, or with answers of the test.
+// Package nodeapitest is the API server in tests of on-node programs, over HTTPS as in a pod: one that has a Node, or
+// one with a handler of the test.
 package nodeapitest

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// Token is the bearer token of the pod's service account, which Server asks for.
+	// Token is the bearer token of the pod's service account, which Server requires.
 	Token = "the-pods-token"
-	// Namespace is that of the pod.
+	// Namespace is the namespace of the pod.
 	Namespace = "gpu-operator"
 )
 
-// Server is an API server that has one Node. It answers GET, and merge patches (RFC 7386) of its
-// metadata as the real one does: a patch for another version than the present one is a conflict, and a
-// patch that changes nothing makes no version.
+// Server is an API server with one Node. It answers GET, and merge patches (RFC 7386) of its metadata as the real one
+// does: a patch for another than the current version is a conflict, and a patch that changes nothing creates no new
+// version.
 type Server struct {
 	// ServiceAccountDir is the directory of the pod's service account.
 	ServiceAccountDir string
-	// Env is what the kubelet puts into the pod's environment.
+	// Env is what the kubelet adds to the pod's environment.
 	Env []string
 
 	path string
@@ -60,8 +60,8 @@ func Start(t *testing.T, name string) *Server {
 	return s
 }
 
-// Serve answers with handler as the API server until the test ends. It returns the directory of a pod's
-// service account, and what the kubelet puts into the pod's environment, by which the pod finds it.
+// Serve answers with handler as the API server until the test ends. It returns the directory of a pod's service
+// account, and what the kubelet adds to the pod's environment.
 func Serve(t *testing.T, handler http.Handler) (serviceAccountDir string, env []string) {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)
@@ -72,7 +72,9 @@ func Serve(t *testing.T, handler http.Handler) (serviceAccountDir string, env []
 	}
 	dir := t.TempDir()
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	for name, content := range map[string][]byte{"ca.crt": authority, "token": []byte(Token + "\n"), "namespace": []byte(Namespace)} {
+	for name, content := range map[string][]byte{
+		"ca.crt": authority, "token": []byte(Token + "\n"), "namespace": []byte(Namespace),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -101,14 +103,14 @@ func (s *Server) Gets() int {
 	return s.gets
 }
 
-// Patches returns how often the Node was to be written, refusals included.
+// Patches returns how many requests there were to write the Node, refusals included.
 func (s *Server) Patches() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.patches
 }
 
-// Write changes the Node as another program would.
+// Write changes the Node as another client would.
 func (s *Server) Write(change func(labels, annotations map[string]string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,7 +118,7 @@ func (s *Server) Write(change func(labels, annotations map[string]string)) {
 	s.version++
 }
 
-// Before is called with the method before each request is answered. It may call Write.
+// Before sets a function that is called with the method before each request is answered. It may call Write.
 func (s *Server) Before(call func(method string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,6 +216,6 @@ func merge(into map[string]string, patch map[string]*string) {
 func answer(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	// The client that does not take its answer has gone.
+	// Fails if the client has gone.
 	_ = json.NewEncoder(w).Encode(body)
 }

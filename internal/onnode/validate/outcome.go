@@ -8,11 +8,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/nodeapi"
 )
 
-// verdict is what the state of a workload pod tells.
-type verdict int
+// outcome is the result of a workload pod so far.
+type outcome int
 
 const (
-	podPending verdict = iota
+	podPending outcome = iota
 	// podUnplaced: the node has no GPU left, for now.
 	podUnplaced
 	podSucceeded
@@ -22,16 +22,16 @@ const (
 	podDeleted
 )
 
-// final tells that the verdict will not change.
-func (v verdict) final() bool { return v > podUnplaced }
+// final reports whether the outcome will not change.
+func (o outcome) final() bool { return o > podUnplaced }
 
-// judge tells how far the pod is, which asks for one GPU under this name of a resource.
-func judge(pod nodeapi.Pod, resource string) verdict {
+// outcomeOf returns the outcome of the pod, which requests one GPU of this resource.
+func outcomeOf(pod nodeapi.Pod, resource string) outcome {
 	switch pod.Status.Phase {
 	case "Succeeded":
 		return podSucceeded
 	case "Failed":
-		// The kubelet's word for a pod that the scheduler sent before it had heard of another.
+		// The kubelet's reason if the scheduler placed the pod before it was aware of another one.
 		if pod.Status.Reason == "OutOf"+resource || preempted(pod) {
 			return podPreempted
 		}
@@ -44,21 +44,21 @@ func judge(pod nodeapi.Pod, resource string) verdict {
 		return podDeleted
 	}
 	scheduled, _ := pod.Status.Condition("PodScheduled")
-	if scheduled.Status == "False" && scheduled.Reason == "Unschedulable" && lacks(scheduled.Message, resource) {
+	if scheduled.Status == "False" && scheduled.Reason == "Unschedulable" && isInsufficient(scheduled.Message, resource) {
 		return podUnplaced
 	}
 	return podPending
 }
 
-// preempted tells that the scheduler has taken the pod's GPU for a pod of a higher priority.
+// preempted reports whether the scheduler has taken the pod's GPU for a pod of a higher priority.
 func preempted(pod nodeapi.Pod) bool {
 	disrupted, _ := pod.Status.Condition("DisruptionTarget")
 	return disrupted.Status == "True" && disrupted.Reason == "PreemptionByScheduler"
 }
 
-// lacks tells whether the scheduler's message says that the node has none of this resource left. A
-// name may begin as another one does: nvidia.com/gpu and nvidia.com/gpu.shared.
-func lacks(message, resource string) bool {
+// isInsufficient reports whether the scheduler's message states that the node has none of this resource left. A name
+// may be the prefix of another: nvidia.com/gpu and nvidia.com/gpu.shared.
+func isInsufficient(message, resource string) bool {
 	for rest, found := message, true; found; {
 		if _, rest, found = strings.Cut(rest, "Insufficient "+resource); found && !continues(rest) {
 			return true
@@ -67,13 +67,14 @@ func lacks(message, resource string) bool {
 	return false
 }
 
-// continues tells whether rest goes on with the name of a resource.
+// continues reports whether rest continues the name of a resource.
 func continues(rest string) bool {
 	rest = strings.TrimLeft(rest, ".")
-	return rest != "" && (rest[0] == '-' || rest[0] == '_' || rest[0] >= '0' && rest[0] <= '9' || rest[0] >= 'a' && rest[0] <= 'z')
+	return rest != "" &&
+		(rest[0] == '-' || rest[0] == '_' || rest[0] >= '0' && rest[0] <= '9' || rest[0] >= 'a' && rest[0] <= 'z')
 }
 
-// failedBecause is what the container said last, else what the kubelet says of the pod.
+// failedBecause returns the container's last message, else the kubelet's reason for the pod.
 func failedBecause(pod nodeapi.Pod) string {
 	for _, container := range pod.Status.ContainerStatuses {
 		if ended := container.State.Terminated; ended != nil {
@@ -82,20 +83,21 @@ func failedBecause(pod nodeapi.Pod) string {
 			if last := message[strings.LastIndex(message, "\n")+1:]; last != "" {
 				return last
 			}
-			return fmt.Sprintf("its container ended with exit code %d (%s)", ended.ExitCode, cmp.Or(ended.Reason, "no reason given"))
+			return fmt.Sprintf("its container ended with exit code %d (%s)", ended.ExitCode,
+				cmp.Or(ended.Reason, "no reason given"))
 		}
 	}
 	return reasonAndMessage(pod.Status.Reason, pod.Status.Message)
 }
 
-// pendingBecause says what the pod waits for.
+// pendingBecause returns what the pod waits for.
 func pendingBecause(pod nodeapi.Pod) string {
 	if scheduled, ok := pod.Status.Condition("PodScheduled"); ok && scheduled.Status != "True" {
 		return "it is not scheduled: " + reasonAndMessage(scheduled.Reason, scheduled.Message)
 	}
 	for _, container := range pod.Status.ContainerStatuses {
 		if waiting := container.State.Waiting; waiting != nil {
-			return "its container waits: " + reasonAndMessage(waiting.Reason, waiting.Message)
+			return "its container is waiting: " + reasonAndMessage(waiting.Reason, waiting.Message)
 		}
 	}
 	return "it is " + cmp.Or(pod.Status.Phase, "Pending") + "; see the kubelet's log and the kernel log of the node"

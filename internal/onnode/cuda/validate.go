@@ -8,16 +8,13 @@ import (
 	"strings"
 )
 
-// Prove runs the kernel on every GPU that the library shows, which is Library except in tests, and
-// writes one line for each GPU to out: that it adds, or that it is in use. It goes on after a GPU
-// that fails, so that the lines tell which others work. The error is one sentence with the cause
-// and the remedy; of several GPUs that fail it describes the first and names the others.
+// Validate runs the kernel on every GPU that the library shows, which is Library except in tests, and writes one
+// line for each GPU to out: that it works, or that it is in use, which is not a failure (see inUse). It continues
+// after a GPU that fails, so that the lines list the others that work. The error is one sentence with the cause and
+// the remedy; of several GPUs that fail it describes the first and names the others.
 //
-// A GPU in use is none that fails: see inUse.
-//
-// A call of a broken driver may never return. Whoever calls this has a process of its own for it
-// and a time limit.
-func Prove(libraryPath string, out io.Writer) error {
+// A call of a broken driver may never return, so the caller needs a process of its own for it, with a time limit.
+func Validate(libraryPath string, out io.Writer) error {
 	// A context belongs to a thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -34,7 +31,7 @@ func Prove(libraryPath string, out io.Writer) error {
 		failed []string
 	)
 	for _, d := range devices {
-		verdict, err := d.verdict()
+		line, err := d.report()
 		if err != nil {
 			if first == nil {
 				first = fmt.Errorf("%s: %w", d, err)
@@ -42,7 +39,7 @@ func Prove(libraryPath string, out io.Writer) error {
 			failed = append(failed, fmt.Sprint(d.index))
 			continue
 		}
-		if _, err := fmt.Fprintf(out, "%s: %s\n", d, verdict); err != nil {
+		if _, err := fmt.Fprintf(out, "%s: %s\n", d, line); err != nil {
 			return fmt.Errorf("write the result; check where the output of this program goes: %w", err)
 		}
 	}
@@ -52,7 +49,7 @@ func Prove(libraryPath string, out io.Writer) error {
 	return first
 }
 
-// devices initialises the library and identifies the GPUs that it shows, in its order.
+// devices initialises the library and returns the GPUs that it shows, in its order.
 func (l *library) devices() ([]device, error) {
 	if err := l.check("cuInit", l.init(0)); err != nil {
 		return nil, err
@@ -96,11 +93,11 @@ func (l *library) identify(index int32) (device, error) {
 		return d, err
 	}
 	d.name, d.bus = text(&name[0]), text(&bus[0])
-	kind := "GPU"
+	prefix := "GPU"
 	if strings.Contains(d.name, " MIG ") {
-		// The library gives no prefix. nvidia-smi tells MIG devices apart in the same way.
-		kind = "MIG"
+		// The library gives no prefix. nvidia-smi detects MIG devices in the same way.
+		prefix = "MIG"
 	}
-	d.uuid = fmt.Sprintf("%s-%x-%x-%x-%x-%x", kind, uuid[:4], uuid[4:6], uuid[6:8], uuid[8:10], uuid[10:])
+	d.uuid = fmt.Sprintf("%s-%x-%x-%x-%x-%x", prefix, uuid[:4], uuid[4:6], uuid[6:8], uuid[8:10], uuid[10:])
 	return d, nil
 }
