@@ -92,8 +92,8 @@ const (
 	// Cause: the cluster has more than one ClusterPolicy.
 	// Remedy: merge both specs into one object and delete the other. The message names the active one.
 	ReasonIgnored = "Ignored"
-	// ReasonCRDOutdated: the CustomResourceDefinition in the cluster lacks fields of this version; also the reason of an
-	// Event. The operator changes nothing while the policy may have lost such a field.
+	// ReasonCRDOutdated: the CustomResourceDefinition in the cluster has not all fields of this version; also a reason of
+	// an Event. The operator changes nothing while the policy may have lost such a field.
 	// Cause: the operator was upgraded without its CRD, the chart was rolled back, or NVIDIA's CRD was applied over it.
 	// Remedy: apply the CRD of this version with kubectl apply --server-side, then the ClusterPolicy again.
 	ReasonCRDOutdated = ConditionCRDOutdated
