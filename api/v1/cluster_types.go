@@ -50,7 +50,7 @@ type RollingUpdateSpec struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]+|([0-9]{1,2}|100)%)$')",message="must be a number, or a percentage of 1% to 100%"
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : !self.matches('^0+%?$')",message="must be above 0, or no pod could ever be replaced"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : !self.matches('^0+%?$')",message="must be above 0, or no pod can be replaced"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
@@ -97,7 +97,7 @@ type HostPathsSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(/([^.].*)?)?$')",message="must be an absolute path, such as /"
-	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..': write the path that it leads to"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..': set the resolved path"
 	RootFS string `json:"rootFS,omitempty"`
 	// DriverInstallDir is the path of the driver's root file system on the host. Default /run/nvidia/driver.
 	// +optional

@@ -7,24 +7,24 @@ import (
 // ImageSpec names a container image. Each field that is absent gets the operator's default. image alone may also be a
 // full reference.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.image) && self.image.matches('[/:@]') && ((has(self.repository) && self.repository != \"\") || (has(self.version) && self.version != \"\")))",message="image holds a whole reference ('/', ':' or '@') beside repository or version: write only the image's name, or remove repository and version"
+// +kubebuilder:validation:XValidation:rule="!has(self.image) || !self.image.matches('[/:@]') || self.?repository.orValue(\"\") == \"\" && self.?version.orValue(\"\") == \"\"",message="image is a full reference: remove repository and version, or set image to the name only"
 type ImageSpec struct {
 	// Repository is the registry and path, such as nvcr.io/nvidia.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(([a-zA-Z0-9][-a-zA-Z0-9.]*|[[][0-9a-fA-F:]+[]])(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)?$')",message="must be a registry and a path, such as nvcr.io/nvidia, without https:// and without a slash at its end"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(([a-zA-Z0-9][-a-zA-Z0-9.]*|[[][0-9a-fA-F:]+[]])(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)?$')",message="must be a registry and path without https:// or a trailing slash, such as nvcr.io/nvidia"
 	Repository string `json:"repository,omitempty"`
 	// Image is the image name, or a full reference.
 	//
 	// With a full reference, repository and version must be absent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9[][]a-zA-Z0-9._/:@-]*)?$')",message="must be an image's name, such as driver, or a whole reference"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9[][]a-zA-Z0-9._/:@-]*)?$')",message="must be an image name, such as driver, or a full reference"
 	Image string `json:"image,omitempty"`
 	// Version is a tag, or a digest (sha256:...).
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(sha256:[0-9a-f]{64}|[a-zA-Z0-9_][-a-zA-Z0-9_.]{0,127})?$')",message="must be a tag, such as v1.2.3, or a digest: sha256: and 64 hexadecimal digits"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(sha256:[0-9a-f]{64}|[a-zA-Z0-9_][-a-zA-Z0-9_.]{0,127})?$')",message="must be a tag, such as v1.2.3, or a digest: sha256:..."
 	Version string `json:"version,omitempty"`
 	// ImagePullPolicy defaults to IfNotPresent.
 	// +optional
@@ -40,7 +40,7 @@ type ImageSpec struct {
 type ContainerSpec struct {
 	// Resources of each main container.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory'].all(k, !(k in self.requests) || !(k in self.limits) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",message="requests of cpu or memory exceed limits: lower the request or raise the limit"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory'].all(k, !(k in self.requests) || !(k in self.limits) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",message="cpu or memory requests exceed limits: lower requests or raise limits"
 	Resources *ResourceRequirements `json:"resources,omitempty"`
 	// Args replaces the arguments of the main container.
 	// +optional

@@ -7,7 +7,7 @@ import (
 // DCGMExporterSpec configures the DCGM exporter. Its hostNetwork is true by default if DCGM_REMOTE_HOSTENGINE_INFO in
 // env points to an engine on the host itself.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.podLabelAllowlistRegex) || self.podLabelAllowlistRegex.size() == 0 || has(self.enablePodLabels) || oldSelf.optMap(o, has(o.podLabelAllowlistRegex) && !has(o.enablePodLabels)).orValue(false)",optionalOldSelf=true,fieldPath=".podLabelAllowlistRegex",message="has no effect alone: set enablePodLabels to true, or to false to keep it for later"
+// +kubebuilder:validation:XValidation:rule="!has(self.podLabelAllowlistRegex) || self.podLabelAllowlistRegex.size() == 0 || has(self.enablePodLabels) || oldSelf.optMap(o, has(o.podLabelAllowlistRegex) && !has(o.enablePodLabels)).orValue(false)",optionalOldSelf=true,fieldPath=".podLabelAllowlistRegex",message="has no effect without enablePodLabels: set that to true, or to false to keep this value for later"
 type DCGMExporterSpec struct {
 	// Enabled installs the exporter, which serves GPU metrics on port 9400. Default true.
 	// +optional
@@ -48,7 +48,7 @@ type DCGMExporterSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=4096
-	// +kubebuilder:validation:items:XValidation:rule="''.matches(self) in [true, false]",message="must be a regular expression of RE2"
+	// +kubebuilder:validation:items:XValidation:rule="''.matches(self) in [true, false]",message="must be a regular expression in RE2 syntax"
 	PodLabelAllowlistRegex []string `json:"podLabelAllowlistRegex,omitempty"`
 }
 
@@ -75,7 +75,7 @@ type DCGMExporterServiceSpec struct {
 
 // HPCJobMappingSpec configures the job labels of metrics.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.directory) || self.directory == \"\" || has(self.enabled)",fieldPath=".directory",message="has no effect alone: set enabled to true, or to false to keep it for later"
+// +kubebuilder:validation:XValidation:rule="!has(self.directory) || self.directory == \"\" || has(self.enabled)",fieldPath=".directory",message="has no effect without enabled: set that to true, or to false to keep this value for later"
 type HPCJobMappingSpec struct {
 	// Enabled adds the label hpc_job to the metrics of a GPU. Default false.
 	// +optional

@@ -30,5 +30,5 @@ type DeadlinesSpec struct {
 
 // Deadline is a duration from 1s to 168h, 0s for no deadline, or empty for the default.
 // +kubebuilder:validation:MaxLength=32
-// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^([0-9]{1,6}([.][0-9]{1,6})?(h|m|s|ms))+$') && (duration(self) == duration('0s') || (duration(self) >= duration('1s') && duration(self) <= duration('168h')))",message="must be a time of 1s to 168h, such as 90s or 1h30m, or 0s for no deadline"
+// +kubebuilder:validation:XValidation:rule="size(self) == 0 || self.matches('^([0-9]{1,6}([.][0-9]{1,6})?(h|m|s|ms))+$') && (duration(self) == duration('0s') || (duration(self) >= duration('1s') && duration(self) <= duration('168h')))",message="must be a duration from 1s to 168h, such as 1h30m, or 0s for no deadline"
 type Deadline string

@@ -21,7 +21,7 @@ type DevicePluginSpec struct {
 
 // DevicePluginConfigSpec names the configurations of the device plugin.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.default) || self.default == \"\" || (has(self.name) && self.name != \"\")",fieldPath=".default",message="is a key of the ConfigMap that name is to name: set name, or remove default"
+// +kubebuilder:validation:XValidation:rule="!has(self.default) || self.default == \"\" || (has(self.name) && self.name != \"\")",fieldPath=".default",message="is a key of the ConfigMap in name: set name, or remove default"
 type DevicePluginConfigSpec struct {
 	// Name of a ConfigMap in the operator's namespace with a configuration in each key. Default none: flags and env only.
 	//

@@ -10,7 +10,7 @@ type GlobalSpec struct {
 	// An image that already starts with the mirror is not changed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^(localhost|[a-zA-Z0-9-]+([.][a-zA-Z0-9-]+)+|[a-zA-Z0-9.-]+:[0-9]{1,5}|[[][0-9a-fA-F:]+[]](:[0-9]{1,5})?)(/[a-z0-9]+([._-]+[a-z0-9]+)*)*/?$')",message="must be the host of a registry with a dot or a port, with a path if it has one, such as mirror.local:5000/proxy, and without https://"
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^(localhost|[a-zA-Z0-9-]+([.][a-zA-Z0-9-]+)+|[a-zA-Z0-9.-]+:[0-9]{1,5}|[[][0-9a-fA-F:]+[]](:[0-9]{1,5})?)(/[a-z0-9]+([._-]+[a-z0-9]+)*)*/?$')",message="must be a registry host with a dot or a port, and optionally a path, without https://, such as mirror.local:5000/proxy"
 	Registry string `json:"registry,omitempty"`
 	// ImagePullSecrets names Secrets in the operator's namespace for every pod, in addition to those of its operand.
 	// +optional
@@ -54,5 +54,5 @@ type CABundleSpec struct {
 
 // ProxyAddress is the address of a proxy, or empty.
 // +kubebuilder:validation:MaxLength=2048
-// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="must be the address of a proxy, such as http://proxy.local:3128, without spaces"
+// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="must be a proxy address without spaces, such as http://proxy.local:3128"
 type ProxyAddress = string

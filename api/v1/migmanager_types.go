@@ -31,7 +31,7 @@ type MIGManagerConfigSpec struct {
 	// The operator sets it as the value of that label. Without config, no node gets the label.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$')",message="must be the name of a layout, such as all-1g.10gb: letters, digits, '-', '_' and '.'"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$')",message="must be a layout name, such as all-1g.10gb: letters, digits, '-', '_' and '.'"
 	Default *string `json:"default,omitempty"`
 }
 

@@ -3,11 +3,11 @@ package v1
 // NodePoolSpec gives some GPU nodes another driver, toolkit or GPU configuration. Absent fields are as in the rest of
 // the spec.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) && size(self.nodeSelector) > 0",message="selects no node: name labels of its nodes in nodeSelector"
+// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) && size(self.nodeSelector) > 0",message="nodeSelector is empty and selects no node: add labels of the pool's nodes"
 type NodePoolSpec struct {
 	// Name of the pool. It is the suffix of the names of the pool's DaemonSets.
 	// +kubebuilder:validation:MaxLength=40
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be small letters, digits and '-', with a letter first and no '-' at its end, such as a100"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be lowercase letters, digits and '-', start with a letter and not end with '-', such as a100"
 	Name string `json:"name"`
 	// NodeSelector selects the nodes of the pool. A node belongs to the first pool that selects it.
 	//
@@ -34,7 +34,7 @@ type NodePoolSpec struct {
 
 // NodePoolSelector are the labels of the nodes of a pool.
 // +kubebuilder:validation:MaxProperties=16
-// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9][-a-z0-9.]{0,252}/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?$'))",message="each key must be a label's, such as team or example.com/team"
+// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9][-a-z0-9.]{0,252}/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?$'))",message="keys must be label keys, such as team or example.com/team"
 type NodePoolSelector map[string]LabelValue
 
 // NodePoolDriverSpec overrides spec.driver, field by field.
@@ -89,6 +89,6 @@ type NodePoolMIGConfigSpec struct {
 	// Default that of spec.migManager.config.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$')",message="must be the name of a layout, such as all-1g.10gb: letters, digits, '-', '_' and '.'"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$')",message="must be a layout name, such as all-1g.10gb: letters, digits, '-', '_' and '.'"
 	Default *string `json:"default,omitempty"`
 }

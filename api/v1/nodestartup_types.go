@@ -16,7 +16,7 @@ const (
 
 // NodeStartupSpec keeps pods off GPU nodes until their GPUs can be used.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.onFailure) || self.onFailure != 'taint' || has(self.taints) && self.taints.exists(t, t.effect == 'NoSchedule')",fieldPath=".onFailure",message="taint needs a start-up taint with the effect NoSchedule, which evicts nobody: add one to taints, or set report"
+// +kubebuilder:validation:XValidation:rule="!has(self.onFailure) || self.onFailure != 'taint' || has(self.taints) && self.taints.exists(t, t.effect == 'NoSchedule')",fieldPath=".onFailure",message="taint needs a start-up taint with the effect NoSchedule: add one to taints, or set report"
 type NodeStartupSpec struct {
 	// Taints that nodes are created with. The operator removes them once the GPUs are allocatable and validated. Default
 	// none.
@@ -44,8 +44,8 @@ type StartupTaint struct {
 	// Key of the taint. It must not be one of Kubernetes itself or of Karpenter, which they remove themselves.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?$')",message="must be the key of a taint, such as example.com/gpu-starting"
-	// +kubebuilder:validation:XValidation:rule="!self.matches('^(node|node-role|node[.]cloudprovider)[.]kubernetes[.]io/|^karpenter[.]sh/')",message="is taken off by who sets it: name a taint of your own"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?$')",message="must be a taint key, such as example.com/gpu-starting"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^(node|node-role|node[.]cloudprovider)[.]kubernetes[.]io/|^karpenter[.]sh/')",message="is a taint of Kubernetes or Karpenter, which they remove themselves: use another key"
 	Key string `json:"key"`
 	// Value of the taint. Empty matches any value.
 	// +optional

@@ -5,7 +5,7 @@ type OperatorSpec struct {
 	// RuntimeClass is the name of the main RuntimeClass and of its handler. Default nvidia.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')",message="must be the name of a RuntimeClass and a handler: small letters, digits and '-'"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$')",message="must be a RuntimeClass and handler name: lowercase letters and digits, with '-' between them"
 	RuntimeClass string `json:"runtimeClass,omitempty"`
 	// RefreshHelpers allows pods to be replaced only to update the helper image. Default false.
 	//

@@ -3,7 +3,7 @@ package v1
 // ServiceMonitorSpec configures a ServiceMonitor for Prometheus Operator. Nothing is created until the CRD
 // servicemonitors.monitoring.coreos.com is installed.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.scrapeTimeout) || !self.interval.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$') || !self.scrapeTimeout.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$') || self.interval == \"\" || self.scrapeTimeout == \"\" || duration(self.scrapeTimeout) <= duration(self.interval)",fieldPath=".scrapeTimeout",message="is longer than interval, which Prometheus refuses: lower it or raise interval"
+// +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.scrapeTimeout) || !self.interval.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$') || !self.scrapeTimeout.matches('^([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$') || self.interval == \"\" || self.scrapeTimeout == \"\" || duration(self.scrapeTimeout) <= duration(self.interval)",fieldPath=".scrapeTimeout",message="must not be longer than interval: lower it or raise interval"
 type ServiceMonitorSpec struct {
 	// Enabled creates the ServiceMonitor, and the PrometheusRule if there is one.
 	//
@@ -37,13 +37,13 @@ type ServiceMonitorSpec struct {
 
 // PrometheusDuration is a duration in the format of Prometheus, or empty.
 // +kubebuilder:validation:MaxLength=64
-// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$')",message="must be a time of Prometheus, such as 30s or 1m30s"
+// +kubebuilder:validation:XValidation:rule="self.matches('^(0|([0-9]+y)?([0-9]+w)?([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?)$')",message="must be a Prometheus duration, such as 30s or 1m30s"
 type PrometheusDuration = string
 
 // RelabelConfig is one relabeling step. It has the fields of RelabelConfig of Prometheus Operator, whose own type has a
 // default in its schema and no bounds.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.targetLabel) && self.targetLabel != \"\") || (has(self.action) && !(self.action.lowerAscii() in [\"\", 'replace', 'hashmod', 'lowercase', 'uppercase', 'keepequal', 'dropequal']))",message="this action writes a label: name it in targetLabel"
+// +kubebuilder:validation:XValidation:rule="(has(self.targetLabel) && self.targetLabel != \"\") || (has(self.action) && !(self.action.lowerAscii() in [\"\", 'replace', 'hashmod', 'lowercase', 'uppercase', 'keepequal', 'dropequal']))",message="this action needs targetLabel: set it to the label to write"
 // +kubebuilder:validation:XValidation:rule="!has(self.action) || self.action.lowerAscii() != 'hashmod' || (has(self.modulus) && self.modulus > 0)",message="the action hashmod needs a modulus above 0"
 type RelabelConfig struct {
 	// SourceLabels are the labels whose values are joined and matched.
@@ -65,7 +65,7 @@ type RelabelConfig struct {
 	// Regex that the joined values must match. Default (.*).
 	// +optional
 	// +kubebuilder:validation:MaxLength=8192
-	// +kubebuilder:validation:XValidation:rule="''.matches(self) in [true, false]",message="must be a regular expression of RE2"
+	// +kubebuilder:validation:XValidation:rule="''.matches(self) in [true, false]",message="must be a regular expression in RE2 syntax"
 	Regex string `json:"regex,omitempty"`
 	// Modulus of the hash for the action hashmod.
 	// +optional

@@ -6,7 +6,7 @@ import (
 
 // DriverUpgradePolicySpec configures how outdated drivers are replaced.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.autoUpgrade) || !self.autoUpgrade || !has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable != 0 : !self.maxUnavailable.matches('^0+%?$'))",fieldPath=".maxUnavailable",message="must be above 0, or no node could ever be upgraded: raise it, or set autoUpgrade to false"
+// +kubebuilder:validation:XValidation:rule="!has(self.autoUpgrade) || !self.autoUpgrade || !has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable != 0 : !self.maxUnavailable.matches('^0+%?$'))",fieldPath=".maxUnavailable",message="must be above 0, or no node can be upgraded: raise it, or set autoUpgrade to false"
 type DriverUpgradePolicySpec struct {
 	// AutoUpgrade replaces outdated drivers node by node. Not supported yet. Default false.
 	//
