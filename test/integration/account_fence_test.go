@@ -107,7 +107,7 @@ func operatorChanges(node *corev1.Node) map[string]nodeChange {
 }
 
 func migManagerChanges() map[string]nodeChange {
-	const ofLabels, ofRest = "mig-manager may not write these labels: ", "mig-manager may change only the labels of a node"
+	const ofLabels, ofRest = "mig-manager may not change these labels: ", "mig-manager may change only the labels of a node"
 	return map[string]nodeChange{
 		"state":                             {patch: labelled("nvidia.com/mig.config.state", "pending")},
 		"pause":                             {patch: labelled("nvidia.com/gpu.deploy.dcgm", "paused-for-mig-change")},
