@@ -95,7 +95,8 @@ const (
 	// ReasonCRDOutdated: the CustomResourceDefinition in the cluster has not all fields of this version; also a reason of
 	// an Event. The operator changes nothing while the policy may have lost such a field.
 	// Cause: the operator was upgraded without its CRD, the chart was rolled back, or NVIDIA's CRD was applied over it.
-	// Remedy: apply the CRD of this version with kubectl apply --server-side, then the ClusterPolicy again.
+	// Remedy: apply the CRD of this version with kubectl apply --server-side --force-conflicts. Apply the ClusterPolicy
+	// again if a client has written it meanwhile.
 	ReasonCRDOutdated = ConditionCRDOutdated
 	// ReasonNone: the condition is False, and there is nothing to report.
 	// Cause: normal operation.
@@ -168,8 +169,9 @@ const (
 	// spec.driver.usePrecompiled.
 	ReasonDriverToolkitMissing = "DriverToolkitMissing"
 	// ReasonExcluded: the node is excluded from the operator; on a policy, all GPU nodes are, and Ready is True.
-	// Cause: the node has the label nvidia.com/gpu.deploy.operands=false.
-	// Remedy: none if intended; otherwise remove the label.
+	// Cause: the node has the label nvidia.com/gpu.deploy.operands=false; on a policy also a nodeSelector of the spec that
+	// selects no GPU node.
+	// Remedy: none if intended; otherwise remove the label, or change the nodeSelector.
 	ReasonExcluded = "Excluded"
 	// ReasonNotSelected: a nodeSelector of the spec excludes the node from one operand or from all of them.
 	// Cause: the node does not have the labels of spec.daemonsets.nodeSelector, of the operand's nodeSelector, or of the

@@ -131,9 +131,9 @@ Written by make chart.
 helm install gpu-operator config/helm/gpu-operator --namespace gpu-operator --create-namespace --wait --timeout 10m
 ` + "```" + `
 
-[docs/install.md](../../../docs/install.md) tells about upgrades, GitOps and removal. The values have the names of NVIDIA's chart; those beside them are extensions.
-Only what you set reaches the ClusterPolicy: the defaults below live in the operator, but for %s, which the chart sets.
-A key that does not exist is refused, with the one that was meant. null removes a value.
+See [docs/install.md](../../../docs/install.md) for upgrades, GitOps and removal, and [docs/api.md](../../../docs/api.md) for more about each field of the ClusterPolicy.
+The values have the names of NVIDIA's chart; others are extensions. Only values that you set reach the ClusterPolicy: the defaults below are those of the operator, except %s, which the chart sets.
+An unknown key is refused with a suggestion. null removes a value.
 
 `
 
