@@ -128,12 +128,12 @@ const (
 	// Cause: a ConfigMap, Secret or other object named in the spec was not created, or was deleted.
 	// Remedy: create the object, or add the key; the message names the field, the object and the key.
 	ReasonReferenceMissing = "ReferenceMissing"
-	// ReasonFenceMissing: the admission policy that limits what node discovery may write to Nodes is not installed, so
-	// node discovery stays off.
+	// ReasonAdmissionPolicyMissing: the admission policy that limits what node discovery may write to Nodes is not
+	// installed, so node discovery stays off.
 	// Cause: the ValidatingAdmissionPolicyBinding gpu-operator-node-discovery does not exist. A bundle of the Operator
 	// Lifecycle Manager cannot contain it.
 	// Remedy: apply config/admission, or install Node Feature Discovery and set spec.nodeDiscovery.mode to nfd.
-	ReasonFenceMissing = "AdmissionPolicyMissing"
+	ReasonAdmissionPolicyMissing = "AdmissionPolicyMissing"
 	// ReasonRollingOut: the DaemonSet controller has not processed the operand's latest change yet.
 	// Cause: the operand's objects were created or changed a moment ago.
 	// Remedy: wait; if it lasts, check that kube-controller-manager runs.
