@@ -54,11 +54,10 @@ func (s *schema) fallback() any {
 
 // valuesYAML shows every key with its default. Only what the chart itself decides is not commented out.
 func (v *values) valuesYAML() ([]byte, error) {
-	text := bytes.NewBufferString(`# Written by make chart. Everything here may be left out.
+	text := bytes.NewBufferString(`# Written by make chart. All keys are optional.
 #
-# What is commented out is the default, which the operator itself knows: only what you set reaches the
-# ClusterPolicy. The names are those of NVIDIA's chart. A key that does not exist is refused, with the one
-# that was meant.
+# Commented values are defaults of the operator: only values that you set reach the ClusterPolicy. The names are
+# those of NVIDIA's chart. An unknown key is refused with a suggestion.
 `)
 	for _, name := range slices.Sorted(maps.Keys(v.schema.Properties)) {
 		text.WriteString("\n")
