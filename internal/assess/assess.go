@@ -107,7 +107,7 @@ func (a *Assessment) assess(in Input) {
 }
 
 // Undiscovered assesses the operands that discover GPUs on a node that has not been discovered yet.
-func Undiscovered(catalogue []operand.Operand, pods Pods, now time.Time) map[operand.Name]readiness.Verdict {
+func Undiscovered(catalogue operand.Catalogue, pods Pods, now time.Time) map[operand.Name]readiness.Verdict {
 	var found map[operand.Name]readiness.Verdict
 	for i := range catalogue {
 		name := catalogue[i].Name

@@ -1,7 +1,6 @@
 package assess
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,9 +29,8 @@ func (a *Assessment) checkDeadlines(in Input) {
 	if a.Reason == v1.ReasonOperandPaused {
 		return // Whoever has paused it decides when it goes on.
 	}
-	at := slices.Index(v1.Stages(), a.Stage)
 	for _, rung := range in.Plan.Rungs {
-		if pod := in.Pods[rung.Operand]; pod != nil && slices.Index(v1.Stages(), rung.Stage) < at {
+		if pod := in.Pods[rung.Operand]; pod != nil && rung.Stage.Before(a.Stage) {
 			since = later(since, readiness.ReadySince(pod))
 		}
 	}

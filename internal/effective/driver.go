@@ -26,8 +26,6 @@ func driver(s *v1.DriverSpec) {
 	block(&s.KernelModuleConfig)
 	image(&block(&s.Manager).ImageSpec)
 	upgradePolicy(block(&s.UpgradePolicy))
-	image(&s.ImageSpec)
-	container(&s.ContainerSpec)
 }
 
 // driverPatience is how many seconds a driver has to build and load its modules, as with NVIDIA's probe.

@@ -193,7 +193,7 @@ func (f *Fleet) Publish(next Basis, now time.Time) *Basis {
 		next.Version = f.basis.Version + 1
 	}
 	if d := next.Decisions; d != nil {
-		next.selectors = d.Input.SelectorKeys(d.Catalogue)
+		next.selectors = d.Catalogue.SelectorKeys(d.Input)
 	}
 	f.basis = &next
 	notify(f.published)

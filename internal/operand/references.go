@@ -85,28 +85,6 @@ const caBundleField = "spec.global.caBundle.configMapName"
 // systemPriority starts the names of the priority classes that every cluster has.
 const systemPriority = "system-"
 
-// Uses are those of all operands, in all node pools, each object once.
-func Uses(catalogue []Operand, in Input) []Reference {
-	var all []Reference
-	add := func(o *Operand, in Input) {
-		for _, use := range o.UsesOf(in) {
-			if !slices.Contains(all, use.Reference) {
-				all = append(all, use.Reference)
-			}
-		}
-	}
-	pools := NodePools(in.Spec)
-	for i := range catalogue {
-		add(&catalogue[i], in)
-		for _, pool := range pools {
-			if catalogue[i].VariesIn(pool.NodePoolSpec) {
-				add(&catalogue[i], in.In(pool))
-			}
-		}
-	}
-	return all
-}
-
 // Exists tells whether an object of others is there. Where nobody has looked (Contents is nil), it counts as there.
 func (in Input) Exists(reference Reference) bool {
 	_, there := in.Contents[reference]

@@ -4,9 +4,7 @@ import (
 	"fmt"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -48,7 +46,7 @@ func nodePools(pass Pass, nodes []node) []v1.NodePoolStatus {
 	var result []v1.NodePoolStatus
 	for i := range pass.Plan.NodePools {
 		pool := &pass.Plan.NodePools[i]
-		entry := v1.NodePoolStatus{Name: pool.Name, DriverVersion: driverVersion(pool)}
+		entry := v1.NodePoolStatus{Name: pool.Name, DriverVersion: truncate(pool.DriverVersion, maxVersion)}
 		var worst *node
 		for j := range nodes {
 			node := &nodes[j]
@@ -73,19 +71,6 @@ func nodePools(pass Pass, nodes []node) []v1.NodePoolStatus {
 		result = append(result, entry)
 	}
 	return result
-}
-
-// driverVersion is the version of the driver that the spec gives the nodes of a pool; empty where it gives none.
-func driverVersion(pool *plan.NodePool) string {
-	if !*pool.Spec.Driver.Enabled {
-		return ""
-	}
-	// Of an image that contradicts itself the pool tells elsewhere.
-	ref, err := image.Resolve(image.Driver, pool.Spec.Driver.ImageSpec, "")
-	if err != nil {
-		return ""
-	}
-	return truncate(ref.Version, maxVersion)
 }
 
 // wrongNodePool tells of a pool whose nodes cannot have what it asks for; it holds up no other.

@@ -60,7 +60,9 @@ const lastAtMost = 16
 
 // NewWriter returns a Writer, which tells of transitions by the Recorder: of the policy, and of those operands of
 // the catalogue that no stage of a node waits for.
-func NewWriter(c client.Client, clk clock.PassiveClock, recorder *events.Recorder, catalogue []operand.Operand, timing Timing) *Writer {
+func NewWriter(
+	c client.Client, clk clock.PassiveClock, recorder *events.Recorder, catalogue operand.Catalogue, timing Timing,
+) *Writer {
 	beside := sets.New[string]()
 	for i := range catalogue {
 		if catalogue[i].Stage == "" {

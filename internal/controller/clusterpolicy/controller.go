@@ -43,7 +43,7 @@ type Options struct {
 	// Fleet has what is known of the nodes, and takes what they are assessed by.
 	Fleet *fleet.Fleet
 	// Catalogue is the sorted list of operands.
-	Catalogue []operand.Operand
+	Catalogue operand.Catalogue
 	// Namespace of the operator and the operands.
 	Namespace string
 	// HelperImage is the operator's own image.

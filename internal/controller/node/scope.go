@@ -17,8 +17,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
@@ -60,7 +60,7 @@ func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) 
 }
 
 // facts are those of the node. They are read anew once the Node is another one.
-func (s *scope) facts() operand.NodeFacts {
+func (s *scope) facts() nodeinfo.Facts {
 	if kept := s.entry.Planned; kept != nil && kept.From.Version == s.node.ResourceVersion {
 		facts := kept.Node.Facts
 		facts.StayedAway = false
@@ -287,10 +287,7 @@ func (s *scope) join() {
 	if writes.Joined.IsZero() {
 		return
 	}
-	stages, reached := v1.Stages(), 0
-	for reached < len(stages) && stages[reached] != s.entry.Latest.Stage {
-		reached++
-	}
+	stages, reached := v1.Stages(), s.entry.Latest.Stage.Index()
 	if s.entry.Latest.Ready() {
 		reached = len(stages)
 	}

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -32,9 +33,9 @@ var (
 // runtimeNames are what the toolkit calls a runtime: in RUNTIME, and in variables of this runtime alone.
 // Of those, socket is empty where the toolkit reads none.
 var runtimeNames = map[string]struct{ name, config, socket string }{
-	operand.RuntimeContainerd: {"containerd", "CONTAINERD_CONFIG", "CONTAINERD_SOCKET"},
-	operand.RuntimeCRIO:       {"crio", "CRIO_CONFIG", ""},
-	operand.RuntimeDocker:     {"docker", "DOCKER_CONFIG", "DOCKER_SOCKET"},
+	nodeinfo.RuntimeContainerd: {"containerd", "CONTAINERD_CONFIG", "CONTAINERD_SOCKET"},
+	nodeinfo.RuntimeCRIO:       {"crio", "CRIO_CONFIG", ""},
+	nodeinfo.RuntimeDocker:     {"docker", "DOCKER_CONFIG", "DOCKER_SOCKET"},
 }
 
 var (
@@ -61,7 +62,7 @@ func checkPaths(env []v1.EnvVar) error {
 }
 
 // ambiguous refuses paths that would hold for several container runtimes.
-func ambiguous(env []v1.EnvVar, layouts []operand.Layout) error {
+func ambiguous(env []v1.EnvVar, layouts []nodeinfo.Layout) error {
 	runtimes := map[string]bool{}
 	for _, layout := range layouts {
 		runtimes[layout.Runtime] = true
@@ -83,7 +84,7 @@ func withoutPaths(env []v1.EnvVar) []v1.EnvVar {
 }
 
 // pathsOf is the layout with what the spec says otherwise.
-func pathsOf(layout operand.Layout, env []v1.EnvVar) operand.Layout {
+func pathsOf(layout nodeinfo.Layout, env []v1.EnvVar) nodeinfo.Layout {
 	given := map[string]string{}
 	for _, variable := range env {
 		given[variable.Name] = variable.Value
@@ -124,7 +125,7 @@ const (
 )
 
 // runtimeValues are the variables and mounts by which the toolkit reaches a runtime of this layout.
-func runtimeValues(in operand.Input, layout operand.Layout) values {
+func runtimeValues(in operand.Input, layout nodeinfo.Layout) values {
 	names := runtimeNames[layout.Runtime]
 	v := values{Layout: layout.Name, Runtime: names.name}
 	set := func(name, value string) {
@@ -140,7 +141,7 @@ func runtimeValues(in operand.Input, layout operand.Layout) values {
 		v.Mounts = append(v.Mounts, mount{Name: name, At: at, Host: path.Dir(file), Made: made})
 		return path.Join(at, path.Base(file))
 	}
-	if layout.Runtime == operand.RuntimeContainerd {
+	if layout.Runtime == nodeinfo.RuntimeContainerd {
 		set("CONTAINERD_RUNTIME_CLASS", in.RuntimeClass())
 	} else {
 		// What the variable above does for containerd: the handler that the RuntimeClass names.
@@ -163,12 +164,12 @@ func runtimeValues(in operand.Input, layout operand.Layout) values {
 	set(envSocket, socket)
 	set(names.socket, socket)
 	// Docker reads its configuration without a restart, and the socket of CRI-O is not in the pod.
-	v.Restarts = layout.Runtime == operand.RuntimeContainerd &&
+	v.Restarts = layout.Runtime == nodeinfo.RuntimeContainerd &&
 		!slices.Contains(in.Spec.Toolkit.Env, noRestartEnv) && !leavesRestart(in.Spec.Toolkit.Args)
 	v.Socket = socket
 	set(envSource, layout.ConfigSource)
 	set(envExecutable, layout.Executable)
-	if layout.Runtime == operand.RuntimeCRIO && !in.CDIEnabled() {
+	if layout.Runtime == nodeinfo.RuntimeCRIO && !in.CDIEnabled() {
 		set("CRIO_CONFIG_MODE", crioMode(in))
 	}
 	v.Hooks, v.HooksDir = true, layout.HooksDir

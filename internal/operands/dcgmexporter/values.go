@@ -12,6 +12,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/servicemonitor"
 )
 
 // Variables of the exporter that decide about its pod, too.
@@ -49,7 +50,7 @@ type values struct {
 	JobMappingDir         string
 	ServiceType           corev1.ServiceType
 	InternalTrafficPolicy corev1.ServiceInternalTrafficPolicy
-	Monitor               operand.Monitor
+	Monitor               servicemonitor.Values
 	// Accelerators: rules give the metrics the names that OpenShift has for those of any accelerator.
 	Accelerators bool
 }
@@ -81,7 +82,7 @@ func valuesOf(in operand.Input, ref image.Reference) (values, error) {
 		// Said outright, so that what a user takes back goes back.
 		ServiceType:           spec.Service.Type,
 		InternalTrafficPolicy: *spec.Service.InternalTrafficPolicy,
-		Monitor:               in.Monitor(app, spec.ServiceMonitor),
+		Monitor:               servicemonitor.Of(in, app, spec.ServiceMonitor),
 	}
 	v.Accelerators = v.Monitor.PrometheusRule && in.OpenShift()
 	if spec.Config.Name != "" {

@@ -5,7 +5,11 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/mig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/pluginconfig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/requirement"
 )
 
 // Name of the operand.
@@ -18,16 +22,17 @@ const program = "nvidia-device-plugin"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Images:    []image.Default{pluginconfig.Image()},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Stage:     v1.StageDevicePlugin,
 		Injected:  true,
-		Requires:  operand.AfterToolkit(),
-		Placement: operand.PluginPlacement,
+		Requires:  requirement.AfterToolkit(),
+		Placement: pluginconfig.Placement,
 		Wanted:    wanted,
 		Instances: instances,
-		Varies:    operand.VariesPlugin,
+		Varies:    pluginconfig.Varies,
 
-		References: operand.PluginConfigUses,
+		References: pluginconfig.Uses,
 	}
 }
 
@@ -37,8 +42,8 @@ type values struct {
 	CDI                bool
 	// OwnToolkit: the hook that CDI specifications name is where the operator's toolkit puts it.
 	OwnToolkit bool
-	operand.MIGValues
-	MPS operand.MPSPaths
+	mig.Values
+	MPS pluginconfig.MPSPaths
 	// GDS and GDRCopy: containers get the devices of these modules, which the spec asks for.
 	GDS, GDRCopy bool
 	// Configured: a configuration may share the GPUs by the Multi-Process Service.
@@ -52,13 +57,13 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DevicePlugin
-	ref, err := image.Resolve(image.DevicePlugin, spec.ImageSpec, "")
+	ref, err := pluginconfig.Image().Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
-	config, err := in.PluginConfig(program)
+	config, err := pluginconfig.Of(in, program)
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
@@ -79,8 +84,8 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 			DeviceListStrategy: strategy,
 			CDI:                in.CDIEnabled(),
 			OwnToolkit:         in.OwnToolkit(),
-			MIGValues:          in.MIG(),
-			MPS:                in.MPSPaths(),
+			Values:             mig.Of(in),
+			MPS:                pluginconfig.MPSPathsOf(in),
 			GDS:                *in.Spec.GDS.Enabled,
 			GDRCopy:            *in.Spec.GDRCopy.Enabled,
 			Configured:         config != nil,

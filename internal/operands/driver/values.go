@@ -8,6 +8,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -86,9 +87,9 @@ type moduleConfig struct {
 	Files []string
 }
 
-func instances(in operand.Input, pools []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, pools []nodeinfo.Pool) ([]operand.Instance, error) {
 	manager := in.Spec.Driver.Manager
-	managerImage, err := image.Resolve(image.DriverManager, manager.ImageSpec, "")
+	managerImage, err := managerDefault.Resolve(manager.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.driver.manager: %w", err)
 	}
@@ -116,7 +117,7 @@ func instances(in operand.Input, pools []operand.Pool) ([]operand.Instance, erro
 
 // containerSpec is what the spec says of the driver container. The entrypoint for the driver toolkit takes
 // no arguments but its own.
-func containerSpec(in operand.Input, pool operand.Pool) v1.ContainerSpec {
+func containerSpec(in operand.Input, pool nodeinfo.Pool) v1.ContainerSpec {
 	container := in.Spec.Driver.ContainerSpec
 	if pool.CoreOS != "" {
 		container.Args = nil
@@ -133,13 +134,13 @@ func pullSecrets(lists ...[]string) []string {
 }
 
 // poolValues are the values of one pool, and the version of its image.
-func poolValues(in operand.Input, pool operand.Pool) (values, string, error) {
+func poolValues(in operand.Input, pool nodeinfo.Pool) (values, string, error) {
 	spec := in.Spec.Driver
 	suffix := "-" + pool.OSTag
 	if pool.Kernel != "" {
 		suffix = "-" + pool.Kernel + suffix
 	}
-	driverImage, err := image.Resolve(image.Driver, spec.ImageSpec, suffix)
+	driverImage, err := driverDefault.Resolve(spec.ImageSpec, suffix)
 	if err != nil {
 		return values{}, "", fmt.Errorf("spec.driver: %w", err)
 	}
@@ -174,15 +175,15 @@ func poolValues(in operand.Input, pool operand.Pool) (values, string, error) {
 	return v, driverImage.Version, nil
 }
 
-func (v *values) addSidecars(in operand.Input, pool operand.Pool) (err error) {
+func (v *values) addSidecars(in operand.Input, pool nodeinfo.Pool) (err error) {
 	if gds(in) {
-		if v.GDS, err = sidecarOf(image.GDS, in.Spec.GDS.ImageSpec, pool); err != nil {
+		if v.GDS, err = sidecarOf(gdsDefault, in.Spec.GDS.ImageSpec, pool); err != nil {
 			return fmt.Errorf("spec.gds: %w", err)
 		}
 		v.GDS.Args, v.GDS.Env = in.Spec.GDS.Args, in.Spec.GDS.Env
 	}
 	if gdrcopy(in) {
-		if v.GDRCopy, err = sidecarOf(image.GDRCopy, in.Spec.GDRCopy.ImageSpec, pool); err != nil {
+		if v.GDRCopy, err = sidecarOf(gdrCopyDefault, in.Spec.GDRCopy.ImageSpec, pool); err != nil {
 			return fmt.Errorf("spec.gdrcopy: %w", err)
 		}
 		v.GDRCopy.Args, v.GDRCopy.Env = in.Spec.GDRCopy.Args, in.Spec.GDRCopy.Env
@@ -190,8 +191,8 @@ func (v *values) addSidecars(in operand.Input, pool operand.Pool) (err error) {
 	return nil
 }
 
-func sidecarOf(component image.Component, spec v1.ImageSpec, pool operand.Pool) (sidecar, error) {
-	ref, err := image.Resolve(component, spec, "-"+pool.OSTag)
+func sidecarOf(fallback image.Default, spec v1.ImageSpec, pool nodeinfo.Pool) (sidecar, error) {
+	ref, err := fallback.Resolve(spec, "-"+pool.OSTag)
 	return sidecar{Enabled: true, Image: ref.Image, PullPolicy: string(spec.ImagePullPolicy), pullSecrets: spec.ImagePullSecrets}, err
 }
 

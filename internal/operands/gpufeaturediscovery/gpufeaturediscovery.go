@@ -6,11 +6,20 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/mig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/pluginconfig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/requirement"
 )
 
 // Name of the operand.
 const Name operand.Name = "gpu-feature-discovery"
+
+// defaultImage is NVIDIA's published image, at the version that this release was made for.
+var defaultImage = image.Default{
+	Name: "gpu-feature-discovery", Field: "gfd", Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", Version: "v0.20.0",
+}
 
 // program is the name that it is started by.
 const program = "gpu-feature-discovery"
@@ -19,15 +28,16 @@ const program = "gpu-feature-discovery"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Images:    []image.Default{defaultImage},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
-		Requires:  operand.AfterToolkit(),
+		Requires:  requirement.AfterToolkit(),
 		Placement: placement,
 		Wanted:    wanted,
 		Instances: instances,
-		Varies:    operand.VariesPlugin,
+		Varies:    pluginconfig.Varies,
 
-		References: operand.PluginConfigUses,
+		References: pluginconfig.Uses,
 	}
 }
 
@@ -35,7 +45,7 @@ type values struct {
 	Image, PullPolicy string
 	// NodeFeatureAPI: the labels go into a NodeFeature instead of a file.
 	NodeFeatureAPI bool
-	operand.MIGValues
+	mig.Values
 }
 
 func wanted(in operand.Input) operand.Decision {
@@ -45,13 +55,13 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.GFD
-	ref, err := image.Resolve(image.GFD, spec.ImageSpec, "")
+	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.gfd: %w", err)
 	}
-	config, err := in.PluginConfig(program)
+	config, err := pluginconfig.Of(in, program)
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
@@ -70,7 +80,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 			Image:          ref.Image,
 			PullPolicy:     string(spec.ImagePullPolicy),
 			NodeFeatureAPI: in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD,
-			MIGValues:      in.MIG(),
+			Values:         mig.Of(in),
 		},
 	}}, nil
 }

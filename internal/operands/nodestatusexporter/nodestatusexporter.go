@@ -7,7 +7,9 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/servicemonitor"
 )
 
 // Name of the operand.
@@ -26,7 +28,7 @@ const (
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Placement: placement,
 		Wanted:    wanted,
 		Instances: instances,
@@ -36,7 +38,7 @@ func Operand() operand.Operand {
 type values struct {
 	Image, PullPolicy string
 	Port              int
-	Monitor           operand.Monitor
+	Monitor           servicemonitor.Values
 }
 
 func wanted(in operand.Input) operand.Decision {
@@ -48,7 +50,7 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.NodeStatusExporter
 	ref, policy, err := imageOf(in, spec.ImageSpec)
 	if err != nil {
@@ -68,7 +70,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 			Image:      ref.Image,
 			PullPolicy: policy,
 			Port:       port,
-			Monitor:    in.Monitor(app, spec.ServiceMonitor),
+			Monitor:    servicemonitor.Of(in, app, spec.ServiceMonitor),
 		},
 	}}, nil
 }
@@ -78,7 +80,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 func imageOf(in operand.Input, spec v1.ImageSpec) (image.Reference, string, error) {
 	policy := cmp.Or(string(spec.ImagePullPolicy), string(in.Helper().ImagePullPolicy))
 	if image.Named(spec) {
-		ref, err := image.Resolve(image.OperatorImage, spec, "")
+		ref, err := image.Operator().Resolve(spec, "")
 		if err != nil {
 			return ref, "", fmt.Errorf("spec.nodeStatusExporter: %w", err)
 		}

@@ -2,7 +2,9 @@ package operatormetrics
 
 import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/servicemonitor"
 )
 
 // Name of the operand.
@@ -21,14 +23,14 @@ func Operand() operand.Operand {
 }
 
 type values struct {
-	Monitor  operand.Monitor
+	Monitor  servicemonitor.Values
 	Endpoint operand.MetricsEndpoint
 	// Annotations of the Service.
 	Annotations map[string]string
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
-	monitor := in.Monitor(app, in.Spec.Operator.Metrics.ServiceMonitor)
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
+	monitor := servicemonitor.Of(in, app, in.Spec.Operator.Metrics.ServiceMonitor)
 	made := values{Monitor: monitor, Endpoint: in.OperatorMetrics}
 	if in.AppliedSpec != "" {
 		made.Annotations = map[string]string{labels.AppliedSpec: in.AppliedSpec}
