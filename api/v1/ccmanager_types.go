@@ -1,6 +1,6 @@
 package v1
 
-// CCMode is the mode of confidential computing of a node's GPUs.
+// CCMode is the confidential computing mode of a node's GPUs.
 // +kubebuilder:validation:Enum="";on;off;devtools;ppcie
 type CCMode string
 
@@ -12,18 +12,18 @@ const (
 	CCModePPCIe    CCMode = "ppcie"
 )
 
-// CCManagerSpec configures the manager of confidential computing, which sets the mode that the label
-// nvidia.com/cc.mode of each node asks for. It has no effect without sandboxWorkloads.enabled.
+// CCManagerSpec configures the confidential computing manager, which sets the mode of the node label
+// nvidia.com/cc.mode. It has no effect without sandboxWorkloads.enabled.
 type CCManagerSpec struct {
-	// Enabled installs the manager on nodes for virtual machines, with the mode kata. Default false. Not
-	// supported yet.
+	// Enabled installs the manager on nodes for virtual machines in the mode kata. Not supported yet. Default false.
 	// +optional
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
-	// DefaultMode is the mode of nodes without the label nvidia.com/cc.mode: on, off, devtools (as on, but
-	// open to debuggers) or ppcie (several GPUs and their links; NVIDIA's ClusterPolicy does not take it,
-	// but its manager does). Default: nodes keep the mode that they have.
+	// DefaultMode is the mode of nodes without the label nvidia.com/cc.mode. Default: nodes keep their mode.
+	//
+	// It is on, off, devtools (on, with debugging allowed) or ppcie (several GPUs and their links). NVIDIA's manager
+	// supports ppcie, but its ClusterPolicy does not.
 	// +optional
 	DefaultMode CCMode `json:"defaultMode,omitempty"`
 }

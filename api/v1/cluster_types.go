@@ -14,21 +14,22 @@ type DaemonSetsSpec struct {
 	// Annotations are added to the DaemonSets and their pods.
 	// +optional
 	Annotations Annotations `json:"annotations,omitempty"`
-	// Tolerations replaces the default, which tolerates the taint nvidia.com/gpu:NoSchedule. Node discovery
-	// does not follow: it tolerates every taint, unless its own block says otherwise.
+	// Tolerations replaces the default, a toleration of the taint nvidia.com/gpu:NoSchedule.
+	//
+	// Node discovery ignores this field: it tolerates every taint, unless nodeDiscovery.tolerations is set.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// NodeSelector are the labels of the GPU nodes that get the stack; node discovery looks at all nodes.
-	// Default all.
+	// NodeSelector selects the GPU nodes that get the stack. Default all.
+	//
+	// Node discovery ignores this field and looks at all nodes.
 	// +optional
 	NodeSelector Labels `json:"nodeSelector,omitempty"`
 	// PriorityClassName of the pods. Default system-node-critical.
 	// +optional
 	PriorityClassName ObjectName `json:"priorityClassName,omitempty"`
-	// UpdateStrategy of all DaemonSets but the driver's, which is always OnDelete. Default
-	// RollingUpdate.
+	// UpdateStrategy of all DaemonSets except the driver's, which is always OnDelete. Default RollingUpdate.
 	// +optional
 	// +kubebuilder:validation:Enum="";RollingUpdate;OnDelete
 	UpdateStrategy string `json:"updateStrategy,omitempty"`
@@ -42,13 +43,14 @@ type DaemonSetsSpec struct {
 
 // RollingUpdateSpec configures the strategy RollingUpdate.
 type RollingUpdateSpec struct {
-	// MaxUnavailable is how many pods may be down at once: a number above 0, or a percentage of 1 to
-	// 100. Default 1, and 10% for node discovery, which runs on every node.
+	// MaxUnavailable is how many pods may be unavailable at a time: a number, or a percentage from 1% to 100%. Default 1.
+	//
+	// The default for node discovery, which runs on every node, is 10%.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="type(self) == int || self.matches('^([0-9]+|([0-9]{1,2}|100)%)$')",message="must be a number, or a percentage of 1% to 100%"
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : !self.matches('^0+%?$')",message="must be above 0, or no pod could ever be replaced"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self > 0 : !self.matches('^0+%?$')",message="must be above 0, or no pod can be replaced"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
@@ -65,8 +67,10 @@ const (
 
 // MIGSpec configures how Multi-Instance GPU devices are advertised.
 type MIGSpec struct {
-	// Strategy: none ignores MIG; single advertises equal MIG devices as nvidia.com/gpu; mixed
-	// advertises each profile as nvidia.com/mig-PROFILE. Absent leaves the choice to the plugin.
+	// Strategy is none, single or mixed. Default: the device plugin decides.
+	//
+	// none ignores MIG. single advertises MIG devices, which must be equal, as nvidia.com/gpu. mixed advertises each
+	// profile as nvidia.com/mig-PROFILE.
 	// +optional
 	Strategy MIGStrategy `json:"strategy,omitempty"`
 }
@@ -75,33 +79,33 @@ type MIGSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="!(has(self.nriPluginEnabled) && self.nriPluginEnabled && has(self.enabled) && !self.enabled)",message="nriPluginEnabled needs CDI: remove cdi.enabled=false or nriPluginEnabled"
 type CDISpec struct {
-	// Enabled injects GPUs through CDI rather than through the legacy hook. Default true.
+	// Enabled injects GPUs through CDI instead of the legacy hook. Default true.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 	// Default is deprecated and has no effect.
 	// +optional
 	Default *bool `json:"default,omitempty"`
-	// NRIPluginEnabled injects GPUs through the Node Resource Interface instead of RuntimeClasses.
-	// Default false. It needs CDI and the toolkit.
+	// NRIPluginEnabled injects GPUs through the Node Resource Interface instead of RuntimeClasses. It needs CDI and the
+	// toolkit. Default false.
 	// +optional
 	NRIPluginEnabled *bool `json:"nriPluginEnabled,omitempty"`
 }
 
-// HostPathsSpec tells where things are on the hosts.
+// HostPathsSpec configures paths on the hosts.
 type HostPathsSpec struct {
-	// RootFS is the root of the host's file system as the kubelet sees it. Default /.
+	// RootFS is the root of the host's file system, as the kubelet sees it. Default /.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^(/([^.].*)?)?$')",message="must be an absolute path, such as /"
-	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..': write the path that it leads to"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('/../') && !self.endsWith('/..')",message="must not contain '..': set the resolved path"
 	RootFS string `json:"rootFS,omitempty"`
-	// DriverInstallDir is where the driver's root file system appears on the host. Default
-	// /run/nvidia/driver.
+	// DriverInstallDir is the path of the driver's root file system on the host. Default /run/nvidia/driver.
 	// +optional
 	DriverInstallDir HostPath `json:"driverInstallDir,omitempty"`
-	// KubeletRootDir is the kubelet's --root-dir. The DCGM exporter reads DIR/pod-resources below it, which
-	// tells the pod that holds each GPU; the device plugin's directory stays /var/lib/kubelet, as with
-	// NVIDIA's operator. Default /var/lib/kubelet.
+	// KubeletRootDir is the kubelet's --root-dir. Default /var/lib/kubelet.
+	//
+	// The DCGM exporter reads pod-resources below it to find the pod that uses each GPU. The directory of device plugins
+	// stays /var/lib/kubelet/device-plugins, as in NVIDIA's operator.
 	// +optional
 	KubeletRootDir HostPath `json:"kubeletRootDir,omitempty"`
 }

@@ -4,8 +4,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterPolicy declares the NVIDIA software stack of a cluster's GPU nodes. The oldest one is in
-// force; others are reported as ignored.
+// ClusterPolicy declares the NVIDIA software stack of a cluster's GPU nodes. The oldest one is active; others are
+// ignored.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -19,10 +19,10 @@ type ClusterPolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what the owner of the cluster wants. Every block is optional.
+	// Spec is the desired state. Every block is optional.
 	// +optional
 	Spec ClusterPolicySpec `json:"spec,omitempty"`
-	// Status is what the operator found.
+	// Status is the observed state.
 	// +optional
 	Status ClusterPolicyStatus `json:"status,omitempty"`
 }
@@ -36,47 +36,50 @@ type ClusterPolicyList struct {
 	Items           []ClusterPolicy `json:"items"`
 }
 
-// ClusterPolicySpec has one block for each operand and some that concern all of them. A block
-// that is absent, empty or null means the same: the defaults.
+// ClusterPolicySpec has one block for each operand, and some that apply to all of them. A block that is absent, empty
+// or null means the defaults.
 //
-// The sidecars build their kernel modules from the driver's sources, which a precompiled image lacks.
-// A contradiction that is stored already does not keep anything else from being changed.
+// The GPUDirect Storage and GDRCopy sidecars build their kernel modules from the driver's sources, which a precompiled
+// image does not contain. An existing policy that already violates such a rule can still be changed elsewhere.
 //
-// +kubebuilder:validation:XValidation:rule="!(self.?driver.?usePrecompiled.orValue(false) && self.?driver.?enabled.orValue(true) && self.?gds.?enabled.orValue(false)) || oldSelf.optMap(o, o.?driver.?usePrecompiled.orValue(false) && o.?driver.?enabled.orValue(true) && o.?gds.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".driver.usePrecompiled",message="a precompiled driver cannot have GPUDirect Storage: remove driver.usePrecompiled or gds.enabled"
-// +kubebuilder:validation:XValidation:rule="!(self.?driver.?usePrecompiled.orValue(false) && self.?driver.?enabled.orValue(true) && self.?gdrcopy.?enabled.orValue(false)) || oldSelf.optMap(o, o.?driver.?usePrecompiled.orValue(false) && o.?driver.?enabled.orValue(true) && o.?gdrcopy.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".driver.usePrecompiled",message="a precompiled driver cannot have GDRCopy: remove driver.usePrecompiled or gdrcopy.enabled"
+// +kubebuilder:validation:XValidation:rule="!(self.?driver.?usePrecompiled.orValue(false) && self.?driver.?enabled.orValue(true) && self.?gds.?enabled.orValue(false)) || oldSelf.optMap(o, o.?driver.?usePrecompiled.orValue(false) && o.?driver.?enabled.orValue(true) && o.?gds.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".driver.usePrecompiled",message="must not be set together with gds.enabled: remove one of them"
+// +kubebuilder:validation:XValidation:rule="!(self.?driver.?usePrecompiled.orValue(false) && self.?driver.?enabled.orValue(true) && self.?gdrcopy.?enabled.orValue(false)) || oldSelf.optMap(o, o.?driver.?usePrecompiled.orValue(false) && o.?driver.?enabled.orValue(true) && o.?gdrcopy.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".driver.usePrecompiled",message="must not be set together with gdrcopy.enabled: remove one of them"
 // +kubebuilder:validation:XValidation:rule="!(self.?cdi.?nriPluginEnabled.orValue(false) && !self.?toolkit.?enabled.orValue(true)) || oldSelf.optMap(o, o.?cdi.?nriPluginEnabled.orValue(false) && !o.?toolkit.?enabled.orValue(true)).orValue(false)",optionalOldSelf=true,fieldPath=".cdi.nriPluginEnabled",message="needs the toolkit: remove toolkit.enabled=false or cdi.nriPluginEnabled"
-// +kubebuilder:validation:XValidation:rule="!(self.?gds.?enabled.orValue(false) && self.?driver.?enabled.orValue(true) && self.?driver.?kernelModuleType.orValue(\"\") == 'proprietary' && (!has(self.gds.version) || self.gds.version.matches('^(2[.](17[.]([5-9]|[1-9][0-9])|1[89]|[2-9][0-9]).*)?$'))) || oldSelf.optMap(o, o.?gds.?enabled.orValue(false) && o.?driver.?enabled.orValue(true) && o.?driver.?kernelModuleType.orValue(\"\") == 'proprietary').orValue(false)",optionalOldSelf=true,fieldPath=".driver.kernelModuleType",message="GPUDirect Storage needs the open kernel modules from nvidia-fs 2.17.5 on: set it to open or auto, or remove gds.enabled"
-// +kubebuilder:validation:XValidation:rule="!(self.?sandboxWorkloads.?enabled.orValue(false) && self.?sandboxWorkloads.?mode.orValue(\"\") == 'kata' && self.?sandboxDevicePlugin.?enabled.orValue(false) && !self.?kataSandboxDevicePlugin.?enabled.orValue(false)) || oldSelf.optMap(o, o.?sandboxWorkloads.?enabled.orValue(false) && o.?sandboxWorkloads.?mode.orValue(\"\") == 'kata' && o.?sandboxDevicePlugin.?enabled.orValue(false) && !o.?kataSandboxDevicePlugin.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".sandboxWorkloads.mode",message="kata needs kataSandboxDevicePlugin.enabled, as sandboxDevicePlugin is that of kubevirt: enable it, or change the mode"
-// +kubebuilder:validation:XValidation:rule="!(self.?sandboxWorkloads.?enabled.orValue(false) && self.?sandboxWorkloads.?mode.orValue(\"\") != 'kata' && self.?kataSandboxDevicePlugin.?enabled.orValue(false) && !self.?sandboxDevicePlugin.?enabled.orValue(false)) || oldSelf.optMap(o, o.?sandboxWorkloads.?enabled.orValue(false) && o.?sandboxWorkloads.?mode.orValue(\"\") != 'kata' && o.?kataSandboxDevicePlugin.?enabled.orValue(false) && !o.?sandboxDevicePlugin.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".sandboxWorkloads.mode",message="kubevirt needs sandboxDevicePlugin.enabled, as kataSandboxDevicePlugin is that of kata: enable it, or set the mode to kata"
-// +kubebuilder:validation:XValidation:rule="!(self.?sandboxWorkloads.?enabled.orValue(false) && self.?vgpuManager.?enabled.orValue(false) && (!has(self.vgpuManager.image) || !self.vgpuManager.image.contains('/')) && (self.?vgpuManager.?repository.orValue(\"\") == \"\" || self.?vgpuManager.?image.orValue(\"\") == \"\" || self.?vgpuManager.?version.orValue(\"\") == \"\")) || oldSelf.optMap(o, o.?sandboxWorkloads.?enabled.orValue(false) && o.?vgpuManager.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".vgpuManager",message="no image of the vGPU manager is public: set repository, image and version to those of the one that you built"
-// +kubebuilder:validation:XValidation:rule="!(has(self.nodePools) && self.nodePools.exists(p, p.?driver.?usePrecompiled.orValue(false)) && self.?driver.?enabled.orValue(true) && (self.?gds.?enabled.orValue(false) || self.?gdrcopy.?enabled.orValue(false)))",fieldPath=".nodePools",message="a pool with a precompiled driver cannot have GPUDirect Storage or GDRCopy: remove its driver.usePrecompiled, or gds.enabled and gdrcopy.enabled"
-// +kubebuilder:validation:XValidation:rule="!(has(self.nodePools) && self.nodePools.exists(p, p.?driver.?kernelModuleType.orValue(\"\") == 'proprietary') && self.?gds.?enabled.orValue(false) && self.?driver.?enabled.orValue(true) && (!has(self.gds.version) || self.gds.version.matches('^(2[.](17[.]([5-9]|[1-9][0-9])|1[89]|[2-9][0-9]).*)?$')))",fieldPath=".nodePools",message="GPUDirect Storage needs the open kernel modules from nvidia-fs 2.17.5 on: set driver.kernelModuleType of the pool to open or auto, or remove gds.enabled"
-// +kubebuilder:validation:XValidation:rule="!has(self.nodePools) || self.nodePools.all(p, p.?devicePlugin.?config.?default.orValue(\"\") == \"\" || p.?devicePlugin.?config.?name.orValue(\"\") != \"\" || self.?devicePlugin.?config.?name.orValue(\"\") != \"\")",fieldPath=".nodePools",message="devicePlugin.config.default of a pool is a key of the ConfigMap that name is to name: set name in the pool or in devicePlugin.config, or remove default"
+// +kubebuilder:validation:XValidation:rule="!(self.?gds.?enabled.orValue(false) && self.?driver.?enabled.orValue(true) && self.?driver.?kernelModuleType.orValue(\"\") == 'proprietary' && (!has(self.gds.version) || self.gds.version.matches('^(2[.](17[.]([5-9]|[1-9][0-9])|1[89]|[2-9][0-9]).*)?$'))) || oldSelf.optMap(o, o.?gds.?enabled.orValue(false) && o.?driver.?enabled.orValue(true) && o.?driver.?kernelModuleType.orValue(\"\") == 'proprietary').orValue(false)",optionalOldSelf=true,fieldPath=".driver.kernelModuleType",message="nvidia-fs 2.17.5 and later (GPUDirect Storage) need the open kernel modules: set open or auto, or remove gds.enabled"
+// +kubebuilder:validation:XValidation:rule="!(self.?sandboxWorkloads.?enabled.orValue(false) && self.?sandboxWorkloads.?mode.orValue(\"\") == 'kata' && self.?sandboxDevicePlugin.?enabled.orValue(false) && !self.?kataSandboxDevicePlugin.?enabled.orValue(false)) || oldSelf.optMap(o, o.?sandboxWorkloads.?enabled.orValue(false) && o.?sandboxWorkloads.?mode.orValue(\"\") == 'kata' && o.?sandboxDevicePlugin.?enabled.orValue(false) && !o.?kataSandboxDevicePlugin.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".sandboxWorkloads.mode",message="kata needs kataSandboxDevicePlugin, as sandboxDevicePlugin is for kubevirt: set kataSandboxDevicePlugin.enabled to true, or change the mode"
+// +kubebuilder:validation:XValidation:rule="!(self.?sandboxWorkloads.?enabled.orValue(false) && self.?sandboxWorkloads.?mode.orValue(\"\") != 'kata' && self.?kataSandboxDevicePlugin.?enabled.orValue(false) && !self.?sandboxDevicePlugin.?enabled.orValue(false)) || oldSelf.optMap(o, o.?sandboxWorkloads.?enabled.orValue(false) && o.?sandboxWorkloads.?mode.orValue(\"\") != 'kata' && o.?kataSandboxDevicePlugin.?enabled.orValue(false) && !o.?sandboxDevicePlugin.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".sandboxWorkloads.mode",message="kubevirt needs sandboxDevicePlugin, as kataSandboxDevicePlugin is for kata: set sandboxDevicePlugin.enabled to true, or the mode to kata"
+// +kubebuilder:validation:XValidation:rule="!(self.?sandboxWorkloads.?enabled.orValue(false) && self.?vgpuManager.?enabled.orValue(false) && (!has(self.vgpuManager.image) || !self.vgpuManager.image.contains('/')) && (self.?vgpuManager.?repository.orValue(\"\") == \"\" || self.?vgpuManager.?image.orValue(\"\") == \"\" || self.?vgpuManager.?version.orValue(\"\") == \"\")) || oldSelf.optMap(o, o.?sandboxWorkloads.?enabled.orValue(false) && o.?vgpuManager.?enabled.orValue(false)).orValue(false)",optionalOldSelf=true,fieldPath=".vgpuManager",message="there is no public vGPU manager image: set repository, image and version of the image that you built"
+// +kubebuilder:validation:XValidation:rule="!(has(self.nodePools) && self.nodePools.exists(p, p.?driver.?usePrecompiled.orValue(false)) && self.?driver.?enabled.orValue(true) && (self.?gds.?enabled.orValue(false) || self.?gdrcopy.?enabled.orValue(false)))",fieldPath=".nodePools",message="driver.usePrecompiled of a pool must not be set together with gds.enabled or gdrcopy.enabled: remove it, or remove them"
+// +kubebuilder:validation:XValidation:rule="!(has(self.nodePools) && self.nodePools.exists(p, p.?driver.?kernelModuleType.orValue(\"\") == 'proprietary') && self.?gds.?enabled.orValue(false) && self.?driver.?enabled.orValue(true) && (!has(self.gds.version) || self.gds.version.matches('^(2[.](17[.]([5-9]|[1-9][0-9])|1[89]|[2-9][0-9]).*)?$')))",fieldPath=".nodePools",message="nvidia-fs 2.17.5 and later (GPUDirect Storage) need the open kernel modules: set driver.kernelModuleType of the pool to open or auto, or remove gds.enabled"
+// +kubebuilder:validation:XValidation:rule="!has(self.nodePools) || self.nodePools.all(p, p.?devicePlugin.?config.?default.orValue(\"\") == \"\" || p.?devicePlugin.?config.?name.orValue(\"\") != \"\" || self.?devicePlugin.?config.?name.orValue(\"\") != \"\")",fieldPath=".nodePools",message="devicePlugin.config.default of a pool is a key of a ConfigMap: set devicePlugin.config.name in the pool or in the spec, or remove default"
 type ClusterPolicySpec struct {
-	// Operator configures what the operator itself creates.
+	// Operator configures objects that the operator creates for itself.
 	// +optional
 	Operator *OperatorSpec `json:"operator,omitempty"`
-	// Paused has the operator observe and report, and write nothing but status: no object, no label of a
-	// node, no condition. Deleting the policy removes the stack all the same. Default false.
+	// Paused makes the operator write nothing but status. Default false.
+	//
+	// It then changes no object, no node label and no node condition. Deleting the policy still removes the stack.
 	// +optional
 	Paused *bool `json:"paused,omitempty"`
-	// Global holds for every container of the stack.
+	// Global configures every container of the stack.
 	// +optional
 	Global *GlobalSpec `json:"global,omitempty"`
-	// NodeDiscovery configures how the operator learns which nodes have GPUs.
+	// NodeDiscovery configures how GPU nodes are detected.
 	// +optional
 	NodeDiscovery *NodeDiscoverySpec `json:"nodeDiscovery,omitempty"`
-	// Deadlines tells how long a node may take for each stage before that counts as a failure.
+	// Deadlines is how long a node may take for each stage before it counts as failed.
 	// +optional
 	Deadlines *DeadlinesSpec `json:"deadlines,omitempty"`
-	// NodeStartup keeps pods off GPU nodes until the GPUs there can be used.
+	// NodeStartup keeps pods off GPU nodes until their GPUs can be used.
 	// +optional
 	NodeStartup *NodeStartupSpec `json:"nodeStartup,omitempty"`
 	// DaemonSets configures every DaemonSet of the stack.
 	// +optional
 	DaemonSets *DaemonSetsSpec `json:"daemonsets,omitempty"`
-	// NodePools give some of the GPU nodes other drivers, toolkits or uses of their GPUs. A node belongs to the
-	// first pool whose nodeSelector it fits; nodes of no pool are as the rest of the spec says.
+	// NodePools give some GPU nodes another driver, toolkit or GPU configuration. A node belongs to the first pool that
+	// selects it.
+	//
+	// Nodes that no pool selects follow the rest of the spec.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -91,19 +94,19 @@ type ClusterPolicySpec struct {
 	// DevicePlugin configures the device plugin, which advertises GPUs to the kubelet.
 	// +optional
 	DevicePlugin *DevicePluginSpec `json:"devicePlugin,omitempty"`
-	// GFD configures GPU Feature Discovery, which labels nodes with what their GPUs are.
+	// GFD configures GPU Feature Discovery, which labels nodes with the properties of their GPUs.
 	// +optional
 	GFD *GFDSpec `json:"gfd,omitempty"`
-	// DCGM configures the stand-alone engine of the Data Center GPU Manager.
+	// DCGM configures the standalone engine of the Data Center GPU Manager.
 	// +optional
 	DCGM *DCGMSpec `json:"dcgm,omitempty"`
-	// DCGMExporter configures the DCGM exporter, which serves metrics of the GPUs.
+	// DCGMExporter configures the DCGM exporter, which serves GPU metrics.
 	// +optional
 	DCGMExporter *DCGMExporterSpec `json:"dcgmExporter,omitempty"`
-	// NodeStatusExporter configures the node status exporter, which serves metrics of the validator.
+	// NodeStatusExporter configures the node status exporter, which serves the validator's results as metrics.
 	// +optional
 	NodeStatusExporter *NodeStatusExporterSpec `json:"nodeStatusExporter,omitempty"`
-	// Validator configures the validator, which proves on each node that the stack works.
+	// Validator configures the validator, which checks on each node that the stack works.
 	// +optional
 	Validator *ValidatorSpec `json:"validator,omitempty"`
 	// MIG configures how Multi-Instance GPU devices are advertised.
@@ -121,7 +124,7 @@ type ClusterPolicySpec struct {
 	// CDI configures the Container Device Interface.
 	// +optional
 	CDI *CDISpec `json:"cdi,omitempty"`
-	// HostPaths tells where things are on the hosts.
+	// HostPaths configures paths on the hosts.
 	// +optional
 	HostPaths *HostPathsSpec `json:"hostPaths,omitempty"`
 	// PSA configures Pod Security Admission.
@@ -133,28 +136,34 @@ type ClusterPolicySpec struct {
 	// SandboxWorkloads configures nodes whose GPUs are for virtual machines.
 	// +optional
 	SandboxWorkloads *SandboxWorkloadsSpec `json:"sandboxWorkloads,omitempty"`
-	// VFIOManager configures the VFIO manager, which binds GPUs to vfio-pci for virtual machines. It has no
-	// effect without sandboxWorkloads.enabled.
+	// VFIOManager configures the VFIO manager, which binds GPUs to vfio-pci for virtual machines.
+	//
+	// It has no effect without sandboxWorkloads.enabled.
 	// +optional
 	VFIOManager *VFIOManagerSpec `json:"vfioManager,omitempty"`
-	// SandboxDevicePlugin configures the device plugin of KubeVirt. It has no effect without
-	// sandboxWorkloads.enabled.
+	// SandboxDevicePlugin configures the device plugin for KubeVirt.
+	//
+	// It has no effect without sandboxWorkloads.enabled.
 	// +optional
 	SandboxDevicePlugin *SandboxDevicePluginSpec `json:"sandboxDevicePlugin,omitempty"`
-	// KataSandboxDevicePlugin configures the device plugin of Kata Containers. It has no effect without
-	// sandboxWorkloads.enabled.
+	// KataSandboxDevicePlugin configures the device plugin for Kata Containers.
+	//
+	// It has no effect without sandboxWorkloads.enabled.
 	// +optional
 	KataSandboxDevicePlugin *KataSandboxDevicePluginSpec `json:"kataSandboxDevicePlugin,omitempty"`
-	// VGPUManager configures the vGPU manager, the driver of hosts whose virtual machines share GPUs. It has
-	// no effect without sandboxWorkloads.enabled.
+	// VGPUManager configures the vGPU manager, the driver of hosts whose virtual machines share GPUs.
+	//
+	// It has no effect without sandboxWorkloads.enabled.
 	// +optional
 	VGPUManager *VGPUManagerSpec `json:"vgpuManager,omitempty"`
-	// VGPUDeviceManager configures the vGPU device manager. It has no effect without
-	// sandboxWorkloads.enabled.
+	// VGPUDeviceManager configures the vGPU device manager.
+	//
+	// It has no effect without sandboxWorkloads.enabled.
 	// +optional
 	VGPUDeviceManager *VGPUDeviceManagerSpec `json:"vgpuDeviceManager,omitempty"`
-	// CCManager configures the manager of confidential computing. It has no effect without
-	// sandboxWorkloads.enabled.
+	// CCManager configures the confidential computing manager.
+	//
+	// It has no effect without sandboxWorkloads.enabled.
 	// +optional
 	CCManager *CCManagerSpec `json:"ccManager,omitempty"`
 	// KataManager is deprecated and has no effect: use kata-deploy of Kata Containers.

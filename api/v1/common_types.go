@@ -4,66 +4,67 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ImageSpec names a container image. Keys that are left out are filled one by one from the
-// operator's defaults. A whole reference may stand in image alone.
+// ImageSpec names a container image. Each field that is absent gets the operator's default. image alone may also be a
+// full reference.
 //
-// +kubebuilder:validation:XValidation:rule="!(has(self.image) && self.image.matches('[/:@]') && ((has(self.repository) && self.repository != \"\") || (has(self.version) && self.version != \"\")))",message="image holds a whole reference ('/', ':' or '@') beside repository or version: write only the image's name, or remove repository and version"
+// +kubebuilder:validation:XValidation:rule="!has(self.image) || !self.image.matches('[/:@]') || self.?repository.orValue(\"\") == \"\" && self.?version.orValue(\"\") == \"\"",message="image is a full reference: remove repository and version, or set image to the name only"
 type ImageSpec struct {
-	// Repository is the registry and the path before the image's name, such as nvcr.io/nvidia.
+	// Repository is the registry and path, such as nvcr.io/nvidia.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(([a-zA-Z0-9][-a-zA-Z0-9.]*|[[][0-9a-fA-F:]+[]])(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)?$')",message="must be a registry and a path, such as nvcr.io/nvidia, without https:// and without a slash at its end"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(([a-zA-Z0-9][-a-zA-Z0-9.]*|[[][0-9a-fA-F:]+[]])(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)?$')",message="must be a registry and path without https:// or a trailing slash, such as nvcr.io/nvidia"
 	Repository string `json:"repository,omitempty"`
-	// Image is the image's name, or a whole reference if repository and version are absent.
+	// Image is the image name, or a full reference.
+	//
+	// With a full reference, repository and version must be absent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9[][]a-zA-Z0-9._/:@-]*)?$')",message="must be an image's name, such as driver, or a whole reference"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-zA-Z0-9[][]a-zA-Z0-9._/:@-]*)?$')",message="must be an image name, such as driver, or a full reference"
 	Image string `json:"image,omitempty"`
-	// Version is the tag, or a digest that starts with sha256:.
+	// Version is a tag, or a digest (sha256:...).
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self.matches('^(sha256:[0-9a-f]{64}|[a-zA-Z0-9_][-a-zA-Z0-9_.]{0,127})?$')",message="must be a tag, such as v1.2.3, or a digest: sha256: and 64 hexadecimal digits"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^(sha256:[0-9a-f]{64}|[a-zA-Z0-9_][-a-zA-Z0-9_.]{0,127})?$')",message="must be a tag, such as v1.2.3, or a digest: sha256:..."
 	Version string `json:"version,omitempty"`
-	// ImagePullPolicy of the containers with this image. Default IfNotPresent.
+	// ImagePullPolicy defaults to IfNotPresent.
 	// +optional
 	// +kubebuilder:validation:Enum="";Always;Never;IfNotPresent
 	ImagePullPolicy corev1.PullPolicy `json:"imagePullPolicy,omitempty"`
-	// ImagePullSecrets are names of Secrets in the operator's namespace.
+	// ImagePullSecrets names Secrets in the operator's namespace.
 	// +optional
 	// +kubebuilder:validation:MaxItems=100
 	ImagePullSecrets []ObjectName `json:"imagePullSecrets,omitempty"`
 }
 
-// ContainerSpec holds what each operand's main containers have in common.
+// ContainerSpec configures the main containers of an operand.
 type ContainerSpec struct {
-	// Resources of every main container of the operand.
+	// Resources of each main container.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory'].all(k, !(k in self.requests) || !(k in self.limits) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",message="requests of cpu or memory exceed limits: lower the request or raise the limit"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory'].all(k, !(k in self.requests) || !(k in self.limits) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",message="cpu or memory requests exceed limits: lower requests or raise limits"
 	Resources *ResourceRequirements `json:"resources,omitempty"`
 	// Args replaces the arguments of the main container.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=4096
 	Args []string `json:"args,omitempty"`
-	// Env adds to the environment of the main container; a name that the operator sets itself
-	// is overridden.
+	// Env adds or overrides variables of the main container.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=256
 	Env []EnvVar `json:"env,omitempty"`
-	// HostNetwork runs the operand's pods in the network of the host. Default false.
+	// HostNetwork runs the pods in the host network. Default false.
 	// +optional
 	HostNetwork *bool `json:"hostNetwork,omitempty"`
 }
 
 // ResourceRequirements are the compute resources of a container.
 type ResourceRequirements struct {
-	// Limits is the most that the container may use.
+	// Limits is the maximum of each resource.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Limits corev1.ResourceList `json:"limits,omitempty"`
-	// Requests is what the container is sure to get.
+	// Requests is the minimum of each resource.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	Requests corev1.ResourceList `json:"requests,omitempty"`
@@ -73,13 +74,13 @@ type ResourceRequirements struct {
 type EnvVar struct {
 	// Name of the variable.
 	Name EnvName `json:"name"`
-	// Value of the variable. Default empty.
+	// Value of the variable.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32768
 	Value string `json:"value,omitempty"`
 }
 
-// ProbeSpec overrides parts of a container's probe; parts that are left out keep the default.
+// ProbeSpec overrides fields of a container's probe; absent fields keep the default.
 type ProbeSpec struct {
 	// InitialDelaySeconds before the first probe.
 	// +optional
@@ -93,8 +94,7 @@ type ProbeSpec struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	PeriodSeconds int32 `json:"periodSeconds,omitempty"`
-	// SuccessThreshold is how many probes in a row must pass; Kubernetes takes only 1 but for a readiness
-	// probe.
+	// SuccessThreshold is how many probes in a row must succeed. Only a readiness probe may have a value other than 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	SuccessThreshold int32 `json:"successThreshold,omitempty"`

@@ -92,10 +92,11 @@ const (
 	// Cause: the cluster has more than one ClusterPolicy.
 	// Remedy: merge both specs into one object and delete the other. The message names the active one.
 	ReasonIgnored = "Ignored"
-	// ReasonCRDOutdated: the CustomResourceDefinition in the cluster lacks fields of this version; also the reason of an
-	// Event. The operator changes nothing while the policy may have lost such a field.
+	// ReasonCRDOutdated: the CustomResourceDefinition in the cluster has not all fields of this version; also a reason of
+	// an Event. The operator changes nothing while the policy may have lost such a field.
 	// Cause: the operator was upgraded without its CRD, the chart was rolled back, or NVIDIA's CRD was applied over it.
-	// Remedy: apply the CRD of this version with kubectl apply --server-side, then the ClusterPolicy again.
+	// Remedy: apply the CRD of this version with kubectl apply --server-side --force-conflicts. Apply the ClusterPolicy
+	// again if a client has written it meanwhile.
 	ReasonCRDOutdated = ConditionCRDOutdated
 	// ReasonNone: the condition is False, and there is nothing to report.
 	// Cause: normal operation.
@@ -127,12 +128,12 @@ const (
 	// Cause: a ConfigMap, Secret or other object named in the spec was not created, or was deleted.
 	// Remedy: create the object, or add the key; the message names the field, the object and the key.
 	ReasonReferenceMissing = "ReferenceMissing"
-	// ReasonFenceMissing: the admission policy that limits what node discovery may write to Nodes is not installed, so
-	// node discovery stays off.
+	// ReasonAdmissionPolicyMissing: the admission policy that limits what node discovery may write to Nodes is not
+	// installed, so node discovery stays off.
 	// Cause: the ValidatingAdmissionPolicyBinding gpu-operator-node-discovery does not exist. A bundle of the Operator
 	// Lifecycle Manager cannot contain it.
 	// Remedy: apply config/admission, or install Node Feature Discovery and set spec.nodeDiscovery.mode to nfd.
-	ReasonFenceMissing = "AdmissionPolicyMissing"
+	ReasonAdmissionPolicyMissing = "AdmissionPolicyMissing"
 	// ReasonRollingOut: the DaemonSet controller has not processed the operand's latest change yet.
 	// Cause: the operand's objects were created or changed a moment ago.
 	// Remedy: wait; if it lasts, check that kube-controller-manager runs.
@@ -168,8 +169,9 @@ const (
 	// spec.driver.usePrecompiled.
 	ReasonDriverToolkitMissing = "DriverToolkitMissing"
 	// ReasonExcluded: the node is excluded from the operator; on a policy, all GPU nodes are, and Ready is True.
-	// Cause: the node has the label nvidia.com/gpu.deploy.operands=false.
-	// Remedy: none if intended; otherwise remove the label.
+	// Cause: the node has the label nvidia.com/gpu.deploy.operands=false; on a policy also a nodeSelector of the spec that
+	// selects no GPU node.
+	// Remedy: none if intended; otherwise remove the label, or change the nodeSelector.
 	ReasonExcluded = "Excluded"
 	// ReasonNotSelected: a nodeSelector of the spec excludes the node from one operand or from all of them.
 	// Cause: the node does not have the labels of spec.daemonsets.nodeSelector, of the operand's nodeSelector, or of the

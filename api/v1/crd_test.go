@@ -1,8 +1,6 @@
 package v1_test
 
 import (
-	"encoding/json"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,35 +9,42 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
 func readCRD(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	data, err := os.ReadFile("../../config/crd/bases/nvidia.com_clusterpolicies.yaml")
-	if err != nil {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(crd.ClusterPolicy, definition); err != nil {
 		t.Fatal(err)
 	}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(data, crd); err != nil {
-		t.Fatal(err)
-	}
-	return crd
+	return definition
 }
 
-// kubectl apply keeps the whole object in an annotation, of which all together may hold 256 KB.
+// kubectl apply stores the whole definition in an annotation.
 func TestTheCRDCanBeAppliedByKubectl(t *testing.T) {
-	data, err := json.Marshal(readCRD(t))
+	definition := map[string]any{}
+	if err := yaml.Unmarshal(crd.ClusterPolicy, &definition); err != nil {
+		t.Fatal(err)
+	}
+	size, err := crd.Size(definition)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const most = 240 * 1000
-	t.Logf("%d bytes of JSON", len(data))
-	if len(data) >= most {
-		t.Errorf("the CRD has %d bytes of JSON, most are %d", len(data), most)
+	t.Logf("%d bytes of %d", size, crd.MaxSize)
+	if size > crd.MaxSize {
+		t.Errorf("the CRD has %d bytes of JSON, at most %d are allowed", size, crd.MaxSize)
+	}
+	// Of 262,144 bytes for all annotations, some are left for others.
+	const most = 250_000
+	if crd.MaxSize > most {
+		t.Errorf("MaxSize is %d, kubectl apply needs at most %d", crd.MaxSize, most)
 	}
 }
 
-// A rule without a message shows its text, which nobody can act upon. The same one may stand at many fields.
+// The API server shows a rule without a message as its expression, which a user cannot act upon. The same rule may
+// apply to many fields.
 func TestEachRuleSaysWhatToChange(t *testing.T) {
 	places, different := 0, map[string]bool{}
 	walk("", readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema, func(path string, s *apiextensionsv1.JSONSchemaProps) {
@@ -53,20 +58,21 @@ func TestEachRuleSaysWhatToChange(t *testing.T) {
 	})
 	t.Logf("%d different rules at %d fields", len(different), places)
 	if len(different) < 25 {
-		t.Errorf("%d different rules are too few: the walk has lost its way", len(different))
+		t.Errorf("%d different rules are too few: the walk does not reach them", len(different))
 	}
 }
 
 func TestTheCRDIsThatOfNVIDIAsOperator(t *testing.T) {
-	crd := readCRD(t)
+	definition := readCRD(t)
 	type view struct {
 		Group, Kind, Plural, Scope string
 		ShortNames, Columns        []string
 		Served, Storage, Status    bool
 	}
-	version := crd.Spec.Versions[0]
+	version := definition.Spec.Versions[0]
+	names := definition.Spec.Names
 	got := view{
-		crd.Spec.Group, crd.Spec.Names.Kind, crd.Spec.Names.Plural, string(crd.Spec.Scope), crd.Spec.Names.ShortNames, nil,
+		definition.Spec.Group, names.Kind, names.Plural, string(definition.Spec.Scope), names.ShortNames, nil,
 		version.Served, version.Storage, version.Subresources != nil && version.Subresources.Status != nil,
 	}
 	for _, column := range version.AdditionalPrinterColumns {
@@ -76,31 +82,31 @@ func TestTheCRDIsThatOfNVIDIAsOperator(t *testing.T) {
 		"nvidia.com", "ClusterPolicy", "clusterpolicies", "Cluster", []string{"cp", "clusterpolicy"},
 		[]string{"Status", "Ready", "Upgrading", "Reason", "Age"}, true, true, true,
 	}
-	if diff := cmp.Diff(want, got); diff != "" || version.Name != "v1" || len(crd.Spec.Versions) != 1 {
+	if diff := cmp.Diff(want, got); diff != "" || version.Name != "v1" || len(definition.Spec.Versions) != 1 {
 		t.Errorf("version %s, -want +got:\n%s", version.Name, diff)
 	}
 }
 
-// ofKubernetes are the fields whose types Kubernetes defines: their bounds are not ours to set.
+// ofKubernetes are the fields whose types Kubernetes defines, with its bounds.
 var ofKubernetes = []string{
 	".spec.*.tolerations", ".spec.daemonsets.podSecurityContext", ".status.conditions",
 	".limits", ".requests",
 }
 
-// What one field may hold is bounded, so that an object cannot grow until the API server refuses it,
-// and so that the API server can estimate the cost of its rules.
+// Each field is bounded, so that an object cannot grow until the API server refuses it, and so that the API server can
+// estimate the cost of the rules.
 func TestEveryListAndStringIsBounded(t *testing.T) {
 	schema := readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema
 	checked := 0
 	walk("", schema, func(path string, s *apiextensionsv1.JSONSchemaProps) {
 		checked++
-		if lacks := missingBound(s); lacks != "" {
-			t.Errorf("%s is %s", path, lacks)
+		if missing := missingBound(s); missing != "" {
+			t.Errorf("%s is %s", path, missing)
 		}
 	})
 	t.Logf("%d fields are bounded", checked)
 	if checked < 100 {
-		t.Errorf("checked %d fields only: the walk has lost its way", checked)
+		t.Errorf("checked %d fields only: the walk does not reach them", checked)
 	}
 }
 
@@ -143,14 +149,16 @@ func walk(path string, s *apiextensionsv1.JSONSchemaProps, visit func(string, *a
 	}
 }
 
-// nvidias are the fields of NVIDIA's ClusterPolicy, by their names there. STD stands for what most operands have in common, SM for a ServiceMonitor.
+// nvidias are the fields of NVIDIA's ClusterPolicy, by their names there. STD stands for the fields that most operands
+// have, SM for those of a ServiceMonitor.
 const nvidias = `
 operator.defaultRuntime operator.runtimeClass operator.initContainer:image operator.labels operator.annotations
 operator.metrics.serviceMonitor:SM operator.use_ocp_driver_toolkit
 daemonsets.labels daemonsets.annotations daemonsets.tolerations daemonsets.priorityClassName daemonsets.updateStrategy
 daemonsets.rollingUpdate.maxUnavailable daemonsets.podSecurityContext
 driver:STD driver.usePrecompiled driver.useOpenKernelModules driver.kernelModuleType
-driver.startupProbe:probe driver.livenessProbe:probe driver.readinessProbe:probe driver.rdma.enabled driver.rdma.useHostMofed
+driver.startupProbe:probe driver.livenessProbe:probe driver.readinessProbe:probe
+driver.rdma.enabled driver.rdma.useHostMofed
 driver.manager:image driver.manager.env driver.repoConfig.configMapName driver.certConfig.name
 driver.licensingConfig.secretName driver.licensingConfig.configMapName driver.licensingConfig.nlsEnabled
 driver.virtualTopology.config driver.kernelModuleConfig.name driver.secretEnv
@@ -168,9 +176,11 @@ validator:image validator.resources validator.args validator.env validator.hostN
 validator.driver.env validator.toolkit.env validator.cuda.env validator.plugin.env
 mig.strategy cdi.enabled cdi.default cdi.nriPluginEnabled
 hostPaths.rootFS hostPaths.driverInstallDir hostPaths.kubeletRootDir psa.enabled psp.enabled
-driver.useNvidiaDriverCRD driver.upgradePolicy.autoUpgrade driver.upgradePolicy.maxParallelUpgrades driver.upgradePolicy.maxUnavailable
+driver.useNvidiaDriverCRD driver.upgradePolicy.autoUpgrade driver.upgradePolicy.maxParallelUpgrades
+driver.upgradePolicy.maxUnavailable
 driver.upgradePolicy.waitForCompletion.podSelector driver.upgradePolicy.waitForCompletion.timeoutSeconds
-driver.upgradePolicy.podDeletion.force driver.upgradePolicy.podDeletion.timeoutSeconds driver.upgradePolicy.podDeletion.deleteEmptyDir
+driver.upgradePolicy.podDeletion.force driver.upgradePolicy.podDeletion.timeoutSeconds
+driver.upgradePolicy.podDeletion.deleteEmptyDir
 driver.upgradePolicy.drain.enable driver.upgradePolicy.drain.force driver.upgradePolicy.drain.podSelector
 driver.upgradePolicy.drain.timeoutSeconds driver.upgradePolicy.drain.deleteEmptyDir
 validator.vfioPCI.env validator.vgpuManager.env validator.vgpuDevices.env
@@ -182,7 +192,7 @@ vgpuDeviceManager:STD vgpuDeviceManager.config.name vgpuDeviceManager.config.def
 ccManager:STD ccManager.defaultMode
 kataManager:STD kataManager.config.artifactsDir kataManager.config.runtimeClasses`
 
-// groups are the keys that repeat.
+// groups are fields that several blocks have.
 var groups = map[string]string{
 	"image": "repository image version imagePullPolicy imagePullSecrets",
 	"STD":   "enabled repository image version imagePullPolicy imagePullSecrets resources args env hostNetwork",
@@ -190,7 +200,7 @@ var groups = map[string]string{
 	"SM":    "enabled interval scrapeTimeout honorLabels additionalLabels relabelings",
 }
 
-// A policy that was written for NVIDIA's operator keeps its meaning only if the names are the same.
+// A policy written for NVIDIA's operator keeps its meaning only if the names are the same.
 func TestTheFieldsHaveNVIDIAsNames(t *testing.T) {
 	spec := readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
 	known := map[string]bool{}
@@ -210,13 +220,13 @@ func TestTheFieldsHaveNVIDIAsNames(t *testing.T) {
 		}
 		for _, path := range paths {
 			if !known[path] {
-				t.Errorf("the CRD lacks spec.%s", path)
+				t.Errorf("the CRD has no spec.%s", path)
 			}
 		}
 	}
 	for _, key := range []string{"sourceLabels", "separator", "targetLabel", "regex", "modulus", "replacement", "action"} {
 		if !known["dcgmExporter.serviceMonitor.relabelings[]."+key] {
-			t.Errorf("relabelings lack %s", key)
+			t.Errorf("relabelings have no %s", key)
 		}
 	}
 }
@@ -231,7 +241,7 @@ func TestTheSchemaHasNoDefaults(t *testing.T) {
 	})
 }
 
-// A spec may lack every field: what an empty block would need could not be omitted or emptied.
+// Every field of the spec is optional, so that any block can be omitted or empty.
 func TestNothingInTheSpecIsRequired(t *testing.T) {
 	allowed := []string{".name", ".key", ".effect"}
 	walk("", readCRD(t).Spec.Versions[0].Schema.OpenAPIV3Schema, func(path string, s *apiextensionsv1.JSONSchemaProps) {

@@ -1,10 +1,12 @@
 package v1
 
-// DCGMSpec configures the stand-alone engine of the Data Center GPU Manager.
+// DCGMSpec configures the standalone engine of the Data Center GPU Manager.
 type DCGMSpec struct {
-	// Enabled installs an engine on port 5555 of each node, which the DCGM exporter then uses, and other
-	// clients may: profiling counters have one reader at a time. Default false, as in NVIDIA's chart,
-	// for the exporter brings an engine of its own; to NVIDIA's operator an absent field means true.
+	// Enabled installs a DCGM engine on port 5555 of each node, which the DCGM exporter then uses. Default false.
+	//
+	// Other clients can use it, too: only one reader at a time can read profiling counters. The default is that of
+	// NVIDIA's chart, because the exporter contains an engine of its own. NVIDIA's operator treats an absent field as
+	// true.
 	// +optional
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`

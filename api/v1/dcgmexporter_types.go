@@ -4,55 +4,59 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// DCGMExporterSpec configures the DCGM exporter. Its hostNetwork is true by default where env leads it to an
-// engine on the host itself, by DCGM_REMOTE_HOSTENGINE_INFO.
+// DCGMExporterSpec configures the DCGM exporter. Its hostNetwork is true by default if DCGM_REMOTE_HOSTENGINE_INFO in
+// env points to an engine on the host itself.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.podLabelAllowlistRegex) || self.podLabelAllowlistRegex.size() == 0 || has(self.enablePodLabels) || oldSelf.optMap(o, has(o.podLabelAllowlistRegex) && !has(o.enablePodLabels)).orValue(false)",optionalOldSelf=true,fieldPath=".podLabelAllowlistRegex",message="has no effect alone: set enablePodLabels to true, or to false to keep it for later"
+// +kubebuilder:validation:XValidation:rule="!has(self.podLabelAllowlistRegex) || self.podLabelAllowlistRegex.size() == 0 || has(self.enablePodLabels) || oldSelf.optMap(o, has(o.podLabelAllowlistRegex) && !has(o.enablePodLabels)).orValue(false)",optionalOldSelf=true,fieldPath=".podLabelAllowlistRegex",message="has no effect without enablePodLabels: set that to true, or to false to keep this value for later"
 type DCGMExporterSpec struct {
-	// Enabled installs the exporter, which serves metrics of the GPUs on port 9400. Default true.
+	// Enabled installs the exporter, which serves GPU metrics on port 9400. Default true.
 	// +optional
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
 	PlacementSpec `json:",inline"`
-	// Config chooses the metrics.
+	// Config selects the metrics.
 	// +optional
 	Config *DCGMExporterConfigSpec `json:"config,omitempty"`
-	// ServiceMonitor of the exporter. Enabled by default: false.
+	// ServiceMonitor of the exporter. Default disabled.
 	// +optional
 	ServiceMonitor *ServiceMonitorSpec `json:"serviceMonitor,omitempty"`
 	// Service configures the Service nvidia-dcgm-exporter.
 	// +optional
 	Service *DCGMExporterServiceSpec `json:"service,omitempty"`
-	// HostPID runs the exporter's pods among the processes of the host, as some metrics of processes
-	// need. Default false.
+	// HostPID runs the pods in the host's PID namespace, which some process metrics need. Default false.
 	// +optional
 	HostPID *bool `json:"hostPID,omitempty"`
-	// HPCJobMapping labels metrics with the jobs of a workload manager, such as Slurm.
+	// HPCJobMapping labels metrics with jobs of a workload manager, such as Slurm.
 	// +optional
 	HPCJobMapping *HPCJobMappingSpec `json:"hpcJobMapping,omitempty"`
-	// EnablePodLabels adds the labels of the pod that holds a GPU to its metrics. The exporter may then
-	// read all pods. Default false.
+	// EnablePodLabels adds the labels of the pod that uses a GPU to its metrics. Default false.
+	//
+	// The exporter then gets the right to read all pods.
 	// +optional
 	EnablePodLabels *bool `json:"enablePodLabels,omitempty"`
-	// EnablePodUID adds the UID of the pod that holds a GPU to its metrics. The exporter may then read all
-	// pods. Default false.
+	// EnablePodUID adds the UID of the pod that uses a GPU to its metrics. Default false.
+	//
+	// The exporter then gets the right to read all pods.
 	// +optional
 	EnablePodUID *bool `json:"enablePodUID,omitempty"`
-	// PodLabelAllowlistRegex limits enablePodLabels to the labels whose key one of these regular
-	// expressions matches. A comma separates two. Default: all labels.
+	// PodLabelAllowlistRegex limits enablePodLabels to label keys that match one of these regular expressions. Default
+	// all.
+	//
+	// An expression that contains a comma counts as two.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=4096
-	// +kubebuilder:validation:items:XValidation:rule="''.matches(self) in [true, false]",message="must be a regular expression of RE2"
+	// +kubebuilder:validation:items:XValidation:rule="''.matches(self) in [true, false]",message="must be a regular expression in RE2 syntax"
 	PodLabelAllowlistRegex []string `json:"podLabelAllowlistRegex,omitempty"`
 }
 
-// DCGMExporterConfigSpec chooses the metrics of the DCGM exporter.
+// DCGMExporterConfigSpec selects the metrics of the DCGM exporter.
 type DCGMExporterConfigSpec struct {
-	// Name is the name of a ConfigMap in the operator's namespace with the key dcgm-metrics.csv, which
-	// has a line for each metric: field of DCGM, type, help. Default: the image's own list.
+	// Name of a ConfigMap in the operator's namespace with the key dcgm-metrics.csv. Default: the list in the image.
+	//
+	// Each line is one metric: DCGM field, type, help.
 	// +optional
 	Name ObjectName `json:"name,omitempty"`
 }
@@ -63,22 +67,23 @@ type DCGMExporterServiceSpec struct {
 	// +optional
 	// +kubebuilder:validation:Enum="";ClusterIP;NodePort;LoadBalancer
 	Type corev1.ServiceType `json:"type,omitempty"`
-	// InternalTrafficPolicy: Local leads clients in the cluster only to the exporter on their own node.
-	// Default Cluster.
+	// InternalTrafficPolicy is Cluster (default), or Local to reach only the exporter on the client's node.
 	// +optional
 	// +kubebuilder:validation:Enum="";Cluster;Local
 	InternalTrafficPolicy *corev1.ServiceInternalTrafficPolicy `json:"internalTrafficPolicy,omitempty"`
 }
 
-// HPCJobMappingSpec configures the labels of jobs.
+// HPCJobMappingSpec configures the job labels of metrics.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.directory) || self.directory == \"\" || has(self.enabled)",fieldPath=".directory",message="has no effect alone: set enabled to true, or to false to keep it for later"
+// +kubebuilder:validation:XValidation:rule="!has(self.directory) || self.directory == \"\" || has(self.enabled)",fieldPath=".directory",message="has no effect without enabled: set that to true, or to false to keep this value for later"
 type HPCJobMappingSpec struct {
 	// Enabled adds the label hpc_job to the metrics of a GPU. Default false.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// Directory on the host in which the workload manager keeps a file for each GPU, named by its index,
-	// with a job in each line. It is created if it is missing. Default /var/lib/dcgm-exporter/job-mapping.
+	// Directory on the host with the job files. Default /var/lib/dcgm-exporter/job-mapping.
+	//
+	// The workload manager writes one file for each GPU, named by its index, with one job per line. The directory is
+	// created if it does not exist.
 	// +optional
 	Directory HostPath `json:"directory,omitempty"`
 }

@@ -8,8 +8,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// eachField visits every field of spec and status with its path. Those of Kubernetes' own types are left out,
-// though not the field that holds such a type.
+// eachField visits every field of spec and status with its path, without the fields of Kubernetes' own types.
 func eachField(t *testing.T, visit func(path, name string, field *apiextensionsv1.JSONSchemaProps)) {
 	t.Helper()
 	fields := 0
@@ -24,20 +23,28 @@ func eachField(t *testing.T, visit func(path, name string, field *apiextensionsv
 	})
 	const least = 300
 	if fields < least {
-		t.Errorf("visited %d fields only: the walk has lost its way", fields)
+		t.Errorf("visited %d fields only: the walk does not reach them", fields)
 	}
 }
 
-// kubectl explain, and the API reference, tell of a field what its comment says.
+// kubectl explain shows the description of a field. A longer text would make the definition too large for kubectl
+// apply.
 func TestEveryFieldIsDescribedInSentences(t *testing.T) {
+	const most = 160
 	eachField(t, func(path, _ string, field *apiextensionsv1.JSONSchemaProps) {
-		if description := strings.TrimSpace(field.Description); !strings.HasSuffix(description, ".") {
-			t.Errorf("%s: the description %q does not end with a full stop: write a comment above the field in Go, and run make manifests", path, description)
+		description := field.Description
+		if !strings.HasSuffix(description, ".") {
+			t.Errorf("%s: the description %q does not end with a full stop: "+
+				"write a comment above the field in Go, and run make manifests", path, description)
+		}
+		if len(description) > most || strings.Contains(description, "\n") {
+			t.Errorf("%s: the description %q has more than %d bytes, or more than one line: "+
+				"end its first paragraph with a blank line in Go", path, description, most)
 		}
 	})
 }
 
-// The tool that writes the reference leaves out what it cannot follow, without a word.
+// The tool that writes the reference omits what it cannot follow, without an error.
 func TestTheReferenceHasEveryField(t *testing.T) {
 	text, err := os.ReadFile("../../docs/api.md")
 	if err != nil {
@@ -51,12 +58,12 @@ func TestTheReferenceHasEveryField(t *testing.T) {
 	}
 	eachField(t, func(path, name string, _ *apiextensionsv1.JSONSchemaProps) {
 		if !rows["`"+name+"`"] {
-			t.Errorf("docs/api.md lacks %s: run make docs", path)
+			t.Errorf("docs/api.md has no %s: run make docs", path)
 		}
 	})
 }
 
-// A link to a section that is not there leads nowhere.
+// Each link within the reference leads to a section.
 func TestTheLinksOfTheReferenceLeadSomewhere(t *testing.T) {
 	text, err := os.ReadFile("../../docs/api.md")
 	if err != nil {
@@ -74,7 +81,7 @@ func TestTheLinksOfTheReferenceLeadSomewhere(t *testing.T) {
 	}
 	const least = 100
 	if len(links) < least {
-		t.Errorf("found %d links only: the search has lost its way", len(links))
+		t.Errorf("found %d links only: the search does not find them", len(links))
 	}
 	for _, link := range links {
 		if !sections[link] {

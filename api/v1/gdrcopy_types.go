@@ -1,19 +1,21 @@
 package v1
 
-// GDRCopySpec configures GDRCopy, by which the CPU copies to and from the memory of the GPUs.
+// GDRCopySpec configures GDRCopy, which lets the CPU copy to and from GPU memory.
 type GDRCopySpec struct {
-	// Enabled runs gdrdrv as a sidecar of the driver, and has the device plugin hand its device to
-	// containers. It excludes driver.usePrecompiled. Default false.
+	// Enabled runs gdrdrv in a sidecar of the driver. It excludes driver.usePrecompiled. Default false.
+	//
+	// The device plugin then passes its device to containers.
 	// +optional
 	Enabled   *bool `json:"enabled,omitempty"`
 	ImageSpec `json:",inline"`
-	// Args replaces the arguments of the program that loads gdrdrv. Default install. It has no effect with
-	// the driver toolkit of OpenShift, nor with NVIDIA's operator.
+	// Args replaces the arguments of the program that loads gdrdrv. Default install.
+	//
+	// It has no effect with OpenShift's driver toolkit, nor in NVIDIA's operator.
 	// +optional
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=4096
 	Args []string `json:"args,omitempty"`
-	// Env adds to the environment of gdrdrv; a name that the operator sets itself is overridden.
+	// Env adds or overrides variables of gdrdrv.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -1,6 +1,6 @@
 package v1
 
-// GFDSpec configures GPU Feature Discovery. It reads the configuration that devicePlugin.config names.
+// GFDSpec configures GPU Feature Discovery. It uses the configuration of devicePlugin.config.
 type GFDSpec struct {
 	// Enabled installs GPU Feature Discovery. Default true.
 	// +optional

@@ -1,59 +1,58 @@
 package v1
 
-// GlobalSpec holds for every container of the stack, init containers included.
+// GlobalSpec configures every container of the stack, including init containers.
 type GlobalSpec struct {
-	// Registry is a mirror: it stands in the place of the registry of every image, such as
-	// mirror.local:5000 or mirror.local/proxy. Path, tag and digest stay: with the latter,
-	// nvcr.io/nvidia/driver:1 is mirror.local/proxy/nvidia/driver:1, and ubuntu:24.04, of Docker Hub, is
-	// mirror.local/proxy/library/ubuntu:24.04. An image that begins with it is left as it is. Default
-	// none.
+	// Registry is a mirror that replaces the registry of every image, such as mirror.local:5000 or mirror.local/proxy.
+	// Default none.
+	//
+	// Path, tag and digest of an image stay: with mirror.local/proxy, nvcr.io/nvidia/driver:1 becomes
+	// mirror.local/proxy/nvidia/driver:1, and ubuntu:24.04 of Docker Hub becomes mirror.local/proxy/library/ubuntu:24.04.
+	// An image that already starts with the mirror is not changed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^(localhost|[a-zA-Z0-9-]+([.][a-zA-Z0-9-]+)+|[a-zA-Z0-9.-]+:[0-9]{1,5}|[[][0-9a-fA-F:]+[]](:[0-9]{1,5})?)(/[a-z0-9]+([._-]+[a-z0-9]+)*)*/?$')",message="must be the host of a registry with a dot or a port, with a path if it has one, such as mirror.local:5000/proxy, and without https://"
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^(localhost|[a-zA-Z0-9-]+([.][a-zA-Z0-9-]+)+|[a-zA-Z0-9.-]+:[0-9]{1,5}|[[][0-9a-fA-F:]+[]](:[0-9]{1,5})?)(/[a-z0-9]+([._-]+[a-z0-9]+)*)*/?$')",message="must be a registry host with a dot or a port, and optionally a path, without https://, such as mirror.local:5000/proxy"
 	Registry string `json:"registry,omitempty"`
-	// ImagePullSecrets are names of Secrets in the operator's namespace, which every pod may pull with,
-	// beside those of its operand.
+	// ImagePullSecrets names Secrets in the operator's namespace for every pod, in addition to those of its operand.
 	// +optional
 	// +kubebuilder:validation:MaxItems=100
 	ImagePullSecrets []ObjectName `json:"imagePullSecrets,omitempty"`
-	// Proxy is what containers reach other networks by.
+	// Proxy configures the HTTP proxy of the containers.
 	// +optional
 	Proxy *ProxySpec `json:"proxy,omitempty"`
-	// CABundle names the certificates that containers trust.
+	// CABundle names the CA certificates that the containers trust.
 	// +optional
 	CABundle *CABundleSpec `json:"caBundle,omitempty"`
 }
 
-// ProxySpec is set in the environment of every container, in capital and in small letters. What the env of an
-// operand says of a variable, in either, wins there; what driver.secretEnv says does not.
+// ProxySpec is set in the environment of every container, in upper and lower case. A variable in the env of an operand
+// overrides it, in either case; one in driver.secretEnv does not.
 type ProxySpec struct {
-	// HTTPProxy is HTTP_PROXY. Whoever reads the policy reads it: name a proxy without a password.
+	// HTTPProxy is HTTP_PROXY. Do not include a password: it would be readable in the policy.
 	// +optional
 	HTTPProxy ProxyAddress `json:"httpProxy,omitempty"`
 	// HTTPSProxy is HTTPS_PROXY.
 	// +optional
 	HTTPSProxy ProxyAddress `json:"httpsProxy,omitempty"`
-	// NoProxy is NO_PROXY, a list with commas. The address of the API server is added, for the operands
-	// call it.
+	// NoProxy is NO_PROXY, separated by commas. The address of the API server is added, because operands call it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=16384
 	NoProxy string `json:"noProxy,omitempty"`
 }
 
-// CABundleSpec names certificates in the operator's namespace. They are mounted in every container, and the
-// variable SSL_CERT_FILE leads to them.
+// CABundleSpec names certificates in the operator's namespace. They are mounted into every container, and the variable
+// SSL_CERT_FILE points to them.
 type CABundleSpec struct {
-	// ConfigMapName is the name of a ConfigMap with the certificates of all authorities that containers are
-	// to trust: SSL_CERT_FILE replaces the roots of the image, so those of public authorities must be among
-	// them where they are needed. Default none.
+	// ConfigMapName is a ConfigMap with all CA certificates to trust. Default none.
+	//
+	// SSL_CERT_FILE replaces the certificates of the image. Include those of public authorities if they are needed.
 	// +optional
 	ConfigMapName ObjectName `json:"configMapName,omitempty"`
-	// Key of the ConfigMap, in PEM. Default ca-bundle.crt.
+	// Key of the ConfigMap with the certificates, in PEM. Default ca-bundle.crt.
 	// +optional
 	Key DataKey `json:"key,omitempty"`
 }
 
-// ProxyAddress is where a proxy listens, or empty.
+// ProxyAddress is the address of a proxy, or empty.
 // +kubebuilder:validation:MaxLength=2048
-// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="must be the address of a proxy, such as http://proxy.local:3128, without spaces"
+// +kubebuilder:validation:XValidation:rule="!self.matches('[[:space:]]')",message="must be a proxy address without spaces, such as http://proxy.local:3128"
 type ProxyAddress = string

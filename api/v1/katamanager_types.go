@@ -1,6 +1,6 @@
 package v1
 
-// KataManagerSpec is deprecated and has no effect: kata-deploy of Kata Containers installs its runtimes.
+// KataManagerSpec is deprecated and has no effect: use kata-deploy of Kata Containers.
 type KataManagerSpec struct {
 	// Enabled is deprecated and has no effect: use kata-deploy of Kata Containers.
 	// +optional

@@ -1,17 +1,18 @@
 package v1
 
-// NodePoolSpec gives some GPU nodes another driver, toolkit or use of their GPUs than all others have. What it
-// leaves out is as in the rest of the spec.
+// NodePoolSpec gives some GPU nodes another driver, toolkit or GPU configuration. Absent fields are as in the rest of
+// the spec.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) && size(self.nodeSelector) > 0",message="selects no node: name labels of its nodes in nodeSelector"
+// +kubebuilder:validation:XValidation:rule="has(self.nodeSelector) && size(self.nodeSelector) > 0",message="nodeSelector is empty and selects no node: add labels of the pool's nodes"
 type NodePoolSpec struct {
-	// Name of the pool; names of its DaemonSets end in it.
+	// Name of the pool. It is the suffix of the names of the pool's DaemonSets.
 	// +kubebuilder:validation:MaxLength=40
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be small letters, digits and '-', with a letter first and no '-' at its end, such as a100"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="must be lowercase letters, digits and '-', start with a letter and not end with '-', such as a100"
 	Name string `json:"name"`
-	// NodeSelector are the labels that each node of the pool has. A node belongs to the first pool whose labels
-	// it has. Take labels that a node has before it has a driver: one that is moved to another pool keeps its
-	// driver until somebody moves that. A label of discovery that goes missing takes no node out of its pool.
+	// NodeSelector selects the nodes of the pool. A node belongs to the first pool that selects it.
+	//
+	// Use labels that a node has before it gets a driver: a node that moves to another pool keeps its driver until an
+	// administrator replaces it. A discovery label that goes missing does not move a node out of its pool.
 	// +optional
 	NodeSelector NodePoolSelector `json:"nodeSelector,omitempty"`
 	// Driver of these nodes.
@@ -33,63 +34,61 @@ type NodePoolSpec struct {
 
 // NodePoolSelector are the labels of the nodes of a pool.
 // +kubebuilder:validation:MaxProperties=16
-// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9][-a-z0-9.]{0,252}/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?$'))",message="each key must be a label's, such as team or example.com/team"
+// +kubebuilder:validation:XValidation:rule="self.all(k, k.matches('^([a-z0-9][-a-z0-9.]{0,252}/)?[a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?$'))",message="keys must be label keys, such as team or example.com/team"
 type NodePoolSelector map[string]LabelValue
 
-// NodePoolDriverSpec is what a pool says otherwise than spec.driver, field by field.
+// NodePoolDriverSpec overrides spec.driver, field by field.
 type NodePoolDriverSpec struct {
-	// A whole reference in image stands for repository, image and version of spec.driver together.
+	// A full reference in image replaces repository, image and version of spec.driver together.
 	ImageSpec `json:",inline"`
-	// UsePrecompiled takes an image with kernel modules for the kernel of each node. Default that of
-	// spec.driver.
+	// UsePrecompiled uses an image with kernel modules for the kernel of each node. Default that of spec.driver.
 	// +optional
 	UsePrecompiled *bool `json:"usePrecompiled,omitempty"`
-	// KernelModuleType is the flavour of the kernel modules. Default that of spec.driver.
+	// KernelModuleType is auto, open or proprietary. Default that of spec.driver.
 	// +optional
 	KernelModuleType KernelModuleType `json:"kernelModuleType,omitempty"`
-	// KernelModuleConfig names parameters of the kernel modules. Default those of spec.driver.
+	// KernelModuleConfig names parameters of the kernel modules. Default that of spec.driver.
 	// +optional
 	KernelModuleConfig *KernelModuleConfigSpec `json:"kernelModuleConfig,omitempty"`
 }
 
-// NodePoolToolkitSpec is what a pool says otherwise than spec.toolkit, field by field.
+// NodePoolToolkitSpec overrides spec.toolkit, field by field.
 type NodePoolToolkitSpec struct {
-	// A whole reference in image stands for repository, image and version of spec.toolkit together.
+	// A full reference in image replaces repository, image and version of spec.toolkit together.
 	ImageSpec `json:",inline"`
 }
 
-// NodePoolDevicePluginSpec is what a pool says otherwise than spec.devicePlugin.
+// NodePoolDevicePluginSpec overrides spec.devicePlugin.
 type NodePoolDevicePluginSpec struct {
-	// Config gives the nodes configurations of their own. GPU Feature Discovery and the MPS daemon read the same.
+	// Config names the configurations of these nodes. GPU Feature Discovery and the MPS daemon use them, too.
 	// +optional
 	Config *NodePoolPluginConfigSpec `json:"config,omitempty"`
 }
 
 // NodePoolPluginConfigSpec names the configurations of the device plugin in a pool.
 type NodePoolPluginConfigSpec struct {
-	// Name is the name of a ConfigMap in the operator's namespace, of which each key is a configuration.
-	// Default that of spec.devicePlugin.config.
+	// Name of a ConfigMap with a configuration in each key. Default that of spec.devicePlugin.config.
 	// +optional
 	Name ObjectName `json:"name,omitempty"`
 	// Default is the key for nodes without the label nvidia.com/device-plugin.config. Default that of
-	// spec.devicePlugin.config, and none where name is given.
+	// spec.devicePlugin.config, or none if name is set.
 	// +optional
 	Default DataKey `json:"default,omitempty"`
 }
 
-// NodePoolMIGManagerSpec is what a pool says otherwise than spec.migManager.
+// NodePoolMIGManagerSpec overrides spec.migManager.
 type NodePoolMIGManagerSpec struct {
-	// Config chooses the layouts.
+	// Config selects the MIG layout.
 	// +optional
 	Config *NodePoolMIGConfigSpec `json:"config,omitempty"`
 }
 
-// NodePoolMIGConfigSpec chooses the layout of the GPUs in a pool.
+// NodePoolMIGConfigSpec selects the MIG layout of the nodes in a pool.
 type NodePoolMIGConfigSpec struct {
-	// Default is what nodes of the pool without the label nvidia.com/mig.config get as its value: the name of
-	// a layout such as all-1g.10gb, or empty for no label. Default that of spec.migManager.config.
+	// Default is the layout of nodes without the label nvidia.com/mig.config, such as all-1g.10gb. Empty sets no label.
+	// Default that of spec.migManager.config.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$')",message="must be the name of a layout, such as all-1g.10gb: letters, digits, '-', '_' and '.'"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?)?$')",message="must be a layout name, such as all-1g.10gb: letters, digits, '-', '_' and '.'"
 	Default *string `json:"default,omitempty"`
 }

@@ -4,29 +4,34 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// PlacementSpec tells where the pods of an operand go, and what they are given there.
+// PlacementSpec configures on which nodes the pods of an operand run, and the metadata and resources of the pods.
 type PlacementSpec struct {
-	// Tolerations replaces daemonsets.tolerations for this operand.
+	// Tolerations replaces daemonsets.tolerations.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// NodeSelector are the labels of the GPU nodes that get this operand; it replaces
-	// daemonsets.nodeSelector. A node that has the driver keeps it, and says how to take it off.
+	// NodeSelector selects the GPU nodes for this operand. It replaces daemonsets.nodeSelector.
+	//
+	// A node that is no longer selected keeps its driver. Its status shows the command that removes it.
 	// +optional
 	NodeSelector Labels `json:"nodeSelector,omitempty"`
-	// Labels of the operand's DaemonSets and pods. They win over daemonsets.labels, and replace none that
-	// the operator sets itself.
+	// Labels adds to or overrides daemonsets.labels.
+	//
+	// They are set on the DaemonSets and pods. Labels that the operator sets itself cannot be changed.
 	// +optional
 	Labels Labels `json:"labels,omitempty"`
-	// Annotations of the operand's DaemonSets and pods, as labels; dcgmExporter.annotations of the pods
-	// alone.
+	// Annotations adds to or overrides daemonsets.annotations.
+	//
+	// They are set on the DaemonSets and pods; dcgmExporter.annotations on the pods only.
 	// +optional
 	Annotations Annotations `json:"annotations,omitempty"`
-	// PriorityClassName of the pods. Default daemonsets.priorityClassName.
+	// PriorityClassName replaces daemonsets.priorityClassName.
 	// +optional
 	PriorityClassName ObjectName `json:"priorityClassName,omitempty"`
-	// ContainerResources replaces resources for single containers, init containers among them.
+	// ContainerResources replaces resources for single containers.
+	//
+	// Init containers are included.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -2,9 +2,10 @@ package v1
 
 // PSASpec configures Pod Security Admission.
 type PSASpec struct {
-	// Enabled labels the operator's namespace with pod-security.kubernetes.io/enforce, audit and warn =
-	// privileged, which the operands need where the cluster enforces another level by default. Default
-	// false: the labels are the administrator's.
+	// Enabled labels the operator's namespace with the Pod Security level privileged, which the operands need. Default
+	// false.
+	//
+	// It sets pod-security.kubernetes.io/enforce, audit and warn. If false, the administrator manages these labels.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
 }

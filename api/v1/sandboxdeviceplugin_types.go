@@ -1,21 +1,19 @@
 package v1
 
-// SandboxDevicePluginSpec configures the device plugin of KubeVirt, which advertises GPUs and vGPU devices
-// for virtual machines. It has no effect without sandboxWorkloads.enabled.
+// SandboxDevicePluginSpec configures the device plugin for KubeVirt, which advertises GPUs and vGPU devices to virtual
+// machines. It has no effect without sandboxWorkloads.enabled.
 type SandboxDevicePluginSpec struct {
-	// Enabled installs the plugin on nodes for virtual machines, with the mode kubevirt. Default false. Not
-	// supported yet.
+	// Enabled installs the plugin on nodes for virtual machines in the mode kubevirt. Not supported yet. Default false.
 	// +optional
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
 }
 
-// KataSandboxDevicePluginSpec configures the device plugin of Kata Containers, which advertises GPUs for
-// containers in virtual machines. It has no effect without sandboxWorkloads.enabled.
+// KataSandboxDevicePluginSpec configures the device plugin for Kata Containers, which advertises GPUs to containers in
+// virtual machines. It has no effect without sandboxWorkloads.enabled.
 type KataSandboxDevicePluginSpec struct {
-	// Enabled installs the plugin on nodes for vm-passthrough, with the mode kata. Default false. Not
-	// supported yet.
+	// Enabled installs the plugin on nodes for vm-passthrough in the mode kata. Not supported yet. Default false.
 	// +optional
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`

@@ -1,20 +1,20 @@
 package v1
 
-// Workload is what the GPUs of a node are for, as the label nvidia.com/gpu.workload.config has it.
+// Workload is what the GPUs of a node are used for, as set by the node label nvidia.com/gpu.workload.config.
 // +kubebuilder:validation:Enum="";container;vm-passthrough;vm-vgpu
 type Workload string
 
 // The workloads of a node.
 const (
-	// WorkloadContainer: containers get the GPUs.
+	// WorkloadContainer: the GPUs are for containers.
 	WorkloadContainer Workload = "container"
-	// WorkloadVMPassthrough: virtual machines get whole GPUs.
+	// WorkloadVMPassthrough: whole GPUs are for virtual machines.
 	WorkloadVMPassthrough Workload = "vm-passthrough"
-	// WorkloadVMVGPU: virtual machines get vGPU devices.
+	// WorkloadVMVGPU: vGPU devices are for virtual machines.
 	WorkloadVMVGPU Workload = "vm-vgpu"
 )
 
-// SandboxMode is what runs the virtual machines.
+// SandboxMode is the software that runs the virtual machines.
 // +kubebuilder:validation:Enum="";kubevirt;kata
 type SandboxMode string
 
@@ -26,13 +26,14 @@ const (
 
 // SandboxWorkloadsSpec configures nodes whose GPUs are for virtual machines.
 type SandboxWorkloadsSpec struct {
-	// Enabled serves each node for the workload that its label nvidia.com/gpu.workload.config names.
-	// Default false: every node is served for containers, whatever its label, and the blocks of the
-	// operands for virtual machines have no effect. Virtual machines are not supported yet: their nodes
-	// get no operands and are reported with the reason NotSupportedYet.
+	// Enabled serves each node for the workload in its label nvidia.com/gpu.workload.config. Not supported yet. Default
+	// false.
+	//
+	// If false, every node is served for containers, whatever its label, and the blocks of the operands for virtual
+	// machines have no effect. If true, nodes for virtual machines get no operands and have the reason NotSupportedYet.
 	// +optional
 	Enabled *bool `json:"enabled,omitempty"`
-	// DefaultWorkload is that of nodes without the label, or with an unknown value. Default container.
+	// DefaultWorkload of nodes without the label, or with an unknown value. Default container.
 	// +optional
 	DefaultWorkload Workload `json:"defaultWorkload,omitempty"`
 	// Mode is what runs the virtual machines on nodes for vm-passthrough. Default kubevirt.

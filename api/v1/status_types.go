@@ -6,41 +6,43 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// State is the verdict on the policy in one word, as NVIDIA's operator has it.
+// State is the overall state of the policy, as in NVIDIA's operator.
 // +kubebuilder:validation:Enum=ignored;ready;notReady
 type State string
 
 // The states of a policy.
 const (
-	// StateIgnored: an older ClusterPolicy is in force.
+	// StateIgnored: an older ClusterPolicy is active.
 	StateIgnored State = "ignored"
-	// StateReady: what the spec asks for can be used on every GPU node.
+	// StateReady: every GPU node can be used as the spec requests.
 	StateReady State = "ready"
-	// StateNotReady: something is missing; the conditions say what.
+	// StateNotReady: the conditions show what is missing.
 	StateNotReady State = "notReady"
 )
 
-// ClusterPolicyStatus is what the operator found. Its size does not grow with the cluster beyond
-// 100 nodes.
+// ClusterPolicyStatus is the observed state. It lists at most 100 nodes, so that its size is bounded.
 type ClusterPolicyStatus struct {
 	// State is ready, notReady or ignored.
 	// +optional
 	State State `json:"state,omitempty"`
-	// Namespace is where the operator and the operands run.
+	// Namespace of the operator and the operands.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace,omitempty"`
-	// ObservedGeneration is the generation of the spec that this status speaks of.
+	// ObservedGeneration is the generation of the spec that this status is based on.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Conditions are Ready, AuxiliaryReady (of the operands that are not needed to use GPUs, such as the exporters),
-	// Progressing, Degraded and Error (the opposite of Ready, kept for tools that were written for NVIDIA's operator).
+	// Conditions are Ready, AuxiliaryReady, Progressing, Degraded and Error.
+	//
+	// AuxiliaryReady is about operands that are not needed to use GPUs, such as the exporters. Error is the inverse of
+	// Ready, for tools written for NVIDIA's operator. UnsupportedFields and DeprecatedFields list such fields of the spec,
+	// and CRDOutdated appears if the CRD is older than the operator.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Operands tells the state of each operand, in the order in which they depend on each other.
+	// Operands are the states of the operands, in the order of their dependencies.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -49,20 +51,21 @@ type ClusterPolicyStatus struct {
 	// NodeSummary counts the GPU nodes.
 	// +optional
 	NodeSummary *NodeSummary `json:"nodeSummary,omitempty"`
-	// Nodes tells the readiness of each GPU node, worst first: every node of up to 100, of more
-	// the worst 100. The whole truth of a node is its condition nvidia.com/GPUReady.
+	// Nodes is the readiness of the GPU nodes, worst first, at most 100.
+	//
+	// The Node condition nvidia.com/GPUReady has the complete message.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=100
 	Nodes []NodeStatus `json:"nodes,omitempty"`
-	// Pools tells the driver pools: nodes that can share one driver image.
+	// Pools are the driver pools: nodes that share one driver image.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64
 	Pools []PoolStatus `json:"pools,omitempty"`
-	// NodePools tells of each pool of spec.nodePools, in their order.
+	// NodePools are the states of the pools of spec.nodePools, in the same order.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -76,23 +79,24 @@ type OperandState string
 
 // The states of an operand.
 const (
-	// OperandReady: it is ready on every node that needs it.
+	// OperandReady: the operand is ready on every node that needs it.
 	OperandReady OperandState = "Ready"
-	// OperandProgressing: it is on its way on some nodes.
+	// OperandProgressing: it is not ready on some nodes yet.
 	OperandProgressing OperandState = "Progressing"
 	// OperandDegraded: it fails on some nodes.
 	OperandDegraded OperandState = "Degraded"
-	// OperandDisabled: the spec turns it off.
+	// OperandDisabled: the spec disables it.
 	OperandDisabled OperandState = "Disabled"
 	// OperandNotNeeded: no node needs it.
 	OperandNotNeeded OperandState = "NotNeeded"
-	// OperandInvalid: its spec cannot be carried out; what runs is left alone.
+	// OperandInvalid: its spec cannot be applied; running pods are left as they are.
 	OperandInvalid OperandState = "Invalid"
-	// OperandConflict: an object of its name belongs to somebody else and is left alone.
+	// OperandConflict: an object of that name belongs to another owner and is left as it is.
 	OperandConflict OperandState = "Conflict"
-	// OperandError: a call to the API failed; it is tried again.
+	// OperandError: a call to the API failed and is retried.
 	OperandError OperandState = "Error"
-	// OperandWaiting: it waits for another operand that failed to apply.
+	// OperandWaiting: an operand that it requires is not installed or was not applied, or an object that its spec
+	// refers to does not exist.
 	OperandWaiting OperandState = "Waiting"
 )
 
@@ -103,19 +107,19 @@ type OperandStatus struct {
 	Name string `json:"name"`
 	// State of the operand.
 	State OperandState `json:"state"`
-	// Desired is the number of nodes that need it.
+	// Desired is the number of nodes that need the operand.
 	Desired int32 `json:"desired"`
 	// Ready is the number of those nodes on which it is ready.
 	Ready int32 `json:"ready"`
-	// Version is the tag or digest of its image.
+	// Version is the tag or digest of the image.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Version string `json:"version,omitempty"`
-	// Reason for any other state than Ready, in one word.
+	// Reason for a state other than Ready, in CamelCase.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
-	// Message says the same in a sentence.
+	// Message explains the reason.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
@@ -125,29 +129,30 @@ type OperandStatus struct {
 type NodeSummary struct {
 	// Total number of GPU nodes.
 	Total int32 `json:"total"`
-	// Ready nodes: their GPUs can be used.
+	// Ready nodes, whose GPUs can be used.
 	Ready int32 `json:"ready"`
-	// Progressing nodes are on their way.
+	// Progressing nodes, which are not ready yet.
 	Progressing int32 `json:"progressing"`
-	// Degraded nodes have a failure.
+	// Degraded nodes, on which something failed.
 	Degraded int32 `json:"degraded"`
-	// Upgrading nodes are ready with an outdated driver, or another operand that is replaced only when
-	// its pod is deleted.
+	// Upgrading nodes, which are ready with an outdated driver.
+	//
+	// The same applies to another operand that is replaced only when its pod is deleted.
 	Upgrading int32 `json:"upgrading"`
-	// Excluded nodes are kept free of operands by the label nvidia.com/gpu.deploy.operands=false.
+	// Excluded nodes, which have the label nvidia.com/gpu.deploy.operands=false or are not selected.
 	Excluded int32 `json:"excluded"`
-	// Listed is the number of nodes in nodes[].
+	// Listed is the number of nodes in status.nodes.
 	Listed int32 `json:"listed"`
 	// ReadyOfTotal is ready/total, such as 12/14.
 	// +kubebuilder:validation:MaxLength=32
 	ReadyOfTotal string `json:"readyOfTotal,omitempty"`
 }
 
-// Stage is a step of the ladder that a node climbs.
+// Stage is a step of a node's progress.
 // +kubebuilder:validation:Enum=Discovered;Driver;Toolkit;DevicePlugin;Allocatable;Validated
 type Stage string
 
-// The ladder, from the bottom. A node that is not ready is at the first stage that is not reached.
+// The stages in order. A node that is not ready is at the first stage that it has not reached.
 const (
 	StageDiscovered   Stage = "Discovered"
 	StageDriver       Stage = "Driver"
@@ -163,7 +168,7 @@ var stages = []Stage{StageDiscovered, StageDriver, StageToolkit, StageDevicePlug
 // Stages returns the stages of a node in the order in which it reaches them.
 func Stages() []Stage { return slices.Clone(stages) }
 
-// Index of the stage in Stages; -1 for one that is not in it, such as the empty one.
+// Index returns the position of the stage in Stages, -1 if it is not in it, such as the empty stage.
 func (s Stage) Index() int { return slices.Index(stages, s) }
 
 // Before reports whether a node reaches the stage before the other one.
@@ -174,23 +179,23 @@ type NodeStatus struct {
 	// Name of the node.
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// Ready tells whether the node's GPUs can be used.
+	// Ready reports whether the node's GPUs can be used.
 	Ready bool `json:"ready"`
-	// Stage is the first stage not reached, or Validated.
+	// Stage is the first stage that is not reached, or Validated.
 	Stage Stage `json:"stage"`
 	// Pool is the driver pool of the node.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Pool string `json:"pool,omitempty"`
-	// Operand that holds up a node which is not ready.
+	// Operand that delays the node, if it is not ready.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Operand string `json:"operand,omitempty"`
-	// Reason why the node is not ready, in one word.
+	// Reason why the node is not ready, in CamelCase.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
-	// Message says the same in a sentence.
+	// Message explains the reason.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Message string `json:"message,omitempty"`
@@ -201,10 +206,10 @@ type NodeStatus struct {
 
 // PoolStatus is a driver pool.
 type PoolStatus struct {
-	// Name of the pool: operating system, version and architecture, and the node pool whose driver it has.
+	// Name of the pool: operating system, version, architecture, and the node pool if it has its own driver.
 	// +kubebuilder:validation:MaxLength=128
 	Name string `json:"name"`
-	// NodePool is the pool of spec.nodePools that the driver is of. Absent where it is that of spec.driver.
+	// NodePool is the pool of spec.nodePools that the driver is from. Absent if it is from spec.driver.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	NodePool string `json:"nodePool,omitempty"`
@@ -224,20 +229,19 @@ type NodePoolStatus struct {
 	// Name of the pool.
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// Nodes is the number of GPU nodes that belong to the pool.
+	// Nodes is the number of GPU nodes in the pool.
 	Nodes int32 `json:"nodes"`
 	// Ready is the number of those nodes whose GPUs can be used.
 	Ready int32 `json:"ready"`
-	// DriverVersion is the version of the driver that the spec gives these nodes. Absent where the operator
-	// installs none.
+	// DriverVersion that the spec requests for these nodes. Absent if the operator does not install the driver.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	DriverVersion string `json:"driverVersion,omitempty"`
-	// Reason why not all nodes of the pool have what the spec says, in one word.
+	// Reason why some nodes of the pool differ from the spec, in CamelCase.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
-	// Message says the same in a sentence.
+	// Message explains the reason.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`

@@ -1,9 +1,9 @@
 package v1
 
-// VFIOManagerSpec configures the VFIO manager, which binds GPUs to vfio-pci for virtual machines. It has no
-// effect without sandboxWorkloads.enabled.
+// VFIOManagerSpec configures the VFIO manager, which binds GPUs to vfio-pci for virtual machines. It has no effect
+// without sandboxWorkloads.enabled.
 type VFIOManagerSpec struct {
-	// Enabled installs the VFIO manager on nodes for vm-passthrough. Default false. Not supported yet.
+	// Enabled installs the VFIO manager on nodes for vm-passthrough. Not supported yet. Default false.
 	// +optional
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`

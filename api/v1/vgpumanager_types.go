@@ -1,9 +1,9 @@
 package v1
 
-// VGPUManagerSpec configures the vGPU manager, which is the driver of hosts whose virtual machines share
-// GPUs. It has no effect without sandboxWorkloads.enabled.
+// VGPUManagerSpec configures the vGPU manager, the driver of hosts whose virtual machines share GPUs. It has no effect
+// without sandboxWorkloads.enabled.
 type VGPUManagerSpec struct {
-	// Enabled installs the vGPU manager on nodes for vm-vgpu. Default false. Not supported yet.
+	// Enabled installs the vGPU manager on nodes for vm-vgpu. Not supported yet. Default false.
 	// +optional
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`
@@ -16,26 +16,25 @@ type VGPUManagerSpec struct {
 	KernelModuleConfig *KernelModuleConfigSpec `json:"kernelModuleConfig,omitempty"`
 }
 
-// VGPUDeviceManagerSpec configures the vGPU device manager, which creates the vGPU devices that the label
-// nvidia.com/vgpu.config of each node asks for. It has no effect without sandboxWorkloads.enabled.
+// VGPUDeviceManagerSpec configures the vGPU device manager, which creates vGPU devices by the node label
+// nvidia.com/vgpu.config. It has no effect without sandboxWorkloads.enabled.
 type VGPUDeviceManagerSpec struct {
-	// Enabled installs the vGPU device manager on nodes for vm-vgpu. Default false. Not supported yet.
+	// Enabled installs the vGPU device manager on nodes for vm-vgpu. Not supported yet. Default false.
 	// +optional
 	Enabled       *bool `json:"enabled,omitempty"`
 	ImageSpec     `json:",inline"`
 	ContainerSpec `json:",inline"`
-	// Config chooses the layouts.
+	// Config selects the vGPU layouts.
 	// +optional
 	Config *VGPUDevicesConfigSpec `json:"config,omitempty"`
 }
 
-// VGPUDevicesConfigSpec chooses the layouts of the vGPU device manager.
+// VGPUDevicesConfigSpec selects the layouts of the vGPU device manager.
 type VGPUDevicesConfigSpec struct {
-	// Name is the name of a ConfigMap in the operator's namespace with the key config.yaml. Default:
-	// default-vgpu-devices-config.
+	// Name of a ConfigMap in the operator's namespace with the key config.yaml. Default default-vgpu-devices-config.
 	// +optional
 	Name ObjectName `json:"name,omitempty"`
-	// Default is the layout of nodes without the label nvidia.com/vgpu.config. Default: default.
+	// Default is the layout of nodes without the label nvidia.com/vgpu.config. Default "default".
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Default string `json:"default,omitempty"`

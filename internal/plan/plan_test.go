@@ -173,14 +173,14 @@ func TestCompute(t *testing.T) {
 		"without its fence the built-in discovery is removed, and nobody waits for it": {
 			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: nothing,
 			want: with(map[operand.Name]what{"node-discovery": {
-				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonFenceMissing, Message: unfenced,
+				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonAdmissionPolicyMissing, Message: unfenced,
 			}}),
 		},
 		"without its fence the built-in discovery alone is refused, and what runs is left": {
 			spec:  v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}},
 			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: nothing,
 			want: with(map[operand.Name]what{"node-discovery": {
-				Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonFenceMissing, Message: unfenced,
+				Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonAdmissionPolicyMissing, Message: unfenced,
 			}}),
 		},
 		"with its fence the built-in discovery runs": {

@@ -162,7 +162,7 @@ func missingDiscovery(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) 
 		remedy = "the cluster has no node"
 	} else if pass.Plan.Input.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {
 		remedy = "install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto"
-	} else if off := withReason(status.Operands, v1.ReasonFenceMissing); off != nil {
+	} else if off := withReason(status.Operands, v1.ReasonAdmissionPolicyMissing); off != nil {
 		remedy = off.Message
 	}
 	return finding{reason: v1.ReasonNodeDiscoveryMissing, message: unknown + remedy}, true

@@ -90,8 +90,8 @@ func operatorChanges(node *corev1.Node) map[string]nodeChange {
 		"state of MIG":                     {patch: labelled("nvidia.com/mig.config.state", "success"), says: ofLabels + "nvidia.com/mig.config.state"},
 		"label by way of the status":       {status: true, patch: labelled("team", "x"), says: ofLabels + "team"},
 		"annotation of another":            {patch: `{"metadata":{"annotations":{"team":"x"}}}`, says: ofAnnotations + "team"},
-		"finalizer":                        {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: "may change no finalizers or owners"},
-		"owner":                            {patch: `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"x","uid":"1"}]}}`, says: "may change no finalizers or owners"},
+		"finalizer":                        {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: "may not change finalizers or owners"},
+		"owner":                            {patch: `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"x","uid":"1"}]}}`, says: "may not change finalizers or owners"},
 		"taint of another":                 {patch: `{"spec":{"taints":[{"key":"foreign","effect":"NoSchedule"},{"key":"x","effect":"NoExecute"}]}}`, says: ofTaints + "x"},
 		"remove a taint of another":        {patch: `{"spec":{"taints":null}}`, says: ofTaints + "foreign"},
 		"change a taint of another":        {patch: `{"spec":{"taints":[{"key":"foreign","effect":"NoExecute"}]}}`, says: ofTaints + "foreign, foreign"},
@@ -107,7 +107,7 @@ func operatorChanges(node *corev1.Node) map[string]nodeChange {
 }
 
 func migManagerChanges() map[string]nodeChange {
-	const ofLabels, ofRest = "mig-manager may not change these labels so: ", "mig-manager may change nothing of a node but labels"
+	const ofLabels, ofRest = "mig-manager may not change these labels: ", "mig-manager may change only the labels of a node"
 	return map[string]nodeChange{
 		"state":                             {patch: labelled("nvidia.com/mig.config.state", "pending")},
 		"pause":                             {patch: labelled("nvidia.com/gpu.deploy.dcgm", "paused-for-mig-change")},
@@ -145,7 +145,7 @@ func driverChanges() map[string]nodeChange {
 		"role":                            {patch: labelled("node-role.kubernetes.io/control-plane", ""), says: ofLabels + "node-role.kubernetes.io/control-plane"},
 		"pause what Kubernetes reads":     {patch: labelled("kubernetes.io/os", "paused-for-driver-upgrade"), says: ofLabels + "kubernetes.io/os"},
 		"annotation":                      {patch: `{"metadata":{"annotations":{"team":"x"}}}`, says: ofAnnotations + "team"},
-		"finalizer":                       {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: "may change no finalizers or owners"},
+		"finalizer":                       {patch: `{"metadata":{"finalizers":["example.com/x"]}}`, says: "may not change finalizers or owners"},
 		"taint":                           {patch: `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`, says: ofSpec + "taints"},
 		"remove the taints":               {patch: `{"spec":{"taints":null}}`, says: ofSpec + "taints"},
 		"provider":                        {patch: `{"spec":{"providerID":"x://y"}}`, says: ofSpec + "providerID"},

@@ -112,10 +112,10 @@ func TestAPIRatchets(t *testing.T) {
 		{"another block", `{"mig":{"strategy":"mixed"}}`, ""},
 		{"beside the wrong fields", `{"driver":{"kernelModuleType":"open"},"toolkit":{"env":[{"name":"A","value":"b"}]},"gds":{"env":[{"name":"A","value":"b"}]},"dcgmExporter":{"hostPID":true}}`, ""},
 		{"a wrong field by another wrong value", `{"toolkit":{"version":"c d"}}`, "must be a tag"},
-		{"another contradiction", `{"gdrcopy":{"enabled":true}}`, "cannot have GDRCopy"},
-		{"a wrong map grows", `{"daemonsets":{"labels":{"d":"e"}}}`, "each key must be a label's"},
+		{"another contradiction", `{"gdrcopy":{"enabled":true}}`, "must not be set together with gdrcopy.enabled"},
+		{"a wrong map grows", `{"daemonsets":{"labels":{"d":"e"}}}`, "keys must be label keys"},
 		{"put right", `{"toolkit":{"version":"v1"},"gds":{"enabled":false},"cdi":null,"daemonsets":{"labels":null},"dcgmExporter":null}`, ""},
-		{"wrong again", `{"gds":{"enabled":true}}`, "cannot have GPUDirect Storage"},
+		{"wrong again", `{"gds":{"enabled":true}}`, "must not be set together with gds.enabled"},
 	} {
 		t.Run(step.name, func(t *testing.T) {
 			err := b.client.Patch(t.Context(), policyOf(b, "{}"), client.RawPatch(types.MergePatchType, []byte(`{"spec":`+step.patch+`}`)))

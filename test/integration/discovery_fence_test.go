@@ -51,7 +51,7 @@ func TestDiscoveryNeedsItsFence(t *testing.T) {
 		b := b.in(t)
 		b.setDiscovery(v1.DiscoveryBuiltin)
 		b.awaitDiscovery(v1.OperandInvalid)
-		b.Expect(b.readiness()).To(And(HaveField("Reason", v1.ReasonFenceMissing), HaveField("Message", "node-discovery: "+unfenced)))
+		b.Expect(b.readiness()).To(And(HaveField("Reason", v1.ReasonAdmissionPolicyMissing), HaveField("Message", "node-discovery: "+unfenced)))
 		b.Expect(b.written()).NotTo(HaveKey(discoverySet))
 		b.applyFence()
 		b.Eventually(b.written).WithTimeout(fenceTime).WithPolling(20 * time.Millisecond).Should(HaveKey(discoverySet))
@@ -119,7 +119,7 @@ func (b *bed) setDiscovery(mode v1.DiscoveryMode) {
 // awaitDiscovery waits until node discovery has this state, and for want of its fence if it is not ready.
 func (b *bed) awaitDiscovery(state v1.OperandState) {
 	b.t.Helper()
-	reason, message := v1.ReasonFenceMissing, unfenced
+	reason, message := v1.ReasonAdmissionPolicyMissing, unfenced
 	if state == v1.OperandReady {
 		reason, message = "", ""
 	}

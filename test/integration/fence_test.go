@@ -136,13 +136,13 @@ func (b *bed) discoveryIsFenced() {
 		b.in(t).Expect(patchNode(t, bound, own, "annotations", "team", "x")).To(forbidden("may not change the annotations team"))
 	})
 	t.Run("refused: finalizers", func(t *testing.T) {
-		b.in(t).Expect(patch(t, bound, own, `{"metadata":{"finalizers":["example.com/x"]}}`)).To(forbidden("may change nothing of a node but labels"))
+		b.in(t).Expect(patch(t, bound, own, `{"metadata":{"finalizers":["example.com/x"]}}`)).To(forbidden("may change only the labels of a node"))
 	})
 	t.Run("refused: taints", func(t *testing.T) {
-		b.in(t).Expect(patch(t, bound, own, `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`)).To(forbidden("may change nothing of a node but labels"))
+		b.in(t).Expect(patch(t, bound, own, `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`)).To(forbidden("may change only the labels of a node"))
 	})
 	t.Run("refused: cordon", func(t *testing.T) {
-		b.in(t).Expect(patch(t, bound, own, `{"spec":{"unschedulable":true}}`)).To(forbidden("may change nothing of a node but labels"))
+		b.in(t).Expect(patch(t, bound, own, `{"spec":{"unschedulable":true}}`)).To(forbidden("may change only the labels of a node"))
 	})
 	t.Run("refused: another node", func(t *testing.T) {
 		b.in(t).Expect(patchNode(t, bound, other, "labels", "nvidia.com/gpu.count", "1")).To(

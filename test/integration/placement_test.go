@@ -79,7 +79,7 @@ func (b *bed) placementIsRefused() {
 			change(&ds.Spec.Template.Spec)
 			err := b.client.Update(b.t.Context(), ds)
 			b.Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%s of %s: %v", field, name, err)
-			b.Expect(err).To(MatchError(And(ContainSubstring(field+" decides on which nodes the pods of "+name+" run"),
+			b.Expect(err).To(MatchError(And(ContainSubstring(field+" of DaemonSet "+name+" may only be changed by the GPU operator"),
 				ContainSubstring("set nodeSelector or tolerations in the ClusterPolicy"))))
 		}
 		ds := b.daemonSet(name)

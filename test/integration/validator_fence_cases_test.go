@@ -30,7 +30,7 @@ func foreignMetadata(own, other string) map[string]variation {
 	owner := func(change func(*metav1.OwnerReference)) func(*corev1.Pod) {
 		return func(p *corev1.Pod) { change(&p.OwnerReferences[0]) }
 	}
-	const owned, labelled = "only with its own pod as the one owner, which is nvidia-operator-validator-on-", "only create and delete pods with the label app="
+	const owned, labelled = "only with its own pod as the only owner, which is nvidia-operator-validator-on-", "only create and delete pods with the label app="
 	named := func(name string) variation {
 		return variation{func(p *corev1.Pod) { p.Name = name }, "the pod that is named after its own node: " + workloadName(own)}
 	}
@@ -41,7 +41,7 @@ func foreignMetadata(own, other string) map[string]variation {
 		"a name that is made":  {func(p *corev1.Pod) { p.Name, p.GenerateName = "", workloadApp+"-" }, "named after its own node"},
 		"no label":             {func(p *corev1.Pod) { p.Labels = nil }, labelled},
 		"another app":          {func(p *corev1.Pod) { p.Labels["app"] = "nvidia-driver-daemonset" }, labelled},
-		"one label more":       {func(p *corev1.Pod) { p.Labels["control-plane"] = "gpu-operator" }, "no label but app, not control-plane"},
+		"one label more":       {func(p *corev1.Pod) { p.Labels["control-plane"] = "gpu-operator" }, "may set only the label app on a pod, not control-plane"},
 		"a finalizer":          {func(p *corev1.Pod) { p.Finalizers = []string{"example.com/x"} }, "may not create a pod with metadata.finalizers"},
 		"no owner":             {func(p *corev1.Pod) { p.OwnerReferences = nil }, owned},
 		"another owner":        {owner(func(o *metav1.OwnerReference) { o.Name = "another" }), owned},

@@ -179,7 +179,7 @@ func (f *fence) creates(made *corev1.Pod) {
 		pod.Name = workloadName(f.other)
 		view.Expect(f.create(bound, pod)).To(forbidden("must require " + f.other + " by metadata.name"))
 		pod.Spec.Affinity = onNode(f.other)
-		view.Expect(f.create(bound, pod)).To(forbidden("its own pod as the one owner, which is " + next.Name))
+		view.Expect(f.create(bound, pod)).To(forbidden("its own pod as the only owner, which is " + next.Name))
 	})
 	f.t.Run("refused: with a token that names no pod", func(t *testing.T) {
 		unbound, err := f.cluster.ServiceAccountConfig(t.Context(), namespace, validatorAccount)

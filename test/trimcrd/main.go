@@ -1,21 +1,23 @@
-// Command trimcrd takes the descriptions out of those parts of a CustomResourceDefinition whose types
-// Kubernetes defines. They are the same for each use, are in the documentation of Kubernetes, and would be a
-// large part of what kubectl apply can take. It also writes the properties of the schema alone, as JSON, for the operator
-// to compare with those of the cluster.
+// Command trimcrd shortens the descriptions in a CustomResourceDefinition, so that kubectl apply can store it in an
+// annotation: of each field it keeps the first paragraph, and docs/api.md has the rest. It prints the size and fails
+// above crd.MaxSize. It also writes the properties of the schema, as JSON, for the operator to compare with the
+// cluster's.
 package main
 
 import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
+	"strings"
 
 	"sigs.k8s.io/yaml"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
-// foreign are the fields whose types Kubernetes defines.
-var foreign = map[string]bool{"tolerations": true, "podSecurityContext": true}
+// foreign are the fields whose types Kubernetes defines and documents: only the fields themselves are described.
+var foreign = map[string]bool{"tolerations": true, "podSecurityContext": true, "conditions": true}
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -36,7 +38,8 @@ func run(args []string) error {
 	if err := yaml.Unmarshal(text, &definition); err != nil {
 		return fmt.Errorf("decoding %s: %w", args[0], err)
 	}
-	trim(definition)
+	schema := crd.Schema(definition)
+	trim(schema)
 	trimmed, err := yaml.Marshal(definition)
 	if err != nil {
 		return fmt.Errorf("encoding %s: %w", args[0], err)
@@ -45,30 +48,86 @@ func run(args []string) error {
 	if err := os.WriteFile(args[0], append([]byte("---\n"), trimmed...), readable); err != nil {
 		return err
 	}
-	properties, err := json.Marshal(crd.Properties(crd.Schema(definition)))
+	properties, err := json.Marshal(crd.Properties(schema))
 	if err != nil {
 		return fmt.Errorf("encoding the properties of %s: %w", args[0], err)
 	}
-	return os.WriteFile(args[1], append(properties, '\n'), readable)
+	if err := os.WriteFile(args[1], append(properties, '\n'), readable); err != nil {
+		return err
+	}
+	return checkSize(definition)
 }
 
-// trim looks for the fields, and keeps their own descriptions.
-func trim(value any) {
-	switch value := value.(type) {
-	case map[string]any:
-		for name, inner := range value {
-			if schema, isMap := inner.(map[string]any); isMap && foreign[name] {
-				dropDescriptions(schema["items"])
-				dropDescriptions(schema["properties"])
-				continue
-			}
+func checkSize(definition map[string]any) error {
+	size, err := crd.Size(definition)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("CRD: %d bytes of %d\n", size, crd.MaxSize)
+	if size > crd.MaxSize {
+		return fmt.Errorf("the CRD has %d bytes of JSON, at most %d are allowed: shorten first paragraphs of field comments", size, crd.MaxSize)
+	}
+	return nil
+}
+
+// trim shortens the descriptions of a schema and of all below it.
+func trim(schema map[string]any) {
+	if text, isText := schema["description"].(string); isText {
+		schema["description"] = summary(text)
+	}
+	for _, element := range []string{"items", "additionalProperties"} {
+		if inner, isSchema := schema[element].(map[string]any); isSchema {
 			trim(inner)
-		}
-	case []any:
-		for _, inner := range value {
-			trim(inner)
+			// The field that holds the elements describes them.
+			delete(inner, "description")
 		}
 	}
+	if schema["x-kubernetes-int-or-string"] == true {
+		// The API server adds the choice between an integer and a string itself.
+		delete(schema, "anyOf")
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	for name, inner := range properties {
+		property, isSchema := inner.(map[string]any)
+		if !isSchema {
+			continue
+		}
+		trim(property)
+		if text, isText := property["description"].(string); isText {
+			property["description"] = withoutName(text, name)
+		}
+		if foreign[name] {
+			dropDescriptions(property["items"])
+			dropDescriptions(property["properties"])
+		}
+	}
+}
+
+// moreInfo begins the part of the descriptions of apiVersion and kind that is the same for every kind.
+const moreInfo = "\nServers "
+
+// summary is the first paragraph of a description, as one line.
+func summary(text string) string {
+	text, _, _ = strings.Cut(text, "\n\n")
+	text, _, _ = strings.Cut(text, moreInfo)
+	return strings.Join(strings.Fields(text), " ")
+}
+
+// predicate matches the words after the name of a field in a comment of Go: "is the ...", "replaces ...".
+var predicate = regexp.MustCompile(`^(?:(?:is|are) (an? |the |how )|([a-z]+s) )`)
+
+// withoutName drops the name from the beginning of a field's description, as kubectl explain shows it beside:
+// "Repository is the registry and path" becomes "The registry and path".
+func withoutName(text, name string) string {
+	first, rest, _ := strings.Cut(text, " ")
+	words := predicate.FindStringSubmatch(rest)
+	if !strings.EqualFold(first, strings.ReplaceAll(name, "_", "")) || words == nil || words[2] == "is" || words[2] == "as" {
+		return text
+	}
+	if words[1] != "" {
+		rest = words[1] + strings.TrimPrefix(rest, words[0])
+	}
+	return strings.ToUpper(rest[:1]) + rest[1:]
 }
 
 func dropDescriptions(value any) {

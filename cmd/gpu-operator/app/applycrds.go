@@ -105,7 +105,7 @@ func awaitServed(ctx context.Context, config *rest.Config, definition map[string
 		if err != nil {
 			fmt.Fprintln(out, "Asking the API server what it serves:", err)
 		}
-		return err == nil && len(crd.Lacking(wanted, served)) == 0, nil
+		return err == nil && len(crd.Missing(wanted, served)) == 0, nil
 	})
 	if err != nil {
 		return fmt.Errorf("the API server does not serve the new CustomResourceDefinition %s after %s: %w: run this once more", crd.Name, servedWithin, err)

@@ -54,11 +54,10 @@ func (s *schema) fallback() any {
 
 // valuesYAML shows every key with its default. Only what the chart itself decides is not commented out.
 func (v *values) valuesYAML() ([]byte, error) {
-	text := bytes.NewBufferString(`# Written by make chart. Everything here may be left out.
+	text := bytes.NewBufferString(`# Written by make chart. All keys are optional.
 #
-# What is commented out is the default, which the operator itself knows: only what you set reaches the
-# ClusterPolicy. The names are those of NVIDIA's chart. A key that does not exist is refused, with the one
-# that was meant.
+# Commented values are defaults of the operator: only values that you set reach the ClusterPolicy. The names are
+# those of NVIDIA's chart. An unknown key is refused with a suggestion.
 `)
 	for _, name := range slices.Sorted(maps.Keys(v.schema.Properties)) {
 		text.WriteString("\n")
@@ -131,9 +130,9 @@ Written by make chart.
 helm install gpu-operator config/helm/gpu-operator --namespace gpu-operator --create-namespace --wait --timeout 10m
 ` + "```" + `
 
-[docs/install.md](../../../docs/install.md) tells about upgrades, GitOps and removal. The values have the names of NVIDIA's chart; those beside them are extensions.
-Only what you set reaches the ClusterPolicy: the defaults below live in the operator, but for %s, which the chart sets.
-A key that does not exist is refused, with the one that was meant. null removes a value.
+See [docs/install.md](../../../docs/install.md) for upgrades, GitOps and removal, and [docs/api.md](../../../docs/api.md) for more about each field of the ClusterPolicy.
+The values have the names of NVIDIA's chart; others are extensions. Only values that you set reach the ClusterPolicy: the defaults below are those of the operator, except %s, which the chart sets.
+An unknown key is refused with a suggestion. null removes a value.
 
 `
 

@@ -39,9 +39,9 @@ func wanted(in operand.Input) operand.Decision {
 	case in.Exists(fence):
 		return operand.Installed()
 	case mode == v1.DiscoveryBuiltin:
-		return operand.Refused(v1.ReasonFenceMissing, unfenced)
+		return operand.Refused(v1.ReasonAdmissionPolicyMissing, unfenced)
 	default:
-		return operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonFenceMissing, Message: unfenced}
+		return operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonAdmissionPolicyMissing, Message: unfenced}
 	}
 }
 

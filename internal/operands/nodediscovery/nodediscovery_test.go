@@ -18,7 +18,7 @@ func TestWantedOnlyWithItsFence(t *testing.T) {
 	there, missing := map[operand.Reference]operand.Content{fence: {}}, map[operand.Reference]operand.Content{}
 	const unfenced = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
 		"apply config/admission, or let Node Feature Discovery label the nodes"
-	off := operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonFenceMissing, Message: unfenced}
+	off := operand.Decision{Verdict: operand.Absent, Reason: v1.ReasonAdmissionPolicyMissing, Message: unfenced}
 	nfd := operand.Decision{
 		Verdict: operand.Absent, Reason: v1.ReasonDisabledBySpec,
 		Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
@@ -36,7 +36,7 @@ func TestWantedOnlyWithItsFence(t *testing.T) {
 		"auto, it is missing":           {mode: v1.DiscoveryAuto, contents: missing, want: off, uses: uses},
 		"builtin, nobody has looked":    {mode: v1.DiscoveryBuiltin, uses: uses},
 		"builtin, it is there":          {mode: v1.DiscoveryBuiltin, contents: there, uses: uses},
-		"builtin, it is missing":        {mode: v1.DiscoveryBuiltin, contents: missing, want: operand.Refused(v1.ReasonFenceMissing, unfenced), uses: uses},
+		"builtin, it is missing":        {mode: v1.DiscoveryBuiltin, contents: missing, want: operand.Refused(v1.ReasonAdmissionPolicyMissing, unfenced), uses: uses},
 		"nfd, it is there":              {mode: v1.DiscoveryNFD, contents: there, want: nfd},
 		"nfd, it is missing":            {mode: v1.DiscoveryNFD, contents: missing, want: nfd},
 	}

@@ -1,10 +1,10 @@
 {{- /*
-docs/api.md. The blocks come in the order in which a reader of the policy meets them, each after the block
-that has it; names, words and numbers, which many blocks have, come at the end. A type that is inlined is
-nowhere in the YAML: its fields are those of the blocks that inline it.
+docs/api.md. The blocks are in the order of the policy, each after the block that contains it; names, words and
+numbers, which many blocks use, come last. A type that is inlined has no section: its fields are listed in the
+blocks that inline it.
 */ -}}
 
-{{- /* visit walks from .type and notes the types of our own: all in .seen, blocks in .blocks in order. */ -}}
+{{- /* visit walks from .type and collects the types of this API: all in .seen, blocks in .blocks in order. */ -}}
 {{- define "visit" -}}
 {{- with .type -}}
 {{- template "visit" (set (omit $ "type") "type" .KeyType) -}}
@@ -23,8 +23,8 @@ nowhere in the YAML: its fields are those of the blocks that inline it.
 
 <!-- Written by make docs from api/v1: do not edit. -->
 
-Every field of the ClusterPolicy. The [README](../README.md) tells how to use it, [migration.md](migration.md) what it takes over from NVIDIA's API, and [config/samples](../config/samples) has policies for common cases.
-Defaults are told in words: none is written into a stored policy. What is not called required may be left out.
+Every field of the ClusterPolicy. See the [README](../README.md) for how to use it, [migration.md](migration.md) for the differences from NVIDIA's API, and [config/samples](../config/samples) for policies of common cases.
+Defaults are described, not stored: the operator applies them and never writes them into a policy. A field is optional unless it is marked as required. `kubectl explain` shows the first paragraph of each description.
 {{- range . }}{{ template "gvDetails" . }}{{ end }}
 {{- end -}}
 
@@ -48,7 +48,7 @@ Defaults are told in words: none is written into a stored policy. What is not ca
 | `kind` | string | `{{ .Kind }}` | required |
 {{- end }}
 {{- range .Fields }}
-| `{{ .Name }}` | {{ template "typename" dict "type" .Type "seen" $seen }} | {{ if eq .Name "metadata" }}As of every object; the policy has no namespace.{{ else }}{{ template "text" .Doc }}{{ end }} | {{ template "values" (dict "of" . "required" (not (or (index .Markers "optional") (eq .Name "metadata")))) }} |
+| `{{ .Name }}` | {{ template "typename" dict "type" .Type "seen" $seen }} | {{ if eq .Name "metadata" }}Metadata of the object, which is cluster-scoped.{{ else }}{{ template "text" .Doc }}{{ end }} | {{ template "values" (dict "of" . "required" (not (or (index .Markers "optional") (eq .Name "metadata")))) }} |
 {{- end }}
 {{- end }}
 {{- range keys $seen | sortAlpha }}
@@ -72,7 +72,7 @@ Defaults are told in words: none is written into a stored policy. What is not ca
 {{ . | trim | replace "|" "\\|" | replace "<" "&lt;" | replace "\n\n" "<br>" | replace "\n" " " }}
 {{- end -}}
 
-{{- /* typename is a type as the YAML has it, with a link to its section or to the reference of Kubernetes. */ -}}
+{{- /* typename is the type in YAML, with a link to its section or to the reference of Kubernetes. */ -}}
 {{- define "typename" -}}
 {{- $seen := .seen -}}
 {{- with .type -}}
@@ -93,7 +93,7 @@ list of {{ template "typename" dict "type" .UnderlyingType "seen" $seen }}
 {{- end -}}
 {{- end -}}
 
-{{- /* alias is what an alias of Go stands for, which crd-ref-docs does not tell: a number if it has the bounds of one. */ -}}
+{{- /* alias is the basic type of a Go alias, which crd-ref-docs does not provide: a number if it has bounds of one. */ -}}
 {{- define "alias" -}}
 {{ if or (index .Markers "kubebuilder:validation:Minimum") (index .Markers "kubebuilder:validation:Maximum") }}integer{{ else }}string{{ end }}
 {{- end -}}
