@@ -1,11 +1,22 @@
-// Package assets holds the manifests of the operands, one folder each, as templates that only
-// insert values. What a file shows is what is applied; what all DaemonSets have in common (owner,
-// scheduling, tolerations, waits for other operands) is added by package render.
+// Package assets holds the manifests of the operands, one folder each, as templates that only insert values:
+//
+//   - OPERAND/*.yaml are the objects of an operand, in the order in which they are applied.
+//   - OPERAND/containers/NAME.yaml is an optional container NAME of its DaemonSet, see containerFile in package render.
+//   - *.yaml are init containers that several operands share, in the same format: each is named after the container
+//     that operand.Proof names.
+//
+// Package render adds what all objects have in common (namespace, owner), what all DaemonSets have in common
+// (scheduling, tolerations, waits for other operands), what all ServiceMonitors have in common, and the optional
+// settings that an operand decides in Go (operand.Instance.Additions). A template does no more than insert a value,
+// repeat a block for a list, or include a block on a boolean: at most every fifth line has an action.
 package assets
 
 import "embed"
 
-// FS holds the folders of all operands.
+// FS holds the templates.
 //
 //go:embed */*.yaml
 var FS embed.FS
+
+// Patterns match all files of FS.
+func Patterns() []string { return []string{"*.yaml", "*/*.yaml", "*/containers/*.yaml"} }

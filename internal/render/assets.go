@@ -31,21 +31,23 @@ var functions = template.FuncMap{
 	},
 }
 
-// templates are parsed once: they are part of the program.
+// templates are all assets by path, parsed once: they are part of the program.
 var templates = parseAssets()
 
 func parseAssets() map[string]*template.Template {
-	files, err := fs.Glob(assets.FS, "*/*.yaml")
-	if err != nil {
-		panic(err) // The pattern is constant and valid.
-	}
 	parsed := map[string]*template.Template{}
-	for _, file := range files {
-		text, err := assets.FS.ReadFile(file)
+	for _, pattern := range assets.Patterns() {
+		files, err := fs.Glob(assets.FS, pattern)
 		if err != nil {
-			panic(err) // The file is embedded.
+			panic(err) // The patterns are constant and valid.
 		}
-		parsed[file] = template.Must(template.New(file).Option("missingkey=error").Funcs(functions).Parse(string(text)))
+		for _, file := range files {
+			text, err := assets.FS.ReadFile(file)
+			if err != nil {
+				panic(err) // The file is embedded.
+			}
+			parsed[file] = template.Must(template.New(file).Option("missingkey=error").Funcs(functions).Parse(string(text)))
+		}
 	}
 	return parsed
 }

@@ -27,6 +27,9 @@ const (
 
 // daemonSet adds what all DaemonSets have in common, then what the spec says of this operand.
 func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
+	if err := r.compose(&ds.Spec.Template.Spec); err != nil {
+		return err
+	}
 	spec := r.plan.Input.Spec.DaemonSets
 	strategy, err := updateStrategy(r.plan.Input.Spec, r.step.Operand)
 	if err != nil {

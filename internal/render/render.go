@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -189,7 +190,9 @@ func (r *renderer) objects() ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	objects = slices.DeleteFunc(objects, func(object Object) bool { return !r.isMonitored(object) })
 	for _, object := range objects {
+		r.monitor(object)
 		r.own(object)
 		if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
 			if err := r.daemonSet(ds); err != nil {
@@ -200,9 +203,12 @@ func (r *renderer) objects() ([]Object, error) {
 	return objects, nil
 }
 
-// own marks the object as the operator's. It is not marked as blocking the deletion of its owner:
-// nothing waits for that, and it would need rights on the policy's finalizers.
+// own puts the object into the operator's namespace and marks it as the operator's. It does not block the deletion of
+// its owner: nothing waits for that, and it would need rights on the policy's finalizers.
 func (r *renderer) own(object Object) {
+	if _, isClusterScoped := object.(*nodev1.RuntimeClass); !isClusterScoped {
+		object.SetNamespace(r.context.Namespace)
+	}
 	all := object.GetLabels()
 	if all == nil {
 		all = map[string]string{}

@@ -60,6 +60,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		PullSecrets: spec.ImagePullSecrets,
 		Main:        app,
 		Container:   container,
+		Monitor:     in.Monitor(app, spec.ServiceMonitor),
 		Values:      values,
 	}}, nil
 }

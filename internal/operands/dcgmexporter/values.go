@@ -49,9 +49,8 @@ type values struct {
 	JobMappingDir         string
 	ServiceType           corev1.ServiceType
 	InternalTrafficPolicy corev1.ServiceInternalTrafficPolicy
-	Monitor               operand.Monitor
-	// Accelerators: rules give the metrics the names that OpenShift has for those of any accelerator.
-	Accelerators bool
+	// OpenShift: rules give the metrics the names that OpenShift has for those of any accelerator.
+	OpenShift bool
 }
 
 func valuesOf(in operand.Input, ref image.Reference) (values, error) {
@@ -81,9 +80,8 @@ func valuesOf(in operand.Input, ref image.Reference) (values, error) {
 		// Said outright, so that what a user takes back goes back.
 		ServiceType:           spec.Service.Type,
 		InternalTrafficPolicy: *spec.Service.InternalTrafficPolicy,
-		Monitor:               in.Monitor(app, spec.ServiceMonitor),
+		OpenShift:             in.OpenShift(),
 	}
-	v.Accelerators = v.Monitor.PrometheusRule && in.OpenShift()
 	if spec.Config.Name != "" {
 		v.Metrics, v.CustomMetrics, v.MetricsConfigMap = customMetrics, true, spec.Config.Name
 	}

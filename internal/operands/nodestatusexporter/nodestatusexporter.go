@@ -36,7 +36,6 @@ func Operand() operand.Operand {
 type values struct {
 	Image, PullPolicy string
 	Port              int
-	Monitor           operand.Monitor
 }
 
 func wanted(in operand.Input) operand.Decision {
@@ -64,11 +63,11 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		PullSecrets: spec.ImagePullSecrets,
 		Main:        app,
 		Container:   spec.ContainerSpec,
+		Monitor:     in.Monitor(app, spec.ServiceMonitor),
 		Values: values{
 			Image:      ref.Image,
 			PullPolicy: policy,
 			Port:       port,
-			Monitor:    in.Monitor(app, spec.ServiceMonitor),
 		},
 	}}, nil
 }
