@@ -15,7 +15,7 @@ import "embed"
 
 // FS holds the templates.
 //
-//go:embed */*.yaml */containers/*.yaml
+//go:embed *.yaml */*.yaml */containers/*.yaml
 var FS embed.FS
 
 // Patterns match all files of FS.
