@@ -54,12 +54,15 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	if container.HostNetwork == nil && engineOnHost(in) {
 		container.HostNetwork = new(true)
 	}
+	added, volumes := settings(in)
 	return []operand.Instance{{
 		Image:       ref.Image,
 		Version:     ref.Version,
 		PullSecrets: spec.ImagePullSecrets,
 		Main:        app,
 		Container:   container,
+		Additions:   map[string]operand.Additions{app: added},
+		Volumes:     volumes,
 		Monitor:     in.Monitor(app, spec.ServiceMonitor),
 		Values:      values,
 	}}, nil

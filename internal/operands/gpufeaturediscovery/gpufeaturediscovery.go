@@ -6,11 +6,14 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 // Name of the operand.
 const Name operand.Name = "gpu-feature-discovery"
+
+const mainContainer = "gpu-feature-discovery"
 
 // program is the name that it is started by.
 const program = "gpu-feature-discovery"
@@ -35,7 +38,6 @@ type values struct {
 	Image, PullPolicy string
 	// NodeFeatureAPI: the labels go into a NodeFeature instead of a file.
 	NodeFeatureAPI bool
-	operand.MIGValues
 }
 
 func wanted(in operand.Input) operand.Decision {
@@ -59,18 +61,24 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	if config != nil {
 		secrets = slices.Concat(secrets, in.Spec.DevicePlugin.ImagePullSecrets)
 	}
+	nodeFeatureAPI := in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD
+	var env operand.Env
+	// Without that API it writes the file gfd into the directory that it mounts, which node discovery reads, and Node
+	// Feature Discovery where that runs. It removes the file when it ends.
+	env.AddIf(!nodeFeatureAPI, "USE_NODE_FEATURE_API", labels.False)
+	env.AddMIG(in.MIG())
 	return []operand.Instance{{
 		Image:        ref.Image,
 		Version:      ref.Version,
 		PullSecrets:  secrets,
-		Main:         "gpu-feature-discovery",
+		Main:         mainContainer,
 		Container:    spec.ContainerSpec,
 		PluginConfig: config,
+		Additions:    map[string]operand.Additions{mainContainer: {Env: env}},
 		Values: values{
 			Image:          ref.Image,
 			PullPolicy:     string(spec.ImagePullPolicy),
-			NodeFeatureAPI: in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD,
-			MIGValues:      in.MIG(),
+			NodeFeatureAPI: nodeFeatureAPI,
 		},
 	}}, nil
 }

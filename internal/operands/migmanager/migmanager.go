@@ -14,6 +14,8 @@ import (
 // Name of the operand.
 const Name operand.Name = "mig-manager"
 
+const mainContainer = "nvidia-mig-manager"
+
 // Operand is the MIG manager.
 func Operand() operand.Operand {
 	return operand.Operand{
@@ -39,9 +41,6 @@ type values struct {
 	ConfigMap, ConfigFile, ConfigVariable string
 	// ClientsConfigMap holds the services in its key clients.yaml.
 	ClientsConfigMap string
-	CDI              bool
-	// OwnToolkit: the hook that CDI specifications name is where the operator's toolkit puts it.
-	OwnToolkit bool
 }
 
 func wanted(in operand.Input) operand.Decision {
@@ -109,20 +108,24 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		ConfigFile:       "config-default.yaml",
 		ConfigVariable:   "DEFAULT_CONFIG_FILE",
 		ClientsConfigMap: spec.GPUClientsConfig.Name,
-		CDI:              in.CDIEnabled(),
-		OwnToolkit:       in.OwnToolkit(),
 	}
 	// A user's layouts are the only ones. The default ones, named or not, serve where the MIG manager
 	// cannot find out by itself what the GPUs support.
 	if spec.Config != nil && spec.Config.Name != effective.MIGLayouts {
 		values.ConfigMap, values.ConfigFile, values.ConfigVariable = spec.Config.Name, "config.yaml", "CONFIG_FILE"
 	}
+	var env operand.Env
+	if in.CDIEnabled() {
+		env.Add("CDI_ENABLED", labels.True)
+		env.AddCDIHook(in)
+	}
 	return []operand.Instance{{
 		Image:       ref.Image,
 		Version:     ref.Version,
 		PullSecrets: spec.ImagePullSecrets,
-		Main:        "nvidia-mig-manager",
+		Main:        mainContainer,
 		Container:   spec.ContainerSpec,
+		Additions:   map[string]operand.Additions{mainContainer: {Env: env}},
 		Values:      values,
 	}}, nil
 }
