@@ -1,7 +1,6 @@
 package render
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -48,35 +47,39 @@ func (r *renderer) compose(pod *corev1.PodSpec) error {
 
 // addContainer adds the container of a file: an init container at that index, any other one at the end.
 func (r *renderer) addContainer(pod *corev1.PodSpec, file string, at int) error {
-	found, err := decodeContainer(file, r.context)
+	text, err := execute(file, r.context)
+	if err != nil {
+		return err
+	}
+	found, err := decodeContainer(file, text)
 	if err != nil {
 		return fmt.Errorf("asset %s: %w", file, err)
 	}
 	pod.InitContainers = slices.Insert(pod.InitContainers, at, found.InitContainers...)
 	pod.Containers = append(pod.Containers, found.Containers...)
-	for _, volume := range found.Volumes {
+	if err := addVolumes(pod, found.Volumes); err != nil {
+		return fmt.Errorf("asset %s: %w", file, err)
+	}
+	return nil
+}
+
+// addVolumes appends the volumes that the pod does not have. Another one with the name of one of these is an error.
+func addVolumes(pod *corev1.PodSpec, volumes []corev1.Volume) error {
+	for _, volume := range volumes {
 		has := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == volume.Name })
 		switch {
 		case has < 0:
 			pod.Volumes = append(pod.Volumes, volume)
 		case !reflect.DeepEqual(pod.Volumes[has], volume):
-			return fmt.Errorf("asset %s: the pod has another volume %s", file, volume.Name)
+			return fmt.Errorf("the pod has another volume %s", volume.Name)
 		}
 	}
 	return nil
 }
 
-func decodeContainer(file string, values any) (containerFile, error) {
+func decodeContainer(file string, text []byte) (containerFile, error) {
 	var found containerFile
-	parsed, exists := templates[file]
-	if !exists {
-		return found, errors.New("there is no such file")
-	}
-	var text bytes.Buffer
-	if err := parsed.Execute(&text, values); err != nil {
-		return found, err
-	}
-	if err := yaml.UnmarshalStrict(text.Bytes(), &found); err != nil {
+	if err := yaml.UnmarshalStrict(text, &found); err != nil {
 		return found, err
 	}
 	all := slices.Concat(found.InitContainers, found.Containers)
@@ -104,7 +107,7 @@ func addSettings(pod *corev1.PodSpec, additions map[string]operand.Additions) er
 		c.ReadinessProbe = cmp.Or(more.ReadinessProbe, c.ReadinessProbe)
 	})
 	if added != len(additions) {
-		return fmt.Errorf("settings are added to a container that the pod does not have, among %v", slices.Sorted(maps.Keys(additions)))
+		return fmt.Errorf("settings of a container that the pod does not have, one of %v", slices.Sorted(maps.Keys(additions)))
 	}
 	return nil
 }
