@@ -20,8 +20,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/assets"
 )
 
-// functions are what templates may call. quote makes one YAML value of any text: "1e3" stays a name, and a line break in
-// a field of the spec adds nothing to a manifest. json does the same for maps, lists and structs, as JSON is YAML.
+// functions are what templates may call. quote makes one YAML value of any text: "1e3" stays a name, and a line break
+// in a field of the spec adds nothing to a manifest. json does the same for maps, lists and structs, as JSON is YAML.
 var functions = template.FuncMap{
 	"quote": func(value any) string { return strconv.Quote(fmt.Sprint(value)) },
 	"json": func(value any) (string, error) {

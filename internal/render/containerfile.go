@@ -107,7 +107,8 @@ func addSettings(pod *corev1.PodSpec, additions map[string]operand.Additions) er
 		c.ReadinessProbe = cmp.Or(more.ReadinessProbe, c.ReadinessProbe)
 	})
 	if added != len(additions) {
-		return fmt.Errorf("settings of a container that the pod does not have, one of %v", slices.Sorted(maps.Keys(additions)))
+		names := slices.Sorted(maps.Keys(additions))
+		return fmt.Errorf("settings of a container that the pod does not have, one of %v", names)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func TestAContainerFileHasTheContainerOfItsName(t *testing.T) {
 	}
 }
 
-// A container that no instance has, or a setting that no container gets, would be lost without a word.
+// A name that does not exist is an error: the setting would have no effect.
 func TestWhatAnInstanceAddsIsThere(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*operand.Instance)
@@ -69,7 +69,9 @@ func TestWhatAnInstanceAddsIsThere(t *testing.T) {
 // A container file may repeat a volume of the pod, and must not mean another one.
 func TestVolumesOfAContainerFile(t *testing.T) {
 	volume := func(name, host string) corev1.Volume {
-		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: host}}}
+		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: host},
+		}}
 	}
 	pod := &corev1.PodSpec{Volumes: []corev1.Volume{volume("a", "/a")}}
 	want := []corev1.Volume{volume("a", "/a"), volume("b", "/b")}
@@ -93,8 +95,8 @@ func TestEveryContainerFileIsUsed(t *testing.T) {
 		}
 	}
 	for file := range assetFiles(t) {
-		dir := path.Dir(file)
-		if isContainer := dir == "." || path.Base(dir) == "containers"; isContainer && !used[strings.TrimSuffix(path.Base(file), ".yaml")] {
+		dir, name := path.Dir(file), strings.TrimSuffix(path.Base(file), ".yaml")
+		if isContainer := dir == "." || path.Base(dir) == "containers"; isContainer && !used[name] {
 			t.Errorf("no instance has the container of %s", file)
 		}
 	}
@@ -135,7 +137,8 @@ func TestSettingsOfContainers(t *testing.T) {
 		if diff := cmp.Diff(*want, container(t, ds, name)); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
-		if volumes := ds.Spec.Template.Spec.Volumes; !slices.ContainsFunc(volumes, func(v corev1.Volume) bool { return v.Name == "more" }) {
+		isMore := func(v corev1.Volume) bool { return v.Name == "more" }
+		if volumes := ds.Spec.Template.Spec.Volumes; !slices.ContainsFunc(volumes, isMore) {
 			t.Errorf("the pod has volumes %v", volumes)
 		}
 	}

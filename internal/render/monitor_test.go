@@ -12,13 +12,14 @@ import (
 
 // The kinds of the Prometheus operator are rendered only where the cluster has them and the spec requests them.
 func TestMonitorsAreLeftOut(t *testing.T) {
+	monitors := map[operand.OptionalKind]bool{operand.ServiceMonitor: true}
 	for name, test := range map[string]struct {
 		optional      map[operand.OptionalKind]bool
 		enabled       bool
 		monitor, rule bool
 	}{
-		"wanted":            {optional: prometheus, enabled: true, monitor: true, rule: true},
-		"no kind for rules": {optional: map[operand.OptionalKind]bool{operand.ServiceMonitor: true}, enabled: true, monitor: true},
+		"enabled":           {optional: prometheus, enabled: true, monitor: true, rule: true},
+		"no kind for rules": {optional: monitors, enabled: true, monitor: true},
 		"no kind at all":    {enabled: true},
 		"disabled":          {optional: prometheus},
 	} {
@@ -42,10 +43,12 @@ func TestMonitorsAreLeftOut(t *testing.T) {
 // Every field of a relabeling reaches the ServiceMonitor.
 func TestRelabelings(t *testing.T) {
 	relabeling := v1.RelabelConfig{
-		SourceLabels: []string{"a", "b"}, Separator: new(""), TargetLabel: "c", Regex: "(.*)", Modulus: 3, Replacement: new("$1"), Action: "hashmod",
+		SourceLabels: []string{"a", "b"}, Separator: new(""), TargetLabel: "c",
+		Regex: "(.*)", Modulus: 3, Replacement: new("$1"), Action: "hashmod",
 	}
 	want := monitoringv1.RelabelConfig{
-		SourceLabels: []monitoringv1.LabelName{"a", "b"}, Separator: new(""), TargetLabel: "c", Regex: "(.*)", Modulus: 3, Replacement: new("$1"), Action: "hashmod",
+		SourceLabels: []monitoringv1.LabelName{"a", "b"}, Separator: new(""), TargetLabel: "c",
+		Regex: "(.*)", Modulus: 3, Replacement: new("$1"), Action: "hashmod",
 	}
 	spec := v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{
 		ServiceMonitor: &v1.ServiceMonitorSpec{Enabled: new(true), Relabelings: []v1.RelabelConfig{relabeling}},

@@ -136,8 +136,8 @@ type settings struct {
 // set adds a variable, unless it has no name for this runtime or no value.
 func (s *settings) set(name, value string) { s.main.Env.AddIf(name != "" && value != "", name, value) }
 
-// bind mounts the directory of a file of the host, and returns where the file is in the container. create: the directory
-// is created where it does not exist.
+// bind mounts the directory of a file of the host, and returns the path of the file in the container. create: the
+// directory is created if it does not exist.
 func (s *settings) bind(name, file, at string, create bool) string {
 	if file == "" {
 		return ""

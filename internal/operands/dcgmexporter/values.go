@@ -93,7 +93,8 @@ func settings(in operand.Input) (operand.Additions, []corev1.Volume) {
 	if spec.Config.Name != "" {
 		source := &corev1.ConfigMapVolumeSource{Items: []corev1.KeyToPath{{Key: metricsKey, Path: metricsKey}}}
 		source.Name = spec.Config.Name
-		add(corev1.VolumeMount{Name: "metrics-config", MountPath: customMetrics, SubPath: metricsKey}, corev1.VolumeSource{ConfigMap: source})
+		add(corev1.VolumeMount{Name: "metrics-config", MountPath: customMetrics, SubPath: metricsKey},
+			corev1.VolumeSource{ConfigMap: source})
 	}
 	if jobs {
 		// The workload manager writes the jobs of each GPU to this directory.

@@ -74,15 +74,16 @@ func instances(in operand.Input, pools []operand.Pool) ([]operand.Instance, erro
 		}
 		values.ManagerImage, values.ManagerPullPolicy = managerImage.Image, string(manager.ImagePullPolicy)
 		instance := operand.Instance{
-			Suffix:      "-" + objectName(pool.Name),
-			Pool:        pool.Name,
-			Image:       values.Image,
-			Version:     version,
-			PullSecrets: pullSecrets(in.Spec.Driver.ImagePullSecrets, manager.ImagePullSecrets, values.GDS.pullSecrets, values.GDRCopy.pullSecrets),
-			Main:        mainContainer,
-			Container:   containerSpec(in, pool),
-			InitEnv:     map[string][]v1.EnvVar{managerContainer: manager.Env},
-			Values:      values,
+			Suffix:  "-" + objectName(pool.Name),
+			Pool:    pool.Name,
+			Image:   values.Image,
+			Version: version,
+			PullSecrets: pullSecrets(in.Spec.Driver.ImagePullSecrets, manager.ImagePullSecrets,
+				values.GDS.pullSecrets, values.GDRCopy.pullSecrets),
+			Main:      mainContainer,
+			Container: containerSpec(in, pool),
+			InitEnv:   map[string][]v1.EnvVar{managerContainer: manager.Env},
+			Values:    values,
 		}
 		containers(in, pool, values, &instance)
 		result = append(result, instance)
