@@ -251,7 +251,7 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 	})
 }
 
-// leavesOutPools tells whether the affinity asks for nothing but that the node gets the operand from no node pool.
+// leavesOutPools reports whether the affinity requires only that the node does not get the operand from a node pool.
 func leavesOutPools(name operand.Name, affinity *corev1.NodeAffinity) bool {
 	return cmp.Equal(affinity, &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
@@ -346,7 +346,7 @@ func runsOnEveryLinuxNode(t *testing.T, pod corev1.PodSpec) {
 	}
 }
 
-// Node discovery runs where no GPU is, and where nobody asked for a GPU stack: it gets no privilege.
+// Node discovery also runs on nodes without GPUs, where no user expects a GPU stack: it gets no privileges.
 func TestNodeDiscoveryIsUnprivileged(t *testing.T) {
 	for _, ds := range (situation{}).daemonSets(t)["node-discovery"] {
 		pod := ds.Spec.Template.Spec
@@ -398,7 +398,7 @@ func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
 		for name, sets := range s.daemonSets(t) {
 			for _, ds := range sets {
 				class := ds.Spec.Template.Spec.RuntimeClassName
-				// TestEveryInjectedPodIsInjectedInOneWay tells of those that need none.
+				// TestEveryInjectedPodIsInjectedInOneWay covers those that need none.
 				wanted := injected[name] && scenario != "nri" && scenario != "hook"
 				if (class != nil) != wanted || (class != nil && !classes[*class]) {
 					t.Errorf("%s: %s has RuntimeClass %v of %v", scenario, ds.Name, class, classes)

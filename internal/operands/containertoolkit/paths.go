@@ -99,7 +99,7 @@ func pathsOf(layout operand.Layout, env []v1.EnvVar) operand.Layout {
 	return layout
 }
 
-// sources has the toolkit look for the files that the spec names where it finds the host's.
+// sources makes the toolkit search the files that the spec names below its mount of the host's root.
 func sources(list string) string {
 	if list == "" {
 		return ""

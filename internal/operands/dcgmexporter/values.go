@@ -127,7 +127,7 @@ func portOf(listen string) (int, error) {
 	return port, nil
 }
 
-// callsAPI tells whether the exporter reads pods, or the ConfigMap that it takes its metrics from.
+// callsAPI reports whether the exporter reads pods, or the ConfigMap with its metrics.
 func callsAPI(spec *v1.DCGMExporterSpec) bool {
 	configMap, _ := variable(spec, configMapEnv)
 	return *spec.EnablePodLabels || *spec.EnablePodUID ||
@@ -135,7 +135,7 @@ func callsAPI(spec *v1.DCGMExporterSpec) bool {
 		configMap != "" && configMap != "none"
 }
 
-// engineOnHost tells whether the spec points the exporter to an engine that an administrator runs on
+// engineOnHost reports whether the spec points the exporter to an engine that an administrator runs on
 // the host: from the network of the pod it could not be reached. Beside the stand-alone engine of the
 // policy, nothing is assumed.
 func engineOnHost(in operand.Input) bool {

@@ -137,7 +137,7 @@ func (c *composition) module(s sidecar) operand.Additions {
 	return settings
 }
 
-// files returns the mounts of driver-files, and its arguments: a volume and a directory of the image for each ConfigMap.
+// files returns the mounts of driver-files, and its arguments: a volume and a directory of the image per ConfigMap.
 func (c *composition) files() operand.Additions {
 	var settings operand.Additions
 	mount := func(volume string) {

@@ -162,7 +162,12 @@ func (v *values) addSidecars(in operand.Input, pool operand.Pool) (err error) {
 
 func sidecarOf(component image.Component, spec v1.ImageSpec, pool operand.Pool) (sidecar, error) {
 	ref, err := image.Resolve(component, spec, "-"+pool.OSTag)
-	return sidecar{Enabled: true, Image: ref.Image, PullPolicy: string(spec.ImagePullPolicy), pullSecrets: spec.ImagePullSecrets}, err
+	return sidecar{
+		Enabled:     true,
+		Image:       ref.Image,
+		PullPolicy:  string(spec.ImagePullPolicy),
+		pullSecrets: spec.ImagePullSecrets,
+	}, err
 }
 
 // starts sets the command of a sidecar. Its module is built with the sources of the driver, so gpu-node waits for the

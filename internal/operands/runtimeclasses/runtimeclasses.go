@@ -14,7 +14,7 @@ func Operand() operand.Operand {
 }
 
 type values struct {
-	// CDI: there are classes that force CDI or the hook, whatever the default is.
+	// CDI adds classes that force CDI or the hook.
 	CDI bool
 }
 
