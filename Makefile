@@ -112,7 +112,7 @@ run: build ## Run the manager on this machine against the cluster of the current
 # The time limit of a package leaves room for building the control plane, about 10 minutes once.
 
 unit    = $$(go list ./... | grep -v '^$(module)/test/' | xargs)
-stories = $$(go list ./test/... | grep -v '/test/\(contract\|specgen\)$$' | xargs)
+stories = $$(go list ./test/... | grep -v '/test/\(architecture\|contract\|specgen\|docs.*\)$$' | xargs)
 suites  = ./internal/controller/...
 # What make test leaves to make test-node.
 beyond_sample = TestNothingIsLeft|TestFromNothingToValidated/(a restart of the node|a replaced driver|shared GPUs|partitioned GPUs)
@@ -134,7 +134,7 @@ test: test-unit test-envtest $(GOTESTSUM) ## Run all tests, those on a real cont
 
 .PHONY: test-unit
 test-unit: $(GOTESTSUM) ## Run the tests that need no control plane
-	$(call go-test,standard-quiet,$(unit) ./test/contract ./test/specgen,-short)
+	$(call go-test,standard-quiet,$(unit) ./test/architecture ./test/contract ./test/specgen ./test/docs/...,-short)
 
 .PHONY: test-envtest
 test-envtest: $(GOTESTSUM) ## Run the suites of the controllers on etcd and an API server
@@ -161,6 +161,10 @@ test-full: test-unit ## Run all tests with every campaign whole; takes hours
 .PHONY: test-node
 test-node: $(GOTESTSUM) ## Run the stack on a real node: kubelet, containerd and runc (needs root on Linux)
 	$(call go-test,standard-verbose,./test/node,-count=1 -timeout=60m)
+
+.PHONY: test-operand
+test-operand: ## Add an operand to a copy of the repository, and show that four places are enough
+	TEST_OPERAND=1 go test -count=1 -timeout=30m $(TESTFLAGS) ./test/addoperand
 
 .PHONY: test-gpu
 test-gpu: ## Run the on-node programs against this machine's NVIDIA driver, if it has one
@@ -192,11 +196,13 @@ manifests: $(CONTROLLER_GEN) ## Write the CRD and the operator's roles from the 
 	@test -e config/crd/properties.json || echo "{}" > config/crd/properties.json
 	go run ./test/trimcrd config/crd/bases/nvidia.com_clusterpolicies.yaml config/crd/properties.json
 	$(CONTROLLER_GEN) rbac:roleName=gpu-operator paths='./internal/...;./cmd/...' output:rbac:dir=config/rbac
+	go run ./config/rbac/generate
 
 .PHONY: docs
-docs: $(CRD_REF_DOCS) ## Write the API reference docs/api.md
+docs: $(CRD_REF_DOCS) ## Write the API reference docs/api.md and the generated tables of the other pages
 	@$(CRD_REF_DOCS) --log-level=ERROR --source-path=./api/v1 --max-depth=20 --renderer=markdown --output-path=docs/api.md \
 	  --config=$(tools_dir)/apidocs/config.yaml --templates-dir=$(tools_dir)/apidocs
+	@go run ./test/docs/generate
 
 .PHONY: chart
 chart: ## Write the generated files of the chart config/helm/gpu-operator
@@ -245,7 +251,7 @@ verify: ## Regenerate everything and fail if that changes a file
 
 .PHONY: ci
 ci: RERUNS = 1
-ci: verify lint test test-node test-race ## What CI runs: verify, lint, test, test-node, test-race
+ci: verify lint test test-operand test-node test-race ## What CI runs: verify, lint, test, test-operand, test-node, test-race
 
 ##@ Deploy
 

@@ -2,111 +2,207 @@ package v1
 
 // Condition types of a ClusterPolicy.
 const (
-	// ConditionReady: every GPU node can be used as the spec says.
+	// ConditionReady: every GPU node can be used as the spec requests.
 	ConditionReady = "Ready"
-	// ConditionAuxiliaryReady: the operands that are not needed to use GPUs, such as the exporters, are ready on every node
-	// that needs them. Ready does not depend on it, but for a spec of theirs that is wrong and objects that cannot be
-	// applied.
+	// ConditionAuxiliaryReady: the operands that are not needed to use GPUs, such as the exporters, are ready on every
+	// node that needs them. Ready does not depend on it. An invalid spec of such an operand, or an object of it that
+	// cannot be applied, still makes Ready False.
 	ConditionAuxiliaryReady = "AuxiliaryReady"
-	// ConditionProgressing: some node or operand is on its way.
+	// ConditionProgressing: at least one node or operand is not ready yet and is expected to become ready.
 	ConditionProgressing = "Progressing"
-	// ConditionDegraded: something failed and will not get better by waiting.
+	// ConditionDegraded: something failed, and waiting is not expected to fix it.
 	ConditionDegraded = "Degraded"
-	// ConditionError is the opposite of Ready, as NVIDIA's operator has it.
+	// ConditionError is the inverse of Ready, for compatibility with NVIDIA's operator.
 	ConditionError = "Error"
-	// ConditionCRDOutdated: the cluster's CustomResourceDefinition lacks fields of this operator, so that the
-	// API server drops them. Absent otherwise; it is its own reason, and that of the Event of a policy for which nothing
-	// is changed, as it may have lost some.
+	// ConditionCRDOutdated: the CustomResourceDefinition in the cluster is older than the operator, so that the API server
+	// drops fields of the spec. The condition is absent otherwise. Its reason is ReasonCRDOutdated.
 	ConditionCRDOutdated = "CRDOutdated"
 )
 
-// Reasons of the conditions of a ClusterPolicy, by precedence.
+// Reasons of the conditions of a ClusterPolicy. The doc comment of each reason states its meaning, then Cause and
+// Remedy; docs/troubleshooting.md is generated from these comments.
 const (
-	// ReasonReconciled: all is as the spec says.
+	// ReasonReconciled: the cluster is as the spec requests, and every GPU node is ready.
+	// Cause: normal operation.
+	// Remedy: none needed.
 	ReasonReconciled = "Reconciled"
-	// ReasonNoGPUNodes: nothing to do, as no node has a GPU. Ready is True.
+	// ReasonNoGPUNodes: no node has a GPU, so there is nothing to install; Ready is True.
+	// Cause: node discovery has looked at the nodes and found no NVIDIA GPU, or the GPU nodes have not joined yet.
+	// Remedy: none if the cluster has no GPU node yet. Otherwise check that the node has the label
+	// feature.node.kubernetes.io/pci-10de.present=true, and the log of its nvidia-node-discovery pod.
 	ReasonNoGPUNodes = "NoGPUNodes"
-	// ReasonNodeDiscoveryMissing: no node has ever had a discovery label, so that nobody knows
-	// which nodes have GPUs.
+	// ReasonNodeDiscoveryMissing: no node has a discovery label, so that the operator cannot determine which nodes have
+	// GPUs.
+	// Cause: spec.nodeDiscovery.mode is nfd and Node Feature Discovery is not installed, or the operator's own node
+	// discovery is off or does not run.
+	// Remedy: install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto; then check the pods of the DaemonSet
+	// nvidia-node-discovery. The message names the remedy that applies.
 	ReasonNodeDiscoveryMissing = "NodeDiscoveryMissing"
-	// ReasonInvalidSpec: the spec contradicts itself or asks for what cannot be done.
+	// ReasonInvalidSpec: the spec contradicts itself or requests something impossible; running operands are left as they
+	// are.
+	// Cause: fields that exclude each other, or a value that the API server or the operand does not accept.
+	// Remedy: correct the field that the message names.
 	ReasonInvalidSpec = "InvalidSpec"
-	// ReasonNotSupportedYet: the spec asks for what this version does not do.
+	// ReasonNotSupportedYet: the spec or a node needs a feature that this version of the operator does not implement.
+	// Cause: for example nodes for virtual machines, an unknown container runtime, or a runtime too old for NRI. In the
+	// condition UnsupportedFields: a field that has no effect yet.
+	// Remedy: remove the field, or change the node's label or runtime, as the message describes.
 	ReasonNotSupportedYet = "NotSupportedYet"
-	// ReasonConflict: an object that the operator needs belongs to somebody else.
+	// ReasonConflict: an object that the operator needs to create already exists and belongs to another owner.
+	// Cause: a second installation, such as NVIDIA's operator or a manually applied manifest, uses the same object name.
+	// Remedy: delete the object that the message names, or uninstall its owner. See docs/migration.md for a take-over.
 	ReasonConflict = "Conflict"
-	// ReasonReconcileFailed: a call to the API failed.
+	// ReasonReconcileFailed: a call to the API server failed or was not answered; the operator retries with back-off.
+	// Cause: missing permissions, an unavailable API server or webhook, or a Node that cannot be written.
+	// Remedy: fix the error in the message. If it reports "forbidden", apply the RBAC manifests of this version.
 	ReasonReconcileFailed = "ReconcileFailed"
-	// ReasonAltered: an object that the operator wrote was changed by an admission webhook or policy, or by another
-	// writer at once.
+	// ReasonAltered: an object of an operand came back from the API server different from what was applied.
+	// Cause: an admission webhook or policy changes the object, or another controller writes the same field.
+	// Remedy: exempt the object from the webhook or policy, stop the other writer, or set the same value in the spec. The
+	// message names the field, and its manager if known.
 	ReasonAltered = "Altered"
-	// ReasonPlacementRepaired: somebody had changed on which nodes the pods of a DaemonSet run, and the operator has set
-	// it right. Of an Event alone.
+	// ReasonPlacementRepaired: another writer had changed which nodes a DaemonSet runs on, and the operator has restored
+	// it. It is used in Events only.
+	// Cause: a user or controller edited the DaemonSet's nodeSelector, affinity or tolerations.
+	// Remedy: set the nodeSelector or tolerations in the spec instead of editing the DaemonSet.
 	ReasonPlacementRepaired = "PlacementRepaired"
-	// ReasonAssessing: not all GPU nodes are assessed yet by the spec as it is now. It is a reason of Progressing, and of
-	// Ready until that has another.
+	// ReasonAssessing: not all GPU nodes have been assessed against the current spec yet. It is a reason of Progressing,
+	// and of Ready until the first assessment is complete.
+	// Cause: the spec has just changed, or the operator has just started.
+	// Remedy: wait; if the number of nodes in the message does not fall for minutes, check the operator's log.
 	ReasonAssessing = "Assessing"
-	// ReasonOperandFailed: an operand fails on some node.
+	// ReasonOperandFailed: an operand fails on at least one node.
+	// Cause: a container crashes, its image cannot be pulled, its pod cannot be created, or a deadline has passed.
+	// Remedy: read the failed nodes in status.nodes; their reason and message show the container and the error.
 	ReasonOperandFailed = "OperandFailed"
-	// ReasonOperandNotReady: some operand is not ready on all its nodes yet.
+	// ReasonOperandNotReady: an operand is not ready on all of its nodes yet.
+	// Cause: pods are being created or started, for example while a node joins or a driver is compiled.
+	// Remedy: wait; the message names the nodes. Once the deadline in spec.deadlines has passed, the node is degraded.
 	ReasonOperandNotReady = "OperandNotReady"
-	// ReasonUpgradePending: the driver on some nodes is older than the spec.
+	// ReasonUpgradePending: pods of an operand are outdated and wait to be replaced; the GPUs of their nodes can be used.
+	// Cause: the spec changed, but pods with the update strategy OnDelete, such as the driver's, are replaced only when
+	// they are deleted.
+	// Remedy: drain the node and delete its outdated pod, as the message describes, one node at a time.
 	ReasonUpgradePending = "UpgradePending"
-	// ReasonPaused: spec.paused keeps the operator from writing anything. Ready is what the nodes say.
+	// ReasonPaused: spec.paused is true, so that the operator writes nothing but status. Ready still shows the real state.
+	// Cause: spec.paused is set.
+	// Remedy: remove spec.paused to continue.
 	ReasonPaused = "Paused"
-	// ReasonIgnored: an older ClusterPolicy is in force.
+	// ReasonIgnored: this ClusterPolicy has no effect, because an older one is active.
+	// Cause: the cluster has more than one ClusterPolicy.
+	// Remedy: merge both specs into one object and delete the other. The message names the active one.
 	ReasonIgnored = "Ignored"
-	// ReasonNone: the condition is False and there is nothing to say.
+	// ReasonCRDOutdated: the CustomResourceDefinition in the cluster lacks fields of this version; also the reason of an
+	// Event. The operator changes nothing while the policy may have lost such a field.
+	// Cause: the operator was upgraded without its CRD, the chart was rolled back, or NVIDIA's CRD was applied over it.
+	// Remedy: apply the CRD of this version with kubectl apply --server-side, then the ClusterPolicy again.
+	ReasonCRDOutdated = ConditionCRDOutdated
+	// ReasonNone: the condition is False, and there is nothing to report.
+	// Cause: normal operation.
+	// Remedy: none needed.
 	ReasonNone = "None"
 )
 
-// Reasons of an operand that is not Ready, beside those above.
+// Reasons of an operand that is not Ready. An operand can also have InvalidSpec, NotSupportedYet, Conflict,
+// ReconcileFailed, Altered, OperandFailed, OperandNotReady, UpgradePending, Paused and NotSelected.
 const (
-	// ReasonDisabledBySpec: its block says enabled: false.
+	// ReasonDisabledBySpec: the spec disables the operand.
+	// Cause: enabled is false in the operand's block, or another field makes the operand unnecessary.
+	// Remedy: none if intended; otherwise change the field that the message names.
 	ReasonDisabledBySpec = "DisabledBySpec"
-	// ReasonNotScheduled: fewer nodes run it than need it.
+	// ReasonNotNeeded: no node needs the operand.
+	// Cause: the hosts provide it already, labels exclude it on every node, or the cluster has no GPU node.
+	// Remedy: none if intended; otherwise check the labels nvidia.com/gpu.deploy.* of the nodes.
+	ReasonNotNeeded = "NotNeeded"
+	// ReasonNotScheduled: fewer nodes run the operand than need it.
+	// Cause: a taint, an unreachable node, or a pod that cannot be created.
+	// Remedy: fix the cause that the message names for each node; for taints see spec.daemonsets.tolerations.
 	ReasonNotScheduled = "NotScheduled"
-	// ReasonWaitingForOperand: another operand comes first.
+	// ReasonWaitingForOperand: the operand waits for another one that must be ready first.
+	// Cause: a required operand is not installed, not applied, or not ready on the node yet.
+	// Remedy: wait, or fix the operand that the message names.
 	ReasonWaitingForOperand = "WaitingForOperand"
-	// ReasonReferenceMissing: an object that the spec names does not exist, or lacks a key.
+	// ReasonReferenceMissing: an object that the spec refers to does not exist, or has no such key; running pods are left
+	// as they are.
+	// Cause: a ConfigMap, Secret or other object named in the spec was not created, or was deleted.
+	// Remedy: create the object, or add the key; the message names the field, the object and the key.
 	ReasonReferenceMissing = "ReferenceMissing"
-	// ReasonFenceMissing: the admission policy that bounds what its pods write on nodes is not installed.
+	// ReasonFenceMissing: the admission policy that limits what node discovery may write to Nodes is not installed, so
+	// node discovery stays off.
+	// Cause: the ValidatingAdmissionPolicyBinding gpu-operator-node-discovery does not exist. A bundle of the Operator
+	// Lifecycle Manager cannot contain it.
+	// Remedy: apply config/admission, or install Node Feature Discovery and set spec.nodeDiscovery.mode to nfd.
 	ReasonFenceMissing = "AdmissionPolicyMissing"
-	// ReasonRollingOut: its DaemonSet has not been taken up by the cluster yet.
+	// ReasonRollingOut: the DaemonSet controller has not processed the operand's latest change yet.
+	// Cause: the operand's objects were created or changed a moment ago.
+	// Remedy: wait; if it lasts, check that kube-controller-manager runs.
 	ReasonRollingOut = "RollingOut"
 )
 
-// Reasons of a node that is not ready, in nodes[] and in the condition nvidia.com/GPUReady. A
-// failing container adds the kubelet's reasons: CrashLoopBackOff, ImagePullBackOff and so on.
+// Reasons of a node that is not ready, in status.nodes and in the Node condition nvidia.com/GPUReady. A node can also
+// have UpgradePending, NotSupportedYet, InvalidSpec, ReferenceMissing and WaitingForOperand.
 const (
-	// ReasonGPUReady: the GPUs of the node can be used.
+	// ReasonGPUReady: the GPUs of the node can be used. It is used in the Node condition and in Events only.
+	// Cause: normal operation.
+	// Remedy: none needed.
 	ReasonGPUReady = "GPUReady"
-	// ReasonDiscoveryLabelsMissing: discovery labels that the node had are away. Its operands stay for now, and
-	// GPUs that could be used still can.
+	// ReasonDiscoveryLabelsMissing: discovery labels that the node had are missing. Its operands stay for the grace
+	// period, and a node that was ready stays ready.
+	// Cause: node discovery or Node Feature Discovery was removed or fails, or a user removed the labels.
+	// Remedy: restore node discovery, or the label that the message names. After spec.nodeDiscovery.gracePeriod the
+	// operands are removed once no pod uses a GPU.
 	ReasonDiscoveryLabelsMissing = "DiscoveryLabelsMissing"
-	// ReasonStartupTaint: the GPUs of the node can be used, and a start-up taint still keeps pods off it.
+	// ReasonStartupTaint: the GPUs of the node can be used, but a start-up taint still keeps pods off the node.
+	// Cause: the admission policy gpu-operator-operator does not allow the operator to remove this taint.
+	// Remedy: add the key to nodeStartup.taints of the chart, or to ownTaints of that admission policy.
 	ReasonStartupTaint = "StartupTaint"
-	// ReasonFactsMissing: a discovery label that the driver image is chosen by is missing.
+	// ReasonFactsMissing: a fact about the node that the driver image or the toolkit is chosen by is missing.
+	// Cause: the node has no discovery labels for its operating system or kernel, or the kubelet has not reported the
+	// container runtime yet.
+	// Remedy: check that node discovery labels the node: feature.node.kubernetes.io/system-os_release.* and
+	// feature.node.kubernetes.io/kernel-version.full.
 	ReasonFactsMissing = "FactsMissing"
-	// ReasonDriverToolkitMissing: OpenShift has no driver toolkit for the release of the node's Red Hat CoreOS.
+	// ReasonDriverToolkitMissing: OpenShift provides no driver toolkit image for the node's release of Red Hat CoreOS.
+	// Cause: the ImageStream driver-toolkit in namespace openshift has no tag for the release, or cannot be read.
+	// Remedy: add the tag, or set spec.operator.use_ocp_driver_toolkit to false on entitled hosts, or use
+	// spec.driver.usePrecompiled.
 	ReasonDriverToolkitMissing = "DriverToolkitMissing"
-	// ReasonExcluded: nvidia.com/gpu.deploy.operands=false keeps the operands off the node. Of a policy:
-	// off all GPU nodes; Ready is True.
+	// ReasonExcluded: the node is excluded from the operator; on a policy, all GPU nodes are, and Ready is True.
+	// Cause: the node has the label nvidia.com/gpu.deploy.operands=false.
+	// Remedy: none if intended; otherwise remove the label.
 	ReasonExcluded = "Excluded"
-	// ReasonNotSelected: a nodeSelector of the spec keeps an operand off the node, or all of them.
+	// ReasonNotSelected: a nodeSelector of the spec excludes the node from one operand or from all of them.
+	// Cause: the node does not have the labels of spec.daemonsets.nodeSelector, of the operand's nodeSelector, or of the
+	// node pool.
+	// Remedy: none if intended; otherwise label the node, or change the nodeSelector.
 	ReasonNotSelected = "NotSelected"
-	// ReasonOperandPaused: a deploy label of the node has another value than true.
+	// ReasonOperandPaused: an operand is paused on the node; no deadline applies.
+	// Cause: a label nvidia.com/gpu.deploy.OPERAND of the node has a value other than true, for example during a driver
+	// upgrade or a MIG reconfiguration.
+	// Remedy: wait for the component that paused it, or set the label to true.
 	ReasonOperandPaused = "OperandPaused"
 	// ReasonPodMissing: the node has no pod of an operand that it needs.
+	// Cause: the pod has not been created yet, or another operand must be ready first.
+	// Remedy: wait; if it lasts, read the Events of the DaemonSet that the message names.
 	ReasonPodMissing = "PodMissing"
-	// ReasonPodPending: a pod is not scheduled or not admitted.
+	// ReasonPodPending: a pod of an operand is not scheduled yet.
+	// Cause: the scheduler has not processed the pod yet.
+	// Remedy: wait; if it lasts, read the pod's Events.
 	ReasonPodPending = "PodPending"
-	// ReasonStarting: a pod is on its way.
+	// ReasonStarting: a pod of an operand is starting.
+	// Cause: its image is being pulled, a container is not ready yet, or the pod is being replaced.
+	// Remedy: wait; if it lasts, read the log of the container that the message names.
 	ReasonStarting = "Starting"
-	// ReasonContainerFailed: a container ended with an error.
+	// ReasonContainerFailed: a pod of an operand has failed as a whole.
+	// Cause: the kubelet evicted or rejected the pod, for example under memory or disk pressure.
+	// Remedy: fix the cause in the message; the DaemonSet controller then creates a new pod.
 	ReasonContainerFailed = "ContainerFailed"
 	// ReasonNotAllocatable: the kubelet advertises no GPU that can be allocated.
+	// Cause: the device plugin has not registered yet, found no GPU, or reports all GPUs as unhealthy.
+	// Remedy: read the device plugin's log on the node, and the kernel log for Xid errors.
 	ReasonNotAllocatable = "NotAllocatable"
-	// ReasonNodeNotReady: the kubelet does not answer.
+	// ReasonNodeNotReady: the node itself is not ready.
+	// Cause: the kubelet reports a problem, such as a missing network plugin, or has not reported yet.
+	// Remedy: fix the condition Ready of the Node; see kubectl describe node.
 	ReasonNodeNotReady = "NodeNotReady"
 )

@@ -1,14 +1,15 @@
 package v1
 
-// Condition types that tell of single fields of the spec. They hold up nothing.
+// Condition types about single fields of the spec. They do not affect Ready.
 const (
-	// ConditionUnsupportedFields: fields are set that have no effect yet; the message tells what happens
-	// instead.
+	// ConditionUnsupportedFields: the spec sets fields that have no effect yet. The message states what happens instead.
 	ConditionUnsupportedFields = "UnsupportedFields"
-	// ConditionDeprecatedFields: fields are set that are accepted for old policies alone; the message tells
+	// ConditionDeprecatedFields: the spec sets fields that are accepted only for existing policies. The message states
 	// what to use instead.
 	ConditionDeprecatedFields = "DeprecatedFields"
 )
 
-// ReasonDeprecated is the reason of ConditionDeprecatedFields.
+// ReasonDeprecated is the reason of ConditionDeprecatedFields: the spec sets deprecated fields.
+// Cause: the policy was written for NVIDIA's operator, or for an older version.
+// Remedy: replace or remove each field, as the message describes.
 const ReasonDeprecated = "Deprecated"

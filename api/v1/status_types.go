@@ -1,6 +1,8 @@
 package v1
 
 import (
+	"slices"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -155,10 +157,17 @@ const (
 	StageValidated    Stage = "Validated"
 )
 
-// Stages returns the stages of the ladder, from the bottom.
-func Stages() []Stage {
-	return []Stage{StageDiscovered, StageDriver, StageToolkit, StageDevicePlugin, StageAllocatable, StageValidated}
-}
+// stages in the order in which a node reaches them; nothing else lists them.
+var stages = []Stage{StageDiscovered, StageDriver, StageToolkit, StageDevicePlugin, StageAllocatable, StageValidated}
+
+// Stages returns the stages of a node in the order in which it reaches them.
+func Stages() []Stage { return slices.Clone(stages) }
+
+// Index of the stage in Stages; -1 for one that is not in it, such as the empty one.
+func (s Stage) Index() int { return slices.Index(stages, s) }
+
+// Before reports whether a node reaches the stage before the other one.
+func (s Stage) Before(other Stage) bool { return s.Index() < other.Index() }
 
 // NodeStatus is the readiness of one GPU node.
 type NodeStatus struct {

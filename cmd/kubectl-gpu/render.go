@@ -17,6 +17,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
@@ -117,7 +118,7 @@ func (o renderOptions) run(in io.Reader, out, told io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("the catalogue of operands is broken: %w", err)
 	}
-	facts := make([]operand.NodeFacts, 0, len(nodes))
+	facts := make([]nodeinfo.Facts, 0, len(nodes))
 	for i := range nodes {
 		facts = append(facts, observe.Facts(&nodes[i]))
 	}
@@ -197,7 +198,7 @@ func aboutOperands(p plan.Plan) []string {
 }
 
 // aboutNodes tells of the GPU nodes on which some operands do not run, although others have them.
-func aboutNodes(p plan.Plan, nodes []operand.NodeFacts) []string {
+func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 	held := map[operand.Name]bool{}
 	for _, step := range p.Steps {
 		held[step.Operand.Name] = step.Action == plan.Hold

@@ -10,6 +10,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/clusterpolicy/gpu-operator/internal/notify"
 )
 
 // ErrConflict means that an object of the wanted name belongs to somebody else.
@@ -52,7 +54,7 @@ type Applier struct {
 	table  *table
 	// places are taken by calls; see place.
 	places chan struct{}
-	events chan event.GenericEvent
+	events notify.Signal
 }
 
 // New returns an Applier that writes with the client and reads from the client's cache, and with live from the API
@@ -60,13 +62,13 @@ type Applier struct {
 func New(c client.Client, live client.Reader, clk clock.PassiveClock, timing Timing) *Applier {
 	return &Applier{
 		client: c, live: live, clock: clk, timing: timing, table: newTable(clk, timing.FirstRetry, timing.LastRetry),
-		places: make(chan struct{}, timing.Parallel), events: make(chan event.GenericEvent, 1),
+		places: make(chan struct{}, timing.Parallel), events: notify.New(),
 	}
 }
 
 // Events has an event when a call that outlasted its round has been answered: another pass is due. It is for one
 // receiver, and buffers one event.
-func (a *Applier) Events() <-chan event.GenericEvent { return a.events }
+func (a *Applier) Events() <-chan event.GenericEvent { return a.events.Events() }
 
 // RetryAfter returns after how long the next call that is held back by its back-off is due, or 0 if none is. It is
 // to be asked after a pass has called Round, and counts on another pass by then.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
@@ -63,10 +62,7 @@ func (a *Applier) begin(ctx context.Context, object client.Object, what string, 
 			found.Err = fmt.Errorf("%s: %w", what, err)
 		}
 		if a.table.finish(c, found) {
-			select {
-			case a.events <- event.GenericEvent{Object: object}:
-			default: // One event is pending already.
-			}
+			a.events.Notify()
 		}
 	}()
 	return c

@@ -1,8 +1,6 @@
 package apply
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 
@@ -10,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
@@ -36,8 +35,7 @@ func Intent(object client.Object) (*unstructured.Unstructured, error) {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	sum := sha256.Sum256(data)
-	annotations[labels.Digest] = hex.EncodeToString(sum[:8])
+	annotations[labels.Digest] = digest.Of(data)
 	intent.SetAnnotations(annotations)
 	return intent, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
 // Input is all that the assessment of one node follows from.
@@ -99,7 +100,7 @@ func (a *Assessment) assess(in Input) {
 	a.checkTaints(in)
 	a.checkDeadlines(in)
 	for _, found := range a.Operands {
-		a.Until = sooner(a.Until, found.Until)
+		a.Until = times.Sooner(a.Until, found.Until)
 	}
 	a.checkPool(in.Plan)
 	a.checkSelection(in.Plan)
@@ -107,7 +108,7 @@ func (a *Assessment) assess(in Input) {
 }
 
 // Undiscovered assesses the operands that discover GPUs on a node that has not been discovered yet.
-func Undiscovered(catalogue []operand.Operand, pods Pods, now time.Time) map[operand.Name]readiness.Verdict {
+func Undiscovered(catalogue operand.Catalogue, pods Pods, now time.Time) map[operand.Name]readiness.Verdict {
 	var found map[operand.Name]readiness.Verdict
 	for i := range catalogue {
 		name := catalogue[i].Name
@@ -154,14 +155,6 @@ func (a *Assessment) checkPool(node plan.Node) {
 		a.Message = fmt.Sprintf("run kubectl label node %s %s- %s- to move the driver from %s to %s",
 			node.Facts.Name, labels.Pool, labels.DriverAnchor, labelled, wanted)
 	}
-}
-
-// sooner is the first of two times; zero is never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 func excluded() readiness.NodeVerdict {

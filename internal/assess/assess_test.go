@@ -11,6 +11,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -37,7 +38,7 @@ func TestSince(t *testing.T) {
 			g := NewWithT(t)
 			status := map[bool]corev1.ConditionStatus{true: corev1.ConditionTrue, false: corev1.ConditionFalse}[test.ready]
 			got := assess.Node(assess.Input{
-				Plan: plan.Decide(nil, operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(operand.NodeFacts{Name: "a", HasGPU: true}),
+				Plan: plan.Decide(nil, operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(nodeinfo.Facts{Name: "a", HasGPU: true}),
 				Node: &corev1.Node{
 					ObjectMeta: metav1.ObjectMeta{Name: "a"},
 					Status:     corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}},

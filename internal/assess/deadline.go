@@ -1,7 +1,6 @@
 package assess
 
 import (
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +9,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
 // checkDeadlines compares what is progressing with the deadlines of the spec: the node where it is not ready, and the
@@ -22,7 +22,8 @@ func (a *Assessment) checkDeadlines(in Input) {
 	if a.Ready() {
 		for _, rung := range in.Plan.Beside {
 			if verdict, expected := a.Operands[rung.Operand]; expected && rung.Need == plan.Expected {
-				a.Operands[rung.Operand] = readiness.Within(in.Plan.Spec.Deadline(""), verdict, later(since, unready(in.Pods[rung.Operand])), in.Now)
+				from := times.Later(since, unready(in.Pods[rung.Operand]))
+				a.Operands[rung.Operand] = readiness.Within(in.Plan.Spec.Deadline(""), verdict, from, in.Now)
 			}
 		}
 		return
@@ -30,10 +31,9 @@ func (a *Assessment) checkDeadlines(in Input) {
 	if a.Reason == v1.ReasonOperandPaused {
 		return // Whoever has paused it decides when it goes on.
 	}
-	at := slices.Index(v1.Stages(), a.Stage)
 	for _, rung := range in.Plan.Rungs {
-		if pod := in.Pods[rung.Operand]; pod != nil && slices.Index(v1.Stages(), rung.Stage) < at {
-			since = later(since, readiness.ReadySince(pod))
+		if pod := in.Pods[rung.Operand]; pod != nil && rung.Stage.Before(a.Stage) {
+			since = times.Later(since, readiness.ReadySince(pod))
 		}
 	}
 	a.Verdict = readiness.Within(in.Plan.Spec.Deadline(a.Stage), a.Verdict, since, in.Now)
@@ -48,11 +48,4 @@ func unready(pod *corev1.Pod) time.Time {
 		return time.Time{}
 	}
 	return readiness.UnreadySince(pod)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }

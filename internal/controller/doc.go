@@ -19,7 +19,7 @@
 //	| records, one an object (apply.table)   | a call, its back-off, the live object's        | a comparison, a read of the Namespace, and an  |
 //	|                                        | version; 32 turns without the object           | early call for each object that fails          |
 //	| last writes of statuses                | each write; more than 16 policies              | an early write of the counters                 |
-//	| (status.Writer)                        |                                                |                                                |
+//	| (statuswriter.Writer)                  |                                                |                                                |
 //	| causes of missing pods, and when to    | numbers of missing pods, by DaemonSet UID;     | a list of Events some seconds later, until     |
 //	| look again (observe.CreateFailures)    | time                                           | which the cause is not reported                |
 //	| what was told of the definition, and   | another definition or policy; the spec that    | an Event that there is already; a spec that    |

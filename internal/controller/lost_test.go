@@ -18,7 +18,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
+	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
 // losses lose the state of each row of the table in doc.go.
@@ -42,19 +42,20 @@ var losses = map[string]func(*operator){
 	"drafts":      func(o *operator) { o.pass = clusterpolicy.New(o.pass.Options) },
 	"apply table": func(o *operator) { o.pass.Applier = apply.New(o, live{o}, o.clock, patient()) },
 	"status times": func(o *operator) {
-		o.pass.Status = status.NewWriter(o, o.clock, o.node.Events, o.pass.Catalogue, status.DefaultTiming())
+		o.pass.Status = statuswriter.New(o, o.clock, o.node.Events, o.pass.Catalogue, statuswriter.DefaultTiming())
 	},
 	"create failures": func(o *operator) {
 		o.pass.CreateFailures = observe.NewCreateFailures(live{o}, namespace, o.clock)
 	},
 	"definition": func(o *operator) { o.pass.Schema = &observe.Schema{Cached: o, Live: live{o}} },
 	"watches": func(o *operator) {
-		o.pass.Kinds, o.pass.DriverToolkit = clusterpolicy.NewOptionalKinds(nil, nil), observe.NewDriverToolkit(nil, nil, o.clock)
+		o.pass.Kinds = clusterpolicy.NewOptionalKinds(nil, nil, o.clock)
+		o.pass.DriverToolkit = observe.NewDriverToolkit(nil, nil, o.clock)
 	},
 	"refused taints": func(o *operator) { o.node = node.New(o.node.Options) },
 	"event limits": func(o *operator) {
 		o.node.Events = events.NewRecorder(o, o.clock, o.node.Meter.Dropped)
-		o.pass.Status = status.NewWriter(o, o.clock, o.node.Events, o.pass.Catalogue, status.DefaultTiming())
+		o.pass.Status = statuswriter.New(o, o.clock, o.node.Events, o.pass.Catalogue, statuswriter.DefaultTiming())
 	},
 	"shared parts of pods": func(o *operator) { o.pods = observe.NewPodTrimmer() },
 	"all":                  func(o *operator) { o.start() },

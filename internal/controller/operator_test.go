@@ -33,7 +33,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
+	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
 const namespace = "gpu-operator"
@@ -99,7 +99,7 @@ func (o *operator) start() {
 		Client:         o,
 		Live:           uncached,
 		Applier:        apply.New(o, uncached, o.clock, patient()),
-		Status:         status.NewWriter(o, o.clock, recorder, catalogue, status.DefaultTiming()),
+		Status:         statuswriter.New(o, o.clock, recorder, catalogue, statuswriter.DefaultTiming()),
 		Fleet:          o.fleet,
 		Catalogue:      catalogue,
 		Namespace:      namespace,
@@ -108,7 +108,7 @@ func (o *operator) start() {
 		CreateFailures: observe.NewCreateFailures(uncached, namespace, o.clock),
 		References:     references{reader: o},
 		Schema:         &observe.Schema{Cached: o, Live: uncached},
-		Kinds:          clusterpolicy.NewOptionalKinds(nil, nil),
+		Kinds:          clusterpolicy.NewOptionalKinds(nil, nil, o.clock),
 		Meter:          meter,
 		Clock:          o.clock,
 		Timing:         clusterpolicy.DefaultTiming(),

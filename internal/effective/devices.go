@@ -15,22 +15,12 @@ const (
 func toolkit(s *v1.ToolkitSpec) {
 	option(&s.Enabled, true)                       // NVIDIA
 	value(&s.InstallDir, labels.ToolkitInstallDir) // NVIDIA
-	image(&s.ImageSpec)
-	container(&s.ContainerSpec)
 }
 
 func devicePlugin(s *v1.DevicePluginSpec) {
 	option(&s.Enabled, true)                   // NVIDIA
 	block(&s.Config)                           // no name: none
 	value(&block(&s.MPS).Root, labels.MPSRoot) // NVIDIA
-	image(&s.ImageSpec)
-	container(&s.ContainerSpec)
-}
-
-func gfd(s *v1.GFDSpec) {
-	option(&s.Enabled, true) // NVIDIA
-	image(&s.ImageSpec)
-	container(&s.ContainerSpec)
 }
 
 func migManager(s *v1.MIGManagerSpec) {
@@ -40,6 +30,4 @@ func migManager(s *v1.MIGManagerSpec) {
 		option(&s.Config.Default, labels.MIGAllDisabled)
 	}
 	value(&block(&s.GPUClientsConfig).Name, GPUClients) // NVIDIA
-	image(&s.ImageSpec)
-	container(&s.ContainerSpec)
 }

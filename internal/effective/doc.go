@@ -6,6 +6,9 @@
 // NVIDIA's operator takes an absent field for; where its chart writes something else, that is told. Own is a field
 // or a choice of this operator.
 //
+// What the blocks of all operands have in common needs no line: operandBlocks fills it in, also for an operand that no
+// function here knows, which is then off by default.
+//
 // What a spec from Of holds is what holds in the cluster: every block is there, and every field that has one
 // default has a value. These fields have none here, and stay as the user left them:
 //

@@ -26,8 +26,6 @@ func driver(s *v1.DriverSpec) {
 	block(&s.KernelModuleConfig)
 	image(&block(&s.Manager).ImageSpec)
 	upgradePolicy(block(&s.UpgradePolicy))
-	image(&s.ImageSpec)
-	container(&s.ContainerSpec)
 }
 
 // driverPatience is how many seconds a driver has to build and load its modules, as with NVIDIA's probe.
@@ -48,10 +46,15 @@ func DriverStartupProbe(timeout int32) v1.ProbeSpec {
 // is due: one that fails counts as one period.
 func DriverProbeWithin(probe v1.ProbeSpec) time.Duration {
 	seconds := min(probe.PeriodSeconds, probe.TimeoutSeconds) - 1
-	if haveSameTimes(probe, DriverStartupProbe(probe.TimeoutSeconds)) {
+	if HasDefaultTimes(probe) {
 		seconds = within(probe.TimeoutSeconds)
 	}
 	return max(0, time.Duration(seconds)*time.Second)
+}
+
+// HasDefaultTimes reports whether a start-up probe of the driver has the times of DriverStartupProbe.
+func HasDefaultTimes(probe v1.ProbeSpec) bool {
+	return haveSameTimes(probe, DriverStartupProbe(probe.TimeoutSeconds))
 }
 
 // within is how many seconds an attempt takes by default that the kubelet ends after this timeout.

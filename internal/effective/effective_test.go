@@ -2,8 +2,11 @@ package effective_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"os"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,16 +30,34 @@ func decode(t *testing.T, text string) v1.ClusterPolicySpec {
 	return spec
 }
 
-// The file is written by hand, from the comments in the API: no option writes it.
+// The file is written by hand, from the comments in the API: no option writes it. A block that is not in it has the
+// defaults of an operand that no function here knows.
 func TestDefaults(t *testing.T) {
 	text, err := os.ReadFile("testdata/defaults.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := decode(t, string(text))
+	blocks := reflect.ValueOf(&want).Elem()
+	for i := range blocks.NumField() {
+		if block := blocks.Field(i); isPlaced(block.Type()) && block.IsNil() {
+			common := fmt.Sprintf(`{%s: {enabled: false, hostNetwork: false, imagePullPolicy: IfNotPresent}}`,
+				strings.TrimSuffix(blocks.Type().Field(i).Tag.Get("json"), ",omitempty"))
+			block.Set(reflect.ValueOf(decode(t, common)).Field(i))
+		}
+	}
 	if diff := cmp.Diff(want, effective.Of(v1.ClusterPolicySpec{}).ClusterPolicySpec); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
+}
+
+// isPlaced reports whether a block of this type is an operand's, as it has a placement.
+func isPlaced(block reflect.Type) bool {
+	if block.Kind() != reflect.Pointer || block.Elem().Kind() != reflect.Struct {
+		return false
+	}
+	_, placed := block.Elem().FieldByName("PlacementSpec")
+	return placed
 }
 
 func TestWhatIsSet(t *testing.T) {
@@ -184,5 +205,14 @@ func TestThePatienceWithADriver(t *testing.T) {
 			patience := time.Duration(probe.InitialDelaySeconds)*time.Second + time.Duration(probe.FailureThreshold)*attempt
 			g.Expect(patience).To(Equal(test.patience))
 		})
+	}
+}
+
+func TestEveryStageHasADeadline(t *testing.T) {
+	spec := effective.Of(v1.ClusterPolicySpec{})
+	for _, stage := range append(v1.Stages(), "") {
+		if spec.Deadline(stage) <= 0 {
+			t.Errorf("stage %q has no deadline", stage)
+		}
 	}
 }

@@ -8,8 +8,6 @@ import (
 
 func dcgm(s *v1.DCGMSpec) {
 	option(&s.Enabled, false) // NVIDIA's chart; its API has true
-	image(&s.ImageSpec)
-	container(&s.ContainerSpec)
 }
 
 // dcgmExporter leaves hostNetwork to the engine that env names.
@@ -26,14 +24,12 @@ func dcgmExporter(s *v1.DCGMExporterSpec) {
 	value(&mapping.Directory, "/var/lib/dcgm-exporter/job-mapping") // NVIDIA
 	option(&s.EnablePodLabels, false)                               // NVIDIA
 	option(&s.EnablePodUID, false)                                  // NVIDIA
-	image(&s.ImageSpec)
 }
 
 // nodeStatusExporter leaves imagePullPolicy to that of validator, whose image it has.
 func nodeStatusExporter(s *v1.NodeStatusExporterSpec) {
 	option(&s.Enabled, false)                      // NVIDIA
 	serviceMonitor(block(&s.ServiceMonitor), true) // own: NVIDIA's operator always has one
-	container(&s.ContainerSpec)
 }
 
 func validator(s *v1.ValidatorSpec) {
@@ -42,6 +38,4 @@ func validator(s *v1.ValidatorSpec) {
 	} {
 		block(check)
 	}
-	image(&s.ImageSpec)
-	container(&s.ContainerSpec)
 }

@@ -26,13 +26,14 @@ func Of(spec v1.ClusterPolicySpec) Spec {
 	gdrcopy(block(&s.GDRCopy))
 	toolkit(block(&s.Toolkit))
 	devicePlugin(block(&s.DevicePlugin))
-	gfd(block(&s.GFD))
+	option(&block(&s.GFD).Enabled, true) // NVIDIA
 	migManager(block(&s.MIGManager))
 	dcgm(block(&s.DCGM))
 	dcgmExporter(block(&s.DCGMExporter))
 	nodeStatusExporter(block(&s.NodeStatusExporter))
 	validator(block(&s.Validator))
 	virtualMachines(s)
+	operandBlocks(s)
 	return Spec{*s}
 }
 

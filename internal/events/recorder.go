@@ -2,8 +2,6 @@ package events
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strings"
 
@@ -14,6 +12,9 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterpolicy/gpu-operator/internal/digest"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 const (
@@ -87,7 +88,7 @@ func (r *Recorder) object(e Event) *corev1.Event {
 		InvolvedObject:      e.Regarding,
 		Type:                e.Type,
 		Reason:              e.Reason,
-		Message:             truncate(e.Message),
+		Message:             text.Clip(e.Message, maxMessage),
 		Source:              corev1.EventSource{Component: component},
 		ReportingController: component,
 		FirstTimestamp:      now,
@@ -97,14 +98,7 @@ func (r *Recorder) object(e Event) *corev1.Event {
 }
 
 func name(e Event) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q", e.Regarding.UID, e.Regarding.Name, e.Type, e.Reason, e.Transition))
+	content := fmt.Sprintf("%q %q %q %q %q", e.Regarding.UID, e.Regarding.Name, e.Type, e.Reason, e.Transition)
 	prefix := e.Regarding.Name[:min(len(e.Regarding.Name), maxPrefix)]
-	return strings.TrimRight(prefix, "-.") + "." + hex.EncodeToString(sum[:8])
-}
-
-func truncate(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxMessage], "")
+	return strings.TrimRight(prefix, "-.") + "." + digest.Of(content)
 }

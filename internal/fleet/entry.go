@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
@@ -12,7 +13,7 @@ import (
 // Entry is what is known of one node. It is not changed once it is set.
 type Entry struct {
 	// Facts of the node, as they were read.
-	Facts operand.NodeFacts
+	Facts nodeinfo.Facts
 	// Basis is the version of what the node was assessed by; 0 where it was not assessed.
 	Basis uint64
 	// Planned is what the decisions say about the node; nil where the operator does not manage it.

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/clusterpolicy/gpu-operator/internal/notify"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
@@ -17,7 +17,7 @@ import (
 // Fleet is safe for use by several goroutines. It may be lost at any time: it is filled anew from the Nodes.
 type Fleet struct {
 	// changed has an event when entries have changed that a pass aggregates, published when another basis is.
-	changed, published chan event.GenericEvent
+	changed, published notify.Signal
 
 	mu       sync.RWMutex
 	entries  map[string]*Entry
@@ -35,25 +35,14 @@ type Fleet struct {
 
 // New returns an empty Fleet.
 func New() *Fleet {
-	// One event that is not taken yet stands for all that follow.
-	return &Fleet{
-		changed: make(chan event.GenericEvent, 1), published: make(chan event.GenericEvent, 1),
-		entries: map[string]*Entry{},
-	}
+	return &Fleet{changed: notify.New(), published: notify.New(), entries: map[string]*Entry{}}
 }
 
 // Changed has an event when a pass is due, for one receiver.
-func (f *Fleet) Changed() <-chan event.GenericEvent { return f.changed }
+func (f *Fleet) Changed() <-chan event.GenericEvent { return f.changed.Events() }
 
 // Published has an event when all nodes are to be assessed again, for one receiver.
-func (f *Fleet) Published() <-chan event.GenericEvent { return f.published }
-
-func notify(listener chan event.GenericEvent) {
-	select {
-	case listener <- event.GenericEvent{Object: &corev1.Node{}}:
-	default:
-	}
-}
+func (f *Fleet) Published() <-chan event.GenericEvent { return f.published.Events() }
 
 // Get returns the entry of a node, nil if there is none.
 func (f *Fleet) Get(node string) *Entry {
@@ -75,7 +64,7 @@ func (f *Fleet) Set(entry *Entry) {
 		f.factsVersion++
 	}
 	if !sameFacts || verdictDiffers(before, entry) {
-		notify(f.changed)
+		f.changed.Notify()
 	}
 }
 
@@ -92,7 +81,7 @@ func (f *Fleet) Forget(node string) {
 	if before.Managed() {
 		f.factsVersion++
 	}
-	notify(f.changed)
+	f.changed.Notify()
 }
 
 func (f *Fleet) count(before, after *Entry) {
@@ -176,7 +165,7 @@ func (f *Fleet) Hydrate(entries []*Entry) {
 	}
 	f.hydrated = true
 	f.factsVersion++
-	notify(f.changed)
+	f.changed.Notify()
 }
 
 // Publish has all nodes assessed by another basis, unless it assesses them like the present one, and returns the one in
@@ -193,10 +182,10 @@ func (f *Fleet) Publish(next Basis, now time.Time) *Basis {
 		next.Version = f.basis.Version + 1
 	}
 	if d := next.Decisions; d != nil {
-		next.selectors = d.Input.SelectorKeys(d.Catalogue)
+		next.selectors = d.Catalogue.SelectorKeys(d.Input)
 	}
 	f.basis = &next
-	notify(f.published)
+	f.published.Notify()
 	return f.basis
 }
 

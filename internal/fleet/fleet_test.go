@@ -13,6 +13,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
@@ -37,13 +38,13 @@ func reported(latest assess.Assessment) assess.Report {
 func gpuNode(name string, state readiness.State) *fleet.Entry {
 	latest := assessed(state)
 	return &fleet.Entry{
-		Facts: operand.NodeFacts{Name: name, HasGPU: true, Discovered: true, Labels: map[string]string{"a": "b"}},
+		Facts: nodeinfo.Facts{Name: name, HasGPU: true, Discovered: true, Labels: map[string]string{"a": "b"}},
 		Basis: 1, Latest: latest, Report: reported(latest),
 	}
 }
 
 func cpuNode(name string, discovered bool) *fleet.Entry {
-	return &fleet.Entry{Facts: operand.NodeFacts{Name: name, Discovered: discovered}, Basis: 1}
+	return &fleet.Entry{Facts: nodeinfo.Facts{Name: name, Discovered: discovered}, Basis: 1}
 }
 
 // quiet takes what is in the channel of events.
@@ -160,7 +161,7 @@ func TestView(t *testing.T) {
 	f.Set(unknown)
 	f.Set(other)
 	g.Expect(f.View().AnyDiscovered).To(BeFalse())
-	was := &fleet.Entry{Facts: operand.NodeFacts{Name: "was", WasGPU: true}, Basis: 2}
+	was := &fleet.Entry{Facts: nodeinfo.Facts{Name: "was", WasGPU: true}, Basis: 2}
 	a, b := gpuNode("a", readiness.Ready), gpuNode("b", readiness.Failed)
 	for _, entry := range []*fleet.Entry{b, cpuNode("cpu", true), was, a} {
 		f.Set(entry)
@@ -181,7 +182,7 @@ func TestView(t *testing.T) {
 // A node that was a GPU node and shows no labels, on a fleet of nothing else, was discovered once.
 func TestAFleetThatHasLostItsLabelsWasDiscovered(t *testing.T) {
 	f := fleet.New()
-	f.Set(&fleet.Entry{Facts: operand.NodeFacts{Name: "a", WasGPU: true}})
+	f.Set(&fleet.Entry{Facts: nodeinfo.Facts{Name: "a", WasGPU: true}})
 	NewWithT(t).Expect(f.View().AnyDiscovered).To(BeTrue())
 }
 
@@ -197,7 +198,7 @@ func TestFactsVersion(t *testing.T) {
 		}},
 		"a label": {change: func(f *fleet.Fleet) {
 			labelled := gpuNode("a", readiness.Ready)
-			labelled.Facts.Deploy = map[operand.Name]string{"driver": "false"}
+			labelled.Facts.Deploy = map[string]string{"driver": "false"}
 			f.Set(labelled)
 		}, want: true},
 		"a node comes": {change: func(f *fleet.Fleet) { f.Set(gpuNode("c", readiness.Ready)) }, want: true},
@@ -235,8 +236,8 @@ func TestHydrateReplacesNothing(t *testing.T) {
 	f.Set(known)
 	quiet(f)
 	version := f.View().FactsVersion
-	fresh := &fleet.Entry{Facts: operand.NodeFacts{Name: "b", HasGPU: true}}
-	f.Hydrate([]*fleet.Entry{{Facts: operand.NodeFacts{Name: "a", HasGPU: true}}, fresh})
+	fresh := &fleet.Entry{Facts: nodeinfo.Facts{Name: "b", HasGPU: true}}
+	f.Hydrate([]*fleet.Entry{{Facts: nodeinfo.Facts{Name: "a", HasGPU: true}}, fresh})
 	g.Expect(f.Get("a")).To(BeIdenticalTo(known))
 	g.Expect(f.Get("b")).To(BeIdenticalTo(fresh))
 	g.Expect(f.View().Hydrated).To(BeTrue())
@@ -278,7 +279,7 @@ func TestStartingIsCountedRight(t *testing.T) {
 				f.Forget(name)
 				delete(entries, name)
 			case 1:
-				hydrated := &fleet.Entry{Facts: operand.NodeFacts{Name: name, HasGPU: true}}
+				hydrated := &fleet.Entry{Facts: nodeinfo.Facts{Name: name, HasGPU: true}}
 				f.Hydrate([]*fleet.Entry{hydrated})
 				if entries[name] == nil {
 					entries[name] = hydrated

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 // View is what a pass sees of the fleet at one moment.
@@ -46,8 +46,8 @@ func (f *Fleet) View() View {
 func byName(a, b *Entry) int { return strings.Compare(a.Facts.Name, b.Facts.Name) }
 
 // Facts returns those of the managed nodes, by name.
-func (v View) Facts() []operand.NodeFacts {
-	facts := make([]operand.NodeFacts, 0, len(v.Nodes))
+func (v View) Facts() []nodeinfo.Facts {
+	facts := make([]nodeinfo.Facts, 0, len(v.Nodes))
 	for _, entry := range v.Nodes {
 		facts = append(facts, entry.Facts)
 	}
@@ -55,8 +55,8 @@ func (v View) Facts() []operand.NodeFacts {
 }
 
 // EachFacts yields those of the managed nodes, by name, without a copy. They are not to be changed.
-func (v View) EachFacts() iter.Seq[*operand.NodeFacts] {
-	return func(yield func(*operand.NodeFacts) bool) {
+func (v View) EachFacts() iter.Seq[*nodeinfo.Facts] {
+	return func(yield func(*nodeinfo.Facts) bool) {
 		for _, entry := range v.Nodes {
 			if !yield(&entry.Facts) {
 				return

@@ -1,3 +1,3 @@
-// Package image is the one place that knows the default images of the operands and how a
-// reference is put together from repository, name and version. It is pure.
+// Package image puts references of images together from repository, name and version, and knows the
+// operator's own image. Those of the operands stand with the operands. It is pure.
 package image

@@ -3,62 +3,33 @@ package image
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
-// Component names an image that the operator can run.
-type Component string
-
-// The images of the catalogue. The daemon of MPS and config-manager run the device plugin's, the node
-// status exporter the operator's.
-const (
-	Driver        Component = "driver"
-	DriverManager Component = "driver-manager"
-	GDS           Component = "gds"
-	GDRCopy       Component = "gdrcopy"
-	Toolkit       Component = "container-toolkit"
-	DevicePlugin  Component = "device-plugin"
-	GFD           Component = "gpu-feature-discovery"
-	DCGM          Component = "dcgm"
-	DCGMExporter  Component = "dcgm-exporter"
-	MIGManager    Component = "mig-manager"
-	OperatorImage Component = "gpu-operator"
-)
-
-type parts struct{ repository, image, version string }
-
-// defaults are NVIDIA's published images, at the versions that this release was made for.
-var defaults = map[Component]parts{
-	Driver:        {"nvcr.io/nvidia", "driver", "595.91.07"},
-	DriverManager: {"nvcr.io/nvidia/cloud-native", "k8s-driver-manager", "v0.12.0"},
-	GDS:           {"nvcr.io/nvidia/cloud-native", "nvidia-fs", "2.29.4"},
-	GDRCopy:       {"nvcr.io/nvidia/cloud-native", "gdrdrv", "v2.6"},
-	Toolkit:       {"nvcr.io/nvidia/k8s", "container-toolkit", "v1.20.0"},
-	DevicePlugin:  {"nvcr.io/nvidia", "k8s-device-plugin", "v0.20.0"},
-	GFD:           {"nvcr.io/nvidia", "k8s-device-plugin", "v0.20.0"},
-	DCGM:          {"nvcr.io/nvidia/cloud-native", "dcgm", "4.6.0-1-ubuntu24.04"},
-	DCGMExporter:  {"nvcr.io/nvidia/k8s", "dcgm-exporter", "4.6.0-4.8.3-distroless"},
-	MIGManager:    {"nvcr.io/nvidia/cloud-native", "k8s-mig-manager", "v0.15.0"},
-	OperatorImage: {"ghcr.io/clusterpolicy", "gpu-operator", version.Version},
+// Default is an image that the operator runs unless the policy names another one. Each operand declares its own.
+type Default struct {
+	// Name of the image in the bundle's relatedImages, such as driver-manager.
+	Name string
+	// Field is the block of the spec that replaces its parts, such as driver.manager; empty for none.
+	Field string
+	// Repository, Image and Version are the parts that the block replaces, each on its own.
+	Repository, Image, Version string
+	// PerSystem: there is an image for each operating system of the nodes, which the end of its tag names, as it has
+	// modules for their kernels.
+	PerSystem bool
 }
 
-// Components are all that have an image, by name.
-func Components() []Component { return slices.Sorted(maps.Keys(defaults)) }
+// operator is the image that holds the operator and the on-node program of this release.
+var operator = Default{Name: "gpu-operator", Repository: "ghcr.io/clusterpolicy", Image: "gpu-operator", Version: version.Version}
 
-// PerSystem tells that there is an image for each operating system of the nodes, which the end of its tag names,
-// as it has modules for their kernels.
-func (c Component) PerSystem() bool { return c == Driver || c == GDS || c == GDRCopy }
+// Operator is the image that holds the operator and the on-node program of this release.
+func Operator() Default { return operator }
 
-// Own is the image that holds the operator and the on-node program of this release.
-func Own() string {
-	own := defaults[OperatorImage]
-	return own.repository + "/" + own.image + ":" + own.version
-}
+// Own is the reference of the operator's image.
+func Own() string { return operator.Repository + "/" + operator.Image + ":" + operator.Version }
 
 // digestPrefix starts a version that is a digest rather than a tag.
 const digestPrefix = "sha256:"
@@ -71,30 +42,22 @@ type Reference struct {
 	Version string
 }
 
-// Resolve puts a reference together from the spec, key by key filled up from the component's
-// default. A whole reference in spec.Image is used as it is. The suffix is appended to a tag, never
-// to a digest or a whole reference: the driver's images carry the operating system there.
-func Resolve(component Component, spec v1.ImageSpec, suffix string) (Reference, error) {
-	fallback, known := defaults[component]
-	if !known {
-		return Reference{}, fmt.Errorf("image %q has no default: this is a defect of the operator", component)
-	}
+// Resolve puts a reference together from the spec, key by key filled up from the default. A whole reference in
+// spec.Image is used as it is. The suffix is appended to a tag, never to a digest or a whole reference: the driver's
+// images carry the operating system there. It fails for a whole reference beside a repository or a version.
+func (d Default) Resolve(spec v1.ImageSpec, suffix string) (Reference, error) {
 	if strings.ContainsAny(spec.Image, "/:@") {
 		if spec.Repository != "" || spec.Version != "" {
 			return Reference{}, fmt.Errorf("image %q is a whole reference: remove repository and version", spec.Image)
 		}
 		return Reference{Image: spec.Image, Version: versionOf(spec.Image)}, nil
 	}
-	p := parts{
-		repository: cmp.Or(spec.Repository, fallback.repository),
-		image:      cmp.Or(spec.Image, fallback.image),
-		version:    cmp.Or(spec.Version, fallback.version),
+	name := strings.TrimSuffix(cmp.Or(spec.Repository, d.Repository), "/") + "/" + cmp.Or(spec.Image, d.Image)
+	version := cmp.Or(spec.Version, d.Version)
+	if strings.HasPrefix(version, digestPrefix) {
+		return Reference{Image: name + "@" + version, Version: version}, nil
 	}
-	name := strings.TrimSuffix(p.repository, "/") + "/" + p.image
-	if strings.HasPrefix(p.version, digestPrefix) {
-		return Reference{Image: name + "@" + p.version, Version: p.version}, nil
-	}
-	tag := p.version + suffix
+	tag := version + suffix
 	return Reference{Image: name + ":" + tag, Version: tag}, nil
 }
 
@@ -126,5 +89,5 @@ func Helper(spec v1.ImageSpec, own string) (Reference, error) {
 	if !Named(spec) {
 		return Reference{Image: own, Version: versionOf(own)}, nil
 	}
-	return Resolve(OperatorImage, spec, "")
+	return operator.Resolve(spec, "")
 }

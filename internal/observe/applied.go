@@ -2,8 +2,6 @@ package observe
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -16,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
@@ -38,8 +37,7 @@ func AppliedOf(policy *v1.ClusterPolicy) (Applied, error) {
 	if err != nil {
 		return Applied{}, fmt.Errorf("encoding the spec of ClusterPolicy %s: %w", policy.Name, err)
 	}
-	sum := sha256.Sum256(data)
-	return Applied{Generation: policy.Generation, Digest: hex.EncodeToString(sum[:8])}, nil
+	return Applied{Generation: policy.Generation, Digest: digest.Of(data)}, nil
 }
 
 // String is the value of the annotation labels.AppliedSpec; empty for none.
@@ -73,7 +71,7 @@ func LastApplied(ctx context.Context, reader client.Reader, namespace string, po
 }
 
 func parseApplied(text string) (Applied, bool) {
-	generation, digest, found := strings.Cut(text, "-")
+	generation, sum, found := strings.Cut(text, "-")
 	number, err := strconv.ParseInt(generation, 10, 64)
-	return Applied{Generation: number, Digest: digest}, found && err == nil && digest != ""
+	return Applied{Generation: number, Digest: sum}, found && err == nil && sum != ""
 }

@@ -111,12 +111,14 @@ func PodChanges() predicate.Predicate {
 	return onUpdate(func(before, after *corev1.Pod) bool {
 		return before.Spec.NodeName != after.Spec.NodeName ||
 			news(verdict(before), verdict(after)) ||
-			digest(before) != digest(after) || !reflect.DeepEqual(before.Labels, after.Labels)
+			templateDigest(before) != templateDigest(after) || !reflect.DeepEqual(before.Labels, after.Labels)
 	})
 }
 
 // verdict is what matters of a pod now.
-func verdict(pod *corev1.Pod) readiness.Verdict { return readiness.Pod(pod, digest(pod), time.Now()) }
+func verdict(pod *corev1.Pod) readiness.Verdict {
+	return readiness.Pod(pod, templateDigest(pod), time.Now())
+}
 
 // news reports whether two verdicts on a pod differ, or the later one changes by time alone and the earlier did not: its
 // node has to be assessed again then. That a container which has failed has been started once more is no news beside
@@ -129,7 +131,7 @@ func news(before, after readiness.Verdict) bool {
 	return before != after
 }
 
-func digest(pod *corev1.Pod) string { return pod.Annotations[labels.TemplateDigest] }
+func templateDigest(pod *corev1.Pod) string { return pod.Annotations[labels.TemplateDigest] }
 
 func onUpdate[T any](changed func(before, after T) bool) predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

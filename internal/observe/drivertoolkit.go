@@ -5,63 +5,45 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-)
-
-const (
-	// readWithin is how long the first answer about the ImageStream may take. Whoever asks waits for it, as
-	// a node would be called impossible otherwise until it is there.
-	readWithin = 2 * time.Second
-	// askAgainAfter is when to look again for an API that is not served, as no event tells when it is.
-	askAgainAfter = 10 * time.Second
+	"github.com/clusterpolicy/gpu-operator/internal/notify"
+	"github.com/clusterpolicy/gpu-operator/internal/optional"
 )
 
 // errNotRead is the failure of an API that is served and does not answer.
-var errNotRead = errors.New("reading ImageStream " + labels.DriverToolkitStream + ": the API server has not answered yet; see the log for what it says")
+var errNotRead = errors.New("reading ImageStream " + labels.DriverToolkitStream +
+	": the API server has not answered yet; see the log for what it says")
 
-// DriverToolkit watches the ImageStream of OpenShift's driver toolkit, as long as somebody asks for its
-// images. Only that one object is watched. Its API is served by a server of OpenShift beside the API
-// server, not by a definition, so that it may be missing at any time; nothing else waits for it.
+// DriverToolkit watches the ImageStream of OpenShift's driver toolkit while its images are needed. Only that one object
+// is watched. Its API is served by a server of OpenShift beside the API server, not by a definition, so that it may be
+// missing at any time; nothing else waits for it. A manager runs its Start.
 type DriverToolkit struct {
-	cache  cache.Cache
-	mapper meta.RESTMapper
-	clock  clock.Clock
-	// listeners get an event when the images may have changed.
-	listeners []chan event.GenericEvent
-
-	// mutex guards what follows.
-	mutex    sync.Mutex
-	informer cache.Informer
-	// since is when the informer was started.
-	since time.Time
-	// awaited: the API was not served when somebody asked, and is looked for again and again.
-	awaited bool
-	// stop ends what waits for the API or for the informer; nil where nothing does.
-	stop context.CancelFunc
+	*optional.Watch
+	cache   cache.Cache
+	changed notify.Signal
 }
 
 // NewDriverToolkit makes one that watches nothing yet. The cache is one of DriverToolkitCache.
 func NewDriverToolkit(images cache.Cache, mapper meta.RESTMapper, clock clock.Clock) *DriverToolkit {
-	return &DriverToolkit{cache: images, mapper: mapper, clock: clock}
+	changed := notify.New()
+	return &DriverToolkit{cache: images, changed: changed, Watch: optional.New(optional.Options{
+		Object: imageStream(), Cache: images, Mapper: mapper, Clock: clock, Differs: imagesDiffer, Changed: changed,
+	})}
 }
 
-// DriverToolkitCache makes the cache for a DriverToolkit; it must be started. It is apart from that of the
-// manager, which cannot be told of kinds that are not served.
+// DriverToolkitCache makes the cache for a DriverToolkit; it must be started. It is not that of the manager, as it
+// holds a single object of another namespace.
 func DriverToolkitCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	options.DefaultNamespaces = map[string]cache.Config{labels.DriverToolkitNamespace: {
 		FieldSelector: fields.OneTermEqualSelector("metadata.name", labels.DriverToolkitName),
@@ -70,28 +52,25 @@ func DriverToolkitCache(config *rest.Config, options cache.Options) (cache.Cache
 	return cache.New(config, options)
 }
 
-// Events are a channel of events, one for each caller, that tell when Images may have another answer. It is
-// to be called before anything runs.
-func (d *DriverToolkit) Events() <-chan event.GenericEvent {
-	// One that nobody has taken yet stands for all that follow.
-	listener := make(chan event.GenericEvent, 1)
-	d.listeners = append(d.listeners, listener)
-	return listener
-}
+// Events has an event when Images may have another answer, for one receiver.
+func (d *DriverToolkit) Events() <-chan event.GenericEvent { return d.changed.Events() }
 
-// Images are the images of the driver toolkit by release of Red Hat CoreOS, and nil if the cluster has no
-// such ImageStream or does not serve its API. The first call starts to watch it.
+// Images are the images of the driver toolkit by release of Red Hat CoreOS, and nil if the cluster has no such
+// ImageStream or does not serve its API. The first call starts to watch it.
 func (d *DriverToolkit) Images(ctx context.Context) (map[string]string, error) {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	if started, err := d.watch(ctx); !started || err != nil {
-		return nil, err
+	state, err := d.Follow(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("watching ImageStream %s: %w", labels.DriverToolkitStream, err)
 	}
-	if !d.synced(ctx) {
+	if state != optional.Served {
+		return nil, nil
+	}
+	if !d.Synced(ctx) {
 		return nil, errNotRead
 	}
 	stream := imageStream()
-	err := d.cache.Get(ctx, client.ObjectKey{Namespace: labels.DriverToolkitNamespace, Name: labels.DriverToolkitName}, stream, client.UnsafeDisableDeepCopy)
+	key := client.ObjectKey{Namespace: labels.DriverToolkitNamespace, Name: labels.DriverToolkitName}
+	err = d.cache.Get(ctx, key, stream, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -103,130 +82,18 @@ func (d *DriverToolkit) Images(ctx context.Context) (map[string]string, error) {
 
 // Forget ends the watch.
 func (d *DriverToolkit) Forget(ctx context.Context) error {
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	if d.stop == nil {
-		return nil
+	if err := d.Watch.Forget(ctx); err != nil {
+		return fmt.Errorf("ending the watch of ImageStream %s: %w", labels.DriverToolkitStream, err)
 	}
-	if d.informer != nil {
-		if err := d.cache.RemoveInformer(ctx, imageStream()); err != nil {
-			return fmt.Errorf("ending the watch of ImageStream %s: %w", labels.DriverToolkitStream, err)
-		}
-	}
-	d.stop()
-	d.informer, d.awaited, d.stop = nil, false, nil
 	return nil
 }
 
-// watch starts to watch, and tells whether the API is served.
-func (d *DriverToolkit) watch(ctx context.Context) (bool, error) {
-	if d.informer != nil {
-		return true, nil
-	}
-	if d.awaited {
-		return false, nil
-	}
-	running, stop := context.WithCancel(context.WithoutCancel(ctx))
-	if served, err := d.served(); !served {
-		d.awaited, d.stop = true, stop
-		go d.await(running)
-		return false, err
-	}
-	if err := d.follow(ctx, running); err != nil {
-		stop()
-		return false, err
-	}
-	d.stop = stop
-	return true, nil
-}
-
-// served tells whether the kind can be read.
-func (d *DriverToolkit) served() (bool, error) {
-	kind := imageStream().GroupVersionKind()
-	_, err := d.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if meta.IsNoMatchError(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("asking the cluster for kind %s: %w", kind.Kind, err)
-	}
-	return true, nil
-}
-
-// await looks for the API until it is served, and tells so.
-func (d *DriverToolkit) await(ctx context.Context) {
-	for {
-		select {
-		case <-d.clock.After(askAgainAfter):
-		case <-ctx.Done():
-			return
-		}
-		// A failure has been told once. It passes, or the API is not there.
-		if served, _ := d.served(); served {
-			break
-		}
-	}
-	d.mutex.Lock()
-	defer d.mutex.Unlock()
-	if ctx.Err() == nil {
-		d.stop()
-		d.awaited, d.stop = false, nil
-		d.tell()
-	}
-}
-
-// follow starts the informer, and tells of what it sees for as long as running is not done.
-func (d *DriverToolkit) follow(ctx, running context.Context) error {
-	informer, err := d.cache.GetInformer(ctx, imageStream(), cache.BlockUntilSynced(false))
-	if err != nil {
-		return fmt.Errorf("watching ImageStream %s: %w", labels.DriverToolkitStream, err)
-	}
-	if _, err := informer.AddEventHandler(d.changes()); err != nil {
-		return fmt.Errorf("watching ImageStream %s: %w", labels.DriverToolkitStream, err)
-	}
-	d.informer, d.since = informer, d.clock.Now()
-	go func() {
-		// That there is no such object is no event of it.
-		if toolscache.WaitForCacheSync(running.Done(), informer.HasSynced) {
-			d.tell()
-		}
-	}()
-	return nil
-}
-
-// changes tell of each change of the images. OpenShift writes the status of its ImageStreams again and again.
-func (d *DriverToolkit) changes() toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { d.tell() },
-		UpdateFunc: func(before, after any) {
-			was, isBefore := before.(*unstructured.Unstructured)
-			is, isAfter := after.(*unstructured.Unstructured)
-			if !isBefore || !isAfter || !maps.Equal(DriverToolkitImages(was), DriverToolkitImages(is)) {
-				d.tell()
-			}
-		},
-		DeleteFunc: func(any) { d.tell() },
-	}
-}
-
-// synced tells whether the API server has answered, and gives it a little time from the start of the watch.
-func (d *DriverToolkit) synced(ctx context.Context) bool {
-	const step = 20 * time.Millisecond
-	left := d.since.Add(readWithin).Sub(d.clock.Now())
-	if d.informer.HasSynced() || left <= 0 {
-		return d.informer.HasSynced()
-	}
-	answered := func(context.Context) (bool, error) { return d.informer.HasSynced(), nil }
-	return wait.PollUntilContextTimeout(ctx, step, left, true, answered) == nil
-}
-
-func (d *DriverToolkit) tell() {
-	for _, listener := range d.listeners {
-		select {
-		case listener <- event.GenericEvent{Object: imageStream()}:
-		default:
-		}
-	}
+// imagesDiffer reports whether an update of the ImageStream changes the images. OpenShift writes its status again and
+// again.
+func imagesDiffer(before, after any) bool {
+	was, isBefore := before.(*unstructured.Unstructured)
+	is, isAfter := after.(*unstructured.Unstructured)
+	return !isBefore || !isAfter || !maps.Equal(DriverToolkitImages(was), DriverToolkitImages(is))
 }
 
 // imageStream is one without content. Its type is not among those of Kubernetes, and little of it is read.

@@ -144,10 +144,12 @@ func newToolkitBed(t *testing.T, server *streamServer) toolkitBed {
 	b.toolkit = observe.NewDriverToolkit(images, b.mapper, b.clock)
 	b.events = b.toolkit.Events()
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
+	done := make(chan error, 2)
 	go func() { done <- images.Start(ctx) }()
+	go func() { done <- b.toolkit.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
+		b.Expect(<-done).To(Succeed())
 		b.Expect(<-done).To(Succeed())
 		listener.CloseClientConnections()
 		listener.Close()

@@ -7,16 +7,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 // Facts reads from a Node what decides what it needs.
-func Facts(node *corev1.Node) operand.NodeFacts {
-	facts := operand.NodeFacts{
+func Facts(node *corev1.Node) nodeinfo.Facts {
+	facts := nodeinfo.Facts{
 		Name:         node.Name,
 		WasGPU:       node.Labels[labels.GPUPresent] == labels.True,
 		Excluded:     node.Labels[labels.DeployOperands] == labels.False,
-		Workload:     operand.Workload(node.Labels[labels.GPUWorkload]),
+		Workload:     nodeinfo.Workload(node.Labels[labels.GPUWorkload]),
 		OSID:         node.Labels[labels.DiscoveryOSID],
 		OSVersion:    node.Labels[labels.DiscoveryOSVersion],
 		Kernel:       node.Labels[labels.DiscoveryKernel],
@@ -34,11 +34,11 @@ func Facts(node *corev1.Node) operand.NodeFacts {
 		NodePool:     node.Labels[labels.NodePool],
 		Layout:       node.Labels[labels.Runtime],
 		Labels:       node.Labels,
-		Deploy:       map[operand.Name]string{},
+		Deploy:       map[string]string{},
 	}
 	info := node.Status.NodeInfo
 	facts.Runtime, facts.RuntimeVersion, _ = strings.Cut(info.ContainerRuntimeVersion, "://")
-	facts.Distribution = operand.DistributionOf(operand.NodeTraits{
+	facts.Distribution = nodeinfo.DistributionOf(nodeinfo.Traits{
 		Kubelet: info.KubeletVersion, OSImage: info.OSImage, RuntimeVersion: facts.RuntimeVersion, Labels: node.Labels,
 	})
 	for _, key := range []string{labels.DiscoveryPCIPresent, labels.DiscoveryPCI3D, labels.DiscoveryPCIVGA} {
@@ -49,7 +49,7 @@ func Facts(node *corev1.Node) operand.NodeFacts {
 			facts.Discovered = true
 		}
 		if name, isDeploy := strings.CutPrefix(key, labels.DeployPrefix); isDeploy {
-			facts.Deploy[operand.Name(name)] = value
+			facts.Deploy[name] = value
 		}
 	}
 	return facts

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
@@ -39,60 +40,60 @@ func TestFacts(t *testing.T) {
 			Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{Architecture: "amd64", ContainerRuntimeVersion: "containerd://2.2.1"}},
 		}
 	}
-	facts := func(change func(*operand.NodeFacts)) operand.NodeFacts {
-		f := operand.NodeFacts{
+	facts := func(change func(*nodeinfo.Facts)) nodeinfo.Facts {
+		f := nodeinfo.Facts{
 			Name: "a", Architecture: "amd64", Runtime: "containerd", RuntimeVersion: "2.2.1",
-			Deploy: map[operand.Name]string{},
+			Deploy: map[string]string{},
 		}
 		change(&f)
 		return f
 	}
-	discovered := func(f *operand.NodeFacts) { f.HasGPU, f.Discovered = true, true }
+	discovered := func(f *nodeinfo.Facts) { f.HasGPU, f.Discovered = true, true }
 	tests := map[string]struct {
 		labels map[string]string
-		want   operand.NodeFacts
+		want   nodeinfo.Facts
 	}{
-		"no labels":              {want: facts(func(*operand.NodeFacts) {})},
+		"no labels":              {want: facts(func(*nodeinfo.Facts) {})},
 		"a device of any class":  {labels: map[string]string{nfd + "pci-10de.present": "true"}, want: facts(discovered)},
 		"a 3D controller":        {labels: map[string]string{nfd + "pci-0302_10de.present": "true"}, want: facts(discovered)},
 		"a VGA controller":       {labels: map[string]string{nfd + "pci-0300_10de.present": "true"}, want: facts(discovered)},
-		"a device that is gone":  {labels: map[string]string{nfd + "pci-10de.present": "false"}, want: facts(func(f *operand.NodeFacts) { f.Discovered = true })},
-		"a GPU of somebody else": {labels: map[string]string{nfd + "pci-1002.present": "true"}, want: facts(func(f *operand.NodeFacts) { f.Discovered = true })},
+		"a device that is gone":  {labels: map[string]string{nfd + "pci-10de.present": "false"}, want: facts(func(f *nodeinfo.Facts) { f.Discovered = true })},
+		"a GPU of somebody else": {labels: map[string]string{nfd + "pci-1002.present": "true"}, want: facts(func(f *nodeinfo.Facts) { f.Discovered = true })},
 		"Red Hat CoreOS in its pool": {
 			labels: map[string]string{
 				nfd + "system-os_release.ID": "rhcos", nfd + "system-os_release.OSTREE_VERSION": "418.94.1-0",
 				"nvidia.com/gpu-operator.pool": "rhcos4.18-amd64-418.94.1-0", "nvidia.com/gpu-operator.pool-coreos": "418.94.1-0",
 			},
-			want: facts(func(f *operand.NodeFacts) {
+			want: facts(func(f *nodeinfo.Facts) {
 				f.Discovered, f.OSID, f.OSTree, f.Pool, f.PoolCoreOS = true, "rhcos", "418.94.1-0", "rhcos4.18-amd64-418.94.1-0", "418.94.1-0"
 			}),
 		},
 		"it had a GPU": {
-			labels: map[string]string{"nvidia.com/gpu.present": "true"}, want: facts(func(f *operand.NodeFacts) { f.WasGPU = true }),
+			labels: map[string]string{"nvidia.com/gpu.present": "true"}, want: facts(func(f *nodeinfo.Facts) { f.WasGPU = true }),
 		},
 		"it had a GPU, and was released": {
-			labels: map[string]string{"nvidia.com/gpu.present": "false"}, want: facts(func(*operand.NodeFacts) {}),
+			labels: map[string]string{"nvidia.com/gpu.present": "false"}, want: facts(func(*nodeinfo.Facts) {}),
 		},
 		"the operating system and the labels of the stack": {
 			labels: map[string]string{
 				nfd + "system-os_release.ID": "ubuntu", nfd + "system-os_release.VERSION_ID": "24.04", nfd + "kernel-version.full": "6.8.0",
 				"nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64", "nvidia.com/gpu.deploy.driver": "pre-installed",
 			},
-			want: facts(func(f *operand.NodeFacts) {
+			want: facts(func(f *nodeinfo.Facts) {
 				f.Discovered, f.OSID, f.OSVersion, f.Kernel, f.Pool = true, "ubuntu", "24.04", "6.8.0", "ubuntu24.04-amd64"
 				f.Deploy["driver"] = "pre-installed"
 			}),
 		},
 		"the distribution, and the label that the operator made of it": {
 			labels: map[string]string{"microk8s.io/cluster": "true", "nvidia.com/gpu-operator.runtime": "microk8s"},
-			want:   facts(func(f *operand.NodeFacts) { f.Distribution, f.Layout = "microk8s", "microk8s" }),
+			want:   facts(func(f *nodeinfo.Facts) { f.Distribution, f.Layout = "microk8s", "microk8s" }),
 		},
 		"its workload": {
-			labels: map[string]string{"nvidia.com/gpu.workload.config": "vm-vgpu"}, want: facts(func(f *operand.NodeFacts) { f.Workload = "vm-vgpu" }),
+			labels: map[string]string{"nvidia.com/gpu.workload.config": "vm-vgpu"}, want: facts(func(f *nodeinfo.Facts) { f.Workload = "vm-vgpu" }),
 		},
 		"kept free by a user": {
 			labels: map[string]string{"nvidia.com/gpu.deploy.operands": "false"},
-			want:   facts(func(f *operand.NodeFacts) { f.Excluded, f.Deploy["operands"] = true, "false" }),
+			want:   facts(func(f *nodeinfo.Facts) { f.Excluded, f.Deploy["operands"] = true, "false" }),
 		},
 	}
 	for name, test := range tests {
@@ -179,7 +180,7 @@ func trimmed[T any](t *testing.T, trim func(any) (any, error), object T) T {
 
 func TestWhatIsReadOfANodeSurvivesTheTrim(t *testing.T) {
 	type view struct {
-		Facts                operand.NodeFacts
+		Facts                nodeinfo.Facts
 		Kubelet, Allocatable readiness.Verdict
 		Condition            []corev1.NodeCondition
 		LostSince            string

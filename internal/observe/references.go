@@ -2,8 +2,6 @@ package observe
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -21,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
@@ -113,14 +112,14 @@ func describeContent(meta metav1.ObjectMeta, data map[string][]byte) metav1.Obje
 	if _, trimmed := meta.Annotations[contentDigest]; trimmed {
 		return meta
 	}
-	hash := sha256.New()
+	sum := digest.New()
 	keys := slices.Sorted(maps.Keys(data))
 	for _, key := range keys {
-		fmt.Fprintf(hash, "%q %q;", key, data[key])
+		fmt.Fprintf(sum, "%q %q;", key, data[key])
 	}
 	return metav1.ObjectMeta{
 		Name: meta.Name, Namespace: meta.Namespace, UID: meta.UID, ResourceVersion: meta.ResourceVersion,
 		// A key of a ConfigMap or Secret has no space in it.
-		Annotations: map[string]string{contentDigest: hex.EncodeToString(hash.Sum(nil)[:8]), contentKeys: strings.Join(keys, " ")},
+		Annotations: map[string]string{contentDigest: sum.String(), contentKeys: strings.Join(keys, " ")},
 	}
 }

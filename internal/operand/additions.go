@@ -26,12 +26,6 @@ func (e *Env) AddIf(condition bool, name, value string) {
 	}
 }
 
-// AddMIG appends the variables by which the programs of the device plugin's image read the MIG strategy.
-func (e *Env) AddMIG(mig MIGValues) {
-	e.AddIf(mig.SetMIGStrategy, "MIG_STRATEGY", mig.MIGStrategy)
-	e.AddIf(mig.MonitorMIG, "NVIDIA_MIG_MONITOR_DEVICES", "all")
-}
-
 // AddCDIHook appends the variable with the path of the hook that CDI specifications name, where the operator installs
 // the toolkit: its image has the hook.
 func (e *Env) AddCDIHook(in Input) {

@@ -9,39 +9,40 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// Sort checks the graph of the operands and returns them in the order in which they are applied:
-// each after those that it requires, otherwise as the catalogue lists them. The catalogue is
+// NewCatalogue checks the graph of the operands and returns them in the order in which they are applied:
+// each after those that it requires, otherwise as they are listed. The catalogue is
 // checked whole and with each operand absent, as a spec may turn any of them off. An error is a
 // defect of the catalogue.
-func Sort(catalogue []Operand) ([]Operand, error) {
-	if err := checkNames(catalogue); err != nil {
+func NewCatalogue(operands ...Operand) (Catalogue, error) {
+	catalogue := Catalogue(operands)
+	if err := catalogue.checkNames(); err != nil {
 		return nil, err
 	}
-	sorted, err := sortByRequirement(catalogue)
+	sorted, err := catalogue.sortByRequirement()
 	if err != nil {
 		return nil, err
 	}
-	if err := checkStart(sorted); err != nil {
+	if err := sorted.checkStart(); err != nil {
 		return nil, err
 	}
 	for i := range sorted {
-		rest := append(append([]Operand{}, sorted[:i]...), sorted[i+1:]...)
-		if err := checkStart(rest); err != nil {
+		rest := append(append(Catalogue{}, sorted[:i]...), sorted[i+1:]...)
+		if err := rest.checkStart(); err != nil {
 			return nil, fmt.Errorf("without operand %s: %w", sorted[i].Name, err)
 		}
 	}
 	return sorted, nil
 }
 
-func checkNames(catalogue []Operand) error {
+func (c Catalogue) checkNames() error {
 	seen := map[Name]bool{}
-	for _, o := range catalogue {
+	for _, o := range c {
 		if seen[o.Name] {
 			return fmt.Errorf("operand %s is in the catalogue twice", o.Name)
 		}
 		seen[o.Name] = true
 	}
-	for _, o := range catalogue {
+	for _, o := range c {
 		if o.Follows != "" && !seen[o.Follows] {
 			return fmt.Errorf("operand %s follows %s, which is not in the catalogue", o.Name, o.Follows)
 		}
@@ -49,7 +50,7 @@ func checkNames(catalogue []Operand) error {
 			if !seen[r.On] {
 				return fmt.Errorf("operand %s requires %s, which is not in the catalogue", o.Name, r.On)
 			}
-			if r.Scope == Node && Provers(catalogue, r.Marker) == nil {
+			if r.Scope == Node && c.Provers(r.Marker) == nil {
 				return fmt.Errorf("operand %s waits for marker %s, which nobody writes", o.Name, r.Marker)
 			}
 		}
@@ -57,13 +58,13 @@ func checkNames(catalogue []Operand) error {
 	return nil
 }
 
-func sortByRequirement(catalogue []Operand) ([]Operand, error) {
-	sorted := make([]Operand, 0, len(catalogue))
+func (c Catalogue) sortByRequirement() (Catalogue, error) {
+	sorted := make(Catalogue, 0, len(c))
 	placed := map[Name]bool{}
-	for len(sorted) < len(catalogue) {
-		next, found := firstFree(catalogue, placed)
+	for len(sorted) < len(c) {
+		next, found := c.firstFree(placed)
 		if !found {
-			return nil, fmt.Errorf("operands require each other in a circle: %s", unplaced(catalogue, placed))
+			return nil, fmt.Errorf("operands require each other in a circle: %s", c.unplaced(placed))
 		}
 		placed[next.Name] = true
 		sorted = append(sorted, next)
@@ -71,13 +72,13 @@ func sortByRequirement(catalogue []Operand) ([]Operand, error) {
 	return sorted, nil
 }
 
-func firstFree(catalogue []Operand, placed map[Name]bool) (Operand, bool) {
-	for _, o := range catalogue {
+func (c Catalogue) firstFree(placed map[Name]bool) (Operand, bool) {
+	for _, o := range c {
 		if placed[o.Name] {
 			continue
 		}
 		free := true
-		for _, first := range predecessors(catalogue, o) {
+		for _, first := range c.predecessors(o) {
 			free = free && placed[first]
 		}
 		if free {
@@ -88,7 +89,7 @@ func firstFree(catalogue []Operand, placed map[Name]bool) (Operand, bool) {
 }
 
 // predecessors are the operands that are applied before this one.
-func predecessors(catalogue []Operand, o Operand) []Name {
+func (c Catalogue) predecessors(o Operand) []Name {
 	var names []Name
 	for _, r := range o.Requires {
 		names = append(names, r.On)
@@ -96,7 +97,7 @@ func predecessors(catalogue []Operand, o Operand) []Name {
 	if len(o.Workloads) == 0 {
 		return names
 	}
-	for _, other := range catalogue {
+	for _, other := range c {
 		if other.Discovers {
 			names = append(names, other.Name)
 		}
@@ -104,9 +105,9 @@ func predecessors(catalogue []Operand, o Operand) []Name {
 	return names
 }
 
-func unplaced(catalogue []Operand, placed map[Name]bool) string {
+func (c Catalogue) unplaced(placed map[Name]bool) string {
 	var names []string
-	for _, o := range catalogue {
+	for _, o := range c {
 		if !placed[o.Name] {
 			names = append(names, string(o.Name))
 		}
@@ -114,16 +115,16 @@ func unplaced(catalogue []Operand, placed map[Name]bool) string {
 	return strings.Join(names, ", ")
 }
 
-// Provers are the operands that can write the marker when these are installed, in the order given;
+// Provers are the operands that can write the marker when the catalogue is what is installed, in its order;
 // the first one does.
-func Provers(installed []Operand, marker labels.Marker) []Name {
+func (c Catalogue) Provers(marker labels.Marker) []Name {
 	var provers []Name
-	for _, o := range installed {
+	for _, o := range c {
 		for _, proof := range o.Proves {
 			if proof.Marker != marker {
 				continue
 			}
-			if _, there := Find(installed, proof.Of); there || !proof.OnlyWithOperand {
+			if _, there := c.Find(proof.Of); there || !proof.OnlyWithOperand {
 				provers = append(provers, o.Name)
 			}
 		}
@@ -133,10 +134,10 @@ func Provers(installed []Operand, marker labels.Marker) []Name {
 
 // Proves tells for each marker that the operand can write whether it is its writer when these
 // operands are installed.
-func Proves(installed []Operand, o Operand) map[labels.Marker]bool {
+func (c Catalogue) Proves(o Operand) map[labels.Marker]bool {
 	proves := map[labels.Marker]bool{}
 	for _, proof := range o.Proves {
-		provers := Provers(installed, proof.Marker)
+		provers := c.Provers(proof.Marker)
 		proves[proof.Marker] = len(provers) > 0 && provers[0] == o.Name
 	}
 	return proves
@@ -144,13 +145,13 @@ func Proves(installed []Operand, o Operand) map[labels.Marker]bool {
 
 // Waits are the markers that the operand's pods wait for before their own containers run: those
 // of its node requirements that it does not prove itself.
-func Waits(installed []Operand, o Operand) []labels.Marker {
+func (c Catalogue) Waits(o Operand) []labels.Marker {
 	var waits []labels.Marker
 	for _, r := range o.Requires {
 		if r.Scope != Node {
 			continue
 		}
-		provers := Provers(installed, r.Marker)
+		provers := c.Provers(r.Marker)
 		if len(provers) > 0 && provers[0] != o.Name {
 			waits = append(waits, r.Marker)
 		}
@@ -163,15 +164,15 @@ func Waits(installed []Operand, o Operand) []labels.Marker {
 // waits for it, or a discovery that waits for what it leads to. That a pod with a RuntimeClass does not
 // start before its GPUs can be injected is assumed of every injected pod: one without starts, and gets no
 // further.
-func checkStart(installed []Operand) error {
+func (c Catalogue) checkStart() error {
 	after := map[string][]string{}
-	for _, o := range installed {
+	for _, o := range c {
 		start, ready := "start of "+string(o.Name), "readiness of "+string(o.Name)
 		after[ready] = append(after[ready], start)
-		for _, marker := range Waits(installed, o) {
+		for _, marker := range c.Waits(o) {
 			after[start] = append(after[start], markerNode(marker))
 		}
-		for _, other := range installed {
+		for _, other := range c {
 			injects := o.Injected && other.Injects
 			leadsTo := other.Discovers && len(o.Workloads) > 0
 			if injects || leadsTo {
@@ -179,14 +180,14 @@ func checkStart(installed []Operand) error {
 			}
 		}
 		before := start
-		proves := Proves(installed, o)
+		proves := c.Proves(o)
 		for _, proof := range o.Proves {
 			if !proves[proof.Marker] {
 				continue
 			}
 			node := markerNode(proof.Marker)
 			after[node] = append(after[node], before)
-			if _, there := Find(installed, proof.Of); there {
+			if _, there := c.Find(proof.Of); there {
 				after[node] = append(after[node], "readiness of "+string(proof.Of))
 			}
 			before = node

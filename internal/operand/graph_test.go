@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -31,11 +32,11 @@ func names(operands []operand.Operand) []operand.Name {
 }
 
 // container marks operands with pods on GPU nodes.
-var container = []operand.Workload{operand.WorkloadContainer}
+var container = []nodeinfo.Workload{nodeinfo.WorkloadContainer}
 
 // stack is a catalogue of the shape of the real one, with names that nobody else uses.
-func stack() []operand.Operand {
-	return []operand.Operand{
+func stack() operand.Catalogue {
+	return operand.Catalogue{
 		{Name: "module"},
 		{Name: "classes"},
 		{
@@ -59,8 +60,8 @@ func stack() []operand.Operand {
 	}
 }
 
-func without(catalogue []operand.Operand, name operand.Name) []operand.Operand {
-	var rest []operand.Operand
+func without(catalogue operand.Catalogue, name operand.Name) operand.Catalogue {
+	var rest operand.Catalogue
 	for _, o := range catalogue {
 		if o.Name != name {
 			rest = append(rest, o)
@@ -71,7 +72,7 @@ func without(catalogue []operand.Operand, name operand.Name) []operand.Operand {
 
 func TestSortPutsEachOperandAfterThoseThatItRequires(t *testing.T) {
 	tests := map[string]struct {
-		catalogue []operand.Operand
+		catalogue operand.Catalogue
 		want      []operand.Name
 	}{
 		"nothing": {},
@@ -80,19 +81,19 @@ func TestSortPutsEachOperandAfterThoseThatItRequires(t *testing.T) {
 			want:      []operand.Name{"module", "classes", "runtime", "plugin", "judge"},
 		},
 		"an operand moves behind what it requires, and the others keep their order": {
-			catalogue: []operand.Operand{
+			catalogue: operand.Catalogue{
 				{Name: "c", Requires: requires(inCluster("a"))}, {Name: "b"}, {Name: "a"}, {Name: "d"},
 			},
 			want: []operand.Name{"b", "a", "c", "d"},
 		},
 		"discovery comes before what has pods on GPU nodes, and behind what it requires": {
-			catalogue: []operand.Operand{
+			catalogue: operand.Catalogue{
 				{Name: "driver", Workloads: container}, {Name: "classes"}, {Name: "finder", Discovers: true, Requires: requires(inCluster("config"))}, {Name: "config"},
 			},
 			want: []operand.Name{"classes", "config", "finder", "driver"},
 		},
 		"a chain is turned around": {
-			catalogue: []operand.Operand{
+			catalogue: operand.Catalogue{
 				{Name: "c", Requires: requires(inCluster("b"))}, {Name: "b", Requires: requires(inCluster("a"))}, {Name: "a"},
 			},
 			want: []operand.Name{"a", "b", "c"},
@@ -100,7 +101,7 @@ func TestSortPutsEachOperandAfterThoseThatItRequires(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := operand.Sort(test.catalogue)
+			got, err := operand.NewCatalogue(test.catalogue...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,25 +114,25 @@ func TestSortPutsEachOperandAfterThoseThatItRequires(t *testing.T) {
 
 func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 	tests := map[string]struct {
-		catalogue []operand.Operand
+		catalogue operand.Catalogue
 		want      []string
 	}{
 		"a name that is not in the catalogue": {
-			catalogue: []operand.Operand{{Name: "a", Requires: requires(inCluster("ghost"))}},
+			catalogue: operand.Catalogue{{Name: "a", Requires: requires(inCluster("ghost"))}},
 			want:      []string{"operand a requires ghost, which is not in the catalogue"},
 		},
 		"one that follows nobody": {
-			catalogue: []operand.Operand{{Name: "a", Follows: "ghost"}},
+			catalogue: operand.Catalogue{{Name: "a", Follows: "ghost"}},
 			want:      []string{"operand a follows ghost, which is not in the catalogue"},
 		},
 		"a discovery that requires what it leads to": {
-			catalogue: []operand.Operand{
+			catalogue: operand.Catalogue{
 				{Name: "driver", Workloads: container}, {Name: "finder", Discovers: true, Requires: requires(inCluster("driver"))},
 			},
 			want: []string{"circle", "driver, finder"},
 		},
 		"a discovery that waits on the node for what it leads to": {
-			catalogue: []operand.Operand{
+			catalogue: operand.Catalogue{
 				{Name: "module"},
 				{Name: "finder", Discovers: true, Requires: requires(onNode("module", "m"))},
 				{Name: "runtime", Workloads: container, Proves: proves(operand.Proof{Marker: "m", Of: "module"})},
@@ -139,11 +140,11 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 			want: []string{"circle on the node", "start of finder", "marker m", "start of runtime"},
 		},
 		"a name that is in the catalogue twice": {
-			catalogue: []operand.Operand{{Name: "a"}, {Name: "b"}, {Name: "a"}},
+			catalogue: operand.Catalogue{{Name: "a"}, {Name: "b"}, {Name: "a"}},
 			want:      []string{"operand a is in the catalogue twice"},
 		},
 		"a circle of requirements": {
-			catalogue: []operand.Operand{
+			catalogue: operand.Catalogue{
 				{Name: "free"},
 				{Name: "a", Requires: requires(inCluster("b"))},
 				{Name: "b", Requires: requires(inCluster("a"))},
@@ -151,15 +152,15 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 			want: []string{"circle", "a, b"},
 		},
 		"an operand that requires itself": {
-			catalogue: []operand.Operand{{Name: "a", Requires: requires(inCluster("a"))}},
+			catalogue: operand.Catalogue{{Name: "a", Requires: requires(inCluster("a"))}},
 			want:      []string{"circle", "a"},
 		},
 		"a marker that nobody writes": {
-			catalogue: []operand.Operand{{Name: "a"}, {Name: "b", Requires: requires(onNode("a", "m"))}},
+			catalogue: operand.Catalogue{{Name: "a"}, {Name: "b", Requires: requires(onNode("a", "m"))}},
 			want:      []string{"operand b waits for marker m, which nobody writes"},
 		},
 		"a prover that waits for a marker which only comes after its own": {
-			catalogue: []operand.Operand{
+			catalogue: operand.Catalogue{
 				{Name: "a"},
 				{Name: "b", Requires: requires(onNode("a", "n")), Proves: proves(operand.Proof{Marker: "m", Of: "a"})},
 				{
@@ -170,7 +171,7 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 			want: []string{"circle on the node", "marker m", "marker n"},
 		},
 		"a prover of an operand that waits for this very marker": {
-			catalogue: []operand.Operand{
+			catalogue: operand.Catalogue{
 				{Name: "a"},
 				{Name: "b", Requires: requires(onNode("a", "m"))},
 				{Name: "c", Requires: requires(inCluster("b")), Proves: proves(operand.Proof{Marker: "m", Of: "b"})},
@@ -178,7 +179,7 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 			want: []string{"circle on the node", "marker m", "readiness of b"},
 		},
 		"a pod that waits for itself through the RuntimeClass": {
-			catalogue: []operand.Operand{
+			catalogue: operand.Catalogue{
 				{Name: "module"},
 				{
 					Name: "runtime", Injects: true, Requires: requires(onNode("module", "m")),
@@ -191,11 +192,11 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 			want: []string{"circle on the node", "readiness of runtime", "start of judge", "marker m"},
 		},
 		"an operand that configures the RuntimeClass which its own pods run with": {
-			catalogue: []operand.Operand{{Name: "runtime", Injects: true, Injected: true}},
+			catalogue: operand.Catalogue{{Name: "runtime", Injects: true, Injected: true}},
 			want:      []string{"circle on the node", "readiness of runtime", "start of runtime"},
 		},
 		"a circle that only shows when one operand is absent, as another takes over its proof": {
-			catalogue: []operand.Operand{
+			catalogue: operand.Catalogue{
 				{Name: "module"},
 				{Name: "helper", Proves: proves(operand.Proof{Marker: "m", Of: "module"})},
 				{Name: "runtime", Injects: true, Requires: requires(onNode("module", "m"))},
@@ -209,7 +210,7 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := operand.Sort(test.catalogue)
+			got, err := operand.NewCatalogue(test.catalogue...)
 			if err == nil {
 				t.Fatalf("got %v and no error", names(got))
 			}
@@ -286,7 +287,7 @@ func TestWaitsAndProves(t *testing.T) {
 			}
 			got := map[operand.Name]hand{}
 			for _, o := range installed {
-				got[o.Name] = hand{operand.Waits(installed, o), operand.Proves(installed, o)}
+				got[o.Name] = hand{installed.Waits(o), installed.Proves(o)}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -296,7 +297,7 @@ func TestWaitsAndProves(t *testing.T) {
 }
 
 func TestProversAreGivenInGraphOrder(t *testing.T) {
-	got := operand.Provers(stack(), "m")
+	got := stack().Provers("m")
 	if diff := cmp.Diff([]operand.Name{"runtime", "judge"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

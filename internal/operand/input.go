@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 // Input is what an operand sees: the spec, and plain facts about where the operator runs.
@@ -22,7 +23,7 @@ type Input struct {
 	// Optional are the kinds that the cluster has besides those of Kubernetes.
 	Optional map[OptionalKind]bool
 	// Layouts of the container runtimes of the GPU nodes; empty where the plan is for one node.
-	Layouts []Layout
+	Layouts []nodeinfo.Layout
 	// Contents are what the operands' references lead to, by kind and name; what is not there does not exist.
 	// Nil where nobody has looked.
 	Contents map[Reference]Content
@@ -101,7 +102,7 @@ func (in Input) NRIEnabled() bool { return in.CDIEnabled() && *in.Spec.CDI.NRIPl
 
 // OpenShift tells whether the GPU nodes are those of OpenShift.
 func (in Input) OpenShift() bool {
-	return slices.ContainsFunc(in.Layouts, func(l Layout) bool { return l.Name == layoutOpenShift })
+	return slices.ContainsFunc(in.Layouts, func(l nodeinfo.Layout) bool { return l.Name == nodeinfo.LayoutOpenShift })
 }
 
 // InjectsByHook tells whether an OCI hook injects GPUs into every container that asks for them: CRI-O's
@@ -111,7 +112,7 @@ func (in Input) InjectsByHook() bool {
 	if in.CDIEnabled() || len(in.Layouts) == 0 {
 		return false
 	}
-	return !slices.ContainsFunc(in.Layouts, func(l Layout) bool { return l.Runtime != RuntimeCRIO })
+	return !slices.ContainsFunc(in.Layouts, func(l nodeinfo.Layout) bool { return l.Runtime != nodeinfo.RuntimeCRIO })
 }
 
 // PodRuntimeClass is the RuntimeClass of the pods that get GPUs, or empty if they need none.
@@ -122,40 +123,6 @@ func (in Input) PodRuntimeClass() string {
 	return in.RuntimeClass()
 }
 
-// MIGValues are what templates insert where a program is told how MIG devices are offered.
-type MIGValues struct {
-	// SetMIGStrategy tells that the spec names a strategy; otherwise the program's own default holds.
-	SetMIGStrategy bool
-	MIGStrategy    string
-	// MonitorMIG: the program looks at the MIG devices of all GPUs.
-	MonitorMIG bool
-}
-
-// MIG is what the spec says of MIG devices.
-func (in Input) MIG() MIGValues {
-	strategy := in.Spec.MIG.Strategy
-	return MIGValues{
-		SetMIGStrategy: strategy != "", MIGStrategy: string(strategy),
-		MonitorMIG: strategy != "" && strategy != v1.MIGStrategyNone,
-	}
-}
-
 // Helper is the image of the on-node program and how it is pulled. A spec that names no part of
 // the validator's image gets the operator's own image.
 func (in Input) Helper() v1.ImageSpec { return in.Spec.Validator.ImageSpec }
-
-// ValidatorEnv is what spec.validator adds to the environment of the named containers, which are
-// checks of the validator wherever they run.
-func ValidatorEnv(in Input, containers ...string) map[string][]v1.EnvVar {
-	components := map[string]*v1.ValidatorComponentSpec{
-		"driver-validation":  in.Spec.Validator.Driver,
-		"toolkit-validation": in.Spec.Validator.Toolkit,
-		"cuda-validation":    in.Spec.Validator.CUDA,
-		"plugin-validation":  in.Spec.Validator.Plugin,
-	}
-	env := map[string][]v1.EnvVar{}
-	for _, name := range containers {
-		env[name] = components[name].Env
-	}
-	return env
-}

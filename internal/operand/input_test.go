@@ -4,9 +4,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -68,8 +70,8 @@ func TestPaths(t *testing.T) {
 
 func TestDefaultsOfTheSpec(t *testing.T) {
 	type view struct {
-		RuntimeClass, MIG string
-		CDI, Refresh      bool
+		RuntimeClass string
+		CDI, Refresh bool
 	}
 	tests := map[string]struct {
 		spec v1.ClusterPolicySpec
@@ -86,7 +88,7 @@ func TestDefaultsOfTheSpec(t *testing.T) {
 				CDI:      &v1.CDISpec{Enabled: new(false)},
 				MIG:      &v1.MIGSpec{Strategy: v1.MIGStrategyMixed},
 			},
-			want: view{RuntimeClass: "gpu", MIG: "mixed", Refresh: true},
+			want: view{RuntimeClass: "gpu", Refresh: true},
 		},
 		"the deprecated cdi.default has no effect": {
 			spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Default: new(false)}},
@@ -96,7 +98,7 @@ func TestDefaultsOfTheSpec(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := operand.Input{Spec: effective.Of(test.spec)}
-			got := view{in.RuntimeClass(), in.MIG().MIGStrategy, in.CDIEnabled(), in.RefreshHelpers()}
+			got := view{in.RuntimeClass(), in.CDIEnabled(), in.RefreshHelpers()}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -104,30 +106,12 @@ func TestDefaultsOfTheSpec(t *testing.T) {
 	}
 }
 
-func TestValidatorEnv(t *testing.T) {
-	env := []v1.EnvVar{{Name: "A", Value: "1"}}
-	tests := map[string]struct {
-		spec *v1.ValidatorSpec
-		want map[string][]v1.EnvVar
-	}{
-		"no block":    {want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil}},
-		"empty block": {spec: &v1.ValidatorSpec{}, want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil}},
-		"one check": {
-			spec: &v1.ValidatorSpec{Driver: &v1.ValidatorComponentSpec{Env: env}},
-			want: map[string][]v1.EnvVar{"driver-validation": env, "toolkit-validation": nil},
-		},
-		"a check that this pod does not hold is left out": {
-			spec: &v1.ValidatorSpec{Plugin: &v1.ValidatorComponentSpec{Env: env}},
-			want: map[string][]v1.EnvVar{"driver-validation": nil, "toolkit-validation": nil},
-		},
+func TestOpenShiftIsToldByItsNodes(t *testing.T) {
+	g := NewWithT(t)
+	layouts := func(distribution nodeinfo.Distribution) []nodeinfo.Layout {
+		return nodeinfo.Layouts([]nodeinfo.Facts{{HasGPU: true, Runtime: "cri-o", Distribution: distribution}})
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{Validator: test.spec})}
-			got := operand.ValidatorEnv(in, "driver-validation", "toolkit-validation")
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
-			}
-		})
-	}
+	g.Expect(operand.Input{Layouts: layouts("openshift")}.OpenShift()).To(BeTrue())
+	g.Expect(operand.Input{Layouts: layouts("")}.OpenShift()).To(BeFalse())
+	g.Expect(operand.Input{}.OpenShift()).To(BeFalse())
 }

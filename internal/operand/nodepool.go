@@ -7,6 +7,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 // NodePool is a pool of spec.nodePools.
@@ -82,7 +83,7 @@ func (in Input) In(pool NodePool) Input {
 }
 
 // of is the input for a node, which one of these pools may select.
-func (in Input) of(pools []NodePool, node NodeFacts) Input {
+func (in Input) of(pools []NodePool, node nodeinfo.Facts) Input {
 	if at := PoolOf(pools, node); at >= 0 {
 		return in.In(pools[at])
 	}
@@ -90,7 +91,7 @@ func (in Input) of(pools []NodePool, node NodeFacts) Input {
 }
 
 // PoolOf is the index of the pool that the node belongs to, the first one that selects it; -1 if none does.
-func PoolOf(pools []NodePool, node NodeFacts) int {
+func PoolOf(pools []NodePool, node nodeinfo.Facts) int {
 	for i := range pools {
 		if pools[i].has(&node) {
 			return i
@@ -101,7 +102,7 @@ func PoolOf(pools []NodePool, node NodeFacts) int {
 
 // has tells whether the node has the labels of the pool. A label that discovery writes and that is missing says
 // nothing: discovery may be restarting, and that takes no node out of its pool.
-func (p *NodePool) has(node *NodeFacts) bool {
+func (p *NodePool) has(node *nodeinfo.Facts) bool {
 	for _, asked := range p.asks {
 		value, there := node.Labels[asked.key]
 		lost := !there && !asked.lasting && node.NodePool == p.Name
@@ -110,29 +111,4 @@ func (p *NodePool) has(node *NodeFacts) bool {
 		}
 	}
 	return len(p.asks) > 0
-}
-
-// VariesDriver tells whether a pool says something else of what driver its nodes get.
-func VariesDriver(pool v1.NodePoolSpec) bool {
-	driver := pool.Driver
-	return driver != nil && (variesImage(driver.ImageSpec) || driver.UsePrecompiled != nil || driver.KernelModuleType != "" ||
-		driver.KernelModuleConfig != nil && driver.KernelModuleConfig.Name != "")
-}
-
-// VariesToolkit tells the same of the container toolkit.
-func VariesToolkit(pool v1.NodePoolSpec) bool {
-	return pool.Toolkit != nil && variesImage(pool.Toolkit.ImageSpec)
-}
-
-// VariesPlugin tells the same of how GPUs are offered: the device plugin, and what reads its configuration.
-func VariesPlugin(pool v1.NodePoolSpec) bool {
-	plugin := pool.DevicePlugin
-	return VariesMIG(pool) || plugin != nil && plugin.Config != nil && *plugin.Config != v1.NodePoolPluginConfigSpec{}
-}
-
-// VariesMIG tells the same of what MIG devices are called.
-func VariesMIG(pool v1.NodePoolSpec) bool { return pool.MIG != nil && pool.MIG.Strategy != "" }
-
-func variesImage(image v1.ImageSpec) bool {
-	return image.Repository != "" || image.Image != "" || image.Version != "" || image.ImagePullPolicy != "" || len(image.ImagePullSecrets) > 0
 }

@@ -4,7 +4,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 // Name of an operand: its folder in assets, the end of its deploy label, its key in status.
@@ -12,12 +14,6 @@ type Name string
 
 // DeployLabel is the node label that selects the nodes of the operand's DaemonSets.
 func (n Name) DeployLabel() string { return labels.DeployPrefix + string(n) }
-
-// Workload is the kind of work that a GPU node serves.
-type Workload string
-
-// WorkloadContainer is a node whose GPUs are used by containers.
-const WorkloadContainer Workload = "container"
 
 // Scope tells where a requirement must hold.
 type Scope int
@@ -39,15 +35,6 @@ type Requirement struct {
 	Marker labels.Marker
 }
 
-// AfterToolkit are the edges of an operand whose pods the container runtime gives GPUs: the RuntimeClass
-// exists, and the toolkit is proven on the node.
-func AfterToolkit() []Requirement {
-	return []Requirement{
-		{On: "runtime-classes", Scope: Cluster},
-		{On: "container-toolkit", Scope: Node, Marker: labels.MarkerToolkit},
-	}
-}
-
 // Proof says that a container of an operand's pod writes a marker. Of several operands that can
 // prove the same marker, the first one in graph order that is installed is its only writer.
 type Proof struct {
@@ -67,14 +54,17 @@ type Operand struct {
 	// Name of the operand.
 	Name Name
 	// Workloads are the kinds of nodes that it serves. None: it has no pods on GPU nodes.
-	Workloads []Workload
+	Workloads []nodeinfo.Workload
 	// Discovers marks the operand that finds out which nodes have GPUs. It runs on every Linux node,
 	// and comes before all that have pods on GPU nodes: those select nodes by what it finds.
 	Discovers bool
 	// Stage of a node's ladder that is reached when the operand's pod is ready there. Empty: the GPUs
 	// can be used without it, and it is judged beside the ladder.
 	Stage v1.Stage
-	// Requires are the operand's edges; the whole must be acyclic, see Sort.
+	// Images are what its containers run by default, that of the main container first. Those of other operands are
+	// not among them.
+	Images []image.Default
+	// Requires are the operand's edges; the whole must be acyclic, see NewCatalogue.
 	Requires []Requirement
 	// Proves are the markers that the operand's pods can write.
 	Proves []Proof
@@ -97,20 +87,21 @@ type Operand struct {
 
 	// Serves tells why a node of the right workload cannot be served; empty if it can. Nil
 	// serves every node.
-	Serves func(NodeFacts) Decision
+	Serves func(nodeinfo.Facts) Decision
 	// ServesNode tells the same where the spec has a say in it. Nil as with Serves.
-	ServesNode func(Input, NodeFacts) Decision
+	ServesNode func(Input, nodeinfo.Facts) Decision
+	// PerPool: the operand has one instance per driver pool, and serves no node whose pool is not known.
+	PerPool bool
 	// ServesPool tells why the nodes of a pool cannot be served as the spec asks; what runs there is left
-	// alone then. An operand that has it has an instance for each pool, and serves no node whose pool is
-	// not known.
-	ServesPool func(Input, Pool) Decision
+	// alone then. Nil serves every pool; only set with PerPool.
+	ServesPool func(Input, nodeinfo.Pool) Decision
 	// Placement is what the spec says of where its pods go. Nil for an operand without pods.
 	Placement func(Input) Placement
 	// Wanted decides from the spec whether the operand is installed, and says why not.
 	Wanted func(Input) Decision
 	// Instances are the runs of the operand's templates: one for each kind of node. The pools are those
 	// that ServesPool serves.
-	Instances func(Input, []Pool) ([]Instance, error)
+	Instances func(Input, []nodeinfo.Pool) ([]Instance, error)
 	// References are the objects of others that its pods cannot do without, by the fields of the spec that
 	// name them or need them. Nil for none.
 	References func(Input) []Use
@@ -199,6 +190,21 @@ type Instance struct {
 	Values any
 }
 
+// PluginConfig has an instance read one of the device plugin's configurations, the one that its node
+// chooses: render adds NVIDIA's config-manager to its pods.
+type PluginConfig struct {
+	// ConfigMap holds the configurations, one in each key.
+	ConfigMap string
+	// Default is the key for nodes that choose none; empty for an empty configuration.
+	Default string
+	// Image and PullPolicy of config-manager: those of the device plugin, which holds it.
+	Image, PullPolicy string
+	// Process is the name that the program of the main container is started by, as config-manager finds
+	// it among the processes of the pod: its argv[0], to the letter. It gets SIGHUP when the node chooses
+	// another configuration.
+	Process string
+}
+
 // AnchorLabel is the node label that keeps the operand's pod on a node which has lost another label that its DaemonSet
 // selects by; empty for an operand whose nodes have no anchor.
 func (o *Operand) AnchorLabel() string {
@@ -218,11 +224,11 @@ func Kind(pool, layout, nodePool string) string {
 	if pool != "" || layout == "" {
 		return pool
 	}
-	return WithEnd(layout, nodePool)
+	return nodeinfo.WithEnd(layout, nodePool)
 }
 
 // ServesWorkload tells whether the operand has pods on nodes of this workload.
-func (o *Operand) ServesWorkload(w Workload) bool {
+func (o *Operand) ServesWorkload(w nodeinfo.Workload) bool {
 	for _, served := range o.Workloads {
 		if served == w {
 			return true
@@ -231,34 +237,14 @@ func (o *Operand) ServesWorkload(w Workload) bool {
 	return false
 }
 
-// WhereCapable serves the nodes whose label says "true" that they can do what the operand is for. A
-// node that has run it keeps it while the label is missing, as GPU Feature Discovery writes it anew
-// after a restart.
-func WhereCapable(name Name, label string, facts NodeFacts) Decision {
-	if label == labels.True || label == "" && facts.Deploy[name] != "" {
-		return Installed()
-	}
-	return Decision{Verdict: Absent}
-}
-
 // VariesIn tells whether the nodes of this pool get DaemonSets of their own.
 func (o *Operand) VariesIn(pool v1.NodePoolSpec) bool { return o.Varies != nil && o.Varies(pool) }
 
 // NodePoolLabel is the node label by which the DaemonSets of a pool select their nodes and the common one leaves
 // them out; empty where no pool says anything of the operand, or by the label of the driver pool.
 func (o *Operand) NodePoolLabel() string {
-	if o.Varies == nil || o.ServesPool != nil {
+	if o.Varies == nil || o.PerPool {
 		return ""
 	}
 	return labels.NodePoolPrefix + string(o.Name)
-}
-
-// Find returns the operand of that name.
-func Find(catalogue []Operand, name Name) (*Operand, bool) {
-	for i := range catalogue {
-		if catalogue[i].Name == name {
-			return &catalogue[i], true
-		}
-	}
-	return nil, false
 }

@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 // Placement is what the spec says of where the pods of one operand go, and of what they are given there.
@@ -28,7 +29,7 @@ func (in Input) PlacementOf(o *Operand) Placement {
 
 // Selects tells whether the labels of a GPU node are those that the spec asks for: by the operand's own
 // nodeSelector, else by that of all.
-func (in Input) Selects(o *Operand, node NodeFacts) Decision {
+func (in Input) Selects(o *Operand, node nodeinfo.Facts) Decision {
 	field, selector := in.nodeSelector(o)
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
 		if value, there := node.Labels[key]; !there || value != string(selector[key]) {
@@ -51,7 +52,7 @@ func (in Input) nodeSelector(o *Operand) (field string, selector v1.Labels) {
 
 // AwaitedLabel is a label of discovery that the node lacks and that the spec asks for; empty if there is none,
 // or if the node has another value than the spec asks for.
-func (in Input) AwaitedLabel(o *Operand, node NodeFacts) string {
+func (in Input) AwaitedLabel(o *Operand, node nodeinfo.Facts) string {
 	_, selector := in.nodeSelector(o)
 	awaited := ""
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
@@ -75,39 +76,13 @@ func (in Input) priorityClass(o *Operand) (field, name string) {
 	return "spec.daemonsets", in.Spec.DaemonSets.PriorityClassName
 }
 
-// SelectorKeys are the keys of the labels that any nodeSelector of the spec asks for.
-func (in Input) SelectorKeys(catalogue []Operand) map[string]bool {
-	keys := map[string]bool{}
-	for key := range in.Spec.DaemonSets.NodeSelector {
-		keys[key] = true
-	}
-	for _, pool := range in.Spec.NodePools {
-		for key := range pool.NodeSelector {
-			keys[key] = true
-		}
-	}
-	for i := range catalogue {
-		for key := range in.PlacementOf(&catalogue[i]).NodeSelector {
-			keys[key] = true
-		}
-	}
-	return keys
-}
-
 // Keeps tells whether the node has the operand already, and keeps it whatever its labels become: replacing
 // it would disturb the GPU work of the node.
-func (o *Operand) Keeps(node NodeFacts) bool { return o.UpdatesOnDelete && node.Deploy[o.Name] != "" }
+func (o *Operand) Keeps(node nodeinfo.Facts) bool {
+	return o.UpdatesOnDelete && node.Deploy[string(o.Name)] != ""
+}
 
 // InvalidSpec is an error about what the spec asks for: a change of the spec mends it, and nothing else does.
 type InvalidSpec struct{ Message string }
 
 func (e InvalidSpec) Error() string { return e.Message }
-
-// PluginPlacement is that of the device plugin and of the daemon of the Multi-Process Service, which one
-// block of the spec is for.
-func PluginPlacement(in Input) Placement {
-	return Placement{PlacementSpec: in.Spec.DevicePlugin.PlacementSpec, Field: "spec.devicePlugin", Elsewhere: pluginContainers}
-}
-
-// pluginContainers are those that only one of the two has.
-var pluginContainers = []string{"nvidia-device-plugin", "mps-control-daemon-mounts", "mps-control-daemon-ctr"}

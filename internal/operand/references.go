@@ -1,13 +1,12 @@
 package operand
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/digest"
 )
 
 // ReferenceKind is a kind of object that an operand needs and others make. Most are named by the spec.
@@ -85,28 +84,6 @@ const caBundleField = "spec.global.caBundle.configMapName"
 // systemPriority starts the names of the priority classes that every cluster has.
 const systemPriority = "system-"
 
-// Uses are those of all operands, in all node pools, each object once.
-func Uses(catalogue []Operand, in Input) []Reference {
-	var all []Reference
-	add := func(o *Operand, in Input) {
-		for _, use := range o.UsesOf(in) {
-			if !slices.Contains(all, use.Reference) {
-				all = append(all, use.Reference)
-			}
-		}
-	}
-	pools := NodePools(in.Spec)
-	for i := range catalogue {
-		add(&catalogue[i], in)
-		for _, pool := range pools {
-			if catalogue[i].VariesIn(pool.NodePoolSpec) {
-				add(&catalogue[i], in.In(pool))
-			}
-		}
-	}
-	return all
-}
-
 // Exists tells whether an object of others is there. Where nobody has looked (Contents is nil), it counts as there.
 func (in Input) Exists(reference Reference) bool {
 	_, there := in.Contents[reference]
@@ -144,7 +121,7 @@ func (in Input) place(kind ReferenceKind) string {
 // that started with other data are outdated. Certificates that all trust are left out: they are renewed often,
 // and no driver is outdated by that.
 func (in Input) ContentDigest(o *Operand) string {
-	hash := sha256.New()
+	hash := digest.New()
 	used := false
 	for _, use := range o.UsesOf(in) {
 		content, known := in.Contents[use.Reference]
@@ -157,5 +134,5 @@ func (in Input) ContentDigest(o *Operand) string {
 	if !used {
 		return ""
 	}
-	return hex.EncodeToString(hash.Sum(nil)[:8])
+	return hash.String()
 }

@@ -6,36 +6,31 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-)
-
-// The workloads of nodes whose GPUs are lent to virtual machines, whole or in parts.
-const (
-	WorkloadVMPassthrough = Workload(v1.WorkloadVMPassthrough)
-	WorkloadVMVGPU        = Workload(v1.WorkloadVMVGPU)
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 // WorkloadOf is the work that the node is to be served for. Without spec.sandboxWorkloads.enabled that is
 // containers, whatever the node's label; with it a label that names no workload counts as none, and the
 // default of the spec holds.
-func (in Input) WorkloadOf(node NodeFacts) Workload {
+func (in Input) WorkloadOf(node nodeinfo.Facts) nodeinfo.Workload {
 	sandbox := in.Spec.SandboxWorkloads
 	if !*sandbox.Enabled {
-		return WorkloadContainer
+		return nodeinfo.WorkloadContainer
 	}
-	for _, workload := range []Workload{node.Workload, Workload(sandbox.DefaultWorkload)} {
+	for _, workload := range []nodeinfo.Workload{node.Workload, nodeinfo.Workload(sandbox.DefaultWorkload)} {
 		switch workload {
-		case WorkloadContainer, WorkloadVMPassthrough, WorkloadVMVGPU:
+		case nodeinfo.WorkloadContainer, nodeinfo.WorkloadVMPassthrough, nodeinfo.WorkloadVMVGPU:
 			return workload
 		}
 	}
-	return WorkloadContainer
+	return nodeinfo.WorkloadContainer
 }
 
 // ServesVMs tells why a node for virtual machines is not served: daemonsets.nodeSelector keeps the stack off it,
 // or that it is not supported. Every other node is served.
-func (in Input) ServesVMs(node NodeFacts) Decision {
+func (in Input) ServesVMs(node nodeinfo.Facts) Decision {
 	workload := in.WorkloadOf(node)
-	if workload == WorkloadContainer {
+	if workload == nodeinfo.WorkloadContainer {
 		return Installed()
 	}
 	if selected := in.Selects(&Operand{}, node); selected.Verdict != Install {
@@ -49,6 +44,8 @@ func (in Input) ServesVMs(node NodeFacts) Decision {
 func (in Input) PodSecurity() bool { return *in.Spec.PSA.Enabled }
 
 // Containers are the nodes that are served for containers.
-func (in Input) Containers(nodes []NodeFacts) []NodeFacts {
-	return slices.DeleteFunc(slices.Clone(nodes), func(node NodeFacts) bool { return in.WorkloadOf(node) != WorkloadContainer })
+func (in Input) Containers(nodes []nodeinfo.Facts) []nodeinfo.Facts {
+	return slices.DeleteFunc(slices.Clone(nodes), func(node nodeinfo.Facts) bool {
+		return in.WorkloadOf(node) != nodeinfo.WorkloadContainer
+	})
 }

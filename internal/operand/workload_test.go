@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -15,8 +16,8 @@ func TestWorkloadOf(t *testing.T) {
 	const refused = "workload vm-vgpu is not supported yet: label the node nvidia.com/gpu.workload.config=container"
 	tests := map[string]struct {
 		spec    *v1.SandboxWorkloadsSpec
-		label   operand.Workload
-		want    operand.Workload
+		label   nodeinfo.Workload
+		want    nodeinfo.Workload
 		message string
 	}{
 		"nothing said": {want: "container"},
@@ -39,14 +40,14 @@ func TestWorkloadOf(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{SandboxWorkloads: test.spec})}
-			node := operand.NodeFacts{Workload: test.label}
+			node := nodeinfo.Facts{Workload: test.label}
 			if got := in.WorkloadOf(node); got != test.want {
 				t.Errorf("the workload is %q, want %q", got, test.want)
 			}
 			if got := in.ServesVMs(node); got.Message != test.message || (got.Reason == v1.ReasonNotSupportedYet) != (test.message != "") {
 				t.Errorf("served: %q: %q, want %q", got.Reason, got.Message, test.message)
 			}
-			if kept := len(in.Containers([]operand.NodeFacts{node, {Workload: "container"}})); (kept == 2) != (test.want == "container") {
+			if kept := len(in.Containers([]nodeinfo.Facts{node, {Workload: "container"}})); (kept == 2) != (test.want == "container") {
 				t.Errorf("of two nodes %d are for containers", kept)
 			}
 		})

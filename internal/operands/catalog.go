@@ -19,8 +19,8 @@ import (
 
 // Catalogue returns every operand, sorted so that each comes after those that it requires. An
 // error is a defect of the catalogue, and the operator must not start with it.
-func Catalogue() ([]operand.Operand, error) {
-	return operand.Sort([]operand.Operand{
+func Catalogue() (operand.Catalogue, error) {
+	return operand.NewCatalogue(
 		nodediscovery.Operand(),
 		driver.Operand(),
 		runtimeclasses.Operand(),
@@ -34,5 +34,5 @@ func Catalogue() ([]operand.Operand, error) {
 		gpufeaturediscovery.Operand(),
 		mpscontroldaemon.Operand(),
 		migmanager.Operand(),
-	})
+	)
 }

@@ -1,12 +1,16 @@
 package operands_test
 
 import (
+	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/assets"
@@ -14,9 +18,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 )
 
-func catalogue(t *testing.T) []operand.Operand {
+func catalogue(t *testing.T) operand.Catalogue {
 	t.Helper()
 	all, err := operands.Catalogue()
 	if err != nil {
@@ -25,7 +30,15 @@ func catalogue(t *testing.T) []operand.Operand {
 	return all
 }
 
-func names(all []operand.Operand) []operand.Name {
+// tabled are the operands that the tables of this package list.
+func tabled(t *testing.T) operand.Catalogue {
+	t.Helper()
+	all, err := scenarios.Tabled()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return all
+}
+
+func names(all operand.Catalogue) []operand.Name {
 	var result []operand.Name
 	for _, o := range all {
 		result = append(result, o.Name)
@@ -47,31 +60,46 @@ func TestEveryOperandComesAfterThoseThatItRequires(t *testing.T) {
 
 // Every operand that has a DaemonSet is placed by its block of the spec, and no other one is.
 func TestEveryDaemonSetIsPlacedByABlock(t *testing.T) {
-	blocks := map[operand.Name]string{}
+	g := NewWithT(t)
 	for _, o := range catalogue(t) {
 		text, err := fs.ReadFile(assets.FS, string(o.Name)+"/0500_daemonset.yaml")
 		if has := err == nil && len(text) > 0; has != (o.Placement != nil) {
 			t.Errorf("%s has a DaemonSet: %v, and a placement: %v", o.Name, has, o.Placement != nil)
 		}
+		if o.Placement == nil {
+			continue
+		}
+		field := o.Placement(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).Field
+		spec := v1.ClusterPolicySpec{}
+		block := fmt.Sprintf(`{%s: {priorityClassName: its-own}}`, strings.TrimPrefix(field, "spec."))
+		g.Expect(yaml.UnmarshalStrict([]byte(block), &spec)).To(Succeed(), "%s is placed by %s", o.Name, field)
+		placement := o.Placement(operand.Input{Spec: effective.Of(spec)})
+		g.Expect(placement.PriorityClassName).To(BeEquivalentTo("its-own"), "%s is placed by %s", o.Name, field)
+	}
+}
+
+func TestTheBlocksOfThePlacements(t *testing.T) {
+	want := map[operand.Name]string{
+		"node-discovery": "spec.nodeDiscovery", "driver": "spec.driver", "container-toolkit": "spec.toolkit",
+		"device-plugin": "spec.devicePlugin", "mps-control-daemon": "spec.devicePlugin",
+		"gpu-feature-discovery": "spec.gfd", "dcgm": "spec.dcgm", "dcgm-exporter": "spec.dcgmExporter",
+		"mig-manager": "spec.migManager", "node-status-exporter": "spec.nodeStatusExporter",
+		"operator-validator": "spec.validator",
+	}
+	got := map[operand.Name]string{}
+	for _, o := range tabled(t) {
 		if o.Placement != nil {
-			blocks[o.Name] = o.Placement(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).Field
+			got[o.Name] = o.Placement(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).Field
 		}
 	}
-	want := map[operand.Name]string{
-		"node-discovery": "spec.nodeDiscovery", "driver": "spec.driver", "container-toolkit": "spec.toolkit", "device-plugin": "spec.devicePlugin",
-		"mps-control-daemon": "spec.devicePlugin", "gpu-feature-discovery": "spec.gfd", "dcgm": "spec.dcgm", "dcgm-exporter": "spec.dcgmExporter",
-		"mig-manager": "spec.migManager", "node-status-exporter": "spec.nodeStatusExporter", "operator-validator": "spec.validator",
-	}
-	if diff := cmp.Diff(want, blocks); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	NewWithT(t).Expect(got).To(BeComparableTo(want))
 }
 
 // A spec can turn several operands off at once. Whatever is left must start on a node.
 func TestEverySetOfOperandsStarts(t *testing.T) {
 	all := catalogue(t)
 	for chosen := range 1 << len(all) {
-		var installed []operand.Operand
+		var installed operand.Catalogue
 		for i, o := range all {
 			if chosen&(1<<i) != 0 {
 				// What is absent cannot be required in the cluster: such an operand is held back.
@@ -89,7 +117,7 @@ func TestEverySetOfOperandsStarts(t *testing.T) {
 
 // circleOnNode plays the start of a node: in each round, every pod starts whose waits are over, and
 // writes its markers in order as far as it can. It returns who never starts.
-func circleOnNode(installed []operand.Operand) operand.Name {
+func circleOnNode(installed operand.Catalogue) operand.Name {
 	written, ready := map[labels.Marker]bool{}, map[operand.Name]bool{}
 	for range 3 * len(installed) {
 		for _, o := range installed {
@@ -106,8 +134,8 @@ func circleOnNode(installed []operand.Operand) operand.Name {
 	return ""
 }
 
-func started(installed []operand.Operand, o operand.Operand, written map[labels.Marker]bool, ready map[operand.Name]bool) bool {
-	for _, marker := range operand.Waits(installed, o) {
+func started(installed operand.Catalogue, o operand.Operand, written map[labels.Marker]bool, ready map[operand.Name]bool) bool {
+	for _, marker := range installed.Waits(o) {
 		if !written[marker] {
 			return false
 		}
@@ -120,13 +148,13 @@ func started(installed []operand.Operand, o operand.Operand, written map[labels.
 	return true
 }
 
-func provesAll(installed []operand.Operand, o operand.Operand, written map[labels.Marker]bool, ready map[operand.Name]bool) bool {
-	writes := operand.Proves(installed, o)
+func provesAll(installed operand.Catalogue, o operand.Operand, written map[labels.Marker]bool, ready map[operand.Name]bool) bool {
+	writes := installed.Proves(o)
 	for _, proof := range o.Proves {
 		if !writes[proof.Marker] {
 			continue
 		}
-		if _, there := operand.Find(installed, proof.Of); there && !ready[proof.Of] {
+		if _, there := installed.Find(proof.Of); there && !ready[proof.Of] {
 			return false
 		}
 		written[proof.Marker] = true
@@ -173,7 +201,7 @@ func TestTheDriverIsProvenByTheToolkitElseByTheValidator(t *testing.T) {
 			installed := slices.DeleteFunc(slices.Clone(all), func(o operand.Operand) bool { return o.Name == test.absent })
 			got := map[labels.Marker]operand.Name{}
 			for _, o := range installed {
-				for marker, writes := range operand.Proves(installed, o) {
+				for marker, writes := range installed.Proves(o) {
 					if writes && got[marker] != "" {
 						t.Errorf("both %s and %s write %s", got[marker], o.Name, marker)
 					}
@@ -210,21 +238,22 @@ func TestEveryFolderOfAssetsHasItsOperand(t *testing.T) {
 
 // NVSentinel, k8s-driver-manager and people's scripts set these labels by name.
 func TestDeployLabelsAreNVIDIAs(t *testing.T) {
-	known := []string{
+	g := NewWithT(t)
+	var got []string
+	for _, o := range catalogue(t) {
+		if len(o.Workloads) == 0 {
+			continue
+		}
+		g.Expect(validation.IsQualifiedName(o.Name.DeployLabel())).To(BeEmpty())
+		got = append(got, o.Name.DeployLabel())
+	}
+	g.Expect(got).To(ContainElements(
 		"nvidia.com/gpu.deploy.driver", "nvidia.com/gpu.deploy.container-toolkit", "nvidia.com/gpu.deploy.device-plugin",
 		"nvidia.com/gpu.deploy.operator-validator", "nvidia.com/gpu.deploy.gpu-feature-discovery", "nvidia.com/gpu.deploy.dcgm",
 		"nvidia.com/gpu.deploy.dcgm-exporter", "nvidia.com/gpu.deploy.mig-manager", "nvidia.com/gpu.deploy.node-status-exporter",
 		// The operator's own: it follows the device plugin's, which neighbours know.
 		"nvidia.com/gpu.deploy.mps-control-daemon",
-	}
-	for _, o := range catalogue(t) {
-		if len(o.Workloads) == 0 {
-			continue
-		}
-		if label := o.Name.DeployLabel(); !slices.Contains(known, label) || len(validation.IsQualifiedName(label)) > 0 {
-			t.Errorf("%s is no label that neighbours know", label)
-		}
-	}
+	))
 }
 
 // What a GPU needs to be usable has its rung on the ladder; all else stands beside it, so that its failure

@@ -20,7 +20,7 @@ func TestWanted(t *testing.T) {
 	}
 	all := func(change map[operand.Name]string) map[operand.Name]string {
 		want := map[operand.Name]string{}
-		for _, o := range catalogue(t) {
+		for _, o := range tabled(t) {
 			want[o.Name] = yes
 		}
 		maps.Copy(want, offByDefault)
@@ -98,7 +98,7 @@ func TestWanted(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := map[operand.Name]string{}
-			for _, o := range catalogue(t) {
+			for _, o := range tabled(t) {
 				decision := o.Wanted(operand.Input{Spec: effective.Of(test.spec)})
 				got[o.Name] = yes
 				if decision.Verdict != operand.Install {

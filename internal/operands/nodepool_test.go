@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -28,14 +29,14 @@ func TestWhatAPoolChangesVaries(t *testing.T) {
 		"mig.strategy":                {MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}},
 		"migManager.config.default":   {MIGManager: &v1.NodePoolMIGManagerSpec{Config: &v1.NodePoolMIGConfigSpec{Default: new("a")}}},
 	}
-	driverPools := []operand.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}}
+	driverPools := []nodeinfo.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}}
 	varying := map[string]bool{}
 	for field, pool := range says {
 		t.Run(field, func(t *testing.T) {
 			pool.Name, pool.NodeSelector = "a", v1.NodePoolSelector{"team": "a"}
 			in := operand.Input{
 				Spec:    effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{pool}, DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs", Default: "a"}}}),
-				Layouts: operand.Layouts([]operand.NodeFacts{{HasGPU: true, Runtime: operand.RuntimeContainerd}}), HelperImage: "example.com/gpu-operator:v1",
+				Layouts: nodeinfo.Layouts([]nodeinfo.Facts{{HasGPU: true, Runtime: nodeinfo.RuntimeContainerd}}), HelperImage: "example.com/gpu-operator:v1",
 			}
 			ofPool := in.In(operand.NodePools(in.Spec)[0])
 			for _, o := range catalogue(t) {
@@ -57,6 +58,45 @@ func TestWhatAPoolChangesVaries(t *testing.T) {
 	}
 	if !varying["driver"] || !varying["container-toolkit"] || !varying["operator-validator"] || varying["dcgm-exporter"] {
 		t.Errorf("pools vary %v", varying)
+	}
+}
+
+func TestWhatPoolsSayDifferently(t *testing.T) {
+	type varies struct{ Driver, Toolkit, Plugin, MIG bool }
+	version := v1.ImageSpec{Version: "1"}
+	tests := map[string]struct {
+		pool v1.NodePoolSpec
+		want varies
+	}{
+		"nothing": {},
+		"empty blocks": {pool: v1.NodePoolSpec{
+			Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{}}, Toolkit: &v1.NodePoolToolkitSpec{},
+			DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{}}, MIG: &v1.MIGSpec{},
+		}},
+		"a driver version": {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{ImageSpec: version}}, varies{Driver: true}},
+		"its modules":      {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{UsePrecompiled: new(false)}}, varies{Driver: true}},
+		"their kind":       {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleType: "open"}}, varies{Driver: true}},
+		"their parameters": {v1.NodePoolSpec{Driver: &v1.NodePoolDriverSpec{KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "a"}}}, varies{Driver: true}},
+		"a toolkit":        {v1.NodePoolSpec{Toolkit: &v1.NodePoolToolkitSpec{ImageSpec: version}}, varies{Toolkit: true}},
+		"a configuration": {
+			v1.NodePoolSpec{DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Default: "a"}}}, varies{Plugin: true},
+		},
+		"a MIG strategy": {v1.NodePoolSpec{MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}}, varies{Plugin: true, MIG: true}},
+		"a layout": {pool: v1.NodePoolSpec{MIGManager: &v1.NodePoolMIGManagerSpec{
+			Config: &v1.NodePoolMIGConfigSpec{Default: new("all-balanced")},
+		}}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			own := func(name operand.Name) bool {
+				o, _ := catalogue(t).Find(name)
+				return o.VariesIn(test.pool)
+			}
+			got := varies{own("driver"), own("container-toolkit"), own("device-plugin"), own("operator-validator")}
+			if got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -11,7 +12,7 @@ import (
 // any number of goroutines may use the same ones.
 type Decisions struct {
 	// Catalogue is sorted.
-	Catalogue []operand.Operand
+	Catalogue operand.Catalogue
 	// Input is what was decided from. Layouts and Optional are empty: they depend on the cluster, see Plan.Input.
 	Input operand.Input
 	// NodePools are those of spec.nodePools, in their order.
@@ -26,7 +27,7 @@ type Decisions struct {
 
 // Decide decides for a sorted catalogue. Neither it nor what in refers to may be changed afterwards. Layouts and Optional
 // of in are ignored.
-func Decide(catalogue []operand.Operand, in operand.Input) *Decisions {
+func Decide(catalogue operand.Catalogue, in operand.Input) *Decisions {
 	in.Layouts, in.Optional = nil, nil
 	d := &Decisions{
 		Catalogue: catalogue,
@@ -50,8 +51,8 @@ func Decide(catalogue []operand.Operand, in operand.Input) *Decisions {
 	return d
 }
 
-func (d *Decisions) installedOperands() []operand.Operand {
-	var installed []operand.Operand
+func (d *Decisions) installedOperands() operand.Catalogue {
+	var installed operand.Catalogue
 	for _, o := range d.Catalogue {
 		if d.Installed[o.Name] {
 			installed = append(installed, o)
@@ -103,7 +104,7 @@ func (d *Decisions) prerequisites(o *operand.Operand) operand.Decision {
 }
 
 // serves tells whether the operand is to run on the node, its deploy labels apart.
-func (d *Decisions) serves(o operand.Operand, node operand.NodeFacts) operand.Decision {
+func (d *Decisions) serves(o operand.Operand, node nodeinfo.Facts) operand.Decision {
 	if selected := d.selects(o, node); selected.Verdict != operand.Install {
 		return selected
 	}
@@ -111,12 +112,12 @@ func (d *Decisions) serves(o operand.Operand, node operand.NodeFacts) operand.De
 }
 
 // canServe tells the same whatever the node is selected for.
-func (d *Decisions) canServe(o operand.Operand, node operand.NodeFacts) operand.Decision {
+func (d *Decisions) canServe(o operand.Operand, node nodeinfo.Facts) operand.Decision {
 	if !o.ServesWorkload(d.Input.WorkloadOf(node)) {
 		return operand.Decision{Verdict: operand.Absent}
 	}
-	if o.ServesPool != nil {
-		if known := node.HasPool(d.inputOf(node).PoolKey()); known.Verdict != operand.Install {
+	if o.PerPool {
+		if known := operand.HasPool(node, d.inputOf(node).PoolKey()); known.Verdict != operand.Install {
 			return known
 		}
 	}

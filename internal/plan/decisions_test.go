@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -21,9 +22,9 @@ var teamA = v1.NodePoolSpec{
 }
 
 // twoRuntimes are a node of the pool and one of none, with different container runtimes.
-func twoRuntimes() []operand.NodeFacts {
-	crio := changed(ubuntu("plain"), func(f *operand.NodeFacts) { f.Runtime = operand.RuntimeCRIO })
-	return []operand.NodeFacts{crio, withLabels(ubuntu("own"), "team", "a")}
+func twoRuntimes() []nodeinfo.Facts {
+	crio := changed(ubuntu("plain"), func(f *nodeinfo.Facts) { f.Runtime = nodeinfo.RuntimeCRIO })
+	return []nodeinfo.Facts{crio, withLabels(ubuntu("own"), "team", "a")}
 }
 
 // Both controllers use the same decisions at once. The race detector sees any write.
@@ -59,7 +60,7 @@ func TestDecisionsServeSeveralAtOnce(t *testing.T) {
 func TestThePlanKnowsTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	in := withPools(teamA)
-	in.Layouts, in.Optional = []operand.Layout{{Name: "other"}}, map[operand.OptionalKind]bool{operand.PrometheusRule: true}
+	in.Layouts, in.Optional = []nodeinfo.Layout{{Name: "other"}}, map[operand.OptionalKind]bool{operand.PrometheusRule: true}
 	optional := map[operand.OptionalKind]bool{operand.ServiceMonitor: true}
 	d := plan.Decide(catalogue(t), in)
 	p := plan.Compute(d, optional, twoRuntimes())
@@ -71,7 +72,7 @@ func TestThePlanKnowsTheCluster(t *testing.T) {
 		for _, layout := range got.Layouts {
 			runtimes = append(runtimes, layout.Runtime)
 		}
-		g.Expect(runtimes).To(ConsistOf(operand.RuntimeContainerd, operand.RuntimeCRIO), pool)
+		g.Expect(runtimes).To(ConsistOf(nodeinfo.RuntimeContainerd, nodeinfo.RuntimeCRIO), pool)
 		g.Expect(got.Optional).To(Equal(optional), pool)
 		g.Expect(got.Spec.MIG.Strategy).To(Equal(strategy), pool)
 	}
@@ -81,10 +82,10 @@ func TestThePlanKnowsTheCluster(t *testing.T) {
 // there of the operand stays.
 func TestAPoolThatContradictsTheRuntimesIsHeld(t *testing.T) {
 	picky := operand.Operand{
-		Name: "picky", Workloads: []operand.Workload{operand.WorkloadContainer},
+		Name: "picky", Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Wanted: func(operand.Input) operand.Decision { return operand.Installed() },
 		Varies: func(pool v1.NodePoolSpec) bool { return pool.Toolkit != nil },
-		Instances: func(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+		Instances: func(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 			if in.NodePool != nil && len(in.Layouts) > 1 {
 				return nil, errors.New("one path for two runtimes")
 			}
@@ -92,7 +93,7 @@ func TestAPoolThatContradictsTheRuntimesIsHeld(t *testing.T) {
 		},
 	}
 	tests := map[string]struct {
-		nodes     []operand.NodeFacts
+		nodes     []nodeinfo.Facts
 		want      plan.Step
 		instances []string
 	}{
@@ -100,14 +101,14 @@ func TestAPoolThatContradictsTheRuntimesIsHeld(t *testing.T) {
 			Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "node pool a: one path for two runtimes",
 		}},
 		"two runtimes, and no node in the pool": {
-			nodes: []operand.NodeFacts{twoRuntimes()[0], ubuntu("b")}, want: plan.Step{Action: plan.Apply}, instances: []string{""},
+			nodes: []nodeinfo.Facts{twoRuntimes()[0], ubuntu("b")}, want: plan.Step{Action: plan.Apply}, instances: []string{""},
 		},
 		"one runtime": {nodes: twoRuntimes()[1:], want: plan.Step{Action: plan.Apply}, instances: []string{"", "-pool-a"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			d := plan.Decide([]operand.Operand{picky}, withPools(teamA))
+			d := plan.Decide(operand.Catalogue{picky}, withPools(teamA))
 			g.Expect(d.NodePools[0].Refused).To(Equal(operand.Installed()))
 			got := plan.Compute(d, nil, test.nodes).Steps[0]
 			var suffixes []string

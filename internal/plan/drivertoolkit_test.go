@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -18,8 +19,8 @@ const (
 )
 
 // coreOS is a node with that release of Red Hat CoreOS, labelled with a pool.
-func coreOS(name, release, pool, poolRelease string) operand.NodeFacts {
-	return changed(ubuntu(name), func(f *operand.NodeFacts) {
+func coreOS(name, release, pool, poolRelease string) nodeinfo.Facts {
+	return changed(ubuntu(name), func(f *nodeinfo.Facts) {
 		f.OSID, f.OSVersion, f.OSTree, f.Pool, f.PoolCoreOS = "rhcos", "4.18", release, pool, poolRelease
 	})
 }
@@ -34,36 +35,36 @@ func TestDriverToolkitPools(t *testing.T) {
 	const image = "nvcr.io/nvidia/driver:595.91.07-rhcos4.18"
 	tests := map[string]struct {
 		spec   v1.ClusterPolicySpec
-		nodes  []operand.NodeFacts
+		nodes  []nodeinfo.Facts
 		images map[string]string
 		want   map[string]string
 		holds  bool
 	}{
 		"two releases have two drivers, and other systems their own": {
-			nodes: []operand.NodeFacts{coreOS("a", release, "", ""), coreOS("b", nextRelease, "", ""), ubuntu("c")}, images: both,
+			nodes: []nodeinfo.Facts{coreOS("a", release, "", ""), coreOS("b", nextRelease, "", ""), ubuntu("c")}, images: both,
 			want: map[string]string{
 				coreOSPool + "-" + release: image, coreOSPool + "-" + nextRelease: image, "ubuntu24.04-amd64": "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04",
 			},
 		},
 		"one release has no toolkit": {
-			nodes: []operand.NodeFacts{coreOS("a", release, "", ""), coreOS("b", "418.94.1-0", "", "")}, images: both,
+			nodes: []nodeinfo.Facts{coreOS("a", release, "", ""), coreOS("b", "418.94.1-0", "", "")}, images: both,
 			want: map[string]string{coreOSPool + "-" + release: image}, holds: true,
 		},
 		"the toolkit of what runs is gone": {
-			nodes: []operand.NodeFacts{coreOS("a", release, coreOSPool+"-"+release, release), ubuntu("c")},
+			nodes: []nodeinfo.Facts{coreOS("a", release, coreOSPool+"-"+release, release), ubuntu("c")},
 			want:  map[string]string{"ubuntu24.04-amd64": "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04"}, holds: true,
 		},
 		"a node with another release keeps the driver of the old one": {
-			nodes: []operand.NodeFacts{coreOS("a", nextRelease, coreOSPool+"-"+release, release)}, images: both,
+			nodes: []nodeinfo.Facts{coreOS("a", nextRelease, coreOSPool+"-"+release, release)}, images: both,
 			want: map[string]string{coreOSPool + "-" + release: image},
 		},
 		"switched off: what runs is held, new nodes are served": {
 			spec:  toolkitSpec(false),
-			nodes: []operand.NodeFacts{coreOS("a", release, coreOSPool+"-"+release, release), coreOS("b", release, "", "")}, images: both,
+			nodes: []nodeinfo.Facts{coreOS("a", release, coreOSPool+"-"+release, release), coreOS("b", release, "", "")}, images: both,
 			want: map[string]string{coreOSPool: image}, holds: true,
 		},
 		"switched on: what runs is held": {
-			nodes: []operand.NodeFacts{coreOS("a", release, coreOSPool, "")}, images: both, want: map[string]string{}, holds: true,
+			nodes: []nodeinfo.Facts{coreOS("a", release, coreOSPool, "")}, images: both, want: map[string]string{}, holds: true,
 		},
 	}
 	for name, test := range tests {
@@ -78,7 +79,7 @@ func TestDriverToolkitPools(t *testing.T) {
 func TestDriverToolkitPoolLabels(t *testing.T) {
 	const old, next = coreOSPool + "-" + release, coreOSPool + "-" + nextRelease
 	tests := map[string]struct {
-		facts     operand.NodeFacts
+		facts     nodeinfo.Facts
 		off       bool
 		hasDriver bool
 		want      map[string]*string

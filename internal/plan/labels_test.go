@@ -10,6 +10,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -56,9 +57,9 @@ func after(current map[string]string, changes map[string]*string) map[string]str
 }
 
 func TestNodeLabels(t *testing.T) {
-	moved := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.OSVersion, f.Pool = "26.04", "ubuntu24.04-amd64" })
+	moved := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSVersion, f.Pool = "26.04", "ubuntu24.04-amd64" })
 	tests := map[string]struct {
-		facts        operand.NodeFacts
+		facts        nodeinfo.Facts
 		current      map[string]string
 		hasDriverPod bool
 		want         map[string]*string
@@ -77,7 +78,7 @@ func TestNodeLabels(t *testing.T) {
 			},
 		},
 		"a labelled node gets no write": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Pool = "ubuntu24.04-amd64" }), current: labelled(nil),
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Pool = "ubuntu24.04-amd64" }), current: labelled(nil),
 			want: map[string]*string{},
 		},
 		"false stays": {
@@ -105,7 +106,7 @@ func TestNodeLabels(t *testing.T) {
 			want: map[string]*string{deploy + "driver": set("true"), "nvidia.com/gpu.present": set("true")},
 		},
 		"an excluded node loses the deploy labels that the operator wrote, and those alone": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Excluded = true }),
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Excluded = true }),
 			current: labelled(map[string]*string{
 				deploy + "operands": set("false"), deploy + "device-plugin": set("false"), deploy + "driver": set("paused-for-driver-upgrade"),
 			}),
@@ -122,7 +123,7 @@ func TestNodeLabels(t *testing.T) {
 			want: map[string]*string{},
 		},
 		"an operand that cannot serve the node gets no label there": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "isulad" }),
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }),
 			want: map[string]*string{
 				"nvidia.com/gpu.present": set("true"), "nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64"),
 				anchor + "driver": set("ubuntu24.04-amd64"),
@@ -134,7 +135,7 @@ func TestNodeLabels(t *testing.T) {
 			},
 		},
 		"without facts there is neither pool nor driver": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.OSID = "" }),
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSID = "" }),
 			want: map[string]*string{
 				"nvidia.com/gpu-operator.runtime": set("containerd"), anchor + "container-toolkit": set("containerd"),
 				"nvidia.com/gpu.present": set("true"), deploy + "container-toolkit": set("true"), deploy + "device-plugin": set("true"),
@@ -145,7 +146,7 @@ func TestNodeLabels(t *testing.T) {
 			},
 		},
 		"lost discovery labels take nothing away": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) {
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) {
 				f.HasGPU, f.WasGPU, f.Discovered, f.OSID, f.OSVersion, f.Pool = false, true, false, "", "", "ubuntu24.04-amd64"
 			}),
 			current: labelled(nil), hasDriverPod: true,
@@ -160,15 +161,15 @@ func TestNodeLabels(t *testing.T) {
 			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu26.04-amd64"), anchor + "driver": set("ubuntu26.04-amd64")},
 		},
 		"a node that changes its runtime changes its toolkit, whatever runs there": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime, f.Distribution = "cri-o", "openshift" }), current: labelled(nil), hasDriverPod: true,
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Distribution = "cri-o", "openshift" }), current: labelled(nil), hasDriverPod: true,
 			want: map[string]*string{"nvidia.com/gpu-operator.runtime": set("openshift"), anchor + "container-toolkit": set("openshift")},
 		},
 		"a runtime that is not known changes nothing": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "isulad" }), current: labelled(nil), hasDriverPod: true,
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }), current: labelled(nil), hasDriverPod: true,
 			want: map[string]*string{},
 		},
 		"a node that says nothing of its runtime keeps its toolkit": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime, f.Layout = "", "containerd" }), current: labelled(nil), hasDriverPod: true,
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Layout = "", "containerd" }), current: labelled(nil), hasDriverPod: true,
 			want: map[string]*string{},
 		},
 		"the label of the runtime comes back": {
@@ -184,7 +185,7 @@ func TestNodeLabels(t *testing.T) {
 			want: map[string]*string{"nvidia.com/gpu-operator.pool": set("ubuntu24.04-amd64")},
 		},
 		"lost anchors come back": {
-			facts:   changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Pool = "ubuntu24.04-amd64" }),
+			facts:   changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Pool = "ubuntu24.04-amd64" }),
 			current: labelled(map[string]*string{anchor + "driver": removed, anchor + "container-toolkit": removed}), hasDriverPod: true,
 			want: map[string]*string{anchor + "driver": set("ubuntu24.04-amd64"), anchor + "container-toolkit": set("containerd")},
 		},
@@ -207,7 +208,7 @@ func TestLabelsComeAfterTheToolkit(t *testing.T) {
 		deploy + "gpu-feature-discovery": set("true"), deploy + "dcgm": set("true"), deploy + "dcgm-exporter": set("true")}
 	tests := map[string]struct {
 		spec     v1.ClusterPolicySpec
-		facts    operand.NodeFacts
+		facts    nodeinfo.Facts
 		current  map[string]string
 		injector bool
 		want     map[string]*string
@@ -220,7 +221,7 @@ func TestLabelsComeAfterTheToolkit(t *testing.T) {
 		"a user keeps the toolkit off": {facts: withToolkit("false"), current: after(nil, first), want: rest},
 		"the toolkit is paused":        {facts: withToolkit("paused-for-driver-upgrade"), current: after(nil, first)},
 		"a paused one is ready still":  {facts: withToolkit("paused-for-driver-upgrade"), current: after(nil, first), injector: true},
-		"the toolkit cannot be served": {facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "isulad" }), current: after(nil, first), want: rest},
+		"the toolkit cannot be served": {facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }), current: after(nil, first), want: rest},
 		"the toolkit is turned off": {
 			spec: v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{Enabled: new(false)}}, facts: ubuntu("a"), current: after(nil, first), want: rest,
 		},
@@ -238,17 +239,17 @@ func TestLabelsComeAfterTheToolkit(t *testing.T) {
 }
 
 // withToolkit is a node whose label of the toolkit has this value.
-func withToolkit(value string) operand.NodeFacts {
-	return changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy = map[operand.Name]string{"container-toolkit": value} })
+func withToolkit(value string) nodeinfo.Facts {
+	return changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{"container-toolkit": value} })
 }
 
 // One patch is enough for a node whose toolkit is ready: what it leads to asks for no other.
 func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
-	for name, change := range map[string]func(*operand.NodeFacts){
-		"plain":    func(*operand.NodeFacts) {},
-		"excluded": func(f *operand.NodeFacts) { f.Excluded = true },
-		"refused":  func(f *operand.NodeFacts) { f.Runtime = "isulad" },
-		"unknown":  func(f *operand.NodeFacts) { f.OSID = "" },
+	for name, change := range map[string]func(*nodeinfo.Facts){
+		"plain":    func(*nodeinfo.Facts) {},
+		"excluded": func(f *nodeinfo.Facts) { f.Excluded = true },
+		"refused":  func(f *nodeinfo.Facts) { f.Runtime = "isulad" },
+		"unknown":  func(f *nodeinfo.Facts) { f.OSID = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
@@ -264,7 +265,7 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 // A node that becomes one for virtual machines gives up what containers need, and nothing else.
 func TestLabelsOfNodesForVirtualMachines(t *testing.T) {
 	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}})}
-	facts := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Workload, f.Pool = operand.WorkloadVMPassthrough, "ubuntu24.04-amd64" })
+	facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Workload, f.Pool = nodeinfo.WorkloadVMPassthrough, "ubuntu24.04-amd64" })
 	current := labelled(map[string]*string{"nvidia.com/gpu.deploy.dcgm": set("paused-for-driver-upgrade")})
 	current = after(current, plan.Decide(catalogue(t), in).NodeLabels(facts, current, plan.Running{Driver: true, Injector: true}))
 	want := map[string]string{
@@ -275,7 +276,7 @@ func TestLabelsOfNodesForVirtualMachines(t *testing.T) {
 	if diff := cmp.Diff(want, current); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	for _, step := range plan.Compute(plan.Decide(catalogue(t), in), nil, []operand.NodeFacts{facts}).Steps {
+	for _, step := range plan.Compute(plan.Decide(catalogue(t), in), nil, []nodeinfo.Facts{facts}).Steps {
 		if len(step.Operand.Workloads) > 0 && step.State != v1.OperandNotNeeded && step.State != v1.OperandDisabled {
 			t.Errorf("%s is %s: %s", step.Operand.Name, step.State, step.Action)
 		}

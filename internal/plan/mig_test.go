@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -17,10 +18,10 @@ const (
 )
 
 // migLabels are the changes of the two labels that concern the MIG manager on a node with these labels.
-func migLabels(t *testing.T, spec v1.ClusterPolicySpec, facts operand.NodeFacts, current map[string]string) map[string]*string {
+func migLabels(t *testing.T, spec v1.ClusterPolicySpec, facts nodeinfo.Facts, current map[string]string) map[string]*string {
 	t.Helper()
 	if value, there := current[migManager]; there {
-		facts.Deploy = map[operand.Name]string{"mig-manager": value}
+		facts.Deploy = map[string]string{"mig-manager": value}
 	}
 	changes := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}).NodeLabels(facts, current, plan.Running{Injector: true})
 	mine := map[string]*string{}
@@ -34,16 +35,16 @@ func migLabels(t *testing.T, spec v1.ClusterPolicySpec, facts operand.NodeFacts,
 
 func TestLabelsOfTheMIGManager(t *testing.T) {
 	defaulted := v1.ClusterPolicySpec{MIGManager: &v1.MIGManagerSpec{Config: &v1.MIGManagerConfigSpec{}}}
-	capable := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.MIGCapable = "true" })
-	incapable := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.MIGCapable = "false" })
-	product := func(name string) operand.NodeFacts {
-		return changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Product = name })
+	capable := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.MIGCapable = "true" })
+	incapable := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.MIGCapable = "false" })
+	product := func(name string) nodeinfo.Facts {
+		return changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Product = name })
 	}
 	both := map[string]*string{migManager: set("true"), migConfig: set("all-disabled")}
 	nothing := map[string]*string{}
 	tests := map[string]struct {
 		spec    v1.ClusterPolicySpec
-		facts   operand.NodeFacts
+		facts   nodeinfo.Facts
 		current map[string]string
 		want    map[string]*string
 	}{
@@ -77,14 +78,14 @@ func TestLabelsOfTheMIGManager(t *testing.T) {
 			want: map[string]*string{migManager: removed},
 		},
 		"a host that lends its GPUs to virtual machines": {
-			spec: defaulted, facts: changed(capable, func(f *operand.NodeFacts) { f.HostVGPU = true }),
+			spec: defaulted, facts: changed(capable, func(f *nodeinfo.Facts) { f.HostVGPU = true }),
 			current: map[string]string{migManager: "true"}, want: map[string]*string{migManager: removed},
 		},
 		"what a user wrote stays": {
 			spec: defaulted, facts: capable, current: map[string]string{migManager: "false", migConfig: "all-1g.10gb"}, want: nothing,
 		},
 		"an excluded node gets neither": {
-			spec: defaulted, facts: changed(capable, func(f *operand.NodeFacts) { f.Excluded = true }), want: nothing,
+			spec: defaulted, facts: changed(capable, func(f *nodeinfo.Facts) { f.Excluded = true }), want: nothing,
 		},
 	}
 	for name, test := range tests {
@@ -103,15 +104,15 @@ func TestAPauseForAMIGChangeIsKept(t *testing.T) {
 	for _, name := range []string{"device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm", "nvsm", "client"} {
 		current[deploy+name] = paused
 	}
-	for name, change := range map[string]func(*operand.NodeFacts){
-		"while GFD says that the GPUs can":     func(f *operand.NodeFacts) { f.MIGCapable = "true" },
-		"while GFD is paused and says nothing": func(*operand.NodeFacts) {},
-		"when GFD says that they cannot":       func(f *operand.NodeFacts) { f.MIGCapable = "false" },
-		"on an excluded node":                  func(f *operand.NodeFacts) { f.Excluded = true },
+	for name, change := range map[string]func(*nodeinfo.Facts){
+		"while GFD says that the GPUs can":     func(f *nodeinfo.Facts) { f.MIGCapable = "true" },
+		"while GFD is paused and says nothing": func(*nodeinfo.Facts) {},
+		"when GFD says that they cannot":       func(f *nodeinfo.Facts) { f.MIGCapable = "false" },
+		"on an excluded node":                  func(f *nodeinfo.Facts) { f.Excluded = true },
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := changed(ubuntu("a"), change)
-			facts.Deploy = map[operand.Name]string{"mig-manager": "true"}
+			facts.Deploy = map[string]string{"mig-manager": "true"}
 			after := after(current, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, current, plan.Running{Driver: true, Injector: true}))
 			for key, value := range current {
 				if value == paused && after[key] != paused {

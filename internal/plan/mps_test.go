@@ -9,6 +9,8 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -19,46 +21,46 @@ const mps operand.Name = "mps-control-daemon"
 // node by the label of the device plugin, as k8s-driver-manager, mig-manager and NVSentinel do, clears it
 // of the daemon, too.
 func TestTheMPSDaemonOnANode(t *testing.T) {
-	capable := func(deploy map[operand.Name]string) operand.NodeFacts {
-		return changed(ubuntu("a"), func(f *operand.NodeFacts) { f.MPSCapable, f.Deploy = "true", deploy })
+	capable := func(deploy map[string]string) nodeinfo.Facts {
+		return changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.MPSCapable, f.Deploy = "true", deploy })
 	}
 	expected := &plan.Rung{Operand: mps}
 	kept := func(need plan.Need, message string) *plan.Rung {
 		return &plan.Rung{Operand: mps, Need: need, Reason: v1.ReasonOperandPaused, Message: message}
 	}
 	tests := map[string]struct {
-		facts operand.NodeFacts
+		facts nodeinfo.Facts
 		rung  *plan.Rung
 		// label is the change of the daemon's own.
 		label map[string]*string
 	}{
 		"it shares GPUs by MPS": {facts: capable(nil), rung: expected, label: map[string]*string{mps.DeployLabel(): set("true")}},
 		"it runs there already": {
-			facts: capable(map[operand.Name]string{mps: "true", "device-plugin": "true"}), rung: expected,
+			facts: capable(map[string]string{string(mps): "true", "device-plugin": "true"}), rung: expected,
 		},
 		"nothing is known yet": {facts: ubuntu("a")},
 		"it does not share by MPS": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.MPSCapable = "false" }),
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.MPSCapable = "false" }),
 		},
 		"the label is missing for a moment, and the daemon stays": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy = map[operand.Name]string{mps: "true"} }), rung: expected,
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{string(mps): "true"} }), rung: expected,
 		},
 		"it shares no longer": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) {
-				f.MPSCapable, f.Deploy = "false", map[operand.Name]string{mps: "true"}
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) {
+				f.MPSCapable, f.Deploy = "false", map[string]string{string(mps): "true"}
 			}),
 			label: map[string]*string{mps.DeployLabel(): removed},
 		},
 		"the device plugin is paused": {
-			facts: capable(map[operand.Name]string{mps: "true", "device-plugin": "paused-for-driver-upgrade"}),
+			facts: capable(map[string]string{string(mps): "true", "device-plugin": "paused-for-driver-upgrade"}),
 			rung:  kept(plan.Paused, `label nvidia.com/gpu.deploy.device-plugin is "paused-for-driver-upgrade"`),
 		},
 		"the device plugin is kept off": {
-			facts: capable(map[operand.Name]string{mps: "true", "device-plugin": "false"}),
+			facts: capable(map[string]string{string(mps): "true", "device-plugin": "false"}),
 			rung:  kept(plan.OptedOut, `label nvidia.com/gpu.deploy.device-plugin is "false"`),
 		},
 		"the daemon alone is kept off": {
-			facts: capable(map[operand.Name]string{mps: "false", "device-plugin": "true"}),
+			facts: capable(map[string]string{string(mps): "false", "device-plugin": "true"}),
 			rung:  kept(plan.OptedOut, `label nvidia.com/gpu.deploy.mps-control-daemon is "false"`),
 		},
 	}
@@ -71,8 +73,8 @@ func TestTheMPSDaemonOnANode(t *testing.T) {
 				t.Errorf("rung, -want +got:\n%s", diff)
 			}
 			current := map[string]string{}
-			for operand, value := range test.facts.Deploy {
-				current[operand.DeployLabel()] = value
+			for name, value := range test.facts.Deploy {
+				current[labels.DeployPrefix+name] = value
 			}
 			changes := p.NodeLabels(test.facts, current, plan.Running{Injector: true})
 			maps.DeleteFunc(changes, func(key string, _ *string) bool { return key != mps.DeployLabel() })

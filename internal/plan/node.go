@@ -6,6 +6,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -49,11 +50,11 @@ type Running struct {
 
 // Node is the plan for one GPU node.
 type Node struct {
-	Facts operand.NodeFacts
+	Facts nodeinfo.Facts
 	// NodePool is the pool of spec.nodePools that it belongs to, empty for none.
 	NodePool string
 	// Pool that its facts put it in; without a name where one is missing.
-	Pool operand.Pool
+	Pool nodeinfo.Pool
 	// Rungs from the bottom of the ladder.
 	Rungs []Rung
 	// Beside are the operands that the ladder does not depend on.
@@ -73,11 +74,8 @@ type Node struct {
 	Spec effective.Spec
 }
 
-// ladder is the order of the stages that operands reach.
-var ladder = []v1.Stage{v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v1.StageValidated}
-
 // ForNode plans one managed node.
-func (d *Decisions) ForNode(facts operand.NodeFacts) Node {
+func (d *Decisions) ForNode(facts nodeinfo.Facts) Node {
 	nodePool := d.poolOf(facts)
 	in := d.inputFor(nodePool)
 	node := Node{Facts: facts, Refused: d.Input.ServesVMs(facts), Missing: d.Missing(facts), Spec: in.Spec}
@@ -87,11 +85,11 @@ func (d *Decisions) ForNode(facts operand.NodeFacts) Node {
 	if pool, complete := facts.WantedPool(in.PoolKey()); complete {
 		node.Pool = pool
 	}
-	for _, stage := range ladder {
+	for _, stage := range v1.Stages() {
 		node.Rungs = append(node.Rungs, d.rungs(stage, facts)...)
 	}
 	node.Beside = d.rungs("", facts)
-	node.order(d.Catalogue)
+	d.order(&node)
 	node.Kept = d.kept(facts)
 	node.judgeSelection()
 	if node.Refused.Reason == v1.ReasonNotSelected {
@@ -101,14 +99,14 @@ func (d *Decisions) ForNode(facts operand.NodeFacts) Node {
 }
 
 // order enters what comes after the operand that has the container runtime inject GPUs.
-func (n *Node) order(catalogue []operand.Operand) {
-	injector, _ := injectorOf(catalogue, n.Rungs)
+func (d *Decisions) order(n *Node) {
+	injector, _ := d.injectorOf(n.Rungs)
 	if injector == "" {
 		return
 	}
 	for _, rungs := range [][]Rung{n.Rungs, n.Beside} {
 		for i := range rungs {
-			if o, known := operand.Find(catalogue, rungs[i].Operand); known && o.Injected {
+			if o, known := d.Catalogue.Find(rungs[i].Operand); known && o.Injected {
 				rungs[i].After = injector
 			}
 		}
@@ -117,9 +115,9 @@ func (n *Node) order(catalogue []operand.Operand) {
 
 // injectorOf is the operand of the ladder that has the container runtime of the node inject GPUs; empty where the host
 // provides it, or where it cannot or shall not run. paused reports whether its deploy label keeps it off for now.
-func injectorOf(catalogue []operand.Operand, rungs []Rung) (name operand.Name, paused bool) {
+func (d *Decisions) injectorOf(rungs []Rung) (name operand.Name, paused bool) {
 	for _, rung := range rungs {
-		if o, known := operand.Find(catalogue, rung.Operand); known && o.Injects && (rung.Need == Expected || rung.Need == Paused) {
+		if o, known := d.Catalogue.Find(rung.Operand); known && o.Injects && (rung.Need == Expected || rung.Need == Paused) {
 			return rung.Operand, rung.Need == Paused
 		}
 	}
@@ -127,7 +125,7 @@ func injectorOf(catalogue []operand.Operand, rungs []Rung) (name operand.Name, p
 }
 
 // rungs are the operands of one stage that concern the node.
-func (d *Decisions) rungs(stage v1.Stage, facts operand.NodeFacts) []Rung {
+func (d *Decisions) rungs(stage v1.Stage, facts nodeinfo.Facts) []Rung {
 	var rungs []Rung
 	nodePool := d.poolOf(facts)
 	for _, o := range d.Catalogue {
@@ -159,8 +157,8 @@ func (d *Decisions) rungs(stage v1.Stage, facts operand.NodeFacts) []Rung {
 
 // servesPoolOf decides by the pool that the node belongs into. The one that it is labelled with may be
 // one that the spec asks for no longer: the node is to be moved, which is no failure.
-func (d *Decisions) servesPoolOf(o operand.Operand, facts operand.NodeFacts) operand.Decision {
-	if o.ServesPool == nil {
+func (d *Decisions) servesPoolOf(o operand.Operand, facts nodeinfo.Facts) operand.Decision {
+	if !o.PerPool {
 		return operand.Installed()
 	}
 	in := d.inputOf(facts)
@@ -168,10 +166,18 @@ func (d *Decisions) servesPoolOf(o operand.Operand, facts operand.NodeFacts) ope
 	if !complete {
 		return operand.Installed()
 	}
+	return servesPool(o, in, pool)
+}
+
+// servesPool decides whether the operand can serve the nodes of a driver pool.
+func servesPool(o operand.Operand, in operand.Input, pool nodeinfo.Pool) operand.Decision {
+	if o.ServesPool == nil {
+		return operand.Installed()
+	}
 	return o.ServesPool(in, pool)
 }
 
-func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts) Rung {
+func rung(o operand.Operand, decision operand.Decision, facts nodeinfo.Facts) Rung {
 	r := Rung{Stage: o.Stage, Operand: o.Name}
 	name, value := decidingLabel(o, facts)
 	if value == labels.DeployPreInstalled {
@@ -199,9 +205,9 @@ func rung(o operand.Operand, decision operand.Decision, facts operand.NodeFacts)
 
 // decidingLabel is the operand whose deploy label decides whether this one runs on the node, and its
 // value: its own, or that of the operand that it follows, where that keeps both off.
-func decidingLabel(o operand.Operand, facts operand.NodeFacts) (operand.Name, string) {
-	if followed := facts.Deploy[o.Follows]; followed != "" && followed != labels.True {
+func decidingLabel(o operand.Operand, facts nodeinfo.Facts) (operand.Name, string) {
+	if followed := facts.Deploy[string(o.Follows)]; followed != "" && followed != labels.True {
 		return o.Follows, followed
 	}
-	return o.Name, facts.Deploy[o.Name]
+	return o.Name, facts.Deploy[string(o.Name)]
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -15,7 +16,7 @@ import (
 // The deploy labels of operands into which GPUs are injected come once the injector is ready: before, the container
 // runtime does not know their RuntimeClass, and the kubelet tries a pod that it has failed to start again only after 10 to
 // 15 s. A label that is there stays whatever becomes of the injector.
-func (d *Decisions) NodeLabels(facts operand.NodeFacts, current map[string]string, running Running) map[string]*string {
+func (d *Decisions) NodeLabels(facts nodeinfo.Facts, current map[string]string, running Running) map[string]*string {
 	wanted := d.deployLabels(facts)
 	changes := d.surplus(current, wanted)
 	set := func(key, value string) {
@@ -56,7 +57,9 @@ func (d *Decisions) surplus(current map[string]string, wanted map[string]operand
 }
 
 // due are the deploy labels that the node lacks and whose pods can be started there.
-func (d *Decisions) due(facts operand.NodeFacts, current map[string]string, wanted map[string]operand.Verdict, running Running) []string {
+func (d *Decisions) due(
+	facts nodeinfo.Facts, current map[string]string, wanted map[string]operand.Verdict, running Running,
+) []string {
 	var missing []string
 	for key, verdict := range wanted {
 		// Any value but an empty one is somebody's decision about this node.
@@ -68,19 +71,19 @@ func (d *Decisions) due(facts operand.NodeFacts, current map[string]string, want
 		return missing
 	}
 	return slices.DeleteFunc(missing, func(key string) bool {
-		o, known := operand.Find(d.Catalogue, operand.Name(strings.TrimPrefix(key, labels.DeployPrefix)))
+		o, known := d.Catalogue.Find(operand.Name(strings.TrimPrefix(key, labels.DeployPrefix)))
 		return known && o.Injected
 	})
 }
 
 // awaitsInjector reports whether pods into which GPUs are injected could not be started on the node yet. While
 // k8s-driver-manager pauses the injector, it waits until no pod is there that uses the driver, so that none may be added.
-func (d *Decisions) awaitsInjector(facts operand.NodeFacts, running Running) bool {
+func (d *Decisions) awaitsInjector(facts nodeinfo.Facts, running Running) bool {
 	for _, o := range d.Catalogue {
 		if !o.Injects {
 			continue
 		}
-		if injector, paused := injectorOf(d.Catalogue, d.rungs(o.Stage, facts)); injector != "" && (paused || !running.Injector) {
+		if injector, paused := d.injectorOf(d.rungs(o.Stage, facts)); injector != "" && (paused || !running.Injector) {
 			return true
 		}
 	}
@@ -89,7 +92,7 @@ func (d *Decisions) awaitsInjector(facts operand.NodeFacts, running Running) boo
 
 // kinds are the labels by which an operand with several DaemonSets tells their nodes apart, as far as
 // they are known and may change. A label with an empty value is to go.
-func (d *Decisions) kinds(facts operand.NodeFacts, hasDriverPod bool) map[string]string {
+func (d *Decisions) kinds(facts nodeinfo.Facts, hasDriverPod bool) map[string]string {
 	nodePool := d.poolOf(facts)
 	kinds := d.poolLabels(nodePool)
 	if layout, known := facts.WantedLayout(); known {
@@ -126,7 +129,7 @@ func (d *Decisions) anchor(kinds map[string]string, deploy map[string]operand.Ve
 
 // kindOf is the kind of a node with these labels among those of the operand, or false if it is not known.
 func kindOf(o *operand.Operand, kinds map[string]string) (string, bool) {
-	if o.ServesPool != nil {
+	if o.PerPool {
 		return kinds[labels.Pool], kinds[labels.Pool] != ""
 	}
 	nodePool, known := kinds[o.NodePoolLabel()]
@@ -134,7 +137,7 @@ func kindOf(o *operand.Operand, kinds map[string]string) (string, bool) {
 }
 
 // defaults are the labels that the node's operands want on it and that it lacks.
-func (d *Decisions) defaults(facts operand.NodeFacts, current map[string]string) map[string]string {
+func (d *Decisions) defaults(facts nodeinfo.Facts, current map[string]string) map[string]string {
 	wanted := map[string]string{}
 	nodePool := d.poolOf(facts)
 	for _, o := range d.Catalogue {
@@ -148,7 +151,7 @@ func (d *Decisions) defaults(facts operand.NodeFacts, current map[string]string)
 }
 
 // deployLabels are the deploy labels that a node is to have, or to keep if it has them.
-func (d *Decisions) deployLabels(facts operand.NodeFacts) map[string]operand.Verdict {
+func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Verdict {
 	wanted := map[string]operand.Verdict{}
 	if facts.Excluded {
 		return wanted
@@ -164,7 +167,7 @@ func (d *Decisions) deployLabels(facts operand.NodeFacts) map[string]operand.Ver
 
 // ReleasedLabels are the changes that take the operator's labels off a node: what it wrote, and
 // nothing that others wrote. present is the value that nvidia.com/gpu.present gets, empty for none.
-func ReleasedLabels(catalogue []operand.Operand, current map[string]string, present string) map[string]*string {
+func ReleasedLabels(catalogue operand.Catalogue, current map[string]string, present string) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
 		if isKindLabel(key) || isOwnDeployLabel(catalogue, key, value) {
@@ -191,11 +194,11 @@ func isKindLabel(key string) bool {
 }
 
 // isOwnDeployLabel tells whether the operator wrote this deploy label with this value.
-func isOwnDeployLabel(catalogue []operand.Operand, key, value string) bool {
+func isOwnDeployLabel(catalogue operand.Catalogue, key, value string) bool {
 	name, isDeploy := strings.CutPrefix(key, labels.DeployPrefix)
 	if !isDeploy || value != labels.True {
 		return false
 	}
-	_, known := operand.Find(catalogue, operand.Name(name))
+	_, known := catalogue.Find(operand.Name(name))
 	return known || key == labels.DeployClient
 }

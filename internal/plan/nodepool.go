@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -14,14 +15,17 @@ type NodePool struct {
 	operand.NodePool
 	// Refused tells why its nodes do not get what the spec gives them, if they do not.
 	Refused operand.Decision
-	in      operand.Input
+	// DriverVersion is that of the driver that the spec gives the nodes, without the operating system; empty for none.
+	DriverVersion string
+
+	in operand.Input
 	// decisions about the operands that the pool says something else of; those about the others are in Decisions.
 	decisions map[operand.Name]operand.Decision
 }
 
 // anySystem stands for the driver pools of a node pool where only the spec is judged: what is wrong with an image is
 // wrong with that of each system.
-var anySystem = []operand.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}}
+var anySystem = []nodeinfo.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}}
 
 // nodePool decides from the spec alone what a pool gets of the operands that it says something else of.
 func (d *Decisions) nodePool(pool operand.NodePool) NodePool {
@@ -48,11 +52,26 @@ func (d *Decisions) nodePool(pool operand.NodePool) NodePool {
 		}
 		found.decisions[o.Name] = decision
 	}
+	found.DriverVersion = d.driverVersion(found.in)
 	return found
 }
 
+// driverVersion is the version of the driver that a spec gives; empty where it gives none, or an image that contradicts
+// itself, which the decision about the driver reports.
+func (d *Decisions) driverVersion(in operand.Input) string {
+	for _, o := range d.Catalogue {
+		if !o.PerPool || len(o.Images) == 0 || !*in.Spec.Driver.Enabled {
+			continue
+		}
+		if ref, err := o.Images[0].Resolve(in.Spec.Driver.ImageSpec, ""); err == nil {
+			return ref.Version
+		}
+	}
+	return ""
+}
+
 // poolOf is the pool that the node belongs to, nil for none.
-func (d *Decisions) poolOf(node operand.NodeFacts) *NodePool {
+func (d *Decisions) poolOf(node nodeinfo.Facts) *NodePool {
 	if len(d.NodePools) == 0 {
 		return nil
 	}
@@ -71,7 +90,7 @@ func (d *Decisions) inputFor(pool *NodePool) operand.Input {
 }
 
 // inputOf is the input for a node.
-func (d *Decisions) inputOf(node operand.NodeFacts) operand.Input { return d.inputFor(d.poolOf(node)) }
+func (d *Decisions) inputOf(node nodeinfo.Facts) operand.Input { return d.inputFor(d.poolOf(node)) }
 
 // poolLabels are the labels by which the DaemonSets of pools find their nodes. A label with an empty value is to
 // go. Where the pool cannot have what it asks for, the node keeps what it has.
@@ -97,6 +116,6 @@ func (d *Decisions) poolLabels(pool *NodePool) map[string]string {
 // refusesDriver tells whether the pool asks for a driver that cannot be.
 func (d *Decisions) refusesDriver(pool *NodePool) bool {
 	return pool != nil && slices.ContainsFunc(d.Catalogue, func(o operand.Operand) bool {
-		return o.ServesPool != nil && o.VariesIn(pool.NodePoolSpec) && d.decision(&o, pool).Verdict == operand.Invalid
+		return o.PerPool && o.VariesIn(pool.NodePoolSpec) && d.decision(&o, pool).Verdict == operand.Invalid
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -26,13 +27,13 @@ func withPools(pools ...v1.NodePoolSpec) operand.Input {
 }
 
 func TestTheLabelsOfNodePools(t *testing.T) {
-	member := func(change func(*operand.NodeFacts)) operand.NodeFacts {
+	member := func(change func(*nodeinfo.Facts)) nodeinfo.Facts {
 		facts := withLabels(ubuntu("a"), "team", "a")
 		facts.Pool = "ubuntu24.04-amd64"
 		change(&facts)
 		return facts
 	}
-	asItIs := func(*operand.NodeFacts) {}
+	asItIs := func(*nodeinfo.Facts) {}
 	own := map[string]*string{
 		ownLabel + "node-pool": set("a100"), ownLabel + "node-pool.container-toolkit": set("a100"), ownLabel + "node-pool.device-plugin": set("a100"),
 		ownLabel + "node-pool.gpu-feature-discovery": set("a100"), ownLabel + "node-pool.mps-control-daemon": set("a100"),
@@ -45,7 +46,7 @@ func TestTheLabelsOfNodePools(t *testing.T) {
 	}
 	gone[anchor+"container-toolkit"] = set("containerd")
 	moved := after(labelled(nil), both(own, driver))
-	in := func(facts *operand.NodeFacts) {
+	in := func(facts *nodeinfo.Facts) {
 		facts.Pool, facts.PoolNodePool, facts.NodePool = "ubuntu24.04-amd64-a100", "a100", "a100"
 	}
 	wrongToolkit := everythingElse
@@ -54,13 +55,13 @@ func TestTheLabelsOfNodePools(t *testing.T) {
 	wrongDriver.Driver = &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Image: "example.com/d:1", Version: "2"}}
 	tests := map[string]struct {
 		pools        []v1.NodePoolSpec
-		facts        operand.NodeFacts
+		facts        nodeinfo.Facts
 		current      map[string]string
 		hasDriverPod bool
 		want         map[string]*string
 	}{
 		"a node of no pool has no such label": {
-			pools: []v1.NodePoolSpec{everythingElse}, facts: member(func(f *operand.NodeFacts) { f.Labels = nil }), current: labelled(nil),
+			pools: []v1.NodePoolSpec{everythingElse}, facts: member(func(f *nodeinfo.Facts) { f.Labels = nil }), current: labelled(nil),
 			want: map[string]*string{},
 		},
 		"a node that joins a pool before it has a driver": {
@@ -129,7 +130,7 @@ func TestTheDriverOfAPoolThatIsGoneStays(t *testing.T) {
 	onlyMIG.Driver = nil
 	for name, in := range map[string]operand.Input{"no pool": withPools(), "no driver in the pool": withPools(onlyMIG)} {
 		t.Run(name, func(t *testing.T) {
-			holdsDrivers(t, plan.Compute(plan.Decide(catalogue(t), in), nil, []operand.NodeFacts{facts}), map[string]string{}, true)
+			holdsDrivers(t, plan.Compute(plan.Decide(catalogue(t), in), nil, []nodeinfo.Facts{facts}), map[string]string{}, true)
 			node := plan.Decide(catalogue(t), in).ForNode(facts)
 			if node.Pool.Name != "ubuntu24.04-amd64" {
 				t.Errorf("it belongs to %+v", node.Pool)
@@ -141,7 +142,7 @@ func TestTheDriverOfAPoolThatIsGoneStays(t *testing.T) {
 			}
 		})
 	}
-	holdsDrivers(t, plan.Compute(plan.Decide(catalogue(t), withPools(everythingElse)), nil, []operand.NodeFacts{facts}), map[string]string{
+	holdsDrivers(t, plan.Compute(plan.Decide(catalogue(t), withPools(everythingElse)), nil, []nodeinfo.Facts{facts}), map[string]string{
 		"ubuntu24.04-amd64-a100": "nvcr.io/nvidia/driver:590.44.01-ubuntu24.04",
 	}, false)
 }
@@ -152,7 +153,7 @@ func TestAPoolWaitsForWhatItNames(t *testing.T) {
 		Name: "shared", NodeSelector: v1.NodePoolSelector{"team": "a"},
 		DevicePlugin: &v1.NodePoolDevicePluginSpec{Config: &v1.NodePoolPluginConfigSpec{Name: "configs", Default: "four"}},
 	}
-	nodes := []operand.NodeFacts{ubuntu("plain"), withLabels(ubuntu("a"), "team", "a")}
+	nodes := []nodeinfo.Facts{ubuntu("plain"), withLabels(ubuntu("a"), "team", "a")}
 	instances := func(in operand.Input) (string, bool, string) {
 		p := plan.Compute(plan.Decide(catalogue(t), in), nil, nodes)
 		for _, step := range p.Steps {
@@ -185,9 +186,9 @@ func TestTheLayoutOfAPool(t *testing.T) {
 		Config: &v1.NodePoolMIGConfigSpec{Default: new("all-1g.10gb")},
 	}}
 	p := plan.Decide(catalogue(t), withPools(pool))
-	capable := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.MIGCapable = "true" })
+	capable := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.MIGCapable = "true" })
 	for name, test := range map[string]struct {
-		facts   operand.NodeFacts
+		facts   nodeinfo.Facts
 		current map[string]string
 		want    *string
 	}{

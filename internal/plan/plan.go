@@ -4,6 +4,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -44,17 +45,17 @@ type Plan struct {
 	// Input is that of Decisions, with the Layouts of these nodes and the Optional kinds of the cluster.
 	Input operand.Input
 	Steps []Step
-	Pools []operand.Pool
+	Pools []nodeinfo.Pool
 	// poolNodes are the GPU nodes that belong to each pool of spec.nodePools, by its name, and may run operands.
-	poolNodes map[string][]operand.NodeFacts
+	poolNodes map[string][]nodeinfo.Facts
 }
 
 // Compute plans a pass. optional are the kinds that the cluster has besides those of Kubernetes.
-func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []operand.NodeFacts) Plan {
+func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []nodeinfo.Facts) Plan {
 	containers := d.Input.Containers(nodes)
-	plan := Plan{Decisions: d, Input: d.Input, poolNodes: map[string][]operand.NodeFacts{}}
-	plan.Input.Layouts, plan.Input.Optional = operand.Layouts(containers), optional
-	plan.Pools = operand.Pools(plan.withDriver(containers), func(node operand.NodeFacts) operand.PoolKey {
+	plan := Plan{Decisions: d, Input: d.Input, poolNodes: map[string][]nodeinfo.Facts{}}
+	plan.Input.Layouts, plan.Input.Optional = nodeinfo.Layouts(containers), optional
+	plan.Pools = nodeinfo.Pools(plan.withDriver(containers), func(node nodeinfo.Facts) nodeinfo.PoolKey {
 		return plan.inputOf(node).PoolKey()
 	})
 	plan.gather(nodes)
@@ -64,14 +65,14 @@ func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []opera
 		for i := range step.Instances {
 			step.Instances[i].Image = image.Mirror(d.Input.Spec.Global.Registry, step.Instances[i].Image)
 		}
-		step.Waits = operand.Waits(installed, o)
-		step.Proves = operand.Proves(installed, o)
+		step.Waits = installed.Waits(o)
+		step.Proves = installed.Proves(o)
 		plan.Steps = append(plan.Steps, step)
 	}
 	return plan
 }
 
-func (p Plan) step(o operand.Operand, nodes []operand.NodeFacts) Step {
+func (p Plan) step(o operand.Operand, nodes []nodeinfo.Facts) Step {
 	decision := p.decisions[o.Name]
 	switch decision.Verdict {
 	case operand.Absent:
@@ -102,7 +103,7 @@ func invalid(o operand.Operand, reason, message string) Step {
 // instances are those of an operand, but for the DaemonSets that node pools have of their own. holds tells that some
 // nodes cannot be served as the spec asks.
 func (p Plan) instances(o operand.Operand) (instances []operand.Instance, holds bool, err error) {
-	if o.ServesPool != nil {
+	if o.PerPool {
 		return p.drivers(o)
 	}
 	instances, err = o.Instances(p.Input, p.Pools)
@@ -111,7 +112,7 @@ func (p Plan) instances(o operand.Operand) (instances []operand.Instance, holds 
 
 // neededBy tells whether any node is to run the operand, its deploy labels apart: a paused node
 // will need it again.
-func (p Plan) neededBy(o operand.Operand, nodes []operand.NodeFacts) bool {
+func (p Plan) neededBy(o operand.Operand, nodes []nodeinfo.Facts) bool {
 	for _, node := range nodes {
 		if node.Managed() && !node.Excluded && p.serves(o, node).Verdict == operand.Install {
 			return true

@@ -10,15 +10,16 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
 )
 
-func catalogue(t *testing.T) []operand.Operand {
+// catalogue has the operands that the tables here list.
+func catalogue(t *testing.T) operand.Catalogue {
 	t.Helper()
-	all, err := operands.Catalogue()
+	all, err := scenarios.Tabled()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,9 +27,9 @@ func catalogue(t *testing.T) []operand.Operand {
 }
 
 // ubuntu is a GPU node as discovery describes it.
-func ubuntu(name string) operand.NodeFacts { return scenarios.Ubuntu(name) }
+func ubuntu(name string) nodeinfo.Facts { return scenarios.Ubuntu(name) }
 
-func changed(facts operand.NodeFacts, change func(*operand.NodeFacts)) operand.NodeFacts {
+func changed(facts nodeinfo.Facts, change func(*nodeinfo.Facts)) nodeinfo.Facts {
 	change(&facts)
 	return facts
 }
@@ -41,12 +42,12 @@ type what struct {
 	Instances       []string
 }
 
-func compute(t *testing.T, spec v1.ClusterPolicySpec, nodes ...operand.NodeFacts) map[operand.Name]what {
+func compute(t *testing.T, spec v1.ClusterPolicySpec, nodes ...nodeinfo.Facts) map[operand.Name]what {
 	t.Helper()
 	return computeFor(t, operand.Input{Spec: effective.Of(spec), Namespace: "gpu-operator"}, nodes)
 }
 
-func computeFor(t *testing.T, in operand.Input, nodes []operand.NodeFacts) map[operand.Name]what {
+func computeFor(t *testing.T, in operand.Input, nodes []nodeinfo.Facts) map[operand.Name]what {
 	t.Helper()
 	got := map[operand.Name]what{}
 	for _, step := range plan.Compute(plan.Decide(catalogue(t), in), nil, nodes).Steps {
@@ -107,91 +108,91 @@ func TestCompute(t *testing.T) {
 	nothing := map[operand.Reference]operand.Content{}
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
-		nodes []operand.NodeFacts
+		nodes []nodeinfo.Facts
 		// contents are nil where nobody has looked for what others make.
 		contents map[operand.Reference]operand.Content
 		want     map[operand.Name]what
 	}{
 		"a GPU node gets everything": {
-			nodes: []operand.NodeFacts{ubuntu("a")}, want: base,
+			nodes: []nodeinfo.Facts{ubuntu("a")}, want: base,
 		},
 		"nodes of two systems get two drivers": {
-			nodes: []operand.NodeFacts{ubuntu("a"), changed(ubuntu("b"), func(f *operand.NodeFacts) { f.OSID, f.OSVersion = "rhel", "9.6" })},
+			nodes: []nodeinfo.Facts{ubuntu("a"), changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" })},
 			want:  with(map[operand.Name]what{"driver": {Action: plan.Apply, Instances: []string{"rhel9-amd64", "ubuntu24.04-amd64"}}}),
 		},
 		"a node whose GPUs can be partitioned gets the MIG manager": {
-			nodes: []operand.NodeFacts{ubuntu("a"), changed(ubuntu("b"), func(f *operand.NodeFacts) { f.MIGCapable = "true" })},
+			nodes: []nodeinfo.Facts{ubuntu("a"), changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.MIGCapable = "true" })},
 			want:  with(map[operand.Name]what{"mig-manager": apply}),
 		},
 		"no nodes need nothing but what costs nothing": {
 			want: with(nobody),
 		},
 		"nodes without a GPU need nothing either": {
-			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.HasGPU = false })},
+			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.HasGPU = false })},
 			want:  with(nobody),
 		},
 		"excluded nodes need nothing either": {
-			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Excluded = true })},
+			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Excluded = true })},
 			want:  with(nobody),
 		},
 		"a node that lost its discovery labels still needs everything": {
-			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) {
+			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) {
 				f.HasGPU, f.WasGPU, f.OSID, f.OSVersion, f.Pool = false, true, "", "", "ubuntu24.04-amd64"
 			})},
 			want: base,
 		},
 		"a paused node will need it again, and the DaemonSet stays": {
-			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy["driver"] = "paused-for-driver-upgrade" })},
+			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "paused-for-driver-upgrade" })},
 			want:  base,
 		},
 		"unknown facts hold up the driver alone": {
-			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.OSID = "" })},
+			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSID = "" })},
 			want:  with(map[operand.Name]what{"driver": notNeeded}),
 		},
 		"a runtime that is not supported holds up the toolkit alone": {
-			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "isulad" })},
+			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" })},
 			want:  with(map[operand.Name]what{"container-toolkit": notNeeded}),
 		},
 		"a node with another runtime takes nothing from the others": {
-			nodes: []operand.NodeFacts{ubuntu("a"), changed(ubuntu("b"), func(f *operand.NodeFacts) { f.Runtime = "isulad" })},
+			nodes: []nodeinfo.Facts{ubuntu("a"), changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" })},
 			want:  base,
 		},
 		"a disabled operand is removed, and says by which field": {
-			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: []operand.NodeFacts{ubuntu("a")},
+			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: []nodeinfo.Facts{ubuntu("a")},
 			want: with(map[operand.Name]what{"driver": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.driver.enabled is false",
 			}}),
 		},
 		"Node Feature Discovery alone: the built-in discovery is removed": {
-			spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}}, nodes: []operand.NodeFacts{ubuntu("a")},
+			spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}}, nodes: []nodeinfo.Facts{ubuntu("a")},
 			want: with(map[operand.Name]what{"node-discovery": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
 				Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 			}}),
 		},
 		"without its fence the built-in discovery is removed, and nobody waits for it": {
-			nodes: []operand.NodeFacts{ubuntu("a")}, contents: nothing,
+			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: nothing,
 			want: with(map[operand.Name]what{"node-discovery": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonFenceMissing, Message: unfenced,
 			}}),
 		},
 		"without its fence the built-in discovery alone is refused, and what runs is left": {
 			spec:  v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}},
-			nodes: []operand.NodeFacts{ubuntu("a")}, contents: nothing,
+			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: nothing,
 			want: with(map[operand.Name]what{"node-discovery": {
 				Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonFenceMissing, Message: unfenced,
 			}}),
 		},
 		"with its fence the built-in discovery runs": {
 			spec:  v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}},
-			nodes: []operand.NodeFacts{ubuntu("a")}, contents: map[operand.Reference]operand.Content{
+			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: map[operand.Reference]operand.Content{
 				{Kind: operand.ValidatingAdmissionPolicyBinding, Name: labels.DiscoveryFence}: {},
 			},
 			want: base,
 		},
 		"the NRI plugin needs no RuntimeClasses, nor does who needs GPUs": {
 			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}},
-			nodes: []operand.NodeFacts{changed(ubuntu("a"), func(f *operand.NodeFacts) { f.RuntimeVersion = "2.1.4" })},
+			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.RuntimeVersion = "2.1.4" })},
 			want: with(map[operand.Name]what{"runtime-classes": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
 				Message: "spec.cdi.nriPluginEnabled is true: pods get GPUs without a RuntimeClass",
@@ -202,7 +203,7 @@ func TestCompute(t *testing.T) {
 				CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}, Toolkit: &v1.ToolkitSpec{Enabled: new(false)},
 				GFD: &v1.GFDSpec{Enabled: new(false)},
 			},
-			nodes: []operand.NodeFacts{ubuntu("a")},
+			nodes: []nodeinfo.Facts{ubuntu("a")},
 			want: with(map[operand.Name]what{
 				"runtime-classes":       {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: nriAlone},
 				"container-toolkit":     {Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.toolkit.enabled is false"},
@@ -218,7 +219,7 @@ func TestCompute(t *testing.T) {
 				DevicePlugin: &v1.DevicePluginSpec{ImageSpec: contradiction}, Validator: &v1.ValidatorSpec{ImageSpec: contradiction},
 				GFD: &v1.GFDSpec{ImageSpec: contradiction},
 			},
-			nodes: []operand.NodeFacts{ubuntu("a")},
+			nodes: []nodeinfo.Facts{ubuntu("a")},
 			want: with(map[operand.Name]what{
 				"runtime-classes":    apply,
 				"mps-control-daemon": unshared,
@@ -247,7 +248,7 @@ func TestCompute(t *testing.T) {
 func TestStepsAreInGraphOrder(t *testing.T) {
 	all := catalogue(t)
 	var got []operand.Name
-	for _, step := range plan.Compute(plan.Decide(all, operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}), nil, []operand.NodeFacts{ubuntu("a")}).Steps {
+	for _, step := range plan.Compute(plan.Decide(all, operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}), nil, []nodeinfo.Facts{ubuntu("a")}).Steps {
 		got = append(got, step.Operand.Name)
 	}
 	var want []operand.Name
@@ -287,7 +288,7 @@ func TestWaitsFollowTheSpec(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := map[operand.Name][]labels.Marker{}
-			for _, step := range plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}), nil, []operand.NodeFacts{ubuntu("a")}).Steps {
+			for _, step := range plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}), nil, []nodeinfo.Facts{ubuntu("a")}).Steps {
 				if step.Action == plan.Apply && len(step.Waits) > 0 {
 					got[step.Operand.Name] = step.Waits
 				}
@@ -320,51 +321,51 @@ func TestForNode(t *testing.T) {
 	}
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
-		facts operand.NodeFacts
+		facts nodeinfo.Facts
 		want  []plan.Rung
 		// noGPU: the kubelet need not advertise any.
 		noGPU bool
 	}{
 		"a new node needs everything": {facts: ubuntu("a"), want: expected},
 		"a labelled node needs everything": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy["driver"], f.Deploy["device-plugin"] = "true", "true" }),
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"], f.Deploy["device-plugin"] = "true", "true" }),
 			want:  expected,
 		},
 		"an empty label is as good as none": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy["driver"] = "" }), want: expected,
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "" }), want: expected,
 		},
 		"a driver on the host": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy["driver"] = "pre-installed" }),
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "pre-installed" }),
 			want:  with("driver", func(r *plan.Rung) { r.Need = plan.HostProvides }),
 		},
 		"an operand that a user keeps off": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy["device-plugin"] = "false" }),
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["device-plugin"] = "false" }),
 			want: with("device-plugin", func(r *plan.Rung) {
 				r.Need, r.Reason, r.Message = plan.OptedOut, v1.ReasonOperandPaused, `label nvidia.com/gpu.deploy.device-plugin is "false"`
 			}),
 		},
 		"an operand that k8s-driver-manager has paused": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy["container-toolkit"] = "paused-for-driver-upgrade" }),
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["container-toolkit"] = "paused-for-driver-upgrade" }),
 			want: with("container-toolkit", func(r *plan.Rung) {
 				r.Need, r.Reason = plan.Paused, v1.ReasonOperandPaused
 				r.Message = `label nvidia.com/gpu.deploy.container-toolkit is "paused-for-driver-upgrade"`
 			}),
 		},
 		"a value that nobody has told us about pauses, too": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy["driver"] = "maintenance" }),
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "maintenance" }),
 			want: with("driver", func(r *plan.Rung) {
 				r.Need, r.Reason, r.Message = plan.Paused, v1.ReasonOperandPaused, `label nvidia.com/gpu.deploy.driver is "maintenance"`
 			}),
 		},
 		"facts that are missing": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.OSVersion = "" }),
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSVersion = "" }),
 			want: with("driver", func(r *plan.Rung) {
 				r.Need, r.Reason = plan.NotPossible, v1.ReasonFactsMissing
 				r.Message = "no discovery labels for the operating system, which the driver image is chosen by"
 			}),
 		},
 		"a runtime that is not supported": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime = "isulad" }),
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }),
 			want: with("container-toolkit", func(r *plan.Rung) {
 				r.Need, r.Reason = plan.NotPossible, v1.ReasonNotSupportedYet
 				r.Message = `container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
@@ -381,10 +382,10 @@ func TestForNode(t *testing.T) {
 		},
 		"a node for virtual machines needs none of these": {
 			spec:  v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Workload = "vm-passthrough" }), noGPU: true,
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Workload = "vm-passthrough" }), noGPU: true,
 		},
 		"its label does not count while sandbox workloads are off": {
-			facts: changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Workload = "vm-passthrough" }), want: expected,
+			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Workload = "vm-passthrough" }), want: expected,
 		},
 	}
 	for name, test := range tests {
@@ -392,7 +393,7 @@ func TestForNode(t *testing.T) {
 			all := catalogue(t)
 			got := plan.Decide(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(test.facts)
 			want := plan.Node{Facts: test.facts, Refused: got.Refused, Rungs: test.want, NeedsAllocatable: !test.noGPU, Beside: got.Beside, Spec: got.Spec}
-			want.Pool, _ = test.facts.WantedPool(operand.PoolKey{})
+			want.Pool, _ = test.facts.WantedPool(nodeinfo.PoolKey{})
 			if diff := cmp.Diff(want, got, inAnyOrder); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -409,7 +410,7 @@ func TestWhatComesAfterTheToolkit(t *testing.T) {
 		"": "container-toolkit", "true": "container-toolkit", "paused-for-driver-upgrade": "container-toolkit", "pre-installed": "", "false": "",
 	} {
 		t.Run(value, func(t *testing.T) {
-			facts := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy = map[operand.Name]string{"container-toolkit": value} })
+			facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{"container-toolkit": value} })
 			got := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(facts)
 			after := map[operand.Name]operand.Name{}
 			for _, rung := range slices.Concat(got.Rungs, got.Beside) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -44,7 +45,7 @@ func (p Plan) inPools(step Step) Step {
 			return invalid(*o, decision.Reason, decision.Message)
 		case decision.Verdict == operand.Invalid:
 			step.Holds = true
-		case decision.Verdict == operand.Install && len(members) > 0 && o.ServesPool == nil:
+		case decision.Verdict == operand.Install && len(members) > 0 && !o.PerPool:
 			instances, err := p.ofPool(o, pool, members)
 			if err != nil {
 				return invalid(*o, v1.ReasonInvalidSpec, err.Error())
@@ -65,7 +66,7 @@ func (s Step) with(more []operand.Instance) Step {
 }
 
 // gather finds the nodes of each pool.
-func (p Plan) gather(nodes []operand.NodeFacts) {
+func (p Plan) gather(nodes []nodeinfo.Facts) {
 	for _, node := range nodes {
 		if pool := p.poolOf(node); pool != nil && node.Managed() && !node.Excluded {
 			p.poolNodes[pool.Name] = append(p.poolNodes[pool.Name], node)
@@ -74,8 +75,8 @@ func (p Plan) gather(nodes []operand.NodeFacts) {
 }
 
 // members are the nodes of the pool that are to run the operand.
-func (p Plan) members(o *operand.Operand, pool *NodePool) []operand.NodeFacts {
-	var members []operand.NodeFacts
+func (p Plan) members(o *operand.Operand, pool *NodePool) []nodeinfo.Facts {
+	var members []nodeinfo.Facts
 	for _, node := range p.poolNodes[pool.Name] {
 		if p.serves(*o, node).Verdict == operand.Install {
 			members = append(members, node)
@@ -86,14 +87,14 @@ func (p Plan) members(o *operand.Operand, pool *NodePool) []operand.NodeFacts {
 
 // ofPool are the instances for the nodes of a pool. Each has the name of the pool, which nothing else ends in. The error
 // is of what Decide cannot judge: the spec together with the layouts of the nodes.
-func (p Plan) ofPool(o *operand.Operand, pool *NodePool, members []operand.NodeFacts) ([]operand.Instance, error) {
+func (p Plan) ofPool(o *operand.Operand, pool *NodePool, members []nodeinfo.Facts) ([]operand.Instance, error) {
 	instances, err := o.Instances(p.instancesInput(pool), nil)
 	if err != nil {
 		return nil, fmt.Errorf("node pool %s: %w", pool.Name, err)
 	}
-	layouts := operand.Layouts(members)
+	layouts := nodeinfo.Layouts(members)
 	instances = slices.DeleteFunc(instances, func(i operand.Instance) bool {
-		return i.Layout != "" && !slices.ContainsFunc(layouts, func(l operand.Layout) bool { return l.Name == i.Layout })
+		return i.Layout != "" && !slices.ContainsFunc(layouts, func(l nodeinfo.Layout) bool { return l.Name == i.Layout })
 	})
 	for i := range instances {
 		instances[i].NodePool = pool.Name
@@ -104,10 +105,11 @@ func (p Plan) ofPool(o *operand.Operand, pool *NodePool, members []operand.NodeF
 
 // drivers are the instances for all driver pools that can be served as the spec asks, and whether some cannot.
 func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, holds bool, err error) {
-	served := map[string][]operand.Pool{}
+	served := map[string][]nodeinfo.Pool{}
 	for _, pool := range p.Pools {
 		nodePool, known := p.named(&o, pool.NodePool)
-		if !known || p.ready(&o, nodePool).Verdict != operand.Install || o.ServesPool(p.inputFor(nodePool), pool).Verdict != operand.Install {
+		if !known || p.ready(&o, nodePool).Verdict != operand.Install ||
+			servesPool(o, p.inputFor(nodePool), pool).Verdict != operand.Install {
 			holds = true
 			continue
 		}

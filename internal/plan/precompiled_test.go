@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
@@ -24,8 +25,8 @@ func precompiledSpec(on bool) v1.ClusterPolicySpec {
 }
 
 // inPool is a node with that kernel, labelled with a pool.
-func inPool(name, kernel, pool, poolKernel string) operand.NodeFacts {
-	return changed(ubuntu(name), func(f *operand.NodeFacts) { f.Kernel, f.Pool, f.PoolKernel = kernel, pool, poolKernel })
+func inPool(name, kernel, pool, poolKernel string) nodeinfo.Facts {
+	return changed(ubuntu(name), func(f *nodeinfo.Facts) { f.Kernel, f.Pool, f.PoolKernel = kernel, pool, poolKernel })
 }
 
 // A node keeps its driver until it is moved: its pool's DaemonSet is neither changed nor removed.
@@ -33,27 +34,27 @@ func TestPrecompiledPools(t *testing.T) {
 	const pool = "ubuntu24.04-amd64"
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
-		nodes []operand.NodeFacts
+		nodes []nodeinfo.Facts
 		want  map[string]string
 		holds bool
 	}{
 		"two kernels have two drivers": {
-			spec: precompiledSpec(true), nodes: []operand.NodeFacts{inPool("a", kernel, "", ""), inPool("b", newer, "", "")},
+			spec: precompiledSpec(true), nodes: []nodeinfo.Facts{inPool("a", kernel, "", ""), inPool("b", newer, "", "")},
 			want: map[string]string{
 				pool + "-" + kernel: "nvcr.io/nvidia/driver:595-" + kernel + "-ubuntu24.04",
 				pool + "-" + newer:  "nvcr.io/nvidia/driver:595-" + newer + "-ubuntu24.04",
 			},
 		},
 		"a node with another kernel keeps the driver of the old one": {
-			spec: precompiledSpec(true), nodes: []operand.NodeFacts{inPool("a", newer, pool+"-"+kernel, kernel)},
+			spec: precompiledSpec(true), nodes: []nodeinfo.Facts{inPool("a", newer, pool+"-"+kernel, kernel)},
 			want: map[string]string{pool + "-" + kernel: "nvcr.io/nvidia/driver:595-" + kernel + "-ubuntu24.04"},
 		},
 		"switched on: what runs is held": {
-			spec: precompiledSpec(true), nodes: []operand.NodeFacts{inPool("a", kernel, pool, "")},
+			spec: precompiledSpec(true), nodes: []nodeinfo.Facts{inPool("a", kernel, pool, "")},
 			want: map[string]string{}, holds: true,
 		},
 		"switched off: what runs is held, new nodes are served": {
-			spec: precompiledSpec(false), nodes: []operand.NodeFacts{inPool("a", kernel, pool+"-"+kernel, kernel), inPool("b", kernel, "", "")},
+			spec: precompiledSpec(false), nodes: []nodeinfo.Facts{inPool("a", kernel, pool+"-"+kernel, kernel), inPool("b", kernel, "", "")},
 			want: map[string]string{pool: "nvcr.io/nvidia/driver:595-ubuntu24.04"}, holds: true,
 		},
 	}

@@ -7,13 +7,14 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
 // The node's verdict says "what runs is left alone"; taking the label away deletes the pod.
 func TestARefusalTakesNothingAway(t *testing.T) {
-	facts := changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Runtime, f.Pool = "", "ubuntu24.04-amd64" })
+	facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Pool = "", "ubuntu24.04-amd64" })
 	if diff := cmp.Diff(map[string]*string{}, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, labelled(nil), plan.Running{Driver: true, Injector: true})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -22,7 +23,7 @@ func TestARefusalTakesNothingAway(t *testing.T) {
 // An operand that is held goes on running and proving: a second writer of its marker would remove it.
 func TestAHeldToolkitStaysTheProver(t *testing.T) {
 	spec := v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "CONTAINERD_CONFIG", Value: "/x"}}}}}
-	p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}), nil, []operand.NodeFacts{ubuntu("a")})
+	p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}), nil, []nodeinfo.Facts{ubuntu("a")})
 	for _, step := range p.Steps {
 		switch step.Operand.Name {
 		case "container-toolkit":
@@ -39,8 +40,8 @@ func TestAHeldToolkitStaysTheProver(t *testing.T) {
 
 // What the host provides needs no image, and so no facts to choose one by.
 func TestAHostDriverNeedsNoFacts(t *testing.T) {
-	facts := changed(ubuntu("a"), func(f *operand.NodeFacts) {
-		f.OSID, f.Pool, f.Deploy = "", "", map[operand.Name]string{"driver": "pre-installed"}
+	facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) {
+		f.OSID, f.Pool, f.Deploy = "", "", map[string]string{"driver": "pre-installed"}
 	})
 	node := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(facts)
 	if node.Rungs[0].Operand != "driver" || node.Rungs[0].Need != plan.HostProvides {

@@ -6,12 +6,13 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 // selects tells whether the spec selects the node for the operand. A node that has the driver keeps it: a
 // label that flaps must take it from no running work, so the selector decides about nodes that have none yet.
-func (d *Decisions) selects(o operand.Operand, node operand.NodeFacts) operand.Decision {
+func (d *Decisions) selects(o operand.Operand, node nodeinfo.Facts) operand.Decision {
 	if o.Keeps(node) || d.awaits(o, node) != "" {
 		return operand.Installed()
 	}
@@ -20,8 +21,8 @@ func (d *Decisions) selects(o operand.Operand, node operand.NodeFacts) operand.D
 
 // awaits tells which labels of discovery are away from a node that has the operand, as long as they may be back
 // in a moment: the operand stays for that time, though a selector asks for them. Empty if there are none.
-func (d *Decisions) awaits(o operand.Operand, node operand.NodeFacts) string {
-	if node.Deploy[o.Name] != labels.True {
+func (d *Decisions) awaits(o operand.Operand, node nodeinfo.Facts) string {
+	if node.Deploy[string(o.Name)] != labels.True {
 		return ""
 	}
 	if missing := node.MissingLabels(); missing != "" {
@@ -34,7 +35,7 @@ func (d *Decisions) awaits(o operand.Operand, node operand.NodeFacts) string {
 }
 
 // Missing tells which labels of discovery are away from a node that had them, in words; empty if there are none.
-func (d *Decisions) Missing(node operand.NodeFacts) string {
+func (d *Decisions) Missing(node nodeinfo.Facts) string {
 	if missing := node.MissingLabels(); missing != "" {
 		return missing
 	}
@@ -50,9 +51,10 @@ func (d *Decisions) Missing(node operand.NodeFacts) string {
 }
 
 // kept tells why a node is to lose an operand that it keeps, and how; empty if there is none.
-func (d *Decisions) kept(node operand.NodeFacts) string {
+func (d *Decisions) kept(node nodeinfo.Facts) string {
 	for _, o := range d.Catalogue {
-		if d.awaits(o, node) != "" || d.decisions[o.Name].Verdict != operand.Install || !o.Keeps(node) || node.Deploy[o.Name] != labels.True {
+		if d.awaits(o, node) != "" || d.decisions[o.Name].Verdict != operand.Install || !o.Keeps(node) ||
+			node.Deploy[string(o.Name)] != labels.True {
 			continue
 		}
 		if selected := d.Input.Selects(&o, node); selected.Verdict != operand.Install {
@@ -64,9 +66,9 @@ func (d *Decisions) kept(node operand.NodeFacts) string {
 }
 
 // withDriver keeps, in place, the nodes that an operand which has an instance for each pool is to serve.
-func (p Plan) withDriver(nodes []operand.NodeFacts) []operand.NodeFacts {
-	drivers := slices.DeleteFunc(slices.Clone(p.Catalogue), func(o operand.Operand) bool { return o.ServesPool == nil })
-	return slices.DeleteFunc(nodes, func(node operand.NodeFacts) bool {
+func (p Plan) withDriver(nodes []nodeinfo.Facts) []nodeinfo.Facts {
+	drivers := slices.DeleteFunc(slices.Clone(p.Catalogue), func(o operand.Operand) bool { return !o.PerPool })
+	return slices.DeleteFunc(nodes, func(node nodeinfo.Facts) bool {
 		for i := range drivers {
 			if p.selects(drivers[i], node).Verdict == operand.Install {
 				return false
@@ -77,7 +79,7 @@ func (p Plan) withDriver(nodes []operand.NodeFacts) []operand.NodeFacts {
 }
 
 // notNeeded tells why no node needs the operand.
-func (p Plan) notNeeded(o operand.Operand, nodes []operand.NodeFacts) (reason, message string) {
+func (p Plan) notNeeded(o operand.Operand, nodes []nodeinfo.Facts) (reason, message string) {
 	for _, node := range nodes {
 		if !node.Managed() || node.Excluded || p.canServe(o, node).Verdict != operand.Install {
 			continue

@@ -9,20 +9,21 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
 // inTier is node a with the label that selectors ask for, of this value.
-func inTier(value string) operand.NodeFacts {
-	return changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Labels = map[string]string{"tier": value} })
+func inTier(value string) nodeinfo.Facts {
+	return changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Labels = map[string]string{"tier": value} })
 }
 
 // hasDriver is the same node once it has its labels.
-func hasDriver(facts operand.NodeFacts) operand.NodeFacts {
-	return changed(facts, func(f *operand.NodeFacts) {
+func hasDriver(facts nodeinfo.Facts) nodeinfo.Facts {
+	return changed(facts, func(f *nodeinfo.Facts) {
 		f.Pool = "ubuntu24.04-amd64"
-		f.Deploy = map[operand.Name]string{"driver": "true"}
+		f.Deploy = map[string]string{"driver": "true"}
 	})
 }
 
@@ -35,7 +36,7 @@ func TestSelectedNodes(t *testing.T) {
 	exporter := v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(tier)}}
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
-		facts operand.NodeFacts
+		facts nodeinfo.Facts
 		// off are the labels that a node with all labels loses, or a new one does not get.
 		off []operand.Name
 	}{
@@ -90,7 +91,7 @@ func TestANodeKeepsItsDriver(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
 			facts, current := hasDriver(ubuntu("a")), labelled(nil)
-			p := plan.Compute(plan.Decide(all, operand.Input{Spec: effective.Of(spec)}), nil, []operand.NodeFacts{facts})
+			p := plan.Compute(plan.Decide(all, operand.Input{Spec: effective.Of(spec)}), nil, []nodeinfo.Facts{facts})
 			for _, key := range []string{deploy + "driver", "nvidia.com/gpu-operator.pool"} {
 				if change, changes := p.NodeLabels(facts, current, plan.Running{Driver: true, Injector: true})[key]; changes {
 					t.Errorf("label %s is changed to %v", key, change)
@@ -107,7 +108,7 @@ func TestANodeKeepsItsDriver(t *testing.T) {
 				t.Errorf("got %q, want %q", got, want)
 			}
 			// What the command does: nothing brings the label back, and the operator has nothing more to say.
-			told := changed(facts, func(f *operand.NodeFacts) { f.Deploy = nil })
+			told := changed(facts, func(f *nodeinfo.Facts) { f.Deploy = nil })
 			without := labelled(map[string]*string{deploy + "driver": removed})
 			if change, changes := p.NodeLabels(told, without, plan.Running{Driver: true, Injector: true})[deploy+"driver"]; changes {
 				t.Errorf("the label is changed to %v", *change)
@@ -121,8 +122,8 @@ func TestANodeKeepsItsDriver(t *testing.T) {
 
 // Pools are those of nodes that get a driver, so that no DaemonSet is made for nodes that bring their own.
 func TestPoolsOfSelectedNodes(t *testing.T) {
-	older := func(f *operand.NodeFacts) { f.OSVersion = "22.04" }
-	nodes := []operand.NodeFacts{inTier("gpu"), changed(ubuntu("b"), older)}
+	older := func(f *nodeinfo.Facts) { f.OSVersion = "22.04" }
+	nodes := []nodeinfo.Facts{inTier("gpu"), changed(ubuntu("b"), older)}
 	spec := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: selecting(tier)}}
 	p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}), nil, nodes)
 	if len(p.Pools) != 1 || p.Pools[0].Name != "ubuntu24.04-amd64" || p.Pools[0].Nodes != 1 {
@@ -153,7 +154,7 @@ func TestNoNodeIsSelected(t *testing.T) {
 func TestTheLadderOfSelectedNodes(t *testing.T) {
 	tests := map[string]struct {
 		spec             v1.ClusterPolicySpec
-		facts            operand.NodeFacts
+		facts            nodeinfo.Facts
 		optedOut         []operand.Name
 		needsAllocatable bool
 		unselected       string
@@ -174,7 +175,7 @@ func TestTheLadderOfSelectedNodes(t *testing.T) {
 		},
 		"nothing, on a node with a driver of its own": {
 			spec:       v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}},
-			facts:      changed(ubuntu("a"), func(f *operand.NodeFacts) { f.Deploy = map[operand.Name]string{"driver": "pre-installed"} }),
+			facts:      changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{"driver": "pre-installed"} }),
 			optedOut:   []operand.Name{"container-toolkit", "device-plugin", "operator-validator", "gpu-feature-discovery", "dcgm-exporter"},
 			unselected: "spec.daemonsets.nodeSelector asks for label tier=gpu",
 		},
@@ -216,25 +217,25 @@ func sorted(names []operand.Name) map[operand.Name]bool {
 func TestSelectorsByLabelsThatAreAway(t *testing.T) {
 	const feature = "feature.node.kubernetes.io/custom-tier"
 	spec := v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: v1.Labels{feature: "gpu"}}}
-	away := changed(ubuntu("a"), func(f *operand.NodeFacts) {
+	away := changed(ubuntu("a"), func(f *nodeinfo.Facts) {
 		f.HasGPU, f.WasGPU, f.Pool = false, true, "ubuntu24.04-amd64"
-		f.Deploy = map[operand.Name]string{"driver": "true", "container-toolkit": "true", "device-plugin": "true"}
+		f.Deploy = map[string]string{"driver": "true", "container-toolkit": "true", "device-plugin": "true"}
 	})
 	tests := map[string]struct {
-		facts operand.NodeFacts
+		facts nodeinfo.Facts
 		lost  []string
 	}{
 		"the GPU is away":                       {facts: away},
-		"all labels are away":                   {facts: changed(away, func(f *operand.NodeFacts) { f.Discovered, f.OSID, f.OSVersion = false, "", "" })},
-		"the GPU is back, and the label is not": {facts: changed(away, func(f *operand.NodeFacts) { f.HasGPU = true })},
+		"all labels are away":                   {facts: changed(away, func(f *nodeinfo.Facts) { f.Discovered, f.OSID, f.OSVersion = false, "", "" })},
+		"the GPU is back, and the label is not": {facts: changed(away, func(f *nodeinfo.Facts) { f.HasGPU = true })},
 		"the label has stayed away": {
-			facts: changed(away, func(f *operand.NodeFacts) { f.HasGPU, f.StayedAway = true, true }), lost: []string{"container-toolkit", "device-plugin"},
+			facts: changed(away, func(f *nodeinfo.Facts) { f.HasGPU, f.StayedAway = true, true }), lost: []string{"container-toolkit", "device-plugin"},
 		},
 		"the label has another value": {
-			facts: changed(away, func(f *operand.NodeFacts) { f.HasGPU, f.Labels = true, map[string]string{feature: "test"} }),
+			facts: changed(away, func(f *nodeinfo.Facts) { f.HasGPU, f.Labels = true, map[string]string{feature: "test"} }),
 			lost:  []string{"container-toolkit", "device-plugin"},
 		},
-		"the user excludes it": {facts: changed(away, func(f *operand.NodeFacts) { f.Excluded = true }), lost: []string{"container-toolkit", "device-plugin", "driver"}},
+		"the user excludes it": {facts: changed(away, func(f *nodeinfo.Facts) { f.Excluded = true }), lost: []string{"container-toolkit", "device-plugin", "driver"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
@@ -19,21 +20,21 @@ import (
 // The plans of some clusters as a person would tell them. A change of a decision or of its words
 // shows up as a change of these files; UPDATE_GOLDEN=1 writes them.
 func TestPlansAsStories(t *testing.T) {
-	var eight, two []operand.NodeFacts
+	var eight, two []nodeinfo.Facts
 	for i := range 8 {
 		eight = append(eight, ubuntu(fmt.Sprintf("node-%d", i+1)))
 	}
 	two = append(two, eight[:2]...)
 	for i := range 3 {
-		two = append(two, changed(ubuntu(fmt.Sprintf("rhel-%d", i+1)), func(f *operand.NodeFacts) { f.OSID, f.OSVersion = "rhel", "9.6" }))
+		two = append(two, changed(ubuntu(fmt.Sprintf("rhel-%d", i+1)), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" }))
 	}
-	two[1] = changed(two[1], func(f *operand.NodeFacts) {
-		f.Deploy = map[operand.Name]string{"device-plugin": "false"}
+	two[1] = changed(two[1], func(f *nodeinfo.Facts) {
+		f.Deploy = map[string]string{"device-plugin": "false"}
 	})
-	two[4] = changed(two[4], func(f *operand.NodeFacts) { f.Runtime = "isulad" })
+	two[4] = changed(two[4], func(f *nodeinfo.Facts) { f.Runtime = "isulad" })
 	tests := map[string]struct {
 		spec    v1.ClusterPolicySpec
-		nodes   []operand.NodeFacts
+		nodes   []nodeinfo.Facts
 		toolkit map[string]string
 	}{
 		"eight-ubuntu-nodes":    {nodes: eight},
@@ -52,7 +53,7 @@ func TestPlansAsStories(t *testing.T) {
 					{Name: "hidden", NodeSelector: v1.NodePoolSelector{"team": "a", "zone": "1"}, MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyMixed}},
 				},
 			},
-			nodes: []operand.NodeFacts{
+			nodes: []nodeinfo.Facts{
 				ubuntu("plain"), withLabels(ubuntu("a"), "team", "a", "zone", "1"), withLabels(ubuntu("b"), "team", "b"), withLabels(ubuntu("c"), "team", "c"),
 			},
 		},
@@ -82,7 +83,7 @@ func TestPlansAsStories(t *testing.T) {
 }
 
 // withLabels is a node with these labels, each key followed by its value.
-func withLabels(facts operand.NodeFacts, pairs ...string) operand.NodeFacts {
+func withLabels(facts nodeinfo.Facts, pairs ...string) nodeinfo.Facts {
 	facts.Labels = map[string]string{}
 	for i := 0; i < len(pairs); i += 2 {
 		facts.Labels[pairs[i]] = pairs[i+1]
@@ -90,7 +91,7 @@ func withLabels(facts operand.NodeFacts, pairs ...string) operand.NodeFacts {
 	return facts
 }
 
-func story(p plan.Plan, nodes []operand.NodeFacts) string {
+func story(p plan.Plan, nodes []nodeinfo.Facts) string {
 	var s strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
 	say("GPU nodes: %d.", len(nodes))

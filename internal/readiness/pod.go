@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // crashLoop and imagePull are the kubelet's words for failures that it shows in alternating guises;
@@ -62,7 +63,7 @@ func podState(pod *corev1.Pod, now time.Time) Verdict {
 		return progressing(v1.ReasonStarting, "the pod is being replaced")
 	}
 	if pod.Status.Phase == corev1.PodFailed {
-		return failed(v1.ReasonContainerFailed, join("the pod failed", pod.Status.Reason, pod.Status.Message))
+		return failed(v1.ReasonContainerFailed, text.Join("the pod failed", pod.Status.Reason, pod.Status.Message))
 	}
 	if condition := podCondition(pod, corev1.PodReady); condition != nil && condition.Status == corev1.ConditionTrue {
 		return unproven(pod, now)
@@ -140,7 +141,7 @@ func containerFailure(status *corev1.ContainerStatus, ended *corev1.ContainerSta
 	}
 	if waiting := status.State.Waiting; waiting != nil {
 		if reason, fails := waitingFailures[waiting.Reason]; fails {
-			return failed(reason, fmt.Sprintf("container %s: %s", status.Name, join(reason, imageOf(reason, status)))), true
+			return failed(reason, fmt.Sprintf("container %s: %s", status.Name, text.Join(reason, imageOf(reason, status)))), true
 		}
 	}
 	return Verdict{}, false
@@ -279,14 +280,4 @@ func podCondition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodCond
 		}
 	}
 	return nil
-}
-
-func join(parts ...string) string {
-	var said []string
-	for _, part := range parts {
-		if part != "" {
-			said = append(said, part)
-		}
-	}
-	return strings.Join(said, ": ")
 }

@@ -1,6 +1,10 @@
 package readiness
 
-import "time"
+import (
+	"time"
+
+	"github.com/clusterpolicy/gpu-operator/internal/text"
+)
 
 // State of an object.
 type State int
@@ -40,4 +44,4 @@ func failed(reason, message string) Verdict {
 }
 
 // Text is the whole sentence.
-func (v Verdict) Text() string { return join(v.Message, v.Detail) }
+func (v Verdict) Text() string { return text.Join(v.Message, v.Detail) }

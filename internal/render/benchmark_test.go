@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -35,7 +36,7 @@ func planAndRender(b *testing.B, spec v1.ClusterPolicySpec) {
 		b.Fatal(err)
 	}
 	systems := [][2]string{{"ubuntu", "24.04"}, {"ubuntu", "22.04"}, {"rhel", "9.6"}, {"sles", "15.7"}}
-	var nodes []operand.NodeFacts
+	var nodes []nodeinfo.Facts
 	for i := range 1000 {
 		system := systems[i%len(systems)]
 		facts := node(system[0], system[1])

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -138,7 +139,7 @@ func TestEveryMarkerIsReachedFromABareNode(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%05b", bits), func(t *testing.T) {
 			node := bareNode{facts: host, done: map[string]int{}}
-			nodes := []operand.NodeFacts{runs("containerd", "")}
+			nodes := []nodeinfo.Facts{runs("containerd", "")}
 			if stuck := node.climb(all(situation{spec: spec, nodes: nodes}.daemonSets(t))); len(stuck) > 0 {
 				t.Fatalf("stuck: %v; reached: %v", stuck, node.facts)
 			}

@@ -1,8 +1,6 @@
 package render
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
@@ -30,8 +29,7 @@ func templateDigest(pod *corev1.PodSpec, helperImage, contents string) (string, 
 	if err != nil {
 		return "", fmt.Errorf("encoding the pod template: %w", err)
 	}
-	sum := sha256.Sum256(append(data, contents...))
-	return hex.EncodeToString(sum[:8]), nil
+	return digest.Of(append(data, contents...)), nil
 }
 
 // replaceHelper puts another helper image in place of this one, also where the container is told it for

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 func container(t *testing.T, ds *appsv1.DaemonSet, name string) corev1.Container {
@@ -30,7 +30,7 @@ func container(t *testing.T, ds *appsv1.DaemonSet, name string) corev1.Container
 // Two systems, two kernels and two architectures in one cluster: each has its image, and no two share a
 // DaemonSet or its nodes.
 func TestEachPoolHasItsDriver(t *testing.T) {
-	nodes := []operand.NodeFacts{
+	nodes := []nodeinfo.Facts{
 		onKernel(node("ubuntu", "24.04"), "amd64", "6.8.0-51-generic"), onKernel(node("ubuntu", "24.04"), "amd64", "6.8.0-52-generic"),
 		onKernel(node("ubuntu", "24.04"), "arm64", "6.8.0-51-generic"), onKernel(node("rhel", "9.6"), "amd64", "5.14.0-503.el9_5.x86_64"),
 		onKernel(node("rhel", "9.6"), "arm64", "5.14.0-503.el9_5.aarch64"), onKernel(node("rhel", "9.4"), "amd64", "5.14.0-503.el9_5.x86_64"),

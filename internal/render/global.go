@@ -1,8 +1,6 @@
 package render
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"path"
 	"slices"
 	"strings"
@@ -10,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
@@ -76,15 +75,14 @@ func addEnv(c *corev1.Container, env []corev1.EnvVar) {
 	}
 }
 
-// fromRegistry is the digest of a pod whose helper image comes from the mirror. That image is left out of the
-// digest, so that a new release replaces no pod; where it comes from counts, or pods would go on pulling it
-// from a registry that the spec no longer names.
-func (r *renderer) fromRegistry(pod *corev1.PodSpec, digest string) string {
+// fromRegistry is the digest of a pod whose helper image comes from the mirror, by the digest of its template. That
+// image is left out of the digest, so that a new release replaces no pod; where it comes from counts, or pods would go
+// on pulling it from a registry that the spec no longer names.
+func (r *renderer) fromRegistry(pod *corev1.PodSpec, template string) string {
 	registry, found := r.plan.Input.Spec.Global.Registry, false
 	forEachContainer(pod, func(c *corev1.Container) { found = found || c.Image == r.context.Helper.Image })
 	if registry == "" || !found {
-		return digest
+		return template
 	}
-	sum := sha256.Sum256([]byte(digest + " " + registry))
-	return hex.EncodeToString(sum[:8])
+	return digest.Of(template + " " + registry)
 }

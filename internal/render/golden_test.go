@@ -10,7 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
 // prometheus are the kinds of a cluster with the Prometheus operator.
@@ -25,8 +29,9 @@ var scenarios = map[string]struct {
 	of []operand.Name
 }{
 	"default": {},
+	"enabled": {situation: situation{spec: specgen.AllEnabled()}, of: offByDefault()},
 	"two-pools": {
-		situation: situation{nodes: []operand.NodeFacts{node("ubuntu", "24.04"), node("rhel", "9.6")}},
+		situation: situation{nodes: []nodeinfo.Facts{node("ubuntu", "24.04"), node("rhel", "9.6")}},
 		of:        []operand.Name{"driver"},
 	},
 	"overridden": {
@@ -97,14 +102,14 @@ var scenarios = map[string]struct {
 				GDRCopy: &v1.GDRCopySpec{Enabled: new(true)},
 				MIG:     &v1.MIGSpec{Strategy: v1.MIGStrategySingle},
 			},
-			nodes: []operand.NodeFacts{mpsNode()},
+			nodes: []nodeinfo.Facts{mpsNode()},
 		},
 		of: []operand.Name{"device-plugin", "gpu-feature-discovery", "mps-control-daemon"},
 	},
 	"shared-gpus-default": {
 		situation: situation{
 			spec:  v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "plugin-configs"}}},
-			nodes: []operand.NodeFacts{mpsNode()},
+			nodes: []nodeinfo.Facts{mpsNode()},
 		},
 		of: []operand.Name{"mps-control-daemon"},
 	},
@@ -115,7 +120,7 @@ var scenarios = map[string]struct {
 	"precompiled": {
 		situation: situation{
 			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}}},
-			nodes: []operand.NodeFacts{
+			nodes: []nodeinfo.Facts{
 				onKernel(node("ubuntu", "24.04"), "amd64", "6.8.0-51-generic"), onKernel(node("rhel", "9.6"), "arm64", "5.14.0-503.22.1.el9_5.aarch64"),
 			},
 		},
@@ -130,7 +135,7 @@ var scenarios = map[string]struct {
 				},
 				GDS: &v1.GDSSpec{Enabled: new(true)}, GDRCopy: &v1.GDRCopySpec{Enabled: new(true)},
 			},
-			nodes: []operand.NodeFacts{coreOS("417.94.202503172034-0"), coreOS("418.94.202501221327-0"), node("ubuntu", "24.04")},
+			nodes: []nodeinfo.Facts{coreOS("417.94.202503172034-0"), coreOS("418.94.202501221327-0"), node("ubuntu", "24.04")},
 			toolkit: map[string]string{
 				"417.94.202503172034-0": "quay.io/openshift-release-dev/ocp-v4.0-art-dev@sha256:" + sixtyFour,
 				"418.94.202501221327-0": "registry.local:5000/driver-toolkit:418",
@@ -198,7 +203,7 @@ var scenarios = map[string]struct {
 		of: []operand.Name{"driver", "dcgm-exporter"},
 	},
 	"layouts": {
-		situation: situation{nodes: []operand.NodeFacts{
+		situation: situation{nodes: []nodeinfo.Facts{
 			runs("containerd", ""), runs("cri-o", ""), runs("docker", ""), runs("containerd", "microk8s"), runs("cri-o", "openshift"),
 			runs("containerd", "rke2"), runs("containerd", "k3s"), runs("containerd", "k0s"), runs("containerd", "gke"), runs("containerd", "talos"),
 			runs("containerd", "containerd-file"),
@@ -207,7 +212,7 @@ var scenarios = map[string]struct {
 		of: []operand.Name{"runtime-classes"},
 	},
 	"mixed-runtimes": {
-		situation: situation{nodes: []operand.NodeFacts{runs("containerd", ""), runs("cri-o", "openshift")}},
+		situation: situation{nodes: []nodeinfo.Facts{runs("containerd", ""), runs("cri-o", "openshift")}},
 		of:        []operand.Name{"container-toolkit"},
 	},
 	"runtime-paths": {
@@ -218,27 +223,27 @@ var scenarios = map[string]struct {
 				{Name: "RUNTIME_CONFIG_SOURCE", Value: "command, file=/opt/containerd/etc/main.toml"},
 				{Name: "RUNTIME_EXECUTABLE_PATH", Value: "/opt/containerd/bin/containerd"}, {Name: "EXTRA", Value: "1"},
 			}}}},
-			nodes: []operand.NodeFacts{runs("containerd", ""), runs("containerd", "talos")},
+			nodes: []nodeinfo.Facts{runs("containerd", ""), runs("containerd", "talos")},
 		},
 		of: []operand.Name{"container-toolkit"},
 	},
 	"nri": {
 		situation: situation{
 			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}},
-			nodes: []operand.NodeFacts{runs("containerd", ""), runs("cri-o", "openshift")},
+			nodes: []nodeinfo.Facts{runs("containerd", ""), runs("cri-o", "openshift")},
 		},
 		of: []operand.Name{"runtime-classes", "container-toolkit", "device-plugin", "operator-validator"},
 	},
 	"hook": {
 		situation: situation{
-			spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false)}}, nodes: []operand.NodeFacts{runs("cri-o", "")},
+			spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false)}}, nodes: []nodeinfo.Facts{runs("cri-o", "")},
 		},
 		of: []operand.Name{"runtime-classes", "container-toolkit", "device-plugin", "operator-validator"},
 	},
 	"hook-and-class": {
 		situation: situation{
 			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false)}, Operator: &v1.OperatorSpec{RuntimeClass: "gpu"}},
-			nodes: []operand.NodeFacts{runs("containerd", ""), runs("cri-o", "")},
+			nodes: []nodeinfo.Facts{runs("containerd", ""), runs("cri-o", "")},
 		},
 		of: []operand.Name{"container-toolkit"},
 	},
@@ -251,7 +256,7 @@ var scenarios = map[string]struct {
 		of: []operand.Name{"dcgm", "dcgm-exporter", "node-status-exporter", "operator-metrics"},
 	},
 	"metrics-openshift": {
-		situation: situation{optional: prometheus, nodes: []operand.NodeFacts{runs("cri-o", "openshift")}, spec: v1.ClusterPolicySpec{
+		situation: situation{optional: prometheus, nodes: []nodeinfo.Facts{runs("cri-o", "openshift")}, spec: v1.ClusterPolicySpec{
 			DCGMExporter: &v1.DCGMExporterSpec{ServiceMonitor: &v1.ServiceMonitorSpec{Enabled: new(true)}},
 		}},
 		of: []operand.Name{"dcgm-exporter"},
@@ -267,7 +272,7 @@ var scenarios = map[string]struct {
 	"node-pools": {
 		situation: situation{
 			spec: v1.ClusterPolicySpec{NodePools: threePools},
-			nodes: []operand.NodeFacts{
+			nodes: []nodeinfo.Facts{
 				node("ubuntu", "24.04"), ofTeam("a", node("ubuntu", "24.04")), ofTeam("b", mpsNode()), ofTeam("c", runs("cri-o", "")),
 			},
 		},
@@ -288,20 +293,20 @@ var scenarios = map[string]struct {
 }
 
 // mpsNode is a node whose configuration shares its GPUs by the Multi-Process Service.
-func mpsNode() operand.NodeFacts {
+func mpsNode() nodeinfo.Facts {
 	facts := node("ubuntu", "24.04")
 	facts.MPSCapable = "true"
 	return facts
 }
 
 // coreOS is a node of OpenShift with that release of Red Hat CoreOS.
-func coreOS(release string) operand.NodeFacts {
+func coreOS(release string) nodeinfo.Facts {
 	facts := runs("cri-o", "openshift")
 	facts.Name, facts.OSID, facts.OSVersion, facts.OSTree = "rhcos", "rhcos", release[:1]+"."+release[1:3], release
 	return facts
 }
 
-func onKernel(facts operand.NodeFacts, architecture, kernel string) operand.NodeFacts {
+func onKernel(facts nodeinfo.Facts, architecture, kernel string) nodeinfo.Facts {
 	facts.Architecture, facts.Kernel = architecture, kernel
 	return facts
 }
@@ -350,6 +355,23 @@ var monitor = v1.ServiceMonitorSpec{
 }
 
 const sixtyFour = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+// offByDefault are the operands that an empty spec does not install and that their own field turns on.
+func offByDefault() []operand.Name {
+	all, err := operands.Catalogue()
+	if err != nil {
+		panic(err) // A defect of the catalogue, at which the operator does not start either.
+	}
+	var names []operand.Name
+	for _, o := range all {
+		byDefault := o.Wanted(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})})
+		enabled := o.Wanted(operand.Input{Spec: effective.Of(specgen.AllEnabled())})
+		if byDefault.Verdict != operand.Install && enabled.Verdict == operand.Install {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}
 
 // What is applied, as files that a person can read and compare with what NVIDIA's operator applies.
 // UPDATE_GOLDEN=1 writes them.

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -111,7 +112,7 @@ func TestLayoutsOfTheToolkit(t *testing.T) {
 	}
 	g.Expect(got).To(Equal(want))
 	for _, facts := range together.nodes {
-		alone := situation{nodes: []operand.NodeFacts{facts}}
+		alone := situation{nodes: []nodeinfo.Facts{facts}}
 		for _, ds := range alone.daemonSets(t)["container-toolkit"] {
 			g.Expect(reach(ds)).To(Equal(want[layoutOf(ds)]), layoutOf(ds))
 			g.Expect(ds.Name).To(Equal("nvidia-container-toolkit-daemonset"), "the first one, whichever it is")
@@ -182,10 +183,10 @@ func TestEveryInjectedPodIsInjectedInOneWay(t *testing.T) {
 		"a RuntimeClass":        {class: true},
 		"NRI":                   {situation: scenarios["nri"].situation, annotations: true},
 		"a hook":                {situation: scenarios["hook"].situation},
-		"a hook of OpenShift":   {situation: situation{spec: cdiOff, nodes: []operand.NodeFacts{runs("cri-o", "openshift")}}},
+		"a hook of OpenShift":   {situation: situation{spec: cdiOff, nodes: []nodeinfo.Facts{runs("cri-o", "openshift")}}},
 		"CRI-O and containerd":  {situation: scenarios["hook-and-class"].situation, class: true},
 		"containerd, no CDI":    {situation: situation{spec: cdiOff}, class: true},
-		"CRI-O with CDI":        {situation: situation{nodes: []operand.NodeFacts{runs("cri-o", "")}}, class: true},
+		"CRI-O with CDI":        {situation: situation{nodes: []nodeinfo.Facts{runs("cri-o", "")}}, class: true},
 		"NRI takes no CDI away": {situation: situation{spec: v1.ClusterPolicySpec{CDI: &v1.CDISpec{Enabled: new(false), NRIPluginEnabled: new(true)}}}, class: true},
 	}
 	for name, test := range tests {

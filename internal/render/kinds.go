@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -43,7 +44,9 @@ func identify(o *operand.Operand, instances []operand.Instance, live map[string]
 		if free {
 			suffix = ""
 		}
-		found[kind] = identity{Name: o.DaemonSet + suffix, App: operand.WithEnd(o.DaemonSet, strings.TrimPrefix(suffix, "-"))}
+		found[kind] = identity{
+			Name: o.DaemonSet + suffix, App: nodeinfo.WithEnd(o.DaemonSet, strings.TrimPrefix(suffix, "-")),
+		}
 		free = false
 	}
 	return found

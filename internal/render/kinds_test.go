@@ -14,6 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
@@ -142,49 +143,49 @@ func TestNamesOfKinds(t *testing.T) {
 		noble  = "ubuntu24.04-amd64"
 		legacy = plain + "-" + noble
 	)
-	node := func(version string) operand.NodeFacts { return node("ubuntu", version) }
+	node := func(version string) nodeinfo.Facts { return node("ubuntu", version) }
 	own := func(kind, app string) render.Live {
 		return render.Live{Kind: kind, App: app, TemplateDigest: "x", Anchored: true}
 	}
 	tests := map[string]struct {
 		live  map[string]render.Live
-		nodes []operand.NodeFacts
+		nodes []nodeinfo.Facts
 		// want are the selectors of the DaemonSets, by name.
 		want map[string]map[string]string
 	}{
-		"one kind": {nodes: []operand.NodeFacts{node("24.04")}, want: map[string]map[string]string{plain: {"app": plain}}},
+		"one kind": {nodes: []nodeinfo.Facts{node("24.04")}, want: map[string]map[string]string{plain: {"app": plain}}},
 		"two kinds at once": {
-			nodes: []operand.NodeFacts{node("24.04"), node("22.04")},
+			nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want:  map[string]map[string]string{plain: {"app": plain}, legacy: {"app": legacy}},
 		},
 		"a second kind, whatever its name": {
-			live: map[string]render.Live{plain: own(noble, plain)}, nodes: []operand.NodeFacts{node("24.04"), node("22.04")},
+			live: map[string]render.Live{plain: own(noble, plain)}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{plain: {"app": plain}, plain + "-" + jammy: {"app": plain + "-" + jammy}},
 		},
 		"the second keeps its name when the first is gone": {
-			live: map[string]render.Live{legacy: own(noble, legacy)}, nodes: []operand.NodeFacts{node("24.04")},
+			live: map[string]render.Live{legacy: own(noble, legacy)}, nodes: []nodeinfo.Facts{node("24.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}},
 		},
 		"a kind that comes after the first is gone": {
-			live: map[string]render.Live{legacy: own(noble, legacy)}, nodes: []operand.NodeFacts{node("24.04"), node("22.04")},
+			live: map[string]render.Live{legacy: own(noble, legacy)}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain: {"app": plain}},
 		},
 		"a kind that comes while a pod of the first is left": {
-			live: map[string]render.Live{legacy: own(noble, legacy), plain: {Kind: "ubuntu26.04-amd64", App: plain}}, nodes: []operand.NodeFacts{node("24.04"), node("22.04")},
+			live: map[string]render.Live{legacy: own(noble, legacy), plain: {Kind: "ubuntu26.04-amd64", App: plain}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain + "-" + jammy: {"app": plain + "-" + jammy}},
 		},
 		"the first one comes back while a pod of it is left": {
-			live: map[string]render.Live{legacy: own(noble, legacy), plain: {Kind: jammy, App: plain}}, nodes: []operand.NodeFacts{node("24.04"), node("22.04")},
+			live: map[string]render.Live{legacy: own(noble, legacy), plain: {Kind: jammy, App: plain}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}, plain: {"app": plain}},
 		},
 		"one of a release with the kind in each name and selector": {
-			live: map[string]render.Live{legacy: {Kind: noble, App: plain, SelectsKind: true}}, nodes: []operand.NodeFacts{node("24.04"), node("22.04")},
+			live: map[string]render.Live{legacy: {Kind: noble, App: plain, SelectsKind: true}}, nodes: []nodeinfo.Facts{node("24.04"), node("22.04")},
 			want: map[string]map[string]string{
 				legacy: {"app": plain, "nvidia.com/gpu-operator.pool": noble}, plain + "-" + jammy: {"app": plain + "-" + jammy},
 			},
 		},
 		"a driver of another operator stays alone": {
-			live: map[string]render.Live{plain: {App: plain}}, nodes: []operand.NodeFacts{node("24.04")},
+			live: map[string]render.Live{plain: {App: plain}}, nodes: []nodeinfo.Facts{node("24.04")},
 			want: map[string]map[string]string{legacy: {"app": legacy}},
 		},
 	}
@@ -206,7 +207,7 @@ func TestALongNameIsALabel(t *testing.T) {
 	facts.Kernel = "6.8.0-1015-azure-a-very-long-flavour-of-it"
 	live := map[string]render.Live{"nvidia-driver-daemonset": {Kind: "another", App: "nvidia-driver-daemonset"}}
 	precompiled := v1.ClusterPolicySpec{Driver: &v1.DriverSpec{UsePrecompiled: new(true), ImageSpec: v1.ImageSpec{Version: "595"}}}
-	ds := situation{spec: precompiled, nodes: []operand.NodeFacts{facts}, live: live}.daemonSet(t, "driver")
+	ds := situation{spec: precompiled, nodes: []nodeinfo.Facts{facts}, live: live}.daemonSet(t, "driver")
 	g.Expect(ds.Name).To(HaveSuffix("a-very-long-flavour-of-it"))
 	app := ds.Spec.Template.Labels["app"]
 	g.Expect(len(app)).To(BeNumerically("<=", 63))

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
@@ -18,7 +19,7 @@ import (
 const poolLabel = "nvidia.com/gpu-operator.node-pool"
 
 // ofTeam is a node with the label that pools of these tests ask for.
-func ofTeam(team string, facts operand.NodeFacts) operand.NodeFacts {
+func ofTeam(team string, facts nodeinfo.Facts) nodeinfo.Facts {
 	facts.Name += "-" + team
 	facts.Labels = map[string]string{"example.com/team": team}
 	return facts
@@ -38,8 +39,8 @@ var threePools = []v1.NodePoolSpec{
 
 // everyKind is a cluster with a node of each combination of operating system, kernel, architecture and container
 // runtime, in no team and in each of these.
-func everyKind(teams ...string) []operand.NodeFacts {
-	var nodes []operand.NodeFacts
+func everyKind(teams ...string) []nodeinfo.Facts {
+	var nodes []nodeinfo.Facts
 	for _, system := range [][2]string{{"ubuntu", "22.04"}, {"ubuntu", "24.04"}, {"rhel", "9.6"}, {"sles", "15.7"}} {
 		for _, kernel := range []string{"6.8.0-51-generic", "6.8.0-60-generic"} {
 			for _, architecture := range []string{"amd64", "arm64"} {
@@ -244,7 +245,7 @@ func TestContentsOfAPoolConcernItsOwnPods(t *testing.T) {
 	digests := func(content string) map[string]string {
 		s := situation{
 			spec:     v1.ClusterPolicySpec{NodePools: threePools[1:2]},
-			nodes:    []operand.NodeFacts{node("ubuntu", "24.04"), ofTeam("b", node("ubuntu", "24.04"))},
+			nodes:    []nodeinfo.Facts{node("ubuntu", "24.04"), ofTeam("b", node("ubuntu", "24.04"))},
 			contents: map[operand.Reference]operand.Content{{Kind: operand.ConfigMap, Name: "shares"}: {Digest: content, Keys: []string{"four"}}},
 		}
 		found := map[string]string{}

@@ -11,12 +11,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
 // OpenShift refuses the pods of an account that may not use its privileged constraints.
 func TestEveryOperandsAccountMayUseTheConstraintsOfOpenShift(t *testing.T) {
-	text, err := os.ReadFile("../../config/openshift/scc.yaml")
+	text, err := os.ReadFile("../../config/openshift/operands.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,13 +34,9 @@ func TestEveryOperandsAccountMayUseTheConstraintsOfOpenShift(t *testing.T) {
 			granted = append(granted, subject.Name)
 		}
 	}
-	everything := situation{
-		spec: v1.ClusterPolicySpec{
-			DCGM: &v1.DCGMSpec{Enabled: new(true)}, NodeStatusExporter: &v1.NodeStatusExporterSpec{Enabled: new(true)},
-			DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "plugin-configs"}},
-		},
-		nodes: []operand.NodeFacts{mpsNode()},
-	}
+	spec := specgen.AllEnabled()
+	spec.DevicePlugin.Config = &v1.DevicePluginConfigSpec{Name: "plugin-configs"}
+	everything := situation{spec: spec, nodes: []nodeinfo.Facts{mpsNode()}}
 	var used []string
 	for _, daemonSets := range everything.daemonSets(t) {
 		for _, ds := range daemonSets {

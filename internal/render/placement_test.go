@@ -12,6 +12,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
@@ -48,8 +49,8 @@ func placed(placement v1.PlacementSpec) v1.ClusterPolicySpec {
 // What the block of an operand says of its pods wins over what daemonsets says of all; no key that the
 // operator sets itself is replaced by either.
 func TestPlacementOfEveryOperand(t *testing.T) {
-	before := situation{spec: placed(v1.PlacementSpec{}), nodes: []operand.NodeFacts{mpsNode()}}.daemonSets(t)
-	after := situation{spec: placed(ofOne), nodes: []operand.NodeFacts{mpsNode()}}.daemonSets(t)
+	before := situation{spec: placed(v1.PlacementSpec{}), nodes: []nodeinfo.Facts{mpsNode()}}.daemonSets(t)
+	after := situation{spec: placed(ofOne), nodes: []nodeinfo.Facts{mpsNode()}}.daemonSets(t)
 	if len(after) != 11 {
 		t.Errorf("%d operands have DaemonSets, want 11", len(after))
 	}
@@ -111,7 +112,7 @@ func TestTheTemplateDigestOfAPlacement(t *testing.T) {
 	selected := node("ubuntu", "24.04")
 	selected.Labels = map[string]string{"a": "b"}
 	render := func(placement v1.PlacementSpec) situation {
-		return situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: placement}}, nodes: []operand.NodeFacts{selected}}
+		return situation{spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: placement}}, nodes: []nodeinfo.Facts{selected}}
 	}
 	before := digest(t, render(v1.PlacementSpec{}), "driver")
 	for name, test := range tests {
@@ -143,7 +144,7 @@ func TestResourcesOfSingleContainers(t *testing.T) {
 			PlacementSpec: v1.PlacementSpec{ContainerResources: bounded("gpu-node-wait", "nvidia-device-plugin", "config-manager-init", "mps-control-daemon-mounts")},
 			Config:        &v1.DevicePluginConfigSpec{Name: "configs"},
 		}},
-		nodes: []operand.NodeFacts{mpsNode()},
+		nodes: []nodeinfo.Facts{mpsNode()},
 	}
 	want := map[operand.Name]map[string]string{
 		"device-plugin":      {"gpu-node-wait": "64Mi", "config-manager-init": "64Mi", "nvidia-device-plugin": "64Mi", "config-manager": ""},
@@ -210,7 +211,7 @@ func TestNodeSelectorsOfGPUNodesAreLeftToThePlan(t *testing.T) {
 	spec.DaemonSets.NodeSelector = v1.Labels{"pool": "gpu"}
 	facts := mpsNode()
 	facts.Labels = map[string]string{"tier": "gpu"}
-	for name, sets := range (situation{spec: spec, nodes: []operand.NodeFacts{facts}}).daemonSets(t) {
+	for name, sets := range (situation{spec: spec, nodes: []nodeinfo.Facts{facts}}).daemonSets(t) {
 		for _, ds := range sets {
 			selector := ds.Spec.Template.Spec.NodeSelector
 			if name == "node-discovery" {
@@ -230,7 +231,7 @@ func TestNodeSelectorsOfGPUNodesAreLeftToThePlan(t *testing.T) {
 
 // The containers that the block of the device plugin is for in other pods than its own are there.
 func TestContainersOfTheDevicePluginsBlock(t *testing.T) {
-	s := situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}}, nodes: []operand.NodeFacts{mpsNode()}}
+	s := situation{spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}}, nodes: []nodeinfo.Facts{mpsNode()}}
 	there := map[string]int{}
 	for _, name := range []operand.Name{"device-plugin", "mps-control-daemon"} {
 		for _, c := range containers(&s.daemonSet(t, name).Spec.Template.Spec) {
@@ -243,7 +244,8 @@ func TestContainersOfTheDevicePluginsBlock(t *testing.T) {
 			alone = append(alone, name)
 		}
 	}
-	named := slices.Clone(operand.PluginPlacement(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).Elsewhere)
+	plugin, _ := catalogue(t).Find("device-plugin")
+	named := slices.Clone(plugin.Placement(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).Elsewhere)
 	slices.Sort(alone)
 	slices.Sort(named)
 	if diff := cmp.Diff(alone, named); diff != "" {

@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
@@ -59,12 +60,18 @@ func probedByHelper(c corev1.Container) bool {
 	return command[0] == path.Join(labels.HelperDir, path.Base(labels.HelperBinary)) && command[1] == labels.ProbeCommand
 }
 
-// withEarlierTimes gives a probe that has the times by default those by default of older releases, which are NVIDIA's.
+// withEarlierTimes gives a probe that has the default times those that were the default in older releases, which are
+// NVIDIA's.
 func withEarlierTimes(probe *corev1.Probe) {
-	now, earlier := effective.DriverStartupProbe(probe.TimeoutSeconds), effective.NVIDIADriverStartupProbe()
-	if probe.InitialDelaySeconds == now.InitialDelaySeconds && probe.PeriodSeconds == now.PeriodSeconds && probe.FailureThreshold == now.FailureThreshold {
-		probe.InitialDelaySeconds, probe.PeriodSeconds, probe.FailureThreshold = earlier.InitialDelaySeconds, earlier.PeriodSeconds, earlier.FailureThreshold
+	if !effective.HasDefaultTimes(v1.ProbeSpec{
+		InitialDelaySeconds: probe.InitialDelaySeconds, PeriodSeconds: probe.PeriodSeconds,
+		TimeoutSeconds: probe.TimeoutSeconds, FailureThreshold: probe.FailureThreshold,
+	}) {
+		return
 	}
+	earlier := effective.NVIDIADriverStartupProbe()
+	probe.InitialDelaySeconds, probe.PeriodSeconds = earlier.InitialDelaySeconds, earlier.PeriodSeconds
+	probe.FailureThreshold = earlier.FailureThreshold
 }
 
 func mountsHelper(c corev1.Container) bool {

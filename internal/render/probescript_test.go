@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
@@ -26,7 +26,7 @@ func TestNoDriverIsOutdatedByItsProbe(t *testing.T) {
 		"with a sidecar of its own image": {driver(v1.DriverSpec{RDMA: &v1.RDMASpec{Enabled: new(true)}}), "9c18fd0bb272709d"},
 		"on Red Hat CoreOS": {situation{
 			spec:  v1.ClusterPolicySpec{GDS: &v1.GDSSpec{Enabled: new(true)}},
-			nodes: []operand.NodeFacts{coreOS("417.94.202501071621-0")}, toolkit: map[string]string{"417.94.202501071621-0": "example.com/toolkit:1"}}, "f61e00c4fa4c40c7"},
+			nodes: []nodeinfo.Facts{coreOS("417.94.202501071621-0")}, toolkit: map[string]string{"417.94.202501071621-0": "example.com/toolkit:1"}}, "f61e00c4fa4c40c7"},
 		"with files and another probe": {driver(v1.DriverSpec{
 			RepoConfig: &v1.DriverRepoConfigSpec{ConfigMapName: "repos"}, KernelModuleConfig: &v1.KernelModuleConfigSpec{Name: "modules"},
 			StartupProbe: &v1.ProbeSpec{PeriodSeconds: 3}}), "2530cd5e1e81aca2"},
@@ -95,7 +95,7 @@ func TestTheProbeScriptStaysForTheLastPod(t *testing.T) {
 			live.Kind = "ubuntu24.04-amd64"
 			// Of two pools, one has pods that mount it.
 			const first, second = "nvidia-driver-daemonset-ubuntu24.04-amd64", "nvidia-driver-daemonset-rhel9.6-amd64"
-			s := situation{nodes: []operand.NodeFacts{node("ubuntu", "24.04"), node("rhel", "9.6")}, live: map[string]render.Live{first: live, second: {Kind: "rhel9-amd64"}}}
+			s := situation{nodes: []nodeinfo.Facts{node("ubuntu", "24.04"), node("rhel", "9.6")}, live: map[string]render.Live{first: live, second: {Kind: "rhel9-amd64"}}}
 			scripts := 0
 			for _, object := range s.objects(t)["driver"] {
 				switch o := object.(type) {

@@ -22,7 +22,7 @@ func TestPodsNeedNothingThatIsNotKnown(t *testing.T) {
 	for name, scenario := range scenarios {
 		p := scenario.plan(t)
 		for operandName, objects := range scenario.objects(t) {
-			o, _ := operand.Find(all, operandName)
+			o, _ := all.Find(operandName)
 			var known []operand.Reference
 			inputs := []operand.Input{p.Input}
 			for _, pool := range p.NodePools {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
@@ -26,8 +26,8 @@ func TestEmptyListsMeanTheDefaults(t *testing.T) {
 }
 
 func TestAnyOperatingSystemGivesAValidName(t *testing.T) {
-	for _, n := range []operand.NodeFacts{node("sle_hpc", "15.6"), node("opensuse-leap", "15.6")} {
-		ds := situation{nodes: []operand.NodeFacts{n}}.daemonSet(t, "driver")
+	for _, n := range []nodeinfo.Facts{node("sle_hpc", "15.6"), node("opensuse-leap", "15.6")} {
+		ds := situation{nodes: []nodeinfo.Facts{n}}.daemonSet(t, "driver")
 		if problems := validation.IsDNS1123Subdomain(ds.Name); len(problems) > 0 {
 			t.Errorf("%s: %v", ds.Name, problems)
 		}

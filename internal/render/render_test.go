@@ -13,6 +13,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -23,7 +24,7 @@ const helper = "ghcr.io/clusterpolicy/gpu-operator:v1.0.0"
 
 var owner = render.Owner{Name: "cluster-policy", UID: "11111111-2222-3333-4444-555555555555"}
 
-func catalogue(t *testing.T) []operand.Operand {
+func catalogue(t *testing.T) operand.Catalogue {
 	t.Helper()
 	all, err := operands.Catalogue()
 	if err != nil {
@@ -33,15 +34,15 @@ func catalogue(t *testing.T) []operand.Operand {
 }
 
 // node is a GPU node as discovery describes it, that every operand has work on.
-func node(osID, osVersion string) operand.NodeFacts {
-	return operand.NodeFacts{
-		Name: osID, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: "containerd",
+func node(osID, osVersion string) nodeinfo.Facts {
+	return nodeinfo.Facts{
+		Name: osID, HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: "containerd",
 		OSID: osID, OSVersion: osVersion, Architecture: "amd64", MIGCapable: "true",
 	}
 }
 
 // runs is a GPU node with another container runtime, of a release that does all that is asked of it.
-func runs(runtime string, distribution operand.Distribution) operand.NodeFacts {
+func runs(runtime string, distribution nodeinfo.Distribution) nodeinfo.Facts {
 	facts := node("ubuntu", "24.04")
 	facts.Name, facts.Runtime, facts.Distribution = runtime+string(distribution), runtime, distribution
 	facts.RuntimeVersion = map[string]string{"containerd": "2.1.4", "cri-o": "1.34.0", "docker": "28.3.3"}[runtime]
@@ -52,7 +53,7 @@ func runs(runtime string, distribution operand.Distribution) operand.NodeFacts {
 type situation struct {
 	spec   v1.ClusterPolicySpec
 	helper string
-	nodes  []operand.NodeFacts
+	nodes  []nodeinfo.Facts
 	live   map[string]render.Live
 	// optional are the kinds that the cluster has besides those of Kubernetes.
 	optional map[operand.OptionalKind]bool
@@ -72,7 +73,7 @@ func (s situation) plan(t *testing.T) plan.Plan {
 	}
 	nodes := s.nodes
 	if nodes == nil {
-		nodes = []operand.NodeFacts{node("ubuntu", "24.04")}
+		nodes = []nodeinfo.Facts{node("ubuntu", "24.04")}
 	}
 	return plan.Compute(plan.Decide(catalogue(t), in), s.optional, nodes)
 }

@@ -35,7 +35,7 @@ func isEssential(o *operand.Operand) bool { return !isAuxiliary(o) }
 func operandsOf(pass Pass, status v1.ClusterPolicyStatus, belongs func(*operand.Operand) bool) []v1.OperandStatus {
 	var found []v1.OperandStatus
 	for i := range status.Operands {
-		if o, known := operand.Find(pass.Plan.Catalogue, operand.Name(status.Operands[i].Name)); known && belongs(o) {
+		if o, known := pass.Plan.Catalogue.Find(operand.Name(status.Operands[i].Name)); known && belongs(o) {
 			found = append(found, status.Operands[i])
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // maxListed bounds status.nodes, so that the object is as large at 150 nodes as at 5,000.
@@ -272,7 +273,7 @@ func nodeStatus(n node) v1.NodeStatus {
 		Pool:    n.Facts.Pool,
 		Operand: n.Operand,
 		Reason:  n.Reason,
-		Message: truncate(n.Text(), maxMessage),
+		Message: text.Truncate(n.Text(), maxMessage),
 	}
 	if !entry.Ready {
 		entry.Since = new(metav1.NewTime(n.Since.Truncate(time.Second)))
@@ -315,23 +316,6 @@ func (f finding) failure() finding {
 	return f
 }
 
-// conditionTypes are the conditions of a policy in the order in which its status has them.
-func conditionTypes() []string {
-	return []string{
-		v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded, v1.ConditionError,
-		v1.ConditionUnsupportedFields, v1.ConditionDeprecatedFields, v1.ConditionCRDOutdated,
-	}
-}
-
-// orderConditions puts conditions into the order of conditionTypes, so that it does not depend on which was first set.
-// Conditions of others come first.
-func orderConditions(conditions []metav1.Condition) {
-	order := conditionTypes()
-	slices.SortStableFunc(conditions, func(a, b metav1.Condition) int {
-		return cmp.Compare(slices.Index(order, a.Type), slices.Index(order, b.Type))
-	})
-}
-
 func setConditions(status *v1.ClusterPolicyStatus, f finding) {
 	status.State = v1.StateNotReady
 	isError := metav1.ConditionTrue
@@ -340,7 +324,7 @@ func setConditions(status *v1.ClusterPolicyStatus, f finding) {
 	}
 	set := func(kind string, value metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: kind, Status: value, Reason: reason, Message: truncate(message, maxConditionMessage), ObservedGeneration: status.ObservedGeneration,
+			Type: kind, Status: value, Reason: reason, Message: text.Truncate(message, maxConditionMessage), ObservedGeneration: status.ObservedGeneration,
 		})
 	}
 	set(v1.ConditionReady, f.ready, f.reason, f.message)
@@ -358,16 +342,4 @@ func setConditions(status *v1.ClusterPolicyStatus, f finding) {
 	flag(v1.ConditionProgressing, ongoing.progressing, ongoing.reason, ongoing.message)
 	flag(v1.ConditionDegraded, failure.degraded, failure.reason, failure.message)
 	set(v1.ConditionError, isError, f.reason, f.message)
-}
-
-func truncate(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	const more = "..."
-	cut := most - len(more)
-	for cut > 0 && text[cut]&0xC0 == 0x80 {
-		cut--
-	}
-	return text[:cut] + more
 }

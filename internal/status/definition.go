@@ -1,16 +1,14 @@
 package status
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/events"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // namedFields is how many of the fields that a definition lacks are named.
@@ -25,7 +23,7 @@ func setDefinition(status *v1.ClusterPolicyStatus, lacking []string, namespace s
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1.ConditionCRDOutdated, Status: metav1.ConditionTrue, Reason: v1.ConditionCRDOutdated,
-		Message: truncate(fmt.Sprintf("the CustomResourceDefinition is older than the operator, and the API server drops %s from policies, "+
+		Message: text.Truncate(fmt.Sprintf("the CustomResourceDefinition is older than the operator, and the API server drops %s from policies, "+
 			"of which no edit is applied until then: %s, then set what was dropped again", named(lacking), renewal(namespace)), maxConditionMessage),
 		ObservedGeneration: status.ObservedGeneration,
 	})
@@ -53,12 +51,4 @@ func named(fields []string) string {
 // renewal is what to do about it.
 func renewal(namespace string) string {
 	return fmt.Sprintf("run kubectl -n %s exec deploy/gpu-operator -- /gpu-operator print-crd | kubectl apply --server-side --force-conflicts -f -", namespace)
-}
-
-// Froze records, by an Event and not in its status, that nothing is changed for a policy. since is another one for each
-// time that this begins.
-func (w *Writer) Froze(ctx context.Context, policy *v1.ClusterPolicy, message, since string) {
-	w.events.Record(ctx, events.Event{
-		Regarding: policyReference(policy), Type: corev1.EventTypeWarning, Reason: v1.ConditionCRDOutdated, Message: message, Transition: since,
-	})
 }

@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // field is one that a condition tells of while it is set.
@@ -90,7 +91,7 @@ func FieldNotes(spec v1.ClusterPolicySpec) []string {
 // listed are those of the fields that are set, each with its advice; empty for none. The order is that of
 // the table, so that the text stays as long as the spec does.
 func listed(fields []field, spec v1.ClusterPolicySpec) string {
-	return truncate(strings.Join(notes(fields, spec), "; "), maxConditionMessage)
+	return text.Truncate(strings.Join(notes(fields, spec), "; "), maxConditionMessage)
 }
 
 func notes(fields []field, spec v1.ClusterPolicySpec) []string {

@@ -18,6 +18,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // ErrPrerequisite means that an operand was not applied as one that it requires was not.
@@ -65,7 +66,7 @@ func operandStatuses(pass Pass, nodes []node, before []v1.OperandStatus) []v1.Op
 		}
 		status.Desired, status.Ready = int32(fares.desired), int32(fares.ready)
 		status.State, status.Reason, status.Message = judgeOperand(pass, step, fares)
-		status.Message = truncate(status.Message, maxOperandMessage)
+		status.Message = text.Truncate(status.Message, maxOperandMessage)
 		if status.State == v1.OperandDegraded {
 			status.Message = sayDetail(status, fares.said, before)
 		}
@@ -79,7 +80,7 @@ func operandStatuses(pass Pass, nodes []node, before []v1.OperandStatus) []v1.Op
 func sayDetail(status v1.OperandStatus, said []culprit, before []v1.OperandStatus) string {
 	message := status.Message
 	if at := slices.IndexFunc(said, func(c culprit) bool { return c.reason != "" }); at >= 0 {
-		message = truncate(fmt.Sprintf("%s: %s says: %s", message, said[at].node, said[at].reason), maxOperandMessage)
+		message = text.Truncate(fmt.Sprintf("%s: %s says: %s", message, said[at].node, said[at].reason), maxOperandMessage)
 	}
 	for i := range before {
 		old := &before[i]
@@ -97,7 +98,7 @@ func version(instances []operand.Instance) string {
 			versions = append(versions, instance.Version)
 		}
 	}
-	return truncate(strings.Join(versions, ", "), 256)
+	return text.Truncate(strings.Join(versions, ", "), 256)
 }
 
 func count(o operand.Operand, nodes []node) onNodes {

@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 // setPaused says of a policy that is paused first that it is. Whether it is Ready stays what its nodes and
@@ -15,7 +16,7 @@ func setPaused(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
 	}
 	for _, kind := range []string{v1.ConditionReady, v1.ConditionError} {
 		if condition := meta.FindStatusCondition(status.Conditions, kind); condition != nil {
-			condition.Message = truncate("spec.paused is true, so nothing is changed; "+assess.Sentence(condition.Reason, condition.Message), maxConditionMessage)
+			condition.Message = text.Truncate("spec.paused is true, so nothing is changed; "+assess.Sentence(condition.Reason, condition.Message), maxConditionMessage)
 			condition.Reason = v1.ReasonPaused
 		}
 	}

@@ -4,10 +4,9 @@ import (
 	"fmt"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
 const (
@@ -48,7 +47,7 @@ func nodePools(pass Pass, nodes []node) []v1.NodePoolStatus {
 	var result []v1.NodePoolStatus
 	for i := range pass.Plan.NodePools {
 		pool := &pass.Plan.NodePools[i]
-		entry := v1.NodePoolStatus{Name: pool.Name, DriverVersion: driverVersion(pool)}
+		entry := v1.NodePoolStatus{Name: pool.Name, DriverVersion: text.Truncate(pool.DriverVersion, maxVersion)}
 		var worst *node
 		for j := range nodes {
 			node := &nodes[j]
@@ -65,7 +64,7 @@ func nodePools(pass Pass, nodes []node) []v1.NodePoolStatus {
 		}
 		switch {
 		case pool.Refused.Verdict != operand.Install:
-			entry.Reason, entry.Message = pool.Refused.Reason, truncate(pool.Refused.Message, maxPoolMessage)
+			entry.Reason, entry.Message = pool.Refused.Reason, text.Truncate(pool.Refused.Message, maxPoolMessage)
 		case worst != nil:
 			entry.Reason = worst.Reason
 			entry.Message = fmt.Sprintf("%d of %d nodes are ready; %s: stage %s, %s", entry.Ready, entry.Nodes, worst.Facts.Name, worst.Stage, worst.Reason)
@@ -73,19 +72,6 @@ func nodePools(pass Pass, nodes []node) []v1.NodePoolStatus {
 		result = append(result, entry)
 	}
 	return result
-}
-
-// driverVersion is the version of the driver that the spec gives the nodes of a pool; empty where it gives none.
-func driverVersion(pool *plan.NodePool) string {
-	if !*pool.Spec.Driver.Enabled {
-		return ""
-	}
-	// Of an image that contradicts itself the pool tells elsewhere.
-	ref, err := image.Resolve(image.Driver, pool.Spec.Driver.ImageSpec, "")
-	if err != nil {
-		return ""
-	}
-	return truncate(ref.Version, maxVersion)
 }
 
 // wrongNodePool tells of a pool whose nodes cannot have what it asks for; it holds up no other.

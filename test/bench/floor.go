@@ -16,6 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
@@ -171,7 +172,7 @@ func (b *bed) floorWork(ctx context.Context, name string) (floorWork, error) {
 		}
 	}
 	maps.Copy(node.Labels, preset)
-	objects, err := rendered(plan.Compute(decisions, nil, []operand.NodeFacts{observe.Facts(node)}), wanted.Name)
+	objects, err := rendered(plan.Compute(decisions, nil, []nodeinfo.Facts{observe.Facts(node)}), wanted.Name)
 	return floorWork{objects: objects, labels: preset}, err
 }
 

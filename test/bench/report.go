@@ -134,13 +134,13 @@ func writeTable(out io.Writer, rows [][]string) {
 	}
 }
 
-// writeTo replaces the figures of this size and these stages in a file, or adds them at its end.
+// writeTo replaces the figures of this size and these stages in a file, or adds them at its end, and renews the summary.
 func (k kept) writeTo(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Errorf("read the document that gets the figures: %w", err)
 	}
-	if err := os.WriteFile(file, k.insert(text), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(withSummary(string(k.insert(text)))), 0o644); err != nil {
 		return fmt.Errorf("write the figures: %w", err)
 	}
 	return nil

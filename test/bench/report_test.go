@@ -116,6 +116,31 @@ func TestTheDocumentKeepsItsWords(t *testing.T) {
 	g.Expect(write(100, 3)).To(And(ContainSubstring("| 5 "), ContainSubstring("| 3 "), Not(ContainSubstring("| 9 "))))
 }
 
+// TestTheSummaryComesFromTheTables: it has what misses its goal or has NVIDIA's beside it, and changes with the tables.
+func TestTheSummaryComesFromTheTables(t *testing.T) {
+	g := NewWithT(t)
+	file := filepath.Join(t.TempDir(), "benchmarks.md")
+	g.Expect(os.WriteFile(file, []byte("# Words\n\n"+summaryBegin+summaryEnd+"\nThe end.\n"), 0o600)).To(Succeed())
+	write := func(nodes int, memory float64) string {
+		figures := []figure{
+			plain(other, "nothing", 1, count), atMost(other, "met", 2, 3, count), atMost(other, "missed", 5, 4, count),
+			atMost(peakMemory, "memory", memory, 50, megabytes),
+		}
+		k := kept{Nodes: nodes, Phases: map[string]keptPhase{installation: {Outcome: outcome{Figures: figures}}}}
+		g.Expect(k.writeTo(file)).To(Succeed())
+		text, err := os.ReadFile(file)
+		g.Expect(err).NotTo(HaveOccurred())
+		summary, _, found := strings.Cut(string(text), summaryEnd)
+		g.Expect(found).To(BeTrue())
+		return summary
+	}
+	g.Expect(write(100, 40)).To(And(HavePrefix("# Words\n\n"+summaryBegin+"Goals met: 2 of 3 at 100 nodes.\n"),
+		MatchRegexp(`\| 100 +\| missed +\| 5 +\| at most 4 +\| missed`), MatchRegexp(`\| 100 +\| memory +\| 40 MB +\| at most 50 MB +\| met +\| 95 MB`),
+		Not(ContainSubstring("nothing")), Not(ContainSubstring("| met "+strings.Repeat(" ", 3)+"| 2"))))
+	g.Expect(write(1000, 60)).To(And(ContainSubstring("Goals met: 2 of 3 at 100 nodes; 1 of 3 at 1000 nodes.\n"), MatchRegexp(`\| 1000 +\| memory +\| 60 MB`)))
+	g.Expect(write(100, 41)).To(And(ContainSubstring("| 41 MB"), Not(ContainSubstring("| 40 MB")), ContainSubstring("| 60 MB")))
+}
+
 func TestTheMachineIsNamed(t *testing.T) {
 	g := NewWithT(t)
 	const text = "processor\t: 0\nmodel name\t: Some CPU: fast\n"

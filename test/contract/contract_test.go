@@ -39,12 +39,12 @@ func TestContract(t *testing.T) {
 }
 
 // judge returns how many rows hold. Rows of an operand that is not in the catalogue yet are skipped.
-func (tb table) judge(t *testing.T, catalogue []operand.Operand, installer installer) int {
+func (tb table) judge(t *testing.T, catalogue operand.Catalogue, installer installer) int {
 	t.Helper()
 	scenarios := tb.renderAll(t, catalogue)
 	missing, held := map[operand.Name]int{}, 0
 	for _, row := range tb.Rows {
-		if _, inCatalogue := operand.Find(catalogue, row.Operand); !inCatalogue {
+		if _, inCatalogue := catalogue.Find(row.Operand); !inCatalogue {
 			missing[row.Operand]++
 			continue
 		}

@@ -18,6 +18,6 @@
 //	10       what happens on a node, in which order
 //
 // "api N" is about the API and the controllers of NVIDIA/gpu-operator, "peers 5" about what other projects
-// read of the operands, and "DESIGN" about decisions of this project, which docs/architecture.md tells.
+// read of the operands, and "DESIGN" about decisions of this project, which docs/architecture explains.
 // "reversed" marks a fault of the original that is not copied.
 package contract

@@ -9,6 +9,7 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
@@ -31,15 +32,15 @@ type rendered struct {
 }
 
 // facts are those of the node, an ordinary one where the table is silent.
-func (n node) facts(name string) operand.NodeFacts {
+func (n node) facts(name string) nodeinfo.Facts {
 	capable := func(said *string) string {
 		if said == nil {
 			return labels.True
 		}
 		return *said
 	}
-	return operand.NodeFacts{
-		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: cmp.Or(n.Runtime, "containerd"), RuntimeVersion: "2.1.4",
+	return nodeinfo.Facts{
+		Name: name, HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: cmp.Or(n.Runtime, "containerd"), RuntimeVersion: "2.1.4",
 		OSID: cmp.Or(n.OS, "ubuntu"), OSVersion: cmp.Or(n.Version, "24.04"), Architecture: cmp.Or(n.Arch, "amd64"),
 		Kernel: cmp.Or(n.Kernel, "6.8.0-60-generic"), Product: n.Product, HostVGPU: n.VGPUHost, OSTree: n.OSTree,
 		MIGCapable: capable(n.MIG), MPSCapable: capable(n.MPS),
@@ -47,7 +48,7 @@ func (n node) facts(name string) operand.NodeFacts {
 }
 
 // render plans the scenario and renders what is applied of the operands that rows are about.
-func (s scenario) render(catalogue []operand.Operand, wanted map[operand.Name]bool) map[operand.Name]rendered {
+func (s scenario) render(catalogue operand.Catalogue, wanted map[operand.Name]bool) map[operand.Name]rendered {
 	input := operand.Input{Spec: effective.Of(s.Spec), Namespace: namespace, HelperImage: helper, Optional: map[operand.OptionalKind]bool{}, DriverToolkit: s.DriverToolkit}
 	for _, kind := range s.Optional {
 		input.Optional[kind] = true
@@ -56,7 +57,7 @@ func (s scenario) render(catalogue []operand.Operand, wanted map[operand.Name]bo
 	if nodes == nil {
 		nodes = []node{{}}
 	}
-	var facts []operand.NodeFacts
+	var facts []nodeinfo.Facts
 	for i, node := range nodes {
 		facts = append(facts, node.facts(fmt.Sprintf("gpu-%d", i)))
 	}
@@ -81,7 +82,7 @@ func (s scenario) render(catalogue []operand.Operand, wanted map[operand.Name]bo
 }
 
 // renderAll renders the scenarios of a table.
-func (tb table) renderAll(t *testing.T, catalogue []operand.Operand) map[string]map[operand.Name]rendered {
+func (tb table) renderAll(t *testing.T, catalogue operand.Catalogue) map[string]map[operand.Name]rendered {
 	t.Helper()
 	wanted := map[operand.Name]bool{}
 	for _, row := range tb.Rows {

@@ -15,7 +15,7 @@ import (
 // demo is one run.
 type demo struct {
 	options
-	catalogue []operand.Operand
+	catalogue operand.Catalogue
 	// begin is when the command was given.
 	begin          time.Time
 	stdout, stderr *os.File

@@ -12,10 +12,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// ladder is the columns of the table.
-var ladder = []v1.Stage{
-	v1.StageDiscovered, v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v1.StageAllocatable, v1.StageValidated,
-}
+// stages are the columns of the table.
+var stages = v1.Stages()
 
 // frame is the cluster at one moment; the zero value is one without a policy.
 type frame struct {
@@ -58,9 +56,9 @@ func (r row) rank() int {
 // reached is how many stages of the ladder the node has behind it.
 func (r row) reached() int {
 	if r.verdict.State == readiness.Ready {
-		return len(ladder)
+		return len(stages)
 	}
-	return slices.Index(ladder, r.verdict.Stage)
+	return r.verdict.Stage.Index()
 }
 
 // word is what the operator says of the node. Its message starts with the node's name, which the
@@ -98,7 +96,7 @@ func (f frame) done(nodes int) bool {
 
 // counts tells how many nodes have each stage behind them.
 func (f frame) counts() string {
-	reached := make([]int, len(ladder))
+	reached := make([]int, len(stages))
 	failed := 0
 	for _, r := range f.rows {
 		for i := range r.reached() {
@@ -109,7 +107,7 @@ func (f frame) counts() string {
 		}
 	}
 	var parts []string
-	for i, stage := range ladder {
+	for i, stage := range stages {
 		parts = append(parts, fmt.Sprintf("%s %d", stage, reached[i]))
 	}
 	text := strings.Join(parts, ", ") + fmt.Sprintf(" of %d", len(f.rows))

@@ -50,7 +50,7 @@ type fault struct {
 }
 
 // breakable are the operands that have pods, as only a pod can fail.
-func breakable(catalogue []operand.Operand) []string {
+func breakable(catalogue operand.Catalogue) []string {
 	var names []string
 	for _, o := range catalogue {
 		if len(o.Workloads) > 0 {

@@ -36,7 +36,7 @@ func table(f frame, s style) []string {
 		nameWidth = max(nameWidth, len(r.name))
 	}
 	heading := pad("NODE", nameWidth)
-	for _, stage := range ladder {
+	for _, stage := range stages {
 		heading += "  " + string(stage)
 	}
 	lines := []string{cut(heading+"  THE OPERATOR SAYS", s.width)}
@@ -44,7 +44,7 @@ func table(f frame, s style) []string {
 	left := len(heading) + len("  ")
 	for _, r := range shown {
 		line := pad(r.name, nameWidth)
-		for i, stage := range ladder {
+		for i, stage := range stages {
 			line += "  " + paint(r.mark(i), len(stage), s.colour)
 		}
 		if s.width == 0 || s.width > left {

@@ -29,7 +29,7 @@ import (
 // view watches the cluster from outside the operator.
 type view struct {
 	cache     cache.Cache
-	catalogue []operand.Operand
+	catalogue operand.Catalogue
 	// changed holds a token if something has changed since it was last taken.
 	changed chan struct{}
 
@@ -41,7 +41,7 @@ type view struct {
 }
 
 // newView returns once its caches are filled. They are kept up to date until ctx ends.
-func newView(ctx context.Context, cfg *rest.Config, catalogue []operand.Operand) (*view, error) {
+func newView(ctx context.Context, cfg *rest.Config, catalogue operand.Catalogue) (*view, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register types: %w", err)

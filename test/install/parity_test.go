@@ -123,11 +123,15 @@ func kustomize(t *testing.T) []*unstructured.Unstructured {
 func TestOpenShiftGetsWhatItsComponentGives(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	data, err := os.ReadFile(repo + "/config/openshift/scc.yaml")
-	g.Expect(err).NotTo(HaveOccurred())
-	want, err := packaged.Decode(string(data))
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(want).NotTo(BeEmpty())
+	var want []*unstructured.Unstructured
+	for _, name := range []string{"scc.yaml", "operands.yaml"} {
+		data, err := os.ReadFile(repo + "/config/openshift/" + name)
+		g.Expect(err).NotTo(HaveOccurred())
+		objects, err := packaged.Decode(string(data))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(objects).NotTo(BeEmpty())
+		want = append(want, objects...)
+	}
 
 	text, err := render(t, set("platform.openshift=true")...)
 	g.Expect(err).NotTo(HaveOccurred())

@@ -39,7 +39,7 @@ var refusals = []struct {
 	{"GPUCluster", "gpuCluster.deployCR=true", "", []string{"gpuCluster.deployCR is true, and there is no kind GPUCluster here"}},
 	{"a ConfigMap without a name", "devicePlugin.config.create=true", "", []string{"devicePlugin.config.create is true without devicePlugin.config.name"}},
 	{"a ConfigMap without data", "migManager.config.create=true,migManager.config.name=a", "", []string{"migManager.config.create is true without migManager.config.data"}},
-	{"data for nothing", "dcgmExporter.config.data=x", "", []string{"dcgmExporter.config.data is there without dcgmExporter.config.create"}},
+	{"data for nothing", "dcgmExporter.config.data=x", "", []string{"dcgmExporter.config.data is set without dcgmExporter.config.create"}},
 	{"two names of one thing", "driver.upgradePolicy.gpuPodDeletion.force=true,driver.upgradePolicy.podDeletion.force=true", "", []string{"driver.upgradePolicy has gpuPodDeletion and podDeletion"}},
 	{"two names with two values", "mig.config=all-1g.10gb,migManager.config.default=all-disabled", "", []string{"mig.config is all-1g.10gb and migManager.config.default is all-disabled"}},
 	{"two configurations of the plugin", "mps.enabled=true,devicePlugin.config.name=a", "", []string{"mps.enabled", "devicePlugin.config.name"}},

@@ -14,6 +14,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
@@ -105,7 +106,7 @@ func (b *bed) createWhatIsNamed(spec v1.ClusterPolicySpec) {
 }
 
 // machine is a simulated node with these facts.
-func machine(facts operand.NodeFacts) simulator.NodeSpec {
+func machine(facts nodeinfo.Facts) simulator.NodeSpec {
 	spec := simulator.NodeSpec{
 		Name: facts.Name, OS: facts.OSID, OSVersion: facts.OSVersion, Kernel: facts.Kernel, Arch: facts.Architecture,
 		Runtime:      facts.Runtime + "://" + cmp.Or(facts.RuntimeVersion, "2.1.4"),
@@ -121,7 +122,7 @@ func machine(facts operand.NodeFacts) simulator.NodeSpec {
 		}
 	}
 	for name, value := range facts.Deploy {
-		spec.Labels[name.DeployLabel()] = value
+		spec.Labels[labels.DeployPrefix+name] = value
 	}
 	switch facts.Distribution {
 	case "k3s":

@@ -11,27 +11,32 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
 // helper is the operator's image of a release.
 const helper = "ghcr.io/clusterpolicy/gpu-operator:v1.0.0"
 
 // runs is a node with this container runtime, whose GPUs can be partitioned and shared.
-func runs(runtime, release string, distribution operand.Distribution) operand.NodeFacts {
+func runs(runtime, release string, distribution nodeinfo.Distribution) nodeinfo.Facts {
 	node := scenarios.Ubuntu(runtime + string(distribution))
 	node.Runtime, node.RuntimeVersion, node.Distribution = runtime, release, distribution
 	node.MIGCapable, node.MPSCapable = "true", "true"
 	return node
 }
 
+// everything is the cluster in which all operands are enabled.
+const everything = "everything"
+
 // clusters add to the scenarios what gives the operands more than they have by default.
 var clusters = map[string]scenarios.Scenario{
-	"everything": {
+	everything: {
 		Spec: `{
   driver: {rdma: {enabled: true, useHostMofed: true}, repoConfig: {configMapName: repos}, certConfig: {name: certificates},
     licensingConfig: {secretName: licence, nlsEnabled: true}, virtualTopology: {config: topology}, kernelModuleConfig: {name: parameters},
@@ -45,30 +50,30 @@ var clusters = map[string]scenarios.Scenario{
   validator: {plugin: {env: [{name: WITH_WORKLOAD, value: "true"}]}},
   global: {imagePullSecrets: [mirror], caBundle: {configMapName: authorities}, proxy: {httpsProxy: "http://proxy.example.com:3128"}}
 }`,
-		Nodes: []operand.NodeFacts{runs(operand.RuntimeContainerd, "2.1.4", "")},
+		Nodes: []nodeinfo.Facts{runs(nodeinfo.RuntimeContainerd, "2.1.4", "")},
 	},
 	"a driver and a toolkit of the host's own": {
 		Spec:  `{driver: {enabled: false}, toolkit: {enabled: false}}`,
-		Nodes: []operand.NodeFacts{runs(operand.RuntimeContainerd, "2.1.4", "")},
+		Nodes: []nodeinfo.Facts{runs(nodeinfo.RuntimeContainerd, "2.1.4", "")},
 	},
 	"Node Feature Discovery": {
 		Spec:  `{nodeDiscovery: {mode: nfd}}`,
-		Nodes: []operand.NodeFacts{runs(operand.RuntimeContainerd, "2.1.4", "")},
+		Nodes: []nodeinfo.Facts{runs(nodeinfo.RuntimeContainerd, "2.1.4", "")},
 	},
 	"the Node Resource Interface": {
 		Spec:  `{cdi: {nriPluginEnabled: true}}`,
-		Nodes: []operand.NodeFacts{runs(operand.RuntimeContainerd, "2.1.4", ""), runs(operand.RuntimeCRIO, "1.34.1", "")},
+		Nodes: []nodeinfo.Facts{runs(nodeinfo.RuntimeContainerd, "2.1.4", ""), runs(nodeinfo.RuntimeCRIO, "1.34.1", "")},
 	},
 	"no Container Device Interface": {
 		Spec:  `{cdi: {enabled: false}}`,
-		Nodes: []operand.NodeFacts{runs(operand.RuntimeCRIO, "1.34.1", "")},
+		Nodes: []nodeinfo.Facts{runs(nodeinfo.RuntimeCRIO, "1.34.1", "")},
 	},
 	"all runtimes": {
-		Nodes: []operand.NodeFacts{
-			runs(operand.RuntimeContainerd, "2.1.4", ""), runs(operand.RuntimeCRIO, "1.34.1", ""), runs(operand.RuntimeDocker, "28.3.3", ""),
-			runs(operand.RuntimeContainerd, "2.1.4", "microk8s"), runs(operand.RuntimeContainerd, "2.1.5-k3s1", "rke2"),
-			runs(operand.RuntimeContainerd, "2.1.4", "k0s"), runs(operand.RuntimeContainerd, "2.1.4", "gke"),
-			runs(operand.RuntimeContainerd, "2.3.0", "containerd-file"),
+		Nodes: []nodeinfo.Facts{
+			runs(nodeinfo.RuntimeContainerd, "2.1.4", ""), runs(nodeinfo.RuntimeCRIO, "1.34.1", ""), runs(nodeinfo.RuntimeDocker, "28.3.3", ""),
+			runs(nodeinfo.RuntimeContainerd, "2.1.4", "microk8s"), runs(nodeinfo.RuntimeContainerd, "2.1.5-k3s1", "rke2"),
+			runs(nodeinfo.RuntimeContainerd, "2.1.4", "k0s"), runs(nodeinfo.RuntimeContainerd, "2.1.4", "gke"),
+			runs(nodeinfo.RuntimeContainerd, "2.3.0", "containerd-file"),
 		},
 	},
 }
@@ -91,6 +96,9 @@ func operandSources(t *testing.T) []source {
 		scenario := all[name]
 		spec, err := scenario.PolicySpec()
 		g.Expect(err).NotTo(HaveOccurred(), name)
+		if name == everything {
+			specgen.EnableAll(&spec)
+		}
 		input := operand.Input{
 			Spec: effective.Of(spec), Namespace: namespace, HelperImage: helper, DriverToolkit: scenario.DriverToolkit,
 			Optional: map[operand.OptionalKind]bool{operand.ServiceMonitor: true, operand.PrometheusRule: true},

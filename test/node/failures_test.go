@@ -173,7 +173,7 @@ func (b *bed) sicken(p patient, m mode) (cure func()) {
 	}
 	name, err := node.ImageName(p.component)
 	b.Expect(err).NotTo(HaveOccurred())
-	kept := "example.com/kept:" + string(p.component)
+	kept := "example.com/kept:" + p.component
 	b.Expect(b.machine.Tag(b.t.Context(), name, kept)).To(Succeed())
 	b.Expect(b.machine.Untag(b.t.Context(), name)).To(Succeed())
 	undo := func() { b.Expect(b.machine.Tag(context.Background(), kept, name)).To(Succeed()) }

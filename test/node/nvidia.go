@@ -3,13 +3,16 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
 )
 
 // driverImageSystem ends the tags of images that are for one operating system: the machine's.
@@ -17,13 +20,13 @@ const driverImageSystem = "-ubuntu24.04"
 
 // played are the programs of each of NVIDIA's images that the stand-in plays, the one that the image starts
 // first.
-var played = map[image.Component][]string{
-	image.DriverManager: {"driver-manager"},
-	image.Toolkit:       {"nvidia-toolkit"},
-	image.DevicePlugin:  {"nvidia-device-plugin", "gpu-feature-discovery", "config-manager"},
-	image.DCGM:          {"nv-hostengine"},
-	image.DCGMExporter:  {"dcgm-exporter"},
-	image.MIGManager:    {"nvidia-mig-manager"},
+var played = map[string][]string{
+	"driver-manager":    {"driver-manager"},
+	"container-toolkit": {"nvidia-toolkit"},
+	"device-plugin":     {"nvidia-device-plugin", "gpu-feature-discovery", "config-manager"},
+	"dcgm":              {"nv-hostengine"},
+	"dcgm-exporter":     {"dcgm-exporter"},
+	"mig-manager":       {"nvidia-mig-manager"},
 }
 
 // PauseImage is what keeps a pod's namespaces; no pod starts on a machine without it.
@@ -54,7 +57,7 @@ func NVIDIAImages(standIn, libcuda string) ([]Image, error) {
 
 // DriverImage is the driver's in a version of it, empty for the one by default.
 func DriverImage(standIn, libcuda, version string) (Image, error) {
-	reference, err := image.Resolve(image.Driver, v1.ImageSpec{Version: version}, driverImageSystem)
+	reference, err := resolve("driver", version)
 	if err != nil {
 		return Image{}, fmt.Errorf("name the image of the driver: %w", err)
 	}
@@ -92,14 +95,28 @@ func PlayedImage(standIn, name string, programs ...string) Image {
 }
 
 // ImageName is the name of an image of NVIDIA's that a policy without any image has on a machine.
-func ImageName(component image.Component) (string, error) {
-	system := ""
-	if component == image.Driver {
-		system = driverImageSystem
-	}
-	reference, err := image.Resolve(component, v1.ImageSpec{}, system)
+func ImageName(component string) (string, error) {
+	reference, err := resolve(component, "")
 	if err != nil {
 		return "", fmt.Errorf("name the image of %s: %w", component, err)
 	}
 	return reference.Image, nil
+}
+
+// resolve returns the reference of an image of the catalogue in a version of it, empty for the default.
+func resolve(name, version string) (image.Reference, error) {
+	catalogue, err := operands.Catalogue()
+	if err != nil {
+		return image.Reference{}, err
+	}
+	images := catalogue.Images()
+	at := slices.IndexFunc(images, func(d image.Default) bool { return d.Name == name })
+	if at < 0 {
+		return image.Reference{}, errors.New("no operand has it")
+	}
+	system := ""
+	if images[at].PerSystem {
+		system = driverImageSystem
+	}
+	return images[at].Resolve(v1.ImageSpec{Version: version}, system)
 }

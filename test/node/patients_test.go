@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/test/node"
@@ -21,21 +20,21 @@ type patient struct {
 	operand operand.Name
 	// app is the label of its pods, container the one that runs the program.
 	app, container, program string
-	component               image.Component
+	component               string
 	// works is what the program prints once it works, where nobody asks the container how it is: it counts as
 	// ready when it runs. Empty for those with probes.
 	works string
 }
 
 var (
-	driverManager = patient{"driver", "nvidia-driver-daemonset", "k8s-driver-manager", "driver-manager", image.DriverManager, ""}
-	driver        = patient{"driver", "nvidia-driver-daemonset", "nvidia-driver-ctr", "nvidia-driver", image.Driver, ""}
-	toolkit       = patient{"container-toolkit", "nvidia-container-toolkit-daemonset", "nvidia-container-toolkit-ctr", "nvidia-toolkit", image.Toolkit, "the toolkit runs"}
-	devicePlugin  = patient{"device-plugin", "nvidia-device-plugin-daemonset", "nvidia-device-plugin", "nvidia-device-plugin", image.DevicePlugin, "the plugin serves"}
-	discovery     = patient{"gpu-feature-discovery", "gpu-feature-discovery", "gpu-feature-discovery", "gpu-feature-discovery", image.GFD, "the labels are written"}
-	exporter      = patient{"dcgm-exporter", "nvidia-dcgm-exporter", "nvidia-dcgm-exporter", "dcgm-exporter", image.DCGMExporter, ""}
-	engine        = patient{"dcgm", "nvidia-dcgm", "nvidia-dcgm-ctr", "nv-hostengine", image.DCGM, ""}
-	partitions    = patient{"mig-manager", "nvidia-mig-manager", "nvidia-mig-manager", "nvidia-mig-manager", image.MIGManager, "the MIG manager runs"}
+	driverManager = patient{"driver", "nvidia-driver-daemonset", "k8s-driver-manager", "driver-manager", "driver-manager", ""}
+	driver        = patient{"driver", "nvidia-driver-daemonset", "nvidia-driver-ctr", "nvidia-driver", "driver", ""}
+	toolkit       = patient{"container-toolkit", "nvidia-container-toolkit-daemonset", "nvidia-container-toolkit-ctr", "nvidia-toolkit", "container-toolkit", "the toolkit runs"}
+	devicePlugin  = patient{"device-plugin", "nvidia-device-plugin-daemonset", "nvidia-device-plugin", "nvidia-device-plugin", "device-plugin", "the plugin serves"}
+	discovery     = patient{"gpu-feature-discovery", "gpu-feature-discovery", "gpu-feature-discovery", "gpu-feature-discovery", "gpu-feature-discovery", "the labels are written"}
+	exporter      = patient{"dcgm-exporter", "nvidia-dcgm-exporter", "nvidia-dcgm-exporter", "dcgm-exporter", "dcgm-exporter", ""}
+	engine        = patient{"dcgm", "nvidia-dcgm", "nvidia-dcgm-ctr", "nv-hostengine", "dcgm", ""}
+	partitions    = patient{"mig-manager", "nvidia-mig-manager", "nvidia-mig-manager", "nvidia-mig-manager", "mig-manager", "the MIG manager runs"}
 )
 
 // mode is a way to fail.
@@ -85,10 +84,10 @@ func isStarting(p patient) []string {
 }
 
 // imageNames are the last parts of the images' names.
-var imageNames = map[image.Component]string{
-	image.DriverManager: "k8s-driver-manager", image.Driver: "driver", image.Toolkit: "container-toolkit",
-	image.DevicePlugin: "k8s-device-plugin", image.GFD: "k8s-device-plugin", image.DCGMExporter: "dcgm-exporter", image.DCGM: "dcgm",
-	image.MIGManager: "k8s-mig-manager",
+var imageNames = map[string]string{
+	"driver-manager": "k8s-driver-manager", "driver": "driver", "container-toolkit": "container-toolkit",
+	"device-plugin": "k8s-device-plugin", "gpu-feature-discovery": "k8s-device-plugin", "dcgm-exporter": "dcgm-exporter", "dcgm": "dcgm",
+	"mig-manager": "k8s-mig-manager",
 }
 
 // besideLadder tells whether the GPUs of a node can be used without the operand.

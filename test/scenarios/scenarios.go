@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
 // Scenario is a cluster as operators meet it.
@@ -15,7 +15,7 @@ type Scenario struct {
 	// Spec of the policy, in YAML.
 	Spec string
 	// Nodes of the cluster that have GPUs.
-	Nodes []operand.NodeFacts
+	Nodes []nodeinfo.Facts
 	// DriverToolkit is what the ImageStream of OpenShift's driver toolkit has; nil where there is none.
 	DriverToolkit map[string]string
 }
@@ -28,16 +28,16 @@ func (s Scenario) PolicySpec() (v1.ClusterPolicySpec, error) {
 }
 
 // Ubuntu is the common GPU node.
-func Ubuntu(name string) operand.NodeFacts {
-	return operand.NodeFacts{
-		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeContainerd,
-		OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Deploy: map[operand.Name]string{},
+func Ubuntu(name string) nodeinfo.Facts {
+	return nodeinfo.Facts{
+		Name: name, HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeContainerd,
+		OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Deploy: map[string]string{},
 	}
 }
 
 // nodes are so many nodes like Ubuntu, named by prefix.
-func nodes(prefix string, count int, change func(*operand.NodeFacts)) []operand.NodeFacts {
-	var all []operand.NodeFacts
+func nodes(prefix string, count int, change func(*nodeinfo.Facts)) []nodeinfo.Facts {
+	var all []nodeinfo.Facts
 	for i := range count {
 		node := Ubuntu(fmt.Sprintf("%s-%d", prefix, i+1))
 		change(&node)
@@ -46,38 +46,38 @@ func nodes(prefix string, count int, change func(*operand.NodeFacts)) []operand.
 	return all
 }
 
-func both(a, b []operand.NodeFacts) []operand.NodeFacts { return append(a, b...) }
+func both(a, b []nodeinfo.Facts) []nodeinfo.Facts { return append(a, b...) }
 
-var asIs = func(*operand.NodeFacts) {}
+var asIs = func(*nodeinfo.Facts) {}
 
 // coreOS is a node of OpenShift with this version and release of Red Hat CoreOS.
-func coreOS(version, release string) func(*operand.NodeFacts) {
-	return func(f *operand.NodeFacts) {
+func coreOS(version, release string) func(*nodeinfo.Facts) {
+	return func(f *nodeinfo.Facts) {
 		f.OSID, f.OSVersion, f.OSTree = "rhcos", version, release
 		f.Runtime, f.RuntimeVersion, f.Distribution = "cri-o", "1.34.1", "openshift"
 	}
 }
 
 // inPool gives a node the label that a pool asks for.
-func inPool(key, value string) func(*operand.NodeFacts) {
-	return func(f *operand.NodeFacts) { f.Labels = map[string]string{"example.com/" + key: value} }
+func inPool(key, value string) func(*nodeinfo.Facts) {
+	return func(f *nodeinfo.Facts) { f.Labels = map[string]string{"example.com/" + key: value} }
 }
 
 // All scenarios by name.
 var All = map[string]Scenario{
 	"mixed-os": {
-		Nodes: both(nodes("ubuntu", 2, asIs), nodes("rhel", 2, func(f *operand.NodeFacts) { f.OSID, f.OSVersion = "rhel", "9.6" })),
+		Nodes: both(nodes("ubuntu", 2, asIs), nodes("rhel", 2, func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" })),
 	},
 	"mixed-runtime": {
-		Nodes: both(nodes("containerd", 2, asIs), nodes("crio", 2, func(f *operand.NodeFacts) { f.Runtime, f.RuntimeVersion = "cri-o", "1.34.1" })),
+		Nodes: both(nodes("containerd", 2, asIs), nodes("crio", 2, func(f *nodeinfo.Facts) { f.Runtime, f.RuntimeVersion = "cri-o", "1.34.1" })),
 	},
 	"precompiled-two-kernels": {
 		Spec: `{driver: {usePrecompiled: true, version: "595"}}`,
-		Nodes: both(nodes("old", 1, func(f *operand.NodeFacts) { f.Kernel = "6.8.0-51-generic" }),
-			nodes("new", 2, func(f *operand.NodeFacts) { f.Kernel = "6.8.0-60-generic" })),
+		Nodes: both(nodes("old", 1, func(f *nodeinfo.Facts) { f.Kernel = "6.8.0-51-generic" }),
+			nodes("new", 2, func(f *nodeinfo.Facts) { f.Kernel = "6.8.0-60-generic" })),
 	},
 	"arm64-and-amd64": {
-		Nodes: both(nodes("amd", 1, asIs), nodes("arm", 1, func(f *operand.NodeFacts) { f.Architecture = "arm64" })),
+		Nodes: both(nodes("amd", 1, asIs), nodes("arm", 1, func(f *nodeinfo.Facts) { f.Architecture = "arm64" })),
 	},
 	"no-gpu-nodes": {},
 	"openshift": {
@@ -87,22 +87,22 @@ var All = map[string]Scenario{
 		},
 	},
 	"k3s": {
-		Nodes: nodes("k3s", 1, func(f *operand.NodeFacts) { f.Distribution, f.RuntimeVersion = "k3s", "2.1.5-k3s1" }),
+		Nodes: nodes("k3s", 1, func(f *nodeinfo.Facts) { f.Distribution, f.RuntimeVersion = "k3s", "2.1.5-k3s1" }),
 	},
 	"half-pre-installed-driver": {
-		Nodes: both(nodes("bare", 1, asIs), nodes("imaged", 1, func(f *operand.NodeFacts) {
-			f.Deploy = map[operand.Name]string{"driver": "pre-installed"}
+		Nodes: both(nodes("bare", 1, asIs), nodes("imaged", 1, func(f *nodeinfo.Facts) {
+			f.Deploy = map[string]string{"driver": "pre-installed"}
 		})),
 	},
 	"mig": {
 		Spec: `{mig: {strategy: mixed}, migManager: {config: {default: all-disabled}}}`,
-		Nodes: both(nodes("a100", 1, func(f *operand.NodeFacts) { f.MIGCapable = "true" }),
-			nodes("t4", 1, func(f *operand.NodeFacts) { f.MIGCapable = "false" })),
+		Nodes: both(nodes("a100", 1, func(f *nodeinfo.Facts) { f.MIGCapable = "true" }),
+			nodes("t4", 1, func(f *nodeinfo.Facts) { f.MIGCapable = "false" })),
 	},
 	"mps": {
 		Spec: `{devicePlugin: {config: {name: shared, default: whole}}}`,
-		Nodes: both(nodes("shared", 1, func(f *operand.NodeFacts) { f.MPSCapable = "true" }),
-			nodes("whole", 1, func(f *operand.NodeFacts) { f.MPSCapable = "false" })),
+		Nodes: both(nodes("shared", 1, func(f *nodeinfo.Facts) { f.MPSCapable = "true" }),
+			nodes("whole", 1, func(f *nodeinfo.Facts) { f.MPSCapable = "false" })),
 	},
 	"node-pools": {
 		Spec: `{nodePools: [
@@ -110,13 +110,13 @@ var All = map[string]Scenario{
     migManager: {config: {default: all-disabled}}},
   {name: legacy, nodeSelector: {example.com/gpu: v100}, driver: {version: 535.230.02, kernelModuleType: proprietary}, toolkit: {version: v1.17.8}},
   {name: shared, nodeSelector: {example.com/team: research}, devicePlugin: {config: {name: shares, default: four}}}]}`,
-		Nodes: slices.Concat(nodes("plain", 1, asIs), nodes("a100", 1, inPool("gpu", "a100")), nodes("a100-older", 1, func(f *operand.NodeFacts) {
+		Nodes: slices.Concat(nodes("plain", 1, asIs), nodes("a100", 1, inPool("gpu", "a100")), nodes("a100-older", 1, func(f *nodeinfo.Facts) {
 			inPool("gpu", "a100")(f)
 			f.OSVersion, f.MIGCapable = "22.04", "true"
-		}), nodes("legacy", 1, func(f *operand.NodeFacts) {
+		}), nodes("legacy", 1, func(f *nodeinfo.Facts) {
 			inPool("gpu", "v100")(f)
 			f.Runtime, f.RuntimeVersion = "cri-o", "1.34.1"
-		}), nodes("shared", 1, func(f *operand.NodeFacts) {
+		}), nodes("shared", 1, func(f *nodeinfo.Facts) {
 			inPool("team", "research")(f)
 			f.MPSCapable = "true"
 		})),

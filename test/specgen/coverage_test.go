@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
@@ -29,8 +30,6 @@ import (
 var contexts = map[string]string{
 	"gds":                                     `{gds: {enabled: true}}`,
 	"gdrcopy":                                 `{gdrcopy: {enabled: true}}`,
-	"dcgm":                                    `{dcgm: {enabled: true}}`,
-	"nodeStatusExporter":                      `{nodeStatusExporter: {enabled: true}}`,
 	"nodeStatusExporter.serviceMonitor":       `{nodeStatusExporter: {serviceMonitor: {enabled: true}}}`,
 	"dcgmExporter.serviceMonitor":             `{dcgmExporter: {serviceMonitor: {enabled: true}}}`,
 	"dcgmExporter.hpcJobMapping.directory":    `{dcgmExporter: {hpcJobMapping: {enabled: true}}}`,
@@ -178,6 +177,11 @@ func TestDeprecatedFieldsAreTold(t *testing.T) {
 func hasEffect(t *testing.T, field specgen.Field) bool {
 	t.Helper()
 	base := map[string]any{}
+	// A field of an operand's block has an effect where the operand is enabled; of its field enabled, either value may.
+	block, rest, _ := strings.Cut(field.String(), ".")
+	if slices.Contains(specgen.EnableAll(&v1.ClusterPolicySpec{}), block) && rest != "enabled" {
+		base[block] = map[string]any{"enabled": true}
+	}
 	for _, prefix := range slices.Sorted(maps.Keys(contexts)) {
 		if field.String() == prefix || strings.HasPrefix(field.String(), prefix+".") {
 			base = specgen.Merge(base, decoded(t, contexts[prefix]))
@@ -263,23 +267,23 @@ func outcome(t *testing.T, value map[string]any) string {
 
 // machines are nodes that give every operand work: two operating systems, one of them with a driver that
 // OpenShift's driver toolkit builds.
-var machines = []operand.NodeFacts{
+var machines = []nodeinfo.Facts{
 	{
 		Labels: map[string]string{"example.com/pool": "own"},
-		Name:   "ubuntu", HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeContainerd, RuntimeVersion: "2.1.4",
+		Name:   "ubuntu", HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeContainerd, RuntimeVersion: "2.1.4",
 		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64", MIGCapable: "true", MPSCapable: "true",
 	},
 	{
 		// Nobody has said what its GPUs are for.
-		Name: "unlabelled", HasGPU: true, Discovered: true, Runtime: operand.RuntimeContainerd, RuntimeVersion: "2.1.4",
+		Name: "unlabelled", HasGPU: true, Discovered: true, Runtime: nodeinfo.RuntimeContainerd, RuntimeVersion: "2.1.4",
 		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64",
 	},
 	{
-		Name: "vm", HasGPU: true, Discovered: true, Workload: operand.WorkloadVMPassthrough, Runtime: operand.RuntimeContainerd, RuntimeVersion: "2.1.4",
+		Name: "vm", HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadVMPassthrough, Runtime: nodeinfo.RuntimeContainerd, RuntimeVersion: "2.1.4",
 		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64",
 	},
 	{
-		Name: "rhcos", HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeCRIO, RuntimeVersion: "1.34.1",
+		Name: "rhcos", HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeCRIO, RuntimeVersion: "1.34.1",
 		OSID: "rhcos", OSVersion: "4.18", OSTree: "418.94.202501221327-0", Kernel: "5.14.0-427.el9.x86_64", Architecture: "amd64", Distribution: "openshift",
 	},
 }

@@ -45,7 +45,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
+	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
@@ -225,22 +225,24 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	}
 	c, now := mgr.GetClient(), clock.RealClock{}
 	known, recorder := fleet.New(), events.NewRecorder(c, now, meter.Dropped)
+	toolkit := observe.NewDriverToolkit(images, mgr.GetRESTMapper(), now)
+	kinds := clusterpolicy.NewOptionalKinds(mgr.GetCache(), mgr.GetRESTMapper(), now)
 	return utilerrors.NewAggregate([]error{
 		clusterpolicy.New(clusterpolicy.Options{
 			Client:         c,
 			Live:           mgr.GetAPIReader(),
 			Applier:        apply.New(c, mgr.GetAPIReader(), now, o.timing.Apply),
-			Status:         status.NewWriter(c, now, recorder, catalogue, o.timing.Status),
+			Status:         statuswriter.New(c, now, recorder, catalogue, o.timing.Status),
 			Fleet:          known,
 			Catalogue:      catalogue,
 			Namespace:      o.namespace,
 			HelperImage:    o.image,
 			Metrics:        o.metrics.endpoint(),
-			DriverToolkit:  observe.NewDriverToolkit(images, mgr.GetRESTMapper(), now),
+			DriverToolkit:  toolkit,
 			CreateFailures: observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, now),
 			References:     references,
 			Schema:         &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},
-			Kinds:          clusterpolicy.NewOptionalKinds(mgr.GetCache(), mgr.GetRESTMapper()),
+			Kinds:          kinds,
 			Meter:          meter,
 			Clock:          now,
 			Timing:         o.timing.Policy,
@@ -251,6 +253,8 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 		}).SetupWithManager(ctx, mgr),
 		mgr.Add(images),
 		mgr.Add(references),
+		mgr.Add(toolkit),
+		mgr.Add(kinds),
 		mgr.AddHealthzCheck("ping", func(*http.Request) error { return nil }),
 		mgr.AddReadyzCheck("caches", cachesSynced(mgr)),
 	})

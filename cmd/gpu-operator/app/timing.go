@@ -4,13 +4,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/clusterpolicy"
 	"github.com/clusterpolicy/gpu-operator/internal/controller/node"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
+	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
 // Timing are the waits of all that the manager runs.
 type Timing struct {
 	Apply  apply.Timing
-	Status status.Timing
+	Status statuswriter.Timing
 	Policy clusterpolicy.Timing
 	Node   node.Timing
 }
@@ -19,7 +19,7 @@ type Timing struct {
 func DefaultTiming() Timing {
 	return Timing{
 		Apply:  apply.DefaultTiming(),
-		Status: status.DefaultTiming(),
+		Status: statuswriter.DefaultTiming(),
 		Policy: clusterpolicy.DefaultTiming(),
 		Node:   node.DefaultTiming(),
 	}

@@ -8,8 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
 )
 
 // width is where comments of values.yaml are broken.
@@ -17,20 +16,21 @@ const width = 110
 
 // setImages gives the image keys of each block the operator's defaults.
 func (v *values) setImages() error {
-	for block, component := range v.fields.Images {
-		reference, err := image.Resolve(image.Component(component), v1.ImageSpec{}, "")
-		if err != nil {
-			return fmt.Errorf("fields.yaml: the image of %s: %w", block, err)
+	catalogue, err := operands.Catalogue()
+	if err != nil {
+		return err
+	}
+	for _, fallback := range catalogue.Images() {
+		if fallback.Field == "" {
+			continue
 		}
-		name, tag, _ := strings.Cut(reference.Image, ":")
-		slash := strings.LastIndex(name, "/")
-		s := v.schema.at(block)
+		s := v.schema.at(fallback.Field)
 		if s == nil {
-			return fmt.Errorf("fields.yaml: %s is no block of the policy", block)
+			return fmt.Errorf("the image %s: %s is no block of the policy", fallback.Name, fallback.Field)
 		}
-		s.Properties["repository"].Default = name[:slash]
-		s.Properties["image"].Default = name[slash+1:]
-		s.Properties["version"].Default = tag
+		s.Properties["repository"].Default = fallback.Repository
+		s.Properties["image"].Default = fallback.Image
+		s.Properties["version"].Default = fallback.Version
 	}
 	return nil
 }

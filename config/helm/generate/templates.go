@@ -77,21 +77,23 @@ func fileOf(o object) string {
 
 // openShift is config/openshift, for the values that ask for it.
 func openShift(root string) ([]byte, error) {
-	data, err := os.ReadFile(filepath.Join(root, "config/openshift/scc.yaml"))
-	if err != nil {
-		return nil, fmt.Errorf("reading what OpenShift needs: %w", err)
-	}
 	text := fmt.Sprintf(header, "config/openshift") + "{{- if (.Values.platform | default dict).openshift }}\n"
-	for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
-		o := object{}
-		if err := utilyaml.Unmarshal(document, &o); err != nil {
-			return nil, fmt.Errorf("decoding config/openshift/scc.yaml: %w", err)
-		}
-		one, err := template(o)
+	for _, name := range []string{"scc.yaml", "operands.yaml"} {
+		data, err := os.ReadFile(filepath.Join(root, "config/openshift", name))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("reading what OpenShift needs: %w", err)
 		}
-		text += "---\n" + one
+		for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
+			o := object{}
+			if err := utilyaml.Unmarshal(document, &o); err != nil {
+				return nil, fmt.Errorf("decoding config/openshift/%s: %w", name, err)
+			}
+			one, err := template(o)
+			if err != nil {
+				return nil, err
+			}
+			text += "---\n" + one
+		}
 	}
 	return []byte(text + "{{- end }}\n"), nil
 }

@@ -45,8 +45,6 @@ type chartKey struct {
 type fields struct {
 	// Chart are the defaults that the chart itself sets.
 	Chart map[string]any `json:"chart"`
-	// Images names the image of internal/image that each block runs.
-	Images map[string]string `json:"images"`
 	// Without tells of fields without effect what happens instead.
 	Without map[string]string `json:"without"`
 }

@@ -14,10 +14,12 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
 const root = "../../.."
@@ -51,12 +53,13 @@ func TestRelatedImagesAreThoseThatRun(t *testing.T) {
 	const own = "registry.local/gpu-operator:1.2.3"
 	g := NewWithT(t)
 	spec := v1.ClusterPolicySpec{}
-	g.Expect(yaml.UnmarshalStrict([]byte(`{dcgm: {enabled: true}, nodeStatusExporter: {enabled: true}, gds: {enabled: true}, gdrcopy: {enabled: true},
+	g.Expect(yaml.UnmarshalStrict([]byte(`{gds: {enabled: true}, gdrcopy: {enabled: true},
 		devicePlugin: {config: {name: plugin, default: any}}, driver: {rdma: {enabled: true}}}`), &spec)).To(Succeed())
+	specgen.EnableAll(&spec)
 	input := operand.Input{Spec: effective.Of(spec), Namespace: namespace, HelperImage: own}
 	catalogue, err := operands.Catalogue()
 	g.Expect(err).NotTo(HaveOccurred())
-	computed := plan.Compute(plan.Decide(catalogue, input), nil, []operand.NodeFacts{on("a", "rhel", "9.6"), on("b", "ubuntu", "22.04"), on("c", "ubuntu", "24.04")})
+	computed := plan.Compute(plan.Decide(catalogue, input), nil, []nodeinfo.Facts{on("a", "rhel", "9.6"), on("b", "ubuntu", "22.04"), on("c", "ubuntu", "24.04")})
 	running := map[string]bool{}
 	for _, step := range computed.Steps {
 		if step.Action != plan.Apply {
@@ -84,10 +87,10 @@ func TestRelatedImagesAreThoseThatRun(t *testing.T) {
 }
 
 // on is a node with a GPU and this operating system.
-func on(name, system, version string) operand.NodeFacts {
-	return operand.NodeFacts{
-		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeContainerd,
-		OSID: system, OSVersion: version, Architecture: "amd64", MIGCapable: "true", MPSCapable: "true", Deploy: map[operand.Name]string{},
+func on(name, system, version string) nodeinfo.Facts {
+	return nodeinfo.Facts{
+		Name: name, HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeContainerd,
+		OSID: system, OSVersion: version, Architecture: "amd64", MIGCapable: "true", MPSCapable: "true", Deploy: map[string]string{},
 	}
 }
 

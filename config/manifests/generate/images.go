@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/operands"
 )
 
 // relatedImage is an image that a mirror for a cluster without internet must have.
@@ -21,13 +22,14 @@ var systems = []string{"rhel9", "ubuntu22.04", "ubuntu24.04"}
 
 // relatedImages are all that the operator runs by default, and its own.
 func relatedImages(operator string) ([]relatedImage, error) {
-	all := []relatedImage{{string(image.OperatorImage), operator}}
-	for _, component := range image.Components() {
+	catalogue, err := operands.Catalogue()
+	if err != nil {
+		return nil, err
+	}
+	all := []relatedImage{{image.Operator().Name, operator}}
+	for _, fallback := range catalogue.Images() {
 		suffixes := []string{""}
-		switch {
-		case component == image.OperatorImage:
-			continue
-		case component.PerSystem():
+		if fallback.PerSystem {
 			suffixes = systems
 		}
 		for _, system := range suffixes {
@@ -35,11 +37,11 @@ func relatedImages(operator string) ([]relatedImage, error) {
 			if system != "" {
 				suffix = "-" + system
 			}
-			reference, err := image.Resolve(component, v1.ImageSpec{}, suffix)
+			reference, err := fallback.Resolve(v1.ImageSpec{}, suffix)
 			if err != nil {
 				return nil, fmt.Errorf("relatedImages: %w", err)
 			}
-			all = append(all, relatedImage{string(component) + suffix, reference.Image})
+			all = append(all, relatedImage{fallback.Name + suffix, reference.Image})
 		}
 	}
 	// One image may run as two operands; it is listed once.

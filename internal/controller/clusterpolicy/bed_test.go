@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
@@ -27,7 +28,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
+	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
 // Objects of the stack that specs name.
@@ -63,14 +64,16 @@ func newBed(nodes ...*corev1.Node) *bed {
 	mapper := mapper()
 	mapper.calls = b.calls
 	toolkit := observe.NewDriverToolkit(&tappedCache{images, b.calls, "image"}, mapper, b.clock)
+	start(toolkit)
 	timing := apply.DefaultTiming()
 	// Machines that run the suite may be slow.
 	timing.Patience = time.Minute
+	recorder := events.NewRecorder(c, b.clock, func(string) {})
 	b.reconciler = New(Options{
 		Client:         c,
 		Live:           live,
 		Applier:        apply.New(c, live, b.clock, timing),
-		Status:         status.NewWriter(c, b.clock, events.NewRecorder(c, b.clock, func(string) {}), catalogue, status.DefaultTiming()),
+		Status:         statuswriter.New(c, b.clock, recorder, catalogue, statuswriter.DefaultTiming()),
 		Fleet:          b.fleet,
 		Catalogue:      catalogue,
 		Namespace:      namespace,
@@ -79,7 +82,7 @@ func newBed(nodes ...*corev1.Node) *bed {
 		CreateFailures: observe.NewCreateFailures(live, namespace, b.clock),
 		References:     &tappedCache{references, b.calls, "reference"},
 		Schema:         &observe.Schema{Cached: c, Live: live},
-		Kinds:          NewOptionalKinds(&tappedCache{kindsCache, b.calls, "kind"}, mapper),
+		Kinds:          b.kinds(),
 		Meter:          metrics.New(b.clock),
 		Clock:          b.clock,
 		Timing:         DefaultTiming(),
@@ -97,6 +100,28 @@ func newBed(nodes ...*corev1.Node) *bed {
 		empty(ctx)
 	})
 	return b
+}
+
+// kinds are the optional kinds, of which none is watched yet.
+func (b *bed) kinds() *OptionalKinds {
+	GinkgoHelper()
+	mapper := mapper()
+	mapper.calls = b.calls
+	kinds := NewOptionalKinds(&tappedCache{kindsCache, b.calls, "kind"}, mapper, b.clock)
+	start(kinds)
+	return kinds
+}
+
+// start runs what a manager would run, until the spec or its container ends.
+func start(runnable manager.Runnable) {
+	GinkgoHelper()
+	running, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- runnable.Start(running) }()
+	DeferCleanup(func() {
+		stop()
+		Eventually(ended).Should(Receive(BeNil()))
+	})
 }
 
 // gpuNode is a node with GPUs, as discovery labels it.

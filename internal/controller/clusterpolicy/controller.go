@@ -25,7 +25,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
-	"github.com/clusterpolicy/gpu-operator/internal/status"
+	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
 // theCluster is the only key: a pass is about the policy in force, whatever event started it.
@@ -39,11 +39,11 @@ type Options struct {
 	// Applier writes the objects of the stack.
 	Applier *apply.Applier
 	// Status writes the status of policies.
-	Status *status.Writer
+	Status *statuswriter.Writer
 	// Fleet has what is known of the nodes, and takes what they are assessed by.
 	Fleet *fleet.Fleet
 	// Catalogue is the sorted list of operands.
-	Catalogue []operand.Operand
+	Catalogue operand.Catalogue
 	// Namespace of the operator and the operands.
 	Namespace string
 	// HelperImage is the operator's own image.

@@ -21,7 +21,9 @@ type drafts struct {
 // decide returns the decisions for the input, which is made of this spec: those that nodes are assessed by, unless they
 // were made of another spec or of other references. The spec is compared, and not its generation alone: around a change of
 // the definition the same generation may be shown with other fields.
-func decide(basis *fleet.Basis, catalogue []operand.Operand, written v1.ClusterPolicySpec, input operand.Input) *plan.Decisions {
+func decide(
+	basis *fleet.Basis, catalogue operand.Catalogue, written v1.ClusterPolicySpec, input operand.Input,
+) *plan.Decisions {
 	if basis == nil || basis.Decisions == nil || !reflect.DeepEqual(basis.Policy.Spec, written) ||
 		basis.Decisions.Input.AppliedSpec != input.AppliedSpec ||
 		!reflect.DeepEqual(basis.Decisions.Input.Contents, input.Contents) ||

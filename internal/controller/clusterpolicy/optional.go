@@ -3,101 +3,96 @@ package clusterpolicy
 import (
 	"context"
 	"fmt"
+	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/notify"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/optional"
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-// OptionalKinds watches the kinds that other projects define, as long as the cluster has them. Only the pass uses it, and
-// passes do not overlap.
+// OptionalKinds watches the kinds that other projects define, while the cluster has their definitions. A manager runs
+// its Start.
 type OptionalKinds struct {
-	cache   cache.Cache
-	mapper  meta.RESTMapper
-	changed chan event.GenericEvent
-	watched map[operand.OptionalKind]bool
+	watches []optionalWatch
+	changed notify.Signal
+}
+
+type optionalWatch struct {
+	render.OptionalKind
+	*optional.Watch
 }
 
 // NewOptionalKinds returns one that watches nothing yet.
-func NewOptionalKinds(c cache.Cache, mapper meta.RESTMapper) *OptionalKinds {
-	// One event that is not taken yet stands for all that follow.
-	return &OptionalKinds{cache: c, mapper: mapper, changed: make(chan event.GenericEvent, 1), watched: map[operand.OptionalKind]bool{}}
+func NewOptionalKinds(c cache.Cache, mapper meta.RESTMapper, clk clock.Clock) *OptionalKinds {
+	o := &OptionalKinds{changed: notify.New()}
+	for _, kind := range render.OptionalKinds() {
+		o.watches = append(o.watches, optionalWatch{kind, optional.New(optional.Options{
+			Object: kind.Object, Cache: c, Mapper: mapper, Clock: clk, Changed: o.changed,
+		})})
+	}
+	return o
 }
 
-// Events has an event when an object of these kinds has changed, for one receiver.
-func (o *OptionalKinds) Events() <-chan event.GenericEvent { return o.changed }
+// Events has an event when Follow may have another answer, or an object of these kinds has changed, for one receiver.
+func (o *OptionalKinds) Events() <-chan event.GenericEvent { return o.changed.Events() }
+
+// Start implements manager.Runnable.
+func (o *OptionalKinds) Start(ctx context.Context) error {
+	var running sync.WaitGroup
+	for _, kind := range o.watches {
+		running.Go(func() { _ = kind.Start(ctx) })
+	}
+	running.Wait()
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: passes are those of a leader.
+func (o *OptionalKinds) NeedLeaderElection() bool { return true }
 
 // Follow watches the kinds that can be used, by the definitions that the cluster has, and no other, and returns them.
-func (o *OptionalKinds) Follow(ctx context.Context, definitions map[string]bool) (map[operand.OptionalKind]bool, error) {
-	available := map[operand.OptionalKind]bool{}
-	for _, optional := range render.OptionalKinds() {
-		served, err := o.served(optional, definitions)
+// The API server serves a kind a moment after its definition exists.
+//
+// As long as it is not known of one of them whether it is served, it returns none: nothing is pruned then, and an
+// object of one kind may depend on another kind.
+func (o *OptionalKinds) Follow(
+	ctx context.Context, definitions map[string]bool,
+) (map[operand.OptionalKind]bool, error) {
+	for _, kind := range o.watches {
+		if definitions[kind.CRD] {
+			kind.Look()
+		}
+	}
+	available, known := map[operand.OptionalKind]bool{}, true
+	for _, kind := range o.watches {
+		state, err := kind.follow(ctx, definitions[kind.CRD])
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("watching %s objects: %w", kind.Kind, err)
 		}
-		if err := o.watch(ctx, optional, served); err != nil {
-			return nil, fmt.Errorf("watching %s objects: %w", optional.Kind, err)
+		known = known && state != optional.Unknown
+		if state == optional.Served {
+			available[kind.Kind] = true
 		}
-		if served {
-			available[optional.Kind] = true
-		}
+	}
+	if !known {
+		clear(available)
 	}
 	return available, nil
 }
 
-// served reports whether the API server serves the kind already: it does so a moment after its definition
-// is there, which is an event of the definition too.
-func (o *OptionalKinds) served(optional render.OptionalKind, definitions map[string]bool) (bool, error) {
-	if !definitions[optional.CRD] {
-		return false, nil
+func (w optionalWatch) follow(ctx context.Context, defined bool) (optional.State, error) {
+	if !defined {
+		return optional.Absent, w.Forget(ctx)
 	}
-	kind := optional.Object.GetObjectKind().GroupVersionKind()
-	_, err := o.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if meta.IsNoMatchError(err) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-func (o *OptionalKinds) watch(ctx context.Context, optional render.OptionalKind, served bool) error {
-	switch {
-	case served && !o.watched[optional.Kind]:
-		log.FromContext(ctx).Info("The cluster has an optional kind", "kind", optional.Kind)
-		informer, err := o.cache.GetInformer(ctx, optional.Object, cache.BlockUntilSynced(false))
-		if err != nil {
-			return err
-		}
-		if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc:    func(any) { o.notify() },
-			UpdateFunc: func(_, _ any) { o.notify() },
-			DeleteFunc: func(any) { o.notify() },
-		}); err != nil {
-			return err
-		}
-	case !served && o.watched[optional.Kind]:
-		log.FromContext(ctx).Info("The cluster no longer has an optional kind", "kind", optional.Kind)
-		if err := o.cache.RemoveInformer(ctx, optional.Object); err != nil {
-			return err
-		}
-	}
-	o.watched[optional.Kind] = served
-	return nil
-}
-
-func (o *OptionalKinds) notify() {
-	select {
-	case o.changed <- event.GenericEvent{Object: &corev1.Node{}}:
-	default:
-	}
+	return w.Watch.Follow(ctx)
 }
 
 // kinds are those that are applied and pruned.
@@ -106,9 +101,9 @@ func kinds(available map[operand.OptionalKind]bool) []client.Object {
 	for _, kind := range render.Kinds() {
 		result = append(result, kind)
 	}
-	for _, optional := range render.OptionalKinds() {
-		if available[optional.Kind] {
-			result = append(result, optional.Object)
+	for _, kind := range render.OptionalKinds() {
+		if available[kind.Kind] {
+			result = append(result, kind.Object)
 		}
 	}
 	return result
@@ -117,8 +112,8 @@ func kinds(available map[operand.OptionalKind]bool) []client.Object {
 // definitionInUse lets pass the events of the definitions of optional kinds, and of the policy's own.
 func definitionInUse() predicate.Predicate {
 	wanted := map[string]bool{crd.Name: true}
-	for _, optional := range render.OptionalKinds() {
-		wanted[optional.CRD] = true
+	for _, kind := range render.OptionalKinds() {
+		wanted[kind.CRD] = true
 	}
 	return predicate.NewPredicateFuncs(func(object client.Object) bool { return wanted[object.GetName()] })
 }

@@ -115,7 +115,7 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	if input.DriverToolkit, err = s.driverToolkit(ctx, input); err != nil {
 		return input, err
 	}
-	input.Contents, err = observe.Contents(ctx, s.References, s.Namespace, operand.Uses(s.Catalogue, input))
+	input.Contents, err = observe.Contents(ctx, s.References, s.Namespace, s.Catalogue.Uses(input))
 	return input, err
 }
 

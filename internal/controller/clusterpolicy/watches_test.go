@@ -18,6 +18,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 const (
@@ -47,7 +48,7 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 		// The watches of the suite's caches end with their kinds.
 		b.answers(nil)
 		b.pass(ctx, longer)
-		Expect(b.reconciler.Kinds.watched).To(HaveEach(BeFalse()))
+		Expect(b.watched()).To(HaveEach(BeFalse()))
 	})
 
 	It("are used where the cluster has them", func(ctx SpecContext) {
@@ -93,10 +94,8 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 		Expect(message(b.policy(ctx), v1.ConditionReady)).To(ContainSubstring(errRefused.Error()))
 		b.pass(ctx, time.Second)
 		b.settle(ctx)
-		Expect(b.reconciler.Kinds.watched).To(HaveEach(BeTrue()))
+		Expect(b.watched()).To(HaveEach(BeTrue()))
 	},
-		Entry(nil, "map ServiceMonitor", nothing),
-		Entry(nil, "map PrometheusRule", nothing),
 		Entry(nil, "watch ServiceMonitor", forgetKinds),
 		Entry(nil, "watch PrometheusRule", forgetKinds),
 		Entry(nil, "handle ServiceMonitor", forgetKinds),
@@ -105,6 +104,28 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 		Entry(nil, "cached list PrometheusRule", nothing),
 		Entry(nil, "delete ServiceMonitor", noStatusExporter),
 		Entry(nil, "delete PrometheusRule", noStatusExporter),
+	)
+
+	DescribeTable("the discovery of a kind fails once", func(ctx SpecContext, what string) {
+		forgetKinds(ctx, b)
+		failed := b.failOnce(what, 1)
+		b.pass(ctx, longer)
+		Expect(failed().what).To(Equal(what))
+		Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"), "it holds up nothing else")
+		Expect(exists(ctx, &monitoringv1.ServiceMonitor{}, monitorName)).To(BeTrue())
+		Expect(exists(ctx, &monitoringv1.PrometheusRule{}, ruleName)).To(BeTrue(), "it needs the other kind, and is not pruned")
+		events := b.reconciler.Kinds.Events()
+		Eventually(events).Should(Receive(), "the other kind is watched")
+		b.clock.Step(time.Second)
+		Eventually(func() map[operand.OptionalKind]bool {
+			b.pass(ctx, 0)
+			return b.watched()
+		}).Should(HaveEach(BeTrue()))
+		Eventually(events).Should(Receive(), "a pass is due")
+		b.settle(ctx)
+	},
+		Entry(nil, "map ServiceMonitor"),
+		Entry(nil, "map PrometheusRule"),
 	)
 
 	DescribeTable("a call fails once for the driver toolkit", func(ctx SpecContext, what string) {
@@ -200,7 +221,16 @@ func (b *bed) ubuntu(ctx context.Context) {
 }
 
 // forgetKinds has the optional kinds be watched anew, as after a restart.
-func forgetKinds(_ context.Context, b *bed) { clear(b.reconciler.Kinds.watched) }
+func forgetKinds(_ context.Context, b *bed) { b.reconciler.Kinds = b.kinds() }
+
+// watched is which of the optional kinds are watched.
+func (b *bed) watched() map[operand.OptionalKind]bool {
+	found := map[operand.OptionalKind]bool{}
+	for _, kind := range b.reconciler.Kinds.watches {
+		found[kind.Kind] = kind.Watching()
+	}
+	return found
+}
 
 // noStatusExporter installs the node-status exporter, and no longer asks for it: it has objects of both kinds.
 func noStatusExporter(ctx context.Context, b *bed) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 // A node that is starting is assessed soon after what may end that, and later after each step on the way.
@@ -70,7 +69,7 @@ func TestAPlanIsKeptWhileNothingChanges(t *testing.T) {
 	r.Expect(r.client.Update(t.Context(), node)).To(Succeed())
 	relabelled := planned()
 	r.Expect(relabelled).NotTo(BeIdenticalTo(first))
-	r.Expect(relabelled.Node.Facts.Deploy).To(HaveKeyWithValue(operand.Name("dcgm-exporter"), labels.False))
+	r.Expect(relabelled.Node.Facts.Deploy).To(HaveKeyWithValue("dcgm-exporter", labels.False))
 	r.Expect(planned()).To(BeIdenticalTo(relabelled))
 
 	r.publish()

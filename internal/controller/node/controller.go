@@ -40,7 +40,7 @@ type Options struct {
 	Client client.Client
 	Live   client.Reader
 	// Catalogue is the sorted list of operands.
-	Catalogue []operand.Operand
+	Catalogue operand.Catalogue
 	// Namespace of the operator and the operands.
 	Namespace string
 	// Fleet takes the entries, and has what nodes are assessed by.
@@ -158,7 +158,7 @@ func (r *Reconciler) isStep(pod *corev1.Pod) bool {
 
 // comesFirst reports whether labels of the node wait for this pod to be ready.
 func (r *Reconciler) comesFirst(pod *corev1.Pod) bool {
-	o, known := operand.Find(r.Catalogue, operand.Name(pod.Labels[labels.Operand]))
+	o, known := r.Catalogue.Find(operand.Name(pod.Labels[labels.Operand]))
 	return known && o.Injects
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -57,7 +57,7 @@ func (j *joins) climb(node *corev1.Node, after time.Duration, stage v1.Stage) {
 		entry = *s.before
 	}
 	s.entry = entry
-	s.entry.Facts = operand.NodeFacts{Name: node.Name, HasGPU: true}
+	s.entry.Facts = nodeinfo.Facts{Name: node.Name, HasGPU: true}
 	s.entry.Latest.At, s.entry.Latest.Stage, s.entry.Latest.State = s.now, stage, readiness.Progressing
 	if stage == "" {
 		s.entry.Latest.Stage, s.entry.Latest.State = v1.StageValidated, readiness.Ready

@@ -17,10 +17,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
+	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
 // scope is one reconcile of one node.
@@ -60,7 +61,7 @@ func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) 
 }
 
 // facts are those of the node. They are read anew once the Node is another one.
-func (s *scope) facts() operand.NodeFacts {
+func (s *scope) facts() nodeinfo.Facts {
 	if kept := s.entry.Planned; kept != nil && kept.From.Version == s.node.ResourceVersion {
 		facts := kept.Node.Facts
 		facts.StayedAway = false
@@ -279,7 +280,7 @@ func (s *scope) join() {
 	writes := &s.entry.Writes
 	isNew := s.before == nil || s.before.Latest.At.IsZero()
 	if writes.Joined.IsZero() && isNew && assess.GPUReadyCondition(s.node) == nil {
-		writes.Joined = later(s.node.CreationTimestamp.Time, s.basis.Policy.CreationTimestamp.Time)
+		writes.Joined = times.Later(s.node.CreationTimestamp.Time, s.basis.Policy.CreationTimestamp.Time)
 		if s.now.Sub(writes.Joined) > discoveryTime {
 			writes.Joined = s.now
 		}
@@ -287,10 +288,7 @@ func (s *scope) join() {
 	if writes.Joined.IsZero() {
 		return
 	}
-	stages, reached := v1.Stages(), 0
-	for reached < len(stages) && stages[reached] != s.entry.Latest.Stage {
-		reached++
-	}
+	stages, reached := v1.Stages(), s.entry.Latest.Stage.Index()
 	if s.entry.Latest.Ready() {
 		reached = len(stages)
 	}
@@ -300,13 +298,6 @@ func (s *scope) join() {
 	if s.entry.Latest.Ready() {
 		writes.Joined, writes.Reached = time.Time{}, 0
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
 }
 
 // wasManaged reports whether the operator has managed the node for sure. Labels such as nvidia.com/gpu.present may be an

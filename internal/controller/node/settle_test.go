@@ -11,7 +11,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
 	"github.com/clusterpolicy/gpu-operator/internal/fleet"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
@@ -25,7 +25,7 @@ func at(stage v1.Stage) assess.Assessment {
 // starting has the fleet know of so many nodes that are starting.
 func starting(f *fleet.Fleet, nodes int) {
 	for i := range nodes {
-		f.Set(&fleet.Entry{Facts: operand.NodeFacts{Name: fmt.Sprint("other-", i), HasGPU: true}, Basis: 1, Latest: at(v1.StageDriver)})
+		f.Set(&fleet.Entry{Facts: nodeinfo.Facts{Name: fmt.Sprint("other-", i), HasGPU: true}, Basis: 1, Latest: at(v1.StageDriver)})
 	}
 }
 

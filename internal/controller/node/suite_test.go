@@ -22,7 +22,7 @@ var (
 	cfg       *rest.Config
 	stop      func() error
 	scheme    *runtime.Scheme
-	catalogue []operand.Operand
+	catalogue operand.Catalogue
 )
 
 func TestNodeController(t *testing.T) {

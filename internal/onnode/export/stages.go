@@ -7,6 +7,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/marker"
 	"github.com/clusterpolicy/gpu-operator/internal/onnode/validate"
+	"github.com/clusterpolicy/gpu-operator/internal/times"
 )
 
 // proof is what a marker that can be trusted tells.
@@ -88,7 +89,7 @@ func (s *stages) since(stage labels.Marker, before *proof) time.Time {
 	if before != nil {
 		began = before.at
 	}
-	return latest(began, s.lost[stage])
+	return times.Later(began, s.lost[stage])
 }
 
 // after returns how long the stage of this proof took, after the proof of the stage before; nil for
@@ -96,7 +97,7 @@ func (s *stages) since(stage labels.Marker, before *proof) time.Time {
 func (p *proof) after(before *proof) (time.Duration, bool) {
 	began := p.started
 	if before != nil && p.renewed {
-		began = latest(before.at, p.started)
+		began = times.Later(before.at, p.started)
 	} else if before != nil {
 		began = before.at
 	}
@@ -104,11 +105,4 @@ func (p *proof) after(before *proof) (time.Duration, bool) {
 		return 0, false
 	}
 	return p.at.Sub(began), true
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

@@ -8,17 +8,25 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/validator"
 )
 
 // Name of the operand.
 const Name operand.Name = "container-toolkit"
 
+// defaultImage is NVIDIA's published image, at the version that this release was made for.
+var defaultImage = image.Default{
+	Name: "container-toolkit", Field: "toolkit", Repository: "nvcr.io/nvidia/k8s", Image: "container-toolkit", Version: "v1.20.0",
+}
+
 // Operand is the container toolkit.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:       Name,
-		Workloads:  []operand.Workload{operand.WorkloadContainer},
+		Images:     []image.Default{defaultImage},
+		Workloads:  []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Stage:      v1.StageToolkit,
 		DaemonSet:  "nvidia-container-toolkit-daemonset",
 		Injects:    true,
@@ -28,7 +36,7 @@ func Operand() operand.Operand {
 		Placement:  placement,
 		Wanted:     wanted,
 		Instances:  instances,
-		Varies:     operand.VariesToolkit,
+		Varies:     varies,
 	}
 }
 
@@ -62,9 +70,9 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.Toolkit
-	ref, err := image.Resolve(image.Toolkit, spec.ImageSpec, "")
+	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.toolkit: %w", err)
 	}
@@ -88,7 +96,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 			PullSecrets: spec.ImagePullSecrets,
 			Main:        mainContainer,
 			Container:   container,
-			InitEnv:     operand.ValidatorEnv(in, validation),
+			InitEnv:     validator.Env(in, validation),
 			Additions:   map[string]operand.Additions{mainContainer: s.main, validation: validationSettings(s.Restarts)},
 			Volumes:     s.volumes,
 			Values:      s.values,
@@ -111,4 +119,9 @@ func validationSettings(restarts bool) operand.Additions {
 
 func placement(in operand.Input) operand.Placement {
 	return operand.Placement{PlacementSpec: in.Spec.Toolkit.PlacementSpec, Field: "spec.toolkit"}
+}
+
+// varies tells whether a pool says something else of the container toolkit.
+func varies(pool v1.NodePoolSpec) bool {
+	return pool.Toolkit != nil && operand.VariesImage(pool.Toolkit.ImageSpec)
 }

@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/containertoolkit"
 )
@@ -31,8 +32,8 @@ func TestWhichNodesAreServed(t *testing.T) {
 		tooOld = "NotSupportedYet: spec.cdi.nriPluginEnabled needs containerd 1.7.30, 2.1 or newer, or CRI-O 1.34 or newer, and the node has "
 		update = ": update it, or remove spec.cdi.nriPluginEnabled"
 	)
-	at := func(runtime, version string, distribution operand.Distribution) operand.NodeFacts {
-		return operand.NodeFacts{Runtime: runtime, RuntimeVersion: version, Distribution: distribution}
+	at := func(runtime, version string, distribution nodeinfo.Distribution) nodeinfo.Facts {
+		return nodeinfo.Facts{Runtime: runtime, RuntimeVersion: version, Distribution: distribution}
 	}
 	with := func(spec v1.ClusterPolicySpec, change func(*v1.ClusterPolicySpec)) v1.ClusterPolicySpec {
 		change(&spec)
@@ -41,7 +42,7 @@ func TestWhichNodesAreServed(t *testing.T) {
 	gpuClass := func(s *v1.ClusterPolicySpec) { s.Operator = &v1.OperatorSpec{RuntimeClass: "gpu"} }
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
-		facts operand.NodeFacts
+		facts nodeinfo.Facts
 		want  string
 	}{
 		"containerd": {facts: at("containerd", "2.1.4", "")},
@@ -54,7 +55,7 @@ func TestWhichNodesAreServed(t *testing.T) {
 		},
 		"a node that has not said": {want: "FactsMissing: the kubelet has not reported the node's container runtime yet"},
 		"a node that has not said it again": {
-			facts: operand.NodeFacts{Layout: "k3s"},
+			facts: nodeinfo.Facts{Layout: "k3s"},
 		},
 		"paths that nobody knows": {facts: at("containerd", "2.1.4", "talos"), want: unknown},
 		"paths that the spec names": {
@@ -134,19 +135,19 @@ func TestPathsThatCannotBeMounted(t *testing.T) {
 }
 
 // layoutsOf are the layouts of nodes with these runtimes.
-func layoutsOf(runtimes ...string) []operand.Layout {
-	var nodes []operand.NodeFacts
+func layoutsOf(runtimes ...string) []nodeinfo.Layout {
+	var nodes []nodeinfo.Facts
 	for _, runtime := range runtimes {
-		nodes = append(nodes, operand.NodeFacts{HasGPU: true, Runtime: runtime})
+		nodes = append(nodes, nodeinfo.Facts{HasGPU: true, Runtime: runtime})
 	}
-	return operand.Layouts(nodes)
+	return nodeinfo.Layouts(nodes)
 }
 
 func TestInstancesFollowTheLayouts(t *testing.T) {
-	talos := operand.Layouts([]operand.NodeFacts{{HasGPU: true, Runtime: "containerd", Distribution: "talos"}})
+	talos := nodeinfo.Layouts([]nodeinfo.Facts{{HasGPU: true, Runtime: "containerd", Distribution: "talos"}})
 	tests := map[string]struct {
 		spec    v1.ClusterPolicySpec
-		layouts []operand.Layout
+		layouts []nodeinfo.Layout
 		want    []string
 		err     string
 	}{

@@ -11,6 +11,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -34,9 +35,9 @@ var (
 // runtimeNames are what the toolkit calls a runtime: in RUNTIME, and in variables of this runtime alone.
 // Of those, socket is empty where the toolkit reads none.
 var runtimeNames = map[string]struct{ name, config, socket string }{
-	operand.RuntimeContainerd: {"containerd", "CONTAINERD_CONFIG", "CONTAINERD_SOCKET"},
-	operand.RuntimeCRIO:       {"crio", "CRIO_CONFIG", ""},
-	operand.RuntimeDocker:     {"docker", "DOCKER_CONFIG", "DOCKER_SOCKET"},
+	nodeinfo.RuntimeContainerd: {"containerd", "CONTAINERD_CONFIG", "CONTAINERD_SOCKET"},
+	nodeinfo.RuntimeCRIO:       {"crio", "CRIO_CONFIG", ""},
+	nodeinfo.RuntimeDocker:     {"docker", "DOCKER_CONFIG", "DOCKER_SOCKET"},
 }
 
 var (
@@ -63,7 +64,7 @@ func checkPaths(env []v1.EnvVar) error {
 }
 
 // ambiguous refuses paths that would hold for several container runtimes.
-func ambiguous(env []v1.EnvVar, layouts []operand.Layout) error {
+func ambiguous(env []v1.EnvVar, layouts []nodeinfo.Layout) error {
 	runtimes := map[string]bool{}
 	for _, layout := range layouts {
 		runtimes[layout.Runtime] = true
@@ -85,7 +86,7 @@ func withoutPaths(env []v1.EnvVar) []v1.EnvVar {
 }
 
 // pathsOf is the layout with what the spec says otherwise.
-func pathsOf(layout operand.Layout, env []v1.EnvVar) operand.Layout {
+func pathsOf(layout nodeinfo.Layout, env []v1.EnvVar) nodeinfo.Layout {
 	given := map[string]string{}
 	for _, variable := range env {
 		given[variable.Name] = variable.Value
@@ -152,7 +153,7 @@ func (s *settings) bind(name, file, at string, create bool) string {
 }
 
 // settingsOf are the variables and mounts by which the toolkit reaches a runtime of this layout, and those of CDI.
-func settingsOf(in operand.Input, layout operand.Layout) *settings {
+func settingsOf(in operand.Input, layout nodeinfo.Layout) *settings {
 	s := &settings{values: values{Layout: layout.Name, Runtime: runtimeNames[layout.Runtime].name}}
 	s.reach(in, layout)
 	if in.CDIEnabled() {
@@ -165,9 +166,9 @@ func settingsOf(in operand.Input, layout operand.Layout) *settings {
 }
 
 // reach adds the variables and mounts by which the toolkit reaches the container runtime.
-func (s *settings) reach(in operand.Input, layout operand.Layout) {
+func (s *settings) reach(in operand.Input, layout nodeinfo.Layout) {
 	names := runtimeNames[layout.Runtime]
-	if layout.Runtime == operand.RuntimeContainerd {
+	if layout.Runtime == nodeinfo.RuntimeContainerd {
 		s.set("CONTAINERD_RUNTIME_CLASS", in.RuntimeClass())
 	} else {
 		// What the variable above does for containerd: the handler that the RuntimeClass names.
@@ -190,12 +191,12 @@ func (s *settings) reach(in operand.Input, layout operand.Layout) {
 	s.set(envSocket, socket)
 	s.set(names.socket, socket)
 	// Docker reads its configuration without a restart, and the socket of CRI-O is not in the pod.
-	s.Restarts = layout.Runtime == operand.RuntimeContainerd &&
+	s.Restarts = layout.Runtime == nodeinfo.RuntimeContainerd &&
 		!slices.Contains(in.Spec.Toolkit.Env, noRestartEnv) && !leavesRestart(in.Spec.Toolkit.Args)
 	s.Socket = socket
 	s.set(envSource, layout.ConfigSource)
 	s.set(envExecutable, layout.Executable)
-	if layout.Runtime == operand.RuntimeCRIO && !in.CDIEnabled() {
+	if layout.Runtime == nodeinfo.RuntimeCRIO && !in.CDIEnabled() {
 		s.set("CRIO_CONFIG_MODE", crioMode(in))
 	}
 	s.Hooks, s.HooksDir = true, layout.HooksDir

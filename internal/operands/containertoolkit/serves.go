@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -15,7 +16,7 @@ var byHand = fmt.Sprintf("install the toolkit on the node and set its label %s t
 
 // serves refuses a node whose container runtime the toolkit's pod would not reach, or whose
 // configuration it would write to the wrong place.
-func serves(in operand.Input, facts operand.NodeFacts) operand.Decision {
+func serves(in operand.Input, facts nodeinfo.Facts) operand.Decision {
 	layout, known := facts.EffectiveLayout()
 	switch {
 	case !known && facts.Runtime == "":
@@ -30,7 +31,7 @@ func serves(in operand.Input, facts operand.NodeFacts) operand.Decision {
 }
 
 // reachable tells whether the toolkit can configure a runtime of this layout as the spec asks.
-func reachable(in operand.Input, layout operand.Layout) operand.Decision {
+func reachable(in operand.Input, layout nodeinfo.Layout) operand.Decision {
 	if in.NRIEnabled() {
 		if nriSince[layout.Runtime] == nil {
 			return noNRI(layout.Runtime)
@@ -38,7 +39,7 @@ func reachable(in operand.Input, layout operand.Layout) operand.Decision {
 		return operand.Installed()
 	}
 	paths := pathsOf(layout, in.Spec.Toolkit.Env)
-	if paths.Config == "" || paths.Socket == "" && layout.Runtime == operand.RuntimeContainerd {
+	if paths.Config == "" || paths.Socket == "" && layout.Runtime == nodeinfo.RuntimeContainerd {
 		return operand.Refused(v1.ReasonNotSupportedYet, fmt.Sprintf(
 			"it is not known where containerd of %s has its files: name them by CONTAINERD_CONFIG and CONTAINERD_SOCKET in spec.toolkit.env, "+
 				"set spec.cdi.nriPluginEnabled, or %s", layout.Name, byHand))
@@ -60,11 +61,11 @@ func reachable(in operand.Input, layout operand.Layout) operand.Decision {
 // nriSince are the releases that answer the toolkit's NRI plugin as it needs, by runtime; NVIDIA's
 // documentation names them. A range is open at its end or ends before the next release line.
 var nriSince = map[string][]struct{ from, before string }{
-	operand.RuntimeContainerd: {{"1.7.30", "2.0"}, {"2.1", ""}},
-	operand.RuntimeCRIO:       {{"1.34", ""}},
+	nodeinfo.RuntimeContainerd: {{"1.7.30", "2.0"}, {"2.1", ""}},
+	nodeinfo.RuntimeCRIO:       {{"1.34", ""}},
 }
 
-func answersNRI(facts operand.NodeFacts) operand.Decision {
+func answersNRI(facts nodeinfo.Facts) operand.Decision {
 	has, err := version.ParseGeneric(facts.RuntimeVersion)
 	for _, since := range nriSince[facts.Runtime] {
 		old := err != nil || has.LessThan(version.MustParseGeneric(since.from))

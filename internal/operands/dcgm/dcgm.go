@@ -5,19 +5,27 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/requirement"
 )
 
 // Name of the operand.
 const Name operand.Name = "dcgm"
 
+// defaultImage is NVIDIA's published image, at the version that this release was made for.
+var defaultImage = image.Default{
+	Name: "dcgm", Field: "dcgm", Repository: "nvcr.io/nvidia/cloud-native", Image: "dcgm", Version: "4.6.0-1-ubuntu24.04",
+}
+
 // Operand is the engine.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Images:    []image.Default{defaultImage},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
-		Requires:  operand.AfterToolkit(),
+		Requires:  requirement.AfterToolkit(),
 		Placement: placement,
 		Wanted:    wanted,
 		Instances: instances,
@@ -36,9 +44,9 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DCGM
-	ref, err := image.Resolve(image.DCGM, spec.ImageSpec, "")
+	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.dcgm: %w", err)
 	}

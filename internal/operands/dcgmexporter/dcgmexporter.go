@@ -4,11 +4,19 @@ import (
 	"fmt"
 
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/requirement"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/servicemonitor"
 )
 
 // Name of the operand.
 const Name operand.Name = "dcgm-exporter"
+
+// defaultImage is NVIDIA's published image, at the version that this release was made for.
+var defaultImage = image.Default{
+	Name: "dcgm-exporter", Field: "dcgmExporter", Repository: "nvcr.io/nvidia/k8s", Image: "dcgm-exporter", Version: "4.6.0-4.8.3-distroless",
+}
 
 // app is the name of the DaemonSet and of the Service, and their label app.
 const app = "nvidia-dcgm-exporter"
@@ -18,9 +26,10 @@ const app = "nvidia-dcgm-exporter"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Images:    []image.Default{defaultImage},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
-		Requires:  operand.AfterToolkit(),
+		Requires:  requirement.AfterToolkit(),
 		Placement: placement,
 		Wanted:    wanted,
 		Instances: instances,
@@ -40,9 +49,9 @@ func references(in operand.Input) []operand.Use {
 	return []operand.Use{operand.ConfigMapUse("spec.dcgmExporter.config.name", in.Spec.DCGMExporter.Config.Name, metricsKey)}
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DCGMExporter
-	ref, err := image.Resolve(image.DCGMExporter, spec.ImageSpec, "")
+	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.dcgmExporter: %w", err)
 	}
@@ -63,7 +72,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		Container:   container,
 		Additions:   map[string]operand.Additions{app: added},
 		Volumes:     volumes,
-		Monitor:     in.Monitor(app, spec.ServiceMonitor),
+		Monitor:     servicemonitor.Of(in, app, spec.ServiceMonitor),
 		Values:      values,
 	}}, nil
 }

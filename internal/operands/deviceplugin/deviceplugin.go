@@ -6,7 +6,11 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/mig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/pluginconfig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/requirement"
 )
 
 // Name of the operand.
@@ -21,23 +25,24 @@ const program = "nvidia-device-plugin"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Images:    []image.Default{pluginconfig.Image()},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Stage:     v1.StageDevicePlugin,
 		Injected:  true,
-		Requires:  operand.AfterToolkit(),
-		Placement: operand.PluginPlacement,
+		Requires:  requirement.AfterToolkit(),
+		Placement: pluginconfig.Placement,
 		Wanted:    wanted,
 		Instances: instances,
-		Varies:    operand.VariesPlugin,
+		Varies:    pluginconfig.Varies,
 
-		References: operand.PluginConfigUses,
+		References: pluginconfig.Uses,
 	}
 }
 
 type values struct {
 	Image, PullPolicy  string
 	DeviceListStrategy string
-	MPS                operand.MPSPaths
+	MPS                pluginconfig.MPSPaths
 	// Configured: a configuration may share the GPUs by the Multi-Process Service.
 	Configured bool
 }
@@ -49,13 +54,13 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DevicePlugin
-	ref, err := image.Resolve(image.DevicePlugin, spec.ImageSpec, "")
+	ref, err := pluginconfig.Image().Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
-	config, err := in.PluginConfig(program)
+	config, err := pluginconfig.Of(in, program)
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
@@ -75,7 +80,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 			Image:              ref.Image,
 			PullPolicy:         string(spec.ImagePullPolicy),
 			DeviceListStrategy: strategy,
-			MPS:                in.MPSPaths(),
+			MPS:                pluginconfig.MPSPathsOf(in),
 			Configured:         config != nil,
 		},
 	}}, nil
@@ -88,7 +93,7 @@ func env(in operand.Input) (env operand.Env) {
 	env.AddIf(gds, "GDS_ENABLED", labels.True)
 	env.AddIf(gds, "MOFED_ENABLED", labels.True)
 	env.AddIf(*in.Spec.GDRCopy.Enabled, "GDRCOPY_ENABLED", labels.True)
-	env.AddMIG(in.MIG())
+	mig.Of(in).AddTo(&env)
 	if in.CDIEnabled() {
 		env.Add("CDI_ENABLED", labels.True)
 		env.Add("CDI_ANNOTATION_PREFIX", "cdi.k8s.io/")

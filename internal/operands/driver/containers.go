@@ -9,6 +9,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -41,7 +42,7 @@ const (
 var gpuNode = path.Join(labels.HelperDir, path.Base(labels.HelperBinary))
 
 // containers adds to an instance the optional containers of a pool, and the optional settings of all.
-func containers(in operand.Input, pool operand.Pool, v values, to *operand.Instance) {
+func containers(in operand.Input, pool nodeinfo.Pool, v values, to *operand.Instance) {
 	c := &composition{in: in, values: v, filled: filledDirectories(in, pool), instance: to}
 	to.Additions = map[string]operand.Additions{mainContainer: c.main(hostMounts(in, pool))}
 	if v.RDMA {

@@ -2,6 +2,8 @@ package driver
 
 import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -12,10 +14,12 @@ const Name operand.Name = "driver"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:            Name,
-		Workloads:       []operand.Workload{operand.WorkloadContainer},
+		Images:          []image.Default{driverDefault, managerDefault, gdsDefault, gdrCopyDefault},
+		Workloads:       []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Stage:           v1.StageDriver,
 		UpdatesOnDelete: true,
 		DaemonSet:       "nvidia-driver-daemonset",
+		PerPool:         true,
 		ServesPool:      servesPool,
 		Placement:       placement,
 		Wanted:          wanted,

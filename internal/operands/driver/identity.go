@@ -1,8 +1,6 @@
 package driver
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"slices"
@@ -11,8 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/digest"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
+
+// poolDigits is how many digits of the digest of a pool's name an object's name has.
+const poolDigits = 8
 
 // objectName is the pool's name as part of an object's name: a label value may hold more. Where that
 // changes it, a hash keeps two pools apart whose names differ in nothing else.
@@ -28,8 +30,7 @@ func objectName(pool string) string {
 		name = strings.ReplaceAll(name, ".", "-")
 	}
 	if name != pool {
-		sum := sha256.Sum256([]byte(pool))
-		name += "-" + hex.EncodeToString(sum[:4])
+		name += "-" + digest.Of(pool)[:poolDigits]
 	}
 	return name
 }
@@ -40,7 +41,7 @@ func objectName(pool string) string {
 // field of the spec changes no digest.
 func configDigest(in operand.Input, v values) string {
 	spec := in.Spec.Driver
-	hash := sha256.New()
+	hash := digest.New()
 	fmt.Fprintf(hash, "%q %q %q %q", v.Image, v.KernelModuleType, spec.Args, sorted(spec.Env))
 	add := func(set bool, what string, values ...any) {
 		if set {
@@ -64,7 +65,7 @@ func configDigest(in operand.Input, v values) string {
 	}
 	// Another image has another compiler and other headers.
 	add(v.DriverToolkit.Set, "driver toolkit", v.DriverToolkit.Image)
-	return hex.EncodeToString(hash.Sum(nil)[:8])
+	return hash.String()
 }
 
 func sorted(env []v1.EnvVar) []v1.EnvVar {

@@ -8,6 +8,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -121,7 +122,7 @@ func noDriverToolkit(in operand.Input, release string) operand.Decision {
 }
 
 // servesPool refuses what the spec asks of the nodes of one pool.
-func servesPool(in operand.Input, pool operand.Pool) operand.Decision {
+func servesPool(in operand.Input, pool nodeinfo.Pool) operand.Decision {
 	key := in.PoolKey()
 	known, isKnown := systems[osID(pool.OSTag)]
 	switch {

@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
 )
@@ -107,36 +108,36 @@ func TestPoolsThatAreRefused(t *testing.T) {
 	images := map[string]string{"418.94.2-0": "example.com/dtk", "418.94.3-0": ""}
 	tests := map[string]struct {
 		spec   v1.ClusterPolicySpec
-		pool   operand.Pool
+		pool   nodeinfo.Pool
 		want   string
 		images map[string]string
 	}{
-		"repositories of a known system":    {spec: repositories, pool: operand.Pool{OSTag: "sl-micro6.0"}},
-		"repositories of an unknown system": {spec: repositories, pool: operand.Pool{OSTag: "amzn2023"}, want: unknown},
-		"certificates of an unknown system": {spec: certificates, pool: operand.Pool{OSTag: "amzn2023"}, want: unknown},
-		"an unknown system that needs none": {pool: operand.Pool{OSTag: "amzn2023"}},
-		"CoreOS":                            {pool: operand.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"}, images: images},
-		"CoreOS with the ID of RHEL":        {pool: operand.Pool{OSTag: "rhel9", CoreOS: "418.94.2-0"}, images: images},
+		"repositories of a known system":    {spec: repositories, pool: nodeinfo.Pool{OSTag: "sl-micro6.0"}},
+		"repositories of an unknown system": {spec: repositories, pool: nodeinfo.Pool{OSTag: "amzn2023"}, want: unknown},
+		"certificates of an unknown system": {spec: certificates, pool: nodeinfo.Pool{OSTag: "amzn2023"}, want: unknown},
+		"an unknown system that needs none": {pool: nodeinfo.Pool{OSTag: "amzn2023"}},
+		"CoreOS":                            {pool: nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"}, images: images},
+		"CoreOS with the ID of RHEL":        {pool: nodeinfo.Pool{OSTag: "rhel9", CoreOS: "418.94.2-0"}, images: images},
 		"no tag": {
-			pool: operand.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.1-0"}, images: images,
+			pool: nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.1-0"}, images: images,
 			want: "ImageStream openshift/driver-toolkit has no tag 418.94.1-0 with an image" + build,
 		},
 		"a tag without an image": {
-			pool: operand.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.3-0"}, images: images,
+			pool: nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.3-0"}, images: images,
 			want: "ImageStream openshift/driver-toolkit has no tag 418.94.3-0 with an image" + build,
 		},
 		"no stream": {
-			pool: operand.Pool{OSTag: "rhel9", CoreOS: "9.6.20260504-0"},
+			pool: nodeinfo.Pool{OSTag: "rhel9", CoreOS: "9.6.20260504-0"},
 			want: "ImageStream openshift/driver-toolkit, which is to have tag 9.6.20260504-0, is missing or cannot be read" + build,
 		},
-		"CoreOS without the toolkit":            {spec: toolkitOff, pool: operand.Pool{OSTag: "rhcos4.16"}},
-		"a pool of before the toolkit was used": {pool: operand.Pool{OSTag: "rhcos4.16"}, want: switched, images: images},
-		"a pool of when the toolkit was used":   {spec: toolkitOff, pool: operand.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"}, want: switched, images: images},
-		"RHEL beside CoreOS":                    {pool: operand.Pool{OSTag: "rhel9"}},
-		"CoreOS, precompiled":                   {spec: precompiled, pool: operand.Pool{OSTag: "rhcos4.16", Kernel: "5.14"}},
-		"CoreOS of before it was precompiled":   {spec: precompiled, pool: operand.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"}, want: "the nodes have the driver of another value of spec.driver.usePrecompiled"},
-		"a pool of before it was precompiled":   {spec: precompiled, pool: operand.Pool{OSTag: "rhel9"}, want: "the nodes have the driver of another value of spec.driver.usePrecompiled"},
-		"a pool of when it was precompiled":     {pool: operand.Pool{OSTag: "rhel9", Kernel: "5.14"}, want: "the nodes have the driver of another value of spec.driver.usePrecompiled"},
+		"CoreOS without the toolkit":            {spec: toolkitOff, pool: nodeinfo.Pool{OSTag: "rhcos4.16"}},
+		"a pool of before the toolkit was used": {pool: nodeinfo.Pool{OSTag: "rhcos4.16"}, want: switched, images: images},
+		"a pool of when the toolkit was used":   {spec: toolkitOff, pool: nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"}, want: switched, images: images},
+		"RHEL beside CoreOS":                    {pool: nodeinfo.Pool{OSTag: "rhel9"}},
+		"CoreOS, precompiled":                   {spec: precompiled, pool: nodeinfo.Pool{OSTag: "rhcos4.16", Kernel: "5.14"}},
+		"CoreOS of before it was precompiled":   {spec: precompiled, pool: nodeinfo.Pool{OSTag: "rhcos4.18", CoreOS: "418.94.2-0"}, want: "the nodes have the driver of another value of spec.driver.usePrecompiled"},
+		"a pool of before it was precompiled":   {spec: precompiled, pool: nodeinfo.Pool{OSTag: "rhel9"}, want: "the nodes have the driver of another value of spec.driver.usePrecompiled"},
+		"a pool of when it was precompiled":     {pool: nodeinfo.Pool{OSTag: "rhel9", Kernel: "5.14"}, want: "the nodes have the driver of another value of spec.driver.usePrecompiled"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -79,7 +80,7 @@ type filledDirectory struct {
 }
 
 // filledDirectories are those with repositories and certificates. A precompiled driver needs neither.
-func filledDirectories(in operand.Input, pool operand.Pool) []filledDirectory {
+func filledDirectories(in operand.Input, pool nodeinfo.Pool) []filledDirectory {
 	system := systems[osID(pool.OSTag)]
 	var filled []filledDirectory
 	for _, candidate := range []filledDirectory{
@@ -94,7 +95,7 @@ func filledDirectories(in operand.Input, pool operand.Pool) []filledDirectory {
 }
 
 // hostMounts are what the driver container reads of a host with this system.
-func hostMounts(in operand.Input, pool operand.Pool) []hostMount {
+func hostMounts(in operand.Input, pool nodeinfo.Pool) []hostMount {
 	system := systems[osID(pool.OSTag)]
 	switch {
 	case pool.Kernel != "" && system.hostModules:

@@ -7,6 +7,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -60,9 +61,9 @@ type moduleConfig struct {
 	Files []string
 }
 
-func instances(in operand.Input, pools []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, pools []nodeinfo.Pool) ([]operand.Instance, error) {
 	manager := in.Spec.Driver.Manager
-	managerImage, err := image.Resolve(image.DriverManager, manager.ImageSpec, "")
+	managerImage, err := managerDefault.Resolve(manager.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.driver.manager: %w", err)
 	}
@@ -93,7 +94,7 @@ func instances(in operand.Input, pools []operand.Pool) ([]operand.Instance, erro
 
 // containerSpec is what the spec says of the driver container. The entrypoint for the driver toolkit takes
 // no arguments but its own.
-func containerSpec(in operand.Input, pool operand.Pool) v1.ContainerSpec {
+func containerSpec(in operand.Input, pool nodeinfo.Pool) v1.ContainerSpec {
 	container := in.Spec.Driver.ContainerSpec
 	if pool.CoreOS != "" {
 		container.Args = nil
@@ -110,13 +111,13 @@ func pullSecrets(lists ...[]string) []string {
 }
 
 // poolValues are the values of one pool, and the version of its image.
-func poolValues(in operand.Input, pool operand.Pool) (values, string, error) {
+func poolValues(in operand.Input, pool nodeinfo.Pool) (values, string, error) {
 	spec := in.Spec.Driver
 	suffix := "-" + pool.OSTag
 	if pool.Kernel != "" {
 		suffix = "-" + pool.Kernel + suffix
 	}
-	driverImage, err := image.Resolve(image.Driver, spec.ImageSpec, suffix)
+	driverImage, err := driverDefault.Resolve(spec.ImageSpec, suffix)
 	if err != nil {
 		return values{}, "", fmt.Errorf("spec.driver: %w", err)
 	}
@@ -142,16 +143,16 @@ func poolValues(in operand.Input, pool operand.Pool) (values, string, error) {
 	return v, driverImage.Version, nil
 }
 
-func (v *values) addSidecars(in operand.Input, pool operand.Pool) (err error) {
+func (v *values) addSidecars(in operand.Input, pool nodeinfo.Pool) (err error) {
 	if gds(in) {
-		if v.GDS, err = sidecarOf(image.GDS, in.Spec.GDS.ImageSpec, pool); err != nil {
+		if v.GDS, err = sidecarOf(gdsDefault, in.Spec.GDS.ImageSpec, pool); err != nil {
 			return fmt.Errorf("spec.gds: %w", err)
 		}
 		v.GDS.starts(pool, "nvidia-gds-driver", "nv-fs-ctr-run-with-dtk", in.Spec.GDS.Args)
 		v.GDS.env = in.Spec.GDS.Env
 	}
 	if gdrcopy(in) {
-		if v.GDRCopy, err = sidecarOf(image.GDRCopy, in.Spec.GDRCopy.ImageSpec, pool); err != nil {
+		if v.GDRCopy, err = sidecarOf(gdrCopyDefault, in.Spec.GDRCopy.ImageSpec, pool); err != nil {
 			return fmt.Errorf("spec.gdrcopy: %w", err)
 		}
 		v.GDRCopy.starts(pool, "nvidia-gdrcopy-driver", "gdrcopy-ctr-run-with-dtk", in.Spec.GDRCopy.Args)
@@ -160,8 +161,8 @@ func (v *values) addSidecars(in operand.Input, pool operand.Pool) (err error) {
 	return nil
 }
 
-func sidecarOf(component image.Component, spec v1.ImageSpec, pool operand.Pool) (sidecar, error) {
-	ref, err := image.Resolve(component, spec, "-"+pool.OSTag)
+func sidecarOf(fallback image.Default, spec v1.ImageSpec, pool nodeinfo.Pool) (sidecar, error) {
+	ref, err := fallback.Resolve(spec, "-"+pool.OSTag)
 	return sidecar{
 		Enabled:     true,
 		Image:       ref.Image,
@@ -172,7 +173,7 @@ func sidecarOf(component image.Component, spec v1.ImageSpec, pool operand.Pool) 
 
 // starts sets the command of a sidecar. Its module is built with the sources of the driver, so gpu-node waits for the
 // driver container; with the driver toolkit, the entrypoint does.
-func (s *sidecar) starts(pool operand.Pool, program, withToolkit string, args []string) {
+func (s *sidecar) starts(pool nodeinfo.Pool, program, withToolkit string, args []string) {
 	s.programArgs = args
 	if pool.CoreOS != "" {
 		s.Command, s.Args = []string{"ocp_dtk_entrypoint"}, []string{withToolkit}

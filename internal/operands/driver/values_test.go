@@ -9,11 +9,12 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/driver"
 )
 
-var pools = []operand.Pool{
+var pools = []nodeinfo.Pool{
 	{Name: "rhel9-amd64", OSTag: "rhel9", Nodes: 1}, {Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04", Nodes: 3},
 }
 
@@ -144,9 +145,9 @@ func TestObjectNamesTellPoolsApart(t *testing.T) {
 		"rhel9-amd64-5.14.0-503.el9_5.x86_64", "rhel9-amd64-5.14.0-503.el9-5.x86_64", "rhel9-amd64-5.14.0-503.el9_5.x86-64",
 		"rhel9-amd64-5.14.0-503.EL9_5.x86_64", "ubuntu24.04-amd64-6.8._1", "ubuntu24.04-amd64-6.8.-1", "ubuntu24.04-amd64",
 	}
-	var all []operand.Pool
+	var all []nodeinfo.Pool
 	for _, name := range names {
-		all = append(all, operand.Pool{Name: name, OSTag: "rhel9"})
+		all = append(all, nodeinfo.Pool{Name: name, OSTag: "rhel9"})
 	}
 	got, err := driver.Operand().Instances(operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}, all)
 	if err != nil {
@@ -171,13 +172,13 @@ func TestObjectNamesTellPoolsApart(t *testing.T) {
 // Of the driver toolkit the image decides what is built; without one, nothing of it is in the digest.
 func TestTheDriverToolkitDecidesWhatIsBuilt(t *testing.T) {
 	const release = "418.94.202501221327-0"
-	pool := operand.Pool{Name: "rhcos4.18-amd64-" + release, OSTag: "rhcos4.18", CoreOS: release}
+	pool := nodeinfo.Pool{Name: "rhcos4.18-amd64-" + release, OSTag: "rhcos4.18", CoreOS: release}
 	values := func(image string) (operand.Instance, string) {
 		in := operand.Input{
 			Spec:          effective.Of(v1.ClusterPolicySpec{Driver: &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{Args: []string{"init", "-x"}}}}),
 			DriverToolkit: map[string]string{release: image, "other": "example.com/other"},
 		}
-		got, err := driver.Operand().Instances(in, []operand.Pool{pool})
+		got, err := driver.Operand().Instances(in, []nodeinfo.Pool{pool})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,13 +7,22 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/mig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/pluginconfig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/requirement"
 )
 
 // Name of the operand.
 const Name operand.Name = "gpu-feature-discovery"
 
 const mainContainer = "gpu-feature-discovery"
+
+// defaultImage is NVIDIA's published image, at the version that this release was made for.
+var defaultImage = image.Default{
+	Name: "gpu-feature-discovery", Field: "gfd", Repository: "nvcr.io/nvidia", Image: "k8s-device-plugin", Version: "v0.20.0",
+}
 
 // program is the name that it is started by.
 const program = "gpu-feature-discovery"
@@ -22,15 +31,16 @@ const program = "gpu-feature-discovery"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Images:    []image.Default{defaultImage},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
-		Requires:  operand.AfterToolkit(),
+		Requires:  requirement.AfterToolkit(),
 		Placement: placement,
 		Wanted:    wanted,
 		Instances: instances,
-		Varies:    operand.VariesPlugin,
+		Varies:    pluginconfig.Varies,
 
-		References: operand.PluginConfigUses,
+		References: pluginconfig.Uses,
 	}
 }
 
@@ -47,13 +57,13 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.GFD
-	ref, err := image.Resolve(image.GFD, spec.ImageSpec, "")
+	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.gfd: %w", err)
 	}
-	config, err := in.PluginConfig(program)
+	config, err := pluginconfig.Of(in, program)
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
@@ -66,7 +76,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 	// Without that API it writes the file gfd into the directory that it mounts, which node discovery reads, and Node
 	// Feature Discovery where that runs. It removes the file when it ends.
 	env.AddIf(!nodeFeatureAPI, "USE_NODE_FEATURE_API", labels.False)
-	env.AddMIG(in.MIG())
+	mig.Of(in).AddTo(&env)
 	return []operand.Instance{{
 		Image:        ref.Image,
 		Version:      ref.Version,

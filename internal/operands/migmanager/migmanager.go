@@ -8,7 +8,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/capability"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/requirement"
 )
 
 // Name of the operand.
@@ -16,13 +19,19 @@ const Name operand.Name = "mig-manager"
 
 const mainContainer = "nvidia-mig-manager"
 
+// defaultImage is NVIDIA's published image, at the version that this release was made for.
+var defaultImage = image.Default{
+	Name: "mig-manager", Field: "migManager", Repository: "nvcr.io/nvidia/cloud-native", Image: "k8s-mig-manager", Version: "v0.15.0",
+}
+
 // Operand is the MIG manager.
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Images:    []image.Default{defaultImage},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
-		Requires:  operand.AfterToolkit(),
+		Requires:  requirement.AfterToolkit(),
 		Serves:    serves,
 		Placement: placement,
 		Wanted:    wanted,
@@ -56,7 +65,7 @@ var capableProducts = []string{"h100", "a100", "a30"}
 // serves installs the MIG manager where GPU Feature Discovery finds that the GPUs can be partitioned. As
 // long as it has not said so, the name of the GPU tells. A host that lends its GPUs to virtual machines
 // leaves their partitioning to the vGPU manager.
-func serves(facts operand.NodeFacts) operand.Decision {
+func serves(facts nodeinfo.Facts) operand.Decision {
 	if facts.HostVGPU {
 		return operand.Decision{Verdict: operand.Absent}
 	}
@@ -65,7 +74,7 @@ func serves(facts operand.NodeFacts) operand.Decision {
 	if capable == "" && slices.ContainsFunc(capableProducts, func(name string) bool { return strings.Contains(product, name) }) {
 		capable = labels.True
 	}
-	return operand.WhereCapable(Name, capable, facts)
+	return capability.Decide(Name, capable, facts)
 }
 
 // defaultLabels is the layout of nodes that nobody has chosen one for: the value of
@@ -95,9 +104,9 @@ func references(in operand.Input) []operand.Use {
 	return uses
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.MIGManager
-	ref, err := image.Resolve(image.MIGManager, spec.ImageSpec, "")
+	ref, err := defaultImage.Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.migManager: %w", err)
 	}

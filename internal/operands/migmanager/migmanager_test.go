@@ -7,27 +7,28 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/migmanager"
 )
 
 func TestServes(t *testing.T) {
-	runs := map[operand.Name]string{"mig-manager": "true"}
+	runs := map[string]string{"mig-manager": "true"}
 	tests := map[string]struct {
-		facts operand.NodeFacts
+		facts nodeinfo.Facts
 		want  operand.Verdict
 	}{
-		"GFD says that it can":                {operand.NodeFacts{MIGCapable: "true"}, operand.Install},
-		"GFD says that it cannot":             {operand.NodeFacts{MIGCapable: "false"}, operand.Absent},
-		"and it knows better than the name":   {operand.NodeFacts{MIGCapable: "false", Product: "NVIDIA-A100-SXM4-40GB"}, operand.Absent},
-		"it cannot any more":                  {operand.NodeFacts{MIGCapable: "false", Deploy: runs}, operand.Absent},
-		"nothing is known":                    {operand.NodeFacts{}, operand.Absent},
-		"nothing is known any more":           {operand.NodeFacts{Deploy: runs}, operand.Install},
-		"an H100 by its name":                 {operand.NodeFacts{Product: "NVIDIA-H100-80GB-HBM3"}, operand.Install},
-		"an A100 by its name":                 {operand.NodeFacts{Product: "nvidia-a100-pcie-40gb"}, operand.Install},
-		"an A30 by its name":                  {operand.NodeFacts{Product: "NVIDIA-A30"}, operand.Install},
-		"another GPU by its name":             {operand.NodeFacts{Product: "Tesla-V100"}, operand.Absent},
-		"the host lends its GPUs to machines": {operand.NodeFacts{MIGCapable: "true", HostVGPU: true, Deploy: runs}, operand.Absent},
+		"GFD says that it can":                {nodeinfo.Facts{MIGCapable: "true"}, operand.Install},
+		"GFD says that it cannot":             {nodeinfo.Facts{MIGCapable: "false"}, operand.Absent},
+		"and it knows better than the name":   {nodeinfo.Facts{MIGCapable: "false", Product: "NVIDIA-A100-SXM4-40GB"}, operand.Absent},
+		"it cannot any more":                  {nodeinfo.Facts{MIGCapable: "false", Deploy: runs}, operand.Absent},
+		"nothing is known":                    {nodeinfo.Facts{}, operand.Absent},
+		"nothing is known any more":           {nodeinfo.Facts{Deploy: runs}, operand.Install},
+		"an H100 by its name":                 {nodeinfo.Facts{Product: "NVIDIA-H100-80GB-HBM3"}, operand.Install},
+		"an A100 by its name":                 {nodeinfo.Facts{Product: "nvidia-a100-pcie-40gb"}, operand.Install},
+		"an A30 by its name":                  {nodeinfo.Facts{Product: "NVIDIA-A30"}, operand.Install},
+		"another GPU by its name":             {nodeinfo.Facts{Product: "Tesla-V100"}, operand.Absent},
+		"the host lends its GPUs to machines": {nodeinfo.Facts{MIGCapable: "true", HostVGPU: true, Deploy: runs}, operand.Absent},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -4,8 +4,12 @@ import (
 	"fmt"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/capability"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/mig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/pluginconfig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/requirement"
 )
 
 // Name of the operand.
@@ -22,26 +26,26 @@ const program = "/usr/bin/mps-control-daemon"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Injected:  true,
 		Follows:   "device-plugin",
-		Requires:  operand.AfterToolkit(),
-		Serves: func(facts operand.NodeFacts) operand.Decision {
-			return operand.WhereCapable(Name, facts.MPSCapable, facts)
+		Requires:  requirement.AfterToolkit(),
+		Serves: func(facts nodeinfo.Facts) operand.Decision {
+			return capability.Decide(Name, facts.MPSCapable, facts)
 		},
-		Placement: operand.PluginPlacement,
+		Placement: pluginconfig.Placement,
 		Wanted:    wanted,
 		Instances: instances,
-		Varies:    operand.VariesPlugin,
+		Varies:    pluginconfig.Varies,
 
-		References: operand.PluginConfigUses,
+		References: pluginconfig.Uses,
 	}
 }
 
 type values struct {
 	Image, PullPolicy string
 	Program           string
-	MPS               operand.MPSPaths
+	MPS               pluginconfig.MPSPaths
 }
 
 // wanted: GPUs are shared by a configuration alone. Without one GPU Feature Discovery finds no node
@@ -60,18 +64,18 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.DevicePlugin
-	ref, err := image.Resolve(image.DevicePlugin, spec.ImageSpec, "")
+	ref, err := pluginconfig.Image().Resolve(spec.ImageSpec, "")
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
-	config, err := in.PluginConfig(program)
+	config, err := pluginconfig.Of(in, program)
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
 	var env operand.Env
-	env.AddMIG(in.MIG())
+	mig.Of(in).AddTo(&env)
 	return []operand.Instance{{
 		Image:       ref.Image,
 		Version:     ref.Version,
@@ -85,7 +89,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 			Image:      ref.Image,
 			PullPolicy: string(spec.ImagePullPolicy),
 			Program:    program,
-			MPS:        in.MPSPaths(),
+			MPS:        pluginconfig.MPSPathsOf(in),
 		},
 	}}, nil
 }

@@ -6,6 +6,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -51,7 +52,7 @@ func references(in operand.Input) []operand.Use {
 	return []operand.Use{{Field: "spec.nodeDiscovery.mode", Reference: fence}}
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	ref, err := image.Helper(in.Helper(), in.HelperImage)
 	if err != nil {
 		return nil, fmt.Errorf("spec.validator: %w", err)

@@ -7,7 +7,9 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/servicemonitor"
 )
 
 // Name of the operand.
@@ -26,7 +28,7 @@ const (
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Placement: placement,
 		Wanted:    wanted,
 		Instances: instances,
@@ -47,7 +49,7 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.Installed()
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.NodeStatusExporter
 	ref, policy, err := imageOf(in, spec.ImageSpec)
 	if err != nil {
@@ -63,7 +65,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		PullSecrets: spec.ImagePullSecrets,
 		Main:        app,
 		Container:   spec.ContainerSpec,
-		Monitor:     in.Monitor(app, spec.ServiceMonitor),
+		Monitor:     servicemonitor.Of(in, app, spec.ServiceMonitor),
 		Values: values{
 			Image:      ref.Image,
 			PullPolicy: policy,
@@ -77,7 +79,7 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 func imageOf(in operand.Input, spec v1.ImageSpec) (image.Reference, string, error) {
 	policy := cmp.Or(string(spec.ImagePullPolicy), string(in.Helper().ImagePullPolicy))
 	if image.Named(spec) {
-		ref, err := image.Resolve(image.OperatorImage, spec, "")
+		ref, err := image.Operator().Resolve(spec, "")
 		if err != nil {
 			return ref, "", fmt.Errorf("spec.nodeStatusExporter: %w", err)
 		}

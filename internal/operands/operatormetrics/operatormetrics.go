@@ -4,7 +4,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/servicemonitor"
 )
 
 // Name of the operand.
@@ -40,12 +42,12 @@ type caSource struct {
 	Secret corev1.SecretKeySelector `json:"secret"`
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	v := values{TLS: tlsOf(in)}
 	if in.AppliedSpec != "" {
 		v.Annotations = map[string]string{labels.AppliedSpec: in.AppliedSpec}
 	}
-	return []operand.Instance{{Monitor: in.Monitor(app, in.Spec.Operator.Metrics.ServiceMonitor), Values: v}}, nil
+	return []operand.Instance{{Monitor: servicemonitor.Of(in, app, in.Spec.Operator.Metrics.ServiceMonitor), Values: v}}, nil
 }
 
 func tlsOf(in operand.Input) *tlsConfig {

@@ -8,7 +8,10 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/mig"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/validator"
 )
 
 // Name of the operand.
@@ -18,7 +21,7 @@ const Name operand.Name = "operator-validator"
 func Operand() operand.Operand {
 	return operand.Operand{
 		Name:      Name,
-		Workloads: []operand.Workload{operand.WorkloadContainer},
+		Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
 		Stage:     v1.StageValidated,
 		Injected:  true,
 		Requires: []operand.Requirement{
@@ -36,19 +39,19 @@ func Operand() operand.Operand {
 		Placement: placement,
 		Wanted:    func(operand.Input) operand.Decision { return operand.Installed() },
 		Instances: instances,
-		Varies:    operand.VariesMIG,
+		Varies:    mig.Varies,
 	}
 }
 
 type values struct {
-	operand.MIGValues
+	mig.Values
 	// NRI: nothing keeps a container from being made before the toolkit can put GPUs into it.
 	NRI bool
 	// PullSecrets of the pods that the plugin's check starts, separated by commas.
 	PullSecrets string
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	spec := in.Spec.Validator
 	ref, err := image.Helper(spec.ImageSpec, in.HelperImage)
 	if err != nil {
@@ -59,9 +62,10 @@ func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
 		Version:   ref.Version,
 		Main:      "nvidia-operator-validator",
 		Container: spec.ContainerSpec,
-		InitEnv:   operand.ValidatorEnv(in, "driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation"),
+		InitEnv:   validator.Env(in, "driver-validation", "toolkit-validation", "cuda-validation", "plugin-validation"),
 		Values: values{
-			MIGValues: in.MIG(), NRI: in.NRIEnabled(), PullSecrets: strings.Join(slices.Concat(spec.ImagePullSecrets, in.Spec.Global.ImagePullSecrets), ","),
+			Values: mig.Of(in), NRI: in.NRIEnabled(),
+			PullSecrets: strings.Join(slices.Concat(spec.ImagePullSecrets, in.Spec.Global.ImagePullSecrets), ","),
 		},
 	}}, nil
 }

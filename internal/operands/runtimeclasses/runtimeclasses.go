@@ -2,6 +2,7 @@ package runtimeclasses
 
 import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
@@ -29,6 +30,6 @@ func wanted(in operand.Input) operand.Decision {
 	return operand.NotNeeded("spec.cdi.nriPluginEnabled is true: pods get GPUs without a RuntimeClass")
 }
 
-func instances(in operand.Input, _ []operand.Pool) ([]operand.Instance, error) {
+func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 	return []operand.Instance{{Values: values{CDI: in.CDIEnabled()}}}, nil
 }

@@ -1,4 +1,4 @@
-{{/* Labels of every object beside app.kubernetes.io/name, which it has from config/. */}}
+{{/* Labels of every object, in addition to app.kubernetes.io/name from config/. */}}
 {{- define "gpu-operator.labels" -}}
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
@@ -19,14 +19,14 @@ app.kubernetes.io/name: gpu-operator
 {{- if and $isSet (not (kindIs "invalid" $value)) }}{{ toJson $value }}{{ else }}{{ index . 2 }}{{ end }}
 {{- end }}
 
-{{/* The value of the block operator with this name, where it is set. Arguments: root, name. */}}
+{{/* The value of the block operator with this name, if it is set. Arguments: root, name. */}}
 {{- define "gpu-operator.given" -}}
 {{- with get ((index . 0).Values.operator | default dict) (index . 1) }}
 {{- index $ 1 }}: {{ toJson . }}
 {{- end }}
 {{- end }}
 
-{{/* More keys for a map, as texts; those in the list are fixed. Arguments: root, name, list. */}}
+{{/* Additional keys for a map, as strings; those in the list are fixed. Arguments: root, name, list. */}}
 {{- define "gpu-operator.added" -}}
 {{- $lines := list -}}
 {{- range $key, $value := get ((index . 0).Values.operator | default dict) (index . 1) | default dict -}}
@@ -37,7 +37,7 @@ app.kubernetes.io/name: gpu-operator
 {{- join "\n" $lines -}}
 {{- end }}
 
-{{/* More variables. Arguments: root, names that are fixed. */}}
+{{/* Additional environment variables. Arguments: root, names that are fixed. */}}
 {{- define "gpu-operator.env" -}}
 {{- range ((index . 0).Values.operator | default dict).env -}}
 {{- if has .name (index $ 1) -}}
@@ -57,8 +57,8 @@ app.kubernetes.io/name: gpu-operator
 {{- if or (eq $level "debug") (regexMatch "^[1-9][0-9]*$" $level) $logging.develMode }}- --debug{{ end -}}
 {{- end }}
 
-{{/* The operator's image. NVIDIA's own operator in values that were made for its chart means this one. A
-mirror stands in the place of the registry, as it does for the operands. */}}
+{{/* The operator's image. NVIDIA's operator, in values for its chart, means this one. A mirror replaces the
+registry, as for the operands. */}}
 {{- define "gpu-operator.image" -}}
 {{- $operator := .Values.operator | default dict -}}
 {{- $repository := $operator.repository | default "" -}}
@@ -67,7 +67,7 @@ mirror stands in the place of the registry, as it does for the operands. */}}
 {{- $reference := "" -}}
 {{- if regexMatch "[/:@]" $image -}}
 {{- if or $repository $version -}}
-{{- fail "operator.image holds a whole reference ('/', ':' or '@') beside repository or version: write only the image's name, or remove repository and version" -}}
+{{- fail "operator.image holds a whole reference ('/', ':' or '@'), and repository or version is set too: set image to the name only, or remove repository and version" -}}
 {{- end -}}
 {{- $reference = $image -}}
 {{- else -}}
@@ -90,7 +90,7 @@ mirror stands in the place of the registry, as it does for the operands. */}}
 {{- $reference -}}
 {{- end }}
 
-{{/* Not empty where the values name NVIDIA's operator as the operator's image. */}}
+{{/* Not empty if the values set the operator's image to NVIDIA's operator. */}}
 {{- define "gpu-operator.isNvidias" -}}
 {{- $operator := .Values.operator | default dict -}}
 {{- if and (eq ($operator.repository | default "") "nvcr.io/nvidia") (has ($operator.image | default "") (list "" "gpu-operator")) }}yes{{ end -}}
@@ -107,21 +107,21 @@ imagePullSecrets:
 {{- end }}
 {{- end }}
 
-{{/* The keys of the taints that the operator may change, as a list of CEL: those that it always may, and those of
+{{/* The keys of the taints that the operator may change, as a CEL list: those that are always allowed, and those of
 nodeStartup.taints. Arguments: root, the former. */}}
 {{- define "gpu-operator.ownTaints" -}}
 {{- $keys := index . 1 -}}
 {{- range ((index . 0).Values.nodeStartup | default dict).taints -}}
 {{- $key := .key | default "" | toString -}}
 {{- if not (regexMatch "^[-a-zA-Z0-9_./]+$" $key) -}}
-{{- fail (printf "nodeStartup.taints: %q is no key of a taint, such as example.com/gpu-starting" $key) -}}
+{{- fail (printf "nodeStartup.taints: %q is no key of a taint: use a key such as example.com/gpu-starting" $key) -}}
 {{- end -}}
 {{- $keys = append $keys $key -}}
 {{- end -}}
 {{- printf "['%s']" (join "', '" (uniq $keys)) | quote -}}
 {{- end }}
 
-{{/* A number as people write it; texts stay as they are. */}}
+{{/* A number without an exponent; strings are not changed. */}}
 {{- define "gpu-operator.text" -}}
 {{- if kindIs "float64" . -}}
 {{- if eq . (floor .) }}{{ int64 . }}{{ else }}{{ toString . }}{{ end -}}

@@ -1,7 +1,7 @@
 {{/*
-The values as the policy's fields take them, as JSON: a whole number becomes a text where the field is one.
-Keys that do not exist are collected in state.unknown, each with the block that it is in.
-Arguments: value, node (of files/keys.json), path, state, and policy to leave out what is the chart's own.
+The values with the types of the policy's fields, as JSON: a whole number becomes a string if the field is one.
+Keys that do not exist are collected in state.unknown, each with its block.
+Arguments: value, node (of files/keys.json), path, state, and policy to leave out the chart's own keys.
 */}}
 {{- define "gpu-operator.typed" -}}
 {{- $value := .value -}}{{- $node := .node -}}{{- $path := .path -}}{{- $state := .state -}}{{- $policy := .policy -}}
@@ -46,7 +46,7 @@ null
 {{- end -}}
 {{- end }}
 
-{{/* Ends the installation when a value does not exist, with the one that was meant. Argument: root. */}}
+{{/* Fails if a value does not exist, with a suggestion. Argument: root. */}}
 {{- define "gpu-operator.refuseUnknown" -}}
 {{- $known := .Files.Get "files/keys.json" | fromJson -}}
 {{- $state := dict "unknown" list -}}
@@ -54,7 +54,7 @@ null
 {{- $complaints := list -}}
 {{- range $state.unknown -}}
 {{- $meant := include "gpu-operator.meant" (dict "unknown" . "paths" $known.paths) -}}
-{{/* A chart above this one shares its block global with all: what is not like ours is not for us. */}}
+{{/* A parent chart shares its block global with all charts: keys that resemble none of ours are not for us. */}}
 {{- if or (ne .block "global") (hasPrefix "did" $meant) -}}
 {{- $complaints = append $complaints (printf "unknown value %s: %s" .path $meant) -}}
 {{- end -}}
@@ -62,7 +62,7 @@ null
 {{- with $complaints -}}{{- fail (join "\n" .) -}}{{- end -}}
 {{- end }}
 
-{{/* What was meant by a key that does not exist. Arguments: unknown, paths. */}}
+{{/* The suggestion for a key that does not exist. Arguments: unknown, paths. */}}
 {{- define "gpu-operator.meant" -}}
 {{- $key := .unknown.key -}}
 {{- $block := .unknown.block -}}
@@ -87,7 +87,7 @@ did you mean {{ join " or " $elsewhere }}?
 {{- end -}}
 {{- end }}
 
-{{/* How many letters differ between two names, whatever their case. Argument: a list of the two. */}}
+{{/* The edit distance of two names, ignoring case. Argument: a list of the two. */}}
 {{- define "gpu-operator.distance" -}}
 {{- $a := lower (index . 0) -}}{{- $b := lower (index . 1) -}}
 {{- $row := untilStep 0 (int (add1 (len $b))) 1 -}}

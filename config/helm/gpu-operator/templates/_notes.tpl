@@ -5,7 +5,7 @@
 {{- range splitList "." .path -}}
 {{- if kindIs "map" $value }}{{ $value = get $value . }}{{ else }}{{ $value = "" }}{{ end -}}
 {{- end -}}
-{{/* What turns something off, or is empty, asks for nothing. */}}
+{{/* A value that turns something off, or is empty, needs no note. */}}
 {{- if and $value (not (and (kindIs "map" $value) (eq (dig "enabled" true (kindIs "map" $value | ternary $value dict)) false))) }}
   {{ .path }}: {{ .instead }}
 {{- end -}}

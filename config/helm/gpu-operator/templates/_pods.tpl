@@ -1,18 +1,18 @@
-{{/* Annotations of what is there only for helm upgrade. Argument: the weight. */}}
+{{/* Annotations of objects that exist only during helm upgrade. Argument: the weight. */}}
 {{- define "gpu-operator.upgradeHook" -}}
 helm.sh/hook: pre-upgrade
 helm.sh/hook-weight: {{ . | quote }}
 helm.sh/hook-delete-policy: hook-succeeded,before-hook-creation
 {{- end }}
 
-{{/* Annotations of what is there only for helm test. Argument: the weight. */}}
+{{/* Annotations of objects that exist only during helm test. Argument: the weight. */}}
 {{- define "gpu-operator.testHook" -}}
 helm.sh/hook: test
 helm.sh/hook-weight: {{ . | quote }}
 helm.sh/hook-delete-policy: hook-succeeded,before-hook-creation
 {{- end }}
 
-{{/* What the pods of the hooks share with the operator's. */}}
+{{/* The part of the pod spec that the pods of the hooks and the operator's have in common. */}}
 {{- define "gpu-operator.ownPod" -}}
 {{- with include "gpu-operator.pullSecrets" . }}{{ trim . }}
 {{ end -}}
@@ -22,7 +22,7 @@ tolerations: {{ include "gpu-operator.setting" (list . "tolerations" (include "g
 securityContext: {{ include "gpu-operator.default.podSecurityContext" . }}
 {{- end }}
 
-{{/* What their containers share with the operator's. */}}
+{{/* The part of the container spec that they have in common. */}}
 {{- define "gpu-operator.ownContainer" -}}
 image: {{ include "gpu-operator.image" . | quote }}
 {{- with include "gpu-operator.given" (list . "imagePullPolicy") }}

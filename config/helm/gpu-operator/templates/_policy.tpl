@@ -34,22 +34,22 @@
 {{- end -}}
 {{- end }}
 
-{{/* mps.enabled has the device plugin use the ConfigMap of the chart. Arguments: root, spec. */}}
+{{/* mps.enabled configures the device plugin to use the ConfigMap of the chart. Arguments: root, spec. */}}
 {{- define "gpu-operator.shared" -}}
 {{- $root := index . 0 -}}{{- $spec := index . 1 -}}
 {{- if ($root.Values.mps | default dict).enabled -}}
 {{- $plugin := get $spec "devicePlugin" | default dict -}}
 {{- if ($plugin.config | default dict).name -}}
-{{- fail "mps.enabled makes the configuration of the device plugin, and devicePlugin.config.name names another: remove one of them, or say sharing.mps in that configuration" -}}
+{{- fail "mps.enabled creates a configuration of the device plugin, and devicePlugin.config.name names another: remove one of them, or set sharing.mps in that configuration" -}}
 {{- end -}}
 {{- $_ := set $spec "devicePlugin" (set $plugin "config" (dict "name" "gpu-operator-mps" "default" "mps")) -}}
 {{- end -}}
 {{- end }}
 
-{{/* Ends the installation for values that ask for what does not exist. Argument: root. */}}
+{{/* Fails for values that request what does not exist. Argument: root. */}}
 {{- define "gpu-operator.refuseUnsupported" -}}
 {{- if ((.Values.driver | default dict).nvidiaDriverCRD | default dict).enabled -}}
-{{- fail "driver.nvidiaDriverCRD.enabled is true, and there is no kind NVIDIADriver here: remove it, and say in the values driver.* what the NVIDIADriver says" -}}
+{{- fail "driver.nvidiaDriverCRD.enabled is true, and there is no kind NVIDIADriver here: remove it, and set the values driver.* to what the NVIDIADriver has" -}}
 {{- end -}}
 {{- if (.Values.gpuCluster | default dict).deployCR -}}
 {{- fail "gpuCluster.deployCR is true, and there is no kind GPUCluster here: remove it, and use the ClusterPolicy (clusterPolicy.deployCR)" -}}
@@ -57,13 +57,13 @@
 {{- range $block, $what := dict "devicePlugin" "configurations" "migManager" "layouts" "dcgmExporter" "metrics" -}}
 {{- $config := (get $.Values $block | default dict).config | default dict -}}
 {{- if and $config.create (not $config.name) -}}
-{{- fail (printf "%s.config.create is true without %s.config.name: name the ConfigMap to make" $block $block) -}}
+{{- fail (printf "%s.config.create is true without %s.config.name: set the name of the ConfigMap to create" $block $block) -}}
 {{- end -}}
 {{- if and $config.create (not $config.data) -}}
-{{- fail (printf "%s.config.create is true without %s.config.data: give the %s" $block $block $what) -}}
+{{- fail (printf "%s.config.create is true without %s.config.data: set the %s" $block $block $what) -}}
 {{- end -}}
 {{- if and $config.data (not $config.create) -}}
-{{- fail (printf "%s.config.data is there without %s.config.create: set that to true, or remove the %s" $block $block $what) -}}
+{{- fail (printf "%s.config.data is set without %s.config.create: set create to true, or remove the %s" $block $block $what) -}}
 {{- end -}}
 {{- end -}}
 {{- end }}

@@ -1,0 +1,33 @@
+package digest_test
+
+import (
+	"io"
+	"testing"
+
+	"github.com/clusterpolicy/gpu-operator/internal/digest"
+)
+
+// The digests of a release are compared with those that an earlier one has stored.
+func TestDigestsStay(t *testing.T) {
+	for content, want := range map[string]string{
+		"":                           "e3b0c44298fc1c14",
+		"ubuntu24.04-amd64":          "8cb6a49678e76930",
+		`{"kind":"DaemonSet"}` + "ü": "cdd085b35cd5c205",
+	} {
+		if got := digest.Of(content); got != want {
+			t.Errorf("text %q has digest %s, want %s", content, got, want)
+		}
+		if got := digest.Of([]byte(content)); got != want {
+			t.Errorf("bytes %q have digest %s, want %s", content, got, want)
+		}
+		written := digest.New()
+		for _, part := range []string{content[:len(content)/2], content[len(content)/2:]} {
+			if _, err := io.WriteString(written, part); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := written.String(); got != want {
+			t.Errorf("%q in two parts has digest %s, want %s", content, got, want)
+		}
+	}
+}

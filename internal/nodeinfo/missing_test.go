@@ -1,0 +1,65 @@
+package nodeinfo_test
+
+import (
+	"maps"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+)
+
+// Discovery may take away all labels, or a part of them, or give them other names.
+func TestMissingLabels(t *testing.T) {
+	const feature = "feature.node.kubernetes.io/"
+	whole := map[string]string{
+		"nvidia.com/gpu.present": "true", "nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64",
+		feature + "pci-10de.present": "true", feature + "kernel-version.full": "6.8.0-60-generic",
+		feature + "system-os_release.ID": "ubuntu", feature + "system-os_release.VERSION_ID": "24.04",
+	}
+	tests := map[string]struct {
+		without []string
+		with    map[string]string
+		want    string
+	}{
+		"all are there":              {},
+		"discovery starts anew":      {without: []string{"pci-10de.present", "kernel-version.full", "system-os_release.ID", "system-os_release.VERSION_ID"}, want: "no discovery labels"},
+		"all but the GPU":            {without: []string{"pci-10de.present"}, want: "no GPU in its discovery labels"},
+		"the GPU is said to be gone": {with: map[string]string{feature + "pci-10de.present": "false"}, want: "no GPU in its discovery labels"},
+		"one label is back, and no GPU": {
+			without: []string{"pci-10de.present", "system-os_release.ID", "system-os_release.VERSION_ID"}, want: "no GPU in its discovery labels",
+		},
+		"the GPU has a name with its class": {
+			without: []string{"pci-10de.present"}, with: map[string]string{feature + "pci-0302_10de.present": "true"},
+		},
+		"the GPU has a name that nobody knows": {
+			without: []string{"pci-10de.present"}, with: map[string]string{feature + "pci-0302_10de_2330.present": "true"}, want: "no GPU in its discovery labels",
+		},
+		"the GPU without the operating system": {without: []string{"system-os_release.VERSION_ID"}, want: "no operating system in its discovery labels"},
+		"no kernel, which nothing asks for":    {without: []string{"kernel-version.full"}},
+		"no kernel, which the driver is for": {
+			without: []string{"kernel-version.full"}, with: map[string]string{"nvidia.com/gpu-operator.pool-kernel": "6.8.0-60-generic"},
+			want: "no kernel in its discovery labels",
+		},
+		"no release, which the driver is for": {
+			with: map[string]string{"nvidia.com/gpu-operator.pool-coreos": "418.94.202501221327-0"}, want: "no release of Red Hat CoreOS in its discovery labels",
+		},
+		"a node that never had a driver pool": {without: []string{"system-os_release.ID"}, with: map[string]string{"nvidia.com/gpu-operator.pool": ""}},
+		"a node that was never known":         {without: []string{"pci-10de.present"}, with: map[string]string{"nvidia.com/gpu.present": ""}},
+		"a node that was given up":            {without: []string{"pci-10de.present"}, with: map[string]string{"nvidia.com/gpu.present": "false"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			labels := maps.Clone(whole)
+			for _, key := range test.without {
+				g.Expect(labels).To(HaveKey(feature + key))
+				delete(labels, feature+key)
+			}
+			maps.Copy(labels, test.with)
+			g.Expect(observe.Facts(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels}}).MissingLabels()).To(Equal(test.want))
+		})
+	}
+}

@@ -1,0 +1,74 @@
+package operand
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/clusterpolicy/gpu-operator/internal/image"
+)
+
+// Catalogue is a list of operands, sorted where NewCatalogue made it: each after those that it requires.
+type Catalogue []Operand
+
+// Find returns the operand of that name.
+func (c Catalogue) Find(name Name) (*Operand, bool) {
+	for i := range c {
+		if c[i].Name == name {
+			return &c[i], true
+		}
+	}
+	return nil, false
+}
+
+// Uses are those of all operands, in all node pools, each object once.
+func (c Catalogue) Uses(in Input) []Reference {
+	var all []Reference
+	add := func(o *Operand, in Input) {
+		for _, use := range o.UsesOf(in) {
+			if !slices.Contains(all, use.Reference) {
+				all = append(all, use.Reference)
+			}
+		}
+	}
+	pools := NodePools(in.Spec)
+	for i := range c {
+		add(&c[i], in)
+		for _, pool := range pools {
+			if c[i].VariesIn(pool.NodePoolSpec) {
+				add(&c[i], in.In(pool))
+			}
+		}
+	}
+	return all
+}
+
+// SelectorKeys are the keys of the labels that any nodeSelector of the spec asks for.
+func (c Catalogue) SelectorKeys(in Input) map[string]bool {
+	keys := map[string]bool{}
+	for key := range in.Spec.DaemonSets.NodeSelector {
+		keys[key] = true
+	}
+	for _, pool := range in.Spec.NodePools {
+		for key := range pool.NodeSelector {
+			keys[key] = true
+		}
+	}
+	for i := range c {
+		for key := range in.PlacementOf(&c[i]).NodeSelector {
+			keys[key] = true
+		}
+	}
+	return keys
+}
+
+// Images are the default images of all operands, by name, each once.
+func (c Catalogue) Images() []image.Default {
+	found := map[string]image.Default{}
+	for _, o := range c {
+		for _, i := range o.Images {
+			found[i.Name] = i
+		}
+	}
+	return slices.SortedFunc(maps.Values(found), func(a, b image.Default) int { return strings.Compare(a.Name, b.Name) })
+}

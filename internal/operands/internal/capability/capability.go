@@ -1,0 +1,18 @@
+// Package capability decides which nodes get an operand that only some GPUs can be used with.
+package capability
+
+import (
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// Decide serves the nodes whose label is "true": their GPUs can do what the operand is for. A node that
+// has run the operand keeps it while the label is missing, as GPU Feature Discovery writes it again after
+// a restart.
+func Decide(name operand.Name, label string, facts nodeinfo.Facts) operand.Decision {
+	if label == labels.True || label == "" && facts.Deploy[string(name)] != "" {
+		return operand.Installed()
+	}
+	return operand.Decision{Verdict: operand.Absent}
+}

@@ -1,0 +1,151 @@
+// Package optional watches kinds that the cluster may not serve: those of other projects and products.
+package optional
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/clusterpolicy/gpu-operator/internal/notify"
+)
+
+// Options are what a Watch is made of.
+type Options struct {
+	// Object is an object of the kind, with its GroupVersionKind.
+	Object client.Object
+	// Cache has the objects once the kind is watched. Mapper finds out whether the kind is served.
+	Cache  cache.Cache
+	Mapper meta.RESTMapper
+	Clock  clock.Clock
+	// Differs reports whether an update is notified of. By default each one is.
+	Differs func(before, after any) bool
+	// Changed is notified when Follow may have another answer, when an object has changed, and once the cache has synced.
+	Changed notify.Signal
+}
+
+// Watch is a watch of an optional kind. A client calls Follow as long as it needs the kind, and Forget when it no
+// longer does. A manager runs Start, which does the discovery: a failure of it is logged and retried, and holds up
+// nothing else.
+type Watch struct {
+	Options
+	discovery *discovery
+
+	// mutex guards what follows. Start does not use it.
+	mutex    sync.Mutex
+	informer cache.Informer
+	// since is when the informer was started.
+	since time.Time
+	// stop ends the wait for the first sync; nil without an informer.
+	stop context.CancelFunc
+}
+
+var _ manager.LeaderElectionRunnable = (*Watch)(nil)
+
+// New returns a Watch that watches nothing yet.
+func New(options Options) *Watch {
+	kind := options.Object.GetObjectKind().GroupVersionKind()
+	return &Watch{Options: options, discovery: newDiscovery(kind, options.Mapper, options.Clock, options.Changed)}
+}
+
+// Start implements manager.Runnable.
+func (w *Watch) Start(ctx context.Context) error {
+	w.discovery.run(ctx)
+	return nil
+}
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: only a leader follows a kind.
+func (w *Watch) NeedLeaderElection() bool { return true }
+
+// Look starts the discovery that Follow waits for, and returns immediately.
+func (w *Watch) Look() { w.discovery.begin() }
+
+// Follow watches the kind if the API server serves it, and returns its state. It waits at most 2 s for the first answer
+// of discovery. Once the kind is watched, it stays Served until Forget.
+func (w *Watch) Follow(ctx context.Context) (State, error) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.informer != nil {
+		return Served, nil
+	}
+	if state := w.discovery.find(ctx); state != Served {
+		return state, nil
+	}
+	informer, err := w.Cache.GetInformer(ctx, w.Object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return Unknown, err
+	}
+	if _, err := informer.AddEventHandler(w.handler()); err != nil {
+		return Unknown, err
+	}
+	log.FromContext(ctx).Info("The cluster has an optional kind", "kind", w.discovery.kind.Kind)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	w.informer, w.since, w.stop = informer, w.Clock.Now(), stop
+	go func() {
+		// That there is no object is no event of one.
+		if toolscache.WaitForCacheSync(running.Done(), informer.HasSynced) {
+			w.Changed.Notify()
+		}
+	}()
+	return Served, nil
+}
+
+func (w *Watch) handler() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { w.Changed.Notify() },
+		UpdateFunc: func(before, after any) {
+			if w.Differs == nil || w.Differs(before, after) {
+				w.Changed.Notify()
+			}
+		},
+		DeleteFunc: func(any) { w.Changed.Notify() },
+	}
+}
+
+// Forget ends the watch and the discovery.
+func (w *Watch) Forget(ctx context.Context) error {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.informer != nil {
+		if err := w.Cache.RemoveInformer(ctx, w.Object); err != nil {
+			return err
+		}
+		log.FromContext(ctx).Info("An optional kind is no longer watched", "kind", w.discovery.kind.Kind)
+		w.stop()
+		w.informer, w.stop = nil, nil
+	}
+	w.discovery.end()
+	return nil
+}
+
+// Watching reports whether the kind is watched.
+func (w *Watch) Watching() bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.informer != nil
+}
+
+// Synced reports whether the cache has all objects of a kind that is watched. It waits for that until 2 s after the
+// watch was started.
+func (w *Watch) Synced(ctx context.Context) bool {
+	const step = 20 * time.Millisecond
+	w.mutex.Lock()
+	informer, left := w.informer, w.since.Add(answerWithin).Sub(w.Clock.Now())
+	w.mutex.Unlock()
+	if informer == nil {
+		return false
+	}
+	if informer.HasSynced() || left <= 0 {
+		return informer.HasSynced()
+	}
+	answered := func(context.Context) (bool, error) { return informer.HasSynced(), nil }
+	return wait.PollUntilContextTimeout(ctx, step, left, true, answered) == nil
+}

@@ -1,0 +1,51 @@
+package statuswriter
+
+import (
+	"testing"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// A policy that becomes degraded has one Event, one more for each other reason, and one when it is over.
+func TestPolicyEvents(t *testing.T) {
+	g := NewWithT(t)
+	status := func(degraded metav1.ConditionStatus, reason, ready, message string) v1.ClusterPolicyStatus {
+		conditions := []metav1.Condition{
+			{Type: v1.ConditionReady, Status: metav1.ConditionTrue, Reason: ready, Message: message},
+			{Type: v1.ConditionDegraded, Status: degraded, Reason: reason},
+		}
+		if degraded == metav1.ConditionTrue {
+			conditions[0].Status, conditions[1].Message = metav1.ConditionFalse, message
+		}
+		return v1.ClusterPolicyStatus{Conditions: conditions}
+	}
+	failed := func(node string) v1.ClusterPolicyStatus {
+		message := "1 of 3 GPU nodes have failed: " + node + " (Driver: CrashLoopBackOff)"
+		return status(metav1.ConditionTrue, "OperandFailed", "OperandFailed", message)
+	}
+	works := status(metav1.ConditionFalse, "None", "Reconciled", "3 of 3 GPU nodes are ready")
+	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u"}}
+	_, due := policyEvent(policy, works)
+	g.Expect(due).To(BeFalse(), "all works from the start")
+	event, due := policyEvent(policy, failed("node-00001"))
+	g.Expect(due).To(BeTrue())
+	g.Expect(event).To(And(
+		HaveField("Type", "Warning"), HaveField("Reason", "OperandFailed"), HaveField("Regarding.Kind", "ClusterPolicy"),
+		HaveField("Message", "1 of 3 GPU nodes have failed: node-00001 (Driver: CrashLoopBackOff)"),
+	))
+	policy.Status = failed("node-00001")
+	_, due = policyEvent(policy, failed("node-00002"))
+	g.Expect(due).To(BeFalse(), "it is degraded already")
+	event, due = policyEvent(policy, works)
+	g.Expect(due).To(BeTrue())
+	g.Expect(event).To(And(
+		HaveField("Type", "Normal"), HaveField("Reason", "Reconciled"),
+		HaveField("Message", "no longer degraded: 3 of 3 GPU nodes are ready"),
+	))
+	event, due = policyEvent(policy, status(metav1.ConditionTrue, "ReconcileFailed", "ReconcileFailed", "timeout"))
+	g.Expect(due).To(BeTrue(), "degraded for another reason")
+	g.Expect(event).To(And(HaveField("Type", "Warning"), HaveField("Reason", "ReconcileFailed")))
+}

@@ -1,0 +1,242 @@
+package statuswriter
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/events"
+)
+
+var now = time.Unix(1_000_000, 0)
+
+func TestSignificant(t *testing.T) {
+	base := v1.ClusterPolicyStatus{
+		State: v1.StateNotReady, ObservedGeneration: 1,
+		Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "OperandNotReady", Message: "2 of 3"}},
+		Operands: []v1.OperandStatus{
+			{Name: "driver", State: v1.OperandProgressing, Ready: 2},
+			{Name: "dcgm-exporter", State: v1.OperandWaiting, Reason: "ReferenceMissing", Message: "there is no ConfigMap metrics"},
+			{Name: "mig-manager", State: v1.OperandDegraded, Reason: "OperandFailed", Message: "fails on 1 of 3 nodes"},
+		},
+		NodePools: []v1.NodePoolStatus{
+			{Name: "team-a", Reason: "ReferenceMissing", Message: "there is no ConfigMap plugin"},
+			{Name: "team-b", Reason: "Starting", Message: "1 of 3 nodes are ready"},
+		},
+		NodeSummary: &v1.NodeSummary{Total: 3, Ready: 2},
+		Nodes: []v1.NodeStatus{
+			{Name: "a", Stage: v1.StageDriver, Operand: "driver", Reason: "CrashLoopBackOff", Message: "1"},
+			{Name: "d", Stage: v1.StageDriver, Operand: "driver", Reason: "ReferenceMissing", Message: "there is no Secret environment"},
+			{Name: "b", Stage: v1.StageDriver, Operand: "driver", Reason: "Starting"}, {Name: "c", Ready: true, Stage: v1.StageValidated},
+		},
+	}
+	tests := map[string]struct {
+		change func(*v1.ClusterPolicyStatus)
+		want   bool
+	}{
+		"nothing":                   {change: func(*v1.ClusterPolicyStatus) {}},
+		"counters":                  {change: func(s *v1.ClusterPolicyStatus) { s.NodeSummary.Ready, s.Operands[0].Ready = 3, 3 }},
+		"a message":                 {change: func(s *v1.ClusterPolicyStatus) { s.Conditions[0].Message, s.Nodes[0].Message = "3 of 3", "2" }},
+		"a counter of a failure":    {change: func(s *v1.ClusterPolicyStatus) { s.Operands[2].Message = "fails on 2 of 3 nodes" }},
+		"how far a pool has come":   {change: func(s *v1.ClusterPolicyStatus) { s.NodePools[1].Message = "2 of 3 nodes are ready" }},
+		"how far a node has come":   {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[2].Stage, s.Nodes[2].Reason = v1.StageToolkit, "PodMissing" }},
+		"a node has got there":      {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[2] = v1.NodeStatus{Name: "b", Ready: true} }},
+		"an operand has got there":  {change: func(s *v1.ClusterPolicyStatus) { s.Operands[0].State = v1.OperandReady }},
+		"the state":                 {change: func(s *v1.ClusterPolicyStatus) { s.State = v1.StateReady }, want: true},
+		"the generation":            {change: func(s *v1.ClusterPolicyStatus) { s.ObservedGeneration = 2 }, want: true},
+		"the reason of a condition": {change: func(s *v1.ClusterPolicyStatus) { s.Conditions[0].Reason = "OperandFailed" }, want: true},
+		"what is missing is there, and lacks a key": {
+			change: func(s *v1.ClusterPolicyStatus) { s.Operands[1].Message = "ConfigMap metrics has no key a" }, want: true,
+		},
+		"another reason of an operand": {change: func(s *v1.ClusterPolicyStatus) { s.Operands[2].Reason = "NotSupportedYet" }, want: true},
+		"what a pool names is there": {
+			change: func(s *v1.ClusterPolicyStatus) { s.NodePools[0].Reason, s.NodePools[0].Message = "", "" }, want: true,
+		},
+		"a pool lacks something else": {change: func(s *v1.ClusterPolicyStatus) { s.NodePools[0].Message = "there is no ConfigMap b" }, want: true},
+		"a node lacks something else": {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[1].Message = "there is no Secret b" }, want: true},
+		"an operand fails":            {change: func(s *v1.ClusterPolicyStatus) { s.Operands[0].State = v1.OperandDegraded }, want: true},
+		"a node fails":                {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[2].Reason = "ImagePullBackOff" }, want: true},
+		"a node fails at once again":  {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[0].Operand = "container-toolkit" }, want: true},
+		"a node is overdue":           {change: func(s *v1.ClusterPolicyStatus) { s.NodeSummary.Degraded = 1 }, want: true},
+		"a failure is over":           {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[0].Reason = "Starting" }, want: true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			after := *base.DeepCopy()
+			test.change(&after)
+			if got := Significant(base, after); got != test.want {
+				t.Errorf("significant: %v", got)
+			}
+			if got := Significant(after, base); got != test.want {
+				t.Errorf("significant the other way round: %v", got)
+			}
+		})
+	}
+}
+
+// desk is a Writer at an API server that counts its writes.
+type desk struct {
+	t      *testing.T
+	client client.Client
+	clock  *clocktesting.FakePassiveClock
+	writer *Writer
+	writes int
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	d := &desk{t: t, clock: clocktesting.NewFakePassiveClock(now)}
+	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u"}}
+	d.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(policy).WithStatusSubresource(policy).
+		WithInterceptorFuncs(interceptor.Funcs{
+			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, options ...client.SubResourceUpdateOption) error {
+				d.writes++
+				return c.SubResource(sub).Update(ctx, o, options...)
+			},
+		}).Build()
+	d.writer = New(d.client, d.clock, events.NewRecorder(d.client, d.clock, func(string) {}), nil, DefaultTiming())
+	return d
+}
+
+func (d *desk) read() *v1.ClusterPolicy {
+	d.t.Helper()
+	policy := &v1.ClusterPolicy{}
+	if err := d.client.Get(context.Background(), client.ObjectKey{Name: "cp"}, policy); err != nil {
+		d.t.Fatal(err)
+	}
+	return policy
+}
+
+// write hands the writer a status on a fresh copy; it returns whether there was a write and the wait.
+func (d *desk) write(status v1.ClusterPolicyStatus) (bool, time.Duration) {
+	d.t.Helper()
+	before := d.writes
+	wait, err := d.writer.Write(context.Background(), d.read(), status)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return d.writes > before, wait
+}
+
+func counted(ready int32, state v1.State) v1.ClusterPolicyStatus {
+	return v1.ClusterPolicyStatus{State: state, NodeSummary: &v1.NodeSummary{Total: 9, Ready: ready}}
+}
+
+func TestWriter(t *testing.T) {
+	type step struct {
+		after  time.Duration
+		status v1.ClusterPolicyStatus
+		wrote  bool
+		wait   time.Duration
+	}
+	starting, done := v1.StateNotReady, v1.StateReady
+	tests := map[string][]step{
+		"what is there already is not written": {
+			{status: counted(1, starting), wrote: true}, {after: time.Hour, status: counted(1, starting)},
+		},
+		"counters wait ten seconds": {
+			{status: counted(1, starting), wrote: true},
+			{after: 4 * time.Second, status: counted(2, starting), wait: 6 * time.Second},
+			{after: 5 * time.Second, status: counted(3, starting), wait: time.Second},
+			{after: time.Second, status: counted(3, starting), wrote: true},
+			{after: time.Second, status: counted(4, starting), wait: 9 * time.Second},
+		},
+		"a cause is written at once": {
+			{status: counted(1, starting), wrote: true}, {after: time.Second, status: counted(9, done), wrote: true},
+		},
+		"nothing is written twice within a second": {
+			{status: counted(1, starting), wrote: true},
+			{after: 300 * time.Millisecond, status: counted(9, done), wait: 700 * time.Millisecond},
+			{after: 700 * time.Millisecond, status: counted(9, done), wrote: true},
+		},
+		"what comes and goes within the wait is never written": {
+			{status: counted(1, starting), wrote: true},
+			{after: 4 * time.Second, status: counted(2, starting), wait: 6 * time.Second},
+			{after: time.Hour, status: counted(1, starting)},
+		},
+	}
+	for name, steps := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(t)
+			for i, step := range steps {
+				d.clock.SetTime(d.clock.Now().Add(step.after))
+				wrote, wait := d.write(step.status)
+				if wrote != step.wrote || wait != step.wait {
+					t.Fatalf("step %d: wrote %v and waits %v, want %v and %v", i, wrote, wait, step.wrote, step.wait)
+				}
+			}
+		})
+	}
+}
+
+func TestWriterDoesNotWriteFromAnOldCopy(t *testing.T) {
+	d := newDesk(t)
+	old := d.read()
+	if wrote, _ := d.write(counted(1, v1.StateNotReady)); !wrote {
+		t.Fatal("did not write at all")
+	}
+	d.clock.SetTime(d.clock.Now().Add(time.Hour))
+	wait, err := d.writer.Write(context.Background(), old, counted(9, v1.StateReady))
+	if err != nil || d.writes != 1 || wait <= 0 {
+		t.Errorf("%d writes, waits %v, %v", d.writes, wait, err)
+	}
+	if wrote, _ := d.write(counted(9, v1.StateReady)); !wrote {
+		t.Error("did not write once the copy was new")
+	}
+}
+
+// TestWriterOrdersConditions: the order is the same whichever condition was first set.
+func TestWriterOrdersConditions(t *testing.T) {
+	d := newDesk(t)
+	status := counted(1, v1.StateNotReady)
+	for _, kind := range []string{v1.ConditionUnsupportedFields, v1.ConditionError, v1.ConditionReady} {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "None"})
+	}
+	if wrote, _ := d.write(status); !wrote {
+		t.Fatal("did not write")
+	}
+	var got []string
+	for _, condition := range d.read().Status.Conditions {
+		got = append(got, condition.Type)
+	}
+	if want := []string{v1.ConditionReady, v1.ConditionError, v1.ConditionUnsupportedFields}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestWriterReportsAConflict(t *testing.T) {
+	d := newDesk(t)
+	old := d.read()
+	changed := d.read()
+	changed.Labels = map[string]string{"by": "somebody"}
+	if err := d.client.Update(context.Background(), changed); err != nil {
+		t.Fatal(err)
+	}
+	if wait, err := d.writer.Write(context.Background(), old, counted(1, v1.StateNotReady)); err != nil || wait != time.Second {
+		t.Errorf("waits %v, error %v, want to wait a second for the cache", wait, err)
+	}
+	if _, err := d.writer.Write(context.Background(), old, counted(1, v1.StateNotReady)); !apierrors.IsConflict(err) {
+		t.Errorf("got %v, want a conflict with the same version to be an error", err)
+	}
+	// A write that failed delays no other.
+	if wrote, _ := d.write(counted(1, v1.StateNotReady)); !wrote {
+		t.Error("waits after a write that failed")
+	}
+}

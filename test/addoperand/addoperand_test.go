@@ -1,0 +1,159 @@
+package addoperand
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+const repo = "../.."
+
+// written are the files that whoever adds an operand writes, in the four places; the fields of the spec and the
+// catalogue are lists, to which a line is added.
+var written = []string{
+	"api/v1/clusterpolicy_types.go",
+	"api/v1/toy_types.go",
+	"assets/toy/0500_daemonset.yaml",
+	"assets/toy/install.yaml",
+	"internal/operands/catalog.go",
+	"internal/operands/toy/doc.go",
+	"internal/operands/toy/toy.go",
+}
+
+// generated matches the files that make writes.
+var generated = regexp.MustCompile(`^(api/v1/zz_generated\.deepcopy\.go|bundle/|config/crd/|config/helm/gpu-operator/|` +
+	`config/openshift/operands\.yaml$|config/rbac/operands/|docs/|internal/[a-z]+/testdata/.*\.golden)`)
+
+// generic are the packages whose tests every operand must pass.
+var generic = []string{
+	"./api/...", "./assets/...", "./config/...", "./internal/assess", "./internal/effective", "./internal/image",
+	"./internal/metrics", "./internal/operand/...", "./internal/operands/...", "./internal/plan", "./internal/render/...",
+	"./internal/status/...", "./cmd/gpu-operator/...", "./cmd/kubectl-gpu", "./test/contract", "./test/manifests",
+	"./test/specgen",
+}
+
+func TestAnOperandIsAddedInFourPlaces(t *testing.T) {
+	if os.Getenv("TEST_OPERAND") == "" {
+		t.Skip("takes minutes; run make test-operand")
+	}
+	g := NewWithT(t)
+	root := copyOf(t)
+	addToy(t, root)
+
+	run(t, root, "make", "--no-print-directory", "generate", "manifests", "docs", "chart", "bundle", "golden")
+	run(t, root, "go", append([]string{"test"}, generic...)...)
+
+	var byHand []string
+	for line := range strings.Lines(run(t, root, "git", "status", "--porcelain", "--untracked-files=all")) {
+		if file := strings.TrimSpace(line[2:]); !generated.MatchString(file) {
+			byHand = append(byHand, file)
+		}
+	}
+	slices.Sort(byHand)
+	g.Expect(byHand).To(Equal(written))
+	g.Expect(filepath.Join(root, "config/rbac/operands/toy.yaml")).To(BeAnExistingFile())
+	for file, text := range map[string]string{
+		"config/helm/gpu-operator/values.yaml":                     "# toy:",
+		"bundle/manifests/gpu-operator.clusterserviceversion.yaml": "registry.example.com/toy:v1.0.0",
+		"config/openshift/operands.yaml":                           "name: nvidia-toy",
+		"docs/api.md":                                              "## ToySpec",
+	} {
+		g.Expect(os.ReadFile(filepath.Join(root, file))).To(ContainSubstring(text), file)
+	}
+}
+
+// copyOf copies the working tree, with its changes, into a repository of its own with one commit.
+func copyOf(t *testing.T) string {
+	t.Helper()
+	g := NewWithT(t)
+	from, err := filepath.Abs(repo)
+	g.Expect(err).NotTo(HaveOccurred())
+	root := filepath.Join(t.TempDir(), "repo")
+	for file := range strings.SplitSeq(run(t, from, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), "\x00") {
+		if file == "" {
+			continue
+		}
+		info, err := os.Stat(filepath.Join(from, file))
+		if os.IsNotExist(err) {
+			continue // Deleted in the working tree.
+		}
+		g.Expect(err).NotTo(HaveOccurred())
+		data, err := os.ReadFile(filepath.Join(from, file))
+		g.Expect(err).NotTo(HaveOccurred())
+		place(t, filepath.Join(root, file), data, info.Mode())
+	}
+	// The tools that the repository has installed for itself.
+	g.Expect(os.MkdirAll(filepath.Join(root, ".cache"), 0o755)).To(Succeed())
+	if tools := filepath.Join(from, ".cache/tools"); isDir(tools) {
+		g.Expect(os.Symlink(tools, filepath.Join(root, ".cache/tools"))).To(Succeed())
+	}
+	run(t, root, "git", "init", "--quiet")
+	run(t, root, "git", "add", "--all")
+	run(t, root, "git", "-c", "user.name=test", "-c", "user.email=test@example.com", "commit", "--quiet", "--message=before")
+	return root
+}
+
+// addToy writes the files of testdata/toy, without the ending that hides Go files from the compiler, and the two lines.
+func addToy(t *testing.T, root string) {
+	t.Helper()
+	g := NewWithT(t)
+	toy := os.DirFS("testdata/toy")
+	g.Expect(fs.WalkDir(toy, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(toy, path)
+		place(t, filepath.Join(root, strings.TrimSuffix(path, ".txt")), data, 0o644)
+		return err
+	})).To(Succeed())
+	insert(t, filepath.Join(root, "api/v1/clusterpolicy_types.go"), "\tNodeStatusExporter *NodeStatusExporterSpec ",
+		"\t// Toy configures the toy.\n\t// +optional\n\tToy *ToySpec `json:\"toy,omitempty\"`\n")
+	catalogue := filepath.Join(root, "internal/operands/catalog.go")
+	const operands = "github.com/clusterpolicy/gpu-operator/internal/operands/"
+	insert(t, catalogue, "\t\""+operands+"runtimeclasses\"", "\t\""+operands+"toy\"\n")
+	insert(t, catalogue, "\t\tmigmanager.Operand(),", "\t\ttoy.Operand(),\n")
+}
+
+// insert adds lines behind the one that starts so.
+func insert(t *testing.T, file, start, lines string) {
+	t.Helper()
+	g := NewWithT(t)
+	data, err := os.ReadFile(file)
+	g.Expect(err).NotTo(HaveOccurred())
+	before, after, found := strings.Cut(string(data), start)
+	g.Expect(found).To(BeTrue(), "%s has no line that starts with %q", file, start)
+	rest, after, _ := strings.Cut(after, "\n")
+	place(t, file, []byte(before+start+rest+"\n"+lines+after), 0o644)
+}
+
+func place(t *testing.T, file string, data []byte, mode fs.FileMode) {
+	t.Helper()
+	g := NewWithT(t)
+	g.Expect(os.MkdirAll(filepath.Dir(file), 0o755)).To(Succeed())
+	g.Expect(os.WriteFile(file, data, mode.Perm())).To(Succeed())
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// run runs a command in a directory and returns what it prints. It must succeed.
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), name, args...)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "TEST_OPERAND=", "MAKEFLAGS=")
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}

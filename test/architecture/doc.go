@@ -1,0 +1,3 @@
+// Package architecture checks the rules about imports themselves, which depguard enforces: that each package has one,
+// and that none allows more than is used.
+package architecture

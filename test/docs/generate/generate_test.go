@@ -1,0 +1,77 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+)
+
+const repo = "../../.."
+
+func TestPartsAreReplaced(t *testing.T) {
+	g := NewWithT(t)
+	const before = "# Words\n\n<!-- generated: a -->\nold\n<!-- end -->\n\nmore\n"
+	const after = "# Words\n\n<!-- generated: a -->\n\nnew\n\n<!-- end -->\n\nmore\n"
+	g.Expect(replace(before, map[string]string{"a": "new\n"})).To(Equal(after))
+	g.Expect(replace(after, map[string]string{"a": "new\n"})).To(Equal(after), "once more changes nothing")
+	for page, problem := range map[string]string{
+		"<!-- generated: a -->\n":                           "the part a has no end",
+		"<!-- generated: a -->\n<!-- generated: b -->\n":    "the part a has no end",
+		"<!-- generated: b -->\n<!-- end -->\n":             `no text for the part "b"`,
+		"<!-- end -->\n":                                    "no markers for the parts [a]",
+		strings.ReplaceAll(after, "generated", "Generated"): "no markers for the parts [a]",
+	} {
+		_, err := replace(page, map[string]string{"a": "new"})
+		g.Expect(err).To(MatchError(problem))
+	}
+}
+
+func TestAReasonNeedsCauseAndRemedy(t *testing.T) {
+	g := NewWithT(t)
+	got, err := parseReason(constant{
+		name: "ReasonX", value: "X", comment: "ReasonX: it broke. Twice. Cause: haste. Remedy: wait. Or not.",
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect([]string{got.means, got.cause, got.remedy}).To(Equal([]string{"It broke. Twice.", "haste.", "wait. Or not."}))
+	for _, comment := range []string{
+		"", "ReasonX: it broke.", "ReasonX: it broke. Cause: haste.", "ReasonX: it broke. Remedy: wait.",
+		"ReasonX: Cause: haste. Remedy: wait.",
+	} {
+		_, err := parseReason(constant{name: "ReasonX", comment: comment})
+		g.Expect(err).To(MatchError(ContainSubstring("ReasonX")), comment)
+	}
+}
+
+func TestConstantsHaveTheirValues(t *testing.T) {
+	g := NewWithT(t)
+	all, err := reasons(repo)
+	g.Expect(err).NotTo(HaveOccurred())
+	values := map[string]string{}
+	for _, r := range all {
+		values[r.name] = r.value
+	}
+	for _, name := range []string{"CRDOutdated", "Deprecated", "QuotaExceeded"} {
+		g.Expect(values).To(HaveKeyWithValue("Reason"+name, name))
+	}
+	_, err = resolve([]constant{{name: "A", alias: "B"}})
+	g.Expect(err).To(MatchError("A is B, whose value is not known"))
+	named := withValues([]constant{
+		{name: "ReasonA", value: "A", comment: "ReasonA: like ReasonB."}, {name: "ReasonB", value: "B"},
+	})
+	g.Expect(named[0].comment).To(Equal("ReasonA: like B."))
+}
+
+// TestOperandsAreEnabledByTheirFields: the fields are found by trying, not by a list.
+func TestOperandsAreEnabledByTheirFields(t *testing.T) {
+	g := NewWithT(t)
+	text, err := catalogueTable(repo)
+	g.Expect(err).NotTo(HaveOccurred())
+	const mps = "`spec.devicePlugin.config.name` and `spec.devicePlugin.enabled: true`"
+	g.Expect(text).To(And(
+		MatchRegexp("(?m)^\\| `driver` \\| .*`nvidia-driver-ctr` \\| by default; not with `spec.driver.enabled: false` \\|"),
+		MatchRegexp("(?m)^\\| `dcgm` \\| .*`nvidia-dcgm-ctr` \\| with `spec.dcgm.enabled: true` \\|"),
+		MatchRegexp("(?m)^\\| `mps-control-daemon` \\| .*\\| with "+mps+" \\|"),
+		MatchRegexp("(?m)^\\| `operator-validator` \\| .*\\| always \\|"),
+	))
+}

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// source computes the text of one generated part from the repository in this directory.
+type source func(repo string) (string, error)
+
+// pages are the generated parts of each page, by the names in its markers.
+var pages = map[string]map[string]source{
+	"docs/architecture/operands.md": {"catalogue": catalogueTable, "graph": catalogueGraph},
+	"docs/architecture/packages.md": {"packages": packageTable},
+	"docs/architecture/status.md":   {"states": stateTables, "reasons": reasonTable},
+	"docs/troubleshooting.md":       {"reasons": reasonEntries},
+}
+
+func main() {
+	repo := flag.String("repo", ".", "directory of the repository")
+	flag.Parse()
+	for page, parts := range pages {
+		if err := write(*repo, page, parts); err != nil {
+			fmt.Fprintf(os.Stderr, "generate: %s: %v\n", page, err)
+			os.Exit(1)
+		}
+	}
+}
+
+// write replaces the generated parts of a page.
+func write(repo, page string, parts map[string]source) error {
+	file := filepath.Join(repo, page)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	texts := map[string]string{}
+	for name, compute := range parts {
+		if texts[name], err = compute(repo); err != nil {
+			return fmt.Errorf("part %s: %w", name, err)
+		}
+	}
+	replaced, err := replace(string(text), texts)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(replaced), 0o644)
+}
