@@ -1,17 +1,26 @@
-// Package assets holds the manifests of the operands, one folder each, as templates that only
-// insert values. What a file shows is what is applied; what all DaemonSets have in common (owner,
-// scheduling, tolerations, waits for other operands) is added by package render.
+// Package assets holds the manifests of the operands, one folder each, as templates that only insert values:
 //
-// The names of files that the operator applies start with a number, which is their order. The file install.yaml is
-// installed with the operator instead: it holds the operand's ServiceAccount and rights, so that the operator need not
-// hold what they grant. make manifests copies it to config/rbac/operands. The ServiceAccounts have the names of NVIDIA's
-// operator, which neighbours know; cluster-scoped names start with gpu-operator-, so that none collides with an object
-// that NVIDIA's operator left in the cluster.
+//   - OPERAND/NUMBER_KIND.yaml are the objects of an operand, in the order in which they are applied.
+//   - OPERAND/containers/NAME.yaml is an optional container NAME of its DaemonSet, see containerFile in package render.
+//   - *.yaml are init containers that several operands share, in the same format: each is named after the container
+//     that operand.Proof names.
+//   - OPERAND/install.yaml is no template. It is installed with the operator: the operand's ServiceAccount and rights, so
+//     that the operator need not hold what they grant. make manifests copies it to config/rbac/operands. The
+//     ServiceAccounts have the names of NVIDIA's operator, which other software refers to; cluster-scoped names start
+//     with gpu-operator-, so that none collides with an object that NVIDIA's operator left in the cluster.
+//
+// Package render adds what all objects have in common (namespace, owner), what all DaemonSets have in common
+// (scheduling, tolerations, waits for other operands), what all ServiceMonitors have in common, and the optional
+// settings that an operand decides in Go (operand.Instance.Additions). A template does no more than insert a value,
+// repeat a block for a list, or include a block on a boolean: at most every fifth line has an action.
 package assets
 
 import "embed"
 
-// FS holds the folders of all operands.
+// FS holds the templates.
 //
-//go:embed */[0-9]*.yaml
+//go:embed *.yaml */[0-9]*.yaml */containers/*.yaml
 var FS embed.FS
+
+// Patterns match all files of FS.
+func Patterns() []string { return []string{"*.yaml", "*/[0-9]*.yaml", "*/containers/*.yaml"} }

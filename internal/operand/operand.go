@@ -1,6 +1,8 @@
 package operand
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -174,6 +176,16 @@ type Instance struct {
 	PluginConfig *PluginConfig
 	// InitEnv adds to the environment of init containers, by their names.
 	InitEnv map[string][]v1.EnvVar
+	// ContainerFiles are the containers that stand in files of their own and that this instance has, in the order in
+	// which they are appended to the pod: names of files in assets/NAME/containers.
+	ContainerFiles []string
+	// Additions are optional settings of containers, by their names.
+	Additions map[string]Additions
+	// Volumes are appended to those of the templates.
+	Volumes []corev1.Volume
+	// Monitor is what the ServiceMonitor and the PrometheusRule of the templates have in common with all others.
+	// The zero value leaves both out.
+	Monitor Monitor
 	// Values are what the operand's templates see as .Values.
 	Values any
 }

@@ -1,7 +1,7 @@
 package operands_test
 
 import (
-	"fmt"
+	"reflect"
 	"testing"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
@@ -48,7 +48,7 @@ func TestWhatAPoolChangesVaries(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				differs := fmt.Sprintf("%+v", describe(common)) != fmt.Sprintf("%+v", describe(own))
+				differs := !reflect.DeepEqual(describe(common), describe(own))
 				if differs != o.VariesIn(pool) {
 					t.Errorf("%s has other instances: %v, and DaemonSets of its own: %v", o.Name, differs, o.VariesIn(pool))
 				}
@@ -100,16 +100,11 @@ func TestWhatPoolsSayDifferently(t *testing.T) {
 	}
 }
 
-// describe makes of instances what can be compared by text: what they point to stands for the pointers.
+// describe returns what a pool can change in instances.
 func describe(instances []operand.Instance) []any {
 	var all []any
 	for _, i := range instances {
-		config := operand.PluginConfig{}
-		if i.PluginConfig != nil {
-			config = *i.PluginConfig
-		}
-		i.PluginConfig = nil
-		all = append(all, i.Image, i.PullSecrets, i.Values, config)
+		all = append(all, i.Image, i.PullSecrets, i.Values, i.PluginConfig, i.ContainerFiles, i.Additions, i.Volumes)
 	}
 	return all
 }

@@ -79,19 +79,50 @@ func TestTheWaitComesFirst(t *testing.T) {
 	}
 }
 
-// Whoever grants a container all rights says why, where the next reader sees it.
-func TestEveryPrivilegedContainerSaysWhy(t *testing.T) {
-	files, err := fs.Glob(assets.FS, "*/*.yaml")
-	if err != nil {
+// assetFiles are all templates, by path.
+func assetFiles(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	if err := fs.WalkDir(assets.FS, ".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := assets.FS.ReadFile(file)
+		texts[file] = string(text)
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
-	found := 0
-	for _, file := range files {
-		text, err := assets.FS.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
+	return texts
+}
+
+// maxActionShare is the share of the lines of a template that may have actions. A template shows the shape of an object;
+// what depends on the spec is decided in Go, see operand.Instance.Additions.
+const maxActionShare = 0.20
+
+func TestTemplatesAreMostlyYAML(t *testing.T) {
+	for file, text := range assetFiles(t) {
+		all, actions := 0, 0
+		for line := range strings.Lines(text) {
+			if strings.TrimSpace(line) == "" {
+				continue
+			}
+			all++
+			if strings.Contains(line, "{{") {
+				actions++
+			}
 		}
-		lines := strings.Split(string(text), "\n")
+		if share := float64(actions) / float64(all); share > maxActionShare {
+			t.Errorf("%s: %d of %d lines have actions, %.0f %%, more than %.0f %%", file, actions, all, 100*share, 100*maxActionShare)
+		}
+	}
+}
+
+// A manifest explains why a container has all rights, directly above the field.
+func TestEveryPrivilegedContainerSaysWhy(t *testing.T) {
+	found := 0
+	for file, text := range assetFiles(t) {
+		lines := strings.Split(text, "\n")
 		for i, line := range lines {
 			if strings.TrimSpace(line) != "privileged: true" {
 				continue
@@ -220,7 +251,7 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 	})
 }
 
-// leavesOutPools tells whether the affinity asks for nothing but that the node gets the operand from no node pool.
+// leavesOutPools reports whether the affinity requires only that the node does not get the operand from a node pool.
 func leavesOutPools(name operand.Name, affinity *corev1.NodeAffinity) bool {
 	return cmp.Equal(affinity, &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
@@ -315,7 +346,7 @@ func runsOnEveryLinuxNode(t *testing.T, pod corev1.PodSpec) {
 	}
 }
 
-// Node discovery runs where no GPU is, and where nobody asked for a GPU stack: it gets no privilege.
+// Node discovery also runs on nodes without GPUs, where no user expects a GPU stack: it gets no privileges.
 func TestNodeDiscoveryIsUnprivileged(t *testing.T) {
 	for _, ds := range (situation{}).daemonSets(t)["node-discovery"] {
 		pod := ds.Spec.Template.Spec
@@ -367,7 +398,7 @@ func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
 		for name, sets := range s.daemonSets(t) {
 			for _, ds := range sets {
 				class := ds.Spec.Template.Spec.RuntimeClassName
-				// TestEveryInjectedPodIsInjectedInOneWay tells of those that need none.
+				// TestEveryInjectedPodIsInjectedInOneWay covers those that need none.
 				wanted := injected[name] && scenario != "nri" && scenario != "hook"
 				if (class != nil) != wanted || (class != nil && !classes[*class]) {
 					t.Errorf("%s: %s has RuntimeClass %v of %v", scenario, ds.Name, class, classes)

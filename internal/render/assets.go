@@ -20,9 +20,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/assets"
 )
 
-// functions are what templates may call. quote makes any text one YAML value: "1e3" stays a name, and a
-// line break in a field of the spec adds nothing to a manifest. json does the same for maps and lists,
-// as YAML takes JSON.
+// functions are what templates may call. quote makes one YAML value of any text: "1e3" stays a name, and a line break
+// in a field of the spec adds nothing to a manifest. json does the same for maps, lists and structs, as JSON is YAML.
 var functions = template.FuncMap{
 	"quote": func(value any) string { return strconv.Quote(fmt.Sprint(value)) },
 	"json": func(value any) (string, error) {
@@ -31,27 +30,29 @@ var functions = template.FuncMap{
 	},
 }
 
-// templates are parsed once: they are part of the program.
+// templates are all assets by path, parsed once: they are part of the program.
 var templates = parseAssets()
 
 func parseAssets() map[string]*template.Template {
-	files, err := fs.Glob(assets.FS, "*/*.yaml")
-	if err != nil {
-		panic(err) // The pattern is constant and valid.
-	}
 	parsed := map[string]*template.Template{}
-	for _, file := range files {
-		text, err := assets.FS.ReadFile(file)
+	for _, pattern := range assets.Patterns() {
+		files, err := fs.Glob(assets.FS, pattern)
 		if err != nil {
-			panic(err) // The file is embedded.
+			panic(err) // The patterns are constant and valid.
 		}
-		parsed[file] = template.Must(template.New(file).Option("missingkey=error").Funcs(functions).Parse(string(text)))
+		for _, file := range files {
+			text, err := assets.FS.ReadFile(file)
+			if err != nil {
+				panic(err) // The file is embedded.
+			}
+			parsed[file] = template.Must(template.New(file).Option("missingkey=error").Funcs(functions).Parse(string(text)))
+		}
 	}
 	return parsed
 }
 
-// decodeFolder executes the templates of an operand's folder in the order of their names and decodes
-// every document strictly.
+// decodeFolder executes the templates of an operand's folder in the order of their names and decodes every document
+// strictly: an unknown field is an error.
 func decodeFolder(folder string, values any) ([]Object, error) {
 	files, err := fs.Glob(assets.FS, path.Join(folder, "*.yaml"))
 	if err != nil {
@@ -62,17 +63,30 @@ func decodeFolder(folder string, values any) ([]Object, error) {
 	}
 	var objects []Object
 	for _, file := range files {
-		var text bytes.Buffer
-		if err := templates[file].Execute(&text, values); err != nil {
-			return nil, fmt.Errorf("asset %s: %w", file, err)
+		text, err := execute(file, values)
+		if err != nil {
+			return nil, err
 		}
-		found, err := decodeDocuments(text.Bytes())
+		found, err := decodeDocuments(text)
 		if err != nil {
 			return nil, fmt.Errorf("asset %s: %w", file, err)
 		}
 		objects = append(objects, found...)
 	}
 	return objects, nil
+}
+
+// execute returns the text of a template with these values. A key that they do not have is an error.
+func execute(file string, values any) ([]byte, error) {
+	parsed, exists := templates[file]
+	if !exists {
+		return nil, fmt.Errorf("there is no asset %s", file)
+	}
+	var text bytes.Buffer
+	if err := parsed.Execute(&text, values); err != nil {
+		return nil, fmt.Errorf("asset %s: %w", file, err)
+	}
+	return text.Bytes(), nil
 }
 
 func decodeDocuments(text []byte) ([]Object, error) {
@@ -105,14 +119,14 @@ func decode(document []byte) (Object, error) {
 		return nil, err
 	}
 	if kind.Kind == "" {
-		return nil, nil //nolint:nilnil // A document of comments alone holds no object.
+		return nil, nil //nolint:nilnil // A document of comments alone has no object.
 	}
 	want := schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind)
 	for _, known := range allKinds() {
 		if known.GetObjectKind().GroupVersionKind() == want {
 			object, isObject := reflect.New(reflect.TypeOf(known).Elem()).Interface().(Object)
 			if !isObject {
-				return nil, fmt.Errorf("%s is no object of the API", want)
+				return nil, fmt.Errorf("%s is not an object of the API", want)
 			}
 			return object, yaml.UnmarshalStrict(document, object)
 		}

@@ -25,8 +25,11 @@ const (
 	partOfLabel = "app.kubernetes.io/part-of"
 )
 
-// daemonSet adds what all DaemonSets have in common, then what the spec says of this operand.
+// daemonSet composes the pod, then adds what all DaemonSets have in common and what the spec configures for this one.
 func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
+	if err := r.compose(&ds.Spec.Template.Spec); err != nil {
+		return err
+	}
 	spec := r.plan.Input.Spec.DaemonSets
 	strategy, err := updateStrategy(r.plan.Input.Spec, r.step.Operand)
 	if err != nil {
@@ -55,8 +58,8 @@ func (r *renderer) daemonSet(ds *appsv1.DaemonSet) error {
 	return nil
 }
 
-// tolerateStartup lets pods be scheduled to nodes that start. It comes after the seal: a pod that runs needs it no
-// more, so that a driver is not outdated by it.
+// tolerateStartup lets pods be scheduled to nodes with startup taints. It comes after the seal: a running pod does not
+// need these tolerations, so they must not make a driver look outdated.
 func (r *renderer) tolerateStartup(pod *corev1.PodSpec) {
 	all := func(t corev1.Toleration) bool {
 		return t.Key == "" && t.Operator == corev1.TolerationOpExists && t.Effect == ""
@@ -87,8 +90,8 @@ func updateStrategy(spec effective.Spec, o operand.Operand) (appsv1.DaemonSetUpd
 	}, nil
 }
 
-// addMetadata adds the user's labels and annotations; none replaces what the manifest has, as
-// selectors and neighbours find the pods by that.
+// addMetadata adds the user's labels and annotations. None replaces one of the manifest: selectors and other software
+// find the pods by those.
 func addMetadata(ds *appsv1.DaemonSet, more v1.Labels, notes v1.Annotations) {
 	template := &ds.Spec.Template
 	for key, value := range more.Strings() {
@@ -121,7 +124,7 @@ func (r *renderer) schedule(pod *corev1.PodSpec, spec *v1.DaemonSetsSpec) {
 	if len(placement.Tolerations) > 0 {
 		pod.Tolerations = placement.Tolerations
 	}
-	// An empty block means the same as an absent one, and must not make pods look outdated.
+	// An empty block means the same as no block, and must not make pods look outdated.
 	if !equality.Semantic.DeepEqual(*spec.PodSecurityContext, corev1.PodSecurityContext{}) {
 		pod.SecurityContext = spec.PodSecurityContext
 	}
@@ -130,7 +133,7 @@ func (r *renderer) schedule(pod *corev1.PodSpec, spec *v1.DaemonSetsSpec) {
 func (r *renderer) nodeSelector() map[string]string {
 	if r.step.Operand.Discovers {
 		selector := map[string]string{corev1.LabelOSStable: string(corev1.Linux)}
-		// No node has been found to have GPUs yet, so no plan can decide which are selected.
+		// Discovery runs before it is known which nodes have GPUs, so no plan selects its nodes.
 		maps.Copy(selector, r.placement().NodeSelector.Strings())
 		return selector
 	}
@@ -150,7 +153,7 @@ func (r *renderer) nodeSelector() map[string]string {
 	return selector
 }
 
-// configure applies what the spec says of this operand's containers.
+// configure applies what the spec configures for this operand's containers.
 func (r *renderer) configure(pod *corev1.PodSpec) {
 	spec := r.instance.Container
 	if spec.HostNetwork != nil && *spec.HostNetwork {
@@ -178,10 +181,12 @@ func (r *renderer) configure(pod *corev1.PodSpec) {
 	}
 }
 
-// pullSecrets are those of the operand, of the helper image and of all, each once.
+// pullSecrets are those of the operand, of the helper image and of spec.global, each once.
 func (r *renderer) pullSecrets() []string {
 	var names []string
-	for _, name := range slices.Concat(r.instance.PullSecrets, r.plan.Input.Helper().ImagePullSecrets, r.plan.Input.Spec.Global.ImagePullSecrets) {
+	in := r.plan.Input
+	all := slices.Concat(r.instance.PullSecrets, in.Helper().ImagePullSecrets, in.Spec.Global.ImagePullSecrets)
+	for _, name := range all {
 		if name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -202,9 +207,8 @@ func mergeEnv(env []corev1.EnvVar, more []v1.EnvVar) []corev1.EnvVar {
 	return env
 }
 
-// seal writes the digest of what matters in the pod template on the DaemonSet and its pods, and
-// keeps the live helper image while nothing else changes: a new release of the operator by itself
-// replaces no pod.
+// seal writes the digest of the significant part of the pod template to the DaemonSet and its pods, and keeps the live
+// helper image while nothing else changes: a new release of the operator alone replaces no pod.
 func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	helper := r.context.Helper.Image
 	cosmetic, named := helper, image.Named(r.plan.Input.Helper())
@@ -219,7 +223,7 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	digest = r.fromRegistry(pod, digest)
 	used := cmp.Or(r.keptHelper(ds.Name, digest), helper)
 	forEachContainer(&ds.Spec.Template.Spec, func(c *corev1.Container) {
-		// An image that the spec names goes with the name, also where no pod is outdated by that.
+		// An image that the spec names is not recorded: it is always used, even if that makes no pod outdated.
 		if replaceHelper(c, helper, used) && !named {
 			annotate(&ds.ObjectMeta, labels.HelperImage, used)
 		}
@@ -237,12 +241,12 @@ func (r *renderer) seal(ds *appsv1.DaemonSet) error {
 	return nil
 }
 
-// keptHelper is the helper image that the DaemonSet was last applied with, if that is to stay; empty
-// if not. An image that the spec names is always used.
+// keptHelper is the helper image that the DaemonSet was last applied with, if it stays; empty otherwise. An image that
+// the spec names is always used.
 func (r *renderer) keptHelper(name, digest string) string {
 	input := r.plan.Input
 	live := r.live[name]
-	// That of a release whose drivers had a script lacks the command.
+	// The image of a release whose drivers had a script does not have the probe command.
 	if input.RefreshHelpers() || image.Named(input.Helper()) || live.TemplateDigest != digest || live.NeedsProbeScript {
 		return ""
 	}

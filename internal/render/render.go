@@ -2,6 +2,7 @@ package render
 
 import (
 	"fmt"
+	"slices"
 
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -24,8 +25,7 @@ type Object interface {
 	runtime.Object
 }
 
-// Kinds are the kinds that assets may hold and every cluster has: what is decoded, applied, watched
-// and pruned.
+// Kinds are the kinds of assets that every cluster has: they are decoded, applied, watched and pruned.
 func Kinds() []Object {
 	return []Object{
 		&corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}},
@@ -35,11 +35,11 @@ func Kinds() []Object {
 	}
 }
 
-// OptionalKind is a kind that assets may hold where the cluster has it.
+// OptionalKind is a kind of assets that only some clusters have.
 type OptionalKind struct {
-	// Kind is what operands ask operand.Input for.
+	// Kind is its key in operand.Input.Optional.
 	Kind operand.OptionalKind
-	// CRD is the name of the definition that brings it.
+	// CRD is the name of the CustomResourceDefinition that defines it.
 	CRD    string
 	Object Object
 }
@@ -55,7 +55,7 @@ func OptionalKinds() []OptionalKind {
 	}
 }
 
-// allKinds are all that assets may hold.
+// allKinds are all kinds of assets.
 func allKinds() []Object {
 	kinds := Kinds()
 	for _, optional := range OptionalKinds() {
@@ -64,15 +64,15 @@ func allKinds() []Object {
 	return kinds
 }
 
-// Live is what the cluster has of a DaemonSet, as far as it decides what is rendered.
+// Live is the part of a live DaemonSet that decides what is rendered.
 type Live struct {
-	// TemplateDigest is the digest of what matters in its pod template.
+	// TemplateDigest is the digest of the significant part of its pod template.
 	TemplateDigest string
 	// HelperImage is the image of the on-node program that it was last applied with.
 	HelperImage string
-	// LeavesPools: it leaves out the nodes that get the operand from a node pool.
+	// LeavesPools: it does not select the nodes that get the operand from a node pool.
 	LeavesPools bool
-	// Unrolled: its template has changed by nothing that matters to its pods, which are left as they are.
+	// Unrolled: its template has no significant change, and its pods are left as they are.
 	Unrolled bool
 	// Kind of the nodes that it is for, see operand.Instance; empty where the operand has one kind.
 	Kind string
@@ -81,7 +81,7 @@ type Live struct {
 	SelectsKind bool
 	// Anchored: it selects nodes by their anchor.
 	Anchored bool
-	// NeedsProbeScript: some of its pods may mount the script that was the start-up probe of drivers.
+	// NeedsProbeScript: some of its pods may mount the script that older releases used as start-up probe of drivers.
 	NeedsProbeScript bool
 }
 
@@ -91,7 +91,7 @@ type Owner struct {
 	UID  string
 }
 
-// context is what a template sees.
+// context is what a template can insert.
 type context struct {
 	Namespace string
 	Suffix    string
@@ -105,7 +105,7 @@ type context struct {
 	Helper          helper
 	Installed       map[string]bool
 	Proves          map[string]bool
-	// ProbeScript: pods of an older release are left that mount the script of their start-up probe.
+	// ProbeScript: pods of an older release mount the script of their start-up probe.
 	ProbeScript bool
 	Values      any
 }
@@ -113,8 +113,8 @@ type context struct {
 // helper is the image of the on-node program.
 type helper struct{ Image, PullPolicy string }
 
-// Step renders the objects of a step, instance by instance. live holds the DaemonSets of the cluster
-// by name. An error is a defect of the assets or names the field of the spec that is wrong.
+// Step renders the objects of a step, instance by instance. live are the DaemonSets of the cluster by name. An error is
+// a defect of the assets or names the field of the spec that is wrong.
 func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Object, error) {
 	helperSpec := p.Input.Helper()
 	helperImage, err := image.Helper(helperSpec, p.Input.HelperImage)
@@ -132,11 +132,14 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 			RuntimeClass:    p.Input.RuntimeClass(),
 			PodRuntimeClass: p.Input.PodRuntimeClass(),
 			Paths:           p.Input.Paths(),
-			Helper:          helper{image.Mirror(p.Input.Spec.Global.Registry, helperImage.Image), string(helperSpec.ImagePullPolicy)},
-			Installed:       byText(p.Installed),
-			Proves:          byText(step.Proves),
-			ProbeScript:     keepsProbeScript(live),
-			Values:          instance.Values,
+			Helper: helper{
+				Image:      image.Mirror(p.Input.Spec.Global.Registry, helperImage.Image),
+				PullPolicy: string(helperSpec.ImagePullPolicy),
+			},
+			Installed:   byText(p.Installed),
+			Proves:      byText(step.Proves),
+			ProbeScript: keepsProbeScript(live),
+			Values:      instance.Values,
 		}}
 		rendered, err := r.objects()
 		if err != nil {
@@ -150,7 +153,7 @@ func Step(p plan.Plan, step plan.Step, owner Owner, live map[string]Live) ([]Obj
 	return objects, nil
 }
 
-// byText gives a map the keys that templates can look up.
+// byText returns the map with string keys, which templates can look up.
 func byText[K ~string](flags map[K]bool) map[string]bool {
 	result := make(map[string]bool, len(flags))
 	for key, value := range flags {
@@ -159,8 +162,8 @@ func byText[K ~string](flags map[K]bool) map[string]bool {
 	return result
 }
 
-// appendNew leaves out what an earlier instance has rendered already: objects that the instances of
-// an operand share.
+// appendNew appends objects, except for those that an earlier instance has rendered: instances of an operand may share
+// objects.
 func appendNew(objects, more []Object) []Object {
 	for _, candidate := range more {
 		known := false
@@ -189,7 +192,9 @@ func (r *renderer) objects() ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	objects = slices.DeleteFunc(objects, func(object Object) bool { return !r.isMonitored(object) })
 	for _, object := range objects {
+		r.monitor(object)
 		r.own(object)
 		if ds, isDaemonSet := object.(*appsv1.DaemonSet); isDaemonSet {
 			if err := r.daemonSet(ds); err != nil {
@@ -200,9 +205,12 @@ func (r *renderer) objects() ([]Object, error) {
 	return objects, nil
 }
 
-// own marks the object as the operator's. It is not marked as blocking the deletion of its owner:
-// nothing waits for that, and it would need rights on the policy's finalizers.
+// own puts the object into the operator's namespace and marks it as the operator's. It does not block the deletion of
+// its owner: nothing waits for that, and it would need rights on the policy's finalizers.
 func (r *renderer) own(object Object) {
+	if _, isClusterScoped := object.(*nodev1.RuntimeClass); !isClusterScoped {
+		object.SetNamespace(r.context.Namespace)
+	}
 	all := object.GetLabels()
 	if all == nil {
 		all = map[string]string{}

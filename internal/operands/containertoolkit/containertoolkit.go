@@ -3,6 +3,8 @@ package containertoolkit
 import (
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
@@ -29,7 +31,7 @@ func Operand() operand.Operand {
 		DaemonSet:  "nvidia-container-toolkit-daemonset",
 		Injects:    true,
 		Requires:   []operand.Requirement{{On: "driver", Scope: operand.Node, Marker: labels.MarkerDriver}},
-		Proves:     []operand.Proof{{Marker: labels.MarkerDriver, Of: "driver", Container: "driver-validation"}},
+		Proves:     []operand.Proof{{Marker: labels.MarkerDriver, Of: "driver", Container: validation}},
 		ServesNode: serves,
 		Placement:  placement,
 		Wanted:     wanted,
@@ -38,28 +40,24 @@ func Operand() operand.Operand {
 	}
 }
 
-// values are what the template sees. Env and Mounts are those that depend on the container runtime.
+const (
+	mainContainer = "nvidia-container-toolkit-ctr"
+	// validation is the init container that validates the driver, and copies gpu-node for the main one.
+	validation = "driver-validation"
+	copiedDir  = "/copied"
+)
+
+// values are what the template inserts.
 type values struct {
 	Image, PullPolicy string
 	Layout            string
 	Runtime           string
-	Env               []variable
-	CDI               bool
-	Mounts            []mount
-	// Restarts: the toolkit has the container runtime restart, which listens on Socket, a path in the container.
+	// Restarts: the toolkit restarts the container runtime, which listens on Socket, a path in the container.
 	Restarts bool
 	Socket   string
-	// Hooks tells whether the toolkit may write an OCI hook, HooksDir where on the host.
+	// Hooks: the toolkit may write an OCI hook, into HooksDir of the host.
 	Hooks    bool
 	HooksDir string
-}
-
-type variable struct{ Name, Value string }
-
-// mount is a directory of the host. Made tells that it is made where it is missing.
-type mount struct {
-	Name, At, Host string
-	Made           bool
 }
 
 func wanted(in operand.Input) operand.Decision {
@@ -88,21 +86,35 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 		if reachable(in, layout).Verdict != operand.Install {
 			continue
 		}
-		v := runtimeValues(in, layout)
-		v.Image, v.PullPolicy, v.CDI = ref.Image, string(spec.ImagePullPolicy), in.CDIEnabled()
+		s := settingsOf(in, layout)
+		s.Image, s.PullPolicy = ref.Image, string(spec.ImagePullPolicy)
 		found = append(found, operand.Instance{
 			Suffix:      "-" + layout.Name,
 			Layout:      layout.Name,
 			Image:       ref.Image,
 			Version:     ref.Version,
 			PullSecrets: spec.ImagePullSecrets,
-			Main:        "nvidia-container-toolkit-ctr",
+			Main:        mainContainer,
 			Container:   container,
-			InitEnv:     validator.Env(in, "driver-validation"),
-			Values:      v,
+			InitEnv:     validator.Env(in, validation),
+			Additions:   map[string]operand.Additions{mainContainer: s.main, validation: validationSettings(s.Restarts)},
+			Volumes:     s.volumes,
+			Values:      s.values,
 		})
 	}
 	return found, nil
+}
+
+// validationSettings are those of the validation of the driver. restarts: the toolkit restarts the container runtime.
+func validationSettings(restarts bool) operand.Additions {
+	settings := operand.Additions{
+		Args:   []string{labels.CopyToFlag + copiedDir},
+		Mounts: []corev1.VolumeMount{{Name: "gpu-operator", MountPath: copiedDir}},
+	}
+	if restarts {
+		settings.Args = append(settings.Args, "--runtime-follows")
+	}
+	return settings
 }
 
 func placement(in operand.Input) operand.Placement {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
@@ -98,7 +100,7 @@ func pathsOf(layout nodeinfo.Layout, env []v1.EnvVar) nodeinfo.Layout {
 	return layout
 }
 
-// sources has the toolkit look for the files that the spec names where it finds the host's.
+// sources makes the toolkit search the files that the spec names below its mount of the host's root.
 func sources(list string) string {
 	if list == "" {
 		return ""
@@ -124,56 +126,80 @@ const (
 	nriSocket = "/var/run/nri/nri.sock"
 )
 
-// runtimeValues are the variables and mounts by which the toolkit reaches a runtime of this layout.
-func runtimeValues(in operand.Input, layout nodeinfo.Layout) values {
+// settings are what an instance depends on: the values of its templates, the settings of the main container and its
+// volumes.
+type settings struct {
+	values
+	main    operand.Additions
+	volumes []corev1.Volume
+}
+
+// set adds a variable, unless it has no name for this runtime or no value.
+func (s *settings) set(name, value string) { s.main.Env.AddIf(name != "" && value != "", name, value) }
+
+// bind mounts the directory of a file of the host, and returns the path of the file in the container. create: the
+// directory is created if it does not exist.
+func (s *settings) bind(name, file, at string, create bool) string {
+	if file == "" {
+		return ""
+	}
+	source := &corev1.HostPathVolumeSource{Path: path.Dir(file)}
+	if create {
+		source.Type = new(corev1.HostPathDirectoryOrCreate)
+	}
+	s.volumes = append(s.volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: source}})
+	s.main.Mounts = append(s.main.Mounts, corev1.VolumeMount{Name: name, MountPath: at})
+	return path.Join(at, path.Base(file))
+}
+
+// settingsOf are the variables and mounts by which the toolkit reaches a runtime of this layout, and those of CDI.
+func settingsOf(in operand.Input, layout nodeinfo.Layout) *settings {
+	s := &settings{values: values{Layout: layout.Name, Runtime: runtimeNames[layout.Runtime].name}}
+	s.reach(in, layout)
+	if in.CDIEnabled() {
+		s.set("CDI_ENABLED", labels.True)
+		s.set("NVIDIA_RUNTIME_SET_AS_DEFAULT", labels.False)
+		s.set("NVIDIA_CONTAINER_RUNTIME_MODE", "cdi")
+		s.set("CRIO_CONFIG_MODE", "config")
+	}
+	return s
+}
+
+// reach adds the variables and mounts by which the toolkit reaches the container runtime.
+func (s *settings) reach(in operand.Input, layout nodeinfo.Layout) {
 	names := runtimeNames[layout.Runtime]
-	v := values{Layout: layout.Name, Runtime: names.name}
-	set := func(name, value string) {
-		if name != "" && value != "" {
-			v.Env = append(v.Env, variable{name, value})
-		}
-	}
-	// bind mounts the directory of a file of the host, and tells where the file is in the container.
-	bind := func(name, file, at string, made bool) string {
-		if file == "" {
-			return ""
-		}
-		v.Mounts = append(v.Mounts, mount{Name: name, At: at, Host: path.Dir(file), Made: made})
-		return path.Join(at, path.Base(file))
-	}
 	if layout.Runtime == nodeinfo.RuntimeContainerd {
-		set("CONTAINERD_RUNTIME_CLASS", in.RuntimeClass())
+		s.set("CONTAINERD_RUNTIME_CLASS", in.RuntimeClass())
 	} else {
 		// What the variable above does for containerd: the handler that the RuntimeClass names.
-		set("NVIDIA_RUNTIME_NAME", in.RuntimeClass())
+		s.set("NVIDIA_RUNTIME_NAME", in.RuntimeClass())
 	}
 	if in.NRIEnabled() {
-		set("ENABLE_NRI_PLUGIN", labels.True)
-		set("NRI_SOCKET", bind("nri-socket", nriSocket, nriDir, true))
-		return v
+		s.set("ENABLE_NRI_PLUGIN", labels.True)
+		s.set("NRI_SOCKET", s.bind("nri-socket", nriSocket, nriDir, true))
+		return
 	}
 	layout = pathsOf(layout, in.Spec.Toolkit.Env)
-	config := bind(names.name+"-config", layout.Config, configDir, true)
-	set(envConfig, config)
-	set(names.config, config)
+	config := s.bind(names.name+"-config", layout.Config, configDir, true)
+	s.set(envConfig, config)
+	s.set(names.config, config)
 	if layout.DropIn != "" {
-		set(envDropIn, bind(names.name+"-drop-in-config", layout.DropIn, dropInDir, true))
-		set(envDropInOnHost, layout.DropIn)
+		s.set(envDropIn, s.bind(names.name+"-drop-in-config", layout.DropIn, dropInDir, true))
+		s.set(envDropInOnHost, layout.DropIn)
 	}
-	socket := bind(names.name+"-socket", layout.Socket, socketDir, false)
-	set(envSocket, socket)
-	set(names.socket, socket)
+	socket := s.bind(names.name+"-socket", layout.Socket, socketDir, false)
+	s.set(envSocket, socket)
+	s.set(names.socket, socket)
 	// Docker reads its configuration without a restart, and the socket of CRI-O is not in the pod.
-	v.Restarts = layout.Runtime == nodeinfo.RuntimeContainerd &&
+	s.Restarts = layout.Runtime == nodeinfo.RuntimeContainerd &&
 		!slices.Contains(in.Spec.Toolkit.Env, noRestartEnv) && !leavesRestart(in.Spec.Toolkit.Args)
-	v.Socket = socket
-	set(envSource, layout.ConfigSource)
-	set(envExecutable, layout.Executable)
+	s.Socket = socket
+	s.set(envSource, layout.ConfigSource)
+	s.set(envExecutable, layout.Executable)
 	if layout.Runtime == nodeinfo.RuntimeCRIO && !in.CDIEnabled() {
-		set("CRIO_CONFIG_MODE", crioMode(in))
+		s.set("CRIO_CONFIG_MODE", crioMode(in))
 	}
-	v.Hooks, v.HooksDir = true, layout.HooksDir
-	return v
+	s.Hooks, s.HooksDir = true, layout.HooksDir
 }
 
 // leavesRestart reports whether the toolkit's arguments leave the restart of the runtime to others.

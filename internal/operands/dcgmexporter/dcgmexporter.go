@@ -7,6 +7,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/requirement"
+	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/servicemonitor"
 )
 
 // Name of the operand.
@@ -62,12 +63,16 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	if container.HostNetwork == nil && engineOnHost(in) {
 		container.HostNetwork = new(true)
 	}
+	added, volumes := settings(in)
 	return []operand.Instance{{
 		Image:       ref.Image,
 		Version:     ref.Version,
 		PullSecrets: spec.ImagePullSecrets,
 		Main:        app,
 		Container:   container,
+		Additions:   map[string]operand.Additions{app: added},
+		Volumes:     volumes,
+		Monitor:     servicemonitor.Of(in, app, spec.ServiceMonitor),
 		Values:      values,
 	}}, nil
 }

@@ -11,8 +11,8 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
-	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/servicemonitor"
 )
 
 // Variables of the exporter that decide about its pod, too.
@@ -37,22 +37,12 @@ type values struct {
 	HostPID bool
 	Listen  string
 	Port    int
-	// Metrics is the file that chooses the metrics; MetricsConfigMap holds it where CustomMetrics.
-	Metrics          string
-	CustomMetrics    bool
-	MetricsConfigMap string
-	// Engine: the stand-alone engine is used.
-	Engine                bool
-	PodLabels, PodUID     bool
-	LimitPodLabels        bool
-	PodLabelAllowlist     string
-	JobMapping            bool
-	JobMappingDir         string
+	// Metrics is the file that selects the metrics.
+	Metrics               string
 	ServiceType           corev1.ServiceType
 	InternalTrafficPolicy corev1.ServiceInternalTrafficPolicy
-	Monitor               servicemonitor.Values
-	// Accelerators: rules give the metrics the names that OpenShift has for those of any accelerator.
-	Accelerators bool
+	// OpenShift: rules give the metrics the names that OpenShift has for those of any accelerator.
+	OpenShift bool
 }
 
 func valuesOf(in operand.Input, ref image.Reference) (values, error) {
@@ -64,31 +54,54 @@ func valuesOf(in operand.Input, ref image.Reference) (values, error) {
 		return values{}, err
 	}
 	v := values{
-		Image:             ref.Image,
-		PullPolicy:        string(spec.ImagePullPolicy),
-		Annotations:       spec.Annotations.Strings(),
-		Token:             callsAPI(spec),
-		HostPID:           *spec.HostPID,
-		Listen:            listen,
-		Port:              port,
-		Metrics:           defaultMetrics,
-		Engine:            in.DCGMEnabled(),
-		PodLabels:         *spec.EnablePodLabels,
-		PodUID:            *spec.EnablePodUID,
-		LimitPodLabels:    len(spec.PodLabelAllowlistRegex) > 0,
-		PodLabelAllowlist: strings.Join(spec.PodLabelAllowlistRegex, ","),
-		JobMapping:        *spec.HPCJobMapping.Enabled,
-		JobMappingDir:     spec.HPCJobMapping.Directory,
-		// Said outright, so that what a user takes back goes back.
+		Image:       ref.Image,
+		PullPolicy:  string(spec.ImagePullPolicy),
+		Annotations: spec.Annotations.Strings(),
+		Token:       callsAPI(spec),
+		HostPID:     *spec.HostPID,
+		Listen:      listen,
+		Port:        port,
+		Metrics:     defaultMetrics,
+		// Always set, so that a value that a user removes from the spec is reverted.
 		ServiceType:           spec.Service.Type,
 		InternalTrafficPolicy: *spec.Service.InternalTrafficPolicy,
-		Monitor:               servicemonitor.Of(in, app, spec.ServiceMonitor),
+		OpenShift:             in.OpenShift(),
 	}
-	v.Accelerators = v.Monitor.PrometheusRule && in.OpenShift()
 	if spec.Config.Name != "" {
-		v.Metrics, v.CustomMetrics, v.MetricsConfigMap = customMetrics, true, spec.Config.Name
+		v.Metrics = customMetrics
 	}
 	return v, nil
+}
+
+// settings returns what depends on options of the spec: the environment, mounts and volumes.
+func settings(in operand.Input) (operand.Additions, []corev1.Volume) {
+	spec := in.Spec.DCGMExporter
+	jobs, jobsDir := *spec.HPCJobMapping.Enabled, spec.HPCJobMapping.Directory
+	var added operand.Additions
+	added.Env.AddIf(in.DCGMEnabled(), engineEnv, "nvidia-dcgm:5555")
+	added.Env.AddIf(*spec.EnablePodLabels, "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_LABELS", labels.True)
+	added.Env.AddIf(*spec.EnablePodUID, "DCGM_EXPORTER_KUBERNETES_ENABLE_POD_UID", labels.True)
+	added.Env.AddIf(len(spec.PodLabelAllowlistRegex) > 0,
+		"DCGM_EXPORTER_KUBERNETES_POD_LABEL_ALLOWLIST_REGEX", strings.Join(spec.PodLabelAllowlistRegex, ","))
+	added.Env.AddIf(jobs, "DCGM_HPC_JOB_MAPPING_DIR", jobsDir)
+	var volumes []corev1.Volume
+	add := func(mount corev1.VolumeMount, source corev1.VolumeSource) {
+		mount.ReadOnly = true
+		added.Mounts = append(added.Mounts, mount)
+		volumes = append(volumes, corev1.Volume{Name: mount.Name, VolumeSource: source})
+	}
+	if spec.Config.Name != "" {
+		source := &corev1.ConfigMapVolumeSource{Items: []corev1.KeyToPath{{Key: metricsKey, Path: metricsKey}}}
+		source.Name = spec.Config.Name
+		add(corev1.VolumeMount{Name: "metrics-config", MountPath: customMetrics, SubPath: metricsKey},
+			corev1.VolumeSource{ConfigMap: source})
+	}
+	if jobs {
+		// The workload manager writes the jobs of each GPU to this directory.
+		source := &corev1.HostPathVolumeSource{Path: jobsDir, Type: new(corev1.HostPathDirectoryOrCreate)}
+		add(corev1.VolumeMount{Name: "hpc-job-mapping", MountPath: jobsDir}, corev1.VolumeSource{HostPath: source})
+	}
+	return added, volumes
 }
 
 // variable is what the spec sets an environment variable to.
@@ -114,7 +127,7 @@ func portOf(listen string) (int, error) {
 	return port, nil
 }
 
-// callsAPI tells whether the exporter reads pods, or the ConfigMap that it takes its metrics from.
+// callsAPI reports whether the exporter reads pods, or the ConfigMap with its metrics.
 func callsAPI(spec *v1.DCGMExporterSpec) bool {
 	configMap, _ := variable(spec, configMapEnv)
 	return *spec.EnablePodLabels || *spec.EnablePodUID ||
@@ -122,7 +135,7 @@ func callsAPI(spec *v1.DCGMExporterSpec) bool {
 		configMap != "" && configMap != "none"
 }
 
-// engineOnHost tells whether the spec points the exporter to an engine that an administrator runs on
+// engineOnHost reports whether the spec points the exporter to an engine that an administrator runs on
 // the host: from the network of the pod it could not be reached. Beside the stand-alone engine of the
 // policy, nothing is assumed.
 func engineOnHost(in operand.Input) bool {

@@ -5,6 +5,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/mig"
@@ -14,6 +15,8 @@ import (
 
 // Name of the operand.
 const Name operand.Name = "device-plugin"
+
+const mainContainer = "nvidia-device-plugin"
 
 // program is the name that gpu-node starts the plugin by.
 const program = "nvidia-device-plugin"
@@ -39,13 +42,7 @@ func Operand() operand.Operand {
 type values struct {
 	Image, PullPolicy  string
 	DeviceListStrategy string
-	CDI                bool
-	// OwnToolkit: the hook that CDI specifications name is where the operator's toolkit puts it.
-	OwnToolkit bool
-	mig.Values
-	MPS pluginconfig.MPSPaths
-	// GDS and GDRCopy: containers get the devices of these modules, which the spec asks for.
-	GDS, GDRCopy bool
+	MPS                pluginconfig.MPSPaths
 	// Configured: a configuration may share the GPUs by the Multi-Process Service.
 	Configured bool
 }
@@ -75,20 +72,32 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 		Image:        ref.Image,
 		Version:      ref.Version,
 		PullSecrets:  spec.ImagePullSecrets,
-		Main:         "nvidia-device-plugin",
+		Main:         mainContainer,
 		Container:    spec.ContainerSpec,
 		PluginConfig: config,
+		Additions:    map[string]operand.Additions{mainContainer: {Env: env(in)}},
 		Values: values{
 			Image:              ref.Image,
 			PullPolicy:         string(spec.ImagePullPolicy),
 			DeviceListStrategy: strategy,
-			CDI:                in.CDIEnabled(),
-			OwnToolkit:         in.OwnToolkit(),
-			Values:             mig.Of(in),
 			MPS:                pluginconfig.MPSPathsOf(in),
-			GDS:                *in.Spec.GDS.Enabled,
-			GDRCopy:            *in.Spec.GDRCopy.Enabled,
 			Configured:         config != nil,
 		},
 	}}, nil
+}
+
+// env returns the variables that depend on the spec.
+func env(in operand.Input) (env operand.Env) {
+	// Containers get the devices of these modules.
+	gds := *in.Spec.GDS.Enabled
+	env.AddIf(gds, "GDS_ENABLED", labels.True)
+	env.AddIf(gds, "MOFED_ENABLED", labels.True)
+	env.AddIf(*in.Spec.GDRCopy.Enabled, "GDRCOPY_ENABLED", labels.True)
+	mig.Of(in).AddTo(&env)
+	if in.CDIEnabled() {
+		env.Add("CDI_ENABLED", labels.True)
+		env.Add("CDI_ANNOTATION_PREFIX", "cdi.k8s.io/")
+		env.AddCDIHook(in)
+	}
+	return env
 }

@@ -50,10 +50,10 @@ func configDigest(in operand.Input, v values) string {
 		}
 	}
 	add(v.RDMA, "rdma", v.MOFEDSource)
-	add(v.GDS.Enabled, "gds", v.GDS.Image, sorted(v.GDS.Env))
-	add(len(v.GDS.Args) > 0, "gds args", v.GDS.Args)
-	add(v.GDRCopy.Enabled, "gdrcopy", v.GDRCopy.Image, sorted(v.GDRCopy.Env))
-	add(len(v.GDRCopy.Args) > 0, "gdrcopy args", v.GDRCopy.Args)
+	add(v.GDS.Enabled, "gds", v.GDS.Image, sorted(v.GDS.env))
+	add(len(v.GDS.programArgs) > 0, "gds args", v.GDS.programArgs)
+	add(v.GDRCopy.Enabled, "gdrcopy", v.GDRCopy.Image, sorted(v.GDRCopy.env))
+	add(len(v.GDRCopy.programArgs) > 0, "gdrcopy args", v.GDRCopy.programArgs)
 	add(v.ModuleConfig.Set, "module parameters", v.ModuleConfig.Name)
 	add(v.SecretEnv.Set, "secret environment", v.SecretEnv.Name)
 	for _, used := range []operand.Reference{

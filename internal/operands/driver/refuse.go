@@ -31,7 +31,7 @@ var ownVariables = []ownVariable{
 		return in.Spec.Driver.KernelModuleType == v1.KernelModuleOpen
 	})},
 	{labels.RDMAEnabledKey, "spec.driver.rdma.enabled", sameAs(rdma)},
-	{"USE_HOST_MOFED", "spec.driver.rdma.useHostMofed", sameAs(hostMOFED)},
+	{hostMOFEDVariable, "spec.driver.rdma.useHostMofed", sameAs(hostMOFED)},
 	{labels.GDSEnabledKey, "spec.gds.enabled", sameAs(gds)},
 	{labels.GDRCopyEnabledKey, "spec.gdrcopy.enabled", sameAs(gdrcopy)},
 	{name: "DRIVER_CONFIG_DIGEST"},

@@ -3,13 +3,17 @@ package driver
 import (
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
 // hostMount is a file or directory of the host that the driver container reads.
 type hostMount struct {
-	Name, Path, Type, MountPath string
+	Name, Path string
+	Type       corev1.HostPathType
+	MountPath  string
 }
 
 // system is what the driver's image of an operating system expects, by NVIDIA's gpu-driver-container.
@@ -68,8 +72,8 @@ func certConfig(in operand.Input) string { return string(in.Spec.Driver.CertConf
 
 // filledDirectory is a directory of the image that gets the keys of a ConfigMap as files.
 type filledDirectory struct {
-	// Volume is the directory as the driver container has it, From the ConfigMap.
-	Volume, From string
+	// Volume is the directory as the driver container has it.
+	Volume string
 	// Directory in the image.
 	Directory string
 	ConfigMap string
@@ -80,8 +84,8 @@ func filledDirectories(in operand.Input, pool nodeinfo.Pool) []filledDirectory {
 	system := systems[osID(pool.OSTag)]
 	var filled []filledDirectory
 	for _, candidate := range []filledDirectory{
-		{"repo-config", "repo-config-files", system.repositories, repoConfig(in)},
-		{"cert-config", "cert-config-files", system.certificates, certConfig(in)},
+		{"repo-config", system.repositories, repoConfig(in)},
+		{"cert-config", system.certificates, certConfig(in)},
 	} {
 		if candidate.ConfigMap != "" && pool.Kernel == "" {
 			filled = append(filled, candidate)

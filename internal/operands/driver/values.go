@@ -2,11 +2,10 @@ package driver
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
-	"time"
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
-	"github.com/clusterpolicy/gpu-operator/internal/effective"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -21,23 +20,13 @@ type values struct {
 	OpenModules                     bool
 	ConfigDigest                    string
 
-	Probe               v1.ProbeSpec
-	ProbeWithin         time.Duration
-	Liveness, Readiness optionalProbe
-
 	RDMA, HostMOFED bool
 	MOFEDSource     string
 	GDS, GDRCopy    sidecar
 	DriverToolkit   driverToolkit
 
 	SecretEnv    named
-	Licence      licence
-	Topology     named
 	ModuleConfig moduleConfig
-	Filled       []filledDirectory
-	// Files: an init container puts files of ConfigMaps where the driver container reads them.
-	Files      bool
-	HostMounts []hostMount
 }
 
 // named is an object of the user that may be there.
@@ -48,23 +37,15 @@ type named struct {
 
 func name(name v1.ObjectName) named { return named{name != "", name} }
 
-type optionalProbe struct {
-	Set bool
-	v1.ProbeSpec
-}
-
-// optional is no probe where the block says nothing.
-func optional(probe *v1.ProbeSpec) optionalProbe {
-	return optionalProbe{*probe != v1.ProbeSpec{}, *probe}
-}
-
 // sidecar is a container that builds and loads a kernel module beside the driver's.
 type sidecar struct {
 	Enabled           bool
 	Image, PullPolicy string
-	// Args of its program; empty for its own.
-	Args        []string
-	Env         []v1.EnvVar
+	// Command and Args of the container.
+	Command, Args []string
+	// programArgs are what the spec sets as arguments of its program; empty for the default.
+	programArgs []string
+	env         []v1.EnvVar
 	pullSecrets []string
 }
 
@@ -73,13 +54,6 @@ type driverToolkit struct {
 	Set bool
 	// Image is that of Release of Red Hat CoreOS.
 	Image, Release string
-}
-
-// licence of a vGPU guest driver.
-type licence struct {
-	Secret, ConfigMap named
-	// Set: one of them is there. Token: the licence system is used.
-	Set, Token bool
 }
 
 type moduleConfig struct {
@@ -100,17 +74,20 @@ func instances(in operand.Input, pools []nodeinfo.Pool) ([]operand.Instance, err
 			return nil, err
 		}
 		values.ManagerImage, values.ManagerPullPolicy = managerImage.Image, string(manager.ImagePullPolicy)
-		result = append(result, operand.Instance{
-			Suffix:      "-" + objectName(pool.Name),
-			Pool:        pool.Name,
-			Image:       values.Image,
-			Version:     version,
-			PullSecrets: pullSecrets(in.Spec.Driver.ImagePullSecrets, manager.ImagePullSecrets, values.GDS.pullSecrets, values.GDRCopy.pullSecrets),
-			Main:        "nvidia-driver-ctr",
-			Container:   containerSpec(in, pool),
-			InitEnv:     map[string][]v1.EnvVar{"k8s-driver-manager": manager.Env},
-			Values:      values,
-		})
+		instance := operand.Instance{
+			Suffix:  "-" + objectName(pool.Name),
+			Pool:    pool.Name,
+			Image:   values.Image,
+			Version: version,
+			PullSecrets: pullSecrets(in.Spec.Driver.ImagePullSecrets, manager.ImagePullSecrets,
+				values.GDS.pullSecrets, values.GDRCopy.pullSecrets),
+			Main:      mainContainer,
+			Container: containerSpec(in, pool),
+			InitEnv:   map[string][]v1.EnvVar{managerContainer: manager.Env},
+			Values:    values,
+		}
+		containers(in, pool, values, &instance)
+		result = append(result, instance)
 	}
 	return result, nil
 }
@@ -150,24 +127,15 @@ func poolValues(in operand.Input, pool nodeinfo.Pool) (values, string, error) {
 		Precompiled:      strconv.FormatBool(pool.Kernel != ""),
 		KernelModuleType: spec.KernelModuleType,
 		OpenModules:      spec.KernelModuleType == v1.KernelModuleOpen,
-		Probe:            *spec.StartupProbe,
-		ProbeWithin:      effective.DriverProbeWithin(*spec.StartupProbe),
-		Liveness:         optional(spec.LivenessProbe),
-		Readiness:        optional(spec.ReadinessProbe),
 		RDMA:             rdma(in),
 		HostMOFED:        hostMOFED(in),
 		MOFEDSource:      mofedSource(in),
-		Licence:          licenceOf(spec.LicensingConfig),
-		Topology:         name(spec.VirtualTopology.Config),
 		ModuleConfig:     moduleConfig{name(spec.KernelModuleConfig.Name), moduleConfigFiles},
-		Filled:           filledDirectories(in, pool),
-		HostMounts:       hostMounts(in, pool),
 		DriverToolkit:    driverToolkit{pool.CoreOS != "", in.DriverToolkit[pool.CoreOS], pool.CoreOS},
 	}
 	if pool.Kernel == "" {
 		v.SecretEnv = name(spec.SecretEnv)
 	}
-	v.Files = v.ModuleConfig.Set || len(v.Filled) > 0
 	if err := v.addSidecars(in, pool); err != nil {
 		return values{}, "", err
 	}
@@ -180,20 +148,41 @@ func (v *values) addSidecars(in operand.Input, pool nodeinfo.Pool) (err error) {
 		if v.GDS, err = sidecarOf(gdsDefault, in.Spec.GDS.ImageSpec, pool); err != nil {
 			return fmt.Errorf("spec.gds: %w", err)
 		}
-		v.GDS.Args, v.GDS.Env = in.Spec.GDS.Args, in.Spec.GDS.Env
+		v.GDS.starts(pool, "nvidia-gds-driver", "nv-fs-ctr-run-with-dtk", in.Spec.GDS.Args)
+		v.GDS.env = in.Spec.GDS.Env
 	}
 	if gdrcopy(in) {
 		if v.GDRCopy, err = sidecarOf(gdrCopyDefault, in.Spec.GDRCopy.ImageSpec, pool); err != nil {
 			return fmt.Errorf("spec.gdrcopy: %w", err)
 		}
-		v.GDRCopy.Args, v.GDRCopy.Env = in.Spec.GDRCopy.Args, in.Spec.GDRCopy.Env
+		v.GDRCopy.starts(pool, "nvidia-gdrcopy-driver", "gdrcopy-ctr-run-with-dtk", in.Spec.GDRCopy.Args)
+		v.GDRCopy.env = in.Spec.GDRCopy.Env
 	}
 	return nil
 }
 
 func sidecarOf(fallback image.Default, spec v1.ImageSpec, pool nodeinfo.Pool) (sidecar, error) {
 	ref, err := fallback.Resolve(spec, "-"+pool.OSTag)
-	return sidecar{Enabled: true, Image: ref.Image, PullPolicy: string(spec.ImagePullPolicy), pullSecrets: spec.ImagePullSecrets}, err
+	return sidecar{
+		Enabled:     true,
+		Image:       ref.Image,
+		PullPolicy:  string(spec.ImagePullPolicy),
+		pullSecrets: spec.ImagePullSecrets,
+	}, err
+}
+
+// starts sets the command of a sidecar. Its module is built with the sources of the driver, so gpu-node waits for the
+// driver container; with the driver toolkit, the entrypoint does.
+func (s *sidecar) starts(pool nodeinfo.Pool, program, withToolkit string, args []string) {
+	s.programArgs = args
+	if pool.CoreOS != "" {
+		s.Command, s.Args = []string{"ocp_dtk_entrypoint"}, []string{withToolkit}
+		return
+	}
+	if len(args) == 0 {
+		args = []string{"install"}
+	}
+	s.Command = slices.Concat([]string{gpuNode, "exec", "--driver-container", "--", program}, args)
 }
 
 // mofedSource is where the sources of the network driver are, which nvidia-peermem is built with.
@@ -202,14 +191,4 @@ func mofedSource(in operand.Input) string {
 		return "/usr/src"
 	}
 	return "/run/mellanox/drivers/usr/src"
-}
-
-func licenceOf(spec *v1.DriverLicensingConfigSpec) licence {
-	l := licence{Secret: name(spec.SecretName)}
-	if !l.Secret.Set {
-		l.ConfigMap = name(spec.ConfigMapName)
-	}
-	l.Set = l.Secret.Set || l.ConfigMap.Set
-	l.Token = l.Set && *spec.NLSEnabled
-	return l
 }

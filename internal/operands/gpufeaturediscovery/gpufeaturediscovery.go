@@ -6,6 +6,7 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/image"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 	"github.com/clusterpolicy/gpu-operator/internal/operands/internal/mig"
@@ -15,6 +16,8 @@ import (
 
 // Name of the operand.
 const Name operand.Name = "gpu-feature-discovery"
+
+const mainContainer = "gpu-feature-discovery"
 
 // defaultImage is NVIDIA's published image, at the version that this release was made for.
 var defaultImage = image.Default{
@@ -45,7 +48,6 @@ type values struct {
 	Image, PullPolicy string
 	// NodeFeatureAPI: the labels go into a NodeFeature instead of a file.
 	NodeFeatureAPI bool
-	mig.Values
 }
 
 func wanted(in operand.Input) operand.Decision {
@@ -69,18 +71,24 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	if config != nil {
 		secrets = slices.Concat(secrets, in.Spec.DevicePlugin.ImagePullSecrets)
 	}
+	nodeFeatureAPI := in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD
+	var env operand.Env
+	// Without that API it writes the file gfd into the directory that it mounts, which node discovery reads, and Node
+	// Feature Discovery where that runs. It removes the file when it ends.
+	env.AddIf(!nodeFeatureAPI, "USE_NODE_FEATURE_API", labels.False)
+	mig.Of(in).AddTo(&env)
 	return []operand.Instance{{
 		Image:        ref.Image,
 		Version:      ref.Version,
 		PullSecrets:  secrets,
-		Main:         "gpu-feature-discovery",
+		Main:         mainContainer,
 		Container:    spec.ContainerSpec,
 		PluginConfig: config,
+		Additions:    map[string]operand.Additions{mainContainer: {Env: env}},
 		Values: values{
 			Image:          ref.Image,
 			PullPolicy:     string(spec.ImagePullPolicy),
-			NodeFeatureAPI: in.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD,
-			Values:         mig.Of(in),
+			NodeFeatureAPI: nodeFeatureAPI,
 		},
 	}}, nil
 }

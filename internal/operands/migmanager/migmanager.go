@@ -17,6 +17,8 @@ import (
 // Name of the operand.
 const Name operand.Name = "mig-manager"
 
+const mainContainer = "nvidia-mig-manager"
+
 // defaultImage is NVIDIA's published image, at the version that this release was made for.
 var defaultImage = image.Default{
 	Name: "mig-manager", Field: "migManager", Repository: "nvcr.io/nvidia/cloud-native", Image: "k8s-mig-manager", Version: "v0.15.0",
@@ -48,9 +50,6 @@ type values struct {
 	ConfigMap, ConfigFile, ConfigVariable string
 	// ClientsConfigMap holds the services in its key clients.yaml.
 	ClientsConfigMap string
-	CDI              bool
-	// OwnToolkit: the hook that CDI specifications name is where the operator's toolkit puts it.
-	OwnToolkit bool
 }
 
 func wanted(in operand.Input) operand.Decision {
@@ -118,20 +117,24 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 		ConfigFile:       "config-default.yaml",
 		ConfigVariable:   "DEFAULT_CONFIG_FILE",
 		ClientsConfigMap: spec.GPUClientsConfig.Name,
-		CDI:              in.CDIEnabled(),
-		OwnToolkit:       in.OwnToolkit(),
 	}
 	// A user's layouts are the only ones. The default ones, named or not, serve where the MIG manager
 	// cannot find out by itself what the GPUs support.
 	if spec.Config != nil && spec.Config.Name != effective.MIGLayouts {
 		values.ConfigMap, values.ConfigFile, values.ConfigVariable = spec.Config.Name, "config.yaml", "CONFIG_FILE"
 	}
+	var env operand.Env
+	if in.CDIEnabled() {
+		env.Add("CDI_ENABLED", labels.True)
+		env.AddCDIHook(in)
+	}
 	return []operand.Instance{{
 		Image:       ref.Image,
 		Version:     ref.Version,
 		PullSecrets: spec.ImagePullSecrets,
-		Main:        "nvidia-mig-manager",
+		Main:        mainContainer,
 		Container:   spec.ContainerSpec,
+		Additions:   map[string]operand.Additions{mainContainer: {Env: env}},
 		Values:      values,
 	}}, nil
 }

@@ -15,6 +15,8 @@ import (
 // Name of the operand.
 const Name operand.Name = "mps-control-daemon"
 
+const mainContainer = "mps-control-daemon-ctr"
+
 // program is what it is started by. config-manager compares that with the name that it is told, to the
 // letter, in the releases up to 0.20.0 of the device plugin.
 const program = "/usr/bin/mps-control-daemon"
@@ -43,8 +45,7 @@ func Operand() operand.Operand {
 type values struct {
 	Image, PullPolicy string
 	Program           string
-	mig.Values
-	MPS pluginconfig.MPSPaths
+	MPS               pluginconfig.MPSPaths
 }
 
 // wanted: GPUs are shared by a configuration alone. Without one GPU Feature Discovery finds no node
@@ -73,19 +74,21 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 	if err != nil {
 		return nil, fmt.Errorf("spec.devicePlugin: %w", err)
 	}
+	var env operand.Env
+	mig.Of(in).AddTo(&env)
 	return []operand.Instance{{
 		Image:       ref.Image,
 		Version:     ref.Version,
 		PullSecrets: spec.ImagePullSecrets,
-		Main:        "mps-control-daemon-ctr",
+		Main:        mainContainer,
 		// Arguments and environment in the spec are the plugin's, which has others.
 		Container:    v1.ContainerSpec{Resources: spec.Resources},
 		PluginConfig: config,
+		Additions:    map[string]operand.Additions{mainContainer: {Env: env}},
 		Values: values{
 			Image:      ref.Image,
 			PullPolicy: string(spec.ImagePullPolicy),
 			Program:    program,
-			Values:     mig.Of(in),
 			MPS:        pluginconfig.MPSPathsOf(in),
 		},
 	}}, nil

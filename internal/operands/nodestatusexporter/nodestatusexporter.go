@@ -38,7 +38,6 @@ func Operand() operand.Operand {
 type values struct {
 	Image, PullPolicy string
 	Port              int
-	Monitor           servicemonitor.Values
 }
 
 func wanted(in operand.Input) operand.Decision {
@@ -66,11 +65,11 @@ func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) 
 		PullSecrets: spec.ImagePullSecrets,
 		Main:        app,
 		Container:   spec.ContainerSpec,
+		Monitor:     servicemonitor.Of(in, app, spec.ServiceMonitor),
 		Values: values{
 			Image:      ref.Image,
 			PullPolicy: policy,
 			Port:       port,
-			Monitor:    servicemonitor.Of(in, app, spec.ServiceMonitor),
 		},
 	}}, nil
 }

@@ -1,6 +1,8 @@
 package operatormetrics
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
@@ -23,17 +25,45 @@ func Operand() operand.Operand {
 }
 
 type values struct {
-	Monitor  servicemonitor.Values
-	Endpoint operand.MetricsEndpoint
+	// TLS is how Prometheus checks the certificate; nil for plain HTTP.
+	TLS *tlsConfig
 	// Annotations of the Service.
 	Annotations map[string]string
 }
 
+// tlsConfig is what the ServiceMonitor needs of the TLSConfig of the Prometheus operator.
+type tlsConfig struct {
+	ServerName         string    `json:"serverName,omitempty"`
+	InsecureSkipVerify bool      `json:"insecureSkipVerify,omitempty"`
+	CA                 *caSource `json:"ca,omitempty"`
+}
+
+type caSource struct {
+	Secret corev1.SecretKeySelector `json:"secret"`
+}
+
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
-	monitor := servicemonitor.Of(in, app, in.Spec.Operator.Metrics.ServiceMonitor)
-	made := values{Monitor: monitor, Endpoint: in.OperatorMetrics}
+	v := values{TLS: tlsOf(in)}
 	if in.AppliedSpec != "" {
-		made.Annotations = map[string]string{labels.AppliedSpec: in.AppliedSpec}
+		v.Annotations = map[string]string{labels.AppliedSpec: in.AppliedSpec}
 	}
-	return []operand.Instance{{Values: made}}, nil
+	return []operand.Instance{{Monitor: servicemonitor.Of(in, app, in.Spec.Operator.Metrics.ServiceMonitor), Values: v}}, nil
+}
+
+func tlsOf(in operand.Input) *tlsConfig {
+	endpoint := in.OperatorMetrics
+	if endpoint.Plain {
+		return nil
+	}
+	// The operator makes a self-signed certificate at each start, which no client can verify.
+	tls := &tlsConfig{InsecureSkipVerify: !endpoint.Certified}
+	if endpoint.Certified {
+		tls.ServerName = app + "." + in.Namespace + ".svc"
+	}
+	if endpoint.CASecret != "" {
+		tls.CA = &caSource{Secret: corev1.SecretKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: endpoint.CASecret}, Key: "ca.crt",
+		}}
+	}
+	return tls
 }

@@ -15,8 +15,8 @@ func Operand() operand.Operand {
 }
 
 type values struct {
-	// Fixed are the classes whose names nobody chooses.
-	Fixed []string
+	// CDI adds classes that force CDI or the hook.
+	CDI bool
 }
 
 func wanted(in operand.Input) operand.Decision {
@@ -31,10 +31,5 @@ func wanted(in operand.Input) operand.Decision {
 }
 
 func instances(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
-	v := values{}
-	if in.CDIEnabled() {
-		// nvidia-cdi forces CDI, nvidia-legacy forces the hook.
-		v.Fixed = []string{"nvidia-cdi", "nvidia-legacy"}
-	}
-	return []operand.Instance{{Values: v}}, nil
+	return []operand.Instance{{Values: values{CDI: in.CDIEnabled()}}}, nil
 }

@@ -26,3 +26,9 @@ func Of(in operand.Input) Values {
 
 // Varies tells whether a pool says something else of what MIG devices are called.
 func Varies(pool v1.NodePoolSpec) bool { return pool.MIG != nil && pool.MIG.Strategy != "" }
+
+// AddTo appends the variables by which the programs of the device plugin's image read the MIG strategy.
+func (v Values) AddTo(env *operand.Env) {
+	env.AddIf(v.SetMIGStrategy, "MIG_STRATEGY", v.MIGStrategy)
+	env.AddIf(v.MonitorMIG, "NVIDIA_MIG_MONITOR_DEVICES", "all")
+}

@@ -9,24 +9,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Values are what templates see of a ServiceMonitor, and of the PrometheusRule beside it.
-type Values struct {
-	// ServiceMonitor and PrometheusRule tell which of them are rendered: those that the spec asks for and
-	// whose kind the cluster has.
-	ServiceMonitor, PrometheusRule bool
-	// Labels of both: app, and those by which a Prometheus selects.
-	Labels map[string]string
-	// Interval and ScrapeTimeout are empty for those of Prometheus.
-	Interval, ScrapeTimeout string
-	HonorLabels             bool
-	Relabelings             []v1.RelabelConfig
-}
-
 // Of decides about the ServiceMonitor of the Service with this label app, as this block of the spec
 // asks for it. Without a ServiceMonitor there is no PrometheusRule: its alerts are about what that one
 // collects.
-func Of(in operand.Input, app string, spec *v1.ServiceMonitorSpec) Values {
-	monitor := Values{
+func Of(in operand.Input, app string, spec *v1.ServiceMonitorSpec) operand.Monitor {
+	monitor := operand.Monitor{
 		Labels:        map[string]string{labels.App: app},
 		Interval:      spec.Interval,
 		ScrapeTimeout: spec.ScrapeTimeout,

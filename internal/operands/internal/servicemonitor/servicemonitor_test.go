@@ -43,7 +43,7 @@ func TestMonitorCarriesTheSpec(t *testing.T) {
 		AdditionalLabels: v1.Labels{"release": "prometheus"},
 		Relabelings:      []v1.RelabelConfig{{TargetLabel: "cluster", Replacement: new("a")}},
 	}
-	want := servicemonitor.Values{
+	want := operand.Monitor{
 		Labels:   map[string]string{"app": "nvidia-dcgm-exporter", "release": "prometheus"},
 		Interval: "15s", ScrapeTimeout: "10s", HonorLabels: true, Relabelings: spec.Relabelings,
 	}

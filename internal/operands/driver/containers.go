@@ -1,0 +1,282 @@
+package driver
+
+import (
+	"fmt"
+	"path"
+
+	corev1 "k8s.io/api/core/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/effective"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+)
+
+// The containers of the pod. Those that stand in files of their own have the names of the files.
+const (
+	mainContainer          = "nvidia-driver-ctr"
+	peermemContainer       = "nvidia-peermem-ctr"
+	gdsContainer           = "nvidia-fs-ctr"
+	gdrcopyContainer       = "nvidia-gdrcopy-ctr"
+	driverToolkitContainer = "openshift-driver-toolkit-ctr"
+	filesContainer         = "driver-files"
+	managerContainer       = "k8s-driver-manager"
+)
+
+const (
+	hostMOFEDVariable   = "USE_HOST_MOFED"
+	driverToolkitVolume = "shared-nvidia-driver-toolkit"
+	moduleConfigVolume  = "module-config"
+	licenceVolume       = "licensing-config"
+	licenceFile         = "gridd.conf"
+	tokenFile           = "client_configuration_token.tok"
+	topologyVolume      = "topology-config"
+	topologyFile        = "nvidia-topologyd.conf"
+	// filesSuffix is the end of the name of the volume with the files of a ConfigMap, which driver-files copies into the
+	// volume without it.
+	filesSuffix = "-files"
+)
+
+// gpuNode is the on-node program in containers of other images.
+var gpuNode = path.Join(labels.HelperDir, path.Base(labels.HelperBinary))
+
+// containers adds to an instance the optional containers of a pool, and the optional settings of all.
+func containers(in operand.Input, pool nodeinfo.Pool, v values, to *operand.Instance) {
+	c := &composition{in: in, values: v, filled: filledDirectories(in, pool), instance: to}
+	to.Additions = map[string]operand.Additions{mainContainer: c.main(hostMounts(in, pool))}
+	if v.RDMA {
+		c.add(peermemContainer, c.peermem())
+	}
+	if v.GDS.Enabled {
+		c.add(gdsContainer, c.module(v.GDS))
+	}
+	if v.GDRCopy.Enabled {
+		c.add(gdrcopyContainer, c.module(v.GDRCopy))
+	}
+	if v.DriverToolkit.Set {
+		c.add(driverToolkitContainer, operand.Additions{Env: c.moduleEnv()})
+	}
+	if v.ModuleConfig.Set || len(c.filled) > 0 {
+		c.add(filesContainer, c.files())
+	}
+	// With RDMA it waits for the network driver, which the modules are built with.
+	c.add(managerContainer, operand.Additions{Env: c.rdmaEnv()})
+	to.Volumes = c.volumes(hostMounts(in, pool))
+}
+
+// composition is what the optional parts of a pod are decided by.
+type composition struct {
+	in       operand.Input
+	values   values
+	filled   []filledDirectory
+	instance *operand.Instance
+}
+
+// add appends the container of that file to the pod.
+func (c *composition) add(file string, settings operand.Additions) {
+	c.instance.ContainerFiles = append(c.instance.ContainerFiles, file)
+	c.instance.Additions[file] = settings
+}
+
+func (c *composition) main(host []hostMount) operand.Additions {
+	spec := c.in.Spec.Driver
+	// The start-up probe writes these variables to its file, so that the validation waits for the modules.
+	settings := operand.Additions{
+		Env:     append(c.rdmaEnv(), c.moduleEnv()...),
+		EnvFrom: c.secretEnv(),
+		StartupProbe: probe(*spec.StartupProbe,
+			gpuNode, labels.ProbeCommand, fmt.Sprintf("--within=%s", effective.DriverProbeWithin(*spec.StartupProbe))),
+	}
+	if *spec.LivenessProbe != (v1.ProbeSpec{}) {
+		settings.LivenessProbe = probe(*spec.LivenessProbe, "nvidia-smi")
+	}
+	if *spec.ReadinessProbe != (v1.ProbeSpec{}) {
+		settings.ReadinessProbe = probe(*spec.ReadinessProbe, "nvidia-smi")
+	}
+	settings.Mounts = c.mainMounts(host)
+	return settings
+}
+
+func (c *composition) mainMounts(host []hostMount) []corev1.VolumeMount {
+	var mounts []corev1.VolumeMount
+	if c.values.DriverToolkit.Set {
+		mounts = append(mounts, corev1.VolumeMount{Name: driverToolkitVolume, MountPath: "/mnt/" + driverToolkitVolume})
+	}
+	for _, filled := range c.filled {
+		mounts = append(mounts, corev1.VolumeMount{Name: filled.Volume, MountPath: filled.Directory})
+	}
+	mounts = append(mounts, c.moduleConfigMounts()...)
+	licence := licenceOf(c.in.Spec.Driver.LicensingConfig)
+	if licence.isSet() {
+		mounts = append(mounts, fileMount(licenceVolume, licenceFile, "/drivers/"+licenceFile))
+	}
+	if licence.token {
+		mounts = append(mounts, fileMount(licenceVolume, tokenFile, "/drivers/ClientConfigToken/"+tokenFile))
+	}
+	if c.topology() != "" {
+		mounts = append(mounts, fileMount(topologyVolume, topologyFile, "/etc/nvidia/"+topologyFile))
+	}
+	for _, m := range host {
+		mounts = append(mounts, corev1.VolumeMount{Name: m.Name, MountPath: m.MountPath, ReadOnly: true})
+	}
+	return mounts
+}
+
+func (c *composition) peermem() operand.Additions {
+	settings := operand.Additions{Mounts: c.moduleConfigMounts()}
+	settings.Env.AddIf(c.values.HostMOFED, hostMOFEDVariable, labels.True)
+	return settings
+}
+
+// module returns the settings of a sidecar that builds a kernel module.
+func (c *composition) module(s sidecar) operand.Additions {
+	settings := operand.Additions{EnvFrom: c.secretEnv()}
+	for _, variable := range s.env {
+		settings.Env.Add(variable.Name, variable.Value)
+	}
+	return settings
+}
+
+// files returns the mounts of driver-files, and its arguments: a volume and a directory of the image per ConfigMap.
+func (c *composition) files() operand.Additions {
+	var settings operand.Additions
+	mount := func(volume string) {
+		settings.Mounts = append(settings.Mounts,
+			corev1.VolumeMount{Name: volume, MountPath: "/filled/" + volume},
+			corev1.VolumeMount{Name: volume + filesSuffix, MountPath: "/files/" + volume, ReadOnly: true})
+	}
+	for _, filled := range c.filled {
+		settings.Args = append(settings.Args, filled.Volume, filled.Directory)
+		mount(filled.Volume)
+	}
+	if c.values.ModuleConfig.Set {
+		mount(moduleConfigVolume)
+	}
+	return settings
+}
+
+func (c *composition) volumes(host []hostMount) []corev1.Volume {
+	var volumes []corev1.Volume
+	fill := func(name, configMap string) {
+		volumes = append(volumes, volume(name, corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}),
+			volume(name+filesSuffix, configMapSource(configMap)))
+	}
+	for _, filled := range c.filled {
+		fill(filled.Volume, filled.ConfigMap)
+	}
+	if c.values.ModuleConfig.Set {
+		fill(moduleConfigVolume, string(c.values.ModuleConfig.Name))
+	}
+	if licence := licenceOf(c.in.Spec.Driver.LicensingConfig); licence.isSet() {
+		volumes = append(volumes, volume(licenceVolume, licence.source()))
+	}
+	if c.topology() != "" {
+		volumes = append(volumes, volume(topologyVolume, configMapSource(c.topology(), topologyFile)))
+	}
+	for _, m := range host {
+		volumes = append(volumes, volume(m.Name, corev1.VolumeSource{
+			HostPath: &corev1.HostPathVolumeSource{Path: m.Path, Type: new(m.Type)},
+		}))
+	}
+	return volumes
+}
+
+func (c *composition) rdmaEnv() (env operand.Env) {
+	env.AddIf(c.values.RDMA, labels.RDMAEnabledKey, labels.True)
+	env.AddIf(c.values.HostMOFED, hostMOFEDVariable, labels.True)
+	return env
+}
+
+func (c *composition) moduleEnv() (env operand.Env) {
+	env.AddIf(c.values.GDS.Enabled, labels.GDSEnabledKey, labels.True)
+	env.AddIf(c.values.GDRCopy.Enabled, labels.GDRCopyEnabledKey, labels.True)
+	return env
+}
+
+func (c *composition) secretEnv() []corev1.EnvFromSource {
+	if !c.values.SecretEnv.Set {
+		return nil
+	}
+	secret := &corev1.SecretEnvSource{}
+	secret.Name = string(c.values.SecretEnv.Name)
+	return []corev1.EnvFromSource{{SecretRef: secret}}
+}
+
+func (c *composition) topology() string { return string(c.in.Spec.Driver.VirtualTopology.Config) }
+
+func (c *composition) moduleConfigMounts() []corev1.VolumeMount {
+	if !c.values.ModuleConfig.Set {
+		return nil
+	}
+	var mounts []corev1.VolumeMount
+	for _, file := range moduleConfigFiles {
+		mounts = append(mounts, fileMount(moduleConfigVolume, file, "/drivers/"+file))
+	}
+	return mounts
+}
+
+// probe runs a command with the times of the spec.
+func probe(spec v1.ProbeSpec, command ...string) *corev1.Probe {
+	return &corev1.Probe{
+		ProbeHandler:        corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: command}},
+		InitialDelaySeconds: spec.InitialDelaySeconds,
+		PeriodSeconds:       spec.PeriodSeconds,
+		TimeoutSeconds:      spec.TimeoutSeconds,
+		SuccessThreshold:    spec.SuccessThreshold,
+		FailureThreshold:    spec.FailureThreshold,
+	}
+}
+
+// fileMount mounts one file of a volume.
+func fileMount(volume, file, at string) corev1.VolumeMount {
+	return corev1.VolumeMount{Name: volume, MountPath: at, SubPath: file, ReadOnly: true}
+}
+
+func volume(name string, source corev1.VolumeSource) corev1.Volume {
+	return corev1.Volume{Name: name, VolumeSource: source}
+}
+
+// configMapSource is a ConfigMap with these keys as files, all keys if none is given.
+func configMapSource(name string, keys ...string) corev1.VolumeSource {
+	source := &corev1.ConfigMapVolumeSource{Items: items(keys...)}
+	source.Name = name
+	return corev1.VolumeSource{ConfigMap: source}
+}
+
+func items(keys ...string) []corev1.KeyToPath {
+	var paths []corev1.KeyToPath
+	for _, key := range keys {
+		paths = append(paths, corev1.KeyToPath{Key: key, Path: key})
+	}
+	return paths
+}
+
+// licence is that of a vGPU guest driver: a Secret, or a ConfigMap if there is no Secret.
+type licence struct {
+	secret, configMap string
+	// token: the licence system is used.
+	token bool
+}
+
+func licenceOf(spec *v1.DriverLicensingConfigSpec) licence {
+	l := licence{secret: string(spec.SecretName)}
+	if l.secret == "" {
+		l.configMap = string(spec.ConfigMapName)
+	}
+	l.token = l.isSet() && *spec.NLSEnabled
+	return l
+}
+
+func (l licence) isSet() bool { return l.secret != "" || l.configMap != "" }
+
+func (l licence) source() corev1.VolumeSource {
+	files := []string{licenceFile}
+	if l.token {
+		files = append(files, tokenFile)
+	}
+	if l.secret == "" {
+		return configMapSource(l.configMap, files...)
+	}
+	return corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: l.secret, Items: items(files...)}}
+}

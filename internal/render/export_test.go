@@ -1,0 +1,7 @@
+package render
+
+// What tests call directly.
+var (
+	DecodeContainer = decodeContainer
+	AddVolumes      = addVolumes
+)

@@ -1,0 +1,56 @@
+package render
+
+import (
+	"maps"
+
+	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+)
+
+// isMonitored reports whether an object is rendered: a ServiceMonitor and a PrometheusRule only where the spec requests
+// them and the cluster has the kind, anything else always.
+func (r *renderer) isMonitored(object Object) bool {
+	switch object.(type) {
+	case *monitoringv1.ServiceMonitor:
+		return r.instance.Monitor.ServiceMonitor
+	case *monitoringv1.PrometheusRule:
+		return r.instance.Monitor.PrometheusRule
+	}
+	return true
+}
+
+// monitor adds to a ServiceMonitor or a PrometheusRule what the spec configures for it, and to a ServiceMonitor the
+// namespace of its Service.
+func (r *renderer) monitor(object Object) {
+	monitor := r.instance.Monitor
+	switch object := object.(type) {
+	case *monitoringv1.PrometheusRule:
+		object.Labels = maps.Clone(monitor.Labels)
+	case *monitoringv1.ServiceMonitor:
+		object.Labels = maps.Clone(monitor.Labels)
+		object.Spec.NamespaceSelector.MatchNames = []string{r.context.Namespace}
+		for i := range object.Spec.Endpoints {
+			endpoint := &object.Spec.Endpoints[i]
+			endpoint.Interval = monitoringv1.Duration(monitor.Interval)
+			endpoint.ScrapeTimeout = monitoringv1.Duration(monitor.ScrapeTimeout)
+			endpoint.HonorLabels = monitor.HonorLabels
+			endpoint.RelabelConfigs = relabelings(monitor.Relabelings)
+		}
+	}
+}
+
+func relabelings(configs []v1.RelabelConfig) []monitoringv1.RelabelConfig {
+	var converted []monitoringv1.RelabelConfig
+	for _, config := range configs {
+		var sources []monitoringv1.LabelName
+		for _, label := range config.SourceLabels {
+			sources = append(sources, monitoringv1.LabelName(label))
+		}
+		converted = append(converted, monitoringv1.RelabelConfig{
+			SourceLabels: sources, Separator: config.Separator, TargetLabel: config.TargetLabel, Regex: config.Regex,
+			Modulus: config.Modulus, Replacement: config.Replacement, Action: config.Action,
+		})
+	}
+	return converted
+}
