@@ -19,6 +19,10 @@ import (
 // foreign are the fields whose types Kubernetes defines and documents: only the fields themselves are described.
 var foreign = map[string]bool{"tolerations": true, "podSecurityContext": true, "conditions": true}
 
+// likeKubernetes are the blocks that almost every operand has and whose fields mean what they mean in a Pod. docs/api.md
+// describes these fields once.
+var likeKubernetes = map[string]bool{"env": true, "resources": true, "containerResources": true}
+
 func main() {
 	if err := run(os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "trimcrd:", err)
@@ -96,7 +100,7 @@ func trim(schema map[string]any) {
 		if text, isText := property["description"].(string); isText {
 			property["description"] = withoutName(text, name)
 		}
-		if foreign[name] {
+		if foreign[name] || likeKubernetes[name] {
 			dropDescriptions(property["items"])
 			dropDescriptions(property["properties"])
 		}

@@ -30,7 +30,7 @@ spec:
           use_ocp_toolkit: {description: UseOCPToolkit builds the driver.}
           strategy: {description: Strategy is none or single.}
           labels: {description: Labels of the pods., additionalProperties: {description: LabelValue is a value.}}
-          env:
+          list:
             description: Env adds variables.
             items:
               description: EnvVar is a variable.
@@ -49,7 +49,7 @@ properties:
   use_ocp_toolkit: {description: Builds the driver.}
   strategy: {description: Strategy is none or single.}
   labels: {description: Labels of the pods., additionalProperties: {}}
-  env:
+  list:
     description: Adds variables.
     items:
       properties:
