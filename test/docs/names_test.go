@@ -132,8 +132,8 @@ func TestNamedTestsExist(t *testing.T) {
 
 // examples are paths of files that the docs name and that do not exist.
 var examples = map[string]string{
-	"assets/fabric-monitor/0500_daemonset.yaml": "the example of development.md",
-	"internal/operands/fabricmonitor/":          "the example of development.md",
+	"assets/fabric-monitor/":           "the example of development.md",
+	"internal/operands/fabricmonitor/": "the example of development.md",
 }
 
 // filesExist checks paths of files and folders of the repository.

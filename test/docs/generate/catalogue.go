@@ -14,10 +14,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 	"github.com/clusterpolicy/gpu-operator/test/scenarios"
+	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
-// base is a spec that installs the operands which the default spec leaves out.
-const base = `{dcgm: {enabled: true}, nodeStatusExporter: {enabled: true}, devicePlugin: {config: {name: shared}}}`
+// base is, with all operands enabled, a spec that installs the operands which the default spec leaves out.
+const base = `{devicePlugin: {config: {name: shared}}}`
 
 // alternative is a spec, laid over base, that may turn an operand off: its field with a value by which the operand is
 // on, and with the value by which it is off.
@@ -54,6 +55,7 @@ func properties(schema any) map[string]any {
 func inputOf(overBase bool, spec string) (operand.Input, error) {
 	parsed := v1.ClusterPolicySpec{}
 	if overBase {
+		specgen.EnableAll(&parsed)
 		if err := yaml.UnmarshalStrict([]byte(base), &parsed); err != nil {
 			return operand.Input{}, err
 		}
