@@ -214,7 +214,7 @@ bundle: ## Write the bundle for the Operator Lifecycle Manager, bundle/
 
 .PHONY: golden
 golden: ## Write the golden files of the tests
-	UPDATE_GOLDEN=1 go test -short -count=1 ./internal/...
+	UPDATE_GOLDEN=1 go test -short -count=1 ./internal/plan ./internal/render
 
 .PHONY: fmt
 fmt: ## Format the Go code

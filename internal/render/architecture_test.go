@@ -231,9 +231,13 @@ func TestPodsCarryNVIDIAsNames(t *testing.T) {
 	eachDaemonSet(t, func(t *testing.T, name operand.Name, ds *appsv1.DaemonSet) {
 		t.Helper()
 		template := ds.Spec.Template
-		hasApp(t, ds, apps[name], isAnchored(name))
-		if !strings.HasPrefix(ds.Name, apps[name]) {
-			t.Errorf("the name does not start with %s", apps[name])
+		app, known := apps[name]
+		if !known {
+			app = template.Labels["app"] // NVIDIA's operator does not have it.
+		}
+		hasApp(t, ds, app, isAnchored(name))
+		if app == "" || !strings.HasPrefix(ds.Name, app) {
+			t.Errorf("the name does not start with %q", app)
 		}
 		for _, labels := range []map[string]string{template.Labels, ds.Labels} {
 			if labels["app.kubernetes.io/managed-by"] != "gpu-operator" || labels["nvidia.com/gpu-operator.operand"] != string(name) {
@@ -389,7 +393,17 @@ func TestTheDriverIsNeverRolledByItsDaemonSet(t *testing.T) {
 
 // A pod with a RuntimeClass cannot start before the toolkit has configured it.
 func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
-	injected := map[operand.Name]bool{"device-plugin": true, "gpu-feature-discovery": true, "mps-control-daemon": true, "operator-validator": true, "dcgm": true, "dcgm-exporter": true, "mig-manager": true}
+	injected := map[operand.Name]bool{
+		"device-plugin": true, "gpu-feature-discovery": true, "mps-control-daemon": true, "operator-validator": true,
+		"dcgm": true, "dcgm-exporter": true, "mig-manager": true,
+		"driver": false, "container-toolkit": false, "node-discovery": false, "node-status-exporter": false,
+	}
+	for _, o := range catalogue(t) {
+		if want, known := injected[o.Name]; known && o.Injected != want {
+			t.Errorf("%s is injected: %v, want %v", o.Name, o.Injected, want)
+		}
+		injected[o.Name] = o.Injected
+	}
 	for scenario, s := range scenarios {
 		classes := map[string]bool{}
 		for _, object := range s.objects(t)["runtime-classes"] {
