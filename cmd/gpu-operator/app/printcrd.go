@@ -8,8 +8,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
-// printCRDCommand prints the definition that the operator needs, so that a cluster can be given the one
-// that belongs to the image that runs there.
+// printCRDCommand prints the definition that the operator needs, so that a cluster can get the one that matches the
+// running image.
 func printCRDCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "print-crd",
