@@ -11,8 +11,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config"
 )
 
-// The patch in the documentation that names more start-up taints fits the admission policy.
-func TestTheDocumentedPatchFits(t *testing.T) {
+// The documented patch for more start-up taints applies to the admission policy.
+func TestDocumentedPatchApplies(t *testing.T) {
 	g := NewWithT(t)
 	text, err := os.ReadFile("../docs/install.md")
 	g.Expect(err).NotTo(HaveOccurred())

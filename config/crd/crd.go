@@ -1,5 +1,5 @@
-// Package crd holds the CustomResourceDefinition of this release for the programs that compare it with the
-// cluster's or install it.
+// Package crd embeds the CustomResourceDefinition of this release for the programs that install it or compare it with
+// the cluster's.
 package crd
 
 import (
@@ -11,19 +11,18 @@ import (
 // Name of the definition.
 const Name = "clusterpolicies.nvidia.com"
 
-// ClusterPolicy is the definition of the kind ClusterPolicy, as YAML. make manifests writes it.
+// ClusterPolicy is the definition of the kind ClusterPolicy, as YAML. make manifests generates it.
 //
 //go:embed bases/nvidia.com_clusterpolicies.yaml
 var ClusterPolicy []byte
 
-// properties are those of the version v1 of ClusterPolicy, as JSON: a tenth of the definition, which takes many times
-// its size in memory once it is decoded. make manifests writes them.
+// properties are the properties of ClusterPolicy v1, as JSON: a tenth of the size of the definition, which takes many
+// times its size in memory once it is decoded. make manifests generates them.
 //
 //go:embed properties.json
 var properties []byte
 
-// Own returns the schema of the version v1 of this release as far as Lacking compares it. It fails if the program was
-// built with a broken file.
+// Own returns the v1 schema of this release as far as Missing compares it. It fails if the embedded file is invalid.
 func Own() (map[string]any, error) {
 	own := map[string]any{}
 	if err := json.Unmarshal(properties, &own); err != nil {

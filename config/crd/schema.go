@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Schema is the schema of the version v1 in a definition, as a part of that; nil if there is none.
+// Schema returns the v1 schema of a definition, as a part of it; nil if there is none.
 func Schema(definition map[string]any) map[string]any {
-	// What is malformed has no versions, and lacks everything.
+	// A malformed definition has no versions, so every property is missing.
 	versions, _ := below(definition, "spec")["versions"].([]any)
 	for _, candidate := range versions {
 		version, isMap := candidate.(map[string]any)
@@ -18,7 +18,7 @@ func Schema(definition map[string]any) map[string]any {
 	return nil
 }
 
-// Properties returns of a schema what Lacking compares.
+// Properties returns the part of a schema that Missing compares.
 func Properties(schema map[string]any) map[string]any {
 	kept := map[string]any{}
 	if inner := below(schema, "properties"); inner != nil {
@@ -36,11 +36,10 @@ func Properties(schema map[string]any) map[string]any {
 	return kept
 }
 
-// Lacking are the properties of one schema that another has not, sorted, such as spec.global; nothing below a
-// missing one.
-func Lacking(own, live map[string]any) []string { return lacking(own, live, "") }
+// Missing returns the properties of own that live does not have, sorted, such as spec.global, and nothing below them.
+func Missing(own, live map[string]any) []string { return missingBelow(own, live, "") }
 
-func lacking(own, live map[string]any, path string) []string {
+func missingBelow(own, live map[string]any, path string) []string {
 	if live["x-kubernetes-preserve-unknown-fields"] == true {
 		return nil
 	}
@@ -52,18 +51,18 @@ func lacking(own, live map[string]any, path string) []string {
 			missing = append(missing, path+name)
 			continue
 		}
-		missing = append(missing, lacking(below(properties, name), below(has, name), path+name+".")...)
+		missing = append(missing, missingBelow(below(properties, name), below(has, name), path+name+".")...)
 	}
 	for _, element := range []string{"items", "additionalProperties"} {
 		if inner := below(own, element); inner != nil {
-			missing = append(missing, lacking(inner, below(live, element), path)...)
+			missing = append(missing, missingBelow(inner, below(live, element), path)...)
 		}
 	}
 	return missing
 }
 
-// Dropped are the properties of a value that its schema has not, by the same names as those of Lacking, sorted: what the
-// API server drops of it without a word. path is where the value stands, and empty or ends with a dot.
+// Dropped returns the properties of a value that its schema does not have, sorted and named as by Missing: the API
+// server drops them silently. path is the value's path, either empty or with a trailing dot.
 func Dropped(schema map[string]any, value any, path string) []string {
 	missing := dropped(schema, value, path)
 	slices.Sort(missing)
@@ -96,7 +95,7 @@ func dropped(schema map[string]any, value any, path string) []string {
 	return missing
 }
 
-// Below is the schema of a property of a schema, nil if there is none.
+// Below returns the schema of a property, nil if there is none.
 func Below(schema map[string]any, property string) map[string]any {
 	return below(below(schema, "properties"), property)
 }

@@ -72,7 +72,7 @@ func (s *Schema) look(ctx context.Context, reader client.Reader) ([]string, erro
 		return s.lacking, err
 	}
 	schema := crd.Schema(live.Object)
-	s.lacking, s.spec = crd.Lacking(own, schema), nil
+	s.lacking, s.spec = crd.Missing(own, schema), nil
 	if len(s.lacking) > 0 {
 		s.spec = crd.Below(schema, specField)
 	}

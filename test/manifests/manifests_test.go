@@ -10,7 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// TestEveryFindingHasAReason judges all manifests by all checks, and prints what each of them looked at and found.
+// TestEveryFindingHasAReason runs all checks on all manifests, and prints how many objects each of them checked and
+// what it found.
 func TestEveryFindingHasAReason(t *testing.T) {
 	g := NewWithT(t)
 	reasons, err := readReasons("reasons.yaml")

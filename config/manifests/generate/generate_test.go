@@ -22,7 +22,7 @@ import (
 
 const root = "../../.."
 
-// A bundle that went stale would install something else than the repository has.
+// A stale bundle would not install what the repository has.
 func TestTheBundleIsUpToDate(t *testing.T) {
 	g := NewWithT(t)
 	want, err := generate(root, release{version: workingTree})
@@ -34,7 +34,7 @@ func TestTheBundleIsUpToDate(t *testing.T) {
 		}
 		name, err := filepath.Rel(bundle, path)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(want).To(HaveKey(name), "nobody writes this file: run make bundle")
+		g.Expect(want).To(HaveKey(name), "not a generated file: run make bundle")
 		got, err := os.ReadFile(path)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(cmp.Diff(string(want[name]), string(got))).To(BeEmpty(), "%s: run make bundle", name)
@@ -45,9 +45,9 @@ func TestTheBundleIsUpToDate(t *testing.T) {
 	g.Expect(want).To(BeEmpty(), "run make bundle")
 }
 
-// A mirror made from the bundle has every image that the operator runs by default, whatever is turned on, and
-// no other.
-func TestRelatedImagesAreThoseThatRun(t *testing.T) {
+// The bundle lists exactly the images that the operator runs by default, whatever is enabled, so that a mirror made
+// from it is complete.
+func TestRelatedImagesAreComplete(t *testing.T) {
 	const own = "registry.local/gpu-operator:1.2.3"
 	g := NewWithT(t)
 	spec := v1.ClusterPolicySpec{}
@@ -83,7 +83,7 @@ func TestRelatedImagesAreThoseThatRun(t *testing.T) {
 	g.Expect(listed).To(Equal(running))
 }
 
-// on is a node with a GPU and this operating system.
+// on returns a node with a GPU and this operating system.
 func on(name, system, version string) operand.NodeFacts {
 	return operand.NodeFacts{
 		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeContainerd,
@@ -91,7 +91,7 @@ func on(name, system, version string) operand.NodeFacts {
 	}
 }
 
-// What a release sets, and nothing else, differs from the working tree.
+// A release only differs from the working tree in what its flags set.
 func TestAReleaseNamesItsImageEverywhere(t *testing.T) {
 	const image = "registry.local:5000/gpu-operator@sha256:abc"
 	g := NewWithT(t)
@@ -111,19 +111,19 @@ func TestAReleaseNamesItsImageEverywhere(t *testing.T) {
 	g.Expect(files).To(Equal(before))
 }
 
-func TestVersionsThatAreNoneAreRefused(t *testing.T) {
+func TestInvalidVersionsAreRefused(t *testing.T) {
 	for _, version := range []string{"", "1.2", "v1.2.3", "c28775f", "latest"} {
 		t.Run(version, func(t *testing.T) {
 			g := NewWithT(t)
 			out := t.TempDir()
-			g.Expect(run(root, out, release{version: version})).To(MatchError(ContainSubstring("is no semantic version")))
+			g.Expect(run(root, out, release{version: version})).To(MatchError(ContainSubstring("is not a semantic version")))
 			g.Expect(os.ReadDir(out)).To(BeEmpty())
 		})
 	}
 }
 
-// What the bundle could not carry is an error, never left out in silence.
-func TestWhatWouldBeLostIsRefused(t *testing.T) {
+// An object that the bundle cannot carry is an error, never silently omitted.
+func TestUnsupportedObjectsAreRefused(t *testing.T) {
 	const complete = `
 {apiVersion: v1, kind: Namespace, metadata: {name: gpu-operator}}
 ---
@@ -132,10 +132,10 @@ func TestWhatWouldBeLostIsRefused(t *testing.T) {
 {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com}, spec: {group: example.com, scope: Cluster, names: {kind: Thing, plural: things}, versions: []}}
 `
 	tests := map[string]struct{ objects, err string }{
-		"all has a place": {objects: ""},
+		"all objects are supported": {objects: ""},
 		"an unknown kind": {
 			objects: `{apiVersion: v1, kind: ResourceQuota, metadata: {name: quota, namespace: gpu-operator}}`,
-			err:     "ResourceQuota quota: OLM does not take this kind",
+			err:     "ResourceQuota quota: OLM does not support this kind",
 		},
 		"an account without rights": {
 			objects: `{apiVersion: v1, kind: ServiceAccount, metadata: {name: idle, namespace: gpu-operator}}`,
@@ -148,10 +148,10 @@ func TestWhatWouldBeLostIsRefused(t *testing.T) {
 		"a group": {
 			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: role}}
 ---
-{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: binding}, roleRef: {kind: ClusterRole, name: role, apiGroup: rbac.authorization.k8s.io}, subjects: [{kind: Group, name: people, apiGroup: rbac.authorization.k8s.io}]}`,
-			err: "subject Group people is no account in namespace gpu-operator",
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: binding}, roleRef: {kind: ClusterRole, name: role, apiGroup: rbac.authorization.k8s.io}, subjects: [{kind: Group, name: admins, apiGroup: rbac.authorization.k8s.io}]}`,
+			err: "subject Group admins is not a ServiceAccount in namespace gpu-operator",
 		},
-		"a field that is none": {
+		"an unknown field": {
 			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: role}, rule: []}`,
 			err:     `decoding ClusterRole role: strict decoding error: unknown field "rule"`,
 		},
