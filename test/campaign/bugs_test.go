@@ -137,7 +137,7 @@ func TestBugsAreCaught(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	bugs, err := seededBugs()
 	g.Expect(err).NotTo(HaveOccurred())
-	if !cluster.WholeCampaigns() && *flagBug == "" {
+	if !cluster.FullCampaigns() && *flagBug == "" {
 		bugs = []bug{bugs[rand.New(rand.NewPCG(uint64(*flagSeed), 2)).IntN(len(bugs))]}
 	}
 	binary, err := program(t.Context())

@@ -72,7 +72,7 @@ func (c *campaign) warm(t *testing.T) {
 }
 
 // whole reports whether every point is run.
-func whole() bool { return cluster.WholeCampaigns() && *flagPoint == "" }
+func whole() bool { return cluster.FullCampaigns() && *flagPoint == "" }
 
 func operatorName() string {
 	if *flagOperator != "" {

@@ -172,7 +172,7 @@ func (o Outage) begin(ctx context.Context, r *run, _ *operator) (func(), error) 
 			return
 		}
 		// The operator's own waits are what is tried, not those of the controllers.
-		r.fail(r.cluster.RestartFollowers(ctx))
+		r.fail(r.cluster.RestartClients(ctx))
 	}, nil
 }
 
@@ -180,7 +180,7 @@ func (o Outage) begin(ctx context.Context, r *run, _ *operator) (func(), error) 
 type Controller string
 
 func (c Controller) begin(_ context.Context, r *run, _ *operator) (func(), error) {
-	thaw, err := r.cluster.FreezeFollower(string(c))
+	thaw, err := r.cluster.FreezeClient(string(c))
 	return thaw, err
 }
 

@@ -237,7 +237,7 @@ func (c *campaign) writesOf(ctx context.Context, w *workload, from Moment) (map[
 // sampledRows are the rows that are run: all of them, or some that a number chooses.
 func sampledRows(seed int64) []row {
 	all := slices.DeleteFunc(rows(), func(r row) bool { return r.points == nil || !isAsked(r) })
-	if cluster.WholeCampaigns() || *flagPoint != "" || *flagRows >= len(all) {
+	if cluster.FullCampaigns() || *flagPoint != "" || *flagRows >= len(all) {
 		return all
 	}
 	random := rand.New(rand.NewPCG(uint64(seed), 1))
@@ -250,7 +250,7 @@ func chosen(r row, points []point, seed int64) []point {
 	switch {
 	case *flagPoint != "":
 		return slices.DeleteFunc(slices.Clone(points), func(p point) bool { return !strings.HasPrefix(r.id+"/"+p.name, *flagPoint) })
-	case cluster.WholeCampaigns():
+	case cluster.FullCampaigns():
 		return points
 	}
 	random := rand.New(rand.NewPCG(uint64(seed), hash(r.id)))
@@ -281,5 +281,5 @@ func program(ctx context.Context) (string, error) {
 	if *flagOperator != "" {
 		return *flagOperator, nil
 	}
-	return cluster.BuildQuickOperator(ctx, os.Stderr)
+	return cluster.BuildFastOperator(ctx, os.Stderr)
 }

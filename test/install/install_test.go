@@ -92,7 +92,7 @@ func TestInstallsAreReady(t *testing.T) {
 func TestInstallsOnTheOldestKubernetes(t *testing.T) {
 	t.Parallel()
 	begin, tried := time.Now(), installs[:1]
-	if cluster.WholeCampaigns() {
+	if cluster.FullCampaigns() {
 		tried = installs
 	}
 	b := newBedOn(t, cluster.Oldest, 2)
@@ -199,7 +199,7 @@ var notReady = map[string]string{
 // TestEachCombinationIsTakenUp installs what the tables have: the API server takes each policy, and the operator
 // brings the node to ready or says why not, without a right that the chart does not give. TEST_FULL=1 alone runs it.
 func TestEachCombinationIsTakenUp(t *testing.T) {
-	if !cluster.WholeCampaigns() {
+	if !cluster.FullCampaigns() {
 		t.Skip("TEST_FULL=1 installs all combinations; TestInstallsAreReady is the sample")
 	}
 	b := newBed(t, 1)

@@ -31,7 +31,7 @@ const newField = "nodeStatusExporter"
 func TestUpgradeBringsTheDefinition(t *testing.T) {
 	t.Parallel()
 	versions := []string{cluster.Newest}
-	if cluster.WholeCampaigns() {
+	if cluster.FullCampaigns() {
 		versions = append(versions, cluster.Oldest)
 	}
 	for _, version := range versions {

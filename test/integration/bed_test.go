@@ -49,7 +49,7 @@ var (
 
 // The operators are built once for all stories: the one with shorter waits, and the one that is shipped.
 var (
-	quickOperator   = sync.OnceValues(func() (string, error) { return cluster.BuildQuickOperator(context.Background(), os.Stderr) })
+	quickOperator   = sync.OnceValues(func() (string, error) { return cluster.BuildFastOperator(context.Background(), os.Stderr) })
 	shippedOperator = sync.OnceValues(func() (string, error) { return cluster.BuildOperator(context.Background(), os.Stderr) })
 )
 

@@ -22,7 +22,7 @@ const labelEvents = 1000
 func TestOptOutHolds(t *testing.T) {
 	t.Parallel()
 	events := labelEvents
-	if !cluster.WholeCampaigns() {
+	if !cluster.FullCampaigns() {
 		events = labelEvents / 2
 	}
 	b := newBed(t, bedOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.1)})

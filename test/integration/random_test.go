@@ -30,7 +30,7 @@ const (
 func TestRandomSpecs(t *testing.T) {
 	t.Parallel()
 	wanted := sampledSpecs
-	if cluster.WholeCampaigns() {
+	if cluster.FullCampaigns() {
 		wanted = randomSpecs
 	}
 	fields, err := specgen.Fields()

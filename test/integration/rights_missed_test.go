@@ -43,7 +43,7 @@ var sampleRights = []string{
 // finds. TEST_FULL=1 tries all of them, otherwise a fixed sample. The last operator has all its rights again.
 func (b *bed) eachIsMissed(granted []right, token string) {
 	taken := granted
-	if !cluster.WholeCampaigns() {
+	if !cluster.FullCampaigns() {
 		taken = slices.DeleteFunc(slices.Clone(granted), func(r right) bool { return !slices.Contains(sampleRights, r.String()) })
 		b.Expect(taken).To(HaveLen(len(sampleRights)), "the sample is of the shipped rights")
 	}

@@ -55,7 +55,7 @@ func TestSamples(t *testing.T) {
 	b.Expect(slices.Sorted(maps.Keys(sampleMachines))).To(Equal(b.sampleNames()), "each sample has nodes here")
 	b.serveDriverToolkit(map[string]string{newRelease: newToolkit})
 	names := sampledSamples
-	if cluster.WholeCampaigns() {
+	if cluster.FullCampaigns() {
 		names = b.sampleNames()
 	}
 	ready := 0

@@ -29,7 +29,7 @@ var sampled = []string{"gds-and-rdma", "mig"}
 func TestScenariosAtRest(t *testing.T) {
 	t.Parallel()
 	names := sampled
-	if cluster.WholeCampaigns() {
+	if cluster.FullCampaigns() {
 		names = slices.Sorted(maps.Keys(scenarios.All))
 	}
 	atRest := 0

@@ -73,7 +73,7 @@ func allRounds() []round {
 // TestFailures: each failure of each program is told, by the policy and by the node, with operand, container and
 // cause, and all is well again once the cause is gone.
 func TestFailures(t *testing.T) {
-	if !cluster.WholeCampaigns() {
+	if !cluster.FullCampaigns() {
 		t.Skip("all failures take half an hour: set TEST_FULL=1; TestFromNothingToValidated has some of them")
 	}
 	b := newBed(t)

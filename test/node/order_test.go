@@ -230,7 +230,7 @@ const manyStarts = 20
 // TestTheOrderOfManyStarts cuts the power again and again, and has every program take another while each
 // time.
 func TestTheOrderOfManyStarts(t *testing.T) {
-	if !cluster.WholeCampaigns() {
+	if !cluster.FullCampaigns() {
 		t.Skipf("%d starts take minutes: set TEST_FULL=1; TestFromNothingToValidated has two", manyStarts)
 	}
 	b := newBed(t)

@@ -45,7 +45,7 @@ func (b *bed) checkPartitions() {
 	b.awaitDevices(gpus * slices7)
 	b.Expect(b.containers()).To(Equal(all))
 	b.Expect(b.containers(partitioned...)).To(Equal(before), "nobody else is started again")
-	if cluster.WholeCampaigns() {
+	if cluster.FullCampaigns() {
 		b.cut("all-disabled", gpus, "NVIDIA-H100-80GB-HBM3")
 	}
 }
