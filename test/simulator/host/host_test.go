@@ -17,10 +17,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
-// soon is when the end of a process must have been noticed.
+// soon is the time within which the exit of a process must be noticed.
 const soon = 20 * time.Second
 
-// machine is one with the programs that the project builds.
+// machine is a Host with the programs that the project builds.
 type machine struct {
 	*host.Host
 	*WithT
@@ -82,7 +82,7 @@ func (m machine) start(c host.Container) *host.Process {
 	return p
 }
 
-// exit waits for the end of a process, of which the machine must have told.
+// exit waits for the exit of a process, which the machine must have reported.
 func (m machine) exit(p *host.Process) host.Exit {
 	m.t.Helper()
 	m.Eventually(func() bool { _, ended := p.Ended(); return ended }, soon).Should(BeTrue())
@@ -91,7 +91,7 @@ func (m machine) exit(p *host.Process) host.Exit {
 	return exit
 }
 
-func TestAProverFindsTheMachinesDriverAndAnotherProgramItsMarker(t *testing.T) {
+func TestValidatorFindsTheDriverAndExecWaitsForTheMarker(t *testing.T) {
 	m := newMachine(t)
 	m.Expect(m.InstallDriver("driver-pod")).To(Succeed())
 	prover := m.start(container("1", true, "validate", "driver", "--driver-container=true"))
@@ -108,7 +108,7 @@ func TestAProverFindsTheMachinesDriverAndAnotherProgramItsMarker(t *testing.T) {
 	m.Expect(m.exit(program)).To(Equal(host.Exit{}))
 }
 
-func TestAPodComputesOnTheMachinesGPUs(t *testing.T) {
+func TestCUDAProgramFindsTheGPUs(t *testing.T) {
 	m := newMachine(t)
 	c := container("1", false)
 	c.Spec.Command = []string{"/usr/bin/gpu-node-cuda"}
@@ -116,7 +116,7 @@ func TestAPodComputesOnTheMachinesGPUs(t *testing.T) {
 	m.Expect(m.log()).To(And(ContainSubstring("GPU 0 "), ContainSubstring("GPU 1 "), ContainSubstring("the kernel ran")))
 }
 
-func TestAFailureLeavesItsCodeAndMessage(t *testing.T) {
+func TestFailureHasExitCodeAndMessage(t *testing.T) {
 	m := newMachine(t)
 	m.Expect(m.InstallDriver("driver-pod")).To(Succeed())
 	m.Expect(m.SetSMI(9)).To(Succeed())
@@ -139,7 +139,7 @@ func TestAFailureLeavesItsCodeAndMessage(t *testing.T) {
 	}
 }
 
-func TestAProcessThatIsKilledHasTheCodeOfItsSignal(t *testing.T) {
+func TestKilledProcessHasTheExitCodeOfItsSignal(t *testing.T) {
 	m := newMachine(t)
 	p := m.start(container("1", false, "hold"))
 	m.Expect(m.Processes()).To(ConsistOf(p))
@@ -148,7 +148,7 @@ func TestAProcessThatIsKilledHasTheCodeOfItsSignal(t *testing.T) {
 	m.Expect(m.Processes()).To(BeEmpty())
 }
 
-func TestNothingOutlivesItsPodNorItsMachine(t *testing.T) {
+func TestProcessesEndWithPodAndMachine(t *testing.T) {
 	m := newMachine(t)
 	first, second := m.start(container("1", false, "hold")), m.start(container("2", false, "hold"))
 	m.Expect(m.RemovePod("1")).To(Succeed())
@@ -162,7 +162,7 @@ func TestNothingOutlivesItsPodNorItsMachine(t *testing.T) {
 	m.Expect(m.Root()).NotTo(BeADirectory())
 }
 
-func TestWhatAManifestLacksIsSaid(t *testing.T) {
+func TestUnsupportedManifestsAreErrors(t *testing.T) {
 	m := newMachine(t)
 	directory := corev1.HostPathDirectory
 	for says, spoil := range map[string]func(*host.Container){
