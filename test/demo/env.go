@@ -23,39 +23,39 @@ const (
 	samplePolicy   = "config/samples/clusterpolicy.yaml"
 	serviceAccount = "gpu-operator"
 
-	// operatorImage is what the operator has its helpers run from. A real node has it.
+	// operatorImage is the image of the operator's helper containers. A real node has it.
 	operatorImage = "ghcr.io/clusterpolicy/gpu-operator:demo"
 
-	// startLimit is for everything from the first process to the operator's readiness.
+	// startLimit is the timeout from the first process to the operator's readiness.
 	startLimit = 3 * time.Minute
 )
 
-// bed is a cluster with GPU nodes and the operator, before there is a policy.
-type bed struct {
+// env is a cluster with GPU nodes and the operator, without a policy.
+type env struct {
 	cluster   *cluster.Cluster
 	simulator *simulator.Simulator
-	// real is nil without a real node.
+	// real is the real node, nil if there is none.
 	real     machine
 	operator *cluster.Operator
-	// metrics is the operator's metrics endpoint.
+	// metrics is the address of the operator's metrics endpoint.
 	metrics string
-	// before is the end of the audit log when the operator started.
+	// before is the end of the audit log before the operator started.
 	before cluster.Mark
 }
 
 // machine is a real node.
 type machine interface {
-	// PowerOff ends it and all that runs on it.
+	// PowerOff ends it and all its processes.
 	PowerOff() error
 }
 
-// programs are what the demo runs besides the control plane.
+// programs are the programs that the demo runs besides the control plane.
 type programs struct {
 	operator string
 	node     host.Programs
 }
 
-// buildAll compiles what is missing, which takes minutes the first time and seconds later.
+// buildAll compiles missing programs, which takes minutes the first time and seconds later.
 func buildAll(ctx context.Context, progress io.Writer) (programs, error) {
 	if _, err := os.Stat(configDir); err != nil {
 		return programs{}, fmt.Errorf("run the demo in the root of the repository: %w", err)
@@ -71,118 +71,118 @@ func buildAll(ctx context.Context, progress io.Writer) (programs, error) {
 	return programs{operator: operator, node: host.Programs{GPUNode: gpuNode, StandIn: standIn}}, err
 }
 
-// startBed starts everything; what it has started when it fails is still to be stopped. The
-// simulator lives as long as ctx.
-func startBed(ctx context.Context, built programs, opts options, progress io.Writer) (*bed, error) {
+// startEnv starts everything; on an error the caller must still stop what has started. The simulator runs until ctx
+// ends.
+func startEnv(ctx context.Context, built programs, opts options, progress io.Writer) (*env, error) {
 	limited, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	b := &bed{}
+	e := &env{}
 	var err error
-	fmt.Fprintln(progress, "starting the control plane ...")
-	if b.cluster, err = cluster.Start(limited, clusterOptions(opts)); err != nil {
-		return b, err
+	fmt.Fprintln(progress, "Starting the control plane ...")
+	if e.cluster, err = cluster.Start(limited, clusterOptions(opts)); err != nil {
+		return e, err
 	}
-	fmt.Fprintf(progress, "Kubernetes %s is up; KUBECONFIG=%s\n", b.cluster.Version, b.cluster.Kubeconfig())
-	b.simulator, err = simulator.New(simulator.Options{Config: b.cluster.SimulatorConfig, Programs: built.node})
+	fmt.Fprintf(progress, "Kubernetes %s is up; KUBECONFIG=%s\n", e.cluster.Version, e.cluster.Kubeconfig())
+	e.simulator, err = simulator.New(simulator.Options{Config: e.cluster.SimulatorConfig, Programs: built.node})
 	if err != nil {
-		return b, err
+		return e, err
 	}
 	for _, f := range opts.faults {
-		b.simulator.Break(f.operand, f.node, f.mode)
+		e.simulator.Break(f.operand, f.node, f.mode)
 	}
-	if err := b.simulator.Start(ctx); err != nil {
-		return b, err
+	if err := e.simulator.Start(ctx); err != nil {
+		return e, err
 	}
-	if err := b.addNodes(limited, opts.nodes, progress); err != nil {
-		return b, err
+	if err := e.addNodes(limited, opts.nodes, progress); err != nil {
+		return e, err
 	}
 	if opts.real {
-		// It serves as long as ctx lives.
-		if b.real, err = addReal(ctx, b.cluster, progress); err != nil {
-			return b, err
+		// It runs until ctx ends.
+		if e.real, err = addReal(ctx, e.cluster, progress); err != nil {
+			return e, err
 		}
 	}
-	fmt.Fprintf(progress, "%d GPU nodes are there; installing the operator ...\n", opts.total())
-	if err := cluster.Install(limited, b.cluster.Config, configDir); err != nil {
-		return b, err
+	fmt.Fprintf(progress, "%d GPU nodes exist; installing the operator ...\n", opts.total())
+	if err := cluster.Install(limited, e.cluster.Config, configDir); err != nil {
+		return e, err
 	}
-	return b, b.startOperator(limited, built.operator)
+	return e, e.startOperator(limited, built.operator)
 }
 
-// addNodes makes the nodes. The last one runs the actual gpu-node, where this computer allows it.
-func (b *bed) addNodes(ctx context.Context, count int, progress io.Writer) error {
-	if _, err := b.simulator.AddNodes(ctx, count-1); err != nil {
+// addNodes creates the nodes. The last one runs the real gpu-node, if this computer allows it.
+func (e *env) addNodes(ctx context.Context, count int, progress io.Writer) error {
+	if _, err := e.simulator.AddNodes(ctx, count-1); err != nil {
 		return err
 	}
-	// Node Feature Discovery has not seen the last one: gpu-node finds its GPUs.
+	// Node Feature Discovery has not labelled the last one: gpu-node discovers its GPUs.
 	last := simulator.NodeSpec{Processes: true, Undiscovered: true}
-	if err := b.simulator.CanRunProcesses(); err != nil {
+	if err := e.simulator.CanRunProcesses(); err != nil {
 		fmt.Fprintf(progress, "gpu-node is simulated on every node: %v\n", err)
 		last = simulator.NodeSpec{}
 	}
-	name, err := b.simulator.AddNode(ctx, last)
+	name, err := e.simulator.AddNode(ctx, last)
 	if err == nil && last.Processes {
-		fmt.Fprintf(progress, "%s runs the actual gpu-node in its containers, below %s; other nodes simulate it\n", name, b.simulator.Dir())
+		fmt.Fprintf(progress, "%s runs the real gpu-node in its containers, below %s; the other nodes simulate it\n", name, e.simulator.Dir())
 	}
 	return err
 }
 
-// startOperator runs the operator as in a cluster: with the rights of its ServiceAccount and no
-// others, leader election and all endpoints.
-func (b *bed) startOperator(ctx context.Context, binary string) error {
-	kubeconfig, err := b.cluster.ServiceAccountKubeconfig(ctx, cluster.OperatorNamespace, serviceAccount, "")
+// startOperator runs the operator as in a cluster: with only the permissions of its ServiceAccount, leader election
+// and all endpoints.
+func (e *env) startOperator(ctx context.Context, binary string) error {
+	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(ctx, cluster.OperatorNamespace, serviceAccount, "")
 	if err != nil {
 		return err
 	}
-	if b.before, err = b.cluster.Mark(); err != nil {
+	if e.before, err = e.cluster.Mark(); err != nil {
 		return err
 	}
-	if b.metrics, err = cluster.FreeAddress(); err != nil {
+	if e.metrics, err = cluster.FreeAddress(); err != nil {
 		return err
 	}
-	b.operator, err = cluster.StartOperator(ctx, cluster.OperatorOptions{
+	e.operator, err = cluster.StartOperator(ctx, cluster.OperatorOptions{
 		Binary:     binary,
 		Kubeconfig: kubeconfig,
-		Args:       []string{"--leader-elect=true", "--metrics-bind-address=" + b.metrics, "--metrics-secure=false"},
+		Args:       []string{"--leader-elect=true", "--metrics-bind-address=" + e.metrics, "--metrics-secure=false"},
 		Env:        []string{"OPERATOR_IMAGE=" + operatorImage},
-		LogFile:    filepath.Join(b.cluster.LogDir, "gpu-operator.log"),
+		LogFile:    filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
 	})
 	return err
 }
 
-// ended is the error of an operator that has ended by itself; its log goes away with the cluster.
-func (b *bed) ended() error {
+// ended returns the error of an operator that has exited, with its log, which is removed with the cluster.
+func (e *env) ended() error {
 	const tail = 4000
-	log, err := os.ReadFile(b.operator.LogFile)
+	log, err := os.ReadFile(e.operator.LogFile)
 	if err != nil {
-		return fmt.Errorf("read the log of the operator, which has ended: %w", err)
+		return fmt.Errorf("read the log of the operator, which has exited: %w", err)
 	}
 	how := "exit code 0"
-	if err := b.operator.Wait(); err != nil {
+	if err := e.operator.Wait(); err != nil {
 		how = err.Error()
 	}
-	return fmt.Errorf("the operator has ended (%s):\n%s", how, log[max(0, len(log)-tail):])
+	return fmt.Errorf("the operator has exited (%s):\n%s", how, log[max(0, len(log)-tail):])
 }
 
-// stop ends all processes and leaves nothing behind.
-func (b *bed) stop() error {
+// stop ends all processes and removes their files.
+func (e *env) stop() error {
 	var errs []error
-	if b.operator != nil {
-		errs = append(errs, b.operator.Stop())
+	if e.operator != nil {
+		errs = append(errs, e.operator.Stop())
 	}
-	if b.simulator != nil {
-		b.simulator.Stop()
+	if e.simulator != nil {
+		e.simulator.Stop()
 	}
-	if b.real != nil {
-		errs = append(errs, b.real.PowerOff())
+	if e.real != nil {
+		errs = append(errs, e.real.PowerOff())
 	}
-	if b.cluster != nil {
-		errs = append(errs, b.cluster.Stop())
+	if e.cluster != nil {
+		errs = append(errs, e.cluster.Stop())
 	}
 	return errors.Join(errs...)
 }
 
-// loadPolicy reads the sample that users are told to start from.
+// loadPolicy reads the default sample.
 func loadPolicy() (*unstructured.Unstructured, error) {
 	data, err := os.ReadFile(samplePolicy)
 	if err != nil {
@@ -196,8 +196,8 @@ func loadPolicy() (*unstructured.Unstructured, error) {
 }
 
 // apply does what "kubectl apply --server-side" does.
-func (b *bed) apply(ctx context.Context, policy *unstructured.Unstructured) error {
-	c, err := client.New(b.cluster.Config, client.Options{})
+func (e *env) apply(ctx context.Context, policy *unstructured.Unstructured) error {
+	c, err := client.New(e.cluster.Config, client.Options{})
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
