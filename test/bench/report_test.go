@@ -24,9 +24,9 @@ func TestFiguresAreJudged(t *testing.T) {
 		"no limit": {atMost(other, "x", 1e9, none, megabytes), "", ""},
 		"no goal":  {plain(other, "x", 1, seconds), "", ""},
 		"a join":   {joinWrites(calls("patch nodes", "patch nodes/status", "update clusterpolicies/status")), "at most 2 labels, 2 conditions, 3 policy status", "met"},
-		"a join that costs a label more": {
+		"a join with an additional label write": {
 			joinWrites(calls("patch nodes", "patch nodes", "patch nodes")), "at most 2 labels, 2 conditions, 3 policy status", "missed"},
-		"a join that touches a DaemonSet": {
+		"a join with a DaemonSet write": {
 			joinWrites(calls("patch daemonsets")), "at most 2 labels, 2 conditions, 3 policy status", "missed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestFiguresAreJudged(t *testing.T) {
 	}
 }
 
-// calls are requests given as "VERB RESOURCE[/SUBRESOURCE]".
+// calls parses requests of the form "VERB RESOURCE[/SUBRESOURCE]".
 func calls(texts ...string) cluster.Calls {
 	var all cluster.Calls
 	for _, text := range texts {
@@ -65,7 +65,7 @@ func TestLimitsFollowTheSize(t *testing.T) {
 	g.Expect(limitsOf(9000).pass).To(BeEquivalentTo(none))
 }
 
-// TestAPhaseReplacesItsOwnFigures: what other phases have found stays, also for a later run of the program.
+// TestAPhaseReplacesItsOwnFigures: figures of other phases stay, also for a later run of the program.
 func TestAPhaseReplacesItsOwnFigures(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
@@ -73,7 +73,7 @@ func TestAPhaseReplacesItsOwnFigures(t *testing.T) {
 	g.Expect(first.keep(dir, "install", 0, outcome{Figures: []figure{plain(readyTime, "ready", 12, seconds)}})).To(Succeed())
 	g.Expect(first.keep(dir, "floor", 0.4, outcome{Figures: []figure{plain(floorTime, "floor", 8, seconds)}})).To(Succeed())
 	later := readKept(dir, realistic, 100)
-	g.Expect(later.missed()).To(Equal(1), "12 s are more than 1.15 times 8 s")
+	g.Expect(later.missed()).To(Equal(1), "12 s is more than 1.15 times 8 s")
 	g.Expect(later.keep(dir, "install", 0, outcome{Figures: []figure{plain(readyTime, "ready", 9, seconds)}})).To(Succeed())
 	g.Expect(readKept(dir, realistic, 100).missed()).To(BeZero())
 	g.Expect(readKept(dir, realistic, 100).table()).NotTo(ContainSubstring("other work"))
@@ -82,7 +82,7 @@ func TestAPhaseReplacesItsOwnFigures(t *testing.T) {
 	g.Expect(readKept(dir, realistic, 100).table()).To(And(ContainSubstring("| 1.12"), ContainSubstring("| 13 to 15 s"), ContainSubstring("| 8.0 s")))
 
 	g.Expect(later.keep(dir, "floor", 0, outcome{Figures: []figure{plain(floorTime, "floor", 8, seconds), plain(labellingFloorTime, "floor", 7.5, seconds)}})).To(Succeed())
-	g.Expect(readKept(dir, realistic, 100).missed()).To(Equal(1), "9 s are more than 1.12 times 7.5 s")
+	g.Expect(readKept(dir, realistic, 100).missed()).To(Equal(1), "9 s is more than 1.12 times 7.5 s")
 
 	g.Expect(readKept(dir, fast, 100).Phases).To(BeEmpty(), "other stages have figures of their own")
 	other := readKept(dir, fast, 100)
@@ -91,7 +91,7 @@ func TestAPhaseReplacesItsOwnFigures(t *testing.T) {
 	g.Expect(readKept(dir, realistic, 100).table()).To(And(ContainSubstring("### 100 nodes\n"), ContainSubstring("| 9.0 s")))
 
 	g.Expect(os.WriteFile(filepath.Join(dir, "100.json"), []byte("{"), 0o600)).To(Succeed())
-	g.Expect(readKept(dir, realistic, 100).Phases).To(BeEmpty(), "a file that was cut off is as none")
+	g.Expect(readKept(dir, realistic, 100).Phases).To(BeEmpty(), "a truncated file counts as missing")
 }
 
 func TestTheDocumentKeepsItsWords(t *testing.T) {
@@ -111,7 +111,7 @@ func TestTheDocumentKeepsItsWords(t *testing.T) {
 	g.Expect(os.WriteFile(file, []byte(write(1000, 8)+"\nThe end.\n"), 0o600)).To(Succeed())
 	got := write(100, 9)
 	g.Expect(got).To(And(HavePrefix("# Words\n\n"), HaveSuffix("\nThe end.\n"), ContainSubstring("| 9 "), ContainSubstring("| 8 "), Not(ContainSubstring("| 7 "))))
-	g.Expect(write(100, 9)).To(Equal(got), "once more changes nothing")
+	g.Expect(write(100, 9)).To(Equal(got), "a second write changes nothing")
 	g.Expect(writeOf(fast, 100, 5)).To(And(HavePrefix(got), ContainSubstring("### 100 nodes, fast stages"), ContainSubstring("| 5 ")))
 	g.Expect(write(100, 3)).To(And(ContainSubstring("| 5 "), ContainSubstring("| 3 "), Not(ContainSubstring("| 9 "))))
 }
@@ -123,7 +123,7 @@ func TestTheMachineIsNamed(t *testing.T) {
 	g.Expect(field(text, "model", "unknown")).To(Equal("unknown"))
 }
 
-// TestDisturbedWorkIsNoticed: a pod that is gone or was restarted, and a DaemonSet that is gone or was changed.
+// TestDisturbedWorkIsNoticed: a removed or restarted pod, and a removed or changed DaemonSet.
 func TestDisturbedWorkIsNoticed(t *testing.T) {
 	g := NewWithT(t)
 	before := work{restarts: map[types.UID]int32{"a": 0, "b": 1, "c": 0}, generations: map[string]int64{"x": 1, "y": 2, "z": 1}}

@@ -27,8 +27,8 @@ func TestMetricsAreRead(t *testing.T) {
 	g.Expect(pass.mean()).To(Equal(200 * time.Millisecond))
 	g.Expect(pass.quantile(0.1)).To(Equal(6500*time.Microsecond), "1.3 of 2 in the first bucket")
 	g.Expect(pass.quantile(0.5)).To(BeNumerically("~", 50500*time.Microsecond, time.Microsecond), "4.5 of 10 in the second bucket")
-	g.Expect(pass.quantile(0.99)).To(Equal(100*time.Millisecond), "the last bound, for one that is above all")
-	g.Expect(got.times[looks].mean()).To(BeZero(), "nothing was observed")
+	g.Expect(pass.quantile(0.99)).To(Equal(100*time.Millisecond), "the last finite bound, for an observation above it")
+	g.Expect(got.times[reconciles].mean()).To(BeZero(), "no observations")
 
 	before := histogram{count: 10, sum: 1, buckets: []bucket{{bound: 0.01, count: 2}, {bound: 0.1, count: 10}}}
 	since := pass.since(before)
