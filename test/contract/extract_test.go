@@ -16,19 +16,19 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-// place is where a row looks.
+// place is the location that a row checks.
 type place struct {
 	rendered
 	row row
 	ds  *appsv1.DaemonSet
-	// shipped is what the installer brings.
+	// shipped is what the installer creates.
 	shipped installer
 }
 
 func (p place) spec() *corev1.PodSpec { return &p.ds.Spec.Template.Spec }
 
-// extractors find what a row is about. They return nil where there is nothing; an error where the row
-// cannot be judged.
+// extractors find the value that a row checks. They return nil if there is none, and an error if the row cannot be
+// checked.
 var extractors = map[string]func(place) (any, error){
 	"step":       func(p place) (any, error) { return p.step.Action, nil },
 	"daemonSets": func(p place) (any, error) { return len(p.daemonSets), nil },
@@ -120,7 +120,7 @@ func ofContainer(extract func(place, *corev1.Container) (any, error)) func(place
 	})
 }
 
-// object finds the object of that kind and name.
+// object returns the object of that kind and name.
 func object(kind func() render.Object) func(place) (any, error) {
 	return func(p place) (any, error) {
 		if p.step.Action == "Hold" {
@@ -167,7 +167,7 @@ func pullSecrets(p place) (any, error) {
 	return all, nil
 }
 
-// waits are the markers that the first init container waits for, sorted.
+// waits returns the markers that the first init container waits for, sorted.
 func waits(p place) (any, error) {
 	for i := range p.spec().InitContainers {
 		c := &p.spec().InitContainers[i]
@@ -175,7 +175,7 @@ func waits(p place) (any, error) {
 			continue
 		}
 		if i > 0 {
-			return nil, errors.New("something comes before the wait")
+			return nil, errors.New("another container is before the wait")
 		}
 		for _, arg := range c.Args {
 			if list, found := strings.CutPrefix(arg, labels.WaitForFlag); found {
@@ -198,7 +198,7 @@ func (r rendered) configMap(name string) map[string]string {
 	return nil
 }
 
-// migLayouts are the names of the layouts in the configuration of mig-parted.
+// migLayouts returns the names of the layouts in the configuration of mig-parted.
 func migLayouts(p place) (any, error) {
 	var config struct {
 		Layouts map[string]any `json:"mig-configs"`
@@ -213,7 +213,7 @@ func migLayouts(p place) (any, error) {
 	return all, nil
 }
 
-// record is the expression of a recording rule.
+// record returns the expression of a recording rule.
 func record(p place) (any, error) {
 	for _, object := range p.objects {
 		rules, isRule := object.(*monitoringv1.PrometheusRule)
@@ -231,7 +231,7 @@ func record(p place) (any, error) {
 	return nil, nil
 }
 
-// servicePort follows SERVICE/PORT to the port of the container that answers.
+// servicePort resolves SERVICE/PORT to the container port that serves it.
 func servicePort(p place) (any, error) {
 	name, number, _ := strings.Cut(p.row.Name, "/")
 	for _, object := range p.objects {
@@ -263,7 +263,8 @@ func containerPort(pod *corev1.PodSpec, service corev1.ServicePort) any {
 	return nil
 }
 
-// selectedBy are the labels of which a node with all of the operator's has the pod, by the first of the terms.
+// selectedBy returns the labels by which the first node affinity term selects a node that has all labels of the
+// operator.
 func selectedBy(p place) (any, error) {
 	affinity := p.spec().Affinity
 	if affinity == nil || affinity.NodeAffinity == nil {

@@ -30,7 +30,7 @@ type rendered struct {
 	err        error
 }
 
-// facts are those of the node, an ordinary one where the table is silent.
+// facts returns the facts of the node, with defaults of an ordinary one.
 func (n node) facts(name string) operand.NodeFacts {
 	capable := func(said *string) string {
 		if said == nil {
@@ -46,7 +46,7 @@ func (n node) facts(name string) operand.NodeFacts {
 	}
 }
 
-// render plans the scenario and renders what is applied of the operands that rows are about.
+// render plans the scenario and renders the applied objects of the operands in the table.
 func (s scenario) render(catalogue []operand.Operand, wanted map[operand.Name]bool) map[operand.Name]rendered {
 	input := operand.Input{Spec: effective.Of(s.Spec), Namespace: namespace, HelperImage: helper, Optional: map[operand.OptionalKind]bool{}, DriverToolkit: s.DriverToolkit}
 	for _, kind := range s.Optional {

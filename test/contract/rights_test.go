@@ -12,18 +12,18 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Where an account has a right.
+// Scopes of a permission.
 const (
 	inCluster   = "cluster"
 	inNamespace = "namespace"
 )
 
-// grant lets an account do something.
+// grant is a permission of an account.
 type grant struct {
 	where, resource string
 	// verbs are separated by spaces.
 	verbs string
-	// who uses them: a program of NVIDIA's, or gpu-node, which is ours. For what, and from where that is known.
+	// who uses them: a program of NVIDIA, or this project's gpu-node; what for, and the source of that fact.
 	who, what, source string
 }
 
@@ -35,7 +35,8 @@ const (
 	gfd           = "NVIDIA's gpu-feature-discovery"
 )
 
-// grants are all rights of the operands, by account. An account without rights calls no API, and gets no token.
+// grants are all permissions of the operands, by account. An account without permissions does not use the API, and
+// gets no token.
 var grants = map[string][]grant{
 	"nvidia-container-toolkit": nil,
 	"nvidia-dcgm":              nil,
@@ -60,8 +61,8 @@ var grants = map[string][]grant{
 		{inNamespace, "pods", "get", gfd, "its own pod, the owner of these labels", "operands 1.5"},
 	},
 	"nvidia-mig-manager": {
-		{inCluster, "nodes", "get list watch", migManager, "the layout that the label of its node asks for", "operands 1.8, 4.4"},
-		{inCluster, "nodes", "patch update", migManager, "pauses clients of the GPUs by their deploy labels, and tells the state of the layout", "operands 1.8, 4.4"},
+		{inCluster, "nodes", "get list watch", migManager, "the layout that the label of its node requests", "operands 1.8, 4.4"},
+		{inCluster, "nodes", "patch update", migManager, "pauses clients of the GPUs by their deploy labels, and reports the state of the layout", "operands 1.8, 4.4"},
 		{inCluster, "pods", "list", migManager, "the pods on its node that use GPUs", "operands 1.8"},
 		{inNamespace, "pods", "get list watch", migManager, "waits until the paused pods are gone", "operands 1.8, 4.4"},
 		{inNamespace, "pods", "delete", migManager, "the validator's pod, so that it proves the new layout", "operands 1.8, 4.4"},
@@ -83,15 +84,15 @@ var grants = map[string][]grant{
 	},
 }
 
-// Each operand has exactly the rights that are known to be used: one more or one less is told.
-func TestTheRightsOfOperandsAreThoseThatAreUsed(t *testing.T) {
+// Each operand has exactly the permissions that are known to be used.
+func TestOperandsHaveThePermissionsTheyUse(t *testing.T) {
 	found := shipped(t)
 	if diff := cmp.Diff(used(t), found.granted(t)); diff != "" {
-		t.Errorf("rights of the operands, -used +granted by config/rbac/operands:\n%s", diff)
+		t.Errorf("permissions of the operands, -used +granted by config/rbac/operands:\n%s", diff)
 	}
 }
 
-// used are the rights of the table, by account.
+// used returns the permissions of the table, by account.
 func used(t *testing.T) map[string][]string {
 	t.Helper()
 	rights, users := map[string][]string{}, map[string]int{}
@@ -99,7 +100,7 @@ func used(t *testing.T) map[string][]string {
 		rights[name] = []string{}
 		for _, g := range own {
 			if g.who == "" || g.what == "" || g.source == "" {
-				t.Errorf("%s, %s: who uses it, for what, and from where is that known?", name, g.resource)
+				t.Errorf("%s, %s: who, what for and source must be set", name, g.resource)
 			}
 			for verb := range strings.FieldsSeq(g.verbs) {
 				rights[name] = append(rights[name], g.where+" "+g.resource+" "+verb)
@@ -109,12 +110,12 @@ func used(t *testing.T) map[string][]string {
 		slices.Sort(rights[name])
 	}
 	for _, who := range slices.Sorted(maps.Keys(users)) {
-		t.Logf("%-28s %2d rights", who, users[who])
+		t.Logf("%-28s %2d permissions", who, users[who])
 	}
 	return rights
 }
 
-// granted are the rights that the installer brings, by account. Each role is for one account.
+// granted returns the installed permissions, by account. Each role is for one account.
 func (i *installer) granted(t *testing.T) map[string][]string {
 	t.Helper()
 	rights, bound := map[string][]string{}, map[string]bool{}
@@ -132,7 +133,7 @@ func (i *installer) granted(t *testing.T) map[string][]string {
 			where = inNamespace
 		}
 		if bound[role] || len(i.roles[role]) == 0 {
-			t.Errorf("%s %s is about %s, which is bound already or grants nothing", binding.Kind, binding.Name, role)
+			t.Errorf("%s %s refers to %s, which is already bound or grants nothing", binding.Kind, binding.Name, role)
 		}
 		bound[role] = true
 		for _, rule := range i.roles[role] {
@@ -142,17 +143,17 @@ func (i *installer) granted(t *testing.T) map[string][]string {
 	}
 	for role := range i.roles {
 		if !bound[role] {
-			t.Errorf("%s is bound to nobody", role)
+			t.Errorf("%s is not bound", role)
 		}
 	}
 	return rights
 }
 
-// triples are what a rule grants, each as where, group/resource and verb.
+// triples returns the permissions of a rule, each as scope, group/resource and verb.
 func triples(t *testing.T, where string, rule rbacv1.PolicyRule) []string {
 	t.Helper()
 	if len(rule.APIGroups) != 1 || len(rule.ResourceNames) > 0 || len(rule.NonResourceURLs) > 0 || strings.Contains(fmt.Sprint(rule), "*") {
-		t.Errorf("a rule must be about all objects of one group, and name all that it allows: %v", rule)
+		t.Errorf("a rule must be for one group, without resourceNames and wildcards: %v", rule)
 		return nil
 	}
 	var found []string
@@ -164,11 +165,11 @@ func triples(t *testing.T, where string, rule rbacv1.PolicyRule) []string {
 	return found
 }
 
-// An account that calls no API gets no token: nothing on the node can borrow it.
-func TestWhoHasNoRightsHasNoToken(t *testing.T) {
+// An account that does not use the API gets no token, so that no process on the node can misuse it.
+func TestAccountsWithoutPermissionsHaveNoToken(t *testing.T) {
 	for name, account := range shipped(t).accounts {
 		if len(grants[name]) == 0 && withToken(account) {
-			t.Errorf("%s has a token and no rights: set automountServiceAccountToken to false", name)
+			t.Errorf("%s has a token and no permissions: set automountServiceAccountToken to false", name)
 		}
 	}
 }
