@@ -11,7 +11,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
-// weakPods and weakObjects have what each check of this package is to find: specs of pods, and whole objects.
+// weakPods and weakObjects have what each check of this package must find: pod specs, and whole objects.
 var weakPods = map[string][]string{
 	"added-capabilities":           {`{containers: [{name: a, securityContext: {capabilities: {add: [SYS_ADMIN]}}}]}`},
 	"container-runtime-socket":     {`{volumes: [{name: a, hostPath: {path: /run/containerd/containerd.sock}}]}`},
@@ -70,8 +70,7 @@ var weakObjects = map[string][]string{
 	"wildcard-in-rules":                 {`{kind: ClusterRole, metadata: {name: a}, rules: [{apiGroups: ["*"], resources: [pods], verbs: [get]}]}`},
 }
 
-// TestChecksFindWhatIsWeak: each check of this package finds what it is there for, beside objects of which it finds
-// nothing.
+// TestChecksFindWhatIsWeak: each check of this package finds its weakness, and nothing in sound objects.
 func TestChecksFindWhatIsWeak(t *testing.T) {
 	g := NewWithT(t)
 	data, err := os.ReadFile("testdata/sound.yaml")
@@ -100,7 +99,7 @@ func TestChecksFindWhatIsWeak(t *testing.T) {
 	}
 }
 
-// TestKubeScoreFindsWhatIsWeak: its optional checks are on, and no annotation turns one off.
+// TestKubeScoreFindsWhatIsWeak: its optional checks are enabled, and no annotation disables one.
 func TestKubeScoreFindsWhatIsWeak(t *testing.T) {
 	g := NewWithT(t)
 	pod, err := packaged.Decode(`{apiVersion: v1, kind: Pod, metadata: {name: weak, annotations: {kube-score/ignore: container-security-context-privileged}},
@@ -119,17 +118,17 @@ func TestEachFindingHasExactlyOneReason(t *testing.T) {
 	v.found[finding{"root", "DaemonSet/driver-a", "ctr"}] = true
 	privileged := reason{Checks: []string{"privileged"}, Of: []string{"DaemonSet/driver-*/ctr"}, Why: "modules"}
 	root := reason{Checks: []string{"root"}, Of: []string{"*"}, With: "privileged", Why: "devices"}
-	const unmended = "see to reasons.yaml"
+	const unmended = "fix reasons.yaml"
 	tests := map[string]struct {
 		reasons []reason
 		want    []string
 	}{
 		"all have one":             {reasons: []reason{privileged, root}},
-		"one has none":             {[]reason{privileged}, []string{"root of DaemonSet/driver-a/ctr has 0 reasons: mend the manifest, or " + unmended + " []"}},
-		"one has two":              {[]reason{privileged, root, root}, []string{"root of DaemonSet/driver-a/ctr has 2 reasons: mend the manifest, or " + unmended + ` ["devices" "devices"]`}},
-		"a pattern has no finding": {[]reason{privileged, root, {Checks: []string{"root"}, Of: []string{"DaemonSet/driver"}}}, []string{`root finds nothing that "DaemonSet/driver" means: remove it from reasons.yaml`}},
+		"one has none":             {[]reason{privileged}, []string{"root of DaemonSet/driver-a/ctr has 0 reasons: fix the manifest, or " + unmended + " []"}},
+		"one has two":              {[]reason{privileged, root, root}, []string{"root of DaemonSet/driver-a/ctr has 2 reasons: fix the manifest, or " + unmended + ` ["devices" "devices"]`}},
+		"a pattern has no finding": {[]reason{privileged, root, {Checks: []string{"root"}, Of: []string{"DaemonSet/driver"}}}, []string{`root has no finding that matches "DaemonSet/driver": remove it from reasons.yaml`}},
 		"one without the other": {[]reason{privileged, root, {Checks: []string{"root"}, Of: []string{"*"}, With: "host-pid"}},
-			[]string{`root finds nothing that "*" means: remove it from reasons.yaml`}},
+			[]string{`root has no finding that matches "*": remove it from reasons.yaml`}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -42,7 +42,7 @@ func TestEveryFindingHasAReason(t *testing.T) {
 	g.Expect(slices.Concat(unexcused, needless)).To(BeEmpty())
 }
 
-// table is a line for each check.
+// table returns a line for each check.
 func table(v *verdict, checks []string) string {
 	lines := []string{fmt.Sprintf("%-66s %8s %8s", "check", "looks at", "findings")}
 	for _, name := range checks {

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// podChecks are those of kube-linter that kube-score lacks, by kube-linter's names, as far as they are not about
-// taste. added-capabilities, host-port, unset-seccomp-profile, which looks at init containers too, and
-// untagged-image, which knows registries with ports, are not of its list.
+// podChecks are those of kube-linter that kube-score does not have, by kube-linter's names, except matters of taste.
+// added-capabilities, host-port, unset-seccomp-profile, which includes init containers, and untagged-image, which
+// supports registries with ports, are not kube-linter's.
 var podChecks = map[string]check[workload]{
 	"added-capabilities":         ofUnprivileged(func(s *corev1.SecurityContext) bool { return s.Capabilities != nil && len(s.Capabilities.Add) > 0 }),
 	"container-runtime-socket":   ofHostVolumes(func(p string) bool { return strings.HasSuffix(p, ".sock") }),
@@ -51,7 +51,7 @@ var podChecks = map[string]check[workload]{
 }
 
 var (
-	// sensitive are the directories of a host that hold more than the files of one program.
+	// sensitive are host directories that contain more than the files of one program.
 	sensitive  = regexp.MustCompile(`^/$|^/(boot|dev|etc|lib|proc|sys|usr)(/|$)`)
 	secretName = regexp.MustCompile(`(?i)secret|passw|token|credential`)
 )
@@ -72,7 +72,7 @@ func ofContainers(weak func(*corev1.PodSpec, *corev1.Container) bool) check[work
 	}
 }
 
-// ofUnprivileged spares privileged containers, which may do all of it anyway and are a finding of kube-score.
+// ofUnprivileged skips privileged containers, which are a finding of kube-score anyway.
 func ofUnprivileged(weak func(*corev1.SecurityContext) bool) check[workload] {
 	return ofContainers(func(_ *corev1.PodSpec, c *corev1.Container) bool {
 		return !privileged(c) && weak(securityOf(c))
@@ -116,7 +116,7 @@ func keepsRawSockets(s *corev1.SecurityContext) bool {
 	return s.Capabilities == nil || !slices.Contains(s.Capabilities.Drop, "ALL") && !slices.Contains(s.Capabilities.Drop, "NET_RAW")
 }
 
-// mayBeRoot goes by what the manifest says: an image may have another user tomorrow.
+// mayBeRoot only relies on the manifest: the user of an image may change.
 func mayBeRoot(p *corev1.PodSpec, c *corev1.Container) bool {
 	user, must := securityOf(c).RunAsUser, securityOf(c).RunAsNonRoot
 	if pod := p.SecurityContext; pod != nil {
@@ -130,7 +130,7 @@ func mayBeRoot(p *corev1.PodSpec, c *corev1.Container) bool {
 	return (must == nil || !*must) && (user == nil || *user == 0)
 }
 
-// hasNoSeccompProfile spares privileged containers, for which there is none.
+// hasNoSeccompProfile skips privileged containers, to which none applies.
 func hasNoSeccompProfile(p *corev1.PodSpec, c *corev1.Container) bool {
 	profile := securityOf(c).SeccompProfile
 	if profile == nil && p.SecurityContext != nil {
@@ -162,14 +162,14 @@ func probesUndeclaredPort(_ *corev1.PodSpec, c *corev1.Container) bool {
 	})
 }
 
-// declares tells whether the container has the port, by number or by name.
+// declares reports whether the container has the port, by number or by name.
 func declares(c *corev1.Container, port intstr.IntOrString) bool {
 	return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool {
 		return port == intstr.FromInt32(p.ContainerPort) || port == intstr.FromString(p.Name)
 	})
 }
 
-// writableHostMounts are named CONTAINER:VOLUME.
+// writableHostMounts returns mounts as CONTAINER:VOLUME.
 func writableHostMounts(_ *cluster, w workload) []string {
 	ofHost := map[string]bool{}
 	for _, v := range w.template.Spec.Volumes {
