@@ -36,7 +36,7 @@ func five() (err error) {
 }
 `
 
-// Every error that is returned or recorded is dropped once, in one binary for all.
+// Every returned or recorded error is dropped once, with one binary for all.
 func TestMutations(t *testing.T) {
 	g := NewWithT(t)
 	found, err := inFile("/sample.go", []byte(source), []string{"fail"})
