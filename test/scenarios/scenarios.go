@@ -10,24 +10,24 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Scenario is a cluster as operators meet it.
+// Scenario is a typical cluster.
 type Scenario struct {
 	// Spec of the policy, in YAML.
 	Spec string
 	// Nodes of the cluster that have GPUs.
 	Nodes []operand.NodeFacts
-	// DriverToolkit is what the ImageStream of OpenShift's driver toolkit has; nil where there is none.
+	// DriverToolkit has the images of OpenShift's driver toolkit; nil if there is no ImageStream.
 	DriverToolkit map[string]string
 }
 
-// PolicySpec reads Spec; a field that the API does not have is an error.
+// PolicySpec decodes Spec strictly.
 func (s Scenario) PolicySpec() (v1.ClusterPolicySpec, error) {
 	spec := v1.ClusterPolicySpec{}
 	err := yaml.UnmarshalStrict([]byte(s.Spec), &spec)
 	return spec, err
 }
 
-// Ubuntu is the common GPU node.
+// Ubuntu returns a GPU node with Ubuntu.
 func Ubuntu(name string) operand.NodeFacts {
 	return operand.NodeFacts{
 		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeContainerd,
@@ -35,7 +35,7 @@ func Ubuntu(name string) operand.NodeFacts {
 	}
 }
 
-// nodes are so many nodes like Ubuntu, named by prefix.
+// nodes returns n nodes like Ubuntu, named by prefix.
 func nodes(prefix string, count int, change func(*operand.NodeFacts)) []operand.NodeFacts {
 	var all []operand.NodeFacts
 	for i := range count {
@@ -50,7 +50,7 @@ func both(a, b []operand.NodeFacts) []operand.NodeFacts { return append(a, b...)
 
 var asIs = func(*operand.NodeFacts) {}
 
-// coreOS is a node of OpenShift with this version and release of Red Hat CoreOS.
+// coreOS returns an OpenShift node with this version and release of Red Hat CoreOS.
 func coreOS(version, release string) func(*operand.NodeFacts) {
 	return func(f *operand.NodeFacts) {
 		f.OSID, f.OSVersion, f.OSTree = "rhcos", version, release
@@ -58,12 +58,12 @@ func coreOS(version, release string) func(*operand.NodeFacts) {
 	}
 }
 
-// inPool gives a node the label that a pool asks for.
+// inPool sets the label that a node pool selects.
 func inPool(key, value string) func(*operand.NodeFacts) {
 	return func(f *operand.NodeFacts) { f.Labels = map[string]string{"example.com/" + key: value} }
 }
 
-// All scenarios by name.
+// All returns all scenarios by name.
 var All = map[string]Scenario{
 	"mixed-os": {
 		Nodes: both(nodes("ubuntu", 2, asIs), nodes("rhel", 2, func(f *operand.NodeFacts) { f.OSID, f.OSVersion = "rhel", "9.6" })),

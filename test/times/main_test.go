@@ -55,20 +55,20 @@ func TestPackagesAreBounded(t *testing.T) {
 	}
 }
 
-func TestBoundsThatMeanNothingAreRefused(t *testing.T) {
+func TestInvalidBoundsAreRefused(t *testing.T) {
 	for text, says := range map[string]string{
-		"a 1":         "there is no bound for all other packages",
+		"a 1":         "no bound for all other packages",
 		"* 1\na":      `line 2: want a package and seconds, not "a"`,
-		"* 1\na b":    `line 2: "b" is no number of seconds`,
-		"* 1\na 0":    `line 2: "0" is no number of seconds`,
-		"a 1\na 2\n*": "line 2: a has a bound already",
+		"* 1\na b":    `line 2: "b" is not a number of seconds`,
+		"* 1\na 0":    `line 2: "0" is not a number of seconds`,
+		"a 1\na 2\n*": "line 2: a already has a bound",
 	} {
 		_, err := parseBounds(text)
 		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(says)), text)
 	}
 }
 
-// The bounds of this project are of packages that there are.
+// The bounds of this project are for packages that exist.
 func TestTheBoundsOfThisProjectAreRead(t *testing.T) {
 	g := NewWithT(t)
 	text, err := os.ReadFile("../times.txt")

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
-// foreign are the fields whose types Kubernetes defines.
+// foreign are the fields with types of Kubernetes.
 var foreign = map[string]bool{"tolerations": true, "podSecurityContext": true}
 
 func main() {
@@ -26,7 +26,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 2 {
-		return fmt.Errorf("want the file of the definition and that of its properties, got %d files", len(args))
+		return fmt.Errorf("want two arguments, the file of the definition and that of its properties, got %d", len(args))
 	}
 	text, err := os.ReadFile(args[0])
 	if err != nil {
@@ -52,7 +52,7 @@ func run(args []string) error {
 	return os.WriteFile(args[1], append(properties, '\n'), readable)
 }
 
-// trim looks for the fields, and keeps their own descriptions.
+// trim finds the fields, and keeps their own descriptions.
 func trim(value any) {
 	switch value := value.(type) {
 	case map[string]any:
@@ -74,7 +74,7 @@ func trim(value any) {
 func dropDescriptions(value any) {
 	switch value := value.(type) {
 	case map[string]any:
-		// A property may be called description, too: then it is a map.
+		// A property may also be named description: then it is a map.
 		if _, isText := value["description"].(string); isText {
 			delete(value, "description")
 		}
