@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// combinations are values of NVIDIA's chart and of this one, alone and together. Those that the operator's
-// Deployment is made from are in deployment_test.go.
+// combinations are values of NVIDIA's chart and of this one, alone and combined. Those of the operator's Deployment
+// are in deployment_test.go.
 var combinations = append([]renderCase{
 	{name: "no driver", set: "driver.enabled=false", spec: "driver: {enabled: false}"},
 	{name: "no driver, no toolkit", set: "driver.enabled=false toolkit.enabled=false", spec: "{driver: {enabled: false}, toolkit: {enabled: false}}"},
@@ -39,10 +39,10 @@ var combinations = append([]renderCase{
 	{name: "configurations of the driver", set: "driver.repoConfig.configMapName=repos driver.certConfig.name=certs driver.kernelModuleConfig.name=params driver.virtualTopology.config=topology driver.secretEnv=secrets",
 		spec: "driver: {repoConfig: {configMapName: repos}, certConfig: {name: certs}, kernelModuleConfig: {name: params}, virtualTopology: {config: topology}, secretEnv: secrets}"},
 	{name: "a licence", set: "driver.licensingConfig.secretName=licence driver.licensingConfig.nlsEnabled=true", spec: "driver: {licensingConfig: {secretName: licence, nlsEnabled: true}}"},
-	{name: "empty texts as NVIDIA's values have them", values: `driver: {repoConfig: {configMapName: ""}, certConfig: {name: ""}, licensingConfig: {secretName: ""}, virtualTopology: {config: ""}}`,
+	{name: "empty strings as in NVIDIA's values", values: `driver: {repoConfig: {configMapName: ""}, certConfig: {name: ""}, licensingConfig: {secretName: ""}, virtualTopology: {config: ""}}`,
 		spec: `driver: {repoConfig: {configMapName: ""}, certConfig: {name: ""}, licensingConfig: {secretName: ""}, virtualTopology: {config: ""}}`},
 	{name: "nulls and empty blocks", values: "driver: {enabled: null, env: null}\ntoolkit: null\ngfd: {}\ncdi: {enabled: null}", spec: "gfd: {}"},
-	{name: "the chart's own defaults taken away", values: "driver: {upgradePolicy: null}\nmig: null", spec: "driver: {}", bare: true},
+	{name: "the chart's own defaults removed", values: "driver: {upgradePolicy: null}\nmig: null", spec: "driver: {}", bare: true},
 	{name: "the toolkit's directory", set: "toolkit.installDir=/opt/nvidia", spec: "toolkit: {installDir: /opt/nvidia}"},
 	{name: "the toolkit on k3s", set: "toolkit.env[0].name=CONTAINERD_CONFIG toolkit.env[0].value=/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl toolkit.env[1].name=CONTAINERD_SOCKET toolkit.env[1].value=/run/k3s/containerd/containerd.sock",
 		spec: "toolkit: {env: [{name: CONTAINERD_CONFIG, value: /var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl}, {name: CONTAINERD_SOCKET, value: /run/k3s/containerd/containerd.sock}]}"},
@@ -51,7 +51,7 @@ var combinations = append([]renderCase{
 	{name: "the CDI default of old", set: "cdi.default=true", spec: "cdi: {default: true}"},
 	{name: "a default configuration of the plugin", set: "devicePlugin.config.name=plugin devicePlugin.config.default=any", spec: "devicePlugin: {config: {name: plugin, default: any}}"},
 	{
-		name:   "a made configuration of the plugin",
+		name:   "a created configuration of the plugin",
 		values: "devicePlugin: {config: {create: true, name: plugin, default: any, data: {any: \"version: v1\\nflags: {migStrategy: none}\\n\", mig: {version: v1}}}}",
 		spec:   "devicePlugin: {config: {name: plugin, default: any}}",
 		then: func(g *WithT, objects []*unstructured.Unstructured) {
@@ -72,7 +72,7 @@ var combinations = append([]renderCase{
 		g.Expect(find(objects, "ConfigMap", "gpu-operator-mps")).To(BeNil())
 	}},
 	{
-		name:   "made MIG layouts",
+		name:   "created MIG layouts",
 		values: "migManager: {config: {create: true, name: layouts, default: all-disabled, data: {config.yaml: \"version: v1\\nmig-configs: {}\\n\"}}}",
 		spec:   "migManager: {config: {name: layouts, default: all-disabled}}",
 		then: func(g *WithT, objects []*unstructured.Unstructured) {
@@ -84,7 +84,7 @@ var combinations = append([]renderCase{
 	{name: "no MIG strategy", set: "mig.strategy=none", spec: "mig: {strategy: none}"},
 	{name: "the invented name beside its own", set: "mig.config=all-disabled migManager.config.default=all-disabled migManager.config.name=layouts", spec: "migManager: {config: {name: layouts, default: all-disabled}}"},
 	{
-		name: "made metrics as one text", set: "dcgmExporter.config.name=metrics dcgmExporter.config.create=true dcgmExporter.config.data=DCGM_FI_DEV_GPU_UTIL\\,gauge\\,x",
+		name: "created metrics as one string", set: "dcgmExporter.config.name=metrics dcgmExporter.config.create=true dcgmExporter.config.data=DCGM_FI_DEV_GPU_UTIL\\,gauge\\,x",
 		spec: "dcgmExporter: {config: {name: metrics}}",
 		then: func(g *WithT, objects []*unstructured.Unstructured) {
 			g.Expect(field(g, find(objects, "ConfigMap", "metrics"), "data", "dcgm-metrics.csv")).To(Equal("DCGM_FI_DEV_GPU_UTIL,gauge,x"))
@@ -105,18 +105,18 @@ var combinations = append([]renderCase{
 	{name: "an own Node Feature Discovery", set: "nfd.enabled=false", spec: "nodeDiscovery: {mode: nfd}"},
 	{name: "the built-in discovery", set: "nfd.enabled=true"},
 	{name: "none of NVIDIA's, but the built-in one", set: "nfd.enabled=false nodeDiscovery.mode=builtin", spec: "nodeDiscovery: {mode: builtin}"},
-	{name: "values for the subchart that is not here", values: "nfd: {enabled: true, nodefeaturerules: false}\nnode-feature-discovery: {worker: {tolerations: [{key: a}]}, master: {extraLabelNs: [nvidia.com]}}"},
+	{name: "values of the subchart that does not exist here", values: "nfd: {enabled: true, nodefeaturerules: false}\nnode-feature-discovery: {worker: {tolerations: [{key: a}]}, master: {extraLabelNs: [nvidia.com]}}"},
 	{name: "checks with a workload", set: "validator.plugin.env[0].name=WITH_WORKLOAD validator.plugin.env[0].value=false validator.version=v24.6.0 validator.repository=nvcr.io/nvidia/cloud-native validator.image=gpu-operator-validator",
 		spec: `validator: {plugin: {env: [{name: WITH_WORKLOAD, value: "false"}]}, version: v24.6.0, repository: nvcr.io/nvidia/cloud-native, image: gpu-operator-validator}`},
 	{name: "a mirror, a proxy, pull secrets and certificates for all", set: "global.registry=mirror.local:5000/proxy global.imagePullSecrets[0]=mirror global.proxy.httpsProxy=http://proxy:3128 global.caBundle.configMapName=ca",
 		spec: `global: {registry: "mirror.local:5000/proxy", imagePullSecrets: [mirror], proxy: {httpsProxy: "http://proxy:3128"}, caBundle: {configMapName: ca}}`},
-	{name: "what a chart above shares", set: "global.registry=mirror.local global.storageClass=fast global.postgresql.auth=x", spec: "global: {registry: mirror.local}"},
+	{name: "global values of a parent chart", set: "global.registry=mirror.local global.storageClass=fast global.postgresql.auth=x", spec: "global: {registry: mirror.local}"},
 	{name: "a pause", set: "paused=true", spec: "paused: true"},
 	{name: "nodes for one operand", set: "toolkit.nodeSelector.pool=a dcgmExporter.tolerations[0].operator=Exists devicePlugin.priorityClassName=high devicePlugin.containerResources[0].name=nvidia-device-plugin devicePlugin.containerResources[0].limits.memory=1Gi",
 		spec: "{toolkit: {nodeSelector: {pool: a}}, dcgmExporter: {tolerations: [{operator: Exists}]}, devicePlugin: {priorityClassName: high, containerResources: [{name: nvidia-device-plugin, limits: {memory: 1Gi}}]}}"},
 	{name: "virtual machines", set: "sandboxWorkloads.enabled=true sandboxWorkloads.defaultWorkload=vm-passthrough vfioManager.enabled=true sandboxDevicePlugin.enabled=true vgpuManager.enabled=false ccManager.defaultMode=off kataManager.enabled=false",
 		spec: `{sandboxWorkloads: {enabled: true, defaultWorkload: vm-passthrough}, vfioManager: {enabled: true}, sandboxDevicePlugin: {enabled: true}, vgpuManager: {enabled: false}, ccManager: {defaultMode: "off"}, kataManager: {enabled: false}}`},
-	{name: "what belongs to kinds that are not here", values: "driver: {nvidiaDriverCRD: {enabled: false, deployDefaultCR: true, driverType: gpu, nodeSelector: {}}}\ngpuCluster: {deployCR: false}\ndraDriver: {version: v0.5.0, featureGates: {}, computeDomains: {enabled: true}}"},
+	{name: "values of kinds that do not exist here", values: "driver: {nvidiaDriverCRD: {enabled: false, deployDefaultCR: true, driverType: gpu, nodeSelector: {}}}\ngpuCluster: {deployCR: false}\ndraDriver: {version: v0.5.0, featureGates: {}, computeDomains: {enabled: true}}"},
 	{name: "no policy", set: "clusterPolicy.deployCR=false driver.version=1", without: true},
 	{name: "OpenShift", set: "platform.openshift=true operator.use_ocp_driver_toolkit=true", spec: "operator: {use_ocp_driver_toolkit: true}"},
 }, deployments...)

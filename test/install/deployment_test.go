@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// imageIs judges the image of the operator, which it is to know itself.
+// imageIs checks the image of the operator, also in its variable OPERATOR_IMAGE.
 func imageIs(want string) func(*WithT, []*unstructured.Unstructured) {
 	return func(g *WithT, objects []*unstructured.Unstructured) {
 		container := manager(g, objects)
@@ -23,7 +23,7 @@ func imageIs(want string) func(*WithT, []*unstructured.Unstructured) {
 	}
 }
 
-// argsHave judges the flags of the operator.
+// argsHave checks the flags of the operator.
 func argsHave(debug bool) func(*WithT, []*unstructured.Unstructured) {
 	return func(g *WithT, objects []*unstructured.Unstructured) {
 		args := manager(g, objects)["args"]
@@ -36,7 +36,7 @@ func argsHave(debug bool) func(*WithT, []*unstructured.Unstructured) {
 	}
 }
 
-// ownTaintsAre judges which taints the API server lets the operator change.
+// ownTaintsAre checks which taints the admission policy lets the operator change.
 func ownTaintsAre(want string) func(*WithT, []*unstructured.Unstructured) {
 	return func(g *WithT, objects []*unstructured.Unstructured) {
 		variables := field(g, find(objects, "ValidatingAdmissionPolicy", "gpu-operator-operator"), "spec", "variables")
@@ -44,7 +44,7 @@ func ownTaintsAre(want string) func(*WithT, []*unstructured.Unstructured) {
 	}
 }
 
-// deployments are values that the operator's Deployment is made from.
+// deployments are values for the operator's Deployment.
 var deployments = []renderCase{
 	{name: "the image of a release", then: imageIs("ghcr.io/clusterpolicy/gpu-operator:latest"), set: "operator.upgradeCRD=true"},
 	{name: "a tag", set: "operator.version=v1.2.3", then: imageIs("ghcr.io/clusterpolicy/gpu-operator:v1.2.3")},

@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// guides are the install lines of public guides on GPUs in Kubernetes.
+// guides are the installation commands of public guides on GPUs in Kubernetes.
 var guides = []renderCase{
 	{name: "no flags"},
 	{

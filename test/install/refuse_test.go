@@ -6,12 +6,12 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// refusals are values that cannot be meant, each with what Helm says.
+// refusals are invalid values, each with Helm's message.
 var refusals = []struct {
 	name, set, values string
 	want              []string
 }{
-	{"a slip of the fingers", "driver.verison=1", "", []string{"unknown value driver.verison: did you mean driver.version?"}},
+	{"a typo", "driver.verison=1", "", []string{"unknown value driver.verison: did you mean driver.version?"}},
 	{"a capital", "devicePlugin.Enabled=true", "", []string{"unknown value devicePlugin.Enabled: did you mean devicePlugin.enabled?"}},
 	{"a whole block", "devicePlugins.enabled=true", "", []string{"unknown value devicePlugins: did you mean devicePlugin?"}},
 	{"a key of another block", "toolkit.kernelModuleType=open", "", []string{"unknown value toolkit.kernelModuleType: did you mean driver.kernelModuleType?"}},
@@ -48,7 +48,7 @@ var refusals = []struct {
 	{"a whole reference and more", "operator.image=a/b:c,operator.version=d", "", []string{"operator.image holds a whole reference"}},
 }
 
-func TestWhatCannotBeMeantIsRefused(t *testing.T) {
+func TestInvalidValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, test := range refusals {
 		t.Run(test.name, func(t *testing.T) {
@@ -67,14 +67,14 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 	}
 }
 
-// A policy of the user's own does not hide that a value does not exist.
+// Unknown values are also refused if the chart does not create the policy.
 func TestUnknownValuesAreRefusedWithoutAPolicy(t *testing.T) {
 	t.Parallel()
 	_, err := render(t, set("clusterPolicy.deployCR=false driver.verison=1")...)
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("driver.verison")))
 }
 
-func TestAClusterThatIsNotSupportedIsRefused(t *testing.T) {
+func TestUnsupportedClusterIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"1.31.9", "1.37.0"} {
 		_, err := render(t, "--kube-version", version)
