@@ -145,7 +145,7 @@ test-envtest: $(GOTESTSUM) ## Run the controller suites on etcd and an API serve
 test-race: $(GOTESTSUM) ## Run unit tests, controller suites and one end-to-end test with the race detector
 	$(call go-test,standard-quiet,$(unit),-race -short)
 	$(call go-test,standard-quiet,$(suites),-race -count=1 -timeout=30m -skip=TestLargeCluster)
-	$(call go-test,standard-verbose,./test/integration,-race -count=1 -run=TestBringsNodesToReady/newest -timeout=30m)
+	$(call go-test,standard-verbose,./test/integration,-race -count=1 -run=TestNodesBecomeReady/newest -timeout=30m)
 
 # Packages whose tests must notice every lost error; -ginkgo.fail-fast ends a run at the first failure.
 mutated ?= internal/controller/clusterpolicy internal/controller/node

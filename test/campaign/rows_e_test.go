@@ -100,7 +100,7 @@ func tryFields(block string, fields []specgen.Field) func(context.Context, *run)
 
 // restartUsers does what k8s-driver-manager does where a driver ended and came back, as by driver.enabled, and what the
 // nodes here do not play: what uses the driver restarts. So does the driver, which may be of a spec in between and is
-// replaced by its administrator. TestTheLadderFollowsTheMarkers (test/integration) has a node that plays it.
+// replaced by its administrator. TestStagesFollowTheMarkers (test/integration) has a node that plays it.
 func (r *run) restartUsers(ctx context.Context) error {
 	if err := r.awaitObserved(ctx, convergeTime); err != nil {
 		return err
