@@ -17,20 +17,20 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// workload is what a user does in a run.
+// workload is the user's part of a run.
 type workload struct {
 	id, what string
-	// nodes is how many there are from the beginning.
+	// nodes is the initial number of nodes.
 	nodes int
-	// labels are those of the nodes, beside discovery's and users'.
+	// labels are further labels of the nodes.
 	labels map[string]string
-	// policy changes the sample that is created.
+	// policy changes the default sample before its creation.
 	policy func(*v1.ClusterPolicy)
-	// change is what is done once the stack stands; nil is nothing.
+	// change is done once the stack is ready; nil means no change.
 	change func(context.Context, *run) error
-	// ended returns why the workload is not at its end.
+	// ended returns why the workload has not ended.
 	ended func(context.Context, *run) error
-	// mayGo are the pods that go by the change.
+	// mayGo reports the pods that the change deletes.
 	mayGo func(operand, node string) bool
 }
 
@@ -48,15 +48,15 @@ var install = &workload{
 	id: "I", what: "install the stack", nodes: fewNodes, ended: allReady(fewNodes),
 }
 
-// rest is for what others do to a stack that stands.
+// rest is for actions of others on a ready stack.
 var rest = &workload{
-	id: "rest", what: "leave the stack as it is", nodes: fewNodes, ended: allReady(fewNodes),
+	id: "rest", what: "no change", nodes: fewNodes, ended: allReady(fewNodes),
 	change: func(context.Context, *run) error { return nil },
 }
 
-// mig is rest where the GPUs can be partitioned, so that there are the MIG manager and its ConfigMaps.
+// mig is rest with GPUs that support MIG, so that the MIG manager and its ConfigMaps exist.
 var mig = &workload{
-	id: "mig", what: "leave a stack with a MIG manager as it is", nodes: fewNodes, ended: allReady(fewNodes),
+	id: "mig", what: "no change, with a MIG manager", nodes: fewNodes, ended: allReady(fewNodes),
 	labels: map[string]string{labels.MIGCapable: "true"},
 	change: func(context.Context, *run) error { return nil },
 }
@@ -109,7 +109,7 @@ var scale = &workload{
 	ended: allReady(finally),
 }
 
-// removeNode deletes a node with its pods, which no kubelet ends any more.
+// removeNode deletes a node with its pods, as no kubelet terminates them any more.
 func (r *run) removeNode(ctx context.Context, number int) error {
 	name := nodeName(number)
 	if err := r.quiet.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
@@ -152,7 +152,7 @@ var disable = &workload{
 
 const discovery = "gpu-feature-discovery"
 
-// operandIs returns why an operand is not in a state, with so many pods.
+// operandIs returns why an operand is not in a state with this number of pods.
 func (r *run) operandIs(ctx context.Context, name string, state v1.OperandState, pods int) error {
 	policy, err := r.policy(ctx)
 	if err != nil {
@@ -182,10 +182,10 @@ var remove = &workload{
 	mayGo: func(string, string) bool { return true },
 }
 
-// gone returns what is left of the stack.
+// gone returns an error with what is left of the stack.
 func gone(ctx context.Context, r *run) error {
 	if _, err := r.policy(ctx); !apierrors.IsNotFound(err) {
-		return errors.Join(errors.New("the policy is there"), err)
+		return errors.Join(errors.New("the policy exists"), err)
 	}
 	left, err := r.leftovers(ctx)
 	if err != nil {

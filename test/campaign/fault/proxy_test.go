@@ -18,7 +18,7 @@ import (
 
 const nodePath = "/api/v1/nodes/a"
 
-// upstream is what stands for the API server: it counts writes, and streams three frames to each watch.
+// upstream replaces the API server: it counts writes, and streams three frames to each watch.
 type upstream struct {
 	*httptest.Server
 	proxy  *fault.Proxy
@@ -56,7 +56,7 @@ func newUpstream(t *testing.T) *upstream {
 	return u
 }
 
-// call returns the status and the body, and an error if there was no answer.
+// call returns the status and the body, and an error if there was no response.
 func (u *upstream) call(method, path string) (int, string, error) {
 	request, err := http.NewRequest(method, u.URL+path, strings.NewReader(`{"a":1}`))
 	if err != nil {
@@ -72,8 +72,8 @@ func (u *upstream) call(method, path string) (int, string, error) {
 	return response.StatusCode, string(body), err
 }
 
-// TestWhatWritesMeet: each action on a write, what its client sees, and whether it was made.
-func TestWhatWritesMeet(t *testing.T) {
+// TestActionsOnWrites: each action on a write, what its client gets, and whether the write was made.
+func TestActionsOnWrites(t *testing.T) {
 	for name, test := range map[string]struct {
 		rule fault.Rule
 		code int
@@ -107,13 +107,13 @@ func TestWhatWritesMeet(t *testing.T) {
 			remove()
 			code, _, err = u.call(http.MethodPatch, nodePath)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(code).To(Equal(200), "once the rule is taken back")
+			g.Expect(code).To(Equal(200), "after the rule is removed")
 		})
 	}
 }
 
-// TestWhichCallsMeetARule: from the first one on, on so many.
-func TestWhichCallsMeetARule(t *testing.T) {
+// TestRulesByOrdinal: rules act from the first request on, on a number of requests.
+func TestRulesByOrdinal(t *testing.T) {
 	g := NewWithT(t)
 	u := newUpstream(t)
 	killed := 0
@@ -133,7 +133,7 @@ func TestWhichCallsMeetARule(t *testing.T) {
 	g.Expect(u.proxy.Writes()).To(HaveLen(4), "leases are no writes")
 }
 
-// TestReads: all answers are JSON, and a list can be that of an older world.
+// TestReads: all responses are JSON, and a list can return an older state.
 func TestReads(t *testing.T) {
 	g := NewWithT(t)
 	u := newUpstream(t)
@@ -146,12 +146,12 @@ func TestReads(t *testing.T) {
 	g.Expect(u.query).To(Equal(url.Values{"limit": {"5"}, "resourceVersion": {"7"}, "resourceVersionMatch": {"Exact"}}))
 	code, _, err := u.call(http.MethodGet, "/api/v1/nodes?watch=true&sendInitialEvents=true")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(code).To(Equal(http.StatusUnprocessableEntity), "its client is to list instead")
+	g.Expect(code).To(Equal(http.StatusUnprocessableEntity), "its client must list instead")
 	g.Expect(u.proxy.Reads()).To(HaveKeyWithValue(fault.Request{Verb: fault.List, Resource: "nodes"}, 2))
 }
 
-// TestWhatWatchesMeet: what is left of an event, another one and a bookmark.
-func TestWhatWatchesMeet(t *testing.T) {
+// TestActionsOnWatches: what is left of an event, another one and a bookmark.
+func TestActionsOnWatches(t *testing.T) {
 	for name, test := range map[string]struct {
 		stream fault.Stream
 		want   []string
@@ -191,8 +191,8 @@ func types(body string) []string {
 	return found
 }
 
-// TestAHeldWatchGoesOn: nothing comes while the rule is in force, and everything afterwards.
-func TestAHeldWatchGoesOn(t *testing.T) {
+// TestAHeldWatchContinues: nothing is delivered while the rule is active, and everything afterwards.
+func TestAHeldWatchContinues(t *testing.T) {
 	g := NewWithT(t)
 	u := newUpstream(t)
 	remove, _ := u.proxy.Add(fault.Rule{Match: fault.Match{Verbs: []string{fault.Watch}}, Stream: fault.Stream{Hold: true}})

@@ -32,7 +32,7 @@ func stateOf(t *testing.T, maps ...*corev1.ConfigMap) history.State {
 	return state
 }
 
-// TestDifferences: what differs, but for identities, other namespaces, and what undisturbed runs differ in.
+// TestDifferences: differences except UIDs, other namespaces, and those between undisturbed runs.
 func TestDifferences(t *testing.T) {
 	g := NewWithT(t)
 	one, other := stateOf(t, configMap("ns", "1")), stateOf(t, configMap("ns", "2"))
@@ -45,7 +45,7 @@ func TestDifferences(t *testing.T) {
 	g.Expect(history.Differences(one, other, [2]history.State{one, other})).To(BeEmpty())
 }
 
-// TestDifferencesOfTheAppliedSpec: how often the spec was written does not count, and what it is does.
+// TestDifferencesOfTheAppliedSpec: the number of writes of the spec does not matter, but its content does.
 func TestDifferencesOfTheAppliedSpec(t *testing.T) {
 	g := NewWithT(t)
 	recorded := func(applied, digest string) history.State {
