@@ -299,7 +299,7 @@ func TestABaseComesFirst(t *testing.T) {
 func TestInvalidFlagsAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		options options
-		says    string
+		wantErr string
 	}{
 		"no tag":          {options{rootfs: rootfs, name: "gpu-operator", out: "x"}, "--name must be that of an image with its tag"},
 		"no files":        {options{rootfs: "/nowhere", name: "example.com/x:1", out: "x"}, "packing --rootfs=/nowhere"},
@@ -308,7 +308,7 @@ func TestInvalidFlagsAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := write(t.Context(), test.options)
-			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.says)))
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.wantErr)))
 		})
 	}
 }

@@ -32,11 +32,11 @@ type rendered struct {
 
 // facts returns the facts of the node, with defaults of an ordinary one.
 func (n node) facts(name string) operand.NodeFacts {
-	capable := func(said *string) string {
-		if said == nil {
+	capable := func(value *string) string {
+		if value == nil {
 			return labels.True
 		}
-		return *said
+		return *value
 	}
 	return operand.NodeFacts{
 		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: cmp.Or(n.Runtime, "containerd"), RuntimeVersion: "2.1.4",

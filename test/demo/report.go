@@ -77,17 +77,17 @@ func (f frame) reasons() []string {
 	for _, entry := range f.policy.Status.Nodes {
 		entries[entry.Name] = entry
 	}
-	told, hidden := 0, 0
+	shown, hidden := 0, 0
 	for _, r := range f.worst(len(f.rows)) {
 		entry, listed := entries[r.name]
 		if isTrue(r.condition) && (!listed || entry.Ready) {
 			continue
 		}
-		if told == maxRows {
+		if shown == maxRows {
 			hidden++
 			continue
 		}
-		told++
+		shown++
 		lines = append(lines, "  "+r.name, "    "+policySays(entry, listed), "    "+nodeSays(r))
 	}
 	if hidden > 0 {

@@ -31,7 +31,7 @@ type cluster struct {
 // named is the spec of an object with the name KIND/NAME.
 type named[T any] struct {
 	object string
-	says   T
+	spec   T
 }
 
 // workload is a pod, or an object that creates pods.
@@ -126,8 +126,8 @@ func (c *cluster) addOther(object *unstructured.Unstructured) error {
 func (c *cluster) podsOf(selector map[string]string) []workload {
 	var found []workload
 	for _, w := range c.workloads {
-		if labels.SelectorFromSet(selector).Matches(labels.Set(w.says.template.Labels)) {
-			found = append(found, w.says)
+		if labels.SelectorFromSet(selector).Matches(labels.Set(w.spec.template.Labels)) {
+			found = append(found, w.spec)
 		}
 	}
 	return found

@@ -69,7 +69,7 @@ func judge[T any](v *verdict, c *cluster, checks map[string]check[T], objects []
 	for name, weak := range checks {
 		v.judged[name] += len(objects)
 		for _, o := range objects {
-			for _, part := range weak(c, o.says) {
+			for _, part := range weak(c, o.spec) {
 				v.found[finding{name, o.object, part}] = true
 			}
 		}

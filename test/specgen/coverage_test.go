@@ -157,7 +157,7 @@ func TestEveryFieldDoesSomething(t *testing.T) {
 
 // A deprecated field is reported when it is set.
 func TestDeprecatedFieldsAreReported(t *testing.T) {
-	told := func(spec map[string]any) string {
+	reported := func(spec map[string]any) string {
 		policy := &v1.ClusterPolicy{Spec: specOf(t, spec)}
 		found := status.Compute(policy, status.Pass{Err: errors.New("not observed")})
 		return meta.FindStatusCondition(found.Conditions, v1.ConditionDeprecatedFields).Message
@@ -169,7 +169,7 @@ func TestDeprecatedFieldsAreReported(t *testing.T) {
 				spec = specgen.Merge(spec, field.Spec(values[0]))
 			}
 		}
-		if message := told(spec); !strings.Contains(message, "spec."+path) {
+		if message := reported(spec); !strings.Contains(message, "spec."+path) {
 			t.Errorf("spec.%s: %q", path, message)
 		}
 	}

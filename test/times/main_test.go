@@ -56,7 +56,7 @@ func TestPackagesAreBounded(t *testing.T) {
 }
 
 func TestInvalidBoundsAreRefused(t *testing.T) {
-	for text, says := range map[string]string{
+	for text, wantErr := range map[string]string{
 		"a 1":         "no bound for all other packages",
 		"* 1\na":      `line 2: want a package and seconds, not "a"`,
 		"* 1\na b":    `line 2: "b" is not a number of seconds`,
@@ -64,7 +64,7 @@ func TestInvalidBoundsAreRefused(t *testing.T) {
 		"a 1\na 2\n*": "line 2: a already has a bound",
 	} {
 		_, err := parseBounds(text)
-		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(says)), text)
+		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(wantErr)), text)
 	}
 }
 

@@ -122,10 +122,10 @@ func TestFailureHasExitCodeAndMessage(t *testing.T) {
 	m.Expect(m.SetSMI(9)).To(Succeed())
 	for name, test := range map[string]struct {
 		injected bool
-		says     string
+		wantErr  string
 	}{
-		"without the runtime there is no program of the driver": {says: "put no nvidia-smi into this container"},
-		"with it, there is the one that fails":                  {injected: true, says: "nvidia-smi fails with exit status 9"},
+		"without the runtime there is no program of the driver": {wantErr: "put no nvidia-smi into this container"},
+		"with it, there is the one that fails":                  {injected: true, wantErr: "nvidia-smi fails with exit status 9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := m
@@ -134,7 +134,7 @@ func TestFailureHasExitCodeAndMessage(t *testing.T) {
 			c.Injected = test.injected
 			exit := m.exit(m.start(c))
 			m.Expect(exit.Code).To(Equal(int32(1)))
-			m.Expect(exit.Message).To(ContainSubstring(test.says))
+			m.Expect(exit.Message).To(ContainSubstring(test.wantErr))
 		})
 	}
 }
@@ -165,7 +165,7 @@ func TestProcessesEndWithPodAndMachine(t *testing.T) {
 func TestUnsupportedManifestsAreErrors(t *testing.T) {
 	m := newMachine(t)
 	directory := corev1.HostPathDirectory
-	for says, spoil := range map[string]func(*host.Container){
+	for wantErr, spoil := range map[string]func(*host.Container){
 		"has no volume other": func(c *host.Container) { c.Spec.VolumeMounts[0].Name = "other" },
 		"hostPath type check failed: /missing is not a Directory": func(c *host.Container) {
 			c.Pod.Spec.Volumes[0].HostPath = &corev1.HostPathVolumeSource{Path: "/missing", Type: &directory}
@@ -175,7 +175,7 @@ func TestUnsupportedManifestsAreErrors(t *testing.T) {
 		c := container("1", false, "hold")
 		spoil(&c)
 		_, err := m.Start(t.Context(), c)
-		m.Expect(err).To(MatchError(ContainSubstring(says)))
+		m.Expect(err).To(MatchError(ContainSubstring(wantErr)))
 	}
 }
 

@@ -1,7 +1,7 @@
 // Command standin replaces the programs of NVIDIA's images, depending on the name under which it is started. It is
 // statically linked, so that it also runs in the root file system of a driver, which has no loader.
 //
-//   - nvidia-smi lists GPUs or fails, as the file beside it with the suffix .json says.
+//   - nvidia-smi lists GPUs or fails, as configured by the file next to it with the suffix .json.
 //   - gpu-node-cuda does the same for a kernel on each GPU.
 //   - Every other name is a program that runs until SIGTERM, such as nvidia-toolkit. It sends its
 //     environment to the simulator, which thereby learns that gpu-node has become it, and with what.
