@@ -23,7 +23,8 @@ func TestDocumentedPatchApplies(t *testing.T) {
 	overlay := t.TempDir()
 	base, err := filepath.Rel(overlay, filepath.Join(here, "admission"))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte("resources: ["+base+"]\n"+string(patch[1])), 0o600)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte("resources: ["+base+"]\n"+string(patch[1])),
+		0o600)).To(Succeed())
 	objects, err := config.Build(overlay)
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {

@@ -72,10 +72,12 @@ func readPolicy(file string, in io.Reader) (*v1.ClusterPolicy, error) {
 	if err := v1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
+	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme,
+		json.SerializerOptions{Yaml: true, Strict: true})
 	object, kind, err := decoder.Decode(all[0], nil, nil)
 	if runtime.IsNotRegisteredError(err) {
-		return nil, fmt.Errorf("found a %s of %s: give a %s of %s", kind.Kind, kind.GroupVersion(), v1.ClusterPolicyKind.Kind, v1.GroupVersion)
+		return nil, fmt.Errorf("found a %s of %s: give a %s of %s", kind.Kind, kind.GroupVersion(), v1.ClusterPolicyKind.Kind,
+			v1.GroupVersion)
 	}
 	if err != nil {
 		return nil, err
@@ -174,6 +176,7 @@ func decodeNodes(document []byte) ([]corev1.Node, error) {
 		}
 		return nodes, nil
 	default:
-		return nil, fmt.Errorf("found a %q of %q: give Nodes of v1, as kubectl get nodes -o yaml prints them", content.Kind, content.APIVersion)
+		return nil, fmt.Errorf("found a %q of %q: give Nodes of v1, as kubectl get nodes -o yaml prints them", content.Kind,
+			content.APIVersion)
 	}
 }

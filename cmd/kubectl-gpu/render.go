@@ -69,14 +69,16 @@ wrong usage.`,
 	}
 	flags := command.Flags()
 	flags.StringVarP(&o.policy, "filename", "f", "", "file with the ClusterPolicy; - reads standard input")
-	flags.StringVar(&o.nodes, "nodes", "", "file with the Nodes, as kubectl get nodes -o yaml prints them; - reads standard input")
+	flags.StringVar(&o.nodes, "nodes", "",
+		"file with the Nodes, as kubectl get nodes -o yaml prints them; - reads standard input")
 	flags.StringVarP(&o.namespace, "namespace", "n", "gpu-operator", "namespace of the operator and its operands")
 	flags.StringVar(&o.image, "image", image.Own(), "image of the operator")
 	flags.BoolVar(&o.monitoring, "monitoring", false, "the cluster serves the kinds of the Prometheus operator")
 	flags.StringVar(&o.server, "server-version", "", fmt.Sprintf(
 		"version of the cluster's Kubernetes, such as v%s.0, to warn if it is not supported; it does not change the objects", version.NewestKubernetes))
 	flags.StringVar(&o.toolkit, "driver-toolkit-images", "",
-		"file with the ImageStream of OpenShift's driver toolkit, as oc get -n openshift imagestream driver-toolkit -o yaml prints it")
+		"file with the ImageStream of OpenShift's driver toolkit, as oc get -n openshift imagestream driver-toolkit -o "+
+			"yaml prints it")
 	for _, required := range []string{"filename", "nodes"} {
 		if err := command.MarkFlagRequired(required); err != nil {
 			panic(err) // The flag is defined above.
@@ -131,7 +133,9 @@ func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 	if _, err := out.Write(printed); err != nil {
 		return fmt.Errorf("writing the objects: %w", err)
 	}
-	for _, sentence := range slices.Concat(status.FieldNotes(policy.Spec), aboutOperands(computed), aboutNodes(computed, facts)) {
+	for _, sentence := range slices.Concat(
+		status.FieldNotes(policy.Spec), aboutOperands(computed), aboutNodes(computed, facts),
+	) {
 		fmt.Fprintln(stderr, sentence)
 	}
 	return invalid(computed)
@@ -183,15 +187,18 @@ func aboutOperands(p plan.Plan) []string {
 	for _, step := range p.Steps {
 		switch step.Action {
 		case plan.Remove:
-			sentences = append(sentences, fmt.Sprintf("%s would not be installed, and removed if it is: %s (%s)", step.Operand.Name, step.Message, step.State))
+			sentences = append(sentences, fmt.Sprintf("%s would not be installed, and removed if it is: %s (%s)",
+				step.Operand.Name, step.Message, step.State))
 		case plan.Hold:
-			sentences = append(sentences, fmt.Sprintf("%s would be left unchanged: %s (%s, %s)", step.Operand.Name, step.Message, step.State, step.Reason))
+			sentences = append(sentences,
+				fmt.Sprintf("%s would be left unchanged: %s (%s, %s)", step.Operand.Name, step.Message, step.State, step.Reason))
 		case plan.Apply:
 		}
 	}
 	for _, pool := range p.NodePools {
 		if pool.Refused.Verdict != operand.Install {
-			sentences = append(sentences, fmt.Sprintf("node pool %s would have no effect: %s (%s)", pool.Name, pool.Refused.Message, pool.Refused.Reason))
+			sentences = append(sentences,
+				fmt.Sprintf("node pool %s would have no effect: %s (%s)", pool.Name, pool.Refused.Message, pool.Refused.Reason))
 		}
 	}
 	return sentences
@@ -209,7 +216,8 @@ func aboutNodes(p plan.Plan, nodes []operand.NodeFacts) []string {
 			continue
 		}
 		if facts.Excluded {
-			sentences = append(sentences, fmt.Sprintf("node %s would run nothing: label %s is %q", facts.Name, labels.DeployOperands, labels.False))
+			sentences = append(sentences,
+				fmt.Sprintf("node %s would run nothing: label %s is %q", facts.Name, labels.DeployOperands, labels.False))
 			continue
 		}
 		node := p.ForNode(facts)

@@ -55,7 +55,8 @@ func decoded(t *testing.T, text string) map[string]unstructured.Unstructured {
 
 func TestRenderPrintsWhatWouldBeApplied(t *testing.T) {
 	g := NewWithT(t)
-	got := kubectlGPU("", "render", "-f", "testdata/policy.yaml", "--nodes", "testdata/nodes.yaml", "-n", "gpus", "--image", "example.com/operator:v9")
+	got := kubectlGPU("", "render", "-f", "testdata/policy.yaml", "--nodes", "testdata/nodes.yaml", "-n", "gpus",
+		"--image", "example.com/operator:v9")
 	g.Expect(got.code).To(Equal(0), got.errOut)
 	all := decoded(t, got.out)
 	for _, key := range []string{
@@ -100,12 +101,14 @@ func TestRenderReportsWhatDoesNotRun(t *testing.T) {
 
 func TestRenderReportsFieldsWithoutEffect(t *testing.T) {
 	g := NewWithT(t)
-	got := rendering(t, "{driver: {upgradePolicy: {autoUpgrade: true}}, operator: {defaultRuntime: docker}, sandboxWorkloads: {enabled: true, defaultWorkload: vm-vgpu}}")
+	got := rendering(t, "{driver: {upgradePolicy: {autoUpgrade: true}}, operator: {defaultRuntime: docker}, "+
+		"sandboxWorkloads: {enabled: true, defaultWorkload: vm-vgpu}}")
 	g.Expect(got.code).To(Equal(0))
 	g.Expect(strings.Split(got.errOut, "\n")).To(ContainElements(
 		ContainSubstring("spec.driver.upgradePolicy.autoUpgrade: drivers are not upgraded automatically"),
 		"spec.operator.defaultRuntime: remove it, each node's runtime is detected",
-		"node gpu-1 would run nothing: workload vm-vgpu is not supported yet: label the node nvidia.com/gpu.workload.config=container"))
+		"node gpu-1 would run nothing: workload vm-vgpu is not supported yet: label the node "+
+			"nvidia.com/gpu.workload.config=container"))
 }
 
 func TestRenderFailsOnAnInvalidOperand(t *testing.T) {
@@ -114,7 +117,8 @@ func TestRenderFailsOnAnInvalidOperand(t *testing.T) {
 	g.Expect(got.code).To(Equal(1))
 	g.Expect(got.errOut).To(ContainSubstring(
 		`driver would be left unchanged: spec.driver: image "example.com/driver:1" is a whole reference: remove repository and version (Invalid, InvalidSpec)` + "\n"))
-	g.Expect(got.errOut).To(HaveSuffix("kubectl gpu: the policy is invalid for driver: see the reasons above and change it\n"))
+	g.Expect(got.errOut).
+		To(HaveSuffix("kubectl gpu: the policy is invalid for driver: see the reasons above and change it\n"))
 	g.Expect(decoded(t, got.out)).To(HaveKey("DaemonSet nvidia-device-plugin-daemonset"), "the others are printed")
 }
 
@@ -151,8 +155,10 @@ func TestNodesInAllFormsOfKubectl(t *testing.T) {
 		names []string
 		err   string
 	}{
-		"one":        {text: node, names: []string{"NAME"}},
-		"documents":  {text: node + "\n---\n# nothing\n---\n" + strings.Replace(node, "NAME", "b", 1), names: []string{"NAME", "b"}},
+		"one": {text: node, names: []string{"NAME"}},
+		"documents": {
+			text: node + "\n---\n# nothing\n---\n" + strings.Replace(node, "NAME", "b", 1), names: []string{"NAME", "b"},
+		},
 		"a List":     {text: `{apiVersion: v1, kind: List, items: [` + node + `]}`, names: []string{"NAME"}},
 		"a NodeList": {text: `{apiVersion: v1, kind: NodeList, items: [{metadata: {name: a}}]}`, names: []string{"a"}},
 		"JSON":       {text: `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}`, names: []string{"a"}},
@@ -188,18 +194,30 @@ func TestNodesInAllFormsOfKubectl(t *testing.T) {
 func TestInvalidPolicyFilesAreRefused(t *testing.T) {
 	const head = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: a}\n"
 	tests := map[string]struct{ policy, err string }{
-		"an unknown field":     {head + "spec: {driver: {enabeld: true}}", `unknown field "spec.driver.enabeld"`},
-		"two unknown fields":   {head + "spec: {toolkt: {}, drivr: {}}", `unknown field "spec.drivr", unknown field "spec.toolkt"`},
-		"a field twice":        {head + "spec:\n  mig: {}\n  mig: {}\n", `already set`},
-		"a wrong type":         {head + "spec: {driver: []}", "cannot unmarshal array"},
-		"another kind":         {"apiVersion: v1\nkind: ConfigMap\n", "found a ConfigMap of v1: give a ClusterPolicy of nvidia.com/v1"},
-		"another version":      {"apiVersion: nvidia.com/v2\nkind: ClusterPolicy\n", "found a ClusterPolicy of nvidia.com/v2"},
-		"a list of the kind":   {"apiVersion: nvidia.com/v1\nkind: ClusterPolicyList\nitems: []\n", "found a ClusterPolicyList: give a ClusterPolicy"},
+		"an unknown field": {head + "spec: {driver: {enabeld: true}}", `unknown field "spec.driver.enabeld"`},
+		"two unknown fields": {
+			head + "spec: {toolkt: {}, drivr: {}}", `unknown field "spec.drivr", unknown field "spec.toolkt"`,
+		},
+		"a field twice": {head + "spec:\n  mig: {}\n  mig: {}\n", `already set`},
+		"a wrong type":  {head + "spec: {driver: []}", "cannot unmarshal array"},
+		"another kind": {
+			"apiVersion: v1\nkind: ConfigMap\n", "found a ConfigMap of v1: give a ClusterPolicy of nvidia.com/v1",
+		},
+		"another version": {
+			"apiVersion: nvidia.com/v2\nkind: ClusterPolicy\n", "found a ClusterPolicy of nvidia.com/v2",
+		},
+		"a list of the kind": {
+			"apiVersion: nvidia.com/v1\nkind: ClusterPolicyList\nitems: []\n", "found a ClusterPolicyList: give a ClusterPolicy",
+		},
 		"no kind":              {"a: b\n", "'Kind' is missing"},
 		"nothing":              {"# nothing\n", "found 0 ClusterPolicies: give exactly one"},
 		"more than one policy": {head + "---\n" + head, "found 2 ClusterPolicies: give exactly one"},
-		"other kinds alone":    {"apiVersion: v1\nkind: ConfigMap\n---\napiVersion: v1\nkind: Secret\n", "found 0 ClusterPolicies: give exactly one"},
-		"wrong beside another": {head + "spec: {driver: []}\n---\napiVersion: v1\nkind: ConfigMap\n", "cannot unmarshal array"},
+		"other kinds alone": {
+			"apiVersion: v1\nkind: ConfigMap\n---\napiVersion: v1\nkind: Secret\n", "found 0 ClusterPolicies: give exactly one",
+		},
+		"wrong beside another": {
+			head + "spec: {driver: []}\n---\napiVersion: v1\nkind: ConfigMap\n", "cannot unmarshal array",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -229,17 +247,25 @@ func TestWrongUsage(t *testing.T) {
 		code int
 		err  string
 	}{
-		"no flags":           {[]string{"render"}, 2, `required flag(s) "filename", "nodes" not set`},
-		"no nodes":           {[]string{"render", "-f", "x"}, 2, `required flag(s) "nodes" not set`},
-		"both from one pipe": {[]string{"render", "-f", "-", "--nodes", "-"}, 2, "the policy and the nodes cannot both come from standard input"},
+		"no flags": {[]string{"render"}, 2, `required flag(s) "filename", "nodes" not set`},
+		"no nodes": {[]string{"render", "-f", "x"}, 2, `required flag(s) "nodes" not set`},
+		"both from one pipe": {
+			[]string{"render", "-f", "-", "--nodes", "-"}, 2, "the policy and the nodes cannot both come from standard input",
+		},
 		"no version": {
 			[]string{"render", "-f", "x", "--nodes", "x", "--server-version", "1.x"}, 2,
 			`--server-version: "1.x" is no version of Kubernetes: give one such as v1.36.0 (see kubectl gpu --help)`,
 		},
 		"an argument":        {[]string{"render", "-f", "x", "--nodes", "x", "x"}, 2, `unknown command "x"`},
 		"an unknown command": {[]string{"rendre"}, 2, `unknown command "rendre"`},
-		"no such file":       {[]string{"render", "-f", "missing.yaml", "--nodes", "x"}, 1, "reading the policy missing.yaml: open missing.yaml: no such file"},
-		"no file of nodes":   {[]string{"render", "-f", "testdata/policy.yaml", "--nodes", "missing.yaml"}, 1, "reading the nodes missing.yaml: open missing.yaml"},
+		"no such file": {
+			[]string{"render", "-f", "missing.yaml", "--nodes", "x"}, 1,
+			"reading the policy missing.yaml: open missing.yaml: no such file",
+		},
+		"no file of nodes": {
+			[]string{"render", "-f", "testdata/policy.yaml", "--nodes", "missing.yaml"}, 1,
+			"reading the nodes missing.yaml: open missing.yaml",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -96,10 +96,12 @@ func TestSamplesRenderTheirPurpose(t *testing.T) {
 			g := NewWithT(t)
 			objects := render(g, name)
 			if has := sample.has; has != "" {
-				g.Expect([]bool{strings.Contains(usual, has), strings.Contains(objects, has)}).To(Equal([]bool{false, true}), "%q in the objects of the default and of the sample", has)
+				g.Expect([]bool{strings.Contains(usual, has), strings.Contains(objects, has)}).To(Equal([]bool{false, true}),
+					"%q in the objects of the default and of the sample", has)
 			}
 			if hasNot := sample.hasNot; hasNot != "" {
-				g.Expect([]bool{strings.Contains(usual, hasNot), strings.Contains(objects, hasNot)}).To(Equal([]bool{true, false}), "%q in the objects of the default and of the sample", hasNot)
+				g.Expect([]bool{strings.Contains(usual, hasNot), strings.Contains(objects, hasNot)}).To(Equal([]bool{true, false}),
+					"%q in the objects of the default and of the sample", hasNot)
 			}
 		})
 	}
@@ -153,7 +155,8 @@ func heldBy(g *WithT, file string) map[operand.Reference]map[string]string {
 	g.Expect(err).NotTo(HaveOccurred())
 	scheme := runtime.NewScheme()
 	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
-	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
+	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme,
+		json.SerializerOptions{Yaml: true, Strict: true})
 	held := map[operand.Reference]map[string]string{}
 	for _, document := range slices.DeleteFunc(all, func(d []byte) bool { return !isAnotherKind(d) }) {
 		object, _, err := decoder.Decode(document, nil, nil)

@@ -34,11 +34,18 @@ func TestRenderForOpenShift(t *testing.T) {
 		drives bool
 		err    string
 	}{
-		"the release has a toolkit": {stream: stream + "spec: {tags: [{name: 418.94.202501221327-0, from: {kind: DockerImage, name: quay.io/dtk}}]}", drives: true},
-		"it has none":               {stream: stream, err: "ImageStream openshift/driver-toolkit has no tag 418.94.202501221327-0 with an image"},
-		"no stream is given":        {err: "ImageStream openshift/driver-toolkit, which is to have tag 418.94.202501221327-0, is missing"},
-		"another kind":              {stream: "kind: Node", code: 1, err: `found a "Node": give the ImageStream openshift/driver-toolkit`},
-		"no YAML":                   {stream: "a: [", code: 1, err: "reading the driver toolkit"},
+		"the release has a toolkit": {
+			stream: stream + "spec: {tags: [{name: 418.94.202501221327-0, from: {kind: DockerImage, name: quay.io/dtk}}]}",
+			drives: true,
+		},
+		"it has none": {
+			stream: stream, err: "ImageStream openshift/driver-toolkit has no tag 418.94.202501221327-0 with an image",
+		},
+		"no stream is given": {
+			err: "ImageStream openshift/driver-toolkit, which is to have tag 418.94.202501221327-0, is missing",
+		},
+		"another kind": {stream: "kind: Node", code: 1, err: `found a "Node": give the ImageStream openshift/driver-toolkit`},
+		"no YAML":      {stream: "a: [", code: 1, err: "reading the driver toolkit"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -32,11 +32,13 @@ properties:
 		"a property, and one of a block": {
 			value: `{other: 1, name: a, block: {kept: a, lost: a}}`, want: []string{"spec.block.lost", "spec.other"},
 		},
-		"a property of two elements of a list": {value: `{list: [{lost: a}, {kept: a}, {lost: b}]}`, want: []string{"spec.list.lost"}},
-		"a property of an entry of a map":      {value: `{blocks: {a: {lost: a}}}`, want: []string{"spec.blocks.lost"}},
-		"an object with any properties":        {value: `{any: {a: {b: c}}, whole: {a: {b: c}}}`},
-		"an object without properties":         {value: `{bare: {a: b}}`, want: []string{"spec.bare.a"}},
-		"an empty block":                       {value: `{other: {}}`, want: []string{"spec.other"}},
+		"a property of two elements of a list": {
+			value: `{list: [{lost: a}, {kept: a}, {lost: b}]}`, want: []string{"spec.list.lost"},
+		},
+		"a property of an entry of a map": {value: `{blocks: {a: {lost: a}}}`, want: []string{"spec.blocks.lost"}},
+		"an object with any properties":   {value: `{any: {a: {b: c}}, whole: {a: {b: c}}}`},
+		"an object without properties":    {value: `{bare: {a: b}}`, want: []string{"spec.bare.a"}},
+		"an empty block":                  {value: `{other: {}}`, want: []string{"spec.other"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +49,9 @@ properties:
 				}
 				return object
 			}
-			if diff := cmp.Diff(test.want, crd.Dropped(parse(schema), parse(test.value), "spec."), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(
+				test.want, crd.Dropped(parse(schema), parse(test.value), "spec."), cmpopts.EquateEmpty(),
+			); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

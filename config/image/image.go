@@ -49,7 +49,8 @@ type options struct {
 func write(ctx context.Context, o options) (v1.Hash, error) {
 	tag, err := name.NewTag(o.name, name.StrictValidation)
 	if err != nil {
-		return v1.Hash{}, fmt.Errorf("--name must be an image with a tag, such as registry.example.com/gpu-operator:dev: %w", err)
+		return v1.Hash{}, fmt.Errorf("--name must be an image with a tag, such as registry.example.com/gpu-operator:dev: %w",
+			err)
 	}
 	base, err := baseImage(ctx, o)
 	if err != nil {
@@ -59,7 +60,9 @@ func write(ctx context.Context, o options) (v1.Hash, error) {
 	if err != nil {
 		return v1.Hash{}, fmt.Errorf("packing --rootfs=%s: %w", o.rootfs, err)
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil },
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(files)), nil
+	},
 		tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return v1.Hash{}, fmt.Errorf("creating the layer: %w", err)

@@ -151,7 +151,9 @@ func read(g *WithT, archive string) built {
 		Layers []descriptor
 	}
 	g.Expect(json.Unmarshal(blob(index.Manifests[0]), &manifest)).To(Succeed())
-	result := built{files: map[string][]byte{}, packed: len(whole), name: index.Manifests[0].Annotations["io.containerd.image.name"]}
+	result := built{
+		files: map[string][]byte{}, packed: len(whole), name: index.Manifests[0].Annotations["io.containerd.image.name"],
+	}
 	g.Expect(json.Unmarshal(blob(manifest.Config), &result.config)).To(Succeed())
 	for _, layer := range manifest.Layers {
 		packed, err := gzip.NewReader(bytes.NewReader(blob(layer)))
@@ -223,9 +225,11 @@ func TestTheImageHasTheProgramsAndNoShell(t *testing.T) {
 		binary, err := elf.NewFile(bytes.NewReader(image.files["usr/bin/"+program]))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(binary.Machine).To(Equal(machine), program)
-		g.Expect(binary.Section(".interp") != nil).To(Equal(program == "gpu-node-cuda"), "%s: only gpu-node-cuda needs a C library", program)
+		g.Expect(binary.Section(".interp") != nil).To(Equal(program == "gpu-node-cuda"),
+			"%s: only gpu-node-cuda needs a C library", program)
 	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(rootfs, image.config.Config.Entrypoint[0]), "--version").Output()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(rootfs, image.config.Config.Entrypoint[0]),
+		"--version").Output()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(out)).To(ContainSubstring("v1.2.3-test"))
 }
@@ -301,9 +305,13 @@ func TestInvalidFlagsAreRefused(t *testing.T) {
 		options options
 		wantErr string
 	}{
-		"no tag":          {options{rootfs: rootfs, name: "gpu-operator", out: "x"}, "--name must be that of an image with its tag"},
-		"no files":        {options{rootfs: "/nowhere", name: "example.com/x:1", out: "x"}, "packing --rootfs=/nowhere"},
-		"no such base":    {options{rootfs: rootfs, name: "example.com/x:1", out: "x", base: "A b"}, "--base must name an image"},
+		"no tag": {
+			options{rootfs: rootfs, name: "gpu-operator", out: "x"}, "--name must be that of an image with its tag",
+		},
+		"no files": {options{rootfs: "/nowhere", name: "example.com/x:1", out: "x"}, "packing --rootfs=/nowhere"},
+		"no such base": {
+			options{rootfs: rootfs, name: "example.com/x:1", out: "x", base: "A b"}, "--base must name an image",
+		},
 		"no such out dir": {options{rootfs: rootfs, name: "example.com/x:1", out: "/nowhere/x"}, "writing --out=/nowhere/x"},
 	} {
 		t.Run(name, func(t *testing.T) {

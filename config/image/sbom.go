@@ -80,7 +80,8 @@ func describe(path, version string) (cdx.Component, map[string]cdx.Component, er
 	}
 	digest := sha256.Sum256(content)
 	program := cdx.Component{
-		BOMRef: programs + "/" + filepath.Base(path), Type: cdx.ComponentTypeApplication, Name: filepath.Base(path), Version: version,
+		BOMRef: programs + "/" +
+			filepath.Base(path), Type: cdx.ComponentTypeApplication, Name: filepath.Base(path), Version: version,
 		Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(digest[:])}},
 	}
 	standard := &debug.Module{Path: "std", Version: strings.TrimPrefix(info.GoVersion, "go")}
@@ -89,7 +90,9 @@ func describe(path, version string) (cdx.Component, map[string]cdx.Component, er
 		if module.Replace != nil {
 			module = module.Replace
 		}
-		component := cdx.Component{Type: cdx.ComponentTypeLibrary, Name: module.Path, Version: module.Version, PackageURL: packageURL(module)}
+		component := cdx.Component{
+			Type: cdx.ComponentTypeLibrary, Name: module.Path, Version: module.Version, PackageURL: packageURL(module),
+		}
 		component.BOMRef = component.PackageURL
 		parts[component.BOMRef] = component
 	}

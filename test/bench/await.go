@@ -27,13 +27,17 @@ const (
 )
 
 // await polls until the check succeeds. On a timeout the error has the check's last state.
-func (e *env) await(ctx context.Context, what string, every time.Duration, check func(context.Context) (holds bool, state string, err error)) error {
+func (e *env) await(
+	ctx context.Context, what string, every time.Duration,
+	check func(context.Context) (holds bool, state string, err error),
+) error {
 	last := ""
 	err := wait.PollUntilContextTimeout(ctx, every, e.timeout, true, func(ctx context.Context) (bool, error) {
 		if e.operator != nil {
 			select {
 			case <-e.operator.process.Done():
-				return false, fmt.Errorf("the operator has exited, see its log %s: %w", e.operator.process.LogFile, e.operator.process.Wait())
+				return false, fmt.Errorf("the operator has exited, see its log %s: %w", e.operator.process.LogFile,
+					e.operator.process.Wait())
 			default:
 			}
 		}
@@ -79,19 +83,21 @@ func (e *env) awaitDegraded(ctx context.Context, nodes int) error {
 
 // awaitConditions waits until this number of nodes has a condition that is True.
 func (e *env) awaitConditions(ctx context.Context, nodes int) error {
-	return e.await(ctx, "the conditions of all nodes are True", listPeriod, func(ctx context.Context) (bool, string, error) {
-		list := &corev1.NodeList{}
-		if err := e.client.List(ctx, list); err != nil {
-			return false, "", err
-		}
-		ready := 0
-		for i := range list.Items {
-			if condition := assess.GPUReadyCondition(&list.Items[i]); condition != nil && condition.Status == corev1.ConditionTrue {
-				ready++
+	return e.await(ctx, "the conditions of all nodes are True", listPeriod,
+		func(ctx context.Context) (bool, string, error) {
+			list := &corev1.NodeList{}
+			if err := e.client.List(ctx, list); err != nil {
+				return false, "", err
 			}
-		}
-		return ready == nodes, fmt.Sprintf("%d of %d", ready, nodes), nil
-	})
+			ready := 0
+			for i := range list.Items {
+				if condition := assess.GPUReadyCondition(&list.Items[i]); condition != nil &&
+					condition.Status == corev1.ConditionTrue {
+					ready++
+				}
+			}
+			return ready == nodes, fmt.Sprintf("%d of %d", ready, nodes), nil
+		})
 }
 
 // awaitDaemonSets waits until at least this number of DaemonSets exists and each is ready on this number of nodes.
@@ -128,7 +134,8 @@ func (e *env) unready(ctx context.Context) string {
 	for i := range list.Items {
 		pod := &list.Items[i]
 		if readySince(pod).IsZero() && len(texts) <= most {
-			texts = append(texts, fmt.Sprintf("%s on %q, version %s, deleted %v: %s", pod.Name, pod.Spec.NodeName, pod.ResourceVersion, pod.DeletionTimestamp, pod.Status.String()))
+			texts = append(texts, fmt.Sprintf("%s on %q, version %s, deleted %v: %s", pod.Name, pod.Spec.NodeName,
+				pod.ResourceVersion, pod.DeletionTimestamp, pod.Status.String()))
 		}
 	}
 	return strings.Join(texts, "; ")

@@ -43,7 +43,8 @@ func podLost(ctx context.Context, e *env) (outcome, error) {
 			return outcome{}, err
 		}
 		what := "a pod of " + lost.app + " is deleted"
-		out.Figures = append(out.Figures, atMost(podLoss, "API writes when "+what, float64(len(calls.Writes())), podWrites, count))
+		out.Figures = append(out.Figures,
+			atMost(podLoss, "API writes when "+what, float64(len(calls.Writes())), podWrites, count))
 		out.Tallies = append(out.Tallies, tallyOf(what, calls))
 	}
 	return out, nil
@@ -65,7 +66,8 @@ func labelled(ctx context.Context, e *env) (outcome, error) {
 		return e.labelAndSettle(ctx, off, labels.True)
 	})
 	return outcome{
-		Figures: []figure{atMost(other, "API writes when a label of a node changes that the operator ignores", float64(len(unrelated.Writes())), 0, count)},
+		Figures: []figure{atMost(other, "API writes when a label of a node changes that the operator ignores",
+			float64(len(unrelated.Writes())), 0, count)},
 		Tallies: []tally{
 			tallyOf("a label of a node changes that the operator ignores", unrelated),
 			tallyOf("a label removes dcgm-exporter from a node and re-admits it", optOut),
@@ -83,7 +85,8 @@ func (e *env) labelAndSettle(ctx context.Context, key, value string) error {
 
 // labelNode sets labels of a node; nil removes a label.
 func (e *env) labelNode(ctx context.Context, name string, values map[string]any) error {
-	return e.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, map[string]any{"metadata": map[string]any{"labels": values}})
+	return e.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		map[string]any{"metadata": map[string]any{"labels": values}})
 }
 
 // join measures a joining node, and its removal.
@@ -109,7 +112,8 @@ func join(ctx context.Context, e *env) (outcome, error) {
 	return outcome{
 		Figures: []figure{
 			joinWrites(calls),
-			atMost(other, "from its labels until a node that joins is labelled", max(0, handled.Sub(added).Seconds()), joinSeconds, hundredths),
+			atMost(other, "from its labels until a node that joins is labelled", max(0, handled.Sub(added).Seconds()),
+				joinSeconds, hundredths),
 		},
 		Tallies: []tally{tallyOf("one node joins", calls), tallyOf("that node is removed", removal)},
 	}, err
@@ -182,7 +186,9 @@ func (e *env) removeNodes(ctx context.Context, names []string) error {
 }
 
 // inParallel calls a function for each node, with limited concurrency.
-func inParallel(ctx context.Context, workers int, names []string, do func(ctx context.Context, name string) error) error {
+func inParallel(
+	ctx context.Context, workers int, names []string, do func(ctx context.Context, name string) error,
+) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
 	for _, name := range names {

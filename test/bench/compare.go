@@ -76,7 +76,8 @@ func compare(ctx context.Context, m *measurement) (outcome, error) {
 				return outcome{}, fmt.Errorf("run %d of %s: %w", i+1, kind, err)
 			}
 			runs[kind] = append(runs[kind], s)
-			fmt.Fprintf(m.progress, "%d nodes, run %d of %d, %s: ready after %.1f s\n", m.kept.Nodes, i+1, repeats, kind, s.ready.Seconds())
+			fmt.Fprintf(m.progress, "%d nodes, run %d of %d, %s: ready after %.1f s\n", m.kept.Nodes, i+1, repeats, kind,
+				s.ready.Seconds())
 		}
 	}
 	return compared(m.stages, m.kept.Nodes, runs), nil
@@ -196,7 +197,8 @@ func (e *env) awaitWatched(ctx context.Context, w *watcher, begin time.Time) (sa
 		pods, all := w.moments()
 		return sample{ready: all.Sub(begin), pods: pods.Sub(begin)}, nil
 	case <-ended:
-		return sample{}, fmt.Errorf("the operator has exited, see its log %s: %w", e.operator.process.LogFile, e.operator.process.Wait())
+		return sample{}, fmt.Errorf("the operator has exited, see its log %s: %w", e.operator.process.LogFile,
+			e.operator.process.Wait())
 	case <-ctx.Done():
 		return sample{}, fmt.Errorf("wait until everything is ready: %w; last seen: %s", context.Cause(ctx), w.state())
 	}
@@ -238,7 +240,8 @@ func (e *env) sameDaemonSets(ctx context.Context, want []string) error {
 	slices.Sort(got)
 	want = slices.Sorted(slices.Values(want))
 	if !slices.Equal(got, want) {
-		return fmt.Errorf("the operator has other DaemonSets than the floor: %s instead of %s", strings.Join(got, ", "), strings.Join(want, ", "))
+		return fmt.Errorf("the operator has other DaemonSets than the floor: %s instead of %s", strings.Join(got, ", "),
+			strings.Join(want, ", "))
 	}
 	return nil
 }

@@ -19,20 +19,28 @@ func compared(how stages, nodes int, runs map[runKind][]sample) outcome {
 	out := outcome{Figures: []figure{
 		atMost(other, "ready with the operator, against F1", median(ours)/median(preset), goals.toPreset, times),
 		atMost(other, "ready with the operator, against F2", median(ours)/median(labelling), goals.toLabelling, times),
-		medians(watchedReady, "with the operator: from the policy until all pods are Ready and all conditions True", ours, none, hundredths),
-		medians(other, "of that, until all pods are Ready", valuesOf(runs[operated], func(s sample) float64 { return s.pods.Seconds() }), none, hundredths),
-		medians(other, "F1: its DaemonSets alone, on nodes that already have their labels, until all pods are Ready", preset, none, hundredths),
+		medians(watchedReady, "with the operator: from the policy until all pods are Ready and all conditions True", ours,
+			none, hundredths),
+		medians(other, "of that, until all pods are Ready",
+			valuesOf(runs[operated], func(s sample) float64 { return s.pods.Seconds() }), none, hundredths),
+		medians(other, "F1: its DaemonSets alone, on nodes that already have their labels, until all pods are Ready", preset,
+			none, hundredths),
 		medians(other, "F2: the same, on nodes that a plain loop labels meanwhile", labelling, none, hundredths),
-		medians(watchedCPU, "CPU of the operator from its start to ready", used(func(o *operatorSample) float64 { return o.cpu.Seconds() }), goals.cpu, hundredths),
-		medians(watchedMemory, "peak memory of the operator to ready (RSS)", used(func(o *operatorSample) float64 { return inMegabytes(o.rss) }), goals.memory, megabytes),
-		medians(other, "of that, heap and stacks (anonymous, peak)", used(func(o *operatorSample) float64 { return inMegabytes(o.anonymous) }), goals.anonymous, megabytes),
-		medians(watchedWrites, "API writes to ready", used(func(o *operatorSample) float64 { return float64(writesOf(o.calls)) }), goals.writes, count),
+		medians(watchedCPU, "CPU of the operator from its start to ready",
+			used(func(o *operatorSample) float64 { return o.cpu.Seconds() }), goals.cpu, hundredths),
+		medians(watchedMemory, "peak memory of the operator to ready (RSS)",
+			used(func(o *operatorSample) float64 { return inMegabytes(o.rss) }), goals.memory, megabytes),
+		medians(other, "of that, heap and stacks (anonymous, peak)",
+			used(func(o *operatorSample) float64 { return inMegabytes(o.anonymous) }), goals.anonymous, megabytes),
+		medians(watchedWrites, "API writes to ready",
+			used(func(o *operatorSample) float64 { return float64(writesOf(o.calls)) }), goals.writes, count),
 	}}
 	for _, s := range runs[operated] {
 		if o := s.operator; o.watched {
 			what := fmt.Sprintf("the %.0f s after ready", watchedAfter.Seconds())
 			out.Figures = append(out.Figures, plain(watchedLate, "API writes in "+what, float64(writesOf(o.after)), count))
-			out.Tallies = append(out.Tallies, tallyOf("installation, from the operator's start to ready", o.calls), tallyOf(what, o.after))
+			out.Tallies = append(out.Tallies, tallyOf("installation, from the operator's start to ready", o.calls),
+				tallyOf(what, o.after))
 		}
 	}
 	return out

@@ -38,7 +38,9 @@ func floorsAnd(ready ...float64) map[runKind][]sample {
 		}
 		return all
 	}
-	runs := map[runKind][]sample{presetFloor: samples(9, 10, 30), labellingFloor: samples(20, 25, 15), operated: samples(ready...)}
+	runs := map[runKind][]sample{
+		presetFloor: samples(9, 10, 30), labellingFloor: samples(20, 25, 15), operated: samples(ready...),
+	}
 	for i := range runs[operated] {
 		runs[operated][i].operator = &operatorSample{
 			cpu: time.Second, rss: 60 << 20, anonymous: 26 << 20,
@@ -65,7 +67,8 @@ func TestComparedFigures(t *testing.T) {
 	}
 	expect("ready with the operator, against F1", "1.15", "met")
 	expect("ready with the operator, against F2", "0.57", "met")
-	expect("F1: its DaemonSets alone, on nodes that already have their labels, until all pods are Ready", "10.00 s (9.00, 10.00, 30.00)", "")
+	expect("F1: its DaemonSets alone, on nodes that already have their labels, until all pods are Ready",
+		"10.00 s (9.00, 10.00, 30.00)", "")
 	expect("CPU of the operator from its start to ready", "1.00 s (1.00, 1.00, 1.00)", "met")
 	expect("peak memory of the operator to ready (RSS)", "60 MB (60, 60, 60)", "met")
 	expect("of that, heap and stacks (anonymous, peak)", "26 MB (26, 26, 26)", "missed")
@@ -118,16 +121,19 @@ func TestTheOperatorsVariablesAreThoseOfItsDeployment(t *testing.T) {
 	variables, err := shippedVariables()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(variables).To(ContainElement(HavePrefix("OPERATOR_IMAGE=")))
-	g.Expect(variables).NotTo(ContainElement(Or(Equal("GOGC=400"), Equal("GOMEMLIMIT=5GiB"))), "variables of the control plane")
+	g.Expect(variables).NotTo(ContainElement(Or(Equal("GOGC=400"), Equal("GOMEMLIMIT=5GiB"))),
+		"variables of the control plane")
 
 	for name, test := range map[string]struct {
 		given corev1.EnvVar
 		want  types.GomegaMatcher
 		fails bool
 	}{
-		"a value":                  {given: corev1.EnvVar{Name: "GOGC", Value: "50"}, want: ConsistOf("GOGC=50")},
-		"from the cluster":         {given: corev1.EnvVar{Name: "X", ValueFrom: &corev1.EnvVarSource{}}, want: BeEmpty()},
-		"memory, from the cluster": {given: corev1.EnvVar{Name: "GOMEMLIMIT", ValueFrom: &corev1.EnvVarSource{}}, want: BeEmpty(), fails: true},
+		"a value":          {given: corev1.EnvVar{Name: "GOGC", Value: "50"}, want: ConsistOf("GOGC=50")},
+		"from the cluster": {given: corev1.EnvVar{Name: "X", ValueFrom: &corev1.EnvVarSource{}}, want: BeEmpty()},
+		"memory, from the cluster": {
+			given: corev1.EnvVar{Name: "GOMEMLIMIT", ValueFrom: &corev1.EnvVarSource{}}, want: BeEmpty(), fails: true,
+		},
 	} {
 		got, err := literalVariables([]corev1.EnvVar{test.given})
 		g.Expect(got).To(test.want, name)

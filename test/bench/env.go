@@ -67,7 +67,9 @@ func startEnv(ctx context.Context, o options, binary string, size int) (*env, er
 	}
 	timing := simulator.DefaultTiming()
 	timing.Relist = kubeletRelist
-	if e.sim, err = simulator.New(simulator.Options{Config: e.cluster.SimulatorConfig, Seed: simulationSeed, Timing: &timing}); err != nil {
+	if e.sim, err = simulator.New(simulator.Options{
+		Config: e.cluster.SimulatorConfig, Seed: simulationSeed, Timing: &timing,
+	}); err != nil {
 		return e, err
 	}
 	// With the fast stages it only creates the nodes, and kwok simulates their pods.
@@ -77,7 +79,9 @@ func startEnv(ctx context.Context, o options, binary string, size int) (*env, er
 		}
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(
+		corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), nodev1.AddToScheme(scheme), v1.AddToScheme(scheme),
+	); err != nil {
 		return e, fmt.Errorf("register types: %w", err)
 	}
 	if e.client, err = client.New(e.cluster.SimulatorConfig, client.Options{Scheme: scheme}); err != nil {

@@ -35,7 +35,8 @@ func floor(ctx context.Context, m *measurement) (outcome, error) {
 		what   string
 		preset bool
 	}{
-		{floorTime, "the same without the operator: its objects, on nodes that already have their labels, until the DaemonSets are ready", true},
+		{floorTime, "the same without the operator: its objects, on nodes that already have their labels, until the " +
+			"DaemonSets are ready", true},
 		{labellingFloorTime, "the same, on nodes that a plain loop labels meanwhile", false},
 	} {
 		err := m.onControlPlane(ctx, func(ctx context.Context, e *env) error {
@@ -162,7 +163,8 @@ func (e *env) floorWork(ctx context.Context, name string) (floorWork, error) {
 	if err := e.client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
 		return floorWork{}, fmt.Errorf("read node %s: %w", name, err)
 	}
-	decisions := plan.Decide(catalogue, operand.Input{Spec: effective.Of(wanted.Spec), Namespace: namespace, HelperImage: image.Own()})
+	decisions := plan.Decide(catalogue,
+		operand.Input{Spec: effective.Of(wanted.Spec), Namespace: namespace, HelperImage: image.Own()})
 	facts, preset := observe.Facts(node), map[string]string{}
 	for key, value := range decisions.NodeLabels(facts, node.Labels, plan.Running{Injector: true}) {
 		if value != nil {

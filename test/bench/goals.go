@@ -131,7 +131,9 @@ var fastBySize = []struct {
 
 // comparedGoals returns the goals of a size. With the realistic stages the phase install checks the resource usage.
 func comparedGoals(how stages, nodes int) comparedLimits {
-	goals := comparedLimits{toPreset: ratioLimit, toLabelling: labellingRatioLimit, cpu: none, memory: none, anonymous: none, writes: none}
+	goals := comparedLimits{
+		toPreset: ratioLimit, toLabelling: labellingRatioLimit, cpu: none, memory: none, anonymous: none, writes: none,
+	}
 	if how != fast {
 		return goals
 	}

@@ -26,7 +26,8 @@ func install(ctx context.Context, e *env) (outcome, error) {
 		return outcome{}, err
 	}
 	most := float64(writesPerNode*e.size + writesBeside)
-	out.Figures = append(out.Figures, atMost(readyWrites, "API writes to ready", float64(len(calls.Writes())), most, count))
+	out.Figures = append(out.Figures,
+		atMost(readyWrites, "API writes to ready", float64(len(calls.Writes())), most, count))
 	out.Tallies = []tally{tallyOf("installation, from the operator's start to ready", calls)}
 	e.readyMark, err = e.cluster.Mark()
 	return out, err

@@ -37,7 +37,8 @@ func (e *env) patch(ctx context.Context, object client.Object, change map[string
 // podOn returns the pod of an app on a node that is not being deleted; nil if there is none.
 func (e *env) podOn(ctx context.Context, app, node string) (*corev1.Pod, error) {
 	list := &corev1.PodList{}
-	err := e.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{labels.App: app}, client.MatchingFields{"spec.nodeName": node})
+	err := e.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{labels.App: app},
+		client.MatchingFields{"spec.nodeName": node})
 	if err != nil {
 		return nil, fmt.Errorf("look for the pod of %s on %s: %w", app, node, err)
 	}
@@ -65,14 +66,15 @@ func (e *env) deletePod(ctx context.Context, app, node string) error {
 
 // awaitPod waits until there is a ready pod of an app on a node.
 func (e *env) awaitPod(ctx context.Context, app, node string) error {
-	return e.await(ctx, "the pod of "+app+" on "+node+" is ready", pollPeriod, func(ctx context.Context) (bool, string, error) {
-		pod, err := e.podOn(ctx, app, node)
-		if err != nil || pod == nil {
-			return false, "no pod", err
-		}
-		since := readySince(pod)
-		return !since.IsZero(), string(pod.Status.Phase), nil
-	})
+	return e.await(ctx, "the pod of "+app+" on "+node+" is ready", pollPeriod,
+		func(ctx context.Context) (bool, string, error) {
+			pod, err := e.podOn(ctx, app, node)
+			if err != nil || pod == nil {
+				return false, "no pod", err
+			}
+			since := readySince(pod)
+			return !since.IsZero(), string(pod.Status.Phase), nil
+		})
 }
 
 // work is the state of the running stack: the restart count of each pod, by UID, and the generation of each

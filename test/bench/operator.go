@@ -134,7 +134,8 @@ func literalVariables(all []corev1.EnvVar) ([]string, error) {
 		case variable.Value != "":
 			variables = append(variables, variable.Name+"="+variable.Value)
 		case slices.Contains(memoryVariables, variable.Name):
-			return nil, fmt.Errorf("%s has no literal value there, so that bench cannot use the shipped one: set value instead of valueFrom", variable.Name)
+			return nil, fmt.Errorf("%s has no literal value there, so that bench cannot use the shipped one: set value "+
+				"instead of valueFrom", variable.Name)
 		}
 	}
 	return variables, nil

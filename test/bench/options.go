@@ -46,10 +46,13 @@ func parseOptions(args []string, errOut io.Writer) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(errOut)
 	sizes := flags.String("nodes", defaultNodes, "comma-separated numbers of GPU nodes")
-	only := flags.String("only", "", "comma-separated phases to run; by default all but "+comparison+": "+strings.Join(phaseNames(), ","))
-	played := flags.String("stages", "realistic", "how pods are simulated: realistic, or fast by kwok's own fast stages, for the phase "+comparison+" alone")
-	flags.IntVar(&o.repeat, "repeat", 0, fmt.Sprintf("how often the runs of the phase %s are repeated; 0: %d times up to %d nodes, otherwise %d times",
-		comparison, repeatsOfFew, fewNodes, repeatsOfMany))
+	only := flags.String("only", "",
+		"comma-separated phases to run; by default all but "+comparison+": "+strings.Join(phaseNames(), ","))
+	played := flags.String("stages", "realistic",
+		"how pods are simulated: realistic, or fast by kwok's own fast stages, for the phase "+comparison+" alone")
+	flags.IntVar(&o.repeat, "repeat", 0,
+		fmt.Sprintf("how often the runs of the phase %s are repeated; 0: %d times up to %d nodes, otherwise %d times",
+			comparison, repeatsOfFew, fewNodes, repeatsOfMany))
 	flags.BoolVar(&o.strict, "strict", false, "fail if a goal is missed")
 	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "timeout of each wait")
 	flags.StringVar(&o.docs, "docs", "docs/benchmarks.md", "file in which to replace the figures; empty: none")

@@ -19,28 +19,43 @@ func TestParseOptions(t *testing.T) {
 		// wantErr is part of the error message.
 		wantErr string
 	}{
-		"nothing set": {want: options{nodes: []int{100, 1000}, only: realisticPhases, timeout: 15 * time.Minute, docs: "docs/benchmarks.md", cache: ".cache/bench"}},
+		"nothing set": {want: options{
+			nodes: []int{100, 1000}, only: realisticPhases, timeout: 15 * time.Minute, docs: "docs/benchmarks.md",
+			cache: ".cache/bench",
+		}},
 		"all set": {
 			args: []string{"-nodes=5000, 10", "-only=floor,install", "-strict", "-timeout=3m", "-docs=", "-cache=/tmp/x"},
-			want: options{nodes: []int{5000, 10}, only: []string{"floor", "install"}, strict: true, timeout: 3 * time.Minute, cache: "/tmp/x"},
+			want: options{
+				nodes: []int{5000, 10}, only: []string{"floor", "install"}, strict: true, timeout: 3 * time.Minute, cache: "/tmp/x",
+			},
 		},
 		"fast stages": {
 			args: []string{"-nodes=100", "-stages=fast", "-repeat=2"},
-			want: options{nodes: []int{100}, stages: fast, repeat: 2, only: []string{"compare"}, timeout: 15 * time.Minute, docs: "docs/benchmarks.md", cache: ".cache/bench"},
+			want: options{
+				nodes: []int{100}, stages: fast, repeat: 2, only: []string{"compare"}, timeout: 15 * time.Minute,
+				docs: "docs/benchmarks.md", cache: ".cache/bench",
+			},
 		},
 		"the comparison with realistic stages": {
 			args: []string{"-nodes=100", "-stages=realistic", "-only=compare"},
-			want: options{nodes: []int{100}, only: []string{"compare"}, timeout: 15 * time.Minute, docs: "docs/benchmarks.md", cache: ".cache/bench"},
+			want: options{
+				nodes: []int{100}, only: []string{"compare"}, timeout: 15 * time.Minute, docs: "docs/benchmarks.md",
+				cache: ".cache/bench",
+			},
 		},
-		"no such stages":     {args: []string{"-stages=slow"}, wantErr: "-stages=slow: want realistic or fast"},
-		"no fast phase":      {args: []string{"-stages=fast", "-only=idle"}, wantErr: `there is no phase "idle": want some of compare`},
+		"no such stages": {args: []string{"-stages=slow"}, wantErr: "-stages=slow: want realistic or fast"},
+		"no fast phase": {
+			args: []string{"-stages=fast", "-only=idle"}, wantErr: `there is no phase "idle": want some of compare`,
+		},
 		"never":              {args: []string{"-repeat=-1"}, wantErr: "-repeat: want a number from 1 on"},
 		"too few nodes":      {args: []string{"-nodes=9"}, wantErr: "-nodes=9: want numbers from 10 on"},
 		"nodes not a number": {args: []string{"-nodes=many"}, wantErr: "-nodes=many: want numbers"},
-		"no such phase":      {args: []string{"-only=install,lunch"}, wantErr: `there is no phase "lunch": want some of install, idle`},
-		"no time":            {args: []string{"-timeout=0s"}, wantErr: "-timeout: want a duration above 0"},
-		"an argument":        {args: []string{"install"}, wantErr: `unknown argument "install"`},
-		"an unknown flag":    {args: []string{"-fast"}, wantErr: "flag provided but not defined: -fast"},
+		"no such phase": {
+			args: []string{"-only=install,lunch"}, wantErr: `there is no phase "lunch": want some of install, idle`,
+		},
+		"no time":         {args: []string{"-timeout=0s"}, wantErr: "-timeout: want a duration above 0"},
+		"an argument":     {args: []string{"install"}, wantErr: `unknown argument "install"`},
+		"an unknown flag": {args: []string{"-fast"}, wantErr: "flag provided but not defined: -fast"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -55,12 +55,15 @@ func restart(ctx context.Context, e *env) (outcome, error) {
 }
 
 // afterStart returns the figures of an operator that has started on a ready cluster.
-func (e *env) afterStart(ctx context.Context, name name, what string, calls cluster.Calls, before work) (outcome, error) {
+func (e *env) afterStart(
+	ctx context.Context, name name, what string, calls cluster.Calls, before work,
+) (outcome, error) {
 	alone, err := e.undisturbed(ctx, what, before)
 	return outcome{
 		Figures: append([]figure{
 			atMost(name, "API writes: "+what, float64(len(calls.Writes())), 0, count),
-			atMost(other, "from the start of the process until its caches are synced: "+what, e.operator.filled.Seconds(), cachesSeconds, seconds),
+			atMost(other, "from the start of the process until its caches are synced: "+what, e.operator.filled.Seconds(),
+				cachesSeconds, seconds),
 		}, alone...),
 		Tallies: []tally{tallyOf(what, calls)},
 	}, err
@@ -97,7 +100,8 @@ func outage(ctx context.Context, e *env) (outcome, error) {
 	out, err := e.afterStart(ctx, other, what, calls, before)
 	out.Figures = append(out.Figures,
 		plain(other, "starts of the operator by its kubelet: "+what, float64(starts), count),
-		plain(other, "from the API server's return until the operator's caches are synced, including the kubelet's back-off", max(0, again.Sub(back).Seconds()), seconds))
+		plain(other, "from the API server's return until the operator's caches are synced, including the kubelet's back-off",
+			max(0, again.Sub(back).Seconds()), seconds))
 	return out, err
 }
 
@@ -154,7 +158,8 @@ func flap(ctx context.Context, e *env) (outcome, error) {
 	}
 	names := slices.Sorted(maps.Keys(away))
 	relabel := func(values map[string]map[string]any) error {
-		return inParallel(ctx, parallel, names, func(ctx context.Context, name string) error { return e.labelNode(ctx, name, values[name]) })
+		return inParallel(ctx, parallel, names,
+			func(ctx context.Context, name string) error { return e.labelNode(ctx, name, values[name]) })
 	}
 	calls, err := e.during(func() error {
 		if err := relabel(away); err != nil {

@@ -87,7 +87,8 @@ func (e *env) judgeOverdue(ctx context.Context, reported time.Time) ([]figure, e
 	}
 	late := reported.Sub(readySince(toolkit).Add(overdueDeadline)).Seconds()
 	return []figure{
-		atMost(other, fmt.Sprintf("from the deadline of a broken node until status and condition report node and cause, with the other %d ready", e.size), late, overdueSeconds, seconds),
+		atMost(other, fmt.Sprintf("from the deadline of a broken node until status and condition report node and cause, "+
+			"with the other %d ready", e.size), late, overdueSeconds, seconds),
 		{
 			Name: other, What: "Events on that node, with the cause", Goal: "1", Measured: fmt.Sprint(len(events)),
 			Met: len(events) == 1 && strings.Contains(events[0].Message, overdueCause),
@@ -101,28 +102,31 @@ func (e *env) setDeadline(ctx context.Context, deadline string) error {
 	if err != nil {
 		return err
 	}
-	return e.patch(ctx, object, map[string]any{"spec": map[string]any{"deadlines": map[string]any{"devicePlugin": deadline}}})
+	return e.patch(ctx, object,
+		map[string]any{"spec": map[string]any{"deadlines": map[string]any{"devicePlugin": deadline}}})
 }
 
 // awaitCondition waits until the node's condition reports that it is overdue.
 func (e *env) awaitCondition(ctx context.Context) error {
-	return e.await(ctx, "the condition of the broken node reports the cause", pollPeriod, func(ctx context.Context) (bool, string, error) {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: overdueNode}}
-		if err := e.client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
-			return false, "", fmt.Errorf("read node %s: %w", node.Name, err)
-		}
-		condition := assess.GPUReadyCondition(node)
-		if condition == nil {
-			return false, "no condition", nil
-		}
-		return strings.Contains(condition.Message, overdueCause), condition.Message, nil
-	})
+	return e.await(ctx, "the condition of the broken node reports the cause", pollPeriod,
+		func(ctx context.Context) (bool, string, error) {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: overdueNode}}
+			if err := e.client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
+				return false, "", fmt.Errorf("read node %s: %w", node.Name, err)
+			}
+			condition := assess.GPUReadyCondition(node)
+			if condition == nil {
+				return false, "no condition", nil
+			}
+			return strings.Contains(condition.Message, overdueCause), condition.Message, nil
+		})
 }
 
 // eventsOf returns the operator's Events about a node.
 func (e *env) eventsOf(ctx context.Context, node string) ([]corev1.Event, error) {
 	list := &corev1.EventList{}
-	err := e.client.List(ctx, list, client.MatchingFields{"involvedObject.kind": "Node", "involvedObject.name": node, "source": account})
+	err := e.client.List(ctx, list,
+		client.MatchingFields{"involvedObject.kind": "Node", "involvedObject.name": node, "source": account})
 	if err != nil {
 		return nil, fmt.Errorf("list the Events of node %s: %w", node, err)
 	}

@@ -94,7 +94,8 @@ type measurement struct {
 
 // run runs the selected phases and stores the figures of each when it ends.
 func (m *measurement) run(ctx context.Context) error {
-	together := slices.DeleteFunc(phases(), func(p phase) bool { return p.alone || p.name != installation && !slices.Contains(m.only, p.name) })
+	together := slices.DeleteFunc(phases(),
+		func(p phase) bool { return p.alone || p.name != installation && !slices.Contains(m.only, p.name) })
 	needsOperator := slices.ContainsFunc(together, func(p phase) bool { return slices.Contains(m.only, p.name) })
 	if needsOperator {
 		if err := m.inEnv(ctx, together); err != nil {

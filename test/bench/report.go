@@ -42,7 +42,10 @@ func (k kept) figures() []figure {
 		limit float64
 	}{
 		{floorTime, "ready with the operator, against its DaemonSets without it", ratioLimit},
-		{labellingFloorTime, "the same, against its DaemonSets on nodes that a plain loop labels meanwhile", labellingRatioLimit},
+		{
+			labellingFloorTime, "the same, against its DaemonSets on nodes that a plain loop labels meanwhile",
+			labellingRatioLimit,
+		},
 	} {
 		ready, floor := find(all, readyTime), find(all, r.floor)
 		if ready != nil && floor != nil && floor.Value > 0 {
@@ -83,7 +86,8 @@ func (k kept) table() string {
 	rows = [][]string{{"what happens", "writes", "Events", "lists", "writes by verb and resource", "reads"}}
 	for _, p := range phases() {
 		for _, t := range k.Phases[p.name].Outcome.Tallies {
-			rows = append(rows, []string{t.What, fmt.Sprint(t.Writes), fmt.Sprint(t.Events), fmt.Sprint(t.Lists), t.Detail, t.Reads})
+			rows = append(rows,
+				[]string{t.What, fmt.Sprint(t.Writes), fmt.Sprint(t.Events), fmt.Sprint(t.Lists), t.Detail, t.Reads})
 		}
 	}
 	writeTable(&text, rows)
@@ -104,7 +108,8 @@ func (k kept) origin() string {
 	join := func(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }
 	text := fmt.Sprintf("Measured on %s, %s, commit %s.", join(dates), join(machines), join(commits))
 	if busiest > quiet {
-		text += fmt.Sprintf(" The machine had other work: a load of up to %.1f before a run. Times and CPU are too high; the numbers of calls follow the times.", busiest)
+		text += fmt.Sprintf(" The machine had other work: a load of up to %.1f before a run. Times and CPU are too high; "+
+			"the numbers of calls follow the times.", busiest)
 	}
 	return text
 }

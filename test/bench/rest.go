@@ -182,7 +182,8 @@ func noOp(ctx context.Context, e *env) (outcome, error) {
 	pass := after.times[passes].since(before.times[passes])
 	return outcome{
 		Figures: []figure{
-			atMost(other, fmt.Sprintf("a pass that changes nothing, mean of %d", pass.count), inMilliseconds(pass.mean()), limitsOf(e.size).pass, milliseconds),
+			atMost(other, fmt.Sprintf("a pass that changes nothing, mean of %d", pass.count), inMilliseconds(pass.mean()),
+				limitsOf(e.size).pass, milliseconds),
 			atMost(noOpWrites, "API writes of these passes", float64(len(calls.Writes())), 0, count),
 		},
 		Tallies: []tally{tallyOf(fmt.Sprintf("%d passes that change nothing", pass.count), calls)},

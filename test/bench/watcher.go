@@ -59,7 +59,8 @@ func (w *watcher) start(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return fmt.Errorf("create the client of the watcher: %w", err)
 	}
-	pods := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithNamespace(namespace)).Core().V1().Pods().Informer()
+	pods := informers.NewSharedInformerFactoryWithOptions(clients, 0,
+		informers.WithNamespace(namespace)).Core().V1().Pods().Informer()
 	nodes := informers.NewSharedInformerFactory(clients, 0).Core().V1().Nodes().Informer()
 	podsSeen, podsErr := pods.AddEventHandler(handlerOf(w.podSeen))
 	nodesSeen, nodesErr := nodes.AddEventHandler(handlerOf(w.nodeSeen))

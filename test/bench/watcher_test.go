@@ -17,8 +17,11 @@ func podOf(uid, daemonSet, node string, ready bool) *corev1.Pod {
 		status = corev1.ConditionTrue
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: daemonSet, Controller: new(true)}}},
-		Spec:       corev1.PodSpec{NodeName: node},
+		ObjectMeta: metav1.ObjectMeta{
+			UID:             types.UID(uid),
+			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: daemonSet, Controller: new(true)}},
+		},
+		Spec: corev1.PodSpec{NodeName: node},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
 			{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Unix(1, 0)},
 		}},

@@ -108,7 +108,8 @@ func (b bug) build(dir string) (string, error) {
 		return "", err
 	}
 	binary := filepath.Join(dir, "operator")
-	command := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-overlay", overlay, "-o", binary, "./test/operator")
+	command := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-overlay", overlay, "-o",
+		binary, "./test/operator")
 	command.Dir, command.Env = repo, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the operator with bugs/%s.patch: %w\n%s", b.name, err, out)
@@ -188,7 +189,8 @@ func catch(t *testing.T, b bug) {
 			return
 		}
 	}
-	t.Errorf("%s (%s) is not caught by %s: no violation has %q, among %d:\n%s", b.name, b.what, b.point, b.expect, len(violations), strings.Join(violations, "\n"))
+	t.Errorf("%s (%s) is not caught by %s: no violation has %q, among %d:\n%s", b.name, b.what, b.point, b.expect,
+		len(violations), strings.Join(violations, "\n"))
 }
 
 // firstPoint runs the first point with this prefix. A violation of the undisturbed run counts too.

@@ -65,7 +65,9 @@ type env struct {
 // objects.
 func seeds() []client.Object {
 	return []client.Object{
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "users-own"}, Data: map[string]string{"key": "value"}},
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "users-own"}, Data: map[string]string{"key": "value"},
+		},
 		&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "users-lookalike", Labels: map[string]string{
 				labels.Operand: "device-plugin", labels.ManagedBy: labels.ManagedByValue,
@@ -73,13 +75,20 @@ func seeds() []client.Object {
 			Data: map[string]string{"key": "value"},
 		},
 		&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "users-elsewhere", Labels: map[string]string{labels.Operand: "driver"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: tenant, Name: "users-elsewhere", Labels: map[string]string{labels.Operand: "driver"},
+			},
 		},
 		&nodev1.RuntimeClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "users-runtime", Labels: map[string]string{labels.Operand: "runtime-classes", labels.ManagedBy: labels.ManagedByValue}},
-			Handler:    "runc",
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   "users-runtime",
+				Labels: map[string]string{labels.Operand: "runtime-classes", labels.ManagedBy: labels.ManagedByValue},
+			},
+			Handler: "runc",
 		},
-		noPods(metav1.ObjectMeta{Namespace: tenant, Name: "users-agent", Labels: map[string]string{labels.ManagedBy: labels.ManagedByValue}}),
+		noPods(metav1.ObjectMeta{
+			Namespace: tenant, Name: "users-agent", Labels: map[string]string{labels.ManagedBy: labels.ManagedByValue},
+		}),
 	}
 }
 
@@ -202,8 +211,10 @@ func (e *env) addNode(ctx context.Context, w *workload, number int) error {
 	maps.Copy(all, w.labels)
 	_, err := e.sim.AddNode(ctx, simulator.NodeSpec{
 		Name: name, Labels: all,
-		Annotations:   map[string]string{invariant.UserPrefix + "note": "kept"},
-		Taints:        []corev1.Taint{{Key: invariant.UserPrefix + "soft", Value: "x", Effect: corev1.TaintEffectPreferNoSchedule}},
+		Annotations: map[string]string{invariant.UserPrefix + "note": "kept"},
+		Taints: []corev1.Taint{
+			{Key: invariant.UserPrefix + "soft", Value: "x", Effect: corev1.TaintEffectPreferNoSchedule},
+		},
 		Unschedulable: name == cordoned,
 	})
 	return err

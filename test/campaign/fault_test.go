@@ -141,8 +141,12 @@ func (a Actor) begin(ctx context.Context, r *run, _ *operator) (func(), error) {
 type Past Moment
 
 func (p Past) begin(_ context.Context, r *run, who *operator) (func(), error) {
-	old := fault.Rule{Match: fault.Match{Verbs: fault.Reads(), Resources: watched}, Action: fault.Action{Version: r.versions[Moment(p)]}}
-	held := fault.Rule{Match: fault.Match{Verbs: []string{fault.Watch}, Resources: watched}, Stream: fault.Stream{Hold: true}}
+	old := fault.Rule{
+		Match: fault.Match{Verbs: fault.Reads(), Resources: watched}, Action: fault.Action{Version: r.versions[Moment(p)]},
+	}
+	held := fault.Rule{
+		Match: fault.Match{Verbs: []string{fault.Watch}, Resources: watched}, Stream: fault.Stream{Hold: true},
+	}
 	removeOld, _ := who.proxy.Add(old)
 	removeHeld, _ := who.proxy.Add(held)
 	who.kill()

@@ -87,7 +87,8 @@ func (r *run) unreadyPods() string {
 		}) {
 			continue
 		}
-		fmt.Fprintf(&text, "pod %s on %s: %s, being deleted: %t\n", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.DeletionTimestamp != nil)
+		fmt.Fprintf(&text, "pod %s on %s: %s, being deleted: %t\n", pod.Name, pod.Spec.NodeName, pod.Status.Phase,
+			pod.DeletionTimestamp != nil)
 		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			fmt.Fprintf(&text, "  %s ready=%t restarts=%d %s\n", c.Name, c.Ready, c.RestartCount, c.State.String())
 		}

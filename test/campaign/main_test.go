@@ -22,8 +22,9 @@ var (
 	flagLanes    = flag.Int("campaign.lanes", 3, "number of clusters in use simultaneously")
 	flagRows     = flag.Int("campaign.rows", 10, "number of rows in the sample")
 	flagFor      = flag.Duration("campaign.for", 0, "start no further point after this time")
-	flagFrom     = flag.String("campaign.from", "", "results of an earlier operator or campaign (.cache/campaign/*.jsonl) whose passed points count; the report has their commit")
-	flagFresh    = flag.Bool("campaign.fresh", false, "also run points that this operator has already passed")
+	flagFrom     = flag.String("campaign.from", "", "results of an earlier operator or campaign "+
+		"(.cache/campaign/*.jsonl) whose passed points count; the report has their commit")
+	flagFresh = flag.Bool("campaign.fresh", false, "also run points that this operator has already passed")
 )
 
 func TestMain(m *testing.M) {

@@ -49,11 +49,14 @@ func quantile(sorted []float64, part float64) float64 {
 // writeReport writes the results for the operator to docs/test-report.md.
 func (r *results) writeReport(points map[string][]point, operator string) error {
 	var text strings.Builder
-	text.WriteString("# Test report\n\nThe fault campaign ([campaign.md](campaign.md)) on a real control plane with simulated nodes. " +
+	text.WriteString("# Test report\n\nThe fault campaign ([campaign.md](campaign.md)) on a real control plane with " +
+		"simulated nodes. " +
 		"`make test-full` generates this file; an interrupted run continues where it was.\n\n")
-	fmt.Fprintf(&text, "Commit `%s`, operator `%s`, %s, %d cores.\n\n", commit(), operator, time.Now().UTC().Format(time.DateOnly), runtime.NumCPU())
+	fmt.Fprintf(&text, "Commit `%s`, operator `%s`, %s, %d cores.\n\n", commit(), operator,
+		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU())
 	body, sum := r.rowsTable(points)
-	fmt.Fprintf(&text, "Points: %d of %d run, **%d failed**; in %d the fault had no target. Seeded bugs caught: **%s**.\n\n",
+	fmt.Fprintf(&text,
+		"Points: %d of %d run, **%d failed**; in %d the fault had no target. Seeded bugs caught: **%s**.\n\n",
 		sum.passed+sum.failed+sum.missed, sum.total, sum.failed, sum.missed, r.bugsCaught())
 	text.WriteString(r.earlier(points))
 	text.WriteString(body)
@@ -85,7 +88,8 @@ func howChecked(i invariant.Invariant) string {
 func (r *results) rowsTable(points map[string][]point) (string, tally) {
 	var text strings.Builder
 	var sum tally
-	text.WriteString("| row | fault | passed | failed | no target | recovered after: p50, p95, max |\n|---|---|---|---|---|---|\n")
+	text.WriteString("| row | fault | passed | failed | no target | recovered after: p50, p95, max " +
+		"|\n|---|---|---|---|---|---|\n")
 	for _, row := range rows() {
 		if row.points == nil {
 			continue
@@ -93,10 +97,13 @@ func (r *results) rowsTable(points map[string][]point) (string, tally) {
 		t := r.tally(row.id, points[row.id])
 		recovered := ""
 		if len(t.recoveries) > 0 {
-			recovered = fmt.Sprintf("%.1f, %.1f, %.1f s", quantile(t.recoveries, 0.5), quantile(t.recoveries, 0.95), quantile(t.recoveries, 1))
+			recovered = fmt.Sprintf("%.1f, %.1f, %.1f s", quantile(t.recoveries, 0.5), quantile(t.recoveries, 0.95),
+				quantile(t.recoveries, 1))
 		}
-		fmt.Fprintf(&text, "| %s | %s | %d of %d | %d | %d | %s |\n", row.id, row.what, t.passed, t.total, t.failed, t.missed, recovered)
-		sum.passed, sum.failed, sum.missed, sum.total = sum.passed+t.passed, sum.failed+t.failed, sum.missed+t.missed, sum.total+t.total
+		fmt.Fprintf(&text, "| %s | %s | %d of %d | %d | %d | %s |\n", row.id, row.what, t.passed, t.total, t.failed, t.missed,
+			recovered)
+		sum.passed, sum.failed, sum.missed, sum.total = sum.passed+t.passed, sum.failed+t.failed, sum.missed+
+			t.missed, sum.total+t.total
 	}
 	return text.String(), sum
 }

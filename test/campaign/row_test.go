@@ -250,7 +250,8 @@ func sampledRows(seed int64) []row {
 func chosen(r row, points []point, seed int64) []point {
 	switch {
 	case *flagPoint != "":
-		return slices.DeleteFunc(slices.Clone(points), func(p point) bool { return !strings.HasPrefix(r.id+"/"+p.name, *flagPoint) })
+		return slices.DeleteFunc(slices.Clone(points),
+			func(p point) bool { return !strings.HasPrefix(r.id+"/"+p.name, *flagPoint) })
 	case cluster.FullCampaigns():
 		return points
 	}

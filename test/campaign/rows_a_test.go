@@ -31,12 +31,21 @@ func crashRows() []row {
 			}},
 		{id: "A2", what: "a second SIGKILL at the 1st to 3rd write after the restart", sample: 1, points: doubleCrashes},
 		{id: "A3", what: "SIGKILL every 2 s for 20 s", sample: 1, points: fixed(
-			point{name: "I", workload: install, faults: []Fault{{When: When{Moment: Start}, What: Again(2 * time.Second), For: 20 * time.Second}}},
-			point{name: "S", workload: scale, faults: []Fault{{When: When{Moment: Ready}, What: Again(2 * time.Second), For: 20 * time.Second}}},
+			point{
+				name: "I", workload: install,
+				faults: []Fault{{When: When{Moment: Start}, What: Again(2 * time.Second), For: 20 * time.Second}},
+			},
+			point{
+				name: "S", workload: scale,
+				faults: []Fault{{When: When{Moment: Ready}, What: Again(2 * time.Second), For: 20 * time.Second}},
+			},
 		)},
 		{id: "A4", what: "SIGTERM during the writes: it exits in time, and the next one completes the work", sample: 1,
 			points: func(ctx context.Context, c *campaign) ([]point, error) { return terminations(ctx, c) }},
-		{id: "A5", what: "k DaemonSets are applied, then every write of one fails for 20 s", sample: 1, points: partialApplies()},
+		{
+			id: "A5", what: "k DaemonSets are applied, then every write of one fails for 20 s", sample: 1,
+			points: partialApplies(),
+		},
 		{id: "A6", what: "the response to each type of write is lost", sample: 1, points: lostAnswers},
 		{id: "A7", what: "SIGKILL at each write of the teardown", sample: 1,
 			points: func(ctx context.Context, c *campaign) ([]point, error) {
@@ -44,8 +53,14 @@ func crashRows() []row {
 			}},
 		// The status has the version of the release, and the pods keep their helper.
 		{id: "A8", what: "the operator of another release takes over: no pod is deleted", sample: 1, points: fixed(
-			point{name: "G", workload: rest, faults: []Fault{{When: When{Moment: Ready}, What: release}}, options: options{differs: true, after: noNewGeneration}},
-			point{name: "S", workload: scale, faults: []Fault{{When: When{Moment: Ready}, What: release}}, options: options{differs: true}},
+			point{
+				name: "G", workload: rest, faults: []Fault{{When: When{Moment: Ready}, What: release}},
+				options: options{differs: true, after: noNewGeneration},
+			},
+			point{
+				name: "S", workload: scale, faults: []Fault{{When: When{Moment: Ready}, What: release}},
+				options: options{differs: true},
+			},
 		)},
 	}
 }
@@ -57,7 +72,8 @@ const mostRepeated = 3
 
 // ordered returns the distinct requests, sorted by name.
 func ordered(requests map[fault.Request]int) []fault.Request {
-	return slices.SortedFunc(maps.Keys(requests), func(a, b fault.Request) int { return strings.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(requests),
+		func(a, b fault.Request) int { return strings.Compare(a.String(), b.String()) })
 }
 
 // atEachWrite returns the points of a crash at each type of write of a workload from a moment on.
@@ -96,10 +112,14 @@ func doubleCrashes(ctx context.Context, c *campaign) ([]point, error) {
 	for first := 1; first < total; first += step {
 		for second := 1; second <= 3; second++ {
 			crash := func(nth int) Fault {
-				return Fault{When: When{Moment: Start, Write: &AtWrite{Match: anyWrite, Nth: int64(nth), Phase: fault.After}}, What: Kill}
+				return Fault{
+					When: When{Moment: Start, Write: &AtWrite{Match: anyWrite, Nth: int64(nth), Phase: fault.After}}, What: Kill,
+				}
 			}
 			points = append(points, point{
-				name: fmt.Sprintf("I/%d+%d", first, second), workload: install, faults: []Fault{crash(first), crash(first + second)},
+				name: fmt.Sprintf("I/%d+%d", first, second), workload: install, faults: []Fault{
+					crash(first), crash(first + second),
+				},
 			})
 		}
 	}

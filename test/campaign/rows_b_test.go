@@ -34,17 +34,25 @@ func watchRows() []row {
 			streamed("bookmarks", install, Start, fault.Stream{NoBookmarks: true}, 8*time.Second, options{exits: true}),
 			streamed("initial-end", install, Start, fault.Stream{NoInitialEnd: true}, 8*time.Second, options{exits: true}),
 		)},
-		{id: "B5", what: "every watch fails with 410, is cut each second, or delivers nothing, for 10 s", sample: 1, points: brokenWatches()},
-		leftOut("B6", "etcd is compacted while the operator is disconnected", "for a client it is the 410 of B5; nothing here compacts etcd"),
-		{id: "B7", what: "events are delivered twice, or late, by kind", sample: 1, points: onEachKind(watched, func(kind string) []point {
-			return []point{
-				ofKind("twice", kind, fault.Stream{Twice: true}), ofKind("late", kind, fault.Stream{Delay: 300 * time.Millisecond}),
-			}
-		})},
-		leftOut("B8", "reads that wait for own writes, enabled and disabled", "the operator has no such switch: package freshness always waits for its own writes"),
+		{
+			id: "B5", what: "every watch fails with 410, is cut each second, or delivers nothing, for 10 s", sample: 1,
+			points: brokenWatches(),
+		},
+		leftOut("B6", "etcd is compacted while the operator is disconnected",
+			"for a client it is the 410 of B5; nothing here compacts etcd"),
+		{id: "B7", what: "events are delivered twice, or late, by kind", sample: 1, points: onEachKind(watched,
+			func(kind string) []point {
+				return []point{
+					ofKind("twice", kind, fault.Stream{Twice: true}), ofKind("late", kind,
+						fault.Stream{Delay: 300 * time.Millisecond}),
+				}
+			})},
+		leftOut("B8", "reads that wait for own writes, enabled and disabled",
+			"the operator has no such switch: package freshness always waits for its own writes"),
 		{id: "B9", what: "an object is re-created by name while its watch stalls", sample: 1, points: fixed(
 			replaced(rest, "node", "nodes", replaceNode, options{counts: true, mayGo: everything}),
-			replaced(rest, "daemonset", "daemonsets", deleteNamed(daemonSetNamed(pluginName)), options{counts: true, mayGo: ofOperand("device-plugin")}),
+			replaced(rest, "daemonset", "daemonsets", deleteNamed(daemonSetNamed(pluginName)),
+				options{counts: true, mayGo: ofOperand("device-plugin")}),
 			replaced(mig, "configmap", "configmaps", deleteNamed(migMapObject()), options{counts: true}),
 		)},
 	}
@@ -70,7 +78,9 @@ func watches(kinds ...string) fault.Match {
 func held(kind string, w *workload, d time.Duration) point {
 	return point{
 		name: fmt.Sprintf("%s/%s/%.0fs", w.id, kind, d.Seconds()), workload: w,
-		faults:  []Fault{{When: When{Moment: Ready}, What: API{{Match: watches(kind), Stream: fault.Stream{Hold: true}}}, For: d}},
+		faults: []Fault{
+			{When: When{Moment: Ready}, What: API{{Match: watches(kind), Stream: fault.Stream{Hold: true}}}, For: d},
+		},
 		options: options{blind: true},
 	}
 }
@@ -79,7 +89,8 @@ func held(kind string, w *workload, d time.Duration) point {
 func heldWithPasses(kind string) point {
 	p := held(kind, specChange, 20*time.Second)
 	p.name = fmt.Sprintf("%s/%s/passes", specChange.id, kind)
-	p.faults = append(p.faults, Fault{When: When{Moment: Changed}, What: Repeated{time.Second, touchPolicy}, For: 12 * time.Second})
+	p.faults = append(p.faults,
+		Fault{When: When{Moment: Changed}, What: Repeated{time.Second, touchPolicy}, For: 12 * time.Second})
 	return p
 }
 
@@ -154,7 +165,9 @@ func relistsAreBounded(_ context.Context, r *run) error {
 func ofKind(name, kind string, stream fault.Stream) point {
 	return point{
 		name: "G/" + kind + "/" + name, workload: specChange,
-		faults:  []Fault{{When: When{Moment: Start}, What: API{{Match: watches(kind), Stream: stream}}, For: 15 * time.Second}},
+		faults: []Fault{
+			{When: When{Moment: Start}, What: API{{Match: watches(kind), Stream: stream}}, For: 15 * time.Second},
+		},
 		options: options{blind: true},
 	}
 }
@@ -165,7 +178,10 @@ func hiddenEvents() func(context.Context, *campaign) ([]point, error) {
 		name, kind string
 		there      Actor
 	}{
-		{"label", "nodes", Actor{Does: labelNode(labels.DiscoveryPCIPresent, "false"), Back: labelNode(labels.DiscoveryPCIPresent, "true")}},
+		{
+			"label", "nodes",
+			Actor{Does: labelNode(labels.DiscoveryPCIPresent, "false"), Back: labelNode(labels.DiscoveryPCIPresent, "true")},
+		},
 		{"cordon", "nodes", Actor{Does: cordonNode(true), Back: cordonNode(false)}},
 		{"note", "nodes", Actor{Does: labelNode(invariantLabel, "1"), Back: labelNode(invariantLabel, "")}},
 		{"daemonset", "daemonsets", Actor{Does: labelDaemonSet("changed"), Back: labelDaemonSet("")}},
@@ -175,7 +191,10 @@ func hiddenEvents() func(context.Context, *campaign) ([]point, error) {
 		points = append(points, point{
 			name: "rest/" + pair.name, workload: rest,
 			faults: []Fault{
-				{When: When{Moment: Ready}, What: API{{Match: watches(pair.kind), Stream: fault.Stream{Silence: true}}}, For: 3 * time.Second},
+				{
+					When: When{Moment: Ready}, What: API{{Match: watches(pair.kind), Stream: fault.Stream{Silence: true}}},
+					For: 3 * time.Second,
+				},
 				{When: When{Moment: Ready}, What: pair.there, For: time.Second},
 			},
 			options: options{blind: true},
@@ -190,7 +209,10 @@ func replaced(w *workload, name, kind string, replace func(context.Context, *run
 	return point{
 		name: w.id + "/" + name, workload: w, options: o,
 		faults: []Fault{
-			{When: When{Moment: Ready}, What: API{{Match: watches(kind), Stream: fault.Stream{Hold: true}}}, For: 4 * time.Second},
+			{
+				When: When{Moment: Ready}, What: API{{Match: watches(kind), Stream: fault.Stream{Hold: true}}},
+				For: 4 * time.Second,
+			},
 			{When: When{Moment: Ready}, What: Actor{Does: replace}},
 		},
 	}

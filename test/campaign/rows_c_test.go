@@ -93,22 +93,34 @@ func errorPoint(request fault.Request, e apiError, count int64) point {
 
 func errorRows() []row {
 	rows := []row{
-		{id: "C1", what: "each error x each verb and resource of the operator, for 1 request, 5 requests, and all for 8 s", sample: 2, points: errorMatrix},
+		{
+			id: "C1", what: "each error x each verb and resource of the operator, for 1 request, 5 requests, and all for 8 s",
+			sample: 2, points: errorMatrix,
+		},
 		{id: "C2", what: "another client writes to a node every 100 ms for 8 s", sample: 1, points: fixed(
 			point{name: "I", workload: install, options: options{differs: true}, faults: []Fault{
 				{When: When{Moment: Start}, What: Repeated{100 * time.Millisecond, touchNode}, For: 8 * time.Second},
 			}},
 		)},
 		{id: "C3", what: "the API server is down or frozen", sample: 1, points: outages()},
-		leftOut("C4", "etcd is restored from an older snapshot", "the resourceVersions go back, so that no watcher can order the history; S1 to S4 cover it"),
-		leftOut("C5", "the API server restarts with another CA", "a pod gets the new CA with its ServiceAccount, and a new process; here a kubeconfig has it. Refused tokens are row R6"),
+		leftOut("C4", "etcd is restored from an older snapshot",
+			"the resourceVersions go back, so that no watcher can order the history; S1 to S4 cover it"),
+		leftOut("C5", "the API server restarts with another CA", "a pod gets the new CA with its ServiceAccount, and a new "+
+			"process; here a kubeconfig has it. Refused tokens are row R6"),
 		{id: "C6", what: "an aggregated API is down", sample: 1, points: fixed(
-			point{name: "I", workload: install, faults: []Fault{{When: When{Moment: Start}, What: brokenAPI, For: 10 * time.Second}}},
+			point{
+				name: "I", workload: install, faults: []Fault{{When: When{Moment: Start}, What: brokenAPI, For: 10 * time.Second}},
+			},
 			point{name: "G", workload: specChange, faults: []Fault{
-				{When: When{Moment: Ready}, What: brokenAPI, For: 10 * time.Second}, {When: When{Moment: Ready, After: time.Second}, What: Kill},
+				{When: When{Moment: Ready}, What: brokenAPI, For: 10 * time.Second}, {
+					When: When{Moment: Ready, After: time.Second}, What: Kill,
+				},
 			}},
 		)},
-		{id: "C7", what: "kube-controller-manager or kube-scheduler is suspended for 10 s", sample: 1, points: stoppedControllers()},
+		{
+			id: "C7", what: "kube-controller-manager or kube-scheduler is suspended for 10 s", sample: 1,
+			points: stoppedControllers(),
+		},
 		elsewhere("C8", "the CRD is deleted or older", "TestOutdatedDefinitionIsReported (test/integration)"),
 	}
 	return rows
@@ -151,7 +163,9 @@ var brokenAPI = Actor{
 
 func apiService() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1.broken.example.com"},
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{
+			"name": "v1.broken.example.com",
+		},
 		"spec": map[string]any{
 			"group": "broken.example.com", "version": "v1", "groupPriorityMinimum": int64(1000), "versionPriority": int64(10),
 			"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": tenant, "name": "missing"},

@@ -21,8 +21,14 @@ import (
 
 func inputRows() []row {
 	return []row{
-		{id: "E1", what: "each field of the schema with each of its values, empty, and without its block; then reverted", sample: 1, points: schemaFields},
-		{id: "E2", what: "values of known types that are invalid or impossible; then reverted", sample: 1, points: badValues()},
+		{
+			id: "E1", what: "each field of the schema with each of its values, empty, and without its block; then reverted",
+			sample: 1, points: schemaFields,
+		},
+		{
+			id: "E2", what: "values of known types that are invalid or impossible; then reverted", sample: 1,
+			points: badValues(),
+		},
 		elsewhere("E3", "a random walk through specs", "TestRandomSpecs (test/integration): 300 specs"),
 		{id: "E4", what: "an invalid spec, then the last valid one: no pod is deleted", sample: 1, points: fixed(
 			atRest("invalid", invalidAndBack, options{}),
@@ -32,11 +38,16 @@ func inputRows() []row {
 			atRest("again", againAtOnce, options{counts: true, mayGo: everything}),
 		)},
 		{id: "E6", what: "a policy with 3,000 variables", sample: 1, points: fixed(
-			point{name: "rest/env", workload: rest, options: options{counts: true, mayGo: ofOperand("device-plugin")}, faults: strikes(hugePolicy)},
+			point{
+				name: "rest/env", workload: rest, options: options{counts: true, mayGo: ofOperand("device-plugin")},
+				faults: strikes(hugePolicy),
+			},
 		)},
-		elsewhere("E7", "hostile strings in paths, commands and names", "FuzzSpec (test/specgen), TestAPI (test/integration)"),
+		elsewhere("E7", "hostile strings in paths, commands and names",
+			"FuzzSpec (test/specgen), TestAPI (test/integration)"),
 		elsewhere("E8", "unknown fields", "TestAPI (test/integration)"),
-		elsewhere("E9", "a referenced ConfigMap or Secret is created, changed and deleted", "TestReferencedObjects (test/integration)"),
+		elsewhere("E9", "a referenced ConfigMap or Secret is created, changed and deleted",
+			"TestReferencedObjects (test/integration)"),
 	}
 }
 
@@ -91,7 +102,9 @@ func tryFields(block string, fields []specgen.Field) func(context.Context, *run)
 		if taken == 0 {
 			return fmt.Errorf("none of %d specs was accepted", len(specs))
 		}
-		if err := respec(ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) }); err != nil || block != "driver" {
+		if err := respec(
+			ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) },
+		); err != nil || block != "driver" {
 			return err
 		}
 		return r.restartUsers(ctx)
@@ -155,22 +168,27 @@ func badValues() func(context.Context, *campaign) ([]point, error) {
 	env := func(list ...any) map[string]any { return block("devicePlugin", map[string]any{"env": list}) }
 	values := map[string][]map[string]any{
 		"image": {
-			block("devicePlugin", map[string]any{"image": ":::"}), block("devicePlugin", map[string]any{"version": strings.Repeat("9", 300)}),
+			block("devicePlugin", map[string]any{"image": ":::"}), block("devicePlugin",
+				map[string]any{"version": strings.Repeat("9", 300)}),
 			block("driver", map[string]any{"repository": "../../etc"}), block("driver", map[string]any{"image": "a b"}),
 		},
 		"env": {
-			env(map[string]any{"name": "A", "value": "1"}, map[string]any{"name": "A", "value": "2"}), env(map[string]any{"value": "1"}),
+			env(map[string]any{"name": "A", "value": "1"},
+				map[string]any{"name": "A", "value": "2"}), env(map[string]any{"value": "1"}),
 			env(map[string]any{"name": "=", "value": "1"}), env(map[string]any{"name": "A", "value": "$(B)\n\u202e"}),
 		},
 		"resources": {
 			block("devicePlugin", map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "lots"}}}),
 			block("devicePlugin", map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "-1"}}}),
-			block("devicePlugin", map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "1"}, "requests": map[string]any{"cpu": "2"}}}),
+			block("devicePlugin", map[string]any{
+				"resources": map[string]any{"limits": map[string]any{"cpu": "1"}, "requests": map[string]any{"cpu": "2"}},
+			}),
 		},
 		"scheduling": {
 			block("daemonsets", map[string]any{"priorityClassName": "no-such-class"}),
 			block("daemonsets", map[string]any{"tolerations": []any{map[string]any{"operator": "Sometimes"}}}),
-			block("daemonsets", map[string]any{"tolerations": []any{map[string]any{"key": "a", "operator": "Exists", "value": "b"}}}),
+			block("daemonsets",
+				map[string]any{"tolerations": []any{map[string]any{"key": "a", "operator": "Exists", "value": "b"}}}),
 		},
 		"rolling": {
 			rolling("0"), rolling("0%"), rolling("101%"), rolling("-1"), rolling("many"), rolling("1000"),
@@ -219,7 +237,8 @@ func invalidAndBack(ctx context.Context, r *run) error {
 			return err
 		}
 		if policy.Status.ObservedGeneration != policy.Generation || policy.Status.State == v1.StateReady {
-			return fmt.Errorf("L6 it is %s for generation %d of %d", policy.Status.State, policy.Status.ObservedGeneration, policy.Generation)
+			return fmt.Errorf("L6 it is %s for generation %d of %d", policy.Status.State, policy.Status.ObservedGeneration,
+				policy.Generation)
 		}
 		return nil
 	}); err != nil {
@@ -283,5 +302,6 @@ func hugePolicy(ctx context.Context, r *run) error {
 			return err
 		}
 	}
-	return errors.Join(pauseFor(ctx, time.Second), respec(ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) }))
+	return errors.Join(pauseFor(ctx, time.Second),
+		respec(ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) }))
 }

@@ -21,7 +21,8 @@ func nodeRows() []row {
 			flap(rest, time.Second), flap(rest, 10*time.Second), flap(specChange, 5*time.Second), flap(disable, 5*time.Second),
 		)},
 		{id: "N2", what: "the labels of one node have another format, or some of them are missing", sample: 1, points: fixed(
-			relabelled("prefix", map[string]any{labels.DiscoveryPCIPresent: nil, labels.DiscoveryPrefix + "pci-0302_10de_x.present": "true"}),
+			relabelled("prefix",
+				map[string]any{labels.DiscoveryPCIPresent: nil, labels.DiscoveryPrefix + "pci-0302_10de_x.present": "true"}),
 			relabelled("kernel", map[string]any{labels.DiscoveryKernel: nil}),
 			relabelled("system", map[string]any{labels.DiscoveryOSID: nil, labels.DiscoveryOSVersion: nil}),
 			relabelled("older", map[string]any{labels.DiscoveryOSVersion: "22.04"}),
@@ -35,15 +36,23 @@ func nodeRows() []row {
 			relabelled("forged", map[string]any{labels.GPUPresent: "false"}),
 		)},
 		{id: "N4", what: "20 nodes join and leave simultaneously; a node flaps Ready", sample: 1, points: fixed(
-			point{name: "rest/burst", workload: rest, faults: []Fault{{When: When{Moment: Ready}, What: Actor{Does: burst}}}, options: options{counts: true}},
+			point{
+				name: "rest/burst", workload: rest, faults: []Fault{{When: When{Moment: Ready}, What: Actor{Does: burst}}},
+				options: options{counts: true},
+			},
 			point{name: "rest/flap", workload: rest, options: options{}, faults: []Fault{
 				{When: When{Moment: Ready}, What: Actor{Does: flapReady}},
 			}},
 		)},
 		{id: "N5", what: "a user's label that opts a node out of an operand stays through a flap of discovery", sample: 1, points: fixed(
-			point{name: "rest/deploy", workload: rest, options: options{counts: true, differs: true, after: overrideIsKept, mayGo: ofOperand(discovery)}, faults: []Fault{
+			point{name: "rest/deploy", workload: rest, options: options{
+				counts: true, differs: true, after: overrideIsKept, mayGo: ofOperand(discovery),
+			}, faults: []Fault{
 				{When: When{Moment: Ready}, What: Actor{Does: labelNode(labels.DeployPrefix+discovery, labels.False)}},
-				{When: When{Moment: Ready, After: 2 * time.Second}, What: Actor{Does: hideDiscovery, Back: showDiscovery}, For: 2 * time.Second},
+				{
+					When: When{Moment: Ready, After: 2 * time.Second}, What: Actor{Does: hideDiscovery, Back: showDiscovery},
+					For: 2 * time.Second,
+				},
 			}},
 		)},
 	}
@@ -122,7 +131,8 @@ func relabelled(name string, change map[string]any) point {
 				if err != nil {
 					return err
 				}
-				return errors.Join(hideNode(ctx, r), r.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}}, string(text)))
+				return errors.Join(hideNode(ctx, r),
+					r.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}}, string(text)))
 			},
 			Back: func(ctx context.Context, r *run) error {
 				added := map[string]any{}
@@ -133,7 +143,8 @@ func relabelled(name string, change map[string]any) point {
 				if err != nil {
 					return err
 				}
-				return errors.Join(r.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}}, string(text)), showDiscovery(ctx, r))
+				return errors.Join(r.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}}, string(text)),
+					showDiscovery(ctx, r))
 			},
 		}}},
 		options: options{only: []string{nodeName(0)}, counts: true},
@@ -156,7 +167,9 @@ func burst(ctx context.Context, r *run) error {
 			return err
 		}
 	}
-	if err := r.awaitWithin(ctx, convergeTime, "the burst of nodes to be ready", func() error { return r.isReady(ctx, last) }); err != nil {
+	if err := r.awaitWithin(
+		ctx, convergeTime, "the burst of nodes to be ready", func() error { return r.isReady(ctx, last) },
+	); err != nil {
 		return err
 	}
 	for number := first; number < last; number++ {

@@ -24,13 +24,19 @@ func admissionRows() []row {
 	return []row{
 		{id: "R1", what: "an admission policy temporarily refuses one DaemonSet, or all writes to nodes", sample: 1, points: fixed(
 			point{name: "I/daemonset", workload: install, options: options{during: reportsFailedCalls}, faults: []Fault{
-				{When: When{Moment: Start}, What: forbids("daemonsets", "apps", "object.metadata.name == '"+pluginName+"'"), For: long},
+				{
+					When: When{Moment: Start}, What: forbids("daemonsets", "apps", "object.metadata.name == '"+pluginName+"'"),
+					For: long,
+				},
 			}},
 			point{name: "I/nodes", workload: install, faults: []Fault{
 				{When: When{Moment: Start}, What: forbids("nodes", "", "true"), For: long},
 			}},
 			point{name: "G/daemonset", workload: specChange, options: options{during: reportsFailedCalls}, faults: []Fault{
-				{When: When{Moment: Ready}, What: forbids("daemonsets", "apps", "object.metadata.name == '"+pluginName+"'"), For: long},
+				{
+					When: When{Moment: Ready}, What: forbids("daemonsets", "apps", "object.metadata.name == '"+pluginName+"'"),
+					For: long,
+				},
 			}},
 		)},
 		{id: "R2", what: "Pod Security temporarily refuses the pods of the namespace", sample: 1, points: fixed(
@@ -52,10 +58,15 @@ func admissionRows() []row {
 		)},
 		elsewhere("R5", "each permission is removed, and restored", "TestEachRightIsNeeded (test/integration)"),
 		{id: "R6", what: "the operator's token is refused for some seconds", sample: 1, points: fixed(
-			point{name: "I", workload: install, options: options{exits: true, blind: true}, faults: []Fault{unauthorized(Created)}},
-			point{name: "G", workload: specChange, options: options{exits: true, blind: true}, faults: []Fault{unauthorized(Ready)}},
+			point{
+				name: "I", workload: install, options: options{exits: true, blind: true}, faults: []Fault{unauthorized(Created)},
+			},
+			point{
+				name: "G", workload: specChange, options: options{exits: true, blind: true}, faults: []Fault{unauthorized(Ready)},
+			},
 		)},
-		leftOut("R7", "API Priority and Fairness limits the operator to one seat", "for the operator it is latency and 429, which C1 and C3 cover; seats are not scarce on such a small cluster"),
+		leftOut("R7", "API Priority and Fairness limits the operator to one seat",
+			"for the operator it is latency and 429, which C1 and C3 cover; seats are not scarce on such a small cluster"),
 	}
 }
 
@@ -65,20 +76,25 @@ func forbids(what, group, condition string) Actor {
 	refuses := func() *admissionv1.ValidatingAdmissionPolicy {
 		rule := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-			Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{what, what + "/status"}},
+			Rule: admissionv1.Rule{
+				APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{what, what + "/status"},
+			},
 		}}
-		return &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{rule}},
-			Validations: []admissionv1.Validation{{
-				Expression: fmt.Sprintf("request.userInfo.username != 'system:serviceaccount:%s:%s' || !(%s)", namespace, account, condition),
-				Message:    "refused by the campaign",
-			}},
-		}}
+		return &admissionv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{rule}},
+				Validations: []admissionv1.Validation{{
+					Expression: fmt.Sprintf("request.userInfo.username != 'system:serviceaccount:%s:%s' || !(%s)", namespace, account,
+						condition),
+					Message: "refused by the campaign",
+				}},
+			}}
 	}
 	binding := func() *admissionv1.ValidatingAdmissionPolicyBinding {
-		return &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		}}
+		return &admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			}}
 	}
 	return Actor{
 		Does: func(ctx context.Context, r *run) error {

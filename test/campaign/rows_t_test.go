@@ -26,7 +26,8 @@ func managerRows() []row {
 			both(install), both(specChange), both(scale), both(disable), both(remove),
 		)},
 		{id: "T2", what: "the leader is frozen while another takes over, and then resumes", sample: 1, points: fixed(
-			point{name: "G", workload: specChange, options: options{operators: 2, args: elect, exits: true, after: noStaleWrites},
+			point{
+				name: "G", workload: specChange, options: options{operators: 2, args: elect, exits: true, after: noStaleWrites},
 				faults: []Fault{{When: When{Moment: Ready}, What: Freeze, For: 22 * time.Second}}},
 			point{name: "S", workload: scale, options: options{operators: 2, args: elect, exits: true, after: noStaleWrites},
 				faults: []Fault{{When: When{Moment: Ready}, What: Freeze, For: 22 * time.Second}}},
@@ -37,8 +38,13 @@ func managerRows() []row {
 					{Match: fault.Match{Resources: []string{"leases"}}, Action: fault.Action{Delay: 12 * time.Second}},
 				}},
 			}},
-			point{name: "G/deleted", workload: specChange, options: options{args: elect, exits: true}, faults: strikes(deleteLease)},
-			point{name: "I/held", workload: install, options: options{args: elect}, faults: []Fault{{When: When{Moment: Start}, What: Actor{Does: holdLease}}}},
+			point{
+				name: "G/deleted", workload: specChange, options: options{args: elect, exits: true}, faults: strikes(deleteLease),
+			},
+			point{
+				name: "I/held", workload: install, options: options{args: elect},
+				faults: []Fault{{When: When{Moment: Start}, What: Actor{Does: holdLease}}},
+			},
 		)},
 		{id: "T4", what: "the times that the operator stores on a node are invalid", sample: 1, points: badTimes()},
 		{id: "T5", what: "operators of two releases simultaneously", sample: 1, points: fixed(
@@ -103,7 +109,8 @@ func holdLease(ctx context.Context, r *run) error {
 func badTimes() func(context.Context, *campaign) ([]point, error) {
 	var points []point
 	for name, value := range map[string]string{
-		"future": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339), "epoch": "1970-01-01T00:00:00Z", "text": "yesterday", "empty": "",
+		"future": time.Now().Add(24 * time.Hour).UTC().
+			Format(time.RFC3339), "epoch": "1970-01-01T00:00:00Z", "text": "yesterday", "empty": "",
 	} {
 		for _, key := range []string{labels.DiscoveryLostSince, labels.DiscoveryMissingSince} {
 			points = append(points, point{
@@ -113,7 +120,10 @@ func badTimes() func(context.Context, *campaign) ([]point, error) {
 						return r.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}},
 							fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))
 					}}},
-					{When: When{Moment: Ready, After: time.Second}, What: Actor{Does: hideDiscovery, Back: showDiscovery}, For: 2 * time.Second},
+					{
+						When: When{Moment: Ready, After: time.Second}, What: Actor{Does: hideDiscovery, Back: showDiscovery},
+						For: 2 * time.Second,
+					},
 					{When: When{Moment: Ready, After: 2 * time.Second}, What: Kill},
 				},
 			})

@@ -9,7 +9,8 @@ import (
 
 // rows returns all rows of the campaign, in the order of docs/campaign.md.
 func rows() []row {
-	return slices.Concat(crashRows(), watchRows(), errorRows(), inputRows(), actorRows(), upgradeRows(), nodeRows(), admissionRows(), managerRows(), loadRows())
+	return slices.Concat(crashRows(), watchRows(), errorRows(), inputRows(), actorRows(), upgradeRows(), nodeRows(),
+		admissionRows(), managerRows(), loadRows())
 }
 
 // elsewhere returns a row that other tests cover.
@@ -20,7 +21,8 @@ func leftOut(id, what, why string) row { return row{id: id, what: what, left: wh
 
 // upgradeRows need the upgrade engine.
 func upgradeRows() []row {
-	return []row{leftOut("U1-U15", "driver upgrades", "the operator does not cordon nodes yet; the rows will be added with the upgrade engine")}
+	return []row{leftOut("U1-U15", "driver upgrades",
+		"the operator does not cordon nodes yet; the rows will be added with the upgrade engine")}
 }
 
 // nameOf returns a request as part of a point's name.

@@ -22,8 +22,14 @@ func loadRows() []row {
 	return []row{
 		{id: "W1", what: "at rest nothing is written", sample: 1, points: fixed(
 			point{name: "20s", workload: rest, options: options{after: quietFor(20 * time.Second)}},
-			point{name: "restart", workload: rest, faults: []Fault{{When: When{Moment: Ready}, What: Kill}}, options: options{after: quietFor(5 * time.Second)}},
-			point{name: "broken-node", workload: rest, options: options{differs: true, counts: true, after: brokenNodeIsQuiet, mayGo: ofOperand("driver")}},
+			point{
+				name: "restart", workload: rest, faults: []Fault{{When: When{Moment: Ready}, What: Kill}},
+				options: options{after: quietFor(5 * time.Second)},
+			},
+			point{
+				name: "broken-node", workload: rest,
+				options: options{differs: true, counts: true, after: brokenNodeIsQuiet, mayGo: ofOperand("driver")},
+			},
 		)},
 		{id: "W2", what: "200 no-op passes", sample: 1, points: fixed(
 			point{name: "rest", workload: rest, options: options{differs: true, after: touched}},
@@ -32,9 +38,12 @@ func loadRows() []row {
 		{id: "P3", what: "random faults of all rows, several simultaneously", sample: 1, points: mixtures()},
 		{id: "P4", what: "200 changes of pods a second for 5 s", sample: 1, points: fixed(
 			point{name: "rest", workload: rest, options: options{differs: true, counts: true},
-				faults: []Fault{{When: When{Moment: Ready}, What: Repeated{5 * time.Millisecond, stormOfPods}, For: 5 * time.Second}}},
+				faults: []Fault{
+					{When: When{Moment: Ready}, What: Repeated{5 * time.Millisecond, stormOfPods}, For: 5 * time.Second},
+				}},
 		)},
-		elsewhere("P5 (L1-L5 of the code)", "races, leaks, fuzzing, mutations", "make test-race, make test-mutations, make test-unit (Fuzz tests)"),
+		elsewhere("P5 (L1-L5 of the code)", "races, leaks, fuzzing, mutations",
+			"make test-race, make test-mutations, make test-unit (Fuzz tests)"),
 	}
 }
 
@@ -57,7 +66,9 @@ func brokenNodeIsQuiet(ctx context.Context, r *run) error {
 	r.sim.Break("driver", nodeName(0), "CrashLoop")
 	defer r.sim.Heal("driver", nodeName(0))
 	pods := &corev1.PodList{}
-	if err := r.quiet.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{"app": "nvidia-driver-daemonset"}); err != nil {
+	if err := r.quiet.List(
+		ctx, pods, client.InNamespace(namespace), client.MatchingLabels{"app": "nvidia-driver-daemonset"},
+	); err != nil {
 		return err
 	}
 	for i := range pods.Items {
@@ -89,7 +100,8 @@ func brokenNodeIsQuiet(ctx context.Context, r *run) error {
 func touched(ctx context.Context, r *run) error {
 	before := len(r.writes())
 	for i := range 200 {
-		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, invariantLabel, i))
+		patch := client.RawPatch(types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, invariantLabel, i))
 		if err := r.quiet.Patch(ctx, daemonSetNamed(pluginName), patch); err != nil {
 			return err
 		}
@@ -115,7 +127,8 @@ func stormOfPods(ctx context.Context, r *run) error {
 		return err
 	}
 	pod := &pods.Items[rand.IntN(len(pods.Items))] //nolint:gosec // the selection of the pod does not matter
-	return client.IgnoreNotFound(r.patch(ctx, pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, invariantLabel, time.Now().UnixNano())))
+	return client.IgnoreNotFound(r.patch(ctx, pod,
+		fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, invariantLabel, time.Now().UnixNano())))
 }
 
 // mixtures returns points with several faults, selected by a seed that is the name of the point.
@@ -153,7 +166,9 @@ func randomFault(dice *rand.Rand) Fault {
 		{What: API{{Match: watches(kind), Stream: fault.Stream{Hold: true}}}, For: last},
 		{What: API{{Match: watches(kind), Stream: fault.Stream{Twice: true, Delay: 100 * time.Millisecond}}}, For: last},
 		{What: API{{Match: anyWrite, Phase: bad.phase, Action: bad.Action}}, For: last},
-		{What: Repeated{time.Second, ifExists(editPlugin(func(ds *appsv1.DaemonSet) { ds.Annotations[labels.Digest] = "forged" }))}, For: last},
+		{What: Repeated{
+			time.Second, ifExists(editPlugin(func(ds *appsv1.DaemonSet) { ds.Annotations[labels.Digest] = "forged" })),
+		}, For: last},
 	}
 	return faults[dice.IntN(len(faults))]
 }

@@ -28,28 +28,39 @@ func actorRows() []row {
 	plugin := options{counts: true, mayGo: ofOperand("device-plugin")}
 	return []row{
 		{id: "X1", what: "another client edits fields of the operator, and others", sample: 1, points: fixed(
-			atRest("image", editPlugin(func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:1" }), plugin),
+			atRest("image",
+				editPlugin(func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:1" }),
+				plugin),
 			atRest("selector", editPlugin(func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = nil }), plugin),
 			atRest("labels", editPlugin(func(ds *appsv1.DaemonSet) { delete(ds.Labels, labels.ManagedBy) }), plugin),
 			atRest("digest", editPlugin(func(ds *appsv1.DaemonSet) { ds.Annotations[labels.Digest] = "forged" }), options{}),
 			onMIG("data", editMap, options{}),
-			point{name: "rest/foreign", workload: rest, faults: strikes(labelDaemonSet("hpc")), options: options{differs: true, after: foreignLabelIsKept}},
+			point{
+				name: "rest/foreign", workload: rest, faults: strikes(labelDaemonSet("hpc")),
+				options: options{differs: true, after: foreignLabelIsKept},
+			},
 		)},
 		{id: "X2", what: "another client writes the same field every 500 ms for 10 s", sample: 1, points: fixed(
-			point{name: "rest/label", workload: rest, options: options{counts: true, mayGo: ofOperand("device-plugin")}, faults: []Fault{
+			point{name: "rest/label", workload: rest, options: options{
+				counts: true, mayGo: ofOperand("device-plugin"),
+			}, faults: []Fault{
 				{When: When{Moment: Ready}, What: Repeated{500 * time.Millisecond, editPlugin(func(ds *appsv1.DaemonSet) {
 					ds.Labels[labels.ManagedBy] = "another"
 				})}, For: 10 * time.Second},
 			}},
 		)},
-		elsewhere("X3", "an admission webhook that hangs, or changes applied objects", "TestAWebhookThatHangs, TestAWebhookThatChangesObjectsBack (test/integration)"),
-		{id: "X4", what: "a foreign object has a name that the operator needs", sample: 1, points: fixed(foreignObjects()...)},
+		elsewhere("X3", "an admission webhook that hangs, or changes applied objects",
+			"TestAWebhookThatHangs, TestAWebhookThatChangesObjectsBack (test/integration)"),
+		{
+			id: "X4", what: "a foreign object has a name that the operator needs", sample: 1, points: fixed(foreignObjects()...),
+		},
 		elsewhere("X5", "an obstacle is removed: no other action is needed", "rows X4, R1, R2 and R3 end so"),
 		{id: "X6", what: "another client deletes an object of the stack, or the policy and orphans its objects", sample: 1, points: fixed(
 			atRest("daemonset", deleteNamed(daemonSetNamed(pluginName)), plugin),
 			atRest("driver", deleteNamed(daemonSetNamed(driverName)), options{counts: true, mayGo: ofOperand("driver")}),
 			onMIG("configmap", deleteNamed(migMapObject()), options{counts: true}),
-			atRest("runtimeclass", deleteNamed(&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}}), options{counts: true}),
+			atRest("runtimeclass", deleteNamed(&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}}),
+				options{counts: true}),
 			atRest("orphans", orphan, options{counts: true}),
 		)},
 		{id: "X7", what: "owner references are removed, or refer to another owner", sample: 1, points: fixed(
@@ -207,23 +218,26 @@ func foreignObjects() []point {
 		operand  string
 	}{
 		"daemonset": {install, noPods(metav1.ObjectMeta{Namespace: namespace, Name: pluginName}), "device-plugin"},
-		"configmap": {mig, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: migMap}, Data: map[string]string{"key": "mine"}}, "mig-manager"},
+		"configmap": {mig, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: migMap}, Data: map[string]string{"key": "mine"},
+		}, "mig-manager"},
 	}
 	var points []point
 	for name, foreign := range objects {
-		points = append(points, point{name: foreign.workload.id + "/" + name, workload: foreign.workload, options: options{counts: true}, faults: []Fault{{
-			When: When{Moment: Start}, For: 8 * time.Second,
-			What: Actor{
-				Does: func(ctx context.Context, r *run) error {
-					copied, is := foreign.object.DeepCopyObject().(client.Object)
-					if !is {
-						return fmt.Errorf("%T is not an object", foreign.object)
-					}
-					return r.quiet.Create(ctx, copied)
+		points = append(points, point{
+			name: foreign.workload.id + "/" + name, workload: foreign.workload, options: options{counts: true}, faults: []Fault{{
+				When: When{Moment: Start}, For: 8 * time.Second,
+				What: Actor{
+					Does: func(ctx context.Context, r *run) error {
+						copied, is := foreign.object.DeepCopyObject().(client.Object)
+						if !is {
+							return fmt.Errorf("%T is not an object", foreign.object)
+						}
+						return r.quiet.Create(ctx, copied)
+					},
+					Back: func(ctx context.Context, r *run) error { return r.conflictEnds(ctx, foreign.object, foreign.operand) },
 				},
-				Back: func(ctx context.Context, r *run) error { return r.conflictEnds(ctx, foreign.object, foreign.operand) },
-			},
-		}}})
+			}}})
 	}
 	return points
 }
@@ -236,7 +250,9 @@ func (r *run) conflictEnds(ctx context.Context, object client.Object, operand st
 			return err
 		}
 		for _, status := range policy.Status.Operands {
-			if status.Name == operand && status.State == v1.OperandConflict && strings.Contains(status.Message, object.GetName()) {
+			if status.Name == operand && status.State == v1.OperandConflict && strings.Contains(
+				status.Message, object.GetName(),
+			) {
 				return nil
 			}
 		}

@@ -199,7 +199,9 @@ func (r *run) goOn(ctx context.Context, res *result) string {
 	r.lock.Lock()
 	res.missed = r.missed && !r.optional
 	r.lock.Unlock()
-	if err := r.awaitWithin(ctx, convergeTime+r.patience, "the end of workload "+r.workload.id, func() error { return r.workload.ended(ctx, r) }); err != nil {
+	if err := r.awaitWithin(
+		ctx, convergeTime+r.patience, "the end of workload "+r.workload.id, func() error { return r.workload.ended(ctx, r) },
+	); err != nil {
 		return "L1 " + err.Error()
 	}
 	res.recovery = time.Since(over)
@@ -222,7 +224,9 @@ func (r *run) check(ctx context.Context, what func(context.Context, *run) error)
 
 // change makes the workload's change once the stack is ready.
 func (r *run) change(ctx context.Context, limit time.Duration, res *result) string {
-	if err := r.awaitWithin(ctx, limit, "the stack to be ready", func() error { return r.isReady(ctx, r.workload.nodes) }); err != nil {
+	if err := r.awaitWithin(
+		ctx, limit, "the stack to be ready", func() error { return r.isReady(ctx, r.workload.nodes) },
+	); err != nil {
 		return "L1 " + err.Error()
 	}
 	r.arm(ctx, Ready)
@@ -256,14 +260,17 @@ func (r *run) isReady(ctx context.Context, nodes int) error {
 		return err
 	}
 	ready := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionReady)
-	if policy.Status.State != v1.StateReady || policy.Status.ObservedGeneration != policy.Generation || policy.Status.NodeSummary == nil {
-		return fmt.Errorf("the status is %s of generation %d of %d, %v", policy.Status.State, policy.Status.ObservedGeneration, policy.Generation, ready)
+	if policy.Status.State != v1.StateReady || policy.Status.ObservedGeneration != policy.Generation ||
+		policy.Status.NodeSummary == nil {
+		return fmt.Errorf("the status is %s of generation %d of %d, %v", policy.Status.State,
+			policy.Status.ObservedGeneration, policy.Generation, ready)
 	}
 	if got, want := policy.Status.NodeSummary.ReadyOfTotal, fmt.Sprintf("%d/%d", nodes, nodes); got != want {
 		return fmt.Errorf("%s nodes are ready, of %s", got, want)
 	}
 	if !meta.IsStatusConditionTrue(policy.Status.Conditions, v1.ConditionAuxiliaryReady) {
-		return fmt.Errorf("auxiliary operands are not ready: %v", meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionAuxiliaryReady))
+		return fmt.Errorf("auxiliary operands are not ready: %v",
+			meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionAuxiliaryReady))
 	}
 	return nil
 }
@@ -283,7 +290,8 @@ func (r *run) settle(ctx context.Context) error {
 			}
 		}
 		if quiet := time.Since(since); quiet < idle {
-			return fmt.Errorf("the last one was %s ago, the last ones:\n%s", quiet.Round(time.Millisecond), lastWrites(r.writes()))
+			return fmt.Errorf("the last one was %s ago, the last ones:\n%s", quiet.Round(time.Millisecond),
+				lastWrites(r.writes()))
 		}
 		return nil
 	})

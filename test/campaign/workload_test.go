@@ -37,7 +37,8 @@ type workload struct {
 const fewNodes = 3
 
 func respec(ctx context.Context, r *run, change func(*v1.ClusterPolicySpec)) error {
-	return edit(ctx, r.quiet, &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}}, func(p *v1.ClusterPolicy) { change(&p.Spec) })
+	return edit(ctx, r.quiet, &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}},
+		func(p *v1.ClusterPolicy) { change(&p.Spec) })
 }
 
 func allReady(nodes int) func(context.Context, *run) error {
@@ -65,7 +66,9 @@ var specChange = &workload{
 	id: "G", what: "change a variable of the device plugin", nodes: fewNodes,
 	change: func(ctx context.Context, r *run) error {
 		return respec(ctx, r, func(spec *v1.ClusterPolicySpec) {
-			spec.DevicePlugin = &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "EXAMPLE", Value: "changed"}}}}
+			spec.DevicePlugin = &v1.DevicePluginSpec{
+				ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "EXAMPLE", Value: "changed"}}},
+			}
 		})
 	},
 	ended: func(ctx context.Context, r *run) error {
@@ -73,7 +76,8 @@ var specChange = &workload{
 		if err := r.quiet.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pluginName}, ds); err != nil {
 			return err
 		}
-		if ds.Status.UpdatedNumberScheduled != fewNodes || ds.Status.ObservedGeneration != ds.Generation || ds.Status.NumberAvailable != fewNodes {
+		if ds.Status.UpdatedNumberScheduled != fewNodes || ds.Status.ObservedGeneration != ds.Generation ||
+			ds.Status.NumberAvailable != fewNodes {
 			return fmt.Errorf("%s is not rolled out: %+v", pluginName, ds.Status)
 		}
 		return r.isReady(ctx, fewNodes)
@@ -133,10 +137,14 @@ func (r *run) removeNode(ctx context.Context, number int) error {
 var disable = &workload{
 	id: "D", what: "disable GPU Feature Discovery, then enable it", nodes: fewNodes,
 	change: func(ctx context.Context, r *run) error {
-		if err := respec(ctx, r, func(spec *v1.ClusterPolicySpec) { spec.GFD = &v1.GFDSpec{Enabled: new(false)} }); err != nil {
+		if err := respec(
+			ctx, r, func(spec *v1.ClusterPolicySpec) { spec.GFD = &v1.GFDSpec{Enabled: new(false)} },
+		); err != nil {
 			return err
 		}
-		if err := r.awaitWithin(ctx, convergeTime, "it to be removed", func() error { return r.operandIs(ctx, discovery, v1.OperandDisabled, 0) }); err != nil {
+		if err := r.awaitWithin(
+			ctx, convergeTime, "it to be removed", func() error { return r.operandIs(ctx, discovery, v1.OperandDisabled, 0) },
+		); err != nil {
 			return err
 		}
 		return respec(ctx, r, func(spec *v1.ClusterPolicySpec) { spec.GFD = nil })
@@ -159,7 +167,9 @@ func (r *run) operandIs(ctx context.Context, name string, state v1.OperandState,
 		return err
 	}
 	found := &corev1.PodList{}
-	if err := r.quiet.List(ctx, found, client.InNamespace(namespace), client.MatchingLabels{labels.Operand: name}); err != nil {
+	if err := r.quiet.List(
+		ctx, found, client.InNamespace(namespace), client.MatchingLabels{labels.Operand: name},
+	); err != nil {
 		return err
 	}
 	if len(found.Items) != pods {
@@ -176,7 +186,8 @@ func (r *run) operandIs(ctx context.Context, name string, state v1.OperandState,
 var remove = &workload{
 	id: "X", what: "delete the policy", nodes: fewNodes,
 	change: func(ctx context.Context, r *run) error {
-		return r.quiet.Delete(ctx, &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		return r.quiet.Delete(ctx, &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}},
+			client.PropagationPolicy(metav1.DeletePropagationBackground))
 	},
 	ended: gone,
 	mayGo: func(string, string) bool { return true },

@@ -105,7 +105,8 @@ func readCalls(log io.Reader) (Calls, error) {
 			return nil, fmt.Errorf("line %q: %w", bytes.TrimSpace(data), err)
 		}
 		calls = append(calls, Call{
-			User: line.User.Username, Credential: strings.Join(line.User.Extra[credentialKey], ","), Verb: line.Verb, Code: line.ResponseStatus.Code, Time: line.StageTimestamp,
+			User: line.User.Username, Credential: strings.Join(line.User.Extra[credentialKey],
+				","), Verb: line.Verb, Code: line.ResponseStatus.Code, Time: line.StageTimestamp,
 			Group: line.ObjectRef.APIGroup, Resource: line.ObjectRef.Resource, Subresource: line.ObjectRef.Subresource,
 			Namespace: line.ObjectRef.Namespace, Name: line.ObjectRef.Name,
 		})

@@ -116,7 +116,9 @@ func checkFront(t *testing.T, c *Cluster) {
 	if err := createConfigMap(t, client, "through-front"); err != nil {
 		t.Error(err)
 	}
-	if _, err := client.CoreV1().Secrets(OperatorNamespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+	if _, err := client.CoreV1().Secrets(OperatorNamespace).List(
+		t.Context(), metav1.ListOptions{},
+	); !apierrors.IsForbidden(err) {
 		t.Errorf("list secrets through the front: got error %v, want forbidden", err)
 	}
 	if err := front.Close(); err != nil {
@@ -158,7 +160,9 @@ func checkOutage(t *testing.T, c *Cluster) {
 	if err := c.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().ConfigMaps(OperatorNamespace).Get(t.Context(), "allowed", metav1.GetOptions{}); err != nil {
+	if _, err := client.CoreV1().ConfigMaps(OperatorNamespace).Get(
+		t.Context(), "allowed", metav1.GetOptions{},
+	); err != nil {
 		t.Error(err)
 	}
 	if err := c.RestartClients(t.Context()); err != nil {
@@ -169,10 +173,14 @@ func checkOutage(t *testing.T, c *Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fresh}}, metav1.CreateOptions{}); err != nil {
+	if _, err := admin.CoreV1().Namespaces().Create(
+		t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fresh}}, metav1.CreateOptions{},
+	); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait.PollUntilContextTimeout(t.Context(), pollInterval, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(t.Context(), pollInterval, 20*time.Second, true, func(ctx context.Context) (
+		bool, error,
+	) {
 		_, err := admin.CoreV1().ServiceAccounts(fresh).Get(ctx, "default", metav1.GetOptions{})
 		return err == nil, nil
 	}); err != nil {

@@ -39,7 +39,8 @@ func Install(ctx context.Context, cfg *rest.Config, kustomizeDir string) error {
 
 // InstallObjects applies objects in installOrder, except Deployments.
 func InstallObjects(ctx context.Context, cfg *rest.Config, objects []*unstructured.Unstructured) error {
-	objects = slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool { return obj.GetKind() == "Deployment" })
+	objects = slices.DeleteFunc(slices.Clone(objects),
+		func(obj *unstructured.Unstructured) bool { return obj.GetKind() == "Deployment" })
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("register CustomResourceDefinition: %w", err)

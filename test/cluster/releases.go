@@ -119,10 +119,22 @@ func findPinned(root, version string) (release, error) {
 // readRelease reads the versions of the Kubernetes tools from the module in kubeDir and of the others from mainDir.
 func readRelease(kubeDir, mainDir string) (release, error) {
 	tools := []tool{
-		{name: "etcd", envtest: true, pkg: "go.etcd.io/etcd/server/v3", module: "go.etcd.io/etcd/server/v3", dir: mainDir, cold: "1 min"},
-		{name: "kube-apiserver", envtest: true, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: kubernetesModule, dir: kubeDir, cold: "5 min"},
-		{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: kubernetesModule, dir: kubeDir, cold: "1 min"},
-		{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: kubernetesModule, dir: kubeDir, cold: "30 s"},
+		{
+			name: "etcd", envtest: true, pkg: "go.etcd.io/etcd/server/v3", module: "go.etcd.io/etcd/server/v3", dir: mainDir,
+			cold: "1 min",
+		},
+		{
+			name: "kube-apiserver", envtest: true, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: kubernetesModule,
+			dir: kubeDir, cold: "5 min",
+		},
+		{
+			name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: kubernetesModule,
+			dir: kubeDir, cold: "1 min",
+		},
+		{
+			name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: kubernetesModule, dir: kubeDir,
+			cold: "30 s",
+		},
 		{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: kwokModule, dir: mainDir, cold: "2 min"},
 	}
 	rel := release{}

@@ -26,7 +26,8 @@ func withSeccomp(ctx context.Context, dir string) ([]string, error) {
 	}
 	libraries, err := filepath.Glob(filepath.Join(unpacked, "usr", "lib", "*", "libseccomp.a"))
 	if err != nil || len(libraries) != 1 {
-		return nil, fmt.Errorf("the package %s has no libseccomp.a at the expected path: %w", seccompPackage, errors.Join(err, os.ErrNotExist))
+		return nil, fmt.Errorf("the package %s has no libseccomp.a at the expected path: %w", seccompPackage,
+			errors.Join(err, os.ErrNotExist))
 	}
 	// This script replaces pkg-config for this one library, as the machine may not have it.
 	script := fmt.Sprintf("#!/bin/sh\ncase $1 in --cflags) echo '-I%s';; --libs) echo '-L%s -l:libseccomp.a';; esac\n",

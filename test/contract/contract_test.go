@@ -87,7 +87,9 @@ func (r row) moved() row {
 }
 
 // find returns the value that the row checks, or why it cannot be found.
-func (tb table) find(t *testing.T, r row, scenarios map[string]map[operand.Name]rendered, installer installer) (any, string) {
+func (tb table) find(
+	t *testing.T, r row, scenarios map[string]map[operand.Name]rendered, installer installer,
+) (any, string) {
 	t.Helper()
 	result := scenarios[r.Scenario][r.Operand]
 	if result.err != nil {

@@ -42,11 +42,15 @@ var extractors = map[string]func(place) (any, error){
 	"record":             record,
 	"servicePort":        ofDaemonSet(servicePort),
 
-	"name":                         ofDaemonSet(func(p place) (any, error) { return p.ds.Name, nil }),
-	"namespace":                    ofDaemonSet(func(p place) (any, error) { return p.ds.Namespace, nil }),
-	"label":                        ofDaemonSet(func(p place) (any, error) { return text(p.ds.Labels[p.row.Name]), nil }),
-	"podLabel":                     ofDaemonSet(func(p place) (any, error) { return text(p.ds.Spec.Template.Labels[p.row.Name]), nil }),
-	"podAnnotation":                ofDaemonSet(func(p place) (any, error) { return text(p.ds.Spec.Template.Annotations[p.row.Name]), nil }),
+	"name":      ofDaemonSet(func(p place) (any, error) { return p.ds.Name, nil }),
+	"namespace": ofDaemonSet(func(p place) (any, error) { return p.ds.Namespace, nil }),
+	"label":     ofDaemonSet(func(p place) (any, error) { return text(p.ds.Labels[p.row.Name]), nil }),
+	"podLabel": ofDaemonSet(func(p place) (any, error) {
+		return text(p.ds.Spec.Template.Labels[p.row.Name]), nil
+	}),
+	"podAnnotation": ofDaemonSet(func(p place) (any, error) {
+		return text(p.ds.Spec.Template.Annotations[p.row.Name]), nil
+	}),
 	"nodeSelector":                 ofDaemonSet(func(p place) (any, error) { return p.spec().NodeSelector, nil }),
 	"selectedBy":                   ofDaemonSet(selectedBy),
 	"affinity":                     ofDaemonSet(func(p place) (any, error) { return p.spec().Affinity, nil }),
@@ -66,38 +70,53 @@ var extractors = map[string]func(place) (any, error){
 	"wait":                         ofDaemonSet(waits),
 	"serviceAccount":               ofDaemonSet(serviceAccount),
 	"automountServiceAccountToken": ofDaemonSet(automount),
-	"rbac":                         ofDaemonSet(func(p place) (any, error) { return p.shipped.verbs(p.spec().ServiceAccountName, p.row.Name), nil }),
+	"rbac": ofDaemonSet(func(p place) (any, error) {
+		return p.shipped.verbs(p.spec().ServiceAccountName, p.row.Name), nil
+	}),
 
 	"image":           ofContainer(func(_ place, c *corev1.Container) (any, error) { return c.Image, nil }),
 	"imagePullPolicy": ofContainer(func(_ place, c *corev1.Container) (any, error) { return c.ImagePullPolicy, nil }),
 	"securityContext": ofContainer(func(_ place, c *corev1.Container) (any, error) { return c.SecurityContext, nil }),
 	"resources":       ofContainer(func(_ place, c *corev1.Container) (any, error) { return c.Resources, nil }),
-	"startupProbe":    ofContainer(func(_ place, c *corev1.Container) (any, error) { return probe(c, c.StartupProbe), nil }),
-	"livenessProbe":   ofContainer(func(_ place, c *corev1.Container) (any, error) { return probe(c, c.LivenessProbe), nil }),
-	"readinessProbe":  ofContainer(func(_ place, c *corev1.Container) (any, error) { return probe(c, c.ReadinessProbe), nil }),
-	"args":            ofContainer(func(_ place, c *corev1.Container) (any, error) { return c.Args, nil }),
-	"words":           ofContainer(func(_ place, c *corev1.Container) (any, error) { return words(c), nil }),
-	"text":            ofContainer(func(_ place, c *corev1.Container) (any, error) { return strings.Join(words(c), " "), nil }),
-	"runs":            ofContainer(runs),
-	"gpuNode":         ofContainer(gpuNode),
-	"exec":            ofContainer(exec),
-	"preStop":         ofContainer(preStop),
-	"probeText":       ofContainer(probeText),
-	"port":            ofContainer(port),
-	"metricsPort":     ofContainer(metricsPort),
-	"env":             ofContainer(func(p place, c *corev1.Container) (any, error) { return env(c, p.row.Name), nil }),
-	"envFrom":         ofContainer(envFrom),
-	"mount":           ofContainer(mount),
-	"mountsOf":        ofContainer(mountsOf),
-	"sees":            ofContainer(func(p place, c *corev1.Container) (any, error) { return sees(p.spec(), c, p.row.Name), nil }),
-	"hostPathOfEnv":   ofContainer(hostPathOfEnv),
-	"file":            ofContainer(func(p place, c *corev1.Container) (any, error) { return file(p.spec(), c, p.row.Name), nil }),
+	"startupProbe": ofContainer(func(_ place, c *corev1.Container) (any, error) {
+		return probe(c, c.StartupProbe), nil
+	}),
+	"livenessProbe": ofContainer(func(_ place, c *corev1.Container) (any, error) {
+		return probe(c, c.LivenessProbe), nil
+	}),
+	"readinessProbe": ofContainer(func(_ place, c *corev1.Container) (any, error) {
+		return probe(c, c.ReadinessProbe), nil
+	}),
+	"args":  ofContainer(func(_ place, c *corev1.Container) (any, error) { return c.Args, nil }),
+	"words": ofContainer(func(_ place, c *corev1.Container) (any, error) { return words(c), nil }),
+	"text": ofContainer(func(_ place, c *corev1.Container) (any, error) {
+		return strings.Join(words(c), " "), nil
+	}),
+	"runs":        ofContainer(runs),
+	"gpuNode":     ofContainer(gpuNode),
+	"exec":        ofContainer(exec),
+	"preStop":     ofContainer(preStop),
+	"probeText":   ofContainer(probeText),
+	"port":        ofContainer(port),
+	"metricsPort": ofContainer(metricsPort),
+	"env":         ofContainer(func(p place, c *corev1.Container) (any, error) { return env(c, p.row.Name), nil }),
+	"envFrom":     ofContainer(envFrom),
+	"mount":       ofContainer(mount),
+	"mountsOf":    ofContainer(mountsOf),
+	"sees": ofContainer(func(p place, c *corev1.Container) (any, error) {
+		return sees(p.spec(), c, p.row.Name), nil
+	}),
+	"hostPathOfEnv": ofContainer(hostPathOfEnv),
+	"file": ofContainer(func(p place, c *corev1.Container) (any, error) {
+		return file(p.spec(), c, p.row.Name), nil
+	}),
 }
 
 func ofDaemonSet(extract func(place) (any, error)) func(place) (any, error) {
 	return func(p place) (any, error) {
 		if p.ds == nil {
-			return nil, fmt.Errorf("the operand has no DaemonSet: its step is %s %s %s", p.step.Action, p.step.Reason, p.step.Message)
+			return nil, fmt.Errorf("the operand has no DaemonSet: its step is %s %s %s", p.step.Action, p.step.Reason,
+				p.step.Message)
 		}
 		return extract(p)
 	}

@@ -123,7 +123,8 @@ func (r row) compare(found, other any) string {
 	if r.SameAs != nil {
 		return unless(reflect.DeepEqual(found, other), fmt.Sprintf("as in %+v: %s", *r.SameAs, show(other)), found)
 	}
-	return unless(!reflect.DeepEqual(found, other), fmt.Sprintf("different from %+v: %s", *r.DiffersFrom, show(other)), found)
+	return unless(!reflect.DeepEqual(found, other), fmt.Sprintf("different from %+v: %s", *r.DiffersFrom, show(other)),
+		found)
 }
 
 // tooMuch reports whether a mount propagates to the host without the table expecting it.
@@ -146,22 +147,27 @@ func TestMatches(t *testing.T) {
 		found any
 		right bool
 	}{
-		"field":                  {row{Expect: map[string]any{"a": "1"}}, map[string]any{"a": "1", "b": "2"}, true},
-		"other field":            {row{Expect: map[string]any{"a": "1"}}, map[string]any{"a": "2"}, false},
-		"null is false":          {row{Expect: map[string]any{"a": nil}}, map[string]any{"a": false}, true},
-		"null is not true":       {row{Expect: map[string]any{"a": nil}}, map[string]any{"a": true}, false},
-		"no map":                 {row{Expect: map[string]any{"a": nil}}, nil, false},
-		"longer list":            {row{Expect: []any{"a"}}, []any{"a", "b"}, false},
-		"whole":                  {row{Exactly: map[string]any{"a": "1"}}, map[string]any{"a": "1", "b": "2"}, false},
-		"one of is none":         {row{OneOf: []any{"x", nil}}, nil, true},
-		"one of is not empty":    {row{OneOf: []any{"x"}}, "", false},
-		"substring":              {row{Contains: []string{"b"}}, "abc", true},
-		"element":                {row{Contains: []string{"b"}}, []any{"abc"}, false},
-		"lacks":                  {row{Lacks: []string{"b"}}, []any{"a", "b"}, false},
-		"absent":                 {row{Absent: true}, "x", false},
-		"absent or as expected":  {row{Contains: []string{"x"}, OrAbsent: true}, nil, true},
-		"propagates to the host": {row{Expect: map[string]any{"hostPath": "/a"}}, map[string]any{"hostPath": "/a", "propagation": "Bidirectional"}, false},
-		"propagates as expected": {row{Expect: map[string]any{"propagation": "Bidirectional"}}, map[string]any{"propagation": "Bidirectional"}, true},
+		"field":                 {row{Expect: map[string]any{"a": "1"}}, map[string]any{"a": "1", "b": "2"}, true},
+		"other field":           {row{Expect: map[string]any{"a": "1"}}, map[string]any{"a": "2"}, false},
+		"null is false":         {row{Expect: map[string]any{"a": nil}}, map[string]any{"a": false}, true},
+		"null is not true":      {row{Expect: map[string]any{"a": nil}}, map[string]any{"a": true}, false},
+		"no map":                {row{Expect: map[string]any{"a": nil}}, nil, false},
+		"longer list":           {row{Expect: []any{"a"}}, []any{"a", "b"}, false},
+		"whole":                 {row{Exactly: map[string]any{"a": "1"}}, map[string]any{"a": "1", "b": "2"}, false},
+		"one of is none":        {row{OneOf: []any{"x", nil}}, nil, true},
+		"one of is not empty":   {row{OneOf: []any{"x"}}, "", false},
+		"substring":             {row{Contains: []string{"b"}}, "abc", true},
+		"element":               {row{Contains: []string{"b"}}, []any{"abc"}, false},
+		"lacks":                 {row{Lacks: []string{"b"}}, []any{"a", "b"}, false},
+		"absent":                {row{Absent: true}, "x", false},
+		"absent or as expected": {row{Contains: []string{"x"}, OrAbsent: true}, nil, true},
+		"propagates to the host": {
+			row{Expect: map[string]any{"hostPath": "/a"}}, map[string]any{"hostPath": "/a", "propagation": "Bidirectional"},
+			false,
+		},
+		"propagates as expected": {
+			row{Expect: map[string]any{"propagation": "Bidirectional"}}, map[string]any{"propagation": "Bidirectional"}, true,
+		},
 		"no expectation":         {row{Expect: "x"}, nil, false},
 		"present":                {row{Present: true}, "", false},
 		"the same":               {row{SameAs: &elsewhere{}}, nil, true},

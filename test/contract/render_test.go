@@ -39,7 +39,8 @@ func (n node) facts(name string) operand.NodeFacts {
 		return *value
 	}
 	return operand.NodeFacts{
-		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: cmp.Or(n.Runtime, "containerd"), RuntimeVersion: "2.1.4",
+		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: cmp.Or(n.Runtime,
+			"containerd"), RuntimeVersion: "2.1.4",
 		OSID: cmp.Or(n.OS, "ubuntu"), OSVersion: cmp.Or(n.Version, "24.04"), Architecture: cmp.Or(n.Arch, "amd64"),
 		Kernel: cmp.Or(n.Kernel, "6.8.0-60-generic"), Product: n.Product, HostVGPU: n.VGPUHost, OSTree: n.OSTree,
 		MIGCapable: capable(n.MIG), MPSCapable: capable(n.MPS),
@@ -48,7 +49,10 @@ func (n node) facts(name string) operand.NodeFacts {
 
 // render plans the scenario and renders the applied objects of the operands in the table.
 func (s scenario) render(catalogue []operand.Operand, wanted map[operand.Name]bool) map[operand.Name]rendered {
-	input := operand.Input{Spec: effective.Of(s.Spec), Namespace: namespace, HelperImage: helper, Optional: map[operand.OptionalKind]bool{}, DriverToolkit: s.DriverToolkit}
+	input := operand.Input{
+		Spec: effective.Of(s.Spec), Namespace: namespace, HelperImage: helper, Optional: map[operand.OptionalKind]bool{},
+		DriverToolkit: s.DriverToolkit,
+	}
 	for _, kind := range s.Optional {
 		input.Optional[kind] = true
 	}

@@ -41,32 +41,70 @@ var grants = map[string][]grant{
 	"nvidia-container-toolkit": nil,
 	"nvidia-dcgm":              nil,
 	"nvidia-dcgm-exporter": {
-		{inCluster, "pods", "get list watch", dcgmExporter, "labels and UID of the pod that holds a GPU, with enablePodLabels or enablePodUID", "operands 1.7, 5"},
-		{inNamespace, "configmaps", "get list", dcgmExporter, "the metrics to collect, with DCGM_EXPORTER_CONFIGMAP_DATA", "operands 1.7, 5"},
+		{
+			inCluster, "pods", "get list watch", dcgmExporter,
+			"labels and UID of the pod that holds a GPU, with enablePodLabels or enablePodUID", "operands 1.7, 5",
+		},
+		{
+			inNamespace, "configmaps", "get list", dcgmExporter, "the metrics to collect, with DCGM_EXPORTER_CONFIGMAP_DATA",
+			"operands 1.7, 5",
+		},
 	},
 	"nvidia-device-plugin": {
-		{inCluster, "nodes", "get list watch", configManager, "the label nvidia.com/device-plugin.config of its node", "operands 1.3, 3.2"},
+		{
+			inCluster, "nodes", "get list watch", configManager, "the label nvidia.com/device-plugin.config of its node",
+			"operands 1.3, 3.2",
+		},
 	},
 	"nvidia-driver": {
 		{inCluster, "nodes", "get", driverManager, "its node as it is", "operands 7.3"},
-		{inCluster, "nodes", "patch", driverManager, "pauses other operands by their deploy labels, restores them, and cordons", "operands 7.3"},
-		{inCluster, "pods", "get list watch", driverManager, "the pods on its node that use GPUs, until they are gone", "operands 1.1, 7.3"},
+		{
+			inCluster, "nodes", "patch", driverManager,
+			"pauses other operands by their deploy labels, restores them, and cordons", "operands 7.3",
+		},
+		{
+			inCluster, "pods", "get list watch", driverManager, "the pods on its node that use GPUs, until they are gone",
+			"operands 1.1, 7.3",
+		},
 		{inCluster, "pods/eviction", "create", driverManager, "evicts them where the policy allows it", "operands 1.1, 7.3"},
-		{inCluster, "resource.k8s.io/resourceclaims", "get list", driverManager, "pods that hold GPUs through claims", "operands 1.1, 7.3"},
-		{inCluster, "apps/daemonsets", "get", driverManager, "spares the pods of DaemonSets that still exist", "operands 1.1"},
+		{
+			inCluster, "resource.k8s.io/resourceclaims", "get list", driverManager, "pods that hold GPUs through claims",
+			"operands 1.1, 7.3",
+		},
+		{
+			inCluster, "apps/daemonsets", "get", driverManager, "spares the pods of DaemonSets that still exist", "operands 1.1",
+		},
 	},
 	"nvidia-gpu-feature-discovery": {
-		{inCluster, "nodes", "get list watch", configManager, "the label nvidia.com/device-plugin.config of its node", "operands 1.5, 3.2"},
-		{inNamespace, "nfd.k8s-sigs.io/nodefeatures", "create get list update watch", gfd, "the labels of its node, with nodeDiscovery.mode nfd", "operands 1.5"},
+		{
+			inCluster, "nodes", "get list watch", configManager, "the label nvidia.com/device-plugin.config of its node",
+			"operands 1.5, 3.2",
+		},
+		{
+			inNamespace, "nfd.k8s-sigs.io/nodefeatures", "create get list update watch", gfd,
+			"the labels of its node, with nodeDiscovery.mode nfd", "operands 1.5",
+		},
 		{inNamespace, "pods", "get", gfd, "its own pod, the owner of these labels", "operands 1.5"},
 	},
 	"nvidia-mig-manager": {
-		{inCluster, "nodes", "get list watch", migManager, "the layout that the label of its node requests", "operands 1.8, 4.4"},
-		{inCluster, "nodes", "patch update", migManager, "pauses clients of the GPUs by their deploy labels, and reports the state of the layout", "operands 1.8, 4.4"},
+		{
+			inCluster, "nodes", "get list watch", migManager, "the layout that the label of its node requests",
+			"operands 1.8, 4.4",
+		},
+		{
+			inCluster, "nodes", "patch update", migManager,
+			"pauses clients of the GPUs by their deploy labels, and reports the state of the layout", "operands 1.8, 4.4",
+		},
 		{inCluster, "pods", "list", migManager, "the pods on its node that use GPUs", "operands 1.8"},
 		{inNamespace, "pods", "get list watch", migManager, "waits until the paused pods are gone", "operands 1.8, 4.4"},
-		{inNamespace, "pods", "delete", migManager, "the validator's pod, so that it proves the new layout", "operands 1.8, 4.4"},
-		{inNamespace, "configmaps", "create get list patch update", migManager, "the layouts that its GPUs support, in NODE-mig-config", "operands 1.8, 4"},
+		{
+			inNamespace, "pods", "delete", migManager, "the validator's pod, so that it proves the new layout",
+			"operands 1.8, 4.4",
+		},
+		{
+			inNamespace, "configmaps", "create get list patch update", migManager,
+			"the layouts that its GPUs support, in NODE-mig-config", "operands 1.8, 4",
+		},
 	},
 	"nvidia-node-discovery": {
 		{inCluster, "nodes", "get", "gpu-node discover", "the labels of its node as they are", "DESIGN"},
@@ -78,9 +116,15 @@ var grants = map[string][]grant{
 	"nvidia-operator-validator": {
 		{inCluster, "nodes", "get", "gpu-node validate plugin", "whether its node has GPUs to allocate", "operands 1.9, 2.2"},
 		{inCluster, "nodes", "watch", "gpu-node validate plugin", "waits until it has", "operands 1.9, 2.2"},
-		{inNamespace, "pods", "create", "gpu-node validate plugin", "a pod that computes on a GPU, with WITH_WORKLOAD", "operands 1.9, 2.2"},
+		{
+			inNamespace, "pods", "create", "gpu-node validate plugin", "a pod that computes on a GPU, with WITH_WORKLOAD",
+			"operands 1.9, 2.2",
+		},
 		{inNamespace, "pods", "get watch", "gpu-node validate plugin", "how that pod fares", "operands 1.9, 2.2"},
-		{inNamespace, "pods", "delete", "gpu-node validate plugin", "that pod, and one left from an earlier attempt", "operands 1.9, 2.2"},
+		{
+			inNamespace, "pods", "delete", "gpu-node validate plugin", "that pod, and one left from an earlier attempt",
+			"operands 1.9, 2.2",
+		},
 	},
 }
 
@@ -124,8 +168,10 @@ func (i *installer) granted(t *testing.T) map[string][]string {
 	}
 	for _, binding := range i.bindings {
 		role := binding.RoleRef.Kind + "/" + binding.RoleRef.Name
-		if len(binding.Subjects) != 1 || binding.Subjects[0].Kind != rbacv1.ServiceAccountKind || binding.Subjects[0].Namespace != "gpu-operator" {
-			t.Errorf("%s %s is not for one account of the operator's namespace: %v", binding.Kind, binding.Name, binding.Subjects)
+		if len(binding.Subjects) != 1 || binding.Subjects[0].Kind != rbacv1.ServiceAccountKind ||
+			binding.Subjects[0].Namespace != "gpu-operator" {
+			t.Errorf("%s %s is not for one account of the operator's namespace: %v", binding.Kind, binding.Name,
+				binding.Subjects)
 			continue
 		}
 		where, name := inCluster, binding.Subjects[0].Name
@@ -152,7 +198,9 @@ func (i *installer) granted(t *testing.T) map[string][]string {
 // triples returns the permissions of a rule, each as scope, group/resource and verb.
 func triples(t *testing.T, where string, rule rbacv1.PolicyRule) []string {
 	t.Helper()
-	if len(rule.APIGroups) != 1 || len(rule.ResourceNames) > 0 || len(rule.NonResourceURLs) > 0 || strings.Contains(fmt.Sprint(rule), "*") {
+	if len(rule.APIGroups) != 1 || len(rule.ResourceNames) > 0 || len(rule.NonResourceURLs) > 0 || strings.Contains(
+		fmt.Sprint(rule), "*",
+	) {
 		t.Errorf("a rule must be for one group, without resourceNames and wildcards: %v", rule)
 		return nil
 	}

@@ -122,7 +122,8 @@ func (e *env) addNodes(ctx context.Context, count int, progress io.Writer) error
 	}
 	name, err := e.simulator.AddNode(ctx, last)
 	if err == nil && last.Processes {
-		fmt.Fprintf(progress, "%s runs the real gpu-node in its containers, below %s; the other nodes simulate it\n", name, e.simulator.Dir())
+		fmt.Fprintf(progress, "%s runs the real gpu-node in its containers, below %s; the other nodes simulate it\n", name,
+			e.simulator.Dir())
 	}
 	return err
 }

@@ -70,7 +70,9 @@ func parseOptions(getenv func(string) string, operands []string) (options, error
 			return options{}, fmt.Errorf("NODES=%s: want a positive number, such as NODES=8", text)
 		}
 	}
-	if opts.exit, err = parseSwitch(getenv, "EXIT", "want 1 to exit once the policy is ready, 0 to keep running"); err != nil {
+	if opts.exit, err = parseSwitch(
+		getenv, "EXIT", "want 1 to exit once the policy is ready, 0 to keep running",
+	); err != nil {
 		return options{}, err
 	}
 	if text := getenv("TIMEOUT"); text != "" {
@@ -119,7 +121,8 @@ func parseFaults(text string, nodes int, operands []string) ([]fault, error) {
 			return nil, fmt.Errorf("BREAK=%s: unknown operand %q, want one of %s", text, f.operand, strings.Join(operands, ", "))
 		}
 		if !isNode(f.node, nodes) {
-			return nil, fmt.Errorf("BREAK=%s: unknown node %q, want one of %s to %s", text, f.node, nodeName(0), nodeName(nodes-1))
+			return nil, fmt.Errorf("BREAK=%s: unknown node %q, want one of %s to %s", text, f.node, nodeName(0),
+				nodeName(nodes-1))
 		}
 		if !slices.Contains(modes, f.mode) {
 			return nil, fmt.Errorf("BREAK=%s: unknown mode %q, want one of %s", text, f.mode, joined(modes))

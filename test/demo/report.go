@@ -46,7 +46,8 @@ func (r result) lines() []string {
 	lines = append(lines, fmt.Sprintf("operator: %d MB memory, %.1f s CPU, %d API writes",
 		r.usage.RSS>>20, r.usage.CPU.Seconds(), len(r.calls.Writes())))
 	if forbidden := r.calls.Forbidden(); len(forbidden) > 0 {
-		lines = append(lines, "requests of the operator that its RBAC does not permit:", strings.TrimSuffix(forbidden.String(), "\n"))
+		lines = append(lines, "requests of the operator that its RBAC does not permit:",
+			strings.TrimSuffix(forbidden.String(), "\n"))
 	}
 	return lines
 }
@@ -115,7 +116,8 @@ func nodeSays(r row) string {
 	if r.condition == nil {
 		return fmt.Sprintf("node condition %s: absent", labels.ConditionGPUReady)
 	}
-	return fmt.Sprintf("node condition %s=%s: %s: %s", labels.ConditionGPUReady, r.condition.Status, r.condition.Reason, r.condition.Message)
+	return fmt.Sprintf("node condition %s=%s: %s: %s", labels.ConditionGPUReady, r.condition.Status, r.condition.Reason,
+		r.condition.Message)
 }
 
 // hints returns commands to try on the running cluster, and to enter its network namespace if it has one.

@@ -31,7 +31,8 @@ func operatorStatus(status corev1.ConditionStatus, reason, message string) *core
 // mixed is a cluster with each type of row.
 func mixed() frame {
 	broken := rowAt("gpu-00001", v1.StageDriver, readiness.Failed)
-	broken.condition = operatorStatus(corev1.ConditionFalse, "CrashLoopBackOff", "gpu-00001: stage Driver, operand driver: container nvidia-driver-ctr: CrashLoopBackOff, exit code 1")
+	broken.condition = operatorStatus(corev1.ConditionFalse, "CrashLoopBackOff",
+		"gpu-00001: stage Driver, operand driver: container nvidia-driver-ctr: CrashLoopBackOff, exit code 1")
 	return frame{rows: []row{
 		readyRow("gpu-00000"), broken,
 		rowAt("gpu-00002", v1.StageAllocatable, readiness.Progressing),
@@ -67,7 +68,8 @@ func TestTableShowsTheWorst(t *testing.T) {
 	for i := range 98 {
 		f.rows = append(f.rows, readyRow(nodeName(i)))
 	}
-	f.rows = append(f.rows, rowAt(nodeName(98), v1.StageToolkit, readiness.Progressing), rowAt(nodeName(99), v1.StageValidated, readiness.Failed))
+	f.rows = append(f.rows, rowAt(nodeName(98), v1.StageToolkit, readiness.Progressing),
+		rowAt(nodeName(99), v1.StageValidated, readiness.Failed))
 	lines := table(f, style{rows: 3})
 	var got []string
 	for _, line := range lines[1:] {
@@ -103,13 +105,19 @@ func TestDone(t *testing.T) {
 		frame frame
 		want  bool
 	}{
-		"all agree":             {frame{policy(func(*v1.ClusterPolicy) {}), rows}, true},
-		"no policy":             {frame{nil, rows}, false},
-		"no status":             {frame{&v1.ClusterPolicy{}, rows}, false},
-		"not ready":             {frame{policy(func(p *v1.ClusterPolicy) { p.Status.State = v1.StateNotReady }), rows}, false},
-		"of an older spec":      {frame{policy(func(p *v1.ClusterPolicy) { p.Generation = 2 }), rows}, false},
-		"ready without nodes":   {frame{policy(func(p *v1.ClusterPolicy) { p.Status.NodeSummary = &v1.NodeSummary{} }), rows}, false},
-		"a node does not agree": {frame{policy(func(*v1.ClusterPolicy) {}), []row{rowAt("gpu-00000", v1.StageDriver, readiness.Progressing)}}, false},
+		"all agree": {frame{policy(func(*v1.ClusterPolicy) {}), rows}, true},
+		"no policy": {frame{nil, rows}, false},
+		"no status": {frame{&v1.ClusterPolicy{}, rows}, false},
+		"not ready": {
+			frame{policy(func(p *v1.ClusterPolicy) { p.Status.State = v1.StateNotReady }), rows}, false,
+		},
+		"of an older spec": {frame{policy(func(p *v1.ClusterPolicy) { p.Generation = 2 }), rows}, false},
+		"ready without nodes": {
+			frame{policy(func(p *v1.ClusterPolicy) { p.Status.NodeSummary = &v1.NodeSummary{} }), rows}, false,
+		},
+		"a node does not agree": {
+			frame{policy(func(*v1.ClusterPolicy) {}), []row{rowAt("gpu-00000", v1.StageDriver, readiness.Progressing)}}, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.frame.done(1); got != test.want {

@@ -160,7 +160,8 @@ func (v *view) frame(ctx context.Context) (frame, error) {
 		return frame{}, err
 	}
 	f := frame{policy: policy}
-	decisions := plan.Decide(v.catalogue, operand.Input{Spec: effective.Of(policy.Spec), Namespace: cluster.OperatorNamespace})
+	decisions := plan.Decide(v.catalogue,
+		operand.Input{Spec: effective.Of(policy.Spec), Namespace: cluster.OperatorNamespace})
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		facts := observe.Facts(node)
@@ -173,7 +174,9 @@ func (v *view) frame(ctx context.Context) (frame, error) {
 		}
 		condition := assess.GPUReadyCondition(node)
 		found := assess.Node(assess.Input{
-			Plan: decisions.ForNode(facts), Node: node, Pods: pods, Stack: assess.Stack{DaemonSets: daemonSets}, Before: assess.StandingOf(condition), Now: time.Now(),
+			Plan: decisions.ForNode(facts), Node: node, Pods: pods, Stack: assess.Stack{
+				DaemonSets: daemonSets,
+			}, Before: assess.StandingOf(condition), Now: time.Now(),
 		})
 		f.rows = append(f.rows, row{name: node.Name, verdict: found.NodeVerdict, condition: condition})
 	}

@@ -87,7 +87,9 @@ func TestValidateWritesTheMarkers(t *testing.T) {
 		t.Run(component, func(t *testing.T) {
 			g := NewWithT(t)
 			dir := t.TempDir()
-			args := []string{"validate", component, "--dir=" + dir, "--termination-log=" + filepath.Join(dir, "none"), "--timeout=2m"}
+			args := []string{
+				"validate", component, "--dir=" + dir, "--termination-log=" + filepath.Join(dir, "none"), "--timeout=2m",
+			}
 			node := program(t, "gpu-node")
 			if component == "cuda" {
 				args = append(args, "--program="+program(t, "gpu-node-cuda"))

@@ -61,7 +61,8 @@ func TestTheImageOfTheBundleHasItsParts(t *testing.T) {
 	g.Expect(yaml.UnmarshalStrict(text, &annotations)).To(Succeed())
 	dockerfile, err := os.ReadFile(filepath.Join(bundle, "bundle.Dockerfile"))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(annotations.Annotations).To(HaveKeyWithValue("operators.operatorframework.io.bundle.package.v1", "gpu-operator"))
+	g.Expect(annotations.Annotations).To(HaveKeyWithValue("operators.operatorframework.io.bundle.package.v1",
+		"gpu-operator"))
 	for key, value := range annotations.Annotations {
 		g.Expect(string(dockerfile)).To(ContainSubstring("LABEL " + key + "=" + value + "\n"))
 		if strings.HasSuffix(value, "/") {
@@ -105,7 +106,9 @@ func TestTheBundleMakesNodesReady(t *testing.T) {
 	e.Expect(e.daemonSets(in)).NotTo(ContainElement("nvidia-node-discovery"))
 
 	e.Expect(cluster.Install(t.Context(), e.cluster.Config, filepath.Join(repo, "config/admission"))).To(Succeed())
-	e.Eventually(func() []string { return e.daemonSets(in) }).WithTimeout(10 * time.Second).Should(ContainElement("nvidia-node-discovery"))
+	e.Eventually(func() []string {
+		return e.daemonSets(in)
+	}).WithTimeout(10 * time.Second).Should(ContainElement("nvidia-node-discovery"))
 	e.awaitReady()
 	e.noneForbidden(in, mark)
 	e.stop()

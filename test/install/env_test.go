@@ -181,7 +181,8 @@ func (e *env) awaitReady() {
 func (e *env) pods() map[string]types.UID {
 	e.t.Helper()
 	list := &corev1.PodList{}
-	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/managed-by": "gpu-operator"})).To(Succeed())
+	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace),
+		client.MatchingLabels{"app.kubernetes.io/managed-by": "gpu-operator"})).To(Succeed())
 	found := map[string]types.UID{}
 	for i := range list.Items {
 		found[list.Items[i].Name] = list.Items[i].UID

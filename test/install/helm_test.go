@@ -24,7 +24,9 @@ const (
 // render returns what helm template prints for the flags.
 func render(t *testing.T, flags ...string) (string, error) {
 	t.Helper()
-	args := append([]string{"template", release, chart, "--namespace", namespace, "--kube-version", version.NewestKubernetes + ".0"}, flags...)
+	args := append([]string{
+		"template", release, chart, "--namespace", namespace, "--kube-version", version.NewestKubernetes + ".0",
+	}, flags...)
 	return packaged.Helm(t.Context(), repo, t.TempDir(), nil, args...)
 }
 

@@ -43,13 +43,23 @@ type configMap struct {
 
 // installs are the installations of the short tier.
 var installs = []installCase{
-	{name: "the command of the guides", wait: true, daemonSets: []string{"nvidia-container-toolkit-daemonset", "nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator"}, absent: []string{"nvidia-dcgm", "nvidia-node-status-exporter"}},
-	{name: "every value of NVIDIA's chart", file: nvidiasValues, notes: []string{"ghcr.io/clusterpolicy/gpu-operator:latest is used instead"}},
+	{name: "the command of the guides", wait: true, daemonSets: []string{
+		"nvidia-container-toolkit-daemonset", "nvidia-device-plugin-daemonset", "gpu-feature-discovery",
+		"nvidia-dcgm-exporter", "nvidia-operator-validator",
+	}, absent: []string{"nvidia-dcgm", "nvidia-node-status-exporter"}},
+	{
+		name: "every value of NVIDIA's chart", file: nvidiasValues,
+		notes: []string{"ghcr.io/clusterpolicy/gpu-operator:latest is used instead"},
+	},
 	{name: "the other namespace", in: "nvidia-gpu-operator", daemonSets: []string{"nvidia-device-plugin-daemonset"}},
-	{name: "every operand named, one turned off", set: "driver.enabled=true toolkit.enabled=true devicePlugin.enabled=true dcgmExporter.enabled=true migManager.enabled=false gfd.enabled=true", absent: []string{"nvidia-mig-manager"}},
+	{name: "every operand named, one turned off", set: "driver.enabled=true toolkit.enabled=true " +
+		"devicePlugin.enabled=true dcgmExporter.enabled=true migManager.enabled=false gfd.enabled=true", absent: []string{
+		"nvidia-mig-manager",
+	}},
 	{
 		name: "versions, and what has no effect",
-		set: "driver.version=580.82.07 toolkit.version=1.17.4 devicePlugin.version=v0.17.1 operator.repository=nvcr.io/nvidia operator.version=v26.3.0 operator.cleanupCRD=true " +
+		set: "driver.version=580.82.07 toolkit.version=1.17.4 devicePlugin.version=v0.17.1 " +
+			"operator.repository=nvcr.io/nvidia operator.version=v26.3.0 operator.cleanupCRD=true " +
 			"operator.logging.timeEncoding=epoch draDriver.version=v1 ccManager.enabled=true vgpuManager.enabled=false",
 		notes: []string{
 			"toolkit.version is 1.17.4: NVIDIA's tags begin with v, as in v1.17.4",
@@ -60,14 +70,32 @@ var installs = []installCase{
 		silent: []string{"vgpuManager", "devicePlugin.version", "gpuCluster"},
 	},
 	{name: "mixed MIG", set: "mig.strategy=mixed"},
-	{name: "time-slicing", reads: "gpu-sharing-config", set: "devicePlugin.config.name=gpu-sharing-config devicePlugin.config.default=any operator.defaultRuntime=containerd", notes: []string{"operator.defaultRuntime: deprecated", "found by the operator itself"}, silent: []string{"Please check"},
-		objects: []configMap{{"gpu-sharing-config", map[string]string{"any": "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n"}}}},
+	{name: "time-slicing", reads: "gpu-sharing-config", set: "devicePlugin.config.name=gpu-sharing-config " +
+		"devicePlugin.config.default=any operator.defaultRuntime=containerd", notes: []string{
+		"operator.defaultRuntime: deprecated", "found by the operator itself",
+	}, silent: []string{"Please check"},
+		objects: []configMap{{"gpu-sharing-config", map[string]string{
+			"any": "version: v1\nsharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}\n",
+		}}}},
 	{name: "MPS", set: "mps.enabled=true mps.replicas=8", reads: "gpu-operator-mps"},
-	{name: "a created configuration", values: "devicePlugin: {config: {create: true, name: plugin, default: any, data: {any: \"version: v1\\nflags: {migStrategy: none}\\n\"}}}", reads: "plugin"},
-	{name: "engine and status exporter, no feature discovery", set: "dcgm.enabled=true nodeStatusExporter.enabled=true gfd.enabled=false", daemonSets: []string{"nvidia-dcgm", "nvidia-node-status-exporter"}, absent: []string{"gpu-feature-discovery"}},
-	{name: "no CDI, an own Node Feature Discovery", set: "cdi.enabled=false nfd.enabled=false", notes: []string{"found by your Node Feature Discovery, as nfd.enabled is false"}, absent: []string{"nvidia-node-discovery"}},
-	{name: "a mirror and a proxy", set: "global.registry=mirror.local:5000 global.proxy.httpsProxy=http://proxy:3128 psa.enabled=true"},
-	{name: "a ServiceMonitor and an upgrade policy", set: "dcgmExporter.serviceMonitor.enabled=true dcgmExporter.serviceMonitor.interval=30s driver.upgradePolicy.gpuPodDeletion.force=true operator.logging.level=debug"},
+	{name: "a created configuration", values: "devicePlugin: {config: {create: true, name: plugin, default: any, data: " +
+		"{any: \"version: v1\\nflags: {migStrategy: none}\\n\"}}}", reads: "plugin"},
+	{
+		name:       "engine and status exporter, no feature discovery",
+		set:        "dcgm.enabled=true nodeStatusExporter.enabled=true gfd.enabled=false",
+		daemonSets: []string{"nvidia-dcgm", "nvidia-node-status-exporter"}, absent: []string{"gpu-feature-discovery"},
+	},
+	{
+		name: "no CDI, an own Node Feature Discovery", set: "cdi.enabled=false nfd.enabled=false",
+		notes:  []string{"found by your Node Feature Discovery, as nfd.enabled is false"},
+		absent: []string{"nvidia-node-discovery"},
+	},
+	{
+		name: "a mirror and a proxy",
+		set:  "global.registry=mirror.local:5000 global.proxy.httpsProxy=http://proxy:3128 psa.enabled=true",
+	},
+	{name: "a ServiceMonitor and an upgrade policy", set: "dcgmExporter.serviceMonitor.enabled=true " +
+		"dcgmExporter.serviceMonitor.interval=30s driver.upgradePolicy.gpuPodDeletion.force=true operator.logging.level=debug"},
 }
 
 // TestInstallsAreReady installs the chart with the real Helm, runs the operator with only the chart's permissions,
@@ -99,7 +127,8 @@ func TestInstallsOnTheOldestKubernetes(t *testing.T) {
 	for _, c := range tried {
 		t.Run(c.name, func(t *testing.T) { e.in(t).installReady(c) })
 	}
-	t.Logf("Kubernetes %s: %d of %d installations in %s", e.cluster.Version, len(tried), len(installs), time.Since(begin).Round(100*time.Millisecond))
+	t.Logf("Kubernetes %s: %d of %d installations in %s", e.cluster.Version, len(tried), len(installs),
+		time.Since(begin).Round(100*time.Millisecond))
 }
 
 func (e *env) installReady(c installCase) {
@@ -111,7 +140,8 @@ func (e *env) installReady(c installCase) {
 	begin, mark := time.Now(), e.mark()
 	defer e.uninstall(in)
 	e.prepare(in, c.objects)
-	args := append([]string{"install", release, chart, "--namespace", in, "--create-namespace"}, renderCase{set: c.set, values: c.values}.flagsOf(e.t)...)
+	args := append([]string{"install", release, chart, "--namespace", in, "--create-namespace"},
+		renderCase{set: c.set, values: c.values}.flagsOf(e.t)...)
 	if c.file != "" {
 		args = append(args, "--values", c.file)
 	}

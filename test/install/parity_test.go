@@ -15,7 +15,9 @@ import (
 )
 
 // helmsLabels are on each object of the chart but not in config/.
-var helmsLabels = []string{"app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart"}
+var helmsLabels = []string{
+	"app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart",
+}
 
 // onlyInTheChart are the objects that config/default does not have, with the reason.
 var onlyInTheChart = map[string]string{
@@ -55,7 +57,8 @@ func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 func TestTheNamespaceIsThatOfTheRelease(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	text, err := render(t, append(set("platform.openshift=true mps.enabled=true"), "--namespace", "nvidia-gpu-operator")...)
+	text, err := render(t,
+		append(set("platform.openshift=true mps.enabled=true"), "--namespace", "nvidia-gpu-operator")...)
 	g.Expect(err).NotTo(HaveOccurred())
 	objects, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -150,7 +153,8 @@ func TestOpenShiftValueEqualsTheComponent(t *testing.T) {
 func TestRenderingIsDeterministic(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	flags := set("driver.version=1 daemonsets.labels.a=b daemonsets.labels.c=d operator.env[0].name=A operator.labels.x=y operator.labels.z=w operator.annotations.m=n mps.enabled=true")
+	flags := set("driver.version=1 daemonsets.labels.a=b daemonsets.labels.c=d operator.env[0].name=A " +
+		"operator.labels.x=y operator.labels.z=w operator.annotations.m=n mps.enabled=true")
 	first, err := render(t, flags...)
 	g.Expect(err).NotTo(HaveOccurred())
 	for range 3 {

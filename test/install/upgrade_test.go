@@ -47,7 +47,8 @@ func TestUpgradeUpdatesTheDefinition(t *testing.T) {
 func (e *env) upgradeUpdatesTheDefinition() {
 	e.t.Helper()
 	mark := e.mark()
-	e.Expect(e.asAdmin("apply-crds", "--existing")).To(ContainSubstring("CustomResourceDefinition clusterpolicies.nvidia.com does not exist yet"))
+	e.Expect(e.asAdmin("apply-crds",
+		"--existing")).To(ContainSubstring("CustomResourceDefinition clusterpolicies.nvidia.com does not exist yet"))
 	// No pod of the chart is scheduled: the operator and the hooks run as processes.
 	pinned := []string{"--namespace", namespace, "--set", "operator.nodeSelector.pool=none"}
 	e.helm(append([]string{"install", release, previousChart(e.t), "--create-namespace"}, pinned...)...)
@@ -114,12 +115,15 @@ func (e *env) reuseValues() {
 	e.t.Helper()
 	before := e.pods()
 	played := e.playHook("gpu-operator-upgrade-crd")
-	e.helm("upgrade", release, chart, "--namespace", namespace, "--reuse-values", "--set", "driver.version=580.82.07", "--timeout", "30s")
+	e.helm("upgrade", release, chart, "--namespace", namespace, "--reuse-values", "--set", "driver.version=580.82.07",
+		"--timeout", "30s")
 	e.Expect(played()).To(ContainSubstring("is up to date"))
 	spec := e.policy().Spec
 	e.Expect(spec.Driver).To(HaveField("Version", "580.82.07"))
 	e.Expect(spec.NodeStatusExporter).To(HaveField("Enabled", HaveValue(BeTrue())))
-	e.Eventually(func() int64 { return e.policy().Status.ObservedGeneration }).WithTimeout(20 * time.Second).Should(Equal(e.policy().Generation))
+	e.Eventually(func() int64 {
+		return e.policy().Status.ObservedGeneration
+	}).WithTimeout(20 * time.Second).Should(Equal(e.policy().Generation))
 	for name, uid := range before {
 		e.Expect(e.pods()).To(HaveKeyWithValue(name, uid), "a changed driver is not replaced")
 	}
@@ -142,7 +146,8 @@ func previousChart(t *testing.T) string {
 		g.Expect(os.WriteFile(path, text, 0o600)).To(Succeed())
 	}
 	edit("Chart.yaml", func(description map[string]any) { description["version"] = "0.0.0-alpha" })
-	edit("crds/nvidia.com_clusterpolicies.yaml", func(definition map[string]any) { delete(properties(g, definition), newField) })
+	edit("crds/nvidia.com_clusterpolicies.yaml",
+		func(definition map[string]any) { delete(properties(g, definition), newField) })
 	return dir
 }
 
@@ -244,12 +249,22 @@ func (e *env) commandsReportErrors() {
 		args    []string
 		want    []string
 	}{
-		{"gpu-operator", []string{"apply-crds"}, []string{"applying CustomResourceDefinition clusterpolicies.nvidia.com", "forbidden"}},
-		{"nvidia-driver", []string{"apply-crds"}, []string{"reading CustomResourceDefinition clusterpolicies.nvidia.com", "forbidden"}},
-		{"gpu-operator", []string{"check-ready", "other", "--timeout=1s"}, []string{"ClusterPolicy other was not found within 1s: apply it"}},
+		{
+			"gpu-operator", []string{"apply-crds"},
+			[]string{"applying CustomResourceDefinition clusterpolicies.nvidia.com", "forbidden"},
+		},
+		{
+			"nvidia-driver", []string{"apply-crds"},
+			[]string{"reading CustomResourceDefinition clusterpolicies.nvidia.com", "forbidden"},
+		},
+		{
+			"gpu-operator", []string{"check-ready", "other", "--timeout=1s"},
+			[]string{"ClusterPolicy other was not found within 1s: apply it"},
+		},
 		{"nvidia-driver", []string{"check-ready"}, []string{"watching ClusterPolicy cluster-policy", "forbidden"}},
 	} {
-		e.Expect(e.refused(c.account, c.args...)).To(And(HavePrefix("gpu-operator: "), ContainSubstring(c.want[0]), ContainSubstring(c.want[len(c.want)-1])))
+		e.Expect(e.refused(c.account, c.args...)).To(And(HavePrefix("gpu-operator: "), ContainSubstring(c.want[0]),
+			ContainSubstring(c.want[len(c.want)-1])))
 	}
 	// Without the operator a new spec is not observed.
 	e.stop()
@@ -260,7 +275,8 @@ func (e *env) commandsReportErrors() {
 	))
 	// An administrator can also create the definition without a chart.
 	e.deleteDefinition()
-	e.Expect(e.asAdmin("apply-crds")).To(ContainSubstring("CustomResourceDefinition clusterpolicies.nvidia.com is applied"))
+	e.Expect(e.asAdmin("apply-crds")).
+		To(ContainSubstring("CustomResourceDefinition clusterpolicies.nvidia.com is applied"))
 	e.Expect(e.storedProperties()).To(HaveKey(newField))
 }
 

@@ -102,7 +102,8 @@ func field(g *WithT, object *unstructured.Unstructured, path ...string) any {
 
 // manager returns the container of the operator.
 func manager(g *WithT, objects []*unstructured.Unstructured) map[string]any {
-	containers, _ := field(g, find(objects, "Deployment", "gpu-operator"), "spec", "template", "spec", "containers").([]any)
+	containers, _ := field(g, find(objects, "Deployment", "gpu-operator"), "spec", "template", "spec",
+		"containers").([]any)
 	g.Expect(containers).To(HaveLen(1))
 	container, _ := containers[0].(map[string]any)
 	return container

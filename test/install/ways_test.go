@@ -47,7 +47,8 @@ func TestAllMethodsInstallTheSame(t *testing.T) {
 		object.Object = withoutHelms(g, object)
 	}
 	helms := effects(g, rendered)
-	delete(helms, "ClusterPolicy/cluster-policy")                          // config/samples has it, and the bundle as an example.
+	// config/samples has it, and the bundle as an example.
+	delete(helms, "ClusterPolicy/cluster-policy")
 	helms["Namespace/gpu-operator"] = kustomized["Namespace/gpu-operator"] // --create-namespace creates it.
 	same(g, kustomized, helms, "Helm")
 
@@ -60,7 +61,8 @@ func TestAllMethodsInstallTheSame(t *testing.T) {
 		delete(kustomized, name)
 	}
 	same(g, kustomized, olms, "OLM")
-	t.Logf("%d objects and permissions are equal for three methods, %d are not in the bundle", len(olms), len(notInABundle()))
+	t.Logf("%d objects and permissions are equal for three methods, %d are not in the bundle", len(olms),
+		len(notInABundle()))
 }
 
 // same compares the result of one method with that of kustomize.

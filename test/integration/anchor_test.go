@@ -33,7 +33,9 @@ func (e *env) anchored() map[string]types.UID {
 func TestALostLabelReloadsNoDriver(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
-	for _, spec := range []simulator.NodeSpec{{Name: "cpu", NoGPU: true}, {Name: "blank", NoGPU: true, NeverDiscovered: true}} {
+	for _, spec := range []simulator.NodeSpec{
+		{Name: "cpu", NoGPU: true}, {Name: "blank", NoGPU: true, NeverDiscovered: true},
+	} {
 		_, err := e.sim.AddNode(t.Context(), spec)
 		e.Expect(err).NotTo(HaveOccurred())
 	}
@@ -43,7 +45,9 @@ func TestALostLabelReloadsNoDriver(t *testing.T) {
 	const node = "gpu-00000"
 	pods, whole := e.anchored(), e.node(node).Labels
 	own := map[string]string{}
-	for _, prefix := range []string{labels.DeployPrefix, "nvidia.com/gpu-operator.", labels.GPUPresent, labels.AnchorPrefix} {
+	for _, prefix := range []string{
+		labels.DeployPrefix, "nvidia.com/gpu-operator.", labels.GPUPresent, labels.AnchorPrefix,
+	} {
 		for _, key := range keysOf(whole, prefix) {
 			own[key] = whole[key]
 		}
@@ -147,8 +151,11 @@ func TestAFirstPoolKeepsItsDaemonSet(t *testing.T) {
 	e.Expect(err).NotTo(HaveOccurred())
 	e.awaitReady(2)
 	const second = "nvidia-driver-daemonset-ubuntu22.04-amd64"
-	e.Expect(e.drivers()).To(Equal(map[string]string{"nvidia-driver-daemonset": "app=nvidia-driver-daemonset", second: "app=" + second}))
-	e.Expect(e.selectorOf("nvidia-container-toolkit-daemonset-crio")).To(Equal("app=nvidia-container-toolkit-daemonset-crio"))
+	e.Expect(e.drivers()).To(Equal(map[string]string{
+		"nvidia-driver-daemonset": "app=nvidia-driver-daemonset", second: "app=" + second,
+	}))
+	e.Expect(e.selectorOf("nvidia-container-toolkit-daemonset-crio")).
+		To(Equal("app=nvidia-container-toolkit-daemonset-crio"))
 	both := e.anchored()
 	for of, uid := range first {
 		e.Expect(both).To(HaveKeyWithValue(of, uid))
@@ -171,7 +178,8 @@ func TestAFirstPoolKeepsItsDaemonSet(t *testing.T) {
 func (e *env) drivers() map[string]string {
 	found := map[string]string{}
 	list := &appsv1.DaemonSetList{}
-	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace), client.MatchingLabels{labels.Operand: "driver"})).To(Succeed())
+	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace),
+		client.MatchingLabels{labels.Operand: "driver"})).To(Succeed())
 	for _, ds := range list.Items {
 		found[ds.Name] = selectorText(&ds)
 	}

@@ -37,7 +37,8 @@ func TestAPIEffects(t *testing.T) {
 		e.Expect(before).NotTo(HaveKey(audit))
 		e.change(`{"psa":{"enabled":true}}`)
 		e.Eventually(labels).Should(And(HaveKeyWithValue(audit, "privileged"),
-			HaveKeyWithValue("pod-security.kubernetes.io/enforce", "privileged"), HaveKeyWithValue("pod-security.kubernetes.io/warn", "privileged")))
+			HaveKeyWithValue("pod-security.kubernetes.io/enforce",
+				"privileged"), HaveKeyWithValue("pod-security.kubernetes.io/warn", "privileged")))
 		e.awaitReady(2)
 		e.settled()
 		e.quietFor("with labels", 3*time.Second)
@@ -56,14 +57,17 @@ func TestAPIEffects(t *testing.T) {
 		e.Eventually(func() []v1.NodeStatus { return e.policy().Status.Nodes }).Should(ConsistOf(
 			And(HaveField("Name", machine), HaveField("Reason", v1.ReasonNotSupportedYet), HaveField("Ready", false)),
 			And(HaveField("Name", other), HaveField("Ready", true))))
-		for _, app := range []string{"nvidia-driver-daemonset", "nvidia-device-plugin-daemonset", "nvidia-operator-validator"} {
+		for _, app := range []string{
+			"nvidia-driver-daemonset", "nvidia-device-plugin-daemonset", "nvidia-operator-validator",
+		} {
 			e.Eventually(func() *corev1.Pod { return e.podOn(app, machine) }).Should(BeNil(), app)
 		}
 		e.Expect(e.podOn("nvidia-driver-daemonset", other).UID).To(Equal(kept))
 		conditions := func() any { return e.policy().Status.Conditions }
 		e.Eventually(conditions).Should(ContainElements(
 			And(HaveField("Type", v1.ConditionReady), HaveField("Reason", v1.ReasonNotSupportedYet)),
-			And(HaveField("Type", v1.ConditionUnsupportedFields), HaveField("Message", ContainSubstring("spec.sandboxWorkloads.enabled")))))
+			And(HaveField("Type", v1.ConditionUnsupportedFields),
+				HaveField("Message", ContainSubstring("spec.sandboxWorkloads.enabled")))))
 		e.settled()
 		e.quietFor("with a node for virtual machines", 3*time.Second)
 		e.relabel(machine, workload, "")
@@ -75,5 +79,6 @@ func TestAPIEffects(t *testing.T) {
 // change merges this into the spec of the policy.
 func (e *env) change(spec string) {
 	e.t.Helper()
-	e.Expect(e.client.Patch(e.t.Context(), e.policy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`)))).To(Succeed())
+	e.Expect(e.client.Patch(e.t.Context(), e.policy(),
+		client.RawPatch(types.MergePatchType, []byte(`{"spec":`+spec+`}`)))).To(Succeed())
 }

@@ -43,7 +43,9 @@ func TestAPI(t *testing.T) {
 	})
 	for name, spec := range accepted {
 		t.Run("accepted: "+name, func(t *testing.T) {
-			strict := &client.CreateOptions{Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}, DryRun: []string{metav1.DryRunAll}}
+			strict := &client.CreateOptions{
+				Raw: &metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict}, DryRun: []string{metav1.DryRunAll},
+			}
 			e.in(t).Expect(e.client.Create(t.Context(), policyOf(e, spec), strict)).To(Succeed())
 		})
 	}
@@ -53,12 +55,16 @@ func TestAPI(t *testing.T) {
 	e.awaitReady(1)
 	for _, spec := range []string{
 		"null",
-		"{driver: {}, toolkit: {}, devicePlugin: {}, validator: {}, operator: {}, daemonsets: {}, mig: {}, cdi: {}, hostPaths: {}}",
-		"{driver: null, toolkit: null, devicePlugin: null, validator: null, operator: null, daemonsets: null, mig: null, cdi: null, hostPaths: null}",
-		"{driver: {manager: {}, startupProbe: {}, resources: {}, env: []}, daemonsets: {rollingUpdate: {}, labels: {}, podSecurityContext: {}}, validator: {driver: {}}}",
+		"{driver: {}, toolkit: {}, devicePlugin: {}, validator: {}, operator: {}, daemonsets: {}, mig: {}, cdi: {}, " +
+			"hostPaths: {}}",
+		"{driver: null, toolkit: null, devicePlugin: null, validator: null, operator: null, daemonsets: null, mig: null, " +
+			"cdi: null, hostPaths: null}",
+		"{driver: {manager: {}, startupProbe: {}, resources: {}, env: []}, daemonsets: {rollingUpdate: {}, labels: {}, " +
+			"podSecurityContext: {}}, validator: {driver: {}}}",
 		"{gfd: {}, dcgm: {}, dcgmExporter: {}, migManager: {}, nodeStatusExporter: {}, gds: {}, gdrcopy: {}}",
 		"{gfd: null, dcgm: null, dcgmExporter: null, migManager: null, nodeStatusExporter: null, gds: null, gdrcopy: null}",
-		"{driver: {rdma: {}, repoConfig: {}, certConfig: {}, licensingConfig: {}, virtualTopology: {}, kernelModuleConfig: {}}, devicePlugin: {config: {}, mps: {}}}",
+		"{driver: {rdma: {}, repoConfig: {}, certConfig: {}, licensingConfig: {}, virtualTopology: {}, kernelModuleConfig: " +
+			"{}}, devicePlugin: {config: {}, mps: {}}}",
 		`{dcgmExporter: {config: {}, serviceMonitor: {}, service: {}, hpcJobMapping: {}}, migManager: {config: {name: "", default: ""}, gpuClientsConfig: {}}, operator: {metrics: {}}}`,
 	} {
 		t.Run("means the defaults: "+spec, func(t *testing.T) {
@@ -109,15 +115,24 @@ func TestAPIRatchets(t *testing.T) {
 	}).Should(MatchError(ContainSubstring("must be a tag")))
 	for _, step := range []struct{ name, patch, message string }{
 		{"another block", `{"mig":{"strategy":"mixed"}}`, ""},
-		{"next to the invalid fields", `{"driver":{"kernelModuleType":"open"},"toolkit":{"env":[{"name":"A","value":"b"}]},"gds":{"env":[{"name":"A","value":"b"}]},"dcgmExporter":{"hostPID":true}}`, ""},
+		{
+			"next to the invalid fields",
+			`{"driver":{"kernelModuleType":"open"},"toolkit":{"env":[{"name":"A","value":"b"}]},"gds":{"env":[{"name":"A","value":"b"}]},"dcgmExporter":{"hostPID":true}}`,
+			"",
+		},
 		{"an invalid field by another invalid value", `{"toolkit":{"version":"c d"}}`, "must be a tag"},
 		{"another contradiction", `{"gdrcopy":{"enabled":true}}`, "cannot have GDRCopy"},
 		{"a wrong map grows", `{"daemonsets":{"labels":{"d":"e"}}}`, "each key must be a label's"},
-		{"put right", `{"toolkit":{"version":"v1"},"gds":{"enabled":false},"cdi":null,"daemonsets":{"labels":null},"dcgmExporter":null}`, ""},
+		{
+			"put right",
+			`{"toolkit":{"version":"v1"},"gds":{"enabled":false},"cdi":null,"daemonsets":{"labels":null},"dcgmExporter":null}`,
+			"",
+		},
 		{"wrong again", `{"gds":{"enabled":true}}`, "cannot have GPUDirect Storage"},
 	} {
 		t.Run(step.name, func(t *testing.T) {
-			err := e.client.Patch(t.Context(), policyOf(e, "{}"), client.RawPatch(types.MergePatchType, []byte(`{"spec":`+step.patch+`}`)))
+			err := e.client.Patch(t.Context(), policyOf(e, "{}"),
+				client.RawPatch(types.MergePatchType, []byte(`{"spec":`+step.patch+`}`)))
 			if step.message == "" {
 				e.in(t).Expect(err).NotTo(HaveOccurred())
 				return

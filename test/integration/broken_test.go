@@ -36,7 +36,8 @@ func TestOneBrokenNode(t *testing.T) {
 		return []int{unbroken.noteReady(begin, eight), e.noteReady(begin, seven)}
 	}).WithTimeout(time.Minute).WithPolling(50 * time.Millisecond).Should(Equal([]int{8, 7}))
 	t.Logf("p95 of the seven: %s, of an unbroken run: %s", percentile95(seven), percentile95(eight))
-	e.Expect(percentile95(seven)).To(BeNumerically("<=", 2*percentile95(eight)), "a wait for the broken node would take longer")
+	e.Expect(percentile95(seven)).To(BeNumerically("<=", 2*percentile95(eight)),
+		"a wait for the broken node would take longer")
 	e.namesTheCulprit()
 	e.sim.Heal("driver", brokenNode)
 	// The container must run for a minute before it counts as recovered; its driver is then validated, as its startup
@@ -94,7 +95,8 @@ func TestLabelsOfOthersStay(t *testing.T) {
 		"paused":      {"nvidia.com/gpu.deploy.device-plugin": "paused-for-driver-upgrade"},
 		"empty":       {"nvidia.com/gpu.deploy.driver": ""},
 	} {
-		_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: name, Labels: labels, DriverOnHost: name == "host-driver"})
+		_, err := e.sim.AddNode(t.Context(),
+			simulator.NodeSpec{Name: name, Labels: labels, DriverOnHost: name == "host-driver"})
 		e.Expect(err).NotTo(HaveOccurred())
 	}
 	e.run()
@@ -105,7 +107,8 @@ func TestLabelsOfOthersStay(t *testing.T) {
 		g.Expect(summary).To(And(HaveField("ReadyOfTotal", "3/4"), HaveField("Excluded", int32(1))))
 	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 	e.Expect(e.node("host-driver").Labels).To(HaveKeyWithValue("nvidia.com/gpu.deploy.driver", "pre-installed"))
-	e.Expect(e.node("paused").Labels).To(HaveKeyWithValue("nvidia.com/gpu.deploy.device-plugin", "paused-for-driver-upgrade"))
+	e.Expect(e.node("paused").Labels).To(HaveKeyWithValue("nvidia.com/gpu.deploy.device-plugin",
+		"paused-for-driver-upgrade"))
 	e.Expect(e.node("empty").Labels).To(HaveKeyWithValue("nvidia.com/gpu.deploy.driver", "true"))
 	e.Expect(e.node("excluded").Labels).NotTo(HaveKey("nvidia.com/gpu.deploy.driver"))
 	e.Expect(e.podOn("nvidia-driver-daemonset", "host-driver")).To(BeNil())
@@ -147,7 +150,8 @@ func TestChangedDriverWaitsForTheAdministrator(t *testing.T) {
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver.Version = "610.57.04" })
 	e.Eventually(func(g Gomega) {
 		status := e.policy().Status
-		g.Expect(status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"), HaveField("Reason", v1.ReasonUpgradePending))))
+		g.Expect(status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"),
+			HaveField("Reason", v1.ReasonUpgradePending))))
 		g.Expect(status.NodeSummary).To(And(HaveField("Upgrading", int32(1)), HaveField("ReadyOfTotal", "1/1")))
 		g.Expect(status.Nodes[0].Message).To(ContainSubstring("kubectl -n gpu-operator delete pod " + before.Name))
 	}).WithPolling(200 * time.Millisecond).Should(Succeed())
@@ -155,7 +159,8 @@ func TestChangedDriverWaitsForTheAdministrator(t *testing.T) {
 	e.Expect(e.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))
 	e.deletePod("nvidia-driver-daemonset", "gpu-00000")
 	e.awaitReady(1)
-	e.Expect(e.podOn("nvidia-driver-daemonset", "gpu-00000").Spec.Containers[0].Image).To(ContainSubstring("610.57.04-ubuntu24.04"))
+	e.Expect(e.podOn("nvidia-driver-daemonset",
+		"gpu-00000").Spec.Containers[0].Image).To(ContainSubstring("610.57.04-ubuntu24.04"))
 }
 
 // TestChangedOSIsHeldAndReported: a node whose operating system has changed keeps its driver, is reported as
@@ -170,7 +175,8 @@ func TestChangedOSIsHeldAndReported(t *testing.T) {
 	e.relabel("gpu-00000", "feature.node.kubernetes.io/system-os_release.VERSION_ID", "26.04")
 	e.Eventually(func() []v1.NodeStatus { return e.policy().Status.Nodes }).
 		Should(ContainElement(And(HaveField("Reason", v1.ReasonUpgradePending),
-			HaveField("Message", ContainSubstring("kubectl label node gpu-00000 nvidia.com/gpu-operator.pool- clusterpolicy.github.io/driver- ")))))
+			HaveField("Message",
+				ContainSubstring("kubectl label node gpu-00000 nvidia.com/gpu-operator.pool- clusterpolicy.github.io/driver- ")))))
 	e.Expect(e.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", before.UID))
 	e.moveDriver("gpu-00000")
 	e.Eventually(func() string { return e.node("gpu-00000").Labels["nvidia.com/gpu-operator.pool"] }).
@@ -182,7 +188,8 @@ func TestChangedOSIsHeldAndReported(t *testing.T) {
 // moveDriver follows the message of a node whose driver is that of another pool.
 func (e *env) moveDriver(node string) {
 	e.t.Helper()
-	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+labels.Pool+`":null,"`+labels.DriverAnchor+`":null}}}`))
+	patch := client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"labels":{"`+labels.Pool+`":null,"`+labels.DriverAnchor+`":null}}}`))
 	e.Expect(e.client.Patch(e.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, patch)).To(Succeed())
 }
 
@@ -206,14 +213,17 @@ func TestPrecompiledDriversRollOutNodeByNode(t *testing.T) {
 	e.Eventually(func(g Gomega) {
 		status := e.policy().Status
 		g.Expect(status.NodeSummary).To(And(HaveField("Upgrading", int32(1)), HaveField("ReadyOfTotal", "2/2")))
-		g.Expect(status.Nodes[0].Message).To(ContainSubstring("kubectl label node gpu-00000 nvidia.com/gpu-operator.pool- clusterpolicy.github.io/driver- "))
+		g.Expect(status.Nodes[0].Message).
+			To(ContainSubstring("kubectl label node gpu-00000 nvidia.com/gpu-operator.pool- clusterpolicy.github.io/driver- "))
 	}).WithTimeout(time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
-	e.Expect(e.podOn("nvidia-driver-daemonset", joined).Spec.Containers[0].Image).To(HaveSuffix("/driver:595-6.8.0-71-generic-ubuntu24.04"))
+	e.Expect(e.podOn("nvidia-driver-daemonset",
+		joined).Spec.Containers[0].Image).To(HaveSuffix("/driver:595-6.8.0-71-generic-ubuntu24.04"))
 	e.Expect(e.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", pod.UID))
 	e.Expect(e.written()).To(HaveKeyWithValue(built, before))
 	e.moveDriver("gpu-00000")
 	e.Eventually(func() *corev1.Pod { return e.podOn("nvidia-driver-daemonset", "gpu-00000") }).
-		Should(And(Not(BeNil()), HaveField("Spec.Containers", ContainElement(HaveField("Image", HaveSuffix("/driver:595-6.8.0-60-generic-ubuntu24.04"))))))
+		Should(And(Not(BeNil()), HaveField("Spec.Containers",
+			ContainElement(HaveField("Image", HaveSuffix("/driver:595-6.8.0-60-generic-ubuntu24.04"))))))
 	e.awaitReady(2)
 	e.Expect(e.written()).NotTo(HaveKey(built), "no node needs it any more")
 }

@@ -63,7 +63,8 @@ func TestBudgets(t *testing.T) {
 			Should(HaveField("Degraded", int32(1)))
 		e.settled()
 		e.quietFor("crash loop", atRest)
-		e.Expect(e.restarts("nvidia-device-plugin-daemonset", "gpu-00042")).To(BeNumerically(">", 3), "the pod must have continued to crash")
+		e.Expect(e.restarts("nvidia-device-plugin-daemonset", "gpu-00042")).To(BeNumerically(">", 3),
+			"the pod must have continued to crash")
 	})
 }
 

@@ -48,15 +48,20 @@ func (e *env) theOperatorsPodIsRestricted() {
 		change  func(*corev1.PodSpec)
 		refusal string
 	}{
-		"as root":             {func(s *corev1.PodSpec) { s.SecurityContext.RunAsNonRoot = nil }, "runAsNonRoot != true"},
-		"any system call":     {func(s *corev1.PodSpec) { s.SecurityContext.SeccompProfile = nil }, "seccompProfile"},
-		"capabilities":        {container(func(c *corev1.SecurityContext) { c.Capabilities = nil }), "unrestricted capabilities"},
-		"more rights by exec": {container(func(c *corev1.SecurityContext) { c.AllowPrivilegeEscalation = nil }), "allowPrivilegeEscalation != false"},
-		"the host's network":  {func(s *corev1.PodSpec) { s.HostNetwork = true }, "hostNetwork"},
+		"as root":         {func(s *corev1.PodSpec) { s.SecurityContext.RunAsNonRoot = nil }, "runAsNonRoot != true"},
+		"any system call": {func(s *corev1.PodSpec) { s.SecurityContext.SeccompProfile = nil }, "seccompProfile"},
+		"capabilities": {
+			container(func(c *corev1.SecurityContext) { c.Capabilities = nil }), "unrestricted capabilities",
+		},
+		"more rights by exec": {
+			container(func(c *corev1.SecurityContext) { c.AllowPrivilegeEscalation = nil }), "allowPrivilegeEscalation != false",
+		},
+		"the host's network": {func(s *corev1.PodSpec) { s.HostNetwork = true }, "hostNetwork"},
 	} {
 		e.t.Run("refused: "+name, func(t *testing.T) { e.in(t).Expect(admitted(test.change)).To(forbidden(test.refusal)) })
 	}
-	e.Expect(e.shippedDeployment().Spec.Template.Spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem).To(HaveValue(BeTrue()))
+	e.Expect(e.shippedDeployment().Spec.Template.Spec.Containers[0].SecurityContext.ReadOnlyRootFilesystem).
+		To(HaveValue(BeTrue()))
 }
 
 // TestTheOperatorMovesOneAtATime: the two replicas run on two nodes, and a simultaneous drain of both nodes evicts
@@ -67,7 +72,8 @@ func TestTheOperatorMovesOneAtATime(t *testing.T) {
 	e.create(e.shippedDeployment())
 	admin := kubernetes.NewForConfigOrDie(e.cluster.Config)
 	pods := func() []corev1.Pod {
-		list, err := admin.CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: labels.App + "=" + account})
+		list, err := admin.CoreV1().Pods(namespace).List(t.Context(),
+			metav1.ListOptions{LabelSelector: labels.App + "=" + account})
 		e.Expect(err).NotTo(HaveOccurred())
 		return list.Items
 	}
@@ -84,7 +90,8 @@ func TestTheOperatorMovesOneAtATime(t *testing.T) {
 		return admin.PolicyV1().PodDisruptionBudgets(namespace).Get(t.Context(), account, metav1.GetOptions{})
 	}).Should(HaveField("Status.CurrentHealthy", int32(2)))
 	evict := func(pod corev1.Pod) error {
-		return admin.CoreV1().Pods(namespace).EvictV1(t.Context(), &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}})
+		return admin.CoreV1().Pods(namespace).EvictV1(t.Context(),
+			&policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name}})
 	}
 	both := pods()
 	e.Expect(evict(both[0])).To(Succeed())
@@ -107,7 +114,8 @@ func (e *env) networkPoliciesOnlySelectTheOperator() {
 		"gpu-operator": {networkingv1.PolicyTypeIngress}, "gpu-operator-egress": {networkingv1.PolicyTypeEgress}}))
 	template := e.shippedDeployment().Spec.Template
 	e.Expect(template.Labels).To(HaveKeyWithValue(labels.App, account))
-	e.Expect(template.Spec.Containers[0].Ports).To(ContainElement(And(HaveField("Name", "metrics"), HaveField("ContainerPort", int32(8080)))))
+	e.Expect(template.Spec.Containers[0].Ports).To(ContainElement(And(HaveField("Name", "metrics"),
+		HaveField("ContainerPort", int32(8080)))))
 }
 
 // shippedDeployment returns the operator's Deployment, as config/default installs it.
@@ -123,6 +131,7 @@ func (e *env) shippedDeployment() *appsv1.Deployment {
 	}
 	e.Expect(deployments).To(HaveLen(1))
 	deployment := &appsv1.Deployment{}
-	e.Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(deployments[0].Object, deployment, true)).To(Succeed())
+	e.Expect(runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(deployments[0].Object, deployment,
+		true)).To(Succeed())
 	return deployment
 }

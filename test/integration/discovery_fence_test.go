@@ -51,7 +51,8 @@ func TestDiscoveryNeedsItsFence(t *testing.T) {
 		e := e.in(t)
 		e.setDiscovery(v1.DiscoveryBuiltin)
 		e.awaitDiscovery(v1.OperandInvalid)
-		e.Expect(e.readiness()).To(And(HaveField("Reason", v1.ReasonFenceMissing), HaveField("Message", "node-discovery: "+unfenced)))
+		e.Expect(e.readiness()).To(And(HaveField("Reason", v1.ReasonFenceMissing),
+			HaveField("Message", "node-discovery: "+unfenced)))
 		e.Expect(e.written()).NotTo(HaveKey(discoverySet))
 		e.applyFence()
 		e.Eventually(e.written).WithTimeout(fenceTime).WithPolling(20 * time.Millisecond).Should(HaveKey(discoverySet))
@@ -77,7 +78,8 @@ func TestDiscoveryNeedsItsFence(t *testing.T) {
 		e.removeFence()
 		begin = time.Now()
 		e.Eventually(e.written).WithTimeout(fenceTime).WithPolling(20 * time.Millisecond).ShouldNot(HaveKey(discoverySet))
-		t.Logf("node discovery is installed %s after its admission policy, and removed %s after it", came.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
+		t.Logf("node discovery is installed %s after its admission policy, and removed %s after it",
+			came.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
 		e.awaitDiscovery(v1.OperandDisabled)
 		e.awaitReady(2)
 		e.Expect(e.node("unknown").Labels).To(HaveKeyWithValue(labels.DiscoveryPrefix+"pci-10de.present", "true"))

@@ -33,7 +33,9 @@ func TestDiscoveryLabelsFlap(t *testing.T) {
 	object := e.samplePolicy()
 	object.Spec.NodeDiscovery = &v1.NodeDiscoverySpec{GracePeriod: &metav1.Duration{Duration: 5 * time.Second}}
 	// A selector by a discovery label flaps too.
-	object.Spec.DCGMExporter = &v1.DCGMExporterSpec{PlacementSpec: v1.PlacementSpec{NodeSelector: v1.Labels{discoveryPrefix + "pci-10de.present": "true"}}}
+	object.Spec.DCGMExporter = &v1.DCGMExporterSpec{
+		PlacementSpec: v1.PlacementSpec{NodeSelector: v1.Labels{discoveryPrefix + "pci-10de.present": "true"}},
+	}
 	e.create(object)
 	e.awaitReady(3)
 	names := []string{"gpu-00000", "gpu-00001", "gpu-00002"}
@@ -44,15 +46,19 @@ func TestDiscoveryLabelsFlap(t *testing.T) {
 		away[name] = e.takeLabels(name, discoveryPrefix)
 	}
 	e.eachReports(names, And(HaveField("Reason", "DiscoveryLabelsMissing"),
-		HaveField("Message", MatchRegexp(`: GPUs can be used; no discovery labels since 20\S+Z; nothing is taken off the node`))))
+		HaveField("Message",
+			MatchRegexp(`: GPUs can be used; no discovery labels since 20\S+Z; nothing is taken off the node`))))
 	e.Eventually(func(g Gomega) {
-		g.Expect(e.policy().Status.Nodes).To(HaveEach(And(HaveField("Reason", "DiscoveryLabelsMissing"), HaveField("Ready", true))))
+		g.Expect(e.policy().Status.Nodes).To(HaveEach(And(HaveField("Reason", "DiscoveryLabelsMissing"),
+			HaveField("Ready", true))))
 		g.Expect(e.policy().Status.State).To(Equal(v1.StateReady))
 	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 	since := e.node(names[0]).Annotations[missingSince]
 	e.stop()
 	e.run()
-	e.Consistently(func() string { return e.node(names[0]).Annotations[missingSince] }).WithTimeout(2*time.Second).Should(Equal(since), "the restarted operator has the state")
+	e.Consistently(func() string {
+		return e.node(names[0]).Annotations[missingSince]
+	}).WithTimeout(2*time.Second).Should(Equal(since), "the restarted operator has the state")
 
 	for _, name := range names {
 		e.putLabels(name, away[name])
@@ -70,7 +76,8 @@ func TestDiscoveryLabelsFlap(t *testing.T) {
 	}
 	writes := e.operatorCalls(mark).Writes() // They include the restart.
 	e.Expect(writes.Of("daemonsets")).To(BeEmpty())
-	e.Expect(len(writes.Of("nodes"))).To(BeNumerically("<=", 4*len(names)), "two changes, each recorded and reported:\n%s", writes)
+	e.Expect(len(writes.Of("nodes"))).To(BeNumerically("<=", 4*len(names)), "two changes, each recorded and reported:\n%s",
+		writes)
 }
 
 // TestGPUDisappears: a GPU disappears during a workload. The node keeps its driver while the workload runs, also
@@ -92,7 +99,8 @@ func TestGPUDisappears(t *testing.T) {
 	}).Should(Equal(corev1.PodRunning))
 
 	driver := e.podOn("nvidia-driver-daemonset", node)
-	gone := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"simulator.gpu-operator/gpus":"0"}}}`))
+	gone := client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"simulator.gpu-operator/gpus":"0"}}}`))
 	e.Expect(e.client.Patch(t.Context(), e.node(node), gone)).To(Succeed())
 	e.takeLabels(node, discoveryPrefix+"pci-")
 	e.Eventually(func() map[string]string { return e.node(node).Annotations }).Should(HaveKey(lostSince))
@@ -159,7 +167,8 @@ func (e *env) takeLabels(name, prefix string) map[string]string {
 func (e *env) putLabels(name string, labels map[string]string) {
 	e.t.Helper()
 	patch := mustJSON(map[string]any{"metadata": map[string]any{"labels": labels}})
-	e.Expect(e.client.Patch(e.t.Context(), e.node(name), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+	e.Expect(e.client.Patch(e.t.Context(), e.node(name),
+		client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
 // eachReports waits until the condition of each of these nodes matches, and its GPUs can be used.

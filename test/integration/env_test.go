@@ -49,8 +49,12 @@ var (
 
 // The operators are built once for all tests: the one with the faster timing, and the shipped one.
 var (
-	quickOperator   = sync.OnceValues(func() (string, error) { return cluster.BuildFastOperator(context.Background(), os.Stderr) })
-	shippedOperator = sync.OnceValues(func() (string, error) { return cluster.BuildOperator(context.Background(), os.Stderr) })
+	quickOperator = sync.OnceValues(func() (string, error) {
+		return cluster.BuildFastOperator(context.Background(), os.Stderr)
+	})
+	shippedOperator = sync.OnceValues(func() (string, error) {
+		return cluster.BuildOperator(context.Background(), os.Stderr)
+	})
 )
 
 // How long the operator must write nothing to be at rest: longer than the delay of its counters.
@@ -125,7 +129,9 @@ func newEnv(t *testing.T, o envOptions) *env {
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { g.Expect(c.Stop()).To(Succeed()) })
 	g.Expect(cluster.Install(ctx, c.Config, filepath.Join(repo, "config/default"))).To(Succeed())
-	sim, err := simulator.New(simulator.Options{Config: c.SimulatorConfig, Timing: &o.timing, Seed: 1, Programs: o.programs})
+	sim, err := simulator.New(simulator.Options{
+		Config: c.SimulatorConfig, Timing: &o.timing, Seed: 1, Programs: o.programs,
+	})
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(sim.Stop)
 	g.Expect(sim.Start(t.Context())).To(Succeed())
@@ -139,7 +145,10 @@ func newEnv(t *testing.T, o envOptions) *env {
 	g.Expect(err).NotTo(HaveOccurred())
 	kubeconfig, err := c.ServiceAccountKubeconfig(ctx, namespace, account, "")
 	g.Expect(err).NotTo(HaveOccurred())
-	e := &env{WithT: g, t: t, cluster: c, sim: sim, client: admin, kubeconfig: kubeconfig, binary: binary, idle: idle, process: &process{}}
+	e := &env{
+		WithT: g, t: t, cluster: c, sim: sim, client: admin, kubeconfig: kubeconfig, binary: binary, idle: idle,
+		process: &process{},
+	}
 	t.Cleanup(e.finish)
 	return e
 }
@@ -248,7 +257,8 @@ func (e *env) awaitReady(nodes int) time.Duration {
 		g.Expect(object.Status.State).To(Equal(v1.StateReady), "%s", summary(object))
 		g.Expect(object.Status.ObservedGeneration).To(Equal(object.Generation))
 		g.Expect(object.Status.NodeSummary.ReadyOfTotal).To(Equal(fmt.Sprintf("%d/%d", nodes, nodes)))
-		g.Expect(meta.IsStatusConditionTrue(object.Status.Conditions, v1.ConditionAuxiliaryReady)).To(BeTrue(), "%s", summary(object))
+		g.Expect(meta.IsStatusConditionTrue(object.Status.Conditions, v1.ConditionAuxiliaryReady)).To(BeTrue(), "%s",
+			summary(object))
 	}).WithTimeout(readyTime).WithPolling(100 * time.Millisecond).Should(Succeed())
 	took := time.Since(begin)
 	e.Eventually(e.nodesWithReadyCondition).WithTimeout(conditionLag).WithPolling(50*time.Millisecond).Should(Equal(nodes),

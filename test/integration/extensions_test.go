@@ -30,19 +30,24 @@ func TestExtensions(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 3, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.create(&corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "authorities"}, Data: map[string]string{"ca-bundle.crt": "-----BEGIN CERTIFICATE-----"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "authorities"}, Data: map[string]string{
+			"ca-bundle.crt": "-----BEGIN CERTIFICATE-----",
+		},
 	})
 	e.relabel("gpu-00001", tierKey, "metrics")
 	e.relabel("gpu-00002", tierKey, "metrics")
 	e.run()
 	object := e.samplePolicy()
 	object.Spec.Global = &v1.GlobalSpec{
-		Registry: mirror, Proxy: &v1.ProxySpec{HTTPSProxy: "http://proxy.local:3128"}, CABundle: &v1.CABundleSpec{ConfigMapName: "authorities"},
+		Registry: mirror, Proxy: &v1.ProxySpec{HTTPSProxy: "http://proxy.local:3128"}, CABundle: &v1.CABundleSpec{
+			ConfigMapName: "authorities",
+		},
 	}
 	e.create(object)
 	e.awaitReady(3)
 	before := e.pods()
-	t.Run("every container has the mirror, the proxy and the certificates", func(t *testing.T) { e.in(t).reachesEveryContainer() })
+	t.Run("every container has the mirror, the proxy and the certificates",
+		func(t *testing.T) { e.in(t).reachesEveryContainer() })
 	t.Run("a paused policy only has its status written", func(t *testing.T) { e.in(t).pausedOnlyWritesStatus() })
 	t.Run("it resumes immediately, and pods leave the unselected node", func(t *testing.T) {
 		e := e.in(t)
@@ -55,11 +60,14 @@ func TestExtensions(t *testing.T) {
 				e.Expect(e.pods()).To(HaveKeyWithValue(name, uid), "no other pod was touched")
 			}
 		}
-		e.Eventually(func() map[string]string { return e.node("gpu-00001").Labels }).Should(HaveKeyWithValue("nvidia.com/gpu.present", "true"))
+		e.Eventually(func() map[string]string {
+			return e.node("gpu-00001").Labels
+		}).Should(HaveKeyWithValue("nvidia.com/gpu.present", "true"))
 		e.Expect(e.node("gpu-00000").Labels).NotTo(HaveKey("nvidia.com/gpu.deploy." + exporter))
 		e.Eventually(func() []v1.NodeStatus { return e.policy().Status.Nodes }).Should(ContainElement(And(
 			HaveField("Name", "gpu-00000"), HaveField("Ready", true), HaveField("Reason", v1.ReasonNotSelected),
-			HaveField("Message", "without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label example.com/tier=metrics"))))
+			HaveField("Message",
+				"without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label example.com/tier=metrics"))))
 		e.Expect(e.policy().Status.Operands).To(ContainElement(And(
 			HaveField("Name", exporter), HaveField("State", v1.OperandReady), HaveField("Desired", int32(2)))))
 	})
@@ -99,7 +107,8 @@ func (e *env) podsOf(operand string) map[string]types.UID {
 func (e *env) operandPods() []corev1.Pod {
 	e.t.Helper()
 	list := &corev1.PodList{}
-	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace), client.HasLabels{labels.Operand})).To(Succeed())
+	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace),
+		client.HasLabels{labels.Operand})).To(Succeed())
 	return list.Items
 }
 
@@ -113,7 +122,8 @@ func (e *env) reachesEveryContainer() {
 			e.Expect(container.Env).To(ContainElements(
 				corev1.EnvVar{Name: "https_proxy", Value: "http://proxy.local:3128"},
 				corev1.EnvVar{Name: "SSL_CERT_FILE", Value: "/etc/gpu-operator/ca/ca-bundle.crt"}), where)
-			e.Expect(container.VolumeMounts).To(ContainElement(And(HaveField("MountPath", "/etc/gpu-operator/ca"), HaveField("ReadOnly", true))), where)
+			e.Expect(container.VolumeMounts).To(ContainElement(And(HaveField("MountPath", "/etc/gpu-operator/ca"),
+				HaveField("ReadOnly", true))), where)
 		}
 	}
 	e.Expect(e.policy().Status.Pools).To(ContainElement(HaveField("Image", HavePrefix(mirror+"/nvidia/driver:"))))
@@ -146,10 +156,13 @@ func (e *env) pausedOnlyWritesStatus() {
 		g.Expect(found.Status.ObservedGeneration).To(Equal(found.Generation))
 		g.Expect(found.Status.State).To(Equal(v1.StateNotReady))
 		g.Expect(found.Status.NodeSummary.ReadyOfTotal).To(Equal("3/4"))
-		g.Expect(found.Status.Conditions).To(ContainElement(And(HaveField("Type", v1.ConditionReady), HaveField("Reason", v1.ReasonPaused))))
-		g.Expect(found.Status.Nodes).To(ContainElement(And(HaveField("Name", "late"), HaveField("Ready", false), HaveField("Reason", v1.ReasonPodMissing))))
+		g.Expect(found.Status.Conditions).To(ContainElement(And(HaveField("Type", v1.ConditionReady),
+			HaveField("Reason", v1.ReasonPaused))))
+		g.Expect(found.Status.Nodes).To(ContainElement(And(HaveField("Name", "late"), HaveField("Ready", false),
+			HaveField("Reason", v1.ReasonPodMissing))))
 		for _, operand := range []string{exporter, "device-plugin"} {
-			g.Expect(found.Status.Operands).To(ContainElement(And(HaveField("Name", operand), HaveField("Reason", v1.ReasonPaused), HaveField("Message", left))))
+			g.Expect(found.Status.Operands).To(ContainElement(And(HaveField("Name", operand),
+				HaveField("Reason", v1.ReasonPaused), HaveField("Message", left))))
 		}
 	}).Should(Succeed())
 	e.Consistently(func() string { return e.unpausedWrites(mark).String() }).WithTimeout(3 * time.Second).Should(BeEmpty())

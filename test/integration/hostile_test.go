@@ -49,7 +49,9 @@ func newWebhook(e *env, answer func(*http.Request, *admissionv1.AdmissionReview)
 		}
 		_ = json.NewEncoder(w).Encode(review) //nolint:errchkjson // The API server reports a response that it cannot decode.
 	}
-	w := &webhook{Server: httptest.NewTLSServer(http.HandlerFunc(handler)), client: kubernetes.NewForConfigOrDie(e.cluster.Config)}
+	w := &webhook{
+		Server: httptest.NewTLSServer(http.HandlerFunc(handler)), client: kubernetes.NewForConfigOrDie(e.cluster.Config),
+	}
 	e.t.Cleanup(w.Close)
 	return w
 }
@@ -65,23 +67,28 @@ func (w *webhook) install(e *env, asked func() int64) {
 			ClientConfig: webhooksv1.WebhookClientConfig{URL: &w.URL, CABundle: ca},
 			Rules: []webhooksv1.RuleWithOperations{{
 				Operations: []webhooksv1.OperationType{webhooksv1.Create, webhooksv1.Update},
-				Rule:       webhooksv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"daemonsets"}},
+				Rule: webhooksv1.Rule{
+					APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"daemonsets"},
+				},
 			}},
 			FailurePolicy: new(webhooksv1.Fail), SideEffects: new(webhooksv1.SideEffectClassNone), TimeoutSeconds: new(int32(10)),
 			// Writes by users are not delayed, so that the test can continue.
 			MatchConditions: []webhooksv1.MatchCondition{{
-				Name: "operator", Expression: fmt.Sprintf("request.userInfo.username in ['%s', 'system:admin-probe']", operatorUser),
+				Name: "operator", Expression: fmt.Sprintf("request.userInfo.username in ['%s', 'system:admin-probe']",
+					operatorUser),
 			}},
 		}},
 	}
-	_, err := w.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(e.t.Context(), configuration, metav1.CreateOptions{})
+	_, err := w.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(e.t.Context(), configuration,
+		metav1.CreateOptions{})
 	e.Expect(err).NotTo(HaveOccurred())
 	probe := *e.cluster.Config
 	probe.Impersonate.UserName, probe.Impersonate.Groups = "system:admin-probe", []string{"system:masters"}
 	prober := kubernetes.NewForConfigOrDie(&probe)
 	e.Eventually(func() int64 {
 		// Ignore the result: the webhook may not respond.
-		_, _ = prober.AppsV1().DaemonSets(namespace).Create(e.t.Context(), probeDaemonSet(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, _ = prober.AppsV1().DaemonSets(namespace).Create(e.t.Context(), probeDaemonSet(),
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		return asked()
 	}).WithTimeout(20 * time.Second).WithPolling(100 * time.Millisecond).Should(BeNumerically(">", 0))
 }
@@ -89,17 +96,21 @@ func (w *webhook) install(e *env, asked func() int64) {
 // uninstall removes the webhook.
 func (w *webhook) uninstall(e *env) {
 	e.t.Helper()
-	e.Expect(w.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(e.t.Context(), "hostile", metav1.DeleteOptions{})).To(Succeed())
+	e.Expect(w.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(e.t.Context(), "hostile",
+		metav1.DeleteOptions{})).To(Succeed())
 }
 
 func probeDaemonSet() *appsv1.DaemonSet {
 	labels := map[string]string{"probe": "webhook"}
-	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: namespace}, Spec: appsv1.DaemonSetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: labels},
-		Template: corev1.PodTemplateSpec{
-			ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/probe"}}},
-		},
-	}}
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "probe", Namespace: namespace}, Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{Name: "c", Image: "example.com/probe"}},
+				},
+			},
+		}}
 }
 
 // editPlugin changes the device plugin in the spec, and so its DaemonSet.
@@ -107,7 +118,9 @@ func (e *env) editPlugin(value string) {
 	e.t.Helper()
 	e.Eventually(func() error {
 		object := e.policy()
-		object.Spec.DevicePlugin = &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "EXAMPLE", Value: value}}}}
+		object.Spec.DevicePlugin = &v1.DevicePluginSpec{
+			ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "EXAMPLE", Value: value}}},
+		}
 		return e.client.Update(e.t.Context(), object)
 	}).Should(Succeed())
 }
@@ -133,8 +146,9 @@ func TestAWebhookThatHangs(t *testing.T) {
 	e.editPlugin("1")
 	begin := time.Now()
 	e.Eventually(e.policy).WithTimeout(reportedWithin).WithPolling(50*time.Millisecond).Should(
-		HaveField("Status.Operands", ContainElement(And(HaveField("Name", "device-plugin"), HaveField("State", v1.OperandError),
-			HaveField("Message", ContainSubstring("no answer"))))), "the call that hangs")
+		HaveField("Status.Operands",
+			ContainElement(And(HaveField("Name", "device-plugin"), HaveField("State", v1.OperandError),
+				HaveField("Message", ContainSubstring("no answer"))))), "the call that hangs")
 	t.Logf("the call that hangs is reported after %s", time.Since(begin).Round(time.Millisecond))
 
 	e.sim.Break("driver", "gpu-00001", simulator.CrashLoop)
@@ -151,7 +165,8 @@ func TestAWebhookThatHangs(t *testing.T) {
 	close(release)
 	hook.uninstall(e)
 	e.Eventually(func() []corev1.EnvVar { return e.daemonSet(pluginName).Spec.Template.Spec.Containers[0].Env }).
-		WithTimeout(repairedWithin).WithPolling(100*time.Millisecond).Should(ContainElement(HaveField("Name", "EXAMPLE")), "applied without another event")
+		WithTimeout(repairedWithin).WithPolling(100*time.Millisecond).Should(ContainElement(HaveField("Name", "EXAMPLE")),
+		"applied without another event")
 	e.Eventually(e.policy).WithTimeout(repairedWithin).WithPolling(100*time.Millisecond).Should(
 		HaveField("Status.Operands", Not(ContainElement(HaveField("State", v1.OperandError)))), "and no longer reported")
 }
@@ -176,8 +191,9 @@ func TestAWebhookThatChangesObjectsBack(t *testing.T) {
 	begin := time.Now()
 	e.Eventually(e.policy).WithTimeout(reportedWithin).WithPolling(50*time.Millisecond).Should(And(
 		HaveField("Status.State", v1.StateNotReady),
-		HaveField("Status.Operands", ContainElement(And(HaveField("Name", "device-plugin"), HaveField("Reason", v1.ReasonAltered),
-			HaveField("Message", And(ContainSubstring(pluginName), ContainSubstring("image"))))))), "the mutated object")
+		HaveField("Status.Operands",
+			ContainElement(And(HaveField("Name", "device-plugin"), HaveField("Reason", v1.ReasonAltered),
+				HaveField("Message", And(ContainSubstring(pluginName), ContainSubstring("image"))))))), "the mutated object")
 	t.Logf("the mutated object is reported after %s", time.Since(begin).Round(time.Millisecond))
 
 	const events, lasting = 40, 8 * time.Second
@@ -195,7 +211,8 @@ func TestAWebhookThatChangesObjectsBack(t *testing.T) {
 	hook.uninstall(e)
 	begin = time.Now()
 	e.Eventually(func() string { return e.daemonSet(pluginName).Spec.Template.Spec.Containers[0].Image }).
-		WithTimeout(repairedWithin).WithPolling(100*time.Millisecond).ShouldNot(Equal("example.com/other:1"), "repaired without another event")
+		WithTimeout(repairedWithin).WithPolling(100*time.Millisecond).ShouldNot(Equal("example.com/other:1"),
+		"repaired without another event")
 	t.Logf("repaired %s after the cause was removed", time.Since(begin).Round(time.Millisecond))
 	e.awaitReady(2)
 }

@@ -63,7 +63,8 @@ func TestMetricsReportTheFleet(t *testing.T) {
 		e.Expect(samples).To(HaveKeyWithValue(name, count), "as in the audit log: %s", name)
 	}
 	e.Expect(samples[`gpu_operator_reconciliation_total`]).To(BeNumerically(">=", 3))
-	e.Expect(samples[`gpu_operator_node_join_seconds_sum{stage="Validated"}`]).To(And(BeNumerically(">", 0.5), BeNumerically("<", 3*30)))
+	e.Expect(samples[`gpu_operator_node_join_seconds_sum{stage="Validated"}`]).To(And(BeNumerically(">", 0.5),
+		BeNumerically("<", 3*30)))
 
 	text, err := os.ReadFile(filepath.Join(repo, "docs/metrics.md"))
 	e.Expect(err).NotTo(HaveOccurred())
@@ -100,7 +101,8 @@ func (e *env) samples(address string) map[string]float64 {
 				suffix = "{" + strings.Join(labels, ",") + "}"
 			}
 			if histogram := metric.GetHistogram(); histogram != nil {
-				samples[name+"_count"+suffix], samples[name+"_sum"+suffix] = float64(histogram.GetSampleCount()), histogram.GetSampleSum()
+				samples[name+"_count"+suffix], samples[name+"_sum"+
+					suffix] = float64(histogram.GetSampleCount()), histogram.GetSampleSum()
 				continue
 			}
 			samples[name+suffix] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue()

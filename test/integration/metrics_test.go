@@ -67,7 +67,9 @@ func (e *env) theCertificateOfTheMetricsIsRenewed() {
 		e.Expect(os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600)).To(Succeed())
 		roots := x509.NewCertPool()
 		e.Expect(roots.AppendCertsFromPEM(certificate)).To(BeTrue())
-		return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: metricsServer}}}
+		return &http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: metricsServer},
+		}}
 	}
 	first := trusted()
 	e.run("--metrics-bind-address="+address, "--metrics-cert-dir="+dir)

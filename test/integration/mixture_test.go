@@ -33,7 +33,9 @@ type mixedNode struct {
 func mixedNodes() []mixedNode {
 	var all []mixedNode
 	for _, system := range []struct{ id, version, tag string }{
-		{"ubuntu", "24.04", "ubuntu24.04"}, {"ubuntu", "22.04", "ubuntu22.04"}, {"rhel", "9.6", "rhel9"}, {"sles", "15.7", "sles15.7"},
+		{"ubuntu", "24.04", "ubuntu24.04"}, {"ubuntu", "22.04", "ubuntu22.04"}, {"rhel", "9.6", "rhel9"}, {
+			"sles", "15.7", "sles15.7",
+		},
 	} {
 		for _, release := range []string{"60", "71"} {
 			kernel := "6.8.0-" + release + "-" + system.id

@@ -61,24 +61,29 @@ func TestMonitoringFollowsThePrometheusOperator(t *testing.T) {
 	e.run()
 	object := e.samplePolicy()
 	object.Spec.DCGM = &v1.DCGMSpec{Enabled: new(true)}
-	object.Spec.DCGMExporter = &v1.DCGMExporterSpec{ServiceMonitor: &v1.ServiceMonitorSpec{Enabled: new(true), Interval: "15s"}}
+	object.Spec.DCGMExporter = &v1.DCGMExporterSpec{
+		ServiceMonitor: &v1.ServiceMonitorSpec{Enabled: new(true), Interval: "15s"},
+	}
 	object.Spec.NodeStatusExporter = &v1.NodeStatusExporterSpec{Enabled: new(true)}
 	e.create(object)
 	t.Logf("ready without the Prometheus operator after %s", e.awaitReady(1))
 	e.operandsReady()
 	for _, name := range []string{"gpu-operator", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia-node-status-exporter"} {
-		e.Expect(e.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &corev1.Service{})).To(Succeed(), name)
+		e.Expect(e.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name},
+			&corev1.Service{})).To(Succeed(), name)
 	}
 
 	for _, round := range []string{"the Prometheus operator is installed", "it is reinstalled"} {
 		e.defineMonitoring()
 		begin := time.Now()
-		e.Eventually(e.monitoring).WithTimeout(appearTime).WithPolling(50*time.Millisecond).Should(Equal(wantedMonitoring), round)
+		e.Eventually(e.monitoring).WithTimeout(appearTime).WithPolling(50*time.Millisecond).Should(Equal(wantedMonitoring),
+			round)
 		t.Logf("%s: all objects after %s", round, time.Since(begin).Round(10*time.Millisecond))
 		e.repairsMonitoring()
 		e.undefineMonitoring()
 	}
-	e.Expect(e.log()).NotTo(ContainSubstring("Reconciler error"), "no pass has failed, not even during the deletion of a definition")
+	e.Expect(e.log()).NotTo(ContainSubstring("Reconciler error"),
+		"no pass has failed, not even during the deletion of a definition")
 }
 
 // operandsReady expects the operands that serve metrics to be ready, which no stage depends on.
@@ -115,7 +120,8 @@ func (e *env) undefineMonitoring() {
 			err := e.client.Get(e.t.Context(), client.ObjectKeyFromObject(definition), definition)
 			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
 		}
-		g.Expect(strings.Count(e.log(), "no longer has an optional kind")).To(Equal(strings.Count(e.log(), "The cluster has an optional kind")))
+		g.Expect(strings.Count(e.log(),
+			"no longer has an optional kind")).To(Equal(strings.Count(e.log(), "The cluster has an optional kind")))
 	}).WithTimeout(appearTime).Should(Succeed())
 	e.awaitReady(1)
 	mark, before := e.mark(), e.log()
@@ -199,7 +205,8 @@ func monitoringDefinitions(e *env) []*unstructured.Unstructured {
 // definition returns the definition of a kind without a schema.
 func (e *env) definition(group, version, kind, plural string) *unstructured.Unstructured {
 	e.t.Helper()
-	text := strings.NewReplacer("GROUP", group, "VERSION", version, "KIND", kind, "PLURAL", plural, "SINGULAR", strings.ToLower(kind)).Replace(definitionOf)
+	text := strings.NewReplacer("GROUP", group, "VERSION", version, "KIND", kind, "PLURAL", plural, "SINGULAR",
+		strings.ToLower(kind)).Replace(definitionOf)
 	definition := &unstructured.Unstructured{}
 	e.Expect(yaml.Unmarshal([]byte(text), definition)).To(Succeed())
 	return definition

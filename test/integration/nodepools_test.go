@@ -35,7 +35,9 @@ func teamA() v1.NodePoolSpec {
 func TestNodePools(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{timing: simulator.DefaultTiming().Scale(0.1)})
-	for _, spec := range []simulator.NodeSpec{{Name: "plain"}, {Name: "member", Labels: map[string]string{teamLabel: "a"}}} {
+	for _, spec := range []simulator.NodeSpec{
+		{Name: "plain"}, {Name: "member", Labels: map[string]string{teamLabel: "a"}},
+	} {
 		_, err := e.sim.AddNode(t.Context(), spec)
 		e.Expect(err).NotTo(HaveOccurred())
 	}
@@ -83,7 +85,8 @@ func (e *env) ofNoPool() map[string]writtenObject {
 func (e *env) poolComes(whole map[string]writtenObject, driver types.UID) {
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.NodePools = []v1.NodePoolSpec{teamA()} })
 	e.awaitNodes(map[string]string{"plain": "", "member": v1.ReasonUpgradePending}, 30*time.Second)
-	e.Expect(e.messages()["member"]).To(HavePrefix("run kubectl label node member " + labels.Pool + "- " + labels.DriverAnchor + "- "))
+	e.Expect(e.messages()["member"]).
+		To(HavePrefix("run kubectl label node member " + labels.Pool + "- " + labels.DriverAnchor + "- "))
 	e.Expect(e.condition("member")).To(HaveSuffix("to move the driver from " + commonDriver + " to " + teamDriver))
 	e.Expect(e.podOn("nvidia-driver-daemonset", "member").UID).To(Equal(driver))
 	for app, image := range map[string]string{
@@ -96,7 +99,8 @@ func (e *env) poolComes(whole map[string]writtenObject, driver types.UID) {
 	}
 	e.Expect(e.ofNoPool()).To(Equal(whole), "only objects of the pool were written")
 	e.Expect(e.policy().Status.NodePools).To(ConsistOf(And(
-		HaveField("Name", "team-a"), HaveField("Nodes", int32(1)), HaveField("Ready", int32(1)), HaveField("Reason", v1.ReasonUpgradePending))))
+		HaveField("Name", "team-a"), HaveField("Nodes", int32(1)), HaveField("Ready", int32(1)), HaveField("Reason",
+			v1.ReasonUpgradePending))))
 }
 
 // driverMoves follows the node's message.
@@ -115,7 +119,8 @@ func (e *env) memberJoins() {
 	_, err := e.sim.AddNode(e.t.Context(), simulator.NodeSpec{Name: "second", Labels: map[string]string{teamLabel: "a"}})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.awaitReady(3)
-	e.Expect(e.node("second").Labels).To(And(HaveKeyWithValue(labels.Pool, teamDriver), HaveKeyWithValue(labels.NodePool, "team-a")))
+	e.Expect(e.node("second").Labels).To(And(HaveKeyWithValue(labels.Pool, teamDriver),
+		HaveKeyWithValue(labels.NodePool, "team-a")))
 	e.Expect(e.ofNoPool()).To(Equal(common))
 	e.Eventually(func() []v1.NodePoolStatus { return e.policy().Status.NodePools }).Should(Equal([]v1.NodePoolStatus{
 		{Name: "team-a", Nodes: 2, Ready: 2, DriverVersion: "590.44.01"},
@@ -127,12 +132,17 @@ func (e *env) memberJoins() {
 // poolContradicts: a pool that no node can belong to is reported with both names, and changes nothing.
 func (e *env) poolContradicts() {
 	before := e.written()
-	narrow := v1.NodePoolSpec{Name: "narrow", NodeSelector: v1.NodePoolSelector{teamLabel: "a", "zone": "1"}, MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyNone}}
+	narrow := v1.NodePoolSpec{
+		Name: "narrow", NodeSelector: v1.NodePoolSelector{teamLabel: "a", "zone": "1"},
+		MIG: &v1.MIGSpec{Strategy: v1.MIGStrategyNone},
+	}
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.NodePools = append(spec.NodePools, narrow) })
 	e.Eventually(func() v1.ClusterPolicyStatus { return e.policy().Status }).Should(And(
 		HaveField("State", v1.StateNotReady),
-		HaveField("Conditions", ContainElement(And(HaveField("Type", v1.ConditionDegraded), HaveField("Reason", v1.ReasonInvalidSpec), HaveField("Message",
-			"spec.nodePools: every node that narrow selects belongs to team-a, which comes first: put narrow first, or give one of the two other labels")))),
+		HaveField("Conditions", ContainElement(And(HaveField("Type", v1.ConditionDegraded),
+			HaveField("Reason", v1.ReasonInvalidSpec), HaveField("Message",
+				"spec.nodePools: every node that narrow selects belongs to team-a, which comes first: put narrow first, or give "+
+					"one of the two other labels")))),
 		HaveField("NodeSummary.Ready", int32(2))))
 	e.Expect(e.written()).To(Equal(before))
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.NodePools = spec.NodePools[:1] })

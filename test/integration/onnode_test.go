@@ -94,7 +94,8 @@ func (e *realNodeEnv) withoutDriver() {
 }
 
 func (e *realNodeEnv) withoutPlugin() {
-	e.Eventually(e.present).WithTimeout(held).Should(ConsistOf(labels.MarkerDriver, labels.MarkerRuntime, labels.MarkerToolkit, labels.MarkerCUDA))
+	e.Eventually(e.present).WithTimeout(held).Should(ConsistOf(labels.MarkerDriver, labels.MarkerRuntime,
+		labels.MarkerToolkit, labels.MarkerCUDA))
 	e.reports(ContainSubstring("stage DevicePlugin"))
 	e.marked(labels.MarkerDriver, labels.MarkerRuntime, labels.MarkerToolkit, labels.MarkerCUDA)
 	e.Expect(e.environmentOf(toolkitApp)).To(ContainElements(
@@ -125,8 +126,10 @@ func (e *realNodeEnv) brokenDriver() {
 	e.proverRuns(1, 137)
 	e.Expect(e.present()).NotTo(ContainElement(labels.MarkerDriver), "a killed validation writes no marker")
 
-	e.reports(And(ContainSubstring("stage Toolkit"), ContainSubstring(driverProver+": CrashLoopBackOff, exit code 1: "+sentence)))
-	e.Eventually(e.degraded).WithTimeout(held).Should(ContainElement(ContainSubstring("exit code 1: the driver container's driver does not work")))
+	e.reports(And(ContainSubstring("stage Toolkit"),
+		ContainSubstring(driverProver+": CrashLoopBackOff, exit code 1: "+sentence)))
+	e.Eventually(e.degraded).WithTimeout(held).
+		Should(ContainElement(ContainSubstring("exit code 1: the driver container's driver does not work")))
 	e.sim.Heal("driver", realNode)
 	e.awaitReady(3)
 	e.marked(labels.MarkerDriver, labels.MarkerRuntime, labels.MarkerToolkit, labels.MarkerCUDA, labels.MarkerPlugin)
@@ -146,7 +149,9 @@ func (e *realNodeEnv) degraded() []string {
 // proverRuns waits until the driver's validation runs again, after this number of restarts.
 func (e *realNodeEnv) proverRuns(restarts, lastCode int32) {
 	e.t.Helper()
-	e.Eventually(func() []corev1.ContainerStatus { return e.initStatuses(toolkitApp) }).WithTimeout(held).Should(ContainElement(And(
+	e.Eventually(func() []corev1.ContainerStatus {
+		return e.initStatuses(toolkitApp)
+	}).WithTimeout(held).Should(ContainElement(And(
 		HaveField("Name", driverProver), HaveField("RestartCount", restarts), HaveField("State.Running", Not(BeNil())),
 		HaveField("LastTerminationState.Terminated.ExitCode", lastCode))))
 }

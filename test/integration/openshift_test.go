@@ -67,15 +67,19 @@ func TestTheDriverToolkitOfOpenShift(t *testing.T) {
 	}
 	e.run()
 	e.create(e.samplePolicy())
-	e.awaitNodes(map[string]string{"old": v1.ReasonDriverToolkitMissing, "new": v1.ReasonDriverToolkitMissing, "ubuntu": ""}, time.Minute)
-	e.Expect(e.messages()["old"]).To(HavePrefix("ImageStream openshift/driver-toolkit, which is to have tag " + oldRelease + ", is missing"))
+	e.awaitNodes(map[string]string{
+		"old": v1.ReasonDriverToolkitMissing, "new": v1.ReasonDriverToolkitMissing, "ubuntu": "",
+	}, time.Minute)
+	e.Expect(e.messages()["old"]).
+		To(HavePrefix("ImageStream openshift/driver-toolkit, which is to have tag " + oldRelease + ", is missing"))
 	e.Expect(e.driverDaemonSets()).To(HaveLen(1), "that of Ubuntu")
 
 	begin := time.Now()
 	e.serveDriverToolkit(map[string]string{oldRelease: oldToolkit})
 	e.awaitNodes(map[string]string{"old": "", "new": v1.ReasonDriverToolkitMissing, "ubuntu": ""}, servedTime)
 	t.Logf("a late API is found, and its release ready, after %s", time.Since(begin).Round(100*time.Millisecond))
-	e.Expect(e.messages()["new"]).To(HavePrefix("ImageStream openshift/driver-toolkit has no tag " + newRelease + " with an image"))
+	e.Expect(e.messages()["new"]).
+		To(HavePrefix("ImageStream openshift/driver-toolkit has no tag " + newRelease + " with an image"))
 	e.Expect(e.condition("new")).To(ContainSubstring("spec.operator.use_ocp_driver_toolkit"))
 
 	begin = time.Now()
@@ -112,13 +116,16 @@ func (e *env) nodeUpgraded() {
 		node.Labels[labels.DiscoveryOSTree], node.Labels[labels.DiscoveryOSVersion] = newRelease, "4.18"
 	})).To(Succeed())
 	e.awaitNodes(map[string]string{"old": v1.ReasonUpgradePending, "new": "", "ubuntu": ""}, 20*time.Second)
-	e.Expect(e.messages()["old"]).To(HavePrefix("run kubectl label node old " + labels.Pool + "- " + labels.DriverAnchor + "- "))
-	e.Expect(e.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, oldPool), HaveKeyWithValue(labels.PoolCoreOS, oldRelease)))
+	e.Expect(e.messages()["old"]).
+		To(HavePrefix("run kubectl label node old " + labels.Pool + "- " + labels.DriverAnchor + "- "))
+	e.Expect(e.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, oldPool),
+		HaveKeyWithValue(labels.PoolCoreOS, oldRelease)))
 
 	e.moveDriver("old")
 	e.Eventually(e.toolkitsInUse).Should(Equal(map[string]string{newPool: newToolkit}))
 	e.awaitReady(3)
-	e.Expect(e.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, newPool), HaveKeyWithValue(labels.PoolCoreOS, newRelease)))
+	e.Expect(e.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, newPool),
+		HaveKeyWithValue(labels.PoolCoreOS, newRelease)))
 }
 
 // watchedOnce expects that the ImageStream was listed once for the whole test, and never read.
@@ -178,9 +185,12 @@ func (e *env) setToolkits(images map[string]string) {
 
 // driverToolkit returns the ImageStream with these images, and OpenShift's tag latest.
 func driverToolkit(images map[string]string) *unstructured.Unstructured {
-	tags := []any{map[string]any{"name": "latest", "from": map[string]any{"kind": "DockerImage", "name": "quay.io/openshift/driver-toolkit"}}}
+	tags := []any{map[string]any{
+		"name": "latest", "from": map[string]any{"kind": "DockerImage", "name": "quay.io/openshift/driver-toolkit"},
+	}}
 	for _, release := range slices.Sorted(maps.Keys(images)) {
-		tags = append(tags, map[string]any{"name": release, "from": map[string]any{"kind": "DockerImage", "name": images[release]}})
+		tags = append(tags,
+			map[string]any{"name": release, "from": map[string]any{"kind": "DockerImage", "name": images[release]}})
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "image.openshift.io/v1", "kind": "ImageStream",
@@ -198,7 +208,9 @@ func (e *env) awaitNodes(reasons map[string]string, within time.Duration) {
 			found[node.Name] = node.Reason
 		}
 		return found
-	}).WithTimeout(within).WithPolling(100*time.Millisecond).Should(Equal(reasons), func() string { return summary(e.policy()) })
+	}).WithTimeout(within).WithPolling(100*time.Millisecond).Should(
+		Equal(reasons), func() string { return summary(e.policy()) },
+	)
 }
 
 // messages returns those of the nodes in the status.
@@ -223,7 +235,8 @@ func (e *env) condition(name string) string {
 func (e *env) driverDaemonSets() []appsv1.DaemonSet {
 	e.t.Helper()
 	list := &appsv1.DaemonSetList{}
-	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace), client.MatchingLabels{labels.Operand: "driver"})).To(Succeed())
+	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace),
+		client.MatchingLabels{labels.Operand: "driver"})).To(Succeed())
 	e.Expect(meta.LenList(list)).To(BeNumerically(">", 0))
 	return list.Items
 }

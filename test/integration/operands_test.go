@@ -19,8 +19,10 @@ import (
 // switched are the operands that no other one depends on, and how the spec enables and disables each.
 var switched = map[string]func(spec *v1.ClusterPolicySpec, on bool){
 	"gpu-feature-discovery": func(s *v1.ClusterPolicySpec, on bool) { s.GFD = &v1.GFDSpec{Enabled: &on} },
-	"dcgm-exporter":         func(s *v1.ClusterPolicySpec, on bool) { s.DCGMExporter = &v1.DCGMExporterSpec{Enabled: &on} },
-	"mig-manager":           func(s *v1.ClusterPolicySpec, on bool) { s.MIGManager = &v1.MIGManagerSpec{Enabled: &on} },
+	"dcgm-exporter": func(s *v1.ClusterPolicySpec, on bool) {
+		s.DCGMExporter = &v1.DCGMExporterSpec{Enabled: &on}
+	},
+	"mig-manager": func(s *v1.ClusterPolicySpec, on bool) { s.MIGManager = &v1.MIGManagerSpec{Enabled: &on} },
 	"node-status-exporter": func(s *v1.ClusterPolicySpec, on bool) {
 		s.NodeStatusExporter = &v1.NodeStatusExporterSpec{Enabled: &on}
 	},
@@ -32,7 +34,8 @@ var switched = map[string]func(spec *v1.ClusterPolicySpec, on bool){
 func TestOperandsAreRemovedAndReinstalled(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{timing: simulator.DefaultTiming().Scale(0.1)})
-	_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "mig", Labels: map[string]string{labels.MIGCapable: "true"}})
+	_, err := e.sim.AddNode(t.Context(),
+		simulator.NodeSpec{Name: "mig", Labels: map[string]string{labels.MIGCapable: "true"}})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.run()
 	object := e.samplePolicy()
@@ -76,9 +79,12 @@ func TestBrokenImageBlocksNoOther(t *testing.T) {
 	e.sim.Break("dcgm-exporter", "gpu-00001", simulator.ImagePull)
 	e.run()
 	e.create(e.samplePolicy())
-	e.Eventually(func() []v1.OperandStatus { return e.policy().Status.Operands }).WithTimeout(time.Minute).Should(ContainElement(And(
+	e.Eventually(func() []v1.OperandStatus {
+		return e.policy().Status.Operands
+	}).WithTimeout(time.Minute).Should(ContainElement(And(
 		HaveField("Name", "dcgm-exporter"), HaveField("State", v1.OperandDegraded), HaveField("Ready", int32(1)),
-		HaveField("Message", HavePrefix("fails on 1 of 2 nodes: gpu-00001 (container nvidia-dcgm-exporter: ImagePullBackOff: nvcr.io/nvidia/k8s/dcgm-exporter:")))))
+		HaveField("Message", HavePrefix("fails on 1 of 2 nodes: gpu-00001 (container nvidia-dcgm-exporter: "+
+			"ImagePullBackOff: nvcr.io/nvidia/k8s/dcgm-exporter:")))))
 	e.Eventually(func(g Gomega) {
 		for _, operand := range e.policy().Status.Operands {
 			if operand.Name != "dcgm-exporter" {
@@ -87,7 +93,8 @@ func TestBrokenImageBlocksNoOther(t *testing.T) {
 		}
 		g.Expect(e.policy().Status.NodeSummary.ReadyOfTotal).To(Equal("2/2"), "the GPUs can be used")
 	}).WithTimeout(time.Minute).Should(Succeed())
-	e.Expect(e.policy().Status.Conditions).To(ContainElement(And(HaveField("Type", v1.ConditionDegraded), HaveField("Message", ContainSubstring("dcgm-exporter")))))
+	e.Expect(e.policy().Status.Conditions).To(ContainElement(And(HaveField("Type", v1.ConditionDegraded),
+		HaveField("Message", ContainSubstring("dcgm-exporter")))))
 	e.sim.Heal("dcgm-exporter", "gpu-00001")
 	e.awaitReady(2)
 }
@@ -137,7 +144,8 @@ func (e *env) written() map[string]writtenObject {
 		note("ConfigMap", &maps.Items[i])
 	}
 	for i := range services.Items {
-		if _, records := services.Items[i].Annotations[labels.AppliedSpec]; !records { // Each edit of the spec is recorded there.
+		// Each edit of the spec is recorded there.
+		if _, records := services.Items[i].Annotations[labels.AppliedSpec]; !records {
 			note("Service", &services.Items[i])
 		}
 	}

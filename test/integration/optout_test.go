@@ -27,8 +27,12 @@ func TestOptOutHolds(t *testing.T) {
 	}
 	e := newEnv(t, envOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.1)})
 	theirs := map[string]map[string]string{
-		"out":   {"nvidia.com/gpu.deploy.operands": "false", "nvidia.com/gpu.deploy.driver": "true"},
-		"apart": {"nvidia.com/gpu.deploy.dcgm-exporter": "false", "nvidia.com/gpu.deploy.gpu-feature-discovery": "paused-for-mig-change", "nvidia.com/gpu.deploy.driver": "pre-installed"},
+		"out": {"nvidia.com/gpu.deploy.operands": "false", "nvidia.com/gpu.deploy.driver": "true"},
+		"apart": {
+			"nvidia.com/gpu.deploy.dcgm-exporter":         "false",
+			"nvidia.com/gpu.deploy.gpu-feature-discovery": "paused-for-mig-change",
+			"nvidia.com/gpu.deploy.driver":                "pre-installed",
+		},
 	}
 	e.run()
 	object := e.samplePolicy()
@@ -48,11 +52,15 @@ func TestOptOutHolds(t *testing.T) {
 	admin := kubernetes.NewForConfigOrDie(e.cluster.Config)
 	for i := range events {
 		for name := range theirs {
-			key := []string{"example.com/round", "feature.node.kubernetes.io/cpu-model.id", "nvidia.com/gpu.memory", "nvidia.com/gfd.timestamp"}[i%4]
+			key := []string{
+				"example.com/round", "feature.node.kubernetes.io/cpu-model.id", "nvidia.com/gpu.memory", "nvidia.com/gfd.timestamp",
+			}[i%4]
 			e.Expect(patchNode(t, admin, name, "labels", key, fmt.Sprint(i))).To(Succeed())
 		}
 	}
-	e.Consistently(func() string { return e.operatorCalls(mark).Writes().Of("nodes").String() }).WithTimeout(3*time.Second).
+	e.Consistently(func() string {
+		return e.operatorCalls(mark).Writes().Of("nodes").String()
+	}).WithTimeout(3*time.Second).
 		Should(BeEmpty(), "there was nothing to do")
 	e.judgeOptOut(theirs)
 	t.Logf("%d changes of labels of each of %d nodes, 0 writes", events, len(theirs))

@@ -102,13 +102,17 @@ func (e *env) placementIsRepaired(name string) {
 	patch := []byte(`{"spec":{"template":{"spec":{"nodeSelector":{"example.com/no":"node"}}}}}`)
 	e.Eventually(func() error {
 		begin = time.Now()
-		return e.client.Patch(e.t.Context(), &appsv1.DaemonSet{ObjectMeta: ds.ObjectMeta}, client.RawPatch(types.MergePatchType, patch))
+		return e.client.Patch(e.t.Context(), &appsv1.DaemonSet{ObjectMeta: ds.ObjectMeta},
+			client.RawPatch(types.MergePatchType, patch))
 	}).Should(Succeed(), "a deleted policy is enforced for a moment")
 	e.Eventually(func() map[string]string { return e.daemonSet(name).Spec.Template.Spec.NodeSelector }).
 		WithTimeout(placementTime).WithPolling(10 * time.Millisecond).Should(Equal(wanted))
 	e.t.Logf("%s: repaired after %s", name, time.Since(begin).Round(10*time.Millisecond))
-	e.Eventually(func() []corev1.Event { return e.eventsAbout("ClusterPolicy", policy) }).WithTimeout(placementTime).WithPolling(10 * time.Millisecond).
-		Should(ContainElement(And(HaveField("Reason", v1.ReasonPlacementRepaired), HaveField("Message", ContainSubstring("DaemonSet "+name)))))
+	e.Eventually(func() []corev1.Event {
+		return e.eventsAbout("ClusterPolicy", policy)
+	}).WithTimeout(placementTime).WithPolling(10 * time.Millisecond).
+		Should(ContainElement(And(HaveField("Reason", v1.ReasonPlacementRepaired),
+			HaveField("Message", ContainSubstring("DaemonSet "+name)))))
 	e.t.Logf("%s: reported after %s", name, time.Since(begin).Round(10*time.Millisecond))
 	e.Expect(time.Since(begin)).To(BeNumerically("<", effectTime))
 }

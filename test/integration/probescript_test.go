@@ -136,7 +136,8 @@ func (e *env) noDriverIsOutdated() {
 	for _, node := range e.policy().Status.Nodes {
 		e.Expect(node.Reason).NotTo(Equal(v1.ReasonUpgradePending), node.Message)
 	}
-	e.Expect(e.readiness()).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", Not(Equal(v1.ReasonUpgradePending)))))
+	e.Expect(e.readiness()).To(And(HaveField("Status", metav1.ConditionTrue),
+		HaveField("Reason", Not(Equal(v1.ReasonUpgradePending)))))
 	want := e.daemonSet(driverWithScript).Annotations["nvidia.com/gpu-operator.template-digest"]
 	for _, pod := range e.operandPods() {
 		if pod.Labels["app"] == driverApp {

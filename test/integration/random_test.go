@@ -66,7 +66,9 @@ func (e *env) replaceSpec(spec map[string]any) error {
 	object.SetGroupVersionKind(v1.ClusterPolicyKind)
 	object.SetName(policy)
 	sent := runtime.DeepCopyJSON(spec)
-	if err := e.edit(object, func() { object.Object["spec"] = runtime.DeepCopyJSON(spec) }, client.FieldValidation("Strict")); err != nil {
+	if err := e.edit(
+		object, func() { object.Object["spec"] = runtime.DeepCopyJSON(spec) }, client.FieldValidation("Strict"),
+	); err != nil {
 		return err
 	}
 	if diff := cmp.Diff(any(sent), object.Object["spec"]); diff != "" {

@@ -23,15 +23,19 @@ func TestReferencedObjects(t *testing.T) {
 	object.Spec.DCGMExporter = &v1.DCGMExporterSpec{Config: &v1.DCGMExporterConfigSpec{Name: "metrics"}}
 	object.Spec.Driver.SecretEnv = "environment"
 	e.create(object)
-	e.awaitWaiting("dcgm-exporter", "spec.dcgmExporter.config.name: there is no ConfigMap metrics in namespace gpu-operator: create it")
+	e.awaitWaiting("dcgm-exporter",
+		"spec.dcgmExporter.config.name: there is no ConfigMap metrics in namespace gpu-operator: create it")
 	e.awaitWaiting("driver", "spec.driver.secretEnv: there is no Secret environment in namespace gpu-operator: create it")
 	e.Expect(e.written()).NotTo(HaveKey("DaemonSet nvidia-dcgm-exporter"))
 
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "environment", Namespace: namespace}, StringData: map[string]string{"A": "1"}}
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "environment", Namespace: namespace}, StringData: map[string]string{"A": "1"},
+	}
 	e.create(secret)
 	metrics := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "metrics", Namespace: namespace}}
 	e.create(metrics)
-	e.awaitWaiting("dcgm-exporter", "spec.dcgmExporter.config.name: ConfigMap metrics in namespace gpu-operator has no key dcgm-metrics.csv: add it")
+	e.awaitWaiting("dcgm-exporter",
+		"spec.dcgmExporter.config.name: ConfigMap metrics in namespace gpu-operator has no key dcgm-metrics.csv: add it")
 	metrics.Data = map[string]string{"dcgm-metrics.csv": "DCGM_FI_DEV_GPU_TEMP, gauge, temperature"}
 	e.Expect(e.client.Update(t.Context(), metrics)).To(Succeed())
 	e.awaitReady(1)
@@ -76,5 +80,6 @@ func TestReferencedObjects(t *testing.T) {
 func (e *env) awaitWaiting(name, message string) {
 	e.t.Helper()
 	e.Eventually(func() []v1.OperandStatus { return e.policy().Status.Operands }).WithPolling(200 * time.Millisecond).
-		Should(ContainElement(And(HaveField("Name", name), HaveField("State", v1.OperandWaiting), HaveField("Message", message))))
+		Should(ContainElement(And(HaveField("Name", name), HaveField("State", v1.OperandWaiting),
+			HaveField("Message", message))))
 }

@@ -29,7 +29,8 @@ func TestRepairs(t *testing.T) {
 	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	e.run()
 	e.create(e.samplePolicy())
-	_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "mig", Labels: map[string]string{"nvidia.com/mig.capable": "true"}})
+	_, err := e.sim.AddNode(t.Context(),
+		simulator.NodeSpec{Name: "mig", Labels: map[string]string{"nvidia.com/mig.capable": "true"}})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.awaitReady(3)
 	t.Run("a deleted object is re-created", func(t *testing.T) {
@@ -117,8 +118,10 @@ func TestForeignObjectIsNotTouched(t *testing.T) {
 		object := &v1.ClusterPolicy{}
 		g.Expect(e.client.Get(t.Context(), client.ObjectKey{Name: policy}, object)).To(Succeed())
 		g.Expect(object.Status.Operands).To(ContainElement(And(
-			HaveField("Name", "device-plugin"), HaveField("State", v1.OperandConflict), HaveField("Message", ContainSubstring(pluginName)))))
-		g.Expect(object.Status.Operands).To(ContainElement(And(HaveField("Name", "driver"), HaveField("State", v1.OperandReady))))
+			HaveField("Name", "device-plugin"), HaveField("State", v1.OperandConflict), HaveField("Message",
+				ContainSubstring(pluginName)))))
+		g.Expect(object.Status.Operands).To(ContainElement(And(HaveField("Name", "driver"),
+			HaveField("State", v1.OperandReady))))
 		g.Expect(object.Status.Conditions).To(ContainElement(And(
 			HaveField("Type", v1.ConditionReady), HaveField("Reason", v1.ReasonConflict))))
 	}).WithPolling(200 * time.Millisecond).Should(Succeed())
@@ -155,11 +158,14 @@ func TestOrphansAreAdopted(t *testing.T) {
 	e.awaitReady(1)
 	e.stop()
 	before := e.podOn("nvidia-driver-daemonset", "gpu-00000")
-	e.Expect(e.client.Delete(t.Context(), e.policy(), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	e.Expect(e.client.Delete(t.Context(), e.policy(),
+		client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 	e.Eventually(func() []metav1.OwnerReference { return e.daemonSet(driverName).OwnerReferences }).
 		WithTimeout(garbageTime).WithPolling(time.Second).Should(BeEmpty())
 	// The garbage collector removes the policy's finalizer once it has processed all kinds.
-	e.Eventually(func() error { return e.client.Create(t.Context(), e.samplePolicy()) }).WithTimeout(garbageTime).Should(Succeed())
+	e.Eventually(func() error {
+		return e.client.Create(t.Context(), e.samplePolicy())
+	}).WithTimeout(garbageTime).Should(Succeed())
 	e.run()
 	e.awaitReady(1)
 	e.Expect(e.daemonSet(driverName).OwnerReferences).To(HaveLen(1))
@@ -185,7 +191,8 @@ func TestOrphansRunOnWithTheOperatorRunning(t *testing.T) {
 	before := pods()
 	e.Expect(before).NotTo(BeEmpty())
 	for range 3 {
-		e.Expect(e.client.Delete(t.Context(), e.policy(), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+		e.Expect(e.client.Delete(t.Context(), e.policy(),
+			client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 		e.awaitNoPolicy()
 		e.quietSince("after the policy", e.mark(), 2*time.Second)
 		e.Expect(pods()).To(Equal(before))
@@ -194,7 +201,8 @@ func TestOrphansRunOnWithTheOperatorRunning(t *testing.T) {
 		e.Expect(pods()).To(Equal(before))
 	}
 
-	e.Expect(e.client.Delete(t.Context(), e.policy(), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+	e.Expect(e.client.Delete(t.Context(), e.policy(),
+		client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 	e.awaitNoPolicy()
 	e.Expect(e.client.DeleteAllOf(t.Context(), &appsv1.DaemonSet{}, client.InNamespace(namespace))).To(Succeed())
 	e.Eventually(func() map[string]string { return e.node("gpu-00000").Labels }).WithPolling(200 * time.Millisecond).
@@ -224,7 +232,8 @@ func TestDisabledOperandIsRemoved(t *testing.T) {
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(false)} })
 	e.Eventually(func(g Gomega) {
 		list := &appsv1.DaemonSetList{}
-		g.Expect(e.client.List(t.Context(), list, client.MatchingLabels{"nvidia.com/gpu-operator.operand": "driver"})).To(Succeed())
+		g.Expect(e.client.List(t.Context(), list,
+			client.MatchingLabels{"nvidia.com/gpu-operator.operand": "driver"})).To(Succeed())
 		g.Expect(list.Items).To(BeEmpty())
 		g.Expect(e.policy().Status.Operands).To(ContainElement(And(HaveField("Name", "driver"),
 			HaveField("State", v1.OperandDisabled), HaveField("Message", ContainSubstring("spec.driver.enabled is false")))))

@@ -44,7 +44,8 @@ var sampleRights = []string{
 func (e *env) eachIsMissed(granted []right, token string) {
 	taken := granted
 	if !cluster.FullCampaigns() {
-		taken = slices.DeleteFunc(slices.Clone(granted), func(r right) bool { return !slices.Contains(sampleRights, r.String()) })
+		taken = slices.DeleteFunc(slices.Clone(granted),
+			func(r right) bool { return !slices.Contains(sampleRights, r.String()) })
 		e.Expect(taken).To(HaveLen(len(sampleRights)), "the sample has only shipped permissions")
 	}
 	var table strings.Builder
@@ -54,10 +55,12 @@ func (e *env) eachIsMissed(granted []right, token string) {
 	for _, r := range taken {
 		since := time.Now()
 		call, after := e.missed(r, token)
-		fmt.Fprintf(columns, "%s %s\t%s\t%s\t%.1f s\t%.1f s\n", r, r.name, scopes[r.role], call, after.Seconds(), time.Since(since).Seconds())
+		fmt.Fprintf(columns, "%s %s\t%s\t%s\t%.1f s\t%.1f s\n", r, r.name, scopes[r.role], call, after.Seconds(),
+			time.Since(since).Seconds())
 	}
 	e.Expect(columns.Flush()).To(Succeed())
-	e.t.Logf("%d of %d permissions removed, each noticed, in %s\n%s", len(taken), len(granted), time.Since(begin).Round(time.Second), table.String())
+	e.t.Logf("%d of %d permissions removed, each noticed, in %s\n%s", len(taken), len(granted),
+		time.Since(begin).Round(time.Second), table.String())
 	log, err := os.ReadFile(e.rightsOptions("").LogFile)
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(string(log)).NotTo(ContainSubstring("panic"), "a missing permission is reported as an error")
@@ -105,7 +108,8 @@ func (r right) isNeededFor() gomegatypes.GomegaMatcher {
 	if r.verb == "create" {
 		verb = Or(verb, Equal("patch")) // The first apply of an object needs both.
 	}
-	return And(HaveField("Group", r.group), HaveField("Resource", resource), HaveField("Subresource", subresource), HaveField("Verb", verb))
+	return And(HaveField("Group", r.group), HaveField("Resource", resource), HaveField("Subresource", subresource),
+		HaveField("Verb", verb))
 }
 
 // provocation is repeated until the missing permission is noticed. Most are noticed at the start.
@@ -218,10 +222,12 @@ func (e *env) blank() {
 	e.t.Helper()
 	ctx := e.t.Context()
 	e.admitPods()
-	e.Expect(client.IgnoreNotFound(e.client.Delete(ctx, &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}}))).To(Succeed())
+	e.Expect(client.IgnoreNotFound(e.client.Delete(ctx,
+		&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}}))).To(Succeed())
 	owned := client.HasLabels{labels.Operand}
 	for _, kind := range []client.Object{
-		&appsv1.DaemonSet{}, &corev1.ConfigMap{}, &corev1.Service{}, monitoringObject("ServiceMonitor", ""), monitoringObject("PrometheusRule", ""),
+		&appsv1.DaemonSet{}, &corev1.ConfigMap{}, &corev1.Service{}, monitoringObject("ServiceMonitor",
+			""), monitoringObject("PrometheusRule", ""),
 	} {
 		e.Expect(e.client.DeleteAllOf(ctx, kind, client.InNamespace(namespace), owned)).To(Succeed())
 	}
@@ -234,14 +240,16 @@ func (e *env) blank() {
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		e.unlabel(node, slices.DeleteFunc(slices.Collect(maps.Keys(node.Labels)), isNoTrace))
-		gone := client.RawPatch(types.StrategicMergePatchType, []byte(`{"status": {"conditions": [{"type": "`+gpuReady+`", "$patch": "delete"}]}}`))
+		gone := client.RawPatch(types.StrategicMergePatchType,
+			[]byte(`{"status": {"conditions": [{"type": "`+gpuReady+`", "$patch": "delete"}]}}`))
 		e.Expect(e.client.Status().Patch(ctx, node, gone)).To(Succeed())
 	}
 }
 
 // isNoTrace reports whether no operator causes a label of a node.
 func isNoTrace(key string) bool {
-	return !strings.HasPrefix(key, "nvidia.com/") && !strings.HasPrefix(key, labels.AnchorPrefix) || key == labels.MIGCapable
+	return !strings.HasPrefix(key, "nvidia.com/") && !strings.HasPrefix(key,
+		labels.AnchorPrefix) || key == labels.MIGCapable
 }
 
 // unlabel removes labels.

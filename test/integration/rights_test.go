@@ -135,7 +135,9 @@ func (e *env) rightsOptions(env string, args ...string) cluster.OperatorOptions 
 func (e *env) unusedOf(granted []right) []string {
 	used := set.New[string]()
 	for _, call := range e.operatorCalls(0) {
-		use := right{group: call.Group, resource: strings.TrimSuffix(call.Resource+"/"+call.Subresource, "/"), verb: call.Verb}
+		use := right{
+			group: call.Group, resource: strings.TrimSuffix(call.Resource+"/"+call.Subresource, "/"), verb: call.Verb,
+		}
 		used.Insert(use.String())
 		if call.Verb == "patch" && call.Code == http.StatusCreated {
 			use.verb = "create" // The first apply of an object needs both.
@@ -183,13 +185,15 @@ func shippedRights(t *testing.T) []right {
 		}))
 		most, known := rightsBudget[role.Kind]
 		if !known || len(own) > most.all || writes > most.write {
-			t.Errorf("%s has %d triples of group, resource and verb, %d of them write: at most %d and %d", role.Kind, len(own), writes, most.all, most.write)
+			t.Errorf("%s has %d triples of group, resource and verb, %d of them write: at most %d and %d", role.Kind, len(own),
+				writes, most.all, most.write)
 		}
 		var list strings.Builder
 		for _, r := range own {
 			fmt.Fprintf(&list, "\n  %s %s", r, r.name)
 		}
-		t.Logf("%s: %d triples of group, resource and verb (at most %d), %d of them write (at most %d):%s", role.Kind, len(own), most.all, writes, most.write, &list)
+		t.Logf("%s: %d triples of group, resource and verb (at most %d), %d of them write (at most %d):%s", role.Kind,
+			len(own), most.all, writes, most.write, &list)
 		granted = append(granted, own...)
 	}
 }
@@ -198,13 +202,18 @@ func rightsOf(t *testing.T, role rbacv1.ClusterRole) []right {
 	t.Helper()
 	var own []right
 	for _, rule := range role.Rules {
-		if len(rule.APIGroups) != 1 || len(rule.ResourceNames) > 1 || len(rule.NonResourceURLs) > 0 || strings.Contains(fmt.Sprint(rule), "*") {
+		if len(rule.APIGroups) != 1 || len(rule.ResourceNames) > 1 || len(rule.NonResourceURLs) > 0 || strings.Contains(
+			fmt.Sprint(rule), "*",
+		) {
 			t.Errorf("a rule must be for one group, at most one resource name, and without wildcards: %v", rule)
 			continue
 		}
 		for _, resource := range rule.Resources {
 			for _, verb := range rule.Verbs {
-				own = append(own, right{role: role.Kind, group: rule.APIGroups[0], resource: resource, verb: verb, name: strings.Join(rule.ResourceNames, "")})
+				own = append(own, right{
+					role: role.Kind, group: rule.APIGroups[0], resource: resource, verb: verb,
+					name: strings.Join(rule.ResourceNames, ""),
+				})
 			}
 		}
 	}

@@ -32,9 +32,13 @@ var sampleMachines = map[string][]simulator.NodeSpec{
 	"clusterpolicy-gpudirect-storage": {{}},
 	"clusterpolicy-host-driver":       {{DriverOnHost: true}},
 	"clusterpolicy-host-toolkit":      {{ToolkitOnHost: true}},
-	"clusterpolicy-mig-mixed":         {{Labels: map[string]string{labels.MIGCapable: "true"}}, {Labels: map[string]string{labels.MIGCapable: "false"}}},
+	"clusterpolicy-mig-mixed": {
+		{Labels: map[string]string{labels.MIGCapable: "true"}}, {Labels: map[string]string{labels.MIGCapable: "false"}},
+	},
 	"clusterpolicy-node-pools": {
-		{}, {Labels: map[string]string{"example.com/gpu-pool": "a100", labels.MIGCapable: "true"}}, {Labels: map[string]string{"example.com/gpu-pool": "v100"}},
+		{}, {Labels: map[string]string{"example.com/gpu-pool": "a100", labels.MIGCapable: "true"}}, {
+			Labels: map[string]string{"example.com/gpu-pool": "v100"},
+		},
 		{Labels: map[string]string{"example.com/gpu-pool": "shared"}},
 	},
 	"clusterpolicy-openshift":          {coreOSMachine("4.18", newRelease)},
@@ -87,7 +91,8 @@ func (e *env) sampleReady(name string) {
 	took := e.awaitReady(len(machines))
 	e.t.Logf("%d nodes ready after %s", len(machines), took.Round(100*time.Millisecond))
 	for _, operand := range e.policy().Status.Operands {
-		e.Expect(operand.State).NotTo(BeElementOf(v1.OperandInvalid, v1.OperandWaiting), "%s: %s", operand.Name, operand.Message)
+		e.Expect(operand.State).NotTo(BeElementOf(v1.OperandInvalid, v1.OperandWaiting), "%s: %s", operand.Name,
+			operand.Message)
 	}
 }
 
@@ -95,7 +100,8 @@ func (e *env) sampleReady(name string) {
 // until the garbage collector discovers the policy's kind.
 func (e *env) emptied() {
 	e.stop()
-	e.Expect(e.client.DeleteAllOf(e.t.Context(), &corev1.Service{}, client.InNamespace(namespace), client.HasLabels{labels.Operand})).To(Succeed())
+	e.Expect(e.client.DeleteAllOf(e.t.Context(), &corev1.Service{}, client.InNamespace(namespace),
+		client.HasLabels{labels.Operand})).To(Succeed())
 	e.empty()
 }
 

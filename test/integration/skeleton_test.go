@@ -58,7 +58,9 @@ func (e *env) deletionLeavesNothing() {
 // leftovers returns the names of the operator's objects, labels and conditions.
 func (e *env) leftovers() []string {
 	var found []string
-	for _, list := range []client.ObjectList{&appsv1.DaemonSetList{}, &corev1.ServiceList{}, &corev1.ConfigMapList{}, &nodev1.RuntimeClassList{}} {
+	for _, list := range []client.ObjectList{
+		&appsv1.DaemonSetList{}, &corev1.ServiceList{}, &corev1.ConfigMapList{}, &nodev1.RuntimeClassList{},
+	} {
 		e.Expect(e.client.List(e.t.Context(), list, client.HasLabels{"nvidia.com/gpu-operator.operand"})).To(Succeed())
 		e.Expect(meta.EachListItem(list, func(item runtime.Object) error {
 			object, err := meta.Accessor(item)
@@ -97,7 +99,8 @@ func TestSecondPolicyIsIgnored(t *testing.T) {
 		return second.Status.State
 	}
 	e.Eventually(state).Should(Equal(v1.StateIgnored))
-	e.Expect(second.Status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"), HaveField("Reason", v1.ReasonIgnored))))
+	e.Expect(second.Status.Conditions).To(ContainElement(And(HaveField("Type", "Ready"),
+		HaveField("Reason", v1.ReasonIgnored))))
 	e.Expect(e.policy().Status.State).To(Equal(v1.StateReady))
 	e.Expect(e.client.Delete(t.Context(), e.policy())).To(Succeed())
 	e.Eventually(state).WithTimeout(garbageTime).WithPolling(time.Second).Should(Equal(v1.StateReady))
@@ -143,7 +146,10 @@ func TestDiscoversNodesByItself(t *testing.T) {
 	e := newEnv(t, envOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.1)})
 	others := map[string]string{"nvidia.com/gpu.present": "false", "nvidia.com/gpu.deploy.device-plugin": "true"}
 	for _, spec := range []simulator.NodeSpec{
-		{Name: "gpu", Undiscovered: true, Taints: []corev1.Taint{{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoExecute}}},
+		{
+			Name: "gpu", Undiscovered: true,
+			Taints: []corev1.Taint{{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoExecute}},
+		},
 		{Name: "plain", Undiscovered: true, NoGPU: true, Labels: others},
 	} {
 		_, err := e.sim.AddNode(t.Context(), spec)
@@ -151,7 +157,9 @@ func TestDiscoversNodesByItself(t *testing.T) {
 	}
 	e.run()
 	object := e.samplePolicy()
-	object.Spec.DaemonSets = &v1.DaemonSetsSpec{Tolerations: []corev1.Toleration{{Key: "team", Operator: corev1.TolerationOpExists}}}
+	object.Spec.DaemonSets = &v1.DaemonSetsSpec{
+		Tolerations: []corev1.Toleration{{Key: "team", Operator: corev1.TolerationOpExists}},
+	}
 	e.create(object)
 	e.awaitReady(1)
 	e.Expect(e.node("plain").Labels).To(HaveKey("feature.node.kubernetes.io/kernel-version.full"))
@@ -171,6 +179,7 @@ func TestDiscoversNodesByItself(t *testing.T) {
 		}
 	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 	for key, value := range others {
-		e.Expect(e.node("plain").Labels).To(HaveKeyWithValue(key, value), "an administrator's label, on a node that was only discovered")
+		e.Expect(e.node("plain").Labels).To(HaveKeyWithValue(key, value),
+			"an administrator's label, on a node that was only discovered")
 	}
 }

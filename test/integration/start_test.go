@@ -24,10 +24,16 @@ func TestRefusesToStart(t *testing.T) {
 		env     []string
 		wantErr string
 	}{
-		"no namespace":   {[]string{"KUBECONFIG=" + e.kubeconfig}, "OPERATOR_NAMESPACE is not set"},
-		"no cluster":     {[]string{"OPERATOR_NAMESPACE=" + namespace, "HOME=/nonexistent"}, "set --kubeconfig or KUBECONFIG"},
-		"no CRD":         {[]string{"OPERATOR_NAMESPACE=" + namespace, "KUBECONFIG=" + e.kubeconfig}, "install the CRD first"},
-		"no such server": {[]string{"OPERATOR_NAMESPACE=" + namespace, "KUBECONFIG=" + e.deadKubeconfig()}, "connection refused"},
+		"no namespace": {[]string{"KUBECONFIG=" + e.kubeconfig}, "OPERATOR_NAMESPACE is not set"},
+		"no cluster": {
+			[]string{"OPERATOR_NAMESPACE=" + namespace, "HOME=/nonexistent"}, "set --kubeconfig or KUBECONFIG",
+		},
+		"no CRD": {
+			[]string{"OPERATOR_NAMESPACE=" + namespace, "KUBECONFIG=" + e.kubeconfig}, "install the CRD first",
+		},
+		"no such server": {
+			[]string{"OPERATOR_NAMESPACE=" + namespace, "KUBECONFIG=" + e.deadKubeconfig()}, "connection refused",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := e.in(t)

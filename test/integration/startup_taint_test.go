@@ -60,13 +60,17 @@ func TestStartupTaintsKeepPodsOff(t *testing.T) {
 	e.ownTaints(ownTaint, scalerTaint)
 	added := metav1.NewTime(time.Now().Add(-time.Hour))
 	_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: startingNode, Undiscovered: true, Taints: []corev1.Taint{
-		{Key: ownTaint, Effect: corev1.TaintEffectNoSchedule}, {Key: "team", Value: "ml", Effect: corev1.TaintEffectPreferNoSchedule, TimeAdded: &added},
+		{Key: ownTaint, Effect: corev1.TaintEffectNoSchedule}, {
+			Key: "team", Value: "ml", Effect: corev1.TaintEffectPreferNoSchedule, TimeAdded: &added,
+		},
 		{Key: scalerTaint, Value: "true", Effect: corev1.TaintEffectNoExecute},
 	}})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.run()
 	object := e.samplePolicy()
-	object.Spec.NodeDiscovery = &v1.NodeDiscoverySpec{PlacementSpec: v1.PlacementSpec{Tolerations: []corev1.Toleration{{Key: "other", Operator: corev1.TolerationOpExists}}}}
+	object.Spec.NodeDiscovery = &v1.NodeDiscoverySpec{PlacementSpec: v1.PlacementSpec{
+		Tolerations: []corev1.Toleration{{Key: "other", Operator: corev1.TolerationOpExists}},
+	}}
 	object.Spec.NodeStartup = &v1.NodeStartupSpec{OnFailure: v1.OnFailureTaint, Taints: []v1.StartupTaint{
 		{Key: ownTaint, Effect: corev1.TaintEffectNoSchedule}, {Key: scalerTaint, Effect: corev1.TaintEffectNoExecute},
 	}}
@@ -79,7 +83,8 @@ func TestStartupTaintsKeepPodsOff(t *testing.T) {
 	var when moments
 	e.Eventually(seen).Should(Receive(&when))
 	gone, scheduled := when.untainted.since(e, when.validated), when.scheduled.since(e, when.untainted)
-	t.Logf("taints gone %s after the node was validated, the queued pod scheduled after another %s", gone.Round(time.Millisecond), scheduled.Round(time.Millisecond))
+	t.Logf("taints gone %s after the node was validated, the queued pod scheduled after another %s",
+		gone.Round(time.Millisecond), scheduled.Round(time.Millisecond))
 	e.Expect(gone).To(BeNumerically("<=", taintTime))
 	e.Expect(e.taints()).To(Equal([]string{"team:PreferNoSchedule"}), "other taints stay")
 	var patches int
@@ -90,7 +95,8 @@ func TestStartupTaintsKeepPodsOff(t *testing.T) {
 	}
 	e.Expect(patches).To(BeNumerically("<=", 3), "two for labels at most, and one for all taints")
 
-	t.Run("a flap changes nothing, and a permanent failure restores the taint that does not evict", func(t *testing.T) { e.in(t).failsPermanently(user) })
+	t.Run("a flap changes nothing, and a permanent failure restores the taint that does not evict",
+		func(t *testing.T) { e.in(t).failsPermanently(user) })
 	t.Run("the taint that the operator restored is removed with the policy", func(t *testing.T) {
 		e := e.in(t)
 		e.Expect(e.client.Delete(t.Context(), e.policy())).To(Succeed())
@@ -106,7 +112,8 @@ func (e *env) failsPermanently(user *corev1.Pod) {
 	e.sim.Break("device-plugin", startingNode, simulator.CrashLoop)
 	e.deletePod("nvidia-device-plugin-daemonset", startingNode)
 	e.Eventually(failed).Should(And(HaveField("Status", corev1.ConditionFalse), HaveField("Reason", "CrashLoopBackOff")))
-	e.Consistently(e.taints).WithTimeout(2*time.Second).Should(Equal([]string{"team:PreferNoSchedule"}), "it may be a flap")
+	e.Consistently(e.taints).WithTimeout(2*time.Second).Should(Equal([]string{"team:PreferNoSchedule"}),
+		"it may be a flap")
 	e.Eventually(e.taints).Should(Equal([]string{"team:PreferNoSchedule", ownTaint + ":NoSchedule"}))
 	e.Expect(e.client.Get(e.t.Context(), client.ObjectKeyFromObject(user), user)).To(Succeed())
 	e.Expect(user.DeletionTimestamp).To(BeNil(), "no pod is evicted")
@@ -118,18 +125,25 @@ func (e *env) failsPermanently(user *corev1.Pod) {
 func TestRefusedTaintIsReported(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, envOptions{nodes: 0, timing: simulator.DefaultTiming().Scale(0.1), shipped: true})
-	_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: startingNode, Taints: []corev1.Taint{{Key: scalerTaint, Effect: corev1.TaintEffectNoSchedule}}})
+	_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{
+		Name: startingNode, Taints: []corev1.Taint{{Key: scalerTaint, Effect: corev1.TaintEffectNoSchedule}},
+	})
 	e.Expect(err).NotTo(HaveOccurred())
-	e.Eventually(func() error { return e.fenceHolds() }).WithPolling(100 * time.Millisecond).Should(forbidden("may not change the taints"))
+	e.Eventually(func() error {
+		return e.fenceHolds()
+	}).WithPolling(100 * time.Millisecond).Should(forbidden("may not change the taints"))
 	e.run()
 	object := e.samplePolicy()
-	object.Spec.NodeStartup = &v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: scalerTaint, Effect: corev1.TaintEffectNoSchedule}}}
+	object.Spec.NodeStartup = &v1.NodeStartupSpec{
+		Taints: []v1.StartupTaint{{Key: scalerTaint, Effect: corev1.TaintEffectNoSchedule}},
+	}
 	e.create(object)
 	e.Eventually(func() []v1.NodeStatus { return e.policy().Status.Nodes }).Should(ConsistOf(And(
 		HaveField("Ready", false), HaveField("Stage", v1.StageValidated), HaveField("Reason", "StartupTaint"),
 		HaveField("Message", HavePrefix("taint "+scalerTaint+" stays: name it in the chart's nodeStartup.taints")))))
 	e.Eventually(func() *corev1.NodeCondition { return nodeCondition(e.node(startingNode)) }).Should(And(
-		HaveField("Reason", "StartupTaint"), HaveField("Message", ContainSubstring("ownTaints of ValidatingAdmissionPolicy gpu-operator-operator"))))
+		HaveField("Reason", "StartupTaint"), HaveField("Message",
+			ContainSubstring("ownTaints of ValidatingAdmissionPolicy gpu-operator-operator"))))
 	e.Expect(e.taints()).To(Equal([]string{scalerTaint + ":NoSchedule"}))
 	refused := len(e.operatorCalls(0).Of("nodes").Forbidden())
 	e.Expect(refused).To(BeNumerically("<=", 2), "it is not retried constantly")
@@ -145,7 +159,8 @@ func (e *env) fenceHolds() error {
 	if err != nil {
 		return err
 	}
-	return dryRun(e.t, kubernetes.NewForConfigOrDie(cfg), startingNode, nodeChange{patch: `{"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]}}`})
+	return dryRun(e.t, kubernetes.NewForConfigOrDie(cfg), startingNode,
+		nodeChange{patch: `{"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]}}`})
 }
 
 // ownTaints lets the operator change these taints in the admission policy, as the chart does.

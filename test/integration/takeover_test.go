@@ -45,11 +45,13 @@ func TestTheOtherOperatorTakesOver(t *testing.T) {
 		mark := e.mark()
 		end.leave()
 		begin := time.Now()
-		e.Eventually(e.leader).WithTimeout(end.within).WithPolling(50 * time.Millisecond).ShouldNot(Or(BeEmpty(), Equal(leader)))
+		e.Eventually(e.leader).WithTimeout(end.within).WithPolling(50 * time.Millisecond).ShouldNot(Or(BeEmpty(),
+			Equal(leader)))
 		t.Logf("%s: another leads after %s", end.how, time.Since(begin).Round(100*time.Millisecond))
 		leader = e.leader()
 		e.quietSince("a new leader where "+end.how, mark, 3*time.Second)
-		e.Expect(patchNode(t, kubernetes.NewForConfigOrDie(e.cluster.Config), "gpu-00000", "labels", "nvidia.com/gpu.present", nil)).To(Succeed())
+		e.Expect(patchNode(t, kubernetes.NewForConfigOrDie(e.cluster.Config), "gpu-00000", "labels", "nvidia.com/gpu.present",
+			nil)).To(Succeed())
 		e.Eventually(func() map[string]string { return e.node("gpu-00000").Labels }).
 			Should(HaveKeyWithValue("nvidia.com/gpu.present", "true"), "it works")
 		e.settled()
@@ -77,7 +79,8 @@ func TestFrozenLeaderStopsWriting(t *testing.T) {
 	e.another("second.log")
 
 	frozen.Freeze()
-	e.Eventually(e.leader).WithTimeout(leaseTime).WithPolling(100 * time.Millisecond).ShouldNot(Or(BeEmpty(), Equal(leader)))
+	e.Eventually(e.leader).WithTimeout(leaseTime).WithPolling(100 * time.Millisecond).ShouldNot(Or(BeEmpty(),
+		Equal(leader)))
 	// The frozen one gets this from its watches when it resumes; the other one repairs it constantly.
 	admin := kubernetes.NewForConfigOrDie(e.cluster.Config)
 	damage := func() {
@@ -118,7 +121,9 @@ func (e *env) another(log string) *cluster.Operator {
 func (e *env) anotherWith(kubeconfig, log string) *cluster.Operator {
 	e.t.Helper()
 	operator, err := cluster.StartOperator(e.t.Context(), cluster.OperatorOptions{
-		Binary: e.binary, Kubeconfig: kubeconfig, Args: []string{"--leader-elect=true"}, LogFile: filepath.Join(e.cluster.LogDir, log),
+		Binary: e.binary, Kubeconfig: kubeconfig, Args: []string{
+			"--leader-elect=true",
+		}, LogFile: filepath.Join(e.cluster.LogDir, log),
 	})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.t.Cleanup(operator.Kill)

@@ -45,19 +45,57 @@ func tokenRights() []tokenRight {
 	const ofDriver, ofMIG = "the driver may only change the node", "mig-manager may only "
 	const ofConfigMap = ofMIG + "write the ConfigMap of the node"
 	return []tokenRight{
-		{account: driverAccount, verb: "patch", resource: "nodes", refusal: ofDriver, try: patching(`{"spec":{"unschedulable":true}}`)},
+		{
+			account: driverAccount, verb: "patch", resource: "nodes", refusal: ofDriver,
+			try: patching(`{"spec":{"unschedulable":true}}`),
+		},
 		{account: driverAccount, verb: "create", resource: "pods/eviction", try: (*tokenFence).evict},
-		{account: gfdAccount, verb: "create", resource: "nfd.k8s-sigs.io/nodefeatures", refusal: "may only write the NodeFeature of the node", try: (*tokenFence).createFeature},
-		{account: gfdAccount, verb: "update", resource: "nfd.k8s-sigs.io/nodefeatures", refusal: "may only write the NodeFeature of the node", try: (*tokenFence).updateFeature},
-		{account: migManagerAccount, verb: "patch", resource: "nodes", refusal: ofMIG + "label the node", try: patching(labelled("nvidia.com/mig.config.state", "failed"))},
-		{account: migManagerAccount, verb: "update", resource: "nodes", refusal: ofMIG + "label the node", try: (*tokenFence).updateNode},
-		{account: migManagerAccount, verb: "delete", resource: "pods", refusal: ofMIG + "delete pods of the node", try: (*tokenFence).deletePod},
-		{account: migManagerAccount, verb: "create", resource: "configmaps", refusal: ofConfigMap, try: (*tokenFence).createConfigMap},
-		{account: migManagerAccount, verb: "patch", resource: "configmaps", refusal: ofConfigMap, try: (*tokenFence).patchConfigMap},
-		{account: migManagerAccount, verb: "update", resource: "configmaps", refusal: ofConfigMap, try: (*tokenFence).updateConfigMap},
-		{account: discoveryAccount, verb: "patch", resource: "nodes", refusal: "node discovery may only label the node", try: patching(labelled("nvidia.com/gpu.count", "1"))},
-		{account: validatorAccount, verb: "create", resource: "pods", refusal: "the validator may only create and delete the pod that is named after its own node", try: (*tokenFence).createWorkload},
-		{account: validatorAccount, verb: "delete", resource: "pods", refusal: "the validator may only create and delete the pod that is named after its own node", try: (*tokenFence).deleteWorkload},
+		{
+			account: gfdAccount, verb: "create", resource: "nfd.k8s-sigs.io/nodefeatures",
+			refusal: "may only write the NodeFeature of the node", try: (*tokenFence).createFeature,
+		},
+		{
+			account: gfdAccount, verb: "update", resource: "nfd.k8s-sigs.io/nodefeatures",
+			refusal: "may only write the NodeFeature of the node", try: (*tokenFence).updateFeature,
+		},
+		{
+			account: migManagerAccount, verb: "patch", resource: "nodes", refusal: ofMIG + "label the node",
+			try: patching(labelled("nvidia.com/mig.config.state", "failed")),
+		},
+		{
+			account: migManagerAccount, verb: "update", resource: "nodes", refusal: ofMIG + "label the node",
+			try: (*tokenFence).updateNode,
+		},
+		{
+			account: migManagerAccount, verb: "delete", resource: "pods", refusal: ofMIG + "delete pods of the node",
+			try: (*tokenFence).deletePod,
+		},
+		{
+			account: migManagerAccount, verb: "create", resource: "configmaps", refusal: ofConfigMap,
+			try: (*tokenFence).createConfigMap,
+		},
+		{
+			account: migManagerAccount, verb: "patch", resource: "configmaps", refusal: ofConfigMap,
+			try: (*tokenFence).patchConfigMap,
+		},
+		{
+			account: migManagerAccount, verb: "update", resource: "configmaps", refusal: ofConfigMap,
+			try: (*tokenFence).updateConfigMap,
+		},
+		{
+			account: discoveryAccount, verb: "patch", resource: "nodes", refusal: "node discovery may only label the node",
+			try: patching(labelled("nvidia.com/gpu.count", "1")),
+		},
+		{
+			account: validatorAccount, verb: "create", resource: "pods",
+			refusal: "the validator may only create and delete the pod that is named after its own node",
+			try:     (*tokenFence).createWorkload,
+		},
+		{
+			account: validatorAccount, verb: "delete", resource: "pods",
+			refusal: "the validator may only create and delete the pod that is named after its own node",
+			try:     (*tokenFence).deleteWorkload,
+		},
 	}
 }
 
@@ -133,8 +171,11 @@ func (f *tokenFence) judge(right tokenRight) {
 
 // scriptsAreOutOfReach: the account that may write ConfigMaps cannot write those of the stack or of users.
 func (f *tokenFence) scriptsAreOutOfReach() {
-	for _, name := range []string{"default-gpu-clients", "default-mig-parted-config", "nvidia-driver-startup-probe", f.own, f.own + "-mig-config-more"} {
-		f.Expect(f.writeConfigMap(f.bound[migManagerAccount], name)).To(forbidden("which is "+layoutsOf(f.own)+", not "+name), name)
+	for _, name := range []string{
+		"default-gpu-clients", "default-mig-parted-config", "nvidia-driver-startup-probe", f.own, f.own + "-mig-config-more",
+	} {
+		f.Expect(f.writeConfigMap(f.bound[migManagerAccount], name)).To(forbidden("which is "+layoutsOf(f.own)+", not "+name),
+			name)
 	}
 }
 
@@ -240,7 +281,9 @@ func (f *tokenFence) patchConfigMap(c kubernetes.Interface, node string) error {
 }
 
 func (f *tokenFence) updateConfigMap(c kubernetes.Interface, node string) error {
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: layoutsOf(node)}, Data: map[string]string{"config.yaml": "{}"}}
+	object := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: layoutsOf(node)}, Data: map[string]string{"config.yaml": "{}"},
+	}
 	_, err := c.CoreV1().ConfigMaps(namespace).Update(f.t.Context(), object, metav1.UpdateOptions{DryRun: dry})
 	return err
 }
@@ -251,7 +294,9 @@ const featureGroup = "nfd.k8s-sigs.io"
 func nodeFeature(name, node string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": featureGroup + "/v1alpha1", "kind": "NodeFeature", "metadata": map[string]any{
-			"name": "nvidia-features-for-" + name, "namespace": namespace, "labels": map[string]any{"nfd.node.kubernetes.io/node-name": node},
+			"name": "nvidia-features-for-" + name, "namespace": namespace, "labels": map[string]any{
+				"nfd.node.kubernetes.io/node-name": node,
+			},
 		},
 	}}
 }
@@ -263,15 +308,21 @@ func (f *tokenFence) createFeature(c kubernetes.Interface, node string) error {
 // updateFeature labels the node's object as that of the token's node.
 func (f *tokenFence) updateFeature(c kubernetes.Interface, node string) error {
 	object := nodeFeature(node, f.own)
-	have := &unstructured.Unstructured{Object: map[string]any{"apiVersion": object.GetAPIVersion(), "kind": object.GetKind()}}
-	if err := f.client.Get(f.t.Context(), types.NamespacedName{Namespace: namespace, Name: object.GetName()}, have); err != nil {
+	have := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": object.GetAPIVersion(), "kind": object.GetKind()},
+	}
+	if err := f.client.Get(
+		f.t.Context(), types.NamespacedName{Namespace: namespace, Name: object.GetName()}, have,
+	); err != nil {
 		return err
 	}
 	object.SetResourceVersion(have.GetResourceVersion())
 	return f.write(c, object, "PUT", object.GetName(), dry)
 }
 
-func (f *tokenFence) write(c kubernetes.Interface, object *unstructured.Unstructured, verb, name string, dryRun []string) error {
+func (f *tokenFence) write(
+	c kubernetes.Interface, object *unstructured.Unstructured, verb, name string, dryRun []string,
+) error {
 	body, err := object.MarshalJSON()
 	if err != nil {
 		return err

@@ -34,9 +34,11 @@ func TestAnOverdueStageIsNamed(t *testing.T) {
 		g.Expect(status.NodeSummary).To(And(Not(BeNil()), HaveField("ReadyOfTotal", "7/8"), HaveField("Degraded", int32(1))))
 		g.Expect(status.Nodes[0]).To(And(HaveField("Name", brokenNode), HaveField("Stage", v1.StageDevicePlugin),
 			HaveField("Operand", "device-plugin"), HaveField("Reason", v1.ReasonStarting), HaveField("Message", cause)))
-		g.Expect(status.Conditions).To(ContainElement(And(HaveField("Type", "Degraded"), HaveField("Status", BeEquivalentTo("True")),
+		g.Expect(status.Conditions).To(ContainElement(And(HaveField("Type", "Degraded"),
+			HaveField("Status", BeEquivalentTo("True")),
 			HaveField("Message", ContainSubstring(brokenNode)))))
-		g.Expect(status.Operands).To(ContainElement(And(HaveField("Name", "device-plugin"), HaveField("State", v1.OperandDegraded))))
+		g.Expect(status.Operands).To(ContainElement(And(HaveField("Name", "device-plugin"),
+			HaveField("State", v1.OperandDegraded))))
 	}).WithTimeout(readyTime).WithPolling(200 * time.Millisecond).Should(Succeed())
 	condition := nodeCondition(e.node(brokenNode))
 	e.Expect(condition).To(And(HaveField("Status", corev1.ConditionFalse), HaveField("Reason", v1.ReasonStarting),
@@ -47,10 +49,12 @@ func TestAnOverdueStageIsNamed(t *testing.T) {
 	e.t.Logf("the condition was written %s after the deadline, with a precision of one second", late)
 	e.Expect(late).To(BeNumerically("<=", 10*time.Second))
 
-	failure := ConsistOf(And(HaveField("Type", "Warning"), HaveField("Reason", v1.ReasonStarting), HaveField("Message", condition.Message), HaveField("Count", int32(1))))
+	failure := ConsistOf(And(HaveField("Type", "Warning"), HaveField("Reason", v1.ReasonStarting),
+		HaveField("Message", condition.Message), HaveField("Count", int32(1))))
 	e.settled()
 	e.Expect(e.eventsAbout("Node", brokenNode)).To(failure)
-	e.Expect(e.eventsAbout("ClusterPolicy", policy)).To(ConsistOf(And(HaveField("Type", "Warning"), HaveField("Reason", v1.ReasonOperandFailed),
+	e.Expect(e.eventsAbout("ClusterPolicy",
+		policy)).To(ConsistOf(And(HaveField("Type", "Warning"), HaveField("Reason", v1.ReasonOperandFailed),
 		HaveField("Message", And(ContainSubstring(brokenNode), ContainSubstring("DevicePlugin: Starting"))))))
 	e.Expect(e.eventsAbout("Node", "")).To(HaveLen(1), "of the eight nodes, one has an Event")
 
@@ -82,7 +86,8 @@ func readySince(pod *corev1.Pod) time.Time {
 func (e *env) eventsAbout(kind, name string) []corev1.Event {
 	e.t.Helper()
 	list := &corev1.EventList{}
-	e.Expect(e.client.List(e.t.Context(), list, client.MatchingFields{"involvedObject.kind": kind, "source": account})).To(Succeed())
+	e.Expect(e.client.List(e.t.Context(), list,
+		client.MatchingFields{"involvedObject.kind": kind, "source": account})).To(Succeed())
 	var found []corev1.Event
 	for _, event := range list.Items {
 		if name == "" || event.InvolvedObject.Name == name {
@@ -104,9 +109,11 @@ func TestMissingPodsAreExplained(t *testing.T) {
 	e.Expect(err).NotTo(HaveOccurred())
 	e.run()
 	e.create(e.samplePolicy())
-	e.nodeReports("tainted", v1.ReasonUntoleratedTaint, "taint team=ml:NoSchedule is not tolerated by DaemonSet nvidia-driver-daemonset")
+	e.nodeReports("tainted", v1.ReasonUntoleratedTaint,
+		"taint team=ml:NoSchedule is not tolerated by DaemonSet nvidia-driver-daemonset")
 	e.Eventually(func() []v1.OperandStatus { return e.policy().Status.Operands }).Should(ContainElement(And(
-		HaveField("Name", "driver"), HaveField("Reason", v1.ReasonNotScheduled), HaveField("Message", "kept off 1 of 3 nodes: tainted (UntoleratedTaint)"))))
+		HaveField("Name", "driver"), HaveField("Reason", v1.ReasonNotScheduled), HaveField("Message",
+			"kept off 1 of 3 nodes: tainted (UntoleratedTaint)"))))
 	e.Expect(e.eventsAbout("Node", "")).To(BeEmpty(), "a taint may be temporary")
 	e.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "tainted"}}, `{"spec": {"taints": null}}`)
 	e.awaitReady(3)
@@ -116,7 +123,8 @@ func TestMissingPodsAreExplained(t *testing.T) {
 	e.deletePod("nvidia-driver-daemonset", "gpu-00001")
 	e.nodeReports("gpu-00001", v1.ReasonPodSecurityDenied, "cannot create its pod: violates PodSecurity")
 	e.Eventually(func() []corev1.Event { return e.eventsAbout("Node", "gpu-00001") }).Should(ConsistOf(
-		And(HaveField("Type", "Warning"), HaveField("Reason", v1.ReasonPodSecurityDenied), HaveField("Message", ContainSubstring("privileged")))))
+		And(HaveField("Type", "Warning"), HaveField("Reason", v1.ReasonPodSecurityDenied),
+			HaveField("Message", ContainSubstring("privileged")))))
 
 	e.create(&corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "small"},
@@ -129,7 +137,8 @@ func TestMissingPodsAreExplained(t *testing.T) {
 	}).ShouldNot(BeEmpty())
 	e.patch(own, `{"metadata": {"labels": {"pod-security.kubernetes.io/enforce": null}}}`)
 	e.deletePod("nvidia-device-plugin-daemonset", "gpu-00000")
-	e.nodeReports("gpu-00000", v1.ReasonQuotaExceeded, "DaemonSet nvidia-device-plugin-daemonset cannot create its pod: exceeded quota: small")
+	e.nodeReports("gpu-00000", v1.ReasonQuotaExceeded,
+		"DaemonSet nvidia-device-plugin-daemonset cannot create its pod: exceeded quota: small")
 }
 
 // nodeReports waits until status and condition of a node have this reason, and the message contains this text.
@@ -138,7 +147,8 @@ func (e *env) nodeReports(node, reason, words string) {
 	e.Eventually(func(g Gomega) {
 		g.Expect(e.policy().Status.Nodes).To(ContainElement(And(HaveField("Name", node), HaveField("Ready", false),
 			HaveField("Reason", reason), HaveField("Message", ContainSubstring(words)))))
-		g.Expect(nodeCondition(e.node(node))).To(And(HaveField("Reason", reason), HaveField("Message", ContainSubstring(words))))
+		g.Expect(nodeCondition(e.node(node))).To(And(HaveField("Reason", reason),
+			HaveField("Message", ContainSubstring(words))))
 	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 }
 

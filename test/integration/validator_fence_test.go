@@ -67,7 +67,10 @@ func newFence(e *env) *fence {
 		e.Expect(err).NotTo(HaveOccurred())
 	}
 	all := metav1.ObjectMeta{Namespace: namespace, Name: "all"}
-	e.create(&rbacv1.Role{ObjectMeta: all, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"*"}, Verbs: []string{"*"}}}})
+	e.create(&rbacv1.Role{
+		ObjectMeta: all,
+		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"*"}, Verbs: []string{"*"}}},
+	})
 	e.create(&rbacv1.RoleBinding{
 		ObjectMeta: all, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: all.Name},
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: validatorAccount}},
@@ -82,12 +85,14 @@ func newFence(e *env) *fence {
 func (e *env) typeChecked() {
 	e.t.Helper()
 	admin := kubernetes.NewForConfigOrDie(e.cluster.Config)
-	shipped, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(e.t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=gpu-operator"})
+	shipped, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().List(e.t.Context(),
+		metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=gpu-operator"})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(shipped.Items).NotTo(BeEmpty())
 	for i := range shipped.Items {
 		e.Eventually(func(g Gomega) {
-			policy, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(e.t.Context(), shipped.Items[i].Name, metav1.GetOptions{})
+			policy, err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(e.t.Context(),
+				shipped.Items[i].Name, metav1.GetOptions{})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation))
 			g.Expect(policy.Status.TypeChecking).To(HaveValue(HaveField("ExpressionWarnings", BeEmpty())))
@@ -105,11 +110,13 @@ func (f *fence) check(gpuNode string) *corev1.Pod {
 	f.env.create(elsewhere)
 	followed := f.followWorkloads()
 	process, log, markers := f.start(gpuNode)
-	f.Eventually(log).WithTimeout(time.Minute).Should(ContainSubstring("the earlier workload pod on node " + f.own + " has not ended 20s after its deletion"))
+	f.Eventually(log).WithTimeout(time.Minute).
+		Should(ContainSubstring("the earlier workload pod on node " + f.own + " has not ended 20s after its deletion"))
 	f.Expect(filepath.Join(markers, labels.MarkerPlugin.File())).NotTo(BeAnExistingFile(), log)
 	f.Expect(followed.created()).To(BeEmpty())
 
-	_, err := f.admin.CoreV1().Pods(namespace).Patch(f.t.Context(), earlier.Name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	_, err := f.admin.CoreV1().Pods(namespace).Patch(f.t.Context(), earlier.Name, types.MergePatchType,
+		[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Eventually(followed.last).WithTimeout(time.Minute).WithPolling(50*time.Millisecond).Should(
 		HaveField("Spec.NodeName", f.own), log)
@@ -117,11 +124,13 @@ func (f *fence) check(gpuNode string) *corev1.Pod {
 	f.Expect(f.workloadNames()).To(ConsistOf(made.Name, elsewhere.Name))
 
 	finish := `{"metadata":{"annotations":{"` + simulator.ExitAfterAnnotation + `":"1ms"}}}`
-	_, err = f.admin.CoreV1().Pods(namespace).Patch(f.t.Context(), made.Name, types.MergePatchType, []byte(finish), metav1.PatchOptions{})
+	_, err = f.admin.CoreV1().Pods(namespace).Patch(f.t.Context(), made.Name, types.MergePatchType, []byte(finish),
+		metav1.PatchOptions{})
 	f.Expect(err).NotTo(HaveOccurred())
 	f.Expect(process.Wait()).To(Succeed(), log)
 	f.Expect(filepath.Join(markers, labels.MarkerPlugin.File())).To(BeAnExistingFile(), log)
-	f.Eventually(f.workloadNames).WithTimeout(time.Minute).Should(ConsistOf(elsewhere.Name), "it deletes the pod that it created")
+	f.Eventually(f.workloadNames).WithTimeout(time.Minute).Should(ConsistOf(elsewhere.Name),
+		"it deletes the pod that it created")
 	return made
 }
 
@@ -139,7 +148,8 @@ func (f *fence) start(gpuNode string) (process *exec.Cmd, log func() string, mar
 	output, err := os.Create(filepath.Join(account, "log"))
 	f.Expect(err).NotTo(HaveOccurred())
 	defer output.Close()
-	process = exec.CommandContext(f.t.Context(), gpuNode, "validate", "plugin", "--with-workload", "--timeout=3m", "--interval=1s",
+	process = exec.CommandContext(f.t.Context(), gpuNode, "validate", "plugin", "--with-workload", "--timeout=3m",
+		"--interval=1s",
 		"--service-account-dir="+account, "--dir="+markers)
 	process.Cancel = func() error { return process.Process.Signal(syscall.SIGTERM) }
 	process.Stdout, process.Stderr = output, output
@@ -226,15 +236,23 @@ func (f *fence) deletes() {
 		pod  *corev1.Pod
 		says string
 	}{
-		"at its node":              {pod: at(f.own, leftover(f.own, "1"))},
-		"that waits for its node":  {pod: leftover(f.own, "1000")},
-		"of another app":           {pod: unlabelled(at(f.own, leftover(f.own, "1"))), says: "with the label app=" + workloadApp},
-		"of itself":                {pod: f.validator, says: "with the label app=" + workloadApp},
-		"of another name":          {pod: named("other", at(f.own, leftover(f.own, "1"))), says: "named after its own node: " + workloadName(f.own)},
-		"at another node":          {pod: named(workloadName(f.own), at(f.other, leftover(f.other, "1"))), says: "which is " + f.own + ", not " + f.other},
+		"at its node":             {pod: at(f.own, leftover(f.own, "1"))},
+		"that waits for its node": {pod: leftover(f.own, "1000")},
+		"of another app": {
+			pod: unlabelled(at(f.own, leftover(f.own, "1"))), says: "with the label app=" + workloadApp,
+		},
+		"of itself": {pod: f.validator, says: "with the label app=" + workloadApp},
+		"of another name": {
+			pod: named("other", at(f.own, leftover(f.own, "1"))), says: "named after its own node: " + workloadName(f.own),
+		},
+		"at another node": {
+			pod: named(workloadName(f.own), at(f.other, leftover(f.other, "1"))), says: "which is " + f.own + ", not " + f.other,
+		},
 		"that was bound elsewhere": {pod: at(f.other, leftover(f.own, "1")), says: "which is " + f.own + ", not " + f.other},
-		"that waits for another":   {pod: named(workloadName(f.own), leftover(f.other, "1000")), says: "must require " + f.own},
-		"that waits for any node":  {pod: anywhere(leftover(f.own, "1000")), says: "must require " + f.own},
+		"that waits for another": {
+			pod: named(workloadName(f.own), leftover(f.other, "1000")), says: "must require " + f.own,
+		},
+		"that waits for any node": {pod: anywhere(leftover(f.own, "1000")), says: "must require " + f.own},
 	} {
 		f.t.Run(name, func(t *testing.T) {
 			view, verdict := f.in(t), Succeed()
@@ -252,7 +270,8 @@ func (f *fence) deletes() {
 
 // vanish removes the pod.
 func (f *fence) vanish(pod *corev1.Pod) {
-	err := f.admin.CoreV1().Pods(namespace).Delete(f.t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
+	err := f.admin.CoreV1().Pods(namespace).Delete(f.t.Context(), pod.Name,
+		metav1.DeleteOptions{GracePeriodSeconds: new(int64)})
 	f.Expect(client.IgnoreNotFound(err)).To(Succeed())
 }
 
@@ -265,7 +284,8 @@ func (f *fence) changes() {
 	ctx := f.t.Context()
 	for what, try := range map[string]func() error{
 		"UPDATE pods": func() error {
-			_, err := pods.Patch(ctx, pod.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+			_, err := pods.Patch(ctx, pod.Name, types.MergePatchType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
+				metav1.PatchOptions{})
 			return err
 		},
 		"UPDATE pods/ephemeralcontainers": func() error {
@@ -280,7 +300,8 @@ func (f *fence) changes() {
 			return pods.EvictV1(ctx, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Name: f.validator.Name}})
 		},
 		"CONNECT pods/exec": func() error {
-			return f.bound.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(f.validator.Name).SubResource("exec").
+			return f.bound.CoreV1().RESTClient().Post().Namespace(namespace).Resource("pods").Name(f.validator.Name).
+				SubResource("exec").
 				Param("command", "true").Param("stdout", "true").Do(ctx).Error()
 		},
 	} {
@@ -296,14 +317,16 @@ func (f *fence) changes() {
 
 // create tries to create a pod.
 func (f *fence) create(as kubernetes.Interface, pod *corev1.Pod) error {
-	_, err := as.CoreV1().Pods(namespace).Create(f.t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	_, err := as.CoreV1().Pods(namespace).Create(f.t.Context(), pod,
+		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	return err
 }
 
 func (e *env) workloadNames() []string {
 	e.t.Helper()
 	pods := &corev1.PodList{}
-	e.Expect(e.client.List(e.t.Context(), pods, client.InNamespace(namespace), client.MatchingLabels{"app": workloadApp})).To(Succeed())
+	e.Expect(e.client.List(e.t.Context(), pods, client.InNamespace(namespace),
+		client.MatchingLabels{"app": workloadApp})).To(Succeed())
 	var names []string
 	for _, pod := range pods.Items {
 		names = append(names, pod.Name)

@@ -48,7 +48,9 @@ func TestTheWorkloadCheckOnAFreeAndAFullNode(t *testing.T) {
 	_, err = e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: realNode, Processes: true, Undiscovered: true})
 	e.Expect(err).NotTo(HaveOccurred())
 	policy := e.samplePolicy()
-	policy.Spec.Validator = &v1.ValidatorSpec{Plugin: &v1.ValidatorComponentSpec{Env: []v1.EnvVar{{Name: "WITH_WORKLOAD", Value: "true"}}}}
+	policy.Spec.Validator = &v1.ValidatorSpec{
+		Plugin: &v1.ValidatorComponentSpec{Env: []v1.EnvVar{{Name: "WITH_WORKLOAD", Value: "true"}}},
+	}
 	followed := e.followWorkloads()
 	e.run()
 	e.create(policy)
@@ -81,7 +83,8 @@ func (e *realNodeEnv) freeNode(followed *workloads) {
 	e.Expect(created.Name).To(Equal(workloadName(realNode)))
 	e.Expect(created.Spec.NodeName).To(BeEmpty(), "the scheduler places it")
 	e.Expect(created.Spec.PriorityClassName).To(Equal(workloadClass))
-	e.Expect(created.Spec.Containers[0].Resources.Limits).To(HaveKeyWithValue(corev1.ResourceName("nvidia.com/gpu"), resource.MustParse("1")))
+	e.Expect(created.Spec.Containers[0].Resources.Limits).To(HaveKeyWithValue(corev1.ResourceName("nvidia.com/gpu"),
+		resource.MustParse("1")))
 	e.Expect(created.OwnerReferences).To(HaveExactElements(HaveField("UID", e.podOn(validatorApp, realNode).UID)))
 	last := followed.last()
 	e.Expect(last.Spec.NodeName).To(Equal(realNode))
@@ -118,7 +121,8 @@ func (e *realNodeEnv) fullNode(followed *workloads) {
 	after := e.usersPodRuns()
 	e.Expect(after.UID).To(Equal(before.UID))
 	e.Expect(after.ResourceVersion).To(Equal(before.ResourceVersion), "the user's pod was not touched")
-	e.Expect(e.validatorCalls().Forbidden().String()).To(BeEmpty(), "the shipped permissions must suffice, and the admission policy must permit the requests")
+	e.Expect(e.validatorCalls().Forbidden().String()).To(BeEmpty(),
+		"the shipped permissions must suffice, and the admission policy must permit the requests")
 }
 
 // usersPodRuns waits until the user's pod runs on the node, and returns it.
@@ -133,7 +137,8 @@ func (e *realNodeEnv) usersPodRuns() *corev1.Pod {
 		g.Expect(pod.Spec.NodeName).To(Equal(realNode))
 		g.Expect(pod.DeletionTimestamp).To(BeNil())
 		g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning))
-		g.Expect(pod.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))
+		g.Expect(pod.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.PodReady),
+			HaveField("Status", corev1.ConditionTrue))))
 	}).WithTimeout(held).WithPolling(50 * time.Millisecond).Should(Succeed())
 	return pod
 }

@@ -90,7 +90,8 @@ func (c *cluster) add(object *unstructured.Unstructured) error {
 		return err
 	case "Pod":
 		o, err := as[corev1.Pod](object)
-		c.workloads = append(c.workloads, named[workload]{name, workload{nil, corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}}})
+		c.workloads = append(c.workloads,
+			named[workload]{name, workload{nil, corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}}})
 		return err
 	}
 	return c.addOther(object)

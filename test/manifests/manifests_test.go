@@ -36,7 +36,8 @@ func TestEveryFindingHasAReason(t *testing.T) {
 		}
 	}
 	unexcused, needless := compare(all, reasons)
-	t.Logf("%d objects (%d by name) of %d sources, %d checks (%d of kube-score), %d findings, %d without a reason, %d reasons without a finding",
+	t.Logf("%d objects (%d by name) of %d sources, %d checks (%d of kube-score), %d findings, %d without a reason, %d "+
+		"reasons without a finding",
 		objects, len(names), len(from), len(checks), len(scored), len(all.found), len(unexcused), len(needless))
 	t.Log("\n" + table(all, checks))
 	g.Expect(slices.Concat(unexcused, needless)).To(BeEmpty())

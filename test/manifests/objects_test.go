@@ -27,9 +27,14 @@ var roleChecks = map[string]check[[]rbacv1.PolicyRule]{
 }
 
 var (
-	podMakers   = []string{"pods", "deployments", "daemonsets", "statefulsets", "replicasets", "replicationcontrollers", "jobs", "cronjobs"}
-	rightMakers = []string{"pods/exec", "pods/attach", "pods/ephemeralcontainers", "nodes/proxy", "serviceaccounts/token", "certificatesigningrequests/approval"}
-	writes      = []string{"create", "update", "patch", "delete", "deletecollection"}
+	podMakers = []string{
+		"pods", "deployments", "daemonsets", "statefulsets", "replicasets", "replicationcontrollers", "jobs", "cronjobs",
+	}
+	rightMakers = []string{
+		"pods/exec", "pods/attach", "pods/ephemeralcontainers", "nodes/proxy", "serviceaccounts/token",
+		"certificatesigningrequests/approval",
+	}
+	writes = []string{"create", "update", "patch", "delete", "deletecollection"}
 )
 
 func hasAny(list, of []string) bool {
@@ -68,7 +73,8 @@ var bindingChecks = map[string]check[binding]{
 // serviceChecks are those of kube-linter that kube-score does not have. A part is the name of a port.
 var serviceChecks = map[string]check[corev1.ServiceSpec]{
 	"exposed-services": func(_ *cluster, s corev1.ServiceSpec) []string {
-		return wholeIf(s.Type == corev1.ServiceTypeNodePort || s.Type == corev1.ServiceTypeLoadBalancer || len(s.ExternalIPs) > 0)
+		return wholeIf(s.Type == corev1.ServiceTypeNodePort || s.Type == corev1.ServiceTypeLoadBalancer ||
+			len(s.ExternalIPs) > 0)
 	},
 	"invalid-target-ports": func(c *cluster, s corev1.ServiceSpec) []string {
 		var found []string
@@ -82,13 +88,15 @@ var serviceChecks = map[string]check[corev1.ServiceSpec]{
 }
 
 func serves(w workload, port corev1.ServicePort) bool {
-	return slices.ContainsFunc(w.template.Spec.Containers, func(c corev1.Container) bool { return declares(&c, port.TargetPort) })
+	return slices.ContainsFunc(w.template.Spec.Containers,
+		func(c corev1.Container) bool { return declares(&c, port.TargetPort) })
 }
 
 // budgetChecks are those of kube-linter.
 var budgetChecks = map[string]check[policyv1.PodDisruptionBudgetSpec]{
 	"pdb-max-unavailable": func(_ *cluster, b policyv1.PodDisruptionBudgetSpec) []string {
-		return wholeIf(b.MaxUnavailable != nil && (*b.MaxUnavailable == intstr.FromInt32(0) || *b.MaxUnavailable == intstr.FromString("0%")))
+		return wholeIf(b.MaxUnavailable != nil &&
+			(*b.MaxUnavailable == intstr.FromInt32(0) || *b.MaxUnavailable == intstr.FromString("0%")))
 	},
 	"pdb-min-available": func(_ *cluster, b policyv1.PodDisruptionBudgetSpec) []string {
 		return wholeIf(b.MinAvailable != nil)
@@ -100,12 +108,16 @@ var budgetChecks = map[string]check[policyv1.PodDisruptionBudgetSpec]{
 
 // jobChecks are that of kube-linter.
 var jobChecks = map[string]check[batchv1.JobSpec]{
-	"job-ttl-seconds-after-finished": func(_ *cluster, j batchv1.JobSpec) []string { return wholeIf(j.TTLSecondsAfterFinished == nil) },
+	"job-ttl-seconds-after-finished": func(_ *cluster, j batchv1.JobSpec) []string {
+		return wholeIf(j.TTLSecondsAfterFinished == nil)
+	},
 }
 
 // objectChecks apply to any object: use-namespace and no-extensions-v1beta of kube-linter, for all kinds.
 var objectChecks = map[string]check[*unstructured.Unstructured]{
-	"default-namespace": func(_ *cluster, o *unstructured.Unstructured) []string { return wholeIf(o.GetNamespace() == "default") },
+	"default-namespace": func(_ *cluster, o *unstructured.Unstructured) []string {
+		return wholeIf(o.GetNamespace() == "default")
+	},
 	"unstable-api": func(_ *cluster, o *unstructured.Unstructured) []string {
 		return wholeIf(unstable.MatchString(o.GetAPIVersion()))
 	},

@@ -65,7 +65,8 @@ var clusters = map[string]scenarios.Scenario{
 	},
 	"all runtimes": {
 		Nodes: []operand.NodeFacts{
-			runs(operand.RuntimeContainerd, "2.1.4", ""), runs(operand.RuntimeCRIO, "1.34.1", ""), runs(operand.RuntimeDocker, "28.3.3", ""),
+			runs(operand.RuntimeContainerd, "2.1.4", ""), runs(operand.RuntimeCRIO, "1.34.1", ""), runs(operand.RuntimeDocker,
+				"28.3.3", ""),
 			runs(operand.RuntimeContainerd, "2.1.4", "microk8s"), runs(operand.RuntimeContainerd, "2.1.5-k3s1", "rke2"),
 			runs(operand.RuntimeContainerd, "2.1.4", "k0s"), runs(operand.RuntimeContainerd, "2.1.4", "gke"),
 			runs(operand.RuntimeContainerd, "2.3.0", "containerd-file"),
@@ -112,7 +113,8 @@ func operandSources(t *testing.T) []source {
 
 // applied returns the objects of a step as the operator applies them.
 func applied(g *WithT, computed plan.Plan, step plan.Step) []*unstructured.Unstructured {
-	objects, err := render.Step(computed, step, render.Owner{Name: "cluster-policy", UID: "11111111-2222-3333-4444-555555555555"}, nil)
+	objects, err := render.Step(computed, step,
+		render.Owner{Name: "cluster-policy", UID: "11111111-2222-3333-4444-555555555555"}, nil)
 	g.Expect(err).NotTo(HaveOccurred(), "%s", step.Operand.Name)
 	var intents []*unstructured.Unstructured
 	for _, object := range objects {

@@ -16,9 +16,13 @@ import (
 // added-capabilities, host-port, unset-seccomp-profile, which includes init containers, and untagged-image, which
 // supports registries with ports, are not kube-linter's.
 var podChecks = map[string]check[workload]{
-	"added-capabilities":         ofUnprivileged(func(s *corev1.SecurityContext) bool { return s.Capabilities != nil && len(s.Capabilities.Add) > 0 }),
-	"container-runtime-socket":   ofHostVolumes(func(p string) bool { return strings.HasSuffix(p, ".sock") }),
-	"default-service-account":    ofPod(func(p *corev1.PodSpec) bool { return p.ServiceAccountName == "" || p.ServiceAccountName == "default" }),
+	"added-capabilities": ofUnprivileged(func(s *corev1.SecurityContext) bool {
+		return s.Capabilities != nil && len(s.Capabilities.Add) > 0
+	}),
+	"container-runtime-socket": ofHostVolumes(func(p string) bool { return strings.HasSuffix(p, ".sock") }),
+	"default-service-account": ofPod(func(p *corev1.PodSpec) bool {
+		return p.ServiceAccountName == "" || p.ServiceAccountName == "default"
+	}),
 	"deprecated-service-account": ofPod(func(p *corev1.PodSpec) bool { return p.DeprecatedServiceAccount != "" }),
 	"drop-net-raw-capability":    ofUnprivileged(keepsRawSockets),
 	"env-var-secret":             ofContainers(hasSecretAsText),
@@ -26,14 +30,18 @@ var podChecks = map[string]check[workload]{
 	"host-network":               ofPod(func(p *corev1.PodSpec) bool { return p.HostNetwork }),
 	"host-pid":                   ofPod(func(p *corev1.PodSpec) bool { return p.HostPID }),
 	"host-port":                  ofPorts(func(p corev1.ContainerPort) bool { return p.HostPort != 0 }),
-	"mismatching-selector":       func(_ *cluster, w workload) []string { return wholeIf(w.selector != nil && !w.selectsItself()) },
+	"mismatching-selector": func(_ *cluster, w workload) []string {
+		return wholeIf(w.selector != nil && !w.selectsItself())
+	},
 	"non-existent-service-account": func(c *cluster, w workload) []string {
 		return wholeIf(!c.known["ServiceAccount/"+w.template.Spec.ServiceAccountName])
 	},
 	"privilege-escalation": ofUnprivileged(func(s *corev1.SecurityContext) bool {
 		return s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation
 	}),
-	"privileged-ports":         ofPorts(func(p corev1.ContainerPort) bool { return p.ContainerPort < 1024 && p.ContainerPort != 22 }),
+	"privileged-ports": ofPorts(func(p corev1.ContainerPort) bool {
+		return p.ContainerPort < 1024 && p.ContainerPort != 22
+	}),
 	"probe-port":               ofContainers(probesUndeclaredPort),
 	"read-secret-from-env-var": ofContainers(readsSecretFromEnvironment),
 	"run-as-non-root":          ofContainers(mayBeRoot),
@@ -42,7 +50,9 @@ var podChecks = map[string]check[workload]{
 	"unsafe-proc-mount": ofUnprivileged(func(s *corev1.SecurityContext) bool {
 		return s.ProcMount != nil && *s.ProcMount != corev1.DefaultProcMount
 	}),
-	"unsafe-sysctls":        ofPod(func(p *corev1.PodSpec) bool { return p.SecurityContext != nil && len(p.SecurityContext.Sysctls) > 0 }),
+	"unsafe-sysctls": ofPod(func(p *corev1.PodSpec) bool {
+		return p.SecurityContext != nil && len(p.SecurityContext.Sysctls) > 0
+	}),
 	"unset-seccomp-profile": ofContainers(hasNoSeccompProfile),
 	"untagged-image": ofContainers(func(_ *corev1.PodSpec, c *corev1.Container) bool {
 		return !strings.ContainsAny(path.Base(c.Image), ":@")
@@ -113,7 +123,8 @@ func (w workload) selectsItself() bool {
 }
 
 func keepsRawSockets(s *corev1.SecurityContext) bool {
-	return s.Capabilities == nil || !slices.Contains(s.Capabilities.Drop, "ALL") && !slices.Contains(s.Capabilities.Drop, "NET_RAW")
+	return s.Capabilities == nil || !slices.Contains(s.Capabilities.Drop, "ALL") && !slices.Contains(s.Capabilities.Drop,
+		"NET_RAW")
 }
 
 // mayBeRoot only relies on the manifest: the user of an image may change.
@@ -140,26 +151,29 @@ func hasNoSeccompProfile(p *corev1.PodSpec, c *corev1.Container) bool {
 }
 
 func hasSecretAsText(_ *corev1.PodSpec, c *corev1.Container) bool {
-	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Value != "" && secretName.MatchString(e.Name) })
+	return slices.ContainsFunc(c.Env,
+		func(e corev1.EnvVar) bool { return e.Value != "" && secretName.MatchString(e.Name) })
 }
 
 func readsSecretFromEnvironment(_ *corev1.PodSpec, c *corev1.Container) bool {
-	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil }) ||
+	return slices.ContainsFunc(c.Env,
+		func(e corev1.EnvVar) bool { return e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil }) ||
 		slices.ContainsFunc(c.EnvFrom, func(e corev1.EnvFromSource) bool { return e.SecretRef != nil })
 }
 
 func probesUndeclaredPort(_ *corev1.PodSpec, c *corev1.Container) bool {
-	return slices.ContainsFunc([]*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe}, func(p *corev1.Probe) bool {
-		switch {
-		case p == nil:
+	return slices.ContainsFunc([]*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe},
+		func(p *corev1.Probe) bool {
+			switch {
+			case p == nil:
+				return false
+			case p.HTTPGet != nil:
+				return !declares(c, p.HTTPGet.Port)
+			case p.TCPSocket != nil:
+				return !declares(c, p.TCPSocket.Port)
+			}
 			return false
-		case p.HTTPGet != nil:
-			return !declares(c, p.HTTPGet.Port)
-		case p.TCPSocket != nil:
-			return !declares(c, p.TCPSocket.Port)
-		}
-		return false
-	})
+		})
 }
 
 // declares reports whether the container has the port, by number or by name.

@@ -60,14 +60,16 @@ func compare(v *verdict, reasons []reason) (unexcused, needless []string) {
 			}
 		}
 		if len(why) != 1 {
-			unexcused = append(unexcused, fmt.Sprintf("%s of %s has %d reasons: fix the manifest, or fix reasons.yaml %q", f.check, f.target(), len(why), why))
+			unexcused = append(unexcused, fmt.Sprintf("%s of %s has %d reasons: fix the manifest, or fix reasons.yaml %q",
+				f.check, f.target(), len(why), why))
 		}
 	}
 	for _, r := range reasons {
 		for _, check := range r.Checks {
 			for _, pattern := range r.Of {
 				if !slices.ContainsFunc(v.of(check), func(f finding) bool { return r.appliesTo(v, f) && matches(pattern, f) }) {
-					needless = append(needless, fmt.Sprintf("%s has no finding that matches %q: remove it from reasons.yaml", check, pattern))
+					needless = append(needless,
+						fmt.Sprintf("%s has no finding that matches %q: remove it from reasons.yaml", check, pattern))
 				}
 			}
 		}

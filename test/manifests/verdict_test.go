@@ -50,7 +50,8 @@ func (v *verdict) of(check string) []finding {
 			found = append(found, f)
 		}
 	}
-	return slices.SortedFunc(slices.Values(found), func(a, b finding) int { return strings.Compare(a.target(), b.target()) })
+	return slices.SortedFunc(slices.Values(found),
+		func(a, b finding) int { return strings.Compare(a.target(), b.target()) })
 }
 
 // check returns the weak parts of an object, "" for the whole object.

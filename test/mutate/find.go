@@ -124,7 +124,8 @@ func (f *finder) inReturn(results []string, statement *ast.ReturnStmt) {
 	}
 	kept := strings.Join(names, ", ")
 	f.around(statement.Results[0],
-		fmt.Sprintf("func() (%s) { %s, err := ", strings.Join(results, ", "), kept), "; return "+kept+", mutationDrop(%d, err) }()")
+		fmt.Sprintf("func() (%s) { %s, err := ", strings.Join(results, ", "),
+			kept), "; return "+kept+", mutationDrop(%d, err) }()")
 }
 
 // inCall drops the error that a recorder is called with.

@@ -35,10 +35,12 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
-	recorders := flags.String("recorders", "fail", "methods that record an error, separated by commas; their calls are dropped")
+	recorders := flags.String("recorders", "fail",
+		"methods that record an error, separated by commas; their calls are dropped")
 	only := flags.String("only", "", "mutate only the places, written FILE:LINE, that this regular expression matches")
 	list := flags.Bool("list", false, "list the mutations and run nothing")
-	timeout := flags.Duration("timeout", 5*time.Minute, "time limit of one run of the tests; a run that exceeds it has failed")
+	timeout := flags.Duration("timeout", 5*time.Minute,
+		"time limit of one run of the tests; a run that exceeds it has failed")
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
@@ -70,7 +72,8 @@ func run(ctx context.Context, args []string) error {
 			}
 			continue
 		}
-		survived, err := tryAll(ctx, directory, mutations, chosen, append([]string{"-test.timeout", timeout.String(), "-test.failfast"}, extra...))
+		survived, err := tryAll(ctx, directory, mutations, chosen,
+			append([]string{"-test.timeout", timeout.String(), "-test.failfast"}, extra...))
 		if err != nil {
 			return err
 		}
@@ -104,7 +107,9 @@ func matching(mutations []mutation, chosen *regexp.Regexp) []mutation {
 
 // tryAll runs the tests of the package without a mutation, which must pass, and with each selected mutation. It
 // returns the mutations that survive.
-func tryAll(ctx context.Context, directory string, mutations []mutation, chosen *regexp.Regexp, args []string) ([]string, error) {
+func tryAll(
+	ctx context.Context, directory string, mutations []mutation, chosen *regexp.Regexp, args []string,
+) ([]string, error) {
 	scratch, err := os.MkdirTemp("", "mutate-")
 	if err != nil {
 		return nil, err

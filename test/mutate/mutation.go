@@ -91,7 +91,8 @@ func overlay(directory string, mutations []mutation) (string, error) {
 		files[m.file] = append(files[m.file], m)
 	}
 	content := map[string][]byte{
-		filepath.Join(filepath.Dir(mutations[0].file), "mutation_switch.go"): fmt.Appendf(nil, switchSource, mutations[0].pkg),
+		filepath.Join(filepath.Dir(mutations[0].file), "mutation_switch.go"): fmt.Appendf(nil, switchSource,
+			mutations[0].pkg),
 	}
 	for file, of := range files {
 		content[file] = mutated(of)

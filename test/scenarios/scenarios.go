@@ -66,10 +66,12 @@ func inPool(key, value string) func(*operand.NodeFacts) {
 // All returns all scenarios by name.
 var All = map[string]Scenario{
 	"mixed-os": {
-		Nodes: both(nodes("ubuntu", 2, asIs), nodes("rhel", 2, func(f *operand.NodeFacts) { f.OSID, f.OSVersion = "rhel", "9.6" })),
+		Nodes: both(nodes("ubuntu", 2, asIs),
+			nodes("rhel", 2, func(f *operand.NodeFacts) { f.OSID, f.OSVersion = "rhel", "9.6" })),
 	},
 	"mixed-runtime": {
-		Nodes: both(nodes("containerd", 2, asIs), nodes("crio", 2, func(f *operand.NodeFacts) { f.Runtime, f.RuntimeVersion = "cri-o", "1.34.1" })),
+		Nodes: both(nodes("containerd", 2, asIs),
+			nodes("crio", 2, func(f *operand.NodeFacts) { f.Runtime, f.RuntimeVersion = "cri-o", "1.34.1" })),
 	},
 	"precompiled-two-kernels": {
 		Spec: `{driver: {usePrecompiled: true, version: "595"}}`,
@@ -81,7 +83,8 @@ var All = map[string]Scenario{
 	},
 	"no-gpu-nodes": {},
 	"openshift": {
-		Nodes: both(nodes("old", 2, coreOS("4.17", "417.94.202503172034-0")), nodes("new", 1, coreOS("4.18", "418.94.202501221327-0"))),
+		Nodes: both(nodes("old", 2, coreOS("4.17", "417.94.202503172034-0")),
+			nodes("new", 1, coreOS("4.18", "418.94.202501221327-0"))),
 		DriverToolkit: map[string]string{
 			"417.94.202503172034-0": "example.com/driver-toolkit:417", "418.94.202501221327-0": "example.com/driver-toolkit:418",
 		},
@@ -110,16 +113,17 @@ var All = map[string]Scenario{
     migManager: {config: {default: all-disabled}}},
   {name: legacy, nodeSelector: {example.com/gpu: v100}, driver: {version: 535.230.02, kernelModuleType: proprietary}, toolkit: {version: v1.17.8}},
   {name: shared, nodeSelector: {example.com/team: research}, devicePlugin: {config: {name: shares, default: four}}}]}`,
-		Nodes: slices.Concat(nodes("plain", 1, asIs), nodes("a100", 1, inPool("gpu", "a100")), nodes("a100-older", 1, func(f *operand.NodeFacts) {
-			inPool("gpu", "a100")(f)
-			f.OSVersion, f.MIGCapable = "22.04", "true"
-		}), nodes("legacy", 1, func(f *operand.NodeFacts) {
-			inPool("gpu", "v100")(f)
-			f.Runtime, f.RuntimeVersion = "cri-o", "1.34.1"
-		}), nodes("shared", 1, func(f *operand.NodeFacts) {
-			inPool("team", "research")(f)
-			f.MPSCapable = "true"
-		})),
+		Nodes: slices.Concat(nodes("plain", 1, asIs), nodes("a100", 1, inPool("gpu", "a100")),
+			nodes("a100-older", 1, func(f *operand.NodeFacts) {
+				inPool("gpu", "a100")(f)
+				f.OSVersion, f.MIGCapable = "22.04", "true"
+			}), nodes("legacy", 1, func(f *operand.NodeFacts) {
+				inPool("gpu", "v100")(f)
+				f.Runtime, f.RuntimeVersion = "cri-o", "1.34.1"
+			}), nodes("shared", 1, func(f *operand.NodeFacts) {
+				inPool("team", "research")(f)
+				f.MPSCapable = "true"
+			})),
 	},
 	"gds-and-rdma": {
 		Spec:  `{driver: {rdma: {enabled: true}}, gds: {enabled: true}, gdrcopy: {enabled: true}}`,

@@ -69,7 +69,9 @@ func TestContainer(t *testing.T) {
 		"it crashes until the fault is removed": {
 			spec:  corev1.Container{StartupProbe: probe},
 			fault: between(CrashLoop, 0, 6*time.Second),
-			want:  []string{"running", "terminated", "CrashLoopBackOff", "running", "terminated", "CrashLoopBackOff", "running", "ready"},
+			want: []string{
+				"running", "terminated", "CrashLoopBackOff", "running", "terminated", "CrashLoopBackOff", "running", "ready",
+			},
 		},
 		"a ready container crashes": {
 			spec:  corev1.Container{StartupProbe: probe},

@@ -84,7 +84,9 @@ func (n *node) writePause(ctx context.Context) error {
 	}
 	changes := map[string]string{}
 	for key, value := range n.object.Labels {
-		if operand, ok := strings.CutPrefix(key, deployPrefix); ok && value == from && slices.Contains(pausedOperands, operand) {
+		if operand, ok := strings.CutPrefix(key, deployPrefix); ok && value == from && slices.Contains(
+			pausedOperands, operand,
+		) {
 			changes[key] = to
 		}
 	}

@@ -73,7 +73,9 @@ func (c *container) watchProcess(at conditions) {
 // probe makes a running container ready. The toolkit is ready once gpu-node has executed it and its runtime has
 // restarted, which takes no time here: its startup probe writes the marker.
 func (c *container) probe(at conditions) {
-	if c.ready || c.spec.StartupProbe == nil || !slices.Contains(c.spec.StartupProbe.Exec.Command, labels.RestartedCommand) {
+	if c.ready || c.spec.StartupProbe == nil || !slices.Contains(
+		c.spec.StartupProbe.Exec.Command, labels.RestartedCommand,
+	) {
 		c.becomeReady(at)
 		return
 	}

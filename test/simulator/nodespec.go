@@ -193,7 +193,9 @@ func (n NodeSpec) annotations() map[string]string {
 // nodeConditions returns the conditions of a healthy kubelet.
 func nodeConditions(now metav1.Time) []corev1.NodeCondition {
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
-		return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, LastHeartbeatTime: now, LastTransitionTime: now}
+		return corev1.NodeCondition{
+			Type: kind, Status: status, Reason: reason, LastHeartbeatTime: now, LastTransitionTime: now,
+		}
 	}
 	return []corev1.NodeCondition{
 		condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory"),

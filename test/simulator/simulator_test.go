@@ -97,7 +97,8 @@ func (e env) follow(t *testing.T, see func(pod *corev1.Pod) bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	seen := map[string]string{}
-	pods := cache.NewListWatchFromClient(e.client.CoreV1().RESTClient(), "pods", cluster.OperatorNamespace, fields.Everything())
+	pods := cache.NewListWatchFromClient(e.client.CoreV1().RESTClient(), "pods", cluster.OperatorNamespace,
+		fields.Everything())
 	// Use an informer, since the API server closes a plain watch that is too slow.
 	_, err := watchtools.UntilWithSync(ctx, pods, &corev1.Pod{}, nil, func(event watch.Event) (bool, error) {
 		pod, ok := event.Object.(*corev1.Pod)
@@ -212,7 +213,9 @@ func checkDevicePlugin(t *testing.T, e env) {
 		return plugin != ""
 	})
 	allocatable := e.followGPUs(t, node)
-	if err := e.client.CoreV1().Pods(cluster.OperatorNamespace).Delete(t.Context(), plugin, metav1.DeleteOptions{}); err != nil {
+	if err := e.client.CoreV1().Pods(cluster.OperatorNamespace).Delete(
+		t.Context(), plugin, metav1.DeleteOptions{},
+	); err != nil {
 		t.Fatal(err)
 	}
 	timeout := time.After(20 * time.Second)

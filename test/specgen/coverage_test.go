@@ -145,10 +145,13 @@ func TestEveryFieldDoesSomething(t *testing.T) {
 		}
 		t.Errorf("%s changes nothing", name)
 	}
-	t.Logf("covered %d, deprecated %d, waiting %d of %d", counts["covered"], counts["deprecated"], counts["waiting"], len(all))
+	t.Logf("covered %d, deprecated %d, waiting %d of %d", counts["covered"], counts["deprecated"], counts["waiting"],
+		len(all))
 	for _, table := range []map[string]string{deprecated, waiting, shownBy} {
 		for path := range table {
-			if !slices.ContainsFunc(all, func(f specgen.Field) bool { return f.String() == path || strings.HasPrefix(f.String(), path+".") }) {
+			if !slices.ContainsFunc(
+				all, func(f specgen.Field) bool { return f.String() == path || strings.HasPrefix(f.String(), path+".") },
+			) {
 				t.Errorf("the spec has no field %s", path)
 			}
 		}
@@ -165,7 +168,9 @@ func TestDeprecatedFieldsAreReported(t *testing.T) {
 	for path := range deprecated {
 		spec := map[string]any{}
 		for _, field := range fields(t) {
-			if values := field.Values(); len(values) > 0 && (field.String() == path || strings.HasPrefix(field.String(), path+".")) {
+			if values := field.Values(); len(values) > 0 && (field.String() == path || strings.HasPrefix(
+				field.String(), path+".",
+			)) {
 				spec = specgen.Merge(spec, field.Spec(values[0]))
 			}
 		}

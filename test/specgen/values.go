@@ -60,7 +60,10 @@ var examples = []struct {
 	{"driverInstallDir", []any{"/opt/driver"}},
 	{"kubeletRootDir", []any{"/data/kubelet"}},
 	{"runtimeClass", []any{"gpu"}},
-	{"nodeStartup.taints", []any{[]any{map[string]any{"key": "example.com/gpu-starting", "value": "now", "effect": "NoSchedule"}}}},
+	{
+		"nodeStartup.taints",
+		[]any{[]any{map[string]any{"key": "example.com/gpu-starting", "value": "now", "effect": "NoSchedule"}}},
+	},
 	{"gracePeriod", []any{"90s", "1h30m"}},
 	{"args", []any{[]any{"--verbose"}}},
 }
@@ -69,7 +72,9 @@ var examples = []struct {
 func (f Field) Values() []any {
 	path := f.String()
 	for _, example := range examples {
-		if path == example.end || strings.HasSuffix(path, "."+example.end) || strings.HasSuffix(path, example.end) && strings.HasPrefix(example.end, "[]") {
+		if path == example.end || strings.HasSuffix(path, "."+example.end) || strings.HasSuffix(
+			path, example.end,
+		) && strings.HasPrefix(example.end, "[]") {
 			return example.values
 		}
 	}

@@ -148,9 +148,11 @@ func judge(took map[string]time.Duration, limits bounds, out io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("writing the table: %w", err)
 	}
-	fmt.Fprintf(out, "%d more packages took less than %s each; all packages: %s\n", quick, limits.rest/notable, sum.Round(100*time.Millisecond))
+	fmt.Fprintf(out, "%d more packages took less than %s each; all packages: %s\n", quick, limits.rest/notable,
+		sum.Round(100*time.Millisecond))
 	if len(slow) > 0 {
-		return fmt.Errorf("more than %d times the bound: %s: make them faster, or raise the bound", factor, strings.Join(slow, ", "))
+		return fmt.Errorf("more than %d times the bound: %s: make them faster, or raise the bound", factor,
+			strings.Join(slow, ", "))
 	}
 	return nil
 }

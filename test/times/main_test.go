@@ -26,15 +26,31 @@ func TestPackagesAreBounded(t *testing.T) {
 		prints []string
 		fails  string
 	}{
-		"within":              {events: event("pass", "example.com/slow", "", "299"), prints: []string{"4m59s", "1m40s", "example.com/slow"}},
-		"beyond":              {events: event("pass", "example.com/slow", "", "301"), fails: "3 times the bound: example.com/slow:"},
-		"all others, within":  {events: event("pass", "example.com/other", "", "29"), prints: []string{"example.com/other"}},
-		"all others, beyond":  {events: event("pass", "example.com/other", "", "31"), fails: "example.com/other"},
-		"quick ones":          {events: event("pass", "example.com/other", "", "1"), prints: []string{"1 more packages took less than 5s each; all packages: 1s"}},
-		"run again":           {events: event("fail", "example.com/slow", "", "250") + event("pass", "example.com/slow", "", "60"), fails: "example.com/slow"},
-		"tests do not count":  {events: event("pass", "example.com/slow", "TestIt", "300") + event("pass", "example.com/slow", "", "5"), prints: []string{"all packages: 5s"}},
-		"skipped, and output": {events: event("skip", "example.com/none", "", "0") + event("output", "example.com/a", "", "0"), fails: "no package has a result"},
-		"not JSON":            {events: "ok example.com/a 5s", fails: "reading results from "},
+		"within": {
+			events: event("pass", "example.com/slow", "", "299"), prints: []string{"4m59s", "1m40s", "example.com/slow"},
+		},
+		"beyond": {
+			events: event("pass", "example.com/slow", "", "301"), fails: "3 times the bound: example.com/slow:",
+		},
+		"all others, within": {events: event("pass", "example.com/other", "", "29"), prints: []string{"example.com/other"}},
+		"all others, beyond": {events: event("pass", "example.com/other", "", "31"), fails: "example.com/other"},
+		"quick ones": {
+			events: event("pass", "example.com/other", "", "1"),
+			prints: []string{"1 more packages took less than 5s each; all packages: 1s"},
+		},
+		"run again": {
+			events: event("fail", "example.com/slow", "", "250") + event("pass", "example.com/slow", "", "60"),
+			fails:  "example.com/slow",
+		},
+		"tests do not count": {
+			events: event("pass", "example.com/slow", "TestIt", "300") + event("pass", "example.com/slow", "", "5"),
+			prints: []string{"all packages: 5s"},
+		},
+		"skipped, and output": {
+			events: event("skip", "example.com/none", "", "0") + event("output", "example.com/a", "", "0"),
+			fails:  "no package has a result",
+		},
+		"not JSON": {events: "ok example.com/a 5s", fails: "reading results from "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, dir := NewWithT(t), t.TempDir()

@@ -51,8 +51,10 @@ It exits with 0 if the definition is up to date, also if it already was.`,
 			return applyCRDs(cmd.Context(), config, existing, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&existing, "existing", false, "do nothing if the definition does not exist yet: the installer creates it")
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
+	cmd.Flags().BoolVar(&existing, "existing", false,
+		"do nothing if the definition does not exist yet: the installer creates it")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
+		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
 	return cmd
 }
 
@@ -108,7 +110,8 @@ func awaitServed(ctx context.Context, config *rest.Config, definition map[string
 		return err == nil && len(crd.Missing(wanted, served)) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the API server does not serve the new CustomResourceDefinition %s after %s: %w: run this command again", crd.Name, servedWithin, err)
+		return fmt.Errorf("the API server does not serve the new CustomResourceDefinition %s after %s: %w: run this "+
+			"command again", crd.Name, servedWithin, err)
 	}
 	return nil
 }

@@ -48,7 +48,8 @@ current spec and reports it as ready, and with 1 after the timeout.`,
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait")
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
+		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
 	return cmd
 }
 
@@ -118,7 +119,8 @@ func notReady(name string, waited time.Duration, policy *v1.ClusterPolicy) error
 		if node.Ready || len(lines) > worstNodes {
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("node %s, stage %s, operand %s: %s: %s", node.Name, node.Stage, node.Operand, node.Reason, node.Message))
+		lines = append(lines,
+			fmt.Sprintf("node %s, stage %s, operand %s: %s: %s", node.Name, node.Stage, node.Operand, node.Reason, node.Message))
 	}
 	return errors.New(strings.Join(lines, "\n  "))
 }

@@ -25,7 +25,9 @@ func newMapper(config *rest.Config, client *http.Client) (meta.RESTMapper, error
 func knownKinds() map[schema.GroupVersionKind]*meta.RESTMapping {
 	known := map[schema.GroupVersionKind]*meta.RESTMapping{}
 	add := func(version schema.GroupVersion, kind, resource string, scope meta.RESTScope) {
-		mapping := &meta.RESTMapping{Resource: version.WithResource(resource), GroupVersionKind: version.WithKind(kind), Scope: scope}
+		mapping := &meta.RESTMapping{
+			Resource: version.WithResource(resource), GroupVersionKind: version.WithKind(kind), Scope: scope,
+		}
 		// The cache looks up the list kind.
 		known[version.WithKind(kind)], known[version.WithKind(kind+"List")] = mapping, mapping
 	}

@@ -33,25 +33,31 @@ type metricsOptions struct {
 
 func (o *metricsOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.address, "metrics-bind-address", ":8080", "address of the metrics endpoint; 0 disables it")
-	flags.BoolVar(&o.secure, flagMetricsSecure, true, "serve metrics over HTTPS to clients that may get /metrics; false serves plain HTTP without authorization")
-	flags.StringVar(&o.certDir, flagMetricsCertDir, "", "directory with tls.crt and tls.key for metrics, reloaded when they change (default: a self-signed certificate)")
-	flags.StringVar(&o.caSecret, flagMetricsCASecret, "", "Secret in the operator's namespace with the ca.crt that signed the certificate; the ServiceMonitor refers to it")
+	flags.BoolVar(&o.secure, flagMetricsSecure, true,
+		"serve metrics over HTTPS to clients that may get /metrics; false serves plain HTTP without authorization")
+	flags.StringVar(&o.certDir, flagMetricsCertDir, "",
+		"directory with tls.crt and tls.key for metrics, reloaded when they change (default: a self-signed certificate)")
+	flags.StringVar(&o.caSecret, flagMetricsCASecret, "",
+		"Secret in the operator's namespace with the ca.crt that signed the certificate; the ServiceMonitor refers to it")
 }
 
 // check rejects contradicting flags and a missing certificate, for which the server would silently generate its own.
 func (o *metricsOptions) check() error {
 	if !o.secure && (o.certDir != "" || o.caSecret != "") {
-		return fmt.Errorf("--%s and --%s need HTTPS: remove them, or remove --%s=false", flagMetricsCertDir, flagMetricsCASecret, flagMetricsSecure)
+		return fmt.Errorf("--%s and --%s need HTTPS: remove them, or remove --%s=false", flagMetricsCertDir,
+			flagMetricsCASecret, flagMetricsSecure)
 	}
 	if o.caSecret != "" && o.certDir == "" {
-		return fmt.Errorf("--%s is set without --%s: a self-signed certificate has no CA; set both flags or neither", flagMetricsCASecret, flagMetricsCertDir)
+		return fmt.Errorf("--%s is set without --%s: a self-signed certificate has no CA; set both flags or neither",
+			flagMetricsCASecret, flagMetricsCertDir)
 	}
 	if o.certDir == "" {
 		return nil
 	}
 	for _, name := range []string{"tls.crt", "tls.key"} {
 		if _, err := os.Stat(filepath.Join(o.certDir, name)); err != nil {
-			return fmt.Errorf("--%s=%s has no usable %s: %w: mount the Secret with the certificate there", flagMetricsCertDir, o.certDir, name, errors.Unwrap(err))
+			return fmt.Errorf("--%s=%s has no usable %s: %w: mount the Secret with the certificate there", flagMetricsCertDir,
+				o.certDir, name, errors.Unwrap(err))
 		}
 	}
 	return nil

@@ -26,15 +26,30 @@ func TestMetricsFlags(t *testing.T) {
 		want    operand.MetricsEndpoint
 		wantErr string
 	}{
-		"HTTPS":                         {options: metricsOptions{secure: true}},
-		"plain":                         {want: operand.MetricsEndpoint{Plain: true}},
-		"a certificate":                 {options: metricsOptions{secure: true, certDir: dir}, want: operand.MetricsEndpoint{Certified: true}},
-		"a certificate and its CA":      {options: metricsOptions{secure: true, certDir: dir, caSecret: "tls"}, want: operand.MetricsEndpoint{Certified: true, CASecret: "tls"}},
-		"plain, and a certificate":      {options: metricsOptions{certDir: dir}, wantErr: "or remove --metrics-secure=false"},
-		"plain, and a CA":               {options: metricsOptions{caSecret: "tls"}, wantErr: "or remove --metrics-secure=false"},
-		"a CA without a certificate":    {options: metricsOptions{secure: true, caSecret: "tls"}, wantErr: "set without --metrics-cert-dir"},
-		"a certificate without its key": {options: metricsOptions{secure: true, certDir: incomplete}, wantErr: "has no usable tls.key: no such file or directory: mount the Secret"},
-		"a missing directory":           {options: metricsOptions{secure: true, certDir: "/nowhere"}, wantErr: "--metrics-cert-dir=/nowhere has no usable tls.crt"},
+		"HTTPS": {options: metricsOptions{secure: true}},
+		"plain": {want: operand.MetricsEndpoint{Plain: true}},
+		"a certificate": {
+			options: metricsOptions{secure: true, certDir: dir}, want: operand.MetricsEndpoint{Certified: true},
+		},
+		"a certificate and its CA": {
+			options: metricsOptions{secure: true, certDir: dir, caSecret: "tls"},
+			want:    operand.MetricsEndpoint{Certified: true, CASecret: "tls"},
+		},
+		"plain, and a certificate": {options: metricsOptions{certDir: dir}, wantErr: "or remove --metrics-secure=false"},
+		"plain, and a CA": {
+			options: metricsOptions{caSecret: "tls"}, wantErr: "or remove --metrics-secure=false",
+		},
+		"a CA without a certificate": {
+			options: metricsOptions{secure: true, caSecret: "tls"}, wantErr: "set without --metrics-cert-dir",
+		},
+		"a certificate without its key": {
+			options: metricsOptions{secure: true, certDir: incomplete},
+			wantErr: "has no usable tls.key: no such file or directory: mount the Secret",
+		},
+		"a missing directory": {
+			options: metricsOptions{secure: true, certDir: "/nowhere"},
+			wantErr: "--metrics-cert-dir=/nowhere has no usable tls.crt",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -47,7 +62,8 @@ func TestMetricsFlags(t *testing.T) {
 			g.Expect(test.options.endpoint()).To(Equal(test.want))
 			server := test.options.server()
 			g.Expect(server.SecureServing).To(Equal(!test.want.Plain))
-			g.Expect(server.FilterProvider != nil).To(Equal(!test.want.Plain), "clients are authorized if and only if the endpoint is HTTPS")
+			g.Expect(server.FilterProvider != nil).To(Equal(!test.want.Plain),
+				"clients are authorized if and only if the endpoint is HTTPS")
 		})
 	}
 }

@@ -86,7 +86,8 @@ func run(ctx context.Context, o options) error {
 	meter := metrics.New(clock.RealClock{})
 	config.Wrap(meter.CountWrites)
 	if o.leaderElect {
-		config.Wrap(leadership.New(types.NamespacedName{Namespace: o.namespace, Name: leaseName}, renewDeadline, clock.RealClock{}, ctrl.Log).Wrap)
+		config.Wrap(leadership.New(types.NamespacedName{Namespace: o.namespace, Name: leaseName}, renewDeadline,
+			clock.RealClock{}, ctrl.Log).Wrap)
 	}
 	mgr, err := newManager(config, o)
 	if err != nil {
@@ -127,9 +128,10 @@ func logger(debug bool) logr.Logger {
 	if debug {
 		level = zapcore.DebugLevel
 	}
-	return zap.New(zap.Level(level), zap.StacktraceLevel(zapcore.PanicLevel), zap.RawZapOpts(uberzap.WrapCore(func(core zapcore.Core) zapcore.Core {
-		return lazy{core}
-	})))
+	return zap.New(zap.Level(level), zap.StacktraceLevel(zapcore.PanicLevel),
+		zap.RawZapOpts(uberzap.WrapCore(func(core zapcore.Core) zapcore.Core {
+			return lazy{core}
+		})))
 }
 
 // lazy encodes a logger's values only when something is logged: controller-runtime creates a logger with values for
@@ -200,7 +202,8 @@ func cacheOptions(namespace string) cache.Options {
 func checkAPI(mapper meta.RESTMapper) error {
 	_, err := mapper.RESTMapping(v1.ClusterPolicyKind.GroupKind(), v1.ClusterPolicyKind.Version)
 	if meta.IsNoMatchError(err) {
-		return fmt.Errorf("the cluster has no kind ClusterPolicy in %s: install the CRD first (config/crd, or make install)", v1.GroupVersion)
+		return fmt.Errorf("the cluster has no kind ClusterPolicy in %s: install the CRD first (config/crd, or make install)",
+			v1.GroupVersion)
 	}
 	if err != nil {
 		return fmt.Errorf("discovering kind ClusterPolicy: %w", err)

@@ -41,7 +41,8 @@ func TestUnsupportedServerIsLogged(t *testing.T) {
 			}))
 			defer server.Close()
 			lines := ""
-			logServerVersion(&rest.Config{Host: server.URL}, server.Client(), funcr.New(func(_, args string) { lines += args }, funcr.Options{}))
+			logServerVersion(&rest.Config{Host: server.URL}, server.Client(),
+				funcr.New(func(_, args string) { lines += args }, funcr.Options{}))
 			g.Expect(asked).To(Equal([]string{"GET /version"}))
 			if test.want == "" {
 				g.Expect(lines).To(BeEmpty())

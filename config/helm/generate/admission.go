@@ -31,7 +31,8 @@ func openTaints(policy object, snippets map[string]string) error {
 		}
 		keys := strings.Fields(strings.NewReplacer("[", "", "]", "", ",", " ", "'", `"`).Replace(expression))
 		variable["expression"] = tokenTaints
-		snippets[tokenTaints] = fmt.Sprintf("{{ include \"gpu-operator.ownTaints\" (list $ (list %s)) }}", strings.Join(keys, " "))
+		snippets[tokenTaints] = fmt.Sprintf("{{ include \"gpu-operator.ownTaints\" (list $ (list %s)) }}",
+			strings.Join(keys, " "))
 	}
 	return nil
 }

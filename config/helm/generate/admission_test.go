@@ -11,8 +11,14 @@ func TestTaintsOfTheAdmissionPolicy(t *testing.T) {
 	tests := map[string]struct {
 		kind, variable, expression, want, err string
 	}{
-		"the operator's":  {variable: "ownTaints", expression: "['a.b/c']", want: "{{ include \"gpu-operator.ownTaints\" (list $ (list \"a.b/c\")) }}"},
-		"two":             {variable: "ownTaints", expression: "['a', 'b']", want: "{{ include \"gpu-operator.ownTaints\" (list $ (list \"a\" \"b\")) }}"},
+		"the operator's": {
+			variable: "ownTaints", expression: "['a.b/c']",
+			want: "{{ include \"gpu-operator.ownTaints\" (list $ (list \"a.b/c\")) }}",
+		},
+		"two": {
+			variable: "ownTaints", expression: "['a', 'b']",
+			want: "{{ include \"gpu-operator.ownTaints\" (list $ (list \"a\" \"b\")) }}",
+		},
 		"no list":         {variable: "ownTaints", expression: "params.taints", err: "ownTaints is not a list of strings"},
 		"another one":     {variable: "labels", expression: "['a']"},
 		"of another kind": {kind: "ConfigMap", variable: "ownTaints", expression: "['a']"},

@@ -16,7 +16,8 @@ func openSettings(deployment object, snippets map[string]string) error {
 	pod := in(template, "spec")
 	containers, _ := pod["containers"].([]any)
 	if len(containers) != 1 {
-		return errors.New("config/manager: the Deployment must have exactly one container: change openSettings to select the operator's")
+		return errors.New("config/manager: the Deployment must have exactly one container: change openSettings to select " +
+			"the operator's")
 	}
 	container, _ := containers[0].(object)
 	settings := []struct {
@@ -69,7 +70,8 @@ func openMap(of object, key string, snippets map[string]string) {
 	}
 	token := fmt.Sprintf(tokenPrefix+"MAP-%s-%d", key, len(snippets))
 	of[token] = ""
-	snippets[token] = optional(fmt.Sprintf(`include "gpu-operator.added" (list $ %q (list %s))`, key, strings.Join(fixed, " ")))
+	snippets[token] = optional(fmt.Sprintf(`include "gpu-operator.added" (list $ %q (list %s))`, key,
+		strings.Join(fixed, " ")))
 }
 
 // openContainer lets the values set the image, and add arguments and environment variables.
@@ -93,7 +95,8 @@ func openContainer(container object, snippets map[string]string) error {
 	container["args"] = append(args, "zHELM-ARGS")
 	snippets["zHELM-ARGS"] = optional(`include "gpu-operator.args" $`)
 	container["env"] = append(env, object{"name": "zHELM-ENV"})
-	snippets["zHELM-ENV"] = optional(fmt.Sprintf(`include "gpu-operator.env" (list $ (list %s))`, strings.Join(names, " ")))
+	snippets["zHELM-ENV"] = optional(fmt.Sprintf(`include "gpu-operator.env" (list $ (list %s))`,
+		strings.Join(names, " ")))
 	return nil
 }
 

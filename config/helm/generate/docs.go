@@ -181,6 +181,7 @@ func row(text *bytes.Buffer, path string, s *schema) error {
 	if s.without != "" && !strings.Contains(meaning, "no effect") {
 		meaning += " Without effect: " + s.without + "."
 	}
-	fmt.Fprintf(text, "| `%s` | %s | %s |\n", path, strings.ReplaceAll(shown, "|", `\|`), strings.ReplaceAll(meaning, "|", `\|`))
+	fmt.Fprintf(text, "| `%s` | %s | %s |\n", path, strings.ReplaceAll(shown, "|", `\|`),
+		strings.ReplaceAll(meaning, "|", `\|`))
 	return nil
 }

@@ -56,8 +56,10 @@ func TestUnsupportedDeploymentsAreRefused(t *testing.T) {
 		containers []any
 		err        string
 	}{
-		"one":              {containers: []any{container(image)}},
-		"two containers":   {containers: []any{container(image), container()}, err: "the Deployment must have exactly one container"},
+		"one": {containers: []any{container(image)}},
+		"two containers": {
+			containers: []any{container(image), container()}, err: "the Deployment must have exactly one container",
+		},
 		"no own image":     {containers: []any{container()}, err: "has no variable OPERATOR_IMAGE"},
 		"no container yet": {err: "the Deployment must have exactly one container"},
 	}

@@ -144,14 +144,15 @@ func fill(text string, snippets map[string]string) string {
 		return fmt.Sprintf(`%s{{- include "gpu-operator.labels" $ | nindent %d }}`, line[:indent], indent)
 	})
 	for token, snippet := range snippets {
-		text = regexp.MustCompile(`(?m)^( *)(.*)`+regexp.QuoteMeta(token)+`(: "")?$`).ReplaceAllStringFunc(text, func(line string) string {
-			indent := len(line) - len(strings.TrimLeft(line, " "))
-			before, _, _ := strings.Cut(line, token)
-			if strings.HasPrefix(snippet, "{{- ") {
-				before = line[:indent]
-			}
-			return before + strings.ReplaceAll(snippet, "INDENT", fmt.Sprint(indent))
-		})
+		text = regexp.MustCompile(`(?m)^( *)(.*)`+regexp.QuoteMeta(token)+`(: "")?$`).ReplaceAllStringFunc(text,
+			func(line string) string {
+				indent := len(line) - len(strings.TrimLeft(line, " "))
+				before, _, _ := strings.Cut(line, token)
+				if strings.HasPrefix(snippet, "{{- ") {
+					before = line[:indent]
+				}
+				return before + strings.ReplaceAll(snippet, "INDENT", fmt.Sprint(indent))
+			})
 	}
 	return text
 }

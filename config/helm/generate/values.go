@@ -154,7 +154,10 @@ func (v *values) leaf(key chartKey) (*schema, error) {
 		same.Description, same.chart, same.whole = key.Text, true, true
 		return &same, nil
 	}
-	leaf := &schema{Description: key.Text, Default: key.Default, Minimum: key.Minimum, chart: true, without: key.Without, deployment: key.From != ""}
+	leaf := &schema{
+		Description: key.Text, Default: key.Default, Minimum: key.Minimum, chart: true, without: key.Without,
+		deployment: key.From != "",
+	}
 	switch key.Type {
 	case "string":
 		leaf.kind(typeString)

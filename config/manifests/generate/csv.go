@@ -69,7 +69,9 @@ func clusterServiceVersion(root string, p *parts, r release) (map[string]any, er
 	spec["install"] = map[string]any{"strategy": installation, "spec": map[string]any{
 		"permissions":        permissions(p.inNamespace),
 		"clusterPermissions": permissions(p.inCluster),
-		"deployments":        []deploymentSpec{{Name: p.deployment.Name, Label: p.deployment.Labels, Spec: p.deployment.Spec}},
+		"deployments": []deploymentSpec{
+			{Name: p.deployment.Name, Label: p.deployment.Labels, Spec: p.deployment.Spec},
+		},
 	}}
 	return base, nil
 }

@@ -56,7 +56,8 @@ func TestRelatedImagesAreComplete(t *testing.T) {
 	input := operand.Input{Spec: effective.Of(spec), Namespace: namespace, HelperImage: own}
 	catalogue, err := operands.Catalogue()
 	g.Expect(err).NotTo(HaveOccurred())
-	computed := plan.Compute(plan.Decide(catalogue, input), nil, []operand.NodeFacts{on("a", "rhel", "9.6"), on("b", "ubuntu", "22.04"), on("c", "ubuntu", "24.04")})
+	computed := plan.Compute(plan.Decide(catalogue, input), nil,
+		[]operand.NodeFacts{on("a", "rhel", "9.6"), on("b", "ubuntu", "22.04"), on("c", "ubuntu", "24.04")})
 	running := map[string]bool{}
 	for _, step := range computed.Steps {
 		if step.Action != plan.Apply {
@@ -103,7 +104,9 @@ func TestAReleaseNamesItsImageEverywhere(t *testing.T) {
 	text := string(files[csv])
 	g.Expect(strings.Count(text, image)).To(Equal(4), "annotation, container, variable, relatedImages")
 	g.Expect(text).NotTo(ContainSubstring("ghcr.io/clusterpolicy"))
-	for _, line := range []string{"name: gpu-operator.v1.2.3\n", "version: 1.2.3\n", "olm.skipRange: <1.2.3\n", "createdAt: \"2026-01-02T03:04:05Z\"\n"} {
+	for _, line := range []string{
+		"name: gpu-operator.v1.2.3\n", "version: 1.2.3\n", "olm.skipRange: <1.2.3\n", "createdAt: \"2026-01-02T03:04:05Z\"\n",
+	} {
 		g.Expect(text).To(ContainSubstring(line))
 	}
 	delete(files, csv)
@@ -160,8 +163,10 @@ func TestUnsupportedObjectsAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			dir := t.TempDir()
-			g.Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("resources: [objects.yaml]"), 0o600)).To(Succeed())
-			g.Expect(os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(complete+"---\n"+test.objects), 0o600)).To(Succeed())
+			g.Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("resources: [objects.yaml]"),
+				0o600)).To(Succeed())
+			g.Expect(os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(complete+"---\n"+test.objects),
+				0o600)).To(Succeed())
 			_, err := read(dir)
 			if test.err == "" {
 				g.Expect(err).NotTo(HaveOccurred())

@@ -40,7 +40,9 @@ type roles struct {
 
 // carried are the kinds in config/ that OLM supports in a bundle (operator-framework/operator-registry,
 // pkg/lib/bundle/supported_resources.go). NetworkPolicy was added last, in 2025.
-var carried = []string{"CustomResourceDefinition", "ClusterRole", "NetworkPolicy", "PodDisruptionBudget", "PriorityClass"}
+var carried = []string{
+	"CustomResourceDefinition", "ClusterRole", "NetworkPolicy", "PodDisruptionBudget", "PriorityClass",
+}
 
 // notCarried are the kinds that the bundle omits.
 var notCarried = []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
@@ -110,7 +112,8 @@ func (p *parts) permit(object *unstructured.Unstructured, r roles) error {
 	r.bound[role] = true
 	for _, subject := range binding.Subjects {
 		if subject.Kind != rbacv1.ServiceAccountKind || subject.Namespace != namespace {
-			return fmt.Errorf("%s %s: subject %s %s is not a ServiceAccount in namespace %s, and OLM supports no other", object.GetKind(), object.GetName(), subject.Kind, subject.Name, namespace)
+			return fmt.Errorf("%s %s: subject %s %s is not a ServiceAccount in namespace %s, and OLM supports no other",
+				object.GetKind(), object.GetName(), subject.Kind, subject.Name, namespace)
 		}
 		to[subject.Name] = append(to[subject.Name], rules...)
 	}
@@ -149,7 +152,8 @@ func (p *parts) check(accounts map[string]bool) error {
 	}
 	for account := range accounts {
 		if p.inNamespace[account] == nil && p.inCluster[account] == nil {
-			return fmt.Errorf("ServiceAccount %s has no permission, so that OLM would not create it: add the object to the bundle", account)
+			return fmt.Errorf("ServiceAccount %s has no permission, so that OLM would not create it: add the object to "+
+				"the bundle", account)
 		}
 	}
 	return nil

@@ -34,7 +34,8 @@ func writeStatus(w http.ResponseWriter, code, retryAfter int) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"injected by the campaign","reason":%q,"code":%d}`,
+	fmt.Fprintf(w,
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"injected by the campaign","reason":%q,"code":%d}`,
 		reasons[code], code)
 }
 

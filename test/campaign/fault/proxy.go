@@ -166,7 +166,9 @@ func (p *Proxy) note(e *exchange, r *http.Request) error {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	e.record = &Record{Request: e.request, Ordinal: len(p.records) + 1, Begin: time.Now(), Query: r.URL.Query(), Body: body}
+	e.record = &Record{
+		Request: e.request, Ordinal: len(p.records) + 1, Begin: time.Now(), Query: r.URL.Query(), Body: body,
+	}
 	p.records = append(p.records, e.record)
 	return nil
 }

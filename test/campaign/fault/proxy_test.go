@@ -80,12 +80,18 @@ func TestActionsOnWrites(t *testing.T) {
 		made bool
 		lost bool
 	}{
-		"passed":      {rule: fault.Rule{Match: fault.Match{Name: "b"}, Action: fault.Action{Drop: true}}, code: 200, made: true},
+		"passed": {
+			rule: fault.Rule{Match: fault.Match{Name: "b"}, Action: fault.Action{Drop: true}}, code: 200, made: true,
+		},
 		"refused":     {rule: fault.Rule{Action: fault.Action{Status: 409}}, code: 409},
 		"dropped":     {rule: fault.Rule{Action: fault.Action{Drop: true}}},
 		"answer lost": {rule: fault.Rule{Phase: fault.After, Action: fault.Action{Drop: true}}, made: true, lost: true},
-		"answer 500":  {rule: fault.Rule{Phase: fault.After, Action: fault.Action{Status: 500}}, code: 500, made: true, lost: true},
-		"garbage":     {rule: fault.Rule{Phase: fault.After, Action: fault.Action{Garbage: true}}, code: 200, made: true, lost: true},
+		"answer 500": {
+			rule: fault.Rule{Phase: fault.After, Action: fault.Action{Status: 500}}, code: 500, made: true, lost: true,
+		},
+		"garbage": {
+			rule: fault.Rule{Phase: fault.After, Action: fault.Action{Garbage: true}}, code: 200, made: true, lost: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -98,7 +104,8 @@ func TestActionsOnWrites(t *testing.T) {
 			g.Expect(struck()).To(Equal(name != "passed"))
 			writes := u.proxy.Writes()
 			g.Expect(writes).To(HaveLen(1))
-			g.Expect(writes[0]).To(And(HaveField("Request.Verb", fault.Patch), HaveField("Request.Name", "a"), HaveField("Lost", test.lost),
+			g.Expect(writes[0]).To(And(HaveField("Request.Verb", fault.Patch), HaveField("Request.Name", "a"),
+				HaveField("Lost", test.lost),
 				HaveField("Body", []byte(`{"a":1}`))))
 			if test.made {
 				g.Expect(writes[0].Version).To(Equal("101"))
@@ -117,8 +124,13 @@ func TestRulesByOrdinal(t *testing.T) {
 	g := NewWithT(t)
 	u := newUpstream(t)
 	killed := 0
-	u.proxy.Add(fault.Rule{Match: fault.Match{Verbs: []string{fault.Patch}}, From: 2, Count: 2, Action: fault.Action{Status: 503, RetryAfter: 1}})
-	u.proxy.Add(fault.Rule{Match: fault.Match{Verbs: fault.Writes()}, From: 4, Count: 1, Phase: fault.Done, Action: fault.Action{Call: func() { killed++ }}})
+	u.proxy.Add(fault.Rule{
+		Match: fault.Match{Verbs: []string{fault.Patch}}, From: 2, Count: 2, Action: fault.Action{Status: 503, RetryAfter: 1},
+	})
+	u.proxy.Add(fault.Rule{
+		Match: fault.Match{Verbs: fault.Writes()}, From: 4, Count: 1, Phase: fault.Done,
+		Action: fault.Action{Call: func() { killed++ }},
+	})
 	var codes []int
 	for range 4 {
 		code, _, err := u.call(http.MethodPatch, nodePath)
@@ -167,7 +179,9 @@ func TestActionsOnWatches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			u := newUpstream(t)
-			u.proxy.Add(fault.Rule{Match: fault.Match{Verbs: []string{fault.Watch}, Resources: []string{"nodes"}}, Stream: test.stream})
+			u.proxy.Add(fault.Rule{
+				Match: fault.Match{Verbs: []string{fault.Watch}, Resources: []string{"nodes"}}, Stream: test.stream,
+			})
 			_, body, err := u.call(http.MethodGet, "/api/v1/nodes?watch=true&resourceVersion=5")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(types(body)).To(Equal(test.want))
@@ -195,7 +209,9 @@ func types(body string) []string {
 func TestAHeldWatchContinues(t *testing.T) {
 	g := NewWithT(t)
 	u := newUpstream(t)
-	remove, _ := u.proxy.Add(fault.Rule{Match: fault.Match{Verbs: []string{fault.Watch}}, Stream: fault.Stream{Hold: true}})
+	remove, _ := u.proxy.Add(fault.Rule{
+		Match: fault.Match{Verbs: []string{fault.Watch}}, Stream: fault.Stream{Hold: true},
+	})
 	came := make(chan string, 1)
 	go func() {
 		_, body, _ := u.call(http.MethodGet, "/api/v1/nodes?watch=true")

@@ -16,7 +16,8 @@ import (
 type State map[string]string
 
 // volatile are fields that differ in each run, at any path.
-var volatile = []string{"uid", "resourceVersion", "creationTimestamp", "generation", "observedGeneration", "lastTransitionTime",
+var volatile = []string{
+	"uid", "resourceVersion", "creationTimestamp", "generation", "observedGeneration", "lastTransitionTime",
 	"lastHeartbeatTime", "lastProbeTime", "since", "time", "deprecated.daemonset.template.generation"}
 
 // StateOf returns the state of a world: all objects of the cluster and of some namespaces. Pods are represented by
@@ -63,7 +64,9 @@ func fieldsOf(object client.Object) (map[string]any, error) {
 		dropGeneration(metadata)
 	}
 	if node, is := object.(*corev1.Node); is {
-		fields["status"] = map[string]any{"allocatable": node.Status.Allocatable[labels.ResourceGPU], "gpuReady": conditionOf(node)}
+		fields["status"] = map[string]any{
+			"allocatable": node.Status.Allocatable[labels.ResourceGPU], "gpuReady": conditionOf(node),
+		}
 	}
 	return fields, nil
 }

@@ -84,7 +84,9 @@ func (w *Watcher) Stop() {
 }
 
 // read adds all objects of a kind to a world.
-func read(ctx context.Context, c client.Client, kind string, list client.ObjectList, into World) (version string, err error) {
+func read(
+	ctx context.Context, c client.Client, kind string, list client.ObjectList, into World,
+) (version string, err error) {
 	if err := c.List(ctx, list); err != nil {
 		return "", fmt.Errorf("list %s: %w", kind, err)
 	}
@@ -147,7 +149,8 @@ func (w *Watcher) note(kind string, object client.Object, gone bool) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if err != nil {
-		w.broken = fmt.Errorf("%s %s has the resourceVersion %q: %w", kind, object.GetName(), object.GetResourceVersion(), err)
+		w.broken = fmt.Errorf("%s %s has the resourceVersion %q: %w", kind, object.GetName(), object.GetResourceVersion(),
+			err)
 		return
 	}
 	key := keyOf(kind, object)
@@ -241,7 +244,8 @@ func (w *Watcher) Begin() World { return maps.Clone(w.begin) }
 func (w *Watcher) Events() []Event {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return slices.SortedStableFunc(slices.Values(w.events), func(a, b Event) int { return cmp.Compare(a.Version, b.Version) })
+	return slices.SortedStableFunc(slices.Values(w.events),
+		func(a, b Event) int { return cmp.Compare(a.Version, b.Version) })
 }
 
 // sleep waits, and fails if the context ends first.

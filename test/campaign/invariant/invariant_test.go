@@ -59,15 +59,19 @@ var ours = []metav1.OwnerReference{{Kind: "ClusterPolicy", Name: "p", UID: "poli
 
 func daemonSet(available int32) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ds", UID: "uid-of-ds", OwnerReferences: ours, Labels: map[string]string{labels.Operand: "driver"}},
-		Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, NumberAvailable: available},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "ds", UID: "uid-of-ds", OwnerReferences: ours,
+			Labels: map[string]string{labels.Operand: "driver"},
+		},
+		Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, NumberAvailable: available},
 	}
 }
 
 func policy(ready metav1.ConditionStatus) *v1.ClusterPolicy {
 	return &v1.ClusterPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 3},
-		Status: v1.ClusterPolicyStatus{ObservedGeneration: 3, Conditions: []metav1.Condition{{Type: v1.ConditionReady, Status: ready}},
+		Status: v1.ClusterPolicyStatus{
+			ObservedGeneration: 3, Conditions: []metav1.Condition{{Type: v1.ConditionReady, Status: ready}},
 			NodeSummary: &v1.NodeSummary{Total: 2, Ready: 2}},
 	}
 }
@@ -82,12 +86,15 @@ var exporter = func() *appsv1.DaemonSet {
 // allReady reports the policy as ready, including auxiliary operands.
 var allReady = func() *v1.ClusterPolicy {
 	p := policy(metav1.ConditionTrue)
-	p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: v1.ConditionAuxiliaryReady, Status: metav1.ConditionTrue})
+	p.Status.Conditions = append(p.Status.Conditions,
+		metav1.Condition{Type: v1.ConditionAuxiliaryReady, Status: metav1.ConditionTrue})
 	return p
 }()
 
 func node(change func(*corev1.Node)) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "node-a", Labels: map[string]string{UserPrefix + "team": "hpc"}}}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "node-a", Labels: map[string]string{UserPrefix + "team": "hpc"}},
+	}
 	if change != nil {
 		change(n)
 	}
@@ -106,13 +113,18 @@ func pod(operand string, ready bool) *corev1.Pod {
 }
 
 func patchOf(resource, name, body, version string) fault.Record {
-	return fault.Record{Request: fault.Request{Verb: fault.Patch, Resource: resource, Namespace: "ns", Name: name}, Body: []byte(body), Version: version}
+	return fault.Record{
+		Request: fault.Request{Verb: fault.Patch, Resource: resource, Namespace: "ns", Name: name}, Body: []byte(body),
+		Version: version,
+	}
 }
 
 // TestEachInvariant: for each invariant, a history that satisfies it, and one that violates it.
 func TestEachInvariant(t *testing.T) {
 	deletion := func(body string) fault.Record {
-		return fault.Record{Request: fault.Request{Verb: fault.Delete, Resource: "daemonsets", Namespace: "ns", Name: "ds"}, Body: []byte(body)}
+		return fault.Record{
+			Request: fault.Request{Verb: fault.Delete, Resource: "daemonsets", Namespace: "ns", Name: "ds"}, Body: []byte(body),
+		}
 	}
 	foreign := daemonSet(2)
 	foreign.OwnerReferences = nil
@@ -121,11 +133,15 @@ func TestEachInvariant(t *testing.T) {
 	asksForNetwork := policy(metav1.ConditionFalse)
 	asksForNetwork.Spec.Driver = &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{HostNetwork: new(true)}}
 	privileged := daemonSet(2)
-	privileged.Spec.Template.Spec.Containers = []corev1.Container{{Name: "c", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}
+	privileged.Spec.Template.Spec.Containers = []corev1.Container{
+		{Name: "c", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}},
+	}
 	changed := daemonSet(2)
 	changed.Generation = 9
 	invalidPolicy := policy(metav1.ConditionFalse)
-	invalidPolicy.UID, invalidPolicy.Status.Operands = "policy", []v1.OperandStatus{{Name: "driver", State: v1.OperandInvalid}}
+	invalidPolicy.UID, invalidPolicy.Status.Operands = "policy", []v1.OperandStatus{
+		{Name: "driver", State: v1.OperandInvalid},
+	}
 	huge := policy(metav1.ConditionFalse)
 	huge.Status.Namespace = string(make([]byte, 200<<10))
 	tooSoon := policy(metav1.ConditionTrue)
@@ -140,44 +156,84 @@ func TestEachInvariant(t *testing.T) {
 		builder *builder
 		id      string
 	}{
-		"a cordon is written":          {newBuilder().writes(patchOf("nodes", "a", `{"spec":{"unschedulable":true}}`, "")), "S2"},
-		"a cordon is removed":          {newBuilder().happens(history.Node, nil, node(func(n *corev1.Node) { n.Name = "cordoned" }), false), "S2"},
-		"a pod is deleted":             {called("delete", "pods", 200), "S5"},
-		"pods are read":                {called("list", "pods", 200), ""},
-		"a dependant first":            {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("driver", false), false).happens(history.Pod, nil, pod("container-toolkit", true), false), "S6"},
-		"in the order of the graph":    {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("driver", true), false).happens(history.Pod, nil, pod("container-toolkit", true), false), ""},
-		"the host has the driver":      {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("container-toolkit", true), false), ""},
-		"a deletion with the UID":      {newBuilder().happens(history.DaemonSet, nil, daemonSet(2), false).writes(deletion("uid-of-ds")), ""},
-		"a deletion by name":           {newBuilder().happens(history.DaemonSet, nil, daemonSet(2), false).writes(deletion("")), "S7"},
-		"a foreign object deleted":     {newBuilder().happens(history.DaemonSet, nil, foreign, false).writes(deletion("uid-of-ds")), "S7"},
-		"a foreign object overwritten": {newBuilder().happens(history.DaemonSet, nil, foreign, false).writes(patchOf("daemonsets", "ds", "{}", "")), "S7"},
-		"an own object overwritten":    {newBuilder().happens(history.DaemonSet, nil, daemonSet(2), false).writes(patchOf("daemonsets", "ds", "{}", "")), ""},
-		"a collection deleted":         {newBuilder().writes(fault.Record{Request: fault.Request{Verb: fault.DeleteCollection, Resource: "daemonsets"}}), "S7"},
-		"a user's label is removed":    {newBuilder().happens(history.Node, node(nil), node(func(n *corev1.Node) { n.Labels = nil }), false), "S8"},
-		"a node replaced":              {newBuilder().happens(history.Node, node(nil), node(func(n *corev1.Node) { n.UID, n.Labels = "other", nil }), false), ""},
-		"a label of no component":      {newBuilder().writes(patchOf("nodes", "a", `{"metadata":{"labels":{"mine":"1"}}}`, "")), "S8"},
-		"an own label":                 {newBuilder().writes(patchOf("nodes", "a", `{"metadata":{"labels":{"nvidia.com/gpu.present":"true"}}}`, "")), ""},
-		"the network of the host":      {newBuilder().happens(history.DaemonSet, nil, inHostNetwork, false), "S9"},
+		"a cordon is written": {
+			newBuilder().writes(patchOf("nodes", "a", `{"spec":{"unschedulable":true}}`, "")), "S2",
+		},
+		"a cordon is removed": {
+			newBuilder().happens(history.Node, nil, node(func(n *corev1.Node) { n.Name = "cordoned" }), false), "S2",
+		},
+		"a pod is deleted": {called("delete", "pods", 200), "S5"},
+		"pods are read":    {called("list", "pods", 200), ""},
+		"a dependant first": {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil,
+			pod("driver", false), false).happens(history.Pod, nil, pod("container-toolkit", true), false), "S6"},
+		"in the order of the graph": {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil,
+			pod("driver", true), false).happens(history.Pod, nil, pod("container-toolkit", true), false), ""},
+		"the host has the driver": {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil,
+			pod("container-toolkit", true), false), ""},
+		"a deletion with the UID": {
+			newBuilder().happens(history.DaemonSet, nil, daemonSet(2), false).writes(deletion("uid-of-ds")), "",
+		},
+		"a deletion by name": {
+			newBuilder().happens(history.DaemonSet, nil, daemonSet(2), false).writes(deletion("")), "S7",
+		},
+		"a foreign object deleted": {
+			newBuilder().happens(history.DaemonSet, nil, foreign, false).writes(deletion("uid-of-ds")), "S7",
+		},
+		"a foreign object overwritten": {
+			newBuilder().happens(history.DaemonSet, nil, foreign, false).writes(patchOf("daemonsets", "ds", "{}", "")), "S7",
+		},
+		"an own object overwritten": {
+			newBuilder().happens(history.DaemonSet, nil, daemonSet(2), false).writes(patchOf("daemonsets", "ds", "{}", "")), "",
+		},
+		"a collection deleted": {
+			newBuilder().writes(fault.Record{Request: fault.Request{Verb: fault.DeleteCollection, Resource: "daemonsets"}}),
+			"S7",
+		},
+		"a user's label is removed": {
+			newBuilder().happens(history.Node, node(nil), node(func(n *corev1.Node) { n.Labels = nil }), false), "S8",
+		},
+		"a node replaced": {
+			newBuilder().happens(history.Node, node(nil), node(func(n *corev1.Node) { n.UID, n.Labels = "other", nil }), false),
+			"",
+		},
+		"a label of no component": {
+			newBuilder().writes(patchOf("nodes", "a", `{"metadata":{"labels":{"mine":"1"}}}`, "")), "S8",
+		},
+		"an own label": {
+			newBuilder().writes(patchOf("nodes", "a", `{"metadata":{"labels":{"nvidia.com/gpu.present":"true"}}}`, "")), "",
+		},
+		"the network of the host": {newBuilder().happens(history.DaemonSet, nil, inHostNetwork, false), "S9"},
 		"the network that the spec requests": {newBuilder().happens(history.ClusterPolicy, nil, asksForNetwork, false).
 			happens(history.DaemonSet, nil, inHostNetwork, false), ""},
-		"too many privileges":                 {newBuilder().happens(history.DaemonSet, nil, privileged, false), "S9"},
-		"ready with nodes that are not":       {newBuilder().happens(history.ClusterPolicy, nil, tooSoon, false), "S10"},
-		"ready while behind":                  {newBuilder().happens(history.DaemonSet, nil, daemonSet(1), false).wait(20).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), "S10"},
-		"ready a moment later":                {newBuilder().happens(history.DaemonSet, nil, daemonSet(1), false).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), ""},
-		"ready, and behind for long":          {newBuilder().happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false).happens(history.DaemonSet, nil, daemonSet(1), false).wait(60).happens(history.Pod, nil, pod("", false), false), "S10"},
-		"ready beside an exporter":            {newBuilder().happens(history.DaemonSet, nil, exporter, false).wait(60).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), ""},
-		"with the exporter reported as ready": {newBuilder().happens(history.DaemonSet, nil, exporter, false).wait(20).happens(history.ClusterPolicy, nil, allReady, false), "S10"},
-		"not ready while behind":              {newBuilder().happens(history.DaemonSet, nil, daemonSet(1), false).wait(60).happens(history.ClusterPolicy, nil, policy(metav1.ConditionFalse), false), ""},
-		"an invalid operand changes":          {newBuilder().happens(history.ClusterPolicy, nil, invalidPolicy, false).happens(history.DaemonSet, daemonSet(2), changed, false), "S11"},
-		"a pod is deleted without a reason":   {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, pod("driver", true), pod("driver", true), true), "S13"},
-		"a pod is deleted with its node":      {newBuilder().happens(history.Pod, pod("driver", true), pod("driver", true), true), ""},
-		"a right is missing":                  {called("get", "nodes", 403), "S14"},
-		"a Secret elsewhere":                  {called("list", "secrets", 200), "S14"},
-		"an operand elsewhere":                {newBuilder().happens(history.DaemonSet, nil, elsewhere, false), "S15"},
-		"a huge status":                       {newBuilder().happens(history.ClusterPolicy, nil, huge, false), "S16"},
-		"repeated writes":                     {many, "L9"},
-		"writes that change nothing":          {idle(3, false), "L9"},
-		"lost responses":                      {idle(3, true), ""},
+		"too many privileges":           {newBuilder().happens(history.DaemonSet, nil, privileged, false), "S9"},
+		"ready with nodes that are not": {newBuilder().happens(history.ClusterPolicy, nil, tooSoon, false), "S10"},
+		"ready while behind": {newBuilder().happens(history.DaemonSet, nil, daemonSet(1),
+			false).wait(20).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), "S10"},
+		"ready a moment later": {newBuilder().happens(history.DaemonSet, nil, daemonSet(1),
+			false).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), ""},
+		"ready, and behind for long": {newBuilder().happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue),
+			false).happens(history.DaemonSet, nil, daemonSet(1), false).wait(60).happens(history.Pod, nil, pod("", false),
+			false), "S10"},
+		"ready beside an exporter": {newBuilder().happens(history.DaemonSet, nil, exporter,
+			false).wait(60).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), ""},
+		"with the exporter reported as ready": {newBuilder().happens(history.DaemonSet, nil, exporter,
+			false).wait(20).happens(history.ClusterPolicy, nil, allReady, false), "S10"},
+		"not ready while behind": {newBuilder().happens(history.DaemonSet, nil, daemonSet(1),
+			false).wait(60).happens(history.ClusterPolicy, nil, policy(metav1.ConditionFalse), false), ""},
+		"an invalid operand changes": {newBuilder().happens(history.ClusterPolicy, nil, invalidPolicy,
+			false).happens(history.DaemonSet, daemonSet(2), changed, false), "S11"},
+		"a pod is deleted without a reason": {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod,
+			pod("driver", true), pod("driver", true), true), "S13"},
+		"a pod is deleted with its node": {
+			newBuilder().happens(history.Pod, pod("driver", true), pod("driver", true), true), "",
+		},
+		"a right is missing":         {called("get", "nodes", 403), "S14"},
+		"a Secret elsewhere":         {called("list", "secrets", 200), "S14"},
+		"an operand elsewhere":       {newBuilder().happens(history.DaemonSet, nil, elsewhere, false), "S15"},
+		"a huge status":              {newBuilder().happens(history.ClusterPolicy, nil, huge, false), "S16"},
+		"repeated writes":            {many, "L9"},
+		"writes that change nothing": {idle(3, false), "L9"},
+		"lost responses":             {idle(3, true), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -223,7 +279,9 @@ func TestOnlyTheNodeThatChanged(t *testing.T) {
 // TestSeedsStay: objects of users must be the same at every revision.
 func TestSeedsStay(t *testing.T) {
 	g := NewWithT(t)
-	seed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "seed", UID: types.UID("1")}, Data: map[string]string{"a": "1"}}
+	seed := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "seed", UID: types.UID("1")}, Data: map[string]string{"a": "1"},
+	}
 	key := history.Key{Kind: history.ConfigMap, Namespace: "ns", Name: "seed"}
 	for _, gone := range []bool{true, false} {
 		s := newBuilder()

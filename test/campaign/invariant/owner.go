@@ -167,7 +167,9 @@ func foreignKey(write fault.Record) string {
 		return ""
 	}
 	for key := range patch.Metadata.Labels {
-		if !strings.HasPrefix(key, "nvidia.com/") && !strings.HasPrefix(key, labels.DiscoveryPrefix) && !strings.HasPrefix(key, labels.AnchorPrefix) {
+		if !strings.HasPrefix(key, "nvidia.com/") && !strings.HasPrefix(key, labels.DiscoveryPrefix) && !strings.HasPrefix(
+			key, labels.AnchorPrefix,
+		) {
 			return "the label " + key
 		}
 	}

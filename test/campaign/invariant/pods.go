@@ -85,7 +85,9 @@ func podsStay(r *Run, f *found) {
 		if !is || pod.Labels[labels.Operand] == "" || !event.Gone && pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" {
 			return
 		}
-		if world[history.Key{Kind: history.Node, Name: pod.Spec.NodeName}] == nil || r.MayGo(pod.Labels[labels.Operand], pod.Spec.NodeName) {
+		if world[history.Key{Kind: history.Node, Name: pod.Spec.NodeName}] == nil || r.MayGo(
+			pod.Labels[labels.Operand], pod.Spec.NodeName,
+		) {
 			return
 		}
 		f.at(event, "the pod of %s is deleted from %s", pod.Labels[labels.Operand], pod.Spec.NodeName)

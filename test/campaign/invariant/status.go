@@ -36,7 +36,9 @@ func (c claim) isMade(policy *v1.ClusterPolicy) bool {
 }
 
 // auxiliary are the operands that GPUs do not depend on.
-var auxiliary = []string{"dcgm", "dcgm-exporter", "gpu-feature-discovery", "mig-manager", "mps-control-daemon", "node-status-exporter"}
+var auxiliary = []string{
+	"dcgm", "dcgm-exporter", "gpu-feature-discovery", "mig-manager", "mps-control-daemon", "node-status-exporter",
+}
 
 func isAuxiliary(event history.Event) bool {
 	ds, is := event.Object.(*appsv1.DaemonSet)
@@ -89,8 +91,10 @@ func isBehind(event history.Event) bool {
 	switch object := event.Object.(type) {
 	case *appsv1.DaemonSet:
 		status := object.Status
-		return IsOurs(object) && (status.ObservedGeneration < object.Generation || status.NumberAvailable < status.DesiredNumberScheduled ||
-			object.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType && status.UpdatedNumberScheduled < status.DesiredNumberScheduled)
+		return IsOurs(object) &&
+			(status.ObservedGeneration < object.Generation || status.NumberAvailable < status.DesiredNumberScheduled ||
+				object.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType &&
+					status.UpdatedNumberScheduled < status.DesiredNumberScheduled)
 	case *corev1.Node:
 		return slices.ContainsFunc(object.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == labels.ConditionGPUReady && c.Status == corev1.ConditionFalse && c.Reason != v1.ReasonExcluded
@@ -102,15 +106,19 @@ func isBehind(event history.Event) bool {
 // judgeNumbers checks the numbers in a revision of a policy.
 func judgeNumbers(policy *v1.ClusterPolicy, event history.Event, f *found) {
 	if policy.Status.ObservedGeneration > policy.Generation {
-		f.at(event, "the status is of generation %d, and the current one is %d", policy.Status.ObservedGeneration, policy.Generation)
+		f.at(event, "the status is of generation %d, and the current one is %d", policy.Status.ObservedGeneration,
+			policy.Generation)
 	}
-	if summary := policy.Status.NodeSummary; !event.Gone && claims[0].isMade(policy) && summary != nil && summary.Ready < summary.Total {
+	if summary := policy.Status.NodeSummary; !event.Gone && claims[0].isMade(policy) && summary != nil &&
+		summary.Ready < summary.Total {
 		f.at(event, "the status is Ready, and %d of %d nodes are", summary.Ready, summary.Total)
 	}
 }
 
 // judgeStatus checks the claims of a revision of a policy.
-func (r *Run) judgeStatus(claim claim, policy *v1.ClusterPolicy, event history.Event, behind, readySince map[history.Key]time.Time, f *found) {
+func (r *Run) judgeStatus(
+	claim claim, policy *v1.ClusterPolicy, event history.Event, behind, readySince map[history.Key]time.Time, f *found,
+) {
 	ready := !event.Gone && claim.isMade(policy)
 	_, was := readySince[event.Key]
 	switch {
@@ -127,13 +135,17 @@ func (r *Run) judgeStatus(claim claim, policy *v1.ClusterPolicy, event history.E
 }
 
 // judgeReady checks a status that stays Ready.
-func (r *Run) judgeReady(claim claim, world history.World, key history.Key, ready time.Time, event history.Event, behind map[history.Key]time.Time, f *found) {
+func (r *Run) judgeReady(
+	claim claim, world history.World, key history.Key, ready time.Time, event history.Event,
+	behind map[history.Key]time.Time, f *found,
+) {
 	for object, since := range behind {
 		if since.Before(ready) {
 			since = ready
 		}
 		if late := r.sighted(since, event.At); late > staysLate && world[object] != nil {
-			f.add(key.String(), event.Version, "the status is "+claim.condition+", and "+object.String()+" has not been for "+late.Round(time.Millisecond).String())
+			f.add(key.String(), event.Version, "the status is "+claim.condition+", and "+object.String()+" has not been for "+
+				late.Round(time.Millisecond).String())
 		}
 	}
 }
@@ -202,7 +214,9 @@ func (r *Run) privilegesOf(ds *appsv1.DaemonSet, event history.Event, f *found) 
 func operandsOf(block string) []string {
 	return map[string][]string{
 		"driver": {"driver"}, "toolkit": {"container-toolkit"}, "devicePlugin": {"device-plugin", "mps-control-daemon"},
-		"gfd": {"gpu-feature-discovery"}, "validator": {"operator-validator"}, "dcgm": {"dcgm"}, "migManager": {"mig-manager"},
+		"gfd": {"gpu-feature-discovery"}, "validator": {"operator-validator"}, "dcgm": {"dcgm"}, "migManager": {
+			"mig-manager",
+		},
 		"nodeStatusExporter": {"node-status-exporter"},
 	}[block]
 }

@@ -24,7 +24,8 @@ func Table() []Invariant {
 		{ID: "S7", What: "only own objects are deleted and overwritten; a deletion names the UID", check: ownership},
 		{ID: "S8", What: "data of users is the same at every revision", check: userData},
 		{ID: "S9", What: "no container has more privileges than in the published table", check: privileges},
-		{ID: "S10", What: "the status is correct: Ready only while all nodes and the DaemonSets that GPUs need are ready, AuxiliaryReady only while the others are", check: truth},
+		{ID: "S10", What: "the status is correct: Ready only while all nodes and the DaemonSets that GPUs need are ready, " +
+			"AuxiliaryReady only while the others are", check: truth},
 		{ID: "S11", What: "an operand whose spec is invalid is not changed", check: invalid},
 		{ID: "S12", What: "the labels of one node change nothing on another", check: locality},
 		{ID: "S13", What: "no pod is deleted without a reason in the run", check: podsStay},

@@ -70,7 +70,9 @@ func parseHelp(text string) []flag {
 // commandLine returns the command line of the container's program on this computer: container paths, in gpu-node's
 // arguments or defaults, are replaced by the paths on this computer. becomes is the program that gpu-node executes,
 // whose arguments are unchanged.
-func (h *Host) commandLine(ctx context.Context, c Container, files filesystem) (argv []string, becomes string, err error) {
+func (h *Host) commandLine(
+	ctx context.Context, c Container, files filesystem,
+) (argv []string, becomes string, err error) {
 	given := slices.Concat(c.Spec.Command, c.Spec.Args)
 	if filepath.Base(given[0]) != filepath.Base(gpuNodePath) {
 		return append([]string{files.locate(given[0])}, given[1:]...), "", nil

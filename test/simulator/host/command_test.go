@@ -23,15 +23,21 @@ Flags:
 
 func TestTranslate(t *testing.T) {
 	files := filesystem{root: "/c", mounts: []mount{
-		{"/run/nvidia", "/node/run/nvidia"}, {"/run/nvidia/validations", "/node/v"}, {"/sys", "/node/sys"}, {"/copy", "/empty"},
+		{"/run/nvidia", "/node/run/nvidia"}, {"/run/nvidia/validations", "/node/v"}, {"/sys", "/node/sys"}, {
+			"/copy", "/empty",
+		},
 	}}
 	preset := []string{"--dir=/node/v", "--sys-root=/node/sys"}
 	tests := map[string]struct{ own, want []string }{
 		"paths by default": {want: preset},
 		"an explicit path": {
-			own: []string{"--dir=/run/nvidia/x"}, want: []string{"--dir=/run/nvidia/x", "--dir=/node/run/nvidia/x", "--sys-root=/node/sys"}},
+			own: []string{"--dir=/run/nvidia/x"}, want: []string{
+				"--dir=/run/nvidia/x", "--dir=/node/run/nvidia/x", "--sys-root=/node/sys",
+			}},
 		"the last of several": {
-			own: []string{"--dir=/copy", "--dir", "/sys/y"}, want: []string{"--dir=/copy", "--dir", "/sys/y", "--dir=/node/sys/y", "--sys-root=/node/sys"}},
+			own: []string{"--dir=/copy", "--dir", "/sys/y"}, want: []string{
+				"--dir=/copy", "--dir", "/sys/y", "--dir=/node/sys/y", "--sys-root=/node/sys",
+			}},
 		"a path that is not mounted is in the container": {
 			own: []string{"--dir=/runner"}, want: []string{"--dir=/runner", "--dir=/c/runner", "--sys-root=/node/sys"}},
 		"a positional path": {

@@ -33,7 +33,8 @@ func (h *Host) InstallDriver(pod types.UID) error {
 	if err := h.installDriver(driverRoot); err != nil {
 		return fmt.Errorf("install the driver on node %s: %w", h.node, err)
 	}
-	ready := "GDRCOPY_ENABLED: false\nGDS_ENABLED: false\nGPU_DIRECT_RDMA_ENABLED: false\nDRIVER_INSTANCE: " + string(pod) + "\n"
+	ready := "GDRCOPY_ENABLED: false\nGDS_ENABLED: false\nGPU_DIRECT_RDMA_ENABLED: false\nDRIVER_INSTANCE: " +
+		string(pod) + "\n"
 	if err := h.write(driverReady, ready); err != nil {
 		return fmt.Errorf("write .driver-ctr-ready on node %s: %w", h.node, err)
 	}
@@ -139,9 +140,11 @@ func makeDevice(path string, major, minor uint32) (uint32, error) {
 func (h *Host) loadModules(majorUVM uint32) error {
 	var list strings.Builder
 	files := map[string]string{
-		"/proc/devices": fmt.Sprintf("Character devices:\n  1 mem\n%[1]d nvidia\n%[1]d nvidiactl\n%d nvidia-uvm\n\nBlock devices:\n",
+		"/proc/devices": fmt.Sprintf("Character devices:\n  1 mem\n%[1]d nvidia\n%[1]d nvidiactl\n%d nvidia-uvm\n\nBlock "+
+			"devices:\n",
 			majorNvidia, majorUVM),
-		"/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " + standin.DriverVersion + "\n",
+		"/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " + standin.DriverVersion +
+			"\n",
 	}
 	for _, module := range modules {
 		fmt.Fprintf(&list, "%s 1048576 1 - Live 0x0000000000000000 (OE)\n", module)

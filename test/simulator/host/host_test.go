@@ -52,7 +52,9 @@ func newMachine(t *testing.T) machine {
 func container(uid types.UID, privileged bool, args ...string) host.Container {
 	hostPath := func(name, path string) corev1.Volume {
 		kind := corev1.HostPathDirectoryOrCreate
-		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
+		return corev1.Volume{
+			Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}},
+		}
 	}
 	spec := corev1.Container{
 		Name: "c", Command: []string{"/usr/bin/gpu-node"}, Args: args,
@@ -125,7 +127,9 @@ func TestFailureHasExitCodeAndMessage(t *testing.T) {
 		wantErr  string
 	}{
 		"without the runtime there is no program of the driver": {wantErr: "put no nvidia-smi into this container"},
-		"with it, there is the one that fails":                  {injected: true, wantErr: "nvidia-smi fails with exit status 9"},
+		"with it, there is the one that fails": {
+			injected: true, wantErr: "nvidia-smi fails with exit status 9",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := m
@@ -170,7 +174,9 @@ func TestUnsupportedManifestsAreErrors(t *testing.T) {
 		"hostPath type check failed: /missing is not a Directory": func(c *host.Container) {
 			c.Pod.Spec.Volumes[0].HostPath = &corev1.HostPathVolumeSource{Path: "/missing", Type: &directory}
 		},
-		"the field spec.unknown is not simulated": func(c *host.Container) { c.Spec.Env[1].ValueFrom.FieldRef.FieldPath = "spec.unknown" },
+		"the field spec.unknown is not simulated": func(c *host.Container) {
+			c.Spec.Env[1].ValueFrom.FieldRef.FieldPath = "spec.unknown"
+		},
 	} {
 		c := container("1", false, "hold")
 		spoil(&c)

@@ -203,7 +203,8 @@ func Check(programs Programs) error {
 		err = runIn(dir, smiPath)
 	}
 	if err != nil {
-		return fmt.Errorf("gpu-node cannot run a driver's nvidia-smi in its own root here: run as root, or allow user namespaces: %w", err)
+		return fmt.Errorf("gpu-node cannot run a driver's nvidia-smi in its own root here: run as root, or allow user "+
+			"namespaces: %w", err)
 	}
 	return nil
 }

@@ -45,7 +45,9 @@ func (v volumes) source(name string) (string, error) {
 			err = v.once(volume.Projected, dir)
 		case volume.ConfigMap != nil:
 			err = v.once(&corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
-				ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: volume.ConfigMap.LocalObjectReference, Items: volume.ConfigMap.Items},
+				ConfigMap: &corev1.ConfigMapProjection{
+					LocalObjectReference: volume.ConfigMap.LocalObjectReference, Items: volume.ConfigMap.Items,
+				},
 			}}}, dir)
 		default:
 			err = errors.New("its type is not simulated")
@@ -97,10 +99,14 @@ func (h *Host) project(ctx context.Context, pod *corev1.Pod, volume *corev1.Proj
 }
 
 // projectToken requests a token that is bound to the pod, and therefore names the node too, as a kubelet does.
-func (h *Host) projectToken(ctx context.Context, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection, dir string) error {
+func (h *Host) projectToken(
+	ctx context.Context, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection, dir string,
+) error {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: source.ExpirationSeconds,
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+		BoundObjectRef: &authenticationv1.BoundObjectReference{
+			APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID,
+		},
 	}}
 	if source.Audience != "" {
 		request.Spec.Audiences = []string{source.Audience}
@@ -113,7 +119,9 @@ func (h *Host) projectToken(ctx context.Context, pod *corev1.Pod, source *corev1
 	return replace(filepath.Join(dir, source.Path), token.Status.Token, 0o600)
 }
 
-func (h *Host) projectConfigMap(ctx context.Context, namespace string, source *corev1.ConfigMapProjection, dir string) error {
+func (h *Host) projectConfigMap(
+	ctx context.Context, namespace string, source *corev1.ConfigMapProjection, dir string,
+) error {
 	object, err := h.client.CoreV1().ConfigMaps(namespace).Get(ctx, source.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read ConfigMap %s: %w", source.Name, err)
