@@ -75,7 +75,8 @@ wrong usage.`,
 	flags.StringVar(&o.image, "image", image.Own(), "image of the operator")
 	flags.BoolVar(&o.monitoring, "monitoring", false, "the cluster serves the kinds of the Prometheus operator")
 	flags.StringVar(&o.server, "server-version", "", fmt.Sprintf(
-		"version of the cluster's Kubernetes, such as v%s.0, to warn if it is not supported; it does not change the objects", version.NewestKubernetes))
+		"version of the cluster's Kubernetes, such as v%s.0, to warn if it is not supported; it does not change the objects",
+		version.NewestKubernetes))
 	flags.StringVar(&o.toolkit, "driver-toolkit-images", "",
 		"file with the ImageStream of OpenShift's driver toolkit, as oc get -n openshift imagestream driver-toolkit -o "+
 			"yaml prints it")

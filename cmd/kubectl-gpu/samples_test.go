@@ -107,8 +107,8 @@ func TestSamplesRenderTheirPurpose(t *testing.T) {
 	}
 }
 
-// TestSamplesContainTheObjectsTheyName: the ConfigMaps and Secrets that a policy names are in its file, with the keys that
-// are read, in the operator's namespace, and no others.
+// TestSamplesContainTheObjectsTheyName: the ConfigMaps and Secrets that a policy names are in its file, with the keys
+// that are read, in the operator's namespace, and no others.
 func TestSamplesContainTheObjectsTheyName(t *testing.T) {
 	catalogue, err := operands.Catalogue()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())

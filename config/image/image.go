@@ -115,7 +115,8 @@ func configure(image v1.Image, o options) (v1.Image, error) {
 	for key, value := range labels() {
 		config.Labels[key] = value
 	}
-	config.Labels["org.opencontainers.image.version"], config.Labels["org.opencontainers.image.revision"] = o.version, o.revision
+	config.Labels["org.opencontainers.image.version"] = o.version
+	config.Labels["org.opencontainers.image.revision"] = o.revision
 	configured, err := mutate.ConfigFile(image, file)
 	if err != nil {
 		return nil, fmt.Errorf("configuring the image: %w", err)

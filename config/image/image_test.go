@@ -186,7 +186,8 @@ func unpack(g *WithT, content []byte) (map[string]*tar.Header, map[string][]byte
 
 func imageOf(t *testing.T, o options) built {
 	t.Helper()
-	o.rootfs, o.name, o.arch, o.version, o.revision = rootfs, "registry.example.com/gpu-operator:dev", runtime.GOARCH, "v1.2.3-test", "0123abc"
+	o.rootfs, o.name, o.arch = rootfs, "registry.example.com/gpu-operator:dev", runtime.GOARCH
+	o.version, o.revision = "v1.2.3-test", "0123abc"
 	if o.out == "" {
 		o.out = filepath.Join(t.TempDir(), "image.tar")
 	}

@@ -11,7 +11,8 @@ import (
 func TestParseOptions(t *testing.T) {
 	// All phases except the one whose runs alternate.
 	realisticPhases := []string{
-		"install", "idle", "pass", "pod", "label", "crash", "broken", "join", "joins", "overdue", "discovery", "restart", "outage", "floor", "bare",
+		"install", "idle", "pass", "pod", "label", "crash", "broken", "join", "joins", "overdue", "discovery", "restart",
+		"outage", "floor", "bare",
 	}
 	for name, test := range map[string]struct {
 		args []string

@@ -57,7 +57,8 @@ func TestCallsAreCounted(t *testing.T) {
 	got := tallyOf("something", calls("patch nodes", "patch nodes/status", "patch nodes", "create events", "update leases",
 		"get leases", "list events", "watch pods"))
 	g.Expect(got).To(Equal(tally{
-		What: "something", Writes: 3, Events: 1, Lists: 1, Detail: "patch nodes 2, patch nodes/status 1", Reads: "list events 1, watch pods 1",
+		What: "something", Writes: 3, Events: 1, Lists: 1, Detail: "patch nodes 2, patch nodes/status 1",
+		Reads: "list events 1, watch pods 1",
 	}))
 }
 

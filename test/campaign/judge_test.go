@@ -48,9 +48,17 @@ func (r *run) conclude(ctx context.Context, res *result) {
 // judged returns the run as input of the invariants.
 func (r *run) judged(calls cluster.Calls) *invariant.Run {
 	judged := &invariant.Run{
-		Begin: r.watcher.Begin(), Events: r.watcher.Events(), Writes: r.writes(), Calls: calls.By(cluster.ServiceAccountUser(namespace, account)),
-		Namespace: namespace, Seeds: seedKeys(), Cordoned: cordoned, MayGo: r.explained, RightsRevoked: r.rights, End: time.Now(),
-		Unprivileged: unprivileged(),
+		Begin:         r.watcher.Begin(),
+		Events:        r.watcher.Events(),
+		Writes:        r.writes(),
+		Calls:         calls.By(cluster.ServiceAccountUser(namespace, account)),
+		Namespace:     namespace,
+		Seeds:         seedKeys(),
+		Cordoned:      cordoned,
+		MayGo:         r.explained,
+		RightsRevoked: r.rights,
+		End:           time.Now(),
+		Unprivileged:  unprivileged(),
 	}
 	if r.seedsGo {
 		judged.Seeds = nil

@@ -71,7 +71,8 @@ func (r *results) writeReport(points map[string][]point, operator string) error 
 	for _, i := range invariant.Table() {
 		fmt.Fprintf(&text, "| %s | %s | %s |\n", i.ID, i.What, howChecked(i))
 	}
-	return os.WriteFile(filepath.Join(repo, "docs", "test-report.md"), []byte(text.String()), 0o644) //nolint:gosec // a document
+	file := filepath.Join(repo, "docs", "test-report.md")
+	return os.WriteFile(file, []byte(text.String()), 0o644) //nolint:gosec // a document
 }
 
 func howChecked(i invariant.Invariant) string {

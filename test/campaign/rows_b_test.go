@@ -16,16 +16,18 @@ import (
 
 func watchRows() []row {
 	return []row{
-		{id: "B1", what: "the watches of one kind stall for 5 s and 20 s, also while passes run", sample: 1, points: onEachKind(changing, func(kind string) []point {
-			all := []point{
-				held(kind, specChange, 5*time.Second), held(kind, specChange, 20*time.Second),
-				held(kind, scale, 5*time.Second), held(kind, scale, 20*time.Second), held(kind, disable, 20*time.Second),
-			}
-			if kind != "clusterpolicies" {
-				all = append(all, heldWithPasses(kind))
-			}
-			return all
-		})},
+		{
+			id: "B1", what: "the watches of one kind stall for 5 s and 20 s, also while passes run", sample: 1,
+			points: onEachKind(changing, func(kind string) []point {
+				all := []point{
+					held(kind, specChange, 5*time.Second), held(kind, specChange, 20*time.Second),
+					held(kind, scale, 5*time.Second), held(kind, scale, 20*time.Second), held(kind, disable, 20*time.Second),
+				}
+				if kind != "clusterpolicies" {
+					all = append(all, heldWithPasses(kind))
+				}
+				return all
+			})},
 		{id: "B2", what: "a restart with the state before the change, for 8 s", sample: 1, points: fixed(
 			timeTravel(specChange), timeTravel(scale), timeTravel(disable), timeTravel(remove),
 		)},

@@ -44,17 +44,19 @@ func nodeRows() []row {
 				{When: When{Moment: Ready}, What: Actor{Does: flapReady}},
 			}},
 		)},
-		{id: "N5", what: "a user's label that opts a node out of an operand stays through a flap of discovery", sample: 1, points: fixed(
-			point{name: "rest/deploy", workload: rest, options: options{
-				counts: true, differs: true, after: overrideIsKept, mayGo: ofOperand(discovery),
-			}, faults: []Fault{
-				{When: When{Moment: Ready}, What: Actor{Does: labelNode(labels.DeployPrefix+discovery, labels.False)}},
-				{
-					When: When{Moment: Ready, After: 2 * time.Second}, What: Actor{Does: hideDiscovery, Back: showDiscovery},
-					For: 2 * time.Second,
-				},
-			}},
-		)},
+		{
+			id: "N5", what: "a user's label that opts a node out of an operand stays through a flap of discovery", sample: 1,
+			points: fixed(
+				point{name: "rest/deploy", workload: rest, options: options{
+					counts: true, differs: true, after: overrideIsKept, mayGo: ofOperand(discovery),
+				}, faults: []Fault{
+					{When: When{Moment: Ready}, What: Actor{Does: labelNode(labels.DeployPrefix+discovery, labels.False)}},
+					{
+						When: When{Moment: Ready, After: 2 * time.Second}, What: Actor{Does: hideDiscovery, Back: showDiscovery},
+						For: 2 * time.Second,
+					},
+				}},
+			)},
 	}
 }
 

@@ -22,23 +22,25 @@ func admissionRows() []row {
 	const long = 10 * time.Second
 	plugin := options{mayGo: ofOperand("device-plugin"), counts: true}
 	return []row{
-		{id: "R1", what: "an admission policy temporarily refuses one DaemonSet, or all writes to nodes", sample: 1, points: fixed(
-			point{name: "I/daemonset", workload: install, options: options{during: reportsFailedCalls}, faults: []Fault{
-				{
-					When: When{Moment: Start}, What: forbids("daemonsets", "apps", "object.metadata.name == '"+pluginName+"'"),
-					For: long,
-				},
-			}},
-			point{name: "I/nodes", workload: install, faults: []Fault{
-				{When: When{Moment: Start}, What: forbids("nodes", "", "true"), For: long},
-			}},
-			point{name: "G/daemonset", workload: specChange, options: options{during: reportsFailedCalls}, faults: []Fault{
-				{
-					When: When{Moment: Ready}, What: forbids("daemonsets", "apps", "object.metadata.name == '"+pluginName+"'"),
-					For: long,
-				},
-			}},
-		)},
+		{
+			id: "R1", what: "an admission policy temporarily refuses one DaemonSet, or all writes to nodes", sample: 1,
+			points: fixed(
+				point{name: "I/daemonset", workload: install, options: options{during: reportsFailedCalls}, faults: []Fault{
+					{
+						When: When{Moment: Start}, What: forbids("daemonsets", "apps", "object.metadata.name == '"+pluginName+"'"),
+						For: long,
+					},
+				}},
+				point{name: "I/nodes", workload: install, faults: []Fault{
+					{When: When{Moment: Start}, What: forbids("nodes", "", "true"), For: long},
+				}},
+				point{name: "G/daemonset", workload: specChange, options: options{during: reportsFailedCalls}, faults: []Fault{
+					{
+						When: When{Moment: Ready}, What: forbids("daemonsets", "apps", "object.metadata.name == '"+pluginName+"'"),
+						For: long,
+					},
+				}},
+			)},
 		{id: "R2", what: "Pod Security temporarily refuses the pods of the namespace", sample: 1, points: fixed(
 			point{name: "rest/restricted", workload: rest, options: plugin, faults: []Fault{
 				{When: When{Moment: Ready}, What: podSecurity("restricted"), For: long},

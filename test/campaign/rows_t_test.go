@@ -32,20 +32,24 @@ func managerRows() []row {
 			point{name: "S", workload: scale, options: options{operators: 2, args: elect, exits: true, after: noStaleWrites},
 				faults: []Fault{{When: When{Moment: Ready}, What: Freeze, For: 22 * time.Second}}},
 		)},
-		{id: "T3", what: "the lease is renewed slowly, deleted, or held by a process that no longer exists", sample: 1, points: fixed(
-			point{name: "G/slow", workload: specChange, options: options{args: elect, exits: true, blind: true}, faults: []Fault{
-				{When: When{Moment: Ready}, For: 12 * time.Second, What: API{
-					{Match: fault.Match{Resources: []string{"leases"}}, Action: fault.Action{Delay: 12 * time.Second}},
-				}},
-			}},
-			point{
-				name: "G/deleted", workload: specChange, options: options{args: elect, exits: true}, faults: strikes(deleteLease),
-			},
-			point{
-				name: "I/held", workload: install, options: options{args: elect},
-				faults: []Fault{{When: When{Moment: Start}, What: Actor{Does: holdLease}}},
-			},
-		)},
+		{
+			id: "T3", what: "the lease is renewed slowly, deleted, or held by a process that no longer exists", sample: 1,
+			points: fixed(
+				point{
+					name: "G/slow", workload: specChange, options: options{args: elect, exits: true, blind: true},
+					faults: []Fault{
+						{When: When{Moment: Ready}, For: 12 * time.Second, What: API{
+							{Match: fault.Match{Resources: []string{"leases"}}, Action: fault.Action{Delay: 12 * time.Second}},
+						}},
+					}},
+				point{
+					name: "G/deleted", workload: specChange, options: options{args: elect, exits: true}, faults: strikes(deleteLease),
+				},
+				point{
+					name: "I/held", workload: install, options: options{args: elect},
+					faults: []Fault{{When: When{Moment: Start}, What: Actor{Does: holdLease}}},
+				},
+			)},
 		{id: "T4", what: "the times that the operator stores on a node are invalid", sample: 1, points: badTimes()},
 		{id: "T5", what: "operators of two releases simultaneously", sample: 1, points: fixed(
 			// Either may lead, so that the final images are those of one or the other.
@@ -100,7 +104,8 @@ func deleteLease(ctx context.Context, r *run) error { return r.quiet.Delete(ctx,
 func holdLease(ctx context.Context, r *run) error {
 	held := lease()
 	held.Spec = coordinationv1.LeaseSpec{
-		HolderIdentity: new("gone"), LeaseDurationSeconds: new(int32(5)), AcquireTime: new(metav1.NowMicro()), RenewTime: new(metav1.NowMicro()),
+		HolderIdentity: new("gone"), LeaseDurationSeconds: new(int32(5)), AcquireTime: new(metav1.NowMicro()),
+		RenewTime: new(metav1.NowMicro()),
 	}
 	return r.quiet.Create(ctx, held)
 }

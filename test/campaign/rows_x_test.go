@@ -55,14 +55,16 @@ func actorRows() []row {
 			id: "X4", what: "a foreign object has a name that the operator needs", sample: 1, points: fixed(foreignObjects()...),
 		},
 		elsewhere("X5", "an obstacle is removed: no other action is needed", "rows X4, R1, R2 and R3 end so"),
-		{id: "X6", what: "another client deletes an object of the stack, or the policy and orphans its objects", sample: 1, points: fixed(
-			atRest("daemonset", deleteNamed(daemonSetNamed(pluginName)), plugin),
-			atRest("driver", deleteNamed(daemonSetNamed(driverName)), options{counts: true, mayGo: ofOperand("driver")}),
-			onMIG("configmap", deleteNamed(migMapObject()), options{counts: true}),
-			atRest("runtimeclass", deleteNamed(&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}}),
-				options{counts: true}),
-			atRest("orphans", orphan, options{counts: true}),
-		)},
+		{
+			id: "X6", what: "another client deletes an object of the stack, or the policy and orphans its objects", sample: 1,
+			points: fixed(
+				atRest("daemonset", deleteNamed(daemonSetNamed(pluginName)), plugin),
+				atRest("driver", deleteNamed(daemonSetNamed(driverName)), options{counts: true, mayGo: ofOperand("driver")}),
+				onMIG("configmap", deleteNamed(migMapObject()), options{counts: true}),
+				atRest("runtimeclass", deleteNamed(&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}}),
+					options{counts: true}),
+				atRest("orphans", orphan, options{counts: true}),
+			)},
 		{id: "X7", what: "owner references are removed, or refer to another owner", sample: 1, points: fixed(
 			atRest("stripped", editPlugin(func(ds *appsv1.DaemonSet) { ds.OwnerReferences = nil }), options{}),
 			onMIG("stripped-map", func(ctx context.Context, r *run) error {

@@ -290,7 +290,8 @@ func selectedBy(p place) (any, error) {
 		return nil, fmt.Errorf("DaemonSet %s has no node affinity", p.ds.Name)
 	}
 	labels := map[string]string{}
-	for _, e := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions {
+	required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	for _, e := range required.NodeSelectorTerms[0].MatchExpressions {
 		if e.Operator == corev1.NodeSelectorOpIn {
 			labels[e.Key] = e.Values[0]
 		}

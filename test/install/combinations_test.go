@@ -22,7 +22,8 @@ var combinations = append([]renderCase{
 		spec: `toolkit: {version: "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"}`},
 	{name: "a driver from a mirror", set: "driver.repository=registry.local:5000/nvidia driver.image=driver " +
 		"driver.version=580.82.07 driver.imagePullPolicy=Always driver.imagePullSecrets[0]=mine",
-		spec: `driver: {repository: "registry.local:5000/nvidia", image: driver, version: 580.82.07, imagePullPolicy: Always, imagePullSecrets: [mine]}`},
+		spec: `driver: {repository: "registry.local:5000/nvidia", image: driver, version: 580.82.07, imagePullPolicy: ` +
+			`Always, imagePullSecrets: [mine]}`},
 	{name: "open kernel modules", set: "driver.kernelModuleType=open", spec: "driver: {kernelModuleType: open}"},
 	{
 		name: "open kernel modules as of old", set: "driver.useOpenKernelModules=true",
@@ -67,7 +68,8 @@ var combinations = append([]renderCase{
 		spec: `driver: {manager: {version: v0.9.0, env: [{name: ENABLE_GPU_POD_EVICTION, value: "false"}]}}`},
 	{name: "variables whose values look like other types", values: "driver: {env: [{name: A, value: 1}, {name: B, " +
 		"value: true}, {name: C, value: 1.5}, {name: D, value: text}, {name: E}]}",
-		spec: `driver: {env: [{name: A, value: "1"}, {name: B, value: "true"}, {name: C, value: "1.5"}, {name: D, value: text}, {name: E}]}`},
+		spec: `driver: {env: [{name: A, value: "1"}, {name: B, value: "true"}, {name: C, value: "1.5"}, {name: D, value: ` +
+			`text}, {name: E}]}`},
 	{name: "resources in all notations", values: "driver: {resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: " +
 		"0.5, memory: 200000000}}}",
 		spec: `driver: {resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: "0.5", memory: 200000000}}}`},
@@ -79,8 +81,10 @@ var combinations = append([]renderCase{
 		name: "a licence", set: "driver.licensingConfig.secretName=licence driver.licensingConfig.nlsEnabled=true",
 		spec: "driver: {licensingConfig: {secretName: licence, nlsEnabled: true}}",
 	},
-	{name: "empty strings as in NVIDIA's values", values: `driver: {repoConfig: {configMapName: ""}, certConfig: {name: ""}, licensingConfig: {secretName: ""}, virtualTopology: {config: ""}}`,
-		spec: `driver: {repoConfig: {configMapName: ""}, certConfig: {name: ""}, licensingConfig: {secretName: ""}, virtualTopology: {config: ""}}`},
+	{name: "empty strings as in NVIDIA's values", values: `driver: {repoConfig: {configMapName: ""}, certConfig: {name: ` +
+		`""}, licensingConfig: {secretName: ""}, virtualTopology: {config: ""}}`,
+		spec: `driver: {repoConfig: {configMapName: ""}, certConfig: {name: ""}, licensingConfig: {secretName: ""}, ` +
+			`virtualTopology: {config: ""}}`},
 	{
 		name:   "nulls and empty blocks",
 		values: "driver: {enabled: null, env: null}\ntoolkit: null\ngfd: {}\ncdi: {enabled: null}", spec: "gfd: {}",
@@ -124,9 +128,11 @@ var combinations = append([]renderCase{
 		"devicePlugin.args[0]=--pass-device-specs",
 		spec: "devicePlugin: {env: [{name: DEVICE_LIST_STRATEGY, value: envvar}], args: [--pass-device-specs]}"},
 	{name: "the directory of MPS", set: "devicePlugin.mps.root=/run/mps", spec: "devicePlugin: {mps: {root: /run/mps}}"},
-	{name: "MPS for two", set: "mps.enabled=true", spec: "devicePlugin: {config: {name: gpu-operator-mps, default: mps}}", then: func(g *WithT, objects []*unstructured.Unstructured) {
-		g.Expect(field(g, find(objects, "ConfigMap", "gpu-operator-mps"), "data", "mps")).To(ContainSubstring("replicas: 2"))
-	}},
+	{
+		name: "MPS for two", set: "mps.enabled=true", spec: "devicePlugin: {config: {name: gpu-operator-mps, default: mps}}",
+		then: func(g *WithT, objects []*unstructured.Unstructured) {
+			g.Expect(field(g, find(objects, "ConfigMap", "gpu-operator-mps"), "data", "mps")).To(ContainSubstring("replicas: 2"))
+		}},
 	{name: "MPS off", set: "mps.enabled=false mps.replicas=8", then: func(g *WithT, objects []*unstructured.Unstructured) {
 		g.Expect(find(objects, "ConfigMap", "gpu-operator-mps")).To(BeNil())
 	}},
@@ -165,7 +171,8 @@ var combinations = append([]renderCase{
 	{name: "the exporter's options", set: "dcgmExporter.enablePodLabels=true dcgmExporter.enablePodUID=true " +
 		"dcgmExporter.podLabelAllowlistRegex[0]=^app$ dcgmExporter.hostPID=true dcgmExporter.hostNetwork=true " +
 		"dcgmExporter.service.internalTrafficPolicy=Local",
-		spec: `dcgmExporter: {enablePodLabels: true, enablePodUID: true, podLabelAllowlistRegex: ["^app$"], hostPID: true, hostNetwork: true, service: {internalTrafficPolicy: Local}}`},
+		spec: `dcgmExporter: {enablePodLabels: true, enablePodUID: true, podLabelAllowlistRegex: ["^app$"], hostPID: true, ` +
+			`hostNetwork: true, service: {internalTrafficPolicy: Local}}`},
 	{
 		name: "jobs of a workload manager",
 		set:  "dcgmExporter.hpcJobMapping.enabled=true dcgmExporter.hpcJobMapping.directory=/var/lib/jobs",
@@ -174,7 +181,8 @@ var combinations = append([]renderCase{
 	{name: "labels for Prometheus", values: "dcgmExporter: {serviceMonitor: {enabled: true, honorLabels: false, " +
 		"additionalLabels: {release: prom, build: 7}, relabelings: [{action: replace, sourceLabels: " +
 		"[__meta_kubernetes_pod_node_name], targetLabel: instance}]}}",
-		spec: `dcgmExporter: {serviceMonitor: {enabled: true, honorLabels: false, additionalLabels: {release: prom, build: "7"}, relabelings: [{action: replace, sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: instance}]}}`},
+		spec: `dcgmExporter: {serviceMonitor: {enabled: true, honorLabels: false, additionalLabels: {release: prom, build: ` +
+			`"7"}, relabelings: [{action: replace, sourceLabels: [__meta_kubernetes_pod_node_name], targetLabel: instance}]}}`},
 	{
 		name: "no feature discovery, but the status exporter", set: "gfd.enabled=false nodeStatusExporter.enabled=true",
 		spec: "{gfd: {enabled: false}, nodeStatusExporter: {enabled: true}}",
@@ -187,7 +195,10 @@ var combinations = append([]renderCase{
 		"high, tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}, {key: spot, value: yes, effect: " +
 		"NoExecute, tolerationSeconds: 30}], updateStrategy: RollingUpdate, rollingUpdate: {maxUnavailable: \"2\"}, " +
 		"podSecurityContext: {fsGroup: 1000}}",
-		spec: `daemonsets: {labels: {a: b, number: "1"}, annotations: {c: d}, priorityClassName: high, tolerations: [{key: nvidia.com/gpu, operator: Exists, effect: NoSchedule}, {key: spot, value: "true", effect: NoExecute, tolerationSeconds: 30}], updateStrategy: RollingUpdate, rollingUpdate: {maxUnavailable: "2"}, podSecurityContext: {fsGroup: 1000}}`},
+		spec: `daemonsets: {labels: {a: b, number: "1"}, annotations: {c: d}, priorityClassName: high, tolerations: [{key: ` +
+			`nvidia.com/gpu, operator: Exists, effect: NoSchedule}, {key: spot, value: "true", effect: NoExecute, ` +
+			`tolerationSeconds: 30}], updateStrategy: RollingUpdate, rollingUpdate: {maxUnavailable: "2"}, ` +
+			`podSecurityContext: {fsGroup: 1000}}`},
 	{
 		name: "host paths",
 		set:  "hostPaths.rootFS=/host hostPaths.driverInstallDir=/opt/driver hostPaths.kubeletRootDir=/data/kubelet",
@@ -208,10 +219,12 @@ var combinations = append([]renderCase{
 	{name: "checks with a workload", set: "validator.plugin.env[0].name=WITH_WORKLOAD " +
 		"validator.plugin.env[0].value=false validator.version=v24.6.0 validator.repository=nvcr.io/nvidia/cloud-native " +
 		"validator.image=gpu-operator-validator",
-		spec: `validator: {plugin: {env: [{name: WITH_WORKLOAD, value: "false"}]}, version: v24.6.0, repository: nvcr.io/nvidia/cloud-native, image: gpu-operator-validator}`},
+		spec: `validator: {plugin: {env: [{name: WITH_WORKLOAD, value: "false"}]}, version: v24.6.0, repository: ` +
+			`nvcr.io/nvidia/cloud-native, image: gpu-operator-validator}`},
 	{name: "a mirror, a proxy, pull secrets and certificates for all", set: "global.registry=mirror.local:5000/proxy " +
 		"global.imagePullSecrets[0]=mirror global.proxy.httpsProxy=http://proxy:3128 global.caBundle.configMapName=ca",
-		spec: `global: {registry: "mirror.local:5000/proxy", imagePullSecrets: [mirror], proxy: {httpsProxy: "http://proxy:3128"}, caBundle: {configMapName: ca}}`},
+		spec: `global: {registry: "mirror.local:5000/proxy", imagePullSecrets: [mirror], proxy: {httpsProxy: ` +
+			`"http://proxy:3128"}, caBundle: {configMapName: ca}}`},
 	{
 		name: "global values of a parent chart",
 		set:  "global.registry=mirror.local global.storageClass=fast global.postgresql.auth=x",
@@ -226,7 +239,9 @@ var combinations = append([]renderCase{
 	{name: "virtual machines", set: "sandboxWorkloads.enabled=true sandboxWorkloads.defaultWorkload=vm-passthrough " +
 		"vfioManager.enabled=true sandboxDevicePlugin.enabled=true vgpuManager.enabled=false ccManager.defaultMode=off " +
 		"kataManager.enabled=false",
-		spec: `{sandboxWorkloads: {enabled: true, defaultWorkload: vm-passthrough}, vfioManager: {enabled: true}, sandboxDevicePlugin: {enabled: true}, vgpuManager: {enabled: false}, ccManager: {defaultMode: "off"}, kataManager: {enabled: false}}`},
+		spec: `{sandboxWorkloads: {enabled: true, defaultWorkload: vm-passthrough}, vfioManager: {enabled: true}, ` +
+			`sandboxDevicePlugin: {enabled: true}, vgpuManager: {enabled: false}, ccManager: {defaultMode: "off"}, ` +
+			`kataManager: {enabled: false}}`},
 	{name: "values of kinds that do not exist here", values: "driver: {nvidiaDriverCRD: {enabled: false, " +
 		"deployDefaultCR: true, driverType: gpu, nodeSelector: {}}}\ngpuCluster: {deployCR: false}\ndraDriver: {version: " +
 		"v0.5.0, featureGates: {}, computeDomains: {enabled: true}}"},

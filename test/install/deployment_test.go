@@ -165,8 +165,9 @@ var deployments = []renderCase{
 		}
 	}},
 	{name: "more objects", values: "extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: \"{{ " +
-		".Release.Name }}-extra\"}}, \"apiVersion: v1\\nkind: Secret\\nmetadata: {name: {{ .Release.Namespace }}-text}\\n\"]", then: func(g *WithT, objects []*unstructured.Unstructured) {
-		g.Expect(find(objects, "ConfigMap", "gpu-operator-extra")).NotTo(BeNil())
-		g.Expect(find(objects, "Secret", "gpu-operator-text")).NotTo(BeNil())
-	}},
+		".Release.Name }}-extra\"}}, \"apiVersion: v1\\nkind: Secret\\nmetadata: {name: {{ .Release.Namespace }}-text}\\n\"]",
+		then: func(g *WithT, objects []*unstructured.Unstructured) {
+			g.Expect(find(objects, "ConfigMap", "gpu-operator-extra")).NotTo(BeNil())
+			g.Expect(find(objects, "Secret", "gpu-operator-text")).NotTo(BeNil())
+		}},
 }

@@ -71,7 +71,9 @@ func newEnvOn(t *testing.T, version string, nodes int) *env {
 	_, err = sim.AddNodes(t.Context(), nodes)
 	g.Expect(err).NotTo(HaveOccurred())
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1.AddToScheme, nodev1.AddToScheme, v1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		corev1.AddToScheme, appsv1.AddToScheme, nodev1.AddToScheme, v1.AddToScheme,
+	} {
 		utilruntime.Must(add(scheme))
 	}
 	admin, err := client.New(c.Config, client.Options{Scheme: scheme})

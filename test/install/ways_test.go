@@ -22,7 +22,8 @@ import (
 func notInABundle() []string {
 	objects := []string{"Namespace/gpu-operator"}
 	for _, name := range []string{
-		"operator", "driver", "gpu-feature-discovery", "mig-manager", "mig-manager-pods", "mig-manager-configmaps", "node-discovery", "operator-validator", "placement",
+		"operator", "driver", "gpu-feature-discovery", "mig-manager", "mig-manager-pods", "mig-manager-configmaps",
+		"node-discovery", "operator-validator", "placement",
 	} {
 		name = "gpu-operator-" + name
 		objects = append(objects, "ValidatingAdmissionPolicy/"+name, "ValidatingAdmissionPolicyBinding/"+name)

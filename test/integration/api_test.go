@@ -65,7 +65,8 @@ func TestAPI(t *testing.T) {
 		"{gfd: null, dcgm: null, dcgmExporter: null, migManager: null, nodeStatusExporter: null, gds: null, gdrcopy: null}",
 		"{driver: {rdma: {}, repoConfig: {}, certConfig: {}, licensingConfig: {}, virtualTopology: {}, kernelModuleConfig: " +
 			"{}}, devicePlugin: {config: {}, mps: {}}}",
-		`{dcgmExporter: {config: {}, serviceMonitor: {}, service: {}, hpcJobMapping: {}}, migManager: {config: {name: "", default: ""}, gpuClientsConfig: {}}, operator: {metrics: {}}}`,
+		`{dcgmExporter: {config: {}, serviceMonitor: {}, service: {}, hpcJobMapping: {}}, migManager: {config: {name: "", ` +
+			`default: ""}, gpuClientsConfig: {}}, operator: {metrics: {}}}`,
 	} {
 		t.Run("means the defaults: "+spec, func(t *testing.T) {
 			e := e.in(t)

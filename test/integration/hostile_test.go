@@ -71,7 +71,8 @@ func (w *webhook) install(e *env, asked func() int64) {
 					APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"daemonsets"},
 				},
 			}},
-			FailurePolicy: new(webhooksv1.Fail), SideEffects: new(webhooksv1.SideEffectClassNone), TimeoutSeconds: new(int32(10)),
+			FailurePolicy: new(webhooksv1.Fail), SideEffects: new(webhooksv1.SideEffectClassNone),
+			TimeoutSeconds: new(int32(10)),
 			// Writes by users are not delayed, so that the test can continue.
 			MatchConditions: []webhooksv1.MatchCondition{{
 				Name: "operator", Expression: fmt.Sprintf("request.userInfo.username in ['%s', 'system:admin-probe']",

@@ -90,7 +90,8 @@ func (e *env) poolComes(whole map[string]writtenObject, driver types.UID) {
 	e.Expect(e.condition("member")).To(HaveSuffix("to move the driver from " + commonDriver + " to " + teamDriver))
 	e.Expect(e.podOn("nvidia-driver-daemonset", "member").UID).To(Equal(driver))
 	for app, image := range map[string]string{
-		"nvidia-container-toolkit-daemonset": ":v1.19.0", "nvidia-device-plugin-daemonset": "", "gpu-feature-discovery": "", "nvidia-operator-validator": "",
+		"nvidia-container-toolkit-daemonset": ":v1.19.0", "nvidia-device-plugin-daemonset": "", "gpu-feature-discovery": "",
+		"nvidia-operator-validator": "",
 	} {
 		// A pod that is being replaced is only reported after some seconds.
 		e.Eventually(func() *corev1.Pod { return e.podOn(app, "member") }).Should(And(Not(BeNil()),

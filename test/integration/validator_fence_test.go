@@ -63,7 +63,8 @@ func newFence(e *env) *fence {
 	f.bound, f.token = e.podBound(validatorAccount, f.validator)
 	for _, name := range []string{f.own, f.other} {
 		_, err := f.admin.CoreV1().Nodes().Patch(e.t.Context(), name, types.MergePatchType,
-			[]byte(`{"status":{"allocatable":{"nvidia.com/gpu":"8"},"capacity":{"nvidia.com/gpu":"8"}}}`), metav1.PatchOptions{}, "status")
+			[]byte(`{"status":{"allocatable":{"nvidia.com/gpu":"8"},"capacity":{"nvidia.com/gpu":"8"}}}`),
+			metav1.PatchOptions{}, "status")
 		e.Expect(err).NotTo(HaveOccurred())
 	}
 	all := metav1.ObjectMeta{Namespace: namespace, Name: "all"}
@@ -292,7 +293,9 @@ func (f *fence) changes() {
 			with := pod.DeepCopy()
 			with.ResourceVersion = ""
 			with.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
-				Name: "debug", Image: "example.com/x:1", ImagePullPolicy: corev1.PullAlways, TerminationMessagePolicy: corev1.TerminationMessageReadFile}}}
+				Name: "debug", Image: "example.com/x:1", ImagePullPolicy: corev1.PullAlways,
+				TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+			}}}
 			_, err := pods.UpdateEphemeralContainers(ctx, pod.Name, with, metav1.UpdateOptions{})
 			return err
 		},

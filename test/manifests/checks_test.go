@@ -63,7 +63,8 @@ var weakObjects = map[string][]string{
 		`{kind: Role, metadata: {name: a}, rules: [{apiGroups: [apps], resources: [deployments], verbs: [create]}]}`,
 	},
 	"access-to-rights": {
-		`{kind: Role, metadata: {name: a}, rules: [{apiGroups: [rbac.authorization.k8s.io], resources: [roles], verbs: [patch]}]}`,
+		`{kind: Role, metadata: {name: a}, rules: [{apiGroups: [rbac.authorization.k8s.io], resources: [roles], verbs: ` +
+			`[patch]}]}`,
 		`{kind: ClusterRole, metadata: {name: a}, rules: [{apiGroups: [""], resources: [users], verbs: [impersonate]}]}`,
 		`{kind: ClusterRole, metadata: {name: a}, rules: [{apiGroups: [""], resources: [pods/exec], verbs: [get]}]}`,
 	},
@@ -74,7 +75,8 @@ var weakObjects = map[string][]string{
 		`{kind: ClusterRoleBinding, metadata: {name: a}, roleRef: {kind: ClusterRole, name: cluster-admin}}`,
 	},
 	"dangling-role-binding": {
-		`{kind: RoleBinding, metadata: {name: a}, roleRef: {kind: Role, name: sound}, subjects: [{kind: ServiceAccount, name: sound, namespace: other}]}`,
+		`{kind: RoleBinding, metadata: {name: a}, roleRef: {kind: Role, name: sound}, subjects: [{kind: ServiceAccount, ` +
+			`name: sound, namespace: other}]}`,
 	},
 	"default-namespace": {`{kind: ConfigMap, metadata: {name: a, namespace: default}}`},
 	"exposed-services": {

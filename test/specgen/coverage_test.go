@@ -271,8 +271,10 @@ func outcome(t *testing.T, value map[string]any) string {
 var machines = []operand.NodeFacts{
 	{
 		Labels: map[string]string{"example.com/pool": "own"},
-		Name:   "ubuntu", HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeContainerd, RuntimeVersion: "2.1.4",
-		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64", MIGCapable: "true", MPSCapable: "true",
+		Name:   "ubuntu", HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer,
+		Runtime: operand.RuntimeContainerd, RuntimeVersion: "2.1.4",
+		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64", MIGCapable: "true",
+		MPSCapable: "true",
 	},
 	{
 		// This node has no workload label.
@@ -280,12 +282,15 @@ var machines = []operand.NodeFacts{
 		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64",
 	},
 	{
-		Name: "vm", HasGPU: true, Discovered: true, Workload: operand.WorkloadVMPassthrough, Runtime: operand.RuntimeContainerd, RuntimeVersion: "2.1.4",
+		Name: "vm", HasGPU: true, Discovered: true, Workload: operand.WorkloadVMPassthrough,
+		Runtime: operand.RuntimeContainerd, RuntimeVersion: "2.1.4",
 		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64",
 	},
 	{
-		Name: "rhcos", HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeCRIO, RuntimeVersion: "1.34.1",
-		OSID: "rhcos", OSVersion: "4.18", OSTree: "418.94.202501221327-0", Kernel: "5.14.0-427.el9.x86_64", Architecture: "amd64", Distribution: "openshift",
+		Name: "rhcos", HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeCRIO,
+		RuntimeVersion: "1.34.1",
+		OSID:           "rhcos", OSVersion: "4.18", OSTree: "418.94.202501221327-0", Kernel: "5.14.0-427.el9.x86_64",
+		Architecture: "amd64", Distribution: "openshift",
 	},
 }
 

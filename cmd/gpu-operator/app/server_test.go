@@ -19,7 +19,8 @@ func TestUnsupportedServerIsLogged(t *testing.T) {
 		"supported": {answer: `{"gitVersion": "v1.34.2+k3s1"}`, code: http.StatusOK},
 		"too old": {
 			answer: `{"gitVersion": "v1.31.4"}`, code: http.StatusOK,
-			want: `"msg"="The Kubernetes version of the cluster is not supported" "reason"="Kubernetes v1.31.4 is not supported, only 1.32 to 1.36"`,
+			want: `"msg"="The Kubernetes version of the cluster is not supported" "reason"="Kubernetes v1.31.4 is not ` +
+				`supported, only 1.32 to 1.36"`,
 		},
 		"unknown": {
 			answer: `{}`, code: http.StatusForbidden,

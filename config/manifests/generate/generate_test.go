@@ -88,7 +88,8 @@ func TestRelatedImagesAreComplete(t *testing.T) {
 func on(name, system, version string) operand.NodeFacts {
 	return operand.NodeFacts{
 		Name: name, HasGPU: true, Discovered: true, Workload: operand.WorkloadContainer, Runtime: operand.RuntimeContainerd,
-		OSID: system, OSVersion: version, Architecture: "amd64", MIGCapable: "true", MPSCapable: "true", Deploy: map[operand.Name]string{},
+		OSID: system, OSVersion: version, Architecture: "amd64", MIGCapable: "true", MPSCapable: "true",
+		Deploy: map[operand.Name]string{},
 	}
 }
 
@@ -145,8 +146,9 @@ func TestUnsupportedObjectsAreRefused(t *testing.T) {
 			err:     "ServiceAccount idle has no permission",
 		},
 		"a role of others": {
-			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: binding}, roleRef: {kind: ClusterRole, name: view, apiGroup: rbac.authorization.k8s.io}}`,
-			err:     "ClusterRoleBinding binding binds ClusterRole/view, which is not in the kustomization",
+			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: binding}, ` +
+				`roleRef: {kind: ClusterRole, name: view, apiGroup: rbac.authorization.k8s.io}}`,
+			err: "ClusterRoleBinding binding binds ClusterRole/view, which is not in the kustomization",
 		},
 		"a group": {
 			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: role}}

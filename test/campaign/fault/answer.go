@@ -35,15 +35,23 @@ func writeStatus(w http.ResponseWriter, code, retryAfter int) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	fmt.Fprintf(w,
-		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"injected by the campaign","reason":%q,"code":%d}`,
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"injected by the `+
+			`campaign","reason":%q,"code":%d}`,
 		reasons[code], code)
 }
 
 // reasons are those by which clients distinguish errors.
 var reasons = map[int]string{
-	http.StatusBadRequest: "BadRequest", http.StatusUnauthorized: "Unauthorized", http.StatusForbidden: "Forbidden", http.StatusConflict: "Conflict",
-	http.StatusGone: "Expired", http.StatusUnprocessableEntity: "Invalid", http.StatusTooManyRequests: "TooManyRequests",
-	http.StatusInternalServerError: "InternalError", http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "Timeout",
+	http.StatusBadRequest:          "BadRequest",
+	http.StatusUnauthorized:        "Unauthorized",
+	http.StatusForbidden:           "Forbidden",
+	http.StatusConflict:            "Conflict",
+	http.StatusGone:                "Expired",
+	http.StatusUnprocessableEntity: "Invalid",
+	http.StatusTooManyRequests:     "TooManyRequests",
+	http.StatusInternalServerError: "InternalError",
+	http.StatusServiceUnavailable:  "ServiceUnavailable",
+	http.StatusGatewayTimeout:      "Timeout",
 }
 
 func writeGarbage(w http.ResponseWriter) {

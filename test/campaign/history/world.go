@@ -37,8 +37,13 @@ const (
 // lists returns the list type of each kind.
 func lists() map[string]client.ObjectList {
 	return map[string]client.ObjectList{
-		Node: &corev1.NodeList{}, Pod: &corev1.PodList{}, DaemonSet: &appsv1.DaemonSetList{}, ConfigMap: &corev1.ConfigMapList{},
-		Service: &corev1.ServiceList{}, RuntimeClass: &nodev1.RuntimeClassList{}, Namespace: &corev1.NamespaceList{},
+		Node:          &corev1.NodeList{},
+		Pod:           &corev1.PodList{},
+		DaemonSet:     &appsv1.DaemonSetList{},
+		ConfigMap:     &corev1.ConfigMapList{},
+		Service:       &corev1.ServiceList{},
+		RuntimeClass:  &nodev1.RuntimeClassList{},
+		Namespace:     &corev1.NamespaceList{},
 		ClusterPolicy: &v1.ClusterPolicyList{},
 	}
 }

@@ -18,8 +18,12 @@ import (
 
 // kinds are the resources that the operator writes.
 var kinds = map[string]string{
-	"nodes": history.Node, "clusterpolicies": history.ClusterPolicy,
-	"daemonsets": history.DaemonSet, "configmaps": history.ConfigMap, "services": history.Service, "runtimeclasses": history.RuntimeClass,
+	"nodes":           history.Node,
+	"clusterpolicies": history.ClusterPolicy,
+	"daemonsets":      history.DaemonSet,
+	"configmaps":      history.ConfigMap,
+	"services":        history.Service,
+	"runtimeclasses":  history.RuntimeClass,
 }
 
 // ownership: a write is compared with the objects that existed when it began.

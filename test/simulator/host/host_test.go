@@ -99,7 +99,8 @@ func TestValidatorFindsTheDriverAndExecWaitsForTheMarker(t *testing.T) {
 	prover := m.start(container("1", true, "validate", "driver", "--driver-container=true"))
 	m.Expect(m.exit(prover)).To(Equal(host.Exit{}), "%s", m.log())
 	m.Expect(os.ReadFile(m.Path("/run/nvidia/validations/driver-ready"))).To(And(
-		ContainSubstring("NVIDIA_DRIVER_ROOT=/run/nvidia/driver\n"), ContainSubstring("BOOT_ID=boot\nDRIVER_INSTANCE=driver-pod\n")))
+		ContainSubstring("NVIDIA_DRIVER_ROOT=/run/nvidia/driver\n"),
+		ContainSubstring("BOOT_ID=boot\nDRIVER_INSTANCE=driver-pod\n")))
 
 	program := m.start(container("2", false, "exec", "--marker=driver", "--", "/usr/local/bin/nvidia-toolkit", "--flag"))
 	var env []string
