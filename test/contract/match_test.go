@@ -108,8 +108,8 @@ func (r row) judge(found, other any) string {
 	case r.Contains != nil:
 		missing := slices.DeleteFunc(slices.Clone(r.Contains), func(part string) bool { return has(found, part) })
 		return unless(len(missing) == 0, "also "+show(missing), found)
-	case r.Lacks != nil:
-		excess := slices.DeleteFunc(slices.Clone(r.Lacks), func(part string) bool { return !has(found, part) })
+	case r.Excludes != nil:
+		excess := slices.DeleteFunc(slices.Clone(r.Excludes), func(part string) bool { return !has(found, part) })
 		return unless(len(excess) == 0, "none of "+show(excess), found)
 	case r.Expect != nil:
 		return unless(matches(r.Expect, found) && !r.tooMuch(found), show(r.Expect), found)
@@ -158,7 +158,7 @@ func TestMatches(t *testing.T) {
 		"one of is not empty":   {row{OneOf: []any{"x"}}, "", false},
 		"substring":             {row{Contains: []string{"b"}}, "abc", true},
 		"element":               {row{Contains: []string{"b"}}, []any{"abc"}, false},
-		"lacks":                 {row{Lacks: []string{"b"}}, []any{"a", "b"}, false},
+		"excludes":              {row{Excludes: []string{"b"}}, []any{"a", "b"}, false},
 		"absent":                {row{Absent: true}, "x", false},
 		"absent or as expected": {row{Contains: []string{"x"}, OrAbsent: true}, nil, true},
 		"propagates to the host": {

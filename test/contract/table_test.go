@@ -68,9 +68,9 @@ type row struct {
 	Exactly any `json:"exactly"`
 	// OneOf are alternative values; null means absent.
 	OneOf []any `json:"oneOf"`
-	// Contains and Lacks are elements of a list or substrings.
+	// Contains and Excludes are elements of a list or substrings.
 	Contains []string `json:"contains"`
-	Lacks    []string `json:"lacks"`
+	Excludes []string `json:"excludes"`
 	// Count of the elements of a list.
 	Count *int `json:"count"`
 	// Absent and Present expect no value or any value.
@@ -97,7 +97,7 @@ type elsewhere struct {
 func (r row) expectations() int {
 	count := 0
 	for _, given := range []bool{
-		r.Expect != nil, r.Exactly != nil, r.OneOf != nil, r.Contains != nil, r.Lacks != nil, r.Count != nil,
+		r.Expect != nil, r.Exactly != nil, r.OneOf != nil, r.Contains != nil, r.Excludes != nil, r.Count != nil,
 		r.Absent, r.Present, r.SameAs != nil, r.DiffersFrom != nil,
 	} {
 		if given {

@@ -11,8 +11,8 @@ import (
 
 // variation is a change of the workload pod, and the API server's message.
 type variation struct {
-	change func(*corev1.Pod)
-	says   string
+	change  func(*corev1.Pod)
+	refusal string
 }
 
 // variations returns the changes that the validator of node own may not make to its pod.

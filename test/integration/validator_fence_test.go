@@ -177,7 +177,7 @@ func (f *fence) creates(made *corev1.Pod) {
 		f.t.Run("refused: "+name, func(t *testing.T) {
 			pod := again(made)
 			variation.change(pod)
-			f.in(t).Expect(f.create(f.bound, pod)).To(forbidden(variation.says))
+			f.in(t).Expect(f.create(f.bound, pod)).To(forbidden(variation.refusal))
 		})
 	}
 	f.t.Run("refused: with the token of another pod", func(t *testing.T) {
@@ -234,31 +234,31 @@ func (f *fence) deletes() {
 	anywhere := func(pod *corev1.Pod) *corev1.Pod { pod.Spec.Affinity = nil; return pod }
 	named := func(name string, pod *corev1.Pod) *corev1.Pod { pod.Name = name; return pod }
 	for name, test := range map[string]struct {
-		pod  *corev1.Pod
-		says string
+		pod     *corev1.Pod
+		refusal string
 	}{
 		"at its node":             {pod: at(f.own, leftover(f.own, "1"))},
 		"that waits for its node": {pod: leftover(f.own, "1000")},
 		"of another app": {
-			pod: unlabelled(at(f.own, leftover(f.own, "1"))), says: "with the label app=" + workloadApp,
+			pod: unlabelled(at(f.own, leftover(f.own, "1"))), refusal: "with the label app=" + workloadApp,
 		},
-		"of itself": {pod: f.validator, says: "with the label app=" + workloadApp},
+		"of itself": {pod: f.validator, refusal: "with the label app=" + workloadApp},
 		"of another name": {
-			pod: named("other", at(f.own, leftover(f.own, "1"))), says: "named after its own node: " + workloadName(f.own),
+			pod: named("other", at(f.own, leftover(f.own, "1"))), refusal: "named after its own node: " + workloadName(f.own),
 		},
 		"at another node": {
-			pod: named(workloadName(f.own), at(f.other, leftover(f.other, "1"))), says: "which is " + f.own + ", not " + f.other,
+			pod: named(workloadName(f.own), at(f.other, leftover(f.other, "1"))), refusal: "which is " + f.own + ", not " + f.other,
 		},
-		"that was bound elsewhere": {pod: at(f.other, leftover(f.own, "1")), says: "which is " + f.own + ", not " + f.other},
+		"that was bound elsewhere": {pod: at(f.other, leftover(f.own, "1")), refusal: "which is " + f.own + ", not " + f.other},
 		"that waits for another": {
-			pod: named(workloadName(f.own), leftover(f.other, "1000")), says: "must require " + f.own,
+			pod: named(workloadName(f.own), leftover(f.other, "1000")), refusal: "must require " + f.own,
 		},
-		"that waits for any node": {pod: anywhere(leftover(f.own, "1000")), says: "must require " + f.own},
+		"that waits for any node": {pod: anywhere(leftover(f.own, "1000")), refusal: "must require " + f.own},
 	} {
 		f.t.Run(name, func(t *testing.T) {
 			view, verdict := f.in(t), Succeed()
-			if test.says != "" {
-				verdict = forbidden(test.says)
+			if test.refusal != "" {
+				verdict = forbidden(test.refusal)
 			}
 			if test.pod != f.validator {
 				view.env.create(test.pod)
