@@ -1,37 +1,37 @@
-# Everything that a person or CI does with this repository. CI calls only these targets, so that a
-# laptop and CI agree. Needed: Go, make, git, bash; a C compiler for test-race. Everything else is
+# All tasks of developers and CI. CI only calls these targets, so that a
+# laptop and CI agree. Requires Go, make, git, bash; a C compiler for test-race. Everything else is
 # built once from pinned Go modules into .cache/.
 
-# --- What you may set: make TARGET NAME=value -----------------------------------------------------
+# --- Variables that can be set: make TARGET NAME=value ---------------------------------------------
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 # NAME:TAG of the operator's image.
 IMG     ?= ghcr.io/clusterpolicy/gpu-operator:$(VERSION)
-# NAME:TAG of the image of the bundle for the Operator Lifecycle Manager.
+# NAME:TAG of the bundle image for the Operator Lifecycle Manager.
 BUNDLE_IMG ?= ghcr.io/clusterpolicy/gpu-operator-bundle:$(VERSION)
-# Where the operator runs, for make run. Deployments take it from config/default.
+# Namespace of the operator, for make run. Deployments take it from config/default.
 OPERATOR_NAMESPACE ?= gpu-operator
-# More arguments for the manager, for make run.
+# Additional arguments of the manager, for make run.
 ARGS ?=
-# More arguments for go test, for example: make test-unit TESTFLAGS='-run Plan -v'
+# Additional arguments of go test, for example: make test-unit TESTFLAGS='-run Plan -v'
 TESTFLAGS ?=
-# How often tests that failed are run again. make ci does so once, for the machine that it has may be busy. What
-# failed at first is named at the end of the log: it is a defect, of the test at least.
+# How often failed tests are rerun. make ci reruns them once, as its machine may be busy. Tests that failed at
+# first are listed at the end of the log: each is a bug, at least of the test.
 RERUNS ?= 0
 CONTAINER_TOOL ?= docker
-# For the image: the architecture of image-tar and sbom, and the image below it. Without one image-tar makes an
+# For the image: the architecture of image-tar and sbom, and the base image. Without one image-tar builds an
 # image without a C library; docker-build then takes the one in the Dockerfile.
 ARCH       ?= $(shell go env GOARCH)
 BASE_IMAGE ?=
 KUBECTL        ?= kubectl
 
-# make demo takes NODES (how many), EXIT=1 (end once ready), TIMEOUT (5m), BREAK (OPERAND:NODE) and REAL=1 (one more
+# make demo takes NODES (number), EXIT=1 (exit once ready), TIMEOUT (5m), BREAK (OPERAND:NODE) and REAL=1 (one more
 # node, with containerd and a kubelet; needs root on Linux).
-# They reach it as environment variables, as every variable given to make does.
-# make bench takes NODES (how many, several separated by commas), ONLY (phases), TIMEOUT (of each wait, 15m), STRICT=1
-# (fail if a goal is missed), STAGES=fast (kwok's own fast stages play the pods: only the phase compare) and REPEAT (how
-# often compare repeats its runs).
+# make passes them on as environment variables.
+# make bench takes NODES (comma-separated numbers), ONLY (phases), TIMEOUT (of each wait, 15m), STRICT=1
+# (fail if a goal is missed), STAGES=fast (kwok's own fast stages simulate the pods: only the phase compare) and
+# REPEAT (how often compare repeats its runs).
 
 # --- Derived --------------------------------------------------------------------------------------
 
@@ -48,8 +48,8 @@ cache   := $(CURDIR)/.cache
 pinned = $(shell awk '$$1 == "$(2)" && NF > 1 { print $$2 }' $(1)/go.mod)
 
 tools_dir := test/tools
-# golangci-lint, helm and kube-score are in modules of their own: their many dependencies would else be raised
-# by those of the other tools to versions that they were never tested with.
+# golangci-lint, helm and kube-score have modules of their own: otherwise the other tools would raise their many
+# dependencies to versions that they were never tested with.
 lint_dir  := $(tools_dir)/golangci-lint
 helm_dir  := $(tools_dir)/helm
 score_dir := $(tools_dir)/kubescore
@@ -75,25 +75,25 @@ build: ## Build the programs into bin/
 	VERSION=$(VERSION) config/image/build.sh programs bin
 
 .PHONY: clean
-clean: ## Remove what was built; keep the tools and the control plane in .cache/
+clean: ## Remove build outputs; keep the tools and the control plane in .cache/
 	rm -rf bin dist $(cache)/bin $(cache)/deploy
 
 ##@ Run
 
-# make turns every failure into status 2, but the demo's own status is a promise: 1 says "not ready
-# in time". With -q make ends with 1 if a line is left to run, and + runs a line nevertheless.
+# make turns every failure into status 2, but the demo's own status is documented: 1 means "not ready
+# in time". With -q make exits with 1 if a line is left to run, and + runs a line nevertheless.
 ifeq ($(MAKECMDGOALS),demo)
 MAKEFLAGS += -q
 endif
 
 .PHONY: demo demo-run
-demo: demo-run ## Show GPU nodes become ready on a real control plane (NODES=8 EXIT=1 TIMEOUT=5m BREAK=driver:gpu-00003 REAL=1)
+demo: demo-run ## Show GPU nodes becoming ready on a real control plane (NODES=8 EXIT=1 TIMEOUT=5m BREAK=driver:gpu-00003 REAL=1)
 	$(if $(filter-out 0,$(file < $(cache)/demo.status)),@exit $(file < $(cache)/demo.status))
 
-# The demo is a job of its own (set -m) and gets each signal once, from here: a Ctrl-C in the
-# terminal would else also end its control plane under its feet.
+# The demo is a separate job (set -m) and gets each signal once, from here: otherwise a Ctrl-C in the
+# terminal would also end its control plane before the demo does.
 demo-run:
-	+@test -e $(cache)/bin/demo || echo "building the demo ..."
+	+@test -e $(cache)/bin/demo || echo "Building the demo ..."
 	+@mkdir -p $(cache)/bin && go build -o $(cache)/bin/demo ./test/demo
 	+@set -m +e; $(cache)/bin/demo & demo=$$!; set +m; \
 	trap 'kill -INT $$demo' INT; trap 'kill -TERM $$demo' TERM; \
@@ -106,15 +106,15 @@ run: build ## Run the manager on this machine against the cluster of the current
 
 ##@ Test
 
-# The packages in test/ run one after another (-p 1), for their clusters would disturb each other's
-# measurements, and always (-count=1), for go test does not see that the operator's binary changed. Within a package
-# stories mostly wait, so that more of them run side by side than there are cores (cluster.SideBySide).
+# The packages in test/ run one after another (-p 1), as their clusters would disturb each other's
+# measurements, and always (-count=1), as go test does not notice that the operator's binary changed. Within a package
+# tests mostly wait, so that more of them run in parallel than there are cores (cluster.SetParallel).
 # The time limit of a package leaves room for building the control plane, about 10 minutes once.
 
-unit    = $$(go list ./... | grep -v '^$(module)/test/' | xargs)
-stories = $$(go list ./test/... | grep -v '/test/\(architecture\|contract\|specgen\|docs.*\)$$' | xargs)
-suites  = ./internal/controller/...
-# What make test leaves to make test-node.
+unit          = $$(go list ./... | grep -v '^$(module)/test/' | xargs)
+cluster_tests = $$(go list ./test/... | grep -v '/test/\(architecture\|contract\|specgen\|docs.*\)$$' | xargs)
+suites        = ./internal/controller/...
+# Tests that only make test-node runs.
 beyond_sample = TestNothingIsLeft|TestFromNothingToValidated/(a restart of the node|a replaced driver|shared GPUs|partitioned GPUs)
 
 # $(1): format, $(2): packages, $(3): flags of go test.
@@ -123,39 +123,39 @@ define go-test
 	$(GOTESTSUM) --format=$(1) --hide-summary=skipped --packages="$(2)" --jsonfile=$(cache)/times/$@.json \
 	  --rerun-fails=$(RERUNS) --rerun-fails-run-root-test --rerun-fails-max-failures=6 --rerun-fails-report=$(cache)/reruns \
 	  -- $(3) $(TESTFLAGS)
-	@if [ -s $(cache)/reruns ]; then echo 'Failed at first, so defective:'; cat $(cache)/reruns; fi
+	@if [ -s $(cache)/reruns ]; then echo 'Failed at first and passed when rerun; fix these tests:'; cat $(cache)/reruns; fi
 endef
 
 .PHONY: test
-test: test-unit test-envtest $(GOTESTSUM) ## Run all tests, those on a real control plane included, with a sample of each campaign
+test: test-unit test-envtest $(GOTESTSUM) ## Run all tests, including those on a real control plane, with a sample of each campaign
 	cd config/image && go test -v -count=1 $(TESTFLAGS) ./...
-	$(call go-test,standard-verbose,$(stories),-count=1 -p 1 -timeout=60m -skip='$(beyond_sample)')
+	$(call go-test,standard-verbose,$(cluster_tests),-count=1 -p 1 -timeout=60m -skip='$(beyond_sample)')
 	@go run ./test/times $(foreach part,test-unit test-envtest test,$(cache)/times/$(part).json)
 
 .PHONY: test-unit
-test-unit: $(GOTESTSUM) ## Run the tests that need no control plane
+test-unit: $(GOTESTSUM) ## Run the tests that do not need a control plane
 	$(call go-test,standard-quiet,$(unit) ./test/architecture ./test/contract ./test/specgen ./test/docs/...,-short)
 
 .PHONY: test-envtest
-test-envtest: $(GOTESTSUM) ## Run the suites of the controllers on etcd and an API server
+test-envtest: $(GOTESTSUM) ## Run the controller suites on etcd and an API server
 	$(call go-test,standard-quiet,$(suites),-count=1 -timeout=30m)
 
-# The race detector multiplies what TestLargeCluster measures.
+# The race detector multiplies the times that TestLargeCluster measures.
 .PHONY: test-race
-test-race: $(GOTESTSUM) ## Run unit tests, suites, and a story with an operator, all under the race detector
+test-race: $(GOTESTSUM) ## Run unit tests, controller suites and one end-to-end test with the race detector
 	$(call go-test,standard-quiet,$(unit),-race -short)
 	$(call go-test,standard-quiet,$(suites),-race -count=1 -timeout=30m -skip=TestLargeCluster)
-	$(call go-test,standard-verbose,./test/integration,-race -count=1 -run=TestBringsNodesToReady/newest -timeout=30m)
+	$(call go-test,standard-verbose,./test/integration,-race -count=1 -run=TestNodesBecomeReady/newest -timeout=30m)
 
-# A package is one whose tests need to notice every lost error; -ginkgo.fail-fast ends a run at the first failure.
+# Packages whose tests must notice every lost error; -ginkgo.fail-fast ends a run at the first failure.
 mutated ?= internal/controller/clusterpolicy internal/controller/node
 
 .PHONY: test-mutations
-test-mutations: ## Drop each error of the controllers, one at a time, and require a test to fail (mutated=PACKAGE-DIRECTORY)
+test-mutations: ## Drop each error of the controllers, one at a time, and check that a test fails (mutated=PACKAGE-DIRECTORY)
 	go run ./test/mutate $(mutated) -- -ginkgo.fail-fast
 
 .PHONY: test-full
-test-full: test-unit ## Run all tests with every campaign whole; takes hours
+test-full: test-unit ## Run all tests with complete campaigns; takes hours
 	TEST_FULL=1 go test -v -count=1 -p 1 -timeout 12h $(TESTFLAGS) ./test/...
 
 .PHONY: test-node
@@ -167,31 +167,31 @@ test-operand: ## Add an operand to a copy of the repository, and show that four 
 	TEST_OPERAND=1 go test -count=1 -timeout=30m $(TESTFLAGS) ./test/addoperand
 
 .PHONY: test-gpu
-test-gpu: ## Run the on-node programs against this machine's NVIDIA driver, if it has one
+test-gpu: ## Run the on-node programs against this machine's NVIDIA driver; skipped without one
 	@if [ ! -e /proc/driver/nvidia/version ] && ! command -v nvidia-smi >/dev/null; then \
-	  echo "SKIPPED: no NVIDIA driver on this machine"; exit 0; \
+	  echo "SKIPPED: this machine has no NVIDIA driver"; exit 0; \
 	fi; \
 	$(MAKE) --no-print-directory build; \
 	GPU_TEST=1 go test -v -count=1 $(TESTFLAGS) ./test/gpu
 
 .PHONY: bench
-bench: ## Measure the operator beside its goals, into docs/benchmarks.md (NODES=100,1000 ONLY=install,floor STRICT=1 STAGES=fast REPEAT=5)
+bench: ## Measure the operator against its goals and write docs/benchmarks.md (NODES=100,1000 ONLY=install,floor STRICT=1 STAGES=fast REPEAT=5)
 	@mkdir -p $(cache)/bin && go build -o $(cache)/bin/bench ./test/bench
 	$(cache)/bin/bench $(if $(NODES),-nodes=$(NODES)) $(if $(ONLY),-only=$(ONLY)) $(if $(TIMEOUT),-timeout=$(TIMEOUT)) $(if $(filter-out 0,$(STRICT)),-strict) \
 	  $(if $(STAGES),-stages=$(STAGES)) $(if $(REPEAT),-repeat=$(REPEAT))
 
 .PHONY: bench-node
-bench-node: ## Measure how fast a marker on a node is handed over to the program that waits for it
+bench-node: ## Measure how fast a waiting program on a node notices a marker
 	go test -run '^$$' -bench . -benchtime 200x $(TESTFLAGS) ./cmd/gpu-node
 
 ##@ Generate and check
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Write the deep copies of the API types
+generate: $(CONTROLLER_GEN) ## Generate the DeepCopy methods of the API types
 	$(CONTROLLER_GEN) object paths=./api/...
 
 .PHONY: manifests
-manifests: $(CONTROLLER_GEN) ## Write the CRD and the operator's roles from the markers in the code
+manifests: $(CONTROLLER_GEN) ## Generate the CRD and the operator's roles from the markers in the code
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=config/crd/bases
 	@test -e config/crd/properties.json || echo "{}" > config/crd/properties.json
 	go run ./test/trimcrd config/crd/bases/nvidia.com_clusterpolicies.yaml config/crd/properties.json
@@ -199,21 +199,21 @@ manifests: $(CONTROLLER_GEN) ## Write the CRD and the operator's roles from the 
 	go run ./config/rbac/generate
 
 .PHONY: docs
-docs: $(CRD_REF_DOCS) ## Write the API reference docs/api.md and the generated tables of the other pages
+docs: $(CRD_REF_DOCS) ## Generate the API reference docs/api.md and the tables of the other pages
 	@$(CRD_REF_DOCS) --log-level=ERROR --source-path=./api/v1 --max-depth=20 --renderer=markdown --output-path=docs/api.md \
 	  --config=$(tools_dir)/apidocs/config.yaml --templates-dir=$(tools_dir)/apidocs
 	@go run ./test/docs/generate
 
 .PHONY: chart
-chart: ## Write the generated files of the chart config/helm/gpu-operator
+chart: ## Generate the Helm chart config/helm/gpu-operator
 	go run ./config/helm/generate
 
 .PHONY: bundle
-bundle: ## Write the bundle for the Operator Lifecycle Manager, bundle/
+bundle: ## Generate the bundle for the Operator Lifecycle Manager, bundle/
 	go run ./config/manifests/generate
 
 .PHONY: golden
-golden: ## Write the golden files of the tests
+golden: ## Update the golden files of the tests
 	UPDATE_GOLDEN=1 go test -short -count=1 ./internal/plan ./internal/render
 
 .PHONY: fmt
@@ -229,24 +229,24 @@ lint: $(GOLANGCI_LINT) ## Run the linters of .golangci.yml
 go_files = $$(git ls-files --cached --others --exclude-standard '*.go')
 modules  = $$(git ls-files --cached --others --exclude-standard '*go.mod' | xargs -n 1 dirname)
 
-# The content of the working tree as a git tree, without touching the index: so that verify compares
-# before with after, and also works with changes that are not committed yet.
+# The content of the working tree as a git tree, without touching the index: verify compares
+# before with after, and also works with uncommitted changes.
 worktree = rm -f $(cache)/verify.index && GIT_INDEX_FILE=$(cache)/verify.index git add -A \
 	&& GIT_INDEX_FILE=$(cache)/verify.index git write-tree
 
 .PHONY: verify
-verify: ## Regenerate everything and fail if that changes a file
+verify: ## Regenerate all generated files and fail if one changes
 	@unformatted=$$(gofmt -l $(go_files)); \
-	if [ -n "$$unformatted" ]; then printf 'Not formatted; run make fmt:\n%s\n' "$$unformatted" >&2; exit 1; fi
+	if [ -n "$$unformatted" ]; then printf 'Files are not formatted; run make fmt:\n%s\n' "$$unformatted" >&2; exit 1; fi
 	@for dir in $(modules); do \
-	  (cd "$$dir" && go mod tidy -diff) || { echo "$$dir/go.mod or go.sum is not tidy; run go mod tidy there" >&2; exit 1; }; \
+	  (cd "$$dir" && go mod tidy -diff) || { echo "$$dir/go.mod or go.sum is not tidy; run go mod tidy in $$dir" >&2; exit 1; }; \
 	done
 	@mkdir -p $(cache); before=$$($(worktree)); \
 	$(MAKE) --no-print-directory generate manifests docs chart bundle golden; \
 	after=$$($(worktree)); \
 	changed=$$(git diff --name-status "$$before" "$$after"); \
 	if [ -n "$$changed" ]; then \
-	  printf 'Generated files were out of date. They are regenerated now; commit them:\n%s\n' "$$changed" >&2; exit 1; \
+	  printf 'Generated files were out of date and have been regenerated; commit them:\n%s\n' "$$changed" >&2; exit 1; \
 	fi
 
 .PHONY: ci
@@ -256,19 +256,19 @@ ci: verify lint test test-operand test-node test-race ## What CI runs: verify, l
 ##@ Deploy
 
 .PHONY: chart-package
-chart-package: $(HELM) chart ## Pack the chart of the release VERSION into dist/
+chart-package: $(HELM) chart ## Package the chart of release VERSION into dist/
 	$(HELM) package config/helm/gpu-operator --version '$(VERSION:v%=%)' --app-version '$(VERSION)' --destination dist
 
 .PHONY: bundle-package
-bundle-package: ## Write the bundle of the release VERSION with the image IMG into dist/bundle/
+bundle-package: ## Generate the bundle of release VERSION with the image IMG into dist/bundle/
 	go run ./config/manifests/generate -version '$(VERSION:v%=%)' -image '$(IMG)' -created "$$(git log -1 --format=%cI)" -out dist/bundle
 
 .PHONY: bundle-build
-bundle-build: bundle-package ## Build the image BUNDLE_IMG of the bundle of the release VERSION
+bundle-build: bundle-package ## Build the bundle image BUNDLE_IMG of release VERSION
 	$(CONTAINER_TOOL) build -f dist/bundle/bundle.Dockerfile -t $(BUNDLE_IMG) dist/bundle
 
 .PHONY: build-installer
-build-installer: deployment ## Write all that an installation with the image IMG needs into one file, dist/install.yaml
+build-installer: deployment ## Write all manifests, with the image IMG, to dist/install.yaml
 	@mkdir -p dist
 	$(KUSTOMIZE) build $(cache)/deploy > dist/install.yaml
 
@@ -283,7 +283,7 @@ image-tar: rootfs ## Write the image IMG to dist/ as an OCI archive, without a c
 	@echo dist/gpu-operator-$(ARCH).oci.tar
 
 .PHONY: sbom
-sbom: rootfs ## Write to dist/ what the programs in the image are made of, in the format CycloneDX (ARCH=)
+sbom: rootfs ## Write the SBOM of the programs in the image to dist/, in CycloneDX format (ARCH=)
 	$(image) --sbom=$(CURDIR)/dist/gpu-operator-$(ARCH).cdx.json
 	@echo dist/gpu-operator-$(ARCH).cdx.json
 
@@ -299,7 +299,7 @@ install: $(KUSTOMIZE) ## Install the CRD into the cluster of the current KUBECON
 	$(KUSTOMIZE) build config/crd | $(KUBECTL) apply -f -
 
 .PHONY: uninstall
-uninstall: $(KUSTOMIZE) ## Remove the CRD, and with it every ClusterPolicy
+uninstall: $(KUSTOMIZE) ## Remove the CRD and thereby every ClusterPolicy
 	$(KUSTOMIZE) build config/crd | $(KUBECTL) delete --ignore-not-found -f -
 
 .PHONY: deploy
@@ -321,11 +321,11 @@ deployment: $(KUSTOMIZE)
 image_tag  = $(lastword $(subst :, ,$(IMG)))
 image_name = $(patsubst %:$(image_tag),%,$(IMG))
 
-# --- Tools, each built once per version -----------------------------------------------------------
+# --- Tools, each built once per version ----------------------------------------------------------
 
 # $(1): folder of the module, $(2): package.
 define build-tool
-	@echo "building $(notdir $@) (first time only) ..."
+	@echo "Building $(notdir $@) (first time only) ..."
 	@mkdir -p $(@D)
 	@cd $(1) && CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o $@.building $(2)
 	@mv $@.building $@

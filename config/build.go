@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// Build returns what kustomize build prints for a folder, in its order.
+// Build returns the objects that kustomize build prints for a folder, in the same order.
 func Build(dir string) ([]*unstructured.Unstructured, error) {
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
 	if err != nil {

@@ -1,3 +1,3 @@
-// Package config builds the kustomizations of this folder, for the generators of the chart and of the bundle
-// and for the tests, so that all install what kubectl apply -k does.
+// Package config builds the kustomizations of this folder for the generators of the chart and the bundle and for the
+// tests, so that all install the same as kubectl apply -k.
 package config

@@ -11,8 +11,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config"
 )
 
-// The patch in the documentation that names more start-up taints fits the admission policy.
-func TestTheDocumentedPatchFits(t *testing.T) {
+// The documented patch for more start-up taints applies to the admission policy.
+func TestDocumentedPatchApplies(t *testing.T) {
 	g := NewWithT(t)
 	text, err := os.ReadFile("../docs/install.md")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -23,7 +23,8 @@ func TestTheDocumentedPatchFits(t *testing.T) {
 	overlay := t.TempDir()
 	base, err := filepath.Rel(overlay, filepath.Join(here, "admission"))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte("resources: ["+base+"]\n"+string(patch[1])), 0o600)).To(Succeed())
+	g.Expect(os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte("resources: ["+base+"]\n"+string(patch[1])),
+		0o600)).To(Succeed())
 	objects, err := config.Build(overlay)
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {

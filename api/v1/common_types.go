@@ -7,7 +7,7 @@ import (
 // ImageSpec names a container image. Each field that is absent gets the operator's default. image alone may also be a
 // full reference.
 //
-// +kubebuilder:validation:XValidation:rule="!self.?image.orValue('').matches('[/:@]') || self.?repository.orValue('') + self.?version.orValue('') == ''",message="image is a full reference: remove repository and version, or set image to the name only"
+// +kubebuilder:validation:XValidation:rule="!self.?image.orValue(”).matches('[/:@]') || self.?repository.orValue(”) + self.?version.orValue(”) == ”",message="image is a full reference: remove repository and version, or set image to the name only"
 type ImageSpec struct {
 	// Repository is the registry and path, such as nvcr.io/nvidia.
 	// +optional

@@ -17,7 +17,7 @@ const (
 	exitUsage   = 2
 )
 
-// failure is the error of a command that was called rightly.
+// failure is the error of a command whose usage was correct.
 type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
@@ -48,12 +48,12 @@ func rootCommand() *cobra.Command {
 		Short: "Answers questions about the GPU stack of a cluster",
 		Long: `Answers questions about the GPU stack of a cluster.
 
-Exit codes: 0 success, 1 failure with one sentence that says why, 2 wrong usage.`,
+Exit codes: 0 success, 1 failure with its reason on standard error, 2 wrong usage.`,
 		Version:       version.Version,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gpu"},
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		// The one script that kubectl asks for is that of kubectl itself.
+		// kubectl only completes its own commands by script.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
 	root.AddCommand(renderCommand())

@@ -22,10 +22,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-// stdin is the name of a file that is the standard input.
+// stdin is the file name that stands for standard input.
 const stdin = "-"
 
-// documents are the YAML or JSON documents of a file that hold anything.
+// documents returns the YAML or JSON documents of a file that are not empty.
 func documents(file string, in io.Reader) ([][]byte, error) {
 	if file != stdin {
 		opened, err := os.Open(file)
@@ -55,9 +55,8 @@ func documents(file string, in io.Reader) ([][]byte, error) {
 	}
 }
 
-// readPolicy reads the one ClusterPolicy of a file, which may hold other objects beside it, such as the
-// ConfigMaps that it names. A field that the API does not know is an error that names it, as the API server
-// would drop it.
+// readPolicy reads the one ClusterPolicy of a file, which may hold other objects beside it, such as the ConfigMaps
+// that it names. An unknown field is an error that names it, as the API server would drop it.
 func readPolicy(file string, in io.Reader) (*v1.ClusterPolicy, error) {
 	all, err := documents(file, in)
 	if err != nil {
@@ -67,28 +66,30 @@ func readPolicy(file string, in io.Reader) (*v1.ClusterPolicy, error) {
 		all = slices.DeleteFunc(all, isAnotherKind)
 	}
 	if len(all) != 1 {
-		return nil, fmt.Errorf("it holds %d ClusterPolicies: give one", len(all))
+		return nil, fmt.Errorf("found %d ClusterPolicies: give exactly one", len(all))
 	}
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
+	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme,
+		json.SerializerOptions{Yaml: true, Strict: true})
 	object, kind, err := decoder.Decode(all[0], nil, nil)
 	if runtime.IsNotRegisteredError(err) {
-		return nil, fmt.Errorf("it holds a %s of %s: give a %s of %s", kind.Kind, kind.GroupVersion(), v1.ClusterPolicyKind.Kind, v1.GroupVersion)
+		return nil, fmt.Errorf("found a %s of %s: give a %s of %s", kind.Kind, kind.GroupVersion(), v1.ClusterPolicyKind.Kind,
+			v1.GroupVersion)
 	}
 	if err != nil {
 		return nil, err
 	}
 	policy, isPolicy := object.(*v1.ClusterPolicy)
 	if !isPolicy {
-		return nil, fmt.Errorf("it holds a %s: give a %s", kind.Kind, v1.ClusterPolicyKind.Kind)
+		return nil, fmt.Errorf("found a %s: give a %s", kind.Kind, v1.ClusterPolicyKind.Kind)
 	}
 	return policy, nil
 }
 
-// isAnotherKind tells whether a document holds something else than a ClusterPolicy of any version.
+// isAnotherKind reports whether a document is not a ClusterPolicy of any version.
 func isAnotherKind(document []byte) bool {
 	var kind metav1.TypeMeta
 	err := yaml.Unmarshal(document, &kind)
@@ -109,13 +110,13 @@ func readDriverToolkit(file string) (map[string]string, error) {
 		return nil, err
 	}
 	if kind := stream.GetKind(); kind != "ImageStream" {
-		return nil, fmt.Errorf("it holds a %q: give the ImageStream %s", kind, labels.DriverToolkitStream)
+		return nil, fmt.Errorf("found a %q: give the ImageStream %s", kind, labels.DriverToolkitStream)
 	}
 	return observe.DriverToolkitImages(stream), nil
 }
 
-// readNodes reads Nodes, one by one or in lists. Fields that are not known are left to the release of
-// Kubernetes that wrote them.
+// readNodes reads Nodes, one by one or in lists. Unknown fields are ignored: a newer release of Kubernetes may have
+// written them.
 func readNodes(file string, in io.Reader) ([]corev1.Node, error) {
 	all, err := documents(file, in)
 	if err != nil {
@@ -133,9 +134,9 @@ func readNodes(file string, in io.Reader) ([]corev1.Node, error) {
 	for i := range nodes {
 		switch name := nodes[i].Name; {
 		case name == "":
-			return nil, errors.New("a Node has no name: set metadata.name")
+			return nil, errors.New("a Node has no metadata.name: set it")
 		case seen[name]:
-			return nil, fmt.Errorf("it holds Node %s twice: remove one", name)
+			return nil, fmt.Errorf("Node %s is listed twice: remove one", name)
 		default:
 			seen[name] = true
 		}
@@ -175,6 +176,7 @@ func decodeNodes(document []byte) ([]corev1.Node, error) {
 		}
 		return nodes, nil
 	default:
-		return nil, fmt.Errorf("it holds a %q of %q: give Nodes of v1, as kubectl get nodes -o yaml prints them", content.Kind, content.APIVersion)
+		return nil, fmt.Errorf("found a %q of %q: give Nodes of v1, as kubectl get nodes -o yaml prints them", content.Kind,
+			content.APIVersion)
 	}
 }

@@ -31,10 +31,10 @@ import (
 type renderOptions struct {
 	policy, nodes    string
 	namespace, image string
-	// server is the version of the cluster's Kubernetes, empty where it is not said.
+	// server is the version of the cluster's Kubernetes, empty if not given.
 	server     string
 	monitoring bool
-	// toolkit is the file with the ImageStream of OpenShift's driver toolkit, empty where there is none.
+	// toolkit is the file with the ImageStream of OpenShift's driver toolkit, empty if not given.
 	toolkit string
 }
 
@@ -45,19 +45,19 @@ func renderCommand() *cobra.Command {
 		Short: "Print what the operator would apply for a policy and these nodes, without a cluster",
 		Long: `Print every object that the operator would apply for a ClusterPolicy on these nodes, as YAML.
 
-No cluster is asked: the policy and the nodes are files. What would not be applied is told on standard
-error, a sentence for each operand and for each node that runs less than others. Fields that the API does
-not know are refused; what else the API server checks at admission is not checked here.
+It reads the policy and the nodes from files and contacts no cluster. What would not be applied is listed
+on standard error, with one line for each operand and for each node on which an operand does not run. Unknown
+fields are an error; the API server's other checks at admission are not repeated here.
 
-The objects are those of a first installation, as in a cluster without any. Owner references are left out
-where the policy has no UID. Exit codes: 0 success, 1 a file cannot be read or an operand is Invalid, 2
+The objects are those of a first installation, in a cluster that has none of them. Owner references are omitted
+if the policy has no UID. Exit codes: 0 success, 1 a file cannot be read or an operand is Invalid, 2
 wrong usage.`,
 		Example: `  kubectl get nodes -o yaml > nodes.yaml
   kubectl gpu render -f policy.yaml --nodes nodes.yaml > objects.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.policy == stdin && o.nodes == stdin {
-				return errors.New("the policy and the nodes cannot both be the standard input")
+				return errors.New("the policy and the nodes cannot both come from standard input: give one of them as a file")
 			}
 			if err := o.checkServer(cmd.ErrOrStderr()); err != nil {
 				return err
@@ -69,15 +69,18 @@ wrong usage.`,
 		},
 	}
 	flags := command.Flags()
-	flags.StringVarP(&o.policy, "filename", "f", "", "file with the ClusterPolicy; - is the standard input")
-	flags.StringVar(&o.nodes, "nodes", "", "file with the Nodes, as kubectl get nodes -o yaml prints them; - is the standard input")
+	flags.StringVarP(&o.policy, "filename", "f", "", "file with the ClusterPolicy; - reads standard input")
+	flags.StringVar(&o.nodes, "nodes", "",
+		"file with the Nodes, as kubectl get nodes -o yaml prints them; - reads standard input")
 	flags.StringVarP(&o.namespace, "namespace", "n", "gpu-operator", "namespace of the operator and its operands")
 	flags.StringVar(&o.image, "image", image.Own(), "image of the operator")
-	flags.BoolVar(&o.monitoring, "monitoring", false, "the cluster has the kinds of the Prometheus operator")
+	flags.BoolVar(&o.monitoring, "monitoring", false, "the cluster serves the kinds of the Prometheus operator")
 	flags.StringVar(&o.server, "server-version", "", fmt.Sprintf(
-		"version of the cluster's Kubernetes, such as v%s.0: one that is not supported is told; the objects are the same for all", version.NewestKubernetes))
+		"version of the cluster's Kubernetes, such as v%s.0, to warn if it is not supported; it does not change the objects",
+		version.NewestKubernetes))
 	flags.StringVar(&o.toolkit, "driver-toolkit-images", "",
-		"file with the ImageStream of OpenShift's driver toolkit, as oc get -n openshift imagestream driver-toolkit -o yaml prints it")
+		"file with the ImageStream of OpenShift's driver toolkit, as oc get -n openshift imagestream driver-toolkit -o "+
+			"yaml prints it")
 	for _, required := range []string{"filename", "nodes"} {
 		if err := command.MarkFlagRequired(required); err != nil {
 			panic(err) // The flag is defined above.
@@ -86,8 +89,8 @@ wrong usage.`,
 	return command
 }
 
-// checkServer warns of a cluster that is not supported. An error means that its version is none.
-func (o renderOptions) checkServer(told io.Writer) error {
+// checkServer warns if the cluster's version is not supported. It fails if the version cannot be parsed.
+func (o renderOptions) checkServer(stderr io.Writer) error {
 	if o.server == "" {
 		return nil
 	}
@@ -96,12 +99,12 @@ func (o renderOptions) checkServer(told io.Writer) error {
 		return fmt.Errorf("--server-version: %w", err)
 	}
 	if sentence != "" {
-		fmt.Fprintln(told, "warning:", sentence)
+		fmt.Fprintln(stderr, "warning:", sentence)
 	}
 	return nil
 }
 
-func (o renderOptions) run(in io.Reader, out, told io.Writer) error {
+func (o renderOptions) run(in io.Reader, out, stderr io.Writer) error {
 	policy, err := readPolicy(o.policy, in)
 	if err != nil {
 		return fmt.Errorf("reading the policy %s: %w", o.policy, err)
@@ -116,13 +119,13 @@ func (o renderOptions) run(in io.Reader, out, told io.Writer) error {
 	}
 	catalogue, err := operands.Catalogue()
 	if err != nil {
-		return fmt.Errorf("the catalogue of operands is broken: %w", err)
+		return fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
 	}
 	facts := make([]nodeinfo.Facts, 0, len(nodes))
 	for i := range nodes {
 		facts = append(facts, observe.Facts(&nodes[i]))
 	}
-	// The order in which nodes were written is no fact about them.
+	// The output must not depend on the order of the nodes in the file.
 	sort.Slice(facts, func(i, j int) bool { return facts[i].Name < facts[j].Name })
 	computed := plan.Compute(plan.Decide(catalogue, input), input.Optional, facts)
 	printed, err := objects(computed, policy)
@@ -132,8 +135,10 @@ func (o renderOptions) run(in io.Reader, out, told io.Writer) error {
 	if _, err := out.Write(printed); err != nil {
 		return fmt.Errorf("writing the objects: %w", err)
 	}
-	for _, sentence := range slices.Concat(status.FieldNotes(policy.Spec), aboutOperands(computed), aboutNodes(computed, facts)) {
-		fmt.Fprintln(told, sentence)
+	for _, sentence := range slices.Concat(
+		status.FieldNotes(policy.Spec), aboutOperands(computed), aboutNodes(computed, facts),
+	) {
+		fmt.Fprintln(stderr, sentence)
 	}
 	return invalid(computed)
 }
@@ -146,7 +151,7 @@ func (o renderOptions) input(policy *v1.ClusterPolicy) operand.Input {
 	return operand.Input{Spec: effective.Of(policy.Spec), Namespace: o.namespace, HelperImage: o.image, Optional: optional}
 }
 
-// objects are the objects of all steps as documents of YAML, in the order in which they are applied.
+// objects returns the objects of all steps as YAML documents, in the order in which they are applied.
 func objects(p plan.Plan, policy *v1.ClusterPolicy) ([]byte, error) {
 	var printed bytes.Buffer
 	owner := render.Owner{Name: policy.Name, UID: string(policy.UID)}
@@ -177,27 +182,31 @@ func objects(p plan.Plan, policy *v1.ClusterPolicy) ([]byte, error) {
 	return printed.Bytes(), nil
 }
 
-// aboutOperands tells of the operands that would not be applied, and of the node pools that are refused, and why.
+// aboutOperands returns a line for each operand that would not be applied and each node pool that is refused, with
+// the reason.
 func aboutOperands(p plan.Plan) []string {
 	var sentences []string
 	for _, step := range p.Steps {
 		switch step.Action {
 		case plan.Remove:
-			sentences = append(sentences, fmt.Sprintf("%s would not be installed, and removed if it is: %s (%s)", step.Operand.Name, step.Message, step.State))
+			sentences = append(sentences, fmt.Sprintf("%s would not be installed, and removed if it is: %s (%s)",
+				step.Operand.Name, step.Message, step.State))
 		case plan.Hold:
-			sentences = append(sentences, fmt.Sprintf("%s would be left as it is: %s (%s, %s)", step.Operand.Name, step.Message, step.State, step.Reason))
+			sentences = append(sentences,
+				fmt.Sprintf("%s would be left unchanged: %s (%s, %s)", step.Operand.Name, step.Message, step.State, step.Reason))
 		case plan.Apply:
 		}
 	}
 	for _, pool := range p.NodePools {
 		if pool.Refused.Verdict != operand.Install {
-			sentences = append(sentences, fmt.Sprintf("what node pool %s says of its nodes would not be done: %s (%s)", pool.Name, pool.Refused.Message, pool.Refused.Reason))
+			sentences = append(sentences,
+				fmt.Sprintf("node pool %s would have no effect: %s (%s)", pool.Name, pool.Refused.Message, pool.Refused.Reason))
 		}
 	}
 	return sentences
 }
 
-// aboutNodes tells of the GPU nodes on which some operands do not run, although others have them.
+// aboutNodes returns a line for each GPU node and operand that would be installed but not run on that node.
 func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 	held := map[operand.Name]bool{}
 	for _, step := range p.Steps {
@@ -209,7 +218,8 @@ func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 			continue
 		}
 		if facts.Excluded {
-			sentences = append(sentences, fmt.Sprintf("node %s would run nothing: label %s is %q", facts.Name, labels.DeployOperands, labels.False))
+			sentences = append(sentences,
+				fmt.Sprintf("node %s would run nothing: label %s is %q", facts.Name, labels.DeployOperands, labels.False))
 			continue
 		}
 		node := p.ForNode(facts)
@@ -226,7 +236,7 @@ func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 	return sentences
 }
 
-// whyNot tells why an operand does not run on its node; empty if it does.
+// whyNot returns why an operand does not run on its node; empty if it does.
 func whyNot(rung plan.Rung) string {
 	switch rung.Need {
 	case plan.HostProvides:
@@ -238,7 +248,7 @@ func whyNot(rung plan.Rung) string {
 	return ""
 }
 
-// invalid is an error that names the operands which cannot be installed as the policy asks.
+// invalid returns an error that names the operands which cannot be installed as the policy specifies.
 func invalid(p plan.Plan) error {
 	var names []string
 	for _, step := range p.Steps {
@@ -252,7 +262,7 @@ func invalid(p plan.Plan) error {
 		}
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("the policy asks for what is not possible, as said above: change it for %s", strings.Join(names, ", "))
+		return fmt.Errorf("the policy is invalid for %s: see the reasons above and change it", strings.Join(names, ", "))
 	}
 	return nil
 }

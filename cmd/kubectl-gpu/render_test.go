@@ -16,26 +16,26 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// said is what a run of the plugin leaves behind.
-type said struct {
+// output is the result of a run of the plugin.
+type output struct {
 	code        int
 	out, errOut string
 }
 
-func kubectlGPU(in string, args ...string) said {
+func kubectlGPU(in string, args ...string) output {
 	var out, errOut bytes.Buffer
 	code := run(args, strings.NewReader(in), &out, &errOut)
-	return said{code, out.String(), errOut.String()}
+	return output{code, out.String(), errOut.String()}
 }
 
-// rendering renders a policy for the nodes in testdata, and more flags.
-func rendering(t *testing.T, spec string, flags ...string) said {
+// rendering renders a policy for the nodes in testdata, with further flags.
+func rendering(t *testing.T, spec string, flags ...string) output {
 	t.Helper()
 	policy := "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: cluster-policy}\nspec: " + spec + "\n"
 	return kubectlGPU(policy, append([]string{"render", "-f", "-", "--nodes", "testdata/nodes.yaml"}, flags...)...)
 }
 
-// decoded is what was printed, by "Kind name".
+// decoded returns the printed objects by "Kind name".
 func decoded(t *testing.T, text string) map[string]unstructured.Unstructured {
 	t.Helper()
 	found := map[string]unstructured.Unstructured{}
@@ -46,7 +46,7 @@ func decoded(t *testing.T, text string) map[string]unstructured.Unstructured {
 		}
 		key := object.GetKind() + " " + object.GetName()
 		if _, twice := found[key]; twice || object.GetKind() == "" {
-			t.Errorf("%q is there twice, or no object", key)
+			t.Errorf("%q is printed twice, or is not an object", key)
 		}
 		found[key] = object
 	}
@@ -55,7 +55,8 @@ func decoded(t *testing.T, text string) map[string]unstructured.Unstructured {
 
 func TestRenderPrintsWhatWouldBeApplied(t *testing.T) {
 	g := NewWithT(t)
-	got := kubectlGPU("", "render", "-f", "testdata/policy.yaml", "--nodes", "testdata/nodes.yaml", "-n", "gpus", "--image", "example.com/operator:v9")
+	got := kubectlGPU("", "render", "-f", "testdata/policy.yaml", "--nodes", "testdata/nodes.yaml", "-n", "gpus",
+		"--image", "example.com/operator:v9")
 	g.Expect(got.code).To(Equal(0), got.errOut)
 	all := decoded(t, got.out)
 	for _, key := range []string{
@@ -81,7 +82,7 @@ func TestRenderPrintsWhatWouldBeApplied(t *testing.T) {
 	g.Expect(plugin.Spec.Template.Spec.InitContainers[0].Image).To(Equal("example.com/operator:v9"))
 }
 
-func TestRenderTellsWhatDoesNotRun(t *testing.T) {
+func TestRenderReportsWhatDoesNotRun(t *testing.T) {
 	g := NewWithT(t)
 	got := rendering(t, "{toolkit: {enabled: false}}")
 	g.Expect(got.code).To(Equal(0))
@@ -94,31 +95,35 @@ func TestRenderTellsWhatDoesNotRun(t *testing.T) {
 	} {
 		g.Expect(strings.Split(got.errOut, "\n")).To(ContainElement(sentence))
 	}
-	g.Expect(got.errOut).NotTo(ContainSubstring("gpu-1"), "everything runs there")
+	g.Expect(got.errOut).NotTo(ContainSubstring("gpu-1"), "every operand runs there")
 	g.Expect(got.errOut).NotTo(ContainSubstring("node cpu"), "nothing is expected there")
 }
 
-func TestRenderTellsOfFieldsWithoutEffect(t *testing.T) {
+func TestRenderReportsFieldsWithoutEffect(t *testing.T) {
 	g := NewWithT(t)
-	got := rendering(t, "{driver: {upgradePolicy: {autoUpgrade: true}}, operator: {defaultRuntime: docker}, sandboxWorkloads: {enabled: true, defaultWorkload: vm-vgpu}}")
+	got := rendering(t, "{driver: {upgradePolicy: {autoUpgrade: true}}, operator: {defaultRuntime: docker}, "+
+		"sandboxWorkloads: {enabled: true, defaultWorkload: vm-vgpu}}")
 	g.Expect(got.code).To(Equal(0))
 	g.Expect(strings.Split(got.errOut, "\n")).To(ContainElements(
 		ContainSubstring("spec.driver.upgradePolicy.autoUpgrade: drivers are not upgraded automatically"),
 		"spec.operator.defaultRuntime: remove it, each node's runtime is detected",
-		"node gpu-1 would run nothing: workload vm-vgpu is not supported yet: label the node nvidia.com/gpu.workload.config=container"))
+		"node gpu-1 would run nothing: workload vm-vgpu is not supported yet: label the node "+
+			"nvidia.com/gpu.workload.config=container"))
 }
 
-func TestRenderFailsOnAnOperandThatIsInvalid(t *testing.T) {
+func TestRenderFailsOnAnInvalidOperand(t *testing.T) {
 	g := NewWithT(t)
 	got := rendering(t, `{driver: {image: "example.com/driver:1", version: "2"}}`)
 	g.Expect(got.code).To(Equal(1))
 	g.Expect(got.errOut).To(ContainSubstring(
-		`driver would be left as it is: spec.driver: image "example.com/driver:1" is a whole reference: remove repository and version (Invalid, InvalidSpec)` + "\n"))
-	g.Expect(got.errOut).To(HaveSuffix("kubectl gpu: the policy asks for what is not possible, as said above: change it for driver\n"))
+		`driver would be left unchanged: spec.driver: image "example.com/driver:1" is a whole reference: remove repository ` +
+			`and version (Invalid, InvalidSpec)` + "\n"))
+	g.Expect(got.errOut).
+		To(HaveSuffix("kubectl gpu: the policy is invalid for driver: see the reasons above and change it\n"))
 	g.Expect(decoded(t, got.out)).To(HaveKey("DaemonSet nvidia-device-plugin-daemonset"), "the others are printed")
 }
 
-func TestTheOwnerIsKeptWhereThePolicyIsOfACluster(t *testing.T) {
+func TestOwnerIsKeptIfThePolicyHasAUID(t *testing.T) {
 	g := NewWithT(t)
 	policy := "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: cluster-policy, uid: u-1}\n"
 	got := kubectlGPU(policy, "render", "-f", "-", "--nodes", "testdata/nodes.yaml")
@@ -129,8 +134,8 @@ func TestTheOwnerIsKeptWhereThePolicyIsOfACluster(t *testing.T) {
 	}
 }
 
-// Two runs can be compared as texts, whatever wrote the nodes.
-func TestTheOrderOfTheNodesChangesNothing(t *testing.T) {
+// The output does not depend on the order of the nodes, so that two runs can be compared with diff.
+func TestOrderOfNodesDoesNotMatter(t *testing.T) {
 	g := NewWithT(t)
 	text, err := os.ReadFile("testdata/nodes.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -144,26 +149,28 @@ func TestTheOrderOfTheNodesChangesNothing(t *testing.T) {
 	}
 }
 
-func TestNodesInAllFormsThatKubectlPrints(t *testing.T) {
+func TestNodesInAllFormsOfKubectl(t *testing.T) {
 	const node = `{apiVersion: v1, kind: Node, metadata: {name: NAME}}`
 	tests := map[string]struct {
 		text  string
 		names []string
 		err   string
 	}{
-		"one":        {text: node, names: []string{"NAME"}},
-		"documents":  {text: node + "\n---\n# nothing\n---\n" + strings.Replace(node, "NAME", "b", 1), names: []string{"NAME", "b"}},
+		"one": {text: node, names: []string{"NAME"}},
+		"documents": {
+			text: node + "\n---\n# nothing\n---\n" + strings.Replace(node, "NAME", "b", 1), names: []string{"NAME", "b"},
+		},
 		"a List":     {text: `{apiVersion: v1, kind: List, items: [` + node + `]}`, names: []string{"NAME"}},
 		"a NodeList": {text: `{apiVersion: v1, kind: NodeList, items: [{metadata: {name: a}}]}`, names: []string{"a"}},
 		"JSON":       {text: `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}`, names: []string{"a"}},
 		"nothing":    {text: "# nothing\n"},
-		"twice":      {text: node + "\n---\n" + node, err: "it holds Node NAME twice: remove one"},
-		"no name":    {text: `{apiVersion: v1, kind: Node}`, err: "a Node has no name: set metadata.name"},
+		"twice":      {text: node + "\n---\n" + node, err: "Node NAME is listed twice: remove one"},
+		"no name":    {text: `{apiVersion: v1, kind: Node}`, err: "a Node has no metadata.name: set it"},
 		"another kind": {
 			text: `{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod}]}`,
-			err:  `it holds a "Pod" of "v1": give Nodes of v1, as kubectl get nodes -o yaml prints them`,
+			err:  `found a "Pod" of "v1": give Nodes of v1, as kubectl get nodes -o yaml prints them`,
 		},
-		"no kind":      {text: "a: b", err: `it holds a "" of "": give Nodes of v1, as kubectl get nodes -o yaml prints them`},
+		"no kind":      {text: "a: b", err: `found a "" of "": give Nodes of v1, as kubectl get nodes -o yaml prints them`},
 		"no YAML":      {text: "a: [", err: "document 1: "},
 		"wrong fields": {text: `{apiVersion: v1, kind: Node, metadata: {labels: [a]}}`, err: "cannot unmarshal"},
 	}
@@ -185,21 +192,33 @@ func TestNodesInAllFormsThatKubectlPrints(t *testing.T) {
 	}
 }
 
-func TestWrongPoliciesAreRefusedByWhatIsWrong(t *testing.T) {
+func TestInvalidPolicyFilesAreRefused(t *testing.T) {
 	const head = "apiVersion: nvidia.com/v1\nkind: ClusterPolicy\nmetadata: {name: a}\n"
 	tests := map[string]struct{ policy, err string }{
-		"an unknown field":     {head + "spec: {driver: {enabeld: true}}", `unknown field "spec.driver.enabeld"`},
-		"two unknown fields":   {head + "spec: {toolkt: {}, drivr: {}}", `unknown field "spec.drivr", unknown field "spec.toolkt"`},
-		"a field twice":        {head + "spec:\n  mig: {}\n  mig: {}\n", `already set`},
-		"a wrong type":         {head + "spec: {driver: []}", "cannot unmarshal array"},
-		"another kind":         {"apiVersion: v1\nkind: ConfigMap\n", "it holds a ConfigMap of v1: give a ClusterPolicy of nvidia.com/v1"},
-		"another version":      {"apiVersion: nvidia.com/v2\nkind: ClusterPolicy\n", "it holds a ClusterPolicy of nvidia.com/v2"},
-		"a list of the kind":   {"apiVersion: nvidia.com/v1\nkind: ClusterPolicyList\nitems: []\n", "it holds a ClusterPolicyList: give a ClusterPolicy"},
+		"an unknown field": {head + "spec: {driver: {enabeld: true}}", `unknown field "spec.driver.enabeld"`},
+		"two unknown fields": {
+			head + "spec: {toolkt: {}, drivr: {}}", `unknown field "spec.drivr", unknown field "spec.toolkt"`,
+		},
+		"a field twice": {head + "spec:\n  mig: {}\n  mig: {}\n", `already set`},
+		"a wrong type":  {head + "spec: {driver: []}", "cannot unmarshal array"},
+		"another kind": {
+			"apiVersion: v1\nkind: ConfigMap\n", "found a ConfigMap of v1: give a ClusterPolicy of nvidia.com/v1",
+		},
+		"another version": {
+			"apiVersion: nvidia.com/v2\nkind: ClusterPolicy\n", "found a ClusterPolicy of nvidia.com/v2",
+		},
+		"a list of the kind": {
+			"apiVersion: nvidia.com/v1\nkind: ClusterPolicyList\nitems: []\n", "found a ClusterPolicyList: give a ClusterPolicy",
+		},
 		"no kind":              {"a: b\n", "'Kind' is missing"},
-		"nothing":              {"# nothing\n", "it holds 0 ClusterPolicies: give one"},
-		"more than one policy": {head + "---\n" + head, "it holds 2 ClusterPolicies: give one"},
-		"other kinds alone":    {"apiVersion: v1\nkind: ConfigMap\n---\napiVersion: v1\nkind: Secret\n", "it holds 0 ClusterPolicies: give one"},
-		"wrong beside another": {head + "spec: {driver: []}\n---\napiVersion: v1\nkind: ConfigMap\n", "cannot unmarshal array"},
+		"nothing":              {"# nothing\n", "found 0 ClusterPolicies: give exactly one"},
+		"more than one policy": {head + "---\n" + head, "found 2 ClusterPolicies: give exactly one"},
+		"other kinds alone": {
+			"apiVersion: v1\nkind: ConfigMap\n---\napiVersion: v1\nkind: Secret\n", "found 0 ClusterPolicies: give exactly one",
+		},
+		"wrong beside another": {
+			head + "spec: {driver: []}\n---\napiVersion: v1\nkind: ConfigMap\n", "cannot unmarshal array",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -213,7 +232,7 @@ func TestWrongPoliciesAreRefusedByWhatIsWrong(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsNotSupportedIsTold(t *testing.T) {
+func TestUnsupportedServerIsReported(t *testing.T) {
 	g := NewWithT(t)
 	plain := rendering(t, "{}")
 	g.Expect(rendering(t, "{}", "--server-version", "v1.34.2")).To(Equal(plain))
@@ -229,17 +248,25 @@ func TestWrongUsage(t *testing.T) {
 		code int
 		err  string
 	}{
-		"no flags":           {[]string{"render"}, 2, `required flag(s) "filename", "nodes" not set`},
-		"no nodes":           {[]string{"render", "-f", "x"}, 2, `required flag(s) "nodes" not set`},
-		"both from one pipe": {[]string{"render", "-f", "-", "--nodes", "-"}, 2, "the policy and the nodes cannot both be the standard input"},
+		"no flags": {[]string{"render"}, 2, `required flag(s) "filename", "nodes" not set`},
+		"no nodes": {[]string{"render", "-f", "x"}, 2, `required flag(s) "nodes" not set`},
+		"both from one pipe": {
+			[]string{"render", "-f", "-", "--nodes", "-"}, 2, "the policy and the nodes cannot both come from standard input",
+		},
 		"no version": {
 			[]string{"render", "-f", "x", "--nodes", "x", "--server-version", "1.x"}, 2,
 			`--server-version: "1.x" is no version of Kubernetes: give one such as v1.36.0 (see kubectl gpu --help)`,
 		},
 		"an argument":        {[]string{"render", "-f", "x", "--nodes", "x", "x"}, 2, `unknown command "x"`},
 		"an unknown command": {[]string{"rendre"}, 2, `unknown command "rendre"`},
-		"no such file":       {[]string{"render", "-f", "missing.yaml", "--nodes", "x"}, 1, "reading the policy missing.yaml: open missing.yaml: no such file"},
-		"no nodes there":     {[]string{"render", "-f", "testdata/policy.yaml", "--nodes", "missing.yaml"}, 1, "reading the nodes missing.yaml: open missing.yaml"},
+		"no such file": {
+			[]string{"render", "-f", "missing.yaml", "--nodes", "x"}, 1,
+			"reading the policy missing.yaml: open missing.yaml: no such file",
+		},
+		"no file of nodes": {
+			[]string{"render", "-f", "testdata/policy.yaml", "--nodes", "missing.yaml"}, 1,
+			"reading the nodes missing.yaml: open missing.yaml",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -252,12 +279,12 @@ func TestWrongUsage(t *testing.T) {
 	}
 }
 
-func TestMonitoringTellsThatTheKindsAreThere(t *testing.T) {
+func TestMonitoringFlagEnablesThePrometheusKinds(t *testing.T) {
 	for _, monitoring := range []bool{true, false} {
 		got := renderOptions{monitoring: monitoring}.input(&v1.ClusterPolicy{}).Optional
 		for _, kind := range []operand.OptionalKind{operand.ServiceMonitor, operand.PrometheusRule} {
 			if got[kind] != monitoring {
-				t.Errorf("with monitoring %v, %s is there: %v", monitoring, kind, got[kind])
+				t.Errorf("with monitoring %v, %s is printed: %v", monitoring, kind, got[kind])
 			}
 		}
 	}

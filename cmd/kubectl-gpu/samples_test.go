@@ -19,7 +19,7 @@ import (
 
 const samplesDir = "../../config/samples"
 
-// sampleNodes are a node of Ubuntu and one of OpenShift, with GPUs that can be partitioned.
+// sampleNodes is an Ubuntu node and an OpenShift node, with GPUs that support MIG.
 const sampleNodes = `
 apiVersion: v1
 kind: List
@@ -57,25 +57,24 @@ metadata: {namespace: openshift, name: driver-toolkit}
 spec: {tags: [{name: 418.94.202501221327-0, from: {kind: DockerImage, name: quay.io/driver-toolkit}}]}
 `
 
-// samples are the patterns of config/samples, with what the objects of each have and the default's lack.
-var samples = map[string]struct{ has, lacks string }{
+// samples lists config/samples, with a text that the objects of each sample have and those of the default do not.
+var samples = map[string]struct{ has, hasNot string }{
 	"clusterpolicy":                    {},
 	"clusterpolicy-custom-metrics":     {has: "name: custom-dcgm-metrics"},
 	"clusterpolicy-gpudirect-rdma":     {has: "name: nvidia-peermem-ctr"},
 	"clusterpolicy-gpudirect-storage":  {has: "name: nvidia-fs-ctr"},
-	"clusterpolicy-host-driver":        {lacks: "name: nvidia-driver-daemonset"},
-	"clusterpolicy-host-toolkit":       {lacks: "name: nvidia-container-toolkit-daemonset"},
+	"clusterpolicy-host-driver":        {hasNot: "name: nvidia-driver-daemonset"},
+	"clusterpolicy-host-toolkit":       {hasNot: "name: nvidia-container-toolkit-daemonset"},
 	"clusterpolicy-mig-mixed":          {has: "name: mig-layouts"},
 	"clusterpolicy-node-pools":         {has: "nvcr.io/nvidia/driver:590.44.01-ubuntu24.04"},
 	"clusterpolicy-openshift":          {has: "name: nvidia-dcgm\n"},
 	"clusterpolicy-precompiled-driver": {has: "nvcr.io/nvidia/driver:595-6.8.0-60-generic-ubuntu24.04"},
-	"clusterpolicy-private-registry":   {has: "registry.example.com/nvidia/driver:", lacks: "nvcr.io/"},
+	"clusterpolicy-private-registry":   {has: "registry.example.com/nvidia/driver:", hasNot: "nvcr.io/"},
 	"clusterpolicy-time-slicing":       {has: "name: gpu-sharing"},
 }
 
-// TestSamplesRenderWhatTheyAreFor: every sample has only known fields, asks for nothing that is not possible, and
-// changes what its name says.
-func TestSamplesRenderWhatTheyAreFor(t *testing.T) {
+// TestSamplesRenderTheirPurpose: every sample has only known fields, is valid, and changes what its name says.
+func TestSamplesRenderTheirPurpose(t *testing.T) {
 	g := NewWithT(t)
 	dir := t.TempDir()
 	nodes, stream := filepath.Join(dir, "nodes.yaml"), filepath.Join(dir, "stream.yaml")
@@ -97,18 +96,20 @@ func TestSamplesRenderWhatTheyAreFor(t *testing.T) {
 			g := NewWithT(t)
 			objects := render(g, name)
 			if has := sample.has; has != "" {
-				g.Expect([]bool{strings.Contains(usual, has), strings.Contains(objects, has)}).To(Equal([]bool{false, true}), "%q in the objects of the default and of the sample", has)
+				g.Expect([]bool{strings.Contains(usual, has), strings.Contains(objects, has)}).To(Equal([]bool{false, true}),
+					"%q in the objects of the default and of the sample", has)
 			}
-			if lacks := sample.lacks; lacks != "" {
-				g.Expect([]bool{strings.Contains(usual, lacks), strings.Contains(objects, lacks)}).To(Equal([]bool{true, false}), "%q in the objects of the default and of the sample", lacks)
+			if hasNot := sample.hasNot; hasNot != "" {
+				g.Expect([]bool{strings.Contains(usual, hasNot), strings.Contains(objects, hasNot)}).To(Equal([]bool{true, false}),
+					"%q in the objects of the default and of the sample", hasNot)
 			}
 		})
 	}
 }
 
-// TestSamplesHoldWhatTheyName: the ConfigMaps and Secrets that a policy names are in its file, with the keys that
-// are read, in the operator's namespace, and no others.
-func TestSamplesHoldWhatTheyName(t *testing.T) {
+// TestSamplesContainTheObjectsTheyName: the ConfigMaps and Secrets that a policy names are in its file, with the keys
+// that are read, in the operator's namespace, and no others.
+func TestSamplesContainTheObjectsTheyName(t *testing.T) {
 	catalogue, err := operands.Catalogue()
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	for name := range samples {
@@ -126,7 +127,7 @@ func TestSamplesHoldWhatTheyName(t *testing.T) {
 				}
 				for _, use := range uses {
 					if use.Kind == operand.ValidatingAdmissionPolicyBinding {
-						continue // The installer brings it.
+						continue // The installer creates it.
 					}
 					named[use.Reference] = append(named[use.Reference], use.Keys...)
 				}
@@ -143,18 +144,19 @@ func TestSamplesHoldWhatTheyName(t *testing.T) {
 					g.Expect(held[reference]).To(HaveKey(key), reference.String())
 				}
 			}
-			g.Expect(held).To(HaveLen(len(named)), "what nobody names")
+			g.Expect(held).To(HaveLen(len(named)), "objects that no sample names")
 		})
 	}
 }
 
-// heldBy are the ConfigMaps and Secrets of a file with their data.
+// heldBy returns the ConfigMaps and Secrets of a file with their data.
 func heldBy(g *WithT, file string) map[operand.Reference]map[string]string {
 	all, err := documents(file, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	scheme := runtime.NewScheme()
 	g.Expect(corev1.AddToScheme(scheme)).To(Succeed())
-	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
+	decoder := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme,
+		json.SerializerOptions{Yaml: true, Strict: true})
 	held := map[operand.Reference]map[string]string{}
 	for _, document := range slices.DeleteFunc(all, func(d []byte) bool { return !isAnotherKind(d) }) {
 		object, _, err := decoder.Decode(document, nil, nil)

@@ -32,13 +32,20 @@ func TestRenderForOpenShift(t *testing.T) {
 		stream string
 		code   int
 		drives bool
-		says   string
+		err    string
 	}{
-		"the release has a toolkit": {stream: stream + "spec: {tags: [{name: 418.94.202501221327-0, from: {kind: DockerImage, name: quay.io/dtk}}]}", drives: true},
-		"it has none":               {stream: stream, says: "ImageStream openshift/driver-toolkit has no tag 418.94.202501221327-0 with an image"},
-		"no stream is given":        {says: "ImageStream openshift/driver-toolkit, which is to have tag 418.94.202501221327-0, is missing"},
-		"another kind":              {stream: "kind: Node", code: 1, says: `it holds a "Node": give the ImageStream openshift/driver-toolkit`},
-		"no YAML":                   {stream: "a: [", code: 1, says: "reading the driver toolkit"},
+		"the release has a toolkit": {
+			stream: stream + "spec: {tags: [{name: 418.94.202501221327-0, from: {kind: DockerImage, name: quay.io/dtk}}]}",
+			drives: true,
+		},
+		"it has none": {
+			stream: stream, err: "ImageStream openshift/driver-toolkit has no tag 418.94.202501221327-0 with an image",
+		},
+		"no stream is given": {
+			err: "ImageStream openshift/driver-toolkit, which is to have tag 418.94.202501221327-0, is missing",
+		},
+		"another kind": {stream: "kind: Node", code: 1, err: `found a "Node": give the ImageStream openshift/driver-toolkit`},
+		"no YAML":      {stream: "a: [", code: 1, err: "reading the driver toolkit"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +58,7 @@ func TestRenderForOpenShift(t *testing.T) {
 			}
 			got := kubectlGPU(strings.TrimSpace(coreOSNode), args...)
 			g.Expect(got.code).To(Equal(test.code), got.errOut)
-			g.Expect(got.errOut).To(ContainSubstring(test.says))
+			g.Expect(got.errOut).To(ContainSubstring(test.err))
 			if test.code != 0 {
 				return
 			}

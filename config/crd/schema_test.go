@@ -10,8 +10,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
-// The names of what a schema drops are those by which it is missing.
-func TestWhatASchemaDropsOfAValue(t *testing.T) {
+// Dropped names properties as Missing does.
+func TestDropped(t *testing.T) {
 	const schema = `
 properties:
   name: {type: string}
@@ -32,11 +32,13 @@ properties:
 		"a property, and one of a block": {
 			value: `{other: 1, name: a, block: {kept: a, lost: a}}`, want: []string{"spec.block.lost", "spec.other"},
 		},
-		"a property of two elements of a list": {value: `{list: [{lost: a}, {kept: a}, {lost: b}]}`, want: []string{"spec.list.lost"}},
-		"a property of an entry of a map":      {value: `{blocks: {a: {lost: a}}}`, want: []string{"spec.blocks.lost"}},
-		"what may hold anything":               {value: `{any: {a: {b: c}}, whole: {a: {b: c}}}`},
-		"what holds nothing":                   {value: `{bare: {a: b}}`, want: []string{"spec.bare.a"}},
-		"an empty block":                       {value: `{other: {}}`, want: []string{"spec.other"}},
+		"a property of two elements of a list": {
+			value: `{list: [{lost: a}, {kept: a}, {lost: b}]}`, want: []string{"spec.list.lost"},
+		},
+		"a property of an entry of a map": {value: `{blocks: {a: {lost: a}}}`, want: []string{"spec.blocks.lost"}},
+		"an object with any properties":   {value: `{any: {a: {b: c}}, whole: {a: {b: c}}}`},
+		"an object without properties":    {value: `{bare: {a: b}}`, want: []string{"spec.bare.a"}},
+		"an empty block":                  {value: `{other: {}}`, want: []string{"spec.other"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +49,9 @@ properties:
 				}
 				return object
 			}
-			if diff := cmp.Diff(test.want, crd.Dropped(parse(schema), parse(test.value), "spec."), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(
+				test.want, crd.Dropped(parse(schema), parse(test.value), "spec."), cmpopts.EquateEmpty(),
+			); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

@@ -1,10 +1,10 @@
-// Command image makes the operator's image without a container engine: an archive in the OCI layout, which
-// "ctr images import", "podman load", "skopeo copy oci-archive:" and docker 25 and later take. It is for machines
-// that have Go and nothing else; a release is built from the Dockerfile.
+// Command image makes the operator's image without a container engine: an archive in the OCI layout, which "ctr
+// images import", "podman load", "skopeo copy oci-archive:" and docker 25 and later take. It is for machines that
+// only have Go; a release is built from the Dockerfile.
 //
-// It also writes what the programs are made of (--sbom), which is right for the Dockerfile's image too: both
-// have the files of build.sh.
+// It also writes the SBOM of the programs (--sbom), which is valid for the Dockerfile's image too: both have the
+// files of build.sh.
 //
-// Without --base it has no C library: gpu-node-cuda does not start in it, nor does nvidia-smi, so that the
-// validator stops at the toolkit. With the base image of the Dockerfile both have the same files.
+// Without --base it has no C library: gpu-node-cuda and nvidia-smi do not start in it, so that the validator stops at
+// the toolkit. With the base image of the Dockerfile both have the same files.
 package main

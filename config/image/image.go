@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// User and Entrypoint are those of the image; a test compares them and the labels with the Dockerfile.
+// User and Entrypoint of the image; a test compares them and the labels with the Dockerfile.
 const (
 	User       = "65532:65532"
 	Entrypoint = "/gpu-operator"
@@ -45,12 +45,12 @@ type options struct {
 	rootfs, out, name, arch, version, revision, base string
 }
 
-// write makes the image, writes the archive and returns the image's digest. The same files give the same
-// digest.
+// write builds the image, writes the archive and returns the image's digest. The same files give the same digest.
 func write(ctx context.Context, o options) (v1.Hash, error) {
 	tag, err := name.NewTag(o.name, name.StrictValidation)
 	if err != nil {
-		return v1.Hash{}, fmt.Errorf("--name must be that of an image with its tag, such as registry.example.com/gpu-operator:dev: %w", err)
+		return v1.Hash{}, fmt.Errorf("--name must be an image with a tag, such as registry.example.com/gpu-operator:dev: %w",
+			err)
 	}
 	base, err := baseImage(ctx, o)
 	if err != nil {
@@ -60,10 +60,12 @@ func write(ctx context.Context, o options) (v1.Hash, error) {
 	if err != nil {
 		return v1.Hash{}, fmt.Errorf("packing --rootfs=%s: %w", o.rootfs, err)
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files)), nil },
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(files)), nil
+	},
 		tarball.WithMediaType(types.OCILayer))
 	if err != nil {
-		return v1.Hash{}, fmt.Errorf("making the layer: %w", err)
+		return v1.Hash{}, fmt.Errorf("creating the layer: %w", err)
 	}
 	image, err := mutate.AppendLayers(base, layer)
 	if err != nil {
@@ -78,14 +80,14 @@ func write(ctx context.Context, o options) (v1.Hash, error) {
 	return image.Digest()
 }
 
-// baseImage is an empty one unless a base is named.
+// baseImage returns the named image, or an empty one without a name.
 func baseImage(ctx context.Context, o options) (v1.Image, error) {
 	if o.base == "" {
 		return mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), nil
 	}
 	ref, err := name.ParseReference(o.base)
 	if err != nil {
-		return nil, fmt.Errorf("--base must name an image: %w", err)
+		return nil, fmt.Errorf("--base must be an image reference: %w", err)
 	}
 	base, err := remote.Image(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: o.arch}))
@@ -113,7 +115,8 @@ func configure(image v1.Image, o options) (v1.Image, error) {
 	for key, value := range labels() {
 		config.Labels[key] = value
 	}
-	config.Labels["org.opencontainers.image.version"], config.Labels["org.opencontainers.image.revision"] = o.version, o.revision
+	config.Labels["org.opencontainers.image.version"] = o.version
+	config.Labels["org.opencontainers.image.revision"] = o.revision
 	configured, err := mutate.ConfigFile(image, file)
 	if err != nil {
 		return nil, fmt.Errorf("configuring the image: %w", err)
@@ -151,8 +154,8 @@ func save(image v1.Image, tag name.Tag, out string) (err error) {
 	return os.Rename(finished, out)
 }
 
-// archive is a directory as a tar file: in the order of names, owned by root, from the beginning of time, with
-// no rights but to read and to execute, so that the machine that makes it leaves no trace.
+// archive returns a directory as a tar file that does not depend on the machine: sorted by name, owned by root, with
+// zero times, and with no permissions but to read and to execute.
 func archive(dir string) ([]byte, error) {
 	var packed bytes.Buffer
 	writer := tar.NewWriter(&packed)
@@ -192,7 +195,7 @@ func add(writer *tar.Writer, dir, path string, entry fs.DirEntry) error {
 		}
 		return writer.WriteHeader(header)
 	case !entry.Type().IsRegular():
-		return fmt.Errorf("%s is neither a file, a directory nor a link", path)
+		return fmt.Errorf("%s is not a file, directory or symbolic link", path)
 	}
 	header.Typeflag, header.Size = tar.TypeReg, info.Size()
 	content, err := os.ReadFile(path)

@@ -30,10 +30,10 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// most is how large the files of the image may be, unpacked.
+// most is the largest unpacked size of the image's files.
 const most = 110 << 20
 
-// rootfs is what build.sh makes, from nothing but what .dockerignore lets into the build.
+// rootfs is what build.sh makes from the build context, as .dockerignore filters it.
 var rootfs string
 
 func TestMain(m *testing.M) {
@@ -56,18 +56,19 @@ func TestMain(m *testing.M) {
 // buildFromContext builds as the Dockerfile does.
 func buildFromContext(context, rootfs string) error {
 	if err := copyContext("../..", context); err != nil {
-		return fmt.Errorf("copying what the image is built from: %w", err)
+		return fmt.Errorf("copying the build context: %w", err)
 	}
 	build := exec.Command(filepath.Join(context, "config/image/build.sh"), "rootfs", rootfs)
 	build.Env = append(os.Environ(), "VERSION=v1.2.3-test")
 	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build.sh does not work from what .dockerignore lets through: %w\n%s", err, out)
+		return fmt.Errorf("build.sh fails in the build context that .dockerignore leaves: %w\n%s", err, out)
 	}
 	return nil
 }
 
-// copyContext copies what .dockerignore lets through. It knows what that file uses: all is left out (*), but
-// for directories and files named with !, and of these tests and test data.
+// copyContext copies the build context, as .dockerignore filters it. It supports the patterns that this file uses:
+// all is excluded (*), except for directories and files named with !, and from these tests and test data are
+// excluded.
 func copyContext(root, to string) error {
 	text, err := os.ReadFile(filepath.Join(root, ".dockerignore"))
 	if err != nil {
@@ -108,7 +109,7 @@ func copyFile(from, to string) error {
 	return errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, content, info.Mode()))
 }
 
-// built is an image as its archive tells it, read without the library that wrote it.
+// built is an image as read from its archive, without the library that wrote it.
 type built struct {
 	config struct {
 		Architecture, OS string
@@ -150,7 +151,9 @@ func read(g *WithT, archive string) built {
 		Layers []descriptor
 	}
 	g.Expect(json.Unmarshal(blob(index.Manifests[0]), &manifest)).To(Succeed())
-	result := built{files: map[string][]byte{}, packed: len(whole), name: index.Manifests[0].Annotations["io.containerd.image.name"]}
+	result := built{
+		files: map[string][]byte{}, packed: len(whole), name: index.Manifests[0].Annotations["io.containerd.image.name"],
+	}
 	g.Expect(json.Unmarshal(blob(manifest.Config), &result.config)).To(Succeed())
 	for _, layer := range manifest.Layers {
 		packed, err := gzip.NewReader(bytes.NewReader(blob(layer)))
@@ -183,7 +186,8 @@ func unpack(g *WithT, content []byte) (map[string]*tar.Header, map[string][]byte
 
 func imageOf(t *testing.T, o options) built {
 	t.Helper()
-	o.rootfs, o.name, o.arch, o.version, o.revision = rootfs, "registry.example.com/gpu-operator:dev", runtime.GOARCH, "v1.2.3-test", "0123abc"
+	o.rootfs, o.name, o.arch = rootfs, "registry.example.com/gpu-operator:dev", runtime.GOARCH
+	o.version, o.revision = "v1.2.3-test", "0123abc"
 	if o.out == "" {
 		o.out = filepath.Join(t.TempDir(), "image.tar")
 	}
@@ -206,7 +210,7 @@ func TestTheImageHasTheProgramsAndNoShell(t *testing.T) {
 	for name, header := range image.layers[0] {
 		g.Expect([]int{header.Uid, header.Gid}).To(Equal([]int{0, 0}), name)
 		if header.Typeflag != tar.TypeSymlink {
-			g.Expect(header.Mode&0o6022).To(BeZero(), "%s: nobody but root writes it, and it gives no rights", name)
+			g.Expect(header.Mode&0o6022).To(BeZero(), "%s: only root may write it, and it is neither setuid nor setgid", name)
 		}
 		size += header.Size
 	}
@@ -222,14 +226,16 @@ func TestTheImageHasTheProgramsAndNoShell(t *testing.T) {
 		binary, err := elf.NewFile(bytes.NewReader(image.files["usr/bin/"+program]))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(binary.Machine).To(Equal(machine), program)
-		g.Expect(binary.Section(".interp") != nil).To(Equal(program == "gpu-node-cuda"), "%s: only gpu-node-cuda needs a C library", program)
+		g.Expect(binary.Section(".interp") != nil).To(Equal(program == "gpu-node-cuda"),
+			"%s: only gpu-node-cuda needs a C library", program)
 	}
-	out, err := exec.CommandContext(t.Context(), filepath.Join(rootfs, image.config.Config.Entrypoint[0]), "--version").Output()
+	out, err := exec.CommandContext(t.Context(), filepath.Join(rootfs, image.config.Config.Entrypoint[0]),
+		"--version").Output()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(out)).To(ContainSubstring("v1.2.3-test"))
 }
 
-func TestTheImageRunsAsNobody(t *testing.T) {
+func TestImageRunsAsNonRoot(t *testing.T) {
 	g := NewWithT(t)
 	image := imageOf(t, options{})
 	g.Expect(image.name).To(Equal("registry.example.com/gpu-operator:dev"))
@@ -244,7 +250,7 @@ func TestTheImageRunsAsNobody(t *testing.T) {
 	))
 }
 
-// The Dockerfile says the same in its own language.
+// The Dockerfile sets the same configuration.
 func TestTheDockerfileMakesTheSameImage(t *testing.T) {
 	g := NewWithT(t)
 	text, err := os.ReadFile("../../Dockerfile")
@@ -295,24 +301,28 @@ func TestABaseComesFirst(t *testing.T) {
 	g.Expect(image.config.Config.User).To(Equal("65532:65532"))
 }
 
-func TestWrongArgumentsAreTold(t *testing.T) {
+func TestInvalidFlagsAreRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		options options
-		says    string
+		wantErr string
 	}{
-		"no tag":          {options{rootfs: rootfs, name: "gpu-operator", out: "x"}, "--name must be that of an image with its tag"},
-		"no files":        {options{rootfs: "/nowhere", name: "example.com/x:1", out: "x"}, "packing --rootfs=/nowhere"},
-		"no such base":    {options{rootfs: rootfs, name: "example.com/x:1", out: "x", base: "A b"}, "--base must name an image"},
+		"no tag": {
+			options{rootfs: rootfs, name: "gpu-operator", out: "x"}, "--name must be that of an image with its tag",
+		},
+		"no files": {options{rootfs: "/nowhere", name: "example.com/x:1", out: "x"}, "packing --rootfs=/nowhere"},
+		"no such base": {
+			options{rootfs: rootfs, name: "example.com/x:1", out: "x", base: "A b"}, "--base must name an image",
+		},
 		"no such out dir": {options{rootfs: rootfs, name: "example.com/x:1", out: "/nowhere/x"}, "writing --out=/nowhere/x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := write(t.Context(), test.options)
-			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.says)))
+			NewWithT(t).Expect(err).To(MatchError(ContainSubstring(test.wantErr)))
 		})
 	}
 }
 
-// What the list says is compared with what the go command reads from the same programs.
+// The SBOM is compared with what the go command reads from the same programs.
 func TestTheSBOMListsWhatIsLinked(t *testing.T) {
 	g := NewWithT(t)
 	file := filepath.Join(t.TempDir(), "sbom.json")

@@ -17,15 +17,15 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// programs is where the image has them.
+// programs is the directory of the programs in the image.
 const programs = "usr/bin"
 
-// writeSBOM writes what the programs in the image are made of, in the format CycloneDX: each program with its
-// digest, and each Go module that the linker says it has put in. What a base brings has a list of its own.
+// writeSBOM writes the SBOM of the programs in the image, in CycloneDX format: each program with its digest, and each
+// Go module that is linked into it. It does not cover the base image.
 func writeSBOM(o options, file string) error {
 	bill, err := sbom(o)
 	if err != nil {
-		return fmt.Errorf("reading what --rootfs=%s is made of: %w", o.rootfs, err)
+		return fmt.Errorf("reading the programs of --rootfs=%s: %w", o.rootfs, err)
 	}
 	out, err := os.Create(file)
 	if err != nil {
@@ -68,7 +68,7 @@ func sbom(o options) (*cdx.BOM, error) {
 	return bill, nil
 }
 
-// describe returns a program, and the modules in it by their references.
+// describe returns a program, and the modules linked into it by their references.
 func describe(path, version string) (cdx.Component, map[string]cdx.Component, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -80,7 +80,8 @@ func describe(path, version string) (cdx.Component, map[string]cdx.Component, er
 	}
 	digest := sha256.Sum256(content)
 	program := cdx.Component{
-		BOMRef: programs + "/" + filepath.Base(path), Type: cdx.ComponentTypeApplication, Name: filepath.Base(path), Version: version,
+		BOMRef: programs + "/" +
+			filepath.Base(path), Type: cdx.ComponentTypeApplication, Name: filepath.Base(path), Version: version,
 		Hashes: &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(digest[:])}},
 	}
 	standard := &debug.Module{Path: "std", Version: strings.TrimPrefix(info.GoVersion, "go")}
@@ -89,15 +90,17 @@ func describe(path, version string) (cdx.Component, map[string]cdx.Component, er
 		if module.Replace != nil {
 			module = module.Replace
 		}
-		component := cdx.Component{Type: cdx.ComponentTypeLibrary, Name: module.Path, Version: module.Version, PackageURL: packageURL(module)}
+		component := cdx.Component{
+			Type: cdx.ComponentTypeLibrary, Name: module.Path, Version: module.Version, PackageURL: packageURL(module),
+		}
 		component.BOMRef = component.PackageURL
 		parts[component.BOMRef] = component
 	}
 	return program, parts, nil
 }
 
-// packageURL names a module as vulnerability scanners do. The go.sum digest is no digest of a file, and so
-// stands nowhere.
+// packageURL returns a module's purl, by which vulnerability scanners identify it. The go.sum digest is not the
+// digest of a file, and so is omitted.
 func packageURL(module *debug.Module) string {
 	parts := strings.Split(module.Path, "/")
 	for i, part := range parts {

@@ -17,23 +17,27 @@ import (
 )
 
 const (
-	// lookPeriod is how often a wait looks, and so how exact its time is.
-	lookPeriod = 100 * time.Millisecond
-	// listPeriod is the same where all nodes are listed, which costs the API server something.
+	// pollPeriod is how often a wait polls, which is also the precision of its time.
+	pollPeriod = 100 * time.Millisecond
+	// listPeriod is the same for waits that list all nodes, which is expensive for the API server.
 	listPeriod = time.Second
-	// settledAfter is how long nothing has to be written before all counts as told: counters of the status are
-	// written every 10 s.
+	// settledAfter is how long the operator must write nothing to be at rest: the counters of the status are written
+	// every 10 s.
 	settledAfter = 12 * time.Second
 )
 
-// await looks until the check holds. Its state is told if it never does.
-func (b *bed) await(ctx context.Context, what string, every time.Duration, check func(context.Context) (holds bool, state string, err error)) error {
+// await polls until the check succeeds. On a timeout the error has the check's last state.
+func (e *env) await(
+	ctx context.Context, what string, every time.Duration,
+	check func(context.Context) (holds bool, state string, err error),
+) error {
 	last := ""
-	err := wait.PollUntilContextTimeout(ctx, every, b.timeout, true, func(ctx context.Context) (bool, error) {
-		if b.operator != nil {
+	err := wait.PollUntilContextTimeout(ctx, every, e.timeout, true, func(ctx context.Context) (bool, error) {
+		if e.operator != nil {
 			select {
-			case <-b.operator.process.Done():
-				return false, fmt.Errorf("the operator has ended, see its log %s: %w", b.operator.process.LogFile, b.operator.process.Wait())
+			case <-e.operator.process.Done():
+				return false, fmt.Errorf("the operator has exited, see its log %s: %w", e.operator.process.LogFile,
+					e.operator.process.Wait())
 			default:
 			}
 		}
@@ -49,10 +53,10 @@ func (b *bed) await(ctx context.Context, what string, every time.Duration, check
 	return nil
 }
 
-// awaitPolicy looks at the policy until the check holds.
-func (b *bed) awaitPolicy(ctx context.Context, what string, check func(v1.ClusterPolicyStatus) bool) error {
-	return b.await(ctx, what, lookPeriod, func(ctx context.Context) (bool, string, error) {
-		object, err := b.livePolicy(ctx)
+// awaitPolicy polls the policy until the check succeeds.
+func (e *env) awaitPolicy(ctx context.Context, what string, check func(v1.ClusterPolicyStatus) bool) error {
+	return e.await(ctx, what, pollPeriod, func(ctx context.Context) (bool, string, error) {
+		object, err := e.livePolicy(ctx)
 		if err != nil {
 			return false, "", err
 		}
@@ -61,44 +65,46 @@ func (b *bed) awaitPolicy(ctx context.Context, what string, check func(v1.Cluste
 	})
 }
 
-// awaitReady waits until the policy says that so many nodes are ready, and no other is there. What is not needed to use GPUs
-// counts, too, as it does with NVIDIA's operator, whose status does not tell it apart.
-func (b *bed) awaitReady(ctx context.Context, nodes int) error {
-	return b.awaitPolicy(ctx, fmt.Sprintf("%d nodes are ready", nodes), func(st v1.ClusterPolicyStatus) bool {
+// awaitReady waits until the policy reports this number of nodes, all of them ready. Operands that are not needed to
+// use GPUs count too, as with NVIDIA's operator, whose status does not distinguish them.
+func (e *env) awaitReady(ctx context.Context, nodes int) error {
+	return e.awaitPolicy(ctx, fmt.Sprintf("%d nodes are ready", nodes), func(st v1.ClusterPolicyStatus) bool {
 		return st.State == v1.StateReady && !meta.IsStatusConditionFalse(st.Conditions, v1.ConditionAuxiliaryReady) &&
 			int(st.NodeSummary.Total) == nodes && int(st.NodeSummary.Ready) == nodes
 	})
 }
 
-// awaitDegraded waits until the policy says that so many nodes are degraded.
-func (b *bed) awaitDegraded(ctx context.Context, nodes int) error {
-	return b.awaitPolicy(ctx, fmt.Sprintf("%d nodes are degraded", nodes), func(st v1.ClusterPolicyStatus) bool {
+// awaitDegraded waits until the policy reports this number of degraded nodes.
+func (e *env) awaitDegraded(ctx context.Context, nodes int) error {
+	return e.awaitPolicy(ctx, fmt.Sprintf("%d nodes are degraded", nodes), func(st v1.ClusterPolicyStatus) bool {
 		return int(st.NodeSummary.Degraded) == nodes
 	})
 }
 
-// awaitConditions waits until so many nodes say of themselves that they are ready.
-func (b *bed) awaitConditions(ctx context.Context, nodes int) error {
-	return b.await(ctx, "the conditions of all nodes are True", listPeriod, func(ctx context.Context) (bool, string, error) {
-		list := &corev1.NodeList{}
-		if err := b.client.List(ctx, list); err != nil {
-			return false, "", err
-		}
-		ready := 0
-		for i := range list.Items {
-			if condition := assess.GPUReadyCondition(&list.Items[i]); condition != nil && condition.Status == corev1.ConditionTrue {
-				ready++
+// awaitConditions waits until this number of nodes has a condition that is True.
+func (e *env) awaitConditions(ctx context.Context, nodes int) error {
+	return e.await(ctx, "the conditions of all nodes are True", listPeriod,
+		func(ctx context.Context) (bool, string, error) {
+			list := &corev1.NodeList{}
+			if err := e.client.List(ctx, list); err != nil {
+				return false, "", err
 			}
-		}
-		return ready == nodes, fmt.Sprintf("%d of %d", ready, nodes), nil
-	})
+			ready := 0
+			for i := range list.Items {
+				if condition := assess.GPUReadyCondition(&list.Items[i]); condition != nil &&
+					condition.Status == corev1.ConditionTrue {
+					ready++
+				}
+			}
+			return ready == nodes, fmt.Sprintf("%d of %d", ready, nodes), nil
+		})
 }
 
-// awaitDaemonSets waits until so many DaemonSets or more are there and each is ready on so many nodes.
-func (b *bed) awaitDaemonSets(ctx context.Context, least, nodes int) error {
-	err := b.await(ctx, "all DaemonSets are ready", lookPeriod, func(ctx context.Context) (bool, string, error) {
+// awaitDaemonSets waits until at least this number of DaemonSets exists and each is ready on this number of nodes.
+func (e *env) awaitDaemonSets(ctx context.Context, least, nodes int) error {
+	err := e.await(ctx, "all DaemonSets are ready", pollPeriod, func(ctx context.Context) (bool, string, error) {
 		list := &appsv1.DaemonSetList{}
-		if err := b.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		if err := e.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 			return false, "", err
 		}
 		ready, state := 0, ""
@@ -112,49 +118,50 @@ func (b *bed) awaitDaemonSets(ctx context.Context, least, nodes int) error {
 		return len(list.Items) >= least && ready == len(list.Items), state, nil
 	})
 	if err != nil {
-		return fmt.Errorf("%w; %s", err, b.unready(ctx))
+		return fmt.Errorf("%w; %s", err, e.unready(ctx))
 	}
 	return nil
 }
 
-// unready tells of some pods that are not ready.
-func (b *bed) unready(ctx context.Context) string {
+// unready describes some of the pods that are not ready.
+func (e *env) unready(ctx context.Context) string {
 	const most = 3
 	list := &corev1.PodList{}
-	if err := b.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	if err := e.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return "the pods cannot be listed: " + err.Error()
 	}
-	texts := []string{fmt.Sprintf("%d pods are there", len(list.Items))}
+	texts := []string{fmt.Sprintf("%d pods exist", len(list.Items))}
 	for i := range list.Items {
 		pod := &list.Items[i]
 		if readySince(pod).IsZero() && len(texts) <= most {
-			texts = append(texts, fmt.Sprintf("%s on %q, version %s, deleted %v: %s", pod.Name, pod.Spec.NodeName, pod.ResourceVersion, pod.DeletionTimestamp, pod.Status.String()))
+			texts = append(texts, fmt.Sprintf("%s on %q, version %s, deleted %v: %s", pod.Name, pod.Spec.NodeName,
+				pod.ResourceVersion, pod.DeletionTimestamp, pod.Status.String()))
 		}
 	}
 	return strings.Join(texts, "; ")
 }
 
-// readyAndSettled waits until so many nodes are ready and all has been told.
-func (b *bed) readyAndSettled(ctx context.Context, nodes int) error {
-	if err := b.awaitReady(ctx, nodes); err != nil {
+// readyAndSettled waits until this number of nodes is ready and the operator is at rest.
+func (e *env) readyAndSettled(ctx context.Context, nodes int) error {
+	if err := e.awaitReady(ctx, nodes); err != nil {
 		return err
 	}
-	return b.settle(ctx)
+	return e.settle(ctx)
 }
 
-// settle waits until the operator has written nothing for a while.
-func (b *bed) settle(ctx context.Context) error {
+// settle waits until the operator is at rest: it has written nothing for settledAfter.
+func (e *env) settle(ctx context.Context) error {
 	quietSince := time.Now()
-	mark, err := b.cluster.Mark()
+	mark, err := e.cluster.Mark()
 	if err != nil {
 		return err
 	}
-	return b.await(ctx, "the operator writes nothing", time.Second, func(context.Context) (bool, string, error) {
-		next, err := b.cluster.Mark()
+	return e.await(ctx, "the operator writes nothing", time.Second, func(context.Context) (bool, string, error) {
+		next, err := e.cluster.Mark()
 		if err != nil {
 			return false, "", err
 		}
-		calls, err := b.callsSince(mark)
+		calls, err := e.callsSince(mark)
 		if err != nil {
 			return false, "", err
 		}

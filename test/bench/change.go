@@ -15,87 +15,90 @@ import (
 )
 
 const (
-	// manyJoin is how many nodes join at once.
+	// manyJoin is how many nodes join simultaneously.
 	manyJoin = 100
-	// parallel is how many requests this program makes at a time.
+	// parallel is how many concurrent requests this program makes.
 	parallel = 16
 )
 
-// podLost measures what a pod costs that is deleted: one that little depends on, and the driver.
-func podLost(ctx context.Context, b *bed) (outcome, error) {
+// podLost measures the cost of a deleted pod: one that few others depend on, and the driver.
+func podLost(ctx context.Context, e *env) (outcome, error) {
 	out := outcome{}
 	for _, lost := range []struct{ app, node string }{
 		{pluginApp, firstNode},
-		// The simulator does not play what evicts the other operands when a driver is replaced, so that what is proven
-		// there is out of date from then on: no other phase uses this node.
-		{driverApp, nodeName(b.size - 1)},
+		// The simulator does not evict the other operands when a driver is replaced, so their validations are stale from
+		// then on: no other phase uses this node.
+		{driverApp, nodeName(e.size - 1)},
 	} {
-		calls, err := b.during(func() error {
-			if err := b.deletePod(ctx, lost.app, lost.node); err != nil {
+		calls, err := e.during(func() error {
+			if err := e.deletePod(ctx, lost.app, lost.node); err != nil {
 				return err
 			}
-			if err := b.awaitPod(ctx, lost.app, lost.node); err != nil {
+			if err := e.awaitPod(ctx, lost.app, lost.node); err != nil {
 				return err
 			}
-			return b.readyAndSettled(ctx, b.size)
+			return e.readyAndSettled(ctx, e.size)
 		})
 		if err != nil {
 			return outcome{}, err
 		}
 		what := "a pod of " + lost.app + " is deleted"
-		out.Figures = append(out.Figures, atMost(podLoss, "API writes when "+what, float64(len(calls.Writes())), podWrites, count))
+		out.Figures = append(out.Figures,
+			atMost(podLoss, "API writes when "+what, float64(len(calls.Writes())), podWrites, count))
 		out.Tallies = append(out.Tallies, tallyOf(what, calls))
 	}
 	return out, nil
 }
 
-// labelled measures a label that means nothing to the operator, and one that takes an operand off a node for a while.
-func labelled(ctx context.Context, b *bed) (outcome, error) {
-	unrelated, err := b.during(func() error {
-		return b.labelAndSettle(ctx, "bench.example.com/label", "1")
+// labelled measures a label that the operator ignores, and one that temporarily removes an operand from a node.
+func labelled(ctx context.Context, e *env) (outcome, error) {
+	unrelated, err := e.during(func() error {
+		return e.labelAndSettle(ctx, "bench.example.com/label", "1")
 	})
 	if err != nil {
 		return outcome{}, err
 	}
 	off := labels.DeployPrefix + "dcgm-exporter"
-	optOut, err := b.during(func() error {
-		if err := b.labelAndSettle(ctx, off, labels.False); err != nil {
+	optOut, err := e.during(func() error {
+		if err := e.labelAndSettle(ctx, off, labels.False); err != nil {
 			return err
 		}
-		return b.labelAndSettle(ctx, off, labels.True)
+		return e.labelAndSettle(ctx, off, labels.True)
 	})
 	return outcome{
-		Figures: []figure{atMost(other, "API writes when a label of a node changes that means nothing", float64(len(unrelated.Writes())), 0, count)},
+		Figures: []figure{atMost(other, "API writes when a label of a node changes that the operator ignores",
+			float64(len(unrelated.Writes())), 0, count)},
 		Tallies: []tally{
-			tallyOf("a label of a node changes that means nothing", unrelated),
-			tallyOf("a label takes dcgm-exporter off a node and lets it back", optOut),
+			tallyOf("a label of a node changes that the operator ignores", unrelated),
+			tallyOf("a label removes dcgm-exporter from a node and re-admits it", optOut),
 		},
 	}, err
 }
 
-// labelAndSettle labels the first node and waits until all has been told.
-func (b *bed) labelAndSettle(ctx context.Context, key, value string) error {
-	if err := b.labelNode(ctx, firstNode, map[string]any{key: value}); err != nil {
+// labelAndSettle labels the first node and waits until the operator is at rest.
+func (e *env) labelAndSettle(ctx context.Context, key, value string) error {
+	if err := e.labelNode(ctx, firstNode, map[string]any{key: value}); err != nil {
 		return err
 	}
-	return b.settle(ctx)
+	return e.settle(ctx)
 }
 
-// labelNode sets labels of a node; a nil removes one.
-func (b *bed) labelNode(ctx context.Context, name string, values map[string]any) error {
-	return b.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, map[string]any{"metadata": map[string]any{"labels": values}})
+// labelNode sets labels of a node; nil removes a label.
+func (e *env) labelNode(ctx context.Context, name string, values map[string]any) error {
+	return e.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		map[string]any{"metadata": map[string]any{"labels": values}})
 }
 
-// join measures one node that joins, and its removal.
-func join(ctx context.Context, b *bed) (outcome, error) {
+// join measures a joining node, and its removal.
+func join(ctx context.Context, e *env) (outcome, error) {
 	var added, handled time.Time
 	name := ""
-	calls, err := b.during(func() (err error) {
-		if name, err = b.sim.AddNode(ctx, simulator.NodeSpec{}); err != nil {
+	calls, err := e.during(func() (err error) {
+		if name, err = e.sim.AddNode(ctx, simulator.NodeSpec{}); err != nil {
 			return err
 		}
 		added = time.Now()
-		return b.readyAndSettled(ctx, b.size+1)
+		return e.readyAndSettled(ctx, e.size+1)
 	})
 	if err != nil {
 		return outcome{}, err
@@ -105,17 +108,18 @@ func join(ctx context.Context, b *bed) (outcome, error) {
 			handled = call.Time
 		}
 	}
-	removal, err := b.during(func() error { return b.removeNodes(ctx, []string{name}) })
+	removal, err := e.during(func() error { return e.removeNodes(ctx, []string{name}) })
 	return outcome{
 		Figures: []figure{
 			joinWrites(calls),
-			atMost(other, "from its labels until a node that joins is labelled", max(0, handled.Sub(added).Seconds()), joinSeconds, hundredths),
+			atMost(other, "from its labels until a node that joins is labelled", max(0, handled.Sub(added).Seconds()),
+				joinSeconds, hundredths),
 		},
 		Tallies: []tally{tallyOf("one node joins", calls), tallyOf("that node is removed", removal)},
 	}, err
 }
 
-// joinWrites judges each kind of write that a node may cost that joins.
+// joinWrites compares each type of write for a joining node with its goal.
 func joinWrites(calls cluster.Calls) figure {
 	var inLabels, inConditions, inStatus, beside int
 	for _, call := range calls.Writes() {
@@ -138,26 +142,26 @@ func joinWrites(calls cluster.Calls) figure {
 	}
 }
 
-// joins measures many nodes that join at once.
-func joins(ctx context.Context, b *bed) (outcome, error) {
+// joins measures many nodes that join simultaneously.
+func joins(ctx context.Context, e *env) (outcome, error) {
 	var names []string
 	begin := time.Now()
 	took := time.Duration(0)
-	calls, err := b.during(func() (err error) {
-		if names, err = b.sim.AddNodes(ctx, manyJoin); err != nil {
+	calls, err := e.during(func() (err error) {
+		if names, err = e.sim.AddNodes(ctx, manyJoin); err != nil {
 			return err
 		}
-		if err := b.awaitReady(ctx, b.size+manyJoin); err != nil {
+		if err := e.awaitReady(ctx, e.size+manyJoin); err != nil {
 			return err
 		}
 		took = time.Since(begin)
-		return b.settle(ctx)
+		return e.settle(ctx)
 	})
 	if err != nil {
 		return outcome{}, err
 	}
-	what := fmt.Sprintf("%d nodes join at once", manyJoin)
-	removal, err := b.during(func() error { return b.removeNodes(ctx, names) })
+	what := fmt.Sprintf("%d nodes join simultaneously", manyJoin)
+	removal, err := e.during(func() error { return e.removeNodes(ctx, names) })
 	return outcome{
 		Figures: []figure{
 			atMost(other, "API writes when "+what, float64(len(calls.Writes())), writesPerNode*manyJoin+joinBeside, count),
@@ -168,9 +172,9 @@ func joins(ctx context.Context, b *bed) (outcome, error) {
 }
 
 // removeNodes deletes nodes that have joined.
-func (b *bed) removeNodes(ctx context.Context, names []string) error {
+func (e *env) removeNodes(ctx context.Context, names []string) error {
 	err := inParallel(ctx, parallel, names, func(ctx context.Context, name string) error {
-		if err := b.client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		if err := e.client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 			return fmt.Errorf("delete node %s: %w", name, err)
 		}
 		return nil
@@ -178,11 +182,13 @@ func (b *bed) removeNodes(ctx context.Context, names []string) error {
 	if err != nil {
 		return err
 	}
-	return b.readyAndSettled(ctx, b.size)
+	return e.readyAndSettled(ctx, e.size)
 }
 
-// inParallel does something to many nodes, so many at a time.
-func inParallel(ctx context.Context, workers int, names []string, do func(ctx context.Context, name string) error) error {
+// inParallel calls a function for each node, with limited concurrency.
+func inParallel(
+	ctx context.Context, workers int, names []string, do func(ctx context.Context, name string) error,
+) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(workers)
 	for _, name := range names {

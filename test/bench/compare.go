@@ -14,77 +14,78 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// runKind is one of the ways to ready that alternate.
+// runKind is one of the types of runs that alternate.
 type runKind string
 
 const (
-	// presetFloor, F1: the operator's DaemonSets on nodes that have all labels, without an operator.
+	// presetFloor, F1: the operator's DaemonSets on nodes with all labels, without an operator.
 	presetFloor runKind = "F1"
-	// labellingFloor, F2: the same, on nodes that a bare loop labels meanwhile.
+	// labellingFloor, F2: the same, on nodes that a plain loop labels meanwhile.
 	labellingFloor runKind = "F2"
 	// operated is the operator.
 	operated runKind = "ours"
 )
 
-// alternation is the order of the runs, which is repeated: what else the machine does hits all kinds alike.
+// alternation is the repeated order of the runs, so that other load on the machine affects all types alike.
 var alternation = []runKind{presetFloor, labellingFloor, operated}
 
 const (
-	// watchedAfter is how long the operator's writes are counted after ready.
+	// watchedAfter is how long the operator's writes are counted after it is ready.
 	watchedAfter = time.Minute
-	// restWindow is how long the control plane must be at rest before a run begins: it uses restCores at most, and
-	// restCoresPerNode for the lease of each node. After restLimit the run begins nevertheless.
+	// restWindow is how long the control plane must be at rest before a run begins: it uses at most restCores, plus
+	// restCoresPerNode for the lease of each node. After restLimit the run begins anyway.
 	restWindow       = 2 * time.Second
 	restLimit        = 30 * time.Second
 	restCores        = 0.25
 	restCoresPerNode = 0.0005
 )
 
-// sample is what one run has found.
+// sample is the result of one run.
 type sample struct {
-	// ready is the time to ready, and pods until all pods were Ready.
+	// ready is the time until ready, and pods the time until all pods were Ready.
 	ready, pods time.Duration
-	// operator is what the operator did; nil in a floor.
+	// operator is the operator's part; nil for a floor.
 	operator *operatorSample
 }
 
-// operatorSample is what the operator used from its start to ready, and its calls.
+// operatorSample is the operator's resource usage from its start until ready, and its requests.
 type operatorSample struct {
 	cpu time.Duration
 	// rss and anonymous are peaks, in bytes.
 	rss, anonymous int64
 	calls          cluster.Calls
-	// after are the calls of the minute after ready, if watched.
+	// after are the requests of the minute after ready, if watched.
 	after   cluster.Calls
 	watched bool
 }
 
-// compare measures floors and operator in turn. Each run has a control plane of its own: the rest of a run before, its
-// garbage, its tombstones and the deletion of thousands of pods, would be in the figures of the next one, and removing
-// all of it takes longer than a start.
+// compare measures floors and operator alternately. Each run has its own control plane: garbage, tombstones and the
+// deletion of thousands of pods of the last run would distort the next one, and removing them takes longer than a
+// start.
 func compare(ctx context.Context, m *measurement) (outcome, error) {
 	runs := map[runKind][]sample{}
 	repeats := m.repeatsAt(m.kept.Nodes)
 	for i := range repeats {
 		for _, kind := range alternation {
 			var s sample
-			err := m.onControlPlane(ctx, func(ctx context.Context, b *bed) (err error) {
-				s, err = b.measure(ctx, kind, i == repeats-1)
+			err := m.onControlPlane(ctx, func(ctx context.Context, e *env) (err error) {
+				s, err = e.measure(ctx, kind, i == repeats-1)
 				return err
 			})
 			if err != nil {
 				return outcome{}, fmt.Errorf("run %d of %s: %w", i+1, kind, err)
 			}
 			runs[kind] = append(runs[kind], s)
-			fmt.Fprintf(m.told, "%d nodes, run %d of %d, %s: ready after %.1f s\n", m.kept.Nodes, i+1, repeats, kind, s.ready.Seconds())
+			fmt.Fprintf(m.progress, "%d nodes, run %d of %d, %s: ready after %.1f s\n", m.kept.Nodes, i+1, repeats, kind,
+				s.ready.Seconds())
 		}
 	}
 	return compared(m.stages, m.kept.Nodes, runs), nil
 }
 
-// measure makes one run. Nodes, watches and the operator are there and at rest before it begins.
-func (b *bed) measure(ctx context.Context, kind runKind, after bool) (sample, error) {
-	work, err := b.addFloorNodes(ctx, kind == presetFloor)
+// measure does one run. Nodes, watches and the operator exist and are at rest before it begins.
+func (e *env) measure(ctx context.Context, kind runKind, after bool) (sample, error) {
+	work, err := e.addFloorNodes(ctx, kind == presetFloor)
 	if err != nil {
 		return sample{}, err
 	}
@@ -97,64 +98,64 @@ func (b *bed) measure(ctx context.Context, kind runKind, after bool) (sample, er
 			others = append(others, object)
 		}
 	}
-	w := newWatcher(names, b.size, kind == operated)
-	if err := w.start(ctx, b.cluster.SimulatorConfig); err != nil {
+	w := newWatcher(names, e.size, kind == operated)
+	if err := w.start(ctx, e.cluster.SimulatorConfig); err != nil {
 		return sample{}, err
 	}
 	if kind == operated {
-		return b.measureOperator(ctx, w, after)
+		return e.measureOperator(ctx, w, after)
 	}
 	for _, object := range others {
-		if err := b.create(ctx, object); err != nil {
+		if err := e.create(ctx, object); err != nil {
 			return sample{}, err
 		}
 	}
-	if err := b.awaitRest(ctx); err != nil {
+	if err := e.awaitRest(ctx); err != nil {
 		return sample{}, err
 	}
 	begin := time.Now()
 	group, grouped := errgroup.WithContext(ctx)
-	group.Go(func() error { return b.labelAll(grouped, work) })
+	group.Go(func() error { return e.labelAll(grouped, work) })
 	for _, object := range daemonSets {
-		group.Go(func() error { return b.create(grouped, object) })
+		group.Go(func() error { return e.create(grouped, object) })
 	}
 	if err := group.Wait(); err != nil {
 		return sample{}, err
 	}
-	return b.awaitWatched(ctx, w, begin)
+	return e.awaitWatched(ctx, w, begin)
 }
 
-// measureOperator measures from the creation of the policy on.
-func (b *bed) measureOperator(ctx context.Context, w *watcher, after bool) (sample, error) {
+// measureOperator measures from the creation of the policy.
+func (e *env) measureOperator(ctx context.Context, w *watcher, after bool) (sample, error) {
 	wanted, err := policy()
 	if err != nil {
 		return sample{}, err
 	}
-	mark, err := b.cluster.Mark()
+	mark, err := e.cluster.Mark()
 	if err != nil {
 		return sample{}, err
 	}
-	if err := b.startOperator(ctx); err != nil {
+	if err := e.startOperator(ctx); err != nil {
 		return sample{}, err
 	}
-	if err := b.awaitRest(ctx); err != nil {
+	if err := e.awaitRest(ctx); err != nil {
 		return sample{}, err
 	}
 	begin := time.Now()
-	if err := b.create(ctx, wanted); err != nil {
+	if err := e.create(ctx, wanted); err != nil {
 		return sample{}, err
 	}
-	s, err := b.awaitWatched(ctx, w, begin)
+	s, err := e.awaitWatched(ctx, w, begin)
 	if err != nil {
 		return sample{}, err
 	}
-	usage, anonymous, err := b.operator.usage()
+	usage, anonymous, err := e.operator.usage()
 	if err != nil {
 		return sample{}, err
 	}
 	o := &operatorSample{cpu: usage.CPU, rss: usage.PeakRSS, anonymous: anonymous, watched: after}
 	s.operator = o
-	if err := b.sameDaemonSets(ctx, w.daemonSets); err != nil {
+	if err := e.sameDaemonSets(ctx, w.daemonSets); err != nil {
 		return sample{}, err
 	}
 	ready := begin.Add(s.ready)
@@ -163,12 +164,12 @@ func (b *bed) measureOperator(ctx context.Context, w *watcher, after bool) (samp
 			return sample{}, err
 		}
 	}
-	calls, err := b.callsSince(mark)
+	calls, err := e.callsSince(mark)
 	o.calls, o.after = splitCalls(calls, ready)
 	return s, err
 }
 
-// splitCalls parts calls into those that had ended by a moment and the later ones.
+// splitCalls splits requests into those that had completed at a time and the later ones.
 func splitCalls(calls cluster.Calls, moment time.Time) (until, after cluster.Calls) {
 	for _, call := range calls {
 		if call.Time.After(moment) {
@@ -180,31 +181,32 @@ func splitCalls(calls cluster.Calls, moment time.Time) (until, after cluster.Cal
 	return until, after
 }
 
-// writesOf counts writes, Events included; renewals of Leases are none.
+// writesOf counts writes, including Events but not renewals of Leases.
 func writesOf(calls cluster.Calls) int { return len(calls.Writes()) + len(calls.Events()) }
 
-// awaitWatched waits until the watcher has seen that all is ready, and returns how long it took.
-func (b *bed) awaitWatched(ctx context.Context, w *watcher, begin time.Time) (sample, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+// awaitWatched waits until the watcher has observed that everything is ready, and returns how long it took.
+func (e *env) awaitWatched(ctx context.Context, w *watcher, begin time.Time) (sample, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
 	var ended <-chan struct{}
-	if b.operator != nil {
-		ended = b.operator.process.Done()
+	if e.operator != nil {
+		ended = e.operator.process.Done()
 	}
 	select {
 	case <-w.ready:
 		pods, all := w.moments()
 		return sample{ready: all.Sub(begin), pods: pods.Sub(begin)}, nil
 	case <-ended:
-		return sample{}, fmt.Errorf("the operator has ended, see its log %s: %w", b.operator.process.LogFile, b.operator.process.Wait())
+		return sample{}, fmt.Errorf("the operator has exited, see its log %s: %w", e.operator.process.LogFile,
+			e.operator.process.Wait())
 	case <-ctx.Done():
-		return sample{}, fmt.Errorf("wait until all is ready: %w; last seen: %s", context.Cause(ctx), w.state())
+		return sample{}, fmt.Errorf("wait until everything is ready: %w; last seen: %s", context.Cause(ctx), w.state())
 	}
 }
 
-// awaitRest waits until nothing that this program has started is at work, for restLimit at most: on a slow machine the
-// upkeep of many nodes alone takes more.
-func (b *bed) awaitRest(ctx context.Context) error {
+// awaitRest waits until the child processes of this program are idle, for at most restLimit: on a slow machine many
+// nodes alone cause more load.
+func (e *env) awaitRest(ctx context.Context) error {
 	before, err := cluster.ChildrenCPU()
 	if err != nil {
 		return err
@@ -213,22 +215,22 @@ func (b *bed) awaitRest(ctx context.Context) error {
 	if err := pause(ctx, restWindow); err != nil {
 		return err
 	}
-	return b.await(ctx, "the control plane is at rest", restWindow, func(context.Context) (bool, string, error) {
+	return e.await(ctx, "the control plane is at rest", restWindow, func(context.Context) (bool, string, error) {
 		used, err := cluster.ChildrenCPU()
 		if err != nil {
 			return false, "", err
 		}
 		cores := (used - before).Seconds() / time.Since(since).Seconds()
 		before, since = used, time.Now()
-		rests := cores <= restCores+restCoresPerNode*float64(b.size) || time.Since(begin) > restLimit
+		rests := cores <= restCores+restCoresPerNode*float64(e.size) || time.Since(begin) > restLimit
 		return rests, fmt.Sprintf("%.2f cores in use", cores), nil
 	})
 }
 
-// sameDaemonSets fails where the operator has made other DaemonSets than the floor, which would then be none.
-func (b *bed) sameDaemonSets(ctx context.Context, want []string) error {
+// sameDaemonSets fails if the operator created other DaemonSets than the floor, which would then not be comparable.
+func (e *env) sameDaemonSets(ctx context.Context, want []string) error {
 	list := &appsv1.DaemonSetList{}
-	if err := b.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	if err := e.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("list DaemonSets: %w", err)
 	}
 	var got []string
@@ -238,7 +240,8 @@ func (b *bed) sameDaemonSets(ctx context.Context, want []string) error {
 	slices.Sort(got)
 	want = slices.Sorted(slices.Values(want))
 	if !slices.Equal(got, want) {
-		return fmt.Errorf("the operator has other DaemonSets than the floor: %s instead of %s", strings.Join(got, ", "), strings.Join(want, ", "))
+		return fmt.Errorf("the operator has other DaemonSets than the floor: %s instead of %s", strings.Join(got, ", "),
+			strings.Join(want, ", "))
 	}
 	return nil
 }

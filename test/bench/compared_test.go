@@ -25,11 +25,11 @@ func TestMediansListAllValues(t *testing.T) {
 	f := medians(other, "x", []float64{9, 1, 5}, 4, megabytes)
 	g.Expect(f.Measured).To(Equal("5 MB (9, 1, 5)"))
 	g.Expect(f.Value).To(Equal(5.0))
-	g.Expect(f.verdict()).To(Equal("missed"), "the median is judged")
+	g.Expect(f.verdict()).To(Equal("missed"), "the median is compared")
 	g.Expect(medians(other, "x", []float64{9, 1, 5}, 5, megabytes).verdict()).To(Equal("met"))
 }
 
-// floorsAnd are two floors of 10 s and 20 s, and operator runs with these times to ready.
+// floorsAnd returns two floors of 10 s and 20 s, and operator runs with these times until ready.
 func floorsAnd(ready ...float64) map[runKind][]sample {
 	samples := func(times ...float64) []sample {
 		var all []sample
@@ -38,7 +38,9 @@ func floorsAnd(ready ...float64) map[runKind][]sample {
 		}
 		return all
 	}
-	runs := map[runKind][]sample{presetFloor: samples(9, 10, 30), labellingFloor: samples(20, 25, 15), operated: samples(ready...)}
+	runs := map[runKind][]sample{
+		presetFloor: samples(9, 10, 30), labellingFloor: samples(20, 25, 15), operated: samples(ready...),
+	}
 	for i := range runs[operated] {
 		runs[operated][i].operator = &operatorSample{
 			cpu: time.Second, rss: 60 << 20, anonymous: 26 << 20,
@@ -65,7 +67,8 @@ func TestComparedFigures(t *testing.T) {
 	}
 	expect("ready with the operator, against F1", "1.15", "met")
 	expect("ready with the operator, against F2", "0.57", "met")
-	expect("F1: its DaemonSets at once, on nodes that have their labels, until all pods are Ready", "10.00 s (9.00, 10.00, 30.00)", "")
+	expect("F1: its DaemonSets alone, on nodes that already have their labels, until all pods are Ready",
+		"10.00 s (9.00, 10.00, 30.00)", "")
 	expect("CPU of the operator from its start to ready", "1.00 s (1.00, 1.00, 1.00)", "met")
 	expect("peak memory of the operator to ready (RSS)", "60 MB (60, 60, 60)", "met")
 	expect("of that, heap and stacks (anonymous, peak)", "26 MB (26, 26, 26)", "missed")
@@ -101,7 +104,7 @@ func TestCallsAreSplitAtReady(t *testing.T) {
 	g.Expect(after).To(Equal(cluster.Calls{at(1), at(time.Minute)}))
 }
 
-// TestNodesOfTheFastStages: no pod writes what the operator needs, so it is there from the beginning.
+// TestNodesOfTheFastStages: no pod writes what the operator needs, so the nodes have it from the beginning.
 func TestNodesOfTheFastStages(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(realistic.node().Advertised).To(BeFalse())
@@ -118,16 +121,19 @@ func TestTheOperatorsVariablesAreThoseOfItsDeployment(t *testing.T) {
 	variables, err := shippedVariables()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(variables).To(ContainElement(HavePrefix("OPERATOR_IMAGE=")))
-	g.Expect(variables).NotTo(ContainElement(Or(Equal("GOGC=400"), Equal("GOMEMLIMIT=5GiB"))), "those are of the control plane")
+	g.Expect(variables).NotTo(ContainElement(Or(Equal("GOGC=400"), Equal("GOMEMLIMIT=5GiB"))),
+		"variables of the control plane")
 
 	for name, test := range map[string]struct {
 		given corev1.EnvVar
 		want  types.GomegaMatcher
 		fails bool
 	}{
-		"a value":                  {given: corev1.EnvVar{Name: "GOGC", Value: "50"}, want: ConsistOf("GOGC=50")},
-		"from the cluster":         {given: corev1.EnvVar{Name: "X", ValueFrom: &corev1.EnvVarSource{}}, want: BeEmpty()},
-		"memory, from the cluster": {given: corev1.EnvVar{Name: "GOMEMLIMIT", ValueFrom: &corev1.EnvVarSource{}}, want: BeEmpty(), fails: true},
+		"a value":          {given: corev1.EnvVar{Name: "GOGC", Value: "50"}, want: ConsistOf("GOGC=50")},
+		"from the cluster": {given: corev1.EnvVar{Name: "X", ValueFrom: &corev1.EnvVarSource{}}, want: BeEmpty()},
+		"memory, from the cluster": {
+			given: corev1.EnvVar{Name: "GOMEMLIMIT", ValueFrom: &corev1.EnvVarSource{}}, want: BeEmpty(), fails: true,
+		},
 	} {
 		got, err := literalVariables([]corev1.EnvVar{test.given})
 		g.Expect(got).To(test.want, name)

@@ -1,11 +1,11 @@
-// Command bench measures the operator on a real control plane with simulated GPU nodes and compares it with
-// its goals: how long a fleet takes to be ready, beside what the same DaemonSets take without an operator; the
-// calls that it makes for each thing that may happen, counted in the API server's audit log; what it uses of CPU
-// and memory. "make bench" runs it.
+// Command bench measures the operator on a real control plane with simulated GPU nodes and compares it with its
+// goals: how long a fleet takes to become ready, compared with the same DaemonSets without an operator; the requests
+// that it makes for each type of event, counted in the API server's audit log; its CPU and memory usage. "make bench"
+// runs it.
 //
-// A run consists of phases, each of which tells its figures when it ends and keeps them in .cache/bench. A phase
-// that is run again replaces its own figures alone, so that a run can be cut into pieces. The figures of all
-// phases go to docs/benchmarks.md.
+// A run consists of phases, each of which prints its figures when it ends and stores them in .cache/bench. Repeating
+// a phase only replaces its own figures, so that a run can be split. The figures of all phases are written to
+// docs/benchmarks.md.
 //
-// What it cannot show: see package simulator.
+// For its limits see package simulator.
 package main

@@ -12,7 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// outcome is what a phase has found out.
+// outcome is the result of a phase.
 type outcome struct {
 	Figures []figure
 	Tallies []tally
@@ -20,20 +20,20 @@ type outcome struct {
 
 // figure is one row of the table of goals.
 type figure struct {
-	// Name is the key in theirs; that of ready and the floor also lets a ratio be formed.
+	// Name is the key in theirs; those of ready and the floor are also used for ratios.
 	Name name
-	// What was measured.
+	// What describes what was measured.
 	What string
-	// Goal in words; empty: there is none.
+	// Goal is the text of the goal; empty if there is none.
 	Goal string
-	// Met tells whether the goal was reached.
+	// Met reports whether the goal was reached.
 	Met bool
-	// Measured in words, and Value the same as a number where it is one.
+	// Measured is the text of the result, and Value its number if it is one.
 	Measured string
 	Value    float64
 }
 
-// verdict is empty where there is no goal.
+// verdict returns whether the goal was met; empty without a goal.
 func (f figure) verdict() string {
 	switch {
 	case f.Goal == "":
@@ -45,7 +45,7 @@ func (f figure) verdict() string {
 	}
 }
 
-// unit is how a number is told.
+// unit is the format of a number.
 type unit struct {
 	name   string
 	digits int
@@ -60,7 +60,7 @@ var (
 	times        = unit{"", 2}
 )
 
-func (u unit) tell(value float64) string {
+func (u unit) format(value float64) string {
 	return strconv.FormatFloat(value, 'f', u.digits, 64) + u.name
 }
 
@@ -68,31 +68,31 @@ func inMilliseconds(d time.Duration) float64 { return float64(d) / float64(time.
 
 func inMegabytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
-// plain is a figure without a goal.
+// plain returns a figure without a goal.
 func plain(name name, what string, value float64, u unit) figure {
-	return figure{Name: name, What: what, Measured: u.tell(value), Value: value}
+	return figure{Name: name, What: what, Measured: u.format(value), Value: value}
 }
 
-// atMost is a figure that must not be above the limit; a negative limit is none.
+// atMost returns a figure that must not exceed the limit; a negative limit is none.
 func atMost(name name, what string, value, limit float64, u unit) figure {
 	f := plain(name, what, value, u)
 	if limit < 0 {
 		return f
 	}
-	f.Goal, f.Met = "at most "+u.tell(limit), value <= limit
+	f.Goal, f.Met = "at most "+u.format(limit), value <= limit
 	if limit == 0 {
-		f.Goal = u.tell(limit)
+		f.Goal = u.format(limit)
 	}
 	return f
 }
 
-// tally counts what was asked of the API server.
+// tally counts requests to the API server.
 type tally struct {
-	// What happened.
+	// What describes the event.
 	What string
 	// Writes without Leases and Events; Events; and Lists.
 	Writes, Events, Lists int
-	// Detail of the writes by verb and resource, and of the reads.
+	// Details of the writes and of the reads, by verb and resource.
 	Detail, Reads string
 }
 
@@ -107,7 +107,7 @@ func tallyOf(what string, calls cluster.Calls) tally {
 	}
 }
 
-// byKind counts calls by verb, resource and subresource, the most frequent first.
+// byKind counts requests by verb, resource and subresource, the most frequent first.
 func byKind(calls cluster.Calls) string {
 	counts := map[string]int{}
 	for _, call := range calls {

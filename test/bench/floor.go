@@ -24,11 +24,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-// labelWorkers is how many nodes the bare loop labels at a time.
+// labelWorkers is how many nodes the plain loop labels concurrently.
 const labelWorkers = 8
 
-// floor measures what the operator's own objects take without it: on nodes that have all labels already, and on nodes
-// that get them from a bare loop meanwhile. Each on a control plane of its own.
+// floor measures the operator's objects without the operator: on nodes that already have all labels, and on nodes
+// that a plain loop labels meanwhile, each on its own control plane.
 func floor(ctx context.Context, m *measurement) (outcome, error) {
 	var out outcome
 	for _, kind := range []struct {
@@ -36,15 +36,16 @@ func floor(ctx context.Context, m *measurement) (outcome, error) {
 		what   string
 		preset bool
 	}{
-		{floorTime, "the same without the operator: its objects, on nodes that have their labels, until the DaemonSets are ready", true},
-		{labellingFloorTime, "the same, on nodes that a bare loop labels meanwhile", false},
+		{floorTime, "the same without the operator: its objects, on nodes that already have their labels, until the " +
+			"DaemonSets are ready", true},
+		{labellingFloorTime, "the same, on nodes that a plain loop labels meanwhile", false},
 	} {
-		err := m.onControlPlane(ctx, func(ctx context.Context, b *bed) error {
-			work, err := b.addFloorNodes(ctx, kind.preset)
+		err := m.onControlPlane(ctx, func(ctx context.Context, e *env) error {
+			work, err := e.addFloorNodes(ctx, kind.preset)
 			if err != nil {
 				return err
 			}
-			took, err := b.untilReady(ctx, work)
+			took, err := e.untilReady(ctx, work)
 			out.Figures = append(out.Figures, plain(kind.name, kind.what, took.Seconds(), seconds))
 			return err
 		})
@@ -55,9 +56,9 @@ func floor(ctx context.Context, m *measurement) (outcome, error) {
 	return out, nil
 }
 
-// bare measures as many DaemonSets of one container that needs nothing.
-func bare(ctx context.Context, b *bed) (outcome, error) {
-	if _, err := b.sim.AddNodes(ctx, b.size); err != nil {
+// bare measures the same number of DaemonSets, each with one container without dependencies.
+func bare(ctx context.Context, e *env) (outcome, error) {
+	if _, err := e.sim.AddNodes(ctx, e.size); err != nil {
 		return outcome{}, err
 	}
 	var work floorWork
@@ -75,29 +76,29 @@ func bare(ctx context.Context, b *bed) (outcome, error) {
 			},
 		})
 	}
-	took, err := b.untilReady(ctx, work)
+	took, err := e.untilReady(ctx, work)
 	return outcome{Figures: []figure{
 		plain(bareTime, fmt.Sprintf("%d bare DaemonSets", operandCount), took.Seconds(), seconds),
 	}}, err
 }
 
-// floorWork is what an operator is left to do on nodes that are there.
+// floorWork is the work of an operator for existing nodes.
 type floorWork struct {
-	// objects in the order in which the operator applies them.
+	// objects are in the order in which the operator applies them.
 	objects []client.Object
-	// unlabelled are the nodes without the labels that it writes.
+	// unlabelled are the nodes without the operator's labels.
 	unlabelled []string
 	labels     map[string]string
 }
 
-// untilReady does the work and returns how long it took until all DaemonSets were ready.
-func (b *bed) untilReady(ctx context.Context, work floorWork) (time.Duration, error) {
+// untilReady does the work and returns the time until all DaemonSets were ready.
+func (e *env) untilReady(ctx context.Context, work floorWork) (time.Duration, error) {
 	begin := time.Now()
 	group, grouped := errgroup.WithContext(ctx)
-	group.Go(func() error { return b.labelAll(grouped, work) })
+	group.Go(func() error { return e.labelAll(grouped, work) })
 	group.Go(func() error {
 		for _, object := range work.objects {
-			if err := b.create(grouped, object); err != nil {
+			if err := e.create(grouped, object); err != nil {
 				return err
 			}
 		}
@@ -106,52 +107,51 @@ func (b *bed) untilReady(ctx context.Context, work floorWork) (time.Duration, er
 	if err := group.Wait(); err != nil {
 		return 0, err
 	}
-	err := b.awaitDaemonSets(ctx, operandCount, b.size)
+	err := e.awaitDaemonSets(ctx, operandCount, e.size)
 	return time.Since(begin), err
 }
 
-// labelAll writes what the operator would on each node, by one patch.
-func (b *bed) labelAll(ctx context.Context, work floorWork) error {
+// labelAll writes the operator's labels on each node, in one patch.
+func (e *env) labelAll(ctx context.Context, work floorWork) error {
 	values := map[string]any{}
 	for key, value := range work.labels {
 		values[key] = value
 	}
 	return inParallel(ctx, labelWorkers, work.unlabelled, func(ctx context.Context, node string) error {
-		return b.labelNode(ctx, node, values)
+		return e.labelNode(ctx, node, values)
 	})
 }
 
-// addFloorNodes makes nodes, with the labels that the operator would write if they are preset, and returns what is
-// left to do.
-func (b *bed) addFloorNodes(ctx context.Context, preset bool) (floorWork, error) {
-	spec := b.stages.node()
-	name, err := b.sim.AddNode(ctx, spec)
+// addFloorNodes creates nodes, with the operator's labels if preset, and returns the remaining work.
+func (e *env) addFloorNodes(ctx context.Context, preset bool) (floorWork, error) {
+	spec := e.stages.node()
+	name, err := e.sim.AddNode(ctx, spec)
 	if err != nil {
 		return floorWork{}, err
 	}
-	// All others are like the first one.
-	work, err := b.floorWork(ctx, name)
+	// All others are identical to the first one.
+	work, err := e.floorWork(ctx, name)
 	if err != nil {
 		return floorWork{}, err
 	}
 	work.unlabelled = []string{name}
 	if preset {
-		if err := b.labelAll(ctx, work); err != nil {
+		if err := e.labelAll(ctx, work); err != nil {
 			return floorWork{}, err
 		}
 		all := maps.Clone(work.labels)
 		maps.Copy(all, spec.Labels)
 		spec.Labels, work.unlabelled = all, nil
 	}
-	names, err := b.sim.AddNodesOf(ctx, b.size-1, spec)
+	names, err := e.sim.AddNodesOf(ctx, e.size-1, spec)
 	if !preset {
 		work.unlabelled = append(work.unlabelled, names...)
 	}
 	return work, err
 }
 
-// floorWork is what the operator would do where all nodes are like this one.
-func (b *bed) floorWork(ctx context.Context, name string) (floorWork, error) {
+// floorWork returns the operator's work if all nodes are identical to this one.
+func (e *env) floorWork(ctx context.Context, name string) (floorWork, error) {
 	wanted, err := policy()
 	if err != nil {
 		return floorWork{}, err
@@ -161,10 +161,11 @@ func (b *bed) floorWork(ctx context.Context, name string) (floorWork, error) {
 		return floorWork{}, err
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := b.client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
+	if err := e.client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
 		return floorWork{}, fmt.Errorf("read node %s: %w", name, err)
 	}
-	decisions := plan.Decide(catalogue, operand.Input{Spec: effective.Of(wanted.Spec), Namespace: namespace, HelperImage: image.Own()})
+	decisions := plan.Decide(catalogue,
+		operand.Input{Spec: effective.Of(wanted.Spec), Namespace: namespace, HelperImage: image.Own()})
 	facts, preset := observe.Facts(node), map[string]string{}
 	for key, value := range decisions.NodeLabels(facts, node.Labels, plan.Running{Injector: true}) {
 		if value != nil {
@@ -176,7 +177,7 @@ func (b *bed) floorWork(ctx context.Context, name string) (floorWork, error) {
 	return floorWork{objects: objects, labels: preset}, err
 }
 
-// rendered are the objects of a plan, in the order in which they are applied.
+// rendered returns the objects of a plan, in the order in which they are applied.
 func rendered(p plan.Plan, owner string) ([]client.Object, error) {
 	var objects []client.Object
 	for _, step := range p.Steps {
@@ -192,7 +193,7 @@ func rendered(p plan.Plan, owner string) ([]client.Object, error) {
 			if err != nil {
 				return nil, err
 			}
-			// There is no policy to belong to.
+			// There is no policy to own them.
 			intent.SetOwnerReferences(nil)
 			objects = append(objects, intent)
 		}

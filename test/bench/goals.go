@@ -1,14 +1,14 @@
 package main
 
-// name is what a figure is known by.
+// name identifies a figure.
 type name string
 
-// Figures that have something beside them: that of NVIDIA's operator, or another figure that they are compared with.
+// Figures that are compared: with that of NVIDIA's operator, or with another figure.
 const (
 	readyTime name = "ready"
 	floorTime name = "floor"
 	bareTime  name = "bare"
-	// labellingFloorTime is the floor on nodes that a bare loop labels.
+	// labellingFloorTime is the floor on nodes that a plain loop labels.
 	labellingFloorTime name = "labelling floor"
 	cpuToReady         name = "cpu"
 	peakMemory         name = "memory"
@@ -19,18 +19,18 @@ const (
 	podLoss            name = "pod"
 	restarted          name = "restart"
 	noOpWrites         name = "no-op writes"
-	// What is measured in runs that alternate with floors.
+	// Figures of runs that alternate with floors.
 	watchedReady  name = "watched ready"
 	watchedCPU    name = "watched cpu"
 	watchedMemory name = "watched memory"
 	watchedWrites name = "watched writes"
 	watchedLate   name = "watched after ready"
-	// other figures have nothing beside them.
+	// other figures are not compared.
 	other name = ""
 )
 
-// theirs are figures of NVIDIA's operator (commit a22dbf67), by the number of nodes. They were measured once on the
-// same kind of machine, control plane and simulated nodes; see docs/benchmarks.md.
+// theirs are figures of NVIDIA's operator (commit a22dbf67), by the number of nodes. They were measured once with the
+// same type of machine, control plane and simulated nodes; see docs/benchmarks.md.
 var theirs = map[name]map[int]string{
 	readyTime:   {100: "13 to 15 s", 1000: "159 s"},
 	bareTime:    {100: "6.4 s", 1000: "71 s"},
@@ -45,7 +45,7 @@ var theirs = map[name]map[int]string{
 	noOpWrites:  {100: "80 to 150"},
 }
 
-// theirsFast are the same with the fast stages.
+// theirsFast are the same for the fast stages.
 var theirsFast = map[name]map[int]string{
 	watchedReady:  {100: "12.2 s", 1000: "144.2 s"},
 	watchedCPU:    {100: "1.61 s", 1000: "14.4 s"},
@@ -54,7 +54,7 @@ var theirsFast = map[name]map[int]string{
 	watchedLate:   {1000: "18,605"},
 }
 
-// theirsOf is what stands beside a figure; empty: nothing.
+// theirsOf returns the figure of NVIDIA's operator to compare with; empty if there is none.
 func theirsOf(how stages, name name, nodes int) string {
 	if how == fast {
 		return theirsFast[name][nodes]
@@ -64,35 +64,35 @@ func theirsOf(how stages, name name, nodes int) string {
 
 // Goals.
 const (
-	// ratioLimit is how much longer the operator may take than its DaemonSets alone.
+	// ratioLimit is the limit for the operator's time relative to its DaemonSets alone.
 	ratioLimit = 1.15
-	// labellingRatioLimit is the same against its DaemonSets on nodes that a bare loop labels, and
-	// fastLabellingRatioLimit with the fast stages.
+	// labellingRatioLimit is the same relative to its DaemonSets on nodes that a plain loop labels, and
+	// fastLabellingRatioLimit for the fast stages.
 	labellingRatioLimit, fastLabellingRatioLimit = 1.12, 1.10
-	// fastWritesPerNode and fastWritesBeside are writesPerNode and writesBeside with the fast stages, Events included.
+	// fastWritesPerNode and fastWritesBeside are writesPerNode and writesBeside for the fast stages, including Events.
 	fastWritesPerNode, fastWritesBeside = 3, 40
-	// writesPerNode and writesBeside are what the way to ready may cost.
+	// writesPerNode and writesBeside limit the writes until ready: per node, and in addition to that.
 	writesPerNode, writesBeside = 4, 60
-	// joinLabels, joinConditions and joinStatus are what one node may cost that joins.
+	// joinLabels, joinConditions and joinStatus limit the writes for one joining node.
 	joinLabels, joinConditions, joinStatus = 2, 2, 3
-	// joinBeside is what many nodes that join at once may cost beside writesPerNode each.
+	// joinBeside limits the writes for many simultaneously joining nodes, in addition to writesPerNode for each.
 	joinBeside = 20
-	// joinSeconds is how soon a node that joins is worked on.
+	// joinSeconds limits the time until a joining node is labelled.
 	joinSeconds = 1
-	// podWrites are what a lost pod may cost.
+	// podWrites limits the writes for a lost pod.
 	podWrites = 3
-	// overdueSeconds is how soon after its deadline a stage is told to be overdue.
+	// overdueSeconds limits the time from a stage's deadline until it is reported as overdue.
 	overdueSeconds = 10
-	// cachesSeconds is how soon the caches are filled after a start.
+	// cachesSeconds limits the time from a start until the caches are synced.
 	cachesSeconds = 5
-	// none is the limit of what has no goal.
+	// none is the limit of figures without a goal.
 	none = -1
 )
 
-// limits are goals that depend on the number of nodes: those of the first size that is not smaller.
+// limits are goals that depend on the number of nodes: those of the smallest size that is not smaller apply.
 type limits struct {
 	nodes int
-	// cpu in seconds, memory in megabytes, pass in milliseconds.
+	// Units: cpu in seconds, memory in megabytes, pass in milliseconds.
 	cpu, memory, pass float64
 }
 
@@ -111,16 +111,16 @@ func limitsOf(nodes int) limits {
 	return limits{nodes: nodes, cpu: none, memory: none, pass: none}
 }
 
-// comparedLimits are goals of runs that alternate with floors.
+// comparedLimits are the goals of runs that alternate with floors.
 type comparedLimits struct {
 	// toPreset and toLabelling are ratios to the two floors.
 	toPreset, toLabelling float64
-	// cpu in seconds, memory and anonymous in megabytes.
+	// Units: cpu in seconds, memory and anonymous in megabytes.
 	cpu, memory, anonymous float64
 	writes                 float64
 }
 
-// fastBySize are limits of what the operator uses with the fast stages.
+// fastBySize limits the operator's resource usage for the fast stages.
 var fastBySize = []struct {
 	nodes                  int
 	cpu, memory, anonymous float64
@@ -129,9 +129,11 @@ var fastBySize = []struct {
 	{nodes: 1000, cpu: 12, memory: 105, anonymous: 70},
 }
 
-// comparedGoals are those of a size. What the operator uses with the realistic stages is judged where it is installed.
+// comparedGoals returns the goals of a size. With the realistic stages the phase install checks the resource usage.
 func comparedGoals(how stages, nodes int) comparedLimits {
-	goals := comparedLimits{toPreset: ratioLimit, toLabelling: labellingRatioLimit, cpu: none, memory: none, anonymous: none, writes: none}
+	goals := comparedLimits{
+		toPreset: ratioLimit, toLabelling: labellingRatioLimit, cpu: none, memory: none, anonymous: none, writes: none,
+	}
 	if how != fast {
 		return goals
 	}

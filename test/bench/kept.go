@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// kept is what is known of one size and one way to play pods, from this run and earlier ones.
+// kept has the figures of one size and one type of stages, from this run and earlier ones.
 type kept struct {
 	Nodes  int
 	Stages stages
@@ -19,12 +19,12 @@ type kept struct {
 	Phases map[string]keptPhase
 }
 
-// keptPhase is the last run of a phase.
+// keptPhase has the figures of the last run of a phase.
 type keptPhase struct {
 	Outcome outcome
 	// Machine, Commit and Date (YYYY-MM-DD) of the run.
 	Machine, Commit, Date string
-	// Load of the machine in the minute before the program began: how many threads wanted a core.
+	// Load average of the machine in the minute before the program started.
 	Load float64
 }
 
@@ -32,7 +32,7 @@ func keptFile(dir string, how stages, nodes int) string {
 	return filepath.Join(dir, strings.TrimSuffix(fmt.Sprintf("%d-%s", nodes, how), "-")+".json")
 }
 
-// readKept reads what earlier runs have left; what cannot be read is as if it were not there.
+// readKept reads the figures of earlier runs; an unreadable file counts as missing.
 func readKept(dir string, how stages, nodes int) kept {
 	k := kept{}
 	if text, err := os.ReadFile(keptFile(dir, how, nodes)); err == nil {
@@ -47,7 +47,7 @@ func readKept(dir string, how stages, nodes int) kept {
 	return k
 }
 
-// keep replaces what is known of a phase.
+// keep replaces the figures of a phase.
 func (k *kept) keep(dir, phase string, load float64, out outcome) error {
 	k.Phases[phase] = keptPhase{
 		Outcome: out, Machine: machine(), Commit: commit(), Date: time.Now().UTC().Format(time.DateOnly), Load: load,
@@ -57,15 +57,15 @@ func (k *kept) keep(dir, phase string, load float64, out outcome) error {
 		return fmt.Errorf("encode figures: %w", err)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make the folder for figures: %w", err)
+		return fmt.Errorf("create the folder for figures: %w", err)
 	}
 	if err := os.WriteFile(keptFile(dir, k.Stages, k.Nodes), text, 0o644); err != nil {
-		return fmt.Errorf("keep figures: %w", err)
+		return fmt.Errorf("store figures: %w", err)
 	}
 	return nil
 }
 
-// machine describes this one, as far as it tells.
+// machine describes this machine.
 func machine() string {
 	model, memory := runtime.GOARCH, ""
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -80,17 +80,17 @@ func machine() string {
 	return fmt.Sprintf("%d cores of %s%s, %s", runtime.NumCPU(), model, memory, runtime.Version())
 }
 
-// load is the average of the last minute; 0 where the kernel does not tell.
+// load returns the load average of the last minute; 0 if it is unknown.
 func load() float64 {
 	average := 0.0
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
-		// The first number; another text leaves 0.
+		// The first number; 0 if it cannot be parsed.
 		_, _ = fmt.Sscan(string(text), &average)
 	}
 	return average
 }
 
-// field is the first value of a file of lines such as "model name : X".
+// field returns the first value of a key in a file of lines such as "model name : X".
 func field(text, key, otherwise string) string {
 	for line := range strings.Lines(text) {
 		if before, value, found := strings.Cut(line, ":"); found && strings.TrimSpace(before) == key {
@@ -100,10 +100,10 @@ func field(text, key, otherwise string) string {
 	return otherwise
 }
 
-// product is what the operator is built and installed from.
+// product lists the paths that the operator is built and installed from.
 var product = []string{"api", "assets", "cmd", "config", "internal", "go.mod"}
 
-// commit is the last one that changed the operator, with -dirty where files were changed since.
+// commit returns the last one that changed the operator, with -dirty if files have changed since.
 func commit() string {
 	last, err := exec.Command("git", append([]string{"log", "-1", "--format=%h", "--"}, product...)...).Output()
 	if err != nil {

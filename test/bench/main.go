@@ -14,12 +14,12 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// What bench ends with.
+// Exit codes of bench.
 const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
-	// exitMissed is a goal that was missed, with -strict.
+	// exitMissed: a goal was missed, with -strict.
 	exitMissed = 3
 )
 
@@ -33,12 +33,12 @@ func start(args []string) int {
 	case err != nil:
 		return exitUsage
 	}
-	// What the libraries log, such as a watch that they have started again, would tear the tables apart.
+	// Messages of the libraries, such as a restarted watch, would garble the tables.
 	klog.SetLogger(logr.Discard())
 	ctrl.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// A second signal ends this program at once; the kernel then ends its children.
+	// A second signal ends this program immediately; the kernel then ends its children.
 	context.AfterFunc(ctx, stop)
 	missed, err := run(ctx, o, os.Stdout)
 	switch {

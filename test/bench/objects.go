@@ -14,30 +14,31 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// create makes an object.
-func (b *bed) create(ctx context.Context, object client.Object) error {
-	if err := b.client.Create(ctx, object); err != nil {
+// create creates an object.
+func (e *env) create(ctx context.Context, object client.Object) error {
+	if err := e.client.Create(ctx, object); err != nil {
 		return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
 	}
 	return nil
 }
 
 // patch merges a change into an object.
-func (b *bed) patch(ctx context.Context, object client.Object, change map[string]any) error {
+func (e *env) patch(ctx context.Context, object client.Object, change map[string]any) error {
 	text, err := json.Marshal(change)
 	if err != nil {
 		return fmt.Errorf("encode a change of %s: %w", object.GetName(), err)
 	}
-	if err := b.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, text)); err != nil {
+	if err := e.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, text)); err != nil {
 		return fmt.Errorf("change %s: %w", object.GetName(), err)
 	}
 	return nil
 }
 
-// podOn is the pod of an app on a node that is not being deleted; nil if there is none.
-func (b *bed) podOn(ctx context.Context, app, node string) (*corev1.Pod, error) {
+// podOn returns the pod of an app on a node that is not being deleted; nil if there is none.
+func (e *env) podOn(ctx context.Context, app, node string) (*corev1.Pod, error) {
 	list := &corev1.PodList{}
-	err := b.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{labels.App: app}, client.MatchingFields{"spec.nodeName": node})
+	err := e.client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels{labels.App: app},
+		client.MatchingFields{"spec.nodeName": node})
 	if err != nil {
 		return nil, fmt.Errorf("look for the pod of %s on %s: %w", app, node, err)
 	}
@@ -49,43 +50,44 @@ func (b *bed) podOn(ctx context.Context, app, node string) (*corev1.Pod, error) 
 	return nil, nil
 }
 
-func (b *bed) deletePod(ctx context.Context, app, node string) error {
-	pod, err := b.podOn(ctx, app, node)
+func (e *env) deletePod(ctx context.Context, app, node string) error {
+	pod, err := e.podOn(ctx, app, node)
 	if err != nil {
 		return err
 	}
 	if pod == nil {
 		return fmt.Errorf("there is no pod of %s on %s to delete", app, node)
 	}
-	if err := b.client.Delete(ctx, pod); err != nil {
+	if err := e.client.Delete(ctx, pod); err != nil {
 		return fmt.Errorf("delete pod %s: %w", pod.Name, err)
 	}
 	return nil
 }
 
 // awaitPod waits until there is a ready pod of an app on a node.
-func (b *bed) awaitPod(ctx context.Context, app, node string) error {
-	return b.await(ctx, "the pod of "+app+" on "+node+" is ready", lookPeriod, func(ctx context.Context) (bool, string, error) {
-		pod, err := b.podOn(ctx, app, node)
-		if err != nil || pod == nil {
-			return false, "no pod", err
-		}
-		since := readySince(pod)
-		return !since.IsZero(), string(pod.Status.Phase), nil
-	})
+func (e *env) awaitPod(ctx context.Context, app, node string) error {
+	return e.await(ctx, "the pod of "+app+" on "+node+" is ready", pollPeriod,
+		func(ctx context.Context) (bool, string, error) {
+			pod, err := e.podOn(ctx, app, node)
+			if err != nil || pod == nil {
+				return false, "no pod", err
+			}
+			since := readySince(pod)
+			return !since.IsZero(), string(pod.Status.Phase), nil
+		})
 }
 
-// work is what runs of the stack on the nodes: how often each pod's containers were started again, by the pod's UID, and the
-// generation of each DaemonSet.
+// work is the state of the running stack: the restart count of each pod, by UID, and the generation of each
+// DaemonSet.
 type work struct {
 	restarts    map[types.UID]int32
 	generations map[string]int64
 }
 
-func (b *bed) work(ctx context.Context) (work, error) {
+func (e *env) work(ctx context.Context) (work, error) {
 	nodes, pods, sets := &corev1.NodeList{}, &corev1.PodList{}, &appsv1.DaemonSetList{}
-	err := errors.Join(b.client.List(ctx, nodes), b.client.List(ctx, pods, client.InNamespace(namespace)),
-		b.client.List(ctx, sets, client.InNamespace(namespace)))
+	err := errors.Join(e.client.List(ctx, nodes), e.client.List(ctx, pods, client.InNamespace(namespace)),
+		e.client.List(ctx, sets, client.InNamespace(namespace)))
 	if err != nil {
 		return work{}, fmt.Errorf("list nodes, pods and DaemonSets: %w", err)
 	}
@@ -96,7 +98,7 @@ func (b *bed) work(ctx context.Context) (work, error) {
 	w := work{restarts: map[types.UID]int32{}, generations: map[string]int64{}}
 	for i := range pods.Items {
 		if !there[pods.Items[i].Spec.NodeName] {
-			// Of a node that has been removed: the garbage collector takes a minute.
+			// The pod of a removed node: the garbage collector takes a minute.
 			continue
 		}
 		sum := int32(0)
@@ -126,9 +128,9 @@ func (w work) disturbed(after work) (pods, daemonSets int) {
 	return pods, daemonSets
 }
 
-// undisturbed are the figures of what must leave the work alone.
-func (b *bed) undisturbed(ctx context.Context, what string, before work) ([]figure, error) {
-	after, err := b.work(ctx)
+// undisturbed returns the figures for a phase that must not disturb the work.
+func (e *env) undisturbed(ctx context.Context, what string, before work) ([]figure, error) {
+	after, err := e.work(ctx)
 	if err != nil {
 		return nil, err
 	}

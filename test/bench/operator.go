@@ -15,32 +15,32 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// samplePeriod is how often the memory of the operator is read; the kernel keeps the peak of all of it, but not
-// that of its anonymous part.
+// samplePeriod is how often the operator's memory is sampled; the kernel only tracks the peak of the total, not of
+// the anonymous part.
 const samplePeriod = 100 * time.Millisecond
 
-// operator is one run of the operator's process.
+// operator is one operator process.
 type operator struct {
 	process *cluster.Operator
-	// metrics is the address of its endpoint.
+	// metrics is the address of its metrics endpoint.
 	metrics string
-	// filled is how long it took from its start until its caches were filled.
+	// filled is the time from its start until its caches were synced.
 	filled time.Duration
 
 	cancel  context.CancelFunc
 	sampler sync.WaitGroup
 	lock    sync.Mutex
-	// anonymous is the most that was seen of the part of its memory that no file backs.
+	// anonymous is the peak sample of its anonymous memory.
 	anonymous int64
 }
 
-// startOperator runs the operator as its Deployment does: with its account, its variables and leader election.
-func (b *bed) startOperator(ctx context.Context) error {
+// startOperator runs the operator as its Deployment does: with its ServiceAccount, its variables and leader election.
+func (e *env) startOperator(ctx context.Context) error {
 	variables, err := shippedVariables()
 	if err != nil {
 		return err
 	}
-	kubeconfig, err := b.cluster.ServiceAccountKubeconfig(ctx, namespace, account, "")
+	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(ctx, namespace, account, "")
 	if err != nil {
 		return err
 	}
@@ -50,9 +50,9 @@ func (b *bed) startOperator(ctx context.Context) error {
 	}
 	begin := time.Now()
 	o.process, err = cluster.StartOperator(ctx, cluster.OperatorOptions{
-		Binary: b.binary, Kubeconfig: kubeconfig, Env: variables,
+		Binary: e.binary, Kubeconfig: kubeconfig, Env: variables,
 		Args:    []string{"--leader-elect=true", "--metrics-bind-address=" + o.metrics, "--metrics-secure=false"},
-		LogFile: filepath.Join(b.cluster.LogDir, "gpu-operator.log"),
+		LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
 	})
 	if err != nil {
 		return err
@@ -60,11 +60,11 @@ func (b *bed) startOperator(ctx context.Context) error {
 	o.filled = time.Since(begin)
 	ctx, o.cancel = context.WithCancel(ctx)
 	o.sampler.Go(func() { o.sample(ctx) })
-	b.operator = o
+	e.operator = o
 	return nil
 }
 
-// sample reads the operator's memory until it is stopped.
+// sample samples the operator's memory until it is stopped.
 func (o *operator) sample(ctx context.Context) {
 	tick := time.NewTicker(samplePeriod)
 	defer tick.Stop()
@@ -76,7 +76,7 @@ func (o *operator) sample(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		// A process that is ending has nothing to read.
+		// An exiting process has no usage to read.
 		if usage, err := o.process.Usage(); err == nil {
 			o.lock.Lock()
 			o.anonymous = max(o.anonymous, usage.Anonymous)
@@ -85,7 +85,7 @@ func (o *operator) sample(ctx context.Context) {
 	}
 }
 
-// usage is what the process has used so far, and the most that was seen of its anonymous memory.
+// usage returns the resource usage of the process so far, and the peak sample of its anonymous memory.
 func (o *operator) usage() (now cluster.Usage, anonymous int64, err error) {
 	now, err = o.process.Usage()
 	o.lock.Lock()
@@ -99,7 +99,7 @@ func (o *operator) stop() error {
 	return o.process.Stop()
 }
 
-// shippedVariables are those of the operator's Deployment whose values stand there.
+// shippedVariables returns the variables of the operator's Deployment with literal values.
 func shippedVariables() ([]string, error) {
 	objects, err := cluster.Render(configDir)
 	if err != nil {
@@ -121,11 +121,12 @@ func shippedVariables() ([]string, error) {
 	return variables, nil
 }
 
-// memoryVariables decide what the Go runtime trades of memory against CPU.
+// memoryVariables control how the Go runtime trades memory for CPU.
 var memoryVariables = []string{"GOGC", "GOMEMLIMIT"}
 
-// literalVariables are the variables whose values stand in the Deployment. The others come from the cluster, such as
-// the namespace, and are given to the process apart. One that changes what is measured must stand there.
+// literalVariables returns the variables with literal values in the Deployment. The others come from the cluster,
+// such as the namespace, and are passed to the process separately. Variables that affect the measurements must be
+// literal.
 func literalVariables(all []corev1.EnvVar) ([]string, error) {
 	var variables []string
 	for _, variable := range all {
@@ -133,7 +134,8 @@ func literalVariables(all []corev1.EnvVar) ([]string, error) {
 		case variable.Value != "":
 			variables = append(variables, variable.Name+"="+variable.Value)
 		case slices.Contains(memoryVariables, variable.Name):
-			return nil, fmt.Errorf("%s has no value of its own there, so that it cannot be measured as shipped: write it as a value", variable.Name)
+			return nil, fmt.Errorf("%s has no literal value there, so that bench cannot use the shipped one: set value "+
+				"instead of valueFrom", variable.Name)
 		}
 	}
 	return variables, nil

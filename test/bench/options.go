@@ -12,61 +12,64 @@ import (
 )
 
 const (
-	// defaultNodes are the sizes that are measured unless others are asked for.
+	// defaultNodes are the sizes that are measured by default.
 	defaultNodes = "100,1000"
-	// defaultTimeout is for the slowest wait at 1,000 nodes on two cores, several times over.
+	// defaultTimeout is several times the slowest wait at 1,000 nodes on two cores.
 	defaultTimeout = 15 * time.Minute
-	// Up to fewNodes nodes runs that alternate are repeated repeatsOfFew times, above that repeatsOfMany times.
+	// Alternating runs are repeated repeatsOfFew times with up to fewNodes nodes, and repeatsOfMany times above.
 	fewNodes, repeatsOfFew, repeatsOfMany = 100, 5, 3
 )
 
-// options are what the user sets.
+// options are the command line flags.
 type options struct {
-	// nodes are the sizes of the clusters, one after the other.
+	// nodes are the sizes of the clusters, which are measured sequentially.
 	nodes []int
-	// only are the phases that are run; install comes first where another needs it.
+	// only are the phases to run; install runs first if another needs it.
 	only []string
-	// stages is how pods are played.
+	// stages is how pods are simulated.
 	stages stages
-	// repeat is how often runs that alternate are repeated; 0: as repeatsAt has it.
+	// repeat is how often alternating runs are repeated; 0: see repeatsAt.
 	repeat int
 	// strict makes a missed goal an error.
 	strict bool
-	// timeout is for each wait.
+	// timeout is the timeout of each wait.
 	timeout time.Duration
-	// docs is the file that gets the figures; empty: none.
+	// docs is the file to write the figures to; empty: none.
 	docs string
-	// cache is the folder that keeps them between runs.
+	// cache is the folder that stores them between runs.
 	cache string
 }
 
-// parseOptions reads the arguments. It has told what is wrong with them when it fails.
-func parseOptions(args []string, told io.Writer) (options, error) {
+// parseOptions parses the arguments. It has printed the cause when it fails.
+func parseOptions(args []string, errOut io.Writer) (options, error) {
 	o := options{}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.SetOutput(told)
-	sizes := flags.String("nodes", defaultNodes, "how many GPU nodes, several separated by commas")
-	only := flags.String("only", "", "the phases to run, separated by commas; all but "+comparison+" unless said: "+strings.Join(phaseNames(), ","))
-	played := flags.String("stages", "realistic", "how pods are played: realistic, or fast by kwok's own fast stages, for the phase "+comparison+" alone")
-	flags.IntVar(&o.repeat, "repeat", 0, fmt.Sprintf("how often the runs of the phase %s are repeated; 0: %d times up to %d nodes, else %d times",
-		comparison, repeatsOfFew, fewNodes, repeatsOfMany))
+	flags.SetOutput(errOut)
+	sizes := flags.String("nodes", defaultNodes, "comma-separated numbers of GPU nodes")
+	only := flags.String("only", "",
+		"comma-separated phases to run; by default all but "+comparison+": "+strings.Join(phaseNames(), ","))
+	played := flags.String("stages", "realistic",
+		"how pods are simulated: realistic, or fast by kwok's own fast stages, for the phase "+comparison+" alone")
+	flags.IntVar(&o.repeat, "repeat", 0,
+		fmt.Sprintf("how often the runs of the phase %s are repeated; 0: %d times up to %d nodes, otherwise %d times",
+			comparison, repeatsOfFew, fewNodes, repeatsOfMany))
 	flags.BoolVar(&o.strict, "strict", false, "fail if a goal is missed")
-	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "for each thing that is waited for")
-	flags.StringVar(&o.docs, "docs", "docs/benchmarks.md", "the file whose figures are replaced; empty: none")
-	flags.StringVar(&o.cache, "cache", ".cache/bench", "the folder that keeps figures between runs")
+	flags.DurationVar(&o.timeout, "timeout", defaultTimeout, "timeout of each wait")
+	flags.StringVar(&o.docs, "docs", "docs/benchmarks.md", "file in which to replace the figures; empty: none")
+	flags.StringVar(&o.cache, "cache", ".cache/bench", "folder that stores figures between runs")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
 	err := o.read(*sizes, *played, *only, flags.Args())
 	if err != nil {
-		fmt.Fprintln(told, "bench:", err)
+		fmt.Fprintln(errOut, "bench:", err)
 	}
 	return o, err
 }
 
 func (o *options) read(sizes, played, only string, rest []string) (err error) {
 	if len(rest) > 0 {
-		return fmt.Errorf("unknown argument %q: all are flags, such as -nodes=100", rest[0])
+		return fmt.Errorf("unknown argument %q: only flags are supported, such as -nodes=100", rest[0])
 	}
 	for size := range strings.SplitSeq(sizes, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(size))
@@ -87,7 +90,8 @@ func (o *options) read(sizes, played, only string, rest []string) (err error) {
 	return o.readPhases(only)
 }
 
-// readPhases: with the fast stages there is nothing that the other phases could break or delay.
+// readPhases returns the phases to run. The fast stages support only one, as nothing can break or be delayed with
+// them.
 func (o *options) readPhases(only string) error {
 	known := phaseNames()
 	if o.stages == fast {
@@ -108,7 +112,7 @@ func (o *options) readPhases(only string) error {
 	return nil
 }
 
-// repeatsAt is how often runs that alternate are repeated at a size.
+// repeatsAt returns how often alternating runs are repeated for a size.
 func (o *options) repeatsAt(nodes int) int {
 	switch {
 	case o.repeat > 0:

@@ -9,46 +9,62 @@ import (
 )
 
 func TestParseOptions(t *testing.T) {
-	// All but the one whose runs alternate.
+	// All phases except the one whose runs alternate.
 	realisticPhases := []string{
-		"install", "idle", "pass", "pod", "label", "crash", "broken", "join", "joins", "overdue", "discovery", "restart", "outage", "floor", "bare",
+		"install", "idle", "pass", "pod", "label", "crash", "broken", "join", "joins", "overdue", "discovery", "restart",
+		"outage", "floor", "bare",
 	}
 	for name, test := range map[string]struct {
 		args []string
 		want options
-		// told is part of what the user reads of a wrong call.
-		told string
+		// wantErr is part of the error message.
+		wantErr string
 	}{
-		"nothing set": {want: options{nodes: []int{100, 1000}, only: realisticPhases, timeout: 15 * time.Minute, docs: "docs/benchmarks.md", cache: ".cache/bench"}},
+		"nothing set": {want: options{
+			nodes: []int{100, 1000}, only: realisticPhases, timeout: 15 * time.Minute, docs: "docs/benchmarks.md",
+			cache: ".cache/bench",
+		}},
 		"all set": {
 			args: []string{"-nodes=5000, 10", "-only=floor,install", "-strict", "-timeout=3m", "-docs=", "-cache=/tmp/x"},
-			want: options{nodes: []int{5000, 10}, only: []string{"floor", "install"}, strict: true, timeout: 3 * time.Minute, cache: "/tmp/x"},
+			want: options{
+				nodes: []int{5000, 10}, only: []string{"floor", "install"}, strict: true, timeout: 3 * time.Minute, cache: "/tmp/x",
+			},
 		},
 		"fast stages": {
 			args: []string{"-nodes=100", "-stages=fast", "-repeat=2"},
-			want: options{nodes: []int{100}, stages: fast, repeat: 2, only: []string{"compare"}, timeout: 15 * time.Minute, docs: "docs/benchmarks.md", cache: ".cache/bench"},
+			want: options{
+				nodes: []int{100}, stages: fast, repeat: 2, only: []string{"compare"}, timeout: 15 * time.Minute,
+				docs: "docs/benchmarks.md", cache: ".cache/bench",
+			},
 		},
 		"the comparison with realistic stages": {
 			args: []string{"-nodes=100", "-stages=realistic", "-only=compare"},
-			want: options{nodes: []int{100}, only: []string{"compare"}, timeout: 15 * time.Minute, docs: "docs/benchmarks.md", cache: ".cache/bench"},
+			want: options{
+				nodes: []int{100}, only: []string{"compare"}, timeout: 15 * time.Minute, docs: "docs/benchmarks.md",
+				cache: ".cache/bench",
+			},
 		},
-		"no such stages":     {args: []string{"-stages=slow"}, told: "-stages=slow: want realistic or fast"},
-		"no fast phase":      {args: []string{"-stages=fast", "-only=idle"}, told: `there is no phase "idle": want some of compare`},
-		"never":              {args: []string{"-repeat=-1"}, told: "-repeat: want a number from 1 on"},
-		"too few nodes":      {args: []string{"-nodes=9"}, told: "-nodes=9: want numbers from 10 on"},
-		"nodes in words":     {args: []string{"-nodes=many"}, told: "-nodes=many: want numbers"},
-		"no such phase":      {args: []string{"-only=install,lunch"}, told: `there is no phase "lunch": want some of install, idle`},
-		"no time":            {args: []string{"-timeout=0s"}, told: "-timeout: want a duration above 0"},
-		"an argument":        {args: []string{"install"}, told: `unknown argument "install"`},
-		"a flag that is not": {args: []string{"-fast"}, told: "flag provided but not defined: -fast"},
+		"no such stages": {args: []string{"-stages=slow"}, wantErr: "-stages=slow: want realistic or fast"},
+		"no fast phase": {
+			args: []string{"-stages=fast", "-only=idle"}, wantErr: `there is no phase "idle": want some of compare`,
+		},
+		"never":              {args: []string{"-repeat=-1"}, wantErr: "-repeat: want a number from 1 on"},
+		"too few nodes":      {args: []string{"-nodes=9"}, wantErr: "-nodes=9: want numbers from 10 on"},
+		"nodes not a number": {args: []string{"-nodes=many"}, wantErr: "-nodes=many: want numbers"},
+		"no such phase": {
+			args: []string{"-only=install,lunch"}, wantErr: `there is no phase "lunch": want some of install, idle`,
+		},
+		"no time":         {args: []string{"-timeout=0s"}, wantErr: "-timeout: want a duration above 0"},
+		"an argument":     {args: []string{"install"}, wantErr: `unknown argument "install"`},
+		"an unknown flag": {args: []string{"-fast"}, wantErr: "flag provided but not defined: -fast"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			var told bytes.Buffer
-			got, err := parseOptions(test.args, &told)
-			if test.told != "" {
+			var printed bytes.Buffer
+			got, err := parseOptions(test.args, &printed)
+			if test.wantErr != "" {
 				g.Expect(err).To(HaveOccurred())
-				g.Expect(told.String()).To(ContainSubstring(test.told))
+				g.Expect(printed.String()).To(ContainSubstring(test.wantErr))
 				return
 			}
 			g.Expect(err).NotTo(HaveOccurred())

@@ -17,36 +17,36 @@ import (
 )
 
 const (
-	// outageTime is how long the API server is away, and the labels of discovery are.
+	// outageTime is how long the API server is down, or the discovery labels are missing.
 	outageTime = time.Minute
-	// firstBackoff is what a kubelet waits before it starts a container for the second time in a row; it doubles up to
-	// mostBackoff. The first start is at once.
+	// firstBackoff is how long a kubelet waits before the second restart of a container in a row; it doubles up to
+	// mostBackoff. The first restart is immediate.
 	firstBackoff, mostBackoff = 10 * time.Second, 5 * time.Minute
 )
 
-// restart measures a restart of the operator at rest.
-func restart(ctx context.Context, b *bed) (outcome, error) {
-	before, err := b.work(ctx)
+// restart measures a restart of the operator while the cluster is at rest.
+func restart(ctx context.Context, e *env) (outcome, error) {
+	before, err := e.work(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
-	calls, err := b.during(func() error {
-		if err := b.operator.stop(); err != nil {
+	calls, err := e.during(func() error {
+		if err := e.operator.stop(); err != nil {
 			return err
 		}
-		if err := b.startOperator(ctx); err != nil {
+		if err := e.startOperator(ctx); err != nil {
 			return err
 		}
-		return b.settle(ctx)
+		return e.settle(ctx)
 	})
 	if err != nil {
 		return outcome{}, err
 	}
-	out, err := b.afterStart(ctx, restarted, "a restart of the operator", calls, before)
+	out, err := e.afterStart(ctx, restarted, "a restart of the operator", calls, before)
 	if err != nil {
 		return outcome{}, err
 	}
-	usage, anonymous, err := b.operator.usage()
+	usage, anonymous, err := e.operator.usage()
 	out.Figures = append(out.Figures,
 		plain(other, "CPU of the operator for a restart", usage.CPU.Seconds(), seconds),
 		plain(other, "peak memory of the operator after a restart (RSS)", inMegabytes(usage.PeakRSS), megabytes),
@@ -54,56 +54,60 @@ func restart(ctx context.Context, b *bed) (outcome, error) {
 	return out, err
 }
 
-// afterStart are the figures of an operator that has started on a cluster that is ready.
-func (b *bed) afterStart(ctx context.Context, name name, what string, calls cluster.Calls, before work) (outcome, error) {
-	alone, err := b.undisturbed(ctx, what, before)
+// afterStart returns the figures of an operator that has started on a ready cluster.
+func (e *env) afterStart(
+	ctx context.Context, name name, what string, calls cluster.Calls, before work,
+) (outcome, error) {
+	alone, err := e.undisturbed(ctx, what, before)
 	return outcome{
 		Figures: append([]figure{
 			atMost(name, "API writes: "+what, float64(len(calls.Writes())), 0, count),
-			atMost(other, "from the start of the process until its caches are filled: "+what, b.operator.filled.Seconds(), cachesSeconds, seconds),
+			atMost(other, "from the start of the process until its caches are synced: "+what, e.operator.filled.Seconds(),
+				cachesSeconds, seconds),
 		}, alone...),
 		Tallies: []tally{tallyOf(what, calls)},
 	}, err
 }
 
-// outage measures a minute without an API server. The operator gives up its lease when it cannot renew it, and ends;
-// it is started again as a kubelet does.
-func outage(ctx context.Context, b *bed) (outcome, error) {
-	before, err := b.work(ctx)
+// outage measures a minute without an API server. The operator exits when it cannot renew its lease, and is restarted
+// as by a kubelet.
+func outage(ctx context.Context, e *env) (outcome, error) {
+	before, err := e.work(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
 	starts := 0
 	var back, again time.Time
-	calls, err := b.during(func() (err error) {
-		b.cluster.KillAPIServer()
+	calls, err := e.during(func() (err error) {
+		e.cluster.KillAPIServer()
 		var server sync.WaitGroup
 		var failed error
 		server.Go(func() {
-			failed = errors.Join(pause(ctx, outageTime), b.cluster.StartAPIServer(ctx))
+			failed = errors.Join(pause(ctx, outageTime), e.cluster.StartAPIServer(ctx))
 			back = time.Now()
 		})
-		starts, err = b.superviseOver(ctx, server.Wait)
+		starts, err = e.superviseOver(ctx, server.Wait)
 		again = time.Now()
 		if err := errors.Join(err, failed); err != nil {
 			return err
 		}
-		return b.readyAndSettled(ctx, b.size)
+		return e.readyAndSettled(ctx, e.size)
 	})
 	if err != nil {
 		return outcome{}, err
 	}
 	const what = "60 s without the API server"
-	out, err := b.afterStart(ctx, other, what, calls, before)
+	out, err := e.afterStart(ctx, other, what, calls, before)
 	out.Figures = append(out.Figures,
 		plain(other, "starts of the operator by its kubelet: "+what, float64(starts), count),
-		plain(other, "from the API server's return until the operator's caches are filled, the kubelet's back-off included", max(0, again.Sub(back).Seconds()), seconds))
+		plain(other, "from the API server's return until the operator's caches are synced, including the kubelet's back-off",
+			max(0, again.Sub(back).Seconds()), seconds))
 	return out, err
 }
 
-// superviseOver starts the operator again when it ends, as a kubelet does, until the end of something and until the
-// operator runs then. It returns how often it was started.
-func (b *bed) superviseOver(ctx context.Context, end func()) (starts int, err error) {
+// superviseOver restarts the operator when it exits, as a kubelet does, until over is closed and the operator runs.
+// It returns how often it was started.
+func (e *env) superviseOver(ctx context.Context, end func()) (starts int, err error) {
 	over := make(chan struct{})
 	go func() {
 		end()
@@ -112,18 +116,18 @@ func (b *bed) superviseOver(ctx context.Context, end func()) (starts int, err er
 	select {
 	case <-over:
 		return 0, nil
-	case <-b.operator.process.Done():
+	case <-e.operator.process.Done():
 	}
-	b.operator.cancel()
+	e.operator.cancel()
 	for backoff := firstBackoff; ; backoff = min(2*backoff, mostBackoff) {
 		starts++
-		if err = b.startOperator(ctx); err == nil {
+		if err = e.startOperator(ctx); err == nil {
 			<-over
 			return starts, nil
 		}
 		if ctx.Err() != nil {
 			<-over
-			return starts, fmt.Errorf("start the operator again: %w", err)
+			return starts, fmt.Errorf("restart the operator: %w", err)
 		}
 		if err := pause(ctx, backoff); err != nil {
 			<-over
@@ -132,14 +136,14 @@ func (b *bed) superviseOver(ctx context.Context, end func()) (starts int, err er
 	}
 }
 
-// flap measures that the labels of discovery leave all nodes for a minute.
-func flap(ctx context.Context, b *bed) (outcome, error) {
-	before, err := b.work(ctx)
+// flap measures a minute in which all nodes have no discovery labels.
+func flap(ctx context.Context, e *env) (outcome, error) {
+	before, err := e.work(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
 	list := &corev1.NodeList{}
-	if err := b.client.List(ctx, list); err != nil {
+	if err := e.client.List(ctx, list); err != nil {
 		return outcome{}, fmt.Errorf("list nodes: %w", err)
 	}
 	away, back := map[string]map[string]any{}, map[string]map[string]any{}
@@ -154,9 +158,10 @@ func flap(ctx context.Context, b *bed) (outcome, error) {
 	}
 	names := slices.Sorted(maps.Keys(away))
 	relabel := func(values map[string]map[string]any) error {
-		return inParallel(ctx, parallel, names, func(ctx context.Context, name string) error { return b.labelNode(ctx, name, values[name]) })
+		return inParallel(ctx, parallel, names,
+			func(ctx context.Context, name string) error { return e.labelNode(ctx, name, values[name]) })
 	}
-	calls, err := b.during(func() error {
+	calls, err := e.during(func() error {
 		if err := relabel(away); err != nil {
 			return err
 		}
@@ -166,12 +171,12 @@ func flap(ctx context.Context, b *bed) (outcome, error) {
 		if err := relabel(back); err != nil {
 			return err
 		}
-		return b.readyAndSettled(ctx, b.size)
+		return e.readyAndSettled(ctx, e.size)
 	})
 	if err != nil {
 		return outcome{}, err
 	}
-	const what = "discovery labels leave all nodes for 60 s"
-	alone, err := b.undisturbed(ctx, what, before)
+	const what = "discovery labels are missing on all nodes for 60 s"
+	alone, err := e.undisturbed(ctx, what, before)
 	return outcome{Figures: alone, Tallies: []tally{tallyOf(what, calls)}}, err
 }

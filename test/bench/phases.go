@@ -12,27 +12,27 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// fewestNodes is how many the phases need, to break five and have others left.
+// fewestNodes is the minimum for the phases, which break five of them.
 const fewestNodes = 10
 
-// phase is a part of a run that has figures of its own.
+// phase is a part of a run with its own figures.
 type phase struct {
 	name string
-	// alone: it shares a control plane with no other phase.
+	// alone: it does not share its control plane with other phases.
 	alone bool
-	run   func(context.Context, *bed) (outcome, error)
-	// series replaces run in a phase that starts a control plane for each of its runs.
+	run   func(context.Context, *env) (outcome, error)
+	// series replaces run for a phase that starts a control plane for each of its runs.
 	series func(context.Context, *measurement) (outcome, error)
 }
 
-// installation is the phase that all others build on but those that run alone.
+// installation is the phase that all others depend on, except those that run alone.
 const installation = "install"
 
-// comparison is the phase whose runs alternate. It is the only one with the fast stages, and runs with the realistic
-// ones only if it is asked for.
+// comparison is the phase with alternating runs. It is the only one for the fast stages, and with the realistic
+// stages only runs on request.
 const comparison = "compare"
 
-// phases in the order in which they are run.
+// phases returns the phases in the order in which they run.
 func phases() []phase {
 	return []phase{
 		{name: installation, run: install},
@@ -62,18 +62,18 @@ func phaseNames() []string {
 	return names
 }
 
-// run measures all sizes, and returns how many goals were missed.
-func run(ctx context.Context, o options, told io.Writer) (missed int, err error) {
+// run measures all sizes, and returns the number of missed goals.
+func run(ctx context.Context, o options, progress io.Writer) (missed int, err error) {
 	busy := load()
-	if _, err := cluster.EnsureBinaries(ctx, "", told); err != nil {
+	if _, err := cluster.EnsureBinaries(ctx, "", progress); err != nil {
 		return 0, err
 	}
-	binary, err := cluster.BuildOperator(ctx, told)
+	binary, err := cluster.BuildOperator(ctx, progress)
 	if err != nil {
 		return 0, err
 	}
 	for _, size := range o.nodes {
-		m := &measurement{options: o, binary: binary, told: told, kept: readKept(o.cache, o.stages, size), busy: busy}
+		m := &measurement{options: o, binary: binary, progress: progress, kept: readKept(o.cache, o.stages, size), busy: busy}
 		if err := m.run(ctx); err != nil {
 			return missed, fmt.Errorf("%d nodes: %w", size, err)
 		}
@@ -85,19 +85,20 @@ func run(ctx context.Context, o options, told io.Writer) (missed int, err error)
 // measurement is the run at one size.
 type measurement struct {
 	options
-	binary string
-	told   io.Writer
-	kept   kept
-	// busy is the load of the machine before this program had any work.
+	binary   string
+	progress io.Writer
+	kept     kept
+	// busy is the load of the machine before this program did any work.
 	busy float64
 }
 
-// run goes through the phases that are wanted. What each has found is kept when it ends.
+// run runs the selected phases and stores the figures of each when it ends.
 func (m *measurement) run(ctx context.Context) error {
-	together := slices.DeleteFunc(phases(), func(p phase) bool { return p.alone || p.name != installation && !slices.Contains(m.only, p.name) })
+	together := slices.DeleteFunc(phases(),
+		func(p phase) bool { return p.alone || p.name != installation && !slices.Contains(m.only, p.name) })
 	needsOperator := slices.ContainsFunc(together, func(p phase) bool { return slices.Contains(m.only, p.name) })
 	if needsOperator {
-		if err := m.onBed(ctx, together); err != nil {
+		if err := m.inEnv(ctx, together); err != nil {
 			return err
 		}
 	}
@@ -109,17 +110,17 @@ func (m *measurement) run(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(m.told, "\n%s\n", m.kept.table())
+	fmt.Fprintf(m.progress, "\n%s\n", m.kept.table())
 	if m.docs == "" {
 		return nil
 	}
 	return m.kept.writeTo(m.docs)
 }
 
-// runAlone runs a phase that shares its control plane with no other.
+// runAlone runs a phase that does not share its control plane.
 func (m *measurement) runAlone(ctx context.Context, p phase) error {
 	if p.series == nil {
-		return m.onBed(ctx, []phase{p})
+		return m.inEnv(ctx, []phase{p})
 	}
 	begin := time.Now()
 	out, err := p.series(ctx, m)
@@ -129,12 +130,12 @@ func (m *measurement) runAlone(ctx context.Context, p phase) error {
 	return m.note(p, time.Since(begin), out)
 }
 
-// onBed runs phases one after the other on a control plane of their own.
-func (m *measurement) onBed(ctx context.Context, all []phase) error {
-	return m.onControlPlane(ctx, func(ctx context.Context, b *bed) error {
+// inEnv runs phases sequentially on a shared control plane.
+func (m *measurement) inEnv(ctx context.Context, all []phase) error {
+	return m.onControlPlane(ctx, func(ctx context.Context, e *env) error {
 		for _, p := range all {
 			begin := time.Now()
-			out, err := p.run(ctx, b)
+			out, err := p.run(ctx, e)
 			if err != nil {
 				return fmt.Errorf("phase %s: %w", p.name, err)
 			}
@@ -146,42 +147,42 @@ func (m *measurement) onBed(ctx context.Context, all []phase) error {
 	})
 }
 
-// note prints the figures of a phase, and keeps those of one that was asked for.
+// note prints the figures of a phase, and stores them if the phase was requested.
 func (m *measurement) note(p phase, took time.Duration, out outcome) error {
-	fmt.Fprintf(m.told, "\n%s, %s, in %.0f s:\n", m.stages.title(m.kept.Nodes), p.name, took.Seconds())
-	out.tell(m.told)
+	fmt.Fprintf(m.progress, "\n%s, %s, in %.0f s:\n", m.stages.title(m.kept.Nodes), p.name, took.Seconds())
+	out.print(m.progress)
 	if !slices.Contains(m.only, p.name) {
 		return nil
 	}
 	return m.kept.keep(m.cache, p.name, m.busy, out)
 }
 
-// onControlPlane starts a control plane without nodes, and stops it afterwards.
-func (m *measurement) onControlPlane(ctx context.Context, do func(context.Context, *bed) error) (err error) {
-	// Ends the simulator before the API server goes away.
+// onControlPlane starts a control plane without nodes, and stops it when the function returns.
+func (m *measurement) onControlPlane(ctx context.Context, do func(context.Context, *env) error) (err error) {
+	// End the simulator before the API server.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	b, err := startBed(ctx, m.options, m.binary, m.kept.Nodes)
+	e, err := startEnv(ctx, m.options, m.binary, m.kept.Nodes)
 	defer func() {
 		cancel()
-		err = errors.Join(err, b.stop())
+		err = errors.Join(err, e.stop())
 	}()
 	if err != nil {
 		return err
 	}
-	if err := do(ctx, b); err != nil {
-		return fmt.Errorf("%w%s", err, b.logTail())
+	if err := do(ctx, e); err != nil {
+		return fmt.Errorf("%w%s", err, e.logTail())
 	}
 	return nil
 }
 
-// logTail is the end of the operator's log, which goes away with the cluster.
-func (b *bed) logTail() string {
+// logTail returns the end of the operator's log, which is removed with the cluster.
+func (e *env) logTail() string {
 	const most = 4000
-	if b.operator == nil {
+	if e.operator == nil {
 		return ""
 	}
-	log, err := os.ReadFile(b.operator.process.LogFile)
+	log, err := os.ReadFile(e.operator.process.LogFile)
 	if err != nil {
 		return ""
 	}

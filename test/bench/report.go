@@ -10,26 +10,26 @@ import (
 	"strings"
 )
 
-// tell prints what a phase has found out.
-func (out outcome) tell(told io.Writer) {
+// print prints the result of a phase.
+func (out outcome) print(w io.Writer) {
 	for _, f := range out.Figures {
 		line := fmt.Sprintf("  %s: %s", f.What, f.Measured)
 		if f.Goal != "" {
 			line += fmt.Sprintf(" (goal %s: %s)", f.Goal, f.verdict())
 		}
-		fmt.Fprintln(told, line)
+		fmt.Fprintln(w, line)
 	}
 	for _, t := range out.Tallies {
-		fmt.Fprintf(told, "  calls, %s: %d writes, %d Events, %d lists\n", t.What, t.Writes, t.Events, t.Lists)
+		fmt.Fprintf(w, "  calls, %s: %d writes, %d Events, %d lists\n", t.What, t.Writes, t.Events, t.Lists)
 		for _, detail := range []string{t.Detail, t.Reads} {
 			if detail != "" {
-				fmt.Fprintln(told, "    "+detail)
+				fmt.Fprintln(w, "    "+detail)
 			}
 		}
 	}
 }
 
-// figures are those of all phases in their order, and the ratios between them.
+// figures returns those of all phases in their order, and the ratios between them.
 func (k kept) figures() []figure {
 	var all []figure
 	for _, p := range phases() {
@@ -42,7 +42,10 @@ func (k kept) figures() []figure {
 		limit float64
 	}{
 		{floorTime, "ready with the operator, against its DaemonSets without it", ratioLimit},
-		{labellingFloorTime, "the same, against its DaemonSets on nodes that a bare loop labels meanwhile", labellingRatioLimit},
+		{
+			labellingFloorTime, "the same, against its DaemonSets on nodes that a plain loop labels meanwhile",
+			labellingRatioLimit,
+		},
 	} {
 		ready, floor := find(all, readyTime), find(all, r.floor)
 		if ready != nil && floor != nil && floor.Value > 0 {
@@ -59,7 +62,7 @@ func find(all []figure, wanted name) *figure {
 	return nil
 }
 
-// missed counts the goals that were not reached.
+// missed counts the missed goals.
 func (k kept) missed() int {
 	missed := 0
 	for _, f := range k.figures() {
@@ -70,7 +73,7 @@ func (k kept) missed() int {
 	return missed
 }
 
-// table is all that is known of a size, in Markdown.
+// table returns all figures of a size, in Markdown.
 func (k kept) table() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "### %s\n\n%s\n\n", k.Stages.title(k.Nodes), k.origin())
@@ -83,17 +86,18 @@ func (k kept) table() string {
 	rows = [][]string{{"what happens", "writes", "Events", "lists", "writes by verb and resource", "reads"}}
 	for _, p := range phases() {
 		for _, t := range k.Phases[p.name].Outcome.Tallies {
-			rows = append(rows, []string{t.What, fmt.Sprint(t.Writes), fmt.Sprint(t.Events), fmt.Sprint(t.Lists), t.Detail, t.Reads})
+			rows = append(rows,
+				[]string{t.What, fmt.Sprint(t.Writes), fmt.Sprint(t.Events), fmt.Sprint(t.Lists), t.Detail, t.Reads})
 		}
 	}
 	writeTable(&text, rows)
 	return text.String()
 }
 
-// quiet is the load up to which a machine counts as having nothing else to do.
+// quiet is the load up to which a machine counts as idle.
 const quiet = 0.5
 
-// origin tells where and when, and of which commits, the figures are.
+// origin returns the machine, date and commits of the figures.
 func (k kept) origin() string {
 	machines, commits, dates := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	busiest := 0.0
@@ -104,12 +108,13 @@ func (k kept) origin() string {
 	join := func(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }
 	text := fmt.Sprintf("Measured on %s, %s, commit %s.", join(dates), join(machines), join(commits))
 	if busiest > quiet {
-		text += fmt.Sprintf(" The machine had other work: a load of up to %.1f before a run. Times and CPU are too high; the numbers of calls follow the times.", busiest)
+		text += fmt.Sprintf(" The machine had other work: a load of up to %.1f before a run. Times and CPU are too high; "+
+			"the numbers of calls follow the times.", busiest)
 	}
 	return text
 }
 
-// writeTable writes a table of Markdown whose columns are aligned, for people who read it on a terminal.
+// writeTable writes a Markdown table with aligned columns, to be readable on a terminal.
 func writeTable(out io.Writer, rows [][]string) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -134,11 +139,11 @@ func writeTable(out io.Writer, rows [][]string) {
 	}
 }
 
-// writeTo replaces the figures of this size and these stages in a file, or adds them at its end, and renews the summary.
+// writeTo replaces the figures of this size and these stages in a file, or appends them, and renews the summary.
 func (k kept) writeTo(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return fmt.Errorf("read the document that gets the figures: %w", err)
+		return fmt.Errorf("read the document for the figures: %w", err)
 	}
 	if err := os.WriteFile(file, []byte(withSummary(string(k.insert(text)))), 0o644); err != nil {
 		return fmt.Errorf("write the figures: %w", err)

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// atRest is how long the operator is watched when it has nothing to do.
+	// atRest is how long the operator is watched at rest.
 	atRest = time.Minute
-	// afterReady is how long it is watched from the moment on when all is ready, while late counters are written.
+	// afterReady is how long it is watched after everything is ready, while late counters are written.
 	afterReady = 90 * time.Second
-	// manyBroken is how many nodes are broken at a time.
+	// manyBroken is how many nodes are broken simultaneously.
 	manyBroken = 5
-	// noOpPasses is how many passes that change nothing are measured.
+	// noOpPasses is how many no-op passes are measured.
 	noOpPasses = 20
 
 	plugin    = "device-plugin"
@@ -28,20 +28,20 @@ const (
 	driverApp = "nvidia-driver-daemonset"
 )
 
-// idle measures what is written once all is ready, and then at rest.
-func idle(ctx context.Context, b *bed) (outcome, error) {
-	if err := pause(ctx, time.Until(b.ready.Add(afterReady))); err != nil {
+// idle measures the writes after everything is ready, and then at rest.
+func idle(ctx context.Context, e *env) (outcome, error) {
+	if err := pause(ctx, time.Until(e.ready.Add(afterReady))); err != nil {
 		return outcome{}, err
 	}
-	calls, err := b.callsSince(b.readyMark)
+	calls, err := e.callsSince(e.readyMark)
 	if err != nil {
 		return outcome{}, err
 	}
 	late := calls.Writes()
-	if err := b.settle(ctx); err != nil {
+	if err := e.settle(ctx); err != nil {
 		return outcome{}, err
 	}
-	quiet, err := b.quietMinute(ctx, other, "an idle minute")
+	quiet, err := e.quietMinute(ctx, other, "an idle minute")
 	if err != nil {
 		return outcome{}, err
 	}
@@ -51,9 +51,9 @@ func idle(ctx context.Context, b *bed) (outcome, error) {
 	return quiet, nil
 }
 
-// quietMinute watches the operator while it must neither write nor list.
-func (b *bed) quietMinute(ctx context.Context, name name, what string) (outcome, error) {
-	calls, err := b.during(func() error { return pause(ctx, atRest) })
+// quietMinute watches the operator for a minute in which it must neither write nor list.
+func (e *env) quietMinute(ctx context.Context, name name, what string) (outcome, error) {
+	calls, err := e.during(func() error { return pause(ctx, atRest) })
 	return outcome{
 		Figures: []figure{
 			atMost(name, "API writes in "+what, float64(len(calls.Writes())), 0, count),
@@ -63,19 +63,19 @@ func (b *bed) quietMinute(ctx context.Context, name name, what string) (outcome,
 	}, err
 }
 
-// during returns the operator's calls while something is done.
-func (b *bed) during(do func() error) (cluster.Calls, error) {
-	mark, err := b.cluster.Mark()
+// during returns the operator's requests while a function runs.
+func (e *env) during(do func() error) (cluster.Calls, error) {
+	mark, err := e.cluster.Mark()
 	if err != nil {
 		return nil, err
 	}
 	if err := do(); err != nil {
 		return nil, err
 	}
-	return b.callsSince(mark)
+	return e.callsSince(mark)
 }
 
-// pause returns when the time is over.
+// pause sleeps for a duration.
 func pause(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -87,89 +87,89 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// broken measures a minute at rest while five nodes are broken.
-func broken(ctx context.Context, b *bed) (outcome, error) {
-	if err := b.crash(ctx, manyBroken); err != nil {
+// broken measures a minute at rest with five broken nodes.
+func broken(ctx context.Context, e *env) (outcome, error) {
+	if err := e.crash(ctx, manyBroken); err != nil {
 		return outcome{}, err
 	}
-	if err := b.settle(ctx); err != nil {
+	if err := e.settle(ctx); err != nil {
 		return outcome{}, err
 	}
-	out, err := b.quietMinute(ctx, other, fmt.Sprintf("an idle minute with %d broken nodes", manyBroken))
+	out, err := e.quietMinute(ctx, other, fmt.Sprintf("an idle minute with %d broken nodes", manyBroken))
 	if err != nil {
 		return outcome{}, err
 	}
-	return out, b.recover(ctx, manyBroken)
+	return out, e.recover(ctx, manyBroken)
 }
 
-// crash measures all that a node costs that is broken for a minute, and the minute itself.
-func crash(ctx context.Context, b *bed) (outcome, error) {
+// crash measures the total cost of a node that is broken for a minute, and that of the minute itself.
+func crash(ctx context.Context, e *env) (outcome, error) {
 	var minute outcome
-	calls, err := b.during(func() (err error) {
-		if err := b.crash(ctx, 1); err != nil {
+	calls, err := e.during(func() (err error) {
+		if err := e.crash(ctx, 1); err != nil {
 			return err
 		}
-		if err := b.settle(ctx); err != nil {
+		if err := e.settle(ctx); err != nil {
 			return err
 		}
-		if minute, err = b.quietMinute(ctx, brokenMin, "a minute with one broken node"); err != nil {
+		if minute, err = e.quietMinute(ctx, brokenMin, "a minute with one broken node"); err != nil {
 			return err
 		}
-		return b.recover(ctx, 1)
+		return e.recover(ctx, 1)
 	})
 	minute.Tallies = append(minute.Tallies, tallyOf("a node breaks, stays so for a minute and recovers", calls))
 	return minute, err
 }
 
-// crash has the device plugin of so many nodes crash again and again.
-func (b *bed) crash(ctx context.Context, nodes int) error {
+// crash makes the device plugin on this number of nodes crash repeatedly.
+func (e *env) crash(ctx context.Context, nodes int) error {
 	for i := range nodes {
-		b.sim.Break(plugin, nodeName(i), simulator.CrashLoop)
-		if err := b.deletePod(ctx, pluginApp, nodeName(i)); err != nil {
+		e.sim.Break(plugin, nodeName(i), simulator.CrashLoop)
+		if err := e.deletePod(ctx, pluginApp, nodeName(i)); err != nil {
 			return err
 		}
 	}
-	return b.awaitDegraded(ctx, nodes)
+	return e.awaitDegraded(ctx, nodes)
 }
 
-// recover takes that away.
-func (b *bed) recover(ctx context.Context, nodes int) error {
+// recover removes that fault.
+func (e *env) recover(ctx context.Context, nodes int) error {
 	for i := range nodes {
-		b.sim.Heal(plugin, nodeName(i))
+		e.sim.Heal(plugin, nodeName(i))
 	}
-	return b.readyAndSettled(ctx, b.size)
+	return e.readyAndSettled(ctx, e.size)
 }
 
-// firstNode is where a single thing happens.
+// firstNode is the node for events on a single node.
 var firstNode = nodeName(0)
 
-// nodeName is the name of a node of the bed, by its number.
+// nodeName returns the name of a node by its number.
 func nodeName(i int) string { return fmt.Sprintf("gpu-%05d", i) }
 
-// noOp measures passes that find nothing to do: somebody labels a DaemonSet.
-func noOp(ctx context.Context, b *bed) (outcome, error) {
-	before, err := b.operator.scrape(ctx)
+// noOp measures passes without any change to make, triggered by labels on a DaemonSet.
+func noOp(ctx context.Context, e *env) (outcome, error) {
+	before, err := e.operator.scrape(ctx)
 	if err != nil {
 		return outcome{}, err
 	}
 	list := &appsv1.DaemonSetList{}
-	if err := b.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+	if err := e.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return outcome{}, fmt.Errorf("list DaemonSets: %w", err)
 	}
 	label := func(value string) error {
 		patch := fmt.Sprintf(`{"metadata":{"labels":{"bench.example.com/pass":%s}}}`, value)
-		err := b.client.Patch(ctx, &list.Items[0], client.RawPatch(types.MergePatchType, []byte(patch)))
+		err := e.client.Patch(ctx, &list.Items[0], client.RawPatch(types.MergePatchType, []byte(patch)))
 		if err != nil {
 			return fmt.Errorf("label DaemonSet %s: %w", list.Items[0].Name, err)
 		}
 		return nil
 	}
-	calls, err := b.during(func() error {
+	calls, err := e.during(func() error {
 		for i := range noOpPasses {
 			if err := label(fmt.Sprintf(`"%d"`, i)); err != nil {
 				return err
 			}
-			if err := b.awaitPasses(ctx, before.times[passes].count+uint64(i)+1); err != nil {
+			if err := e.awaitPasses(ctx, before.times[passes].count+uint64(i)+1); err != nil {
 				return err
 			}
 		}
@@ -178,21 +178,22 @@ func noOp(ctx context.Context, b *bed) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	after, err := b.operator.scrape(ctx)
+	after, err := e.operator.scrape(ctx)
 	pass := after.times[passes].since(before.times[passes])
 	return outcome{
 		Figures: []figure{
-			atMost(other, fmt.Sprintf("a pass that changes nothing, mean of %d", pass.count), inMilliseconds(pass.mean()), limitsOf(b.size).pass, milliseconds),
+			atMost(other, fmt.Sprintf("a pass that changes nothing, mean of %d", pass.count), inMilliseconds(pass.mean()),
+				limitsOf(e.size).pass, milliseconds),
 			atMost(noOpWrites, "API writes of these passes", float64(len(calls.Writes())), 0, count),
 		},
 		Tallies: []tally{tallyOf(fmt.Sprintf("%d passes that change nothing", pass.count), calls)},
 	}, err
 }
 
-// awaitPasses waits until the operator has made so many passes since its start.
-func (b *bed) awaitPasses(ctx context.Context, passesMade uint64) error {
-	return b.await(ctx, "the operator makes a pass", lookPeriod, func(ctx context.Context) (bool, string, error) {
-		now, err := b.operator.scrape(ctx)
+// awaitPasses waits until the operator has made this number of passes since its start.
+func (e *env) awaitPasses(ctx context.Context, passesMade uint64) error {
+	return e.await(ctx, "the operator makes a pass", pollPeriod, func(ctx context.Context) (bool, string, error) {
+		now, err := e.operator.scrape(ctx)
 		return now.times[passes].count >= passesMade, fmt.Sprint(now.times[passes].count), err
 	})
 }

@@ -12,37 +12,37 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// Metrics of the operator that are read.
+// Metrics of the operator that bench reads.
 const (
 	metricHeap      = "go_memstats_heap_inuse_bytes"
 	metricReconcile = "controller_runtime_reconcile_time_seconds"
 
-	// passes and looks are the controllers that it tells of: of the policy, and of single nodes.
-	passes = "clusterpolicy"
-	looks  = "node"
+	// passes and reconciles are the names of the controllers: of the policy, and of single nodes.
+	passes     = "clusterpolicy"
+	reconciles = "node"
 )
 
-// scraped is one answer of the operator's metrics endpoint.
+// scraped is one response of the operator's metrics endpoint.
 type scraped struct {
-	// heap is what the spans of the heap take that hold objects, in bytes.
+	// heap is the size of the heap spans in use, in bytes.
 	heap float64
-	// times are how long the controllers took, by their name.
+	// times are the durations of reconciles, by controller.
 	times map[string]histogram
 }
 
-// scrape asks the operator for its metrics.
+// scrape reads the operator's metrics.
 func (o *operator) scrape(ctx context.Context) (scraped, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.metrics+"/metrics", nil)
 	if err != nil {
-		return scraped{}, fmt.Errorf("ask for metrics: %w", err)
+		return scraped{}, fmt.Errorf("read metrics: %w", err)
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return scraped{}, fmt.Errorf("ask for metrics: %w", err)
+		return scraped{}, fmt.Errorf("read metrics: %w", err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return scraped{}, fmt.Errorf("ask for metrics: the answer is %s", answer.Status)
+		return scraped{}, fmt.Errorf("read metrics: the response is %s", answer.Status)
 	}
 	return readMetrics(answer.Body)
 }
@@ -71,20 +71,20 @@ func readMetrics(text io.Reader) (scraped, error) {
 	return s, nil
 }
 
-// histogram counts observations, in seconds.
+// histogram is a histogram of durations in seconds.
 type histogram struct {
 	count   uint64
 	sum     float64
 	buckets []bucket
 }
 
-// bucket counts the observations that are not above its bound.
+// bucket counts the observations up to its bound.
 type bucket struct {
 	bound float64
 	count uint64
 }
 
-// since is what was observed after an earlier answer of the same process.
+// since returns the observations after an earlier response of the same process.
 func (h histogram) since(before histogram) histogram {
 	after := histogram{count: h.count - before.count, sum: h.sum - before.sum}
 	for i, b := range h.buckets {
@@ -96,7 +96,7 @@ func (h histogram) since(before histogram) histogram {
 	return after
 }
 
-// mean is zero where nothing was observed.
+// mean returns the mean; zero without observations.
 func (h histogram) mean() time.Duration {
 	if h.count == 0 {
 		return 0
@@ -104,8 +104,8 @@ func (h histogram) mean() time.Duration {
 	return inSeconds(h.sum / float64(h.count))
 }
 
-// quantile is the bound below which that part of the observations lies, straight between the bounds of its bucket,
-// as Prometheus tells it; the last bound where they lie above all.
+// quantile returns a quantile as Prometheus computes it: interpolated linearly in its bucket, or the last finite
+// bound if it lies above that.
 func (h histogram) quantile(part float64) time.Duration {
 	rank := part * float64(h.count)
 	lower := bucket{}

@@ -26,15 +26,17 @@ func TestMetricsAreRead(t *testing.T) {
 	pass := got.times[passes]
 	g.Expect(pass.mean()).To(Equal(200 * time.Millisecond))
 	g.Expect(pass.quantile(0.1)).To(Equal(6500*time.Microsecond), "1.3 of 2 in the first bucket")
-	g.Expect(pass.quantile(0.5)).To(BeNumerically("~", 50500*time.Microsecond, time.Microsecond), "4.5 of 10 in the second bucket")
-	g.Expect(pass.quantile(0.99)).To(Equal(100*time.Millisecond), "the last bound, for one that is above all")
-	g.Expect(got.times[looks].mean()).To(BeZero(), "nothing was observed")
+	g.Expect(pass.quantile(0.5)).To(BeNumerically("~", 50500*time.Microsecond, time.Microsecond),
+		"4.5 of 10 in the second bucket")
+	g.Expect(pass.quantile(0.99)).To(Equal(100*time.Millisecond), "the last finite bound, for an observation above it")
+	g.Expect(got.times[reconciles].mean()).To(BeZero(), "no observations")
 
 	before := histogram{count: 10, sum: 1, buckets: []bucket{{bound: 0.01, count: 2}, {bound: 0.1, count: 10}}}
 	since := pass.since(before)
 	g.Expect(since.count).To(Equal(uint64(3)))
 	g.Expect(since.mean()).To(BeNumerically("~", 533*time.Millisecond, time.Millisecond))
-	g.Expect(since.quantile(0.5)).To(BeNumerically("~", 77500*time.Microsecond, time.Microsecond), "1.5 of the 2 that are new in the second bucket")
+	g.Expect(since.quantile(0.5)).To(BeNumerically("~", 77500*time.Microsecond, time.Microsecond),
+		"1.5 of the 2 that are new in the second bucket")
 
 	_, err = readMetrics(strings.NewReader("no metric at all\n"))
 	g.Expect(err).To(HaveOccurred())

@@ -8,18 +8,18 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// stages is who plays the pods, and how. The zero value is realistic.
+// stages is how pods are simulated. The zero value is realistic.
 type stages string
 
 const (
-	// realistic: the simulator runs init containers and proofs in their order, and each step takes its time.
+	// realistic: the simulator runs init containers and validations in order, and each step takes some time.
 	realistic stages = ""
 	// fast: kwok's own fast stages. A pod is Ready as soon as it is bound; init containers do not run. The nodes have
-	// the labels of both discoveries and allocatable GPUs from the beginning.
+	// the labels of both NFD and GPU Feature Discovery and allocatable GPUs from the beginning.
 	fast stages = "fast"
 )
 
-// parseStages reads the option; realistic is also the name of the default.
+// parseStages parses the option; realistic is the default.
 func parseStages(text string) (stages, error) {
 	switch text {
 	case "", "realistic":
@@ -31,7 +31,7 @@ func parseStages(text string) (stages, error) {
 	}
 }
 
-// clusterOptions starts kwok with the stages.
+// clusterOptions configures kwok with the stages.
 func (s stages) clusterOptions(ctx context.Context) (cluster.Options, error) {
 	if s != fast {
 		return cluster.Options{}, nil
@@ -40,13 +40,13 @@ func (s stages) clusterOptions(ctx context.Context) (cluster.Options, error) {
 	return cluster.Options{Stages: files}, err
 }
 
-// node is what all nodes are like.
+// node returns the spec of all nodes.
 func (s stages) node() simulator.NodeSpec {
 	if s != fast {
 		return simulator.NodeSpec{}
 	}
 	return simulator.NodeSpec{Advertised: true, Labels: map[string]string{
-		// What GPU Feature Discovery finds of a GPU without MIG: nothing writes it where its container does not run.
+		// The label that GPU Feature Discovery writes for a GPU without MIG, as its container does not run.
 		"nvidia.com/gfd.timestamp": "1750000000",
 		"nvidia.com/gpu.product":   "NVIDIA-L40S",
 		"nvidia.com/gpu.family":    "ampere",
@@ -59,7 +59,7 @@ func (s stages) node() simulator.NodeSpec {
 	}}
 }
 
-// title names a size in the document.
+// title returns the heading of a size in the document.
 func (s stages) title(nodes int) string {
 	if s == fast {
 		return fmt.Sprintf("%d nodes, fast stages", nodes)

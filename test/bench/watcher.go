@@ -18,27 +18,27 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// gpuReady is the condition that the operator writes on nodes. It stands here once more, so that what is measured does
-// not depend on the operator's code.
+// gpuReady is the condition that the operator writes on nodes. It is repeated here so that the measurement does not
+// depend on the operator's code.
 const gpuReady corev1.NodeConditionType = "nvidia.com/GPUReady"
 
-// place is where a DaemonSet has one pod.
+// place is a DaemonSet and a node: it has one pod.
 type place struct{ daemonSet, node string }
 
 // watcher records by watches, independently of the operator's status, when every DaemonSet has a Ready pod on every
-// node, and when the condition GPUReady of every node is True as well.
+// node, and when the condition GPUReady of every node is True too.
 type watcher struct {
 	daemonSets []string
 	nodes      int
-	// conditions: the conditions of the nodes are waited for, too.
+	// conditions: wait for the conditions of the nodes too.
 	conditions bool
-	// ready is closed at the moment readyAt.
+	// ready is closed at readyAt.
 	ready chan struct{}
 
 	lock sync.Mutex
-	// podsAt and readyAt are when all pods were Ready for the first time, and all conditions True at the same time.
+	// podsAt is when all pods were Ready for the first time, and readyAt when all conditions were True at the same time.
 	podsAt, readyAt time.Time
-	// readyPods is which pod is Ready in a place, and trueNodes the nodes whose condition is True.
+	// readyPods are the Ready pods by place, and trueNodes the nodes whose condition is True.
 	readyPods map[place]string
 	trueNodes map[string]bool
 }
@@ -50,16 +50,17 @@ func newWatcher(daemonSets []string, nodes int, conditions bool) *watcher {
 	}
 }
 
-// start watches pods and nodes until the context ends, and returns once the present state is known.
+// start watches pods and nodes until the context ends, and returns once the current state is read.
 func (w *watcher) start(ctx context.Context, config *rest.Config) error {
 	config = rest.CopyConfig(config)
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("make the client of the watcher: %w", err)
+		return fmt.Errorf("create the client of the watcher: %w", err)
 	}
-	pods := informers.NewSharedInformerFactoryWithOptions(clients, 0, informers.WithNamespace(namespace)).Core().V1().Pods().Informer()
+	pods := informers.NewSharedInformerFactoryWithOptions(clients, 0,
+		informers.WithNamespace(namespace)).Core().V1().Pods().Informer()
 	nodes := informers.NewSharedInformerFactory(clients, 0).Core().V1().Nodes().Informer()
 	podsSeen, podsErr := pods.AddEventHandler(handlerOf(w.podSeen))
 	nodesSeen, nodesErr := nodes.AddEventHandler(handlerOf(w.nodeSeen))
@@ -74,7 +75,7 @@ func (w *watcher) start(ctx context.Context, config *rest.Config) error {
 	return nil
 }
 
-// handlerOf passes each object on, with whether it is gone.
+// handlerOf passes each object on, with whether it was deleted.
 func handlerOf[T any](seen func(object *T, gone bool)) cache.ResourceEventHandler {
 	pass := func(object any, gone bool) {
 		if unknown, missed := object.(cache.DeletedFinalStateUnknown); missed {
@@ -120,7 +121,7 @@ func (w *watcher) nodeSeen(node *corev1.Node, gone bool) {
 	w.record()
 }
 
-// record sets the first moments. The caller holds the lock.
+// record sets the times on first occurrence. The caller holds the lock.
 func (w *watcher) record() {
 	if !w.readyAt.IsZero() || len(w.readyPods) < len(w.daemonSets)*w.nodes {
 		return
@@ -136,14 +137,14 @@ func (w *watcher) record() {
 	close(w.ready)
 }
 
-// moments are when all pods were Ready and when all was; zero: not yet.
+// moments returns when all pods were Ready and when everything was ready; zero: not yet.
 func (w *watcher) moments() (pods, all time.Time) {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return w.podsAt, w.readyAt
 }
 
-// state counts what is ready, for the error of a wait.
+// state returns counts of what is ready, for the error of a wait.
 func (w *watcher) state() string {
 	w.lock.Lock()
 	defer w.lock.Unlock()

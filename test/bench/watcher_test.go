@@ -10,22 +10,25 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// podOf is a pod of a DaemonSet on a node.
+// podOf returns a pod of a DaemonSet on a node.
 func podOf(uid, daemonSet, node string, ready bool) *corev1.Pod {
 	status := corev1.ConditionFalse
 	if ready {
 		status = corev1.ConditionTrue
 	}
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: daemonSet, Controller: new(true)}}},
-		Spec:       corev1.PodSpec{NodeName: node},
+		ObjectMeta: metav1.ObjectMeta{
+			UID:             types.UID(uid),
+			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: daemonSet, Controller: new(true)}},
+		},
+		Spec: corev1.PodSpec{NodeName: node},
 		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{
 			{Type: corev1.PodReady, Status: status, LastTransitionTime: metav1.Unix(1, 0)},
 		}},
 	}
 }
 
-// nodeWith is a node with a condition.
+// nodeWith returns a node with a condition.
 func nodeWith(name string, kind corev1.NodeConditionType, status corev1.ConditionStatus) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -49,7 +52,7 @@ func TestTheWatcherWantsAPodOfEachDaemonSetOnEachNode(t *testing.T) {
 
 	see.OnDelete(cache.DeletedFinalStateUnknown{Obj: podOf("1", "driver", "a", true)})
 	see.OnUpdate(nil, podOf("6", "plugin", "b", true))
-	g.Expect(w.ready).NotTo(BeClosed(), "the pod of driver on a is gone")
+	g.Expect(w.ready).NotTo(BeClosed(), "the pod of driver on a is deleted")
 	pods, _ := w.moments()
 	g.Expect(pods).To(BeZero())
 
@@ -65,7 +68,8 @@ func TestTheWatcherWantsAPodOfEachDaemonSetOnEachNode(t *testing.T) {
 	g.Expect(all).To(Equal(pods), "the first moment counts")
 }
 
-// TestALatePodDoesNotHideItsSuccessor: the end of a pod may be seen after the next one of the same place is Ready.
+// TestALatePodDoesNotHideItsSuccessor: the deletion of a pod may be observed after the next one of the same place is
+// Ready.
 func TestALatePodDoesNotHideItsSuccessor(t *testing.T) {
 	g := NewWithT(t)
 	w := newWatcher([]string{"driver"}, 2, false)

@@ -18,19 +18,19 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// bug is a mistake in the operator that the campaign must notice, kept as a patch.
+// bug is a bug in the operator that the campaign must detect, stored as a patch.
 type bug struct {
 	name string
 	path string
-	// what is wrong, the point that must notice it, and a part of what that must say.
+	// what describes it, point is the one that must detect it, and expect is part of its violation.
 	what, point, expect string
-	// files are those that the patch changes, in the repository.
+	// files are the paths in the repository that the patch changes.
 	files []string
 }
 
 var changedFile = regexp.MustCompile(`(?m)^\+\+\+ b/(.+)$`)
 
-// seededBugs are the patches in the folder bugs.
+// seededBugs returns the patches in the folder bugs.
 func seededBugs() ([]bug, error) {
 	paths, err := filepath.Glob("bugs/*.patch")
 	if err != nil {
@@ -65,7 +65,7 @@ func seededBugs() ([]bug, error) {
 	return bugs, nil
 }
 
-// overlay writes the changed files to dir, and what tells go build to take them. It fails where the patch does not apply.
+// overlay writes the changed files and the overlay file for go build to dir. It fails if the patch does not apply.
 func (b bug) overlay(dir string) (string, error) {
 	root, err := filepath.Abs(repo)
 	if err != nil {
@@ -88,10 +88,10 @@ func (b bug) overlay(dir string) (string, error) {
 	}
 	apply := exec.Command("git", "apply", b.path)
 	apply.Dir = dir
-	// Not in a repository that the folder may be in.
+	// Ignore a repository that contains the folder.
 	apply.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
 	if out, err := apply.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("apply bugs/%s.patch, which has to follow the source: %w\n%s", b.name, err, out)
+		return "", fmt.Errorf("apply bugs/%s.patch, which must be updated with the source: %w\n%s", b.name, err, out)
 	}
 	encoded, err := json.Marshal(map[string]map[string]string{"Replace": replaced})
 	if err != nil {
@@ -108,7 +108,8 @@ func (b bug) build(dir string) (string, error) {
 		return "", err
 	}
 	binary := filepath.Join(dir, "operator")
-	command := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-overlay", overlay, "-o", binary, "./test/operator")
+	command := exec.Command("go", "build", "-buildvcs=false", "-trimpath", "-ldflags", "-s -w", "-overlay", overlay, "-o",
+		binary, "./test/operator")
 	command.Dir, command.Env = repo, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the operator with bugs/%s.patch: %w\n%s", b.name, err, out)
@@ -116,7 +117,7 @@ func (b bug) build(dir string) (string, error) {
 	return binary, nil
 }
 
-// TestBugsApply: each seeded bug is still one of the present source, and names a point of the campaign.
+// TestBugsApply: each seeded bug applies to the current source, and names a point of the campaign.
 func TestBugsApply(t *testing.T) {
 	g := NewWithT(t)
 	bugs, err := seededBugs()
@@ -130,14 +131,14 @@ func TestBugsApply(t *testing.T) {
 	}
 }
 
-// TestBugsAreCaught: the campaign notices an operator with a bug. By default one bug is tried, which a number chooses.
+// TestBugsAreCaught: the campaign detects an operator with a bug. By default one bug is tried, selected by the seed.
 func TestBugsAreCaught(t *testing.T) {
 	g := NewWithT(t)
 	_, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr)
 	g.Expect(err).NotTo(HaveOccurred())
 	bugs, err := seededBugs()
 	g.Expect(err).NotTo(HaveOccurred())
-	if !cluster.WholeCampaigns() && *flagBug == "" {
+	if !cluster.FullCampaigns() && *flagBug == "" {
 		bugs = []bug{bugs[rand.New(rand.NewPCG(uint64(*flagSeed), 2)).IntN(len(bugs))]}
 	}
 	binary, err := program(t.Context())
@@ -188,10 +189,11 @@ func catch(t *testing.T, b bug) {
 			return
 		}
 	}
-	t.Errorf("%s (%s) is not caught by %s: no violation has %q, among %d:\n%s", b.name, b.what, b.point, b.expect, len(violations), strings.Join(violations, "\n"))
+	t.Errorf("%s (%s) is not caught by %s: no violation has %q, among %d:\n%s", b.name, b.what, b.point, b.expect,
+		len(violations), strings.Join(violations, "\n"))
 }
 
-// firstPoint runs the first point whose name begins so. A violation of the undisturbed run counts as well.
+// firstPoint runs the first point with this prefix. A violation of the undisturbed run counts too.
 func (c *campaign) firstPoint(t *testing.T, r row, begins string) ([]string, error) {
 	t.Helper()
 	points, err := r.points(t.Context(), c)
@@ -215,7 +217,7 @@ func (c *campaign) firstPoint(t *testing.T, r row, begins string) ([]string, err
 	return nil, fmt.Errorf("row %s has no point that begins with %s", r.id, begins)
 }
 
-// rowOf is the row that a point belongs to.
+// rowOf returns the row of a point.
 func rowOf(point string) (row, error) {
 	id, _, _ := strings.Cut(point, "/")
 	for _, r := range rows() {
@@ -226,7 +228,7 @@ func rowOf(point string) (row, error) {
 	return row{}, fmt.Errorf("the campaign has no row %s", id)
 }
 
-// disturbedError is what an undisturbed run violates.
+// disturbedError has the violations of an undisturbed run.
 type disturbedError struct {
 	workload   string
 	violations []string

@@ -13,8 +13,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// TestCampaign runs the points of all rows: a sample that a number chooses, or with TEST_FULL=1 every one that has not
-// passed before.
+// TestCampaign runs the points of all rows: a sample selected by the seed, or with TEST_FULL=1 every point that has
+// not passed before.
 func TestCampaign(t *testing.T) {
 	g := NewWithT(t)
 	_, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr)
@@ -46,7 +46,7 @@ func TestCampaign(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
 					if *flagFor > 0 && time.Since(begin) > *flagFor {
-						t.Skip("the time is over; the next run goes on here")
+						t.Skip("the time is over; the next run continues here")
 					}
 					g.Expect(known.add(c.judge(t, name, p))).To(Succeed())
 				})
@@ -59,8 +59,8 @@ func TestCampaign(t *testing.T) {
 	}
 }
 
-// warm makes the undisturbed runs side by side, which most rows need to know their points. What fails is reported where it
-// is needed.
+// warm does the undisturbed runs in parallel, from which most rows derive their points. An error is reported where a
+// run is needed.
 func (c *campaign) warm(t *testing.T) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -71,8 +71,8 @@ func (c *campaign) warm(t *testing.T) {
 	all.Wait()
 }
 
-// whole reports whether every point is run.
-func whole() bool { return cluster.WholeCampaigns() && *flagPoint == "" }
+// whole reports whether every point runs.
+func whole() bool { return cluster.FullCampaigns() && *flagPoint == "" }
 
 func operatorName() string {
 	if *flagOperator != "" {
@@ -81,12 +81,12 @@ func operatorName() string {
 	return "test/operator"
 }
 
-// isAsked reports whether a row may have a point that is asked for.
-func isAsked(r row) bool {
+// isSelected reports whether a row may have a point selected by the flag.
+func isSelected(r row) bool {
 	return strings.HasPrefix(*flagPoint, r.id+"/") || strings.HasPrefix(r.id, *flagPoint)
 }
 
-// judge runs a point, and fails for each violation.
+// judge runs a point, and fails the test for each violation.
 func (c *campaign) judge(t *testing.T, name string, p point) kept {
 	t.Helper()
 	out, err := c.run(t.Context(), p)
@@ -98,10 +98,10 @@ func (c *campaign) judge(t *testing.T, name string, p point) kept {
 		for _, violation := range out.violations {
 			t.Error(violation)
 		}
-		t.Logf("again: go test ./test/campaign -run TestCampaign -count=1 -v -campaign.point=%s\n%s", name, out.logs)
+		t.Logf("to repeat: go test ./test/campaign -run TestCampaign -count=1 -v -campaign.point=%s\n%s", name, out.logs)
 		return kept{Point: name, Verdict: failed, Detail: fmt.Sprintf("%.300s", out.violations[0])}
 	case out.missed:
-		t.Log("the run made no such call, so that nothing was struck")
+		t.Log("the run made no such request, so that the fault had no target")
 		return kept{Point: name, Verdict: missed}
 	}
 	t.Logf("recovered in %.1f s", out.recovery)

@@ -12,22 +12,22 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
 )
 
-// Moment is a point in the course of a run.
+// Moment is a point in time of a run.
 type Moment string
 
-// The moments of a run, in their order. A workload without a change has no Ready and Changed.
+// The moments of a run, in order. A workload without a change has no Ready and Changed.
 const (
 	// Start is before the operator starts.
 	Start Moment = "start"
 	// Created is right after the policy was created.
 	Created Moment = "created"
-	// Ready is when the stack stands, before the workload changes anything.
+	// Ready is when the stack is ready, before the workload changes anything.
 	Ready Moment = "ready"
 	// Changed is right after the change.
 	Changed Moment = "changed"
 )
 
-// When says when a fault strikes: at a moment or some time after it, or at a write after that.
+// When is when a fault is injected: at a moment or some time after it, or at a write after that.
 type When struct {
 	Moment Moment
 	After  time.Duration
@@ -41,23 +41,23 @@ type AtWrite struct {
 	Phase fault.Phase
 }
 
-// Fault is what goes wrong, as data. It is taken back after a time, at the latest before the end of the run is awaited.
+// Fault is a fault as data. It is reverted after a time, at the latest before the wait for the end of the run.
 type Fault struct {
-	// Who is the part that fails: which of the operators it is for where that matters.
+	// Who is the index of the affected operator, if that matters.
 	Who  int
 	When When
 	What What
-	// For is how long it lasts; 0 is a single blow.
+	// For is how long it lasts; 0 is a single event.
 	For time.Duration
 }
 
-// What goes wrong.
+// What is a type of fault.
 type What interface {
-	// begin makes it go wrong, and returns what takes it back, which may be nil.
+	// begin injects the fault, and returns the function that reverts it, which may be nil.
 	begin(ctx context.Context, r *run, who *operator) (end func(), err error)
 }
 
-// API has calls fail by rules.
+// API makes requests fail by rules.
 type API []fault.Rule
 
 func (a API) begin(_ context.Context, r *run, who *operator) (func(), error) {
@@ -79,15 +79,15 @@ func (a API) begin(_ context.Context, r *run, who *operator) (func(), error) {
 	}, nil
 }
 
-// Process is what happens to the operator's process.
+// Process is a fault of the operator's process.
 type Process string
 
-// What happens to a process.
+// Faults of a process.
 const (
 	Kill      Process = "SIGKILL"
 	Terminate Process = "SIGTERM"
 	Freeze    Process = "SIGSTOP"
-	// Away kills it and keeps it away while the fault lasts.
+	// Away kills it and prevents its restart while the fault lasts.
 	Away Process = "away"
 )
 
@@ -107,7 +107,7 @@ func (p Process) begin(_ context.Context, _ *run, who *operator) (func(), error)
 	return nil, nil
 }
 
-// Again kills the operator every so often.
+// Again kills the operator periodically.
 type Again time.Duration
 
 func (a Again) begin(ctx context.Context, _ *run, who *operator) (func(), error) {
@@ -124,7 +124,7 @@ func (a Again) begin(ctx context.Context, _ *run, who *operator) (func(), error)
 	return cancel, nil
 }
 
-// Actor is somebody else who does something, and takes it back.
+// Actor is another client that does something, and reverts it.
 type Actor struct {
 	Does func(context.Context, *run) error
 	Back func(context.Context, *run) error
@@ -137,12 +137,16 @@ func (a Actor) begin(ctx context.Context, r *run, _ *operator) (func(), error) {
 	return func() { r.fail(a.Back(ctx, r)) }, nil
 }
 
-// Past restarts the operator into the world as it was at an earlier moment, and lets it see nothing newer.
+// Past restarts the operator with the state of an earlier moment, and hides everything newer.
 type Past Moment
 
 func (p Past) begin(_ context.Context, r *run, who *operator) (func(), error) {
-	old := fault.Rule{Match: fault.Match{Verbs: fault.Reads(), Resources: watched}, Action: fault.Action{Version: r.versions[Moment(p)]}}
-	held := fault.Rule{Match: fault.Match{Verbs: []string{fault.Watch}, Resources: watched}, Stream: fault.Stream{Hold: true}}
+	old := fault.Rule{
+		Match: fault.Match{Verbs: fault.Reads(), Resources: watched}, Action: fault.Action{Version: r.versions[Moment(p)]},
+	}
+	held := fault.Rule{
+		Match: fault.Match{Verbs: []string{fault.Watch}, Resources: watched}, Stream: fault.Stream{Hold: true},
+	}
 	removeOld, _ := who.proxy.Add(old)
 	removeHeld, _ := who.proxy.Add(held)
 	who.kill()
@@ -152,7 +156,7 @@ func (p Past) begin(_ context.Context, r *run, who *operator) (func(), error) {
 // watched are the resources whose objects the operator reads from its caches.
 var watched = []string{"nodes", "pods", "daemonsets", "configmaps", "runtimeclasses", "clusterpolicies"}
 
-// Outage is what happens to the API server.
+// Outage is a fault of the API server.
 type Outage string
 
 // Outages of the API server.
@@ -171,20 +175,20 @@ func (o Outage) begin(ctx context.Context, r *run, _ *operator) (func(), error) 
 			r.fail(err)
 			return
 		}
-		// The operator's own waits are what is tried, not those of the controllers.
-		r.fail(r.cluster.RestartFollowers(ctx))
+		// The test is about the operator's retries, not those of the controllers.
+		r.fail(r.cluster.RestartClients(ctx))
 	}, nil
 }
 
-// Controller stops one of the programs that act on the cluster, such as kube-scheduler.
+// Controller suspends one of the control plane's other programs, such as kube-scheduler.
 type Controller string
 
 func (c Controller) begin(_ context.Context, r *run, _ *operator) (func(), error) {
-	thaw, err := r.cluster.FreezeFollower(string(c))
+	thaw, err := r.cluster.FreezeClient(string(c))
 	return thaw, err
 }
 
-// armed is a fault of a run on its way.
+// armed is a scheduled fault of a run.
 type armed struct {
 	Fault
 	struck chan struct{}
@@ -194,7 +198,7 @@ type armed struct {
 	ended  time.Time
 }
 
-// arm has the faults of a moment strike when they are due.
+// arm schedules the faults of a moment.
 func (r *run) arm(ctx context.Context, moment Moment) {
 	r.noteVersion(ctx, moment)
 	for _, a := range r.faults {
@@ -218,7 +222,7 @@ func (r *run) arm(ctx context.Context, moment Moment) {
 	}
 }
 
-// noteVersion keeps the resourceVersion of the moment.
+// noteVersion records the resourceVersion of the moment.
 func (r *run) noteVersion(ctx context.Context, moment Moment) {
 	list := &corev1.NodeList{}
 	if err := r.quiet.List(ctx, list); err == nil {
@@ -226,15 +230,15 @@ func (r *run) noteVersion(ctx context.Context, moment Moment) {
 	}
 }
 
-// armAtWrite strikes from within the call of the operator, so that nothing happens in between.
+// armAtWrite injects the fault within the operator's request, so that nothing happens in between.
 func (r *run) armAtWrite(ctx context.Context, a *armed) {
 	at := a.When.Write
 	process, isProcess := a.What.(Process)
-	// A process that was killed never sees the answer, however fast the proxy is.
+	// A killed process never gets the response, however fast the proxy is.
 	dies := isProcess && (process == Kill || process == Away) && at.Phase != fault.Done
 	call := func() { r.strike(ctx, a) }
 	if process == Terminate {
-		// It ends once its calls are answered, this one too.
+		// It exits once its requests have a response, including this one.
 		call = func() { go r.strike(ctx, a) }
 	}
 	_, _ = r.operators[a.Who].proxy.Add(fault.Rule{
@@ -268,8 +272,8 @@ func (r *run) strike(ctx context.Context, a *armed) {
 	}()
 }
 
-// faultsOver waits until all faults have struck and are over, and returns when the last of them was. One that never
-// struck is an error that is told apart: the run had no such write.
+// faultsOver waits until all faults have been injected and reverted, and returns the time of the last one. A fault
+// that was never injected is the distinct error errMissed: the run had no such write.
 func (r *run) faultsOver(ctx context.Context, limit time.Duration) (time.Time, error) {
 	var last time.Time
 	deadline := time.After(limit)

@@ -15,7 +15,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// conclude judges the run.
+// conclude checks the run.
 func (r *run) conclude(ctx context.Context, res *result) {
 	limited, cancel := context.WithTimeout(ctx, eventually)
 	defer cancel()
@@ -45,12 +45,20 @@ func (r *run) conclude(ctx context.Context, res *result) {
 	}
 }
 
-// judged is the run as the invariants see it.
+// judged returns the run as input of the invariants.
 func (r *run) judged(calls cluster.Calls) *invariant.Run {
 	judged := &invariant.Run{
-		Begin: r.watcher.Begin(), Events: r.watcher.Events(), Writes: r.writes(), Calls: calls.By(cluster.ServiceAccountUser(namespace, account)),
-		Namespace: namespace, Seeds: seedKeys(), Cordoned: cordoned, MayGo: r.explained, RightsRevoked: r.rights, End: time.Now(),
-		Unprivileged: unprivileged(),
+		Begin:         r.watcher.Begin(),
+		Events:        r.watcher.Events(),
+		Writes:        r.writes(),
+		Calls:         calls.By(cluster.ServiceAccountUser(namespace, account)),
+		Namespace:     namespace,
+		Seeds:         seedKeys(),
+		Cordoned:      cordoned,
+		MayGo:         r.explained,
+		RightsRevoked: r.rights,
+		End:           time.Now(),
+		Unprivileged:  unprivileged(),
 	}
 	if r.seedsGo {
 		judged.Seeds = nil
@@ -77,7 +85,7 @@ func (r *run) judged(calls cluster.Calls) *invariant.Run {
 	return judged
 }
 
-// unreadyPods are the pods of the operands that are not ready in the end, with what their containers are at.
+// unreadyPods describes the operands' pods that are not ready in the end, with the states of their containers.
 func (r *run) unreadyPods() string {
 	var text strings.Builder
 	for _, object := range r.watcher.World() {
@@ -87,7 +95,8 @@ func (r *run) unreadyPods() string {
 		}) {
 			continue
 		}
-		fmt.Fprintf(&text, "pod %s on %s: %s, being deleted: %t\n", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.DeletionTimestamp != nil)
+		fmt.Fprintf(&text, "pod %s on %s: %s, being deleted: %t\n", pod.Name, pod.Spec.NodeName, pod.Status.Phase,
+			pod.DeletionTimestamp != nil)
 		for _, c := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 			fmt.Fprintf(&text, "  %s ready=%t restarts=%d %s\n", c.Name, c.Ready, c.RestartCount, c.State.String())
 		}
@@ -99,7 +108,7 @@ func (r *run) explained(operand, node string) bool {
 	return r.workload.mayGo != nil && r.workload.mayGo(operand, node) || r.mayGo != nil && r.mayGo(operand, node)
 }
 
-// stopOperators ends all operators, and returns what their processes show.
+// stopOperators ends all operators, and returns the problems of their processes.
 func (r *run) stopOperators() []string {
 	var found []string
 	for _, o := range r.operators {

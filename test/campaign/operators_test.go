@@ -17,13 +17,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// restartPause is how long the operator stays away after it has ended: a kubelet's first pause, for a test.
+// restartPause is the delay before an exited operator is restarted: a short form of the kubelet's first back-off.
 const restartPause = 100 * time.Millisecond
 
-// operator is an operator that a kubelet would keep alive, behind a proxy of its own.
+// operator is an operator process that is restarted as by a kubelet, behind its own proxy.
 type operator struct {
 	proxy *fault.Proxy
-	// log is what it has written in all of its lives.
+	// log is the log of all its processes.
 	log string
 
 	options cluster.OperatorOptions
@@ -33,29 +33,29 @@ type operator struct {
 
 	lock    sync.Mutex
 	process *cluster.Operator
-	// ordered: its next end is the campaign's doing. exits are those that were not.
+	// ordered: the campaign causes its next exit. exits are those that it did not cause.
 	ordered bool
 	exits   []string
 	starts  int
-	// away are the times in which it did not run.
+	// away are the times when it did not run.
 	away []invariant.Interval
-	// held is closed while it may be started.
+	// held is closed while a start is permitted.
 	held chan struct{}
 }
 
-// startOperator starts an operator, which restarts until it is stopped.
-func (b *bed) startOperator(ctx context.Context, binary, name string, args ...string) (*operator, error) {
+// startOperator starts an operator, which is restarted until it is stopped.
+func (e *env) startOperator(ctx context.Context, binary, name string, args ...string) (*operator, error) {
 	o := &operator{ended: make(chan struct{}), held: make(chan struct{})}
 	close(o.held)
 	var err error
-	o.front, err = b.cluster.NewFront(func(target *url.URL, transport http.RoundTripper) http.Handler {
+	o.front, err = e.cluster.NewFront(func(target *url.URL, transport http.RoundTripper) http.Handler {
 		o.proxy = fault.NewProxy(target, transport)
 		return o.proxy
 	})
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, err := b.cluster.ServiceAccountKubeconfig(ctx, namespace, account, o.front.URL)
+	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(ctx, namespace, account, o.front.URL)
 	if err != nil {
 		return nil, errors.Join(err, o.front.Close())
 	}
@@ -64,13 +64,13 @@ func (b *bed) startOperator(ctx context.Context, binary, name string, args ...st
 	return o, nil
 }
 
-// run starts the operator for the first time. It is apart from startOperator, so that rules can be put in place before.
+// run starts the operator for the first time. It is separate from startOperator, so that rules can be added before.
 func (o *operator) run(ctx context.Context) {
 	ctx, o.cancel = context.WithCancel(ctx)
 	go o.live(ctx)
 }
 
-// live starts the operator again and again.
+// live starts and restarts the operator.
 func (o *operator) live(ctx context.Context) {
 	defer close(o.ended)
 	left := time.Now()
@@ -111,15 +111,15 @@ func (o *operator) noteExit(ctx context.Context, err error) {
 	defer o.lock.Unlock()
 	o.process = nil
 	if !o.ordered && ctx.Err() == nil {
-		o.exits = append(o.exits, fmt.Sprintf("the operator ended by itself: %v", err))
+		o.exits = append(o.exits, fmt.Sprintf("the operator exited by itself: %v", err))
 	}
 	o.ordered = false
 }
 
-// kill ends the operator as a node failure does; it comes back.
+// kill ends the operator as a node failure does; it is restarted.
 func (o *operator) kill() { o.end(func(p *cluster.Operator) { p.Kill() }) }
 
-// terminate ends the operator in order; it comes back.
+// terminate ends the operator gracefully; it is restarted.
 func (o *operator) terminate() error {
 	var err error
 	o.end(func(p *cluster.Operator) { err = p.Stop() })
@@ -136,7 +136,7 @@ func (o *operator) end(how func(*cluster.Operator)) {
 	}
 }
 
-// hold keeps the operator from being started again until release is called.
+// hold prevents a restart of the operator until release is called.
 func (o *operator) hold() (release func()) {
 	held := make(chan struct{})
 	o.lock.Lock()
@@ -156,7 +156,7 @@ func (o *operator) freeze() (thaw func()) {
 	return process.Thaw
 }
 
-// stop ends the operator for good. It must end in time.
+// stop ends the operator permanently. It must exit in time.
 func (o *operator) stop() error {
 	o.cancel()
 	<-o.ended
@@ -170,7 +170,7 @@ func (o *operator) stop() error {
 	return errors.Join(err, o.front.Close())
 }
 
-// trouble is what the operator's processes show: panics, races, and ends that nobody ordered.
+// trouble returns the problems of the operator's processes: panics, races, and unexpected exits.
 func (o *operator) trouble(exitsAllowed bool) []string {
 	o.lock.Lock()
 	defer o.lock.Unlock()

@@ -14,7 +14,7 @@ var (
 	quoted       = regexp.MustCompile("`([^`]*)`")
 )
 
-// privilegedContainers are those that the published table gives privileges to, as OPERAND/CONTAINER.
+// privilegedContainers returns those with privileges in the published table, as OPERAND/CONTAINER.
 var privilegedContainers = sync.OnceValues(func() (map[string]bool, error) {
 	text, err := os.ReadFile(filepath.Join(repo, "docs", "privileges.md"))
 	if err != nil {
@@ -33,7 +33,7 @@ var privilegedContainers = sync.OnceValues(func() (map[string]bool, error) {
 	return found, nil
 })
 
-// unprivileged reports whether a container of an operand is to have no privileges.
+// unprivileged reports whether a container of an operand must have no privileges.
 func unprivileged() func(operand, container string) bool {
 	return func(operand, container string) bool {
 		privileged, err := privilegedContainers()

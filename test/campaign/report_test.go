@@ -13,7 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/campaign/invariant"
 )
 
-// tally is what came of the points of a row.
+// tally counts the results of the points of a row.
 type tally struct {
 	passed, failed, missed, total int
 	recoveries                    []float64
@@ -38,7 +38,7 @@ func (r *results) tally(id string, points []point) tally {
 	return t
 }
 
-// quantile is that of sorted numbers, 0 of none.
+// quantile returns the quantile of sorted numbers, 0 if there are none.
 func quantile(sorted []float64, part float64) float64 {
 	if len(sorted) == 0 {
 		return 0
@@ -46,29 +46,33 @@ func quantile(sorted []float64, part float64) float64 {
 	return sorted[int(part*float64(len(sorted)-1))]
 }
 
-// writeReport writes what is known of the operator to docs/test-report.md.
+// writeReport writes the results for the operator to docs/test-report.md.
 func (r *results) writeReport(points map[string][]point, operator string) error {
 	var text strings.Builder
-	text.WriteString("# Test report\n\nThe fault campaign ([campaign.md](campaign.md)) on a real control plane with simulated nodes. " +
-		"`make test-full` writes this file; a run that is ended goes on where it was.\n\n")
-	fmt.Fprintf(&text, "Commit `%s`, operator `%s`, %s, %d cores.\n\n", commit(), operator, time.Now().UTC().Format(time.DateOnly), runtime.NumCPU())
+	text.WriteString("# Test report\n\nThe fault campaign ([campaign.md](campaign.md)) on a real control plane with " +
+		"simulated nodes. " +
+		"`make test-full` generates this file; an interrupted run continues where it was.\n\n")
+	fmt.Fprintf(&text, "Commit `%s`, operator `%s`, %s, %d cores.\n\n", commit(), operator,
+		time.Now().UTC().Format(time.DateOnly), runtime.NumCPU())
 	body, sum := r.rowsTable(points)
-	fmt.Fprintf(&text, "Points: %d of %d run, **%d failed**; of %d the fault found nothing to strike. Seeded bugs caught: **%s**.\n\n",
+	fmt.Fprintf(&text,
+		"Points: %d of %d run, **%d failed**; in %d the fault had no target. Seeded bugs caught: **%s**.\n\n",
 		sum.passed+sum.failed+sum.missed, sum.total, sum.failed, sum.missed, r.bugsCaught())
 	text.WriteString(r.earlier(points))
 	text.WriteString(body)
 	text.WriteString(r.failures())
-	text.WriteString("\n## Rows that are not run here\n\n| row | what | why, or where |\n|---|---|---|\n")
+	text.WriteString("\n## Rows that do not run here\n\n| row | fault | reason, or where |\n|---|---|---|\n")
 	for _, row := range rows() {
 		if row.points == nil {
 			fmt.Fprintf(&text, "| %s | %s | %s |\n", row.id, row.what, row.left+row.elsewhere)
 		}
 	}
-	text.WriteString("\n## Invariants\n\n| | what must hold | checked |\n|---|---|---|\n")
+	text.WriteString("\n## Invariants\n\n| | invariant | checked |\n|---|---|---|\n")
 	for _, i := range invariant.Table() {
 		fmt.Fprintf(&text, "| %s | %s | %s |\n", i.ID, i.What, howChecked(i))
 	}
-	return os.WriteFile(filepath.Join(repo, "docs", "test-report.md"), []byte(text.String()), 0o644) //nolint:gosec // a document
+	file := filepath.Join(repo, "docs", "test-report.md")
+	return os.WriteFile(file, []byte(text.String()), 0o644) //nolint:gosec // a document
 }
 
 func howChecked(i invariant.Invariant) string {
@@ -76,7 +80,7 @@ func howChecked(i invariant.Invariant) string {
 	case i.NotYet != "":
 		return "not yet: " + i.NotYet
 	case i.ByRunner:
-		return "by the run"
+		return "by the runner"
 	default:
 		return "on the history"
 	}
@@ -85,7 +89,8 @@ func howChecked(i invariant.Invariant) string {
 func (r *results) rowsTable(points map[string][]point) (string, tally) {
 	var text strings.Builder
 	var sum tally
-	text.WriteString("| row | fault | passed | failed | no target | recovered after: half, 95 %, most |\n|---|---|---|---|---|---|\n")
+	text.WriteString("| row | fault | passed | failed | no target | recovered after: p50, p95, max " +
+		"|\n|---|---|---|---|---|---|\n")
 	for _, row := range rows() {
 		if row.points == nil {
 			continue
@@ -93,15 +98,18 @@ func (r *results) rowsTable(points map[string][]point) (string, tally) {
 		t := r.tally(row.id, points[row.id])
 		recovered := ""
 		if len(t.recoveries) > 0 {
-			recovered = fmt.Sprintf("%.1f, %.1f, %.1f s", quantile(t.recoveries, 0.5), quantile(t.recoveries, 0.95), quantile(t.recoveries, 1))
+			recovered = fmt.Sprintf("%.1f, %.1f, %.1f s", quantile(t.recoveries, 0.5), quantile(t.recoveries, 0.95),
+				quantile(t.recoveries, 1))
 		}
-		fmt.Fprintf(&text, "| %s | %s | %d of %d | %d | %d | %s |\n", row.id, row.what, t.passed, t.total, t.failed, t.missed, recovered)
-		sum.passed, sum.failed, sum.missed, sum.total = sum.passed+t.passed, sum.failed+t.failed, sum.missed+t.missed, sum.total+t.total
+		fmt.Fprintf(&text, "| %s | %s | %d of %d | %d | %d | %s |\n", row.id, row.what, t.passed, t.total, t.failed, t.missed,
+			recovered)
+		sum.passed, sum.failed, sum.missed, sum.total = sum.passed+t.passed, sum.failed+t.failed, sum.missed+
+			t.missed, sum.total+t.total
 	}
 	return text.String(), sum
 }
 
-// earlier says of which other commits there are results.
+// earlier returns a note on the results of other commits.
 func (r *results) earlier(points map[string][]point) string {
 	r.lock.Lock()
 	defer r.lock.Unlock()
@@ -115,7 +123,7 @@ func (r *results) earlier(points map[string][]point) string {
 	}
 	var text strings.Builder
 	for _, commit := range slices.Sorted(maps.Keys(counts)) {
-		fmt.Fprintf(&text, "%d of the points were run at commit `%s`, and not again since.\n\n", counts[commit], commit)
+		fmt.Fprintf(&text, "%d of the points were last run at commit `%s`.\n\n", counts[commit], commit)
 	}
 	return text.String()
 }

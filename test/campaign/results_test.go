@@ -12,38 +12,39 @@ import (
 	"sync"
 )
 
-// verdict is what came of a point.
+// verdict is the result of a point.
 type verdict string
 
 const (
 	passed verdict = "passed"
 	failed verdict = "failed"
-	// missed: the fault found nothing to strike in this run.
+	// missed: the fault had no target in this run.
 	missed verdict = "missed"
 )
 
-// kept is the result of a point as it is kept between runs.
+// kept is the stored result of a point.
 type kept struct {
 	Point   string  `json:"point"`
 	Verdict verdict `json:"verdict"`
 	// Recovery is in seconds.
 	Recovery float64 `json:"recovery,omitempty"`
 	Detail   string  `json:"detail,omitempty"`
-	// Commit is that of the source, empty where it is unknown.
+	// Commit is that of the source, empty if unknown.
 	Commit string `json:"commit,omitempty"`
 }
 
-// results are those of one operator and one campaign, in a file that each run continues.
+// results are those of one operator and one campaign, in a file to which each run appends.
 type results struct {
 	path string
 	lock sync.Mutex
 	all  map[string]kept
 }
 
-// bugPrefix begins the names of seeded bugs among the points.
+// bugPrefix is the prefix of the names of seeded bugs among the points.
 const bugPrefix = "bug/"
 
-// openResults reads what is known of an operator: by its content, and that of the campaign.
+// openResults reads the results for an operator, which is identified by the digests of its binary and of the
+// campaign.
 func openResults(binary string) (*results, error) {
 	sum := sha256.New()
 	campaign, err := os.Executable()
@@ -56,8 +57,8 @@ func openResults(binary string) (*results, error) {
 		}
 	}
 	dir := filepath.Join(repo, ".cache", "campaign")
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // as the other folders of the cache
-		return nil, fmt.Errorf("make the folder of results: %w", err)
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // like the other folders of the cache
+		return nil, fmt.Errorf("create the folder of results: %w", err)
 	}
 	r := &results{path: filepath.Join(dir, hex.EncodeToString(sum.Sum(nil))[:16]+".jsonl"), all: map[string]kept{}}
 	if *flagFrom != "" {
@@ -92,21 +93,21 @@ func (r *results) read(path string) error {
 	for lines.Scan() {
 		var k kept
 		if err := json.Unmarshal(lines.Bytes(), &k); err != nil {
-			return fmt.Errorf("read %s: %w: remove the file to begin again", path, err)
+			return fmt.Errorf("read %s: %w: remove the file to start over", path, err)
 		}
 		r.all[k.Point] = k
 	}
 	return lines.Err()
 }
 
-// hasPassed reports whether the point need not be run again.
+// hasPassed reports whether the point does not need to run again.
 func (r *results) hasPassed(point string) bool {
 	r.lock.Lock()
 	defer r.lock.Unlock()
 	return r.all[point].Verdict == passed || r.all[point].Verdict == missed
 }
 
-// add keeps a result at once, so that a run may be ended at any time.
+// add stores a result immediately, so that a run can be interrupted at any time.
 func (r *results) add(k kept) error {
 	k.Commit = commit()
 	text, err := json.Marshal(k)
@@ -118,7 +119,7 @@ func (r *results) add(k kept) error {
 	r.all[k.Point] = k
 	file, err := os.OpenFile(r.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("keep the result of %s: %w", k.Point, err)
+		return fmt.Errorf("store the result of %s: %w", k.Point, err)
 	}
 	defer file.Close()
 	_, err = file.Write(append(text, '\n'))

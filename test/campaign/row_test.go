@@ -16,31 +16,31 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// row is a kind of fault.
+// row is a type of fault.
 type row struct {
 	id, what string
-	// left is why the row is left out.
+	// left is why the row is not run.
 	left string
-	// elsewhere names the tests that are the row, or the rest of it.
+	// elsewhere lists the tests that cover the row, or the rest of it.
 	elsewhere string
-	// sample is how many of its points make test runs, where it takes any of this row.
+	// sample is how many of its points make test runs, if it selects this row.
 	sample int
-	// points are where and when it strikes. They may need an undisturbed run.
+	// points returns where and when the fault is injected, which may depend on an undisturbed run.
 	points func(context.Context, *campaign) ([]point, error)
 }
 
 // point is one run of a row.
 type point struct {
-	// name is its name in the row, which is the same in every run of the campaign.
+	// name is its name in the row, stable across runs of the campaign.
 	name     string
 	workload *workload
 	faults   []Fault
 	options
-	// play is what runs in place of the workload, where a row is of another kind.
-	play func(context.Context, *campaign, *bed) ([]string, error)
+	// play runs instead of the workload, if it is not nil.
+	play func(context.Context, *campaign, *env) ([]string, error)
 }
 
-// fixed are points that need no undisturbed run to be known.
+// fixed returns points that do not depend on an undisturbed run.
 func fixed(points ...point) func(context.Context, *campaign) ([]point, error) {
 	return func(context.Context, *campaign) ([]point, error) { return points, nil }
 }
@@ -48,10 +48,10 @@ func fixed(points ...point) func(context.Context, *campaign) ([]point, error) {
 // campaign is a run of the campaign against one operator.
 type campaign struct {
 	binary string
-	// beds are clusters that nobody uses, and lanes bounds how many there are.
+	// envs are idle clusters, and lanes limits the number of clusters.
 	lanes chan struct{}
 	lock  sync.Mutex
-	beds  []*bed
+	envs  []*env
 	// references are the undisturbed runs.
 	references map[string]*reference
 }
@@ -60,63 +60,63 @@ func newCampaign(binary string, lanes int) *campaign {
 	return &campaign{binary: binary, lanes: make(chan struct{}, lanes), references: map[string]*reference{}}
 }
 
-// use calls do with a bed that is empty.
-func (c *campaign) use(ctx context.Context, do func(*bed) (keep bool, err error)) error {
+// use calls do with an empty env.
+func (c *campaign) use(ctx context.Context, do func(*env) (keep bool, err error)) error {
 	c.lanes <- struct{}{}
 	defer func() { <-c.lanes }()
-	b, err := c.take(ctx)
+	e, err := c.take(ctx)
 	if err != nil {
 		return err
 	}
-	keep, err := do(b)
+	keep, err := do(e)
 	if keep && err == nil {
 		c.lock.Lock()
 		defer c.lock.Unlock()
-		c.beds = append(c.beds, b)
+		c.envs = append(c.envs, e)
 		return nil
 	}
-	return errors.Join(err, b.close())
+	return errors.Join(err, e.close())
 }
 
-func (c *campaign) take(ctx context.Context) (*bed, error) {
+func (c *campaign) take(ctx context.Context) (*env, error) {
 	c.lock.Lock()
-	if last := len(c.beds) - 1; last >= 0 {
-		b := c.beds[last]
-		c.beds = c.beds[:last]
+	if last := len(c.envs) - 1; last >= 0 {
+		b := c.envs[last]
+		c.envs = c.envs[:last]
 		c.lock.Unlock()
 		return b, nil
 	}
 	c.lock.Unlock()
-	// It outlives the point that needs it first.
-	return newBed(context.WithoutCancel(ctx))
+	// It outlives the first point that uses it.
+	return newEnv(context.WithoutCancel(ctx))
 }
 
 // close ends all clusters.
 func (c *campaign) close() error {
 	var all []error
-	for _, b := range c.beds {
+	for _, b := range c.envs {
 		all = append(all, b.close())
 	}
 	return errors.Join(all...)
 }
 
-// reference is what runs without faults come to.
+// reference has the results of runs without faults.
 type reference struct {
 	first, second func() (*result, error)
 }
 
-// referenceOf returns the undisturbed runs of a workload, which are made when they are needed.
+// referenceOf returns the undisturbed runs of a workload, which are done on first use.
 func (c *campaign) referenceOf(ctx context.Context, w *workload) *reference {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	if r := c.references[w.id]; r != nil {
 		return r
 	}
-	// They outlive the point that needs them first.
+	// They outlive the first point that uses them.
 	ctx = context.WithoutCancel(ctx)
 	undisturbed := func() (res *result, err error) {
-		err = c.use(ctx, func(b *bed) (bool, error) {
-			res, err = b.play(ctx, c.binary, w, nil, options{})
+		err = c.use(ctx, func(e *env) (bool, error) {
+			res, err = e.play(ctx, c.binary, w, nil, options{})
 			return true, err
 		})
 		if err == nil && len(res.violations) > 0 {
@@ -129,7 +129,8 @@ func (c *campaign) referenceOf(ctx context.Context, w *workload) *reference {
 	return r
 }
 
-// differences are what a run has come to otherwise than undisturbed ones. What two of these differ in does not count.
+// differences returns the differences of a run's result from undisturbed ones, except those between two undisturbed
+// runs.
 func (c *campaign) differences(ctx context.Context, p point, res *result) ([]string, error) {
 	ref := c.referenceOf(ctx, p.workload)
 	first, err := ref.first()
@@ -175,7 +176,7 @@ func keysOf(all ...map[string]int) map[string]bool {
 	return keys
 }
 
-// outcome is what came of a point.
+// outcome is the result of a point.
 type outcome struct {
 	violations []string
 	missed     bool
@@ -186,18 +187,18 @@ type outcome struct {
 // run runs a point.
 func (c *campaign) run(ctx context.Context, p point) (out outcome, err error) {
 	if p.workload != nil && p.play == nil {
-		// Before a bed is taken: it takes one itself.
+		// Before an env is acquired, as this acquires one itself.
 		if _, err := c.referenceOf(ctx, p.workload).first(); err != nil {
 			return out, err
 		}
 	}
 	var res *result
-	err = c.use(ctx, func(b *bed) (bool, error) {
+	err = c.use(ctx, func(e *env) (bool, error) {
 		if p.play != nil {
-			out.violations, err = p.play(ctx, c, b)
+			out.violations, err = p.play(ctx, c, e)
 			return err == nil && !p.spoils, err
 		}
-		res, err = b.play(ctx, c.binary, p.workload, p.faults, p.options)
+		res, err = e.play(ctx, c.binary, p.workload, p.faults, p.options)
 		return err == nil && !p.spoils && len(res.violations) == 0, err
 	})
 	if err != nil || res == nil {
@@ -210,7 +211,7 @@ func (c *campaign) run(ctx context.Context, p point) (out outcome, err error) {
 	return out, err
 }
 
-// readsOf are the kinds of reads of an undisturbed run.
+// readsOf returns the distinct reads of an undisturbed run.
 func (c *campaign) readsOf(ctx context.Context, w *workload) (map[fault.Request]int, error) {
 	res, err := c.referenceOf(ctx, w).first()
 	if err != nil {
@@ -219,7 +220,7 @@ func (c *campaign) readsOf(ctx context.Context, w *workload) (map[fault.Request]
 	return res.reads, nil
 }
 
-// writesOf are the kinds of writes of an undisturbed run from a moment on, each with how often it is made.
+// writesOf returns the distinct writes of an undisturbed run from a moment on, with their counts.
 func (c *campaign) writesOf(ctx context.Context, w *workload, from Moment) (map[fault.Request]int, error) {
 	res, err := c.referenceOf(ctx, w).first()
 	if err != nil {
@@ -234,10 +235,10 @@ func (c *campaign) writesOf(ctx context.Context, w *workload, from Moment) (map[
 	return counts, nil
 }
 
-// sampledRows are the rows that are run: all of them, or some that a number chooses.
+// sampledRows returns the rows to run: all of them, or a sample by seed.
 func sampledRows(seed int64) []row {
-	all := slices.DeleteFunc(rows(), func(r row) bool { return r.points == nil || !isAsked(r) })
-	if cluster.WholeCampaigns() || *flagPoint != "" || *flagRows >= len(all) {
+	all := slices.DeleteFunc(rows(), func(r row) bool { return r.points == nil || !isSelected(r) })
+	if cluster.FullCampaigns() || *flagPoint != "" || *flagRows >= len(all) {
 		return all
 	}
 	random := rand.New(rand.NewPCG(uint64(seed), 1))
@@ -245,12 +246,13 @@ func sampledRows(seed int64) []row {
 	return all[:*flagRows]
 }
 
-// chosen are the points that are run: those that are asked for, all of them, or some that a number chooses.
+// chosen returns the points to run: those selected by the flag, all of them, or a sample by seed.
 func chosen(r row, points []point, seed int64) []point {
 	switch {
 	case *flagPoint != "":
-		return slices.DeleteFunc(slices.Clone(points), func(p point) bool { return !strings.HasPrefix(r.id+"/"+p.name, *flagPoint) })
-	case cluster.WholeCampaigns():
+		return slices.DeleteFunc(slices.Clone(points),
+			func(p point) bool { return !strings.HasPrefix(r.id+"/"+p.name, *flagPoint) })
+	case cluster.FullCampaigns():
 		return points
 	}
 	random := rand.New(rand.NewPCG(uint64(seed), hash(r.id)))
@@ -267,7 +269,7 @@ func hash(text string) uint64 {
 	return sum
 }
 
-// commit is that of the source, empty where that is unknown.
+// commit returns that of the source, empty if unknown.
 var commit = sync.OnceValue(func() string {
 	text, err := exec.Command("git", "-C", repo, "rev-parse", "HEAD").Output()
 	if err != nil {
@@ -276,10 +278,10 @@ var commit = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(text))
 })
 
-// program is the operator that the campaign attacks.
+// program returns the operator under test.
 func program(ctx context.Context) (string, error) {
 	if *flagOperator != "" {
 		return *flagOperator, nil
 	}
-	return cluster.BuildQuickOperator(ctx, os.Stderr)
+	return cluster.BuildFastOperator(ctx, os.Stderr)
 }

@@ -20,7 +20,7 @@ import (
 
 func crashRows() []row {
 	return []row{
-		{id: "A1", what: "SIGKILL at each write of I and G: before it, its answer lost, after it", sample: 2,
+		{id: "A1", what: "SIGKILL at each write of I and G: before it, with its response lost, after it", sample: 2,
 			points: func(ctx context.Context, c *campaign) ([]point, error) {
 				installing, err := atEachWrite(ctx, c, install, Start, allPhases)
 				if err != nil {
@@ -31,36 +31,52 @@ func crashRows() []row {
 			}},
 		{id: "A2", what: "a second SIGKILL at the 1st to 3rd write after the restart", sample: 1, points: doubleCrashes},
 		{id: "A3", what: "SIGKILL every 2 s for 20 s", sample: 1, points: fixed(
-			point{name: "I", workload: install, faults: []Fault{{When: When{Moment: Start}, What: Again(2 * time.Second), For: 20 * time.Second}}},
-			point{name: "S", workload: scale, faults: []Fault{{When: When{Moment: Ready}, What: Again(2 * time.Second), For: 20 * time.Second}}},
+			point{
+				name: "I", workload: install,
+				faults: []Fault{{When: When{Moment: Start}, What: Again(2 * time.Second), For: 20 * time.Second}},
+			},
+			point{
+				name: "S", workload: scale,
+				faults: []Fault{{When: When{Moment: Ready}, What: Again(2 * time.Second), For: 20 * time.Second}},
+			},
 		)},
-		{id: "A4", what: "SIGTERM amid the writes: it ends in time, and the next one finishes the work", sample: 1,
+		{id: "A4", what: "SIGTERM during the writes: it exits in time, and the next one completes the work", sample: 1,
 			points: func(ctx context.Context, c *campaign) ([]point, error) { return terminations(ctx, c) }},
-		{id: "A5", what: "k DaemonSets are applied, then every write of one fails for 20 s", sample: 1, points: partialApplies()},
-		{id: "A6", what: "the answer to each kind of write is lost after it was made", sample: 1, points: lostAnswers},
+		{
+			id: "A5", what: "k DaemonSets are applied, then every write of one fails for 20 s", sample: 1,
+			points: partialApplies(),
+		},
+		{id: "A6", what: "the response to each type of write is lost", sample: 1, points: lostAnswers},
 		{id: "A7", what: "SIGKILL at each write of the teardown", sample: 1,
 			points: func(ctx context.Context, c *campaign) ([]point, error) {
 				return atEachWrite(ctx, c, remove, Ready, allPhases)
 			}},
-		// The status names the version of the release, and the pods keep their helper.
-		{id: "A8", what: "the operator of another release takes over: no pod goes", sample: 1, points: fixed(
-			point{name: "G", workload: rest, faults: []Fault{{When: When{Moment: Ready}, What: release}}, options: options{differs: true, after: noNewGeneration}},
-			point{name: "S", workload: scale, faults: []Fault{{When: When{Moment: Ready}, What: release}}, options: options{differs: true}},
+		// The status has the version of the release, and the pods keep their helper.
+		{id: "A8", what: "the operator of another release takes over: no pod is deleted", sample: 1, points: fixed(
+			point{
+				name: "G", workload: rest, faults: []Fault{{When: When{Moment: Ready}, What: release}},
+				options: options{differs: true, after: noNewGeneration},
+			},
+			point{
+				name: "S", workload: scale, faults: []Fault{{When: When{Moment: Ready}, What: release}},
+				options: options{differs: true},
+			},
 		)},
 	}
 }
 
 var allPhases = []fault.Phase{fault.Before, fault.After, fault.Done}
 
-// mostRepeated bounds the points of one kind of write: the status is written as often as time allows.
+// mostRepeated limits the points of one type of write: the number of status writes depends on the time.
 const mostRepeated = 3
 
-// ordered are the kinds of requests by their names.
+// ordered returns the distinct requests, sorted by name.
 func ordered(requests map[fault.Request]int) []fault.Request {
-	return slices.SortedFunc(maps.Keys(requests), func(a, b fault.Request) int { return strings.Compare(a.String(), b.String()) })
+	return slices.SortedFunc(maps.Keys(requests),
+		func(a, b fault.Request) int { return strings.Compare(a.String(), b.String()) })
 }
 
-// atEachWrite are the points of a crash at each kind of write of a workload from a moment on.
+// atEachWrite returns the points of a crash at each type of write of a workload from a moment on.
 func atEachWrite(ctx context.Context, c *campaign, w *workload, from Moment, phases []fault.Phase) ([]point, error) {
 	writes, err := c.writesOf(ctx, w, from)
 	if err != nil {
@@ -81,7 +97,7 @@ func atEachWrite(ctx context.Context, c *campaign, w *workload, from Moment, pha
 	return points, nil
 }
 
-// doubleCrashes count all writes, so that it does not matter which one the first life came to.
+// doubleCrashes counts all writes, independently of where the first process was killed.
 func doubleCrashes(ctx context.Context, c *campaign) ([]point, error) {
 	writes, err := c.writesOf(ctx, install, Start)
 	if err != nil {
@@ -96,10 +112,14 @@ func doubleCrashes(ctx context.Context, c *campaign) ([]point, error) {
 	for first := 1; first < total; first += step {
 		for second := 1; second <= 3; second++ {
 			crash := func(nth int) Fault {
-				return Fault{When: When{Moment: Start, Write: &AtWrite{Match: anyWrite, Nth: int64(nth), Phase: fault.After}}, What: Kill}
+				return Fault{
+					When: When{Moment: Start, Write: &AtWrite{Match: anyWrite, Nth: int64(nth), Phase: fault.After}}, What: Kill,
+				}
 			}
 			points = append(points, point{
-				name: fmt.Sprintf("I/%d+%d", first, second), workload: install, faults: []Fault{crash(first), crash(first + second)},
+				name: fmt.Sprintf("I/%d+%d", first, second), workload: install, faults: []Fault{
+					crash(first), crash(first + second),
+				},
 			})
 		}
 	}
@@ -118,7 +138,7 @@ func terminations(ctx context.Context, c *campaign) ([]point, error) {
 
 func partialApplies() func(context.Context, *campaign) ([]point, error) {
 	var points []point
-	// As many DaemonSets as the sample policy has.
+	// The number of DaemonSets of the sample policy.
 	for k := range int64(7) {
 		rule := fault.Rule{
 			Match: fault.Match{Verbs: fault.Writes(), Resources: []string{"daemonsets"}}, From: k + 1,
@@ -133,9 +153,9 @@ func partialApplies() func(context.Context, *campaign) ([]point, error) {
 	return fixed(points...)
 }
 
-// reportsFailedCalls waits until the status names an operand whose objects cannot be written.
+// reportsFailedCalls waits until the status reports an operand whose objects cannot be written.
 func reportsFailedCalls(ctx context.Context, r *run) error {
-	return r.awaitWithin(ctx, truthTime, "the status to name the operand that fails", func() error {
+	return r.awaitWithin(ctx, truthTime, "the status to report the failing operand", func() error {
 		policy, err := r.policy(ctx)
 		if err != nil {
 			return err
@@ -149,7 +169,7 @@ func reportsFailedCalls(ctx context.Context, r *run) error {
 	})
 }
 
-// truthTime is how soon the status must say what is wrong.
+// truthTime is how soon the status must report a failure.
 const truthTime = 20 * time.Second
 
 func lostAnswers(ctx context.Context, c *campaign) ([]point, error) {
@@ -170,7 +190,7 @@ func lostAnswers(ctx context.Context, c *campaign) ([]point, error) {
 	return points, nil
 }
 
-// release restarts the operator as one of another release, whose helper image is another one.
+// release restarts the operator as another release, with another helper image.
 var release = Actor{Does: func(_ context.Context, r *run) error {
 	o := r.operators[0]
 	o.lock.Lock()
@@ -179,7 +199,7 @@ var release = Actor{Does: func(_ context.Context, r *run) error {
 	return o.terminate()
 }}
 
-// noNewGeneration returns a DaemonSet that was changed after it was made.
+// noNewGeneration fails for a DaemonSet that was changed after its creation.
 func noNewGeneration(ctx context.Context, r *run) error {
 	list := &appsv1.DaemonSetList{}
 	if err := r.quiet.List(ctx, list, client.InNamespace(namespace), client.HasLabels{labels.Operand}); err != nil {

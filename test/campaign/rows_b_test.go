@@ -16,44 +16,54 @@ import (
 
 func watchRows() []row {
 	return []row{
-		{id: "B1", what: "the watches of one kind stand still for 5 s and 20 s, also while passes run", sample: 1, points: onEachKind(changing, func(kind string) []point {
-			all := []point{
-				held(kind, specChange, 5*time.Second), held(kind, specChange, 20*time.Second),
-				held(kind, scale, 5*time.Second), held(kind, scale, 20*time.Second), held(kind, disable, 20*time.Second),
-			}
-			if kind != "clusterpolicies" {
-				all = append(all, heldWithPasses(kind))
-			}
-			return all
-		})},
-		{id: "B2", what: "a restart into the world of before the change, for 8 s", sample: 1, points: fixed(
+		{
+			id: "B1", what: "the watches of one kind stall for 5 s and 20 s, also while passes run", sample: 1,
+			points: onEachKind(changing, func(kind string) []point {
+				all := []point{
+					held(kind, specChange, 5*time.Second), held(kind, specChange, 20*time.Second),
+					held(kind, scale, 5*time.Second), held(kind, scale, 20*time.Second), held(kind, disable, 20*time.Second),
+				}
+				if kind != "clusterpolicies" {
+					all = append(all, heldWithPasses(kind))
+				}
+				return all
+			})},
+		{id: "B2", what: "a restart with the state before the change, for 8 s", sample: 1, points: fixed(
 			timeTravel(specChange), timeTravel(scale), timeTravel(disable), timeTravel(remove),
 		)},
-		{id: "B3", what: "an event and the one that takes it back are never seen", sample: 1, points: hiddenEvents()},
-		{id: "B4", what: "no bookmarks; or only that which ends the first list is missing", sample: 1, points: fixed(
+		{id: "B3", what: "an event and the one that reverts it are never delivered", sample: 1, points: hiddenEvents()},
+		{id: "B4", what: "no bookmarks; or only the one that ends the initial list is missing", sample: 1, points: fixed(
 			streamed("bookmarks", install, Start, fault.Stream{NoBookmarks: true}, 8*time.Second, options{exits: true}),
 			streamed("initial-end", install, Start, fault.Stream{NoInitialEnd: true}, 8*time.Second, options{exits: true}),
 		)},
-		{id: "B5", what: "every watch is answered with 410, is cut each second, or says nothing, for 10 s", sample: 1, points: brokenWatches()},
-		leftOut("B6", "etcd is compacted while the operator is cut off", "to a client it is the 410 of B5; nothing here compacts etcd"),
-		{id: "B7", what: "events come twice, or late, by kind", sample: 1, points: onEachKind(watched, func(kind string) []point {
-			return []point{
-				ofKind("twice", kind, fault.Stream{Twice: true}), ofKind("late", kind, fault.Stream{Delay: 300 * time.Millisecond}),
-			}
-		})},
-		leftOut("B8", "reads that wait for own writes, on and off", "the operator has no such switch: package freshness always waits for its own writes"),
-		{id: "B9", what: "an object is replaced under its name while its watch stands still", sample: 1, points: fixed(
+		{
+			id: "B5", what: "every watch fails with 410, is cut each second, or delivers nothing, for 10 s", sample: 1,
+			points: brokenWatches(),
+		},
+		leftOut("B6", "etcd is compacted while the operator is disconnected",
+			"for a client it is the 410 of B5; nothing here compacts etcd"),
+		{id: "B7", what: "events are delivered twice, or late, by kind", sample: 1, points: onEachKind(watched,
+			func(kind string) []point {
+				return []point{
+					ofKind("twice", kind, fault.Stream{Twice: true}), ofKind("late", kind,
+						fault.Stream{Delay: 300 * time.Millisecond}),
+				}
+			})},
+		leftOut("B8", "reads that wait for own writes, enabled and disabled",
+			"the operator has no such switch: package freshness always waits for its own writes"),
+		{id: "B9", what: "an object is re-created by name while its watch stalls", sample: 1, points: fixed(
 			replaced(rest, "node", "nodes", replaceNode, options{counts: true, mayGo: everything}),
-			replaced(rest, "daemonset", "daemonsets", deleteNamed(daemonSetNamed(pluginName)), options{counts: true, mayGo: ofOperand("device-plugin")}),
+			replaced(rest, "daemonset", "daemonsets", deleteNamed(daemonSetNamed(pluginName)),
+				options{counts: true, mayGo: ofOperand("device-plugin")}),
 			replaced(mig, "configmap", "configmaps", deleteNamed(migMapObject()), options{counts: true}),
 		)},
 	}
 }
 
-// changing are the resources that a workload has events of.
+// changing are the resources of which a workload causes events.
 var changing = []string{"nodes", "pods", "daemonsets", "clusterpolicies"}
 
-// onEachKind are points for each of some resources.
+// onEachKind returns points for each of some resources.
 func onEachKind(kinds []string, of func(kind string) []point) func(context.Context, *campaign) ([]point, error) {
 	var points []point
 	for _, kind := range kinds {
@@ -66,24 +76,27 @@ func watches(kinds ...string) fault.Match {
 	return fault.Match{Verbs: []string{fault.Watch}, Resources: kinds}
 }
 
-// held is a cache that is frozen from right before the change on.
+// held returns a cache that is frozen from right before the change.
 func held(kind string, w *workload, d time.Duration) point {
 	return point{
 		name: fmt.Sprintf("%s/%s/%.0fs", w.id, kind, d.Seconds()), workload: w,
-		faults:  []Fault{{When: When{Moment: Ready}, What: API{{Match: watches(kind), Stream: fault.Stream{Hold: true}}}, For: d}},
+		faults: []Fault{
+			{When: When{Moment: Ready}, What: API{{Match: watches(kind), Stream: fault.Stream{Hold: true}}}, For: d},
+		},
 		options: options{blind: true},
 	}
 }
 
-// heldWithPasses is a cache that is frozen while something has the operator begin a pass each second.
+// heldWithPasses returns a cache that is frozen while a pass is triggered each second.
 func heldWithPasses(kind string) point {
 	p := held(kind, specChange, 20*time.Second)
 	p.name = fmt.Sprintf("%s/%s/passes", specChange.id, kind)
-	p.faults = append(p.faults, Fault{When: When{Moment: Changed}, What: Repeated{time.Second, touchPolicy}, For: 12 * time.Second})
+	p.faults = append(p.faults,
+		Fault{When: When{Moment: Changed}, What: Repeated{time.Second, touchPolicy}, For: 12 * time.Second})
 	return p
 }
 
-// touchPolicy changes a deadline that no object shows, and changes it back.
+// touchPolicy changes a deadline that affects no object, and reverts it.
 func touchPolicy(ctx context.Context, r *run) error {
 	for _, deadlines := range []*v1.DeadlinesSpec{{Other: "14m"}, nil} {
 		if err := respec(ctx, r, func(spec *v1.ClusterPolicySpec) { spec.Deadlines = deadlines }); err != nil {
@@ -93,12 +106,12 @@ func touchPolicy(ctx context.Context, r *run) error {
 	return nil
 }
 
-// timeTravel: what the operator writes on an old view must not undo the change for good.
+// timeTravel: writes by an old view must not permanently undo the change.
 func timeTravel(w *workload) point {
 	return point{
 		name: w.id, workload: w,
 		faults: []Fault{{When: When{Moment: Changed}, What: Past(Ready), For: 8 * time.Second}},
-		// The change was seen by the first life, undone by the second and made by the third.
+		// The first process observed the change, the second undid it and the third redid it.
 		options: options{blind: true, exits: true, counts: true, mayGo: everything},
 	}
 }
@@ -109,14 +122,14 @@ func ofOperand(name string) func(operand, node string) bool {
 	return func(operand, _ string) bool { return operand == name }
 }
 
-// streamed is something wrong with all watches from a moment on.
+// streamed returns a fault of all watches from a moment on.
 func streamed(name string, w *workload, moment Moment, stream fault.Stream, d time.Duration, o options) point {
 	cut := fault.Rule{Match: watches(watched...), Stream: fault.Stream{Cut: time.Second}}
 	return point{
 		name: w.id + "/" + name, workload: w, options: o,
 		faults: []Fault{
 			{When: When{Moment: moment}, What: API{{Match: watches(watched...), Stream: stream}}, For: d},
-			// What was kept back would never come: the watches begin again.
+			// The held events would never be delivered: restart the watches.
 			{When: When{Moment: moment, After: d}, What: API{cut}, For: 1500 * time.Millisecond},
 		},
 	}
@@ -140,12 +153,12 @@ func brokenWatches() func(context.Context, *campaign) ([]point, error) {
 	return fixed(points...)
 }
 
-// relistsAreBounded: each kind is listed a few times a second at most, however its watch fails.
+// relistsAreBounded: each kind is listed at most a few times a second, however its watch fails.
 func relistsAreBounded(_ context.Context, r *run) error {
 	const most = 60
 	for request, count := range r.operators[0].proxy.Reads() {
 		if request.Verb != fault.Get && count > most {
-			return fmt.Errorf("%d calls to %s in some 30 s", count, request)
+			return fmt.Errorf("%d requests to %s in about 30 s", count, request)
 		}
 	}
 	return nil
@@ -154,18 +167,23 @@ func relistsAreBounded(_ context.Context, r *run) error {
 func ofKind(name, kind string, stream fault.Stream) point {
 	return point{
 		name: "G/" + kind + "/" + name, workload: specChange,
-		faults:  []Fault{{When: When{Moment: Start}, What: API{{Match: watches(kind), Stream: stream}}, For: 15 * time.Second}},
+		faults: []Fault{
+			{When: When{Moment: Start}, What: API{{Match: watches(kind), Stream: stream}}, For: 15 * time.Second},
+		},
 		options: options{blind: true},
 	}
 }
 
-// hiddenEvents: the watch of a kind says nothing while something is changed and changed back.
+// hiddenEvents: the watch of a kind delivers nothing while an object is changed and reverted.
 func hiddenEvents() func(context.Context, *campaign) ([]point, error) {
 	pairs := []struct {
 		name, kind string
 		there      Actor
 	}{
-		{"label", "nodes", Actor{Does: labelNode(labels.DiscoveryPCIPresent, "false"), Back: labelNode(labels.DiscoveryPCIPresent, "true")}},
+		{
+			"label", "nodes",
+			Actor{Does: labelNode(labels.DiscoveryPCIPresent, "false"), Back: labelNode(labels.DiscoveryPCIPresent, "true")},
+		},
 		{"cordon", "nodes", Actor{Does: cordonNode(true), Back: cordonNode(false)}},
 		{"note", "nodes", Actor{Does: labelNode(invariantLabel, "1"), Back: labelNode(invariantLabel, "")}},
 		{"daemonset", "daemonsets", Actor{Does: labelDaemonSet("changed"), Back: labelDaemonSet("")}},
@@ -175,7 +193,10 @@ func hiddenEvents() func(context.Context, *campaign) ([]point, error) {
 		points = append(points, point{
 			name: "rest/" + pair.name, workload: rest,
 			faults: []Fault{
-				{When: When{Moment: Ready}, What: API{{Match: watches(pair.kind), Stream: fault.Stream{Silence: true}}}, For: 3 * time.Second},
+				{
+					When: When{Moment: Ready}, What: API{{Match: watches(pair.kind), Stream: fault.Stream{Silence: true}}},
+					For: 3 * time.Second,
+				},
 				{When: When{Moment: Ready}, What: pair.there, For: time.Second},
 			},
 			options: options{blind: true},
@@ -184,19 +205,22 @@ func hiddenEvents() func(context.Context, *campaign) ([]point, error) {
 	return fixed(points...)
 }
 
-// replaced is an object that is deleted and comes back while the operator sees the old one.
+// replaced returns an object that is re-created while the operator observes the old one.
 func replaced(w *workload, name, kind string, replace func(context.Context, *run) error, o options) point {
 	o.blind = true
 	return point{
 		name: w.id + "/" + name, workload: w, options: o,
 		faults: []Fault{
-			{When: When{Moment: Ready}, What: API{{Match: watches(kind), Stream: fault.Stream{Hold: true}}}, For: 4 * time.Second},
+			{
+				When: When{Moment: Ready}, What: API{{Match: watches(kind), Stream: fault.Stream{Hold: true}}},
+				For: 4 * time.Second,
+			},
 			{When: When{Moment: Ready}, What: Actor{Does: replace}},
 		},
 	}
 }
 
-// replaceNode deletes a node with its pods, and makes another one of its name.
+// replaceNode deletes a node with its pods, and re-creates it.
 func replaceNode(ctx context.Context, r *run) error {
 	if err := r.removeNode(ctx, 0); err != nil {
 		return err
@@ -204,7 +228,7 @@ func replaceNode(ctx context.Context, r *run) error {
 	return r.addNode(ctx, r.workload, 0)
 }
 
-// labelNode sets a label of the first node; the empty value takes it off.
+// labelNode sets a label of the first node; the empty value removes it.
 func labelNode(key, value string) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}}

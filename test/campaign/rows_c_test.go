@@ -15,7 +15,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
 )
 
-// apiError is one way in which a call fails.
+// apiError is one way in which a request fails.
 type apiError struct {
 	name  string
 	phase fault.Phase
@@ -36,10 +36,10 @@ var apiErrors = []apiError{
 	{name: "garbage", phase: fault.After, Action: fault.Action{Garbage: true}},
 }
 
-// storm is for how long all calls of a kind fail.
+// storm is how long all requests of a type fail.
 const storm = 8 * time.Second
 
-// errorMatrix crosses errors, calls and how many of them fail. Rows B are about watches.
+// errorMatrix combines errors, requests and the number of failures. Rows B cover watches.
 func errorMatrix(ctx context.Context, c *campaign) ([]point, error) {
 	writes, err := c.writesOf(ctx, specChange, Start)
 	if err != nil {
@@ -54,7 +54,7 @@ func errorMatrix(ctx context.Context, c *campaign) ([]point, error) {
 		return nil, err
 	}
 	for request := range reads {
-		// Without a resource it is discovery, which the operator needs to start; leases are of rows T.
+		// Without a resource it is discovery, which the operator needs to start; rows T cover leases.
 		if request.Resource != "" && request.Resource != "leases" {
 			kinds[request]++
 		}
@@ -63,7 +63,7 @@ func errorMatrix(ctx context.Context, c *campaign) ([]point, error) {
 	for _, request := range ordered(kinds) {
 		counts := []int64{1, 5, 0}
 		if slices.Contains(fault.Reads(), request.Verb) {
-			// One that fails once is made again, whatever it is.
+			// Any request that fails once is retried.
 			counts = counts[2:]
 		}
 		for _, e := range apiErrors {
@@ -86,35 +86,47 @@ func errorPoint(request fault.Request, e apiError, count int64) point {
 	return point{
 		name: name, workload: specChange,
 		faults: []Fault{{When: When{Moment: Start}, What: API{rule}, For: storm}},
-		// A read that fails at the start may end the operator, as its caches are not in time.
+		// A failed read at the start may end the operator, as its caches do not sync in time.
 		options: options{exits: slices.Contains(fault.Reads(), request.Verb), blind: true},
 	}
 }
 
 func errorRows() []row {
 	rows := []row{
-		{id: "C1", what: "each error x each verb and resource of the operator, for 1 call, 5 calls, and all of 8 s", sample: 2, points: errorMatrix},
-		{id: "C2", what: "somebody writes to a node every 100 ms for 8 s", sample: 1, points: fixed(
+		{
+			id: "C1", what: "each error x each verb and resource of the operator, for 1 request, 5 requests, and all for 8 s",
+			sample: 2, points: errorMatrix,
+		},
+		{id: "C2", what: "another client writes to a node every 100 ms for 8 s", sample: 1, points: fixed(
 			point{name: "I", workload: install, options: options{differs: true}, faults: []Fault{
 				{When: When{Moment: Start}, What: Repeated{100 * time.Millisecond, touchNode}, For: 8 * time.Second},
 			}},
 		)},
 		{id: "C3", what: "the API server is down or frozen", sample: 1, points: outages()},
-		leftOut("C4", "etcd is restored from an older snapshot", "the resourceVersions go back, so that no watcher can order the history; S1 to S4 are what it is about"),
-		leftOut("C5", "the API server comes back with another CA", "a pod gets the new CA with its account, and a new process; here a kubeconfig holds it. Refused tokens are row R6"),
+		leftOut("C4", "etcd is restored from an older snapshot",
+			"the resourceVersions go back, so that no watcher can order the history; S1 to S4 cover it"),
+		leftOut("C5", "the API server restarts with another CA", "a pod gets the new CA with its ServiceAccount, and a new "+
+			"process; here a kubeconfig has it. Refused tokens are row R6"),
 		{id: "C6", what: "an aggregated API is down", sample: 1, points: fixed(
-			point{name: "I", workload: install, faults: []Fault{{When: When{Moment: Start}, What: brokenAPI, For: 10 * time.Second}}},
+			point{
+				name: "I", workload: install, faults: []Fault{{When: When{Moment: Start}, What: brokenAPI, For: 10 * time.Second}},
+			},
 			point{name: "G", workload: specChange, faults: []Fault{
-				{When: When{Moment: Ready}, What: brokenAPI, For: 10 * time.Second}, {When: When{Moment: Ready, After: time.Second}, What: Kill},
+				{When: When{Moment: Ready}, What: brokenAPI, For: 10 * time.Second}, {
+					When: When{Moment: Ready, After: time.Second}, What: Kill,
+				},
 			}},
 		)},
-		{id: "C7", what: "kube-controller-manager or kube-scheduler stands still for 10 s", sample: 1, points: stoppedControllers()},
-		elsewhere("C8", "the CRD is gone or older", "TestAnOutdatedDefinitionIsTold (test/integration)"),
+		{
+			id: "C7", what: "kube-controller-manager or kube-scheduler is suspended for 10 s", sample: 1,
+			points: stoppedControllers(),
+		},
+		elsewhere("C8", "the CRD is deleted or older", "TestOutdatedDefinitionIsReported (test/integration)"),
 	}
 	return rows
 }
 
-// touchNode writes an annotation of no meaning.
+// touchNode writes an irrelevant annotation.
 func touchNode(ctx context.Context, r *run) error {
 	return r.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}},
 		fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, invariantLabel, time.Now().UnixNano()))
@@ -134,8 +146,8 @@ func outages() func(context.Context, *campaign) ([]point, error) {
 			points = append(points, point{
 				name: fmt.Sprintf("%s/%s/%.0fs", w.id, o.kind, o.last.Seconds()), workload: w,
 				faults: []Fault{{When: When{Moment: moment, After: 500 * time.Millisecond}, What: o.kind, For: o.last}},
-				// An API server that has just started knows no roles for a moment. The watches of the simulated kubelets
-				// pause for up to a minute after an outage.
+				// An API server that has just started has no roles for a moment. The watches of the simulated kubelets pause for
+				// up to a minute after an outage.
 				options: options{exits: true, blind: true, rights: true, patience: 90 * time.Second},
 			})
 		}
@@ -143,7 +155,7 @@ func outages() func(context.Context, *campaign) ([]point, error) {
 	return fixed(points...)
 }
 
-// brokenAPI is an API that some extension serves, badly.
+// brokenAPI is an aggregated API of a broken extension.
 var brokenAPI = Actor{
 	Does: func(ctx context.Context, r *run) error { return r.quiet.Create(ctx, apiService()) },
 	Back: func(ctx context.Context, r *run) error { return r.quiet.Delete(ctx, apiService()) },
@@ -151,7 +163,9 @@ var brokenAPI = Actor{
 
 func apiService() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1.broken.example.com"},
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{
+			"name": "v1.broken.example.com",
+		},
 		"spec": map[string]any{
 			"group": "broken.example.com", "version": "v1", "groupPriorityMinimum": int64(1000), "versionPriority": int64(10),
 			"insecureSkipTLSVerify": true, "service": map[string]any{"namespace": tenant, "name": "missing"},

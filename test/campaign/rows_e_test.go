@@ -21,26 +21,37 @@ import (
 
 func inputRows() []row {
 	return []row{
-		{id: "E1", what: "each field of the schema with each of its values, empty, and without its block; then back", sample: 1, points: schemaFields},
-		{id: "E2", what: "values of known types that are wrong or impossible; then back", sample: 1, points: badValues()},
+		{
+			id: "E1", what: "each field of the schema with each of its values, empty, and without its block; then reverted",
+			sample: 1, points: schemaFields,
+		},
+		{
+			id: "E2", what: "values of known types that are invalid or impossible; then reverted", sample: 1,
+			points: badValues(),
+		},
 		elsewhere("E3", "a random walk through specs", "TestRandomSpecs (test/integration): 300 specs"),
-		{id: "E4", what: "an invalid spec, then the last good one: no pod goes", sample: 1, points: fixed(
+		{id: "E4", what: "an invalid spec, then the last valid one: no pod is deleted", sample: 1, points: fixed(
 			atRest("invalid", invalidAndBack, options{}),
 		)},
-		{id: "E5", what: "a second policy; the policy is deleted and made again at once", sample: 1, points: fixed(
+		{id: "E5", what: "a second policy; the policy is deleted and immediately re-created", sample: 1, points: fixed(
 			atRest("second", secondPolicy, options{counts: true}),
 			atRest("again", againAtOnce, options{counts: true, mayGo: everything}),
 		)},
 		{id: "E6", what: "a policy with 3,000 variables", sample: 1, points: fixed(
-			point{name: "rest/env", workload: rest, options: options{counts: true, mayGo: ofOperand("device-plugin")}, faults: strikes(hugePolicy)},
+			point{
+				name: "rest/env", workload: rest, options: options{counts: true, mayGo: ofOperand("device-plugin")},
+				faults: strikes(hugePolicy),
+			},
 		)},
-		elsewhere("E7", "hostile strings in paths, commands and names", "FuzzSpec (test/specgen), TestAPI (test/integration)"),
+		elsewhere("E7", "hostile strings in paths, commands and names",
+			"FuzzSpec (test/specgen), TestAPI (test/integration)"),
 		elsewhere("E8", "unknown fields", "TestAPI (test/integration)"),
-		elsewhere("E9", "a referenced ConfigMap or Secret comes, changes and goes", "TestWhatTheSpecNames (test/integration)"),
+		elsewhere("E9", "a referenced ConfigMap or Secret is created, changed and deleted",
+			"TestReferencedObjects (test/integration)"),
 	}
 }
 
-// schemaFields has a point for each block of the spec, which tries all fields below it.
+// schemaFields returns a point for each block of the spec, which tries all fields below it.
 func schemaFields(context.Context, *campaign) ([]point, error) {
 	fields, err := specgen.Fields()
 	if err != nil {
@@ -65,7 +76,7 @@ func schemaFields(context.Context, *campaign) ([]point, error) {
 	return points, nil
 }
 
-// tryFields gives the policy one field after another, each with each value; then the spec as it was.
+// tryFields sets each field of the policy to each value; then restores the spec.
 func tryFields(block string, fields []specgen.Field) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
 		policy, err := r.policy(ctx)
@@ -89,18 +100,21 @@ func tryFields(block string, fields []specgen.Field) func(context.Context, *run)
 			}
 		}
 		if taken == 0 {
-			return fmt.Errorf("not one of %d specs was taken", len(specs))
+			return fmt.Errorf("none of %d specs was accepted", len(specs))
 		}
-		if err := respec(ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) }); err != nil || block != "driver" {
+		if err := respec(
+			ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) },
+		); err != nil || block != "driver" {
 			return err
 		}
 		return r.restartUsers(ctx)
 	}
 }
 
-// restartUsers does what k8s-driver-manager does where a driver ended and came back, as by driver.enabled, and what the
-// nodes here do not play: what uses the driver restarts. So does the driver, which may be of a spec in between and is
-// replaced by its administrator. TestTheLadderFollowsTheMarkers (test/integration) has a node that plays it.
+// restartUsers does what k8s-driver-manager does after a driver was removed and reinstalled, as by driver.enabled,
+// and what the nodes here do not simulate: it restarts the pods that use the driver. It also restarts the driver,
+// which may be of an intermediate spec, as its administrator would. TestStagesFollowTheMarkers (test/integration) has
+// a node that simulates it.
 func (r *run) restartUsers(ctx context.Context) error {
 	if err := r.awaitObserved(ctx, convergeTime); err != nil {
 		return err
@@ -120,7 +134,7 @@ func (r *run) restartUsers(ctx context.Context) error {
 	return nil
 }
 
-// trySpec replaces the spec, and waits until the status speaks of it. The API server may refuse it.
+// trySpec replaces the spec, and waits until the status has observed it. The API server may refuse it.
 func (r *run) trySpec(ctx context.Context, spec map[string]any) (taken bool, err error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(v1.ClusterPolicyKind)
@@ -135,15 +149,15 @@ func (r *run) trySpec(ctx context.Context, spec map[string]any) (taken bool, err
 	return true, r.awaitObserved(ctx, truthTime)
 }
 
-// awaitObserved waits until the status is that of the spec.
+// awaitObserved waits until the status has observed the spec.
 func (r *run) awaitObserved(ctx context.Context, limit time.Duration) error {
-	return r.awaitWithin(ctx, limit, "the status to be that of the spec", func() error {
+	return r.awaitWithin(ctx, limit, "the status to observe the spec", func() error {
 		policy, err := r.policy(ctx)
 		if err != nil {
 			return err
 		}
 		if policy.Status.ObservedGeneration != policy.Generation {
-			return fmt.Errorf("it is that of generation %d of %d", policy.Status.ObservedGeneration, policy.Generation)
+			return fmt.Errorf("it has observed generation %d of %d", policy.Status.ObservedGeneration, policy.Generation)
 		}
 		return nil
 	})
@@ -154,22 +168,27 @@ func badValues() func(context.Context, *campaign) ([]point, error) {
 	env := func(list ...any) map[string]any { return block("devicePlugin", map[string]any{"env": list}) }
 	values := map[string][]map[string]any{
 		"image": {
-			block("devicePlugin", map[string]any{"image": ":::"}), block("devicePlugin", map[string]any{"version": strings.Repeat("9", 300)}),
+			block("devicePlugin", map[string]any{"image": ":::"}), block("devicePlugin",
+				map[string]any{"version": strings.Repeat("9", 300)}),
 			block("driver", map[string]any{"repository": "../../etc"}), block("driver", map[string]any{"image": "a b"}),
 		},
 		"env": {
-			env(map[string]any{"name": "A", "value": "1"}, map[string]any{"name": "A", "value": "2"}), env(map[string]any{"value": "1"}),
+			env(map[string]any{"name": "A", "value": "1"},
+				map[string]any{"name": "A", "value": "2"}), env(map[string]any{"value": "1"}),
 			env(map[string]any{"name": "=", "value": "1"}), env(map[string]any{"name": "A", "value": "$(B)\n\u202e"}),
 		},
 		"resources": {
 			block("devicePlugin", map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "lots"}}}),
 			block("devicePlugin", map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "-1"}}}),
-			block("devicePlugin", map[string]any{"resources": map[string]any{"limits": map[string]any{"cpu": "1"}, "requests": map[string]any{"cpu": "2"}}}),
+			block("devicePlugin", map[string]any{
+				"resources": map[string]any{"limits": map[string]any{"cpu": "1"}, "requests": map[string]any{"cpu": "2"}},
+			}),
 		},
 		"scheduling": {
 			block("daemonsets", map[string]any{"priorityClassName": "no-such-class"}),
 			block("daemonsets", map[string]any{"tolerations": []any{map[string]any{"operator": "Sometimes"}}}),
-			block("daemonsets", map[string]any{"tolerations": []any{map[string]any{"key": "a", "operator": "Exists", "value": "b"}}}),
+			block("daemonsets",
+				map[string]any{"tolerations": []any{map[string]any{"key": "a", "operator": "Exists", "value": "b"}}}),
 		},
 		"rolling": {
 			rolling("0"), rolling("0%"), rolling("101%"), rolling("-1"), rolling("many"), rolling("1000"),
@@ -201,7 +220,7 @@ func rolling(unavailable string) map[string]any {
 	return map[string]any{"daemonsets": map[string]any{"rollingUpdate": map[string]any{"maxUnavailable": unavailable}}}
 }
 
-// invalidAndBack asks for what does not exist yet.
+// invalidAndBack requests a feature that does not exist yet.
 func invalidAndBack(ctx context.Context, r *run) error {
 	policy, err := r.policy(ctx)
 	if err != nil {
@@ -218,7 +237,8 @@ func invalidAndBack(ctx context.Context, r *run) error {
 			return err
 		}
 		if policy.Status.ObservedGeneration != policy.Generation || policy.Status.State == v1.StateReady {
-			return fmt.Errorf("L6 it says %s of generation %d of %d", policy.Status.State, policy.Status.ObservedGeneration, policy.Generation)
+			return fmt.Errorf("L6 it is %s for generation %d of %d", policy.Status.State, policy.Status.ObservedGeneration,
+				policy.Generation)
 		}
 		return nil
 	}); err != nil {
@@ -227,7 +247,7 @@ func invalidAndBack(ctx context.Context, r *run) error {
 	return respec(ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) })
 }
 
-// secondPolicy is ignored, and says so.
+// secondPolicy is ignored, and its status reports that.
 func secondPolicy(ctx context.Context, r *run) error {
 	second, err := samplePolicy()
 	if err != nil {
@@ -251,13 +271,13 @@ func secondPolicy(ctx context.Context, r *run) error {
 	return r.quiet.Delete(ctx, second)
 }
 
-// againAtOnce leaves no time between the end of a policy and the beginning of its successor.
+// againAtOnce re-creates a policy immediately after its deletion.
 func againAtOnce(ctx context.Context, r *run) error {
 	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}}
 	if err := r.quiet.Delete(ctx, policy, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		return err
 	}
-	return r.awaitWithin(ctx, eventually, "the policy to be made again", func() error {
+	return r.awaitWithin(ctx, eventually, "the policy to be re-created", func() error {
 		again, err := samplePolicy()
 		if err != nil {
 			return err
@@ -266,7 +286,7 @@ func againAtOnce(ctx context.Context, r *run) error {
 	})
 }
 
-// hugePolicy is refused, or seen through; then the spec is as it was.
+// hugePolicy is refused or reconciled; then the spec is restored.
 func hugePolicy(ctx context.Context, r *run) error {
 	policy, err := r.policy(ctx)
 	if err != nil {
@@ -282,5 +302,6 @@ func hugePolicy(ctx context.Context, r *run) error {
 			return err
 		}
 	}
-	return errors.Join(pauseFor(ctx, time.Second), respec(ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) }))
+	return errors.Join(pauseFor(ctx, time.Second),
+		respec(ctx, r, func(spec *v1.ClusterPolicySpec) { policy.Spec.DeepCopyInto(spec) }))
 }

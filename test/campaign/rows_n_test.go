@@ -17,11 +17,12 @@ import (
 
 func nodeRows() []row {
 	return []row{
-		{id: "N1", what: "the labels of discovery vanish from all nodes, and come back", sample: 1, points: fixed(
+		{id: "N1", what: "the discovery labels are removed from all nodes, and restored", sample: 1, points: fixed(
 			flap(rest, time.Second), flap(rest, 10*time.Second), flap(specChange, 5*time.Second), flap(disable, 5*time.Second),
 		)},
-		{id: "N2", what: "the labels of one node are of another format, or some of them are missing", sample: 1, points: fixed(
-			relabelled("prefix", map[string]any{labels.DiscoveryPCIPresent: nil, labels.DiscoveryPrefix + "pci-0302_10de_x.present": "true"}),
+		{id: "N2", what: "the labels of one node have another format, or some of them are missing", sample: 1, points: fixed(
+			relabelled("prefix",
+				map[string]any{labels.DiscoveryPCIPresent: nil, labels.DiscoveryPrefix + "pci-0302_10de_x.present": "true"}),
 			relabelled("kernel", map[string]any{labels.DiscoveryKernel: nil}),
 			relabelled("system", map[string]any{labels.DiscoveryOSID: nil, labels.DiscoveryOSVersion: nil}),
 			relabelled("older", map[string]any{labels.DiscoveryOSVersion: "22.04"}),
@@ -31,25 +32,35 @@ func nodeRows() []row {
 			relabelled("long", map[string]any{labels.DiscoveryKernel: strings.Repeat("k", 63)}),
 			relabelled("upper", map[string]any{labels.DiscoveryOSID: "UBUNTU_X.Y"}),
 			relabelled("contradiction", map[string]any{labels.DiscoveryPCIPresent: "false"}),
-			// Not the label of the pool: whoever overwrites that moves the driver, as is documented.
+			// Not the label of the pool: overwriting it moves the driver, as documented.
 			relabelled("forged", map[string]any{labels.GPUPresent: "false"}),
 		)},
-		{id: "N4", what: "20 nodes join and leave at once; a node flaps Ready", sample: 1, points: fixed(
-			point{name: "rest/crowd", workload: rest, faults: []Fault{{When: When{Moment: Ready}, What: Actor{Does: crowd}}}, options: options{counts: true}},
+		{id: "N4", what: "20 nodes join and leave simultaneously; a node flaps Ready", sample: 1, points: fixed(
+			point{
+				name: "rest/burst", workload: rest, faults: []Fault{{When: When{Moment: Ready}, What: Actor{Does: burst}}},
+				options: options{counts: true},
+			},
 			point{name: "rest/flap", workload: rest, options: options{}, faults: []Fault{
 				{When: When{Moment: Ready}, What: Actor{Does: flapReady}},
 			}},
 		)},
-		{id: "N5", what: "a user's label that keeps an operand off a node stays through a flap of discovery", sample: 1, points: fixed(
-			point{name: "rest/deploy", workload: rest, options: options{counts: true, differs: true, after: overrideIsKept, mayGo: ofOperand(discovery)}, faults: []Fault{
-				{When: When{Moment: Ready}, What: Actor{Does: labelNode(labels.DeployPrefix+discovery, labels.False)}},
-				{When: When{Moment: Ready, After: 2 * time.Second}, What: Actor{Does: hideDiscovery, Back: showDiscovery}, For: 2 * time.Second},
-			}},
-		)},
+		{
+			id: "N5", what: "a user's label that opts a node out of an operand stays through a flap of discovery", sample: 1,
+			points: fixed(
+				point{name: "rest/deploy", workload: rest, options: options{
+					counts: true, differs: true, after: overrideIsKept, mayGo: ofOperand(discovery),
+				}, faults: []Fault{
+					{When: When{Moment: Ready}, What: Actor{Does: labelNode(labels.DeployPrefix+discovery, labels.False)}},
+					{
+						When: When{Moment: Ready, After: 2 * time.Second}, What: Actor{Does: hideDiscovery, Back: showDiscovery},
+						For: 2 * time.Second,
+					},
+				}},
+			)},
 	}
 }
 
-// flap: no pod may go for it.
+// flap: it must not delete pods.
 func flap(w *workload, d time.Duration) point {
 	return point{
 		name: fmt.Sprintf("%s/%.0fs", w.id, d.Seconds()), workload: w,
@@ -58,7 +69,7 @@ func flap(w *workload, d time.Duration) point {
 	}
 }
 
-// discoveryLabels are those that the nodes here have.
+// discoveryLabels returns those of the nodes here.
 func discoveryLabels(node *corev1.Node) map[string]string {
 	found := map[string]string{}
 	for key, value := range node.Labels {
@@ -69,7 +80,7 @@ func discoveryLabels(node *corev1.Node) map[string]string {
 	return found
 }
 
-// hiddenKey is an annotation that keeps the labels which were taken off a node.
+// hiddenKey is an annotation that stores the labels which were removed from a node.
 const hiddenKey = "test.example.org/hidden"
 
 func hideDiscovery(ctx context.Context, r *run) error {
@@ -112,7 +123,7 @@ func (r *run) eachNode(ctx context.Context, change func(*corev1.Node)) error {
 	return nil
 }
 
-// relabelled is one node whose labels change for some seconds. No other node is written to, and no pod goes.
+// relabelled returns a node whose labels change for some seconds. No other node is written, and no pod deleted.
 func relabelled(name string, change map[string]any) point {
 	return point{
 		name: "rest/" + name, workload: rest,
@@ -122,7 +133,8 @@ func relabelled(name string, change map[string]any) point {
 				if err != nil {
 					return err
 				}
-				return errors.Join(hideNode(ctx, r), r.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}}, string(text)))
+				return errors.Join(hideNode(ctx, r),
+					r.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}}, string(text)))
 			},
 			Back: func(ctx context.Context, r *run) error {
 				added := map[string]any{}
@@ -133,30 +145,33 @@ func relabelled(name string, change map[string]any) point {
 				if err != nil {
 					return err
 				}
-				return errors.Join(r.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}}, string(text)), showDiscovery(ctx, r))
+				return errors.Join(r.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}}, string(text)),
+					showDiscovery(ctx, r))
 			},
 		}}},
 		options: options{only: []string{nodeName(0)}, counts: true},
 	}
 }
 
-// hideNode keeps the labels of node 0 as they are now, without taking any off.
+// hideNode stores the current labels of node 0, without removing any.
 func hideNode(ctx context.Context, r *run) error {
 	return edit(ctx, r.quiet, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}}, func(node *corev1.Node) {
-		// What cannot be encoded does not exist: it is a map of strings.
+		// A map of strings can always be encoded.
 		text, _ := json.Marshal(discoveryLabels(node))
 		node.Annotations[hiddenKey] = string(text)
 	})
 }
 
-func crowd(ctx context.Context, r *run) error {
+func burst(ctx context.Context, r *run) error {
 	const first, last = fewNodes, fewNodes + 20
 	for number := first; number < last; number++ {
 		if err := r.addNode(ctx, r.workload, number); err != nil {
 			return err
 		}
 	}
-	if err := r.awaitWithin(ctx, convergeTime, "the crowd to be ready", func() error { return r.isReady(ctx, last) }); err != nil {
+	if err := r.awaitWithin(
+		ctx, convergeTime, "the burst of nodes to be ready", func() error { return r.isReady(ctx, last) },
+	); err != nil {
 		return err
 	}
 	for number := first; number < last; number++ {
@@ -167,7 +182,7 @@ func crowd(ctx context.Context, r *run) error {
 	return nil
 }
 
-// flapReady has the kubelet of a node report NotReady, for a second each.
+// flapReady makes the kubelet of a node report NotReady repeatedly, for a second each.
 func flapReady(ctx context.Context, r *run) error {
 	for i := range 6 {
 		status := corev1.ConditionFalse

@@ -16,7 +16,8 @@ var (
 	declared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 )
 
-// TestRowsAreNamedOnce: each row has points, or says where it is run or why it is not; the tests that it names exist.
+// TestRowsAreNamedOnce: each row has points, or states where it is run or why it is not; the tests that it names
+// exist.
 func TestRowsAreNamedOnce(t *testing.T) {
 	g := NewWithT(t)
 	there := map[string]bool{}

@@ -22,63 +22,81 @@ func admissionRows() []row {
 	const long = 10 * time.Second
 	plugin := options{mayGo: ofOperand("device-plugin"), counts: true}
 	return []row{
-		{id: "R1", what: "an admission policy refuses one DaemonSet, or all writes to nodes, then no more", sample: 1, points: fixed(
-			point{name: "I/daemonset", workload: install, options: options{during: reportsFailedCalls}, faults: []Fault{
-				{When: When{Moment: Start}, What: forbids("daemonsets", "apps", "object.metadata.name == '"+pluginName+"'"), For: long},
-			}},
-			point{name: "I/nodes", workload: install, faults: []Fault{
-				{When: When{Moment: Start}, What: forbids("nodes", "", "true"), For: long},
-			}},
-			point{name: "G/daemonset", workload: specChange, options: options{during: reportsFailedCalls}, faults: []Fault{
-				{When: When{Moment: Ready}, What: forbids("daemonsets", "apps", "object.metadata.name == '"+pluginName+"'"), For: long},
-			}},
-		)},
-		{id: "R2", what: "Pod Security refuses the pods of the namespace, then no more", sample: 1, points: fixed(
+		{
+			id: "R1", what: "an admission policy temporarily refuses one DaemonSet, or all writes to nodes", sample: 1,
+			points: fixed(
+				point{name: "I/daemonset", workload: install, options: options{during: reportsFailedCalls}, faults: []Fault{
+					{
+						When: When{Moment: Start}, What: forbids("daemonsets", "apps", "object.metadata.name == '"+pluginName+"'"),
+						For: long,
+					},
+				}},
+				point{name: "I/nodes", workload: install, faults: []Fault{
+					{When: When{Moment: Start}, What: forbids("nodes", "", "true"), For: long},
+				}},
+				point{name: "G/daemonset", workload: specChange, options: options{during: reportsFailedCalls}, faults: []Fault{
+					{
+						When: When{Moment: Ready}, What: forbids("daemonsets", "apps", "object.metadata.name == '"+pluginName+"'"),
+						For: long,
+					},
+				}},
+			)},
+		{id: "R2", what: "Pod Security temporarily refuses the pods of the namespace", sample: 1, points: fixed(
 			point{name: "rest/restricted", workload: rest, options: plugin, faults: []Fault{
 				{When: When{Moment: Ready}, What: podSecurity("restricted"), For: long},
 				{When: When{Moment: Ready}, What: Actor{Does: losesPod(v1.ReasonPodSecurityDenied)}},
 			}},
 		)},
-		{id: "R3", what: "a quota refuses pods, then no more", sample: 1, points: fixed(
+		{id: "R3", what: "a quota temporarily refuses pods", sample: 1, points: fixed(
 			point{name: "rest/pods", workload: rest, options: plugin, faults: []Fault{
 				{When: When{Moment: Ready}, What: quota, For: long},
 				{When: When{Moment: Ready}, What: Actor{Does: losesPod(v1.ReasonQuotaExceeded)}},
 			}},
 		)},
-		{id: "R4", what: "the namespace is deleted, and made again with what the installation brings", sample: 1, points: fixed(
+		{id: "R4", what: "the namespace is deleted, and reinstalled", sample: 1, points: fixed(
 			point{name: "rest/namespace", workload: rest, options: options{
 				exits: true, rights: true, spoils: true, differs: true, counts: true, blind: true, mayGo: everything, seedsGo: true,
 			}, faults: []Fault{{When: When{Moment: Ready}, What: Actor{Does: replaceNamespace}}}},
 		)},
-		elsewhere("R5", "each right is taken away, and given back", "TestEachRightIsNeeded (test/integration)"),
+		elsewhere("R5", "each permission is removed, and restored", "TestEachRightIsNeeded (test/integration)"),
 		{id: "R6", what: "the operator's token is refused for some seconds", sample: 1, points: fixed(
-			point{name: "I", workload: install, options: options{exits: true, blind: true}, faults: []Fault{unauthorized(Created)}},
-			point{name: "G", workload: specChange, options: options{exits: true, blind: true}, faults: []Fault{unauthorized(Ready)}},
+			point{
+				name: "I", workload: install, options: options{exits: true, blind: true}, faults: []Fault{unauthorized(Created)},
+			},
+			point{
+				name: "G", workload: specChange, options: options{exits: true, blind: true}, faults: []Fault{unauthorized(Ready)},
+			},
 		)},
-		leftOut("R7", "API priority and fairness leaves the operator one seat", "to the operator it is slowness and 429, which C1 and C3 have; no seat is short on so small a cluster"),
+		leftOut("R7", "API Priority and Fairness limits the operator to one seat",
+			"for the operator it is latency and 429, which C1 and C3 cover; seats are not scarce on such a small cluster"),
 	}
 }
 
-// forbids is an admission policy that refuses writes of the operator.
+// forbids returns an admission policy that refuses writes of the operator.
 func forbids(what, group, condition string) Actor {
 	const name = "campaign-forbids"
 	refuses := func() *admissionv1.ValidatingAdmissionPolicy {
 		rule := admissionv1.NamedRuleWithOperations{RuleWithOperations: admissionv1.RuleWithOperations{
 			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-			Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{what, what + "/status"}},
+			Rule: admissionv1.Rule{
+				APIGroups: []string{group}, APIVersions: []string{"v1"}, Resources: []string{what, what + "/status"},
+			},
 		}}
-		return &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
-			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{rule}},
-			Validations: []admissionv1.Validation{{
-				Expression: fmt.Sprintf("request.userInfo.username != 'system:serviceaccount:%s:%s' || !(%s)", namespace, account, condition),
-				Message:    "refused by the campaign",
-			}},
-		}}
+		return &admissionv1.ValidatingAdmissionPolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+				MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{rule}},
+				Validations: []admissionv1.Validation{{
+					Expression: fmt.Sprintf("request.userInfo.username != 'system:serviceaccount:%s:%s' || !(%s)", namespace, account,
+						condition),
+					Message: "refused by the campaign",
+				}},
+			}}
 	}
 	binding := func() *admissionv1.ValidatingAdmissionPolicyBinding {
-		return &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-		}}
+		return &admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+				PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			}}
 	}
 	return Actor{
 		Does: func(ctx context.Context, r *run) error {
@@ -93,7 +111,7 @@ func forbids(what, group, condition string) Actor {
 	}
 }
 
-// pauseFor waits for what nothing shows: an admission policy comes into force some time after it was made.
+// pauseFor waits for what cannot be observed: an admission policy is enforced some time after its creation.
 func pauseFor(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -137,18 +155,18 @@ func campaignQuota() *corev1.ResourceQuota {
 	return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "campaign"}}
 }
 
-// losesPod deletes a pod that cannot come back, and waits until the status of its node says why.
+// losesPod deletes a pod that cannot be re-created, and waits until the status of its node reports why.
 func losesPod(reason string) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
 		pods := &corev1.PodList{}
 		err := r.quiet.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{labels.Operand: "device-plugin"})
 		if err != nil || len(pods.Items) == 0 {
-			return errors.Join(errors.New("there is no pod of the device plugin"), err)
+			return errors.Join(errors.New("the device plugin has no pod"), err)
 		}
 		if err := r.quiet.Delete(ctx, &pods.Items[0], client.GracePeriodSeconds(0)); err != nil {
 			return err
 		}
-		return r.awaitWithin(ctx, truthTime, "the status to say "+reason, func() error {
+		return r.awaitWithin(ctx, truthTime, "the status to report "+reason, func() error {
 			policy, err := r.policy(ctx)
 			if err != nil {
 				return err
@@ -163,12 +181,12 @@ func losesPod(reason string) func(context.Context, *run) error {
 	}
 }
 
-// replaceNamespace deletes the namespace with all that is in it, and installs it anew.
+// replaceNamespace deletes the namespace with all its objects, and reinstalls it.
 func replaceNamespace(ctx context.Context, r *run) error {
 	if err := r.quiet.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
 		return err
 	}
-	if err := r.awaitWithin(ctx, 2*convergeTime, "the namespace to be gone", func() error {
+	if err := r.awaitWithin(ctx, 2*convergeTime, "the namespace to be deleted", func() error {
 		return mustBeGone(r.quiet.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{}))
 	}); err != nil {
 		return err
@@ -184,15 +202,15 @@ func replaceNamespace(ctx context.Context, r *run) error {
 	o.lock.Lock()
 	o.options.Kubeconfig = kubeconfig
 	o.lock.Unlock()
-	// Its account is another one, as a pod in the namespace would be.
+	// Its ServiceAccount is a new one, as a pod in the namespace would be.
 	o.kill()
 	return nil
 }
 
-// mustBeGone turns what a read has come to into the error that the object is there.
+// mustBeGone returns an error if a read has found the object.
 func mustBeGone(found error) error {
 	if found == nil {
-		return errors.New("it is there")
+		return errors.New("it exists")
 	}
 	return client.IgnoreNotFound(found)
 }

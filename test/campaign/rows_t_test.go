@@ -16,33 +16,43 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
 )
 
-// leaseName is that of the lease by which operators elect one of them.
+// leaseName is the name of the leader election lease.
 const leaseName = "53822513.nvidia.com"
 
 func managerRows() []row {
 	elect := []string{"--leader-elect=true"}
 	return []row{
-		{id: "T1", what: "two operators at once, without election", sample: 1, points: fixed(
+		{id: "T1", what: "two operators simultaneously, without leader election", sample: 1, points: fixed(
 			both(install), both(specChange), both(scale), both(disable), both(remove),
 		)},
-		{id: "T2", what: "the leader is frozen while another takes over, and goes on", sample: 1, points: fixed(
-			point{name: "G", workload: specChange, options: options{operators: 2, args: elect, exits: true, after: noWritesOfThePast},
+		{id: "T2", what: "the leader is frozen while another takes over, and then resumes", sample: 1, points: fixed(
+			point{
+				name: "G", workload: specChange, options: options{operators: 2, args: elect, exits: true, after: noStaleWrites},
 				faults: []Fault{{When: When{Moment: Ready}, What: Freeze, For: 22 * time.Second}}},
-			point{name: "S", workload: scale, options: options{operators: 2, args: elect, exits: true, after: noWritesOfThePast},
+			point{name: "S", workload: scale, options: options{operators: 2, args: elect, exits: true, after: noStaleWrites},
 				faults: []Fault{{When: When{Moment: Ready}, What: Freeze, For: 22 * time.Second}}},
 		)},
-		{id: "T3", what: "the lease is renewed slowly, deleted, or held by somebody who is gone", sample: 1, points: fixed(
-			point{name: "G/slow", workload: specChange, options: options{args: elect, exits: true, blind: true}, faults: []Fault{
-				{When: When{Moment: Ready}, For: 12 * time.Second, What: API{
-					{Match: fault.Match{Resources: []string{"leases"}}, Action: fault.Action{Delay: 12 * time.Second}},
-				}},
-			}},
-			point{name: "G/deleted", workload: specChange, options: options{args: elect, exits: true}, faults: strikes(deleteLease)},
-			point{name: "I/held", workload: install, options: options{args: elect}, faults: []Fault{{When: When{Moment: Start}, What: Actor{Does: holdLease}}}},
-		)},
-		{id: "T4", what: "the times that the operator keeps on a node are nonsense", sample: 1, points: badTimes()},
-		{id: "T5", what: "operators of two releases at once", sample: 1, points: fixed(
-			// Either may lead, so that the images in the end are those of one or the other.
+		{
+			id: "T3", what: "the lease is renewed slowly, deleted, or held by a process that no longer exists", sample: 1,
+			points: fixed(
+				point{
+					name: "G/slow", workload: specChange, options: options{args: elect, exits: true, blind: true},
+					faults: []Fault{
+						{When: When{Moment: Ready}, For: 12 * time.Second, What: API{
+							{Match: fault.Match{Resources: []string{"leases"}}, Action: fault.Action{Delay: 12 * time.Second}},
+						}},
+					}},
+				point{
+					name: "G/deleted", workload: specChange, options: options{args: elect, exits: true}, faults: strikes(deleteLease),
+				},
+				point{
+					name: "I/held", workload: install, options: options{args: elect},
+					faults: []Fault{{When: When{Moment: Start}, What: Actor{Does: holdLease}}},
+				},
+			)},
+		{id: "T4", what: "the times that the operator stores on a node are invalid", sample: 1, points: badTimes()},
+		{id: "T5", what: "operators of two releases simultaneously", sample: 1, points: fixed(
+			// Either may lead, so that the final images are those of one or the other.
 			point{name: "G", workload: specChange, options: options{operators: 2, args: elect, differs: true, after: oneWrites},
 				faults: []Fault{{When: When{Moment: Start}, What: Actor{Does: setOtherRelease}}}},
 			point{name: "rest", workload: rest, options: options{operators: 2, args: elect},
@@ -52,31 +62,31 @@ func managerRows() []row {
 	}
 }
 
-// both: neither knows of the other, so that the same thing may be written twice.
+// both: the operators are unaware of each other, so that they may write the same twice.
 func both(w *workload) point {
 	return point{name: w.id, workload: w, options: options{operators: 2}}
 }
 
-// noWritesOfThePast: the first operator writes nothing after it was frozen, unless it leads again.
-func noWritesOfThePast(_ context.Context, r *run) error {
+// noStaleWrites: the first operator writes nothing after it was frozen, unless it leads again.
+func noStaleWrites(_ context.Context, r *run) error {
 	thawed := r.faults[0].ended
 	first := r.operators[0]
 	first.lock.Lock()
 	starts := first.starts
 	first.lock.Unlock()
 	if starts > 1 {
-		// A new process may have been elected since; its predecessor ended.
+		// A new process may have been elected since; its predecessor exited.
 		return nil
 	}
 	for _, write := range first.proxy.Writes() {
 		if write.Begin.After(thawed) {
-			return fmt.Errorf("the frozen operator goes on: %s", write.Request)
+			return fmt.Errorf("the frozen operator writes: %s", write.Request)
 		}
 	}
 	return nil
 }
 
-// oneWrites: of several operators that elect one, the others write nothing.
+// oneWrites: of several operators with leader election, only the leader writes.
 func oneWrites(_ context.Context, r *run) error {
 	if first, second := r.operators[0].proxy.Writes(), r.operators[1].proxy.Writes(); len(first) > 0 && len(second) > 0 {
 		return fmt.Errorf("both operators write: %s, and %s", first[len(first)-1].Request, second[len(second)-1].Request)
@@ -90,20 +100,22 @@ func lease() *coordinationv1.Lease {
 
 func deleteLease(ctx context.Context, r *run) error { return r.quiet.Delete(ctx, lease()) }
 
-// holdLease is what an operator leaves behind whose machine is gone.
+// holdLease creates the lease of an operator whose machine no longer exists.
 func holdLease(ctx context.Context, r *run) error {
 	held := lease()
 	held.Spec = coordinationv1.LeaseSpec{
-		HolderIdentity: new("gone"), LeaseDurationSeconds: new(int32(5)), AcquireTime: new(metav1.NowMicro()), RenewTime: new(metav1.NowMicro()),
+		HolderIdentity: new("gone"), LeaseDurationSeconds: new(int32(5)), AcquireTime: new(metav1.NowMicro()),
+		RenewTime: new(metav1.NowMicro()),
 	}
 	return r.quiet.Create(ctx, held)
 }
 
-// badTimes are annotations that the operator reads back.
+// badTimes sets annotations that the operator reads back.
 func badTimes() func(context.Context, *campaign) ([]point, error) {
 	var points []point
 	for name, value := range map[string]string{
-		"future": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339), "epoch": "1970-01-01T00:00:00Z", "text": "yesterday", "empty": "",
+		"future": time.Now().Add(24 * time.Hour).UTC().
+			Format(time.RFC3339), "epoch": "1970-01-01T00:00:00Z", "text": "yesterday", "empty": "",
 	} {
 		for _, key := range []string{labels.DiscoveryLostSince, labels.DiscoveryMissingSince} {
 			points = append(points, point{
@@ -113,7 +125,10 @@ func badTimes() func(context.Context, *campaign) ([]point, error) {
 						return r.patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(0)}},
 							fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, key, value))
 					}}},
-					{When: When{Moment: Ready, After: time.Second}, What: Actor{Does: hideDiscovery, Back: showDiscovery}, For: 2 * time.Second},
+					{
+						When: When{Moment: Ready, After: time.Second}, What: Actor{Does: hideDiscovery, Back: showDiscovery},
+						For: 2 * time.Second,
+					},
 					{When: When{Moment: Ready, After: 2 * time.Second}, What: Kill},
 				},
 			})
@@ -122,13 +137,13 @@ func badTimes() func(context.Context, *campaign) ([]point, error) {
 	return fixed(points...)
 }
 
-// setOtherRelease makes the second operator one of another release.
+// setOtherRelease sets another release for the second operator.
 func setOtherRelease(_ context.Context, r *run) error {
 	r.operators[1].options.Env = []string{"OPERATOR_IMAGE=example.com/gpu-operator:next"}
 	return nil
 }
 
-// followOtherRelease does so, and has it start once the first leads.
+// followOtherRelease does so, and starts it once the first one leads.
 func followOtherRelease(ctx context.Context, r *run) error {
 	begin, release := time.Now(), r.operators[1].hold()
 	go func() {

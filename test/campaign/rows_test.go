@@ -7,23 +7,25 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/campaign/fault"
 )
 
-// rows are all rows of the campaign, in the order of docs/campaign.md.
+// rows returns all rows of the campaign, in the order of docs/campaign.md.
 func rows() []row {
-	return slices.Concat(crashRows(), watchRows(), errorRows(), inputRows(), actorRows(), upgradeRows(), nodeRows(), admissionRows(), managerRows(), loadRows())
+	return slices.Concat(crashRows(), watchRows(), errorRows(), inputRows(), actorRows(), upgradeRows(), nodeRows(),
+		admissionRows(), managerRows(), loadRows())
 }
 
-// elsewhere is a row that other tests are.
+// elsewhere returns a row that other tests cover.
 func elsewhere(id, what, tests string) row { return row{id: id, what: what, elsewhere: tests} }
 
-// leftOut is a row that is not run.
+// leftOut returns a row that is not run.
 func leftOut(id, what, why string) row { return row{id: id, what: what, left: why} }
 
 // upgradeRows need the upgrade engine.
 func upgradeRows() []row {
-	return []row{leftOut("U1-U15", "driver upgrades", "the operator takes no node out of service yet; the rows come with the upgrade engine")}
+	return []row{leftOut("U1-U15", "driver upgrades",
+		"the operator does not cordon nodes yet; the rows will be added with the upgrade engine")}
 }
 
-// nameOf makes a part of a point's name of a request.
+// nameOf returns a request as part of a point's name.
 func nameOf(request fault.Request) string {
 	return strings.NewReplacer(" ", "_", "/", "-").Replace(request.String())
 }

@@ -22,23 +22,32 @@ func loadRows() []row {
 	return []row{
 		{id: "W1", what: "at rest nothing is written", sample: 1, points: fixed(
 			point{name: "20s", workload: rest, options: options{after: quietFor(20 * time.Second)}},
-			point{name: "restart", workload: rest, faults: []Fault{{When: When{Moment: Ready}, What: Kill}}, options: options{after: quietFor(5 * time.Second)}},
-			point{name: "broken-node", workload: rest, options: options{differs: true, counts: true, after: brokenNodeIsQuiet, mayGo: ofOperand("driver")}},
+			point{
+				name: "restart", workload: rest, faults: []Fault{{When: When{Moment: Ready}, What: Kill}},
+				options: options{after: quietFor(5 * time.Second)},
+			},
+			point{
+				name: "broken-node", workload: rest,
+				options: options{differs: true, counts: true, after: brokenNodeIsQuiet, mayGo: ofOperand("driver")},
+			},
 		)},
-		{id: "W2", what: "200 passes that have nothing to do", sample: 1, points: fixed(
+		{id: "W2", what: "200 no-op passes", sample: 1, points: fixed(
 			point{name: "rest", workload: rest, options: options{differs: true, after: touched}},
 		)},
 		elsewhere("P1, P2", "scale and memory", "make bench, docs/benchmarks.md"),
-		{id: "P3", what: "faults of all rows at random, several at once", sample: 1, points: mixtures()},
+		{id: "P3", what: "random faults of all rows, several simultaneously", sample: 1, points: mixtures()},
 		{id: "P4", what: "200 changes of pods a second for 5 s", sample: 1, points: fixed(
 			point{name: "rest", workload: rest, options: options{differs: true, counts: true},
-				faults: []Fault{{When: When{Moment: Ready}, What: Repeated{5 * time.Millisecond, stormOfPods}, For: 5 * time.Second}}},
+				faults: []Fault{
+					{When: When{Moment: Ready}, What: Repeated{5 * time.Millisecond, stormOfPods}, For: 5 * time.Second},
+				}},
 		)},
-		elsewhere("P5 (L1-L5 of the code)", "races, leaks, fuzzing, mutations", "make test-race, make test-mutations, make test-unit (Fuzz tests)"),
+		elsewhere("P5 (L1-L5 of the code)", "races, leaks, fuzzing, mutations",
+			"make test-race, make test-mutations, make test-unit (Fuzz tests)"),
 	}
 }
 
-// quietFor: not one write in this time.
+// quietFor: no write in this time.
 func quietFor(d time.Duration) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
 		before := len(r.writes())
@@ -52,12 +61,14 @@ func quietFor(d time.Duration) func(context.Context, *run) error {
 	}
 }
 
-// brokenNodeIsQuiet: a driver that crashes again and again is reported once.
+// brokenNodeIsQuiet: a crash-looping driver is reported once.
 func brokenNodeIsQuiet(ctx context.Context, r *run) error {
 	r.sim.Break("driver", nodeName(0), "CrashLoop")
 	defer r.sim.Heal("driver", nodeName(0))
 	pods := &corev1.PodList{}
-	if err := r.quiet.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{"app": "nvidia-driver-daemonset"}); err != nil {
+	if err := r.quiet.List(
+		ctx, pods, client.InNamespace(namespace), client.MatchingLabels{"app": "nvidia-driver-daemonset"},
+	); err != nil {
 		return err
 	}
 	for i := range pods.Items {
@@ -67,7 +78,7 @@ func brokenNodeIsQuiet(ctx context.Context, r *run) error {
 			}
 		}
 	}
-	if err := r.awaitWithin(ctx, truthTime+eventually, "the status to name the node", func() error {
+	if err := r.awaitWithin(ctx, truthTime+eventually, "the status to report the node", func() error {
 		policy, err := r.policy(ctx)
 		if err != nil {
 			return err
@@ -85,11 +96,12 @@ func brokenNodeIsQuiet(ctx context.Context, r *run) error {
 	return quietFor(8*time.Second)(ctx, r)
 }
 
-// touched has 200 passes made by labels of no meaning. Only the status may be written.
+// touched causes 200 passes by irrelevant labels. Only the status may be written.
 func touched(ctx context.Context, r *run) error {
 	before := len(r.writes())
 	for i := range 200 {
-		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, invariantLabel, i))
+		patch := client.RawPatch(types.MergePatchType,
+			fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, invariantLabel, i))
 		if err := r.quiet.Patch(ctx, daemonSetNamed(pluginName), patch); err != nil {
 			return err
 		}
@@ -102,23 +114,24 @@ func touched(ctx context.Context, r *run) error {
 	}
 	for _, write := range r.writes()[before:] {
 		if write.Resource != "clusterpolicies" {
-			return fmt.Errorf("L3 a pass that had nothing to do wrote: %s", write.Request)
+			return fmt.Errorf("L3 a no-op pass wrote: %s", write.Request)
 		}
 	}
 	return nil
 }
 
-// stormOfPods changes a pod in a way that matters to nobody.
+// stormOfPods changes pods in an irrelevant way.
 func stormOfPods(ctx context.Context, r *run) error {
 	pods := &corev1.PodList{}
 	if err := r.quiet.List(ctx, pods, client.InNamespace(namespace)); err != nil || len(pods.Items) == 0 {
 		return err
 	}
-	pod := &pods.Items[rand.IntN(len(pods.Items))] //nolint:gosec // which pod it is does not matter
-	return client.IgnoreNotFound(r.patch(ctx, pod, fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, invariantLabel, time.Now().UnixNano())))
+	pod := &pods.Items[rand.IntN(len(pods.Items))] //nolint:gosec // the selection of the pod does not matter
+	return client.IgnoreNotFound(r.patch(ctx, pod,
+		fmt.Sprintf(`{"metadata":{"annotations":{%q:"%d"}}}`, invariantLabel, time.Now().UnixNano())))
 }
 
-// mixtures are several faults at once, chosen by a number that is the name of the point.
+// mixtures returns points with several faults, selected by a seed that is the name of the point.
 func mixtures() func(context.Context, *campaign) ([]point, error) {
 	const seeds = 40
 	var points []point
@@ -131,7 +144,7 @@ func mixtures() func(context.Context, *campaign) ([]point, error) {
 		}
 		var faults []Fault
 		for range 3 {
-			f := fromHat(dice)
+			f := randomFault(dice)
 			f.When = When{Moment: moments[dice.IntN(len(moments))], After: time.Duration(dice.IntN(3000)) * time.Millisecond}
 			faults = append(faults, f)
 		}
@@ -143,8 +156,8 @@ func mixtures() func(context.Context, *campaign) ([]point, error) {
 	return fixed(points...)
 }
 
-// fromHat is a fault by chance.
-func fromHat(dice *rand.Rand) Fault {
+// randomFault returns a random fault.
+func randomFault(dice *rand.Rand) Fault {
 	last := time.Duration(1+dice.IntN(5)) * time.Second
 	kind := watched[dice.IntN(len(watched))]
 	bad := apiErrors[dice.IntN(len(apiErrors))]
@@ -153,12 +166,14 @@ func fromHat(dice *rand.Rand) Fault {
 		{What: API{{Match: watches(kind), Stream: fault.Stream{Hold: true}}}, For: last},
 		{What: API{{Match: watches(kind), Stream: fault.Stream{Twice: true, Delay: 100 * time.Millisecond}}}, For: last},
 		{What: API{{Match: anyWrite, Phase: bad.phase, Action: bad.Action}}, For: last},
-		{What: Repeated{time.Second, ifThere(editPlugin(func(ds *appsv1.DaemonSet) { ds.Annotations[labels.Digest] = "forged" }))}, For: last},
+		{What: Repeated{
+			time.Second, ifExists(editPlugin(func(ds *appsv1.DaemonSet) { ds.Annotations[labels.Digest] = "forged" })),
+		}, For: last},
 	}
 	return faults[dice.IntN(len(faults))]
 }
 
-// ifThere passes over an object that does not exist at the moment.
-func ifThere(does func(context.Context, *run) error) func(context.Context, *run) error {
+// ifExists ignores an object that does not exist at the moment.
+func ifExists(does func(context.Context, *run) error) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error { return client.IgnoreNotFound(does(ctx, r)) }
 }

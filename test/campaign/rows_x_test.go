@@ -18,7 +18,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// invariantLabel is a label of no meaning, and migMap a ConfigMap of the MIG manager, which is there in the workload mig.
+// invariantLabel is an irrelevant label, and migMap a ConfigMap of the MIG manager, which exists in the workload mig.
 const (
 	invariantLabel = "test.example.org/note"
 	migMap         = "default-mig-parted-config"
@@ -27,55 +27,68 @@ const (
 func actorRows() []row {
 	plugin := options{counts: true, mayGo: ofOperand("device-plugin")}
 	return []row{
-		{id: "X1", what: "somebody edits fields of the operator's, and others", sample: 1, points: fixed(
-			atRest("image", editPlugin(func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:1" }), plugin),
+		{id: "X1", what: "another client edits fields of the operator, and others", sample: 1, points: fixed(
+			atRest("image",
+				editPlugin(func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:1" }),
+				plugin),
 			atRest("selector", editPlugin(func(ds *appsv1.DaemonSet) { ds.Spec.Template.Spec.NodeSelector = nil }), plugin),
 			atRest("labels", editPlugin(func(ds *appsv1.DaemonSet) { delete(ds.Labels, labels.ManagedBy) }), plugin),
 			atRest("digest", editPlugin(func(ds *appsv1.DaemonSet) { ds.Annotations[labels.Digest] = "forged" }), options{}),
 			onMIG("data", editMap, options{}),
-			point{name: "rest/foreign", workload: rest, faults: strikes(labelDaemonSet("hpc")), options: options{differs: true, after: foreignLabelIsKept}},
+			point{
+				name: "rest/foreign", workload: rest, faults: strikes(labelDaemonSet("hpc")),
+				options: options{differs: true, after: foreignLabelIsKept},
+			},
 		)},
-		{id: "X2", what: "somebody writes the same field each 500 ms for 10 s", sample: 1, points: fixed(
-			point{name: "rest/label", workload: rest, options: options{counts: true, mayGo: ofOperand("device-plugin")}, faults: []Fault{
+		{id: "X2", what: "another client writes the same field every 500 ms for 10 s", sample: 1, points: fixed(
+			point{name: "rest/label", workload: rest, options: options{
+				counts: true, mayGo: ofOperand("device-plugin"),
+			}, faults: []Fault{
 				{When: When{Moment: Ready}, What: Repeated{500 * time.Millisecond, editPlugin(func(ds *appsv1.DaemonSet) {
-					ds.Labels[labels.ManagedBy] = "somebody"
+					ds.Labels[labels.ManagedBy] = "another"
 				})}, For: 10 * time.Second},
 			}},
 		)},
-		elsewhere("X3", "an admission webhook that hangs, or changes what is applied", "TestAWebhookThatHangs, TestAWebhookThatChangesObjectsBack (test/integration)"),
-		{id: "X4", what: "an object of somebody else has a name that the operator needs", sample: 1, points: fixed(foreignObjects()...)},
-		elsewhere("X5", "what was in the way is removed: nobody else needs to do anything", "rows X4, R1, R2 and R3 end so"),
-		{id: "X6", what: "somebody deletes an object of the stack, or the policy and leaves its objects", sample: 1, points: fixed(
-			atRest("daemonset", deleteNamed(daemonSetNamed(pluginName)), plugin),
-			atRest("driver", deleteNamed(daemonSetNamed(driverName)), options{counts: true, mayGo: ofOperand("driver")}),
-			onMIG("configmap", deleteNamed(migMapObject()), options{counts: true}),
-			atRest("runtimeclass", deleteNamed(&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}}), options{counts: true}),
-			atRest("orphans", orphan, options{counts: true}),
-		)},
-		{id: "X7", what: "owner references are taken off, or name somebody else", sample: 1, points: fixed(
+		elsewhere("X3", "an admission webhook that hangs, or changes applied objects",
+			"TestAWebhookThatHangs, TestAWebhookThatChangesObjectsBack (test/integration)"),
+		{
+			id: "X4", what: "a foreign object has a name that the operator needs", sample: 1, points: fixed(foreignObjects()...),
+		},
+		elsewhere("X5", "an obstacle is removed: no other action is needed", "rows X4, R1, R2 and R3 end so"),
+		{
+			id: "X6", what: "another client deletes an object of the stack, or the policy and orphans its objects", sample: 1,
+			points: fixed(
+				atRest("daemonset", deleteNamed(daemonSetNamed(pluginName)), plugin),
+				atRest("driver", deleteNamed(daemonSetNamed(driverName)), options{counts: true, mayGo: ofOperand("driver")}),
+				onMIG("configmap", deleteNamed(migMapObject()), options{counts: true}),
+				atRest("runtimeclass", deleteNamed(&nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "nvidia"}}),
+					options{counts: true}),
+				atRest("orphans", orphan, options{counts: true}),
+			)},
+		{id: "X7", what: "owner references are removed, or refer to another owner", sample: 1, points: fixed(
 			atRest("stripped", editPlugin(func(ds *appsv1.DaemonSet) { ds.OwnerReferences = nil }), options{}),
 			onMIG("stripped-map", func(ctx context.Context, r *run) error {
 				return edit(ctx, r.quiet, migMapObject(), func(m *corev1.ConfigMap) { m.OwnerReferences = nil })
 			}, options{}),
-			// Nobody removes what is made somebody else's.
+			// An object with another owner is not removed.
 			onMIG("forged", forge, options{counts: true, differs: true, spoils: true}),
 		)},
 	}
 }
 
-// strikes are faults of one actor who acts when the stack stands.
+// strikes returns faults by one actor once the stack is ready.
 func strikes(does func(context.Context, *run) error) []Fault {
 	return []Fault{{When: When{Moment: Ready}, What: Actor{Does: does}}}
 }
 
-// atRest is a point where somebody acts on a stack that stands, and all is as before in the end.
+// atRest returns a point where an actor acts on a ready stack, which must recover.
 func atRest(name string, does func(context.Context, *run) error, o options) point {
 	return point{name: "rest/" + name, workload: rest, faults: strikes(does), options: o}
 }
 
 const driverName = "nvidia-driver-daemonset"
 
-// onMIG is atRest where the GPUs can be partitioned.
+// onMIG is atRest with GPUs that support MIG.
 func onMIG(name string, does func(context.Context, *run) error, o options) point {
 	return point{name: "mig/" + name, workload: mig, faults: strikes(does), options: o}
 }
@@ -116,12 +129,12 @@ func foreignLabelIsKept(ctx context.Context, r *run) error {
 		return err
 	}
 	if ds.Labels[invariantLabel] == "" {
-		return errors.New("S8 a label that somebody put on a DaemonSet is gone")
+		return errors.New("S8 another client's label on a DaemonSet was removed")
 	}
 	return nil
 }
 
-// Repeated is an actor who does the same again and again.
+// Repeated is an actor that repeats the same action.
 type Repeated struct {
 	Every time.Duration
 	Does  func(context.Context, *run) error
@@ -145,12 +158,12 @@ func (p Repeated) begin(ctx context.Context, r *run, _ *operator) (func(), error
 	return func() { cancel(); <-ended }, nil
 }
 
-// deleteNamed deletes an object, and waits until there is another one.
+// deleteNamed deletes an object, and waits until it is re-created.
 func deleteNamed(object client.Object) func(context.Context, *run) error {
 	return func(ctx context.Context, r *run) error {
 		copied, is := object.DeepCopyObject().(client.Object)
 		if !is {
-			return fmt.Errorf("%T is no object", object)
+			return fmt.Errorf("%T is not an object", object)
 		}
 		if err := r.quiet.Get(ctx, client.ObjectKeyFromObject(copied), copied); err != nil {
 			return err
@@ -164,20 +177,20 @@ func deleteNamed(object client.Object) func(context.Context, *run) error {
 				return err
 			}
 			if copied.GetUID() == uid {
-				return errors.New("it is still there")
+				return errors.New("it still exists")
 			}
 			return nil
 		})
 	}
 }
 
-// orphan deletes the policy, leaves its objects, and makes it again.
+// orphan deletes the policy, orphans its objects, and re-creates it.
 func orphan(ctx context.Context, r *run) error {
 	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}}
 	if err := r.quiet.Delete(ctx, policy, client.PropagationPolicy(metav1.DeletePropagationOrphan)); err != nil {
 		return err
 	}
-	return r.awaitWithin(ctx, convergeTime, "the policy to be gone and made again", func() error {
+	return r.awaitWithin(ctx, convergeTime, "the policy to be deleted and re-created", func() error {
 		again, err := samplePolicy()
 		if err != nil {
 			return err
@@ -186,7 +199,7 @@ func orphan(ctx context.Context, r *run) error {
 	})
 }
 
-// forge makes an object of the stack one of somebody else's. It is neither written nor deleted from then on.
+// forge gives an object of the stack another owner. The operator must neither write nor delete it from then on.
 func forge(ctx context.Context, r *run) error {
 	owner := &corev1.ConfigMap{}
 	if err := r.quiet.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "users-own"}, owner); err != nil {
@@ -199,7 +212,7 @@ func forge(ctx context.Context, r *run) error {
 	})
 }
 
-// foreignObjects are in the way before the installation. They are reported and left as they are until they are removed.
+// foreignObjects exist before the installation. They are reported and not changed until they are removed.
 func foreignObjects() []point {
 	objects := map[string]struct {
 		workload *workload
@@ -207,28 +220,31 @@ func foreignObjects() []point {
 		operand  string
 	}{
 		"daemonset": {install, noPods(metav1.ObjectMeta{Namespace: namespace, Name: pluginName}), "device-plugin"},
-		"configmap": {mig, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: migMap}, Data: map[string]string{"key": "mine"}}, "mig-manager"},
+		"configmap": {mig, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: migMap}, Data: map[string]string{"key": "mine"},
+		}, "mig-manager"},
 	}
 	var points []point
 	for name, foreign := range objects {
-		points = append(points, point{name: foreign.workload.id + "/" + name, workload: foreign.workload, options: options{counts: true}, faults: []Fault{{
-			When: When{Moment: Start}, For: 8 * time.Second,
-			What: Actor{
-				Does: func(ctx context.Context, r *run) error {
-					copied, is := foreign.object.DeepCopyObject().(client.Object)
-					if !is {
-						return fmt.Errorf("%T is no object", foreign.object)
-					}
-					return r.quiet.Create(ctx, copied)
+		points = append(points, point{
+			name: foreign.workload.id + "/" + name, workload: foreign.workload, options: options{counts: true}, faults: []Fault{{
+				When: When{Moment: Start}, For: 8 * time.Second,
+				What: Actor{
+					Does: func(ctx context.Context, r *run) error {
+						copied, is := foreign.object.DeepCopyObject().(client.Object)
+						if !is {
+							return fmt.Errorf("%T is not an object", foreign.object)
+						}
+						return r.quiet.Create(ctx, copied)
+					},
+					Back: func(ctx context.Context, r *run) error { return r.conflictEnds(ctx, foreign.object, foreign.operand) },
 				},
-				Back: func(ctx context.Context, r *run) error { return r.conflictEnds(ctx, foreign.object, foreign.operand) },
-			},
-		}}})
+			}}})
 	}
 	return points
 }
 
-// conflictEnds checks that an object in the way is reported and untouched, and removes it.
+// conflictEnds checks that a conflicting object is reported and not changed, and removes it.
 func (r *run) conflictEnds(ctx context.Context, object client.Object, operand string) error {
 	if err := r.awaitWithin(ctx, truthTime, operand+" to have the state Conflict", func() error {
 		policy, err := r.policy(ctx)
@@ -236,7 +252,9 @@ func (r *run) conflictEnds(ctx context.Context, object client.Object, operand st
 			return err
 		}
 		for _, status := range policy.Status.Operands {
-			if status.Name == operand && status.State == v1.OperandConflict && strings.Contains(status.Message, object.GetName()) {
+			if status.Name == operand && status.State == v1.OperandConflict && strings.Contains(
+				status.Message, object.GetName(),
+			) {
 				return nil
 			}
 		}
@@ -246,13 +264,13 @@ func (r *run) conflictEnds(ctx context.Context, object client.Object, operand st
 	}
 	live, is := object.DeepCopyObject().(client.Object)
 	if !is {
-		return fmt.Errorf("%T is no object", object)
+		return fmt.Errorf("%T is not an object", object)
 	}
 	if err := r.quiet.Get(ctx, client.ObjectKeyFromObject(object), live); err != nil {
 		return err
 	}
 	if !maps.Equal(live.GetLabels(), object.GetLabels()) || len(live.GetOwnerReferences()) > 0 {
-		return fmt.Errorf("S7 %s was touched", object.GetName())
+		return fmt.Errorf("S7 %s was changed", object.GetName())
 	}
 	return r.quiet.Delete(ctx, live)
 }

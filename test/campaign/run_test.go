@@ -19,50 +19,50 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// errMissed: a fault never struck, as the run had no such write.
-var errMissed = errors.New("a fault never struck: the run made no such call")
+// errMissed: a fault was never injected, as the run had no such write.
+var errMissed = errors.New("a fault was never injected: the run made no such request")
 
-// Waits of a run, of the operator with shorter waits: how long nothing must be written before all has been, and for how
-// long what is to happen is awaited at most, beyond the time of the faults.
+// Times of a run, for the operator with the faster timing: how long nothing must be written to be at rest, and the
+// timeout of waits, in addition to the time of the faults.
 const (
 	idle         = 4 * time.Second
 	convergeTime = 90 * time.Second
 )
 
-// options are what is special about the runs of a row.
+// options are the specifics of the runs of a row.
 type options struct {
-	// operators is how many there are; 0 is one. args are their further flags.
+	// operators is the number of operators; 0 means one. args are their further flags.
 	operators int
 	args      []string
-	// exits: the operator may end by itself, as where the API server is away.
+	// exits: the operator may exit by itself, as when the API server is down.
 	exits bool
-	// blind: the operator sees what is not so while the faults last.
+	// blind: the operator observes a wrong state while the faults last.
 	blind bool
-	// rights: the row takes rights away.
+	// rights: the row removes permissions.
 	rights bool
-	// spoils: the cluster is of no use afterwards.
+	// spoils: the cluster cannot be reused afterwards.
 	spoils bool
-	// mayGo explains further pods that go, counts that objects come and go more often than in an undisturbed run.
+	// mayGo permits further deletions of pods.
 	mayGo func(operand, node string) bool
-	// counts: objects are created and deleted more often than in an undisturbed run.
+	// counts: objects may be created and deleted more often than in an undisturbed run.
 	counts bool
-	// differs: the state in the end is not that of the undisturbed run; the row checks it.
+	// differs: the final state is not that of the undisturbed run; the row checks it.
 	differs bool
-	// optional: the run counts though a fault found nothing to strike.
+	// optional: the run counts even if a fault had no target.
 	optional bool
-	// seedsGo: objects of users go with their namespace.
+	// seedsGo: objects of users are deleted with their namespace.
 	seedsGo bool
-	// patience is for how much longer the end is awaited, where more than the operator has to recover.
+	// patience extends the timeout for the end, if not only the operator has to recover.
 	patience time.Duration
-	// only are the nodes that may be written to once the faults have struck.
+	// only are the nodes that may be written after the injection of the faults.
 	only []string
-	// during is checked while the faults last, and after once all is settled.
+	// during is checked while the faults last, and after once the cluster is at rest.
 	during, after func(context.Context, *run) error
 }
 
 // run is one run of a workload with faults.
 type run struct {
-	*bed
+	*env
 	options
 	workload  *workload
 	operators []*operator
@@ -70,16 +70,16 @@ type run struct {
 	watcher   *history.Watcher
 	mark      cluster.Mark
 
-	// versions are the resourceVersions of the moments that were.
+	// versions are the resourceVersions of the past moments.
 	versions map[Moment]string
 
 	lock   sync.Mutex
 	errors []error
-	// missed: a fault found nothing to strike.
+	// missed: a fault had no target.
 	missed bool
 }
 
-// result is what came of a run.
+// result is the result of a run.
 type result struct {
 	violations []string
 	state      history.State
@@ -88,7 +88,7 @@ type result struct {
 	reads      map[fault.Request]int
 	// changed is when the workload began its change.
 	changed time.Time
-	// recovery is from the end of the faults until the state was the wanted one.
+	// recovery is the time from the end of the faults until the desired state was reached.
 	recovery, took time.Duration
 	missed         bool
 	logs           string
@@ -103,9 +103,9 @@ func (r *run) fail(err error) {
 	r.errors = append(r.errors, err)
 }
 
-// play runs a workload with faults on a bed that is empty, and empties it again. The error is one of the harness.
-func (b *bed) play(ctx context.Context, binary string, w *workload, faults []Fault, o options) (*result, error) {
-	r := &run{bed: b, options: o, workload: w, versions: map[Moment]string{}}
+// play runs a workload with faults on an empty env, and empties it again. The error is one of the test harness.
+func (e *env) play(ctx context.Context, binary string, w *workload, faults []Fault, o options) (*result, error) {
+	r := &run{env: e, options: o, workload: w, versions: map[Moment]string{}}
 	for _, f := range faults {
 		r.faults = append(r.faults, &armed{Fault: f, struck: make(chan struct{}), over: make(chan struct{})})
 	}
@@ -125,10 +125,10 @@ func (b *bed) play(ctx context.Context, binary string, w *workload, faults []Fau
 	if r.spoils {
 		return res, nil
 	}
-	return res, b.empty(ctx)
+	return res, e.empty(ctx)
 }
 
-// prepare makes nodes, watcher and operators.
+// prepare creates nodes, watcher and operators.
 func (r *run) prepare(ctx context.Context, binary string) error {
 	for number := range r.workload.nodes {
 		if err := r.addNode(ctx, r.workload, number); err != nil {
@@ -152,7 +152,7 @@ func (r *run) prepare(ctx context.Context, binary string) error {
 	return nil
 }
 
-// course is what happens, in its order. What does not come about is a violation, and ends the run.
+// course runs the steps in order. A step that does not succeed is a violation, and ends the run.
 func (r *run) course(ctx context.Context, res *result) error {
 	r.arm(ctx, Start)
 	for _, o := range r.operators {
@@ -176,7 +176,7 @@ func (r *run) course(ctx context.Context, res *result) error {
 	return nil
 }
 
-// goOn takes the run to its end, and returns what did not come about.
+// goOn runs to the end, and returns the step that did not succeed.
 func (r *run) goOn(ctx context.Context, res *result) string {
 	limit := convergeTime + r.faultTime()
 	if r.workload.change != nil {
@@ -199,7 +199,9 @@ func (r *run) goOn(ctx context.Context, res *result) string {
 	r.lock.Lock()
 	res.missed = r.missed && !r.optional
 	r.lock.Unlock()
-	if err := r.awaitWithin(ctx, convergeTime+r.patience, "the end of workload "+r.workload.id, func() error { return r.workload.ended(ctx, r) }); err != nil {
+	if err := r.awaitWithin(
+		ctx, convergeTime+r.patience, "the end of workload "+r.workload.id, func() error { return r.workload.ended(ctx, r) },
+	); err != nil {
 		return "L1 " + err.Error()
 	}
 	res.recovery = time.Since(over)
@@ -209,7 +211,7 @@ func (r *run) goOn(ctx context.Context, res *result) string {
 	return r.check(ctx, r.after)
 }
 
-// check is what a row checks by itself.
+// check runs a check of the row.
 func (r *run) check(ctx context.Context, what func(context.Context, *run) error) string {
 	if what == nil {
 		return ""
@@ -220,9 +222,11 @@ func (r *run) check(ctx context.Context, what func(context.Context, *run) error)
 	return ""
 }
 
-// change makes the workload's change once the stack stands.
+// change makes the workload's change once the stack is ready.
 func (r *run) change(ctx context.Context, limit time.Duration, res *result) string {
-	if err := r.awaitWithin(ctx, limit, "the stack to stand", func() error { return r.isReady(ctx, r.workload.nodes) }); err != nil {
+	if err := r.awaitWithin(
+		ctx, limit, "the stack to be ready", func() error { return r.isReady(ctx, r.workload.nodes) },
+	); err != nil {
 		return "L1 " + err.Error()
 	}
 	r.arm(ctx, Ready)
@@ -234,7 +238,7 @@ func (r *run) change(ctx context.Context, limit time.Duration, res *result) stri
 	return ""
 }
 
-// faultTime is how long the faults last at most.
+// faultTime returns how long the faults last at most.
 func (r *run) faultTime() time.Duration {
 	var longest time.Duration
 	for _, a := range r.faults {
@@ -249,21 +253,24 @@ func (r *run) awaitWithin(ctx context.Context, limit time.Duration, what string,
 	return await(ctx, what, try)
 }
 
-// isReady returns why the policy does not say that all nodes can be used, and all that is beside that.
+// isReady returns why the policy does not report all nodes and auxiliary operands as ready.
 func (r *run) isReady(ctx context.Context, nodes int) error {
 	policy, err := r.policy(ctx)
 	if err != nil {
 		return err
 	}
 	ready := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionReady)
-	if policy.Status.State != v1.StateReady || policy.Status.ObservedGeneration != policy.Generation || policy.Status.NodeSummary == nil {
-		return fmt.Errorf("the status is %s of generation %d of %d, %v", policy.Status.State, policy.Status.ObservedGeneration, policy.Generation, ready)
+	if policy.Status.State != v1.StateReady || policy.Status.ObservedGeneration != policy.Generation ||
+		policy.Status.NodeSummary == nil {
+		return fmt.Errorf("the status is %s of generation %d of %d, %v", policy.Status.State,
+			policy.Status.ObservedGeneration, policy.Generation, ready)
 	}
 	if got, want := policy.Status.NodeSummary.ReadyOfTotal, fmt.Sprintf("%d/%d", nodes, nodes); got != want {
 		return fmt.Errorf("%s nodes are ready, of %s", got, want)
 	}
 	if !meta.IsStatusConditionTrue(policy.Status.Conditions, v1.ConditionAuxiliaryReady) {
-		return fmt.Errorf("what GPUs can be used without is not ready: %v", meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionAuxiliaryReady))
+		return fmt.Errorf("auxiliary operands are not ready: %v",
+			meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionAuxiliaryReady))
 	}
 	return nil
 }
@@ -273,7 +280,7 @@ func (r *run) strategicStatus(ctx context.Context, object client.Object, text st
 	return r.quiet.Status().Patch(ctx, object, client.RawPatch(types.StrategicMergePatchType, []byte(text)))
 }
 
-// settle waits until nothing has been written for a while.
+// settle waits until the operators have written nothing for a time.
 func (r *run) settle(ctx context.Context) error {
 	since := time.Now()
 	return r.awaitWithin(ctx, convergeTime, "the writes to end", func() error {
@@ -283,7 +290,8 @@ func (r *run) settle(ctx context.Context) error {
 			}
 		}
 		if quiet := time.Since(since); quiet < idle {
-			return fmt.Errorf("there was one %s ago, the last ones:\n%s", quiet.Round(time.Millisecond), lastWrites(r.writes()))
+			return fmt.Errorf("the last one was %s ago, the last ones:\n%s", quiet.Round(time.Millisecond),
+				lastWrites(r.writes()))
 		}
 		return nil
 	})
@@ -297,7 +305,7 @@ func lastWrites(writes []fault.Record) string {
 	return strings.Join(text, "\n")
 }
 
-// writes are those of all operators, in their order.
+// writes returns those of all operators, in order.
 func (r *run) writes() []fault.Record {
 	var all []fault.Record
 	for _, o := range r.operators {

@@ -17,27 +17,28 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// workload is what a user does in a run.
+// workload is the user's part of a run.
 type workload struct {
 	id, what string
-	// nodes is how many there are from the beginning.
+	// nodes is the initial number of nodes.
 	nodes int
-	// labels are those of the nodes, beside discovery's and users'.
+	// labels are further labels of the nodes.
 	labels map[string]string
-	// policy changes the sample that is created.
+	// policy changes the default sample before its creation.
 	policy func(*v1.ClusterPolicy)
-	// change is what is done once the stack stands; nil is nothing.
+	// change is done once the stack is ready; nil means no change.
 	change func(context.Context, *run) error
-	// ended returns why the workload is not at its end.
+	// ended returns why the workload has not ended.
 	ended func(context.Context, *run) error
-	// mayGo are the pods that go by the change.
+	// mayGo reports the pods that the change deletes.
 	mayGo func(operand, node string) bool
 }
 
 const fewNodes = 3
 
 func respec(ctx context.Context, r *run, change func(*v1.ClusterPolicySpec)) error {
-	return edit(ctx, r.quiet, &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}}, func(p *v1.ClusterPolicy) { change(&p.Spec) })
+	return edit(ctx, r.quiet, &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}},
+		func(p *v1.ClusterPolicy) { change(&p.Spec) })
 }
 
 func allReady(nodes int) func(context.Context, *run) error {
@@ -48,15 +49,15 @@ var install = &workload{
 	id: "I", what: "install the stack", nodes: fewNodes, ended: allReady(fewNodes),
 }
 
-// rest is for what others do to a stack that stands.
+// rest is for actions of others on a ready stack.
 var rest = &workload{
-	id: "rest", what: "leave the stack as it is", nodes: fewNodes, ended: allReady(fewNodes),
+	id: "rest", what: "no change", nodes: fewNodes, ended: allReady(fewNodes),
 	change: func(context.Context, *run) error { return nil },
 }
 
-// mig is rest where the GPUs can be partitioned, so that there are the MIG manager and its ConfigMaps.
+// mig is rest with GPUs that support MIG, so that the MIG manager and its ConfigMaps exist.
 var mig = &workload{
-	id: "mig", what: "leave a stack with a MIG manager as it is", nodes: fewNodes, ended: allReady(fewNodes),
+	id: "mig", what: "no change, with a MIG manager", nodes: fewNodes, ended: allReady(fewNodes),
 	labels: map[string]string{labels.MIGCapable: "true"},
 	change: func(context.Context, *run) error { return nil },
 }
@@ -65,7 +66,9 @@ var specChange = &workload{
 	id: "G", what: "change a variable of the device plugin", nodes: fewNodes,
 	change: func(ctx context.Context, r *run) error {
 		return respec(ctx, r, func(spec *v1.ClusterPolicySpec) {
-			spec.DevicePlugin = &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "EXAMPLE", Value: "changed"}}}}
+			spec.DevicePlugin = &v1.DevicePluginSpec{
+				ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "EXAMPLE", Value: "changed"}}},
+			}
 		})
 	},
 	ended: func(ctx context.Context, r *run) error {
@@ -73,7 +76,8 @@ var specChange = &workload{
 		if err := r.quiet.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pluginName}, ds); err != nil {
 			return err
 		}
-		if ds.Status.UpdatedNumberScheduled != fewNodes || ds.Status.ObservedGeneration != ds.Generation || ds.Status.NumberAvailable != fewNodes {
+		if ds.Status.UpdatedNumberScheduled != fewNodes || ds.Status.ObservedGeneration != ds.Generation ||
+			ds.Status.NumberAvailable != fewNodes {
 			return fmt.Errorf("%s is not rolled out: %+v", pluginName, ds.Status)
 		}
 		return r.isReady(ctx, fewNodes)
@@ -109,7 +113,7 @@ var scale = &workload{
 	ended: allReady(finally),
 }
 
-// removeNode deletes a node with its pods, which no kubelet ends any more.
+// removeNode deletes a node with its pods, as no kubelet terminates them any more.
 func (r *run) removeNode(ctx context.Context, number int) error {
 	name := nodeName(number)
 	if err := r.quiet.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
@@ -133,10 +137,14 @@ func (r *run) removeNode(ctx context.Context, number int) error {
 var disable = &workload{
 	id: "D", what: "disable GPU Feature Discovery, then enable it", nodes: fewNodes,
 	change: func(ctx context.Context, r *run) error {
-		if err := respec(ctx, r, func(spec *v1.ClusterPolicySpec) { spec.GFD = &v1.GFDSpec{Enabled: new(false)} }); err != nil {
+		if err := respec(
+			ctx, r, func(spec *v1.ClusterPolicySpec) { spec.GFD = &v1.GFDSpec{Enabled: new(false)} },
+		); err != nil {
 			return err
 		}
-		if err := r.awaitWithin(ctx, convergeTime, "it to be removed", func() error { return r.operandIs(ctx, discovery, v1.OperandDisabled, 0) }); err != nil {
+		if err := r.awaitWithin(
+			ctx, convergeTime, "it to be removed", func() error { return r.operandIs(ctx, discovery, v1.OperandDisabled, 0) },
+		); err != nil {
 			return err
 		}
 		return respec(ctx, r, func(spec *v1.ClusterPolicySpec) { spec.GFD = nil })
@@ -152,14 +160,16 @@ var disable = &workload{
 
 const discovery = "gpu-feature-discovery"
 
-// operandIs returns why an operand is not in a state, with so many pods.
+// operandIs returns why an operand is not in a state with this number of pods.
 func (r *run) operandIs(ctx context.Context, name string, state v1.OperandState, pods int) error {
 	policy, err := r.policy(ctx)
 	if err != nil {
 		return err
 	}
 	found := &corev1.PodList{}
-	if err := r.quiet.List(ctx, found, client.InNamespace(namespace), client.MatchingLabels{labels.Operand: name}); err != nil {
+	if err := r.quiet.List(
+		ctx, found, client.InNamespace(namespace), client.MatchingLabels{labels.Operand: name},
+	); err != nil {
 		return err
 	}
 	if len(found.Items) != pods {
@@ -176,16 +186,17 @@ func (r *run) operandIs(ctx context.Context, name string, state v1.OperandState,
 var remove = &workload{
 	id: "X", what: "delete the policy", nodes: fewNodes,
 	change: func(ctx context.Context, r *run) error {
-		return r.quiet.Delete(ctx, &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		return r.quiet.Delete(ctx, &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policyName}},
+			client.PropagationPolicy(metav1.DeletePropagationBackground))
 	},
 	ended: gone,
 	mayGo: func(string, string) bool { return true },
 }
 
-// gone returns what is left of the stack.
+// gone returns an error with what is left of the stack.
 func gone(ctx context.Context, r *run) error {
 	if _, err := r.policy(ctx); !apierrors.IsNotFound(err) {
-		return errors.Join(errors.New("the policy is there"), err)
+		return errors.Join(errors.New("the policy exists"), err)
 	}
 	left, err := r.leftovers(ctx)
 	if err != nil {

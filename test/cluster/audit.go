@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// Call is one finished request to the API server.
+// Call is a completed request to the API server.
 type Call struct {
 	User string
-	// Credential is the id of the user's token, empty for one without: it tells apart processes of one account.
+	// Credential is the id of the user's token, empty if it has none: it distinguishes processes of one account.
 	Credential  string
 	Verb        string
 	Group       string
@@ -31,10 +31,10 @@ type Call struct {
 	Time        time.Time
 }
 
-// credentialKey is where the API server notes the id of a token.
+// credentialKey is the key under which the API server logs the id of a token.
 const credentialKey = "authentication.kubernetes.io/credential-id"
 
-// Calls is a list of requests, in the order in which they finished.
+// Calls is a list of requests, in the order in which they completed.
 type Calls []Call
 
 // Mark is a position in the audit log.
@@ -60,8 +60,8 @@ type auditLine struct {
 	StageTimestamp time.Time `json:"stageTimestamp"`
 }
 
-// Mark returns the present end of the audit log. The API server writes the line of a request before
-// it ends the response, so whatever this program has seen answered is in front of the mark.
+// Mark returns the current end of the audit log. The API server logs a request before it ends the response, so all
+// responses that this program has received are before the mark.
 func (c *Cluster) Mark() (Mark, error) {
 	info, err := os.Stat(c.AuditLog)
 	if err != nil {
@@ -70,8 +70,8 @@ func (c *Cluster) Mark() (Mark, error) {
 	return Mark(info.Size()), nil
 }
 
-// Since returns the requests that finished after the mark; the zero Mark is the cluster's start. A
-// watch finishes when it is closed.
+// Since returns the requests that completed after the mark; the zero Mark is the cluster's start. A watch completes
+// when it is closed.
 func (c *Cluster) Since(mark Mark) (Calls, error) {
 	file, err := os.Open(c.AuditLog)
 	if err != nil {
@@ -94,7 +94,7 @@ func readCalls(log io.Reader) (Calls, error) {
 	for {
 		data, err := reader.ReadBytes('\n')
 		if errors.Is(err, io.EOF) {
-			// What follows the last newline is a line that is being written.
+			// A line without a newline is still being written.
 			return calls, nil
 		}
 		if err != nil {
@@ -105,7 +105,8 @@ func readCalls(log io.Reader) (Calls, error) {
 			return nil, fmt.Errorf("line %q: %w", bytes.TrimSpace(data), err)
 		}
 		calls = append(calls, Call{
-			User: line.User.Username, Credential: strings.Join(line.User.Extra[credentialKey], ","), Verb: line.Verb, Code: line.ResponseStatus.Code, Time: line.StageTimestamp,
+			User: line.User.Username, Credential: strings.Join(line.User.Extra[credentialKey],
+				","), Verb: line.Verb, Code: line.ResponseStatus.Code, Time: line.StageTimestamp,
 			Group: line.ObjectRef.APIGroup, Resource: line.ObjectRef.Resource, Subresource: line.ObjectRef.Subresource,
 			Namespace: line.ObjectRef.Namespace, Name: line.ObjectRef.Name,
 		})
@@ -117,40 +118,40 @@ func ServiceAccountUser(namespace, name string) string {
 	return "system:serviceaccount:" + namespace + ":" + name
 }
 
-// By keeps the requests of one user.
+// By filters the requests of one user.
 func (c Calls) By(user string) Calls {
 	return c.where(func(call Call) bool { return call.User == user })
 }
 
-// With keeps the requests that were made with one token.
+// With filters the requests made with one token.
 func (c Calls) With(credential string) Calls {
 	return c.where(func(call Call) bool { return call.Credential == credential })
 }
 
-// Writes keeps the requests that change something, failed ones included. Leases and events are left
-// out: the first are the heartbeat, the second are counted apart (see Events).
+// Writes filters the requests that change an object, including failed ones. It leaves out Leases, which are
+// heartbeats, and Events, which are counted separately (see Events).
 func (c Calls) Writes() Calls {
 	return c.where(func(call Call) bool {
 		return isWrite(call.Verb) && call.Resource != "leases" && call.Resource != "events"
 	})
 }
 
-// Events keeps the writes of events.
+// Events filters the writes of Events.
 func (c Calls) Events() Calls {
 	return c.where(func(call Call) bool { return isWrite(call.Verb) && call.Resource == "events" })
 }
 
-// Lists keeps the requests that list.
+// Lists filters the list requests.
 func (c Calls) Lists() Calls {
 	return c.where(func(call Call) bool { return call.Verb == "list" })
 }
 
-// Forbidden keeps the requests that the API server refused for want of rights.
+// Forbidden filters the requests that the API server denied.
 func (c Calls) Forbidden() Calls {
 	return c.where(func(call Call) bool { return call.Code == http.StatusForbidden })
 }
 
-// Of keeps the requests for one resource, such as daemonsets.
+// Of filters the requests for one resource, such as daemonsets.
 func (c Calls) Of(resource string) Calls {
 	return c.where(func(call Call) bool { return call.Resource == resource })
 }
@@ -191,7 +192,7 @@ func (c Calls) String() string {
 	return text.String()
 }
 
-// String leaves out user and time.
+// String omits user and time.
 func (c Call) String() string {
 	resource := strings.TrimSuffix(c.Resource+"/"+c.Subresource, "/")
 	object := strings.Trim(c.Namespace+"/"+c.Name, "/")

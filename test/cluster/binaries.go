@@ -12,11 +12,10 @@ import (
 	"syscall"
 )
 
-// EnsureBinaries returns the folder that holds the programs of one Kubernetes release, and builds
-// those that are missing or of another version than the pinned one. The version is Newest, Oldest or a
-// pinned version such as v1.36.3; empty, it is that of VersionVariable, else Newest, except for what
-// AssetsVariable holds. One line goes to progress for each tool that has to be built. Concurrent processes
-// wait for each other.
+// EnsureBinaries returns the folder with the programs of one Kubernetes release, and builds those that are missing or
+// not of the pinned version. The version is Newest, Oldest or a pinned version such as v1.36.3; if empty, that of
+// VersionVariable, else Newest, except for the programs in AssetsVariable. It writes a line to progress for each tool
+// that it builds. Concurrent processes wait for each other.
 func EnsureBinaries(ctx context.Context, version string, progress io.Writer) (dir string, err error) {
 	root, err := repositoryRoot()
 	if err != nil {
@@ -29,7 +28,7 @@ func EnsureBinaries(ctx context.Context, version string, progress io.Writer) (di
 	return rel.dir, rel.ensure(ctx, progress)
 }
 
-// ensure builds those of the tools that dir lacks.
+// ensure builds the tools that are missing in dir.
 func ensure(ctx context.Context, dir string, tools []tool, progress io.Writer) error {
 	if len(missing(dir, tools)) == 0 {
 		return nil
@@ -42,7 +41,7 @@ func ensure(ctx context.Context, dir string, tools []tool, progress io.Writer) e
 		return err
 	}
 	defer unlock()
-	// Looked up again: another process may have built them while this one waited for the lock.
+	// Check again: another process may have built them while this one waited for the lock.
 	for _, t := range missing(dir, tools) {
 		fmt.Fprintf(progress, "building %s %s (first time only, about %s) ...\n", t.name, t.version, t.cold)
 		if err := t.build(ctx, dir); err != nil {
@@ -52,8 +51,8 @@ func ensure(ctx context.Context, dir string, tools []tool, progress io.Writer) e
 	return nil
 }
 
-// missing lists the tools that dir lacks or holds in another version. The version is read from what
-// the Go linker stored in the binary, so no stamp file can disagree with it.
+// missing lists the tools that dir does not have in the pinned version. The version is read from the build
+// information in the binary, which cannot disagree with it, unlike a stamp file.
 func missing(dir string, tools []tool) []tool {
 	var missing []tool
 	for _, t := range tools {
@@ -65,8 +64,7 @@ func missing(dir string, tools []tool) []tool {
 	return missing
 }
 
-// build compiles one tool under a temporary name and renames it, so that a cancelled build leaves
-// nothing that looks finished.
+// build compiles one tool under a temporary name and renames it, so that a cancelled build leaves no partial tool.
 func (t tool) build(ctx context.Context, dir string) error {
 	temp := filepath.Join(dir, "."+t.name+".building")
 	defer func() { _ = os.Remove(temp) }()
@@ -86,12 +84,12 @@ func (t tool) build(ctx context.Context, dir string) error {
 	return nil
 }
 
-// goBuild builds one program in the module that dir belongs to, without cgo unless env says otherwise.
+// goBuild builds one program in the module that dir belongs to, without cgo unless env enables it.
 func goBuild(ctx context.Context, dir, output, ldflags, pkg string, env ...string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-ldflags", ldflags, "-o", output, pkg)
 	cmd.Dir = dir
-	// The pins are in the module: neither a workspace nor flags meant for another module may change
-	// them. No version control data either, which Git refuses to another user's checkout.
+	// Only the module pins versions: ignore a workspace and flags meant for another module. Without version control
+	// data, which Git refuses for another user's checkout.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-buildvcs=false -trimpath")
 	cmd.Env = append(cmd.Env, env...)
 	var stderr bytes.Buffer
@@ -102,7 +100,7 @@ func goBuild(ctx context.Context, dir, output, ldflags, pkg string, env ...strin
 	return nil
 }
 
-// lockFile takes an exclusive lock that the kernel releases should this process die.
+// lockFile takes an exclusive lock that the kernel releases when this process dies.
 func lockFile(path string) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

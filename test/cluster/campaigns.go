@@ -2,6 +2,6 @@ package cluster
 
 import "os"
 
-// WholeCampaigns tells whether tests run each campaign whole, as make test-full asks for by TEST_FULL=1, and not a
-// fixed sample of it.
-func WholeCampaigns() bool { return os.Getenv("TEST_FULL") != "" }
+// FullCampaigns reports whether tests run complete campaigns (TEST_FULL=1, as make test-full sets it) instead of a
+// fixed sample.
+func FullCampaigns() bool { return os.Getenv("TEST_FULL") != "" }

@@ -13,36 +13,36 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// OperatorNamespace is where the operator and its operands live.
+// OperatorNamespace is the namespace of the operator and its operands.
 const OperatorNamespace = "gpu-operator"
 
-// Options says which control plane to start, and where.
+// Options configures a control plane.
 type Options struct {
-	// Version is as for EnsureBinaries.
-	// Start builds what is missing; EnsureBinaries beforehand keeps that out of Start's deadline.
+	// Version is as for EnsureBinaries. Start builds missing programs; call EnsureBinaries first to keep that out of
+	// Start's deadline.
 	Version string
-	// Dir holds the data, logs and credentials. The default is a temporary folder that Stop removes;
-	// a folder named here is kept.
+	// Dir is the folder for data, logs and credentials, which is kept. The default is a temporary folder that Stop
+	// removes.
 	Dir string
-	// Address is the IPv4 address where the API server listens; the default is loopback. With another one of
-	// this machine real nodes can join: the API server is then an endpoint of its own Service.
+	// Address is the IPv4 address that the API server listens on; the default is loopback. With another address of this
+	// machine real nodes can join: the API server is then an endpoint of its own Service.
 	Address netip.Addr
-	// Stages are absolute paths of files with further Stages for kwok, such as FastPodStages. By default kwok plays
-	// no pods.
+	// Stages are absolute paths of files with further Stages for kwok, such as FastPodStages. By default kwok does not
+	// simulate pods.
 	Stages []string
-	// Bare starts etcd and the API server alone: nothing acts on objects, and pods need no ServiceAccount.
+	// Bare starts only etcd and the API server: no controller acts on objects, and pods need no ServiceAccount.
 	Bare bool
 }
 
 // Cluster is a running control plane.
 type Cluster struct {
-	// Config has all rights and no client-side rate limit. Its requests are in the audit log.
+	// Config has all permissions and no client-side rate limit. Its requests are in the audit log.
 	Config *rest.Config
 	// SimulatorConfig is the same for a user whose requests are not in the audit log.
 	SimulatorConfig *rest.Config
 	// Version is the version of the API server, such as v1.36.3.
 	Version string
-	// LogDir holds one log for each process.
+	// LogDir has one log for each process.
 	LogDir string
 	// AuditLog is the path of the API server's audit log.
 	AuditLog string
@@ -51,7 +51,7 @@ type Cluster struct {
 	address   netip.Addr
 	stages    []string
 	temporary bool
-	// bare is a control plane of etcd and the API server alone.
+	// bare is a control plane of only etcd and the API server.
 	bare        bool
 	release     release
 	port        *reservedPort
@@ -59,11 +59,11 @@ type Cluster struct {
 	credentials *credentials
 	etcd        *server
 	apiServer   *server
-	// followers use the API server: controller-manager, scheduler and kwok.
-	followers []*process
+	// clients are the processes that use the API server: controller-manager, scheduler and kwok.
+	clients []*process
 }
 
-// Start brings up a control plane and returns once it accepts requests and its controllers run.
+// Start starts a control plane and returns once it accepts requests and its controllers run.
 func Start(ctx context.Context, opts Options) (*Cluster, error) {
 	root, err := repositoryRoot()
 	if err != nil {
@@ -81,7 +81,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 		c.address = loopback
 	}
 	if !c.address.Is4() {
-		return nil, fmt.Errorf("start control plane: the address %s is not one of IPv4", c.address)
+		return nil, fmt.Errorf("start control plane: the address %s is not an IPv4 address", c.address)
 	}
 	if err := c.start(ctx, opts.Dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("start control plane %s: %w", rel.version, err), c.Stop())
@@ -105,10 +105,10 @@ func (c *Cluster) start(ctx context.Context, dir string) error {
 	if c.bare {
 		return nil
 	}
-	return c.startFollowers(ctx)
+	return c.startClients(ctx)
 }
 
-// prepare makes everything that the processes read: folders, port, credentials, configuration.
+// prepare creates everything that the processes read: folders, port, credentials, configuration.
 func (c *Cluster) prepare(dir string) error {
 	if dir == "" {
 		temp, err := os.MkdirTemp("", "gpu-operator-cluster-")
@@ -149,7 +149,7 @@ func (c *Cluster) prepare(dir string) error {
 	return nil
 }
 
-// readVersion asks the API server for its version, which is not that of the release where it comes from elsewhere.
+// readVersion reads the version of the API server, which may differ from the release's if AssetsVariable is set.
 func (c *Cluster) readVersion() error {
 	client, err := kubernetes.NewForConfig(c.SimulatorConfig)
 	if err != nil {
@@ -163,7 +163,7 @@ func (c *Cluster) readVersion() error {
 	return nil
 }
 
-// Kubeconfig returns the path of a kubeconfig with all rights.
+// Kubeconfig returns the path of a kubeconfig with all permissions.
 func (c *Cluster) Kubeconfig() string { return c.kubeconfig(userAdmin) }
 
 // KubeletKubeconfig returns the path of a kubeconfig for the kubelet of a real node, whose requests are
@@ -177,11 +177,11 @@ func (c *Cluster) kubeconfig(user string) string {
 // Stop ends all processes and removes a temporary folder.
 func (c *Cluster) Stop() error {
 	var group errgroup.Group
-	for _, p := range c.followers {
+	for _, p := range c.clients {
 		group.Go(p.stop)
 	}
 	err := group.Wait()
-	// etcd last, so that the API server can finish, and both by force: nothing of theirs is kept.
+	// etcd is last, so that the API server can finish; both are killed, as their data is not kept.
 	for _, s := range []*server{c.apiServer, c.etcd} {
 		if s != nil {
 			s.kill()

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// TestCluster runs all checks on one control plane: starting it is most of the work.
+// TestCluster runs all checks on one control plane, as starting it takes most of the time.
 func TestCluster(t *testing.T) {
 	c := startCluster(t, Options{})
 	if err := Install(t.Context(), c.Config, filepath.Join("testdata", "install")); err != nil {
@@ -53,7 +53,7 @@ func startCluster(t *testing.T, opts Options) *Cluster {
 	return c
 }
 
-// clientFor returns a client with the rights of the installed ServiceAccount.
+// clientFor returns a client with the permissions of the installed ServiceAccount.
 func clientFor(t *testing.T, c *Cluster, server string) kubernetes.Interface {
 	t.Helper()
 	path, err := c.ServiceAccountKubeconfig(t.Context(), OperatorNamespace, "operator", server)
@@ -74,7 +74,7 @@ func createConfigMap(t *testing.T, client kubernetes.Interface, name string) err
 	return err
 }
 
-// checkServiceAccount shows that RBAC holds and that the audit log tells who did what.
+// checkServiceAccount shows that RBAC applies and that the audit log records the user of each request.
 func checkServiceAccount(t *testing.T, c *Cluster) {
 	mark, err := c.Mark()
 	if err != nil {
@@ -101,7 +101,8 @@ func checkServiceAccount(t *testing.T, c *Cluster) {
 	}
 }
 
-// checkFront shows that a client reaches the API server through a front with its own rights, until that is closed.
+// checkFront shows that a client reaches the API server through a front with its own permissions, until the front is
+// closed.
 func checkFront(t *testing.T, c *Cluster) {
 	front, err := c.NewFront(func(target *url.URL, transport http.RoundTripper) http.Handler {
 		proxy := httputil.NewSingleHostReverseProxy(target)
@@ -115,18 +116,20 @@ func checkFront(t *testing.T, c *Cluster) {
 	if err := createConfigMap(t, client, "through-front"); err != nil {
 		t.Error(err)
 	}
-	if _, err := client.CoreV1().Secrets(OperatorNamespace).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
-		t.Errorf("list secrets through the front: got error %v, want that it is forbidden", err)
+	if _, err := client.CoreV1().Secrets(OperatorNamespace).List(
+		t.Context(), metav1.ListOptions{},
+	); !apierrors.IsForbidden(err) {
+		t.Errorf("list secrets through the front: got error %v, want forbidden", err)
 	}
 	if err := front.Close(); err != nil {
 		t.Error(err)
 	}
 	if err := createConfigMap(t, client, "after-front"); err == nil {
-		t.Error("a write through a front that is closed: got no error")
+		t.Error("a write through a closed front: got no error")
 	}
 }
 
-// checkFreeze shows that a frozen API server neither answers nor refuses, and goes on where it was.
+// checkFreeze shows that a frozen API server neither responds nor refuses connections, and continues after a thaw.
 func checkFreeze(t *testing.T, c *Cluster) {
 	maps := clientFor(t, c, "").CoreV1().ConfigMaps(OperatorNamespace)
 	if err := c.FreezeAPIServer(); err != nil {
@@ -135,7 +138,7 @@ func checkFreeze(t *testing.T, c *Cluster) {
 	limited, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if _, err := maps.Get(limited, "allowed", metav1.GetOptions{}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a read during the freeze: got error %v, want that of the deadline", err)
+		t.Errorf("a read during the freeze: got error %v, want a deadline error", err)
 	}
 	if err := c.ThawAPIServer(); err != nil {
 		t.Fatal(err)
@@ -145,22 +148,24 @@ func checkFreeze(t *testing.T, c *Cluster) {
 	}
 }
 
-// checkOutage shows that the API server comes back at the same address with the same data.
+// checkOutage shows that the API server restarts at the same address with the same data.
 func checkOutage(t *testing.T, c *Cluster) {
 	client := clientFor(t, c, "")
 	c.KillAPIServer()
-	// It is refused, or meets the old connection as that breaks.
+	// The connection is refused, or an old one breaks.
 	var broken *net.OpError
 	if err := createConfigMap(t, client, "during-outage"); !errors.As(err, &broken) {
-		t.Errorf("a write during the outage: got error %v, want one of the connection", err)
+		t.Errorf("a write during the outage: got error %v, want a connection error", err)
 	}
 	if err := c.StartAPIServer(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.CoreV1().ConfigMaps(OperatorNamespace).Get(t.Context(), "allowed", metav1.GetOptions{}); err != nil {
+	if _, err := client.CoreV1().ConfigMaps(OperatorNamespace).Get(
+		t.Context(), "allowed", metav1.GetOptions{},
+	); err != nil {
 		t.Error(err)
 	}
-	if err := c.RestartFollowers(t.Context()); err != nil {
+	if err := c.RestartClients(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	const fresh = "after-outage"
@@ -168,13 +173,17 @@ func checkOutage(t *testing.T, c *Cluster) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fresh}}, metav1.CreateOptions{}); err != nil {
+	if _, err := admin.CoreV1().Namespaces().Create(
+		t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: fresh}}, metav1.CreateOptions{},
+	); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait.PollUntilContextTimeout(t.Context(), pollInterval, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+	if err := wait.PollUntilContextTimeout(t.Context(), pollInterval, 20*time.Second, true, func(ctx context.Context) (
+		bool, error,
+	) {
 		_, err := admin.CoreV1().ServiceAccounts(fresh).Get(ctx, "default", metav1.GetOptions{})
 		return err == nil, nil
 	}); err != nil {
-		t.Errorf("controllers that were started again make no ServiceAccount: %v", err)
+		t.Errorf("restarted controllers create no ServiceAccount: %v", err)
 	}
 }

@@ -22,26 +22,26 @@ import (
 const (
 	issuer = "https://kubernetes.default.svc"
 
-	// SimulatedNodeAnnotation marks, with SimulatedNodeValue, the nodes that kwok keeps alive. All
-	// other nodes are left alone, so that a real one can stand beside them.
+	// SimulatedNodeAnnotation marks, with SimulatedNodeValue, the nodes that kwok keeps alive. kwok ignores all other
+	// nodes, so that a cluster can have real ones too.
 	SimulatedNodeAnnotation = "kwok.x-k8s.io/node"
 	// SimulatedNodeValue is the value of SimulatedNodeAnnotation.
 	SimulatedNodeValue = "fake"
 )
 
-// ServiceRange is where Services have their addresses. Its first is that of the API server's own.
+// ServiceRange is the address range of Services. Its first address is the API server's own.
 var ServiceRange = netip.MustParsePrefix("10.0.0.0/16")
 
-// sparingly has the programs of the control plane collect garbage rarely: with a thousand nodes that takes a third of
-// their CPU otherwise, and there is memory.
-var sparingly = map[string]string{"GOGC": "400", "GOMEMLIMIT": "5GiB"}
+// gcEnv makes the programs of the control plane collect garbage rarely: with a thousand nodes collections would take
+// a third of their CPU, and memory is available.
+var gcEnv = map[string]string{"GOGC": "400", "GOMEMLIMIT": "5GiB"}
 
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 //go:embed manifests
 var manifests embed.FS
 
-// writeManifests puts the files that the processes read into dir.
+// writeManifests writes the files that the processes read to dir.
 func writeManifests(dir string) error {
 	for _, name := range []string{"audit-policy.yaml", "node-initialize.yaml", "scheduler.yaml"} {
 		data, err := manifests.ReadFile("manifests/" + name)
@@ -60,7 +60,7 @@ func (c *Cluster) run(name string, args ...string) (*process, error) {
 	cmd := exec.Command(c.release.program(name), args...)
 	cmd.Dir = c.dir
 	cmd.Env = os.Environ()
-	for name, value := range sparingly {
+	for name, value := range gcEnv {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
 	return startProcess(cmd, filepath.Join(c.LogDir, name+".log"))
@@ -84,11 +84,11 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 		URL:     &url.URL{Scheme: "http", Host: c.etcdPort.address().String()},
 	}
 	set(etcd.Configure(), map[string]string{
-		// The port stays reserved by this program, so that no other can take it.
+		// This program keeps the port reserved, so that no other can take it.
 		"socket-reuse-port": "true",
 		// A Unix socket in the cluster's folder: there are no other members.
 		"listen-peer-urls": "unix://etcd-peer.sock",
-		// A crash of the machine may lose a test cluster; waiting for the disk would only cost time.
+		// A test cluster need not survive a crash of the machine, so do not wait for the disk.
 		"unsafe-no-fsync":     "true",
 		"quota-backend-bytes": "4294967296",
 		"log-level":           "warn",
@@ -97,7 +97,7 @@ func (c *Cluster) startEtcd(ctx context.Context) error {
 	return s.start(ctx)
 }
 
-// StartAPIServer starts the API server, also again after KillAPIServer, and waits until it is ready.
+// StartAPIServer starts the API server, also after KillAPIServer, and waits until it is ready.
 func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
@@ -116,41 +116,42 @@ func (c *Cluster) StartAPIServer(ctx context.Context) error {
 	})
 }
 
-// KillAPIServer ends the API server at once, for tests of an outage.
+// KillAPIServer kills the API server, for tests of an outage.
 func (c *Cluster) KillAPIServer() { c.apiServer.kill() }
 
-// FreezeAPIServer keeps the API server from answering, with all connections open, until ThawAPIServer or KillAPIServer.
+// FreezeAPIServer stops the API server from responding, with all connections open, until ThawAPIServer or
+// KillAPIServer.
 func (c *Cluster) FreezeAPIServer() error { return c.apiServer.launcher.Signal(syscall.SIGSTOP) }
 
-// ThawAPIServer lets the API server go on after FreezeAPIServer.
+// ThawAPIServer resumes the API server after FreezeAPIServer.
 func (c *Cluster) ThawAPIServer() error { return c.apiServer.launcher.Signal(syscall.SIGCONT) }
 
-// FreezeFollower keeps kube-controller-manager, kube-scheduler or kwok from acting until thaw is called.
-func (c *Cluster) FreezeFollower(name string) (thaw func(), err error) {
-	for _, p := range c.followers {
+// FreezeClient suspends kube-controller-manager, kube-scheduler or kwok until thaw is called.
+func (c *Cluster) FreezeClient(name string) (thaw func(), err error) {
+	for _, p := range c.clients {
 		if p.name == name {
 			p.signal(syscall.SIGSTOP)
 			return func() { p.signal(syscall.SIGCONT) }, nil
 		}
 	}
-	return nil, fmt.Errorf("freeze %s: no such program runs", name)
+	return nil, fmt.Errorf("freeze %s: the program is not running", name)
 }
 
-// RestartFollowers ends kube-controller-manager, kube-scheduler and kwok and starts them again, as after an outage that has
-// outlasted their leases. Otherwise their watches wait up to a minute before they begin again.
-func (c *Cluster) RestartFollowers(ctx context.Context) error {
-	for i, p := range c.followers {
+// RestartClients restarts kube-controller-manager, kube-scheduler and kwok, as after an outage that outlasted their
+// leases. Otherwise their watches wait up to a minute before they reconnect.
+func (c *Cluster) RestartClients(ctx context.Context) error {
+	for i, p := range c.clients {
 		p.kill()
 		again, err := c.run(p.name, p.cmd.Args[1:]...)
 		if err != nil {
 			return err
 		}
-		c.followers[i] = again
+		c.clients[i] = again
 	}
 	return c.waitForControllers(ctx)
 }
 
-// newAPIServer prepares an API server that can be started again at its port.
+// newAPIServer prepares an API server that can be restarted at its port.
 func (c *Cluster) newAPIServer() (*server, error) {
 	s, err := c.newServer("kube-apiserver")
 	if err != nil {
@@ -166,7 +167,7 @@ func (c *Cluster) newAPIServer() (*server, error) {
 	}
 	set(apiServer.Configure(), c.apiServerFlags())
 	if !c.bare {
-		// envtest turns admission by ServiceAccount off, since nothing creates those that pods need. Here the
+		// envtest disables the admission plugin ServiceAccount, since nothing creates the accounts that pods need. Here the
 		// controller-manager does.
 		apiServer.Configure().Disable("disable-admission-plugins")
 	}
@@ -174,16 +175,16 @@ func (c *Cluster) newAPIServer() (*server, error) {
 	return s, nil
 }
 
-// apiServerFlags are those beside envtest's own, which has RBAC on.
+// apiServerFlags sets the flags in addition to envtest's own, which enable RBAC.
 func (c *Cluster) apiServerFlags() map[string]string {
-	// Loopback is no valid endpoint of the kubernetes Service; where the API server is there, no pod calls it.
+	// Loopback is not a valid endpoint of the kubernetes Service; with an API server on loopback no pod calls it.
 	reconciler := "none"
 	if !c.address.IsLoopback() {
 		reconciler = "lease"
 	}
 	return map[string]string{
 		"advertise-address": c.address.String(),
-		// The port stays reserved by this program, so that no other can take it.
+		// This program keeps the port reserved, so that no other can take it.
 		"permit-port-sharing":              "true",
 		"token-auth-file":                  tokenFile,
 		"service-account-issuer":           issuer,
@@ -191,12 +192,12 @@ func (c *Cluster) apiServerFlags() map[string]string {
 		"service-account-signing-key-file": serviceAccountKey,
 		"service-cluster-ip-range":         ServiceRange.String(),
 		"endpoint-reconciler-type":         reconciler,
-		// A real node is found by its address: there is no DNS.
+		// Real nodes are reached by address: there is no DNS.
 		"kubelet-preferred-address-types": "InternalIP",
 		"audit-policy-file":               "audit-policy.yaml",
 		"audit-log-path":                  c.AuditLog,
 		"audit-log-mode":                  "blocking",
-		// Rotation would move lines away under a reader.
+		// Rotation would move lines away from a reader.
 		"audit-log-maxsize":              "0",
 		"max-requests-inflight":          "3000",
 		"max-mutating-requests-inflight": "1500",
@@ -204,8 +205,8 @@ func (c *Cluster) apiServerFlags() map[string]string {
 	}
 }
 
-// startFollowers starts what needs an API server and waits until the controllers work.
-func (c *Cluster) startFollowers(ctx context.Context) error {
+// startClients starts the processes that need an API server and waits until the controllers work.
+func (c *Cluster) startClients(ctx context.Context) error {
 	commands := [][]string{
 		{"kube-controller-manager",
 			"--kubeconfig=" + c.kubeconfig(userControllerManager),
@@ -216,9 +217,9 @@ func (c *Cluster) startFollowers(ctx context.Context) error {
 			"--kube-api-qps=2000",
 			"--kube-api-burst=4000",
 			"--concurrent-gc-syncs=10",
-			// Each looks at all nodes, again and again while pods come up.
+			// Each of them processes all nodes, repeatedly while pods start.
 			"--concurrent-daemonset-syncs=1",
-			// Of a thousand pods of one Service that come up, each would have the endpoints computed anew.
+			// Each of a thousand starting pods of one Service would cause the endpoints to be recomputed.
 			"--endpointslice-updates-batch-period=1s",
 			"--endpoint-updates-batch-period=1s",
 			"--profiling=false",
@@ -236,23 +237,22 @@ func (c *Cluster) startFollowers(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.followers = append(c.followers, p)
+		c.clients = append(c.clients, p)
 	}
 	return c.waitForControllers(ctx)
 }
 
-// waitForControllers waits for a ServiceAccount, which only the controller-manager creates; it has
-// no port to ask.
+// waitForControllers waits for a ServiceAccount, which only the controller-manager creates; it serves no health port.
 func (c *Cluster) waitForControllers(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.SimulatorConfig)
 	if err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	err = c.followers[0].waitFor(ctx, func(ctx context.Context) error {
+	err = c.clients[0].waitFor(ctx, func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
-	for _, p := range c.followers {
+	for _, p := range c.clients {
 		err = errors.Join(err, p.endedEarly())
 	}
 	return err

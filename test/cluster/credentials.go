@@ -30,7 +30,7 @@ const (
 
 var users = []string{userAdmin, userSimulator, userControllerManager, userScheduler, userKwok, userKubelet}
 
-// kubeconfigNames gives each user's file a name without a colon. The scheduler's is also in
+// kubeconfigNames are the file names of the users, without a colon. The scheduler's is also in
 // manifests/scheduler.yaml.
 var kubeconfigNames = map[string]string{
 	userAdmin:             "admin",
@@ -41,8 +41,8 @@ var kubeconfigNames = map[string]string{
 	userKubelet:           "kubelet",
 }
 
-// Files in the cluster's folder, where the processes run. envtest makes no certificate of its own where it finds one
-// by these names.
+// Files in the cluster's folder, where the processes run. envtest uses certificates by these names instead of
+// generating its own.
 const (
 	servingCert       = "apiserver.crt"
 	servingKey        = "apiserver.key"
@@ -50,13 +50,13 @@ const (
 	tokenFile         = "tokens.csv"
 )
 
-// credentials are what the parts of one cluster trust each other by. They live as long as it does.
+// credentials authenticate the parts of one cluster to each other. They last for the lifetime of the cluster.
 type credentials struct {
 	ca     []byte
 	tokens map[string]string
 }
 
-// newCredentials makes fresh keys and tokens in dir, for an API server at the address.
+// newCredentials creates keys and tokens in dir, for an API server at the address.
 func newCredentials(dir string, address netip.Addr) (*credentials, error) {
 	names := []net.IP{loopback.AsSlice(), address.AsSlice(), ServiceRange.Addr().Next().AsSlice()}
 	certPEM, keyPEM, err := cert.GenerateSelfSignedCertKey("localhost", names, []string{"kubernetes.default.svc"})
@@ -102,7 +102,7 @@ func (c *credentials) config(url, user string) *rest.Config {
 	}
 }
 
-// writeKubeconfig stores a client configuration as a file that other programs read.
+// writeKubeconfig writes a client configuration to a file for other programs.
 func writeKubeconfig(path string, cfg *rest.Config) error {
 	const name = "cluster"
 	file := clientcmdapi.NewConfig()

@@ -14,13 +14,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// StartEnvtest starts etcd and the API server alone, for suites that run controllers in their own process. RBAC is on,
-// the kind ClusterPolicy is served and the namespace OperatorNamespace exists. No other controller runs: nothing
-// creates the pods of a DaemonSet, collects garbage or empties a namespace that is deleted. Pods need no ServiceAccount.
+// StartEnvtest starts only etcd and the API server, for suites that run controllers in their own process. RBAC is
+// enabled, the kind ClusterPolicy is served and the namespace OperatorNamespace exists. No other controller runs:
+// nothing creates the pods of a DaemonSet, collects garbage or empties a deleted namespace. Pods need no
+// ServiceAccount.
 //
-// The release is the one that Start takes for no version; programs that are missing are built. The context limits the
-// start, not what was started. The configuration has all rights and no client-side rate limit. stop ends both processes
-// and removes their data, and a second call changes nothing; it is nil if there is an error, after which nothing is left to stop.
+// The release is the one that Start uses by default; missing programs are built. The context only limits the start.
+// The configuration has all permissions and no client-side rate limit. stop ends both processes and removes their
+// data, and is idempotent; it is nil on an error, after which nothing is left to stop.
 func StartEnvtest(ctx context.Context) (cfg *rest.Config, stop func() error, err error) {
 	root, err := repositoryRoot()
 	if err != nil {

@@ -72,7 +72,7 @@ var _ = Describe("StartEnvtest", Ordered, func() {
 		Expect(newClient(cfg).Create(ctx, pod)).To(Succeed())
 	})
 
-	It("grants a user without roles nothing", func(ctx SpecContext) {
+	It("denies everything to a user without roles", func(ctx SpecContext) {
 		limited := rest.CopyConfig(cfg)
 		limited.Impersonate.UserName = cluster.ServiceAccountUser(cluster.OperatorNamespace, "anyone")
 		err := newClient(limited).List(ctx, &corev1.NodeList{})
@@ -112,7 +112,7 @@ var _ = Describe("StartEnvtest", Ordered, func() {
 		Expect(children()).To(BeEmpty())
 	})
 
-	It("takes its programs from KUBEBUILDER_ASSETS", func(ctx SpecContext) {
+	It("runs the programs in KUBEBUILDER_ASSETS", func(ctx SpecContext) {
 		assets := GinkgoT().TempDir()
 		GinkgoT().Setenv(cluster.AssetsVariable, assets)
 		_, _, err := cluster.StartEnvtest(ctx)
@@ -120,7 +120,7 @@ var _ = Describe("StartEnvtest", Ordered, func() {
 	})
 })
 
-// roundTripper makes a function a transport.
+// roundTripper implements http.RoundTripper by a function.
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -135,7 +135,7 @@ func newClient(cfg *rest.Config) client.Client {
 	return c
 }
 
-// children returns the programs that this process runs as children, from /proc.
+// children returns the child processes of this process, from /proc.
 func children() []string {
 	GinkgoHelper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -147,10 +147,10 @@ func children() []string {
 	for _, path := range stats {
 		stat, err := os.ReadFile(path)
 		if err != nil {
-			// It has ended meanwhile.
+			// It has exited meanwhile.
 			continue
 		}
-		// PID (NAME) STATE PPID; the name may have spaces.
+		// The format is PID (NAME) STATE PPID; the name may have spaces.
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 		if fields[1] != strconv.Itoa(os.Getpid()) {
 			continue

@@ -13,16 +13,16 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Front is a server that clients take for the API server, such as a proxy in front of it: it has the API server's
-// certificate. What the handler is given to reach the API server adds no credentials, so that those of the client count.
+// Front is a server that clients use as the API server, such as a proxy in front of it: it has the API server's
+// certificate. The handler's transport to the API server adds no credentials, so that those of the client apply.
 type Front struct {
-	// URL is what a kubeconfig names as the server, see ServiceAccountKubeconfig.
+	// URL is the server for a kubeconfig, see ServiceAccountKubeconfig.
 	URL string
 
 	server *http.Server
 }
 
-// NewFront serves what handler returns, which is given the URL of the API server and a transport to it.
+// NewFront serves the handler that the function returns, given the URL of the API server and a transport to it.
 func (c *Cluster) NewFront(handler func(target *url.URL, transport http.RoundTripper) http.Handler) (*Front, error) {
 	target, err := url.Parse(c.Config.Host)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *Cluster) NewFront(handler func(target *url.URL, transport http.RoundTri
 	}
 	f := &Front{URL: "https://" + listener.Addr().String(), server: &http.Server{
 		Handler: handler(target, transport),
-		// Without HTTP/2 a cut is the end of a connection, not of a stream among others.
+		// Without HTTP/2 a cut closes a connection instead of one of several streams.
 		TLSNextProto: map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		ErrorLog:     log.New(io.Discard, "", 0),
 	}}
@@ -48,5 +48,5 @@ func (c *Cluster) NewFront(handler func(target *url.URL, transport http.RoundTri
 	return f, nil
 }
 
-// Close cuts all connections.
+// Close closes all connections.
 func (f *Front) Close() error { return f.server.Close() }

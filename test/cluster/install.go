@@ -18,17 +18,17 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config"
 )
 
-// installOwner is the field owner of installed objects, unlike that of the operator.
+// installOwner is the field owner of installed objects, which is not the operator's.
 const installOwner = client.FieldOwner("installer")
 
-// installOrder puts what others depend on first; kinds not named here come last.
+// installOrder lists kinds that others depend on first; unlisted kinds come last.
 var installOrder = []string{
 	"CustomResourceDefinition", "Namespace", "ServiceAccount",
 	"ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
 }
 
-// Install renders a kustomization and applies all of its objects except Deployments: there are no
-// containers here, the operator runs as a process instead.
+// Install renders a kustomization and applies all of its objects except Deployments: without containers the operator
+// runs as a process instead.
 func Install(ctx context.Context, cfg *rest.Config, kustomizeDir string) error {
 	objects, err := Render(kustomizeDir)
 	if err != nil {
@@ -37,9 +37,10 @@ func Install(ctx context.Context, cfg *rest.Config, kustomizeDir string) error {
 	return InstallObjects(ctx, cfg, objects)
 }
 
-// InstallObjects applies objects in this order, except Deployments.
+// InstallObjects applies objects in installOrder, except Deployments.
 func InstallObjects(ctx context.Context, cfg *rest.Config, objects []*unstructured.Unstructured) error {
-	objects = slices.DeleteFunc(slices.Clone(objects), func(obj *unstructured.Unstructured) bool { return obj.GetKind() == "Deployment" })
+	objects = slices.DeleteFunc(slices.Clone(objects),
+		func(obj *unstructured.Unstructured) bool { return obj.GetKind() == "Deployment" })
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("register CustomResourceDefinition: %w", err)
@@ -63,7 +64,7 @@ func InstallObjects(ctx context.Context, cfg *rest.Config, objects []*unstructur
 	return nil
 }
 
-// Render returns what "kustomize build" prints, in the order of installation.
+// Render returns the objects that "kustomize build" prints, in the order of installation.
 func Render(dir string) ([]*unstructured.Unstructured, error) {
 	objects, err := config.Build(dir)
 	if err != nil {

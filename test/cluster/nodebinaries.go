@@ -7,16 +7,16 @@ import (
 	"path/filepath"
 )
 
-// nodeCache is the folder in the cache for the programs of a real node.
+// nodeCache is the cache folder for the programs of a real node.
 const nodeCache = "node"
 
-// EnsureNodeBinaries returns the folder that holds the programs of a real node, and builds those that
-// are missing or of another version than the pinned one: kubelet of the newest supported release,
-// containerd with its shim and ctr, runc, and the CNI plugins bridge, host-local and loopback. One line
-// goes to progress for each that has to be built. Concurrent processes wait for each other.
+// EnsureNodeBinaries returns the folder with the programs of a real node, and builds those that are missing or not of
+// the pinned version: kubelet of the newest supported release, containerd with its shim and ctr, runc, and the CNI
+// plugins bridge, host-local and loopback. It writes a line to progress for each program that it builds. Concurrent
+// processes wait for each other.
 //
-// All come from Go modules. runc also needs a C compiler, and libseccomp with its headers, which are
-// taken from the system or from Debian's package libseccomp-dev, without installing it.
+// All are Go modules. runc also needs a C compiler and libseccomp with its headers, from the system or from Debian's
+// package libseccomp-dev, which is not installed.
 func EnsureNodeBinaries(ctx context.Context, progress io.Writer) (dir string, err error) {
 	root, err := repositoryRoot()
 	if err != nil {

@@ -13,34 +13,34 @@ import (
 	"time"
 )
 
-// Flags of the operator that StartOperator sets unless the caller does.
+// Flags of the operator that StartOperator sets by default.
 const (
 	flagHealth  = "--health-probe-bind-address"
 	flagMetrics = "--metrics-bind-address"
 	flagElect   = "--leader-elect"
 )
 
-// BuildOperator compiles cmd/gpu-operator into the cache and returns the path of the binary. A caller that is built
-// with the race detector gets an operator with it, which needs a C compiler.
+// BuildOperator compiles cmd/gpu-operator into the cache and returns the path of the binary. With the race detector
+// the operator is built with it too, which needs a C compiler.
 func BuildOperator(ctx context.Context, progress io.Writer) (string, error) {
 	return buildManager(ctx, "gpu-operator", "./cmd/gpu-operator", progress)
 }
 
-// BuildQuickOperator is as BuildOperator, for test/operator: the operator with shorter waits.
-func BuildQuickOperator(ctx context.Context, progress io.Writer) (string, error) {
+// BuildFastOperator is like BuildOperator for test/operator, the operator with a faster timing.
+func BuildFastOperator(ctx context.Context, progress io.Writer) (string, error) {
 	return buildManager(ctx, "quick-operator", "./test/operator", progress)
 }
 
 func buildManager(ctx context.Context, name, pkg string, progress io.Writer) (string, error) {
 	if raceDetector {
-		// Without -trimpath, as go test builds: most packages are built already.
+		// Without -trimpath, as go test builds: most packages are already in the build cache.
 		return buildOwn(ctx, name+"-race", "", pkg, progress, "CGO_ENABLED=1", "GOFLAGS=-buildvcs=false -race")
 	}
 	return buildOwn(ctx, name, "", pkg, progress)
 }
 
-// BuildNodePrograms compiles cmd/gpu-node and what plays the programs of NVIDIA's images into the cache,
-// for simulated nodes that run processes, and returns the paths of the binaries.
+// BuildNodePrograms compiles cmd/gpu-node and the stand-in for the programs of NVIDIA's images into the cache, for
+// simulated nodes that run processes, and returns the paths of the binaries.
 func BuildNodePrograms(ctx context.Context, progress io.Writer) (gpuNode, standIn string, err error) {
 	if gpuNode, err = buildOwn(ctx, "gpu-node", "", "./cmd/gpu-node", progress); err != nil {
 		return "", "", err
@@ -49,13 +49,13 @@ func BuildNodePrograms(ctx context.Context, progress io.Writer) (gpuNode, standI
 	return gpuNode, standIn, err
 }
 
-// BuildNodeStandIn compiles what plays NVIDIA's programs on a real node into the cache and returns the path
-// of the binary.
+// BuildNodeStandIn compiles the stand-in for NVIDIA's programs on a real node into the cache and returns the path of
+// the binary.
 func BuildNodeStandIn(ctx context.Context, progress io.Writer) (string, error) {
 	return buildOwn(ctx, "node-stand-in", filepath.Join("test", "node", "standin"), ".", progress)
 }
 
-// buildOwn compiles a program of this project, of the module in a folder of the repository, into the cache and
+// buildOwn compiles a program of this project, from the module in a folder of the repository, into the cache and
 // returns the path of the binary. env is as for goBuild.
 func buildOwn(ctx context.Context, name, module, pkg string, progress io.Writer, env ...string) (string, error) {
 	root, err := repositoryRoot()
@@ -78,25 +78,24 @@ func buildOwn(ctx context.Context, name, module, pkg string, progress io.Writer,
 	if err := goBuild(ctx, filepath.Join(root, module), temp, "-s -w", pkg, env...); err != nil {
 		return "", err
 	}
-	// Renamed, not overwritten: another process may be running the old one.
+	// Rename instead of overwriting: another process may be running the old binary.
 	if err := os.Rename(temp, path); err != nil {
 		return "", fmt.Errorf("keep %s: %w", name, err)
 	}
 	return path, nil
 }
 
-// OperatorOptions says how to run the operator as a process.
+// OperatorOptions configures an operator process.
 type OperatorOptions struct {
 	// Binary is the path that BuildOperator returned.
 	Binary string
-	// Kubeconfig holds the operator's identity, see ServiceAccountKubeconfig.
+	// Kubeconfig has the operator's credentials, see ServiceAccountKubeconfig.
 	Kubeconfig string
 	// Namespace is the operator's; the default is OperatorNamespace.
 	Namespace string
-	// Args are further flags. Unless they are here, leader election and metrics are off and the
-	// health address is a free port.
+	// Args are further flags. By default leader election and metrics are disabled and the health address is a free port.
 	Args []string
-	// Env are further variables, as NAME=value. None are inherited but PATH and HOME.
+	// Env are further variables, as NAME=value. Only PATH and HOME are inherited.
 	Env []string
 	// LogFile receives the output, appended; the default is gpu-operator.log beside the kubeconfig.
 	LogFile string
@@ -104,15 +103,15 @@ type OperatorOptions struct {
 
 // Operator is a running operator process.
 type Operator struct {
-	// HealthAddress serves /readyz and /healthz, as host:port.
+	// HealthAddress is the host:port that serves /readyz and /healthz.
 	HealthAddress string
-	// LogFile holds the output.
+	// LogFile has the output.
 	LogFile string
 
 	process *process
 }
 
-// StartOperator starts the operator and waits until /readyz answers.
+// StartOperator starts the operator and waits until /readyz succeeds.
 func StartOperator(ctx context.Context, opts OperatorOptions) (*Operator, error) {
 	args, health, err := operatorArgs(opts.Args)
 	if err != nil {
@@ -145,7 +144,7 @@ func StartOperator(ctx context.Context, opts OperatorOptions) (*Operator, error)
 	return o, nil
 }
 
-// operatorArgs adds the defaults and returns the health address that results.
+// operatorArgs adds the defaults and returns the resulting health address.
 func operatorArgs(given []string) (args []string, health string, err error) {
 	args = given
 	if health = flagValue(given, flagHealth); health == "" {
@@ -189,28 +188,28 @@ func (o *Operator) ready(ctx context.Context) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("/readyz answers %s", resp.Status)
+		return fmt.Errorf("/readyz returns %s", resp.Status)
 	}
 	return nil
 }
 
-// Stop ends the operator with SIGTERM, as a kubelet does, and waits until it is gone.
+// Stop ends the operator with SIGTERM, as a kubelet does, and waits until it has exited.
 func (o *Operator) Stop() error { return o.process.stop() }
 
-// Kill ends the operator with SIGKILL, as a node failure does, and waits until it is gone.
+// Kill ends the operator with SIGKILL, as a node failure does, and waits until it has exited.
 func (o *Operator) Kill() { o.process.kill() }
 
-// Freeze stops the operator where it is, as a suspended machine does, until Thaw.
+// Freeze suspends the operator, as on a suspended machine, until Thaw.
 func (o *Operator) Freeze() { o.process.signal(syscall.SIGSTOP) }
 
-// Thaw has a frozen operator go on.
+// Thaw resumes a frozen operator.
 func (o *Operator) Thaw() { o.process.signal(syscall.SIGCONT) }
 
-// Wait blocks until the operator has ended and returns how: nil after exit code 0.
+// Wait blocks until the operator has exited; the error is nil for exit code 0.
 func (o *Operator) Wait() error {
 	<-o.process.done
 	return o.process.err
 }
 
-// Done is closed once the operator has ended.
+// Done is closed once the operator has exited.
 func (o *Operator) Done() <-chan struct{} { return o.process.done }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reservedPort is a port of one address that is bound but not listened on: no other program is given it,
-// while a server that sets SO_REUSEPORT can still listen there, also after a restart.
+// reservedPort is a port of one address that is bound but not listened on: no other program gets it, while a server
+// with SO_REUSEPORT can still listen on it, also after a restart.
 type reservedPort struct {
 	at     netip.Addr
 	number uint16
@@ -52,7 +52,7 @@ func (p *reservedPort) address() netip.AddrPort { return netip.AddrPortFrom(p.at
 
 func (p *reservedPort) release() { _ = unix.Close(p.fd) }
 
-// FreeAddress returns a loopback address that nothing listens on at the moment.
+// FreeAddress returns a loopback address that no process listens on at the moment.
 func FreeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	children "github.com/clusterpolicy/gpu-operator/test/process"
 )
 
-// stopGrace is how long a process may take to end after SIGTERM before it is killed: what the operator has in a
-// cluster.
+// stopGrace is how long a process may take to exit after SIGTERM before it is killed: the grace period of the
+// operator's pod.
 const stopGrace = 35 * time.Second
 
-// process is a child that dies with this program and whose output goes to a file.
+// process is a child that dies with this program and logs to a file.
 type process struct {
 	name    string
 	cmd     *exec.Cmd
@@ -26,7 +26,7 @@ type process struct {
 	err     error
 }
 
-// pollInterval is how often a condition is looked at that cannot be watched.
+// pollInterval is how often a condition is checked that cannot be watched.
 const pollInterval = 50 * time.Millisecond
 
 // startProcess starts a program with its output appended to logFile.
@@ -49,7 +49,7 @@ func startProcess(cmd *exec.Cmd, logFile string) (*process, error) {
 	return p, nil
 }
 
-// stop ends the process gently, then by force. One that has already ended is fine.
+// stop ends the process by SIGTERM, then by SIGKILL. It succeeds for a process that has already exited.
 func (p *process) stop() error {
 	p.signal(syscall.SIGTERM)
 	select {
@@ -58,10 +58,10 @@ func (p *process) stop() error {
 	case <-time.After(stopGrace):
 	}
 	p.kill()
-	return fmt.Errorf("%s did not end within %s of SIGTERM and was killed", p.name, stopGrace)
+	return fmt.Errorf("%s did not exit within %s of SIGTERM and was killed", p.name, stopGrace)
 }
 
-// kill ends the process at once and waits until it is gone.
+// kill ends the process by SIGKILL and waits until it has exited.
 func (p *process) kill() {
 	p.signal(syscall.SIGKILL)
 	<-p.done
@@ -73,27 +73,27 @@ func (p *process) signal(sig syscall.Signal) {
 		return
 	default:
 	}
-	// The process may end in between; its end is seen on done, whatever the answer here.
+	// The process may exit in between; done reports that, whatever the error here.
 	_ = p.cmd.Process.Signal(sig)
 }
 
-// waitFor polls until ready answers nil, the process ends or the context does.
+// waitFor polls until ready returns nil, the process exits or the context ends.
 func (p *process) waitFor(ctx context.Context, ready func(context.Context) error) error {
 	return poll(ctx, p.name, p.logFile, ready, p.endedEarly)
 }
 
-// endedEarly returns an error if a process that was to live on has ended.
+// endedEarly returns an error if the process has exited.
 func (p *process) endedEarly() error {
 	select {
 	case <-p.done:
-		return fmt.Errorf("%s ended early, %s:\n%s", p.name, p.cmd.ProcessState, logTail(p.logFile))
+		return fmt.Errorf("%s exited early, %s:\n%s", p.name, p.cmd.ProcessState, logTail(p.logFile))
 	default:
 		return nil
 	}
 }
 
-// poll calls ready until it returns nil, ended returns an error or the context ends. There is nothing to watch before
-// a server listens, hence the polling.
+// poll calls ready until it returns nil, ended returns an error or the context ends. Polling is needed as there is
+// nothing to watch before a server listens.
 func poll(ctx context.Context, name, logFile string, ready func(context.Context) error, ended func() error) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()

@@ -2,5 +2,5 @@
 
 package cluster
 
-// raceDetector is on in a test that is built with it, and then in the operator that it runs.
+// raceDetector reports whether this program is built with the race detector; then so is the operator that it runs.
 const raceDetector = true

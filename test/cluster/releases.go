@@ -19,11 +19,11 @@ const (
 	// Oldest is the oldest supported release, pinned in test/controlplane/oldest/go.mod.
 	Oldest = "oldest"
 
-	// VersionVariable is the environment variable that decides where no version is named, so that a
-	// whole test suite can be run on another release.
+	// VersionVariable is the environment variable with the default version, to run a whole test suite on another
+	// release.
 	VersionVariable = "KUBERNETES_VERSION"
-	// AssetsVariable is the environment variable of envtest that names a folder with etcd and kube-apiserver. Where
-	// no version is named, those are run instead of the pinned ones.
+	// AssetsVariable is envtest's environment variable for a folder with etcd and kube-apiserver. If no version is
+	// named, these are run instead of the pinned ones.
 	AssetsVariable = "KUBEBUILDER_ASSETS"
 
 	modulePath       = "github.com/clusterpolicy/gpu-operator"
@@ -31,19 +31,19 @@ const (
 	kwokModule       = "sigs.k8s.io/kwok"
 )
 
-// tool is one program of the control plane and where its source is pinned.
+// tool is one program of the control plane, with the module that pins its source.
 type tool struct {
 	name    string
 	pkg     string
 	module  string
 	version string
-	// dir holds the go.mod that pins the version.
+	// dir has the go.mod that pins the version.
 	dir string
-	// envtest tells the tools that envtest runs and AssetsVariable's folder holds.
+	// envtest marks the tools that envtest runs and AssetsVariable can replace.
 	envtest bool
-	// cold is what a first build takes, for the progress line.
+	// cold is the duration of a first build, for the progress line.
 	cold string
-	// environment returns further variables for the build in a folder of the cache; nil if it needs none.
+	// environment returns further variables for the build, given a cache folder; nil if it needs none.
 	environment func(ctx context.Context, dir string) ([]string, error)
 }
 
@@ -51,13 +51,13 @@ type tool struct {
 type release struct {
 	version string
 	tools   []tool
-	// dir holds the tools that are built.
+	// dir has the tools that are built.
 	dir string
-	// assets holds the tools that envtest runs; empty if they are built, too.
+	// assets has the tools that envtest runs; empty if they are built too.
 	assets string
 }
 
-// ensure builds those of the tools that are missing.
+// ensure builds the missing tools.
 func (r release) ensure(ctx context.Context, progress io.Writer) error {
 	tools := r.tools
 	if r.assets != "" {
@@ -80,9 +80,9 @@ func (r release) program(name string) string {
 	return filepath.Join(r.dir, name)
 }
 
-// findRelease returns the release that the version names: Newest, Oldest or an exact version such as
-// v1.36.3 that one of the go.mod files pins. The empty string leaves it to VersionVariable, and that
-// to Newest, and what envtest runs to AssetsVariable.
+// findRelease returns the release that the version names: Newest, Oldest or an exact version such as v1.36.3 that one
+// of the go.mod files pins. The empty string selects that of VersionVariable, else Newest, with the programs of
+// AssetsVariable for envtest.
 func findRelease(root, version string) (release, error) {
 	rel, err := findPinned(root, cmp.Or(version, os.Getenv(VersionVariable), Newest))
 	if err != nil {
@@ -116,13 +116,25 @@ func findPinned(root, version string) (release, error) {
 		version, Newest, newest.version, Oldest, oldest.version)
 }
 
-// readRelease takes the Kubernetes tools from the module in kubeDir and the rest from mainDir.
+// readRelease reads the versions of the Kubernetes tools from the module in kubeDir and of the others from mainDir.
 func readRelease(kubeDir, mainDir string) (release, error) {
 	tools := []tool{
-		{name: "etcd", envtest: true, pkg: "go.etcd.io/etcd/server/v3", module: "go.etcd.io/etcd/server/v3", dir: mainDir, cold: "1 min"},
-		{name: "kube-apiserver", envtest: true, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: kubernetesModule, dir: kubeDir, cold: "5 min"},
-		{name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: kubernetesModule, dir: kubeDir, cold: "1 min"},
-		{name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: kubernetesModule, dir: kubeDir, cold: "30 s"},
+		{
+			name: "etcd", envtest: true, pkg: "go.etcd.io/etcd/server/v3", module: "go.etcd.io/etcd/server/v3", dir: mainDir,
+			cold: "1 min",
+		},
+		{
+			name: "kube-apiserver", envtest: true, pkg: "k8s.io/kubernetes/cmd/kube-apiserver", module: kubernetesModule,
+			dir: kubeDir, cold: "5 min",
+		},
+		{
+			name: "kube-controller-manager", pkg: "k8s.io/kubernetes/cmd/kube-controller-manager", module: kubernetesModule,
+			dir: kubeDir, cold: "1 min",
+		},
+		{
+			name: "kube-scheduler", pkg: "k8s.io/kubernetes/cmd/kube-scheduler", module: kubernetesModule, dir: kubeDir,
+			cold: "30 s",
+		},
 		{name: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: kwokModule, dir: mainDir, cold: "2 min"},
 	}
 	rel := release{}
@@ -176,7 +188,7 @@ func repositoryRoot() (string, error) {
 	}
 }
 
-// versionFlags stamps the Kubernetes version, without which the API server reports v0.0.0-master.
+// versionFlags returns linker flags for the Kubernetes version, without which the API server reports v0.0.0-master.
 func (t tool) versionFlags() string {
 	flags := "-s -w"
 	if t.module != kubernetesModule {

@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// The programs of KUBEBUILDER_ASSETS take the place of those that are built, unless a release is named.
+// The programs in KUBEBUILDER_ASSETS replace those that are built, unless a release is named.
 func TestAssetsReplaceEtcdAndTheAPIServer(t *testing.T) {
 	t.Setenv("KUBEBUILDER_ASSETS", "/assets")
 	root, err := filepath.Abs("../..")

@@ -10,12 +10,11 @@ import (
 	"strings"
 )
 
-// seccompPackage is Debian's package with the headers of libseccomp and the library to link with.
+// seccompPackage is Debian's package with the headers and the static library of libseccomp.
 const seccompPackage = "libseccomp-dev"
 
-// withSeccomp returns the variables that runc is built with. Without libseccomp it would refuse every
-// container whose pod asks for the seccomp profile RuntimeDefault. Where the system has no headers,
-// Debian's package is unpacked below dir.
+// withSeccomp returns the environment for building runc. Without libseccomp runc would refuse every container whose
+// pod sets the seccomp profile RuntimeDefault. If the system has no headers, Debian's package is unpacked below dir.
 func withSeccomp(ctx context.Context, dir string) ([]string, error) {
 	env := []string{"CGO_ENABLED=1", "GOFLAGS=-buildvcs=false -trimpath -tags=seccomp"}
 	if exec.CommandContext(ctx, "pkg-config", "--exists", "libseccomp").Run() == nil {
@@ -27,9 +26,10 @@ func withSeccomp(ctx context.Context, dir string) ([]string, error) {
 	}
 	libraries, err := filepath.Glob(filepath.Join(unpacked, "usr", "lib", "*", "libseccomp.a"))
 	if err != nil || len(libraries) != 1 {
-		return nil, fmt.Errorf("the package %s has no libseccomp.a where it was expected: %w", seccompPackage, errors.Join(err, os.ErrNotExist))
+		return nil, fmt.Errorf("the package %s has no libseccomp.a at the expected path: %w", seccompPackage,
+			errors.Join(err, os.ErrNotExist))
 	}
-	// What stands in for pkg-config, which the machine need not have, for this one library.
+	// This script replaces pkg-config for this one library, as the machine may not have it.
 	script := fmt.Sprintf("#!/bin/sh\ncase $1 in --cflags) echo '-I%s';; --libs) echo '-L%s -l:libseccomp.a';; esac\n",
 		filepath.Join(unpacked, "usr", "include"), filepath.Dir(libraries[0]))
 	program := filepath.Join(unpacked, "pkg-config")
@@ -39,8 +39,8 @@ func withSeccomp(ctx context.Context, dir string) ([]string, error) {
 	return append(env, "PKG_CONFIG="+program), nil
 }
 
-// unpackDebian puts the files of a package into dir, without installing anything. The lists of packages
-// are fetched into dir where the system has none.
+// unpackDebian unpacks a package into dir without installing it. The package lists are fetched into dir if the system
+// has none.
 func unpackDebian(ctx context.Context, name, dir string) error {
 	if err := os.RemoveAll(dir); err != nil {
 		return err
@@ -49,7 +49,7 @@ func unpackDebian(ctx context.Context, name, dir string) error {
 		return err
 	}
 	apt := func(options ...string) error {
-		// A sandbox of its own user could not write into dir.
+		// The user of apt's sandbox could not write to dir.
 		return runIn(ctx, dir, "apt-get", append([]string{"-q", "-o", "APT::Sandbox::User=root"}, options...)...)
 	}
 	if failure := apt("download", name); failure != nil {
@@ -64,7 +64,7 @@ func unpackDebian(ctx context.Context, name, dir string) error {
 	return runIn(ctx, dir, "dpkg-deb", "-x", packages[0], dir)
 }
 
-// downloadWithOwnLists fetches the lists of packages into dir, then the package, and removes the lists.
+// downloadWithOwnLists fetches the package lists into dir, then the package, and removes the lists.
 func downloadWithOwnLists(apt func(...string) error, name, dir string) error {
 	state := filepath.Join(dir, "apt")
 	if err := os.MkdirAll(filepath.Join(state, "lists", "partial"), 0o755); err != nil {
@@ -74,7 +74,7 @@ func downloadWithOwnLists(apt func(...string) error, name, dir string) error {
 	return errors.Join(apt(append(lists, "update")...), apt(append(lists, "download", name)...), os.RemoveAll(state))
 }
 
-// runIn runs a command and returns what it said if it failed.
+// runIn runs a command; its error includes the output.
 func runIn(ctx context.Context, dir, name string, args ...string) error {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

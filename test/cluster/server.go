@@ -12,11 +12,11 @@ import (
 	children "github.com/clusterpolicy/gpu-operator/test/process"
 )
 
-// envtestLimit is the limit of envtest for a start, which no start reaches: the caller's context limits it instead.
+// envtestLimit is envtest's timeout for a start, long enough that the caller's context applies instead.
 const envtestLimit = 24 * time.Hour
 
-// server is etcd or the API server. envtest runs it; what envtest lacks is done here: it dies with this program, its
-// output goes to a log, the start ends with a context, and it can be killed and frozen.
+// server is etcd or the API server, run by envtest. In addition to envtest, it dies with this program, logs to a
+// file, its start ends with a context, and it can be killed and frozen.
 type server struct {
 	name     string
 	logFile  string
@@ -29,13 +29,13 @@ type server struct {
 	}
 }
 
-// newServer prepares all of a server but its program.
+// newServer prepares a server without its program.
 func (c *Cluster) newServer(name string) (*server, error) {
 	at, err := os.MkdirTemp(c.dir, name+"-")
 	if err != nil {
 		return nil, fmt.Errorf("make folder of %s: %w", name, err)
 	}
-	launcher, err := children.NewLauncher(at, c.release.program(name), c.dir, sparingly)
+	launcher, err := children.NewLauncher(at, c.release.program(name), c.dir, gcEnv)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (c *Cluster) newServer(name string) (*server, error) {
 	return &server{name: name, logFile: logFile, launcher: launcher, log: log}, nil
 }
 
-// start returns once envtest finds the server healthy.
+// start returns once envtest reports the server as healthy.
 func (s *server) start(ctx context.Context) error {
 	var err error
 	started := make(chan struct{})
@@ -65,7 +65,7 @@ func (s *server) start(ctx context.Context) error {
 	return fmt.Errorf("%s is not ready: %w:\n%s", s.name, ctx.Err(), logTail(s.logFile))
 }
 
-// abort ends a start. The process may not run yet, so it is killed until envtest has seen that.
+// abort ends a start. The process may not run yet, so it is killed repeatedly until envtest has noticed.
 func (s *server) abort(started <-chan struct{}) {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -80,21 +80,21 @@ func (s *server) abort(started <-chan struct{}) {
 	}
 }
 
-// kill ends the server at once and waits until it is gone. One that has already ended is fine.
+// kill ends the server by SIGKILL and waits until it has exited. It succeeds for one that has already exited.
 func (s *server) kill() {
 	_ = s.launcher.Signal(syscall.SIGKILL)
-	// It waits for the process, and fails only if that is already gone.
+	// Stop waits for the process, and only fails if it has already exited.
 	_ = s.program.Stop()
 }
 
-// close releases what newServer opened.
+// close closes what newServer opened.
 func (s *server) close() { s.log.Close() }
 
-// waitFor polls until ready returns nil, the server ends or the context does.
+// waitFor polls until ready returns nil, the server exits or the context ends.
 func (s *server) waitFor(ctx context.Context, ready func(context.Context) error) error {
 	return poll(ctx, s.name, s.logFile, ready, func() error {
 		if errors.Is(s.launcher.Signal(0), os.ErrProcessDone) {
-			return fmt.Errorf("%s ended early:\n%s", s.name, logTail(s.logFile))
+			return fmt.Errorf("%s exited early:\n%s", s.name, logTail(s.logFile))
 		}
 		return nil
 	})

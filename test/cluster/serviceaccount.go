@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ServiceAccountConfig returns a client configuration with exactly the rights of a ServiceAccount.
+// ServiceAccountConfig returns a client configuration with the permissions of a ServiceAccount.
 func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name string) (*rest.Config, error) {
 	client, err := kubernetes.NewForConfig(c.SimulatorConfig)
 	if err != nil {
@@ -28,9 +28,8 @@ func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name stri
 	return cfg, nil
 }
 
-// ServiceAccountKubeconfig writes a kubeconfig with the rights of a ServiceAccount and returns its
-// path. A server other than the empty string replaces the API server's URL, such as that of a
-// Front.
+// ServiceAccountKubeconfig writes a kubeconfig with the permissions of a ServiceAccount and returns its path. server
+// replaces the API server's URL unless it is empty, such as by that of a Front.
 func (c *Cluster) ServiceAccountKubeconfig(ctx context.Context, namespace, name, server string) (string, error) {
 	cfg, err := c.ServiceAccountConfig(ctx, namespace, name)
 	if err != nil {

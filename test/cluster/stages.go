@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 )
 
-// fastPodStages are files of the kwok module. Without pod-complete, which is for the pods of Jobs.
+// fastPodStages are files of the kwok module, without pod-complete, which is for the pods of Jobs.
 var fastPodStages = []string{"pod-ready.yaml", "pod-delete.yaml"}
 
-// FastPodStages returns the paths of kwok's own fast stages for pods, of the pinned version, for Options.Stages: a pod
-// is Ready as soon as it is bound, and gone as soon as it is deleted. The go command downloads the module of kwok
-// unless it is in the module cache.
+// FastPodStages returns the paths of kwok's own fast pod stages, of the pinned version, for Options.Stages: a pod is
+// Ready as soon as it is bound, and removed as soon as it is deleted. The go command downloads the kwok module unless
+// it is in the module cache.
 func FastPodStages(ctx context.Context) ([]string, error) {
 	root, err := repositoryRoot()
 	if err != nil {
@@ -32,7 +32,7 @@ func FastPodStages(ctx context.Context) ([]string, error) {
 	}
 	module := struct{ Dir string }{}
 	if err := json.Unmarshal(output, &module); err != nil {
-		return nil, fmt.Errorf("find the stages of kwok: read what go mod download prints: %w", err)
+		return nil, fmt.Errorf("find the stages of kwok: parse the output of go mod download: %w", err)
 	}
 	var paths []string
 	for _, name := range fastPodStages {

@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// clockTick is the unit of CPU times in /proc, 1/100 s on every platform that Go supports.
+// clockTick is the unit of CPU times in /proc: 1/100 s on every platform that Go supports.
 const clockTick = 10 * time.Millisecond
 
-// Usage is what a process has used.
+// Usage is the resource usage of a process.
 type Usage struct {
-	// RSS is the resident memory in bytes, and PeakRSS the most that it has ever been.
+	// RSS is the resident memory in bytes, and PeakRSS its peak.
 	RSS, PeakRSS int64
-	// Anonymous is the part of RSS in bytes that no file backs: heap and stacks, not the program's own text.
+	// Anonymous is the part of RSS in bytes that is not file-backed: heap and stacks, without the program's text.
 	Anonymous int64
 	// CPU is user and system time since the start.
 	CPU time.Duration
 }
 
-// Usage reads what the operator has used so far.
+// Usage returns the operator's resource usage so far.
 func (o *Operator) Usage() (Usage, error) {
 	usage, err := readUsage(o.process.cmd.Process.Pid)
 	if err != nil {
@@ -62,8 +62,8 @@ func readUsage(pid int) (Usage, error) {
 	return usage, err
 }
 
-// ChildrenCPU is the user and system time that the children of this program have used which still run, such as a
-// control plane that it has started.
+// ChildrenCPU returns the user and system time of the running children of this program, such as a control plane that
+// it started.
 func ChildrenCPU() (time.Duration, error) {
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -73,7 +73,7 @@ func ChildrenCPU() (time.Duration, error) {
 	for _, file := range files {
 		stat, err := os.ReadFile(file)
 		if err != nil {
-			// The process has ended since.
+			// The process has exited meanwhile.
 			continue
 		}
 		if fields := statFields(string(stat)); len(fields) < 2 || fields[1] != parent {
@@ -88,8 +88,8 @@ func ChildrenCPU() (time.Duration, error) {
 	return total, nil
 }
 
-// statFields are the fields of /proc/PID/stat from the state on. They are counted from the last parenthesis, since the
-// program's name in front of it may contain spaces.
+// statFields returns the fields of /proc/PID/stat from the state on. They follow the last parenthesis, since the
+// program's name before it may contain spaces.
 func statFields(stat string) []string {
 	return strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
 }

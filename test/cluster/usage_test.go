@@ -8,7 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// TestChildrenCPU: a child that computes counts while it runs, and not when it is gone.
+// TestChildrenCPU: a child's CPU time counts while it runs, and not after it has exited.
 func TestChildrenCPU(t *testing.T) {
 	g := NewWithT(t)
 	before, err := ChildrenCPU()
@@ -22,7 +22,7 @@ func TestChildrenCPU(t *testing.T) {
 	g.Expect(ChildrenCPU()).To(BeNumerically("<", before+50*time.Millisecond))
 }
 
-// TestParseCPU: user and system time, whatever the program's name is.
+// TestParseCPU: user and system time are parsed for any program name.
 func TestParseCPU(t *testing.T) {
 	g := NewWithT(t)
 	const stat = "42 (a) b (c) S 7 42 42 0 -1 4194560 100 0 0 0 150 25 9 9 20 0 1 0 100 0 0"

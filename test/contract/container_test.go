@@ -11,12 +11,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// words are the command line, as far as the manifest gives it.
+// words returns the command line, as far as the manifest sets it.
 func words(c *corev1.Container) []string {
 	return append(append([]string{}, c.Command...), c.Args...)
 }
 
-// onNode splits the command line of the on-node program: its own words, and the command that it becomes.
+// onNode splits the command line of the on-node program into its own arguments and the command that it executes.
 func onNode(c *corev1.Container) (own, becomes []string, isOnNode bool) {
 	all := words(c)
 	if len(all) == 0 || path.Base(all[0]) != path.Base(labels.HelperBinary) {
@@ -30,7 +30,7 @@ func onNode(c *corev1.Container) (own, becomes []string, isOnNode bool) {
 	return all[1:], nil, true
 }
 
-// runs is the program of the container, whatever starts it.
+// runs returns the program of the container, whatever starts it.
 func runs(_ place, c *corev1.Container) (any, error) {
 	if _, becomes, isOnNode := onNode(c); isOnNode {
 		return becomes, nil
@@ -46,18 +46,18 @@ func gpuNode(_ place, c *corev1.Container) (any, error) {
 	return own, nil
 }
 
-// exec is what "gpu-node exec" does: the marker that it waits for, the command that it becomes, and where
-// the variables come from that it adds. An image of NVIDIA must get the program and the markers.
+// exec returns what "gpu-node exec" does: the marker that it waits for, the command that it executes, and the source
+// of the variables that it adds. A container with an image of NVIDIA must mount the program and the markers.
 func exec(p place, c *corev1.Container) (any, error) {
 	own, becomes, isOnNode := onNode(c)
 	if !isOnNode || len(own) == 0 || own[0] != "exec" {
 		return nil, fmt.Errorf("%v is not gpu-node exec", words(c))
 	}
-	if problem := brought(p.spec(), c); problem != "" {
+	if problem := notInstalled(p.spec(), c); problem != "" {
 		return nil, fmt.Errorf("%s: %s", words(c)[0], problem)
 	}
 	if sees(p.spec(), c, labels.ValidationsDir) == nil {
-		return nil, fmt.Errorf("it does not see %s", labels.ValidationsDir)
+		return nil, fmt.Errorf("it does not mount %s", labels.ValidationsDir)
 	}
 	found := map[string]any{"marker": "driver", "runs": becomes}
 	modules, fromMarker := map[string]string{}, map[string]string{}
@@ -78,7 +78,7 @@ func exec(p place, c *corev1.Container) (any, error) {
 	return found, nil
 }
 
-// flags are the values of each flag, written as --flag=value or --flag value.
+// flags returns the values of each flag, given as --flag=value or --flag value.
 func flags(arguments []string) map[string][]string {
 	all := map[string][]string{}
 	for i := 0; i < len(arguments); i++ {
@@ -92,8 +92,8 @@ func flags(arguments []string) map[string][]string {
 	return all
 }
 
-// brought tells why the on-node program is not in a container of another image.
-func brought(pod *corev1.PodSpec, c *corev1.Container) string {
+// notInstalled returns why the on-node program is not in a container of another image; empty if it is.
+func notInstalled(pod *corev1.PodSpec, c *corev1.Container) string {
 	if c.Image == helper {
 		return ""
 	}
@@ -114,7 +114,7 @@ func brought(pod *corev1.PodSpec, c *corev1.Container) string {
 	return "no init container copies it there"
 }
 
-// copiedTo is the directory that the on-node program copies itself to with these arguments; empty for none.
+// copiedTo returns the directory that the on-node program copies itself to with these arguments; empty if none.
 func copiedTo(args []string) string {
 	if len(args) == 2 && args[0] == "copy" {
 		return args[1]
@@ -134,7 +134,7 @@ func preStop(_ place, c *corev1.Container) (any, error) {
 	return strings.Join(c.Lifecycle.PreStop.Exec.Command, " "), nil
 }
 
-// probe is the probe with the number of the port where it has the name.
+// probe returns the probe with port names replaced by numbers.
 func probe(c *corev1.Container, p *corev1.Probe) *corev1.Probe {
 	resolved := p.DeepCopy()
 	for _, port := range c.Ports {
@@ -165,7 +165,7 @@ func port(p place, c *corev1.Container) (any, error) {
 	return nil, nil
 }
 
-// metricsPort is the port that "gpu-node export" is told, or its default.
+// metricsPort returns the port argument of "gpu-node export", or its default.
 func metricsPort(_ place, c *corev1.Container) (any, error) {
 	own, _, _ := onNode(c)
 	for name, values := range flags(own) {
@@ -179,7 +179,7 @@ func metricsPort(_ place, c *corev1.Container) (any, error) {
 	return "8000", nil
 }
 
-// env is the value of a variable: of a field its path, but of the pod's namespace what that is.
+// env returns the value of a variable: the path of a field, except that the pod's namespace is resolved.
 func env(c *corev1.Container, name string) any {
 	for _, variable := range c.Env {
 		if variable.Name != name {

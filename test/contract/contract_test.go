@@ -16,7 +16,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 )
 
-// Each row of each table holds in what is rendered.
+// TestContract checks each row of each table against the rendered objects.
 func TestContract(t *testing.T) {
 	catalogue, err := operands.Catalogue()
 	if err != nil {
@@ -31,14 +31,14 @@ func TestContract(t *testing.T) {
 				t.Fatalf("%s: %s", file, strings.Join(defects, "\n"))
 			}
 			held := tb.judge(t, catalogue, installer)
-			summary = append(summary, fmt.Sprintf("%-24s %3d of %3d rows hold", name, held, len(tb.Rows)))
+			summary = append(summary, fmt.Sprintf("%-24s %3d of %3d rows pass", name, held, len(tb.Rows)))
 		})
 	}
 	slices.Sort(summary)
 	t.Logf("\n%s", strings.Join(summary, "\n"))
 }
 
-// judge returns how many rows hold. Rows of an operand that is not in the catalogue yet are skipped.
+// judge returns how many rows pass. Rows of an operand that is not in the catalogue yet are skipped.
 func (tb table) judge(t *testing.T, catalogue operand.Catalogue, installer installer) int {
 	t.Helper()
 	scenarios := tb.renderAll(t, catalogue)
@@ -71,7 +71,7 @@ func (tb table) judge(t *testing.T, catalogue operand.Catalogue, installer insta
 	return held
 }
 
-// moved is the row at the other place that it compares with.
+// moved returns the row with the other place that it compares with.
 func (r row) moved() row {
 	other := r.SameAs
 	if other == nil {
@@ -86,8 +86,10 @@ func (r row) moved() row {
 	return r
 }
 
-// find returns what the row is about, or why it cannot be found.
-func (tb table) find(t *testing.T, r row, scenarios map[string]map[operand.Name]rendered, installer installer) (any, string) {
+// find returns the value that the row checks, or why it cannot be found.
+func (tb table) find(
+	t *testing.T, r row, scenarios map[string]map[operand.Name]rendered, installer installer,
+) (any, string) {
 	t.Helper()
 	result := scenarios[r.Scenario][r.Operand]
 	if result.err != nil {
@@ -110,7 +112,7 @@ func (tb table) find(t *testing.T, r row, scenarios map[string]map[operand.Name]
 	return plain(t, found), ""
 }
 
-// malformed finds what no cluster accepts, which a row about one field would not see.
+// malformed returns why the API server would reject the DaemonSet, which a row about one field does not check.
 func malformed(daemonSets []*appsv1.DaemonSet) []string {
 	var problems []string
 	complain := func(format string, arguments ...any) { problems = append(problems, fmt.Sprintf(format, arguments...)) }
@@ -133,12 +135,12 @@ func malformed(daemonSets []*appsv1.DaemonSet) []string {
 	return problems
 }
 
-// malformedVolumes returns the names of the volumes.
+// malformedVolumes returns the names of the volumes, or why one is invalid.
 func malformedVolumes(pod *corev1.PodSpec, complain func(string, ...any)) map[string]bool {
 	volumes := map[string]bool{}
 	for _, volume := range pod.Volumes {
 		if volumes[volume.Name] || len(validation.IsDNS1123Label(volume.Name)) > 0 {
-			complain("volume %q is there twice or no valid name", volume.Name)
+			complain("volume %q is duplicated or has an invalid name", volume.Name)
 		}
 		volumes[volume.Name] = true
 	}
@@ -149,7 +151,7 @@ func malformedContainer(c *corev1.Container, volumes map[string]bool, complain f
 	paths, variables := map[string]bool{}, map[string]bool{}
 	for _, m := range c.VolumeMounts {
 		if !volumes[m.Name] {
-			complain("container %s mounts the volume %q, which is not there", c.Name, m.Name)
+			complain("container %s mounts the volume %q, which does not exist", c.Name, m.Name)
 		}
 		if paths[m.MountPath] {
 			complain("container %s mounts two volumes at %s", c.Name, m.MountPath)

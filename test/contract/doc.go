@@ -1,8 +1,7 @@
-// Package contract holds what NVIDIA's images, their users and their neighbours rely on in the objects of
-// the operands: tables that are written from facts about these programs and never from our manifests. The
-// test judges the rendered objects by them.
+// Package contract checks the rendered objects of the operands against what NVIDIA's images, their users and related
+// projects rely on: tables that are written from facts about these programs and never from our manifests.
 //
-// The source of a row tells where its fact comes from. "operands N" is about NVIDIA's programs:
+// The field source of a row states where its fact comes from. "operands N" is about NVIDIA's programs:
 //
 //	0        what NVIDIA/gpu-operator does to all operands (controllers, internal/image)
 //	1.1-1.10 its manifests: assets/state-driver, -container-toolkit, -device-plugin, -mps-control-daemon,
@@ -17,7 +16,7 @@
 //	8, 9     Node Feature Discovery, and how NVIDIA's operator is installed
 //	10       what happens on a node, in which order
 //
-// "api N" is about the API and the controllers of NVIDIA/gpu-operator, "peers 5" about what other projects
-// read of the operands, and "DESIGN" about decisions of this project, which docs/architecture explains.
-// "reversed" marks a fault of the original that is not copied.
+// "api N" is about the API and the controllers of NVIDIA/gpu-operator, "peers 5" about what other projects read of
+// the operands, and "DESIGN" about decisions of this project, see docs/architecture. "reversed" marks a bug of the
+// original that is not copied.
 package contract

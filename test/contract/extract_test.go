@@ -16,19 +16,19 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-// place is where a row looks.
+// place is the location that a row checks.
 type place struct {
 	rendered
 	row row
 	ds  *appsv1.DaemonSet
-	// shipped is what the installer brings.
+	// shipped is what the installer creates.
 	shipped installer
 }
 
 func (p place) spec() *corev1.PodSpec { return &p.ds.Spec.Template.Spec }
 
-// extractors find what a row is about. They return nil where there is nothing; an error where the row
-// cannot be judged.
+// extractors find the value that a row checks. They return nil if there is none, and an error if the row cannot be
+// checked.
 var extractors = map[string]func(place) (any, error){
 	"step":       func(p place) (any, error) { return p.step.Action, nil },
 	"daemonSets": func(p place) (any, error) { return len(p.daemonSets), nil },
@@ -42,11 +42,15 @@ var extractors = map[string]func(place) (any, error){
 	"record":             record,
 	"servicePort":        ofDaemonSet(servicePort),
 
-	"name":                         ofDaemonSet(func(p place) (any, error) { return p.ds.Name, nil }),
-	"namespace":                    ofDaemonSet(func(p place) (any, error) { return p.ds.Namespace, nil }),
-	"label":                        ofDaemonSet(func(p place) (any, error) { return text(p.ds.Labels[p.row.Name]), nil }),
-	"podLabel":                     ofDaemonSet(func(p place) (any, error) { return text(p.ds.Spec.Template.Labels[p.row.Name]), nil }),
-	"podAnnotation":                ofDaemonSet(func(p place) (any, error) { return text(p.ds.Spec.Template.Annotations[p.row.Name]), nil }),
+	"name":      ofDaemonSet(func(p place) (any, error) { return p.ds.Name, nil }),
+	"namespace": ofDaemonSet(func(p place) (any, error) { return p.ds.Namespace, nil }),
+	"label":     ofDaemonSet(func(p place) (any, error) { return text(p.ds.Labels[p.row.Name]), nil }),
+	"podLabel": ofDaemonSet(func(p place) (any, error) {
+		return text(p.ds.Spec.Template.Labels[p.row.Name]), nil
+	}),
+	"podAnnotation": ofDaemonSet(func(p place) (any, error) {
+		return text(p.ds.Spec.Template.Annotations[p.row.Name]), nil
+	}),
 	"nodeSelector":                 ofDaemonSet(func(p place) (any, error) { return p.spec().NodeSelector, nil }),
 	"selectedBy":                   ofDaemonSet(selectedBy),
 	"affinity":                     ofDaemonSet(func(p place) (any, error) { return p.spec().Affinity, nil }),
@@ -66,38 +70,53 @@ var extractors = map[string]func(place) (any, error){
 	"wait":                         ofDaemonSet(waits),
 	"serviceAccount":               ofDaemonSet(serviceAccount),
 	"automountServiceAccountToken": ofDaemonSet(automount),
-	"rbac":                         ofDaemonSet(func(p place) (any, error) { return p.shipped.verbs(p.spec().ServiceAccountName, p.row.Name), nil }),
+	"rbac": ofDaemonSet(func(p place) (any, error) {
+		return p.shipped.verbs(p.spec().ServiceAccountName, p.row.Name), nil
+	}),
 
 	"image":           ofContainer(func(_ place, c *corev1.Container) (any, error) { return c.Image, nil }),
 	"imagePullPolicy": ofContainer(func(_ place, c *corev1.Container) (any, error) { return c.ImagePullPolicy, nil }),
 	"securityContext": ofContainer(func(_ place, c *corev1.Container) (any, error) { return c.SecurityContext, nil }),
 	"resources":       ofContainer(func(_ place, c *corev1.Container) (any, error) { return c.Resources, nil }),
-	"startupProbe":    ofContainer(func(_ place, c *corev1.Container) (any, error) { return probe(c, c.StartupProbe), nil }),
-	"livenessProbe":   ofContainer(func(_ place, c *corev1.Container) (any, error) { return probe(c, c.LivenessProbe), nil }),
-	"readinessProbe":  ofContainer(func(_ place, c *corev1.Container) (any, error) { return probe(c, c.ReadinessProbe), nil }),
-	"args":            ofContainer(func(_ place, c *corev1.Container) (any, error) { return c.Args, nil }),
-	"words":           ofContainer(func(_ place, c *corev1.Container) (any, error) { return words(c), nil }),
-	"text":            ofContainer(func(_ place, c *corev1.Container) (any, error) { return strings.Join(words(c), " "), nil }),
-	"runs":            ofContainer(runs),
-	"gpuNode":         ofContainer(gpuNode),
-	"exec":            ofContainer(exec),
-	"preStop":         ofContainer(preStop),
-	"probeText":       ofContainer(probeText),
-	"port":            ofContainer(port),
-	"metricsPort":     ofContainer(metricsPort),
-	"env":             ofContainer(func(p place, c *corev1.Container) (any, error) { return env(c, p.row.Name), nil }),
-	"envFrom":         ofContainer(envFrom),
-	"mount":           ofContainer(mount),
-	"mountsOf":        ofContainer(mountsOf),
-	"sees":            ofContainer(func(p place, c *corev1.Container) (any, error) { return sees(p.spec(), c, p.row.Name), nil }),
-	"hostPathOfEnv":   ofContainer(hostPathOfEnv),
-	"file":            ofContainer(func(p place, c *corev1.Container) (any, error) { return file(p.spec(), c, p.row.Name), nil }),
+	"startupProbe": ofContainer(func(_ place, c *corev1.Container) (any, error) {
+		return probe(c, c.StartupProbe), nil
+	}),
+	"livenessProbe": ofContainer(func(_ place, c *corev1.Container) (any, error) {
+		return probe(c, c.LivenessProbe), nil
+	}),
+	"readinessProbe": ofContainer(func(_ place, c *corev1.Container) (any, error) {
+		return probe(c, c.ReadinessProbe), nil
+	}),
+	"args":  ofContainer(func(_ place, c *corev1.Container) (any, error) { return c.Args, nil }),
+	"words": ofContainer(func(_ place, c *corev1.Container) (any, error) { return words(c), nil }),
+	"text": ofContainer(func(_ place, c *corev1.Container) (any, error) {
+		return strings.Join(words(c), " "), nil
+	}),
+	"runs":        ofContainer(runs),
+	"gpuNode":     ofContainer(gpuNode),
+	"exec":        ofContainer(exec),
+	"preStop":     ofContainer(preStop),
+	"probeText":   ofContainer(probeText),
+	"port":        ofContainer(port),
+	"metricsPort": ofContainer(metricsPort),
+	"env":         ofContainer(func(p place, c *corev1.Container) (any, error) { return env(c, p.row.Name), nil }),
+	"envFrom":     ofContainer(envFrom),
+	"mount":       ofContainer(mount),
+	"mountsOf":    ofContainer(mountsOf),
+	"sees": ofContainer(func(p place, c *corev1.Container) (any, error) {
+		return sees(p.spec(), c, p.row.Name), nil
+	}),
+	"hostPathOfEnv": ofContainer(hostPathOfEnv),
+	"file": ofContainer(func(p place, c *corev1.Container) (any, error) {
+		return file(p.spec(), c, p.row.Name), nil
+	}),
 }
 
 func ofDaemonSet(extract func(place) (any, error)) func(place) (any, error) {
 	return func(p place) (any, error) {
 		if p.ds == nil {
-			return nil, fmt.Errorf("the operand has no DaemonSet: its step is %s %s %s", p.step.Action, p.step.Reason, p.step.Message)
+			return nil, fmt.Errorf("the operand has no DaemonSet: its step is %s %s %s", p.step.Action, p.step.Reason,
+				p.step.Message)
 		}
 		return extract(p)
 	}
@@ -120,7 +139,7 @@ func ofContainer(extract func(place, *corev1.Container) (any, error)) func(place
 	})
 }
 
-// object finds the object of that kind and name.
+// object returns the object of that kind and name.
 func object(kind func() render.Object) func(place) (any, error) {
 	return func(p place) (any, error) {
 		if p.step.Action == "Hold" {
@@ -167,7 +186,7 @@ func pullSecrets(p place) (any, error) {
 	return all, nil
 }
 
-// waits are the markers that the first init container waits for, sorted.
+// waits returns the markers that the first init container waits for, sorted.
 func waits(p place) (any, error) {
 	for i := range p.spec().InitContainers {
 		c := &p.spec().InitContainers[i]
@@ -175,7 +194,7 @@ func waits(p place) (any, error) {
 			continue
 		}
 		if i > 0 {
-			return nil, errors.New("something comes before the wait")
+			return nil, errors.New("another container is before the wait")
 		}
 		for _, arg := range c.Args {
 			if list, found := strings.CutPrefix(arg, labels.WaitForFlag); found {
@@ -198,7 +217,7 @@ func (r rendered) configMap(name string) map[string]string {
 	return nil
 }
 
-// migLayouts are the names of the layouts in the configuration of mig-parted.
+// migLayouts returns the names of the layouts in the configuration of mig-parted.
 func migLayouts(p place) (any, error) {
 	var config struct {
 		Layouts map[string]any `json:"mig-configs"`
@@ -213,7 +232,7 @@ func migLayouts(p place) (any, error) {
 	return all, nil
 }
 
-// record is the expression of a recording rule.
+// record returns the expression of a recording rule.
 func record(p place) (any, error) {
 	for _, object := range p.objects {
 		rules, isRule := object.(*monitoringv1.PrometheusRule)
@@ -231,7 +250,7 @@ func record(p place) (any, error) {
 	return nil, nil
 }
 
-// servicePort follows SERVICE/PORT to the port of the container that answers.
+// servicePort resolves SERVICE/PORT to the container port that serves it.
 func servicePort(p place) (any, error) {
 	name, number, _ := strings.Cut(p.row.Name, "/")
 	for _, object := range p.objects {
@@ -263,14 +282,16 @@ func containerPort(pod *corev1.PodSpec, service corev1.ServicePort) any {
 	return nil
 }
 
-// selectedBy are the labels of which a node with all of the operator's has the pod, by the first of the terms.
+// selectedBy returns the labels by which the first node affinity term selects a node that has all labels of the
+// operator.
 func selectedBy(p place) (any, error) {
 	affinity := p.spec().Affinity
 	if affinity == nil || affinity.NodeAffinity == nil {
 		return nil, fmt.Errorf("DaemonSet %s has no node affinity", p.ds.Name)
 	}
 	labels := map[string]string{}
-	for _, e := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions {
+	required := affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	for _, e := range required.NodeSelectorTerms[0].MatchExpressions {
 		if e.Operator == corev1.NodeSelectorOpIn {
 			labels[e.Key] = e.Values[0]
 		}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// installer is what it brings for the operands: their accounts and rights.
+// installer is what it creates for the operands: their ServiceAccounts and permissions.
 type installer struct {
 	accounts map[string]corev1.ServiceAccount
 	roles    map[string][]rbacv1.PolicyRule
@@ -28,7 +28,7 @@ func shipped(t *testing.T) installer {
 	t.Helper()
 	files, err := filepath.Glob("../../config/rbac/operands/*.yaml")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("the installer brings no rights: %v", err)
+		t.Fatalf("the installer creates no roles: %v", err)
 	}
 	found := installer{accounts: map[string]corev1.ServiceAccount{}, roles: map[string][]rbacv1.PolicyRule{}}
 	for _, file := range files {
@@ -81,7 +81,7 @@ func (i *installer) add(document []byte) error {
 	return nil
 }
 
-// verbs are those that an account has for cluster/RESOURCE, or for namespace/RESOURCE in its own namespace.
+// verbs returns the verbs that an account may use on cluster/RESOURCE, or on namespace/RESOURCE in its own namespace.
 func (i *installer) verbs(account, where string) []string {
 	scope, resource, _ := strings.Cut(where, "/")
 	var granted []string
@@ -99,16 +99,16 @@ func (i *installer) verbs(account, where string) []string {
 	return granted
 }
 
-// serviceAccount is the account of the pod. Without one of the installer's the pod is never created.
+// serviceAccount returns the account of the pod. Without an installed account the pod is never created.
 func serviceAccount(p place) (any, error) {
 	name := p.spec().ServiceAccountName
 	if _, there := p.shipped.accounts[name]; !there {
-		return name + ", which the installer does not bring", nil
+		return name + ", which the installer does not create", nil
 	}
 	return name, nil
 }
 
-// automount tells whether the pod gets a token.
+// automount reports whether the pod gets a token.
 func automount(p place) (any, error) {
 	if own := p.spec().AutomountServiceAccountToken; own != nil {
 		return *own, nil

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// plain is the value as JSON has it, so that what the table says and what objects hold compare.
+// plain returns the value as decoded from JSON, so that values of tables and objects can be compared.
 func plain(t *testing.T, value any) any {
 	t.Helper()
 	data, err := json.Marshal(value)
@@ -25,7 +25,7 @@ func plain(t *testing.T, value any) any {
 	return result
 }
 
-// show is the value for a message.
+// show formats the value for a message.
 func show(value any) string {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -34,7 +34,7 @@ func show(value any) string {
 	return string(data)
 }
 
-// nothing tells whether a value is absent, empty or false.
+// nothing reports whether a value is absent, empty or false.
 func nothing(value any) bool {
 	if value == nil {
 		return true
@@ -48,7 +48,7 @@ func nothing(value any) bool {
 	}
 }
 
-// matches tells whether found has all that is expected.
+// matches reports whether found has everything expected.
 func matches(expected, found any) bool {
 	switch want := expected.(type) {
 	case nil:
@@ -77,7 +77,7 @@ func matches(expected, found any) bool {
 	}
 }
 
-// has tells whether a list has the element, or a text the part.
+// has reports whether a list has the element, or a string the substring.
 func has(found any, part string) bool {
 	switch value := found.(type) {
 	case string:
@@ -89,7 +89,7 @@ func has(found any, part string) bool {
 	}
 }
 
-// judge returns what is wrong with found, or nothing. other is the value elsewhere.
+// judge returns what is wrong with found; empty if nothing is. other is the value at the other place.
 func (r row) judge(found, other any) string {
 	if r.OrAbsent && nothing(found) {
 		return ""
@@ -108,8 +108,8 @@ func (r row) judge(found, other any) string {
 	case r.Contains != nil:
 		missing := slices.DeleteFunc(slices.Clone(r.Contains), func(part string) bool { return has(found, part) })
 		return unless(len(missing) == 0, "also "+show(missing), found)
-	case r.Lacks != nil:
-		excess := slices.DeleteFunc(slices.Clone(r.Lacks), func(part string) bool { return !has(found, part) })
+	case r.Excludes != nil:
+		excess := slices.DeleteFunc(slices.Clone(r.Excludes), func(part string) bool { return !has(found, part) })
 		return unless(len(excess) == 0, "none of "+show(excess), found)
 	case r.Expect != nil:
 		return unless(matches(r.Expect, found) && !r.tooMuch(found), show(r.Expect), found)
@@ -118,15 +118,16 @@ func (r row) judge(found, other any) string {
 	}
 }
 
-// compare judges by the value elsewhere.
+// compare compares with the value at the other place.
 func (r row) compare(found, other any) string {
 	if r.SameAs != nil {
 		return unless(reflect.DeepEqual(found, other), fmt.Sprintf("as in %+v: %s", *r.SameAs, show(other)), found)
 	}
-	return unless(!reflect.DeepEqual(found, other), fmt.Sprintf("another than in %+v: %s", *r.DiffersFrom, show(other)), found)
+	return unless(!reflect.DeepEqual(found, other), fmt.Sprintf("different from %+v: %s", *r.DiffersFrom, show(other)),
+		found)
 }
 
-// tooMuch tells whether a mount spreads to the host where the table does not say so.
+// tooMuch reports whether a mount propagates to the host without the table expecting it.
 func (r row) tooMuch(found any) bool {
 	want, _ := r.Expect.(map[string]any)
 	have, _ := found.(map[string]any)
@@ -146,23 +147,28 @@ func TestMatches(t *testing.T) {
 		found any
 		right bool
 	}{
-		"field":                  {row{Expect: map[string]any{"a": "1"}}, map[string]any{"a": "1", "b": "2"}, true},
-		"other field":            {row{Expect: map[string]any{"a": "1"}}, map[string]any{"a": "2"}, false},
-		"null is false":          {row{Expect: map[string]any{"a": nil}}, map[string]any{"a": false}, true},
-		"null is not true":       {row{Expect: map[string]any{"a": nil}}, map[string]any{"a": true}, false},
-		"no map":                 {row{Expect: map[string]any{"a": nil}}, nil, false},
-		"longer list":            {row{Expect: []any{"a"}}, []any{"a", "b"}, false},
-		"whole":                  {row{Exactly: map[string]any{"a": "1"}}, map[string]any{"a": "1", "b": "2"}, false},
-		"one of is none":         {row{OneOf: []any{"x", nil}}, nil, true},
-		"one of is not empty":    {row{OneOf: []any{"x"}}, "", false},
-		"part of a text":         {row{Contains: []string{"b"}}, "abc", true},
-		"element":                {row{Contains: []string{"b"}}, []any{"abc"}, false},
-		"lacks":                  {row{Lacks: []string{"b"}}, []any{"a", "b"}, false},
-		"absent":                 {row{Absent: true}, "x", false},
-		"absent or as said":      {row{Contains: []string{"x"}, OrAbsent: true}, nil, true},
-		"spreads to the host":    {row{Expect: map[string]any{"hostPath": "/a"}}, map[string]any{"hostPath": "/a", "propagation": "Bidirectional"}, false},
-		"spreads as it is said":  {row{Expect: map[string]any{"propagation": "Bidirectional"}}, map[string]any{"propagation": "Bidirectional"}, true},
-		"nothing to judge by":    {row{Expect: "x"}, nil, false},
+		"field":                 {row{Expect: map[string]any{"a": "1"}}, map[string]any{"a": "1", "b": "2"}, true},
+		"other field":           {row{Expect: map[string]any{"a": "1"}}, map[string]any{"a": "2"}, false},
+		"null is false":         {row{Expect: map[string]any{"a": nil}}, map[string]any{"a": false}, true},
+		"null is not true":      {row{Expect: map[string]any{"a": nil}}, map[string]any{"a": true}, false},
+		"no map":                {row{Expect: map[string]any{"a": nil}}, nil, false},
+		"longer list":           {row{Expect: []any{"a"}}, []any{"a", "b"}, false},
+		"whole":                 {row{Exactly: map[string]any{"a": "1"}}, map[string]any{"a": "1", "b": "2"}, false},
+		"one of is none":        {row{OneOf: []any{"x", nil}}, nil, true},
+		"one of is not empty":   {row{OneOf: []any{"x"}}, "", false},
+		"substring":             {row{Contains: []string{"b"}}, "abc", true},
+		"element":               {row{Contains: []string{"b"}}, []any{"abc"}, false},
+		"excludes":              {row{Excludes: []string{"b"}}, []any{"a", "b"}, false},
+		"absent":                {row{Absent: true}, "x", false},
+		"absent or as expected": {row{Contains: []string{"x"}, OrAbsent: true}, nil, true},
+		"propagates to the host": {
+			row{Expect: map[string]any{"hostPath": "/a"}}, map[string]any{"hostPath": "/a", "propagation": "Bidirectional"},
+			false,
+		},
+		"propagates as expected": {
+			row{Expect: map[string]any{"propagation": "Bidirectional"}}, map[string]any{"propagation": "Bidirectional"}, true,
+		},
+		"no expectation":         {row{Expect: "x"}, nil, false},
 		"present":                {row{Present: true}, "", false},
 		"the same":               {row{SameAs: &elsewhere{}}, nil, true},
 		"not another":            {row{DiffersFrom: &elsewhere{}}, nil, false},
@@ -174,7 +180,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// A row or a table that can judge nothing is noticed.
+// Rows and tables that check nothing are reported.
 func TestDefects(t *testing.T) {
 	scenarios := map[string]scenario{"default": {}}
 	sound := row{ID: "a", Operand: "driver", Scenario: "default", What: "name", Expect: "x", Source: "s"}
@@ -203,6 +209,6 @@ func TestDefects(t *testing.T) {
 	}
 	unused := table{Scenarios: map[string]scenario{"default": {}, "idle": {}}, Rows: []row{sound, sound}}
 	if defects := unused.defects(); len(defects) != 2 {
-		t.Errorf("a row that is there twice and a scenario that nobody uses give %q", defects)
+		t.Errorf("a duplicate row and an unused scenario give %q", defects)
 	}
 }

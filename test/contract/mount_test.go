@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// mount is the mount at exactly that path.
+// mount returns the mount at exactly that path.
 func mount(p place, c *corev1.Container) (any, error) {
 	for i := range c.VolumeMounts {
 		if c.VolumeMounts[i].MountPath == p.row.Name {
@@ -17,7 +17,7 @@ func mount(p place, c *corev1.Container) (any, error) {
 	return nil, nil
 }
 
-// describe tells where a mount comes from and how it is made.
+// describe returns the source and the options of a mount.
 func describe(pod *corev1.PodSpec, m *corev1.VolumeMount) map[string]any {
 	found := map[string]any{"readOnly": m.ReadOnly, "subPath": m.SubPath}
 	if m.MountPropagation != nil {
@@ -56,7 +56,7 @@ func mountsOf(p place, c *corev1.Container) (any, error) {
 	return all, nil
 }
 
-// covering is the deepest mount that a path of the container lies in.
+// covering returns the deepest mount that contains a path of the container.
 func covering(c *corev1.Container, file string) *corev1.VolumeMount {
 	var found *corev1.VolumeMount
 	for i := range c.VolumeMounts {
@@ -69,7 +69,7 @@ func covering(c *corev1.Container, file string) *corev1.VolumeMount {
 	return found
 }
 
-// sees tells what of the host a path of the container is.
+// sees returns the host path of a path of the container.
 func sees(pod *corev1.PodSpec, c *corev1.Container, file string) any {
 	m := covering(c, file)
 	if m == nil {
@@ -82,14 +82,14 @@ func sees(pod *corev1.PodSpec, c *corev1.Container, file string) any {
 	return found
 }
 
-// hostPathOfEnv is the directory of the host that a variable leads to.
+// hostPathOfEnv returns the host directory that a variable refers to.
 func hostPathOfEnv(p place, c *corev1.Container) (any, error) {
 	directory, _ := env(c, p.row.Name).(string)
 	found, _ := sees(p.spec(), c, directory).(map[string]any)
 	return found["hostPath"], nil
 }
 
-// file tells which key of which ConfigMap or Secret a file of the container is.
+// file returns the ConfigMap or Secret and the key of a file of the container.
 func file(pod *corev1.PodSpec, c *corev1.Container, name string) any {
 	m := covering(c, name)
 	if m == nil {
@@ -115,8 +115,8 @@ func file(pod *corev1.PodSpec, c *corev1.Container, name string) any {
 	return nil
 }
 
-// filledFrom is what an init container fills an empty volume from: what it has mounted under the same last
-// name, as /files/NAME beside /filled/NAME.
+// filledFrom returns the volume from which an init container populates an emptyDir: the one that it mounts under the
+// same base name, such as /files/NAME for /filled/NAME.
 func filledFrom(pod *corev1.PodSpec, name string) corev1.VolumeSource {
 	for i := range pod.InitContainers {
 		mounts := pod.InitContainers[i].VolumeMounts
@@ -134,7 +134,7 @@ func filledFrom(pod *corev1.PodSpec, name string) corev1.VolumeSource {
 	return corev1.VolumeSource{}
 }
 
-// projections are the ConfigMaps and Secrets of a volume.
+// projections returns the ConfigMaps and Secrets of a volume.
 func projections(source corev1.VolumeSource) []corev1.VolumeProjection {
 	switch {
 	case source.Projected != nil:
@@ -152,7 +152,7 @@ func projections(source corev1.VolumeSource) []corev1.VolumeProjection {
 	}
 }
 
-// keyOf is the key behind a file of the volume. Without items each key is a file.
+// keyOf returns the key of a file of the volume. Without items each key is a file.
 func keyOf(items []corev1.KeyToPath, file string) string {
 	if len(items) == 0 && !strings.Contains(file, "/") {
 		return file

@@ -31,25 +31,29 @@ type rendered struct {
 	err        error
 }
 
-// facts are those of the node, an ordinary one where the table is silent.
+// facts returns the facts of the node, with defaults of an ordinary one.
 func (n node) facts(name string) nodeinfo.Facts {
-	capable := func(said *string) string {
-		if said == nil {
+	capable := func(value *string) string {
+		if value == nil {
 			return labels.True
 		}
-		return *said
+		return *value
 	}
 	return nodeinfo.Facts{
-		Name: name, HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: cmp.Or(n.Runtime, "containerd"), RuntimeVersion: "2.1.4",
+		Name: name, HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: cmp.Or(n.Runtime,
+			"containerd"), RuntimeVersion: "2.1.4",
 		OSID: cmp.Or(n.OS, "ubuntu"), OSVersion: cmp.Or(n.Version, "24.04"), Architecture: cmp.Or(n.Arch, "amd64"),
 		Kernel: cmp.Or(n.Kernel, "6.8.0-60-generic"), Product: n.Product, HostVGPU: n.VGPUHost, OSTree: n.OSTree,
 		MIGCapable: capable(n.MIG), MPSCapable: capable(n.MPS),
 	}
 }
 
-// render plans the scenario and renders what is applied of the operands that rows are about.
+// render plans the scenario and renders the applied objects of the operands in the table.
 func (s scenario) render(catalogue operand.Catalogue, wanted map[operand.Name]bool) map[operand.Name]rendered {
-	input := operand.Input{Spec: effective.Of(s.Spec), Namespace: namespace, HelperImage: helper, Optional: map[operand.OptionalKind]bool{}, DriverToolkit: s.DriverToolkit}
+	input := operand.Input{
+		Spec: effective.Of(s.Spec), Namespace: namespace, HelperImage: helper, Optional: map[operand.OptionalKind]bool{},
+		DriverToolkit: s.DriverToolkit,
+	}
 	for _, kind := range s.Optional {
 		input.Optional[kind] = true
 	}

@@ -15,27 +15,27 @@ import (
 
 // table is one file.
 type table struct {
-	// Operand that the rows are about, unless they name another.
+	// Operand of the rows that do not name another.
 	Operand operand.Name `json:"operand"`
-	// DaemonSet starts the names of its DaemonSets. Empty where nobody relies on the name.
+	// DaemonSet is the prefix of the names of its DaemonSets. Empty if no component relies on the name.
 	DaemonSet string `json:"daemonSet"`
-	// Scenarios are the specs and nodes that rows speak of, by name.
+	// Scenarios are the specs and nodes that rows refer to, by name.
 	Scenarios map[string]scenario `json:"scenarios"`
 	Rows      []row               `json:"rows"`
 }
 
-// scenario is what a rendering depends on.
+// scenario is the input of a rendering.
 type scenario struct {
 	Spec v1.ClusterPolicySpec `json:"spec"`
-	// Nodes of the cluster: one ordinary GPU node where the key is missing.
+	// Nodes of the cluster; the default is one ordinary GPU node.
 	Nodes []node `json:"nodes"`
-	// Optional are the kinds that the cluster has besides those of Kubernetes.
+	// Optional are the kinds that the cluster serves besides those of Kubernetes.
 	Optional []operand.OptionalKind `json:"optional"`
 	// DriverToolkit has the images of OpenShift's driver toolkit, by release of Red Hat CoreOS.
 	DriverToolkit map[string]string `json:"driverToolkit"`
 }
 
-// node is a GPU node, as labels describe it.
+// node is a GPU node, as described by labels.
 type node struct {
 	OS       string  `json:"os"`
 	Version  string  `json:"version"`
@@ -49,45 +49,45 @@ type node struct {
 	VGPUHost bool    `json:"vgpuHost"`
 }
 
-// row is one fact. It holds exactly one expectation.
+// row is one fact, with exactly one expectation.
 type row struct {
 	ID       string       `json:"id"`
 	Operand  operand.Name `json:"operand"`
 	Scenario string       `json:"scenario"`
-	// What is looked at; the keys of extractors.
+	// What is a key of extractors.
 	What string `json:"what"`
-	// Container, Name and Key tell where. The container * is the first one of the pod.
+	// Container, Name and Key are the location. The container * is the first one of the pod.
 	Container string `json:"container"`
 	Name      string `json:"name"`
 	Key       string `json:"key"`
 
-	// Expect is what must be there. Of an object the named fields count, and one that is null must be
-	// absent, empty or false; lists have the same length.
+	// Expect is the expected value. In an object only the named fields are compared, and a null field must be absent,
+	// empty or false; lists must have the same length.
 	Expect any `json:"expect"`
-	// Exactly is the whole value.
+	// Exactly is the complete value.
 	Exactly any `json:"exactly"`
-	// OneOf are values, of which null is none.
+	// OneOf are alternative values; null means absent.
 	OneOf []any `json:"oneOf"`
-	// Contains and Lacks are elements of a list or parts of a text.
+	// Contains and Excludes are elements of a list or substrings.
 	Contains []string `json:"contains"`
-	Lacks    []string `json:"lacks"`
+	Excludes []string `json:"excludes"`
 	// Count of the elements of a list.
 	Count *int `json:"count"`
-	// Absent and Present say whether there is anything.
+	// Absent and Present expect no value or any value.
 	Absent  bool `json:"absent"`
 	Present bool `json:"present"`
-	// SameAs and DiffersFrom name another place with an equal or another value.
+	// SameAs and DiffersFrom name another place with an equal or a different value.
 	SameAs      *elsewhere `json:"sameAs"`
 	DiffersFrom *elsewhere `json:"differsFrom"`
-	// OrAbsent accepts that there is nothing.
+	// OrAbsent also accepts an absent value.
 	OrAbsent bool `json:"orAbsent"`
 
-	// Source of the fact, and why it matters where that is not plain.
+	// Source of the fact, and why it matters if that is not obvious.
 	Source string `json:"source"`
 	Why    string `json:"why"`
 }
 
-// elsewhere is where a row compares with.
+// elsewhere is the place that a row compares with.
 type elsewhere struct {
 	Scenario  string `json:"scenario"`
 	Container string `json:"container"`
@@ -97,7 +97,7 @@ type elsewhere struct {
 func (r row) expectations() int {
 	count := 0
 	for _, given := range []bool{
-		r.Expect != nil, r.Exactly != nil, r.OneOf != nil, r.Contains != nil, r.Lacks != nil, r.Count != nil,
+		r.Expect != nil, r.Exactly != nil, r.OneOf != nil, r.Contains != nil, r.Excludes != nil, r.Count != nil,
 		r.Absent, r.Present, r.SameAs != nil, r.DiffersFrom != nil,
 	} {
 		if given {
@@ -107,7 +107,7 @@ func (r row) expectations() int {
 	return count
 }
 
-// defect tells what is wrong with the row itself.
+// defect returns what is wrong with the row itself; empty if nothing is.
 func (r row) defect(scenarios map[string]scenario) string {
 	if r.ID == "" || r.Source == "" {
 		return "it needs an id and a source"
@@ -135,7 +135,7 @@ func (r row) defect(scenarios map[string]scenario) string {
 	return ""
 }
 
-// load reads a table strictly: an unknown key is an error, as is one of the spec that the API lacks.
+// load reads a table strictly: an unknown key is an error, also in a spec.
 func load(t *testing.T, file string) table {
 	t.Helper()
 	data, err := os.ReadFile(file)
@@ -154,8 +154,7 @@ func load(t *testing.T, file string) table {
 	return loaded
 }
 
-// defects of the table itself: a row that can judge nothing, an id that is there twice, a scenario that
-// nobody uses.
+// defects returns the defects of the table itself: a row that checks nothing, a duplicate id, an unused scenario.
 func (tb table) defects() []string {
 	var defects []string
 	ids, used := map[string]bool{}, map[string]bool{}
@@ -164,7 +163,7 @@ func (tb table) defects() []string {
 			defects = append(defects, fmt.Sprintf("row %q: %s", row.ID, defect))
 		}
 		if ids[row.ID] {
-			defects = append(defects, fmt.Sprintf("row %q is there twice", row.ID))
+			defects = append(defects, fmt.Sprintf("row %q is duplicated", row.ID))
 		}
 		ids[row.ID], used[row.Scenario] = true, true
 		for _, other := range []*elsewhere{row.SameAs, row.DiffersFrom} {
@@ -181,7 +180,7 @@ func (tb table) defects() []string {
 	return defects
 }
 
-// tables lists the files by the names of their tables.
+// tables returns the files by the names of their tables.
 func tables(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("*.yaml")

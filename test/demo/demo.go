@@ -16,12 +16,12 @@ import (
 type demo struct {
 	options
 	catalogue operand.Catalogue
-	// begin is when the command was given.
+	// begin is when the command was started.
 	begin          time.Time
 	stdout, stderr *os.File
 }
 
-// run shows everything and returns the result once all processes are gone.
+// run shows everything and returns the result once all processes have exited.
 func (d *demo) run(ctx context.Context) (last string, ready bool, err error) {
 	policy, err := loadPolicy()
 	if err != nil {
@@ -31,19 +31,19 @@ func (d *demo) run(ctx context.Context) (last string, ready bool, err error) {
 	if err != nil {
 		return "", false, err
 	}
-	// Ends the simulator and the watches before the API server goes away.
+	// End the simulator and the watches before the API server.
 	ctx, cancel := context.WithCancel(ctx)
-	b, err := startBed(ctx, built, d.options, d.stdout)
+	e, err := startEnv(ctx, built, d.options, d.stdout)
 	defer func() {
 		cancel()
-		if err := b.stop(); err != nil {
+		if err := e.stop(); err != nil {
 			fmt.Fprintln(d.stderr, "demo: ending:", err)
 		}
 	}()
 	if err != nil {
 		return "", false, err
 	}
-	r, err := d.climb(ctx, b, policy)
+	r, err := d.applyAndWatch(ctx, e, policy)
 	if err != nil {
 		return "", false, err
 	}
@@ -52,22 +52,22 @@ func (d *demo) run(ctx context.Context) (last string, ready bool, err error) {
 	if d.exit {
 		return last, r.ready, nil
 	}
-	d.print(append([]string{last}, hints(b.cluster.Kubeconfig(), b.metrics, d.real)...))
-	return last, r.ready, d.stay(ctx, b)
+	d.print(append([]string{last}, hints(e.cluster.Kubeconfig(), e.metrics, d.real)...))
+	return last, r.ready, d.stay(ctx, e)
 }
 
-// climb applies the policy and shows the nodes until all are ready or the time is over.
-func (d *demo) climb(ctx context.Context, b *bed, policy *unstructured.Unstructured) (result, error) {
-	v, err := newView(ctx, b.cluster.SimulatorConfig, d.catalogue)
+// applyAndWatch applies the policy and shows the nodes until all are ready or the timeout expires.
+func (d *demo) applyAndWatch(ctx context.Context, e *env, policy *unstructured.Unstructured) (result, error) {
+	v, err := newView(ctx, e.cluster.SimulatorConfig, d.catalogue)
 	if err != nil {
 		return result{}, err
 	}
 	fmt.Fprintf(d.stdout, "applying %s\n\n", samplePolicy)
 	applied := time.Now()
-	if err := b.apply(ctx, policy); err != nil {
+	if err := e.apply(ctx, policy); err != nil {
 		return result{}, err
 	}
-	r, err := d.follow(ctx, b, v, applied)
+	r, err := d.follow(ctx, e, v, applied)
 	if err != nil {
 		return result{}, err
 	}
@@ -76,10 +76,10 @@ func (d *demo) climb(ctx context.Context, b *bed, policy *unstructured.Unstructu
 		all = time.Since(applied)
 	}
 	r.nodes, r.sinceApply, r.sinceStart = nodes, all, applied.Add(all).Sub(d.begin)
-	if r.usage, err = b.operator.Usage(); err != nil {
+	if r.usage, err = e.operator.Usage(); err != nil {
 		return result{}, err
 	}
-	calls, err := b.cluster.Since(b.before)
+	calls, err := e.cluster.Since(e.before)
 	if err != nil {
 		return result{}, err
 	}
@@ -87,8 +87,8 @@ func (d *demo) climb(ctx context.Context, b *bed, policy *unstructured.Unstructu
 	return r, nil
 }
 
-// follow draws frame after frame.
-func (d *demo) follow(ctx context.Context, b *bed, v *view, applied time.Time) (result, error) {
+// follow draws the frames.
+func (d *demo) follow(ctx context.Context, e *env, v *view, applied time.Time) (result, error) {
 	s := newScreen(d.stdout)
 	deadline := time.NewTimer(time.Until(applied.Add(d.timeout)))
 	defer deadline.Stop()
@@ -99,8 +99,8 @@ func (d *demo) follow(ctx context.Context, b *bed, v *view, applied time.Time) (
 		select {
 		case <-ctx.Done():
 			return r, context.Cause(ctx)
-		case <-b.operator.Done():
-			return r, b.ended()
+		case <-e.operator.Done():
+			return r, e.ended()
 		case <-deadline.C:
 			over = true
 		case <-tick.C:
@@ -116,11 +116,11 @@ func (d *demo) follow(ctx context.Context, b *bed, v *view, applied time.Time) (
 	return r, nil
 }
 
-// stay returns when the user ends the demo, or the operator ends itself.
-func (d *demo) stay(ctx context.Context, b *bed) error {
+// stay returns when the user ends the demo or the operator exits.
+func (d *demo) stay(ctx context.Context, e *env) error {
 	select {
-	case <-b.operator.Done():
-		return b.ended()
+	case <-e.operator.Done():
+		return e.ended()
 	case <-ctx.Done():
 		fmt.Fprintln(d.stdout, "ending ...")
 		return nil

@@ -1,8 +1,7 @@
-// Command demo shows what the operator does, with nothing but Go: it starts a real control plane
-// and simulated GPU nodes, installs the operator as a cluster would and runs it with the rights of
-// its own ServiceAccount, applies the sample ClusterPolicy, and draws each node's way up the ladder
-// until all are ready. "make demo" runs it.
+// Command demo shows what the operator does, and only needs Go: it starts a real control plane and simulated GPU
+// nodes, installs the operator and runs it with the permissions of its own ServiceAccount, applies the sample
+// ClusterPolicy, and draws each node's progress through the stages until all are ready. "make demo" runs it.
 //
-// The ladder is drawn from the pods and the nodes, with the operator's own functions: the operator
-// does not write stages that last only some seconds. What it does write stands beside it.
+// The stages are computed from the pods and the nodes, with the operator's own functions, as the operator does not
+// publish stages that only last some seconds. What it publishes is shown next to them.
 package main

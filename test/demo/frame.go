@@ -13,21 +13,23 @@ import (
 )
 
 // stages are the columns of the table.
-var stages = v1.Stages()
+var stages = []v1.Stage{
+	v1.StageDiscovered, v1.StageDriver, v1.StageToolkit, v1.StageDevicePlugin, v1.StageAllocatable, v1.StageValidated,
+}
 
-// frame is the cluster at one moment; the zero value is one without a policy.
+// frame is the state of the cluster at one moment; the zero value has no policy.
 type frame struct {
 	policy *v1.ClusterPolicy
-	// rows are the GPU nodes by name.
+	// rows are the GPU nodes, sorted by name.
 	rows []row
 }
 
 // row is one GPU node.
 type row struct {
 	name string
-	// verdict is how the node is, judged at this moment.
+	// verdict is the assessment of the node at this moment.
 	verdict readiness.NodeVerdict
-	// condition is what the operator has written on the Node, nil if nothing.
+	// condition is the one that the operator has written to the Node, nil if none.
 	condition *corev1.NodeCondition
 }
 
@@ -35,8 +37,8 @@ func (f *frame) sort() {
 	slices.SortFunc(f.rows, func(a, b row) int { return cmp.Compare(a.name, b.name) })
 }
 
-// worst returns at most n rows, those that need attention first: failed, then the least far, then
-// the rest. Where all fit they keep their places, so that the eye can follow a node.
+// worst returns at most n rows, those that need attention first: failed, then those in the earliest stage. If all
+// rows fit, their order is kept, so that a node stays in its line.
 func (f frame) worst(n int) []row {
 	if len(f.rows) <= n {
 		return f.rows
@@ -53,16 +55,16 @@ func (r row) rank() int {
 	return r.reached()
 }
 
-// reached is how many stages of the ladder the node has behind it.
+// reached returns how many stages the node has completed.
 func (r row) reached() int {
 	if r.verdict.State == readiness.Ready {
 		return len(stages)
 	}
-	return r.verdict.Stage.Index()
+	return slices.Index(stages, r.verdict.Stage)
 }
 
-// word is what the operator says of the node. Its message starts with the node's name, which the
-// row has already.
+// word returns what the operator reports of the node, without the node's name at the start of the message, which the
+// row already has.
 func (r row) word() string {
 	if r.condition == nil {
 		return "-"
@@ -74,7 +76,7 @@ func (r row) word() string {
 	return r.condition.Reason + ": " + message
 }
 
-// ready counts the nodes that the operator calls ready.
+// ready counts the nodes that the operator reports as ready.
 func (f frame) ready() int {
 	count := 0
 	for _, r := range f.rows {
@@ -85,16 +87,16 @@ func (f frame) ready() int {
 	return count
 }
 
-// done tells whether policy, summary and every node agree that so many nodes are ready.
+// done reports whether policy, summary and every node agree that this number of nodes is ready.
 func (f frame) done(nodes int) bool {
-	if f.policy == nil || !saysReady(f.policy) || f.policy.Status.NodeSummary == nil {
+	if f.policy == nil || !isReady(f.policy) || f.policy.Status.NodeSummary == nil {
 		return false
 	}
 	summary := f.policy.Status.NodeSummary
 	return int(summary.Total) == nodes && int(summary.Ready) == nodes && f.ready() == nodes
 }
 
-// counts tells how many nodes have each stage behind them.
+// counts returns how many nodes have completed each stage.
 func (f frame) counts() string {
 	reached := make([]int, len(stages))
 	failed := 0
@@ -117,7 +119,7 @@ func (f frame) counts() string {
 	return text
 }
 
-// verdict is what the operator says of the policy.
+// verdict returns what the operator reports of the policy.
 func (f frame) verdict() string {
 	if f.policy == nil {
 		return "no policy yet"

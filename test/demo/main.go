@@ -12,7 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 )
 
-// What the demo ends with.
+// Exit codes of the demo.
 const (
 	exitOK       = 0
 	exitNotReady = 1
@@ -29,7 +29,7 @@ func main() {
 		}
 		return status
 	}
-	// A wrong call is told by run.
+	// start has reported wrong usage.
 	opts, err := readOptions()
 	if err == nil && opts.real {
 		os.Exit(withReal(run))
@@ -37,7 +37,7 @@ func main() {
 	os.Exit(run())
 }
 
-// readOptions reads what the user sets. Without a real node where none can run.
+// readOptions reads the environment. It drops the real node if none can run here.
 func readOptions() (options, error) {
 	catalogue, err := operands.Catalogue()
 	if err != nil {
@@ -51,7 +51,7 @@ func readOptions() (options, error) {
 	return opts, err
 }
 
-// start refuses a wrong call before it starts anything.
+// start checks the options before it starts anything.
 func start(begin time.Time, stderr *os.File) (status int, err error) {
 	catalogue, err := operands.Catalogue()
 	if err != nil {
@@ -62,14 +62,14 @@ func start(begin time.Time, stderr *os.File) (status int, err error) {
 		return exitUsage, err
 	}
 	if opts.withoutReal != nil {
-		fmt.Printf("SKIPPED: no real node beside the simulated ones: %v\n", opts.withoutReal)
+		fmt.Printf("SKIPPED: running without the real node: %v\n", opts.withoutReal)
 	}
 	if err := silenceLibraries(); err != nil {
 		return exitNotReady, err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// A second signal ends the demo at once; the kernel then ends its children.
+	// A second signal ends the demo immediately; the kernel then ends its children.
 	context.AfterFunc(ctx, stop)
 	d := &demo{options: opts, catalogue: catalogue, begin: begin, stdout: os.Stdout, stderr: stderr}
 	last, ready, err := d.run(ctx)
@@ -86,8 +86,8 @@ func start(begin time.Time, stderr *os.File) (status int, err error) {
 	return exitOK, nil
 }
 
-// silenceLibraries drops what the Kubernetes libraries log to os.Stderr, such as a watch that they
-// have started again: it would tear the table apart.
+// silenceLibraries drops what the Kubernetes libraries log to os.Stderr, such as a restarted watch, which would
+// garble the table.
 func silenceLibraries() error {
 	nowhere, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
@@ -97,14 +97,13 @@ func silenceLibraries() error {
 	return nil
 }
 
-// aborted tells a failure from the wish of a user, which is none unless a program waits for the
-// verdict.
+// aborted returns no error for an interrupt by the user, unless a program waits for the verdict.
 func aborted(ctx context.Context, opts options, err error) (int, error) {
 	switch {
 	case ctx.Err() == nil:
 		return exitNotReady, err
 	case opts.exit:
-		return exitNotReady, errors.New("interrupted before there was a verdict")
+		return exitNotReady, errors.New("interrupted before the policy became ready")
 	default:
 		return exitOK, nil
 	}

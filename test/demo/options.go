@@ -16,26 +16,26 @@ const (
 	defaultTimeout = 5 * time.Minute
 )
 
-// modes are the ways in which an operand can be broken; the first is the default.
+// modes are the types of faults; the first is the default.
 var modes = []simulator.Mode{simulator.CrashLoop, simulator.ImagePull, simulator.NeverReady}
 
-// options are what the user sets, as variables of make or of the environment.
+// options are set by variables of make or of the environment.
 type options struct {
-	// nodes is how many GPU nodes there are.
+	// nodes is the number of simulated GPU nodes.
 	nodes int
-	// exit ends the demo with the verdict, instead of leaving the cluster up.
+	// exit ends the demo with the verdict instead of leaving the cluster running.
 	exit bool
-	// timeout is how long the policy may take from being applied to being ready.
+	// timeout is how long the applied policy may take to become ready.
 	timeout time.Duration
-	// faults are there before the policy is.
+	// faults are injected before the policy is applied.
 	faults []fault
-	// real adds a node with a kubelet, beside the simulated ones.
+	// real adds a node with a kubelet to the simulated ones.
 	real bool
-	// withoutReal is why there is none although the user wants it.
+	// withoutReal is why there is none although the user requested it.
 	withoutReal error
 }
 
-// total is how many GPU nodes there are, the real one included.
+// total returns the number of GPU nodes, including the real one.
 func (o options) total() int {
 	if o.real {
 		return o.nodes + 1
@@ -49,7 +49,7 @@ type fault struct {
 	mode          simulator.Mode
 }
 
-// breakable are the operands that have pods, as only a pod can fail.
+// breakable returns the operands that have pods, as only a pod can fail.
 func breakable(catalogue operand.Catalogue) []string {
 	var names []string
 	for _, o := range catalogue {
@@ -70,7 +70,9 @@ func parseOptions(getenv func(string) string, operands []string) (options, error
 			return options{}, fmt.Errorf("NODES=%s: want a positive number, such as NODES=8", text)
 		}
 	}
-	if opts.exit, err = parseSwitch(getenv, "EXIT", "want 1 to end once the policy is ready, 0 to stay up"); err != nil {
+	if opts.exit, err = parseSwitch(
+		getenv, "EXIT", "want 1 to exit once the policy is ready, 0 to keep running",
+	); err != nil {
 		return options{}, err
 	}
 	if text := getenv("TIMEOUT"); text != "" {
@@ -78,7 +80,7 @@ func parseOptions(getenv func(string) string, operands []string) (options, error
 			return options{}, fmt.Errorf("TIMEOUT=%s: want a duration, such as TIMEOUT=90s or TIMEOUT=5m", text)
 		}
 	}
-	if opts.real, err = parseSwitch(getenv, "REAL", "want 1 for a node with a kubelet beside the simulated ones, 0 for none"); err != nil {
+	if opts.real, err = parseSwitch(getenv, "REAL", "want 1 to add a real node with a kubelet, 0 for none"); err != nil {
 		return options{}, err
 	}
 	if text := getenv("BREAK"); text != "" {
@@ -89,7 +91,7 @@ func parseOptions(getenv func(string) string, operands []string) (options, error
 	return opts, nil
 }
 
-// parseSwitch reads a variable that is on or off; an empty one is off.
+// parseSwitch parses a variable that is 0 or 1; an empty one is 0.
 func parseSwitch(getenv func(string) string, name, want string) (bool, error) {
 	text := getenv(name)
 	if text == "" {
@@ -102,7 +104,7 @@ func parseSwitch(getenv func(string) string, name, want string) (bool, error) {
 	return on, nil
 }
 
-// parseFaults reads OPERAND:NODE or OPERAND:NODE:MODE, several of them separated by commas.
+// parseFaults parses a comma-separated list of OPERAND:NODE or OPERAND:NODE:MODE.
 func parseFaults(text string, nodes int, operands []string) ([]fault, error) {
 	var faults []fault
 	for _, item := range strings.Split(text, ",") {
@@ -119,7 +121,8 @@ func parseFaults(text string, nodes int, operands []string) ([]fault, error) {
 			return nil, fmt.Errorf("BREAK=%s: unknown operand %q, want one of %s", text, f.operand, strings.Join(operands, ", "))
 		}
 		if !isNode(f.node, nodes) {
-			return nil, fmt.Errorf("BREAK=%s: unknown node %q, want one of %s to %s", text, f.node, nodeName(0), nodeName(nodes-1))
+			return nil, fmt.Errorf("BREAK=%s: unknown node %q, want one of %s to %s", text, f.node, nodeName(0),
+				nodeName(nodes-1))
 		}
 		if !slices.Contains(modes, f.mode) {
 			return nil, fmt.Errorf("BREAK=%s: unknown mode %q, want one of %s", text, f.mode, joined(modes))
@@ -129,7 +132,7 @@ func parseFaults(text string, nodes int, operands []string) ([]fault, error) {
 	return faults, nil
 }
 
-// nodeName is how the simulator names its nodes.
+// nodeName returns the simulator's name for a node.
 func nodeName(serial int) string { return fmt.Sprintf("gpu-%05d", serial) }
 
 func isNode(name string, nodes int) bool {

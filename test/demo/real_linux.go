@@ -19,7 +19,7 @@ const (
 	realGPUs = 4
 )
 
-// withReal runs the demo in a network of its own, which a real node shares with the control plane.
+// withReal runs the demo in a separate network namespace, which a real node shares with the control plane.
 func withReal(run func() int) int {
 	return node.Main(func(ctx context.Context) error {
 		if _, err := buildAll(ctx, os.Stdout); err != nil {
@@ -33,17 +33,17 @@ func withReal(run func() int) int {
 // realAvailable returns why no real node can run here; nil if one can.
 func realAvailable() error {
 	if node.Part() {
-		return nil // Asked before.
+		return nil // Checked before.
 	}
 	return node.Available()
 }
 
-// realPrograms are what a real node runs.
+// realPrograms are the programs of a real node.
 type realPrograms struct{ binaries, standIn, image string }
 
 func buildReal(ctx context.Context, progress io.Writer) (realPrograms, error) {
 	var built realPrograms
-	// The kubelet is no newer than the control plane that way, whichever is asked for.
+	// Always build the newest control plane: the kubelet must not be newer than it.
 	_, err := cluster.EnsureBinaries(ctx, cluster.Newest, progress)
 	if err != nil {
 		return built, err
@@ -51,7 +51,7 @@ func buildReal(ctx context.Context, progress io.Writer) (realPrograms, error) {
 	if built.binaries, err = cluster.EnsureNodeBinaries(ctx, progress); err != nil {
 		return built, err
 	}
-	// The machine has the files themselves, without the folders of this computer.
+	// The machine has the files, but not this computer's folders.
 	if built.binaries, err = filepath.EvalSymlinks(built.binaries); err != nil {
 		return built, fmt.Errorf("find the programs of a real node: %w", err)
 	}
@@ -60,12 +60,12 @@ func buildReal(ctx context.Context, progress io.Writer) (realPrograms, error) {
 	}
 	built.image = filepath.Join(filepath.Dir(built.standIn), "demo.oci.tar")
 	if node.Part() {
-		return built, nil // Built before, where there was a network.
+		return built, nil // Built before, when there was a network.
 	}
 	return built, node.BuildOperatorImage(ctx, ".", operatorImage, built.image, progress)
 }
 
-// clusterOptions say where a real node reaches the API server, if there is one.
+// clusterOptions sets the address at which a real node, if any, reaches the API server.
 func clusterOptions(opts options) cluster.Options {
 	if !opts.real {
 		return cluster.Options{}
@@ -73,10 +73,9 @@ func clusterOptions(opts options) cluster.Options {
 	return cluster.Options{Version: cluster.Newest, Address: node.Address}
 }
 
-// addReal adds a node with a kubelet, with images under the names of NVIDIA's in which one program plays
-// theirs.
+// addReal adds a node with a kubelet, and with images under NVIDIA's names that contain the stand-in.
 func addReal(ctx context.Context, c *cluster.Cluster, progress io.Writer) (machine, error) {
-	fmt.Fprintf(progress, "booting %s, a node with containerd and a kubelet ...\n", realName)
+	fmt.Fprintf(progress, "Booting %s, a node with containerd and a kubelet ...\n", realName)
 	built, err := buildReal(ctx, io.Discard)
 	if err != nil {
 		return nil, err
@@ -102,7 +101,7 @@ func addReal(ctx context.Context, c *cluster.Cluster, progress io.Writer) (machi
 func loadImages(ctx context.Context, m *node.Machine, built realPrograms) error {
 	dir, err := os.MkdirTemp("", "gpu-operator-libraries-")
 	if err != nil {
-		return fmt.Errorf("make NVIDIA's libraries: %w", err)
+		return fmt.Errorf("build the stand-ins of NVIDIA's libraries: %w", err)
 	}
 	stack, err := fakegpu.BuildIn(ctx, dir)
 	if err != nil {

@@ -13,21 +13,21 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// result is what came of the policy.
+// result is the outcome of the demo.
 type result struct {
 	frame frame
-	// ready within the time limit.
+	// ready: the policy became ready within the timeout.
 	ready bool
-	// sinceApply is the time from applying the policy to the verdict, sinceStart from the command.
+	// sinceApply is the time from applying the policy to the verdict, sinceStart from the start of the command.
 	sinceApply, sinceStart time.Duration
-	// nodes are the times from applying the policy to each node's condition, of those ready.
+	// nodes are the times from applying the policy to the condition of each ready node.
 	nodes []time.Duration
-	// usage of the operator, and its calls since it started.
+	// usage is the operator's resource usage, and calls its requests since it started.
 	usage cluster.Usage
 	calls cluster.Calls
 }
 
-// lines are what is to be told of the result, but for the last line.
+// lines returns the report of the result without the last line.
 func (r result) lines() []string {
 	var lines []string
 	if !r.ready {
@@ -46,12 +46,13 @@ func (r result) lines() []string {
 	lines = append(lines, fmt.Sprintf("operator: %d MB memory, %.1f s CPU, %d API writes",
 		r.usage.RSS>>20, r.usage.CPU.Seconds(), len(r.calls.Writes())))
 	if forbidden := r.calls.Forbidden(); len(forbidden) > 0 {
-		lines = append(lines, "calls of the operator that its RBAC forbids:", strings.TrimSuffix(forbidden.String(), "\n"))
+		lines = append(lines, "requests of the operator that its RBAC does not permit:",
+			strings.TrimSuffix(forbidden.String(), "\n"))
 	}
 	return lines
 }
 
-// lastLine is for programs: it keeps its form.
+// lastLine is for programs: its format must not change.
 func (r result) lastLine(policy string) string {
 	state := v1.StateNotReady
 	if r.ready {
@@ -60,16 +61,16 @@ func (r result) lastLine(policy string) string {
 	return fmt.Sprintf("%s: %s, %d/%d GPU nodes", policy, state, r.frame.ready(), len(r.frame.rows))
 }
 
-// percentile returns the smallest value that so many percent of the values do not exceed.
+// percentile returns the smallest value that p percent of the values do not exceed.
 func percentile(values []time.Duration, percent float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[int(math.Ceil(percent/100*float64(len(sorted))))-1]
 }
 
-// reasons tells why the policy is not ready: what its status says, and for each node that is not
-// ready what status and Node say of it.
+// reasons returns why the policy is not ready: its status, and for each node that is not ready its entry in the status
+// and its condition.
 func (f frame) reasons() []string {
-	lines := []string{"", "why the policy is not ready:", "  " + f.verdict()}
+	lines := []string{"", "The policy is not ready:", "  " + f.verdict()}
 	if f.policy == nil {
 		return lines
 	}
@@ -77,21 +78,21 @@ func (f frame) reasons() []string {
 	for _, entry := range f.policy.Status.Nodes {
 		entries[entry.Name] = entry
 	}
-	told, hidden := 0, 0
+	shown, hidden := 0, 0
 	for _, r := range f.worst(len(f.rows)) {
 		entry, listed := entries[r.name]
 		if isTrue(r.condition) && (!listed || entry.Ready) {
 			continue
 		}
-		if told == maxRows {
+		if shown == maxRows {
 			hidden++
 			continue
 		}
-		told++
+		shown++
 		lines = append(lines, "  "+r.name, "    "+policySays(entry, listed), "    "+nodeSays(r))
 	}
 	if hidden > 0 {
-		lines = append(lines, fmt.Sprintf("  and %d nodes more", hidden))
+		lines = append(lines, fmt.Sprintf("  and %d more nodes", hidden))
 	}
 	return append(lines, "")
 }
@@ -115,19 +116,19 @@ func nodeSays(r row) string {
 	if r.condition == nil {
 		return fmt.Sprintf("node condition %s: absent", labels.ConditionGPUReady)
 	}
-	return fmt.Sprintf("node condition %s=%s: %s: %s", labels.ConditionGPUReady, r.condition.Status, r.condition.Reason, r.condition.Message)
+	return fmt.Sprintf("node condition %s=%s: %s: %s", labels.ConditionGPUReady, r.condition.Status, r.condition.Reason,
+		r.condition.Message)
 }
 
-// hints tell what can be done with the cluster that stays up, in the network of this process if that is not the
-// computer's.
+// hints returns commands to try on the running cluster, and to enter its network namespace if it has one.
 func hints(kubeconfig, metrics string, ownNetwork bool) []string {
 	lines := []string{
 		"",
-		"The cluster stays up until Ctrl-C. In another terminal:",
+		"The cluster keeps running until Ctrl-C. In another terminal:",
 		"",
 	}
 	if ownNetwork {
-		// As with a real node.
+		// This is the case with a real node.
 		lines = append(lines, fmt.Sprintf("  nsenter --net=/proc/%d/ns/net bash", os.Getpid()))
 	}
 	return append(lines,

@@ -30,7 +30,7 @@ func TestReasons(t *testing.T) {
 		},
 	}}
 	const want = `
-why the policy is not ready:
+The policy is not ready:
   notReady 1/4, OperandFailed: 1 of 4 GPU nodes have failed
   gpu-00001
     policy status.nodes: stage Driver, operand driver: CrashLoopBackOff: exit code 1
@@ -53,7 +53,7 @@ func TestReasonsOfManyNodes(t *testing.T) {
 		f.rows = append(f.rows, rowAt(nodeName(i), v1.StageDriver, readiness.Progressing))
 	}
 	lines := f.reasons()
-	if got, want := lines[len(lines)-2], fmt.Sprintf("  and %d nodes more", 100-maxRows); got != want {
+	if got, want := lines[len(lines)-2], fmt.Sprintf("  and %d more nodes", 100-maxRows); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -73,14 +73,14 @@ func TestPercentile(t *testing.T) {
 	}
 }
 
-func TestLinesTellOfForbiddenCalls(t *testing.T) {
+func TestLinesReportForbiddenRequests(t *testing.T) {
 	r := result{ready: true, frame: mixed(), calls: cluster.Calls{{Verb: "list", Resource: "secrets", Code: 403}}}
 	if lines := r.lines(); !slices.Contains(lines, "     1 list secrets 403") {
-		t.Errorf("no word of the forbidden call in %q", lines)
+		t.Errorf("the forbidden request is not in %q", lines)
 	}
 }
 
-func TestHintsLeadIntoTheNetworkOfTheCluster(t *testing.T) {
+func TestHintsEnterTheNetworkNamespace(t *testing.T) {
 	for _, own := range []bool{false, true} {
 		text := strings.Join(hints("/tmp/kubeconfig", "127.0.0.1:1", own), "\n")
 		if got := strings.Contains(text, fmt.Sprintf("nsenter --net=/proc/%d/ns/net", os.Getpid())); got != own {

@@ -10,23 +10,22 @@ import (
 )
 
 const (
-	// maxRows is how many nodes a person can look at.
+	// maxRows is how many nodes are shown at most.
 	maxRows = 20
-	// around is how many lines of a terminal are not nodes: heading, counts, verdict and what is
-	// left free.
+	// around is how many lines of a terminal are not nodes: heading, counts, verdict and free lines.
 	around = 8
-	// redraw is the pace of the table, and lineEvery that of lines where there is no terminal.
+	// redraw is the interval of the table, and lineEvery that of lines without a terminal.
 	redraw    = 200 * time.Millisecond
 	lineEvery = time.Second
 )
 
-// screen shows frames: on a terminal a table in its place, else a line when the counts change.
+// screen shows frames: on a terminal as a table that is redrawn in place, otherwise as a line when the counts change.
 type screen struct {
 	out      *os.File
 	terminal bool
-	// drawn is how many lines of the last table stand on the terminal.
+	// drawn is how many lines the last table has on the terminal.
 	drawn int
-	// counts are those of the last line, printed after so much time.
+	// counts are those of the last line, printed at that time.
 	counts string
 	at     time.Duration
 }
@@ -36,7 +35,7 @@ func newScreen(out *os.File) *screen {
 	return &screen{out: out, terminal: terminal, at: -lineEvery}
 }
 
-// size returns the size of a terminal, or false for anything else.
+// size returns the size of a terminal; false if the output is not a terminal.
 func size(out *os.File) (width, height int, terminal bool) {
 	window, err := unix.IoctlGetWinsize(int(out.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
@@ -48,7 +47,7 @@ func size(out *os.File) (width, height int, terminal bool) {
 	return int(window.Col), int(window.Row), true
 }
 
-// show is called again and again as time goes by, whether or not the frame is another.
+// show is called periodically, whether or not the frame has changed.
 func (s *screen) show(f frame, elapsed time.Duration) {
 	if s.terminal {
 		width, height, _ := size(s.out)
@@ -64,7 +63,7 @@ func (s *screen) show(f frame, elapsed time.Duration) {
 	}
 }
 
-// end leaves the last frame standing.
+// end shows the last frame permanently.
 func (s *screen) end(f frame, elapsed time.Duration) {
 	if s.terminal {
 		s.show(f, elapsed)
@@ -76,7 +75,7 @@ func (s *screen) end(f frame, elapsed time.Duration) {
 	fmt.Fprintf(s.out, "%6.1f s  %s\n", elapsed.Seconds(), f.counts())
 }
 
-// replace draws over the lines of the last table, in one write so that nothing flickers.
+// replace overwrites the lines of the last table, in one write to avoid flicker.
 func (s *screen) replace(lines []string) {
 	var text strings.Builder
 	if s.drawn > 0 {

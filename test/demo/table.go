@@ -7,7 +7,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// The marks of a stage.
+// The symbols for the state of a stage.
 const (
 	markReached   = "✓"
 	markWorking   = "…"
@@ -18,13 +18,13 @@ const (
 // colours of the marks on a terminal, as SGR codes.
 var colours = map[string]string{markReached: "32", markWorking: "33", markFailed: "31", markUntouched: "2"}
 
-// style is what the table has to fit.
+// style is the format of the table.
 type style struct {
-	// rows is how many nodes are shown at most.
+	// rows is the maximum number of nodes.
 	rows int
-	// width is where lines are cut; 0 for nowhere.
+	// width is the maximum length of lines; 0: unlimited.
 	width int
-	// colour tells that the terminal shows colours.
+	// colour enables colours.
 	colour bool
 }
 
@@ -39,8 +39,8 @@ func table(f frame, s style) []string {
 	for _, stage := range stages {
 		heading += "  " + string(stage)
 	}
-	lines := []string{cut(heading+"  THE OPERATOR SAYS", s.width)}
-	// What stands before the last column is as wide in each line, whatever the codes for colours.
+	lines := []string{cut(heading+"  OPERATOR STATUS", s.width)}
+	// The columns before the last one have the same width in each line, not counting colour codes.
 	left := len(heading) + len("  ")
 	for _, r := range shown {
 		line := pad(r.name, nameWidth)
@@ -53,12 +53,12 @@ func table(f frame, s style) []string {
 		lines = append(lines, line)
 	}
 	if hidden := len(f.rows) - len(shown); hidden > 0 {
-		lines = append(lines, fmt.Sprintf("and %d nodes more, no worse than these", hidden))
+		lines = append(lines, fmt.Sprintf("and %d more nodes, no worse than these", hidden))
 	}
 	return lines
 }
 
-// mark tells how the node stands to a stage.
+// mark returns the symbol for a node and a stage.
 func (r row) mark(stage int) string {
 	switch reached := r.reached(); {
 	case stage < reached:
@@ -82,7 +82,7 @@ func paint(mark string, width int, colour bool) string {
 
 func pad(text string, width int) string { return fmt.Sprintf("%-*s", width, text) }
 
-// cut shortens a line that would else wrap, and keeps one of several lines.
+// cut truncates a line that would otherwise wrap, and keeps only the first line of a text.
 func cut(text string, width int) string {
 	text, _, _ = strings.Cut(text, "\n")
 	runes := []rune(text)

@@ -16,7 +16,7 @@ func readyRow(name string) row {
 	return row{
 		name:      name,
 		verdict:   readiness.NodeVerdict{Stage: v1.StageValidated},
-		condition: says(corev1.ConditionTrue, "GPUReady", name+": GPUs can be used"),
+		condition: operatorStatus(corev1.ConditionTrue, "GPUReady", name+": GPUs can be used"),
 	}
 }
 
@@ -24,14 +24,15 @@ func rowAt(name string, stage v1.Stage, state readiness.State) row {
 	return row{name: name, verdict: readiness.NodeVerdict{Stage: stage, Verdict: readiness.Verdict{State: state}}}
 }
 
-func says(status corev1.ConditionStatus, reason, message string) *corev1.NodeCondition {
+func operatorStatus(status corev1.ConditionStatus, reason, message string) *corev1.NodeCondition {
 	return &corev1.NodeCondition{Type: labels.ConditionGPUReady, Status: status, Reason: reason, Message: message}
 }
 
-// mixed is a cluster in which each kind of row occurs.
+// mixed is a cluster with each type of row.
 func mixed() frame {
 	broken := rowAt("gpu-00001", v1.StageDriver, readiness.Failed)
-	broken.condition = says(corev1.ConditionFalse, "CrashLoopBackOff", "gpu-00001: stage Driver, operand driver: container nvidia-driver-ctr: CrashLoopBackOff, exit code 1")
+	broken.condition = operatorStatus(corev1.ConditionFalse, "CrashLoopBackOff",
+		"gpu-00001: stage Driver, operand driver: container nvidia-driver-ctr: CrashLoopBackOff, exit code 1")
 	return frame{rows: []row{
 		readyRow("gpu-00000"), broken,
 		rowAt("gpu-00002", v1.StageAllocatable, readiness.Progressing),
@@ -41,7 +42,7 @@ func mixed() frame {
 
 func TestTable(t *testing.T) {
 	const want = `
-NODE       Discovered  Driver  Toolkit  DevicePlugin  Allocatable  Validated  THE OPERATOR SAYS
+NODE       Discovered  Driver  Toolkit  DevicePlugin  Allocatable  Validated  OPERATOR STATUS
 gpu-00000  ✓           ✓       ✓        ✓             ✓            ✓          GPUs can be used
 gpu-00001  ✓           ✗       ·        ·             ·            ·          CrashLoopBackOff: stage Driver, operand driver: container nvidia-driver-ctr: CrashLoopBackOff, exit code 1
 gpu-00002  ✓           ✓       ✓        ✓             …            ·          -
@@ -54,7 +55,7 @@ gpu-00003  …           ·       ·        ·             ·            ·     
 func TestTableFitsTheTerminal(t *testing.T) {
 	for _, width := range []int{20, 77, 78, 79, 100} {
 		for _, line := range table(mixed(), style{rows: 2, width: width}) {
-			// The columns are as wide as their headings; only what follows them is cut.
+			// Columns are as wide as their headings; only the text after them is truncated.
 			if got := utf8.RuneCountInString(line); got > max(width, 79) {
 				t.Errorf("width %d: %d columns: %s", width, got, line)
 			}
@@ -67,7 +68,8 @@ func TestTableShowsTheWorst(t *testing.T) {
 	for i := range 98 {
 		f.rows = append(f.rows, readyRow(nodeName(i)))
 	}
-	f.rows = append(f.rows, rowAt(nodeName(98), v1.StageToolkit, readiness.Progressing), rowAt(nodeName(99), v1.StageValidated, readiness.Failed))
+	f.rows = append(f.rows, rowAt(nodeName(98), v1.StageToolkit, readiness.Progressing),
+		rowAt(nodeName(99), v1.StageValidated, readiness.Failed))
 	lines := table(f, style{rows: 3})
 	var got []string
 	for _, line := range lines[1:] {
@@ -76,7 +78,7 @@ func TestTableShowsTheWorst(t *testing.T) {
 	if want := "gpu-00099 gpu-00098 gpu-00000 and"; strings.Join(got, " ") != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if got, want := lines[len(lines)-1], "and 97 nodes more, no worse than these"; got != want {
+	if got, want := lines[len(lines)-1], "and 97 more nodes, no worse than these"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -103,13 +105,19 @@ func TestDone(t *testing.T) {
 		frame frame
 		want  bool
 	}{
-		"all agree":             {frame{policy(func(*v1.ClusterPolicy) {}), rows}, true},
-		"no policy":             {frame{nil, rows}, false},
-		"no status":             {frame{&v1.ClusterPolicy{}, rows}, false},
-		"not ready":             {frame{policy(func(p *v1.ClusterPolicy) { p.Status.State = v1.StateNotReady }), rows}, false},
-		"of an older spec":      {frame{policy(func(p *v1.ClusterPolicy) { p.Generation = 2 }), rows}, false},
-		"ready without nodes":   {frame{policy(func(p *v1.ClusterPolicy) { p.Status.NodeSummary = &v1.NodeSummary{} }), rows}, false},
-		"a node does not agree": {frame{policy(func(*v1.ClusterPolicy) {}), []row{rowAt("gpu-00000", v1.StageDriver, readiness.Progressing)}}, false},
+		"all agree": {frame{policy(func(*v1.ClusterPolicy) {}), rows}, true},
+		"no policy": {frame{nil, rows}, false},
+		"no status": {frame{&v1.ClusterPolicy{}, rows}, false},
+		"not ready": {
+			frame{policy(func(p *v1.ClusterPolicy) { p.Status.State = v1.StateNotReady }), rows}, false,
+		},
+		"of an older spec": {frame{policy(func(p *v1.ClusterPolicy) { p.Generation = 2 }), rows}, false},
+		"ready without nodes": {
+			frame{policy(func(p *v1.ClusterPolicy) { p.Status.NodeSummary = &v1.NodeSummary{} }), rows}, false,
+		},
+		"a node does not agree": {
+			frame{policy(func(*v1.ClusterPolicy) {}), []row{rowAt("gpu-00000", v1.StageDriver, readiness.Progressing)}}, false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.frame.done(1); got != test.want {

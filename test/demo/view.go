@@ -26,21 +26,21 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// view watches the cluster from outside the operator.
+// view watches the cluster independently of the operator.
 type view struct {
 	cache     cache.Cache
 	catalogue operand.Catalogue
-	// changed holds a token if something has changed since it was last taken.
+	// changed has a token if something has changed since it was last received.
 	changed chan struct{}
 
 	lock sync.Mutex
-	// nodeReady and policyReady are when the verdict Ready was first seen: of each node by its
-	// condition, and of the policy since it was last not ready.
+	// nodeReady and policyReady are when Ready was first observed: for each node by its condition, and for the policy
+	// since it was last not ready.
 	nodeReady   map[string]time.Time
 	policyReady time.Time
 }
 
-// newView returns once its caches are filled. They are kept up to date until ctx ends.
+// newView returns once its caches are synced. They are updated until ctx ends.
 func newView(ctx context.Context, cfg *rest.Config, catalogue operand.Catalogue) (*view, error) {
 	scheme := runtime.NewScheme()
 	if err := errors.Join(corev1.AddToScheme(scheme), appsv1.AddToScheme(scheme), v1.AddToScheme(scheme)); err != nil {
@@ -118,7 +118,7 @@ func (v *view) noteNode(node *corev1.Node) {
 func (v *view) notePolicy(policy *v1.ClusterPolicy) {
 	v.lock.Lock()
 	defer v.lock.Unlock()
-	switch ready := saysReady(policy); {
+	switch ready := isReady(policy); {
 	case !ready:
 		v.policyReady = time.Time{}
 	case v.policyReady.IsZero():
@@ -126,8 +126,8 @@ func (v *view) notePolicy(policy *v1.ClusterPolicy) {
 	}
 }
 
-// saysReady tells whether the operator calls the policy ready as it is now, not an older spec.
-func saysReady(policy *v1.ClusterPolicy) bool {
+// isReady reports whether the operator reports the policy as ready for its current spec.
+func isReady(policy *v1.ClusterPolicy) bool {
 	return policy.Status.State == v1.StateReady && policy.Status.ObservedGeneration == policy.Generation
 }
 
@@ -135,7 +135,7 @@ func isTrue(condition *corev1.NodeCondition) bool {
 	return condition != nil && condition.Status == corev1.ConditionTrue
 }
 
-// latest returns a new frame if something has changed since the one before.
+// latest returns a new frame if something has changed since the last one.
 func (v *view) latest(ctx context.Context, before frame) (frame, error) {
 	select {
 	case <-v.changed:
@@ -160,7 +160,8 @@ func (v *view) frame(ctx context.Context) (frame, error) {
 		return frame{}, err
 	}
 	f := frame{policy: policy}
-	decisions := plan.Decide(v.catalogue, operand.Input{Spec: effective.Of(policy.Spec), Namespace: cluster.OperatorNamespace})
+	decisions := plan.Decide(v.catalogue,
+		operand.Input{Spec: effective.Of(policy.Spec), Namespace: cluster.OperatorNamespace})
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		facts := observe.Facts(node)
@@ -173,7 +174,9 @@ func (v *view) frame(ctx context.Context) (frame, error) {
 		}
 		condition := assess.GPUReadyCondition(node)
 		found := assess.Node(assess.Input{
-			Plan: decisions.ForNode(facts), Node: node, Pods: pods, Stack: assess.Stack{DaemonSets: daemonSets}, Before: assess.StandingOf(condition), Now: time.Now(),
+			Plan: decisions.ForNode(facts), Node: node, Pods: pods, Stack: assess.Stack{
+				DaemonSets: daemonSets,
+			}, Before: assess.StandingOf(condition), Now: time.Now(),
 		})
 		f.rows = append(f.rows, row{name: node.Name, verdict: found.NodeVerdict, condition: condition})
 	}
@@ -181,7 +184,7 @@ func (v *view) frame(ctx context.Context) (frame, error) {
 	return f, nil
 }
 
-// times returns how long after the beginning each node was ready, and all of them and the policy.
+// times returns how long after begin each node was ready, and all of them and the policy.
 func (v *view) times(begin time.Time) (nodes []time.Duration, all time.Duration) {
 	v.lock.Lock()
 	defer v.lock.Unlock()

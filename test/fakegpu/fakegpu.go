@@ -13,7 +13,7 @@ import (
 
 // The environment variables of the stand-ins.
 const (
-	// GPUs is what the machine has.
+	// GPUs lists the GPUs of the machine.
 	GPUs = "FAKE_GPUS"
 	// CUDA are the faults of libcuda.so.1.
 	CUDA = "FAKE_CUDA"
@@ -26,13 +26,12 @@ var sources embed.FS
 
 // Stack is a built set of stand-ins.
 type Stack struct {
-	// Lib holds libcuda.so.1 and libnvidia-ml.so.1, Bin nvidia-smi.
+	// Lib has libcuda.so.1 and libnvidia-ml.so.1, Bin nvidia-smi.
 	Lib, Bin string
 }
 
-// Build compiles the stand-ins into a directory that goes away with the test. It skips the test
-// where there is no C compiler. The functions named in without are missing from libcuda.so.1, as
-// from the library of an old driver.
+// Build compiles the stand-ins into a temporary directory of the test. It skips the test if there is no C compiler.
+// The functions named in without are missing from libcuda.so.1, as from the library of an old driver.
 func Build(t *testing.T, without ...string) Stack {
 	t.Helper()
 	if _, err := exec.LookPath(compiler); err != nil {
@@ -45,11 +44,10 @@ func Build(t *testing.T, without ...string) Stack {
 	return stack
 }
 
-// compiler is that of C.
+// compiler is the C compiler.
 const compiler = "cc"
 
-// BuildIn is Build for other programs than tests, into an empty directory. It fails where there is no C
-// compiler.
+// BuildIn is Build for programs other than tests, into an empty directory. It fails if there is no C compiler.
 func BuildIn(ctx context.Context, dir string, without ...string) (Stack, error) {
 	stack := Stack{Lib: filepath.Join(dir, "lib"), Bin: filepath.Join(dir, "bin")}
 	for _, made := range []string{stack.Lib, stack.Bin} {
@@ -62,7 +60,7 @@ func BuildIn(ctx context.Context, dir string, without ...string) (Stack, error) 
 	}
 	cuda := []string{"-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "fake.c", "ptx.c", "libcuda.c"}
 	for _, function := range without {
-		// Under another name nobody finds it.
+		// The loader only finds it under this name.
 		cuda = append(cuda, "-D"+function+"=no_"+function)
 	}
 	for output, args := range map[string][]string{
@@ -81,8 +79,7 @@ func BuildIn(ctx context.Context, dir string, without ...string) (Stack, error) 
 	return stack, nil
 }
 
-// Environ is the environment of a process that finds the stand-ins, and nothing else, with these
-// additional assignments.
+// Environ returns an environment in which a process finds only the stand-ins, with additional assignments.
 func (s Stack) Environ(assignments ...string) []string {
 	return append([]string{"PATH=" + s.Bin, "LD_LIBRARY_PATH=" + s.Lib}, assignments...)
 }

@@ -14,8 +14,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// program is the path of a built program: in the directory GPU_TEST_BIN, else where make build puts
-// it.
+// program returns the path of a built program: in the directory GPU_TEST_BIN, else in bin/.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	if os.Getenv("GPU_TEST") == "" {
@@ -28,7 +27,7 @@ func program(t *testing.T, name string) string {
 	path, err := filepath.Abs(filepath.Join(dir, name))
 	g := NewWithT(t)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(path).To(BeAnExistingFile(), "run make build before")
+	g.Expect(path).To(BeAnExistingFile(), "run make build first")
 	return path
 }
 
@@ -76,7 +75,7 @@ func TestTheKernelRunsOnEveryGPU(t *testing.T) {
 	g.Expect(strings.Count(stdout, "\n")).To(Equal(len(gpus)))
 }
 
-func TestTheRealLibrarySaysWhyThereIsNoGPU(t *testing.T) {
+func TestRealLibraryReportsWhyThereIsNoGPU(t *testing.T) {
 	g := NewWithT(t)
 	code, _, stderr := run(t, []string{"CUDA_VISIBLE_DEVICES=-1"}, program(t, "gpu-node-cuda"))
 	g.Expect(code).To(Equal(1))
@@ -88,7 +87,9 @@ func TestValidateWritesTheMarkers(t *testing.T) {
 		t.Run(component, func(t *testing.T) {
 			g := NewWithT(t)
 			dir := t.TempDir()
-			args := []string{"validate", component, "--dir=" + dir, "--termination-log=" + filepath.Join(dir, "none"), "--timeout=2m"}
+			args := []string{
+				"validate", component, "--dir=" + dir, "--termination-log=" + filepath.Join(dir, "none"), "--timeout=2m",
+			}
 			node := program(t, "gpu-node")
 			if component == "cuda" {
 				args = append(args, "--program="+program(t, "gpu-node-cuda"))

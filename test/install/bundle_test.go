@@ -25,8 +25,8 @@ func openBundle(g *WithT) *packaged.Bundle {
 	return opened
 }
 
-// What OLM and catalogues ask of a bundle, beside what the player asks.
-func TestTheBundleIsWhatCataloguesTake(t *testing.T) {
+// The requirements of OLM and catalogues on a bundle, in addition to those of package packaged.
+func TestTheBundleMeetsCatalogueRequirements(t *testing.T) {
 	g := NewWithT(t)
 	opened := openBundle(g)
 	csv := opened.CSV
@@ -39,7 +39,7 @@ func TestTheBundleIsWhatCataloguesTake(t *testing.T) {
 		}
 	}
 	g.Expect(modes).To(ConsistOf("OwnNamespace"))
-	g.Expect(csv.Spec.InstallModes).To(HaveLen(4), "OLM wants all modes to be told")
+	g.Expect(csv.Spec.InstallModes).To(HaveLen(4), "OLM requires all install modes to be listed")
 	g.Expect(csv.Spec.Definitions.Owned).To(HaveLen(1))
 	g.Expect(csv.Spec.Definitions.Owned[0].Name).To(Equal("clusterpolicies.nvidia.com"))
 	g.Expect(opened.Beside).To(ContainElement(And(
@@ -50,7 +50,7 @@ func TestTheBundleIsWhatCataloguesTake(t *testing.T) {
 	g.Expect(csv.Spec.RelatedImages).To(ContainElement(HaveField("Image", container.Image)))
 }
 
-// The image of a bundle says of itself what its annotations say, and holds the folders that they name.
+// The labels of a bundle image match its annotations, and it contains the folders that they name.
 func TestTheImageOfTheBundleHasItsParts(t *testing.T) {
 	g := NewWithT(t)
 	annotations := struct {
@@ -61,7 +61,8 @@ func TestTheImageOfTheBundleHasItsParts(t *testing.T) {
 	g.Expect(yaml.UnmarshalStrict(text, &annotations)).To(Succeed())
 	dockerfile, err := os.ReadFile(filepath.Join(bundle, "bundle.Dockerfile"))
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(annotations.Annotations).To(HaveKeyWithValue("operators.operatorframework.io.bundle.package.v1", "gpu-operator"))
+	g.Expect(annotations.Annotations).To(HaveKeyWithValue("operators.operatorframework.io.bundle.package.v1",
+		"gpu-operator"))
 	for key, value := range annotations.Annotations {
 		g.Expect(string(dockerfile)).To(ContainSubstring("LABEL " + key + "=" + value + "\n"))
 		if strings.HasSuffix(value, "/") {
@@ -71,7 +72,7 @@ func TestTheImageOfTheBundleHasItsParts(t *testing.T) {
 	}
 }
 
-// examples are the policies that consoles offer to create.
+// examples returns the policies that consoles offer to create.
 func examples(g *WithT, opened *packaged.Bundle) []*v1.ClusterPolicy {
 	var policies []*v1.ClusterPolicy
 	decoder := json.NewDecoder(strings.NewReader(opened.CSV.Metadata.Annotations["alm-examples"]))
@@ -80,37 +81,40 @@ func examples(g *WithT, opened *packaged.Bundle) []*v1.ClusterPolicy {
 	return policies
 }
 
-// TestTheBundleBringsNodesToReady plays OLM: it makes what the bundle says, and runs the operator with the account
-// and no other rights. There are no admission policies, so that another labels the nodes; the operator says how
-// to have its own discovery, and has it once an administrator does so.
-func TestTheBundleBringsNodesToReady(t *testing.T) {
+// TestTheBundleMakesNodesReady simulates OLM: it creates the objects of the bundle, and runs the operator with only
+// the permissions of its account. Without admission policies, which a bundle cannot contain, Node Feature Discovery
+// labels the nodes; the operator reports how to enable its own discovery, which works once an administrator has done
+// that.
+func TestTheBundleMakesNodesReady(t *testing.T) {
 	t.Parallel()
 	const in = "nvidia-gpu-operator"
-	b := newBed(t, 2)
-	opened := openBundle(b.WithT)
+	e := newEnv(t, 2)
+	opened := openBundle(e.WithT)
 	objects, err := opened.Objects(in)
-	b.Expect(err).NotTo(HaveOccurred())
-	mark, begin := b.mark(), time.Now()
-	b.Expect(b.client.Create(t.Context(), suggestedNamespace(b.WithT, opened, in))).To(Succeed())
-	b.Expect(cluster.InstallObjects(t.Context(), b.cluster.Config, objects)).To(Succeed())
-	b.run(in)
-	b.Expect(b.client.Create(t.Context(), examples(b.WithT, opened)[0])).To(Succeed())
-	b.awaitReady()
+	e.Expect(err).NotTo(HaveOccurred())
+	mark, begin := e.mark(), time.Now()
+	e.Expect(e.client.Create(t.Context(), suggestedNamespace(e.WithT, opened, in))).To(Succeed())
+	e.Expect(cluster.InstallObjects(t.Context(), e.cluster.Config, objects)).To(Succeed())
+	e.run(in)
+	e.Expect(e.client.Create(t.Context(), examples(e.WithT, opened)[0])).To(Succeed())
+	e.awaitReady()
 	t.Logf("ready after %s", time.Since(begin).Round(100*time.Millisecond))
 	const without = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
 		"apply config/admission, or let Node Feature Discovery label the nodes"
-	b.Expect(b.policy().Status.Operands).To(ContainElement(And(
+	e.Expect(e.policy().Status.Operands).To(ContainElement(And(
 		HaveField("Name", "node-discovery"), HaveField("State", v1.OperandDisabled), HaveField("Message", without))))
-	b.Expect(b.daemonSets(in)).NotTo(ContainElement("nvidia-node-discovery"))
+	e.Expect(e.daemonSets(in)).NotTo(ContainElement("nvidia-node-discovery"))
 
-	b.Expect(cluster.Install(t.Context(), b.cluster.Config, filepath.Join(repo, "config/admission"))).To(Succeed())
-	b.Eventually(func() []string { return b.daemonSets(in) }).WithTimeout(10 * time.Second).Should(ContainElement("nvidia-node-discovery"))
-	b.awaitReady()
-	b.noneForbidden(in, mark)
-	b.stop()
+	e.Expect(cluster.Install(t.Context(), e.cluster.Config, filepath.Join(repo, "config/admission"))).To(Succeed())
+	e.Eventually(func() []string {
+		return e.daemonSets(in)
+	}).WithTimeout(10 * time.Second).Should(ContainElement("nvidia-node-discovery"))
+	e.awaitReady()
+	e.noneForbidden(in, mark)
+	e.stop()
 }
 
-// suggestedNamespace is the one that OpenShift's console makes.
+// suggestedNamespace returns the one that OpenShift's console creates.
 func suggestedNamespace(g *WithT, opened *packaged.Bundle, name string) client.Object {
 	suggested := &unstructured.Unstructured{}
 	text := opened.CSV.Metadata.Annotations["operatorframework.io/suggested-namespace-template"]

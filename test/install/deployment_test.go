@@ -5,7 +5,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// imageIs judges the image of the operator, which it is to know itself.
+// imageIs checks the image of the operator, also in its variable OPERATOR_IMAGE.
 func imageIs(want string) func(*WithT, []*unstructured.Unstructured) {
 	return func(g *WithT, objects []*unstructured.Unstructured) {
 		container := manager(g, objects)
@@ -23,7 +23,7 @@ func imageIs(want string) func(*WithT, []*unstructured.Unstructured) {
 	}
 }
 
-// argsHave judges the flags of the operator.
+// argsHave checks the flags of the operator.
 func argsHave(debug bool) func(*WithT, []*unstructured.Unstructured) {
 	return func(g *WithT, objects []*unstructured.Unstructured) {
 		args := manager(g, objects)["args"]
@@ -36,7 +36,7 @@ func argsHave(debug bool) func(*WithT, []*unstructured.Unstructured) {
 	}
 }
 
-// ownTaintsAre judges which taints the API server lets the operator change.
+// ownTaintsAre checks which taints the admission policy lets the operator change.
 func ownTaintsAre(want string) func(*WithT, []*unstructured.Unstructured) {
 	return func(g *WithT, objects []*unstructured.Unstructured) {
 		variables := field(g, find(objects, "ValidatingAdmissionPolicy", "gpu-operator-operator"), "spec", "variables")
@@ -44,27 +44,59 @@ func ownTaintsAre(want string) func(*WithT, []*unstructured.Unstructured) {
 	}
 }
 
-// deployments are values that the operator's Deployment is made from.
+// deployments are values for the operator's Deployment.
 var deployments = []renderCase{
-	{name: "the image of a release", then: imageIs("ghcr.io/clusterpolicy/gpu-operator:latest"), set: "operator.upgradeCRD=true"},
+	{
+		name: "the image of a release", then: imageIs("ghcr.io/clusterpolicy/gpu-operator:latest"),
+		set: "operator.upgradeCRD=true",
+	},
 	{name: "a tag", set: "operator.version=v1.2.3", then: imageIs("ghcr.io/clusterpolicy/gpu-operator:v1.2.3")},
-	{name: "an image of a registry", set: "operator.repository=registry.local:5000/gpu operator.image=op operator.version=1", then: imageIs("registry.local:5000/gpu/op:1")},
-	{name: "an image's digest", set: "operator.version=sha256:abc", then: imageIs("ghcr.io/clusterpolicy/gpu-operator@sha256:abc")},
-	{name: "a whole reference", set: "operator.image=registry.local/op@sha256:abc", then: imageIs("registry.local/op@sha256:abc")},
-	{name: "NVIDIA's operator", set: "operator.repository=nvcr.io/nvidia operator.image=gpu-operator operator.version=v26.3.0", then: imageIs("ghcr.io/clusterpolicy/gpu-operator:latest")},
-	{name: "a mirror of it", set: "global.registry=mirror.local/proxy", spec: "global: {registry: mirror.local/proxy}", then: imageIs("mirror.local/proxy/clusterpolicy/gpu-operator:latest")},
-	{name: "an image in the mirror", set: "global.registry=mirror.local operator.repository=mirror.local/gpu", spec: "global: {registry: mirror.local}", then: imageIs("mirror.local/gpu/gpu-operator:latest")},
-	{name: "an image of Docker's registry in the mirror", set: "global.registry=mirror.local operator.image=acme/op:1", spec: "global: {registry: mirror.local}", then: imageIs("mirror.local/acme/op:1")},
-	{name: "pull secrets of both kinds", set: "operator.imagePullSecrets[0]=a operator.imagePullPolicy=Always global.imagePullSecrets[0]=b", spec: "global: {imagePullSecrets: [b]}",
+	{
+		name: "an image of a registry",
+		set:  "operator.repository=registry.local:5000/gpu operator.image=op operator.version=1",
+		then: imageIs("registry.local:5000/gpu/op:1"),
+	},
+	{
+		name: "an image's digest", set: "operator.version=sha256:abc",
+		then: imageIs("ghcr.io/clusterpolicy/gpu-operator@sha256:abc"),
+	},
+	{
+		name: "a whole reference", set: "operator.image=registry.local/op@sha256:abc",
+		then: imageIs("registry.local/op@sha256:abc"),
+	},
+	{
+		name: "NVIDIA's operator",
+		set:  "operator.repository=nvcr.io/nvidia operator.image=gpu-operator operator.version=v26.3.0",
+		then: imageIs("ghcr.io/clusterpolicy/gpu-operator:latest"),
+	},
+	{
+		name: "a mirror of it", set: "global.registry=mirror.local/proxy", spec: "global: {registry: mirror.local/proxy}",
+		then: imageIs("mirror.local/proxy/clusterpolicy/gpu-operator:latest"),
+	},
+	{
+		name: "an image in the mirror", set: "global.registry=mirror.local operator.repository=mirror.local/gpu",
+		spec: "global: {registry: mirror.local}", then: imageIs("mirror.local/gpu/gpu-operator:latest"),
+	},
+	{
+		name: "an image of Docker's registry in the mirror", set: "global.registry=mirror.local operator.image=acme/op:1",
+		spec: "global: {registry: mirror.local}", then: imageIs("mirror.local/acme/op:1"),
+	},
+	{name: "pull secrets of both kinds", set: "operator.imagePullSecrets[0]=a operator.imagePullPolicy=Always " +
+		"global.imagePullSecrets[0]=b", spec: "global: {imagePullSecrets: [b]}",
 		then: func(g *WithT, objects []*unstructured.Unstructured) {
-			g.Expect(pod(g, objects)["spec"]).To(HaveKeyWithValue("imagePullSecrets", []any{map[string]any{"name": "a"}, map[string]any{"name": "b"}}))
+			g.Expect(pod(g, objects)["spec"]).To(HaveKeyWithValue("imagePullSecrets",
+				[]any{map[string]any{"name": "a"}, map[string]any{"name": "b"}}))
 			g.Expect(manager(g, objects)).To(HaveKeyWithValue("imagePullPolicy", "Always"))
 			g.Expect(field(g, find(objects, "Pod", "gpu-operator-test"), "spec", "imagePullSecrets")).To(HaveLen(2))
 		}},
 	{name: "debugging", set: "operator.logging.level=debug", then: argsHave(true)},
 	{name: "debugging by number", set: "operator.logging.level=2", then: argsHave(true)},
 	{name: "debugging as in development", set: "operator.logging.develMode=true", then: argsHave(true)},
-	{name: "NVIDIA's logging", set: "operator.logging.timeEncoding=epoch operator.logging.level=info operator.logging.develMode=false", then: argsHave(false)},
+	{
+		name: "NVIDIA's logging",
+		set:  "operator.logging.timeEncoding=epoch operator.logging.level=info operator.logging.develMode=false",
+		then: argsHave(false),
+	},
 	{name: "level zero", set: "operator.logging.level=0", then: argsHave(false)},
 	{name: "one pod", set: "operator.replicas=1", then: func(g *WithT, objects []*unstructured.Unstructured) {
 		g.Expect(field(g, find(objects, "Deployment", "gpu-operator"), "spec", "replicas")).To(BeEquivalentTo(1))
@@ -72,13 +104,18 @@ var deployments = []renderCase{
 	{name: "no pod", set: "operator.replicas=0", then: func(g *WithT, objects []*unstructured.Unstructured) {
 		g.Expect(field(g, find(objects, "Deployment", "gpu-operator"), "spec", "replicas")).To(BeEquivalentTo(0))
 	}},
-	{name: "a variable", values: "operator: {env: [{name: HTTPS_PROXY, value: \"http://proxy\"}, {name: SECRET, valueFrom: {secretKeyRef: {name: a, key: b}}}]}", then: func(g *WithT, objects []*unstructured.Unstructured) {
+	{name: "a variable", values: "operator: {env: [{name: HTTPS_PROXY, value: \"http://proxy\"}, {name: SECRET, " +
+		"valueFrom: {secretKeyRef: {name: a, key: b}}}]}", then: func(g *WithT, objects []*unstructured.Unstructured) {
 		g.Expect(manager(g, objects)["env"]).To(ContainElements(
 			map[string]any{"name": "HTTPS_PROXY", "value": "http://proxy"},
-			map[string]any{"name": "SECRET", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "a", "key": "b"}}},
+			map[string]any{
+				"name": "SECRET", "valueFrom": map[string]any{"secretKeyRef": map[string]any{"name": "a", "key": "b"}},
+			},
 		))
 	}},
-	{name: "where the operator runs", values: "operator: {nodeSelector: {pool: system}, tolerations: [{key: a, operator: Exists}], affinity: {nodeAffinity: {}}, priorityClassName: high}", then: func(g *WithT, objects []*unstructured.Unstructured) {
+	{name: "where the operator runs", values: "operator: {nodeSelector: {pool: system}, tolerations: [{key: a, " +
+		"operator: Exists}], affinity: {nodeAffinity: {}}, priorityClassName: high}", then: func(g *WithT,
+		objects []*unstructured.Unstructured) {
 		spec := pod(g, objects)["spec"]
 		g.Expect(spec).To(HaveKeyWithValue("nodeSelector", map[string]any{"pool": "system"}))
 		g.Expect(spec).To(HaveKeyWithValue("tolerations", []any{map[string]any{"key": "a", "operator": "Exists"}}))
@@ -88,33 +125,49 @@ var deployments = []renderCase{
 		g.Expect(hook).To(HaveKeyWithValue("nodeSelector", map[string]any{"pool": "system"}))
 		g.Expect(hook).To(HaveKeyWithValue("tolerations", []any{map[string]any{"key": "a", "operator": "Exists"}}))
 	}},
-	{name: "neither affinity nor tolerations", values: "operator: {affinity: {}, tolerations: []}", then: func(g *WithT, objects []*unstructured.Unstructured) {
+	{name: "neither affinity nor tolerations", values: "operator: {affinity: {}, tolerations: []}", then: func(g *WithT,
+		objects []*unstructured.Unstructured) {
 		g.Expect(pod(g, objects)["spec"]).To(HaveKeyWithValue("affinity", BeEmpty()))
 		g.Expect(pod(g, objects)["spec"]).To(HaveKeyWithValue("tolerations", BeEmpty()))
 	}},
-	{name: "labels and annotations", values: "operator: {labels: {team: hpc, number: 1, app: other}, annotations: {openshift.io/scc: restricted-readonly}}", then: func(g *WithT, objects []*unstructured.Unstructured) {
+	{name: "labels and annotations", values: "operator: {labels: {team: hpc, number: 1, app: other}, annotations: " +
+		"{openshift.io/scc: restricted-readonly}}", then: func(g *WithT, objects []*unstructured.Unstructured) {
 		labels := field(g, &unstructured.Unstructured{Object: pod(g, objects)}, "metadata", "labels")
 		g.Expect(labels).To(HaveKeyWithValue("team", "hpc"))
 		g.Expect(labels).To(HaveKeyWithValue("number", "1"))
 		g.Expect(labels).To(HaveKeyWithValue("app", "gpu-operator"))
-		g.Expect(field(g, &unstructured.Unstructured{Object: pod(g, objects)}, "metadata", "annotations")).To(HaveKeyWithValue("openshift.io/scc", "restricted-readonly"))
+		g.Expect(field(g, &unstructured.Unstructured{Object: pod(g, objects)}, "metadata",
+			"annotations")).To(HaveKeyWithValue("openshift.io/scc", "restricted-readonly"))
 		g.Expect(find(objects, "Deployment", "gpu-operator").GetLabels()).To(HaveKeyWithValue("team", "hpc"))
 	}},
-	{name: "resources as NVIDIA has them", values: "operator: {resources: {limits: {cpu: 500m, memory: 350Mi}, requests: {cpu: 200m, memory: 100Mi}}}", then: func(g *WithT, objects []*unstructured.Unstructured) {
-		g.Expect(manager(g, objects)["resources"]).To(Equal(map[string]any{"limits": map[string]any{"cpu": "500m", "memory": "350Mi"}, "requests": map[string]any{"cpu": "200m", "memory": "100Mi"}}))
+	{name: "resources as NVIDIA has them", values: "operator: {resources: {limits: {cpu: 500m, memory: 350Mi}, " +
+		"requests: {cpu: 200m, memory: 100Mi}}}", then: func(g *WithT, objects []*unstructured.Unstructured) {
+		g.Expect(manager(g, objects)["resources"]).To(Equal(map[string]any{
+			"limits":   map[string]any{"cpu": "500m", "memory": "350Mi"},
+			"requests": map[string]any{"cpu": "200m", "memory": "100Mi"},
+		}))
 	}},
-	{name: "the operator's fields of the policy", set: "operator.runtimeClass=gpu operator.metrics.serviceMonitor.interval=30s operator.refreshHelpers=true", spec: "operator: {runtimeClass: gpu, metrics: {serviceMonitor: {interval: 30s}}, refreshHelpers: true}"},
-	{name: "start-up taints", values: "nodeStartup: {onFailure: taint, taints: [{key: example.com/starting, effect: NoSchedule}, {key: nvidia.com/gpu-operator.not-ready, effect: NoSchedule}]}",
-		spec: "nodeStartup: {onFailure: taint, taints: [{key: example.com/starting, effect: NoSchedule}, {key: nvidia.com/gpu-operator.not-ready, effect: NoSchedule}]}",
+	{
+		name: "the operator's fields of the policy",
+		set:  "operator.runtimeClass=gpu operator.metrics.serviceMonitor.interval=30s operator.refreshHelpers=true",
+		spec: "operator: {runtimeClass: gpu, metrics: {serviceMonitor: {interval: 30s}}, refreshHelpers: true}",
+	},
+	{name: "start-up taints", values: "nodeStartup: {onFailure: taint, taints: [{key: example.com/starting, effect: " +
+		"NoSchedule}, {key: nvidia.com/gpu-operator.not-ready, effect: NoSchedule}]}",
+		spec: "nodeStartup: {onFailure: taint, taints: [{key: example.com/starting, effect: NoSchedule}, {key: " +
+			"nvidia.com/gpu-operator.not-ready, effect: NoSchedule}]}",
 		then: ownTaintsAre("['nvidia.com/gpu-operator.not-ready', 'example.com/starting']")},
 	{name: "no start-up taints", values: "nodeStartup: null", then: ownTaintsAre("['nvidia.com/gpu-operator.not-ready']")},
-	{name: "no hook", set: "operator.upgradeCRD=false operator.cleanupCRD=false", then: func(g *WithT, objects []*unstructured.Unstructured) {
+	{name: "no hook", set: "operator.upgradeCRD=false operator.cleanupCRD=false", then: func(g *WithT,
+		objects []*unstructured.Unstructured) {
 		for name := range byName(objects) {
 			g.Expect(name).NotTo(ContainSubstring("upgrade-crd"))
 		}
 	}},
-	{name: "more objects", values: "extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: \"{{ .Release.Name }}-extra\"}}, \"apiVersion: v1\\nkind: Secret\\nmetadata: {name: {{ .Release.Namespace }}-text}\\n\"]", then: func(g *WithT, objects []*unstructured.Unstructured) {
-		g.Expect(find(objects, "ConfigMap", "gpu-operator-extra")).NotTo(BeNil())
-		g.Expect(find(objects, "Secret", "gpu-operator-text")).NotTo(BeNil())
-	}},
+	{name: "more objects", values: "extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: \"{{ " +
+		".Release.Name }}-extra\"}}, \"apiVersion: v1\\nkind: Secret\\nmetadata: {name: {{ .Release.Namespace }}-text}\\n\"]",
+		then: func(g *WithT, objects []*unstructured.Unstructured) {
+			g.Expect(find(objects, "ConfigMap", "gpu-operator-extra")).NotTo(BeNil())
+			g.Expect(find(objects, "Secret", "gpu-operator-text")).NotTo(BeNil())
+		}},
 }

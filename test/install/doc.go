@@ -1,4 +1,4 @@
-// Package install tests the ways in which the operator is installed. The chart with the real Helm: what it renders
-// for what people type, what it refuses and with which words, and that it can be installed and upgraded on a real
-// control plane. The bundle with a player of what OLM does. And that both bring what kustomize brings.
+// Package install tests the installation methods: the chart with the real Helm (what it renders for common values,
+// what it refuses and with which message, installation and upgrade on a real control plane), the bundle with a
+// simulation of OLM, and that both install the same as kustomize.
 package install

@@ -14,30 +14,30 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
-// nvidiasValues has the keys of NVIDIA's chart with their defaults, as people have them in files of their own.
+// nvidiasValues has the keys of NVIDIA's chart with their defaults, as users copy them.
 const nvidiasValues = "testdata/nvidia-values.yaml"
 
-// nodes are those that policies are compared on.
+// nodes are those for which the results of policies are compared.
 const nodes = repo + "/cmd/kubectl-gpu/testdata/nodes.yaml"
 
-// everyDefault is values.yaml with all that is commented out in force.
+// everyDefault returns values.yaml with all comments enabled.
 func everyDefault(g *WithT) string {
 	data, err := os.ReadFile(chart + "/values.yaml")
 	g.Expect(err).NotTo(HaveOccurred())
 	var lines []string
 	for line := range strings.Lines(string(data)) {
 		if strings.HasSuffix(line, "maxUnavailable: \"1\"\n") {
-			continue // Node discovery, which is on every node, has 10% where nothing is said.
+			continue // Node discovery, which runs on every node, defaults to 10%.
 		}
-		lines = append(lines, strings.TrimPrefix(line, "# ")) // "##" begins what is prose anyway
+		lines = append(lines, strings.TrimPrefix(line, "# ")) // "##" begins prose
 	}
-	// What stands above the first block is prose.
+	// The text above the first block is prose.
 	_, blocks, found := strings.Cut(strings.Join(lines, ""), "\n\n")
 	g.Expect(found).To(BeTrue())
 	return blocks
 }
 
-// Who uncomments a line of values.yaml changes nothing: what is shown there is what the operator does anyway.
+// Uncommenting a line of values.yaml changes nothing: it documents the operator's default.
 func TestTheDocumentedDefaultsAreTheOperators(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
@@ -58,17 +58,17 @@ func TestTheDocumentedDefaultsAreTheOperators(t *testing.T) {
 	g.Expect(cmp.Diff(deployments[false], deployments[true])).To(BeEmpty())
 }
 
-// Who brings the values of NVIDIA's chart along gets what no values give, where there is no Prometheus: its
-// ServiceMonitor of the exporter is on by default.
+// The default values of NVIDIA's chart give the same as no values on a cluster without Prometheus: its ServiceMonitor
+// of the exporter is enabled by default.
 func TestAllValuesOfNVIDIAsChartMeanTheDefaults(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	// Node discovery, which is on every node, has 10% where nothing is said.
+	// Node discovery, which runs on every node, defaults to 10%.
 	nothing := stack(t, "--set", "daemonsets.rollingUpdate.maxUnavailable=1")
 	g.Expect(cmp.Diff(nothing, stack(t, "--values", nvidiasValues))).To(BeEmpty())
 }
 
-// stack is what the operator would apply for the policy of these flags of Helm.
+// stack returns what the operator would apply for the policy of these Helm flags.
 func stack(t *testing.T, flags ...string) string {
 	t.Helper()
 	g := NewWithT(t)
@@ -80,7 +80,8 @@ func stack(t *testing.T, flags ...string) string {
 	g.Expect(err).NotTo(HaveOccurred())
 	path := filepath.Join(t.TempDir(), "policy.yaml")
 	g.Expect(os.WriteFile(path, policy, 0o600)).To(Succeed())
-	cmd := exec.CommandContext(t.Context(), "go", "run", "./cmd/kubectl-gpu", "render", "-f", path, "--nodes", strings.TrimPrefix(nodes, repo+"/"))
+	cmd := exec.CommandContext(t.Context(), "go", "run", "./cmd/kubectl-gpu", "render", "-f", path, "--nodes",
+		strings.TrimPrefix(nodes, repo+"/"))
 	cmd.Dir = repo
 	var complaint strings.Builder
 	cmd.Stderr = &complaint

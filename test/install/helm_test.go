@@ -21,14 +21,16 @@ const (
 	namespace = "gpu-operator"
 )
 
-// render is what helm template prints for the flags.
+// render returns what helm template prints for the flags.
 func render(t *testing.T, flags ...string) (string, error) {
 	t.Helper()
-	args := append([]string{"template", release, chart, "--namespace", namespace, "--kube-version", version.NewestKubernetes + ".0"}, flags...)
+	args := append([]string{
+		"template", release, chart, "--namespace", namespace, "--kube-version", version.NewestKubernetes + ".0",
+	}, flags...)
 	return packaged.Helm(t.Context(), repo, t.TempDir(), nil, args...)
 }
 
-// set makes flags of Helm from assignments separated by spaces.
+// set returns Helm flags for assignments separated by spaces.
 func set(assignments string) []string {
 	var flags []string
 	for assignment := range strings.FieldsSeq(assignments) {
@@ -37,7 +39,7 @@ func set(assignments string) []string {
 	return flags
 }
 
-// find is the object of this kind and name; nil if there is none.
+// find returns the object of this kind and name; nil if there is none.
 func find(objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
 	for _, o := range objects {
 		if o.GetKind() == kind && o.GetName() == name {
@@ -47,10 +49,10 @@ func find(objects []*unstructured.Unstructured, kind, name string) *unstructured
 	return nil
 }
 
-// policyOf is the ClusterPolicy among the objects, decoded strictly.
+// policyOf returns the ClusterPolicy among the objects, decoded strictly.
 func policyOf(g *WithT, objects []*unstructured.Unstructured) *v1.ClusterPolicy {
 	found := find(objects, "ClusterPolicy", "cluster-policy")
-	g.Expect(found).NotTo(BeNil(), "the chart makes a ClusterPolicy")
+	g.Expect(found).NotTo(BeNil(), "the chart creates a ClusterPolicy")
 	text, err := found.MarshalJSON()
 	g.Expect(err).NotTo(HaveOccurred())
 	policy := &v1.ClusterPolicy{}

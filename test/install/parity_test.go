@@ -14,10 +14,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
-// helmsLabels are on each object of the chart and not in config/.
-var helmsLabels = []string{"app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart"}
+// helmsLabels are on each object of the chart but not in config/.
+var helmsLabels = []string{
+	"app.kubernetes.io/instance", "app.kubernetes.io/version", "app.kubernetes.io/managed-by", "helm.sh/chart",
+}
 
-// onlyInTheChart are the objects that config/default has not, with the reason.
+// onlyInTheChart are the objects that config/default does not have, with the reason.
 var onlyInTheChart = map[string]string{
 	"ClusterPolicy/cluster-policy":                "config/samples has it",
 	"ServiceAccount/gpu-operator-upgrade-crd":     "a hook of helm upgrade",
@@ -34,7 +36,7 @@ func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	want := byName(kustomize(t))
-	delete(want, "Namespace/gpu-operator") // Helm makes it: --create-namespace.
+	delete(want, "Namespace/gpu-operator") // Helm creates it: --create-namespace.
 
 	text, err := render(t, "--include-crds")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -51,11 +53,12 @@ func TestTheChartInstallsWhatKustomizeInstalls(t *testing.T) {
 	}
 }
 
-// Whatever the namespace, nothing points to another one.
+// No object refers to a namespace other than the release's.
 func TestTheNamespaceIsThatOfTheRelease(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	text, err := render(t, append(set("platform.openshift=true mps.enabled=true"), "--namespace", "nvidia-gpu-operator")...)
+	text, err := render(t,
+		append(set("platform.openshift=true mps.enabled=true"), "--namespace", "nvidia-gpu-operator")...)
 	g.Expect(err).NotTo(HaveOccurred())
 	objects, err := packaged.Decode(text)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -70,7 +73,7 @@ func TestTheNamespaceIsThatOfTheRelease(t *testing.T) {
 	g.Expect(text).NotTo(MatchRegexp(`gpu-operator[.]svc|serviceaccount:gpu-operator`))
 }
 
-// namespaces are those that an object names anywhere.
+// namespaces returns all namespaces that an object names.
 func namespaces(value any) []string {
 	var found []string
 	switch value := value.(type) {
@@ -89,7 +92,7 @@ func namespaces(value any) []string {
 	return found
 }
 
-// withoutHelms is an object of the chart without the labels of Helm, all of which it must have.
+// withoutHelms returns an object of the chart without the labels of Helm, all of which it must have.
 func withoutHelms(g *WithT, object *unstructured.Unstructured) map[string]any {
 	if object.GetKind() == "CustomResourceDefinition" {
 		return object.Object
@@ -111,7 +114,7 @@ func byName(objects []*unstructured.Unstructured) map[string]*unstructured.Unstr
 	return named
 }
 
-// kustomize is what config/default installs.
+// kustomize returns what config/default installs.
 func kustomize(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	g := NewWithT(t)
@@ -120,7 +123,7 @@ func kustomize(t *testing.T) []*unstructured.Unstructured {
 	return objects
 }
 
-func TestOpenShiftGetsWhatItsComponentGives(t *testing.T) {
+func TestOpenShiftValueEqualsTheComponent(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	var want []*unstructured.Unstructured
@@ -150,11 +153,12 @@ func TestOpenShiftGetsWhatItsComponentGives(t *testing.T) {
 	g.Expect(plain).NotTo(ContainSubstring("securitycontextconstraints"))
 }
 
-// Two renderings are the same: nothing random, no time, no order of maps.
-func TestRenderingTwiceGivesTheSame(t *testing.T) {
+// Rendering is deterministic.
+func TestRenderingIsDeterministic(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	flags := set("driver.version=1 daemonsets.labels.a=b daemonsets.labels.c=d operator.env[0].name=A operator.labels.x=y operator.labels.z=w operator.annotations.m=n mps.enabled=true")
+	flags := set("driver.version=1 daemonsets.labels.a=b daemonsets.labels.c=d operator.env[0].name=A " +
+		"operator.labels.x=y operator.labels.z=w operator.annotations.m=n mps.enabled=true")
 	first, err := render(t, flags...)
 	g.Expect(err).NotTo(HaveOccurred())
 	for range 3 {

@@ -6,49 +6,122 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// refusals are values that cannot be meant, each with what Helm says.
+// refusals are invalid values, each with Helm's message.
 var refusals = []struct {
 	name, set, values string
 	want              []string
 }{
-	{"a slip of the fingers", "driver.verison=1", "", []string{"unknown value driver.verison: did you mean driver.version?"}},
-	{"a capital", "devicePlugin.Enabled=true", "", []string{"unknown value devicePlugin.Enabled: did you mean devicePlugin.enabled?"}},
-	{"a whole block", "devicePlugins.enabled=true", "", []string{"unknown value devicePlugins: did you mean devicePlugin?"}},
-	{"a key of another block", "toolkit.kernelModuleType=open", "", []string{"unknown value toolkit.kernelModuleType: did you mean driver.kernelModuleType?"}},
-	{"deep below", "driver.upgradePolicy.drain.enabled=true", "", []string{"unknown value driver.upgradePolicy.drain.enabled: did you mean driver.upgradePolicy.drain.enable?"}},
-	{"in a list", "driver.env[0].name=A,driver.env[0].vlaue=1", "", []string{"unknown value driver.env[0].vlaue: did you mean driver.env[0].value?"}},
+	{"a typo", "driver.verison=1", "", []string{"unknown value driver.verison: did you mean driver.version?"}},
+	{
+		"a capital", "devicePlugin.Enabled=true", "",
+		[]string{"unknown value devicePlugin.Enabled: did you mean devicePlugin.enabled?"},
+	},
+	{
+		"a whole block", "devicePlugins.enabled=true", "",
+		[]string{"unknown value devicePlugins: did you mean devicePlugin?"},
+	},
+	{
+		"a key of another block", "toolkit.kernelModuleType=open", "",
+		[]string{"unknown value toolkit.kernelModuleType: did you mean driver.kernelModuleType?"},
+	},
+	{
+		"deep below", "driver.upgradePolicy.drain.enabled=true", "",
+		[]string{"unknown value driver.upgradePolicy.drain.enabled: did you mean driver.upgradePolicy.drain.enable?"},
+	},
+	{
+		"in a list", "driver.env[0].name=A,driver.env[0].vlaue=1", "",
+		[]string{"unknown value driver.env[0].vlaue: did you mean driver.env[0].value?"},
+	},
 	{"nothing like it", "mig.profiles=2", "", []string{"unknown value mig.profiles: mig has config, strategy"}},
 	{"at the top", "nothingLikeThis.at=all", "", []string{"unknown value nothingLikeThis: the chart has ccManager, "}},
-	{"like a global key", "global.regsitry=a.b", "", []string{"unknown value global.regsitry: did you mean global.registry?"}},
-	{"a key of the operator", "operator.loging.level=debug", "", []string{"unknown value operator.loging: did you mean operator.logging?"}},
-	{"several at once", "driver.verison=1,toolkit.enabeld=true", "", []string{"driver.verison: did you mean driver.version?", "toolkit.enabeld: did you mean toolkit.enabled?"}},
+	{
+		"like a global key", "global.regsitry=a.b", "",
+		[]string{"unknown value global.regsitry: did you mean global.registry?"},
+	},
+	{
+		"a key of the operator", "operator.loging.level=debug", "",
+		[]string{"unknown value operator.loging: did you mean operator.logging?"},
+	},
+	{
+		"several at once", "driver.verison=1,toolkit.enabeld=true", "",
+		[]string{"driver.verison: did you mean driver.version?", "toolkit.enabeld: did you mean toolkit.enabled?"},
+	},
 	{"a text for a switch", "driver.enabled=yes", "", []string{"/driver/enabled", "boolean"}},
 	{"a switch for a block", "toolkit=true", "", []string{"/toolkit", "object"}},
 	{"a block for a list", "driver.env.NAME=x", "", []string{"/driver/env", "array"}},
 	{"an unknown MIG strategy", "mig.strategy=dual", "", []string{"/mig/strategy", "'none', 'single', 'mixed'"}},
 	{"an unknown kind of modules", "driver.kernelModuleType=closed", "", []string{"/driver/kernelModuleType", "'open'"}},
-	{"an unknown policy of pulls", "dcgm.imagePullPolicy=Sometimes", "", []string{"/dcgm/imagePullPolicy", "'IfNotPresent'"}},
-	{"an unknown policy of pulls for the operator", "operator.imagePullPolicy=Sometimes", "", []string{"/operator/imagePullPolicy", "'IfNotPresent'"}},
+	{
+		"an unknown policy of pulls", "dcgm.imagePullPolicy=Sometimes", "",
+		[]string{"/dcgm/imagePullPolicy", "'IfNotPresent'"},
+	},
+	{
+		"an unknown policy of pulls for the operator", "operator.imagePullPolicy=Sometimes", "",
+		[]string{"/operator/imagePullPolicy", "'IfNotPresent'"},
+	},
 	{"a fraction for a version", "", "driver: {version: 580.10}", []string{"/driver/version", "string"}},
-	{"a text for a number", "driver.upgradePolicy.maxParallelUpgrades=many", "", []string{"/driver/upgradePolicy/maxParallelUpgrades", "integer"}},
-	{"a number below what is possible", "driver.startupProbe.periodSeconds=0", "", []string{"/driver/startupProbe/periodSeconds", "minimum"}},
+	{
+		"a text for a number", "driver.upgradePolicy.maxParallelUpgrades=many", "",
+		[]string{"/driver/upgradePolicy/maxParallelUpgrades", "integer"},
+	},
+	{
+		"a number below what is possible", "driver.startupProbe.periodSeconds=0", "",
+		[]string{"/driver/startupProbe/periodSeconds", "minimum"},
+	},
 	{"a GPU shared by one", "mps.enabled=true,mps.replicas=1", "", []string{"/mps/replicas", "minimum"}},
 	{"an unknown mode of discovery", "nodeDiscovery.mode=manual", "", []string{"/nodeDiscovery/mode", "'builtin'"}},
-	{"no key of a taint", "nodeStartup.taints[0].key=a\\'],nodeStartup.taints[0].effect=NoSchedule", "", []string{"nodeStartup.taints: \"a']\" is no key of a taint"}},
-	{"NVIDIADriver", "driver.nvidiaDriverCRD.enabled=true", "", []string{"driver.nvidiaDriverCRD.enabled is true, and there is no kind NVIDIADriver here"}},
-	{"GPUCluster", "gpuCluster.deployCR=true", "", []string{"gpuCluster.deployCR is true, and there is no kind GPUCluster here"}},
-	{"a ConfigMap without a name", "devicePlugin.config.create=true", "", []string{"devicePlugin.config.create is true without devicePlugin.config.name"}},
-	{"a ConfigMap without data", "migManager.config.create=true,migManager.config.name=a", "", []string{"migManager.config.create is true without migManager.config.data"}},
-	{"data for nothing", "dcgmExporter.config.data=x", "", []string{"dcgmExporter.config.data is set without dcgmExporter.config.create"}},
-	{"two names of one thing", "driver.upgradePolicy.gpuPodDeletion.force=true,driver.upgradePolicy.podDeletion.force=true", "", []string{"driver.upgradePolicy has gpuPodDeletion and podDeletion"}},
-	{"two names with two values", "mig.config=all-1g.10gb,migManager.config.default=all-disabled", "", []string{"mig.config is all-1g.10gb and migManager.config.default is all-disabled"}},
-	{"two configurations of the plugin", "mps.enabled=true,devicePlugin.config.name=a", "", []string{"mps.enabled", "devicePlugin.config.name"}},
-	{"a level of the log", "operator.logging.level=loud", "", []string{`operator.logging.level is "loud": set it to info or debug`}},
-	{"a variable of the chart", "operator.env[0].name=OPERATOR_IMAGE", "", []string{"operator.env: OPERATOR_IMAGE is set by the chart"}},
-	{"a whole reference and more", "operator.image=a/b:c,operator.version=d", "", []string{"operator.image holds a whole reference"}},
+	{
+		"no key of a taint", "nodeStartup.taints[0].key=a\\'],nodeStartup.taints[0].effect=NoSchedule", "",
+		[]string{"nodeStartup.taints: \"a']\" is no key of a taint"},
+	},
+	{
+		"NVIDIADriver", "driver.nvidiaDriverCRD.enabled=true", "",
+		[]string{"driver.nvidiaDriverCRD.enabled is true, and there is no kind NVIDIADriver here"},
+	},
+	{
+		"GPUCluster", "gpuCluster.deployCR=true", "",
+		[]string{"gpuCluster.deployCR is true, and there is no kind GPUCluster here"},
+	},
+	{
+		"a ConfigMap without a name", "devicePlugin.config.create=true", "",
+		[]string{"devicePlugin.config.create is true without devicePlugin.config.name"},
+	},
+	{
+		"a ConfigMap without data", "migManager.config.create=true,migManager.config.name=a", "",
+		[]string{"migManager.config.create is true without migManager.config.data"},
+	},
+	{
+		"data for nothing", "dcgmExporter.config.data=x", "",
+		[]string{"dcgmExporter.config.data is there without dcgmExporter.config.create"},
+	},
+	{
+		"two names of one thing",
+		"driver.upgradePolicy.gpuPodDeletion.force=true,driver.upgradePolicy.podDeletion.force=true", "",
+		[]string{"driver.upgradePolicy has gpuPodDeletion and podDeletion"},
+	},
+	{
+		"two names with two values", "mig.config=all-1g.10gb,migManager.config.default=all-disabled", "",
+		[]string{"mig.config is all-1g.10gb and migManager.config.default is all-disabled"},
+	},
+	{
+		"two configurations of the plugin", "mps.enabled=true,devicePlugin.config.name=a", "",
+		[]string{"mps.enabled", "devicePlugin.config.name"},
+	},
+	{
+		"a level of the log", "operator.logging.level=loud", "",
+		[]string{`operator.logging.level is "loud": set it to info or debug`},
+	},
+	{
+		"a variable of the chart", "operator.env[0].name=OPERATOR_IMAGE", "",
+		[]string{"operator.env: OPERATOR_IMAGE is set by the chart"},
+	},
+	{
+		"a whole reference and more", "operator.image=a/b:c,operator.version=d", "",
+		[]string{"operator.image holds a whole reference"},
+	},
 }
 
-func TestWhatCannotBeMeantIsRefused(t *testing.T) {
+func TestInvalidValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, test := range refusals {
 		t.Run(test.name, func(t *testing.T) {
@@ -67,14 +140,14 @@ func TestWhatCannotBeMeantIsRefused(t *testing.T) {
 	}
 }
 
-// A policy of the user's own does not hide that a value does not exist.
+// Unknown values are also refused if the chart does not create the policy.
 func TestUnknownValuesAreRefusedWithoutAPolicy(t *testing.T) {
 	t.Parallel()
 	_, err := render(t, set("clusterPolicy.deployCR=false driver.verison=1")...)
 	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("driver.verison")))
 }
 
-func TestAClusterThatIsNotSupportedIsRefused(t *testing.T) {
+func TestUnsupportedClusterIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"1.31.9", "1.37.0"} {
 		_, err := render(t, "--kube-version", version)

@@ -25,108 +25,111 @@ import (
 // newField is the block that the definition of the previous release does not have.
 const newField = "nodeStatusExporter"
 
-// TestUpgradeBringsTheDefinition installs a release whose definition lacks a field, and upgrades to this one with
-// that field set. The hook's command runs with the rights of its own account; no operand's pod is replaced.
-// TEST_FULL=1 does it on the oldest Kubernetes, too.
-func TestUpgradeBringsTheDefinition(t *testing.T) {
+// TestUpgradeUpdatesTheDefinition installs a release whose definition does not have a field, and upgrades to this one
+// with that field set. The hook's command runs with the permissions of its own account; no operand's pod is replaced.
+// TEST_FULL=1 also runs it on the oldest Kubernetes.
+func TestUpgradeUpdatesTheDefinition(t *testing.T) {
 	t.Parallel()
 	versions := []string{cluster.Newest}
-	if cluster.WholeCampaigns() {
+	if cluster.FullCampaigns() {
 		versions = append(versions, cluster.Oldest)
 	}
 	for _, version := range versions {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			begin, b := time.Now(), newBedOn(t, version, 2)
-			b.upgradeBringsTheDefinition()
-			t.Logf("Kubernetes %s: in %s", b.cluster.Version, time.Since(begin).Round(100*time.Millisecond))
+			begin, e := time.Now(), newEnvOn(t, version, 2)
+			e.upgradeUpdatesTheDefinition()
+			t.Logf("Kubernetes %s: in %s", e.cluster.Version, time.Since(begin).Round(100*time.Millisecond))
 		})
 	}
 }
 
-func (b *bed) upgradeBringsTheDefinition() {
-	b.t.Helper()
-	mark := b.mark()
-	b.Expect(b.asAdmin("apply-crds", "--existing")).To(ContainSubstring("There is no CustomResourceDefinition clusterpolicies.nvidia.com yet"))
-	// No pod of the chart finds a node: the operator and the hooks run as processes.
+func (e *env) upgradeUpdatesTheDefinition() {
+	e.t.Helper()
+	mark := e.mark()
+	e.Expect(e.asAdmin("apply-crds",
+		"--existing")).To(ContainSubstring("CustomResourceDefinition clusterpolicies.nvidia.com does not exist yet"))
+	// No pod of the chart is scheduled: the operator and the hooks run as processes.
 	pinned := []string{"--namespace", namespace, "--set", "operator.nodeSelector.pool=none"}
-	b.helm(append([]string{"install", release, previousChart(b.t), "--create-namespace"}, pinned...)...)
-	b.Expect(b.storedProperties()).NotTo(HaveKey(newField))
-	b.runPrevious()
-	before := b.pods()
-	b.Expect(before).NotTo(BeEmpty())
+	e.helm(append([]string{"install", release, previousChart(e.t), "--create-namespace"}, pinned...)...)
+	e.Expect(e.storedProperties()).NotTo(HaveKey(newField))
+	e.runPrevious()
+	before := e.pods()
+	e.Expect(before).NotTo(BeEmpty())
 
-	played := b.playHook("gpu-operator-upgrade-crd")
+	played := e.playHook("gpu-operator-upgrade-crd")
 	upgrade := append([]string{"upgrade", release, chart, "--set", newField + ".enabled=true"}, pinned...)
-	b.helm(append(upgrade, "--timeout", "30s")...)
-	b.Expect(played()).To(ContainSubstring("CustomResourceDefinition clusterpolicies.nvidia.com is applied"))
-	b.Expect(b.storedProperties()).To(HaveKey(newField))
-	b.Expect(b.policy().Spec.NodeStatusExporter).To(HaveField("Enabled", HaveValue(BeTrue())), "the field is stored")
-	// The Deployment starts the operator of the new release in the place of the old one.
-	b.stop()
-	b.run(namespace)
-	b.awaitReady()
-	b.Expect(b.daemonSets(namespace)).To(ContainElement("nvidia-node-status-exporter"), "the field works")
-	b.Eventually(func() any {
-		return apimeta.FindStatusCondition(b.policy().Status.Conditions, v1.ConditionCRDOutdated)
+	e.helm(append(upgrade, "--timeout", "30s")...)
+	e.Expect(played()).To(ContainSubstring("CustomResourceDefinition clusterpolicies.nvidia.com is applied"))
+	e.Expect(e.storedProperties()).To(HaveKey(newField))
+	e.Expect(e.policy().Spec.NodeStatusExporter).To(HaveField("Enabled", HaveValue(BeTrue())), "the field is stored")
+	// The Deployment replaces the operator by that of the new release.
+	e.stop()
+	e.run(namespace)
+	e.awaitReady()
+	e.Expect(e.daemonSets(namespace)).To(ContainElement("nvidia-node-status-exporter"), "the field works")
+	e.Eventually(func() any {
+		return apimeta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionCRDOutdated)
 	}).WithTimeout(20 * time.Second).Should(BeNil())
 	for name, uid := range before {
-		b.Expect(b.pods()).To(HaveKeyWithValue(name, uid), "no pod is replaced")
+		e.Expect(e.pods()).To(HaveKeyWithValue(name, uid), "no pod is replaced")
 	}
 
-	// Once more changes nothing, and the hook is content with what there is.
-	generation, pods := b.policy().Generation, b.pods()
-	played = b.playHook("gpu-operator-upgrade-crd")
-	b.helm(append(upgrade, "--timeout", "30s")...)
-	b.Expect(played()).To(ContainSubstring("is up to date"))
-	b.Expect(b.policy().Generation).To(Equal(generation))
-	b.awaitReady()
-	b.Expect(b.pods()).To(Equal(pods))
+	// A second upgrade changes nothing, and the hook succeeds.
+	generation, pods := e.policy().Generation, e.pods()
+	played = e.playHook("gpu-operator-upgrade-crd")
+	e.helm(append(upgrade, "--timeout", "30s")...)
+	e.Expect(played()).To(ContainSubstring("is up to date"))
+	e.Expect(e.policy().Generation).To(Equal(generation))
+	e.awaitReady()
+	e.Expect(e.pods()).To(Equal(pods))
 
-	b.helmTest()
-	b.noneForbidden(namespace, mark)
+	e.helmTest()
+	e.noneForbidden(namespace, mark)
 	for _, account := range []string{"gpu-operator-upgrade-crd", "gpu-operator-test"} {
-		calls, err := b.cluster.Since(mark)
-		b.Expect(err).NotTo(HaveOccurred())
-		b.Expect(calls.By(cluster.ServiceAccountUser(namespace, account)).Forbidden().String()).To(BeEmpty())
+		calls, err := e.cluster.Since(mark)
+		e.Expect(err).NotTo(HaveOccurred())
+		e.Expect(calls.By(cluster.ServiceAccountUser(namespace, account)).Forbidden().String()).To(BeEmpty())
 	}
-	b.reuseValues()
-	b.commandsSayWhatIsWrong()
+	e.reuseValues()
+	e.commandsReportErrors()
 }
 
-// runPrevious runs the operator as it would be after one of the previous release, which lacked no field of that
-// definition: the policy has been applied, and the operator sees that fields are missing which it does not set.
-func (b *bed) runPrevious() {
-	b.t.Helper()
-	b.asAdmin("apply-crds")
-	b.run(namespace)
-	b.awaitReady()
-	definition := b.storedDefinition()
-	delete(properties(b.WithT, definition.Object), newField)
-	b.Expect(b.client.Update(b.t.Context(), definition)).To(Succeed())
-	b.Eventually(func() any {
-		return apimeta.FindStatusCondition(b.policy().Status.Conditions, v1.ConditionCRDOutdated)
+// runPrevious runs the operator in the state after one of the previous release, for which that definition was
+// complete: the policy has been applied, and the operator observes missing fields that the policy does not set.
+func (e *env) runPrevious() {
+	e.t.Helper()
+	e.asAdmin("apply-crds")
+	e.run(namespace)
+	e.awaitReady()
+	definition := e.storedDefinition()
+	delete(properties(e.WithT, definition.Object), newField)
+	e.Expect(e.client.Update(e.t.Context(), definition)).To(Succeed())
+	e.Eventually(func() any {
+		return apimeta.FindStatusCondition(e.policy().Status.Conditions, v1.ConditionCRDOutdated)
 	}).WithTimeout(20 * time.Second).ShouldNot(BeNil())
 }
 
-// reuseValues upgrades the driver as guides tell people: what was set before stays, and no driver is replaced by
-// itself.
-func (b *bed) reuseValues() {
-	b.t.Helper()
-	before := b.pods()
-	played := b.playHook("gpu-operator-upgrade-crd")
-	b.helm("upgrade", release, chart, "--namespace", namespace, "--reuse-values", "--set", "driver.version=580.82.07", "--timeout", "30s")
-	b.Expect(played()).To(ContainSubstring("is up to date"))
-	spec := b.policy().Spec
-	b.Expect(spec.Driver).To(HaveField("Version", "580.82.07"))
-	b.Expect(spec.NodeStatusExporter).To(HaveField("Enabled", HaveValue(BeTrue())))
-	b.Eventually(func() int64 { return b.policy().Status.ObservedGeneration }).WithTimeout(20 * time.Second).Should(Equal(b.policy().Generation))
+// reuseValues upgrades the driver as in guides: earlier values stay, and no driver is replaced automatically.
+func (e *env) reuseValues() {
+	e.t.Helper()
+	before := e.pods()
+	played := e.playHook("gpu-operator-upgrade-crd")
+	e.helm("upgrade", release, chart, "--namespace", namespace, "--reuse-values", "--set", "driver.version=580.82.07",
+		"--timeout", "30s")
+	e.Expect(played()).To(ContainSubstring("is up to date"))
+	spec := e.policy().Spec
+	e.Expect(spec.Driver).To(HaveField("Version", "580.82.07"))
+	e.Expect(spec.NodeStatusExporter).To(HaveField("Enabled", HaveValue(BeTrue())))
+	e.Eventually(func() int64 {
+		return e.policy().Status.ObservedGeneration
+	}).WithTimeout(20 * time.Second).Should(Equal(e.policy().Generation))
 	for name, uid := range before {
-		b.Expect(b.pods()).To(HaveKeyWithValue(name, uid), "a changed driver waits")
+		e.Expect(e.pods()).To(HaveKeyWithValue(name, uid), "a changed driver is not replaced")
 	}
 }
 
-// previousChart is a copy of the chart as a release before this one may have been: its definition lacks a field.
+// previousChart returns a copy of the chart as of a previous release: its definition does not have a field.
 func previousChart(t *testing.T) string {
 	t.Helper()
 	g := NewWithT(t)
@@ -143,11 +146,12 @@ func previousChart(t *testing.T) string {
 		g.Expect(os.WriteFile(path, text, 0o600)).To(Succeed())
 	}
 	edit("Chart.yaml", func(description map[string]any) { description["version"] = "0.0.0-alpha" })
-	edit("crds/nvidia.com_clusterpolicies.yaml", func(definition map[string]any) { delete(properties(g, definition), newField) })
+	edit("crds/nvidia.com_clusterpolicies.yaml",
+		func(definition map[string]any) { delete(properties(g, definition), newField) })
 	return dir
 }
 
-// properties are those of the spec in a definition.
+// properties returns those of the spec in a definition.
 func properties(g *WithT, definition map[string]any) map[string]any {
 	versions, _, err := unstructured.NestedFieldNoCopy(definition, "spec", "versions")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -161,49 +165,49 @@ func properties(g *WithT, definition map[string]any) map[string]any {
 	return all
 }
 
-// storedProperties are those that the cluster's definition has.
-func (b *bed) storedProperties() map[string]any {
-	b.t.Helper()
-	return properties(b.WithT, b.storedDefinition().Object)
+// storedProperties returns those of the cluster's definition.
+func (e *env) storedProperties() map[string]any {
+	e.t.Helper()
+	return properties(e.WithT, e.storedDefinition().Object)
 }
 
-func (b *bed) storedDefinition() *unstructured.Unstructured {
-	b.t.Helper()
+func (e *env) storedDefinition() *unstructured.Unstructured {
+	e.t.Helper()
 	definition := &unstructured.Unstructured{}
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")
 	definition.SetKind("CustomResourceDefinition")
-	b.Expect(b.client.Get(b.t.Context(), client.ObjectKey{Name: "clusterpolicies.nvidia.com"}, definition)).To(Succeed())
+	e.Expect(e.client.Get(e.t.Context(), client.ObjectKey{Name: "clusterpolicies.nvidia.com"}, definition)).To(Succeed())
 	return definition
 }
 
-// playHook plays the kubelet for the next pod with this label: it runs the command of its container as a process
-// that has the rights of the pod's account, and reports how it ended. The function that it returns waits for that
-// and gives the output.
-func (b *bed) playHook(app string) func() string {
+// playHook simulates the kubelet for the next pod with this label: it runs the command of its container as a process
+// with the permissions of the pod's account, and writes the result to the pod's status. The returned function waits
+// for that and returns the output.
+func (e *env) playHook(app string) func() string {
 	type result struct {
 		output string
 		err    error
 	}
 	done := make(chan result, 1)
-	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(e.t.Context(), time.Minute)
 	go func() {
 		defer cancel()
-		output, err := b.play(ctx, app)
+		output, err := e.play(ctx, app)
 		done <- result{output, err}
 	}()
 	return func() string {
-		b.t.Helper()
+		e.t.Helper()
 		ended := <-done
-		b.Expect(ended.err).NotTo(HaveOccurred())
+		e.Expect(ended.err).NotTo(HaveOccurred())
 		return ended.output
 	}
 }
 
-func (b *bed) play(ctx context.Context, app string) (string, error) {
+func (e *env) play(ctx context.Context, app string) (string, error) {
 	pod := &corev1.Pod{}
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		pods := &corev1.PodList{}
-		err := b.client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{"app": app})
+		err := e.client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{"app": app})
 		if err != nil || len(pods.Items) == 0 || pods.Items[0].Status.Phase != corev1.PodPending {
 			return false, err
 		}
@@ -213,87 +217,98 @@ func (b *bed) play(ctx context.Context, app string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("waiting for a pod of %s: %w", app, err)
 	}
-	kubeconfig, err := b.cluster.ServiceAccountKubeconfig(ctx, namespace, pod.Spec.ServiceAccountName, "")
+	kubeconfig, err := e.cluster.ServiceAccountKubeconfig(ctx, namespace, pod.Spec.ServiceAccountName, "")
 	if err != nil {
 		return "", err
 	}
-	cmd := exec.CommandContext(ctx, b.binary, pod.Spec.Containers[0].Args...)
-	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + b.home}
+	cmd := exec.CommandContext(ctx, e.binary, pod.Spec.Containers[0].Args...)
+	cmd.Env = []string{"KUBECONFIG=" + kubeconfig, "HOME=" + e.home}
 	output, failed := cmd.CombinedOutput()
 	before := pod.DeepCopy()
 	pod.Status.Phase = corev1.PodSucceeded
 	if failed != nil {
 		pod.Status.Phase = corev1.PodFailed
 	}
-	return string(output), b.client.Status().Patch(ctx, pod, client.MergeFrom(before))
+	return string(output), e.client.Status().Patch(ctx, pod, client.MergeFrom(before))
 }
 
 // helmTest runs helm test.
-func (b *bed) helmTest() {
-	b.t.Helper()
-	played := b.playHook("gpu-operator-test")
-	out := b.helm("test", release, "--namespace", namespace)
-	b.Expect(played()).To(ContainSubstring("ClusterPolicy cluster-policy is ready, 2/2 GPU nodes"))
-	b.Expect(out).To(MatchRegexp("Phase: *Succeeded"))
+func (e *env) helmTest() {
+	e.t.Helper()
+	played := e.playHook("gpu-operator-test")
+	out := e.helm("test", release, "--namespace", namespace)
+	e.Expect(played()).To(ContainSubstring("ClusterPolicy cluster-policy is ready, 2/2 GPU nodes"))
+	e.Expect(out).To(MatchRegexp("Phase: *Succeeded"))
 }
 
-// commandsSayWhatIsWrong runs the commands of the hooks where they cannot succeed.
-func (b *bed) commandsSayWhatIsWrong() {
-	b.t.Helper()
+// commandsReportErrors runs the commands of the hooks in cases where they fail.
+func (e *env) commandsReportErrors() {
+	e.t.Helper()
 	for _, c := range []struct {
 		account string
 		args    []string
 		want    []string
 	}{
-		{"gpu-operator", []string{"apply-crds"}, []string{"applying CustomResourceDefinition clusterpolicies.nvidia.com", "forbidden"}},
-		{"nvidia-driver", []string{"apply-crds"}, []string{"reading CustomResourceDefinition clusterpolicies.nvidia.com", "forbidden"}},
-		{"gpu-operator", []string{"check-ready", "other", "--timeout=1s"}, []string{"there was no ClusterPolicy other within 1s: apply one"}},
+		{
+			"gpu-operator", []string{"apply-crds"},
+			[]string{"applying CustomResourceDefinition clusterpolicies.nvidia.com", "forbidden"},
+		},
+		{
+			"nvidia-driver", []string{"apply-crds"},
+			[]string{"reading CustomResourceDefinition clusterpolicies.nvidia.com", "forbidden"},
+		},
+		{
+			"gpu-operator", []string{"check-ready", "other", "--timeout=1s"},
+			[]string{"ClusterPolicy other was not found within 1s: apply it"},
+		},
 		{"nvidia-driver", []string{"check-ready"}, []string{"watching ClusterPolicy cluster-policy", "forbidden"}},
 	} {
-		b.Expect(b.refused(c.account, c.args...)).To(And(HavePrefix("gpu-operator: "), ContainSubstring(c.want[0]), ContainSubstring(c.want[len(c.want)-1])))
+		e.Expect(e.refused(c.account, c.args...)).To(And(HavePrefix("gpu-operator: "), ContainSubstring(c.want[0]),
+			ContainSubstring(c.want[len(c.want)-1])))
 	}
-	// Nobody looks at a new spec once the operator is gone.
-	b.stop()
-	b.helm("upgrade", release, chart, "--namespace", namespace, "--set", "gfd.enabled=false,operator.upgradeCRD=false")
-	b.Expect(b.refused("gpu-operator", "check-ready", "--timeout=1s")).To(And(
+	// Without the operator a new spec is not observed.
+	e.stop()
+	e.helm("upgrade", release, chart, "--namespace", namespace, "--set", "gfd.enabled=false,operator.upgradeCRD=false")
+	e.Expect(e.refused("gpu-operator", "check-ready", "--timeout=1s")).To(And(
 		ContainSubstring("ClusterPolicy cluster-policy is not ready after 1s"),
-		ContainSubstring("the operator has not seen its present spec: does it run?"),
+		ContainSubstring("the operator has not observed the current spec: check that its pod is running"),
 	))
-	// Without a chart, and with rights of one's own, the definition can be made, too.
-	b.deleteDefinition()
-	b.Expect(b.asAdmin("apply-crds")).To(ContainSubstring("CustomResourceDefinition clusterpolicies.nvidia.com is applied"))
-	b.Expect(b.storedProperties()).To(HaveKey(newField))
+	// An administrator can also create the definition without a chart.
+	e.deleteDefinition()
+	e.Expect(e.asAdmin("apply-crds")).
+		To(ContainSubstring("CustomResourceDefinition clusterpolicies.nvidia.com is applied"))
+	e.Expect(e.storedProperties()).To(HaveKey(newField))
 }
 
-func (b *bed) deleteDefinition() {
-	b.t.Helper()
+func (e *env) deleteDefinition() {
+	e.t.Helper()
 	definition := &unstructured.Unstructured{}
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")
 	definition.SetKind("CustomResourceDefinition")
 	definition.SetName("clusterpolicies.nvidia.com")
-	b.Expect(b.client.Delete(b.t.Context(), definition)).To(Succeed())
-	b.Eventually(func() bool {
-		return apierrors.IsNotFound(b.client.Get(b.t.Context(), client.ObjectKeyFromObject(definition), definition))
+	e.Expect(e.client.Delete(e.t.Context(), definition)).To(Succeed())
+	e.Eventually(func() bool {
+		return apierrors.IsNotFound(e.client.Get(e.t.Context(), client.ObjectKeyFromObject(definition), definition))
 	}).WithTimeout(30 * time.Second).Should(BeTrue())
 }
 
-// asAdmin is what the operator's program prints with all rights.
-func (b *bed) asAdmin(args ...string) string {
-	b.t.Helper()
-	cmd := exec.CommandContext(b.t.Context(), b.binary, args...)
-	cmd.Env = []string{"KUBECONFIG=" + b.cluster.Kubeconfig(), "HOME=" + b.home}
+// asAdmin returns the output of the operator's program with all permissions.
+func (e *env) asAdmin(args ...string) string {
+	e.t.Helper()
+	cmd := exec.CommandContext(e.t.Context(), e.binary, args...)
+	cmd.Env = []string{"KUBECONFIG=" + e.cluster.Kubeconfig(), "HOME=" + e.home}
 	output, err := cmd.CombinedOutput()
-	b.Expect(err).NotTo(HaveOccurred(), "%s", output)
+	e.Expect(err).NotTo(HaveOccurred(), "%s", output)
 	return string(output)
 }
 
-// refused is what the operator's program complains about when it runs with the rights of an account.
-func (b *bed) refused(account string, args ...string) string {
-	b.t.Helper()
-	cmd := exec.CommandContext(b.t.Context(), b.binary, args...)
-	cmd.Env = []string{"KUBECONFIG=" + b.kubeconfig(namespace, account), "HOME=" + b.home}
+// refused returns the error of the operator's program with the permissions of an account.
+func (e *env) refused(account string, args ...string) string {
+	e.t.Helper()
+	cmd := exec.CommandContext(e.t.Context(), e.binary, args...)
+	cmd.Env = []string{"KUBECONFIG=" + e.kubeconfig(namespace, account), "HOME=" + e.home}
 	output, err := cmd.CombinedOutput()
-	b.Expect(err).To(BeAssignableToTypeOf(&exec.ExitError{}), "%s", output)
-	b.Expect(cmd.ProcessState.ExitCode()).To(Equal(1))
+	e.Expect(err).To(BeAssignableToTypeOf(&exec.ExitError{}), "%s", output)
+	e.Expect(cmd.ProcessState.ExitCode()).To(Equal(1))
 	return string(output)
 }

@@ -15,24 +15,24 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
-// renderCase is what somebody types, and what becomes of it.
+// renderCase is a set of values, and the expected result.
 type renderCase struct {
 	name string
 	// set has assignments separated by spaces, flags are other flags, values is a file.
 	set    string
 	flags  []string
 	values string
-	// spec is the whole spec of the policy, as YAML, but for what the chart itself sets and spec leaves out.
+	// spec is the complete spec of the policy, as YAML, without the chart's own defaults.
 	spec string
-	// bare is true where the chart is not to set anything itself.
+	// bare: the chart must not set any defaults.
 	bare bool
-	// without is true where there is to be no policy.
+	// without: there must be no policy.
 	without bool
-	// then judges other objects.
+	// then checks other objects.
 	then func(g *WithT, objects []*unstructured.Unstructured)
 }
 
-// flagsOf are the flags of Helm for a case.
+// flagsOf returns the Helm flags for a case.
 func (c renderCase) flagsOf(t *testing.T) []string {
 	t.Helper()
 	flags := append(set(c.set), c.flags...)
@@ -57,7 +57,7 @@ func (c renderCase) check(t *testing.T) {
 		policyOf(g, objects)
 		want := map[string]any{}
 		if c.spec != "" {
-			// As objects are decoded: numbers without a fraction are integers.
+			// As in decoded objects, numbers without a fraction are integers.
 			text, err := yaml.YAMLToJSON([]byte(c.spec))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(utiljson.Unmarshal(text, &want)).To(Succeed())
@@ -72,7 +72,7 @@ func (c renderCase) check(t *testing.T) {
 	}
 }
 
-// withChartDefaults adds what the chart sets where nothing is said.
+// withChartDefaults adds the chart's own defaults.
 func withChartDefaults(spec map[string]any) {
 	setDefault(spec, true, "driver", "upgradePolicy", "autoUpgrade")
 	setDefault(spec, "single", "mig", "strategy")
@@ -92,29 +92,30 @@ func setDefault(in map[string]any, value any, path ...string) {
 	}
 }
 
-// field is a part of an object, by a path of keys.
+// field returns the part of an object at a path of keys.
 func field(g *WithT, object *unstructured.Unstructured, path ...string) any {
-	g.Expect(object).NotTo(BeNil(), "there is no such object")
+	g.Expect(object).NotTo(BeNil(), "the object does not exist")
 	value, _, err := unstructured.NestedFieldNoCopy(object.Object, path...)
 	g.Expect(err).NotTo(HaveOccurred())
 	return value
 }
 
-// manager is the container of the operator.
+// manager returns the container of the operator.
 func manager(g *WithT, objects []*unstructured.Unstructured) map[string]any {
-	containers, _ := field(g, find(objects, "Deployment", "gpu-operator"), "spec", "template", "spec", "containers").([]any)
+	containers, _ := field(g, find(objects, "Deployment", "gpu-operator"), "spec", "template", "spec",
+		"containers").([]any)
 	g.Expect(containers).To(HaveLen(1))
 	container, _ := containers[0].(map[string]any)
 	return container
 }
 
-// pod is the pod of the operator.
+// pod returns the pod template of the operator.
 func pod(g *WithT, objects []*unstructured.Unstructured) map[string]any {
 	spec, _ := field(g, find(objects, "Deployment", "gpu-operator"), "spec", "template").(map[string]any)
 	return spec
 }
 
-func TestWhatGuidesTellPeopleToType(t *testing.T) {
+func TestCommandsOfGuides(t *testing.T) {
 	t.Parallel()
 	for _, c := range guides {
 		t.Run(c.name, func(t *testing.T) {
@@ -134,7 +135,7 @@ func TestEachValueReachesItsField(t *testing.T) {
 	}
 }
 
-func TestTheTablesAreAsLongAsPromised(t *testing.T) {
+func TestTablesHaveTheDocumentedSize(t *testing.T) {
 	g := NewWithT(t)
 	g.Expect(len(combinations)).To(BeNumerically(">=", 60))
 	seen := map[string]bool{}

@@ -17,12 +17,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/packaged"
 )
 
-// notInABundle are the objects that OLM does not bring: the namespace, as the Subscription is in one that is there
-// (the bundle suggests how to make it), and kinds that it does not take.
+// notInABundle reports whether OLM does not create an object: the namespace, as the Subscription is in an existing
+// one (the bundle suggests its name), and kinds that it does not support.
 func notInABundle() []string {
 	objects := []string{"Namespace/gpu-operator"}
 	for _, name := range []string{
-		"operator", "driver", "gpu-feature-discovery", "mig-manager", "mig-manager-pods", "mig-manager-configmaps", "node-discovery", "operator-validator", "placement",
+		"operator", "driver", "gpu-feature-discovery", "mig-manager", "mig-manager-pods", "mig-manager-configmaps",
+		"node-discovery", "operator-validator", "placement",
 	} {
 		name = "gpu-operator-" + name
 		objects = append(objects, "ValidatingAdmissionPolicy/"+name, "ValidatingAdmissionPolicyBinding/"+name)
@@ -30,9 +31,9 @@ func notInABundle() []string {
 	return objects
 }
 
-// TestTheThreeWaysInstallTheSame compares kustomize, Helm and OLM on OpenShift, where all three are at home: what
-// each account may do, whatever the roles are called, and every other object field by field.
-func TestTheThreeWaysInstallTheSame(t *testing.T) {
+// TestAllMethodsInstallTheSame compares kustomize, Helm and OLM on OpenShift, which supports all three: the
+// permissions of each account, whatever the names of the roles, and every other object field by field.
+func TestAllMethodsInstallTheSame(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	built, err := config.Build(repo + "/config/manifests")
@@ -47,8 +48,9 @@ func TestTheThreeWaysInstallTheSame(t *testing.T) {
 		object.Object = withoutHelms(g, object)
 	}
 	helms := effects(g, rendered)
-	delete(helms, "ClusterPolicy/cluster-policy")                          // config/samples has it, and the bundle as an example.
-	helms["Namespace/gpu-operator"] = kustomized["Namespace/gpu-operator"] // --create-namespace makes it.
+	// config/samples has it, and the bundle as an example.
+	delete(helms, "ClusterPolicy/cluster-policy")
+	helms["Namespace/gpu-operator"] = kustomized["Namespace/gpu-operator"] // --create-namespace creates it.
 	same(g, kustomized, helms, "Helm")
 
 	objects, err := openBundle(g).Objects(namespace)
@@ -60,10 +62,11 @@ func TestTheThreeWaysInstallTheSame(t *testing.T) {
 		delete(kustomized, name)
 	}
 	same(g, kustomized, olms, "OLM")
-	t.Logf("%d objects and accounts' rights equal in three ways, %d not in the bundle", len(olms), len(notInABundle()))
+	t.Logf("%d objects and permissions are equal for three methods, %d are not in the bundle", len(olms),
+		len(notInABundle()))
 }
 
-// same judges what one way brings by what kustomize brings.
+// same compares the result of one method with that of kustomize.
 func same(g *WithT, want, got map[string]any, way string) {
 	g.Expect(slices.Sorted(maps.Keys(got))).To(Equal(slices.Sorted(maps.Keys(want))), way)
 	for name := range want {
@@ -71,8 +74,8 @@ func same(g *WithT, want, got map[string]any, way string) {
 	}
 }
 
-// effects are what objects bring: the rights of each account, and each other object as it is. How roles and their
-// bindings are named and cut has no effect.
+// effects returns the permissions of each account, and all objects other than roles and bindings, whose names and
+// division do not matter.
 func effects(g *WithT, objects []*unstructured.Unstructured) map[string]any {
 	found, bound := boundRights(g, objects)
 	for _, object := range objects {
@@ -82,7 +85,7 @@ func effects(g *WithT, objects []*unstructured.Unstructured) map[string]any {
 		case object.GetKind() == "ServiceAccount":
 			found[name] = object.GetNamespace()
 		case object.GetKind() == "Deployment":
-			// The type writes out what is empty, and OLM's copy has passed through it.
+			// OLM's copy has been encoded from the Go type, which includes empty fields.
 			deployment := &appsv1.Deployment{}
 			g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment)).To(Succeed())
 			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(deployment)
@@ -95,7 +98,7 @@ func effects(g *WithT, objects []*unstructured.Unstructured) map[string]any {
 	return found
 }
 
-// boundRights are those that each account gets by bindings, and the roles that are bound.
+// boundRights returns the permissions of each account by bindings, and the roles that are bound.
 func boundRights(g *WithT, objects []*unstructured.Unstructured) (map[string]any, map[string]bool) {
 	roles := map[string][]rbacv1.PolicyRule{}
 	for _, object := range objects {
@@ -117,7 +120,7 @@ func boundRights(g *WithT, objects []*unstructured.Unstructured) (map[string]any
 		bound[role] = true
 		for _, subject := range binding.Subjects {
 			g.Expect(subject.Namespace).To(Equal(namespace))
-			name := fmt.Sprintf("rights of %s by %s", subject.Name, object.GetKind())
+			name := fmt.Sprintf("permissions of %s by %s", subject.Name, object.GetKind())
 			before, _ := found[name].([]string)
 			found[name] = slices.Sorted(maps.Keys(rights(before, roles[role])))
 		}
@@ -125,7 +128,7 @@ func boundRights(g *WithT, objects []*unstructured.Unstructured) (map[string]any
 	return found, bound
 }
 
-// rights are the single ones that rules give, beside those before.
+// rights adds the single permissions of rules to the given ones.
 func rights(before []string, rules []rbacv1.PolicyRule) map[string]bool {
 	all := map[string]bool{}
 	for _, right := range before {

@@ -15,53 +15,53 @@ import (
 
 const migManagerAccount = "nvidia-mig-manager"
 
-// nodeChange is a merge patch of a node; status is whether it goes to the status. says is the refusal, empty
-// for what is allowed.
+// nodeChange is a merge patch of a node; status: it is for the subresource status. says is the refusal, empty if the
+// change is allowed.
 type nodeChange struct {
 	patch  string
 	status bool
 	says   string
 }
 
-// writersOfNodesAreFenced: what the operator, mig-manager and the driver may change of a node ends at what is
-// theirs. The API server judges, by the admission policies that are installed: RBAC would let them do all.
-func (b *bed) writersOfNodesAreFenced() {
-	own, other := b.twoNodes()
-	b.prepareNode(own)
-	// Not the account of the bed's operator, of which no call may be refused: the policy goes by the name.
+// nodeWritersAreLimited: the operator, mig-manager and the driver may only change their own fields of a node. RBAC
+// would allow everything; the installed admission policies refuse the rest.
+func (e *env) nodeWritersAreLimited() {
+	own, other := e.twoNodes()
+	e.prepareNode(own)
+	// Not the account of the env's operator, whose requests must not be refused: the policy matches accounts by name.
 	const elsewhere = "elsewhere"
-	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}})
-	b.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: account}})
-	b.allRightsOnNodes(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: elsewhere, Name: account},
+	e.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: elsewhere}})
+	e.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: elsewhere, Name: account}})
+	e.allRightsOnNodes(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: elsewhere, Name: account},
 		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: migManagerAccount},
 		rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: driverAccount})
-	unbound, err := b.cluster.ServiceAccountConfig(b.t.Context(), elsewhere, account)
-	b.Expect(err).NotTo(HaveOccurred())
+	unbound, err := e.cluster.ServiceAccountConfig(e.t.Context(), elsewhere, account)
+	e.Expect(err).NotTo(HaveOccurred())
 	operator := kubernetes.NewForConfigOrDie(unbound)
-	migManager, _ := b.podBound(migManagerAccount, b.podFor(migManagerAccount, own))
-	driver, _ := b.podBound(driverAccount, b.podFor(driverAccount, own))
+	migManager, _ := e.podBound(migManagerAccount, e.podFor(migManagerAccount, own))
+	driver, _ := e.podBound(driverAccount, e.podFor(driverAccount, own))
 	for _, c := range []kubernetes.Interface{operator, migManager, driver} {
-		b.Eventually(func() error { return dryRun(b.t, c, own, nodeChange{patch: `{"metadata":{"labels":{"team":"x"}}}`}) }).
+		e.Eventually(func() error { return dryRun(e.t, c, own, nodeChange{patch: `{"metadata":{"labels":{"team":"x"}}}`}) }).
 			WithPolling(100 * time.Millisecond).Should(forbidden("may not change"))
 	}
-	b.t.Run("operator", func(t *testing.T) {
-		b.in(t).judge(operator, own, operatorChanges(b.node(own)))
-		b.in(t).neitherCreatesNorDeletes(operator, own, "the operator may only update nodes")
+	e.t.Run("operator", func(t *testing.T) {
+		e.in(t).judge(operator, own, operatorChanges(e.node(own)))
+		e.in(t).neitherCreatesNorDeletes(operator, own, "the operator may only update nodes")
 	})
-	b.t.Run("mig-manager", func(t *testing.T) {
-		b.in(t).judge(migManager, own, migManagerChanges())
-		b.in(t).judge(migManager, other, map[string]nodeChange{"another node": {
+	e.t.Run("mig-manager", func(t *testing.T) {
+		e.in(t).judge(migManager, own, migManagerChanges())
+		e.in(t).judge(migManager, other, map[string]nodeChange{"another node": {
 			patch: labelled("nvidia.com/mig.config.state", "failed"), says: "which is " + own + ", not " + other}})
-		b.in(t).neitherCreatesNorDeletes(migManager, own, "mig-manager may only update nodes")
+		e.in(t).neitherCreatesNorDeletes(migManager, own, "mig-manager may only update nodes")
 	})
-	b.t.Run("driver", func(t *testing.T) { b.in(t).judge(driver, own, driverChanges()) })
-	b.t.Run("others are not fenced", func(t *testing.T) {
-		admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
-		b.in(t).Expect(dryRun(t, admin, own, nodeChange{patch: labelled("team", "ml")})).To(Succeed())
+	e.t.Run("driver", func(t *testing.T) { e.in(t).judge(driver, own, driverChanges()) })
+	e.t.Run("other accounts are not limited", func(t *testing.T) {
+		admin := kubernetes.NewForConfigOrDie(e.cluster.Config)
+		e.in(t).Expect(dryRun(t, admin, own, nodeChange{patch: labelled("team", "ml")})).To(Succeed())
 	})
 }
 
-// operatorChanges are tried one at a time on the node as prepareNode left it.
+// operatorChanges are tried one at a time on the node after prepareNode.
 func operatorChanges(node *corev1.Node) map[string]nodeChange {
 	const ofLabels, ofAnnotations, ofTaints = "the operator may not change the labels ", "the operator may not change the annotations ", "the operator may not change the taints "
 	changes := map[string]nodeChange{
@@ -155,10 +155,10 @@ func driverChanges() map[string]nodeChange {
 	}
 }
 
-// prepareNode gives the node what the changes are about.
-func (b *bed) prepareNode(name string) {
-	b.t.Helper()
-	b.Expect(patch(b.t, kubernetes.NewForConfigOrDie(b.cluster.Config), name, `{
+// prepareNode sets the fields of the node that the changes concern.
+func (e *env) prepareNode(name string) {
+	e.t.Helper()
+	e.Expect(patch(e.t, kubernetes.NewForConfigOrDie(e.cluster.Config), name, `{
 	  "metadata": {
 	    "labels": {"nvidia.com/gpu.present": "false", "nvidia.com/gpu.deploy.dcgm": "true", "nvidia.com/gpu.deploy.device-plugin": "paused-for-mig-change",
 	      "nvidia.com/mig.config": "all-1g.5gb", "nvidia.com/gpu.count": "8", "feature.node.kubernetes.io/cpu-noted": "true", "noted-team": "x",
@@ -167,39 +167,39 @@ func (b *bed) prepareNode(name string) {
 	  "spec": {"taints": [{"key": "foreign", "effect": "NoSchedule"}]}}`)).To(Succeed())
 }
 
-func (b *bed) allRightsOnNodes(subjects ...rbacv1.Subject) {
-	b.t.Helper()
+func (e *env) allRightsOnNodes(subjects ...rbacv1.Subject) {
+	e.t.Helper()
 	all := metav1.ObjectMeta{Name: "all-nodes"}
-	b.create(&rbacv1.ClusterRole{ObjectMeta: all, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}}}})
-	b.create(&rbacv1.ClusterRoleBinding{
+	e.create(&rbacv1.ClusterRole{ObjectMeta: all, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"*"}}}})
+	e.create(&rbacv1.ClusterRoleBinding{
 		ObjectMeta: all, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: all.Name}, Subjects: subjects,
 	})
 }
 
-func (b *bed) judge(c kubernetes.Interface, node string, changes map[string]nodeChange) {
+func (e *env) judge(c kubernetes.Interface, node string, changes map[string]nodeChange) {
 	for name, change := range changes {
 		verdict, title := Succeed(), "allowed: "+name
 		if change.says != "" {
 			verdict, title = forbidden(change.says), "refused: "+name
 		}
-		b.t.Run(title, func(t *testing.T) {
-			b.in(t).Expect(dryRun(t, c, node, change)).To(verdict)
+		e.t.Run(title, func(t *testing.T) {
+			e.in(t).Expect(dryRun(t, c, node, change)).To(verdict)
 		})
 	}
 }
 
-func (b *bed) neitherCreatesNorDeletes(c kubernetes.Interface, node, says string) {
+func (e *env) neitherCreatesNorDeletes(c kubernetes.Interface, node, says string) {
 	dry := []string{metav1.DryRunAll}
-	b.t.Run("refused: create", func(t *testing.T) {
+	e.t.Run("refused: create", func(t *testing.T) {
 		_, err := c.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "made"}}, metav1.CreateOptions{DryRun: dry})
-		b.in(t).Expect(err).To(forbidden(says))
+		e.in(t).Expect(err).To(forbidden(says))
 	})
-	b.t.Run("refused: delete", func(t *testing.T) {
-		b.in(t).Expect(c.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{DryRun: dry})).To(forbidden(says))
+	e.t.Run("refused: delete", func(t *testing.T) {
+		e.in(t).Expect(c.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{DryRun: dry})).To(forbidden(says))
 	})
 }
 
-// dryRun has the API server judge a change that leaves no trace, so that each meets the same node.
+// dryRun submits a change as a dry run, so that each applies to the same node.
 func dryRun(t *testing.T, c kubernetes.Interface, node string, change nodeChange) error {
 	t.Helper()
 	var sub []string
@@ -214,7 +214,7 @@ func labelled(key string, value any) string {
 	return mustJSON(map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}}})
 }
 
-// conditions is a patch to those of the node and one more; heartbeats must not count as changes.
+// conditions returns a patch of the node's conditions with one more; heartbeats must not count as changes.
 func conditions(node *corev1.Node, more ...corev1.NodeCondition) string {
 	return mustJSON(map[string]any{"status": map[string]any{"conditions": append(node.Status.Conditions, more...)}})
 }

@@ -6,25 +6,24 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// TestWithTheAPIServerAlone has the stories for which no controller need act. They share one API server, one after
-// another.
-func TestWithTheAPIServerAlone(t *testing.T) {
+// TestOnBareAPIServer has the tests that do not need controllers. They share one API server, sequentially.
+func TestOnBareAPIServer(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{bare: true, timing: simulator.DefaultTiming()})
-	for _, story := range []struct {
+	e := newEnv(t, envOptions{bare: true, timing: simulator.DefaultTiming()})
+	for _, test := range []struct {
 		name string
-		tell func(*bed)
+		run  func(*env)
 	}{
-		{"the operator's pod is restricted", (*bed).theOperatorsPodIsRestricted},
-		{"network policies meet the operator alone", (*bed).networkPoliciesMeetTheOperatorAlone},
-		{"metrics are for readers", (*bed).metricsAreForReaders},
-		{"plain metrics", (*bed).plainMetrics},
-		{"the certificate of the metrics is renewed", (*bed).theCertificateOfTheMetricsIsRenewed},
+		{"the operator's pod is restricted", (*env).theOperatorsPodIsRestricted},
+		{"network policies only select the operator", (*env).networkPoliciesOnlySelectTheOperator},
+		{"metrics are for readers", (*env).metricsAreForReaders},
+		{"plain metrics", (*env).plainMetrics},
+		{"the certificate of the metrics is renewed", (*env).theCertificateOfTheMetricsIsRenewed},
 	} {
-		t.Run(story.name, func(t *testing.T) {
-			view := b.in(t)
+		t.Run(test.name, func(t *testing.T) {
+			view := e.in(t)
 			defer view.endOperator()
-			story.tell(view)
+			test.run(view)
 		})
 	}
 }

@@ -21,34 +21,38 @@ const (
 	toolkitAnchor               = labels.AnchorPrefix + "container-toolkit"
 )
 
-// anchored are the pods of the operands whose nodes have an anchor, by operand and node.
-func (b *bed) anchored() map[string]types.UID {
-	pods := b.podsOf("driver")
-	maps.Copy(pods, b.podsOf("container-toolkit"))
+// anchored returns the pods of the operands whose nodes have an anchor, by operand and node.
+func (e *env) anchored() map[string]types.UID {
+	pods := e.podsOf("driver")
+	maps.Copy(pods, e.podsOf("container-toolkit"))
 	return pods
 }
 
-// TestALostLabelReloadsNoDriver takes labels of the operator off a node, in every way in which one is lost. They come
-// back, and neither the driver's pod nor the toolkit's is replaced.
+// TestALostLabelReloadsNoDriver removes labels of the operator from a node, in every way in which one can be lost.
+// They are restored, and neither the driver's pod nor the toolkit's is replaced.
 func TestALostLabelReloadsNoDriver(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
-	for _, spec := range []simulator.NodeSpec{{Name: "cpu", NoGPU: true}, {Name: "blank", NoGPU: true, NeverDiscovered: true}} {
-		_, err := b.sim.AddNode(t.Context(), spec)
-		b.Expect(err).NotTo(HaveOccurred())
+	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
+	for _, spec := range []simulator.NodeSpec{
+		{Name: "cpu", NoGPU: true}, {Name: "blank", NoGPU: true, NeverDiscovered: true},
+	} {
+		_, err := e.sim.AddNode(t.Context(), spec)
+		e.Expect(err).NotTo(HaveOccurred())
 	}
-	b.run()
-	b.create(b.samplePolicy())
-	b.awaitReady(2)
+	e.run()
+	e.create(e.samplePolicy())
+	e.awaitReady(2)
 	const node = "gpu-00000"
-	pods, whole := b.anchored(), b.node(node).Labels
+	pods, whole := e.anchored(), e.node(node).Labels
 	own := map[string]string{}
-	for _, prefix := range []string{labels.DeployPrefix, "nvidia.com/gpu-operator.", labels.GPUPresent, labels.AnchorPrefix} {
+	for _, prefix := range []string{
+		labels.DeployPrefix, "nvidia.com/gpu-operator.", labels.GPUPresent, labels.AnchorPrefix,
+	} {
 		for _, key := range keysOf(whole, prefix) {
 			own[key] = whole[key]
 		}
 	}
-	b.Expect(pods).To(HaveLen(4), "two of each, and none on the other nodes")
+	e.Expect(pods).To(HaveLen(4), "two of each, and none on the other nodes")
 	lost := map[string][]string{
 		"deploy label of the driver":      {deployDriver},
 		"deploy label of the toolkit":     {deployToolkit},
@@ -61,46 +65,46 @@ func TestALostLabelReloadsNoDriver(t *testing.T) {
 	}
 	for name, keys := range lost {
 		t.Run(name, func(t *testing.T) {
-			b := b.in(t)
+			e := e.in(t)
 			begin := time.Now()
-			b.lose(node, keys...)
-			b.Eventually(func(g Gomega) {
-				labels := b.node(node).Labels
+			e.lose(node, keys...)
+			e.Eventually(func(g Gomega) {
+				labels := e.node(node).Labels
 				for key, value := range own {
 					g.Expect(labels).To(HaveKeyWithValue(key, value))
 				}
 			}).WithPolling(20 * time.Millisecond).Should(Succeed())
 			t.Logf("back after %s", time.Since(begin).Round(10*time.Millisecond))
-			b.awaitReady(2)
-			b.Expect(b.anchored()).To(Equal(pods))
+			e.awaitReady(2)
+			e.Expect(e.anchored()).To(Equal(pods))
 		})
 	}
-	b.settled()
-	b.Expect(b.anchored()).To(Equal(pods), "once all that was lost has had its effect")
-	t.Run("again and again", func(t *testing.T) {
-		b := b.in(t)
+	e.settled()
+	e.Expect(e.anchored()).To(Equal(pods), "after all removed labels have had their effect")
+	t.Run("repeatedly", func(t *testing.T) {
+		e := e.in(t)
 		for range 10 {
-			b.lose(node, deployDriver, labels.Pool)
+			e.lose(node, deployDriver, labels.Pool)
 			time.Sleep(500 * time.Millisecond)
 		}
-		b.awaitReady(2)
-		b.Expect(b.anchored()).To(Equal(pods))
+		e.awaitReady(2)
+		e.Expect(e.anchored()).To(Equal(pods))
 	})
-	t.Run("the operator lets go of a node by itself", func(t *testing.T) {
-		b := b.in(t)
-		b.relabel(node, labels.DeployOperands, labels.False)
-		b.Eventually(b.anchored).Should(HaveLen(2))
-		b.Expect(b.node(node).Labels).NotTo(HaveKey(HavePrefix(labels.AnchorPrefix)))
-		b.relabel(node, labels.DeployOperands, "")
-		b.Eventually(b.anchored).Should(HaveLen(4))
-		b.awaitReady(2)
+	t.Run("the operator itself releases a node", func(t *testing.T) {
+		e := e.in(t)
+		e.relabel(node, labels.DeployOperands, labels.False)
+		e.Eventually(e.anchored).Should(HaveLen(2))
+		e.Expect(e.node(node).Labels).NotTo(HaveKey(HavePrefix(labels.AnchorPrefix)))
+		e.relabel(node, labels.DeployOperands, "")
+		e.Eventually(e.anchored).Should(HaveLen(4))
+		e.awaitReady(2)
 	})
-	t.Run("another value takes the driver off", func(t *testing.T) {
-		b := b.in(t)
-		b.relabel(node, deployDriver, "false")
-		b.Eventually(func() map[string]types.UID { return b.podsOf("driver") }).Should(HaveLen(1))
-		b.relabel(node, deployDriver, "")
-		b.Eventually(func() map[string]types.UID { return b.podsOf("driver") }).Should(HaveLen(2))
+	t.Run("another value removes the driver", func(t *testing.T) {
+		e := e.in(t)
+		e.relabel(node, deployDriver, "false")
+		e.Eventually(func() map[string]types.UID { return e.podsOf("driver") }).Should(HaveLen(1))
+		e.relabel(node, deployDriver, "")
+		e.Eventually(func() map[string]types.UID { return e.podsOf("driver") }).Should(HaveLen(2))
 	})
 }
 
@@ -114,71 +118,75 @@ func keysOf(all map[string]string, prefix string) []string {
 	return keys
 }
 
-// lose takes labels off a node in one write.
-func (b *bed) lose(node string, keys ...string) {
-	b.t.Helper()
-	b.Eventually(func() error {
-		live := b.node(node)
+// lose removes labels from a node in one write.
+func (e *env) lose(node string, keys ...string) {
+	e.t.Helper()
+	e.Eventually(func() error {
+		live := e.node(node)
 		for _, key := range keys {
 			delete(live.Labels, key)
 		}
-		return b.client.Update(b.t.Context(), live)
+		return e.client.Update(e.t.Context(), live)
 	}).Should(Succeed())
 }
 
-// TestAFirstPoolKeepsItsDaemonSet: a second operating system joins, the nodes of the first leave, and the operator starts
-// again between. No pod of a node that stays is replaced, and no DaemonSet changes its name.
+// TestAFirstPoolKeepsItsDaemonSet: a second operating system joins, the nodes of the first leave, and the operator
+// restarts in between. No pod of a remaining node is replaced, and no DaemonSet changes its name.
 func TestAFirstPoolKeepsItsDaemonSet(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
 	again := func() {
-		b.stop()
-		b.run()
+		e.stop()
+		e.run()
 	}
-	b.run()
-	b.create(b.samplePolicy())
-	b.awaitReady(1)
-	first := b.anchored()
-	b.Expect(b.drivers()).To(Equal(map[string]string{"nvidia-driver-daemonset": "app=nvidia-driver-daemonset"}))
-	b.Expect(b.selectorOf("nvidia-container-toolkit-daemonset")).To(Equal("app=nvidia-container-toolkit-daemonset"))
+	e.run()
+	e.create(e.samplePolicy())
+	e.awaitReady(1)
+	first := e.anchored()
+	e.Expect(e.drivers()).To(Equal(map[string]string{"nvidia-driver-daemonset": "app=nvidia-driver-daemonset"}))
+	e.Expect(e.selectorOf("nvidia-container-toolkit-daemonset")).To(Equal("app=nvidia-container-toolkit-daemonset"))
 
-	// Its name comes before that of the first pool.
-	_, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "older", OSVersion: "22.04", Runtime: "cri-o://1.33.0"})
-	b.Expect(err).NotTo(HaveOccurred())
-	b.awaitReady(2)
+	// Its name sorts before that of the first pool.
+	_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "older", OSVersion: "22.04", Runtime: "cri-o://1.33.0"})
+	e.Expect(err).NotTo(HaveOccurred())
+	e.awaitReady(2)
 	const second = "nvidia-driver-daemonset-ubuntu22.04-amd64"
-	b.Expect(b.drivers()).To(Equal(map[string]string{"nvidia-driver-daemonset": "app=nvidia-driver-daemonset", second: "app=" + second}))
-	b.Expect(b.selectorOf("nvidia-container-toolkit-daemonset-crio")).To(Equal("app=nvidia-container-toolkit-daemonset-crio"))
-	both := b.anchored()
+	e.Expect(e.drivers()).To(Equal(map[string]string{
+		"nvidia-driver-daemonset": "app=nvidia-driver-daemonset", second: "app=" + second,
+	}))
+	e.Expect(e.selectorOf("nvidia-container-toolkit-daemonset-crio")).
+		To(Equal("app=nvidia-container-toolkit-daemonset-crio"))
+	both := e.anchored()
 	for of, uid := range first {
-		b.Expect(both).To(HaveKeyWithValue(of, uid))
+		e.Expect(both).To(HaveKeyWithValue(of, uid))
 	}
 	again()
-	b.awaitReady(2)
-	b.Expect(b.anchored()).To(Equal(both))
+	e.awaitReady(2)
+	e.Expect(e.anchored()).To(Equal(both))
 
-	b.Expect(b.client.Delete(t.Context(), b.node("gpu-00000"))).To(Succeed())
-	b.Eventually(b.drivers).WithTimeout(time.Minute).Should(Equal(map[string]string{second: "app=" + second}))
+	e.Expect(e.client.Delete(t.Context(), e.node("gpu-00000"))).To(Succeed())
+	e.Eventually(e.drivers).WithTimeout(time.Minute).Should(Equal(map[string]string{second: "app=" + second}))
 	again()
-	b.awaitReady(1)
-	b.Expect(b.drivers()).To(Equal(map[string]string{second: "app=" + second}))
-	for of, uid := range b.anchored() {
-		b.Expect(both).To(HaveKeyWithValue(of, uid))
+	e.awaitReady(1)
+	e.Expect(e.drivers()).To(Equal(map[string]string{second: "app=" + second}))
+	for of, uid := range e.anchored() {
+		e.Expect(both).To(HaveKeyWithValue(of, uid))
 	}
 }
 
-// drivers are the selectors of the driver's DaemonSets, by name.
-func (b *bed) drivers() map[string]string {
+// drivers returns the selectors of the driver's DaemonSets, by name.
+func (e *env) drivers() map[string]string {
 	found := map[string]string{}
 	list := &appsv1.DaemonSetList{}
-	b.Expect(b.client.List(b.t.Context(), list, client.InNamespace(namespace), client.MatchingLabels{labels.Operand: "driver"})).To(Succeed())
+	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace),
+		client.MatchingLabels{labels.Operand: "driver"})).To(Succeed())
 	for _, ds := range list.Items {
 		found[ds.Name] = selectorText(&ds)
 	}
 	return found
 }
 
-func (b *bed) selectorOf(name string) string { return selectorText(b.daemonSet(name)) }
+func (e *env) selectorOf(name string) string { return selectorText(e.daemonSet(name)) }
 
 func selectorText(ds *appsv1.DaemonSet) string {
 	var parts []string

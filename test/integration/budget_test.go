@@ -17,103 +17,104 @@ import (
 
 const (
 	fleet = 100
-	// atRest is how long the operator is watched when there is nothing to do.
+	// atRest is how long the operator is watched at rest.
 	atRest = time.Minute
 )
 
-// TestBudgets counts the operator's own calls at 100 nodes, from the API server's audit log, with
-// stages that last seconds. The limits are the design's.
+// TestBudgets counts the operator's requests with 100 nodes, from the API server's audit log, with stages that last
+// seconds. The limits are those of the design.
 func TestBudgets(t *testing.T) {
-	b := newBed(t, bedOptions{nodes: fleet, timing: simulator.DefaultTiming(), shipped: true})
-	b.run()
-	mark := b.mark()
-	b.create(b.samplePolicy())
-	took := b.awaitReady(fleet)
-	usage, err := b.process.Usage()
-	b.Expect(err).NotTo(HaveOccurred())
+	e := newEnv(t, envOptions{nodes: fleet, timing: simulator.DefaultTiming(), shipped: true})
+	e.run()
+	mark := e.mark()
+	e.create(e.samplePolicy())
+	took := e.awaitReady(fleet)
+	usage, err := e.process.Usage()
+	e.Expect(err).NotTo(HaveOccurred())
 	t.Logf("to ready, %d nodes: %s; operator: RSS %d MB (peak %d), CPU %s", fleet, took.Round(100*time.Millisecond),
 		usage.RSS>>20, usage.PeakRSS>>20, usage.CPU)
-	b.withinBudget("to ready", mark, 4*fleet+60)
-	// A hundred nodes that start take the whole machine. From here on it mostly waits, beside the other stories.
+	e.withinBudget("to ready", mark, 4*fleet+60)
+	// A hundred starting nodes use the whole machine. From here on this test mostly waits, in parallel with others.
 	t.Parallel()
-	b.settled()
+	e.settled()
 
-	t.Run("at rest", func(t *testing.T) { b.in(t).quietFor("at rest", atRest) })
+	t.Run("at rest", func(t *testing.T) { e.in(t).quietFor("at rest", atRest) })
 	t.Run("a pass that changes nothing", func(t *testing.T) {
-		b := b.in(t)
-		mark := b.mark()
-		ds := b.daemonSet(pluginName)
-		b.Expect(b.edit(ds, func() { ds.Labels["team"] = "hpc" })).To(Succeed())
-		b.quietSince("no-op pass", mark, 3*time.Second)
+		e := e.in(t)
+		mark := e.mark()
+		ds := e.daemonSet(pluginName)
+		e.Expect(e.edit(ds, func() { ds.Labels["team"] = "hpc" })).To(Succeed())
+		e.quietSince("no-op pass", mark, 3*time.Second)
 	})
-	t.Run("a node joins", func(t *testing.T) { nodeJoins(b.in(t)) })
-	t.Run("a pod is deleted", func(t *testing.T) { podDeleted(b.in(t)) })
+	t.Run("a node joins", func(t *testing.T) { nodeJoins(e.in(t)) })
+	t.Run("a pod is deleted", func(t *testing.T) { podDeleted(e.in(t)) })
 	t.Run("a restart", func(t *testing.T) {
-		b := b.in(t)
-		b.stop()
-		mark := b.mark()
-		b.run()
-		b.quietSince("restart", mark, 10*time.Second)
+		e := e.in(t)
+		e.stop()
+		mark := e.mark()
+		e.run()
+		e.quietSince("restart", mark, 10*time.Second)
 	})
 	t.Run("at rest with a node in a crash loop", func(t *testing.T) {
-		b := b.in(t)
-		b.sim.Break("device-plugin", "gpu-00042", simulator.CrashLoop)
-		b.deletePod("nvidia-device-plugin-daemonset", "gpu-00042")
-		b.Eventually(func() *v1.NodeSummary { return b.policy().Status.NodeSummary }).
+		e := e.in(t)
+		e.sim.Break("device-plugin", "gpu-00042", simulator.CrashLoop)
+		e.deletePod("nvidia-device-plugin-daemonset", "gpu-00042")
+		e.Eventually(func() *v1.NodeSummary { return e.policy().Status.NodeSummary }).
 			Should(HaveField("Degraded", int32(1)))
-		b.settled()
-		b.quietFor("crash loop", atRest)
-		b.Expect(b.restarts("nvidia-device-plugin-daemonset", "gpu-00042")).To(BeNumerically(">", 3), "the pod must have gone on crashing")
+		e.settled()
+		e.quietFor("crash loop", atRest)
+		e.Expect(e.restarts("nvidia-device-plugin-daemonset", "gpu-00042")).To(BeNumerically(">", 3),
+			"the pod must have continued to crash")
 	})
 }
 
-// withinBudget compares the operator's writes since the mark with what it may need.
-func (b *bed) withinBudget(what string, mark cluster.Mark, most int) {
-	b.t.Helper()
-	writes := b.operatorCalls(mark).Writes()
-	b.t.Logf("%s: %d writes of at most %d", what, len(writes), most)
-	b.Expect(len(writes)).To(BeNumerically("<=", most), "%s:\n%s", what, writes)
+// withinBudget compares the operator's writes since the mark with the budget.
+func (e *env) withinBudget(what string, mark cluster.Mark, most int) {
+	e.t.Helper()
+	writes := e.operatorCalls(mark).Writes()
+	e.t.Logf("%s: %d writes of at most %d", what, len(writes), most)
+	e.Expect(len(writes)).To(BeNumerically("<=", most), "%s:\n%s", what, writes)
 }
 
-// settled waits until what is written late has been written: from now on nothing for as long as a write may be held back.
-func (b *bed) settled() {
-	b.t.Helper()
-	mark, since := b.mark(), time.Now()
-	b.Eventually(func() time.Duration {
-		if writes := b.operatorCalls(mark).Writes(); len(writes) > 0 {
+// settled waits until the operator is at rest: it has written nothing for as long as a write may be delayed.
+func (e *env) settled() {
+	e.t.Helper()
+	mark, since := e.mark(), time.Now()
+	e.Eventually(func() time.Duration {
+		if writes := e.operatorCalls(mark).Writes(); len(writes) > 0 {
 			since = writes[len(writes)-1].Time
 		}
 		return time.Since(since)
-	}).WithTimeout(time.Minute).WithPolling(time.Second).Should(BeNumerically(">=", b.idle))
+	}).WithTimeout(time.Minute).WithPolling(time.Second).Should(BeNumerically(">=", e.idle))
 }
 
-// quietFor watches the operator for a while in which it must neither write nor list.
-func (b *bed) quietFor(what string, period time.Duration) {
-	b.t.Helper()
-	mark := b.mark()
-	b.quietSince(what, mark, period)
-	b.Expect(b.operatorCalls(mark).Lists().String()).To(BeEmpty(), what)
+// quietFor watches the operator for a time in which it must neither write nor list.
+func (e *env) quietFor(what string, period time.Duration) {
+	e.t.Helper()
+	mark := e.mark()
+	e.quietSince(what, mark, period)
+	e.Expect(e.operatorCalls(mark).Lists().String()).To(BeEmpty(), what)
 }
 
-func (b *bed) quietSince(what string, mark cluster.Mark, period time.Duration) {
-	b.t.Helper()
-	b.Consistently(func() string { return b.operatorCalls(mark).Writes().String() }).
+func (e *env) quietSince(what string, mark cluster.Mark, period time.Duration) {
+	e.t.Helper()
+	e.Consistently(func() string { return e.operatorCalls(mark).Writes().String() }).
 		WithTimeout(period).WithPolling(time.Second).Should(BeEmpty(), what)
-	b.t.Logf("%s: 0 writes in %s, lists: %d", what, period, len(b.operatorCalls(mark).Lists()))
+	e.t.Logf("%s: 0 writes in %s, lists: %d", what, period, len(e.operatorCalls(mark).Lists()))
 }
 
-func nodeJoins(b *bed) {
-	mark := b.mark()
-	_, err := b.sim.AddNodes(b.t.Context(), 1)
-	b.Expect(err).NotTo(HaveOccurred())
-	took := b.awaitReady(fleet + 1)
-	b.settled()
-	writes := b.operatorCalls(mark).Writes()
+func nodeJoins(e *env) {
+	mark := e.mark()
+	_, err := e.sim.AddNodes(e.t.Context(), 1)
+	e.Expect(err).NotTo(HaveOccurred())
+	took := e.awaitReady(fleet + 1)
+	e.settled()
+	writes := e.operatorCalls(mark).Writes()
 	var labels, conditions, status, refused int
 	for _, call := range writes {
 		switch {
 		case call.Resource == "nodes" && call.Code == http.StatusConflict:
-			// Others write to a node that joins, too.
+			// Other clients also write to a joining node.
 			refused++
 		case call.Resource == "nodes" && call.Subresource == "":
 			labels++
@@ -123,33 +124,33 @@ func nodeJoins(b *bed) {
 			status++
 		}
 	}
-	b.t.Logf("node joins: ready after %s, %d label patches, %d condition patches, %d refused, %d policy status",
+	e.t.Logf("node joins: ready after %s, %d label patches, %d condition patches, %d refused, %d policy status",
 		took.Round(100*time.Millisecond), labels, conditions, refused, status)
-	b.Expect(labels).To(BeNumerically("<=", 2), "%s", writes)
-	b.Expect(conditions).To(BeNumerically("<=", 2), "%s", writes)
-	b.Expect(status).To(BeNumerically("<=", 3), "%s", writes)
-	b.Expect(refused).To(BeNumerically("<=", 1), "%s", writes)
-	b.Expect(writes).To(HaveLen(labels+conditions+status+refused), "%s", writes)
+	e.Expect(labels).To(BeNumerically("<=", 2), "%s", writes)
+	e.Expect(conditions).To(BeNumerically("<=", 2), "%s", writes)
+	e.Expect(status).To(BeNumerically("<=", 3), "%s", writes)
+	e.Expect(refused).To(BeNumerically("<=", 1), "%s", writes)
+	e.Expect(writes).To(HaveLen(labels+conditions+status+refused), "%s", writes)
 }
 
-func podDeleted(b *bed) {
+func podDeleted(e *env) {
 	for _, app := range []string{"nvidia-device-plugin-daemonset", "nvidia-driver-daemonset"} {
-		mark := b.mark()
-		b.deletePod(app, "gpu-00007")
-		b.Eventually(func() *corev1.Pod { return b.podOn(app, "gpu-00007") }).
+		mark := e.mark()
+		e.deletePod(app, "gpu-00007")
+		e.Eventually(func() *corev1.Pod { return e.podOn(app, "gpu-00007") }).
 			Should(And(Not(BeNil()), WithTransform(podReady, BeTrue())))
-		b.awaitReady(fleet + 1)
-		b.settled()
-		b.withinBudget("pod of "+app+" deleted", mark, 3)
+		e.awaitReady(fleet + 1)
+		e.settled()
+		e.withinBudget("pod of "+app+" deleted", mark, 3)
 	}
 }
 
-func (b *bed) podOn(app, node string) *corev1.Pod {
-	b.t.Helper()
+func (e *env) podOn(app, node string) *corev1.Pod {
+	e.t.Helper()
 	pods := &corev1.PodList{}
-	b.Expect(b.client.List(b.t.Context(), pods, client.InNamespace(namespace))).To(Succeed())
+	e.Expect(e.client.List(e.t.Context(), pods, client.InNamespace(namespace))).To(Succeed())
 	for i := range pods.Items {
-		// The DaemonSets of drivers and toolkits for other kinds of nodes than the first have a name of their own.
+		// The DaemonSets of drivers and toolkits for other variants of nodes than the first have a name of their own.
 		is := pods.Items[i].Labels["app"]
 		isOf := is == app || (app == driverApp || app == toolkitApp) && strings.HasPrefix(is, app+"-")
 		if isOf && pods.Items[i].Spec.NodeName == node && pods.Items[i].DeletionTimestamp == nil {
@@ -159,17 +160,17 @@ func (b *bed) podOn(app, node string) *corev1.Pod {
 	return nil
 }
 
-func (b *bed) deletePod(app, node string) {
-	b.t.Helper()
-	pod := b.podOn(app, node)
-	b.Expect(pod).NotTo(BeNil(), "pod of %s on %s", app, node)
-	b.Expect(b.client.Delete(b.t.Context(), pod)).To(Succeed())
+func (e *env) deletePod(app, node string) {
+	e.t.Helper()
+	pod := e.podOn(app, node)
+	e.Expect(pod).NotTo(BeNil(), "pod of %s on %s", app, node)
+	e.Expect(e.client.Delete(e.t.Context(), pod)).To(Succeed())
 }
 
-func (b *bed) restarts(app, node string) int {
-	b.t.Helper()
-	pod := b.podOn(app, node)
-	b.Expect(pod).NotTo(BeNil())
+func (e *env) restarts(app, node string) int {
+	e.t.Helper()
+	pod := e.podOn(app, node)
+	e.Expect(pod).NotTo(BeNil())
 	return int(pod.Status.ContainerStatuses[0].RestartCount)
 }
 

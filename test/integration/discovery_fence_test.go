@@ -18,120 +18,121 @@ const (
 	discoverySet = "DaemonSet nvidia-node-discovery"
 	unfenced     = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
 		"apply config/admission, or let Node Feature Discovery label the nodes"
-	// fenceTime is how long it may take until the operator has done what a fence that comes or goes asks for.
+	// fenceTime is how long the operator may take to react to a created or deleted admission policy.
 	fenceTime = 5 * time.Second
 )
 
-// TestDiscoveryNeedsItsFence: the pods of node discovery may patch every node, so they run only where the
-// admission policy is that bounds what they write. Without it the policy says so, and is ready all the same where
-// Node Feature Discovery labels the nodes. A fence that comes or goes is acted on at once, by the same operator.
+// TestDiscoveryNeedsItsFence: the pods of node discovery may patch every node, so they only run with the admission
+// policy that limits their writes. Without it the ClusterPolicy reports that, but is ready if Node Feature Discovery
+// labels the nodes. The operator reacts to its creation and deletion without a restart.
 func TestDiscoveryNeedsItsFence(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{timing: simulator.DefaultTiming().Scale(0.1)})
-	b.removeFence()
-	_, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "unknown", Undiscovered: true})
-	b.Expect(err).NotTo(HaveOccurred())
-	b.run()
-	b.create(b.samplePolicy())
-	b.awaitDiscovery(v1.OperandDisabled)
-	b.Eventually(b.readiness).Should(And(HaveField("Reason", v1.ReasonNodeDiscoveryMissing),
+	e := newEnv(t, envOptions{timing: simulator.DefaultTiming().Scale(0.1)})
+	e.removeFence()
+	_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "unknown", Undiscovered: true})
+	e.Expect(err).NotTo(HaveOccurred())
+	e.run()
+	e.create(e.samplePolicy())
+	e.awaitDiscovery(v1.OperandDisabled)
+	e.Eventually(e.readiness).Should(And(HaveField("Reason", v1.ReasonNodeDiscoveryMissing),
 		HaveField("Message", "no node has discovery labels, so that nobody knows which have GPUs: "+unfenced)))
 
 	t.Run("Node Feature Discovery labels a node", func(t *testing.T) {
-		b := b.in(t)
-		_, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "labelled"})
-		b.Expect(err).NotTo(HaveOccurred())
-		b.awaitReady(1)
-		b.awaitDiscovery(v1.OperandDisabled)
-		b.Expect(b.written()).NotTo(HaveKey(discoverySet))
-		b.settled()
-		b.quietFor("at rest without the fence", 5*time.Second)
+		e := e.in(t)
+		_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "labelled"})
+		e.Expect(err).NotTo(HaveOccurred())
+		e.awaitReady(1)
+		e.awaitDiscovery(v1.OperandDisabled)
+		e.Expect(e.written()).NotTo(HaveKey(discoverySet))
+		e.settled()
+		e.quietFor("at rest without the admission policy", 5*time.Second)
 	})
 	t.Run("the built-in discovery alone is refused, and cured by the fence", func(t *testing.T) {
-		b := b.in(t)
-		b.setDiscovery(v1.DiscoveryBuiltin)
-		b.awaitDiscovery(v1.OperandInvalid)
-		b.Expect(b.readiness()).To(And(HaveField("Reason", v1.ReasonAdmissionPolicyMissing), HaveField("Message", "node-discovery: "+unfenced)))
-		b.Expect(b.written()).NotTo(HaveKey(discoverySet))
-		b.applyFence()
-		b.Eventually(b.written).WithTimeout(fenceTime).WithPolling(20 * time.Millisecond).Should(HaveKey(discoverySet))
-		b.awaitReady(2)
+		e := e.in(t)
+		e.setDiscovery(v1.DiscoveryBuiltin)
+		e.awaitDiscovery(v1.OperandInvalid)
+		e.Expect(e.readiness()).To(And(HaveField("Reason", v1.ReasonAdmissionPolicyMissing), HaveField("Message", "node-discovery: "+unfenced)))
+		e.Expect(e.written()).NotTo(HaveKey(discoverySet))
+		e.applyFence()
+		e.Eventually(e.written).WithTimeout(fenceTime).WithPolling(20 * time.Millisecond).Should(HaveKey(discoverySet))
+		e.awaitReady(2)
 	})
-	t.Run("what the built-in discovery alone runs is left without the fence", func(t *testing.T) {
-		b := b.in(t)
-		before := b.written()
-		b.removeFence()
-		b.awaitDiscovery(v1.OperandInvalid)
-		b.Expect(b.written()).To(Equal(before))
+	t.Run("with mode builtin the pods stay without the admission policy", func(t *testing.T) {
+		e := e.in(t)
+		before := e.written()
+		e.removeFence()
+		e.awaitDiscovery(v1.OperandInvalid)
+		e.Expect(e.written()).To(Equal(before))
 	})
-	t.Run("it goes without the fence, its labels stay, and it comes with it", func(t *testing.T) {
-		b := b.in(t)
-		b.setDiscovery(v1.DiscoveryAuto)
-		b.awaitDiscovery(v1.OperandDisabled)
-		b.applyFence()
+	t.Run("it is removed without the admission policy, its labels stay, and it is installed with it", func(t *testing.T) {
+		e := e.in(t)
+		e.setDiscovery(v1.DiscoveryAuto)
+		e.awaitDiscovery(v1.OperandDisabled)
+		e.applyFence()
 		begin := time.Now()
-		b.Eventually(b.written).WithTimeout(fenceTime).WithPolling(20 * time.Millisecond).Should(HaveKey(discoverySet))
+		e.Eventually(e.written).WithTimeout(fenceTime).WithPolling(20 * time.Millisecond).Should(HaveKey(discoverySet))
 		came := time.Since(begin)
-		b.awaitReady(2)
-		b.awaitDiscovery(v1.OperandReady)
-		b.removeFence()
+		e.awaitReady(2)
+		e.awaitDiscovery(v1.OperandReady)
+		e.removeFence()
 		begin = time.Now()
-		b.Eventually(b.written).WithTimeout(fenceTime).WithPolling(20 * time.Millisecond).ShouldNot(HaveKey(discoverySet))
-		t.Logf("node discovery is there %s after its fence, and gone %s after it", came.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
-		b.awaitDiscovery(v1.OperandDisabled)
-		b.awaitReady(2)
-		b.Expect(b.node("unknown").Labels).To(HaveKeyWithValue(labels.DiscoveryPrefix+"pci-10de.present", "true"))
+		e.Eventually(e.written).WithTimeout(fenceTime).WithPolling(20 * time.Millisecond).ShouldNot(HaveKey(discoverySet))
+		t.Logf("node discovery is installed %s after its admission policy, and removed %s after it",
+			came.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
+		e.awaitDiscovery(v1.OperandDisabled)
+		e.awaitReady(2)
+		e.Expect(e.node("unknown").Labels).To(HaveKeyWithValue(labels.DiscoveryPrefix+"pci-10de.present", "true"))
 	})
 	t.Run("one watch of one object", func(t *testing.T) {
-		b := b.in(t)
+		e := e.in(t)
 		var reads cluster.Calls
-		for _, call := range b.operatorCalls(0) {
+		for _, call := range e.operatorCalls(0) {
 			if call.Resource == "validatingadmissionpolicybindings" && call.Verb != "watch" {
 				reads = append(reads, call)
 			}
 		}
-		b.Expect(len(reads)).To(BeNumerically("<=", 1), "%s", reads)
+		e.Expect(len(reads)).To(BeNumerically("<=", 1), "%s", reads)
 	})
 }
 
-// removeFence deletes the admission policy of node discovery, as in a cluster that was never given it.
-func (b *bed) removeFence() {
-	b.t.Helper()
-	b.removePolicy(labels.DiscoveryFence)
+// removeFence deletes the admission policy of node discovery, as in a cluster that never had it.
+func (e *env) removeFence() {
+	e.t.Helper()
+	e.removePolicy(labels.DiscoveryFence)
 }
 
-// applyFence does what the operator's message says.
-func (b *bed) applyFence() {
-	b.t.Helper()
+// applyFence follows the operator's message.
+func (e *env) applyFence() {
+	e.t.Helper()
 	objects, err := cluster.Render(filepath.Join(repo, "config/admission"))
-	b.Expect(err).NotTo(HaveOccurred())
+	e.Expect(err).NotTo(HaveOccurred())
 	for _, object := range objects {
-		b.Expect(b.client.Apply(b.t.Context(), client.ApplyConfigurationFromUnstructured(object),
+		e.Expect(e.client.Apply(e.t.Context(), client.ApplyConfigurationFromUnstructured(object),
 			client.FieldOwner("administrator"), client.ForceOwnership)).To(Succeed())
 	}
 }
 
-func (b *bed) setDiscovery(mode v1.DiscoveryMode) {
-	b.t.Helper()
-	b.respec(func(spec *v1.ClusterPolicySpec) { spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: mode} })
+func (e *env) setDiscovery(mode v1.DiscoveryMode) {
+	e.t.Helper()
+	e.respec(func(spec *v1.ClusterPolicySpec) { spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: mode} })
 }
 
 // awaitDiscovery waits until node discovery has this state, and for want of its fence if it is not ready.
-func (b *bed) awaitDiscovery(state v1.OperandState) {
-	b.t.Helper()
+func (e *env) awaitDiscovery(state v1.OperandState) {
+	e.t.Helper()
 	reason, message := v1.ReasonAdmissionPolicyMissing, unfenced
 	if state == v1.OperandReady {
 		reason, message = "", ""
 	}
-	b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithPolling(100 * time.Millisecond).
+	e.Eventually(func() []v1.OperandStatus { return e.policy().Status.Operands }).WithPolling(100 * time.Millisecond).
 		Should(ContainElement(And(HaveField("Name", "node-discovery"), HaveField("State", state),
 			HaveField("Reason", reason), HaveField("Message", message))))
 }
 
-// readiness is the condition Ready of the policy.
-func (b *bed) readiness() any {
-	b.t.Helper()
-	for _, condition := range b.policy().Status.Conditions {
+// readiness returns the condition Ready of the policy.
+func (e *env) readiness() any {
+	e.t.Helper()
+	for _, condition := range e.policy().Status.Conditions {
 		if condition.Type == v1.ConditionReady {
 			return condition
 		}

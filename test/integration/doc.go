@@ -1,4 +1,4 @@
-// Package integration tells user stories on the real control plane: etcd, API server, controller
-// manager, scheduler and simulated nodes, with the manager as its own process under the rights that
-// the project ships. What it judges by is what a user, or the API server's audit log, can see.
+// Package integration has end-to-end tests on a real control plane: etcd, API server, controller manager, scheduler
+// and simulated nodes, with the manager as a separate process with its shipped permissions. The tests only check what
+// a user can observe, and the API server's audit log.
 package integration

@@ -23,9 +23,9 @@ import (
 
 const discoveryAccount = "nvidia-node-discovery"
 
-// TestTheAPIServerFences: what each account that writes nodes or pods may do ends at what is its own, on the newest and
-// the oldest Kubernetes that is supported. The API server judges, by the admission policies that are installed.
-func TestTheAPIServerFences(t *testing.T) {
+// TestAdmissionPolicies: the installed admission policies limit each account that writes nodes or pods to its own
+// objects and fields, on the newest and the oldest supported Kubernetes.
+func TestAdmissionPolicies(t *testing.T) {
 	t.Parallel()
 	gpuNode, _, err := cluster.BuildNodePrograms(t.Context(), os.Stderr)
 	if err != nil {
@@ -34,19 +34,20 @@ func TestTheAPIServerFences(t *testing.T) {
 	for _, version := range []string{cluster.Newest, cluster.Oldest} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			b := newBed(t, bedOptions{version: version, timing: simulator.DefaultTiming().Scale(0.2)})
-			t.Run("type check", func(t *testing.T) { b.in(t).typeChecked() })
-			t.Run("what RBAC refuses", func(t *testing.T) { b.in(t).rightsEnd() })
-			t.Run("tokens", func(t *testing.T) { b.in(t).tokensEndAtTheirNode() })
-			t.Run("discovery", func(t *testing.T) { b.in(t).discoveryIsFenced() })
-			t.Run("writers of nodes", func(t *testing.T) { b.in(t).writersOfNodesAreFenced() })
-			t.Run("validator", func(t *testing.T) { b.in(t).validatorIsFenced(gpuNode) })
+			e := newEnv(t, envOptions{version: version, timing: simulator.DefaultTiming().Scale(0.2)})
+			t.Run("type check", func(t *testing.T) { e.in(t).typeChecked() })
+			t.Run("what RBAC refuses", func(t *testing.T) { e.in(t).rightsEnd() })
+			t.Run("tokens", func(t *testing.T) { e.in(t).tokensEndAtTheirNode() })
+			t.Run("discovery", func(t *testing.T) { e.in(t).discoveryIsLimited() })
+			t.Run("writers of nodes", func(t *testing.T) { e.in(t).nodeWritersAreLimited() })
+			t.Run("validator", func(t *testing.T) { e.in(t).validatorIsLimited(gpuNode) })
 		})
 	}
 }
 
-// rightsEnd: no role gives what the policies leave out, some of which kubelets and the scheduler write all the time.
-func (b *bed) rightsEnd() {
+// rightsEnd: no role permits what the policies do not cover, some of which kubelets and the scheduler write
+// constantly.
+func (e *env) rightsEnd() {
 	for _, right := range []struct{ account, verb, resource, subresource string }{
 		{discoveryAccount, "patch", "nodes", "status"},
 		{discoveryAccount, "update", "nodes", "status"},
@@ -63,18 +64,18 @@ func (b *bed) rightsEnd() {
 		{validatorAccount, "update", "pods", "status"},
 		{validatorAccount, "create", "pods", "binding"},
 	} {
-		b.t.Run(right.account+" "+right.verb+" "+right.resource+"/"+right.subresource, func(t *testing.T) {
-			b.in(t).Expect(b.may(right.account, right.verb, right.resource, right.subresource)).To(BeFalse())
+		e.t.Run(right.account+" "+right.verb+" "+right.resource+"/"+right.subresource, func(t *testing.T) {
+			e.in(t).Expect(e.may(right.account, right.verb, right.resource, right.subresource)).To(BeFalse())
 		})
 	}
-	b.Expect(b.may(validatorAccount, "create", "pods", "")).To(BeTrue(), "the accounts are those of the roles")
-	b.Expect(b.may(migManagerAccount, "patch", "nodes", "")).To(BeTrue(), "the accounts are those of the roles")
-	b.Expect(b.may(discoveryAccount, "patch", "nodes", "")).To(BeTrue(), "the accounts are those of the roles")
+	e.Expect(e.may(validatorAccount, "create", "pods", "")).To(BeTrue(), "the accounts are those of the roles")
+	e.Expect(e.may(migManagerAccount, "patch", "nodes", "")).To(BeTrue(), "the accounts are those of the roles")
+	e.Expect(e.may(discoveryAccount, "patch", "nodes", "")).To(BeTrue(), "the accounts are those of the roles")
 }
 
 // may reports whether RBAC allows an account of the operator's namespace to do this.
-func (b *bed) may(account, verb, resource, subresource string) bool {
-	b.t.Helper()
+func (e *env) may(account, verb, resource, subresource string) bool {
+	e.t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User:   "system:serviceaccount:" + namespace + ":" + account,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
@@ -82,27 +83,26 @@ func (b *bed) may(account, verb, resource, subresource string) bool {
 			Namespace: namespace, Verb: verb, Resource: resource, Subresource: subresource,
 		},
 	}}
-	admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
-	answer, err := admin.AuthorizationV1().SubjectAccessReviews().Create(b.t.Context(), review, metav1.CreateOptions{})
-	b.Expect(err).NotTo(HaveOccurred())
+	admin := kubernetes.NewForConfigOrDie(e.cluster.Config)
+	answer, err := admin.AuthorizationV1().SubjectAccessReviews().Create(e.t.Context(), review, metav1.CreateOptions{})
+	e.Expect(err).NotTo(HaveOccurred())
 	return answer.Status.Allowed
 }
 
 // twoNodes adds two nodes.
-func (b *bed) twoNodes() (own, other string) {
-	b.t.Helper()
-	added, err := b.sim.AddNodes(b.t.Context(), 2)
-	b.Expect(err).NotTo(HaveOccurred())
+func (e *env) twoNodes() (own, other string) {
+	e.t.Helper()
+	added, err := e.sim.AddNodes(e.t.Context(), 2)
+	e.Expect(err).NotTo(HaveOccurred())
 	return added[0], added[1]
 }
 
-// discoveryIsFenced: the right of node discovery to patch nodes ends at the discovery labels of the
-// node that its pod runs on.
-func (b *bed) discoveryIsFenced() {
-	t := b.t
-	own, other := b.twoNodes()
-	bound := b.boundTo(own)
-	b.policyInForce(bound, other)
+// discoveryIsLimited: node discovery may only patch the discovery labels of the node that its pod runs on.
+func (e *env) discoveryIsLimited() {
+	t := e.t
+	own, other := e.twoNodes()
+	bound := e.boundTo(own)
+	e.policyInForce(bound, other)
 
 	allowed := map[string]any{
 		"feature.node.kubernetes.io/pci-10de.present": "true", "feature.node.kubernetes.io/kernel-version.full": nil,
@@ -112,11 +112,11 @@ func (b *bed) discoveryIsFenced() {
 	}
 	for key, value := range allowed {
 		t.Run("allowed: "+key, func(t *testing.T) {
-			b.in(t).Expect(patchNode(t, bound, own, "labels", key, value)).To(Succeed())
+			e.in(t).Expect(patchNode(t, bound, own, "labels", key, value)).To(Succeed())
 		})
 	}
-	t.Run("allowed: what it owns", func(t *testing.T) {
-		b.in(t).Expect(patchNode(t, bound, own, "annotations", "nvidia.com/gpu-operator.discovered-labels", "a,b")).To(Succeed())
+	t.Run("allowed: its own labels", func(t *testing.T) {
+		e.in(t).Expect(patchNode(t, bound, own, "annotations", "nvidia.com/gpu-operator.discovered-labels", "a,b")).To(Succeed())
 	})
 	foreign := []string{
 		"nvidia.com/gpu.present", "nvidia.com/gpu.deploy.driver", "nvidia.com/gpu.deploy.operands", "nvidia.com/gpu-operator.pool",
@@ -126,51 +126,50 @@ func (b *bed) discoveryIsFenced() {
 	}
 	for _, key := range foreign {
 		t.Run("refused: "+key, func(t *testing.T) {
-			b.in(t).Expect(patchNode(t, bound, own, "labels", key, "true")).To(forbidden("node discovery may not change the labels " + key))
+			e.in(t).Expect(patchNode(t, bound, own, "labels", key, "true")).To(forbidden("node discovery may not change the labels " + key))
 		})
 	}
-	t.Run("refused: to take away what others wrote", func(t *testing.T) {
-		b.in(t).Expect(patchNode(t, bound, own, "labels", "topology.kubernetes.io/zone", nil)).To(forbidden("may not change the labels topology.kubernetes.io/zone"))
+	t.Run("refused: removing a label of another writer", func(t *testing.T) {
+		e.in(t).Expect(patchNode(t, bound, own, "labels", "topology.kubernetes.io/zone", nil)).To(forbidden("may not change the labels topology.kubernetes.io/zone"))
 	})
 	t.Run("refused: another annotation", func(t *testing.T) {
-		b.in(t).Expect(patchNode(t, bound, own, "annotations", "team", "x")).To(forbidden("may not change the annotations team"))
+		e.in(t).Expect(patchNode(t, bound, own, "annotations", "team", "x")).To(forbidden("may not change the annotations team"))
 	})
 	t.Run("refused: finalizers", func(t *testing.T) {
-		b.in(t).Expect(patch(t, bound, own, `{"metadata":{"finalizers":["example.com/x"]}}`)).To(forbidden("may change only the labels of a node"))
+		e.in(t).Expect(patch(t, bound, own, `{"metadata":{"finalizers":["example.com/x"]}}`)).To(forbidden("may change only the labels of a node"))
 	})
 	t.Run("refused: taints", func(t *testing.T) {
-		b.in(t).Expect(patch(t, bound, own, `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`)).To(forbidden("may change only the labels of a node"))
+		e.in(t).Expect(patch(t, bound, own, `{"spec":{"taints":[{"key":"x","effect":"NoExecute"}]}}`)).To(forbidden("may change only the labels of a node"))
 	})
 	t.Run("refused: cordon", func(t *testing.T) {
-		b.in(t).Expect(patch(t, bound, own, `{"spec":{"unschedulable":true}}`)).To(forbidden("may change only the labels of a node"))
+		e.in(t).Expect(patch(t, bound, own, `{"spec":{"unschedulable":true}}`)).To(forbidden("may change only the labels of a node"))
 	})
 	t.Run("refused: another node", func(t *testing.T) {
-		b.in(t).Expect(patchNode(t, bound, other, "labels", "nvidia.com/gpu.count", "1")).To(
+		e.in(t).Expect(patchNode(t, bound, other, "labels", "nvidia.com/gpu.count", "1")).To(
 			forbidden("node discovery may only label the node that its pod runs on, which is " + own + ", not " + other))
 	})
-	t.Run("refused: a token that names no node", func(t *testing.T) {
-		unbound, err := b.cluster.ServiceAccountConfig(t.Context(), namespace, discoveryAccount)
-		b.in(t).Expect(err).NotTo(HaveOccurred())
-		b.in(t).Expect(patchNode(t, kubernetes.NewForConfigOrDie(unbound), own, "labels", "nvidia.com/gpu.count", "1")).To(
+	t.Run("refused: a token without a node", func(t *testing.T) {
+		unbound, err := e.cluster.ServiceAccountConfig(t.Context(), namespace, discoveryAccount)
+		e.in(t).Expect(err).NotTo(HaveOccurred())
+		e.in(t).Expect(patchNode(t, kubernetes.NewForConfigOrDie(unbound), own, "labels", "nvidia.com/gpu.count", "1")).To(
 			forbidden("which is not named in its token"))
 	})
-	t.Run("others are not fenced", func(t *testing.T) {
-		admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
-		b.in(t).Expect(patchNode(t, admin, other, "labels", "team", "ml")).To(Succeed())
+	t.Run("other accounts are not limited", func(t *testing.T) {
+		admin := kubernetes.NewForConfigOrDie(e.cluster.Config)
+		e.in(t).Expect(patchNode(t, admin, other, "labels", "team", "ml")).To(Succeed())
 	})
 }
 
-// boundTo is a client with the token of a pod of node discovery on this node, as the kubelet hands it
-// out.
-func (b *bed) boundTo(node string) kubernetes.Interface {
-	b.t.Helper()
-	client, _ := b.podBound(discoveryAccount, b.podFor(discoveryAccount, node))
+// boundTo returns a client with the token of a node discovery pod on this node, as issued to the kubelet.
+func (e *env) boundTo(node string) kubernetes.Interface {
+	e.t.Helper()
+	client, _ := e.podBound(discoveryAccount, e.podFor(discoveryAccount, node))
 	return client
 }
 
 // podFor creates a pod with this service account on this node.
-func (b *bed) podFor(account, node string) *corev1.Pod {
-	b.t.Helper()
+func (e *env) podFor(account, node string) *corev1.Pod {
+	e.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: account + "-on-" + node},
 		Spec: corev1.PodSpec{
@@ -178,31 +177,30 @@ func (b *bed) podFor(account, node string) *corev1.Pod {
 			Containers: []corev1.Container{{Name: "main", Image: "example.com/x:1"}},
 		},
 	}
-	b.create(pod)
+	e.create(pod)
 	return pod
 }
 
-// podBound returns the token of the account that is bound to the pod, as the kubelet hands it out, and a
-// client with it.
-func (b *bed) podBound(account string, pod *corev1.Pod) (kubernetes.Interface, string) {
-	b.t.Helper()
+// podBound returns the token of the account that is bound to the pod, as issued to the kubelet, and a client with it.
+func (e *env) podBound(account string, pod *corev1.Pod) (kubernetes.Interface, string) {
+	e.t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
 	}}
-	admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
-	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(b.t.Context(), account, request, metav1.CreateOptions{})
-	b.Expect(err).NotTo(HaveOccurred())
-	cfg := rest.CopyConfig(b.cluster.Config)
+	admin := kubernetes.NewForConfigOrDie(e.cluster.Config)
+	token, err := admin.CoreV1().ServiceAccounts(namespace).CreateToken(e.t.Context(), account, request, metav1.CreateOptions{})
+	e.Expect(err).NotTo(HaveOccurred())
+	cfg := rest.CopyConfig(e.cluster.Config)
 	cfg.BearerToken = token.Status.Token
 	return kubernetes.NewForConfigOrDie(cfg), token.Status.Token
 }
 
-// policyInForce returns once the API server enforces the admission policies: it takes them up some
-// time after they are created.
-func (b *bed) policyInForce(bound kubernetes.Interface, other string) {
-	b.t.Helper()
-	b.Eventually(func() error {
-		return patchNode(b.t, bound, other, "labels", "nvidia.com/gpu.count", fmt.Sprint(time.Now().UnixNano()))
+// policyInForce returns once the API server enforces the admission policies, which is some time after they are
+// created.
+func (e *env) policyInForce(bound kubernetes.Interface, other string) {
+	e.t.Helper()
+	e.Eventually(func() error {
+		return patchNode(e.t, bound, other, "labels", "nvidia.com/gpu.count", fmt.Sprint(time.Now().UnixNano()))
 	}).WithPolling(100 * time.Millisecond).Should(forbidden(""))
 }
 

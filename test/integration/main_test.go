@@ -15,7 +15,7 @@ import (
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
 	gomega.SetDefaultEventuallyTimeout(eventually)
-	if err := cluster.SideBySide(); err != nil {
+	if err := cluster.SetParallel(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}

@@ -20,15 +20,15 @@ import (
 // documentedMetric is a row of a table in docs/metrics.md.
 var documentedMetric = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (gauge|counter|histogram) \\|")
 
-// TestTheMetricsTellOfTheFleet: what Prometheus reads of four nodes, of which one is broken, is what the cluster
-// has; the writes are those of the API server's audit log, and every name of docs/metrics.md is there.
-func TestTheMetricsTellOfTheFleet(t *testing.T) {
+// TestMetricsReportTheFleet: the metrics for four nodes, one of them broken, match the cluster; the writes match the
+// API server's audit log, and every metric of docs/metrics.md exists.
+func TestMetricsReportTheFleet(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 4, timing: simulator.DefaultTiming().Scale(0.1)})
-	b.sim.Break("driver", brokenNode, simulator.CrashLoop)
+	e := newEnv(t, envOptions{nodes: 4, timing: simulator.DefaultTiming().Scale(0.1)})
+	e.sim.Break("driver", brokenNode, simulator.CrashLoop)
 	address := freeAddress(t)
-	b.run("--metrics-bind-address="+address, "--metrics-secure=false")
-	b.create(b.samplePolicy())
+	e.run("--metrics-bind-address="+address, "--metrics-secure=false")
+	e.create(e.samplePolicy())
 	want := map[string]float64{
 		`gpu_operator_nodes{stage="Validated",state="ready"}`:            3,
 		`gpu_operator_nodes{stage="Driver",state="degraded"}`:            1,
@@ -45,49 +45,50 @@ func TestTheMetricsTellOfTheFleet(t *testing.T) {
 		`gpu_operator_node_join_seconds_count{stage="Validated"}`:        3,
 		`gpu_operator_api_writes_total{resource="events",verb="create"}`: 2,
 	}
-	b.Eventually(func(g Gomega) {
-		samples := b.samples(address)
+	e.Eventually(func(g Gomega) {
+		samples := e.samples(address)
 		for name, value := range want {
 			g.Expect(samples).To(HaveKeyWithValue(name, value), name)
 		}
 	}).WithPolling(200 * time.Millisecond).Should(Succeed())
 
-	b.settled()
+	e.settled()
 	audited := map[string]float64{}
-	for _, call := range b.operatorCalls(0).Writes() {
+	for _, call := range e.operatorCalls(0).Writes() {
 		name := strings.TrimSuffix(call.Resource+"/"+call.Subresource, "/")
 		audited[fmt.Sprintf(`gpu_operator_api_writes_total{resource=%q,verb=%q}`, name, call.Verb)]++
 	}
-	samples := b.samples(address)
+	samples := e.samples(address)
 	for name, count := range audited {
-		b.Expect(samples).To(HaveKeyWithValue(name, count), "as in the audit log: %s", name)
+		e.Expect(samples).To(HaveKeyWithValue(name, count), "as in the audit log: %s", name)
 	}
-	b.Expect(samples[`gpu_operator_reconciliation_total`]).To(BeNumerically(">=", 3))
-	b.Expect(samples[`gpu_operator_node_join_seconds_sum{stage="Validated"}`]).To(And(BeNumerically(">", 0.5), BeNumerically("<", 3*30)))
+	e.Expect(samples[`gpu_operator_reconciliation_total`]).To(BeNumerically(">=", 3))
+	e.Expect(samples[`gpu_operator_node_join_seconds_sum{stage="Validated"}`]).To(And(BeNumerically(">", 0.5),
+		BeNumerically("<", 3*30)))
 
 	text, err := os.ReadFile(filepath.Join(repo, "docs/metrics.md"))
-	b.Expect(err).NotTo(HaveOccurred())
+	e.Expect(err).NotTo(HaveOccurred())
 	families := map[string]bool{}
 	for name := range samples {
 		family, _, _ := strings.Cut(name, "{")
 		families[strings.TrimSuffix(family, "_count")] = true
 	}
 	for _, row := range documentedMetric.FindAllStringSubmatch(string(text), -1) {
-		if row[1] != "gpu_operator_events_dropped_total" { // None was.
-			b.Expect(families).To(HaveKey(row[1]))
+		if row[1] != "gpu_operator_events_dropped_total" { // There was none.
+			e.Expect(families).To(HaveKey(row[1]))
 		}
 	}
 }
 
-// samples are the metrics of the operator, by name and labels.
-func (b *bed) samples(address string) map[string]float64 {
-	b.t.Helper()
+// samples returns the metrics of the operator, by name and labels.
+func (e *env) samples(address string) map[string]float64 {
+	e.t.Helper()
 	answer, err := scrape(http.DefaultClient, "http://"+address, "")
-	b.Expect(err).NotTo(HaveOccurred())
-	b.Expect(answer.Code).To(Equal(http.StatusOK))
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(answer.Code).To(Equal(http.StatusOK))
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(answer.Body))
-	b.Expect(err).NotTo(HaveOccurred())
+	e.Expect(err).NotTo(HaveOccurred())
 	samples := map[string]float64{}
 	for name, family := range families {
 		for _, metric := range family.GetMetric() {
@@ -100,7 +101,8 @@ func (b *bed) samples(address string) map[string]float64 {
 				suffix = "{" + strings.Join(labels, ",") + "}"
 			}
 			if histogram := metric.GetHistogram(); histogram != nil {
-				samples[name+"_count"+suffix], samples[name+"_sum"+suffix] = float64(histogram.GetSampleCount()), histogram.GetSampleSum()
+				samples[name+"_count"+suffix], samples[name+"_sum"+
+					suffix] = float64(histogram.GetSampleCount()), histogram.GetSampleSum()
 				continue
 			}
 			samples[name+suffix] = metric.GetGauge().GetValue() + metric.GetCounter().GetValue()

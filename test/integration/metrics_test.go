@@ -20,74 +20,75 @@ import (
 
 const metricsServer = "gpu-operator.gpu-operator.svc"
 
-// metricsAreForReaders: the operator's metrics need a token whose owner may get /metrics, as the shipped
-// ClusterRole lets it. The API server judges.
-func (b *bed) metricsAreForReaders() {
-	address := freeAddress(b.t)
-	b.run("--metrics-bind-address=" + address)
-	reader, stranger := b.tokenOf("prometheus"), b.tokenOf("stranger")
-	b.create(&rbacv1.ClusterRoleBinding{
+// metricsAreForReaders: the operator's metrics need a token whose account may get /metrics, as the shipped
+// ClusterRole permits.
+func (e *env) metricsAreForReaders() {
+	address := freeAddress(e.t)
+	e.run("--metrics-bind-address=" + address)
+	reader, stranger := e.tokenOf("prometheus"), e.tokenOf("stranger")
+	e.create(&rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "prometheus-reads-gpu-operator"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "gpu-operator-metrics-reader"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: "prometheus"}},
 	})
 	scraper := unverified()
-	b.answers(scraper, "https://"+address, http.StatusUnauthorized)
-	b.Expect(scrape(scraper, "https://"+address, "made-up")).To(HaveField("Code", http.StatusUnauthorized))
-	b.Expect(scrape(scraper, "https://"+address, stranger)).To(And(
+	e.answers(scraper, "https://"+address, http.StatusUnauthorized)
+	e.Expect(scrape(scraper, "https://"+address, "made-up")).To(HaveField("Code", http.StatusUnauthorized))
+	e.Expect(scrape(scraper, "https://"+address, stranger)).To(And(
 		HaveField("Code", http.StatusForbidden), HaveField("Body", ContainSubstring("gpu-operator-metrics-reader"))))
-	b.Eventually(func() (page, error) { return scrape(scraper, "https://"+address, reader) }).Should(And(
+	e.Eventually(func() (page, error) { return scrape(scraper, "https://"+address, reader) }).Should(And(
 		HaveField("Code", http.StatusOK), HaveField("Body", ContainSubstring("controller_runtime_reconcile_total"))))
 	inTheClear, err := scrape(scraper, "http://"+address, reader)
-	b.Expect(inTheClear.Body).NotTo(ContainSubstring("controller_runtime"), "%v", err)
+	e.Expect(inTheClear.Body).NotTo(ContainSubstring("controller_runtime"), "%v", err)
 
-	mark := b.mark()
+	mark := e.mark()
 	for range 20 {
-		b.Expect(scrape(scraper, "https://"+address, reader)).To(HaveField("Code", http.StatusOK))
+		e.Expect(scrape(scraper, "https://"+address, reader)).To(HaveField("Code", http.StatusOK))
 	}
-	b.Expect(len(b.operatorCalls(mark).Of("tokenreviews"))).To(BeNumerically("<=", 1), "answers are remembered")
+	e.Expect(len(e.operatorCalls(mark).Of("tokenreviews"))).To(BeNumerically("<=", 1), "reviews are cached")
 }
 
-// plainMetrics: for people whose Prometheus has no token.
-func (b *bed) plainMetrics() {
-	address := freeAddress(b.t)
-	b.run("--metrics-bind-address="+address, "--metrics-secure=false")
-	b.answers(http.DefaultClient, "http://"+address, http.StatusOK)
+// plainMetrics: for a Prometheus without a token.
+func (e *env) plainMetrics() {
+	address := freeAddress(e.t)
+	e.run("--metrics-bind-address="+address, "--metrics-secure=false")
+	e.answers(http.DefaultClient, "http://"+address, http.StatusOK)
 }
 
-// theCertificateOfTheMetricsIsRenewed: a certificate that is mounted is used, and read again when it
-// changes, without a restart.
-func (b *bed) theCertificateOfTheMetricsIsRenewed() {
-	address, dir := freeAddress(b.t), b.t.TempDir()
+// theCertificateOfTheMetricsIsRenewed: a mounted certificate is used, and reloaded when it changes, without a
+// restart.
+func (e *env) theCertificateOfTheMetricsIsRenewed() {
+	address, dir := freeAddress(e.t), e.t.TempDir()
 	trusted := func() *http.Client {
 		certificate, key, err := cert.GenerateSelfSignedCertKey(metricsServer, nil, nil)
-		b.Expect(err).NotTo(HaveOccurred())
-		// The key first: a certificate with a key that does not fit is refused, and the old pair stays.
-		b.Expect(os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600)).To(Succeed())
-		b.Expect(os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600)).To(Succeed())
+		e.Expect(err).NotTo(HaveOccurred())
+		// Write the key first: a certificate with another key is refused, and the old pair stays.
+		e.Expect(os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600)).To(Succeed())
+		e.Expect(os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600)).To(Succeed())
 		roots := x509.NewCertPool()
-		b.Expect(roots.AppendCertsFromPEM(certificate)).To(BeTrue())
-		return &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: metricsServer}}}
+		e.Expect(roots.AppendCertsFromPEM(certificate)).To(BeTrue())
+		return &http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: metricsServer},
+		}}
 	}
 	first := trusted()
-	b.run("--metrics-bind-address="+address, "--metrics-cert-dir="+dir)
-	b.answers(first, "https://"+address, http.StatusUnauthorized)
+	e.run("--metrics-bind-address="+address, "--metrics-cert-dir="+dir)
+	e.answers(first, "https://"+address, http.StatusUnauthorized)
 	second := trusted()
-	b.answers(second, "https://"+address, http.StatusUnauthorized)
+	e.answers(second, "https://"+address, http.StatusUnauthorized)
 	_, err := scrape(first, "https://"+address, "")
-	b.Expect(err).To(MatchError(ContainSubstring("certificate")))
+	e.Expect(err).To(MatchError(ContainSubstring("certificate")))
 }
 
-// answers waits until the endpoint answers so to a request without a token: it comes up some time after the
-// health probes.
-func (b *bed) answers(client *http.Client, base string, code int) {
-	b.t.Helper()
-	b.Eventually(func() (page, error) { return scrape(client, base, "") }).
+// answers waits until the endpoint responds so to a request without a token: it starts some time after the health
+// probes.
+func (e *env) answers(client *http.Client, base string, code int) {
+	e.t.Helper()
+	e.Eventually(func() (page, error) { return scrape(client, base, "") }).
 		Should(HaveField("Code", code))
 }
 
-// unverified is a client as the ServiceMonitor asks for: nobody vouches for a certificate that is made at each
-// start.
+// unverified returns a client as the ServiceMonitor configures it: the self-signed certificate cannot be verified.
 func unverified() *http.Client {
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 }
@@ -114,12 +115,12 @@ func scrape(client *http.Client, base, token string) (page, error) {
 	return page{response.StatusCode, string(body)}, err
 }
 
-// tokenOf makes an account and a token of it.
-func (b *bed) tokenOf(name string) string {
-	b.t.Helper()
-	b.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
-	config, err := b.cluster.ServiceAccountConfig(b.t.Context(), namespace, name)
-	b.Expect(err).NotTo(HaveOccurred())
+// tokenOf creates an account and returns a token of it.
+func (e *env) tokenOf(name string) string {
+	e.t.Helper()
+	e.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	config, err := e.cluster.ServiceAccountConfig(e.t.Context(), namespace, name)
+	e.Expect(err).NotTo(HaveOccurred())
 	return config.BearerToken
 }
 

@@ -20,7 +20,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// definitionOf is what of a definition of the Prometheus operator matters here: that its kind is served.
+// definitionOf is a minimal definition of a kind of the Prometheus operator, so that it is served.
 const definitionOf = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -41,52 +41,57 @@ spec:
 `
 
 const (
-	// appearTime is what a user waits for an object after its definition is there, and calmTime how long
-	// the operator is watched after a definition has gone.
-	appearTime, calmTime = 15 * time.Second, 10 * time.Second
-	monitoringGroup      = "monitoring.coreos.com"
+	// appearTime is how long an object may take after its definition is created, and quietTime how long the operator is
+	// watched after a definition is deleted.
+	appearTime, quietTime = 15 * time.Second, 10 * time.Second
+	monitoringGroup       = "monitoring.coreos.com"
 )
 
-// wantedMonitoring are the objects that the policy below asks for.
+// wantedMonitoring are the objects that the policy below specifies.
 var wantedMonitoring = []string{
 	"PrometheusRule gpu-operator-alerts", "PrometheusRule nvidia-node-status-exporter-alerts",
 	"ServiceMonitor gpu-operator", "ServiceMonitor nvidia-dcgm-exporter", "ServiceMonitor nvidia-node-status-exporter",
 }
 
-// TestMonitoringFollowsThePrometheusOperator: its kinds come and go while the operator runs, and the GPUs
+// TestMonitoringFollowsThePrometheusOperator: its kinds are created and deleted while the operator runs, and the GPUs
 // never depend on them.
 func TestMonitoringFollowsThePrometheusOperator(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
-	b.run()
-	object := b.samplePolicy()
+	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	e.run()
+	object := e.samplePolicy()
 	object.Spec.DCGM = &v1.DCGMSpec{Enabled: new(true)}
-	object.Spec.DCGMExporter = &v1.DCGMExporterSpec{ServiceMonitor: &v1.ServiceMonitorSpec{Enabled: new(true), Interval: "15s"}}
+	object.Spec.DCGMExporter = &v1.DCGMExporterSpec{
+		ServiceMonitor: &v1.ServiceMonitorSpec{Enabled: new(true), Interval: "15s"},
+	}
 	object.Spec.NodeStatusExporter = &v1.NodeStatusExporterSpec{Enabled: new(true)}
-	b.create(object)
-	t.Logf("ready without the Prometheus operator after %s", b.awaitReady(1))
-	b.operandsReady()
+	e.create(object)
+	t.Logf("ready without the Prometheus operator after %s", e.awaitReady(1))
+	e.operandsReady()
 	for _, name := range []string{"gpu-operator", "nvidia-dcgm", "nvidia-dcgm-exporter", "nvidia-node-status-exporter"} {
-		b.Expect(b.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, &corev1.Service{})).To(Succeed(), name)
+		e.Expect(e.client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name},
+			&corev1.Service{})).To(Succeed(), name)
 	}
 
-	for _, round := range []string{"the Prometheus operator is installed", "it is installed again"} {
-		b.defineMonitoring()
+	for _, round := range []string{"the Prometheus operator is installed", "it is reinstalled"} {
+		e.defineMonitoring()
 		begin := time.Now()
-		b.Eventually(b.monitoring).WithTimeout(appearTime).WithPolling(50*time.Millisecond).Should(Equal(wantedMonitoring), round)
+		e.Eventually(e.monitoring).WithTimeout(appearTime).WithPolling(50*time.Millisecond).Should(Equal(wantedMonitoring),
+			round)
 		t.Logf("%s: all objects after %s", round, time.Since(begin).Round(10*time.Millisecond))
-		b.repairsMonitoring()
-		b.undefineMonitoring()
+		e.repairsMonitoring()
+		e.undefineMonitoring()
 	}
-	b.Expect(b.log()).NotTo(ContainSubstring("Reconciler error"), "no pass has failed, not even where a definition was just going")
+	e.Expect(e.log()).NotTo(ContainSubstring("Reconciler error"),
+		"no pass has failed, not even during the deletion of a definition")
 }
 
-// operandsReady expects the operands that serve metrics to be ready, beside the ladder.
-func (b *bed) operandsReady() {
-	b.t.Helper()
-	b.Eventually(func() map[string]v1.OperandState {
+// operandsReady expects the operands that serve metrics to be ready, which no stage depends on.
+func (e *env) operandsReady() {
+	e.t.Helper()
+	e.Eventually(func() map[string]v1.OperandState {
 		states := map[string]v1.OperandState{}
-		for _, operand := range b.policy().Status.Operands {
+		for _, operand := range e.policy().Status.Operands {
 			states[operand.Name] = operand.State
 		}
 		return states
@@ -96,39 +101,40 @@ func (b *bed) operandsReady() {
 	))
 }
 
-// repairsMonitoring deletes an object: that it comes back shows that its kind is watched, in each round.
-func (b *bed) repairsMonitoring() {
-	b.t.Helper()
-	b.Expect(b.client.Delete(b.t.Context(), monitoringObject("ServiceMonitor", "nvidia-dcgm-exporter"))).To(Succeed())
-	b.Eventually(b.monitoring).WithTimeout(appearTime).WithPolling(50 * time.Millisecond).Should(Equal(wantedMonitoring))
+// repairsMonitoring deletes an object: it is re-created only if its kind is watched, in each round.
+func (e *env) repairsMonitoring() {
+	e.t.Helper()
+	e.Expect(e.client.Delete(e.t.Context(), monitoringObject("ServiceMonitor", "nvidia-dcgm-exporter"))).To(Succeed())
+	e.Eventually(e.monitoring).WithTimeout(appearTime).WithPolling(50 * time.Millisecond).Should(Equal(wantedMonitoring))
 }
 
-// undefineMonitoring takes the kinds away, and expects the operator to notice and then to be calm: no
-// failing pass, and no call about a kind that is no more.
-func (b *bed) undefineMonitoring() {
-	b.t.Helper()
-	for _, definition := range monitoringDefinitions(b) {
-		b.Expect(b.client.Delete(b.t.Context(), definition)).To(Succeed())
+// undefineMonitoring deletes the kinds, and expects the operator to notice and then to be at rest: no failing pass,
+// and no request for a deleted kind.
+func (e *env) undefineMonitoring() {
+	e.t.Helper()
+	for _, definition := range monitoringDefinitions(e) {
+		e.Expect(e.client.Delete(e.t.Context(), definition)).To(Succeed())
 	}
-	b.Eventually(func(g Gomega) {
-		for _, definition := range monitoringDefinitions(b) {
-			err := b.client.Get(b.t.Context(), client.ObjectKeyFromObject(definition), definition)
+	e.Eventually(func(g Gomega) {
+		for _, definition := range monitoringDefinitions(e) {
+			err := e.client.Get(e.t.Context(), client.ObjectKeyFromObject(definition), definition)
 			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
 		}
-		g.Expect(strings.Count(b.log(), "no longer has an optional kind")).To(Equal(strings.Count(b.log(), "The cluster has an optional kind")))
+		g.Expect(strings.Count(e.log(),
+			"no longer has an optional kind")).To(Equal(strings.Count(e.log(), "The cluster has an optional kind")))
 	}).WithTimeout(appearTime).Should(Succeed())
-	b.awaitReady(1)
-	mark, before := b.mark(), b.log()
-	b.Consistently(func() []string {
-		return append(errorsIn(strings.TrimPrefix(b.log(), before)), monitoringCalls(b, mark)...)
-	}).WithTimeout(calmTime).WithPolling(time.Second).Should(BeEmpty())
-	b.awaitReady(1)
+	e.awaitReady(1)
+	mark, before := e.mark(), e.log()
+	e.Consistently(func() []string {
+		return append(errorsIn(strings.TrimPrefix(e.log(), before)), monitoringCalls(e, mark)...)
+	}).WithTimeout(quietTime).WithPolling(time.Second).Should(BeEmpty())
+	e.awaitReady(1)
 }
 
-// monitoringCalls are the operator's calls since the mark about kinds of the Prometheus operator.
-func monitoringCalls(b *bed, mark cluster.Mark) []string {
+// monitoringCalls returns the operator's requests since the mark for kinds of the Prometheus operator.
+func monitoringCalls(e *env, mark cluster.Mark) []string {
 	var calls []string
-	for _, call := range b.operatorCalls(mark) {
+	for _, call := range e.operatorCalls(mark) {
 		if call.Group == monitoringGroup {
 			calls = append(calls, call.String())
 		}
@@ -136,7 +142,7 @@ func monitoringCalls(b *bed, mark cluster.Mark) []string {
 	return calls
 }
 
-// errorsIn are the lines of errors in the operator's log.
+// errorsIn returns the errors in the operator's log.
 func errorsIn(log string) []string {
 	var found []string
 	for line := range strings.Lines(log) {
@@ -147,24 +153,24 @@ func errorsIn(log string) []string {
 	return found
 }
 
-func (b *bed) log() string {
-	b.t.Helper()
-	text, err := os.ReadFile(b.process.LogFile)
-	b.Expect(err).NotTo(HaveOccurred())
+func (e *env) log() string {
+	e.t.Helper()
+	text, err := os.ReadFile(e.process.LogFile)
+	e.Expect(err).NotTo(HaveOccurred())
 	return string(text)
 }
 
-// monitoring names the objects of the kinds of the Prometheus operator.
-func (b *bed) monitoring() []string {
+// monitoring returns the names of the objects of the Prometheus operator's kinds.
+func (e *env) monitoring() []string {
 	var found []string
 	for _, kind := range []string{"PrometheusRule", "ServiceMonitor"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: monitoringGroup, Version: "v1", Kind: kind + "List"})
-		err := b.client.List(b.t.Context(), list, client.InNamespace(namespace))
+		err := e.client.List(e.t.Context(), list, client.InNamespace(namespace))
 		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 			continue
 		}
-		b.Expect(err).NotTo(HaveOccurred())
+		e.Expect(err).NotTo(HaveOccurred())
 		for i := range list.Items {
 			found = append(found, kind+" "+list.Items[i].GetName())
 		}
@@ -180,27 +186,28 @@ func monitoringObject(kind, name string) *unstructured.Unstructured {
 	return object
 }
 
-func (b *bed) defineMonitoring() {
-	b.t.Helper()
-	for _, definition := range monitoringDefinitions(b) {
-		b.create(definition)
+func (e *env) defineMonitoring() {
+	e.t.Helper()
+	for _, definition := range monitoringDefinitions(e) {
+		e.create(definition)
 	}
 }
 
-func monitoringDefinitions(b *bed) []*unstructured.Unstructured {
-	b.t.Helper()
+func monitoringDefinitions(e *env) []*unstructured.Unstructured {
+	e.t.Helper()
 	var definitions []*unstructured.Unstructured
 	for kind, plural := range map[string]string{"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"} {
-		definitions = append(definitions, b.definition(monitoringGroup, "v1", kind, plural))
+		definitions = append(definitions, e.definition(monitoringGroup, "v1", kind, plural))
 	}
 	return definitions
 }
 
-// definition defines a kind whose objects may hold anything.
-func (b *bed) definition(group, version, kind, plural string) *unstructured.Unstructured {
-	b.t.Helper()
-	text := strings.NewReplacer("GROUP", group, "VERSION", version, "KIND", kind, "PLURAL", plural, "SINGULAR", strings.ToLower(kind)).Replace(definitionOf)
+// definition returns the definition of a kind without a schema.
+func (e *env) definition(group, version, kind, plural string) *unstructured.Unstructured {
+	e.t.Helper()
+	text := strings.NewReplacer("GROUP", group, "VERSION", version, "KIND", kind, "PLURAL", plural, "SINGULAR",
+		strings.ToLower(kind)).Replace(definitionOf)
 	definition := &unstructured.Unstructured{}
-	b.Expect(yaml.Unmarshal([]byte(text), definition)).To(Succeed())
+	e.Expect(yaml.Unmarshal([]byte(text), definition)).To(Succeed())
 	return definition
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// imageStreamDefinition stands for OpenShift's own API server, which serves the kind in truth.
+// imageStreamDefinition replaces OpenShift's own API server, which really serves the kind.
 const imageStreamDefinition = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -48,88 +48,95 @@ const (
 	newPool                = "rhcos4.18-amd64-" + newRelease
 	oldToolkit, newToolkit = "quay.io/openshift/driver-toolkit@sha256:" + digits, "quay.io/openshift/driver-toolkit:418"
 	digits                 = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	// servedTime is what a user waits where nothing but time tells the operator that the API has come.
+	// servedTime is how long the operator may take to find a new API, for which it polls.
 	servedTime = 30 * time.Second
 )
 
-// TestTheDriverToolkitOfOpenShift: nodes with two releases of Red Hat CoreOS get a driver each, once OpenShift
-// has a toolkit for their release. Until then they say what is missing, and nobody else waits for them.
+// TestTheDriverToolkitOfOpenShift: nodes with two releases of Red Hat CoreOS get a driver each, once OpenShift has a
+// toolkit for their release. Until then they report what is missing, and no other node waits for them.
 func TestTheDriverToolkitOfOpenShift(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{timing: simulator.DefaultTiming().Scale(0.1)})
-	b.installComponent("config/openshift")
+	e := newEnv(t, envOptions{timing: simulator.DefaultTiming().Scale(0.1)})
+	e.installComponent("config/openshift")
 	for name, spec := range map[string]simulator.NodeSpec{
 		"old": coreOSMachine("4.17", oldRelease), "new": coreOSMachine("4.18", newRelease), "ubuntu": {},
 	} {
 		spec.Name = name
-		_, err := b.sim.AddNode(t.Context(), spec)
-		b.Expect(err).NotTo(HaveOccurred())
+		_, err := e.sim.AddNode(t.Context(), spec)
+		e.Expect(err).NotTo(HaveOccurred())
 	}
-	b.run()
-	b.create(b.samplePolicy())
-	b.awaitNodes(map[string]string{"old": v1.ReasonDriverToolkitMissing, "new": v1.ReasonDriverToolkitMissing, "ubuntu": ""}, time.Minute)
-	b.Expect(b.messages()["old"]).To(HavePrefix("ImageStream openshift/driver-toolkit, which is to have tag " + oldRelease + ", is missing"))
-	b.Expect(b.driverDaemonSets()).To(HaveLen(1), "that of Ubuntu")
+	e.run()
+	e.create(e.samplePolicy())
+	e.awaitNodes(map[string]string{
+		"old": v1.ReasonDriverToolkitMissing, "new": v1.ReasonDriverToolkitMissing, "ubuntu": "",
+	}, time.Minute)
+	e.Expect(e.messages()["old"]).
+		To(HavePrefix("ImageStream openshift/driver-toolkit, which is to have tag " + oldRelease + ", is missing"))
+	e.Expect(e.driverDaemonSets()).To(HaveLen(1), "that of Ubuntu")
 
 	begin := time.Now()
-	b.serveDriverToolkit(map[string]string{oldRelease: oldToolkit})
-	b.awaitNodes(map[string]string{"old": "", "new": v1.ReasonDriverToolkitMissing, "ubuntu": ""}, servedTime)
-	t.Logf("an API that comes late is found, and its release ready, after %s", time.Since(begin).Round(100*time.Millisecond))
-	b.Expect(b.messages()["new"]).To(HavePrefix("ImageStream openshift/driver-toolkit has no tag " + newRelease + " with an image"))
-	b.Expect(b.condition("new")).To(ContainSubstring("spec.operator.use_ocp_driver_toolkit"))
+	e.serveDriverToolkit(map[string]string{oldRelease: oldToolkit})
+	e.awaitNodes(map[string]string{"old": "", "new": v1.ReasonDriverToolkitMissing, "ubuntu": ""}, servedTime)
+	t.Logf("a late API is found, and its release ready, after %s", time.Since(begin).Round(100*time.Millisecond))
+	e.Expect(e.messages()["new"]).
+		To(HavePrefix("ImageStream openshift/driver-toolkit has no tag " + newRelease + " with an image"))
+	e.Expect(e.condition("new")).To(ContainSubstring("spec.operator.use_ocp_driver_toolkit"))
 
 	begin = time.Now()
-	b.setToolkits(map[string]string{oldRelease: oldToolkit, newRelease: newToolkit})
-	b.awaitReady(3)
+	e.setToolkits(map[string]string{oldRelease: oldToolkit, newRelease: newToolkit})
+	e.awaitReady(3)
 	t.Logf("a release that gets its tag is ready after %s", time.Since(begin).Round(100*time.Millisecond))
-	b.Expect(b.toolkitsInUse()).To(Equal(map[string]string{oldPool: oldToolkit, newPool: newToolkit}))
-	b.Expect(b.driverOf(oldPool).Labels).To(And(
+	e.Expect(e.toolkitsInUse()).To(Equal(map[string]string{oldPool: oldToolkit, newPool: newToolkit}))
+	e.Expect(e.driverOf(oldPool).Labels).To(And(
 		HaveKeyWithValue("openshift.driver-toolkit", "true"), HaveKeyWithValue("openshift.driver-toolkit.rhcos", oldRelease)))
 
-	t.Run("what runs outlives its tag", func(t *testing.T) { b.in(t).tagRemoved() })
-	t.Run("a node with another release", func(t *testing.T) { b.in(t).nodeUpgraded() })
-	t.Run("one watch of one object", func(t *testing.T) { b.in(t).watchedOnce() })
+	t.Run("a running driver outlives its tag", func(t *testing.T) { e.in(t).tagRemoved() })
+	t.Run("a node with another release", func(t *testing.T) { e.in(t).nodeUpgraded() })
+	t.Run("one watch of one object", func(t *testing.T) { e.in(t).watchedOnce() })
 }
 
-// tagRemoved takes a tag away. The driver that was built with it goes on, and so does its DaemonSet.
-func (b *bed) tagRemoved() {
-	b.settled()
-	before, mark := b.driverOf(oldPool), b.mark()
-	b.setToolkits(map[string]string{newRelease: newToolkit})
-	b.Eventually(func() string { return b.poolImage(oldPool) }).Should(BeEmpty(), "the operator has seen it")
-	b.awaitReady(3)
-	b.settled()
-	b.Expect(b.driverOf(oldPool)).To(Equal(before))
-	for _, call := range b.operatorCalls(mark).Writes() {
-		b.Expect(call.Resource).To(Equal("clusterpolicies"), "%s", call)
+// tagRemoved removes a tag. The driver that was built with it continues to run, and its DaemonSet stays.
+func (e *env) tagRemoved() {
+	e.settled()
+	before, mark := e.driverOf(oldPool), e.mark()
+	e.setToolkits(map[string]string{newRelease: newToolkit})
+	e.Eventually(func() string { return e.poolImage(oldPool) }).Should(BeEmpty(), "the operator has observed it")
+	e.awaitReady(3)
+	e.settled()
+	e.Expect(e.driverOf(oldPool)).To(Equal(before))
+	for _, call := range e.operatorCalls(mark).Writes() {
+		e.Expect(call.Resource).To(Equal("clusterpolicies"), "%s", call)
 	}
 }
 
-// nodeUpgraded gives a node another release. It keeps its driver until somebody moves it.
-func (b *bed) nodeUpgraded() {
-	node := b.node("old")
-	b.Expect(b.edit(node, func() {
+// nodeUpgraded changes a node's release. It keeps its driver until an administrator moves it.
+func (e *env) nodeUpgraded() {
+	node := e.node("old")
+	e.Expect(e.edit(node, func() {
 		node.Labels[labels.DiscoveryOSTree], node.Labels[labels.DiscoveryOSVersion] = newRelease, "4.18"
 	})).To(Succeed())
-	b.awaitNodes(map[string]string{"old": v1.ReasonUpgradePending, "new": "", "ubuntu": ""}, 20*time.Second)
-	b.Expect(b.messages()["old"]).To(HavePrefix("run kubectl label node old " + labels.Pool + "- " + labels.DriverAnchor + "- "))
-	b.Expect(b.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, oldPool), HaveKeyWithValue(labels.PoolCoreOS, oldRelease)))
+	e.awaitNodes(map[string]string{"old": v1.ReasonUpgradePending, "new": "", "ubuntu": ""}, 20*time.Second)
+	e.Expect(e.messages()["old"]).
+		To(HavePrefix("run kubectl label node old " + labels.Pool + "- " + labels.DriverAnchor + "- "))
+	e.Expect(e.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, oldPool),
+		HaveKeyWithValue(labels.PoolCoreOS, oldRelease)))
 
-	b.moveDriver("old")
-	b.Eventually(b.toolkitsInUse).Should(Equal(map[string]string{newPool: newToolkit}))
-	b.awaitReady(3)
-	b.Expect(b.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, newPool), HaveKeyWithValue(labels.PoolCoreOS, newRelease)))
+	e.moveDriver("old")
+	e.Eventually(e.toolkitsInUse).Should(Equal(map[string]string{newPool: newToolkit}))
+	e.awaitReady(3)
+	e.Expect(e.node("old").Labels).To(And(HaveKeyWithValue(labels.Pool, newPool),
+		HaveKeyWithValue(labels.PoolCoreOS, newRelease)))
 }
 
-// watchedOnce expects that the ImageStream was listed once for the whole story, and never read.
-func (b *bed) watchedOnce() {
+// watchedOnce expects that the ImageStream was listed once for the whole test, and never read.
+func (e *env) watchedOnce() {
 	var reads cluster.Calls
-	for _, call := range b.operatorCalls(0) {
+	for _, call := range e.operatorCalls(0) {
 		if call.Resource == "imagestreams" && call.Verb != "watch" {
 			reads = append(reads, call)
 		}
 	}
-	b.Expect(len(reads)).To(BeNumerically("<=", 1), "%s", reads)
+	e.Expect(len(reads)).To(BeNumerically("<=", 1), "%s", reads)
 }
 
 func coreOSMachine(version, release string) simulator.NodeSpec {
@@ -139,48 +146,51 @@ func coreOSMachine(version, release string) simulator.NodeSpec {
 	}
 }
 
-// installComponent adds a component to what is installed, as an overlay of config/default does it.
-func (b *bed) installComponent(dir string) {
-	b.t.Helper()
-	overlay := b.t.TempDir()
+// installComponent installs a component in addition, as an overlay of config/default does.
+func (e *env) installComponent(dir string) {
+	e.t.Helper()
+	overlay := e.t.TempDir()
 	var paths []string
 	for _, part := range []string{"config/default", dir} {
 		whole, err := filepath.Abs(filepath.Join(repo, part))
-		b.Expect(err).NotTo(HaveOccurred())
+		e.Expect(err).NotTo(HaveOccurred())
 		path, err := filepath.Rel(overlay, whole)
-		b.Expect(err).NotTo(HaveOccurred())
+		e.Expect(err).NotTo(HaveOccurred())
 		paths = append(paths, path)
 	}
 	text := "resources: [" + paths[0] + "]\ncomponents: [" + paths[1] + "]\n"
-	b.Expect(os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(text), 0o600)).To(Succeed())
-	b.Expect(cluster.Install(b.t.Context(), b.cluster.Config, overlay)).To(Succeed())
+	e.Expect(os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(text), 0o600)).To(Succeed())
+	e.Expect(cluster.Install(e.t.Context(), e.cluster.Config, overlay)).To(Succeed())
 }
 
-// serveDriverToolkit has the cluster serve ImageStreams, and makes that of the driver toolkit.
-func (b *bed) serveDriverToolkit(images map[string]string) {
-	b.t.Helper()
+// serveDriverToolkit makes the cluster serve ImageStreams, and creates that of the driver toolkit.
+func (e *env) serveDriverToolkit(images map[string]string) {
+	e.t.Helper()
 	definition := &unstructured.Unstructured{}
-	b.Expect(yaml.Unmarshal([]byte(imageStreamDefinition), definition)).To(Succeed())
-	b.create(definition)
-	b.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: labels.DriverToolkitNamespace}})
-	b.Eventually(func() error {
-		return b.client.Create(b.t.Context(), driverToolkit(images))
-	}).Should(Succeed(), "the kind is served a moment after its definition is there")
+	e.Expect(yaml.Unmarshal([]byte(imageStreamDefinition), definition)).To(Succeed())
+	e.create(definition)
+	e.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: labels.DriverToolkitNamespace}})
+	e.Eventually(func() error {
+		return e.client.Create(e.t.Context(), driverToolkit(images))
+	}).Should(Succeed(), "the kind is served a moment after its definition is created")
 }
 
-func (b *bed) setToolkits(images map[string]string) {
-	b.t.Helper()
+func (e *env) setToolkits(images map[string]string) {
+	e.t.Helper()
 	stream := driverToolkit(nil)
-	b.Expect(b.client.Get(b.t.Context(), client.ObjectKeyFromObject(stream), stream)).To(Succeed())
+	e.Expect(e.client.Get(e.t.Context(), client.ObjectKeyFromObject(stream), stream)).To(Succeed())
 	stream.Object["spec"] = driverToolkit(images).Object["spec"]
-	b.Expect(b.client.Update(b.t.Context(), stream)).To(Succeed())
+	e.Expect(e.client.Update(e.t.Context(), stream)).To(Succeed())
 }
 
-// driverToolkit is the ImageStream with these images, and the tag latest that OpenShift's has.
+// driverToolkit returns the ImageStream with these images, and OpenShift's tag latest.
 func driverToolkit(images map[string]string) *unstructured.Unstructured {
-	tags := []any{map[string]any{"name": "latest", "from": map[string]any{"kind": "DockerImage", "name": "quay.io/openshift/driver-toolkit"}}}
+	tags := []any{map[string]any{
+		"name": "latest", "from": map[string]any{"kind": "DockerImage", "name": "quay.io/openshift/driver-toolkit"},
+	}}
 	for _, release := range slices.Sorted(maps.Keys(images)) {
-		tags = append(tags, map[string]any{"name": release, "from": map[string]any{"kind": "DockerImage", "name": images[release]}})
+		tags = append(tags,
+			map[string]any{"name": release, "from": map[string]any{"kind": "DockerImage", "name": images[release]}})
 	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "image.openshift.io/v1", "kind": "ImageStream",
@@ -189,30 +199,32 @@ func driverToolkit(images map[string]string) *unstructured.Unstructured {
 	}}
 }
 
-// awaitNodes waits until the status gives these reasons for the nodes, none for those without trouble.
-func (b *bed) awaitNodes(reasons map[string]string, within time.Duration) {
-	b.t.Helper()
-	b.Eventually(func() map[string]string {
+// awaitNodes waits until the status has these reasons for the nodes, and none for healthy ones.
+func (e *env) awaitNodes(reasons map[string]string, within time.Duration) {
+	e.t.Helper()
+	e.Eventually(func() map[string]string {
 		found := map[string]string{}
-		for _, node := range b.policy().Status.Nodes {
+		for _, node := range e.policy().Status.Nodes {
 			found[node.Name] = node.Reason
 		}
 		return found
-	}).WithTimeout(within).WithPolling(100*time.Millisecond).Should(Equal(reasons), func() string { return summary(b.policy()) })
+	}).WithTimeout(within).WithPolling(100*time.Millisecond).Should(
+		Equal(reasons), func() string { return summary(e.policy()) },
+	)
 }
 
-// messages are those of the nodes in the status.
-func (b *bed) messages() map[string]string {
+// messages returns those of the nodes in the status.
+func (e *env) messages() map[string]string {
 	found := map[string]string{}
-	for _, node := range b.policy().Status.Nodes {
+	for _, node := range e.policy().Status.Nodes {
 		found[node.Name] = node.Message
 	}
 	return found
 }
 
-// condition is the message on the node itself, which is whole.
-func (b *bed) condition(name string) string {
-	for _, condition := range b.node(name).Status.Conditions {
+// condition returns the message of the node's condition, which is not truncated.
+func (e *env) condition(name string) string {
+	for _, condition := range e.node(name).Status.Conditions {
 		if condition.Type == gpuReady {
 			return condition.Message
 		}
@@ -220,30 +232,31 @@ func (b *bed) condition(name string) string {
 	return ""
 }
 
-func (b *bed) driverDaemonSets() []appsv1.DaemonSet {
-	b.t.Helper()
+func (e *env) driverDaemonSets() []appsv1.DaemonSet {
+	e.t.Helper()
 	list := &appsv1.DaemonSetList{}
-	b.Expect(b.client.List(b.t.Context(), list, client.InNamespace(namespace), client.MatchingLabels{labels.Operand: "driver"})).To(Succeed())
-	b.Expect(meta.LenList(list)).To(BeNumerically(">", 0))
+	e.Expect(e.client.List(e.t.Context(), list, client.InNamespace(namespace),
+		client.MatchingLabels{labels.Operand: "driver"})).To(Succeed())
+	e.Expect(meta.LenList(list)).To(BeNumerically(">", 0))
 	return list.Items
 }
 
-// driverOf is the driver's DaemonSet for a pool, whichever came first and has the plain name.
-func (b *bed) driverOf(pool string) *appsv1.DaemonSet {
-	b.t.Helper()
-	for _, ds := range b.driverDaemonSets() {
+// driverOf returns the driver's DaemonSet for a pool, which may have the name without a suffix.
+func (e *env) driverOf(pool string) *appsv1.DaemonSet {
+	e.t.Helper()
+	for _, ds := range e.driverDaemonSets() {
 		if ds.Spec.Template.Labels[labels.Pool] == pool {
 			return &ds
 		}
 	}
-	b.t.Fatalf("no DaemonSet has the driver of pool %s", pool)
+	e.t.Fatalf("pool %s has no driver DaemonSet", pool)
 	return nil
 }
 
-// toolkitsInUse are the images of the driver toolkit by pool.
-func (b *bed) toolkitsInUse() map[string]string {
+// toolkitsInUse returns the images of the driver toolkit by pool.
+func (e *env) toolkitsInUse() map[string]string {
 	found := map[string]string{}
-	for _, ds := range b.driverDaemonSets() {
+	for _, ds := range e.driverDaemonSets() {
 		for _, container := range ds.Spec.Template.Spec.Containers {
 			if container.Name == "openshift-driver-toolkit-ctr" {
 				found[ds.Spec.Template.Labels[labels.Pool]] = container.Image
@@ -253,9 +266,9 @@ func (b *bed) toolkitsInUse() map[string]string {
 	return found
 }
 
-// poolImage is what the status says of a pool.
-func (b *bed) poolImage(name string) string {
-	for _, pool := range b.policy().Status.Pools {
+// poolImage returns the image of a pool in the status.
+func (e *env) poolImage(name string) string {
+	for _, pool := range e.policy().Status.Pools {
 		if pool.Name == name {
 			return pool.Image
 		}

@@ -16,35 +16,35 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// How soon drift of where pods run is repaired and reported, and how soon the effect of it is.
+// How soon drift of the placement of pods is repaired and reported, and how soon its effect is.
 const (
 	placementTime = 2 * time.Second
 	effectTime    = 5 * time.Second
 )
 
-// TestNobodyElsePlacesDriverPods changes on which nodes the pods of DaemonSets run. Of the driver and the toolkit the API
-// server refuses that, and lets everything else pass; of the others the operator sets it right. Where the cluster has no
-// such policy, as with the Operator Lifecycle Manager, that holds for the driver, too.
-func TestNobodyElsePlacesDriverPods(t *testing.T) {
+// TestPlacementOfDriverPodsIsProtected changes the node placement of DaemonSets. The admission policy refuses that
+// for the driver and the toolkit, and permits other changes; for other operands the operator repairs it. Without the
+// policy, as with the Operator Lifecycle Manager, it also repairs the driver.
+func TestPlacementOfDriverPodsIsProtected(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 3, timing: simulator.DefaultTiming().Scale(0.1)})
-	b.run()
-	b.create(b.samplePolicy())
-	b.awaitReady(3)
-	pods := b.anchored()
-	t.Run("of the driver and the toolkit", func(t *testing.T) { b.in(t).placementIsRefused() })
-	b.settled()
-	b.Expect(b.anchored()).To(Equal(pods), "no pod of them was replaced")
-	t.Run("of another", func(t *testing.T) { b.in(t).placementIsRepaired(pluginName) })
-	b.awaitReady(3)
-	b.Expect(b.anchored()).To(Equal(pods))
-	b.removePolicy("gpu-operator-placement")
+	e := newEnv(t, envOptions{nodes: 3, timing: simulator.DefaultTiming().Scale(0.1)})
+	e.run()
+	e.create(e.samplePolicy())
+	e.awaitReady(3)
+	pods := e.anchored()
+	t.Run("of the driver and the toolkit", func(t *testing.T) { e.in(t).placementIsRefused() })
+	e.settled()
+	e.Expect(e.anchored()).To(Equal(pods), "no pod of them was replaced")
+	t.Run("of another", func(t *testing.T) { e.in(t).placementIsRepaired(pluginName) })
+	e.awaitReady(3)
+	e.Expect(e.anchored()).To(Equal(pods))
+	e.removePolicy("gpu-operator-placement")
 	t.Run("of the driver without the policy", func(t *testing.T) {
-		b := b.in(t)
-		b.placementIsRepaired(driverName)
-		b.awaitReady(3)
+		e := e.in(t)
+		e.placementIsRepaired(driverName)
+		e.awaitReady(3)
 		replaced := 0
-		for of, uid := range b.podsOf("driver") {
+		for of, uid := range e.podsOf("driver") {
 			if pods[of] != uid {
 				replaced++
 			}
@@ -54,19 +54,19 @@ func TestNobodyElsePlacesDriverPods(t *testing.T) {
 }
 
 // removePolicy deletes an admission policy and its binding.
-func (b *bed) removePolicy(name string) {
-	b.t.Helper()
+func (e *env) removePolicy(name string) {
+	e.t.Helper()
 	for _, kind := range []string{"ValidatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy"} {
 		object := &unstructured.Unstructured{}
 		object.SetAPIVersion("admissionregistration.k8s.io/v1")
 		object.SetKind(kind)
 		object.SetName(name)
-		b.Expect(b.client.Delete(b.t.Context(), object)).To(Succeed())
+		e.Expect(e.client.Delete(e.t.Context(), object)).To(Succeed())
 	}
 }
 
-// placementIsRefused changes each field that decides where pods run, and some that do not.
-func (b *bed) placementIsRefused() {
+// placementIsRefused changes each field that affects placement, and some that do not.
+func (e *env) placementIsRefused() {
 	refused := map[string]func(*corev1.PodSpec){
 		"nodeSelector": func(pod *corev1.PodSpec) { pod.NodeSelector = map[string]string{"team": "a"} },
 		"affinity":     func(pod *corev1.PodSpec) { pod.Affinity = nil },
@@ -75,40 +75,44 @@ func (b *bed) placementIsRefused() {
 	}
 	for _, name := range []string{driverName, "nvidia-container-toolkit-daemonset"} {
 		for field, change := range refused {
-			ds := b.daemonSet(name)
+			ds := e.daemonSet(name)
 			change(&ds.Spec.Template.Spec)
-			err := b.client.Update(b.t.Context(), ds)
-			b.Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%s of %s: %v", field, name, err)
-			b.Expect(err).To(MatchError(And(ContainSubstring(field+" of DaemonSet "+name+" may only be changed by the GPU operator"),
+			err := e.client.Update(e.t.Context(), ds)
+			e.Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%s of %s: %v", field, name, err)
+			e.Expect(err).To(MatchError(And(ContainSubstring(field+" of DaemonSet "+name+" may only be changed by the GPU operator"),
 				ContainSubstring("set nodeSelector or tolerations in the ClusterPolicy"))))
 		}
-		ds := b.daemonSet(name)
-		b.Expect(b.edit(ds, func() {
+		ds := e.daemonSet(name)
+		e.Expect(e.edit(ds, func() {
 			ds.Spec.Template.Annotations["kubectl.kubernetes.io/restartedAt"] = "2026-01-01T00:00:00Z"
 			ds.Labels["team"] = "a"
 		}, client.DryRunAll)).To(Succeed(), "kubectl rollout restart of %s", name)
-		b.Expect(b.client.Status().Update(b.t.Context(), b.daemonSet(name))).To(Succeed())
+		e.Expect(e.client.Status().Update(e.t.Context(), e.daemonSet(name))).To(Succeed())
 	}
-	ds := b.daemonSet(driverName)
-	b.Expect(b.edit(ds, func() { ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:1" })).To(Succeed())
+	ds := e.daemonSet(driverName)
+	e.Expect(e.edit(ds, func() { ds.Spec.Template.Spec.Containers[0].Image = "example.com/other:1" })).To(Succeed())
 }
 
-// placementIsRepaired adds a key to a nodeSelector that no node has.
-func (b *bed) placementIsRepaired(name string) {
-	b.t.Helper()
-	ds := b.daemonSet(name)
+// placementIsRepaired adds a label that no node has to a nodeSelector.
+func (e *env) placementIsRepaired(name string) {
+	e.t.Helper()
+	ds := e.daemonSet(name)
 	wanted := ds.Spec.Template.Spec.NodeSelector
 	begin := time.Now()
 	patch := []byte(`{"spec":{"template":{"spec":{"nodeSelector":{"example.com/no":"node"}}}}}`)
-	b.Eventually(func() error {
+	e.Eventually(func() error {
 		begin = time.Now()
-		return b.client.Patch(b.t.Context(), &appsv1.DaemonSet{ObjectMeta: ds.ObjectMeta}, client.RawPatch(types.MergePatchType, patch))
-	}).Should(Succeed(), "a policy that was deleted is in force for a moment")
-	b.Eventually(func() map[string]string { return b.daemonSet(name).Spec.Template.Spec.NodeSelector }).
+		return e.client.Patch(e.t.Context(), &appsv1.DaemonSet{ObjectMeta: ds.ObjectMeta},
+			client.RawPatch(types.MergePatchType, patch))
+	}).Should(Succeed(), "a deleted policy is enforced for a moment")
+	e.Eventually(func() map[string]string { return e.daemonSet(name).Spec.Template.Spec.NodeSelector }).
 		WithTimeout(placementTime).WithPolling(10 * time.Millisecond).Should(Equal(wanted))
-	b.t.Logf("%s: repaired after %s", name, time.Since(begin).Round(10*time.Millisecond))
-	b.Eventually(func() []corev1.Event { return b.eventsAbout("ClusterPolicy", policy) }).WithTimeout(placementTime).WithPolling(10 * time.Millisecond).
-		Should(ContainElement(And(HaveField("Reason", v1.ReasonPlacementRepaired), HaveField("Message", ContainSubstring("DaemonSet "+name)))))
-	b.t.Logf("%s: reported after %s", name, time.Since(begin).Round(10*time.Millisecond))
-	b.Expect(time.Since(begin)).To(BeNumerically("<", effectTime))
+	e.t.Logf("%s: repaired after %s", name, time.Since(begin).Round(10*time.Millisecond))
+	e.Eventually(func() []corev1.Event {
+		return e.eventsAbout("ClusterPolicy", policy)
+	}).WithTimeout(placementTime).WithPolling(10 * time.Millisecond).
+		Should(ContainElement(And(HaveField("Reason", v1.ReasonPlacementRepaired),
+			HaveField("Message", ContainSubstring("DaemonSet "+name)))))
+	e.t.Logf("%s: reported after %s", name, time.Since(begin).Round(10*time.Millisecond))
+	e.Expect(time.Since(begin)).To(BeNumerically("<", effectTime))
 }

@@ -28,132 +28,133 @@ const (
 	driverWithScript = "nvidia-driver-daemonset-ubuntu24.04-amd64"
 )
 
-// TestDriversWithAProbeScriptStay: an operator whose drivers probe themselves takes over from one whose drivers had a
-// script for that, in a ConfigMap that they mount. No driver is replaced or outdated, and the ConfigMap is there, and
-// repaired, until the last pod that mounts it is gone: a node that starts again needs it. One of the same name that
-// somebody else brings later is left alone.
+// TestDriversWithAProbeScriptStay: an operator whose drivers need no probe script takes over from one whose drivers
+// mount a script from a ConfigMap. No driver is replaced or outdated, and the ConfigMap is kept and repaired until
+// the last pod that mounts it is deleted: a rebooting node needs it. A later ConfigMap of the same name by another
+// writer is not touched.
 func TestDriversWithAProbeScriptStay(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
+	e := newEnv(t, envOptions{nodes: 2, timing: simulator.DefaultTiming().Scale(0.1)})
 	const first, second = "gpu-00000", "gpu-00001"
-	b.run()
-	b.create(&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cluster-policy"}})
-	b.awaitReady(2)
-	b.Expect(b.script()).To(BeNil(), "a new cluster has none")
-	b.stop()
-	// That release had the pool in the name of each DaemonSet.
-	b.Expect(b.client.Delete(t.Context(), b.daemonSet(driverName))).To(Succeed())
-	b.Eventually(func() map[string]types.UID { return b.podsOf("driver") }).Should(BeEmpty())
-	b.driversWithScript(first, second)
-	before := b.podsOf("driver")
+	e.run()
+	e.create(&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cluster-policy"}})
+	e.awaitReady(2)
+	e.Expect(e.script()).To(BeNil(), "a new cluster has none")
+	e.stop()
+	// In that release each DaemonSet had the pool in its name.
+	e.Expect(e.client.Delete(t.Context(), e.daemonSet(driverName))).To(Succeed())
+	e.Eventually(func() map[string]types.UID { return e.podsOf("driver") }).Should(BeEmpty())
+	e.driversWithScript(first, second)
+	before := e.podsOf("driver")
 
-	b.run()
-	b.Eventually(func() []string {
-		return b.daemonSet(driverWithScript).Spec.Template.Spec.Containers[0].StartupProbe.Exec.Command
+	e.run()
+	e.Eventually(func() []string {
+		return e.daemonSet(driverWithScript).Spec.Template.Spec.Containers[0].StartupProbe.Exec.Command
 	}).
 		Should(Equal([]string{"/gpu-operator/gpu-node", "probe", "--within=9s"}))
-	b.awaitReady(2)
-	b.settled()
-	b.Expect(b.podsOf("driver")).To(Equal(before), "no driver is replaced")
-	b.noDriverIsOutdated()
-	script := b.script()
-	b.Expect(script).NotTo(BeNil(), "its pods mount it")
+	e.awaitReady(2)
+	e.settled()
+	e.Expect(e.podsOf("driver")).To(Equal(before), "no driver is replaced")
+	e.noDriverIsOutdated()
+	script := e.script()
+	e.Expect(script).NotTo(BeNil(), "its pods mount it")
 
 	t.Run("it is repaired while pods mount it", func(t *testing.T) {
-		b, text := b.in(t), script.Data["startup-probe.sh"]
-		b.Expect(b.edit(script, func() { script.Data["startup-probe.sh"] = "exit 0" })).To(Succeed())
-		b.repaired(script, func(g Gomega) { g.Expect(script.Data).To(HaveKeyWithValue("startup-probe.sh", text)) })
-		b.Expect(b.client.Delete(t.Context(), script)).To(Succeed())
-		b.repaired(script, func(g Gomega) { g.Expect(script.Data).To(HaveKeyWithValue("startup-probe.sh", text)) })
+		e, text := e.in(t), script.Data["startup-probe.sh"]
+		e.Expect(e.edit(script, func() { script.Data["startup-probe.sh"] = "exit 0" })).To(Succeed())
+		e.repaired(script, func(g Gomega) { g.Expect(script.Data).To(HaveKeyWithValue("startup-probe.sh", text)) })
+		e.Expect(e.client.Delete(t.Context(), script)).To(Succeed())
+		e.repaired(script, func(g Gomega) { g.Expect(script.Data).To(HaveKeyWithValue("startup-probe.sh", text)) })
 	})
 	t.Run("it stays for the last pod", func(t *testing.T) {
-		b := b.in(t)
-		b.replaceDriver(first)
-		b.Expect(mountsScript(b.podOn(driverApp, first))).To(BeFalse())
-		b.settled()
-		b.Expect(b.script()).NotTo(BeNil(), "the other pod mounts it")
-		b.noDriverIsOutdated()
+		e := e.in(t)
+		e.replaceDriver(first)
+		e.Expect(mountsScript(e.podOn(driverApp, first))).To(BeFalse())
+		e.settled()
+		e.Expect(e.script()).NotTo(BeNil(), "the other pod mounts it")
+		e.noDriverIsOutdated()
 	})
-	t.Run("it goes with the last pod", func(t *testing.T) {
-		b := b.in(t)
-		b.replaceDriver(second)
-		b.Eventually(b.script).WithTimeout(10 * time.Second).Should(BeNil())
-		b.settled()
-		b.quietFor("at rest without the script", 5*time.Second)
+	t.Run("it is deleted with the last pod", func(t *testing.T) {
+		e := e.in(t)
+		e.replaceDriver(second)
+		e.Eventually(e.script).WithTimeout(10 * time.Second).Should(BeNil())
+		e.settled()
+		e.quietFor("at rest without the script", 5*time.Second)
 	})
-	t.Run("one of somebody else is left alone", func(t *testing.T) {
-		b := b.in(t)
+	t.Run("one of another writer is not touched", func(t *testing.T) {
+		e := e.in(t)
 		foreign := &corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: probeScript, Labels: map[string]string{"app": driverApp}},
 			Data:       map[string]string{"startup-probe.sh": "of another operator"},
 		}
-		b.create(foreign)
+		e.create(foreign)
 		version := foreign.ResourceVersion
-		b.replaceDriver(first)
-		b.settled()
-		b.Expect(b.script()).To(HaveField("ResourceVersion", version))
-		b.awaitReady(2)
+		e.replaceDriver(first)
+		e.settled()
+		e.Expect(e.script()).To(HaveField("ResourceVersion", version))
+		e.awaitReady(2)
 	})
 }
 
-// driversWithScript leaves the cluster as the older release left it, with a new driver pod on each of the nodes.
-func (b *bed) driversWithScript(nodes ...string) {
-	b.t.Helper()
+// driversWithScript sets the cluster to the state of the older release, with a new driver pod on each of the nodes.
+func (e *env) driversWithScript(nodes ...string) {
+	e.t.Helper()
 	file, err := os.ReadFile(filepath.Join("testdata", "driver-with-script.yaml"))
-	b.Expect(err).NotTo(HaveOccurred())
+	e.Expect(err).NotTo(HaveOccurred())
 	for decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(file), 4096); ; {
 		object := &unstructured.Unstructured{}
 		err := decoder.Decode(object)
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		b.Expect(err).NotTo(HaveOccurred())
+		e.Expect(err).NotTo(HaveOccurred())
 		references := object.GetOwnerReferences()
-		references[0].UID = b.policy().UID
+		references[0].UID = e.policy().UID
 		object.SetOwnerReferences(references)
-		b.Expect(b.client.Apply(b.t.Context(), client.ApplyConfigurationFromUnstructured(object),
+		e.Expect(e.client.Apply(e.t.Context(), client.ApplyConfigurationFromUnstructured(object),
 			client.FieldOwner("gpu-operator"), client.ForceOwnership)).To(Succeed())
 	}
 	for _, node := range nodes {
-		b.Eventually(func() *corev1.Pod { return b.podOn(driverApp, node) }).ShouldNot(BeNil())
-		b.Expect(mountsScript(b.podOn(driverApp, node))).To(BeTrue())
+		e.Eventually(func() *corev1.Pod { return e.podOn(driverApp, node) }).ShouldNot(BeNil())
+		e.Expect(mountsScript(e.podOn(driverApp, node))).To(BeTrue())
 	}
 }
 
 // replaceDriver deletes the driver pod of the node, and waits until the next one runs.
-func (b *bed) replaceDriver(node string) {
-	b.t.Helper()
-	before := b.podOn(driverApp, node).UID
-	b.deletePod(driverApp, node)
-	b.Eventually(func() bool {
-		pod := b.podOn(driverApp, node)
+func (e *env) replaceDriver(node string) {
+	e.t.Helper()
+	before := e.podOn(driverApp, node).UID
+	e.deletePod(driverApp, node)
+	e.Eventually(func() bool {
+		pod := e.podOn(driverApp, node)
 		return pod != nil && pod.UID != before && podReady(pod)
 	}).Should(BeTrue())
 }
 
-func (b *bed) noDriverIsOutdated() {
-	b.t.Helper()
-	for _, node := range b.policy().Status.Nodes {
-		b.Expect(node.Reason).NotTo(Equal(v1.ReasonUpgradePending), node.Message)
+func (e *env) noDriverIsOutdated() {
+	e.t.Helper()
+	for _, node := range e.policy().Status.Nodes {
+		e.Expect(node.Reason).NotTo(Equal(v1.ReasonUpgradePending), node.Message)
 	}
-	b.Expect(b.readiness()).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", Not(Equal(v1.ReasonUpgradePending)))))
-	want := b.daemonSet(driverWithScript).Annotations["nvidia.com/gpu-operator.template-digest"]
-	for _, pod := range b.operandPods() {
+	e.Expect(e.readiness()).To(And(HaveField("Status", metav1.ConditionTrue),
+		HaveField("Reason", Not(Equal(v1.ReasonUpgradePending)))))
+	want := e.daemonSet(driverWithScript).Annotations["nvidia.com/gpu-operator.template-digest"]
+	for _, pod := range e.operandPods() {
 		if pod.Labels["app"] == driverApp {
-			b.Expect(pod.Annotations).To(HaveKeyWithValue("nvidia.com/gpu-operator.template-digest", want), pod.Name)
+			e.Expect(pod.Annotations).To(HaveKeyWithValue("nvidia.com/gpu-operator.template-digest", want), pod.Name)
 		}
 	}
 }
 
-// script is the ConfigMap with the script, nil where there is none.
-func (b *bed) script() *corev1.ConfigMap {
-	b.t.Helper()
+// script returns the ConfigMap with the script, nil if there is none.
+func (e *env) script() *corev1.ConfigMap {
+	e.t.Helper()
 	found := &corev1.ConfigMap{}
-	err := b.client.Get(b.t.Context(), client.ObjectKey{Namespace: namespace, Name: probeScript}, found)
+	err := e.client.Get(e.t.Context(), client.ObjectKey{Namespace: namespace, Name: probeScript}, found)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	b.Expect(err).NotTo(HaveOccurred())
+	e.Expect(err).NotTo(HaveOccurred())
 	return found
 }
 

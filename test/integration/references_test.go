@@ -12,69 +12,74 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// TestWhatTheSpecNames: an operand whose ConfigMap does not exist waits and names it, goes on as soon as it
-// is there, and is rolled when it changes. The driver is not: its pods say that they are outdated. Nothing
-// else is written.
-func TestWhatTheSpecNames(t *testing.T) {
+// TestReferencedObjects: an operand whose ConfigMap does not exist waits and reports it, continues as soon as it
+// exists, and is rolled out when it changes. The driver is not: its pods are reported as outdated. Nothing else is
+// written.
+func TestReferencedObjects(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
-	b.run()
-	object := b.samplePolicy()
+	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	e.run()
+	object := e.samplePolicy()
 	object.Spec.DCGMExporter = &v1.DCGMExporterSpec{Config: &v1.DCGMExporterConfigSpec{Name: "metrics"}}
 	object.Spec.Driver.SecretEnv = "environment"
-	b.create(object)
-	b.awaitWaiting("dcgm-exporter", "spec.dcgmExporter.config.name: there is no ConfigMap metrics in namespace gpu-operator: create it")
-	b.awaitWaiting("driver", "spec.driver.secretEnv: there is no Secret environment in namespace gpu-operator: create it")
-	b.Expect(b.written()).NotTo(HaveKey("DaemonSet nvidia-dcgm-exporter"))
+	e.create(object)
+	e.awaitWaiting("dcgm-exporter",
+		"spec.dcgmExporter.config.name: there is no ConfigMap metrics in namespace gpu-operator: create it")
+	e.awaitWaiting("driver", "spec.driver.secretEnv: there is no Secret environment in namespace gpu-operator: create it")
+	e.Expect(e.written()).NotTo(HaveKey("DaemonSet nvidia-dcgm-exporter"))
 
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "environment", Namespace: namespace}, StringData: map[string]string{"A": "1"}}
-	b.create(secret)
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: "environment", Namespace: namespace}, StringData: map[string]string{"A": "1"},
+	}
+	e.create(secret)
 	metrics := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "metrics", Namespace: namespace}}
-	b.create(metrics)
-	b.awaitWaiting("dcgm-exporter", "spec.dcgmExporter.config.name: ConfigMap metrics in namespace gpu-operator has no key dcgm-metrics.csv: add it")
+	e.create(metrics)
+	e.awaitWaiting("dcgm-exporter",
+		"spec.dcgmExporter.config.name: ConfigMap metrics in namespace gpu-operator has no key dcgm-metrics.csv: add it")
 	metrics.Data = map[string]string{"dcgm-metrics.csv": "DCGM_FI_DEV_GPU_TEMP, gauge, temperature"}
-	b.Expect(b.client.Update(t.Context(), metrics)).To(Succeed())
-	b.awaitReady(1)
+	e.Expect(e.client.Update(t.Context(), metrics)).To(Succeed())
+	e.awaitReady(1)
 
 	t.Run("a ConfigMap changes", func(t *testing.T) {
-		b := b.in(t)
-		before, pod := b.written(), b.podOn("nvidia-dcgm-exporter", "gpu-00000")
+		e := e.in(t)
+		before, pod := e.written(), e.podOn("nvidia-dcgm-exporter", "gpu-00000")
 		metrics.Data["dcgm-metrics.csv"] += " in C"
-		b.Expect(b.client.Update(t.Context(), metrics)).To(Succeed())
-		b.Eventually(func() *corev1.Pod { return b.podOn("nvidia-dcgm-exporter", "gpu-00000") }).
+		e.Expect(e.client.Update(t.Context(), metrics)).To(Succeed())
+		e.Eventually(func() *corev1.Pod { return e.podOn("nvidia-dcgm-exporter", "gpu-00000") }).
 			Should(And(Not(BeNil()), HaveField("UID", Not(Equal(pod.UID)))))
-		b.awaitReady(1)
-		b.Expect(except(b.written(), "dcgm-exporter")).To(Equal(except(before, "dcgm-exporter")))
+		e.awaitReady(1)
+		e.Expect(except(e.written(), "dcgm-exporter")).To(Equal(except(before, "dcgm-exporter")))
 	})
 	t.Run("its labels change", func(t *testing.T) {
-		b := b.in(t)
-		b.settled()
-		mark := b.mark()
+		e := e.in(t)
+		e.settled()
+		mark := e.mark()
 		metrics.Labels = map[string]string{"team": "hpc"}
-		b.Expect(b.client.Update(t.Context(), metrics)).To(Succeed())
-		b.quietSince("labels of a ConfigMap", mark, 3*time.Second)
+		e.Expect(e.client.Update(t.Context(), metrics)).To(Succeed())
+		e.quietSince("labels of a ConfigMap", mark, 3*time.Second)
 	})
 	t.Run("a Secret of the driver changes", func(t *testing.T) {
-		b := b.in(t)
-		before, pod := b.written(), b.podOn("nvidia-driver-daemonset", "gpu-00000")
+		e := e.in(t)
+		before, pod := e.written(), e.podOn("nvidia-driver-daemonset", "gpu-00000")
 		secret.Data = map[string][]byte{"A": []byte("2")}
-		b.Expect(b.client.Update(t.Context(), secret)).To(Succeed())
-		b.Eventually(func() *v1.NodeSummary { return b.policy().Status.NodeSummary }).
+		e.Expect(e.client.Update(t.Context(), secret)).To(Succeed())
+		e.Eventually(func() *v1.NodeSummary { return e.policy().Status.NodeSummary }).
 			Should(And(HaveField("Upgrading", int32(1)), HaveField("ReadyOfTotal", "1/1")))
-		b.Expect(b.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", pod.UID))
-		b.Expect(except(b.written(), "driver")).To(Equal(except(before, "driver")))
+		e.Expect(e.podOn("nvidia-driver-daemonset", "gpu-00000")).To(HaveField("UID", pod.UID))
+		e.Expect(except(e.written(), "driver")).To(Equal(except(before, "driver")))
 	})
 	t.Run("it is deleted", func(t *testing.T) {
-		b := b.in(t)
-		before := b.written()
-		b.Expect(b.client.Delete(t.Context(), secret)).To(Succeed())
-		b.awaitWaiting("driver", "spec.driver.secretEnv: there is no Secret environment in namespace gpu-operator: create it")
-		b.Expect(b.written()).To(Equal(before), "what runs is left alone")
+		e := e.in(t)
+		before := e.written()
+		e.Expect(e.client.Delete(t.Context(), secret)).To(Succeed())
+		e.awaitWaiting("driver", "spec.driver.secretEnv: there is no Secret environment in namespace gpu-operator: create it")
+		e.Expect(e.written()).To(Equal(before), "running pods are not touched")
 	})
 }
 
-func (b *bed) awaitWaiting(name, message string) {
-	b.t.Helper()
-	b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).WithPolling(200 * time.Millisecond).
-		Should(ContainElement(And(HaveField("Name", name), HaveField("State", v1.OperandWaiting), HaveField("Message", message))))
+func (e *env) awaitWaiting(name, message string) {
+	e.t.Helper()
+	e.Eventually(func() []v1.OperandStatus { return e.policy().Status.Operands }).WithPolling(200 * time.Millisecond).
+		Should(ContainElement(And(HaveField("Name", name), HaveField("State", v1.OperandWaiting),
+			HaveField("Message", message))))
 }

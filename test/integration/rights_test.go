@@ -28,85 +28,86 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// listsAsBefore makes client-go list and then watch. An API server of Kubernetes 1.33 or older may be asked in
-// this way; a newer one streams the list, which is a watch.
+// listsAsBefore makes client-go list and then watch, as it may do with Kubernetes 1.33 or older; newer API servers
+// stream the list, which is a watch.
 const listsAsBefore = "KUBE_FEATURE_WatchListClient=false"
 
-// rightsBudget is how many rights of each role there may be, and how many of these may write.
+// rightsBudget is the maximum number of permissions of each role, and of those to write.
 var rightsBudget = map[string]struct{ all, write int }{"ClusterRole": {30, 14}, "Role": {40, 25}}
 
-// TestEachRightIsNeeded: the operator has no right that it does not use, seen in the API server's audit log of
-// one story with all that it does. Then it lacks one right after the other, and the judgement after every story
-// notices each time. That it lacks none of what is shipped is judged after every story.
+// TestEachRightIsNeeded: the operator uses all its permissions, according to the API server's audit log of one test
+// with everything that it does. Then the permissions are removed one by one, and the check after every test notices
+// each. That the shipped permissions suffice is checked after every test.
 func TestEachRightIsNeeded(t *testing.T) {
 	t.Parallel()
 	granted := shippedRights(t)
-	b := newBed(t, bedOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
-	b.defineMonitoring()
-	b.serveDriverToolkit(map[string]string{oldRelease: oldToolkit})
+	e := newEnv(t, envOptions{nodes: 1, timing: simulator.DefaultTiming().Scale(0.1)})
+	e.defineMonitoring()
+	e.serveDriverToolkit(map[string]string{oldRelease: oldToolkit})
 	coreOS := coreOSMachine("4.17", oldRelease)
 	coreOS.Name = "old"
 	coreOS.Labels[labels.MIGCapable] = labels.True // MIG manager has ConfigMaps.
-	_, err := b.sim.AddNode(t.Context(), coreOS)
-	b.Expect(err).NotTo(HaveOccurred())
-	b.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "environment"}})
+	_, err := e.sim.AddNode(t.Context(), coreOS)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "environment"}})
 	address := freeAddress(t)
-	b.run(rightsArgs(address)...)
-	b.create(b.largePolicy())
-	b.awaitReady(2)
-	b.Eventually(b.monitoring).WithTimeout(appearTime).Should(ContainElements(wantedMonitoring))
-	token := b.tokenOf("anybody")
-	b.Eventually(func() (page, error) { return scrape(unverified(), "https://"+address, token) }).
+	e.run(rightsArgs(address)...)
+	e.create(e.largePolicy())
+	e.awaitReady(2)
+	e.Eventually(e.monitoring).WithTimeout(appearTime).Should(ContainElements(wantedMonitoring))
+	token := e.tokenOf("anybody")
+	e.Eventually(func() (page, error) { return scrape(unverified(), "https://"+address, token) }).
 		Should(HaveField("Code", http.StatusForbidden))
 
-	b.refusePods()
-	b.deletePod("nvidia-device-plugin-daemonset", "gpu-00000")
-	b.Eventually(func() []string { return b.unusedOf(granted) }).WithPolling(time.Second).
+	e.refusePods()
+	e.deletePod("nvidia-device-plugin-daemonset", "gpu-00000")
+	e.Eventually(func() []string { return e.unusedOf(granted) }).WithPolling(time.Second).
 		ShouldNot(ContainElement("events list"))
-	b.admitPods()
+	e.admitPods()
 
-	b.change(shrunk)
-	b.Eventually(func() []string { return b.unusedOf(granted) }).WithPolling(time.Second).
+	e.change(shrunk)
+	e.Eventually(func() []string { return e.unusedOf(granted) }).WithPolling(time.Second).
 		Should(HaveEach(Or(HaveSuffix(" watch"), HaveSuffix(" list"))))
-	// Watches are told when they end. A server that does not stream lists, as that of Kubernetes 1.33, is asked
-	// for them in the old way; so is any by an operator that is told to.
-	b.stop()
-	b.change(`{"driver": {"enabled": true}}`)
-	operator, err := cluster.StartOperator(t.Context(), b.rightsOptions(listsAsBefore))
-	b.Expect(err).NotTo(HaveOccurred())
-	b.process.Operator = operator
-	b.Eventually(func() []string { return b.unusedOf(granted) }).WithPolling(time.Second).
+	// Watches are logged when they end. Servers that do not stream lists, such as Kubernetes 1.33, get list requests; so
+	// does any server from an operator that is configured to do that.
+	e.stop()
+	e.change(`{"driver": {"enabled": true}}`)
+	operator, err := cluster.StartOperator(t.Context(), e.rightsOptions(listsAsBefore))
+	e.Expect(err).NotTo(HaveOccurred())
+	e.process.Operator = operator
+	e.Eventually(func() []string { return e.unusedOf(granted) }).WithPolling(time.Second).
 		ShouldNot(ContainElement(HaveSuffix(" list")))
-	b.stop()
-	b.Expect(b.unusedOf(granted)).To(BeEmpty())
-	b.Expect(b.refused().String()).To(BeEmpty(), "the shipped rights must do")
+	e.stop()
+	e.Expect(e.unusedOf(granted)).To(BeEmpty())
+	e.Expect(e.refused().String()).To(BeEmpty(), "the shipped permissions must suffice")
 
-	t.Run("without one of them", func(t *testing.T) { b.in(t).eachIsMissed(granted, token) })
+	t.Run("without one of them", func(t *testing.T) { e.in(t).eachIsMissed(granted, token) })
 }
 
-// refusePods has the API server refuse every new pod of the stack, so that the operator asks why pods are missing.
-func (b *bed) refusePods() {
-	b.t.Helper()
+// refusePods makes the API server refuse every new pod of the stack, so that the operator looks up why pods are
+// missing.
+func (e *env) refusePods() {
+	e.t.Helper()
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "no-pods"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}},
 	}
-	b.create(quota)
-	b.Eventually(func() (corev1.ResourceList, error) {
-		return quota.Status.Used, b.client.Get(b.t.Context(), client.ObjectKeyFromObject(quota), quota)
+	e.create(quota)
+	e.Eventually(func() (corev1.ResourceList, error) {
+		return quota.Status.Used, e.client.Get(e.t.Context(), client.ObjectKeyFromObject(quota), quota)
 	}).ShouldNot(BeEmpty())
 }
 
-func (b *bed) admitPods() {
-	b.t.Helper()
+func (e *env) admitPods() {
+	e.t.Helper()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "no-pods"}}
-	b.Expect(client.IgnoreNotFound(b.client.Delete(b.t.Context(), quota))).To(Succeed())
+	e.Expect(client.IgnoreNotFound(e.client.Delete(e.t.Context(), quota))).To(Succeed())
 }
 
-// largePolicy makes use of all that needs a right.
-func (b *bed) largePolicy() *v1.ClusterPolicy {
-	b.t.Helper()
-	object := b.samplePolicy()
+// largePolicy uses everything that needs a permission.
+func (e *env) largePolicy() *v1.ClusterPolicy {
+	e.t.Helper()
+	object := e.samplePolicy()
 	object.Spec.PSA = &v1.PSASpec{Enabled: new(true)}
 	object.Spec.Driver = &v1.DriverSpec{SecretEnv: "environment"}
 	object.Spec.DCGM = &v1.DCGMSpec{Enabled: new(true)}
@@ -115,7 +116,7 @@ func (b *bed) largePolicy() *v1.ClusterPolicy {
 	return object
 }
 
-// shrunk, merged into the spec of a large policy, has the operator delete an object of each kind.
+// shrunk, merged into the spec of a large policy, makes the operator delete an object of each kind.
 const shrunk = `{"operator": {"runtimeClass": "gpu"}, "dcgm": {"enabled": false}, "dcgmExporter": {"enabled": false},
 	"nodeStatusExporter": {"enabled": false}, "driver": {"enabled": false}, "migManager": {"enabled": false}}`
 
@@ -123,21 +124,23 @@ func rightsArgs(address string) []string {
 	return []string{"--leader-elect=true", "--metrics-bind-address=" + address}
 }
 
-func (b *bed) rightsOptions(env string, args ...string) cluster.OperatorOptions {
+func (e *env) rightsOptions(env string, args ...string) cluster.OperatorOptions {
 	return cluster.OperatorOptions{
-		Binary: b.binary, Kubeconfig: b.kubeconfig, Args: args, Env: []string{env},
-		LogFile: filepath.Join(b.cluster.LogDir, "gpu-operator.log"),
+		Binary: e.binary, Kubeconfig: e.kubeconfig, Args: args, Env: []string{env},
+		LogFile: filepath.Join(e.cluster.LogDir, "gpu-operator.log"),
 	}
 }
 
-// unusedOf are those of the rights that no call of the operator has used so far.
-func (b *bed) unusedOf(granted []right) []string {
+// unusedOf returns the permissions that no request of the operator has used so far.
+func (e *env) unusedOf(granted []right) []string {
 	used := set.New[string]()
-	for _, call := range b.operatorCalls(0) {
-		use := right{group: call.Group, resource: strings.TrimSuffix(call.Resource+"/"+call.Subresource, "/"), verb: call.Verb}
+	for _, call := range e.operatorCalls(0) {
+		use := right{
+			group: call.Group, resource: strings.TrimSuffix(call.Resource+"/"+call.Subresource, "/"), verb: call.Verb,
+		}
 		used.Insert(use.String())
 		if call.Verb == "patch" && call.Code == http.StatusCreated {
-			use.verb = "create" // What is applied for the first time needs both.
+			use.verb = "create" // The first apply of an object needs both.
 			used.Insert(use.String())
 		}
 	}
@@ -150,17 +153,17 @@ func (b *bed) unusedOf(granted []right) []string {
 	return unused
 }
 
-// right lets the operator do one thing.
+// right is one permission of the operator.
 type right struct {
-	// role is the kind of the role that has it, which tells where it holds.
+	// role is the kind of the role that grants it, which is its scope.
 	role, group, resource, verb string
-	// name is the one object that it is about; empty for all.
+	// name is the object that it is limited to; empty for all.
 	name string
 }
 
 func (r right) String() string { return strings.Trim(r.group+"/"+r.resource, "/") + " " + r.verb }
 
-// shippedRights are those of the operator's roles. They must be within their budget.
+// shippedRights returns the permissions of the operator's roles. They must be within their budget.
 func shippedRights(t *testing.T) []right {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(repo, "config/rbac/role.yaml"))
@@ -182,13 +185,15 @@ func shippedRights(t *testing.T) []right {
 		}))
 		most, known := rightsBudget[role.Kind]
 		if !known || len(own) > most.all || writes > most.write {
-			t.Errorf("%s has %d triples of group, resource and verb, %d of them write: at most %d and %d", role.Kind, len(own), writes, most.all, most.write)
+			t.Errorf("%s has %d triples of group, resource and verb, %d of them write: at most %d and %d", role.Kind, len(own),
+				writes, most.all, most.write)
 		}
 		var list strings.Builder
 		for _, r := range own {
 			fmt.Fprintf(&list, "\n  %s %s", r, r.name)
 		}
-		t.Logf("%s: %d triples of group, resource and verb (at most %d), %d of them write (at most %d):%s", role.Kind, len(own), most.all, writes, most.write, &list)
+		t.Logf("%s: %d triples of group, resource and verb (at most %d), %d of them write (at most %d):%s", role.Kind,
+			len(own), most.all, writes, most.write, &list)
 		granted = append(granted, own...)
 	}
 }
@@ -197,13 +202,18 @@ func rightsOf(t *testing.T, role rbacv1.ClusterRole) []right {
 	t.Helper()
 	var own []right
 	for _, rule := range role.Rules {
-		if len(rule.APIGroups) != 1 || len(rule.ResourceNames) > 1 || len(rule.NonResourceURLs) > 0 || strings.Contains(fmt.Sprint(rule), "*") {
-			t.Errorf("a rule must be about one group, about all objects or one, and name all that it allows: %v", rule)
+		if len(rule.APIGroups) != 1 || len(rule.ResourceNames) > 1 || len(rule.NonResourceURLs) > 0 || strings.Contains(
+			fmt.Sprint(rule), "*",
+		) {
+			t.Errorf("a rule must be for one group, at most one resource name, and without wildcards: %v", rule)
 			continue
 		}
 		for _, resource := range rule.Resources {
 			for _, verb := range rule.Verbs {
-				own = append(own, right{role: role.Kind, group: rule.APIGroups[0], resource: resource, verb: verb, name: strings.Join(rule.ResourceNames, "")})
+				own = append(own, right{
+					role: role.Kind, group: rule.APIGroups[0], resource: resource, verb: verb,
+					name: strings.Join(rule.ResourceNames, ""),
+				})
 			}
 		}
 	}

@@ -25,12 +25,12 @@ import (
 // sampled are the scenarios of the short tier.
 var sampled = []string{"gds-and-rdma", "mig"}
 
-// TestScenariosAtRest brings each scenario to ready. From then on the operator writes nothing, whether it
-// goes on or starts again. TEST_FULL=1 tries all of them, otherwise a fixed sample.
+// TestScenariosAtRest waits until each scenario is ready. From then on the operator writes nothing, also after a
+// restart. TEST_FULL=1 tries all of them, otherwise a fixed sample.
 func TestScenariosAtRest(t *testing.T) {
 	t.Parallel()
 	names := sampled
-	if cluster.WholeCampaigns() {
+	if cluster.FullCampaigns() {
 		names = slices.Sorted(maps.Keys(scenarios.All))
 	}
 	atRest := 0
@@ -43,37 +43,37 @@ func TestScenariosAtRest(t *testing.T) {
 }
 
 func scenarioAtRest(t *testing.T, scenario scenarios.Scenario) {
-	b := newBed(t, bedOptions{timing: simulator.DefaultTiming().Scale(0.1)})
+	e := newEnv(t, envOptions{timing: simulator.DefaultTiming().Scale(0.1)})
 	spec, err := scenario.PolicySpec()
-	b.Expect(err).NotTo(HaveOccurred())
+	e.Expect(err).NotTo(HaveOccurred())
 	machines := []simulator.NodeSpec{{Name: "without-gpu", NoGPU: true}}
 	for _, facts := range scenario.Nodes {
 		machines = append(machines, machine(facts))
 	}
 	for _, machine := range machines {
-		_, err := b.sim.AddNode(t.Context(), machine)
-		b.Expect(err).NotTo(HaveOccurred())
+		_, err := e.sim.AddNode(t.Context(), machine)
+		e.Expect(err).NotTo(HaveOccurred())
 	}
 	if scenario.DriverToolkit != nil {
-		b.serveDriverToolkit(scenario.DriverToolkit)
+		e.serveDriverToolkit(scenario.DriverToolkit)
 	}
-	b.createWhatIsNamed(spec)
-	b.run()
-	b.create(&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}, Spec: spec})
-	b.awaitReady(len(scenario.Nodes))
-	b.settled()
-	b.quietFor("at rest", 10*time.Second)
-	b.stop()
-	mark := b.mark()
-	b.run()
-	b.quietSince("restart", mark, 5*time.Second)
+	e.createReferences(spec)
+	e.run()
+	e.create(&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: policy}, Spec: spec})
+	e.awaitReady(len(scenario.Nodes))
+	e.settled()
+	e.quietFor("at rest", 10*time.Second)
+	e.stop()
+	mark := e.mark()
+	e.run()
+	e.quietSince("restart", mark, 5*time.Second)
 }
 
-// createWhatIsNamed makes the ConfigMaps and Secrets that a spec names, with the keys that operands read.
-func (b *bed) createWhatIsNamed(spec v1.ClusterPolicySpec) {
-	b.t.Helper()
+// createReferences creates the ConfigMaps and Secrets that a spec names, with the keys that operands read.
+func (e *env) createReferences(spec v1.ClusterPolicySpec) {
+	e.t.Helper()
 	catalogue, err := operands.Catalogue()
-	b.Expect(err).NotTo(HaveOccurred())
+	e.Expect(err).NotTo(HaveOccurred())
 	data := map[operand.Reference]map[string]string{}
 	input := operand.Input{Spec: effective.Of(spec), Namespace: namespace}
 	var uses []operand.Use
@@ -95,17 +95,17 @@ func (b *bed) createWhatIsNamed(spec v1.ClusterPolicySpec) {
 		meta := metav1.ObjectMeta{Name: reference.Name, Namespace: namespace}
 		switch reference.Kind {
 		case operand.ConfigMap:
-			b.create(&corev1.ConfigMap{ObjectMeta: meta, Data: content})
+			e.create(&corev1.ConfigMap{ObjectMeta: meta, Data: content})
 		case operand.Secret:
-			b.create(&corev1.Secret{ObjectMeta: meta, StringData: content})
+			e.create(&corev1.Secret{ObjectMeta: meta, StringData: content})
 		case operand.PriorityClass:
-			b.t.Fatalf("the scenario names %s: make it here", reference)
-		case operand.ValidatingAdmissionPolicyBinding: // The installer brings it.
+			e.t.Fatalf("the scenario refers to %s: create it here", reference)
+		case operand.ValidatingAdmissionPolicyBinding: // The installer creates it.
 		}
 	}
 }
 
-// machine is a simulated node with these facts.
+// machine returns a simulated node with these facts.
 func machine(facts nodeinfo.Facts) simulator.NodeSpec {
 	spec := simulator.NodeSpec{
 		Name: facts.Name, OS: facts.OSID, OSVersion: facts.OSVersion, Kernel: facts.Kernel, Arch: facts.Architecture,

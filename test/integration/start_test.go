@@ -15,52 +15,58 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator"
 )
 
-// TestRefusesToStart: where something is missing that the manager needs, it ends at once and says what.
+// TestRefusesToStart: if a prerequisite is missing, the manager exits immediately with an error.
 func TestRefusesToStart(t *testing.T) {
 	t.Parallel()
-	b := newBed(t, bedOptions{bare: true, timing: simulator.DefaultTiming()})
-	b.removeCRD()
+	e := newEnv(t, envOptions{bare: true, timing: simulator.DefaultTiming()})
+	e.removeCRD()
 	for name, c := range map[string]struct {
-		env  []string
-		says string
+		env     []string
+		wantErr string
 	}{
-		"no namespace":   {[]string{"KUBECONFIG=" + b.kubeconfig}, "OPERATOR_NAMESPACE is not set"},
-		"no cluster":     {[]string{"OPERATOR_NAMESPACE=" + namespace, "HOME=/nonexistent"}, "set --kubeconfig or KUBECONFIG"},
-		"no CRD":         {[]string{"OPERATOR_NAMESPACE=" + namespace, "KUBECONFIG=" + b.kubeconfig}, "install the CRD first"},
-		"no such server": {[]string{"OPERATOR_NAMESPACE=" + namespace, "KUBECONFIG=" + b.deadKubeconfig()}, "connection refused"},
+		"no namespace": {[]string{"KUBECONFIG=" + e.kubeconfig}, "OPERATOR_NAMESPACE is not set"},
+		"no cluster": {
+			[]string{"OPERATOR_NAMESPACE=" + namespace, "HOME=/nonexistent"}, "set --kubeconfig or KUBECONFIG",
+		},
+		"no CRD": {
+			[]string{"OPERATOR_NAMESPACE=" + namespace, "KUBECONFIG=" + e.kubeconfig}, "install the CRD first",
+		},
+		"no such server": {
+			[]string{"OPERATOR_NAMESPACE=" + namespace, "KUBECONFIG=" + e.deadKubeconfig()}, "connection refused",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := b.in(t)
+			e := e.in(t)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			manager := exec.CommandContext(ctx, b.binary, "--health-probe-bind-address=0", "--metrics-bind-address=0")
+			manager := exec.CommandContext(ctx, e.binary, "--health-probe-bind-address=0", "--metrics-bind-address=0")
 			manager.Env = c.env
 			output, err := manager.CombinedOutput()
-			b.Expect(err).To(BeAssignableToTypeOf(&exec.ExitError{}))
-			b.Expect(manager.ProcessState.ExitCode()).To(Equal(1), "%s", output)
-			b.Expect(string(output)).To(And(ContainSubstring(c.says), HavePrefix("gpu-operator: ")))
+			e.Expect(err).To(BeAssignableToTypeOf(&exec.ExitError{}))
+			e.Expect(manager.ProcessState.ExitCode()).To(Equal(1), "%s", output)
+			e.Expect(string(output)).To(And(ContainSubstring(c.wantErr), HavePrefix("gpu-operator: ")))
 		})
 	}
 }
 
-// removeCRD takes the kind ClusterPolicy off the cluster.
-func (b *bed) removeCRD() {
-	b.t.Helper()
+// removeCRD deletes the CRD ClusterPolicy.
+func (e *env) removeCRD() {
+	e.t.Helper()
 	crd := &unstructured.Unstructured{}
 	crd.SetAPIVersion("apiextensions.k8s.io/v1")
 	crd.SetKind("CustomResourceDefinition")
 	crd.SetName("clusterpolicies.nvidia.com")
-	b.Expect(b.client.Delete(b.t.Context(), crd)).To(Succeed())
-	b.Eventually(func() bool {
-		return apierrors.IsNotFound(b.client.Get(b.t.Context(), client.ObjectKeyFromObject(crd), crd))
+	e.Expect(e.client.Delete(e.t.Context(), crd)).To(Succeed())
+	e.Eventually(func() bool {
+		return apierrors.IsNotFound(e.client.Get(e.t.Context(), client.ObjectKeyFromObject(crd), crd))
 	}).Should(BeTrue())
 }
 
-// deadKubeconfig names a server that does not listen.
-func (b *bed) deadKubeconfig() string {
-	b.t.Helper()
-	path := b.t.TempDir() + "/kubeconfig"
-	b.Expect(os.WriteFile(path, []byte(`apiVersion: v1
+// deadKubeconfig returns a kubeconfig with a server that does not listen.
+func (e *env) deadKubeconfig() string {
+	e.t.Helper()
+	path := e.t.TempDir() + "/kubeconfig"
+	e.Expect(os.WriteFile(path, []byte(`apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
 contexts: [{name: c, context: {cluster: c}}]

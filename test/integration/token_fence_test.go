@@ -29,126 +29,166 @@ const (
 	gfdAccount    = "nvidia-gpu-feature-discovery"
 )
 
-// tokenRight is a right to write that RBAC gives an operand's account, and how it is used for what belongs to a node.
+// tokenRight is a write permission of an operand's account, and a request that uses it for an object of a node.
 type tokenRight struct {
 	account, verb, resource string
-	// says is the refusal for another node, empty where nothing can refuse it.
-	says string
-	// try is a dry run. It is about what belongs to the node.
+	// refusal is the message for another node, empty if no policy can refuse it.
+	refusal string
+	// try makes a dry-run request for an object of the node.
 	try func(f *tokenFence, c kubernetes.Interface, node string) error
 }
 
 func (r tokenRight) String() string { return r.account + " " + r.verb + " " + r.resource }
 
-// tokenRights are all of them, each also a line of docs/privileges.md.
+// tokenRights returns all of them, each also a line of docs/privileges.md.
 func tokenRights() []tokenRight {
 	const ofDriver, ofMIG = "the driver may only change the node", "mig-manager may only "
 	const ofConfigMap = ofMIG + "write the ConfigMap of the node"
 	return []tokenRight{
-		{account: driverAccount, verb: "patch", resource: "nodes", says: ofDriver, try: patching(`{"spec":{"unschedulable":true}}`)},
+		{
+			account: driverAccount, verb: "patch", resource: "nodes", refusal: ofDriver,
+			try: patching(`{"spec":{"unschedulable":true}}`),
+		},
 		{account: driverAccount, verb: "create", resource: "pods/eviction", try: (*tokenFence).evict},
-		{account: gfdAccount, verb: "create", resource: "nfd.k8s-sigs.io/nodefeatures", says: "may only write the NodeFeature of the node", try: (*tokenFence).createFeature},
-		{account: gfdAccount, verb: "update", resource: "nfd.k8s-sigs.io/nodefeatures", says: "may only write the NodeFeature of the node", try: (*tokenFence).updateFeature},
-		{account: migManagerAccount, verb: "patch", resource: "nodes", says: ofMIG + "label the node", try: patching(labelled("nvidia.com/mig.config.state", "failed"))},
-		{account: migManagerAccount, verb: "update", resource: "nodes", says: ofMIG + "label the node", try: (*tokenFence).updateNode},
-		{account: migManagerAccount, verb: "delete", resource: "pods", says: ofMIG + "delete pods of the node", try: (*tokenFence).deletePod},
-		{account: migManagerAccount, verb: "create", resource: "configmaps", says: ofConfigMap, try: (*tokenFence).createConfigMap},
-		{account: migManagerAccount, verb: "patch", resource: "configmaps", says: ofConfigMap, try: (*tokenFence).patchConfigMap},
-		{account: migManagerAccount, verb: "update", resource: "configmaps", says: ofConfigMap, try: (*tokenFence).updateConfigMap},
-		{account: discoveryAccount, verb: "patch", resource: "nodes", says: "node discovery may only label the node", try: patching(labelled("nvidia.com/gpu.count", "1"))},
-		{account: validatorAccount, verb: "create", resource: "pods", says: "the validator may only create and delete the pod that is named after its own node", try: (*tokenFence).createWorkload},
-		{account: validatorAccount, verb: "delete", resource: "pods", says: "the validator may only create and delete the pod that is named after its own node", try: (*tokenFence).deleteWorkload},
+		{
+			account: gfdAccount, verb: "create", resource: "nfd.k8s-sigs.io/nodefeatures",
+			refusal: "may only write the NodeFeature of the node", try: (*tokenFence).createFeature,
+		},
+		{
+			account: gfdAccount, verb: "update", resource: "nfd.k8s-sigs.io/nodefeatures",
+			refusal: "may only write the NodeFeature of the node", try: (*tokenFence).updateFeature,
+		},
+		{
+			account: migManagerAccount, verb: "patch", resource: "nodes", refusal: ofMIG + "label the node",
+			try: patching(labelled("nvidia.com/mig.config.state", "failed")),
+		},
+		{
+			account: migManagerAccount, verb: "update", resource: "nodes", refusal: ofMIG + "label the node",
+			try: (*tokenFence).updateNode,
+		},
+		{
+			account: migManagerAccount, verb: "delete", resource: "pods", refusal: ofMIG + "delete pods of the node",
+			try: (*tokenFence).deletePod,
+		},
+		{
+			account: migManagerAccount, verb: "create", resource: "configmaps", refusal: ofConfigMap,
+			try: (*tokenFence).createConfigMap,
+		},
+		{
+			account: migManagerAccount, verb: "patch", resource: "configmaps", refusal: ofConfigMap,
+			try: (*tokenFence).patchConfigMap,
+		},
+		{
+			account: migManagerAccount, verb: "update", resource: "configmaps", refusal: ofConfigMap,
+			try: (*tokenFence).updateConfigMap,
+		},
+		{
+			account: discoveryAccount, verb: "patch", resource: "nodes", refusal: "node discovery may only label the node",
+			try: patching(labelled("nvidia.com/gpu.count", "1")),
+		},
+		{
+			account: validatorAccount, verb: "create", resource: "pods",
+			refusal: "the validator may only create and delete the pod that is named after its own node",
+			try:     (*tokenFence).createWorkload,
+		},
+		{
+			account: validatorAccount, verb: "delete", resource: "pods",
+			refusal: "the validator may only create and delete the pod that is named after its own node",
+			try:     (*tokenFence).deleteWorkload,
+		},
 	}
 }
 
-// tokensEndAtTheirNode: with the rights that are shipped, a token of a pod acts for what belongs to its own node, and for
-// nothing of another one; a token that names no node acts for none.
-func (b *bed) tokensEndAtTheirNode() {
-	f := newTokenFence(b)
+// tokensEndAtTheirNode: with the shipped permissions, a pod's token only permits writes to objects of its own node; a
+// token without a node permits none.
+func (e *env) tokensEndAtTheirNode() {
+	f := newTokenFence(e)
 	for _, right := range tokenRights() {
-		b.t.Run(right.String(), func(t *testing.T) { f.in(t).judge(right) })
+		e.t.Run(right.String(), func(t *testing.T) { f.in(t).judge(right) })
 	}
-	b.t.Run("each right is one of these", func(t *testing.T) { b.in(t).allWritesAreKnown() })
-	b.t.Run("what runs as root", func(t *testing.T) { f.in(t).scriptsAreOutOfReach() })
-	// Others look at all pods of this kind.
+	e.t.Run("each right is one of these", func(t *testing.T) { e.in(t).allWritesAreKnown() })
+	e.t.Run("a pod that runs as root", func(t *testing.T) { f.in(t).scriptsAreOutOfReach() })
+	// Other tests list all pods of this type.
 	for _, node := range []string{f.own, f.other} {
-		b.Expect(b.client.Delete(b.t.Context(), leftover(node, "1"), client.GracePeriodSeconds(0))).To(Succeed())
+		e.Expect(e.client.Delete(e.t.Context(), leftover(node, "1"), client.GracePeriodSeconds(0))).To(Succeed())
 	}
 }
 
-// tokenFence is a bed with two nodes, each of which has all that operands write.
+// tokenFence is an env with two nodes, each of which has all objects that operands write.
 type tokenFence struct {
-	*bed
+	*env
 	own, other string
-	// bound are clients with the tokens of pods on the node own, and pods are these, by account.
+	// bound are clients with the tokens of pods on node own, and pods are these pods, by account.
 	bound map[string]kubernetes.Interface
 	pods  map[string]*corev1.Pod
 }
 
 func (f *tokenFence) in(t *testing.T) *tokenFence {
 	view := *f
-	view.bed = f.bed.in(t)
+	view.env = f.env.in(t)
 	return &view
 }
 
-func newTokenFence(b *bed) *tokenFence {
-	b.t.Helper()
-	f := &tokenFence{bed: b, bound: map[string]kubernetes.Interface{}, pods: map[string]*corev1.Pod{}}
-	f.own, f.other = b.twoNodes()
+func newTokenFence(e *env) *tokenFence {
+	e.t.Helper()
+	f := &tokenFence{env: e, bound: map[string]kubernetes.Interface{}, pods: map[string]*corev1.Pod{}}
+	f.own, f.other = e.twoNodes()
 	for _, right := range tokenRights() {
 		if f.bound[right.account] == nil {
-			f.pods[right.account] = b.podFor(right.account, f.own)
-			f.bound[right.account], _ = b.podBound(right.account, f.pods[right.account])
+			f.pods[right.account] = e.podFor(right.account, f.own)
+			f.bound[right.account], _ = e.podBound(right.account, f.pods[right.account])
 		}
 	}
-	b.create(b.definition(featureGroup, "v1alpha1", "NodeFeature", "nodefeatures"))
-	admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
+	e.create(e.definition(featureGroup, "v1alpha1", "NodeFeature", "nodefeatures"))
+	admin := kubernetes.NewForConfigOrDie(e.cluster.Config)
 	for _, node := range []string{f.own, f.other} {
 		workload := leftover(node, "1")
 		workload.Spec.NodeName = node
-		b.create(workload)
-		b.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: layoutsOf(node)}})
-		b.Eventually(func() error { return f.write(admin, nodeFeature(node, node), "POST", "", nil) }).Should(Succeed())
+		e.create(workload)
+		e.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: layoutsOf(node)}})
+		e.Eventually(func() error { return f.write(admin, nodeFeature(node, node), "POST", "", nil) }).Should(Succeed())
 	}
 	return f
 }
 
-// judge tries the right on the token's own node, on another, and with a token without a node.
+// judge tries the permission on the token's own node, on another, and with a token without a node.
 func (f *tokenFence) judge(right tokenRight) {
 	bound := f.bound[right.account]
-	// A dry run ends at an object of the same name once it is admitted.
+	// An admitted dry run fails if an object of the same name exists.
 	f.Expect(right.try(f, bound, f.own)).To(Or(Succeed(), Satisfy(apierrors.IsAlreadyExists)), "its own node")
 	config, err := f.cluster.ServiceAccountConfig(f.t.Context(), namespace, right.account)
 	f.Expect(err).NotTo(HaveOccurred())
 	unbound := kubernetes.NewForConfigOrDie(config)
-	if right.says == "" {
+	if right.refusal == "" {
 		f.Expect(right.try(f, bound, f.other)).To(Succeed(), "no policy can refuse it: %s", right)
 		return
 	}
-	// The API server takes up a policy some time after it was created.
+	// The API server enforces a policy some time after it was created.
 	f.Eventually(func() error { return right.try(f, bound, f.other) }).WithPolling(100*time.Millisecond).
-		Should(forbidden(right.says), "another node")
+		Should(forbidden(right.refusal), "another node")
 	f.Expect(right.try(f, unbound, f.own)).To(forbidden("token"), "a token without a node")
 }
 
-// scriptsAreOutOfReach: neither what the stack nor what its users keep in ConfigMaps can be written with the one account
-// that may write any.
+// scriptsAreOutOfReach: the account that may write ConfigMaps cannot write those of the stack or of users.
 func (f *tokenFence) scriptsAreOutOfReach() {
-	for _, name := range []string{"default-gpu-clients", "default-mig-parted-config", "nvidia-driver-startup-probe", f.own, f.own + "-mig-config-more"} {
-		f.Expect(f.writeConfigMap(f.bound[migManagerAccount], name)).To(forbidden("which is "+layoutsOf(f.own)+", not "+name), name)
+	for _, name := range []string{
+		"default-gpu-clients", "default-mig-parted-config", "nvidia-driver-startup-probe", f.own, f.own + "-mig-config-more",
+	} {
+		f.Expect(f.writeConfigMap(f.bound[migManagerAccount], name)).To(forbidden("which is "+layoutsOf(f.own)+", not "+name),
+			name)
 	}
 }
 
-// allWritesAreKnown requires that the rights to write of the shipped roles are those that are tried, and that
-// docs/privileges.md has a line for each.
-func (b *bed) allWritesAreKnown() {
+// allWritesAreKnown requires that all write permissions of the shipped roles are tried, and that docs/privileges.md
+// has a line for each.
+func (e *env) allWritesAreKnown() {
 	objects, err := cluster.Render(filepath.Join(repo, "config/rbac/operands"))
-	b.Expect(err).NotTo(HaveOccurred())
+	e.Expect(err).NotTo(HaveOccurred())
 	rules := map[string][]rbacv1.PolicyRule{}
 	for _, object := range objects {
 		if object.GetKind() == "Role" || object.GetKind() == "ClusterRole" {
 			var role rbacv1.ClusterRole
-			b.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role)).To(Succeed())
+			e.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role)).To(Succeed())
 			rules[object.GetKind()+"/"+role.Name] = role.Rules
 		}
 	}
@@ -158,22 +198,22 @@ func (b *bed) allWritesAreKnown() {
 			continue
 		}
 		var binding rbacv1.ClusterRoleBinding
-		b.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &binding)).To(Succeed())
-		for _, r := range rightsOf(b.t, rbacv1.ClusterRole{Rules: rules[binding.RoleRef.Kind+"/"+binding.RoleRef.Name]}) {
+		e.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &binding)).To(Succeed())
+		for _, r := range rightsOf(e.t, rbacv1.ClusterRole{Rules: rules[binding.RoleRef.Kind+"/"+binding.RoleRef.Name]}) {
 			if !slices.Contains([]string{"get", "list", "watch"}, r.verb) {
 				granted = append(granted, binding.Subjects[0].Name+" "+r.verb+" "+strings.Trim(r.group+"/"+r.resource, "/"))
 			}
 		}
 	}
 	document, err := os.ReadFile(filepath.Join(repo, "docs/privileges.md"))
-	b.Expect(err).NotTo(HaveOccurred())
+	e.Expect(err).NotTo(HaveOccurred())
 	var tried []string
 	for _, right := range tokenRights() {
 		tried = append(tried, right.String())
 		line := fmt.Sprintf("\n| `%s` | `%s %s` |", right.account, right.verb, right.resource)
-		b.Expect(strings.Count(string(document), line)).To(Equal(1), "lines of docs/privileges.md that begin with %q", line)
+		e.Expect(strings.Count(string(document), line)).To(Equal(1), "lines of docs/privileges.md that begin with %q", line)
 	}
-	b.Expect(granted).To(ConsistOf(tried))
+	e.Expect(granted).To(ConsistOf(tried))
 }
 
 var dry = []string{metav1.DryRunAll}
@@ -209,7 +249,8 @@ func (f *tokenFence) deleteWorkload(c kubernetes.Interface, node string) error {
 	return c.CoreV1().Pods(namespace).Delete(f.t.Context(), workloadName(node), metav1.DeleteOptions{DryRun: dry})
 }
 
-// createWorkload makes the pod that the validator makes on its node, but for the node in its name and its affinity.
+// createWorkload creates the pod that the validator creates on its node, with the given node in its name and its
+// affinity.
 func (f *tokenFence) createWorkload(c kubernetes.Interface, node string) error {
 	pod, owner := leftover(node, "1"), f.pods[validatorAccount]
 	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: owner.Name, UID: owner.UID}}
@@ -220,7 +261,7 @@ func (f *tokenFence) createWorkload(c kubernetes.Interface, node string) error {
 	return err
 }
 
-// layoutsOf is the name of the ConfigMap in which mig-manager keeps the layouts of a node.
+// layoutsOf returns the name of mig-manager's ConfigMap with the layouts of a node.
 func layoutsOf(node string) string { return node + "-mig-config" }
 
 func (f *tokenFence) createConfigMap(c kubernetes.Interface, node string) error {
@@ -240,18 +281,22 @@ func (f *tokenFence) patchConfigMap(c kubernetes.Interface, node string) error {
 }
 
 func (f *tokenFence) updateConfigMap(c kubernetes.Interface, node string) error {
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: layoutsOf(node)}, Data: map[string]string{"config.yaml": "{}"}}
+	object := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: layoutsOf(node)}, Data: map[string]string{"config.yaml": "{}"},
+	}
 	_, err := c.CoreV1().ConfigMaps(namespace).Update(f.t.Context(), object, metav1.UpdateOptions{DryRun: dry})
 	return err
 }
 
 const featureGroup = "nfd.k8s-sigs.io"
 
-// nodeFeature is an object of this name, by which Node Feature Discovery labels the node.
+// nodeFeature returns an object of this name, by which Node Feature Discovery labels the node.
 func nodeFeature(name, node string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": featureGroup + "/v1alpha1", "kind": "NodeFeature", "metadata": map[string]any{
-			"name": "nvidia-features-for-" + name, "namespace": namespace, "labels": map[string]any{"nfd.node.kubernetes.io/node-name": node},
+			"name": "nvidia-features-for-" + name, "namespace": namespace, "labels": map[string]any{
+				"nfd.node.kubernetes.io/node-name": node,
+			},
 		},
 	}}
 }
@@ -260,18 +305,24 @@ func (f *tokenFence) createFeature(c kubernetes.Interface, node string) error {
 	return f.write(c, nodeFeature("another-"+f.own, node), "POST", "", dry)
 }
 
-// updateFeature makes the object of the node say that it is of the token's node.
+// updateFeature labels the node's object as that of the token's node.
 func (f *tokenFence) updateFeature(c kubernetes.Interface, node string) error {
 	object := nodeFeature(node, f.own)
-	have := &unstructured.Unstructured{Object: map[string]any{"apiVersion": object.GetAPIVersion(), "kind": object.GetKind()}}
-	if err := f.client.Get(f.t.Context(), types.NamespacedName{Namespace: namespace, Name: object.GetName()}, have); err != nil {
+	have := &unstructured.Unstructured{
+		Object: map[string]any{"apiVersion": object.GetAPIVersion(), "kind": object.GetKind()},
+	}
+	if err := f.client.Get(
+		f.t.Context(), types.NamespacedName{Namespace: namespace, Name: object.GetName()}, have,
+	); err != nil {
 		return err
 	}
 	object.SetResourceVersion(have.GetResourceVersion())
 	return f.write(c, object, "PUT", object.GetName(), dry)
 }
 
-func (f *tokenFence) write(c kubernetes.Interface, object *unstructured.Unstructured, verb, name string, dryRun []string) error {
+func (f *tokenFence) write(
+	c kubernetes.Interface, object *unstructured.Unstructured, verb, name string, dryRun []string,
+) error {
 	body, err := object.MarshalJSON()
 	if err != nil {
 		return err

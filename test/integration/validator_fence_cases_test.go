@@ -9,13 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// variation is a change of the workload pod, and what the API server says of it.
+// variation is a change of the workload pod, and the API server's message.
 type variation struct {
-	change func(*corev1.Pod)
-	says   string
+	change  func(*corev1.Pod)
+	refusal string
 }
 
-// variations are what the validator of the node own may not make of its pod.
+// variations returns the changes that the validator of node own may not make to its pod.
 func variations(own, other string) map[string]variation {
 	cases := map[string]variation{}
 	for _, more := range []map[string]variation{
@@ -149,10 +149,10 @@ func another(p *corev1.Pod) corev1.Container {
 	return container
 }
 
-// workloadName is the name of the workload pod of a node.
+// workloadName returns the name of the workload pod of a node.
 func workloadName(node string) string { return workloadApp + "-" + node }
 
-// leftover is the pod that a check of this node may have left, which asks for this many GPUs.
+// leftover returns the pod that a check of this node may have left, which requests this many GPUs.
 func leftover(node, gpus string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: workloadName(node), Labels: map[string]string{"app": workloadApp}},
@@ -171,7 +171,7 @@ func onNode(name string) *corev1.Affinity {
 	}}}
 }
 
-// again is the pod as it was asked for.
+// again returns the pod as it was requested.
 func again(made *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

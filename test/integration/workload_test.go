@@ -26,147 +26,152 @@ const (
 	validatorApp  = "nvidia-operator-validator"
 	pluginProver  = "plugin-validation"
 	workloadClass = "gpu-operator-validation"
-	// usersPod holds all GPUs of the node.
+	// usersPod uses all GPUs of the node.
 	usersPod = "training"
 )
 
-// TestTheWorkloadCheckOnAFreeAndAFullNode: with WITH_WORKLOAD=true a node is ready once a pod got one of
-// its GPUs through the scheduler and computed on it, or where users have them all.
+// TestTheWorkloadCheckOnAFreeAndAFullNode: with WITH_WORKLOAD=true a node is ready once a pod got one of its GPUs
+// through the scheduler and computed on it, or if users have all of them.
 func TestTheWorkloadCheckOnAFreeAndAFullNode(t *testing.T) {
 	t.Parallel()
 	gpuNode, standIn, err := cluster.BuildNodePrograms(t.Context(), os.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := newBed(t, bedOptions{
+	e := newEnv(t, envOptions{
 		timing:   simulator.DefaultTiming().Scale(0.2),
 		programs: host.Programs{GPUNode: gpuNode, StandIn: standIn},
 	})
-	if err := b.sim.CanRunProcesses(); err != nil {
+	if err := e.sim.CanRunProcesses(); err != nil {
 		t.Skip(err)
 	}
-	_, err = b.sim.AddNode(t.Context(), simulator.NodeSpec{Name: realNode, Processes: true, Undiscovered: true})
-	b.Expect(err).NotTo(HaveOccurred())
-	policy := b.samplePolicy()
-	policy.Spec.Validator = &v1.ValidatorSpec{Plugin: &v1.ValidatorComponentSpec{Env: []v1.EnvVar{{Name: "WITH_WORKLOAD", Value: "true"}}}}
-	followed := b.followWorkloads()
-	b.run()
-	b.create(policy)
+	_, err = e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: realNode, Processes: true, Undiscovered: true})
+	e.Expect(err).NotTo(HaveOccurred())
+	policy := e.samplePolicy()
+	policy.Spec.Validator = &v1.ValidatorSpec{
+		Plugin: &v1.ValidatorComponentSpec{Env: []v1.EnvVar{{Name: "WITH_WORKLOAD", Value: "true"}}},
+	}
+	followed := e.followWorkloads()
+	e.run()
+	e.create(policy)
 
 	for _, stage := range []struct {
 		name string
-		run  func(*realBed, *workloads)
+		run  func(*realNodeEnv, *workloads)
 	}{
-		{"on a free node a pod computes on a GPU", (*realBed).freeNode},
-		{"a node whose GPUs are all in use passes, and its users notice nothing", (*realBed).fullNode},
+		{"on a free node a pod computes on a GPU", (*realNodeEnv).freeNode},
+		{"a node whose GPUs are all in use passes, without affecting its users", (*realNodeEnv).fullNode},
 	} {
 		if !t.Run(stage.name, func(t *testing.T) {
-			stage.run(&realBed{bed: b.in(t), host: b.sim.Host(realNode), gpuNode: gpuNode}, followed)
+			stage.run(&realNodeEnv{env: e.in(t), host: e.sim.Host(realNode), gpuNode: gpuNode}, followed)
 		}) {
-			b.logProcesses()
+			e.logProcesses()
 			return
 		}
 	}
 }
 
-func (b *realBed) freeNode(followed *workloads) {
-	b.awaitReady(1)
-	b.says(ContainSubstring("GPUs can be used"))
-	b.Expect(b.present()).To(ContainElement(labels.MarkerPlugin))
-	b.proverSaid("a pod got a GPU and computed on it")
-	b.Expect(b.host.Log(workloadApp, pluginProver)).To(ContainSubstring("the kernel ran"), "what the pod computed")
+func (e *realNodeEnv) freeNode(followed *workloads) {
+	e.awaitReady(1)
+	e.reports(ContainSubstring("GPUs can be used"))
+	e.Expect(e.present()).To(ContainElement(labels.MarkerPlugin))
+	e.proverLogged("a pod got a GPU and computed on it")
+	e.Expect(e.host.Log(workloadApp, pluginProver)).To(ContainSubstring("the kernel ran"), "what the pod computed")
 
-	b.Expect(followed.created()).To(HaveLen(1))
+	e.Expect(followed.created()).To(HaveLen(1))
 	created := followed.created()[0]
-	b.Expect(created.Name).To(Equal(workloadName(realNode)))
-	b.Expect(created.Spec.NodeName).To(BeEmpty(), "the scheduler places it")
-	b.Expect(created.Spec.PriorityClassName).To(Equal(workloadClass))
-	b.Expect(created.Spec.Containers[0].Resources.Limits).To(HaveKeyWithValue(corev1.ResourceName("nvidia.com/gpu"), resource.MustParse("1")))
-	b.Expect(created.OwnerReferences).To(HaveExactElements(HaveField("UID", b.podOn(validatorApp, realNode).UID)))
+	e.Expect(created.Name).To(Equal(workloadName(realNode)))
+	e.Expect(created.Spec.NodeName).To(BeEmpty(), "the scheduler places it")
+	e.Expect(created.Spec.PriorityClassName).To(Equal(workloadClass))
+	e.Expect(created.Spec.Containers[0].Resources.Limits).To(HaveKeyWithValue(corev1.ResourceName("nvidia.com/gpu"),
+		resource.MustParse("1")))
+	e.Expect(created.OwnerReferences).To(HaveExactElements(HaveField("UID", e.podOn(validatorApp, realNode).UID)))
 	last := followed.last()
-	b.Expect(last.Spec.NodeName).To(Equal(realNode))
-	b.Expect(last.Status.Phase).To(Equal(corev1.PodSucceeded))
-	b.Eventually(b.workloadNames).WithTimeout(held).Should(BeEmpty(), "nothing reads a pod that has succeeded")
+	e.Expect(last.Spec.NodeName).To(Equal(realNode))
+	e.Expect(last.Status.Phase).To(Equal(corev1.PodSucceeded))
+	e.Eventually(e.workloadNames).WithTimeout(held).Should(BeEmpty(), "a succeeded pod is not read")
 }
 
-// fullNode has a user take all GPUs, then the validator prove anew.
-func (b *realBed) fullNode(followed *workloads) {
-	all := b.node(realNode).Status.Allocatable["nvidia.com/gpu"]
+// fullNode lets a user take all GPUs, then makes the validator run again.
+func (e *realNodeEnv) fullNode(followed *workloads) {
+	all := e.node(realNode).Status.Allocatable["nvidia.com/gpu"]
 	user := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: usersPod},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/training:1",
 			Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{"nvidia.com/gpu": all}}}}},
 	}
-	b.create(user)
-	before := b.usersPodRuns()
-	validator := b.podOn(validatorApp, realNode)
-	b.deletePod(validatorApp, realNode)
+	e.create(user)
+	before := e.usersPodRuns()
+	validator := e.podOn(validatorApp, realNode)
+	e.deletePod(validatorApp, realNode)
 
-	b.Eventually(func() *corev1.Pod { return b.podOn(validatorApp, realNode) }).WithTimeout(time.Minute).Should(And(
+	e.Eventually(func() *corev1.Pod { return e.podOn(validatorApp, realNode) }).WithTimeout(time.Minute).Should(And(
 		Not(BeNil()), HaveField("UID", Not(Equal(validator.UID))), WithTransform(podReady, BeTrue())))
-	b.awaitReady(1)
-	b.says(ContainSubstring("GPUs can be used"))
-	b.Expect(b.present()).To(ContainElement(labels.MarkerPlugin))
-	b.proverSaid("all GPUs are in use, which shows that they can be allocated; no workload was run")
+	e.awaitReady(1)
+	e.reports(ContainSubstring("GPUs can be used"))
+	e.Expect(e.present()).To(ContainElement(labels.MarkerPlugin))
+	e.proverLogged("all GPUs are in use, which shows that they can be allocated; no workload was run")
 
-	b.Expect(followed.created()).To(HaveLen(2))
+	e.Expect(followed.created()).To(HaveLen(2))
 	last := followed.last()
-	b.Expect(last.UID).To(Equal(followed.created()[1].UID))
-	b.Expect(last.Spec.NodeName).To(BeEmpty(), "it was never placed")
-	b.Expect(last.Status.NominatedNodeName).To(BeEmpty(), "nor was anybody to make room for it")
-	b.Eventually(b.workloadNames).WithTimeout(held).Should(BeEmpty())
-	after := b.usersPodRuns()
-	b.Expect(after.UID).To(Equal(before.UID))
-	b.Expect(after.ResourceVersion).To(Equal(before.ResourceVersion), "nobody touched the user's pod")
-	b.Expect(b.validatorCalls().Forbidden().String()).To(BeEmpty(), "the shipped rights must do, and the fence be wide enough")
+	e.Expect(last.UID).To(Equal(followed.created()[1].UID))
+	e.Expect(last.Spec.NodeName).To(BeEmpty(), "it was never placed")
+	e.Expect(last.Status.NominatedNodeName).To(BeEmpty(), "nor was a pod preempted for it")
+	e.Eventually(e.workloadNames).WithTimeout(held).Should(BeEmpty())
+	after := e.usersPodRuns()
+	e.Expect(after.UID).To(Equal(before.UID))
+	e.Expect(after.ResourceVersion).To(Equal(before.ResourceVersion), "the user's pod was not touched")
+	e.Expect(e.validatorCalls().Forbidden().String()).To(BeEmpty(),
+		"the shipped permissions must suffice, and the admission policy must permit the requests")
 }
 
 // usersPodRuns waits until the user's pod runs on the node, and returns it.
-func (b *realBed) usersPodRuns() *corev1.Pod {
-	b.t.Helper()
+func (e *realNodeEnv) usersPodRuns() *corev1.Pod {
+	e.t.Helper()
 	var pod *corev1.Pod
-	admin := kubernetes.NewForConfigOrDie(b.cluster.Config)
-	b.Eventually(func(g Gomega) {
+	admin := kubernetes.NewForConfigOrDie(e.cluster.Config)
+	e.Eventually(func(g Gomega) {
 		var err error
-		pod, err = admin.CoreV1().Pods(metav1.NamespaceDefault).Get(b.t.Context(), usersPod, metav1.GetOptions{})
+		pod, err = admin.CoreV1().Pods(metav1.NamespaceDefault).Get(e.t.Context(), usersPod, metav1.GetOptions{})
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(pod.Spec.NodeName).To(Equal(realNode))
 		g.Expect(pod.DeletionTimestamp).To(BeNil())
 		g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning))
-		g.Expect(pod.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.PodReady), HaveField("Status", corev1.ConditionTrue))))
+		g.Expect(pod.Status.Conditions).To(ContainElement(And(HaveField("Type", corev1.PodReady),
+			HaveField("Status", corev1.ConditionTrue))))
 	}).WithTimeout(held).WithPolling(50 * time.Millisecond).Should(Succeed())
 	return pod
 }
 
-// proverSaid requires the words in the log of the prover of the device plugin.
-func (b *realBed) proverSaid(what string) {
-	b.t.Helper()
-	b.Expect(b.host.Log(validatorApp, pluginProver)).To(ContainSubstring(what))
+// proverLogged requires the text in the log of the device plugin's validation.
+func (e *realNodeEnv) proverLogged(what string) {
+	e.t.Helper()
+	e.Expect(e.host.Log(validatorApp, pluginProver)).To(ContainSubstring(what))
 }
 
-// validatorCalls are the calls of the validator's pods.
-func (b *bed) validatorCalls() cluster.Calls {
-	b.t.Helper()
-	calls, err := b.cluster.Since(0)
-	b.Expect(err).NotTo(HaveOccurred())
+// validatorCalls returns the requests of the validator's pods.
+func (e *env) validatorCalls() cluster.Calls {
+	e.t.Helper()
+	calls, err := e.cluster.Since(0)
+	e.Expect(err).NotTo(HaveOccurred())
 	return calls.By(cluster.ServiceAccountUser(namespace, validatorAccount))
 }
 
-// workloads are the pods that checks have made, as they were seen.
+// workloads are the observed pods of checks.
 type workloads struct {
 	lock sync.Mutex
-	// first holds each pod as it was created, lasts the last state of each.
+	// first has each pod as it was created, lasts the last state of each.
 	first []*corev1.Pod
 	lasts map[types.UID]*corev1.Pod
 }
 
-// followWorkloads follows the pods that checks make from now on, which have an owner.
-func (b *bed) followWorkloads() *workloads {
-	b.t.Helper()
-	events, err := kubernetes.NewForConfigOrDie(b.cluster.Config).CoreV1().Pods(namespace).
-		Watch(b.t.Context(), metav1.ListOptions{LabelSelector: "app=" + workloadApp})
-	b.Expect(err).NotTo(HaveOccurred())
-	b.t.Cleanup(events.Stop)
+// followWorkloads follows the pods that checks create from now on, which have an owner.
+func (e *env) followWorkloads() *workloads {
+	e.t.Helper()
+	events, err := kubernetes.NewForConfigOrDie(e.cluster.Config).CoreV1().Pods(namespace).
+		Watch(e.t.Context(), metav1.ListOptions{LabelSelector: "app=" + workloadApp})
+	e.Expect(err).NotTo(HaveOccurred())
+	e.t.Cleanup(events.Stop)
 	w := &workloads{lasts: map[types.UID]*corev1.Pod{}}
 	go func() {
 		for event := range events.ResultChan() {
@@ -189,14 +194,14 @@ func (w *workloads) see(event watch.Event) {
 	w.lasts[pod.UID] = pod
 }
 
-// created are the pods as they were created.
+// created returns the pods as they were created.
 func (w *workloads) created() []*corev1.Pod {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return slices.Clone(w.first)
 }
 
-// last is the last state of the latest pod; one without a name where there was none.
+// last returns the last state of the latest pod; one without a name if there was none.
 func (w *workloads) last() *corev1.Pod {
 	w.lock.Lock()
 	defer w.lock.Unlock()

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// cluster is what a source holds, by kind, for checks that look from one object to another.
+// cluster has the objects of a source by kind, for checks across objects.
 type cluster struct {
 	objects   []named[*unstructured.Unstructured]
 	workloads []named[workload]
@@ -24,30 +24,30 @@ type cluster struct {
 	services  []named[corev1.ServiceSpec]
 	budgets   []named[policyv1.PodDisruptionBudgetSpec]
 	jobs      []named[batchv1.JobSpec]
-	// known are the names of all objects.
+	// known has the names of all objects.
 	known map[string]bool
 }
 
-// named is what an object with the name KIND/NAME says.
+// named is the spec of an object with the name KIND/NAME.
 type named[T any] struct {
 	object string
-	says   T
+	spec   T
 }
 
-// workload is what makes pods, or is one.
+// workload is a pod, or an object that creates pods.
 type workload struct {
-	// selector finds the pods; nil of what has none of its own.
+	// selector selects the pods; nil if the kind has none.
 	selector *metav1.LabelSelector
 	template corev1.PodTemplateSpec
 }
 
-// binding is one of the cluster or of a namespace.
+// binding is a ClusterRoleBinding or a RoleBinding.
 type binding struct {
 	role     rbacv1.RoleRef
 	subjects []rbacv1.Subject
 }
 
-// newCluster sorts the objects by kind.
+// newCluster groups the objects by kind.
 func newCluster(objects []*unstructured.Unstructured) (*cluster, error) {
 	c := &cluster{known: map[string]bool{}}
 	for _, object := range objects {
@@ -62,14 +62,14 @@ func nameOf(object *unstructured.Unstructured) string {
 	return object.GetKind() + "/" + object.GetName()
 }
 
-// as decodes an object into its type; a field that the type lacks is an error.
+// as decodes an object into its type; an unknown field is an error.
 func as[T any](object *unstructured.Unstructured) (T, error) {
 	var typed T
 	err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, &typed, true)
 	return typed, err
 }
 
-// add files an object by its kind.
+// add adds an object by its kind.
 func (c *cluster) add(object *unstructured.Unstructured) error {
 	name := nameOf(object)
 	c.known[name] = true
@@ -90,13 +90,14 @@ func (c *cluster) add(object *unstructured.Unstructured) error {
 		return err
 	case "Pod":
 		o, err := as[corev1.Pod](object)
-		c.workloads = append(c.workloads, named[workload]{name, workload{nil, corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}}})
+		c.workloads = append(c.workloads,
+			named[workload]{name, workload{nil, corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec}}})
 		return err
 	}
 	return c.addOther(object)
 }
 
-// addOther files an object that makes no pods.
+// addOther adds an object that creates no pods.
 func (c *cluster) addOther(object *unstructured.Unstructured) error {
 	name := nameOf(object)
 	switch object.GetKind() {
@@ -117,17 +118,17 @@ func (c *cluster) addOther(object *unstructured.Unstructured) error {
 		c.bindings = append(c.bindings, named[binding]{name, binding{o.RoleRef, o.Subjects}})
 		return err
 	case "StatefulSet", "ReplicaSet", "CronJob":
-		return errors.New("its pods would be judged by no check of this package: file its kind")
+		return errors.New("no check of this package would see its pods: add its kind to cluster")
 	}
 	return nil
 }
 
-// podsOf are the workloads whose pods have the labels.
+// podsOf returns the workloads whose pods have the labels.
 func (c *cluster) podsOf(selector map[string]string) []workload {
 	var found []workload
 	for _, w := range c.workloads {
-		if labels.SelectorFromSet(selector).Matches(labels.Set(w.says.template.Labels)) {
-			found = append(found, w.says)
+		if labels.SelectorFromSet(selector).Matches(labels.Set(w.spec.template.Labels)) {
+			found = append(found, w.spec)
 		}
 	}
 	return found

@@ -1,4 +1,4 @@
-// Package manifests judges all manifests of the project by the rules that public linters have: those of
-// kube-score, which runs as a program, and those of kube-linter's list that kube-score lacks. A finding
-// needs a written reason in reasons.yaml, and a reason needs a finding, so that none outlives what it excuses.
+// Package manifests checks all manifests of the project by the rules of public linters: those of kube-score, which it
+// runs, and those of kube-linter that kube-score does not have. Each finding needs a reason in reasons.yaml, and each
+// reason a finding, so that no reason becomes stale.
 package manifests

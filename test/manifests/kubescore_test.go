@@ -15,7 +15,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/pinned"
 )
 
-// graded is what kube-score prints of an object, as far as it is read here.
+// graded is kube-score's result for an object.
 type graded struct {
 	TypeMeta struct {
 		Kind string `json:"kind"`
@@ -30,7 +30,7 @@ type graded struct {
 		Grade    int  `json:"grade"`
 		Skipped  bool `json:"skipped"`
 		Comments []struct {
-			// Path is the name of the container, or empty.
+			// Path is the name of the container; empty for the object.
 			Path string `json:"path"`
 		} `json:"comments"`
 	} `json:"checks"`
@@ -50,7 +50,7 @@ func kubeScore(t *testing.T, input []byte, args ...string) []byte {
 	var printed, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &printed, &complaint
 	err = cmd.Run()
-	// It ends with 1 where it finds something.
+	// It exits with 1 on findings.
 	if exit := (&exec.ExitError{}); errors.As(err, &exit) && exit.ExitCode() == 1 && printed.Len() > 0 {
 		err = nil
 	}
@@ -58,7 +58,7 @@ func kubeScore(t *testing.T, input []byte, args ...string) []byte {
 	return printed.Bytes()
 }
 
-// kubeScoreChecks are the names of all checks that kube-score has.
+// kubeScoreChecks returns the names of all checks of kube-score.
 func kubeScoreChecks(t *testing.T) []string {
 	t.Helper()
 	g := NewWithT(t)
@@ -71,8 +71,8 @@ func kubeScoreChecks(t *testing.T) []string {
 	return names
 }
 
-// byKubeScore is what kube-score says of the objects, with all of its checks, the optional ones too. No annotation
-// turns one off.
+// byKubeScore returns kube-score's findings for the objects, by all checks including optional ones. No annotation
+// disables one.
 func byKubeScore(t *testing.T, objects []*unstructured.Unstructured) *verdict {
 	t.Helper()
 	g := NewWithT(t)
@@ -94,7 +94,7 @@ func byKubeScore(t *testing.T, objects []*unstructured.Unstructured) *verdict {
 	return v
 }
 
-// take adds what kube-score says of one object.
+// take adds kube-score's result for one object.
 func (v *verdict) take(object graded) {
 	name := object.TypeMeta.Kind + "/" + object.ObjectMeta.Name
 	for _, check := range object.Checks {

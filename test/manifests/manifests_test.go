@@ -10,7 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// TestEveryFindingHasAReason judges all manifests by all checks, and prints what each of them looked at and found.
+// TestEveryFindingHasAReason runs all checks on all manifests, and prints how many objects each of them checked and
+// what it found.
 func TestEveryFindingHasAReason(t *testing.T) {
 	g := NewWithT(t)
 	reasons, err := readReasons("reasons.yaml")
@@ -35,13 +36,14 @@ func TestEveryFindingHasAReason(t *testing.T) {
 		}
 	}
 	unexcused, needless := compare(all, reasons)
-	t.Logf("%d objects (%d by name) of %d sources, %d checks (%d of kube-score), %d findings, %d without a reason, %d reasons without a finding",
+	t.Logf("%d objects (%d by name) of %d sources, %d checks (%d of kube-score), %d findings, %d without a reason, %d "+
+		"reasons without a finding",
 		objects, len(names), len(from), len(checks), len(scored), len(all.found), len(unexcused), len(needless))
 	t.Log("\n" + table(all, checks))
 	g.Expect(slices.Concat(unexcused, needless)).To(BeEmpty())
 }
 
-// table is a line for each check.
+// table returns a line for each check.
 func table(v *verdict, checks []string) string {
 	lines := []string{fmt.Sprintf("%-66s %8s %8s", "check", "looks at", "findings")}
 	for _, name := range checks {

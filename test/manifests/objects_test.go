@@ -13,13 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// roleChecks are those of kube-linter, by its names; access-to-rights is not of its list: who may do that makes
-// itself any right. A part is the resources of a rule.
+// roleChecks are those of kube-linter, by its names, and access-to-rights, which finds permissions that allow
+// privilege escalation. A part is the resources of a rule.
 var roleChecks = map[string]check[[]rbacv1.PolicyRule]{
 	"access-to-create-pods": ofRules(func(r rbacv1.PolicyRule) bool {
 		return slices.Contains(r.Verbs, "create") && hasAny(r.Resources, podMakers)
 	}),
-	"access-to-rights":  ofRules(makesRights),
+	"access-to-rights":  ofRules(escalates),
 	"access-to-secrets": ofRules(func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "secrets") }),
 	"wildcard-in-rules": ofRules(func(r rbacv1.PolicyRule) bool {
 		return slices.Contains(slices.Concat(r.APIGroups, r.Resources, r.Verbs, r.NonResourceURLs), "*")
@@ -27,9 +27,14 @@ var roleChecks = map[string]check[[]rbacv1.PolicyRule]{
 }
 
 var (
-	podMakers   = []string{"pods", "deployments", "daemonsets", "statefulsets", "replicasets", "replicationcontrollers", "jobs", "cronjobs"}
-	rightMakers = []string{"pods/exec", "pods/attach", "pods/ephemeralcontainers", "nodes/proxy", "serviceaccounts/token", "certificatesigningrequests/approval"}
-	writes      = []string{"create", "update", "patch", "delete", "deletecollection"}
+	podMakers = []string{
+		"pods", "deployments", "daemonsets", "statefulsets", "replicasets", "replicationcontrollers", "jobs", "cronjobs",
+	}
+	rightMakers = []string{
+		"pods/exec", "pods/attach", "pods/ephemeralcontainers", "nodes/proxy", "serviceaccounts/token",
+		"certificatesigningrequests/approval",
+	}
+	writes = []string{"create", "update", "patch", "delete", "deletecollection"}
 )
 
 func hasAny(list, of []string) bool {
@@ -48,14 +53,14 @@ func ofRules(weak func(rbacv1.PolicyRule) bool) check[[]rbacv1.PolicyRule] {
 	}
 }
 
-// makesRights tells whether who has the right can take more: by roles, by another account, by a process of another
-// pod, by constraints of OpenShift, or by taking away an admission policy.
-func makesRights(r rbacv1.PolicyRule) bool {
+// escalates reports whether a permission allows gaining others: by roles, by another account, by a process of another
+// pod, by security context constraints of OpenShift, or by removing an admission policy.
+func escalates(r rbacv1.PolicyRule) bool {
 	return hasAny(r.Verbs, []string{"bind", "escalate", "impersonate", "use"}) || hasAny(r.Resources, rightMakers) ||
 		hasAny(r.APIGroups, []string{rbacv1.GroupName, "admissionregistration.k8s.io"}) && hasAny(r.Verbs, writes)
 }
 
-// bindingChecks are that of kube-linter, and one that no name leads nowhere.
+// bindingChecks are that of kube-linter, and one that all referenced names exist.
 var bindingChecks = map[string]check[binding]{
 	"cluster-admin-role-binding": func(_ *cluster, b binding) []string { return wholeIf(b.role.Name == "cluster-admin") },
 	"dangling-role-binding": func(c *cluster, b binding) []string {
@@ -65,10 +70,11 @@ var bindingChecks = map[string]check[binding]{
 	},
 }
 
-// serviceChecks are those of kube-linter that kube-score lacks. A part is the name of a port.
+// serviceChecks are those of kube-linter that kube-score does not have. A part is the name of a port.
 var serviceChecks = map[string]check[corev1.ServiceSpec]{
 	"exposed-services": func(_ *cluster, s corev1.ServiceSpec) []string {
-		return wholeIf(s.Type == corev1.ServiceTypeNodePort || s.Type == corev1.ServiceTypeLoadBalancer || len(s.ExternalIPs) > 0)
+		return wholeIf(s.Type == corev1.ServiceTypeNodePort || s.Type == corev1.ServiceTypeLoadBalancer ||
+			len(s.ExternalIPs) > 0)
 	},
 	"invalid-target-ports": func(c *cluster, s corev1.ServiceSpec) []string {
 		var found []string
@@ -82,13 +88,15 @@ var serviceChecks = map[string]check[corev1.ServiceSpec]{
 }
 
 func serves(w workload, port corev1.ServicePort) bool {
-	return slices.ContainsFunc(w.template.Spec.Containers, func(c corev1.Container) bool { return declares(&c, port.TargetPort) })
+	return slices.ContainsFunc(w.template.Spec.Containers,
+		func(c corev1.Container) bool { return declares(&c, port.TargetPort) })
 }
 
 // budgetChecks are those of kube-linter.
 var budgetChecks = map[string]check[policyv1.PodDisruptionBudgetSpec]{
 	"pdb-max-unavailable": func(_ *cluster, b policyv1.PodDisruptionBudgetSpec) []string {
-		return wholeIf(b.MaxUnavailable != nil && (*b.MaxUnavailable == intstr.FromInt32(0) || *b.MaxUnavailable == intstr.FromString("0%")))
+		return wholeIf(b.MaxUnavailable != nil &&
+			(*b.MaxUnavailable == intstr.FromInt32(0) || *b.MaxUnavailable == intstr.FromString("0%")))
 	},
 	"pdb-min-available": func(_ *cluster, b policyv1.PodDisruptionBudgetSpec) []string {
 		return wholeIf(b.MinAvailable != nil)
@@ -100,12 +108,16 @@ var budgetChecks = map[string]check[policyv1.PodDisruptionBudgetSpec]{
 
 // jobChecks are that of kube-linter.
 var jobChecks = map[string]check[batchv1.JobSpec]{
-	"job-ttl-seconds-after-finished": func(_ *cluster, j batchv1.JobSpec) []string { return wholeIf(j.TTLSecondsAfterFinished == nil) },
+	"job-ttl-seconds-after-finished": func(_ *cluster, j batchv1.JobSpec) []string {
+		return wholeIf(j.TTLSecondsAfterFinished == nil)
+	},
 }
 
-// objectChecks look at any object: use-namespace and no-extensions-v1beta of kube-linter, for all kinds.
+// objectChecks apply to any object: use-namespace and no-extensions-v1beta of kube-linter, for all kinds.
 var objectChecks = map[string]check[*unstructured.Unstructured]{
-	"default-namespace": func(_ *cluster, o *unstructured.Unstructured) []string { return wholeIf(o.GetNamespace() == "default") },
+	"default-namespace": func(_ *cluster, o *unstructured.Unstructured) []string {
+		return wholeIf(o.GetNamespace() == "default")
+	},
 	"unstable-api": func(_ *cluster, o *unstructured.Unstructured) []string {
 		return wholeIf(unstable.MatchString(o.GetAPIVersion()))
 	},

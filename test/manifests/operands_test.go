@@ -20,10 +20,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
-// helper is the operator's image of a release.
+// helper is the operator's image in a release.
 const helper = "ghcr.io/clusterpolicy/gpu-operator:v1.0.0"
 
-// runs is a node with this container runtime, whose GPUs can be partitioned and shared.
+// runs returns a node with this container runtime, whose GPUs support MIG and sharing.
 func runs(runtime, release string, distribution nodeinfo.Distribution) nodeinfo.Facts {
 	node := scenarios.Ubuntu(runtime + string(distribution))
 	node.Runtime, node.RuntimeVersion, node.Distribution = runtime, release, distribution
@@ -34,7 +34,7 @@ func runs(runtime, release string, distribution nodeinfo.Distribution) nodeinfo.
 // everything is the cluster in which all operands are enabled.
 const everything = "everything"
 
-// clusters add to the scenarios what gives the operands more than they have by default.
+// clusters adds scenarios in which the operands have more than by default.
 var clusters = map[string]scenarios.Scenario{
 	everything: {
 		Spec: `{
@@ -70,7 +70,8 @@ var clusters = map[string]scenarios.Scenario{
 	},
 	"all runtimes": {
 		Nodes: []nodeinfo.Facts{
-			runs(nodeinfo.RuntimeContainerd, "2.1.4", ""), runs(nodeinfo.RuntimeCRIO, "1.34.1", ""), runs(nodeinfo.RuntimeDocker, "28.3.3", ""),
+			runs(nodeinfo.RuntimeContainerd, "2.1.4", ""), runs(nodeinfo.RuntimeCRIO, "1.34.1", ""), runs(nodeinfo.RuntimeDocker,
+				"28.3.3", ""),
 			runs(nodeinfo.RuntimeContainerd, "2.1.4", "microk8s"), runs(nodeinfo.RuntimeContainerd, "2.1.5-k3s1", "rke2"),
 			runs(nodeinfo.RuntimeContainerd, "2.1.4", "k0s"), runs(nodeinfo.RuntimeContainerd, "2.1.4", "gke"),
 			runs(nodeinfo.RuntimeContainerd, "2.3.0", "containerd-file"),
@@ -78,7 +79,7 @@ var clusters = map[string]scenarios.Scenario{
 	},
 }
 
-// operandSources are what the operator applies in each scenario and cluster. Together they have every operand of
+// operandSources returns what the operator applies in each scenario and cluster. Together they have every operand of
 // the catalogue.
 func operandSources(t *testing.T) []source {
 	t.Helper()
@@ -114,13 +115,14 @@ func operandSources(t *testing.T) []source {
 		}
 		found = append(found, rendered)
 	}
-	g.Expect(missing).To(BeEmpty(), "these operands are rendered nowhere")
+	g.Expect(missing).To(BeEmpty(), "these operands are never rendered")
 	return found
 }
 
-// applied are the objects of a step as the operator sends them.
+// applied returns the objects of a step as the operator applies them.
 func applied(g *WithT, computed plan.Plan, step plan.Step) []*unstructured.Unstructured {
-	objects, err := render.Step(computed, step, render.Owner{Name: "cluster-policy", UID: "11111111-2222-3333-4444-555555555555"}, nil)
+	objects, err := render.Step(computed, step,
+		render.Owner{Name: "cluster-policy", UID: "11111111-2222-3333-4444-555555555555"}, nil)
 	g.Expect(err).NotTo(HaveOccurred(), "%s", step.Operand.Name)
 	var intents []*unstructured.Unstructured
 	for _, object := range objects {

@@ -12,13 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// podChecks are those of kube-linter that kube-score lacks, by kube-linter's names, as far as they are not about
-// taste. added-capabilities, host-port, unset-seccomp-profile, which looks at init containers too, and
-// untagged-image, which knows registries with ports, are not of its list.
+// podChecks are those of kube-linter that kube-score does not have, by kube-linter's names, except matters of taste.
+// added-capabilities, host-port, unset-seccomp-profile, which includes init containers, and untagged-image, which
+// supports registries with ports, are not kube-linter's.
 var podChecks = map[string]check[workload]{
-	"added-capabilities":         ofUnprivileged(func(s *corev1.SecurityContext) bool { return s.Capabilities != nil && len(s.Capabilities.Add) > 0 }),
-	"container-runtime-socket":   ofHostVolumes(func(p string) bool { return strings.HasSuffix(p, ".sock") }),
-	"default-service-account":    ofPod(func(p *corev1.PodSpec) bool { return p.ServiceAccountName == "" || p.ServiceAccountName == "default" }),
+	"added-capabilities": ofUnprivileged(func(s *corev1.SecurityContext) bool {
+		return s.Capabilities != nil && len(s.Capabilities.Add) > 0
+	}),
+	"container-runtime-socket": ofHostVolumes(func(p string) bool { return strings.HasSuffix(p, ".sock") }),
+	"default-service-account": ofPod(func(p *corev1.PodSpec) bool {
+		return p.ServiceAccountName == "" || p.ServiceAccountName == "default"
+	}),
 	"deprecated-service-account": ofPod(func(p *corev1.PodSpec) bool { return p.DeprecatedServiceAccount != "" }),
 	"drop-net-raw-capability":    ofUnprivileged(keepsRawSockets),
 	"env-var-secret":             ofContainers(hasSecretAsText),
@@ -26,14 +30,18 @@ var podChecks = map[string]check[workload]{
 	"host-network":               ofPod(func(p *corev1.PodSpec) bool { return p.HostNetwork }),
 	"host-pid":                   ofPod(func(p *corev1.PodSpec) bool { return p.HostPID }),
 	"host-port":                  ofPorts(func(p corev1.ContainerPort) bool { return p.HostPort != 0 }),
-	"mismatching-selector":       func(_ *cluster, w workload) []string { return wholeIf(w.selector != nil && !w.selectsItself()) },
+	"mismatching-selector": func(_ *cluster, w workload) []string {
+		return wholeIf(w.selector != nil && !w.selectsItself())
+	},
 	"non-existent-service-account": func(c *cluster, w workload) []string {
 		return wholeIf(!c.known["ServiceAccount/"+w.template.Spec.ServiceAccountName])
 	},
 	"privilege-escalation": ofUnprivileged(func(s *corev1.SecurityContext) bool {
 		return s.AllowPrivilegeEscalation == nil || *s.AllowPrivilegeEscalation
 	}),
-	"privileged-ports":         ofPorts(func(p corev1.ContainerPort) bool { return p.ContainerPort < 1024 && p.ContainerPort != 22 }),
+	"privileged-ports": ofPorts(func(p corev1.ContainerPort) bool {
+		return p.ContainerPort < 1024 && p.ContainerPort != 22
+	}),
 	"probe-port":               ofContainers(probesUndeclaredPort),
 	"read-secret-from-env-var": ofContainers(readsSecretFromEnvironment),
 	"run-as-non-root":          ofContainers(mayBeRoot),
@@ -42,7 +50,9 @@ var podChecks = map[string]check[workload]{
 	"unsafe-proc-mount": ofUnprivileged(func(s *corev1.SecurityContext) bool {
 		return s.ProcMount != nil && *s.ProcMount != corev1.DefaultProcMount
 	}),
-	"unsafe-sysctls":        ofPod(func(p *corev1.PodSpec) bool { return p.SecurityContext != nil && len(p.SecurityContext.Sysctls) > 0 }),
+	"unsafe-sysctls": ofPod(func(p *corev1.PodSpec) bool {
+		return p.SecurityContext != nil && len(p.SecurityContext.Sysctls) > 0
+	}),
 	"unset-seccomp-profile": ofContainers(hasNoSeccompProfile),
 	"untagged-image": ofContainers(func(_ *corev1.PodSpec, c *corev1.Container) bool {
 		return !strings.ContainsAny(path.Base(c.Image), ":@")
@@ -51,7 +61,7 @@ var podChecks = map[string]check[workload]{
 }
 
 var (
-	// sensitive are the directories of a host that hold more than the files of one program.
+	// sensitive are host directories that contain more than the files of one program.
 	sensitive  = regexp.MustCompile(`^/$|^/(boot|dev|etc|lib|proc|sys|usr)(/|$)`)
 	secretName = regexp.MustCompile(`(?i)secret|passw|token|credential`)
 )
@@ -72,7 +82,7 @@ func ofContainers(weak func(*corev1.PodSpec, *corev1.Container) bool) check[work
 	}
 }
 
-// ofUnprivileged spares privileged containers, which may do all of it anyway and are a finding of kube-score.
+// ofUnprivileged skips privileged containers, which are a finding of kube-score anyway.
 func ofUnprivileged(weak func(*corev1.SecurityContext) bool) check[workload] {
 	return ofContainers(func(_ *corev1.PodSpec, c *corev1.Container) bool {
 		return !privileged(c) && weak(securityOf(c))
@@ -113,10 +123,11 @@ func (w workload) selectsItself() bool {
 }
 
 func keepsRawSockets(s *corev1.SecurityContext) bool {
-	return s.Capabilities == nil || !slices.Contains(s.Capabilities.Drop, "ALL") && !slices.Contains(s.Capabilities.Drop, "NET_RAW")
+	return s.Capabilities == nil || !slices.Contains(s.Capabilities.Drop, "ALL") && !slices.Contains(s.Capabilities.Drop,
+		"NET_RAW")
 }
 
-// mayBeRoot goes by what the manifest says: an image may have another user tomorrow.
+// mayBeRoot only relies on the manifest: the user of an image may change.
 func mayBeRoot(p *corev1.PodSpec, c *corev1.Container) bool {
 	user, must := securityOf(c).RunAsUser, securityOf(c).RunAsNonRoot
 	if pod := p.SecurityContext; pod != nil {
@@ -130,7 +141,7 @@ func mayBeRoot(p *corev1.PodSpec, c *corev1.Container) bool {
 	return (must == nil || !*must) && (user == nil || *user == 0)
 }
 
-// hasNoSeccompProfile spares privileged containers, for which there is none.
+// hasNoSeccompProfile skips privileged containers, to which none applies.
 func hasNoSeccompProfile(p *corev1.PodSpec, c *corev1.Container) bool {
 	profile := securityOf(c).SeccompProfile
 	if profile == nil && p.SecurityContext != nil {
@@ -140,36 +151,39 @@ func hasNoSeccompProfile(p *corev1.PodSpec, c *corev1.Container) bool {
 }
 
 func hasSecretAsText(_ *corev1.PodSpec, c *corev1.Container) bool {
-	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Value != "" && secretName.MatchString(e.Name) })
+	return slices.ContainsFunc(c.Env,
+		func(e corev1.EnvVar) bool { return e.Value != "" && secretName.MatchString(e.Name) })
 }
 
 func readsSecretFromEnvironment(_ *corev1.PodSpec, c *corev1.Container) bool {
-	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil }) ||
+	return slices.ContainsFunc(c.Env,
+		func(e corev1.EnvVar) bool { return e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil }) ||
 		slices.ContainsFunc(c.EnvFrom, func(e corev1.EnvFromSource) bool { return e.SecretRef != nil })
 }
 
 func probesUndeclaredPort(_ *corev1.PodSpec, c *corev1.Container) bool {
-	return slices.ContainsFunc([]*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe}, func(p *corev1.Probe) bool {
-		switch {
-		case p == nil:
+	return slices.ContainsFunc([]*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe},
+		func(p *corev1.Probe) bool {
+			switch {
+			case p == nil:
+				return false
+			case p.HTTPGet != nil:
+				return !declares(c, p.HTTPGet.Port)
+			case p.TCPSocket != nil:
+				return !declares(c, p.TCPSocket.Port)
+			}
 			return false
-		case p.HTTPGet != nil:
-			return !declares(c, p.HTTPGet.Port)
-		case p.TCPSocket != nil:
-			return !declares(c, p.TCPSocket.Port)
-		}
-		return false
-	})
+		})
 }
 
-// declares tells whether the container has the port, by number or by name.
+// declares reports whether the container has the port, by number or by name.
 func declares(c *corev1.Container, port intstr.IntOrString) bool {
 	return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool {
 		return port == intstr.FromInt32(p.ContainerPort) || port == intstr.FromString(p.Name)
 	})
 }
 
-// writableHostMounts are named CONTAINER:VOLUME.
+// writableHostMounts returns mounts as CONTAINER:VOLUME.
 func writableHostMounts(_ *cluster, w workload) []string {
 	ofHost := map[string]bool{}
 	for _, v := range w.template.Spec.Volumes {

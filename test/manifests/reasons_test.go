@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// reason is an entry of reasons.yaml, which tells what its fields mean.
+// reason is an entry of reasons.yaml, which documents its fields.
 type reason struct {
 	Checks []string `json:"checks"`
 	Of     []string `json:"of"`
@@ -18,7 +18,7 @@ type reason struct {
 	Why    string   `json:"why"`
 }
 
-// readReasons reads a table. Each entry must say all that it has to.
+// readReasons reads a table, and fails if an entry is incomplete.
 func readReasons(path string) ([]reason, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -30,13 +30,13 @@ func readReasons(path string) ([]reason, error) {
 	}
 	for i, r := range reasons {
 		if len(r.Checks) == 0 || len(r.Of) == 0 || r.Why == "" {
-			return nil, fmt.Errorf("reading %s: entry %d lacks checks, of or why", path, i+1)
+			return nil, fmt.Errorf("reading %s: entry %d has no checks, of or why", path, i+1)
 		}
 	}
 	return reasons, nil
 }
 
-// matches tells whether a pattern means the finding, where * is any text.
+// matches reports whether a pattern matches the finding, where * is any text.
 func matches(pattern string, f finding) bool {
 	parts := strings.Split(pattern, "*")
 	for i := range parts {
@@ -45,29 +45,31 @@ func matches(pattern string, f finding) bool {
 	return regexp.MustCompile("^" + strings.Join(parts, ".*") + "$").MatchString(f.target())
 }
 
-// holdsFor tells whether the entry is about findings like this one.
-func (r reason) holdsFor(v *verdict, f finding) bool {
+// appliesTo reports whether the entry has a pattern for the finding.
+func (r reason) appliesTo(v *verdict, f finding) bool {
 	return slices.Contains(r.Checks, f.check) && (r.With == "" || v.found[finding{r.With, f.object, f.part}])
 }
 
-// compare tells of the findings that have not exactly one reason, and of the patterns without a finding.
+// compare reports the findings that do not have exactly one reason, and the patterns without a finding.
 func compare(v *verdict, reasons []reason) (unexcused, needless []string) {
 	for f := range v.found {
 		var why []string
 		for _, r := range reasons {
-			if r.holdsFor(v, f) && slices.ContainsFunc(r.Of, func(p string) bool { return matches(p, f) }) {
+			if r.appliesTo(v, f) && slices.ContainsFunc(r.Of, func(p string) bool { return matches(p, f) }) {
 				why = append(why, r.Why)
 			}
 		}
 		if len(why) != 1 {
-			unexcused = append(unexcused, fmt.Sprintf("%s of %s has %d reasons: mend the manifest, or see to reasons.yaml %q", f.check, f.target(), len(why), why))
+			unexcused = append(unexcused, fmt.Sprintf("%s of %s has %d reasons: fix the manifest, or fix reasons.yaml %q",
+				f.check, f.target(), len(why), why))
 		}
 	}
 	for _, r := range reasons {
 		for _, check := range r.Checks {
 			for _, pattern := range r.Of {
-				if !slices.ContainsFunc(v.of(check), func(f finding) bool { return r.holdsFor(v, f) && matches(pattern, f) }) {
-					needless = append(needless, fmt.Sprintf("%s finds nothing that %q means: remove it from reasons.yaml", check, pattern))
+				if !slices.ContainsFunc(v.of(check), func(f finding) bool { return r.appliesTo(v, f) && matches(pattern, f) }) {
+					needless = append(needless,
+						fmt.Sprintf("%s has no finding that matches %q: remove it from reasons.yaml", check, pattern))
 				}
 			}
 		}

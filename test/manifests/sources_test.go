@@ -20,14 +20,14 @@ const (
 	namespace = "gpu-operator"
 )
 
-// source is what one cluster gets at once.
+// source is the set of objects of one installation.
 type source struct {
 	name    string
 	objects []*unstructured.Unstructured
 }
 
-// sources are all manifests of the project. What the operator renders comes with config/default, whose
-// accounts it uses.
+// sources returns all manifests of the project. What the operator renders comes with config/default, whose accounts
+// it uses.
 func sources(t *testing.T) []source {
 	t.Helper()
 	g := NewWithT(t)
@@ -38,7 +38,7 @@ func sources(t *testing.T) []source {
 		{"config/default and config/network-policy", overlay(t, "config/network-policy")},
 		{"config/default and config/openshift", overlay(t, "config/openshift")},
 		{"the chart", chart(t)},
-		// Each part that is off by default and brings an object.
+		// Each part that is disabled by default and adds an object.
 		{"the chart, all parts", chart(t, "--values", "testdata/all-parts.yaml")},
 		{"the bundle", bundle(t)},
 	}
@@ -49,7 +49,7 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// overlay is config/default with a component, as a user's overlay has it.
+// overlay returns config/default with a component, as in a user's overlay.
 func overlay(t *testing.T, component string) []*unstructured.Unstructured {
 	t.Helper()
 	g := NewWithT(t)
@@ -65,7 +65,7 @@ func overlay(t *testing.T, component string) []*unstructured.Unstructured {
 	return objects
 }
 
-// chart is what helm template prints for the flags, with the definition and the hooks.
+// chart returns what helm template prints for the flags, with the CRD and the hooks.
 func chart(t *testing.T, flags ...string) []*unstructured.Unstructured {
 	t.Helper()
 	g := NewWithT(t)
@@ -80,7 +80,7 @@ func chart(t *testing.T, flags ...string) []*unstructured.Unstructured {
 	return objects
 }
 
-// bundle is what the Operator Lifecycle Manager makes of the bundle.
+// bundle returns what the Operator Lifecycle Manager creates from the bundle.
 func bundle(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
 	g := NewWithT(t)

@@ -8,17 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// finding is a weakness that a check sees.
+// finding is a weakness that a check reports.
 type finding struct {
 	check string
 	// object is KIND/NAME.
 	object string
-	// part is a container, a volume, both as CONTAINER:VOLUME, a port or the resources of a rule; empty for the
-	// whole object.
+	// part is a container, a volume, CONTAINER:VOLUME, a port or the resources of a rule; empty for the whole object.
 	part string
 }
 
-// target is what the patterns of a reason are compared with.
+// target returns the text that the patterns of a reason match.
 func (f finding) target() string {
 	if f.part == "" {
 		return f.object
@@ -26,16 +25,16 @@ func (f finding) target() string {
 	return f.object + "/" + f.part
 }
 
-// verdict is what checks say of objects.
+// verdict has the findings of checks.
 type verdict struct {
-	// judged is how many objects each check looked at.
+	// judged is how many objects each check has checked.
 	judged map[string]int
 	found  map[finding]bool
 }
 
 func newVerdict() *verdict { return &verdict{judged: map[string]int{}, found: map[finding]bool{}} }
 
-// add takes over what another verdict says.
+// add adds the findings of another verdict.
 func (v *verdict) add(more *verdict) {
 	for name, n := range more.judged {
 		v.judged[name] += n
@@ -43,7 +42,7 @@ func (v *verdict) add(more *verdict) {
 	maps.Copy(v.found, more.found)
 }
 
-// of are the findings of a check, sorted.
+// of returns the findings of a check, sorted.
 func (v *verdict) of(check string) []finding {
 	var found []finding
 	for f := range v.found {
@@ -51,13 +50,14 @@ func (v *verdict) of(check string) []finding {
 			found = append(found, f)
 		}
 	}
-	return slices.SortedFunc(slices.Values(found), func(a, b finding) int { return strings.Compare(a.target(), b.target()) })
+	return slices.SortedFunc(slices.Values(found),
+		func(a, b finding) int { return strings.Compare(a.target(), b.target()) })
 }
 
-// check returns the parts of what an object says that are weak, "" for the whole of it.
+// check returns the weak parts of an object, "" for the whole object.
 type check[T any] func(c *cluster, of T) []string
 
-// wholeIf is a finding about the whole object, or none.
+// wholeIf returns a finding for the whole object if the condition is true.
 func wholeIf(weak bool) []string {
 	if weak {
 		return []string{""}
@@ -65,19 +65,19 @@ func wholeIf(weak bool) []string {
 	return nil
 }
 
-// judge has each check look at each object.
+// judge runs each check on each object.
 func judge[T any](v *verdict, c *cluster, checks map[string]check[T], objects []named[T]) {
 	for name, weak := range checks {
 		v.judged[name] += len(objects)
 		for _, o := range objects {
-			for _, part := range weak(c, o.says) {
+			for _, part := range weak(c, o.spec) {
 				v.found[finding{name, o.object, part}] = true
 			}
 		}
 	}
 }
 
-// byOwnChecks is what the checks of this package say of the objects of a cluster. Each of them is in judged.
+// byOwnChecks returns the findings of this package's checks for the objects of a cluster. Each check is in judged.
 func byOwnChecks(objects []*unstructured.Unstructured) (*verdict, error) {
 	c, err := newCluster(objects)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// find returns the mutations of all files of a package but its tests, in their order. recorders are the methods whose
-// calls record an error.
+// find returns the mutations of all files of a package except its tests, in their order. recorders are the methods
+// whose calls record an error.
 func find(directory string, recorders []string) ([]mutation, error) {
 	files, err := filepath.Glob(filepath.Join(directory, "*.go"))
 	if err != nil {
@@ -58,7 +58,7 @@ func inFile(path string, text []byte, recorders []string) ([]mutation, error) {
 			f.inFunction(function.Type, function.Body)
 		}
 	}
-	// One that is around another comes before it.
+	// An enclosing one comes before those inside it.
 	slices.SortStableFunc(f.found, func(a, b mutation) int { return a.begin - b.begin })
 	return f.found, nil
 }
@@ -72,7 +72,7 @@ type finder struct {
 	found     []mutation
 }
 
-// inFunction looks at the statements of one function, and on its own at each function in it.
+// inFunction searches the statements of one function, and separately each function literal in it.
 func (f *finder) inFunction(signature *ast.FuncType, body *ast.BlockStmt) {
 	ast.Inspect(body, func(node ast.Node) bool {
 		switch node := node.(type) {
@@ -94,7 +94,7 @@ func (f *finder) inFunction(signature *ast.FuncType, body *ast.BlockStmt) {
 	})
 }
 
-// results are the types of the results of a function, as they are written.
+// results returns the result types of a function, as in the source.
 func (f *finder) results(signature *ast.FuncType) []string {
 	if signature.Results == nil {
 		return nil
@@ -124,7 +124,8 @@ func (f *finder) inReturn(results []string, statement *ast.ReturnStmt) {
 	}
 	kept := strings.Join(names, ", ")
 	f.around(statement.Results[0],
-		fmt.Sprintf("func() (%s) { %s, err := ", strings.Join(results, ", "), kept), "; return "+kept+", mutationDrop(%d, err) }()")
+		fmt.Sprintf("func() (%s) { %s, err := ", strings.Join(results, ", "),
+			kept), "; return "+kept+", mutationDrop(%d, err) }()")
 }
 
 // inCall drops the error that a recorder is called with.
@@ -147,7 +148,7 @@ func (f *finder) inAssignment(statement *ast.AssignStmt) {
 	}
 }
 
-// drop replaces an error by nil. It is still evaluated, so that what it does is done.
+// drop replaces an error by nil. The expression is still evaluated, for its side effects.
 func (f *finder) drop(expression ast.Expr) {
 	if name, is := expression.(*ast.Ident); is && name.Name == "nil" {
 		return

@@ -35,10 +35,12 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("mutate", flag.ContinueOnError)
-	recorders := flags.String("recorders", "fail", "methods that record an error, separated by commas; their calls are dropped")
+	recorders := flags.String("recorders", "fail",
+		"methods that record an error, separated by commas; their calls are dropped")
 	only := flags.String("only", "", "mutate only the places, written FILE:LINE, that this regular expression matches")
 	list := flags.Bool("list", false, "list the mutations and run nothing")
-	timeout := flags.Duration("timeout", 5*time.Minute, "time limit of one run of the tests; a run that exceeds it has failed")
+	timeout := flags.Duration("timeout", 5*time.Minute,
+		"time limit of one run of the tests; a run that exceeds it has failed")
 	flags.Usage = func() {
 		fmt.Fprint(flags.Output(), usage)
 		flags.PrintDefaults()
@@ -70,7 +72,8 @@ func run(ctx context.Context, args []string) error {
 			}
 			continue
 		}
-		survived, err := tryAll(ctx, directory, mutations, chosen, append([]string{"-test.timeout", timeout.String(), "-test.failfast"}, extra...))
+		survived, err := tryAll(ctx, directory, mutations, chosen,
+			append([]string{"-test.timeout", timeout.String(), "-test.failfast"}, extra...))
 		if err != nil {
 			return err
 		}
@@ -102,27 +105,29 @@ func matching(mutations []mutation, chosen *regexp.Regexp) []mutation {
 	return found
 }
 
-// tryAll runs the tests of the package without a mutation, where they must pass, and with each of those that are chosen.
-// It returns the mutations that survive.
-func tryAll(ctx context.Context, directory string, mutations []mutation, chosen *regexp.Regexp, args []string) ([]string, error) {
+// tryAll runs the tests of the package without a mutation, which must pass, and with each selected mutation. It
+// returns the mutations that survive.
+func tryAll(
+	ctx context.Context, directory string, mutations []mutation, chosen *regexp.Regexp, args []string,
+) ([]string, error) {
 	scratch, err := os.MkdirTemp("", "mutate-")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(scratch)
-	bench := bench{directory: directory, binary: filepath.Join(scratch, "package.test"), args: args}
-	if err := bench.build(ctx, scratch, mutations); err != nil {
+	runner := runner{directory: directory, binary: filepath.Join(scratch, "package.test"), args: args}
+	if err := runner.build(ctx, scratch, mutations); err != nil {
 		return nil, err
 	}
 	begin := time.Now()
-	if passed, output, err := bench.try(ctx, 0); err != nil || !passed {
+	if passed, output, err := runner.try(ctx, 0); err != nil || !passed {
 		return nil, errors.Join(fmt.Errorf("the tests of %s fail without a mutation:\n%s", directory, output), err)
 	}
 	mutations = matching(mutations, chosen)
 	fmt.Printf("%s: %d mutations; one run takes %s\n", directory, len(mutations), time.Since(begin).Round(time.Second))
 	var survivors []string
 	for i, m := range mutations {
-		passed, _, err := bench.try(ctx, m.number)
+		passed, _, err := runner.try(ctx, m.number)
 		if err != nil {
 			return nil, err
 		}
@@ -136,15 +141,15 @@ func tryAll(ctx context.Context, directory string, mutations []mutation, chosen 
 	return survivors, nil
 }
 
-// bench builds and runs the tests of one package.
-type bench struct {
+// runner builds and runs the tests of one package.
+type runner struct {
 	directory, binary string
 	args              []string
 }
 
-// build builds the tests with all mutations, of which a run makes one. One that does not compile is an error: it proves
-// nothing.
-func (b bench) build(ctx context.Context, scratch string, mutations []mutation) error {
+// build builds the tests with all mutations, of which a run enables one. A mutation that does not compile is an
+// error.
+func (b runner) build(ctx context.Context, scratch string, mutations []mutation) error {
 	overlay, err := overlay(scratch, mutations)
 	if err != nil {
 		return err
@@ -158,11 +163,11 @@ func (b bench) build(ctx context.Context, scratch string, mutations []mutation) 
 }
 
 // try reports whether the tests pass with the mutation of this number; 0 is none.
-func (b bench) try(ctx context.Context, number int) (passed bool, output []byte, err error) {
+func (b runner) try(ctx context.Context, number int) (passed bool, output []byte, err error) {
 	tests := exec.CommandContext(ctx, b.binary, b.args...)
 	tests.Dir = b.directory
 	tests.Env = append(os.Environ(), fmt.Sprintf("%s=%d", selector, number))
-	// The tests end what they have started.
+	// The tests stop the processes that they have started.
 	tests.Cancel = func() error { return tests.Process.Signal(os.Interrupt) }
 	tests.WaitDelay = time.Minute
 	output, err = tests.CombinedOutput()

@@ -14,17 +14,16 @@ type mutation struct {
 	// number of the mutation in its package, from 1, and the name of the package.
 	number int
 	pkg    string
-	// file is an absolute path, text its content, and line where the error is.
+	// file is an absolute path, text its content, and line the line of the error.
 	file string
 	text []byte
 	line int
-	// begin and end are the offsets of the expression, and prefix and suffix are put around it. %d in them stands for
-	// the number.
+	// begin and end are the offsets of the expression, which prefix and suffix enclose. %d in them is the number.
 	begin, end     int
 	prefix, suffix string
 }
 
-// place is FILE:LINE, with the name of the file alone.
+// place returns FILE:LINE, with the base name of the file.
 func (m mutation) place() string { return fmt.Sprintf("%s:%d", filepath.Base(m.file), m.line) }
 
 func (m mutation) String() string {
@@ -33,11 +32,11 @@ func (m mutation) String() string {
 	return m.place() + ": " + dropped[:min(most, len(dropped))]
 }
 
-// selector is the environment variable that names, by its number, the mutation that a test binary makes.
+// selector is the environment variable with the number of the mutation that a test binary enables.
 const selector = "MUTATION"
 
-// switchSource is added to the package. All mutations are compiled in at once, and a run makes one of them: building
-// takes longer than many a test.
+// switchSource is added to the package. All mutations are compiled into one binary, and a run enables one of them, as
+// building often takes longer than testing.
 const switchSource = `package %s
 
 import (
@@ -55,7 +54,7 @@ func mutationDrop(number int, err error) error {
 }
 `
 
-// mutated is the content of a file with all of its mutations.
+// mutated returns the content of a file with all of its mutations.
 func mutated(mutations []mutation) []byte {
 	type insertion struct {
 		at   int
@@ -65,7 +64,7 @@ func mutated(mutations []mutation) []byte {
 	for _, m := range mutations {
 		insertions = append(insertions, insertion{m.begin, numbered(m.prefix, m.number)})
 	}
-	// Of two that end at the same place, the later one is within the other.
+	// If two end at the same offset, the later one is inside the other.
 	for _, m := range slices.Backward(mutations) {
 		insertions = append(insertions, insertion{m.end, numbered(m.suffix, m.number)})
 	}
@@ -83,8 +82,8 @@ func numbered(text string, number int) string {
 	return strings.ReplaceAll(text, "%d", fmt.Sprint(number))
 }
 
-// overlay writes the files with the mutations, which are in the order of their files, and the overlay for go test, whose
-// path it returns.
+// overlay writes the mutated files and the overlay for go test, whose path it returns. The mutations are in the order
+// of their files.
 func overlay(directory string, mutations []mutation) (string, error) {
 	const private = 0o600
 	files := map[string][]mutation{}
@@ -92,7 +91,8 @@ func overlay(directory string, mutations []mutation) (string, error) {
 		files[m.file] = append(files[m.file], m)
 	}
 	content := map[string][]byte{
-		filepath.Join(filepath.Dir(mutations[0].file), "mutation_switch.go"): fmt.Appendf(nil, switchSource, mutations[0].pkg),
+		filepath.Join(filepath.Dir(mutations[0].file), "mutation_switch.go"): fmt.Appendf(nil, switchSource,
+			mutations[0].pkg),
 	}
 	for file, of := range files {
 		content[file] = mutated(of)

@@ -36,7 +36,7 @@ func five() (err error) {
 }
 `
 
-// Every error that is returned or recorded is dropped once, in one binary for all.
+// Every returned or recorded error is dropped once, with one binary for all.
 func TestMutations(t *testing.T) {
 	g := NewWithT(t)
 	found, err := inFile("/sample.go", []byte(source), []string{"fail"})
@@ -49,7 +49,8 @@ func TestMutations(t *testing.T) {
 		all = append(all, m.String())
 	}
 	g.Expect(all).To(Equal([]string{
-		`sample.go:7: errors.New("one")`, "sample.go:11: err", "sample.go:16: pair()", "sample.go:19: one()", "sample.go:20: one()",
+		`sample.go:7: errors.New("one")`, "sample.go:11: err", "sample.go:16: pair()", "sample.go:19: one()",
+		"sample.go:20: one()",
 		"sample.go:21: one()", "sample.go:22: do(func() error { return one() })", "sample.go:22: one()",
 	}))
 	text := string(mutated(found))
@@ -57,7 +58,8 @@ func TestMutations(t *testing.T) {
 		`return mutationDrop(1, errors.New("one"))`,
 		"return 0, mutationDrop(2, err)\n",
 		"return 1, nil\n",
-		"return func() (int, int, error) { result0, result1, err := pair(); return result0, result1, mutationDrop(3, err) }()",
+		"return func() (int, int, error) { result0, result1, err := pair(); " +
+			"return result0, result1, mutationDrop(3, err) }()",
 		"t.fail(mutationDrop(4, one()))",
 		"t.Err = mutationDrop(5, one())",
 		"T{Err: mutationDrop(6, one())}",

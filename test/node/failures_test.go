@@ -75,7 +75,7 @@ func allRounds() []round {
 // TestFailures checks that each failure of each program is reported, by the policy and by the node, with operand,
 // container and cause, and that all is healthy again once the cause is gone.
 func TestFailures(t *testing.T) {
-	if !cluster.WholeCampaigns() {
+	if !cluster.FullCampaigns() {
 		t.Skip("all failures take half an hour: set TEST_FULL=1; TestFromNothingToValidated has some of them")
 	}
 	b := newEnv(t)

@@ -237,7 +237,7 @@ const manyStarts = 20
 
 // TestTheOrderOfManyStarts cuts the power repeatedly, and delays every program differently each time.
 func TestTheOrderOfManyStarts(t *testing.T) {
-	if !cluster.WholeCampaigns() {
+	if !cluster.FullCampaigns() {
 		t.Skipf("%d starts take minutes: set TEST_FULL=1; TestFromNothingToValidated has two", manyStarts)
 	}
 	b := newEnv(t)

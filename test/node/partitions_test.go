@@ -49,7 +49,7 @@ func (b *env) checkPartitions() {
 	b.awaitDevices(gpus * slices7)
 	b.Expect(b.containers()).To(Equal(all))
 	b.Expect(b.containers(partitioned...)).To(Equal(before), "no other container is restarted")
-	if cluster.WholeCampaigns() {
+	if cluster.FullCampaigns() {
 		b.cut("all-disabled", gpus, "NVIDIA-H100-80GB-HBM3")
 	}
 }

@@ -1,4 +1,5 @@
-// Command operator is the operator with shorter waits, for tests on a real control plane. What it does is the same.
+// Command operator is the operator with a faster timing, for tests on a real control plane. Otherwise its behaviour
+// is the same.
 package main
 
 import (
@@ -9,7 +10,7 @@ import (
 
 func main() { app.Main(quick()) }
 
-// quick leaves the batches as they are, as the number of writes depends on them, and the dwell, which stories are about.
+// quick keeps the debounce times, as the number of writes depends on them, and the dwell, which tests cover.
 func quick() app.Timing {
 	timing := app.DefaultTiming()
 	timing.Apply.LastRetry = 3 * time.Second

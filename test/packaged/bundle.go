@@ -16,15 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// besideKinds are kinds that OLM takes beside the ClusterServiceVersion, and whether they are in its namespace:
-// those of operator-framework/operator-registry, pkg/lib/bundle/supported_resources.go, that an operator could need.
+// besideKinds are the kinds that OLM supports in addition to the ClusterServiceVersion, and whether they are
+// namespaced: those of operator-framework/operator-registry, pkg/lib/bundle/supported_resources.go, that an operator
+// could need.
 var besideKinds = map[string]bool{
 	"CustomResourceDefinition": false, "ClusterRole": false, "ClusterRoleBinding": false, "PriorityClass": false,
 	"ConfigMap": true, "NetworkPolicy": true, "PodDisruptionBudget": true, "PrometheusRule": true, "Role": true,
 	"RoleBinding": true, "Service": true, "ServiceAccount": true, "ServiceMonitor": true,
 }
 
-// ServiceVersion is what OLM reads of a ClusterServiceVersion (operators.coreos.com/v1alpha1) to install.
+// ServiceVersion has the fields of a ClusterServiceVersion (operators.coreos.com/v1alpha1) that OLM needs to install.
 type ServiceVersion struct {
 	Metadata struct {
 		Name        string            `json:"name"`
@@ -63,13 +64,13 @@ type ServiceVersion struct {
 	} `json:"spec"`
 }
 
-// AccountRules are the rights of an account.
+// AccountRules are the permissions of a ServiceAccount.
 type AccountRules struct {
 	ServiceAccountName string              `json:"serviceAccountName"`
 	Rules              []rbacv1.PolicyRule `json:"rules"`
 }
 
-// Bundle is one in the format registry+v1.
+// Bundle is a bundle in the format registry+v1.
 type Bundle struct {
 	CSV ServiceVersion
 	// Beside are the other manifests.
@@ -93,7 +94,7 @@ func OpenBundle(dir string) (*Bundle, error) {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if len(objects) != 1 {
-			return nil, fmt.Errorf("%s has %d objects: OLM takes one in each file", path, len(objects))
+			return nil, fmt.Errorf("%s has %d objects: OLM supports one per file", path, len(objects))
 		}
 		if err := b.add(objects[0]); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
@@ -108,16 +109,16 @@ func OpenBundle(dir string) (*Bundle, error) {
 func (b *Bundle) add(object *unstructured.Unstructured) error {
 	if object.GetKind() != "ClusterServiceVersion" {
 		if _, known := besideKinds[object.GetKind()]; !known {
-			return fmt.Errorf("OLM does not take the kind %s", object.GetKind())
+			return fmt.Errorf("OLM does not support the kind %s", object.GetKind())
 		}
 		if object.GetNamespace() != "" {
-			return errors.New("the namespace is that of the Subscription")
+			return errors.New("metadata.namespace must not be set: OLM uses that of the Subscription")
 		}
 		b.Beside = append(b.Beside, object)
 		return nil
 	}
 	if b.CSV.Metadata.Name != "" {
-		return errors.New("there is a second ClusterServiceVersion")
+		return errors.New("the bundle has more than one ClusterServiceVersion")
 	}
 	content, err := object.MarshalJSON()
 	if err != nil {
@@ -126,8 +127,9 @@ func (b *Bundle) add(object *unstructured.Unstructured) error {
 	return json.Unmarshal(content, &b.CSV)
 }
 
-// Objects are what OLM makes for a Subscription in a namespace whose OperatorGroup is for that namespace alone: the
-// objects beside, the accounts, a role with a generated name and a binding for each permission, and the Deployment.
+// Objects returns what OLM creates for a Subscription in a namespace whose OperatorGroup only selects that namespace:
+// the other objects, the ServiceAccounts, a role with a generated name and a binding for each permission, and the
+// Deployment.
 func (b *Bundle) Objects(namespace string) ([]*unstructured.Unstructured, error) {
 	spec := b.CSV.Spec.Install.Spec
 	m := maker{csv: b.CSV.Metadata.Name, namespace: namespace}

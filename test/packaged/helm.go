@@ -20,9 +20,8 @@ import (
 // Chart is the folder of the chart in the repository.
 const Chart = "config/helm/gpu-operator"
 
-// Helm runs the Helm that test/tools/helm of the repository pins, and returns what it prints. It sees nothing of the
-// person who runs the tests, such as repositories or plugins: home is an empty folder. An error has what Helm
-// complains about.
+// Helm runs the Helm that test/tools/helm of the repository pins, and returns what it prints. It ignores the user's
+// repositories and plugins: home is an empty folder. The error includes Helm's output.
 func Helm(ctx context.Context, repo, home string, env []string, args ...string) (string, error) {
 	binary, err := pinned.Tool(repo, "helm", "helm", "helm.sh/helm/v4")
 	if err != nil {
@@ -41,7 +40,7 @@ func Helm(ctx context.Context, repo, home string, env []string, args ...string) 
 	return out.String(), nil
 }
 
-// Decode splits documents of YAML into objects, and leaves out empty ones.
+// Decode splits YAML documents into objects, and omits empty ones.
 func Decode(text string) ([]*unstructured.Unstructured, error) {
 	decoder := utilyaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
 	var objects []*unstructured.Unstructured

@@ -1,3 +1,3 @@
-// Package pinned finds the programs that tests run and that modules below test/tools pin, such as
-// kube-score, where make keeps them.
+// Package pinned finds the tools that tests run and modules below test/tools pin, such as kube-score, in the cache of
+// make.
 package pinned

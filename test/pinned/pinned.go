@@ -11,9 +11,9 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// Tool is the path of a program in the version that test/tools/DIR/go.mod of the repository repo requires of a
-// module. Where .cache/tools lacks it, make builds it first, and tells so on standard error. An error names the
-// go.mod that does not require the module, or is that of make.
+// Tool returns the path of a tool, in the version that test/tools/DIR/go.mod of the repository repo requires of a
+// module. If it is missing in .cache/tools, make builds it first, with its output on standard error. The error names
+// the go.mod that does not require the module, or is that of make.
 func Tool(repo, dir, program, module string) (string, error) {
 	version, err := versionOf(filepath.Join(repo, "test", "tools", dir, "go.mod"), module)
 	if err != nil {
@@ -34,7 +34,7 @@ func Tool(repo, dir, program, module string) (string, error) {
 	return binary, nil
 }
 
-// versionOf is the version of a module that a go.mod requires.
+// versionOf returns the version of a module that a go.mod requires.
 func versionOf(path, module string) (string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {

@@ -4,8 +4,8 @@ package process
 
 import "syscall"
 
-// bind cannot tie a child's life to that of this program: only Linux has a signal for that.
+// bind does nothing: only Linux has a parent-death signal.
 func bind(attributes *syscall.SysProcAttr) { attributes.Setpgid = true }
 
-// bindSelf cannot tie the life of this process to that of its parent, as bind.
+// bindSelf does nothing, as bind.
 func bindSelf() error { return nil }

@@ -1,3 +1,2 @@
-// Package process starts the children of tests and of the demo so that none outlives them, however
-// they end.
+// Package process starts the child processes of tests and the demo so that none outlives them, however they end.
 package process

@@ -11,32 +11,32 @@ import (
 	"syscall"
 )
 
-// What stands beside a launcher, named after it.
+// Suffixes of the files next to a launcher.
 const (
 	launchSuffix = ".launch"
 	pidSuffix    = ".pid"
 )
 
-// Launcher binds a program to this one where other code starts it, such as envtest, which neither sets attributes
-// of its processes nor gives them out. The other code starts the launcher in place of the program: a link to this
-// program itself, which binds itself and then becomes the other one, see init.
+// Launcher makes a program die with this one if other code starts it, such as envtest, which neither sets attributes
+// of its processes nor exposes them. The other code starts the launcher instead of the program: a link to this
+// program itself, which binds itself and then executes the other one, see init.
 type Launcher struct {
 	// Path is what to start, on a lasting thread (OnLastingThread). The arguments go to the program.
 	Path string
 }
 
-// launch is how a launcher becomes its program.
+// launch describes how a launcher executes its program.
 type launch struct {
 	Program string
 	Dir     string
 	// Env replaces inherited variables.
 	Env map[string]string
-	// Parent is the process to which the program is bound.
+	// Parent is the process with which the program dies.
 	Parent int
 }
 
-// NewLauncher makes a launcher of the program, which runs in the folder dir with further environment variables.
-// The launcher stands in the folder at, which must exist, by the program's name.
+// NewLauncher creates a launcher of the program, which runs in the folder dir with further environment variables. The
+// launcher is in the folder at, which must exist, and has the program's name.
 func NewLauncher(at, program, dir string, env map[string]string) (*Launcher, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -56,8 +56,8 @@ func NewLauncher(at, program, dir string, env map[string]string) (*Launcher, err
 	return &Launcher{Path: path}, nil
 }
 
-// Signal sends a signal to the program that was started last. It returns os.ErrProcessDone when none was, or when it
-// has ended.
+// Signal sends a signal to the last started program. It returns os.ErrProcessDone if there is none, or if it has
+// exited.
 func (l *Launcher) Signal(signal syscall.Signal) error {
 	// A file that is missing or still empty belongs to a program that has not started yet.
 	data, _ := os.ReadFile(l.Path + pidSuffix)
@@ -72,8 +72,8 @@ func (l *Launcher) Signal(signal syscall.Signal) error {
 	return err
 }
 
-// init turns a process that was started through a launcher into its program. It comes before the init of larger
-// packages, so that this takes milliseconds.
+// init executes the program of a launcher if this process is one. It runs before the init of larger packages, so that
+// this takes milliseconds.
 func init() {
 	if len(os.Args) == 0 || !strings.HasPrefix(os.Args[0], string(filepath.Separator)) {
 		return
@@ -88,7 +88,7 @@ func init() {
 	os.Exit(1)
 }
 
-// become replaces this process by the program of a launch. It returns only if that fails.
+// become executes the program of a launch in this process. It only returns on an error.
 func become(data []byte) error {
 	var l launch
 	if err := json.Unmarshal(data, &l); err != nil {
@@ -98,7 +98,7 @@ func become(data []byte) error {
 		return fmt.Errorf("bind to parent: %w", err)
 	}
 	if os.Getppid() != l.Parent {
-		return fmt.Errorf("the parent %d has ended", l.Parent)
+		return fmt.Errorf("the parent %d has exited", l.Parent)
 	}
 	if err := os.WriteFile(os.Args[0]+pidSuffix, []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 		return fmt.Errorf("write process id: %w", err)

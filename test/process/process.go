@@ -8,9 +8,8 @@ import (
 	"syscall"
 )
 
-// Start starts a command. On Linux the kernel kills it when this program dies. It leads a process
-// group of its own, which keeps Ctrl-C in a terminal from reaching it before this program does what
-// it wants. Attributes that the caller has set are kept.
+// Start starts a command. On Linux the kernel kills it when this program dies. It has its own process group, so that
+// Ctrl-C in a terminal only reaches this program. Attributes that the caller has set are kept.
 func Start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -24,10 +23,10 @@ func Start(cmd *exec.Cmd) error {
 	return nil
 }
 
-// work reaches a lasting thread that is idle.
+// work sends tasks to idle lasting threads.
 var work = make(chan func())
 
-// OnLastingThread calls f on a thread that lives as long as this program, and returns after f. A child that is bound
+// OnLastingThread calls f on a thread that lasts until this program exits, and returns after f. A child that is bound
 // to its parent has to be started on one: the kernel sends the parent-death signal when the *thread* that forked
 // ends, and the Go runtime may end threads. Calls do not wait for each other.
 func OnLastingThread(f func()) {
@@ -41,7 +40,7 @@ func OnLastingThread(f func()) {
 	<-done
 }
 
-// serve makes its thread a lasting one, on which it runs the task and then those of later calls.
+// serve locks its thread, on which it runs the task and then those of later calls.
 func serve(task func()) {
 	runtime.LockOSThread()
 	for {

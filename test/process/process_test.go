@@ -35,7 +35,7 @@ func TestALaunchedProgramDiesWithItsParent(t *testing.T) {
 	})
 }
 
-// checkDiesWithItsParent runs the test once more, as a program of its own that starts a child, and kills that program.
+// checkDiesWithItsParent runs the test again, as a separate process that starts a child, and kills that process.
 func checkDiesWithItsParent(t *testing.T, start func(*WithT) (pid int, err error)) {
 	t.Helper()
 	g := NewWithT(t)
@@ -48,7 +48,7 @@ func checkDiesWithItsParent(t *testing.T, start func(*WithT) (pid int, err error
 		select {}
 	}
 	if runtime.GOOS != "linux" {
-		t.Skip("only Linux has a signal at the death of a parent")
+		t.Skip("only Linux has a parent-death signal")
 	}
 	parent := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	parent.Env = append(os.Environ(), parentVariable+"=1", "TMPDIR="+t.TempDir())
@@ -66,7 +66,7 @@ func checkDiesWithItsParent(t *testing.T, start func(*WithT) (pid int, err error
 	_ = parent.Wait()
 }
 
-// A launched program has the arguments, the folder and the variables that it was given, and can be signalled.
+// A launched program gets the arguments, the folder and the variables, and can be signalled.
 func TestALauncherRunsItsProgram(t *testing.T) {
 	g := NewWithT(t)
 	t.Setenv("GREETING", "inherited")
@@ -86,11 +86,11 @@ func TestALauncherRunsItsProgram(t *testing.T) {
 	}
 	g.Expect(launcher.Signal(syscall.SIGTERM)).To(Succeed())
 	g.Expect(child.Wait()).To(MatchError(ContainSubstring(syscall.SIGTERM.String())))
-	g.Expect(launcher.Signal(0)).To(MatchError(os.ErrProcessDone), "it has ended")
+	g.Expect(launcher.Signal(0)).To(MatchError(os.ErrProcessDone), "it has exited")
 }
 
 // Starts on lasting threads do not wait for each other.
-func TestLastingThreadsWorkSideBySide(*testing.T) {
+func TestLastingThreadsRunInParallel(*testing.T) {
 	met := make(chan bool)
 	go process.OnLastingThread(func() { met <- true })
 	process.OnLastingThread(func() { <-met })
@@ -105,7 +105,7 @@ func newLauncher(g *WithT, at, name, dir string, env map[string]string) *process
 	return launcher
 }
 
-// alive reports whether a process runs; a zombie, which nobody here waits for, does not.
+// alive reports whether a process runs; a zombie, which this program does not wait for, does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false

@@ -10,24 +10,24 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-// Scenario is a cluster as operators meet it.
+// Scenario is a typical cluster.
 type Scenario struct {
 	// Spec of the policy, in YAML.
 	Spec string
 	// Nodes of the cluster that have GPUs.
 	Nodes []nodeinfo.Facts
-	// DriverToolkit is what the ImageStream of OpenShift's driver toolkit has; nil where there is none.
+	// DriverToolkit has the images of OpenShift's driver toolkit; nil if there is no ImageStream.
 	DriverToolkit map[string]string
 }
 
-// PolicySpec reads Spec; a field that the API does not have is an error.
+// PolicySpec decodes Spec strictly.
 func (s Scenario) PolicySpec() (v1.ClusterPolicySpec, error) {
 	spec := v1.ClusterPolicySpec{}
 	err := yaml.UnmarshalStrict([]byte(s.Spec), &spec)
 	return spec, err
 }
 
-// Ubuntu is the common GPU node.
+// Ubuntu returns a GPU node with Ubuntu.
 func Ubuntu(name string) nodeinfo.Facts {
 	return nodeinfo.Facts{
 		Name: name, HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeContainerd,
@@ -35,7 +35,7 @@ func Ubuntu(name string) nodeinfo.Facts {
 	}
 }
 
-// nodes are so many nodes like Ubuntu, named by prefix.
+// nodes returns n nodes like Ubuntu, named by prefix.
 func nodes(prefix string, count int, change func(*nodeinfo.Facts)) []nodeinfo.Facts {
 	var all []nodeinfo.Facts
 	for i := range count {
@@ -50,7 +50,7 @@ func both(a, b []nodeinfo.Facts) []nodeinfo.Facts { return append(a, b...) }
 
 var asIs = func(*nodeinfo.Facts) {}
 
-// coreOS is a node of OpenShift with this version and release of Red Hat CoreOS.
+// coreOS returns an OpenShift node with this version and release of Red Hat CoreOS.
 func coreOS(version, release string) func(*nodeinfo.Facts) {
 	return func(f *nodeinfo.Facts) {
 		f.OSID, f.OSVersion, f.OSTree = "rhcos", version, release
@@ -58,18 +58,20 @@ func coreOS(version, release string) func(*nodeinfo.Facts) {
 	}
 }
 
-// inPool gives a node the label that a pool asks for.
+// inPool sets the label that a node pool selects.
 func inPool(key, value string) func(*nodeinfo.Facts) {
 	return func(f *nodeinfo.Facts) { f.Labels = map[string]string{"example.com/" + key: value} }
 }
 
-// All scenarios by name.
+// All returns all scenarios by name.
 var All = map[string]Scenario{
 	"mixed-os": {
-		Nodes: both(nodes("ubuntu", 2, asIs), nodes("rhel", 2, func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" })),
+		Nodes: both(nodes("ubuntu", 2, asIs),
+			nodes("rhel", 2, func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" })),
 	},
 	"mixed-runtime": {
-		Nodes: both(nodes("containerd", 2, asIs), nodes("crio", 2, func(f *nodeinfo.Facts) { f.Runtime, f.RuntimeVersion = "cri-o", "1.34.1" })),
+		Nodes: both(nodes("containerd", 2, asIs),
+			nodes("crio", 2, func(f *nodeinfo.Facts) { f.Runtime, f.RuntimeVersion = "cri-o", "1.34.1" })),
 	},
 	"precompiled-two-kernels": {
 		Spec: `{driver: {usePrecompiled: true, version: "595"}}`,
@@ -81,7 +83,8 @@ var All = map[string]Scenario{
 	},
 	"no-gpu-nodes": {},
 	"openshift": {
-		Nodes: both(nodes("old", 2, coreOS("4.17", "417.94.202503172034-0")), nodes("new", 1, coreOS("4.18", "418.94.202501221327-0"))),
+		Nodes: both(nodes("old", 2, coreOS("4.17", "417.94.202503172034-0")),
+			nodes("new", 1, coreOS("4.18", "418.94.202501221327-0"))),
 		DriverToolkit: map[string]string{
 			"417.94.202503172034-0": "example.com/driver-toolkit:417", "418.94.202501221327-0": "example.com/driver-toolkit:418",
 		},
@@ -110,16 +113,17 @@ var All = map[string]Scenario{
     migManager: {config: {default: all-disabled}}},
   {name: legacy, nodeSelector: {example.com/gpu: v100}, driver: {version: 535.230.02, kernelModuleType: proprietary}, toolkit: {version: v1.17.8}},
   {name: shared, nodeSelector: {example.com/team: research}, devicePlugin: {config: {name: shares, default: four}}}]}`,
-		Nodes: slices.Concat(nodes("plain", 1, asIs), nodes("a100", 1, inPool("gpu", "a100")), nodes("a100-older", 1, func(f *nodeinfo.Facts) {
-			inPool("gpu", "a100")(f)
-			f.OSVersion, f.MIGCapable = "22.04", "true"
-		}), nodes("legacy", 1, func(f *nodeinfo.Facts) {
-			inPool("gpu", "v100")(f)
-			f.Runtime, f.RuntimeVersion = "cri-o", "1.34.1"
-		}), nodes("shared", 1, func(f *nodeinfo.Facts) {
-			inPool("team", "research")(f)
-			f.MPSCapable = "true"
-		})),
+		Nodes: slices.Concat(nodes("plain", 1, asIs), nodes("a100", 1, inPool("gpu", "a100")),
+			nodes("a100-older", 1, func(f *nodeinfo.Facts) {
+				inPool("gpu", "a100")(f)
+				f.OSVersion, f.MIGCapable = "22.04", "true"
+			}), nodes("legacy", 1, func(f *nodeinfo.Facts) {
+				inPool("gpu", "v100")(f)
+				f.Runtime, f.RuntimeVersion = "cri-o", "1.34.1"
+			}), nodes("shared", 1, func(f *nodeinfo.Facts) {
+				inPool("team", "research")(f)
+				f.MPSCapable = "true"
+			})),
 	},
 	"gds-and-rdma": {
 		Spec:  `{driver: {rdma: {enabled: true}}, gds: {enabled: true}, gdrcopy: {enabled: true}}`,

@@ -17,7 +17,7 @@ const (
 	terminated
 )
 
-// Reasons that a kubelet gives.
+// Reasons that a kubelet reports.
 const (
 	reasonInitializing = "PodInitializing"
 	reasonCreating     = "ContainerCreating"
@@ -41,40 +41,40 @@ type container struct {
 	message string
 	started bool
 	ready   bool
-	// since is when the phase began, due when it ends by itself; zero: not by itself.
+	// since is when the phase began, due when it ends by itself, or zero if it does not.
 	since, due time.Time
-	// readyAt is when the probes of a running container pass.
+	// readyAt is when the probes of a running container succeed.
 	readyAt  time.Time
 	restarts int32
 	pulls    int32
 	exitCode int32
 	ranSince time.Time
 	last     *corev1.ContainerStateTerminated
-	// process is what really runs, on a node that runs processes.
+	// process is the real process, on a node that runs processes.
 	process *host.Process
 }
 
-// conditions is what a container's fate depends on at one moment.
+// conditions is what the progress of a container depends on at one moment.
 type conditions struct {
 	now  time.Time
 	node *node
 	pod  *pod
-	// start starts what really runs.
+	// start starts the real process.
 	start func(container host.Container) (*host.Process, error)
 	// init: the container is an init container.
 	init  bool
 	fault Mode
-	// duration is what the container takes to finish or to get ready.
+	// duration is how long the container takes to finish or to become ready.
 	duration time.Duration
 	timing   Timing
-	// exitAfter is how long a container runs that succeeds; zero: for ever.
+	// exitAfter is how long the container runs until it succeeds; zero: forever.
 	exitAfter time.Duration
 }
 
-// reached tells whether a moment that has been set has come.
+// reached reports whether t is set and not after now.
 func reached(now, moment time.Time) bool { return !moment.IsZero() && !now.Before(moment) }
 
-// runInit carries an init container on and tells whether it is done.
+// runInit advances an init container and reports whether it is done.
 func (c *container) runInit(at conditions) bool {
 	if c.done() {
 		return true
@@ -103,10 +103,10 @@ func (c *container) runInit(at conditions) bool {
 	return true
 }
 
-// done tells whether an init container has succeeded.
+// done reports whether an init container has succeeded.
 func (c *container) done() bool { return c.phase == terminated && c.exitCode == 0 }
 
-// run carries a main container on.
+// run advances a main container.
 func (c *container) run(at conditions) {
 	if c.genuine(at) {
 		c.runProcess(at)
@@ -128,14 +128,14 @@ func (c *container) run(at conditions) {
 	}
 }
 
-// backOff pauses before the container is started once more.
+// backOff starts the pause before the next restart of the container.
 func (c *container) backOff(at conditions) {
 	pause := at.timing.backoff(c.restarts)
 	c.wait(at.now, reasonCrashLoop, fmt.Sprintf("back-off %s restarting failed container=%s", pause, c.spec.Name), pause)
 }
 
-// runWaiting ends a pause with a start or with a failure to pull. Without probes a container is ready
-// as soon as it runs, so that the time that it takes is spent here.
+// runWaiting ends a pause by a start or a failed pull. Without probes a container is ready as soon as it runs, so the
+// time until it is ready is spent here.
 func (c *container) runWaiting(at conditions) {
 	if c.due.IsZero() {
 		c.due = at.now
@@ -175,7 +175,7 @@ func (c *container) runRunning(at conditions) {
 	c.becomeReady(at)
 }
 
-// becomeReady makes a running container ready once its probes pass.
+// becomeReady makes a running container ready once its probes succeed.
 func (c *container) becomeReady(at conditions) {
 	switch {
 	case at.fault == NeverReady:
@@ -193,7 +193,7 @@ func (c *container) becomeReady(at conditions) {
 	}
 }
 
-// end returns when a running container ends: one that crashes, or one that succeeds.
+// end returns when a running container that crashes or succeeds exits.
 func (c *container) end(at conditions) time.Time {
 	switch {
 	case at.fault == CrashLoop && !c.due.IsZero():
@@ -207,7 +207,7 @@ func (c *container) end(at conditions) time.Time {
 	}
 }
 
-// probed tells whether being ready takes more than running.
+// probed reports whether the container has probes that readiness depends on.
 func (c *container) probed() bool {
 	return c.spec.StartupProbe != nil || c.spec.ReadinessProbe != nil
 }
@@ -234,7 +234,7 @@ func (c *container) terminate(now time.Time, exitCode int32, reason, message str
 	}
 }
 
-// next returns when the container has to be looked at again; zero: only when something happens.
+// next returns when the container has to be processed again; zero: only on an event.
 func (c *container) next() time.Time {
 	if c.phase == running && !c.ready && !c.readyAt.IsZero() {
 		return earlier(c.due, c.readyAt)
@@ -242,7 +242,7 @@ func (c *container) next() time.Time {
 	return c.due
 }
 
-// earlier returns the earlier of two moments, of which zero is never.
+// earlier returns the earlier of two times; the zero time means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// play runs a container for some seconds of simulated time and lists what it became, without repeats.
+// play runs a container for some seconds of simulated time and lists its states, without repeats.
 func play(c *container, length time.Duration, fault func(at time.Duration) Mode) []string {
 	begin := time.Unix(0, 0)
 	var states []string
@@ -60,18 +60,20 @@ func TestContainer(t *testing.T) {
 		"without probes it is ready once it runs": {
 			fault: always(""), want: []string{"", "ready"},
 		},
-		"a start-up probe holds up started": {
+		"a startup probe delays started": {
 			spec: corev1.Container{StartupProbe: probe}, fault: always(""), want: []string{"running", "ready"},
 		},
-		"a readiness probe holds up only ready": {
+		"a readiness probe delays only ready": {
 			spec: corev1.Container{ReadinessProbe: probe}, fault: always(""), want: []string{"started", "ready"},
 		},
-		"it crashes until it is healed": {
+		"it crashes until the fault is removed": {
 			spec:  corev1.Container{StartupProbe: probe},
 			fault: between(CrashLoop, 0, 6*time.Second),
-			want:  []string{"running", "terminated", "CrashLoopBackOff", "running", "terminated", "CrashLoopBackOff", "running", "ready"},
+			want: []string{
+				"running", "terminated", "CrashLoopBackOff", "running", "terminated", "CrashLoopBackOff", "running", "ready",
+			},
 		},
-		"a crash takes a ready container down": {
+		"a ready container crashes": {
 			spec:  corev1.Container{StartupProbe: probe},
 			fault: between(CrashLoop, 3*time.Second, 5*time.Second),
 			want:  []string{"running", "ready", "terminated", "CrashLoopBackOff", "running", "ready"},
@@ -83,10 +85,10 @@ func TestContainer(t *testing.T) {
 		"a container that runs needs no pull": {
 			fault: between(ImagePull, 3*time.Second, 5*time.Second), want: []string{"", "ready"},
 		},
-		"it never gets ready": {
+		"it never becomes ready": {
 			spec: corev1.Container{StartupProbe: probe}, fault: always(NeverReady), want: []string{"running"},
 		},
-		"a ready container loses its readiness, not its start": {
+		"a ready container becomes unready but stays started": {
 			spec:  corev1.Container{StartupProbe: probe},
 			fault: between(NeverReady, 3*time.Second, 5*time.Second),
 			want:  []string{"running", "ready", "started", "ready"},

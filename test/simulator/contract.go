@@ -2,7 +2,7 @@ package simulator
 
 import corev1 "k8s.io/api/core/v1"
 
-// What the simulator knows of the GPU stack. Written down here rather than taken from the operator's
+// What the simulator assumes about the GPU stack. It is repeated here instead of imported from the operator's
 // packages, so that a mistake there does not hide itself.
 const (
 	appLabel     = "app"
@@ -11,16 +11,16 @@ const (
 	appPlugin    = "nvidia-device-plugin-daemonset"
 	appValidator = "nvidia-operator-validator"
 
-	// deployPrefix precedes the operand's name in the node selector of its pods, but for the driver's and the
-	// toolkit's, which DaemonSets select by affinity: that is not in their pods.
+	// deployPrefix precedes the operand's name in the node selector of its pods, except for those of the driver and the
+	// toolkit, whose DaemonSets select nodes by affinity, which their pods do not have.
 	deployPrefix   = "nvidia.com/gpu.deploy."
 	operandDriver  = "driver"
 	operandToolkit = "container-toolkit"
 
-	// resourceGPU is what the device plugin advertises.
+	// resourceGPU is the resource that the device plugin advertises.
 	resourceGPU corev1.ResourceName = "nvidia.com/gpu"
 
-	// runtimePrefix starts the names of the runtime classes whose handler the toolkit installs.
+	// runtimePrefix is the prefix of the RuntimeClasses whose handler the toolkit installs.
 	runtimePrefix = "nvidia"
 
 	markerDriver  = "driver"
@@ -28,14 +28,14 @@ const (
 	markerPlugin  = "plugin"
 )
 
-// deployPaused is what k8s-driver-manager makes of a deploy label that is true, while it replaces the
+// deployPaused is the value that k8s-driver-manager gives to deploy labels that are true, while it replaces the
 // driver.
 const (
 	deployTrue   = "true"
 	deployPaused = "paused-for-driver-upgrade"
 )
 
-// pausedOperands are those whose pods k8s-driver-manager has leave the node before it unloads a driver.
+// pausedOperands are those whose pods k8s-driver-manager evicts from the node before it unloads a driver.
 var pausedOperands = []string{
 	"operator-validator", "container-toolkit", "device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm",
 	"nvsm", "mig-manager",
@@ -50,20 +50,20 @@ const (
 	discoveryOSVersion = "feature.node.kubernetes.io/system-os_release.VERSION_ID"
 
 	discoveryPrefix = "feature.node.kubernetes.io/"
-	// featureLabels is the annotation in which Node Feature Discovery lists its labels, without their
-	// prefix. gpu-node discover leaves a node alone that has it.
+	// featureLabels is the annotation in which Node Feature Discovery lists its labels, without their prefix. gpu-node
+	// discover does not change a node that has it.
 	featureLabels = "nfd.node.kubernetes.io/feature-labels"
 	// discoveredLabels is the annotation in which gpu-node discover lists its labels.
 	discoveredLabels = "nvidia.com/gpu-operator.discovered-labels"
 )
 
-// What marks a simulated node, and what its hardware and host are like. They are kept on the Node,
-// so that a test or a user can make one with nothing but the API.
+// Labels and annotations that mark a simulated node and describe its hardware and host. They are on the Node, so that
+// a test or a user can create one by the API alone.
 const (
-	// simulatedLabel is the label that the simulator selects nodes by, as kwok's own examples do.
+	// simulatedLabel is the label by which the simulator selects nodes, the same as in kwok's examples.
 	simulatedLabel = "type"
 	simulatedValue = "kwok"
-	// kwokAnnotation has kwok renew the node's lease.
+	// kwokAnnotation makes kwok renew the node's lease.
 	kwokAnnotation = "kwok.x-k8s.io/node"
 	kwokValue      = "fake"
 
@@ -72,10 +72,10 @@ const (
 	annotationDriverOnHost  = annotationPrefix + "driver-on-host"
 	annotationToolkitOnHost = annotationPrefix + "toolkit-on-host"
 	annotationProcesses     = annotationPrefix + "processes"
-	// annotationDiscovery says who labels the node; without it, it has been labelled from its creation.
+	// annotationDiscovery states what labels the node; without it the node is labelled from its creation.
 	annotationDiscovery = annotationPrefix + "discovery"
 
-	// ExitAfterAnnotation on a pod that is not to be restarted makes it succeed after this duration.
-	// Without it, such a pod runs until it is deleted.
+	// ExitAfterAnnotation makes a pod that does not restart succeed after this duration. Without it, such a pod runs
+	// until it is deleted.
 	ExitAfterAnnotation = annotationPrefix + "exit-after"
 )

@@ -20,7 +20,7 @@ const (
 	discoveryNever     = "never"
 )
 
-// discovered are the labels that node discovery gives to a machine.
+// discovered returns the labels that node discovery sets on the node of a machine.
 func discovered(os, version, kernel string, gpus int) map[string]string {
 	labels := map[string]string{
 		discoveryKernel:    kernel,
@@ -34,7 +34,7 @@ func discovered(os, version, kernel string, gpus int) map[string]string {
 	return labels
 }
 
-// listed names labels of discovery as Node Feature Discovery lists them.
+// listed returns discovery labels in the format of Node Feature Discovery's annotation.
 func listed(labels map[string]string) string {
 	var names []string
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -43,7 +43,7 @@ func listed(labels map[string]string) string {
 	return strings.Join(names, ",")
 }
 
-// discovers tells whether a simulated gpu-node discover has looked at the node, in a pod that lives.
+// discovers reports whether a running pod with a simulated gpu-node discover has processed the node.
 func (n *node) discovers() bool {
 	ran := func(c *container) bool { return c.program.verb == verbDiscover && c.done() }
 	for _, p := range n.pods {
@@ -54,7 +54,7 @@ func (n *node) discovers() bool {
 	return false
 }
 
-// writeDiscovery writes what gpu-node discover would, where it is only simulated.
+// writeDiscovery writes what gpu-node discover would write, if it is only simulated.
 func (n *node) writeDiscovery(ctx context.Context) error {
 	if n.host != nil || n.object.Annotations[annotationDiscovery] != discoveryByProgram || !n.discovers() {
 		return nil
@@ -71,13 +71,13 @@ func (n *node) writeDiscovery(ctx context.Context) error {
 	})
 }
 
-// splitOS takes apart what NodeSpec.node put together.
+// splitOS reverses the joining by NodeSpec.node.
 func splitOS(info corev1.NodeSystemInfo) (os, version string) {
 	os, version, _ = strings.Cut(info.OSImage, " ")
 	return os, version
 }
 
-// patchMetadata changes labels and annotations of the Node, and remembers it until the watch shows it.
+// patchMetadata changes labels and annotations of the Node, and keeps the result until the watch returns it.
 func (n *node) patchMetadata(ctx context.Context, metadata map[string]any) error {
 	metadata["uid"] = n.uid
 	patch, err := json.Marshal(map[string]any{"metadata": metadata})

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// smiFailure is how nvidia-smi ends without its kernel module.
+// smiFailure is the exit code of nvidia-smi without its kernel module.
 const smiFailure = 9
 
-// syncDriver brings the machine's driver up to the driver's pods: NVIDIA's container is simulated, but
-// what gpu-node finds of it is there.
+// syncDriver updates the machine's driver to the driver's pods: NVIDIA's container is simulated, but the files that
+// gpu-node reads exist.
 func (n *node) syncDriver() error {
 	if n.host == nil {
 		return nil
@@ -42,13 +42,13 @@ func (n *node) syncDriver() error {
 	return errors.Join(failures...)
 }
 
-// driverFails tells whether nvidia-smi fails on the node.
+// driverFails reports whether nvidia-smi fails on the node.
 func (n *node) driverFails() bool {
 	return n.sim.faults.of(n.name, []string{driverOperand}) == DriverFails
 }
 
-// awaitsPods tells whether k8s-driver-manager has to wait: a driver that is loaded is replaced only once
-// nothing of the stack uses it any more.
+// awaitsPods reports whether k8s-driver-manager has to wait: it only replaces a loaded driver once no pod of the
+// stack uses it.
 func (n *node) awaitsPods(p program) bool {
 	if !p.manager || n.host == nil || !n.host.ModulesLoaded() {
 		return false
@@ -58,7 +58,7 @@ func (n *node) awaitsPods(p program) bool {
 	})
 }
 
-// pauses tells whether k8s-driver-manager is at work on the node.
+// pauses reports whether k8s-driver-manager is running on the node.
 func (n *node) pauses() bool {
 	for _, p := range n.pods {
 		if p.ending() {
@@ -73,7 +73,7 @@ func (n *node) pauses() bool {
 	return false
 }
 
-// writePause pauses the operands, or ends that, by their deploy labels.
+// writePause pauses or resumes the operands by their deploy labels.
 func (n *node) writePause(ctx context.Context) error {
 	if n.host == nil {
 		return nil
@@ -84,7 +84,9 @@ func (n *node) writePause(ctx context.Context) error {
 	}
 	changes := map[string]string{}
 	for key, value := range n.object.Labels {
-		if operand, ok := strings.CutPrefix(key, deployPrefix); ok && value == from && slices.Contains(pausedOperands, operand) {
+		if operand, ok := strings.CutPrefix(key, deployPrefix); ok && value == from && slices.Contains(
+			pausedOperands, operand,
+		) {
 			changes[key] = to
 		}
 	}

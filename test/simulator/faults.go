@@ -6,14 +6,14 @@ import "sync"
 type Mode string
 
 const (
-	// CrashLoop: the container exits with 1 again and again, with growing pauses.
+	// CrashLoop: the container exits with 1 repeatedly, with growing backoff.
 	CrashLoop Mode = "CrashLoop"
-	// ImagePull: the image cannot be pulled. A container that already runs goes on.
+	// ImagePull: the image cannot be pulled. A container that already runs is not affected.
 	ImagePull Mode = "ImagePull"
-	// NeverReady: the container runs, but its probes never pass.
+	// NeverReady: the container runs, but its probes never succeed.
 	NeverReady Mode = "NeverReady"
-	// DriverFails, of the driver alone: its nvidia-smi fails. A driver container that is not ready yet does
-	// not get ready, one that is ready stays so, and nobody can prove the driver.
+	// DriverFails, only for the driver: its nvidia-smi fails. A driver container that is not ready yet does not become
+	// ready, a ready one stays ready, and no container can validate the driver.
 	DriverFails Mode = "DriverFails"
 )
 
@@ -25,7 +25,7 @@ type place struct {
 	operand, node string
 }
 
-// faults is what is broken. It is written by the user of the simulator and read by its workers.
+// faults are the injected faults. The user of the simulator writes them and its workers read them.
 type faults struct {
 	lock  sync.Mutex
 	modes map[place]Mode
@@ -46,7 +46,7 @@ func (f *faults) clear(at place) {
 	delete(f.modes, at)
 }
 
-// of returns the fault of the first of these operands that has one on the node.
+// of returns the first fault of these operands on the node.
 func (f *faults) of(node string, operands []string) Mode {
 	f.lock.Lock()
 	defer f.lock.Unlock()
@@ -58,14 +58,14 @@ func (f *faults) of(node string, operands []string) Mode {
 	return ""
 }
 
-// Break puts a fault on the first main container of an operand's pods on a node, also of those that
-// come later. The operand is named as in the deploy label, such as driver or operator-validator.
+// Break injects a fault into the first main container of an operand's present and future pods on a node. The operand
+// is named as in the deploy label, such as driver or operator-validator.
 func (s *Simulator) Break(operand, node string, mode Mode) {
 	s.faults.set(place{operand, node}, mode)
 	s.queue.Add(node)
 }
 
-// Heal takes the fault away. A pause that has begun is waited out, as a kubelet does.
+// Heal removes the fault. A backoff that has begun runs to its end, as with a kubelet.
 func (s *Simulator) Heal(operand, node string) {
 	s.faults.clear(place{operand, node})
 	s.queue.Add(node)

@@ -13,14 +13,14 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
-// reasonCreateError is what a kubelet gives where a container cannot be made from its manifest.
+// reasonCreateError is the kubelet's reason if a container cannot be created from its manifest.
 const reasonCreateError = "CreateContainerError"
 
-// stopped is what the processes of a deleted pod are given to end, where the API does not say.
+// stopped is the grace period for the processes of a deleted pod, if the API has none.
 const stopped = 30 * time.Second
 
-// genuine tells whether the container's program really runs. A fault of the container takes its place,
-// but one that merely concerns later starts lets a process go on.
+// genuine reports whether the container's program really runs. A fault of the container replaces it, except that a
+// fault which only concerns later starts does not end a running process.
 func (c *container) genuine(at conditions) bool {
 	if at.node.host == nil || c.program.verb == verbOther {
 		return false
@@ -28,8 +28,8 @@ func (c *container) genuine(at conditions) bool {
 	return at.fault == "" || c.process != nil && at.fault != CrashLoop
 }
 
-// runProcess carries on a container whose program really runs: it is started, its end is taken over,
-// and it is started again as a kubelet does, after ever longer pauses.
+// runProcess advances a container whose program really runs: starts it, reads its exit code, and restarts it as a
+// kubelet does, with growing backoff.
 func (c *container) runProcess(at conditions) {
 	switch c.phase {
 	case waiting:
@@ -42,14 +42,13 @@ func (c *container) runProcess(at conditions) {
 	case running:
 		c.watchProcess(at)
 	case terminated:
-		if c.comesBack(at) && reached(at.now, c.due) {
+		if c.willRestart(at) && reached(at.now, c.due) {
 			c.backOff(at)
 		}
 	}
 }
 
-// watchProcess looks at a container that runs. One whose process is missing was played while it had a
-// fault.
+// watchProcess checks a running container. One without a process was simulated while it had a fault.
 func (c *container) watchProcess(at conditions) {
 	if c.process == nil {
 		c.launch(at)
@@ -62,7 +61,7 @@ func (c *container) watchProcess(at conditions) {
 			reason = reasonError
 		}
 		c.terminate(at.now, exit.Code, reason, exit.Message)
-		if c.comesBack(at) {
+		if c.willRestart(at) {
 			c.last = c.state().Terminated
 			c.due = at.now.Add(at.timing.Crash)
 		}
@@ -71,10 +70,12 @@ func (c *container) watchProcess(at conditions) {
 	c.probe(at)
 }
 
-// probe makes a running container ready. The toolkit is once it has become the toolkit and its runtime has restarted,
-// which takes no time here: its start-up probe writes that down.
+// probe makes a running container ready. The toolkit is ready once gpu-node has executed it and its runtime has
+// restarted, which takes no time here: its startup probe writes the marker.
 func (c *container) probe(at conditions) {
-	if c.ready || c.spec.StartupProbe == nil || !slices.Contains(c.spec.StartupProbe.Exec.Command, labels.RestartedCommand) {
+	if c.ready || c.spec.StartupProbe == nil || !slices.Contains(
+		c.spec.StartupProbe.Exec.Command, labels.RestartedCommand,
+	) {
 		c.becomeReady(at)
 		return
 	}
@@ -88,9 +89,9 @@ func (c *container) probe(at conditions) {
 	}
 }
 
-// comesBack tells whether a container that has ended is started again: one that has failed, unless that
-// fails its pod, and a main container of a pod that is to run for ever.
-func (c *container) comesBack(at conditions) bool {
+// willRestart reports whether a container that has exited is restarted: one that has failed, unless that fails its pod,
+// and a main container of a pod that always restarts.
+func (c *container) willRestart(at conditions) bool {
 	switch at.pod.object.Spec.RestartPolicy {
 	case corev1.RestartPolicyNever:
 		return false
@@ -101,7 +102,7 @@ func (c *container) comesBack(at conditions) bool {
 	}
 }
 
-// launch starts the process. What keeps it from starting is shown, and tried again.
+// launch starts the process. If that fails, the error is reported and the start is retried.
 func (c *container) launch(at conditions) {
 	process, err := at.start(host.Container{
 		Pod: at.pod.object, Spec: c.spec, App: at.pod.app,
@@ -120,8 +121,8 @@ func (c *container) launch(at conditions) {
 	c.probe(at)
 }
 
-// provides tells whether the container does what its pod is there for: one that is to become another
-// program has done so.
+// provides reports whether the container does the work of its pod: gpu-node has executed the other program, if it is
+// to.
 func (c *container) provides() bool {
 	if !c.ready || c.process == nil || !c.process.Becomes() {
 		return c.ready
@@ -130,7 +131,7 @@ func (c *container) provides() bool {
 	return became
 }
 
-// stop ends the container's process for good, as when its pod is deleted.
+// stop ends the container's process permanently, as when its pod is deleted.
 func (c *container) stop(grace time.Duration) {
 	if c.process == nil {
 		return
@@ -139,7 +140,7 @@ func (c *container) stop(grace time.Duration) {
 	time.AfterFunc(grace, c.process.Kill)
 }
 
-// lingers tells whether a process of the container is still to end.
+// lingers reports whether a process of the container still runs.
 func (c *container) lingers() bool {
 	if c.process == nil {
 		return false
@@ -148,8 +149,8 @@ func (c *container) lingers() bool {
 	return !ended
 }
 
-// Host returns the machine of a node that runs processes; nil for any other node, and before the
-// simulator has seen the node.
+// Host returns the machine of a node that runs processes; nil for any other node, and before the simulator has
+// observed the node.
 func (s *Simulator) Host(node string) *host.Host {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -159,13 +160,13 @@ func (s *Simulator) Host(node string) *host.Host {
 	return nil
 }
 
-// Dir is where the machines of nodes that run processes are; empty where none can.
+// Dir returns the directory of the machines of nodes that run processes; empty if none can.
 func (s *Simulator) Dir() string { return s.dir }
 
-// CanRunProcesses returns why no node can run processes here, in one line; nil if one can.
+// CanRunProcesses returns why no node can run processes here, in one line; nil if they can.
 func (s *Simulator) CanRunProcesses() error { return s.noProcesses }
 
-// newHost makes the machine of a node that is to run processes.
+// newHost creates the machine of a node that runs processes.
 func (s *Simulator) newHost(n *node) (*host.Host, error) {
 	info := n.object.Status.NodeInfo
 	os, version := splitOS(info)
@@ -184,10 +185,10 @@ func (s *Simulator) newHost(n *node) (*host.Host, error) {
 	return made, nil
 }
 
-// hostDir is where the machine of a node is. A node that was made anew has another one.
+// hostDir returns the directory of a node's machine. A re-created node has another one.
 func (s *Simulator) hostDir(n *node) string { return filepath.Join(s.dir, n.name+"-"+string(n.uid)) }
 
-// close ends what runs on the node. What cannot be removed is left to the operating system.
+// close ends the processes of the node. Files that cannot be removed are left to the operating system.
 func (n *node) close() {
 	if n.host == nil {
 		return

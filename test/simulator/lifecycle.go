@@ -10,8 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Start runs the simulator until the context ends or Stop is called. It returns once the caches are
-// filled.
+// Start runs the simulator until the context ends or Stop is called. It returns once the caches are synced.
 func (s *Simulator) Start(ctx context.Context) error {
 	if s.CanRunProcesses() == nil {
 		if err := s.makeDir(); err != nil {
@@ -30,7 +29,7 @@ func (s *Simulator) Start(ctx context.Context) error {
 	go s.nodeInformer.RunWithContext(ctx)
 	go s.podInformer.RunWithContext(ctx)
 	if !cache.WaitForCacheSync(ctx.Done(), s.nodeInformer.HasSynced, s.podInformer.HasSynced) {
-		return fmt.Errorf("fill the simulator's caches: %w", context.Cause(ctx))
+		return fmt.Errorf("sync the simulator's caches: %w", context.Cause(ctx))
 	}
 	for range s.workers {
 		workers.Go(func() { s.work(ctx) })
@@ -38,7 +37,7 @@ func (s *Simulator) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the simulator and returns once no process and no file of its nodes is left.
+// Stop ends the simulator and returns once all processes and files of its nodes are removed.
 func (s *Simulator) Stop() {
 	if s.cancel != nil {
 		s.cancel()
@@ -46,14 +45,14 @@ func (s *Simulator) Stop() {
 	}
 }
 
-// makeDir makes the directory of the machines.
+// makeDir creates the directory of the machines.
 func (s *Simulator) makeDir() error {
 	if s.dir != "" {
 		return nil
 	}
 	dir, err := os.MkdirTemp("", "gpu-operator-nodes-")
 	if err != nil {
-		return fmt.Errorf("make a directory for the machines of nodes: %w", err)
+		return fmt.Errorf("create a directory for the machines of nodes: %w", err)
 	}
 	s.dir, s.temporary = dir, true
 	return nil

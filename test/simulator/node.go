@@ -12,18 +12,18 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
-// node is one simulated node: its host, and the pods that its kubelet runs. Only the worker that
-// holds the node's queue key touches it.
+// node is one simulated node: its host, and the pods that its kubelet runs. Only the worker that has the node's queue
+// key accesses it.
 type node struct {
 	sim  *Simulator
 	name string
 	uid  types.UID
 	ip   string
-	// object is the Node as the API last showed it.
+	// object is the Node as last read from the API.
 	object *corev1.Node
-	// host is the machine of a node that runs processes; nil where all is simulated.
+	// host is the machine of a node that runs processes; nil if everything is simulated.
 	host *host.Host
-	// smi is how nvidia-smi ends in that machine.
+	// smi is the exit code of nvidia-smi on that machine.
 	smi int
 
 	gpus          int64
@@ -31,9 +31,9 @@ type node struct {
 	toolkitOnHost bool
 
 	pods map[types.UID]*pod
-	// markers maps what is proven to the driver instance that it was proven with.
+	// markers maps each marker to the driver instance for which it was written.
 	markers map[string]string
-	// advertised is the number of allocatable GPUs that the API holds; negative: none was ever written.
+	// advertised is the number of allocatable GPUs in the API; negative: none was ever written.
 	advertised int64
 }
 
@@ -48,10 +48,10 @@ func (s *Simulator) newNode(object *corev1.Node) *node {
 	return n
 }
 
-// describe takes over what the API says of the node's hardware.
+// describe reads the node's hardware from its annotations.
 func (n *node) describe(object *corev1.Node) {
 	n.object = object
-	// A node without the annotations has no GPU and nothing on its host.
+	// Without the annotations the node has no GPU, and no driver or toolkit on its host.
 	n.gpus, _ = strconv.ParseInt(object.Annotations[annotationGPUs], 10, 64)
 	n.driverOnHost, _ = strconv.ParseBool(object.Annotations[annotationDriverOnHost])
 	n.toolkitOnHost, _ = strconv.ParseBool(object.Annotations[annotationToolkitOnHost])
@@ -62,7 +62,7 @@ func (n *node) describe(object *corev1.Node) {
 	}
 }
 
-// observe takes over what the API says of the node's pods.
+// observe updates the node's pods from the API.
 func (n *node) observe(now time.Time, pods []*corev1.Pod) error {
 	present := make(map[types.UID]bool, len(pods))
 	for _, object := range pods {
@@ -87,7 +87,7 @@ func (n *node) observe(now time.Time, pods []*corev1.Pod) error {
 	return errors.Join(failures...)
 }
 
-// clear removes what a pod that is gone leaves in the node's machine.
+// clear removes what a removed pod leaves on the node's machine.
 func (n *node) clear(p *pod) error {
 	if n.host == nil {
 		return nil
@@ -107,8 +107,7 @@ func (n *node) terminationTime(p *pod) time.Duration {
 	return ending
 }
 
-// advance carries all pods on until nothing more happens by now: one pod's progress may be what
-// another waits for.
+// advance advances all pods until nothing changes: one pod's progress may be what another waits for.
 func (n *node) advance(ctx context.Context, now time.Time) {
 	for before, after := "", n.facts(); before != after; {
 		before = after
@@ -119,7 +118,7 @@ func (n *node) advance(ctx context.Context, now time.Time) {
 	}
 }
 
-// facts sums up all that a pod may wait for.
+// facts returns everything that a pod may wait for.
 func (n *node) facts() string {
 	facts := n.driverInstance() + strconv.FormatBool(n.handlerInstalled())
 	for _, marker := range []string{markerDriver, markerToolkit, markerPlugin} {
@@ -128,7 +127,7 @@ func (n *node) facts() string {
 	return facts
 }
 
-// driverInstance names the driver that works now: one run of a driver container, or the host's.
+// driverInstance identifies the working driver: one run of a driver container, or the host's.
 func (n *node) driverInstance() string {
 	for _, p := range n.pods {
 		if p.drives() {
@@ -141,10 +140,10 @@ func (n *node) driverInstance() string {
 	return ""
 }
 
-// handlerInstalled tells whether the container runtime knows the GPU runtime handler.
+// handlerInstalled reports whether the container runtime has the GPU runtime handler.
 func (n *node) handlerInstalled() bool { return n.toolkitOnHost || n.runs(appToolkit) }
 
-// runs tells whether a pod of this app is ready.
+// runs reports whether a pod of this app is ready.
 func (n *node) runs(app string) bool {
 	for _, p := range n.pods {
 		if p.app == app && p.ready() {
@@ -154,13 +153,13 @@ func (n *node) runs(app string) bool {
 	return false
 }
 
-// proven tells whether a marker stands. One of another driver instance is stale.
+// proven reports whether a marker exists. One of another driver instance is stale.
 func (n *node) proven(marker string) bool {
 	instance := n.driverInstance()
 	return instance != "" && n.markers[marker] == instance
 }
 
-// provable tells whether a validation would succeed.
+// provable reports whether a validation would succeed.
 func (n *node) provable(marker string) bool {
 	switch {
 	case n.driverInstance() == "", n.driverFails():
@@ -180,7 +179,7 @@ func (n *node) prove(markers []string) {
 	}
 }
 
-// initDuration is what an init container takes once nothing blocks it.
+// initDuration returns how long an init container takes once nothing blocks it.
 func (n *node) initDuration(p program) time.Duration {
 	switch p.verb {
 	case verbWait, verbCopy, verbDiscover:
@@ -192,7 +191,7 @@ func (n *node) initDuration(p program) time.Duration {
 	}
 }
 
-// allocatable is the number of GPUs that the device plugin offers; negative: nothing to report.
+// allocatable returns the number of GPUs that the device plugin advertises; negative: nothing to report.
 func (n *node) allocatable() int64 {
 	switch {
 	case n.runs(appPlugin) && n.driverInstance() != "" && n.gpus > 0:
@@ -204,7 +203,7 @@ func (n *node) allocatable() int64 {
 	}
 }
 
-// next returns when the node has to be looked at again.
+// next returns when the node has to be processed again.
 func (n *node) next() time.Time {
 	var next time.Time
 	for _, p := range n.pods {

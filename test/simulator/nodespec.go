@@ -14,10 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// defaultGPUs is the number of GPUs of a node that does not say otherwise.
+// defaultGPUs is the default number of GPUs of a node.
 const defaultGPUs = 8
 
-// NodeSpec describes one node. The zero value of each field stands for the common case.
+// NodeSpec describes one node. The zero value of each field is the common case.
 type NodeSpec struct {
 	// Name defaults to gpu-00000 and so on.
 	Name string
@@ -29,21 +29,21 @@ type NodeSpec struct {
 	Arch string
 	// Runtime is the container runtime with its version: containerd://2.1.4.
 	Runtime string
-	// Kubelet is the kubelet's version; the API server's unless said: v1.36.3.
+	// Kubelet is the kubelet's version, such as v1.36.3; the default is the API server's.
 	Kubelet string
-	// GPUs defaults to 8; NoGPU makes a node without any, which discovery has still labelled.
+	// GPUs defaults to 8; NoGPU creates a node without any, which discovery still labels.
 	GPUs  int
 	NoGPU bool
-	// Advertised: the GPUs are allocatable from the beginning, as where a device plugin has registered. A simulator that
-	// has been started takes them back until the node's device plugin runs.
+	// Advertised: the GPUs are allocatable from the beginning, as if a device plugin had registered. A running simulator
+	// resets this until the node's device plugin runs.
 	Advertised bool
-	// Undiscovered: no Node Feature Discovery has labelled the node. It gets its labels once an init
-	// container has run gpu-node discover there.
+	// Undiscovered: Node Feature Discovery has not labelled the node. It is labelled once an init container has run
+	// gpu-node discover there.
 	Undiscovered bool
-	// NeverDiscovered: nobody labels the node, whatever runs there.
+	// NeverDiscovered: the node is never labelled, whatever runs there.
 	NeverDiscovered bool
-	// Processes has each container whose command is gpu-node really run it, in a machine of its own
-	// below a temporary directory. Needs Options.Programs.
+	// Processes makes each container whose command is gpu-node really run it, on a machine of its own below a temporary
+	// directory. Needs Options.Programs.
 	Processes bool
 	// DriverOnHost and ToolkitOnHost: they are part of the node's image.
 	DriverOnHost, ToolkitOnHost bool
@@ -55,12 +55,12 @@ type NodeSpec struct {
 	Unschedulable bool
 }
 
-// AddNodes creates n common GPU nodes and returns their names.
+// AddNodes creates n default GPU nodes and returns their names.
 func (s *Simulator) AddNodes(ctx context.Context, n int) ([]string, error) {
 	return s.AddNodesOf(ctx, n, NodeSpec{})
 }
 
-// AddNodesOf creates n nodes that are alike, whose spec names none, and returns their names.
+// AddNodesOf creates n nodes from a spec without a name, and returns their names.
 func (s *Simulator) AddNodesOf(ctx context.Context, n int, spec NodeSpec) ([]string, error) {
 	const parallel = 16
 	names := make([]string, n)
@@ -113,7 +113,7 @@ func (n NodeSpec) withDefaults(serial int64) NodeSpec {
 	return n
 }
 
-// node is what the API holds of a node when its kubelet and node discovery have reported.
+// node returns the Node as its kubelet and node discovery report it.
 func (n NodeSpec) node(serial int64) *corev1.Node {
 	resources := corev1.ResourceList{
 		corev1.ResourceCPU:              resource.MustParse("96"),
@@ -190,10 +190,12 @@ func (n NodeSpec) annotations() map[string]string {
 	return annotations
 }
 
-// nodeConditions are those of a healthy kubelet.
+// nodeConditions returns the conditions of a healthy kubelet.
 func nodeConditions(now metav1.Time) []corev1.NodeCondition {
 	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason string) corev1.NodeCondition {
-		return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, LastHeartbeatTime: now, LastTransitionTime: now}
+		return corev1.NodeCondition{
+			Type: kind, Status: status, Reason: reason, LastHeartbeatTime: now, LastTransitionTime: now,
+		}
 	}
 	return []corev1.NodeCondition{
 		condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory"),

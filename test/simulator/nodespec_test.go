@@ -6,7 +6,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-func TestWhoDiscoversANode(t *testing.T) {
+func TestNodeDiscovery(t *testing.T) {
 	const kernel = "feature.node.kubernetes.io/kernel-version.full"
 	tests := map[string]struct {
 		spec     NodeSpec
@@ -14,14 +14,15 @@ func TestWhoDiscoversANode(t *testing.T) {
 		features string
 		by       string
 	}{
-		"Node Feature Discovery, and its annotation says so": {
+		"Node Feature Discovery, with its annotation": {
 			spec: NodeSpec{}, labelled: true,
-			features: "kernel-version.full,pci-0302_10de.present,pci-10de.present,system-os_release.ID,system-os_release.VERSION_ID"},
-		"Node Feature Discovery, of a node without a GPU": {
+			features: "kernel-version.full,pci-0302_10de.present,pci-10de.present,system-os_release.ID," +
+				"system-os_release.VERSION_ID"},
+		"Node Feature Discovery, on a node without a GPU": {
 			spec: NodeSpec{NoGPU: true}, labelled: true,
 			features: "kernel-version.full,system-os_release.ID,system-os_release.VERSION_ID"},
 		"gpu-node, later": {spec: NodeSpec{Undiscovered: true}, by: "gpu-node"},
-		"nobody, whatever runs there": {
+		"never, whatever runs there": {
 			spec: NodeSpec{Undiscovered: true, NeverDiscovered: true}, by: "never"},
 	}
 	for name, tc := range tests {

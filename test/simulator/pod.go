@@ -12,9 +12,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
-// pod is one pod on a simulated node, as its kubelet knows it.
+// pod is one pod on a simulated node, as its kubelet tracks it.
 type pod struct {
-	// object is the pod as the API last showed it; its status is not read after the first time.
+	// object is the pod as last read from the API; its status is only read the first time.
 	object   *corev1.Pod
 	uid      types.UID
 	app      string
@@ -24,27 +24,27 @@ type pod struct {
 	ip      string
 
 	created time.Time
-	// sandbox: the sandbox stands, containers can be created.
+	// sandbox: the sandbox exists, containers can be created.
 	sandbox bool
-	// complaint is an event that waits to be written; complained stops a second one.
+	// complaint is an Event to be written; complained prevents a second one.
 	complaint  string
 	complained bool
 	inits      []*container
 	mains      []*container
-	// endAt is when a deleted pod has ended; zero while it lives.
+	// endAt is when a deleted pod has terminated; zero while it is not deleted.
 	endAt time.Time
-	// provided is the run of the driver's containers whose driver is in the node's machine.
+	// provided is the run of the driver's containers whose driver is installed on the node's machine.
 	provided string
-	// removed: the API holds it no more, though the watch may not have said so yet.
+	// removed: the API no longer has it, though the watch may not have reported that yet.
 	removed bool
-	// written is the status that the API holds, and writtenAt when it was written.
+	// written is the status in the API, and writtenAt when it was written.
 	written   *corev1.PodStatus
 	writtenAt time.Time
-	// report is when a status is due that waits for the next relist; zero: none does.
+	// report is when a status that waits for the next relist is due; zero: none waits.
 	report time.Time
 }
 
-// appOf is the app of a pod, whatever kind of nodes its DaemonSet is for: that is the end of the label's value.
+// appOf returns the app of a pod without the suffix for the pool or variant of nodes that its DaemonSet serves.
 func appOf(label string) string {
 	for _, app := range []string{appDriver, appToolkit} {
 		if strings.HasPrefix(label, app+"-") {
@@ -86,7 +86,7 @@ func newContainers(specs []corev1.Container, reason string, now time.Time) []*co
 	return containers
 }
 
-// advance carries the pod on as far as it gets by now.
+// advance advances the pod to the present.
 func (p *pod) advance(ctx context.Context, now time.Time, n *node) {
 	if p.ending() {
 		return
@@ -120,26 +120,26 @@ func (p *pod) advance(ctx context.Context, now time.Time, n *node) {
 	}
 }
 
-// exitAfter is how long the containers run of a pod that is made to succeed.
+// exitAfter returns how long the containers of a pod run until they succeed, if it is to succeed.
 func (p *pod) exitAfter() time.Duration {
 	if p.object.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return 0
 	}
-	// A malformed value is like none: the pod runs on, which a test notices.
+	// A malformed value is ignored: the pod keeps running, which a test notices.
 	after, _ := time.ParseDuration(p.object.Annotations[ExitAfterAnnotation])
 	return after
 }
 
-// ending tells whether the pod has been deleted and only has to end.
+// ending reports whether the pod is being deleted.
 func (p *pod) ending() bool { return p.removed || !p.endAt.IsZero() }
 
-// ready tells whether all containers are ready, from the node's point of view: what a deleted pod
-// provided is gone at once.
+// ready reports whether all containers are ready, from the node's point of view: what a deleted pod provided is gone
+// immediately.
 func (p *pod) ready() bool {
 	return !p.ending() && !slices.ContainsFunc(p.mains, func(c *container) bool { return !c.provides() })
 }
 
-// stop begins the end of a deleted pod.
+// stop starts the termination of a deleted pod.
 func (p *pod) stop(end time.Time) {
 	p.endAt = end
 	grace := stopped
@@ -151,26 +151,26 @@ func (p *pod) stop(end time.Time) {
 	}
 }
 
-// lingers tells whether processes of the pod are still to end.
+// lingers reports whether processes of the pod still run.
 func (p *pod) lingers() bool {
 	return slices.ContainsFunc(slices.Concat(p.inits, p.mains), (*container).lingers)
 }
 
-// drives tells whether the pod's driver works: its first container does, and the others build on that.
+// drives reports whether the pod's driver works: its first container provides it, and the others depend on that.
 func (p *pod) drives() bool {
 	return p.app == appDriver && !p.ending() && len(p.mains) > 0 && p.mains[0].provides()
 }
 
-// instance names this run of the container that drives.
+// instance identifies this run of the driver container.
 func (p *pod) instance() string { return string(p.uid) + "/" + p.mains[0].id() }
 
-// next returns when the pod has to be looked at again.
+// next returns when the pod has to be processed again.
 func (p *pod) next() time.Time {
 	if p.removed {
 		return time.Time{}
 	}
 	if p.ending() && p.lingers() {
-		// The end of a process is an event.
+		// The exit of a process is an event.
 		return time.Time{}
 	}
 	if p.ending() {

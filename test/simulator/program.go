@@ -8,11 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// verb is what a container does, as far as it matters here.
+// verb is what a container does, as far as it matters for the simulation.
 type verb string
 
 const (
-	// verbOther takes its time and depends on nothing.
+	// verbOther takes some time and depends on nothing.
 	verbOther    verb = ""
 	verbWait     verb = "wait"
 	verbValidate verb = "validate"
@@ -20,29 +20,29 @@ const (
 	verbExec     verb = "exec"
 	verbHold     verb = "hold"
 	verbDiscover verb = "discover"
-	// verbCompute is the program that runs a kernel on each GPU of its container, and no verb of gpu-node.
+	// verbCompute is the program that runs a kernel on each GPU of its container; it is not a command of gpu-node.
 	verbCompute verb = "compute"
 )
 
-// program is a container's command line, understood.
+// program is a container's parsed command line.
 type program struct {
 	verb verb
-	// markers are waited for (wait, exec) or proven (validate).
+	// markers are waited for (wait, exec) or written (validate).
 	markers []string
-	// afterDriver: it waits for the driver container of its own pod, whatever the markers say (exec).
+	// afterDriver: it waits for the driver container of its own pod, regardless of the markers (exec).
 	afterDriver bool
-	// manager: it is NVIDIA's k8s-driver-manager, which makes room for a new driver.
+	// manager: it is NVIDIA's k8s-driver-manager, which prepares the node for a new driver.
 	manager bool
 }
 
-// Names of the binaries whose command lines are understood.
+// Names of the binaries whose command lines are parsed.
 const (
 	onNodeProgram  = "gpu-node"
 	managerProgram = "driver-manager"
 	computeProgram = "gpu-node-cuda"
 )
 
-// readProgram recognises the on-node program by its binary's name, wherever it was copied to.
+// readProgram recognises the on-node program by its binary's name, in any directory.
 func readProgram(container corev1.Container) program {
 	argv := slices.Concat(container.Command, container.Args)
 	if len(argv) > 0 {
@@ -98,7 +98,7 @@ func flagValues(args []string, name string) []string {
 	return values
 }
 
-// blocked tells whether the program has to wait for something on its node.
+// blocked reports whether the program has to wait for something on its node.
 func (p program) blocked(n *node) bool {
 	if p.manager {
 		return n.awaitsPods(p)

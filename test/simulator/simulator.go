@@ -29,22 +29,22 @@ const (
 
 // Options configures a simulator.
 type Options struct {
-	// Config reaches the API server. It should have no rate limit.
+	// Config is the client configuration. It should have no rate limit.
 	Config *rest.Config
 	// Timing defaults to DefaultTiming.
 	Timing *Timing
-	// Seed decides how durations vary.
+	// Seed is the random seed for the variation of durations.
 	Seed int64
-	// Workers is how many nodes are worked on at a time; the default is 16.
+	// Workers is how many nodes are processed concurrently; the default is 16.
 	Workers int
-	// Programs let nodes run processes, see NodeSpec.Processes; without them, none does.
+	// Programs let nodes run processes, see NodeSpec.Processes; without them no node does.
 	Programs host.Programs
-	// Dir is where the machines of such nodes are made. The default is a temporary directory that goes
-	// away with the simulator; one that is named here is kept.
+	// Dir is the directory for the machines of such nodes, which is kept. The default is a temporary directory that is
+	// removed with the simulator.
 	Dir string
 }
 
-// Simulator plays all nodes that carry the label type=kwok.
+// Simulator simulates all nodes with the label type=kwok.
 type Simulator struct {
 	client  kubernetes.Interface
 	timing  Timing
@@ -56,15 +56,15 @@ type Simulator struct {
 	// serial numbers the nodes that were added, addresses the pods.
 	serial, addresses atomic.Int64
 
-	// programs and noProcesses are about nodes that run processes: what they run, or why none can.
+	// programs are the executables for nodes that run processes; noProcesses is why none can.
 	programs    host.Programs
 	noProcesses error
-	// server is the API server's address, as pods find it.
+	// server is the API server's address for pods.
 	server string
-	// dir holds the machines of the nodes, and is removed in the end if it is temporary.
+	// dir has the machines of the nodes, and is removed at the end if it is temporary.
 	dir       string
 	temporary bool
-	// cancel ends the simulator; ended is closed when nothing of it is left.
+	// cancel ends the simulator; ended is closed once everything is removed.
 	cancel context.CancelFunc
 	ended  chan struct{}
 
@@ -75,10 +75,10 @@ type Simulator struct {
 	nodes map[string]*node
 }
 
-// New prepares a simulator for an API server that runs. Start brings it to life.
+// New returns a simulator for a running API server. Call Start to run it.
 func New(opts Options) (*Simulator, error) {
 	cfg := rest.CopyConfig(opts.Config)
-	// Protobuf halves what watching a thousand nodes costs.
+	// Protobuf halves the cost of watching a thousand nodes.
 	cfg.ContentType = "application/vnd.kubernetes.protobuf"
 	cfg.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	client, err := kubernetes.NewForConfig(cfg)
@@ -87,12 +87,12 @@ func New(opts Options) (*Simulator, error) {
 	}
 	version, err := client.Discovery().ServerVersion()
 	if err != nil {
-		return nil, fmt.Errorf("ask for the server's version: %w", err)
+		return nil, fmt.Errorf("read the server's version: %w", err)
 	}
 	s := &Simulator{
 		client: client, timing: DefaultTiming(), workers: defaultWorkers,
 		kubelet: version.GitVersion, nodes: map[string]*node{},
-		// An outage of the API server must not put a node to sleep for minutes.
+		// After an outage of the API server a node must not back off for minutes.
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](50*time.Millisecond, 2*time.Second)),
 	}
@@ -107,11 +107,11 @@ func New(opts Options) (*Simulator, error) {
 	return s, s.prepareInformers()
 }
 
-// prepareProcesses finds out whether nodes can run processes.
+// prepareProcesses checks whether nodes can run processes.
 func (s *Simulator) prepareProcesses(opts Options) {
 	s.programs, s.server, s.dir = opts.Programs, opts.Config.Host, opts.Dir
 	if s.programs.GPUNode == "" || s.programs.StandIn == "" {
-		s.noProcesses = errors.New("the simulator was given no programs to run")
+		s.noProcesses = errors.New("Options.Programs is not set")
 		return
 	}
 	s.noProcesses = host.Check(s.programs)
@@ -139,7 +139,7 @@ func (s *Simulator) prepareInformers() error {
 	return nil
 }
 
-// nodeOf names the node that an object is or belongs to.
+// nodeOf returns the name of the node that an object is or belongs to.
 func nodeOf(object any) string {
 	switch object := object.(type) {
 	case *corev1.Node:
@@ -155,7 +155,7 @@ func nodeOf(object any) string {
 
 func indexByNode(object any) ([]string, error) { return []string{nodeOf(object)}, nil }
 
-// trim drops what is never read.
+// trim drops fields that are never read.
 func trim(object any) (any, error) {
 	if accessor, ok := object.(metav1.Object); ok {
 		accessor.SetManagedFields(nil)
@@ -163,8 +163,8 @@ func trim(object any) (any, error) {
 	return object, nil
 }
 
-// enqueuer adds the node that an object belongs to. Updates that only echo the simulator's own
-// writes are added too: looking at a node costs little, and writes nothing if nothing changed.
+// enqueuer enqueues the node that an object belongs to, also for updates caused by the simulator's own writes:
+// processing a node is cheap, and writes nothing without a change.
 func (s *Simulator) enqueuer() cache.ResourceEventHandlerFuncs {
 	add := func(object any) { s.queue.Add(nodeOf(object)) }
 	return cache.ResourceEventHandlerFuncs{
@@ -181,7 +181,7 @@ func (s *Simulator) work(ctx context.Context) {
 			return
 		}
 		if err := s.process(ctx, name); err != nil {
-			// With a conflict there is another pod by the name, or there are too many writers at the moment.
+			// On a conflict there is another pod with this name, or there are too many writers at the moment.
 			if ctx.Err() == nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				utilruntime.HandleError(err)
 			}
@@ -193,7 +193,7 @@ func (s *Simulator) work(ctx context.Context) {
 	}
 }
 
-// process carries one node on and writes what changed.
+// process advances one node and writes what changed.
 func (s *Simulator) process(ctx context.Context, name string) error {
 	object, err := s.nodeLister.Get(name)
 	if apierrors.IsNotFound(err) {
@@ -220,7 +220,7 @@ func (s *Simulator) process(ctx context.Context, name string) error {
 		if err := n.syncDriver(); err != nil {
 			return err
 		}
-		// A changed number of allocatable GPUs is what a validation may wait for.
+		// A validation may wait for a changed number of allocatable GPUs.
 		again, err = n.write(ctx, now)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
@@ -246,7 +246,7 @@ func (s *Simulator) podsOn(node string) ([]*corev1.Pod, error) {
 	return pods, nil
 }
 
-// nodeFor returns the state of a node; one that was made anew under its old name starts afresh.
+// nodeFor returns the state of a node; a re-created node gets a new state.
 func (s *Simulator) nodeFor(object *corev1.Node) (*node, error) {
 	s.lock.Lock()
 	defer s.lock.Unlock()

@@ -28,28 +28,28 @@ const (
 	validatorApp = "nvidia-operator-validator"
 )
 
-// bed is a control plane with the stack of testdata and a simulator.
-type bed struct {
+// env is a control plane with the stack of testdata and a simulator.
+type env struct {
 	client    kubernetes.Interface
 	simulator *simulator.Simulator
 }
 
 // TestSimulator runs all checks on one control plane, each on nodes of its own.
 func TestSimulator(t *testing.T) {
-	b := newBed(t)
+	e := newEnv(t)
 	t.Run("no programs", func(t *testing.T) {
-		_, err := b.simulator.AddNode(t.Context(), simulator.NodeSpec{Name: "processes-0", Processes: true})
-		if err == nil || !strings.Contains(err.Error(), "was given no programs to run") {
-			t.Errorf("a node that can run no processes is refused with %v", err)
+		_, err := e.simulator.AddNode(t.Context(), simulator.NodeSpec{Name: "processes-0", Processes: true})
+		if err == nil || !strings.Contains(err.Error(), "Options.Programs is not set") {
+			t.Errorf("a node that cannot run processes is refused with %v", err)
 		}
 	})
-	t.Run("order", func(t *testing.T) { checkOrder(t, b) })
-	t.Run("crash loop", func(t *testing.T) { checkCrashLoop(t, b) })
-	t.Run("device plugin", func(t *testing.T) { checkDevicePlugin(t, b) })
-	t.Run("quiet", func(t *testing.T) { checkQuiet(t, b) })
+	t.Run("order", func(t *testing.T) { checkOrder(t, e) })
+	t.Run("crash loop", func(t *testing.T) { checkCrashLoop(t, e) })
+	t.Run("device plugin", func(t *testing.T) { checkDevicePlugin(t, e) })
+	t.Run("quiet", func(t *testing.T) { checkQuiet(t, e) })
 }
 
-func newBed(t *testing.T) bed {
+func newEnv(t *testing.T) env {
 	t.Helper()
 	if _, err := cluster.EnsureBinaries(t.Context(), "", os.Stderr); err != nil {
 		t.Fatal(err)
@@ -76,29 +76,30 @@ func newBed(t *testing.T) bed {
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return bed{kubernetes.NewForConfigOrDie(c.Config), s}
+	return env{kubernetes.NewForConfigOrDie(c.Config), s}
 }
 
-// addNode makes a node that the stack's DaemonSets select; the operator is not here to label it.
-func (b bed) addNode(t *testing.T, name string) {
+// addNode creates a node with the labels that the stack's DaemonSets select, as no operator labels it.
+func (e env) addNode(t *testing.T, name string) {
 	t.Helper()
 	labels := map[string]string{}
 	for _, operand := range []string{"driver", "container-toolkit", "device-plugin", "operator-validator"} {
 		labels["nvidia.com/gpu.deploy."+operand] = "true"
 	}
-	if _, err := b.simulator.AddNode(t.Context(), simulator.NodeSpec{Name: name, Labels: labels}); err != nil {
+	if _, err := e.simulator.AddNode(t.Context(), simulator.NodeSpec{Name: name, Labels: labels}); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// follow calls see with each pod as it changes until it answers true.
-func (b bed) follow(t *testing.T, see func(pod *corev1.Pod) bool) {
+// follow calls see for each change of a pod until it returns true.
+func (e env) follow(t *testing.T, see func(pod *corev1.Pod) bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	seen := map[string]string{}
-	pods := cache.NewListWatchFromClient(b.client.CoreV1().RESTClient(), "pods", cluster.OperatorNamespace, fields.Everything())
-	// With an informer, since the API server drops a plain watch that it finds too slow.
+	pods := cache.NewListWatchFromClient(e.client.CoreV1().RESTClient(), "pods", cluster.OperatorNamespace,
+		fields.Everything())
+	// Use an informer, since the API server closes a plain watch that is too slow.
 	_, err := watchtools.UntilWithSync(ctx, pods, &corev1.Pod{}, nil, func(event watch.Event) (bool, error) {
 		pod, ok := event.Object.(*corev1.Pod)
 		if !ok || event.Type == watch.Deleted {
@@ -108,7 +109,7 @@ func (b bed) follow(t *testing.T, see func(pod *corev1.Pod) bool) {
 		return see(pod), nil
 	})
 	if err != nil {
-		t.Fatalf("did not come about (%v); the pods were last:\n%v", err, seen)
+		t.Fatalf("did not happen (%v); the last pods were:\n%v", err, seen)
 	}
 }
 
@@ -118,9 +119,9 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-func (b bed) gpus(t *testing.T, node string) (allocatable, capacity int64) {
+func (e env) gpus(t *testing.T, node string) (allocatable, capacity int64) {
 	t.Helper()
-	object, err := b.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
+	object, err := e.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,15 +129,15 @@ func (b bed) gpus(t *testing.T, node string) (allocatable, capacity int64) {
 	return a.Value(), c.Value()
 }
 
-// checkOrder shows that each node brings its stack up in the order that the init containers ask for.
-func checkOrder(t *testing.T, b bed) {
+// checkOrder shows that each node starts its stack in the order of the init containers' waits.
+func checkOrder(t *testing.T, e env) {
 	nodes := []string{"order-0", "order-1", "order-2"}
 	for _, node := range nodes {
-		b.addNode(t, node)
+		e.addNode(t, node)
 	}
 	order := map[string][]string{}
 	ready := 0
-	b.follow(t, func(pod *corev1.Pod) bool {
+	e.follow(t, func(pod *corev1.Pod) bool {
 		node, app := pod.Spec.NodeName, pod.Labels["app"]
 		if isReady(pod) && !slices.Contains(order[node], app) {
 			order[node] = append(order[node], app)
@@ -147,34 +148,34 @@ func checkOrder(t *testing.T, b bed) {
 	want := []string{driverApp, toolkitApp, pluginApp, validatorApp}
 	for _, node := range nodes {
 		if !slices.Equal(order[node], want) {
-			t.Errorf("%s got ready in the order %v, want %v", node, order[node], want)
+			t.Errorf("%s became ready in the order %v, want %v", node, order[node], want)
 		}
-		if allocatable, capacity := b.gpus(t, node); allocatable != 8 || capacity != 8 {
+		if allocatable, capacity := e.gpus(t, node); allocatable != 8 || capacity != 8 {
 			t.Errorf("%s has %d of %d GPUs allocatable, want 8 of 8", node, allocatable, capacity)
 		}
 	}
-	events, err := b.client.CoreV1().Events(cluster.OperatorNamespace).List(t.Context(),
+	events, err := e.client.CoreV1().Events(cluster.OperatorNamespace).List(t.Context(),
 		metav1.ListOptions{FieldSelector: "reason=FailedCreatePodSandBox"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Plugin and validator of each node need the runtime handler, and were there before it.
+	// Plugin and validator of each node need the runtime handler, and existed before it.
 	if got, want := len(events.Items), len(nodes)*2; got != want {
-		t.Errorf("%d pods complained about their sandbox, want %d", got, want)
+		t.Errorf("%d pods have sandbox Events, want %d", got, want)
 	}
 	for _, event := range events.Items {
 		if !strings.Contains(event.Message, `no runtime for "nvidia" is configured`) {
-			t.Errorf("event of %s says %q", event.InvolvedObject.Name, event.Message)
+			t.Errorf("the Event of %s has message %q", event.InvolvedObject.Name, event.Message)
 		}
 	}
 }
 
-// checkCrashLoop shows a fault that stands before the pod does, its effect, and its end.
-func checkCrashLoop(t *testing.T, b bed) {
+// checkCrashLoop shows a fault that is injected before the pod exists, its effect, and its removal.
+func checkCrashLoop(t *testing.T, e env) {
 	const node = "crash-0"
-	b.simulator.Break("driver", node, simulator.CrashLoop)
-	b.addNode(t, node)
-	b.follow(t, func(pod *corev1.Pod) bool {
+	e.simulator.Break("driver", node, simulator.CrashLoop)
+	e.addNode(t, node)
+	e.follow(t, func(pod *corev1.Pod) bool {
 		if pod.Spec.NodeName != node {
 			return false
 		}
@@ -183,13 +184,13 @@ func checkCrashLoop(t *testing.T, b bed) {
 		}
 		return pod.Labels["app"] == driverApp && hasCrashedTwice(pod)
 	})
-	b.simulator.Heal("driver", node)
-	b.follow(t, func(pod *corev1.Pod) bool {
+	e.simulator.Heal("driver", node)
+	e.follow(t, func(pod *corev1.Pod) bool {
 		return pod.Spec.NodeName == node && pod.Labels["app"] == validatorApp && isReady(pod)
 	})
 }
 
-// hasCrashedTwice tells whether the pod looks as a kubelet shows a crash loop.
+// hasCrashedTwice reports whether the pod has the status of a crash loop.
 func hasCrashedTwice(pod *corev1.Pod) bool {
 	if len(pod.Status.ContainerStatuses) == 0 || pod.Status.Phase != corev1.PodRunning {
 		return false
@@ -200,19 +201,21 @@ func hasCrashedTwice(pod *corev1.Pod) bool {
 		last != nil && last.ExitCode == 1 && last.Reason == "Error"
 }
 
-// checkDevicePlugin shows that GPUs go and come with the plugin's pod, and the capacity stays.
-func checkDevicePlugin(t *testing.T, b bed) {
+// checkDevicePlugin shows that allocatable GPUs follow the plugin's pod, and the capacity stays.
+func checkDevicePlugin(t *testing.T, e env) {
 	const node = "plugin-0"
-	b.addNode(t, node)
+	e.addNode(t, node)
 	var plugin string
-	b.follow(t, func(pod *corev1.Pod) bool {
+	e.follow(t, func(pod *corev1.Pod) bool {
 		if pod.Spec.NodeName == node && pod.Labels["app"] == pluginApp && isReady(pod) {
 			plugin = pod.Name
 		}
 		return plugin != ""
 	})
-	allocatable := b.followGPUs(t, node)
-	if err := b.client.CoreV1().Pods(cluster.OperatorNamespace).Delete(t.Context(), plugin, metav1.DeleteOptions{}); err != nil {
+	allocatable := e.followGPUs(t, node)
+	if err := e.client.CoreV1().Pods(cluster.OperatorNamespace).Delete(
+		t.Context(), plugin, metav1.DeleteOptions{},
+	); err != nil {
 		t.Fatal(err)
 	}
 	timeout := time.After(20 * time.Second)
@@ -223,18 +226,18 @@ func checkDevicePlugin(t *testing.T, b bed) {
 				t.Errorf("%d GPUs are allocatable, want %d", got, want)
 			}
 		case <-timeout:
-			t.Fatalf("never were %d GPUs allocatable", want)
+			t.Fatalf("%d GPUs never became allocatable", want)
 		}
 	}
-	if _, capacity := b.gpus(t, node); capacity != 8 {
+	if _, capacity := e.gpus(t, node); capacity != 8 {
 		t.Errorf("capacity is %d, want 8", capacity)
 	}
 }
 
 // followGPUs sends the number of allocatable GPUs of a node whenever it changes.
-func (b bed) followGPUs(t *testing.T, node string) <-chan int64 {
+func (e env) followGPUs(t *testing.T, node string) <-chan int64 {
 	t.Helper()
-	events, err := b.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + node})
+	events, err := e.client.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + node})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -256,21 +259,21 @@ func (b bed) followGPUs(t *testing.T, node string) <-chan int64 {
 	return counts
 }
 
-// checkQuiet shows that nothing is written about pods and nodes that do not change.
-func checkQuiet(t *testing.T, b bed) {
+// checkQuiet shows that nothing is written for pods and nodes that do not change.
+func checkQuiet(t *testing.T, e env) {
 	const window = 2 * time.Second
-	b.follow(t, func(*corev1.Pod) bool {
-		pods, err := b.client.CoreV1().Pods(cluster.OperatorNamespace).List(t.Context(), metav1.ListOptions{})
+	e.follow(t, func(*corev1.Pod) bool {
+		pods, err := e.client.CoreV1().Pods(cluster.OperatorNamespace).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return !isReady(&pod) })
 	})
-	list, err := b.client.CoreV1().Pods(cluster.OperatorNamespace).List(t.Context(), metav1.ListOptions{})
+	list, err := e.client.CoreV1().Pods(cluster.OperatorNamespace).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := b.client.CoreV1().Pods(cluster.OperatorNamespace).Watch(t.Context(),
+	events, err := e.client.CoreV1().Pods(cluster.OperatorNamespace).Watch(t.Context(),
 		metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 	if err != nil {
 		t.Fatal(err)

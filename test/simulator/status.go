@@ -47,7 +47,7 @@ func (c *container) status(pod *pod, isInit bool) corev1.ContainerStatus {
 	return status
 }
 
-// status is what a kubelet would report of the pod now.
+// status returns what a kubelet would report of the pod now.
 func (p *pod) status(now time.Time, hostIP string) *corev1.PodStatus {
 	started := seconds(p.created)
 	status := &corev1.PodStatus{
@@ -90,7 +90,7 @@ func (p *pod) phase() corev1.PodPhase {
 	}
 }
 
-// failed tells whether a pod that is never restarted has ended in vain.
+// failed reports whether a pod that is never restarted has failed.
 func (p *pod) failed() bool {
 	inVain := func(c *container) bool { return c.phase == terminated && c.exitCode != 0 }
 	running := func(c *container) bool { return c.phase != terminated }
@@ -109,7 +109,7 @@ func (p *pod) initialized() int {
 	return left
 }
 
-// conditions keeps those of others, such as PodScheduled, and the times of those that did not change.
+// conditions keeps the conditions of other writers, such as PodScheduled, and the times of unchanged ones.
 func (p *pod) conditions(now time.Time) []corev1.PodCondition {
 	uninitialized := names(p.inits, func(c *container) bool { return !c.done() })
 	unready := names(p.mains, func(c *container) bool { return !c.ready })
@@ -158,7 +158,7 @@ func condition(kind corev1.PodConditionType, holds bool, reason, message string)
 	return corev1.PodCondition{Type: kind, Status: corev1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// names lists the containers that a condition's message names.
+// names lists the containers for a condition's message.
 func names(containers []*container, listed func(*container) bool) string {
 	var list []string
 	for _, c := range containers {
@@ -169,5 +169,5 @@ func names(containers []*container, listed func(*container) bool) string {
 	return strings.Join(list, " ")
 }
 
-// seconds cuts a time to what the API stores, so that what was written compares equal.
+// seconds truncates a time to the API's precision, so that it compares equal when read.
 func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }

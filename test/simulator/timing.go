@@ -6,31 +6,30 @@ import (
 	"time"
 )
 
-// Timing is how long things take on a simulated node. Each duration is varied by Jitter, the same
-// way for the same seed.
+// Timing is how long steps take on a simulated node. Each duration is varied by Jitter, reproducibly for a seed.
 type Timing struct {
-	// Ready is how long the main containers of a pod take until they are ready, by the pod's label
-	// "app"; DefaultReady is for all other pods.
+	// Ready is how long the main containers of a pod take until they are ready, by the pod's label "app"; DefaultReady
+	// applies to all other pods.
 	Ready        map[string]time.Duration
 	DefaultReady time.Duration
-	// Validate is what "gpu-node validate" takes once it can succeed.
+	// Validate is how long "gpu-node validate" takes once it can succeed.
 	Validate time.Duration
-	// Init is what any init container takes that is not recognised.
+	// Init is how long an unrecognised init container takes.
 	Init time.Duration
-	// Crash is how long a container that crashes runs, and how long it then shows as terminated.
+	// Crash is how long a crashing container runs, and how long it is then shown as terminated.
 	Crash time.Duration
 	// Backoff is the first pause before a restart or another pull; it doubles up to BackoffMax.
 	Backoff, BackoffMax time.Duration
 	// Terminate is how long a deleted pod takes to end, unless its grace period is shorter.
 	Terminate time.Duration
-	// Relist is the least time between two reports of one pod: a kubelet looks once a second at what its containers
-	// do, and tells of several steps at once. 0 reports each step.
+	// Relist is the minimum time between two status updates of a pod: a kubelet relists its containers once a second,
+	// and reports several steps in one update. 0 reports each step.
 	Relist time.Duration
-	// Jitter is the part by which each duration may be longer or shorter.
+	// Jitter is the fraction by which each duration may be longer or shorter.
 	Jitter float64
 }
 
-// DefaultTiming has the proportions of a real node, in seconds rather than minutes.
+// DefaultTiming returns a timing with the proportions of a real node, in seconds instead of minutes.
 func DefaultTiming() Timing {
 	return Timing{
 		Ready: map[string]time.Duration{
@@ -50,7 +49,7 @@ func DefaultTiming() Timing {
 	}
 }
 
-// Scale returns the timing with every duration multiplied, such as by 0.1 for a fast test.
+// Scale returns the timing with every duration multiplied, for example by 0.1 for a fast test.
 func (t Timing) Scale(factor float64) Timing {
 	scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) * factor) }
 	ready := make(map[string]time.Duration, len(t.Ready))
@@ -79,7 +78,7 @@ func (t Timing) ready(app string) time.Duration {
 	return t.DefaultReady
 }
 
-// backoff returns the pause before the next attempt after so many failed ones.
+// backoff returns the pause before the next attempt after a number of failed ones.
 func (t Timing) backoff(failures int32) time.Duration {
 	pause := t.Backoff
 	for range min(failures, 30) {
@@ -91,7 +90,7 @@ func (t Timing) backoff(failures int32) time.Duration {
 	return min(pause, t.BackoffMax)
 }
 
-// dice varies durations: by chance, but the same for the same seed and subject.
+// dice varies durations pseudo-randomly, by seed and subject.
 type dice struct {
 	seed   int64
 	jitter float64

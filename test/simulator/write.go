@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// write brings the API up to the node's state. It tells whether the node's own status changed.
+// write updates the API to the node's state. It reports whether the node's own status changed.
 func (n *node) write(ctx context.Context, now time.Time) (nodeChanged bool, err error) {
 	var failures []error
 	for _, p := range n.pods {
 		err := n.writePod(ctx, p, now)
 		if apierrors.IsNotFound(err) {
-			// The watch is about to say so.
+			// The watch is about to report it.
 			p.removed = true
 			continue
 		}
@@ -59,7 +59,7 @@ func (n *node) writePod(ctx context.Context, p *pod, now time.Time) error {
 		return nil
 	}
 	patch, err := json.Marshal(map[string]any{
-		// With the UID the patch cannot hit a later pod of the same name.
+		// With the UID the patch cannot apply to a later pod of the same name.
 		"metadata": map[string]any{"uid": p.uid},
 		"status":   status,
 	})
@@ -75,7 +75,7 @@ func (n *node) writePod(ctx context.Context, p *pod, now time.Time) error {
 	return nil
 }
 
-// deletePod removes a pod that has ended.
+// deletePod removes a pod that has terminated.
 func (n *node) deletePod(ctx context.Context, p *pod) error {
 	err := n.sim.client.CoreV1().Pods(p.object.Namespace).Delete(ctx, p.object.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: new(int64),
@@ -88,7 +88,7 @@ func (n *node) deletePod(ctx context.Context, p *pod) error {
 	return nil
 }
 
-// complain reports that the pod's sandbox cannot be made.
+// complain reports that the pod's sandbox cannot be created.
 func (n *node) complain(ctx context.Context, p *pod) error {
 	now := metav1.Now()
 	event := &corev1.Event{
@@ -106,8 +106,8 @@ func (n *node) complain(ctx context.Context, p *pod) error {
 	return nil
 }
 
-// writeAllocatable reports the GPUs as a kubelet does: when the device plugin goes, none are
-// allocatable but the capacity stays.
+// writeAllocatable reports the GPUs as a kubelet does: without the device plugin none are allocatable but the
+// capacity stays.
 func (n *node) writeAllocatable(ctx context.Context) (changed bool, err error) {
 	want := n.allocatable()
 	if want == n.advertised {

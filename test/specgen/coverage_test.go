@@ -25,8 +25,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
-// contexts are what else a field needs to have an effect, by the start of its path. The longest that fits
-// holds, together with those of the blocks around it.
+// contexts are the further fields that a field needs to have an effect, by path prefix. The longest match applies,
+// merged with those of the enclosing blocks.
 var contexts = map[string]string{
 	"gds":                                     `{gds: {enabled: true}}`,
 	"gdrcopy":                                 `{gdrcopy: {enabled: true}}`,
@@ -51,7 +51,7 @@ var contexts = map[string]string{
 	"nodeDiscovery":                           `{nodeDiscovery: {mode: builtin}}`,
 }
 
-// shownBy are the fields whose effect is no rendered object, and the tests that show it.
+// shownBy are the fields whose effect is not a rendered object, and the tests that cover it.
 var shownBy = map[string]string{
 	"operator.refreshHelpers":   "TestANewReleaseKeepsTheLiveHelperImage",
 	"paused":                    "TestExtensions",
@@ -61,13 +61,13 @@ var shownBy = map[string]string{
 	"nodeStartup.onFailure":     "TestStartupTaints",
 }
 
-// shownByEnd are those that are shown for all blocks at once, by the end of their path.
+// shownByEnd are those covered for all blocks together, by path suffix.
 var shownByEnd = map[string]string{
 	".containerResources[].name": "TestResourcesOfAnUnknownContainerAreRefused",
 }
 
-// deprecated are the fields that are accepted for old policies alone, and why. Whoever sets one is told by
-// the condition DeprecatedFields.
+// deprecated are the fields that are only accepted for old policies, and why. The condition DeprecatedFields reports
+// their use.
 var deprecated = map[string]string{
 	"operator.defaultRuntime":     "each node's runtime is detected",
 	"operator.initContainer":      "no init container needs a CUDA image",
@@ -76,11 +76,11 @@ var deprecated = map[string]string{
 	"driver.useOpenKernelModules": "kernelModuleType took its place",
 	"dcgm.hostPort":               "had no effect in NVIDIA's operator either",
 	"cdi.default":                 "CDI is the default",
-	"psp":                         "Kubernetes has no pod security policies any more",
+	"psp":                         "Kubernetes no longer has pod security policies",
 	"kataManager":                 "NVIDIA's operator only removes it",
 }
 
-// waiting are the fields that wait for a later piece of the operator, and for which one.
+// waiting are the fields that need a later feature of the operator, and which one.
 var waiting = map[string]string{
 	"driver.upgradePolicy":    "driver upgrades",
 	"sandboxWorkloads.mode":   "VM workloads",
@@ -95,7 +95,7 @@ var waiting = map[string]string{
 	"validator.vgpuDevices":   "VM workloads",
 }
 
-// within finds the entry for the field or for a block around it.
+// within returns the entry for the field or an enclosing block.
 func within(field string, table map[string]string) (string, bool) {
 	for key, value := range table {
 		if field == key || strings.HasPrefix(field, key+".") {
@@ -105,7 +105,7 @@ func within(field string, table map[string]string) (string, bool) {
 	return "", false
 }
 
-// shownElsewhere names the test that shows what the field does.
+// shownElsewhere returns the test that covers the field.
 func shownElsewhere(field string) (string, bool) {
 	for end, test := range shownByEnd {
 		if strings.HasSuffix(field, end) {
@@ -115,8 +115,8 @@ func shownElsewhere(field string) (string, bool) {
 	return within(field, shownBy)
 }
 
-// TestEveryFieldDoesSomething: each field of the spec changes what is rendered or decided, or a named test
-// shows what it does, or it is known to be dead or to wait for a later piece.
+// TestEveryFieldDoesSomething: each field of the spec changes what is rendered or decided, or a named test covers it,
+// or it is listed as deprecated or waiting.
 func TestEveryFieldDoesSomething(t *testing.T) {
 	tests := namesOfTests(t)
 	all := fields(t)
@@ -134,7 +134,7 @@ func TestEveryFieldDoesSomething(t *testing.T) {
 		if test, shown := shownElsewhere(name); shown {
 			counts["covered"]++
 			if !tests[test] {
-				t.Errorf("%s is said to be shown by %s, which does not exist", name, test)
+				t.Errorf("%s is listed with the test %s, which does not exist", name, test)
 			}
 			continue
 		}
@@ -144,19 +144,22 @@ func TestEveryFieldDoesSomething(t *testing.T) {
 		}
 		t.Errorf("%s changes nothing", name)
 	}
-	t.Logf("covered %d, deprecated %d, waiting %d of %d", counts["covered"], counts["deprecated"], counts["waiting"], len(all))
+	t.Logf("covered %d, deprecated %d, waiting %d of %d", counts["covered"], counts["deprecated"], counts["waiting"],
+		len(all))
 	for _, table := range []map[string]string{deprecated, waiting, shownBy} {
 		for path := range table {
-			if !slices.ContainsFunc(all, func(f specgen.Field) bool { return f.String() == path || strings.HasPrefix(f.String(), path+".") }) {
-				t.Errorf("there is no field %s", path)
+			if !slices.ContainsFunc(
+				all, func(f specgen.Field) bool { return f.String() == path || strings.HasPrefix(f.String(), path+".") },
+			) {
+				t.Errorf("the spec has no field %s", path)
 			}
 		}
 	}
 }
 
-// A field that has no effect is told to whoever sets it.
-func TestDeprecatedFieldsAreTold(t *testing.T) {
-	told := func(spec map[string]any) string {
+// A deprecated field is reported when it is set.
+func TestDeprecatedFieldsAreReported(t *testing.T) {
+	reported := func(spec map[string]any) string {
 		policy := &v1.ClusterPolicy{Spec: specOf(t, spec)}
 		found := status.Compute(policy, status.Pass{Err: errors.New("not observed")})
 		return meta.FindStatusCondition(found.Conditions, v1.ConditionDeprecatedFields).Message
@@ -164,11 +167,13 @@ func TestDeprecatedFieldsAreTold(t *testing.T) {
 	for path := range deprecated {
 		spec := map[string]any{}
 		for _, field := range fields(t) {
-			if values := field.Values(); len(values) > 0 && (field.String() == path || strings.HasPrefix(field.String(), path+".")) {
+			if values := field.Values(); len(values) > 0 && (field.String() == path || strings.HasPrefix(
+				field.String(), path+".",
+			)) {
 				spec = specgen.Merge(spec, field.Spec(values[0]))
 			}
 		}
-		if message := told(spec); !strings.Contains(message, "spec."+path) {
+		if message := reported(spec); !strings.Contains(message, "spec."+path) {
 			t.Errorf("spec.%s: %q", path, message)
 		}
 	}
@@ -223,7 +228,7 @@ func decodeSpec(value map[string]any) (v1.ClusterPolicySpec, error) {
 	return spec, err
 }
 
-// outcome is all that a spec makes of a cluster that has work for every operand.
+// outcome returns everything that a spec results in for a cluster that needs every operand.
 func outcome(t *testing.T, value map[string]any) string {
 	t.Helper()
 	catalogue, err := operands.Catalogue()
@@ -265,30 +270,35 @@ func outcome(t *testing.T, value map[string]any) string {
 	return all.String()
 }
 
-// machines are nodes that give every operand work: two operating systems, one of them with a driver that
-// OpenShift's driver toolkit builds.
+// machines returns nodes that need every operand: two operating systems, one of them with a driver built by
+// OpenShift's driver toolkit.
 var machines = []nodeinfo.Facts{
 	{
 		Labels: map[string]string{"example.com/pool": "own"},
-		Name:   "ubuntu", HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeContainerd, RuntimeVersion: "2.1.4",
-		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64", MIGCapable: "true", MPSCapable: "true",
+		Name:   "ubuntu", HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer,
+		Runtime: nodeinfo.RuntimeContainerd, RuntimeVersion: "2.1.4",
+		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64", MIGCapable: "true",
+		MPSCapable: "true",
 	},
 	{
-		// Nobody has said what its GPUs are for.
+		// This node has no workload label.
 		Name: "unlabelled", HasGPU: true, Discovered: true, Runtime: nodeinfo.RuntimeContainerd, RuntimeVersion: "2.1.4",
 		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64",
 	},
 	{
-		Name: "vm", HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadVMPassthrough, Runtime: nodeinfo.RuntimeContainerd, RuntimeVersion: "2.1.4",
+		Name: "vm", HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadVMPassthrough,
+		Runtime: nodeinfo.RuntimeContainerd, RuntimeVersion: "2.1.4",
 		OSID: "ubuntu", OSVersion: "24.04", Kernel: "6.8.0-60-generic", Architecture: "amd64",
 	},
 	{
-		Name: "rhcos", HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeCRIO, RuntimeVersion: "1.34.1",
-		OSID: "rhcos", OSVersion: "4.18", OSTree: "418.94.202501221327-0", Kernel: "5.14.0-427.el9.x86_64", Architecture: "amd64", Distribution: "openshift",
+		Name: "rhcos", HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeCRIO,
+		RuntimeVersion: "1.34.1",
+		OSID:           "rhcos", OSVersion: "4.18", OSTree: "418.94.202501221327-0", Kernel: "5.14.0-427.el9.x86_64",
+		Architecture: "amd64", Distribution: "openshift",
 	},
 }
 
-// namesOfTests are all tests of the project.
+// namesOfTests returns the names of all tests of the project.
 func namesOfTests(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}

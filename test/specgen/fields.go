@@ -12,7 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config/crd"
 )
 
-// element stands in a path for the elements of a list.
+// element is the path segment for the elements of a list.
 const element = "[]"
 
 // nodePools is the list whose elements each select nodes.
@@ -21,22 +21,22 @@ const nodePools = "nodePools"
 // PoolLabels are those of the nodes that the pools of generated specs select.
 var PoolLabels = map[string]any{"example.com/pool": "own"}
 
-// Field is a part of the spec without further parts.
+// Field is a leaf of the spec.
 type Field struct {
-	// Path has the names from the spec down; "[]" stands for the elements of a list.
+	// Path has the names below the spec; "[]" is an element of a list.
 	Path   []string
 	Schema *apiextensionsv1.JSONSchemaProps
 }
 
-// String is the path as people write it: driver.env[].name.
+// String returns the dotted path: driver.env[].name.
 func (f Field) String() string {
 	return strings.ReplaceAll(strings.Join(f.Path, "."), "."+element, element)
 }
 
-// Name is the last name in the path.
+// Name returns the last name in the path.
 func (f Field) Name() string { return f.Path[len(f.Path)-1] }
 
-// Fields are all fields of the spec, sorted by path.
+// Fields returns all fields of the spec, sorted by path.
 func Fields() ([]Field, error) {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	if err := yaml.UnmarshalStrict(crd.ClusterPolicy, definition); err != nil {
@@ -48,7 +48,7 @@ func Fields() ([]Field, error) {
 	return fields, nil
 }
 
-// whole are the fields whose types Kubernetes defines; their parts are not told apart.
+// whole are the fields whose types Kubernetes defines; they are leaves.
 var whole = []string{"tolerations", "podSecurityContext", "taints"}
 
 func walk(path []string, schema *apiextensionsv1.JSONSchemaProps) []Field {
@@ -69,7 +69,7 @@ func walk(path []string, schema *apiextensionsv1.JSONSchemaProps) []Field {
 	return fields
 }
 
-// Spec is a spec with nothing but this field. Elements of a list get the name that tells them apart.
+// Spec returns a spec with only this field. An element of a list also gets its name if that is the key.
 func (f Field) Spec(value any) map[string]any {
 	for i := len(f.Path) - 1; i >= 0; i-- {
 		if f.Path[i] == element {
@@ -89,10 +89,10 @@ func (f Field) Spec(value any) map[string]any {
 	return spec
 }
 
-// hasNames tells whether the elements of the list are told apart by name.
+// hasNames reports whether the name is the key of the list's elements.
 func hasNames(list []string) bool { return list[len(list)-1] != "relabelings" }
 
-// elementName is the name of the only element of a list.
+// elementName returns the name of the only element of a list.
 func elementName(list []string) string {
 	switch list[len(list)-1] {
 	case "containerResources":
@@ -111,7 +111,7 @@ var containerOf = map[string]string{
 	"validator": "nvidia-operator-validator", "nodeDiscovery": "node-discovery",
 }
 
-// Merge puts what b says into a copy of a, block by block. Lists of b replace those of a.
+// Merge merges b into a copy of a, block by block. Lists of b replace those of a.
 func Merge(a, b map[string]any) map[string]any {
 	merged := maps.Clone(a)
 	if merged == nil {

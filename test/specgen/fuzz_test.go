@@ -8,8 +8,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/specgen"
 )
 
-// FuzzSpec plans and renders random specs with parts that the API server would not take. Whatever a spec
-// says, nothing panics, and what is rendered decodes strictly (render itself sees to that).
+// FuzzSpec plans and renders random specs, also with values that the API server would reject. No spec causes a panic,
+// and rendered objects decode strictly (render itself checks that).
 func FuzzSpec(f *testing.F) {
 	all, err := specgen.Fields()
 	if err != nil {
@@ -34,7 +34,7 @@ func FuzzSpec(f *testing.F) {
 			t.Skip()
 		}
 		if first, again := outcome(t, merged), outcome(t, merged); first != again {
-			t.Error("the same spec is rendered in two ways")
+			t.Error("the same spec is rendered differently")
 		}
 	})
 }

@@ -2,11 +2,11 @@ package specgen
 
 import "math/rand/v2"
 
-// Random is a spec of some fields with some of their values. Fields of one element of a list are chosen
-// together. It may contradict itself, which the API server then says.
+// Random returns a spec of some fields with some of their values. Fields of one element of a list are selected
+// together. The API server may reject contradictory fields.
 func Random(dice *rand.Rand, fields []Field) map[string]any {
 	spec := map[string]any{}
-	// Few fields or many: both find mistakes.
+	// Both few and many fields find bugs.
 	share := dice.Float64() * dice.Float64()
 	for _, field := range fields {
 		values := field.Values()
@@ -18,7 +18,7 @@ func Random(dice *rand.Rand, fields []Field) map[string]any {
 	return spec
 }
 
-// inList tells whether the field is a part of the elements of a list other than the name of a variable.
+// inList reports whether the field is a part of a list's elements other than the name of a variable.
 func (f Field) inList() bool {
 	for i, name := range f.Path {
 		if name == element {

@@ -19,12 +19,12 @@ func fields(t *testing.T) []specgen.Field {
 		t.Fatal(err)
 	}
 	if len(all) < 400 {
-		t.Fatalf("only %d fields: the walk has lost its way", len(all))
+		t.Fatalf("only %d fields: the walk misses some", len(all))
 	}
 	return all
 }
 
-// Each field has values that the API knows and that fit its pattern.
+// Each field has values, which match its enum and pattern.
 func TestValuesFit(t *testing.T) {
 	for _, field := range fields(t) {
 		values := field.Values()

@@ -6,8 +6,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// examples are values of fields whose schema alone does not tell what they mean, by the end of their path.
-// The first that fits holds.
+// examples are values of fields whose schema does not define their format, by path suffix. The first match applies.
 var examples = []struct {
 	end    string
 	values []any
@@ -61,16 +60,21 @@ var examples = []struct {
 	{"driverInstallDir", []any{"/opt/driver"}},
 	{"kubeletRootDir", []any{"/data/kubelet"}},
 	{"runtimeClass", []any{"gpu"}},
-	{"nodeStartup.taints", []any{[]any{map[string]any{"key": "example.com/gpu-starting", "value": "now", "effect": "NoSchedule"}}}},
+	{
+		"nodeStartup.taints",
+		[]any{[]any{map[string]any{"key": "example.com/gpu-starting", "value": "now", "effect": "NoSchedule"}}},
+	},
 	{"gracePeriod", []any{"90s", "1h30m"}},
 	{"args", []any{[]any{"--verbose"}}},
 }
 
-// Values are some that the API takes, each different from the others.
+// Values returns some distinct values that the API accepts.
 func (f Field) Values() []any {
 	path := f.String()
 	for _, example := range examples {
-		if path == example.end || strings.HasSuffix(path, "."+example.end) || strings.HasSuffix(path, example.end) && strings.HasPrefix(example.end, "[]") {
+		if path == example.end || strings.HasSuffix(path, "."+example.end) || strings.HasSuffix(
+			path, example.end,
+		) && strings.HasPrefix(example.end, "[]") {
 			return example.values
 		}
 	}
@@ -91,7 +95,7 @@ func valuesOf(schema *apiextensionsv1.JSONSchemaProps) []any {
 	case schema.Type == "integer":
 		values = []any{int64(2), int64(77)}
 	case schema.Type == "string":
-		// Fits names of objects, keys and free text.
+		// Valid as the name of an object, as a key and as free text.
 		values = []any{"example"}
 	case schema.Type == "array" && schema.Items.Schema.Type == "string":
 		values = []any{[]any{"example"}}

@@ -1,5 +1,5 @@
-// Command times prints how long each package of tests took, and fails where one took longer than its bound allows.
-// It reads what gotestsum writes with --jsonfile, one or more files.
+// Command times prints how long the tests of each package took, and fails if one exceeded its bound. It reads one or
+// more files that gotestsum writes with --jsonfile.
 package main
 
 import (
@@ -18,10 +18,10 @@ import (
 	"time"
 )
 
-// factor is what a busy machine may take more than the bound, which is for an idle one.
+// factor is how many times the bound, which is for an idle machine, a busy machine may take.
 const factor = 3
 
-// notable is the part of the common bound from which on a package is listed.
+// notable is the fraction of the common bound from which a package is listed.
 const notable = 2
 
 func main() {
@@ -49,19 +49,19 @@ func run(boundsFile string, results []string, out io.Writer) error {
 		}
 	}
 	if len(took) == 0 {
-		return errors.New("no package has a result: name files that gotestsum has written with --jsonfile")
+		return errors.New("no package has a result: give files that gotestsum has written with --jsonfile")
 	}
 	return judge(took, limits, out)
 }
 
-// bounds are those of the packages named, and rest that of each other one.
+// bounds are those of named packages, and rest applies to all others.
 type bounds struct {
 	rest time.Duration
 	of   map[string]time.Duration
 }
 
-// parseBounds reads lines of a package's path and seconds, of which one is about all others (*). Lines that begin with #
-// are comments.
+// parseBounds parses lines of a package path and seconds. The path * is the bound of all other packages. Lines that
+// begin with # are comments.
 func parseBounds(text string) (bounds, error) {
 	b := bounds{of: map[string]time.Duration{}}
 	for number, line := range strings.Split(text, "\n") {
@@ -74,15 +74,15 @@ func parseBounds(text string) (bounds, error) {
 		}
 		seconds, err := strconv.Atoi(fields[1])
 		if err != nil || seconds <= 0 {
-			return b, fmt.Errorf("line %d: %q is no number of seconds", number+1, fields[1])
+			return b, fmt.Errorf("line %d: %q is not a number of seconds", number+1, fields[1])
 		}
 		if b.of[fields[0]] != 0 {
-			return b, fmt.Errorf("line %d: %s has a bound already", number+1, fields[0])
+			return b, fmt.Errorf("line %d: %s already has a bound", number+1, fields[0])
 		}
 		b.of[fields[0]] = time.Duration(seconds) * time.Second
 	}
 	if b.rest = b.of["*"]; b.rest == 0 {
-		return b, errors.New("there is no bound for all other packages: add a line with *")
+		return b, errors.New("no bound for all other packages: add a line with *")
 	}
 	delete(b.of, "*")
 	return b, nil
@@ -97,7 +97,7 @@ func readFile(path string, took map[string]time.Duration) error {
 	return read(file, took)
 }
 
-// read adds the time of each package, as the events of go test -json have it; of one that ran more than once, all runs.
+// read adds the time of each package from the events of go test -json; the times of several runs add up.
 func read(events io.Reader, took map[string]time.Duration) error {
 	decoder := json.NewDecoder(bufio.NewReader(events))
 	for {
@@ -116,8 +116,8 @@ func read(events io.Reader, took map[string]time.Duration) error {
 	}
 }
 
-// judge prints the packages, the slowest first, and names those that took too long. Those far below the bound of all
-// others are counted only.
+// judge prints the packages, the slowest first, and returns an error with those that took too long. Packages far
+// below the common bound are only counted.
 func judge(took map[string]time.Duration, limits bounds, out io.Writer) error {
 	packages := slices.SortedFunc(maps.Keys(took), func(a, b string) int {
 		if c := int(took[b] - took[a]); c != 0 {
@@ -148,9 +148,11 @@ func judge(took map[string]time.Duration, limits bounds, out io.Writer) error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("writing the table: %w", err)
 	}
-	fmt.Fprintf(out, "%d more packages took less than %s each; all packages: %s\n", quick, limits.rest/notable, sum.Round(100*time.Millisecond))
+	fmt.Fprintf(out, "%d more packages took less than %s each; all packages: %s\n", quick, limits.rest/notable,
+		sum.Round(100*time.Millisecond))
 	if len(slow) > 0 {
-		return fmt.Errorf("more than %d times the bound: %s: make them faster, or raise the bound", factor, strings.Join(slow, ", "))
+		return fmt.Errorf("more than %d times the bound: %s: make them faster, or raise the bound", factor,
+			strings.Join(slow, ", "))
 	}
 	return nil
 }

@@ -26,15 +26,31 @@ func TestPackagesAreBounded(t *testing.T) {
 		prints []string
 		fails  string
 	}{
-		"within":              {events: event("pass", "example.com/slow", "", "299"), prints: []string{"4m59s", "1m40s", "example.com/slow"}},
-		"beyond":              {events: event("pass", "example.com/slow", "", "301"), fails: "3 times the bound: example.com/slow:"},
-		"all others, within":  {events: event("pass", "example.com/other", "", "29"), prints: []string{"example.com/other"}},
-		"all others, beyond":  {events: event("pass", "example.com/other", "", "31"), fails: "example.com/other"},
-		"quick ones":          {events: event("pass", "example.com/other", "", "1"), prints: []string{"1 more packages took less than 5s each; all packages: 1s"}},
-		"run again":           {events: event("fail", "example.com/slow", "", "250") + event("pass", "example.com/slow", "", "60"), fails: "example.com/slow"},
-		"tests do not count":  {events: event("pass", "example.com/slow", "TestIt", "300") + event("pass", "example.com/slow", "", "5"), prints: []string{"all packages: 5s"}},
-		"skipped, and output": {events: event("skip", "example.com/none", "", "0") + event("output", "example.com/a", "", "0"), fails: "no package has a result"},
-		"not JSON":            {events: "ok example.com/a 5s", fails: "reading results from "},
+		"within": {
+			events: event("pass", "example.com/slow", "", "299"), prints: []string{"4m59s", "1m40s", "example.com/slow"},
+		},
+		"beyond": {
+			events: event("pass", "example.com/slow", "", "301"), fails: "3 times the bound: example.com/slow:",
+		},
+		"all others, within": {events: event("pass", "example.com/other", "", "29"), prints: []string{"example.com/other"}},
+		"all others, beyond": {events: event("pass", "example.com/other", "", "31"), fails: "example.com/other"},
+		"quick ones": {
+			events: event("pass", "example.com/other", "", "1"),
+			prints: []string{"1 more packages took less than 5s each; all packages: 1s"},
+		},
+		"run again": {
+			events: event("fail", "example.com/slow", "", "250") + event("pass", "example.com/slow", "", "60"),
+			fails:  "example.com/slow",
+		},
+		"tests do not count": {
+			events: event("pass", "example.com/slow", "TestIt", "300") + event("pass", "example.com/slow", "", "5"),
+			prints: []string{"all packages: 5s"},
+		},
+		"skipped, and output": {
+			events: event("skip", "example.com/none", "", "0") + event("output", "example.com/a", "", "0"),
+			fails:  "no package has a result",
+		},
+		"not JSON": {events: "ok example.com/a 5s", fails: "reading results from "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g, dir := NewWithT(t), t.TempDir()
@@ -55,20 +71,20 @@ func TestPackagesAreBounded(t *testing.T) {
 	}
 }
 
-func TestBoundsThatMeanNothingAreRefused(t *testing.T) {
-	for text, says := range map[string]string{
-		"a 1":         "there is no bound for all other packages",
+func TestInvalidBoundsAreRefused(t *testing.T) {
+	for text, wantErr := range map[string]string{
+		"a 1":         "no bound for all other packages",
 		"* 1\na":      `line 2: want a package and seconds, not "a"`,
-		"* 1\na b":    `line 2: "b" is no number of seconds`,
-		"* 1\na 0":    `line 2: "0" is no number of seconds`,
-		"a 1\na 2\n*": "line 2: a has a bound already",
+		"* 1\na b":    `line 2: "b" is not a number of seconds`,
+		"* 1\na 0":    `line 2: "0" is not a number of seconds`,
+		"a 1\na 2\n*": "line 2: a already has a bound",
 	} {
 		_, err := parseBounds(text)
-		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(says)), text)
+		NewWithT(t).Expect(err).To(MatchError(ContainSubstring(wantErr)), text)
 	}
 }
 
-// The bounds of this project are of packages that there are.
+// The bounds of this project are for packages that exist.
 func TestTheBoundsOfThisProjectAreRead(t *testing.T) {
 	g := NewWithT(t)
 	text, err := os.ReadFile("../times.txt")

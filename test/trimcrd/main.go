@@ -32,7 +32,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) != 2 {
-		return fmt.Errorf("want the file of the definition and that of its properties, got %d files", len(args))
+		return fmt.Errorf("want two arguments, the file of the definition and that of its properties, got %d", len(args))
 	}
 	text, err := os.ReadFile(args[0])
 	if err != nil {
@@ -137,7 +137,7 @@ func withoutName(text, name string) string {
 func dropDescriptions(value any) {
 	switch value := value.(type) {
 	case map[string]any:
-		// A property may be called description, too: then it is a map.
+		// A property may also be named description: then it is a map.
 		if _, isText := value["description"].(string); isText {
 			delete(value, "description")
 		}

@@ -31,7 +31,7 @@ spec:
           strategy: {description: Strategy is none or single.}
           labels: {description: Labels of the pods., additionalProperties: {description: LabelValue is a value.}}
           list:
-            description: Env adds variables.
+            description: List adds variables.
             items:
               description: EnvVar is a variable.
               properties:

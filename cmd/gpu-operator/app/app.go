@@ -1,4 +1,4 @@
-// Package app is the command line of the manager. What is given by its caller are the waits of what runs in it.
+// Package app is the command line of the manager. The caller provides the timing of its controllers.
 package app
 
 import (
@@ -18,8 +18,8 @@ const (
 	envImage     = "OPERATOR_IMAGE"
 )
 
-// Main runs the command line of this process with these waits, until it is done or a signal ends it. After an error it
-// exits with code 1 and writes the error to standard error.
+// Main runs the command line of this process with this timing, until it is done or receives a signal. On an error it
+// writes the error to standard error and exits with code 1.
 func Main(timing Timing) {
 	if err := command(timing).ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
 		fmt.Fprintln(os.Stderr, "gpu-operator:", err)
@@ -31,12 +31,12 @@ func command(timing Timing) *cobra.Command {
 	o := options{timing: timing}
 	cmd := &cobra.Command{
 		Use:   "gpu-operator",
-		Short: "Makes the GPU nodes of a cluster ready, as its ClusterPolicy says",
-		Long: `Makes the GPU nodes of a cluster ready, as its ClusterPolicy says.
+		Short: "Makes the GPU nodes of a cluster ready, as its ClusterPolicy specifies",
+		Long: `Makes the GPU nodes of a cluster ready, as its ClusterPolicy specifies.
 
-It finds the cluster by --kubeconfig, KUBECONFIG or the pod it runs in, and reads two variables:
-  OPERATOR_NAMESPACE  the namespace of the operator and of everything it runs; required
-  OPERATOR_IMAGE      the image that it runs from, used for the helpers in the operands' pods`,
+It finds the cluster by --kubeconfig, KUBECONFIG or its pod, in this order, and reads two environment variables:
+  OPERATOR_NAMESPACE  the namespace of the operator and its operands; required
+  OPERATOR_IMAGE      the operator's own image, which the helper containers of the operands use`,
 		Version:       version.Version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -53,9 +53,12 @@ It finds the cluster by --kubeconfig, KUBECONFIG or the pod it runs in, and read
 	cmd.AddCommand(printCRDCommand(), applyCRDsCommand(), checkReadyCommand())
 	flags := cmd.Flags()
 	o.metrics.addFlags(flags)
-	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz; 0 turns them off")
-	flags.BoolVar(&o.leaderElect, "leader-elect", false, "work only while holding the lease, so that several may run")
-	flags.BoolVar(&o.debug, "debug", false, "log decisions too, not only changes")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "path of the kubeconfig; default KUBECONFIG, or the pod's own account")
+	flags.StringVar(&o.healthAddress, "health-probe-bind-address", ":8081",
+		"address of /healthz and /readyz; 0 disables them")
+	flags.BoolVar(&o.leaderElect, "leader-elect", false,
+		"reconcile only while holding the leader lease; required to run more than one replica")
+	flags.BoolVar(&o.debug, "debug", false, "log decisions too, not only changes to objects")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "",
+		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
 	return cmd
 }

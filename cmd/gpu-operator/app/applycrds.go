@@ -23,24 +23,24 @@ import (
 )
 
 const (
-	// definitionOwner owns the definition's fields. It is not the owner of what the operator applies: this
-	// runs with rights of its own.
+	// definitionOwner owns the definition's fields. It differs from the owner of what the operator applies: this command
+	// runs with its own rights.
 	definitionOwner = client.FieldOwner("gpu-operator-crds")
-	// servedWithin is how long the API server may take to serve what it has stored, which is about a second.
+	// servedWithin is how long the API server may take to serve what it has stored, usually about a second.
 	servedWithin = time.Minute
 )
 
-// applyCRDsCommand brings the definition in the cluster up to date. Helm does not: it installs what is in
-// crds/ once. The chart runs this before each upgrade.
+// applyCRDsCommand installs or updates the definition in the cluster. Helm only installs crds/ once and never updates
+// it, so the chart runs this before each upgrade.
 func applyCRDsCommand() *cobra.Command {
 	kubeconfig, existing := "", false
 	cmd := &cobra.Command{
 		Use:   "apply-crds",
-		Short: "Install this release's CustomResourceDefinition, or bring it up to date",
-		Long: `Install this release's CustomResourceDefinition, or bring it up to date.
+		Short: "Install or update this release's CustomResourceDefinition",
+		Long: `Install or update this release's CustomResourceDefinition.
 
-It needs the rights to get and patch customresourcedefinitions, and to create them where there is none yet.
-It ends with 0 when the definition is there, also when there was nothing to do.`,
+It needs permission to get and patch customresourcedefinitions, and to create them if there is none yet.
+It exits with 0 if the definition is up to date, also if it already was.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctrl.SetLogger(logger(false))
@@ -51,15 +51,17 @@ It ends with 0 when the definition is there, also when there was nothing to do.`
 			return applyCRDs(cmd.Context(), config, existing, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().BoolVar(&existing, "existing", false, "where there is none yet, do nothing: the installer brings it")
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "path of the kubeconfig; default KUBECONFIG, or the pod's own account")
+	cmd.Flags().BoolVar(&existing, "existing", false,
+		"do nothing if the definition does not exist yet: the installer creates it")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
+		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
 	return cmd
 }
 
 func applyCRDs(ctx context.Context, config *rest.Config, existing bool, out io.Writer) error {
 	definition := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(crd.ClusterPolicy, &definition.Object); err != nil {
-		return fmt.Errorf("decoding CustomResourceDefinition %s: %w: this is a defect of the operator", crd.Name, err)
+		return fmt.Errorf("decoding CustomResourceDefinition %s: %w: this is a bug in the operator", crd.Name, err)
 	}
 	c, err := client.New(config, client.Options{})
 	if err != nil {
@@ -69,7 +71,7 @@ func applyCRDs(ctx context.Context, config *rest.Config, existing bool, out io.W
 	before.SetGroupVersionKind(definition.GroupVersionKind())
 	err = c.Get(ctx, client.ObjectKeyFromObject(definition), before)
 	if existing && apierrors.IsNotFound(err) {
-		fmt.Fprintf(out, "There is no CustomResourceDefinition %s yet: the installer brings it\n", crd.Name)
+		fmt.Fprintf(out, "CustomResourceDefinition %s does not exist yet: the installer creates it\n", crd.Name)
 		return nil
 	}
 	if client.IgnoreNotFound(err) != nil {
@@ -88,8 +90,8 @@ func applyCRDs(ctx context.Context, config *rest.Config, existing bool, out io.W
 	return awaitServed(ctx, config, wanted.Object, out)
 }
 
-// awaitServed returns once the API server serves the new fields: a policy that is applied a moment too early
-// would lose them. Of several API servers it sees one.
+// awaitServed returns once the API server serves the new fields: a policy that is applied before loses them. With
+// several API servers it checks only one.
 func awaitServed(ctx context.Context, config *rest.Config, definition map[string]any, out io.Writer) error {
 	disco, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
@@ -99,21 +101,22 @@ func awaitServed(ctx context.Context, config *rest.Config, definition map[string
 	err = wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, servedWithin, true, func(context.Context) (bool, error) {
 		served, err := servedSchema(disco.OpenAPIV3())
 		if apierrors.IsForbidden(err) {
-			fmt.Fprintln(out, "The API server does not tell whether it serves it already")
+			fmt.Fprintln(out, "Not permitted to read the API server's schema: not waiting until it serves the definition")
 			return true, nil
 		}
 		if err != nil {
-			fmt.Fprintln(out, "Asking the API server what it serves:", err)
+			fmt.Fprintln(out, "Reading the API server's schema:", err)
 		}
 		return err == nil && len(crd.Missing(wanted, served)) == 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("the API server does not serve the new CustomResourceDefinition %s after %s: %w: run this once more", crd.Name, servedWithin, err)
+		return fmt.Errorf("the API server does not serve the new CustomResourceDefinition %s after %s: %w: run this "+
+			"command again", crd.Name, servedWithin, err)
 	}
 	return nil
 }
 
-// servedSchema is the schema of ClusterPolicy that the API server publishes; nil if none.
+// servedSchema returns the schema of ClusterPolicy that the API server publishes; nil if none.
 func servedSchema(published openapi.Client) (map[string]any, error) {
 	paths, err := published.Paths()
 	if err != nil {

@@ -20,19 +20,19 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// worstNodes is how many nodes that are not ready are named.
+// worstNodes limits how many nodes that are not ready are listed.
 const worstNodes = 10
 
-// checkReadyCommand waits until the operator says that a policy is ready. helm test runs it.
+// checkReadyCommand waits until the operator reports that a policy is ready. helm test runs it.
 func checkReadyCommand() *cobra.Command {
 	kubeconfig, timeout := "", time.Duration(0)
 	cmd := &cobra.Command{
 		Use:   "check-ready [NAME]",
-		Short: "Wait until a ClusterPolicy is ready, or say what is not",
-		Long: `Wait until a ClusterPolicy is ready, or say what is not. NAME is cluster-policy by default.
+		Short: "Wait until a ClusterPolicy is ready, or report what is not",
+		Long: `Wait until a ClusterPolicy is ready, or report what is not. NAME defaults to cluster-policy.
 
-It needs the rights to list and watch this one ClusterPolicy, and ends with 0 when the operator has seen its
-present spec and calls it ready.`,
+It needs permission to list and watch this one ClusterPolicy. It exits with 0 once the operator has observed the
+current spec and reports it as ready, and with 1 after the timeout.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctrl.SetLogger(logger(false))
@@ -48,7 +48,8 @@ present spec and calls it ready.`,
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait")
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "", "path of the kubeconfig; default KUBECONFIG, or the pod's own account")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", "",
+		"path of the kubeconfig (default: KUBECONFIG, or the pod's ServiceAccount)")
 	return cmd
 }
 
@@ -89,7 +90,7 @@ func checkReady(ctx context.Context, config *rest.Config, name string, timeout t
 	}
 }
 
-// nodesOf tells how many nodes are ready, where the policy says it.
+// nodesOf returns how many nodes are ready; empty if the policy does not report it.
 func nodesOf(policy *v1.ClusterPolicy) string {
 	if policy.Status.NodeSummary == nil {
 		return ""
@@ -97,19 +98,19 @@ func nodesOf(policy *v1.ClusterPolicy) string {
 	return ", " + policy.Status.NodeSummary.ReadyOfTotal + " GPU nodes"
 }
 
-// isReady tells whether the operator has seen the present spec and calls the policy ready.
+// isReady reports whether the operator has observed the current spec and reports the policy as ready.
 func isReady(policy *v1.ClusterPolicy) bool {
 	return policy.Status.State == v1.StateReady && policy.Status.ObservedGeneration == policy.Generation
 }
 
-// notReady tells what a policy is missing, worst first.
+// notReady returns an error that lists what is not ready, worst nodes first.
 func notReady(name string, waited time.Duration, policy *v1.ClusterPolicy) error {
 	if policy == nil {
-		return fmt.Errorf("there was no ClusterPolicy %s within %s: apply one", name, waited)
+		return fmt.Errorf("ClusterPolicy %s was not found within %s: apply it", name, waited)
 	}
 	lines := []string{fmt.Sprintf("ClusterPolicy %s is not ready after %s", name, waited)}
 	if policy.Status.ObservedGeneration != policy.Generation {
-		lines = append(lines, "the operator has not seen its present spec: does it run?")
+		lines = append(lines, "the operator has not observed the current spec: check that its pod is running")
 	}
 	if ready := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionReady); ready != nil {
 		lines = append(lines, ready.Reason+": "+ready.Message)
@@ -118,7 +119,8 @@ func notReady(name string, waited time.Duration, policy *v1.ClusterPolicy) error
 		if node.Ready || len(lines) > worstNodes {
 			continue
 		}
-		lines = append(lines, fmt.Sprintf("node %s, stage %s, operand %s: %s: %s", node.Name, node.Stage, node.Operand, node.Reason, node.Message))
+		lines = append(lines,
+			fmt.Sprintf("node %s, stage %s, operand %s: %s: %s", node.Name, node.Stage, node.Operand, node.Reason, node.Message))
 	}
 	return errors.New(strings.Join(lines, "\n  "))
 }

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// newMapper returns the mapper of the manager: it has the kinds of Kubernetes that are read from the caches all the time
-// at hand, which every cluster serves, and finds all others by discovery. The client asks the mapper with each read.
+// newMapper returns the mapper of the manager: built-in kinds that every cluster serves are mapped statically, since
+// the client consults the mapper on each read from the cache; all others are found by discovery.
 func newMapper(config *rest.Config, client *http.Client) (meta.RESTMapper, error) {
 	found, err := apiutil.NewDynamicRESTMapper(config, client)
 	if err != nil {
@@ -25,8 +25,10 @@ func newMapper(config *rest.Config, client *http.Client) (meta.RESTMapper, error
 func knownKinds() map[schema.GroupVersionKind]*meta.RESTMapping {
 	known := map[schema.GroupVersionKind]*meta.RESTMapping{}
 	add := func(version schema.GroupVersion, kind, resource string, scope meta.RESTScope) {
-		mapping := &meta.RESTMapping{Resource: version.WithResource(resource), GroupVersionKind: version.WithKind(kind), Scope: scope}
-		// The cache asks for the kind of the list.
+		mapping := &meta.RESTMapping{
+			Resource: version.WithResource(resource), GroupVersionKind: version.WithKind(kind), Scope: scope,
+		}
+		// The cache looks up the list kind.
 		known[version.WithKind(kind)], known[version.WithKind(kind+"List")] = mapping, mapping
 	}
 	add(corev1.SchemeGroupVersion, "Node", "nodes", meta.RESTScopeRoot)
@@ -38,7 +40,7 @@ func knownKinds() map[schema.GroupVersionKind]*meta.RESTMapping {
 	return known
 }
 
-// knownFirst maps the known kinds by itself.
+// knownFirst maps the known kinds without discovery.
 type knownFirst struct {
 	meta.RESTMapper
 	known map[schema.GroupVersionKind]*meta.RESTMapping

@@ -14,7 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Who asks for metrics is reviewed by the API server.
+// The API server authenticates and authorizes clients of the metrics endpoint.
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
@@ -25,33 +25,39 @@ const (
 	flagMetricsCASecret = "metrics-ca-secret"
 )
 
-// metricsOptions say how the manager's metrics are served.
+// metricsOptions configures how the manager's metrics are served.
 type metricsOptions struct {
 	address, certDir, caSecret string
 	secure                     bool
 }
 
 func (o *metricsOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.address, "metrics-bind-address", ":8080", "address of the metrics endpoint; 0 turns it off")
-	flags.BoolVar(&o.secure, flagMetricsSecure, true, "serve metrics by HTTPS to those who may get /metrics; false is plain HTTP for everybody")
-	flags.StringVar(&o.certDir, flagMetricsCertDir, "", "directory of tls.crt and tls.key for metrics, read again when they change; default: a self-signed certificate")
-	flags.StringVar(&o.caSecret, flagMetricsCASecret, "", "Secret in the operator's namespace whose ca.crt vouches for that certificate; the ServiceMonitor names it")
+	flags.StringVar(&o.address, "metrics-bind-address", ":8080", "address of the metrics endpoint; 0 disables it")
+	flags.BoolVar(&o.secure, flagMetricsSecure, true,
+		"serve metrics over HTTPS to clients that may get /metrics; false serves plain HTTP without authorization")
+	flags.StringVar(&o.certDir, flagMetricsCertDir, "",
+		"directory with tls.crt and tls.key for metrics, reloaded when they change (default: a self-signed certificate)")
+	flags.StringVar(&o.caSecret, flagMetricsCASecret, "",
+		"Secret in the operator's namespace with the ca.crt that signed the certificate; the ServiceMonitor refers to it")
 }
 
-// check refuses contradictions, and a certificate that is not there: the server would make its own in silence.
+// check rejects contradicting flags and a missing certificate, for which the server would silently generate its own.
 func (o *metricsOptions) check() error {
 	if !o.secure && (o.certDir != "" || o.caSecret != "") {
-		return fmt.Errorf("--%s and --%s are for HTTPS: remove them, or --%s=false", flagMetricsCertDir, flagMetricsCASecret, flagMetricsSecure)
+		return fmt.Errorf("--%s and --%s need HTTPS: remove them, or remove --%s=false", flagMetricsCertDir,
+			flagMetricsCASecret, flagMetricsSecure)
 	}
 	if o.caSecret != "" && o.certDir == "" {
-		return fmt.Errorf("--%s is set without --%s: a self-signed certificate has nobody who vouches for it", flagMetricsCASecret, flagMetricsCertDir)
+		return fmt.Errorf("--%s is set without --%s: a self-signed certificate has no CA; set both flags or neither",
+			flagMetricsCASecret, flagMetricsCertDir)
 	}
 	if o.certDir == "" {
 		return nil
 	}
 	for _, name := range []string{"tls.crt", "tls.key"} {
 		if _, err := os.Stat(filepath.Join(o.certDir, name)); err != nil {
-			return fmt.Errorf("--%s=%s has no usable %s: %w: mount the Secret of the certificate there", flagMetricsCertDir, o.certDir, name, errors.Unwrap(err))
+			return fmt.Errorf("--%s=%s has no usable %s: %w: mount the Secret with the certificate there", flagMetricsCertDir,
+				o.certDir, name, errors.Unwrap(err))
 		}
 	}
 	return nil
@@ -61,13 +67,13 @@ func (o *metricsOptions) server() metricsserver.Options {
 	options := metricsserver.Options{BindAddress: o.address}
 	if o.secure {
 		options.SecureServing, options.CertDir, options.FilterProvider = true, o.certDir, metricsauth.Filter
-		// A scrape needs no streams, and who has no token should have few ways to keep the server busy.
+		// A scrape needs no HTTP/2 streams; without them an unauthenticated client has fewer ways to keep the server busy.
 		options.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
 	}
 	return options
 }
 
-// endpoint is what the ServiceMonitor must know of it.
+// endpoint returns what the ServiceMonitor needs to scrape it.
 func (o *metricsOptions) endpoint() operand.MetricsEndpoint {
 	return operand.MetricsEndpoint{Plain: !o.secure, Certified: o.certDir != "", CASecret: o.caSecret}
 }

@@ -49,15 +49,15 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
-// leaseName is that of NVIDIA's operator too, so that the two never work in one namespace at once.
+// leaseName is also that of NVIDIA's operator, so that only one of the two is active in a namespace.
 const leaseName = "53822513.nvidia.com"
 
-// A lease holds for leaseDuration after it was renewed. A leader that has not renewed it for renewDeadline ends, and does
-// not write from then on.
+// A lease is valid for leaseDuration after it was renewed. A leader that has not renewed it for renewDeadline exits,
+// and writes nothing from then on.
 const leaseDuration, renewDeadline = 15 * time.Second, 10 * time.Second
 
-// Leader election needs its lease and tells of a change of leader in an event, to which package events has the
-// right. No such event is of the same leader twice, so that none is ever counted up.
+// Leader election needs its lease, and records a change of leader in an Event, which the rights of package events
+// cover. No such Event repeats for the same leader, so none is ever aggregated.
 // +kubebuilder:rbac:groups=coordination.k8s.io,namespace=gpu-operator,resources=leases,verbs=get;create;update
 
 type options struct {
@@ -69,12 +69,12 @@ type options struct {
 	timing             Timing
 }
 
-// run starts the manager and returns when it ends.
+// run starts the manager and returns when it stops.
 func run(ctx context.Context, o options) error {
-	beFrugal()
+	limitResources()
 	ctrl.SetLogger(logger(o.debug))
 	if o.namespace == "" {
-		return fmt.Errorf("%s is not set: set it to the namespace that the operator and its operands run in", envNamespace)
+		return fmt.Errorf("%s is not set: set it to the namespace of the operator and its operands", envNamespace)
 	}
 	if err := o.metrics.check(); err != nil {
 		return err
@@ -86,7 +86,8 @@ func run(ctx context.Context, o options) error {
 	meter := metrics.New(clock.RealClock{})
 	config.Wrap(meter.CountWrites)
 	if o.leaderElect {
-		config.Wrap(leadership.New(types.NamespacedName{Namespace: o.namespace, Name: leaseName}, renewDeadline, clock.RealClock{}, ctrl.Log).Wrap)
+		config.Wrap(leadership.New(types.NamespacedName{Namespace: o.namespace, Name: leaseName}, renewDeadline,
+			clock.RealClock{}, ctrl.Log).Wrap)
 	}
 	mgr, err := newManager(config, o)
 	if err != nil {
@@ -101,39 +102,40 @@ func run(ctx context.Context, o options) error {
 	if err := addControllers(ctx, mgr, meter, o); err != nil {
 		return err
 	}
-	tellServer(config, mgr.GetHTTPClient(), ctrl.Log)
+	logServerVersion(config, mgr.GetHTTPClient(), ctrl.Log)
 	ctrl.Log.Info("Starting", "version", version.Version, "namespace", o.namespace)
 	return mgr.Start(ctx)
 }
 
-// garbage is how much the heap grows before it is collected, in percent of what is in use; the default of Go is 100.
-const garbage = 60
+// gcPercent is how much the heap may grow before a collection, in percent of the live heap; Go's default is 100.
+const gcPercent = 60
 
-// beFrugal has one core run Go code and the heap stay small, unless GOMAXPROCS and GOGC say otherwise. The work fits in
-// one core; with all those of a node the garbage collector takes idle ones, which others could use. At 1,000 nodes the
-// heap is most of the memory.
-func beFrugal() {
+// limitResources sets GOMAXPROCS to 1 and GOGC to gcPercent, unless the environment sets them. The work fits in one
+// core; with all cores of a node the garbage collector would use idle ones. At 1,000 nodes the heap is most of the
+// memory.
+func limitResources() {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
 	}
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(garbage)
+		debug.SetGCPercent(gcPercent)
 	}
 }
 
-// logger writes JSON lines. Stack traces are for panics: a failed call is told by its error.
+// logger writes JSON lines. Only panics get stack traces: an error is enough for a failed call.
 func logger(debug bool) logr.Logger {
 	level := zapcore.InfoLevel
 	if debug {
 		level = zapcore.DebugLevel
 	}
-	return zap.New(zap.Level(level), zap.StacktraceLevel(zapcore.PanicLevel), zap.RawZapOpts(uberzap.WrapCore(func(core zapcore.Core) zapcore.Core {
-		return lazy{core}
-	})))
+	return zap.New(zap.Level(level), zap.StacktraceLevel(zapcore.PanicLevel),
+		zap.RawZapOpts(uberzap.WrapCore(func(core zapcore.Core) zapcore.Core {
+			return lazy{core}
+		})))
 }
 
-// lazy encodes what a logger is given when something is logged: controller-runtime makes a logger with values for each
-// reconcile, and most log nothing.
+// lazy encodes a logger's values only when something is logged: controller-runtime creates a logger with values for
+// each reconcile, and most reconciles log nothing.
 type lazy struct{ zapcore.Core }
 
 // With implements zapcore.Core.
@@ -148,7 +150,8 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The server's own fairness limits the operator; a limit here would only delay a thousand nodes.
+	// API Priority and Fairness limits the operator on the server; a client-side limit would only delay a thousand
+	// nodes.
 	config.QPS = -1
 	config.UserAgent = "gpu-operator/" + version.Version
 	return config, nil
@@ -179,8 +182,8 @@ func newManager(config *rest.Config, o options) (manager.Manager, error) {
 	})
 }
 
-// cacheOptions keep the caches small: only what is the operator's, only in its namespace, only the
-// fields that are read.
+// cacheOptions keeps the caches small: only the operator's objects, only in its namespace, only the fields that are
+// read.
 func cacheOptions(namespace string) cache.Options {
 	managed := k8slabels.SelectorFromSet(k8slabels.Set{labels.ManagedBy: labels.ManagedByValue})
 	return cache.Options{
@@ -195,33 +198,33 @@ func cacheOptions(namespace string) cache.Options {
 	}
 }
 
-// checkAPI refuses to start on a cluster that does not know ClusterPolicy: the manager would wait
-// for its cache in silence.
+// checkAPI fails on a cluster without the CRD ClusterPolicy, where the manager would silently wait for its cache.
 func checkAPI(mapper meta.RESTMapper) error {
 	_, err := mapper.RESTMapping(v1.ClusterPolicyKind.GroupKind(), v1.ClusterPolicyKind.Version)
 	if meta.IsNoMatchError(err) {
-		return fmt.Errorf("the cluster has no kind ClusterPolicy in %s: install the CRD first (config/crd, or make install)", v1.GroupVersion)
+		return fmt.Errorf("the cluster has no kind ClusterPolicy in %s: install the CRD first (config/crd, or make install)",
+			v1.GroupVersion)
 	}
 	if err != nil {
-		return fmt.Errorf("asking the cluster for kind ClusterPolicy: %w", err)
+		return fmt.Errorf("discovering kind ClusterPolicy: %w", err)
 	}
 	return nil
 }
 
-// addControllers is the one list of what runs.
+// addControllers adds all controllers to the manager.
 func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Meter, o options) error {
 	catalogue, err := operands.Catalogue()
 	if err != nil {
-		return fmt.Errorf("the catalogue of operands is broken: %w", err)
+		return fmt.Errorf("the catalogue of operands is invalid, which is a bug in the operator: %w", err)
 	}
 	shared := cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()}
 	images, err := observe.DriverToolkitCache(mgr.GetConfig(), shared)
 	if err != nil {
-		return fmt.Errorf("preparing the watch of the driver toolkit: %w", err)
+		return fmt.Errorf("setting up the watch of the driver toolkit: %w", err)
 	}
 	references, err := observe.ReferenceCache(mgr.GetConfig(), o.namespace, shared)
 	if err != nil {
-		return fmt.Errorf("preparing the watch of what policies name: %w", err)
+		return fmt.Errorf("setting up the watch of referenced ConfigMaps and Secrets: %w", err)
 	}
 	c, now := mgr.GetClient(), clock.RealClock{}
 	known, recorder := fleet.New(), events.NewRecorder(c, now, meter.Dropped)
@@ -260,11 +263,11 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 	})
 }
 
-// cachesSynced tells whether the manager sees the cluster.
+// cachesSynced fails until the caches of the manager are synced.
 func cachesSynced(mgr manager.Manager) func(*http.Request) error {
 	return func(req *http.Request) error {
 		if !mgr.GetCache().WaitForCacheSync(req.Context()) {
-			return errors.New("the caches are not filled yet")
+			return errors.New("the caches are not synced yet")
 		}
 		return nil
 	}

@@ -10,25 +10,25 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
-// tellServer logs that the cluster's Kubernetes is not supported, or that it cannot be told. Neither keeps the
-// operator from starting: an upgrade of the cluster must not take the GPUs away.
-func tellServer(config *rest.Config, httpClient *http.Client, log logr.Logger) {
+// logServerVersion logs if the cluster's Kubernetes version is not supported or unknown. Neither is fatal: an upgrade
+// of the cluster must not take the GPUs away.
+func logServerVersion(config *rest.Config, httpClient *http.Client, log logr.Logger) {
 	client, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
 	if err != nil {
-		log.Error(err, "The version of the cluster is not known")
+		log.Error(err, "The Kubernetes version of the cluster is unknown")
 		return
 	}
 	server, err := client.ServerVersion()
 	if err != nil {
-		log.Error(err, "The version of the cluster is not known")
+		log.Error(err, "The Kubernetes version of the cluster is unknown")
 		return
 	}
 	sentence, err := version.OutOfRange(server.GitVersion)
 	if err != nil {
-		log.Error(err, "The version of the cluster is not known")
+		log.Error(err, "The Kubernetes version of the cluster is unknown")
 		return
 	}
 	if sentence != "" {
-		log.Info("The cluster is not supported", "reason", sentence)
+		log.Info("The Kubernetes version of the cluster is not supported", "reason", sentence)
 	}
 }

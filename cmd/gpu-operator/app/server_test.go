@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-func TestAServerThatIsNotSupportedIsLogged(t *testing.T) {
+func TestUnsupportedServerIsLogged(t *testing.T) {
 	tests := map[string]struct {
 		answer, want string
 		code         int
@@ -19,11 +19,12 @@ func TestAServerThatIsNotSupportedIsLogged(t *testing.T) {
 		"supported": {answer: `{"gitVersion": "v1.34.2+k3s1"}`, code: http.StatusOK},
 		"too old": {
 			answer: `{"gitVersion": "v1.31.4"}`, code: http.StatusOK,
-			want: `"msg"="The cluster is not supported" "reason"="Kubernetes v1.31.4 is not supported, only 1.32 to 1.36"`,
+			want: `"msg"="The Kubernetes version of the cluster is not supported" "reason"="Kubernetes v1.31.4 is not ` +
+				`supported, only 1.32 to 1.36"`,
 		},
-		"not told": {
+		"unknown": {
 			answer: `{}`, code: http.StatusForbidden,
-			want: `"msg"="The version of the cluster is not known"`,
+			want: `"msg"="The Kubernetes version of the cluster is unknown"`,
 		},
 		"no version": {
 			answer: `{"gitVersion": "mine"}`, code: http.StatusOK,
@@ -41,7 +42,8 @@ func TestAServerThatIsNotSupportedIsLogged(t *testing.T) {
 			}))
 			defer server.Close()
 			lines := ""
-			tellServer(&rest.Config{Host: server.URL}, server.Client(), funcr.New(func(_, args string) { lines += args }, funcr.Options{}))
+			logServerVersion(&rest.Config{Host: server.URL}, server.Client(),
+				funcr.New(func(_, args string) { lines += args }, funcr.Options{}))
 			g.Expect(asked).To(Equal([]string{"GET /version"}))
 			if test.want == "" {
 				g.Expect(lines).To(BeEmpty())

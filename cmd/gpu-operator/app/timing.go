@@ -7,7 +7,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
-// Timing are the waits of all that the manager runs.
+// Timing is the timing of all controllers of the manager.
 type Timing struct {
 	Apply  apply.Timing
 	Status statuswriter.Timing
@@ -15,7 +15,7 @@ type Timing struct {
 	Node   node.Timing
 }
 
-// DefaultTiming returns the waits of production.
+// DefaultTiming returns the timing for production.
 func DefaultTiming() Timing {
 	return Timing{
 		Apply:  apply.DefaultTiming(),

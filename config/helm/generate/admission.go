@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// tokenTaints stands in the place of the taints that the operator may change.
+// tokenTaints is the placeholder for the taints that the operator may change.
 const tokenTaints = tokenPrefix + "TAINTS"
 
-// listOfTexts is a list of CEL with one text or more.
-var listOfTexts = regexp.MustCompile(`^\['[^'"` + "`" + `]+'(, *'[^'"` + "`" + `]+')*\]$`)
+// stringList matches a CEL list of one or more strings.
+var stringList = regexp.MustCompile(`^\['[^'"` + "`" + `]+'(, *'[^'"` + "`" + `]+')*\]$`)
 
-// openTaints lets the values that name start-up taints add their keys to those that an admission policy lets the
-// operator change. Snippets has the action for the token that it leaves.
+// openTaints lets chart values add the keys of start-up taints to those that an admission policy lets the operator
+// change. It adds the template action for the placeholder to snippets.
 func openTaints(policy object, snippets map[string]string) error {
 	if policy["kind"] != "ValidatingAdmissionPolicy" {
 		return nil
@@ -26,12 +26,13 @@ func openTaints(policy object, snippets map[string]string) error {
 			continue
 		}
 		expression, _ := variable["expression"].(string)
-		if !listOfTexts.MatchString(expression) {
-			return errors.New("config/admission: the variable ownTaints is no list of texts: teach the generator how the chart adds to it")
+		if !stringList.MatchString(expression) {
+			return errors.New("config/admission: the variable ownTaints is not a list of strings: change openTaints to match")
 		}
 		keys := strings.Fields(strings.NewReplacer("[", "", "]", "", ",", " ", "'", `"`).Replace(expression))
 		variable["expression"] = tokenTaints
-		snippets[tokenTaints] = fmt.Sprintf("{{ include \"gpu-operator.ownTaints\" (list $ (list %s)) }}", strings.Join(keys, " "))
+		snippets[tokenTaints] = fmt.Sprintf("{{ include \"gpu-operator.ownTaints\" (list $ (list %s)) }}",
+			strings.Join(keys, " "))
 	}
 	return nil
 }

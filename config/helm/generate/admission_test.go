@@ -6,14 +6,20 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// The chart adds to the list of config/admission, whatever that has; what is no such list is not guessed at.
+// The chart adds to whatever list config/admission has, and rejects anything but a list of strings.
 func TestTaintsOfTheAdmissionPolicy(t *testing.T) {
 	tests := map[string]struct {
 		kind, variable, expression, want, err string
 	}{
-		"the operator's":  {variable: "ownTaints", expression: "['a.b/c']", want: "{{ include \"gpu-operator.ownTaints\" (list $ (list \"a.b/c\")) }}"},
-		"two":             {variable: "ownTaints", expression: "['a', 'b']", want: "{{ include \"gpu-operator.ownTaints\" (list $ (list \"a\" \"b\")) }}"},
-		"no list":         {variable: "ownTaints", expression: "params.taints", err: "ownTaints is no list of texts"},
+		"the operator's": {
+			variable: "ownTaints", expression: "['a.b/c']",
+			want: "{{ include \"gpu-operator.ownTaints\" (list $ (list \"a.b/c\")) }}",
+		},
+		"two": {
+			variable: "ownTaints", expression: "['a', 'b']",
+			want: "{{ include \"gpu-operator.ownTaints\" (list $ (list \"a\" \"b\")) }}",
+		},
+		"no list":         {variable: "ownTaints", expression: "params.taints", err: "ownTaints is not a list of strings"},
 		"another one":     {variable: "labels", expression: "['a']"},
 		"of another kind": {kind: "ConfigMap", variable: "ownTaints", expression: "['a']"},
 	}

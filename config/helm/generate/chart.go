@@ -6,13 +6,13 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
-// chartYAML is the chart's description. Version and appVersion are those of a working tree; helm package
-// sets those of a release.
+// chartYAML returns Chart.yaml. Version and appVersion are those of a working tree; helm package sets those of a
+// release.
 func chartYAML() []byte {
 	return fmt.Appendf(nil, `# Written by make chart.
 apiVersion: v2
 name: gpu-operator
-description: Makes the NVIDIA GPU nodes of a cluster ready for work, as its ClusterPolicy says
+description: Makes the NVIDIA GPU nodes of a cluster ready for work, as its ClusterPolicy specifies
 type: application
 # Of a working tree; make chart-package sets those of a release.
 version: 0.0.0-dev
@@ -32,7 +32,7 @@ annotations:
 `, version.OldestKubernetes, version.NewestKubernetes, version.OldestKubernetes, nextMinor(version.NewestKubernetes))
 }
 
-// nextMinor is the first minor release that is newer: 1.37 for 1.36.
+// nextMinor returns the next minor release: 1.37 for 1.36.
 func nextMinor(minor string) string {
 	return fmt.Sprintf("1.%d", version.Minor(minor)+1)
 }

@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// openSettings opens the Deployment to the values of the chart's block operator. What config/manager has
-// there is the default; all else stays as it is. Snippets has the action for each token that it leaves.
+// openSettings lets the chart's values in block operator override fields of the Deployment, with those of
+// config/manager as defaults. It adds the template action for each placeholder to snippets.
 func openSettings(deployment object, snippets map[string]string) error {
 	template := in(deployment, "spec", "template")
 	pod := in(template, "spec")
 	containers, _ := pod["containers"].([]any)
 	if len(containers) != 1 {
-		return errors.New("config/manager: the Deployment has not one container: teach the generator which one is the operator's")
+		return errors.New("config/manager: the Deployment must have exactly one container: change openSettings to select " +
+			"the operator's")
 	}
 	container, _ := containers[0].(object)
 	settings := []struct {
@@ -41,7 +42,7 @@ func openSettings(deployment object, snippets map[string]string) error {
 	return openContainer(container, snippets)
 }
 
-// open lets a value of the block operator replace a field.
+// open lets a value in block operator replace a field.
 func open(of object, key string, snippets map[string]string) error {
 	token := "zHELM-SETTING-" + key
 	fallback, there := of[key]
@@ -59,7 +60,7 @@ func open(of object, key string, snippets map[string]string) error {
 	return nil
 }
 
-// openMap lets a value of the block operator add keys, but replace none.
+// openMap lets a value in block operator add keys, but not replace any.
 func openMap(of object, key string, snippets map[string]string) {
 	var fixed []string
 	for _, name := range slices.Sorted(maps.Keys(of)) {
@@ -69,10 +70,11 @@ func openMap(of object, key string, snippets map[string]string) {
 	}
 	token := fmt.Sprintf(tokenPrefix+"MAP-%s-%d", key, len(snippets))
 	of[token] = ""
-	snippets[token] = optional(fmt.Sprintf(`include "gpu-operator.added" (list $ %q (list %s))`, key, strings.Join(fixed, " ")))
+	snippets[token] = optional(fmt.Sprintf(`include "gpu-operator.added" (list $ %q (list %s))`, key,
+		strings.Join(fixed, " ")))
 }
 
-// openContainer lets the values choose the image, and add to arguments and environment.
+// openContainer lets the values set the image, and add arguments and environment variables.
 func openContainer(container object, snippets map[string]string) error {
 	args, _ := container["args"].([]any)
 	env, _ := container["env"].([]any)
@@ -93,16 +95,17 @@ func openContainer(container object, snippets map[string]string) error {
 	container["args"] = append(args, "zHELM-ARGS")
 	snippets["zHELM-ARGS"] = optional(`include "gpu-operator.args" $`)
 	container["env"] = append(env, object{"name": "zHELM-ENV"})
-	snippets["zHELM-ENV"] = optional(fmt.Sprintf(`include "gpu-operator.env" (list $ (list %s))`, strings.Join(names, " ")))
+	snippets["zHELM-ENV"] = optional(fmt.Sprintf(`include "gpu-operator.env" (list $ (list %s))`,
+		strings.Join(names, " ")))
 	return nil
 }
 
-// optional is the action for lines that may be none.
+// optional returns the action for lines that may be absent.
 func optional(include string) string {
 	return "{{- with " + include + " }}{{ nindent INDENT . }}{{ end }}"
 }
 
-// sharedDefaults are what the pods of the hooks have from the operator's own, as named templates.
+// sharedDefaults returns, as named templates, what the pods of the hooks share with the operator's pod.
 func sharedDefaults(deployment object) ([]byte, error) {
 	pod := in(deployment, "spec", "template", "spec")
 	containers, _ := pod["containers"].([]any)
@@ -127,7 +130,7 @@ func sharedDefaults(deployment object) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// setDeployment shows the defaults that the operator's Deployment has.
+// setDeployment sets the documented defaults from the operator's Deployment.
 func (v *values) setDeployment(objects []object) error {
 	for _, o := range objects {
 		if fileOf(o) != fileDeployment {

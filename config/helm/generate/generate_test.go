@@ -12,7 +12,7 @@ import (
 
 const root = "../../.."
 
-// A chart that went stale would install something else than the repository has.
+// A stale chart would not install what the repository has.
 func TestTheChartIsUpToDate(t *testing.T) {
 	g := NewWithT(t)
 	files, err := generate(root)
@@ -25,7 +25,7 @@ func TestTheChartIsUpToDate(t *testing.T) {
 	}
 }
 
-// What is in config/ reaches the template: fields that the values decide about, and all others as they are.
+// Objects of config/ become templates: values set the opened fields, and all others are unchanged.
 func TestTemplatesKeepWhatTheyDoNotOpen(t *testing.T) {
 	g := NewWithT(t)
 	text, err := template(object{
@@ -49,17 +49,19 @@ spec:
 `))
 }
 
-func TestDeploymentsThatTheGeneratorDoesNotKnowAreRefused(t *testing.T) {
+func TestUnsupportedDeploymentsAreRefused(t *testing.T) {
 	container := func(env ...any) object { return object{"name": "gpu-operator", "env": env} }
 	image := object{"name": "OPERATOR_IMAGE", "value": "x"}
 	tests := map[string]struct {
 		containers []any
 		err        string
 	}{
-		"one":              {containers: []any{container(image)}},
-		"two containers":   {containers: []any{container(image), container()}, err: "the Deployment has not one container"},
+		"one": {containers: []any{container(image)}},
+		"two containers": {
+			containers: []any{container(image), container()}, err: "the Deployment must have exactly one container",
+		},
 		"no own image":     {containers: []any{container()}, err: "has no variable OPERATOR_IMAGE"},
-		"no container yet": {err: "the Deployment has not one container"},
+		"no container yet": {err: "the Deployment must have exactly one container"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

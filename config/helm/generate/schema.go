@@ -20,8 +20,8 @@ const (
 	typeString  = "string"
 )
 
-// schema is the part of JSON Schema that the values need. Unknown keys are not refused by it but by the
-// chart's templates, which know what was meant. Null is taken everywhere: it removes a value.
+// schema is the part of JSON Schema that the values need. It accepts unknown keys: the chart's templates refuse them
+// with a suggestion. It accepts null everywhere, which removes a value.
 type schema struct {
 	Dialect              string             `json:"$schema,omitempty"`
 	Title                string             `json:"title,omitempty"`
@@ -41,19 +41,19 @@ type schema struct {
 	Items                *schema            `json:"items,omitempty"`
 	AdditionalProperties *schema            `json:"additionalProperties,omitempty"`
 
-	// chart: the key is the chart's own, no field of the policy.
+	// chart: the key is the chart's own, not a field of the policy.
 	chart bool
 	// deployment: its default is in config/manager.
 	deployment bool
-	// whole: a type of Kubernetes, which the texts do not take apart.
+	// whole: a type of Kubernetes, whose fields are not documented one by one.
 	whole bool
-	// quantity: a number or a text.
+	// quantity: a number or a string.
 	quantity bool
-	// without tells what happens instead, where the key has no effect.
+	// without is what happens instead, if the key has no effect.
 	without string
 }
 
-// kind sets the type. A text may be written as a whole number: --set driver.version=595 gives one.
+// kind sets the type. A string may also be an integer, which --set driver.version=595 gives.
 func (s *schema) kind(name string) *schema {
 	s.Type = []string{name, typeNull}
 	if name == typeString && len(s.Enum) == 0 {
@@ -62,7 +62,7 @@ func (s *schema) kind(name string) *schema {
 	return s
 }
 
-// enumerate allows one more text.
+// enumerate allows one more string.
 func (s *schema) enumerate(value string) {
 	s.Type = []string{typeString, typeNull}
 	if len(s.Enum) == 0 {
@@ -72,7 +72,7 @@ func (s *schema) enumerate(value string) {
 	s.Enum = append(s.Enum[:len(s.Enum)-1], value, nil)
 }
 
-// fromDefinition is the schema of values that a part of the policy is made of.
+// fromDefinition returns the schema of the values for a part of the policy.
 func fromDefinition(from *apiextensionsv1.JSONSchemaProps) *schema {
 	s := &schema{
 		Description: strings.Join(strings.Fields(from.Description), " "),
@@ -105,13 +105,13 @@ func fromDefinition(from *apiextensionsv1.JSONSchemaProps) *schema {
 	if from.AdditionalProperties != nil {
 		s.AdditionalProperties = fromDefinition(from.AdditionalProperties.Schema)
 	}
-	s.openTexts()
+	s.openStrings()
 	return s
 }
 
-// openTexts lets the values of variables, labels and so on be written without quotes, whatever they look
-// like: --set driver.env[0].value=true gives no text.
-func (s *schema) openTexts() {
+// openStrings accepts values of variables, labels and so on that YAML does not parse as strings: --set
+// driver.env[0].value=true gives a boolean.
+func (s *schema) openStrings() {
 	for _, text := range []*schema{s.Properties["value"], s.AdditionalProperties} {
 		if text != nil && !text.quantity && slices.Contains(text.Type, typeString) && len(text.Enum) == 0 {
 			text.Type = []string{typeString, typeNumber, typeBoolean, typeNull}
@@ -119,7 +119,7 @@ func (s *schema) openTexts() {
 	}
 }
 
-// at is the schema of a path such as driver.version; nil if there is none.
+// at returns the schema of a path such as driver.version; nil if there is none.
 func (s *schema) at(path string) *schema {
 	for name := range strings.SplitSeq(path, ".") {
 		if s = s.Properties[name]; s == nil {
@@ -129,7 +129,7 @@ func (s *schema) at(path string) *schema {
 	return s
 }
 
-// add puts a leaf at a path, with blocks above it where there are none; false if the path is taken.
+// add puts a leaf at a path, with the missing blocks above it; false if the path is taken.
 func (s *schema) add(path []string, leaf *schema) bool {
 	if s.Properties == nil {
 		s.Properties = map[string]*schema{}
@@ -158,10 +158,10 @@ func (s *schema) visit(prefix string, do func(path string, s *schema)) {
 	}
 }
 
-// leaf tells whether the texts have one line for it.
+// leaf reports whether the documentation has one line for it.
 func (s *schema) leaf() bool { return len(s.Properties) == 0 || s.whole }
 
-// visitShown is visit without what the texts do not take apart.
+// visitShown is visit without the parts that are not documented one by one.
 func (s *schema) visitShown(prefix string, do func(path string, s *schema)) {
 	if s.leaf() {
 		return
@@ -172,8 +172,8 @@ func (s *schema) visitShown(prefix string, do func(path string, s *schema)) {
 	}
 }
 
-// keys is the schema as the templates need it: which keys there are, what their values become, and which
-// are the chart's own.
+// keys returns the schema as the templates need it: all keys, what their values become, and which are the chart's
+// own.
 func (s *schema) keys() map[string]any {
 	node := map[string]any{}
 	if s.chart {

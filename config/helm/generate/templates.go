@@ -15,8 +15,8 @@ import (
 const (
 	// namespace is the one that config/ is written for.
 	namespace = "gpu-operator"
-	// What stands in the objects for what Helm decides.
-	// The prefix sorts them behind the names of fields, so that a list's element never begins with one.
+	// Placeholders in the objects for what Helm decides. The prefix sorts them after the names of fields, so that a
+	// list's element never begins with one.
 	tokenPrefix    = "zHELM-"
 	tokenNamespace = tokenPrefix + "NAMESPACE"
 	tokenLabels    = tokenPrefix + "LABELS"
@@ -24,10 +24,10 @@ const (
 
 const fileDeployment = "deployment.yaml"
 
-// object is one of config/, as decoded YAML.
+// object is an object of config/, as decoded YAML.
 type object = map[string]any
 
-// templates are the templates made from the objects of config/default and from config/openshift, by file name.
+// templates returns the templates made from the objects of config/default and from config/openshift, by file name.
 func templates(root string, objects []object) (map[string][]byte, error) {
 	var err error
 	files, written := map[string]*bytes.Buffer{}, map[string][]byte{}
@@ -57,8 +57,8 @@ func templates(root string, objects []object) (map[string][]byte, error) {
 	return written, err
 }
 
-// fileOf is the template that an object belongs in; empty for what Helm itself brings: the namespace, and
-// the definition, which is in crds/.
+// fileOf returns the template that an object belongs in; empty for what Helm installs itself: the namespace, and the
+// definition, which is in crds/.
 func fileOf(o object) string {
 	name, _ := in(o, "metadata")["name"].(string)
 	kind, _ := o["kind"].(string)
@@ -75,7 +75,7 @@ func fileOf(o object) string {
 	return "operands.yaml"
 }
 
-// openShift is config/openshift, for the values that ask for it.
+// openShift returns config/openshift as a template, rendered if the value platform.openshift is set.
 func openShift(root string) ([]byte, error) {
 	text := fmt.Sprintf(header, "config/openshift") + "{{- if (.Values.platform | default dict).openshift }}\n"
 	for _, name := range []string{"scc.yaml", "operands.yaml"} {
@@ -98,7 +98,7 @@ func openShift(root string) ([]byte, error) {
 	return []byte(text + "{{- end }}\n"), nil
 }
 
-// template is an object as the text of a template.
+// template returns an object as the text of a template.
 func template(o object) (string, error) {
 	inNamespace(o)
 	in(o, "metadata", "labels")[tokenLabels] = ""
@@ -118,7 +118,7 @@ func template(o object) (string, error) {
 	return fill(string(text), snippets), nil
 }
 
-// inNamespace marks every name of the operator's namespace.
+// inNamespace replaces every name of the operator's namespace by its placeholder.
 func inNamespace(value any) {
 	switch value := value.(type) {
 	case object:
@@ -137,7 +137,7 @@ func inNamespace(value any) {
 
 var labelsLine = regexp.MustCompile(`(?m)^( *)` + tokenLabels + `: ""$`)
 
-// fill puts the actions of the template in the place of the tokens. Braces of the objects are none.
+// fill replaces the placeholders by template actions, and escapes braces of the objects.
 func fill(text string, snippets map[string]string) string {
 	text = strings.ReplaceAll(text, "{{", `{{ "{{" }}`)
 	text = strings.ReplaceAll(text, tokenNamespace, "{{ .Release.Namespace | quote }}")
@@ -146,19 +146,20 @@ func fill(text string, snippets map[string]string) string {
 		return fmt.Sprintf(`%s{{- include "gpu-operator.labels" $ | nindent %d }}`, line[:indent], indent)
 	})
 	for token, snippet := range snippets {
-		text = regexp.MustCompile(`(?m)^( *)(.*)`+regexp.QuoteMeta(token)+`(: "")?$`).ReplaceAllStringFunc(text, func(line string) string {
-			indent := len(line) - len(strings.TrimLeft(line, " "))
-			before, _, _ := strings.Cut(line, token)
-			if strings.HasPrefix(snippet, "{{- ") {
-				before = line[:indent]
-			}
-			return before + strings.ReplaceAll(snippet, "INDENT", fmt.Sprint(indent))
-		})
+		text = regexp.MustCompile(`(?m)^( *)(.*)`+regexp.QuoteMeta(token)+`(: "")?$`).ReplaceAllStringFunc(text,
+			func(line string) string {
+				indent := len(line) - len(strings.TrimLeft(line, " "))
+				before, _, _ := strings.Cut(line, token)
+				if strings.HasPrefix(snippet, "{{- ") {
+					before = line[:indent]
+				}
+				return before + strings.ReplaceAll(snippet, "INDENT", fmt.Sprint(indent))
+			})
 	}
 	return text
 }
 
-// in is the object at a path of keys, made where it is missing.
+// in returns the object at a path of keys, created if it is missing.
 func in(o object, path ...string) object {
 	for _, key := range path {
 		inner, ok := o[key].(object)

@@ -23,33 +23,33 @@ var (
 	fieldsYAML []byte
 )
 
-// chartKey is a value that is no field of the policy.
+// chartKey is a value that is not a field of the policy.
 type chartKey struct {
-	// Path is as people write it: operator.logging.level.
+	// Path is the dotted path, such as operator.logging.level.
 	Path string `json:"path"`
-	// Type is one of the words that keys.yaml explains.
+	// Type is one of the types listed in keys.yaml.
 	Type string `json:"type"`
-	// Same names the field whose schema it shares, in the place of a type.
+	// Same names the field whose schema it shares, instead of a type.
 	Same    string   `json:"same"`
 	Default any      `json:"default"`
 	Enum    []string `json:"enum"`
 	Minimum *float64 `json:"minimum"`
-	// From is "deployment" where the default is that of config/manager.
+	// From is "deployment" if the default is that of config/manager.
 	From string `json:"from"`
 	Text string `json:"text"`
-	// Without tells what happens instead, where the key has no effect.
+	// Without is what happens instead, if the key has no effect.
 	Without string `json:"without"`
 }
 
-// fields is what the chart says about fields of the policy beside their definition.
+// fields is what the chart adds to the definition of the policy's fields.
 type fields struct {
 	// Chart are the defaults that the chart itself sets.
 	Chart map[string]any `json:"chart"`
-	// Without tells of fields without effect what happens instead.
+	// Without is what happens instead, for fields that have no effect.
 	Without map[string]string `json:"without"`
 }
 
-// values is all that is known of the chart's values.
+// values describes the chart's values.
 type values struct {
 	keys   []chartKey
 	fields fields
@@ -77,7 +77,7 @@ func newValues() (*values, error) {
 	return v, v.addKeys()
 }
 
-// addKeys adds the keys of the chart, and what fields.yaml says of the policy's.
+// addKeys adds the keys of the chart, and what fields.yaml has about those of the policy.
 func (v *values) addKeys() error {
 	for _, key := range v.keys {
 		leaf, err := v.leaf(key)
@@ -99,7 +99,7 @@ func (v *values) addKeys() error {
 		for path, value := range defaults {
 			field := v.schema.at(path)
 			if field == nil {
-				return fmt.Errorf("the default of %s: it is no field of the policy", path)
+				return fmt.Errorf("the default of %s: the policy has no such field", path)
 			}
 			field.Default = value
 		}
@@ -107,14 +107,14 @@ func (v *values) addKeys() error {
 	for path, sentence := range v.fields.Without {
 		field := v.schema.at(path)
 		if field == nil {
-			return fmt.Errorf("fields.yaml: %s is no field of the policy", path)
+			return fmt.Errorf("fields.yaml: the policy has no field %s", path)
 		}
 		field.without = sentence
 	}
 	return nil
 }
 
-// operatorDefaults are what fields of the policy mean that nobody sets, by path.
+// operatorDefaults returns the defaults of the policy's fields, by path.
 func operatorDefaults() (map[string]any, error) {
 	spec := effective.Of(v1.ClusterPolicySpec{})
 	text, err := json.Marshal(spec.ClusterPolicySpec)
@@ -141,18 +141,21 @@ func operatorDefaults() (map[string]any, error) {
 	return found, nil
 }
 
-// leaf is the schema of a key of the chart.
+// leaf returns the schema of a key of the chart.
 func (v *values) leaf(key chartKey) (*schema, error) {
 	if key.Same != "" {
 		field := v.schema.at(key.Same)
 		if field == nil {
-			return nil, fmt.Errorf("keys.yaml: %s shall be the same as %s, which is no field", key.Path, key.Same)
+			return nil, fmt.Errorf("keys.yaml: %s refers to %s, which does not exist", key.Path, key.Same)
 		}
 		same := *field
 		same.Description, same.chart, same.whole = key.Text, true, true
 		return &same, nil
 	}
-	leaf := &schema{Description: key.Text, Default: key.Default, Minimum: key.Minimum, chart: true, without: key.Without, deployment: key.From != ""}
+	leaf := &schema{
+		Description: key.Text, Default: key.Default, Minimum: key.Minimum, chart: true, without: key.Without,
+		deployment: key.From != "",
+	}
 	switch key.Type {
 	case "string":
 		leaf.kind(typeString)
@@ -167,7 +170,7 @@ func (v *values) leaf(key chartKey) (*schema, error) {
 	case "map":
 		leaf.kind(typeObject)
 		leaf.AdditionalProperties = (&schema{}).kind(typeString)
-		leaf.openTexts()
+		leaf.openStrings()
 	case "list", "env":
 		leaf.kind(typeArray)
 		leaf.Items = &schema{}
@@ -181,7 +184,7 @@ func (v *values) leaf(key chartKey) (*schema, error) {
 	return leaf, nil
 }
 
-// files are those that the values decide about.
+// files returns the generated files that depend on the values.
 func (v *values) files() (map[string][]byte, error) {
 	complete := *v.schema
 	complete.Dialect = "https://json-schema.org/draft/2020-12/schema"
@@ -207,14 +210,14 @@ func (v *values) files() (map[string][]byte, error) {
 	}, err
 }
 
-// paths are those of all keys that are no lists or maps of unknown keys, sorted.
+// paths returns the paths of all keys except lists and maps of arbitrary keys, sorted.
 func (v *values) paths() []string {
 	var paths []string
 	v.schema.visit("", func(path string, _ *schema) { paths = append(paths, path) })
 	return paths
 }
 
-// without are the keys without effect, sorted, each with what happens instead.
+// without returns the keys without effect, sorted, each with what happens instead.
 func (v *values) without() []map[string]string {
 	sentences := map[string]string{}
 	v.schema.visit("", func(path string, s *schema) {

@@ -22,11 +22,11 @@ import (
 const (
 	// packageName is the name of the operator in a catalogue.
 	packageName = "gpu-operator"
-	// installation is how OLM installs: by a Deployment.
+	// installation is the install strategy of OLM: a Deployment.
 	installation = "deployment"
 )
 
-// permission is what OLM makes an account from, with its role and binding.
+// permission is what OLM creates a ServiceAccount, its role and its binding from.
 type permission struct {
 	ServiceAccountName string              `json:"serviceAccountName"`
 	Rules              []rbacv1.PolicyRule `json:"rules"`
@@ -39,7 +39,7 @@ type deploymentSpec struct {
 	Spec  appsv1.DeploymentSpec `json:"spec"`
 }
 
-// clusterServiceVersion fills up the words in bases/ with what config/ and the code say.
+// clusterServiceVersion completes the texts in bases/ with the contents of config/ and the code.
 func clusterServiceVersion(root string, p *parts, r release) (map[string]any, error) {
 	base, err := readYAML(filepath.Join(root, "config/manifests/bases/gpu-operator.clusterserviceversion.yaml"))
 	if err != nil {
@@ -69,12 +69,14 @@ func clusterServiceVersion(root string, p *parts, r release) (map[string]any, er
 	spec["install"] = map[string]any{"strategy": installation, "spec": map[string]any{
 		"permissions":        permissions(p.inNamespace),
 		"clusterPermissions": permissions(p.inCluster),
-		"deployments":        []deploymentSpec{{Name: p.deployment.Name, Label: p.deployment.Labels, Spec: p.deployment.Spec}},
+		"deployments": []deploymentSpec{
+			{Name: p.deployment.Name, Label: p.deployment.Labels, Spec: p.deployment.Spec},
+		},
 	}}
 	return base, nil
 }
 
-// annotate adds what catalogues and consoles read.
+// annotate adds the annotations that catalogues and consoles read.
 func annotate(root string, annotations map[string]any, p *parts, image string, r release) error {
 	example, err := readYAML(filepath.Join(root, "config/samples/clusterpolicy.yaml"))
 	if err != nil {
@@ -90,7 +92,7 @@ func annotate(root string, annotations map[string]any, p *parts, image string, r
 		annotations["createdAt"] = r.created
 	}
 	if r.version != workingTree {
-		// The operator keeps nothing of its own, so that any older release may be left out.
+		// The operator stores no state, so that an upgrade may skip any release.
 		annotations["olm.skipRange"] = "<" + r.version
 	}
 	suggested := corev1.Namespace{TypeMeta: p.namespace.TypeMeta}
@@ -109,12 +111,12 @@ func annotate(root string, annotations map[string]any, p *parts, image string, r
 	return nil
 }
 
-// own describes the kind, with the words of bases/.
+// own describes the kind, with the texts of bases/.
 func own(spec map[string]any, p *parts) (map[string]any, error) {
 	words, _ := spec["customresourcedefinitions"].(map[string]any)
 	list, _ := words["owned"].([]any)
 	if len(list) != 1 || len(p.definition.Spec.Versions) != 1 {
-		return nil, errors.New("the definition has not one version, or bases/ has not the words for one")
+		return nil, errors.New("the definition must have exactly one version, and bases/ the texts for it")
 	}
 	owned, _ := list[0].(map[string]any)
 	served := p.definition.Spec.Versions[0]
@@ -125,7 +127,7 @@ func own(spec map[string]any, p *parts) (map[string]any, error) {
 	return owned, nil
 }
 
-// permissions by the names of the accounts.
+// permissions returns the permissions, sorted by ServiceAccount.
 func permissions(rules map[string][]rbacv1.PolicyRule) []permission {
 	var all []permission
 	for _, account := range slices.Sorted(maps.Keys(rules)) {
@@ -134,7 +136,8 @@ func permissions(rules map[string][]rbacv1.PolicyRule) []permission {
 	return all
 }
 
-// setImage puts another image of the operator wherever the Deployment names it, and tells which one it names then.
+// setImage replaces the operator's image wherever the Deployment names it, and returns the one that it names
+// afterwards.
 func setImage(deployment *appsv1.Deployment, wanted string) string {
 	containers := deployment.Spec.Template.Spec.Containers
 	named := containers[0].Image
@@ -153,7 +156,7 @@ func setImage(deployment *appsv1.Deployment, wanted string) string {
 func readYAML(path string) (map[string]any, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("reading the words of the bundle: %w", err)
+		return nil, fmt.Errorf("reading the texts of the bundle: %w", err)
 	}
 	content := map[string]any{}
 	if err := yaml.UnmarshalStrict(text, &content); err != nil {
@@ -162,7 +165,7 @@ func readYAML(path string) (map[string]any, error) {
 	return content, nil
 }
 
-// indented is a value as JSON for people.
+// indented returns a value as indented JSON.
 func indented(value any) (string, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

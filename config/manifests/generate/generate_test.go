@@ -24,7 +24,7 @@ import (
 
 const root = "../../.."
 
-// A bundle that went stale would install something else than the repository has.
+// A stale bundle would not install what the repository has.
 func TestTheBundleIsUpToDate(t *testing.T) {
 	g := NewWithT(t)
 	want, err := generate(root, release{version: workingTree})
@@ -36,7 +36,7 @@ func TestTheBundleIsUpToDate(t *testing.T) {
 		}
 		name, err := filepath.Rel(bundle, path)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(want).To(HaveKey(name), "nobody writes this file: run make bundle")
+		g.Expect(want).To(HaveKey(name), "not a generated file: run make bundle")
 		got, err := os.ReadFile(path)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(cmp.Diff(string(want[name]), string(got))).To(BeEmpty(), "%s: run make bundle", name)
@@ -47,9 +47,9 @@ func TestTheBundleIsUpToDate(t *testing.T) {
 	g.Expect(want).To(BeEmpty(), "run make bundle")
 }
 
-// A mirror made from the bundle has every image that the operator runs by default, whatever is turned on, and
-// no other.
-func TestRelatedImagesAreThoseThatRun(t *testing.T) {
+// The bundle lists exactly the images that the operator runs by default, whatever is enabled, so that a mirror made
+// from it is complete.
+func TestRelatedImagesAreComplete(t *testing.T) {
 	const own = "registry.local/gpu-operator:1.2.3"
 	g := NewWithT(t)
 	spec := v1.ClusterPolicySpec{}
@@ -59,7 +59,8 @@ func TestRelatedImagesAreThoseThatRun(t *testing.T) {
 	input := operand.Input{Spec: effective.Of(spec), Namespace: namespace, HelperImage: own}
 	catalogue, err := operands.Catalogue()
 	g.Expect(err).NotTo(HaveOccurred())
-	computed := plan.Compute(plan.Decide(catalogue, input), nil, []nodeinfo.Facts{on("a", "rhel", "9.6"), on("b", "ubuntu", "22.04"), on("c", "ubuntu", "24.04")})
+	computed := plan.Compute(plan.Decide(catalogue, input), nil,
+		[]nodeinfo.Facts{on("a", "rhel", "9.6"), on("b", "ubuntu", "22.04"), on("c", "ubuntu", "24.04")})
 	running := map[string]bool{}
 	for _, step := range computed.Steps {
 		if step.Action != plan.Apply {
@@ -86,15 +87,16 @@ func TestRelatedImagesAreThoseThatRun(t *testing.T) {
 	g.Expect(listed).To(Equal(running))
 }
 
-// on is a node with a GPU and this operating system.
+// on returns a node with a GPU and this operating system.
 func on(name, system, version string) nodeinfo.Facts {
 	return nodeinfo.Facts{
 		Name: name, HasGPU: true, Discovered: true, Workload: nodeinfo.WorkloadContainer, Runtime: nodeinfo.RuntimeContainerd,
-		OSID: system, OSVersion: version, Architecture: "amd64", MIGCapable: "true", MPSCapable: "true", Deploy: map[string]string{},
+		OSID: system, OSVersion: version, Architecture: "amd64", MIGCapable: "true", MPSCapable: "true",
+		Deploy: map[string]string{},
 	}
 }
 
-// What a release sets, and nothing else, differs from the working tree.
+// A release only differs from the working tree in what its flags set.
 func TestAReleaseNamesItsImageEverywhere(t *testing.T) {
 	const image = "registry.local:5000/gpu-operator@sha256:abc"
 	g := NewWithT(t)
@@ -106,7 +108,9 @@ func TestAReleaseNamesItsImageEverywhere(t *testing.T) {
 	text := string(files[csv])
 	g.Expect(strings.Count(text, image)).To(Equal(4), "annotation, container, variable, relatedImages")
 	g.Expect(text).NotTo(ContainSubstring("ghcr.io/clusterpolicy"))
-	for _, line := range []string{"name: gpu-operator.v1.2.3\n", "version: 1.2.3\n", "olm.skipRange: <1.2.3\n", "createdAt: \"2026-01-02T03:04:05Z\"\n"} {
+	for _, line := range []string{
+		"name: gpu-operator.v1.2.3\n", "version: 1.2.3\n", "olm.skipRange: <1.2.3\n", "createdAt: \"2026-01-02T03:04:05Z\"\n",
+	} {
 		g.Expect(text).To(ContainSubstring(line))
 	}
 	delete(files, csv)
@@ -114,19 +118,19 @@ func TestAReleaseNamesItsImageEverywhere(t *testing.T) {
 	g.Expect(files).To(Equal(before))
 }
 
-func TestVersionsThatAreNoneAreRefused(t *testing.T) {
+func TestInvalidVersionsAreRefused(t *testing.T) {
 	for _, version := range []string{"", "1.2", "v1.2.3", "c28775f", "latest"} {
 		t.Run(version, func(t *testing.T) {
 			g := NewWithT(t)
 			out := t.TempDir()
-			g.Expect(run(root, out, release{version: version})).To(MatchError(ContainSubstring("is no semantic version")))
+			g.Expect(run(root, out, release{version: version})).To(MatchError(ContainSubstring("is not a semantic version")))
 			g.Expect(os.ReadDir(out)).To(BeEmpty())
 		})
 	}
 }
 
-// What the bundle could not carry is an error, never left out in silence.
-func TestWhatWouldBeLostIsRefused(t *testing.T) {
+// An object that the bundle cannot carry is an error, never silently omitted.
+func TestUnsupportedObjectsAreRefused(t *testing.T) {
 	const complete = `
 {apiVersion: v1, kind: Namespace, metadata: {name: gpu-operator}}
 ---
@@ -135,26 +139,27 @@ func TestWhatWouldBeLostIsRefused(t *testing.T) {
 {apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: things.example.com}, spec: {group: example.com, scope: Cluster, names: {kind: Thing, plural: things}, versions: []}}
 `
 	tests := map[string]struct{ objects, err string }{
-		"all has a place": {objects: ""},
+		"all objects are supported": {objects: ""},
 		"an unknown kind": {
 			objects: `{apiVersion: v1, kind: ResourceQuota, metadata: {name: quota, namespace: gpu-operator}}`,
-			err:     "ResourceQuota quota: OLM does not take this kind",
+			err:     "ResourceQuota quota: OLM does not support this kind",
 		},
 		"an account without rights": {
 			objects: `{apiVersion: v1, kind: ServiceAccount, metadata: {name: idle, namespace: gpu-operator}}`,
 			err:     "ServiceAccount idle has no permission",
 		},
 		"a role of others": {
-			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: binding}, roleRef: {kind: ClusterRole, name: view, apiGroup: rbac.authorization.k8s.io}}`,
-			err:     "ClusterRoleBinding binding binds ClusterRole/view, which is not in the kustomization",
+			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: binding}, ` +
+				`roleRef: {kind: ClusterRole, name: view, apiGroup: rbac.authorization.k8s.io}}`,
+			err: "ClusterRoleBinding binding binds ClusterRole/view, which is not in the kustomization",
 		},
 		"a group": {
 			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: role}}
 ---
-{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: binding}, roleRef: {kind: ClusterRole, name: role, apiGroup: rbac.authorization.k8s.io}, subjects: [{kind: Group, name: people, apiGroup: rbac.authorization.k8s.io}]}`,
-			err: "subject Group people is no account in namespace gpu-operator",
+{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: binding}, roleRef: {kind: ClusterRole, name: role, apiGroup: rbac.authorization.k8s.io}, subjects: [{kind: Group, name: admins, apiGroup: rbac.authorization.k8s.io}]}`,
+			err: "subject Group admins is not a ServiceAccount in namespace gpu-operator",
 		},
-		"a field that is none": {
+		"an unknown field": {
 			objects: `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: role}, rule: []}`,
 			err:     `decoding ClusterRole role: strict decoding error: unknown field "rule"`,
 		},
@@ -163,8 +168,10 @@ func TestWhatWouldBeLostIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			dir := t.TempDir()
-			g.Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("resources: [objects.yaml]"), 0o600)).To(Succeed())
-			g.Expect(os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(complete+"---\n"+test.objects), 0o600)).To(Succeed())
+			g.Expect(os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("resources: [objects.yaml]"),
+				0o600)).To(Succeed())
+			g.Expect(os.WriteFile(filepath.Join(dir, "objects.yaml"), []byte(complete+"---\n"+test.objects),
+				0o600)).To(Succeed())
 			_, err := read(dir)
 			if test.err == "" {
 				g.Expect(err).NotTo(HaveOccurred())

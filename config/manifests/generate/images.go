@@ -9,18 +9,18 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operands"
 )
 
-// relatedImage is an image that a mirror for a cluster without internet must have.
+// relatedImage is an image that a mirror for an air-gapped cluster needs.
 type relatedImage struct {
 	Name  string `json:"name"`
 	Image string `json:"image"`
 }
 
-// systems are the ends of the tags of images that are made for an operating system: Red Hat CoreOS of all
-// releases of OpenShift that are supported, and Ubuntu, on which OLM is met most often beside it. Others run too, but
-// their images are not listed: a mirror that finds a listed image missing fails.
+// systems are the suffixes of the tags of images that are built per operating system: Red Hat CoreOS of all supported
+// releases of OpenShift, and Ubuntu, the next most common one with OLM. Others work too, but their images are not
+// listed: a mirror fails if a listed image does not exist.
 var systems = []string{"rhel9", "ubuntu22.04", "ubuntu24.04"}
 
-// relatedImages are all that the operator runs by default, and its own.
+// relatedImages returns all images that the operator runs by default, and its own.
 func relatedImages(operator string) ([]relatedImage, error) {
 	catalogue, err := operands.Catalogue()
 	if err != nil {
@@ -44,7 +44,7 @@ func relatedImages(operator string) ([]relatedImage, error) {
 			all = append(all, relatedImage{fallback.Name + suffix, reference.Image})
 		}
 	}
-	// One image may run as two operands; it is listed once.
+	// Two operands may run one image; it is listed once.
 	seen := map[string]bool{}
 	return slices.DeleteFunc(all, func(r relatedImage) bool {
 		twice := seen[r.Image]

@@ -9,26 +9,25 @@ import (
 	"golang.org/x/mod/semver"
 )
 
-// release is what a bundle says of the release that it is of.
+// release describes the release of a bundle.
 type release struct {
-	// version is a semantic version without v.
+	// version is a semantic version without the prefix v.
 	version string
 	// image of the operator; empty for that of config/manager.
 	image string
-	// created is when it was released, in RFC 3339; empty for a working tree, whose bundle does not
-	// change from day to day.
+	// created is the release time in RFC 3339; empty for a working tree, so that its bundle does not change by time.
 	created string
 }
 
-// workingTree is the version of what is not released.
+// workingTree is the version of an unreleased bundle.
 const workingTree = "0.0.0-dev"
 
 func main() {
 	r, out := release{}, ""
-	flag.StringVar(&r.version, "version", workingTree, "semantic version of the release, without v")
+	flag.StringVar(&r.version, "version", workingTree, "semantic version of the release, without the prefix v")
 	flag.StringVar(&r.image, "image", "", "image of the operator (default that of config/manager)")
-	flag.StringVar(&r.created, "created", "", "when it was released, in RFC 3339 (default not said)")
-	flag.StringVar(&out, "out", "bundle", "folder of the bundle; what is in it is replaced")
+	flag.StringVar(&r.created, "created", "", "time of the release, in RFC 3339 (default none)")
+	flag.StringVar(&out, "out", "bundle", "folder of the bundle; its contents are replaced")
 	flag.Parse()
 	if err := run(".", out, r); err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
@@ -36,10 +35,10 @@ func main() {
 	}
 }
 
-// run writes the bundle of the repository at root.
+// run writes the bundle of the repository in folder root.
 func run(root, out string, r release) error {
 	if semver.Canonical("v"+r.version) != "v"+r.version {
-		return fmt.Errorf("-version %q is no semantic version: give one such as 1.2.3", r.version)
+		return fmt.Errorf("-version %q is not a semantic version: give one such as 1.2.3", r.version)
 	}
 	files, err := generate(root, r)
 	if err != nil {
@@ -51,7 +50,7 @@ func run(root, out string, r release) error {
 	for name, content := range files {
 		path := filepath.Join(out, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return fmt.Errorf("making the folder of %s: %w", name, err)
+			return fmt.Errorf("creating the folder of %s: %w", name, err)
 		}
 		if err := os.WriteFile(path, content, 0o644); err != nil {
 			return fmt.Errorf("writing %s: %w", name, err)
@@ -60,7 +59,7 @@ func run(root, out string, r release) error {
 	return nil
 }
 
-// generate returns the files of the bundle by their names in it.
+// generate returns the files of the bundle by their paths in it.
 func generate(root string, r release) (map[string][]byte, error) {
 	parts, err := read(filepath.Join(root, "config/manifests"))
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/version"
 )
 
-// Where the parts of a bundle are in its image.
+// Paths of the parts of a bundle in its image.
 var folders = []struct{ label, path string }{
 	{"operators.operatorframework.io.bundle.manifests.v1", "manifests/"},
 	{"operators.operatorframework.io.bundle.metadata.v1", "metadata/"},
 	{"operators.operatorframework.io.test.config.v1", "tests/scorecard/"},
 }
 
-// labels of the image, which are also in metadata/annotations.yaml.
+// labels returns the labels of the image, which are also in metadata/annotations.yaml.
 func labels() [][2]string {
 	all := [][2]string{{"operators.operatorframework.io.bundle.mediatype.v1", "registry+v1"}}
 	for _, folder := range folders {
@@ -30,7 +30,7 @@ func labels() [][2]string {
 	}...)
 }
 
-// openShift is the release of OpenShift with a minor release of Kubernetes: 4.19 has 1.32, 4.20 has 1.33.
+// openShift returns the release of OpenShift with a minor release of Kubernetes: 4.19 has 1.32, 4.20 has 1.33.
 func openShift(kubernetes string) string {
 	return fmt.Sprintf("v4.%d", version.Minor(kubernetes)-13)
 }
@@ -43,7 +43,7 @@ func annotations() []byte {
 	return text.Bytes()
 }
 
-// dockerfile makes the image of the bundle, which a catalogue names: nothing but its files.
+// dockerfile returns the Dockerfile of the bundle image, which only has the bundle's files.
 func dockerfile() []byte {
 	text := bytes.NewBufferString("# Written by make bundle. Its context is this folder.\nFROM scratch\n\n")
 	for _, label := range labels() {
@@ -56,10 +56,10 @@ func dockerfile() []byte {
 	return text.Bytes()
 }
 
-// scorecardImage holds the tests that operator-sdk scorecard runs.
+// scorecardImage has the tests that operator-sdk scorecard runs.
 const scorecardImage = "quay.io/operator-framework/scorecard-test:v1.41.1"
 
-// scorecard configures operator-sdk scorecard: its tests that need nothing but the bundle.
+// scorecard configures operator-sdk scorecard to run its tests that only need the bundle.
 func scorecard() []byte {
 	text := bytes.NewBufferString(`# Written by make bundle.
 apiVersion: scorecard.operatorframework.io/v1alpha3

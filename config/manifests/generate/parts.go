@@ -17,35 +17,37 @@ import (
 	"github.com/clusterpolicy/gpu-operator/config"
 )
 
-// namespace is the one that config/ is written for. OLM installs into the one of its Subscription.
+// namespace is the one in config/. OLM installs into the one of its Subscription.
 const namespace = "gpu-operator"
 
-// parts are the objects of an installation by how a bundle has them.
+// parts are the objects of an installation, grouped as in a bundle.
 type parts struct {
 	deployment appsv1.Deployment
 	definition apiextensionsv1.CustomResourceDefinition
-	// permissions by account: within the namespace, and in the whole cluster.
+	// permissions by ServiceAccount: within the namespace, and in the whole cluster.
 	inNamespace, inCluster map[string][]rbacv1.PolicyRule
-	// beside are the objects that lie beside the ClusterServiceVersion.
+	// beside are the objects in the bundle other than the ClusterServiceVersion.
 	beside []*unstructured.Unstructured
-	// namespace is not carried, but suggested.
+	// namespace is not in the bundle, but suggested by an annotation.
 	namespace corev1.Namespace
 }
 
-// roles of the installation by kind and name, and which of them are bound.
+// roles are the roles of the installation by kind and name, and which of them are bound.
 type roles struct {
 	rules map[string][]rbacv1.PolicyRule
 	bound map[string]bool
 }
 
-// carried are the kinds that OLM takes beside the ClusterServiceVersion, of those that it knows
-// (operator-framework/operator-registry, pkg/lib/bundle/supported_resources.go). NetworkPolicy came last, in 2025.
-var carried = []string{"CustomResourceDefinition", "ClusterRole", "NetworkPolicy", "PodDisruptionBudget", "PriorityClass"}
+// carried are the kinds in config/ that OLM supports in a bundle (operator-framework/operator-registry,
+// pkg/lib/bundle/supported_resources.go). NetworkPolicy was added last, in 2025.
+var carried = []string{
+	"CustomResourceDefinition", "ClusterRole", "NetworkPolicy", "PodDisruptionBudget", "PriorityClass",
+}
 
-// notCarried are the kinds of which the bundle has nothing.
+// notCarried are the kinds that the bundle omits.
 var notCarried = []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
 
-// read builds the kustomization and sorts its objects.
+// read builds the kustomization and groups its objects.
 func read(dir string) (*parts, error) {
 	objects, err := config.Build(dir)
 	if err != nil {
@@ -88,7 +90,7 @@ func (r roles) collect(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// permit adds what a binding gives to each of its accounts.
+// permit adds the permissions of a binding to each of its ServiceAccounts.
 func (p *parts) permit(object *unstructured.Unstructured, r roles) error {
 	to := p.inCluster
 	switch object.GetKind() {
@@ -110,14 +112,15 @@ func (p *parts) permit(object *unstructured.Unstructured, r roles) error {
 	r.bound[role] = true
 	for _, subject := range binding.Subjects {
 		if subject.Kind != rbacv1.ServiceAccountKind || subject.Namespace != namespace {
-			return fmt.Errorf("%s %s: subject %s %s is no account in namespace %s, and OLM knows no other", object.GetKind(), object.GetName(), subject.Kind, subject.Name, namespace)
+			return fmt.Errorf("%s %s: subject %s %s is not a ServiceAccount in namespace %s, and OLM supports no other",
+				object.GetKind(), object.GetName(), subject.Kind, subject.Name, namespace)
 		}
 		to[subject.Name] = append(to[subject.Name], rules...)
 	}
 	return nil
 }
 
-// take finds the place of an object.
+// take adds an object to its group.
 func (p *parts) take(object *unstructured.Unstructured, r roles) error {
 	kind := object.GetKind()
 	switch {
@@ -126,11 +129,11 @@ func (p *parts) take(object *unstructured.Unstructured, r roles) error {
 	case kind == "Namespace":
 		return into(object, &p.namespace)
 	case kind == "ServiceAccount", kind == "RoleBinding", kind == "ClusterRoleBinding", r.bound[kind+"/"+object.GetName()]:
-		return nil // OLM makes them from the permissions.
+		return nil // OLM creates them from the permissions.
 	case slices.Contains(notCarried, kind):
 		return nil
 	case !slices.Contains(carried, kind):
-		return fmt.Errorf("%s %s: OLM does not take this kind, or this generator does not know it: see carried", kind, object.GetName())
+		return fmt.Errorf("%s %s: OLM does not support this kind, or it is missing in carried", kind, object.GetName())
 	}
 	if kind == "CustomResourceDefinition" {
 		if err := into(object, &p.definition); err != nil {
@@ -142,20 +145,21 @@ func (p *parts) take(object *unstructured.Unstructured, r roles) error {
 	return nil
 }
 
-// check refuses what would be lost in silence: OLM makes those accounts only that have a permission.
+// check refuses what would be silently omitted: OLM only creates ServiceAccounts that have a permission.
 func (p *parts) check(accounts map[string]bool) error {
 	if p.deployment.Name == "" || p.definition.Name == "" || p.namespace.Name == "" {
-		return errors.New("the kustomization has no Deployment, no definition or no namespace")
+		return errors.New("the kustomization must have a Deployment, a CustomResourceDefinition and a Namespace")
 	}
 	for account := range accounts {
 		if p.inNamespace[account] == nil && p.inCluster[account] == nil {
-			return fmt.Errorf("ServiceAccount %s has no permission, so that OLM would not make it: add the object to the bundle", account)
+			return fmt.Errorf("ServiceAccount %s has no permission, so that OLM would not create it: add the object to "+
+				"the bundle", account)
 		}
 	}
 	return nil
 }
 
-// fileOf is the name of an object's file, as operator-sdk names them.
+// fileOf returns the name of an object's file, as operator-sdk names it.
 func fileOf(object *unstructured.Unstructured) string {
 	if object.GetKind() == "CustomResourceDefinition" {
 		plural, group, _ := strings.Cut(object.GetName(), ".")
@@ -168,7 +172,7 @@ func fileOf(object *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s_%s_%s_%s.yaml", object.GetName(), group, version, strings.ToLower(object.GetKind()))
 }
 
-// into decodes an object. A field that the type does not have is an error, as it would be lost.
+// into decodes an object strictly: an unknown field would be lost.
 func into(object *unstructured.Unstructured, typed any) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, typed, true); err != nil {
 		return fmt.Errorf("decoding %s %s: %w", object.GetKind(), object.GetName(), err)

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// replaced is the answer that an action gives in place of the API server's.
+// replaced is the response that an action sends instead of the API server's.
 type replaced Action
 
-func (r replaced) Error() string { return fmt.Sprintf("answered with %d by the proxy", r.Status) }
+func (r replaced) Error() string { return fmt.Sprintf("the proxy responded with %d", r.Status) }
 
-// failed answers the client when there is no answer of the API server to pass on.
+// failed responds to the client if there is no response of the API server to pass on.
 func failed(w http.ResponseWriter, _ *http.Request, err error) {
 	var action replaced
 	switch {
@@ -23,7 +23,7 @@ func failed(w http.ResponseWriter, _ *http.Request, err error) {
 	case errors.As(err, &action):
 		writeStatus(w, action.Status, action.RetryAfter)
 	default:
-		// As if the API server itself were gone.
+		// As if the API server itself were down.
 		panic(http.ErrAbortHandler)
 	}
 }
@@ -34,15 +34,24 @@ func writeStatus(w http.ResponseWriter, code, retryAfter int) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"injected by the campaign","reason":%q,"code":%d}`,
+	fmt.Fprintf(w,
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"injected by the `+
+			`campaign","reason":%q,"code":%d}`,
 		reasons[code], code)
 }
 
-// reasons are those by which clients tell errors apart.
+// reasons are those by which clients distinguish errors.
 var reasons = map[int]string{
-	http.StatusBadRequest: "BadRequest", http.StatusUnauthorized: "Unauthorized", http.StatusForbidden: "Forbidden", http.StatusConflict: "Conflict",
-	http.StatusGone: "Expired", http.StatusUnprocessableEntity: "Invalid", http.StatusTooManyRequests: "TooManyRequests",
-	http.StatusInternalServerError: "InternalError", http.StatusServiceUnavailable: "ServiceUnavailable", http.StatusGatewayTimeout: "Timeout",
+	http.StatusBadRequest:          "BadRequest",
+	http.StatusUnauthorized:        "Unauthorized",
+	http.StatusForbidden:           "Forbidden",
+	http.StatusConflict:            "Conflict",
+	http.StatusGone:                "Expired",
+	http.StatusUnprocessableEntity: "Invalid",
+	http.StatusTooManyRequests:     "TooManyRequests",
+	http.StatusInternalServerError: "InternalError",
+	http.StatusServiceUnavailable:  "ServiceUnavailable",
+	http.StatusGatewayTimeout:      "Timeout",
 }
 
 func writeGarbage(w http.ResponseWriter) {
@@ -50,7 +59,7 @@ func writeGarbage(w http.ResponseWriter) {
 	fmt.Fprint(w, `{"kind":"Li`)
 }
 
-// pause waits, and reports whether the client was still there at the end.
+// pause waits, and reports whether the client is still connected afterwards.
 func pause(ctx context.Context, d time.Duration) bool {
 	if d == 0 {
 		return true

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Proxy passes requests on to the API server, and fails them by its rules.
+// Proxy passes requests on to the API server, and makes them fail by its rules.
 type Proxy struct {
 	rules   rules
 	forward *httputil.ReverseProxy
@@ -26,18 +26,18 @@ type Proxy struct {
 // Record is a write of the operator.
 type Record struct {
 	Request
-	// Ordinal counts the writes of a proxy from 1, as they reached it.
+	// Ordinal numbers the writes of a proxy from 1, in the order of arrival.
 	Ordinal int
-	// Begin is when the write reached the proxy.
+	// Begin is when the write arrived at the proxy.
 	Begin time.Time
 	// Query and Body are those of the request.
 	Query url.Values
 	Body  []byte
-	// Code is the API server's answer, 0 where there is none: the write may not have reached it.
+	// Code is the API server's status code, 0 without a response: the write may not have reached it.
 	Code int
 	// Version is the resourceVersion of the object after the write.
 	Version string
-	// Lost: the client was not given the API server's answer.
+	// Lost: the client did not get the API server's response.
 	Lost bool
 }
 
@@ -47,12 +47,12 @@ func NewProxy(target *url.URL, transport http.RoundTripper) *Proxy {
 	p.forward = &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
-			// Frames are edited as JSON, and nothing is compressed on this machine.
+			// Frames are edited as JSON, so disable compression.
 			r.Out.Header.Set("Accept", asJSON(r.In.Header.Get("Accept")))
 			r.Out.Header.Set("Accept-Encoding", "identity")
 		},
 		Transport: transport,
-		// A watch event must reach the client at once.
+		// A watch event must reach the client immediately.
 		FlushInterval:  -1,
 		ModifyResponse: p.answered,
 		ErrorHandler:   failed,
@@ -60,7 +60,7 @@ func NewProxy(target *url.URL, transport http.RoundTripper) *Proxy {
 	return p
 }
 
-// asJSON keeps those of the accepted formats that are JSON, such as that of mere metadata.
+// asJSON filters the accepted formats that are JSON, such as partial object metadata.
 func asJSON(accepted string) string {
 	const format = "application/json"
 	var kept []string
@@ -75,13 +75,13 @@ func asJSON(accepted string) string {
 	return strings.Join(kept, ",")
 }
 
-// Add puts a rule in force. remove takes it back, and may be called again; struck reports whether it has acted on anything.
+// Add activates a rule. remove deactivates it, and is idempotent; struck reports whether it has acted on anything.
 func (p *Proxy) Add(rule Rule) (remove func(), struck func() bool) {
 	a := p.rules.add(rule)
 	return sync.OnceFunc(func() { p.rules.remove(a) }), a.hasStruck
 }
 
-// Writes are the records of all writes so far.
+// Writes returns the records of all writes so far.
 func (p *Proxy) Writes() []Record {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -92,7 +92,7 @@ func (p *Proxy) Writes() []Record {
 	return writes
 }
 
-// Reads are how often each read was made, without the names of objects.
+// Reads returns how often each read was made, without the names of objects.
 func (p *Proxy) Reads() map[Request]int {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -110,7 +110,7 @@ type exchange struct {
 	rules   []*active
 }
 
-// at are the actions of a phase.
+// at returns the actions of a phase.
 func (e *exchange) at(phase Phase) []Action {
 	var actions []Action
 	for _, rule := range e.rules {
@@ -151,7 +151,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// note keeps a record of the request.
+// note records the request.
 func (p *Proxy) note(e *exchange, r *http.Request) error {
 	if !e.request.IsWrite() {
 		p.lock.Lock()
@@ -166,12 +166,14 @@ func (p *Proxy) note(e *exchange, r *http.Request) error {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	p.lock.Lock()
 	defer p.lock.Unlock()
-	e.record = &Record{Request: e.request, Ordinal: len(p.records) + 1, Begin: time.Now(), Query: r.URL.Query(), Body: body}
+	e.record = &Record{
+		Request: e.request, Ordinal: len(p.records) + 1, Begin: time.Now(), Query: r.URL.Query(), Body: body,
+	}
 	p.records = append(p.records, e.record)
 	return nil
 }
 
-// isNone reports whether the rule is about the frames of watches alone.
+// isNone reports whether the rule only concerns the frames of watches.
 func (a Action) isNone() bool {
 	return a.Call == nil && a.Delay == 0 && !a.Drop && a.Status == 0 && !a.Garbage && a.Version == ""
 }
@@ -182,7 +184,7 @@ func (a Action) call() {
 	}
 }
 
-// before acts on a request that the API server has not seen, and reports whether it has been answered.
+// before acts on a request before the API server, and reports whether it has responded.
 func (a Action) before(w http.ResponseWriter, r *http.Request, request Request) bool {
 	a.call()
 	if !pause(r.Context(), a.Delay) || a.Drop {
@@ -201,7 +203,7 @@ func (a Action) before(w http.ResponseWriter, r *http.Request, request Request) 
 	return false
 }
 
-// goBack has a list read an older state of the world, and refuses a watch that would list.
+// goBack makes a list read an older state, and refuses a watch that would list.
 func goBack(w http.ResponseWriter, r *http.Request, request Request, version string) bool {
 	query := r.URL.Query()
 	switch {
@@ -210,14 +212,14 @@ func goBack(w http.ResponseWriter, r *http.Request, request Request, version str
 		query.Set("resourceVersionMatch", "Exact")
 		r.URL.RawQuery = query.Encode()
 	case request.Verb == Watch && query.Get("sendInitialEvents") == "true":
-		// What an API server answers that does not stream lists.
+		// The response of an API server that does not stream lists.
 		writeStatus(w, http.StatusUnprocessableEntity, 0)
 		return true
 	}
 	return false
 }
 
-// answered acts on the answer of the API server.
+// answered acts on the response of the API server.
 func (p *Proxy) answered(resp *http.Response) error {
 	e, is := resp.Request.Context().Value(exchangeKey{}).(*exchange)
 	if !is {
@@ -242,7 +244,7 @@ func (p *Proxy) answered(resp *http.Response) error {
 	return nil
 }
 
-// spoil keeps an answer from the client, if the action does.
+// spoil withholds a response from the client, if the action does.
 func (p *Proxy) spoil(ctx context.Context, e *exchange, action Action) error {
 	var err error
 	switch {
@@ -270,7 +272,7 @@ func (p *Proxy) noteAnswer(record *Record, resp *http.Response) error {
 			ResourceVersion string `json:"resourceVersion"`
 		} `json:"metadata"`
 	}
-	// The answer to a deletion may be no object; it has no version then.
+	// The response to a deletion may not be an object; then it has no version.
 	_ = json.Unmarshal(body, &object)
 	p.lock.Lock()
 	defer p.lock.Unlock()

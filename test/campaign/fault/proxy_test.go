@@ -18,7 +18,7 @@ import (
 
 const nodePath = "/api/v1/nodes/a"
 
-// upstream is what stands for the API server: it counts writes, and streams three frames to each watch.
+// upstream replaces the API server: it counts writes, and streams three frames to each watch.
 type upstream struct {
 	*httptest.Server
 	proxy  *fault.Proxy
@@ -56,7 +56,7 @@ func newUpstream(t *testing.T) *upstream {
 	return u
 }
 
-// call returns the status and the body, and an error if there was no answer.
+// call returns the status and the body, and an error if there was no response.
 func (u *upstream) call(method, path string) (int, string, error) {
 	request, err := http.NewRequest(method, u.URL+path, strings.NewReader(`{"a":1}`))
 	if err != nil {
@@ -72,20 +72,26 @@ func (u *upstream) call(method, path string) (int, string, error) {
 	return response.StatusCode, string(body), err
 }
 
-// TestWhatWritesMeet: each action on a write, what its client sees, and whether it was made.
-func TestWhatWritesMeet(t *testing.T) {
+// TestActionsOnWrites: each action on a write, what its client gets, and whether the write was made.
+func TestActionsOnWrites(t *testing.T) {
 	for name, test := range map[string]struct {
 		rule fault.Rule
 		code int
 		made bool
 		lost bool
 	}{
-		"passed":      {rule: fault.Rule{Match: fault.Match{Name: "b"}, Action: fault.Action{Drop: true}}, code: 200, made: true},
+		"passed": {
+			rule: fault.Rule{Match: fault.Match{Name: "b"}, Action: fault.Action{Drop: true}}, code: 200, made: true,
+		},
 		"refused":     {rule: fault.Rule{Action: fault.Action{Status: 409}}, code: 409},
 		"dropped":     {rule: fault.Rule{Action: fault.Action{Drop: true}}},
 		"answer lost": {rule: fault.Rule{Phase: fault.After, Action: fault.Action{Drop: true}}, made: true, lost: true},
-		"answer 500":  {rule: fault.Rule{Phase: fault.After, Action: fault.Action{Status: 500}}, code: 500, made: true, lost: true},
-		"garbage":     {rule: fault.Rule{Phase: fault.After, Action: fault.Action{Garbage: true}}, code: 200, made: true, lost: true},
+		"answer 500": {
+			rule: fault.Rule{Phase: fault.After, Action: fault.Action{Status: 500}}, code: 500, made: true, lost: true,
+		},
+		"garbage": {
+			rule: fault.Rule{Phase: fault.After, Action: fault.Action{Garbage: true}}, code: 200, made: true, lost: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -98,7 +104,8 @@ func TestWhatWritesMeet(t *testing.T) {
 			g.Expect(struck()).To(Equal(name != "passed"))
 			writes := u.proxy.Writes()
 			g.Expect(writes).To(HaveLen(1))
-			g.Expect(writes[0]).To(And(HaveField("Request.Verb", fault.Patch), HaveField("Request.Name", "a"), HaveField("Lost", test.lost),
+			g.Expect(writes[0]).To(And(HaveField("Request.Verb", fault.Patch), HaveField("Request.Name", "a"),
+				HaveField("Lost", test.lost),
 				HaveField("Body", []byte(`{"a":1}`))))
 			if test.made {
 				g.Expect(writes[0].Version).To(Equal("101"))
@@ -107,18 +114,23 @@ func TestWhatWritesMeet(t *testing.T) {
 			remove()
 			code, _, err = u.call(http.MethodPatch, nodePath)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(code).To(Equal(200), "once the rule is taken back")
+			g.Expect(code).To(Equal(200), "after the rule is removed")
 		})
 	}
 }
 
-// TestWhichCallsMeetARule: from the first one on, on so many.
-func TestWhichCallsMeetARule(t *testing.T) {
+// TestRulesByOrdinal: rules act from the first request on, on a number of requests.
+func TestRulesByOrdinal(t *testing.T) {
 	g := NewWithT(t)
 	u := newUpstream(t)
 	killed := 0
-	u.proxy.Add(fault.Rule{Match: fault.Match{Verbs: []string{fault.Patch}}, From: 2, Count: 2, Action: fault.Action{Status: 503, RetryAfter: 1}})
-	u.proxy.Add(fault.Rule{Match: fault.Match{Verbs: fault.Writes()}, From: 4, Count: 1, Phase: fault.Done, Action: fault.Action{Call: func() { killed++ }}})
+	u.proxy.Add(fault.Rule{
+		Match: fault.Match{Verbs: []string{fault.Patch}}, From: 2, Count: 2, Action: fault.Action{Status: 503, RetryAfter: 1},
+	})
+	u.proxy.Add(fault.Rule{
+		Match: fault.Match{Verbs: fault.Writes()}, From: 4, Count: 1, Phase: fault.Done,
+		Action: fault.Action{Call: func() { killed++ }},
+	})
 	var codes []int
 	for range 4 {
 		code, _, err := u.call(http.MethodPatch, nodePath)
@@ -133,7 +145,7 @@ func TestWhichCallsMeetARule(t *testing.T) {
 	g.Expect(u.proxy.Writes()).To(HaveLen(4), "leases are no writes")
 }
 
-// TestReads: all answers are JSON, and a list can be that of an older world.
+// TestReads: all responses are JSON, and a list can return an older state.
 func TestReads(t *testing.T) {
 	g := NewWithT(t)
 	u := newUpstream(t)
@@ -146,12 +158,12 @@ func TestReads(t *testing.T) {
 	g.Expect(u.query).To(Equal(url.Values{"limit": {"5"}, "resourceVersion": {"7"}, "resourceVersionMatch": {"Exact"}}))
 	code, _, err := u.call(http.MethodGet, "/api/v1/nodes?watch=true&sendInitialEvents=true")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(code).To(Equal(http.StatusUnprocessableEntity), "its client is to list instead")
+	g.Expect(code).To(Equal(http.StatusUnprocessableEntity), "its client must list instead")
 	g.Expect(u.proxy.Reads()).To(HaveKeyWithValue(fault.Request{Verb: fault.List, Resource: "nodes"}, 2))
 }
 
-// TestWhatWatchesMeet: what is left of an event, another one and a bookmark.
-func TestWhatWatchesMeet(t *testing.T) {
+// TestActionsOnWatches: what is left of an event, another one and a bookmark.
+func TestActionsOnWatches(t *testing.T) {
 	for name, test := range map[string]struct {
 		stream fault.Stream
 		want   []string
@@ -167,7 +179,9 @@ func TestWhatWatchesMeet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			u := newUpstream(t)
-			u.proxy.Add(fault.Rule{Match: fault.Match{Verbs: []string{fault.Watch}, Resources: []string{"nodes"}}, Stream: test.stream})
+			u.proxy.Add(fault.Rule{
+				Match: fault.Match{Verbs: []string{fault.Watch}, Resources: []string{"nodes"}}, Stream: test.stream,
+			})
 			_, body, err := u.call(http.MethodGet, "/api/v1/nodes?watch=true&resourceVersion=5")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(types(body)).To(Equal(test.want))
@@ -191,11 +205,13 @@ func types(body string) []string {
 	return found
 }
 
-// TestAHeldWatchGoesOn: nothing comes while the rule is in force, and everything afterwards.
-func TestAHeldWatchGoesOn(t *testing.T) {
+// TestAHeldWatchContinues: nothing is delivered while the rule is active, and everything afterwards.
+func TestAHeldWatchContinues(t *testing.T) {
 	g := NewWithT(t)
 	u := newUpstream(t)
-	remove, _ := u.proxy.Add(fault.Rule{Match: fault.Match{Verbs: []string{fault.Watch}}, Stream: fault.Stream{Hold: true}})
+	remove, _ := u.proxy.Add(fault.Rule{
+		Match: fault.Match{Verbs: []string{fault.Watch}}, Stream: fault.Stream{Hold: true},
+	})
 	came := make(chan string, 1)
 	go func() {
 		_, body, _ := u.call(http.MethodGet, "/api/v1/nodes?watch=true")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Verbs of the API that rules are written with, beside those of the HTTP methods.
+// Verbs of the API for rules, in addition to those of the HTTP methods.
 const (
 	Get    = "get"
 	List   = "list"
@@ -20,25 +20,25 @@ const (
 	DeleteCollection = "deletecollection"
 )
 
-// Writes are the verbs that change something.
+// Writes returns the verbs that change objects.
 func Writes() []string { return []string{Create, Update, Patch, Delete, DeleteCollection} }
 
-// Reads are the others.
+// Reads returns the other verbs.
 func Reads() []string { return []string{Get, List, Watch} }
 
-// Request is what a call to the API is about.
+// Request is the verb and object of an API request.
 type Request struct {
 	Verb, Resource, Subresource, Namespace, Name string
 }
 
-// String is such as "patch nodes/status gpu-0".
+// String returns the form "patch nodes/status gpu-0".
 func (r Request) String() string {
 	resource := strings.TrimSuffix(r.Resource+"/"+r.Subresource, "/")
 	return strings.TrimSpace(strings.Join([]string{r.Verb, resource, r.Name}, " "))
 }
 
-// IsWrite reports whether the request changes something that others see. Leases are the heartbeat, events are counted
-// apart, and reviews store nothing.
+// IsWrite reports whether the request changes an object. Leases are heartbeats, Events are counted separately, and
+// reviews store nothing.
 func (r Request) IsWrite() bool {
 	switch r.Resource {
 	case "leases", "events", "selfsubjectaccessreviews", "subjectaccessreviews", "tokenreviews":
@@ -47,7 +47,7 @@ func (r Request) IsWrite() bool {
 	return slices.Contains(Writes(), r.Verb)
 }
 
-// parse reads the path /api/v1/... or /apis/GROUP/VERSION/... of a request. Other paths, such as those of discovery,
+// parse parses the path /api/v1/... or /apis/GROUP/VERSION/... of a request. Other paths, such as those of discovery,
 // have no resource.
 func parse(r *http.Request) Request {
 	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
@@ -96,8 +96,8 @@ func verb(r *http.Request, named bool) string {
 	}
 }
 
-// Match says which requests a rule is about. What is empty matches all, but that a rule is about leases, events and
-// reviews only where it names the resource.
+// Match selects the requests of a rule. An empty field matches all, except that leases, events and reviews are only
+// matched if the resource is named.
 type Match struct {
 	Verbs       []string
 	Resources   []string
@@ -105,7 +105,7 @@ type Match struct {
 	Name        string
 }
 
-// Matches reports whether the rule is about this request.
+// Matches reports whether the rule applies to this request.
 func (m Match) Matches(r Request) bool {
 	switch {
 	case len(m.Verbs) > 0 && !slices.Contains(m.Verbs, r.Verb), m.Name != "" && m.Name != r.Name:
@@ -123,7 +123,7 @@ func (m Match) Matches(r Request) bool {
 // NoSubresource matches requests for objects themselves.
 const NoSubresource = "-"
 
-// Exactly matches requests like this one.
+// Exactly matches requests identical to this one.
 func Exactly(r Request) Match {
 	m := Match{Verbs: []string{r.Verb}, Resources: []string{r.Resource}, Subresource: r.Subresource, Name: r.Name}
 	if m.Subresource == "" {

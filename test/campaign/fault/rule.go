@@ -5,69 +5,69 @@ import (
 	"time"
 )
 
-// Phase is a moment in the life of a request.
+// Phase is a phase of a request.
 type Phase string
 
 const (
 	// Before: the request has reached the proxy, but not the API server.
 	Before Phase = "before"
-	// After: the API server has answered, and the client has not seen it.
+	// After: the API server has responded, but the client has not got the response.
 	After Phase = "after"
-	// Done: the client has been sent the answer.
+	// Done: the response has been sent to the client.
 	Done Phase = "done"
 )
 
-// Rule says what goes wrong with which requests.
+// Rule injects a fault into requests.
 type Rule struct {
 	Match Match
 	Phase Phase
-	// From is the first of the requests that match that the rule acts on, counted from 1; 0 is the first too. Count is
-	// on how many it acts from there; 0 is all.
+	// From is the ordinal of the first matching request that the rule acts on, from 1; 0 is also the first. Count is on
+	// how many it acts; 0 is all.
 	From, Count int64
 	Action      Action
-	// Stream is for watches that match: what becomes of their frames.
+	// Stream is the fault in the frames of matching watches.
 	Stream Stream
 }
 
-// Action is what happens to a request; the zero value is nothing. Several fields act in their order here.
+// Action is the fault of a request; the zero value is none. Several fields act in their order here.
 type Action struct {
-	// Call is called first, such as to kill the operator.
+	// Call is called first, for example to kill the operator.
 	Call func()
-	// Delay is how long the request or the answer is held back.
+	// Delay is how long the request or the response is delayed.
 	Delay time.Duration
-	// Drop ends the connection: at Before the API server never sees the request, at After the client never learns that it
-	// succeeded.
+	// Drop closes the connection: at Before the API server never gets the request, at After the client never learns that
+	// it succeeded.
 	Drop bool
-	// Status answers with this HTTP status instead, with a Retry-After of so many seconds if that is not 0.
+	// Status responds with this HTTP status instead, and with RetryAfter seconds if that is not 0.
 	Status, RetryAfter int
-	// Garbage answers with a body that cannot be read.
+	// Garbage responds with a body that cannot be decoded.
 	Garbage bool
-	// Version has a list read the world as of this resourceVersion, which is how it was some time ago; a watch that would
-	// list first is refused, so that its client lists.
+	// Version makes a list read the older state at this resourceVersion; a watch that would list first is refused, so
+	// that its client lists.
 	Version string
 }
 
-// Stream is what becomes of the frames of a watch; the zero value lets them pass.
+// Stream is the fault in the frames of a watch; the zero value passes them.
 type Stream struct {
-	// Hold passes no frame while the rule is in force, and all of them afterwards.
+	// Hold passes no frame while the rule is active, and all of them afterwards.
 	Hold bool
 	// Silence drops every frame.
 	Silence bool
-	// NoBookmarks drops bookmarks; NoInitialEnd only the one that says that the initial events are over.
+	// NoBookmarks drops bookmarks; NoInitialEnd only the one that ends the initial events.
 	NoBookmarks, NoInitialEnd bool
 	// Drop is how many events are dropped, after the first From of the rule; bookmarks do not count.
 	Drop int
 	// Twice passes each event twice.
 	Twice bool
-	// Delay holds back each event for this long.
+	// Delay delays each event by this time.
 	Delay time.Duration
 	// Cut ends the watch after this time.
 	Cut time.Duration
-	// Gone answers a watch that begins from a version with the error 410.
+	// Gone responds with the error 410 to a watch that starts from a version.
 	Gone bool
 }
 
-// active is a rule in force.
+// active is an active rule.
 type active struct {
 	Rule
 
@@ -77,11 +77,11 @@ type active struct {
 	struck bool
 	// dropped counts the events that Stream.Drop has taken.
 	dropped int
-	// over is closed when the rule is taken back.
+	// over is closed when the rule is removed.
 	over chan struct{}
 }
 
-// hit counts a request that matches, and reports whether the rule acts on it.
+// hit counts a matching request, and reports whether the rule acts on it.
 func (a *active) hit() bool {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -92,7 +92,7 @@ func (a *active) hit() bool {
 	return acts
 }
 
-// strike notes that the rule has acted on a frame.
+// strike records that the rule has acted on a frame.
 func (a *active) strike() {
 	a.lock.Lock()
 	defer a.lock.Unlock()
@@ -116,7 +116,7 @@ func (a *active) takesEvent() bool {
 	return true
 }
 
-// rules are those in force, of which a request looks up its own.
+// rules are the active rules.
 type rules struct {
 	lock sync.Mutex
 	all  []*active
@@ -142,7 +142,7 @@ func (r *rules) remove(a *active) {
 	}
 }
 
-// of are the rules about a request, at whatever phase.
+// of returns the rules for a request, of all phases.
 func (r *rules) of(request Request) []*active {
 	r.lock.Lock()
 	defer r.lock.Unlock()

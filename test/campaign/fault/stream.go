@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// goneFrame is what a watch ends with whose resourceVersion has been compacted away.
+// goneFrame ends a watch whose resourceVersion has been compacted.
 const goneFrame = `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure",` +
 	`"message":"too old resource version","reason":"Expired","code":410}}` + "\n"
 
-// filter passes the frames of a watch on by the rules that are in force when each of them comes.
+// filter passes the frames of a watch on by the rules that are active when each arrives.
 func (p *Proxy) filter(r *http.Request, request Request, body io.ReadCloser) io.ReadCloser {
 	reader, writer := io.Pipe()
 	f := &filter{ctx: r.Context(), proxy: p, request: request, from: bufio.NewReaderSize(body, 1<<16), to: writer}
@@ -43,17 +43,17 @@ func (s stream) Close() error { return s.close() }
 
 // filter is one watch.
 type filter struct {
-	//nolint:containedctx // It is that of the request, which the filter is a part of.
+	//nolint:containedctx // It is the request's context; the filter lasts as long as the request.
 	ctx     context.Context
 	proxy   *Proxy
 	request Request
 	from    *bufio.Reader
 	to      io.Writer
-	// continues: the watch goes on from a version rather than with all there is.
+	// continues: the watch starts from a version instead of the current state.
 	continues bool
 }
 
-// frame is the part of a watch event that rules read.
+// frame has the fields of a watch event that rules read.
 type frame struct {
 	Type   string `json:"type"`
 	Object struct {
@@ -82,14 +82,14 @@ func (f *filter) run() error {
 			}
 		}
 		if err != nil {
-			// The end of the stream is the client's to see.
+			// The client gets the end of the stream.
 			return err
 		}
 	}
 }
 
-// isGone reports whether a rule ends the watch as it begins: an API server may only have forgotten a version that the watch
-// names.
+// isGone reports whether a rule ends the watch at its start: only a version named by the watch can have been
+// compacted.
 func (f *filter) isGone() bool {
 	return f.continues && slices.ContainsFunc(f.proxy.rules.of(f.request), func(rule *active) bool {
 		if rule.Stream.Gone {
@@ -125,7 +125,7 @@ func (f *filter) pass(line []byte) error {
 	return nil
 }
 
-// drops reports whether a rule keeps the frame from the client.
+// drops reports whether a rule drops the frame.
 func (f *filter) drops(rule *active, read frame) bool {
 	s := rule.Stream
 	switch {
@@ -138,7 +138,7 @@ func (f *filter) drops(rule *active, read frame) bool {
 	}
 }
 
-// wait holds a frame back for as long as a rule says.
+// wait delays a frame by the rule's time.
 func (f *filter) wait(rule *active, read frame) {
 	if rule.Stream.Hold {
 		rule.strike()
@@ -153,7 +153,7 @@ func (f *filter) wait(rule *active, read frame) {
 	}
 }
 
-// cutWhenDue ends the watch when a rule says so. Rules come and go while it lasts.
+// cutWhenDue ends the watch when a rule requires it. Rules may be added and removed meanwhile.
 func (f *filter) cutWhenDue(ended <-chan struct{}, body io.Closer) {
 	const look = 100 * time.Millisecond
 	begin := time.Now()

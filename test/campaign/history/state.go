@@ -12,15 +12,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// State is a world without what no two runs share, such as identities, versions and times: a value for each path.
+// State is a world without values that differ in each run, such as UIDs, versions and times: a value for each path.
 type State map[string]string
 
-// volatile are fields that no two runs share, wherever they are.
-var volatile = []string{"uid", "resourceVersion", "creationTimestamp", "generation", "observedGeneration", "lastTransitionTime",
+// volatile are fields that differ in each run, at any path.
+var volatile = []string{
+	"uid", "resourceVersion", "creationTimestamp", "generation", "observedGeneration", "lastTransitionTime",
 	"lastHeartbeatTime", "lastProbeTime", "since", "time", "deprecated.daemonset.template.generation"}
 
-// StateOf is the state of a world: all objects of the cluster and of some namespaces. Of pods there is which containers
-// each operand has on which node, as their names are by chance.
+// StateOf returns the state of a world: all objects of the cluster and of some namespaces. Pods are represented by
+// the containers of each operand on each node, as their names are random.
 func StateOf(w World, namespaces ...string) (State, error) {
 	state := State{}
 	for key, object := range w {
@@ -45,7 +46,7 @@ func StateOf(w World, namespaces ...string) (State, error) {
 	return state, nil
 }
 
-// fieldsOf are the fields of an object that states are compared by.
+// fieldsOf returns the fields of an object for the comparison of states.
 func fieldsOf(object client.Object) (map[string]any, error) {
 	text, err := json.Marshal(object)
 	if err != nil {
@@ -55,7 +56,7 @@ func fieldsOf(object client.Object) (map[string]any, error) {
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return nil, err
 	}
-	// Objects that a watch has delivered say what they are, those of a list do not; it is in their key.
+	// Objects from a watch have apiVersion and kind, those from a list do not; the key has them.
 	delete(fields, "apiVersion")
 	delete(fields, "kind")
 	if metadata, is := fields["metadata"].(map[string]any); is {
@@ -63,13 +64,15 @@ func fieldsOf(object client.Object) (map[string]any, error) {
 		dropGeneration(metadata)
 	}
 	if node, is := object.(*corev1.Node); is {
-		fields["status"] = map[string]any{"allocatable": node.Status.Allocatable[labels.ResourceGPU], "gpuReady": conditionOf(node)}
+		fields["status"] = map[string]any{
+			"allocatable": node.Status.Allocatable[labels.ResourceGPU], "gpuReady": conditionOf(node),
+		}
 	}
 	return fields, nil
 }
 
-// dropGeneration takes out of the object that records the applied spec what depends on how often the spec was written:
-// the generation, and the digest of the object, which covers it.
+// dropGeneration removes from the object that records the applied spec what depends on the number of writes of the
+// spec: the generation, and the digest of the object, which includes it.
 func dropGeneration(metadata map[string]any) {
 	annotations, is := metadata["annotations"].(map[string]any)
 	if !is {
@@ -83,7 +86,7 @@ func dropGeneration(metadata map[string]any) {
 	delete(annotations, labels.Digest)
 }
 
-// owned is what the operator has written of an object.
+// owned returns the fields of an object that the operator has written.
 func owned(object client.Object) map[string]any {
 	fields := map[string]any{}
 	for _, entry := range object.GetManagedFields() {
@@ -121,8 +124,8 @@ func (s State) put(path string, value any) {
 	}
 }
 
-// Differences are the paths where two states differ, with both values, but for those that differ between the two
-// states of mask as well: what two undisturbed runs need not share.
+// Differences returns the paths where two states differ, with both values, except those where the two states of mask
+// differ too, which vary between undisturbed runs.
 func Differences(want, got State, mask [2]State) []string {
 	var found []string
 	for _, path := range paths(want, got) {
@@ -144,14 +147,14 @@ func paths(states ...State) []string {
 	return slices.Compact(all)
 }
 
-// Counts are how often something was created and deleted: each object by its name, and the pods of each operand on each
-// node.
+// Counts returns the numbers of creations and deletions: of each object by name, and of the pods of each operand on
+// each node.
 func Counts(events []Event) map[string]int {
 	counts := map[string]int{}
 	for _, event := range events {
 		name := event.String()
 		if pod, is := event.Object.(*corev1.Pod); is {
-			// It has no node yet as it is created; the DaemonSet controller names that in the affinity.
+			// A new pod is not bound yet; the DaemonSet controller sets the node in the affinity.
 			name = "Pod of " + pod.Labels[labels.Operand]
 		}
 		switch {

@@ -14,8 +14,10 @@ import (
 
 func configMap(namespace, value string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m", UID: "u", ResourceVersion: "1", CreationTimestamp: metav1.NewTime(time.Unix(1, 0))},
-		Data:       map[string]string{"key": value},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: "m", UID: "u", ResourceVersion: "1", CreationTimestamp: metav1.NewTime(time.Unix(1, 0)),
+		},
+		Data: map[string]string{"key": value},
 	}
 }
 
@@ -32,20 +34,22 @@ func stateOf(t *testing.T, maps ...*corev1.ConfigMap) history.State {
 	return state
 }
 
-// TestDifferences: what differs, but for identities, other namespaces, and what undisturbed runs differ in.
+// TestDifferences: differences except UIDs, other namespaces, and those between undisturbed runs.
 func TestDifferences(t *testing.T) {
 	g := NewWithT(t)
 	one, other := stateOf(t, configMap("ns", "1")), stateOf(t, configMap("ns", "2"))
 	again := configMap("ns", "1")
 	again.UID, again.ResourceVersion, again.CreationTimestamp = "v", "2", metav1.NewTime(time.Unix(2, 0))
 	again.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}
-	g.Expect(history.Differences(one, stateOf(t, again, configMap("elsewhere", "3")), [2]history.State{one, one})).To(BeEmpty())
-	g.Expect(history.Differences(one, other, [2]history.State{one, one})).To(ConsistOf(`ConfigMap ns/m.data.key: want "1", got "2"`))
+	g.Expect(history.Differences(one, stateOf(t, again, configMap("elsewhere", "3")),
+		[2]history.State{one, one})).To(BeEmpty())
+	g.Expect(history.Differences(one, other,
+		[2]history.State{one, one})).To(ConsistOf(`ConfigMap ns/m.data.key: want "1", got "2"`))
 	g.Expect(history.Differences(one, stateOf(t), [2]history.State{one, one})).NotTo(BeEmpty())
 	g.Expect(history.Differences(one, other, [2]history.State{one, other})).To(BeEmpty())
 }
 
-// TestDifferencesOfTheAppliedSpec: how often the spec was written does not count, and what it is does.
+// TestDifferencesOfTheAppliedSpec: the number of writes of the spec does not matter, but its content does.
 func TestDifferencesOfTheAppliedSpec(t *testing.T) {
 	g := NewWithT(t)
 	recorded := func(applied, digest string) history.State {
@@ -63,7 +67,9 @@ func TestDifferencesOfTheAppliedSpec(t *testing.T) {
 func TestCounts(t *testing.T) {
 	g := NewWithT(t)
 	m := configMap("ns", "1")
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "random", Labels: map[string]string{labels.Operand: "driver"}}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "random", Labels: map[string]string{labels.Operand: "driver"}},
+	}
 	key := history.Key{Kind: history.ConfigMap, Namespace: "ns", Name: "m"}
 	g.Expect(history.Counts([]history.Event{
 		{Key: key, Object: m}, {Key: key, Object: m, Before: m}, {Key: key, Object: m, Before: m, Gone: true},

@@ -22,17 +22,17 @@ import (
 // Event is one revision of an object.
 type Event struct {
 	Key
-	// Object is the object after the event; where it is Gone, its last state.
+	// Object is the object after the event; if it is Gone, its last state.
 	Object client.Object
-	// Before is the object before the event, nil where there was none.
+	// Before is the object before the event, nil if there was none.
 	Before client.Object
 	Gone   bool
-	// Version is the revision, and At when it was seen.
+	// Version is the revision, and At when it was observed.
 	Version uint64
 	At      time.Time
 }
 
-// Watcher records events from when it was started.
+// Watcher records events since its start.
 type Watcher struct {
 	client client.WithWatch
 	cancel context.CancelFunc
@@ -42,11 +42,11 @@ type Watcher struct {
 	begin  World
 	now    World
 	events []Event
-	// broken is why a kind could not be watched any more.
+	// broken is the error that ended the watch of a kind.
 	broken error
 }
 
-// Look returns what there is.
+// Look returns the current world.
 func Look(ctx context.Context, c client.Client) (World, error) {
 	world := World{}
 	for kind, list := range lists() {
@@ -57,7 +57,7 @@ func Look(ctx context.Context, c client.Client) (World, error) {
 	return world, nil
 }
 
-// Start begins to watch, and returns once the present state is known.
+// Start starts the watches, and returns once the current state is read.
 func Start(ctx context.Context, c client.WithWatch) (*Watcher, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &Watcher{client: c, cancel: cancel, begin: World{}, now: World{}}
@@ -83,15 +83,17 @@ func (w *Watcher) Stop() {
 	w.ended.Wait()
 }
 
-// read puts all objects of a kind into a world.
-func read(ctx context.Context, c client.Client, kind string, list client.ObjectList, into World) (version string, err error) {
+// read adds all objects of a kind to a world.
+func read(
+	ctx context.Context, c client.Client, kind string, list client.ObjectList, into World,
+) (version string, err error) {
 	if err := c.List(ctx, list); err != nil {
 		return "", fmt.Errorf("list %s: %w", kind, err)
 	}
 	err = meta.EachListItem(list, func(item runtime.Object) error {
 		object, is := item.(client.Object)
 		if !is {
-			return fmt.Errorf("list %s: %T is no object", kind, item)
+			return fmt.Errorf("list %s: %T is not an object", kind, item)
 		}
 		into[keyOf(kind, object)] = object
 		return nil
@@ -103,7 +105,7 @@ func keyOf(kind string, object client.Object) Key {
 	return Key{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 }
 
-// follow records the events of one kind, and lists again where a watch has lost its place.
+// follow records the events of one kind, and relists if a watch's resourceVersion has expired.
 func (w *Watcher) follow(ctx context.Context, kind, version string) {
 	for ctx.Err() == nil {
 		w.watch(ctx, kind, version)
@@ -141,13 +143,14 @@ func (w *Watcher) watch(ctx context.Context, kind, version string) {
 	}
 }
 
-// note records a revision, unless it is known.
+// note records a revision, unless it is already recorded.
 func (w *Watcher) note(kind string, object client.Object, gone bool) {
 	version, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	if err != nil {
-		w.broken = fmt.Errorf("%s %s has the resourceVersion %q: %w", kind, object.GetName(), object.GetResourceVersion(), err)
+		w.broken = fmt.Errorf("%s %s has the resourceVersion %q: %w", kind, object.GetName(), object.GetResourceVersion(),
+			err)
 		return
 	}
 	key := keyOf(kind, object)
@@ -160,7 +163,7 @@ func (w *Watcher) note(kind string, object client.Object, gone bool) {
 	w.events = append(w.events, event)
 }
 
-// catchUp lists a kind, and records what differs from what is known.
+// catchUp lists a kind, and records the differences from the known state.
 func (w *Watcher) catchUp(ctx context.Context, kind string) (version string, err error) {
 	there := World{}
 	if version, err = read(ctx, w.client, kind, lists()[kind], there); err != nil {
@@ -182,14 +185,14 @@ func (w *Watcher) catchUp(ctx context.Context, kind string) (version string, err
 	return version, nil
 }
 
-// World is what is known now.
+// World returns the currently known world.
 func (w *Watcher) World() World {
 	w.lock.Lock()
 	defer w.lock.Unlock()
 	return maps.Clone(w.now)
 }
 
-// Sync waits until all that is stored now has been seen.
+// Sync waits until everything stored at the time of the call has been observed.
 func (w *Watcher) Sync(ctx context.Context) error {
 	for kind := range lists() {
 		there := World{}
@@ -212,7 +215,7 @@ func (w *Watcher) Sync(ctx context.Context) error {
 	return w.broken
 }
 
-// hasSeen reports whether all of a list is known, and nothing that was gone by then.
+// hasSeen reports whether the known state includes everything in a list, and nothing that was deleted by then.
 func (w *Watcher) hasSeen(kind string, there World, listed uint64) bool {
 	known := w.World()
 	for key, object := range there {
@@ -229,22 +232,23 @@ func (w *Watcher) hasSeen(kind string, there World, listed uint64) bool {
 }
 
 func versionOf(object client.Object) uint64 {
-	// One that is no number has been refused by note.
+	// note has refused versions that are not numbers.
 	version, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
 	return version
 }
 
-// Begin is what there was when the watcher was started.
+// Begin returns the world at the start of the watcher.
 func (w *Watcher) Begin() World { return maps.Clone(w.begin) }
 
-// Events are what has happened since, in the order of their revisions.
+// Events returns the events since the start, in the order of their revisions.
 func (w *Watcher) Events() []Event {
 	w.lock.Lock()
 	defer w.lock.Unlock()
-	return slices.SortedStableFunc(slices.Values(w.events), func(a, b Event) int { return cmp.Compare(a.Version, b.Version) })
+	return slices.SortedStableFunc(slices.Values(w.events),
+		func(a, b Event) int { return cmp.Compare(a.Version, b.Version) })
 }
 
-// sleep waits, and fails if the context ends before.
+// sleep waits, and fails if the context ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

@@ -14,10 +14,10 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// Key is an object: its kind, namespace and name.
+// Key identifies an object: kind, namespace and name.
 type Key struct{ Kind, Namespace, Name string }
 
-// String is such as "Pod gpu-operator/name".
+// String returns the form "Pod gpu-operator/name".
 func (k Key) String() string {
 	return k.Kind + " " + strings.TrimPrefix(k.Namespace+"/"+k.Name, "/")
 }
@@ -34,19 +34,24 @@ const (
 	ClusterPolicy = "ClusterPolicy"
 )
 
-// lists are what each kind is listed by.
+// lists returns the list type of each kind.
 func lists() map[string]client.ObjectList {
 	return map[string]client.ObjectList{
-		Node: &corev1.NodeList{}, Pod: &corev1.PodList{}, DaemonSet: &appsv1.DaemonSetList{}, ConfigMap: &corev1.ConfigMapList{},
-		Service: &corev1.ServiceList{}, RuntimeClass: &nodev1.RuntimeClassList{}, Namespace: &corev1.NamespaceList{},
+		Node:          &corev1.NodeList{},
+		Pod:           &corev1.PodList{},
+		DaemonSet:     &appsv1.DaemonSetList{},
+		ConfigMap:     &corev1.ConfigMapList{},
+		Service:       &corev1.ServiceList{},
+		RuntimeClass:  &nodev1.RuntimeClassList{},
+		Namespace:     &corev1.NamespaceList{},
 		ClusterPolicy: &v1.ClusterPolicyList{},
 	}
 }
 
-// World is what there is at a revision. Its objects must not be changed.
+// World has all objects at a revision, which must not be changed.
 type World map[Key]client.Object
 
-// Apply makes the world what it is after an event.
+// Apply applies an event to the world.
 func (w World) Apply(event Event) {
 	if event.Gone {
 		delete(w, event.Key)
@@ -55,7 +60,7 @@ func (w World) Apply(event Event) {
 	w[event.Key] = event.Object
 }
 
-// All are the objects of a type, in the order of their names.
+// All returns the objects of a type, sorted by name.
 func All[T client.Object](w World) iter.Seq2[Key, T] {
 	return func(yield func(Key, T) bool) {
 		keys := slices.SortedFunc(maps.Keys(w), func(a, b Key) int { return strings.Compare(a.String(), b.String()) })

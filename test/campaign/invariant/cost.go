@@ -9,15 +9,15 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
 )
 
-// What one object may cost: so many writes in a while, and so many that change nothing. A fault may explain one or two of
-// those, such as a second process that begins with an old view.
+// The write budget of one object: writes in a time window, and writes that change nothing. A fault may cause one or
+// two of the latter, such as a second process that starts with an old view.
 const (
 	mostWrites  = 25
 	while       = 10 * time.Second
 	mostNothing = 2
 )
 
-// cost: an object that is written again and again, whether that fails or changes nothing.
+// cost: an object that is written repeatedly, with errors or without changes.
 func cost(r *Run, f *found) {
 	writes := slices.SortedFunc(slices.Values(r.Writes), func(a, b fault.Record) int { return a.Begin.Compare(b.Begin) })
 	recent := map[fault.Request][]time.Time{}
@@ -33,8 +33,8 @@ func cost(r *Run, f *found) {
 	r.judgeNothing(writes, f)
 }
 
-// judgeNothing counts the writes after which an object has a revision that it had before they began. One whose answer was
-// lost may be made again.
+// judgeNothing counts the writes after which an object has a revision from before they began. A write whose response
+// was lost may be repeated.
 func (r *Run) judgeNothing(writes []fault.Record, f *found) {
 	seen := map[history.Key]map[string]time.Time{}
 	for _, event := range r.Events {

@@ -19,26 +19,26 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// story makes a history: each step is some seconds after the one before.
-type story struct {
+// builder builds a history: each step is some seconds after the previous one.
+type builder struct {
 	run *Run
 	now time.Time
 }
 
-func newStory() *story {
-	return &story{now: time.Unix(1000, 0), run: &Run{
+func newBuilder() *builder {
+	return &builder{now: time.Unix(1000, 0), run: &Run{
 		Begin: history.World{}, Namespace: "ns", Cordoned: "cordoned",
 		MayGo:        func(string, string) bool { return false },
 		Unprivileged: func(string, string) bool { return true },
 	}}
 }
 
-func (s *story) wait(seconds int) *story {
+func (s *builder) wait(seconds int) *builder {
 	s.now = s.now.Add(time.Duration(seconds) * time.Second)
 	return s
 }
 
-func (s *story) happens(kind string, before, object client.Object, gone bool) *story {
+func (s *builder) happens(kind string, before, object client.Object, gone bool) *builder {
 	key := history.Key{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 	s.run.Events = append(s.run.Events, history.Event{
 		Key: key, Before: before, Object: object, Gone: gone, Version: uint64(len(s.run.Events) + 1), At: s.now,
@@ -46,7 +46,7 @@ func (s *story) happens(kind string, before, object client.Object, gone bool) *s
 	return s.wait(1)
 }
 
-func (s *story) writes(record fault.Record) *story {
+func (s *builder) writes(record fault.Record) *builder {
 	record.Begin = s.now
 	if record.Code == 0 {
 		record.Code = 200
@@ -59,35 +59,42 @@ var ours = []metav1.OwnerReference{{Kind: "ClusterPolicy", Name: "p", UID: "poli
 
 func daemonSet(available int32) *appsv1.DaemonSet {
 	return &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "ds", UID: "uid-of-ds", OwnerReferences: ours, Labels: map[string]string{labels.Operand: "driver"}},
-		Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, NumberAvailable: available},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: "ds", UID: "uid-of-ds", OwnerReferences: ours,
+			Labels: map[string]string{labels.Operand: "driver"},
+		},
+		Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 2, NumberAvailable: available},
 	}
 }
 
 func policy(ready metav1.ConditionStatus) *v1.ClusterPolicy {
 	return &v1.ClusterPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 3},
-		Status: v1.ClusterPolicyStatus{ObservedGeneration: 3, Conditions: []metav1.Condition{{Type: v1.ConditionReady, Status: ready}},
+		Status: v1.ClusterPolicyStatus{
+			ObservedGeneration: 3, Conditions: []metav1.Condition{{Type: v1.ConditionReady, Status: ready}},
 			NodeSummary: &v1.NodeSummary{Total: 2, Ready: 2}},
 	}
 }
 
-// exporter is not needed to use GPUs, and is behind on a node.
+// exporter is auxiliary, and not up to date on a node.
 var exporter = func() *appsv1.DaemonSet {
 	ds := daemonSet(1)
 	ds.Labels[labels.Operand] = "dcgm-exporter"
 	return ds
 }()
 
-// allReady says that the policy is ready, with all that is not needed to use GPUs.
+// allReady reports the policy as ready, including auxiliary operands.
 var allReady = func() *v1.ClusterPolicy {
 	p := policy(metav1.ConditionTrue)
-	p.Status.Conditions = append(p.Status.Conditions, metav1.Condition{Type: v1.ConditionAuxiliaryReady, Status: metav1.ConditionTrue})
+	p.Status.Conditions = append(p.Status.Conditions,
+		metav1.Condition{Type: v1.ConditionAuxiliaryReady, Status: metav1.ConditionTrue})
 	return p
 }()
 
 func node(change func(*corev1.Node)) *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "node-a", Labels: map[string]string{UserPrefix + "team": "hpc"}}}
+	n := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "node-a", Labels: map[string]string{UserPrefix + "team": "hpc"}},
+	}
 	if change != nil {
 		change(n)
 	}
@@ -106,13 +113,18 @@ func pod(operand string, ready bool) *corev1.Pod {
 }
 
 func patchOf(resource, name, body, version string) fault.Record {
-	return fault.Record{Request: fault.Request{Verb: fault.Patch, Resource: resource, Namespace: "ns", Name: name}, Body: []byte(body), Version: version}
+	return fault.Record{
+		Request: fault.Request{Verb: fault.Patch, Resource: resource, Namespace: "ns", Name: name}, Body: []byte(body),
+		Version: version,
+	}
 }
 
-// TestEachInvariant: a history that keeps to it, and one that does not.
+// TestEachInvariant: for each invariant, a history that satisfies it, and one that violates it.
 func TestEachInvariant(t *testing.T) {
 	deletion := func(body string) fault.Record {
-		return fault.Record{Request: fault.Request{Verb: fault.Delete, Resource: "daemonsets", Namespace: "ns", Name: "ds"}, Body: []byte(body)}
+		return fault.Record{
+			Request: fault.Request{Verb: fault.Delete, Resource: "daemonsets", Namespace: "ns", Name: "ds"}, Body: []byte(body),
+		}
 	}
 	foreign := daemonSet(2)
 	foreign.OwnerReferences = nil
@@ -121,69 +133,113 @@ func TestEachInvariant(t *testing.T) {
 	asksForNetwork := policy(metav1.ConditionFalse)
 	asksForNetwork.Spec.Driver = &v1.DriverSpec{ContainerSpec: v1.ContainerSpec{HostNetwork: new(true)}}
 	privileged := daemonSet(2)
-	privileged.Spec.Template.Spec.Containers = []corev1.Container{{Name: "c", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}
+	privileged.Spec.Template.Spec.Containers = []corev1.Container{
+		{Name: "c", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}},
+	}
 	changed := daemonSet(2)
 	changed.Generation = 9
 	invalidPolicy := policy(metav1.ConditionFalse)
-	invalidPolicy.UID, invalidPolicy.Status.Operands = "policy", []v1.OperandStatus{{Name: "driver", State: v1.OperandInvalid}}
+	invalidPolicy.UID, invalidPolicy.Status.Operands = "policy", []v1.OperandStatus{
+		{Name: "driver", State: v1.OperandInvalid},
+	}
 	huge := policy(metav1.ConditionFalse)
 	huge.Status.Namespace = string(make([]byte, 200<<10))
 	tooSoon := policy(metav1.ConditionTrue)
 	tooSoon.Status.NodeSummary.Ready = 1
 	elsewhere := daemonSet(2)
 	elsewhere.Namespace = "other"
-	many := newStory()
+	many := newBuilder()
 	for range 30 {
 		many.writes(patchOf("nodes", "a", `{}`, ""))
 	}
 	for name, test := range map[string]struct {
-		story *story
-		id    string
+		builder *builder
+		id      string
 	}{
-		"a cordon is written":          {newStory().writes(patchOf("nodes", "a", `{"spec":{"unschedulable":true}}`, "")), "S2"},
-		"a cordon is gone":             {newStory().happens(history.Node, nil, node(func(n *corev1.Node) { n.Name = "cordoned" }), false), "S2"},
-		"a pod is deleted":             {called("delete", "pods", 200), "S5"},
-		"pods are read":                {called("list", "pods", 200), ""},
-		"a dependant first":            {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("driver", false), false).happens(history.Pod, nil, pod("container-toolkit", true), false), "S6"},
-		"in the order of the graph":    {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("driver", true), false).happens(history.Pod, nil, pod("container-toolkit", true), false), ""},
-		"the host has the driver":      {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil, pod("container-toolkit", true), false), ""},
-		"a deletion with the UID":      {newStory().happens(history.DaemonSet, nil, daemonSet(2), false).writes(deletion("uid-of-ds")), ""},
-		"a deletion by name":           {newStory().happens(history.DaemonSet, nil, daemonSet(2), false).writes(deletion("")), "S7"},
-		"a foreign object deleted":     {newStory().happens(history.DaemonSet, nil, foreign, false).writes(deletion("uid-of-ds")), "S7"},
-		"a foreign object overwritten": {newStory().happens(history.DaemonSet, nil, foreign, false).writes(patchOf("daemonsets", "ds", "{}", "")), "S7"},
-		"an own object overwritten":    {newStory().happens(history.DaemonSet, nil, daemonSet(2), false).writes(patchOf("daemonsets", "ds", "{}", "")), ""},
-		"a collection deleted":         {newStory().writes(fault.Record{Request: fault.Request{Verb: fault.DeleteCollection, Resource: "daemonsets"}}), "S7"},
-		"a user's label gone":          {newStory().happens(history.Node, node(nil), node(func(n *corev1.Node) { n.Labels = nil }), false), "S8"},
-		"a node replaced":              {newStory().happens(history.Node, node(nil), node(func(n *corev1.Node) { n.UID, n.Labels = "other", nil }), false), ""},
-		"a label of nobody":            {newStory().writes(patchOf("nodes", "a", `{"metadata":{"labels":{"mine":"1"}}}`, "")), "S8"},
-		"an own label":                 {newStory().writes(patchOf("nodes", "a", `{"metadata":{"labels":{"nvidia.com/gpu.present":"true"}}}`, "")), ""},
-		"the network of the host":      {newStory().happens(history.DaemonSet, nil, inHostNetwork, false), "S9"},
-		"the network that was asked for": {newStory().happens(history.ClusterPolicy, nil, asksForNetwork, false).
+		"a cordon is written": {
+			newBuilder().writes(patchOf("nodes", "a", `{"spec":{"unschedulable":true}}`, "")), "S2",
+		},
+		"a cordon is removed": {
+			newBuilder().happens(history.Node, nil, node(func(n *corev1.Node) { n.Name = "cordoned" }), false), "S2",
+		},
+		"a pod is deleted": {called("delete", "pods", 200), "S5"},
+		"pods are read":    {called("list", "pods", 200), ""},
+		"a dependant first": {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil,
+			pod("driver", false), false).happens(history.Pod, nil, pod("container-toolkit", true), false), "S6"},
+		"in the order of the graph": {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil,
+			pod("driver", true), false).happens(history.Pod, nil, pod("container-toolkit", true), false), ""},
+		"the host has the driver": {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod, nil,
+			pod("container-toolkit", true), false), ""},
+		"a deletion with the UID": {
+			newBuilder().happens(history.DaemonSet, nil, daemonSet(2), false).writes(deletion("uid-of-ds")), "",
+		},
+		"a deletion by name": {
+			newBuilder().happens(history.DaemonSet, nil, daemonSet(2), false).writes(deletion("")), "S7",
+		},
+		"a foreign object deleted": {
+			newBuilder().happens(history.DaemonSet, nil, foreign, false).writes(deletion("uid-of-ds")), "S7",
+		},
+		"a foreign object overwritten": {
+			newBuilder().happens(history.DaemonSet, nil, foreign, false).writes(patchOf("daemonsets", "ds", "{}", "")), "S7",
+		},
+		"an own object overwritten": {
+			newBuilder().happens(history.DaemonSet, nil, daemonSet(2), false).writes(patchOf("daemonsets", "ds", "{}", "")), "",
+		},
+		"a collection deleted": {
+			newBuilder().writes(fault.Record{Request: fault.Request{Verb: fault.DeleteCollection, Resource: "daemonsets"}}),
+			"S7",
+		},
+		"a user's label is removed": {
+			newBuilder().happens(history.Node, node(nil), node(func(n *corev1.Node) { n.Labels = nil }), false), "S8",
+		},
+		"a node replaced": {
+			newBuilder().happens(history.Node, node(nil), node(func(n *corev1.Node) { n.UID, n.Labels = "other", nil }), false),
+			"",
+		},
+		"a label of no component": {
+			newBuilder().writes(patchOf("nodes", "a", `{"metadata":{"labels":{"mine":"1"}}}`, "")), "S8",
+		},
+		"an own label": {
+			newBuilder().writes(patchOf("nodes", "a", `{"metadata":{"labels":{"nvidia.com/gpu.present":"true"}}}`, "")), "",
+		},
+		"the network of the host": {newBuilder().happens(history.DaemonSet, nil, inHostNetwork, false), "S9"},
+		"the network that the spec requests": {newBuilder().happens(history.ClusterPolicy, nil, asksForNetwork, false).
 			happens(history.DaemonSet, nil, inHostNetwork, false), ""},
-		"too many privileges":           {newStory().happens(history.DaemonSet, nil, privileged, false), "S9"},
-		"ready with nodes that are not": {newStory().happens(history.ClusterPolicy, nil, tooSoon, false), "S10"},
-		"ready while behind":            {newStory().happens(history.DaemonSet, nil, daemonSet(1), false).wait(20).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), "S10"},
-		"ready a moment later":          {newStory().happens(history.DaemonSet, nil, daemonSet(1), false).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), ""},
-		"ready, and behind for long":    {newStory().happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false).happens(history.DaemonSet, nil, daemonSet(1), false).wait(60).happens(history.Pod, nil, pod("", false), false), "S10"},
-		"ready beside an exporter":      {newStory().happens(history.DaemonSet, nil, exporter, false).wait(60).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), ""},
-		"the exporter is said to be":    {newStory().happens(history.DaemonSet, nil, exporter, false).wait(20).happens(history.ClusterPolicy, nil, allReady, false), "S10"},
-		"not ready while behind":        {newStory().happens(history.DaemonSet, nil, daemonSet(1), false).wait(60).happens(history.ClusterPolicy, nil, policy(metav1.ConditionFalse), false), ""},
-		"an invalid operand changes":    {newStory().happens(history.ClusterPolicy, nil, invalidPolicy, false).happens(history.DaemonSet, daemonSet(2), changed, false), "S11"},
-		"a pod goes":                    {newStory().happens(history.Node, nil, node(nil), false).happens(history.Pod, pod("driver", true), pod("driver", true), true), "S13"},
-		"a pod goes with its node":      {newStory().happens(history.Pod, pod("driver", true), pod("driver", true), true), ""},
-		"a right is missing":            {called("get", "nodes", 403), "S14"},
-		"a Secret elsewhere":            {called("list", "secrets", 200), "S14"},
-		"an operand elsewhere":          {newStory().happens(history.DaemonSet, nil, elsewhere, false), "S15"},
-		"a huge status":                 {newStory().happens(history.ClusterPolicy, nil, huge, false), "S16"},
-		"again and again":               {many, "L9"},
-		"writes that change nothing":    {idle(3, false), "L9"},
-		"answers that were lost":        {idle(3, true), ""},
+		"too many privileges":           {newBuilder().happens(history.DaemonSet, nil, privileged, false), "S9"},
+		"ready with nodes that are not": {newBuilder().happens(history.ClusterPolicy, nil, tooSoon, false), "S10"},
+		"ready while behind": {newBuilder().happens(history.DaemonSet, nil, daemonSet(1),
+			false).wait(20).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), "S10"},
+		"ready a moment later": {newBuilder().happens(history.DaemonSet, nil, daemonSet(1),
+			false).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), ""},
+		"ready, and behind for long": {newBuilder().happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue),
+			false).happens(history.DaemonSet, nil, daemonSet(1), false).wait(60).happens(history.Pod, nil, pod("", false),
+			false), "S10"},
+		"ready beside an exporter": {newBuilder().happens(history.DaemonSet, nil, exporter,
+			false).wait(60).happens(history.ClusterPolicy, nil, policy(metav1.ConditionTrue), false), ""},
+		"with the exporter reported as ready": {newBuilder().happens(history.DaemonSet, nil, exporter,
+			false).wait(20).happens(history.ClusterPolicy, nil, allReady, false), "S10"},
+		"not ready while behind": {newBuilder().happens(history.DaemonSet, nil, daemonSet(1),
+			false).wait(60).happens(history.ClusterPolicy, nil, policy(metav1.ConditionFalse), false), ""},
+		"an invalid operand changes": {newBuilder().happens(history.ClusterPolicy, nil, invalidPolicy,
+			false).happens(history.DaemonSet, daemonSet(2), changed, false), "S11"},
+		"a pod is deleted without a reason": {newBuilder().happens(history.Node, nil, node(nil), false).happens(history.Pod,
+			pod("driver", true), pod("driver", true), true), "S13"},
+		"a pod is deleted with its node": {
+			newBuilder().happens(history.Pod, pod("driver", true), pod("driver", true), true), "",
+		},
+		"a right is missing":         {called("get", "nodes", 403), "S14"},
+		"a Secret elsewhere":         {called("list", "secrets", 200), "S14"},
+		"an operand elsewhere":       {newBuilder().happens(history.DaemonSet, nil, elsewhere, false), "S15"},
+		"a huge status":              {newBuilder().happens(history.ClusterPolicy, nil, huge, false), "S16"},
+		"repeated writes":            {many, "L9"},
+		"writes that change nothing": {idle(3, false), "L9"},
+		"lost responses":             {idle(3, true), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			test.story.run.End = test.story.now
+			test.builder.run.End = test.builder.now
 			var ids []string
-			for _, violation := range Judge(test.story.run) {
+			for _, violation := range Judge(test.builder.run) {
 				ids = append(ids, violation.ID)
 			}
 			if test.id == "" {
@@ -195,9 +251,9 @@ func TestEachInvariant(t *testing.T) {
 	}
 }
 
-// idle writes a node several times after it has had its revision.
-func idle(times int, lost bool) *story {
-	s := newStory().happens(history.Node, nil, node(func(n *corev1.Node) { n.ResourceVersion = "5" }), false)
+// idle writes a node several times without changing its revision.
+func idle(times int, lost bool) *builder {
+	s := newBuilder().happens(history.Node, nil, node(func(n *corev1.Node) { n.ResourceVersion = "5" }), false)
 	for range times {
 		write := patchOf("nodes", "a", "{}", "5")
 		write.Namespace, write.Lost = "", lost
@@ -206,27 +262,29 @@ func idle(times int, lost bool) *story {
 	return s
 }
 
-func called(verb, resource string, code int32) *story {
-	s := newStory()
+func called(verb, resource string, code int32) *builder {
+	s := newBuilder()
 	s.run.Calls = cluster.Calls{{Verb: verb, Resource: resource, Code: code}}
 	return s
 }
 
-// TestOnlyTheNodeThatChanged: what happens to one node is written to no other.
+// TestOnlyTheNodeThatChanged: a change of one node causes no write to another.
 func TestOnlyTheNodeThatChanged(t *testing.T) {
 	g := NewWithT(t)
-	s := newStory().wait(1).writes(patchOf("nodes", "a", "{}", "")).writes(patchOf("nodes", "b", "{}", ""))
+	s := newBuilder().wait(1).writes(patchOf("nodes", "a", "{}", "")).writes(patchOf("nodes", "b", "{}", ""))
 	s.run.Only, s.run.Since = []string{"a"}, time.Unix(1000, 0)
 	g.Expect(Judge(s.run)).To(ConsistOf(And(HaveField("ID", "S12"), HaveField("Object", "Node b"))))
 }
 
-// TestSeedsStay: objects of users are the same at every revision.
+// TestSeedsStay: objects of users must be the same at every revision.
 func TestSeedsStay(t *testing.T) {
 	g := NewWithT(t)
-	seed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "seed", UID: types.UID("1")}, Data: map[string]string{"a": "1"}}
+	seed := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "seed", UID: types.UID("1")}, Data: map[string]string{"a": "1"},
+	}
 	key := history.Key{Kind: history.ConfigMap, Namespace: "ns", Name: "seed"}
 	for _, gone := range []bool{true, false} {
-		s := newStory()
+		s := newBuilder()
 		s.run.Begin[key], s.run.Seeds = seed, []history.Key{key}
 		later := seed.DeepCopy()
 		if !gone {
@@ -237,7 +295,7 @@ func TestSeedsStay(t *testing.T) {
 	}
 }
 
-// TestTheTimeThatCounts: what an operator cannot see does not count as late.
+// TestTheTimeThatCounts: time in which the operator cannot observe changes does not count as delay.
 func TestTheTimeThatCounts(t *testing.T) {
 	g := NewWithT(t)
 	at := func(second int64) time.Time { return time.Unix(second, 0) }
@@ -246,8 +304,8 @@ func TestTheTimeThatCounts(t *testing.T) {
 	g.Expect(r.sighted(at(6), at(7))).To(BeZero())
 }
 
-// TestTheTableIsWhole: each invariant is checked, or it is said why not.
-func TestTheTableIsWhole(t *testing.T) {
+// TestTheTableIsComplete: each invariant is checked, or has a reason why not.
+func TestTheTableIsComplete(t *testing.T) {
 	g := NewWithT(t)
 	var ids []string
 	for _, i := range Table() {

@@ -18,18 +18,22 @@ import (
 
 // kinds are the resources that the operator writes.
 var kinds = map[string]string{
-	"nodes": history.Node, "clusterpolicies": history.ClusterPolicy,
-	"daemonsets": history.DaemonSet, "configmaps": history.ConfigMap, "services": history.Service, "runtimeclasses": history.RuntimeClass,
+	"nodes":           history.Node,
+	"clusterpolicies": history.ClusterPolicy,
+	"daemonsets":      history.DaemonSet,
+	"configmaps":      history.ConfigMap,
+	"services":        history.Service,
+	"runtimeclasses":  history.RuntimeClass,
 }
 
-// ownership: the objects that a write meets are those that there were as it began.
+// ownership: a write is compared with the objects that existed when it began.
 func ownership(r *Run, f *found) {
 	for _, write := range r.Writes {
 		kind, known := kinds[write.Resource]
 		ofStack := known && kind != history.Node && kind != history.ClusterPolicy
 		switch {
 		case write.Verb == fault.DeleteCollection:
-			f.add(write.String(), 0, "a deletion of all that a selector meets")
+			f.add(write.String(), 0, "a deletion of a collection")
 		case !ofStack || write.Code >= 300 || write.Code == 0:
 		case write.Verb == fault.Delete:
 			r.judgeDeletion(write, kind, f)
@@ -55,7 +59,7 @@ func (r *Run) judgeOverwriting(write fault.Record, kind string, f *found) {
 	if object == nil || IsOurs(object) {
 		return
 	}
-	// One that a deleted policy has left behind is adopted.
+	// An orphan of a deleted policy is adopted.
 	if metav1.GetControllerOf(object) == nil && object.GetAnnotations()[labels.Digest] != "" {
 		return
 	}
@@ -68,7 +72,7 @@ func IsOurs(object client.Object) bool {
 	return controller != nil && controller.Kind == history.ClusterPolicy && object.GetLabels()[labels.Operand] != ""
 }
 
-// objectAt is what there was of an object when a write began.
+// objectAt returns the revisions of an object that existed when a write began.
 func (r *Run) objectAt(write fault.Record, kind string) client.Object {
 	key := history.Key{Kind: kind, Namespace: write.Namespace, Name: write.Name}
 	object := r.Begin[key]
@@ -87,7 +91,7 @@ func (r *Run) objectAt(write fault.Record, kind string) client.Object {
 	return object
 }
 
-// userData: objects of users, what they have on nodes, and what the operator writes there at all.
+// userData: objects of users, their labels, annotations and taints on nodes, and what the operator writes to nodes.
 func userData(r *Run, f *found) {
 	seeds := map[history.Key]string{}
 	for _, key := range r.Seeds {
@@ -95,12 +99,12 @@ func userData(r *Run, f *found) {
 	}
 	r.replay(func(_ history.World, event history.Event) {
 		if want, is := seeds[event.Key]; is && (event.Gone || content(event.Object) != want) {
-			f.at(event, "an object of a user has changed or is gone")
+			f.at(event, "an object of a user was changed or deleted")
 		}
 		before, is := event.Before.(*corev1.Node)
 		after, still := event.Object.(*corev1.Node)
 		if is && still && !event.Gone && before.UID == after.UID && users(before) != users(after) {
-			f.at(event, "what users have on the node was %s and is %s", users(before), users(after))
+			f.at(event, "the user's labels, annotations and taints on the node were %s and are %s", users(before), users(after))
 		}
 	})
 	for _, write := range r.Writes {
@@ -110,7 +114,7 @@ func userData(r *Run, f *found) {
 	}
 }
 
-// content is what a user has written of an object.
+// content returns the fields of an object that a user has written.
 func content(object client.Object) string {
 	if object == nil {
 		return ""
@@ -131,10 +135,11 @@ func content(object client.Object) string {
 	return string(text)
 }
 
-// UserPrefix is that of the labels, annotations and taints that users have on nodes in a run, and UserValue their value.
+// UserPrefix is the prefix of the labels, annotations and taints of users on nodes in a run, and UserValue their
+// value.
 const UserPrefix = "example.com/"
 
-// users is what users have on a node.
+// users returns the labels, annotations and taints of users on a node.
 func users(node *corev1.Node) string {
 	var all []string
 	for key, value := range node.Labels {
@@ -151,7 +156,7 @@ func users(node *corev1.Node) string {
 	return strings.Join(all, ", ")
 }
 
-// foreignKey names a label or annotation of a Node in a write that is not the operator's to write.
+// foreignKey returns a label or annotation of a Node in a write that the operator must not write.
 func foreignKey(write fault.Record) string {
 	if write.Resource != "nodes" {
 		return ""
@@ -161,12 +166,14 @@ func foreignKey(write fault.Record) string {
 			Labels, Annotations map[string]any
 		}
 	}
-	// One of another format has no such fields.
+	// A patch in another format has no such fields.
 	if json.Unmarshal(write.Body, &patch) != nil {
 		return ""
 	}
 	for key := range patch.Metadata.Labels {
-		if !strings.HasPrefix(key, "nvidia.com/") && !strings.HasPrefix(key, labels.DiscoveryPrefix) && !strings.HasPrefix(key, labels.AnchorPrefix) {
+		if !strings.HasPrefix(key, "nvidia.com/") && !strings.HasPrefix(key, labels.DiscoveryPrefix) && !strings.HasPrefix(
+			key, labels.AnchorPrefix,
+		) {
 			return "the label " + key
 		}
 	}
@@ -178,7 +185,7 @@ func foreignKey(write fault.Record) string {
 	return ""
 }
 
-// cordons: whether pods may be scheduled is for others to say.
+// cordons: only users decide whether a node is schedulable.
 func cordons(r *Run, f *found) {
 	for _, write := range r.Writes {
 		if write.Resource == "nodes" && bytes.Contains(write.Body, []byte("unschedulable")) {
@@ -187,28 +194,28 @@ func cordons(r *Run, f *found) {
 	}
 	r.replay(func(_ history.World, event history.Event) {
 		if node, is := event.Object.(*corev1.Node); is && !event.Gone && node.Name == r.Cordoned && !node.Spec.Unschedulable {
-			f.at(event, "the cordon of a user is gone")
+			f.at(event, "the cordon of a user was removed")
 		}
 	})
 }
 
-// locality: nodes that nothing happened to.
+// locality: nodes that did not change.
 func locality(r *Run, f *found) {
 	if len(r.Only) == 0 {
 		return
 	}
 	for _, write := range r.Writes {
 		if write.Resource == "nodes" && write.Begin.After(r.Since) && !slices.Contains(r.Only, write.Name) {
-			f.add("Node "+write.Name, 0, "the operator writes to it for what happened to "+strings.Join(r.Only, ", "))
+			f.add("Node "+write.Name, 0, "the operator writes to it because of "+strings.Join(r.Only, ", "))
 		}
 	}
 }
 
-// rights: what is forbidden shows a right that the installation lacks.
+// rights: a denied request shows a missing permission of the installation.
 func rights(r *Run, f *found) {
 	for _, call := range r.Calls {
 		if call.Code == 403 && !r.RightsRevoked {
-			f.add(call.String(), 0, "it was refused")
+			f.add(call.String(), 0, "it was denied")
 		}
 		if call.Resource == "secrets" && call.Namespace != r.Namespace {
 			f.add(call.String(), 0, "a Secret outside the operator's namespace")

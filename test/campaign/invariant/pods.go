@@ -10,23 +10,23 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
 )
 
-// evictions: pods go by the DaemonSet controller alone.
+// evictions: only the DaemonSet controller deletes pods.
 func evictions(r *Run, f *found) {
 	for _, call := range r.Calls.Of("pods") {
 		if slices.Contains([]string{"create", "delete", "deletecollection"}, call.Verb) {
-			f.add("Pod "+call.Name, 0, "the operator called: "+call.String())
+			f.add("Pod "+call.Name, 0, "the operator requested: "+call.String())
 		}
 	}
 }
 
-// requires is what must have been ready on a node before an operand is: the edges of the catalogue, once more, so that
+// requires is what must have been ready on a node before an operand is: the edges of the catalogue, repeated so that
 // the check does not depend on it.
 var requires = map[string]string{
 	"container-toolkit": "driver", "device-plugin": "container-toolkit", "gpu-feature-discovery": "container-toolkit",
 	"operator-validator": "device-plugin", "mig-manager": "container-toolkit", "mps-control-daemon": "container-toolkit",
 }
 
-// dependencies: it counts that an operand has been ready on the node, as it may be replaced since.
+// dependencies: an operand must have been ready on the node at some time, as it may have been replaced since.
 func dependencies(r *Run, f *found) {
 	type place struct {
 		operand string
@@ -62,7 +62,7 @@ func dependencies(r *Run, f *found) {
 	})
 }
 
-// installed reports whether the operand has pods at all: one that the nodes bring themselves has none.
+// installed reports whether the operand has pods at all: one that the host provides has none.
 func installed(world history.World, operand string) bool {
 	for _, pod := range history.All[*corev1.Pod](world) {
 		if pod.Labels[labels.Operand] == operand {
@@ -78,16 +78,18 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// podsStay: a pod that goes for no reason takes the GPUs from running work.
+// podsStay: a pod that is deleted without a reason takes the GPUs from running workloads.
 func podsStay(r *Run, f *found) {
 	r.replay(func(world history.World, event history.Event) {
 		pod, is := event.Object.(*corev1.Pod)
 		if !is || pod.Labels[labels.Operand] == "" || !event.Gone && pod.DeletionTimestamp == nil || pod.Spec.NodeName == "" {
 			return
 		}
-		if world[history.Key{Kind: history.Node, Name: pod.Spec.NodeName}] == nil || r.MayGo(pod.Labels[labels.Operand], pod.Spec.NodeName) {
+		if world[history.Key{Kind: history.Node, Name: pod.Spec.NodeName}] == nil || r.MayGo(
+			pod.Labels[labels.Operand], pod.Spec.NodeName,
+		) {
 			return
 		}
-		f.at(event, "the pod of %s goes from %s", pod.Labels[labels.Operand], pod.Spec.NodeName)
+		f.at(event, "the pod of %s is deleted from %s", pod.Labels[labels.Operand], pod.Spec.NodeName)
 	})
 }

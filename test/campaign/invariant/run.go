@@ -10,28 +10,29 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// Run is what is known of a run when it is over.
+// Run has the records of a finished run.
 type Run struct {
 	Begin  history.World
 	Events []history.Event
-	// Writes are those of all operators, as the proxies saw them, and Calls as the API server did.
+	// Writes are those of all operators as recorded by the proxies, and Calls their requests as logged by the API
+	// server.
 	Writes []fault.Record
 	Calls  cluster.Calls
 	// Namespace is the operator's.
 	Namespace string
-	// Seeds are objects of users that nobody touches in the run, and Cordoned a node that a user has taken out of service.
+	// Seeds are objects of users that the run must not change, and Cordoned a node that a user has cordoned.
 	Seeds    []history.Key
 	Cordoned string
-	// MayGo reports whether what is done in the run explains that a pod of the operand goes from the node.
+	// MayGo reports whether the run explains the deletion of a pod of the operand from the node.
 	MayGo func(operand, node string) bool
-	// Blind is when the operator could not know or do: it did not run, or was cut off.
+	// Blind is when the operator could not observe or act: it did not run, or was disconnected.
 	Blind []Interval
-	// Only are the nodes that the operator may write to after Since, if there are any.
+	// Only are the nodes that the operator may write to after Since, if not empty.
 	Only  []string
 	Since time.Time
-	// Unprivileged reports whether the published table leaves a container of an operand without privileges.
+	// Unprivileged reports whether a container of an operand has no privileges in the published table.
 	Unprivileged func(operand, container string) bool
-	// RightsRevoked: the run takes rights from the operator.
+	// RightsRevoked: the run removes permissions of the operator.
 	RightsRevoked bool
 	// End is when the run was over.
 	End time.Time
@@ -40,7 +41,7 @@ type Run struct {
 // Interval is a time from Begin to End.
 type Interval struct{ Begin, End time.Time }
 
-// sighted is how much of the time from one moment to another the operator could know and do.
+// sighted returns how much of the time between two moments the operator could observe and act.
 func (r *Run) sighted(begin, end time.Time) time.Duration {
 	total := end.Sub(begin)
 	for _, blind := range r.Blind {
@@ -65,16 +66,16 @@ func (r *Run) replay(each func(history.World, history.Event)) {
 	}
 }
 
-// Violation is an invariant that did not hold.
+// Violation is a violated invariant.
 type Violation struct {
 	ID string
-	// Version is the revision after which it did not hold, 0 where that is none.
+	// Version is the revision after which it was violated, 0 if it does not concern one.
 	Version uint64
 	Object  string
 	Detail  string
 }
 
-// String names the invariant, the object and the revision.
+// String returns the invariant, the object and the revision.
 func (v Violation) String() string {
 	text := v.ID + " " + v.Object
 	if v.Version > 0 {
@@ -83,7 +84,7 @@ func (v Violation) String() string {
 	return text + ": " + v.Detail
 }
 
-// found collects the violations of one invariant, each object once.
+// found collects the violations of one invariant, one per object.
 type found struct {
 	id   string
 	seen map[string]bool
@@ -105,7 +106,7 @@ func (f *found) add(object string, version uint64, detail string) {
 	f.all = append(f.all, Violation{ID: f.id, Version: version, Object: object, Detail: detail})
 }
 
-// Judge are the violations of a run.
+// Judge returns the violations of a run.
 func Judge(r *Run) []Violation {
 	var all []Violation
 	for _, invariant := range Table() {

@@ -16,27 +16,29 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/campaign/history"
 )
 
-// How late the status may be. A node that becomes unready is reported after 10 s at the latest; the rest is for a
-// machine that is busy.
+// How late the status may be. A node that becomes unready is reported after at most 10 s; the rest is a margin for a
+// busy machine.
 const (
 	becomesLate = 8 * time.Second
 	staysLate   = 25 * time.Second
 )
 
-// claim is a condition of a policy, and the objects that it speaks of.
+// claim is a condition of a policy, and the objects that it covers.
 type claim struct {
 	condition string
 	covers    func(event history.Event) bool
 }
 
-// isMade reports whether a policy makes the claim about its present spec.
+// isMade reports whether a policy makes the claim for its current spec.
 func (c claim) isMade(policy *v1.ClusterPolicy) bool {
 	return policy.DeletionTimestamp == nil && policy.Status.ObservedGeneration == policy.Generation &&
 		meta.IsStatusConditionTrue(policy.Status.Conditions, c.condition)
 }
 
-// auxiliary are the operands that are not needed to use GPUs.
-var auxiliary = []string{"dcgm", "dcgm-exporter", "gpu-feature-discovery", "mig-manager", "mps-control-daemon", "node-status-exporter"}
+// auxiliary are the operands that GPUs do not depend on.
+var auxiliary = []string{
+	"dcgm", "dcgm-exporter", "gpu-feature-discovery", "mig-manager", "mps-control-daemon", "node-status-exporter",
+}
 
 func isAuxiliary(event history.Event) bool {
 	ds, is := event.Object.(*appsv1.DaemonSet)
@@ -49,7 +51,7 @@ var claims = []claim{
 	{v1.ConditionAuxiliaryReady, isAuxiliary},
 }
 
-// truth: a policy that says Ready while something is behind.
+// truth: a policy that reports Ready while an object is not up to date.
 func truth(r *Run, f *found) {
 	r.replay(func(_ history.World, event history.Event) {
 		if policy, is := event.Object.(*v1.ClusterPolicy); is {
@@ -73,7 +75,7 @@ func truth(r *Run, f *found) {
 	}
 }
 
-// follow notes since when objects have been behind.
+// follow records since when objects have not been up to date.
 func follow(behind map[history.Key]time.Time, event history.Event) {
 	if event.Gone || !isBehind(event) {
 		delete(behind, event.Key)
@@ -84,13 +86,15 @@ func follow(behind map[history.Key]time.Time, event history.Event) {
 	}
 }
 
-// isBehind reports whether an object of the stack, or a node, is not what a Ready status says of it.
+// isBehind reports whether an object of the stack, or a node, does not match a Ready status.
 func isBehind(event history.Event) bool {
 	switch object := event.Object.(type) {
 	case *appsv1.DaemonSet:
 		status := object.Status
-		return IsOurs(object) && (status.ObservedGeneration < object.Generation || status.NumberAvailable < status.DesiredNumberScheduled ||
-			object.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType && status.UpdatedNumberScheduled < status.DesiredNumberScheduled)
+		return IsOurs(object) &&
+			(status.ObservedGeneration < object.Generation || status.NumberAvailable < status.DesiredNumberScheduled ||
+				object.Spec.UpdateStrategy.Type == appsv1.RollingUpdateDaemonSetStrategyType &&
+					status.UpdatedNumberScheduled < status.DesiredNumberScheduled)
 	case *corev1.Node:
 		return slices.ContainsFunc(object.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == labels.ConditionGPUReady && c.Status == corev1.ConditionFalse && c.Reason != v1.ReasonExcluded
@@ -99,18 +103,22 @@ func isBehind(event history.Event) bool {
 	return false
 }
 
-// judgeNumbers judges what a revision of a policy says by itself.
+// judgeNumbers checks the numbers in a revision of a policy.
 func judgeNumbers(policy *v1.ClusterPolicy, event history.Event, f *found) {
 	if policy.Status.ObservedGeneration > policy.Generation {
-		f.at(event, "the status speaks of generation %d, and there is %d", policy.Status.ObservedGeneration, policy.Generation)
+		f.at(event, "the status is of generation %d, and the current one is %d", policy.Status.ObservedGeneration,
+			policy.Generation)
 	}
-	if summary := policy.Status.NodeSummary; !event.Gone && claims[0].isMade(policy) && summary != nil && summary.Ready < summary.Total {
+	if summary := policy.Status.NodeSummary; !event.Gone && claims[0].isMade(policy) && summary != nil &&
+		summary.Ready < summary.Total {
 		f.at(event, "the status is Ready, and %d of %d nodes are", summary.Ready, summary.Total)
 	}
 }
 
-// judgeStatus judges a revision of a policy by what it claims.
-func (r *Run) judgeStatus(claim claim, policy *v1.ClusterPolicy, event history.Event, behind, readySince map[history.Key]time.Time, f *found) {
+// judgeStatus checks the claims of a revision of a policy.
+func (r *Run) judgeStatus(
+	claim claim, policy *v1.ClusterPolicy, event history.Event, behind, readySince map[history.Key]time.Time, f *found,
+) {
 	ready := !event.Gone && claim.isMade(policy)
 	_, was := readySince[event.Key]
 	switch {
@@ -126,19 +134,23 @@ func (r *Run) judgeStatus(claim claim, policy *v1.ClusterPolicy, event history.E
 	}
 }
 
-// judgeReady judges a status that goes on saying Ready.
-func (r *Run) judgeReady(claim claim, world history.World, key history.Key, ready time.Time, event history.Event, behind map[history.Key]time.Time, f *found) {
+// judgeReady checks a status that stays Ready.
+func (r *Run) judgeReady(
+	claim claim, world history.World, key history.Key, ready time.Time, event history.Event,
+	behind map[history.Key]time.Time, f *found,
+) {
 	for object, since := range behind {
 		if since.Before(ready) {
 			since = ready
 		}
 		if late := r.sighted(since, event.At); late > staysLate && world[object] != nil {
-			f.add(key.String(), event.Version, "the status says "+claim.condition+", and "+object.String()+" has not been for "+late.Round(time.Millisecond).String())
+			f.add(key.String(), event.Version, "the status is "+claim.condition+", and "+object.String()+" has not been for "+
+				late.Round(time.Millisecond).String())
 		}
 	}
 }
 
-// invalid: the DaemonSets of an operand that the status calls Invalid.
+// invalid: the DaemonSets of an operand that the status reports as Invalid.
 func invalid(r *Run, f *found) {
 	r.replay(func(world history.World, event history.Event) {
 		ds, is := event.Object.(*appsv1.DaemonSet)
@@ -154,8 +166,8 @@ func invalid(r *Run, f *found) {
 	})
 }
 
-// invalidBySpec reports whether the status calls an operand Invalid, and why. What the API server refuses is Invalid too,
-// until it is no more.
+// invalidBySpec reports whether the status has an operand as Invalid, and why. Objects that the API server refuses
+// are also Invalid, as long as it refuses them.
 func invalidBySpec(policy *v1.ClusterPolicy, name string) (message string, is bool) {
 	if policy.Status.ObservedGeneration != policy.Generation {
 		return "", false
@@ -168,7 +180,7 @@ func invalidBySpec(policy *v1.ClusterPolicy, name string) (message string, is bo
 	return "", false
 }
 
-// privileges: what a pod may on its node. It gets the network of the host where a policy has asked for that.
+// privileges: the privileges of a pod on its node. It gets the host network if a policy requests that.
 func privileges(r *Run, f *found) {
 	asked := map[string]bool{"dcgm-exporter": true}
 	r.replay(func(_ history.World, event history.Event) {
@@ -198,21 +210,23 @@ func (r *Run) privilegesOf(ds *appsv1.DaemonSet, event history.Event, f *found) 
 	}
 }
 
-// operandsOf are the operands of the blocks of the spec that can ask for the network of the host.
+// operandsOf maps the blocks of the spec that can request the host network to operands.
 func operandsOf(block string) []string {
 	return map[string][]string{
 		"driver": {"driver"}, "toolkit": {"container-toolkit"}, "devicePlugin": {"device-plugin", "mps-control-daemon"},
-		"gfd": {"gpu-feature-discovery"}, "validator": {"operator-validator"}, "dcgm": {"dcgm"}, "migManager": {"mig-manager"},
+		"gfd": {"gpu-feature-discovery"}, "validator": {"operator-validator"}, "dcgm": {"dcgm"}, "migManager": {
+			"mig-manager",
+		},
 		"nodeStatusExporter": {"node-status-exporter"},
 	}[block]
 }
 
-// noteHostNetworks adds the operands that a policy wants in the network of the host.
+// noteHostNetworks adds the operands for which a policy requests the host network.
 func noteHostNetworks(policy *v1.ClusterPolicy, asked map[string]bool) {
 	var blocks map[string]struct {
 		HostNetwork bool `json:"hostNetwork"`
 	}
-	// What is not an object, such as a list, has no such field and is left out.
+	// Values that are not objects, such as lists, have no such field and are skipped.
 	text, _ := json.Marshal(policy.Spec)
 	_ = json.Unmarshal(text, &blocks)
 	for name, block := range blocks {
@@ -222,7 +236,7 @@ func noteHostNetworks(policy *v1.ClusterPolicy, asked map[string]bool) {
 	}
 }
 
-// namespaces: an operand elsewhere would be out of reach of what bounds the namespace.
+// namespaces: an operand in another namespace would not be covered by the policies of the operator's.
 func namespaces(r *Run, f *found) {
 	r.replay(func(_ history.World, event history.Event) {
 		switch event.Kind {

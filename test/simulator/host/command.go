@@ -13,11 +13,11 @@ import (
 	"sync"
 )
 
-// hostFlags of gpu-node take paths on the machine, not in the container: it only writes them down.
+// hostFlags of gpu-node take paths on the machine, not in the container: it only writes them to files.
 var hostFlags = []string{"driver-install-dir"}
 
-// helpLine is a flag in a help text: its name, the type of its value unless it is a switch, and what
-// else is said, with the default at the end.
+// helpLine matches a flag in a help text: its name, the type of its value unless it is a switch, and its description,
+// with the default at the end.
 var (
 	helpLine    = regexp.MustCompile(`^ +(?:-\w, )?--([a-z0-9-]+)(?: (\w+))? {2,}(.*)$`)
 	helpDefault = regexp.MustCompile(`\(default "([^"]*)"\)$`)
@@ -28,13 +28,13 @@ type flag struct {
 	name, kind, preset string
 }
 
-// helps remembers what the help of a command said, by program and command.
+// helps caches the flags of commands, by program and command.
 var helps = struct {
 	sync.Mutex
 	flags map[string][]flag
 }{flags: map[string][]flag{}}
 
-// flagsOf asks the program for the flags of a command, so that those that are added need no change here.
+// flagsOf parses the flags of a command from its help, so that new flags need no change here.
 func flagsOf(ctx context.Context, program string, command []string) ([]flag, error) {
 	key := program + "\x00" + strings.Join(command, "\x00")
 	helps.Lock()
@@ -44,7 +44,7 @@ func flagsOf(ctx context.Context, program string, command []string) ([]flag, err
 	}
 	out, err := exec.CommandContext(ctx, program, append(slices.Clone(command), "--help")...).Output()
 	if err != nil {
-		return nil, fmt.Errorf("ask gpu-node for the flags of its command %s: %w", strings.Join(command, " "), err)
+		return nil, fmt.Errorf("read the flags of gpu-node's command %s: %w", strings.Join(command, " "), err)
 	}
 	flags := parseHelp(string(out))
 	helps.flags[key] = flags
@@ -67,10 +67,12 @@ func parseHelp(text string) []flag {
 	return flags
 }
 
-// commandLine is what the container's program is called with, translated to this computer: paths of the
-// container, given to gpu-node or its defaults, become those that they lead to. becomes names the program
-// that gpu-node is to become. Another program's arguments are left as they are.
-func (h *Host) commandLine(ctx context.Context, c Container, files filesystem) (argv []string, becomes string, err error) {
+// commandLine returns the command line of the container's program on this computer: container paths, in gpu-node's
+// arguments or defaults, are replaced by the paths on this computer. becomes is the program that gpu-node executes,
+// whose arguments are unchanged.
+func (h *Host) commandLine(
+	ctx context.Context, c Container, files filesystem,
+) (argv []string, becomes string, err error) {
 	given := slices.Concat(c.Spec.Command, c.Spec.Args)
 	if filepath.Base(given[0]) != filepath.Base(gpuNodePath) {
 		return append([]string{files.locate(given[0])}, given[1:]...), "", nil
@@ -98,8 +100,8 @@ func (h *Host) commandLine(ctx context.Context, c Container, files filesystem) (
 	return argv, becomes, nil
 }
 
-// translate replaces the paths in gpu-node's own arguments: those that stand alone in place, those of
-// flags by a further value, as the last one counts.
+// translate replaces the paths in gpu-node's own arguments: positional ones in place, those of flags by a further
+// value, as the last one applies.
 func translate(own []string, flags []flag, files filesystem) []string {
 	values := map[string]string{}
 	for _, f := range flags {
@@ -129,7 +131,7 @@ func translate(own []string, flags []flag, files filesystem) []string {
 	return argv
 }
 
-// located replaces an argument that is a path.
+// located replaces an argument if it is a path.
 func located(arg string, files filesystem) string {
 	if filepath.IsAbs(arg) {
 		return files.locate(arg)
@@ -141,8 +143,7 @@ func takesValue(flags []flag, name string) bool {
 	return slices.ContainsFunc(flags, func(f flag) bool { return f.name == name && f.kind != "" })
 }
 
-// installCommand puts the program that gpu-node becomes into the container's PATH, and returns the
-// directory.
+// installCommand installs the program that gpu-node executes in the container's PATH, and returns the directory.
 func (h *Host) installCommand(c Container, becomes string) (string, error) {
 	bin := filepath.Join(h.containerDir(c), "bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil || becomes == "" {

@@ -8,7 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// help is what gpu-node says of a command with all kinds of flags.
+// help is gpu-node's help for a command with all types of flags.
 const help = `Prove the driver, --dir is below.
 
 Flags:
@@ -23,18 +23,24 @@ Flags:
 
 func TestTranslate(t *testing.T) {
 	files := filesystem{root: "/c", mounts: []mount{
-		{"/run/nvidia", "/node/run/nvidia"}, {"/run/nvidia/validations", "/node/v"}, {"/sys", "/node/sys"}, {"/copy", "/empty"},
+		{"/run/nvidia", "/node/run/nvidia"}, {"/run/nvidia/validations", "/node/v"}, {"/sys", "/node/sys"}, {
+			"/copy", "/empty",
+		},
 	}}
 	preset := []string{"--dir=/node/v", "--sys-root=/node/sys"}
 	tests := map[string]struct{ own, want []string }{
 		"paths by default": {want: preset},
-		"a path that is given": {
-			own: []string{"--dir=/run/nvidia/x"}, want: []string{"--dir=/run/nvidia/x", "--dir=/node/run/nvidia/x", "--sys-root=/node/sys"}},
+		"an explicit path": {
+			own: []string{"--dir=/run/nvidia/x"}, want: []string{
+				"--dir=/run/nvidia/x", "--dir=/node/run/nvidia/x", "--sys-root=/node/sys",
+			}},
 		"the last of several": {
-			own: []string{"--dir=/copy", "--dir", "/sys/y"}, want: []string{"--dir=/copy", "--dir", "/sys/y", "--dir=/node/sys/y", "--sys-root=/node/sys"}},
-		"a path that is not mounted leads into the container": {
+			own: []string{"--dir=/copy", "--dir", "/sys/y"}, want: []string{
+				"--dir=/copy", "--dir", "/sys/y", "--dir=/node/sys/y", "--sys-root=/node/sys",
+			}},
+		"a path that is not mounted is in the container": {
 			own: []string{"--dir=/runner"}, want: []string{"--dir=/runner", "--dir=/c/runner", "--sys-root=/node/sys"}},
-		"a path that stands alone": {
+		"a positional path": {
 			own: []string{"copy", "/copy/to"}, want: append([]string{"copy", "/empty/to"}, preset...)},
 		"neither switches nor paths on the host": {
 			own:  []string{"--driver-container", "--driver-install-dir=/opt", "--marker=toolkit"},
@@ -47,7 +53,7 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-func TestAPathAboveTheMountsShowsThem(t *testing.T) {
+func TestParentOfMountsContainsThem(t *testing.T) {
 	g := NewWithT(t)
 	root, node := t.TempDir(), t.TempDir()
 	g.Expect(os.MkdirAll(filepath.Join(node, "etc"), 0o700)).To(Succeed())

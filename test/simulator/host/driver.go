@@ -18,7 +18,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host/standin"
 )
 
-// modules are what the driver loads.
+// modules are the kernel modules that the driver loads.
 var modules = []string{"nvidia", "nvidia_uvm", "nvidia_modeset"}
 
 // Major numbers of the driver's devices.
@@ -27,20 +27,21 @@ const (
 	majorUVM    = 511
 )
 
-// InstallDriver does what the driver container has done once its start-up probe passes: its root is
-// shared, the modules are loaded, and the file that says so names the pod.
+// InstallDriver does what the driver container has done once its startup probe succeeds: its root is shared, the
+// modules are loaded, and .driver-ctr-ready names the pod.
 func (h *Host) InstallDriver(pod types.UID) error {
 	if err := h.installDriver(driverRoot); err != nil {
 		return fmt.Errorf("install the driver on node %s: %w", h.node, err)
 	}
-	ready := "GDRCOPY_ENABLED: false\nGDS_ENABLED: false\nGPU_DIRECT_RDMA_ENABLED: false\nDRIVER_INSTANCE: " + string(pod) + "\n"
+	ready := "GDRCOPY_ENABLED: false\nGDS_ENABLED: false\nGPU_DIRECT_RDMA_ENABLED: false\nDRIVER_INSTANCE: " +
+		string(pod) + "\n"
 	if err := h.write(driverReady, ready); err != nil {
-		return fmt.Errorf("say on node %s that the driver is ready: %w", h.node, err)
+		return fmt.Errorf("write .driver-ctr-ready on node %s: %w", h.node, err)
 	}
 	return nil
 }
 
-// ConfirmRuntime does what the start-up probe of the toolkit does once the container runtime has restarted.
+// ConfirmRuntime does what the startup probe of the toolkit does once the container runtime has restarted.
 func (h *Host) ConfirmRuntime() error {
 	markers := marker.Dir{Path: h.Path(labels.ValidationsDir), BootID: h.hardware.BootID}
 	instance, err := markers.DriverInstance()
@@ -48,7 +49,7 @@ func (h *Host) ConfirmRuntime() error {
 		err = markers.Write(labels.MarkerRuntime, nil, instance)
 	}
 	if err != nil {
-		return fmt.Errorf("say on node %s that the container runtime has restarted: %w", h.node, err)
+		return fmt.Errorf("write runtime-ready on node %s: %w", h.node, err)
 	}
 	return nil
 }
@@ -58,7 +59,7 @@ func (h *Host) StopDriver() error {
 	return errors.Join(os.RemoveAll(h.Path(driverReady)), os.RemoveAll(h.Path(driverDaemons)))
 }
 
-// UnmountDriver takes away the driver container's root. Its modules stay loaded.
+// UnmountDriver removes the driver container's root. Its modules stay loaded.
 func (h *Host) UnmountDriver() error {
 	if err := os.RemoveAll(h.Path(driverRoot)); err != nil {
 		return fmt.Errorf("remove the driver's root on node %s: %w", h.node, err)
@@ -66,13 +67,13 @@ func (h *Host) UnmountDriver() error {
 	return nil
 }
 
-// ModulesLoaded tells whether the driver's kernel modules are loaded.
+// ModulesLoaded reports whether the driver's kernel modules are loaded.
 func (h *Host) ModulesLoaded() bool {
 	_, err := os.Stat(h.Path("/sys/module/nvidia/refcnt"))
 	return err == nil
 }
 
-// SetSMI makes every nvidia-smi of the machine end with an exit code; 0 is success.
+// SetSMI sets the exit code of every nvidia-smi of the machine; 0 is success.
 func (h *Host) SetSMI(exitCode int) error {
 	for _, root := range []string{"/", driverRoot} {
 		smi := h.Path(filepath.Join(root, smiPath))
@@ -80,13 +81,13 @@ func (h *Host) SetSMI(exitCode int) error {
 			continue
 		}
 		if err := h.setPart(smi, exitCode); err != nil {
-			return fmt.Errorf("set how nvidia-smi ends on node %s: %w", h.node, err)
+			return fmt.Errorf("set the exit code of nvidia-smi on node %s: %w", h.node, err)
 		}
 	}
 	return nil
 }
 
-// installDriver puts a driver into a root of the machine and loads its modules.
+// installDriver installs a driver in a root of the machine and loads its modules.
 func (h *Host) installDriver(root string) error {
 	smi := h.Path(filepath.Join(root, smiPath))
 	if err := os.MkdirAll(filepath.Dir(smi), 0o755); err != nil {
@@ -106,7 +107,7 @@ func (h *Host) installDriver(root string) error {
 	return h.loadModules(uvm)
 }
 
-// makeDevices makes the driver's device nodes and returns the major number of that of nvidia_uvm.
+// makeDevices creates the driver's device nodes and returns the major number of nvidia_uvm.
 func (h *Host) makeDevices(dev string) (uvm uint32, err error) {
 	if err := os.MkdirAll(dev, 0o755); err != nil {
 		return 0, err
@@ -122,8 +123,8 @@ func (h *Host) makeDevices(dev string) (uvm uint32, err error) {
 	return makeDevice(filepath.Join(dev, "nvidia-uvm"), majorUVM, 0)
 }
 
-// makeDevice makes a device node that nobody opens. A user who may make none gets a link to one that is
-// always there. It returns the major number that results.
+// makeDevice creates a device node that is never opened, or, without permission, a link to one that always exists. It
+// returns its major number.
 func makeDevice(path string, major, minor uint32) (uint32, error) {
 	const null, majorNull = "/dev/null", 1
 	if err := os.RemoveAll(path); err != nil {
@@ -135,13 +136,15 @@ func makeDevice(path string, major, minor uint32) (uint32, error) {
 	return majorNull, os.Symlink(null, path)
 }
 
-// loadModules makes the kernel show the driver's modules and the GPUs that they serve.
+// loadModules makes the simulated kernel show the driver's modules and the GPUs that they serve.
 func (h *Host) loadModules(majorUVM uint32) error {
 	var list strings.Builder
 	files := map[string]string{
-		"/proc/devices": fmt.Sprintf("Character devices:\n  1 mem\n%[1]d nvidia\n%[1]d nvidiactl\n%d nvidia-uvm\n\nBlock devices:\n",
+		"/proc/devices": fmt.Sprintf("Character devices:\n  1 mem\n%[1]d nvidia\n%[1]d nvidiactl\n%d nvidia-uvm\n\nBlock "+
+			"devices:\n",
 			majorNvidia, majorUVM),
-		"/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " + standin.DriverVersion + "\n",
+		"/proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " + standin.DriverVersion +
+			"\n",
 	}
 	for _, module := range modules {
 		fmt.Fprintf(&list, "%s 1048576 1 - Live 0x0000000000000000 (OE)\n", module)

@@ -13,16 +13,16 @@ import (
 type Container struct {
 	Pod  *corev1.Pod
 	Spec corev1.Container
-	// App names the kind of pod, by its label.
+	// App is the pod's label "app".
 	App string
 	// HostIP and PodIP are the addresses of node and pod.
 	HostIP, PodIP string
-	// Injected: its pod has the runtime class of the GPU runtime, which puts the driver's programs into
-	// the container where the environment asks for GPUs.
+	// Injected: its pod has the GPU runtime's RuntimeClass, which injects the driver's programs into the container if
+	// the environment requests GPUs.
 	Injected bool
 }
 
-// serviceEnvironment is what a kubelet tells each container of the API server's Service.
+// serviceEnvironment returns the variables for the API server's Service that a kubelet sets in each container.
 func serviceEnvironment(server string) ([]string, error) {
 	address, err := url.Parse(server)
 	if err != nil {
@@ -34,7 +34,7 @@ func serviceEnvironment(server string) ([]string, error) {
 	return []string{"KUBERNETES_SERVICE_HOST=" + address.Hostname(), "KUBERNETES_SERVICE_PORT=" + address.Port()}, nil
 }
 
-// environment of a container. bin is the directory of its own programs.
+// environment returns the environment of a container. bin is the directory of its own programs.
 func (h *Host) environment(c Container, bin string) ([]string, error) {
 	env := append([]string{"HOSTNAME=" + c.Pod.Name}, h.service...)
 	visible := ""
@@ -42,7 +42,7 @@ func (h *Host) environment(c Container, bin string) ([]string, error) {
 		value := variable.Value
 		if from := variable.ValueFrom; from != nil {
 			if from.FieldRef == nil {
-				return nil, fmt.Errorf("the variable %s comes from no field, which is not simulated", variable.Name)
+				return nil, fmt.Errorf("the variable %s has no fieldRef: other sources are not simulated", variable.Name)
 			}
 			var err error
 			if value, err = field(c, from.FieldRef.FieldPath); err != nil {

@@ -12,61 +12,58 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Programs are the files that processes are started from.
+// Programs are the executables of the processes.
 type Programs struct {
-	// GPUNode is the operator's on-node program, StandIn what plays the programs of NVIDIA's images.
+	// GPUNode is the operator's on-node program, StandIn the replacement for the programs of NVIDIA's images.
 	GPUNode, StandIn string
-	// CUDA is the program that runs a kernel on each GPU; the default is the stand-in, as a real one
-	// needs a GPU.
+	// CUDA is the program that runs a kernel on each GPU; the default is StandIn, as the real one needs a GPU.
 	CUDA string
 }
 
-// Hardware is what a machine is like.
+// Hardware describes a machine.
 type Hardware struct {
 	// OS and OSVersion are ID and VERSION_ID of /etc/os-release.
 	OS, OSVersion string
 	// Kernel is the full release.
 	Kernel string
-	// BootID names the present boot.
+	// BootID is the id of the current boot.
 	BootID string
 	GPUs   int
 	// DriverOnHost: the driver is part of the node's image.
 	DriverOnHost bool
 }
 
-// Host is one machine. Its methods can be called from several goroutines, but all that concerns one
-// container must come from one at a time.
+// Host is one machine. Its methods are safe for concurrent use, except for calls that concern the same container.
 type Host struct {
 	node     string
 	dir      string
 	hardware Hardware
 	programs Programs
 	client   kubernetes.Interface
-	// service is the environment by which pods find the API server.
+	// service is the environment by which pods reach the API server.
 	service []string
-	// changed is called when a process has ended, or has become another program.
+	// changed is called when a process has exited, or has executed another program.
 	changed func()
 
 	lock sync.Mutex
-	// processes are those that run.
+	// processes are the running ones.
 	processes []*Process
 }
 
-// Options says what to make.
+// Options configures a machine.
 type Options struct {
 	// Node is the name of the node, Dir a directory that does not exist yet.
 	Node, Dir string
 	Hardware  Hardware
 	Programs  Programs
-	// Client requests the tokens of the pods, which find the API server at APIServer, a URL.
+	// Client requests the tokens of the pods, which reach the API server at the URL APIServer.
 	Client    kubernetes.Interface
 	APIServer string
-	// Changed is called, from another goroutine, whenever a process has ended or has become another
-	// program.
+	// Changed is called, from another goroutine, whenever a process has exited or has executed another program.
 	Changed func()
 }
 
-// New makes a machine that has just been booted.
+// New creates a machine that has just booted.
 func New(o Options) (*Host, error) {
 	service, err := serviceEnvironment(o.APIServer)
 	if err != nil {
@@ -85,24 +82,24 @@ func New(o Options) (*Host, error) {
 // Root is the machine's root directory on this computer.
 func (h *Host) Root() string { return filepath.Join(h.dir, "root") }
 
-// Path is where a path of the machine lies on this computer.
+// Path returns the path on this computer of a path on the machine.
 func (h *Host) Path(path string) string { return filepath.Join(h.Root(), path) }
 
-// BootID names the machine's present boot.
+// BootID returns the id of the machine's current boot.
 func (h *Host) BootID() string { return h.hardware.BootID }
 
-// Processes lists those that run.
+// Processes lists the running processes.
 func (h *Host) Processes() []*Process {
 	h.lock.Lock()
 	defer h.lock.Unlock()
 	return slices.Clone(h.processes)
 }
 
-// Log returns all that the runs of a container have written, of all pods with that label "app".
+// Log returns the output of all runs of a container, in all pods with that label "app".
 func (h *Host) Log(app, container string) (string, error) {
 	content, err := os.ReadFile(h.logFile(app, container))
 	if err != nil {
-		return "", fmt.Errorf("read what container %s of %s on node %s has written: %w", container, app, h.node, err)
+		return "", fmt.Errorf("read the log of container %s of %s on node %s: %w", container, app, h.node, err)
 	}
 	return string(content), nil
 }
@@ -113,7 +110,7 @@ func (h *Host) logFile(app, container string) string {
 
 func (h *Host) podDir(uid types.UID) string { return filepath.Join(h.dir, "pods", string(uid)) }
 
-// RemovePod ends what still runs of a pod and removes its files; its logs stay.
+// RemovePod ends the remaining processes of a pod and removes its files; its logs stay.
 func (h *Host) RemovePod(uid types.UID) error {
 	h.end(func(p *Process) bool { return p.PodUID == uid })
 	if err := os.RemoveAll(h.podDir(uid)); err != nil {
@@ -131,7 +128,7 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// end kills processes and waits until they are gone.
+// end kills processes and waits until they have exited.
 func (h *Host) end(which func(*Process) bool) {
 	for _, p := range h.Processes() {
 		if which(p) {

@@ -17,10 +17,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host"
 )
 
-// soon is when the end of a process must have been noticed.
+// soon is the time within which the exit of a process must be noticed.
 const soon = 20 * time.Second
 
-// machine is one with the programs that the project builds.
+// machine is a Host with the programs that the project builds.
 type machine struct {
 	*host.Host
 	*WithT
@@ -52,7 +52,9 @@ func newMachine(t *testing.T) machine {
 func container(uid types.UID, privileged bool, args ...string) host.Container {
 	hostPath := func(name, path string) corev1.Volume {
 		kind := corev1.HostPathDirectoryOrCreate
-		return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}
+		return corev1.Volume{
+			Name: name, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}},
+		}
 	}
 	spec := corev1.Container{
 		Name: "c", Command: []string{"/usr/bin/gpu-node"}, Args: args,
@@ -82,7 +84,7 @@ func (m machine) start(c host.Container) *host.Process {
 	return p
 }
 
-// exit waits for the end of a process, of which the machine must have told.
+// exit waits for the exit of a process, which the machine must have reported.
 func (m machine) exit(p *host.Process) host.Exit {
 	m.t.Helper()
 	m.Eventually(func() bool { _, ended := p.Ended(); return ended }, soon).Should(BeTrue())
@@ -91,13 +93,14 @@ func (m machine) exit(p *host.Process) host.Exit {
 	return exit
 }
 
-func TestAProverFindsTheMachinesDriverAndAnotherProgramItsMarker(t *testing.T) {
+func TestValidatorFindsTheDriverAndExecWaitsForTheMarker(t *testing.T) {
 	m := newMachine(t)
 	m.Expect(m.InstallDriver("driver-pod")).To(Succeed())
 	prover := m.start(container("1", true, "validate", "driver", "--driver-container=true"))
 	m.Expect(m.exit(prover)).To(Equal(host.Exit{}), "%s", m.log())
 	m.Expect(os.ReadFile(m.Path("/run/nvidia/validations/driver-ready"))).To(And(
-		ContainSubstring("NVIDIA_DRIVER_ROOT=/run/nvidia/driver\n"), ContainSubstring("BOOT_ID=boot\nDRIVER_INSTANCE=driver-pod\n")))
+		ContainSubstring("NVIDIA_DRIVER_ROOT=/run/nvidia/driver\n"),
+		ContainSubstring("BOOT_ID=boot\nDRIVER_INSTANCE=driver-pod\n")))
 
 	program := m.start(container("2", false, "exec", "--marker=driver", "--", "/usr/local/bin/nvidia-toolkit", "--flag"))
 	var env []string
@@ -108,7 +111,7 @@ func TestAProverFindsTheMachinesDriverAndAnotherProgramItsMarker(t *testing.T) {
 	m.Expect(m.exit(program)).To(Equal(host.Exit{}))
 }
 
-func TestAPodComputesOnTheMachinesGPUs(t *testing.T) {
+func TestCUDAProgramFindsTheGPUs(t *testing.T) {
 	m := newMachine(t)
 	c := container("1", false)
 	c.Spec.Command = []string{"/usr/bin/gpu-node-cuda"}
@@ -116,16 +119,18 @@ func TestAPodComputesOnTheMachinesGPUs(t *testing.T) {
 	m.Expect(m.log()).To(And(ContainSubstring("GPU 0 "), ContainSubstring("GPU 1 "), ContainSubstring("the kernel ran")))
 }
 
-func TestAFailureLeavesItsCodeAndMessage(t *testing.T) {
+func TestFailureHasExitCodeAndMessage(t *testing.T) {
 	m := newMachine(t)
 	m.Expect(m.InstallDriver("driver-pod")).To(Succeed())
 	m.Expect(m.SetSMI(9)).To(Succeed())
 	for name, test := range map[string]struct {
 		injected bool
-		says     string
+		wantErr  string
 	}{
-		"without the runtime there is no program of the driver": {says: "injected no nvidia-smi into this container"},
-		"with it, there is the one that fails":                  {injected: true, says: "nvidia-smi fails with exit status 9"},
+		"without the runtime there is no program of the driver": {wantErr: "injected no nvidia-smi into this container"},
+		"with it, there is the one that fails": {
+			injected: true, wantErr: "nvidia-smi fails with exit status 9",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := m
@@ -134,12 +139,12 @@ func TestAFailureLeavesItsCodeAndMessage(t *testing.T) {
 			c.Injected = test.injected
 			exit := m.exit(m.start(c))
 			m.Expect(exit.Code).To(Equal(int32(1)))
-			m.Expect(exit.Message).To(ContainSubstring(test.says))
+			m.Expect(exit.Message).To(ContainSubstring(test.wantErr))
 		})
 	}
 }
 
-func TestAProcessThatIsKilledHasTheCodeOfItsSignal(t *testing.T) {
+func TestKilledProcessHasTheExitCodeOfItsSignal(t *testing.T) {
 	m := newMachine(t)
 	p := m.start(container("1", false, "hold"))
 	m.Expect(m.Processes()).To(ConsistOf(p))
@@ -148,7 +153,7 @@ func TestAProcessThatIsKilledHasTheCodeOfItsSignal(t *testing.T) {
 	m.Expect(m.Processes()).To(BeEmpty())
 }
 
-func TestNothingOutlivesItsPodNorItsMachine(t *testing.T) {
+func TestProcessesEndWithPodAndMachine(t *testing.T) {
 	m := newMachine(t)
 	first, second := m.start(container("1", false, "hold")), m.start(container("2", false, "hold"))
 	m.Expect(m.RemovePod("1")).To(Succeed())
@@ -162,20 +167,22 @@ func TestNothingOutlivesItsPodNorItsMachine(t *testing.T) {
 	m.Expect(m.Root()).NotTo(BeADirectory())
 }
 
-func TestWhatAManifestLacksIsSaid(t *testing.T) {
+func TestUnsupportedManifestsAreErrors(t *testing.T) {
 	m := newMachine(t)
 	directory := corev1.HostPathDirectory
-	for says, spoil := range map[string]func(*host.Container){
+	for wantErr, spoil := range map[string]func(*host.Container){
 		"has no volume other": func(c *host.Container) { c.Spec.VolumeMounts[0].Name = "other" },
 		"hostPath type check failed: /missing is not a Directory": func(c *host.Container) {
 			c.Pod.Spec.Volumes[0].HostPath = &corev1.HostPathVolumeSource{Path: "/missing", Type: &directory}
 		},
-		"the field spec.unknown is not simulated": func(c *host.Container) { c.Spec.Env[1].ValueFrom.FieldRef.FieldPath = "spec.unknown" },
+		"the field spec.unknown is not simulated": func(c *host.Container) {
+			c.Spec.Env[1].ValueFrom.FieldRef.FieldPath = "spec.unknown"
+		},
 	} {
 		c := container("1", false, "hold")
 		spoil(&c)
 		_, err := m.Start(t.Context(), c)
-		m.Expect(err).To(MatchError(ContainSubstring(says)))
+		m.Expect(err).To(MatchError(ContainSubstring(wantErr)))
 	}
 }
 

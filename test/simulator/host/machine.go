@@ -12,8 +12,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host/standin"
 )
 
-// Where NVIDIA's parts keep what gpu-node reads. Written down here rather than taken from the
-// program's packages, so that a mistake there does not hide itself.
+// Paths of NVIDIA's files that gpu-node reads. They are repeated here instead of imported from the program's
+// packages, so that a mistake there does not hide itself.
 const (
 	driverRoot     = "/run/nvidia/driver"
 	validationsDir = "/run/nvidia/validations"
@@ -23,12 +23,12 @@ const (
 	pciDevices     = "/sys/bus/pci/devices"
 )
 
-// install fills the root file system of a machine that has just been booted.
+// install populates the root file system of a machine that has just booted.
 func (h *Host) install() error {
 	hw := h.hardware
 	release := fmt.Sprintf("ID=%s\nVERSION_ID=%q\n", hw.OS, hw.OSVersion)
 	files := map[string]string{
-		"/etc/os-release":                   release, // A link on a real one.
+		"/etc/os-release":                   release, // On a real machine this is a link.
 		"/usr/lib/os-release":               release,
 		"/proc/sys/kernel/osrelease":        hw.Kernel + "\n",
 		"/proc/sys/kernel/random/boot_id":   hw.BootID + "\n",
@@ -66,8 +66,8 @@ func (h *Host) install() error {
 	return nil
 }
 
-// installImage makes what the operator's image has besides gpu-node, and the program that plays all
-// of NVIDIA's, once: a file that has just been written cannot always be run at once.
+// installImage installs the other files of the operator's image, and the stand-in, once: a file that was just written
+// cannot always be executed immediately.
 func (h *Host) installImage() error {
 	if err := copyProgram(h.programs.StandIn, h.standIn()); err != nil {
 		return err
@@ -81,10 +81,10 @@ func (h *Host) installImage() error {
 
 func (h *Host) standIn() string { return filepath.Join(h.imageDir(), "stand-in") }
 
-// imageDir holds what the operator's image has besides gpu-node.
+// imageDir has the files of the operator's image other than gpu-node.
 func (h *Host) imageDir() string { return filepath.Join(h.dir, "image") }
 
-// setPart says how a stand-in behaves.
+// setPart configures the behaviour of a stand-in.
 func (h *Host) setPart(program string, exitCode int) error {
 	content, err := json.Marshal(standin.Part{GPUs: h.hardware.GPUs, ExitCode: exitCode})
 	if err != nil {
@@ -95,7 +95,7 @@ func (h *Host) setPart(program string, exitCode int) error {
 
 func (h *Host) write(path, content string) error { return replace(h.Path(path), content, 0o644) }
 
-// replace writes a file so that no reader sees a part of it.
+// replace writes a file atomically.
 func replace(path, content string, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/simulator/host/standin"
 )
 
-// Where the operator's image has its programs.
+// Paths of the programs in the operator's image.
 const (
 	gpuNodePath = "/usr/bin/gpu-node"
 	cudaPath    = "/usr/bin/" + standin.CUDA
@@ -21,19 +21,19 @@ const (
 
 const defaultTerminationLog = "/dev/termination-log"
 
-// mount puts a directory or file of this computer at a path in a container.
+// mount maps a path in a container to a directory or file of this computer.
 type mount struct {
 	at, source string
 }
 
-// filesystem is what a container sees.
+// filesystem is the file system of a container.
 type filesystem struct {
-	// root is the container's own, empty but for what is mounted.
+	// root is the container's root, which only has the mounts.
 	root   string
 	mounts []mount
 }
 
-// locate returns where a path in the container lies on this computer.
+// locate returns the path on this computer of a path in the container.
 func (f filesystem) locate(path string) string {
 	best := mount{at: "", source: f.root}
 	for _, m := range f.mounts {
@@ -44,11 +44,11 @@ func (f filesystem) locate(path string) string {
 	return filepath.Join(best.source, strings.TrimPrefix(path, best.at))
 }
 
-// within tells whether path is dir or below it.
+// within reports whether path is dir or below it.
 func within(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// link makes the mounts appear in the container's root, so that a path above them shows them too.
-// What is mounted inside another mount is found by locate alone.
+// link links the mounts into the container's root, so that their parent directories contain them too. Mounts inside
+// other mounts are only found by locate.
 func (f filesystem) link() error {
 	for _, m := range f.mounts {
 		if f.nested(m) {
@@ -74,7 +74,7 @@ func (f filesystem) nested(m mount) bool {
 	return false
 }
 
-// filesystem makes what one run of a container sees: volumes, the kernel's file systems, which are the
+// filesystem creates the file system for one run of a container: volumes, the kernel's file systems, which are the
 // machine's in every container, the programs of the image, and the file for the termination message.
 func (h *Host) filesystem(volumes volumes, c Container) (filesystem, error) {
 	f := filesystem{root: filepath.Join(h.containerDir(c), "root")}
@@ -116,7 +116,7 @@ func terminationPath(spec corev1.Container) string {
 	return defaultTerminationLog
 }
 
-// ensure does what the kubelet and the container runtime do with a hostPath before they mount it.
+// ensure checks or creates a hostPath as the kubelet and the container runtime do before they mount it.
 func (h *Host) ensure(volume *corev1.HostPathVolumeSource) (string, error) {
 	path, kind := h.Path(volume.Path), corev1.HostPathUnset
 	if volume.Type != nil {
@@ -125,7 +125,7 @@ func (h *Host) ensure(volume *corev1.HostPathVolumeSource) (string, error) {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("look at hostPath %s: %w", volume.Path, err)
+		return "", fmt.Errorf("stat hostPath %s: %w", volume.Path, err)
 	case err == nil && mismatch(kind, info.IsDir()), err != nil && mustExist(kind):
 		return "", fmt.Errorf("hostPath type check failed: %s is not a %s", volume.Path, kind)
 	case err == nil:
@@ -137,7 +137,7 @@ func (h *Host) ensure(volume *corev1.HostPathVolumeSource) (string, error) {
 	}
 }
 
-// mustExist tells the types of a hostPath that are never made.
+// mustExist reports whether a hostPath of this type is never created.
 func mustExist(kind corev1.HostPathType) bool {
 	switch kind {
 	case corev1.HostPathUnset, corev1.HostPathDirectoryOrCreate, corev1.HostPathFileOrCreate:

@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// privileges let a process change its root directory: as root it may; any other user may in a user
-// namespace, where it is root.
+// privileges lets a process change its root directory: root may do so, any other user in a user namespace, where it
+// is root.
 func privileges() *syscall.SysProcAttr {
 	if os.Geteuid() == 0 {
 		return nil

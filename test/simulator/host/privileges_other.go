@@ -4,5 +4,5 @@ package host
 
 import "syscall"
 
-// privileges are none: only Linux has user namespaces.
+// privileges returns none: only Linux has user namespaces.
 func privileges() *syscall.SysProcAttr { return nil }

@@ -19,17 +19,17 @@ import (
 	children "github.com/clusterpolicy/gpu-operator/test/process"
 )
 
-// maxMessage in bytes is what a kubelet keeps of a termination message.
+// maxMessage is the size in bytes to which a kubelet truncates a termination message.
 const maxMessage = 4096
 
-// signalled is added to the number of the signal that ended a process, for its exit code.
+// signalled plus the number of a signal is the exit code of a process that the signal ended.
 const signalled = 128
 
-// Process is one run of a container: gpu-node, or what it has become.
+// Process is one run of a container: gpu-node, or the program that it has executed.
 type Process struct {
 	Pod, App, Container string
 	PodUID              types.UID
-	// PID is the process's id on this computer.
+	// PID is the process id on this computer.
 	PID int
 
 	cmd        *exec.Cmd
@@ -39,16 +39,16 @@ type Process struct {
 	exit       Exit
 }
 
-// Exit is how a process ended.
+// Exit is the result of a process.
 type Exit struct {
-	// Code is 128 and the number of the signal where a signal ended it.
+	// Code is the exit code, or 128 plus the number of the signal that ended it.
 	Code int32
-	// Message is what it left as the termination message.
+	// Message is its termination message.
 	Message string
 }
 
-// Start starts a container's program, gpu-node or that for GPUs, with the arguments, the environment and the files that the
-// manifest gives it. Its output goes to the log that Host.Log returns.
+// Start starts a container's program, gpu-node or the CUDA program, with the arguments, environment and files of the
+// manifest. Host.Log returns its output.
 func (h *Host) Start(ctx context.Context, c Container) (*Process, error) {
 	files, err := h.filesystem(h.volumes(ctx, c.Pod), c)
 	if err != nil {
@@ -77,8 +77,8 @@ func (h *Host) Start(ctx context.Context, c Container) (*Process, error) {
 	return p, h.launch(p, becomes != "")
 }
 
-// launch starts the process and reports what becomes of it. One that may become another program
-// inherits a pipe, on which that program sends its environment.
+// launch starts the process and reports its exit. One that may execute another program inherits a pipe, on which that
+// program sends its environment.
 func (h *Host) launch(p *Process, becomes bool) error {
 	log, err := os.OpenFile(h.logFile(p.App, p.Container), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -106,7 +106,7 @@ func (h *Host) launch(p *Process, becomes bool) error {
 	return nil
 }
 
-// receive waits for the environment of the program that the process has become, if it ever does.
+// receive waits for the environment of the program that the process executes, if it ever does.
 func (h *Host) receive(p *Process, pipe *os.File) {
 	defer pipe.Close()
 	content, err := io.ReadAll(pipe)
@@ -120,7 +120,7 @@ func (h *Host) receive(p *Process, pipe *os.File) {
 
 func (h *Host) await(p *Process) {
 	err := p.cmd.Wait()
-	// What it started and left behind dies with it, as in a container.
+	// Its remaining child processes die with it, as in a container.
 	p.signal(-p.PID, syscall.SIGKILL)
 	p.exit = Exit{Code: exitCode(p.cmd.ProcessState, err), Message: message(p.terminated)}
 	h.lock.Lock()
@@ -143,7 +143,7 @@ func exitCode(state *os.ProcessState, err error) int32 {
 	return int32(state.ExitCode())
 }
 
-// message reads a termination message. Where there is none, the container simply left no reason.
+// message reads a termination message; empty if there is none.
 func message(path string) string {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -152,7 +152,7 @@ func message(path string) string {
 	return string(bytes.TrimRight(content[:min(len(content), maxMessage)], "\n"))
 }
 
-// Ended returns how the process ended, if it has.
+// Ended returns the result of the process, if it has exited.
 func (p *Process) Ended() (Exit, bool) {
 	select {
 	case <-p.done:
@@ -162,7 +162,7 @@ func (p *Process) Ended() (Exit, bool) {
 	}
 }
 
-// Became returns the environment of the program that gpu-node has become, if it has.
+// Became returns the environment of the program that gpu-node has executed, if it has.
 func (p *Process) Became() (env []string, ok bool) {
 	if found := p.became.Load(); found != nil {
 		return *found, true
@@ -170,40 +170,41 @@ func (p *Process) Became() (env []string, ok bool) {
 	return nil, false
 }
 
-// Becomes tells whether the process is made to become another program.
+// Becomes reports whether the process is meant to execute another program.
 func (p *Process) Becomes() bool { return len(p.cmd.ExtraFiles) > 0 }
 
-// Terminate asks the process to end, as a kubelet does.
+// Terminate sends SIGTERM, as a kubelet does.
 func (p *Process) Terminate() { p.signal(p.PID, syscall.SIGTERM) }
 
-// Kill ends the process and what it has started.
+// Kill ends the process and its child processes.
 func (p *Process) Kill() { p.signal(-p.PID, syscall.SIGKILL) }
 
-// signal reaches a process, or with a negative number its group. One that has ended is fine.
+// signal signals a process, or with a negative number its group. It succeeds for one that has exited.
 func (p *Process) signal(pid int, sig syscall.Signal) {
 	if _, ended := p.Ended(); !ended {
 		_ = syscall.Kill(pid, sig)
 	}
 }
 
-// Check tells why the programs of containers cannot run on this computer, in one line; nil if they
-// can. It tries the one that needs privileges: a driver's program in the driver's root.
+// Check returns why the programs of containers cannot run on this computer, in one line; nil if they can. It tries
+// the one that needs privileges: a driver's program in the driver's root.
 func Check(programs Programs) error {
 	dir, err := os.MkdirTemp("", "gpu-operator-check-")
 	if err != nil {
-		return fmt.Errorf("make a directory: %w", err)
+		return fmt.Errorf("create a directory: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	if err := copyProgram(programs.StandIn, filepath.Join(dir, smiPath)); err != nil {
 		return err
 	}
 	err = runIn(dir, smiPath)
-	// A process that is just being started elsewhere may still hold the file open for writing.
+	// Another process that is just being forked may still have the file open for writing.
 	for errors.Is(err, syscall.ETXTBSY) {
 		err = runIn(dir, smiPath)
 	}
 	if err != nil {
-		return fmt.Errorf("gpu-node cannot run a driver's nvidia-smi in its own root here; be root, or allow user namespaces: %w", err)
+		return fmt.Errorf("gpu-node cannot run a driver's nvidia-smi in its own root here: run as root, or allow user "+
+			"namespaces: %w", err)
 	}
 	return nil
 }

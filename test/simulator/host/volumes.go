@@ -13,11 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// volumes are those of one pod, made when a container first mounts them.
+// volumes are those of one pod, created when a container first mounts them.
 type volumes struct {
 	host *Host
 	pod  *corev1.Pod
-	// fetch makes the files of a volume that come from the API.
+	// fetch creates the files of a volume that come from the API.
 	fetch func(volume *corev1.ProjectedVolumeSource, dir string) error
 }
 
@@ -27,7 +27,7 @@ func (h *Host) volumes(ctx context.Context, pod *corev1.Pod) volumes {
 	}}
 }
 
-// source returns where a volume lies on this computer.
+// source returns the path of a volume on this computer.
 func (v volumes) source(name string) (string, error) {
 	for i := range v.pod.Spec.Volumes {
 		volume := &v.pod.Spec.Volumes[i]
@@ -45,10 +45,12 @@ func (v volumes) source(name string) (string, error) {
 			err = v.once(volume.Projected, dir)
 		case volume.ConfigMap != nil:
 			err = v.once(&corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
-				ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: volume.ConfigMap.LocalObjectReference, Items: volume.ConfigMap.Items},
+				ConfigMap: &corev1.ConfigMapProjection{
+					LocalObjectReference: volume.ConfigMap.LocalObjectReference, Items: volume.ConfigMap.Items,
+				},
 			}}}, dir)
 		default:
-			err = errors.New("its kind is not simulated")
+			err = errors.New("its type is not simulated")
 		}
 		if err != nil {
 			return "", fmt.Errorf("mount volume %s of pod %s/%s: %w", name, v.pod.Namespace, v.pod.Name, err)
@@ -58,7 +60,7 @@ func (v volumes) source(name string) (string, error) {
 	return "", fmt.Errorf("pod %s/%s has no volume %s", v.pod.Namespace, v.pod.Name, name)
 }
 
-// once fetches what another container of the pod has not fetched before. A token outlives any test.
+// once fetches a volume unless another container of the pod has. A token outlives any test.
 func (v volumes) once(volume *corev1.ProjectedVolumeSource, dir string) error {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -73,8 +75,8 @@ func (v volumes) once(volume *corev1.ProjectedVolumeSource, dir string) error {
 	return os.Rename(temp, dir)
 }
 
-// project writes the sources of a projected volume, such as the one that the API server gives to each
-// pod with a service account.
+// project writes the sources of a projected volume, such as the token volume that the API server adds to each pod
+// with a ServiceAccount.
 func (h *Host) project(ctx context.Context, pod *corev1.Pod, volume *corev1.ProjectedVolumeSource, dir string) error {
 	for i := range volume.Sources {
 		source := &volume.Sources[i]
@@ -96,11 +98,15 @@ func (h *Host) project(ctx context.Context, pod *corev1.Pod, volume *corev1.Proj
 	return nil
 }
 
-// projectToken asks for a token that is bound to the pod, and so names the node too, as a kubelet does.
-func (h *Host) projectToken(ctx context.Context, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection, dir string) error {
+// projectToken requests a token that is bound to the pod, and therefore names the node too, as a kubelet does.
+func (h *Host) projectToken(
+	ctx context.Context, pod *corev1.Pod, source *corev1.ServiceAccountTokenProjection, dir string,
+) error {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: source.ExpirationSeconds,
-		BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID},
+		BoundObjectRef: &authenticationv1.BoundObjectReference{
+			APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID,
+		},
 	}}
 	if source.Audience != "" {
 		request.Spec.Audiences = []string{source.Audience}
@@ -113,7 +119,9 @@ func (h *Host) projectToken(ctx context.Context, pod *corev1.Pod, source *corev1
 	return replace(filepath.Join(dir, source.Path), token.Status.Token, 0o600)
 }
 
-func (h *Host) projectConfigMap(ctx context.Context, namespace string, source *corev1.ConfigMapProjection, dir string) error {
+func (h *Host) projectConfigMap(
+	ctx context.Context, namespace string, source *corev1.ConfigMapProjection, dir string,
+) error {
 	object, err := h.client.CoreV1().ConfigMaps(namespace).Get(ctx, source.Name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("read ConfigMap %s: %w", source.Name, err)
@@ -139,7 +147,7 @@ func (h *Host) projectConfigMap(ctx context.Context, namespace string, source *c
 func (h *Host) projectFields(pod *corev1.Pod, source *corev1.DownwardAPIProjection, dir string) error {
 	for _, item := range source.Items {
 		if item.FieldRef == nil {
-			return fmt.Errorf("the file %s comes from no field, which is not simulated", item.Path)
+			return fmt.Errorf("the file %s has no fieldRef: other sources are not simulated", item.Path)
 		}
 		value, err := field(Container{Pod: pod}, item.FieldRef.FieldPath)
 		if err != nil {

@@ -1,7 +1,7 @@
-// Stand-in plays the programs of NVIDIA's images, by the name under which it is started. It is one
-// static file, so that it also runs in the root file system of a driver, which has no loader.
+// Command standin replaces the programs of NVIDIA's images, depending on the name under which it is started. It is
+// statically linked, so that it also runs in the root file system of a driver, which has no loader.
 //
-//   - nvidia-smi lists GPUs or fails, as the file beside it with the suffix .json says.
+//   - nvidia-smi lists GPUs or fails, as configured by the file next to it with the suffix .json.
 //   - gpu-node-cuda does the same for a kernel on each GPU.
 //   - Every other name is a program that runs until SIGTERM, such as nvidia-toolkit. It sends its
 //     environment to the simulator, which thereby learns that gpu-node has become it, and with what.
@@ -41,19 +41,19 @@ func play(name string, args []string) error {
 	}
 }
 
-// part reads how the part behaves. It is found by the path of the call: in the driver's root there is
-// no /proc that would tell where this program is.
+// part reads the configuration. Its path is derived from the program's argument zero: the driver's root has no /proc
+// to look up the executable.
 func part() (standin.Part, error) {
 	content, err := os.ReadFile(os.Args[0] + standin.PartSuffix)
 	if errors.Is(err, fs.ErrNotExist) {
 		return standin.Part{}, nil
 	}
 	if err != nil {
-		return standin.Part{}, fmt.Errorf("read how to behave: %w", err)
+		return standin.Part{}, fmt.Errorf("read the configuration: %w", err)
 	}
 	var p standin.Part
 	if err := json.Unmarshal(content, &p); err != nil {
-		return standin.Part{}, fmt.Errorf("read how to behave: %w", err)
+		return standin.Part{}, fmt.Errorf("read the configuration: %w", err)
 	}
 	return p, nil
 }
@@ -82,7 +82,7 @@ func smi(args []string) error {
 	return nil
 }
 
-// query prints one line for each GPU, as --format=csv,noheader asks for.
+// query prints one line for each GPU, in the format --format=csv,noheader.
 func query(p standin.Part, fields []string) error {
 	for i := range p.GPUs {
 		values := map[string]string{
@@ -118,16 +118,16 @@ func cuda() error {
 	return nil
 }
 
-// daemon sends its environment, then waits for its end.
+// daemon sends its environment, then waits for SIGTERM.
 func daemon() error {
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
 	pipe := os.NewFile(standin.PipeDescriptor, "pipe")
 	if _, err := pipe.WriteString(strings.Join(os.Environ(), "\x00")); err != nil {
-		return fmt.Errorf("tell the simulator the environment: %w", err)
+		return fmt.Errorf("send the environment to the simulator: %w", err)
 	}
 	if err := pipe.Close(); err != nil {
-		return fmt.Errorf("tell the simulator the environment: %w", err)
+		return fmt.Errorf("send the environment to the simulator: %w", err)
 	}
 	fmt.Println(strings.Join(os.Args, " ") + " runs")
 	<-ended

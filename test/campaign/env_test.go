@@ -35,15 +35,15 @@ const (
 	account    = "gpu-operator"
 	repo       = "../.."
 	policyName = "cluster-policy"
-	// tenant is a namespace of users.
+	// tenant is a user's namespace.
 	tenant = "tenant"
-	// cordoned is a node that a user has taken out of service.
+	// cordoned is a node that a user has cordoned.
 	cordoned = "node-1"
-	// eventually is how long to wait for what takes no fault long.
+	// eventually is the timeout of waits that faults do not delay.
 	eventually = time.Minute
 )
 
-// scheme knows all kinds that are read and written here.
+// scheme has all kinds that are read and written here.
 var scheme = func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
@@ -51,21 +51,23 @@ var scheme = func() *runtime.Scheme {
 	return scheme
 }()
 
-// bed is a control plane that points run on, one after another.
-type bed struct {
+// env is a control plane on which points run sequentially.
+type env struct {
 	cluster *cluster.Cluster
 	sim     *simulator.Simulator
-	// client has all rights; quiet is the same, and not in the audit log.
+	// client has all permissions; quiet is the same, but not in the audit log.
 	client client.Client
 	quiet  client.WithWatch
 	stop   func()
 }
 
-// seeds are objects of users, which nobody touches. One of them looks like one of the operator's to who looks at labels
-// alone.
+// seeds returns objects of users, which no component may change. One of them has the labels of the operator's
+// objects.
 func seeds() []client.Object {
 	return []client.Object{
-		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "users-own"}, Data: map[string]string{"key": "value"}},
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "users-own"}, Data: map[string]string{"key": "value"},
+		},
 		&corev1.ConfigMap{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "users-lookalike", Labels: map[string]string{
 				labels.Operand: "device-plugin", labels.ManagedBy: labels.ManagedByValue,
@@ -73,17 +75,24 @@ func seeds() []client.Object {
 			Data: map[string]string{"key": "value"},
 		},
 		&corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Namespace: tenant, Name: "users-elsewhere", Labels: map[string]string{labels.Operand: "driver"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: tenant, Name: "users-elsewhere", Labels: map[string]string{labels.Operand: "driver"},
+			},
 		},
 		&nodev1.RuntimeClass{
-			ObjectMeta: metav1.ObjectMeta{Name: "users-runtime", Labels: map[string]string{labels.Operand: "runtime-classes", labels.ManagedBy: labels.ManagedByValue}},
-			Handler:    "runc",
+			ObjectMeta: metav1.ObjectMeta{
+				Name:   "users-runtime",
+				Labels: map[string]string{labels.Operand: "runtime-classes", labels.ManagedBy: labels.ManagedByValue},
+			},
+			Handler: "runc",
 		},
-		noPods(metav1.ObjectMeta{Namespace: tenant, Name: "users-agent", Labels: map[string]string{labels.ManagedBy: labels.ManagedByValue}}),
+		noPods(metav1.ObjectMeta{
+			Namespace: tenant, Name: "users-agent", Labels: map[string]string{labels.ManagedBy: labels.ManagedByValue},
+		}),
 	}
 }
 
-// noPods is a DaemonSet of somebody else's that no node is for.
+// noPods returns a foreign DaemonSet that selects no node.
 func noPods(meta metav1.ObjectMeta) *appsv1.DaemonSet {
 	own := map[string]string{"app": "mine"}
 	return &appsv1.DaemonSet{
@@ -108,60 +117,61 @@ func seedKeys() []history.Key {
 	return keys
 }
 
-// newBed starts a control plane with what the operator needs installed, and objects of users.
-func newBed(ctx context.Context) (*bed, error) {
+// newEnv starts a control plane with the operator's installation, and objects of users.
+func newEnv(ctx context.Context) (*env, error) {
 	starting, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	c, err := cluster.Start(starting, cluster.Options{})
 	if err != nil {
 		return nil, err
 	}
-	b := &bed{cluster: c}
-	if err := b.prepare(starting, ctx); err != nil {
+	e := &env{cluster: c}
+	if err := e.prepare(starting, ctx); err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
-	return b, nil
+	return e, nil
 }
 
-func (b *bed) prepare(ctx, lasting context.Context) error {
-	if err := b.install(ctx); err != nil {
+func (e *env) prepare(ctx, lasting context.Context) error {
+	if err := e.install(ctx); err != nil {
 		return err
 	}
 	var err error
-	if b.client, err = client.New(b.cluster.Config, client.Options{Scheme: scheme}); err != nil {
+	if e.client, err = client.New(e.cluster.Config, client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
-	if b.quiet, err = client.NewWithWatch(b.cluster.SimulatorConfig, client.Options{Scheme: scheme}); err != nil {
+	if e.quiet, err = client.NewWithWatch(e.cluster.SimulatorConfig, client.Options{Scheme: scheme}); err != nil {
 		return fmt.Errorf("make client: %w", err)
 	}
 	timing := simulator.DefaultTiming().Scale(0.1)
-	b.sim, err = simulator.New(simulator.Options{Config: b.cluster.SimulatorConfig, Timing: &timing, Seed: 1})
+	e.sim, err = simulator.New(simulator.Options{Config: e.cluster.SimulatorConfig, Timing: &timing, Seed: 1})
 	if err != nil {
 		return err
 	}
-	b.stop = b.sim.Stop
-	if err := b.sim.Start(lasting); err != nil {
+	e.stop = e.sim.Stop
+	if err := e.sim.Start(lasting); err != nil {
 		return err
 	}
-	if err := b.quiet.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}); err != nil {
+	if err := e.quiet.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant}}); err != nil {
 		return err
 	}
 	for _, seed := range seeds() {
-		if err := b.quiet.Create(ctx, seed); err != nil {
+		if err := e.quiet.Create(ctx, seed); err != nil {
 			return fmt.Errorf("create %s: %w", seed.GetName(), err)
 		}
 	}
-	return b.seedsAreObserved(ctx)
+	return e.seedsAreObserved(ctx)
 }
 
-// seedsAreObserved waits for what controllers write to the seeds, such as the status and annotation of a DaemonSet.
-func (b *bed) seedsAreObserved(ctx context.Context) error { return b.isObserved(ctx, "users-agent") }
+// seedsAreObserved waits for what controllers write to the seeds, such as the status and the annotation of a
+// DaemonSet.
+func (e *env) seedsAreObserved(ctx context.Context) error { return e.isObserved(ctx, "users-agent") }
 
-// isObserved waits until the DaemonSet controller has seen a DaemonSet of the tenant.
-func (b *bed) isObserved(ctx context.Context, name string) error {
+// isObserved waits until the DaemonSet controller has observed a DaemonSet of the tenant.
+func (e *env) isObserved(ctx context.Context, name string) error {
 	return await(ctx, "DaemonSet "+name+" to be observed", func() error {
 		ds := &appsv1.DaemonSet{}
-		if err := b.quiet.Get(ctx, client.ObjectKey{Namespace: tenant, Name: name}, ds); err != nil {
+		if err := e.quiet.Get(ctx, client.ObjectKey{Namespace: tenant, Name: name}, ds); err != nil {
 			return err
 		}
 		if ds.Status.ObservedGeneration == 0 {
@@ -171,38 +181,40 @@ func (b *bed) isObserved(ctx context.Context, name string) error {
 	})
 }
 
-// controllersFollow waits until the DaemonSet controller has seen everything that was written before. After an outage it
-// is behind, and makes pods for DaemonSets that are gone.
-func (b *bed) controllersFollow(ctx context.Context) error {
+// controllersFollow waits until the DaemonSet controller has observed everything that was written before. After an
+// outage it lags, and creates pods for deleted DaemonSets.
+func (e *env) controllersFollow(ctx context.Context) error {
 	canary := noPods(metav1.ObjectMeta{Namespace: tenant, Name: "canary"})
-	if err := b.quiet.Create(ctx, canary); err != nil {
+	if err := e.quiet.Create(ctx, canary); err != nil {
 		return fmt.Errorf("create the canary: %w", err)
 	}
-	return errors.Join(b.isObserved(ctx, canary.Name), b.quiet.Delete(ctx, canary))
+	return errors.Join(e.isObserved(ctx, canary.Name), e.quiet.Delete(ctx, canary))
 }
 
-// install puts in place what an installation brings: definitions, roles, accounts.
-func (b *bed) install(ctx context.Context) error {
-	return cluster.Install(ctx, b.cluster.SimulatorConfig, filepath.Join(repo, "config/default"))
+// install installs the definitions, roles and accounts.
+func (e *env) install(ctx context.Context) error {
+	return cluster.Install(ctx, e.cluster.SimulatorConfig, filepath.Join(repo, "config/default"))
 }
 
 // close ends the control plane.
-func (b *bed) close() error {
-	if b.stop != nil {
-		b.stop()
+func (e *env) close() error {
+	if e.stop != nil {
+		e.stop()
 	}
-	return b.cluster.Stop()
+	return e.cluster.Stop()
 }
 
-// addNode makes a GPU node on which users have labels, annotations and taints.
-func (b *bed) addNode(ctx context.Context, w *workload, number int) error {
+// addNode creates a GPU node with labels, annotations and taints of users.
+func (e *env) addNode(ctx context.Context, w *workload, number int) error {
 	name := nodeName(number)
 	all := map[string]string{invariant.UserPrefix + "team": "hpc"}
 	maps.Copy(all, w.labels)
-	_, err := b.sim.AddNode(ctx, simulator.NodeSpec{
+	_, err := e.sim.AddNode(ctx, simulator.NodeSpec{
 		Name: name, Labels: all,
-		Annotations:   map[string]string{invariant.UserPrefix + "note": "kept"},
-		Taints:        []corev1.Taint{{Key: invariant.UserPrefix + "soft", Value: "x", Effect: corev1.TaintEffectPreferNoSchedule}},
+		Annotations: map[string]string{invariant.UserPrefix + "note": "kept"},
+		Taints: []corev1.Taint{
+			{Key: invariant.UserPrefix + "soft", Value: "x", Effect: corev1.TaintEffectPreferNoSchedule},
+		},
 		Unschedulable: name == cordoned,
 	})
 	return err
@@ -211,11 +223,11 @@ func (b *bed) addNode(ctx context.Context, w *workload, number int) error {
 func nodeName(number int) string { return fmt.Sprintf("node-%d", number) }
 
 // patch merges JSON into an object.
-func (b *bed) patch(ctx context.Context, object client.Object, text string) error {
-	return b.quiet.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(text)))
+func (e *env) patch(ctx context.Context, object client.Object, text string) error {
+	return e.quiet.Patch(ctx, object, client.RawPatch(types.MergePatchType, []byte(text)))
 }
 
-// edit reads an object, changes it and writes it, again where another has written it meanwhile.
+// edit reads an object, changes it and writes it, with a retry on conflict.
 func edit[T client.Object](ctx context.Context, c client.Client, object T, change func(T)) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
@@ -226,7 +238,7 @@ func edit[T client.Object](ctx context.Context, c client.Client, object T, chang
 	})
 }
 
-// samplePolicy is the policy that the project shows its users.
+// samplePolicy returns the default sample.
 func samplePolicy() (*v1.ClusterPolicy, error) {
 	text, err := os.ReadFile(filepath.Join(repo, "config/samples/clusterpolicy.yaml"))
 	if err != nil {
@@ -236,43 +248,43 @@ func samplePolicy() (*v1.ClusterPolicy, error) {
 	return policy, yaml.UnmarshalStrict(text, policy)
 }
 
-func (b *bed) policy(ctx context.Context) (*v1.ClusterPolicy, error) {
+func (e *env) policy(ctx context.Context) (*v1.ClusterPolicy, error) {
 	policy := &v1.ClusterPolicy{}
-	return policy, b.quiet.Get(ctx, client.ObjectKey{Name: policyName}, policy)
+	return policy, e.quiet.Get(ctx, client.ObjectKey{Name: policyName}, policy)
 }
 
-// empty takes the cluster back to what newBed made, without waiting for the garbage collector or for kubelets.
-func (b *bed) empty(ctx context.Context) error {
+// empty resets the cluster to the state after newEnv, without waiting for the garbage collector or kubelets.
+func (e *env) empty(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	if err := b.deleteAll(ctx); err != nil {
+	if err := e.deleteAll(ctx); err != nil {
 		return err
 	}
-	if err := b.controllersFollow(ctx); err != nil {
+	if err := e.controllersFollow(ctx); err != nil {
 		return err
 	}
-	return b.deleteAll(ctx)
+	return e.deleteAll(ctx)
 }
 
-// deleteAll deletes all nodes, pods and objects of the stack, until none are left.
-func (b *bed) deleteAll(ctx context.Context) error {
+// deleteAll deletes all nodes, pods and objects of the stack, until none is left.
+func (e *env) deleteAll(ctx context.Context) error {
 	now := client.GracePeriodSeconds(0)
 	return await(ctx, "the cluster to be empty", func() error {
 		err := errors.Join(
-			b.quiet.DeleteAllOf(ctx, &v1.ClusterPolicy{}),
-			b.quiet.DeleteAllOf(ctx, &appsv1.DaemonSet{}, client.InNamespace(namespace)),
-			b.quiet.DeleteAllOf(ctx, &corev1.Node{}),
-			b.quiet.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), now),
+			e.quiet.DeleteAllOf(ctx, &v1.ClusterPolicy{}),
+			e.quiet.DeleteAllOf(ctx, &appsv1.DaemonSet{}, client.InNamespace(namespace)),
+			e.quiet.DeleteAllOf(ctx, &corev1.Node{}),
+			e.quiet.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(namespace), now),
 		)
 		if err != nil {
 			return err
 		}
-		left, err := b.leftovers(ctx)
+		left, err := e.leftovers(ctx)
 		if err != nil {
 			return err
 		}
 		for _, object := range left {
-			_ = b.quiet.Delete(ctx, object)
+			_ = e.quiet.Delete(ctx, object)
 		}
 		if len(left) > 0 {
 			return fmt.Errorf("%d objects are left, such as %s", len(left), left[0].GetName())
@@ -281,9 +293,9 @@ func (b *bed) deleteAll(ctx context.Context) error {
 	})
 }
 
-// leftovers are the objects that are there because of the operator: all nodes and pods, and what a policy controls.
-func (b *bed) leftovers(ctx context.Context) ([]client.Object, error) {
-	world, err := history.Look(ctx, b.quiet)
+// leftovers returns all nodes and pods, and the objects that a policy controls.
+func (e *env) leftovers(ctx context.Context) ([]client.Object, error) {
+	world, err := history.Look(ctx, e.quiet)
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +318,7 @@ func (b *bed) leftovers(ctx context.Context) ([]client.Object, error) {
 	return found, nil
 }
 
-// await tries until it succeeds.
+// await retries until the function succeeds.
 func await(ctx context.Context, what string, try func() error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()

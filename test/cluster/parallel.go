@@ -1,0 +1,25 @@
+package cluster
+
+import (
+	"flag"
+	"fmt"
+	"strconv"
+)
+
+// parallelTests is how many tests, each with its own cluster, run in parallel: they mostly wait.
+const parallelTests = 5
+
+// SetParallel sets the default of the flag -parallel, independently of the number of cores. TestMain calls it before
+// the tests run. It is not set for all packages on the command line, as Ginkgo suites refuse the flag.
+func SetParallel() error {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return nil
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(parallelTests)); err != nil {
+		return fmt.Errorf("set -parallel: %w", err)
+	}
+	return nil
+}
