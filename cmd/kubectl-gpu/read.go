@@ -136,7 +136,7 @@ func readNodes(file string, in io.Reader) ([]corev1.Node, error) {
 		case name == "":
 			return nil, errors.New("a Node has no metadata.name: set it")
 		case seen[name]:
-			return nil, fmt.Errorf("Node %s is listed twice: remove one", name)
+			return nil, fmt.Errorf("node %s is listed twice: remove one", name)
 		default:
 			seen[name] = true
 		}

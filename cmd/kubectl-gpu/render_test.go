@@ -164,7 +164,7 @@ func TestNodesInAllFormsOfKubectl(t *testing.T) {
 		"a NodeList": {text: `{apiVersion: v1, kind: NodeList, items: [{metadata: {name: a}}]}`, names: []string{"a"}},
 		"JSON":       {text: `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}`, names: []string{"a"}},
 		"nothing":    {text: "# nothing\n"},
-		"twice":      {text: node + "\n---\n" + node, err: "Node NAME is listed twice: remove one"},
+		"twice":      {text: node + "\n---\n" + node, err: "node NAME is listed twice: remove one"},
 		"no name":    {text: `{apiVersion: v1, kind: Node}`, err: "a Node has no metadata.name: set it"},
 		"another kind": {
 			text: `{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: Pod}]}`,

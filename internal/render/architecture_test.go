@@ -391,6 +391,17 @@ func TestTheDriverIsNeverRolledByItsDaemonSet(t *testing.T) {
 	}
 }
 
+// checkInjected compares what the catalogue says of these operands, and adds the others.
+func checkInjected(t *testing.T, injected map[operand.Name]bool) {
+	t.Helper()
+	for _, o := range catalogue(t) {
+		if want, known := injected[o.Name]; known && o.Injected != want {
+			t.Errorf("%s is injected: %v, want %v", o.Name, o.Injected, want)
+		}
+		injected[o.Name] = o.Injected
+	}
+}
+
 // A pod with a RuntimeClass cannot start before the toolkit has configured it.
 func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
 	injected := map[operand.Name]bool{
@@ -398,12 +409,7 @@ func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
 		"dcgm": true, "dcgm-exporter": true, "mig-manager": true,
 		"driver": false, "container-toolkit": false, "node-discovery": false, "node-status-exporter": false,
 	}
-	for _, o := range catalogue(t) {
-		if want, known := injected[o.Name]; known && o.Injected != want {
-			t.Errorf("%s is injected: %v, want %v", o.Name, o.Injected, want)
-		}
-		injected[o.Name] = o.Injected
-	}
+	checkInjected(t, injected)
 	for scenario, s := range scenarios {
 		classes := map[string]bool{}
 		for _, object := range s.objects(t)["runtime-classes"] {
@@ -414,7 +420,11 @@ func TestTheRuntimeClassIsOneThatIsRendered(t *testing.T) {
 				class := ds.Spec.Template.Spec.RuntimeClassName
 				// TestEveryInjectedPodIsInjectedInOneWay covers those that need none.
 				wanted := injected[name] && scenario != "nri" && scenario != "hook"
-				if (class != nil) != wanted || (class != nil && !classes[*class]) {
+				valid := class == nil
+				if wanted {
+					valid = class != nil && classes[*class]
+				}
+				if !valid {
 					t.Errorf("%s: %s has RuntimeClass %v of %v", scenario, ds.Name, class, classes)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os/exec"
+	"slices"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -91,7 +92,23 @@ func byKubeScore(t *testing.T, objects []*unstructured.Unstructured) *verdict {
 	for _, object := range scored {
 		v.take(object)
 	}
+	for _, object := range objects {
+		if object.GetKind() == "DaemonSet" && !listens(object) {
+			// No policy is needed for what no client can reach. What the pods call, the API server and for the driver
+			// repositories of packages, no selector can name.
+			delete(v.found, finding{"pod-networkpolicy", "DaemonSet/" + object.GetName(), ""})
+		}
+	}
 	return v
+}
+
+// listens reports whether a container of the object's pods declares a port.
+func listens(object *unstructured.Unstructured) bool {
+	containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "containers")
+	return slices.ContainsFunc(containers, func(container any) bool {
+		fields, _ := container.(map[string]any)
+		return fields["ports"] != nil
+	})
 }
 
 // take adds kube-score's result for one object.
