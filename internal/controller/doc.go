@@ -13,9 +13,9 @@
 //	| plan (fleet.Fleet)                     |                                                | settling begin anew; a write that is refused   |
 //	| basis, with the decisions              | another spec, references, toolkit images,      | an assessment of each node                     |
 //	| (fleet.Basis)                          | DaemonSet or cause of missing pods             |                                                |
-//	| plan (clusterpolicy.drafts)            | other decisions, facts version, optional kinds | planning once more                             |
+//	| plan (clusterpolicy.caches)            | other decisions, facts version, optional kinds | planning once more                             |
 //	| objects, one set an operand            | other decisions, layouts, step, owner or live  | rendering and comparing once more              |
-//	| (clusterpolicy.drafts)                 | templates of the operand                       |                                                |
+//	| (clusterpolicy.caches)                 | templates of the operand                       |                                                |
 //	| records, one an object (apply.table)   | a call, its back-off, the live object's        | a comparison, a read of the Namespace, and an  |
 //	|                                        | version; 32 turns without the object           | early call for each object that fails          |
 //	| last writes of statuses                | each write; more than 16 policies              | an early write of the counters                 |
@@ -24,7 +24,7 @@
 //	| look again (observe.CreateFailures)    | time                                           | which the cause is not reported                |
 //	| what was told of the definition, and   | another definition or policy; the spec that    | an Event that there is already; a spec that    |
 //	| since when a spec differs without an   | was last applied                               | has lost fields for good is applied later      |
-//	| edit (clusterpolicy.doubt)             |                                                |                                                |
+//	| edit (clusterpolicy.schemaGuard)       |                                                |                                                |
 //	| fields that the definition lacks       | resource version of the definition             | a read of the definition                       |
 //	| (observe.Schema)                       |                                                |                                                |
 //	| watches that come and go (Optional-    | definitions of the cluster; nodes that need    | a watch that is begun anew                     |

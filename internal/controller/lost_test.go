@@ -39,7 +39,7 @@ var losses = map[string]func(*operator){
 		o.know(fleet.New())
 		o.fleet.Hydrate(entries)
 	},
-	"drafts":      func(o *operator) { o.pass = clusterpolicy.New(o.pass.Options) },
+	"caches":      func(o *operator) { o.pass = clusterpolicy.New(o.pass.Options) },
 	"apply table": func(o *operator) { o.pass.Applier = apply.New(o, live{o}, o.clock, patient()) },
 	"status times": func(o *operator) {
 		o.pass.Status = statuswriter.New(o, o.clock, o.node.Events, o.pass.Catalogue, statuswriter.DefaultTiming())
@@ -49,7 +49,7 @@ var losses = map[string]func(*operator){
 	},
 	"definition": func(o *operator) { o.pass.Schema = &observe.Schema{Cached: o, Live: live{o}} },
 	"watches": func(o *operator) {
-		o.pass.Kinds = clusterpolicy.NewOptionalKinds(nil, nil, o.clock)
+		o.pass.OptionalKinds = clusterpolicy.NewOptionalKinds(nil, nil, o.clock)
 		o.pass.DriverToolkit = observe.NewDriverToolkit(nil, nil, o.clock)
 	},
 	"refused taints": func(o *operator) { o.node = node.New(o.node.Options) },

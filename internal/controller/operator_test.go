@@ -108,7 +108,7 @@ func (o *operator) start() {
 		CreateFailures: observe.NewCreateFailures(uncached, namespace, o.clock),
 		References:     references{reader: o},
 		Schema:         &observe.Schema{Cached: o, Live: uncached},
-		Kinds:          clusterpolicy.NewOptionalKinds(nil, nil, o.clock),
+		OptionalKinds:  clusterpolicy.NewOptionalKinds(nil, nil, o.clock),
 		Meter:          meter,
 		Clock:          o.clock,
 		Timing:         clusterpolicy.DefaultTiming(),

@@ -28,8 +28,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
-// theCluster is the only key: a pass is about the policy in force, whatever event started it.
-var theCluster = reconcile.Request{NamespacedName: types.NamespacedName{Name: "cluster"}}
+// clusterRequest is the only key: a pass is about the policy in force, whatever event started it.
+var clusterRequest = reconcile.Request{NamespacedName: types.NamespacedName{Name: "cluster"}}
 
 // Options are what a Reconciler is made of.
 type Options struct {
@@ -59,7 +59,7 @@ type Options struct {
 	// Schema compares the definition of ClusterPolicy with the operator's own.
 	Schema *observe.Schema
 	// Kinds are those that other projects define.
-	Kinds *OptionalKinds
+	OptionalKinds *OptionalKinds
 	// Meter takes what Prometheus is told.
 	Meter *metrics.Meter
 	Clock clock.PassiveClock
@@ -70,10 +70,10 @@ type Options struct {
 // Reconciler makes the cluster follow the policy in force.
 type Reconciler struct {
 	Options
-	drafts drafts
-	doubt  doubt
+	caches      caches
+	schemaGuard schemaGuard
 	// vanished is the policy in force as the cache has it, where the API server had none.
-	vanished vanished
+	deletedPolicy deletedPolicy
 	// nodes is how many the last pass has seen.
 	nodes atomic.Int64
 }
@@ -98,17 +98,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (result
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named("clusterpolicy").
-		Watches(&v1.ClusterPolicy{}, after(func() time.Duration { return 0 }), builder.WithPredicates(observe.PolicyChanges())).
-		WatchesRawSource(source.Channel(r.Fleet.Changed(), r.afterBatch())).
-		WatchesRawSource(source.Channel(r.Applier.Events(), r.afterBatch())).
-		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), r.afterBatch())).
-		WatchesRawSource(source.Channel(r.Kinds.Events(), r.afterBatch())).
-		Watches(observe.Definition(), r.afterBatch(), builder.WithPredicates(definitionInUse()))
+		Watches(&v1.ClusterPolicy{}, enqueue(func() time.Duration { return 0 }), builder.WithPredicates(observe.PolicyChanges())).
+		WatchesRawSource(source.Channel(r.Fleet.Changed(), r.debounced())).
+		WatchesRawSource(source.Channel(r.Applier.Events(), r.debounced())).
+		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), r.debounced())).
+		WatchesRawSource(source.Channel(r.OptionalKinds.Events(), r.debounced())).
+		Watches(observe.Definition(), r.debounced(), builder.WithPredicates(relevantDefinitions()))
 	for _, kind := range render.Kinds() {
-		b = b.Watches(kind, r.afterBatch())
+		b = b.Watches(kind, r.debounced())
 	}
 	for _, kind := range observe.ReferenceKinds() {
-		b = b.WatchesRawSource(source.Kind(r.References, kind, r.afterBatch(), observe.ContentChanges()))
+		b = b.WatchesRawSource(source.Kind(r.References, kind, r.debounced(), observe.ContentChanges()))
 	}
 	return b.WithOptions(controller.Options{
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.Timing.FirstRetry, r.Timing.LastRetry),
@@ -116,11 +116,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // afterBatch enqueues the pass for any event, after the batching delay.
-func (r *Reconciler) afterBatch() handler.EventHandler {
-	return after(func() time.Duration { return r.Timing.batch(int(r.nodes.Load())) })
+func (r *Reconciler) debounced() handler.EventHandler {
+	return enqueue(func() time.Duration { return r.Timing.debounce(int(r.nodes.Load())) })
 }
 
-func after(delay func() time.Duration) handler.EventHandler {
+func enqueue(delay func() time.Duration) handler.EventHandler {
 	return requeue.After(func(client.Object) time.Duration { return delay() },
-		func(client.Object) []reconcile.Request { return []reconcile.Request{theCluster} })
+		func(client.Object) []reconcile.Request { return []reconcile.Request{clusterRequest} })
 }

@@ -2,7 +2,7 @@
 // force, publishes what nodes are assessed by, and aggregates the entries of the fleet; it assesses no node and reads no
 // pod. It writes through package apply and package status only, and knows no operand.
 //
-// What it keeps from pass to pass is in drafts: the plan and the rendered objects, each with all that it was made of. The
+// What it keeps from pass to pass is in caches: the plan and the rendered objects, each with all that it was made of. The
 // comment of package controller has the table of all that is kept.
 package clusterpolicy
 

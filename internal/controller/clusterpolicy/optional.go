@@ -96,7 +96,7 @@ func (w optionalWatch) follow(ctx context.Context, defined bool) (optional.State
 }
 
 // kinds are those that are applied and pruned.
-func kinds(available map[operand.OptionalKind]bool) []client.Object {
+func managedKinds(available map[operand.OptionalKind]bool) []client.Object {
 	var result []client.Object
 	for _, kind := range render.Kinds() {
 		result = append(result, kind)
@@ -109,8 +109,8 @@ func kinds(available map[operand.OptionalKind]bool) []client.Object {
 	return result
 }
 
-// definitionInUse lets pass the events of the definitions of optional kinds, and of the policy's own.
-func definitionInUse() predicate.Predicate {
+// relevantDefinitions lets pass the events of the definitions of optional kinds, and of the policy's own.
+func relevantDefinitions() predicate.Predicate {
 	wanted := map[string]bool{crd.Name: true}
 	for _, kind := range render.OptionalKinds() {
 		wanted[kind.CRD] = true

@@ -202,7 +202,7 @@ var _ = Describe("A new policy", func() {
 })
 
 var _ = Describe("An edit of the spec", func() {
-	It("is reported as being assessed after Timing.Sweep, with the old generation", func(ctx SpecContext) {
+	It("is reported as being assessed after Timing.StatusDelay, with the old generation", func(ctx SpecContext) {
 		b := newBed(gpuNode("a"), gpuNode("b"))
 		b.create(ctx, "policy", v1.ClusterPolicySpec{})
 		b.settle(ctx)

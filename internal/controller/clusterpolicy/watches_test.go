@@ -54,9 +54,9 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 	It("are used where the cluster has them", func(ctx SpecContext) {
 		Expect(exists(ctx, &monitoringv1.ServiceMonitor{}, monitorName)).To(BeTrue())
 		Expect(exists(ctx, &monitoringv1.PrometheusRule{}, ruleName)).To(BeTrue())
-		Eventually(b.reconciler.Kinds.Events()).Should(Receive())
+		Eventually(b.reconciler.OptionalKinds.Events()).Should(Receive())
 		Expect(remove(ctx, &monitoringv1.ServiceMonitor{}, monitorName)).To(Succeed())
-		Eventually(b.reconciler.Kinds.Events()).Should(Receive(), "a pass is due")
+		Eventually(b.reconciler.OptionalKinds.Events()).Should(Receive(), "a pass is due")
 		b.pass(ctx, time.Second)
 		Expect(exists(ctx, &monitoringv1.ServiceMonitor{}, monitorName)).To(BeTrue())
 	})
@@ -114,7 +114,7 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 		Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"), "it holds up nothing else")
 		Expect(exists(ctx, &monitoringv1.ServiceMonitor{}, monitorName)).To(BeTrue())
 		Expect(exists(ctx, &monitoringv1.PrometheusRule{}, ruleName)).To(BeTrue(), "it needs the other kind, and is not pruned")
-		events := b.reconciler.Kinds.Events()
+		events := b.reconciler.OptionalKinds.Events()
 		Eventually(events).Should(Receive(), "the other kind is watched")
 		b.clock.Step(time.Second)
 		Eventually(func() map[operand.OptionalKind]bool {
@@ -221,12 +221,12 @@ func (b *bed) ubuntu(ctx context.Context) {
 }
 
 // forgetKinds has the optional kinds be watched anew, as after a restart.
-func forgetKinds(_ context.Context, b *bed) { b.reconciler.Kinds = b.kinds() }
+func forgetKinds(_ context.Context, b *bed) { b.reconciler.OptionalKinds = b.kinds() }
 
 // watched is which of the optional kinds are watched.
 func (b *bed) watched() map[operand.OptionalKind]bool {
 	found := map[operand.OptionalKind]bool{}
-	for _, kind := range b.reconciler.Kinds.watches {
+	for _, kind := range b.reconciler.OptionalKinds.watches {
 		found[kind.Kind] = kind.Watching()
 	}
 	return found

@@ -18,8 +18,8 @@ var _ = Describe("What a pass keeps for the next one", Ordered, ContinueOnFailur
 	// objects are all that are kept, by operand.
 	objects := func() map[operand.Name][]render.Object {
 		found := map[operand.Name][]render.Object{}
-		for name, kept := range b.reconciler.drafts.objects {
-			found[name] = kept.made
+		for name, cached := range b.reconciler.caches.rendered {
+			found[name] = cached.objects
 		}
 		return found
 	}
@@ -68,8 +68,8 @@ var _ = Describe("What a pass keeps for the next one", Ordered, ContinueOnFailur
 		Expect(next).To(BeNumerically("<=", 2*time.Second))
 		Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"))
 	},
-		Entry("the plan", func() { b.reconciler.drafts.plan = planDraft{} }),
-		Entry("the objects", func() { b.reconciler.drafts.objects = nil }),
-		Entry("all of it", func() { b.reconciler.drafts = drafts{} }),
+		Entry("the plan", func() { b.reconciler.caches.plan = planCache{} }),
+		Entry("the objects", func() { b.reconciler.caches.rendered = nil }),
+		Entry("all of it", func() { b.reconciler.caches = caches{} }),
 	)
 })

@@ -20,48 +20,48 @@ import (
 // the fields are gone for good. So nothing is changed, and no policy is written, unless the spec is surely whole.
 
 // doubt is what passes keep of specs that are not surely whole.
-type doubt struct {
+type schemaGuard struct {
 	// told are the policy and the definition for which it was last told that nothing is changed; empty where all goes on.
-	told string
+	reported string
 	// spec of this policy differs from the one that was last applied since then, though nobody has edited it.
-	policy types.UID
-	spec   observe.Applied
-	since  time.Time
+	policy  types.UID
+	current observe.Applied
+	since   time.Time
 }
 
 // isWhole reports whether the spec of the policy in force is what its owner wrote, as far as this operator knows its
 // fields. One that was last applied as it is read now costs no call.
-func (s *scope) isWhole(ctx context.Context) (bool, error) {
-	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+func (s *scope) specIsComplete(ctx context.Context) (bool, error) {
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
 	var err error
-	if s.recorded, err = observe.LastApplied(reading, s.Client, s.Namespace, s.policy.UID); err != nil {
+	if s.lastApplied, err = observe.LastApplied(readCtx, s.Client, s.Namespace, s.policy.UID); err != nil {
 		return false, err
 	}
-	if s.read, err = observe.AppliedOf(s.policy); err != nil {
+	if s.current, err = observe.AppliedOf(s.policy); err != nil {
 		return false, err
 	}
 	switch {
 	case len(observe.OfSpec(s.missingFields)) > 0:
-		return s.survives()
-	case s.read.Digest == s.recorded.Digest, s.policy.Spec.Paused != nil && *s.policy.Spec.Paused:
+		return s.keepsAllFields()
+	case s.current.Digest == s.lastApplied.Digest, s.policy.Spec.Paused != nil && *s.policy.Spec.Paused:
 		// Of a policy that is paused nothing is applied.
 		return true, nil
 	}
-	return s.confirm(reading)
+	return s.confirmLive(readCtx)
 }
 
 // survives reports whether the spec has lost nothing to the definition, and loses nothing when the policy is written.
-func (s *scope) survives() (bool, error) {
+func (s *scope) keepsAllFields() (bool, error) {
 	dropped, err := s.Schema.Drops(s.policy.Spec)
-	s.dropped = dropped
-	return err == nil && len(dropped) == 0 && s.read.Digest == s.recorded.Digest, err
+	s.droppedFields = dropped
+	return err == nil && len(dropped) == 0 && s.current.Digest == s.lastApplied.Digest, err
 }
 
 // confirm reads the policies and their definition from the API server, as the spec is not the one that was last applied.
 // The caches may show the definition as it was before it lacked fields, and a policy as it was read while it did: no event
 // follows when the definition is renewed.
-func (s *scope) confirm(ctx context.Context) (bool, error) {
+func (s *scope) confirmLive(ctx context.Context) (bool, error) {
 	policy, all, err := observe.Policies(ctx, s.Live)
 	if err != nil {
 		return false, err
@@ -79,27 +79,27 @@ func (s *scope) confirm(ctx context.Context) (bool, error) {
 		all[i].ManagedFields = nil // The cache has none either.
 	}
 	s.policy, s.all = policy, all
-	if s.read, err = observe.AppliedOf(policy); err != nil {
+	if s.current, err = observe.AppliedOf(policy); err != nil {
 		return false, err
 	}
 	if len(observe.OfSpec(missing)) > 0 {
-		return s.survives()
+		return s.keepsAllFields()
 	}
-	return s.read.Digest == s.recorded.Digest || s.lasts(), nil
+	return s.current.Digest == s.lastApplied.Digest || s.changeIsStable(), nil
 }
 
 // lasts reports whether a spec that was not applied yet was edited since then or, where only the definition has changed,
 // has been like this for a while.
-func (s *scope) lasts() bool {
-	if s.read.Generation != s.recorded.Generation {
+func (s *scope) changeIsStable() bool {
+	if s.current.Generation != s.lastApplied.Generation {
 		return true
 	}
-	if s.doubt.policy != s.policy.UID || s.doubt.spec != s.read {
-		s.doubt.policy, s.doubt.spec, s.doubt.since = s.policy.UID, s.read, s.now
+	if s.schemaGuard.policy != s.policy.UID || s.schemaGuard.current != s.current {
+		s.schemaGuard.policy, s.schemaGuard.current, s.schemaGuard.since = s.policy.UID, s.current, s.now
 	}
-	left := s.Timing.Doubt - s.now.Sub(s.doubt.since)
+	left := s.Timing.SpecStabilization - s.now.Sub(s.schemaGuard.since)
 	if left > 0 {
-		s.sooner(left)
+		s.requeueAfter(left)
 	}
 	return left <= 0
 }
@@ -107,31 +107,31 @@ func (s *scope) lasts() bool {
 // freeze has all stay as it is: nodes are assessed by what was last decided, by which those that join are served, too.
 // Where nothing was decided since the operator started, they keep what they have, and those that join are left alone.
 func (s *scope) freeze(ctx context.Context) {
-	before, next := s.Fleet.Basis(), fleet.Basis{Kept: true}
-	if before != nil && before.Decisions != nil && before.Policy.UID == s.policy.UID {
+	previous, next := s.Fleet.Basis(), fleet.Basis{Kept: true}
+	if previous != nil && previous.Decisions != nil && previous.Policy.UID == s.policy.UID {
 		stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
-		next = fleet.Basis{Policy: before.Policy, Decisions: before.Decisions, Stack: stack}
-		s.planned = s.drafts.compute(next.Decisions, s.drafts.plan.optional, s.fleet)
+		next = fleet.Basis{Policy: previous.Policy, Decisions: previous.Decisions, Stack: stack}
+		s.planned = s.caches.compute(next.Decisions, s.caches.plan.optionalKinds, s.fleet)
 	}
 	s.basis = s.Fleet.Publish(next, s.now)
 	if len(s.missingFields) == 0 {
 		return
 	}
-	if now := fmt.Sprintf("%s %s", s.policy.UID, s.Schema.Version()); s.doubt.told != now {
-		s.doubt.told = now
-		message := status.Frozen(observe.OfSpec(s.missingFields), s.dropped, s.Namespace)
+	if key := fmt.Sprintf("%s %s", s.policy.UID, s.Schema.Version()); s.schemaGuard.reported != key {
+		s.schemaGuard.reported = key
+		message := status.Frozen(observe.OfSpec(s.missingFields), s.droppedFields, s.Namespace)
 		log.FromContext(ctx).Info("Changing nothing", "policy", s.policy.Name, "reason", message, "decided", next.Decisions != nil)
-		s.Status.Froze(ctx, s.policy, message, now)
+		s.Status.Froze(ctx, s.policy, message, key)
 	}
 }
 
 // thaw notes that all goes on.
-func (s *scope) thaw(ctx context.Context) {
-	if s.doubt.told != "" {
+func (s *scope) unfreeze(ctx context.Context) {
+	if s.schemaGuard.reported != "" {
 		log.FromContext(ctx).Info("Going on: the ClusterPolicy has all of its fields", "policy", s.policy.Name)
 	}
-	s.doubt.told = ""
-	if s.read.Digest == s.recorded.Digest {
-		s.doubt = doubt{}
+	s.schemaGuard.reported = ""
+	if s.current.Digest == s.lastApplied.Digest {
+		s.schemaGuard = schemaGuard{}
 	}
 }

@@ -93,63 +93,63 @@ func TestOnlyASpecThatIsSurelyWholeIsApplied(t *testing.T) {
 		// cached and live are the policy, nil for none; the definitions are named by what they lack.
 		cached, live         *v1.ClusterPolicy
 		cachedLacks, lacks   string
-		recorded             *corev1.Service
+		record               *corev1.Service
 		fails                error
 		want, wantErr, calls bool
 		spec                 v1.ClusterPolicySpec
 		dropped              []string
 	}{
 		"it was applied": {
-			cached: policyOf(mirrored(), 1), recorded: recordOf(mirrored(), policyUID), want: true, spec: mirrored(),
+			cached: policyOf(mirrored(), 1), record: recordOf(mirrored(), policyUID), want: true, spec: mirrored(),
 		},
 		"nothing was applied yet": {
 			cached: policyOf(mirrored(), 1), live: policyOf(mirrored(), 1), want: true, calls: true, spec: mirrored(),
 		},
 		"it was edited": {
-			cached: policyOf(truncated(), 2), live: policyOf(truncated(), 2), recorded: recordOf(mirrored(), policyUID),
+			cached: policyOf(truncated(), 2), live: policyOf(truncated(), 2), record: recordOf(mirrored(), policyUID),
 			want: true, calls: true, spec: truncated(),
 		},
 		"the definition lacks what it has never had": {
-			cached: policyOf(truncated(), 1), cachedLacks: old, lacks: old, recorded: recordOf(truncated(), policyUID),
+			cached: policyOf(truncated(), 1), cachedLacks: old, lacks: old, record: recordOf(truncated(), policyUID),
 			want: true, spec: truncated(),
 		},
 		"the definition lacks what it has, as it was read before": {
-			cached: policyOf(mirrored(), 1), cachedLacks: old, lacks: old, recorded: recordOf(mirrored(), policyUID),
+			cached: policyOf(mirrored(), 1), cachedLacks: old, lacks: old, record: recordOf(mirrored(), policyUID),
 			spec: mirrored(), dropped: []string{"spec.global"},
 		},
 		"the definition lacks what it had": {
-			cached: policyOf(truncated(), 1), cachedLacks: old, lacks: old, recorded: recordOf(mirrored(), policyUID), spec: truncated(),
+			cached: policyOf(truncated(), 1), cachedLacks: old, lacks: old, record: recordOf(mirrored(), policyUID), spec: truncated(),
 		},
 		"the definition lacks fields, and nothing is recorded": {
 			cached: policyOf(truncated(), 1), cachedLacks: old, lacks: old, spec: truncated(),
 		},
 		"the definition lacks fields, and it was edited": {
-			cached: policyOf(paused, 2), cachedLacks: old, lacks: old, recorded: recordOf(truncated(), policyUID), spec: paused,
+			cached: policyOf(paused, 2), cachedLacks: old, lacks: old, record: recordOf(truncated(), policyUID), spec: paused,
 		},
 		"the definition lacks fields of the status alone": {
 			cached: policyOf(truncated(), 2), live: policyOf(truncated(), 2), cachedLacks: "pools", lacks: "pools",
-			recorded: recordOf(mirrored(), policyUID), want: true, calls: true, spec: truncated(),
+			record: recordOf(mirrored(), policyUID), want: true, calls: true, spec: truncated(),
 		},
 		"the cache does not show yet that the definition lacks fields": {
 			cached: policyOf(truncated(), 2), live: policyOf(truncated(), 2), cachedLacks: whole, lacks: old,
-			recorded: recordOf(mirrored(), policyUID), calls: true, spec: truncated(),
+			record: recordOf(mirrored(), policyUID), calls: true, spec: truncated(),
 		},
 		"the definition is renewed, and the cache has what was read before": {
-			cached: policyOf(truncated(), 1), live: policyOf(mirrored(), 1), recorded: recordOf(mirrored(), policyUID),
+			cached: policyOf(truncated(), 1), live: policyOf(mirrored(), 1), record: recordOf(mirrored(), policyUID),
 			want: true, calls: true, spec: mirrored(),
 		},
 		"it differs without an edit": {
-			cached: policyOf(truncated(), 1), live: policyOf(truncated(), 1), recorded: recordOf(mirrored(), policyUID), calls: true, spec: truncated(),
+			cached: policyOf(truncated(), 1), live: policyOf(truncated(), 1), record: recordOf(mirrored(), policyUID), calls: true, spec: truncated(),
 		},
 		"it is of a policy that adopts the objects of another": {
-			cached: policyOf(truncated(), 1), live: policyOf(truncated(), 1), recorded: recordOf(mirrored(), ""),
+			cached: policyOf(truncated(), 1), live: policyOf(truncated(), 1), record: recordOf(mirrored(), ""),
 			want: true, calls: true, spec: truncated(),
 		},
 		"it is of a policy beside the objects of another": {
-			cached: policyOf(truncated(), 1), cachedLacks: old, lacks: old, recorded: recordOf(truncated(), "another"), spec: truncated(),
+			cached: policyOf(truncated(), 1), cachedLacks: old, lacks: old, record: recordOf(truncated(), "another"), spec: truncated(),
 		},
 		"it is paused": {
-			cached: policyOf(paused, 2), recorded: recordOf(truncated(), policyUID), want: true, spec: paused,
+			cached: policyOf(paused, 2), record: recordOf(truncated(), policyUID), want: true, spec: paused,
 		},
 		"the policy is gone": {cached: policyOf(mirrored(), 2), calls: true, spec: mirrored()},
 		"the definition cannot be read": {
@@ -164,7 +164,7 @@ func TestOnlyASpecThatIsSurelyWholeIsApplied(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			version := map[bool]string{true: "7", false: "8"}[test.cachedLacks == test.lacks]
-			cached := fakeCluster(clusterDefinition("7", test.cachedLacks), test.recorded, test.cached)
+			cached := fakeCluster(clusterDefinition("7", test.cachedLacks), test.record, test.cached)
 			calls := 0
 			live := interceptor.NewClient(fakeCluster(clusterDefinition(version, test.lacks), nil, test.live), interceptor.Funcs{
 				List: func(ctx context.Context, next client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
@@ -181,14 +181,14 @@ func TestOnlyASpecThatIsSurelyWholeIsApplied(t *testing.T) {
 			var err error
 			s.policy, s.all, err = observe.Policies(t.Context(), cached)
 			g.Expect(err).NotTo(HaveOccurred())
-			s.observeDefinitions(t.Context())
+			s.compareSchema(t.Context())
 			reader.Reader, reader.err = live, test.fails
-			got, err := s.isWhole(t.Context())
+			got, err := s.specIsComplete(t.Context())
 			g.Expect(err != nil).To(Equal(test.wantErr), "%v", err)
 			g.Expect(got).To(Equal(test.want))
 			g.Expect(s.policy.Spec).To(Equal(test.spec))
 			g.Expect(calls).To(Equal(map[bool]int{true: 1}[test.calls]), "lists")
-			g.Expect(s.dropped).To(Equal(test.dropped))
+			g.Expect(s.droppedFields).To(Equal(test.dropped))
 		})
 	}
 }
@@ -207,16 +207,16 @@ func TestASpecThatHasLostFieldsForGoodIsAppliedAfterAWhile(t *testing.T) {
 		var err error
 		s.policy, s.all, err = observe.Policies(t.Context(), c)
 		g.Expect(err).NotTo(HaveOccurred())
-		got, err := s.isWhole(t.Context())
+		got, err := s.specIsComplete(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
 		if got {
-			s.thaw(t.Context())
+			s.unfreeze(t.Context())
 		}
-		return got, s.wait
+		return got, s.requeueDelay
 	}
 	whole, wait := pass()
 	g.Expect(whole).To(BeFalse())
-	g.Expect(wait).To(Equal(r.Timing.Doubt))
+	g.Expect(wait).To(Equal(r.Timing.SpecStabilization))
 	clock.SetTime(clock.Now().Add(wait - time.Second))
 	whole, wait = pass()
 	g.Expect(whole).To(BeFalse())
@@ -230,12 +230,12 @@ func TestASpecThatHasLostFieldsForGoodIsAppliedAfterAWhile(t *testing.T) {
 }
 
 // fakeCluster has the definition, and of the others those that are not nil.
-func fakeCluster(definition *unstructured.Unstructured, recorded *corev1.Service, policy *v1.ClusterPolicy) client.WithWatch {
+func fakeCluster(definition *unstructured.Unstructured, record *corev1.Service, policy *v1.ClusterPolicy) client.WithWatch {
 	all := runtime.NewScheme()
 	must(errors.Join(v1.AddToScheme(all), corev1.AddToScheme(all), apiextensionsv1.AddToScheme(all)))
 	builder := fake.NewClientBuilder().WithScheme(all).WithObjects(definition)
-	if recorded != nil {
-		builder = builder.WithObjects(recorded.DeepCopy())
+	if record != nil {
+		builder = builder.WithObjects(record.DeepCopy())
 	}
 	if policy != nil {
 		builder = builder.WithObjects(policy.DeepCopy())

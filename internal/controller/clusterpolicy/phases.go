@@ -36,16 +36,16 @@ func (s *scope) observe(ctx context.Context) bool {
 	}
 	s.nodes.Store(int64(len(s.fleet.Nodes)))
 	// Before there is a policy: reading the definition for the first time takes a while.
-	s.observeDefinitions(ctx)
+	s.compareSchema(ctx)
 	if s.policy == nil {
 		s.withoutPolicy(ctx)
 		return false
 	}
-	if s.idle = s.hasVanished(); s.idle {
+	if s.staleCache = s.policyIsDeleted(); s.staleCache {
 		return false
 	}
-	whole, err := s.isWhole(ctx)
-	if s.frozen = !whole; err != nil {
+	complete, err := s.specIsComplete(ctx)
+	if s.frozen = !complete; err != nil {
 		s.fail(err)
 		return false
 	}
@@ -57,7 +57,7 @@ func (s *scope) observe(ctx context.Context) bool {
 		s.freeze(ctx)
 		return false
 	}
-	s.thaw(ctx)
+	s.unfreeze(ctx)
 	input, err := s.input(ctx)
 	if err != nil {
 		s.fail(err)
@@ -71,15 +71,15 @@ func (s *scope) observe(ctx context.Context) bool {
 
 // withoutPolicy has nodes released and the namespace given up, unless DaemonSets were left to run on without a policy.
 func (s *scope) withoutPolicy(ctx context.Context) {
-	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	orphans, err := observe.Orphans(reading, s.Client, s.Live, s.Namespace, s.all)
+	orphans, err := observe.Orphans(readCtx, s.Client, s.Live, s.Namespace, s.all)
 	if err != nil {
 		s.fail(err)
 		return
 	}
-	orphaned, before := len(orphans) > 0, s.Fleet.Basis()
-	if orphaned && (before == nil || !before.Kept) {
+	orphaned, previous := len(orphans) > 0, s.Fleet.Basis()
+	if orphaned && (previous == nil || !previous.Kept) {
 		log.FromContext(ctx).Info("There is no ClusterPolicy, and DaemonSets of one run on: nodes keep their labels until a ClusterPolicy adopts the DaemonSets or they are deleted", "daemonSets", orphans)
 	}
 	s.Fleet.Publish(fleet.Basis{Kept: orphaned}, s.now)
@@ -90,10 +90,10 @@ func (s *scope) withoutPolicy(ctx context.Context) {
 
 // observeDefinitions compares the definition of ClusterPolicy with the operator's own. That it cannot be read keeps
 // nothing else from being done.
-func (s *scope) observeDefinitions(ctx context.Context) {
-	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+func (s *scope) compareSchema(ctx context.Context) {
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	missing, err := s.Schema.Lacking(reading)
+	missing, err := s.Schema.Lacking(readCtx)
 	s.missingFields = missing
 	s.fail(err)
 }
@@ -102,14 +102,14 @@ func (s *scope) observeDefinitions(ctx context.Context) {
 func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	input := operand.Input{
 		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, HelperImage: s.HelperImage, OperatorMetrics: s.Metrics,
-		AppliedSpec: s.read.String(),
+		AppliedSpec: s.current.String(),
 	}
 	if input.Paused() {
 		// It is not applied.
-		input.AppliedSpec = s.recorded.String()
+		input.AppliedSpec = s.lastApplied.String()
 	}
 	var err error
-	if s.optional, err = s.Kinds.Follow(ctx, s.snapshot.Definitions); err != nil {
+	if s.optionalKinds, err = s.OptionalKinds.Follow(ctx, s.snapshot.Definitions); err != nil {
 		return input, err
 	}
 	if input.DriverToolkit, err = s.driverToolkit(ctx, input); err != nil {
@@ -139,19 +139,19 @@ func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[str
 // createFailures are why DaemonSets have fewer pods than nodes, as far as that is known. That it cannot be found out
 // keeps nothing else from being reported.
 func (s *scope) createFailures(ctx context.Context) map[string]assess.CreateFailure {
-	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	wait, err := s.CreateFailures.Look(reading, s.snapshot.DaemonSets)
+	wait, err := s.CreateFailures.Look(readCtx, s.snapshot.DaemonSets)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Finding out why pods are missing")
 	}
-	s.sooner(wait)
+	s.requeueAfter(wait)
 	return s.CreateFailures.Found()
 }
 
 // plan makes the plan for the nodes as they are.
 func (s *scope) plan() {
-	s.planned = s.drafts.compute(s.basis.Decisions, s.optional, s.fleet)
+	s.planned = s.caches.compute(s.basis.Decisions, s.optionalKinds, s.fleet)
 }
 
 // render makes the objects of each step that applies some. A step that cannot be rendered concerns its operand alone.
@@ -161,14 +161,14 @@ func (s *scope) render(ctx context.Context) {
 		if step.Action != plan.Apply {
 			continue
 		}
-		live, err := s.live(ctx, step)
+		live, err := s.liveDaemonSets(ctx, step)
 		if err != nil {
 			// Nothing else tries that call again.
 			s.fail(err)
 			s.applied[step.Operand.Name] = status.Outcome{Err: err}
 			continue
 		}
-		objects, err := s.drafts.render(s.planned, step, owner, live)
+		objects, err := s.caches.render(s.planned, step, owner, live)
 		if err != nil {
 			s.applied[step.Operand.Name] = status.Outcome{Err: err}
 			continue
@@ -181,18 +181,18 @@ func (s *scope) render(ctx context.Context) {
 // wanted. Of a policy that is paused it only counts what it would write.
 func (s *scope) apply(ctx context.Context) {
 	if s.planned.Input.Paused() {
-		s.compare(ctx)
+		s.countPending(ctx)
 		return
 	}
 	s.fail(s.Applier.Privileged(ctx, s.Namespace, s.planned.Input.PodSecurity()))
-	s.round(ctx, isReferredTo)
-	s.awaitPrerequisites()
-	s.round(ctx, func(object render.Object) bool { return !isReferredTo(object) })
+	s.applyObjects(ctx, isPrerequisite)
+	s.skipDependents()
+	s.applyObjects(ctx, func(object render.Object) bool { return !isPrerequisite(object) })
 	s.prune(ctx)
 }
 
-// isReferredTo reports whether pods name such an object and do not start without it.
-func isReferredTo(object render.Object) bool {
+// isPrerequisite reports whether pods name such an object and do not start without it.
+func isPrerequisite(object render.Object) bool {
 	switch object.(type) {
 	case *corev1.ConfigMap, *nodev1.RuntimeClass:
 		return true
@@ -201,30 +201,30 @@ func isReferredTo(object render.Object) bool {
 }
 
 // round applies those objects of all operands at once.
-func (s *scope) round(ctx context.Context, belongs func(render.Object) bool) {
+func (s *scope) applyObjects(ctx context.Context, include func(render.Object) bool) {
 	var objects []client.Object
-	var of []operand.Name
+	var operands []operand.Name
 	for _, step := range s.planned.Steps {
 		for _, object := range s.objects[step.Operand.Name] {
-			if belongs(object) {
-				objects, of = append(objects, object), append(of, step.Operand.Name)
+			if include(object) {
+				objects, operands = append(objects, object), append(operands, step.Operand.Name)
 			}
 		}
 	}
 	for i, result := range s.Applier.Round(ctx, s.policy.UID, objects) {
-		outcome := s.applied[of[i]]
+		outcome := s.applied[operands[i]]
 		outcome.Wrote = outcome.Wrote || result.Wrote
 		if result.Repair != nil {
 			log.FromContext(ctx).Info("Repaired on which nodes pods run", "object", result.Repair.Object, "field", result.Repair.Field, "manager", result.Repair.Manager)
 			s.Status.Repaired(ctx, s.policy, result.Repair)
 		}
 		outcome.Err = errors.Join(outcome.Err, result.Err)
-		s.applied[of[i]] = outcome
+		s.applied[operands[i]] = outcome
 	}
 }
 
 // awaitPrerequisites holds back the operands that need what could not be applied of another one.
-func (s *scope) awaitPrerequisites() {
+func (s *scope) skipDependents() {
 	for _, step := range s.planned.Steps {
 		for _, requirement := range step.Operand.Requires {
 			if requirement.Scope == operand.Cluster && s.applied[requirement.On].Err != nil && s.applied[step.Operand.Name].Err == nil {
@@ -238,7 +238,7 @@ func (s *scope) awaitPrerequisites() {
 }
 
 // compare counts the objects that differ from the spec.
-func (s *scope) compare(ctx context.Context) {
+func (s *scope) countPending(ctx context.Context) {
 	for _, step := range s.planned.Steps {
 		outcome := s.applied[step.Operand.Name]
 		for _, object := range s.objects[step.Operand.Name] {
@@ -263,7 +263,7 @@ func (s *scope) prune(ctx context.Context) {
 			wanted.Keep(object)
 		}
 	}
-	if err := s.Applier.Prune(ctx, s.policy.UID, kinds(s.optional), wanted); err != nil {
+	if err := s.Applier.Prune(ctx, s.policy.UID, managedKinds(s.optionalKinds), wanted); err != nil {
 		s.fail(fmt.Errorf("removing what is no longer wanted: %w", err))
 	}
 }
@@ -271,7 +271,7 @@ func (s *scope) prune(ctx context.Context) {
 // live are the DaemonSets of a step's operand, as far as they decide what is rendered, by name. Where a new one may get
 // the name of the operand, the API server is asked who has it: one that the cache does not show yet, or the pods that
 // one has left.
-func (s *scope) live(ctx context.Context, step plan.Step) (map[string]render.Live, error) {
+func (s *scope) liveDaemonSets(ctx context.Context, step plan.Step) (map[string]render.Live, error) {
 	live, o := map[string]render.Live{}, &step.Operand
 	for name, ds := range s.snapshot.DaemonSets {
 		of := operand.Name(ds.Labels[labels.Operand])
@@ -282,9 +282,9 @@ func (s *scope) live(ctx context.Context, step plan.Step) (map[string]render.Liv
 	if !render.Unnamed(o, step.Instances, live) {
 		return live, nil
 	}
-	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	ds, pod, err := observe.HolderOf(reading, s.Live, s.Namespace, o.DaemonSet)
+	ds, pod, err := observe.HolderOf(readCtx, s.Live, s.Namespace, o.DaemonSet)
 	switch {
 	case ds != nil:
 		live[o.DaemonSet] = render.LiveDaemonSet(ds)

@@ -82,7 +82,7 @@ func newBed(nodes ...*corev1.Node) *bed {
 		CreateFailures: observe.NewCreateFailures(live, namespace, b.clock),
 		References:     &tappedCache{references, b.calls, "reference"},
 		Schema:         &observe.Schema{Cached: c, Live: live},
-		Kinds:          b.kinds(),
+		OptionalKinds:  b.kinds(),
 		Meter:          metrics.New(b.clock),
 		Clock:          b.clock,
 		Timing:         DefaultTiming(),
@@ -195,7 +195,7 @@ func named(ctx context.Context, name string) *v1.ClusterPolicy {
 // after makes a pass once that time is over, and returns after how long the next one is due.
 func (b *bed) after(ctx context.Context, wait time.Duration) (time.Duration, error) {
 	b.clock.Step(wait)
-	result, err := b.reconciler.Reconcile(ctx, theCluster)
+	result, err := b.reconciler.Reconcile(ctx, clusterRequest)
 	return result.RequeueAfter, err
 }
 
