@@ -16,16 +16,16 @@ import (
 )
 
 // changed is what the admission policy makes of an image.
-const changed = "example.com/changed:v1"
+const mutatedImage = "example.com/changed:v1"
 
 var _ = Describe("A call that hangs", func() {
 	It("keeps no other object and no status from being written", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
-		b.impatient()
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		env := newEnv(gpuNode("a"))
+		env.useDefaultApplyTiming()
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		released := make(chan struct{})
-		b.answers(func(ctx context.Context, made call) error {
-			if made != (call{what: "apply DaemonSet", name: pluginName}) {
+		env.onCall(func(ctx context.Context, c call) error {
+			if c != (call{op: "apply DaemonSet", name: pluginName}) {
 				return nil
 			}
 			select {
@@ -36,90 +36,90 @@ var _ = Describe("A call that hangs", func() {
 			}
 		})
 		begin := time.Now()
-		b.pass(ctx, 0)
+		env.pass(ctx, 0)
 		Expect(time.Since(begin)).To(BeNumerically("<", 5*time.Second))
 		Eventually(func() int { return len(daemonSets(ctx)) }).Should(Equal(5), "all others")
-		b.report(ctx)
-		policy := b.policy(ctx)
+		env.reportStatus(ctx)
+		policy := env.policy(ctx)
 		Expect(operandOf(policy, "device-plugin")).To(And(
 			HaveField("State", v1.OperandError), HaveField("Message", ContainSubstring("no answer from the API server")),
 		))
 		Expect(operandOf(policy, "driver").State).To(Equal(v1.OperandReady))
 		close(released)
-		Eventually(b.reconciler.Applier.Events()).Should(Receive(), "a pass is due")
-		b.settle(ctx)
+		Eventually(env.reconciler.Applier.Events()).Should(Receive(), "a pass is due")
+		env.settle(ctx)
 	})
 
-	DescribeTable("while the pass waits for it ends with its deadline", func(ctx SpecContext, what string, prepare func(context.Context, *bed)) {
-		b := newBed(gpuNode("a"))
-		b.reconciler.Timing.Deadline = time.Second
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
-		prepare(ctx, b)
-		b.answers(func(ctx context.Context, made call) error {
-			if made.what != what {
+	DescribeTable("while the pass waits for it ends with its deadline", func(ctx SpecContext, op string, prepare func(context.Context, *testEnv)) {
+		env := newEnv(gpuNode("a"))
+		env.reconciler.Timing.Deadline = time.Second
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		prepare(ctx, env)
+		env.onCall(func(ctx context.Context, c call) error {
+			if c.op != op {
 				return nil
 			}
 			<-ctx.Done()
 			return ctx.Err()
 		})
-		_, err := b.after(ctx, longer)
+		_, err := env.reconcileAfter(ctx, statusInterval)
 		Expect(err).To(Or(BeNil(), MatchError(context.DeadlineExceeded)))
-		Expect(b.taken()).To(ContainElement(WithTransform(func(c call) string { return c.what }, Equal(what))))
+		Expect(env.takeCalls()).To(ContainElement(WithTransform(func(c call) string { return c.op }, Equal(op))))
 		Expect(daemonSets(ctx)).To(HaveLen(6))
 	},
-		Entry(nil, "live get CustomResourceDefinition", func(ctx context.Context, b *bed) {
-			b.settle(ctx)
-			forgetSchema(ctx, b)
+		Entry(nil, "live get CustomResourceDefinition", func(ctx context.Context, env *testEnv) {
+			env.settle(ctx)
+			resetSchema(ctx, env)
 			Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
 		}),
-		Entry(nil, "live list Event", func(ctx context.Context, b *bed) {
-			b.settle(ctx)
-			b.refusePods(ctx, pluginName)
-			b.pass(ctx, 0)
+		Entry(nil, "live list Event", func(ctx context.Context, env *testEnv) {
+			env.settle(ctx)
+			env.failPodCreation(ctx, pluginName)
+			env.pass(ctx, 0)
 		}),
 	)
 })
 
 var _ = Describe("A mutating admission policy that changes a DaemonSet", func() {
 	It("is reported, not fought, and repaired once it is gone", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
-		b.settle(ctx)
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.settle(ctx)
 		wanted := image(ctx)
-		end := mutate(ctx)
+		end := installMutatingPolicy(ctx)
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
-		b.pass(ctx, longer)
-		Expect(b.writes()).To(Equal([]string{"apply DaemonSet " + pluginName}))
-		Expect(image(ctx)).To(Equal(changed))
-		Expect(b.report(ctx)).To(Equal(time.Second), "the back-off of the object")
-		policy := b.policy(ctx)
+		env.pass(ctx, statusInterval)
+		Expect(env.takeWrites()).To(Equal([]string{"apply DaemonSet " + pluginName}))
+		Expect(image(ctx)).To(Equal(mutatedImage))
+		Expect(env.reportStatus(ctx)).To(Equal(time.Second), "the back-off of the object")
+		policy := env.policy(ctx)
 		Expect(condition(policy, v1.ConditionReady)).To(Equal("False Altered"))
 		Expect(operandOf(policy, "device-plugin")).To(And(
 			HaveField("State", v1.OperandError), HaveField("Reason", v1.ReasonAltered),
 			HaveField("Message", ContainSubstring("spec.template.spec.containers[nvidia-device-plugin].image")),
 		))
-		b.taken()
+		env.takeCalls()
 		for range 3 { // Events within the back-off.
-			b.pass(ctx, 100*time.Millisecond)
+			env.pass(ctx, 100*time.Millisecond)
 		}
-		Expect(b.writes()).To(BeEmpty())
+		Expect(env.takeWrites()).To(BeEmpty())
 		for _, backoff := range []time.Duration{2, 4, 8, 15, 15} {
-			Expect(b.pass(ctx, longer+4*time.Second)).To(Equal(backoff * time.Second))
-			Expect(b.writes()).To(Equal([]string{"apply DaemonSet " + pluginName}), "one attempt after each back-off")
+			Expect(env.pass(ctx, statusInterval+4*time.Second)).To(Equal(backoff * time.Second))
+			Expect(env.takeWrites()).To(Equal([]string{"apply DaemonSet " + pluginName}), "one attempt after each back-off")
 		}
 
 		end(ctx)
-		Expect(b.reconciler.Applier.RetryAfter()).To(BeNumerically("<=", 30*time.Second))
-		b.pass(ctx, b.reconciler.Applier.RetryAfter())
+		Expect(env.reconciler.Applier.RetryAfter()).To(BeNumerically("<=", 30*time.Second))
+		env.pass(ctx, env.reconciler.Applier.RetryAfter())
 		Expect(image(ctx)).To(Equal(wanted))
-		b.settle(ctx)
+		env.settle(ctx)
 	})
 })
 
 // impatient has rounds wait as long as they do in production.
-func (b *bed) impatient() {
-	options := b.reconciler.Options
-	b.reconciler.Applier = apply.New(options.Client, b.client("live", false), b.clock, apply.DefaultTiming())
+func (env *testEnv) useDefaultApplyTiming() {
+	options := env.reconciler.Options
+	env.reconciler.Applier = apply.New(options.Client, env.client("live", false), env.clock, apply.DefaultTiming())
 }
 
 func image(ctx context.Context) string {
@@ -128,7 +128,7 @@ func image(ctx context.Context) string {
 }
 
 // mutate has the API server change the image of the device plugin in every write. It returns what ends that.
-func mutate(ctx context.Context) (end func(context.Context)) {
+func installMutatingPolicy(ctx context.Context) (end func(context.Context)) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: "change-image"}
 	objects := []client.Object{
@@ -143,7 +143,7 @@ func mutate(ctx context.Context) (end func(context.Context)) {
 			}}},
 			Mutations: []admissionv1.Mutation{{
 				PatchType: admissionv1.PatchTypeJSONPatch,
-				JSONPatch: &admissionv1.JSONPatch{Expression: `[JSONPatch{op: "replace", path: "/spec/template/spec/containers/0/image", value: "` + changed + `"}]`},
+				JSONPatch: &admissionv1.JSONPatch{Expression: `[JSONPatch{op: "replace", path: "/spec/template/spec/containers/0/image", value: "` + mutatedImage + `"}]`},
 			}},
 			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
 		}},
@@ -154,18 +154,18 @@ func mutate(ctx context.Context) (end func(context.Context)) {
 		for _, object := range objects {
 			Expect(client.IgnoreNotFound(admin.Delete(ctx, object))).To(Succeed())
 		}
-		Eventually(tried).WithContext(ctx).Should(Not(Equal(changed)))
+		Eventually(dryRunImage).WithContext(ctx).Should(Not(Equal(mutatedImage)))
 	}
 	for _, object := range objects {
 		Expect(admin.Create(ctx, object)).To(Succeed())
 	}
 	DeferCleanup(func(ctx SpecContext) { end(ctx) })
-	Eventually(tried).WithContext(ctx).Should(Equal(changed))
+	Eventually(dryRunImage).WithContext(ctx).Should(Equal(mutatedImage))
 	return end
 }
 
 // tried is the image that a write of the device plugin would have now. Nothing is written.
-func tried(ctx context.Context) (string, error) {
+func dryRunImage(ctx context.Context) (string, error) {
 	ds := &appsv1.DaemonSet{}
 	err := admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pluginName}, ds)
 	if err != nil {

@@ -13,63 +13,63 @@ import (
 )
 
 var _ = Describe("What a pass keeps for the next one", Ordered, ContinueOnFailure, func() {
-	var b *bed
+	var env *testEnv
 
 	// objects are all that are kept, by operand.
 	objects := func() map[operand.Name][]render.Object {
 		found := map[operand.Name][]render.Object{}
-		for name, cached := range b.reconciler.caches.rendered {
+		for name, cached := range env.reconciler.caches.rendered {
 			found[name] = cached.objects
 		}
 		return found
 	}
 
 	BeforeAll(func(ctx SpecContext) {
-		b = newBed(gpuNode("a"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		env = newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 	})
-	BeforeEach(func(ctx SpecContext) { b.settle(ctx) })
+	BeforeEach(func(ctx SpecContext) { env.settle(ctx) })
 
 	It("is the same as long as nothing changes", func(ctx SpecContext) {
-		decisions, made, basis := b.fleet.Basis().Decisions, objects(), b.fleet.Basis()
-		Expect(made).To(HaveLen(8))
-		b.pass(ctx, longer)
-		Expect(b.fleet.Basis().Decisions).To(BeIdenticalTo(decisions))
-		Expect(b.fleet.Basis()).To(BeIdenticalTo(basis))
+		decisions, before, basis := env.fleet.Basis().Decisions, objects(), env.fleet.Basis()
+		Expect(before).To(HaveLen(8))
+		env.pass(ctx, statusInterval)
+		Expect(env.fleet.Basis().Decisions).To(BeIdenticalTo(decisions))
+		Expect(env.fleet.Basis()).To(BeIdenticalTo(basis))
 		for name, now := range objects() {
 			for i := range now {
-				Expect(now[i]).To(BeIdenticalTo(made[name][i]), "%s", name)
+				Expect(now[i]).To(BeIdenticalTo(before[name][i]), "%s", name)
 			}
 		}
-		Expect(b.writes()).To(BeEmpty())
+		Expect(env.takeWrites()).To(BeEmpty())
 	})
 
 	It("is another one for the operand alone whose DaemonSet is another", func(ctx SpecContext) {
-		made := objects()
+		before := objects()
 		ds := daemonSet(ctx, pluginName)
 		ds.Annotations[labels.TemplateDigest] = "another"
 		Expect(admin.Update(ctx, ds)).To(Succeed())
-		b.pass(ctx, 0)
+		env.pass(ctx, 0)
 		for name, now := range objects() {
 			if name == "device-plugin" {
-				Expect(now[0]).NotTo(BeIdenticalTo(made[name][0]))
+				Expect(now[0]).NotTo(BeIdenticalTo(before[name][0]))
 				continue
 			}
-			Expect(now[0]).To(BeIdenticalTo(made[name][0]))
+			Expect(now[0]).To(BeIdenticalTo(before[name][0]))
 		}
 	})
 
 	DescribeTable("may be lost without a write", func(ctx SpecContext, lose func()) {
 		lose()
-		next := b.pass(ctx, time.Second)
-		b.assess(ctx)
-		b.pass(ctx, longer)
-		Expect(b.writes()).To(BeEmpty())
+		next := env.pass(ctx, time.Second)
+		env.assessNodes(ctx)
+		env.pass(ctx, statusInterval)
+		Expect(env.takeWrites()).To(BeEmpty())
 		Expect(next).To(BeNumerically("<=", 2*time.Second))
-		Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"))
+		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"))
 	},
-		Entry("the plan", func() { b.reconciler.caches.plan = planCache{} }),
-		Entry("the objects", func() { b.reconciler.caches.rendered = nil }),
-		Entry("all of it", func() { b.reconciler.caches = caches{} }),
+		Entry("the plan", func() { env.reconciler.caches.plan = planCache{} }),
+		Entry("the objects", func() { env.reconciler.caches.rendered = nil }),
+		Entry("all of it", func() { env.reconciler.caches = caches{} }),
 	)
 })

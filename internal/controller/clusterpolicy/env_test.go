@@ -40,51 +40,51 @@ const (
 )
 
 // record is the write by which another spec is recorded as the last applied one.
-const record = "apply Service gpu-operator"
+const specRecordWrite = "apply Service gpu-operator"
 
 // longer is more than every interval between two writes of a status.
-const longer = 11 * time.Second
+const statusInterval = 11 * time.Second
 
 // bed is a Reconciler at the API server of the suite, with a clock, a fleet and clients of its own.
-type bed struct {
-	*calls
+type testEnv struct {
+	*callRecorder
 	clock      *clocktesting.FakeClock
 	fleet      *fleet.Fleet
 	reconciler *Reconciler
 	nodes      []*corev1.Node
 }
 
-// newBed has an empty cluster and these nodes, none of which is assessed yet. Without any the fleet is not hydrated.
-func newBed(nodes ...*corev1.Node) *bed {
+// newEnv has an empty cluster and these nodes, none of which is assessed yet. Without any the fleet is not hydrated.
+func newEnv(nodes ...*corev1.Node) *testEnv {
 	GinkgoHelper()
 	catalogue, err := operands.Catalogue()
 	Expect(err).NotTo(HaveOccurred())
-	b := &bed{calls: &calls{}, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), fleet: fleet.New(), nodes: nodes}
-	c, live := b.client("cached", true), b.client("live", false)
+	env := &testEnv{callRecorder: &callRecorder{}, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), fleet: fleet.New(), nodes: nodes}
+	c, live := env.client("cached", true), env.client("live", false)
 	mapper := mapper()
-	mapper.calls = b.calls
-	toolkit := observe.NewDriverToolkit(&tappedCache{images, b.calls, "image"}, mapper, b.clock)
+	mapper.calls = env.callRecorder
+	toolkit := observe.NewDriverToolkit(&recordingCache{images, env.callRecorder, "image"}, mapper, env.clock)
 	start(toolkit)
 	timing := apply.DefaultTiming()
 	// Machines that run the suite may be slow.
 	timing.Patience = time.Minute
-	recorder := events.NewRecorder(c, b.clock, func(string) {})
-	b.reconciler = New(Options{
+	recorder := events.NewRecorder(c, env.clock, func(string) {})
+	env.reconciler = New(Options{
 		Client:         c,
 		Live:           live,
-		Applier:        apply.New(c, live, b.clock, timing),
-		Status:         statuswriter.New(c, b.clock, recorder, catalogue, statuswriter.DefaultTiming()),
-		Fleet:          b.fleet,
+		Applier:        apply.New(c, live, env.clock, timing),
+		Status:         statuswriter.New(c, env.clock, recorder, catalogue, statuswriter.DefaultTiming()),
+		Fleet:          env.fleet,
 		Catalogue:      catalogue,
 		Namespace:      namespace,
 		HelperImage:    "example.com/gpu-operator:v1",
 		DriverToolkit:  toolkit,
-		CreateFailures: observe.NewCreateFailures(live, namespace, b.clock),
-		References:     &tappedCache{references, b.calls, "reference"},
+		CreateFailures: observe.NewCreateFailures(live, namespace, env.clock),
+		References:     &recordingCache{references, env.callRecorder, "reference"},
 		Schema:         &observe.Schema{Cached: c, Live: live},
-		OptionalKinds:  b.kinds(),
-		Meter:          metrics.New(b.clock),
-		Clock:          b.clock,
+		OptionalKinds:  env.newOptionalKinds(),
+		Meter:          metrics.New(env.clock),
+		Clock:          env.clock,
 		Timing:         DefaultTiming(),
 	})
 	if len(nodes) > 0 {
@@ -92,22 +92,22 @@ func newBed(nodes ...*corev1.Node) *bed {
 		for _, node := range nodes {
 			entries = append(entries, &fleet.Entry{Facts: observe.Facts(node)})
 		}
-		b.fleet.Hydrate(entries)
+		env.fleet.Hydrate(entries)
 	}
 	DeferCleanup(func(ctx SpecContext) {
-		b.answers(nil)
+		env.onCall(nil)
 		Expect(toolkit.Forget(ctx)).To(Succeed())
-		empty(ctx)
+		cleanUp(ctx)
 	})
-	return b
+	return env
 }
 
 // kinds are the optional kinds, of which none is watched yet.
-func (b *bed) kinds() *OptionalKinds {
+func (env *testEnv) newOptionalKinds() *OptionalKinds {
 	GinkgoHelper()
 	mapper := mapper()
-	mapper.calls = b.calls
-	kinds := NewOptionalKinds(&tappedCache{kindsCache, b.calls, "kind"}, mapper, b.clock)
+	mapper.calls = env.callRecorder
+	kinds := NewOptionalKinds(&recordingCache{kindsCache, env.callRecorder, "kind"}, mapper, env.clock)
 	start(kinds)
 	return kinds
 }
@@ -145,7 +145,7 @@ func migNode(name string) *corev1.Node {
 }
 
 // empty removes all that specs leave in the cluster, and what the Reconciler makes there.
-func empty(ctx context.Context) {
+func cleanUp(ctx context.Context) {
 	GinkgoHelper()
 	Expect(admin.DeleteAllOf(ctx, &v1.ClusterPolicy{})).To(Succeed())
 	removeStack(ctx)
@@ -167,25 +167,25 @@ func removeStack(ctx context.Context) {
 }
 
 // create creates a policy with this spec.
-func (b *bed) create(ctx context.Context, name string, spec v1.ClusterPolicySpec) {
+func (env *testEnv) createPolicy(ctx context.Context, name string, spec v1.ClusterPolicySpec) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})).To(Succeed())
 }
 
-// edit changes the spec of the policy that newBed's specs call "policy".
-func (b *bed) edit(ctx context.Context, change func(*v1.ClusterPolicySpec)) {
+// edit changes the spec of the policy that newEnv's specs call "policy".
+func (env *testEnv) editSpec(ctx context.Context, change func(*v1.ClusterPolicySpec)) {
 	GinkgoHelper()
-	policy := b.policy(ctx)
+	policy := env.policy(ctx)
 	change(&policy.Spec)
 	Expect(admin.Update(ctx, policy)).To(Succeed())
 }
 
-func (b *bed) policy(ctx context.Context) *v1.ClusterPolicy {
+func (env *testEnv) policy(ctx context.Context) *v1.ClusterPolicy {
 	GinkgoHelper()
-	return named(ctx, "policy")
+	return getPolicy(ctx, "policy")
 }
 
-func named(ctx context.Context, name string) *v1.ClusterPolicy {
+func getPolicy(ctx context.Context, name string) *v1.ClusterPolicy {
 	GinkgoHelper()
 	policy := &v1.ClusterPolicy{}
 	Expect(admin.Get(ctx, client.ObjectKey{Name: name}, policy)).To(Succeed())
@@ -193,24 +193,24 @@ func named(ctx context.Context, name string) *v1.ClusterPolicy {
 }
 
 // after makes a pass once that time is over, and returns after how long the next one is due.
-func (b *bed) after(ctx context.Context, wait time.Duration) (time.Duration, error) {
-	b.clock.Step(wait)
-	result, err := b.reconciler.Reconcile(ctx, clusterRequest)
+func (env *testEnv) reconcileAfter(ctx context.Context, wait time.Duration) (time.Duration, error) {
+	env.clock.Step(wait)
+	result, err := env.reconciler.Reconcile(ctx, clusterRequest)
 	return result.RequeueAfter, err
 }
 
 // pass makes a pass that must succeed.
-func (b *bed) pass(ctx context.Context, wait time.Duration) time.Duration {
+func (env *testEnv) pass(ctx context.Context, wait time.Duration) time.Duration {
 	GinkgoHelper()
-	next, err := b.after(ctx, wait)
+	next, err := env.reconcileAfter(ctx, wait)
 	Expect(err).NotTo(HaveOccurred())
 	return next
 }
 
 // assess is the node controller: all nodes are assessed by what is published, and ready, with a pod of each DaemonSet.
-func (b *bed) assess(ctx context.Context) {
+func (env *testEnv) assessNodes(ctx context.Context) {
 	GinkgoHelper()
-	basis := b.fleet.Basis()
+	basis := env.fleet.Basis()
 	if basis == nil {
 		return
 	}
@@ -218,22 +218,22 @@ func (b *bed) assess(ctx context.Context) {
 	for _, ds := range daemonSets(ctx) {
 		running[operand.Name(ds.Labels[labels.Operand])] = readiness.Verdict{}
 	}
-	for _, node := range b.nodes {
+	for _, node := range env.nodes {
 		assessed := assess.Assessment{
 			NodeVerdict: readiness.NodeVerdict{Stage: v1.StageValidated}, Operands: running, Usable: true,
-			Since: b.clock.Now(), At: b.clock.Now(),
+			Since: env.clock.Now(), At: env.clock.Now(),
 		}
-		b.fleet.Set(&fleet.Entry{
+		env.fleet.Set(&fleet.Entry{
 			Facts: observe.Facts(node), Basis: basis.Version, Latest: assessed, Report: assess.Report{Assessment: assessed},
 		})
 	}
 }
 
 // roll is the DaemonSet controller: each DaemonSet has a pod on every node that its operand needs.
-func (b *bed) roll(ctx context.Context) {
+func (env *testEnv) rollOut(ctx context.Context) {
 	GinkgoHelper()
 	for _, ds := range daemonSets(ctx) {
-		count := int32(len(b.nodes))
+		count := int32(len(env.nodes))
 		ds.Status = appsv1.DaemonSetStatus{
 			ObservedGeneration: ds.Generation, DesiredNumberScheduled: count, CurrentNumberScheduled: count, UpdatedNumberScheduled: count, NumberReady: count,
 		}
@@ -242,24 +242,24 @@ func (b *bed) roll(ctx context.Context) {
 }
 
 // settle makes passes until nothing changes any more; the policy must be ready then. The calls until then are forgotten.
-func (b *bed) settle(ctx context.Context) {
+func (env *testEnv) settle(ctx context.Context) {
 	GinkgoHelper()
-	b.converge(ctx)
-	policy := b.policy(ctx)
+	env.converge(ctx)
+	policy := env.policy(ctx)
 	Expect(condition(policy, v1.ConditionReady)).To(Equal("True Reconciled"), "%s", message(policy, v1.ConditionReady))
 }
 
 // converge makes passes until nothing is written any more and the status is that of the policy as it is.
-func (b *bed) converge(ctx context.Context) {
+func (env *testEnv) converge(ctx context.Context) {
 	GinkgoHelper()
 	const enough = 6
 	for range enough {
-		b.roll(ctx)
-		b.assess(ctx)
-		b.taken()
-		b.pass(ctx, longer)
-		policy := b.policy(ctx)
-		if len(b.writes()) == 0 && b.fleet.View().Behind(b.fleet.Basis()) == 0 && policy.Status.ObservedGeneration == policy.Generation {
+		env.rollOut(ctx)
+		env.assessNodes(ctx)
+		env.takeCalls()
+		env.pass(ctx, statusInterval)
+		policy := env.policy(ctx)
+		if len(env.takeWrites()) == 0 && env.fleet.View().Behind(env.fleet.Basis()) == 0 && policy.Status.ObservedGeneration == policy.Generation {
 			return
 		}
 	}
@@ -268,13 +268,13 @@ func (b *bed) converge(ctx context.Context) {
 
 // report makes the passes after which the status reports what an earlier one has done, without waiting: the nodes are
 // assessed by what that has published, and by the DaemonSets that it has written. It returns when the next pass is due.
-func (b *bed) report(ctx context.Context) time.Duration {
+func (env *testEnv) reportStatus(ctx context.Context) time.Duration {
 	GinkgoHelper()
-	b.assess(ctx)
-	b.pass(ctx, 0)
-	b.roll(ctx)
-	b.assess(ctx)
-	return b.pass(ctx, 0)
+	env.assessNodes(ctx)
+	env.pass(ctx, 0)
+	env.rollOut(ctx)
+	env.assessNodes(ctx)
+	return env.pass(ctx, 0)
 }
 
 // condition is one of the policy, as status and reason; empty for none.

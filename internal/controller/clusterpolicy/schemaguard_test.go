@@ -30,7 +30,7 @@ import (
 )
 
 // clusterDefinition is that of this release without a block of the spec or, where that begins with status, of the status.
-func clusterDefinition(version, without string) *unstructured.Unstructured {
+func definitionWithout(version, without string) *unstructured.Unstructured {
 	found := &unstructured.Unstructured{}
 	must(yaml.Unmarshal(crd.ClusterPolicy, &found.Object))
 	versions, _, err := unstructured.NestedSlice(found.Object, "spec", "versions")
@@ -56,11 +56,11 @@ func must(err error) {
 }
 
 // mirrored has a field that a definition may lack, and truncated is the same as it is read then.
-func mirrored() v1.ClusterPolicySpec {
+func mirrorSpec() v1.ClusterPolicySpec {
 	return v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "mirror.example.com"}, Driver: &v1.DriverSpec{Enabled: new(true)}}
 }
 
-func truncated() v1.ClusterPolicySpec {
+func truncatedSpec() v1.ClusterPolicySpec {
 	return v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(true)}}
 }
 
@@ -72,7 +72,7 @@ func policyOf(spec v1.ClusterPolicySpec, generation int64) *v1.ClusterPolicy {
 
 // recordOf is the Service that records a spec of the first generation as the last applied one, of the policy with this UID;
 // empty for none.
-func recordOf(spec v1.ClusterPolicySpec, owner types.UID) *corev1.Service {
+func specRecord(spec v1.ClusterPolicySpec, owner types.UID) *corev1.Service {
 	applied, err := observe.AppliedOf(policyOf(spec, 1))
 	must(err)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
@@ -84,95 +84,95 @@ func recordOf(spec v1.ClusterPolicySpec, owner types.UID) *corev1.Service {
 	return service
 }
 
-// TestOnlyASpecThatIsSurelyWholeIsApplied: by what the cache shows, what the API server says, and what is recorded.
-func TestOnlyASpecThatIsSurelyWholeIsApplied(t *testing.T) {
-	whole, old := "", "global"
-	paused := truncated()
+// TestOnlyACompleteSpecIsApplied: by what the cache shows, what the API server says, and what is recorded.
+func TestOnlyACompleteSpecIsApplied(t *testing.T) {
+	allFields, noGlobal := "", "global"
+	paused := truncatedSpec()
 	paused.Paused = new(true)
 	tests := map[string]struct {
 		// cached and live are the policy, nil for none; the definitions are named by what they lack.
-		cached, live         *v1.ClusterPolicy
-		cachedLacks, lacks   string
-		record               *corev1.Service
-		fails                error
-		want, wantErr, calls bool
-		spec                 v1.ClusterPolicySpec
-		dropped              []string
+		cached, live               *v1.ClusterPolicy
+		cachedMissing, liveMissing string
+		record                     *corev1.Service
+		fails                      error
+		want, wantErr, calls       bool
+		spec                       v1.ClusterPolicySpec
+		dropped                    []string
 	}{
 		"it was applied": {
-			cached: policyOf(mirrored(), 1), record: recordOf(mirrored(), policyUID), want: true, spec: mirrored(),
+			cached: policyOf(mirrorSpec(), 1), record: specRecord(mirrorSpec(), policyUID), want: true, spec: mirrorSpec(),
 		},
 		"nothing was applied yet": {
-			cached: policyOf(mirrored(), 1), live: policyOf(mirrored(), 1), want: true, calls: true, spec: mirrored(),
+			cached: policyOf(mirrorSpec(), 1), live: policyOf(mirrorSpec(), 1), want: true, calls: true, spec: mirrorSpec(),
 		},
 		"it was edited": {
-			cached: policyOf(truncated(), 2), live: policyOf(truncated(), 2), record: recordOf(mirrored(), policyUID),
-			want: true, calls: true, spec: truncated(),
+			cached: policyOf(truncatedSpec(), 2), live: policyOf(truncatedSpec(), 2), record: specRecord(mirrorSpec(), policyUID),
+			want: true, calls: true, spec: truncatedSpec(),
 		},
 		"the definition lacks what it has never had": {
-			cached: policyOf(truncated(), 1), cachedLacks: old, lacks: old, record: recordOf(truncated(), policyUID),
-			want: true, spec: truncated(),
+			cached: policyOf(truncatedSpec(), 1), cachedMissing: noGlobal, liveMissing: noGlobal, record: specRecord(truncatedSpec(), policyUID),
+			want: true, spec: truncatedSpec(),
 		},
 		"the definition lacks what it has, as it was read before": {
-			cached: policyOf(mirrored(), 1), cachedLacks: old, lacks: old, record: recordOf(mirrored(), policyUID),
-			spec: mirrored(), dropped: []string{"spec.global"},
+			cached: policyOf(mirrorSpec(), 1), cachedMissing: noGlobal, liveMissing: noGlobal, record: specRecord(mirrorSpec(), policyUID),
+			spec: mirrorSpec(), dropped: []string{"spec.global"},
 		},
 		"the definition lacks what it had": {
-			cached: policyOf(truncated(), 1), cachedLacks: old, lacks: old, record: recordOf(mirrored(), policyUID), spec: truncated(),
+			cached: policyOf(truncatedSpec(), 1), cachedMissing: noGlobal, liveMissing: noGlobal, record: specRecord(mirrorSpec(), policyUID), spec: truncatedSpec(),
 		},
 		"the definition lacks fields, and nothing is recorded": {
-			cached: policyOf(truncated(), 1), cachedLacks: old, lacks: old, spec: truncated(),
+			cached: policyOf(truncatedSpec(), 1), cachedMissing: noGlobal, liveMissing: noGlobal, spec: truncatedSpec(),
 		},
 		"the definition lacks fields, and it was edited": {
-			cached: policyOf(paused, 2), cachedLacks: old, lacks: old, record: recordOf(truncated(), policyUID), spec: paused,
+			cached: policyOf(paused, 2), cachedMissing: noGlobal, liveMissing: noGlobal, record: specRecord(truncatedSpec(), policyUID), spec: paused,
 		},
 		"the definition lacks fields of the status alone": {
-			cached: policyOf(truncated(), 2), live: policyOf(truncated(), 2), cachedLacks: "pools", lacks: "pools",
-			record: recordOf(mirrored(), policyUID), want: true, calls: true, spec: truncated(),
+			cached: policyOf(truncatedSpec(), 2), live: policyOf(truncatedSpec(), 2), cachedMissing: "pools", liveMissing: "pools",
+			record: specRecord(mirrorSpec(), policyUID), want: true, calls: true, spec: truncatedSpec(),
 		},
 		"the cache does not show yet that the definition lacks fields": {
-			cached: policyOf(truncated(), 2), live: policyOf(truncated(), 2), cachedLacks: whole, lacks: old,
-			record: recordOf(mirrored(), policyUID), calls: true, spec: truncated(),
+			cached: policyOf(truncatedSpec(), 2), live: policyOf(truncatedSpec(), 2), cachedMissing: allFields, liveMissing: noGlobal,
+			record: specRecord(mirrorSpec(), policyUID), calls: true, spec: truncatedSpec(),
 		},
 		"the definition is renewed, and the cache has what was read before": {
-			cached: policyOf(truncated(), 1), live: policyOf(mirrored(), 1), record: recordOf(mirrored(), policyUID),
-			want: true, calls: true, spec: mirrored(),
+			cached: policyOf(truncatedSpec(), 1), live: policyOf(mirrorSpec(), 1), record: specRecord(mirrorSpec(), policyUID),
+			want: true, calls: true, spec: mirrorSpec(),
 		},
 		"it differs without an edit": {
-			cached: policyOf(truncated(), 1), live: policyOf(truncated(), 1), record: recordOf(mirrored(), policyUID), calls: true, spec: truncated(),
+			cached: policyOf(truncatedSpec(), 1), live: policyOf(truncatedSpec(), 1), record: specRecord(mirrorSpec(), policyUID), calls: true, spec: truncatedSpec(),
 		},
 		"it is of a policy that adopts the objects of another": {
-			cached: policyOf(truncated(), 1), live: policyOf(truncated(), 1), record: recordOf(mirrored(), ""),
-			want: true, calls: true, spec: truncated(),
+			cached: policyOf(truncatedSpec(), 1), live: policyOf(truncatedSpec(), 1), record: specRecord(mirrorSpec(), ""),
+			want: true, calls: true, spec: truncatedSpec(),
 		},
 		"it is of a policy beside the objects of another": {
-			cached: policyOf(truncated(), 1), cachedLacks: old, lacks: old, record: recordOf(truncated(), "another"), spec: truncated(),
+			cached: policyOf(truncatedSpec(), 1), cachedMissing: noGlobal, liveMissing: noGlobal, record: specRecord(truncatedSpec(), "another"), spec: truncatedSpec(),
 		},
 		"it is paused": {
-			cached: policyOf(paused, 2), record: recordOf(truncated(), policyUID), want: true, spec: paused,
+			cached: policyOf(paused, 2), record: specRecord(truncatedSpec(), policyUID), want: true, spec: paused,
 		},
-		"the policy is gone": {cached: policyOf(mirrored(), 2), calls: true, spec: mirrored()},
+		"the policy is gone": {cached: policyOf(mirrorSpec(), 2), calls: true, spec: mirrorSpec()},
 		"the definition cannot be read": {
-			cached: policyOf(mirrored(), 2), live: policyOf(mirrored(), 2), fails: errors.New("no answer"), wantErr: true, calls: true, spec: mirrored(),
+			cached: policyOf(mirrorSpec(), 2), live: policyOf(mirrorSpec(), 2), fails: errors.New("no answer"), wantErr: true, calls: true, spec: mirrorSpec(),
 		},
 		"the definition may not be read": {
-			cached: policyOf(mirrored(), 2), live: policyOf(mirrored(), 2), want: true, calls: true, spec: mirrored(),
+			cached: policyOf(mirrorSpec(), 2), live: policyOf(mirrorSpec(), 2), want: true, calls: true, spec: mirrorSpec(),
 			fails: apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, crd.Name, nil),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			version := map[bool]string{true: "7", false: "8"}[test.cachedLacks == test.lacks]
-			cached := fakeCluster(clusterDefinition("7", test.cachedLacks), test.record, test.cached)
+			version := map[bool]string{true: "7", false: "8"}[test.cachedMissing == test.liveMissing]
+			cached := fakeCluster(definitionWithout("7", test.cachedMissing), test.record, test.cached)
 			calls := 0
-			live := interceptor.NewClient(fakeCluster(clusterDefinition(version, test.lacks), nil, test.live), interceptor.Funcs{
+			live := interceptor.NewClient(fakeCluster(definitionWithout(version, test.liveMissing), nil, test.live), interceptor.Funcs{
 				List: func(ctx context.Context, next client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
 					calls++
 					return next.List(ctx, list, options...)
 				},
 			})
-			reader := &failing{Reader: cached}
+			reader := &failingReader{Reader: cached}
 			r := New(Options{
 				Client: cached, Live: live, Namespace: namespace, Schema: &observe.Schema{Cached: cached, Live: reader},
 				Clock: clocktesting.NewFakePassiveClock(time.Now()), Timing: DefaultTiming(),
@@ -195,9 +195,9 @@ func TestOnlyASpecThatIsSurelyWholeIsApplied(t *testing.T) {
 
 // A spec that differs without an edit is applied once it has lasted: somebody has written it while the definition lacked
 // fields.
-func TestASpecThatHasLostFieldsForGoodIsAppliedAfterAWhile(t *testing.T) {
+func TestATruncatedSpecIsAppliedAfterTheStabilization(t *testing.T) {
 	g := NewWithT(t)
-	c := fakeCluster(clusterDefinition("7", ""), recordOf(mirrored(), policyUID), policyOf(truncated(), 1))
+	c := fakeCluster(definitionWithout("7", ""), specRecord(mirrorSpec(), policyUID), policyOf(truncatedSpec(), 1))
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	r := New(Options{
 		Client: c, Live: c, Namespace: namespace, Schema: &observe.Schema{Cached: c, Live: c}, Clock: clock, Timing: DefaultTiming(),
@@ -214,18 +214,18 @@ func TestASpecThatHasLostFieldsForGoodIsAppliedAfterAWhile(t *testing.T) {
 		}
 		return got, s.requeueDelay
 	}
-	whole, wait := pass()
-	g.Expect(whole).To(BeFalse())
+	complete, wait := pass()
+	g.Expect(complete).To(BeFalse())
 	g.Expect(wait).To(Equal(r.Timing.SpecStabilization))
 	clock.SetTime(clock.Now().Add(wait - time.Second))
-	whole, wait = pass()
-	g.Expect(whole).To(BeFalse())
+	complete, wait = pass()
+	g.Expect(complete).To(BeFalse())
 	g.Expect(wait).To(Equal(time.Second))
 	clock.SetTime(clock.Now().Add(wait))
 	for range 2 {
 		// Also before the cache shows the record of it.
-		whole, _ = pass()
-		g.Expect(whole).To(BeTrue())
+		complete, _ = pass()
+		g.Expect(complete).To(BeTrue())
 	}
 }
 
@@ -243,13 +243,13 @@ func fakeCluster(definition *unstructured.Unstructured, record *corev1.Service, 
 	return builder.Build()
 }
 
-// failing fails all reads of single objects while it has an error.
-type failing struct {
+// failingReader fails all reads of single objects while it has an error.
+type failingReader struct {
 	client.Reader
 	err error
 }
 
-func (f *failing) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (f *failingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	if f.err != nil {
 		return f.err
 	}
@@ -263,69 +263,69 @@ var _ = Describe("A definition that is older than the operator", Ordered, func()
 		Expect(admin.Get(ctx, client.ObjectKey{Name: crd.Name}, found)).To(Succeed())
 		return found
 	}
-	outdate := func(ctx context.Context, block string) {
+	removeField := func(ctx context.Context, block string) {
 		Expect(admin.Patch(ctx, definition(ctx), client.RawPatch(types.JSONPatchType,
 			[]byte(`[{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/`+block+`"},
 				{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"}]`)))).To(Succeed())
 	}
-	renew := func(ctx context.Context) {
+	restoreDefinition := func(ctx context.Context) {
 		Expect(admin.Patch(ctx, definition(ctx), client.RawPatch(types.ApplyPatchType, crd.ClusterPolicy),
 			client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
 	}
-	AfterEach(func(ctx SpecContext) { renew(ctx) })
+	AfterEach(func(ctx SpecContext) { restoreDefinition(ctx) })
 
 	It("has no other policy written than the one that is surely whole", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
-		b.create(ctx, "second", v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "mirror.example.com"}})
-		b.settle(ctx)
-		second := named(ctx, "second")
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.createPolicy(ctx, "second", v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "mirror.example.com"}})
+		env.settle(ctx)
+		second := getPolicy(ctx, "second")
 		second.Status = v1.ClusterPolicyStatus{}
 		Expect(admin.Status().Update(ctx, second)).To(Succeed())
-		outdate(ctx, "global")
-		b.pass(ctx, longer)
-		Expect(b.writes()).To(ConsistOf("update status ClusterPolicy policy"))
-		Expect(meta.FindStatusCondition(b.policy(ctx).Status.Conditions, v1.ConditionCRDOutdated)).NotTo(BeNil())
+		removeField(ctx, "global")
+		env.pass(ctx, statusInterval)
+		Expect(env.takeWrites()).To(ConsistOf("update status ClusterPolicy policy"))
+		Expect(meta.FindStatusCondition(env.policy(ctx).Status.Conditions, v1.ConditionCRDOutdated)).NotTo(BeNil())
 
-		renew(ctx)
-		b.settle(ctx)
-		Expect(named(ctx, "second").Spec.Global).To(HaveField("Registry", "mirror.example.com"))
-		Expect(named(ctx, "second").Status.State).To(Equal(v1.StateIgnored))
+		restoreDefinition(ctx)
+		env.settle(ctx)
+		Expect(getPolicy(ctx, "second").Spec.Global).To(HaveField("Registry", "mirror.example.com"))
+		Expect(getPolicy(ctx, "second").Status.State).To(Equal(v1.StateIgnored))
 	})
 
 	It("is told once, with what is lost, and has nothing be repaired", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "mirror.example.com"}})
-		b.settle(ctx)
-		basis, before := b.fleet.Basis(), b.policy(ctx)
-		outdate(ctx, "global")
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "mirror.example.com"}})
+		env.settle(ctx)
+		basis, before := env.fleet.Basis(), env.policy(ctx)
+		removeField(ctx, "global")
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
 		for range 3 {
-			b.pass(ctx, longer)
+			env.pass(ctx, statusInterval)
 		}
-		Expect(b.writes()).To(ConsistOf(HavePrefix("create Event policy.")))
-		Expect(b.policy(ctx).ResourceVersion).To(Equal(before.ResourceVersion))
-		Expect(b.fleet.Basis().Decisions).To(BeIdenticalTo(basis.Decisions), "what was decided last")
+		Expect(env.takeWrites()).To(ConsistOf(HavePrefix("create Event policy.")))
+		Expect(env.policy(ctx).ResourceVersion).To(Equal(before.ResourceVersion))
+		Expect(env.fleet.Basis().Decisions).To(BeIdenticalTo(basis.Decisions), "what was decided last")
 
-		b.reconciler = New(b.reconciler.Options)
-		forgetSchema(ctx, b)
-		b.pass(ctx, longer)
-		var told []corev1.Event
+		env.reconciler = New(env.reconciler.Options)
+		resetSchema(ctx, env)
+		env.pass(ctx, statusInterval)
+		var reported []corev1.Event
 		list := &corev1.EventList{}
 		Expect(admin.List(ctx, list, client.InNamespace(corev1.NamespaceDefault))).To(Succeed())
 		for _, event := range list.Items {
 			if event.InvolvedObject.UID == before.UID {
-				told = append(told, event)
+				reported = append(reported, event)
 			}
 		}
-		Expect(told).To(ConsistOf(And(HaveField("Reason", v1.ConditionCRDOutdated), HaveField("Type", corev1.EventTypeWarning),
+		Expect(reported).To(ConsistOf(And(HaveField("Reason", v1.ConditionCRDOutdated), HaveField("Type", corev1.EventTypeWarning),
 			HaveField("Message", And(ContainSubstring("lacks spec.global"),
 				// The API server may serve the policy whole for a moment yet.
 				Or(ContainSubstring("may have been cut down"), ContainSubstring("any write of it loses that")))))), "also after a start")
 
-		renew(ctx)
-		b.pass(ctx, longer)
+		restoreDefinition(ctx)
+		env.pass(ctx, statusInterval)
 		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil())
-		Expect(b.policy(ctx).Spec.Global).To(HaveField("Registry", "mirror.example.com"))
+		Expect(env.policy(ctx).Spec.Global).To(HaveField("Registry", "mirror.example.com"))
 	})
 })
