@@ -134,16 +134,16 @@ func (c *cluster) Get(_ context.Context, key client.ObjectKey, object client.Obj
 
 // List implements client.Reader.
 func (c *cluster) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
-	asked := (&client.ListOptions{}).ApplyOptions(options)
+	selection := (&client.ListOptions{}).ApplyOptions(options)
 	store := c.store(reflect.TypeOf(list).Elem().Field(2).Type.Elem())
 	var found []any
 	var err error
 	switch {
-	case asked.FieldSelector != nil:
-		node, _ := asked.FieldSelector.RequiresExactMatch(observe.PodNodeField)
-		found, err = store.ByIndex(byNode, nodeKey(asked.Namespace, node))
-	case asked.Namespace != "":
-		found, err = store.ByIndex(toolscache.NamespaceIndex, asked.Namespace)
+	case selection.FieldSelector != nil:
+		node, _ := selection.FieldSelector.RequiresExactMatch(observe.PodNodeField)
+		found, err = store.ByIndex(byNode, nodeKey(selection.Namespace, node))
+	case selection.Namespace != "":
+		found, err = store.ByIndex(toolscache.NamespaceIndex, selection.Namespace)
 	default:
 		found = store.List()
 	}

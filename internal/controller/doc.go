@@ -4,8 +4,8 @@
 // # What is kept
 //
 // This is all state that one pass, or one reconcile of a node, leaves to the next. Each row may be lost at any time, as it
-// is in a restart: what that costs stands beside it, and TestWhatIsKeptMayBeLost loses each row. Nothing grows with nodes
-// that are gone: TestNodesThatComeAndGo.
+// is in a restart: what that costs stands beside it, and TestInMemoryStateMayBeLost loses each row. Nothing grows with nodes
+// that are gone: TestNodeChurn.
 //
 //	| what                                   | by what it is replaced                         | lost, it costs                                 |
 //	|----------------------------------------|------------------------------------------------|------------------------------------------------|

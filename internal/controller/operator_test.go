@@ -82,7 +82,7 @@ func TestMain(m *testing.M) {
 }
 
 // patient waits for all answers of a round: it does so by the clock of the machine, which may be busy.
-func patient() apply.Timing {
+func slowMachineTiming() apply.Timing {
 	timing := apply.DefaultTiming()
 	timing.Patience = time.Minute
 	return timing
@@ -98,7 +98,7 @@ func (o *operator) start() {
 	o.pass = clusterpolicy.New(clusterpolicy.Options{
 		Client:         o,
 		Live:           uncached,
-		Applier:        apply.New(o, uncached, o.clock, patient()),
+		Applier:        apply.New(o, uncached, o.clock, slowMachineTiming()),
 		Status:         statuswriter.New(o, o.clock, recorder, catalogue, statuswriter.DefaultTiming()),
 		Fleet:          o.fleet,
 		Catalogue:      catalogue,
@@ -141,7 +141,7 @@ func (o *operator) reconcileNodes(names []string) {
 }
 
 // join enters nodes like the recorded one, which run one of two systems, and returns their names.
-func (o *operator) join(first, count int) []string {
+func (o *operator) addNodes(first, count int) []string {
 	text, err := os.ReadFile("testdata/node.yaml")
 	must(err)
 	recorded := &corev1.Node{}
@@ -156,23 +156,23 @@ func (o *operator) join(first, count int) []string {
 		if i%4 == 0 {
 			joined.Labels[labels.DiscoveryOSVersion] = "22.04"
 		}
-		o.put(received(joined, &corev1.Node{}, observe.TrimNode))
+		o.put(asCached(joined, &corev1.Node{}, observe.TrimNode))
 		names = append(names, joined.Name)
 	}
 	return names
 }
 
-// wired is an object of Kubernetes that can be sent and received.
-type wired[T any] interface {
+// wireObject is an object of Kubernetes that can be sent and received.
+type wireObject[T any] interface {
 	*T
 	client.Object
 	Marshal() ([]byte, error)
 	Unmarshal(data []byte) error
 }
 
-// received is the object as the cache gets it: it has come over the wire, so that it shares no string with others, and is
+// asCached is the object as the cache gets it: it has come over the wire, so that it shares no string with others, and is
 // trimmed.
-func received[T any, P wired[T]](sent, got P, trim func(any) (any, error)) client.Object {
+func asCached[T any, P wireObject[T]](sent, got P, trim func(any) (any, error)) client.Object {
 	data, err := sent.Marshal()
 	must(err)
 	must(got.Unmarshal(data))
@@ -182,7 +182,7 @@ func received[T any, P wired[T]](sent, got P, trim func(any) (any, error)) clien
 }
 
 // run gives nodes the pods that the DaemonSets choose them for, each of them ready, and returns how many there are.
-func (o *operator) run(names []string) int {
+func (o *operator) schedulePods(names []string) int {
 	daemonSets, count := &appsv1.DaemonSetList{}, 0
 	scheduled := map[string]int32{}
 	must(o.List(context.Background(), daemonSets))
@@ -195,7 +195,7 @@ func (o *operator) run(names []string) int {
 			must(err)
 			if exists := o.Get(context.Background(), client.ObjectKeyFromObject(pod), &corev1.Pod{}) == nil; chosen && !exists {
 				pod.Spec.NodeName = name
-				o.put(received(pod, &corev1.Pod{}, o.pods.Pod))
+				o.put(asCached(pod, &corev1.Pod{}, o.pods.Pod))
 				scheduled[daemonSets.Items[i].Name]++
 				count++
 			}
@@ -203,13 +203,13 @@ func (o *operator) run(names []string) int {
 	}
 	for i := range daemonSets.Items {
 		ds := daemonSets.Items[i].DeepCopy()
-		o.scale(ds, scheduled[ds.Name])
+		o.addToStatus(ds, scheduled[ds.Name])
 	}
 	return count
 }
 
 // scale has a DaemonSet report so many more pods, all of them ready.
-func (o *operator) scale(ds *appsv1.DaemonSet, more int32) {
+func (o *operator) addToStatus(ds *appsv1.DaemonSet, more int32) {
 	now := ds.Status.NumberReady + more
 	ds.Status = appsv1.DaemonSetStatus{
 		ObservedGeneration: ds.Generation, DesiredNumberScheduled: now, CurrentNumberScheduled: now,
@@ -253,7 +253,7 @@ func (o *operator) podOf(ds *appsv1.DaemonSet, name string) *corev1.Pod {
 }
 
 // change has the pod of an operand on a node be as the function leaves it.
-func (o *operator) change(operand, name string, change func(*corev1.Pod)) {
+func (o *operator) updatePod(operand, name string, change func(*corev1.Pod)) {
 	pods := &corev1.PodList{}
 	must(o.List(context.Background(), pods, client.InNamespace(namespace), client.MatchingFields{observe.PodNodeField: name}))
 	for i := range pods.Items {
@@ -268,14 +268,14 @@ func (o *operator) change(operand, name string, change func(*corev1.Pod)) {
 }
 
 // crash has a container of the pod end with a failure.
-func crash(pod *corev1.Pod) {
+func crashPod(pod *corev1.Pod) {
 	ended := &corev1.ContainerStateTerminated{ExitCode: 1}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Terminated: ended}}}
 	setReady(pod, corev1.ConditionFalse)
 }
 
 // work has the pod be ready as if nothing had ever failed in it.
-func work(pod *corev1.Pod) {
+func recoverPod(pod *corev1.Pod) {
 	pod.Status.ContainerStatuses = nil
 	setReady(pod, corev1.ConditionTrue)
 }
@@ -288,7 +288,7 @@ func setReady(pod *corev1.Pod, status corev1.ConditionStatus) {
 }
 
 // leave deletes nodes and their pods.
-func (o *operator) leave(names []string) {
+func (o *operator) removeNodes(names []string) {
 	for _, name := range names {
 		pods := &corev1.PodList{}
 		must(o.List(context.Background(), pods, client.InNamespace(namespace), client.MatchingFields{observe.PodNodeField: name}))
@@ -297,34 +297,34 @@ func (o *operator) leave(names []string) {
 			o.drop(&pods.Items[i])
 			ds := &appsv1.DaemonSet{}
 			must(o.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: gone}, ds))
-			o.scale(ds.DeepCopy(), -1)
+			o.addToStatus(ds.DeepCopy(), -1)
 		}
 		o.drop(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 }
 
 // step has so much time pass.
-func (o *operator) step(d time.Duration) { o.clock.SetTime(o.clock.Now().Add(d)) }
+func (o *operator) advance(d time.Duration) { o.clock.SetTime(o.clock.Now().Add(d)) }
 
 // serve brings nodes to ready: pass, labels, pods, condition, status.
-func (o *operator) serve(names []string) (pods int) {
+func (o *operator) makeReady(names []string) (pods int) {
 	o.reconcileAll()
 	o.reconcileNodes(names)
 	o.reconcileAll()
-	pods = o.run(names)
-	o.step(time.Second)
+	pods = o.schedulePods(names)
+	o.advance(time.Second)
 	o.reconcileNodes(names)
-	pods += o.run(names)
-	o.step(time.Second)
+	pods += o.schedulePods(names)
+	o.advance(time.Second)
 	o.reconcileAll()
 	o.reconcileNodes(names)
-	o.step(11 * time.Second)
+	o.advance(11 * time.Second)
 	o.reconcileAll()
 	return pods
 }
 
 // reported is the status of the policy.
-func (o *operator) reported() v1.ClusterPolicyStatus {
+func (o *operator) policyStatus() v1.ClusterPolicyStatus {
 	policy := &v1.ClusterPolicy{}
 	must(o.Get(context.Background(), client.ObjectKey{Name: "cluster-policy"}, policy))
 	return policy.Status

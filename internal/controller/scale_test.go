@@ -22,14 +22,14 @@ import (
 
 const (
 	// many nodes are those of a large cluster.
-	many = 5000
+	nodeCount = 5000
 	// passBudget is for one pass over so many nodes, and heapBudget, in bytes, for all that is kept of them: Nodes, Pods
 	// and entries. The test takes the processor's time, and allows slack times as much: other programs may use the machine.
 	passBudget, heapBudget, slack = 25 * time.Millisecond, 300 << 20, 3
 )
 
 // large is an operator at a cluster of many nodes, on all of which everything works.
-type large struct {
+type largeCluster struct {
 	*operator
 	names []string
 	pods  int
@@ -37,39 +37,39 @@ type large struct {
 	changes int
 }
 
-func newLarge() *large {
-	l := &large{operator: newOperator()}
-	l.names = l.join(0, many)
-	l.pods = l.serve(l.names)
+func newLargeCluster() *largeCluster {
+	l := &largeCluster{operator: newOperator()}
+	l.names = l.addNodes(0, nodeCount)
+	l.pods = l.makeReady(l.names)
 	return l
 }
 
 // another is another node each time.
-func (l *large) another() string {
+func (l *largeCluster) nextNode() string {
 	l.changes++
 	return l.names[l.changes%len(l.names)]
 }
 
 // fails has the exporter crash on another node, and work again on the one before.
-func (l *large) fails() {
+func (l *largeCluster) crashExporter() {
 	was := l.names[l.changes%len(l.names)]
-	l.change("dcgm-exporter", was, work)
+	l.updatePod("dcgm-exporter", was, recoverPod)
 	l.reconcileNode(was)
-	is := l.another()
-	l.change("dcgm-exporter", is, crash)
+	is := l.nextNode()
+	l.updatePod("dcgm-exporter", is, crashPod)
 	l.reconcileNode(is)
-	l.step(2 * time.Second)
+	l.advance(2 * time.Second)
 }
 
 // relabel changes a label of another node, as the discovery of its GPUs does.
-func (l *large) relabel() {
+func (l *largeCluster) relabelNode() {
 	before := &corev1.Node{}
-	must(l.Get(context.Background(), client.ObjectKey{Name: l.another()}, before))
+	must(l.Get(context.Background(), client.ObjectKey{Name: l.nextNode()}, before))
 	after := before.DeepCopy()
 	after.Labels[labels.FeatureTimestamp] = fmt.Sprint(1763900000 + l.changes)
 	l.put(after)
 	l.reconcileNode(after.Name)
-	l.step(2 * time.Second)
+	l.advance(2 * time.Second)
 }
 
 // heapAfterGC is how many bytes live objects have.
@@ -108,17 +108,17 @@ func TestLargeCluster(t *testing.T) {
 		t.Skip("takes half a minute")
 	}
 	g := NewWithT(t)
-	l := newLarge()
-	g.Expect(l.reported().State).To(Equal(v1.StateReady))
-	g.Expect(l.reported().NodeSummary.Ready).To(BeEquivalentTo(many))
-	g.Expect(l.pods).To(Equal(many * 11))
+	l := newLargeCluster()
+	g.Expect(l.policyStatus().State).To(Equal(v1.StateReady))
+	g.Expect(l.policyStatus().NodeSummary.Ready).To(BeEquivalentTo(nodeCount))
+	g.Expect(l.pods).To(Equal(nodeCount * 11))
 	heap := heapAfterGC()
 	t.Logf("heap: %d MB", heap>>20)
 	g.Expect(heap).To(BeNumerically("<", heapBudget), "heap")
 
 	written := maps.Clone(l.writes)
 	for name, run := range map[string]func(){
-		"a pass": func() { l.reconcileAll() }, "a node": func() { l.reconcileNode(l.another()) },
+		"a pass": func() { l.reconcileAll() }, "a node": func() { l.reconcileNode(l.nextNode()) },
 	} {
 		took := median(func() {}, run)
 		t.Logf("%s with nothing new: %s", name, took)
@@ -126,7 +126,7 @@ func TestLargeCluster(t *testing.T) {
 	}
 	runtime.KeepAlive(l)
 	g.Expect(l.writes).To(Equal(written), "writes at rest")
-	for name, change := range map[string]func(){"failed": l.fails, "been labelled": l.relabel} {
+	for name, change := range map[string]func(){"failed": l.crashExporter, "been labelled": l.relabelNode} {
 		took := median(change, func() { l.reconcileAll() })
 		t.Logf("a pass after a node has %s: %s", name, took)
 		g.Expect(took).To(BeNumerically("<", slack*passBudget), name)
@@ -134,7 +134,7 @@ func TestLargeCluster(t *testing.T) {
 }
 
 func BenchmarkLargeCluster(b *testing.B) {
-	l := newLarge()
+	l := newLargeCluster()
 	heap := float64(heapAfterGC()) / (1 << 20)
 	measure := func(name string, prepare, run func()) {
 		b.Run(name, func(b *testing.B) {
@@ -150,9 +150,9 @@ func BenchmarkLargeCluster(b *testing.B) {
 	}
 	nothing, pass := func() {}, func() { l.reconcileAll() }
 	measure("pass/nothing new", nothing, pass)
-	measure("pass/a node has failed", l.fails, pass)
-	measure("pass/a node was labelled", l.relabel, pass)
-	measure("node/nothing new", nothing, func() { l.reconcileNode(l.another()) })
+	measure("pass/a node has failed", l.crashExporter, pass)
+	measure("pass/a node was labelled", l.relabelNode, pass)
+	measure("node/nothing new", nothing, func() { l.reconcileNode(l.nextNode()) })
 	node, pod := &corev1.Node{}, &corev1.Pod{}
 	must(l.Get(context.Background(), client.ObjectKey{Name: l.names[0]}, node))
 	pods := &corev1.PodList{}
