@@ -11,16 +11,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-// caches keep the results of a pass for the next one: most passes follow a change of a node's status, which changes none
-// of them. Each result is kept with all of its inputs, and computed again when these differ. It may be lost at any time.
+// caches keep the results of a pass for the next one: most passes follow the progress of a node, which changes none of
+// them. Each result is kept with all of its inputs and computed again when one differs. It may be lost at any time.
 type caches struct {
 	plan     planCache
 	rendered map[operand.Name]renderCache
 }
 
-// decide returns the decisions for the input, which is computed from this spec. Those of the basis are reused unless they
-// are for another spec or other references. The specs are compared, not only their generations: while the CRD changes,
-// the same generation may be read with other fields.
+// decide returns the decisions for the input, which is computed from this spec. Those of the basis are reused unless
+// they are for another spec or other references. The specs are compared, not only their generations: while the CRD
+// changes, the same generation may be read with other fields.
 func decide(
 	basis *fleet.Basis, catalogue operand.Catalogue, spec v1.ClusterPolicySpec, input operand.Input,
 ) *plan.Decisions {

@@ -6,23 +6,23 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// vanished is a version of a policy that the API server does not have, though the cache does: the cache is behind, as where
-// the operator has started while an API server was. What a pass applies in its name is removed again by the garbage
-// collector, again and again.
+// deletedPolicy is a version of a policy that is in the cache, but no longer in the API server: the cache is stale, for
+// example because the operator listed from an API server that was behind. The garbage collector would delete whatever a
+// pass applies for such a policy, so passes do nothing until the given time.
 type deletedPolicy struct {
 	resourceVersion string
 	until           time.Time
 }
 
-// noteVanished notes whether the write of the status, which returned err, found no policy.
+// noteDeleted records that the policy does not exist if err, of the write of its status, is NotFound.
 func (s *scope) noteDeleted(err error) {
 	if apierrors.IsNotFound(err) {
 		s.deletedPolicy = deletedPolicy{resourceVersion: s.policy.ResourceVersion, until: s.now.Add(s.Timing.RetryDeleted)}
 	}
 }
 
-// hasVanished reports whether the policy is one that the API server did not have a moment ago, and has the pass made again
-// once that is to be asked anew: another version in the cache begins a pass by itself.
+// policyIsDeleted reports whether the API server recently had no such policy, and requeues for the next attempt.
+// Another version in the cache is an event, and starts a pass without waiting.
 func (s *scope) policyIsDeleted() bool {
 	left := s.deletedPolicy.until.Sub(s.now)
 	if s.deletedPolicy.resourceVersion != s.policy.ResourceVersion || left <= 0 {

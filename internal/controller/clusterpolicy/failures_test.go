@@ -100,7 +100,7 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		env.editSpec(ctx, off)
 		failed := env.failOnce(op, 1)
 		_, err := env.reconcileAfter(ctx, statusInterval)
-		Expect(err).To(MatchError(And(ContainSubstring("removing what is no longer wanted"), ContainSubstring(failed().name))))
+		Expect(err).To(MatchError(And(ContainSubstring("deleting objects that are no longer needed"), ContainSubstring(failed().name))))
 		env.takeCalls()
 		Expect(err).To(MatchError(errInjected))
 		Expect(exists(ctx, kind, failed().name)).To(BeTrue())

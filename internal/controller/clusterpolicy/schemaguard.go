@@ -15,22 +15,22 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
-// A definition of ClusterPolicy that is older than the operator has the API server read policies without the fields that
-// it lacks, and store them so with the next write, of the status too. A stack that follows such a spec is truncated, and
-// the fields are gone for good. So nothing is changed, and no policy is written, unless the spec is surely whole.
+// If the ClusterPolicy CRD is older than the operator, the API server drops the fields that the CRD does not define:
+// from every policy that is read, and for good with the next write, including one of the status. So a pass neither
+// applies a spec nor writes a policy unless the spec is complete.
 
-// doubt is what passes keep of specs that are not surely whole.
+// schemaGuard has what passes remember about a spec that may be truncated.
 type schemaGuard struct {
-	// told are the policy and the definition for which it was last told that nothing is changed; empty where all goes on.
+	// reported identifies the policy and the CRD of the last report that passes are frozen; empty while they are not.
 	reported string
-	// spec of this policy differs from the one that was last applied since then, though nobody has edited it.
+	// current, a spec of this policy, differs from the last applied one since this time, with the same generation.
 	policy  types.UID
 	current observe.Applied
 	since   time.Time
 }
 
-// isWhole reports whether the spec of the policy in force is what its owner wrote, as far as this operator knows its
-// fields. One that was last applied as it is read now costs no call.
+// specIsComplete reports whether the spec of the policy in force has all fields that the user has set. A spec that
+// equals the last applied one needs no call.
 func (s *scope) specIsComplete(ctx context.Context) (bool, error) {
 	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
@@ -45,22 +45,23 @@ func (s *scope) specIsComplete(ctx context.Context) (bool, error) {
 	case len(observe.OfSpec(s.missingFields)) > 0:
 		return s.keepsAllFields()
 	case s.current.Digest == s.lastApplied.Digest, s.policy.Spec.Paused != nil && *s.policy.Spec.Paused:
-		// Of a policy that is paused nothing is applied.
+		// A paused policy is not applied.
 		return true, nil
 	}
 	return s.confirmLive(readCtx)
 }
 
-// survives reports whether the spec has lost nothing to the definition, and loses nothing when the policy is written.
+// keepsAllFields reports whether the CRD has dropped no field of the spec, and would drop none if the policy were
+// written.
 func (s *scope) keepsAllFields() (bool, error) {
 	dropped, err := s.Schema.Drops(s.policy.Spec)
 	s.droppedFields = dropped
 	return err == nil && len(dropped) == 0 && s.current.Digest == s.lastApplied.Digest, err
 }
 
-// confirm reads the policies and their definition from the API server, as the spec is not the one that was last applied.
-// The caches may show the definition as it was before it lacked fields, and a policy as it was read while it did: no event
-// follows when the definition is renewed.
+// confirmLive decides about a spec that differs from the last applied one. It reads the policies and the CRD from the
+// API server: the cache may have an earlier CRD, or a policy from the time when fields were missing, as no event
+// follows for policies when the CRD is updated.
 func (s *scope) confirmLive(ctx context.Context) (bool, error) {
 	policy, all, err := observe.Policies(ctx, s.Live)
 	if err != nil {
@@ -72,11 +73,11 @@ func (s *scope) confirmLive(ctx context.Context) (bool, error) {
 	}
 	s.missingFields = missing
 	if policy == nil || policy.UID != s.policy.UID {
-		// Its event follows.
+		// An event of the policy follows.
 		return false, nil
 	}
 	for i := range all {
-		all[i].ManagedFields = nil // The cache has none either.
+		all[i].ManagedFields = nil // As in the cache.
 	}
 	s.policy, s.all = policy, all
 	if s.current, err = observe.AppliedOf(policy); err != nil {
@@ -88,8 +89,8 @@ func (s *scope) confirmLive(ctx context.Context) (bool, error) {
 	return s.current.Digest == s.lastApplied.Digest || s.changeIsStable(), nil
 }
 
-// lasts reports whether a spec that was not applied yet was edited since then or, where only the definition has changed,
-// has been like this for a while.
+// changeIsStable reports whether a spec that differs from the last applied one was edited (it has another generation)
+// or has been the same for the stabilization time.
 func (s *scope) changeIsStable() bool {
 	if s.current.Generation != s.lastApplied.Generation {
 		return true
@@ -104,8 +105,8 @@ func (s *scope) changeIsStable() bool {
 	return left <= 0
 }
 
-// freeze has all stay as it is: nodes are assessed by what was last decided, by which those that join are served, too.
-// Where nothing was decided since the operator started, they keep what they have, and those that join are left alone.
+// freeze publishes the last decisions again, so that nodes, including new ones, are assessed and served by them. If
+// this process has made none yet, nodes keep their labels, and new nodes are not managed.
 func (s *scope) freeze(ctx context.Context) {
 	previous, next := s.Fleet.Basis(), fleet.Basis{Kept: true}
 	if previous != nil && previous.Decisions != nil && previous.Policy.UID == s.policy.UID {
@@ -120,15 +121,16 @@ func (s *scope) freeze(ctx context.Context) {
 	if key := fmt.Sprintf("%s %s", s.policy.UID, s.Schema.Version()); s.schemaGuard.reported != key {
 		s.schemaGuard.reported = key
 		message := status.Frozen(observe.OfSpec(s.missingFields), s.droppedFields, s.Namespace)
-		log.FromContext(ctx).Info("Changing nothing", "policy", s.policy.Name, "reason", message, "decided", next.Decisions != nil)
+		log.FromContext(ctx).Info("Frozen: applying no change of the ClusterPolicy", "policy", s.policy.Name,
+			"reason", message, "decided", next.Decisions != nil)
 		s.Status.Froze(ctx, s.policy, message, key)
 	}
 }
 
-// thaw notes that all goes on.
+// unfreeze ends the freeze, and logs it if it was reported.
 func (s *scope) unfreeze(ctx context.Context) {
 	if s.schemaGuard.reported != "" {
-		log.FromContext(ctx).Info("Going on: the ClusterPolicy has all of its fields", "policy", s.policy.Name)
+		log.FromContext(ctx).Info("No longer frozen: the ClusterPolicy has all of its fields", "policy", s.policy.Name)
 	}
 	s.schemaGuard.reported = ""
 	if s.current.Digest == s.lastApplied.Digest {
