@@ -15,11 +15,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 )
 
-// changed is what the admission policy makes of an image.
+// mutatedImage is the image that the admission policy sets.
 const mutatedImage = "example.com/changed:v1"
 
 var _ = Describe("A call that hangs", func() {
-	It("keeps no other object and no status from being written", func(ctx SpecContext) {
+	It("delays no other object and no status", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		env.useDefaultApplyTiming()
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
@@ -38,7 +38,7 @@ var _ = Describe("A call that hangs", func() {
 		begin := time.Now()
 		env.pass(ctx, 0)
 		Expect(time.Since(begin)).To(BeNumerically("<", 5*time.Second))
-		Eventually(func() int { return len(daemonSets(ctx)) }).Should(Equal(5), "all others")
+		Eventually(func() int { return len(daemonSets(ctx)) }).Should(Equal(5), "all other DaemonSets")
 		env.reportStatus(ctx)
 		policy := env.policy(ctx)
 		Expect(operandOf(policy, "device-plugin")).To(And(
@@ -46,11 +46,13 @@ var _ = Describe("A call that hangs", func() {
 		))
 		Expect(operandOf(policy, "driver").State).To(Equal(v1.OperandReady))
 		close(released)
-		Eventually(env.reconciler.Applier.Events()).Should(Receive(), "a pass is due")
+		Eventually(env.reconciler.Applier.Events()).Should(Receive(), "an event for a pass")
 		env.settle(ctx)
 	})
 
-	DescribeTable("while the pass waits for it ends with its deadline", func(ctx SpecContext, op string, prepare func(context.Context, *testEnv)) {
+	DescribeTable("and that the pass waits for ends with its deadline", func(
+		ctx SpecContext, op string, prepare func(context.Context, *testEnv),
+	) {
 		env := newEnv(gpuNode("a"))
 		env.reconciler.Timing.Deadline = time.Second
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
@@ -81,7 +83,7 @@ var _ = Describe("A call that hangs", func() {
 })
 
 var _ = Describe("A mutating admission policy that changes a DaemonSet", func() {
-	It("is reported, not fought, and repaired once it is gone", func(ctx SpecContext) {
+	It("is reported, retried with back-off, and repaired once the policy is deleted", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		env.settle(ctx)
@@ -99,7 +101,7 @@ var _ = Describe("A mutating admission policy that changes a DaemonSet", func() 
 			HaveField("Message", ContainSubstring("spec.template.spec.containers[nvidia-device-plugin].image")),
 		))
 		env.takeCalls()
-		for range 3 { // Events within the back-off.
+		for range 3 { // Passes within the back-off.
 			env.pass(ctx, 100*time.Millisecond)
 		}
 		Expect(env.takeWrites()).To(BeEmpty())
@@ -116,7 +118,7 @@ var _ = Describe("A mutating admission policy that changes a DaemonSet", func() 
 	})
 })
 
-// impatient has rounds wait as long as they do in production.
+// useDefaultApplyTiming makes rounds wait as long as in production.
 func (env *testEnv) useDefaultApplyTiming() {
 	options := env.reconciler.Options
 	env.reconciler.Applier = apply.New(options.Client, env.client("live", false), env.clock, apply.DefaultTiming())
@@ -127,7 +129,8 @@ func image(ctx context.Context) string {
 	return daemonSet(ctx, pluginName).Spec.Template.Spec.Containers[0].Image
 }
 
-// mutate has the API server change the image of the device plugin in every write. It returns what ends that.
+// installMutatingPolicy makes the API server change the image of the device plugin in every write. The returned
+// function removes the admission policy.
 func installMutatingPolicy(ctx context.Context) (end func(context.Context)) {
 	GinkgoHelper()
 	meta := metav1.ObjectMeta{Name: "change-image"}
@@ -138,16 +141,26 @@ func installMutatingPolicy(ctx context.Context) (end func(context.Context)) {
 				ResourceNames: []string{pluginName},
 				RuleWithOperations: admissionv1.RuleWithOperations{
 					Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-					Rule:       admissionv1.Rule{APIGroups: []string{"apps"}, APIVersions: []string{"v1"}, Resources: []string{"daemonsets"}},
+					Rule: admissionv1.Rule{
+						APIGroups:   []string{"apps"},
+						APIVersions: []string{"v1"},
+						Resources:   []string{"daemonsets"},
+					},
 				},
 			}}},
 			Mutations: []admissionv1.Mutation{{
 				PatchType: admissionv1.PatchTypeJSONPatch,
-				JSONPatch: &admissionv1.JSONPatch{Expression: `[JSONPatch{op: "replace", path: "/spec/template/spec/containers/0/image", value: "` + mutatedImage + `"}]`},
+				JSONPatch: &admissionv1.JSONPatch{
+					Expression: `[JSONPatch{op: "replace", path: "/spec/template/spec/containers/0/image", ` +
+						`value: "` + mutatedImage + `"}]`,
+				},
 			}},
 			ReinvocationPolicy: admissionv1.NeverReinvocationPolicy,
 		}},
-		&admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name}},
+		&admissionv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: meta,
+			Spec:       admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: meta.Name},
+		},
 	}
 	end = func(ctx context.Context) {
 		GinkgoHelper()
@@ -164,14 +177,14 @@ func installMutatingPolicy(ctx context.Context) (end func(context.Context)) {
 	return end
 }
 
-// tried is the image that a write of the device plugin would have now. Nothing is written.
+// dryRunImage returns the image that the device plugin would have after a write.
 func dryRunImage(ctx context.Context) (string, error) {
 	ds := &appsv1.DaemonSet{}
 	err := admin.Get(ctx, client.ObjectKey{Namespace: namespace, Name: pluginName}, ds)
 	if err != nil {
 		return "", client.IgnoreNotFound(err)
 	}
-	ds.Spec.Template.Spec.Containers[0].Image = "example.com/tried:v1"
+	ds.Spec.Template.Spec.Containers[0].Image = "example.com/dry-run:v1"
 	if err := admin.Update(ctx, ds, client.DryRunAll); err != nil {
 		return "", err
 	}

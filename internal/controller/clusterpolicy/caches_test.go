@@ -12,10 +12,10 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-var _ = Describe("What a pass keeps for the next one", Ordered, ContinueOnFailure, func() {
+var _ = Describe("The caches of a pass", Ordered, ContinueOnFailure, func() {
 	var env *testEnv
 
-	// objects are all that are kept, by operand.
+	// objects returns the cached objects, by operand.
 	objects := func() map[operand.Name][]render.Object {
 		found := map[operand.Name][]render.Object{}
 		for name, cached := range env.reconciler.caches.rendered {
@@ -30,7 +30,7 @@ var _ = Describe("What a pass keeps for the next one", Ordered, ContinueOnFailur
 	})
 	BeforeEach(func(ctx SpecContext) { env.settle(ctx) })
 
-	It("is the same as long as nothing changes", func(ctx SpecContext) {
+	It("are reused while nothing changes", func(ctx SpecContext) {
 		decisions, before, basis := env.fleet.Basis().Decisions, objects(), env.fleet.Basis()
 		Expect(before).To(HaveLen(8))
 		env.pass(ctx, statusInterval)
@@ -44,7 +44,7 @@ var _ = Describe("What a pass keeps for the next one", Ordered, ContinueOnFailur
 		Expect(env.takeWrites()).To(BeEmpty())
 	})
 
-	It("is another one for the operand alone whose DaemonSet is another", func(ctx SpecContext) {
+	It("are replaced only for the operand whose DaemonSet changes", func(ctx SpecContext) {
 		before := objects()
 		ds := daemonSet(ctx, pluginName)
 		ds.Annotations[labels.TemplateDigest] = "another"
@@ -59,8 +59,8 @@ var _ = Describe("What a pass keeps for the next one", Ordered, ContinueOnFailur
 		}
 	})
 
-	DescribeTable("may be lost without a write", func(ctx SpecContext, lose func()) {
-		lose()
+	DescribeTable("may be lost without a write", func(ctx SpecContext, reset func()) {
+		reset()
 		next := env.pass(ctx, time.Second)
 		env.assessNodes(ctx)
 		env.pass(ctx, statusInterval)
@@ -70,6 +70,6 @@ var _ = Describe("What a pass keeps for the next one", Ordered, ContinueOnFailur
 	},
 		Entry("the plan", func() { env.reconciler.caches.plan = planCache{} }),
 		Entry("the objects", func() { env.reconciler.caches.rendered = nil }),
-		Entry("all of it", func() { env.reconciler.caches = caches{} }),
+		Entry("all caches", func() { env.reconciler.caches = caches{} }),
 	)
 })

@@ -21,22 +21,22 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// errInjected is the answer to a call that a spec has fail.
-var errInjected = errors.New("refused by the spec")
+// errInjected is the error of a call that a spec makes fail.
+var errInjected = errors.New("injected by the spec")
 
-// call is one that the Reconciler makes: what it is, such as "apply DaemonSet" or "live get ConfigMap", and the name of
-// the object, empty for a list.
+// call is a call of the Reconciler: an operation such as "apply DaemonSet" or "live get ConfigMap", and the name of the
+// object, empty for a list.
 type call struct{ op, name string }
 
 func (c call) String() string { return strings.TrimSpace(c.op + " " + c.name) }
 
-// isWrite reports whether the call changes something in the cluster.
+// isWrite reports whether the call writes.
 func (c call) isWrite() bool {
 	verb, _, _ := strings.Cut(c.op, " ")
 	return slices.Contains([]string{"apply", "create", "update", "patch", "delete"}, verb)
 }
 
-// names is a set of what calls are, safe for use by several goroutines.
+// callSet is a set of operations, safe for concurrent use.
 type callSet struct {
 	mu  sync.Mutex
 	all map[string]bool
@@ -51,7 +51,7 @@ func (n *callSet) add(name string) {
 	n.all[name] = true
 }
 
-// missing are those of the other set that are not in this one.
+// missing returns the operations of the other set that are not in this one.
 func (n *callSet) missing(other *callSet) []string {
 	var found []string
 	for name := range other.all {
@@ -63,17 +63,17 @@ func (n *callSet) missing(other *callSet) []string {
 	return found
 }
 
-// allCalls and failedCalls are what all specs of the suite have seen.
+// allCalls and failedCalls are the operations of all specs of the suite.
 var allCalls, failedCalls = &callSet{}, &callSet{}
 
-// calls records the calls of a Reconciler, and has some fail.
+// callRecorder records the calls of a Reconciler, and makes some of them fail.
 type callRecorder struct {
 	mu      sync.Mutex
 	made    []call
 	handler func(context.Context, call) error
 }
 
-// begin records a call, and returns an error if it is to fail.
+// record records a call, and returns the error of the handler.
 func (c *callRecorder) record(ctx context.Context, op, name string) error {
 	made := call{op: op, name: name}
 	allCalls.add(op)
@@ -91,14 +91,14 @@ func (c *callRecorder) record(ctx context.Context, op, name string) error {
 	return err
 }
 
-// answers has calls be answered by the function; those for which it returns nil reach the API server.
+// onCall sets the handler of calls, nil for none. Calls for which it returns nil reach the API server.
 func (c *callRecorder) onCall(handler func(context.Context, call) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.handler = handler
 }
 
-// failOnce has one call fail, the nth of those from now on. failed returns the call once it was made.
+// failOnce makes the nth call of this operation fail, counted from now. failed returns that call.
 func (c *callRecorder) failOnce(op string, nth int) (failed func() call) {
 	var (
 		mu    sync.Mutex
@@ -124,7 +124,7 @@ func (c *callRecorder) failOnce(op string, nth int) (failed func() call) {
 	}
 }
 
-// taken returns the calls since it was last called.
+// takeCalls returns and discards the recorded calls.
 func (c *callRecorder) takeCalls() []call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +133,7 @@ func (c *callRecorder) takeCalls() []call {
 	return made
 }
 
-// writes returns the calls since taken or writes was last called that write, as texts.
+// takeWrites discards the recorded calls and returns those that write, as strings.
 func (c *callRecorder) takeWrites() []string {
 	var found []string
 	for _, made := range c.takeCalls() {
@@ -144,23 +144,30 @@ func (c *callRecorder) takeWrites() []string {
 	return found
 }
 
-// client returns one whose reads have this prefix. One that is cached shows the operator's own objects alone, as the
-// manager's cache does.
+// client returns a client whose reads are recorded with this prefix. If cached, it returns only the operator's own
+// objects, as the manager's cache does.
 func (c *callRecorder) client(reads string, cached bool) client.WithWatch {
 	intercepted := interceptor.NewClient(admin, c.interceptWrites())
 	return interceptor.NewClient(intercepted, interceptor.Funcs{
-		Get: func(ctx context.Context, next client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		Get: func(
+			ctx context.Context, next client.WithWatch, key client.ObjectKey, object client.Object,
+			options ...client.GetOption,
+		) error {
 			kind := kindOf(object)
 			if err := c.record(ctx, reads+" get "+kind, key.Name); err != nil {
 				return err
 			}
 			err := next.Get(ctx, key, object, options...)
-			if err == nil && cached && kind != "CustomResourceDefinition" && object.GetLabels()[labels.ManagedBy] != labels.ManagedByValue {
+			if err == nil && cached && kind != "CustomResourceDefinition" &&
+				object.GetLabels()[labels.ManagedBy] != labels.ManagedByValue {
 				return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, key.Name)
 			}
 			return err
 		},
-		List: func(ctx context.Context, next client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		List: func(
+			ctx context.Context, next client.WithWatch, list client.ObjectList,
+			options ...client.ListOption,
+		) error {
 			kind := kindOf(list)
 			if err := c.record(ctx, reads+" list "+kind, ""); err != nil {
 				return err
@@ -173,16 +180,22 @@ func (c *callRecorder) client(reads string, cached bool) client.WithWatch {
 	})
 }
 
-// interceptWrites has all writes be recorded, and fail where they are to.
+// interceptWrites records all writes.
 func (c *callRecorder) interceptWrites() interceptor.Funcs {
 	return interceptor.Funcs{
-		Create: func(ctx context.Context, next client.WithWatch, object client.Object, options ...client.CreateOption) error {
+		Create: func(
+			ctx context.Context, next client.WithWatch, object client.Object,
+			options ...client.CreateOption,
+		) error {
 			if err := c.record(ctx, "create "+kindOf(object), object.GetName()); err != nil {
 				return err
 			}
 			return next.Create(ctx, object, options...)
 		},
-		Apply: func(ctx context.Context, next client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		Apply: func(
+			ctx context.Context, next client.WithWatch, object runtime.ApplyConfiguration,
+			options ...client.ApplyOption,
+		) error {
 			applied, is := object.(interface {
 				client.Object
 				runtime.ApplyConfiguration
@@ -193,19 +206,28 @@ func (c *callRecorder) interceptWrites() interceptor.Funcs {
 			}
 			return next.Apply(ctx, object, options...)
 		},
-		Patch: func(ctx context.Context, next client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		Patch: func(
+			ctx context.Context, next client.WithWatch, object client.Object, patch client.Patch,
+			options ...client.PatchOption,
+		) error {
 			if err := c.record(ctx, "patch "+kindOf(object), object.GetName()); err != nil {
 				return err
 			}
 			return next.Patch(ctx, object, patch, options...)
 		},
-		Delete: func(ctx context.Context, next client.WithWatch, object client.Object, options ...client.DeleteOption) error {
+		Delete: func(
+			ctx context.Context, next client.WithWatch, object client.Object,
+			options ...client.DeleteOption,
+		) error {
 			if err := c.record(ctx, "delete "+kindOf(object), object.GetName()); err != nil {
 				return err
 			}
 			return next.Delete(ctx, object, options...)
 		},
-		SubResourceUpdate: func(ctx context.Context, next client.Client, resource string, object client.Object, options ...client.SubResourceUpdateOption) error {
+		SubResourceUpdate: func(
+			ctx context.Context, next client.Client, resource string, object client.Object,
+			options ...client.SubResourceUpdateOption,
+		) error {
 			if err := c.record(ctx, "update "+resource+" "+kindOf(object), object.GetName()); err != nil {
 				return err
 			}
@@ -214,28 +236,37 @@ func (c *callRecorder) interceptWrites() interceptor.Funcs {
 	}
 }
 
-// kindOf is the kind of an object, or of the objects in a list.
+// kindOf returns the kind of an object, or of the items of a list.
 func kindOf(object runtime.Object) string {
 	gvk, err := apiutil.GVKForObject(object, scheme)
 	Expect(err).NotTo(HaveOccurred())
 	return strings.TrimSuffix(gvk.Kind, "List")
 }
 
-// recordingCache is a cache whose calls are recorded and may fail.
+// recordingCache is a cache whose calls are recorded.
 type recordingCache struct {
 	cache.Cache
 	calls *callRecorder
 	reads string
 }
 
-func (t *recordingCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (t *recordingCache) Get(
+	ctx context.Context,
+	key client.ObjectKey,
+	object client.Object,
+	options ...client.GetOption,
+) error {
 	if err := t.calls.record(ctx, t.reads+" get "+kindOf(object), key.Name); err != nil {
 		return err
 	}
 	return t.Cache.Get(ctx, key, object, options...)
 }
 
-func (t *recordingCache) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
+func (t *recordingCache) GetInformer(
+	ctx context.Context,
+	object client.Object,
+	options ...cache.InformerGetOption,
+) (cache.Informer, error) {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	if err := t.calls.record(ctx, "watch "+kind, ""); err != nil {
 		return nil, err
@@ -257,14 +288,16 @@ type recordingInformer struct {
 	kind  string
 }
 
-func (t *recordingInformer) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+func (t *recordingInformer) AddEventHandler(
+	handler toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
 	if err := t.calls.record(context.Background(), "handle "+t.kind, ""); err != nil {
 		return nil, err
 	}
 	return t.Informer.AddEventHandler(handler)
 }
 
-// restMapper is one whose calls may fail; it has no calls where none are recorded.
+// restMapper is a RESTMapper whose calls are recorded, if calls is set.
 type restMapper struct {
 	meta.RESTMapper
 	calls *callRecorder

@@ -31,7 +31,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
-// Objects of the stack that specs name.
+// Names of objects that the operator installs.
 const (
 	pluginName   = "nvidia-device-plugin-daemonset"
 	driverName   = "nvidia-driver-daemonset"
@@ -39,13 +39,13 @@ const (
 	clientsName  = "default-gpu-clients"
 )
 
-// record is the write by which another spec is recorded as the last applied one.
+// specRecordWrite is the write that records a new spec as the last applied one.
 const specRecordWrite = "apply Service gpu-operator"
 
-// longer is more than every interval between two writes of a status.
+// statusInterval is longer than any minimum interval between two writes of a status.
 const statusInterval = 11 * time.Second
 
-// bed is a Reconciler at the API server of the suite, with a clock, a fleet and clients of its own.
+// testEnv is a Reconciler that uses the API server of the suite, with its own clock, fleet and clients.
 type testEnv struct {
 	*callRecorder
 	clock      *clocktesting.FakeClock
@@ -54,19 +54,25 @@ type testEnv struct {
 	nodes      []*corev1.Node
 }
 
-// newEnv has an empty cluster and these nodes, none of which is assessed yet. Without any the fleet is not hydrated.
+// newEnv returns a testEnv with an empty cluster and these nodes, not assessed yet. Without nodes the fleet is not
+// hydrated.
 func newEnv(nodes ...*corev1.Node) *testEnv {
 	GinkgoHelper()
 	catalogue, err := operands.Catalogue()
 	Expect(err).NotTo(HaveOccurred())
-	env := &testEnv{callRecorder: &callRecorder{}, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), fleet: fleet.New(), nodes: nodes}
+	env := &testEnv{
+		callRecorder: &callRecorder{},
+		clock:        clocktesting.NewFakeClock(time.Now().Truncate(time.Second)),
+		fleet:        fleet.New(),
+		nodes:        nodes,
+	}
 	c, live := env.client("cached", true), env.client("live", false)
 	mapper := mapper()
 	mapper.calls = env.callRecorder
 	toolkit := observe.NewDriverToolkit(&recordingCache{images, env.callRecorder, "image"}, mapper, env.clock)
 	start(toolkit)
 	timing := apply.DefaultTiming()
-	// Machines that run the suite may be slow.
+	// The machine that runs the suite may be slow.
 	timing.Patience = time.Minute
 	recorder := events.NewRecorder(c, env.clock, func(string) {})
 	env.reconciler = New(Options{
@@ -102,7 +108,7 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 	return env
 }
 
-// kinds are the optional kinds, of which none is watched yet.
+// newOptionalKinds returns OptionalKinds without watches, and starts it.
 func (env *testEnv) newOptionalKinds() *OptionalKinds {
 	GinkgoHelper()
 	mapper := mapper()
@@ -112,7 +118,7 @@ func (env *testEnv) newOptionalKinds() *OptionalKinds {
 	return kinds
 }
 
-// start runs what a manager would run, until the spec or its container ends.
+// start runs a Runnable, as a manager does, until the spec or its container ends.
 func start(runnable manager.Runnable) {
 	GinkgoHelper()
 	running, stop := context.WithCancel(context.Background())
@@ -124,7 +130,7 @@ func start(runnable manager.Runnable) {
 	})
 }
 
-// gpuNode is a node with GPUs, as discovery labels it.
+// gpuNode returns a node with GPUs and the labels of node discovery.
 func gpuNode(name string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
@@ -132,19 +138,20 @@ func gpuNode(name string) *corev1.Node {
 			labels.DiscoveryKernel: "6.8.0-generic",
 		}},
 		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{
-			Architecture: "amd64", OSImage: "Ubuntu 24.04.3 LTS", ContainerRuntimeVersion: "containerd://2.2.1", KubeletVersion: "v1.36.3",
+			Architecture: "amd64", OSImage: "Ubuntu 24.04.3 LTS", ContainerRuntimeVersion: "containerd://2.2.1",
+			KubeletVersion: "v1.36.3",
 		}},
 	}
 }
 
-// migNode is a node whose GPUs can be partitioned.
+// migNode returns a node whose GPUs support MIG.
 func migNode(name string) *corev1.Node {
 	node := gpuNode(name)
 	node.Labels[labels.MIGCapable] = labels.True
 	return node
 }
 
-// empty removes all that specs leave in the cluster, and what the Reconciler makes there.
+// cleanUp deletes the policies and all objects of the Reconciler.
 func cleanUp(ctx context.Context) {
 	GinkgoHelper()
 	Expect(admin.DeleteAllOf(ctx, &v1.ClusterPolicy{})).To(Succeed())
@@ -157,7 +164,7 @@ func cleanUp(ctx context.Context) {
 	Expect(admin.Update(ctx, home)).To(Succeed())
 }
 
-// removeStack is the garbage collector after the deletion of a policy.
+// removeStack acts as the garbage collector after the deletion of a policy.
 func removeStack(ctx context.Context) {
 	GinkgoHelper()
 	Expect(admin.DeleteAllOf(ctx, &nodev1.RuntimeClass{})).To(Succeed())
@@ -166,13 +173,13 @@ func removeStack(ctx context.Context) {
 	}
 }
 
-// create creates a policy with this spec.
+// createPolicy creates a policy with this spec.
 func (env *testEnv) createPolicy(ctx context.Context, name string, spec v1.ClusterPolicySpec) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})).To(Succeed())
 }
 
-// edit changes the spec of the policy that newEnv's specs call "policy".
+// editSpec changes the spec of the policy "policy".
 func (env *testEnv) editSpec(ctx context.Context, change func(*v1.ClusterPolicySpec)) {
 	GinkgoHelper()
 	policy := env.policy(ctx)
@@ -192,14 +199,14 @@ func getPolicy(ctx context.Context, name string) *v1.ClusterPolicy {
 	return policy
 }
 
-// after makes a pass once that time is over, and returns after how long the next one is due.
+// reconcileAfter advances the clock and runs a pass. It returns when the next one is due.
 func (env *testEnv) reconcileAfter(ctx context.Context, wait time.Duration) (time.Duration, error) {
 	env.clock.Step(wait)
 	result, err := env.reconciler.Reconcile(ctx, clusterRequest)
 	return result.RequeueAfter, err
 }
 
-// pass makes a pass that must succeed.
+// pass is reconcileAfter for a pass that must succeed.
 func (env *testEnv) pass(ctx context.Context, wait time.Duration) time.Duration {
 	GinkgoHelper()
 	next, err := env.reconcileAfter(ctx, wait)
@@ -207,7 +214,8 @@ func (env *testEnv) pass(ctx context.Context, wait time.Duration) time.Duration 
 	return next
 }
 
-// assess is the node controller: all nodes are assessed by what is published, and ready, with a pod of each DaemonSet.
+// assessNodes acts as the node controller: all nodes are assessed by the published basis, and ready, with a pod of each
+// DaemonSet.
 func (env *testEnv) assessNodes(ctx context.Context) {
 	GinkgoHelper()
 	basis := env.fleet.Basis()
@@ -229,19 +237,20 @@ func (env *testEnv) assessNodes(ctx context.Context) {
 	}
 }
 
-// roll is the DaemonSet controller: each DaemonSet has a pod on every node that its operand needs.
+// rollOut acts as the DaemonSet controller: each DaemonSet has a ready pod on every node.
 func (env *testEnv) rollOut(ctx context.Context) {
 	GinkgoHelper()
 	for _, ds := range daemonSets(ctx) {
 		count := int32(len(env.nodes))
 		ds.Status = appsv1.DaemonSetStatus{
-			ObservedGeneration: ds.Generation, DesiredNumberScheduled: count, CurrentNumberScheduled: count, UpdatedNumberScheduled: count, NumberReady: count,
+			ObservedGeneration: ds.Generation, DesiredNumberScheduled: count, CurrentNumberScheduled: count,
+			UpdatedNumberScheduled: count, NumberReady: count,
 		}
 		Expect(admin.Status().Update(ctx, ds)).To(Succeed())
 	}
 }
 
-// settle makes passes until nothing changes any more; the policy must be ready then. The calls until then are forgotten.
+// settle runs passes until nothing changes any more; the policy must be ready then. It discards the recorded calls.
 func (env *testEnv) settle(ctx context.Context) {
 	GinkgoHelper()
 	env.converge(ctx)
@@ -249,25 +258,26 @@ func (env *testEnv) settle(ctx context.Context) {
 	Expect(condition(policy, v1.ConditionReady)).To(Equal("True Reconciled"), "%s", message(policy, v1.ConditionReady))
 }
 
-// converge makes passes until nothing is written any more and the status is that of the policy as it is.
+// converge runs passes until nothing is written any more and the status is of the current generation.
 func (env *testEnv) converge(ctx context.Context) {
 	GinkgoHelper()
-	const enough = 6
-	for range enough {
+	const maxPasses = 6
+	for range maxPasses {
 		env.rollOut(ctx)
 		env.assessNodes(ctx)
 		env.takeCalls()
 		env.pass(ctx, statusInterval)
 		policy := env.policy(ctx)
-		if len(env.takeWrites()) == 0 && env.fleet.View().Behind(env.fleet.Basis()) == 0 && policy.Status.ObservedGeneration == policy.Generation {
+		if len(env.takeWrites()) == 0 && env.fleet.View().Behind(env.fleet.Basis()) == 0 &&
+			policy.Status.ObservedGeneration == policy.Generation {
 			return
 		}
 	}
-	Fail("the Reconciler goes on writing")
+	Fail("the Reconciler does not stop writing")
 }
 
-// report makes the passes after which the status reports what an earlier one has done, without waiting: the nodes are
-// assessed by what that has published, and by the DaemonSets that it has written. It returns when the next pass is due.
+// reportStatus runs the passes after which the status shows the results of an earlier one, without advancing the clock:
+// first the nodes are assessed by its basis, then with its DaemonSets. It returns when the next pass is due.
 func (env *testEnv) reportStatus(ctx context.Context) time.Duration {
 	GinkgoHelper()
 	env.assessNodes(ctx)
@@ -277,7 +287,7 @@ func (env *testEnv) reportStatus(ctx context.Context) time.Duration {
 	return env.pass(ctx, 0)
 }
 
-// condition is one of the policy, as status and reason; empty for none.
+// condition returns status and reason of a condition, empty if the policy has none.
 func condition(policy *v1.ClusterPolicy, kind string) string {
 	found := meta.FindStatusCondition(policy.Status.Conditions, kind)
 	if found == nil {
@@ -293,7 +303,7 @@ func message(policy *v1.ClusterPolicy, kind string) string {
 	return ""
 }
 
-// operandOf is what the policy reports of an operand.
+// operandOf returns the status of an operand.
 func operandOf(policy *v1.ClusterPolicy, name string) v1.OperandStatus {
 	GinkgoHelper()
 	for _, found := range policy.Status.Operands {
@@ -316,7 +326,7 @@ func daemonSets(ctx context.Context) []*appsv1.DaemonSet {
 	return found
 }
 
-// daemonSet returns the DaemonSet of that name, nil if there is none.
+// daemonSet returns the DaemonSet with this name, nil if it does not exist.
 func daemonSet(ctx context.Context, name string) *appsv1.DaemonSet {
 	GinkgoHelper()
 	for _, ds := range daemonSets(ctx) {
@@ -327,7 +337,7 @@ func daemonSet(ctx context.Context, name string) *appsv1.DaemonSet {
 	return nil
 }
 
-// exists reports whether the cluster has the object in the operator's namespace, or in none.
+// exists reports whether an object of this kind and name exists, in the operator's namespace if it is namespaced.
 func exists(ctx context.Context, object client.Object, name string) bool {
 	GinkgoHelper()
 	key := client.ObjectKey{Name: name, Namespace: namespace}

@@ -20,7 +20,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-// The specs of this container share a cluster in which all is well before each of them.
+// The specs of this container share a cluster, which is ready before each of them.
 var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 	var env *testEnv
 
@@ -31,19 +31,20 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		env.settle(ctx)
 	})
 
-	// The pass cannot go on after these.
-	DescribeTable("while the cluster is observed", func(ctx SpecContext, op string) {
+	// The pass ends after these.
+	DescribeTable("while the cluster is read", func(ctx SpecContext, op string) {
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
 		before := env.policy(ctx)
 		failed := env.failOnce(op, 1)
 		_, err := env.reconcileAfter(ctx, statusInterval)
 		Expect(failed().op).To(Equal(op))
 		Expect(err).To(MatchError(errInjected))
-		Expect(env.takeWrites()).To(HaveEach(Or(HavePrefix("update status"), HavePrefix("create Event"))), "nothing is decided")
+		Expect(env.takeWrites()).To(HaveEach(Or(HavePrefix("update status"), HavePrefix("create Event"))),
+			"nothing is applied")
 		policy := env.policy(ctx)
 		Expect(condition(policy, v1.ConditionReady)).To(Equal("False ReconcileFailed"))
 		Expect(message(policy, v1.ConditionReady)).To(ContainSubstring(errInjected.Error()))
-		Expect(policy.Status.Operands).To(Equal(before.Status.Operands), "what was known stands")
+		Expect(policy.Status.Operands).To(Equal(before.Status.Operands), "the status of operands is kept")
 		Expect(policy.Status.NodeSummary).To(Equal(before.Status.NodeSummary))
 		env.pass(ctx, time.Second)
 		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil())
@@ -53,8 +54,8 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Entry(nil, "reference get ValidatingAdmissionPolicyBinding"),
 	)
 
-	// Whether a write of the policy loses fields is not known then.
-	DescribeTable("while it is found out whether the spec is whole", func(ctx SpecContext, op string) {
+	// A write of the policy might drop fields then.
+	DescribeTable("while the spec is checked for missing fields", func(ctx SpecContext, op string) {
 		env.editSpec(ctx, disableExporter)
 		before := env.policy(ctx)
 		failed := env.failOnce(op, 1)
@@ -71,14 +72,16 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Entry(nil, "live get CustomResourceDefinition"),
 	)
 
-	DescribeTable("beside the operands", func(ctx SpecContext, op string, nth int, prepare func(context.Context, *testEnv)) {
+	DescribeTable("that concerns no single operand", func(
+		ctx SpecContext, op string, nth int, prepare func(context.Context, *testEnv),
+	) {
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
 		prepare(ctx, env)
 		failed := env.failOnce(op, nth)
 		_, err := env.reconcileAfter(ctx, statusInterval)
 		Expect(failed().op).To(Equal(op))
 		Expect(err).To(MatchError(errInjected))
-		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil(), "all else is done")
+		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil(), "the pass continues")
 		policy := env.policy(ctx)
 		Expect(condition(policy, v1.ConditionReady)).To(Equal("False ReconcileFailed"))
 		Expect(message(policy, v1.ConditionReady)).To(ContainSubstring(errInjected.Error()))
@@ -91,22 +94,26 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Entry(nil, "live get Namespace", 1, enablePodSecurity),
 		Entry(nil, "apply Namespace", 1, enablePodSecurity),
 		Entry(nil, "cached list ConfigMap", 1, noPreparation),
-		Entry("cached list Service, by the prune", "cached list Service", 2, noPreparation),
+		Entry("cached list Service, while pruning", "cached list Service", 2, noPreparation),
 		Entry(nil, "cached list RuntimeClass", 1, noPreparation),
-		Entry("cached list DaemonSet, by the prune", "cached list DaemonSet", 2, noPreparation),
+		Entry("cached list DaemonSet, while pruning", "cached list DaemonSet", 2, noPreparation),
 	)
 
-	DescribeTable("of a deletion", func(ctx SpecContext, op string, off func(*v1.ClusterPolicySpec), kind client.Object) {
+	DescribeTable("while an object is pruned", func(
+		ctx SpecContext, op string, off func(*v1.ClusterPolicySpec), kind client.Object,
+	) {
 		env.editSpec(ctx, off)
 		failed := env.failOnce(op, 1)
 		_, err := env.reconcileAfter(ctx, statusInterval)
-		Expect(err).To(MatchError(And(ContainSubstring("deleting objects that are no longer needed"), ContainSubstring(failed().name))))
+		Expect(err).To(MatchError(And(
+			ContainSubstring("deleting objects that are no longer needed"), ContainSubstring(failed().name),
+		)))
 		env.takeCalls()
 		Expect(err).To(MatchError(errInjected))
 		Expect(exists(ctx, kind, failed().name)).To(BeTrue())
 		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("False ReconcileFailed"))
 		_, err = env.reconcileAfter(ctx, 999*time.Millisecond)
-		Expect(err).To(MatchError(errInjected), "the deletion is held back")
+		Expect(err).To(MatchError(errInjected), "the deletion is in its back-off")
 		Expect(env.takeCalls()).NotTo(ContainElement(failed()))
 		env.pass(ctx, time.Millisecond)
 		Expect(exists(ctx, kind, failed().name)).To(BeFalse())
@@ -117,7 +124,7 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Entry(nil, "delete RuntimeClass", disableCDI, &nodev1.RuntimeClass{}),
 	)
 
-	DescribeTable("of an object", func(ctx SpecContext, op string, kind client.Object, name, of string) {
+	DescribeTable("while an object is applied", func(ctx SpecContext, op string, kind client.Object, name, of string) {
 		Expect(deleteObject(ctx, kind, name)).To(Succeed())
 		var failed []string
 		env.onCall(func(_ context.Context, c call) error {
@@ -127,15 +134,16 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 			failed = append(failed, c.String())
 			return errInjected
 		})
-		Expect(env.pass(ctx, statusInterval)).To(And(BeNumerically(">", 0), BeNumerically("<=", 2*time.Second)), "an assessment or a retry is due")
+		Expect(env.pass(ctx, statusInterval)).To(And(BeNumerically(">", 0), BeNumerically("<=", 2*time.Second)),
+			"requeued for an assessment or a retry")
 		Expect(failed).To(HaveLen(1))
 		env.rollOut(ctx)
 		env.assessNodes(ctx)
 		if strings.HasPrefix(op, "cached ") {
-			Expect(env.pass(ctx, 0)).To(Equal(2*time.Second), "a read of the cache is tried in each pass")
+			Expect(env.pass(ctx, 0)).To(Equal(2*time.Second), "reads of the cache have no back-off")
 		} else {
 			Expect(env.pass(ctx, 0)).To(Equal(time.Second), "the back-off of the object")
-			Expect(failed).To(HaveLen(1), "the call is held back")
+			Expect(failed).To(HaveLen(1), "the call is in its back-off")
 		}
 		policy := env.policy(ctx)
 		Expect(operandOf(policy, of)).To(And(
@@ -168,22 +176,22 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Entry(nil, "apply DaemonSet", &appsv1.DaemonSet{}, pluginName, "device-plugin"),
 	)
 
-	It("of a RuntimeClass holds back the operands that need it", func(ctx SpecContext) {
+	It("while a RuntimeClass is applied skips the operands that need it", func(ctx SpecContext) {
 		Expect(deleteObject(ctx, &nodev1.RuntimeClass{}, "nvidia")).To(Succeed())
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
 		Expect(admin.Delete(ctx, daemonSet(ctx, driverName))).To(Succeed())
 		env.failOnce("apply RuntimeClass", 1)
 		env.pass(ctx, statusInterval)
 		Expect(daemonSet(ctx, pluginName)).To(BeNil())
-		Expect(daemonSet(ctx, driverName)).NotTo(BeNil(), "it needs none")
-		Expect(daemonSet(ctx, exporterName)).NotTo(BeNil(), "nothing is removed that is merely held back")
+		Expect(daemonSet(ctx, driverName)).NotTo(BeNil(), "it needs no RuntimeClass")
+		Expect(daemonSet(ctx, exporterName)).NotTo(BeNil(), "a skipped operand keeps its objects")
 		env.reportStatus(ctx)
 		Expect(operandOf(env.policy(ctx), "device-plugin")).To(And(
 			HaveField("State", v1.OperandWaiting), HaveField("Reason", v1.ReasonWaitingForOperand),
 		))
 	})
 
-	It("of a new DaemonSet keeps the one that it replaces", func(ctx SpecContext) {
+	It("while a new DaemonSet is applied keeps the one that it replaces", func(ctx SpecContext) {
 		old := daemonSet(ctx, driverName).Name
 		env.setOSVersion("22.04")
 		failed := env.failOnce("apply DaemonSet", 1)
@@ -196,7 +204,9 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		env.setOSVersion("24.04")
 	})
 
-	DescribeTable("of who has the name of the driver's DaemonSet holds back the driver", func(ctx SpecContext, op string) {
+	DescribeTable("while the name of the driver's DaemonSet is looked up skips the driver", func(
+		ctx SpecContext, op string,
+	) {
 		Expect(admin.Delete(ctx, daemonSet(ctx, driverName))).To(Succeed())
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
 		env.onCall(func(_ context.Context, c call) error {
@@ -206,9 +216,9 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 			return errInjected
 		})
 		_, err := env.reconcileAfter(ctx, statusInterval)
-		Expect(err).To(MatchError(errInjected), "so that it is tried again")
+		Expect(err).To(MatchError(errInjected), "so that it is retried")
 		Expect(daemonSet(ctx, driverName)).To(BeNil())
-		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil(), "all else is done")
+		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil(), "the pass continues")
 		env.onCall(nil)
 		env.settle(ctx)
 		Expect(daemonSet(ctx, driverName)).NotTo(BeNil())
@@ -217,22 +227,28 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Entry(nil, "live list Pod"),
 	)
 
-	It("of the removal of what others have added to a placement is tried again", func(ctx SpecContext) {
+	It("while a placement is repaired is retried", func(ctx SpecContext) {
+		preferences := func() []corev1.PreferredSchedulingTerm {
+			affinity := daemonSet(ctx, driverName).Spec.Template.Spec.Affinity
+			return affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+		}
 		ds := daemonSet(ctx, driverName)
-		preferred := []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
-			{Key: "a", Operator: corev1.NodeSelectorOpExists},
-		}}}}
+		preferred := []corev1.PreferredSchedulingTerm{
+			{Weight: 1, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: "a", Operator: corev1.NodeSelectorOpExists},
+			}}},
+		}
 		ds.Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = preferred
-		Expect(admin.Update(ctx, ds, client.FieldOwner("somebody"))).To(Succeed())
+		Expect(admin.Update(ctx, ds, client.FieldOwner("other"))).To(Succeed())
 		env.failOnce("patch DaemonSet", 1)
 		env.pass(ctx, statusInterval)
-		Expect(daemonSet(ctx, driverName).Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution).To(Equal(preferred))
+		Expect(preferences()).To(Equal(preferred))
 		Expect(env.reconciler.Applier.RetryAfter()).To(BeNumerically(">", 0))
 		env.settle(ctx)
-		Expect(daemonSet(ctx, driverName).Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution).To(BeEmpty())
+		Expect(preferences()).To(BeEmpty())
 	})
 
-	It("of the list of policies is returned", func(ctx SpecContext) {
+	It("while policies are listed is returned", func(ctx SpecContext) {
 		env.failOnce("cached list ClusterPolicy", 1)
 		_, err := env.reconcileAfter(ctx, statusInterval)
 		Expect(err).To(And(MatchError(errInjected), MatchError(ContainSubstring("listing ClusterPolicies"))))
@@ -240,7 +256,7 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Expect(env.pass(ctx, time.Second)).To(BeZero())
 	})
 
-	It("of the labels that the namespace no longer needs is returned without a policy", func(ctx SpecContext) {
+	It("while the labels of the namespace are removed is returned, without a policy", func(ctx SpecContext) {
 		enablePodSecurity(ctx, env)
 		env.settle(ctx)
 		Expect(admin.Delete(ctx, env.policy(ctx))).To(Succeed())
@@ -251,7 +267,7 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Expect(namespaceLabels(ctx)).NotTo(HaveKey(labels.PodSecurity()[0]))
 	})
 
-	It("of an Event changes nothing else", func(ctx SpecContext) {
+	It("while an Event is created changes nothing else", func(ctx SpecContext) {
 		env.onCall(func(_ context.Context, c call) error {
 			if c.op == "create Event" || c.op == "cached list DaemonSet" {
 				return errInjected
@@ -260,11 +276,13 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		})
 		_, err := env.reconcileAfter(ctx, statusInterval)
 		Expect(err).To(MatchError(ContainSubstring("listing DaemonSets")))
-		Expect(env.takeWrites()).To(HaveExactElements(HavePrefix("create Event policy."), Equal("update status ClusterPolicy policy")))
+		Expect(env.takeWrites()).To(HaveExactElements(
+			HavePrefix("create Event policy."), Equal("update status ClusterPolicy policy"),
+		))
 		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("False ReconcileFailed"))
 	})
 
-	It("of the list of Events is repeated when the next look is due", func(ctx SpecContext) {
+	It("while Events are listed is retried when the next list is due", func(ctx SpecContext) {
 		env.failPodCreation(ctx, pluginName)
 		env.pass(ctx, 0)
 		env.failOnce("live list Event", 1)
@@ -275,7 +293,7 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Expect(env.fleet.Basis().Stack.CreateFailures).To(HaveKey(pluginName))
 	})
 
-	It("of the status is returned", func(ctx SpecContext) {
+	It("while the status is written is returned", func(ctx SpecContext) {
 		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
 		env.pass(ctx, statusInterval)
 		env.assessNodes(ctx)
@@ -286,7 +304,7 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Expect(env.policy(ctx).Status.ObservedGeneration).To(Equal(env.policy(ctx).Generation))
 	})
 
-	It("of the status by a conflict is repeated when the cache shows the change", func(ctx SpecContext) {
+	It("while the status is written is retried with the changed policy after a conflict", func(ctx SpecContext) {
 		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
 		env.pass(ctx, statusInterval)
 		env.assessNodes(ctx)
@@ -299,10 +317,10 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		})
 		Expect(env.pass(ctx, 0)).To(Equal(time.Second))
 		_, err := env.reconcileAfter(ctx, 0)
-		Expect(err).To(MatchError(conflict), "one more from the same version backs off as an error does")
+		Expect(err).To(MatchError(conflict), "a second conflict with the same version has a back-off")
 	})
 
-	It("of the status of a policy that is gone ends the writes until the cache shows it", func(ctx SpecContext) {
+	It("while the status of a deleted policy is written stops writes until the cache is current", func(ctx SpecContext) {
 		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
 		env.pass(ctx, statusInterval)
 		env.assessNodes(ctx)
@@ -322,16 +340,16 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Expect(env.policy(ctx).Status.ObservedGeneration).To(Equal(env.policy(ctx).Generation))
 	})
 
-	It("of the status of an ignored policy is returned, and the one in force has its own", func(ctx SpecContext) {
+	It("while the status of an ignored policy is written is returned", func(ctx SpecContext) {
 		env.createPolicy(ctx, "second", v1.ClusterPolicySpec{})
 		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
-		refuse := func(_ context.Context, c call) error {
+		fail := func(_ context.Context, c call) error {
 			if c == (call{op: "update status ClusterPolicy", name: "second"}) {
 				return errInjected
 			}
 			return nil
 		}
-		env.onCall(refuse)
+		env.onCall(fail)
 		_, err := env.reconcileAfter(ctx, statusInterval)
 		Expect(err).To(MatchError(errInjected), "also while nodes are being assessed")
 		Expect(env.policy(ctx).Status.ObservedGeneration).NotTo(Equal(env.policy(ctx).Generation))
@@ -349,7 +367,7 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 
 func noPreparation(context.Context, *testEnv) {}
 
-// resetSchema has the definition be read anew, as after a restart.
+// resetSchema makes the next pass read the CRD again, as after a restart.
 func resetSchema(_ context.Context, env *testEnv) {
 	env.reconciler.Schema = &observe.Schema{Cached: env.reconciler.Schema.Cached, Live: env.reconciler.Schema.Live}
 }
@@ -371,7 +389,7 @@ func disableExporter(spec *v1.ClusterPolicySpec) {
 
 func disableCDI(spec *v1.ClusterPolicySpec) { spec.CDI = &v1.CDISpec{Enabled: new(false)} }
 
-// restore makes the policy as it was before the last spec, and anew where that deleted it.
+// resetPolicy empties the spec of the policy, and creates the policy again if a spec has deleted it.
 func (env *testEnv) resetPolicy(ctx context.Context) {
 	GinkgoHelper()
 	found := &v1.ClusterPolicyList{}
@@ -384,7 +402,7 @@ func (env *testEnv) resetPolicy(ctx context.Context) {
 	env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { *spec = v1.ClusterPolicySpec{} })
 }
 
-// remove deletes an object of the stack.
+// deleteObject deletes an object that the operator has installed.
 func deleteObject(ctx context.Context, kind client.Object, name string) error {
 	kind.SetName(name)
 	kind.SetNamespace(namespace)

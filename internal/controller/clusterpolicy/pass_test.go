@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("A pass without a policy", func() {
-	It("publishes that there is none, and writes nothing", func(ctx SpecContext) {
+	It("publishes a basis without a policy, and writes nothing", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		Expect(env.pass(ctx, 0)).To(BeZero())
 		Expect(env.takeWrites()).To(BeEmpty())
@@ -24,7 +24,7 @@ var _ = Describe("A pass without a policy", func() {
 		Expect(env.fleet.Published()).To(Receive())
 	})
 
-	It("gives up the labels of the namespace", func(ctx SpecContext) {
+	It("removes the labels of the namespace", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
 		env.settle(ctx)
@@ -36,10 +36,10 @@ var _ = Describe("A pass without a policy", func() {
 		removeStack(ctx)
 		env.pass(ctx, time.Second)
 		Expect(env.takeCalls()).To(ConsistOf(call{op: "cached list ClusterPolicy"}, call{op: "cached list DaemonSet"},
-			call{op: "cached get CustomResourceDefinition", name: "clusterpolicies.nvidia.com"}), "nothing but the caches is read")
+			call{op: "cached get CustomResourceDefinition", name: "clusterpolicies.nvidia.com"}), "only the caches are read")
 	})
 
-	It("puts back the labels of the namespace that an administrator had set", func(ctx SpecContext) {
+	It("restores the labels of the namespace that an administrator had set", func(ctx SpecContext) {
 		enforce, warn := labels.PodSecurity()[0], labels.PodSecurity()[2]
 		home := &corev1.Namespace{}
 		Expect(admin.Get(ctx, client.ObjectKey{Name: namespace}, home)).To(Succeed())
@@ -55,10 +55,12 @@ var _ = Describe("A pass without a policy", func() {
 		_, err := env.reconcileAfter(ctx, time.Second)
 		Expect(failed().name).To(Equal(namespace))
 		Expect(err).To(MatchError(errInjected))
-		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(enforce, labels.PodSecurityPrivileged), "it is tried again")
+		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(enforce, labels.PodSecurityPrivileged), "the patch is retried")
 		env.pass(ctx, time.Second)
-		Expect(namespaceLabels(ctx)).To(And(HaveKeyWithValue(enforce, "baseline"), HaveKeyWithValue(warn, labels.PodSecurityPrivileged),
-			Not(HaveKey(labels.PodSecurity()[1]))))
+		Expect(namespaceLabels(ctx)).To(And(
+			HaveKeyWithValue(enforce, "baseline"), HaveKeyWithValue(warn, labels.PodSecurityPrivileged),
+			Not(HaveKey(labels.PodSecurity()[1])),
+		))
 		Expect(admin.Get(ctx, client.ObjectKey{Name: namespace}, home)).To(Succeed())
 		Expect(home.Annotations).NotTo(HaveKey(labels.PodSecurityBefore))
 		env.takeCalls()
@@ -66,13 +68,13 @@ var _ = Describe("A pass without a policy", func() {
 		Expect(env.takeWrites()).To(BeEmpty())
 	})
 
-	It("has nodes keep what they have while DaemonSets run on", func(ctx SpecContext) {
+	It("keeps the labels of nodes while orphaned DaemonSets run", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
 		env.settle(ctx)
 		Expect(admin.Delete(ctx, env.policy(ctx), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
 		env.pass(ctx, time.Second)
-		Expect(env.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Kept", true)), "it is being deleted")
+		Expect(env.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Kept", true)), "being deleted")
 		orphanDaemonSets(ctx)
 		env.pass(ctx, time.Second)
 		Expect(env.fleet.Basis()).To(HaveField("Kept", true))
@@ -85,7 +87,7 @@ var _ = Describe("A pass without a policy", func() {
 		Expect(namespaceLabels(ctx)).NotTo(HaveKey(labels.PodSecurity()[0]))
 	})
 
-	It("publishes nothing before it knows whether DaemonSets were left", func(ctx SpecContext) {
+	It("publishes nothing if the list of DaemonSets fails", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		env.settle(ctx)
@@ -106,7 +108,7 @@ var _ = Describe("A pass without a policy", func() {
 	})
 })
 
-// leave is the garbage collector after the deletion of a policy with --cascade=orphan.
+// orphanDaemonSets acts as the garbage collector after the deletion of a policy with --cascade=orphan.
 func orphanDaemonSets(ctx context.Context) {
 	GinkgoHelper()
 	for _, ds := range daemonSets(ctx) {
@@ -118,8 +120,8 @@ func orphanDaemonSets(ctx context.Context) {
 	Expect(admin.Update(ctx, policy)).To(Succeed())
 }
 
-var _ = Describe("A pass before all nodes are known", func() {
-	It("writes and publishes nothing, not even a status", func(ctx SpecContext) {
+var _ = Describe("A pass before the fleet is hydrated", func() {
+	It("writes and publishes nothing, also no status", func(ctx SpecContext) {
 		env := newEnv()
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		Expect(env.pass(ctx, 0)).To(BeZero(), "the fleet has an event when it is hydrated")
@@ -130,7 +132,7 @@ var _ = Describe("A pass before all nodes are known", func() {
 })
 
 var _ = Describe("A new policy", func() {
-	It("is published before it is applied, and what pods refer to comes first", func(ctx SpecContext) {
+	It("is published before it is applied, and objects that pods refer to are applied first", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"), migNode("b"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
 		uid := env.policy(ctx).UID
@@ -142,21 +144,21 @@ var _ = Describe("A new policy", func() {
 			return nil
 		})
 		Expect(env.pass(ctx, 0)).To(Equal(2 * time.Second))
-		var before, last []string
+		var first, second []string
 		for _, write := range env.takeWrites() {
 			Expect(write).To(HavePrefix("apply "))
 			if strings.HasPrefix(write, "apply DaemonSet ") || strings.HasPrefix(write, "apply Service ") {
-				last = append(last, write)
+				second = append(second, write)
 				continue
 			}
-			Expect(last).To(BeEmpty(), "%s comes after those that need it", write)
-			before = append(before, write)
+			Expect(second).To(BeEmpty(), "%s must be in the first round", write)
+			first = append(first, write)
 		}
-		Expect(before).To(ConsistOf(
+		Expect(first).To(ConsistOf(
 			"apply Namespace gpu-operator", "apply ConfigMap "+clientsName, "apply ConfigMap default-mig-parted-config",
 			"apply RuntimeClass nvidia", "apply RuntimeClass nvidia-cdi", "apply RuntimeClass nvidia-legacy",
 		))
-		Expect(last).To(ConsistOf(
+		Expect(second).To(ConsistOf(
 			"apply Service gpu-operator", "apply Service nvidia-dcgm-exporter",
 			"apply DaemonSet gpu-feature-discovery", "apply DaemonSet nvidia-container-toolkit-daemonset",
 			"apply DaemonSet nvidia-dcgm-exporter", "apply DaemonSet nvidia-device-plugin-daemonset",
@@ -165,17 +167,17 @@ var _ = Describe("A new policy", func() {
 		))
 	})
 
-	It("has its status once all nodes are assessed by it", func(ctx SpecContext) {
+	It("has a status once all nodes are assessed by its basis", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"), gpuNode("b"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		env.pass(ctx, 0)
-		Expect(env.pass(ctx, time.Second)).To(BeNumerically("<=", 2*time.Second), "the DaemonSets are there now")
+		Expect(env.pass(ctx, time.Second)).To(BeNumerically("<=", 2*time.Second), "a basis with the DaemonSets is published")
 		Expect(env.policy(ctx).Status.Conditions).To(BeEmpty())
 		env.assessNodes(ctx)
 		Expect(env.pass(ctx, 0)).To(BeZero())
 		policy := env.policy(ctx)
 		Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation))
-		Expect(condition(policy, v1.ConditionReady)).To(Equal("False OperandNotReady"), "no DaemonSet is rolled out")
+		Expect(condition(policy, v1.ConditionReady)).To(Equal("False OperandNotReady"), "no DaemonSet has been rolled out")
 		env.rollOut(ctx)
 		env.pass(ctx, statusInterval)
 		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"))
@@ -184,13 +186,13 @@ var _ = Describe("A new policy", func() {
 		Expect(env.takeWrites()).To(BeEmpty())
 	})
 
-	It("reports that nodes are being assessed when that takes longer", func(ctx SpecContext) {
+	It("reports that nodes are still being assessed after Timing.StatusDelay", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"), gpuNode("b"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		env.pass(ctx, 0)
 		env.pass(ctx, time.Second)
 		env.takeCalls()
-		Expect(env.pass(ctx, 1999*time.Millisecond)).To(Equal(time.Millisecond), "the basis with the DaemonSets is of the second pass")
+		Expect(env.pass(ctx, 1999*time.Millisecond)).To(Equal(time.Millisecond), "counted from the basis of the second pass")
 		Expect(env.takeWrites()).To(BeEmpty())
 		env.pass(ctx, time.Millisecond)
 		Expect(env.takeWrites()).To(ConsistOf("update status ClusterPolicy policy"))
@@ -207,7 +209,9 @@ var _ = Describe("An edit of the spec", func() {
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		env.settle(ctx)
 		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) {
-			spec.DevicePlugin = &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "FAIL_ON_INIT_ERROR", Value: "false"}}}}
+			spec.DevicePlugin = &v1.DevicePluginSpec{
+				ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "FAIL_ON_INIT_ERROR", Value: "false"}}},
+			}
 		})
 		env.pass(ctx, statusInterval)
 		Expect(env.takeWrites()).To(ConsistOf(specRecordWrite, "apply DaemonSet "+pluginName))
@@ -219,12 +223,12 @@ var _ = Describe("An edit of the spec", func() {
 		policy := env.policy(ctx)
 		Expect(condition(policy, v1.ConditionProgressing)).To(Equal("True Assessing"))
 		Expect(message(policy, v1.ConditionProgressing)).To(Equal("2 of 2 GPU nodes are still to be assessed"))
-		Expect(condition(policy, v1.ConditionReady)).To(Equal("True Reconciled"), "the old verdicts stand")
+		Expect(condition(policy, v1.ConditionReady)).To(Equal("True Reconciled"), "the old verdicts are kept")
 		Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation - 1))
 		env.settle(ctx)
 	})
 
-	It("that changes nothing on nodes leaves Ready as it is", func(ctx SpecContext) {
+	It("that changes no object does not change Ready", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		env.settle(ctx)
@@ -244,7 +248,7 @@ var _ = Describe("An edit of the spec", func() {
 		Expect(condition(policy, v1.ConditionProgressing)).To(HavePrefix("False"))
 	})
 
-	It("removes what it no longer asks for, and nothing else", func(ctx SpecContext) {
+	It("that disables an operand deletes its objects, and no others", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		env.settle(ctx)
@@ -252,15 +256,17 @@ var _ = Describe("An edit of the spec", func() {
 			spec.DCGMExporter = &v1.DCGMExporterSpec{Enabled: new(false)}
 		})
 		env.pass(ctx, time.Second)
-		Expect(env.takeWrites()).To(ConsistOf(specRecordWrite, "delete DaemonSet "+exporterName, "delete Service "+exporterName))
+		Expect(env.takeWrites()).To(ConsistOf(
+			specRecordWrite, "delete DaemonSet "+exporterName, "delete Service "+exporterName,
+		))
 		Expect(daemonSets(ctx)).To(HaveLen(5))
 		env.settle(ctx)
 	})
 
 })
 
-var _ = Describe("Beside the policy in force", func() {
-	It("another one is ignored, until the first is deleted", func(ctx SpecContext) {
+var _ = Describe("A second policy", func() {
+	It("is ignored until the first is deleted", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		env.createPolicy(ctx, "second", v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{Enabled: new(false)}})
@@ -269,15 +275,16 @@ var _ = Describe("Beside the policy in force", func() {
 		Expect(second.Status.State).To(Equal(v1.StateIgnored))
 		Expect(condition(second, v1.ConditionReady)).To(Equal("False Ignored"))
 		Expect(second.Status.ObservedGeneration).To(Equal(second.Generation))
-		Expect(daemonSet(ctx, exporterName)).NotTo(BeNil(), "the spec of the first counts")
+		Expect(daemonSet(ctx, exporterName)).NotTo(BeNil(), "the spec of the first policy applies")
 
 		Expect(admin.Delete(ctx, env.policy(ctx))).To(Succeed())
 		env.pass(ctx, statusInterval)
 		Expect(env.fleet.Basis().Policy.Name).To(Equal("second"))
-		Expect(env.takeWrites()).To(BeEmpty(), "the objects are still those of the first")
+		Expect(env.takeWrites()).To(BeEmpty(), "the first policy still owns the objects")
 		env.assessNodes(ctx)
-		Expect(env.pass(ctx, 0)).To(BeZero(), "their deletion is an event")
-		Expect(message(getPolicy(ctx, "second"), v1.ConditionReady)).To(ContainSubstring("is still being removed with an earlier ClusterPolicy"))
+		Expect(env.pass(ctx, 0)).To(BeZero(), "deletions of the objects are events")
+		Expect(message(getPolicy(ctx, "second"), v1.ConditionReady)).To(
+			ContainSubstring("is still being removed with an earlier ClusterPolicy"))
 
 		removeStack(ctx)
 		env.pass(ctx, statusInterval)
@@ -287,7 +294,7 @@ var _ = Describe("Beside the policy in force", func() {
 		}
 	})
 
-	It("one that is being deleted is none", func(ctx SpecContext) {
+	It("is not applied if it is the only one and being deleted", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "policy", Finalizers: []string{"example.com/hold"}}}
 		Expect(admin.Create(ctx, policy)).To(Succeed())
@@ -300,8 +307,8 @@ var _ = Describe("Beside the policy in force", func() {
 	})
 })
 
-var _ = Describe("A policy that is paused", func() {
-	It("has nothing written but its status, which counts what is pending", func(ctx SpecContext) {
+var _ = Describe("A paused policy", func() {
+	It("has only its status written, with the number of pending objects", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		env.settle(ctx)

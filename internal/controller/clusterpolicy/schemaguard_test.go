@@ -29,7 +29,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-// clusterDefinition is that of this release without a block of the spec or, where that begins with status, of the status.
+// definitionWithout returns the CRD of this release without a field of the spec or, for pools, of the status.
 func definitionWithout(version, without string) *unstructured.Unstructured {
 	found := &unstructured.Unstructured{}
 	must(yaml.Unmarshal(crd.ClusterPolicy, &found.Object))
@@ -41,7 +41,7 @@ func definitionWithout(version, without string) *unstructured.Unstructured {
 	}
 	newest, isMap := versions[0].(map[string]any)
 	if !isMap {
-		panic("a version that is no map")
+		panic("a version is not a map")
 	}
 	unstructured.RemoveNestedField(newest, "schema", "openAPIV3Schema", "properties", block, "properties", without)
 	must(unstructured.SetNestedSlice(found.Object, versions, "spec", "versions"))
@@ -55,9 +55,12 @@ func must(err error) {
 	}
 }
 
-// mirrored has a field that a definition may lack, and truncated is the same as it is read then.
+// mirrorSpec has a field that the CRD may not define. truncatedSpec is how the API server returns it then.
 func mirrorSpec() v1.ClusterPolicySpec {
-	return v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "mirror.example.com"}, Driver: &v1.DriverSpec{Enabled: new(true)}}
+	return v1.ClusterPolicySpec{
+		Global: &v1.GlobalSpec{Registry: "mirror.example.com"},
+		Driver: &v1.DriverSpec{Enabled: new(true)},
+	}
 }
 
 func truncatedSpec() v1.ClusterPolicySpec {
@@ -67,11 +70,14 @@ func truncatedSpec() v1.ClusterPolicySpec {
 const policyUID types.UID = "policy"
 
 func policyOf(spec v1.ClusterPolicySpec, generation int64) *v1.ClusterPolicy {
-	return &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "policy", UID: policyUID, Generation: generation}, Spec: spec}
+	return &v1.ClusterPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "policy", UID: policyUID, Generation: generation},
+		Spec:       spec,
+	}
 }
 
-// recordOf is the Service that records a spec of the first generation as the last applied one, of the policy with this UID;
-// empty for none.
+// specRecord returns the Service that records a spec, of the first generation, as the last applied one. owner is the
+// UID of the policy, empty for none.
 func specRecord(spec v1.ClusterPolicySpec, owner types.UID) *corev1.Service {
 	applied, err := observe.AppliedOf(policyOf(spec, 1))
 	must(err)
@@ -79,18 +85,20 @@ func specRecord(spec v1.ClusterPolicySpec, owner types.UID) *corev1.Service {
 		Namespace: namespace, Name: "gpu-operator", Annotations: map[string]string{labels.AppliedSpec: applied.String()},
 	}}
 	if owner != "" {
-		service.OwnerReferences = []metav1.OwnerReference{{APIVersion: "nvidia.com/v1", Kind: "ClusterPolicy", Name: "policy", UID: owner, Controller: new(true)}}
+		service.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "nvidia.com/v1", Kind: "ClusterPolicy", Name: "policy", UID: owner, Controller: new(true)},
+		}
 	}
 	return service
 }
 
-// TestOnlyACompleteSpecIsApplied: by what the cache shows, what the API server says, and what is recorded.
+// The decision depends on the cache, the API server and the record of the last applied spec.
 func TestOnlyACompleteSpecIsApplied(t *testing.T) {
 	allFields, noGlobal := "", "global"
 	paused := truncatedSpec()
 	paused.Paused = new(true)
 	tests := map[string]struct {
-		// cached and live are the policy, nil for none; the definitions are named by what they lack.
+		// cached and live are the policy, nil for none. cachedMissing and liveMissing are fields that the CRD does not have.
 		cached, live               *v1.ClusterPolicy
 		cachedMissing, liveMissing string
 		record                     *corev1.Service
@@ -99,65 +107,138 @@ func TestOnlyACompleteSpecIsApplied(t *testing.T) {
 		spec                       v1.ClusterPolicySpec
 		dropped                    []string
 	}{
-		"it was applied": {
-			cached: policyOf(mirrorSpec(), 1), record: specRecord(mirrorSpec(), policyUID), want: true, spec: mirrorSpec(),
+		"applied before": {
+			cached: policyOf(mirrorSpec(), 1),
+			record: specRecord(mirrorSpec(), policyUID),
+			want:   true,
+			spec:   mirrorSpec(),
 		},
-		"nothing was applied yet": {
-			cached: policyOf(mirrorSpec(), 1), live: policyOf(mirrorSpec(), 1), want: true, calls: true, spec: mirrorSpec(),
+		"nothing applied yet": {
+			cached: policyOf(mirrorSpec(), 1),
+			live:   policyOf(mirrorSpec(), 1),
+			want:   true,
+			calls:  true,
+			spec:   mirrorSpec(),
 		},
-		"it was edited": {
-			cached: policyOf(truncatedSpec(), 2), live: policyOf(truncatedSpec(), 2), record: specRecord(mirrorSpec(), policyUID),
-			want: true, calls: true, spec: truncatedSpec(),
+		"edited": {
+			cached: policyOf(truncatedSpec(), 2),
+			live:   policyOf(truncatedSpec(), 2),
+			record: specRecord(mirrorSpec(), policyUID),
+			want:   true,
+			calls:  true,
+			spec:   truncatedSpec(),
 		},
-		"the definition lacks what it has never had": {
-			cached: policyOf(truncatedSpec(), 1), cachedMissing: noGlobal, liveMissing: noGlobal, record: specRecord(truncatedSpec(), policyUID),
-			want: true, spec: truncatedSpec(),
+		"the CRD misses fields that the spec never had": {
+			cached:        policyOf(truncatedSpec(), 1),
+			cachedMissing: noGlobal,
+			liveMissing:   noGlobal,
+			record:        specRecord(truncatedSpec(), policyUID),
+			want:          true,
+			spec:          truncatedSpec(),
 		},
-		"the definition lacks what it has, as it was read before": {
-			cached: policyOf(mirrorSpec(), 1), cachedMissing: noGlobal, liveMissing: noGlobal, record: specRecord(mirrorSpec(), policyUID),
-			spec: mirrorSpec(), dropped: []string{"spec.global"},
+		"the CRD misses a field of the cached spec": {
+			cached:        policyOf(mirrorSpec(), 1),
+			cachedMissing: noGlobal,
+			liveMissing:   noGlobal,
+			record:        specRecord(mirrorSpec(), policyUID),
+			spec:          mirrorSpec(),
+			dropped:       []string{"spec.global"},
 		},
-		"the definition lacks what it had": {
-			cached: policyOf(truncatedSpec(), 1), cachedMissing: noGlobal, liveMissing: noGlobal, record: specRecord(mirrorSpec(), policyUID), spec: truncatedSpec(),
+		"the CRD misses a field of the last applied spec": {
+			cached:        policyOf(truncatedSpec(), 1),
+			cachedMissing: noGlobal,
+			liveMissing:   noGlobal,
+			record:        specRecord(mirrorSpec(), policyUID),
+			spec:          truncatedSpec(),
 		},
-		"the definition lacks fields, and nothing is recorded": {
-			cached: policyOf(truncatedSpec(), 1), cachedMissing: noGlobal, liveMissing: noGlobal, spec: truncatedSpec(),
+		"the CRD misses fields, nothing recorded": {
+			cached:        policyOf(truncatedSpec(), 1),
+			cachedMissing: noGlobal,
+			liveMissing:   noGlobal,
+			spec:          truncatedSpec(),
 		},
-		"the definition lacks fields, and it was edited": {
-			cached: policyOf(paused, 2), cachedMissing: noGlobal, liveMissing: noGlobal, record: specRecord(truncatedSpec(), policyUID), spec: paused,
+		"the CRD misses fields, edited": {
+			cached:        policyOf(paused, 2),
+			cachedMissing: noGlobal,
+			liveMissing:   noGlobal,
+			record:        specRecord(truncatedSpec(), policyUID),
+			spec:          paused,
 		},
-		"the definition lacks fields of the status alone": {
-			cached: policyOf(truncatedSpec(), 2), live: policyOf(truncatedSpec(), 2), cachedMissing: "pools", liveMissing: "pools",
-			record: specRecord(mirrorSpec(), policyUID), want: true, calls: true, spec: truncatedSpec(),
+		"the CRD misses fields of the status only": {
+			cached:        policyOf(truncatedSpec(), 2),
+			live:          policyOf(truncatedSpec(), 2),
+			cachedMissing: "pools",
+			liveMissing:   "pools",
+			record:        specRecord(mirrorSpec(), policyUID),
+			want:          true,
+			calls:         true,
+			spec:          truncatedSpec(),
 		},
-		"the cache does not show yet that the definition lacks fields": {
-			cached: policyOf(truncatedSpec(), 2), live: policyOf(truncatedSpec(), 2), cachedMissing: allFields, liveMissing: noGlobal,
-			record: specRecord(mirrorSpec(), policyUID), calls: true, spec: truncatedSpec(),
+		"the CRD misses fields, not in the cache yet": {
+			cached:        policyOf(truncatedSpec(), 2),
+			live:          policyOf(truncatedSpec(), 2),
+			cachedMissing: allFields,
+			liveMissing:   noGlobal,
+			record:        specRecord(mirrorSpec(), policyUID),
+			calls:         true,
+			spec:          truncatedSpec(),
 		},
-		"the definition is renewed, and the cache has what was read before": {
-			cached: policyOf(truncatedSpec(), 1), live: policyOf(mirrorSpec(), 1), record: specRecord(mirrorSpec(), policyUID),
-			want: true, calls: true, spec: mirrorSpec(),
+		"the CRD is updated, the cache has the truncated policy": {
+			cached: policyOf(truncatedSpec(), 1),
+			live:   policyOf(mirrorSpec(), 1),
+			record: specRecord(mirrorSpec(), policyUID),
+			want:   true,
+			calls:  true,
+			spec:   mirrorSpec(),
 		},
-		"it differs without an edit": {
-			cached: policyOf(truncatedSpec(), 1), live: policyOf(truncatedSpec(), 1), record: specRecord(mirrorSpec(), policyUID), calls: true, spec: truncatedSpec(),
+		"differs with the same generation": {
+			cached: policyOf(truncatedSpec(), 1),
+			live:   policyOf(truncatedSpec(), 1),
+			record: specRecord(mirrorSpec(), policyUID),
+			calls:  true,
+			spec:   truncatedSpec(),
 		},
-		"it is of a policy that adopts the objects of another": {
-			cached: policyOf(truncatedSpec(), 1), live: policyOf(truncatedSpec(), 1), record: specRecord(mirrorSpec(), ""),
-			want: true, calls: true, spec: truncatedSpec(),
+		"a policy that adopts objects without an owner": {
+			cached: policyOf(truncatedSpec(), 1),
+			live:   policyOf(truncatedSpec(), 1),
+			record: specRecord(mirrorSpec(), ""),
+			want:   true,
+			calls:  true,
+			spec:   truncatedSpec(),
 		},
-		"it is of a policy beside the objects of another": {
-			cached: policyOf(truncatedSpec(), 1), cachedMissing: noGlobal, liveMissing: noGlobal, record: specRecord(truncatedSpec(), "another"), spec: truncatedSpec(),
+		"the CRD misses fields, the objects belong to another policy": {
+			cached:        policyOf(truncatedSpec(), 1),
+			cachedMissing: noGlobal,
+			liveMissing:   noGlobal,
+			record:        specRecord(truncatedSpec(), "another"),
+			spec:          truncatedSpec(),
 		},
-		"it is paused": {
-			cached: policyOf(paused, 2), record: specRecord(truncatedSpec(), policyUID), want: true, spec: paused,
+		"paused": {
+			cached: policyOf(paused, 2),
+			record: specRecord(truncatedSpec(), policyUID),
+			want:   true,
+			spec:   paused,
 		},
-		"the policy is gone": {cached: policyOf(mirrorSpec(), 2), calls: true, spec: mirrorSpec()},
-		"the definition cannot be read": {
-			cached: policyOf(mirrorSpec(), 2), live: policyOf(mirrorSpec(), 2), fails: errors.New("no answer"), wantErr: true, calls: true, spec: mirrorSpec(),
+		"the policy is deleted": {
+			cached: policyOf(mirrorSpec(), 2),
+			calls:  true,
+			spec:   mirrorSpec(),
 		},
-		"the definition may not be read": {
-			cached: policyOf(mirrorSpec(), 2), live: policyOf(mirrorSpec(), 2), want: true, calls: true, spec: mirrorSpec(),
-			fails: apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, crd.Name, nil),
+		"reading the CRD fails": {
+			cached:  policyOf(mirrorSpec(), 2),
+			live:    policyOf(mirrorSpec(), 2),
+			fails:   errors.New("no answer"),
+			wantErr: true,
+			calls:   true,
+			spec:    mirrorSpec(),
+		},
+		"reading the CRD is forbidden": {
+			cached: policyOf(mirrorSpec(), 2),
+			live:   policyOf(mirrorSpec(), 2),
+			want:   true,
+			calls:  true,
+			spec:   mirrorSpec(),
+			fails:  apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, crd.Name, nil),
 		},
 	}
 	for name, test := range tests {
@@ -166,12 +247,17 @@ func TestOnlyACompleteSpecIsApplied(t *testing.T) {
 			version := map[bool]string{true: "7", false: "8"}[test.cachedMissing == test.liveMissing]
 			cached := fakeCluster(definitionWithout("7", test.cachedMissing), test.record, test.cached)
 			calls := 0
-			live := interceptor.NewClient(fakeCluster(definitionWithout(version, test.liveMissing), nil, test.live), interceptor.Funcs{
-				List: func(ctx context.Context, next client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
-					calls++
-					return next.List(ctx, list, options...)
+			live := interceptor.NewClient(
+				fakeCluster(definitionWithout(version, test.liveMissing), nil, test.live),
+				interceptor.Funcs{
+					List: func(
+						ctx context.Context, next client.WithWatch, list client.ObjectList, options ...client.ListOption,
+					) error {
+						calls++
+						return next.List(ctx, list, options...)
+					},
 				},
-			})
+			)
 			reader := &failingReader{Reader: cached}
 			r := New(Options{
 				Client: cached, Live: live, Namespace: namespace, Schema: &observe.Schema{Cached: cached, Live: reader},
@@ -193,14 +279,15 @@ func TestOnlyACompleteSpecIsApplied(t *testing.T) {
 	}
 }
 
-// A spec that differs without an edit is applied once it has lasted: somebody has written it while the definition lacked
-// fields.
+// A spec that differs with the same generation is applied after the stabilization time: another client has written the
+// policy while the CRD had fewer fields, so that they are lost.
 func TestATruncatedSpecIsAppliedAfterTheStabilization(t *testing.T) {
 	g := NewWithT(t)
 	c := fakeCluster(definitionWithout("7", ""), specRecord(mirrorSpec(), policyUID), policyOf(truncatedSpec(), 1))
 	clock := clocktesting.NewFakePassiveClock(time.Now())
 	r := New(Options{
-		Client: c, Live: c, Namespace: namespace, Schema: &observe.Schema{Cached: c, Live: c}, Clock: clock, Timing: DefaultTiming(),
+		Client: c, Live: c, Namespace: namespace, Schema: &observe.Schema{Cached: c, Live: c},
+		Clock: clock, Timing: DefaultTiming(),
 	})
 	pass := func() (bool, time.Duration) {
 		s := r.newScope()
@@ -223,14 +310,18 @@ func TestATruncatedSpecIsAppliedAfterTheStabilization(t *testing.T) {
 	g.Expect(wait).To(Equal(time.Second))
 	clock.SetTime(clock.Now().Add(wait))
 	for range 2 {
-		// Also before the cache shows the record of it.
+		// Also before the cache has the new record.
 		complete, _ = pass()
 		g.Expect(complete).To(BeTrue())
 	}
 }
 
-// fakeCluster has the definition, and of the others those that are not nil.
-func fakeCluster(definition *unstructured.Unstructured, record *corev1.Service, policy *v1.ClusterPolicy) client.WithWatch {
+// fakeCluster returns a client with the CRD and, unless nil, the other objects.
+func fakeCluster(
+	definition *unstructured.Unstructured,
+	record *corev1.Service,
+	policy *v1.ClusterPolicy,
+) client.WithWatch {
 	all := runtime.NewScheme()
 	must(errors.Join(v1.AddToScheme(all), corev1.AddToScheme(all), apiextensionsv1.AddToScheme(all)))
 	builder := fake.NewClientBuilder().WithScheme(all).WithObjects(definition)
@@ -243,30 +334,38 @@ func fakeCluster(definition *unstructured.Unstructured, record *corev1.Service, 
 	return builder.Build()
 }
 
-// failingReader fails all reads of single objects while it has an error.
+// failingReader fails all Gets while err is set.
 type failingReader struct {
 	client.Reader
 	err error
 }
 
-func (f *failingReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (f *failingReader) Get(
+	ctx context.Context,
+	key client.ObjectKey,
+	object client.Object,
+	options ...client.GetOption,
+) error {
 	if f.err != nil {
 		return f.err
 	}
 	return f.Reader.Get(ctx, key, object, options...)
 }
 
-var _ = Describe("A definition that is older than the operator", Ordered, func() {
+var _ = Describe("A CRD that is older than the operator", Ordered, func() {
 	definition := func(ctx context.Context) *unstructured.Unstructured {
 		found := &unstructured.Unstructured{}
-		found.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		found.SetGroupVersionKind(
+			schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+		)
 		Expect(admin.Get(ctx, client.ObjectKey{Name: crd.Name}, found)).To(Succeed())
 		return found
 	}
 	removeField := func(ctx context.Context, block string) {
-		Expect(admin.Patch(ctx, definition(ctx), client.RawPatch(types.JSONPatchType,
-			[]byte(`[{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/`+block+`"},
-				{"op":"remove","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/x-kubernetes-validations"}]`)))).To(Succeed())
+		const path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/"
+		patch := []byte(`[{"op":"remove","path":"` + path + `properties/` + block + `"},
+			{"op":"remove","path":"` + path + `x-kubernetes-validations"}]`)
+		Expect(admin.Patch(ctx, definition(ctx), client.RawPatch(types.JSONPatchType, patch))).To(Succeed())
 	}
 	restoreDefinition := func(ctx context.Context) {
 		Expect(admin.Patch(ctx, definition(ctx), client.RawPatch(types.ApplyPatchType, crd.ClusterPolicy),
@@ -274,7 +373,7 @@ var _ = Describe("A definition that is older than the operator", Ordered, func()
 	}
 	AfterEach(func(ctx SpecContext) { restoreDefinition(ctx) })
 
-	It("has no other policy written than the one that is surely whole", func(ctx SpecContext) {
+	It("allows writes only of a policy that is complete", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		env.createPolicy(ctx, "second", v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "mirror.example.com"}})
@@ -293,7 +392,7 @@ var _ = Describe("A definition that is older than the operator", Ordered, func()
 		Expect(getPolicy(ctx, "second").Status.State).To(Equal(v1.StateIgnored))
 	})
 
-	It("is told once, with what is lost, and has nothing be repaired", func(ctx SpecContext) {
+	It("is reported once, with the missing fields, and stops all repairs", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
 		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "mirror.example.com"}})
 		env.settle(ctx)
@@ -305,7 +404,7 @@ var _ = Describe("A definition that is older than the operator", Ordered, func()
 		}
 		Expect(env.takeWrites()).To(ConsistOf(HavePrefix("create Event policy.")))
 		Expect(env.policy(ctx).ResourceVersion).To(Equal(before.ResourceVersion))
-		Expect(env.fleet.Basis().Decisions).To(BeIdenticalTo(basis.Decisions), "what was decided last")
+		Expect(env.fleet.Basis().Decisions).To(BeIdenticalTo(basis.Decisions), "the last decisions")
 
 		env.reconciler = New(env.reconciler.Options)
 		resetSchema(ctx, env)
@@ -318,10 +417,12 @@ var _ = Describe("A definition that is older than the operator", Ordered, func()
 				reported = append(reported, event)
 			}
 		}
-		Expect(reported).To(ConsistOf(And(HaveField("Reason", v1.ConditionCRDOutdated), HaveField("Type", corev1.EventTypeWarning),
+		Expect(reported).To(ConsistOf(And(
+			HaveField("Reason", v1.ConditionCRDOutdated), HaveField("Type", corev1.EventTypeWarning),
 			HaveField("Message", And(ContainSubstring("lacks spec.global"),
-				// The API server may serve the policy whole for a moment yet.
-				Or(ContainSubstring("may have been cut down"), ContainSubstring("any write of it loses that")))))), "also after a start")
+				// The API server may serve the policy with all fields for a moment yet.
+				Or(ContainSubstring("may have been cut down"), ContainSubstring("any write of it loses that")))))),
+			"also after a restart")
 
 		restoreDefinition(ctx)
 		env.pass(ctx, statusInterval)

@@ -26,8 +26,8 @@ const (
 	release               = "418.94.202501221327-0"
 )
 
-// The specs of this container share a cluster that has the kinds of other projects.
-var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure, func() {
+// The specs of this container share a cluster that has the CRDs of other projects.
+var _ = Describe("Kinds of other projects", Ordered, ContinueOnFailure, func() {
 	var env *testEnv
 
 	BeforeAll(func(ctx SpecContext) {
@@ -51,17 +51,19 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 		Expect(env.watchedKinds()).To(HaveEach(BeFalse()))
 	})
 
-	It("are used where the cluster has them", func(ctx SpecContext) {
+	It("are used if the cluster has them", func(ctx SpecContext) {
 		Expect(exists(ctx, &monitoringv1.ServiceMonitor{}, monitorName)).To(BeTrue())
 		Expect(exists(ctx, &monitoringv1.PrometheusRule{}, ruleName)).To(BeTrue())
 		Eventually(env.reconciler.OptionalKinds.Events()).Should(Receive())
 		Expect(deleteObject(ctx, &monitoringv1.ServiceMonitor{}, monitorName)).To(Succeed())
-		Eventually(env.reconciler.OptionalKinds.Events()).Should(Receive(), "a pass is due")
+		Eventually(env.reconciler.OptionalKinds.Events()).Should(Receive(), "an event for a pass")
 		env.pass(ctx, time.Second)
 		Expect(exists(ctx, &monitoringv1.ServiceMonitor{}, monitorName)).To(BeTrue())
 	})
 
-	DescribeTable("a call fails once for an object", func(ctx SpecContext, op string, kind client.Object, name string) {
+	DescribeTable("when a call for an object fails once", func(
+		ctx SpecContext, op string, kind client.Object, name string,
+	) {
 		Expect(deleteObject(ctx, kind, name)).To(Succeed())
 		env.onCall(func(_ context.Context, c call) error {
 			if c == (call{op: op, name: name}) {
@@ -85,7 +87,9 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 		Entry(nil, "apply PrometheusRule", &monitoringv1.PrometheusRule{}, ruleName),
 	)
 
-	DescribeTable("a call fails once beside the operands", func(ctx SpecContext, op string, prepare func(context.Context, *testEnv)) {
+	DescribeTable("when a call that concerns no single operand fails once", func(
+		ctx SpecContext, op string, prepare func(context.Context, *testEnv),
+	) {
 		prepare(ctx, env)
 		failed := env.failOnce(op, 1)
 		_, err := env.reconcileAfter(ctx, statusInterval)
@@ -106,14 +110,14 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 		Entry(nil, "delete PrometheusRule", disableStatusExporter),
 	)
 
-	DescribeTable("the discovery of a kind fails once", func(ctx SpecContext, op string) {
+	DescribeTable("when the discovery of a kind fails once", func(ctx SpecContext, op string) {
 		resetOptionalKinds(ctx, env)
 		failed := env.failOnce(op, 1)
 		env.pass(ctx, statusInterval)
 		Expect(failed().op).To(Equal(op))
-		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"), "it holds up nothing else")
+		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"), "it delays nothing else")
 		Expect(exists(ctx, &monitoringv1.ServiceMonitor{}, monitorName)).To(BeTrue())
-		Expect(exists(ctx, &monitoringv1.PrometheusRule{}, ruleName)).To(BeTrue(), "it needs the other kind, and is not pruned")
+		Expect(exists(ctx, &monitoringv1.PrometheusRule{}, ruleName)).To(BeTrue(), "not pruned")
 		events := env.reconciler.OptionalKinds.Events()
 		Eventually(events).Should(Receive(), "the other kind is watched")
 		env.clock.Step(time.Second)
@@ -121,14 +125,14 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 			env.pass(ctx, 0)
 			return env.watchedKinds()
 		}).Should(HaveEach(BeTrue()))
-		Eventually(events).Should(Receive(), "a pass is due")
+		Eventually(events).Should(Receive(), "an event for a pass")
 		env.settle(ctx)
 	},
 		Entry(nil, "map ServiceMonitor"),
 		Entry(nil, "map PrometheusRule"),
 	)
 
-	DescribeTable("a call fails once for the driver toolkit", func(ctx SpecContext, op string) {
+	DescribeTable("when a call for the driver toolkit fails once", func(ctx SpecContext, op string) {
 		Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: labels.DriverToolkitNamespace}})).
 			To(Or(Succeed(), Satisfy(apierrors.IsAlreadyExists)))
 		env.switchToCoreOS(ctx)
@@ -136,7 +140,8 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 		env.pass(ctx, statusInterval)
 		Expect(failed().op).To(Equal(op))
 		Expect(env.fleet.Basis().Decisions.Input.DriverToolkit).To(BeNil())
-		Expect(condition(env.policy(ctx), v1.ConditionReady)).NotTo(Equal("False ReconcileFailed"), "it concerns the nodes alone that need it")
+		Expect(condition(env.policy(ctx), v1.ConditionReady)).NotTo(Equal("False ReconcileFailed"),
+			"it concerns only the nodes that need it")
 		env.clock.Step(10 * time.Second)
 		Eventually(func() map[string]string {
 			env.pass(ctx, 0)
@@ -156,7 +161,7 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 		Entry(nil, "image get ImageStream"),
 	)
 
-	DescribeTable("the end of a watch fails once", func(ctx SpecContext, kind string) {
+	DescribeTable("when stopping a watch fails once", func(ctx SpecContext, kind string) {
 		deleteCRD(ctx, "monitoring.coreos.com", kind)
 		env.failOnce("unwatch "+kind, 1)
 		_, err := env.reconcileAfter(ctx, statusInterval)
@@ -170,14 +175,15 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 })
 
 var _ = Describe("The controller in a manager", func() {
-	It("makes a pass after each event", func(ctx SpecContext) {
+	It("runs a pass after each event", func(ctx SpecContext) {
 		env := newEnv(gpuNode("a"))
-		// What a watch of the manager answers is no part of a pass.
+		// Calls of the manager's watches are not part of a pass.
 		env.reconciler.References = references
 		mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(env.reconciler.SetupWithManager(mgr)).To(Succeed())
-		Expect(env.reconciler.SetupWithManager(mgr)).To(MatchError(ContainSubstring("controller with name clusterpolicy already exists")))
+		Expect(env.reconciler.SetupWithManager(mgr)).To(
+			MatchError(ContainSubstring("controller with name clusterpolicy already exists")))
 		running, stop := context.WithCancel(context.Background())
 		ended := make(chan error)
 		go func() { ended <- mgr.Start(running) }()
@@ -193,13 +199,17 @@ var _ = Describe("The controller in a manager", func() {
 	})
 })
 
-// coreOS has the node run Red Hat CoreOS, whose driver the toolkit of its release builds.
+// switchToCoreOS makes the node run Red Hat CoreOS, whose driver is built with the driver toolkit of its release.
 func (env *testEnv) switchToCoreOS(ctx context.Context) {
 	GinkgoHelper()
 	node := env.nodes[0]
-	node.Labels[labels.DiscoveryOSID], node.Labels[labels.DiscoveryOSVersion], node.Labels[labels.DiscoveryOSTree] = "rhcos", "4.18", release
+	node.Labels[labels.DiscoveryOSID] = "rhcos"
+	node.Labels[labels.DiscoveryOSVersion] = "4.18"
+	node.Labels[labels.DiscoveryOSTree] = release
 	env.setOSVersion("4.18")
-	env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.Operator = &v1.OperatorSpec{UseOCPDriverToolkit: new(true)} })
+	env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) {
+		spec.Operator = &v1.OperatorSpec{UseOCPDriverToolkit: new(true)}
+	})
 	stream := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"tags": []any{
 		map[string]any{"name": release, "from": map[string]any{"kind": "DockerImage", "name": "example.com/toolkit:418"}},
 	}}}}
@@ -210,7 +220,7 @@ func (env *testEnv) switchToCoreOS(ctx context.Context) {
 	Expect(admin.Create(ctx, stream)).To(Or(Succeed(), Satisfy(apierrors.IsAlreadyExists)))
 }
 
-// ubuntu has the node run Ubuntu again.
+// switchToUbuntu makes the node run Ubuntu again.
 func (env *testEnv) switchToUbuntu(ctx context.Context) {
 	GinkgoHelper()
 	node := env.nodes[0]
@@ -220,12 +230,12 @@ func (env *testEnv) switchToUbuntu(ctx context.Context) {
 	env.assessNodes(ctx)
 }
 
-// resetOptionalKinds has the optional kinds be watched anew, as after a restart.
+// resetOptionalKinds makes the next pass start the watches of optional kinds again, as after a restart.
 func resetOptionalKinds(_ context.Context, env *testEnv) {
 	env.reconciler.OptionalKinds = env.newOptionalKinds()
 }
 
-// watched is which of the optional kinds are watched.
+// watchedKinds reports which of the optional kinds are watched.
 func (env *testEnv) watchedKinds() map[operand.OptionalKind]bool {
 	found := map[operand.OptionalKind]bool{}
 	for _, kind := range env.reconciler.OptionalKinds.watches {
@@ -234,7 +244,7 @@ func (env *testEnv) watchedKinds() map[operand.OptionalKind]bool {
 	return found
 }
 
-// disableStatusExporter installs the node-status exporter, and no longer asks for it: it has objects of both kinds.
+// disableStatusExporter enables the node status exporter, which has objects of both kinds, and then disables it.
 func disableStatusExporter(ctx context.Context, env *testEnv) {
 	GinkgoHelper()
 	env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) {
@@ -244,18 +254,20 @@ func disableStatusExporter(ctx context.Context, env *testEnv) {
 	env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.NodeStatusExporter = nil })
 }
 
-// define has the API server serve a kind of another project, without its schema.
+// installCRD creates a CRD of another project, without its schema, and waits until the API server serves the kind.
 func installCRD(ctx context.Context, group, kind string) {
 	GinkgoHelper()
 	plural := strings.ToLower(kind) + "s"
 	definition := newCRD(plural + "." + group)
-	definition.SetAnnotations(map[string]string{"api-approved.kubernetes.io": "unapproved, a stand-in for a test"})
+	definition.SetAnnotations(map[string]string{"api-approved.kubernetes.io": "unapproved, for a test"})
 	definition.Object["spec"] = map[string]any{
 		"group": group, "scope": "Namespaced",
 		"names": map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": strings.ToLower(kind)},
 		"versions": []any{map[string]any{
 			"name": "v1", "served": true, "storage": true,
-			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+			"schema": map[string]any{
+				"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+			},
 		}},
 	}
 	Expect(admin.Create(ctx, definition)).To(Succeed())
@@ -272,7 +284,9 @@ func deleteCRD(ctx context.Context, group, kind string) {
 	GinkgoHelper()
 	definition := newCRD(strings.ToLower(kind) + "s." + group)
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, definition))).To(Succeed())
-	Eventually(func() error { return admin.Get(ctx, client.ObjectKeyFromObject(definition), definition) }).Should(Satisfy(apierrors.IsNotFound))
+	Eventually(func() error {
+		return admin.Get(ctx, client.ObjectKeyFromObject(definition), definition)
+	}).Should(Satisfy(apierrors.IsNotFound))
 }
 
 func newCRD(name string) *unstructured.Unstructured {
