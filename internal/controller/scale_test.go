@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// many nodes are those of a large cluster.
+	// nodeCount is the size of a large cluster.
 	nodeCount = 5000
-	// passBudget is for one pass over so many nodes, and heapBudget, in bytes, for all that is kept of them: Nodes, Pods
-	// and entries. The test takes the processor's time, and allows slack times as much: other programs may use the machine.
+	// passBudget limits the CPU time of one pass over these nodes, and heapBudget the bytes of their Nodes, Pods and
+	// entries. The test allows slack times passBudget, because the machine may be busy.
 	passBudget, heapBudget, slack = 25 * time.Millisecond, 300 << 20, 3
 )
 
-// large is an operator at a cluster of many nodes, on all of which everything works.
+// largeCluster is an operator with many nodes, all of them ready.
 type largeCluster struct {
 	*operator
 	names []string
 	pods  int
-	// changes counts the changes that were made.
+	// changes counts the calls of nextNode.
 	changes int
 }
 
@@ -44,24 +44,24 @@ func newLargeCluster() *largeCluster {
 	return l
 }
 
-// another is another node each time.
+// nextNode returns another node each time.
 func (l *largeCluster) nextNode() string {
 	l.changes++
 	return l.names[l.changes%len(l.names)]
 }
 
-// fails has the exporter crash on another node, and work again on the one before.
+// crashExporter makes the exporter crash on the next node, and recover on the one before.
 func (l *largeCluster) crashExporter() {
-	was := l.names[l.changes%len(l.names)]
-	l.updatePod("dcgm-exporter", was, recoverPod)
-	l.reconcileNode(was)
-	is := l.nextNode()
-	l.updatePod("dcgm-exporter", is, crashPod)
-	l.reconcileNode(is)
+	previous := l.names[l.changes%len(l.names)]
+	l.updatePod("dcgm-exporter", previous, recoverPod)
+	l.reconcileNode(previous)
+	next := l.nextNode()
+	l.updatePod("dcgm-exporter", next, crashPod)
+	l.reconcileNode(next)
 	l.advance(2 * time.Second)
 }
 
-// relabel changes a label of another node, as the discovery of its GPUs does.
+// relabelNode changes a label of the next node, as GPU Feature Discovery does.
 func (l *largeCluster) relabelNode() {
 	before := &corev1.Node{}
 	must(l.Get(context.Background(), client.ObjectKey{Name: l.nextNode()}, before))
@@ -72,7 +72,7 @@ func (l *largeCluster) relabelNode() {
 	l.advance(2 * time.Second)
 }
 
-// heapAfterGC is how many bytes live objects have.
+// heapAfterGC returns the bytes of live objects.
 func heapAfterGC() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -81,14 +81,14 @@ func heapAfterGC() uint64 {
 	return stats.HeapAlloc
 }
 
-// cpuTime is what the process has used of the processors.
+// cpuTime returns the CPU time that the process has used.
 func cpuTime() time.Duration {
 	var usage syscall.Rusage
 	must(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// median is that of the processor's times of eleven runs, each after the preparation.
+// median returns the median CPU time of eleven runs, each after prepare.
 func median(prepare, run func()) time.Duration {
 	times := make([]time.Duration, 0, 11)
 	for range cap(times) {
@@ -101,7 +101,7 @@ func median(prepare, run func()) time.Duration {
 	return times[len(times)/2]
 }
 
-// All that is kept of 5,000 nodes and 55,000 pods fits in the budget, and so do the passes over them. At rest nothing is
+// The state of 5,000 nodes and 55,000 pods fits in the heap budget, and a pass in its budget. At rest nothing is
 // written.
 func TestLargeCluster(t *testing.T) {
 	if testing.Short() {
@@ -121,7 +121,7 @@ func TestLargeCluster(t *testing.T) {
 		"a pass": func() { l.reconcileAll() }, "a node": func() { l.reconcileNode(l.nextNode()) },
 	} {
 		took := median(func() {}, run)
-		t.Logf("%s with nothing new: %s", name, took)
+		t.Logf("%s without changes: %s", name, took)
 		g.Expect(took).To(BeNumerically("<", slack*passBudget), name)
 	}
 	runtime.KeepAlive(l)
@@ -155,12 +155,16 @@ func BenchmarkLargeCluster(b *testing.B) {
 	measure("node/nothing new", nothing, func() { l.reconcileNode(l.nextNode()) })
 	node, pod := &corev1.Node{}, &corev1.Pod{}
 	must(l.Get(context.Background(), client.ObjectKey{Name: l.names[0]}, node))
-	pods := &corev1.PodList{}
-	must(l.List(context.Background(), pods, client.MatchingFields{observe.PodNodeField: l.names[0]}, client.InNamespace(namespace)))
+	pods := l.podsOn(l.names[0])
 	pods.Items[0].DeepCopyInto(pod)
 	labelled := node.DeepCopy()
 	labelled.Labels["example.com/other"] = "true"
-	nodes := observe.NodeChanges(func(string) bool { return false }, func(string, *corev1.NodeCondition) bool { return true })
-	measure("event/label of others on a node", nothing, func() { nodes.Update(event.UpdateEvent{ObjectOld: node, ObjectNew: labelled}) })
-	measure("event/pod", nothing, func() { observe.PodChanges().Update(event.UpdateEvent{ObjectOld: &pods.Items[0], ObjectNew: pod}) })
+	nodes := observe.NodeChanges(
+		func(string) bool { return false }, func(string, *corev1.NodeCondition) bool { return true })
+	measure("event/label of others on a node", nothing, func() {
+		nodes.Update(event.UpdateEvent{ObjectOld: node, ObjectNew: labelled})
+	})
+	measure("event/pod", nothing, func() {
+		observe.PodChanges().Update(event.UpdateEvent{ObjectOld: &pods.Items[0], ObjectNew: pod})
+	})
 }

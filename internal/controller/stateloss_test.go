@@ -21,7 +21,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
-// stateLosses lose the state of each row of the table in doc.go.
+// stateLosses discard the state of each row of the table in doc.go.
 var stateLosses = map[string]func(*operator){
 	"fleet entries": func(o *operator) {
 		basis := o.fleet.Basis()
@@ -61,13 +61,13 @@ var stateLosses = map[string]func(*operator){
 	"all":                  func(o *operator) { o.start() },
 }
 
-// know has both controllers use another fleet, which knows the nodes by their facts alone.
+// useFleet makes both controllers use another fleet, which is hydrated with the facts of the nodes only.
 func (o *operator) useFleet(f *fleet.Fleet) {
 	o.fleet, o.pass.Fleet, o.node.Fleet = f, f, f
 	must(o.node.Hydrate(context.Background()))
 }
 
-// round is what the events of a loss lead to: every node is assessed, and a pass follows.
+// reconcileRound reconciles everything, as the events after a loss do: every node is assessed, and a pass follows.
 func (o *operator) reconcileRound(names []string) {
 	for range 2 {
 		o.reconcileAll()
@@ -76,7 +76,7 @@ func (o *operator) reconcileRound(names []string) {
 	o.reconcileAll()
 }
 
-// conditions are those that the nodes have, each as reason and message.
+// nodeConditions returns the GPUReady condition of each node, as status, reason and message.
 func (o *operator) nodeConditions(names []string) map[string]string {
 	found := map[string]string{}
 	for _, name := range names {
@@ -88,8 +88,8 @@ func (o *operator) nodeConditions(names []string) map[string]string {
 	return found
 }
 
-// Each part of what is kept may be lost at any time: nothing is written for that, neither where all is well nor where a
-// node fails, and the failure ends in a status like any other.
+// Each part of the state may be lost at any time, when all nodes are ready and while a node fails: nothing is written
+// because of the loss, and recovery is reported as usual.
 func TestInMemoryStateMayBeLost(t *testing.T) {
 	for name, loseState := range stateLosses {
 		t.Run(name, func(t *testing.T) {
@@ -98,10 +98,10 @@ func TestInMemoryStateMayBeLost(t *testing.T) {
 			names := o.addNodes(0, 4)
 			o.makeReady(names)
 			g.Expect(o.policyStatus().State).To(Equal(v1.StateReady))
-			healthy, known, written := o.policyStatus(), o.nodeConditions(names), maps.Clone(o.writes)
+			healthy, conditions, written := o.policyStatus(), o.nodeConditions(names), maps.Clone(o.writes)
 			loseState(o)
 			o.reconcileRound(names)
-			g.Expect(o.writes).To(Equal(written), "writes where all is well")
+			g.Expect(o.writes).To(Equal(written), "writes while all nodes are ready")
 			g.Expect(o.policyStatus()).To(Equal(healthy))
 
 			o.updatePod("device-plugin", names[0], crashPod)
@@ -115,7 +115,7 @@ func TestInMemoryStateMayBeLost(t *testing.T) {
 			written = maps.Clone(o.writes)
 			loseState(o)
 			o.reconcileRound(names)
-			g.Expect(o.writes).To(Equal(written), "writes where a node fails")
+			g.Expect(o.writes).To(Equal(written), "writes while a node fails")
 			g.Expect(o.policyStatus()).To(Equal(broken))
 			g.Expect(o.nodeConditions(names)).To(Equal(reported))
 
@@ -124,7 +124,7 @@ func TestInMemoryStateMayBeLost(t *testing.T) {
 			o.advance(20 * time.Second)
 			o.reconcileRound(names)
 			g.Expect(o.policyStatus().State).To(Equal(v1.StateReady))
-			g.Expect(o.nodeConditions(names)).To(Equal(known))
+			g.Expect(o.nodeConditions(names)).To(Equal(conditions))
 		})
 	}
 }
