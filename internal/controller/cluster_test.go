@@ -173,14 +173,14 @@ func (c *cluster) Apply(ctx context.Context, intent runtime.ApplyConfiguration, 
 		client.Object
 		UnstructuredContent() map[string]any
 	}](intent)
-	made, err := c.Scheme().New(applied.GetObjectKind().GroupVersionKind())
+	created, err := c.Scheme().New(applied.GetObjectKind().GroupVersionKind())
 	if err != nil {
 		return err
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.UnstructuredContent(), made); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.UnstructuredContent(), created); err != nil {
 		return err
 	}
-	object := as[client.Object](made)
+	object := as[client.Object](created)
 	object.SetUID(types.UID("uid-" + object.GetName()))
 	object.SetManagedFields(nil)
 	object.SetGeneration(1)

@@ -68,23 +68,23 @@ var allCalls, failedCalls = &callSet{}, &callSet{}
 
 // callRecorder records the calls of a Reconciler, and makes some of them fail.
 type callRecorder struct {
-	mu      sync.Mutex
-	made    []call
-	handler func(context.Context, call) error
+	mu       sync.Mutex
+	recorded []call
+	handler  func(context.Context, call) error
 }
 
 // record records a call, and returns the error of the handler.
 func (c *callRecorder) record(ctx context.Context, op, name string) error {
-	made := call{op: op, name: name}
+	current := call{op: op, name: name}
 	allCalls.add(op)
 	c.mu.Lock()
-	c.made = append(c.made, made)
+	c.recorded = append(c.recorded, current)
 	handler := c.handler
 	c.mu.Unlock()
 	if handler == nil {
 		return nil
 	}
-	err := handler(ctx, made)
+	err := handler(ctx, current)
 	if err != nil {
 		failedCalls.add(op)
 	}
@@ -128,17 +128,17 @@ func (c *callRecorder) failOnce(op string, nth int) (failed func() call) {
 func (c *callRecorder) takeCalls() []call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	made := c.made
-	c.made = nil
-	return made
+	current := c.recorded
+	c.recorded = nil
+	return current
 }
 
 // takeWrites discards the recorded calls and returns those that write, as strings.
 func (c *callRecorder) takeWrites() []string {
 	var found []string
-	for _, made := range c.takeCalls() {
-		if made.isWrite() {
-			found = append(found, made.String())
+	for _, recorded := range c.takeCalls() {
+		if recorded.isWrite() {
+			found = append(found, recorded.String())
 		}
 	}
 	return found

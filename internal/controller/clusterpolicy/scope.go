@@ -131,7 +131,7 @@ func (s *scope) statusDelay(pass status.Pass) time.Duration {
 	return s.Timing.StatusDelay - s.now.Sub(s.basis.Since)
 }
 
-// writeStatus writes a status, requeues if the writer asks for it, and returns the error.
+// writeStatus writes a status, requeues if the writer postpones it, and returns the error.
 func (s *scope) writeStatus(ctx context.Context, policy *v1.ClusterPolicy, computed v1.ClusterPolicyStatus) error {
 	wait, err := s.Status.Write(ctx, policy, computed)
 	s.requeueAfter(wait)
