@@ -20,7 +20,7 @@
 //	| objects, one set per operand           | other decisions, layouts, step,     | one more rendering and comparison  |
 //	| (clusterpolicy.caches)                 | owner or live pod templates         |                                    |
 //	| records, one per object (apply.table)  | a call, its back-off, a new version | a comparison, a read of the        |
-//	|                                        | of the live object; 32 rounds or     | Namespace, and an early retry of   |
+//	|                                        | of the live object; 32 rounds or    | Namespace, and an early retry of   |
 //	|                                        | prunes without the object           | each failing object                |
 //	| last writes of statuses                | each write; more than 16 policies   | an early write of the counters     |
 //	| (statuswriter.Writer)                  |                                     |                                    |
