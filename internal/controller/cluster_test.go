@@ -29,22 +29,22 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-// byNode is the index of pods by node, with its key, as the caches of controller-runtime have them.
+// byNode is the index of pods by node, with the key that the caches of controller-runtime use.
 const byNode = "field:" + observe.PodNodeField
 
 func nodeKey(namespace, node string) string { return namespace + "/" + node }
 
-// cluster stands in for the API server and the operator's caches of it. It reads as those do, from indexers and without
-// copies. What the operator applies goes through a fake API server; Nodes are patched in place, as a fake one holds a
-// second copy of each.
+// cluster is a fake API server with the operator's caches. Reads are served from indexers, without copies, as those
+// of a cache. Applied objects go through the fake client. Nodes are patched in the indexer, as the fake client would
+// keep a second copy of each.
 type cluster struct {
 	client.Client
-	// mu guards what follows: objects are applied concurrently.
+	// mu guards the fields below: objects are applied concurrently.
 	mu     sync.Mutex
 	stores map[reflect.Type]toolscache.Indexer
 	// version is the last resource version.
 	version int
-	// writes counts requests that write, by what they do.
+	// writes counts the requests that write, by operation.
 	writes map[string]int
 }
 
@@ -55,16 +55,16 @@ func newCluster(scheme *runtime.Scheme) *cluster {
 	}
 }
 
-// as is the object in another of its types.
+// as returns the object as a T, and panics if it is none.
 func as[T any](object any) T {
 	typed, is := object.(T)
 	if !is {
-		panic(fmt.Sprintf("%T is no %s", object, reflect.TypeFor[T]()))
+		panic(fmt.Sprintf("%T is not a %s", object, reflect.TypeFor[T]()))
 	}
 	return typed
 }
 
-// store is the cache of the kind of an object.
+// store returns the indexer of a type of objects.
 func (c *cluster) store(kind reflect.Type) toolscache.Indexer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *cluster) storeOf(object client.Object) toolscache.Indexer {
 	return c.store(reflect.TypeOf(object).Elem())
 }
 
-// put enters objects into the cache, each with another resource version.
+// put stores objects in the cache, each with a new resource version.
 func (c *cluster) put(objects ...client.Object) {
 	for _, object := range objects {
 		object.SetResourceVersion(c.next())
@@ -97,7 +97,7 @@ func (c *cluster) put(objects ...client.Object) {
 	}
 }
 
-// next is a resource version that is newer than all before.
+// next returns the next resource version.
 func (c *cluster) next() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,10 +106,10 @@ func (c *cluster) next() string {
 }
 
 // count counts a request that writes.
-func (c *cluster) count(what string) {
+func (c *cluster) count(operation string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.writes[what]++
+	c.writes[operation]++
 }
 
 func (c *cluster) drop(object client.Object) { must(c.storeOf(object).Delete(object)) }
@@ -122,8 +122,8 @@ func must(err error) {
 
 // Get implements client.Reader.
 func (c *cluster) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	found, there, err := c.storeOf(object).GetByKey(strings.TrimPrefix(key.String(), "/"))
-	if err == nil && !there {
+	found, exists, err := c.storeOf(object).GetByKey(strings.TrimPrefix(key.String(), "/"))
+	if err == nil && !exists {
 		err = apierrors.NewNotFound(schema.GroupResource{Resource: reflect.TypeOf(object).String()}, key.String())
 	}
 	if err == nil {
@@ -134,16 +134,16 @@ func (c *cluster) Get(_ context.Context, key client.ObjectKey, object client.Obj
 
 // List implements client.Reader.
 func (c *cluster) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
-	asked := (&client.ListOptions{}).ApplyOptions(options)
+	selection := (&client.ListOptions{}).ApplyOptions(options)
 	store := c.store(reflect.TypeOf(list).Elem().Field(2).Type.Elem())
 	var found []any
 	var err error
 	switch {
-	case asked.FieldSelector != nil:
-		node, _ := asked.FieldSelector.RequiresExactMatch(observe.PodNodeField)
-		found, err = store.ByIndex(byNode, nodeKey(asked.Namespace, node))
-	case asked.Namespace != "":
-		found, err = store.ByIndex(toolscache.NamespaceIndex, asked.Namespace)
+	case selection.FieldSelector != nil:
+		node, _ := selection.FieldSelector.RequiresExactMatch(observe.PodNodeField)
+		found, err = store.ByIndex(byNode, nodeKey(selection.Namespace, node))
+	case selection.Namespace != "":
+		found, err = store.ByIndex(toolscache.NamespaceIndex, selection.Namespace)
 	default:
 		found = store.List()
 	}
@@ -157,13 +157,13 @@ func (c *cluster) List(_ context.Context, list client.ObjectList, options ...cli
 	return meta.SetList(list, objects)
 }
 
-// Create implements client.Writer. It is of Events, which nothing reads.
+// Create implements client.Writer. Only Events are created, and none are read.
 func (c *cluster) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
 	c.count(fmt.Sprintf("create %T", object))
 	return nil
 }
 
-// Apply implements client.Writer. The cache keeps what the fake API server does not: UID, generation and status.
+// Apply implements client.Writer. The cache has what the fake client does not set: UID, generation and status.
 func (c *cluster) Apply(ctx context.Context, intent runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 	c.count("apply")
 	if err := c.Client.Apply(ctx, intent, options...); err != nil {
@@ -173,14 +173,14 @@ func (c *cluster) Apply(ctx context.Context, intent runtime.ApplyConfiguration, 
 		client.Object
 		UnstructuredContent() map[string]any
 	}](intent)
-	made, err := c.Scheme().New(applied.GetObjectKind().GroupVersionKind())
+	created, err := c.Scheme().New(applied.GetObjectKind().GroupVersionKind())
 	if err != nil {
 		return err
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.UnstructuredContent(), made); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.UnstructuredContent(), created); err != nil {
 		return err
 	}
-	object := as[client.Object](made)
+	object := as[client.Object](created)
 	object.SetUID(types.UID("uid-" + object.GetName()))
 	object.SetManagedFields(nil)
 	object.SetGeneration(1)
@@ -194,7 +194,7 @@ func (c *cluster) Delete(ctx context.Context, object client.Object, _ ...client.
 	return client.IgnoreNotFound(c.Client.Delete(ctx, object))
 }
 
-// Patch implements client.Writer. It is of Nodes.
+// Patch implements client.Writer. Only Nodes are patched.
 func (c *cluster) Patch(ctx context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
 	c.count("patch")
 	before := &corev1.Node{}
@@ -205,7 +205,7 @@ func (c *cluster) Patch(ctx context.Context, object client.Object, patch client.
 	if err != nil {
 		return err
 	}
-	// The answer comes over the wire: nothing in it is shared with what the cache has.
+	// As a response, the result shares no memory with the cache.
 	now, err := json.Marshal(before)
 	if err != nil {
 		return err
@@ -235,18 +235,20 @@ type statusWriter struct {
 	cluster *cluster
 }
 
-func (w statusWriter) Patch(ctx context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+func (w statusWriter) Patch(
+	ctx context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption,
+) error {
 	return w.cluster.Patch(ctx, object, patch)
 }
 
-// Update is of a ClusterPolicy.
+// Update implements client.SubResourceWriter. Only a ClusterPolicy is updated.
 func (w statusWriter) Update(_ context.Context, object client.Object, _ ...client.SubResourceUpdateOption) error {
 	w.cluster.count("status")
 	w.cluster.put(as[client.Object](object.DeepCopyObject()))
 	return nil
 }
 
-// live is what a reader without a cache finds: nothing of the stack, and no Events.
+// live is the reader without a cache. It adds the ClusterPolicy CRD to what the cluster has.
 type live struct{ client.Reader }
 
 func (l live) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
@@ -256,19 +258,23 @@ func (l live) Get(ctx context.Context, key client.ObjectKey, object client.Objec
 	return l.Reader.Get(ctx, key, object, options...)
 }
 
-// references is the cache of what policies refer to.
+// references is the cache of the objects that policies refer to.
 type references struct {
 	cache.Cache
 	reader client.Reader
 }
 
-func (r references) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+func (r references) Get(
+	ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption,
+) error {
 	return r.reader.Get(ctx, key, object, options...)
 }
 
-// policy enters a policy.
+// policy stores a policy in the cache.
 func (c *cluster) policy(spec v1.ClusterPolicySpec) *v1.ClusterPolicy {
-	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cluster-policy", UID: "policy", Generation: 1}, Spec: spec}
+	policy := &v1.ClusterPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "cluster-policy", UID: "policy", Generation: 1}, Spec: spec,
+	}
 	c.put(policy)
 	return policy
 }

@@ -1,39 +1,48 @@
-// Package controller has no code: its folders are the controllers, and its tests run both of them at a cluster without a
-// control plane.
+// Package controller has no code: its folders are the controllers, and its tests run both of them without a control
+// plane.
 //
-// # What is kept
+// # State
 //
-// This is all state that one pass, or one reconcile of a node, leaves to the next. Each row may be lost at any time, as it
-// is in a restart: what that costs stands beside it, and TestWhatIsKeptMayBeLost loses each row. Nothing grows with nodes
-// that are gone: TestNodesThatComeAndGo.
+// This table lists all state that one pass, or one reconcile of a node, leaves to the next. Each row may be lost at any
+// time, as in a restart; the last column is the cost. TestInMemoryStateMayBeLost discards each row. No state of deleted
+// nodes is kept: TestNodeChurn.
 //
-//	| what                                   | by what it is replaced                         | lost, it costs                                 |
-//	|----------------------------------------|------------------------------------------------|------------------------------------------------|
-//	| fleet entries, one a node, with its    | each reconcile of the node; its Node is gone   | an assessment of each node; damping and        |
-//	| plan (fleet.Fleet)                     |                                                | settling begin anew; a write that is refused   |
-//	| basis, with the decisions              | another spec, references, toolkit images,      | an assessment of each node                     |
-//	| (fleet.Basis)                          | DaemonSet or cause of missing pods             |                                                |
-//	| plan (clusterpolicy.drafts)            | other decisions, facts version, optional kinds | planning once more                             |
-//	| objects, one set an operand            | other decisions, layouts, step, owner or live  | rendering and comparing once more              |
-//	| (clusterpolicy.drafts)                 | templates of the operand                       |                                                |
-//	| records, one an object (apply.table)   | a call, its back-off, the live object's        | a comparison, a read of the Namespace, and an  |
-//	|                                        | version; 32 turns without the object           | early call for each object that fails          |
-//	| last writes of statuses                | each write; more than 16 policies              | an early write of the counters                 |
-//	| (statuswriter.Writer)                  |                                                |                                                |
-//	| causes of missing pods, and when to    | numbers of missing pods, by DaemonSet UID;     | a list of Events some seconds later, until     |
-//	| look again (observe.CreateFailures)    | time                                           | which the cause is not reported                |
-//	| what was told of the definition, and   | another definition or policy; the spec that    | an Event that there is already; a spec that    |
-//	| since when a spec differs without an   | was last applied                               | has lost fields for good is applied later      |
-//	| edit (clusterpolicy.doubt)             |                                                |                                                |
-//	| fields that the definition lacks       | resource version of the definition             | a read of the definition                       |
-//	| (observe.Schema)                       |                                                |                                                |
-//	| watches that come and go (Optional-    | definitions of the cluster; nodes that need    | a watch that is begun anew                     |
-//	| Kinds, observe.DriverToolkit)          | the driver toolkit                             |                                                |
-//	| refused changes of taints              | time                                           | an attempt that is refused                     |
-//	| (node.refusals)                        |                                                |                                                |
+//	| state                                  | replaced by                         | cost of losing it                  |
+//	|----------------------------------------|-------------------------------------|------------------------------------|
+//	| fleet entries, one per node, each with | a reconcile of the node, or its     | an assessment of each node; dwell  |
+//	| the node's plan (fleet.Fleet)          | deletion                            | times start again; a write that is |
+//	|                                        |                                     | refused                            |
+//	| basis with the decisions (fleet.Basis) | a change of spec, references,       | an assessment of each node         |
+//	|                                        | toolkit images, DaemonSets or       |                                    |
+//	|                                        | reasons of missing pods             |                                    |
+//	| plan (clusterpolicy.caches)            | other decisions, facts version or   | one more planning                  |
+//	|                                        | optional kinds                      |                                    |
+//	| objects, one set per operand           | other decisions, layouts, step,     | one more rendering and comparison  |
+//	| (clusterpolicy.caches)                 | owner or live pod templates         |                                    |
+//	| records, one per object (apply.table)  | a call, its back-off, a new version | a comparison, a read of the        |
+//	|                                        | of the live object; 32 rounds or    | Namespace, and an early retry of   |
+//	|                                        | prunes without the object           | each failing object                |
+//	| last writes of statuses                | each write; more than 16 policies   | an early write of the counters     |
+//	| (statuswriter.Writer)                  |                                     |                                    |
+//	| reasons of missing pods, and the time  | numbers of missing pods, by         | a list of Events some seconds      |
+//	| of the next list                       | DaemonSet UID; time                 | later, and no reason until then    |
+//	| (observe.CreateFailures)               |                                     |                                    |
+//	| what was reported about the CRD, and   | another CRD or policy; the last     | a repeated Event; a spec that has  |
+//	| since when a spec differs with the     | applied spec                        | lost fields for good is applied    |
+//	| same generation                        |                                     | later                              |
+//	| (clusterpolicy.schemaGuard)            |                                     |                                    |
+//	| a version of a policy that the API     | time; another version               | objects that the garbage collector |
+//	| server does not have                   |                                     | deletes again                      |
+//	| (clusterpolicy.deletedPolicy)          |                                     |                                    |
+//	| fields that the CRD does not have      | resource version of the CRD         | a read of the CRD                  |
+//	| (observe.Schema)                       |                                     |                                    |
+//	| watches of optional kinds              | CRDs of the cluster; nodes that     | a watch that starts again          |
+//	| (OptionalKinds, observe.DriverToolkit) | need the driver toolkit             |                                    |
+//	| refused changes of taints              | time                                | an attempt that is refused         |
+//	| (node.refusals)                        |                                     |                                    |
 //
-// No decision follows from what else outlives a pass: the informers' caches, in which pods share equal parts
-// (observe.PodTrimmer) and the work queues with their back-off; how many nodes the last pass saw, by which the next one
-// waits for more events; the rate limits of Events (events.Recorder); the last pass and the counters that Prometheus reads
-// (metrics.Meter), and the answers about who may read them (metricsauth).
+// No decision follows from other state that outlives a pass: the informers' caches, in which pods share equal parts
+// (observe.PodTrimmer); the work queues with their back-off; the number of nodes in the last pass, which sets the
+// debounce time; the rate limits of Events (events.Recorder); the last pass and the counters for Prometheus
+// (metrics.Meter); and the answers about who may read these (metricsauth).
 package controller

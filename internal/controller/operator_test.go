@@ -38,10 +38,10 @@ import (
 
 const namespace = "gpu-operator"
 
-// begin is when the cluster begins.
+// begin is the initial time of the clock.
 var begin = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// operator is both controllers as the program has them, at a cluster.
+// operator has both controllers, set up as in the program, and their cluster.
 type operator struct {
 	*cluster
 	clock *clocktesting.FakeClock
@@ -51,7 +51,7 @@ type operator struct {
 	node  *node.Reconciler
 }
 
-// newOperator returns an operator that has just started at an empty cluster with a policy.
+// newOperator returns an operator that has just started, with a cluster that has a policy and no nodes.
 func newOperator() *operator {
 	scheme := runtime.NewScheme()
 	must(clientgoscheme.AddToScheme(scheme))
@@ -60,9 +60,12 @@ func newOperator() *operator {
 	definition := observe.Definition()
 	definition.Name = crd.Name
 	o.put(definition)
-	// With these all operands run that have pods.
+	// Required by some operands, so that all of them run.
 	fence := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: labels.DiscoveryFence}}
-	configs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "plugin-configs"}, Data: map[string]string{"default": "version: v1"}}
+	configs := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "plugin-configs"},
+		Data:       map[string]string{"default": "version: v1"},
+	}
 	for _, reference := range []client.Object{fence, configs} {
 		trimmed, err := observe.TrimReference(reference)
 		must(err)
@@ -81,14 +84,14 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// patient waits for all answers of a round: it does so by the clock of the machine, which may be busy.
-func patient() apply.Timing {
+// slowMachineTiming makes a round wait for all responses: that wait uses the real clock, and the machine may be busy.
+func slowMachineTiming() apply.Timing {
 	timing := apply.DefaultTiming()
 	timing.Patience = time.Minute
 	return timing
 }
 
-// start has an operator that knows nothing take over the cluster.
+// start replaces the controllers by new ones without state, as after a restart.
 func (o *operator) start() {
 	catalogue, err := operands.Catalogue()
 	must(err)
@@ -98,7 +101,7 @@ func (o *operator) start() {
 	o.pass = clusterpolicy.New(clusterpolicy.Options{
 		Client:         o,
 		Live:           uncached,
-		Applier:        apply.New(o, uncached, o.clock, patient()),
+		Applier:        apply.New(o, uncached, o.clock, slowMachineTiming()),
 		Status:         statuswriter.New(o, o.clock, recorder, catalogue, statuswriter.DefaultTiming()),
 		Fleet:          o.fleet,
 		Catalogue:      catalogue,
@@ -108,7 +111,7 @@ func (o *operator) start() {
 		CreateFailures: observe.NewCreateFailures(uncached, namespace, o.clock),
 		References:     references{reader: o},
 		Schema:         &observe.Schema{Cached: o, Live: uncached},
-		Kinds:          clusterpolicy.NewOptionalKinds(nil, nil, o.clock),
+		OptionalKinds:  clusterpolicy.NewOptionalKinds(nil, nil, o.clock),
 		Meter:          meter,
 		Clock:          o.clock,
 		Timing:         clusterpolicy.DefaultTiming(),
@@ -120,7 +123,7 @@ func (o *operator) start() {
 	must(o.node.Hydrate(context.Background()))
 }
 
-// reconcileAll makes a pass.
+// reconcileAll runs a pass.
 func (o *operator) reconcileAll() reconcile.Result {
 	result, err := o.pass.Reconcile(context.Background(), reconcile.Request{})
 	must(err)
@@ -129,7 +132,8 @@ func (o *operator) reconcileAll() reconcile.Result {
 
 // reconcileNode reconciles one node.
 func (o *operator) reconcileNode(name string) reconcile.Result {
-	result, err := o.node.Reconcile(context.Background(), reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	request := reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+	result, err := o.node.Reconcile(context.Background(), request)
 	must(err)
 	return result
 }
@@ -140,8 +144,8 @@ func (o *operator) reconcileNodes(names []string) {
 	}
 }
 
-// join enters nodes like the recorded one, which run one of two systems, and returns their names.
-func (o *operator) join(first, count int) []string {
+// addNodes adds copies of the recorded node, with one of two operating systems, and returns their names.
+func (o *operator) addNodes(first, count int) []string {
 	text, err := os.ReadFile("testdata/node.yaml")
 	must(err)
 	recorded := &corev1.Node{}
@@ -150,29 +154,29 @@ func (o *operator) join(first, count int) []string {
 	for i := first; i < first+count; i++ {
 		joined := recorded.DeepCopy()
 		joined.Name = fmt.Sprintf("ip-10-0-%d-%d.ec2.internal", i/256, i%256)
-		joined.UID, joined.CreationTimestamp = types.UID(fmt.Sprintf("6ba7b810-9dad-11d1-80b4-%012x", i)), metav1.NewTime(o.clock.Now())
+		joined.UID = types.UID(fmt.Sprintf("6ba7b810-9dad-11d1-80b4-%012x", i))
+		joined.CreationTimestamp = metav1.NewTime(o.clock.Now())
 		joined.Labels[corev1.LabelHostname] = joined.Name
 		joined.Labels[labels.FeatureTimestamp] = fmt.Sprint(1763800000 + i)
 		if i%4 == 0 {
 			joined.Labels[labels.DiscoveryOSVersion] = "22.04"
 		}
-		o.put(received(joined, &corev1.Node{}, observe.TrimNode))
+		o.put(asCached(joined, &corev1.Node{}, observe.TrimNode))
 		names = append(names, joined.Name)
 	}
 	return names
 }
 
-// wired is an object of Kubernetes that can be sent and received.
-type wired[T any] interface {
+// wireObject is a Kubernetes object that can be serialized.
+type wireObject[T any] interface {
 	*T
 	client.Object
 	Marshal() ([]byte, error)
 	Unmarshal(data []byte) error
 }
 
-// received is the object as the cache gets it: it has come over the wire, so that it shares no string with others, and is
-// trimmed.
-func received[T any, P wired[T]](sent, got P, trim func(any) (any, error)) client.Object {
+// asCached returns the object as a cache has it: deserialized, so that it shares no string with others, and trimmed.
+func asCached[T any, P wireObject[T]](sent, got P, trim func(any) (any, error)) client.Object {
 	data, err := sent.Marshal()
 	must(err)
 	must(got.Unmarshal(data))
@@ -181,8 +185,9 @@ func received[T any, P wired[T]](sent, got P, trim func(any) (any, error)) clien
 	return as[client.Object](trimmed)
 }
 
-// run gives nodes the pods that the DaemonSets choose them for, each of them ready, and returns how many there are.
-func (o *operator) run(names []string) int {
+// schedulePods acts as the DaemonSet controller: it creates the missing pods of the nodes, all ready, and returns their
+// number.
+func (o *operator) schedulePods(names []string) int {
 	daemonSets, count := &appsv1.DaemonSetList{}, 0
 	scheduled := map[string]int32{}
 	must(o.List(context.Background(), daemonSets))
@@ -195,7 +200,7 @@ func (o *operator) run(names []string) int {
 			must(err)
 			if exists := o.Get(context.Background(), client.ObjectKeyFromObject(pod), &corev1.Pod{}) == nil; chosen && !exists {
 				pod.Spec.NodeName = name
-				o.put(received(pod, &corev1.Pod{}, o.pods.Pod))
+				o.put(asCached(pod, &corev1.Pod{}, o.pods.Pod))
 				scheduled[daemonSets.Items[i].Name]++
 				count++
 			}
@@ -203,13 +208,13 @@ func (o *operator) run(names []string) int {
 	}
 	for i := range daemonSets.Items {
 		ds := daemonSets.Items[i].DeepCopy()
-		o.scale(ds, scheduled[ds.Name])
+		o.addToStatus(ds, scheduled[ds.Name])
 	}
 	return count
 }
 
-// scale has a DaemonSet report so many more pods, all of them ready.
-func (o *operator) scale(ds *appsv1.DaemonSet, more int32) {
+// addToStatus adds a number of ready pods to the status of a DaemonSet.
+func (o *operator) addToStatus(ds *appsv1.DaemonSet, more int32) {
 	now := ds.Status.NumberReady + more
 	ds.Status = appsv1.DaemonSetStatus{
 		ObservedGeneration: ds.Generation, DesiredNumberScheduled: now, CurrentNumberScheduled: now,
@@ -218,15 +223,17 @@ func (o *operator) scale(ds *appsv1.DaemonSet, more int32) {
 	o.put(ds)
 }
 
-// podOf is a ready pod of a DaemonSet.
+// podOf returns a ready pod of a DaemonSet.
 func (o *operator) podOf(ds *appsv1.DaemonSet, name string) *corev1.Pod {
 	now := metav1.NewTime(o.clock.Now())
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: ds.Name + "-" + name, Namespace: namespace, UID: types.UID("1c9c9f1e-" + ds.Name + "-" + name), CreationTimestamp: now,
+			Name: ds.Name + "-" + name, Namespace: namespace,
+			UID: types.UID("1c9c9f1e-" + ds.Name + "-" + name), CreationTimestamp: now,
 			Labels: ds.Spec.Template.Labels, Annotations: ds.Spec.Template.Annotations,
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID, Controller: new(true), BlockOwnerDeletion: new(true),
+				APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID,
+				Controller: new(true), BlockOwnerDeletion: new(true),
 			}},
 		},
 		Spec:   *ds.Spec.Template.Spec.DeepCopy(),
@@ -235,12 +242,16 @@ func (o *operator) podOf(ds *appsv1.DaemonSet, name string) *corev1.Pod {
 	for _, kind := range []corev1.PodConditionType{
 		corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.PodReady, corev1.ContainersReady, corev1.PodScheduled,
 	} {
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+			Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now,
+		})
 	}
 	for _, container := range pod.Spec.InitContainers {
 		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, corev1.ContainerStatus{
 			Name: container.Name, Image: container.Image, ImageID: container.Image, ContainerID: "containerd://1", Ready: true,
-			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", StartedAt: now, FinishedAt: now}},
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				Reason: "Completed", StartedAt: now, FinishedAt: now,
+			}},
 		})
 	}
 	for _, container := range pod.Spec.Containers {
@@ -252,10 +263,9 @@ func (o *operator) podOf(ds *appsv1.DaemonSet, name string) *corev1.Pod {
 	return pod
 }
 
-// change has the pod of an operand on a node be as the function leaves it.
-func (o *operator) change(operand, name string, change func(*corev1.Pod)) {
-	pods := &corev1.PodList{}
-	must(o.List(context.Background(), pods, client.InNamespace(namespace), client.MatchingFields{observe.PodNodeField: name}))
+// updatePod applies a change to the pod of an operand on a node.
+func (o *operator) updatePod(operand, name string, change func(*corev1.Pod)) {
+	pods := o.podsOn(name)
 	for i := range pods.Items {
 		if pods.Items[i].Labels[labels.Operand] == operand {
 			pod := pods.Items[i].DeepCopy()
@@ -267,64 +277,73 @@ func (o *operator) change(operand, name string, change func(*corev1.Pod)) {
 	panic("no pod of " + operand + " on " + name)
 }
 
-// crash has a container of the pod end with a failure.
-func crash(pod *corev1.Pod) {
+// podsOn lists the operands' pods on a node.
+func (o *operator) podsOn(name string) *corev1.PodList {
+	pods := &corev1.PodList{}
+	onNode := client.MatchingFields{observe.PodNodeField: name}
+	must(o.List(context.Background(), pods, client.InNamespace(namespace), onNode))
+	return pods
+}
+
+// crashPod terminates a container of the pod with an error.
+func crashPod(pod *corev1.Pod) {
 	ended := &corev1.ContainerStateTerminated{ExitCode: 1}
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Terminated: ended}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "main", State: corev1.ContainerState{Terminated: ended}},
+	}
 	setReady(pod, corev1.ConditionFalse)
 }
 
-// work has the pod be ready as if nothing had ever failed in it.
-func work(pod *corev1.Pod) {
+// recoverPod makes the pod ready, without a trace of a failure.
+func recoverPod(pod *corev1.Pod) {
 	pod.Status.ContainerStatuses = nil
 	setReady(pod, corev1.ConditionTrue)
 }
 
-// setReady writes the conditions as the kubelet does, whole: a cache keeps fewer of them.
+// setReady replaces all conditions, as the kubelet does: the cache has only some of them.
 func setReady(pod *corev1.Pod, status corev1.ConditionStatus) {
 	pod.Status.Conditions = []corev1.PodCondition{
 		{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: status},
 	}
 }
 
-// leave deletes nodes and their pods.
-func (o *operator) leave(names []string) {
+// removeNodes deletes nodes and their pods.
+func (o *operator) removeNodes(names []string) {
 	for _, name := range names {
-		pods := &corev1.PodList{}
-		must(o.List(context.Background(), pods, client.InNamespace(namespace), client.MatchingFields{observe.PodNodeField: name}))
+		pods := o.podsOn(name)
 		for i := range pods.Items {
-			gone := pods.Items[i].OwnerReferences[0].Name
+			owner := pods.Items[i].OwnerReferences[0].Name
 			o.drop(&pods.Items[i])
 			ds := &appsv1.DaemonSet{}
-			must(o.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: gone}, ds))
-			o.scale(ds.DeepCopy(), -1)
+			must(o.Get(context.Background(), client.ObjectKey{Namespace: namespace, Name: owner}, ds))
+			o.addToStatus(ds.DeepCopy(), -1)
 		}
 		o.drop(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 }
 
-// step has so much time pass.
-func (o *operator) step(d time.Duration) { o.clock.SetTime(o.clock.Now().Add(d)) }
+// advance advances the clock.
+func (o *operator) advance(d time.Duration) { o.clock.SetTime(o.clock.Now().Add(d)) }
 
-// serve brings nodes to ready: pass, labels, pods, condition, status.
-func (o *operator) serve(names []string) (pods int) {
+// makeReady makes nodes ready, from the first pass to the status of the policy, and returns the number of their pods.
+func (o *operator) makeReady(names []string) (pods int) {
 	o.reconcileAll()
 	o.reconcileNodes(names)
 	o.reconcileAll()
-	pods = o.run(names)
-	o.step(time.Second)
+	pods = o.schedulePods(names)
+	o.advance(time.Second)
 	o.reconcileNodes(names)
-	pods += o.run(names)
-	o.step(time.Second)
+	pods += o.schedulePods(names)
+	o.advance(time.Second)
 	o.reconcileAll()
 	o.reconcileNodes(names)
-	o.step(11 * time.Second)
+	o.advance(11 * time.Second)
 	o.reconcileAll()
 	return pods
 }
 
-// reported is the status of the policy.
-func (o *operator) reported() v1.ClusterPolicyStatus {
+// policyStatus returns the status of the policy.
+func (o *operator) policyStatus() v1.ClusterPolicyStatus {
 	policy := &v1.ClusterPolicy{}
 	must(o.Get(context.Background(), client.ObjectKey{Name: "cluster-policy"}, policy))
 	return policy.Status

@@ -21,58 +21,58 @@ import (
 )
 
 const (
-	// many nodes are those of a large cluster.
-	many = 5000
-	// passBudget is for one pass over so many nodes, and heapBudget, in bytes, for all that is kept of them: Nodes, Pods
-	// and entries. The test takes the processor's time, and allows slack times as much: other programs may use the machine.
+	// nodeCount is the size of a large cluster.
+	nodeCount = 5000
+	// passBudget limits the CPU time of one pass over these nodes, and heapBudget the bytes of their Nodes, Pods and
+	// entries. The test allows slack times passBudget, because the machine may be busy.
 	passBudget, heapBudget, slack = 25 * time.Millisecond, 300 << 20, 3
 )
 
-// large is an operator at a cluster of many nodes, on all of which everything works.
-type large struct {
+// largeCluster is an operator with many nodes, all of them ready.
+type largeCluster struct {
 	*operator
 	names []string
 	pods  int
-	// changes counts the changes that were made.
+	// changes counts the calls of nextNode.
 	changes int
 }
 
-func newLarge() *large {
-	l := &large{operator: newOperator()}
-	l.names = l.join(0, many)
-	l.pods = l.serve(l.names)
+func newLargeCluster() *largeCluster {
+	l := &largeCluster{operator: newOperator()}
+	l.names = l.addNodes(0, nodeCount)
+	l.pods = l.makeReady(l.names)
 	return l
 }
 
-// another is another node each time.
-func (l *large) another() string {
+// nextNode returns another node each time.
+func (l *largeCluster) nextNode() string {
 	l.changes++
 	return l.names[l.changes%len(l.names)]
 }
 
-// fails has the exporter crash on another node, and work again on the one before.
-func (l *large) fails() {
-	was := l.names[l.changes%len(l.names)]
-	l.change("dcgm-exporter", was, work)
-	l.reconcileNode(was)
-	is := l.another()
-	l.change("dcgm-exporter", is, crash)
-	l.reconcileNode(is)
-	l.step(2 * time.Second)
+// crashExporter makes the exporter crash on the next node, and recover on the one before.
+func (l *largeCluster) crashExporter() {
+	previous := l.names[l.changes%len(l.names)]
+	l.updatePod("dcgm-exporter", previous, recoverPod)
+	l.reconcileNode(previous)
+	next := l.nextNode()
+	l.updatePod("dcgm-exporter", next, crashPod)
+	l.reconcileNode(next)
+	l.advance(2 * time.Second)
 }
 
-// relabel changes a label of another node, as the discovery of its GPUs does.
-func (l *large) relabel() {
+// relabelNode changes a label of the next node, as GPU Feature Discovery does.
+func (l *largeCluster) relabelNode() {
 	before := &corev1.Node{}
-	must(l.Get(context.Background(), client.ObjectKey{Name: l.another()}, before))
+	must(l.Get(context.Background(), client.ObjectKey{Name: l.nextNode()}, before))
 	after := before.DeepCopy()
 	after.Labels[labels.FeatureTimestamp] = fmt.Sprint(1763900000 + l.changes)
 	l.put(after)
 	l.reconcileNode(after.Name)
-	l.step(2 * time.Second)
+	l.advance(2 * time.Second)
 }
 
-// heapAfterGC is how many bytes live objects have.
+// heapAfterGC returns the bytes of live objects.
 func heapAfterGC() uint64 {
 	runtime.GC()
 	runtime.GC()
@@ -81,14 +81,14 @@ func heapAfterGC() uint64 {
 	return stats.HeapAlloc
 }
 
-// cpuTime is what the process has used of the processors.
+// cpuTime returns the CPU time that the process has used.
 func cpuTime() time.Duration {
 	var usage syscall.Rusage
 	must(syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// median is that of the processor's times of eleven runs, each after the preparation.
+// median returns the median CPU time of eleven runs, each after prepare.
 func median(prepare, run func()) time.Duration {
 	times := make([]time.Duration, 0, 11)
 	for range cap(times) {
@@ -101,32 +101,32 @@ func median(prepare, run func()) time.Duration {
 	return times[len(times)/2]
 }
 
-// All that is kept of 5,000 nodes and 55,000 pods fits in the budget, and so do the passes over them. At rest nothing is
+// The state of 5,000 nodes and 55,000 pods fits in the heap budget, and a pass in its budget. At rest nothing is
 // written.
 func TestLargeCluster(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
 	g := NewWithT(t)
-	l := newLarge()
-	g.Expect(l.reported().State).To(Equal(v1.StateReady))
-	g.Expect(l.reported().NodeSummary.Ready).To(BeEquivalentTo(many))
-	g.Expect(l.pods).To(Equal(many * 11))
+	l := newLargeCluster()
+	g.Expect(l.policyStatus().State).To(Equal(v1.StateReady))
+	g.Expect(l.policyStatus().NodeSummary.Ready).To(BeEquivalentTo(nodeCount))
+	g.Expect(l.pods).To(Equal(nodeCount * 11))
 	heap := heapAfterGC()
 	t.Logf("heap: %d MB", heap>>20)
 	g.Expect(heap).To(BeNumerically("<", heapBudget), "heap")
 
 	written := maps.Clone(l.writes)
 	for name, run := range map[string]func(){
-		"a pass": func() { l.reconcileAll() }, "a node": func() { l.reconcileNode(l.another()) },
+		"a pass": func() { l.reconcileAll() }, "a node": func() { l.reconcileNode(l.nextNode()) },
 	} {
 		took := median(func() {}, run)
-		t.Logf("%s with nothing new: %s", name, took)
+		t.Logf("%s without changes: %s", name, took)
 		g.Expect(took).To(BeNumerically("<", slack*passBudget), name)
 	}
 	runtime.KeepAlive(l)
 	g.Expect(l.writes).To(Equal(written), "writes at rest")
-	for name, change := range map[string]func(){"failed": l.fails, "been labelled": l.relabel} {
+	for name, change := range map[string]func(){"failed": l.crashExporter, "been labelled": l.relabelNode} {
 		took := median(change, func() { l.reconcileAll() })
 		t.Logf("a pass after a node has %s: %s", name, took)
 		g.Expect(took).To(BeNumerically("<", slack*passBudget), name)
@@ -134,7 +134,7 @@ func TestLargeCluster(t *testing.T) {
 }
 
 func BenchmarkLargeCluster(b *testing.B) {
-	l := newLarge()
+	l := newLargeCluster()
 	heap := float64(heapAfterGC()) / (1 << 20)
 	measure := func(name string, prepare, run func()) {
 		b.Run(name, func(b *testing.B) {
@@ -150,17 +150,21 @@ func BenchmarkLargeCluster(b *testing.B) {
 	}
 	nothing, pass := func() {}, func() { l.reconcileAll() }
 	measure("pass/nothing new", nothing, pass)
-	measure("pass/a node has failed", l.fails, pass)
-	measure("pass/a node was labelled", l.relabel, pass)
-	measure("node/nothing new", nothing, func() { l.reconcileNode(l.another()) })
+	measure("pass/a node has failed", l.crashExporter, pass)
+	measure("pass/a node was labelled", l.relabelNode, pass)
+	measure("node/nothing new", nothing, func() { l.reconcileNode(l.nextNode()) })
 	node, pod := &corev1.Node{}, &corev1.Pod{}
 	must(l.Get(context.Background(), client.ObjectKey{Name: l.names[0]}, node))
-	pods := &corev1.PodList{}
-	must(l.List(context.Background(), pods, client.MatchingFields{observe.PodNodeField: l.names[0]}, client.InNamespace(namespace)))
+	pods := l.podsOn(l.names[0])
 	pods.Items[0].DeepCopyInto(pod)
 	labelled := node.DeepCopy()
 	labelled.Labels["example.com/other"] = "true"
-	nodes := observe.NodeChanges(func(string) bool { return false }, func(string, *corev1.NodeCondition) bool { return true })
-	measure("event/label of others on a node", nothing, func() { nodes.Update(event.UpdateEvent{ObjectOld: node, ObjectNew: labelled}) })
-	measure("event/pod", nothing, func() { observe.PodChanges().Update(event.UpdateEvent{ObjectOld: &pods.Items[0], ObjectNew: pod}) })
+	nodes := observe.NodeChanges(
+		func(string) bool { return false }, func(string, *corev1.NodeCondition) bool { return true })
+	measure("event/label of others on a node", nothing, func() {
+		nodes.Update(event.UpdateEvent{ObjectOld: node, ObjectNew: labelled})
+	})
+	measure("event/pod", nothing, func() {
+		observe.PodChanges().Update(event.UpdateEvent{ObjectOld: &pods.Items[0], ObjectNew: pod})
+	})
 }

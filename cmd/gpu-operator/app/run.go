@@ -245,7 +245,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 			CreateFailures: observe.NewCreateFailures(mgr.GetAPIReader(), o.namespace, now),
 			References:     references,
 			Schema:         &observe.Schema{Cached: c, Live: mgr.GetAPIReader()},
-			Kinds:          kinds,
+			OptionalKinds:  kinds,
 			Meter:          meter,
 			Clock:          now,
 			Timing:         o.timing.Policy,

@@ -21,28 +21,28 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// errRefused is the answer to a call that a spec has fail.
-var errRefused = errors.New("refused by the spec")
+// errInjected is the error of a call that a spec makes fail.
+var errInjected = errors.New("injected by the spec")
 
-// call is one that the Reconciler makes: what it is, such as "apply DaemonSet" or "live get ConfigMap", and the name of
-// the object, empty for a list.
-type call struct{ what, name string }
+// call is a call of the Reconciler: an operation such as "apply DaemonSet" or "live get ConfigMap", and the name of the
+// object, empty for a list.
+type call struct{ op, name string }
 
-func (c call) String() string { return strings.TrimSpace(c.what + " " + c.name) }
+func (c call) String() string { return strings.TrimSpace(c.op + " " + c.name) }
 
-// isWrite reports whether the call changes something in the cluster.
+// isWrite reports whether the call writes.
 func (c call) isWrite() bool {
-	verb, _, _ := strings.Cut(c.what, " ")
+	verb, _, _ := strings.Cut(c.op, " ")
 	return slices.Contains([]string{"apply", "create", "update", "patch", "delete"}, verb)
 }
 
-// names is a set of what calls are, safe for use by several goroutines.
-type names struct {
+// callSet is a set of operations, safe for concurrent use.
+type callSet struct {
 	mu  sync.Mutex
 	all map[string]bool
 }
 
-func (n *names) add(name string) {
+func (n *callSet) add(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.all == nil {
@@ -51,8 +51,8 @@ func (n *names) add(name string) {
 	n.all[name] = true
 }
 
-// missing are those of the other set that are not in this one.
-func (n *names) missing(other *names) []string {
+// missing returns the operations of the other set that are not in this one.
+func (n *callSet) missing(other *callSet) []string {
 	var found []string
 	for name := range other.all {
 		if !n.all[name] {
@@ -63,59 +63,59 @@ func (n *names) missing(other *names) []string {
 	return found
 }
 
-// everMade and everFailed are what all specs of the suite have seen.
-var everMade, everFailed = &names{}, &names{}
+// allCalls and failedCalls are the operations of all specs of the suite.
+var allCalls, failedCalls = &callSet{}, &callSet{}
 
-// calls records the calls of a Reconciler, and has some fail.
-type calls struct {
-	mu     sync.Mutex
-	made   []call
-	answer func(context.Context, call) error
+// callRecorder records the calls of a Reconciler, and makes some of them fail.
+type callRecorder struct {
+	mu       sync.Mutex
+	recorded []call
+	handler  func(context.Context, call) error
 }
 
-// begin records a call, and returns an error if it is to fail.
-func (c *calls) begin(ctx context.Context, what, name string) error {
-	made := call{what: what, name: name}
-	everMade.add(what)
+// record records a call, and returns the error of the handler.
+func (c *callRecorder) record(ctx context.Context, op, name string) error {
+	current := call{op: op, name: name}
+	allCalls.add(op)
 	c.mu.Lock()
-	c.made = append(c.made, made)
-	answer := c.answer
+	c.recorded = append(c.recorded, current)
+	handler := c.handler
 	c.mu.Unlock()
-	if answer == nil {
+	if handler == nil {
 		return nil
 	}
-	err := answer(ctx, made)
+	err := handler(ctx, current)
 	if err != nil {
-		everFailed.add(what)
+		failedCalls.add(op)
 	}
 	return err
 }
 
-// answers has calls be answered by the function; those for which it returns nil reach the API server.
-func (c *calls) answers(answer func(context.Context, call) error) {
+// onCall sets the handler of calls, nil for none. Calls for which it returns nil reach the API server.
+func (c *callRecorder) onCall(handler func(context.Context, call) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answer = answer
+	c.handler = handler
 }
 
-// failOnce has one call fail, the nth of those from now on. failed returns the call once it was made.
-func (c *calls) failOnce(what string, nth int) (failed func() call) {
+// failOnce makes the nth call of this operation fail, counted from now. failed returns that call.
+func (c *callRecorder) failOnce(op string, nth int) (failed func() call) {
 	var (
 		mu    sync.Mutex
 		seen  int
 		found call
 	)
-	c.answers(func(_ context.Context, made call) error {
+	c.onCall(func(_ context.Context, c call) error {
 		mu.Lock()
 		defer mu.Unlock()
-		if made.what != what {
+		if c.op != op {
 			return nil
 		}
 		if seen++; seen != nth {
 			return nil
 		}
-		found = made
-		return errRefused
+		found = c
+		return errInjected
 	})
 	return func() call {
 		mu.Lock()
@@ -124,45 +124,52 @@ func (c *calls) failOnce(what string, nth int) (failed func() call) {
 	}
 }
 
-// taken returns the calls since it was last called.
-func (c *calls) taken() []call {
+// takeCalls returns and discards the recorded calls.
+func (c *callRecorder) takeCalls() []call {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	made := c.made
-	c.made = nil
-	return made
+	current := c.recorded
+	c.recorded = nil
+	return current
 }
 
-// writes returns the calls since taken or writes was last called that write, as texts.
-func (c *calls) writes() []string {
+// takeWrites discards the recorded calls and returns those that write, as strings.
+func (c *callRecorder) takeWrites() []string {
 	var found []string
-	for _, made := range c.taken() {
-		if made.isWrite() {
-			found = append(found, made.String())
+	for _, recorded := range c.takeCalls() {
+		if recorded.isWrite() {
+			found = append(found, recorded.String())
 		}
 	}
 	return found
 }
 
-// client returns one whose reads have this prefix. One that is cached shows the operator's own objects alone, as the
-// manager's cache does.
-func (c *calls) client(reads string, cached bool) client.WithWatch {
+// client returns a client whose reads are recorded with this prefix. If cached, it returns only the operator's own
+// objects, as the manager's cache does.
+func (c *callRecorder) client(reads string, cached bool) client.WithWatch {
 	intercepted := interceptor.NewClient(admin, c.interceptWrites())
 	return interceptor.NewClient(intercepted, interceptor.Funcs{
-		Get: func(ctx context.Context, next client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+		Get: func(
+			ctx context.Context, next client.WithWatch, key client.ObjectKey, object client.Object,
+			options ...client.GetOption,
+		) error {
 			kind := kindOf(object)
-			if err := c.begin(ctx, reads+" get "+kind, key.Name); err != nil {
+			if err := c.record(ctx, reads+" get "+kind, key.Name); err != nil {
 				return err
 			}
 			err := next.Get(ctx, key, object, options...)
-			if err == nil && cached && kind != "CustomResourceDefinition" && object.GetLabels()[labels.ManagedBy] != labels.ManagedByValue {
+			if err == nil && cached && kind != "CustomResourceDefinition" &&
+				object.GetLabels()[labels.ManagedBy] != labels.ManagedByValue {
 				return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, key.Name)
 			}
 			return err
 		},
-		List: func(ctx context.Context, next client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		List: func(
+			ctx context.Context, next client.WithWatch, list client.ObjectList,
+			options ...client.ListOption,
+		) error {
 			kind := kindOf(list)
-			if err := c.begin(ctx, reads+" list "+kind, ""); err != nil {
+			if err := c.record(ctx, reads+" list "+kind, ""); err != nil {
 				return err
 			}
 			if cached && kind != "CustomResourceDefinition" && kind != "ClusterPolicy" {
@@ -173,40 +180,55 @@ func (c *calls) client(reads string, cached bool) client.WithWatch {
 	})
 }
 
-// interceptWrites has all writes be recorded, and fail where they are to.
-func (c *calls) interceptWrites() interceptor.Funcs {
+// interceptWrites records all writes.
+func (c *callRecorder) interceptWrites() interceptor.Funcs {
 	return interceptor.Funcs{
-		Create: func(ctx context.Context, next client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			if err := c.begin(ctx, "create "+kindOf(object), object.GetName()); err != nil {
+		Create: func(
+			ctx context.Context, next client.WithWatch, object client.Object,
+			options ...client.CreateOption,
+		) error {
+			if err := c.record(ctx, "create "+kindOf(object), object.GetName()); err != nil {
 				return err
 			}
 			return next.Create(ctx, object, options...)
 		},
-		Apply: func(ctx context.Context, next client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+		Apply: func(
+			ctx context.Context, next client.WithWatch, object runtime.ApplyConfiguration,
+			options ...client.ApplyOption,
+		) error {
 			applied, is := object.(interface {
 				client.Object
 				runtime.ApplyConfiguration
 			})
 			Expect(is).To(BeTrue(), "%T", object)
-			if err := c.begin(ctx, "apply "+applied.GetObjectKind().GroupVersionKind().Kind, applied.GetName()); err != nil {
+			if err := c.record(ctx, "apply "+applied.GetObjectKind().GroupVersionKind().Kind, applied.GetName()); err != nil {
 				return err
 			}
 			return next.Apply(ctx, object, options...)
 		},
-		Patch: func(ctx context.Context, next client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-			if err := c.begin(ctx, "patch "+kindOf(object), object.GetName()); err != nil {
+		Patch: func(
+			ctx context.Context, next client.WithWatch, object client.Object, patch client.Patch,
+			options ...client.PatchOption,
+		) error {
+			if err := c.record(ctx, "patch "+kindOf(object), object.GetName()); err != nil {
 				return err
 			}
 			return next.Patch(ctx, object, patch, options...)
 		},
-		Delete: func(ctx context.Context, next client.WithWatch, object client.Object, options ...client.DeleteOption) error {
-			if err := c.begin(ctx, "delete "+kindOf(object), object.GetName()); err != nil {
+		Delete: func(
+			ctx context.Context, next client.WithWatch, object client.Object,
+			options ...client.DeleteOption,
+		) error {
+			if err := c.record(ctx, "delete "+kindOf(object), object.GetName()); err != nil {
 				return err
 			}
 			return next.Delete(ctx, object, options...)
 		},
-		SubResourceUpdate: func(ctx context.Context, next client.Client, resource string, object client.Object, options ...client.SubResourceUpdateOption) error {
-			if err := c.begin(ctx, "update "+resource+" "+kindOf(object), object.GetName()); err != nil {
+		SubResourceUpdate: func(
+			ctx context.Context, next client.Client, resource string, object client.Object,
+			options ...client.SubResourceUpdateOption,
+		) error {
+			if err := c.record(ctx, "update "+resource+" "+kindOf(object), object.GetName()); err != nil {
 				return err
 			}
 			return next.SubResource(resource).Update(ctx, object, options...)
@@ -214,65 +236,76 @@ func (c *calls) interceptWrites() interceptor.Funcs {
 	}
 }
 
-// kindOf is the kind of an object, or of the objects in a list.
+// kindOf returns the kind of an object, or of the items of a list.
 func kindOf(object runtime.Object) string {
 	gvk, err := apiutil.GVKForObject(object, scheme)
 	Expect(err).NotTo(HaveOccurred())
 	return strings.TrimSuffix(gvk.Kind, "List")
 }
 
-// tappedCache is a cache whose calls are recorded and may fail.
-type tappedCache struct {
+// recordingCache is a cache whose calls are recorded.
+type recordingCache struct {
 	cache.Cache
-	calls *calls
+	calls *callRecorder
 	reads string
 }
 
-func (t *tappedCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if err := t.calls.begin(ctx, t.reads+" get "+kindOf(object), key.Name); err != nil {
+func (t *recordingCache) Get(
+	ctx context.Context,
+	key client.ObjectKey,
+	object client.Object,
+	options ...client.GetOption,
+) error {
+	if err := t.calls.record(ctx, t.reads+" get "+kindOf(object), key.Name); err != nil {
 		return err
 	}
 	return t.Cache.Get(ctx, key, object, options...)
 }
 
-func (t *tappedCache) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
+func (t *recordingCache) GetInformer(
+	ctx context.Context,
+	object client.Object,
+	options ...cache.InformerGetOption,
+) (cache.Informer, error) {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
-	if err := t.calls.begin(ctx, "watch "+kind, ""); err != nil {
+	if err := t.calls.record(ctx, "watch "+kind, ""); err != nil {
 		return nil, err
 	}
 	informer, err := t.Cache.GetInformer(ctx, object, options...)
-	return &tappedInformer{Informer: informer, calls: t.calls, kind: kind}, err
+	return &recordingInformer{Informer: informer, calls: t.calls, kind: kind}, err
 }
 
-func (t *tappedCache) RemoveInformer(ctx context.Context, object client.Object) error {
-	if err := t.calls.begin(ctx, "unwatch "+object.GetObjectKind().GroupVersionKind().Kind, ""); err != nil {
+func (t *recordingCache) RemoveInformer(ctx context.Context, object client.Object) error {
+	if err := t.calls.record(ctx, "unwatch "+object.GetObjectKind().GroupVersionKind().Kind, ""); err != nil {
 		return err
 	}
 	return t.Cache.RemoveInformer(ctx, object)
 }
 
-type tappedInformer struct {
+type recordingInformer struct {
 	cache.Informer
-	calls *calls
+	calls *callRecorder
 	kind  string
 }
 
-func (t *tappedInformer) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
-	if err := t.calls.begin(context.Background(), "handle "+t.kind, ""); err != nil {
+func (t *recordingInformer) AddEventHandler(
+	handler toolscache.ResourceEventHandler,
+) (toolscache.ResourceEventHandlerRegistration, error) {
+	if err := t.calls.record(context.Background(), "handle "+t.kind, ""); err != nil {
 		return nil, err
 	}
 	return t.Informer.AddEventHandler(handler)
 }
 
-// restMapper is one whose calls may fail; it has no calls where none are recorded.
+// restMapper is a RESTMapper whose calls are recorded, if calls is set.
 type restMapper struct {
 	meta.RESTMapper
-	calls *calls
+	calls *callRecorder
 }
 
 func (m *restMapper) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
 	if m.calls != nil {
-		if err := m.calls.begin(context.Background(), "map "+kind.Kind, ""); err != nil {
+		if err := m.calls.record(context.Background(), "map "+kind.Kind, ""); err != nil {
 			return nil, err
 		}
 	}

@@ -28,60 +28,58 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
-// theCluster is the only key: a pass is about the policy in force, whatever event started it.
-var theCluster = reconcile.Request{NamespacedName: types.NamespacedName{Name: "cluster"}}
+// clusterRequest is the only key of the work queue: a pass reconciles the whole cluster, whatever the event.
+var clusterRequest = reconcile.Request{NamespacedName: types.NamespacedName{Name: "cluster"}}
 
-// Options are what a Reconciler is made of.
+// Options are the dependencies of a Reconciler.
 type Options struct {
-	// Client reads from the caches and writes; Live reads without a cache.
+	// Client reads from the caches and writes. Live reads from the API server.
 	Client client.Client
 	Live   client.Reader
 	// Applier writes the objects of the stack.
 	Applier *apply.Applier
 	// Status writes the status of policies.
 	Status *statuswriter.Writer
-	// Fleet has what is known of the nodes, and takes what they are assessed by.
+	// Fleet has the entries of the nodes. Each pass publishes its basis there.
 	Fleet *fleet.Fleet
-	// Catalogue is the sorted list of operands.
+	// Catalogue lists the operands in order.
 	Catalogue operand.Catalogue
-	// Namespace of the operator and the operands.
+	// Namespace is that of the operator and the operands.
 	Namespace string
-	// HelperImage is the operator's own image.
+	// HelperImage is the operator's own image, which provides gpu-node.
 	HelperImage string
-	// Metrics is how the manager serves its metrics.
+	// Metrics is the endpoint of the manager's metrics.
 	Metrics operand.MetricsEndpoint
 	// DriverToolkit reads the images of OpenShift's driver toolkit.
 	DriverToolkit *observe.DriverToolkit
-	// CreateFailures finds out why DaemonSets have fewer pods than nodes.
+	// CreateFailures finds the reasons why pods of DaemonSets are missing.
 	CreateFailures *observe.CreateFailures
-	// References holds what operands need of others.
+	// References caches the objects that a spec refers to, such as ConfigMaps.
 	References cache.Cache
-	// Schema compares the definition of ClusterPolicy with the operator's own.
+	// Schema compares the ClusterPolicy CRD of the cluster with that of this release.
 	Schema *observe.Schema
-	// Kinds are those that other projects define.
-	Kinds *OptionalKinds
-	// Meter takes what Prometheus is told.
-	Meter *metrics.Meter
-	Clock clock.PassiveClock
-	// Timing are the waits.
+	// OptionalKinds watches kinds whose CRDs other projects install.
+	OptionalKinds *OptionalKinds
+	// Meter takes the numbers for Prometheus.
+	Meter  *metrics.Meter
+	Clock  clock.PassiveClock
 	Timing Timing
 }
 
 // Reconciler makes the cluster follow the policy in force.
 type Reconciler struct {
 	Options
-	drafts drafts
-	doubt  doubt
-	// vanished is the policy in force as the cache has it, where the API server had none.
-	vanished vanished
-	// nodes is how many the last pass has seen.
+	caches        caches
+	schemaGuard   schemaGuard
+	deletedPolicy deletedPolicy
+	// nodes is the number of nodes in the last pass.
 	nodes atomic.Int64
 }
 
-// New returns a Reconciler that is complete.
+// New returns a Reconciler.
 func New(options Options) *Reconciler { return &Reconciler{Options: options} }
 
-// Reconcile makes one pass: observe, plan, render, apply, status. The status is written on every path, also after a
+// Reconcile runs one pass: observe, plan, render, apply, status. close writes the status on every path, also after a
 // failure.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (result reconcile.Result, err error) {
 	s := r.newScope()
@@ -98,29 +96,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (result
 // SetupWithManager registers the controller and its watches.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	b := ctrl.NewControllerManagedBy(mgr).Named("clusterpolicy").
-		Watches(&v1.ClusterPolicy{}, after(func() time.Duration { return 0 }), builder.WithPredicates(observe.PolicyChanges())).
-		WatchesRawSource(source.Channel(r.Fleet.Changed(), r.afterBatch())).
-		WatchesRawSource(source.Channel(r.Applier.Events(), r.afterBatch())).
-		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), r.afterBatch())).
-		WatchesRawSource(source.Channel(r.Kinds.Events(), r.afterBatch())).
-		Watches(observe.Definition(), r.afterBatch(), builder.WithPredicates(definitionInUse()))
+		Watches(&v1.ClusterPolicy{}, enqueueAfter(func() time.Duration { return 0 }),
+			builder.WithPredicates(observe.PolicyChanges())).
+		WatchesRawSource(source.Channel(r.Fleet.Changed(), r.debounced())).
+		WatchesRawSource(source.Channel(r.Applier.Events(), r.debounced())).
+		WatchesRawSource(source.Channel(r.DriverToolkit.Events(), r.debounced())).
+		WatchesRawSource(source.Channel(r.OptionalKinds.Events(), r.debounced())).
+		Watches(observe.Definition(), r.debounced(), builder.WithPredicates(relevantDefinitions()))
 	for _, kind := range render.Kinds() {
-		b = b.Watches(kind, r.afterBatch())
+		b = b.Watches(kind, r.debounced())
 	}
 	for _, kind := range observe.ReferenceKinds() {
-		b = b.WatchesRawSource(source.Kind(r.References, kind, r.afterBatch(), observe.ContentChanges()))
+		b = b.WatchesRawSource(source.Kind(r.References, kind, r.debounced(), observe.ContentChanges()))
 	}
 	return b.WithOptions(controller.Options{
-		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.Timing.FirstRetry, r.Timing.LastRetry),
+		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+			r.Timing.FirstRetry, r.Timing.LastRetry),
 	}).Complete(r)
 }
 
-// afterBatch enqueues the pass for any event, after the batching delay.
-func (r *Reconciler) afterBatch() handler.EventHandler {
-	return after(func() time.Duration { return r.Timing.batch(int(r.nodes.Load())) })
+// debounced enqueues a pass for any event, after the debounce time.
+func (r *Reconciler) debounced() handler.EventHandler {
+	return enqueueAfter(func() time.Duration { return r.Timing.debounce(int(r.nodes.Load())) })
 }
 
-func after(delay func() time.Duration) handler.EventHandler {
+func enqueueAfter(delay func() time.Duration) handler.EventHandler {
 	return requeue.After(func(client.Object) time.Duration { return delay() },
-		func(client.Object) []reconcile.Request { return []reconcile.Request{theCluster} })
+		func(client.Object) []reconcile.Request { return []reconcile.Request{clusterRequest} })
 }

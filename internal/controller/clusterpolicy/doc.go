@@ -1,14 +1,16 @@
-// Package clusterpolicy is the pass: observe, plan, render, apply, status. It makes the cluster follow the policy in
-// force, publishes what nodes are assessed by, and aggregates the entries of the fleet; it assesses no node and reads no
-// pod. It writes through package apply and package status only, and knows no operand.
+// Package clusterpolicy runs the pass, one reconcile of the whole cluster: observe, plan, render, apply, status. It
+// applies the policy in force, publishes the basis that nodes are assessed by, and aggregates the entries of the
+// fleet into the status.
 //
-// What it keeps from pass to pass is in drafts: the plan and the rendered objects, each with all that it was made of. The
-// comment of package controller has the table of all that is kept.
+// It assesses no node, reads no pod but those that keep the name of a DaemonSet in use, and has no code for particular
+// operands. It writes only with packages apply and statuswriter.
+//
+// State between passes: caches, schemaGuard and deletedPolicy. The comment of package controller lists all state and
+// what losing it costs.
 package clusterpolicy
 
-// What the pass reads and writes. The objects of the stack are made by server-side apply, which
-// needs the verbs create and patch; get is for names that the cache does not hold. A right to namespaces in a
-// namespaced role is one to that namespace alone.
+// Permissions of the pass. Server-side apply needs the verbs create and patch; get is for objects that are not in the
+// cache. In a Role, the resource namespaces is the namespace of the Role alone.
 // +kubebuilder:rbac:groups=nvidia.com,resources=clusterpolicies,verbs=list;watch
 // +kubebuilder:rbac:groups=nvidia.com,resources=clusterpolicies/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch

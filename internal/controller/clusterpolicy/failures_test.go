@@ -20,32 +20,33 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/observe"
 )
 
-// The specs of this container share a cluster in which all is well before each of them.
+// The specs of this container share a cluster, which is ready before each of them.
 var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
-	var b *bed
+	var env *testEnv
 
-	BeforeAll(func() { b = newBed(migNode("a")) })
+	BeforeAll(func() { env = newEnv(migNode("a")) })
 	BeforeEach(func(ctx SpecContext) {
-		b.answers(nil)
-		b.restore(ctx)
-		b.settle(ctx)
+		env.onCall(nil)
+		env.resetPolicy(ctx)
+		env.settle(ctx)
 	})
 
-	// The pass cannot go on after these.
-	DescribeTable("while the cluster is observed", func(ctx SpecContext, what string) {
+	// The pass ends after these.
+	DescribeTable("while the cluster is read", func(ctx SpecContext, op string) {
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
-		before := b.policy(ctx)
-		failed := b.failOnce(what, 1)
-		_, err := b.after(ctx, longer)
-		Expect(failed().what).To(Equal(what))
-		Expect(err).To(MatchError(errRefused))
-		Expect(b.writes()).To(HaveEach(Or(HavePrefix("update status"), HavePrefix("create Event"))), "nothing is decided")
-		policy := b.policy(ctx)
+		before := env.policy(ctx)
+		failed := env.failOnce(op, 1)
+		_, err := env.reconcileAfter(ctx, statusInterval)
+		Expect(failed().op).To(Equal(op))
+		Expect(err).To(MatchError(errInjected))
+		Expect(env.takeWrites()).To(HaveEach(Or(HavePrefix("update status"), HavePrefix("create Event"))),
+			"nothing is applied")
+		policy := env.policy(ctx)
 		Expect(condition(policy, v1.ConditionReady)).To(Equal("False ReconcileFailed"))
-		Expect(message(policy, v1.ConditionReady)).To(ContainSubstring(errRefused.Error()))
-		Expect(policy.Status.Operands).To(Equal(before.Status.Operands), "what was known stands")
+		Expect(message(policy, v1.ConditionReady)).To(ContainSubstring(errInjected.Error()))
+		Expect(policy.Status.Operands).To(Equal(before.Status.Operands), "the status of operands is kept")
 		Expect(policy.Status.NodeSummary).To(Equal(before.Status.NodeSummary))
-		b.pass(ctx, time.Second)
+		env.pass(ctx, time.Second)
 		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil())
 	},
 		Entry(nil, "cached list DaemonSet"),
@@ -53,17 +54,17 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Entry(nil, "reference get ValidatingAdmissionPolicyBinding"),
 	)
 
-	// Whether a write of the policy loses fields is not known then.
-	DescribeTable("while it is found out whether the spec is whole", func(ctx SpecContext, what string) {
-		b.edit(ctx, noExporter)
-		before := b.policy(ctx)
-		failed := b.failOnce(what, 1)
-		_, err := b.after(ctx, longer)
-		Expect(failed().what).To(Equal(what))
-		Expect(err).To(MatchError(errRefused))
-		Expect(b.writes()).To(BeEmpty())
-		Expect(b.policy(ctx).ResourceVersion).To(Equal(before.ResourceVersion))
-		b.pass(ctx, time.Second)
+	// A write of the policy might drop fields then.
+	DescribeTable("while the spec is checked for missing fields", func(ctx SpecContext, op string) {
+		env.editSpec(ctx, disableExporter)
+		before := env.policy(ctx)
+		failed := env.failOnce(op, 1)
+		_, err := env.reconcileAfter(ctx, statusInterval)
+		Expect(failed().op).To(Equal(op))
+		Expect(err).To(MatchError(errInjected))
+		Expect(env.takeWrites()).To(BeEmpty())
+		Expect(env.policy(ctx).ResourceVersion).To(Equal(before.ResourceVersion))
+		env.pass(ctx, time.Second)
 		Expect(daemonSet(ctx, exporterName)).To(BeNil(), "the spec is applied")
 	},
 		Entry(nil, "cached list Service"),
@@ -71,76 +72,83 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Entry(nil, "live get CustomResourceDefinition"),
 	)
 
-	DescribeTable("beside the operands", func(ctx SpecContext, what string, nth int, prepare func(context.Context, *bed)) {
+	DescribeTable("that concerns no single operand", func(
+		ctx SpecContext, op string, nth int, prepare func(context.Context, *testEnv),
+	) {
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
-		prepare(ctx, b)
-		failed := b.failOnce(what, nth)
-		_, err := b.after(ctx, longer)
-		Expect(failed().what).To(Equal(what))
-		Expect(err).To(MatchError(errRefused))
-		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil(), "all else is done")
-		policy := b.policy(ctx)
+		prepare(ctx, env)
+		failed := env.failOnce(op, nth)
+		_, err := env.reconcileAfter(ctx, statusInterval)
+		Expect(failed().op).To(Equal(op))
+		Expect(err).To(MatchError(errInjected))
+		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil(), "the pass continues")
+		policy := env.policy(ctx)
 		Expect(condition(policy, v1.ConditionReady)).To(Equal("False ReconcileFailed"))
-		Expect(message(policy, v1.ConditionReady)).To(ContainSubstring(errRefused.Error()))
+		Expect(message(policy, v1.ConditionReady)).To(ContainSubstring(errInjected.Error()))
 		Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation))
-		b.settle(ctx)
-		Expect(b.reconciler.Applier.RetryAfter()).To(BeZero())
+		env.settle(ctx)
+		Expect(env.reconciler.Applier.RetryAfter()).To(BeZero())
 	},
-		Entry(nil, "cached get CustomResourceDefinition", 1, nothing),
-		Entry(nil, "live get CustomResourceDefinition", 1, forgetSchema),
-		Entry(nil, "live get Namespace", 1, podSecurity),
-		Entry(nil, "apply Namespace", 1, podSecurity),
-		Entry(nil, "cached list ConfigMap", 1, nothing),
-		Entry("cached list Service, by the prune", "cached list Service", 2, nothing),
-		Entry(nil, "cached list RuntimeClass", 1, nothing),
-		Entry("cached list DaemonSet, by the prune", "cached list DaemonSet", 2, nothing),
+		Entry(nil, "cached get CustomResourceDefinition", 1, noPreparation),
+		Entry(nil, "live get CustomResourceDefinition", 1, resetSchema),
+		Entry(nil, "live get Namespace", 1, enablePodSecurity),
+		Entry(nil, "apply Namespace", 1, enablePodSecurity),
+		Entry(nil, "cached list ConfigMap", 1, noPreparation),
+		Entry("cached list Service, while pruning", "cached list Service", 2, noPreparation),
+		Entry(nil, "cached list RuntimeClass", 1, noPreparation),
+		Entry("cached list DaemonSet, while pruning", "cached list DaemonSet", 2, noPreparation),
 	)
 
-	DescribeTable("of a deletion", func(ctx SpecContext, what string, off func(*v1.ClusterPolicySpec), kind client.Object) {
-		b.edit(ctx, off)
-		failed := b.failOnce(what, 1)
-		_, err := b.after(ctx, longer)
-		Expect(err).To(MatchError(And(ContainSubstring("removing what is no longer wanted"), ContainSubstring(failed().name))))
-		b.taken()
-		Expect(err).To(MatchError(errRefused))
+	DescribeTable("while an object is pruned", func(
+		ctx SpecContext, op string, off func(*v1.ClusterPolicySpec), kind client.Object,
+	) {
+		env.editSpec(ctx, off)
+		failed := env.failOnce(op, 1)
+		_, err := env.reconcileAfter(ctx, statusInterval)
+		Expect(err).To(MatchError(And(
+			ContainSubstring("deleting objects that are no longer needed"), ContainSubstring(failed().name),
+		)))
+		env.takeCalls()
+		Expect(err).To(MatchError(errInjected))
 		Expect(exists(ctx, kind, failed().name)).To(BeTrue())
-		Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal("False ReconcileFailed"))
-		_, err = b.after(ctx, 999*time.Millisecond)
-		Expect(err).To(MatchError(errRefused), "the deletion is held back")
-		Expect(b.taken()).NotTo(ContainElement(failed()))
-		b.pass(ctx, time.Millisecond)
+		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("False ReconcileFailed"))
+		_, err = env.reconcileAfter(ctx, 999*time.Millisecond)
+		Expect(err).To(MatchError(errInjected), "the deletion is in its back-off")
+		Expect(env.takeCalls()).NotTo(ContainElement(failed()))
+		env.pass(ctx, time.Millisecond)
 		Expect(exists(ctx, kind, failed().name)).To(BeFalse())
 	},
-		Entry(nil, "delete ConfigMap", noMIG, &corev1.ConfigMap{}),
-		Entry(nil, "delete DaemonSet", noDriver, &appsv1.DaemonSet{}),
-		Entry(nil, "delete Service", noExporter, &corev1.Service{}),
-		Entry(nil, "delete RuntimeClass", noCDI, &nodev1.RuntimeClass{}),
+		Entry(nil, "delete ConfigMap", disableMIGManager, &corev1.ConfigMap{}),
+		Entry(nil, "delete DaemonSet", disableDriver, &appsv1.DaemonSet{}),
+		Entry(nil, "delete Service", disableExporter, &corev1.Service{}),
+		Entry(nil, "delete RuntimeClass", disableCDI, &nodev1.RuntimeClass{}),
 	)
 
-	DescribeTable("of an object", func(ctx SpecContext, what string, kind client.Object, name, of string) {
-		Expect(remove(ctx, kind, name)).To(Succeed())
+	DescribeTable("while an object is applied", func(ctx SpecContext, op string, kind client.Object, name, of string) {
+		Expect(deleteObject(ctx, kind, name)).To(Succeed())
 		var failed []string
-		b.answers(func(_ context.Context, made call) error {
-			if made != (call{what: what, name: name}) {
+		env.onCall(func(_ context.Context, c call) error {
+			if c != (call{op: op, name: name}) {
 				return nil
 			}
-			failed = append(failed, made.String())
-			return errRefused
+			failed = append(failed, c.String())
+			return errInjected
 		})
-		Expect(b.pass(ctx, longer)).To(And(BeNumerically(">", 0), BeNumerically("<=", 2*time.Second)), "an assessment or a retry is due")
+		Expect(env.pass(ctx, statusInterval)).To(And(BeNumerically(">", 0), BeNumerically("<=", 2*time.Second)),
+			"requeued for an assessment or a retry")
 		Expect(failed).To(HaveLen(1))
-		b.roll(ctx)
-		b.assess(ctx)
-		if strings.HasPrefix(what, "cached ") {
-			Expect(b.pass(ctx, 0)).To(Equal(2*time.Second), "a read of the cache is tried in each pass")
+		env.rollOut(ctx)
+		env.assessNodes(ctx)
+		if strings.HasPrefix(op, "cached ") {
+			Expect(env.pass(ctx, 0)).To(Equal(2*time.Second), "reads of the cache have no back-off")
 		} else {
-			Expect(b.pass(ctx, 0)).To(Equal(time.Second), "the back-off of the object")
-			Expect(failed).To(HaveLen(1), "the call is held back")
+			Expect(env.pass(ctx, 0)).To(Equal(time.Second), "the back-off of the object")
+			Expect(failed).To(HaveLen(1), "the call is in its back-off")
 		}
-		policy := b.policy(ctx)
+		policy := env.policy(ctx)
 		Expect(operandOf(policy, of)).To(And(
 			HaveField("State", v1.OperandError), HaveField("Reason", v1.ReasonReconcileFailed),
-			HaveField("Message", ContainSubstring(errRefused.Error())),
+			HaveField("Message", ContainSubstring(errInjected.Error())),
 		))
 		Expect(condition(policy, v1.ConditionReady)).To(Equal("False ReconcileFailed"))
 		for _, other := range policy.Status.Operands {
@@ -148,11 +156,11 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 				Expect(other.State).NotTo(Equal(v1.OperandError), other.Name)
 			}
 		}
-		b.answers(nil)
-		b.pass(ctx, 2*time.Second)
+		env.onCall(nil)
+		env.pass(ctx, 2*time.Second)
 		Expect(exists(ctx, kind, name)).To(BeTrue())
-		b.settle(ctx)
-		Expect(b.reconciler.Applier.RetryAfter()).To(BeZero())
+		env.settle(ctx)
+		Expect(env.reconciler.Applier.RetryAfter()).To(BeZero())
 	},
 		Entry(nil, "cached get ConfigMap", &corev1.ConfigMap{}, clientsName, "mig-manager"),
 		Entry(nil, "live get ConfigMap", &corev1.ConfigMap{}, clientsName, "mig-manager"),
@@ -168,222 +176,234 @@ var _ = Describe("A call that fails once", Ordered, ContinueOnFailure, func() {
 		Entry(nil, "apply DaemonSet", &appsv1.DaemonSet{}, pluginName, "device-plugin"),
 	)
 
-	It("of a RuntimeClass holds back the operands that need it", func(ctx SpecContext) {
-		Expect(remove(ctx, &nodev1.RuntimeClass{}, "nvidia")).To(Succeed())
+	It("while a RuntimeClass is applied skips the operands that need it", func(ctx SpecContext) {
+		Expect(deleteObject(ctx, &nodev1.RuntimeClass{}, "nvidia")).To(Succeed())
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
 		Expect(admin.Delete(ctx, daemonSet(ctx, driverName))).To(Succeed())
-		b.failOnce("apply RuntimeClass", 1)
-		b.pass(ctx, longer)
+		env.failOnce("apply RuntimeClass", 1)
+		env.pass(ctx, statusInterval)
 		Expect(daemonSet(ctx, pluginName)).To(BeNil())
-		Expect(daemonSet(ctx, driverName)).NotTo(BeNil(), "it needs none")
-		Expect(daemonSet(ctx, exporterName)).NotTo(BeNil(), "nothing is removed that is merely held back")
-		b.report(ctx)
-		Expect(operandOf(b.policy(ctx), "device-plugin")).To(And(
+		Expect(daemonSet(ctx, driverName)).NotTo(BeNil(), "it needs no RuntimeClass")
+		Expect(daemonSet(ctx, exporterName)).NotTo(BeNil(), "a skipped operand keeps its objects")
+		env.reportStatus(ctx)
+		Expect(operandOf(env.policy(ctx), "device-plugin")).To(And(
 			HaveField("State", v1.OperandWaiting), HaveField("Reason", v1.ReasonWaitingForOperand),
 		))
 	})
 
-	It("of a new DaemonSet keeps the one that it replaces", func(ctx SpecContext) {
+	It("while a new DaemonSet is applied keeps the one that it replaces", func(ctx SpecContext) {
 		old := daemonSet(ctx, driverName).Name
-		b.upgrade("22.04")
-		failed := b.failOnce("apply DaemonSet", 1)
-		b.pass(ctx, longer)
+		env.setOSVersion("22.04")
+		failed := env.failOnce("apply DaemonSet", 1)
+		env.pass(ctx, statusInterval)
 		Expect(failed().name).To(HavePrefix("nvidia-driver-daemonset-ubuntu22.04"))
 		Expect(daemonSet(ctx, old)).NotTo(BeNil())
-		b.pass(ctx, time.Second)
+		env.pass(ctx, time.Second)
 		Expect(daemonSet(ctx, failed().name)).NotTo(BeNil())
 		Expect(daemonSet(ctx, old)).To(BeNil())
-		b.upgrade("24.04")
+		env.setOSVersion("24.04")
 	})
 
-	DescribeTable("of who has the name of the driver's DaemonSet holds back the driver", func(ctx SpecContext, what string) {
+	DescribeTable("while the name of the driver's DaemonSet is looked up skips the driver", func(
+		ctx SpecContext, op string,
+	) {
 		Expect(admin.Delete(ctx, daemonSet(ctx, driverName))).To(Succeed())
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
-		b.answers(func(_ context.Context, made call) error {
-			if made.what != what || made.name != "" && made.name != driverName {
+		env.onCall(func(_ context.Context, c call) error {
+			if c.op != op || c.name != "" && c.name != driverName {
 				return nil
 			}
-			return errRefused
+			return errInjected
 		})
-		_, err := b.after(ctx, longer)
-		Expect(err).To(MatchError(errRefused), "so that it is tried again")
+		_, err := env.reconcileAfter(ctx, statusInterval)
+		Expect(err).To(MatchError(errInjected), "so that it is retried")
 		Expect(daemonSet(ctx, driverName)).To(BeNil())
-		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil(), "all else is done")
-		b.answers(nil)
-		b.settle(ctx)
+		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil(), "the pass continues")
+		env.onCall(nil)
+		env.settle(ctx)
 		Expect(daemonSet(ctx, driverName)).NotTo(BeNil())
 	},
 		Entry(nil, "live get DaemonSet"),
 		Entry(nil, "live list Pod"),
 	)
 
-	It("of the removal of what others have added to a placement is tried again", func(ctx SpecContext) {
+	It("while a placement is repaired is retried", func(ctx SpecContext) {
+		preferences := func() []corev1.PreferredSchedulingTerm {
+			affinity := daemonSet(ctx, driverName).Spec.Template.Spec.Affinity
+			return affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+		}
 		ds := daemonSet(ctx, driverName)
-		preferred := []corev1.PreferredSchedulingTerm{{Weight: 1, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
-			{Key: "a", Operator: corev1.NodeSelectorOpExists},
-		}}}}
+		preferred := []corev1.PreferredSchedulingTerm{
+			{Weight: 1, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: "a", Operator: corev1.NodeSelectorOpExists},
+			}}},
+		}
 		ds.Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = preferred
-		Expect(admin.Update(ctx, ds, client.FieldOwner("somebody"))).To(Succeed())
-		b.failOnce("patch DaemonSet", 1)
-		b.pass(ctx, longer)
-		Expect(daemonSet(ctx, driverName).Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution).To(Equal(preferred))
-		Expect(b.reconciler.Applier.RetryAfter()).To(BeNumerically(">", 0))
-		b.settle(ctx)
-		Expect(daemonSet(ctx, driverName).Spec.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution).To(BeEmpty())
+		Expect(admin.Update(ctx, ds, client.FieldOwner("other"))).To(Succeed())
+		env.failOnce("patch DaemonSet", 1)
+		env.pass(ctx, statusInterval)
+		Expect(preferences()).To(Equal(preferred))
+		Expect(env.reconciler.Applier.RetryAfter()).To(BeNumerically(">", 0))
+		env.settle(ctx)
+		Expect(preferences()).To(BeEmpty())
 	})
 
-	It("of the list of policies is returned", func(ctx SpecContext) {
-		b.failOnce("cached list ClusterPolicy", 1)
-		_, err := b.after(ctx, longer)
-		Expect(err).To(And(MatchError(errRefused), MatchError(ContainSubstring("listing ClusterPolicies"))))
-		Expect(b.taken()).To(ConsistOf(call{what: "cached list ClusterPolicy"}))
-		Expect(b.pass(ctx, time.Second)).To(BeZero())
+	It("while policies are listed is returned", func(ctx SpecContext) {
+		env.failOnce("cached list ClusterPolicy", 1)
+		_, err := env.reconcileAfter(ctx, statusInterval)
+		Expect(err).To(And(MatchError(errInjected), MatchError(ContainSubstring("listing ClusterPolicies"))))
+		Expect(env.takeCalls()).To(ConsistOf(call{op: "cached list ClusterPolicy"}))
+		Expect(env.pass(ctx, time.Second)).To(BeZero())
 	})
 
-	It("of the labels that the namespace no longer needs is returned without a policy", func(ctx SpecContext) {
-		podSecurity(ctx, b)
-		b.settle(ctx)
-		Expect(admin.Delete(ctx, b.policy(ctx))).To(Succeed())
-		b.failOnce("live get Namespace", 1)
-		_, err := b.after(ctx, 0)
-		Expect(err).To(MatchError(errRefused))
-		b.pass(ctx, time.Second)
+	It("while the labels of the namespace are removed is returned, without a policy", func(ctx SpecContext) {
+		enablePodSecurity(ctx, env)
+		env.settle(ctx)
+		Expect(admin.Delete(ctx, env.policy(ctx))).To(Succeed())
+		env.failOnce("live get Namespace", 1)
+		_, err := env.reconcileAfter(ctx, 0)
+		Expect(err).To(MatchError(errInjected))
+		env.pass(ctx, time.Second)
 		Expect(namespaceLabels(ctx)).NotTo(HaveKey(labels.PodSecurity()[0]))
 	})
 
-	It("of an Event changes nothing else", func(ctx SpecContext) {
-		b.answers(func(_ context.Context, made call) error {
-			if made.what == "create Event" || made.what == "cached list DaemonSet" {
-				return errRefused
+	It("while an Event is created changes nothing else", func(ctx SpecContext) {
+		env.onCall(func(_ context.Context, c call) error {
+			if c.op == "create Event" || c.op == "cached list DaemonSet" {
+				return errInjected
 			}
 			return nil
 		})
-		_, err := b.after(ctx, longer)
+		_, err := env.reconcileAfter(ctx, statusInterval)
 		Expect(err).To(MatchError(ContainSubstring("listing DaemonSets")))
-		Expect(b.writes()).To(HaveExactElements(HavePrefix("create Event policy."), Equal("update status ClusterPolicy policy")))
-		Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal("False ReconcileFailed"))
+		Expect(env.takeWrites()).To(HaveExactElements(
+			HavePrefix("create Event policy."), Equal("update status ClusterPolicy policy"),
+		))
+		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("False ReconcileFailed"))
 	})
 
-	It("of the list of Events is repeated when the next look is due", func(ctx SpecContext) {
-		b.refusePods(ctx, pluginName)
-		b.pass(ctx, 0)
-		b.failOnce("live list Event", 1)
-		Expect(b.pass(ctx, 5*time.Second)).To(Equal(10 * time.Second))
-		Expect(b.fleet.Basis().Stack.CreateFailures).To(BeEmpty())
-		Expect(condition(b.policy(ctx), v1.ConditionReady)).NotTo(Equal("False ReconcileFailed"))
-		b.pass(ctx, 10*time.Second)
-		Expect(b.fleet.Basis().Stack.CreateFailures).To(HaveKey(pluginName))
+	It("while Events are listed is retried when the next list is due", func(ctx SpecContext) {
+		env.failPodCreation(ctx, pluginName)
+		env.pass(ctx, 0)
+		env.failOnce("live list Event", 1)
+		Expect(env.pass(ctx, 5*time.Second)).To(Equal(10 * time.Second))
+		Expect(env.fleet.Basis().Stack.CreateFailures).To(BeEmpty())
+		Expect(condition(env.policy(ctx), v1.ConditionReady)).NotTo(Equal("False ReconcileFailed"))
+		env.pass(ctx, 10*time.Second)
+		Expect(env.fleet.Basis().Stack.CreateFailures).To(HaveKey(pluginName))
 	})
 
-	It("of the status is returned", func(ctx SpecContext) {
-		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
-		b.pass(ctx, longer)
-		b.assess(ctx)
-		b.failOnce("update status ClusterPolicy", 1)
-		_, err := b.after(ctx, 0)
-		Expect(err).To(And(MatchError(errRefused), MatchError(ContainSubstring("writing status of ClusterPolicy policy"))))
-		b.pass(ctx, 0)
-		Expect(b.policy(ctx).Status.ObservedGeneration).To(Equal(b.policy(ctx).Generation))
+	It("while the status is written is returned", func(ctx SpecContext) {
+		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
+		env.pass(ctx, statusInterval)
+		env.assessNodes(ctx)
+		env.failOnce("update status ClusterPolicy", 1)
+		_, err := env.reconcileAfter(ctx, 0)
+		Expect(err).To(And(MatchError(errInjected), MatchError(ContainSubstring("writing status of ClusterPolicy policy"))))
+		env.pass(ctx, 0)
+		Expect(env.policy(ctx).Status.ObservedGeneration).To(Equal(env.policy(ctx).Generation))
 	})
 
-	It("of the status by a conflict is repeated when the cache shows the change", func(ctx SpecContext) {
-		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
-		b.pass(ctx, longer)
-		b.assess(ctx)
+	It("while the status is written is retried with the changed policy after a conflict", func(ctx SpecContext) {
+		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
+		env.pass(ctx, statusInterval)
+		env.assessNodes(ctx)
 		conflict := apierrors.NewConflict(schema.GroupResource{Resource: "clusterpolicies"}, "policy", fmt.Errorf("changed"))
-		b.answers(func(_ context.Context, made call) error {
-			if made.what == "update status ClusterPolicy" {
+		env.onCall(func(_ context.Context, c call) error {
+			if c.op == "update status ClusterPolicy" {
 				return conflict
 			}
 			return nil
 		})
-		Expect(b.pass(ctx, 0)).To(Equal(time.Second))
-		_, err := b.after(ctx, 0)
-		Expect(err).To(MatchError(conflict), "one more from the same version backs off as an error does")
+		Expect(env.pass(ctx, 0)).To(Equal(time.Second))
+		_, err := env.reconcileAfter(ctx, 0)
+		Expect(err).To(MatchError(conflict), "a second conflict with the same version has a back-off")
 	})
 
-	It("of the status of a policy that is gone ends the writes until the cache shows it", func(ctx SpecContext) {
-		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
-		b.pass(ctx, longer)
-		b.assess(ctx)
-		b.answers(func(_ context.Context, made call) error {
-			if made.what == "update status ClusterPolicy" {
+	It("while the status of a deleted policy is written stops writes until the cache is current", func(ctx SpecContext) {
+		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
+		env.pass(ctx, statusInterval)
+		env.assessNodes(ctx)
+		env.onCall(func(_ context.Context, c call) error {
+			if c.op == "update status ClusterPolicy" {
 				return apierrors.NewNotFound(schema.GroupResource{Resource: "clusterpolicies"}, "policy")
 			}
 			return nil
 		})
-		_, err := b.after(ctx, 0)
+		_, err := env.reconcileAfter(ctx, 0)
 		Expect(err).To(MatchError(apierrors.IsNotFound, "NotFound"))
-		b.taken()
-		Expect(b.pass(ctx, 0)).To(Equal(5 * time.Second))
-		Expect(b.taken()).To(HaveEach(WithTransform(func(made call) string { return made.what }, HavePrefix("cached "))))
-		b.answers(nil)
-		b.pass(ctx, 6*time.Second)
-		Expect(b.policy(ctx).Status.ObservedGeneration).To(Equal(b.policy(ctx).Generation))
+		env.takeCalls()
+		Expect(env.pass(ctx, 0)).To(Equal(5 * time.Second))
+		Expect(env.takeCalls()).To(HaveEach(WithTransform(func(c call) string { return c.op }, HavePrefix("cached "))))
+		env.onCall(nil)
+		env.pass(ctx, 6*time.Second)
+		Expect(env.policy(ctx).Status.ObservedGeneration).To(Equal(env.policy(ctx).Generation))
 	})
 
-	It("of the status of an ignored policy is returned, and the one in force has its own", func(ctx SpecContext) {
-		b.create(ctx, "second", v1.ClusterPolicySpec{})
-		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
-		refuse := func(_ context.Context, made call) error {
-			if made == (call{what: "update status ClusterPolicy", name: "second"}) {
-				return errRefused
+	It("while the status of an ignored policy is written is returned", func(ctx SpecContext) {
+		env.createPolicy(ctx, "second", v1.ClusterPolicySpec{})
+		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
+		fail := func(_ context.Context, c call) error {
+			if c == (call{op: "update status ClusterPolicy", name: "second"}) {
+				return errInjected
 			}
 			return nil
 		}
-		b.answers(refuse)
-		_, err := b.after(ctx, longer)
-		Expect(err).To(MatchError(errRefused), "also while nodes are being assessed")
-		Expect(b.policy(ctx).Status.ObservedGeneration).NotTo(Equal(b.policy(ctx).Generation))
-		b.assess(ctx)
-		_, err = b.after(ctx, longer)
-		Expect(err).To(MatchError(errRefused))
-		Expect(b.policy(ctx).Status.ObservedGeneration).To(Equal(b.policy(ctx).Generation))
-		Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"))
-		b.answers(nil)
-		b.pass(ctx, longer)
-		Expect(named(ctx, "second").Status.State).To(Equal(v1.StateIgnored))
-		Expect(admin.Delete(ctx, named(ctx, "second"))).To(Succeed())
+		env.onCall(fail)
+		_, err := env.reconcileAfter(ctx, statusInterval)
+		Expect(err).To(MatchError(errInjected), "also while nodes are being assessed")
+		Expect(env.policy(ctx).Status.ObservedGeneration).NotTo(Equal(env.policy(ctx).Generation))
+		env.assessNodes(ctx)
+		_, err = env.reconcileAfter(ctx, statusInterval)
+		Expect(err).To(MatchError(errInjected))
+		Expect(env.policy(ctx).Status.ObservedGeneration).To(Equal(env.policy(ctx).Generation))
+		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"))
+		env.onCall(nil)
+		env.pass(ctx, statusInterval)
+		Expect(getPolicy(ctx, "second").Status.State).To(Equal(v1.StateIgnored))
+		Expect(admin.Delete(ctx, getPolicy(ctx, "second"))).To(Succeed())
 	})
 })
 
-func nothing(context.Context, *bed) {}
+func noPreparation(context.Context, *testEnv) {}
 
-// forgetSchema has the definition be read anew, as after a restart.
-func forgetSchema(_ context.Context, b *bed) {
-	b.reconciler.Schema = &observe.Schema{Cached: b.reconciler.Schema.Cached, Live: b.reconciler.Schema.Live}
+// resetSchema makes the next pass read the CRD again, as after a restart.
+func resetSchema(_ context.Context, env *testEnv) {
+	env.reconciler.Schema = &observe.Schema{Cached: env.reconciler.Schema.Cached, Live: env.reconciler.Schema.Live}
 }
 
-func podSecurity(ctx context.Context, b *bed) {
+func enablePodSecurity(ctx context.Context, env *testEnv) {
 	GinkgoHelper()
-	b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.PSA = &v1.PSASpec{Enabled: new(true)} })
+	env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.PSA = &v1.PSASpec{Enabled: new(true)} })
 }
 
-func noDriver(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(false)} }
+func disableDriver(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(false)} }
 
-func noMIG(spec *v1.ClusterPolicySpec) { spec.MIGManager = &v1.MIGManagerSpec{Enabled: new(false)} }
+func disableMIGManager(spec *v1.ClusterPolicySpec) {
+	spec.MIGManager = &v1.MIGManagerSpec{Enabled: new(false)}
+}
 
-func noExporter(spec *v1.ClusterPolicySpec) {
+func disableExporter(spec *v1.ClusterPolicySpec) {
 	spec.DCGMExporter = &v1.DCGMExporterSpec{Enabled: new(false)}
 }
 
-func noCDI(spec *v1.ClusterPolicySpec) { spec.CDI = &v1.CDISpec{Enabled: new(false)} }
+func disableCDI(spec *v1.ClusterPolicySpec) { spec.CDI = &v1.CDISpec{Enabled: new(false)} }
 
-// restore makes the policy as it was before the last spec, and anew where that deleted it.
-func (b *bed) restore(ctx context.Context) {
+// resetPolicy empties the spec of the policy, and creates the policy again if a spec has deleted it.
+func (env *testEnv) resetPolicy(ctx context.Context) {
 	GinkgoHelper()
 	found := &v1.ClusterPolicyList{}
 	Expect(admin.List(ctx, found)).To(Succeed())
 	if len(found.Items) == 0 {
 		removeStack(ctx)
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		return
 	}
-	b.edit(ctx, func(spec *v1.ClusterPolicySpec) { *spec = v1.ClusterPolicySpec{} })
+	env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { *spec = v1.ClusterPolicySpec{} })
 }
 
-// remove deletes an object of the stack.
-func remove(ctx context.Context, kind client.Object, name string) error {
+// deleteObject deletes an object that the operator has installed.
+func deleteObject(ctx context.Context, kind client.Object, name string) error {
 	kind.SetName(name)
 	kind.SetNamespace(namespace)
 	if _, is := kind.(*nodev1.RuntimeClass); is {

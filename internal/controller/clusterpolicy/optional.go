@@ -19,8 +19,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/render"
 )
 
-// OptionalKinds watches the kinds that other projects define, while the cluster has their definitions. A manager runs
-// its Start.
+// OptionalKinds watches kinds of other projects, such as ServiceMonitor, while the cluster has their CRDs.
 type OptionalKinds struct {
 	watches []optionalWatch
 	changed notify.Signal
@@ -31,7 +30,7 @@ type optionalWatch struct {
 	*optional.Watch
 }
 
-// NewOptionalKinds returns one that watches nothing yet.
+// NewOptionalKinds returns an OptionalKinds without watches; Follow starts them.
 func NewOptionalKinds(c cache.Cache, mapper meta.RESTMapper, clk clock.Clock) *OptionalKinds {
 	o := &OptionalKinds{changed: notify.New()}
 	for _, kind := range render.OptionalKinds() {
@@ -42,7 +41,7 @@ func NewOptionalKinds(c cache.Cache, mapper meta.RESTMapper, clk clock.Clock) *O
 	return o
 }
 
-// Events has an event when Follow may have another answer, or an object of these kinds has changed, for one receiver.
+// Events returns the channel, for one receiver, of changes of these kinds' objects and of what Follow returns.
 func (o *OptionalKinds) Events() <-chan event.GenericEvent { return o.changed.Events() }
 
 // Start implements manager.Runnable.
@@ -55,14 +54,14 @@ func (o *OptionalKinds) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: passes are those of a leader.
+// NeedLeaderElection implements manager.LeaderElectionRunnable: only the leader runs passes.
 func (o *OptionalKinds) NeedLeaderElection() bool { return true }
 
-// Follow watches the kinds that can be used, by the definitions that the cluster has, and no other, and returns them.
-// The API server serves a kind a moment after its definition exists.
+// Follow starts and stops watches so that exactly the kinds with a CRD in definitions are watched, and returns those
+// that the API server serves. It serves a kind a moment after the CRD is created.
 //
-// As long as it is not known of one of them whether it is served, it returns none: nothing is pruned then, and an
-// object of one kind may depend on another kind.
+// While discovery has no answer for one of the kinds, Follow returns none of them: objects of these kinds are not
+// pruned then, and an object of one kind may depend on another kind.
 func (o *OptionalKinds) Follow(
 	ctx context.Context, definitions map[string]bool,
 ) (map[operand.OptionalKind]bool, error) {
@@ -71,18 +70,18 @@ func (o *OptionalKinds) Follow(
 			kind.Look()
 		}
 	}
-	available, known := map[operand.OptionalKind]bool{}, true
+	available, complete := map[operand.OptionalKind]bool{}, true
 	for _, kind := range o.watches {
 		state, err := kind.follow(ctx, definitions[kind.CRD])
 		if err != nil {
 			return nil, fmt.Errorf("watching %s objects: %w", kind.Kind, err)
 		}
-		known = known && state != optional.Unknown
+		complete = complete && state != optional.Unknown
 		if state == optional.Served {
 			available[kind.Kind] = true
 		}
 	}
-	if !known {
+	if !complete {
 		clear(available)
 	}
 	return available, nil
@@ -95,8 +94,8 @@ func (w optionalWatch) follow(ctx context.Context, defined bool) (optional.State
 	return w.Watch.Follow(ctx)
 }
 
-// kinds are those that are applied and pruned.
-func kinds(available map[operand.OptionalKind]bool) []client.Object {
+// managedKinds returns the kinds that the pass applies and prunes.
+func managedKinds(available map[operand.OptionalKind]bool) []client.Object {
 	var result []client.Object
 	for _, kind := range render.Kinds() {
 		result = append(result, kind)
@@ -109,8 +108,8 @@ func kinds(available map[operand.OptionalKind]bool) []client.Object {
 	return result
 }
 
-// definitionInUse lets pass the events of the definitions of optional kinds, and of the policy's own.
-func definitionInUse() predicate.Predicate {
+// relevantDefinitions selects the CRDs of the optional kinds and of ClusterPolicy.
+func relevantDefinitions() predicate.Predicate {
 	wanted := map[string]bool{crd.Name: true}
 	for _, kind := range render.OptionalKinds() {
 		wanted[kind.CRD] = true

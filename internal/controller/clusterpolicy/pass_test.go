@@ -16,147 +16,149 @@ import (
 )
 
 var _ = Describe("A pass without a policy", func() {
-	It("publishes that there is none, and writes nothing", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
-		Expect(b.pass(ctx, 0)).To(BeZero())
-		Expect(b.writes()).To(BeEmpty())
-		Expect(b.fleet.Basis()).To(And(HaveField("Policy", BeNil()), HaveField("Decisions", BeNil())))
-		Expect(b.fleet.Published()).To(Receive())
+	It("publishes a basis without a policy, and writes nothing", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		Expect(env.pass(ctx, 0)).To(BeZero())
+		Expect(env.takeWrites()).To(BeEmpty())
+		Expect(env.fleet.Basis()).To(And(HaveField("Policy", BeNil()), HaveField("Decisions", BeNil())))
+		Expect(env.fleet.Published()).To(Receive())
 	})
 
-	It("gives up the labels of the namespace", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
-		b.settle(ctx)
+	It("removes the labels of the namespace", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
+		env.settle(ctx)
 		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(labels.PodSecurity()[0], labels.PodSecurityPrivileged))
-		Expect(admin.Delete(ctx, b.policy(ctx))).To(Succeed())
-		b.pass(ctx, time.Second)
-		Expect(b.writes()).To(ConsistOf("apply Namespace " + namespace))
+		Expect(admin.Delete(ctx, env.policy(ctx))).To(Succeed())
+		env.pass(ctx, time.Second)
+		Expect(env.takeWrites()).To(ConsistOf("apply Namespace " + namespace))
 		Expect(namespaceLabels(ctx)).NotTo(HaveKey(labels.PodSecurity()[0]))
 		removeStack(ctx)
-		b.pass(ctx, time.Second)
-		Expect(b.taken()).To(ConsistOf(call{what: "cached list ClusterPolicy"}, call{what: "cached list DaemonSet"},
-			call{what: "cached get CustomResourceDefinition", name: "clusterpolicies.nvidia.com"}), "nothing but the caches is read")
+		env.pass(ctx, time.Second)
+		Expect(env.takeCalls()).To(ConsistOf(call{op: "cached list ClusterPolicy"}, call{op: "cached list DaemonSet"},
+			call{op: "cached get CustomResourceDefinition", name: "clusterpolicies.nvidia.com"}), "only the caches are read")
 	})
 
-	It("puts back the labels of the namespace that an administrator had set", func(ctx SpecContext) {
+	It("restores the labels of the namespace that an administrator had set", func(ctx SpecContext) {
 		enforce, warn := labels.PodSecurity()[0], labels.PodSecurity()[2]
 		home := &corev1.Namespace{}
 		Expect(admin.Get(ctx, client.ObjectKey{Name: namespace}, home)).To(Succeed())
 		home.Labels[enforce], home.Labels[warn] = "baseline", labels.PodSecurityPrivileged
 		Expect(admin.Update(ctx, home, client.FieldOwner("kubectl-edit"))).To(Succeed())
-		b := newBed(gpuNode("a"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
-		b.settle(ctx)
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
+		env.settle(ctx)
 		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(enforce, labels.PodSecurityPrivileged))
 
-		Expect(admin.Delete(ctx, b.policy(ctx))).To(Succeed())
-		failed := b.failOnce("patch Namespace", 1)
-		_, err := b.after(ctx, time.Second)
+		Expect(admin.Delete(ctx, env.policy(ctx))).To(Succeed())
+		failed := env.failOnce("patch Namespace", 1)
+		_, err := env.reconcileAfter(ctx, time.Second)
 		Expect(failed().name).To(Equal(namespace))
-		Expect(err).To(MatchError(errRefused))
-		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(enforce, labels.PodSecurityPrivileged), "it is tried again")
-		b.pass(ctx, time.Second)
-		Expect(namespaceLabels(ctx)).To(And(HaveKeyWithValue(enforce, "baseline"), HaveKeyWithValue(warn, labels.PodSecurityPrivileged),
-			Not(HaveKey(labels.PodSecurity()[1]))))
+		Expect(err).To(MatchError(errInjected))
+		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(enforce, labels.PodSecurityPrivileged), "the patch is retried")
+		env.pass(ctx, time.Second)
+		Expect(namespaceLabels(ctx)).To(And(
+			HaveKeyWithValue(enforce, "baseline"), HaveKeyWithValue(warn, labels.PodSecurityPrivileged),
+			Not(HaveKey(labels.PodSecurity()[1])),
+		))
 		Expect(admin.Get(ctx, client.ObjectKey{Name: namespace}, home)).To(Succeed())
 		Expect(home.Annotations).NotTo(HaveKey(labels.PodSecurityBefore))
-		b.taken()
-		b.pass(ctx, time.Second)
-		Expect(b.writes()).To(BeEmpty())
+		env.takeCalls()
+		env.pass(ctx, time.Second)
+		Expect(env.takeWrites()).To(BeEmpty())
 	})
 
-	It("has nodes keep what they have while DaemonSets run on", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
-		b.settle(ctx)
-		Expect(admin.Delete(ctx, b.policy(ctx), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
-		b.pass(ctx, time.Second)
-		Expect(b.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Kept", true)), "it is being deleted")
-		leave(ctx)
-		b.pass(ctx, time.Second)
-		Expect(b.fleet.Basis()).To(HaveField("Kept", true))
+	It("keeps the labels of nodes while orphaned DaemonSets run", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
+		env.settle(ctx)
+		Expect(admin.Delete(ctx, env.policy(ctx), client.PropagationPolicy(metav1.DeletePropagationOrphan))).To(Succeed())
+		env.pass(ctx, time.Second)
+		Expect(env.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Kept", true)), "being deleted")
+		orphanDaemonSets(ctx)
+		env.pass(ctx, time.Second)
+		Expect(env.fleet.Basis()).To(HaveField("Kept", true))
 		Expect(namespaceLabels(ctx)).To(HaveKeyWithValue(labels.PodSecurity()[0], labels.PodSecurityPrivileged))
-		Expect(b.writes()).To(BeEmpty())
+		Expect(env.takeWrites()).To(BeEmpty())
 
 		removeStack(ctx)
-		b.pass(ctx, time.Second)
-		Expect(b.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Kept", false)))
+		env.pass(ctx, time.Second)
+		Expect(env.fleet.Basis()).To(And(HaveField("Decisions", BeNil()), HaveField("Kept", false)))
 		Expect(namespaceLabels(ctx)).NotTo(HaveKey(labels.PodSecurity()[0]))
 	})
 
-	It("publishes nothing before it knows whether DaemonSets were left", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
-		b.settle(ctx)
-		before := b.fleet.Basis()
-		Expect(admin.Delete(ctx, b.policy(ctx))).To(Succeed())
-		b.answers(func(_ context.Context, made call) error {
-			if made.what == "live list DaemonSet" {
-				return errRefused
+	It("publishes nothing if the list of DaemonSets fails", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.settle(ctx)
+		before := env.fleet.Basis()
+		Expect(admin.Delete(ctx, env.policy(ctx))).To(Succeed())
+		env.onCall(func(_ context.Context, c call) error {
+			if c.op == "live list DaemonSet" {
+				return errInjected
 			}
 			return nil
 		})
-		_, err := b.after(ctx, time.Second)
-		Expect(err).To(MatchError(errRefused))
-		Expect(b.fleet.Basis()).To(BeIdenticalTo(before))
-		b.answers(nil)
-		b.pass(ctx, time.Second)
-		Expect(b.fleet.Basis()).To(HaveField("Decisions", BeNil()))
+		_, err := env.reconcileAfter(ctx, time.Second)
+		Expect(err).To(MatchError(errInjected))
+		Expect(env.fleet.Basis()).To(BeIdenticalTo(before))
+		env.onCall(nil)
+		env.pass(ctx, time.Second)
+		Expect(env.fleet.Basis()).To(HaveField("Decisions", BeNil()))
 	})
 })
 
-// leave is the garbage collector after the deletion of a policy with --cascade=orphan.
-func leave(ctx context.Context) {
+// orphanDaemonSets acts as the garbage collector after the deletion of a policy with --cascade=orphan.
+func orphanDaemonSets(ctx context.Context) {
 	GinkgoHelper()
 	for _, ds := range daemonSets(ctx) {
 		ds.OwnerReferences = nil
 		Expect(admin.Update(ctx, ds)).To(Succeed())
 	}
-	policy := named(ctx, "policy")
+	policy := getPolicy(ctx, "policy")
 	policy.Finalizers = nil
 	Expect(admin.Update(ctx, policy)).To(Succeed())
 }
 
-var _ = Describe("A pass before all nodes are known", func() {
-	It("writes and publishes nothing, not even a status", func(ctx SpecContext) {
-		b := newBed()
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
-		Expect(b.pass(ctx, 0)).To(BeZero(), "the fleet has an event when it is hydrated")
-		Expect(b.taken()).To(ConsistOf(call{what: "cached list ClusterPolicy"}))
-		Expect(b.fleet.Basis()).To(BeNil())
-		Expect(b.policy(ctx).Status.Conditions).To(BeEmpty())
+var _ = Describe("A pass before the fleet is hydrated", func() {
+	It("writes and publishes nothing, also no status", func(ctx SpecContext) {
+		env := newEnv()
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		Expect(env.pass(ctx, 0)).To(BeZero(), "the fleet has an event when it is hydrated")
+		Expect(env.takeCalls()).To(ConsistOf(call{op: "cached list ClusterPolicy"}))
+		Expect(env.fleet.Basis()).To(BeNil())
+		Expect(env.policy(ctx).Status.Conditions).To(BeEmpty())
 	})
 })
 
 var _ = Describe("A new policy", func() {
-	It("is published before it is applied, and what pods refer to comes first", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"), migNode("b"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
-		uid := b.policy(ctx).UID
-		b.answers(func(_ context.Context, made call) error {
-			if made.isWrite() {
+	It("is published before it is applied, and objects that pods refer to are applied first", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"), migNode("b"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{PSA: &v1.PSASpec{Enabled: new(true)}})
+		uid := env.policy(ctx).UID
+		env.onCall(func(_ context.Context, c call) error {
+			if c.isWrite() {
 				defer GinkgoRecover()
-				Expect(b.fleet.Basis()).To(HaveField("Policy.UID", uid), "%s", made)
+				Expect(env.fleet.Basis()).To(HaveField("Policy.UID", uid), "%s", c)
 			}
 			return nil
 		})
-		Expect(b.pass(ctx, 0)).To(Equal(2 * time.Second))
-		var before, last []string
-		for _, write := range b.writes() {
+		Expect(env.pass(ctx, 0)).To(Equal(2 * time.Second))
+		var first, second []string
+		for _, write := range env.takeWrites() {
 			Expect(write).To(HavePrefix("apply "))
 			if strings.HasPrefix(write, "apply DaemonSet ") || strings.HasPrefix(write, "apply Service ") {
-				last = append(last, write)
+				second = append(second, write)
 				continue
 			}
-			Expect(last).To(BeEmpty(), "%s comes after those that need it", write)
-			before = append(before, write)
+			Expect(second).To(BeEmpty(), "%s must be in the first round", write)
+			first = append(first, write)
 		}
-		Expect(before).To(ConsistOf(
+		Expect(first).To(ConsistOf(
 			"apply Namespace gpu-operator", "apply ConfigMap "+clientsName, "apply ConfigMap default-mig-parted-config",
 			"apply RuntimeClass nvidia", "apply RuntimeClass nvidia-cdi", "apply RuntimeClass nvidia-legacy",
 		))
-		Expect(last).To(ConsistOf(
+		Expect(second).To(ConsistOf(
 			"apply Service gpu-operator", "apply Service nvidia-dcgm-exporter",
 			"apply DaemonSet gpu-feature-discovery", "apply DaemonSet nvidia-container-toolkit-daemonset",
 			"apply DaemonSet nvidia-dcgm-exporter", "apply DaemonSet nvidia-device-plugin-daemonset",
@@ -165,36 +167,36 @@ var _ = Describe("A new policy", func() {
 		))
 	})
 
-	It("has its status once all nodes are assessed by it", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"), gpuNode("b"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
-		b.pass(ctx, 0)
-		Expect(b.pass(ctx, time.Second)).To(BeNumerically("<=", 2*time.Second), "the DaemonSets are there now")
-		Expect(b.policy(ctx).Status.Conditions).To(BeEmpty())
-		b.assess(ctx)
-		Expect(b.pass(ctx, 0)).To(BeZero())
-		policy := b.policy(ctx)
+	It("has a status once all nodes are assessed by its basis", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"), gpuNode("b"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.pass(ctx, 0)
+		Expect(env.pass(ctx, time.Second)).To(BeNumerically("<=", 2*time.Second), "a basis with the DaemonSets is published")
+		Expect(env.policy(ctx).Status.Conditions).To(BeEmpty())
+		env.assessNodes(ctx)
+		Expect(env.pass(ctx, 0)).To(BeZero())
+		policy := env.policy(ctx)
 		Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation))
-		Expect(condition(policy, v1.ConditionReady)).To(Equal("False OperandNotReady"), "no DaemonSet is rolled out")
-		b.roll(ctx)
-		b.pass(ctx, longer)
-		Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"))
-		b.taken()
-		Expect(b.pass(ctx, longer)).To(BeZero())
-		Expect(b.writes()).To(BeEmpty())
+		Expect(condition(policy, v1.ConditionReady)).To(Equal("False OperandNotReady"), "no DaemonSet has been rolled out")
+		env.rollOut(ctx)
+		env.pass(ctx, statusInterval)
+		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"))
+		env.takeCalls()
+		Expect(env.pass(ctx, statusInterval)).To(BeZero())
+		Expect(env.takeWrites()).To(BeEmpty())
 	})
 
-	It("reports that nodes are being assessed when that takes longer", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"), gpuNode("b"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
-		b.pass(ctx, 0)
-		b.pass(ctx, time.Second)
-		b.taken()
-		Expect(b.pass(ctx, 1999*time.Millisecond)).To(Equal(time.Millisecond), "the basis with the DaemonSets is of the second pass")
-		Expect(b.writes()).To(BeEmpty())
-		b.pass(ctx, time.Millisecond)
-		Expect(b.writes()).To(ConsistOf("update status ClusterPolicy policy"))
-		policy := b.policy(ctx)
+	It("reports that nodes are still being assessed after Timing.StatusDelay", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"), gpuNode("b"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.pass(ctx, 0)
+		env.pass(ctx, time.Second)
+		env.takeCalls()
+		Expect(env.pass(ctx, 1999*time.Millisecond)).To(Equal(time.Millisecond), "counted from the basis of the second pass")
+		Expect(env.takeWrites()).To(BeEmpty())
+		env.pass(ctx, time.Millisecond)
+		Expect(env.takeWrites()).To(ConsistOf("update status ClusterPolicy policy"))
+		policy := env.policy(ctx)
 		Expect(condition(policy, v1.ConditionReady)).To(Equal("False Assessing"))
 		Expect(condition(policy, v1.ConditionProgressing)).To(Equal("True Assessing"))
 		Expect(policy.Status.ObservedGeneration).To(BeZero())
@@ -202,145 +204,150 @@ var _ = Describe("A new policy", func() {
 })
 
 var _ = Describe("An edit of the spec", func() {
-	It("is reported as being assessed after Timing.Sweep, with the old generation", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"), gpuNode("b"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
-		b.settle(ctx)
-		b.edit(ctx, func(spec *v1.ClusterPolicySpec) {
-			spec.DevicePlugin = &v1.DevicePluginSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "FAIL_ON_INIT_ERROR", Value: "false"}}}}
+	It("is reported as being assessed after Timing.StatusDelay, with the old generation", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"), gpuNode("b"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.settle(ctx)
+		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) {
+			spec.DevicePlugin = &v1.DevicePluginSpec{
+				ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "FAIL_ON_INIT_ERROR", Value: "false"}}},
+			}
 		})
-		b.pass(ctx, longer)
-		Expect(b.writes()).To(ConsistOf(record, "apply DaemonSet "+pluginName))
-		b.pass(ctx, time.Second)
-		b.pass(ctx, time.Second)
-		Expect(b.writes()).To(BeEmpty())
-		b.pass(ctx, time.Second)
-		Expect(b.writes()).To(ConsistOf("update status ClusterPolicy policy"))
-		policy := b.policy(ctx)
+		env.pass(ctx, statusInterval)
+		Expect(env.takeWrites()).To(ConsistOf(specRecordWrite, "apply DaemonSet "+pluginName))
+		env.pass(ctx, time.Second)
+		env.pass(ctx, time.Second)
+		Expect(env.takeWrites()).To(BeEmpty())
+		env.pass(ctx, time.Second)
+		Expect(env.takeWrites()).To(ConsistOf("update status ClusterPolicy policy"))
+		policy := env.policy(ctx)
 		Expect(condition(policy, v1.ConditionProgressing)).To(Equal("True Assessing"))
 		Expect(message(policy, v1.ConditionProgressing)).To(Equal("2 of 2 GPU nodes are still to be assessed"))
-		Expect(condition(policy, v1.ConditionReady)).To(Equal("True Reconciled"), "the old verdicts stand")
+		Expect(condition(policy, v1.ConditionReady)).To(Equal("True Reconciled"), "the old verdicts are kept")
 		Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation - 1))
-		b.settle(ctx)
+		env.settle(ctx)
 	})
 
-	It("that changes nothing on nodes leaves Ready as it is", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
-		b.settle(ctx)
-		since := condition(b.policy(ctx), v1.ConditionReady)
-		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
+	It("that changes no object does not change Ready", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.settle(ctx)
+		since := condition(env.policy(ctx), v1.ConditionReady)
+		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.Driver = &v1.DriverSpec{Enabled: new(true)} })
 		for range 3 {
-			b.pass(ctx, 500*time.Millisecond)
-			Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal(since))
+			env.pass(ctx, 500*time.Millisecond)
+			Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal(since))
 		}
-		Expect(b.writes()).To(ConsistOf(record))
-		b.assess(ctx)
-		b.pass(ctx, 0)
-		Expect(b.writes()).To(ConsistOf("update status ClusterPolicy policy"))
-		policy := b.policy(ctx)
+		Expect(env.takeWrites()).To(ConsistOf(specRecordWrite))
+		env.assessNodes(ctx)
+		env.pass(ctx, 0)
+		Expect(env.takeWrites()).To(ConsistOf("update status ClusterPolicy policy"))
+		policy := env.policy(ctx)
 		Expect(policy.Status.ObservedGeneration).To(Equal(int64(2)))
 		Expect(condition(policy, v1.ConditionReady)).To(Equal(since))
 		Expect(condition(policy, v1.ConditionProgressing)).To(HavePrefix("False"))
 	})
 
-	It("removes what it no longer asks for, and nothing else", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
-		b.settle(ctx)
-		b.edit(ctx, func(spec *v1.ClusterPolicySpec) {
+	It("that disables an operand deletes its objects, and no others", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.settle(ctx)
+		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) {
 			spec.DCGMExporter = &v1.DCGMExporterSpec{Enabled: new(false)}
 		})
-		b.pass(ctx, time.Second)
-		Expect(b.writes()).To(ConsistOf(record, "delete DaemonSet "+exporterName, "delete Service "+exporterName))
+		env.pass(ctx, time.Second)
+		Expect(env.takeWrites()).To(ConsistOf(
+			specRecordWrite, "delete DaemonSet "+exporterName, "delete Service "+exporterName,
+		))
 		Expect(daemonSets(ctx)).To(HaveLen(5))
-		b.settle(ctx)
+		env.settle(ctx)
 	})
 
 })
 
-var _ = Describe("Beside the policy in force", func() {
-	It("another one is ignored, until the first is deleted", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
-		b.create(ctx, "second", v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{Enabled: new(false)}})
-		b.settle(ctx)
-		second := named(ctx, "second")
+var _ = Describe("A second policy", func() {
+	It("is ignored until the first is deleted", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.createPolicy(ctx, "second", v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{Enabled: new(false)}})
+		env.settle(ctx)
+		second := getPolicy(ctx, "second")
 		Expect(second.Status.State).To(Equal(v1.StateIgnored))
 		Expect(condition(second, v1.ConditionReady)).To(Equal("False Ignored"))
 		Expect(second.Status.ObservedGeneration).To(Equal(second.Generation))
-		Expect(daemonSet(ctx, exporterName)).NotTo(BeNil(), "the spec of the first counts")
+		Expect(daemonSet(ctx, exporterName)).NotTo(BeNil(), "the spec of the first policy applies")
 
-		Expect(admin.Delete(ctx, b.policy(ctx))).To(Succeed())
-		b.pass(ctx, longer)
-		Expect(b.fleet.Basis().Policy.Name).To(Equal("second"))
-		Expect(b.writes()).To(BeEmpty(), "the objects are still those of the first")
-		b.assess(ctx)
-		Expect(b.pass(ctx, 0)).To(BeZero(), "their deletion is an event")
-		Expect(message(named(ctx, "second"), v1.ConditionReady)).To(ContainSubstring("is still being removed with an earlier ClusterPolicy"))
+		Expect(admin.Delete(ctx, env.policy(ctx))).To(Succeed())
+		env.pass(ctx, statusInterval)
+		Expect(env.fleet.Basis().Policy.Name).To(Equal("second"))
+		Expect(env.takeWrites()).To(BeEmpty(), "the first policy still owns the objects")
+		env.assessNodes(ctx)
+		Expect(env.pass(ctx, 0)).To(BeZero(), "deletions of the objects are events")
+		Expect(message(getPolicy(ctx, "second"), v1.ConditionReady)).To(
+			ContainSubstring("is still being removed with an earlier ClusterPolicy"))
 
 		removeStack(ctx)
-		b.pass(ctx, longer)
+		env.pass(ctx, statusInterval)
 		Expect(daemonSets(ctx)).To(HaveLen(5))
 		for _, ds := range daemonSets(ctx) {
 			Expect(metav1.GetControllerOf(ds).UID).To(Equal(second.UID), ds.Name)
 		}
 	})
 
-	It("one that is being deleted is none", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
+	It("is not applied if it is the only one and being deleted", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
 		policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "policy", Finalizers: []string{"example.com/hold"}}}
 		Expect(admin.Create(ctx, policy)).To(Succeed())
 		Expect(admin.Delete(ctx, policy)).To(Succeed())
-		b.pass(ctx, 0)
-		Expect(b.writes()).To(BeEmpty())
-		policy = b.policy(ctx)
+		env.pass(ctx, 0)
+		Expect(env.takeWrites()).To(BeEmpty())
+		policy = env.policy(ctx)
 		policy.Finalizers = nil
 		Expect(admin.Update(ctx, policy)).To(Succeed())
 	})
 })
 
-var _ = Describe("A policy that is paused", func() {
-	It("has nothing written but its status, which counts what is pending", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
-		b.settle(ctx)
+var _ = Describe("A paused policy", func() {
+	It("has only its status written, with the number of pending objects", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.settle(ctx)
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
-		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Paused = new(true) })
-		b.pass(ctx, longer)
-		b.assess(ctx)
-		b.pass(ctx, longer)
-		Expect(b.writes()).To(ConsistOf("update status ClusterPolicy policy"))
-		policy := b.policy(ctx)
+		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.Paused = new(true) })
+		env.pass(ctx, statusInterval)
+		env.assessNodes(ctx)
+		env.pass(ctx, statusInterval)
+		Expect(env.takeWrites()).To(ConsistOf("update status ClusterPolicy policy"))
+		policy := env.policy(ctx)
 		Expect(condition(policy, v1.ConditionReady)).To(Equal("False Paused"))
 		Expect(operandOf(policy, "device-plugin")).To(And(
 			HaveField("Reason", v1.ReasonPaused),
 			HaveField("Message", "1 of its objects are not as the spec says; spec.paused leaves them so"),
 		))
-		Expect(b.fleet.Basis().Paused()).To(BeTrue())
-		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Paused = nil })
-		b.settle(ctx)
+		Expect(env.fleet.Basis().Paused()).To(BeTrue())
+		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.Paused = nil })
+		env.settle(ctx)
 		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil())
 	})
 
 	It("reports an object that cannot be compared", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
-		b.settle(ctx)
-		b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Paused = new(true) })
-		b.pass(ctx, longer)
-		b.assess(ctx)
-		b.answers(func(_ context.Context, made call) error {
-			if made == (call{what: "cached get DaemonSet", name: pluginName}) {
-				return errRefused
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.settle(ctx)
+		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.Paused = new(true) })
+		env.pass(ctx, statusInterval)
+		env.assessNodes(ctx)
+		env.onCall(func(_ context.Context, c call) error {
+			if c == (call{op: "cached get DaemonSet", name: pluginName}) {
+				return errInjected
 			}
 			return nil
 		})
-		b.pass(ctx, longer)
-		Expect(operandOf(b.policy(ctx), "device-plugin")).To(And(
-			HaveField("State", v1.OperandError), HaveField("Message", ContainSubstring(errRefused.Error())),
+		env.pass(ctx, statusInterval)
+		Expect(operandOf(env.policy(ctx), "device-plugin")).To(And(
+			HaveField("State", v1.OperandError), HaveField("Message", ContainSubstring(errInjected.Error())),
 		))
-		Expect(operandOf(b.policy(ctx), "driver").State).To(Equal(v1.OperandReady))
+		Expect(operandOf(env.policy(ctx), "driver").State).To(Equal(v1.OperandReady))
 	})
 })
 

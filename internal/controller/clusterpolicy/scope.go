@@ -18,39 +18,39 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
-// scope is one pass: what it has found and made so far.
+// scope is the state of one pass.
 type scope struct {
 	*Reconciler
 	now time.Time
-	// policy is the one in force, nil for none; all are all policies.
+	// policy is the one in force, nil if there is none. all includes it.
 	policy *v1.ClusterPolicy
 	all    []v1.ClusterPolicy
 
-	// What was observed.
+	// Results of observe.
 	fleet         fleet.View
 	snapshot      observe.Snapshot
-	optional      map[operand.OptionalKind]bool
+	optionalKinds map[operand.OptionalKind]bool
 	missingFields []string
-	// recorded is the spec that was last applied, and read the one of the policy.
-	recorded, read observe.Applied
-	// dropped are the fields of the spec that a write of the policy would lose.
-	dropped []string
-	// frozen: the spec is not surely whole, so that nothing is changed and no policy written.
+	// lastApplied and current identify the spec that was last applied and that of the policy.
+	lastApplied, current observe.Applied
+	// droppedFields are the fields of the spec that a write of the policy would lose.
+	droppedFields []string
+	// frozen means that the spec may be truncated: this pass applies nothing and writes no policy.
 	frozen bool
-	// idle: the policy in force may be gone, so that nothing is done and nothing reported.
-	idle bool
+	// staleCache means that the policy may have been deleted: this pass does nothing and reports nothing.
+	staleCache bool
 
-	// What was decided, and what nodes are assessed by.
+	// The published basis, and the plan.
 	basis   *fleet.Basis
 	planned plan.Plan
-	// objects are what is to be applied, and applied what came of it, by operand.
+	// objects has the rendered objects and applied the results of applying them, by operand.
 	objects map[operand.Name][]render.Object
 	applied map[operand.Name]status.Outcome
 
-	// err is what went wrong beside the operands.
+	// err joins the errors that concern no single operand.
 	err error
-	// wait is after how long to come back; 0 is never.
-	wait time.Duration
+	// requeueDelay is the time until the next pass without an event; 0 for none.
+	requeueDelay time.Duration
 }
 
 func (r *Reconciler) newScope() *scope {
@@ -60,43 +60,46 @@ func (r *Reconciler) newScope() *scope {
 	}
 }
 
-// fail notes what went wrong beside the operands.
+// fail adds an error that concerns no single operand; nil is ignored.
 func (s *scope) fail(err error) { s.err = errors.Join(s.err, err) }
 
-// sooner has the next pass made after this time, if not before.
-func (s *scope) sooner(wait time.Duration) { s.wait = requeue.Sooner(s.wait, wait) }
+// requeueAfter schedules the next pass after this time at the latest; 0 is ignored.
+func (s *scope) requeueAfter(wait time.Duration) {
+	s.requeueDelay = requeue.Sooner(s.requeueDelay, wait)
+}
 
-// close writes the status of all policies, and returns when to come back. What failed is told by the status, and tried
-// again by the workqueue's back-off where it concerns no single operand: the objects have a back-off of their own.
+// close writes the status of all policies and returns the result of the pass. Errors are in the status; those that
+// concern no single operand are also returned, for the back-off of the work queue. Objects have a back-off of their
+// own.
 func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	if s.policy == nil || !s.fleet.Hydrated {
 		s.Meter.Passed(metrics.Pass{Failed: s.err != nil, MissingFields: len(s.missingFields)})
 		return s.result()
 	}
-	if s.idle {
+	if s.staleCache {
 		return s.result()
 	}
-	pass := s.outcome()
+	pass := s.statusInput()
 	if s.frozen {
-		s.Meter.Passed(s.measureFrozen(pass))
+		s.Meter.Passed(s.frozenMetrics(pass))
 		return s.result()
 	}
 	if pass.Conflicts() {
-		s.sooner(s.Timing.RetryConflict)
+		s.requeueAfter(s.Timing.RetryConflict)
 	}
-	s.sooner(s.Applier.RetryAfter())
+	s.requeueAfter(s.Applier.RetryAfter())
 	failure := s.err
+	// A write of their status may drop fields that the CRD has no schema for.
 	if len(s.missingFields) == 0 {
-		// Nobody knows whether they lose fields by that.
-		s.ignoreOthers(ctx)
+		s.markOthersIgnored(ctx)
 	}
-	found := status.Compute(s.policy, pass)
-	s.Meter.Passed(s.measure(pass, found, failure))
-	if left := s.settling(pass); left > 0 {
-		s.sooner(left)
+	computed := status.Compute(s.policy, pass)
+	s.Meter.Passed(s.passMetrics(pass, computed, failure))
+	if left := s.statusDelay(pass); left > 0 {
+		s.requeueAfter(left)
 		return s.result()
 	}
-	s.noteVanished(s.report(ctx, s.policy, found))
+	s.noteDeleted(s.writeStatus(ctx, s.policy, computed))
 	return s.result()
 }
 
@@ -104,11 +107,11 @@ func (s *scope) result() (reconcile.Result, error) {
 	if s.err != nil {
 		return reconcile.Result{}, s.err
 	}
-	return reconcile.Result{RequeueAfter: s.wait}, nil
+	return reconcile.Result{RequeueAfter: s.requeueDelay}, nil
 }
 
-// outcome is what the status follows from.
-func (s *scope) outcome() status.Pass {
+// statusInput returns what the status is computed from.
+func (s *scope) statusInput() status.Pass {
 	pass := status.Pass{
 		Namespace: s.Namespace, Fleet: s.fleet, DaemonSets: s.snapshot.DaemonSets, Plan: s.planned,
 		Applied: s.applied, MissingFields: s.missingFields, Err: s.err,
@@ -119,53 +122,55 @@ func (s *scope) outcome() status.Pass {
 	return pass
 }
 
-// settling is how much longer the nodes may take to be assessed by what this pass has decided before the status reports
-// it; 0 where none is behind.
-func (s *scope) settling(pass status.Pass) time.Duration {
+// statusDelay returns how long the status still waits for nodes to be assessed by the basis of this pass; 0 if none is
+// behind.
+func (s *scope) statusDelay(pass status.Pass) time.Duration {
 	if pass.Behind == 0 || pass.Err != nil {
 		return 0
 	}
-	return s.Timing.Sweep - s.now.Sub(s.basis.Since)
+	return s.Timing.StatusDelay - s.now.Sub(s.basis.Since)
 }
 
-// report writes a status, and returns what went wrong.
-func (s *scope) report(ctx context.Context, policy *v1.ClusterPolicy, found v1.ClusterPolicyStatus) error {
-	wait, err := s.Status.Write(ctx, policy, found)
-	s.sooner(wait)
+// writeStatus writes a status, requeues if the writer postpones it, and returns the error.
+func (s *scope) writeStatus(ctx context.Context, policy *v1.ClusterPolicy, computed v1.ClusterPolicyStatus) error {
+	wait, err := s.Status.Write(ctx, policy, computed)
+	s.requeueAfter(wait)
 	s.fail(err)
 	return err
 }
 
-// ignoreOthers reports on every policy beside the one in force that it is not.
-func (s *scope) ignoreOthers(ctx context.Context) {
+// markOthersIgnored writes the status Ignored to every policy that is not in force.
+func (s *scope) markOthersIgnored(ctx context.Context) {
 	for i := range s.all {
 		if s.all[i].UID != s.policy.UID && s.all[i].DeletionTimestamp == nil {
-			_ = s.report(ctx, &s.all[i], status.Ignored(&s.all[i], s.Namespace, s.policy.Name))
+			_ = s.writeStatus(ctx, &s.all[i], status.Ignored(&s.all[i], s.Namespace, s.policy.Name))
 		}
 	}
 }
 
-// measure is what Prometheus is told of a pass.
-func (s *scope) measure(pass status.Pass, found v1.ClusterPolicyStatus, failure error) metrics.Pass {
-	measured := metrics.Pass{
-		Status: &found, Failed: failure != nil || pass.Failed(), Discovered: s.fleet.AnyDiscovered, MissingFields: len(s.missingFields),
+// passMetrics returns the metrics of a pass.
+func (s *scope) passMetrics(pass status.Pass, computed v1.ClusterPolicyStatus, failure error) metrics.Pass {
+	stats := metrics.Pass{
+		Status: &computed, Failed: failure != nil || pass.Failed(), Discovered: s.fleet.AnyDiscovered,
+		MissingFields: len(s.missingFields),
 	}
 	if len(pass.Plan.Steps) > 0 {
 		input := pass.Plan.Input
-		measured.Nodes = status.Places(s.fleet)
-		measured.DriverToolkit, measured.DriverToolkitFound = input.UsesDriverToolkit(s.fleet.EachFacts()), input.DriverToolkit != nil
+		stats.Nodes = status.Places(s.fleet)
+		stats.DriverToolkit = input.UsesDriverToolkit(s.fleet.EachFacts())
+		stats.DriverToolkitFound = input.DriverToolkit != nil
 	}
-	return measured
+	return stats
 }
 
-// measureFrozen is what Prometheus is told of a pass that has changed nothing, by what was last decided. Without that it is
-// what the policy's status says.
-func (s *scope) measureFrozen(pass status.Pass) metrics.Pass {
-	found := s.policy.Status
+// frozenMetrics returns the metrics of a frozen pass, computed from the last decisions. If there are none, they are
+// those of the policy's present status.
+func (s *scope) frozenMetrics(pass status.Pass) metrics.Pass {
+	computed := s.policy.Status
 	if len(pass.Plan.Steps) > 0 {
-		found = status.Compute(s.policy, pass)
+		computed = status.Compute(s.policy, pass)
 	}
-	measured := s.measure(pass, found, s.err)
-	measured.Frozen = s.err == nil
-	return measured
+	stats := s.passMetrics(pass, computed, s.err)
+	stats.Frozen = s.err == nil
+	return stats
 }

@@ -25,12 +25,12 @@ import (
 
 const namespace = cluster.OperatorNamespace
 
-// What all specs share: the API server, a client whose calls no spec counts or fails, and the caches.
+// Shared by all specs: the API server, a client whose calls are not recorded, and the caches.
 var (
 	config *rest.Config
 	scheme = runtime.NewScheme()
 	admin  client.WithWatch
-	// references, images and kinds are the caches that Options name.
+	// references, images and kindsCache are the caches of Options.References, DriverToolkit and OptionalKinds.
 	references, images, kindsCache cache.Cache
 )
 
@@ -39,14 +39,16 @@ func TestClusterPolicy(t *testing.T) {
 		t.Skip("needs a control plane")
 	}
 	RegisterFailHandler(Fail)
-	// Machines that run the suite may be slow.
+	// The machine that runs the suite may be slow.
 	SetDefaultEventuallyTimeout(30 * time.Second)
 	RunSpecs(t, "ClusterPolicy controller")
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	ctrl.SetLogger(logr.Discard())
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1.AddToScheme, monitoringv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, v1.AddToScheme, monitoringv1.AddToScheme,
+	} {
 		Expect(add(scheme)).To(Succeed())
 	}
 	started, stop, err := cluster.StartEnvtest(ctx)
@@ -74,7 +76,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	}
 })
 
-// mapper looks at the API server again for each kind that it does not know.
+// mapper returns a RESTMapper that repeats discovery for each kind that it does not have.
 func mapper() *restMapper {
 	client, err := rest.HTTPClientFor(config)
 	Expect(err).NotTo(HaveOccurred())
@@ -83,12 +85,12 @@ func mapper() *restMapper {
 	return &restMapper{RESTMapper: dynamic}
 }
 
-// Every kind of call that a pass makes is failed by some spec; a call that is new in a pass needs one, too.
+// Each operation of a pass fails in some spec. If a pass gets a new one, add a spec for it.
 var _ = ReportAfterSuite("failed calls", func(report Report) {
 	for _, spec := range report.SpecReports {
 		if spec.Failed() || spec.State.Is(types.SpecStateSkipped) {
 			return
 		}
 	}
-	Expect(everFailed.missing(everMade)).To(BeEmpty(), "no spec has made these calls fail")
+	Expect(failedCalls.missing(allCalls)).To(BeEmpty(), "operations that fail in no spec")
 })

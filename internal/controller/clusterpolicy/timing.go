@@ -1,42 +1,41 @@
 package clusterpolicy
 
-import (
-	"time"
-)
+import "time"
 
-// Timing are the waits of the Reconciler; tests shorten them.
+// Timing has the durations of the Reconciler; tests shorten them.
 type Timing struct {
-	// Batch is how long a pass waits for more events before it starts, but for those of policies, which start it at once.
-	// BatchPerNode comes on top for what changes the more often, the more nodes there are, up to LongestBatch in all: with
-	// more nodes there is always something, and each pass costs more.
-	Batch, BatchPerNode, LongestBatch time.Duration
-	// FirstRetry and LastRetry bound the back-off after a failed call. The last is short, as the same pass reports
-	// everything else.
+	// Debounce is how long events are batched before a pass starts; those of policies start it immediately.
+	// DebouncePerNode is added for each node, up to MaxDebounce in all: with more nodes there are more events, and a
+	// pass costs more.
+	Debounce, DebouncePerNode, MaxDebounce time.Duration
+	// FirstRetry and LastRetry bound the back-off after a failed pass. LastRetry is short, because the status of
+	// everything else is updated by the same passes.
 	FirstRetry, LastRetry time.Duration
-	// RetryConflict is how often an object of another owner is looked at: there is no event when it is gone.
+	// RetryConflict is the interval at which an object of another owner is checked: its deletion is no event here.
 	RetryConflict time.Duration
-	// Sweep is how long the assessment of all nodes by another spec may take before it is reported: until then the status
-	// stays as it is.
-	Sweep time.Duration
-	// Doubt is how long a spec must be another one than that which was last applied, though nobody has edited it, before it
-	// is applied: around a change of the definition, API servers may show it for a moment without some of its fields.
-	Doubt time.Duration
-	// RetryVanished is how long nothing is done for a policy that the API server does not have, though the cache does.
-	RetryVanished time.Duration
-	// Deadline is that of what a pass reads or writes by single calls.
+	// StatusDelay is how long the status waits for all nodes to be assessed by a new basis. After that it reports that
+	// nodes are still being assessed.
+	StatusDelay time.Duration
+	// SpecStabilization is how long a spec that differs from the last applied one, with the same generation, must stay so
+	// before it is applied: while the CRD changes, API servers may return policies without some fields for a moment.
+	SpecStabilization time.Duration
+	// RetryDeleted is how long passes do nothing for a policy that is in the cache, but not in the API server.
+	RetryDeleted time.Duration
+	// Deadline bounds the reads of a pass that may bypass the cache.
 	Deadline time.Duration
 }
 
-// DefaultTiming returns the waits that the operator works with.
+// DefaultTiming returns the durations for production.
 func DefaultTiming() Timing {
 	return Timing{
-		Batch: 200 * time.Millisecond, BatchPerNode: time.Millisecond, LongestBatch: 1500 * time.Millisecond,
+		Debounce: 200 * time.Millisecond, DebouncePerNode: time.Millisecond, MaxDebounce: 1500 * time.Millisecond,
 		FirstRetry: 100 * time.Millisecond, LastRetry: 30 * time.Second, RetryConflict: 30 * time.Second,
-		Sweep: 2 * time.Second, Doubt: 10 * time.Second, RetryVanished: 5 * time.Second, Deadline: 3 * time.Second,
+		StatusDelay: 2 * time.Second, SpecStabilization: 10 * time.Second, RetryDeleted: 5 * time.Second,
+		Deadline: 3 * time.Second,
 	}
 }
 
-// batch is how long a pass waits after an event of what there is the more of, the more nodes there are.
-func (t Timing) batch(nodes int) time.Duration {
-	return min(t.Batch+time.Duration(nodes)*t.BatchPerNode, t.LongestBatch)
+// debounce returns the debounce time for this number of nodes.
+func (t Timing) debounce(nodes int) time.Duration {
+	return min(t.Debounce+time.Duration(nodes)*t.DebouncePerNode, t.MaxDebounce)
 }

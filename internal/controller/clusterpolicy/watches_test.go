@@ -26,55 +26,57 @@ const (
 	release               = "418.94.202501221327-0"
 )
 
-// The specs of this container share a cluster that has the kinds of other projects.
-var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure, func() {
-	var b *bed
+// The specs of this container share a cluster that has the CRDs of other projects.
+var _ = Describe("Kinds of other projects", Ordered, ContinueOnFailure, func() {
+	var env *testEnv
 
 	BeforeAll(func(ctx SpecContext) {
-		define(ctx, "monitoring.coreos.com", "ServiceMonitor")
-		define(ctx, "monitoring.coreos.com", "PrometheusRule")
-		define(ctx, "image.openshift.io", "ImageStream")
-		b = newBed(gpuNode("a"))
+		installCRD(ctx, "monitoring.coreos.com", "ServiceMonitor")
+		installCRD(ctx, "monitoring.coreos.com", "PrometheusRule")
+		installCRD(ctx, "image.openshift.io", "ImageStream")
+		env = newEnv(gpuNode("a"))
 	})
 	BeforeEach(func(ctx SpecContext) {
-		b.answers(nil)
-		b.restore(ctx)
-		b.settle(ctx)
+		env.onCall(nil)
+		env.resetPolicy(ctx)
+		env.settle(ctx)
 	})
 	AfterAll(func(ctx SpecContext) {
 		for _, kind := range []string{"ServiceMonitor", "PrometheusRule"} {
-			undefine(ctx, "monitoring.coreos.com", kind)
+			deleteCRD(ctx, "monitoring.coreos.com", kind)
 		}
 		// The watches of the suite's caches end with their kinds.
-		b.answers(nil)
-		b.pass(ctx, longer)
-		Expect(b.watched()).To(HaveEach(BeFalse()))
+		env.onCall(nil)
+		env.pass(ctx, statusInterval)
+		Expect(env.watchedKinds()).To(HaveEach(BeFalse()))
 	})
 
-	It("are used where the cluster has them", func(ctx SpecContext) {
+	It("are used if the cluster has them", func(ctx SpecContext) {
 		Expect(exists(ctx, &monitoringv1.ServiceMonitor{}, monitorName)).To(BeTrue())
 		Expect(exists(ctx, &monitoringv1.PrometheusRule{}, ruleName)).To(BeTrue())
-		Eventually(b.reconciler.Kinds.Events()).Should(Receive())
-		Expect(remove(ctx, &monitoringv1.ServiceMonitor{}, monitorName)).To(Succeed())
-		Eventually(b.reconciler.Kinds.Events()).Should(Receive(), "a pass is due")
-		b.pass(ctx, time.Second)
+		Eventually(env.reconciler.OptionalKinds.Events()).Should(Receive())
+		Expect(deleteObject(ctx, &monitoringv1.ServiceMonitor{}, monitorName)).To(Succeed())
+		Eventually(env.reconciler.OptionalKinds.Events()).Should(Receive(), "an event for a pass")
+		env.pass(ctx, time.Second)
 		Expect(exists(ctx, &monitoringv1.ServiceMonitor{}, monitorName)).To(BeTrue())
 	})
 
-	DescribeTable("a call fails once for an object", func(ctx SpecContext, what string, kind client.Object, name string) {
-		Expect(remove(ctx, kind, name)).To(Succeed())
-		b.answers(func(_ context.Context, made call) error {
-			if made == (call{what: what, name: name}) {
-				return errRefused
+	DescribeTable("when a call for an object fails once", func(
+		ctx SpecContext, op string, kind client.Object, name string,
+	) {
+		Expect(deleteObject(ctx, kind, name)).To(Succeed())
+		env.onCall(func(_ context.Context, c call) error {
+			if c == (call{op: op, name: name}) {
+				return errInjected
 			}
 			return nil
 		})
-		Expect(b.pass(ctx, longer)).To(Equal(time.Second))
-		Expect(operandOf(b.policy(ctx), "operator-metrics")).To(And(
-			HaveField("State", v1.OperandError), HaveField("Message", ContainSubstring(errRefused.Error())),
+		Expect(env.pass(ctx, statusInterval)).To(Equal(time.Second))
+		Expect(operandOf(env.policy(ctx), "operator-metrics")).To(And(
+			HaveField("State", v1.OperandError), HaveField("Message", ContainSubstring(errInjected.Error())),
 		))
-		b.answers(nil)
-		b.pass(ctx, time.Second)
+		env.onCall(nil)
+		env.pass(ctx, time.Second)
 		Expect(exists(ctx, kind, name)).To(BeTrue())
 	},
 		Entry(nil, "cached get ServiceMonitor", &monitoringv1.ServiceMonitor{}, monitorName),
@@ -85,70 +87,73 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 		Entry(nil, "apply PrometheusRule", &monitoringv1.PrometheusRule{}, ruleName),
 	)
 
-	DescribeTable("a call fails once beside the operands", func(ctx SpecContext, what string, prepare func(context.Context, *bed)) {
-		prepare(ctx, b)
-		failed := b.failOnce(what, 1)
-		_, err := b.after(ctx, longer)
-		Expect(failed().what).To(Equal(what))
-		Expect(err).To(MatchError(errRefused))
-		Expect(message(b.policy(ctx), v1.ConditionReady)).To(ContainSubstring(errRefused.Error()))
-		b.pass(ctx, time.Second)
-		b.settle(ctx)
-		Expect(b.watched()).To(HaveEach(BeTrue()))
+	DescribeTable("when a call that concerns no single operand fails once", func(
+		ctx SpecContext, op string, prepare func(context.Context, *testEnv),
+	) {
+		prepare(ctx, env)
+		failed := env.failOnce(op, 1)
+		_, err := env.reconcileAfter(ctx, statusInterval)
+		Expect(failed().op).To(Equal(op))
+		Expect(err).To(MatchError(errInjected))
+		Expect(message(env.policy(ctx), v1.ConditionReady)).To(ContainSubstring(errInjected.Error()))
+		env.pass(ctx, time.Second)
+		env.settle(ctx)
+		Expect(env.watchedKinds()).To(HaveEach(BeTrue()))
 	},
-		Entry(nil, "watch ServiceMonitor", forgetKinds),
-		Entry(nil, "watch PrometheusRule", forgetKinds),
-		Entry(nil, "handle ServiceMonitor", forgetKinds),
-		Entry(nil, "handle PrometheusRule", forgetKinds),
-		Entry(nil, "cached list ServiceMonitor", nothing),
-		Entry(nil, "cached list PrometheusRule", nothing),
-		Entry(nil, "delete ServiceMonitor", noStatusExporter),
-		Entry(nil, "delete PrometheusRule", noStatusExporter),
+		Entry(nil, "watch ServiceMonitor", resetOptionalKinds),
+		Entry(nil, "watch PrometheusRule", resetOptionalKinds),
+		Entry(nil, "handle ServiceMonitor", resetOptionalKinds),
+		Entry(nil, "handle PrometheusRule", resetOptionalKinds),
+		Entry(nil, "cached list ServiceMonitor", noPreparation),
+		Entry(nil, "cached list PrometheusRule", noPreparation),
+		Entry(nil, "delete ServiceMonitor", disableStatusExporter),
+		Entry(nil, "delete PrometheusRule", disableStatusExporter),
 	)
 
-	DescribeTable("the discovery of a kind fails once", func(ctx SpecContext, what string) {
-		forgetKinds(ctx, b)
-		failed := b.failOnce(what, 1)
-		b.pass(ctx, longer)
-		Expect(failed().what).To(Equal(what))
-		Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"), "it holds up nothing else")
+	DescribeTable("when the discovery of a kind fails once", func(ctx SpecContext, op string) {
+		resetOptionalKinds(ctx, env)
+		failed := env.failOnce(op, 1)
+		env.pass(ctx, statusInterval)
+		Expect(failed().op).To(Equal(op))
+		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("True Reconciled"), "it delays nothing else")
 		Expect(exists(ctx, &monitoringv1.ServiceMonitor{}, monitorName)).To(BeTrue())
-		Expect(exists(ctx, &monitoringv1.PrometheusRule{}, ruleName)).To(BeTrue(), "it needs the other kind, and is not pruned")
-		events := b.reconciler.Kinds.Events()
+		Expect(exists(ctx, &monitoringv1.PrometheusRule{}, ruleName)).To(BeTrue(), "not pruned")
+		events := env.reconciler.OptionalKinds.Events()
 		Eventually(events).Should(Receive(), "the other kind is watched")
-		b.clock.Step(time.Second)
+		env.clock.Step(time.Second)
 		Eventually(func() map[operand.OptionalKind]bool {
-			b.pass(ctx, 0)
-			return b.watched()
+			env.pass(ctx, 0)
+			return env.watchedKinds()
 		}).Should(HaveEach(BeTrue()))
-		Eventually(events).Should(Receive(), "a pass is due")
-		b.settle(ctx)
+		Eventually(events).Should(Receive(), "an event for a pass")
+		env.settle(ctx)
 	},
 		Entry(nil, "map ServiceMonitor"),
 		Entry(nil, "map PrometheusRule"),
 	)
 
-	DescribeTable("a call fails once for the driver toolkit", func(ctx SpecContext, what string) {
+	DescribeTable("when a call for the driver toolkit fails once", func(ctx SpecContext, op string) {
 		Expect(admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: labels.DriverToolkitNamespace}})).
 			To(Or(Succeed(), Satisfy(apierrors.IsAlreadyExists)))
-		b.coreOS(ctx)
-		failed := b.failOnce(what, 1)
-		b.pass(ctx, longer)
-		Expect(failed().what).To(Equal(what))
-		Expect(b.fleet.Basis().Decisions.Input.DriverToolkit).To(BeNil())
-		Expect(condition(b.policy(ctx), v1.ConditionReady)).NotTo(Equal("False ReconcileFailed"), "it concerns the nodes alone that need it")
-		b.clock.Step(10 * time.Second)
+		env.switchToCoreOS(ctx)
+		failed := env.failOnce(op, 1)
+		env.pass(ctx, statusInterval)
+		Expect(failed().op).To(Equal(op))
+		Expect(env.fleet.Basis().Decisions.Input.DriverToolkit).To(BeNil())
+		Expect(condition(env.policy(ctx), v1.ConditionReady)).NotTo(Equal("False ReconcileFailed"),
+			"it concerns only the nodes that need it")
+		env.clock.Step(10 * time.Second)
 		Eventually(func() map[string]string {
-			b.pass(ctx, 0)
-			return b.fleet.Basis().Decisions.Input.DriverToolkit
+			env.pass(ctx, 0)
+			return env.fleet.Basis().Decisions.Input.DriverToolkit
 		}).Should(HaveKey(release))
 
-		b.ubuntu(ctx)
-		b.failOnce("unwatch ImageStream", 1)
-		_, err := b.after(ctx, longer)
-		Expect(err).To(MatchError(errRefused))
-		Expect(condition(b.policy(ctx), v1.ConditionReady)).To(Equal("False ReconcileFailed"))
-		b.pass(ctx, time.Second)
+		env.switchToUbuntu(ctx)
+		env.failOnce("unwatch ImageStream", 1)
+		_, err := env.reconcileAfter(ctx, statusInterval)
+		Expect(err).To(MatchError(errInjected))
+		Expect(condition(env.policy(ctx), v1.ConditionReady)).To(Equal("False ReconcileFailed"))
+		env.pass(ctx, time.Second)
 	},
 		Entry(nil, "map ImageStream"),
 		Entry(nil, "watch ImageStream"),
@@ -156,13 +161,13 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 		Entry(nil, "image get ImageStream"),
 	)
 
-	DescribeTable("the end of a watch fails once", func(ctx SpecContext, kind string) {
-		undefine(ctx, "monitoring.coreos.com", kind)
-		b.failOnce("unwatch "+kind, 1)
-		_, err := b.after(ctx, longer)
-		Expect(err).To(And(MatchError(errRefused), MatchError(ContainSubstring("watching "+kind+" objects"))))
-		b.pass(ctx, time.Second)
-		Expect(condition(b.policy(ctx), v1.ConditionReady)).NotTo(Equal("False ReconcileFailed"))
+	DescribeTable("when stopping a watch fails once", func(ctx SpecContext, kind string) {
+		deleteCRD(ctx, "monitoring.coreos.com", kind)
+		env.failOnce("unwatch "+kind, 1)
+		_, err := env.reconcileAfter(ctx, statusInterval)
+		Expect(err).To(And(MatchError(errInjected), MatchError(ContainSubstring("watching "+kind+" objects"))))
+		env.pass(ctx, time.Second)
+		Expect(condition(env.policy(ctx), v1.ConditionReady)).NotTo(Equal("False ReconcileFailed"))
 	},
 		Entry(nil, "ServiceMonitor"),
 		Entry(nil, "PrometheusRule"),
@@ -170,14 +175,15 @@ var _ = Describe("Kinds that other projects define", Ordered, ContinueOnFailure,
 })
 
 var _ = Describe("The controller in a manager", func() {
-	It("makes a pass after each event", func(ctx SpecContext) {
-		b := newBed(gpuNode("a"))
-		// What a watch of the manager answers is no part of a pass.
-		b.reconciler.References = references
+	It("runs a pass after each event", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		// Calls of the manager's watches are not part of a pass.
+		env.reconciler.References = references
 		mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme, Metrics: metricsserver.Options{BindAddress: "0"}})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(b.reconciler.SetupWithManager(mgr)).To(Succeed())
-		Expect(b.reconciler.SetupWithManager(mgr)).To(MatchError(ContainSubstring("controller with name clusterpolicy already exists")))
+		Expect(env.reconciler.SetupWithManager(mgr)).To(Succeed())
+		Expect(env.reconciler.SetupWithManager(mgr)).To(
+			MatchError(ContainSubstring("controller with name clusterpolicy already exists")))
 		running, stop := context.WithCancel(context.Background())
 		ended := make(chan error)
 		go func() { ended <- mgr.Start(running) }()
@@ -185,7 +191,7 @@ var _ = Describe("The controller in a manager", func() {
 			stop()
 			Eventually(ended).Should(Receive(BeNil()))
 		})
-		b.create(ctx, "policy", v1.ClusterPolicySpec{})
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
 		count := func() int { return len(daemonSets(ctx)) }
 		Eventually(count).Should(Equal(6))
 		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
@@ -193,13 +199,17 @@ var _ = Describe("The controller in a manager", func() {
 	})
 })
 
-// coreOS has the node run Red Hat CoreOS, whose driver the toolkit of its release builds.
-func (b *bed) coreOS(ctx context.Context) {
+// switchToCoreOS makes the node run Red Hat CoreOS, whose driver is built with the driver toolkit of its release.
+func (env *testEnv) switchToCoreOS(ctx context.Context) {
 	GinkgoHelper()
-	node := b.nodes[0]
-	node.Labels[labels.DiscoveryOSID], node.Labels[labels.DiscoveryOSVersion], node.Labels[labels.DiscoveryOSTree] = "rhcos", "4.18", release
-	b.upgrade("4.18")
-	b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.Operator = &v1.OperatorSpec{UseOCPDriverToolkit: new(true)} })
+	node := env.nodes[0]
+	node.Labels[labels.DiscoveryOSID] = "rhcos"
+	node.Labels[labels.DiscoveryOSVersion] = "4.18"
+	node.Labels[labels.DiscoveryOSTree] = release
+	env.setOSVersion("4.18")
+	env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) {
+		spec.Operator = &v1.OperatorSpec{UseOCPDriverToolkit: new(true)}
+	})
 	stream := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"tags": []any{
 		map[string]any{"name": release, "from": map[string]any{"kind": "DockerImage", "name": "example.com/toolkit:418"}},
 	}}}}
@@ -210,50 +220,54 @@ func (b *bed) coreOS(ctx context.Context) {
 	Expect(admin.Create(ctx, stream)).To(Or(Succeed(), Satisfy(apierrors.IsAlreadyExists)))
 }
 
-// ubuntu has the node run Ubuntu again.
-func (b *bed) ubuntu(ctx context.Context) {
+// switchToUbuntu makes the node run Ubuntu again.
+func (env *testEnv) switchToUbuntu(ctx context.Context) {
 	GinkgoHelper()
-	node := b.nodes[0]
+	node := env.nodes[0]
 	node.Labels[labels.DiscoveryOSID] = "ubuntu"
 	delete(node.Labels, labels.DiscoveryOSTree)
-	b.upgrade("24.04")
-	b.assess(ctx)
+	env.setOSVersion("24.04")
+	env.assessNodes(ctx)
 }
 
-// forgetKinds has the optional kinds be watched anew, as after a restart.
-func forgetKinds(_ context.Context, b *bed) { b.reconciler.Kinds = b.kinds() }
+// resetOptionalKinds makes the next pass start the watches of optional kinds again, as after a restart.
+func resetOptionalKinds(_ context.Context, env *testEnv) {
+	env.reconciler.OptionalKinds = env.newOptionalKinds()
+}
 
-// watched is which of the optional kinds are watched.
-func (b *bed) watched() map[operand.OptionalKind]bool {
+// watchedKinds reports which of the optional kinds are watched.
+func (env *testEnv) watchedKinds() map[operand.OptionalKind]bool {
 	found := map[operand.OptionalKind]bool{}
-	for _, kind := range b.reconciler.Kinds.watches {
+	for _, kind := range env.reconciler.OptionalKinds.watches {
 		found[kind.Kind] = kind.Watching()
 	}
 	return found
 }
 
-// noStatusExporter installs the node-status exporter, and no longer asks for it: it has objects of both kinds.
-func noStatusExporter(ctx context.Context, b *bed) {
+// disableStatusExporter enables the node status exporter, which has objects of both kinds, and then disables it.
+func disableStatusExporter(ctx context.Context, env *testEnv) {
 	GinkgoHelper()
-	b.edit(ctx, func(spec *v1.ClusterPolicySpec) {
+	env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) {
 		spec.NodeStatusExporter = &v1.NodeStatusExporterSpec{Enabled: new(true)}
 	})
-	b.settle(ctx)
-	b.edit(ctx, func(spec *v1.ClusterPolicySpec) { spec.NodeStatusExporter = nil })
+	env.settle(ctx)
+	env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.NodeStatusExporter = nil })
 }
 
-// define has the API server serve a kind of another project, without its schema.
-func define(ctx context.Context, group, kind string) {
+// installCRD creates a CRD of another project, without its schema, and waits until the API server serves the kind.
+func installCRD(ctx context.Context, group, kind string) {
 	GinkgoHelper()
 	plural := strings.ToLower(kind) + "s"
-	definition := definitionNamed(plural + "." + group)
-	definition.SetAnnotations(map[string]string{"api-approved.kubernetes.io": "unapproved, a stand-in for a test"})
+	definition := newCRD(plural + "." + group)
+	definition.SetAnnotations(map[string]string{"api-approved.kubernetes.io": "unapproved, for a test"})
 	definition.Object["spec"] = map[string]any{
 		"group": group, "scope": "Namespaced",
 		"names": map[string]any{"kind": kind, "listKind": kind + "List", "plural": plural, "singular": strings.ToLower(kind)},
 		"versions": []any{map[string]any{
 			"name": "v1", "served": true, "storage": true,
-			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+			"schema": map[string]any{
+				"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+			},
 		}},
 	}
 	Expect(admin.Create(ctx, definition)).To(Succeed())
@@ -263,17 +277,19 @@ func define(ctx context.Context, group, kind string) {
 		list.SetKind(kind + "List")
 		return admin.List(ctx, list)
 	}).Should(Succeed())
-	DeferCleanup(func(ctx SpecContext) { undefine(ctx, group, kind) })
+	DeferCleanup(func(ctx SpecContext) { deleteCRD(ctx, group, kind) })
 }
 
-func undefine(ctx context.Context, group, kind string) {
+func deleteCRD(ctx context.Context, group, kind string) {
 	GinkgoHelper()
-	definition := definitionNamed(strings.ToLower(kind) + "s." + group)
+	definition := newCRD(strings.ToLower(kind) + "s." + group)
 	Expect(client.IgnoreNotFound(admin.Delete(ctx, definition))).To(Succeed())
-	Eventually(func() error { return admin.Get(ctx, client.ObjectKeyFromObject(definition), definition) }).Should(Satisfy(apierrors.IsNotFound))
+	Eventually(func() error {
+		return admin.Get(ctx, client.ObjectKeyFromObject(definition), definition)
+	}).Should(Satisfy(apierrors.IsNotFound))
 }
 
-func definitionNamed(name string) *unstructured.Unstructured {
+func newCRD(name string) *unstructured.Unstructured {
 	definition := &unstructured.Unstructured{}
 	definition.SetAPIVersion("apiextensions.k8s.io/v1")
 	definition.SetKind("CustomResourceDefinition")

@@ -31,7 +31,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
-// Objects of the stack that specs name.
+// Names of objects that the operator installs.
 const (
 	pluginName   = "nvidia-device-plugin-daemonset"
 	driverName   = "nvidia-driver-daemonset"
@@ -39,52 +39,58 @@ const (
 	clientsName  = "default-gpu-clients"
 )
 
-// record is the write by which another spec is recorded as the last applied one.
-const record = "apply Service gpu-operator"
+// specRecordWrite is the write that records a new spec as the last applied one.
+const specRecordWrite = "apply Service gpu-operator"
 
-// longer is more than every interval between two writes of a status.
-const longer = 11 * time.Second
+// statusInterval is longer than any minimum interval between two writes of a status.
+const statusInterval = 11 * time.Second
 
-// bed is a Reconciler at the API server of the suite, with a clock, a fleet and clients of its own.
-type bed struct {
-	*calls
+// testEnv is a Reconciler that uses the API server of the suite, with its own clock, fleet and clients.
+type testEnv struct {
+	*callRecorder
 	clock      *clocktesting.FakeClock
 	fleet      *fleet.Fleet
 	reconciler *Reconciler
 	nodes      []*corev1.Node
 }
 
-// newBed has an empty cluster and these nodes, none of which is assessed yet. Without any the fleet is not hydrated.
-func newBed(nodes ...*corev1.Node) *bed {
+// newEnv returns a testEnv with an empty cluster and these nodes, not assessed yet. Without nodes the fleet is not
+// hydrated.
+func newEnv(nodes ...*corev1.Node) *testEnv {
 	GinkgoHelper()
 	catalogue, err := operands.Catalogue()
 	Expect(err).NotTo(HaveOccurred())
-	b := &bed{calls: &calls{}, clock: clocktesting.NewFakeClock(time.Now().Truncate(time.Second)), fleet: fleet.New(), nodes: nodes}
-	c, live := b.client("cached", true), b.client("live", false)
+	env := &testEnv{
+		callRecorder: &callRecorder{},
+		clock:        clocktesting.NewFakeClock(time.Now().Truncate(time.Second)),
+		fleet:        fleet.New(),
+		nodes:        nodes,
+	}
+	c, live := env.client("cached", true), env.client("live", false)
 	mapper := mapper()
-	mapper.calls = b.calls
-	toolkit := observe.NewDriverToolkit(&tappedCache{images, b.calls, "image"}, mapper, b.clock)
+	mapper.calls = env.callRecorder
+	toolkit := observe.NewDriverToolkit(&recordingCache{images, env.callRecorder, "image"}, mapper, env.clock)
 	start(toolkit)
 	timing := apply.DefaultTiming()
-	// Machines that run the suite may be slow.
+	// The machine that runs the suite may be slow.
 	timing.Patience = time.Minute
-	recorder := events.NewRecorder(c, b.clock, func(string) {})
-	b.reconciler = New(Options{
+	recorder := events.NewRecorder(c, env.clock, func(string) {})
+	env.reconciler = New(Options{
 		Client:         c,
 		Live:           live,
-		Applier:        apply.New(c, live, b.clock, timing),
-		Status:         statuswriter.New(c, b.clock, recorder, catalogue, statuswriter.DefaultTiming()),
-		Fleet:          b.fleet,
+		Applier:        apply.New(c, live, env.clock, timing),
+		Status:         statuswriter.New(c, env.clock, recorder, catalogue, statuswriter.DefaultTiming()),
+		Fleet:          env.fleet,
 		Catalogue:      catalogue,
 		Namespace:      namespace,
 		HelperImage:    "example.com/gpu-operator:v1",
 		DriverToolkit:  toolkit,
-		CreateFailures: observe.NewCreateFailures(live, namespace, b.clock),
-		References:     &tappedCache{references, b.calls, "reference"},
+		CreateFailures: observe.NewCreateFailures(live, namespace, env.clock),
+		References:     &recordingCache{references, env.callRecorder, "reference"},
 		Schema:         &observe.Schema{Cached: c, Live: live},
-		Kinds:          b.kinds(),
-		Meter:          metrics.New(b.clock),
-		Clock:          b.clock,
+		OptionalKinds:  env.newOptionalKinds(),
+		Meter:          metrics.New(env.clock),
+		Clock:          env.clock,
 		Timing:         DefaultTiming(),
 	})
 	if len(nodes) > 0 {
@@ -92,27 +98,27 @@ func newBed(nodes ...*corev1.Node) *bed {
 		for _, node := range nodes {
 			entries = append(entries, &fleet.Entry{Facts: observe.Facts(node)})
 		}
-		b.fleet.Hydrate(entries)
+		env.fleet.Hydrate(entries)
 	}
 	DeferCleanup(func(ctx SpecContext) {
-		b.answers(nil)
+		env.onCall(nil)
 		Expect(toolkit.Forget(ctx)).To(Succeed())
-		empty(ctx)
+		cleanUp(ctx)
 	})
-	return b
+	return env
 }
 
-// kinds are the optional kinds, of which none is watched yet.
-func (b *bed) kinds() *OptionalKinds {
+// newOptionalKinds returns OptionalKinds without watches, and starts it.
+func (env *testEnv) newOptionalKinds() *OptionalKinds {
 	GinkgoHelper()
 	mapper := mapper()
-	mapper.calls = b.calls
-	kinds := NewOptionalKinds(&tappedCache{kindsCache, b.calls, "kind"}, mapper, b.clock)
+	mapper.calls = env.callRecorder
+	kinds := NewOptionalKinds(&recordingCache{kindsCache, env.callRecorder, "kind"}, mapper, env.clock)
 	start(kinds)
 	return kinds
 }
 
-// start runs what a manager would run, until the spec or its container ends.
+// start runs a Runnable, as a manager does, until the spec or its container ends.
 func start(runnable manager.Runnable) {
 	GinkgoHelper()
 	running, stop := context.WithCancel(context.Background())
@@ -124,7 +130,7 @@ func start(runnable manager.Runnable) {
 	})
 }
 
-// gpuNode is a node with GPUs, as discovery labels it.
+// gpuNode returns a node with GPUs and the labels of node discovery.
 func gpuNode(name string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
@@ -132,20 +138,21 @@ func gpuNode(name string) *corev1.Node {
 			labels.DiscoveryKernel: "6.8.0-generic",
 		}},
 		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{
-			Architecture: "amd64", OSImage: "Ubuntu 24.04.3 LTS", ContainerRuntimeVersion: "containerd://2.2.1", KubeletVersion: "v1.36.3",
+			Architecture: "amd64", OSImage: "Ubuntu 24.04.3 LTS", ContainerRuntimeVersion: "containerd://2.2.1",
+			KubeletVersion: "v1.36.3",
 		}},
 	}
 }
 
-// migNode is a node whose GPUs can be partitioned.
+// migNode returns a node whose GPUs support MIG.
 func migNode(name string) *corev1.Node {
 	node := gpuNode(name)
 	node.Labels[labels.MIGCapable] = labels.True
 	return node
 }
 
-// empty removes all that specs leave in the cluster, and what the Reconciler makes there.
-func empty(ctx context.Context) {
+// cleanUp deletes the policies and all objects of the Reconciler.
+func cleanUp(ctx context.Context) {
 	GinkgoHelper()
 	Expect(admin.DeleteAllOf(ctx, &v1.ClusterPolicy{})).To(Succeed())
 	removeStack(ctx)
@@ -157,7 +164,7 @@ func empty(ctx context.Context) {
 	Expect(admin.Update(ctx, home)).To(Succeed())
 }
 
-// removeStack is the garbage collector after the deletion of a policy.
+// removeStack acts as the garbage collector after the deletion of a policy.
 func removeStack(ctx context.Context) {
 	GinkgoHelper()
 	Expect(admin.DeleteAllOf(ctx, &nodev1.RuntimeClass{})).To(Succeed())
@@ -166,51 +173,52 @@ func removeStack(ctx context.Context) {
 	}
 }
 
-// create creates a policy with this spec.
-func (b *bed) create(ctx context.Context, name string, spec v1.ClusterPolicySpec) {
+// createPolicy creates a policy with this spec.
+func (env *testEnv) createPolicy(ctx context.Context, name string, spec v1.ClusterPolicySpec) {
 	GinkgoHelper()
 	Expect(admin.Create(ctx, &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec})).To(Succeed())
 }
 
-// edit changes the spec of the policy that newBed's specs call "policy".
-func (b *bed) edit(ctx context.Context, change func(*v1.ClusterPolicySpec)) {
+// editSpec changes the spec of the policy "policy".
+func (env *testEnv) editSpec(ctx context.Context, change func(*v1.ClusterPolicySpec)) {
 	GinkgoHelper()
-	policy := b.policy(ctx)
+	policy := env.policy(ctx)
 	change(&policy.Spec)
 	Expect(admin.Update(ctx, policy)).To(Succeed())
 }
 
-func (b *bed) policy(ctx context.Context) *v1.ClusterPolicy {
+func (env *testEnv) policy(ctx context.Context) *v1.ClusterPolicy {
 	GinkgoHelper()
-	return named(ctx, "policy")
+	return getPolicy(ctx, "policy")
 }
 
-func named(ctx context.Context, name string) *v1.ClusterPolicy {
+func getPolicy(ctx context.Context, name string) *v1.ClusterPolicy {
 	GinkgoHelper()
 	policy := &v1.ClusterPolicy{}
 	Expect(admin.Get(ctx, client.ObjectKey{Name: name}, policy)).To(Succeed())
 	return policy
 }
 
-// after makes a pass once that time is over, and returns after how long the next one is due.
-func (b *bed) after(ctx context.Context, wait time.Duration) (time.Duration, error) {
-	b.clock.Step(wait)
-	result, err := b.reconciler.Reconcile(ctx, theCluster)
+// reconcileAfter advances the clock and runs a pass. It returns when the next one is due.
+func (env *testEnv) reconcileAfter(ctx context.Context, wait time.Duration) (time.Duration, error) {
+	env.clock.Step(wait)
+	result, err := env.reconciler.Reconcile(ctx, clusterRequest)
 	return result.RequeueAfter, err
 }
 
-// pass makes a pass that must succeed.
-func (b *bed) pass(ctx context.Context, wait time.Duration) time.Duration {
+// pass is reconcileAfter for a pass that must succeed.
+func (env *testEnv) pass(ctx context.Context, wait time.Duration) time.Duration {
 	GinkgoHelper()
-	next, err := b.after(ctx, wait)
+	next, err := env.reconcileAfter(ctx, wait)
 	Expect(err).NotTo(HaveOccurred())
 	return next
 }
 
-// assess is the node controller: all nodes are assessed by what is published, and ready, with a pod of each DaemonSet.
-func (b *bed) assess(ctx context.Context) {
+// assessNodes acts as the node controller: all nodes are assessed by the published basis, and ready, with a pod of each
+// DaemonSet.
+func (env *testEnv) assessNodes(ctx context.Context) {
 	GinkgoHelper()
-	basis := b.fleet.Basis()
+	basis := env.fleet.Basis()
 	if basis == nil {
 		return
 	}
@@ -218,66 +226,68 @@ func (b *bed) assess(ctx context.Context) {
 	for _, ds := range daemonSets(ctx) {
 		running[operand.Name(ds.Labels[labels.Operand])] = readiness.Verdict{}
 	}
-	for _, node := range b.nodes {
+	for _, node := range env.nodes {
 		assessed := assess.Assessment{
 			NodeVerdict: readiness.NodeVerdict{Stage: v1.StageValidated}, Operands: running, Usable: true,
-			Since: b.clock.Now(), At: b.clock.Now(),
+			Since: env.clock.Now(), At: env.clock.Now(),
 		}
-		b.fleet.Set(&fleet.Entry{
+		env.fleet.Set(&fleet.Entry{
 			Facts: observe.Facts(node), Basis: basis.Version, Latest: assessed, Report: assess.Report{Assessment: assessed},
 		})
 	}
 }
 
-// roll is the DaemonSet controller: each DaemonSet has a pod on every node that its operand needs.
-func (b *bed) roll(ctx context.Context) {
+// rollOut acts as the DaemonSet controller: each DaemonSet has a ready pod on every node.
+func (env *testEnv) rollOut(ctx context.Context) {
 	GinkgoHelper()
 	for _, ds := range daemonSets(ctx) {
-		count := int32(len(b.nodes))
+		count := int32(len(env.nodes))
 		ds.Status = appsv1.DaemonSetStatus{
-			ObservedGeneration: ds.Generation, DesiredNumberScheduled: count, CurrentNumberScheduled: count, UpdatedNumberScheduled: count, NumberReady: count,
+			ObservedGeneration: ds.Generation, DesiredNumberScheduled: count, CurrentNumberScheduled: count,
+			UpdatedNumberScheduled: count, NumberReady: count,
 		}
 		Expect(admin.Status().Update(ctx, ds)).To(Succeed())
 	}
 }
 
-// settle makes passes until nothing changes any more; the policy must be ready then. The calls until then are forgotten.
-func (b *bed) settle(ctx context.Context) {
+// settle runs passes until nothing changes any more; the policy must be ready then. It discards the recorded calls.
+func (env *testEnv) settle(ctx context.Context) {
 	GinkgoHelper()
-	b.converge(ctx)
-	policy := b.policy(ctx)
+	env.converge(ctx)
+	policy := env.policy(ctx)
 	Expect(condition(policy, v1.ConditionReady)).To(Equal("True Reconciled"), "%s", message(policy, v1.ConditionReady))
 }
 
-// converge makes passes until nothing is written any more and the status is that of the policy as it is.
-func (b *bed) converge(ctx context.Context) {
+// converge runs passes until nothing is written any more and the status is of the current generation.
+func (env *testEnv) converge(ctx context.Context) {
 	GinkgoHelper()
-	const enough = 6
-	for range enough {
-		b.roll(ctx)
-		b.assess(ctx)
-		b.taken()
-		b.pass(ctx, longer)
-		policy := b.policy(ctx)
-		if len(b.writes()) == 0 && b.fleet.View().Behind(b.fleet.Basis()) == 0 && policy.Status.ObservedGeneration == policy.Generation {
+	const maxPasses = 6
+	for range maxPasses {
+		env.rollOut(ctx)
+		env.assessNodes(ctx)
+		env.takeCalls()
+		env.pass(ctx, statusInterval)
+		policy := env.policy(ctx)
+		if len(env.takeWrites()) == 0 && env.fleet.View().Behind(env.fleet.Basis()) == 0 &&
+			policy.Status.ObservedGeneration == policy.Generation {
 			return
 		}
 	}
-	Fail("the Reconciler goes on writing")
+	Fail("the Reconciler does not stop writing")
 }
 
-// report makes the passes after which the status reports what an earlier one has done, without waiting: the nodes are
-// assessed by what that has published, and by the DaemonSets that it has written. It returns when the next pass is due.
-func (b *bed) report(ctx context.Context) time.Duration {
+// reportStatus runs the passes after which the status shows the results of an earlier one, without advancing the clock:
+// first the nodes are assessed by its basis, then with its DaemonSets. It returns when the next pass is due.
+func (env *testEnv) reportStatus(ctx context.Context) time.Duration {
 	GinkgoHelper()
-	b.assess(ctx)
-	b.pass(ctx, 0)
-	b.roll(ctx)
-	b.assess(ctx)
-	return b.pass(ctx, 0)
+	env.assessNodes(ctx)
+	env.pass(ctx, 0)
+	env.rollOut(ctx)
+	env.assessNodes(ctx)
+	return env.pass(ctx, 0)
 }
 
-// condition is one of the policy, as status and reason; empty for none.
+// condition returns status and reason of a condition, empty if the policy has none.
 func condition(policy *v1.ClusterPolicy, kind string) string {
 	found := meta.FindStatusCondition(policy.Status.Conditions, kind)
 	if found == nil {
@@ -293,7 +303,7 @@ func message(policy *v1.ClusterPolicy, kind string) string {
 	return ""
 }
 
-// operandOf is what the policy reports of an operand.
+// operandOf returns the status of an operand.
 func operandOf(policy *v1.ClusterPolicy, name string) v1.OperandStatus {
 	GinkgoHelper()
 	for _, found := range policy.Status.Operands {
@@ -316,7 +326,7 @@ func daemonSets(ctx context.Context) []*appsv1.DaemonSet {
 	return found
 }
 
-// daemonSet returns the DaemonSet of that name, nil if there is none.
+// daemonSet returns the DaemonSet with this name, nil if it does not exist.
 func daemonSet(ctx context.Context, name string) *appsv1.DaemonSet {
 	GinkgoHelper()
 	for _, ds := range daemonSets(ctx) {
@@ -327,7 +337,7 @@ func daemonSet(ctx context.Context, name string) *appsv1.DaemonSet {
 	return nil
 }
 
-// exists reports whether the cluster has the object in the operator's namespace, or in none.
+// exists reports whether an object of this kind and name exists, in the operator's namespace if it is namespaced.
 func exists(ctx context.Context, object client.Object, name string) bool {
 	GinkgoHelper()
 	key := client.ObjectKey{Name: name, Namespace: namespace}

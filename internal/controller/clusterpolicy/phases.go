@@ -22,8 +22,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/status"
 )
 
-// observe reads the cluster, and publishes what nodes are assessed by. It reports whether the pass goes on: it does not
-// without a policy, before all nodes are known, and after a failure.
+// observe reads the cluster and publishes the basis. It reports whether the pass continues: it does not without a
+// policy, before the fleet has all nodes, while frozen, and after an error.
 func (s *scope) observe(ctx context.Context) bool {
 	var err error
 	if s.policy, s.all, err = observe.Policies(ctx, s.Client); err != nil {
@@ -31,21 +31,21 @@ func (s *scope) observe(ctx context.Context) bool {
 		return false
 	}
 	if s.fleet = s.Fleet.View(); !s.fleet.Hydrated {
-		// Its event follows.
+		// The fleet triggers a pass when it is hydrated.
 		return false
 	}
 	s.nodes.Store(int64(len(s.fleet.Nodes)))
-	// Before there is a policy: reading the definition for the first time takes a while.
-	s.observeDefinitions(ctx)
+	// Also without a policy: the first read of the CRD is slow, and should not delay a new policy.
+	s.compareSchema(ctx)
 	if s.policy == nil {
 		s.withoutPolicy(ctx)
 		return false
 	}
-	if s.idle = s.hasVanished(); s.idle {
+	if s.staleCache = s.policyIsDeleted(); s.staleCache {
 		return false
 	}
-	whole, err := s.isWhole(ctx)
-	if s.frozen = !whole; err != nil {
+	complete, err := s.specIsComplete(ctx)
+	if s.frozen = !complete; err != nil {
 		s.fail(err)
 		return false
 	}
@@ -57,7 +57,7 @@ func (s *scope) observe(ctx context.Context) bool {
 		s.freeze(ctx)
 		return false
 	}
-	s.thaw(ctx)
+	s.unfreeze(ctx)
 	input, err := s.input(ctx)
 	if err != nil {
 		s.fail(err)
@@ -69,18 +69,20 @@ func (s *scope) observe(ctx context.Context) bool {
 	return true
 }
 
-// withoutPolicy has nodes released and the namespace given up, unless DaemonSets were left to run on without a policy.
+// withoutPolicy releases the nodes and the namespace, unless DaemonSets of a deleted policy still run (they were
+// orphaned).
 func (s *scope) withoutPolicy(ctx context.Context) {
-	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	orphans, err := observe.Orphans(reading, s.Client, s.Live, s.Namespace, s.all)
+	orphans, err := observe.Orphans(readCtx, s.Client, s.Live, s.Namespace, s.all)
 	if err != nil {
 		s.fail(err)
 		return
 	}
-	orphaned, before := len(orphans) > 0, s.Fleet.Basis()
-	if orphaned && (before == nil || !before.Kept) {
-		log.FromContext(ctx).Info("There is no ClusterPolicy, and DaemonSets of one run on: nodes keep their labels until a ClusterPolicy adopts the DaemonSets or they are deleted", "daemonSets", orphans)
+	orphaned, previous := len(orphans) > 0, s.Fleet.Basis()
+	if orphaned && (previous == nil || !previous.Kept) {
+		log.FromContext(ctx).Info("No ClusterPolicy exists, but DaemonSets of a deleted one still run: nodes keep their "+
+			"labels until a new ClusterPolicy adopts the DaemonSets or they are deleted", "daemonSets", orphans)
 	}
 	s.Fleet.Publish(fleet.Basis{Kept: orphaned}, s.now)
 	if !orphaned {
@@ -88,28 +90,28 @@ func (s *scope) withoutPolicy(ctx context.Context) {
 	}
 }
 
-// observeDefinitions compares the definition of ClusterPolicy with the operator's own. That it cannot be read keeps
-// nothing else from being done.
-func (s *scope) observeDefinitions(ctx context.Context) {
-	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+// compareSchema finds the fields that the cluster's ClusterPolicy CRD does not have. If the CRD cannot be read, the
+// pass continues with the fields that were found last.
+func (s *scope) compareSchema(ctx context.Context) {
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	missing, err := s.Schema.Lacking(reading)
+	missing, err := s.Schema.Lacking(readCtx)
 	s.missingFields = missing
 	s.fail(err)
 }
 
-// input is what the decisions follow from: the spec with its defaults, and what it refers to.
+// input returns what decisions are computed from: the spec with its defaults, and what it refers to.
 func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	input := operand.Input{
 		Spec: effective.Of(s.policy.Spec), Namespace: s.Namespace, HelperImage: s.HelperImage, OperatorMetrics: s.Metrics,
-		AppliedSpec: s.read.String(),
+		AppliedSpec: s.current.String(),
 	}
 	if input.Paused() {
-		// It is not applied.
-		input.AppliedSpec = s.recorded.String()
+		// The current spec is not applied.
+		input.AppliedSpec = s.lastApplied.String()
 	}
 	var err error
-	if s.optional, err = s.Kinds.Follow(ctx, s.snapshot.Definitions); err != nil {
+	if s.optionalKinds, err = s.OptionalKinds.Follow(ctx, s.snapshot.Definitions); err != nil {
 		return input, err
 	}
 	if input.DriverToolkit, err = s.driverToolkit(ctx, input); err != nil {
@@ -119,56 +121,54 @@ func (s *scope) input(ctx context.Context) (operand.Input, error) {
 	return input, err
 }
 
-// One object in one namespace, which only OpenShift has: a role in that namespace could not be installed
-// elsewhere.
+// A ClusterRole, because a Role could not be installed in clusters without this namespace, which only OpenShift has.
 // +kubebuilder:rbac:groups=image.openshift.io,resources=imagestreams,resourceNames=driver-toolkit,verbs=list;watch
 
-// driverToolkit finds the images of OpenShift's driver toolkit if any node needs one. That they cannot be read concerns
-// the drivers of these nodes only, whose verdicts report it.
+// driverToolkit returns the images of OpenShift's driver toolkit if any node needs one. An error is only logged: it
+// concerns the drivers of these nodes alone, whose verdicts report it.
 func (s *scope) driverToolkit(ctx context.Context, input operand.Input) (map[string]string, error) {
 	if !input.UsesDriverToolkit(s.fleet.EachFacts()) {
 		return nil, s.DriverToolkit.Forget(ctx)
 	}
 	images, err := s.DriverToolkit.Images(ctx)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Nodes with Red Hat CoreOS get no driver")
+		log.FromContext(ctx).Error(err, "Reading the driver toolkit images failed: nodes with Red Hat CoreOS get no driver")
 	}
 	return images, nil
 }
 
-// createFailures are why DaemonSets have fewer pods than nodes, as far as that is known. That it cannot be found out
-// keeps nothing else from being reported.
+// createFailures returns the known reasons why pods of DaemonSets are missing, by DaemonSet. An error is only logged.
 func (s *scope) createFailures(ctx context.Context) map[string]assess.CreateFailure {
-	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	wait, err := s.CreateFailures.Look(reading, s.snapshot.DaemonSets)
+	wait, err := s.CreateFailures.Look(readCtx, s.snapshot.DaemonSets)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Finding out why pods are missing")
+		log.FromContext(ctx).Error(err, "Reading the Events of DaemonSets with missing pods failed")
 	}
-	s.sooner(wait)
+	s.requeueAfter(wait)
 	return s.CreateFailures.Found()
 }
 
-// plan makes the plan for the nodes as they are.
+// plan computes the plan for the current nodes.
 func (s *scope) plan() {
-	s.planned = s.drafts.compute(s.basis.Decisions, s.optional, s.fleet)
+	s.planned = s.caches.compute(s.basis.Decisions, s.optionalKinds, s.fleet)
 }
 
-// render makes the objects of each step that applies some. A step that cannot be rendered concerns its operand alone.
+// render renders the objects of each Apply step. A failure concerns the operand of the step alone.
 func (s *scope) render(ctx context.Context) {
 	owner := render.Owner{Name: s.policy.Name, UID: string(s.policy.UID)}
 	for _, step := range s.planned.Steps {
 		if step.Action != plan.Apply {
 			continue
 		}
-		live, err := s.live(ctx, step)
+		live, err := s.liveDaemonSets(ctx, step)
 		if err != nil {
-			// Nothing else tries that call again.
+			// Also an error of the pass, so that it is retried: no event follows.
 			s.fail(err)
 			s.applied[step.Operand.Name] = status.Outcome{Err: err}
 			continue
 		}
-		objects, err := s.drafts.render(s.planned, step, owner, live)
+		objects, err := s.caches.render(s.planned, step, owner, live)
 		if err != nil {
 			s.applied[step.Operand.Name] = status.Outcome{Err: err}
 			continue
@@ -177,22 +177,22 @@ func (s *scope) render(ctx context.Context) {
 	}
 }
 
-// apply writes the objects in two rounds, so that what DaemonSets need is there first, and prunes what is no longer
-// wanted. Of a policy that is paused it only counts what it would write.
+// apply writes the objects in two rounds, so that what pods refer to exists before the DaemonSets, and then prunes.
+// If the policy is paused, it only counts the objects that it would write.
 func (s *scope) apply(ctx context.Context) {
 	if s.planned.Input.Paused() {
-		s.compare(ctx)
+		s.countPending(ctx)
 		return
 	}
 	s.fail(s.Applier.Privileged(ctx, s.Namespace, s.planned.Input.PodSecurity()))
-	s.round(ctx, isReferredTo)
-	s.awaitPrerequisites()
-	s.round(ctx, func(object render.Object) bool { return !isReferredTo(object) })
+	s.applyObjects(ctx, isPrerequisite)
+	s.skipDependents()
+	s.applyObjects(ctx, func(object render.Object) bool { return !isPrerequisite(object) })
 	s.prune(ctx)
 }
 
-// isReferredTo reports whether pods name such an object and do not start without it.
-func isReferredTo(object render.Object) bool {
+// isPrerequisite reports whether pods refer to such an object and cannot start without it.
+func isPrerequisite(object render.Object) bool {
 	switch object.(type) {
 	case *corev1.ConfigMap, *nodev1.RuntimeClass:
 		return true
@@ -200,35 +200,39 @@ func isReferredTo(object render.Object) bool {
 	return false
 }
 
-// round applies those objects of all operands at once.
-func (s *scope) round(ctx context.Context, belongs func(render.Object) bool) {
+// applyObjects applies the included objects of all operands in one round.
+func (s *scope) applyObjects(ctx context.Context, include func(render.Object) bool) {
 	var objects []client.Object
-	var of []operand.Name
+	var operands []operand.Name
 	for _, step := range s.planned.Steps {
 		for _, object := range s.objects[step.Operand.Name] {
-			if belongs(object) {
-				objects, of = append(objects, object), append(of, step.Operand.Name)
+			if include(object) {
+				objects, operands = append(objects, object), append(operands, step.Operand.Name)
 			}
 		}
 	}
 	for i, result := range s.Applier.Round(ctx, s.policy.UID, objects) {
-		outcome := s.applied[of[i]]
+		outcome := s.applied[operands[i]]
 		outcome.Wrote = outcome.Wrote || result.Wrote
 		if result.Repair != nil {
-			log.FromContext(ctx).Info("Repaired on which nodes pods run", "object", result.Repair.Object, "field", result.Repair.Field, "manager", result.Repair.Manager)
+			log.FromContext(ctx).Info("Repaired the placement of a DaemonSet", "object", result.Repair.Object,
+				"field", result.Repair.Field, "manager", result.Repair.Manager)
 			s.Status.Repaired(ctx, s.policy, result.Repair)
 		}
 		outcome.Err = errors.Join(outcome.Err, result.Err)
-		s.applied[of[i]] = outcome
+		s.applied[operands[i]] = outcome
 	}
 }
 
-// awaitPrerequisites holds back the operands that need what could not be applied of another one.
-func (s *scope) awaitPrerequisites() {
+// skipDependents skips the operands that need, anywhere in the cluster, an operand which could not be applied.
+func (s *scope) skipDependents() {
 	for _, step := range s.planned.Steps {
 		for _, requirement := range step.Operand.Requires {
-			if requirement.Scope == operand.Cluster && s.applied[requirement.On].Err != nil && s.applied[step.Operand.Name].Err == nil {
-				s.applied[step.Operand.Name] = status.Outcome{Err: fmt.Errorf("%w: %s", status.ErrPrerequisite, requirement.On)}
+			if requirement.Scope == operand.Cluster && s.applied[requirement.On].Err != nil &&
+				s.applied[step.Operand.Name].Err == nil {
+				s.applied[step.Operand.Name] = status.Outcome{
+					Err: fmt.Errorf("%w: %s", status.ErrPrerequisite, requirement.On),
+				}
 			}
 		}
 		if errors.Is(s.applied[step.Operand.Name].Err, status.ErrPrerequisite) {
@@ -237,8 +241,8 @@ func (s *scope) awaitPrerequisites() {
 	}
 }
 
-// compare counts the objects that differ from the spec.
-func (s *scope) compare(ctx context.Context) {
+// countPending counts the objects that a pass would write.
+func (s *scope) countPending(ctx context.Context) {
 	for _, step := range s.planned.Steps {
 		outcome := s.applied[step.Operand.Name]
 		for _, object := range s.objects[step.Operand.Name] {
@@ -252,7 +256,8 @@ func (s *scope) compare(ctx context.Context) {
 	}
 }
 
-// prune deletes what is no longer wanted. What could not be decided, rendered or applied of an operand leaves all of it.
+// prune deletes the objects that are no longer rendered. An operand that could not be decided, rendered or applied
+// keeps all of its objects.
 func (s *scope) prune(ctx context.Context) {
 	wanted := apply.Wanted{Held: map[string]bool{}}
 	for _, step := range s.planned.Steps {
@@ -263,28 +268,28 @@ func (s *scope) prune(ctx context.Context) {
 			wanted.Keep(object)
 		}
 	}
-	if err := s.Applier.Prune(ctx, s.policy.UID, kinds(s.optional), wanted); err != nil {
-		s.fail(fmt.Errorf("removing what is no longer wanted: %w", err))
+	if err := s.Applier.Prune(ctx, s.policy.UID, managedKinds(s.optionalKinds), wanted); err != nil {
+		s.fail(fmt.Errorf("deleting objects that are no longer needed: %w", err))
 	}
 }
 
-// live are the DaemonSets of a step's operand, as far as they decide what is rendered, by name. Where a new one may get
-// the name of the operand, the API server is asked who has it: one that the cache does not show yet, or the pods that
-// one has left.
-func (s *scope) live(ctx context.Context, step plan.Step) (map[string]render.Live, error) {
+// liveDaemonSets returns the live DaemonSets of a step's operand, by name, with what rendering depends on. If a new one
+// could get the name of the operand, the API server is read: a DaemonSet that is not in the cache yet, or pods that a
+// deleted one has left, may still use the name.
+func (s *scope) liveDaemonSets(ctx context.Context, step plan.Step) (map[string]render.Live, error) {
 	live, o := map[string]render.Live{}, &step.Operand
 	for name, ds := range s.snapshot.DaemonSets {
-		of := operand.Name(ds.Labels[labels.Operand])
-		if of == o.Name || of == "" && name == o.DaemonSet {
+		owner := operand.Name(ds.Labels[labels.Operand])
+		if owner == o.Name || owner == "" && name == o.DaemonSet {
 			live[name] = render.LiveDaemonSet(ds)
 		}
 	}
 	if !render.Unnamed(o, step.Instances, live) {
 		return live, nil
 	}
-	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	ds, pod, err := observe.HolderOf(reading, s.Live, s.Namespace, o.DaemonSet)
+	ds, pod, err := observe.HolderOf(readCtx, s.Live, s.Namespace, o.DaemonSet)
 	switch {
 	case ds != nil:
 		live[o.DaemonSet] = render.LiveDaemonSet(ds)

@@ -21,11 +21,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
-// losses lose the state of each row of the table in doc.go.
-var losses = map[string]func(*operator){
+// stateLosses discard the state of each row of the table in doc.go.
+var stateLosses = map[string]func(*operator){
 	"fleet entries": func(o *operator) {
 		basis := o.fleet.Basis()
-		o.know(fleet.New())
+		o.useFleet(fleet.New())
 		o.fleet.Publish(*basis, o.clock.Now())
 	},
 	"basis": func(o *operator) {
@@ -36,11 +36,11 @@ var losses = map[string]func(*operator){
 			entry.Basis = 0
 			entries = append(entries, &entry)
 		}
-		o.know(fleet.New())
+		o.useFleet(fleet.New())
 		o.fleet.Hydrate(entries)
 	},
-	"drafts":      func(o *operator) { o.pass = clusterpolicy.New(o.pass.Options) },
-	"apply table": func(o *operator) { o.pass.Applier = apply.New(o, live{o}, o.clock, patient()) },
+	"caches":      func(o *operator) { o.pass = clusterpolicy.New(o.pass.Options) },
+	"apply table": func(o *operator) { o.pass.Applier = apply.New(o, live{o}, o.clock, slowMachineTiming()) },
 	"status times": func(o *operator) {
 		o.pass.Status = statuswriter.New(o, o.clock, o.node.Events, o.pass.Catalogue, statuswriter.DefaultTiming())
 	},
@@ -49,7 +49,7 @@ var losses = map[string]func(*operator){
 	},
 	"definition": func(o *operator) { o.pass.Schema = &observe.Schema{Cached: o, Live: live{o}} },
 	"watches": func(o *operator) {
-		o.pass.Kinds = clusterpolicy.NewOptionalKinds(nil, nil, o.clock)
+		o.pass.OptionalKinds = clusterpolicy.NewOptionalKinds(nil, nil, o.clock)
 		o.pass.DriverToolkit = observe.NewDriverToolkit(nil, nil, o.clock)
 	},
 	"refused taints": func(o *operator) { o.node = node.New(o.node.Options) },
@@ -61,14 +61,14 @@ var losses = map[string]func(*operator){
 	"all":                  func(o *operator) { o.start() },
 }
 
-// know has both controllers use another fleet, which knows the nodes by their facts alone.
-func (o *operator) know(f *fleet.Fleet) {
+// useFleet makes both controllers use another fleet, which is hydrated with the facts of the nodes only.
+func (o *operator) useFleet(f *fleet.Fleet) {
 	o.fleet, o.pass.Fleet, o.node.Fleet = f, f, f
 	must(o.node.Hydrate(context.Background()))
 }
 
-// round is what the events of a loss lead to: every node is assessed, and a pass follows.
-func (o *operator) round(names []string) {
+// reconcileRound reconciles everything, as the events after a loss do: every node is assessed, and a pass follows.
+func (o *operator) reconcileRound(names []string) {
 	for range 2 {
 		o.reconcileAll()
 		o.reconcileNodes(names)
@@ -76,8 +76,8 @@ func (o *operator) round(names []string) {
 	o.reconcileAll()
 }
 
-// conditions are those that the nodes have, each as reason and message.
-func (o *operator) conditions(names []string) map[string]string {
+// nodeConditions returns the GPUReady condition of each node, as status, reason and message.
+func (o *operator) nodeConditions(names []string) map[string]string {
 	found := map[string]string{}
 	for _, name := range names {
 		read := &corev1.Node{}
@@ -88,43 +88,43 @@ func (o *operator) conditions(names []string) map[string]string {
 	return found
 }
 
-// Each part of what is kept may be lost at any time: nothing is written for that, neither where all is well nor where a
-// node fails, and the failure ends in a status like any other.
-func TestWhatIsKeptMayBeLost(t *testing.T) {
-	for name, lose := range losses {
+// Each part of the state may be lost at any time, when all nodes are ready and while a node fails: nothing is written
+// because of the loss, and recovery is reported as usual.
+func TestInMemoryStateMayBeLost(t *testing.T) {
+	for name, loseState := range stateLosses {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			o := newOperator()
-			names := o.join(0, 4)
-			o.serve(names)
-			g.Expect(o.reported().State).To(Equal(v1.StateReady))
-			healthy, known, written := o.reported(), o.conditions(names), maps.Clone(o.writes)
-			lose(o)
-			o.round(names)
-			g.Expect(o.writes).To(Equal(written), "writes where all is well")
-			g.Expect(o.reported()).To(Equal(healthy))
+			names := o.addNodes(0, 4)
+			o.makeReady(names)
+			g.Expect(o.policyStatus().State).To(Equal(v1.StateReady))
+			healthy, conditions, written := o.policyStatus(), o.nodeConditions(names), maps.Clone(o.writes)
+			loseState(o)
+			o.reconcileRound(names)
+			g.Expect(o.writes).To(Equal(written), "writes while all nodes are ready")
+			g.Expect(o.policyStatus()).To(Equal(healthy))
 
-			o.change("device-plugin", names[0], crash)
-			o.round(names)
-			o.step(11 * time.Second)
-			o.round(names)
-			broken, reported := o.reported(), o.conditions(names)
+			o.updatePod("device-plugin", names[0], crashPod)
+			o.reconcileRound(names)
+			o.advance(11 * time.Second)
+			o.reconcileRound(names)
+			broken, reported := o.policyStatus(), o.nodeConditions(names)
 			g.Expect(broken.State).To(Equal(v1.StateNotReady))
 			g.Expect(broken.NodeSummary.Degraded).To(BeEquivalentTo(1))
 			g.Expect(reported[names[0]]).To(HavePrefix("False CrashLoopBackOff"))
 			written = maps.Clone(o.writes)
-			lose(o)
-			o.round(names)
-			g.Expect(o.writes).To(Equal(written), "writes where a node fails")
-			g.Expect(o.reported()).To(Equal(broken))
-			g.Expect(o.conditions(names)).To(Equal(reported))
+			loseState(o)
+			o.reconcileRound(names)
+			g.Expect(o.writes).To(Equal(written), "writes while a node fails")
+			g.Expect(o.policyStatus()).To(Equal(broken))
+			g.Expect(o.nodeConditions(names)).To(Equal(reported))
 
-			o.change("device-plugin", names[0], work)
-			o.round(names)
-			o.step(20 * time.Second)
-			o.round(names)
-			g.Expect(o.reported().State).To(Equal(v1.StateReady))
-			g.Expect(o.conditions(names)).To(Equal(known))
+			o.updatePod("device-plugin", names[0], recoverPod)
+			o.reconcileRound(names)
+			o.advance(20 * time.Second)
+			o.reconcileRound(names)
+			g.Expect(o.policyStatus().State).To(Equal(v1.StateReady))
+			g.Expect(o.nodeConditions(names)).To(Equal(conditions))
 		})
 	}
 }

@@ -1,0 +1,94 @@
+package clusterpolicy
+
+import (
+	"maps"
+	"reflect"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/operand"
+	"github.com/clusterpolicy/gpu-operator/internal/plan"
+	"github.com/clusterpolicy/gpu-operator/internal/render"
+)
+
+// caches keep the results of a pass for the next one: most passes follow the progress of a node, which changes none of
+// them. Each result is kept with all of its inputs and computed again when one differs. It may be lost at any time.
+type caches struct {
+	plan     planCache
+	rendered map[operand.Name]renderCache
+}
+
+// decide returns the decisions for the input, which is computed from this spec. Those of the basis are reused unless
+// they are for another spec or other references. The specs are compared, not only their generations: while the CRD
+// changes, the same generation may be read with other fields.
+func decide(
+	basis *fleet.Basis, catalogue operand.Catalogue, spec v1.ClusterPolicySpec, input operand.Input,
+) *plan.Decisions {
+	if basis == nil || basis.Decisions == nil || !reflect.DeepEqual(basis.Policy.Spec, spec) ||
+		basis.Decisions.Input.AppliedSpec != input.AppliedSpec ||
+		!reflect.DeepEqual(basis.Decisions.Input.Contents, input.Contents) ||
+		!reflect.DeepEqual(basis.Decisions.Input.DriverToolkit, input.DriverToolkit) {
+		return plan.Decide(catalogue, input)
+	}
+	return basis.Decisions
+}
+
+// planCache is a plan with its inputs.
+type planCache struct {
+	decisions     *plan.Decisions
+	optionalKinds map[operand.OptionalKind]bool
+	factsVersion  uint64
+	plan          plan.Plan
+}
+
+// compute returns the plan for the nodes of the view.
+func (c *caches) compute(
+	decisions *plan.Decisions, optionalKinds map[operand.OptionalKind]bool, view fleet.View,
+) plan.Plan {
+	cached := &c.plan
+	if cached.decisions != decisions || cached.factsVersion != view.FactsVersion ||
+		!maps.Equal(cached.optionalKinds, optionalKinds) {
+		*cached = planCache{
+			decisions: decisions, optionalKinds: optionalKinds, factsVersion: view.FactsVersion,
+			plan: plan.Compute(decisions, optionalKinds, view.Facts()),
+		}
+	}
+	return cached.plan
+}
+
+// renderCache is the objects of one step with their inputs.
+type renderCache struct {
+	decisions *plan.Decisions
+	input     operand.Input
+	step      plan.Step
+	owner     render.Owner
+	live      map[string]render.Live
+	objects   []render.Object
+	err       error
+}
+
+// render returns the objects of a step of the plan, given the live DaemonSets of its operand. The same objects are
+// returned until an input changes; callers must not modify them.
+func (c *caches) render(
+	p plan.Plan, step plan.Step, owner render.Owner, live map[string]render.Live,
+) ([]render.Object, error) {
+	cached, found := c.rendered[step.Operand.Name]
+	if found && cached.decisions == p.Decisions && cached.owner == owner && maps.Equal(cached.live, live) &&
+		reflect.DeepEqual(cached.input.Layouts, p.Input.Layouts) && maps.Equal(cached.input.Optional, p.Input.Optional) &&
+		sameStep(&cached.step, &step) {
+		return cached.objects, cached.err
+	}
+	if c.rendered == nil {
+		c.rendered = map[operand.Name]renderCache{}
+	}
+	next := renderCache{decisions: p.Decisions, input: p.Input, step: step, owner: owner, live: live}
+	next.objects, next.err = render.Step(p, step, owner, live)
+	c.rendered[step.Operand.Name] = next
+	return next.objects, next.err
+}
+
+// sameStep reports whether two steps of one operand render to the same objects.
+func sameStep(a, b *plan.Step) bool {
+	return reflect.DeepEqual(a.Instances, b.Instances) && reflect.DeepEqual(a.Waits, b.Waits) &&
+		maps.Equal(a.Proves, b.Proves)
+}

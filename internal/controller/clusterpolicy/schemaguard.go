@@ -1,0 +1,139 @@
+package clusterpolicy
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/clusterpolicy/gpu-operator/internal/assess"
+	"github.com/clusterpolicy/gpu-operator/internal/fleet"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+	"github.com/clusterpolicy/gpu-operator/internal/status"
+)
+
+// If the ClusterPolicy CRD is older than the operator, the API server drops the fields that the CRD does not define:
+// from every policy that is read, and for good with the next write, including one of the status. So a pass neither
+// applies a spec nor writes a policy unless the spec is complete.
+
+// schemaGuard has what passes remember about a spec that may be truncated.
+type schemaGuard struct {
+	// reported identifies the policy and the CRD of the last report that passes are frozen; empty while they are not.
+	reported string
+	// current, a spec of this policy, differs from the last applied one since this time, with the same generation.
+	policy  types.UID
+	current observe.Applied
+	since   time.Time
+}
+
+// specIsComplete reports whether the spec of the policy in force has all fields that the user has set. A spec that
+// equals the last applied one needs no call.
+func (s *scope) specIsComplete(ctx context.Context) (bool, error) {
+	readCtx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
+	defer cancel()
+	var err error
+	if s.lastApplied, err = observe.LastApplied(readCtx, s.Client, s.Namespace, s.policy.UID); err != nil {
+		return false, err
+	}
+	if s.current, err = observe.AppliedOf(s.policy); err != nil {
+		return false, err
+	}
+	switch {
+	case len(observe.OfSpec(s.missingFields)) > 0:
+		return s.keepsAllFields()
+	case s.current.Digest == s.lastApplied.Digest, s.policy.Spec.Paused != nil && *s.policy.Spec.Paused:
+		// A paused policy is not applied.
+		return true, nil
+	}
+	return s.confirmLive(readCtx)
+}
+
+// keepsAllFields reports whether the CRD has dropped no field of the spec, and would drop none if the policy were
+// written.
+func (s *scope) keepsAllFields() (bool, error) {
+	dropped, err := s.Schema.Drops(s.policy.Spec)
+	s.droppedFields = dropped
+	return err == nil && len(dropped) == 0 && s.current.Digest == s.lastApplied.Digest, err
+}
+
+// confirmLive decides about a spec that differs from the last applied one. It reads the policies and the CRD from the
+// API server: the cache may have an earlier CRD, or a policy from the time when fields were missing, as no event
+// follows for policies when the CRD is updated.
+func (s *scope) confirmLive(ctx context.Context) (bool, error) {
+	policy, all, err := observe.Policies(ctx, s.Live)
+	if err != nil {
+		return false, err
+	}
+	missing, err := s.Schema.LackingNow(ctx)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return false, err
+	}
+	s.missingFields = missing
+	if policy == nil || policy.UID != s.policy.UID {
+		// An event of the policy follows.
+		return false, nil
+	}
+	for i := range all {
+		all[i].ManagedFields = nil // As in the cache.
+	}
+	s.policy, s.all = policy, all
+	if s.current, err = observe.AppliedOf(policy); err != nil {
+		return false, err
+	}
+	if len(observe.OfSpec(missing)) > 0 {
+		return s.keepsAllFields()
+	}
+	return s.current.Digest == s.lastApplied.Digest || s.changeIsStable(), nil
+}
+
+// changeIsStable reports whether a spec that differs from the last applied one was edited (it has another generation)
+// or has been the same for the stabilization time.
+func (s *scope) changeIsStable() bool {
+	if s.current.Generation != s.lastApplied.Generation {
+		return true
+	}
+	if s.schemaGuard.policy != s.policy.UID || s.schemaGuard.current != s.current {
+		s.schemaGuard.policy, s.schemaGuard.current, s.schemaGuard.since = s.policy.UID, s.current, s.now
+	}
+	left := s.Timing.SpecStabilization - s.now.Sub(s.schemaGuard.since)
+	if left > 0 {
+		s.requeueAfter(left)
+	}
+	return left <= 0
+}
+
+// freeze publishes the last decisions again, so that nodes, including new ones, are assessed and served by them. If
+// this process has made none yet, nodes keep their labels, and new nodes are not managed.
+func (s *scope) freeze(ctx context.Context) {
+	previous, next := s.Fleet.Basis(), fleet.Basis{Kept: true}
+	if previous != nil && previous.Decisions != nil && previous.Policy.UID == s.policy.UID {
+		stack := assess.Stack{DaemonSets: s.snapshot.DaemonSets, CreateFailures: s.createFailures(ctx)}
+		next = fleet.Basis{Policy: previous.Policy, Decisions: previous.Decisions, Stack: stack}
+		s.planned = s.caches.compute(next.Decisions, s.caches.plan.optionalKinds, s.fleet)
+	}
+	s.basis = s.Fleet.Publish(next, s.now)
+	if len(s.missingFields) == 0 {
+		return
+	}
+	if key := fmt.Sprintf("%s %s", s.policy.UID, s.Schema.Version()); s.schemaGuard.reported != key {
+		s.schemaGuard.reported = key
+		message := status.Frozen(observe.OfSpec(s.missingFields), s.droppedFields, s.Namespace)
+		log.FromContext(ctx).Info("Frozen: applying no change of the ClusterPolicy", "policy", s.policy.Name,
+			"reason", message, "decided", next.Decisions != nil)
+		s.Status.Froze(ctx, s.policy, message, key)
+	}
+}
+
+// unfreeze ends the freeze, and logs it if it was reported.
+func (s *scope) unfreeze(ctx context.Context) {
+	if s.schemaGuard.reported != "" {
+		log.FromContext(ctx).Info("No longer frozen: the ClusterPolicy has all of its fields", "policy", s.policy.Name)
+	}
+	s.schemaGuard.reported = ""
+	if s.current.Digest == s.lastApplied.Digest {
+		s.schemaGuard = schemaGuard{}
+	}
+}

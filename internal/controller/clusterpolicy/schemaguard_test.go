@@ -1,0 +1,432 @@
+package clusterpolicy
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/yaml"
+
+	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
+	"github.com/clusterpolicy/gpu-operator/config/crd"
+	"github.com/clusterpolicy/gpu-operator/internal/labels"
+	"github.com/clusterpolicy/gpu-operator/internal/observe"
+)
+
+// definitionWithout returns the CRD of this release without a field of the spec or, for pools, of the status.
+func definitionWithout(version, without string) *unstructured.Unstructured {
+	found := &unstructured.Unstructured{}
+	must(yaml.Unmarshal(crd.ClusterPolicy, &found.Object))
+	versions, _, err := unstructured.NestedSlice(found.Object, "spec", "versions")
+	must(err)
+	block := "spec"
+	if without == "pools" {
+		block = "status"
+	}
+	newest, isMap := versions[0].(map[string]any)
+	if !isMap {
+		panic("a version is not a map")
+	}
+	unstructured.RemoveNestedField(newest, "schema", "openAPIV3Schema", "properties", block, "properties", without)
+	must(unstructured.SetNestedSlice(found.Object, versions, "spec", "versions"))
+	found.SetResourceVersion(version)
+	return found
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// mirrorSpec has a field that the CRD may not define. truncatedSpec is how the API server returns it then.
+func mirrorSpec() v1.ClusterPolicySpec {
+	return v1.ClusterPolicySpec{
+		Global: &v1.GlobalSpec{Registry: "mirror.example.com"},
+		Driver: &v1.DriverSpec{Enabled: new(true)},
+	}
+}
+
+func truncatedSpec() v1.ClusterPolicySpec {
+	return v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(true)}}
+}
+
+const policyUID types.UID = "policy"
+
+func policyOf(spec v1.ClusterPolicySpec, generation int64) *v1.ClusterPolicy {
+	return &v1.ClusterPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "policy", UID: policyUID, Generation: generation},
+		Spec:       spec,
+	}
+}
+
+// specRecord returns the Service that records a spec, of the first generation, as the last applied one. owner is the
+// UID of the policy, empty for none.
+func specRecord(spec v1.ClusterPolicySpec, owner types.UID) *corev1.Service {
+	applied, err := observe.AppliedOf(policyOf(spec, 1))
+	must(err)
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: "gpu-operator", Annotations: map[string]string{labels.AppliedSpec: applied.String()},
+	}}
+	if owner != "" {
+		service.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "nvidia.com/v1", Kind: "ClusterPolicy", Name: "policy", UID: owner, Controller: new(true)},
+		}
+	}
+	return service
+}
+
+// The decision depends on the cache, the API server and the record of the last applied spec.
+func TestOnlyACompleteSpecIsApplied(t *testing.T) {
+	allFields, noGlobal := "", "global"
+	paused := truncatedSpec()
+	paused.Paused = new(true)
+	tests := map[string]struct {
+		// cached and live are the policy, nil for none. cachedMissing and liveMissing are fields that the CRD does not have.
+		cached, live               *v1.ClusterPolicy
+		cachedMissing, liveMissing string
+		record                     *corev1.Service
+		fails                      error
+		want, wantErr, calls       bool
+		spec                       v1.ClusterPolicySpec
+		dropped                    []string
+	}{
+		"applied before": {
+			cached: policyOf(mirrorSpec(), 1),
+			record: specRecord(mirrorSpec(), policyUID),
+			want:   true,
+			spec:   mirrorSpec(),
+		},
+		"nothing applied yet": {
+			cached: policyOf(mirrorSpec(), 1),
+			live:   policyOf(mirrorSpec(), 1),
+			want:   true,
+			calls:  true,
+			spec:   mirrorSpec(),
+		},
+		"edited": {
+			cached: policyOf(truncatedSpec(), 2),
+			live:   policyOf(truncatedSpec(), 2),
+			record: specRecord(mirrorSpec(), policyUID),
+			want:   true,
+			calls:  true,
+			spec:   truncatedSpec(),
+		},
+		"the CRD misses fields that the spec never had": {
+			cached:        policyOf(truncatedSpec(), 1),
+			cachedMissing: noGlobal,
+			liveMissing:   noGlobal,
+			record:        specRecord(truncatedSpec(), policyUID),
+			want:          true,
+			spec:          truncatedSpec(),
+		},
+		"the CRD misses a field of the cached spec": {
+			cached:        policyOf(mirrorSpec(), 1),
+			cachedMissing: noGlobal,
+			liveMissing:   noGlobal,
+			record:        specRecord(mirrorSpec(), policyUID),
+			spec:          mirrorSpec(),
+			dropped:       []string{"spec.global"},
+		},
+		"the CRD misses a field of the last applied spec": {
+			cached:        policyOf(truncatedSpec(), 1),
+			cachedMissing: noGlobal,
+			liveMissing:   noGlobal,
+			record:        specRecord(mirrorSpec(), policyUID),
+			spec:          truncatedSpec(),
+		},
+		"the CRD misses fields, nothing recorded": {
+			cached:        policyOf(truncatedSpec(), 1),
+			cachedMissing: noGlobal,
+			liveMissing:   noGlobal,
+			spec:          truncatedSpec(),
+		},
+		"the CRD misses fields, edited": {
+			cached:        policyOf(paused, 2),
+			cachedMissing: noGlobal,
+			liveMissing:   noGlobal,
+			record:        specRecord(truncatedSpec(), policyUID),
+			spec:          paused,
+		},
+		"the CRD misses fields of the status only": {
+			cached:        policyOf(truncatedSpec(), 2),
+			live:          policyOf(truncatedSpec(), 2),
+			cachedMissing: "pools",
+			liveMissing:   "pools",
+			record:        specRecord(mirrorSpec(), policyUID),
+			want:          true,
+			calls:         true,
+			spec:          truncatedSpec(),
+		},
+		"the CRD misses fields, not in the cache yet": {
+			cached:        policyOf(truncatedSpec(), 2),
+			live:          policyOf(truncatedSpec(), 2),
+			cachedMissing: allFields,
+			liveMissing:   noGlobal,
+			record:        specRecord(mirrorSpec(), policyUID),
+			calls:         true,
+			spec:          truncatedSpec(),
+		},
+		"the CRD is updated, the cache has the truncated policy": {
+			cached: policyOf(truncatedSpec(), 1),
+			live:   policyOf(mirrorSpec(), 1),
+			record: specRecord(mirrorSpec(), policyUID),
+			want:   true,
+			calls:  true,
+			spec:   mirrorSpec(),
+		},
+		"differs with the same generation": {
+			cached: policyOf(truncatedSpec(), 1),
+			live:   policyOf(truncatedSpec(), 1),
+			record: specRecord(mirrorSpec(), policyUID),
+			calls:  true,
+			spec:   truncatedSpec(),
+		},
+		"a policy that adopts objects without an owner": {
+			cached: policyOf(truncatedSpec(), 1),
+			live:   policyOf(truncatedSpec(), 1),
+			record: specRecord(mirrorSpec(), ""),
+			want:   true,
+			calls:  true,
+			spec:   truncatedSpec(),
+		},
+		"the CRD misses fields, the objects belong to another policy": {
+			cached:        policyOf(truncatedSpec(), 1),
+			cachedMissing: noGlobal,
+			liveMissing:   noGlobal,
+			record:        specRecord(truncatedSpec(), "another"),
+			spec:          truncatedSpec(),
+		},
+		"paused": {
+			cached: policyOf(paused, 2),
+			record: specRecord(truncatedSpec(), policyUID),
+			want:   true,
+			spec:   paused,
+		},
+		"the policy is deleted": {
+			cached: policyOf(mirrorSpec(), 2),
+			calls:  true,
+			spec:   mirrorSpec(),
+		},
+		"reading the CRD fails": {
+			cached:  policyOf(mirrorSpec(), 2),
+			live:    policyOf(mirrorSpec(), 2),
+			fails:   errors.New("no answer"),
+			wantErr: true,
+			calls:   true,
+			spec:    mirrorSpec(),
+		},
+		"reading the CRD is forbidden": {
+			cached: policyOf(mirrorSpec(), 2),
+			live:   policyOf(mirrorSpec(), 2),
+			want:   true,
+			calls:  true,
+			spec:   mirrorSpec(),
+			fails:  apierrors.NewForbidden(schema.GroupResource{Resource: "customresourcedefinitions"}, crd.Name, nil),
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			version := map[bool]string{true: "7", false: "8"}[test.cachedMissing == test.liveMissing]
+			cached := fakeCluster(definitionWithout("7", test.cachedMissing), test.record, test.cached)
+			calls := 0
+			live := interceptor.NewClient(
+				fakeCluster(definitionWithout(version, test.liveMissing), nil, test.live),
+				interceptor.Funcs{
+					List: func(
+						ctx context.Context, next client.WithWatch, list client.ObjectList, options ...client.ListOption,
+					) error {
+						calls++
+						return next.List(ctx, list, options...)
+					},
+				},
+			)
+			reader := &failingReader{Reader: cached}
+			r := New(Options{
+				Client: cached, Live: live, Namespace: namespace, Schema: &observe.Schema{Cached: cached, Live: reader},
+				Clock: clocktesting.NewFakePassiveClock(time.Now()), Timing: DefaultTiming(),
+			})
+			s := r.newScope()
+			var err error
+			s.policy, s.all, err = observe.Policies(t.Context(), cached)
+			g.Expect(err).NotTo(HaveOccurred())
+			s.compareSchema(t.Context())
+			reader.Reader, reader.err = live, test.fails
+			got, err := s.specIsComplete(t.Context())
+			g.Expect(err != nil).To(Equal(test.wantErr), "%v", err)
+			g.Expect(got).To(Equal(test.want))
+			g.Expect(s.policy.Spec).To(Equal(test.spec))
+			g.Expect(calls).To(Equal(map[bool]int{true: 1}[test.calls]), "lists")
+			g.Expect(s.droppedFields).To(Equal(test.dropped))
+		})
+	}
+}
+
+// A spec that differs with the same generation is applied after the stabilization time: another client has written the
+// policy while the CRD had fewer fields, so that they are lost.
+func TestATruncatedSpecIsAppliedAfterTheStabilization(t *testing.T) {
+	g := NewWithT(t)
+	c := fakeCluster(definitionWithout("7", ""), specRecord(mirrorSpec(), policyUID), policyOf(truncatedSpec(), 1))
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	r := New(Options{
+		Client: c, Live: c, Namespace: namespace, Schema: &observe.Schema{Cached: c, Live: c},
+		Clock: clock, Timing: DefaultTiming(),
+	})
+	pass := func() (bool, time.Duration) {
+		s := r.newScope()
+		var err error
+		s.policy, s.all, err = observe.Policies(t.Context(), c)
+		g.Expect(err).NotTo(HaveOccurred())
+		got, err := s.specIsComplete(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		if got {
+			s.unfreeze(t.Context())
+		}
+		return got, s.requeueDelay
+	}
+	complete, wait := pass()
+	g.Expect(complete).To(BeFalse())
+	g.Expect(wait).To(Equal(r.Timing.SpecStabilization))
+	clock.SetTime(clock.Now().Add(wait - time.Second))
+	complete, wait = pass()
+	g.Expect(complete).To(BeFalse())
+	g.Expect(wait).To(Equal(time.Second))
+	clock.SetTime(clock.Now().Add(wait))
+	for range 2 {
+		// Also before the cache has the new record.
+		complete, _ = pass()
+		g.Expect(complete).To(BeTrue())
+	}
+}
+
+// fakeCluster returns a client with the CRD and, unless nil, the other objects.
+func fakeCluster(
+	definition *unstructured.Unstructured,
+	record *corev1.Service,
+	policy *v1.ClusterPolicy,
+) client.WithWatch {
+	all := runtime.NewScheme()
+	must(errors.Join(v1.AddToScheme(all), corev1.AddToScheme(all), apiextensionsv1.AddToScheme(all)))
+	builder := fake.NewClientBuilder().WithScheme(all).WithObjects(definition)
+	if record != nil {
+		builder = builder.WithObjects(record.DeepCopy())
+	}
+	if policy != nil {
+		builder = builder.WithObjects(policy.DeepCopy())
+	}
+	return builder.Build()
+}
+
+// failingReader fails all Gets while err is set.
+type failingReader struct {
+	client.Reader
+	err error
+}
+
+func (f *failingReader) Get(
+	ctx context.Context,
+	key client.ObjectKey,
+	object client.Object,
+	options ...client.GetOption,
+) error {
+	if f.err != nil {
+		return f.err
+	}
+	return f.Reader.Get(ctx, key, object, options...)
+}
+
+var _ = Describe("A CRD that is older than the operator", Ordered, func() {
+	definition := func(ctx context.Context) *unstructured.Unstructured {
+		found := &unstructured.Unstructured{}
+		found.SetGroupVersionKind(
+			schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+		)
+		Expect(admin.Get(ctx, client.ObjectKey{Name: crd.Name}, found)).To(Succeed())
+		return found
+	}
+	removeField := func(ctx context.Context, block string) {
+		const path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/"
+		patch := []byte(`[{"op":"remove","path":"` + path + `properties/` + block + `"},
+			{"op":"remove","path":"` + path + `x-kubernetes-validations"}]`)
+		Expect(admin.Patch(ctx, definition(ctx), client.RawPatch(types.JSONPatchType, patch))).To(Succeed())
+	}
+	restoreDefinition := func(ctx context.Context) {
+		Expect(admin.Patch(ctx, definition(ctx), client.RawPatch(types.ApplyPatchType, crd.ClusterPolicy),
+			client.ForceOwnership, client.FieldOwner("test"))).To(Succeed())
+	}
+	AfterEach(func(ctx SpecContext) { restoreDefinition(ctx) })
+
+	It("allows writes only of a policy that is complete", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{})
+		env.createPolicy(ctx, "second", v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "mirror.example.com"}})
+		env.settle(ctx)
+		second := getPolicy(ctx, "second")
+		second.Status = v1.ClusterPolicyStatus{}
+		Expect(admin.Status().Update(ctx, second)).To(Succeed())
+		removeField(ctx, "global")
+		env.pass(ctx, statusInterval)
+		Expect(env.takeWrites()).To(ConsistOf("update status ClusterPolicy policy"))
+		Expect(meta.FindStatusCondition(env.policy(ctx).Status.Conditions, v1.ConditionCRDOutdated)).NotTo(BeNil())
+
+		restoreDefinition(ctx)
+		env.settle(ctx)
+		Expect(getPolicy(ctx, "second").Spec.Global).To(HaveField("Registry", "mirror.example.com"))
+		Expect(getPolicy(ctx, "second").Status.State).To(Equal(v1.StateIgnored))
+	})
+
+	It("is reported once, with the missing fields, and stops all repairs", func(ctx SpecContext) {
+		env := newEnv(gpuNode("a"))
+		env.createPolicy(ctx, "policy", v1.ClusterPolicySpec{Global: &v1.GlobalSpec{Registry: "mirror.example.com"}})
+		env.settle(ctx)
+		basis, before := env.fleet.Basis(), env.policy(ctx)
+		removeField(ctx, "global")
+		Expect(admin.Delete(ctx, daemonSet(ctx, pluginName))).To(Succeed())
+		for range 3 {
+			env.pass(ctx, statusInterval)
+		}
+		Expect(env.takeWrites()).To(ConsistOf(HavePrefix("create Event policy.")))
+		Expect(env.policy(ctx).ResourceVersion).To(Equal(before.ResourceVersion))
+		Expect(env.fleet.Basis().Decisions).To(BeIdenticalTo(basis.Decisions), "the last decisions")
+
+		env.reconciler = New(env.reconciler.Options)
+		resetSchema(ctx, env)
+		env.pass(ctx, statusInterval)
+		var reported []corev1.Event
+		list := &corev1.EventList{}
+		Expect(admin.List(ctx, list, client.InNamespace(corev1.NamespaceDefault))).To(Succeed())
+		for _, event := range list.Items {
+			if event.InvolvedObject.UID == before.UID {
+				reported = append(reported, event)
+			}
+		}
+		Expect(reported).To(ConsistOf(And(
+			HaveField("Reason", v1.ConditionCRDOutdated), HaveField("Type", corev1.EventTypeWarning),
+			HaveField("Message", And(ContainSubstring("lacks spec.global"),
+				// The API server may serve the policy with all fields for a moment yet.
+				Or(ContainSubstring("may have been cut down"), ContainSubstring("any write of it loses that")))))),
+			"also after a restart")
+
+		restoreDefinition(ctx)
+		env.pass(ctx, statusInterval)
+		Expect(daemonSet(ctx, pluginName)).NotTo(BeNil())
+		Expect(env.policy(ctx).Spec.Global).To(HaveField("Registry", "mirror.example.com"))
+	})
+})
