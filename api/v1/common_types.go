@@ -7,7 +7,7 @@ import (
 // ImageSpec names a container image. Each field that is absent gets the operator's default. image alone may also be a
 // full reference.
 //
-// +kubebuilder:validation:XValidation:rule="!self.?image.orValue(”).matches('[/:@]') || self.?repository.orValue(”) + self.?version.orValue(”) == ”",message="image is a full reference: remove repository and version, or set image to the name only"
+// +kubebuilder:validation:XValidation:rule="!has(self.image) || !self.image.matches('[/:@]') || self.?repository.orValue(\"\") == \"\" && self.?version.orValue(\"\") == \"\"",message="image is a full reference: remove repository and version, or set image to the name only"
 type ImageSpec struct {
 	// Repository is the registry and path, such as nvcr.io/nvidia.
 	// +optional
@@ -40,7 +40,7 @@ type ImageSpec struct {
 type ContainerSpec struct {
 	// Resources of each main container.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="['cpu', 'memory'].all(k, !self.?requests[?k].hasValue() || !self.?limits[?k].hasValue() || !quantity(string(self.requests[k])).isGreaterThan(quantity(string(self.limits[k]))))",message="cpu or memory requests exceed limits: lower requests or raise limits"
+	// +kubebuilder:validation:XValidation:rule="!has(self.requests) || !has(self.limits) || ['cpu', 'memory'].all(k, !(k in self.requests) || !(k in self.limits) || quantity(string(self.requests[k])).compareTo(quantity(string(self.limits[k]))) <= 0)",message="cpu or memory requests exceed limits: lower requests or raise limits"
 	Resources *ResourceRequirements `json:"resources,omitempty"`
 	// Args replaces the arguments of the main container.
 	// +optional
