@@ -23,7 +23,7 @@ type Meter struct {
 	// mutex guards what follows.
 	mutex sync.Mutex
 	// last is the last pass, nil before the first.
-	last *Pass
+	last *PassStats
 	// success is when all was last known to be as the spec says.
 	success time.Time
 }
@@ -68,7 +68,7 @@ func (m *Meter) Collect(samples chan<- prometheus.Metric) {
 	if m.last == nil {
 		return
 	}
-	if m.last.value() == succeeded {
+	if m.last.reconciliationStatus() == succeeded {
 		// Nothing has happened since, or there had been another pass.
 		m.success = m.clock.Now()
 	}
@@ -83,15 +83,15 @@ func (m *Meter) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.passes, m.failures, m.writes, m.dropped, m.joins}
 }
 
-// Passed notes what a pass has found.
-func (m *Meter) Passed(pass Pass) {
+// ObservePass notes what a pass has found.
+func (m *Meter) ObservePass(pass PassStats) {
 	m.passes.Inc()
 	if pass.Failed {
 		m.failures.Inc()
 	}
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if m.last != nil && m.last.value() == succeeded {
+	if m.last != nil && m.last.reconciliationStatus() == succeeded {
 		m.success = m.clock.Now()
 	}
 	if pass.Nodes == nil && pass.Failed && m.last != nil {
@@ -99,10 +99,10 @@ func (m *Meter) Passed(pass Pass) {
 		pass.Nodes = m.last.Nodes
 	}
 	m.last = &pass
-	if pass.value() == succeeded {
+	if pass.reconciliationStatus() == succeeded {
 		m.success = m.clock.Now()
 	}
 }
 
-// Dropped counts an Event about an object of this kind that was one too many.
-func (m *Meter) Dropped(kind string) { m.dropped.WithLabelValues(kind).Inc() }
+// CountDroppedEvent counts an Event about an object of this kind that was one too many.
+func (m *Meter) CountDroppedEvent(kind string) { m.dropped.WithLabelValues(kind).Inc() }

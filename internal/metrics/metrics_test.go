@@ -64,9 +64,9 @@ func found(state v1.State) *v1.ClusterPolicyStatus {
 func TestWhatAPassTells(t *testing.T) {
 	b := newBench(t)
 	b.Expect(testutil.GatherAndCount(b.registry, "gpu_operator_gpu_nodes_total")).To(BeZero(), "who does not lead knows nothing")
-	b.meter.Passed(metrics.Pass{
+	b.meter.ObservePass(metrics.PassStats{
 		Status: found(v1.StateNotReady), Discovered: true, DriverToolkit: true, DriverToolkitFound: true,
-		Nodes: map[metrics.Place]int{{Stage: v1.StageValidated, State: metrics.Ready}: 10, {Stage: v1.StageDriver, State: metrics.Degraded}: 1, {Stage: v1.StageToolkit, State: metrics.Progressing}: 1},
+		Nodes: map[metrics.StageState]int{{Stage: v1.StageValidated, State: metrics.Ready}: 10, {Stage: v1.StageDriver, State: metrics.Degraded}: 1, {Stage: v1.StageToolkit, State: metrics.Progressing}: 1},
 	})
 	b.says(`
 		# HELP gpu_operator_condition 1 where the condition of the ClusterPolicy in force is True.
@@ -129,17 +129,17 @@ func (b *bench) value(name string) float64 {
 
 func TestReconciliationStatus(t *testing.T) {
 	for name, test := range map[string]struct {
-		pass metrics.Pass
+		pass metrics.PassStats
 		want float64
 	}{
-		"ready":     {metrics.Pass{Status: found(v1.StateReady)}, 1},
-		"not ready": {metrics.Pass{Status: found(v1.StateNotReady)}, 0},
-		"no policy": {metrics.Pass{}, -1},
-		"a failure": {metrics.Pass{Status: found(v1.StateReady), Failed: true}, -2},
+		"ready":     {metrics.PassStats{Status: found(v1.StateReady)}, 1},
+		"not ready": {metrics.PassStats{Status: found(v1.StateNotReady)}, 0},
+		"no policy": {metrics.PassStats{}, -1},
+		"a failure": {metrics.PassStats{Status: found(v1.StateReady), Failed: true}, -2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.meter.Passed(test.pass)
+			b.meter.ObservePass(test.pass)
 			b.Expect(b.value("reconciliation_status")).To(Equal(test.want))
 		})
 	}
@@ -151,33 +151,33 @@ func TestTheLastSuccessGoesOnAtRest(t *testing.T) {
 	last := func() time.Duration {
 		return time.Duration(b.value("reconciliation_last_success_ts_seconds")-float64(begin.Unix())) * time.Second
 	}
-	b.meter.Passed(metrics.Pass{Status: found(v1.StateNotReady)})
+	b.meter.ObservePass(metrics.PassStats{Status: found(v1.StateNotReady)})
 	b.Expect(b.value("reconciliation_last_success_ts_seconds")).To(BeZero(), "never")
 	b.clock.SetTime(begin.Add(time.Minute))
-	b.meter.Passed(metrics.Pass{Status: found(v1.StateReady)})
+	b.meter.ObservePass(metrics.PassStats{Status: found(v1.StateReady)})
 	b.Expect(last()).To(Equal(time.Minute))
 	b.clock.SetTime(begin.Add(time.Hour))
 	b.Expect(last()).To(Equal(time.Hour))
 	b.clock.SetTime(begin.Add(2 * time.Hour))
-	b.meter.Passed(metrics.Pass{Status: found(v1.StateNotReady)})
+	b.meter.ObservePass(metrics.PassStats{Status: found(v1.StateNotReady)})
 	b.clock.SetTime(begin.Add(3 * time.Hour))
 	b.Expect(last()).To(Equal(2*time.Hour), "until it was found that it is not")
 }
 
 func TestAPassThatCouldNotLookKeepsTheNodes(t *testing.T) {
 	b := newBench(t)
-	ready := metrics.Place{Stage: v1.StageValidated, State: metrics.Ready}
-	b.meter.Passed(metrics.Pass{Status: found(v1.StateReady), Nodes: map[metrics.Place]int{ready: 7}})
-	b.meter.Passed(metrics.Pass{Status: found(v1.StateReady), Failed: true})
+	ready := metrics.StageState{Stage: v1.StageValidated, State: metrics.Ready}
+	b.meter.ObservePass(metrics.PassStats{Status: found(v1.StateReady), Nodes: map[metrics.StageState]int{ready: 7}})
+	b.meter.ObservePass(metrics.PassStats{Status: found(v1.StateReady), Failed: true})
 	b.Expect(b.text("nodes")).To(ContainSubstring(`{stage="Validated",state="ready"} 7`))
 	b.Expect(b.value("reconciliation_failed_total")).To(Equal(1.0))
 }
 
 func TestJoined(t *testing.T) {
 	b := newBench(t)
-	b.meter.Joined(v1.StageDriver, 20*time.Second)
-	b.meter.Joined(v1.StageDriver, 90*time.Second)
-	b.meter.Joined(v1.StageToolkit, time.Second)
+	b.meter.ObserveJoin(v1.StageDriver, 20*time.Second)
+	b.meter.ObserveJoin(v1.StageDriver, 90*time.Second)
+	b.meter.ObserveJoin(v1.StageToolkit, time.Second)
 	for stage, want := range map[string][2]string{"Driver": {"110", "2"}, "Toolkit": {"1", "1"}} {
 		b.Expect(b.text("node_join_seconds")).To(And(
 			ContainSubstring(`node_join_seconds_sum{stage="`+stage+`"} `+want[0]+"\n"),
@@ -234,9 +234,9 @@ func TestTheDocumentNamesAllMetrics(t *testing.T) {
 	for _, match := range row.FindAllStringSubmatch(string(text), -1) {
 		documented[match[1]] = match[2] + " " + strings.NewReplacer("`", "", " ", "").Replace(match[3])
 	}
-	b.meter.Passed(metrics.Pass{Status: found(v1.StateReady)})
-	b.meter.Joined(v1.StageDriver, time.Minute)
-	b.meter.Dropped("Node")
+	b.meter.ObservePass(metrics.PassStats{Status: found(v1.StateReady)})
+	b.meter.ObserveJoin(v1.StageDriver, time.Minute)
+	b.meter.CountDroppedEvent("Node")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://example.com/api/v1/nodes", nil)
 	b.Expect(err).NotTo(HaveOccurred())
 	_, _ = b.meter.CountWrites(transport(func(*http.Request) (*http.Response, error) { return nil, nil })).RoundTrip(request)
@@ -258,14 +258,14 @@ func TestNoLabelGrowsWithTheCluster(t *testing.T) {
 	series := func(nodes int) int {
 		b := newBench(t)
 		status := found(v1.StateReady)
-		places := map[metrics.Place]int{}
+		places := map[metrics.StageState]int{}
 		for i := range nodes {
 			name := string(rune('a'+i%26)) + strings.Repeat("x", i)
 			status.Nodes = append(status.Nodes, v1.NodeStatus{Name: name})
-			places[metrics.Place{Stage: v1.StageDriver, State: metrics.Progressing}]++
-			b.meter.Joined(v1.StageValidated, time.Duration(i)*time.Second)
+			places[metrics.StageState{Stage: v1.StageDriver, State: metrics.Progressing}]++
+			b.meter.ObserveJoin(v1.StageValidated, time.Duration(i)*time.Second)
 		}
-		b.meter.Passed(metrics.Pass{Status: status, Nodes: places})
+		b.meter.ObservePass(metrics.PassStats{Status: status, Nodes: places})
 		count, err := testutil.GatherAndCount(b.registry)
 		b.Expect(err).NotTo(HaveOccurred())
 		return count

@@ -21,8 +21,8 @@ const (
 	failed    = -2
 )
 
-// Place is where a node is: at a stage, ready, progressing or degraded there.
-type Place struct {
+// StageState is where a node is: at a stage, ready, progressing or degraded there.
+type StageState struct {
 	Stage v1.Stage
 	State string
 }
@@ -34,12 +34,12 @@ const (
 	Degraded    = "degraded"
 )
 
-// Pass is what a pass has found.
-type Pass struct {
+// PassStats is what a pass has found.
+type PassStats struct {
 	// Status of the policy in force; nil if there is none.
 	Status *v1.ClusterPolicyStatus
 	// Nodes counts the GPU nodes by where they are; nil where the pass failed before it could look.
-	Nodes map[Place]int
+	Nodes map[StageState]int
 	// Failed tells that a call to the API failed.
 	Failed bool
 	// Discovered tells that some node has discovery labels.
@@ -53,8 +53,8 @@ type Pass struct {
 	DriverToolkit, DriverToolkitFound bool
 }
 
-// value is that of gpu_operator_reconciliation_status.
-func (p *Pass) value() float64 {
+// reconciliationStatus is that of gpu_operator_reconciliation_status.
+func (p *PassStats) reconciliationStatus() float64 {
 	switch {
 	case p.Failed:
 		return failed
@@ -66,70 +66,70 @@ func (p *Pass) value() float64 {
 	return succeeded
 }
 
-func (p *Pass) summary() v1.NodeSummary {
+func (p *PassStats) summary() v1.NodeSummary {
 	if p.Status == nil || p.Status.NodeSummary == nil {
 		return v1.NodeSummary{}
 	}
 	return *p.Status.NodeSummary
 }
 
-// says tells whether a node is held up for this reason.
-func (p *Pass) says(reason string) bool {
+// hasNodeWithReason tells whether a node is held up for this reason.
+func (p *PassStats) hasNodeWithReason(reason string) bool {
 	return p.Status != nil && slices.ContainsFunc(p.Status.Nodes, func(n v1.NodeStatus) bool { return n.Reason == reason })
 }
 
 // gauge is read from the last pass whenever somebody asks.
 type gauge struct {
 	description *prometheus.Desc
-	read        func(m *Meter, tell func(value float64, labels ...string))
+	read        func(m *Meter, emit func(value float64, labels ...string))
 }
 
-func newGauge(name, help string, read func(m *Meter, tell func(value float64, labels ...string)), labels ...string) gauge {
+func newGauge(name, help string, read func(m *Meter, emit func(value float64, labels ...string)), labels ...string) gauge {
 	return gauge{prometheus.NewDesc(prefix+name, help, labels, nil), read}
 }
 
 // single is a gauge without labels.
-func single(name, help string, value func(p *Pass) float64) gauge {
-	return newGauge(name, help, func(m *Meter, tell func(float64, ...string)) { tell(value(m.last)) })
+func single(name, help string, value func(p *PassStats) float64) gauge {
+	return newGauge(name, help, func(m *Meter, emit func(float64, ...string)) { emit(value(m.last)) })
 }
 
 // gauges is the one list of what is told of a pass. The names without a comment are NVIDIA's.
 var gauges = []gauge{
-	single("gpu_nodes_total", "GPU nodes, those included that are kept free of operands.", func(p *Pass) float64 {
+	single("gpu_nodes_total", "GPU nodes, those included that are kept free of operands.", func(p *PassStats) float64 {
 		return float64(p.summary().Total + p.summary().Excluded)
 	}),
-	single("reconciliation_status", "1: all is as the spec says, 0: something is not ready, -1: no ClusterPolicy, -2: a call to the API failed.", (*Pass).value),
+	single("reconciliation_status", "1: all is as the spec says, 0: something is not ready, -1: no ClusterPolicy, -2: a call to the API failed.", (*PassStats).reconciliationStatus),
 	newGauge("reconciliation_last_success_ts_seconds", "When all was last known to be as the spec says, in seconds since 1970; 0 if never since the start.",
-		func(m *Meter, tell func(float64, ...string)) {
+		func(m *Meter, emit func(float64, ...string)) {
 			if m.success.IsZero() {
-				tell(0)
+				emit(0)
 				return
 			}
-			tell(float64(m.success.Unix()))
+			emit(float64(m.success.Unix()))
 		}),
-	single("reconciliation_has_nfd_labels", "1: some node has discovery labels, 0: none has.", func(p *Pass) float64 { return flag(p.Discovered) }),
-	single("openshift_driver_toolkit_enabled", "1: drivers of some nodes are built with OpenShift's driver toolkit.", func(p *Pass) float64 {
+	single("reconciliation_has_nfd_labels", "1: some node has discovery labels, 0: none has.", func(p *PassStats) float64 { return flag(p.Discovered) }),
+	single("openshift_driver_toolkit_enabled", "1: drivers of some nodes are built with OpenShift's driver toolkit.", func(p *PassStats) float64 {
 		return flag(p.DriverToolkit)
 	}),
-	single("openshift_driver_toolkit_imagestream_missing", "1: the driver toolkit is needed, and its ImageStream is not there.", func(p *Pass) float64 {
+	single("openshift_driver_toolkit_imagestream_missing", "1: the driver toolkit is needed, and its ImageStream is not there.", func(p *PassStats) float64 {
 		return flag(p.DriverToolkit && !p.DriverToolkitFound)
 	}),
-	single("openshift_driver_toolkit_rhcos_tags_missing", "1: the ImageStream has no tag for the release of some node.", func(p *Pass) float64 {
-		return flag(p.DriverToolkit && p.DriverToolkitFound && p.says(v1.ReasonDriverToolkitMissing))
+	single("openshift_driver_toolkit_rhcos_tags_missing", "1: the ImageStream has no tag for the release of some node.", func(p *PassStats) float64 {
+		return flag(p.DriverToolkit && p.DriverToolkitFound && p.hasNodeWithReason(v1.ReasonDriverToolkitMissing))
 	}),
-	single("driver_auto_upgrade_enabled", "1: outdated drivers are replaced node by node. This version does not.", func(*Pass) float64 { return 0 }),
-	single("nodes_upgrades_pending", "Nodes that are ready with an outdated driver, or another operand that waits for its pod to be deleted.", func(p *Pass) float64 {
+	single("driver_auto_upgrade_enabled", "1: outdated drivers are replaced node by node. This version does not.", func(*PassStats) float64 { return 0 }),
+	single("nodes_upgrades_pending", "Nodes that are ready with an outdated driver, or another operand that waits for its pod to be deleted.", func(p *PassStats) float64 {
 		return float64(p.summary().Upgrading)
 	}),
 	// What follows is this operator's own.
 	newGauge("nodes", "GPU nodes by the first stage that they have not reached, and how they fare there; ready ones are at Validated.", nodes, "stage", "state"),
-	single("nodes_excluded", "GPU nodes that are kept free of operands, by their label or by a nodeSelector of the spec.", func(p *Pass) float64 {
+	single("nodes_excluded", "GPU nodes that are kept free of operands, by their label or by a nodeSelector of the spec.", func(p *PassStats) float64 {
 		return float64(p.summary().Excluded)
 	}),
-	single("definition_missing_fields", "Fields of this operator's that the definition of ClusterPolicy in the cluster lacks.", func(p *Pass) float64 {
+	single("definition_missing_fields", "Fields of this operator's that the definition of ClusterPolicy in the cluster lacks.", func(p *PassStats) float64 {
 		return float64(p.MissingFields)
 	}),
-	single("frozen", "1: nothing is changed, as the policy may have lost fields that the definition of ClusterPolicy lacks.", func(p *Pass) float64 {
+	single("frozen", "1: nothing is changed, as the policy may have lost fields that the definition of ClusterPolicy lacks.", func(p *PassStats) float64 {
 		return flag(p.Frozen)
 	}),
 	newGauge("operand_nodes_desired", "Nodes that need the operand.", operands(func(o *v1.OperandStatus) float64 { return float64(o.Desired) }), "operand"),
@@ -145,32 +145,32 @@ func flag(is bool) float64 {
 }
 
 // nodes tells every place, also an empty one, so that no series ends.
-func nodes(m *Meter, tell func(float64, ...string)) {
+func nodes(m *Meter, emit func(float64, ...string)) {
 	for _, stage := range v1.Stages() {
 		for _, state := range []string{Ready, Progressing, Degraded} {
 			if state != Ready || stage == v1.StageValidated {
-				tell(float64(m.last.Nodes[Place{stage, state}]), string(stage), state)
+				emit(float64(m.last.Nodes[StageState{stage, state}]), string(stage), state)
 			}
 		}
 	}
 }
 
 func operands(value func(*v1.OperandStatus) float64) func(*Meter, func(float64, ...string)) {
-	return func(m *Meter, tell func(float64, ...string)) {
+	return func(m *Meter, emit func(float64, ...string)) {
 		if m.last.Status == nil {
 			return
 		}
 		for i := range m.last.Status.Operands {
-			tell(value(&m.last.Status.Operands[i]), m.last.Status.Operands[i].Name)
+			emit(value(&m.last.Status.Operands[i]), m.last.Status.Operands[i].Name)
 		}
 	}
 }
 
-func conditions(m *Meter, tell func(float64, ...string)) {
+func conditions(m *Meter, emit func(float64, ...string)) {
 	if m.last.Status == nil {
 		return
 	}
 	for _, kind := range []string{v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded} {
-		tell(flag(meta.IsStatusConditionTrue(m.last.Status.Conditions, kind)), strings.ToLower(kind))
+		emit(flag(meta.IsStatusConditionTrue(m.last.Status.Conditions, kind)), strings.ToLower(kind))
 	}
 }

@@ -39,27 +39,27 @@ const maxOperandMessage = 1024
 // maxConditionMessage bounds the message of a condition.
 const maxConditionMessage = 1024
 
-// Pass is what a pass has found and done, as far as it got.
-type Pass struct {
+// Input is what a pass has found and done, as far as it got.
+type Input struct {
 	Namespace string
 	// Fleet is what is known of the nodes.
 	Fleet fleet.View
-	// Behind is the number of nodes that are not assessed yet by what this pass has decided.
-	Behind int
+	// Unassessed is the number of nodes that are not assessed yet by what this pass has decided.
+	Unassessed int
 	// DaemonSets of the stack, by name.
 	DaemonSets map[string]*appsv1.DaemonSet
 	// Plan is without steps where the pass could not make one.
 	Plan plan.Plan
 	// Applied holds what came of applying each operand's objects.
-	Applied map[operand.Name]Outcome
+	Applied map[operand.Name]ApplyResult
 	// MissingFields are the fields that the definition of ClusterPolicy in the cluster does not have.
 	MissingFields []string
 	// Err is what stopped the pass, or went wrong beside the operands.
 	Err error
 }
 
-// Outcome is what came of applying an operand's objects.
-type Outcome struct {
+// ApplyResult is what came of applying an operand's objects.
+type ApplyResult struct {
 	// Wrote tells that an object was written in this pass, so that what was observed of it is old.
 	Wrote bool
 	// Pending are the objects that are not as the spec says, and are left so as the policy is paused.
@@ -70,7 +70,7 @@ type Outcome struct {
 
 // Failed reports whether a call of the pass failed. What others own and what the API server calls invalid are no such
 // calls: trying again does not help.
-func (p Pass) Failed() bool {
+func (p Input) Failed() bool {
 	if p.Err != nil {
 		return true
 	}
@@ -85,7 +85,7 @@ func (p Pass) Failed() bool {
 
 // Conflicts reports whether an object that the pass wanted belongs to another owner. There is no event when it is gone:
 // the caches hold what is the operator's.
-func (p Pass) Conflicts() bool {
+func (p Input) Conflicts() bool {
 	for _, outcome := range p.Applied {
 		if errors.Is(outcome.Err, apply.ErrConflict) {
 			return true
@@ -96,33 +96,33 @@ func (p Pass) Conflicts() bool {
 
 // Compute returns the status of the policy by what the pass has found. A pass that could not observe leaves what was
 // reported of operands and nodes as it was, and so does one whose decisions not all nodes are assessed by.
-func Compute(policy *v1.ClusterPolicy, pass Pass) v1.ClusterPolicyStatus {
+func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 	status := *policy.Status.DeepCopy()
-	status.Namespace = pass.Namespace
-	if pass.Err == nil && pass.Behind > 0 {
-		setAssessing(&status, pass)
+	status.Namespace = in.Namespace
+	if in.Err == nil && in.Unassessed > 0 {
+		setAssessing(&status, in)
 		return status
 	}
 	status.ObservedGeneration = policy.Generation
-	setFields(&status, policy.Spec)
-	if len(pass.Plan.Steps) == 0 || pass.Behind > 0 {
-		setConditions(&status, finding{ready: metav1.ConditionFalse, reason: v1.ReasonReconcileFailed, message: message(pass.Err), degraded: true})
+	setFieldConditions(&status, policy.Spec)
+	if len(in.Plan.Steps) == 0 || in.Unassessed > 0 {
+		setConditions(&status, finding{ready: metav1.ConditionFalse, reason: v1.ReasonReconcileFailed, message: errorText(in.Err), degraded: true})
 		setPaused(&status, policy.Spec)
 		return status
 	}
-	nodes := worstFirst(pass.Fleet)
+	nodes := worstFirst(in.Fleet)
 	status.NodeSummary = summarise(nodes)
 	status.Nodes = listNodes(nodes, policy.Status.Nodes)
 	status.NodeSummary.Listed = int32(len(status.Nodes))
-	status.Operands = operandStatuses(pass, nodes, policy.Status.Operands)
-	status.Pools, status.NodePools = pools(pass, nodes), nodePools(pass, nodes)
-	setConditions(&status, judge(pass, status))
+	status.Operands = operandStatuses(in, nodes, policy.Status.Operands)
+	status.Pools, status.NodePools = driverPools(in, nodes), nodePools(in, nodes)
+	setConditions(&status, checkAll(in, status))
 	setPaused(&status, policy.Spec)
-	setDefinition(&status, pass.MissingFields, pass.Namespace)
+	setCRDOutdated(&status, in.MissingFields, in.Namespace)
 	return status
 }
 
-func message(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
@@ -130,13 +130,13 @@ func message(err error) string {
 }
 
 // setAssessing reports how many nodes are not assessed yet by the policy as it is now. All else stays.
-func setAssessing(status *v1.ClusterPolicyStatus, pass Pass) {
+func setAssessing(status *v1.ClusterPolicyStatus, in Input) {
 	if meta.FindStatusCondition(status.Conditions, v1.ConditionReady) == nil {
 		setConditions(status, finding{ready: metav1.ConditionFalse, reason: v1.ReasonAssessing, message: "the nodes are being assessed"})
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: v1.ReasonAssessing, ObservedGeneration: status.ObservedGeneration,
-		Message: fmt.Sprintf("%d of %d GPU nodes are still to be assessed", pass.Behind, len(pass.Fleet.Nodes)),
+		Message: fmt.Sprintf("%d of %d GPU nodes are still to be assessed", in.Unassessed, len(in.Fleet.Nodes)),
 	})
 }
 
@@ -149,7 +149,7 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 		Conditions:         policy.DeepCopy().Status.Conditions,
 	}
 	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionAuxiliaryReady)
-	setFields(&status, policy.Spec)
+	setFieldConditions(&status, policy.Spec)
 	setConditions(&status, finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,
 		message: "ClusterPolicy " + active + " is older and in force: delete one of the two",
@@ -199,26 +199,26 @@ func summarise(nodes []node) *v1.NodeSummary {
 	return summary
 }
 
-// Places counts the GPU nodes by where they are, those apart that are kept free of operands.
-func Places(view fleet.View) map[metrics.Place]int {
-	places := map[metrics.Place]int{}
+// CountNodes counts the GPU nodes by where they are, those apart that are kept free of operands.
+func CountNodes(view fleet.View) map[metrics.StageState]int {
+	counts := map[metrics.StageState]int{}
 	for _, entry := range view.Nodes {
 		if shown := entry.Shown(); !shown.Excluded {
-			places[place(shown)]++
+			counts[stageState(shown)]++
 		}
 	}
-	return places
+	return counts
 }
 
-func place(shown *assess.Assessment) metrics.Place {
+func stageState(shown *assess.Assessment) metrics.StageState {
 	switch shown.State {
 	case readiness.Ready:
-		return metrics.Place{Stage: v1.StageValidated, State: metrics.Ready}
+		return metrics.StageState{Stage: v1.StageValidated, State: metrics.Ready}
 	case readiness.Failed:
-		return metrics.Place{Stage: shown.Stage, State: metrics.Degraded}
+		return metrics.StageState{Stage: shown.Stage, State: metrics.Degraded}
 	case readiness.Progressing:
 	}
-	return metrics.Place{Stage: shown.Stage, State: metrics.Progressing}
+	return metrics.StageState{Stage: shown.Stage, State: metrics.Progressing}
 }
 
 // severity orders nodes, worst first.
@@ -291,17 +291,17 @@ type finding struct {
 	reason, message string
 	degraded        bool
 	progressing     bool
-	// waits is what is progressing where the message is about a failure.
-	waits string
+	// waitingFor is what is progressing where the message is about a failure.
+	waitingFor string
 	// auxiliary is what is to be said about the operands that are not needed to use GPUs; nil where that is not known.
 	auxiliary *finding
 }
 
 // ongoing is what the condition Progressing reports: that of what GPUs need, if there is something.
-func (f finding) ongoing() finding {
+func (f finding) forProgressing() finding {
 	switch {
 	case f.progressing && f.degraded:
-		return finding{progressing: true, reason: v1.ReasonOperandNotReady, message: f.waits}
+		return finding{progressing: true, reason: v1.ReasonOperandNotReady, message: f.waitingFor}
 	case !f.progressing && f.auxiliary != nil:
 		return *f.auxiliary
 	}
@@ -309,7 +309,7 @@ func (f finding) ongoing() finding {
 }
 
 // failure is what the condition Degraded reports, in the same way.
-func (f finding) failure() finding {
+func (f finding) forDegraded() finding {
 	if !f.degraded && f.auxiliary != nil {
 		return *f.auxiliary
 	}
@@ -338,8 +338,8 @@ func setConditions(status *v1.ClusterPolicyStatus, f finding) {
 	if a := f.auxiliary; a != nil {
 		set(v1.ConditionAuxiliaryReady, a.ready, a.reason, a.message)
 	}
-	ongoing, failure := f.ongoing(), f.failure()
-	flag(v1.ConditionProgressing, ongoing.progressing, ongoing.reason, ongoing.message)
-	flag(v1.ConditionDegraded, failure.degraded, failure.reason, failure.message)
+	progressing, degraded := f.forProgressing(), f.forDegraded()
+	flag(v1.ConditionProgressing, progressing.progressing, progressing.reason, progressing.message)
+	flag(v1.ConditionDegraded, degraded.degraded, degraded.reason, degraded.message)
 	set(v1.ConditionError, isError, f.reason, f.message)
 }

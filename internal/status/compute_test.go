@@ -57,7 +57,7 @@ type bed struct {
 	spec      v1.ClusterPolicySpec
 	snapshot  snapshot
 	catalogue operand.Catalogue
-	applied   map[operand.Name]Outcome
+	applied   map[operand.Name]ApplyResult
 	// contents are nil where nobody has looked for what others make.
 	contents       map[operand.Reference]operand.Content
 	createFailures map[string]assess.CreateFailure
@@ -72,7 +72,7 @@ func newBed(tb testing.TB, nodes int) *bed {
 		tb.Fatal(err)
 	}
 	b := &bed{
-		t: tb, catalogue: catalogue, applied: map[operand.Name]Outcome{},
+		t: tb, catalogue: catalogue, applied: map[operand.Name]ApplyResult{},
 		snapshot: snapshot{Pods: map[string]assess.Pods{}, DaemonSets: map[string]*appsv1.DaemonSet{}, AnyDiscovered: nodes > 0},
 	}
 	for _, o := range catalogue {
@@ -187,7 +187,7 @@ func (b *bed) start(i int, name operand.Name) {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 }
 
-func (b *bed) pass() Pass {
+func (b *bed) pass() Input {
 	var facts []nodeinfo.Facts
 	for _, node := range b.snapshot.Nodes {
 		facts = append(facts, node.Facts)
@@ -203,7 +203,7 @@ func (b *bed) pass() Pass {
 			Facts: nodeinfo.Facts{Name: name}, Discovering: assess.Undiscovered(b.catalogue, b.snapshot.Pods[name], now),
 		})
 	}
-	return Pass{
+	return Input{
 		Namespace: namespace, Fleet: view, DaemonSets: b.snapshot.DaemonSets, Applied: b.applied, Err: b.err,
 		Plan: plan.Compute(decisions, nil, facts),
 	}
@@ -302,7 +302,7 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 	isReady := func(reason string) map[string]string {
 		return map[string]string{"Ready": "True " + reason, "Progressing": "False None", "Degraded": "False None", "Error": "False " + reason}
 	}
-	conflict := Outcome{Err: fmt.Errorf("ConfigMap x: %w", apply.ErrConflict)}
+	conflict := ApplyResult{Err: fmt.Errorf("ConfigMap x: %w", apply.ErrConflict)}
 	tests := map[string]struct {
 		nodes   int
 		change  func(*bed)
@@ -381,7 +381,7 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 			want: notReady("ReconcileFailed", "Degraded"), message: "listing pods: timeout",
 		},
 		"an operand whose call failed": {
-			nodes: 3, change: func(b *bed) { b.applied["driver"] = Outcome{Err: errors.New("applying DaemonSet x: forbidden")} },
+			nodes: 3, change: func(b *bed) { b.applied["driver"] = ApplyResult{Err: errors.New("applying DaemonSet x: forbidden")} },
 			want: notReady("ReconcileFailed", "Degraded"), message: "driver: applying DaemonSet x: forbidden",
 		},
 		"what belongs to others comes before failed calls": {
@@ -412,7 +412,7 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 			want: notReady("OperandNotReady", "Progressing"),
 		},
 		"an operand just written is not Ready": {
-			nodes: 3, change: func(b *bed) { b.applied["device-plugin"] = Outcome{Wrote: true} },
+			nodes: 3, change: func(b *bed) { b.applied["device-plugin"] = ApplyResult{Wrote: true} },
 			want: notReady("OperandNotReady", "Progressing"), message: "device-plugin: its objects have just been changed",
 		},
 		"a DaemonSet that is not there yet": {
@@ -498,7 +498,7 @@ func TestWhatGPUsCanBeUsedWithout(t *testing.T) {
 			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): node-00001 says: boom",
 		},
 		"it has just been changed": {
-			nodes: 1, change: func(b *bed) { b.applied[exporter] = Outcome{Wrote: true} },
+			nodes: 1, change: func(b *bed) { b.applied[exporter] = ApplyResult{Wrote: true} },
 			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False OperandNotReady", "Progressing": "True OperandNotReady"},
 			message: "dcgm-exporter: its objects have just been changed",
 		},
@@ -511,7 +511,7 @@ func TestWhatGPUsCanBeUsedWithout(t *testing.T) {
 			message: "dcgm-exporter: outdated on 1 of 1 nodes: node-00000 (UpgradePending); delete its pod on a node to update it there",
 		},
 		"it cannot be applied": {
-			nodes: 1, change: func(b *bed) { b.applied[exporter] = Outcome{Err: apply.ErrConflict} },
+			nodes: 1, change: func(b *bed) { b.applied[exporter] = ApplyResult{Err: apply.ErrConflict} },
 			want:    map[string]string{"Ready": "False Conflict", "AuxiliaryReady": "False Conflict", "Degraded": "True Conflict"},
 			message: "dcgm-exporter: " + apply.ErrConflict.Error(),
 		},
@@ -547,7 +547,7 @@ func TestWhatGPUsCanBeUsedWithout(t *testing.T) {
 func TestAPassThatCannotObserveKeepsWhatWasSaid(t *testing.T) {
 	before := newBed(t, 3).status()
 	policy := &v1.ClusterPolicy{Status: before}
-	after := Compute(policy, Pass{Namespace: namespace, Err: errors.New("listing nodes: timeout")})
+	after := Compute(policy, Input{Namespace: namespace, Err: errors.New("listing nodes: timeout")})
 	if diff := cmp.Diff([]any{before.Nodes, before.Operands, before.NodeSummary, before.Pools},
 		[]any{after.Nodes, after.Operands, after.NodeSummary, after.Pools}); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
@@ -563,7 +563,7 @@ func TestAPassThatWaitsForNodes(t *testing.T) {
 		b := newBed(t, 3)
 		b.fail(0, "driver", "boom")
 		pass := b.pass()
-		pass.Behind, pass.Err = 2, err
+		pass.Unassessed, pass.Err = 2, err
 		return Compute(&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 8}, Status: before}, pass)
 	}
 	t.Run("after others", func(t *testing.T) {
@@ -661,7 +661,7 @@ func TestOperandStates(t *testing.T) {
 		},
 		"waits for one that was not applied": {
 			name: "device-plugin", change: func(b *bed) {
-				b.applied["device-plugin"] = Outcome{Err: fmt.Errorf("%w: runtime-classes", ErrPrerequisite)}
+				b.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("%w: runtime-classes", ErrPrerequisite)}
 			},
 			want: v1.OperandStatus{
 				State: v1.OperandWaiting, Desired: 3, Ready: 3, Version: "v0.20.0", Reason: "WaitingForOperand",
@@ -871,12 +871,12 @@ func TestIgnored(t *testing.T) {
 
 func TestFailedIsOfFailedCallsAlone(t *testing.T) {
 	b := newBed(t, 1)
-	b.applied["driver"] = Outcome{Err: fmt.Errorf("x %w", apply.ErrConflict)}
-	b.applied["device-plugin"] = Outcome{Err: fmt.Errorf("%w: y", ErrPrerequisite)}
+	b.applied["driver"] = ApplyResult{Err: fmt.Errorf("x %w", apply.ErrConflict)}
+	b.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("%w: y", ErrPrerequisite)}
 	if b.pass().Failed() {
 		t.Error("what others own counts as a failed call")
 	}
-	b.applied["operator-validator"] = Outcome{Err: errors.New("timeout")}
+	b.applied["operator-validator"] = ApplyResult{Err: errors.New("timeout")}
 	if !b.pass().Failed() {
 		t.Error("a failed call of an operand does not count")
 	}

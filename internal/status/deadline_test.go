@@ -249,7 +249,7 @@ func TestMissingPods(t *testing.T) {
 			if test.degraded {
 				state = metrics.Degraded
 			}
-			g.Expect(Places(pass.Fleet)).To(Equal(map[metrics.Place]int{
+			g.Expect(CountNodes(pass.Fleet)).To(Equal(map[metrics.StageState]int{
 				{Stage: v1.StageDriver, State: state}: 1, {Stage: v1.StageValidated, State: metrics.Ready}: 1,
 			}))
 			g.Expect(operandOf(t, status, "driver")).To(HaveField("Message", test.operand))

@@ -11,7 +11,7 @@ import (
 
 func TestAnOutdatedDefinitionIsTold(t *testing.T) {
 	status := v1.ClusterPolicyStatus{}
-	setDefinition(&status, []string{"spec.a", "spec.b", "spec.c", "spec.d", "spec.e", "spec.f", "spec.g"}, "gpus")
+	setCRDOutdated(&status, []string{"spec.a", "spec.b", "spec.c", "spec.d", "spec.e", "spec.f", "spec.g"}, "gpus")
 	condition := meta.FindStatusCondition(status.Conditions, "CRDOutdated")
 	if condition == nil || condition.Status != "True" {
 		t.Fatalf("conditions: %v", status.Conditions)
@@ -24,7 +24,7 @@ func TestAnOutdatedDefinitionIsTold(t *testing.T) {
 			t.Errorf("%q lacks %q", condition.Message, part)
 		}
 	}
-	setDefinition(&status, nil, "gpus")
+	setCRDOutdated(&status, nil, "gpus")
 	if len(status.Conditions) != 0 {
 		t.Errorf("cured, and still %v", status.Conditions)
 	}

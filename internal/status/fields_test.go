@@ -96,7 +96,7 @@ func TestAllFieldsAreToldWhateverFails(t *testing.T) {
 		KataManager: &v1.KataManagerSpec{Enabled: new(true)},
 	}
 	policy := &v1.ClusterPolicy{Spec: b.spec}
-	status := Compute(policy, Pass{Err: apply.ErrConflict})
+	status := Compute(policy, Input{Err: apply.ErrConflict})
 	if got := condition(status, v1.ConditionDeprecatedFields); got.Status != "True" || len(got.Message) > 1024 || len(got.Message) < 600 {
 		t.Errorf("%d characters: %+v", len(got.Message), got)
 	}

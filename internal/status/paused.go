@@ -11,7 +11,7 @@ import (
 // setPaused says of a policy that is paused first that it is. Whether it is Ready stays what its nodes and
 // operands say, and so do the other conditions.
 func setPaused(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
-	if !or(spec.Paused) {
+	if !deref(spec.Paused) {
 		return
 	}
 	for _, kind := range []string{v1.ConditionReady, v1.ConditionError} {

@@ -19,9 +19,9 @@ const (
 )
 
 // pools tells of the driver pools.
-func pools(pass Pass, nodes []node) []v1.PoolStatus {
+func driverPools(in Input, nodes []node) []v1.PoolStatus {
 	images, ready := map[string]string{}, map[string]int32{}
-	for _, step := range pass.Plan.Steps {
+	for _, step := range in.Plan.Steps {
 		for _, instance := range step.Instances {
 			if instance.Pool != "" {
 				images[instance.Pool] = instance.Image
@@ -34,7 +34,7 @@ func pools(pass Pass, nodes []node) []v1.PoolStatus {
 		}
 	}
 	var result []v1.PoolStatus
-	for _, pool := range pass.Plan.Pools {
+	for _, pool := range in.Plan.Pools {
 		result = append(result, v1.PoolStatus{
 			Name: pool.Name, NodePool: pool.NodePool, Nodes: int32(pool.Nodes), Ready: ready[pool.Name], Image: images[pool.Name],
 		})
@@ -43,10 +43,10 @@ func pools(pass Pass, nodes []node) []v1.PoolStatus {
 }
 
 // nodePools tells of the pools of the spec. The nodes are sorted, worst first.
-func nodePools(pass Pass, nodes []node) []v1.NodePoolStatus {
+func nodePools(in Input, nodes []node) []v1.NodePoolStatus {
 	var result []v1.NodePoolStatus
-	for i := range pass.Plan.NodePools {
-		pool := &pass.Plan.NodePools[i]
+	for i := range in.Plan.NodePools {
+		pool := &in.Plan.NodePools[i]
 		entry := v1.NodePoolStatus{Name: pool.Name, DriverVersion: text.Truncate(pool.DriverVersion, maxVersion)}
 		var worst *node
 		for j := range nodes {
@@ -74,23 +74,23 @@ func nodePools(pass Pass, nodes []node) []v1.NodePoolStatus {
 	return result
 }
 
-// wrongNodePool tells of a pool whose nodes cannot have what it asks for; it holds up no other.
-func wrongNodePool(pass Pass, _ v1.ClusterPolicyStatus) (finding, bool) {
-	if refused, is := refusedPool(pass, false); is {
+// checkNodePoolSpecs tells of a pool whose nodes cannot have what it asks for; it holds up no other.
+func checkNodePoolSpecs(in Input, _ v1.ClusterPolicyStatus) (finding, bool) {
+	if refused, is := refusedNodePool(in, false); is {
 		return bad(refused.Reason, refused.Message)
 	}
 	return finding{}, false
 }
 
-// waitingNodePool tells of a pool that names what does not exist yet.
-func waitingNodePool(pass Pass, _ v1.ClusterPolicyStatus) (finding, bool) {
-	refused, is := refusedPool(pass, true)
+// checkNodePoolReferences tells of a pool that names what does not exist yet.
+func checkNodePoolReferences(in Input, _ v1.ClusterPolicyStatus) (finding, bool) {
+	refused, is := refusedNodePool(in, true)
 	return finding{reason: v1.ReasonOperandNotReady, message: refused.Message, progressing: true}, is
 }
 
-func refusedPool(pass Pass, missing bool) (operand.Decision, bool) {
-	for i := range pass.Plan.NodePools {
-		refused := pass.Plan.NodePools[i].Refused
+func refusedNodePool(in Input, missing bool) (operand.Decision, bool) {
+	for i := range in.Plan.NodePools {
+		refused := in.Plan.NodePools[i].Refused
 		if refused.Verdict != operand.Install && (refused.Reason == v1.ReasonReferenceMissing) == missing {
 			return refused, true
 		}

@@ -125,7 +125,7 @@ func TestAPausedPolicy(t *testing.T) {
 			state:      v1.StateNotReady, message: paused + "OperandFailed: 1 of 2 GPU nodes have failed: node-00000 (Driver: CrashLoopBackOff)", operand: v1.OperandReady,
 		},
 		"the spec asks for something else than what runs": {
-			change:     func(b *bed) { b.applied["device-plugin"] = Outcome{Pending: 2} },
+			change:     func(b *bed) { b.applied["device-plugin"] = ApplyResult{Pending: 2} },
 			conditions: map[string]string{"Ready": "False Paused", "Error": "True Paused", "Progressing": "True OperandNotReady", "Degraded": "False None"},
 			state:      v1.StateNotReady, operand: v1.OperandProgressing,
 			message: paused + "OperandNotReady: device-plugin: 2 of its objects are not as the spec says; spec.paused leaves them so",
@@ -163,7 +163,7 @@ func TestAPausedPolicy(t *testing.T) {
 // What the spec asks for in vain is told as such, and not tried again.
 func TestAnErrorOfTheSpecIsInvalid(t *testing.T) {
 	b := newBed(t, 1)
-	b.applied["driver"] = Outcome{Err: operand.InvalidSpec{Message: "spec.driver.containerResources: there is no container a"}}
+	b.applied["driver"] = ApplyResult{Err: operand.InvalidSpec{Message: "spec.driver.containerResources: there is no container a"}}
 	got := operandOf(t, b.status(), "driver")
 	want := v1.OperandStatus{State: v1.OperandInvalid, Reason: "InvalidSpec", Message: "spec.driver.containerResources: there is no container a"}
 	if got.State != want.State || got.Reason != want.Reason || got.Message != want.Message {

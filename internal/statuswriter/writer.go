@@ -44,10 +44,10 @@ type Writer struct {
 	clock  clock.PassiveClock
 	events *events.Recorder
 	timing Timing
-	// beside are the operands that no stage of a node waits for.
-	beside sets.Set[string]
-	mu     sync.Mutex
-	last   map[types.UID]written
+	// unstaged are the operands that no stage of a node waits for.
+	unstaged sets.Set[string]
+	mu       sync.Mutex
+	last     map[types.UID]written
 }
 
 // written is the last write of a policy's status.
@@ -58,21 +58,21 @@ type written struct {
 	conflict string
 }
 
-// lastAtMost bounds what is kept of policies, most of which are gone where there are more.
-const lastAtMost = 16
+// maxRemembered bounds what is kept of policies, most of which are gone where there are more.
+const maxRemembered = 16
 
 // New returns a Writer, which reports transitions by the Recorder: of the policy, and of those operands of
 // the catalogue that no stage of a node waits for.
 func New(
 	c client.Client, clk clock.PassiveClock, recorder *events.Recorder, catalogue operand.Catalogue, timing Timing,
 ) *Writer {
-	beside := sets.New[string]()
+	unstaged := sets.New[string]()
 	for i := range catalogue {
 		if catalogue[i].Stage == "" {
-			beside.Insert(string(catalogue[i].Name))
+			unstaged.Insert(string(catalogue[i].Name))
 		}
 	}
-	return &Writer{client: c, clock: clk, events: recorder, timing: timing, beside: beside, last: map[types.UID]written{}}
+	return &Writer{client: c, clock: clk, events: recorder, timing: timing, unstaged: unstaged, last: map[types.UID]written{}}
 }
 
 // Write updates the status of the policy, as the cache has it, to the one given. It returns after how long to come back
@@ -93,11 +93,11 @@ func (w *Writer) Write(
 	if wait := w.wait(last, policy, status); wait > 0 {
 		return wait, nil
 	}
-	event, tells := policyEvent(policy, status)
-	if tells {
+	event, changed := policyEvent(policy, status)
+	if changed {
 		w.events.Record(ctx, event)
 	}
-	for _, event := range operandEvents(policy, status, w.beside, event.Message) {
+	for _, event := range operandEvents(policy, status, w.unstaged, event.Message) {
 		w.events.Record(ctx, event)
 	}
 	update := policy.DeepCopy()
@@ -114,8 +114,8 @@ func (w *Writer) Write(
 	return 0, nil
 }
 
-// Repaired records an Event about drift that the pass has set right: a condition would be over as it is written.
-func (w *Writer) Repaired(ctx context.Context, policy *v1.ClusterPolicy, repair *apply.Repair) {
+// RecordRepair records an Event about drift that the pass has set right: a condition would be over as it is written.
+func (w *Writer) RecordRepair(ctx context.Context, policy *v1.ClusterPolicy, repair *apply.Repair) {
 	w.events.Record(ctx, events.Event{
 		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
 		Reason: v1.ReasonPlacementRepaired, Message: repair.String(),
@@ -151,7 +151,7 @@ func (w *Writer) isFirstConflict(policy *v1.ClusterPolicy) bool {
 }
 
 func (w *Writer) remember(policy types.UID, last written) {
-	if len(w.last) >= lastAtMost {
+	if len(w.last) >= maxRemembered {
 		clear(w.last)
 	}
 	w.last[policy] = last
@@ -159,15 +159,15 @@ func (w *Writer) remember(policy types.UID, last written) {
 
 func (w *Writer) wait(last written, policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus) time.Duration {
 	interval := w.timing.CounterInterval
-	if Significant(policy.Status, status) {
+	if significant(policy.Status, status) {
 		interval = w.timing.Interval
 	}
 	return interval - w.clock.Since(last.at)
 }
 
-// Significant reports whether the verdict or a cause differs between two statuses, rather than only
+// significant reports whether the verdict or a cause differs between two statuses, rather than only
 // counters and how far nodes on their way have come.
-func Significant(before, after v1.ClusterPolicyStatus) bool {
+func significant(before, after v1.ClusterPolicyStatus) bool {
 	return before.State != after.State ||
 		before.ObservedGeneration != after.ObservedGeneration ||
 		!causes(before).Equal(causes(after))

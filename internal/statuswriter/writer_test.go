@@ -77,10 +77,10 @@ func TestSignificant(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			after := *base.DeepCopy()
 			test.change(&after)
-			if got := Significant(base, after); got != test.want {
+			if got := significant(base, after); got != test.want {
 				t.Errorf("significant: %v", got)
 			}
-			if got := Significant(after, base); got != test.want {
+			if got := significant(after, base); got != test.want {
 				t.Errorf("significant the other way round: %v", got)
 			}
 		})

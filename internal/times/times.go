@@ -11,8 +11,8 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
-// Sooner returns the earlier of two times, of which zero is never.
-func Sooner(a, b time.Time) time.Time {
+// Earlier returns the earlier of two times, of which zero is never.
+func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -158,7 +158,7 @@ func TestEveryFieldDoesSomething(t *testing.T) {
 func TestDeprecatedFieldsAreTold(t *testing.T) {
 	told := func(spec map[string]any) string {
 		policy := &v1.ClusterPolicy{Spec: specOf(t, spec)}
-		found := status.Compute(policy, status.Pass{Err: errors.New("not observed")})
+		found := status.Compute(policy, status.Input{Err: errors.New("not observed")})
 		return meta.FindStatusCondition(found.Conditions, v1.ConditionDeprecatedFields).Message
 	}
 	for path := range deprecated {

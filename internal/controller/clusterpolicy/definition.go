@@ -119,9 +119,9 @@ func (s *scope) freeze(ctx context.Context) {
 	}
 	if now := fmt.Sprintf("%s %s", s.policy.UID, s.Schema.Version()); s.doubt.told != now {
 		s.doubt.told = now
-		message := status.Frozen(observe.OfSpec(s.missingFields), s.dropped, s.Namespace)
+		message := status.FrozenMessage(observe.OfSpec(s.missingFields), s.dropped, s.Namespace)
 		log.FromContext(ctx).Info("Changing nothing", "policy", s.policy.Name, "reason", message, "decided", next.Decisions != nil)
-		s.Status.Froze(ctx, s.policy, message, now)
+		s.Status.RecordFrozen(ctx, s.policy, message, now)
 	}
 }
 

@@ -45,7 +45,7 @@ type scope struct {
 	planned plan.Plan
 	// objects are what is to be applied, and applied what came of it, by operand.
 	objects map[operand.Name][]render.Object
-	applied map[operand.Name]status.Outcome
+	applied map[operand.Name]status.ApplyResult
 
 	// err is what went wrong beside the operands.
 	err error
@@ -56,7 +56,7 @@ type scope struct {
 func (r *Reconciler) newScope() *scope {
 	return &scope{
 		Reconciler: r, now: r.Clock.Now(),
-		objects: map[operand.Name][]render.Object{}, applied: map[operand.Name]status.Outcome{},
+		objects: map[operand.Name][]render.Object{}, applied: map[operand.Name]status.ApplyResult{},
 	}
 }
 
@@ -70,7 +70,7 @@ func (s *scope) sooner(wait time.Duration) { s.wait = requeue.Sooner(s.wait, wai
 // again by the workqueue's back-off where it concerns no single operand: the objects have a back-off of their own.
 func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	if s.policy == nil || !s.fleet.Hydrated {
-		s.Meter.Passed(metrics.Pass{Failed: s.err != nil, MissingFields: len(s.missingFields)})
+		s.Meter.ObservePass(metrics.PassStats{Failed: s.err != nil, MissingFields: len(s.missingFields)})
 		return s.result()
 	}
 	if s.idle {
@@ -78,7 +78,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	}
 	pass := s.outcome()
 	if s.frozen {
-		s.Meter.Passed(s.measureFrozen(pass))
+		s.Meter.ObservePass(s.measureFrozen(pass))
 		return s.result()
 	}
 	if pass.Conflicts() {
@@ -91,7 +91,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 		s.ignoreOthers(ctx)
 	}
 	found := status.Compute(s.policy, pass)
-	s.Meter.Passed(s.measure(pass, found, failure))
+	s.Meter.ObservePass(s.measure(pass, found, failure))
 	if left := s.settling(pass); left > 0 {
 		s.sooner(left)
 		return s.result()
@@ -108,21 +108,21 @@ func (s *scope) result() (reconcile.Result, error) {
 }
 
 // outcome is what the status follows from.
-func (s *scope) outcome() status.Pass {
-	pass := status.Pass{
+func (s *scope) outcome() status.Input {
+	pass := status.Input{
 		Namespace: s.Namespace, Fleet: s.fleet, DaemonSets: s.snapshot.DaemonSets, Plan: s.planned,
 		Applied: s.applied, MissingFields: s.missingFields, Err: s.err,
 	}
 	if s.basis != nil {
-		pass.Behind = s.fleet.Behind(s.basis)
+		pass.Unassessed = s.fleet.Behind(s.basis)
 	}
 	return pass
 }
 
 // settling is how much longer the nodes may take to be assessed by what this pass has decided before the status reports
 // it; 0 where none is behind.
-func (s *scope) settling(pass status.Pass) time.Duration {
-	if pass.Behind == 0 || pass.Err != nil {
+func (s *scope) settling(pass status.Input) time.Duration {
+	if pass.Unassessed == 0 || pass.Err != nil {
 		return 0
 	}
 	return s.Timing.Sweep - s.now.Sub(s.basis.Since)
@@ -146,13 +146,13 @@ func (s *scope) ignoreOthers(ctx context.Context) {
 }
 
 // measure is what Prometheus is told of a pass.
-func (s *scope) measure(pass status.Pass, found v1.ClusterPolicyStatus, failure error) metrics.Pass {
-	measured := metrics.Pass{
+func (s *scope) measure(pass status.Input, found v1.ClusterPolicyStatus, failure error) metrics.PassStats {
+	measured := metrics.PassStats{
 		Status: &found, Failed: failure != nil || pass.Failed(), Discovered: s.fleet.AnyDiscovered, MissingFields: len(s.missingFields),
 	}
 	if len(pass.Plan.Steps) > 0 {
 		input := pass.Plan.Input
-		measured.Nodes = status.Places(s.fleet)
+		measured.Nodes = status.CountNodes(s.fleet)
 		measured.DriverToolkit, measured.DriverToolkitFound = input.UsesDriverToolkit(s.fleet.EachFacts()), input.DriverToolkit != nil
 	}
 	return measured
@@ -160,7 +160,7 @@ func (s *scope) measure(pass status.Pass, found v1.ClusterPolicyStatus, failure 
 
 // measureFrozen is what Prometheus is told of a pass that has changed nothing, by what was last decided. Without that it is
 // what the policy's status says.
-func (s *scope) measureFrozen(pass status.Pass) metrics.Pass {
+func (s *scope) measureFrozen(pass status.Input) metrics.PassStats {
 	found := s.policy.Status
 	if len(pass.Plan.Steps) > 0 {
 		found = status.Compute(s.policy, pass)

@@ -165,12 +165,12 @@ func (s *scope) render(ctx context.Context) {
 		if err != nil {
 			// Nothing else tries that call again.
 			s.fail(err)
-			s.applied[step.Operand.Name] = status.Outcome{Err: err}
+			s.applied[step.Operand.Name] = status.ApplyResult{Err: err}
 			continue
 		}
 		objects, err := s.drafts.render(s.planned, step, owner, live)
 		if err != nil {
-			s.applied[step.Operand.Name] = status.Outcome{Err: err}
+			s.applied[step.Operand.Name] = status.ApplyResult{Err: err}
 			continue
 		}
 		s.objects[step.Operand.Name] = objects
@@ -216,7 +216,7 @@ func (s *scope) round(ctx context.Context, belongs func(render.Object) bool) {
 		outcome.Wrote = outcome.Wrote || result.Wrote
 		if result.Repair != nil {
 			log.FromContext(ctx).Info("Repaired on which nodes pods run", "object", result.Repair.Object, "field", result.Repair.Field, "manager", result.Repair.Manager)
-			s.Status.Repaired(ctx, s.policy, result.Repair)
+			s.Status.RecordRepair(ctx, s.policy, result.Repair)
 		}
 		outcome.Err = errors.Join(outcome.Err, result.Err)
 		s.applied[of[i]] = outcome
@@ -228,7 +228,7 @@ func (s *scope) awaitPrerequisites() {
 	for _, step := range s.planned.Steps {
 		for _, requirement := range step.Operand.Requires {
 			if requirement.Scope == operand.Cluster && s.applied[requirement.On].Err != nil && s.applied[step.Operand.Name].Err == nil {
-				s.applied[step.Operand.Name] = status.Outcome{Err: fmt.Errorf("%w: %s", status.ErrPrerequisite, requirement.On)}
+				s.applied[step.Operand.Name] = status.ApplyResult{Err: fmt.Errorf("%w: %s", status.ErrPrerequisite, requirement.On)}
 			}
 		}
 		if errors.Is(s.applied[step.Operand.Name].Err, status.ErrPrerequisite) {
