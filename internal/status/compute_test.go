@@ -36,9 +36,9 @@ const (
 	namespace      = "gpu-operator"
 )
 
-// snapshot is what a bed has, before it is assessed.
+// snapshot is what a env has, before it is assessed.
 type snapshot struct {
-	Nodes         []machine
+	Nodes         []testNode
 	Pods          map[string]assess.Pods
 	DaemonSets    map[string]*appsv1.DaemonSet
 	AnyDiscovered bool
@@ -46,13 +46,13 @@ type snapshot struct {
 }
 
 // machine is a node with its facts.
-type machine struct {
+type testNode struct {
 	Facts  nodeinfo.Facts
 	Object *corev1.Node
 }
 
-// bed is a cluster, built up as the cases need it.
-type bed struct {
+// env is a cluster, built up as the cases need it.
+type env struct {
 	t         testing.TB
 	spec      v1.ClusterPolicySpec
 	snapshot  snapshot
@@ -64,14 +64,14 @@ type bed struct {
 	err            error
 }
 
-// newBed is a cluster of GPU nodes on which everything works.
-func newBed(tb testing.TB, nodes int) *bed {
+// newEnv is a cluster of GPU nodes on which everything works.
+func newEnv(tb testing.TB, nodes int) *env {
 	tb.Helper()
 	catalogue, err := operands.Catalogue()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	b := &bed{
+	e := &env{
 		t: tb, catalogue: catalogue, applied: map[operand.Name]ApplyResult{},
 		snapshot: snapshot{Pods: map[string]assess.Pods{}, DaemonSets: map[string]*appsv1.DaemonSet{}, AnyDiscovered: nodes > 0},
 	}
@@ -88,16 +88,16 @@ func newBed(tb testing.TB, nodes int) *bed {
 		}
 		ds.Status.DesiredNumberScheduled, ds.Status.UpdatedNumberScheduled = int32(nodes), int32(nodes)
 		if nodes > 0 {
-			b.snapshot.DaemonSets[ds.Name] = ds
+			e.snapshot.DaemonSets[ds.Name] = ds
 		}
 	}
 	for i := range nodes {
-		b.addNode(fmt.Sprintf("node-%05d", i))
+		e.addNode(fmt.Sprintf("node-%05d", i))
 	}
-	return b
+	return e
 }
 
-func (b *bed) addNode(name string) {
+func (e *env) addNode(name string) {
 	object := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 			"feature.node.kubernetes.io/pci-10de.present": "true", "feature.node.kubernetes.io/system-os_release.ID": "ubuntu",
@@ -109,10 +109,10 @@ func (b *bed) addNode(name string) {
 			Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 		},
 	}
-	b.snapshot.Nodes = append(b.snapshot.Nodes, machine{Facts: observe.Facts(object), Object: object})
-	b.snapshot.Pods[name] = assess.Pods{}
-	for operandName := range b.snapshot.DaemonSets {
-		b.snapshot.Pods[name][operand.Name(operandName)] = &corev1.Pod{
+	e.snapshot.Nodes = append(e.snapshot.Nodes, testNode{Facts: observe.Facts(object), Object: object})
+	e.snapshot.Pods[name] = assess.Pods{}
+	for operandName := range e.snapshot.DaemonSets {
+		e.snapshot.Pods[name][operand.Name(operandName)] = &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: operandName + "-" + name, Namespace: namespace, Annotations: map[string]string{templateDigest: "now"},
 				OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: operandName, Controller: new(true)}},
@@ -125,35 +125,35 @@ func (b *bed) addNode(name string) {
 }
 
 // relabel changes the labels of a node.
-func (b *bed) relabel(i int, key, value string) {
-	b.snapshot.Nodes[i].Object.Labels[key] = value
-	b.snapshot.Nodes[i].Facts = observe.Facts(b.snapshot.Nodes[i].Object)
+func (e *env) setLabel(i int, key, value string) {
+	e.snapshot.Nodes[i].Object.Labels[key] = value
+	e.snapshot.Nodes[i].Facts = observe.Facts(e.snapshot.Nodes[i].Object)
 }
 
 // unknown adds a node that has not been discovered, and discovery's pod there, if any.
-func (b *bed) unknown(pod *corev1.PodStatus) {
+func (e *env) addUndiscovered(pod *corev1.PodStatus) {
 	const name = "cpu-1"
-	if b.snapshot.Undiscovered == nil {
-		b.snapshot.Undiscovered = map[string]bool{}
+	if e.snapshot.Undiscovered == nil {
+		e.snapshot.Undiscovered = map[string]bool{}
 	}
-	b.snapshot.Undiscovered[name] = true
+	e.snapshot.Undiscovered[name] = true
 	if pod != nil {
-		b.snapshot.Pods[name] = assess.Pods{"node-discovery": &corev1.Pod{Status: *pod}}
+		e.snapshot.Pods[name] = assess.Pods{"node-discovery": &corev1.Pod{Status: *pod}}
 	}
 }
 
 // discovery is the DaemonSet of node discovery, with one pod that is ready.
-func (b *bed) discovery(desired int32) {
-	b.snapshot.DaemonSets["nvidia-node-discovery"] = &appsv1.DaemonSet{
+func (e *env) addDiscoveryDaemonSet(desired int32) {
+	e.snapshot.DaemonSets["nvidia-node-discovery"] = &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: "nvidia-node-discovery", Labels: map[string]string{operandLabel: "node-discovery"}},
 		Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: desired, UpdatedNumberScheduled: desired, NumberReady: 1},
 	}
 }
 
-// unfenced is a cluster without the admission policies.
-func (b *bed) unfenced() { b.contents = map[operand.Reference]operand.Content{} }
+// admissionPolicyMissing is a cluster without the admission policies.
+func (e *env) removeAdmissionPolicies() { e.contents = map[operand.Reference]operand.Content{} }
 
-const unfenced = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+const admissionPolicyMissing = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
 	"apply config/admission, or let Node Feature Discovery label the nodes"
 
 // crashing is a pod of node discovery whose first look fails.
@@ -169,60 +169,60 @@ var crashing = &corev1.PodStatus{
 	}},
 }
 
-func (b *bed) pod(i int, name operand.Name) *corev1.Pod {
-	return b.snapshot.Pods[b.snapshot.Nodes[i].Facts.Name][name]
+func (e *env) pod(i int, name operand.Name) *corev1.Pod {
+	return e.snapshot.Pods[e.snapshot.Nodes[i].Facts.Name][name]
 }
 
-func (b *bed) fail(i int, name operand.Name, message string) {
-	pod := b.pod(i, name)
+func (e *env) failPod(i int, name operand.Name, message string) {
+	pod := e.pod(i, name)
 	pod.Status.Conditions[1].Status = corev1.ConditionFalse
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: message}},
 	}}
 }
 
-func (b *bed) start(i int, name operand.Name) {
-	pod := b.pod(i, name)
+func (e *env) startPod(i int, name operand.Name) {
+	pod := e.pod(i, name)
 	pod.Status.Conditions[1].Status = corev1.ConditionFalse
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
 }
 
-func (b *bed) pass() Input {
+func (e *env) input() Input {
 	var facts []nodeinfo.Facts
-	for _, node := range b.snapshot.Nodes {
+	for _, node := range e.snapshot.Nodes {
 		facts = append(facts, node.Facts)
 	}
-	in := operand.Input{Spec: effective.Of(b.spec), Namespace: namespace, HelperImage: "example.com/gpu-operator:v1", Contents: b.contents}
-	decisions := plan.Decide(b.catalogue, in)
-	view := fleet.View{Hydrated: true, AnyDiscovered: b.snapshot.AnyDiscovered}
-	for i := range b.snapshot.Nodes {
-		view.Nodes = append(view.Nodes, b.entry(decisions, i))
+	in := operand.Input{Spec: effective.Of(e.spec), Namespace: namespace, HelperImage: "example.com/gpu-operator:v1", Contents: e.contents}
+	decisions := plan.Decide(e.catalogue, in)
+	view := fleet.View{Hydrated: true, AnyDiscovered: e.snapshot.AnyDiscovered}
+	for i := range e.snapshot.Nodes {
+		view.Nodes = append(view.Nodes, e.entry(decisions, i))
 	}
-	for name := range b.snapshot.Undiscovered {
+	for name := range e.snapshot.Undiscovered {
 		view.Undiscovered = append(view.Undiscovered, &fleet.Entry{
-			Facts: nodeinfo.Facts{Name: name}, Discovering: assess.Undiscovered(b.catalogue, b.snapshot.Pods[name], now),
+			Facts: nodeinfo.Facts{Name: name}, Discovering: assess.Undiscovered(e.catalogue, e.snapshot.Pods[name], now),
 		})
 	}
 	return Input{
-		Namespace: namespace, Fleet: view, DaemonSets: b.snapshot.DaemonSets, Applied: b.applied, Err: b.err,
+		Namespace: namespace, Fleet: view, DaemonSets: e.snapshot.DaemonSets, Applied: e.applied, Err: e.err,
 		Plan: plan.Compute(decisions, nil, facts),
 	}
 }
 
 // input is what a node is assessed by.
-func (b *bed) input(decisions *plan.Decisions, i int) assess.Input {
-	node := b.snapshot.Nodes[i]
+func (e *env) assessInput(decisions *plan.Decisions, i int) assess.Input {
+	node := e.snapshot.Nodes[i]
 	in := assess.Input{
-		Plan: decisions.ForNode(node.Facts), Node: node.Object, Pods: b.snapshot.Pods[node.Facts.Name],
-		Stack: assess.Stack{DaemonSets: b.snapshot.DaemonSets, CreateFailures: b.createFailures}, Now: now,
+		Plan: decisions.ForNode(node.Facts), Node: node.Object, Pods: e.snapshot.Pods[node.Facts.Name],
+		Stack: assess.Stack{DaemonSets: e.snapshot.DaemonSets, CreateFailures: e.createFailures}, Now: now,
 	}
 	in.Before = assess.StandingOf(assess.GPUReadyCondition(node.Object))
 	return in
 }
 
 // entry is what the node controller would enter.
-func (b *bed) entry(decisions *plan.Decisions, i int) *fleet.Entry {
-	in := b.input(decisions, i)
+func (e *env) entry(decisions *plan.Decisions, i int) *fleet.Entry {
+	in := e.assessInput(decisions, i)
 	found := assess.Node(in)
 	entry := &fleet.Entry{Facts: in.Plan.Facts, Basis: 1, Latest: found, NodePool: in.Plan.NodePool, DriverPool: in.Plan.Facts.Pool}
 	if entry.DriverPool == "" {
@@ -236,12 +236,12 @@ func newPolicy(spec v1.ClusterPolicySpec) *v1.ClusterPolicy {
 	return &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", Generation: 7}, Spec: spec}
 }
 
-func (b *bed) status(before ...v1.ClusterPolicyStatus) v1.ClusterPolicyStatus {
-	policy := newPolicy(b.spec)
+func (e *env) status(before ...v1.ClusterPolicyStatus) v1.ClusterPolicyStatus {
+	policy := newPolicy(e.spec)
 	for _, status := range before {
 		policy.Status = status
 	}
-	return Compute(policy, b.pass())
+	return Compute(policy, e.input())
 }
 
 // conditions are the values and reasons of the conditions of the verdict, in one text each; those of single
@@ -283,8 +283,8 @@ func operandOf(t *testing.T, status v1.ClusterPolicyStatus, name operand.Name) v
 	return v1.OperandStatus{}
 }
 
-// besides is the conditions with another value of one of them.
-func besides(conditions map[string]string, kind, value string) map[string]string {
+// withValue is the conditions with another value of one of them.
+func withValue(conditions map[string]string, kind, value string) map[string]string {
 	conditions[kind] = value
 	return conditions
 }
@@ -305,151 +305,154 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 	conflict := ApplyResult{Err: fmt.Errorf("ConfigMap x: %w", apply.ErrConflict)}
 	tests := map[string]struct {
 		nodes   int
-		change  func(*bed)
+		change  func(*env)
 		want    map[string]string
 		message string
 	}{
 		"all works": {nodes: 3, want: isReady("Reconciled"), message: "3 of 3 GPU nodes are ready"},
 		"no node has a GPU": {
-			change: func(b *bed) { b.snapshot.AnyDiscovered = true }, want: isReady("NoGPUNodes"), message: "no node has a GPU",
+			change: func(e *env) { e.snapshot.AnyDiscovered = true }, want: isReady("NoGPUNodes"), message: "no node has a GPU",
 		},
 		"a cluster without nodes": {
 			want:    notReady("NodeDiscoveryMissing"),
 			message: "no node has discovery labels, so that nobody knows which have GPUs: the cluster has no node",
 		},
 		"nothing was discovered by Node Feature Discovery": {
-			change: func(b *bed) {
-				b.spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}
-				b.unknown(nil)
+			change: func(e *env) {
+				e.spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}
+				e.addUndiscovered(nil)
 			},
 			want: notReady("NodeDiscoveryMissing"),
 			message: "no node has discovery labels, so that nobody knows which have GPUs: " +
 				"install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto",
 		},
 		"node discovery is off for want of its fence": {
-			change: func(b *bed) { b.unfenced(); b.unknown(nil) }, want: notReady("NodeDiscoveryMissing"),
-			message: "no node has discovery labels, so that nobody knows which have GPUs: " + unfenced,
+			change: func(e *env) { e.removeAdmissionPolicies(); e.addUndiscovered(nil) }, want: notReady("NodeDiscoveryMissing"),
+			message: "no node has discovery labels, so that nobody knows which have GPUs: " + admissionPolicyMissing,
 		},
 		"node discovery is off for want of its fence, and a cluster without nodes": {
-			change: func(b *bed) { b.unfenced() }, want: notReady("NodeDiscoveryMissing"),
+			change: func(e *env) { e.removeAdmissionPolicies() }, want: notReady("NodeDiscoveryMissing"),
 			message: "no node has discovery labels, so that nobody knows which have GPUs: the cluster has no node",
 		},
 		"node discovery is off for want of its fence, and others label the nodes": {
-			nodes: 3, change: func(b *bed) { b.unfenced() }, want: isReady("Reconciled"), message: "3 of 3 GPU nodes are ready",
+			nodes: 3, change: func(e *env) { e.removeAdmissionPolicies() }, want: isReady("Reconciled"), message: "3 of 3 GPU nodes are ready",
 		},
 		"node discovery alone is asked for, and its fence is missing": {
-			nodes: 3, change: func(b *bed) {
-				b.unfenced()
-				b.spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}
+			nodes: 3, change: func(e *env) {
+				e.removeAdmissionPolicies()
+				e.spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}
 			},
-			want: notReady("AdmissionPolicyMissing", "Degraded"), message: "node-discovery: " + unfenced,
+			want: notReady("AdmissionPolicyMissing", "Degraded"), message: "node-discovery: " + admissionPolicyMissing,
 		},
 		"node discovery is still looking": {
-			change:  func(b *bed) { b.unknown(nil); b.discovery(2) },
+			change:  func(e *env) { e.addUndiscovered(nil); e.addDiscoveryDaemonSet(2) },
 			want:    notReady("OperandNotReady", "Progressing"),
 			message: "node-discovery: has looked at 1/2 nodes",
 		},
 		"node discovery runs everywhere and finds nothing": {
-			change: func(b *bed) { b.unknown(nil); b.discovery(1) },
+			change: func(e *env) { e.addUndiscovered(nil); e.addDiscoveryDaemonSet(1) },
 			want:   notReady("NodeDiscoveryMissing"),
 			message: "no node has discovery labels, so that nobody knows which have GPUs: " +
 				"see the pods of DaemonSet nvidia-node-discovery",
 		},
 		"node discovery fails on a node that nobody knows": {
-			nodes: 1, change: func(b *bed) { b.unknown(crashing); b.discovery(2) },
+			nodes: 1, change: func(e *env) { e.addUndiscovered(crashing); e.addDiscoveryDaemonSet(2) },
 			want:    notReady("OperandFailed", "Degraded"),
 			message: "node-discovery: fails on 1 of 2 nodes: cpu-1 (CrashLoopBackOff: no os-release)",
 		},
 		"node discovery still looks at a node that joins": {
-			nodes: 1, change: func(b *bed) { b.unknown(nil); b.discovery(2) }, want: isReady("Reconciled"),
+			nodes: 1, change: func(e *env) { e.addUndiscovered(nil); e.addDiscoveryDaemonSet(2) }, want: isReady("Reconciled"),
 			message: "1 of 1 GPU nodes are ready",
 		},
 		"one node starts": {
-			nodes: 3, change: func(b *bed) { b.start(1, "driver") }, want: notReady("OperandNotReady", "Progressing"),
+			nodes: 3, change: func(e *env) { e.startPod(1, "driver") }, want: notReady("OperandNotReady", "Progressing"),
 			message: "2 of 3 GPU nodes are ready; waiting for node-00001 (Driver: Starting)",
 		},
 		"one node fails": {
-			nodes: 3, change: func(b *bed) { b.fail(1, "driver", "") }, want: notReady("OperandFailed", "Degraded"),
+			nodes: 3, change: func(e *env) { e.failPod(1, "driver", "") }, want: notReady("OperandFailed", "Degraded"),
 			message: "1 of 3 GPU nodes have failed: node-00001 (Driver: CrashLoopBackOff)",
 		},
 		"one node fails while another starts": {
-			nodes: 3, change: func(b *bed) { b.fail(1, "driver", ""); b.start(2, "driver") },
-			want: besides(notReady("OperandFailed", "Degraded"), "Progressing", "True OperandNotReady"),
+			nodes: 3, change: func(e *env) { e.failPod(1, "driver", ""); e.startPod(2, "driver") },
+			want: withValue(notReady("OperandFailed", "Degraded"), "Progressing", "True OperandNotReady"),
 		},
 		"a failed call comes before failing nodes": {
-			nodes: 3, change: func(b *bed) { b.fail(1, "driver", ""); b.err = errors.New("listing pods: timeout") },
+			nodes: 3, change: func(e *env) { e.failPod(1, "driver", ""); e.err = errors.New("listing pods: timeout") },
 			want: notReady("ReconcileFailed", "Degraded"), message: "listing pods: timeout",
 		},
 		"an operand whose call failed": {
-			nodes: 3, change: func(b *bed) { b.applied["driver"] = ApplyResult{Err: errors.New("applying DaemonSet x: forbidden")} },
+			nodes: 3, change: func(e *env) { e.applied["driver"] = ApplyResult{Err: errors.New("applying DaemonSet x: forbidden")} },
 			want: notReady("ReconcileFailed", "Degraded"), message: "driver: applying DaemonSet x: forbidden",
 		},
 		"what belongs to others comes before failed calls": {
-			nodes: 3, change: func(b *bed) { b.applied["driver"] = conflict; b.err = errors.New("timeout") },
+			nodes: 3, change: func(e *env) { e.applied["driver"] = conflict; e.err = errors.New("timeout") },
 			want: notReady("Conflict", "Degraded"), message: "driver: ConfigMap x: belongs to somebody else",
 		},
 		"a wrong spec comes before all": {
 			nodes: 3, want: notReady("InvalidSpec", "Degraded"),
-			change: func(b *bed) {
-				b.applied["driver"], b.err = conflict, errors.New("timeout")
-				b.spec.DevicePlugin = &v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Image: "a/b", Version: "1"}}
+			change: func(e *env) {
+				e.applied["driver"], e.err = conflict, errors.New("timeout")
+				e.spec.DevicePlugin = &v1.DevicePluginSpec{ImageSpec: v1.ImageSpec{Image: "a/b", Version: "1"}}
 			},
 			message: `device-plugin: spec.devicePlugin: image "a/b" is a whole reference: remove repository and version`,
 		},
 		"what cannot be done as asked is no silent no-op": {
-			nodes: 1, change: func(b *bed) {
-				b.spec.CDI, b.spec.Toolkit = &v1.CDISpec{NRIPluginEnabled: new(true)}, &v1.ToolkitSpec{Enabled: new(false)}
+			nodes: 1, change: func(e *env) {
+				e.spec.CDI, e.spec.Toolkit = &v1.CDISpec{NRIPluginEnabled: new(true)}, &v1.ToolkitSpec{Enabled: new(false)}
 			},
-			want: besides(besides(notReady("InvalidSpec", "Degraded"), "Progressing", "True OperandNotReady"), "AuxiliaryReady", "False OperandNotReady"),
+			want: withValue(withValue(notReady("InvalidSpec", "Degraded"), "Progressing", "True OperandNotReady"), "AuxiliaryReady", "False OperandNotReady"),
 		},
 		"an outdated driver": {
-			nodes: 3, change: func(b *bed) { b.pod(1, "driver").Annotations[templateDigest] = "before" },
+			nodes: 3, change: func(e *env) { e.pod(1, "driver").Annotations[templateDigest] = "before" },
 			want:    notReady("UpgradePending", "Progressing"),
 			message: "driver: outdated on 1 of 3 nodes: node-00001 (UpgradePending); delete its pod on a node to update it there",
 		},
 		"what is on its way comes before what is outdated": {
-			nodes: 3, change: func(b *bed) { b.pod(1, "driver").Annotations[templateDigest] = "before"; b.start(2, "device-plugin") },
+			nodes: 3, change: func(e *env) {
+				e.pod(1, "driver").Annotations[templateDigest] = "before"
+				e.startPod(2, "device-plugin")
+			},
 			want: notReady("OperandNotReady", "Progressing"),
 		},
 		"an operand just written is not Ready": {
-			nodes: 3, change: func(b *bed) { b.applied["device-plugin"] = ApplyResult{Wrote: true} },
+			nodes: 3, change: func(e *env) { e.applied["device-plugin"] = ApplyResult{Wrote: true} },
 			want: notReady("OperandNotReady", "Progressing"), message: "device-plugin: its objects have just been changed",
 		},
 		"a DaemonSet that is not there yet": {
-			nodes: 1, change: func(b *bed) { delete(b.snapshot.DaemonSets, "device-plugin") },
+			nodes: 1, change: func(e *env) { delete(e.snapshot.DaemonSets, "device-plugin") },
 			want: notReady("OperandNotReady", "Progressing"), message: "device-plugin: its DaemonSets are being created",
 		},
 		"0 of 0 is no success where 3 are expected": {
-			nodes: 3, change: func(b *bed) { b.snapshot.DaemonSets["driver"].Status.DesiredNumberScheduled = 0 },
+			nodes: 3, change: func(e *env) { e.snapshot.DaemonSets["driver"].Status.DesiredNumberScheduled = 0 },
 			want:    notReady("OperandNotReady", "Progressing"),
 			message: "driver: scheduled on 0 of 3 nodes",
 		},
 		"excluded nodes hold up nothing": {
-			nodes: 3, change: func(b *bed) {
-				b.relabel(0, "nvidia.com/gpu.deploy.operands", "false")
-				b.snapshot.Pods["node-00000"] = nil
+			nodes: 3, change: func(e *env) {
+				e.setLabel(0, "nvidia.com/gpu.deploy.operands", "false")
+				e.snapshot.Pods["node-00000"] = nil
 			},
 			want: isReady("Reconciled"), message: "2 of 2 GPU nodes are ready",
 		},
 		"no node is to have operands": {
-			nodes: 1, change: func(b *bed) { b.relabel(0, "nvidia.com/gpu.deploy.operands", "false") },
+			nodes: 1, change: func(e *env) { e.setLabel(0, "nvidia.com/gpu.deploy.operands", "false") },
 			want: isReady("Excluded"), message: "all 1 GPU nodes are kept free of operands by label nvidia.com/gpu.deploy.operands",
 		},
 		"a node whose operating system has changed": {
-			nodes: 1, change: func(b *bed) { b.relabel(0, "feature.node.kubernetes.io/system-os_release.VERSION_ID", "26.04") },
+			nodes: 1, change: func(e *env) { e.setLabel(0, "feature.node.kubernetes.io/system-os_release.VERSION_ID", "26.04") },
 			want: notReady("UpgradePending", "Progressing"), message: "1 of 1 GPU nodes have an outdated driver: see status.nodes",
 		},
 		"a disabled operand holds up nothing": {
-			nodes: 3, change: func(b *bed) { b.spec.Driver = &v1.DriverSpec{Enabled: new(false)} }, want: isReady("Reconciled"),
+			nodes: 3, change: func(e *env) { e.spec.Driver = &v1.DriverSpec{Enabled: new(false)} }, want: isReady("Reconciled"),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, test.nodes)
+			e := newEnv(t, test.nodes)
 			if test.change != nil {
-				test.change(b)
+				test.change(e)
 			}
-			status := b.status()
+			status := e.status()
 			if diff := cmp.Diff(test.want, conditions(status)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
@@ -472,25 +475,25 @@ func TestWhatGPUsCanBeUsedWithout(t *testing.T) {
 	const exporter = "dcgm-exporter"
 	tests := map[string]struct {
 		nodes  int
-		change func(*bed)
+		change func(*env)
 		want   map[string]string
 		// message is that of AuxiliaryReady.
 		message string
 	}{
 		"all works":         {nodes: 2, want: map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "True Reconciled"}},
-		"no node has a GPU": {want: map[string]string{"Ready": "True NoGPUNodes", "AuxiliaryReady": "True NoGPUNodes"}, change: func(b *bed) { b.snapshot.AnyDiscovered = true }},
+		"no node has a GPU": {want: map[string]string{"Ready": "True NoGPUNodes", "AuxiliaryReady": "True NoGPUNodes"}, change: func(e *env) { e.snapshot.AnyDiscovered = true }},
 		"it starts": {
-			nodes: 2, change: func(b *bed) { b.start(1, exporter) },
+			nodes: 2, change: func(e *env) { e.startPod(1, exporter) },
 			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False OperandNotReady", "Progressing": "True OperandNotReady"},
 			message: "dcgm-exporter: ready on 1/2 nodes: node-00001 (container main is not ready yet)",
 		},
 		"it fails": {
-			nodes: 2, change: func(b *bed) { b.fail(1, exporter, "boom") },
+			nodes: 2, change: func(e *env) { e.failPod(1, exporter, "boom") },
 			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False OperandFailed", "Degraded": "True OperandFailed"},
 			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): node-00001 says: boom",
 		},
 		"it fails, and what GPUs need starts": {
-			nodes: 2, change: func(b *bed) { b.fail(1, exporter, "boom"); b.start(0, "driver") },
+			nodes: 2, change: func(e *env) { e.failPod(1, exporter, "boom"); e.startPod(0, "driver") },
 			want: map[string]string{
 				"Ready": "False OperandNotReady", "AuxiliaryReady": "False OperandFailed",
 				"Progressing": "True OperandNotReady", "Degraded": "True OperandFailed",
@@ -498,31 +501,31 @@ func TestWhatGPUsCanBeUsedWithout(t *testing.T) {
 			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): node-00001 says: boom",
 		},
 		"it has just been changed": {
-			nodes: 1, change: func(b *bed) { b.applied[exporter] = ApplyResult{Wrote: true} },
+			nodes: 1, change: func(e *env) { e.applied[exporter] = ApplyResult{Wrote: true} },
 			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False OperandNotReady", "Progressing": "True OperandNotReady"},
 			message: "dcgm-exporter: its objects have just been changed",
 		},
 		"it is outdated, and nobody replaces its pod": {
-			nodes: 1, change: func(b *bed) {
-				b.snapshot.DaemonSets[exporter].Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
-				b.snapshot.DaemonSets[exporter].Annotations["nvidia.com/gpu-operator.template-digest"] = "other"
+			nodes: 1, change: func(e *env) {
+				e.snapshot.DaemonSets[exporter].Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
+				e.snapshot.DaemonSets[exporter].Annotations["nvidia.com/gpu-operator.template-digest"] = "other"
 			},
 			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False UpgradePending", "Progressing": "True UpgradePending"},
 			message: "dcgm-exporter: outdated on 1 of 1 nodes: node-00000 (UpgradePending); delete its pod on a node to update it there",
 		},
 		"it cannot be applied": {
-			nodes: 1, change: func(b *bed) { b.applied[exporter] = ApplyResult{Err: apply.ErrConflict} },
+			nodes: 1, change: func(e *env) { e.applied[exporter] = ApplyResult{Err: apply.ErrConflict} },
 			want:    map[string]string{"Ready": "False Conflict", "AuxiliaryReady": "False Conflict", "Degraded": "True Conflict"},
 			message: "dcgm-exporter: " + apply.ErrConflict.Error(),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, test.nodes)
+			e := newEnv(t, test.nodes)
 			if test.change != nil {
-				test.change(b)
+				test.change(e)
 			}
-			status := b.status()
+			status := e.status()
 			for _, kind := range []string{"Progressing", "Degraded"} {
 				if test.want[kind] == "" {
 					test.want[kind] = "False None"
@@ -545,7 +548,7 @@ func TestWhatGPUsCanBeUsedWithout(t *testing.T) {
 }
 
 func TestAPassThatCannotObserveKeepsWhatWasSaid(t *testing.T) {
-	before := newBed(t, 3).status()
+	before := newEnv(t, 3).status()
 	policy := &v1.ClusterPolicy{Status: before}
 	after := Compute(policy, Input{Namespace: namespace, Err: errors.New("listing nodes: timeout")})
 	if diff := cmp.Diff([]any{before.Nodes, before.Operands, before.NodeSummary, before.Pools},
@@ -560,15 +563,15 @@ func TestAPassThatCannotObserveKeepsWhatWasSaid(t *testing.T) {
 // A pass whose decisions not all nodes are assessed by yet leaves the verdict as it is, and reports how far they are.
 func TestAPassThatWaitsForNodes(t *testing.T) {
 	waiting := func(before v1.ClusterPolicyStatus, err error) v1.ClusterPolicyStatus {
-		b := newBed(t, 3)
-		b.fail(0, "driver", "boom")
-		pass := b.pass()
-		pass.Unassessed, pass.Err = 2, err
-		return Compute(&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 8}, Status: before}, pass)
+		e := newEnv(t, 3)
+		e.failPod(0, "driver", "boom")
+		in := e.input()
+		in.Unassessed, in.Err = 2, err
+		return Compute(&v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Generation: 8}, Status: before}, in)
 	}
 	t.Run("after others", func(t *testing.T) {
 		g := NewWithT(t)
-		before := newBed(t, 3).status()
+		before := newEnv(t, 3).status()
 		after := waiting(before, nil)
 		g.Expect(condition(after, v1.ConditionProgressing)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "Assessing"),
 			HaveField("Message", "2 of 3 GPU nodes are still to be assessed")))
@@ -587,7 +590,7 @@ func TestAPassThatWaitsForNodes(t *testing.T) {
 	})
 	t.Run("and has failed", func(t *testing.T) {
 		g := NewWithT(t)
-		before := newBed(t, 3).status()
+		before := newEnv(t, 3).status()
 		after := waiting(before, errors.New("listing DaemonSets: timeout"))
 		g.Expect(conditions(after)).To(HaveKeyWithValue("Ready", "False ReconcileFailed"))
 		g.Expect(after.Nodes).To(Equal(before.Nodes))
@@ -597,13 +600,13 @@ func TestAPassThatWaitsForNodes(t *testing.T) {
 // Nodes that cannot be written are reported with the first error, before what fails on nodes.
 func TestNodesThatCannotBeWritten(t *testing.T) {
 	g := NewWithT(t)
-	b := newBed(t, 3)
-	b.fail(2, "driver", "boom")
-	pass := b.pass()
+	e := newEnv(t, 3)
+	e.failPod(2, "driver", "boom")
+	in := e.input()
 	for _, i := range []int{0, 1} {
-		pass.Fleet.Nodes[i].WriteError = "patching labels of node " + pass.Fleet.Nodes[i].Facts.Name + ": forbidden"
+		in.Fleet.Nodes[i].WriteError = "patching labels of node " + in.Fleet.Nodes[i].Facts.Name + ": forbidden"
 	}
-	status := Compute(newPolicy(b.spec), pass)
+	status := Compute(newPolicy(e.spec), in)
 	g.Expect(conditions(status)).To(And(HaveKeyWithValue("Ready", "False ReconcileFailed"), HaveKeyWithValue("Degraded", "True ReconcileFailed")))
 	g.Expect(ready(status).Message).To(Equal("2 of 3 GPU nodes cannot be written: patching labels of node node-00000: forbidden"))
 }
@@ -611,21 +614,21 @@ func TestNodesThatCannotBeWritten(t *testing.T) {
 // A node whose verdict changes by time alone is assessed again at the first of these times.
 func TestANodeIsAssessedAgainWhenTimeAloneChangesIt(t *testing.T) {
 	g := NewWithT(t)
-	b := newBed(t, 1)
-	g.Expect(b.pass().Fleet.Nodes[0].Latest.Until).To(BeZero(), "all works")
+	e := newEnv(t, 1)
+	g.Expect(e.input().Fleet.Nodes[0].Latest.Until).To(BeZero(), "all works")
 	for name, ago := range map[operand.Name]time.Duration{"driver": 20 * time.Second, "dcgm-exporter": 50 * time.Second} {
-		b.pod(0, name).Status.ContainerStatuses = []corev1.ContainerStatus{{
+		e.pod(0, name).Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: "main", Ready: true,
 			State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-ago))}},
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
 		}}
 	}
-	g.Expect(b.pass().Fleet.Nodes[0].Latest.Until).To(Equal(now.Add(10 * time.Second)))
+	g.Expect(e.input().Fleet.Nodes[0].Latest.Until).To(Equal(now.Add(10 * time.Second)))
 }
 
 func TestOperandStates(t *testing.T) {
 	tests := map[string]struct {
-		change func(*bed)
+		change func(*env)
 		name   operand.Name
 		want   v1.OperandStatus
 	}{
@@ -634,34 +637,34 @@ func TestOperandStates(t *testing.T) {
 		},
 		"without pods": {name: "runtime-classes", want: v1.OperandStatus{State: v1.OperandReady}},
 		"starts on a node": {
-			name: "device-plugin", change: func(b *bed) { b.start(0, "device-plugin") },
+			name: "device-plugin", change: func(e *env) { e.startPod(0, "device-plugin") },
 			want: v1.OperandStatus{State: v1.OperandProgressing, Desired: 3, Ready: 2, Version: "v0.20.0", Reason: "OperandNotReady", Message: "ready on 2/3 nodes"},
 		},
 		"fails on nodes": {
-			name: "device-plugin", change: func(b *bed) { b.fail(2, "device-plugin", ""); b.fail(0, "device-plugin", "") },
+			name: "device-plugin", change: func(e *env) { e.failPod(2, "device-plugin", ""); e.failPod(0, "device-plugin", "") },
 			want: v1.OperandStatus{
 				State: v1.OperandDegraded, Desired: 3, Ready: 1, Version: "v0.20.0", Reason: "OperandFailed",
 				Message: "fails on 2 of 3 nodes: node-00000 (CrashLoopBackOff), node-00002 (CrashLoopBackOff)",
 			},
 		},
 		"is disabled": {
-			name: "device-plugin", change: func(b *bed) { b.spec.DevicePlugin = &v1.DevicePluginSpec{Enabled: new(false)} },
+			name: "device-plugin", change: func(e *env) { e.spec.DevicePlugin = &v1.DevicePluginSpec{Enabled: new(false)} },
 			want: v1.OperandStatus{State: v1.OperandDisabled, Reason: "DisabledBySpec", Message: "spec.devicePlugin.enabled is false"},
 		},
 		"is kept off a node": {
-			name: "device-plugin", change: func(b *bed) {
-				b.relabel(0, "nvidia.com/gpu.deploy.device-plugin", "false")
-				b.snapshot.DaemonSets["device-plugin"].Status.DesiredNumberScheduled = 2
+			name: "device-plugin", change: func(e *env) {
+				e.setLabel(0, "nvidia.com/gpu.deploy.device-plugin", "false")
+				e.snapshot.DaemonSets["device-plugin"].Status.DesiredNumberScheduled = 2
 			},
 			want: v1.OperandStatus{State: v1.OperandReady, Desired: 2, Ready: 2, Version: "v0.20.0"},
 		},
 		"is off for want of its fence": {
-			name: "node-discovery", change: func(b *bed) { b.unfenced() },
-			want: v1.OperandStatus{State: v1.OperandDisabled, Reason: "AdmissionPolicyMissing", Message: unfenced},
+			name: "node-discovery", change: func(e *env) { e.removeAdmissionPolicies() },
+			want: v1.OperandStatus{State: v1.OperandDisabled, Reason: "AdmissionPolicyMissing", Message: admissionPolicyMissing},
 		},
 		"waits for one that was not applied": {
-			name: "device-plugin", change: func(b *bed) {
-				b.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("%w: runtime-classes", ErrPrerequisite)}
+			name: "device-plugin", change: func(e *env) {
+				e.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("%w: runtime-classes", ErrPrerequisite)}
 			},
 			want: v1.OperandStatus{
 				State: v1.OperandWaiting, Desired: 3, Ready: 3, Version: "v0.20.0", Reason: "WaitingForOperand",
@@ -669,21 +672,21 @@ func TestOperandStates(t *testing.T) {
 			},
 		},
 		"rolls": {
-			name: "device-plugin", change: func(b *bed) {
-				b.snapshot.DaemonSets["device-plugin"].Status.UpdatedNumberScheduled = 1
-				b.pod(2, "device-plugin").Annotations[templateDigest] = "before"
+			name: "device-plugin", change: func(e *env) {
+				e.snapshot.DaemonSets["device-plugin"].Status.UpdatedNumberScheduled = 1
+				e.pod(2, "device-plugin").Annotations[templateDigest] = "before"
 			},
 			want: v1.OperandStatus{State: v1.OperandProgressing, Desired: 3, Ready: 3, Version: "v0.20.0", Reason: "RollingOut", Message: "updated on 1 of 3 nodes"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, 3)
+			e := newEnv(t, 3)
 			if test.change != nil {
-				test.change(b)
+				test.change(e)
 			}
 			test.want.Name = string(test.name)
-			if diff := cmp.Diff(test.want, operandOf(t, b.status(), test.name)); diff != "" {
+			if diff := cmp.Diff(test.want, operandOf(t, e.status(), test.name)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
@@ -691,13 +694,13 @@ func TestOperandStates(t *testing.T) {
 }
 
 func TestNodesAreListedWorstFirst(t *testing.T) {
-	b := newBed(t, 5)
-	b.start(1, "driver")
-	b.fail(3, "container-toolkit", "boom")
-	b.relabel(4, "nvidia.com/gpu.deploy.operands", "false")
-	b.pod(2, "driver").Annotations[templateDigest] = "before"
+	e := newEnv(t, 5)
+	e.startPod(1, "driver")
+	e.failPod(3, "container-toolkit", "boom")
+	e.setLabel(4, "nvidia.com/gpu.deploy.operands", "false")
+	e.pod(2, "driver").Annotations[templateDigest] = "before"
 	since, asOfNow := metav1.Unix(5, 0), metav1.NewTime(now)
-	b.snapshot.Nodes[3].Object.Status.Conditions = append(b.snapshot.Nodes[3].Object.Status.Conditions,
+	e.snapshot.Nodes[3].Object.Status.Conditions = append(e.snapshot.Nodes[3].Object.Status.Conditions,
 		corev1.NodeCondition{Type: "nvidia.com/GPUReady", Status: corev1.ConditionFalse, LastTransitionTime: since})
 	const pool = "ubuntu24.04-amd64"
 	want := []v1.NodeStatus{
@@ -719,7 +722,7 @@ func TestNodesAreListedWorstFirst(t *testing.T) {
 		},
 		{Name: "node-00000", Ready: true, Stage: v1.StageValidated, Pool: pool},
 	}
-	status := b.status()
+	status := e.status()
 	if diff := cmp.Diff(want, status.Nodes); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -731,11 +734,11 @@ func TestNodesAreListedWorstFirst(t *testing.T) {
 
 func TestTheStatusIsAsLargeAt150NodesAsAt5000(t *testing.T) {
 	size := func(nodes int) (int, v1.ClusterPolicyStatus) {
-		b := newBed(t, nodes)
+		e := newEnv(t, nodes)
 		for i := range nodes {
-			b.fail(i, "driver", "boom")
+			e.failPod(i, "driver", "boom")
 		}
-		status := b.status()
+		status := e.status()
 		data, err := json.Marshal(status)
 		if err != nil {
 			t.Fatal(err)
@@ -771,16 +774,16 @@ func brokenFleet(t *testing.T, length int, message string, listed int) {
 	t.Helper()
 	g := NewWithT(t)
 	size := func(nodes int) int {
-		b := newBed(t, 0)
-		b.snapshot.DaemonSets = newBed(t, 1).snapshot.DaemonSets
+		e := newEnv(t, 0)
+		e.snapshot.DaemonSets = newEnv(t, 1).snapshot.DaemonSets
 		for i := range nodes {
-			b.addNode(fmt.Sprintf("%s-%05d", strings.Repeat("n", length-6), i))
-			b.said(i, corev1.ConditionFalse, time.Hour)
-			for name := range b.snapshot.DaemonSets {
-				b.fail(i, operand.Name(name), strings.Repeat(message, 2000))
+			e.addNode(fmt.Sprintf("%s-%05d", strings.Repeat("n", length-6), i))
+			e.setGPUReady(i, corev1.ConditionFalse, time.Hour)
+			for name := range e.snapshot.DaemonSets {
+				e.failPod(i, operand.Name(name), strings.Repeat(message, 2000))
 			}
 		}
-		status := b.status()
+		status := e.status()
 		data, err := json.Marshal(status)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(len(status.Nodes)).To(Equal(listed)) //nolint:ginkgolinter // The whole list would be printed.
@@ -794,39 +797,39 @@ func brokenFleet(t *testing.T, length int, message string, listed int) {
 }
 
 func TestTheWorstNodesAreAmongThe100(t *testing.T) {
-	b := newBed(t, 150)
-	b.fail(149, "driver", "boom")
-	b.start(148, "driver")
-	status := b.status()
+	e := newEnv(t, 150)
+	e.failPod(149, "driver", "boom")
+	e.startPod(148, "driver")
+	status := e.status()
 	if status.Nodes[0].Name != "node-00149" || status.Nodes[1].Name != "node-00148" {
 		t.Errorf("the list begins with %s and %s", status.Nodes[0].Name, status.Nodes[1].Name)
 	}
 }
 
 func TestAFailureKeepsItsMessageWhileTheCauseIsTheSame(t *testing.T) {
-	b := newBed(t, 1)
-	b.fail(0, "driver", "attempt 1")
-	first := b.status()
-	b.fail(0, "driver", "attempt 2")
-	second := b.status(first)
+	e := newEnv(t, 1)
+	e.failPod(0, "driver", "attempt 1")
+	first := e.status()
+	e.failPod(0, "driver", "attempt 2")
+	second := e.status(first)
 	if diff := cmp.Diff(first.Nodes, second.Nodes); diff != "" {
 		t.Errorf("-first +second:\n%s", diff)
 	}
-	b.fail(0, "driver", "")
-	if got := b.status(second).Nodes[0].Message; got != first.Nodes[0].Message {
+	e.failPod(0, "driver", "")
+	if got := e.status(second).Nodes[0].Message; got != first.Nodes[0].Message {
 		t.Errorf("an attempt that says nothing takes the reason away: %q", got)
 	}
-	tests := map[string]func(*bed){
-		"it comes from another operand": func(b *bed) { b.start(0, "driver"); b.fail(0, "container-toolkit", "attempt 3") },
-		"it is another reason": func(b *bed) {
-			b.pod(0, "driver").Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}
+	tests := map[string]func(*env){
+		"it comes from another operand": func(e *env) { e.startPod(0, "driver"); e.failPod(0, "container-toolkit", "attempt 3") },
+		"it is another reason": func(e *env) {
+			e.pod(0, "driver").Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}
 		},
-		"the node works": func(b *bed) { b.pod(0, "driver").Status.Conditions[1].Status = corev1.ConditionTrue },
+		"the node works": func(e *env) { e.pod(0, "driver").Status.Conditions[1].Status = corev1.ConditionTrue },
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
-			other := newBed(t, 1)
-			other.fail(0, "driver", "attempt 2")
+			other := newEnv(t, 1)
+			other.failPod(0, "driver", "attempt 2")
 			change(other)
 			if got := other.status(second).Nodes[0].Message; got == first.Nodes[0].Message {
 				t.Errorf("the message is still %q", got)
@@ -836,26 +839,26 @@ func TestAFailureKeepsItsMessageWhileTheCauseIsTheSame(t *testing.T) {
 }
 
 func TestAFailureGetsItsReasonWithTheFirstAttemptThatTellsIt(t *testing.T) {
-	b := newBed(t, 1)
-	b.fail(0, "driver", "")
-	silent := b.status()
-	b.fail(0, "driver", "no GPU")
-	if got := b.status(silent).Nodes[0].Message; !strings.HasSuffix(got, "exit code 1: no GPU") {
+	e := newEnv(t, 1)
+	e.failPod(0, "driver", "")
+	silent := e.status()
+	e.failPod(0, "driver", "no GPU")
+	if got := e.status(silent).Nodes[0].Message; !strings.HasSuffix(got, "exit code 1: no GPU") {
 		t.Errorf("the message is %q", got)
 	}
 }
 
 func TestTexts(t *testing.T) {
-	b := newBed(t, 1)
-	b.fail(0, "driver", strings.Repeat("日本語", 100))
-	message := b.status().Nodes[0].Message
+	e := newEnv(t, 1)
+	e.failPod(0, "driver", strings.Repeat("日本語", 100))
+	message := e.status().Nodes[0].Message
 	if len(message) > 128 || !utf8.ValidString(message) || !strings.HasSuffix(message, "...") {
 		t.Errorf("%d bytes: %q", len(message), message)
 	}
 }
 
 func TestIgnored(t *testing.T) {
-	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "second", Generation: 3}, Status: newBed(t, 3).status()}
+	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "second", Generation: 3}, Status: newEnv(t, 3).status()}
 	status := Ignored(policy, namespace, "first")
 	if status.State != v1.StateIgnored || status.ObservedGeneration != 3 || len(status.Nodes)+len(status.Operands) != 0 || status.NodeSummary != nil {
 		t.Errorf("got %+v", status)
@@ -870,51 +873,51 @@ func TestIgnored(t *testing.T) {
 }
 
 func TestFailedIsOfFailedCallsAlone(t *testing.T) {
-	b := newBed(t, 1)
-	b.applied["driver"] = ApplyResult{Err: fmt.Errorf("x %w", apply.ErrConflict)}
-	b.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("%w: y", ErrPrerequisite)}
-	if b.pass().Failed() {
+	e := newEnv(t, 1)
+	e.applied["driver"] = ApplyResult{Err: fmt.Errorf("x %w", apply.ErrConflict)}
+	e.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("%w: y", ErrPrerequisite)}
+	if e.input().Failed() {
 		t.Error("what others own counts as a failed call")
 	}
-	b.applied["operator-validator"] = ApplyResult{Err: errors.New("timeout")}
-	if !b.pass().Failed() {
+	e.applied["operator-validator"] = ApplyResult{Err: errors.New("timeout")}
+	if !e.input().Failed() {
 		t.Error("a failed call of an operand does not count")
 	}
-	delete(b.applied, "operator-validator")
-	b.err = errors.New("pruning failed")
-	if !b.pass().Failed() {
+	delete(e.applied, "operator-validator")
+	e.err = errors.New("pruning failed")
+	if !e.input().Failed() {
 		t.Error("a failed call beside the operands does not count")
 	}
 }
 
 func TestNodeCondition(t *testing.T) {
 	tests := map[string]struct {
-		change func(*bed)
+		change func(*env)
 		want   corev1.NodeCondition
 	}{
 		"works": {want: corev1.NodeCondition{Status: "True", Reason: "GPUReady", Message: "node-00000: GPUs can be used"}},
 		"fails": {
-			change: func(b *bed) { b.fail(0, "driver", "boom") },
+			change: func(e *env) { e.failPod(0, "driver", "boom") },
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "CrashLoopBackOff",
 				Message: "node-00000: stage Driver, operand driver: container main: CrashLoopBackOff, exit code 1: boom",
 			},
 		},
 		"the kubelet is silent": {
-			change: func(b *bed) { b.snapshot.Nodes[0].Object.Status.Conditions[0].Status = corev1.ConditionUnknown },
+			change: func(e *env) { e.snapshot.Nodes[0].Object.Status.Conditions[0].Status = corev1.ConditionUnknown },
 			want:   corev1.NodeCondition{Status: "False", Reason: "NodeUnreachable", Message: "node-00000: stage Discovered: the kubelet does not answer"},
 		},
 		"outdated": {
-			change: func(b *bed) { b.pod(0, "driver").Annotations[templateDigest] = "before" },
+			change: func(e *env) { e.pod(0, "driver").Annotations[templateDigest] = "before" },
 			want: corev1.NodeCondition{
 				Status: "True", Reason: "UpgradePending",
 				Message: "node-00000: GPUs can be used; driver is outdated: kubectl -n gpu-operator delete pod driver-node-00000",
 			},
 		},
 		"no GPU, as the plugin is kept off": {
-			change: func(b *bed) {
-				b.relabel(0, "nvidia.com/gpu.deploy.device-plugin", "false")
-				delete(b.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
+			change: func(e *env) {
+				e.setLabel(0, "nvidia.com/gpu.deploy.device-plugin", "false")
+				delete(e.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotAllocatable",
@@ -922,16 +925,16 @@ func TestNodeCondition(t *testing.T) {
 			},
 		},
 		"no GPU, though the plugin runs": {
-			change: func(b *bed) { delete(b.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu") },
+			change: func(e *env) { delete(e.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu") },
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotAllocatable",
 				Message: "node-00000: stage Allocatable, operand device-plugin: the kubelet advertises no GPU that can be allocated",
 			},
 		},
 		"no GPU, and a container to look at": {
-			change: func(b *bed) {
-				delete(b.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
-				b.run("device-plugin", "plugin")
+			change: func(e *env) {
+				delete(e.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
+				e.setRunning("device-plugin", "plugin")
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotAllocatable",
@@ -939,9 +942,9 @@ func TestNodeCondition(t *testing.T) {
 			},
 		},
 		"the toolkit hangs": {
-			change: func(b *bed) {
-				b.run("container-toolkit", "toolkit-ctr")
-				b.awaitHandler("device-plugin")
+			change: func(e *env) {
+				e.setRunning("container-toolkit", "toolkit-ctr")
+				e.withoutHandler("device-plugin")
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
@@ -949,10 +952,10 @@ func TestNodeCondition(t *testing.T) {
 			},
 		},
 		"the handler works for another pod since the toolkit came up": {
-			change: func(b *bed) {
-				b.run("container-toolkit", "toolkit-ctr")
-				b.awaitHandler("device-plugin")
-				b.made("operator-validator", 30*time.Second)
+			change: func(e *env) {
+				e.setRunning("container-toolkit", "toolkit-ctr")
+				e.withoutHandler("device-plugin")
+				e.setSandboxCreated("operator-validator", 30*time.Second)
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
@@ -960,10 +963,10 @@ func TestNodeCondition(t *testing.T) {
 			},
 		},
 		"it worked before the toolkit was replaced": {
-			change: func(b *bed) {
-				b.run("container-toolkit", "toolkit-ctr")
-				b.awaitHandler("device-plugin")
-				b.made("operator-validator", time.Hour)
+			change: func(e *env) {
+				e.setRunning("container-toolkit", "toolkit-ctr")
+				e.withoutHandler("device-plugin")
+				e.setSandboxCreated("operator-validator", time.Hour)
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
@@ -971,31 +974,31 @@ func TestNodeCondition(t *testing.T) {
 			},
 		},
 		"no pod yet": {
-			change: func(b *bed) { delete(b.snapshot.Pods["node-00000"], "container-toolkit") },
+			change: func(e *env) { delete(e.snapshot.Pods["node-00000"], "container-toolkit") },
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "PodMissing",
 				Message: "node-00000: stage Toolkit, operand container-toolkit: DaemonSet container-toolkit has made no pod for the node yet",
 			},
 		},
 		"paused": {
-			change: func(b *bed) { b.relabel(0, "nvidia.com/gpu.deploy.driver", "paused-for-driver-upgrade") },
+			change: func(e *env) { e.setLabel(0, "nvidia.com/gpu.deploy.driver", "paused-for-driver-upgrade") },
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "OperandPaused",
 				Message: `node-00000: stage Driver, operand driver: label nvidia.com/gpu.deploy.driver is "paused-for-driver-upgrade"`,
 			},
 		},
 		"not possible, but it runs": {
-			change: func(b *bed) {
-				b.snapshot.Nodes[0].Object.Status.NodeInfo.ContainerRuntimeVersion = "isulad://1"
-				b.relabel(0, "x", "y")
+			change: func(e *env) {
+				e.snapshot.Nodes[0].Object.Status.NodeInfo.ContainerRuntimeVersion = "isulad://1"
+				e.setLabel(0, "x", "y")
 			},
 			want: corev1.NodeCondition{Status: "True", Reason: "GPUReady", Message: "node-00000: GPUs can be used"},
 		},
 		"not possible, and it does not run": {
-			change: func(b *bed) {
-				b.snapshot.Nodes[0].Object.Status.NodeInfo.ContainerRuntimeVersion = "isulad://1"
-				b.relabel(0, "x", "y")
-				delete(b.snapshot.Pods["node-00000"], "container-toolkit")
+			change: func(e *env) {
+				e.snapshot.Nodes[0].Object.Status.NodeInfo.ContainerRuntimeVersion = "isulad://1"
+				e.setLabel(0, "x", "y")
+				delete(e.snapshot.Pods["node-00000"], "container-toolkit")
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotSupportedYet",
@@ -1006,12 +1009,12 @@ func TestNodeCondition(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, 1)
+			e := newEnv(t, 1)
 			if test.change != nil {
-				test.change(b)
+				test.change(e)
 			}
 			test.want.Type = "nvidia.com/GPUReady"
-			if diff := cmp.Diff(test.want, b.pass().Fleet.Nodes[0].Latest.Condition("node-00000")); diff != "" {
+			if diff := cmp.Diff(test.want, e.input().Fleet.Nodes[0].Latest.Condition("node-00000")); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

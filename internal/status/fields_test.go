@@ -38,14 +38,14 @@ func TestFieldsWithoutEffectAreTold(t *testing.T) {
 				if !known {
 					t.Fatal("no spec sets it")
 				}
-				b := newBed(t, 1)
-				b.spec = spec
-				status := b.status()
+				e := newEnv(t, 1)
+				e.spec = spec
+				status := e.status()
 				want := field.name + ": " + field.advice
 				if got := condition(status, kind); got.Status != "True" || got.Message != want || got.ObservedGeneration != 7 {
 					t.Errorf("%+v, want True: %s", got, want)
 				}
-				if again := b.status(status); condition(again, kind) != condition(status, kind) {
+				if again := e.status(status); condition(again, kind) != condition(status, kind) {
 					t.Errorf("another pass says %+v", condition(again, kind))
 				}
 				if status.State != v1.StateReady {
@@ -74,9 +74,9 @@ func TestFieldsThatAreNotInUseAreNotTold(t *testing.T) {
 		"upgrades that are off": {Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(false)}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, 1)
-			b.spec = spec
-			status := b.status()
+			e := newEnv(t, 1)
+			e.spec = spec
+			status := e.status()
 			for _, kind := range []string{v1.ConditionUnsupportedFields, v1.ConditionDeprecatedFields} {
 				if got := condition(status, kind); got.Status != "False" || got.Reason != v1.ReasonNone || got.Message != "" {
 					t.Errorf("%+v", got)
@@ -88,36 +88,36 @@ func TestFieldsThatAreNotInUseAreNotTold(t *testing.T) {
 
 // A pass that could not observe tells of the fields all the same, and what is long is cut.
 func TestAllFieldsAreToldWhateverFails(t *testing.T) {
-	b := newBed(t, 1)
-	b.spec = v1.ClusterPolicySpec{
+	e := newEnv(t, 1)
+	e.spec = v1.ClusterPolicySpec{
 		Operator: &v1.OperatorSpec{DefaultRuntime: "docker", Labels: v1.Labels{"a": "b"}, Annotations: v1.Annotations{"a": "b"}, InitContainer: &v1.ImageSpec{Image: "a"}},
 		Driver:   &v1.DriverSpec{UseOpenKernelModules: new(true), LicensingConfig: &v1.DriverLicensingConfigSpec{ConfigMapName: "a"}},
 		DCGM:     &v1.DCGMSpec{HostPort: 1}, CDI: &v1.CDISpec{Default: new(true)}, PSP: &v1.PSPSpec{Enabled: new(true)},
 		KataManager: &v1.KataManagerSpec{Enabled: new(true)},
 	}
-	policy := &v1.ClusterPolicy{Spec: b.spec}
+	policy := &v1.ClusterPolicy{Spec: e.spec}
 	status := Compute(policy, Input{Err: apply.ErrConflict})
 	if got := condition(status, v1.ConditionDeprecatedFields); got.Status != "True" || len(got.Message) > 1024 || len(got.Message) < 600 {
 		t.Errorf("%d characters: %+v", len(got.Message), got)
 	}
 }
 
-// withMachine is a cluster of three nodes, of which the second one is for virtual machines.
-func withMachine(t *testing.T) *bed {
+// newEnvWithVMNode is a cluster of three nodes, of which the second one is for virtual machines.
+func newEnvWithVMNode(t *testing.T) *env {
 	t.Helper()
-	b := newBed(t, 3)
-	b.spec.SandboxWorkloads = &v1.SandboxWorkloadsSpec{Enabled: new(true)}
-	b.relabel(1, "nvidia.com/gpu.workload.config", "vm-passthrough")
-	delete(b.snapshot.Pods, "node-00001")
-	for _, ds := range b.snapshot.DaemonSets {
+	e := newEnv(t, 3)
+	e.spec.SandboxWorkloads = &v1.SandboxWorkloadsSpec{Enabled: new(true)}
+	e.setLabel(1, "nvidia.com/gpu.workload.config", "vm-passthrough")
+	delete(e.snapshot.Pods, "node-00001")
+	for _, ds := range e.snapshot.DaemonSets {
 		ds.Status.DesiredNumberScheduled, ds.Status.UpdatedNumberScheduled = 2, 2
 	}
-	return b
+	return e
 }
 
 // Nodes for virtual machines are told one by one and together, and the others are served.
 func TestNodesForVirtualMachines(t *testing.T) {
-	status := withMachine(t).status()
+	status := newEnvWithVMNode(t).status()
 	want := v1.NodeStatus{
 		Name: "node-00001", Stage: v1.StageDiscovered, Pool: "ubuntu24.04-amd64", Reason: v1.ReasonNotSupportedYet,
 		Message: "workload vm-passthrough is not supported yet: label the node nvidia.com/gpu.workload.config=container",
@@ -140,20 +140,20 @@ func TestNodesForVirtualMachines(t *testing.T) {
 }
 
 func TestNodesForVirtualMachinesBesideOthers(t *testing.T) {
-	b := withMachine(t)
-	b.fail(2, "driver", "boom")
-	if got := ready(b.status()); got.Reason != v1.ReasonOperandFailed {
+	e := newEnvWithVMNode(t)
+	e.failPod(2, "driver", "boom")
+	if got := ready(e.status()); got.Reason != v1.ReasonOperandFailed {
 		t.Errorf("beside another failure: %s: %s", got.Reason, got.Message)
 	}
-	b.spec.DaemonSets = &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"pool": "containers"}}
-	b.relabel(0, "pool", "containers")
-	b.relabel(2, "pool", "containers")
-	if got := b.status(); got.NodeSummary.Degraded != 1 || got.NodeSummary.Excluded != 1 || got.Nodes[1].Reason != v1.ReasonNotSelected {
+	e.spec.DaemonSets = &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"pool": "containers"}}
+	e.setLabel(0, "pool", "containers")
+	e.setLabel(2, "pool", "containers")
+	if got := e.status(); got.NodeSummary.Degraded != 1 || got.NodeSummary.Excluded != 1 || got.Nodes[1].Reason != v1.ReasonNotSelected {
 		t.Errorf("where a nodeSelector keeps it out: %+v, %+v", got.NodeSummary, got.Nodes)
 	}
-	b.spec.DaemonSets = nil
-	b.spec.SandboxWorkloads.Enabled = new(false)
-	if got := b.status().NodeSummary.Degraded; got != 1 {
+	e.spec.DaemonSets = nil
+	e.spec.SandboxWorkloads.Enabled = new(false)
+	if got := e.status().NodeSummary.Degraded; got != 1 {
 		t.Errorf("%d nodes are degraded while sandbox workloads are off", got)
 	}
 }

@@ -16,7 +16,7 @@ func TestNodesWithStartupTaints(t *testing.T) {
 	other := corev1.Taint{Key: "team", Effect: corev1.TaintEffectNoSchedule}
 	tests := map[string]struct {
 		taints          []corev1.Taint
-		change          func(*bed)
+		change          func(*env)
 		usable, ready   bool
 		stage           v1.Stage
 		reason, message string
@@ -29,32 +29,32 @@ func TestNodesWithStartupTaints(t *testing.T) {
 				"the GPUs can be used, and the API server lets the operator take off what is named there",
 		},
 		"the start-up taint of a node on its way": {
-			taints: []corev1.Taint{starting}, change: func(b *bed) { b.start(0, "driver") }, stage: v1.StageDriver, reason: "Starting", message: "container main is not ready yet",
+			taints: []corev1.Taint{starting}, change: func(e *env) { e.startPod(0, "driver") }, stage: v1.StageDriver, reason: "Starting", message: "container main is not ready yet",
 		},
 		"the start-up taint of a node that fails": {
-			taints: []corev1.Taint{starting}, change: func(b *bed) { b.fail(0, "driver", "boom") }, stage: v1.StageDriver, reason: "CrashLoopBackOff",
+			taints: []corev1.Taint{starting}, change: func(e *env) { e.failPod(0, "driver", "boom") }, stage: v1.StageDriver, reason: "CrashLoopBackOff",
 			message: "container main: CrashLoopBackOff, exit code 1",
 		},
 		"the start-up taint of an excluded node": {
-			taints: []corev1.Taint{starting}, change: func(b *bed) { b.relabel(0, "nvidia.com/gpu.deploy.operands", "false") },
+			taints: []corev1.Taint{starting}, change: func(e *env) { e.setLabel(0, "nvidia.com/gpu.deploy.operands", "false") },
 			stage: v1.StageDiscovered, reason: "Excluded", message: `label nvidia.com/gpu.deploy.operands is "false"`,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			b := newBed(t, 1)
-			b.spec = v1.ClusterPolicySpec{NodeStartup: &v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: starting.Key, Effect: starting.Effect}}}}
-			b.snapshot.Nodes[0].Object.Spec.Taints = test.taints
+			e := newEnv(t, 1)
+			e.spec = v1.ClusterPolicySpec{NodeStartup: &v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: starting.Key, Effect: starting.Effect}}}}
+			e.snapshot.Nodes[0].Object.Spec.Taints = test.taints
 			if test.change != nil {
-				test.change(b)
+				test.change(e)
 			}
-			found := b.pass().Fleet.Nodes[0].Latest
+			found := e.input().Fleet.Nodes[0].Latest
 			g.Expect(found.Usable).To(Equal(test.usable))
 			g.Expect(found.Stage).To(Equal(test.stage))
 			g.Expect(found.Reason).To(Equal(test.reason))
 			g.Expect(found.Message).To(Equal(test.message))
-			g.Expect(b.status().Nodes[0].Ready).To(Equal(test.ready))
+			g.Expect(e.status().Nodes[0].Ready).To(Equal(test.ready))
 		})
 	}
 }

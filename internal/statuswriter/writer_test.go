@@ -87,8 +87,8 @@ func TestSignificant(t *testing.T) {
 	}
 }
 
-// desk is a Writer at an API server that counts its writes.
-type desk struct {
+// fixture is a Writer at an API server that counts its writes.
+type fixture struct {
 	t      *testing.T
 	client client.Client
 	clock  *clocktesting.FakePassiveClock
@@ -96,43 +96,43 @@ type desk struct {
 	writes int
 }
 
-func newDesk(t *testing.T) *desk {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{t: t, clock: clocktesting.NewFakePassiveClock(now)}
+	f := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(now)}
 	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u"}}
-	d.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(policy).WithStatusSubresource(policy).
+	f.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(policy).WithStatusSubresource(policy).
 		WithInterceptorFuncs(interceptor.Funcs{
 			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, options ...client.SubResourceUpdateOption) error {
-				d.writes++
+				f.writes++
 				return c.SubResource(sub).Update(ctx, o, options...)
 			},
 		}).Build()
-	d.writer = New(d.client, d.clock, events.NewRecorder(d.client, d.clock, func(string) {}), nil, DefaultTiming())
-	return d
+	f.writer = New(f.client, f.clock, events.NewRecorder(f.client, f.clock, func(string) {}), nil, DefaultTiming())
+	return f
 }
 
-func (d *desk) read() *v1.ClusterPolicy {
-	d.t.Helper()
+func (f *fixture) read() *v1.ClusterPolicy {
+	f.t.Helper()
 	policy := &v1.ClusterPolicy{}
-	if err := d.client.Get(context.Background(), client.ObjectKey{Name: "cp"}, policy); err != nil {
-		d.t.Fatal(err)
+	if err := f.client.Get(context.Background(), client.ObjectKey{Name: "cp"}, policy); err != nil {
+		f.t.Fatal(err)
 	}
 	return policy
 }
 
 // write hands the writer a status on a fresh copy; it returns whether there was a write and the wait.
-func (d *desk) write(status v1.ClusterPolicyStatus) (bool, time.Duration) {
-	d.t.Helper()
-	before := d.writes
-	wait, err := d.writer.Write(context.Background(), d.read(), status)
+func (f *fixture) write(status v1.ClusterPolicyStatus) (bool, time.Duration) {
+	f.t.Helper()
+	before := f.writes
+	wait, err := f.writer.Write(context.Background(), f.read(), status)
 	if err != nil {
-		d.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	return d.writes > before, wait
+	return f.writes > before, wait
 }
 
 func counted(ready int32, state v1.State) v1.ClusterPolicyStatus {
@@ -174,10 +174,10 @@ func TestWriter(t *testing.T) {
 	}
 	for name, steps := range tests {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
+			f := newFixture(t)
 			for i, step := range steps {
-				d.clock.SetTime(d.clock.Now().Add(step.after))
-				wrote, wait := d.write(step.status)
+				f.clock.SetTime(f.clock.Now().Add(step.after))
+				wrote, wait := f.write(step.status)
 				if wrote != step.wrote || wait != step.wait {
 					t.Fatalf("step %d: wrote %v and waits %v, want %v and %v", i, wrote, wait, step.wrote, step.wait)
 				}
@@ -187,33 +187,33 @@ func TestWriter(t *testing.T) {
 }
 
 func TestWriterDoesNotWriteFromAnOldCopy(t *testing.T) {
-	d := newDesk(t)
-	old := d.read()
-	if wrote, _ := d.write(counted(1, v1.StateNotReady)); !wrote {
+	f := newFixture(t)
+	old := f.read()
+	if wrote, _ := f.write(counted(1, v1.StateNotReady)); !wrote {
 		t.Fatal("did not write at all")
 	}
-	d.clock.SetTime(d.clock.Now().Add(time.Hour))
-	wait, err := d.writer.Write(context.Background(), old, counted(9, v1.StateReady))
-	if err != nil || d.writes != 1 || wait <= 0 {
-		t.Errorf("%d writes, waits %v, %v", d.writes, wait, err)
+	f.clock.SetTime(f.clock.Now().Add(time.Hour))
+	wait, err := f.writer.Write(context.Background(), old, counted(9, v1.StateReady))
+	if err != nil || f.writes != 1 || wait <= 0 {
+		t.Errorf("%d writes, waits %v, %v", f.writes, wait, err)
 	}
-	if wrote, _ := d.write(counted(9, v1.StateReady)); !wrote {
+	if wrote, _ := f.write(counted(9, v1.StateReady)); !wrote {
 		t.Error("did not write once the copy was new")
 	}
 }
 
 // TestWriterOrdersConditions: the order is the same whichever condition was first set.
 func TestWriterOrdersConditions(t *testing.T) {
-	d := newDesk(t)
+	f := newFixture(t)
 	status := counted(1, v1.StateNotReady)
 	for _, kind := range []string{v1.ConditionUnsupportedFields, v1.ConditionError, v1.ConditionReady} {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "None"})
 	}
-	if wrote, _ := d.write(status); !wrote {
+	if wrote, _ := f.write(status); !wrote {
 		t.Fatal("did not write")
 	}
 	var got []string
-	for _, condition := range d.read().Status.Conditions {
+	for _, condition := range f.read().Status.Conditions {
 		got = append(got, condition.Type)
 	}
 	if want := []string{v1.ConditionReady, v1.ConditionError, v1.ConditionUnsupportedFields}; !slices.Equal(got, want) {
@@ -222,21 +222,21 @@ func TestWriterOrdersConditions(t *testing.T) {
 }
 
 func TestWriterReportsAConflict(t *testing.T) {
-	d := newDesk(t)
-	old := d.read()
-	changed := d.read()
+	f := newFixture(t)
+	old := f.read()
+	changed := f.read()
 	changed.Labels = map[string]string{"by": "somebody"}
-	if err := d.client.Update(context.Background(), changed); err != nil {
+	if err := f.client.Update(context.Background(), changed); err != nil {
 		t.Fatal(err)
 	}
-	if wait, err := d.writer.Write(context.Background(), old, counted(1, v1.StateNotReady)); err != nil || wait != time.Second {
+	if wait, err := f.writer.Write(context.Background(), old, counted(1, v1.StateNotReady)); err != nil || wait != time.Second {
 		t.Errorf("waits %v, error %v, want to wait a second for the cache", wait, err)
 	}
-	if _, err := d.writer.Write(context.Background(), old, counted(1, v1.StateNotReady)); !apierrors.IsConflict(err) {
+	if _, err := f.writer.Write(context.Background(), old, counted(1, v1.StateNotReady)); !apierrors.IsConflict(err) {
 		t.Errorf("got %v, want a conflict with the same version to be an error", err)
 	}
 	// A write that failed delays no other.
-	if wrote, _ := d.write(counted(1, v1.StateNotReady)); !wrote {
+	if wrote, _ := f.write(counted(1, v1.StateNotReady)); !wrote {
 		t.Error("waits after a write that failed")
 	}
 }

@@ -23,8 +23,8 @@ import (
 
 // What is computed is written here as the operator writes it.
 
-// desk is a statuswriter.Writer at an API server that counts its writes.
-type desk struct {
+// writerFixture is a statuswriter.Writer at an API server that counts its writes.
+type writerFixture struct {
 	t      *testing.T
 	client client.Client
 	clock  *clocktesting.FakePassiveClock
@@ -32,31 +32,31 @@ type desk struct {
 	writes int
 }
 
-func newDesk(t *testing.T, b *bed) *desk {
+func newWriterFixture(t *testing.T, e *env) *writerFixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{t: t, clock: clocktesting.NewFakePassiveClock(now)}
+	f := &writerFixture{t: t, clock: clocktesting.NewFakePassiveClock(now)}
 	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u"}}
-	d.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(policy).WithStatusSubresource(policy).
+	f.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(policy).WithStatusSubresource(policy).
 		WithInterceptorFuncs(interceptor.Funcs{
 			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, options ...client.SubResourceUpdateOption) error {
-				d.writes++
+				f.writes++
 				return c.SubResource(sub).Update(ctx, o, options...)
 			},
 		}).Build()
-	recorder := events.NewRecorder(d.client, d.clock, func(string) {})
-	d.writer = statuswriter.New(d.client, d.clock, recorder, b.catalogue, statuswriter.DefaultTiming())
-	return d
+	recorder := events.NewRecorder(f.client, f.clock, func(string) {})
+	f.writer = statuswriter.New(f.client, f.clock, recorder, e.catalogue, statuswriter.DefaultTiming())
+	return f
 }
 
-func (d *desk) read() *v1.ClusterPolicy {
-	d.t.Helper()
+func (f *writerFixture) read() *v1.ClusterPolicy {
+	f.t.Helper()
 	policy := &v1.ClusterPolicy{}
-	if err := d.client.Get(context.Background(), client.ObjectKey{Name: "cp"}, policy); err != nil {
-		d.t.Fatal(err)
+	if err := f.client.Get(context.Background(), client.ObjectKey{Name: "cp"}, policy); err != nil {
+		f.t.Fatal(err)
 	}
 	return policy
 }
@@ -65,58 +65,58 @@ func (d *desk) read() *v1.ClusterPolicy {
 // cause, the first one by the policy's own Event.
 func TestOperandEvents(t *testing.T) {
 	g := NewWithT(t)
-	b := newBed(t, 1)
-	d := newDesk(t, b)
-	told := func() []string {
+	e := newEnv(t, 1)
+	f := newWriterFixture(t, e)
+	messages := func() []string {
 		list := &corev1.EventList{}
-		g.Expect(d.client.List(t.Context(), list)).To(Succeed())
-		var messages []string
+		g.Expect(f.client.List(t.Context(), list)).To(Succeed())
+		var found []string
 		for i := range list.Items {
 			g.Expect(list.Items[i].InvolvedObject).To(And(HaveField("Kind", "ClusterPolicy"), HaveField("Name", "cp")))
-			messages = append(messages, list.Items[i].Type+" "+list.Items[i].Reason+" "+list.Items[i].Message)
+			found = append(found, list.Items[i].Type+" "+list.Items[i].Reason+" "+list.Items[i].Message)
 		}
-		return messages
+		return found
 	}
 	write := func() {
-		_, err := d.writer.Write(t.Context(), d.read(), b.status(d.read().Status))
+		_, err := f.writer.Write(t.Context(), f.read(), e.status(f.read().Status))
 		g.Expect(err).NotTo(HaveOccurred())
-		d.clock.SetTime(d.clock.Now().Add(time.Minute))
+		f.clock.SetTime(f.clock.Now().Add(time.Minute))
 	}
 	write()
-	g.Expect(told()).To(BeEmpty())
-	b.fail(0, "gpu-feature-discovery", "no GPU")
+	g.Expect(messages()).To(BeEmpty())
+	e.failPod(0, "gpu-feature-discovery", "no GPU")
 	write()
 	const first = "Warning OperandFailed gpu-feature-discovery: fails on 1 of 1 nodes: " +
 		"node-00000 (container main: CrashLoopBackOff, exit code 1): node-00000 says: no GPU"
-	g.Expect(told()).To(ConsistOf(first), "by the policy's own Event")
-	b.fail(0, "dcgm-exporter", "no engine")
+	g.Expect(messages()).To(ConsistOf(first), "by the policy's own Event")
+	e.failPod(0, "dcgm-exporter", "no engine")
 	write()
 	second := strings.NewReplacer("gpu-feature-discovery", "dcgm-exporter", "no GPU", "no engine").Replace(first)
-	g.Expect(told()).To(ConsistOf(first, second), "the policy is degraded already")
-	b.fail(0, "dcgm-exporter", "no engine any more")
+	g.Expect(messages()).To(ConsistOf(first, second), "the policy is degraded already")
+	e.failPod(0, "dcgm-exporter", "no engine any more")
 	write()
-	g.Expect(told()).To(HaveLen(2), "the same failure")
-	b.fail(0, "device-plugin", "boom")
+	g.Expect(messages()).To(HaveLen(2), "the same failure")
+	e.failPod(0, "device-plugin", "boom")
 	write()
-	g.Expect(told()).To(HaveLen(2), "a node tells of what its ladder needs")
+	g.Expect(messages()).To(HaveLen(2), "a node tells of what its ladder needs")
 }
 
 // What is computed twice of the same cluster is equal: a pass at rest writes nothing.
 func TestAPassAtRestWritesNothing(t *testing.T) {
-	b := newBed(t, 120)
-	d := newDesk(t, b)
-	b.fail(7, "driver", "boom")
+	e := newEnv(t, 120)
+	f := newWriterFixture(t, e)
+	e.failPod(7, "driver", "boom")
 	for i, want := range []bool{true, false, false} {
-		policy := d.read()
-		status := Compute(policy, b.pass())
-		before := d.writes
-		if _, err := d.writer.Write(t.Context(), policy, status); err != nil {
+		policy := f.read()
+		status := Compute(policy, e.input())
+		before := f.writes
+		if _, err := f.writer.Write(t.Context(), policy, status); err != nil {
 			t.Fatal(err)
 		}
-		if wrote := d.writes > before; wrote != want {
+		if wrote := f.writes > before; wrote != want {
 			t.Errorf("pass %d: wrote %v", i, wrote)
 		}
-		b.fail(7, "driver", "boom, attempt "+string(rune('a'+i)))
-		d.clock.SetTime(d.clock.Now().Add(time.Minute))
+		e.failPod(7, "driver", "boom, attempt "+string(rune('a'+i)))
+		f.clock.SetTime(f.clock.Now().Add(time.Minute))
 	}
 }

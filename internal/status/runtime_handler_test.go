@@ -10,10 +10,10 @@ import (
 )
 
 // run has the container of a pod of the first node that is ready run for a minute.
-func (b *bed) run(name operand.Name, container string) {
+func (e *env) setRunning(name operand.Name, container string) {
 	since := metav1.NewTime(now.Add(-time.Minute))
-	pod := b.pod(0, name)
-	b.snapshot.DaemonSets[string(name)].Spec.Template.Spec.Containers = []corev1.Container{{Name: container}, {Name: "beside"}}
+	pod := e.pod(0, name)
+	e.snapshot.DaemonSets[string(name)].Spec.Template.Spec.Containers = []corev1.Container{{Name: container}, {Name: "beside"}}
 	for j := range pod.Status.Conditions {
 		if pod.Status.Conditions[j].Type == corev1.PodReady {
 			pod.Status.Conditions[j].LastTransitionTime = since
@@ -22,8 +22,8 @@ func (b *bed) run(name operand.Name, container string) {
 }
 
 // awaitHandler has the container runtime of the first node not know the handler of a pod's RuntimeClass.
-func (b *bed) awaitHandler(name operand.Name) {
-	pod := b.pod(0, name)
+func (e *env) withoutHandler(name operand.Name) {
+	pod := e.pod(0, name)
 	pod.Spec.RuntimeClassName = new("nvidia")
 	pod.Status.Phase = corev1.PodPending
 	pod.Status.Conditions = []corev1.PodCondition{
@@ -33,8 +33,8 @@ func (b *bed) awaitHandler(name operand.Name) {
 }
 
 // made has a pod of the first node with the RuntimeClass, whose sandbox was made that long ago.
-func (b *bed) made(name operand.Name, ago time.Duration) {
-	pod := b.pod(0, name)
+func (e *env) setSandboxCreated(name operand.Name, ago time.Duration) {
+	pod := e.pod(0, name)
 	pod.Spec.RuntimeClassName = new("nvidia")
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
 		Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-ago)),
