@@ -8,7 +8,7 @@ import (
 )
 
 // The digests of a release are compared with those that an earlier one has stored.
-func TestDigestsStay(t *testing.T) {
+func TestDigestsAreStable(t *testing.T) {
 	for content, want := range map[string]string{
 		"":                           "e3b0c44298fc1c14",
 		"ubuntu24.04-amd64":          "8cb6a49678e76930",

@@ -62,7 +62,7 @@ func newEvent(kind, name, transition string) events.Event {
 	}
 }
 
-func TestAnEventIsWrittenOncePerTransition(t *testing.T) {
+func TestOneEventPerTransition(t *testing.T) {
 	f := newFixture(t)
 	f.recorder.Record(t.Context(), newEvent("Node", "a", "ready > failed"))
 	f.Expect(f.written()).To(HaveLen(1))
@@ -80,7 +80,7 @@ func TestAnEventIsWrittenOncePerTransition(t *testing.T) {
 	f.Expect(f.written()).To(HaveLen(3))
 }
 
-func TestABrokenFleetMakesABoundedNumberOfEvents(t *testing.T) {
+func TestEventRateLimit(t *testing.T) {
 	f := newFixture(t)
 	for i := range 1000 {
 		f.recorder.Record(t.Context(), newEvent("Node", fmt.Sprintf("node-%04d", i), "ready > failed"))
@@ -111,7 +111,7 @@ func TestEventsAreValid(t *testing.T) {
 	f.Expect(event.Message).To(HaveSuffix("ü"))
 }
 
-func TestAnEventThatCannotBeWrittenIsNoFailure(t *testing.T) {
+func TestFailedCreateIsNotFatal(t *testing.T) {
 	f := newFixture(t)
 	f.createError = errors.New("no room")
 	f.recorder.Record(t.Context(), newEvent("Node", "a", "x"))

@@ -61,7 +61,7 @@ func policyStatus(state v1.State) *v1.ClusterPolicyStatus {
 	}
 }
 
-func TestWhatAPassTells(t *testing.T) {
+func TestObservePass(t *testing.T) {
 	f := newFixture(t)
 	f.Expect(testutil.GatherAndCount(f.registry, "gpu_operator_gpu_nodes_total")).To(BeZero(), "who does not lead knows nothing")
 	f.meter.ObservePass(metrics.PassStats{
@@ -145,8 +145,8 @@ func TestReconciliationStatus(t *testing.T) {
 	}
 }
 
-// TestTheLastSuccessGoesOnAtRest: nothing happens while all is well, so that there is no pass either.
-func TestTheLastSuccessGoesOnAtRest(t *testing.T) {
+// TestLastSuccessAdvancesWithoutPasses: nothing happens while all is well, so that there is no pass either.
+func TestLastSuccessAdvancesWithoutPasses(t *testing.T) {
 	f := newFixture(t)
 	last := func() time.Duration {
 		return time.Duration(f.value("reconciliation_last_success_ts_seconds")-float64(startTime.Unix())) * time.Second
@@ -164,7 +164,7 @@ func TestTheLastSuccessGoesOnAtRest(t *testing.T) {
 	f.Expect(last()).To(Equal(2*time.Hour), "until it was found that it is not")
 }
 
-func TestAPassThatCouldNotLookKeepsTheNodes(t *testing.T) {
+func TestFailedPassKeepsNodeCounts(t *testing.T) {
 	f := newFixture(t)
 	ready := metrics.StageState{Stage: v1.StageValidated, State: metrics.Ready}
 	f.meter.ObservePass(metrics.PassStats{Status: policyStatus(v1.StateReady), Nodes: map[metrics.StageState]int{ready: 7}})
@@ -173,7 +173,7 @@ func TestAPassThatCouldNotLookKeepsTheNodes(t *testing.T) {
 	f.Expect(f.value("reconciliation_failed_total")).To(Equal(1.0))
 }
 
-func TestJoined(t *testing.T) {
+func TestObserveJoin(t *testing.T) {
 	f := newFixture(t)
 	f.meter.ObserveJoin(v1.StageDriver, 20*time.Second)
 	f.meter.ObserveJoin(v1.StageDriver, 90*time.Second)
@@ -253,8 +253,8 @@ func TestTheDocumentNamesAllMetrics(t *testing.T) {
 	f.Expect(documented).To(Equal(served))
 }
 
-// TestNoLabelGrowsWithTheCluster: a larger cluster has no more series.
-func TestNoLabelGrowsWithTheCluster(t *testing.T) {
+// TestSeriesDoNotGrowWithTheCluster: a larger cluster has no more series.
+func TestSeriesDoNotGrowWithTheCluster(t *testing.T) {
 	series := func(nodes int) int {
 		f := newFixture(t)
 		status := policyStatus(v1.StateReady)

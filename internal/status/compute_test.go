@@ -289,7 +289,7 @@ func withValue(conditions map[string]string, kind, value string) map[string]stri
 	return conditions
 }
 
-func TestTheVerdictOnThePolicy(t *testing.T) {
+func TestPolicyConditions(t *testing.T) {
 	notReady := func(reason string, flags ...string) map[string]string {
 		want := map[string]string{
 			"Ready": "False " + reason, "Progressing": "False None", "Degraded": "False None", "Error": "True " + reason,
@@ -471,7 +471,7 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 }
 
 // What GPUs can be used without has a condition of its own, and holds up nothing.
-func TestWhatGPUsCanBeUsedWithout(t *testing.T) {
+func TestAuxiliaryConditions(t *testing.T) {
 	const exporter = "dcgm-exporter"
 	tests := map[string]struct {
 		nodes  int
@@ -547,7 +547,7 @@ func TestWhatGPUsCanBeUsedWithout(t *testing.T) {
 	}
 }
 
-func TestAPassThatCannotObserveKeepsWhatWasSaid(t *testing.T) {
+func TestFailedPassKeepsNodesAndOperands(t *testing.T) {
 	before := newEnv(t, 3).status()
 	policy := &v1.ClusterPolicy{Status: before}
 	after := Compute(policy, Input{Namespace: namespace, Err: errors.New("listing nodes: timeout")})
@@ -561,7 +561,7 @@ func TestAPassThatCannotObserveKeepsWhatWasSaid(t *testing.T) {
 }
 
 // A pass whose decisions not all nodes are assessed by yet leaves the verdict as it is, and reports how far they are.
-func TestAPassThatWaitsForNodes(t *testing.T) {
+func TestUnassessedNodes(t *testing.T) {
 	waiting := func(before v1.ClusterPolicyStatus, err error) v1.ClusterPolicyStatus {
 		e := newEnv(t, 3)
 		e.failPod(0, "driver", "boom")
@@ -598,7 +598,7 @@ func TestAPassThatWaitsForNodes(t *testing.T) {
 }
 
 // Nodes that cannot be written are reported with the first error, before what fails on nodes.
-func TestNodesThatCannotBeWritten(t *testing.T) {
+func TestNodeWriteErrors(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnv(t, 3)
 	e.failPod(2, "driver", "boom")
@@ -612,7 +612,7 @@ func TestNodesThatCannotBeWritten(t *testing.T) {
 }
 
 // A node whose verdict changes by time alone is assessed again at the first of these times.
-func TestANodeIsAssessedAgainWhenTimeAloneChangesIt(t *testing.T) {
+func TestAssessmentUntil(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnv(t, 1)
 	g.Expect(e.input().Fleet.Nodes[0].Latest.Until).To(BeZero(), "all works")
@@ -693,7 +693,7 @@ func TestOperandStates(t *testing.T) {
 	}
 }
 
-func TestNodesAreListedWorstFirst(t *testing.T) {
+func TestNodesAreSortedWorstFirst(t *testing.T) {
 	e := newEnv(t, 5)
 	e.startPod(1, "driver")
 	e.failPod(3, "container-toolkit", "boom")
@@ -732,7 +732,7 @@ func TestNodesAreListedWorstFirst(t *testing.T) {
 	}
 }
 
-func TestTheStatusIsAsLargeAt150NodesAsAt5000(t *testing.T) {
+func TestStatusSizeIsBounded(t *testing.T) {
 	size := func(nodes int) (int, v1.ClusterPolicyStatus) {
 		e := newEnv(t, nodes)
 		for i := range nodes {
@@ -756,8 +756,8 @@ func TestTheStatusIsAsLargeAt150NodesAsAt5000(t *testing.T) {
 	}
 }
 
-// TestTheStatusOfAFleetThatIsAllBroken: every operand of every node fails with the longest message.
-func TestTheStatusOfAFleetThatIsAllBroken(t *testing.T) {
+// TestStatusSizeWhenAllNodesFail: every operand of every node fails with the longest message.
+func TestStatusSizeWhenAllNodesFail(t *testing.T) {
 	for name, test := range map[string]struct {
 		length, listed int
 		message        string
@@ -796,7 +796,7 @@ func brokenFleet(t *testing.T, length int, message string, listed int) {
 	g.Expect(large).To(BeNumerically("<=", 64<<10))
 }
 
-func TestTheWorstNodesAreAmongThe100(t *testing.T) {
+func TestWorstNodesAreListed(t *testing.T) {
 	e := newEnv(t, 150)
 	e.failPod(149, "driver", "boom")
 	e.startPod(148, "driver")
@@ -806,7 +806,7 @@ func TestTheWorstNodesAreAmongThe100(t *testing.T) {
 	}
 }
 
-func TestAFailureKeepsItsMessageWhileTheCauseIsTheSame(t *testing.T) {
+func TestNodeMessageIsKeptForTheSameCause(t *testing.T) {
 	e := newEnv(t, 1)
 	e.failPod(0, "driver", "attempt 1")
 	first := e.status()
@@ -838,7 +838,7 @@ func TestAFailureKeepsItsMessageWhileTheCauseIsTheSame(t *testing.T) {
 	}
 }
 
-func TestAFailureGetsItsReasonWithTheFirstAttemptThatTellsIt(t *testing.T) {
+func TestNodeMessageGetsTheFirstDetail(t *testing.T) {
 	e := newEnv(t, 1)
 	e.failPod(0, "driver", "")
 	silent := e.status()
@@ -848,7 +848,7 @@ func TestAFailureGetsItsReasonWithTheFirstAttemptThatTellsIt(t *testing.T) {
 	}
 }
 
-func TestTexts(t *testing.T) {
+func TestNodeMessageIsTruncated(t *testing.T) {
 	e := newEnv(t, 1)
 	e.failPod(0, "driver", strings.Repeat("日本語", 100))
 	message := e.status().Nodes[0].Message
@@ -872,7 +872,7 @@ func TestIgnored(t *testing.T) {
 	}
 }
 
-func TestFailedIsOfFailedCallsAlone(t *testing.T) {
+func TestInputFailed(t *testing.T) {
 	e := newEnv(t, 1)
 	e.applied["driver"] = ApplyResult{Err: fmt.Errorf("x %w", apply.ErrConflict)}
 	e.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("%w: y", ErrPrerequisite)}

@@ -9,7 +9,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-func TestAnOutdatedDefinitionIsTold(t *testing.T) {
+func TestCRDOutdated(t *testing.T) {
 	status := v1.ClusterPolicyStatus{}
 	setCRDOutdated(&status, []string{"spec.a", "spec.b", "spec.c", "spec.d", "spec.e", "spec.f", "spec.g"}, "gpus")
 	condition := meta.FindStatusCondition(status.Conditions, "CRDOutdated")

@@ -29,7 +29,7 @@ var each = map[string]v1.ClusterPolicySpec{
 	"spec.kataManager":   {KataManager: &v1.KataManagerSpec{Enabled: new(true)}},
 }
 
-func TestFieldsWithoutEffectAreTold(t *testing.T) {
+func TestFieldConditions(t *testing.T) {
 	told := 0
 	for kind, fields := range map[string][]field{v1.ConditionUnsupportedFields: unsupported, v1.ConditionDeprecatedFields: deprecated} {
 		for _, field := range fields {
@@ -60,7 +60,7 @@ func TestFieldsWithoutEffectAreTold(t *testing.T) {
 	}
 }
 
-func TestFieldsThatAreNotInUseAreNotTold(t *testing.T) {
+func TestFieldConditionsOfUnusedFields(t *testing.T) {
 	for name, spec := range map[string]v1.ClusterPolicySpec{
 		"nothing": {},
 		"blocks that are turned off, as NVIDIA's chart writes them": {
@@ -87,7 +87,7 @@ func TestFieldsThatAreNotInUseAreNotTold(t *testing.T) {
 }
 
 // A pass that could not observe tells of the fields all the same, and what is long is cut.
-func TestAllFieldsAreToldWhateverFails(t *testing.T) {
+func TestFieldConditionsAfterAFailedPass(t *testing.T) {
 	e := newEnv(t, 1)
 	e.spec = v1.ClusterPolicySpec{
 		Operator: &v1.OperatorSpec{DefaultRuntime: "docker", Labels: v1.Labels{"a": "b"}, Annotations: v1.Annotations{"a": "b"}, InitContainer: &v1.ImageSpec{Image: "a"}},
@@ -139,7 +139,7 @@ func TestNodesForVirtualMachines(t *testing.T) {
 	}
 }
 
-func TestNodesForVirtualMachinesBesideOthers(t *testing.T) {
+func TestNodesForVirtualMachinesAndOtherFailures(t *testing.T) {
 	e := newEnvWithVMNode(t)
 	e.failPod(2, "driver", "boom")
 	if got := ready(e.status()); got.Reason != v1.ReasonOperandFailed {

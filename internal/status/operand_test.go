@@ -9,7 +9,7 @@ import (
 )
 
 // An operand without which GPUs can be used is told with the policy alone, and so with all that is known.
-func TestAnOperandBesideTheLadderFailsWithItsLastWords(t *testing.T) {
+func TestAuxiliaryOperandMessageHasDetail(t *testing.T) {
 	const cause = "fails on 2 of 2 nodes: node-00000 (container main: CrashLoopBackOff, exit code 1), " +
 		"node-00001 (container main: CrashLoopBackOff, exit code 1)"
 	e := newEnv(t, 2)
@@ -46,7 +46,7 @@ func TestAnOperandBesideTheLadderFailsWithItsLastWords(t *testing.T) {
 }
 
 // Why fewer nodes run an operand than need it is said of each, and nothing is advised that does not help.
-func TestAnOperandThatIsNotScheduledOnAllNodes(t *testing.T) {
+func TestOperandNotScheduledOnAllNodes(t *testing.T) {
 	unreachable := []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}
 	silent := func(e *env, i int) {
 		e.snapshot.Nodes[i].Object.Status.Conditions[0].Status = corev1.ConditionUnknown

@@ -33,7 +33,7 @@ func newEnvWithNodePools(t *testing.T) *env {
 	return e
 }
 
-func TestTheStatusOfNodePools(t *testing.T) {
+func TestNodePoolStatus(t *testing.T) {
 	const version, common = "590.44.01", "595.91.07"
 	wrong := v1.NodePoolSpec{Name: "wrong", NodeSelector: v1.NodePoolSelector{"team": "a", "zone": "1"}}
 	const hidden = "spec.nodePools: every node that wrong selects belongs to own, which comes first: put wrong first, or give one of the two other labels"
@@ -98,7 +98,7 @@ func TestTheStatusOfNodePools(t *testing.T) {
 	}
 }
 
-func TestDriverPoolsTellWhoseDriverItIs(t *testing.T) {
+func TestDriverPoolStatus(t *testing.T) {
 	want := []v1.PoolStatus{
 		{Name: "ubuntu24.04-amd64", Nodes: 2, Ready: 2, Image: "nvcr.io/nvidia/driver:595.91.07-ubuntu24.04"},
 		{Name: "ubuntu24.04-amd64-own", NodePool: "own", Nodes: 1, Ready: 1, Image: "nvcr.io/nvidia/driver:590.44.01-ubuntu24.04"},
@@ -109,7 +109,7 @@ func TestDriverPoolsTellWhoseDriverItIs(t *testing.T) {
 }
 
 // The status is bounded, however much a pool has to say.
-func TestTheMessageOfANodePoolIsBounded(t *testing.T) {
+func TestNodePoolMessageIsTruncated(t *testing.T) {
 	e := newEnvWithNodePools(t)
 	e.spec.NodePools[0].Toolkit = &v1.NodePoolToolkitSpec{ImageSpec: v1.ImageSpec{Image: "example.com/" + strings.Repeat("a", 900), Version: "1"}}
 	if got := e.status().NodePools[0]; len(got.Message) != 256 || got.Reason != v1.ReasonInvalidSpec {

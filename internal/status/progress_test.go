@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestAStageOnItsWayIsToldAnew(t *testing.T) {
+func TestProgressMessageIsUpdated(t *testing.T) {
 	e := newEnv(t, 1)
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	e.startPod(0, "driver")
@@ -21,7 +21,7 @@ func TestAStageOnItsWayIsToldAnew(t *testing.T) {
 	}
 }
 
-func TestOnlyNodesThatHaveFailedAreCalledSo(t *testing.T) {
+func TestFailureMessageNamesFailedNodesOnly(t *testing.T) {
 	e := newEnv(t, 3)
 	e.failPod(1, "driver", "boom")
 	e.startPod(2, "driver")

@@ -92,7 +92,7 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 	}
 }
 
-func TestAllNodesAreKeptFreeBySelectors(t *testing.T) {
+func TestAllNodesExcludedBySelector(t *testing.T) {
 	e := newEnv(t, 2)
 	e.spec.DaemonSets = &v1.DaemonSetsSpec{NodeSelector: tier.NodeSelector}
 	status := e.status()
@@ -106,7 +106,7 @@ func TestAllNodesAreKeptFreeBySelectors(t *testing.T) {
 }
 
 // What a paused policy says of nodes and operands is the truth all the same.
-func TestAPausedPolicy(t *testing.T) {
+func TestPausedPolicy(t *testing.T) {
 	const paused = "spec.paused is true, so nothing is changed; "
 	tests := map[string]struct {
 		change     func(*env)
@@ -161,7 +161,7 @@ func TestAPausedPolicy(t *testing.T) {
 }
 
 // What the spec asks for in vain is told as such, and not tried again.
-func TestAnErrorOfTheSpecIsInvalid(t *testing.T) {
+func TestInvalidSpecError(t *testing.T) {
 	e := newEnv(t, 1)
 	e.applied["driver"] = ApplyResult{Err: operand.InvalidSpec{Message: "spec.driver.containerResources: there is no container a"}}
 	got := operandOf(t, e.status(), "driver")

@@ -102,7 +102,7 @@ func TestOperandEvents(t *testing.T) {
 }
 
 // What is computed twice of the same cluster is equal: a pass at rest writes nothing.
-func TestAPassAtRestWritesNothing(t *testing.T) {
+func TestUnchangedStatusIsNotWritten(t *testing.T) {
 	e := newEnv(t, 120)
 	f := newWriterFixture(t, e)
 	e.failPod(7, "driver", "boom")

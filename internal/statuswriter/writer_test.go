@@ -186,7 +186,7 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-func TestWriterDoesNotWriteFromAnOldCopy(t *testing.T) {
+func TestWriterSkipsStaleCopies(t *testing.T) {
 	f := newFixture(t)
 	old := f.read()
 	if wrote, _ := f.write(counted(1, v1.StateNotReady)); !wrote {
@@ -221,7 +221,7 @@ func TestWriterOrdersConditions(t *testing.T) {
 	}
 }
 
-func TestWriterReportsAConflict(t *testing.T) {
+func TestWriterConflict(t *testing.T) {
 	f := newFixture(t)
 	old := f.read()
 	changed := f.read()
