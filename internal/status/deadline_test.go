@@ -11,22 +11,8 @@ import (
 
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 	"github.com/clusterpolicy/gpu-operator/internal/assess"
-	"github.com/clusterpolicy/gpu-operator/internal/labels"
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
-	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
-
-// said puts the condition GPUReady on a node, as it has been for so long.
-func (e *env) setGPUReady(i int, status corev1.ConditionStatus, ago time.Duration) {
-	e.snapshot.Nodes[i].Object.Status.Conditions = append(e.snapshot.Nodes[i].Object.Status.Conditions, corev1.NodeCondition{
-		Type: labels.ConditionGPUReady, Status: status, LastTransitionTime: metav1.NewTime(now.Add(-ago)),
-	})
-}
-
-// readySince has a pod of the first node be ready for so long.
-func (e *env) setPodReadySince(name operand.Name, ago time.Duration) {
-	e.pod(0, name).Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-ago))
-}
 
 // TestDeadlines: what is on its way to a stage for longer than that may take is degraded, with the culprit, and
 // comes to be so by time alone.
