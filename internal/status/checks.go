@@ -12,40 +12,69 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// check looks for one kind of trouble, and tells whether it found it.
-type check func(Input, v1.ClusterPolicyStatus) (finding, bool)
+// finding is what the conditions of a policy report.
+type finding struct {
+	ready           metav1.ConditionStatus
+	reason, message string
+	degraded        bool
+	progressing     bool
+	// waitingFor is the message of the condition Progressing where message is about a failure.
+	waitingFor string
+	// auxiliary is the finding about the auxiliary operands; nil if unknown.
+	auxiliary *finding
+}
 
-// checks by precedence: the first that applies is told.
-var checks = []check{
-	checkSpec,               // nothing else can be right
+// forProgressing returns the finding that the condition Progressing reports: that of the essential operands, or else of
+// the auxiliary ones.
+func (f finding) forProgressing() finding {
+	switch {
+	case f.progressing && f.degraded:
+		return finding{progressing: true, reason: v1.ReasonOperandNotReady, message: f.waitingFor}
+	case !f.progressing && f.auxiliary != nil:
+		return *f.auxiliary
+	}
+	return f
+}
+
+// forDegraded returns the finding that the condition Degraded reports, in the same order.
+func (f finding) forDegraded() finding {
+	if !f.degraded && f.auxiliary != nil {
+		return *f.auxiliary
+	}
+	return f
+}
+
+// checks are the reasons for a policy not to be Ready, by precedence: the first that returns a finding is reported.
+var checks = []func(Input, v1.ClusterPolicyStatus) *finding{
+	checkSpec,               // an invalid spec may cause all that follows
 	checkNodePoolSpecs,      // the same for some nodes
-	checkConflicts,          // somebody must decide whose it is
-	checkPassError,          // the API did not answer
+	checkConflicts,          // a user must decide who owns the object
+	checkPassError,          // the API server did not answer
 	checkApplyErrors,        // an object could not be written
 	checkNodeWrites,         // a Node could not be written
 	checkNodes,              // GPUs that cannot be used
-	checkOperands,           // the same, as its DaemonSets have it
-	checkDiscovery,          // nobody knows
-	checkProgress,           // time helps
-	checkNodePoolReferences, // somebody makes what it names
-	checkUpgrades,           // a person decides when
+	checkOperands,           // failing DaemonSets of essential operands
+	checkDiscovery,          // the GPU nodes are unknown
+	checkProgress,           // becomes ready by itself
+	checkNodePoolReferences, // a user must create what a node pool refers to
+	checkUpgrades,           // a user must delete pods
 }
 
-// checkAll draws the conclusion about the policy. What is not needed to use GPUs is judged apart.
+// checkAll returns the finding about the policy, with that about the auxiliary operands.
 func checkAll(in Input, status v1.ClusterPolicyStatus) finding {
 	found := checkEssential(in, status)
 	found.auxiliary = checkAuxiliary(in, status)
 	return found
 }
 
-// checkEssential draws the conclusion about what is needed to use GPUs.
+// checkEssential returns the finding about all that is needed to use GPUs.
 func checkEssential(in Input, status v1.ClusterPolicyStatus) finding {
-	for _, applies := range checks {
-		if found, does := applies(in, status); does {
+	for _, check := range checks {
+		if found := check(in, status); found != nil {
 			found.ready = metav1.ConditionFalse
 			found.progressing = found.progressing || isProgressing(in, status)
 			found.waitingFor = progressMessage(in, status)
-			return found
+			return *found
 		}
 	}
 	summary := status.NodeSummary
@@ -58,7 +87,7 @@ func checkEssential(in Input, status v1.ClusterPolicyStatus) finding {
 	}
 }
 
-// noNodesFinding tells why no node is to be made ready.
+// noNodesFinding reports why there is no node to manage.
 func noNodesFinding(status v1.ClusterPolicyStatus) finding {
 	summary := status.NodeSummary
 	found := finding{ready: metav1.ConditionTrue, reason: v1.ReasonNoGPUNodes, message: "no node has a GPU"}
@@ -73,48 +102,69 @@ func noNodesFinding(status v1.ClusterPolicyStatus) finding {
 	return found
 }
 
-func bad(reason, message string) (finding, bool) {
-	return finding{reason: reason, message: message, degraded: true}, true
+func degraded(reason, message string) *finding {
+	return &finding{reason: reason, message: message, degraded: true}
 }
 
-func checkSpec(_ Input, status v1.ClusterPolicyStatus) (finding, bool) {
-	if wrong := firstInState(status.Operands, v1.OperandInvalid); wrong != nil {
-		return bad(wrong.Reason, operandMessage(wrong))
+func checkSpec(_ Input, status v1.ClusterPolicyStatus) *finding {
+	if invalid := firstInState(status.Operands, v1.OperandInvalid); invalid != nil {
+		return degraded(invalid.Reason, operandMessage(invalid))
 	}
-	return finding{}, false
+	return nil
 }
 
-func checkConflicts(_ Input, status v1.ClusterPolicyStatus) (finding, bool) {
-	if taken := firstInState(status.Operands, v1.OperandConflict); taken != nil {
-		return bad(v1.ReasonConflict, operandMessage(taken))
+func checkConflicts(_ Input, status v1.ClusterPolicyStatus) *finding {
+	if conflict := firstInState(status.Operands, v1.OperandConflict); conflict != nil {
+		return degraded(v1.ReasonConflict, operandMessage(conflict))
 	}
-	return finding{}, false
+	return nil
 }
 
-func checkPassError(in Input, _ v1.ClusterPolicyStatus) (finding, bool) {
+func checkPassError(in Input, _ v1.ClusterPolicyStatus) *finding {
 	if in.Err != nil {
-		return bad(v1.ReasonReconcileFailed, in.Err.Error())
+		return degraded(v1.ReasonReconcileFailed, in.Err.Error())
 	}
-	return finding{}, false
+	return nil
 }
 
-func checkApplyErrors(_ Input, status v1.ClusterPolicyStatus) (finding, bool) {
-	if failing := firstInState(status.Operands, v1.OperandError); failing != nil {
-		return bad(failing.Reason, operandMessage(failing))
+func checkApplyErrors(_ Input, status v1.ClusterPolicyStatus) *finding {
+	if failed := firstInState(status.Operands, v1.OperandError); failed != nil {
+		return degraded(failed.Reason, operandMessage(failed))
 	}
-	return finding{}, false
+	return nil
 }
 
-func checkNodes(in Input, status v1.ClusterPolicyStatus) (finding, bool) {
+// checkNodeWrites reports Nodes whose labels, taints or conditions the operator could not write.
+func checkNodeWrites(in Input, _ v1.ClusterPolicyStatus) *finding {
+	first, count := "", 0
+	for _, entry := range in.Fleet.Nodes {
+		if entry.WriteError == "" {
+			continue
+		}
+		if count++; first == "" {
+			first = entry.WriteError
+		}
+	}
+	if count == 0 {
+		return nil
+	}
+	return degraded(v1.ReasonReconcileFailed,
+		fmt.Sprintf("%d of %d GPU nodes cannot be written: %s", count, len(in.Fleet.Nodes), first))
+}
+
+func checkNodes(in Input, status v1.ClusterPolicyStatus) *finding {
 	summary := status.NodeSummary
-	if machines := countVMNodes(in); machines > 0 && machines == int(summary.Degraded) {
-		return bad(v1.ReasonNotSupportedYet, fmt.Sprintf("%d of %d GPU nodes are for virtual machines, which are not supported yet: "+
-			"label them %s=%s, or remove spec.sandboxWorkloads", machines, summary.Total, labels.GPUWorkload, v1.WorkloadContainer))
+	if vms := countVMNodes(in); vms > 0 && vms == int(summary.Degraded) {
+		return degraded(v1.ReasonNotSupportedYet, fmt.Sprintf(
+			"%d of %d GPU nodes are for virtual machines, which are not supported yet: "+
+				"label them %s=%s, or remove spec.sandboxWorkloads",
+			vms, summary.Total, labels.GPUWorkload, v1.WorkloadContainer))
 	}
 	if summary.Degraded > 0 {
-		return bad(v1.ReasonOperandFailed, fmt.Sprintf("%d of %d GPU nodes have failed: %s", summary.Degraded, summary.Total, firstNodes(status, int(summary.Degraded))))
+		return degraded(v1.ReasonOperandFailed, fmt.Sprintf("%d of %d GPU nodes have failed: %s",
+			summary.Degraded, summary.Total, firstNodes(status, int(summary.Degraded))))
 	}
-	return finding{}, false
+	return nil
 }
 
 // countVMNodes counts the nodes for virtual machines, each of which counts as degraded.
@@ -128,33 +178,16 @@ func countVMNodes(in Input) int {
 	return count
 }
 
-// checkNodeWrites reports Nodes that the operator cannot write: their labels or conditions are not as they are to be.
-func checkNodeWrites(in Input, _ v1.ClusterPolicyStatus) (finding, bool) {
-	first, count := "", 0
-	for _, entry := range in.Fleet.Nodes {
-		if entry.WriteError == "" {
-			continue
-		}
-		if count++; first == "" {
-			first = entry.WriteError
-		}
-	}
-	if count == 0 {
-		return finding{}, false
-	}
-	return bad(v1.ReasonReconcileFailed, fmt.Sprintf("%d of %d GPU nodes cannot be written: %s", count, len(in.Fleet.Nodes), first))
-}
-
-func checkOperands(in Input, status v1.ClusterPolicyStatus) (finding, bool) {
+func checkOperands(in Input, status v1.ClusterPolicyStatus) *finding {
 	if failing := firstInState(filterOperands(in, status, isEssential), v1.OperandDegraded); failing != nil {
-		return bad(v1.ReasonOperandFailed, operandMessage(failing))
+		return degraded(v1.ReasonOperandFailed, operandMessage(failing))
 	}
-	return finding{}, false
+	return nil
 }
 
-func checkDiscovery(in Input, status v1.ClusterPolicyStatus) (finding, bool) {
+func checkDiscovery(in Input, status v1.ClusterPolicyStatus) *finding {
 	if status.NodeSummary.Total+status.NodeSummary.Excluded > 0 || in.Fleet.AnyDiscovered || isProgressing(in, status) {
-		return finding{}, false
+		return nil
 	}
 	const unknown = "no node has discovery labels, so that nobody knows which have GPUs: "
 	remedy := "see the pods of DaemonSet nvidia-node-discovery"
@@ -165,36 +198,46 @@ func checkDiscovery(in Input, status v1.ClusterPolicyStatus) (finding, bool) {
 	} else if off := firstWithReason(status.Operands, v1.ReasonFenceMissing); off != nil {
 		remedy = off.Message
 	}
-	return finding{reason: v1.ReasonNodeDiscoveryMissing, message: unknown + remedy}, true
+	return &finding{reason: v1.ReasonNodeDiscoveryMissing, message: unknown + remedy}
 }
 
-func checkProgress(in Input, status v1.ClusterPolicyStatus) (finding, bool) {
-	return finding{reason: v1.ReasonOperandNotReady, message: progressMessage(in, status)}, isProgressing(in, status)
-}
-
-func checkUpgrades(in Input, status v1.ClusterPolicyStatus) (finding, bool) {
-	if pending := firstWithReason(filterOperands(in, status, isEssential), v1.ReasonUpgradePending); pending != nil {
-		return finding{reason: v1.ReasonUpgradePending, message: operandMessage(pending), progressing: true}, true
+func checkProgress(in Input, status v1.ClusterPolicyStatus) *finding {
+	if !isProgressing(in, status) {
+		return nil
 	}
-	// A node whose operating system has changed runs a driver that is right for its old pool.
-	message := fmt.Sprintf("%d of %d GPU nodes have an outdated driver: see status.nodes", status.NodeSummary.Upgrading, status.NodeSummary.Total)
-	return finding{reason: v1.ReasonUpgradePending, message: message, progressing: true}, status.NodeSummary.Upgrading > 0
+	return &finding{reason: v1.ReasonOperandNotReady, message: progressMessage(in, status)}
+}
+
+func checkUpgrades(in Input, status v1.ClusterPolicyStatus) *finding {
+	if pending := firstWithReason(filterOperands(in, status, isEssential), v1.ReasonUpgradePending); pending != nil {
+		return &finding{reason: v1.ReasonUpgradePending, message: operandMessage(pending), progressing: true}
+	}
+	// The driver of a node whose operating system has changed is up to date for the node's old pool, so that the operand
+	// is not outdated.
+	summary := status.NodeSummary
+	if summary.Upgrading == 0 {
+		return nil
+	}
+	return &finding{
+		reason: v1.ReasonUpgradePending, progressing: true,
+		message: fmt.Sprintf("%d of %d GPU nodes have an outdated driver: see status.nodes", summary.Upgrading, summary.Total),
+	}
 }
 
 func isProgressing(in Input, status v1.ClusterPolicyStatus) bool {
 	return status.NodeSummary.Progressing > 0 || progressingOperand(in, status) != nil
 }
 
-// progressingOperand is an operand that is needed to use GPUs and not ready yet.
+// progressingOperand returns the first essential operand that is not ready yet; nil if there is none.
 func progressingOperand(in Input, status v1.ClusterPolicyStatus) *v1.OperandStatus {
 	return firstInState(filterOperands(in, status, isEssential), v1.OperandWaiting, v1.OperandProgressing)
 }
 
-// progressMessage tells what a policy waits for that is on its way.
+// progressMessage returns which nodes, or else which operand, the policy waits for; empty if it waits for none.
 func progressMessage(in Input, status v1.ClusterPolicyStatus) string {
-	if status.NodeSummary.Progressing > 0 {
+	if summary := status.NodeSummary; summary.Progressing > 0 {
 		return fmt.Sprintf("%d of %d GPU nodes are ready; waiting for %s",
-			status.NodeSummary.Ready, status.NodeSummary.Total, firstNodes(status, int(status.NodeSummary.Progressing)))
+			summary.Ready, summary.Total, firstNodes(status, int(summary.Progressing)))
 	}
 	if operand := progressingOperand(in, status); operand != nil {
 		return operandMessage(operand)
@@ -202,6 +245,7 @@ func progressMessage(in Input, status v1.ClusterPolicyStatus) string {
 	return ""
 }
 
+// firstInState returns the first operand in the first of these states that has one; nil if no operand is in any.
 func firstInState(operands []v1.OperandStatus, states ...v1.OperandState) *v1.OperandStatus {
 	for _, state := range states {
 		for i := range operands {
@@ -227,7 +271,7 @@ func operandMessage(operand *v1.OperandStatus) string {
 	return fmt.Sprintf("%s: %s", operand.Name, operand.Message)
 }
 
-// firstNodes names the first of this many nodes, which head the list, each with its stage and reason.
+// firstNodes names the first few of the count nodes that head status.nodes, each with its stage and reason.
 func firstNodes(status v1.ClusterPolicyStatus, count int) string {
 	const most = 3
 	var parts []string
@@ -240,7 +284,9 @@ func firstNodes(status v1.ClusterPolicyStatus, count int) string {
 	return strings.Join(parts, ", ")
 }
 
-// excludedBySelector reports whether a nodeSelector keeps a listed node free of operands.
+// excludedBySelector reports whether a nodeSelector excludes a listed node.
 func excludedBySelector(status v1.ClusterPolicyStatus) bool {
-	return slices.ContainsFunc(status.Nodes, func(n v1.NodeStatus) bool { return n.Reason == v1.ReasonNotSelected && !n.Ready })
+	return slices.ContainsFunc(status.Nodes, func(n v1.NodeStatus) bool {
+		return n.Reason == v1.ReasonNotSelected && !n.Ready
+	})
 }

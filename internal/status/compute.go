@@ -285,37 +285,6 @@ func sameCause(a, b *v1.NodeStatus) bool {
 	return a.Ready == b.Ready && a.Stage == b.Stage && a.Operand == b.Operand && a.Reason == b.Reason
 }
 
-// finding is what is to be said about the policy as a whole.
-type finding struct {
-	ready           metav1.ConditionStatus
-	reason, message string
-	degraded        bool
-	progressing     bool
-	// waitingFor is what is progressing where the message is about a failure.
-	waitingFor string
-	// auxiliary is what is to be said about the operands that are not needed to use GPUs; nil where that is not known.
-	auxiliary *finding
-}
-
-// ongoing is what the condition Progressing reports: that of what GPUs need, if there is something.
-func (f finding) forProgressing() finding {
-	switch {
-	case f.progressing && f.degraded:
-		return finding{progressing: true, reason: v1.ReasonOperandNotReady, message: f.waitingFor}
-	case !f.progressing && f.auxiliary != nil:
-		return *f.auxiliary
-	}
-	return f
-}
-
-// failure is what the condition Degraded reports, in the same way.
-func (f finding) forDegraded() finding {
-	if !f.degraded && f.auxiliary != nil {
-		return *f.auxiliary
-	}
-	return f
-}
-
 func setConditions(status *v1.ClusterPolicyStatus, f finding) {
 	status.State = v1.StateNotReady
 	isError := metav1.ConditionTrue

@@ -74,26 +74,30 @@ func nodePools(in Input, nodes []node) []v1.NodePoolStatus {
 	return result
 }
 
-// checkNodePoolSpecs tells of a pool whose nodes cannot have what it asks for; it holds up no other.
-func checkNodePoolSpecs(in Input, _ v1.ClusterPolicyStatus) (finding, bool) {
-	if refused, is := refusedNodePool(in, false); is {
-		return bad(refused.Reason, refused.Message)
+// checkNodePoolSpecs reports an invalid node pool. It blocks no other pool.
+func checkNodePoolSpecs(in Input, _ v1.ClusterPolicyStatus) *finding {
+	if refused := refusedNodePool(in, false); refused != nil {
+		return degraded(refused.Reason, refused.Message)
 	}
-	return finding{}, false
+	return nil
 }
 
-// checkNodePoolReferences tells of a pool that names what does not exist yet.
-func checkNodePoolReferences(in Input, _ v1.ClusterPolicyStatus) (finding, bool) {
-	refused, is := refusedNodePool(in, true)
-	return finding{reason: v1.ReasonOperandNotReady, message: refused.Message, progressing: true}, is
+// checkNodePoolReferences reports a node pool that refers to a missing object.
+func checkNodePoolReferences(in Input, _ v1.ClusterPolicyStatus) *finding {
+	if refused := refusedNodePool(in, true); refused != nil {
+		return &finding{reason: v1.ReasonOperandNotReady, message: refused.Message, progressing: true}
+	}
+	return nil
 }
 
-func refusedNodePool(in Input, missing bool) (operand.Decision, bool) {
+// refusedNodePool returns the decision about the first node pool that is refused because a reference is missing, or
+// for any other reason.
+func refusedNodePool(in Input, referenceMissing bool) *operand.Decision {
 	for i := range in.Plan.NodePools {
-		refused := in.Plan.NodePools[i].Refused
-		if refused.Verdict != operand.Install && (refused.Reason == v1.ReasonReferenceMissing) == missing {
-			return refused, true
+		refused := &in.Plan.NodePools[i].Refused
+		if refused.Verdict != operand.Install && (refused.Reason == v1.ReasonReferenceMissing) == referenceMissing {
+			return refused
 		}
 	}
-	return operand.Decision{}, false
+	return nil
 }
