@@ -102,34 +102,34 @@ func noNodesFinding(status v1.ClusterPolicyStatus) finding {
 	return found
 }
 
-func degraded(reason, message string) *finding {
-	return &finding{reason: reason, message: message, degraded: true}
+func failure(reason, message string) *finding {
+	return &finding{ready: metav1.ConditionFalse, reason: reason, message: message, degraded: true}
 }
 
 func checkSpec(_ Input, status v1.ClusterPolicyStatus) *finding {
 	if invalid := firstInState(status.Operands, v1.OperandInvalid); invalid != nil {
-		return degraded(invalid.Reason, operandMessage(invalid))
+		return failure(invalid.Reason, operandMessage(invalid))
 	}
 	return nil
 }
 
 func checkConflicts(_ Input, status v1.ClusterPolicyStatus) *finding {
 	if conflict := firstInState(status.Operands, v1.OperandConflict); conflict != nil {
-		return degraded(v1.ReasonConflict, operandMessage(conflict))
+		return failure(v1.ReasonConflict, operandMessage(conflict))
 	}
 	return nil
 }
 
 func checkPassError(in Input, _ v1.ClusterPolicyStatus) *finding {
 	if in.Err != nil {
-		return degraded(v1.ReasonReconcileFailed, in.Err.Error())
+		return failure(v1.ReasonReconcileFailed, in.Err.Error())
 	}
 	return nil
 }
 
 func checkApplyErrors(_ Input, status v1.ClusterPolicyStatus) *finding {
 	if failed := firstInState(status.Operands, v1.OperandError); failed != nil {
-		return degraded(failed.Reason, operandMessage(failed))
+		return failure(failed.Reason, operandMessage(failed))
 	}
 	return nil
 }
@@ -148,20 +148,20 @@ func checkNodeWrites(in Input, _ v1.ClusterPolicyStatus) *finding {
 	if count == 0 {
 		return nil
 	}
-	return degraded(v1.ReasonReconcileFailed,
+	return failure(v1.ReasonReconcileFailed,
 		fmt.Sprintf("%d of %d GPU nodes cannot be written: %s", count, len(in.Fleet.Nodes), first))
 }
 
 func checkNodes(in Input, status v1.ClusterPolicyStatus) *finding {
 	summary := status.NodeSummary
 	if vms := countVMNodes(in); vms > 0 && vms == int(summary.Degraded) {
-		return degraded(v1.ReasonNotSupportedYet, fmt.Sprintf(
+		return failure(v1.ReasonNotSupportedYet, fmt.Sprintf(
 			"%d of %d GPU nodes are for virtual machines, which are not supported yet: "+
 				"label them %s=%s, or remove spec.sandboxWorkloads",
 			vms, summary.Total, labels.GPUWorkload, v1.WorkloadContainer))
 	}
 	if summary.Degraded > 0 {
-		return degraded(v1.ReasonOperandFailed, fmt.Sprintf("%d of %d GPU nodes have failed: %s",
+		return failure(v1.ReasonOperandFailed, fmt.Sprintf("%d of %d GPU nodes have failed: %s",
 			summary.Degraded, summary.Total, firstNodes(status, int(summary.Degraded))))
 	}
 	return nil
@@ -180,7 +180,7 @@ func countVMNodes(in Input) int {
 
 func checkOperands(in Input, status v1.ClusterPolicyStatus) *finding {
 	if failing := firstInState(filterOperands(in, status, isEssential), v1.OperandDegraded); failing != nil {
-		return degraded(v1.ReasonOperandFailed, operandMessage(failing))
+		return failure(v1.ReasonOperandFailed, operandMessage(failing))
 	}
 	return nil
 }
@@ -212,15 +212,15 @@ func checkUpgrades(in Input, status v1.ClusterPolicyStatus) *finding {
 	if pending := firstWithReason(filterOperands(in, status, isEssential), v1.ReasonUpgradePending); pending != nil {
 		return &finding{reason: v1.ReasonUpgradePending, message: operandMessage(pending), progressing: true}
 	}
-	// The driver of a node whose operating system has changed is up to date for the node's old pool, so that the operand
-	// is not outdated.
+	// A node whose operating system has changed still has the driver of its old pool, where that driver is not outdated.
 	summary := status.NodeSummary
 	if summary.Upgrading == 0 {
 		return nil
 	}
 	return &finding{
 		reason: v1.ReasonUpgradePending, progressing: true,
-		message: fmt.Sprintf("%d of %d GPU nodes have an outdated driver: see status.nodes", summary.Upgrading, summary.Total),
+		message: fmt.Sprintf("%d of %d GPU nodes have an outdated driver: see status.nodes",
+			summary.Upgrading, summary.Total),
 	}
 }
 

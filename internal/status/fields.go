@@ -12,16 +12,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// field is one that a condition tells of while it is set.
+// field is a field that a condition reports while it is set.
 type field struct {
 	name  string
 	isSet func(v1.ClusterPolicySpec) bool
-	// advice is what happens instead, or what to use instead.
+	// advice is the effect, or what to use instead.
 	advice string
 }
 
-// unsupported are the fields that have no effect yet and hold up nothing. Others that are not supported
-// make their operand Invalid, or their nodes.
+// unsupported are the fields that have no effect yet and leave the policy ready. Other unsupported fields make their
+// operand, or their nodes, Invalid.
 var unsupported = []field{
 	{"spec.driver.upgradePolicy.autoUpgrade", func(s v1.ClusterPolicySpec) bool {
 		driver := effective.Of(s).Driver
@@ -32,19 +32,21 @@ var unsupported = []field{
 	}, "nodes for virtual machines get no operands; those for containers are served"},
 }
 
-// deprecated are the fields that are accepted for old policies alone. All but licensingConfig.configMapName
-// have no effect, here as with NVIDIA's operator.
+// deprecated are the fields that are only accepted for old policies. As in NVIDIA's operator, all but
+// licensingConfig.configMapName have no effect.
 var deprecated = []field{
 	{"spec.operator.defaultRuntime", func(s v1.ClusterPolicySpec) bool { return deref(s.Operator).DefaultRuntime != "" },
 		"remove it, each node's runtime is detected"},
-	{"spec.operator.initContainer", func(s v1.ClusterPolicySpec) bool { return isImage(deref(deref(s.Operator).InitContainer)) },
-		"remove it, nothing needs the image"},
+	{"spec.operator.initContainer", func(s v1.ClusterPolicySpec) bool {
+		return isImage(deref(deref(s.Operator).InitContainer))
+	}, "remove it, nothing needs the image"},
 	{"spec.operator.labels", func(s v1.ClusterPolicySpec) bool { return len(deref(s.Operator).Labels) > 0 },
 		"label the operator's Deployment, or use spec.daemonsets.labels"},
 	{"spec.operator.annotations", func(s v1.ClusterPolicySpec) bool { return len(deref(s.Operator).Annotations) > 0 },
 		"annotate the operator's Deployment, or use spec.daemonsets.annotations"},
-	{"spec.driver.useOpenKernelModules", func(s v1.ClusterPolicySpec) bool { return deref(s.Driver).UseOpenKernelModules != nil },
-		"use spec.driver.kernelModuleType"},
+	{"spec.driver.useOpenKernelModules", func(s v1.ClusterPolicySpec) bool {
+		return deref(s.Driver).UseOpenKernelModules != nil
+	}, "use spec.driver.kernelModuleType"},
 	{"spec.driver.licensingConfig.configMapName", func(s v1.ClusterPolicySpec) bool {
 		return deref(deref(s.Driver).LicensingConfig).ConfigMapName != ""
 	}, "use secretName"},
@@ -58,7 +60,7 @@ var deprecated = []field{
 		"use kata-deploy of Kata Containers"},
 }
 
-// or is what a field of the raw spec points to, or the empty value of it.
+// deref returns what a field of the spec points to, or the zero value if it is not set.
 func deref[T any](block *T) T {
 	if block == nil {
 		return *new(T)
@@ -67,13 +69,16 @@ func deref[T any](block *T) T {
 }
 
 func isImage(spec v1.ImageSpec) bool {
-	return spec.Repository != "" || spec.Image != "" || spec.Version != "" || spec.ImagePullPolicy != "" || len(spec.ImagePullSecrets) > 0
+	return spec.Repository != "" || spec.Image != "" || spec.Version != "" || spec.ImagePullPolicy != "" ||
+		len(spec.ImagePullSecrets) > 0
 }
 
-// setFieldConditions tells of fields of the spec that have no effect yet, or are deprecated.
+// setFieldConditions sets the conditions UnsupportedFields and DeprecatedFields.
 func setFieldConditions(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
 	set := func(kind, reason string, fields []field) {
-		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: v1.ReasonNone, ObservedGeneration: status.ObservedGeneration}
+		condition := metav1.Condition{
+			Type: kind, Status: metav1.ConditionFalse, Reason: v1.ReasonNone, ObservedGeneration: status.ObservedGeneration,
+		}
 		if message := fieldsMessage(fields, spec); message != "" {
 			condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, reason, message
 		}
@@ -83,13 +88,13 @@ func setFieldConditions(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpe
 	set(v1.ConditionDeprecatedFields, v1.ReasonDeprecated, deprecated)
 }
 
-// FieldNotes tell of the fields of the spec that have no effect yet or are deprecated, a sentence for each.
+// FieldNotes returns a sentence for each field of the spec that has no effect yet or is deprecated.
 func FieldNotes(spec v1.ClusterPolicySpec) []string {
 	return append(notes(unsupported, spec), notes(deprecated, spec)...)
 }
 
-// listed are those of the fields that are set, each with its advice; empty for none. The order is that of
-// the table, so that the text stays as long as the spec does.
+// fieldsMessage returns those of the fields that are set, each with its advice, in the order of the table; empty for
+// none.
 func fieldsMessage(fields []field, spec v1.ClusterPolicySpec) string {
 	return text.Truncate(strings.Join(notes(fields, spec), "; "), maxConditionMessage)
 }

@@ -21,25 +21,27 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// ErrPrerequisite means that an operand was not applied as one that it requires was not.
+// ErrPrerequisite means that an operand was not applied because one that it requires was not.
 var ErrPrerequisite = errors.New("what it requires was not applied")
 
-// operandCounts is how an operand fares on the nodes that need it.
+// operandCounts counts the nodes that need an operand, by its state there.
 type operandCounts struct {
 	desired, ready   int
 	paused           int
 	failed, outdated []nodeReason
-	// tainted are the nodes whose taints keep it off, and away the others to which the DaemonSet controller gives no pod, as
-	// far as is known.
+	// tainted are the nodes whose taints the DaemonSet does not tolerate, unscheduled the others for which the DaemonSet
+	// controller seems to create no pod.
 	tainted, unscheduled []nodeReason
-	// said are the last words of what failed, starting what is on its way, for operands beside the ladder.
+	// details are those of the failed verdicts, starting the messages of the progressing ones, of operands without a
+	// stage.
 	details, starting []nodeReason
 }
 
+// nodeReason is the name of a node with a reason or message.
 type nodeReason struct{ node, reason string }
 
-// countDiscovery counts how node discovery fares: on every node, and on which nodes that are not discovered it fails.
-// Where a node has been discovered, a pod that fails takes nothing away.
+// countDiscovery counts node discovery on all nodes. It counts as failed only on undiscovered nodes: a discovered node
+// keeps its labels when the pod fails.
 func countDiscovery(in Input, name operand.Name) operandCounts {
 	counts := operandCounts{}
 	for _, ds := range sortedDaemonSets(in.DaemonSets, name) {
@@ -55,7 +57,7 @@ func countDiscovery(in Input, name operand.Name) operandCounts {
 	return counts
 }
 
-// operandStatuses judges the operands. One that fails for the same cause as before keeps its message.
+// operandStatuses returns the status of each operand. One that fails for the same cause as before keeps its message.
 func operandStatuses(in Input, nodes []node, before []v1.OperandStatus) []v1.OperandStatus {
 	var statuses []v1.OperandStatus
 	for _, step := range in.Plan.Steps {
@@ -75,12 +77,13 @@ func operandStatuses(in Input, nodes []node, before []v1.OperandStatus) []v1.Ope
 	return statuses
 }
 
-// withDetail is the message of an operand that fails with the last words of the first container that has some.
-// As in listNodes, other words are no news while the cause is the same.
+// withDetail returns the message of a failing operand with the first detail of a container. As in listNodes, another
+// detail does not change the message while the cause is the same.
 func withDetail(status v1.OperandStatus, details []nodeReason, before []v1.OperandStatus) string {
 	message := status.Message
-	if at := slices.IndexFunc(details, func(c nodeReason) bool { return c.reason != "" }); at >= 0 {
-		message = text.Truncate(fmt.Sprintf("%s: %s says: %s", message, details[at].node, details[at].reason), maxOperandMessage)
+	if at := slices.IndexFunc(details, func(n nodeReason) bool { return n.reason != "" }); at >= 0 {
+		message = fmt.Sprintf("%s: %s says: %s", message, details[at].node, details[at].reason)
+		message = text.Truncate(message, maxOperandMessage)
 	}
 	for i := range before {
 		old := &before[i]
@@ -113,18 +116,18 @@ func countOperand(o operand.Operand, nodes []node) operandCounts {
 			counts.paused++
 		}
 		node := nodes[i].Facts.Name
-		switch why := noPodReason(&nodes[i], verdict); why {
+		switch reason := noPodReason(&nodes[i], verdict); reason {
 		case "":
 		case v1.ReasonUntoleratedTaint:
-			counts.tainted = append(counts.tainted, nodeReason{node, why})
+			counts.tainted = append(counts.tainted, nodeReason{node, reason})
 		default:
-			counts.unscheduled = append(counts.unscheduled, nodeReason{node, why})
+			counts.unscheduled = append(counts.unscheduled, nodeReason{node, reason})
 		}
 		switch {
 		case verdict.State == readiness.Failed:
 			reason := verdict.Reason
 			if o.Stage == "" {
-				// What is beside the ladder is not told with the node.
+				// The status of the node does not report operands without a stage.
 				reason = verdict.Message
 				counts.details = append(counts.details, nodeReason{node, verdict.Detail})
 			}
@@ -141,8 +144,8 @@ func countOperand(o operand.Operand, nodes []node) operandCounts {
 	return counts
 }
 
-// noPodReason is why the DaemonSet controller may give the node no pod of an operand with this verdict; empty for no reason. One
-// whose kubelet does not answer, or is not ready, it no longer counts.
+// noPodReason returns why the DaemonSet controller may create no pod of an operand with this verdict on the node; empty
+// for no reason. It does not count nodes that are not ready.
 func noPodReason(n *node, verdict readiness.Verdict) string {
 	switch {
 	case n.Reason == v1.ReasonNodeUnreachable, n.Reason == v1.ReasonNodeNotReady:
@@ -167,13 +170,15 @@ func operandState(in Input, step plan.Step, counts operandCounts) (v1.OperandSta
 			fmt.Sprintf("fails on %d of %d nodes: %s", len(counts.failed), counts.desired, joinNodes(counts.failed))
 	}
 	if pending := in.Applied[name].Pending; pending > 0 {
-		return v1.OperandProgressing, v1.ReasonPaused, fmt.Sprintf("%d of its objects are not as the spec says; spec.paused leaves them so", pending)
+		return v1.OperandProgressing, v1.ReasonPaused,
+			fmt.Sprintf("%d of its objects are not as the spec says; spec.paused leaves them so", pending)
 	}
 	if len(step.Operand.Workloads) == 0 {
 		return backgroundState(in, step.Operand, counts)
 	}
 	if counts.desired == 0 {
-		return v1.OperandNotNeeded, string(v1.OperandNotNeeded), "no node needs it: their hosts provide it, or their labels keep it off"
+		return v1.OperandNotNeeded, string(v1.OperandNotNeeded),
+			"no node needs it: their hosts provide it, or their labels keep it off"
 	}
 	if in.Applied[name].Wrote {
 		return v1.OperandProgressing, v1.ReasonRollingOut, "its objects have just been changed"
@@ -182,8 +187,8 @@ func operandState(in Input, step plan.Step, counts operandCounts) (v1.OperandSta
 		return v1.OperandProgressing, verdict.Reason, verdict.Message
 	}
 	if counts.ready < counts.desired {
-		return v1.OperandProgressing, v1.ReasonOperandNotReady,
-			strings.TrimSuffix(fmt.Sprintf("ready on %s nodes: %s", ratio(counts.ready, counts.desired), joinNodes(counts.starting)), ": ")
+		message := fmt.Sprintf("ready on %s nodes: %s", ratio(counts.ready, counts.desired), joinNodes(counts.starting))
+		return v1.OperandProgressing, v1.ReasonOperandNotReady, strings.TrimSuffix(message, ": ")
 	}
 	if len(counts.outdated) > 0 {
 		return v1.OperandProgressing, v1.ReasonUpgradePending, fmt.Sprintf(
@@ -193,18 +198,18 @@ func operandState(in Input, step plan.Step, counts operandCounts) (v1.OperandSta
 	return v1.OperandReady, "", ""
 }
 
-// backgroundState judges an operand on which no GPU node waits. Node discovery, too, is ready while it
-// looks at a node that joins: nothing is missed yet. Only as long as nobody knows any node, all wait
-// for it.
+// backgroundState returns the state of an operand that does not run on GPU nodes in particular. Node discovery is
+// ready even while it has not labelled a new node yet, unless no node at all is discovered.
 func backgroundState(in Input, o operand.Operand, counts operandCounts) (v1.OperandState, string, string) {
-	looking := o.Discovers && (counts.ready < counts.desired || in.Applied[o.Name].Wrote)
-	if looking && !in.Fleet.AnyDiscovered {
-		return v1.OperandProgressing, v1.ReasonOperandNotReady, fmt.Sprintf("has looked at %s nodes", ratio(counts.ready, counts.desired))
+	discovering := o.Discovers && (counts.ready < counts.desired || in.Applied[o.Name].Wrote)
+	if discovering && !in.Fleet.AnyDiscovered {
+		return v1.OperandProgressing, v1.ReasonOperandNotReady,
+			fmt.Sprintf("has looked at %s nodes", ratio(counts.ready, counts.desired))
 	}
 	return v1.OperandReady, "", ""
 }
 
-// applyErrorState tells whose turn it is after an object could not be applied.
+// applyErrorState returns the state and reason of an operand with an object that could not be applied.
 func applyErrorState(err error) (v1.OperandState, string) {
 	switch {
 	case errors.Is(err, apply.ErrConflict):
@@ -220,13 +225,13 @@ func applyErrorState(err error) (v1.OperandState, string) {
 	}
 }
 
-// isInvalid tells whether the spec asks for what cannot be: nothing but another spec helps.
+// isInvalid reports whether only a change of the spec can resolve the error.
 func isInvalid(err error) bool {
 	return apierrors.IsInvalid(err) || errors.As(err, new(operand.InvalidSpec))
 }
 
-// daemonSets judges the operand's DaemonSets together: whether all exist and are taken up, and run on
-// as many nodes as the plan expects.
+// checkDaemonSets returns one verdict for all DaemonSets of the operand: Ready if all exist, their controller has
+// observed them, and they run on as many nodes as the plan expects.
 func checkDaemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, counts operandCounts) readiness.Verdict {
 	found, scheduled := 0, 0
 	for _, ds := range sortedDaemonSets(live, step.Operand.Name) {
@@ -237,7 +242,9 @@ func checkDaemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, counts o
 		scheduled += int(ds.Status.DesiredNumberScheduled)
 	}
 	if found < len(step.Instances) {
-		return readiness.Verdict{State: readiness.Progressing, Reason: v1.ReasonRollingOut, Message: "its DaemonSets are being created"}
+		return readiness.Verdict{
+			State: readiness.Progressing, Reason: v1.ReasonRollingOut, Message: "its DaemonSets are being created",
+		}
 	}
 	verdict := readiness.Scheduled(scheduled, counts.desired-counts.paused)
 	switch {
@@ -245,7 +252,8 @@ func checkDaemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, counts o
 	case len(counts.unscheduled) > 0:
 		verdict.Message += ": " + joinNodes(append(counts.unscheduled, counts.tainted...))
 	case len(counts.tainted) > 0:
-		verdict.Message = fmt.Sprintf("kept off %d of %d nodes: %s", len(counts.tainted), counts.desired, joinNodes(counts.tainted))
+		verdict.Message = fmt.Sprintf("kept off %d of %d nodes: %s",
+			len(counts.tainted), counts.desired, joinNodes(counts.tainted))
 	}
 	return verdict
 }
@@ -261,13 +269,13 @@ func sortedDaemonSets(live map[string]*appsv1.DaemonSet, name operand.Name) []*a
 	return found
 }
 
-// names lists the first nodes and counts the others.
+// joinNodes names the first few of the nodes, and counts the others.
 func joinNodes(nodes []nodeReason) string {
 	const most = 3
 	sort.Slice(nodes, func(i, j int) bool { return nodes[i].node < nodes[j].node })
 	var parts []string
-	for _, c := range nodes[:min(len(nodes), most)] {
-		parts = append(parts, fmt.Sprintf("%s (%s)", c.node, c.reason))
+	for _, n := range nodes[:min(len(nodes), most)] {
+		parts = append(parts, fmt.Sprintf("%s (%s)", n.node, n.reason))
 	}
 	if more := len(nodes) - most; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxPools is how many driver pools the API takes.
+	// maxPools is the limit of the API for status.pools.
 	maxPools = 64
 	// maxPoolMessage bounds the message of a node pool.
 	maxPoolMessage = 256
@@ -18,7 +18,7 @@ const (
 	maxVersion = 256
 )
 
-// pools tells of the driver pools.
+// driverPools returns the status of the driver pools.
 func driverPools(in Input, nodes []node) []v1.PoolStatus {
 	images, ready := map[string]string{}, map[string]int32{}
 	for _, step := range in.Plan.Steps {
@@ -36,13 +36,17 @@ func driverPools(in Input, nodes []node) []v1.PoolStatus {
 	var result []v1.PoolStatus
 	for _, pool := range in.Plan.Pools {
 		result = append(result, v1.PoolStatus{
-			Name: pool.Name, NodePool: pool.NodePool, Nodes: int32(pool.Nodes), Ready: ready[pool.Name], Image: images[pool.Name],
+			Name:     pool.Name,
+			NodePool: pool.NodePool,
+			Nodes:    int32(pool.Nodes),
+			Ready:    ready[pool.Name],
+			Image:    images[pool.Name],
 		})
 	}
 	return result[:min(len(result), maxPools)]
 }
 
-// nodePools tells of the pools of the spec. The nodes are sorted, worst first.
+// nodePools returns the status of spec.nodePools. The nodes are sorted by severity.
 func nodePools(in Input, nodes []node) []v1.NodePoolStatus {
 	var result []v1.NodePoolStatus
 	for i := range in.Plan.NodePools {
@@ -67,7 +71,8 @@ func nodePools(in Input, nodes []node) []v1.NodePoolStatus {
 			entry.Reason, entry.Message = pool.Refused.Reason, text.Truncate(pool.Refused.Message, maxPoolMessage)
 		case worst != nil:
 			entry.Reason = worst.Reason
-			entry.Message = fmt.Sprintf("%d of %d nodes are ready; %s: stage %s, %s", entry.Ready, entry.Nodes, worst.Facts.Name, worst.Stage, worst.Reason)
+			entry.Message = fmt.Sprintf("%d of %d nodes are ready; %s: stage %s, %s",
+				entry.Ready, entry.Nodes, worst.Facts.Name, worst.Stage, worst.Reason)
 		}
 		result = append(result, entry)
 	}
@@ -77,7 +82,7 @@ func nodePools(in Input, nodes []node) []v1.NodePoolStatus {
 // checkNodePoolSpecs reports an invalid node pool. It blocks no other pool.
 func checkNodePoolSpecs(in Input, _ v1.ClusterPolicyStatus) *finding {
 	if refused := refusedNodePool(in, false); refused != nil {
-		return degraded(refused.Reason, refused.Message)
+		return failure(refused.Reason, refused.Message)
 	}
 	return nil
 }
