@@ -8,11 +8,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// joinBuckets are seconds, from a node whose driver is in its image to one that builds a driver.
+// joinBuckets are in seconds, for nodes whose image contains the driver up to nodes that compile it.
 var joinBuckets = []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600}
 
-// Meter collects the operator's own metrics. What concerns the policy is told once a pass has been made, so that
-// a replica that does not lead tells nothing of it.
+// Meter collects the operator's own metrics. It has no gauges before the first pass: a replica that is not the leader
+// exports none.
 type Meter struct {
 	clock clock.PassiveClock
 
@@ -24,7 +24,7 @@ type Meter struct {
 	mutex sync.Mutex
 	// last is the last pass, nil before the first.
 	last *PassStats
-	// success is when all was last known to be as the spec says.
+	// success is the last time at which all was known to be ready.
 	success time.Time
 }
 
@@ -41,9 +41,12 @@ func New(clk clock.PassiveClock) *Meter {
 		passes:   counter("reconciliation_total", "Passes over the cluster."),
 		failures: counter("reconciliation_failed_total", "Passes in which a call to the API failed."),
 		writes:   vector("api_writes_total", "Requests that write to the API, failed ones included.", "resource", "verb"),
-		dropped:  vector("events_dropped_total", "Events that were not written as there were too many, by the kind that they are about.", "kind"),
+		dropped: vector("events_dropped_total",
+			"Events that were not written as there were too many, by the kind that they are about.", "kind"),
 		joins: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: prefix + "node_join_seconds", Help: "Seconds from a GPU node's joining until it has reached a stage.", Buckets: joinBuckets,
+			Name:    prefix + "node_join_seconds",
+			Help:    "Seconds from a GPU node's joining until it has reached a stage.",
+			Buckets: joinBuckets,
 		}, []string{"stage"}),
 	}
 }
@@ -69,7 +72,7 @@ func (m *Meter) Collect(samples chan<- prometheus.Metric) {
 		return
 	}
 	if m.last.reconciliationStatus() == succeeded {
-		// Nothing has happened since, or there had been another pass.
+		// Any change since would have caused another pass.
 		m.success = m.clock.Now()
 	}
 	for _, g := range gauges {
@@ -83,7 +86,7 @@ func (m *Meter) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.passes, m.failures, m.writes, m.dropped, m.joins}
 }
 
-// ObservePass notes what a pass has found.
+// ObservePass records the results of a pass.
 func (m *Meter) ObservePass(pass PassStats) {
 	m.passes.Inc()
 	if pass.Failed {
@@ -95,7 +98,7 @@ func (m *Meter) ObservePass(pass PassStats) {
 		m.success = m.clock.Now()
 	}
 	if pass.Nodes == nil && pass.Failed && m.last != nil {
-		// It could not look at them.
+		// The pass failed before it counted them.
 		pass.Nodes = m.last.Nodes
 	}
 	m.last = &pass
@@ -104,5 +107,5 @@ func (m *Meter) ObservePass(pass PassStats) {
 	}
 }
 
-// CountDroppedEvent counts an Event about an object of this kind that was one too many.
+// CountDroppedEvent counts an Event about an object of this kind that exceeded the rate limit.
 func (m *Meter) CountDroppedEvent(kind string) { m.dropped.WithLabelValues(kind).Inc() }

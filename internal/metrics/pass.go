@@ -21,39 +21,39 @@ const (
 	failed    = -2
 )
 
-// StageState is where a node is: at a stage, ready, progressing or degraded there.
+// StageState is the stage of a node and its state there.
 type StageState struct {
 	Stage v1.Stage
 	State string
 }
 
-// The states of nodes.
+// The values of StageState.State.
 const (
 	Ready       = "ready"
 	Progressing = "progressing"
 	Degraded    = "degraded"
 )
 
-// PassStats is what a pass has found.
+// PassStats has the results of a pass.
 type PassStats struct {
-	// Status of the policy in force; nil if there is none.
+	// Status of the active policy; nil if there is none.
 	Status *v1.ClusterPolicyStatus
-	// Nodes counts the GPU nodes by where they are; nil where the pass failed before it could look.
+	// Nodes counts the GPU nodes by stage and state; nil if the pass failed before it counted them.
 	Nodes map[StageState]int
-	// Failed tells that a call to the API failed.
+	// Failed is true if a call to the API server failed.
 	Failed bool
-	// Discovered tells that some node has discovery labels.
+	// Discovered is true if some node has discovery labels.
 	Discovered bool
-	// Frozen: nothing was changed, as the definition of ClusterPolicy lacks fields that the policy may have had.
+	// Frozen is true if the operator changes nothing, as the CustomResourceDefinition has not all fields.
 	Frozen bool
-	// MissingFields is the number of fields that the definition lacks.
+	// MissingFields is the number of fields that are missing in the CustomResourceDefinition.
 	MissingFields int
-	// DriverToolkit tells that a node needs OpenShift's driver toolkit, and DriverToolkitFound that the cluster
-	// has its ImageStream.
+	// DriverToolkit is true if a node needs OpenShift's driver toolkit, DriverToolkitFound if the cluster has its
+	// ImageStream.
 	DriverToolkit, DriverToolkitFound bool
 }
 
-// reconciliationStatus is that of gpu_operator_reconciliation_status.
+// reconciliationStatus returns the value of gpu_operator_reconciliation_status.
 func (p *PassStats) reconciliationStatus() float64 {
 	switch {
 	case p.Failed:
@@ -73,34 +73,37 @@ func (p *PassStats) summary() v1.NodeSummary {
 	return *p.Status.NodeSummary
 }
 
-// hasNodeWithReason tells whether a node is held up for this reason.
+// hasNodeWithReason reports whether a listed node has this reason.
 func (p *PassStats) hasNodeWithReason(reason string) bool {
-	return p.Status != nil && slices.ContainsFunc(p.Status.Nodes, func(n v1.NodeStatus) bool { return n.Reason == reason })
+	return p.Status != nil &&
+		slices.ContainsFunc(p.Status.Nodes, func(n v1.NodeStatus) bool { return n.Reason == reason })
 }
 
-// gauge is read from the last pass whenever somebody asks.
+type emitFunc func(value float64, labels ...string)
+
+// gauge is computed from the last pass on each collection.
 type gauge struct {
 	description *prometheus.Desc
-	read        func(m *Meter, emit func(value float64, labels ...string))
+	read        func(m *Meter, emit emitFunc)
 }
 
-func newGauge(name, help string, read func(m *Meter, emit func(value float64, labels ...string)), labels ...string) gauge {
+func newGauge(name, help string, read func(m *Meter, emit emitFunc), labels ...string) gauge {
 	return gauge{prometheus.NewDesc(prefix+name, help, labels, nil), read}
 }
 
 // single is a gauge without labels.
 func single(name, help string, value func(p *PassStats) float64) gauge {
-	return newGauge(name, help, func(m *Meter, emit func(float64, ...string)) { emit(value(m.last)) })
+	return newGauge(name, help, func(m *Meter, emit emitFunc) { emit(value(m.last)) })
 }
 
-// gauges is the one list of what is told of a pass. The names without a comment are NVIDIA's.
+// gauges lists all metrics about the last pass. The first ones have the names of NVIDIA's operator.
 var gauges = []gauge{
 	single("gpu_nodes_total", "GPU nodes, those included that are kept free of operands.", func(p *PassStats) float64 {
 		return float64(p.summary().Total + p.summary().Excluded)
 	}),
 	single("reconciliation_status", "1: all is as the spec says, 0: something is not ready, -1: no ClusterPolicy, -2: a call to the API failed.", (*PassStats).reconciliationStatus),
 	newGauge("reconciliation_last_success_ts_seconds", "When all was last known to be as the spec says, in seconds since 1970; 0 if never since the start.",
-		func(m *Meter, emit func(float64, ...string)) {
+		func(m *Meter, emit emitFunc) {
 			if m.success.IsZero() {
 				emit(0)
 				return
@@ -121,7 +124,7 @@ var gauges = []gauge{
 	single("nodes_upgrades_pending", "Nodes that are ready with an outdated driver, or another operand that waits for its pod to be deleted.", func(p *PassStats) float64 {
 		return float64(p.summary().Upgrading)
 	}),
-	// What follows is this operator's own.
+	// The following are this operator's own.
 	newGauge("nodes", "GPU nodes by the first stage that they have not reached, and how they fare there; ready ones are at Validated.", nodes, "stage", "state"),
 	single("nodes_excluded", "GPU nodes that are kept free of operands, by their label or by a nodeSelector of the spec.", func(p *PassStats) float64 {
 		return float64(p.summary().Excluded)
@@ -144,8 +147,8 @@ func flag(is bool) float64 {
 	return 0
 }
 
-// nodes tells every place, also an empty one, so that no series ends.
-func nodes(m *Meter, emit func(float64, ...string)) {
+// nodes emits all stages and states, so that no series ends when it has no node.
+func nodes(m *Meter, emit emitFunc) {
 	for _, stage := range v1.Stages() {
 		for _, state := range []string{Ready, Progressing, Degraded} {
 			if state != Ready || stage == v1.StageValidated {
@@ -155,8 +158,8 @@ func nodes(m *Meter, emit func(float64, ...string)) {
 	}
 }
 
-func operands(value func(*v1.OperandStatus) float64) func(*Meter, func(float64, ...string)) {
-	return func(m *Meter, emit func(float64, ...string)) {
+func operands(value func(*v1.OperandStatus) float64) func(*Meter, emitFunc) {
+	return func(m *Meter, emit emitFunc) {
 		if m.last.Status == nil {
 			return
 		}
@@ -166,11 +169,13 @@ func operands(value func(*v1.OperandStatus) float64) func(*Meter, func(float64, 
 	}
 }
 
-func conditions(m *Meter, emit func(float64, ...string)) {
+func conditions(m *Meter, emit emitFunc) {
 	if m.last.Status == nil {
 		return
 	}
-	for _, kind := range []string{v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded} {
+	for _, kind := range []string{
+		v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded,
+	} {
 		emit(flag(meta.IsStatusConditionTrue(m.last.Status.Conditions, kind)), strings.ToLower(kind))
 	}
 }

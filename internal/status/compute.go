@@ -196,7 +196,7 @@ func summarise(nodes []node) *v1.NodeSummary {
 	return summary
 }
 
-// CountNodes counts the GPU nodes that are not excluded by stage and state.
+// CountNodes counts the GPU nodes by stage and state, without the excluded ones.
 func CountNodes(view fleet.View) map[metrics.StageState]int {
 	counts := map[metrics.StageState]int{}
 	for _, entry := range view.Nodes {

@@ -14,8 +14,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 )
 
-// policyEvent is the Event of a policy whose status is about to change, and whether there is one: that it is
-// degraded, with each other reason, and that it is no longer.
+// policyEvent returns the Event about a policy whose condition Degraded is about to change its status or reason, and
+// whether it does.
 func policyEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events.Event, bool) {
 	before := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionDegraded)
 	current := meta.FindStatusCondition(after.Conditions, v1.ConditionDegraded)
@@ -37,8 +37,8 @@ func policyEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events
 	return event, true
 }
 
-// operandEvents are the Events of a policy that tell of operands which begin to fail where no node tells: GPUs can
-// be used without them. told is the message of the policy's own Event, as nothing is told twice.
+// operandEvents returns an Event for each operand without a stage that begins to fail, as no node reports it. The one
+// whose message is that of the policy's own Event, policyMessage, is left out.
 func operandEvents(
 	policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus, unstaged sets.Set[string], policyMessage string,
 ) []events.Event {
@@ -46,12 +46,13 @@ func operandEvents(
 	for i := range after.Operands {
 		current := &after.Operands[i]
 		message := fmt.Sprintf("%s: %s", current.Name, current.Message)
-		if current.State != v1.OperandDegraded || !unstaged.Has(current.Name) || message == policyMessage || wasDegraded(policy.Status, current.Name) {
+		if current.State != v1.OperandDegraded || !unstaged.Has(current.Name) || message == policyMessage ||
+			wasDegraded(policy.Status, current.Name) {
 			continue
 		}
 		found = append(found, events.Event{
 			Regarding: policyReference(policy), Type: corev1.EventTypeWarning, Reason: current.Reason, Message: message,
-			// The status tells no time of operands: it is the first failure after what was written last.
+			// The status of an operand has no transition time. The version is that of the last status without the failure.
 			Transition: fmt.Sprintf("operand %s fails after version %s", current.Name, policy.ResourceVersion),
 		})
 	}
@@ -64,8 +65,8 @@ func wasDegraded(status v1.ClusterPolicyStatus, name string) bool {
 	})
 }
 
-// RecordFrozen records, by an Event and not in its status, that nothing is changed for a policy. since is another one for each
-// time that this begins.
+// RecordFrozen records an Event that the operator changes nothing for a policy, whose status stays as it is. since must
+// differ each time that this begins.
 func (w *Writer) RecordFrozen(ctx context.Context, policy *v1.ClusterPolicy, message, since string) {
 	w.events.Record(ctx, events.Event{
 		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
