@@ -74,7 +74,7 @@ func (r *Recorder) Record(ctx context.Context, e Event) {
 	}
 	err := r.writer.Create(ctx, r.object(e))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		log.FromContext(ctx).Error(err, "Writing an Event", "reason", e.Reason, "message", e.Message)
+		log.FromContext(ctx).Error(err, "Failed to create an Event", "reason", e.Reason, "message", e.Message)
 	}
 }
 

@@ -39,13 +39,13 @@ func New(clk clock.PassiveClock) *Meter {
 	return &Meter{
 		clock:    clk,
 		passes:   counter("reconciliation_total", "Passes over the cluster."),
-		failures: counter("reconciliation_failed_total", "Passes in which a call to the API failed."),
-		writes:   vector("api_writes_total", "Requests that write to the API, failed ones included.", "resource", "verb"),
+		failures: counter("reconciliation_failed_total", "Passes in which a call to the API server failed."),
+		writes:   vector("api_writes_total", "Write requests to the API server, including failed ones.", "resource", "verb"),
 		dropped: vector("events_dropped_total",
-			"Events that were not written as there were too many, by the kind that they are about.", "kind"),
+			"Events that were not written because of the rate limit, by the kind of their object.", "kind"),
 		joins: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    prefix + "node_join_seconds",
-			Help:    "Seconds from a GPU node's joining until it has reached a stage.",
+			Help:    "Seconds from the time a GPU node joined until it reached a stage.",
 			Buckets: joinBuckets,
 		}, []string{"stage"}),
 	}

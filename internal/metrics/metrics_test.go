@@ -69,16 +69,16 @@ func TestObservePass(t *testing.T) {
 		Nodes: map[metrics.StageState]int{{Stage: v1.StageValidated, State: metrics.Ready}: 10, {Stage: v1.StageDriver, State: metrics.Degraded}: 1, {Stage: v1.StageToolkit, State: metrics.Progressing}: 1},
 	})
 	f.expectMetrics(`
-		# HELP gpu_operator_condition 1 where the condition of the ClusterPolicy in force is True.
+		# HELP gpu_operator_condition 1 if the condition of the active ClusterPolicy is True.
 		# TYPE gpu_operator_condition gauge
 		gpu_operator_condition{type="auxiliaryready"} 0
 		gpu_operator_condition{type="degraded"} 1
 		gpu_operator_condition{type="progressing"} 0
 		gpu_operator_condition{type="ready"} 0
-		# HELP gpu_operator_gpu_nodes_total GPU nodes, those included that are kept free of operands.
+		# HELP gpu_operator_gpu_nodes_total GPU nodes, including excluded ones.
 		# TYPE gpu_operator_gpu_nodes_total gauge
 		gpu_operator_gpu_nodes_total 14
-		# HELP gpu_operator_nodes GPU nodes by the first stage that they have not reached, and how they fare there; ready ones are at Validated.
+		# HELP gpu_operator_nodes GPU nodes by the first stage that they have not reached, and their state there; ready nodes are at Validated.
 		# TYPE gpu_operator_nodes gauge
 		gpu_operator_nodes{stage="Allocatable",state="degraded"} 0
 		gpu_operator_nodes{stage="Allocatable",state="progressing"} 0
@@ -207,7 +207,7 @@ func TestWritesAreCountedByResource(t *testing.T) {
 		f.Expect(response).To(BeNil())
 	}
 	f.expectMetrics(`
-		# HELP gpu_operator_api_writes_total Requests that write to the API, failed ones included.
+		# HELP gpu_operator_api_writes_total Write requests to the API server, including failed ones.
 		# TYPE gpu_operator_api_writes_total counter
 		gpu_operator_api_writes_total{resource="clusterpolicies/status",verb="update"} 1
 		gpu_operator_api_writes_total{resource="daemonsets",verb="delete"} 1

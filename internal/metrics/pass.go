@@ -98,46 +98,65 @@ func single(name, help string, value func(p *PassStats) float64) gauge {
 
 // gauges lists all metrics about the last pass. The first ones have the names of NVIDIA's operator.
 var gauges = []gauge{
-	single("gpu_nodes_total", "GPU nodes, those included that are kept free of operands.", func(p *PassStats) float64 {
-		return float64(p.summary().Total + p.summary().Excluded)
-	}),
-	single("reconciliation_status", "1: all is as the spec says, 0: something is not ready, -1: no ClusterPolicy, -2: a call to the API failed.", (*PassStats).reconciliationStatus),
-	newGauge("reconciliation_last_success_ts_seconds", "When all was last known to be as the spec says, in seconds since 1970; 0 if never since the start.",
-		func(m *Meter, emit emitFunc) {
-			if m.success.IsZero() {
-				emit(0)
-				return
-			}
-			emit(float64(m.success.Unix()))
+	single("gpu_nodes_total",
+		"GPU nodes, including excluded ones.",
+		func(p *PassStats) float64 { return float64(p.summary().Total + p.summary().Excluded) }),
+	single("reconciliation_status",
+		"1: all is ready, 0: something is not ready, -1: no ClusterPolicy, -2: a call to the API server failed.",
+		(*PassStats).reconciliationStatus),
+	newGauge("reconciliation_last_success_ts_seconds",
+		"When all was last known to be ready, in seconds since 1970; 0 if never since the start.",
+		lastSuccess),
+	single("reconciliation_has_nfd_labels",
+		"1: some node has discovery labels, 0: no node has.",
+		func(p *PassStats) float64 { return flag(p.Discovered) }),
+	single("openshift_driver_toolkit_enabled",
+		"1: drivers of some nodes are built with OpenShift's driver toolkit.",
+		func(p *PassStats) float64 { return flag(p.DriverToolkit) }),
+	single("openshift_driver_toolkit_imagestream_missing",
+		"1: the driver toolkit is needed, and its ImageStream does not exist.",
+		func(p *PassStats) float64 { return flag(p.DriverToolkit && !p.DriverToolkitFound) }),
+	single("openshift_driver_toolkit_rhcos_tags_missing",
+		"1: the ImageStream has no tag for the release of some node.",
+		func(p *PassStats) float64 {
+			return flag(p.DriverToolkit && p.DriverToolkitFound && p.hasNodeWithReason(v1.ReasonDriverToolkitMissing))
 		}),
-	single("reconciliation_has_nfd_labels", "1: some node has discovery labels, 0: none has.", func(p *PassStats) float64 { return flag(p.Discovered) }),
-	single("openshift_driver_toolkit_enabled", "1: drivers of some nodes are built with OpenShift's driver toolkit.", func(p *PassStats) float64 {
-		return flag(p.DriverToolkit)
-	}),
-	single("openshift_driver_toolkit_imagestream_missing", "1: the driver toolkit is needed, and its ImageStream is not there.", func(p *PassStats) float64 {
-		return flag(p.DriverToolkit && !p.DriverToolkitFound)
-	}),
-	single("openshift_driver_toolkit_rhcos_tags_missing", "1: the ImageStream has no tag for the release of some node.", func(p *PassStats) float64 {
-		return flag(p.DriverToolkit && p.DriverToolkitFound && p.hasNodeWithReason(v1.ReasonDriverToolkitMissing))
-	}),
-	single("driver_auto_upgrade_enabled", "1: outdated drivers are replaced node by node. This version does not.", func(*PassStats) float64 { return 0 }),
-	single("nodes_upgrades_pending", "Nodes that are ready with an outdated driver, or another operand that waits for its pod to be deleted.", func(p *PassStats) float64 {
-		return float64(p.summary().Upgrading)
-	}),
+	single("driver_auto_upgrade_enabled",
+		"1: outdated drivers are replaced node by node. Always 0: not supported yet.",
+		func(*PassStats) float64 { return 0 }),
+	single("nodes_upgrades_pending",
+		"Nodes that are ready with an outdated driver, or another operand that waits for its pod to be deleted.",
+		func(p *PassStats) float64 { return float64(p.summary().Upgrading) }),
 	// The following are this operator's own.
-	newGauge("nodes", "GPU nodes by the first stage that they have not reached, and how they fare there; ready ones are at Validated.", nodes, "stage", "state"),
-	single("nodes_excluded", "GPU nodes that are kept free of operands, by their label or by a nodeSelector of the spec.", func(p *PassStats) float64 {
-		return float64(p.summary().Excluded)
-	}),
-	single("definition_missing_fields", "Fields of this operator's that the definition of ClusterPolicy in the cluster lacks.", func(p *PassStats) float64 {
-		return float64(p.MissingFields)
-	}),
-	single("frozen", "1: nothing is changed, as the policy may have lost fields that the definition of ClusterPolicy lacks.", func(p *PassStats) float64 {
-		return flag(p.Frozen)
-	}),
-	newGauge("operand_nodes_desired", "Nodes that need the operand.", operands(func(o *v1.OperandStatus) float64 { return float64(o.Desired) }), "operand"),
-	newGauge("operand_nodes_ready", "Nodes on which the operand is ready, of those that need it.", operands(func(o *v1.OperandStatus) float64 { return float64(o.Ready) }), "operand"),
-	newGauge("condition", "1 where the condition of the ClusterPolicy in force is True.", conditions, "type"),
+	newGauge("nodes",
+		"GPU nodes by the first stage that they have not reached, and their state there; ready nodes are at Validated.",
+		nodes, "stage", "state"),
+	single("nodes_excluded",
+		"GPU nodes that are excluded by their label or by a nodeSelector of the spec.",
+		func(p *PassStats) float64 { return float64(p.summary().Excluded) }),
+	single("definition_missing_fields",
+		"Fields of this operator that are missing in the CustomResourceDefinition of ClusterPolicy in the cluster.",
+		func(p *PassStats) float64 { return float64(p.MissingFields) }),
+	single("frozen",
+		"1: the operator changes nothing, as the CustomResourceDefinition of ClusterPolicy does not have all fields.",
+		func(p *PassStats) float64 { return flag(p.Frozen) }),
+	newGauge("operand_nodes_desired",
+		"Nodes that need the operand.",
+		operands(func(o *v1.OperandStatus) float64 { return float64(o.Desired) }), "operand"),
+	newGauge("operand_nodes_ready",
+		"Nodes on which the operand is ready, of those that need it.",
+		operands(func(o *v1.OperandStatus) float64 { return float64(o.Ready) }), "operand"),
+	newGauge("condition",
+		"1 if the condition of the active ClusterPolicy is True.",
+		conditions, "type"),
+}
+
+func lastSuccess(m *Meter, emit emitFunc) {
+	if m.success.IsZero() {
+		emit(0)
+		return
+	}
+	emit(float64(m.success.Unix()))
 }
 
 func flag(is bool) float64 {

@@ -97,7 +97,7 @@ func noNodesFinding(status v1.ClusterPolicyStatus) finding {
 		if excludedBySelector(status) {
 			by += ", or by a nodeSelector of the spec: see status.nodes"
 		}
-		found.message = fmt.Sprintf("all %d GPU nodes are kept free of operands by %s", summary.Excluded, by)
+		found.message = fmt.Sprintf("all %d GPU nodes are excluded by %s", summary.Excluded, by)
 	}
 	return found
 }
@@ -149,7 +149,7 @@ func checkNodeWrites(in Input, _ v1.ClusterPolicyStatus) *finding {
 		return nil
 	}
 	return failure(v1.ReasonReconcileFailed,
-		fmt.Sprintf("%d of %d GPU nodes cannot be written: %s", count, len(in.Fleet.Nodes), first))
+		fmt.Sprintf("%d of %d GPU nodes cannot be updated: %s", count, len(in.Fleet.Nodes), first))
 }
 
 func checkNodes(in Input, status v1.ClusterPolicyStatus) *finding {
@@ -189,8 +189,8 @@ func checkDiscovery(in Input, status v1.ClusterPolicyStatus) *finding {
 	if status.NodeSummary.Total+status.NodeSummary.Excluded > 0 || in.Fleet.AnyDiscovered || isProgressing(in, status) {
 		return nil
 	}
-	const unknown = "no node has discovery labels, so that nobody knows which have GPUs: "
-	remedy := "see the pods of DaemonSet nvidia-node-discovery"
+	const unknown = "no node has discovery labels, so the GPU nodes are unknown: "
+	remedy := "check the pods of DaemonSet nvidia-node-discovery"
 	if len(in.Fleet.Undiscovered) == 0 {
 		remedy = "the cluster has no node"
 	} else if in.Plan.Input.Spec.NodeDiscovery.Mode == v1.DiscoveryNFD {

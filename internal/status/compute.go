@@ -133,7 +133,7 @@ func setAssessing(status *v1.ClusterPolicyStatus, in Input) {
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: v1.ReasonAssessing,
 		ObservedGeneration: status.ObservedGeneration,
-		Message:            fmt.Sprintf("%d of %d GPU nodes are still to be assessed", in.Unassessed, len(in.Fleet.Nodes)),
+		Message:            fmt.Sprintf("%d of %d GPU nodes are not assessed yet", in.Unassessed, len(in.Fleet.Nodes)),
 	})
 }
 
@@ -149,7 +149,7 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 	setFieldConditions(&status, policy.Spec)
 	setConditions(&status, finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,
-		message: "ClusterPolicy " + active + " is older and in force: delete one of the two",
+		message: "ClusterPolicy " + active + " is older and takes precedence: delete one of the two",
 	})
 	status.State = v1.StateIgnored
 	return status

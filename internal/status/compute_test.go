@@ -46,7 +46,7 @@ func TestPolicyConditions(t *testing.T) {
 		},
 		"a cluster without nodes": {
 			want:    notReady("NodeDiscoveryMissing"),
-			message: "no node has discovery labels, so that nobody knows which have GPUs: the cluster has no node",
+			message: "no node has discovery labels, so the GPU nodes are unknown: the cluster has no node",
 		},
 		"nothing was discovered by Node Feature Discovery": {
 			change: func(e *env) {
@@ -54,16 +54,16 @@ func TestPolicyConditions(t *testing.T) {
 				e.addUndiscovered(nil)
 			},
 			want: notReady("NodeDiscoveryMissing"),
-			message: "no node has discovery labels, so that nobody knows which have GPUs: " +
+			message: "no node has discovery labels, so the GPU nodes are unknown: " +
 				"install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto",
 		},
 		"node discovery is off for want of its fence": {
 			change: func(e *env) { e.removeAdmissionPolicies(); e.addUndiscovered(nil) }, want: notReady("NodeDiscoveryMissing"),
-			message: "no node has discovery labels, so that nobody knows which have GPUs: " + admissionPolicyMissing,
+			message: "no node has discovery labels, so the GPU nodes are unknown: " + admissionPolicyMissing,
 		},
 		"node discovery is off for want of its fence, and a cluster without nodes": {
 			change: func(e *env) { e.removeAdmissionPolicies() }, want: notReady("NodeDiscoveryMissing"),
-			message: "no node has discovery labels, so that nobody knows which have GPUs: the cluster has no node",
+			message: "no node has discovery labels, so the GPU nodes are unknown: the cluster has no node",
 		},
 		"node discovery is off for want of its fence, and others label the nodes": {
 			nodes: 3, change: func(e *env) { e.removeAdmissionPolicies() }, want: isReady("Reconciled"), message: "3 of 3 GPU nodes are ready",
@@ -78,13 +78,13 @@ func TestPolicyConditions(t *testing.T) {
 		"node discovery is still looking": {
 			change:  func(e *env) { e.addUndiscovered(nil); e.addDiscoveryDaemonSet(2) },
 			want:    notReady("OperandNotReady", "Progressing"),
-			message: "node-discovery: has looked at 1/2 nodes",
+			message: "node-discovery: discovery has run on 1/2 nodes",
 		},
 		"node discovery runs everywhere and finds nothing": {
 			change: func(e *env) { e.addUndiscovered(nil); e.addDiscoveryDaemonSet(1) },
 			want:   notReady("NodeDiscoveryMissing"),
-			message: "no node has discovery labels, so that nobody knows which have GPUs: " +
-				"see the pods of DaemonSet nvidia-node-discovery",
+			message: "no node has discovery labels, so the GPU nodes are unknown: " +
+				"check the pods of DaemonSet nvidia-node-discovery",
 		},
 		"node discovery fails on a node that nobody knows": {
 			nodes: 1, change: func(e *env) { e.addUndiscovered(crashing); e.addDiscoveryDaemonSet(2) },
@@ -147,7 +147,7 @@ func TestPolicyConditions(t *testing.T) {
 		},
 		"an operand just written is not Ready": {
 			nodes: 3, change: func(e *env) { e.applied["device-plugin"] = ApplyResult{Wrote: true} },
-			want: notReady("OperandNotReady", "Progressing"), message: "device-plugin: its objects have just been changed",
+			want: notReady("OperandNotReady", "Progressing"), message: "device-plugin: its objects were just updated",
 		},
 		"a DaemonSet that is not there yet": {
 			nodes: 1, change: func(e *env) { delete(e.snapshot.DaemonSets, "device-plugin") },
@@ -167,7 +167,7 @@ func TestPolicyConditions(t *testing.T) {
 		},
 		"no node is to have operands": {
 			nodes: 1, change: func(e *env) { e.setLabel(0, "nvidia.com/gpu.deploy.operands", "false") },
-			want: isReady("Excluded"), message: "all 1 GPU nodes are kept free of operands by label nvidia.com/gpu.deploy.operands",
+			want: isReady("Excluded"), message: "all 1 GPU nodes are excluded by label nvidia.com/gpu.deploy.operands",
 		},
 		"a node whose operating system has changed": {
 			nodes: 1, change: func(e *env) { e.setLabel(0, "feature.node.kubernetes.io/system-os_release.VERSION_ID", "26.04") },
@@ -221,7 +221,7 @@ func TestAuxiliaryConditions(t *testing.T) {
 		"it fails": {
 			nodes: 2, change: func(e *env) { e.failPod(1, exporter, "boom") },
 			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False OperandFailed", "Degraded": "True OperandFailed"},
-			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): node-00001 says: boom",
+			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): last output on node-00001: boom",
 		},
 		"it fails, and what GPUs need starts": {
 			nodes: 2, change: func(e *env) { e.failPod(1, exporter, "boom"); e.startPod(0, "driver") },
@@ -229,12 +229,12 @@ func TestAuxiliaryConditions(t *testing.T) {
 				"Ready": "False OperandNotReady", "AuxiliaryReady": "False OperandFailed",
 				"Progressing": "True OperandNotReady", "Degraded": "True OperandFailed",
 			},
-			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): node-00001 says: boom",
+			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): last output on node-00001: boom",
 		},
 		"it has just been changed": {
 			nodes: 1, change: func(e *env) { e.applied[exporter] = ApplyResult{Wrote: true} },
 			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False OperandNotReady", "Progressing": "True OperandNotReady"},
-			message: "dcgm-exporter: its objects have just been changed",
+			message: "dcgm-exporter: its objects were just updated",
 		},
 		"it is outdated, and nobody replaces its pod": {
 			nodes: 1, change: func(e *env) {
@@ -305,7 +305,7 @@ func TestUnassessedNodes(t *testing.T) {
 		before := newEnv(t, 3).status()
 		after := waiting(before, nil)
 		g.Expect(condition(after, v1.ConditionProgressing)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "Assessing"),
-			HaveField("Message", "2 of 3 GPU nodes are still to be assessed")))
+			HaveField("Message", "2 of 3 GPU nodes are not assessed yet")))
 		g.Expect(after.ObservedGeneration).To(Equal(int64(7)), "the spec as it is now is not observed yet")
 		after.Conditions, before.Conditions = nil, nil
 		g.Expect(after).To(Equal(before))
@@ -339,7 +339,7 @@ func TestNodeWriteErrors(t *testing.T) {
 	}
 	status := Compute(newPolicy(e.spec), in)
 	g.Expect(conditions(status)).To(And(HaveKeyWithValue("Ready", "False ReconcileFailed"), HaveKeyWithValue("Degraded", "True ReconcileFailed")))
-	g.Expect(ready(status).Message).To(Equal("2 of 3 GPU nodes cannot be written: patching labels of node node-00000: forbidden"))
+	g.Expect(ready(status).Message).To(Equal("2 of 3 GPU nodes cannot be updated: patching labels of node node-00000: forbidden"))
 }
 
 // A node whose verdict changes by time alone is assessed again at the first of these times.
@@ -399,7 +399,7 @@ func TestOperandStates(t *testing.T) {
 			},
 			want: v1.OperandStatus{
 				State: v1.OperandWaiting, Desired: 3, Ready: 3, Version: "v0.20.0", Reason: "WaitingForOperand",
-				Message: "what it requires was not applied: runtime-classes",
+				Message: "an operand that it requires was not applied: runtime-classes",
 			},
 		},
 		"rolls": {
@@ -598,7 +598,7 @@ func TestIgnored(t *testing.T) {
 	if diff := cmp.Diff(want, conditions(status)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if got := ready(status).Message; got != "ClusterPolicy first is older and in force: delete one of the two" {
+	if got := ready(status).Message; got != "ClusterPolicy first is older and takes precedence: delete one of the two" {
 		t.Errorf("got %q", got)
 	}
 }

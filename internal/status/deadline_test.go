@@ -191,7 +191,7 @@ func TestMissingPods(t *testing.T) {
 				e.snapshot.DaemonSets["driver"].Status.DesiredNumberScheduled = 1
 			},
 			reason: "UntoleratedTaint", message: "taint team=ml:NoSchedule is not tolerated by DaemonSet driver, which would place a pod: see spec.daemonsets.tolerations",
-			operand: "kept off 1 of 2 nodes: node-00000 (UntoleratedTaint)",
+			operand: "not scheduled on 1 of 2 nodes: node-00000 (UntoleratedTaint)",
 		},
 		"refused by a quota": {
 			failures: quota, reason: "QuotaExceeded", message: "DaemonSet driver cannot create its pod: exceeded quota: small", degraded: true,

@@ -24,8 +24,8 @@ func setCRDOutdated(status *v1.ClusterPolicyStatus, missing []string, namespace 
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1.ConditionCRDOutdated, Status: metav1.ConditionTrue, Reason: v1.ConditionCRDOutdated,
 		Message: text.Truncate(fmt.Sprintf(
-			"the CustomResourceDefinition is older than the operator, and the API server drops %s from policies, "+
-				"of which no edit is applied until then: %s, then set what was dropped again",
+			"the CustomResourceDefinition is older than the operator: the API server drops %s from ClusterPolicies, "+
+				"and the operator applies no edit of them. To update it, %s, then set the dropped fields again",
 			joinFields(missing), crdUpdateCommand(namespace)), maxConditionMessage),
 		ObservedGeneration: status.ObservedGeneration,
 	})
@@ -34,14 +34,14 @@ func setCRDOutdated(status *v1.ClusterPolicyStatus, missing []string, namespace 
 // FrozenMessage returns why the operator changes nothing: the CustomResourceDefinition has not all fields of the spec.
 // dropped are the missing ones that the policy sets. If it sets none, the API server may have dropped them already.
 func FrozenMessage(missing, dropped []string, namespace string) string {
-	cause := fmt.Sprintf("lacks %s, and this ClusterPolicy is not the one that was last applied: "+
-		"it may have been cut down", joinFields(missing))
+	cause := fmt.Sprintf("does not have %s, and this ClusterPolicy is not the one that was last applied: "+
+		"fields may have been dropped", joinFields(missing))
 	if len(dropped) > 0 {
-		cause = fmt.Sprintf("lacks %s, which this ClusterPolicy sets: any write of it loses that", joinFields(dropped))
+		cause = fmt.Sprintf("does not have %s, which this ClusterPolicy sets: the next write drops them", joinFields(dropped))
 	}
 	return fmt.Sprintf("the CustomResourceDefinition is older than the operator and %s. "+
-		"Nothing is changed, and nodes that join after a restart of the operator are left alone, "+
-		"until the definition is renewed: %s", cause, crdUpdateCommand(namespace))
+		"The operator changes nothing, and does not manage nodes that join after it restarts. "+
+		"To update the definition, %s", cause, crdUpdateCommand(namespace))
 }
 
 // joinFields names the first few of the fields, and counts the others.

@@ -17,7 +17,7 @@ func TestCRDOutdated(t *testing.T) {
 		t.Fatalf("conditions: %v", status.Conditions)
 	}
 	for _, part := range []string{
-		"drops spec.a, spec.b, spec.c, spec.d, spec.e and 2 more from policies",
+		"drops spec.a, spec.b, spec.c, spec.d, spec.e and 2 more from ClusterPolicies",
 		"kubectl -n gpus exec deploy/gpu-operator -- /gpu-operator print-crd | kubectl apply --server-side --force-conflicts -f -",
 	} {
 		if !strings.Contains(condition.Message, part) {

@@ -26,10 +26,10 @@ var unsupported = []field{
 	{"spec.driver.upgradePolicy.autoUpgrade", func(s v1.ClusterPolicySpec) bool {
 		driver := effective.Of(s).Driver
 		return *driver.Enabled && *driver.UpgradePolicy.AutoUpgrade
-	}, "drivers are not upgraded automatically; an outdated one is replaced once its pod is deleted"},
+	}, "drivers are not upgraded automatically; delete the driver pod of a node to upgrade it"},
 	{"spec.sandboxWorkloads.enabled", func(s v1.ClusterPolicySpec) bool {
 		return deref(deref(s.SandboxWorkloads).Enabled)
-	}, "nodes for virtual machines get no operands; those for containers are served"},
+	}, "nodes for virtual machines get no operands; nodes for containers do"},
 }
 
 // deprecated are the fields that are only accepted for old policies. As in NVIDIA's operator, all but
@@ -39,7 +39,7 @@ var deprecated = []field{
 		"remove it, each node's runtime is detected"},
 	{"spec.operator.initContainer", func(s v1.ClusterPolicySpec) bool {
 		return isImage(deref(deref(s.Operator).InitContainer))
-	}, "remove it, nothing needs the image"},
+	}, "remove it, the image is not used"},
 	{"spec.operator.labels", func(s v1.ClusterPolicySpec) bool { return len(deref(s.Operator).Labels) > 0 },
 		"label the operator's Deployment, or use spec.daemonsets.labels"},
 	{"spec.operator.annotations", func(s v1.ClusterPolicySpec) bool { return len(deref(s.Operator).Annotations) > 0 },
@@ -53,7 +53,7 @@ var deprecated = []field{
 	{"spec.dcgm.hostPort", func(s v1.ClusterPolicySpec) bool { return deref(s.DCGM).HostPort != 0 },
 		"use spec.dcgm.hostNetwork"},
 	{"spec.cdi.default", func(s v1.ClusterPolicySpec) bool { return deref(s.CDI).Default != nil },
-		"remove it, spec.cdi.enabled alone counts"},
+		"remove it, only spec.cdi.enabled has an effect"},
 	{"spec.psp", func(s v1.ClusterPolicySpec) bool { return deref(deref(s.PSP).Enabled) },
 		"use spec.psa"},
 	{"spec.kataManager", func(s v1.ClusterPolicySpec) bool { return deref(deref(s.KataManager).Enabled) },

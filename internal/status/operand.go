@@ -22,7 +22,7 @@ import (
 )
 
 // ErrPrerequisite means that an operand was not applied because one that it requires was not.
-var ErrPrerequisite = errors.New("what it requires was not applied")
+var ErrPrerequisite = errors.New("an operand that it requires was not applied")
 
 // operandCounts counts the nodes that need an operand, by its state there.
 type operandCounts struct {
@@ -82,7 +82,7 @@ func operandStatuses(in Input, nodes []node, before []v1.OperandStatus) []v1.Ope
 func withDetail(status v1.OperandStatus, details []nodeReason, before []v1.OperandStatus) string {
 	message := status.Message
 	if at := slices.IndexFunc(details, func(n nodeReason) bool { return n.reason != "" }); at >= 0 {
-		message = fmt.Sprintf("%s: %s says: %s", message, details[at].node, details[at].reason)
+		message = fmt.Sprintf("%s: last output on %s: %s", message, details[at].node, details[at].reason)
 		message = text.Truncate(message, maxOperandMessage)
 	}
 	for i := range before {
@@ -171,17 +171,17 @@ func operandState(in Input, step plan.Step, counts operandCounts) (v1.OperandSta
 	}
 	if pending := in.Applied[name].Pending; pending > 0 {
 		return v1.OperandProgressing, v1.ReasonPaused,
-			fmt.Sprintf("%d of its objects are not as the spec says; spec.paused leaves them so", pending)
+			fmt.Sprintf("%d of its objects differ from the spec and are not updated while spec.paused is true", pending)
 	}
 	if len(step.Operand.Workloads) == 0 {
 		return backgroundState(in, step.Operand, counts)
 	}
 	if counts.desired == 0 {
 		return v1.OperandNotNeeded, string(v1.OperandNotNeeded),
-			"no node needs it: their hosts provide it, or their labels keep it off"
+			"no node needs it: the hosts provide it, or node labels exclude it"
 	}
 	if in.Applied[name].Wrote {
-		return v1.OperandProgressing, v1.ReasonRollingOut, "its objects have just been changed"
+		return v1.OperandProgressing, v1.ReasonRollingOut, "its objects were just updated"
 	}
 	if verdict := checkDaemonSets(in.DaemonSets, step, counts); verdict.State != readiness.Ready {
 		return v1.OperandProgressing, verdict.Reason, verdict.Message
@@ -204,7 +204,7 @@ func backgroundState(in Input, o operand.Operand, counts operandCounts) (v1.Oper
 	discovering := o.Discovers && (counts.ready < counts.desired || in.Applied[o.Name].Wrote)
 	if discovering && !in.Fleet.AnyDiscovered {
 		return v1.OperandProgressing, v1.ReasonOperandNotReady,
-			fmt.Sprintf("has looked at %s nodes", ratio(counts.ready, counts.desired))
+			fmt.Sprintf("discovery has run on %s nodes", ratio(counts.ready, counts.desired))
 	}
 	return v1.OperandReady, "", ""
 }
@@ -252,7 +252,7 @@ func checkDaemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, counts o
 	case len(counts.unscheduled) > 0:
 		verdict.Message += ": " + joinNodes(append(counts.unscheduled, counts.tainted...))
 	case len(counts.tainted) > 0:
-		verdict.Message = fmt.Sprintf("kept off %d of %d nodes: %s",
+		verdict.Message = fmt.Sprintf("not scheduled on %d of %d nodes: %s",
 			len(counts.tainted), counts.desired, joinNodes(counts.tainted))
 	}
 	return verdict

@@ -16,18 +16,18 @@ func TestAuxiliaryOperandMessageHasDetail(t *testing.T) {
 	e.failPod(0, "dcgm-exporter", "")
 	e.failPod(1, "dcgm-exporter", "attempt 1")
 	first := e.status()
-	if got, want := operandOf(t, first, "dcgm-exporter").Message, cause+": node-00001 says: attempt 1"; got != want {
+	if got, want := operandOf(t, first, "dcgm-exporter").Message, cause+": last output on node-00001: attempt 1"; got != want {
 		t.Errorf("the message is %q, want %q", got, want)
 	}
 	tests := map[string]struct {
 		change func()
 		want   string
 	}{
-		"the next attempt is no news":      {change: func() { e.failPod(1, "dcgm-exporter", "attempt 2") }, want: cause + ": node-00001 says: attempt 1"},
-		"neither is one that says nothing": {change: func() { e.failPod(1, "dcgm-exporter", "") }, want: cause + ": node-00001 says: attempt 1"},
+		"the next attempt is no news":      {change: func() { e.failPod(1, "dcgm-exporter", "attempt 2") }, want: cause + ": last output on node-00001: attempt 1"},
+		"neither is one that says nothing": {change: func() { e.failPod(1, "dcgm-exporter", "") }, want: cause + ": last output on node-00001: attempt 1"},
 		"another cause is": {
 			change: func() { e.startPod(0, "dcgm-exporter"); e.failPod(1, "dcgm-exporter", "attempt 3") },
-			want:   "fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): node-00001 says: attempt 3",
+			want:   "fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): last output on node-00001: attempt 3",
 		},
 		"nothing is left of it when it starts well": {
 			change: func() { e.startPod(0, "dcgm-exporter"); e.startPod(1, "dcgm-exporter") },
@@ -67,7 +67,7 @@ func TestOperandNotScheduledOnAllNodes(t *testing.T) {
 				e.snapshot.Nodes[2].Object.Spec.Taints = []corev1.Taint{{Key: "team", Effect: corev1.TaintEffectNoSchedule}}
 				delete(e.snapshot.Pods["node-00002"], "driver")
 			},
-			want: "kept off 1 of 3 nodes: node-00002 (UntoleratedTaint)",
+			want: "not scheduled on 1 of 3 nodes: node-00002 (UntoleratedTaint)",
 		},
 		"a pod is not there yet": {
 			change: func(e *env) { delete(e.snapshot.Pods["node-00000"], "driver") },

@@ -96,7 +96,7 @@ func TestAllNodesExcludedBySelector(t *testing.T) {
 	e := newEnv(t, 2)
 	e.spec.DaemonSets = &v1.DaemonSetsSpec{NodeSelector: tier.NodeSelector}
 	status := e.status()
-	want := "all 2 GPU nodes are kept free of operands by label nvidia.com/gpu.deploy.operands, or by a nodeSelector of the spec: see status.nodes"
+	want := "all 2 GPU nodes are excluded by label nvidia.com/gpu.deploy.operands, or by a nodeSelector of the spec: see status.nodes"
 	if got := ready(status); got.Status != "True" || got.Reason != "Excluded" || got.Message != want {
 		t.Errorf("got %s %s %q", got.Status, got.Reason, got.Message)
 	}
@@ -107,7 +107,7 @@ func TestAllNodesExcludedBySelector(t *testing.T) {
 
 // What a paused policy says of nodes and operands is the truth all the same.
 func TestPausedPolicy(t *testing.T) {
-	const paused = "spec.paused is true, so nothing is changed; "
+	const paused = "spec.paused is true, so the operator changes nothing; "
 	tests := map[string]struct {
 		change     func(*env)
 		conditions map[string]string
@@ -128,7 +128,7 @@ func TestPausedPolicy(t *testing.T) {
 			change:     func(e *env) { e.applied["device-plugin"] = ApplyResult{Pending: 2} },
 			conditions: map[string]string{"Ready": "False Paused", "Error": "True Paused", "Progressing": "True OperandNotReady", "Degraded": "False None"},
 			state:      v1.StateNotReady, operand: v1.OperandProgressing,
-			message: paused + "OperandNotReady: device-plugin: 2 of its objects are not as the spec says; spec.paused leaves them so",
+			message: paused + "OperandNotReady: device-plugin: 2 of its objects differ from the spec and are not updated while spec.paused is true",
 		},
 		"the cluster cannot be observed": {
 			change:     func(e *env) { e.err = errors.New("the API server is gone") },

@@ -152,7 +152,7 @@ func TestAnOutdatedDefinitionIsTold(t *testing.T) {
 	b.outdate("gdrcopy")
 	conditions := func() any { return b.policy().Status.Conditions }
 	b.Eventually(conditions).Should(ContainElement(And(HaveField("Type", v1.ConditionCRDOutdated),
-		HaveField("Message", And(ContainSubstring("drops spec.gdrcopy from policies"), ContainSubstring("kubectl apply --server-side"))))))
+		HaveField("Message", And(ContainSubstring("drops spec.gdrcopy from ClusterPolicies"), ContainSubstring("kubectl apply --server-side"))))))
 	_, err := b.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "joins"})
 	b.Expect(err).NotTo(HaveOccurred())
 	b.awaitReady(2)

@@ -125,7 +125,7 @@ func (b *bed) pausedWritesStatusAlone() {
 	b.respec(func(spec *v1.ClusterPolicySpec) { spec.Paused = new(true) })
 	b.Eventually(func() []metav1.Condition { return b.policy().Status.Conditions }).Should(ContainElement(And(
 		HaveField("Type", v1.ConditionReady), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1.ReasonPaused),
-		HaveField("Message", "spec.paused is true, so nothing is changed; Reconciled: 3 of 3 GPU nodes are ready"))))
+		HaveField("Message", "spec.paused is true, so the operator changes nothing; Reconciled: 3 of 3 GPU nodes are ready"))))
 	mark, pods := b.mark(), b.pods()
 
 	b.respec(func(spec *v1.ClusterPolicySpec) {
@@ -140,7 +140,7 @@ func (b *bed) pausedWritesStatusAlone() {
 	_, err := b.sim.AddNode(b.t.Context(), simulator.NodeSpec{Name: "late"})
 	b.Expect(err).NotTo(HaveOccurred())
 
-	const left = "1 of its objects are not as the spec says; spec.paused leaves them so"
+	const left = "1 of its objects differ from the spec and are not updated while spec.paused is true"
 	b.Eventually(func(g Gomega) {
 		found := b.policy()
 		g.Expect(found.Status.ObservedGeneration).To(Equal(found.Generation))

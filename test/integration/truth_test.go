@@ -106,7 +106,7 @@ func TestMissingPodsAreExplained(t *testing.T) {
 	b.create(b.samplePolicy())
 	b.tells("tainted", v1.ReasonUntoleratedTaint, "taint team=ml:NoSchedule is not tolerated by DaemonSet nvidia-driver-daemonset")
 	b.Eventually(func() []v1.OperandStatus { return b.policy().Status.Operands }).Should(ContainElement(And(
-		HaveField("Name", "driver"), HaveField("Reason", v1.ReasonNotScheduled), HaveField("Message", "kept off 1 of 3 nodes: tainted (UntoleratedTaint)"))))
+		HaveField("Name", "driver"), HaveField("Reason", v1.ReasonNotScheduled), HaveField("Message", "not scheduled on 1 of 3 nodes: tainted (UntoleratedTaint)"))))
 	b.Expect(b.eventsAbout("Node", "")).To(BeEmpty(), "a taint may pass by itself")
 	b.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "tainted"}}, `{"spec": {"taints": null}}`)
 	b.awaitReady(3)
