@@ -20,7 +20,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 )
 
-// fixture is a Recorder at an API server that counts.
+// fixture is a Recorder with a fake API server that counts calls.
 type fixture struct {
 	*WithT
 	t           *testing.T
@@ -34,7 +34,12 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)), dropped: map[string]int{}}
+	f := &fixture{
+		WithT:   NewWithT(t),
+		t:       t,
+		clock:   clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)),
+		dropped: map[string]int{},
+	}
 	f.server = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
 			f.calls++
@@ -57,8 +62,11 @@ func (f *fixture) written() []corev1.Event {
 
 func newEvent(kind, name, transition string) events.Event {
 	return events.Event{
-		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: kind, Name: name, UID: types.UID("uid of " + name)},
-		Type:      corev1.EventTypeWarning, Reason: "CrashLoopBackOff", Message: name + ": it crashes", Transition: transition,
+		Regarding:  corev1.ObjectReference{APIVersion: "v1", Kind: kind, Name: name, UID: types.UID("uid of " + name)},
+		Type:       corev1.EventTypeWarning,
+		Reason:     "CrashLoopBackOff",
+		Message:    name + ": it crashes",
+		Transition: transition,
 	}
 }
 
@@ -67,14 +75,17 @@ func TestOneEventPerTransition(t *testing.T) {
 	f.recorder.Record(t.Context(), newEvent("Node", "a", "ready > failed"))
 	f.Expect(f.written()).To(HaveLen(1))
 	first := f.written()[0]
-	f.Expect(first).To(And(HaveField("Namespace", "default"), HaveField("Name", HavePrefix("a.")), HaveField("Type", "Warning"),
+	f.Expect(first).To(And(
+		HaveField("Namespace", "default"), HaveField("Name", HavePrefix("a.")), HaveField("Type", "Warning"),
 		HaveField("Reason", "CrashLoopBackOff"), HaveField("Message", "a: it crashes"), HaveField("Count", int32(1)),
-		HaveField("InvolvedObject", newEvent("Node", "a", "").Regarding), HaveField("Source.Component", "gpu-operator")))
+		HaveField("InvolvedObject", newEvent("Node", "a", "").Regarding),
+		HaveField("Source.Component", "gpu-operator"),
+	))
 	f.Expect(first.LastTimestamp.Time).To(BeTemporally("==", f.clock.Now()))
 
 	f.clock.SetTime(f.clock.Now().Add(time.Minute))
 	f.recorder.Record(t.Context(), newEvent("Node", "a", "ready > failed"))
-	f.Expect(f.written()).To(HaveLen(1), "an operator that starts anew writes the same")
+	f.Expect(f.written()).To(HaveLen(1), "a restarted operator repeats the Event")
 	f.recorder.Record(t.Context(), newEvent("Node", "a", "failed > ready"))
 	f.recorder.Record(t.Context(), newEvent("Node", "b", "ready > failed"))
 	f.Expect(f.written()).To(HaveLen(3))
@@ -88,16 +99,16 @@ func TestEventRateLimit(t *testing.T) {
 	f.Expect(f.calls).To(Equal(100))
 	f.Expect(f.dropped).To(Equal(map[string]int{"Node": 900}))
 	f.recorder.Record(t.Context(), newEvent("ClusterPolicy", "cp", "ready > failed"))
-	f.Expect(f.calls).To(Equal(101), "the policy's tells of all of them")
+	f.Expect(f.calls).To(Equal(101), "the limit is per kind")
 	f.clock.SetTime(f.clock.Now().Add(time.Minute))
 	for i := range 1000 {
 		f.recorder.Record(t.Context(), newEvent("Node", fmt.Sprintf("node-%04d", i), "failed > ready"))
 	}
-	f.Expect(f.calls).To(Equal(107), "six more a minute")
+	f.Expect(f.calls).To(Equal(107), "six more after a minute")
 	for i := range 100 {
 		f.recorder.Record(t.Context(), newEvent("ClusterPolicy", "cp", fmt.Sprint(i)))
 	}
-	f.Expect(f.calls).To(Equal(107+50), "a few operands at once, several times")
+	f.Expect(f.calls).To(Equal(107+50), "the burst for policies")
 }
 
 func TestEventsAreValid(t *testing.T) {
@@ -113,9 +124,9 @@ func TestEventsAreValid(t *testing.T) {
 
 func TestFailedCreateIsNotFatal(t *testing.T) {
 	f := newFixture(t)
-	f.createError = errors.New("no room")
+	f.createError = errors.New("quota exceeded")
 	f.recorder.Record(t.Context(), newEvent("Node", "a", "x"))
 	f.createError = nil
 	f.recorder.Record(t.Context(), newEvent("Node", "a", "x"))
-	f.Expect(f.written()).To(HaveLen(1), "the same may be tried again")
+	f.Expect(f.written()).To(HaveLen(1), "a second attempt succeeds")
 }

@@ -22,7 +22,7 @@ import (
 
 var startTime = time.Unix(1_000_000, 0)
 
-// fixture is a Meter that a registry reads.
+// fixture is a Meter in a registry.
 type fixture struct {
 	*WithT
 	clock    *clocktesting.FakePassiveClock
@@ -32,13 +32,17 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{WithT: NewWithT(t), clock: clocktesting.NewFakePassiveClock(startTime), registry: prometheus.NewPedanticRegistry()}
+	f := &fixture{
+		WithT:    NewWithT(t),
+		clock:    clocktesting.NewFakePassiveClock(startTime),
+		registry: prometheus.NewPedanticRegistry(),
+	}
 	f.meter = metrics.New(f.clock)
 	f.Expect(f.registry.Register(f.meter)).To(Succeed())
 	return f
 }
 
-// expectMetrics compares the metrics of these names with what Prometheus would read.
+// expectMetrics compares the metrics of these names with those that Prometheus would scrape.
 func (f *fixture) expectMetrics(text string, names ...string) {
 	for i := range names {
 		names[i] = "gpu_operator_" + names[i]
@@ -50,23 +54,30 @@ func (f *fixture) expectMetrics(text string, names ...string) {
 	f.Expect(testutil.GatherAndCompare(f.registry, strings.NewReader(plain.String()), names...)).To(Succeed())
 }
 
-// policyStatus is the status of a policy with a node on its way and one that has failed.
+// policyStatus is the status of a degraded policy with 12 nodes.
 func policyStatus(state v1.State) *v1.ClusterPolicyStatus {
 	return &v1.ClusterPolicyStatus{
 		State:       state,
 		NodeSummary: &v1.NodeSummary{Total: 12, Excluded: 2, Upgrading: 3},
-		Conditions:  []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse}, {Type: "Degraded", Status: metav1.ConditionTrue}},
-		Operands:    []v1.OperandStatus{{Name: "driver", Desired: 12, Ready: 11}, {Name: "dcgm"}},
-		Nodes:       []v1.NodeStatus{{Name: "a", Reason: v1.ReasonDriverToolkitMissing}},
+		Conditions: []metav1.Condition{
+			{Type: "Ready", Status: metav1.ConditionFalse},
+			{Type: "Degraded", Status: metav1.ConditionTrue},
+		},
+		Operands: []v1.OperandStatus{{Name: "driver", Desired: 12, Ready: 11}, {Name: "dcgm"}},
+		Nodes:    []v1.NodeStatus{{Name: "a", Reason: v1.ReasonDriverToolkitMissing}},
 	}
 }
 
 func TestObservePass(t *testing.T) {
 	f := newFixture(t)
-	f.Expect(testutil.GatherAndCount(f.registry, "gpu_operator_gpu_nodes_total")).To(BeZero(), "who does not lead knows nothing")
+	f.Expect(testutil.GatherAndCount(f.registry, "gpu_operator_gpu_nodes_total")).To(BeZero(), "before the first pass")
 	f.meter.ObservePass(metrics.PassStats{
 		Status: policyStatus(v1.StateNotReady), Discovered: true, DriverToolkit: true, DriverToolkitFound: true,
-		Nodes: map[metrics.StageState]int{{Stage: v1.StageValidated, State: metrics.Ready}: 10, {Stage: v1.StageDriver, State: metrics.Degraded}: 1, {Stage: v1.StageToolkit, State: metrics.Progressing}: 1},
+		Nodes: map[metrics.StageState]int{
+			{Stage: v1.StageValidated, State: metrics.Ready}:     10,
+			{Stage: v1.StageDriver, State: metrics.Degraded}:     1,
+			{Stage: v1.StageToolkit, State: metrics.Progressing}: 1,
+		},
 	})
 	f.expectMetrics(`
 		# HELP gpu_operator_condition 1 if the condition of the active ClusterPolicy is True.
@@ -78,7 +89,7 @@ func TestObservePass(t *testing.T) {
 		# HELP gpu_operator_gpu_nodes_total GPU nodes, including excluded ones.
 		# TYPE gpu_operator_gpu_nodes_total gauge
 		gpu_operator_gpu_nodes_total 14
-		# HELP gpu_operator_nodes GPU nodes by the first stage that they have not reached, and their state there; ready nodes are at Validated.
+		# HELP gpu_operator_nodes GPU nodes by the first stage not reached, and state; ready nodes are at Validated.
 		# TYPE gpu_operator_nodes gauge
 		gpu_operator_nodes{stage="Allocatable",state="degraded"} 0
 		gpu_operator_nodes{stage="Allocatable",state="progressing"} 0
@@ -99,14 +110,20 @@ func TestObservePass(t *testing.T) {
 		gpu_operator_operand_nodes_ready{operand="driver"} 11
 		`, "condition", "gpu_nodes_total", "nodes", "operand_nodes_ready")
 	for name, want := range map[string]float64{
-		"nodes_excluded": 2, "nodes_upgrades_pending": 3, "reconciliation_has_nfd_labels": 1, "reconciliation_total": 1, "reconciliation_failed_total": 0,
-		"openshift_driver_toolkit_enabled": 1, "openshift_driver_toolkit_imagestream_missing": 0, "openshift_driver_toolkit_rhcos_tags_missing": 1,
+		"nodes_excluded":                               2,
+		"nodes_upgrades_pending":                       3,
+		"reconciliation_has_nfd_labels":                1,
+		"reconciliation_total":                         1,
+		"reconciliation_failed_total":                  0,
+		"openshift_driver_toolkit_enabled":             1,
+		"openshift_driver_toolkit_imagestream_missing": 0,
+		"openshift_driver_toolkit_rhcos_tags_missing":  1,
 	} {
 		f.Expect(f.value(name)).To(Equal(want), name)
 	}
 }
 
-// text is what Prometheus reads of a metric.
+// text returns a metric as Prometheus scrapes it.
 func (f *fixture) text(name string) string {
 	text, err := testutil.CollectAndFormat(f.meter, expfmt.TypeTextPlain, "gpu_operator_"+name)
 	f.Expect(err).NotTo(HaveOccurred())
@@ -145,7 +162,7 @@ func TestReconciliationStatus(t *testing.T) {
 	}
 }
 
-// TestLastSuccessAdvancesWithoutPasses: nothing happens while all is well, so that there is no pass either.
+// There are no passes while all is ready and nothing changes.
 func TestLastSuccessAdvancesWithoutPasses(t *testing.T) {
 	f := newFixture(t)
 	last := func() time.Duration {
@@ -161,13 +178,15 @@ func TestLastSuccessAdvancesWithoutPasses(t *testing.T) {
 	f.clock.SetTime(startTime.Add(2 * time.Hour))
 	f.meter.ObservePass(metrics.PassStats{Status: policyStatus(v1.StateNotReady)})
 	f.clock.SetTime(startTime.Add(3 * time.Hour))
-	f.Expect(last()).To(Equal(2*time.Hour), "until it was found that it is not")
+	f.Expect(last()).To(Equal(2*time.Hour), "until the pass that found a failure")
 }
 
 func TestFailedPassKeepsNodeCounts(t *testing.T) {
 	f := newFixture(t)
 	ready := metrics.StageState{Stage: v1.StageValidated, State: metrics.Ready}
-	f.meter.ObservePass(metrics.PassStats{Status: policyStatus(v1.StateReady), Nodes: map[metrics.StageState]int{ready: 7}})
+	f.meter.ObservePass(metrics.PassStats{
+		Status: policyStatus(v1.StateReady), Nodes: map[metrics.StageState]int{ready: 7},
+	})
 	f.meter.ObservePass(metrics.PassStats{Status: policyStatus(v1.StateReady), Failed: true})
 	f.Expect(f.text("nodes")).To(ContainSubstring(`{stage="Validated",state="ready"} 7`))
 	f.Expect(f.value("reconciliation_failed_total")).To(Equal(1.0))
@@ -195,9 +214,14 @@ func TestWritesAreCountedByResource(t *testing.T) {
 	counted := f.meter.CountWrites(transport(func(*http.Request) (*http.Response, error) { return nil, unreachable }))
 	for _, call := range []string{
 		"GET /api/v1/nodes", "PATCH /api/v1/nodes/a", "PATCH /api/v1/nodes/b", "PATCH /api/v1/nodes/a/status",
-		"PATCH /apis/apps/v1/namespaces/gpu-operator/daemonsets/x", "DELETE /apis/apps/v1/namespaces/gpu-operator/daemonsets/x",
-		"POST /api/v1/namespaces/default/events", "PUT /apis/nvidia.com/v1/clusterpolicies/cp/status", "PATCH /api/v1/namespaces/gpu-operator",
-		"PUT /apis/coordination.k8s.io/v1/namespaces/gpu-operator/leases/x", "POST /apis/authentication.k8s.io/v1/tokenreviews", "POST /healthz",
+		"PATCH /apis/apps/v1/namespaces/gpu-operator/daemonsets/x",
+		"DELETE /apis/apps/v1/namespaces/gpu-operator/daemonsets/x",
+		"POST /api/v1/namespaces/default/events",
+		"PUT /apis/nvidia.com/v1/clusterpolicies/cp/status",
+		"PATCH /api/v1/namespaces/gpu-operator",
+		"PUT /apis/coordination.k8s.io/v1/namespaces/gpu-operator/leases/x",
+		"POST /apis/authentication.k8s.io/v1/tokenreviews",
+		"POST /healthz",
 	} {
 		method, path, _ := strings.Cut(call, " ")
 		request, err := http.NewRequestWithContext(t.Context(), method, "https://example.com"+path, nil)
@@ -239,7 +263,8 @@ func TestTheDocumentNamesAllMetrics(t *testing.T) {
 	f.meter.CountDroppedEvent("Node")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://example.com/api/v1/nodes", nil)
 	f.Expect(err).NotTo(HaveOccurred())
-	_, _ = f.meter.CountWrites(transport(func(*http.Request) (*http.Response, error) { return nil, nil })).RoundTrip(request)
+	noResponse := transport(func(*http.Request) (*http.Response, error) { return nil, nil })
+	_, _ = f.meter.CountWrites(noResponse).RoundTrip(request)
 	families, err := f.registry.Gather()
 	f.Expect(err).NotTo(HaveOccurred())
 	served := map[string]string{}
@@ -253,7 +278,7 @@ func TestTheDocumentNamesAllMetrics(t *testing.T) {
 	f.Expect(documented).To(Equal(served))
 }
 
-// TestSeriesDoNotGrowWithTheCluster: a larger cluster has no more series.
+// A larger cluster does not have more series.
 func TestSeriesDoNotGrowWithTheCluster(t *testing.T) {
 	series := func(nodes int) int {
 		f := newFixture(t)

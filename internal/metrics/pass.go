@@ -129,7 +129,7 @@ var gauges = []gauge{
 		func(p *PassStats) float64 { return float64(p.summary().Upgrading) }),
 	// The following are this operator's own.
 	newGauge("nodes",
-		"GPU nodes by the first stage that they have not reached, and their state there; ready nodes are at Validated.",
+		"GPU nodes by the first stage not reached, and state; ready nodes are at Validated.",
 		nodes, "stage", "state"),
 	single("nodes_excluded",
 		"GPU nodes that are excluded by their label or by a nodeSelector of the spec.",

@@ -31,7 +31,12 @@ func TestPolicyConditions(t *testing.T) {
 		return want
 	}
 	isReady := func(reason string) map[string]string {
-		return map[string]string{"Ready": "True " + reason, "Progressing": "False None", "Degraded": "False None", "Error": "False " + reason}
+		return map[string]string{
+			"Ready":       "True " + reason,
+			"Progressing": "False None",
+			"Degraded":    "False None",
+			"Error":       "False " + reason,
+		}
 	}
 	conflict := ApplyResult{Err: fmt.Errorf("ConfigMap x: %w", apply.ErrConflict)}
 	tests := map[string]struct {
@@ -57,41 +62,44 @@ func TestPolicyConditions(t *testing.T) {
 			message: "no node has discovery labels, so the GPU nodes are unknown: " +
 				"install Node Feature Discovery, or set spec.nodeDiscovery.mode to auto",
 		},
-		"node discovery is off for want of its fence": {
+		"node discovery is off without its admission policy": {
 			change: func(e *env) { e.removeAdmissionPolicies(); e.addUndiscovered(nil) }, want: notReady("NodeDiscoveryMissing"),
 			message: "no node has discovery labels, so the GPU nodes are unknown: " + admissionPolicyMissing,
 		},
-		"node discovery is off for want of its fence, and a cluster without nodes": {
+		"node discovery is off without its admission policy, in a cluster without nodes": {
 			change: func(e *env) { e.removeAdmissionPolicies() }, want: notReady("NodeDiscoveryMissing"),
 			message: "no node has discovery labels, so the GPU nodes are unknown: the cluster has no node",
 		},
-		"node discovery is off for want of its fence, and others label the nodes": {
-			nodes: 3, change: func(e *env) { e.removeAdmissionPolicies() }, want: isReady("Reconciled"), message: "3 of 3 GPU nodes are ready",
+		"node discovery is off without its admission policy, and the nodes have labels": {
+			nodes:   3,
+			change:  func(e *env) { e.removeAdmissionPolicies() },
+			want:    isReady("Reconciled"),
+			message: "3 of 3 GPU nodes are ready",
 		},
-		"node discovery alone is asked for, and its fence is missing": {
+		"node discovery is set to builtin, and its admission policy is missing": {
 			nodes: 3, change: func(e *env) {
 				e.removeAdmissionPolicies()
 				e.spec.NodeDiscovery = &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}
 			},
 			want: notReady("AdmissionPolicyMissing", "Degraded"), message: "node-discovery: " + admissionPolicyMissing,
 		},
-		"node discovery is still looking": {
+		"node discovery starts": {
 			change:  func(e *env) { e.addUndiscovered(nil); e.addDiscoveryDaemonSet(2) },
 			want:    notReady("OperandNotReady", "Progressing"),
 			message: "node-discovery: discovery has run on 1/2 nodes",
 		},
-		"node discovery runs everywhere and finds nothing": {
+		"node discovery runs on all nodes, and none has labels": {
 			change: func(e *env) { e.addUndiscovered(nil); e.addDiscoveryDaemonSet(1) },
 			want:   notReady("NodeDiscoveryMissing"),
 			message: "no node has discovery labels, so the GPU nodes are unknown: " +
 				"check the pods of DaemonSet nvidia-node-discovery",
 		},
-		"node discovery fails on a node that nobody knows": {
+		"node discovery fails on an undiscovered node": {
 			nodes: 1, change: func(e *env) { e.addUndiscovered(crashing); e.addDiscoveryDaemonSet(2) },
 			want:    notReady("OperandFailed", "Degraded"),
 			message: "node-discovery: fails on 1 of 2 nodes: cpu-1 (CrashLoopBackOff: no os-release)",
 		},
-		"node discovery still looks at a node that joins": {
+		"node discovery starts on a node that joins": {
 			nodes: 1, change: func(e *env) { e.addUndiscovered(nil); e.addDiscoveryDaemonSet(2) }, want: isReady("Reconciled"),
 			message: "1 of 1 GPU nodes are ready",
 		},
@@ -112,14 +120,15 @@ func TestPolicyConditions(t *testing.T) {
 			want: notReady("ReconcileFailed", "Degraded"), message: "listing pods: timeout",
 		},
 		"an operand whose call failed": {
-			nodes: 3, change: func(e *env) { e.applied["driver"] = ApplyResult{Err: errors.New("applying DaemonSet x: forbidden")} },
-			want: notReady("ReconcileFailed", "Degraded"), message: "driver: applying DaemonSet x: forbidden",
+			nodes:  3,
+			change: func(e *env) { e.applied["driver"] = ApplyResult{Err: errors.New("applying DaemonSet x: forbidden")} },
+			want:   notReady("ReconcileFailed", "Degraded"), message: "driver: applying DaemonSet x: forbidden",
 		},
-		"what belongs to others comes before failed calls": {
+		"a conflict comes before failed calls": {
 			nodes: 3, change: func(e *env) { e.applied["driver"] = conflict; e.err = errors.New("timeout") },
 			want: notReady("Conflict", "Degraded"), message: "driver: ConfigMap x: belongs to somebody else",
 		},
-		"a wrong spec comes before all": {
+		"an invalid spec comes first": {
 			nodes: 3, want: notReady("InvalidSpec", "Degraded"),
 			change: func(e *env) {
 				e.applied["driver"], e.err = conflict, errors.New("timeout")
@@ -127,53 +136,59 @@ func TestPolicyConditions(t *testing.T) {
 			},
 			message: `device-plugin: spec.devicePlugin: image "a/b" is a whole reference: remove repository and version`,
 		},
-		"what cannot be done as asked is no silent no-op": {
+		"contradicting fields are invalid": {
 			nodes: 1, change: func(e *env) {
 				e.spec.CDI, e.spec.Toolkit = &v1.CDISpec{NRIPluginEnabled: new(true)}, &v1.ToolkitSpec{Enabled: new(false)}
 			},
-			want: withValue(withValue(notReady("InvalidSpec", "Degraded"), "Progressing", "True OperandNotReady"), "AuxiliaryReady", "False OperandNotReady"),
+			want: withValue(
+				withValue(notReady("InvalidSpec", "Degraded"), "Progressing", "True OperandNotReady"),
+				"AuxiliaryReady",
+				"False OperandNotReady",
+			),
 		},
 		"an outdated driver": {
 			nodes: 3, change: func(e *env) { e.pod(1, "driver").Annotations[templateDigest] = "before" },
-			want:    notReady("UpgradePending", "Progressing"),
-			message: "driver: outdated on 1 of 3 nodes: node-00001 (UpgradePending); delete its pod on a node to update it there",
+			want: notReady("UpgradePending", "Progressing"),
+			message: "driver: outdated on 1 of 3 nodes: node-00001 (UpgradePending); " +
+				"delete its pod on a node to update it there",
 		},
-		"what is on its way comes before what is outdated": {
+		"a starting operand comes before an outdated one": {
 			nodes: 3, change: func(e *env) {
 				e.pod(1, "driver").Annotations[templateDigest] = "before"
 				e.startPod(2, "device-plugin")
 			},
 			want: notReady("OperandNotReady", "Progressing"),
 		},
-		"an operand just written is not Ready": {
+		"an operand that was just updated is not ready": {
 			nodes: 3, change: func(e *env) { e.applied["device-plugin"] = ApplyResult{Wrote: true} },
 			want: notReady("OperandNotReady", "Progressing"), message: "device-plugin: its objects were just updated",
 		},
-		"a DaemonSet that is not there yet": {
+		"a missing DaemonSet": {
 			nodes: 1, change: func(e *env) { delete(e.snapshot.DaemonSets, "device-plugin") },
 			want: notReady("OperandNotReady", "Progressing"), message: "device-plugin: its DaemonSets are being created",
 		},
-		"0 of 0 is no success where 3 are expected": {
+		"0 of 0 scheduled pods are not ready where 3 are expected": {
 			nodes: 3, change: func(e *env) { e.snapshot.DaemonSets["driver"].Status.DesiredNumberScheduled = 0 },
 			want:    notReady("OperandNotReady", "Progressing"),
 			message: "driver: scheduled on 0 of 3 nodes",
 		},
-		"excluded nodes hold up nothing": {
+		"excluded nodes do not count": {
 			nodes: 3, change: func(e *env) {
 				e.setLabel(0, "nvidia.com/gpu.deploy.operands", "false")
 				e.snapshot.Pods["node-00000"] = nil
 			},
 			want: isReady("Reconciled"), message: "2 of 2 GPU nodes are ready",
 		},
-		"no node is to have operands": {
+		"all nodes are excluded": {
 			nodes: 1, change: func(e *env) { e.setLabel(0, "nvidia.com/gpu.deploy.operands", "false") },
 			want: isReady("Excluded"), message: "all 1 GPU nodes are excluded by label nvidia.com/gpu.deploy.operands",
 		},
 		"a node whose operating system has changed": {
 			nodes: 1, change: func(e *env) { e.setLabel(0, "feature.node.kubernetes.io/system-os_release.VERSION_ID", "26.04") },
-			want: notReady("UpgradePending", "Progressing"), message: "1 of 1 GPU nodes have an outdated driver: see status.nodes",
+			want:    notReady("UpgradePending", "Progressing"),
+			message: "1 of 1 GPU nodes have an outdated driver: see status.nodes",
 		},
-		"a disabled operand holds up nothing": {
+		"a disabled operand does not count": {
 			nodes: 3, change: func(e *env) { e.spec.Driver = &v1.DriverSpec{Enabled: new(false)} }, want: isReady("Reconciled"),
 		},
 	}
@@ -201,7 +216,7 @@ func TestPolicyConditions(t *testing.T) {
 	}
 }
 
-// What GPUs can be used without has a condition of its own, and holds up nothing.
+// Auxiliary operands have a condition of their own and do not change Ready.
 func TestAuxiliaryConditions(t *testing.T) {
 	const exporter = "dcgm-exporter"
 	tests := map[string]struct {
@@ -211,42 +226,71 @@ func TestAuxiliaryConditions(t *testing.T) {
 		// message is that of AuxiliaryReady.
 		message string
 	}{
-		"all works":         {nodes: 2, want: map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "True Reconciled"}},
-		"no node has a GPU": {want: map[string]string{"Ready": "True NoGPUNodes", "AuxiliaryReady": "True NoGPUNodes"}, change: func(e *env) { e.snapshot.AnyDiscovered = true }},
+		"all works": {
+			nodes: 2,
+			want:  map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "True Reconciled"},
+		},
+		"no node has a GPU": {
+			want:   map[string]string{"Ready": "True NoGPUNodes", "AuxiliaryReady": "True NoGPUNodes"},
+			change: func(e *env) { e.snapshot.AnyDiscovered = true },
+		},
 		"it starts": {
 			nodes: 2, change: func(e *env) { e.startPod(1, exporter) },
-			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False OperandNotReady", "Progressing": "True OperandNotReady"},
+			want: map[string]string{
+				"Ready":          "True Reconciled",
+				"AuxiliaryReady": "False OperandNotReady",
+				"Progressing":    "True OperandNotReady",
+			},
 			message: "dcgm-exporter: ready on 1/2 nodes: node-00001 (container main is not ready yet)",
 		},
 		"it fails": {
 			nodes: 2, change: func(e *env) { e.failPod(1, exporter, "boom") },
-			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False OperandFailed", "Degraded": "True OperandFailed"},
-			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): last output on node-00001: boom",
+			want: map[string]string{
+				"Ready":          "True Reconciled",
+				"AuxiliaryReady": "False OperandFailed",
+				"Degraded":       "True OperandFailed",
+			},
+			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): " +
+				"last output on node-00001: boom",
 		},
-		"it fails, and what GPUs need starts": {
+		"it fails, and an essential operand starts": {
 			nodes: 2, change: func(e *env) { e.failPod(1, exporter, "boom"); e.startPod(0, "driver") },
 			want: map[string]string{
 				"Ready": "False OperandNotReady", "AuxiliaryReady": "False OperandFailed",
 				"Progressing": "True OperandNotReady", "Degraded": "True OperandFailed",
 			},
-			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): last output on node-00001: boom",
+			message: "dcgm-exporter: fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): " +
+				"last output on node-00001: boom",
 		},
 		"it has just been changed": {
 			nodes: 1, change: func(e *env) { e.applied[exporter] = ApplyResult{Wrote: true} },
-			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False OperandNotReady", "Progressing": "True OperandNotReady"},
+			want: map[string]string{
+				"Ready":          "True Reconciled",
+				"AuxiliaryReady": "False OperandNotReady",
+				"Progressing":    "True OperandNotReady",
+			},
 			message: "dcgm-exporter: its objects were just updated",
 		},
-		"it is outdated, and nobody replaces its pod": {
+		"it is outdated, with update strategy OnDelete": {
 			nodes: 1, change: func(e *env) {
 				e.snapshot.DaemonSets[exporter].Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType
 				e.snapshot.DaemonSets[exporter].Annotations["nvidia.com/gpu-operator.template-digest"] = "other"
 			},
-			want:    map[string]string{"Ready": "True Reconciled", "AuxiliaryReady": "False UpgradePending", "Progressing": "True UpgradePending"},
-			message: "dcgm-exporter: outdated on 1 of 1 nodes: node-00000 (UpgradePending); delete its pod on a node to update it there",
+			want: map[string]string{
+				"Ready":          "True Reconciled",
+				"AuxiliaryReady": "False UpgradePending",
+				"Progressing":    "True UpgradePending",
+			},
+			message: "dcgm-exporter: outdated on 1 of 1 nodes: node-00000 (UpgradePending); " +
+				"delete its pod on a node to update it there",
 		},
 		"it cannot be applied": {
 			nodes: 1, change: func(e *env) { e.applied[exporter] = ApplyResult{Err: apply.ErrConflict} },
-			want:    map[string]string{"Ready": "False Conflict", "AuxiliaryReady": "False Conflict", "Degraded": "True Conflict"},
+			want: map[string]string{
+				"Ready":          "False Conflict",
+				"AuxiliaryReady": "False Conflict",
+				"Degraded":       "True Conflict",
+			},
 			message: "dcgm-exporter: " + apply.ErrConflict.Error(),
 		},
 	}
@@ -263,13 +307,14 @@ func TestAuxiliaryConditions(t *testing.T) {
 				}
 			}
 			got := conditions(status)
-			got["AuxiliaryReady"] = string(condition(status, "AuxiliaryReady").Status) + " " + condition(status, "AuxiliaryReady").Reason
+			auxiliary := condition(status, "AuxiliaryReady")
+			got["AuxiliaryReady"] = string(auxiliary.Status) + " " + auxiliary.Reason
 			delete(got, "Error")
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if got := condition(status, "AuxiliaryReady").Message; got != test.message {
-				t.Errorf("message\n %q, want\n %q", got, test.message)
+			if auxiliary.Message != test.message {
+				t.Errorf("message\n %q, want\n %q", auxiliary.Message, test.message)
 			}
 			if isReady := status.State == v1.StateReady; isReady != strings.HasPrefix(test.want["Ready"], "True") {
 				t.Errorf("state %s", status.State)
@@ -286,12 +331,14 @@ func TestFailedPassKeepsNodesAndOperands(t *testing.T) {
 		[]any{after.Nodes, after.Operands, after.NodeSummary, after.Pools}); diff != "" {
 		t.Errorf("-before +after:\n%s", diff)
 	}
-	if c := ready(after); c.Status != metav1.ConditionFalse || c.Reason != "ReconcileFailed" || c.Message != "listing nodes: timeout" || after.State != v1.StateNotReady {
+	if c := ready(after); c.Status != metav1.ConditionFalse || c.Reason != "ReconcileFailed" ||
+		c.Message != "listing nodes: timeout" ||
+		after.State != v1.StateNotReady {
 		t.Errorf("state %s, condition %+v", after.State, c)
 	}
 }
 
-// A pass whose decisions not all nodes are assessed by yet leaves the verdict as it is, and reports how far they are.
+// While nodes are not assessed by the decisions of the pass, the status only reports how many.
 func TestUnassessedNodes(t *testing.T) {
 	waiting := func(before v1.ClusterPolicyStatus, err error) v1.ClusterPolicyStatus {
 		e := newEnv(t, 3)
@@ -304,9 +351,11 @@ func TestUnassessedNodes(t *testing.T) {
 		g := NewWithT(t)
 		before := newEnv(t, 3).status()
 		after := waiting(before, nil)
-		g.Expect(condition(after, v1.ConditionProgressing)).To(And(HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "Assessing"),
-			HaveField("Message", "2 of 3 GPU nodes are not assessed yet")))
-		g.Expect(after.ObservedGeneration).To(Equal(int64(7)), "the spec as it is now is not observed yet")
+		g.Expect(condition(after, v1.ConditionProgressing)).To(And(
+			HaveField("Status", metav1.ConditionTrue), HaveField("Reason", "Assessing"),
+			HaveField("Message", "2 of 3 GPU nodes are not assessed yet"),
+		))
+		g.Expect(after.ObservedGeneration).To(Equal(int64(7)), "the current spec is not observed yet")
 		after.Conditions, before.Conditions = nil, nil
 		g.Expect(after).To(Equal(before))
 	})
@@ -328,7 +377,7 @@ func TestUnassessedNodes(t *testing.T) {
 	})
 }
 
-// Nodes that cannot be written are reported with the first error, before what fails on nodes.
+// Nodes that cannot be updated are reported with the first error, before failing nodes.
 func TestNodeWriteErrors(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnv(t, 3)
@@ -338,19 +387,24 @@ func TestNodeWriteErrors(t *testing.T) {
 		in.Fleet.Nodes[i].WriteError = "patching labels of node " + in.Fleet.Nodes[i].Facts.Name + ": forbidden"
 	}
 	status := Compute(newPolicy(e.spec), in)
-	g.Expect(conditions(status)).To(And(HaveKeyWithValue("Ready", "False ReconcileFailed"), HaveKeyWithValue("Degraded", "True ReconcileFailed")))
-	g.Expect(ready(status).Message).To(Equal("2 of 3 GPU nodes cannot be updated: patching labels of node node-00000: forbidden"))
+	g.Expect(conditions(status)).To(And(
+		HaveKeyWithValue("Ready", "False ReconcileFailed"), HaveKeyWithValue("Degraded", "True ReconcileFailed"),
+	))
+	g.Expect(ready(status).Message).To(Equal(
+		"2 of 3 GPU nodes cannot be updated: patching labels of node node-00000: forbidden"))
 }
 
-// A node whose verdict changes by time alone is assessed again at the first of these times.
+// A node whose assessment changes with time is assessed again at the first of these times.
 func TestAssessmentUntil(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnv(t, 1)
-	g.Expect(e.input().Fleet.Nodes[0].Latest.Until).To(BeZero(), "all works")
+	g.Expect(e.input().Fleet.Nodes[0].Latest.Until).To(BeZero(), "all ready")
 	for name, ago := range map[operand.Name]time.Duration{"driver": 20 * time.Second, "dcgm-exporter": 50 * time.Second} {
 		e.pod(0, name).Status.ContainerStatuses = []corev1.ContainerStatus{{
 			Name: "main", Ready: true,
-			State:                corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-ago))}},
+			State: corev1.ContainerState{
+				Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(now.Add(-ago))},
+			},
 			LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}},
 		}}
 	}
@@ -369,7 +423,14 @@ func TestOperandStates(t *testing.T) {
 		"without pods": {name: "runtime-classes", want: v1.OperandStatus{State: v1.OperandReady}},
 		"starts on a node": {
 			name: "device-plugin", change: func(e *env) { e.startPod(0, "device-plugin") },
-			want: v1.OperandStatus{State: v1.OperandProgressing, Desired: 3, Ready: 2, Version: "v0.20.0", Reason: "OperandNotReady", Message: "ready on 2/3 nodes"},
+			want: v1.OperandStatus{
+				State:   v1.OperandProgressing,
+				Desired: 3,
+				Ready:   2,
+				Version: "v0.20.0",
+				Reason:  "OperandNotReady",
+				Message: "ready on 2/3 nodes",
+			},
 		},
 		"fails on nodes": {
 			name: "device-plugin", change: func(e *env) { e.failPod(2, "device-plugin", ""); e.failPod(0, "device-plugin", "") },
@@ -380,16 +441,20 @@ func TestOperandStates(t *testing.T) {
 		},
 		"is disabled": {
 			name: "device-plugin", change: func(e *env) { e.spec.DevicePlugin = &v1.DevicePluginSpec{Enabled: new(false)} },
-			want: v1.OperandStatus{State: v1.OperandDisabled, Reason: "DisabledBySpec", Message: "spec.devicePlugin.enabled is false"},
+			want: v1.OperandStatus{
+				State:   v1.OperandDisabled,
+				Reason:  "DisabledBySpec",
+				Message: "spec.devicePlugin.enabled is false",
+			},
 		},
-		"is kept off a node": {
+		"is excluded from a node": {
 			name: "device-plugin", change: func(e *env) {
 				e.setLabel(0, "nvidia.com/gpu.deploy.device-plugin", "false")
 				e.snapshot.DaemonSets["device-plugin"].Status.DesiredNumberScheduled = 2
 			},
 			want: v1.OperandStatus{State: v1.OperandReady, Desired: 2, Ready: 2, Version: "v0.20.0"},
 		},
-		"is off for want of its fence": {
+		"is off without its admission policy": {
 			name: "node-discovery", change: func(e *env) { e.removeAdmissionPolicies() },
 			want: v1.OperandStatus{State: v1.OperandDisabled, Reason: "AdmissionPolicyMissing", Message: admissionPolicyMissing},
 		},
@@ -407,7 +472,14 @@ func TestOperandStates(t *testing.T) {
 				e.snapshot.DaemonSets["device-plugin"].Status.UpdatedNumberScheduled = 1
 				e.pod(2, "device-plugin").Annotations[templateDigest] = "before"
 			},
-			want: v1.OperandStatus{State: v1.OperandProgressing, Desired: 3, Ready: 3, Version: "v0.20.0", Reason: "RollingOut", Message: "updated on 1 of 3 nodes"},
+			want: v1.OperandStatus{
+				State:   v1.OperandProgressing,
+				Desired: 3,
+				Ready:   3,
+				Version: "v0.20.0",
+				Reason:  "RollingOut",
+				Message: "updated on 1 of 3 nodes",
+			},
 		},
 	}
 	for name, test := range tests {
@@ -457,7 +529,16 @@ func TestNodesAreSortedWorstFirst(t *testing.T) {
 	if diff := cmp.Diff(want, status.Nodes); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	summary := &v1.NodeSummary{Total: 4, Ready: 2, Progressing: 1, Degraded: 1, Upgrading: 1, Excluded: 1, Listed: 5, ReadyOfTotal: "2/4"}
+	summary := &v1.NodeSummary{
+		Total:        4,
+		Ready:        2,
+		Progressing:  1,
+		Degraded:     1,
+		Upgrading:    1,
+		Excluded:     1,
+		Listed:       5,
+		ReadyOfTotal: "2/4",
+	}
 	if diff := cmp.Diff(summary, status.NodeSummary); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -487,15 +568,15 @@ func TestStatusSizeIsBounded(t *testing.T) {
 	}
 }
 
-// TestStatusSizeWhenAllNodesFail: every operand of every node fails with the longest message.
+// Every operand of every node fails with the longest message.
 func TestStatusSizeWhenAllNodesFail(t *testing.T) {
 	for name, test := range map[string]struct {
 		length, listed int
 		message        string
 	}{
-		"names as long as the label of a host": {length: 63, message: "a ", listed: 100},
-		"the longest names":                    {length: 253, message: "a ", listed: 75},
-		"what JSON escapes":                    {length: 63, message: "<\x00", listed: 55},
+		"names of 63 characters":       {length: 63, message: "a ", listed: 100},
+		"the longest names":            {length: 253, message: "a ", listed: 75},
+		"characters that JSON escapes": {length: 63, message: "<\x00", listed: 55},
 	} {
 		t.Run(name, func(t *testing.T) { brokenFleet(t, test.length, test.message, test.listed) })
 	}
@@ -548,12 +629,17 @@ func TestNodeMessageIsKeptForTheSameCause(t *testing.T) {
 	}
 	e.failPod(0, "driver", "")
 	if got := e.status(second).Nodes[0].Message; got != first.Nodes[0].Message {
-		t.Errorf("an attempt that says nothing takes the reason away: %q", got)
+		t.Errorf("an attempt without output removes the detail: %q", got)
 	}
 	tests := map[string]func(*env){
-		"it comes from another operand": func(e *env) { e.startPod(0, "driver"); e.failPod(0, "container-toolkit", "attempt 3") },
+		"it comes from another operand": func(e *env) {
+			e.startPod(0, "driver")
+			e.failPod(0, "container-toolkit", "attempt 3")
+		},
 		"it is another reason": func(e *env) {
-			e.pod(0, "driver").Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}
+			e.pod(0, "driver").Status.ContainerStatuses[0].State = corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"},
+			}
 		},
 		"the node works": func(e *env) { e.pod(0, "driver").Status.Conditions[1].Status = corev1.ConditionTrue },
 	}
@@ -589,12 +675,21 @@ func TestNodeMessageIsTruncated(t *testing.T) {
 }
 
 func TestIgnored(t *testing.T) {
-	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "second", Generation: 3}, Status: newEnv(t, 3).status()}
+	policy := &v1.ClusterPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "second", Generation: 3},
+		Status:     newEnv(t, 3).status(),
+	}
 	status := Ignored(policy, namespace, "first")
-	if status.State != v1.StateIgnored || status.ObservedGeneration != 3 || len(status.Nodes)+len(status.Operands) != 0 || status.NodeSummary != nil {
+	if status.State != v1.StateIgnored || status.ObservedGeneration != 3 || len(status.Nodes)+len(status.Operands) != 0 ||
+		status.NodeSummary != nil {
 		t.Errorf("got %+v", status)
 	}
-	want := map[string]string{"Ready": "False Ignored", "Progressing": "False None", "Degraded": "False None", "Error": "True Ignored"}
+	want := map[string]string{
+		"Ready":       "False Ignored",
+		"Progressing": "False None",
+		"Degraded":    "False None",
+		"Error":       "True Ignored",
+	}
 	if diff := cmp.Diff(want, conditions(status)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
@@ -608,7 +703,7 @@ func TestInputFailed(t *testing.T) {
 	e.applied["driver"] = ApplyResult{Err: fmt.Errorf("x %w", apply.ErrConflict)}
 	e.applied["device-plugin"] = ApplyResult{Err: fmt.Errorf("%w: y", ErrPrerequisite)}
 	if e.input().Failed() {
-		t.Error("what others own counts as a failed call")
+		t.Error("a conflict counts as a failed call")
 	}
 	e.applied["operator-validator"] = ApplyResult{Err: errors.New("timeout")}
 	if !e.input().Failed() {
@@ -617,6 +712,6 @@ func TestInputFailed(t *testing.T) {
 	delete(e.applied, "operator-validator")
 	e.err = errors.New("pruning failed")
 	if !e.input().Failed() {
-		t.Error("a failed call beside the operands does not count")
+		t.Error("a failed call outside the operands does not count")
 	}
 }

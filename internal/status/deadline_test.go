@@ -14,8 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 )
 
-// TestDeadlines: what is on its way to a stage for longer than that may take is degraded, with the culprit, and
-// comes to be so by time alone.
+// A node that exceeds the deadline of a stage is degraded, without another event. The status names the operand.
 func TestDeadlines(t *testing.T) {
 	noGPU := func(e *env) { e.snapshot.Nodes[0].Object.Status.Allocatable = nil }
 	tests := map[string]struct {
@@ -23,7 +22,7 @@ func TestDeadlines(t *testing.T) {
 		change func(*env)
 		// want is the first node of status, as stage, operand, reason and message; ready if it is.
 		want v1.NodeStatus
-		// left is after how long the next look is due; 0 for never.
+		// left is after how long the node is assessed again; 0 for never.
 		left time.Duration
 		// operand that is degraded, if one is.
 		operand string
@@ -34,32 +33,57 @@ func TestDeadlines(t *testing.T) {
 		},
 		"a driver in time": {
 			change: func(e *env) { e.startPod(0, "driver"); e.setGPUReady(0, corev1.ConditionFalse, 29*time.Minute) },
-			want:   v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "container main is not ready yet"},
-			left:   time.Minute,
+			want: v1.NodeStatus{
+				Stage:   v1.StageDriver,
+				Operand: "driver",
+				Reason:  "Starting",
+				Message: "container main is not ready yet",
+			},
+			left: time.Minute,
 		},
 		"a driver that takes too long": {
-			change:  func(e *env) { e.startPod(0, "driver"); e.setGPUReady(0, corev1.ConditionFalse, 30*time.Minute) },
-			want:    v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "for more than 30m: container main is not ready yet"},
+			change: func(e *env) { e.startPod(0, "driver"); e.setGPUReady(0, corev1.ConditionFalse, 30*time.Minute) },
+			want: v1.NodeStatus{
+				Stage:   v1.StageDriver,
+				Operand: "driver",
+				Reason:  "Starting",
+				Message: "for more than 30m: container main is not ready yet",
+			},
 			operand: "driver",
 		},
 		"a driver that has another deadline": {
-			spec:    v1.DeadlinesSpec{Driver: "90s"},
-			change:  func(e *env) { e.startPod(0, "driver"); e.setGPUReady(0, corev1.ConditionFalse, 2*time.Minute) },
-			want:    v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "for more than 1m30s: container main is not ready yet"},
+			spec:   v1.DeadlinesSpec{Driver: "90s"},
+			change: func(e *env) { e.startPod(0, "driver"); e.setGPUReady(0, corev1.ConditionFalse, 2*time.Minute) },
+			want: v1.NodeStatus{
+				Stage:   v1.StageDriver,
+				Operand: "driver",
+				Reason:  "Starting",
+				Message: "for more than 1m30s: container main is not ready yet",
+			},
 			operand: "driver",
 		},
 		"a driver that has none": {
 			spec:   v1.DeadlinesSpec{Driver: "0s"},
 			change: func(e *env) { e.startPod(0, "driver"); e.setGPUReady(0, corev1.ConditionFalse, 1000*time.Hour) },
-			want:   v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "container main is not ready yet"},
+			want: v1.NodeStatus{
+				Stage:   v1.StageDriver,
+				Operand: "driver",
+				Reason:  "Starting",
+				Message: "container main is not ready yet",
+			},
 		},
-		"a stage begins when the one below is reached": {
+		"a stage begins when the previous one is reached": {
 			change: func(e *env) {
 				e.startPod(0, "container-toolkit")
 				e.setPodReadySince("driver", 4*time.Minute)
 				e.setGPUReady(0, corev1.ConditionFalse, 25*time.Minute)
 			},
-			want: v1.NodeStatus{Stage: v1.StageToolkit, Operand: "container-toolkit", Reason: "Starting", Message: "container main is not ready yet"},
+			want: v1.NodeStatus{
+				Stage:   v1.StageToolkit,
+				Operand: "container-toolkit",
+				Reason:  "Starting",
+				Message: "container main is not ready yet",
+			},
 			left: 6 * time.Minute,
 		},
 		"a stage that takes too long": {
@@ -68,7 +92,12 @@ func TestDeadlines(t *testing.T) {
 				e.setPodReadySince("driver", 11*time.Minute)
 				e.setGPUReady(0, corev1.ConditionFalse, 25*time.Minute)
 			},
-			want:    v1.NodeStatus{Stage: v1.StageToolkit, Operand: "container-toolkit", Reason: "Starting", Message: "for more than 10m: container main is not ready yet"},
+			want: v1.NodeStatus{
+				Stage:   v1.StageToolkit,
+				Operand: "container-toolkit",
+				Reason:  "Starting",
+				Message: "for more than 10m: container main is not ready yet",
+			},
 			operand: "container-toolkit",
 		},
 		"what was ready before the node was not": {
@@ -77,7 +106,12 @@ func TestDeadlines(t *testing.T) {
 				e.setPodReadySince("driver", 99*time.Hour)
 				e.setGPUReady(0, corev1.ConditionFalse, 3*time.Minute)
 			},
-			want: v1.NodeStatus{Stage: v1.StageToolkit, Operand: "container-toolkit", Reason: "Starting", Message: "container main is not ready yet"},
+			want: v1.NodeStatus{
+				Stage:   v1.StageToolkit,
+				Operand: "container-toolkit",
+				Reason:  "Starting",
+				Message: "container main is not ready yet",
+			},
 			left: 7 * time.Minute,
 		},
 		"GPUs that cannot be allocated": {
@@ -86,43 +120,76 @@ func TestDeadlines(t *testing.T) {
 				e.setPodReadySince("device-plugin", 5*time.Minute)
 				e.setGPUReady(0, corev1.ConditionFalse, 25*time.Minute)
 			},
-			want:    v1.NodeStatus{Stage: v1.StageAllocatable, Operand: "device-plugin", Reason: "NotAllocatable", Message: "for more than 5m: the kubelet advertises no GPU that can be allocated"},
+			want: v1.NodeStatus{
+				Stage:   v1.StageAllocatable,
+				Operand: "device-plugin",
+				Reason:  "NotAllocatable",
+				Message: "for more than 5m: the kubelet advertises no GPU that can be allocated",
+			},
 			operand: "device-plugin",
 		},
-		"GPUs that may still come": {
+		"GPUs that are not allocatable yet": {
 			change: func(e *env) {
 				noGPU(e)
 				e.setPodReadySince("device-plugin", 4*time.Minute)
 				e.setGPUReady(0, corev1.ConditionFalse, 25*time.Minute)
 			},
-			want: v1.NodeStatus{Stage: v1.StageAllocatable, Operand: "device-plugin", Reason: "NotAllocatable", Message: "the kubelet advertises no GPU that can be allocated"},
+			want: v1.NodeStatus{
+				Stage:   v1.StageAllocatable,
+				Operand: "device-plugin",
+				Reason:  "NotAllocatable",
+				Message: "the kubelet advertises no GPU that can be allocated",
+			},
 			left: time.Minute,
 		},
 		"a kubelet that is not ready": {
 			change: func(e *env) {
-				e.snapshot.Nodes[0].Object.Status.Conditions[0] = corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady"}
+				e.snapshot.Nodes[0].Object.Status.Conditions[0] = corev1.NodeCondition{
+					Type:   corev1.NodeReady,
+					Status: corev1.ConditionFalse,
+					Reason: "KubeletNotReady",
+				}
 				e.setGPUReady(0, corev1.ConditionFalse, 10*time.Minute)
 			},
-			want: v1.NodeStatus{Stage: v1.StageDiscovered, Reason: "NodeNotReady", Message: "for more than 10m: the node is not ready: KubeletNotReady"},
+			want: v1.NodeStatus{
+				Stage:   v1.StageDiscovered,
+				Reason:  "NodeNotReady",
+				Message: "for more than 10m: the node is not ready: KubeletNotReady",
+			},
 		},
-		"a node that has only now lost its readiness": {
+		"a node that has just become not ready": {
 			change: func(e *env) { e.startPod(0, "driver"); e.setGPUReady(0, corev1.ConditionTrue, 99*time.Hour) },
-			want:   v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "container main is not ready yet"},
-			left:   30 * time.Minute,
+			want: v1.NodeStatus{
+				Stage:   v1.StageDriver,
+				Operand: "driver",
+				Reason:  "Starting",
+				Message: "container main is not ready yet",
+			},
+			left: 30 * time.Minute,
 		},
-		"a node that nobody has told of": {
+		"a node without the condition GPUReady": {
 			change: func(e *env) { e.startPod(0, "driver") },
-			want:   v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "Starting", Message: "container main is not ready yet"},
-			left:   30 * time.Minute,
+			want: v1.NodeStatus{
+				Stage:   v1.StageDriver,
+				Operand: "driver",
+				Reason:  "Starting",
+				Message: "container main is not ready yet",
+			},
+			left: 30 * time.Minute,
 		},
 		"a node that is paused": {
 			change: func(e *env) {
 				e.setLabel(0, "nvidia.com/gpu.deploy.driver", "paused-for-driver-upgrade")
 				e.setGPUReady(0, corev1.ConditionFalse, 99*time.Hour)
 			},
-			want: v1.NodeStatus{Stage: v1.StageDriver, Operand: "driver", Reason: "OperandPaused", Message: `label nvidia.com/gpu.deploy.driver is "paused-for-driver-upgrade"`},
+			want: v1.NodeStatus{
+				Stage:   v1.StageDriver,
+				Operand: "driver",
+				Reason:  "OperandPaused",
+				Message: `label nvidia.com/gpu.deploy.driver is "paused-for-driver-upgrade"`,
+			},
 		},
-		"an operand beside the ladder": {
+		"an operand without a stage": {
 			change: func(e *env) {
 				e.startPod(0, "gpu-feature-discovery")
 				e.setPodReadySince("gpu-feature-discovery", 15*time.Minute)
@@ -131,7 +198,7 @@ func TestDeadlines(t *testing.T) {
 			want:    v1.NodeStatus{Ready: true, Stage: v1.StageValidated},
 			operand: "gpu-feature-discovery",
 		},
-		"an operand beside the ladder, in time": {
+		"an operand without a stage, in time": {
 			change: func(e *env) {
 				e.startPod(0, "gpu-feature-discovery")
 				e.setPodReadySince("gpu-feature-discovery", 99*time.Hour)
@@ -172,7 +239,7 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// TestMissingPods: a pod that a node lacks has its cause, and the DaemonSet that would place it.
+// A missing pod is reported with the cause and the DaemonSet.
 func TestMissingPods(t *testing.T) {
 	taint := corev1.Taint{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoSchedule}
 	quota := map[string]assess.CreateFailure{"driver": {Reason: v1.ReasonQuotaExceeded, Message: "exceeded quota: small"}}
@@ -184,22 +251,33 @@ func TestMissingPods(t *testing.T) {
 		degraded bool
 		operand  string
 	}{
-		"not made yet": {reason: "PodMissing", message: "DaemonSet driver has made no pod for the node yet", operand: "ready on 1/2 nodes"},
+		"not made yet": {
+			reason:  "PodMissing",
+			message: "DaemonSet driver has made no pod for the node yet",
+			operand: "ready on 1/2 nodes",
+		},
 		"kept off by a taint": {
 			change: func(e *env) {
 				e.snapshot.Nodes[0].Object.Spec.Taints = []corev1.Taint{taint}
 				e.snapshot.DaemonSets["driver"].Status.DesiredNumberScheduled = 1
 			},
-			reason: "UntoleratedTaint", message: "taint team=ml:NoSchedule is not tolerated by DaemonSet driver, which would place a pod: see spec.daemonsets.tolerations",
+			reason: "UntoleratedTaint",
+			message: "taint team=ml:NoSchedule is not tolerated by DaemonSet driver, which would place a pod: " +
+				"see spec.daemonsets.tolerations",
 			operand: "not scheduled on 1 of 2 nodes: node-00000 (UntoleratedTaint)",
 		},
 		"refused by a quota": {
-			failures: quota, reason: "QuotaExceeded", message: "DaemonSet driver cannot create its pod: exceeded quota: small", degraded: true,
-			operand: "fails on 1 of 2 nodes: node-00000 (QuotaExceeded)",
+			failures: quota,
+			reason:   "QuotaExceeded",
+			message:  "DaemonSet driver cannot create its pod: exceeded quota: small",
+			degraded: true,
+			operand:  "fails on 1 of 2 nodes: node-00000 (QuotaExceeded)",
 		},
 		"kept off by a taint, where a quota refuses others": {
 			failures: quota, change: func(e *env) { e.snapshot.Nodes[0].Object.Spec.Taints = []corev1.Taint{taint} },
-			reason: "UntoleratedTaint", message: "taint team=ml:NoSchedule is not tolerated by DaemonSet driver, which would place a pod: see spec.daemonsets.tolerations",
+			reason: "UntoleratedTaint",
+			message: "taint team=ml:NoSchedule is not tolerated by DaemonSet driver, which would place a pod: " +
+				"see spec.daemonsets.tolerations",
 			operand: "ready on 1/2 nodes",
 		},
 		"a quota refuses pods of another": {
@@ -208,13 +286,17 @@ func TestMissingPods(t *testing.T) {
 		},
 		"not selected yet": {
 			change: func(e *env) {
-				e.snapshot.DaemonSets["driver"].Spec.Template.Spec.NodeSelector = map[string]string{"nvidia.com/gpu.deploy.driver": "true"}
+				e.snapshot.DaemonSets["driver"].Spec.Template.Spec.NodeSelector = map[string]string{
+					"nvidia.com/gpu.deploy.driver": "true",
+				}
 			},
 			reason: "PodMissing", message: "no DaemonSet of driver selects the node yet", operand: "ready on 1/2 nodes",
 		},
 		"without a DaemonSet": {
-			change: func(e *env) { delete(e.snapshot.DaemonSets, "driver") },
-			reason: "PodMissing", message: "there is no pod of driver on the node yet", operand: "its DaemonSets are being created",
+			change:  func(e *env) { delete(e.snapshot.DaemonSets, "driver") },
+			reason:  "PodMissing",
+			message: "there is no pod of driver on the node yet",
+			operand: "its DaemonSets are being created",
 		},
 	}
 	for name, test := range tests {
@@ -228,8 +310,10 @@ func TestMissingPods(t *testing.T) {
 			e.createFailures = test.failures
 			in := e.input()
 			status := Compute(&v1.ClusterPolicy{}, in)
-			g.Expect(status.Nodes[0]).To(And(HaveField("Name", "node-00000"), HaveField("Stage", v1.StageDriver), HaveField("Operand", "driver"),
-				HaveField("Reason", test.reason), HaveField("Message", test.message)))
+			g.Expect(status.Nodes[0]).To(And(
+				HaveField("Name", "node-00000"), HaveField("Stage", v1.StageDriver), HaveField("Operand", "driver"),
+				HaveField("Reason", test.reason), HaveField("Message", test.message),
+			))
 			g.Expect(status.Nodes[1]).To(HaveField("Ready", true))
 			state := metrics.Progressing
 			if test.degraded {

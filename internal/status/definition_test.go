@@ -18,14 +18,15 @@ func TestCRDOutdated(t *testing.T) {
 	}
 	for _, part := range []string{
 		"drops spec.a, spec.b, spec.c, spec.d, spec.e and 2 more from ClusterPolicies",
-		"kubectl -n gpus exec deploy/gpu-operator -- /gpu-operator print-crd | kubectl apply --server-side --force-conflicts -f -",
+		"kubectl -n gpus exec deploy/gpu-operator -- /gpu-operator print-crd | kubectl apply --server-side " +
+			"--force-conflicts -f -",
 	} {
 		if !strings.Contains(condition.Message, part) {
-			t.Errorf("%q lacks %q", condition.Message, part)
+			t.Errorf("%q does not contain %q", condition.Message, part)
 		}
 	}
 	setCRDOutdated(&status, nil, "gpus")
 	if len(status.Conditions) != 0 {
-		t.Errorf("cured, and still %v", status.Conditions)
+		t.Errorf("no field is missing, and the conditions are %v", status.Conditions)
 	}
 }

@@ -31,7 +31,7 @@ const (
 	namespace      = "gpu-operator"
 )
 
-// snapshot is what a env has, before it is assessed.
+// snapshot has the objects of an env.
 type snapshot struct {
 	Nodes         []testNode
 	Pods          map[string]assess.Pods
@@ -40,26 +40,26 @@ type snapshot struct {
 	Undiscovered  map[string]bool
 }
 
-// machine is a node with its facts.
+// testNode is a node with its facts.
 type testNode struct {
 	Facts  nodeinfo.Facts
 	Object *corev1.Node
 }
 
-// env is a cluster, built up as the cases need it.
+// env is a cluster that the test cases change.
 type env struct {
 	t         testing.TB
 	spec      v1.ClusterPolicySpec
 	snapshot  snapshot
 	catalogue operand.Catalogue
 	applied   map[operand.Name]ApplyResult
-	// contents are nil where nobody has looked for what others make.
+	// contents of the referenced objects; nil if they were not read.
 	contents       map[operand.Reference]operand.Content
 	createFailures map[string]assess.CreateFailure
 	err            error
 }
 
-// newEnv is a cluster of GPU nodes on which everything works.
+// newEnv returns a cluster of GPU nodes on which all operands are ready.
 func newEnv(tb testing.TB, nodes int) *env {
 	tb.Helper()
 	catalogue, err := operands.Catalogue()
@@ -68,14 +68,20 @@ func newEnv(tb testing.TB, nodes int) *env {
 	}
 	e := &env{
 		t: tb, catalogue: catalogue, applied: map[operand.Name]ApplyResult{},
-		snapshot: snapshot{Pods: map[string]assess.Pods{}, DaemonSets: map[string]*appsv1.DaemonSet{}, AnyDiscovered: nodes > 0},
+		snapshot: snapshot{
+			Pods:          map[string]assess.Pods{},
+			DaemonSets:    map[string]*appsv1.DaemonSet{},
+			AnyDiscovered: nodes > 0,
+		},
 	}
 	for _, o := range catalogue {
 		if len(o.Workloads) == 0 {
 			continue
 		}
 		ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{
-			Name: string(o.Name), Labels: map[string]string{operandLabel: string(o.Name)}, Annotations: map[string]string{templateDigest: "now"},
+			Name:        string(o.Name),
+			Labels:      map[string]string{operandLabel: string(o.Name)},
+			Annotations: map[string]string{templateDigest: "now"},
 		}}
 		ds.Spec.UpdateStrategy.Type = appsv1.RollingUpdateDaemonSetStrategyType
 		if o.UpdatesOnDelete {
@@ -96,7 +102,8 @@ func (e *env) addNode(name string) {
 	object := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
 			"feature.node.kubernetes.io/pci-10de.present": "true", "feature.node.kubernetes.io/system-os_release.ID": "ubuntu",
-			"feature.node.kubernetes.io/system-os_release.VERSION_ID": "24.04", "nvidia.com/gpu-operator.pool": "ubuntu24.04-amd64",
+			"feature.node.kubernetes.io/system-os_release.VERSION_ID": "24.04",
+			"nvidia.com/gpu-operator.pool":                            "ubuntu24.04-amd64",
 		}},
 		Status: corev1.NodeStatus{
 			NodeInfo:    corev1.NodeSystemInfo{Architecture: "amd64", ContainerRuntimeVersion: "containerd://2.2.1"},
@@ -119,13 +126,13 @@ func (e *env) addNode(name string) {
 	}
 }
 
-// relabel changes the labels of a node.
+// setLabel sets a label of a node.
 func (e *env) setLabel(i int, key, value string) {
 	e.snapshot.Nodes[i].Object.Labels[key] = value
 	e.snapshot.Nodes[i].Facts = observe.Facts(e.snapshot.Nodes[i].Object)
 }
 
-// unknown adds a node that has not been discovered, and discovery's pod there, if any.
+// addUndiscovered adds a node without discovery labels, and the pod of node discovery there, if any.
 func (e *env) addUndiscovered(pod *corev1.PodStatus) {
 	const name = "cpu-1"
 	if e.snapshot.Undiscovered == nil {
@@ -137,21 +144,25 @@ func (e *env) addUndiscovered(pod *corev1.PodStatus) {
 	}
 }
 
-// discovery is the DaemonSet of node discovery, with one pod that is ready.
+// addDiscoveryDaemonSet adds the DaemonSet of node discovery, with one ready pod.
 func (e *env) addDiscoveryDaemonSet(desired int32) {
 	e.snapshot.DaemonSets["nvidia-node-discovery"] = &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "nvidia-node-discovery", Labels: map[string]string{operandLabel: "node-discovery"}},
-		Status:     appsv1.DaemonSetStatus{DesiredNumberScheduled: desired, UpdatedNumberScheduled: desired, NumberReady: 1},
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   "nvidia-node-discovery",
+			Labels: map[string]string{operandLabel: "node-discovery"},
+		},
+		Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: desired, UpdatedNumberScheduled: desired, NumberReady: 1},
 	}
 }
 
-// admissionPolicyMissing is a cluster without the admission policies.
+// removeAdmissionPolicies removes the admission policies from the cluster.
 func (e *env) removeAdmissionPolicies() { e.contents = map[operand.Reference]operand.Content{} }
 
-const admissionPolicyMissing = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
+const admissionPolicyMissing = "node discovery is off as ValidatingAdmissionPolicyBinding " +
+	"gpu-operator-node-discovery is missing: " +
 	"apply config/admission, or let Node Feature Discovery label the nodes"
 
-// crashing is a pod of node discovery whose first look fails.
+// crashing is a pod of node discovery whose init container fails.
 var crashing = &corev1.PodStatus{
 	Phase:      corev1.PodPending,
 	Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}},
@@ -172,14 +183,17 @@ func (e *env) failPod(i int, name operand.Name, message string) {
 	pod := e.pod(i, name)
 	pod.Status.Conditions[1].Status = corev1.ConditionFalse
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: message}},
+		Name:  "main",
+		State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: message}},
 	}}
 }
 
 func (e *env) startPod(i int, name operand.Name) {
 	pod := e.pod(i, name)
 	pod.Status.Conditions[1].Status = corev1.ConditionFalse
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+	}
 }
 
 func (e *env) input() Input {
@@ -187,7 +201,12 @@ func (e *env) input() Input {
 	for _, node := range e.snapshot.Nodes {
 		facts = append(facts, node.Facts)
 	}
-	in := operand.Input{Spec: effective.Of(e.spec), Namespace: namespace, HelperImage: "example.com/gpu-operator:v1", Contents: e.contents}
+	in := operand.Input{
+		Spec:        effective.Of(e.spec),
+		Namespace:   namespace,
+		HelperImage: "example.com/gpu-operator:v1",
+		Contents:    e.contents,
+	}
 	decisions := plan.Decide(e.catalogue, in)
 	view := fleet.View{Hydrated: true, AnyDiscovered: e.snapshot.AnyDiscovered}
 	for i := range e.snapshot.Nodes {
@@ -204,7 +223,7 @@ func (e *env) input() Input {
 	}
 }
 
-// input is what a node is assessed by.
+// assessInput returns the input of the assessment of a node.
 func (e *env) assessInput(decisions *plan.Decisions, i int) assess.Input {
 	node := e.snapshot.Nodes[i]
 	in := assess.Input{
@@ -215,11 +234,17 @@ func (e *env) assessInput(decisions *plan.Decisions, i int) assess.Input {
 	return in
 }
 
-// entry is what the node controller would enter.
+// entry returns the entry that the node controller would store.
 func (e *env) entry(decisions *plan.Decisions, i int) *fleet.Entry {
 	in := e.assessInput(decisions, i)
 	found := assess.Node(in)
-	entry := &fleet.Entry{Facts: in.Plan.Facts, Basis: 1, Latest: found, NodePool: in.Plan.NodePool, DriverPool: in.Plan.Facts.Pool}
+	entry := &fleet.Entry{
+		Facts:      in.Plan.Facts,
+		Basis:      1,
+		Latest:     found,
+		NodePool:   in.Plan.NodePool,
+		DriverPool: in.Plan.Facts.Pool,
+	}
 	if entry.DriverPool == "" {
 		entry.DriverPool = in.Plan.Pool.Name
 	}
@@ -239,8 +264,8 @@ func (e *env) status(before ...v1.ClusterPolicyStatus) v1.ClusterPolicyStatus {
 	return Compute(policy, e.input())
 }
 
-// conditions are the values and reasons of the conditions of the verdict, in one text each; those of single
-// fields of the spec are no part of it, nor are those that say that all is well with what GPUs can be used without.
+// conditions returns the status and reason of each condition, without those about fields of the spec, and without
+// AuxiliaryReady if it is True.
 func conditions(status v1.ClusterPolicyStatus) map[string]string {
 	found := map[string]string{}
 	for _, c := range status.Conditions {
@@ -278,29 +303,33 @@ func operandOf(t *testing.T, status v1.ClusterPolicyStatus, name operand.Name) v
 	return v1.OperandStatus{}
 }
 
-// withValue is the conditions with another value of one of them.
+// withValue sets the value of one of the conditions.
 func withValue(conditions map[string]string, kind, value string) map[string]string {
 	conditions[kind] = value
 	return conditions
 }
 
-// said puts the condition GPUReady on a node, as it has been for so long.
+// setGPUReady sets the condition GPUReady of a node, with a transition that long ago.
 func (e *env) setGPUReady(i int, status corev1.ConditionStatus, ago time.Duration) {
-	e.snapshot.Nodes[i].Object.Status.Conditions = append(e.snapshot.Nodes[i].Object.Status.Conditions, corev1.NodeCondition{
+	node := &e.snapshot.Nodes[i].Object.Status
+	node.Conditions = append(node.Conditions, corev1.NodeCondition{
 		Type: labels.ConditionGPUReady, Status: status, LastTransitionTime: metav1.NewTime(now.Add(-ago)),
 	})
 }
 
-// readySince has a pod of the first node be ready for so long.
+// setPodReadySince sets when the condition Ready of a pod on the first node has changed.
 func (e *env) setPodReadySince(name operand.Name, ago time.Duration) {
 	e.pod(0, name).Status.Conditions[1].LastTransitionTime = metav1.NewTime(now.Add(-ago))
 }
 
-// run has the container of a pod of the first node that is ready run for a minute.
+// setRunning makes the container of a ready pod on the first node run for a minute.
 func (e *env) setRunning(name operand.Name, container string) {
 	since := metav1.NewTime(now.Add(-time.Minute))
 	pod := e.pod(0, name)
-	e.snapshot.DaemonSets[string(name)].Spec.Template.Spec.Containers = []corev1.Container{{Name: container}, {Name: "beside"}}
+	e.snapshot.DaemonSets[string(name)].Spec.Template.Spec.Containers = []corev1.Container{
+		{Name: container},
+		{Name: "other"},
+	}
 	for j := range pod.Status.Conditions {
 		if pod.Status.Conditions[j].Type == corev1.PodReady {
 			pod.Status.Conditions[j].LastTransitionTime = since
@@ -308,7 +337,7 @@ func (e *env) setRunning(name operand.Name, container string) {
 	}
 }
 
-// awaitHandler has the container runtime of the first node not know the handler of a pod's RuntimeClass.
+// withoutHandler makes the container runtime of the first node have no handler for a pod's RuntimeClass.
 func (e *env) withoutHandler(name operand.Name) {
 	pod := e.pod(0, name)
 	pod.Spec.RuntimeClassName = new("nvidia")
@@ -319,11 +348,13 @@ func (e *env) withoutHandler(name operand.Name) {
 	}
 }
 
-// made has a pod of the first node with the RuntimeClass, whose sandbox was made that long ago.
+// setSandboxCreated gives a pod on the first node the RuntimeClass, and a sandbox that was created that long ago.
 func (e *env) setSandboxCreated(name operand.Name, ago time.Duration) {
 	pod := e.pod(0, name)
 	pod.Spec.RuntimeClassName = new("nvidia")
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
-		Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Add(-ago)),
+		Type:               corev1.PodReadyToStartContainers,
+		Status:             corev1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(now.Add(-ago)),
 	})
 }

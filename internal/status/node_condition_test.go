@@ -21,9 +21,13 @@ func TestNodeCondition(t *testing.T) {
 				Message: "node-00000: stage Driver, operand driver: container main: CrashLoopBackOff, exit code 1: boom",
 			},
 		},
-		"the kubelet is silent": {
+		"the kubelet does not answer": {
 			change: func(e *env) { e.snapshot.Nodes[0].Object.Status.Conditions[0].Status = corev1.ConditionUnknown },
-			want:   corev1.NodeCondition{Status: "False", Reason: "NodeUnreachable", Message: "node-00000: stage Discovered: the kubelet does not answer"},
+			want: corev1.NodeCondition{
+				Status:  "False",
+				Reason:  "NodeUnreachable",
+				Message: "node-00000: stage Discovered: the kubelet does not answer",
+			},
 		},
 		"outdated": {
 			change: func(e *env) { e.pod(0, "driver").Annotations[templateDigest] = "before" },
@@ -32,31 +36,34 @@ func TestNodeCondition(t *testing.T) {
 				Message: "node-00000: GPUs can be used; driver is outdated: kubectl -n gpu-operator delete pod driver-node-00000",
 			},
 		},
-		"no GPU, as the plugin is kept off": {
+		"no GPU, as the device plugin is excluded": {
 			change: func(e *env) {
 				e.setLabel(0, "nvidia.com/gpu.deploy.device-plugin", "false")
 				delete(e.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotAllocatable",
-				Message: `node-00000: stage Allocatable: the kubelet advertises no GPU that can be allocated; label nvidia.com/gpu.deploy.device-plugin is "false"`,
+				Message: `node-00000: stage Allocatable: the kubelet advertises no GPU that can be allocated; label ` +
+					`nvidia.com/gpu.deploy.device-plugin is "false"`,
 			},
 		},
-		"no GPU, though the plugin runs": {
+		"no GPU, though the device plugin runs": {
 			change: func(e *env) { delete(e.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu") },
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotAllocatable",
-				Message: "node-00000: stage Allocatable, operand device-plugin: the kubelet advertises no GPU that can be allocated",
+				Message: "node-00000: stage Allocatable, operand device-plugin: " +
+					"the kubelet advertises no GPU that can be allocated",
 			},
 		},
-		"no GPU, and a container to look at": {
+		"no GPU, and a container with a log": {
 			change: func(e *env) {
 				delete(e.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
 				e.setRunning("device-plugin", "plugin")
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotAllocatable",
-				Message: "node-00000: stage Allocatable, operand device-plugin: the kubelet advertises no GPU that can be allocated: see the log of container plugin",
+				Message: "node-00000: stage Allocatable, operand device-plugin: " +
+					"the kubelet advertises no GPU that can be allocated: see the log of container plugin",
 			},
 		},
 		"the toolkit hangs": {
@@ -66,7 +73,8 @@ func TestNodeCondition(t *testing.T) {
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
-				Message: "node-00000: stage Toolkit, operand container-toolkit: container toolkit-ctr runs, but the runtime makes no pod of RuntimeClass nvidia yet",
+				Message: "node-00000: stage Toolkit, operand container-toolkit: " +
+					"container toolkit-ctr runs, but the runtime makes no pod of RuntimeClass nvidia yet",
 			},
 		},
 		"the handler works for another pod since the toolkit came up": {
@@ -77,7 +85,8 @@ func TestNodeCondition(t *testing.T) {
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
-				Message: "node-00000: stage DevicePlugin, operand device-plugin: the container runtime has not made the pod yet, with RuntimeClass nvidia",
+				Message: "node-00000: stage DevicePlugin, operand device-plugin: " +
+					"the container runtime has not made the pod yet, with RuntimeClass nvidia",
 			},
 		},
 		"it worked before the toolkit was replaced": {
@@ -88,21 +97,24 @@ func TestNodeCondition(t *testing.T) {
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "Starting",
-				Message: "node-00000: stage Toolkit, operand container-toolkit: container toolkit-ctr runs, but the runtime makes no pod of RuntimeClass nvidia yet",
+				Message: "node-00000: stage Toolkit, operand container-toolkit: " +
+					"container toolkit-ctr runs, but the runtime makes no pod of RuntimeClass nvidia yet",
 			},
 		},
 		"no pod yet": {
 			change: func(e *env) { delete(e.snapshot.Pods["node-00000"], "container-toolkit") },
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "PodMissing",
-				Message: "node-00000: stage Toolkit, operand container-toolkit: DaemonSet container-toolkit has made no pod for the node yet",
+				Message: "node-00000: stage Toolkit, operand container-toolkit: " +
+					"DaemonSet container-toolkit has made no pod for the node yet",
 			},
 		},
 		"paused": {
 			change: func(e *env) { e.setLabel(0, "nvidia.com/gpu.deploy.driver", "paused-for-driver-upgrade") },
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "OperandPaused",
-				Message: `node-00000: stage Driver, operand driver: label nvidia.com/gpu.deploy.driver is "paused-for-driver-upgrade"`,
+				Message: `node-00000: stage Driver, operand driver: label nvidia.com/gpu.deploy.driver is ` +
+					`"paused-for-driver-upgrade"`,
 			},
 		},
 		"not possible, but it runs": {
@@ -120,7 +132,8 @@ func TestNodeCondition(t *testing.T) {
 			},
 			want: corev1.NodeCondition{
 				Status: "False", Reason: "NotSupportedYet",
-				Message: `node-00000: stage Toolkit, operand container-toolkit: container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
+				Message: `node-00000: stage Toolkit, operand container-toolkit: ` +
+					`container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
 					"install the toolkit on the node and set its label nvidia.com/gpu.deploy.container-toolkit to pre-installed",
 			},
 		},

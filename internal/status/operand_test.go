@@ -8,7 +8,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// An operand without which GPUs can be used is told with the policy alone, and so with all that is known.
+// The status of a node does not report auxiliary operands, so that the operand's message has the detail.
 func TestAuxiliaryOperandMessageHasDetail(t *testing.T) {
 	const cause = "fails on 2 of 2 nodes: node-00000 (container main: CrashLoopBackOff, exit code 1), " +
 		"node-00001 (container main: CrashLoopBackOff, exit code 1)"
@@ -16,22 +16,25 @@ func TestAuxiliaryOperandMessageHasDetail(t *testing.T) {
 	e.failPod(0, "dcgm-exporter", "")
 	e.failPod(1, "dcgm-exporter", "attempt 1")
 	first := e.status()
-	if got, want := operandOf(t, first, "dcgm-exporter").Message, cause+": last output on node-00001: attempt 1"; got != want {
+	const want = cause + ": last output on node-00001: attempt 1"
+	if got := operandOf(t, first, "dcgm-exporter").Message; got != want {
 		t.Errorf("the message is %q, want %q", got, want)
 	}
 	tests := map[string]struct {
 		change func()
 		want   string
 	}{
-		"the next attempt is no news":      {change: func() { e.failPod(1, "dcgm-exporter", "attempt 2") }, want: cause + ": last output on node-00001: attempt 1"},
-		"neither is one that says nothing": {change: func() { e.failPod(1, "dcgm-exporter", "") }, want: cause + ": last output on node-00001: attempt 1"},
-		"another cause is": {
+		"the next attempt does not change it": {change: func() { e.failPod(1, "dcgm-exporter", "attempt 2") }, want: want},
+		"neither does one without output":     {change: func() { e.failPod(1, "dcgm-exporter", "") }, want: want},
+		"another cause does": {
 			change: func() { e.startPod(0, "dcgm-exporter"); e.failPod(1, "dcgm-exporter", "attempt 3") },
-			want:   "fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): last output on node-00001: attempt 3",
+			want: "fails on 1 of 2 nodes: node-00001 (container main: CrashLoopBackOff, exit code 1): " +
+				"last output on node-00001: attempt 3",
 		},
-		"nothing is left of it when it starts well": {
+		"pods that start again do": {
 			change: func() { e.startPod(0, "dcgm-exporter"); e.startPod(1, "dcgm-exporter") },
-			want:   "ready on 0/2 nodes: node-00000 (container main is not ready yet), node-00001 (container main is not ready yet)",
+			want: "ready on 0/2 nodes: node-00000 (container main is not ready yet), " +
+				"node-00001 (container main is not ready yet)",
 		},
 	}
 	for name, test := range tests {
@@ -45,7 +48,7 @@ func TestAuxiliaryOperandMessageHasDetail(t *testing.T) {
 	}
 }
 
-// Why fewer nodes run an operand than need it is said of each, and nothing is advised that does not help.
+// Each node that needs the operand and does not run it is named with the reason.
 func TestOperandNotScheduledOnAllNodes(t *testing.T) {
 	unreachable := []corev1.Taint{{Key: corev1.TaintNodeUnreachable, Effect: corev1.TaintEffectNoSchedule}}
 	silent := func(e *env, i int) {
@@ -56,11 +59,12 @@ func TestOperandNotScheduledOnAllNodes(t *testing.T) {
 		change func(*env)
 		want   string
 	}{
-		"a node is silent": {
+		"a node is unreachable": {
 			change: func(e *env) { silent(e, 1) }, want: "scheduled on 2 of 3 nodes: node-00001 (NodeUnreachable)",
 		},
-		"a node is silent, and its pod is gone": {
-			change: func(e *env) { silent(e, 1); e.snapshot.Pods["node-00001"] = nil }, want: "scheduled on 2 of 3 nodes: node-00001 (NodeUnreachable)",
+		"a node is unreachable, and its pod is deleted": {
+			change: func(e *env) { silent(e, 1); e.snapshot.Pods["node-00001"] = nil },
+			want:   "scheduled on 2 of 3 nodes: node-00001 (NodeUnreachable)",
 		},
 		"a node is tainted": {
 			change: func(e *env) {
@@ -69,11 +73,11 @@ func TestOperandNotScheduledOnAllNodes(t *testing.T) {
 			},
 			want: "not scheduled on 1 of 3 nodes: node-00002 (UntoleratedTaint)",
 		},
-		"a pod is not there yet": {
+		"a pod is missing": {
 			change: func(e *env) { delete(e.snapshot.Pods["node-00000"], "driver") },
 			want:   "scheduled on 2 of 3 nodes: node-00000 (PodMissing)",
 		},
-		"the DaemonSet controller counts otherwise": {change: func(*env) {}, want: "scheduled on 2 of 3 nodes"},
+		"the DaemonSet controller counts fewer nodes": {change: func(*env) {}, want: "scheduled on 2 of 3 nodes"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -12,12 +12,14 @@ func TestProgressMessageIsUpdated(t *testing.T) {
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	e.startPod(0, "driver")
 	e.pod(0, "driver").Status.ContainerStatuses = nil
-	e.pod(0, "driver").Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "k8s-driver-manager", State: running}}
+	e.pod(0, "driver").Status.InitContainerStatuses = []corev1.ContainerStatus{
+		{Name: "k8s-driver-manager", State: running},
+	}
 	first := e.status()
 	e.pod(0, "driver").Status.InitContainerStatuses = nil
 	e.pod(0, "driver").Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "nvidia-driver-ctr", State: running}}
 	if got := e.status(first).Nodes[0].Message; got != "container nvidia-driver-ctr is not ready yet" {
-		t.Errorf("still tells %q", got)
+		t.Errorf("the message is still %q", got)
 	}
 }
 

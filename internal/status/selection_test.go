@@ -13,35 +13,43 @@ import (
 
 var tier = v1.PlacementSpec{NodeSelector: v1.Labels{"tier": "gpu"}}
 
-// A node that is not selected for an operand is neither missing nor failing it; what keeps it off is said.
+// A node without an operand that does not select it is ready. The node's entry names the selector.
 func TestNodesThatAreNotSelected(t *testing.T) {
 	ready := func(node string) v1.NodeStatus {
 		return v1.NodeStatus{Name: node, Ready: true, Stage: v1.StageValidated, Pool: "ubuntu24.04-amd64"}
 	}
-	told := func(node v1.NodeStatus, reason, message string) v1.NodeStatus {
+	withReason := func(node v1.NodeStatus, reason, message string) v1.NodeStatus {
 		node.Reason, node.Message = reason, message
 		return node
 	}
-	excluded := told(ready("node-00000"), "NotSelected", "spec.daemonsets.nodeSelector asks for label tier=gpu")
+	excluded := withReason(ready("node-00000"), "NotSelected", "spec.daemonsets.nodeSelector asks for label tier=gpu")
 	excluded.Ready, excluded.Stage, excluded.Since = false, v1.StageDiscovered, new(metav1.NewTime(now))
 	tests := map[string]struct {
-		spec    v1.ClusterPolicySpec
-		change  func(*env)
-		want    v1.NodeStatus
-		ready   string
-		verdict string
+		spec           v1.ClusterPolicySpec
+		change         func(*env)
+		want           v1.NodeStatus
+		ready          string
+		readyCondition string
 	}{
 		"the exporter": {
 			spec:   v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: tier}},
 			change: func(e *env) { delete(e.snapshot.Pods["node-00000"], "dcgm-exporter") },
-			want:   told(ready("node-00000"), "NotSelected", "without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label tier=gpu"),
-			ready:  "2/2", verdict: "True Reconciled",
+			want: withReason(
+				ready("node-00000"),
+				"NotSelected",
+				"without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label tier=gpu",
+			),
+			ready: "2/2", readyCondition: "True Reconciled",
 		},
-		"the exporter, whose pod is still there and fails": {
+		"the exporter, whose pod still exists and fails": {
 			spec:   v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: tier}},
 			change: func(e *env) { e.failPod(0, "dcgm-exporter", "boom") },
-			want:   told(ready("node-00000"), "NotSelected", "without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label tier=gpu"),
-			ready:  "2/2", verdict: "True Reconciled",
+			want: withReason(
+				ready("node-00000"),
+				"NotSelected",
+				"without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label tier=gpu",
+			),
+			ready: "2/2", readyCondition: "True Reconciled",
 		},
 		"the device plugin, so that there are no GPUs to allocate": {
 			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{PlacementSpec: tier}},
@@ -49,21 +57,29 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 				delete(e.snapshot.Pods["node-00000"], "device-plugin")
 				delete(e.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
 			},
-			want:  told(ready("node-00000"), "NotSelected", "without device-plugin: spec.devicePlugin.nodeSelector asks for label tier=gpu"),
-			ready: "2/2", verdict: "True Reconciled",
+			want: withReason(
+				ready("node-00000"),
+				"NotSelected",
+				"without device-plugin: spec.devicePlugin.nodeSelector asks for label tier=gpu",
+			),
+			ready: "2/2", readyCondition: "True Reconciled",
 		},
 		"the driver, which the node keeps": {
 			spec:   v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: tier}},
 			change: func(e *env) { e.setLabel(0, "nvidia.com/gpu.deploy.driver", "true") },
-			want: told(ready("node-00000"), "UpgradePending",
-				"run kubectl label node node-00000 nvidia.com/gpu.deploy.driver- to take the driver off: spec.driver.nodeSelector asks for lab..."),
-			ready: "2/2", verdict: "False UpgradePending",
+			want: withReason(
+				ready("node-00000"),
+				"UpgradePending",
+				"run kubectl label node node-00000 nvidia.com/gpu.deploy.driver- to take the driver off: "+
+					"spec.driver.nodeSelector asks for lab...",
+			),
+			ready: "2/2", readyCondition: "False UpgradePending",
 		},
 		"nothing": {
 			spec:   v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier.NodeSelector}},
 			change: func(e *env) { e.snapshot.Pods["node-00000"] = nil },
 			want:   excluded,
-			ready:  "1/1", verdict: "True Reconciled",
+			ready:  "1/1", readyCondition: "True Reconciled",
 		},
 	}
 	for name, test := range tests {
@@ -85,8 +101,9 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if status.NodeSummary.ReadyOfTotal != test.ready || conditions(status)["Ready"] != test.verdict {
-				t.Errorf("%s nodes are ready, the verdict is %s: %s", status.NodeSummary.ReadyOfTotal, conditions(status)["Ready"], condition(status, "Ready").Message)
+			if status.NodeSummary.ReadyOfTotal != test.ready || conditions(status)["Ready"] != test.readyCondition {
+				t.Errorf("%s nodes are ready, Ready is %s: %s", status.NodeSummary.ReadyOfTotal,
+					conditions(status)["Ready"], condition(status, "Ready").Message)
 			}
 		})
 	}
@@ -96,7 +113,8 @@ func TestAllNodesExcludedBySelector(t *testing.T) {
 	e := newEnv(t, 2)
 	e.spec.DaemonSets = &v1.DaemonSetsSpec{NodeSelector: tier.NodeSelector}
 	status := e.status()
-	want := "all 2 GPU nodes are excluded by label nvidia.com/gpu.deploy.operands, or by a nodeSelector of the spec: see status.nodes"
+	want := "all 2 GPU nodes are excluded by label nvidia.com/gpu.deploy.operands, or by a nodeSelector of the spec: " +
+		"see status.nodes"
 	if got := ready(status); got.Status != "True" || got.Reason != "Excluded" || got.Message != want {
 		t.Errorf("got %s %s %q", got.Status, got.Reason, got.Message)
 	}
@@ -105,7 +123,7 @@ func TestAllNodesExcludedBySelector(t *testing.T) {
 	}
 }
 
-// What a paused policy says of nodes and operands is the truth all the same.
+// A paused policy reports the actual state of nodes and operands.
 func TestPausedPolicy(t *testing.T) {
 	const paused = "spec.paused is true, so the operator changes nothing; "
 	tests := map[string]struct {
@@ -115,25 +133,48 @@ func TestPausedPolicy(t *testing.T) {
 		message    string
 		operand    v1.OperandState
 	}{
-		"all is well": {
-			conditions: map[string]string{"Ready": "True Paused", "Error": "False Paused", "Progressing": "False None", "Degraded": "False None"},
-			state:      v1.StateReady, message: paused + "Reconciled: 2 of 2 GPU nodes are ready", operand: v1.OperandReady,
+		"all is ready": {
+			conditions: map[string]string{
+				"Ready":       "True Paused",
+				"Error":       "False Paused",
+				"Progressing": "False None",
+				"Degraded":    "False None",
+			},
+			state: v1.StateReady, message: paused + "Reconciled: 2 of 2 GPU nodes are ready", operand: v1.OperandReady,
 		},
 		"a node fails": {
-			change:     func(e *env) { e.failPod(0, "driver", "boom") },
-			conditions: map[string]string{"Ready": "False Paused", "Error": "True Paused", "Progressing": "False None", "Degraded": "True OperandFailed"},
-			state:      v1.StateNotReady, message: paused + "OperandFailed: 1 of 2 GPU nodes have failed: node-00000 (Driver: CrashLoopBackOff)", operand: v1.OperandReady,
+			change: func(e *env) { e.failPod(0, "driver", "boom") },
+			conditions: map[string]string{
+				"Ready":       "False Paused",
+				"Error":       "True Paused",
+				"Progressing": "False None",
+				"Degraded":    "True OperandFailed",
+			},
+			state:   v1.StateNotReady,
+			message: paused + "OperandFailed: 1 of 2 GPU nodes have failed: node-00000 (Driver: CrashLoopBackOff)",
+			operand: v1.OperandReady,
 		},
-		"the spec asks for something else than what runs": {
-			change:     func(e *env) { e.applied["device-plugin"] = ApplyResult{Pending: 2} },
-			conditions: map[string]string{"Ready": "False Paused", "Error": "True Paused", "Progressing": "True OperandNotReady", "Degraded": "False None"},
-			state:      v1.StateNotReady, operand: v1.OperandProgressing,
-			message: paused + "OperandNotReady: device-plugin: 2 of its objects differ from the spec and are not updated while spec.paused is true",
+		"the spec differs from the live objects": {
+			change: func(e *env) { e.applied["device-plugin"] = ApplyResult{Pending: 2} },
+			conditions: map[string]string{
+				"Ready":       "False Paused",
+				"Error":       "True Paused",
+				"Progressing": "True OperandNotReady",
+				"Degraded":    "False None",
+			},
+			state: v1.StateNotReady, operand: v1.OperandProgressing,
+			message: paused + "OperandNotReady: device-plugin: 2 of its objects differ from the spec and are not updated " +
+				"while spec.paused is true",
 		},
 		"the cluster cannot be observed": {
-			change:     func(e *env) { e.err = errors.New("the API server is gone") },
-			conditions: map[string]string{"Ready": "False Paused", "Error": "True Paused", "Progressing": "False None", "Degraded": "True ReconcileFailed"},
-			state:      v1.StateNotReady, message: paused + "ReconcileFailed: the API server is gone", operand: v1.OperandReady,
+			change: func(e *env) { e.err = errors.New("the API server is gone") },
+			conditions: map[string]string{
+				"Ready":       "False Paused",
+				"Error":       "True Paused",
+				"Progressing": "False None",
+				"Degraded":    "True ReconcileFailed",
+			},
+			state: v1.StateNotReady, message: paused + "ReconcileFailed: the API server is gone", operand: v1.OperandReady,
 		},
 	}
 	for name, test := range tests {
@@ -154,22 +195,28 @@ func TestPausedPolicy(t *testing.T) {
 				t.Errorf("the device plugin is %s, want %s", got, test.operand)
 			}
 			if len(status.Nodes) != 2 {
-				t.Errorf("%d nodes are told", len(status.Nodes))
+				t.Errorf("%d nodes are listed", len(status.Nodes))
 			}
 		})
 	}
 }
 
-// What the spec asks for in vain is told as such, and not tried again.
+// An error of the spec makes the operand Invalid and is not retried.
 func TestInvalidSpecError(t *testing.T) {
 	e := newEnv(t, 1)
-	e.applied["driver"] = ApplyResult{Err: operand.InvalidSpec{Message: "spec.driver.containerResources: there is no container a"}}
+	e.applied["driver"] = ApplyResult{
+		Err: operand.InvalidSpec{Message: "spec.driver.containerResources: there is no container a"},
+	}
 	got := operandOf(t, e.status(), "driver")
-	want := v1.OperandStatus{State: v1.OperandInvalid, Reason: "InvalidSpec", Message: "spec.driver.containerResources: there is no container a"}
+	want := v1.OperandStatus{
+		State:   v1.OperandInvalid,
+		Reason:  "InvalidSpec",
+		Message: "spec.driver.containerResources: there is no container a",
+	}
 	if got.State != want.State || got.Reason != want.Reason || got.Message != want.Message {
 		t.Errorf("got %+v", got)
 	}
 	if e.input().Failed() {
-		t.Error("it would be tried again")
+		t.Error("the pass is retried")
 	}
 }

@@ -9,8 +9,8 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// A node is not ready for as long as a start-up taint keeps pods off it. What it was held up by before is told
-// first, and other taints are nothing to the operator.
+// A node is not ready while it has a start-up taint. An earlier cause is reported first; the operator ignores other
+// taints.
 func TestNodesWithStartupTaints(t *testing.T) {
 	starting := corev1.Taint{Key: "example.com/starting", Value: "now", Effect: corev1.TaintEffectNoSchedule}
 	other := corev1.Taint{Key: "team", Effect: corev1.TaintEffectNoSchedule}
@@ -25,14 +25,22 @@ func TestNodesWithStartupTaints(t *testing.T) {
 		"of others": {taints: []corev1.Taint{other}, usable: true, ready: true, stage: v1.StageValidated},
 		"the start-up taint": {
 			taints: []corev1.Taint{other, starting}, usable: true, stage: v1.StageValidated, reason: "StartupTaint",
-			message: "taint example.com/starting stays: name it in the chart's nodeStartup.taints, or in ownTaints of ValidatingAdmissionPolicy gpu-operator-operator; " +
+			message: "taint example.com/starting stays: name it in the chart's nodeStartup.taints, or in ownTaints of " +
+				"ValidatingAdmissionPolicy gpu-operator-operator; " +
 				"the GPUs can be used, and the API server lets the operator take off what is named there",
 		},
-		"the start-up taint of a node on its way": {
-			taints: []corev1.Taint{starting}, change: func(e *env) { e.startPod(0, "driver") }, stage: v1.StageDriver, reason: "Starting", message: "container main is not ready yet",
+		"the start-up taint of a node that starts": {
+			taints:  []corev1.Taint{starting},
+			change:  func(e *env) { e.startPod(0, "driver") },
+			stage:   v1.StageDriver,
+			reason:  "Starting",
+			message: "container main is not ready yet",
 		},
 		"the start-up taint of a node that fails": {
-			taints: []corev1.Taint{starting}, change: func(e *env) { e.failPod(0, "driver", "boom") }, stage: v1.StageDriver, reason: "CrashLoopBackOff",
+			taints:  []corev1.Taint{starting},
+			change:  func(e *env) { e.failPod(0, "driver", "boom") },
+			stage:   v1.StageDriver,
+			reason:  "CrashLoopBackOff",
 			message: "container main: CrashLoopBackOff, exit code 1",
 		},
 		"the start-up taint of an excluded node": {
@@ -44,7 +52,9 @@ func TestNodesWithStartupTaints(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			e := newEnv(t, 1)
-			e.spec = v1.ClusterPolicySpec{NodeStartup: &v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: starting.Key, Effect: starting.Effect}}}}
+			e.spec = v1.ClusterPolicySpec{
+				NodeStartup: &v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: starting.Key, Effect: starting.Effect}}},
+			}
 			e.snapshot.Nodes[0].Object.Spec.Taints = test.taints
 			if test.change != nil {
 				test.change(e)

@@ -21,9 +21,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/statuswriter"
 )
 
-// What is computed is written here as the operator writes it.
-
-// writerFixture is a statuswriter.Writer at an API server that counts its writes.
+// writerFixture is a statuswriter.Writer with a fake API server that counts its writes.
 type writerFixture struct {
 	t      *testing.T
 	client client.Client
@@ -42,7 +40,9 @@ func newWriterFixture(t *testing.T, e *env) *writerFixture {
 	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u"}}
 	f.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(policy).WithStatusSubresource(policy).
 		WithInterceptorFuncs(interceptor.Funcs{
-			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, options ...client.SubResourceUpdateOption) error {
+			SubResourceUpdate: func(
+				ctx context.Context, c client.Client, sub string, o client.Object, options ...client.SubResourceUpdateOption,
+			) error {
 				f.writes++
 				return c.SubResource(sub).Update(ctx, o, options...)
 			},
@@ -61,8 +61,7 @@ func (f *writerFixture) read() *v1.ClusterPolicy {
 	return policy
 }
 
-// TestOperandEvents: of several operands that fail beside the ladder each is told once, with node, container and
-// cause, the first one by the policy's own Event.
+// Each failing operand without a stage has one Event with node, container and cause. The first one is the policy's own.
 func TestOperandEvents(t *testing.T) {
 	g := NewWithT(t)
 	e := newEnv(t, 1)
@@ -98,10 +97,10 @@ func TestOperandEvents(t *testing.T) {
 	g.Expect(messages()).To(HaveLen(2), "the same failure")
 	e.failPod(0, "device-plugin", "boom")
 	write()
-	g.Expect(messages()).To(HaveLen(2), "a node tells of what its ladder needs")
+	g.Expect(messages()).To(HaveLen(2), "the node has the Event of an operand with a stage")
 }
 
-// What is computed twice of the same cluster is equal: a pass at rest writes nothing.
+// A pass over an unchanged cluster writes nothing.
 func TestUnchangedStatusIsNotWritten(t *testing.T) {
 	e := newEnv(t, 120)
 	f := newWriterFixture(t, e)

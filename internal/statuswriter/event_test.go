@@ -9,7 +9,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// A policy that becomes degraded has one Event, one more for each other reason, and one when it is over.
+// A policy has an Event when it becomes degraded, when the reason changes, and when it recovers.
 func TestPolicyEvents(t *testing.T) {
 	g := NewWithT(t)
 	status := func(degraded metav1.ConditionStatus, reason, ready, message string) v1.ClusterPolicyStatus {
@@ -29,7 +29,7 @@ func TestPolicyEvents(t *testing.T) {
 	healthy := status(metav1.ConditionFalse, "None", "Reconciled", "3 of 3 GPU nodes are ready")
 	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u"}}
 	_, changed := policyEvent(policy, healthy)
-	g.Expect(changed).To(BeFalse(), "all healthy from the start")
+	g.Expect(changed).To(BeFalse(), "healthy from the start")
 	event, changed := policyEvent(policy, failed("node-00001"))
 	g.Expect(changed).To(BeTrue())
 	g.Expect(event).To(And(

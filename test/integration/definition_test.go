@@ -169,7 +169,7 @@ func TestAnOutdatedDefinitionInstallsNothing(t *testing.T) {
 	b.run()
 	mark := b.mark()
 	b.create(b.samplePolicy())
-	b.Eventually(b.outdatedEvents).Should(ConsistOf(ContainSubstring("lacks spec.paused")))
+	b.Eventually(b.outdatedEvents).Should(ConsistOf(ContainSubstring("does not have spec.paused")))
 	b.quietSince("a policy of an old definition", mark, 3*time.Second)
 	b.renew()
 	b.awaitReady(1)

@@ -319,7 +319,7 @@ var _ = Describe("A definition that is older than the operator", Ordered, func()
 			}
 		}
 		Expect(told).To(ConsistOf(And(HaveField("Reason", v1.ConditionCRDOutdated), HaveField("Type", corev1.EventTypeWarning),
-			HaveField("Message", And(ContainSubstring("lacks spec.global"),
+			HaveField("Message", And(ContainSubstring("does not have spec.global"),
 				// The API server may serve the policy whole for a moment yet.
 				Or(ContainSubstring("fields may have been dropped"), ContainSubstring("the next write drops them")))))), "also after a start")
 
