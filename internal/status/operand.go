@@ -145,7 +145,7 @@ func countOperand(o operand.Operand, nodes []node) operandCounts {
 }
 
 // noPodReason returns why the DaemonSet controller may create no pod of an operand with this verdict on the node; empty
-// for no reason. It does not count nodes that are not ready.
+// for no reason. The controller does not count nodes that are not ready.
 func noPodReason(n *node, verdict readiness.Verdict) string {
 	switch {
 	case n.Reason == v1.ReasonNodeUnreachable, n.Reason == v1.ReasonNodeNotReady:

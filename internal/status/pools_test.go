@@ -84,9 +84,11 @@ func TestNodePoolStatus(t *testing.T) {
 			readyReason: v1.ReasonReconciled,
 		},
 		"a pool that no node can belong to": {
-			change:      func(e *env) { e.spec.NodePools = append(e.spec.NodePools, wrong) },
-			own:         v1.NodePoolStatus{Nodes: 1, Ready: 1, DriverVersion: version},
-			more:        []v1.NodePoolStatus{{Name: "wrong", DriverVersion: common, Reason: v1.ReasonInvalidSpec, Message: hidden}},
+			change: func(e *env) { e.spec.NodePools = append(e.spec.NodePools, wrong) },
+			own:    v1.NodePoolStatus{Nodes: 1, Ready: 1, DriverVersion: version},
+			more: []v1.NodePoolStatus{
+				{Name: "wrong", DriverVersion: common, Reason: v1.ReasonInvalidSpec, Message: hidden},
+			},
 			readyReason: v1.ReasonInvalidSpec,
 		},
 		"a pool that refers to a missing object": {
