@@ -91,67 +91,67 @@ func newGauge(name, help string, read func(m *Meter, emit emitFunc), labels ...s
 	return gauge{prometheus.NewDesc(prefix+name, help, labels, nil), read}
 }
 
-// single is a gauge without labels.
-func single(name, help string, value func(p *PassStats) float64) gauge {
+// newScalar returns a gauge without labels.
+func newScalar(name, help string, value func(p *PassStats) float64) gauge {
 	return newGauge(name, help, func(m *Meter, emit emitFunc) { emit(value(m.last)) })
 }
 
 // gauges lists all metrics about the last pass. The first ones have the names of NVIDIA's operator.
 var gauges = []gauge{
-	single("gpu_nodes_total",
+	newScalar("gpu_nodes_total",
 		"GPU nodes, including excluded ones.",
 		func(p *PassStats) float64 { return float64(p.summary().Total + p.summary().Excluded) }),
-	single("reconciliation_status",
+	newScalar("reconciliation_status",
 		"1: all is ready, 0: something is not ready, -1: no ClusterPolicy, -2: a call to the API server failed.",
 		(*PassStats).reconciliationStatus),
 	newGauge("reconciliation_last_success_ts_seconds",
 		"When all was last known to be ready, in seconds since 1970; 0 if never since the start.",
-		lastSuccess),
-	single("reconciliation_has_nfd_labels",
+		emitLastSuccess),
+	newScalar("reconciliation_has_nfd_labels",
 		"1: some node has discovery labels, 0: no node has.",
-		func(p *PassStats) float64 { return flag(p.Discovered) }),
-	single("openshift_driver_toolkit_enabled",
+		func(p *PassStats) float64 { return boolValue(p.Discovered) }),
+	newScalar("openshift_driver_toolkit_enabled",
 		"1: drivers of some nodes are built with OpenShift's driver toolkit.",
-		func(p *PassStats) float64 { return flag(p.DriverToolkit) }),
-	single("openshift_driver_toolkit_imagestream_missing",
+		func(p *PassStats) float64 { return boolValue(p.DriverToolkit) }),
+	newScalar("openshift_driver_toolkit_imagestream_missing",
 		"1: the driver toolkit is needed, and its ImageStream does not exist.",
-		func(p *PassStats) float64 { return flag(p.DriverToolkit && !p.DriverToolkitFound) }),
-	single("openshift_driver_toolkit_rhcos_tags_missing",
+		func(p *PassStats) float64 { return boolValue(p.DriverToolkit && !p.DriverToolkitFound) }),
+	newScalar("openshift_driver_toolkit_rhcos_tags_missing",
 		"1: the ImageStream has no tag for the release of some node.",
 		func(p *PassStats) float64 {
-			return flag(p.DriverToolkit && p.DriverToolkitFound && p.hasNodeWithReason(v1.ReasonDriverToolkitMissing))
+			return boolValue(p.DriverToolkit && p.DriverToolkitFound && p.hasNodeWithReason(v1.ReasonDriverToolkitMissing))
 		}),
-	single("driver_auto_upgrade_enabled",
+	newScalar("driver_auto_upgrade_enabled",
 		"1: outdated drivers are replaced node by node. Always 0: not supported yet.",
 		func(*PassStats) float64 { return 0 }),
-	single("nodes_upgrades_pending",
+	newScalar("nodes_upgrades_pending",
 		"Nodes that are ready with an outdated driver, or another operand that waits for its pod to be deleted.",
 		func(p *PassStats) float64 { return float64(p.summary().Upgrading) }),
 	// The following are this operator's own.
 	newGauge("nodes",
 		"GPU nodes by the first stage not reached, and state; ready nodes are at Validated.",
-		nodes, "stage", "state"),
-	single("nodes_excluded",
+		emitNodes, "stage", "state"),
+	newScalar("nodes_excluded",
 		"GPU nodes that are excluded by their label or by a nodeSelector of the spec.",
 		func(p *PassStats) float64 { return float64(p.summary().Excluded) }),
-	single("definition_missing_fields",
+	newScalar("definition_missing_fields",
 		"Fields of this operator that are missing in the CustomResourceDefinition of ClusterPolicy in the cluster.",
 		func(p *PassStats) float64 { return float64(p.MissingFields) }),
-	single("frozen",
+	newScalar("frozen",
 		"1: the operator changes nothing, as the CustomResourceDefinition of ClusterPolicy does not have all fields.",
-		func(p *PassStats) float64 { return flag(p.Frozen) }),
+		func(p *PassStats) float64 { return boolValue(p.Frozen) }),
 	newGauge("operand_nodes_desired",
 		"Nodes that need the operand.",
-		operands(func(o *v1.OperandStatus) float64 { return float64(o.Desired) }), "operand"),
+		perOperand(func(o *v1.OperandStatus) float64 { return float64(o.Desired) }), "operand"),
 	newGauge("operand_nodes_ready",
 		"Nodes on which the operand is ready, of those that need it.",
-		operands(func(o *v1.OperandStatus) float64 { return float64(o.Ready) }), "operand"),
+		perOperand(func(o *v1.OperandStatus) float64 { return float64(o.Ready) }), "operand"),
 	newGauge("condition",
 		"1 if the condition of the active ClusterPolicy is True.",
-		conditions, "type"),
+		emitConditions, "type"),
 }
 
-func lastSuccess(m *Meter, emit emitFunc) {
+func emitLastSuccess(m *Meter, emit emitFunc) {
 	if m.success.IsZero() {
 		emit(0)
 		return
@@ -159,15 +159,15 @@ func lastSuccess(m *Meter, emit emitFunc) {
 	emit(float64(m.success.Unix()))
 }
 
-func flag(is bool) float64 {
+func boolValue(is bool) float64 {
 	if is {
 		return 1
 	}
 	return 0
 }
 
-// nodes emits all stages and states, so that no series ends when it has no node.
-func nodes(m *Meter, emit emitFunc) {
+// emitNodes emits all stages and states, so that no series ends when it has no node.
+func emitNodes(m *Meter, emit emitFunc) {
 	for _, stage := range v1.Stages() {
 		for _, state := range []string{Ready, Progressing, Degraded} {
 			if state != Ready || stage == v1.StageValidated {
@@ -177,7 +177,7 @@ func nodes(m *Meter, emit emitFunc) {
 	}
 }
 
-func operands(value func(*v1.OperandStatus) float64) func(*Meter, emitFunc) {
+func perOperand(value func(*v1.OperandStatus) float64) func(*Meter, emitFunc) {
 	return func(m *Meter, emit emitFunc) {
 		if m.last.Status == nil {
 			return
@@ -188,13 +188,13 @@ func operands(value func(*v1.OperandStatus) float64) func(*Meter, emitFunc) {
 	}
 }
 
-func conditions(m *Meter, emit emitFunc) {
+func emitConditions(m *Meter, emit emitFunc) {
 	if m.last.Status == nil {
 		return
 	}
-	for _, kind := range []string{
+	for _, conditionType := range []string{
 		v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded,
 	} {
-		emit(flag(meta.IsStatusConditionTrue(m.last.Status.Conditions, kind)), strings.ToLower(kind))
+		emit(boolValue(meta.IsStatusConditionTrue(m.last.Status.Conditions, conditionType)), strings.ToLower(conditionType))
 	}
 }

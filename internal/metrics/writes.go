@@ -12,16 +12,16 @@ var verbs = map[string]string{
 
 // CountWrites returns a transport that counts the requests that write, by resource and verb.
 func (m *Meter) CountWrites(transport http.RoundTripper) http.RoundTripper {
-	return counting{m, transport}
+	return countingTransport{m, transport}
 }
 
-type counting struct {
+type countingTransport struct {
 	meter *Meter
 	next  http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (c counting) RoundTrip(request *http.Request) (*http.Response, error) {
+func (c countingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if verb, writes := verbs[request.Method]; writes {
 		c.meter.writes.WithLabelValues(resource(request.URL.Path), verb).Inc()
 	}

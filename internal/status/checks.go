@@ -273,9 +273,9 @@ func operandMessage(operand *v1.OperandStatus) string {
 
 // firstNodes names the first few of the count nodes that head status.nodes, each with its stage and reason.
 func firstNodes(status v1.ClusterPolicyStatus, count int) string {
-	const most = 3
+	const maxNamed = 3
 	var parts []string
-	for _, node := range status.Nodes[:min(count, most, len(status.Nodes))] {
+	for _, node := range status.Nodes[:min(count, maxNamed, len(status.Nodes))] {
 		parts = append(parts, fmt.Sprintf("%s (%s: %s)", node.Name, node.Stage, node.Reason))
 	}
 	if more := count - len(parts); more > 0 {

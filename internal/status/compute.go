@@ -289,25 +289,25 @@ func setConditions(status *v1.ClusterPolicyStatus, f finding) {
 	if f.ready == metav1.ConditionTrue {
 		status.State, isError = v1.StateReady, metav1.ConditionFalse
 	}
-	set := func(kind string, value metav1.ConditionStatus, reason, message string) {
+	set := func(conditionType string, value metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: kind, Status: value, Reason: reason, Message: text.Truncate(message, maxConditionMessage),
+			Type: conditionType, Status: value, Reason: reason, Message: text.Truncate(message, maxConditionMessage),
 			ObservedGeneration: status.ObservedGeneration,
 		})
 	}
 	set(v1.ConditionReady, f.ready, f.reason, f.message)
-	flag := func(kind string, is bool, reason, message string) {
+	setFlag := func(conditionType string, is bool, reason, message string) {
 		if is {
-			set(kind, metav1.ConditionTrue, reason, message)
+			set(conditionType, metav1.ConditionTrue, reason, message)
 			return
 		}
-		set(kind, metav1.ConditionFalse, v1.ReasonNone, "")
+		set(conditionType, metav1.ConditionFalse, v1.ReasonNone, "")
 	}
 	if a := f.auxiliary; a != nil {
 		set(v1.ConditionAuxiliaryReady, a.ready, a.reason, a.message)
 	}
 	progressing, degraded := f.forProgressing(), f.forDegraded()
-	flag(v1.ConditionProgressing, progressing.progressing, progressing.reason, progressing.message)
-	flag(v1.ConditionDegraded, degraded.degraded, degraded.reason, degraded.message)
+	setFlag(v1.ConditionProgressing, progressing.progressing, progressing.reason, progressing.message)
+	setFlag(v1.ConditionDegraded, degraded.degraded, degraded.reason, degraded.message)
 	set(v1.ConditionError, isError, f.reason, f.message)
 }

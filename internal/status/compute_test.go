@@ -301,9 +301,9 @@ func TestAuxiliaryConditions(t *testing.T) {
 				test.change(e)
 			}
 			status := e.status()
-			for _, kind := range []string{"Progressing", "Degraded"} {
-				if test.want[kind] == "" {
-					test.want[kind] = "False None"
+			for _, conditionType := range []string{"Progressing", "Degraded"} {
+				if test.want[conditionType] == "" {
+					test.want[conditionType] = "False None"
 				}
 			}
 			got := conditions(status)

@@ -283,9 +283,9 @@ func ready(status v1.ClusterPolicyStatus) metav1.Condition {
 	return condition(status, v1.ConditionReady)
 }
 
-func condition(status v1.ClusterPolicyStatus, kind string) metav1.Condition {
+func condition(status v1.ClusterPolicyStatus, conditionType string) metav1.Condition {
 	for _, c := range status.Conditions {
-		if c.Type == kind {
+		if c.Type == conditionType {
 			return c
 		}
 	}
@@ -304,8 +304,8 @@ func operandOf(t *testing.T, status v1.ClusterPolicyStatus, name operand.Name) v
 }
 
 // withValue sets the value of one of the conditions.
-func withValue(conditions map[string]string, kind, value string) map[string]string {
-	conditions[kind] = value
+func withValue(conditions map[string]string, conditionType, value string) map[string]string {
+	conditions[conditionType] = value
 	return conditions
 }
 

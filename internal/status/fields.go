@@ -38,7 +38,7 @@ var deprecated = []field{
 	{"spec.operator.defaultRuntime", func(s v1.ClusterPolicySpec) bool { return deref(s.Operator).DefaultRuntime != "" },
 		"remove it, each node's runtime is detected"},
 	{"spec.operator.initContainer", func(s v1.ClusterPolicySpec) bool {
-		return isImage(deref(deref(s.Operator).InitContainer))
+		return isImageSet(deref(deref(s.Operator).InitContainer))
 	}, "remove it, the image is not used"},
 	{"spec.operator.labels", func(s v1.ClusterPolicySpec) bool { return len(deref(s.Operator).Labels) > 0 },
 		"label the operator's Deployment, or use spec.daemonsets.labels"},
@@ -68,16 +68,17 @@ func deref[T any](block *T) T {
 	return *block
 }
 
-func isImage(spec v1.ImageSpec) bool {
+func isImageSet(spec v1.ImageSpec) bool {
 	return spec.Repository != "" || spec.Image != "" || spec.Version != "" || spec.ImagePullPolicy != "" ||
 		len(spec.ImagePullSecrets) > 0
 }
 
 // setFieldConditions sets the conditions UnsupportedFields and DeprecatedFields.
 func setFieldConditions(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
-	set := func(kind, reason string, fields []field) {
+	set := func(conditionType, reason string, fields []field) {
 		condition := metav1.Condition{
-			Type: kind, Status: metav1.ConditionFalse, Reason: v1.ReasonNone, ObservedGeneration: status.ObservedGeneration,
+			Type: conditionType, Status: metav1.ConditionFalse, Reason: v1.ReasonNone,
+			ObservedGeneration: status.ObservedGeneration,
 		}
 		if message := fieldsMessage(fields, spec); message != "" {
 			condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, reason, message

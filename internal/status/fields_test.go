@@ -34,7 +34,7 @@ var each = map[string]v1.ClusterPolicySpec{
 func TestFieldConditions(t *testing.T) {
 	tested := 0
 	tables := map[string][]field{v1.ConditionUnsupportedFields: unsupported, v1.ConditionDeprecatedFields: deprecated}
-	for kind, fields := range tables {
+	for conditionType, fields := range tables {
 		for _, field := range fields {
 			t.Run(field.name, func(t *testing.T) {
 				spec, known := each[field.name]
@@ -45,11 +45,12 @@ func TestFieldConditions(t *testing.T) {
 				e.spec = spec
 				status := e.status()
 				want := field.name + ": " + field.advice
-				if got := condition(status, kind); got.Status != "True" || got.Message != want || got.ObservedGeneration != 7 {
+				got := condition(status, conditionType)
+				if got.Status != "True" || got.Message != want || got.ObservedGeneration != 7 {
 					t.Errorf("%+v, want True: %s", got, want)
 				}
-				if again := e.status(status); condition(again, kind) != condition(status, kind) {
-					t.Errorf("the next pass reports %+v", condition(again, kind))
+				if again := e.status(status); condition(again, conditionType) != condition(status, conditionType) {
+					t.Errorf("the next pass reports %+v", condition(again, conditionType))
 				}
 				if status.State != v1.StateReady {
 					t.Errorf("the policy is not ready: %+v", ready(status))
@@ -84,8 +85,9 @@ func TestFieldConditionsOfUnusedFields(t *testing.T) {
 			e := newEnv(t, 1)
 			e.spec = spec
 			status := e.status()
-			for _, kind := range []string{v1.ConditionUnsupportedFields, v1.ConditionDeprecatedFields} {
-				if got := condition(status, kind); got.Status != "False" || got.Reason != v1.ReasonNone || got.Message != "" {
+			for _, conditionType := range []string{v1.ConditionUnsupportedFields, v1.ConditionDeprecatedFields} {
+				got := condition(status, conditionType)
+				if got.Status != "False" || got.Reason != v1.ReasonNone || got.Message != "" {
 					t.Errorf("%+v", got)
 				}
 			}

@@ -271,13 +271,13 @@ func sortedDaemonSets(live map[string]*appsv1.DaemonSet, name operand.Name) []*a
 
 // joinNodes names the first few of the nodes, and counts the others.
 func joinNodes(nodes []nodeReason) string {
-	const most = 3
+	const maxNamed = 3
 	sort.Slice(nodes, func(i, j int) bool { return nodes[i].node < nodes[j].node })
 	var parts []string
-	for _, n := range nodes[:min(len(nodes), most)] {
+	for _, n := range nodes[:min(len(nodes), maxNamed)] {
 		parts = append(parts, fmt.Sprintf("%s (%s)", n.node, n.reason))
 	}
-	if more := len(nodes) - most; more > 0 {
+	if more := len(nodes) - maxNamed; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(parts, ", ")

@@ -14,8 +14,8 @@ func setPaused(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
 	if !deref(spec.Paused) {
 		return
 	}
-	for _, kind := range []string{v1.ConditionReady, v1.ConditionError} {
-		if condition := meta.FindStatusCondition(status.Conditions, kind); condition != nil {
+	for _, conditionType := range []string{v1.ConditionReady, v1.ConditionError} {
+		if condition := meta.FindStatusCondition(status.Conditions, conditionType); condition != nil {
 			condition.Message = text.Truncate("spec.paused is true, so the operator changes nothing; "+
 				assess.Sentence(condition.Reason, condition.Message), maxConditionMessage)
 			condition.Reason = v1.ReasonPaused

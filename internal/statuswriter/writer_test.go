@@ -233,9 +233,9 @@ func TestWriterSkipsStaleCopies(t *testing.T) {
 func TestWriterOrdersConditions(t *testing.T) {
 	f := newFixture(t)
 	status := counted(1, v1.StateNotReady)
-	for _, kind := range []string{v1.ConditionUnsupportedFields, v1.ConditionError, v1.ConditionReady} {
+	for _, conditionType := range []string{v1.ConditionUnsupportedFields, v1.ConditionError, v1.ConditionReady} {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: kind, Status: metav1.ConditionFalse, Reason: "None",
+			Type: conditionType, Status: metav1.ConditionFalse, Reason: "None",
 		})
 	}
 	if wrote, _ := f.write(status); !wrote {
