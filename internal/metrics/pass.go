@@ -44,7 +44,7 @@ type PassStats struct {
 	Failed bool
 	// Discovered is true if some node has discovery labels.
 	Discovered bool
-	// Frozen is true if the operator changes nothing, as the CustomResourceDefinition has not all fields.
+	// Frozen is true if the operator changes nothing, as the CustomResourceDefinition does not have all fields.
 	Frozen bool
 	// MissingFields is the number of fields that are missing in the CustomResourceDefinition.
 	MissingFields int

@@ -31,8 +31,9 @@ func setCRDOutdated(status *v1.ClusterPolicyStatus, missing []string, namespace 
 	})
 }
 
-// FrozenMessage returns why the operator changes nothing: the CustomResourceDefinition has not all fields of the spec.
-// dropped are the missing ones that the policy sets. If it sets none, the API server may have dropped them already.
+// FrozenMessage returns why the operator changes nothing: fields of the spec are missing in the cluster's
+// CustomResourceDefinition. dropped are those that the policy sets. If it sets none, the API server may have dropped
+// them already.
 func FrozenMessage(missing, dropped []string, namespace string) string {
 	cause := fmt.Sprintf("does not have %s, and this ClusterPolicy is not the one that was last applied: "+
 		"fields may have been dropped", joinFields(missing))
