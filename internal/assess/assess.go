@@ -100,7 +100,7 @@ func (a *Assessment) assess(in Input) {
 	a.checkTaints(in)
 	a.checkDeadlines(in)
 	for _, found := range a.Operands {
-		a.Until = times.Sooner(a.Until, found.Until)
+		a.Until = times.Earlier(a.Until, found.Until)
 	}
 	a.checkPool(in.Plan)
 	a.checkSelection(in.Plan)

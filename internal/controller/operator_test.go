@@ -96,7 +96,7 @@ func (o *operator) start() {
 	catalogue, err := operands.Catalogue()
 	must(err)
 	uncached, meter := live{o}, metrics.New(o.clock)
-	recorder := events.NewRecorder(o, o.clock, meter.Dropped)
+	recorder := events.NewRecorder(o, o.clock, meter.CountDroppedEvent)
 	o.fleet, o.pods = fleet.New(), observe.NewPodTrimmer()
 	o.pass = clusterpolicy.New(clusterpolicy.Options{
 		Client:         o,

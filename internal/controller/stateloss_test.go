@@ -54,7 +54,7 @@ var stateLosses = map[string]func(*operator){
 	},
 	"refused taints": func(o *operator) { o.node = node.New(o.node.Options) },
 	"event limits": func(o *operator) {
-		o.node.Events = events.NewRecorder(o, o.clock, o.node.Meter.Dropped)
+		o.node.Events = events.NewRecorder(o, o.clock, o.node.Meter.CountDroppedEvent)
 		o.pass.Status = statuswriter.New(o, o.clock, o.node.Events, o.pass.Catalogue, statuswriter.DefaultTiming())
 	},
 	"shared parts of pods": func(o *operator) { o.pods = observe.NewPodTrimmer() },

@@ -1,5 +1,5 @@
-// Package digest identifies contents by short digests. They are stored in clusters, in annotations and in the names of
-// objects: another algorithm or length would make every object differ from what was applied.
+// Package digest identifies contents by short digests. Annotations and names of objects contain them: another algorithm
+// or length would make every object differ from what was applied.
 package digest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"hash"
 )
 
-// size is how many bytes of the SHA-256 a digest has.
+// size is the number of bytes of the SHA-256 that a digest keeps.
 const size = 8
 
 // Of returns the digest of the content: 16 hexadecimal digits.
@@ -17,14 +17,14 @@ func Of[T ~string | ~[]byte](content T) string {
 	return hex.EncodeToString(sum[:size])
 }
 
-// Digest is the digest of all that is written to it. Make one with New.
+// Digest computes the digest of all that is written to it. Create one with New.
 type Digest struct{ hash hash.Hash }
 
-// New returns the Digest of no content.
+// New returns an empty Digest.
 func New() *Digest { return &Digest{hash: sha256.New()} }
 
 // Write adds content. It never returns an error.
 func (d *Digest) Write(content []byte) (int, error) { return d.hash.Write(content) }
 
-// String returns the digest of what was written so far, as Of does.
+// String returns the digest of what was written so far, in the form of Of.
 func (d *Digest) String() string { return hex.EncodeToString(d.hash.Sum(nil)[:size]) }

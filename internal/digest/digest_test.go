@@ -7,8 +7,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/digest"
 )
 
-// The digests of a release are compared with those that an earlier one has stored.
-func TestDigestsStay(t *testing.T) {
+// An upgraded operator compares its digests with those that the previous release has stored.
+func TestDigestsAreStable(t *testing.T) {
 	for content, want := range map[string]string{
 		"":                           "e3b0c44298fc1c14",
 		"ubuntu24.04-amd64":          "8cb6a49678e76930",

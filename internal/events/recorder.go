@@ -18,34 +18,33 @@ import (
 )
 
 const (
-	// component is who tells.
+	// component is the source of the Events.
 	component = "gpu-operator"
-	// maxMessage is the longest message that the API server takes.
+	// maxMessage is the longest message that the API server accepts, in bytes.
 	maxMessage = 1024
-	// maxPrefix leaves room in the name of an Event for what tells it from others.
+	// maxPrefix is how much of an object's name fits in the name of an Event, before the digest.
 	maxPrefix = 230
 )
 
-// limits bound the Events about one kind of object: so many at once, and so many a second after that.
+// limits are the token buckets for the Events about one kind of object.
 var limits = map[string]struct {
-	burst  int
-	second float32
+	burst     int
+	perSecond float32
 }{
 	"Node": {100, 0.1},
-	// Of each operand that fails beside the ladder there is one.
+	// Each failing operand without a stage has an Event.
 	"ClusterPolicy": {50, 0.1},
 }
 
-// Event tells of one transition of an object that is in no namespace.
+// Event reports a transition of a cluster-scoped object.
 type Event struct {
-	// Regarding is the object, by kind, API version, name and UID.
+	// Regarding has the kind, API version, name and UID of the object.
 	Regarding corev1.ObjectReference
 	// Type is Normal or Warning.
-	Type string
-	// Reason in one word, and Message in a sentence.
+	Type            string
 	Reason, Message string
-	// Transition tells this one from others of the object. The same again makes no second Event, also not after
-	// a restart, for as long as the API server keeps the first: an hour.
+	// Transition identifies the transition of the object. A second Event with the same type, reason and transition is not
+	// written while the API server keeps the first one (an hour by default), even after a restart of the operator.
 	Transition string
 }
 
@@ -57,27 +56,25 @@ type Recorder struct {
 	dropped func(kind string)
 }
 
-// NewRecorder returns a Recorder. dropped is called for each Event that is one too many, with the kind of its
-// object.
+// NewRecorder returns a Recorder. It calls dropped with the kind of the object for each Event that exceeds the limit.
 func NewRecorder(writer client.Writer, clk clock.PassiveClock, dropped func(kind string)) *Recorder {
 	r := &Recorder{writer: writer, clock: clk, limits: map[string]flowcontrol.PassiveRateLimiter{}, dropped: dropped}
 	for kind, limit := range limits {
-		r.limits[kind] = flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(limit.second, limit.burst, clk)
+		r.limits[kind] = flowcontrol.NewTokenBucketPassiveRateLimiterWithClock(limit.perSecond, limit.burst, clk)
 	}
 	return r
 }
 
-// Record writes the Event, unless there is one of that transition, or there have been too many. It is to be
-// called before the transition is written itself: who is interrupted between the two does both again, and the
-// name of the Event is the same.
+// Record writes the Event, unless the transition has one already or the limit is exceeded. Call it before writing the
+// transition itself: if the operator restarts in between, it repeats both, and the Event has the same name.
 func (r *Recorder) Record(ctx context.Context, e Event) {
-	if limit, known := r.limits[e.Regarding.Kind]; !known || !limit.TryAccept() {
+	if limit, ok := r.limits[e.Regarding.Kind]; !ok || !limit.TryAccept() {
 		r.dropped(e.Regarding.Kind)
 		return
 	}
 	err := r.writer.Create(ctx, r.object(e))
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		log.FromContext(ctx).Error(err, "Writing an Event", "reason", e.Reason, "message", e.Message)
+		log.FromContext(ctx).Error(err, "Failed to create an Event", "reason", e.Reason, "message", e.Message)
 	}
 }
 

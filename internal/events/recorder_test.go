@@ -20,102 +20,113 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 )
 
-// desk is a Recorder at an API server that counts.
-type desk struct {
+// fixture is a Recorder with a fake API server that counts calls.
+type fixture struct {
 	*WithT
-	t        *testing.T
-	clock    *clocktesting.FakePassiveClock
-	server   client.Client
-	recorder *events.Recorder
-	calls    int
-	dropped  map[string]int
-	refuses  error
+	t           *testing.T
+	clock       *clocktesting.FakePassiveClock
+	server      client.Client
+	recorder    *events.Recorder
+	calls       int
+	dropped     map[string]int
+	createError error
 }
 
-func newDesk(t *testing.T) *desk {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	d := &desk{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)), dropped: map[string]int{}}
-	d.server = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+	f := &fixture{
+		WithT:   NewWithT(t),
+		t:       t,
+		clock:   clocktesting.NewFakePassiveClock(time.Unix(1_000_000, 0)),
+		dropped: map[string]int{},
+	}
+	f.server = fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			d.calls++
-			if d.refuses != nil {
-				return d.refuses
+			f.calls++
+			if f.createError != nil {
+				return f.createError
 			}
 			return c.Create(ctx, object, options...)
 		},
 	}).Build()
-	d.recorder = events.NewRecorder(d.server, d.clock, func(kind string) { d.dropped[kind]++ })
-	return d
+	f.recorder = events.NewRecorder(f.server, f.clock, func(kind string) { f.dropped[kind]++ })
+	return f
 }
 
-func (d *desk) written() []corev1.Event {
-	d.t.Helper()
+func (f *fixture) written() []corev1.Event {
+	f.t.Helper()
 	list := &corev1.EventList{}
-	d.Expect(d.server.List(d.t.Context(), list)).To(Succeed())
+	f.Expect(f.server.List(f.t.Context(), list)).To(Succeed())
 	return list.Items
 }
 
-func about(kind, name, transition string) events.Event {
+func newEvent(kind, name, transition string) events.Event {
 	return events.Event{
-		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: kind, Name: name, UID: types.UID("uid of " + name)},
-		Type:      corev1.EventTypeWarning, Reason: "CrashLoopBackOff", Message: name + ": it crashes", Transition: transition,
+		Regarding:  corev1.ObjectReference{APIVersion: "v1", Kind: kind, Name: name, UID: types.UID("uid of " + name)},
+		Type:       corev1.EventTypeWarning,
+		Reason:     "CrashLoopBackOff",
+		Message:    name + ": it crashes",
+		Transition: transition,
 	}
 }
 
-func TestAnEventIsWrittenOncePerTransition(t *testing.T) {
-	d := newDesk(t)
-	d.recorder.Record(t.Context(), about("Node", "a", "ready > failed"))
-	d.Expect(d.written()).To(HaveLen(1))
-	first := d.written()[0]
-	d.Expect(first).To(And(HaveField("Namespace", "default"), HaveField("Name", HavePrefix("a.")), HaveField("Type", "Warning"),
+func TestOneEventPerTransition(t *testing.T) {
+	f := newFixture(t)
+	f.recorder.Record(t.Context(), newEvent("Node", "a", "ready > failed"))
+	f.Expect(f.written()).To(HaveLen(1))
+	first := f.written()[0]
+	f.Expect(first).To(And(
+		HaveField("Namespace", "default"), HaveField("Name", HavePrefix("a.")), HaveField("Type", "Warning"),
 		HaveField("Reason", "CrashLoopBackOff"), HaveField("Message", "a: it crashes"), HaveField("Count", int32(1)),
-		HaveField("InvolvedObject", about("Node", "a", "").Regarding), HaveField("Source.Component", "gpu-operator")))
-	d.Expect(first.LastTimestamp.Time).To(BeTemporally("==", d.clock.Now()))
+		HaveField("InvolvedObject", newEvent("Node", "a", "").Regarding),
+		HaveField("Source.Component", "gpu-operator"),
+	))
+	f.Expect(first.LastTimestamp.Time).To(BeTemporally("==", f.clock.Now()))
 
-	d.clock.SetTime(d.clock.Now().Add(time.Minute))
-	d.recorder.Record(t.Context(), about("Node", "a", "ready > failed"))
-	d.Expect(d.written()).To(HaveLen(1), "an operator that starts anew writes the same")
-	d.recorder.Record(t.Context(), about("Node", "a", "failed > ready"))
-	d.recorder.Record(t.Context(), about("Node", "b", "ready > failed"))
-	d.Expect(d.written()).To(HaveLen(3))
+	f.clock.SetTime(f.clock.Now().Add(time.Minute))
+	f.recorder.Record(t.Context(), newEvent("Node", "a", "ready > failed"))
+	f.Expect(f.written()).To(HaveLen(1), "a restarted operator repeats the Event")
+	f.recorder.Record(t.Context(), newEvent("Node", "a", "failed > ready"))
+	f.recorder.Record(t.Context(), newEvent("Node", "b", "ready > failed"))
+	f.Expect(f.written()).To(HaveLen(3))
 }
 
-func TestABrokenFleetMakesABoundedNumberOfEvents(t *testing.T) {
-	d := newDesk(t)
+func TestEventRateLimit(t *testing.T) {
+	f := newFixture(t)
 	for i := range 1000 {
-		d.recorder.Record(t.Context(), about("Node", fmt.Sprintf("node-%04d", i), "ready > failed"))
+		f.recorder.Record(t.Context(), newEvent("Node", fmt.Sprintf("node-%04d", i), "ready > failed"))
 	}
-	d.Expect(d.calls).To(Equal(100))
-	d.Expect(d.dropped).To(Equal(map[string]int{"Node": 900}))
-	d.recorder.Record(t.Context(), about("ClusterPolicy", "cp", "ready > failed"))
-	d.Expect(d.calls).To(Equal(101), "the policy's tells of all of them")
-	d.clock.SetTime(d.clock.Now().Add(time.Minute))
+	f.Expect(f.calls).To(Equal(100))
+	f.Expect(f.dropped).To(Equal(map[string]int{"Node": 900}))
+	f.recorder.Record(t.Context(), newEvent("ClusterPolicy", "cp", "ready > failed"))
+	f.Expect(f.calls).To(Equal(101), "the limit is per kind")
+	f.clock.SetTime(f.clock.Now().Add(time.Minute))
 	for i := range 1000 {
-		d.recorder.Record(t.Context(), about("Node", fmt.Sprintf("node-%04d", i), "failed > ready"))
+		f.recorder.Record(t.Context(), newEvent("Node", fmt.Sprintf("node-%04d", i), "failed > ready"))
 	}
-	d.Expect(d.calls).To(Equal(107), "six more a minute")
+	f.Expect(f.calls).To(Equal(107), "six more after a minute")
 	for i := range 100 {
-		d.recorder.Record(t.Context(), about("ClusterPolicy", "cp", fmt.Sprint(i)))
+		f.recorder.Record(t.Context(), newEvent("ClusterPolicy", "cp", fmt.Sprint(i)))
 	}
-	d.Expect(d.calls).To(Equal(107+50), "a few operands at once, several times")
+	f.Expect(f.calls).To(Equal(107+50), "the burst for policies")
 }
 
 func TestEventsAreValid(t *testing.T) {
-	d := newDesk(t)
-	long := about("Node", strings.Repeat("a", 229)+".-b", "x")
+	f := newFixture(t)
+	long := newEvent("Node", strings.Repeat("a", 229)+".-b", "x")
 	long.Message = strings.Repeat("ü", 1000)
-	d.recorder.Record(t.Context(), long)
-	event := d.written()[0]
-	d.Expect(validation.IsDNS1123Subdomain(event.Name)).To(BeEmpty(), event.Name)
-	d.Expect(len(event.Message)).To(BeNumerically("<=", 1024))
-	d.Expect(event.Message).To(HaveSuffix("ü"))
+	f.recorder.Record(t.Context(), long)
+	event := f.written()[0]
+	f.Expect(validation.IsDNS1123Subdomain(event.Name)).To(BeEmpty(), event.Name)
+	f.Expect(len(event.Message)).To(BeNumerically("<=", 1024))
+	f.Expect(event.Message).To(HaveSuffix("ü"))
 }
 
-func TestAnEventThatCannotBeWrittenIsNoFailure(t *testing.T) {
-	d := newDesk(t)
-	d.refuses = errors.New("no room")
-	d.recorder.Record(t.Context(), about("Node", "a", "x"))
-	d.refuses = nil
-	d.recorder.Record(t.Context(), about("Node", "a", "x"))
-	d.Expect(d.written()).To(HaveLen(1), "the same may be tried again")
+func TestFailedCreateIsNotFatal(t *testing.T) {
+	f := newFixture(t)
+	f.createError = errors.New("quota exceeded")
+	f.recorder.Record(t.Context(), newEvent("Node", "a", "x"))
+	f.createError = nil
+	f.recorder.Record(t.Context(), newEvent("Node", "a", "x"))
+	f.Expect(f.written()).To(HaveLen(1), "a second attempt succeeds")
 }

@@ -1,4 +1,4 @@
-// Package metrics is what the operator tells Prometheus beside the metrics of controller-runtime. All of it is
-// known from what the operator does anyway: nothing is asked of the API server for it, and no label has more
-// values in a larger cluster. docs/metrics.md lists the names; a test compares.
+// Package metrics has the operator's own Prometheus metrics, in addition to those of controller-runtime. The
+// controllers report what they do to a Meter: collecting never calls the API server, and the number of series does not
+// grow with the cluster. docs/metrics.md lists the names, which a test compares.
 package metrics

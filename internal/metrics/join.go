@@ -6,7 +6,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// Joined notes how long after its joining a node has reached a stage for the first time.
-func (m *Meter) Joined(stage v1.Stage, after time.Duration) {
+// ObserveJoin records how long after joining the cluster a node has reached a stage for the first time.
+func (m *Meter) ObserveJoin(stage v1.Stage, after time.Duration) {
 	m.joins.WithLabelValues(string(stage)).Observe(after.Seconds())
 }

@@ -8,11 +8,11 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// joinBuckets are seconds, from a node whose driver is in its image to one that builds a driver.
+// joinBuckets are in seconds, for nodes whose image contains the driver up to nodes that compile it.
 var joinBuckets = []float64{1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600}
 
-// Meter collects the operator's own metrics. What concerns the policy is told once a pass has been made, so that
-// a replica that does not lead tells nothing of it.
+// Meter collects the operator's own metrics. It has no gauges before the first pass: a replica that is not the leader
+// exports none.
 type Meter struct {
 	clock clock.PassiveClock
 
@@ -23,8 +23,8 @@ type Meter struct {
 	// mutex guards what follows.
 	mutex sync.Mutex
 	// last is the last pass, nil before the first.
-	last *Pass
-	// success is when all was last known to be as the spec says.
+	last *PassStats
+	// success is the last time at which all was known to be ready.
 	success time.Time
 }
 
@@ -39,11 +39,14 @@ func New(clk clock.PassiveClock) *Meter {
 	return &Meter{
 		clock:    clk,
 		passes:   counter("reconciliation_total", "Passes over the cluster."),
-		failures: counter("reconciliation_failed_total", "Passes in which a call to the API failed."),
-		writes:   vector("api_writes_total", "Requests that write to the API, failed ones included.", "resource", "verb"),
-		dropped:  vector("events_dropped_total", "Events that were not written as there were too many, by the kind that they are about.", "kind"),
+		failures: counter("reconciliation_failed_total", "Passes in which a call to the API server failed."),
+		writes:   vector("api_writes_total", "Write requests to the API server, including failed ones.", "resource", "verb"),
+		dropped: vector("events_dropped_total",
+			"Events that were not written because of the rate limit, by the kind of their object.", "kind"),
 		joins: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: prefix + "node_join_seconds", Help: "Seconds from a GPU node's joining until it has reached a stage.", Buckets: joinBuckets,
+			Name:    prefix + "node_join_seconds",
+			Help:    "Seconds from the time a GPU node joined until it reached a stage.",
+			Buckets: joinBuckets,
 		}, []string{"stage"}),
 	}
 }
@@ -68,8 +71,8 @@ func (m *Meter) Collect(samples chan<- prometheus.Metric) {
 	if m.last == nil {
 		return
 	}
-	if m.last.value() == succeeded {
-		// Nothing has happened since, or there had been another pass.
+	if m.last.reconciliationStatus() == succeeded {
+		// Any change since would have caused another pass.
 		m.success = m.clock.Now()
 	}
 	for _, g := range gauges {
@@ -83,26 +86,26 @@ func (m *Meter) collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.passes, m.failures, m.writes, m.dropped, m.joins}
 }
 
-// Passed notes what a pass has found.
-func (m *Meter) Passed(pass Pass) {
+// ObservePass records the results of a pass.
+func (m *Meter) ObservePass(pass PassStats) {
 	m.passes.Inc()
 	if pass.Failed {
 		m.failures.Inc()
 	}
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if m.last != nil && m.last.value() == succeeded {
+	if m.last != nil && m.last.reconciliationStatus() == succeeded {
 		m.success = m.clock.Now()
 	}
 	if pass.Nodes == nil && pass.Failed && m.last != nil {
-		// It could not look at them.
+		// The pass failed before it counted them.
 		pass.Nodes = m.last.Nodes
 	}
 	m.last = &pass
-	if pass.value() == succeeded {
+	if pass.reconciliationStatus() == succeeded {
 		m.success = m.clock.Now()
 	}
 }
 
-// Dropped counts an Event about an object of this kind that was one too many.
-func (m *Meter) Dropped(kind string) { m.dropped.WithLabelValues(kind).Inc() }
+// CountDroppedEvent counts an Event about an object of this kind that exceeded the rate limit.
+func (m *Meter) CountDroppedEvent(kind string) { m.dropped.WithLabelValues(kind).Inc() }

@@ -20,26 +20,30 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/metrics"
 )
 
-var begin = time.Unix(1_000_000, 0)
+var startTime = time.Unix(1_000_000, 0)
 
-// bench is a Meter that a registry reads.
-type bench struct {
+// fixture is a Meter in a registry.
+type fixture struct {
 	*WithT
 	clock    *clocktesting.FakePassiveClock
 	meter    *metrics.Meter
 	registry *prometheus.Registry
 }
 
-func newBench(t *testing.T) *bench {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	b := &bench{WithT: NewWithT(t), clock: clocktesting.NewFakePassiveClock(begin), registry: prometheus.NewPedanticRegistry()}
-	b.meter = metrics.New(b.clock)
-	b.Expect(b.registry.Register(b.meter)).To(Succeed())
-	return b
+	f := &fixture{
+		WithT:    NewWithT(t),
+		clock:    clocktesting.NewFakePassiveClock(startTime),
+		registry: prometheus.NewPedanticRegistry(),
+	}
+	f.meter = metrics.New(f.clock)
+	f.Expect(f.registry.Register(f.meter)).To(Succeed())
+	return f
 }
 
-// says compares the metrics of these names with what Prometheus would read.
-func (b *bench) says(text string, names ...string) {
+// expectMetrics compares the metrics of these names with those that Prometheus would scrape.
+func (f *fixture) expectMetrics(text string, names ...string) {
 	for i := range names {
 		names[i] = "gpu_operator_" + names[i]
 	}
@@ -47,38 +51,45 @@ func (b *bench) says(text string, names ...string) {
 	for line := range strings.Lines(text) {
 		plain.WriteString(strings.TrimLeft(line, "\t"))
 	}
-	b.Expect(testutil.GatherAndCompare(b.registry, strings.NewReader(plain.String()), names...)).To(Succeed())
+	f.Expect(testutil.GatherAndCompare(f.registry, strings.NewReader(plain.String()), names...)).To(Succeed())
 }
 
-// found is the status of a policy with a node on its way and one that has failed.
-func found(state v1.State) *v1.ClusterPolicyStatus {
+// policyStatus is the status of a degraded policy with 12 nodes.
+func policyStatus(state v1.State) *v1.ClusterPolicyStatus {
 	return &v1.ClusterPolicyStatus{
 		State:       state,
 		NodeSummary: &v1.NodeSummary{Total: 12, Excluded: 2, Upgrading: 3},
-		Conditions:  []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse}, {Type: "Degraded", Status: metav1.ConditionTrue}},
-		Operands:    []v1.OperandStatus{{Name: "driver", Desired: 12, Ready: 11}, {Name: "dcgm"}},
-		Nodes:       []v1.NodeStatus{{Name: "a", Reason: v1.ReasonDriverToolkitMissing}},
+		Conditions: []metav1.Condition{
+			{Type: "Ready", Status: metav1.ConditionFalse},
+			{Type: "Degraded", Status: metav1.ConditionTrue},
+		},
+		Operands: []v1.OperandStatus{{Name: "driver", Desired: 12, Ready: 11}, {Name: "dcgm"}},
+		Nodes:    []v1.NodeStatus{{Name: "a", Reason: v1.ReasonDriverToolkitMissing}},
 	}
 }
 
-func TestWhatAPassTells(t *testing.T) {
-	b := newBench(t)
-	b.Expect(testutil.GatherAndCount(b.registry, "gpu_operator_gpu_nodes_total")).To(BeZero(), "who does not lead knows nothing")
-	b.meter.Passed(metrics.Pass{
-		Status: found(v1.StateNotReady), Discovered: true, DriverToolkit: true, DriverToolkitFound: true,
-		Nodes: map[metrics.Place]int{{Stage: v1.StageValidated, State: metrics.Ready}: 10, {Stage: v1.StageDriver, State: metrics.Degraded}: 1, {Stage: v1.StageToolkit, State: metrics.Progressing}: 1},
+func TestObservePass(t *testing.T) {
+	f := newFixture(t)
+	f.Expect(testutil.GatherAndCount(f.registry, "gpu_operator_gpu_nodes_total")).To(BeZero(), "before the first pass")
+	f.meter.ObservePass(metrics.PassStats{
+		Status: policyStatus(v1.StateNotReady), Discovered: true, DriverToolkit: true, DriverToolkitFound: true,
+		Nodes: map[metrics.StageState]int{
+			{Stage: v1.StageValidated, State: metrics.Ready}:     10,
+			{Stage: v1.StageDriver, State: metrics.Degraded}:     1,
+			{Stage: v1.StageToolkit, State: metrics.Progressing}: 1,
+		},
 	})
-	b.says(`
-		# HELP gpu_operator_condition 1 where the condition of the ClusterPolicy in force is True.
+	f.expectMetrics(`
+		# HELP gpu_operator_condition 1 if the condition of the active ClusterPolicy is True.
 		# TYPE gpu_operator_condition gauge
 		gpu_operator_condition{type="auxiliaryready"} 0
 		gpu_operator_condition{type="degraded"} 1
 		gpu_operator_condition{type="progressing"} 0
 		gpu_operator_condition{type="ready"} 0
-		# HELP gpu_operator_gpu_nodes_total GPU nodes, those included that are kept free of operands.
+		# HELP gpu_operator_gpu_nodes_total GPU nodes, including excluded ones.
 		# TYPE gpu_operator_gpu_nodes_total gauge
 		gpu_operator_gpu_nodes_total 14
-		# HELP gpu_operator_nodes GPU nodes by the first stage that they have not reached, and how they fare there; ready ones are at Validated.
+		# HELP gpu_operator_nodes GPU nodes by the first stage not reached, and state; ready nodes are at Validated.
 		# TYPE gpu_operator_nodes gauge
 		gpu_operator_nodes{stage="Allocatable",state="degraded"} 0
 		gpu_operator_nodes{stage="Allocatable",state="progressing"} 0
@@ -99,87 +110,95 @@ func TestWhatAPassTells(t *testing.T) {
 		gpu_operator_operand_nodes_ready{operand="driver"} 11
 		`, "condition", "gpu_nodes_total", "nodes", "operand_nodes_ready")
 	for name, want := range map[string]float64{
-		"nodes_excluded": 2, "nodes_upgrades_pending": 3, "reconciliation_has_nfd_labels": 1, "reconciliation_total": 1, "reconciliation_failed_total": 0,
-		"openshift_driver_toolkit_enabled": 1, "openshift_driver_toolkit_imagestream_missing": 0, "openshift_driver_toolkit_rhcos_tags_missing": 1,
+		"nodes_excluded":                               2,
+		"nodes_upgrades_pending":                       3,
+		"reconciliation_has_nfd_labels":                1,
+		"reconciliation_total":                         1,
+		"reconciliation_failed_total":                  0,
+		"openshift_driver_toolkit_enabled":             1,
+		"openshift_driver_toolkit_imagestream_missing": 0,
+		"openshift_driver_toolkit_rhcos_tags_missing":  1,
 	} {
-		b.Expect(b.value(name)).To(Equal(want), name)
+		f.Expect(f.value(name)).To(Equal(want), name)
 	}
 }
 
-// text is what Prometheus reads of a metric.
-func (b *bench) text(name string) string {
-	text, err := testutil.CollectAndFormat(b.meter, expfmt.TypeTextPlain, "gpu_operator_"+name)
-	b.Expect(err).NotTo(HaveOccurred())
+// text returns a metric as Prometheus scrapes it.
+func (f *fixture) text(name string) string {
+	text, err := testutil.CollectAndFormat(f.meter, expfmt.TypeTextPlain, "gpu_operator_"+name)
+	f.Expect(err).NotTo(HaveOccurred())
 	return string(text)
 }
 
 // value of a metric without labels.
-func (b *bench) value(name string) float64 {
-	families, err := b.registry.Gather()
-	b.Expect(err).NotTo(HaveOccurred())
+func (f *fixture) value(name string) float64 {
+	families, err := f.registry.Gather()
+	f.Expect(err).NotTo(HaveOccurred())
 	for _, family := range families {
 		if family.GetName() == "gpu_operator_"+name {
 			metric := family.GetMetric()[0]
 			return metric.GetGauge().GetValue() + metric.GetCounter().GetValue()
 		}
 	}
-	b.Expect(families).To(BeNil(), "there is no %s", name)
+	f.Expect(families).To(BeNil(), "there is no %s", name)
 	return 0
 }
 
 func TestReconciliationStatus(t *testing.T) {
 	for name, test := range map[string]struct {
-		pass metrics.Pass
+		pass metrics.PassStats
 		want float64
 	}{
-		"ready":     {metrics.Pass{Status: found(v1.StateReady)}, 1},
-		"not ready": {metrics.Pass{Status: found(v1.StateNotReady)}, 0},
-		"no policy": {metrics.Pass{}, -1},
-		"a failure": {metrics.Pass{Status: found(v1.StateReady), Failed: true}, -2},
+		"ready":     {metrics.PassStats{Status: policyStatus(v1.StateReady)}, 1},
+		"not ready": {metrics.PassStats{Status: policyStatus(v1.StateNotReady)}, 0},
+		"no policy": {metrics.PassStats{}, -1},
+		"a failure": {metrics.PassStats{Status: policyStatus(v1.StateReady), Failed: true}, -2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			b.meter.Passed(test.pass)
-			b.Expect(b.value("reconciliation_status")).To(Equal(test.want))
+			f := newFixture(t)
+			f.meter.ObservePass(test.pass)
+			f.Expect(f.value("reconciliation_status")).To(Equal(test.want))
 		})
 	}
 }
 
-// TestTheLastSuccessGoesOnAtRest: nothing happens while all is well, so that there is no pass either.
-func TestTheLastSuccessGoesOnAtRest(t *testing.T) {
-	b := newBench(t)
+// There are no passes while all is ready and nothing changes.
+func TestLastSuccessAdvancesWithoutPasses(t *testing.T) {
+	f := newFixture(t)
 	last := func() time.Duration {
-		return time.Duration(b.value("reconciliation_last_success_ts_seconds")-float64(begin.Unix())) * time.Second
+		return time.Duration(f.value("reconciliation_last_success_ts_seconds")-float64(startTime.Unix())) * time.Second
 	}
-	b.meter.Passed(metrics.Pass{Status: found(v1.StateNotReady)})
-	b.Expect(b.value("reconciliation_last_success_ts_seconds")).To(BeZero(), "never")
-	b.clock.SetTime(begin.Add(time.Minute))
-	b.meter.Passed(metrics.Pass{Status: found(v1.StateReady)})
-	b.Expect(last()).To(Equal(time.Minute))
-	b.clock.SetTime(begin.Add(time.Hour))
-	b.Expect(last()).To(Equal(time.Hour))
-	b.clock.SetTime(begin.Add(2 * time.Hour))
-	b.meter.Passed(metrics.Pass{Status: found(v1.StateNotReady)})
-	b.clock.SetTime(begin.Add(3 * time.Hour))
-	b.Expect(last()).To(Equal(2*time.Hour), "until it was found that it is not")
+	f.meter.ObservePass(metrics.PassStats{Status: policyStatus(v1.StateNotReady)})
+	f.Expect(f.value("reconciliation_last_success_ts_seconds")).To(BeZero(), "never")
+	f.clock.SetTime(startTime.Add(time.Minute))
+	f.meter.ObservePass(metrics.PassStats{Status: policyStatus(v1.StateReady)})
+	f.Expect(last()).To(Equal(time.Minute))
+	f.clock.SetTime(startTime.Add(time.Hour))
+	f.Expect(last()).To(Equal(time.Hour))
+	f.clock.SetTime(startTime.Add(2 * time.Hour))
+	f.meter.ObservePass(metrics.PassStats{Status: policyStatus(v1.StateNotReady)})
+	f.clock.SetTime(startTime.Add(3 * time.Hour))
+	f.Expect(last()).To(Equal(2*time.Hour), "until the pass that found a failure")
 }
 
-func TestAPassThatCouldNotLookKeepsTheNodes(t *testing.T) {
-	b := newBench(t)
-	ready := metrics.Place{Stage: v1.StageValidated, State: metrics.Ready}
-	b.meter.Passed(metrics.Pass{Status: found(v1.StateReady), Nodes: map[metrics.Place]int{ready: 7}})
-	b.meter.Passed(metrics.Pass{Status: found(v1.StateReady), Failed: true})
-	b.Expect(b.text("nodes")).To(ContainSubstring(`{stage="Validated",state="ready"} 7`))
-	b.Expect(b.value("reconciliation_failed_total")).To(Equal(1.0))
+func TestFailedPassKeepsNodeCounts(t *testing.T) {
+	f := newFixture(t)
+	ready := metrics.StageState{Stage: v1.StageValidated, State: metrics.Ready}
+	f.meter.ObservePass(metrics.PassStats{
+		Status: policyStatus(v1.StateReady), Nodes: map[metrics.StageState]int{ready: 7},
+	})
+	f.meter.ObservePass(metrics.PassStats{Status: policyStatus(v1.StateReady), Failed: true})
+	f.Expect(f.text("nodes")).To(ContainSubstring(`{stage="Validated",state="ready"} 7`))
+	f.Expect(f.value("reconciliation_failed_total")).To(Equal(1.0))
 }
 
-func TestJoined(t *testing.T) {
-	b := newBench(t)
-	b.meter.Joined(v1.StageDriver, 20*time.Second)
-	b.meter.Joined(v1.StageDriver, 90*time.Second)
-	b.meter.Joined(v1.StageToolkit, time.Second)
+func TestObserveJoin(t *testing.T) {
+	f := newFixture(t)
+	f.meter.ObserveJoin(v1.StageDriver, 20*time.Second)
+	f.meter.ObserveJoin(v1.StageDriver, 90*time.Second)
+	f.meter.ObserveJoin(v1.StageToolkit, time.Second)
 	for stage, want := range map[string][2]string{"Driver": {"110", "2"}, "Toolkit": {"1", "1"}} {
-		b.Expect(b.text("node_join_seconds")).To(And(
+		f.Expect(f.text("node_join_seconds")).To(And(
 			ContainSubstring(`node_join_seconds_sum{stage="`+stage+`"} `+want[0]+"\n"),
 			ContainSubstring(`node_join_seconds_count{stage="`+stage+`"} `+want[1]+"\n")), stage)
 	}
@@ -190,24 +209,29 @@ type transport func(*http.Request) (*http.Response, error)
 func (t transport) RoundTrip(r *http.Request) (*http.Response, error) { return t(r) }
 
 func TestWritesAreCountedByResource(t *testing.T) {
-	b := newBench(t)
+	f := newFixture(t)
 	unreachable := errors.New("unreachable")
-	counted := b.meter.CountWrites(transport(func(*http.Request) (*http.Response, error) { return nil, unreachable }))
+	counted := f.meter.CountWrites(transport(func(*http.Request) (*http.Response, error) { return nil, unreachable }))
 	for _, call := range []string{
 		"GET /api/v1/nodes", "PATCH /api/v1/nodes/a", "PATCH /api/v1/nodes/b", "PATCH /api/v1/nodes/a/status",
-		"PATCH /apis/apps/v1/namespaces/gpu-operator/daemonsets/x", "DELETE /apis/apps/v1/namespaces/gpu-operator/daemonsets/x",
-		"POST /api/v1/namespaces/default/events", "PUT /apis/nvidia.com/v1/clusterpolicies/cp/status", "PATCH /api/v1/namespaces/gpu-operator",
-		"PUT /apis/coordination.k8s.io/v1/namespaces/gpu-operator/leases/x", "POST /apis/authentication.k8s.io/v1/tokenreviews", "POST /healthz",
+		"PATCH /apis/apps/v1/namespaces/gpu-operator/daemonsets/x",
+		"DELETE /apis/apps/v1/namespaces/gpu-operator/daemonsets/x",
+		"POST /api/v1/namespaces/default/events",
+		"PUT /apis/nvidia.com/v1/clusterpolicies/cp/status",
+		"PATCH /api/v1/namespaces/gpu-operator",
+		"PUT /apis/coordination.k8s.io/v1/namespaces/gpu-operator/leases/x",
+		"POST /apis/authentication.k8s.io/v1/tokenreviews",
+		"POST /healthz",
 	} {
 		method, path, _ := strings.Cut(call, " ")
 		request, err := http.NewRequestWithContext(t.Context(), method, "https://example.com"+path, nil)
-		b.Expect(err).NotTo(HaveOccurred())
+		f.Expect(err).NotTo(HaveOccurred())
 		response, err := counted.RoundTrip(request)
-		b.Expect(err).To(MatchError(unreachable))
-		b.Expect(response).To(BeNil())
+		f.Expect(err).To(MatchError(unreachable))
+		f.Expect(response).To(BeNil())
 	}
-	b.says(`
-		# HELP gpu_operator_api_writes_total Requests that write to the API, failed ones included.
+	f.expectMetrics(`
+		# HELP gpu_operator_api_writes_total Write requests to the API server, including failed ones.
 		# TYPE gpu_operator_api_writes_total counter
 		gpu_operator_api_writes_total{resource="clusterpolicies/status",verb="update"} 1
 		gpu_operator_api_writes_total{resource="daemonsets",verb="delete"} 1
@@ -227,21 +251,22 @@ var row = regexp.MustCompile("(?m)^\\| `(gpu_operator_[a-z_]+)` \\| (gauge|count
 
 // TestTheDocumentNamesAllMetrics compares docs/metrics.md with the registry: names, types and labels.
 func TestTheDocumentNamesAllMetrics(t *testing.T) {
-	b := newBench(t)
+	f := newFixture(t)
 	text, err := os.ReadFile("../../docs/metrics.md")
-	b.Expect(err).NotTo(HaveOccurred())
+	f.Expect(err).NotTo(HaveOccurred())
 	documented := map[string]string{}
 	for _, match := range row.FindAllStringSubmatch(string(text), -1) {
 		documented[match[1]] = match[2] + " " + strings.NewReplacer("`", "", " ", "").Replace(match[3])
 	}
-	b.meter.Passed(metrics.Pass{Status: found(v1.StateReady)})
-	b.meter.Joined(v1.StageDriver, time.Minute)
-	b.meter.Dropped("Node")
+	f.meter.ObservePass(metrics.PassStats{Status: policyStatus(v1.StateReady)})
+	f.meter.ObserveJoin(v1.StageDriver, time.Minute)
+	f.meter.CountDroppedEvent("Node")
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://example.com/api/v1/nodes", nil)
-	b.Expect(err).NotTo(HaveOccurred())
-	_, _ = b.meter.CountWrites(transport(func(*http.Request) (*http.Response, error) { return nil, nil })).RoundTrip(request)
-	families, err := b.registry.Gather()
-	b.Expect(err).NotTo(HaveOccurred())
+	f.Expect(err).NotTo(HaveOccurred())
+	noResponse := transport(func(*http.Request) (*http.Response, error) { return nil, nil })
+	_, _ = f.meter.CountWrites(noResponse).RoundTrip(request)
+	families, err := f.registry.Gather()
+	f.Expect(err).NotTo(HaveOccurred())
 	served := map[string]string{}
 	for _, family := range families {
 		var labels []string
@@ -250,24 +275,24 @@ func TestTheDocumentNamesAllMetrics(t *testing.T) {
 		}
 		served[family.GetName()] = strings.ToLower(family.GetType().String()) + " " + strings.Join(labels, ",")
 	}
-	b.Expect(documented).To(Equal(served))
+	f.Expect(documented).To(Equal(served))
 }
 
-// TestNoLabelGrowsWithTheCluster: a larger cluster has no more series.
-func TestNoLabelGrowsWithTheCluster(t *testing.T) {
+// A larger cluster does not have more series.
+func TestSeriesDoNotGrowWithTheCluster(t *testing.T) {
 	series := func(nodes int) int {
-		b := newBench(t)
-		status := found(v1.StateReady)
-		places := map[metrics.Place]int{}
+		f := newFixture(t)
+		status := policyStatus(v1.StateReady)
+		counts := map[metrics.StageState]int{}
 		for i := range nodes {
 			name := string(rune('a'+i%26)) + strings.Repeat("x", i)
 			status.Nodes = append(status.Nodes, v1.NodeStatus{Name: name})
-			places[metrics.Place{Stage: v1.StageDriver, State: metrics.Progressing}]++
-			b.meter.Joined(v1.StageValidated, time.Duration(i)*time.Second)
+			counts[metrics.StageState{Stage: v1.StageDriver, State: metrics.Progressing}]++
+			f.meter.ObserveJoin(v1.StageValidated, time.Duration(i)*time.Second)
 		}
-		b.meter.Passed(metrics.Pass{Status: status, Nodes: places})
-		count, err := testutil.GatherAndCount(b.registry)
-		b.Expect(err).NotTo(HaveOccurred())
+		f.meter.ObservePass(metrics.PassStats{Status: status, Nodes: counts})
+		count, err := testutil.GatherAndCount(f.registry)
+		f.Expect(err).NotTo(HaveOccurred())
 		return count
 	}
 	NewWithT(t).Expect(series(500)).To(Equal(series(1)))

@@ -21,40 +21,40 @@ const (
 	failed    = -2
 )
 
-// Place is where a node is: at a stage, ready, progressing or degraded there.
-type Place struct {
+// StageState is the stage of a node and its state there.
+type StageState struct {
 	Stage v1.Stage
 	State string
 }
 
-// The states of nodes.
+// The values of StageState.State.
 const (
 	Ready       = "ready"
 	Progressing = "progressing"
 	Degraded    = "degraded"
 )
 
-// Pass is what a pass has found.
-type Pass struct {
-	// Status of the policy in force; nil if there is none.
+// PassStats has the results of a pass.
+type PassStats struct {
+	// Status of the active policy; nil if there is none.
 	Status *v1.ClusterPolicyStatus
-	// Nodes counts the GPU nodes by where they are; nil where the pass failed before it could look.
-	Nodes map[Place]int
-	// Failed tells that a call to the API failed.
+	// Nodes counts the GPU nodes by stage and state; nil if the pass failed before it counted them.
+	Nodes map[StageState]int
+	// Failed is true if a call to the API server failed.
 	Failed bool
-	// Discovered tells that some node has discovery labels.
+	// Discovered is true if some node has discovery labels.
 	Discovered bool
-	// Frozen: nothing was changed, as the definition of ClusterPolicy lacks fields that the policy may have had.
+	// Frozen is true if the operator changes nothing, as the CustomResourceDefinition does not have all fields.
 	Frozen bool
-	// MissingFields is the number of fields that the definition lacks.
+	// MissingFields is the number of fields that are missing in the CustomResourceDefinition.
 	MissingFields int
-	// DriverToolkit tells that a node needs OpenShift's driver toolkit, and DriverToolkitFound that the cluster
-	// has its ImageStream.
+	// DriverToolkit is true if a node needs OpenShift's driver toolkit, DriverToolkitFound if the cluster has its
+	// ImageStream.
 	DriverToolkit, DriverToolkitFound bool
 }
 
-// value is that of gpu_operator_reconciliation_status.
-func (p *Pass) value() float64 {
+// reconciliationStatus returns the value of gpu_operator_reconciliation_status.
+func (p *PassStats) reconciliationStatus() float64 {
 	switch {
 	case p.Failed:
 		return failed
@@ -66,111 +66,135 @@ func (p *Pass) value() float64 {
 	return succeeded
 }
 
-func (p *Pass) summary() v1.NodeSummary {
+func (p *PassStats) summary() v1.NodeSummary {
 	if p.Status == nil || p.Status.NodeSummary == nil {
 		return v1.NodeSummary{}
 	}
 	return *p.Status.NodeSummary
 }
 
-// says tells whether a node is held up for this reason.
-func (p *Pass) says(reason string) bool {
-	return p.Status != nil && slices.ContainsFunc(p.Status.Nodes, func(n v1.NodeStatus) bool { return n.Reason == reason })
+// hasNodeWithReason reports whether a listed node has this reason.
+func (p *PassStats) hasNodeWithReason(reason string) bool {
+	return p.Status != nil &&
+		slices.ContainsFunc(p.Status.Nodes, func(n v1.NodeStatus) bool { return n.Reason == reason })
 }
 
-// gauge is read from the last pass whenever somebody asks.
+type emitFunc func(value float64, labels ...string)
+
+// gauge is computed from the last pass on each collection.
 type gauge struct {
 	description *prometheus.Desc
-	read        func(m *Meter, tell func(value float64, labels ...string))
+	read        func(m *Meter, emit emitFunc)
 }
 
-func newGauge(name, help string, read func(m *Meter, tell func(value float64, labels ...string)), labels ...string) gauge {
+func newGauge(name, help string, read func(m *Meter, emit emitFunc), labels ...string) gauge {
 	return gauge{prometheus.NewDesc(prefix+name, help, labels, nil), read}
 }
 
-// single is a gauge without labels.
-func single(name, help string, value func(p *Pass) float64) gauge {
-	return newGauge(name, help, func(m *Meter, tell func(float64, ...string)) { tell(value(m.last)) })
+// newScalar returns a gauge without labels.
+func newScalar(name, help string, value func(p *PassStats) float64) gauge {
+	return newGauge(name, help, func(m *Meter, emit emitFunc) { emit(value(m.last)) })
 }
 
-// gauges is the one list of what is told of a pass. The names without a comment are NVIDIA's.
+// gauges lists all metrics about the last pass. The first ones have the names of NVIDIA's operator.
 var gauges = []gauge{
-	single("gpu_nodes_total", "GPU nodes, those included that are kept free of operands.", func(p *Pass) float64 {
-		return float64(p.summary().Total + p.summary().Excluded)
-	}),
-	single("reconciliation_status", "1: all is as the spec says, 0: something is not ready, -1: no ClusterPolicy, -2: a call to the API failed.", (*Pass).value),
-	newGauge("reconciliation_last_success_ts_seconds", "When all was last known to be as the spec says, in seconds since 1970; 0 if never since the start.",
-		func(m *Meter, tell func(float64, ...string)) {
-			if m.success.IsZero() {
-				tell(0)
-				return
-			}
-			tell(float64(m.success.Unix()))
+	newScalar("gpu_nodes_total",
+		"GPU nodes, including excluded ones.",
+		func(p *PassStats) float64 { return float64(p.summary().Total + p.summary().Excluded) }),
+	newScalar("reconciliation_status",
+		"1: all is ready, 0: something is not ready, -1: no ClusterPolicy, -2: a call to the API server failed.",
+		(*PassStats).reconciliationStatus),
+	newGauge("reconciliation_last_success_ts_seconds",
+		"When all was last known to be ready, in seconds since 1970; 0 if never since the start.",
+		emitLastSuccess),
+	newScalar("reconciliation_has_nfd_labels",
+		"1: some node has discovery labels, 0: no node has.",
+		func(p *PassStats) float64 { return boolValue(p.Discovered) }),
+	newScalar("openshift_driver_toolkit_enabled",
+		"1: drivers of some nodes are built with OpenShift's driver toolkit.",
+		func(p *PassStats) float64 { return boolValue(p.DriverToolkit) }),
+	newScalar("openshift_driver_toolkit_imagestream_missing",
+		"1: the driver toolkit is needed, and its ImageStream does not exist.",
+		func(p *PassStats) float64 { return boolValue(p.DriverToolkit && !p.DriverToolkitFound) }),
+	newScalar("openshift_driver_toolkit_rhcos_tags_missing",
+		"1: the ImageStream has no tag for the release of some node.",
+		func(p *PassStats) float64 {
+			return boolValue(p.DriverToolkit && p.DriverToolkitFound && p.hasNodeWithReason(v1.ReasonDriverToolkitMissing))
 		}),
-	single("reconciliation_has_nfd_labels", "1: some node has discovery labels, 0: none has.", func(p *Pass) float64 { return flag(p.Discovered) }),
-	single("openshift_driver_toolkit_enabled", "1: drivers of some nodes are built with OpenShift's driver toolkit.", func(p *Pass) float64 {
-		return flag(p.DriverToolkit)
-	}),
-	single("openshift_driver_toolkit_imagestream_missing", "1: the driver toolkit is needed, and its ImageStream is not there.", func(p *Pass) float64 {
-		return flag(p.DriverToolkit && !p.DriverToolkitFound)
-	}),
-	single("openshift_driver_toolkit_rhcos_tags_missing", "1: the ImageStream has no tag for the release of some node.", func(p *Pass) float64 {
-		return flag(p.DriverToolkit && p.DriverToolkitFound && p.says(v1.ReasonDriverToolkitMissing))
-	}),
-	single("driver_auto_upgrade_enabled", "1: outdated drivers are replaced node by node. This version does not.", func(*Pass) float64 { return 0 }),
-	single("nodes_upgrades_pending", "Nodes that are ready with an outdated driver, or another operand that waits for its pod to be deleted.", func(p *Pass) float64 {
-		return float64(p.summary().Upgrading)
-	}),
-	// What follows is this operator's own.
-	newGauge("nodes", "GPU nodes by the first stage that they have not reached, and how they fare there; ready ones are at Validated.", nodes, "stage", "state"),
-	single("nodes_excluded", "GPU nodes that are kept free of operands, by their label or by a nodeSelector of the spec.", func(p *Pass) float64 {
-		return float64(p.summary().Excluded)
-	}),
-	single("definition_missing_fields", "Fields of this operator's that the definition of ClusterPolicy in the cluster lacks.", func(p *Pass) float64 {
-		return float64(p.MissingFields)
-	}),
-	single("frozen", "1: nothing is changed, as the policy may have lost fields that the definition of ClusterPolicy lacks.", func(p *Pass) float64 {
-		return flag(p.Frozen)
-	}),
-	newGauge("operand_nodes_desired", "Nodes that need the operand.", operands(func(o *v1.OperandStatus) float64 { return float64(o.Desired) }), "operand"),
-	newGauge("operand_nodes_ready", "Nodes on which the operand is ready, of those that need it.", operands(func(o *v1.OperandStatus) float64 { return float64(o.Ready) }), "operand"),
-	newGauge("condition", "1 where the condition of the ClusterPolicy in force is True.", conditions, "type"),
+	newScalar("driver_auto_upgrade_enabled",
+		"1: outdated drivers are replaced node by node. Always 0: not supported yet.",
+		func(*PassStats) float64 { return 0 }),
+	newScalar("nodes_upgrades_pending",
+		"Nodes that are ready with an outdated driver, or another operand that waits for its pod to be deleted.",
+		func(p *PassStats) float64 { return float64(p.summary().Upgrading) }),
+	// The following are this operator's own.
+	newGauge("nodes",
+		"GPU nodes by the first stage not reached, and state; ready nodes are at Validated.",
+		emitNodes, "stage", "state"),
+	newScalar("nodes_excluded",
+		"GPU nodes that are excluded by their label or by a nodeSelector of the spec.",
+		func(p *PassStats) float64 { return float64(p.summary().Excluded) }),
+	newScalar("definition_missing_fields",
+		"Fields of this operator that are missing in the CustomResourceDefinition of ClusterPolicy in the cluster.",
+		func(p *PassStats) float64 { return float64(p.MissingFields) }),
+	newScalar("frozen",
+		"1: the operator changes nothing, as the CustomResourceDefinition of ClusterPolicy does not have all fields.",
+		func(p *PassStats) float64 { return boolValue(p.Frozen) }),
+	newGauge("operand_nodes_desired",
+		"Nodes that need the operand.",
+		perOperand(func(o *v1.OperandStatus) float64 { return float64(o.Desired) }), "operand"),
+	newGauge("operand_nodes_ready",
+		"Nodes on which the operand is ready, of those that need it.",
+		perOperand(func(o *v1.OperandStatus) float64 { return float64(o.Ready) }), "operand"),
+	newGauge("condition",
+		"1 if the condition of the active ClusterPolicy is True.",
+		emitConditions, "type"),
 }
 
-func flag(is bool) float64 {
+func emitLastSuccess(m *Meter, emit emitFunc) {
+	if m.success.IsZero() {
+		emit(0)
+		return
+	}
+	emit(float64(m.success.Unix()))
+}
+
+func boolValue(is bool) float64 {
 	if is {
 		return 1
 	}
 	return 0
 }
 
-// nodes tells every place, also an empty one, so that no series ends.
-func nodes(m *Meter, tell func(float64, ...string)) {
+// emitNodes emits all stages and states, so that no series ends when it has no node.
+func emitNodes(m *Meter, emit emitFunc) {
 	for _, stage := range v1.Stages() {
 		for _, state := range []string{Ready, Progressing, Degraded} {
 			if state != Ready || stage == v1.StageValidated {
-				tell(float64(m.last.Nodes[Place{stage, state}]), string(stage), state)
+				emit(float64(m.last.Nodes[StageState{stage, state}]), string(stage), state)
 			}
 		}
 	}
 }
 
-func operands(value func(*v1.OperandStatus) float64) func(*Meter, func(float64, ...string)) {
-	return func(m *Meter, tell func(float64, ...string)) {
+func perOperand(value func(*v1.OperandStatus) float64) func(*Meter, emitFunc) {
+	return func(m *Meter, emit emitFunc) {
 		if m.last.Status == nil {
 			return
 		}
 		for i := range m.last.Status.Operands {
-			tell(value(&m.last.Status.Operands[i]), m.last.Status.Operands[i].Name)
+			emit(value(&m.last.Status.Operands[i]), m.last.Status.Operands[i].Name)
 		}
 	}
 }
 
-func conditions(m *Meter, tell func(float64, ...string)) {
+func emitConditions(m *Meter, emit emitFunc) {
 	if m.last.Status == nil {
 		return
 	}
-	for _, kind := range []string{v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded} {
-		tell(flag(meta.IsStatusConditionTrue(m.last.Status.Conditions, kind)), strings.ToLower(kind))
+	for _, conditionType := range []string{
+		v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded,
+	} {
+		emit(boolValue(meta.IsStatusConditionTrue(m.last.Status.Conditions, conditionType)), strings.ToLower(conditionType))
 	}
 }

@@ -5,31 +5,31 @@ import (
 	"strings"
 )
 
-// verbs of the API by the methods of HTTP that write.
+// verbs are the verbs of the API by HTTP method, of those that write.
 var verbs = map[string]string{
 	http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
 }
 
-// CountWrites counts the requests that write and pass through the transport, by resource and verb.
+// CountWrites returns a transport that counts the requests that write, by resource and verb.
 func (m *Meter) CountWrites(transport http.RoundTripper) http.RoundTripper {
-	return counting{m, transport}
+	return countingTransport{m, transport}
 }
 
-type counting struct {
+type countingTransport struct {
 	meter *Meter
 	next  http.RoundTripper
 }
 
 // RoundTrip implements http.RoundTripper.
-func (c counting) RoundTrip(request *http.Request) (*http.Response, error) {
+func (c countingTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	if verb, writes := verbs[request.Method]; writes {
 		c.meter.writes.WithLabelValues(resource(request.URL.Path), verb).Inc()
 	}
 	return c.next.RoundTrip(request)
 }
 
-// resource reads the resource, and a subresource, from the path of a request, such as nodes/status from
-// /api/v1/nodes/a/status. It is other where the path has none.
+// resource returns the resource and subresource in the path of a request, such as nodes/status for
+// /api/v1/nodes/a/status, or "other" if the path has none.
 func resource(path string) string {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {

@@ -7,35 +7,40 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// judgeAuxiliary judges the operands that are not needed to use GPUs, as far as they run on nodes.
-func judgeAuxiliary(pass Pass, status v1.ClusterPolicyStatus) *finding {
-	auxiliary := operandsOf(pass, status, isAuxiliary)
-	if failing := inState(auxiliary, v1.OperandInvalid, v1.OperandConflict, v1.OperandError, v1.OperandDegraded); failing != nil {
-		return &finding{ready: metav1.ConditionFalse, reason: failing.Reason, message: about(failing), degraded: true}
+// checkAuxiliary returns the finding about the auxiliary operands.
+func checkAuxiliary(in Input, status v1.ClusterPolicyStatus) *finding {
+	auxiliary := filterOperands(in, status, isAuxiliary)
+	failures := []v1.OperandState{v1.OperandInvalid, v1.OperandConflict, v1.OperandError, v1.OperandDegraded}
+	if failing := firstInState(auxiliary, failures...); failing != nil {
+		return failure(failing.Reason, operandMessage(failing))
 	}
-	if waiting := inState(auxiliary, v1.OperandWaiting, v1.OperandProgressing); waiting != nil {
-		return &finding{ready: metav1.ConditionFalse, reason: v1.ReasonOperandNotReady, message: about(waiting), progressing: true}
+	if waiting := firstInState(auxiliary, v1.OperandWaiting, v1.OperandProgressing); waiting != nil {
+		return &finding{
+			ready: metav1.ConditionFalse, reason: v1.ReasonOperandNotReady, message: operandMessage(waiting), progressing: true,
+		}
 	}
-	if pending := withReason(auxiliary, v1.ReasonUpgradePending); pending != nil {
-		return &finding{ready: metav1.ConditionFalse, reason: v1.ReasonUpgradePending, message: about(pending), progressing: true}
+	if pending := firstWithReason(auxiliary, v1.ReasonUpgradePending); pending != nil {
+		return &finding{
+			ready: metav1.ConditionFalse, reason: v1.ReasonUpgradePending, message: operandMessage(pending), progressing: true,
+		}
 	}
 	if status.NodeSummary.Total == 0 {
-		return &finding{ready: metav1.ConditionTrue, reason: nothingToDo(status).reason}
+		return &finding{ready: metav1.ConditionTrue, reason: noNodesFinding(status).reason}
 	}
 	return &finding{ready: metav1.ConditionTrue, reason: v1.ReasonReconciled}
 }
 
-// isAuxiliary reports whether an operand runs on GPU nodes and is not needed to use their GPUs.
+// isAuxiliary reports whether an operand runs on GPU nodes, but is not needed to use their GPUs.
 func isAuxiliary(o *operand.Operand) bool { return o.Stage == "" && len(o.Workloads) > 0 }
 
-// isEssential reports whether an operand is needed to use GPUs, or is of the cluster.
+// isEssential reports whether an operand is needed to use GPUs. Operands that do not run on GPU nodes are, too.
 func isEssential(o *operand.Operand) bool { return !isAuxiliary(o) }
 
-// operandsOf are the statuses of some of the operands.
-func operandsOf(pass Pass, status v1.ClusterPolicyStatus, belongs func(*operand.Operand) bool) []v1.OperandStatus {
+// filterOperands returns the statuses of the operands that match.
+func filterOperands(in Input, status v1.ClusterPolicyStatus, match func(*operand.Operand) bool) []v1.OperandStatus {
 	var found []v1.OperandStatus
 	for i := range status.Operands {
-		if o, known := pass.Plan.Catalogue.Find(operand.Name(status.Operands[i].Name)); known && belongs(o) {
+		if o, known := in.Plan.Catalogue.Find(operand.Name(status.Operands[i].Name)); known && match(o) {
 			found = append(found, status.Operands[i])
 		}
 	}

@@ -23,59 +23,53 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// maxListed bounds status.nodes, so that the object is as large at 150 nodes as at 5,000.
-const maxListed = 100
+const (
+	// maxListed bounds the entries of status.nodes, so that the object is as large at 5,000 nodes as at 150.
+	maxListed = 100
+	// maxListedBytes bounds their size in JSON. 100 entries with names of 63 characters and the longest message fit,
+	// unless JSON escapes many of the characters.
+	maxListedBytes = 40 << 10
+	// The longest messages, in bytes.
+	maxMessage          = 128
+	maxOperandMessage   = 1024
+	maxConditionMessage = 1024
+)
 
-// maxListedBytes bounds them too, where names are very long or messages full of what JSON escapes: 100 entries of
-// 63 characters' name and the longest message fit.
-const maxListedBytes = 40 << 10
-
-// maxMessage bounds the message of a node.
-const maxMessage = 128
-
-// maxOperandMessage bounds the message of an operand.
-const maxOperandMessage = 1024
-
-// maxConditionMessage bounds the message of a condition.
-const maxConditionMessage = 1024
-
-// Pass is what a pass has found and done, as far as it got.
-type Pass struct {
+// Input is the result of a pass, as far as it got.
+type Input struct {
 	Namespace string
-	// Fleet is what is known of the nodes.
-	Fleet fleet.View
-	// Behind is the number of nodes that are not assessed yet by what this pass has decided.
-	Behind int
+	Fleet     fleet.View
+	// Unassessed is the number of nodes that are not assessed yet by the decisions of this pass.
+	Unassessed int
 	// DaemonSets of the stack, by name.
 	DaemonSets map[string]*appsv1.DaemonSet
-	// Plan is without steps where the pass could not make one.
-	Plan plan.Plan
-	// Applied holds what came of applying each operand's objects.
-	Applied map[operand.Name]Outcome
-	// MissingFields are the fields that the definition of ClusterPolicy in the cluster does not have.
+	// Plan has no steps if the pass could not compute one.
+	Plan    plan.Plan
+	Applied map[operand.Name]ApplyResult
+	// MissingFields are the fields that the CustomResourceDefinition in the cluster does not have.
 	MissingFields []string
-	// Err is what stopped the pass, or went wrong beside the operands.
+	// Err is what stopped the pass, or failed outside the operands.
 	Err error
 }
 
-// Outcome is what came of applying an operand's objects.
-type Outcome struct {
-	// Wrote tells that an object was written in this pass, so that what was observed of it is old.
+// ApplyResult is the result of applying an operand's objects.
+type ApplyResult struct {
+	// Wrote is true if an object was written in this pass: the observed object is out of date.
 	Wrote bool
-	// Pending are the objects that are not as the spec says, and are left so as the policy is paused.
+	// Pending is the number of objects that differ from the spec and are not written because the policy is paused.
 	Pending int
-	// Err is all that went wrong.
+	// Err joins all errors.
 	Err error
 }
 
-// Failed reports whether a call of the pass failed. What others own and what the API server calls invalid are no such
-// calls: trying again does not help.
-func (p Pass) Failed() bool {
+// Failed reports whether the pass should be retried. A retry does not resolve conflicts with another owner, or objects
+// that the API server rejects as invalid.
+func (p Input) Failed() bool {
 	if p.Err != nil {
 		return true
 	}
-	for _, outcome := range p.Applied {
-		err := outcome.Err
+	for _, result := range p.Applied {
+		err := result.Err
 		if err != nil && !errors.Is(err, apply.ErrConflict) && !errors.Is(err, ErrPrerequisite) && !isInvalid(err) {
 			return true
 		}
@@ -83,64 +77,67 @@ func (p Pass) Failed() bool {
 	return false
 }
 
-// Conflicts reports whether an object that the pass wanted belongs to another owner. There is no event when it is gone:
-// the caches hold what is the operator's.
-func (p Pass) Conflicts() bool {
-	for _, outcome := range p.Applied {
-		if errors.Is(outcome.Err, apply.ErrConflict) {
+// Conflicts reports whether an object to apply belongs to another owner. No watch event reports its deletion, as the
+// caches contain the operator's objects only.
+func (p Input) Conflicts() bool {
+	for _, result := range p.Applied {
+		if errors.Is(result.Err, apply.ErrConflict) {
 			return true
 		}
 	}
 	return false
 }
 
-// Compute returns the status of the policy by what the pass has found. A pass that could not observe leaves what was
-// reported of operands and nodes as it was, and so does one whose decisions not all nodes are assessed by.
-func Compute(policy *v1.ClusterPolicy, pass Pass) v1.ClusterPolicyStatus {
+// Compute returns the status of the policy after a pass. If the pass failed to read the cluster, or nodes are not
+// assessed by its decisions yet, the operands and nodes are those of the previous status.
+func Compute(policy *v1.ClusterPolicy, in Input) v1.ClusterPolicyStatus {
 	status := *policy.Status.DeepCopy()
-	status.Namespace = pass.Namespace
-	if pass.Err == nil && pass.Behind > 0 {
-		setAssessing(&status, pass)
+	status.Namespace = in.Namespace
+	if in.Err == nil && in.Unassessed > 0 {
+		setAssessing(&status, in)
 		return status
 	}
 	status.ObservedGeneration = policy.Generation
-	setFields(&status, policy.Spec)
-	if len(pass.Plan.Steps) == 0 || pass.Behind > 0 {
-		setConditions(&status, finding{ready: metav1.ConditionFalse, reason: v1.ReasonReconcileFailed, message: message(pass.Err), degraded: true})
+	setFieldConditions(&status, policy.Spec)
+	if len(in.Plan.Steps) == 0 || in.Unassessed > 0 {
+		setConditions(&status, *failure(v1.ReasonReconcileFailed, errorText(in.Err)))
 		setPaused(&status, policy.Spec)
 		return status
 	}
-	nodes := worstFirst(pass.Fleet)
+	nodes := worstFirst(in.Fleet)
 	status.NodeSummary = summarise(nodes)
 	status.Nodes = listNodes(nodes, policy.Status.Nodes)
 	status.NodeSummary.Listed = int32(len(status.Nodes))
-	status.Operands = operandStatuses(pass, nodes, policy.Status.Operands)
-	status.Pools, status.NodePools = pools(pass, nodes), nodePools(pass, nodes)
-	setConditions(&status, judge(pass, status))
+	status.Operands = operandStatuses(in, nodes, policy.Status.Operands)
+	status.Pools, status.NodePools = driverPools(in, nodes), nodePools(in, nodes)
+	setConditions(&status, checkAll(in, status))
 	setPaused(&status, policy.Spec)
-	setDefinition(&status, pass.MissingFields, pass.Namespace)
+	setCRDOutdated(&status, in.MissingFields, in.Namespace)
 	return status
 }
 
-func message(err error) string {
+func errorText(err error) string {
 	if err == nil {
 		return ""
 	}
 	return err.Error()
 }
 
-// setAssessing reports how many nodes are not assessed yet by the policy as it is now. All else stays.
-func setAssessing(status *v1.ClusterPolicyStatus, pass Pass) {
+// setAssessing reports how many nodes are not assessed yet by the current policy, and keeps all else.
+func setAssessing(status *v1.ClusterPolicyStatus, in Input) {
 	if meta.FindStatusCondition(status.Conditions, v1.ConditionReady) == nil {
-		setConditions(status, finding{ready: metav1.ConditionFalse, reason: v1.ReasonAssessing, message: "the nodes are being assessed"})
+		setConditions(status, finding{
+			ready: metav1.ConditionFalse, reason: v1.ReasonAssessing, message: "the nodes are being assessed",
+		})
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: v1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: v1.ReasonAssessing, ObservedGeneration: status.ObservedGeneration,
-		Message: fmt.Sprintf("%d of %d GPU nodes are still to be assessed", pass.Behind, len(pass.Fleet.Nodes)),
+		Type: v1.ConditionProgressing, Status: metav1.ConditionTrue, Reason: v1.ReasonAssessing,
+		ObservedGeneration: status.ObservedGeneration,
+		Message:            fmt.Sprintf("%d of %d GPU nodes are not assessed yet", in.Unassessed, len(in.Fleet.Nodes)),
 	})
 }
 
-// Ignored is the status of a policy beside the one in force.
+// Ignored returns the status of a policy that is not the active one.
 func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolicyStatus {
 	status := v1.ClusterPolicyStatus{
 		State:              v1.StateIgnored,
@@ -149,28 +146,28 @@ func Ignored(policy *v1.ClusterPolicy, namespace, active string) v1.ClusterPolic
 		Conditions:         policy.DeepCopy().Status.Conditions,
 	}
 	meta.RemoveStatusCondition(&status.Conditions, v1.ConditionAuxiliaryReady)
-	setFields(&status, policy.Spec)
+	setFieldConditions(&status, policy.Spec)
 	setConditions(&status, finding{
 		ready: metav1.ConditionFalse, reason: v1.ReasonIgnored,
-		message: "ClusterPolicy " + active + " is older and in force: delete one of the two",
+		message: "ClusterPolicy " + active + " is older and takes precedence: delete one of the two",
 	})
 	status.State = v1.StateIgnored
 	return status
 }
 
-// node is a managed node with the verdict on it that is shown.
+// node is an entry of the fleet with its reported assessment.
 type node struct {
 	*fleet.Entry
 	*assess.Assessment
 }
 
-// worstFirst are the managed nodes, worst first.
+// worstFirst returns the nodes by severity, then by name.
 func worstFirst(view fleet.View) []node {
 	nodes := make([]node, 0, len(view.Nodes))
 	for _, entry := range view.Nodes {
 		nodes = append(nodes, node{entry, entry.Shown()})
 	}
-	// By name they are sorted already.
+	// The view is sorted by name.
 	slices.SortStableFunc(nodes, func(a, b node) int { return cmp.Compare(a.severity(), b.severity()) })
 	return nodes
 }
@@ -199,29 +196,29 @@ func summarise(nodes []node) *v1.NodeSummary {
 	return summary
 }
 
-// Places counts the GPU nodes by where they are, those apart that are kept free of operands.
-func Places(view fleet.View) map[metrics.Place]int {
-	places := map[metrics.Place]int{}
+// CountNodes counts the GPU nodes by stage and state, without the excluded ones.
+func CountNodes(view fleet.View) map[metrics.StageState]int {
+	counts := map[metrics.StageState]int{}
 	for _, entry := range view.Nodes {
 		if shown := entry.Shown(); !shown.Excluded {
-			places[place(shown)]++
+			counts[stageState(shown)]++
 		}
 	}
-	return places
+	return counts
 }
 
-func place(shown *assess.Assessment) metrics.Place {
+func stageState(shown *assess.Assessment) metrics.StageState {
 	switch shown.State {
 	case readiness.Ready:
-		return metrics.Place{Stage: v1.StageValidated, State: metrics.Ready}
+		return metrics.StageState{Stage: v1.StageValidated, State: metrics.Ready}
 	case readiness.Failed:
-		return metrics.Place{Stage: shown.Stage, State: metrics.Degraded}
+		return metrics.StageState{Stage: shown.Stage, State: metrics.Degraded}
 	case readiness.Progressing:
 	}
-	return metrics.Place{Stage: shown.Stage, State: metrics.Progressing}
+	return metrics.StageState{Stage: shown.Stage, State: metrics.Progressing}
 }
 
-// severity orders nodes, worst first.
+// severity returns the sort key of a node; the worst is 0.
 func (n node) severity() int {
 	switch {
 	case n.State == readiness.Failed:
@@ -237,20 +234,21 @@ func (n node) severity() int {
 	}
 }
 
-// listNodes writes the entries of the worst nodes. A failure whose cause is the same as before keeps
-// its message, which may hold what changes with each attempt of a container.
+// listNodes returns the entries of the worst nodes. An entry whose cause has not changed keeps its message: the detail
+// may differ with each restart of a container.
 func listNodes(nodes []node, before []v1.NodeStatus) []v1.NodeStatus {
-	known := make(map[string]*v1.NodeStatus, len(before))
+	previous := make(map[string]*v1.NodeStatus, len(before))
 	for i := range before {
-		known[before[i].Name] = &before[i]
+		previous[before[i].Name] = &before[i]
 	}
-	entries, left := make([]v1.NodeStatus, 0, min(len(nodes), maxListed)), maxListedBytes
+	entries, remaining := make([]v1.NodeStatus, 0, min(len(nodes), maxListed)), maxListedBytes
 	for i := range nodes[:min(len(nodes), maxListed)] {
 		entry := nodeStatus(nodes[i])
-		if old := known[entry.Name]; old != nil && sameCause(old, &entry) && assess.Covers(old.Message, nodes[i].Message, entry.Message) {
+		old := previous[entry.Name]
+		if old != nil && sameCause(old, &entry) && assess.Covers(old.Message, nodes[i].Message, entry.Message) {
 			entry.Message = old.Message
 		}
-		if left -= encodedSize(&entry); left < 0 {
+		if remaining -= encodedSize(&entry); remaining < 0 {
 			break
 		}
 		entries = append(entries, entry)
@@ -258,9 +256,9 @@ func listNodes(nodes []node, before []v1.NodeStatus) []v1.NodeStatus {
 	return entries
 }
 
-// encodedSize is how many bytes an entry has in JSON.
+// encodedSize returns the bytes of an entry in JSON.
 func encodedSize(entry *v1.NodeStatus) int {
-	// What has a time and texts can be encoded.
+	// Encoding strings and times never fails.
 	data, _ := json.Marshal(entry)
 	return len(data)
 }
@@ -285,61 +283,31 @@ func sameCause(a, b *v1.NodeStatus) bool {
 	return a.Ready == b.Ready && a.Stage == b.Stage && a.Operand == b.Operand && a.Reason == b.Reason
 }
 
-// finding is what is to be said about the policy as a whole.
-type finding struct {
-	ready           metav1.ConditionStatus
-	reason, message string
-	degraded        bool
-	progressing     bool
-	// waits is what is progressing where the message is about a failure.
-	waits string
-	// auxiliary is what is to be said about the operands that are not needed to use GPUs; nil where that is not known.
-	auxiliary *finding
-}
-
-// ongoing is what the condition Progressing reports: that of what GPUs need, if there is something.
-func (f finding) ongoing() finding {
-	switch {
-	case f.progressing && f.degraded:
-		return finding{progressing: true, reason: v1.ReasonOperandNotReady, message: f.waits}
-	case !f.progressing && f.auxiliary != nil:
-		return *f.auxiliary
-	}
-	return f
-}
-
-// failure is what the condition Degraded reports, in the same way.
-func (f finding) failure() finding {
-	if !f.degraded && f.auxiliary != nil {
-		return *f.auxiliary
-	}
-	return f
-}
-
 func setConditions(status *v1.ClusterPolicyStatus, f finding) {
 	status.State = v1.StateNotReady
 	isError := metav1.ConditionTrue
 	if f.ready == metav1.ConditionTrue {
 		status.State, isError = v1.StateReady, metav1.ConditionFalse
 	}
-	set := func(kind string, value metav1.ConditionStatus, reason, message string) {
+	set := func(conditionType string, value metav1.ConditionStatus, reason, message string) {
 		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-			Type: kind, Status: value, Reason: reason, Message: text.Truncate(message, maxConditionMessage), ObservedGeneration: status.ObservedGeneration,
+			Type: conditionType, Status: value, Reason: reason, Message: text.Truncate(message, maxConditionMessage),
+			ObservedGeneration: status.ObservedGeneration,
 		})
 	}
 	set(v1.ConditionReady, f.ready, f.reason, f.message)
-	flag := func(kind string, is bool, reason, message string) {
+	setFlag := func(conditionType string, is bool, reason, message string) {
 		if is {
-			set(kind, metav1.ConditionTrue, reason, message)
+			set(conditionType, metav1.ConditionTrue, reason, message)
 			return
 		}
-		set(kind, metav1.ConditionFalse, v1.ReasonNone, "")
+		set(conditionType, metav1.ConditionFalse, v1.ReasonNone, "")
 	}
 	if a := f.auxiliary; a != nil {
 		set(v1.ConditionAuxiliaryReady, a.ready, a.reason, a.message)
 	}
-	ongoing, failure := f.ongoing(), f.failure()
-	flag(v1.ConditionProgressing, ongoing.progressing, ongoing.reason, ongoing.message)
-	flag(v1.ConditionDegraded, failure.degraded, failure.reason, failure.message)
+	progressing, degraded := f.forProgressing(), f.forDegraded()
+	setFlag(v1.ConditionProgressing, progressing.progressing, progressing.reason, progressing.message)
+	setFlag(v1.ConditionDegraded, degraded.degraded, degraded.reason, degraded.message)
 	set(v1.ConditionError, isError, f.reason, f.message)
 }

@@ -11,44 +11,50 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// namedFields is how many of the fields that a definition lacks are named.
-const namedFields = 5
+// maxNamedFields is how many of the missing fields a message names.
+const maxNamedFields = 5
 
-// setDefinition tells of fields that the definition in the cluster lacks: whoever sets one finds it gone,
-// and nobody says so. Where it lacks none, there is no such condition.
-func setDefinition(status *v1.ClusterPolicyStatus, lacking []string, namespace string) {
-	if len(lacking) == 0 {
+// setCRDOutdated sets the condition CRDOutdated if fields are missing in the CustomResourceDefinition in the cluster:
+// the API server drops them silently. It removes the condition if none are.
+func setCRDOutdated(status *v1.ClusterPolicyStatus, missing []string, namespace string) {
+	if len(missing) == 0 {
 		meta.RemoveStatusCondition(&status.Conditions, v1.ConditionCRDOutdated)
 		return
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
 		Type: v1.ConditionCRDOutdated, Status: metav1.ConditionTrue, Reason: v1.ConditionCRDOutdated,
-		Message: text.Truncate(fmt.Sprintf("the CustomResourceDefinition is older than the operator, and the API server drops %s from policies, "+
-			"of which no edit is applied until then: %s, then set what was dropped again", named(lacking), renewal(namespace)), maxConditionMessage),
+		Message: text.Truncate(fmt.Sprintf(
+			"the CustomResourceDefinition is older than the operator: the API server drops %s from ClusterPolicies, "+
+				"and the operator applies no edit of them. To update it, %s, then set the dropped fields again",
+			joinFields(missing), crdUpdateCommand(namespace)), maxConditionMessage),
 		ObservedGeneration: status.ObservedGeneration,
 	})
 }
 
-// Frozen tells why nothing is changed: the definition lacks fields of the spec, of which this policy sets those that are
-// dropped. Where it sets none, it may have.
-func Frozen(lacking, dropped []string, namespace string) string {
-	cause := fmt.Sprintf("lacks %s, and this ClusterPolicy is not the one that was last applied: it may have been cut down", named(lacking))
+// FrozenMessage returns why the operator changes nothing: fields of the spec are missing in the cluster's
+// CustomResourceDefinition. dropped are those that the policy sets. If it sets none, the API server may have dropped
+// them already.
+func FrozenMessage(missing, dropped []string, namespace string) string {
+	cause := fmt.Sprintf("does not have %s, and this ClusterPolicy is not the one that was last applied: "+
+		"fields may have been dropped", joinFields(missing))
 	if len(dropped) > 0 {
-		cause = fmt.Sprintf("lacks %s, which this ClusterPolicy sets: any write of it loses that", named(dropped))
+		cause = fmt.Sprintf("does not have %s, which this ClusterPolicy sets: the next write drops them", joinFields(dropped))
 	}
-	return fmt.Sprintf("the CustomResourceDefinition is older than the operator and %s. Nothing is changed, and nodes that join after a restart of the operator "+
-		"are left alone, until the definition is renewed: %s", cause, renewal(namespace))
+	return fmt.Sprintf("the CustomResourceDefinition is older than the operator and %s. "+
+		"The operator changes nothing, and does not manage nodes that join after it restarts. "+
+		"To update the definition, %s", cause, crdUpdateCommand(namespace))
 }
 
-// named are the first few of the fields, and how many more there are.
-func named(fields []string) string {
-	if len(fields) <= namedFields {
+// joinFields names the first few of the fields, and counts the others.
+func joinFields(fields []string) string {
+	if len(fields) <= maxNamedFields {
 		return strings.Join(fields, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(fields[:namedFields], ", "), len(fields)-namedFields)
+	return fmt.Sprintf("%s and %d more", strings.Join(fields[:maxNamedFields], ", "), len(fields)-maxNamedFields)
 }
 
-// renewal is what to do about it.
-func renewal(namespace string) string {
-	return fmt.Sprintf("run kubectl -n %s exec deploy/gpu-operator -- /gpu-operator print-crd | kubectl apply --server-side --force-conflicts -f -", namespace)
+// crdUpdateCommand returns the remedy.
+func crdUpdateCommand(namespace string) string {
+	return fmt.Sprintf("run kubectl -n %s exec deploy/gpu-operator -- /gpu-operator print-crd | "+
+		"kubectl apply --server-side --force-conflicts -f -", namespace)
 }

@@ -9,23 +9,24 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-func TestOutdatedDefinitionIsReported(t *testing.T) {
+func TestCRDOutdated(t *testing.T) {
 	status := v1.ClusterPolicyStatus{}
-	setDefinition(&status, []string{"spec.a", "spec.b", "spec.c", "spec.d", "spec.e", "spec.f", "spec.g"}, "gpus")
+	setCRDOutdated(&status, []string{"spec.a", "spec.b", "spec.c", "spec.d", "spec.e", "spec.f", "spec.g"}, "gpus")
 	condition := meta.FindStatusCondition(status.Conditions, "CRDOutdated")
 	if condition == nil || condition.Status != "True" {
 		t.Fatalf("conditions: %v", status.Conditions)
 	}
 	for _, part := range []string{
-		"drops spec.a, spec.b, spec.c, spec.d, spec.e and 2 more from policies",
-		"kubectl -n gpus exec deploy/gpu-operator -- /gpu-operator print-crd | kubectl apply --server-side --force-conflicts -f -",
+		"drops spec.a, spec.b, spec.c, spec.d, spec.e and 2 more from ClusterPolicies",
+		"kubectl -n gpus exec deploy/gpu-operator -- /gpu-operator print-crd | kubectl apply --server-side " +
+			"--force-conflicts -f -",
 	} {
 		if !strings.Contains(condition.Message, part) {
-			t.Errorf("%q lacks %q", condition.Message, part)
+			t.Errorf("%q does not contain %q", condition.Message, part)
 		}
 	}
-	setDefinition(&status, nil, "gpus")
+	setCRDOutdated(&status, nil, "gpus")
 	if len(status.Conditions) != 0 {
-		t.Errorf("cured, and still %v", status.Conditions)
+		t.Errorf("no field is missing, and the conditions are %v", status.Conditions)
 	}
 }

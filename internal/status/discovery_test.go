@@ -12,7 +12,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// A node whose discovery labels are away says so and since when. It stays usable where it is.
+// A node without discovery labels reports since when. It stays ready if its GPUs can be used.
 func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 	const (
 		since   = "1970-01-12T13:40:00Z"
@@ -20,99 +20,116 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 		lost    = "nvidia.com/gpu-operator.discovery-lost-since"
 		kept    = "nothing is taken off the node"
 	)
-	without := func(b *bed, prefix string) {
-		node := b.snapshot.Nodes[0].Object
+	without := func(e *env, prefix string) {
+		node := e.snapshot.Nodes[0].Object
 		node.Annotations = map[string]string{missing: since}
 		for key := range node.Labels {
 			if strings.HasPrefix(key, "feature.node.kubernetes.io/"+prefix) {
 				delete(node.Labels, key)
 			}
 		}
-		b.relabel(0, "nvidia.com/gpu.present", "true")
+		e.setLabel(0, "nvidia.com/gpu.present", "true")
 	}
 	tests := map[string]struct {
 		spec            v1.ClusterPolicySpec
-		change          func(*bed)
+		change          func(*env)
 		ready           bool
 		stage           v1.Stage
 		operand         string
 		reason, message string
-		verdict         string
+		readyCondition  string
 	}{
 		"all, and the GPUs can be used": {
-			change: func(b *bed) { without(b, "") }, ready: true, stage: v1.StageValidated,
-			reason: "DiscoveryLabelsMissing", message: "no discovery labels since " + since + "; " + kept, verdict: "True Reconciled",
+			change: func(e *env) { without(e, "") }, ready: true, stage: v1.StageValidated,
+			reason:         "DiscoveryLabelsMissing",
+			message:        "no discovery labels since " + since + "; " + kept,
+			readyCondition: "True Reconciled",
 		},
 		"the GPU, and the kubelet has some": {
-			change: func(b *bed) { without(b, "pci") }, ready: true, stage: v1.StageValidated,
-			reason: "DiscoveryLabelsMissing", message: "no GPU in its discovery labels since " + since + "; " + kept, verdict: "True Reconciled",
+			change: func(e *env) { without(e, "pci") }, ready: true, stage: v1.StageValidated,
+			reason:         "DiscoveryLabelsMissing",
+			message:        "no GPU in its discovery labels since " + since + "; " + kept,
+			readyCondition: "True Reconciled",
 		},
 		"the operating system": {
-			change: func(b *bed) { without(b, "system-os") }, ready: true, stage: v1.StageValidated,
-			reason: "DiscoveryLabelsMissing", message: "no operating system in its discovery labels since " + since + "; " + kept, verdict: "True Reconciled",
+			change: func(e *env) { without(e, "system-os") }, ready: true, stage: v1.StageValidated,
+			reason:         "DiscoveryLabelsMissing",
+			message:        "no operating system in its discovery labels since " + since + "; " + kept,
+			readyCondition: "True Reconciled",
 		},
 		"the GPU, and there is none to allocate": {
-			spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{GracePeriod: &metav1.Duration{Duration: 3 * time.Minute}}},
-			change: func(b *bed) {
-				without(b, "pci")
-				b.snapshot.Nodes[0].Object.Annotations[lost] = "1970-01-12T13:41:00Z"
-				b.snapshot.Nodes[0].Object.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0")
+			spec: v1.ClusterPolicySpec{
+				NodeDiscovery: &v1.NodeDiscoverySpec{GracePeriod: &metav1.Duration{Duration: 3 * time.Minute}},
+			},
+			change: func(e *env) {
+				without(e, "pci")
+				e.snapshot.Nodes[0].Object.Annotations[lost] = "1970-01-12T13:41:00Z"
+				e.snapshot.Nodes[0].Object.Status.Allocatable["nvidia.com/gpu"] = resource.MustParse("0")
 			},
 			stage: v1.StageDiscovered, reason: "DiscoveryLabelsMissing",
-			message: "no GPU in its discovery labels since " + since + "; operands go at 1970-01-12T13:44:00Z if no pod uses GPUs; device-pl",
-			verdict: "False OperandNotReady",
+			message: "no GPU in its discovery labels since " + since +
+				"; operands go at 1970-01-12T13:44:00Z if no pod uses GPUs; device-pl",
+			readyCondition: "False OperandNotReady",
 		},
-		"one that a selector asks for": {
-			spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{PlacementSpec: v1.PlacementSpec{NodeSelector: v1.Labels{"feature.node.kubernetes.io/tier": "gpu"}}}},
-			change: func(b *bed) {
-				b.snapshot.Nodes[0].Object.Annotations = map[string]string{missing: since}
-				b.relabel(0, "nvidia.com/gpu.deploy.gpu-feature-discovery", "true")
+		"one that a selector requires": {
+			spec: v1.ClusterPolicySpec{
+				GFD: &v1.GFDSpec{
+					PlacementSpec: v1.PlacementSpec{NodeSelector: v1.Labels{"feature.node.kubernetes.io/tier": "gpu"}},
+				},
 			},
-			ready: true, stage: v1.StageValidated, reason: "DiscoveryLabelsMissing", verdict: "True Reconciled",
-			message: "no feature.node.kubernetes.io/tier for gpu-feature-discovery since " + since + "; the operand goes at 1970-01-12T1",
+			change: func(e *env) {
+				e.snapshot.Nodes[0].Object.Annotations = map[string]string{missing: since}
+				e.setLabel(0, "nvidia.com/gpu.deploy.gpu-feature-discovery", "true")
+			},
+			ready: true, stage: v1.StageValidated, reason: "DiscoveryLabelsMissing", readyCondition: "True Reconciled",
+			message: "no feature.node.kubernetes.io/tier for gpu-feature-discovery since " + since +
+				"; the operand goes at 1970-01-12T1",
 		},
-		"an operand is on its way": {
-			change: func(b *bed) { without(b, ""); b.start(0, "container-toolkit") },
+		"an operand starts": {
+			change: func(e *env) { without(e, ""); e.startPod(0, "container-toolkit") },
 			stage:  v1.StageDiscovered, reason: "DiscoveryLabelsMissing",
-			message: "no discovery labels since " + since + "; " + kept + "; container-toolkit: container main is not r",
-			verdict: "False OperandNotReady",
+			message:        "no discovery labels since " + since + "; " + kept + "; container-toolkit: container main is not r",
+			readyCondition: "False OperandNotReady",
 		},
-		"an operand has failed, which is told first": {
-			change: func(b *bed) { without(b, ""); b.fail(0, "driver", "boom") },
+		"an operand has failed, which is reported first": {
+			change: func(e *env) { without(e, ""); e.failPod(0, "driver", "boom") },
 			stage:  v1.StageDriver, operand: "driver", reason: "CrashLoopBackOff",
-			message: "container main: CrashLoopBackOff, exit code 1 (no discovery labels since " + since + "; " + kept + ")", verdict: "False OperandFailed",
+			message: "container main: CrashLoopBackOff, exit code 1 (no discovery labels " +
+				"since " + since + "; " + kept + ")",
+			readyCondition: "False OperandFailed",
 		},
 		"the driver is outdated, too": {
-			change: func(b *bed) {
-				without(b, "")
-				b.pod(0, "driver").Annotations[templateDigest] = "before"
+			change: func(e *env) {
+				without(e, "")
+				e.pod(0, "driver").Annotations[templateDigest] = "before"
 			},
 			ready: true, stage: v1.StageValidated, operand: "driver", reason: "DiscoveryLabelsMissing",
-			message: "driver is outdated: kubectl -n gpu-operator delete pod driver-node-00000; no discovery labels since 1970-01-12T13:40:00Z; not",
-			verdict: "False UpgradePending",
+			message: "driver is outdated: kubectl -n gpu-operator delete pod driver-node-00000; " +
+				"no discovery labels since 1970-01-12T13:40:00Z; not",
+			readyCondition: "False UpgradePending",
 		},
-		"nobody has noted it yet": {
-			change: func(b *bed) { without(b, ""); delete(b.snapshot.Nodes[0].Object.Annotations, missing) },
-			ready:  true, stage: v1.StageValidated, verdict: "True Reconciled",
+		"the annotation is not written yet": {
+			change: func(e *env) { without(e, ""); delete(e.snapshot.Nodes[0].Object.Annotations, missing) },
+			ready:  true, stage: v1.StageValidated, readyCondition: "True Reconciled",
 		},
-		"a note that is no time": {
-			change: func(b *bed) { without(b, ""); b.snapshot.Nodes[0].Object.Annotations[missing] = "soon" },
-			ready:  true, stage: v1.StageValidated, verdict: "True Reconciled",
+		"an annotation that is not a time": {
+			change: func(e *env) { without(e, ""); e.snapshot.Nodes[0].Object.Annotations[missing] = "soon" },
+			ready:  true, stage: v1.StageValidated, readyCondition: "True Reconciled",
 		},
-		"they are back, and the note is not gone yet": {
-			change: func(b *bed) { b.snapshot.Nodes[0].Object.Annotations = map[string]string{missing: since} },
-			ready:  true, stage: v1.StageValidated, verdict: "True Reconciled",
+		"the labels are back, and the annotation still exists": {
+			change: func(e *env) { e.snapshot.Nodes[0].Object.Annotations = map[string]string{missing: since} },
+			ready:  true, stage: v1.StageValidated, readyCondition: "True Reconciled",
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			b := newBed(t, 2)
-			b.spec = test.spec
-			test.change(b)
-			status := b.status()
+			e := newEnv(t, 2)
+			e.spec = test.spec
+			test.change(e)
+			status := e.status()
 			entry := status.Nodes[0]
-			g.Expect(entry.Name).To(Equal("node-00000"), "it comes before what has nothing to tell")
+			g.Expect(entry.Name).To(Equal("node-00000"), "it is listed before ready nodes")
 			g.Expect(entry.Ready).To(Equal(test.ready))
 			g.Expect(entry.Stage).To(Equal(test.stage))
 			g.Expect(entry.Operand).To(Equal(test.operand))
@@ -121,8 +138,8 @@ func TestNodesWithoutDiscoveryLabels(t *testing.T) {
 				g.Expect(entry.Message).To(BeEmpty())
 			}
 			g.Expect(entry.Message).To(HavePrefix(test.message))
-			g.Expect(conditions(status)["Ready"]).To(Equal(test.verdict))
-			condition := b.pass().Fleet.Nodes[0].Latest.Condition("node-00000")
+			g.Expect(conditions(status)["Ready"]).To(Equal(test.readyCondition))
+			condition := e.input().Fleet.Nodes[0].Latest.Condition("node-00000")
 			g.Expect(condition.Status).To(BeEquivalentTo(map[bool]string{true: "True", false: "False"}[test.ready]))
 			if test.reason != "" {
 				g.Expect(condition.Reason).To(Equal(test.reason))

@@ -12,85 +12,91 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// field is one that a condition tells of while it is set.
+// field is a field that a condition reports while it is set.
 type field struct {
 	name  string
 	isSet func(v1.ClusterPolicySpec) bool
-	// advice is what happens instead, or what to use instead.
+	// advice is the effect, or what to use instead.
 	advice string
 }
 
-// unsupported are the fields that have no effect yet and hold up nothing. Others that are not supported
-// make their operand Invalid, or their nodes.
+// unsupported are the fields that have no effect yet and leave the policy ready. Other unsupported fields make their
+// operand, or their nodes, Invalid.
 var unsupported = []field{
 	{"spec.driver.upgradePolicy.autoUpgrade", func(s v1.ClusterPolicySpec) bool {
 		driver := effective.Of(s).Driver
 		return *driver.Enabled && *driver.UpgradePolicy.AutoUpgrade
-	}, "drivers are not upgraded automatically; an outdated one is replaced once its pod is deleted"},
+	}, "drivers are not upgraded automatically; delete the driver pod of a node to upgrade it"},
 	{"spec.sandboxWorkloads.enabled", func(s v1.ClusterPolicySpec) bool {
-		return or(or(s.SandboxWorkloads).Enabled)
-	}, "nodes for virtual machines get no operands; those for containers are served"},
+		return deref(deref(s.SandboxWorkloads).Enabled)
+	}, "nodes for virtual machines get no operands; nodes for containers do"},
 }
 
-// deprecated are the fields that are accepted for old policies alone. All but licensingConfig.configMapName
-// have no effect, here as with NVIDIA's operator.
+// deprecated are the fields that are only accepted for old policies. As in NVIDIA's operator, all but
+// licensingConfig.configMapName have no effect.
 var deprecated = []field{
-	{"spec.operator.defaultRuntime", func(s v1.ClusterPolicySpec) bool { return or(s.Operator).DefaultRuntime != "" },
+	{"spec.operator.defaultRuntime", func(s v1.ClusterPolicySpec) bool { return deref(s.Operator).DefaultRuntime != "" },
 		"remove it, each node's runtime is detected"},
-	{"spec.operator.initContainer", func(s v1.ClusterPolicySpec) bool { return isImage(or(or(s.Operator).InitContainer)) },
-		"remove it, nothing needs the image"},
-	{"spec.operator.labels", func(s v1.ClusterPolicySpec) bool { return len(or(s.Operator).Labels) > 0 },
+	{"spec.operator.initContainer", func(s v1.ClusterPolicySpec) bool {
+		return isImageSet(deref(deref(s.Operator).InitContainer))
+	}, "remove it, the image is not used"},
+	{"spec.operator.labels", func(s v1.ClusterPolicySpec) bool { return len(deref(s.Operator).Labels) > 0 },
 		"label the operator's Deployment, or use spec.daemonsets.labels"},
-	{"spec.operator.annotations", func(s v1.ClusterPolicySpec) bool { return len(or(s.Operator).Annotations) > 0 },
+	{"spec.operator.annotations", func(s v1.ClusterPolicySpec) bool { return len(deref(s.Operator).Annotations) > 0 },
 		"annotate the operator's Deployment, or use spec.daemonsets.annotations"},
-	{"spec.driver.useOpenKernelModules", func(s v1.ClusterPolicySpec) bool { return or(s.Driver).UseOpenKernelModules != nil },
-		"use spec.driver.kernelModuleType"},
+	{"spec.driver.useOpenKernelModules", func(s v1.ClusterPolicySpec) bool {
+		return deref(s.Driver).UseOpenKernelModules != nil
+	}, "use spec.driver.kernelModuleType"},
 	{"spec.driver.licensingConfig.configMapName", func(s v1.ClusterPolicySpec) bool {
-		return or(or(s.Driver).LicensingConfig).ConfigMapName != ""
+		return deref(deref(s.Driver).LicensingConfig).ConfigMapName != ""
 	}, "use secretName"},
-	{"spec.dcgm.hostPort", func(s v1.ClusterPolicySpec) bool { return or(s.DCGM).HostPort != 0 },
+	{"spec.dcgm.hostPort", func(s v1.ClusterPolicySpec) bool { return deref(s.DCGM).HostPort != 0 },
 		"use spec.dcgm.hostNetwork"},
-	{"spec.cdi.default", func(s v1.ClusterPolicySpec) bool { return or(s.CDI).Default != nil },
-		"remove it, spec.cdi.enabled alone counts"},
-	{"spec.psp", func(s v1.ClusterPolicySpec) bool { return or(or(s.PSP).Enabled) },
+	{"spec.cdi.default", func(s v1.ClusterPolicySpec) bool { return deref(s.CDI).Default != nil },
+		"remove it, only spec.cdi.enabled has an effect"},
+	{"spec.psp", func(s v1.ClusterPolicySpec) bool { return deref(deref(s.PSP).Enabled) },
 		"use spec.psa"},
-	{"spec.kataManager", func(s v1.ClusterPolicySpec) bool { return or(or(s.KataManager).Enabled) },
+	{"spec.kataManager", func(s v1.ClusterPolicySpec) bool { return deref(deref(s.KataManager).Enabled) },
 		"use kata-deploy of Kata Containers"},
 }
 
-// or is what a field of the raw spec points to, or the empty value of it.
-func or[T any](block *T) T {
+// deref returns what a field of the spec points to, or the zero value if it is not set.
+func deref[T any](block *T) T {
 	if block == nil {
 		return *new(T)
 	}
 	return *block
 }
 
-func isImage(spec v1.ImageSpec) bool {
-	return spec.Repository != "" || spec.Image != "" || spec.Version != "" || spec.ImagePullPolicy != "" || len(spec.ImagePullSecrets) > 0
+func isImageSet(spec v1.ImageSpec) bool {
+	return spec.Repository != "" || spec.Image != "" || spec.Version != "" || spec.ImagePullPolicy != "" ||
+		len(spec.ImagePullSecrets) > 0
 }
 
-// setFields tells of fields of the spec that have no effect yet, or are deprecated.
-func setFields(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
-	tell := func(kind, reason string, fields []field) {
-		condition := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: v1.ReasonNone, ObservedGeneration: status.ObservedGeneration}
-		if message := listed(fields, spec); message != "" {
+// setFieldConditions sets the conditions UnsupportedFields and DeprecatedFields.
+func setFieldConditions(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
+	set := func(conditionType, reason string, fields []field) {
+		condition := metav1.Condition{
+			Type: conditionType, Status: metav1.ConditionFalse, Reason: v1.ReasonNone,
+			ObservedGeneration: status.ObservedGeneration,
+		}
+		if message := fieldsMessage(fields, spec); message != "" {
 			condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, reason, message
 		}
 		meta.SetStatusCondition(&status.Conditions, condition)
 	}
-	tell(v1.ConditionUnsupportedFields, v1.ReasonNotSupportedYet, unsupported)
-	tell(v1.ConditionDeprecatedFields, v1.ReasonDeprecated, deprecated)
+	set(v1.ConditionUnsupportedFields, v1.ReasonNotSupportedYet, unsupported)
+	set(v1.ConditionDeprecatedFields, v1.ReasonDeprecated, deprecated)
 }
 
-// FieldNotes tell of the fields of the spec that have no effect yet or are deprecated, a sentence for each.
+// FieldNotes returns a sentence for each field of the spec that has no effect yet or is deprecated.
 func FieldNotes(spec v1.ClusterPolicySpec) []string {
 	return append(notes(unsupported, spec), notes(deprecated, spec)...)
 }
 
-// listed are those of the fields that are set, each with its advice; empty for none. The order is that of
-// the table, so that the text stays as long as the spec does.
-func listed(fields []field, spec v1.ClusterPolicySpec) string {
+// fieldsMessage returns those of the fields that are set, each with its advice, in the order of the table; empty for
+// none.
+func fieldsMessage(fields []field, spec v1.ClusterPolicySpec) string {
 	return text.Truncate(strings.Join(notes(fields, spec), "; "), maxConditionMessage)
 }
 

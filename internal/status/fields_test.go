@@ -11,15 +11,17 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/apply"
 )
 
-// each sets one field alone, by the name that the condition has for it.
+// each sets one field alone, by its name in the condition.
 var each = map[string]v1.ClusterPolicySpec{
-	"spec.driver.upgradePolicy.autoUpgrade": {Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(true)}}},
-	"spec.sandboxWorkloads.enabled":         {SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
-	"spec.operator.defaultRuntime":          {Operator: &v1.OperatorSpec{DefaultRuntime: "docker"}},
-	"spec.operator.initContainer":           {Operator: &v1.OperatorSpec{InitContainer: &v1.ImageSpec{Version: "v1"}}},
-	"spec.operator.labels":                  {Operator: &v1.OperatorSpec{Labels: v1.Labels{"a": "b"}}},
-	"spec.operator.annotations":             {Operator: &v1.OperatorSpec{Annotations: v1.Annotations{"a": "b"}}},
-	"spec.driver.useOpenKernelModules":      {Driver: &v1.DriverSpec{UseOpenKernelModules: new(false)}},
+	"spec.driver.upgradePolicy.autoUpgrade": {
+		Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(true)}},
+	},
+	"spec.sandboxWorkloads.enabled":    {SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}},
+	"spec.operator.defaultRuntime":     {Operator: &v1.OperatorSpec{DefaultRuntime: "docker"}},
+	"spec.operator.initContainer":      {Operator: &v1.OperatorSpec{InitContainer: &v1.ImageSpec{Version: "v1"}}},
+	"spec.operator.labels":             {Operator: &v1.OperatorSpec{Labels: v1.Labels{"a": "b"}}},
+	"spec.operator.annotations":        {Operator: &v1.OperatorSpec{Annotations: v1.Annotations{"a": "b"}}},
+	"spec.driver.useOpenKernelModules": {Driver: &v1.DriverSpec{UseOpenKernelModules: new(false)}},
 	"spec.driver.licensingConfig.configMapName": {Driver: &v1.DriverSpec{
 		LicensingConfig: &v1.DriverLicensingConfigSpec{ConfigMapName: "licence"},
 	}},
@@ -29,56 +31,63 @@ var each = map[string]v1.ClusterPolicySpec{
 	"spec.kataManager":   {KataManager: &v1.KataManagerSpec{Enabled: new(true)}},
 }
 
-func TestFieldsWithoutEffectAreTold(t *testing.T) {
-	told := 0
-	for kind, fields := range map[string][]field{v1.ConditionUnsupportedFields: unsupported, v1.ConditionDeprecatedFields: deprecated} {
+func TestFieldConditions(t *testing.T) {
+	tested := 0
+	tables := map[string][]field{v1.ConditionUnsupportedFields: unsupported, v1.ConditionDeprecatedFields: deprecated}
+	for conditionType, fields := range tables {
 		for _, field := range fields {
 			t.Run(field.name, func(t *testing.T) {
 				spec, known := each[field.name]
 				if !known {
 					t.Fatal("no spec sets it")
 				}
-				b := newBed(t, 1)
-				b.spec = spec
-				status := b.status()
+				e := newEnv(t, 1)
+				e.spec = spec
+				status := e.status()
 				want := field.name + ": " + field.advice
-				if got := condition(status, kind); got.Status != "True" || got.Message != want || got.ObservedGeneration != 7 {
+				got := condition(status, conditionType)
+				if got.Status != "True" || got.Message != want || got.ObservedGeneration != 7 {
 					t.Errorf("%+v, want True: %s", got, want)
 				}
-				if again := b.status(status); condition(again, kind) != condition(status, kind) {
-					t.Errorf("another pass says %+v", condition(again, kind))
+				if again := e.status(status); condition(again, conditionType) != condition(status, conditionType) {
+					t.Errorf("the next pass reports %+v", condition(again, conditionType))
 				}
 				if status.State != v1.StateReady {
-					t.Errorf("it holds up the policy: %+v", ready(status))
+					t.Errorf("the policy is not ready: %+v", ready(status))
 				}
 			})
-			told++
+			tested++
 		}
 	}
-	if told != len(each) {
-		t.Errorf("%d fields are told of, %d expected", told, len(each))
+	if tested != len(each) {
+		t.Errorf("%d fields are reported, %d expected", tested, len(each))
 	}
 }
 
-func TestFieldsThatAreNotInUseAreNotTold(t *testing.T) {
+func TestFieldConditionsOfUnusedFields(t *testing.T) {
 	for name, spec := range map[string]v1.ClusterPolicySpec{
 		"nothing": {},
 		"blocks that are turned off, as NVIDIA's chart writes them": {
-			KataManager: &v1.KataManagerSpec{Enabled: new(false), Config: &v1.KataManagerConfigSpec{}}, PSP: &v1.PSPSpec{Enabled: new(false)},
+			KataManager:      &v1.KataManagerSpec{Enabled: new(false), Config: &v1.KataManagerConfigSpec{}},
+			PSP:              &v1.PSPSpec{Enabled: new(false)},
 			SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(false), DefaultWorkload: "container", Mode: "kubevirt"},
-			Operator:         &v1.OperatorSpec{InitContainer: &v1.ImageSpec{}}, VFIOManager: &v1.VFIOManagerSpec{Enabled: new(true)},
+			Operator:         &v1.OperatorSpec{InitContainer: &v1.ImageSpec{}},
+			VFIOManager:      &v1.VFIOManagerSpec{Enabled: new(true)},
 		},
 		"upgrades of no driver": {Driver: &v1.DriverSpec{
 			Enabled: new(false), UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(true)},
 		}},
-		"upgrades that are off": {Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(false)}}},
+		"upgrades that are off": {
+			Driver: &v1.DriverSpec{UpgradePolicy: &v1.DriverUpgradePolicySpec{AutoUpgrade: new(false)}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, 1)
-			b.spec = spec
-			status := b.status()
-			for _, kind := range []string{v1.ConditionUnsupportedFields, v1.ConditionDeprecatedFields} {
-				if got := condition(status, kind); got.Status != "False" || got.Reason != v1.ReasonNone || got.Message != "" {
+			e := newEnv(t, 1)
+			e.spec = spec
+			status := e.status()
+			for _, conditionType := range []string{v1.ConditionUnsupportedFields, v1.ConditionDeprecatedFields} {
+				got := condition(status, conditionType)
+				if got.Status != "False" || got.Reason != v1.ReasonNone || got.Message != "" {
 					t.Errorf("%+v", got)
 				}
 			}
@@ -86,38 +95,47 @@ func TestFieldsThatAreNotInUseAreNotTold(t *testing.T) {
 	}
 }
 
-// A pass that could not observe tells of the fields all the same, and what is long is cut.
-func TestAllFieldsAreToldWhateverFails(t *testing.T) {
-	b := newBed(t, 1)
-	b.spec = v1.ClusterPolicySpec{
-		Operator: &v1.OperatorSpec{DefaultRuntime: "docker", Labels: v1.Labels{"a": "b"}, Annotations: v1.Annotations{"a": "b"}, InitContainer: &v1.ImageSpec{Image: "a"}},
-		Driver:   &v1.DriverSpec{UseOpenKernelModules: new(true), LicensingConfig: &v1.DriverLicensingConfigSpec{ConfigMapName: "a"}},
-		DCGM:     &v1.DCGMSpec{HostPort: 1}, CDI: &v1.CDISpec{Default: new(true)}, PSP: &v1.PSPSpec{Enabled: new(true)},
+// A failed pass reports the fields, too, and a long message is truncated.
+func TestFieldConditionsAfterAFailedPass(t *testing.T) {
+	e := newEnv(t, 1)
+	e.spec = v1.ClusterPolicySpec{
+		Operator: &v1.OperatorSpec{
+			DefaultRuntime: "docker",
+			Labels:         v1.Labels{"a": "b"},
+			Annotations:    v1.Annotations{"a": "b"},
+			InitContainer:  &v1.ImageSpec{Image: "a"},
+		},
+		Driver: &v1.DriverSpec{
+			UseOpenKernelModules: new(true),
+			LicensingConfig:      &v1.DriverLicensingConfigSpec{ConfigMapName: "a"},
+		},
+		DCGM: &v1.DCGMSpec{HostPort: 1}, CDI: &v1.CDISpec{Default: new(true)}, PSP: &v1.PSPSpec{Enabled: new(true)},
 		KataManager: &v1.KataManagerSpec{Enabled: new(true)},
 	}
-	policy := &v1.ClusterPolicy{Spec: b.spec}
-	status := Compute(policy, Pass{Err: apply.ErrConflict})
-	if got := condition(status, v1.ConditionDeprecatedFields); got.Status != "True" || len(got.Message) > 1024 || len(got.Message) < 600 {
+	policy := &v1.ClusterPolicy{Spec: e.spec}
+	status := Compute(policy, Input{Err: apply.ErrConflict})
+	if got := condition(status, v1.ConditionDeprecatedFields); got.Status != "True" || len(got.Message) > 1024 ||
+		len(got.Message) < 600 {
 		t.Errorf("%d characters: %+v", len(got.Message), got)
 	}
 }
 
-// withMachine is a cluster of three nodes, of which the second one is for virtual machines.
-func withMachine(t *testing.T) *bed {
+// newEnvWithVMNode returns a cluster of three nodes; the second one is for virtual machines.
+func newEnvWithVMNode(t *testing.T) *env {
 	t.Helper()
-	b := newBed(t, 3)
-	b.spec.SandboxWorkloads = &v1.SandboxWorkloadsSpec{Enabled: new(true)}
-	b.relabel(1, "nvidia.com/gpu.workload.config", "vm-passthrough")
-	delete(b.snapshot.Pods, "node-00001")
-	for _, ds := range b.snapshot.DaemonSets {
+	e := newEnv(t, 3)
+	e.spec.SandboxWorkloads = &v1.SandboxWorkloadsSpec{Enabled: new(true)}
+	e.setLabel(1, "nvidia.com/gpu.workload.config", "vm-passthrough")
+	delete(e.snapshot.Pods, "node-00001")
+	for _, ds := range e.snapshot.DaemonSets {
 		ds.Status.DesiredNumberScheduled, ds.Status.UpdatedNumberScheduled = 2, 2
 	}
-	return b
+	return e
 }
 
-// Nodes for virtual machines are told one by one and together, and the others are served.
+// Nodes for virtual machines are reported one by one and together; the others get operands.
 func TestNodesForVirtualMachines(t *testing.T) {
-	status := withMachine(t).status()
+	status := newEnvWithVMNode(t).status()
 	want := v1.NodeStatus{
 		Name: "node-00001", Stage: v1.StageDiscovered, Pool: "ubuntu24.04-amd64", Reason: v1.ReasonNotSupportedYet,
 		Message: "workload vm-passthrough is not supported yet: label the node nvidia.com/gpu.workload.config=container",
@@ -132,28 +150,29 @@ func TestNodesForVirtualMachines(t *testing.T) {
 			t.Errorf("%s is %s: %s", o.Name, o.State, o.Message)
 		}
 	}
-	const told = "1 of 3 GPU nodes are for virtual machines, which are not supported yet: " +
+	const message = "1 of 3 GPU nodes are for virtual machines, which are not supported yet: " +
 		"label them nvidia.com/gpu.workload.config=container, or remove spec.sandboxWorkloads"
-	if got := ready(status); got.Reason != v1.ReasonNotSupportedYet || got.Message != told {
+	if got := ready(status); got.Reason != v1.ReasonNotSupportedYet || got.Message != message {
 		t.Errorf("%s: %s", got.Reason, got.Message)
 	}
 }
 
-func TestNodesForVirtualMachinesBesideOthers(t *testing.T) {
-	b := withMachine(t)
-	b.fail(2, "driver", "boom")
-	if got := ready(b.status()); got.Reason != v1.ReasonOperandFailed {
-		t.Errorf("beside another failure: %s: %s", got.Reason, got.Message)
+func TestNodesForVirtualMachinesAndOtherFailures(t *testing.T) {
+	e := newEnvWithVMNode(t)
+	e.failPod(2, "driver", "boom")
+	if got := ready(e.status()); got.Reason != v1.ReasonOperandFailed {
+		t.Errorf("with another failure: %s: %s", got.Reason, got.Message)
 	}
-	b.spec.DaemonSets = &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"pool": "containers"}}
-	b.relabel(0, "pool", "containers")
-	b.relabel(2, "pool", "containers")
-	if got := b.status(); got.NodeSummary.Degraded != 1 || got.NodeSummary.Excluded != 1 || got.Nodes[1].Reason != v1.ReasonNotSelected {
+	e.spec.DaemonSets = &v1.DaemonSetsSpec{NodeSelector: v1.Labels{"pool": "containers"}}
+	e.setLabel(0, "pool", "containers")
+	e.setLabel(2, "pool", "containers")
+	if got := e.status(); got.NodeSummary.Degraded != 1 || got.NodeSummary.Excluded != 1 ||
+		got.Nodes[1].Reason != v1.ReasonNotSelected {
 		t.Errorf("where a nodeSelector keeps it out: %+v, %+v", got.NodeSummary, got.Nodes)
 	}
-	b.spec.DaemonSets = nil
-	b.spec.SandboxWorkloads.Enabled = new(false)
-	if got := b.status().NodeSummary.Degraded; got != 1 {
+	e.spec.DaemonSets = nil
+	e.spec.SandboxWorkloads.Enabled = new(false)
+	if got := e.status().NodeSummary.Degraded; got != 1 {
 		t.Errorf("%d nodes are degraded while sandbox workloads are off", got)
 	}
 }

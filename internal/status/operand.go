@@ -21,66 +21,69 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// ErrPrerequisite means that an operand was not applied as one that it requires was not.
-var ErrPrerequisite = errors.New("what it requires was not applied")
+// ErrPrerequisite means that an operand was not applied because one that it requires was not.
+var ErrPrerequisite = errors.New("an operand that it requires was not applied")
 
-// onNodes is how an operand fares on the nodes that need it.
-type onNodes struct {
+// operandCounts counts the nodes that need an operand, by its state there.
+type operandCounts struct {
 	desired, ready   int
 	paused           int
-	failed, outdated []culprit
-	// tainted are the nodes whose taints keep it off, and away the others to which the DaemonSet controller gives no pod, as
-	// far as is known.
-	tainted, away []culprit
-	// said are the last words of what failed, starting what is on its way, for operands beside the ladder.
-	said, starting []culprit
+	failed, outdated []nodeReason
+	// tainted are the nodes whose taints the DaemonSet does not tolerate, unscheduled the others for which the DaemonSet
+	// controller seems to create no pod.
+	tainted, unscheduled []nodeReason
+	// details are those of the failed verdicts, starting the messages of the progressing ones, of operands without a
+	// stage.
+	details, starting []nodeReason
 }
 
-type culprit struct{ node, reason string }
+// nodeReason is the name of a node with a reason or message.
+type nodeReason struct{ node, reason string }
 
-// countDiscovery counts how node discovery fares: on every node, and on which nodes that are not discovered it fails.
-// Where a node has been discovered, a pod that fails takes nothing away.
-func countDiscovery(pass Pass, name operand.Name) onNodes {
-	fares := onNodes{}
-	for _, ds := range sortedDaemonSets(pass.DaemonSets, name) {
-		fares.desired += int(ds.Status.DesiredNumberScheduled)
-		fares.ready += int(ds.Status.NumberReady)
+// countDiscovery counts node discovery on all nodes. It counts as failed only on undiscovered nodes: a discovered node
+// keeps its labels when the pod fails.
+func countDiscovery(in Input, name operand.Name) operandCounts {
+	counts := operandCounts{}
+	for _, ds := range sortedDaemonSets(in.DaemonSets, name) {
+		counts.desired += int(ds.Status.DesiredNumberScheduled)
+		counts.ready += int(ds.Status.NumberReady)
 	}
-	for _, entry := range pass.Fleet.Undiscovered {
+	for _, entry := range in.Fleet.Undiscovered {
 		if verdict, found := entry.Discovering[name]; found && verdict.State == readiness.Failed {
 			reason := assess.Sentence(verdict.Reason, cmp.Or(verdict.Detail, verdict.Message))
-			fares.failed = append(fares.failed, culprit{entry.Facts.Name, reason})
+			counts.failed = append(counts.failed, nodeReason{entry.Facts.Name, reason})
 		}
 	}
-	return fares
+	return counts
 }
 
-// operandStatuses judges the operands. One that fails for the same cause as before keeps its message.
-func operandStatuses(pass Pass, nodes []node, before []v1.OperandStatus) []v1.OperandStatus {
+// operandStatuses returns the status of each operand. One that fails for the same cause as before keeps its message.
+func operandStatuses(in Input, nodes []node, before []v1.OperandStatus) []v1.OperandStatus {
 	var statuses []v1.OperandStatus
-	for _, step := range pass.Plan.Steps {
+	for _, step := range in.Plan.Steps {
 		status := v1.OperandStatus{Name: string(step.Operand.Name), Version: version(step.Instances)}
-		fares := count(step.Operand, nodes)
+		counts := countOperand(step.Operand, nodes)
 		if step.Operand.Discovers {
-			fares = countDiscovery(pass, step.Operand.Name)
+			counts = countDiscovery(in, step.Operand.Name)
 		}
-		status.Desired, status.Ready = int32(fares.desired), int32(fares.ready)
-		status.State, status.Reason, status.Message = judgeOperand(pass, step, fares)
+		status.Desired, status.Ready = int32(counts.desired), int32(counts.ready)
+		status.State, status.Reason, status.Message = operandState(in, step, counts)
 		status.Message = text.Truncate(status.Message, maxOperandMessage)
 		if status.State == v1.OperandDegraded {
-			status.Message = sayDetail(status, fares.said, before)
+			status.Message = withDetail(status, counts.details, before)
 		}
 		statuses = append(statuses, status)
 	}
 	return statuses
 }
 
-// sayDetail is the message of an operand that fails with the last words of the first container that has some.
-// As in listNodes, other words are no news while the cause is the same.
-func sayDetail(status v1.OperandStatus, said []culprit, before []v1.OperandStatus) string {
+// withDetail returns the message of a failing operand with the first detail of a container. As in listNodes, another
+// detail does not change the message while the cause is the same.
+func withDetail(status v1.OperandStatus, details []nodeReason, before []v1.OperandStatus) string {
 	message := status.Message
-	if at := slices.IndexFunc(said, func(c culprit) bool { return c.reason != "" }); at >= 0 {
-		message = text.Truncate(fmt.Sprintf("%s: %s says: %s", message, said[at].node, said[at].reason), maxOperandMessage)
+	if at := slices.IndexFunc(details, func(n nodeReason) bool { return n.reason != "" }); at >= 0 {
+		message = fmt.Sprintf("%s: last output on %s: %s", message, details[at].node, details[at].reason)
+		message = text.Truncate(message, maxOperandMessage)
 	}
 	for i := range before {
 		old := &before[i]
@@ -101,49 +104,49 @@ func version(instances []operand.Instance) string {
 	return text.Truncate(strings.Join(versions, ", "), 256)
 }
 
-func count(o operand.Operand, nodes []node) onNodes {
-	fares := onNodes{}
+func countOperand(o operand.Operand, nodes []node) operandCounts {
+	counts := operandCounts{}
 	for i := range nodes {
 		verdict, expected := nodes[i].Operands[o.Name]
 		if !expected {
 			continue
 		}
-		fares.desired++
+		counts.desired++
 		if verdict.Reason == v1.ReasonOperandPaused {
-			fares.paused++
+			counts.paused++
 		}
 		node := nodes[i].Facts.Name
-		switch why := whyAway(&nodes[i], verdict); why {
+		switch reason := noPodReason(&nodes[i], verdict); reason {
 		case "":
 		case v1.ReasonUntoleratedTaint:
-			fares.tainted = append(fares.tainted, culprit{node, why})
+			counts.tainted = append(counts.tainted, nodeReason{node, reason})
 		default:
-			fares.away = append(fares.away, culprit{node, why})
+			counts.unscheduled = append(counts.unscheduled, nodeReason{node, reason})
 		}
 		switch {
 		case verdict.State == readiness.Failed:
 			reason := verdict.Reason
 			if o.Stage == "" {
-				// What is beside the ladder is not told with the node.
+				// The status of the node does not report operands without a stage.
 				reason = verdict.Message
-				fares.said = append(fares.said, culprit{node, verdict.Detail})
+				counts.details = append(counts.details, nodeReason{node, verdict.Detail})
 			}
-			fares.failed = append(fares.failed, culprit{node, reason})
+			counts.failed = append(counts.failed, nodeReason{node, reason})
 		case verdict.State == readiness.Progressing && o.Stage == "":
-			fares.starting = append(fares.starting, culprit{node, verdict.Message})
+			counts.starting = append(counts.starting, nodeReason{node, verdict.Message})
 		case verdict.State == readiness.Ready:
-			fares.ready++
+			counts.ready++
 			if verdict.Outdated {
-				fares.outdated = append(fares.outdated, culprit{node, verdict.Reason})
+				counts.outdated = append(counts.outdated, nodeReason{node, verdict.Reason})
 			}
 		}
 	}
-	return fares
+	return counts
 }
 
-// whyAway is why the DaemonSet controller may give the node no pod of an operand with this verdict; empty for no reason. One
-// whose kubelet does not answer, or is not ready, it no longer counts.
-func whyAway(n *node, verdict readiness.Verdict) string {
+// noPodReason returns why the DaemonSet controller may create no pod of an operand with this verdict on the node; empty
+// for no reason. The controller does not count nodes that are not ready.
+func noPodReason(n *node, verdict readiness.Verdict) string {
 	switch {
 	case n.Reason == v1.ReasonNodeUnreachable, n.Reason == v1.ReasonNodeNotReady:
 		return n.Reason
@@ -153,59 +156,61 @@ func whyAway(n *node, verdict readiness.Verdict) string {
 	return ""
 }
 
-func judgeOperand(pass Pass, step plan.Step, fares onNodes) (v1.OperandState, string, string) {
+func operandState(in Input, step plan.Step, counts operandCounts) (v1.OperandState, string, string) {
 	name := step.Operand.Name
 	if step.Action != plan.Apply {
 		return step.State, step.Reason, step.Message
 	}
-	if err := pass.Applied[name].Err; err != nil {
-		state, reason := judgeFailure(err)
+	if err := in.Applied[name].Err; err != nil {
+		state, reason := applyErrorState(err)
 		return state, reason, err.Error()
 	}
-	if len(fares.failed) > 0 {
+	if len(counts.failed) > 0 {
 		return v1.OperandDegraded, v1.ReasonOperandFailed,
-			fmt.Sprintf("fails on %d of %d nodes: %s", len(fares.failed), fares.desired, names(fares.failed))
+			fmt.Sprintf("fails on %d of %d nodes: %s", len(counts.failed), counts.desired, joinNodes(counts.failed))
 	}
-	if pending := pass.Applied[name].Pending; pending > 0 {
-		return v1.OperandProgressing, v1.ReasonPaused, fmt.Sprintf("%d of its objects are not as the spec says; spec.paused leaves them so", pending)
+	if pending := in.Applied[name].Pending; pending > 0 {
+		return v1.OperandProgressing, v1.ReasonPaused,
+			fmt.Sprintf("%d of its objects differ from the spec and are not updated while spec.paused is true", pending)
 	}
 	if len(step.Operand.Workloads) == 0 {
-		return judgeBackground(pass, step.Operand, fares)
+		return backgroundState(in, step.Operand, counts)
 	}
-	if fares.desired == 0 {
-		return v1.OperandNotNeeded, string(v1.OperandNotNeeded), "no node needs it: their hosts provide it, or their labels keep it off"
+	if counts.desired == 0 {
+		return v1.OperandNotNeeded, string(v1.OperandNotNeeded),
+			"no node needs it: the hosts provide it, or node labels exclude it"
 	}
-	if pass.Applied[name].Wrote {
-		return v1.OperandProgressing, v1.ReasonRollingOut, "its objects have just been changed"
+	if in.Applied[name].Wrote {
+		return v1.OperandProgressing, v1.ReasonRollingOut, "its objects were just updated"
 	}
-	if verdict := daemonSets(pass.DaemonSets, step, fares); verdict.State != readiness.Ready {
+	if verdict := checkDaemonSets(in.DaemonSets, step, counts); verdict.State != readiness.Ready {
 		return v1.OperandProgressing, verdict.Reason, verdict.Message
 	}
-	if fares.ready < fares.desired {
-		return v1.OperandProgressing, v1.ReasonOperandNotReady,
-			strings.TrimSuffix(fmt.Sprintf("ready on %s nodes: %s", ratio(fares.ready, fares.desired), names(fares.starting)), ": ")
+	if counts.ready < counts.desired {
+		message := fmt.Sprintf("ready on %s nodes: %s", ratio(counts.ready, counts.desired), joinNodes(counts.starting))
+		return v1.OperandProgressing, v1.ReasonOperandNotReady, strings.TrimSuffix(message, ": ")
 	}
-	if len(fares.outdated) > 0 {
+	if len(counts.outdated) > 0 {
 		return v1.OperandProgressing, v1.ReasonUpgradePending, fmt.Sprintf(
 			"outdated on %d of %d nodes: %s; delete its pod on a node to update it there",
-			len(fares.outdated), fares.desired, names(fares.outdated))
+			len(counts.outdated), counts.desired, joinNodes(counts.outdated))
 	}
 	return v1.OperandReady, "", ""
 }
 
-// judgeBackground judges an operand on which no GPU node waits. Node discovery, too, is ready while it
-// looks at a node that joins: nothing is missed yet. Only as long as nobody knows any node, all wait
-// for it.
-func judgeBackground(pass Pass, o operand.Operand, fares onNodes) (v1.OperandState, string, string) {
-	looking := o.Discovers && (fares.ready < fares.desired || pass.Applied[o.Name].Wrote)
-	if looking && !pass.Fleet.AnyDiscovered {
-		return v1.OperandProgressing, v1.ReasonOperandNotReady, fmt.Sprintf("has looked at %s nodes", ratio(fares.ready, fares.desired))
+// backgroundState returns the state of an operand that does not run on GPU nodes in particular. Node discovery is
+// ready even while it has not labelled a new node yet, unless no node at all is discovered.
+func backgroundState(in Input, o operand.Operand, counts operandCounts) (v1.OperandState, string, string) {
+	discovering := o.Discovers && (counts.ready < counts.desired || in.Applied[o.Name].Wrote)
+	if discovering && !in.Fleet.AnyDiscovered {
+		return v1.OperandProgressing, v1.ReasonOperandNotReady,
+			fmt.Sprintf("discovery has run on %s nodes", ratio(counts.ready, counts.desired))
 	}
 	return v1.OperandReady, "", ""
 }
 
-// judgeFailure tells whose turn it is after an object could not be applied.
-func judgeFailure(err error) (v1.OperandState, string) {
+// applyErrorState returns the state and reason of an operand with an object that could not be applied.
+func applyErrorState(err error) (v1.OperandState, string) {
 	switch {
 	case errors.Is(err, apply.ErrConflict):
 		return v1.OperandConflict, v1.ReasonConflict
@@ -220,14 +225,14 @@ func judgeFailure(err error) (v1.OperandState, string) {
 	}
 }
 
-// isInvalid tells whether the spec asks for what cannot be: nothing but another spec helps.
+// isInvalid reports whether only a change of the spec can resolve the error.
 func isInvalid(err error) bool {
 	return apierrors.IsInvalid(err) || errors.As(err, new(operand.InvalidSpec))
 }
 
-// daemonSets judges the operand's DaemonSets together: whether all exist and are taken up, and run on
-// as many nodes as the plan expects.
-func daemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, fares onNodes) readiness.Verdict {
+// checkDaemonSets returns one verdict for all DaemonSets of the operand: Ready if all exist, their controller has
+// observed them, and they run on as many nodes as the plan expects.
+func checkDaemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, counts operandCounts) readiness.Verdict {
 	found, scheduled := 0, 0
 	for _, ds := range sortedDaemonSets(live, step.Operand.Name) {
 		found++
@@ -237,15 +242,18 @@ func daemonSets(live map[string]*appsv1.DaemonSet, step plan.Step, fares onNodes
 		scheduled += int(ds.Status.DesiredNumberScheduled)
 	}
 	if found < len(step.Instances) {
-		return readiness.Verdict{State: readiness.Progressing, Reason: v1.ReasonRollingOut, Message: "its DaemonSets are being created"}
+		return readiness.Verdict{
+			State: readiness.Progressing, Reason: v1.ReasonRollingOut, Message: "its DaemonSets are being created",
+		}
 	}
-	verdict := readiness.Scheduled(scheduled, fares.desired-fares.paused)
+	verdict := readiness.Scheduled(scheduled, counts.desired-counts.paused)
 	switch {
 	case verdict.State == readiness.Ready:
-	case len(fares.away) > 0:
-		verdict.Message += ": " + names(append(fares.away, fares.tainted...))
-	case len(fares.tainted) > 0:
-		verdict.Message = fmt.Sprintf("kept off %d of %d nodes: %s", len(fares.tainted), fares.desired, names(fares.tainted))
+	case len(counts.unscheduled) > 0:
+		verdict.Message += ": " + joinNodes(append(counts.unscheduled, counts.tainted...))
+	case len(counts.tainted) > 0:
+		verdict.Message = fmt.Sprintf("not scheduled on %d of %d nodes: %s",
+			len(counts.tainted), counts.desired, joinNodes(counts.tainted))
 	}
 	return verdict
 }
@@ -261,15 +269,15 @@ func sortedDaemonSets(live map[string]*appsv1.DaemonSet, name operand.Name) []*a
 	return found
 }
 
-// names lists the first culprits and counts the others.
-func names(culprits []culprit) string {
-	const most = 3
-	sort.Slice(culprits, func(i, j int) bool { return culprits[i].node < culprits[j].node })
+// joinNodes names the first few of the nodes, and counts the others.
+func joinNodes(nodes []nodeReason) string {
+	const maxNamed = 3
+	sort.Slice(nodes, func(i, j int) bool { return nodes[i].node < nodes[j].node })
 	var parts []string
-	for _, c := range culprits[:min(len(culprits), most)] {
-		parts = append(parts, fmt.Sprintf("%s (%s)", c.node, c.reason))
+	for _, n := range nodes[:min(len(nodes), maxNamed)] {
+		parts = append(parts, fmt.Sprintf("%s (%s)", n.node, n.reason))
 	}
-	if more := len(culprits) - most; more > 0 {
+	if more := len(nodes) - maxNamed; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(parts, ", ")

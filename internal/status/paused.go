@@ -8,15 +8,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/text"
 )
 
-// setPaused says of a policy that is paused first that it is. Whether it is Ready stays what its nodes and
-// operands say, and so do the other conditions.
+// setPaused makes the conditions Ready and Error of a paused policy report that it is paused. Their status stays that
+// of the nodes and operands.
 func setPaused(status *v1.ClusterPolicyStatus, spec v1.ClusterPolicySpec) {
-	if !or(spec.Paused) {
+	if !deref(spec.Paused) {
 		return
 	}
-	for _, kind := range []string{v1.ConditionReady, v1.ConditionError} {
-		if condition := meta.FindStatusCondition(status.Conditions, kind); condition != nil {
-			condition.Message = text.Truncate("spec.paused is true, so nothing is changed; "+assess.Sentence(condition.Reason, condition.Message), maxConditionMessage)
+	for _, conditionType := range []string{v1.ConditionReady, v1.ConditionError} {
+		if condition := meta.FindStatusCondition(status.Conditions, conditionType); condition != nil {
+			condition.Message = text.Truncate("spec.paused is true, so the operator changes nothing; "+
+				assess.Sentence(condition.Reason, condition.Message), maxConditionMessage)
 			condition.Reason = v1.ReasonPaused
 		}
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxPools is how many driver pools the API takes.
+	// maxPools is the limit of the API for status.pools.
 	maxPools = 64
 	// maxPoolMessage bounds the message of a node pool.
 	maxPoolMessage = 256
@@ -18,10 +18,10 @@ const (
 	maxVersion = 256
 )
 
-// pools tells of the driver pools.
-func pools(pass Pass, nodes []node) []v1.PoolStatus {
+// driverPools returns the status of the driver pools.
+func driverPools(in Input, nodes []node) []v1.PoolStatus {
 	images, ready := map[string]string{}, map[string]int32{}
-	for _, step := range pass.Plan.Steps {
+	for _, step := range in.Plan.Steps {
 		for _, instance := range step.Instances {
 			if instance.Pool != "" {
 				images[instance.Pool] = instance.Image
@@ -34,19 +34,23 @@ func pools(pass Pass, nodes []node) []v1.PoolStatus {
 		}
 	}
 	var result []v1.PoolStatus
-	for _, pool := range pass.Plan.Pools {
+	for _, pool := range in.Plan.Pools {
 		result = append(result, v1.PoolStatus{
-			Name: pool.Name, NodePool: pool.NodePool, Nodes: int32(pool.Nodes), Ready: ready[pool.Name], Image: images[pool.Name],
+			Name:     pool.Name,
+			NodePool: pool.NodePool,
+			Nodes:    int32(pool.Nodes),
+			Ready:    ready[pool.Name],
+			Image:    images[pool.Name],
 		})
 	}
 	return result[:min(len(result), maxPools)]
 }
 
-// nodePools tells of the pools of the spec. The nodes are sorted, worst first.
-func nodePools(pass Pass, nodes []node) []v1.NodePoolStatus {
+// nodePools returns the status of spec.nodePools. The nodes are sorted by severity.
+func nodePools(in Input, nodes []node) []v1.NodePoolStatus {
 	var result []v1.NodePoolStatus
-	for i := range pass.Plan.NodePools {
-		pool := &pass.Plan.NodePools[i]
+	for i := range in.Plan.NodePools {
+		pool := &in.Plan.NodePools[i]
 		entry := v1.NodePoolStatus{Name: pool.Name, DriverVersion: text.Truncate(pool.DriverVersion, maxVersion)}
 		var worst *node
 		for j := range nodes {
@@ -67,33 +71,38 @@ func nodePools(pass Pass, nodes []node) []v1.NodePoolStatus {
 			entry.Reason, entry.Message = pool.Refused.Reason, text.Truncate(pool.Refused.Message, maxPoolMessage)
 		case worst != nil:
 			entry.Reason = worst.Reason
-			entry.Message = fmt.Sprintf("%d of %d nodes are ready; %s: stage %s, %s", entry.Ready, entry.Nodes, worst.Facts.Name, worst.Stage, worst.Reason)
+			entry.Message = fmt.Sprintf("%d of %d nodes are ready; %s: stage %s, %s",
+				entry.Ready, entry.Nodes, worst.Facts.Name, worst.Stage, worst.Reason)
 		}
 		result = append(result, entry)
 	}
 	return result
 }
 
-// wrongNodePool tells of a pool whose nodes cannot have what it asks for; it holds up no other.
-func wrongNodePool(pass Pass, _ v1.ClusterPolicyStatus) (finding, bool) {
-	if refused, is := refusedPool(pass, false); is {
-		return bad(refused.Reason, refused.Message)
+// checkNodePoolSpecs reports an invalid node pool. It blocks no other pool.
+func checkNodePoolSpecs(in Input, _ v1.ClusterPolicyStatus) *finding {
+	if refused := refusedNodePool(in, false); refused != nil {
+		return failure(refused.Reason, refused.Message)
 	}
-	return finding{}, false
+	return nil
 }
 
-// waitingNodePool tells of a pool that names what does not exist yet.
-func waitingNodePool(pass Pass, _ v1.ClusterPolicyStatus) (finding, bool) {
-	refused, is := refusedPool(pass, true)
-	return finding{reason: v1.ReasonOperandNotReady, message: refused.Message, progressing: true}, is
+// checkNodePoolReferences reports a node pool that refers to a missing object.
+func checkNodePoolReferences(in Input, _ v1.ClusterPolicyStatus) *finding {
+	if refused := refusedNodePool(in, true); refused != nil {
+		return &finding{reason: v1.ReasonOperandNotReady, message: refused.Message, progressing: true}
+	}
+	return nil
 }
 
-func refusedPool(pass Pass, missing bool) (operand.Decision, bool) {
-	for i := range pass.Plan.NodePools {
-		refused := pass.Plan.NodePools[i].Refused
-		if refused.Verdict != operand.Install && (refused.Reason == v1.ReasonReferenceMissing) == missing {
-			return refused, true
+// refusedNodePool returns the decision about the first node pool that is refused because a reference is missing, or
+// for any other reason.
+func refusedNodePool(in Input, referenceMissing bool) *operand.Decision {
+	for i := range in.Plan.NodePools {
+		refused := &in.Plan.NodePools[i].Refused
+		if refused.Verdict != operand.Install && (refused.Reason == v1.ReasonReferenceMissing) == referenceMissing {
+			return refused
 		}
 	}
-	return operand.Decision{}, false
+	return nil
 }

@@ -13,69 +13,85 @@ import (
 
 var tier = v1.PlacementSpec{NodeSelector: v1.Labels{"tier": "gpu"}}
 
-// A node that is not selected for an operand is neither missing nor failing it; what keeps it off is said.
+// A node without an operand that does not select it is ready. The node's entry names the selector.
 func TestNodesThatAreNotSelected(t *testing.T) {
 	ready := func(node string) v1.NodeStatus {
 		return v1.NodeStatus{Name: node, Ready: true, Stage: v1.StageValidated, Pool: "ubuntu24.04-amd64"}
 	}
-	told := func(node v1.NodeStatus, reason, message string) v1.NodeStatus {
+	withReason := func(node v1.NodeStatus, reason, message string) v1.NodeStatus {
 		node.Reason, node.Message = reason, message
 		return node
 	}
-	excluded := told(ready("node-00000"), "NotSelected", "spec.daemonsets.nodeSelector asks for label tier=gpu")
+	excluded := withReason(ready("node-00000"), "NotSelected", "spec.daemonsets.nodeSelector asks for label tier=gpu")
 	excluded.Ready, excluded.Stage, excluded.Since = false, v1.StageDiscovered, new(metav1.NewTime(now))
 	tests := map[string]struct {
-		spec    v1.ClusterPolicySpec
-		change  func(*bed)
-		want    v1.NodeStatus
-		ready   string
-		verdict string
+		spec           v1.ClusterPolicySpec
+		change         func(*env)
+		want           v1.NodeStatus
+		ready          string
+		readyCondition string
 	}{
 		"the exporter": {
 			spec:   v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: tier}},
-			change: func(b *bed) { delete(b.snapshot.Pods["node-00000"], "dcgm-exporter") },
-			want:   told(ready("node-00000"), "NotSelected", "without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label tier=gpu"),
-			ready:  "2/2", verdict: "True Reconciled",
+			change: func(e *env) { delete(e.snapshot.Pods["node-00000"], "dcgm-exporter") },
+			want: withReason(
+				ready("node-00000"),
+				"NotSelected",
+				"without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label tier=gpu",
+			),
+			ready: "2/2", readyCondition: "True Reconciled",
 		},
-		"the exporter, whose pod is still there and fails": {
+		"the exporter, whose pod still exists and fails": {
 			spec:   v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: tier}},
-			change: func(b *bed) { b.fail(0, "dcgm-exporter", "boom") },
-			want:   told(ready("node-00000"), "NotSelected", "without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label tier=gpu"),
-			ready:  "2/2", verdict: "True Reconciled",
+			change: func(e *env) { e.failPod(0, "dcgm-exporter", "boom") },
+			want: withReason(
+				ready("node-00000"),
+				"NotSelected",
+				"without dcgm-exporter: spec.dcgmExporter.nodeSelector asks for label tier=gpu",
+			),
+			ready: "2/2", readyCondition: "True Reconciled",
 		},
 		"the device plugin, so that there are no GPUs to allocate": {
 			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{PlacementSpec: tier}},
-			change: func(b *bed) {
-				delete(b.snapshot.Pods["node-00000"], "device-plugin")
-				delete(b.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
+			change: func(e *env) {
+				delete(e.snapshot.Pods["node-00000"], "device-plugin")
+				delete(e.snapshot.Nodes[0].Object.Status.Allocatable, "nvidia.com/gpu")
 			},
-			want:  told(ready("node-00000"), "NotSelected", "without device-plugin: spec.devicePlugin.nodeSelector asks for label tier=gpu"),
-			ready: "2/2", verdict: "True Reconciled",
+			want: withReason(
+				ready("node-00000"),
+				"NotSelected",
+				"without device-plugin: spec.devicePlugin.nodeSelector asks for label tier=gpu",
+			),
+			ready: "2/2", readyCondition: "True Reconciled",
 		},
 		"the driver, which the node keeps": {
 			spec:   v1.ClusterPolicySpec{Driver: &v1.DriverSpec{PlacementSpec: tier}},
-			change: func(b *bed) { b.relabel(0, "nvidia.com/gpu.deploy.driver", "true") },
-			want: told(ready("node-00000"), "UpgradePending",
-				"run kubectl label node node-00000 nvidia.com/gpu.deploy.driver- to take the driver off: spec.driver.nodeSelector asks for lab..."),
-			ready: "2/2", verdict: "False UpgradePending",
+			change: func(e *env) { e.setLabel(0, "nvidia.com/gpu.deploy.driver", "true") },
+			want: withReason(
+				ready("node-00000"),
+				"UpgradePending",
+				"run kubectl label node node-00000 nvidia.com/gpu.deploy.driver- to take the driver off: "+
+					"spec.driver.nodeSelector asks for lab...",
+			),
+			ready: "2/2", readyCondition: "False UpgradePending",
 		},
 		"nothing": {
 			spec:   v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier.NodeSelector}},
-			change: func(b *bed) { b.snapshot.Pods["node-00000"] = nil },
+			change: func(e *env) { e.snapshot.Pods["node-00000"] = nil },
 			want:   excluded,
-			ready:  "1/1", verdict: "True Reconciled",
+			ready:  "1/1", readyCondition: "True Reconciled",
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, 2)
-			b.spec = test.spec
-			b.relabel(1, "tier", "gpu")
-			test.change(b)
-			for _, ds := range b.snapshot.DaemonSets {
+			e := newEnv(t, 2)
+			e.spec = test.spec
+			e.setLabel(1, "tier", "gpu")
+			test.change(e)
+			for _, ds := range e.snapshot.DaemonSets {
 				ds.Status.DesiredNumberScheduled, ds.Status.UpdatedNumberScheduled = 2, 2
 			}
-			status := b.status()
+			status := e.status()
 			var got v1.NodeStatus
 			for _, node := range status.Nodes {
 				if node.Name == "node-00000" {
@@ -85,18 +101,20 @@ func TestNodesThatAreNotSelected(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
-			if status.NodeSummary.ReadyOfTotal != test.ready || conditions(status)["Ready"] != test.verdict {
-				t.Errorf("%s nodes are ready, the verdict is %s: %s", status.NodeSummary.ReadyOfTotal, conditions(status)["Ready"], condition(status, "Ready").Message)
+			if status.NodeSummary.ReadyOfTotal != test.ready || conditions(status)["Ready"] != test.readyCondition {
+				t.Errorf("%s nodes are ready, Ready is %s: %s", status.NodeSummary.ReadyOfTotal,
+					conditions(status)["Ready"], condition(status, "Ready").Message)
 			}
 		})
 	}
 }
 
-func TestAllNodesAreKeptFreeBySelectors(t *testing.T) {
-	b := newBed(t, 2)
-	b.spec.DaemonSets = &v1.DaemonSetsSpec{NodeSelector: tier.NodeSelector}
-	status := b.status()
-	want := "all 2 GPU nodes are kept free of operands by label nvidia.com/gpu.deploy.operands, or by a nodeSelector of the spec: see status.nodes"
+func TestAllNodesExcludedBySelector(t *testing.T) {
+	e := newEnv(t, 2)
+	e.spec.DaemonSets = &v1.DaemonSetsSpec{NodeSelector: tier.NodeSelector}
+	status := e.status()
+	want := "all 2 GPU nodes are excluded by label nvidia.com/gpu.deploy.operands, or by a nodeSelector of the spec: " +
+		"see status.nodes"
 	if got := ready(status); got.Status != "True" || got.Reason != "Excluded" || got.Message != want {
 		t.Errorf("got %s %s %q", got.Status, got.Reason, got.Message)
 	}
@@ -105,45 +123,68 @@ func TestAllNodesAreKeptFreeBySelectors(t *testing.T) {
 	}
 }
 
-// What a paused policy says of nodes and operands is the truth all the same.
-func TestAPausedPolicy(t *testing.T) {
-	const paused = "spec.paused is true, so nothing is changed; "
+// A paused policy reports the actual state of nodes and operands.
+func TestPausedPolicy(t *testing.T) {
+	const paused = "spec.paused is true, so the operator changes nothing; "
 	tests := map[string]struct {
-		change     func(*bed)
+		change     func(*env)
 		conditions map[string]string
 		state      v1.State
 		message    string
 		operand    v1.OperandState
 	}{
-		"all is well": {
-			conditions: map[string]string{"Ready": "True Paused", "Error": "False Paused", "Progressing": "False None", "Degraded": "False None"},
-			state:      v1.StateReady, message: paused + "Reconciled: 2 of 2 GPU nodes are ready", operand: v1.OperandReady,
+		"all is ready": {
+			conditions: map[string]string{
+				"Ready":       "True Paused",
+				"Error":       "False Paused",
+				"Progressing": "False None",
+				"Degraded":    "False None",
+			},
+			state: v1.StateReady, message: paused + "Reconciled: 2 of 2 GPU nodes are ready", operand: v1.OperandReady,
 		},
 		"a node fails": {
-			change:     func(b *bed) { b.fail(0, "driver", "boom") },
-			conditions: map[string]string{"Ready": "False Paused", "Error": "True Paused", "Progressing": "False None", "Degraded": "True OperandFailed"},
-			state:      v1.StateNotReady, message: paused + "OperandFailed: 1 of 2 GPU nodes have failed: node-00000 (Driver: CrashLoopBackOff)", operand: v1.OperandReady,
+			change: func(e *env) { e.failPod(0, "driver", "boom") },
+			conditions: map[string]string{
+				"Ready":       "False Paused",
+				"Error":       "True Paused",
+				"Progressing": "False None",
+				"Degraded":    "True OperandFailed",
+			},
+			state:   v1.StateNotReady,
+			message: paused + "OperandFailed: 1 of 2 GPU nodes have failed: node-00000 (Driver: CrashLoopBackOff)",
+			operand: v1.OperandReady,
 		},
-		"the spec asks for something else than what runs": {
-			change:     func(b *bed) { b.applied["device-plugin"] = Outcome{Pending: 2} },
-			conditions: map[string]string{"Ready": "False Paused", "Error": "True Paused", "Progressing": "True OperandNotReady", "Degraded": "False None"},
-			state:      v1.StateNotReady, operand: v1.OperandProgressing,
-			message: paused + "OperandNotReady: device-plugin: 2 of its objects are not as the spec says; spec.paused leaves them so",
+		"the spec differs from the live objects": {
+			change: func(e *env) { e.applied["device-plugin"] = ApplyResult{Pending: 2} },
+			conditions: map[string]string{
+				"Ready":       "False Paused",
+				"Error":       "True Paused",
+				"Progressing": "True OperandNotReady",
+				"Degraded":    "False None",
+			},
+			state: v1.StateNotReady, operand: v1.OperandProgressing,
+			message: paused + "OperandNotReady: device-plugin: 2 of its objects differ from the spec and are not updated " +
+				"while spec.paused is true",
 		},
 		"the cluster cannot be observed": {
-			change:     func(b *bed) { b.err = errors.New("the API server is gone") },
-			conditions: map[string]string{"Ready": "False Paused", "Error": "True Paused", "Progressing": "False None", "Degraded": "True ReconcileFailed"},
-			state:      v1.StateNotReady, message: paused + "ReconcileFailed: the API server is gone", operand: v1.OperandReady,
+			change: func(e *env) { e.err = errors.New("the API server is gone") },
+			conditions: map[string]string{
+				"Ready":       "False Paused",
+				"Error":       "True Paused",
+				"Progressing": "False None",
+				"Degraded":    "True ReconcileFailed",
+			},
+			state: v1.StateNotReady, message: paused + "ReconcileFailed: the API server is gone", operand: v1.OperandReady,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBed(t, 2)
-			b.spec.Paused = new(true)
+			e := newEnv(t, 2)
+			e.spec.Paused = new(true)
 			if test.change != nil {
-				test.change(b)
+				test.change(e)
 			}
-			status := b.status()
+			status := e.status()
 			if diff := cmp.Diff(test.conditions, conditions(status)); diff != "" || status.State != test.state {
 				t.Errorf("state %s, conditions -want +got:\n%s", status.State, diff)
 			}
@@ -154,22 +195,28 @@ func TestAPausedPolicy(t *testing.T) {
 				t.Errorf("the device plugin is %s, want %s", got, test.operand)
 			}
 			if len(status.Nodes) != 2 {
-				t.Errorf("%d nodes are told", len(status.Nodes))
+				t.Errorf("%d nodes are listed", len(status.Nodes))
 			}
 		})
 	}
 }
 
-// What the spec asks for in vain is told as such, and not tried again.
-func TestAnErrorOfTheSpecIsInvalid(t *testing.T) {
-	b := newBed(t, 1)
-	b.applied["driver"] = Outcome{Err: operand.InvalidSpec{Message: "spec.driver.containerResources: there is no container a"}}
-	got := operandOf(t, b.status(), "driver")
-	want := v1.OperandStatus{State: v1.OperandInvalid, Reason: "InvalidSpec", Message: "spec.driver.containerResources: there is no container a"}
+// An error of the spec makes the operand Invalid and is not retried.
+func TestInvalidSpecError(t *testing.T) {
+	e := newEnv(t, 1)
+	e.applied["driver"] = ApplyResult{
+		Err: operand.InvalidSpec{Message: "spec.driver.containerResources: there is no container a"},
+	}
+	got := operandOf(t, e.status(), "driver")
+	want := v1.OperandStatus{
+		State:   v1.OperandInvalid,
+		Reason:  "InvalidSpec",
+		Message: "spec.driver.containerResources: there is no container a",
+	}
 	if got.State != want.State || got.Reason != want.Reason || got.Message != want.Message {
 		t.Errorf("got %+v", got)
 	}
-	if b.pass().Failed() {
-		t.Error("it would be tried again")
+	if e.input().Failed() {
+		t.Error("the pass is retried")
 	}
 }

@@ -9,14 +9,14 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// A node is not ready for as long as a start-up taint keeps pods off it. What it was held up by before is told
-// first, and other taints are nothing to the operator.
+// A node is not ready while it has a start-up taint. An earlier cause is reported first; the operator ignores other
+// taints.
 func TestNodesWithStartupTaints(t *testing.T) {
 	starting := corev1.Taint{Key: "example.com/starting", Value: "now", Effect: corev1.TaintEffectNoSchedule}
 	other := corev1.Taint{Key: "team", Effect: corev1.TaintEffectNoSchedule}
 	tests := map[string]struct {
 		taints          []corev1.Taint
-		change          func(*bed)
+		change          func(*env)
 		usable, ready   bool
 		stage           v1.Stage
 		reason, message string
@@ -25,36 +25,46 @@ func TestNodesWithStartupTaints(t *testing.T) {
 		"of others": {taints: []corev1.Taint{other}, usable: true, ready: true, stage: v1.StageValidated},
 		"the start-up taint": {
 			taints: []corev1.Taint{other, starting}, usable: true, stage: v1.StageValidated, reason: "StartupTaint",
-			message: "taint example.com/starting stays: name it in the chart's nodeStartup.taints, or in ownTaints of ValidatingAdmissionPolicy gpu-operator-operator; " +
+			message: "taint example.com/starting stays: name it in the chart's nodeStartup.taints, or in ownTaints of " +
+				"ValidatingAdmissionPolicy gpu-operator-operator; " +
 				"the GPUs can be used, and the API server lets the operator take off what is named there",
 		},
-		"the start-up taint of a node on its way": {
-			taints: []corev1.Taint{starting}, change: func(b *bed) { b.start(0, "driver") }, stage: v1.StageDriver, reason: "Starting", message: "container main is not ready yet",
+		"the start-up taint of a node that starts": {
+			taints:  []corev1.Taint{starting},
+			change:  func(e *env) { e.startPod(0, "driver") },
+			stage:   v1.StageDriver,
+			reason:  "Starting",
+			message: "container main is not ready yet",
 		},
 		"the start-up taint of a node that fails": {
-			taints: []corev1.Taint{starting}, change: func(b *bed) { b.fail(0, "driver", "boom") }, stage: v1.StageDriver, reason: "CrashLoopBackOff",
+			taints:  []corev1.Taint{starting},
+			change:  func(e *env) { e.failPod(0, "driver", "boom") },
+			stage:   v1.StageDriver,
+			reason:  "CrashLoopBackOff",
 			message: "container main: CrashLoopBackOff, exit code 1",
 		},
 		"the start-up taint of an excluded node": {
-			taints: []corev1.Taint{starting}, change: func(b *bed) { b.relabel(0, "nvidia.com/gpu.deploy.operands", "false") },
+			taints: []corev1.Taint{starting}, change: func(e *env) { e.setLabel(0, "nvidia.com/gpu.deploy.operands", "false") },
 			stage: v1.StageDiscovered, reason: "Excluded", message: `label nvidia.com/gpu.deploy.operands is "false"`,
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			b := newBed(t, 1)
-			b.spec = v1.ClusterPolicySpec{NodeStartup: &v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: starting.Key, Effect: starting.Effect}}}}
-			b.snapshot.Nodes[0].Object.Spec.Taints = test.taints
-			if test.change != nil {
-				test.change(b)
+			e := newEnv(t, 1)
+			e.spec = v1.ClusterPolicySpec{
+				NodeStartup: &v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: starting.Key, Effect: starting.Effect}}},
 			}
-			found := b.pass().Fleet.Nodes[0].Latest
+			e.snapshot.Nodes[0].Object.Spec.Taints = test.taints
+			if test.change != nil {
+				test.change(e)
+			}
+			found := e.input().Fleet.Nodes[0].Latest
 			g.Expect(found.Usable).To(Equal(test.usable))
 			g.Expect(found.Stage).To(Equal(test.stage))
 			g.Expect(found.Reason).To(Equal(test.reason))
 			g.Expect(found.Message).To(Equal(test.message))
-			g.Expect(b.status().Nodes[0].Ready).To(Equal(test.ready))
+			g.Expect(e.status().Nodes[0].Ready).To(Equal(test.ready))
 		})
 	}
 }

@@ -1,3 +1,4 @@
 // Package statuswriter is the only writer of ClusterPolicy.status. It limits how often a status is written, by how
-// significant its changes are, and records the Events of a policy.
+// significant the change is, and records the Events about a policy. It is the end of a pass, and does not compute the
+// status: package status does.
 package statuswriter

@@ -14,59 +14,60 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/events"
 )
 
-// policyEvent is the Event of a policy whose status is about to change, and whether there is one: that it is
-// degraded, with each other reason, and that it is no longer.
+// policyEvent returns the Event about a policy whose condition Degraded is about to change its status or reason, and
+// whether it does.
 func policyEvent(policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus) (events.Event, bool) {
-	was := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionDegraded)
-	is := meta.FindStatusCondition(after.Conditions, v1.ConditionDegraded)
-	if is == nil || (was == nil && is.Status != metav1.ConditionTrue) ||
-		(was != nil && was.Status == is.Status && was.Reason == is.Reason) {
+	before := meta.FindStatusCondition(policy.Status.Conditions, v1.ConditionDegraded)
+	current := meta.FindStatusCondition(after.Conditions, v1.ConditionDegraded)
+	if current == nil || (before == nil && current.Status != metav1.ConditionTrue) ||
+		(before != nil && before.Status == current.Status && before.Reason == current.Reason) {
 		return events.Event{}, false
 	}
 	event := events.Event{
 		Regarding: policyReference(policy),
-		Type:      corev1.EventTypeWarning, Reason: is.Reason, Message: is.Message,
+		Type:      corev1.EventTypeWarning, Reason: current.Reason, Message: current.Message,
 	}
-	if was != nil {
-		event.Transition = fmt.Sprintf("%s %s since %s", was.Status, was.Reason, was.LastTransitionTime.UTC())
+	if before != nil {
+		event.Transition = fmt.Sprintf("%s %s since %s", before.Status, before.Reason, before.LastTransitionTime.UTC())
 	}
 	ready := meta.FindStatusCondition(after.Conditions, v1.ConditionReady)
-	if is.Status != metav1.ConditionTrue && ready != nil {
+	if current.Status != metav1.ConditionTrue && ready != nil {
 		event.Type, event.Reason, event.Message = corev1.EventTypeNormal, ready.Reason, "no longer degraded: "+ready.Message
 	}
 	return event, true
 }
 
-// operandEvents are the Events of a policy that tell of operands which begin to fail where no node tells: GPUs can
-// be used without them. told is the message of the policy's own Event, as nothing is told twice.
+// operandEvents returns an Event for each operand without a stage that begins to fail, as no node reports it. The one
+// whose message is that of the policy's own Event, policyMessage, is left out.
 func operandEvents(
-	policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus, beside sets.Set[string], told string,
+	policy *v1.ClusterPolicy, after v1.ClusterPolicyStatus, unstaged sets.Set[string], policyMessage string,
 ) []events.Event {
 	var found []events.Event
 	for i := range after.Operands {
-		is := &after.Operands[i]
-		message := fmt.Sprintf("%s: %s", is.Name, is.Message)
-		if is.State != v1.OperandDegraded || !beside.Has(is.Name) || message == told || hadFailed(policy.Status, is.Name) {
+		current := &after.Operands[i]
+		message := fmt.Sprintf("%s: %s", current.Name, current.Message)
+		if current.State != v1.OperandDegraded || !unstaged.Has(current.Name) || message == policyMessage ||
+			wasDegraded(policy.Status, current.Name) {
 			continue
 		}
 		found = append(found, events.Event{
-			Regarding: policyReference(policy), Type: corev1.EventTypeWarning, Reason: is.Reason, Message: message,
-			// The status tells no time of operands: it is the first failure after what was written last.
-			Transition: fmt.Sprintf("operand %s fails after version %s", is.Name, policy.ResourceVersion),
+			Regarding: policyReference(policy), Type: corev1.EventTypeWarning, Reason: current.Reason, Message: message,
+			// The status of an operand has no transition time. The version is that of the last status without the failure.
+			Transition: fmt.Sprintf("operand %s fails after version %s", current.Name, policy.ResourceVersion),
 		})
 	}
 	return found
 }
 
-func hadFailed(status v1.ClusterPolicyStatus, name string) bool {
+func wasDegraded(status v1.ClusterPolicyStatus, name string) bool {
 	return slices.ContainsFunc(status.Operands, func(o v1.OperandStatus) bool {
 		return o.Name == name && o.State == v1.OperandDegraded
 	})
 }
 
-// Froze records, by an Event and not in its status, that nothing is changed for a policy. since is another one for each
-// time that this begins.
-func (w *Writer) Froze(ctx context.Context, policy *v1.ClusterPolicy, message, since string) {
+// RecordFrozen records an Event that the operator changes nothing for a policy, whose status stays as it is. since must
+// differ each time that this begins.
+func (w *Writer) RecordFrozen(ctx context.Context, policy *v1.ClusterPolicy, message, since string) {
 	w.events.Record(ctx, events.Event{
 		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
 		Reason: v1.ConditionCRDOutdated, Message: message, Transition: since,

@@ -9,7 +9,7 @@ import (
 	v1 "github.com/clusterpolicy/gpu-operator/api/v1"
 )
 
-// A policy that becomes degraded has one Event, one more for each other reason, and one when it is over.
+// A policy has an Event when it becomes degraded, when the reason changes, and when it recovers.
 func TestPolicyEvents(t *testing.T) {
 	g := NewWithT(t)
 	status := func(degraded metav1.ConditionStatus, reason, ready, message string) v1.ClusterPolicyStatus {
@@ -26,26 +26,26 @@ func TestPolicyEvents(t *testing.T) {
 		message := "1 of 3 GPU nodes have failed: " + node + " (Driver: CrashLoopBackOff)"
 		return status(metav1.ConditionTrue, "OperandFailed", "OperandFailed", message)
 	}
-	works := status(metav1.ConditionFalse, "None", "Reconciled", "3 of 3 GPU nodes are ready")
+	healthy := status(metav1.ConditionFalse, "None", "Reconciled", "3 of 3 GPU nodes are ready")
 	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u"}}
-	_, due := policyEvent(policy, works)
-	g.Expect(due).To(BeFalse(), "all works from the start")
-	event, due := policyEvent(policy, failed("node-00001"))
-	g.Expect(due).To(BeTrue())
+	_, changed := policyEvent(policy, healthy)
+	g.Expect(changed).To(BeFalse(), "healthy from the start")
+	event, changed := policyEvent(policy, failed("node-00001"))
+	g.Expect(changed).To(BeTrue())
 	g.Expect(event).To(And(
 		HaveField("Type", "Warning"), HaveField("Reason", "OperandFailed"), HaveField("Regarding.Kind", "ClusterPolicy"),
 		HaveField("Message", "1 of 3 GPU nodes have failed: node-00001 (Driver: CrashLoopBackOff)"),
 	))
 	policy.Status = failed("node-00001")
-	_, due = policyEvent(policy, failed("node-00002"))
-	g.Expect(due).To(BeFalse(), "it is degraded already")
-	event, due = policyEvent(policy, works)
-	g.Expect(due).To(BeTrue())
+	_, changed = policyEvent(policy, failed("node-00002"))
+	g.Expect(changed).To(BeFalse(), "it is degraded already")
+	event, changed = policyEvent(policy, healthy)
+	g.Expect(changed).To(BeTrue())
 	g.Expect(event).To(And(
 		HaveField("Type", "Normal"), HaveField("Reason", "Reconciled"),
 		HaveField("Message", "no longer degraded: 3 of 3 GPU nodes are ready"),
 	))
-	event, due = policyEvent(policy, status(metav1.ConditionTrue, "ReconcileFailed", "ReconcileFailed", "timeout"))
-	g.Expect(due).To(BeTrue(), "degraded for another reason")
+	event, changed = policyEvent(policy, status(metav1.ConditionTrue, "ReconcileFailed", "ReconcileFailed", "timeout"))
+	g.Expect(changed).To(BeTrue(), "degraded for another reason")
 	g.Expect(event).To(And(HaveField("Type", "Warning"), HaveField("Reason", "ReconcileFailed")))
 }

@@ -25,66 +25,66 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Timing are the waits of a Writer; tests shorten them.
+// Timing has the cooldowns of a Writer; tests shorten them.
 type Timing struct {
-	// Interval is the least time between two writes of one policy's status, and CounterInterval that before a write of
-	// counters alone.
+	// Interval is the minimum time between two writes of the status of a policy, CounterInterval that before a write that
+	// changes only counters.
 	Interval, CounterInterval time.Duration
 }
 
-// DefaultTiming returns the waits of production.
+// DefaultTiming returns the production values.
 func DefaultTiming() Timing {
 	return Timing{Interval: time.Second, CounterInterval: 10 * time.Second}
 }
 
-// Writer is the only writer of ClusterPolicy.status. What it remembers are times and versions, which
-// delay a write and never cause one; losing them costs one early write.
+// Writer is the only writer of ClusterPolicy.status. It keeps times and versions in memory, which only delay writes: a
+// restart costs one early write.
 type Writer struct {
 	client client.Client
 	clock  clock.PassiveClock
 	events *events.Recorder
 	timing Timing
-	// beside are the operands that no stage of a node waits for.
-	beside sets.Set[string]
-	mu     sync.Mutex
-	last   map[types.UID]written
+	// unstaged are the operands without a stage.
+	unstaged sets.Set[string]
+	mu       sync.Mutex
+	last     map[types.UID]written
 }
 
 // written is the last write of a policy's status.
 type written struct {
 	version string
 	at      time.Time
-	// conflict is the version of the policy from which a write since then was refused for a conflict.
+	// conflict is the version of the policy from which a later write met a conflict.
 	conflict string
 }
 
-// lastAtMost bounds what is kept of policies, most of which are gone where there are more.
-const lastAtMost = 16
+// maxRemembered bounds the policies in memory. If there are more, most of them have been deleted.
+const maxRemembered = 16
 
-// New returns a Writer, which reports transitions by the Recorder: of the policy, and of those operands of
-// the catalogue that no stage of a node waits for.
+// New returns a Writer, which records transitions of the policy, and of the operands in the catalogue without a stage.
 func New(
 	c client.Client, clk clock.PassiveClock, recorder *events.Recorder, catalogue operand.Catalogue, timing Timing,
 ) *Writer {
-	beside := sets.New[string]()
+	unstaged := sets.New[string]()
 	for i := range catalogue {
 		if catalogue[i].Stage == "" {
-			beside.Insert(string(catalogue[i].Name))
+			unstaged.Insert(string(catalogue[i].Name))
 		}
 	}
-	return &Writer{client: c, clock: clk, events: recorder, timing: timing, beside: beside, last: map[types.UID]written{}}
+	return &Writer{
+		client: c, clock: clk, events: recorder, timing: timing, unstaged: unstaged, last: map[types.UID]written{},
+	}
 }
 
-// Write updates the status of the policy, as the cache has it, to the one given. It returns after how long to come back
-// where the write has to wait or has met a conflict, or zero. A second conflict with the same version of the policy is
-// an error.
+// Write updates the status of the policy, which is a copy from the cache. It returns after how long to call it again
+// if the write must wait or met a conflict, or zero. A second conflict from the same version of the policy is an error.
 func (w *Writer) Write(
 	ctx context.Context, policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus,
 ) (time.Duration, error) {
 	orderConditions(status.Conditions)
 	last := w.lastOf(policy.UID)
 	if freshness.Stale(policy.ResourceVersion, last.version) {
-		// The cache does not show our last write yet; what it shows is no ground to write again.
+		// The cache does not contain our last write yet.
 		return w.timing.Interval, nil
 	}
 	if equality.Semantic.DeepEqual(policy.Status, status) {
@@ -93,18 +93,18 @@ func (w *Writer) Write(
 	if wait := w.wait(last, policy, status); wait > 0 {
 		return wait, nil
 	}
-	event, tells := policyEvent(policy, status)
-	if tells {
+	event, changed := policyEvent(policy, status)
+	if changed {
 		w.events.Record(ctx, event)
 	}
-	for _, event := range operandEvents(policy, status, w.beside, event.Message) {
+	for _, event := range operandEvents(policy, status, w.unstaged, event.Message) {
 		w.events.Record(ctx, event)
 	}
 	update := policy.DeepCopy()
 	update.Status = status
 	err := w.client.Status().Update(ctx, update)
 	if apierrors.IsConflict(err) && w.isFirstConflict(policy) {
-		// The policy has changed meanwhile; the cache will show it in a moment.
+		// The policy has changed meanwhile, which the cache will soon contain.
 		return w.timing.Interval, nil
 	}
 	if err != nil {
@@ -114,8 +114,9 @@ func (w *Writer) Write(
 	return 0, nil
 }
 
-// Repaired records an Event about drift that the pass has set right: a condition would be over as it is written.
-func (w *Writer) Repaired(ctx context.Context, policy *v1.ClusterPolicy, repair *apply.Repair) {
+// RecordRepair records an Event about drift that the pass has repaired. A condition would no longer be true when it is
+// written.
+func (w *Writer) RecordRepair(ctx context.Context, policy *v1.ClusterPolicy, repair *apply.Repair) {
 	w.events.Record(ctx, events.Event{
 		Regarding: policyReference(policy), Type: corev1.EventTypeWarning,
 		Reason: v1.ReasonPlacementRepaired, Message: repair.String(),
@@ -135,9 +136,8 @@ func (w *Writer) wrote(policy types.UID, version string) {
 	w.remember(policy, written{version: version, at: w.clock.Now()})
 }
 
-// isFirstConflict reports whether no write from this version of the policy has met a conflict before, and notes this
-// one. Another one from the same version is no news that the cache will show: it is an error like others, and backs
-// off.
+// isFirstConflict reports whether this is the first conflict of a write from this version of the policy, and remembers
+// it. After a second one, waiting for the cache is of no use: it is an error, and the controller backs off.
 func (w *Writer) isFirstConflict(policy *v1.ClusterPolicy) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,7 +151,7 @@ func (w *Writer) isFirstConflict(policy *v1.ClusterPolicy) bool {
 }
 
 func (w *Writer) remember(policy types.UID, last written) {
-	if len(w.last) >= lastAtMost {
+	if len(w.last) >= maxRemembered {
 		clear(w.last)
 	}
 	w.last[policy] = last
@@ -159,59 +159,58 @@ func (w *Writer) remember(policy types.UID, last written) {
 
 func (w *Writer) wait(last written, policy *v1.ClusterPolicy, status v1.ClusterPolicyStatus) time.Duration {
 	interval := w.timing.CounterInterval
-	if Significant(policy.Status, status) {
+	if significant(policy.Status, status) {
 		interval = w.timing.Interval
 	}
 	return interval - w.clock.Since(last.at)
 }
 
-// Significant reports whether the verdict or a cause differs between two statuses, rather than only
-// counters and how far nodes on their way have come.
-func Significant(before, after v1.ClusterPolicyStatus) bool {
+// significant reports whether two statuses differ in more than counters and the progress of nodes and operands.
+func significant(before, after v1.ClusterPolicyStatus) bool {
 	return before.State != after.State ||
 		before.ObservedGeneration != after.ObservedGeneration ||
 		!causes(before).Equal(causes(after))
 }
 
-// causes are the verdicts and failures of a status, as comparable texts.
+// causes returns the significant parts of a status as comparable strings.
 func causes(status v1.ClusterPolicyStatus) sets.Set[string] {
 	found := sets.New[string]()
 	if s := status.NodeSummary; s != nil {
-		// It counts what is overdue, too, which has the reason that it had before.
+		// A node that exceeds a deadline becomes degraded without another reason.
 		found.Insert(fmt.Sprintf("degraded %d", s.Degraded))
 	}
 	for _, c := range status.Conditions {
 		found.Insert(fmt.Sprintf("condition %s %s %s", c.Type, c.Status, c.Reason))
 	}
 	for i := range status.Operands {
-		// Whether all of its nodes are there yet is counted, like the nodes.
+		// Ready and Progressing only differ in the number of ready nodes.
 		if o := &status.Operands[i]; o.State != v1.OperandReady && o.State != v1.OperandProgressing {
-			found.Insert(fmt.Sprintf("operand %s %s %s", o.Name, o.State, request(o.Reason, o.Message)))
+			found.Insert(fmt.Sprintf("operand %s %s %s", o.Name, o.State, cause(o.Reason, o.Message)))
 		}
 	}
 	for i := range status.NodePools {
 		if p := &status.NodePools[i]; p.Reason == v1.ReasonReferenceMissing {
-			found.Insert(fmt.Sprintf("pool %s %s", p.Name, request(p.Reason, p.Message)))
+			found.Insert(fmt.Sprintf("pool %s %s", p.Name, cause(p.Reason, p.Message)))
 		}
 	}
 	for i := range status.Nodes {
 		if n := &status.Nodes[i]; !n.Ready && !assess.Passes(n.Reason) {
-			found.Insert(fmt.Sprintf("node %s %s %s %s", n.Name, n.Stage, n.Operand, request(n.Reason, n.Message)))
+			found.Insert(fmt.Sprintf("node %s %s %s %s", n.Name, n.Stage, n.Operand, cause(n.Reason, n.Message)))
 		}
 	}
 	return found
 }
 
-// request is a reason, with its message where that asks somebody for an object: once that is there, it is not true any
-// more. Other messages count, or have the words of one attempt of a container.
-func request(reason, message string) string {
+// cause returns the reason, with the message if that names a missing object: another missing object is another cause.
+// Other messages contain counters or the output of a container, which change while the cause is the same.
+func cause(reason, message string) string {
 	if reason == v1.ReasonReferenceMissing {
 		return reason + ": " + message
 	}
 	return reason
 }
 
-// conditionTypes are the conditions of a policy in the order in which its status has them.
+// conditionTypes returns the conditions of a policy in the order of the status.
 func conditionTypes() []string {
 	return []string{
 		v1.ConditionReady, v1.ConditionAuxiliaryReady, v1.ConditionProgressing, v1.ConditionDegraded, v1.ConditionError,
@@ -219,8 +218,8 @@ func conditionTypes() []string {
 	}
 }
 
-// orderConditions puts conditions into the order of conditionTypes, so that it does not depend on which was first set.
-// Conditions of others come first.
+// orderConditions sorts the conditions in the order of conditionTypes, so that it does not depend on which was set
+// first. Conditions of other writers come first.
 func orderConditions(conditions []metav1.Condition) {
 	order := conditionTypes()
 	slices.SortStableFunc(conditions, func(a, b metav1.Condition) int {

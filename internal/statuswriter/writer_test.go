@@ -24,12 +24,20 @@ import (
 var now = time.Unix(1_000_000, 0)
 
 func TestSignificant(t *testing.T) {
+	type status = v1.ClusterPolicyStatus
 	base := v1.ClusterPolicyStatus{
 		State: v1.StateNotReady, ObservedGeneration: 1,
-		Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "OperandNotReady", Message: "2 of 3"}},
+		Conditions: []metav1.Condition{
+			{Type: "Ready", Status: metav1.ConditionFalse, Reason: "OperandNotReady", Message: "2 of 3"},
+		},
 		Operands: []v1.OperandStatus{
 			{Name: "driver", State: v1.OperandProgressing, Ready: 2},
-			{Name: "dcgm-exporter", State: v1.OperandWaiting, Reason: "ReferenceMissing", Message: "there is no ConfigMap metrics"},
+			{
+				Name:    "dcgm-exporter",
+				State:   v1.OperandWaiting,
+				Reason:  "ReferenceMissing",
+				Message: "there is no ConfigMap metrics",
+			},
 			{Name: "mig-manager", State: v1.OperandDegraded, Reason: "OperandFailed", Message: "fails on 1 of 3 nodes"},
 		},
 		NodePools: []v1.NodePoolStatus{
@@ -39,56 +47,73 @@ func TestSignificant(t *testing.T) {
 		NodeSummary: &v1.NodeSummary{Total: 3, Ready: 2},
 		Nodes: []v1.NodeStatus{
 			{Name: "a", Stage: v1.StageDriver, Operand: "driver", Reason: "CrashLoopBackOff", Message: "1"},
-			{Name: "d", Stage: v1.StageDriver, Operand: "driver", Reason: "ReferenceMissing", Message: "there is no Secret environment"},
-			{Name: "b", Stage: v1.StageDriver, Operand: "driver", Reason: "Starting"}, {Name: "c", Ready: true, Stage: v1.StageValidated},
+			{
+				Name:    "d",
+				Stage:   v1.StageDriver,
+				Operand: "driver",
+				Reason:  "ReferenceMissing",
+				Message: "there is no Secret environment",
+			},
+			{Name: "b", Stage: v1.StageDriver, Operand: "driver", Reason: "Starting"},
+			{Name: "c", Ready: true, Stage: v1.StageValidated},
 		},
 	}
 	tests := map[string]struct {
-		change func(*v1.ClusterPolicyStatus)
+		change func(*status)
 		want   bool
 	}{
-		"nothing":                   {change: func(*v1.ClusterPolicyStatus) {}},
-		"counters":                  {change: func(s *v1.ClusterPolicyStatus) { s.NodeSummary.Ready, s.Operands[0].Ready = 3, 3 }},
-		"a message":                 {change: func(s *v1.ClusterPolicyStatus) { s.Conditions[0].Message, s.Nodes[0].Message = "3 of 3", "2" }},
-		"a counter of a failure":    {change: func(s *v1.ClusterPolicyStatus) { s.Operands[2].Message = "fails on 2 of 3 nodes" }},
-		"how far a pool has come":   {change: func(s *v1.ClusterPolicyStatus) { s.NodePools[1].Message = "2 of 3 nodes are ready" }},
-		"how far a node has come":   {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[2].Stage, s.Nodes[2].Reason = v1.StageToolkit, "PodMissing" }},
-		"a node has got there":      {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[2] = v1.NodeStatus{Name: "b", Ready: true} }},
-		"an operand has got there":  {change: func(s *v1.ClusterPolicyStatus) { s.Operands[0].State = v1.OperandReady }},
-		"the state":                 {change: func(s *v1.ClusterPolicyStatus) { s.State = v1.StateReady }, want: true},
-		"the generation":            {change: func(s *v1.ClusterPolicyStatus) { s.ObservedGeneration = 2 }, want: true},
-		"the reason of a condition": {change: func(s *v1.ClusterPolicyStatus) { s.Conditions[0].Reason = "OperandFailed" }, want: true},
-		"what is missing is there, and lacks a key": {
-			change: func(s *v1.ClusterPolicyStatus) { s.Operands[1].Message = "ConfigMap metrics has no key a" }, want: true,
+		"nothing":                {change: func(*status) {}},
+		"counters":               {change: func(s *status) { s.NodeSummary.Ready, s.Operands[0].Ready = 3, 3 }},
+		"a message":              {change: func(s *status) { s.Conditions[0].Message, s.Nodes[0].Message = "3 of 3", "2" }},
+		"a counter of a failure": {change: func(s *status) { s.Operands[2].Message = "fails on 2 of 3 nodes" }},
+		"the progress of a pool": {change: func(s *status) { s.NodePools[1].Message = "2 of 3 nodes are ready" }},
+		"the progress of a node": {change: func(s *status) {
+			s.Nodes[2].Stage, s.Nodes[2].Reason = v1.StageToolkit, "PodMissing"
+		}},
+		"a node becomes ready":      {change: func(s *status) { s.Nodes[2] = v1.NodeStatus{Name: "b", Ready: true} }},
+		"an operand becomes ready":  {change: func(s *status) { s.Operands[0].State = v1.OperandReady }},
+		"the state":                 {change: func(s *status) { s.State = v1.StateReady }, want: true},
+		"the generation":            {change: func(s *status) { s.ObservedGeneration = 2 }, want: true},
+		"the reason of a condition": {change: func(s *status) { s.Conditions[0].Reason = "OperandFailed" }, want: true},
+		"a missing object is created without the key": {
+			change: func(s *status) { s.Operands[1].Message = "ConfigMap metrics has no key a" },
+			want:   true,
 		},
-		"another reason of an operand": {change: func(s *v1.ClusterPolicyStatus) { s.Operands[2].Reason = "NotSupportedYet" }, want: true},
-		"what a pool names is there": {
-			change: func(s *v1.ClusterPolicyStatus) { s.NodePools[0].Reason, s.NodePools[0].Message = "", "" }, want: true,
+		"another reason of an operand": {change: func(s *status) { s.Operands[2].Reason = "NotSupportedYet" }, want: true},
+		"the missing object of a pool is created": {
+			change: func(s *status) { s.NodePools[0].Reason, s.NodePools[0].Message = "", "" },
+			want:   true,
 		},
-		"a pool lacks something else": {change: func(s *v1.ClusterPolicyStatus) { s.NodePools[0].Message = "there is no ConfigMap b" }, want: true},
-		"a node lacks something else": {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[1].Message = "there is no Secret b" }, want: true},
-		"an operand fails":            {change: func(s *v1.ClusterPolicyStatus) { s.Operands[0].State = v1.OperandDegraded }, want: true},
-		"a node fails":                {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[2].Reason = "ImagePullBackOff" }, want: true},
-		"a node fails at once again":  {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[0].Operand = "container-toolkit" }, want: true},
-		"a node is overdue":           {change: func(s *v1.ClusterPolicyStatus) { s.NodeSummary.Degraded = 1 }, want: true},
-		"a failure is over":           {change: func(s *v1.ClusterPolicyStatus) { s.Nodes[0].Reason = "Starting" }, want: true},
+		"another object is missing for a pool": {
+			change: func(s *status) { s.NodePools[0].Message = "there is no ConfigMap b" },
+			want:   true,
+		},
+		"another object is missing for a node": {
+			change: func(s *status) { s.Nodes[1].Message = "there is no Secret b" },
+			want:   true,
+		},
+		"an operand fails":          {change: func(s *status) { s.Operands[0].State = v1.OperandDegraded }, want: true},
+		"a node fails":              {change: func(s *status) { s.Nodes[2].Reason = "ImagePullBackOff" }, want: true},
+		"a node fails again":        {change: func(s *status) { s.Nodes[0].Operand = "container-toolkit" }, want: true},
+		"a node exceeds a deadline": {change: func(s *status) { s.NodeSummary.Degraded = 1 }, want: true},
+		"a failure is over":         {change: func(s *status) { s.Nodes[0].Reason = "Starting" }, want: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			after := *base.DeepCopy()
 			test.change(&after)
-			if got := Significant(base, after); got != test.want {
+			if got := significant(base, after); got != test.want {
 				t.Errorf("significant: %v", got)
 			}
-			if got := Significant(after, base); got != test.want {
+			if got := significant(after, base); got != test.want {
 				t.Errorf("significant the other way round: %v", got)
 			}
 		})
 	}
 }
 
-// desk is a Writer at an API server that counts its writes.
-type desk struct {
+// fixture is a Writer with a fake API server that counts its writes.
+type fixture struct {
 	t      *testing.T
 	client client.Client
 	clock  *clocktesting.FakePassiveClock
@@ -96,43 +121,45 @@ type desk struct {
 	writes int
 }
 
-func newDesk(t *testing.T) *desk {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(v1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
-	d := &desk{t: t, clock: clocktesting.NewFakePassiveClock(now)}
+	f := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(now)}
 	policy := &v1.ClusterPolicy{ObjectMeta: metav1.ObjectMeta{Name: "cp", UID: "u"}}
-	d.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(policy).WithStatusSubresource(policy).
+	f.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(policy).WithStatusSubresource(policy).
 		WithInterceptorFuncs(interceptor.Funcs{
-			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, options ...client.SubResourceUpdateOption) error {
-				d.writes++
+			SubResourceUpdate: func(
+				ctx context.Context, c client.Client, sub string, o client.Object, options ...client.SubResourceUpdateOption,
+			) error {
+				f.writes++
 				return c.SubResource(sub).Update(ctx, o, options...)
 			},
 		}).Build()
-	d.writer = New(d.client, d.clock, events.NewRecorder(d.client, d.clock, func(string) {}), nil, DefaultTiming())
-	return d
+	f.writer = New(f.client, f.clock, events.NewRecorder(f.client, f.clock, func(string) {}), nil, DefaultTiming())
+	return f
 }
 
-func (d *desk) read() *v1.ClusterPolicy {
-	d.t.Helper()
+func (f *fixture) read() *v1.ClusterPolicy {
+	f.t.Helper()
 	policy := &v1.ClusterPolicy{}
-	if err := d.client.Get(context.Background(), client.ObjectKey{Name: "cp"}, policy); err != nil {
-		d.t.Fatal(err)
+	if err := f.client.Get(context.Background(), client.ObjectKey{Name: "cp"}, policy); err != nil {
+		f.t.Fatal(err)
 	}
 	return policy
 }
 
-// write hands the writer a status on a fresh copy; it returns whether there was a write and the wait.
-func (d *desk) write(status v1.ClusterPolicyStatus) (bool, time.Duration) {
-	d.t.Helper()
-	before := d.writes
-	wait, err := d.writer.Write(context.Background(), d.read(), status)
+// write passes a status for an up-to-date copy to the writer, and returns whether it wrote and the wait.
+func (f *fixture) write(status v1.ClusterPolicyStatus) (bool, time.Duration) {
+	f.t.Helper()
+	before := f.writes
+	wait, err := f.writer.Write(context.Background(), f.read(), status)
 	if err != nil {
-		d.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	return d.writes > before, wait
+	return f.writes > before, wait
 }
 
 func counted(ready int32, state v1.State) v1.ClusterPolicyStatus {
@@ -148,7 +175,7 @@ func TestWriter(t *testing.T) {
 	}
 	starting, done := v1.StateNotReady, v1.StateReady
 	tests := map[string][]step{
-		"what is there already is not written": {
+		"an unchanged status is not written": {
 			{status: counted(1, starting), wrote: true}, {after: time.Hour, status: counted(1, starting)},
 		},
 		"counters wait ten seconds": {
@@ -158,7 +185,7 @@ func TestWriter(t *testing.T) {
 			{after: time.Second, status: counted(3, starting), wrote: true},
 			{after: time.Second, status: counted(4, starting), wait: 9 * time.Second},
 		},
-		"a cause is written at once": {
+		"a significant change is written after a second": {
 			{status: counted(1, starting), wrote: true}, {after: time.Second, status: counted(9, done), wrote: true},
 		},
 		"nothing is written twice within a second": {
@@ -166,7 +193,7 @@ func TestWriter(t *testing.T) {
 			{after: 300 * time.Millisecond, status: counted(9, done), wait: 700 * time.Millisecond},
 			{after: 700 * time.Millisecond, status: counted(9, done), wrote: true},
 		},
-		"what comes and goes within the wait is never written": {
+		"a change that is reverted within the wait is not written": {
 			{status: counted(1, starting), wrote: true},
 			{after: 4 * time.Second, status: counted(2, starting), wait: 6 * time.Second},
 			{after: time.Hour, status: counted(1, starting)},
@@ -174,10 +201,10 @@ func TestWriter(t *testing.T) {
 	}
 	for name, steps := range tests {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
+			f := newFixture(t)
 			for i, step := range steps {
-				d.clock.SetTime(d.clock.Now().Add(step.after))
-				wrote, wait := d.write(step.status)
+				f.clock.SetTime(f.clock.Now().Add(step.after))
+				wrote, wait := f.write(step.status)
 				if wrote != step.wrote || wait != step.wait {
 					t.Fatalf("step %d: wrote %v and waits %v, want %v and %v", i, wrote, wait, step.wrote, step.wait)
 				}
@@ -186,34 +213,36 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-func TestWriterDoesNotWriteFromAnOldCopy(t *testing.T) {
-	d := newDesk(t)
-	old := d.read()
-	if wrote, _ := d.write(counted(1, v1.StateNotReady)); !wrote {
-		t.Fatal("did not write at all")
+func TestWriterSkipsStaleCopies(t *testing.T) {
+	f := newFixture(t)
+	old := f.read()
+	if wrote, _ := f.write(counted(1, v1.StateNotReady)); !wrote {
+		t.Fatal("did not write")
 	}
-	d.clock.SetTime(d.clock.Now().Add(time.Hour))
-	wait, err := d.writer.Write(context.Background(), old, counted(9, v1.StateReady))
-	if err != nil || d.writes != 1 || wait <= 0 {
-		t.Errorf("%d writes, waits %v, %v", d.writes, wait, err)
+	f.clock.SetTime(f.clock.Now().Add(time.Hour))
+	wait, err := f.writer.Write(context.Background(), old, counted(9, v1.StateReady))
+	if err != nil || f.writes != 1 || wait <= 0 {
+		t.Errorf("%d writes, waits %v, %v", f.writes, wait, err)
 	}
-	if wrote, _ := d.write(counted(9, v1.StateReady)); !wrote {
-		t.Error("did not write once the copy was new")
+	if wrote, _ := f.write(counted(9, v1.StateReady)); !wrote {
+		t.Error("did not write from the current copy")
 	}
 }
 
-// TestWriterOrdersConditions: the order is the same whichever condition was first set.
+// The order does not depend on which condition was set first.
 func TestWriterOrdersConditions(t *testing.T) {
-	d := newDesk(t)
+	f := newFixture(t)
 	status := counted(1, v1.StateNotReady)
-	for _, kind := range []string{v1.ConditionUnsupportedFields, v1.ConditionError, v1.ConditionReady} {
-		meta.SetStatusCondition(&status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "None"})
+	for _, conditionType := range []string{v1.ConditionUnsupportedFields, v1.ConditionError, v1.ConditionReady} {
+		meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+			Type: conditionType, Status: metav1.ConditionFalse, Reason: "None",
+		})
 	}
-	if wrote, _ := d.write(status); !wrote {
+	if wrote, _ := f.write(status); !wrote {
 		t.Fatal("did not write")
 	}
 	var got []string
-	for _, condition := range d.read().Status.Conditions {
+	for _, condition := range f.read().Status.Conditions {
 		got = append(got, condition.Type)
 	}
 	if want := []string{v1.ConditionReady, v1.ConditionError, v1.ConditionUnsupportedFields}; !slices.Equal(got, want) {
@@ -221,22 +250,23 @@ func TestWriterOrdersConditions(t *testing.T) {
 	}
 }
 
-func TestWriterReportsAConflict(t *testing.T) {
-	d := newDesk(t)
-	old := d.read()
-	changed := d.read()
-	changed.Labels = map[string]string{"by": "somebody"}
-	if err := d.client.Update(context.Background(), changed); err != nil {
+func TestWriterConflict(t *testing.T) {
+	f := newFixture(t)
+	old := f.read()
+	changed := f.read()
+	changed.Labels = map[string]string{"by": "another-writer"}
+	if err := f.client.Update(context.Background(), changed); err != nil {
 		t.Fatal(err)
 	}
-	if wait, err := d.writer.Write(context.Background(), old, counted(1, v1.StateNotReady)); err != nil || wait != time.Second {
+	wait, err := f.writer.Write(context.Background(), old, counted(1, v1.StateNotReady))
+	if err != nil || wait != time.Second {
 		t.Errorf("waits %v, error %v, want to wait a second for the cache", wait, err)
 	}
-	if _, err := d.writer.Write(context.Background(), old, counted(1, v1.StateNotReady)); !apierrors.IsConflict(err) {
+	if _, err := f.writer.Write(context.Background(), old, counted(1, v1.StateNotReady)); !apierrors.IsConflict(err) {
 		t.Errorf("got %v, want a conflict with the same version to be an error", err)
 	}
 	// A write that failed delays no other.
-	if wrote, _ := d.write(counted(1, v1.StateNotReady)); !wrote {
+	if wrote, _ := f.write(counted(1, v1.StateNotReady)); !wrote {
 		t.Error("waits after a write that failed")
 	}
 }

@@ -1,4 +1,4 @@
-// Package text has what messages to users have in common: how they are joined and bounded.
+// Package text joins and bounds the messages that users read. It has no text of its own.
 package text
 
 import "strings"
@@ -14,24 +14,23 @@ func Join(parts ...string) string {
 	return strings.Join(found, ": ")
 }
 
-// Truncate returns the text, or as much of it as fits in this many bytes with "..." after it. It cuts no character.
-func Truncate(text string, most int) string {
-	if len(text) <= most {
+// Truncate shortens the text to maxBytes, with "..." at the end if it was longer. It never splits a character.
+func Truncate(text string, maxBytes int) string {
+	if len(text) <= maxBytes {
 		return text
 	}
 	const more = "..."
-	cut := most - len(more)
+	cut := maxBytes - len(more)
 	for cut > 0 && text[cut]&0xC0 == 0x80 {
 		cut--
 	}
 	return text[:cut] + more
 }
 
-// Clip returns the text, or as much of it as fits in this many bytes. It cuts no character, and nothing shows that the
-// text was longer.
-func Clip(text string, most int) string {
-	if len(text) <= most {
+// Clip shortens the text to maxBytes like Truncate, but without "...".
+func Clip(text string, maxBytes int) string {
+	if len(text) <= maxBytes {
 		return text
 	}
-	return strings.ToValidUTF8(text[:most], "")
+	return strings.ToValidUTF8(text[:maxBytes], "")
 }

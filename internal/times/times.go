@@ -1,9 +1,9 @@
-// Package times compares times of which some may not be known.
+// Package times compares times that may be zero. Later and Earlier differ in what the zero time means.
 package times
 
 import "time"
 
-// Later returns the later of two times; the zero time is before all others.
+// Later returns the later of two times. The zero time is before all others.
 func Later(a, b time.Time) time.Time {
 	if a.Before(b) {
 		return b
@@ -11,8 +11,8 @@ func Later(a, b time.Time) time.Time {
 	return a
 }
 
-// Sooner returns the earlier of two times, of which zero is never.
-func Sooner(a, b time.Time) time.Time {
+// Earlier returns the earlier of two times. The zero time means never, so that it is after all others.
+func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

@@ -9,7 +9,7 @@ import (
 
 func TestTimes(t *testing.T) {
 	never, early, late := time.Time{}, time.Unix(1, 0), time.Unix(2, 0)
-	tests := map[string]struct{ a, b, sooner, later time.Time }{
+	tests := map[string]struct{ a, b, earlier, later time.Time }{
 		"early and late":  {early, late, early, late},
 		"late and early":  {late, early, early, late},
 		"never and early": {never, early, early, early},
@@ -19,8 +19,8 @@ func TestTimes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := times.Sooner(test.a, test.b); !got.Equal(test.sooner) {
-				t.Errorf("the sooner is %v, want %v", got, test.sooner)
+			if got := times.Earlier(test.a, test.b); !got.Equal(test.earlier) {
+				t.Errorf("the earlier is %v, want %v", got, test.earlier)
 			}
 			if got := times.Later(test.a, test.b); !got.Equal(test.later) {
 				t.Errorf("the later is %v, want %v", got, test.later)

@@ -155,7 +155,7 @@ func TestOutdatedDefinitionIsReported(t *testing.T) {
 	conditions := func() any { return e.policy().Status.Conditions }
 	e.Eventually(conditions).Should(ContainElement(And(HaveField("Type", v1.ConditionCRDOutdated),
 		HaveField("Message",
-			And(ContainSubstring("drops spec.gdrcopy from policies"), ContainSubstring("kubectl apply --server-side"))))))
+			And(ContainSubstring("drops spec.gdrcopy from ClusterPolicies"), ContainSubstring("kubectl apply --server-side"))))))
 	_, err := e.sim.AddNode(t.Context(), simulator.NodeSpec{Name: "joins"})
 	e.Expect(err).NotTo(HaveOccurred())
 	e.awaitReady(2)
@@ -173,7 +173,7 @@ func TestAnOutdatedDefinitionInstallsNothing(t *testing.T) {
 	e.run()
 	mark := e.mark()
 	e.create(e.samplePolicy())
-	e.Eventually(e.outdatedEvents).Should(ConsistOf(ContainSubstring("lacks spec.paused")))
+	e.Eventually(e.outdatedEvents).Should(ConsistOf(ContainSubstring("does not have spec.paused")))
 	e.quietSince("a policy of an old definition", mark, 3*time.Second)
 	e.renew()
 	e.awaitReady(1)

@@ -35,7 +35,7 @@ func TestDiscoveryNeedsItsFence(t *testing.T) {
 	e.create(e.samplePolicy())
 	e.awaitDiscovery(v1.OperandDisabled)
 	e.Eventually(e.readiness).Should(And(HaveField("Reason", v1.ReasonNodeDiscoveryMissing),
-		HaveField("Message", "no node has discovery labels, so that nobody knows which have GPUs: "+unfenced)))
+		HaveField("Message", "no node has discovery labels, so the GPU nodes are unknown: "+unfenced)))
 
 	t.Run("Node Feature Discovery labels a node", func(t *testing.T) {
 		e := e.in(t)

@@ -135,7 +135,7 @@ func (e *env) pausedOnlyWritesStatus() {
 	e.respec(func(spec *v1.ClusterPolicySpec) { spec.Paused = new(true) })
 	e.Eventually(func() []metav1.Condition { return e.policy().Status.Conditions }).Should(ContainElement(And(
 		HaveField("Type", v1.ConditionReady), HaveField("Status", metav1.ConditionTrue), HaveField("Reason", v1.ReasonPaused),
-		HaveField("Message", "spec.paused is true, so nothing is changed; Reconciled: 3 of 3 GPU nodes are ready"))))
+		HaveField("Message", "spec.paused is true, so the operator changes nothing; Reconciled: 3 of 3 GPU nodes are ready"))))
 	mark, pods := e.mark(), e.pods()
 
 	e.respec(func(spec *v1.ClusterPolicySpec) {
@@ -150,7 +150,7 @@ func (e *env) pausedOnlyWritesStatus() {
 	_, err := e.sim.AddNode(e.t.Context(), simulator.NodeSpec{Name: "late"})
 	e.Expect(err).NotTo(HaveOccurred())
 
-	const left = "1 of its objects are not as the spec says; spec.paused leaves them so"
+	const left = "1 of its objects differ from the spec and are not updated while spec.paused is true"
 	e.Eventually(func(g Gomega) {
 		found := e.policy()
 		g.Expect(found.Status.ObservedGeneration).To(Equal(found.Generation))

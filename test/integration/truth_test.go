@@ -113,7 +113,7 @@ func TestMissingPodsAreExplained(t *testing.T) {
 		"taint team=ml:NoSchedule is not tolerated by DaemonSet nvidia-driver-daemonset")
 	e.Eventually(func() []v1.OperandStatus { return e.policy().Status.Operands }).Should(ContainElement(And(
 		HaveField("Name", "driver"), HaveField("Reason", v1.ReasonNotScheduled), HaveField("Message",
-			"kept off 1 of 3 nodes: tainted (UntoleratedTaint)"))))
+			"not scheduled on 1 of 3 nodes: tainted (UntoleratedTaint)"))))
 	e.Expect(e.eventsAbout("Node", "")).To(BeEmpty(), "a taint may be temporary")
 	e.patch(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "tainted"}}, `{"spec": {"taints": null}}`)
 	e.awaitReady(3)

@@ -161,7 +161,7 @@ func TestEveryFieldDoesSomething(t *testing.T) {
 func TestDeprecatedFieldsAreReported(t *testing.T) {
 	reported := func(spec map[string]any) string {
 		policy := &v1.ClusterPolicy{Spec: specOf(t, spec)}
-		found := status.Compute(policy, status.Pass{Err: errors.New("not observed")})
+		found := status.Compute(policy, status.Input{Err: errors.New("not observed")})
 		return meta.FindStatusCondition(found.Conditions, v1.ConditionDeprecatedFields).Message
 	}
 	for path := range deprecated {

@@ -227,7 +227,7 @@ func addControllers(ctx context.Context, mgr manager.Manager, meter *metrics.Met
 		return fmt.Errorf("setting up the watch of referenced ConfigMaps and Secrets: %w", err)
 	}
 	c, now := mgr.GetClient(), clock.RealClock{}
-	known, recorder := fleet.New(), events.NewRecorder(c, now, meter.Dropped)
+	known, recorder := fleet.New(), events.NewRecorder(c, now, meter.CountDroppedEvent)
 	toolkit := observe.NewDriverToolkit(images, mgr.GetRESTMapper(), now)
 	kinds := clusterpolicy.NewOptionalKinds(mgr.GetCache(), mgr.GetRESTMapper(), now)
 	return utilerrors.NewAggregate([]error{

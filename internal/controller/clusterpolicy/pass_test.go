@@ -222,7 +222,7 @@ var _ = Describe("An edit of the spec", func() {
 		Expect(env.takeWrites()).To(ConsistOf("update status ClusterPolicy policy"))
 		policy := env.policy(ctx)
 		Expect(condition(policy, v1.ConditionProgressing)).To(Equal("True Assessing"))
-		Expect(message(policy, v1.ConditionProgressing)).To(Equal("2 of 2 GPU nodes are still to be assessed"))
+		Expect(message(policy, v1.ConditionProgressing)).To(Equal("2 of 2 GPU nodes are not assessed yet"))
 		Expect(condition(policy, v1.ConditionReady)).To(Equal("True Reconciled"), "the old verdicts are kept")
 		Expect(policy.Status.ObservedGeneration).To(Equal(policy.Generation - 1))
 		env.settle(ctx)
@@ -322,7 +322,7 @@ var _ = Describe("A paused policy", func() {
 		Expect(condition(policy, v1.ConditionReady)).To(Equal("False Paused"))
 		Expect(operandOf(policy, "device-plugin")).To(And(
 			HaveField("Reason", v1.ReasonPaused),
-			HaveField("Message", "1 of its objects are not as the spec says; spec.paused leaves them so"),
+			HaveField("Message", "1 of its objects differ from the spec and are not updated while spec.paused is true"),
 		))
 		Expect(env.fleet.Basis().Paused()).To(BeTrue())
 		env.editSpec(ctx, func(spec *v1.ClusterPolicySpec) { spec.Paused = nil })

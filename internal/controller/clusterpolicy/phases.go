@@ -165,12 +165,12 @@ func (s *scope) render(ctx context.Context) {
 		if err != nil {
 			// Also an error of the pass, so that it is retried: no event follows.
 			s.fail(err)
-			s.applied[step.Operand.Name] = status.Outcome{Err: err}
+			s.applied[step.Operand.Name] = status.ApplyResult{Err: err}
 			continue
 		}
 		objects, err := s.caches.render(s.planned, step, owner, live)
 		if err != nil {
-			s.applied[step.Operand.Name] = status.Outcome{Err: err}
+			s.applied[step.Operand.Name] = status.ApplyResult{Err: err}
 			continue
 		}
 		s.objects[step.Operand.Name] = objects
@@ -217,7 +217,7 @@ func (s *scope) applyObjects(ctx context.Context, include func(render.Object) bo
 		if result.Repair != nil {
 			log.FromContext(ctx).Info("Repaired the placement of a DaemonSet", "object", result.Repair.Object,
 				"field", result.Repair.Field, "manager", result.Repair.Manager)
-			s.Status.Repaired(ctx, s.policy, result.Repair)
+			s.Status.RecordRepair(ctx, s.policy, result.Repair)
 		}
 		outcome.Err = errors.Join(outcome.Err, result.Err)
 		s.applied[operands[i]] = outcome
@@ -230,7 +230,7 @@ func (s *scope) skipDependents() {
 		for _, requirement := range step.Operand.Requires {
 			if requirement.Scope == operand.Cluster && s.applied[requirement.On].Err != nil &&
 				s.applied[step.Operand.Name].Err == nil {
-				s.applied[step.Operand.Name] = status.Outcome{
+				s.applied[step.Operand.Name] = status.ApplyResult{
 					Err: fmt.Errorf("%w: %s", status.ErrPrerequisite, requirement.On),
 				}
 			}

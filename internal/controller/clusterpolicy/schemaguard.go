@@ -120,10 +120,10 @@ func (s *scope) freeze(ctx context.Context) {
 	}
 	if key := fmt.Sprintf("%s %s", s.policy.UID, s.Schema.Version()); s.schemaGuard.reported != key {
 		s.schemaGuard.reported = key
-		message := status.Frozen(observe.OfSpec(s.missingFields), s.droppedFields, s.Namespace)
+		message := status.FrozenMessage(observe.OfSpec(s.missingFields), s.droppedFields, s.Namespace)
 		log.FromContext(ctx).Info("Frozen: applying no change of the ClusterPolicy", "policy", s.policy.Name,
 			"reason", message, "decided", next.Decisions != nil)
-		s.Status.Froze(ctx, s.policy, message, key)
+		s.Status.RecordFrozen(ctx, s.policy, message, key)
 	}
 }
 

@@ -419,9 +419,9 @@ var _ = Describe("A CRD that is older than the operator", Ordered, func() {
 		}
 		Expect(reported).To(ConsistOf(And(
 			HaveField("Reason", v1.ConditionCRDOutdated), HaveField("Type", corev1.EventTypeWarning),
-			HaveField("Message", And(ContainSubstring("lacks spec.global"),
+			HaveField("Message", And(ContainSubstring("does not have spec.global"),
 				// The API server may serve the policy with all fields for a moment yet.
-				Or(ContainSubstring("may have been cut down"), ContainSubstring("any write of it loses that")))))),
+				Or(ContainSubstring("fields may have been dropped"), ContainSubstring("the next write drops them")))))),
 			"also after a restart")
 
 		restoreDefinition(ctx)

@@ -45,7 +45,7 @@ type scope struct {
 	planned plan.Plan
 	// objects has the rendered objects and applied the results of applying them, by operand.
 	objects map[operand.Name][]render.Object
-	applied map[operand.Name]status.Outcome
+	applied map[operand.Name]status.ApplyResult
 
 	// err joins the errors that concern no single operand.
 	err error
@@ -56,7 +56,7 @@ type scope struct {
 func (r *Reconciler) newScope() *scope {
 	return &scope{
 		Reconciler: r, now: r.Clock.Now(),
-		objects: map[operand.Name][]render.Object{}, applied: map[operand.Name]status.Outcome{},
+		objects: map[operand.Name][]render.Object{}, applied: map[operand.Name]status.ApplyResult{},
 	}
 }
 
@@ -73,7 +73,7 @@ func (s *scope) requeueAfter(wait time.Duration) {
 // own.
 func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	if s.policy == nil || !s.fleet.Hydrated {
-		s.Meter.Passed(metrics.Pass{Failed: s.err != nil, MissingFields: len(s.missingFields)})
+		s.Meter.ObservePass(metrics.PassStats{Failed: s.err != nil, MissingFields: len(s.missingFields)})
 		return s.result()
 	}
 	if s.staleCache {
@@ -81,7 +81,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 	}
 	pass := s.statusInput()
 	if s.frozen {
-		s.Meter.Passed(s.frozenMetrics(pass))
+		s.Meter.ObservePass(s.frozenMetrics(pass))
 		return s.result()
 	}
 	if pass.Conflicts() {
@@ -94,7 +94,7 @@ func (s *scope) close(ctx context.Context) (reconcile.Result, error) {
 		s.markOthersIgnored(ctx)
 	}
 	computed := status.Compute(s.policy, pass)
-	s.Meter.Passed(s.passMetrics(pass, computed, failure))
+	s.Meter.ObservePass(s.passMetrics(pass, computed, failure))
 	if left := s.statusDelay(pass); left > 0 {
 		s.requeueAfter(left)
 		return s.result()
@@ -111,21 +111,21 @@ func (s *scope) result() (reconcile.Result, error) {
 }
 
 // statusInput returns what the status is computed from.
-func (s *scope) statusInput() status.Pass {
-	pass := status.Pass{
+func (s *scope) statusInput() status.Input {
+	pass := status.Input{
 		Namespace: s.Namespace, Fleet: s.fleet, DaemonSets: s.snapshot.DaemonSets, Plan: s.planned,
 		Applied: s.applied, MissingFields: s.missingFields, Err: s.err,
 	}
 	if s.basis != nil {
-		pass.Behind = s.fleet.Behind(s.basis)
+		pass.Unassessed = s.fleet.Behind(s.basis)
 	}
 	return pass
 }
 
 // statusDelay returns how long the status still waits for nodes to be assessed by the basis of this pass; 0 if none is
 // behind.
-func (s *scope) statusDelay(pass status.Pass) time.Duration {
-	if pass.Behind == 0 || pass.Err != nil {
+func (s *scope) statusDelay(pass status.Input) time.Duration {
+	if pass.Unassessed == 0 || pass.Err != nil {
 		return 0
 	}
 	return s.Timing.StatusDelay - s.now.Sub(s.basis.Since)
@@ -149,14 +149,14 @@ func (s *scope) markOthersIgnored(ctx context.Context) {
 }
 
 // passMetrics returns the metrics of a pass.
-func (s *scope) passMetrics(pass status.Pass, computed v1.ClusterPolicyStatus, failure error) metrics.Pass {
-	stats := metrics.Pass{
+func (s *scope) passMetrics(pass status.Input, computed v1.ClusterPolicyStatus, failure error) metrics.PassStats {
+	stats := metrics.PassStats{
 		Status: &computed, Failed: failure != nil || pass.Failed(), Discovered: s.fleet.AnyDiscovered,
 		MissingFields: len(s.missingFields),
 	}
 	if len(pass.Plan.Steps) > 0 {
 		input := pass.Plan.Input
-		stats.Nodes = status.Places(s.fleet)
+		stats.Nodes = status.CountNodes(s.fleet)
 		stats.DriverToolkit = input.UsesDriverToolkit(s.fleet.EachFacts())
 		stats.DriverToolkitFound = input.DriverToolkit != nil
 	}
@@ -165,7 +165,7 @@ func (s *scope) passMetrics(pass status.Pass, computed v1.ClusterPolicyStatus, f
 
 // frozenMetrics returns the metrics of a frozen pass, computed from the last decisions. If there are none, they are
 // those of the policy's present status.
-func (s *scope) frozenMetrics(pass status.Pass) metrics.Pass {
+func (s *scope) frozenMetrics(pass status.Input) metrics.PassStats {
 	computed := s.policy.Status
 	if len(pass.Plan.Steps) > 0 {
 		computed = status.Compute(s.policy, pass)

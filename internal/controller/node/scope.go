@@ -293,7 +293,7 @@ func (s *scope) join() {
 		reached = len(stages)
 	}
 	for ; writes.Reached < reached; writes.Reached++ {
-		s.Meter.Joined(stages[writes.Reached], s.now.Sub(writes.Joined))
+		s.Meter.ObserveJoin(stages[writes.Reached], s.now.Sub(writes.Joined))
 	}
 	if s.entry.Latest.Ready() {
 		writes.Joined, writes.Reached = time.Time{}, 0
