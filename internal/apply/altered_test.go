@@ -12,14 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// setsKey is a mutating admission policy that sets the data of ConfigMaps.
-func setsKey(value string) func(context.Context, *unstructured.Unstructured) error {
+// mutateKey is a mutating admission policy that sets the data of ConfigMaps.
+func mutateKey(value string) func(context.Context, *unstructured.Unstructured) error {
 	return func(_ context.Context, o *unstructured.Unstructured) error {
 		return unstructured.SetNestedField(o.Object, value, "data", "key")
 	}
 }
 
-func TestWhatComesBackAlteredIsReportedAndRepairedLater(t *testing.T) {
+func TestAlteredWriteIsReportedAndRetried(t *testing.T) {
 	const byPolicy = "ConfigMap a came back altered when it was applied: an admission webhook or policy sets data.key " +
 		"otherwise; exempt the object from that, or ask for the same"
 	manager := func(o *unstructured.Unstructured) {
@@ -42,12 +42,12 @@ func TestWhatComesBackAlteredIsReportedAndRepairedLater(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
 				c := newCluster(t)
-				c.admit(setsKey("altered"))
+				c.admit(mutateKey("altered"))
 				c.answered = test.answered
 				applier := c.applier()
 				// An intent that is rendered anew and asks for the same is held back alike.
 				for range 50 {
-					wrote, err := roundOf(applier, configMap("a"))
+					wrote, err := applyOne(applier, configMap("a"))
 					altered := &AlteredError{}
 					g.Expect(errors.As(err, &altered)).To(BeTrue(), "%v", err)
 					g.Expect(*altered).To(Equal(AlteredError{Object: "ConfigMap a", Field: "data.key", Manager: test.manager}))
@@ -60,17 +60,17 @@ func TestWhatComesBackAlteredIsReportedAndRepairedLater(t *testing.T) {
 
 				// The second try changes nothing, which does not make it a success.
 				time.Sleep(applier.RetryAfter())
-				_, err := roundOf(applier, configMap("a"))
+				_, err := applyOne(applier, configMap("a"))
 				g.Expect(err).To(MatchError(ContainSubstring(test.text)))
 				g.Expect(c.writes()).To(HaveLen(2))
 				g.Expect(applier.RetryAfter()).To(Equal(2 * time.Second))
 
 				c.admit(nil)
 				time.Sleep(applier.RetryAfter())
-				g.Expect(roundOf(applier, configMap("a"))).To(BeTrue())
+				g.Expect(applyOne(applier, configMap("a"))).To(BeTrue())
 				g.Expect(c.get(t, "a").Data).To(HaveKeyWithValue("key", "value"))
 				g.Expect(applier.RetryAfter()).To(BeZero())
-				g.Expect(roundOf(applier, configMap("a"))).To(BeFalse())
+				g.Expect(applyOne(applier, configMap("a"))).To(BeFalse())
 				g.Expect(c.writes()).To(HaveLen(3))
 			})
 		})
@@ -78,22 +78,22 @@ func TestWhatComesBackAlteredIsReportedAndRepairedLater(t *testing.T) {
 }
 
 // A write that leaves the object as it was found, different, has not helped, whatever the answer looks like.
-func TestAWriteWithoutEffectIsNoSuccess(t *testing.T) {
+func TestWriteWithoutEffectIsAnError(t *testing.T) {
 	g := NewWithT(t)
 	live := applied(t, configMap("a"))
 	live.Data["key"] = "drift"
 	c := newCluster(t, live)
 	version := c.get(t, "a").ResourceVersion
-	c.admit(setsKey("drift"))
+	c.admit(mutateKey("drift"))
 	c.answered = func(o *unstructured.Unstructured) {
 		o.SetResourceVersion(version)
 		g.Expect(unstructured.SetNestedField(o.Object, "value", "data", "key")).To(Succeed())
 	}
-	_, err := roundOf(c.applier(), configMap("a"))
+	_, err := applyOne(c.applier(), configMap("a"))
 	g.Expect(err).To(BeEquivalentTo(&AlteredError{Object: "ConfigMap a", Field: "data.key"}))
 }
 
-func TestTheFieldThatDiffers(t *testing.T) {
+func TestDifferingField(t *testing.T) {
 	const intent = `
 metadata:
   labels: {a: b}
@@ -122,7 +122,7 @@ spec:
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			live := decode(t, replace(t, intent, test.old, test.with))
-			g.Expect(differing(decode(t, intent), live, "").String()).To(Equal(test.want))
+			g.Expect(diffSubset(decode(t, intent), live, "").String()).To(Equal(test.want))
 		})
 	}
 }

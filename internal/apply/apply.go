@@ -17,31 +17,31 @@ import (
 // ErrConflict means that an object of the wanted name belongs to somebody else.
 var ErrConflict = errors.New("belongs to somebody else")
 
-// ErrOutstanding means that the API server has not answered yet. The call goes on in the background, up to
+// ErrInFlight means that the API server has not answered yet. The call goes on in the background, up to
 // Timing.Deadline, and Events has an event once it is answered.
-var ErrOutstanding = errors.New("no answer from the API server")
+var ErrInFlight = errors.New("no answer from the API server")
 
-// errLeaving means that an object still has an owner that is gone; the garbage collector removes it.
-var errLeaving = errors.New("is still being removed with an earlier ClusterPolicy")
+// errTerminating means that an object still has an owner that is gone; the garbage collector removes it.
+var errTerminating = errors.New("is still being removed with an earlier ClusterPolicy")
 
 // Timing are the waits of an Applier, and how many calls it makes at once. Tests shorten them.
 type Timing struct {
-	// Patience is how long a round waits for the answers to its calls, and how long a call counts against Parallel.
-	Patience time.Duration
+	// RoundTimeout is how long a round waits for the answers to its calls, and how long a call counts against MaxCalls.
+	RoundTimeout time.Duration
 	// Deadline of one call to the API server; NamespaceDeadline is that of Privileged, which a pass waits for.
 	Deadline, NamespaceDeadline time.Duration
 	// FirstRetry and LastRetry bound the back-off of an object after a call that failed, or a write that came back
 	// altered. It doubles from one to the other.
 	FirstRetry, LastRetry time.Duration
-	// Parallel is how many calls are made at once.
-	Parallel int
+	// MaxCalls is how many calls are made at once.
+	MaxCalls int
 }
 
 // DefaultTiming returns the waits of production. The deadline is the longest timeout that a webhook can have.
 func DefaultTiming() Timing {
 	return Timing{
-		Patience: 1500 * time.Millisecond, Deadline: 30 * time.Second, NamespaceDeadline: 3 * time.Second,
-		FirstRetry: time.Second, LastRetry: 15 * time.Second, Parallel: 16,
+		RoundTimeout: 1500 * time.Millisecond, Deadline: 30 * time.Second, NamespaceDeadline: 3 * time.Second,
+		FirstRetry: time.Second, LastRetry: 15 * time.Second, MaxCalls: 16,
 	}
 }
 
@@ -52,8 +52,8 @@ type Applier struct {
 	clock  clock.PassiveClock
 	timing Timing
 	table  *table
-	// places are taken by calls; see place.
-	places chan struct{}
+	// slots are taken by calls; see place.
+	slots  chan struct{}
 	events notify.Signal
 }
 
@@ -62,7 +62,7 @@ type Applier struct {
 func New(c client.Client, live client.Reader, clk clock.PassiveClock, timing Timing) *Applier {
 	return &Applier{
 		client: c, live: live, clock: clk, timing: timing, table: newTable(clk, timing.FirstRetry, timing.LastRetry),
-		places: make(chan struct{}, timing.Parallel), events: notify.New(),
+		slots: make(chan struct{}, timing.MaxCalls), events: notify.New(),
 	}
 }
 
@@ -80,13 +80,13 @@ type Result struct {
 	Wrote bool
 	// Repair is the drift that the write has set right, nil if there was none in the fields that decide where pods run.
 	Repair *Repair
-	// Err is ErrConflict where the object belongs to another owner, ErrOutstanding where the API server has not
+	// Err is ErrConflict where the object belongs to another owner, ErrInFlight where the API server has not
 	// answered yet, an AlteredError where it came back otherwise than it was applied, or the failure of a call.
 	Err error
 }
 
 // Round applies the objects concurrently and returns, in their order, what came of each. It returns when all calls
-// are answered, Patience is over, or the context ends; no call begins after that last.
+// are answered, RoundTimeout is over, or the context ends; no call begins after that last.
 //
 // An object is written if the live one lacks the intent's digest or any leaf of the intent, or has more than the intent
 // in the fields that decide where pods run. One that exists and is
@@ -95,26 +95,26 @@ type Result struct {
 // changes; rounds return the recorded error until then.
 //
 // An object has at most one call at a time. A call that outlasts its round goes on, even after the context has
-// ended, until Deadline at the latest. Rounds return ErrOutstanding for the object meanwhile, or, where the call
+// ended, until Deadline at the latest. Rounds return ErrInFlight for the object meanwhile, or, where the call
 // retries a failed one, that failure, so that a webhook that times out again and again is reported alike all along.
 // A failure that comes late is returned by the next round, even if its back-off is over by then.
 //
 // The intents must not change any more, and must not repeat an object.
-func (a *Applier) Round(ctx context.Context, owner types.UID, intents []client.Object) []Result {
+func (a *Applier) ApplyAll(ctx context.Context, owner types.UID, intents []client.Object) []Result {
 	a.table.sweep()
 	calls := make([]*call, len(intents))
 	for i, intent := range intents {
-		calls[i] = a.begin(ctx, intent, "applying "+describe(intent), func(ctx context.Context, c *call) outcome {
-			return a.visit(ctx, c, owner, intent)
+		calls[i] = a.enqueue(ctx, intent, "applying "+describe(intent), func(ctx context.Context, c *call) outcome {
+			return a.sync(ctx, c, owner, intent)
 		})
 	}
 	return a.await(ctx, calls)
 }
 
 // Differs reports whether Round would write, back-off aside, and fails where it would fail before it does. It waits
-// at most Patience.
+// at most RoundTimeout.
 func (a *Applier) Differs(ctx context.Context, owner types.UID, intent client.Object) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.timing.Patience)
+	ctx, cancel := context.WithTimeout(ctx, a.timing.RoundTimeout)
 	defer cancel()
 	live, err := read(ctx, a.client, intent)
 	if live == nil && err == nil {
@@ -123,10 +123,10 @@ func (a *Applier) Differs(ctx context.Context, owner types.UID, intent client.Ob
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("reading %s: %w", describe(intent), err)
-	case live != nil && (a.table.stale(intent, live) || a.table.holds(settledOf(owner, intent, live))):
+	case live != nil && (a.table.isStale(intent, live) || a.table.isInSync(comparisonOf(owner, intent, live))):
 		return false, nil
 	}
-	w, err := writeOf(owner, intent)
+	w, err := newWrite(owner, intent)
 	if err != nil {
 		return false, err
 	}

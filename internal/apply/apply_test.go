@@ -162,9 +162,9 @@ func (c *cluster) deletions() []string {
 
 func (c *cluster) applier() *Applier { return New(c, c, clock.RealClock{}, DefaultTiming()) }
 
-// roundOf is a round of one object.
-func roundOf(a *Applier, intent client.Object) (bool, error) {
-	result := a.Round(context.Background(), policy, []client.Object{intent})[0]
+// applyOne is a round of one object.
+func applyOne(a *Applier, intent client.Object) (bool, error) {
+	result := a.ApplyAll(context.Background(), policy, []client.Object{intent})[0]
 	return result.Wrote, result.Err
 }
 
@@ -181,13 +181,13 @@ func TestApplyWritesOnce(t *testing.T) {
 	c := newCluster(t)
 	applier := c.applier()
 	for i, want := range []bool{true, false, false} {
-		wrote, err := roundOf(applier, configMap("a"))
+		wrote, err := applyOne(applier, configMap("a"))
 		if err != nil || wrote != want {
 			t.Fatalf("round %d: wrote %v, %v", i, wrote, err)
 		}
 	}
 	// A restarted operator remembers nothing, and writes nothing all the same.
-	if wrote, err := roundOf(c.applier(), configMap("a")); err != nil || wrote {
+	if wrote, err := applyOne(c.applier(), configMap("a")); err != nil || wrote {
 		t.Errorf("after a restart: wrote %v, %v", wrote, err)
 	}
 	if len(c.applied) != 1 {
@@ -195,7 +195,7 @@ func TestApplyWritesOnce(t *testing.T) {
 	}
 }
 
-func TestApplyRepairsAndFollows(t *testing.T) {
+func TestApplyRepairsDriftAndFollowsTheIntent(t *testing.T) {
 	tests := map[string]struct {
 		drift  func(*corev1.ConfigMap)
 		intent func(*corev1.ConfigMap)
@@ -216,7 +216,7 @@ func TestApplyRepairsAndFollows(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
-			if _, err := roundOf(c.applier(), configMap("a")); err != nil {
+			if _, err := applyOne(c.applier(), configMap("a")); err != nil {
 				t.Fatal(err)
 			}
 			if test.drift != nil {
@@ -230,11 +230,11 @@ func TestApplyRepairsAndFollows(t *testing.T) {
 			if test.intent != nil {
 				test.intent(intent)
 			}
-			wrote, err := roundOf(c.applier(), intent)
+			wrote, err := applyOne(c.applier(), intent)
 			if err != nil || wrote != test.want {
 				t.Fatalf("wrote %v, %v", wrote, err)
 			}
-			if again, err := roundOf(c.applier(), intent); err != nil || again {
+			if again, err := applyOne(c.applier(), intent); err != nil || again {
 				t.Errorf("wrote %v once more, %v", again, err)
 			}
 			live := c.get(t, "a")
@@ -280,7 +280,7 @@ func TestDiffers(t *testing.T) {
 func applied(t *testing.T, intent *corev1.ConfigMap) *corev1.ConfigMap {
 	t.Helper()
 	c := newCluster(t)
-	if _, err := roundOf(c.applier(), intent); err != nil {
+	if _, err := applyOne(c.applier(), intent); err != nil {
 		t.Fatal(err)
 	}
 	live := c.get(t, intent.Name)
@@ -288,7 +288,7 @@ func applied(t *testing.T, intent *corev1.ConfigMap) *corev1.ConfigMap {
 	return live
 }
 
-func TestApplyTouchesNothingOfOthers(t *testing.T) {
+func TestApplyLeavesObjectsOfOthers(t *testing.T) {
 	foreign := func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels, c.UID = nil, nil, "live" }
 	tests := map[string]struct {
 		live     *corev1.ConfigMap
@@ -311,7 +311,7 @@ func TestApplyTouchesNothingOfOthers(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, test.live)
-			wrote, err := roundOf(c.applier(), configMap("a"))
+			wrote, err := applyOne(c.applier(), configMap("a"))
 			if wrote || err == nil || err.Error() != test.want || errors.Is(err, ErrConflict) != test.conflict {
 				t.Errorf("wrote %v, error %v, want %q", wrote, err, test.want)
 			}
@@ -323,11 +323,11 @@ func TestApplyTouchesNothingOfOthers(t *testing.T) {
 }
 
 // The cache holds only what carries the operator's label: what it lacks may exist.
-func TestApplyLooksAtTheServerWhereTheCacheHasNothing(t *testing.T) {
+func TestApplyReadsTheServerOnACacheMiss(t *testing.T) {
 	server := newCluster(t, configMap("a", func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels = nil, nil }))
 	cache := newCluster(t)
 	applier := New(cache, server, clock.RealClock{}, DefaultTiming())
-	if _, err := roundOf(applier, configMap("a")); !errors.Is(err, ErrConflict) {
+	if _, err := applyOne(applier, configMap("a")); !errors.Is(err, ErrConflict) {
 		t.Errorf("got %v, want a conflict", err)
 	}
 	if len(cache.applied)+len(server.applied) != 0 {
@@ -336,15 +336,15 @@ func TestApplyLooksAtTheServerWhereTheCacheHasNothing(t *testing.T) {
 }
 
 // An old copy is no ground to write again.
-func TestApplyDoesNotJudgeByAnOldCopy(t *testing.T) {
+func TestApplyIgnoresAStaleCache(t *testing.T) {
 	server, cache := newCluster(t), newCluster(t)
 	applier := server.applier()
-	if _, err := roundOf(applier, configMap("a")); err != nil {
+	if _, err := applyOne(applier, configMap("a")); err != nil {
 		t.Fatal(err)
 	}
 	old := server.get(t, "a")
 	intent := configMap("a", func(c *corev1.ConfigMap) { c.Data["key"] = "new" })
-	if _, err := roundOf(applier, intent); err != nil {
+	if _, err := applyOne(applier, intent); err != nil {
 		t.Fatal(err)
 	}
 	// From now on the cache answers with the copy from before the second write.
@@ -353,8 +353,8 @@ func TestApplyDoesNotJudgeByAnOldCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	applier.client = cache
-	applier.table.records[key(intent)].wrote = "1000"
-	wrote, err := roundOf(applier, intent)
+	applier.table.records[key(intent)].writtenVersion = "1000"
+	wrote, err := applyOne(applier, intent)
 	if err != nil || !wrote || len(cache.applied) != 0 {
 		t.Errorf("wrote %v, %v, %d calls: what was written lately counts as written, without a call", wrote, err, len(cache.applied))
 	}
@@ -363,15 +363,15 @@ func TestApplyDoesNotJudgeByAnOldCopy(t *testing.T) {
 func TestApplyReportsAFailedCall(t *testing.T) {
 	c := newCluster(t)
 	c.failWith = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
-	wrote, err := roundOf(c.applier(), configMap("a"))
+	wrote, err := applyOne(c.applier(), configMap("a"))
 	if wrote || !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "applying ConfigMap a: ") {
 		t.Errorf("wrote %v, %v", wrote, err)
 	}
 }
 
-func prune(t *testing.T, c *cluster, wanted Wanted) error {
+func prune(t *testing.T, c *cluster, rendered Rendered) error {
 	t.Helper()
-	return c.applier().Prune(context.Background(), policy, []client.Object{configMap("kind")}, wanted)
+	return c.applier().Prune(context.Background(), policy, []client.Object{configMap("kind")}, rendered)
 }
 
 func TestPrune(t *testing.T) {
@@ -387,39 +387,39 @@ func TestPrune(t *testing.T) {
 			c.DeletionTimestamp, c.Finalizers = new(metav1.Now()), []string{"x/y"}
 		}),
 	)
-	wanted := Wanted{Held: map[string]bool{"device-plugin": true}}
-	wanted.Keep(configMap("wanted"))
-	if err := prune(t, c, wanted); err != nil {
+	rendered := Rendered{Held: map[string]bool{"device-plugin": true}}
+	rendered.Add(configMap("wanted"))
+	if err := prune(t, c, rendered); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"unwanted with UID uid-unwanted"}, c.deleted); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if err := prune(t, c, wanted); err != nil || len(c.deleted) != 1 {
+	if err := prune(t, c, rendered); err != nil || len(c.deleted) != 1 {
 		t.Errorf("the second time: deleted %v, %v", c.deleted, err)
 	}
 }
 
-func TestPruneGoesOnAfterAFailure(t *testing.T) {
+func TestPruneContinuesAfterAFailure(t *testing.T) {
 	c := newCluster(t, configMap("a"), configMap("b"))
 	c.failWith = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("no"))
-	err := prune(t, c, Wanted{})
+	err := prune(t, c, Rendered{})
 	if err == nil || len(c.deleted) != 2 ||
 		!strings.Contains(err.Error(), "deleting ConfigMap a") || !strings.Contains(err.Error(), "deleting ConfigMap b") {
 		t.Errorf("tried %v, %v", c.deleted, err)
 	}
 }
 
-func TestPruneForgivesWhatIsGoneAlready(t *testing.T) {
+func TestPruneIgnoresNotFound(t *testing.T) {
 	c := newCluster(t, configMap("a"))
 	c.failWith = apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "a")
-	if err := prune(t, c, Wanted{}); err != nil {
+	if err := prune(t, c, Rendered{}); err != nil {
 		t.Error(err)
 	}
 }
 
 // The digest is of the intent alone: neither status nor empty metadata are in it.
-func TestTheDigestIsOfTheIntent(t *testing.T) {
+func TestDigestDependsOnTheIntentOnly(t *testing.T) {
 	digestOf := func(object client.Object) string {
 		intent, err := Intent(object)
 		if err != nil {

@@ -20,17 +20,17 @@ func compare(owner types.UID, w write, live client.Object) (path, error) {
 	switch {
 	case live == nil:
 		return path{}, nil
-	case provided(owner, w.intent, live):
+	case isProvided(owner, w.intent, live):
 		return nil, nil
 	}
-	if err := ours(owner, live); err != nil {
+	if err := checkOwner(owner, live); err != nil {
 		return nil, fmt.Errorf("%s %w", describe(w.intent), err)
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
 		return nil, fmt.Errorf("converting live %s: %w", describe(w.intent), err)
 	}
-	return exact(w, content), nil
+	return diff(w, content), nil
 }
 
 // read returns the live object of the intent, or nil if the reader has none. What a cache holds is not to be changed.
@@ -51,7 +51,7 @@ func read(ctx context.Context, reader client.Reader, intent client.Object) (clie
 	return object, nil
 }
 
-func ours(owner types.UID, live client.Object) error {
+func checkOwner(owner types.UID, live client.Object) error {
 	controller := metav1.GetControllerOf(live)
 	switch {
 	case controller != nil && controller.UID == owner:
@@ -60,7 +60,7 @@ func ours(owner types.UID, live client.Object) error {
 		// Its policy was deleted with --cascade=orphan, to be made anew without unloading drivers.
 		return nil
 	case controller != nil && labels.IsApplied(live):
-		return errLeaving
+		return errTerminating
 	default:
 		return fmt.Errorf("exists and %w: delete or rename it, or move it out of the way", ErrConflict)
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// templateSpec is where a DaemonSet has the spec of its pods.
-var templateSpec = []string{"spec", "template", "spec"}
+// podSpecPath is where a DaemonSet has the spec of its pods.
+var podSpecPath = []string{"spec", "template", "spec"}
 
 // placement are the fields of a pod template that decide on which nodes its pods run. They are exact: what others add to
 // them is taken off, as it may empty every node. A field of that kind elsewhere, such as a container, stays.
-var placement = []string{"affinity", "nodeSelector", "tolerations"}
+var placementFields = []string{"affinity", "nodeSelector", "tolerations"}
 
 // Repair is drift of the fields that decide on which nodes the pods of an object run, which a round has set right.
 type Repair struct {
@@ -44,8 +44,8 @@ func (r *Repair) String() string {
 // drift returns the drift of a live object whose intent has not changed since it was applied, or nil where field, the
 // first one that differs, does not decide where pods run. managed are the managed fields after the apply: a
 // cache may not have those from before.
-func drift(w write, live client.Object, field path, managed []metav1.ManagedFieldsEntry) *Repair {
-	if live == nil || live.GetAnnotations()[labels.Digest] != w.desired.GetAnnotations()[labels.Digest] || !isPlacement(w, field) {
+func repairOf(w write, live client.Object, field path, managed []metav1.ManagedFieldsEntry) *Repair {
+	if live == nil || live.GetAnnotations()[labels.Digest] != w.desired.GetAnnotations()[labels.Digest] || !isPlacementField(w, field) {
 		return nil
 	}
 	return &Repair{
@@ -54,45 +54,45 @@ func drift(w write, live client.Object, field path, managed []metav1.ManagedFiel
 	}
 }
 
-func isPlacement(w write, field path) bool {
-	if !hasPlacement(w) || len(field) <= len(templateSpec) {
+func isPlacementField(w write, field path) bool {
+	if !hasPodTemplate(w) || len(field) <= len(podSpecPath) {
 		return false
 	}
-	for i, key := range templateSpec {
+	for i, key := range podSpecPath {
 		if field[i] != keySegment(key) {
 			return false
 		}
 	}
-	return slices.ContainsFunc(placement, func(name string) bool { return field[len(templateSpec)] == keySegment(name) })
+	return slices.ContainsFunc(placementFields, func(name string) bool { return field[len(podSpecPath)] == keySegment(name) })
 }
 
 // hasPlacement reports whether the object has a pod template.
-func hasPlacement(w write) bool { return w.desired.GetKind() == "DaemonSet" }
+func hasPodTemplate(w write) bool { return w.desired.GetKind() == "DaemonSet" }
 
 // additions returns the paths of what others have added to the fields that decide where pods run. It counts on live to
 // have all of the intent.
 func additions(w write, live map[string]any) []path {
-	if !hasPlacement(w) {
+	if !hasPodTemplate(w) {
 		return nil
 	}
 	var at path
-	for _, key := range templateSpec {
+	for _, key := range podSpecPath {
 		at = append(at, keySegment(key))
 	}
-	want, _, _ := unstructured.NestedMap(w.desired.Object, templateSpec...)
-	have, _, _ := unstructured.NestedFieldNoCopy(live, templateSpec...)
+	want, _, _ := unstructured.NestedMap(w.desired.Object, podSpecPath...)
+	have, _, _ := unstructured.NestedFieldNoCopy(live, podSpecPath...)
 	pod, _ := have.(map[string]any)
 	var found []path
-	for _, name := range placement {
+	for _, name := range placementFields {
 		if value, there := pod[name]; there && !isEmpty(value) {
-			found = append(found, added(want[name], value, append(slices.Clone(at), keySegment(name)))...)
+			found = append(found, additionsTo(want[name], value, append(slices.Clone(at), keySegment(name)))...)
 		}
 	}
 	return found
 }
 
 // added returns the paths of what a field has beyond the intent. Lists are exact without it.
-func added(want, have any, at path) []path {
+func additionsTo(want, have any, at path) []path {
 	wanted, _ := want.(map[string]any)
 	switch has, isMap := have.(map[string]any); {
 	case isEmpty(want):
@@ -103,7 +103,7 @@ func added(want, have any, at path) []path {
 		var found []path
 		for _, key := range slices.Sorted(maps.Keys(has)) {
 			if !isEmpty(has[key]) {
-				found = append(found, added(wanted[key], has[key], append(slices.Clone(at), keySegment(key)))...)
+				found = append(found, additionsTo(wanted[key], has[key], append(slices.Clone(at), keySegment(key)))...)
 			}
 		}
 		return found
@@ -111,18 +111,18 @@ func added(want, have any, at path) []path {
 }
 
 // operation is one of a JSON patch.
-type operation struct {
+type patchOperation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value string `json:"value,omitempty"`
 }
 
-// takeOff removes what others have added, from the version of the object that has it: an apply leaves what it does not
+// removeAdditions removes what others have added, from the version of the object that has it: an apply leaves what it does not
 // own. It returns the object as it is then.
-func (a *Applier) takeOff(ctx context.Context, w write, version string, found []path) (*unstructured.Unstructured, error) {
-	operations := []operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: version}}
+func (a *Applier) removeAdditions(ctx context.Context, w write, version string, found []path) (*unstructured.Unstructured, error) {
+	operations := []patchOperation{{Op: "replace", Path: "/metadata/resourceVersion", Value: version}}
 	for _, at := range found {
-		operations = append(operations, operation{Op: "remove", Path: at.pointer()})
+		operations = append(operations, patchOperation{Op: "remove", Path: at.pointer()})
 	}
 	body, err := json.Marshal(operations)
 	if err != nil {
@@ -132,7 +132,7 @@ func (a *Applier) takeOff(ctx context.Context, w write, version string, found []
 	answer.SetGroupVersionKind(w.desired.GroupVersionKind())
 	answer.SetNamespace(w.desired.GetNamespace())
 	answer.SetName(w.desired.GetName())
-	err = a.ask(ctx, "patching "+describe(w.intent), func(ctx context.Context) error {
+	err = a.request(ctx, "patching "+describe(w.intent), func(ctx context.Context) error {
 		return a.client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(labels.FieldOwner))
 	})
 	return answer, err
@@ -148,8 +148,8 @@ func (p path) pointer() string {
 }
 
 // exact returns the first field that the live object has otherwise than the intent or beyond it, or nil if there is none.
-func exact(w write, live map[string]any) path {
-	if field := differing(w.desired.Object, live, ""); field != nil {
+func diff(w write, live map[string]any) path {
+	if field := diffSubset(w.desired.Object, live, ""); field != nil {
 		return field
 	}
 	if found := additions(w, live); len(found) > 0 {

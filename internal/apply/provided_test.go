@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestARuntimeClassOfTheDistributionIsLeftToIt(t *testing.T) {
+func TestRuntimeClassOfTheDistributionIsKept(t *testing.T) {
 	tests := map[string]struct {
 		change   func(*nodev1.RuntimeClass)
 		conflict bool
@@ -46,7 +46,7 @@ func TestARuntimeClassOfTheDistributionIsLeftToIt(t *testing.T) {
 			theirs := class()
 			test.change(theirs)
 			c := newCluster(t, theirs)
-			wrote, err := roundOf(c.applier(), class())
+			wrote, err := applyOne(c.applier(), class())
 			g.Expect(wrote).To(BeFalse())
 			g.Expect(errors.Is(err, ErrConflict)).To(Equal(test.conflict), "%v", err)
 			g.Expect(c.applied).To(BeEmpty())

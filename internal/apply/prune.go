@@ -16,74 +16,74 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// Wanted is what a prune leaves alone.
-type Wanted struct {
+// Rendered is what a prune leaves alone.
+type Rendered struct {
 	objects map[string]bool
-	// Operands whose objects all stay, wanted or not.
+	// Operands whose objects all stay, rendered or not.
 	Held map[string]bool
 }
 
 // Keep adds an object to what stays.
-func (w *Wanted) Keep(object client.Object) {
-	if w.objects == nil {
-		w.objects = map[string]bool{}
+func (r *Rendered) Add(object client.Object) {
+	if r.objects == nil {
+		r.objects = map[string]bool{}
 	}
-	w.objects[key(object)] = true
+	r.objects[key(object)] = true
 }
 
 // Prune deletes the objects of these kinds that carry an operand's label, belong to the policy with
-// this UID and are not wanted. It must come last in a pass, and not at all when the pass could not
-// tell all that is wanted. It makes its calls as Round does: it waits at most Patience, and ErrOutstanding in its
+// this UID and are not rendered. It must come last in a pass, and not at all when the pass could not
+// tell all that is rendered. It makes its calls as Round does: it waits at most RoundTimeout, and ErrInFlight in its
 // error means that some go on.
-func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Object, wanted Wanted) error {
+func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Object, rendered Rendered) error {
 	a.table.sweep()
-	patience, cancel := context.WithTimeout(ctx, a.timing.Patience)
+	waitCtx, cancel := context.WithTimeout(ctx, a.timing.RoundTimeout)
 	defer cancel()
 	var failures []error
 	var calls []*call
 	for _, kind := range kinds {
-		objects, err := a.list(patience, kind)
+		objects, err := a.list(waitCtx, kind)
 		if err != nil {
 			failures = append(failures, err)
 			continue
 		}
 		for _, object := range objects {
-			if prunable(object, owner, wanted) {
-				calls = append(calls, a.begin(ctx, object, "deleting "+describe(object), func(ctx context.Context, c *call) outcome {
-					return a.remove(ctx, c, object)
+			if prunable(object, owner, rendered) {
+				calls = append(calls, a.enqueue(ctx, object, "deleting "+describe(object), func(ctx context.Context, c *call) outcome {
+					return a.deleteObject(ctx, c, object)
 				}))
 			}
 		}
 	}
-	for _, result := range a.await(patience, calls) {
+	for _, result := range a.await(waitCtx, calls) {
 		failures = append(failures, result.Err)
 	}
 	return errors.Join(failures...)
 }
 
 // remove deletes an object, unless the deletion is held back by its back-off.
-func (a *Applier) remove(ctx context.Context, c *call, object client.Object) outcome {
+func (a *Applier) deleteObject(ctx context.Context, c *call, object client.Object) outcome {
 	uid := object.GetUID()
 	attempt := "delete " + string(uid)
-	if held := a.table.held(object, attempt); held != nil {
-		return outcome{Result: Result{Err: held.err}, recorded: true}
+	if recorded := a.table.recordedAnswer(object, attempt); recorded != nil {
+		return outcome{Result: Result{Err: recorded.err}, recorded: true}
 	}
-	if a.table.tries(c, attempt) == nil {
+	if a.table.startAttempt(c, attempt) == nil {
 		log.FromContext(ctx).Info("Deleting object", "object", describe(object))
 	}
-	err := a.ask(ctx, "deleting "+describe(object), func(ctx context.Context) error {
+	err := a.request(ctx, "deleting "+describe(object), func(ctx context.Context) error {
 		return a.client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return outcome{Result: Result{Err: err}, attempt: attempt, failed: true}
 	}
-	return outcome{gone: true}
+	return outcome{deleted: true}
 }
 
-func prunable(object client.Object, owner types.UID, wanted Wanted) bool {
+func prunable(object client.Object, owner types.UID, rendered Rendered) bool {
 	name := object.GetLabels()[labels.Operand]
 	controller := metav1.GetControllerOf(object)
-	return name != "" && !wanted.Held[name] && !wanted.objects[key(object)] &&
+	return name != "" && !rendered.Held[name] && !rendered.objects[key(object)] &&
 		controller != nil && controller.UID == owner && object.GetDeletionTimestamp() == nil
 }
 

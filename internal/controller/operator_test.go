@@ -84,7 +84,7 @@ func TestMain(m *testing.M) {
 // patient waits for all answers of a round: it does so by the clock of the machine, which may be busy.
 func patient() apply.Timing {
 	timing := apply.DefaultTiming()
-	timing.Patience = time.Minute
+	timing.RoundTimeout = time.Minute
 	return timing
 }
 

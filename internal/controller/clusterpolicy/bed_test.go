@@ -67,7 +67,7 @@ func newBed(nodes ...*corev1.Node) *bed {
 	start(toolkit)
 	timing := apply.DefaultTiming()
 	// Machines that run the suite may be slow.
-	timing.Patience = time.Minute
+	timing.RoundTimeout = time.Minute
 	recorder := events.NewRecorder(c, b.clock, func(string) {})
 	b.reconciler = New(Options{
 		Client:         c,

@@ -84,7 +84,7 @@ func (s *scope) withoutPolicy(ctx context.Context) {
 	}
 	s.Fleet.Publish(fleet.Basis{Kept: orphaned}, s.now)
 	if !orphaned {
-		s.fail(s.Applier.Privileged(ctx, s.Namespace, false))
+		s.fail(s.Applier.SetPodSecurity(ctx, s.Namespace, false))
 	}
 }
 
@@ -184,7 +184,7 @@ func (s *scope) apply(ctx context.Context) {
 		s.compare(ctx)
 		return
 	}
-	s.fail(s.Applier.Privileged(ctx, s.Namespace, s.planned.Input.PodSecurity()))
+	s.fail(s.Applier.SetPodSecurity(ctx, s.Namespace, s.planned.Input.PodSecurity()))
 	s.round(ctx, isReferredTo)
 	s.awaitPrerequisites()
 	s.round(ctx, func(object render.Object) bool { return !isReferredTo(object) })
@@ -211,7 +211,7 @@ func (s *scope) round(ctx context.Context, belongs func(render.Object) bool) {
 			}
 		}
 	}
-	for i, result := range s.Applier.Round(ctx, s.policy.UID, objects) {
+	for i, result := range s.Applier.ApplyAll(ctx, s.policy.UID, objects) {
 		outcome := s.applied[of[i]]
 		outcome.Wrote = outcome.Wrote || result.Wrote
 		if result.Repair != nil {
@@ -254,13 +254,13 @@ func (s *scope) compare(ctx context.Context) {
 
 // prune deletes what is no longer wanted. What could not be decided, rendered or applied of an operand leaves all of it.
 func (s *scope) prune(ctx context.Context) {
-	wanted := apply.Wanted{Held: map[string]bool{}}
+	wanted := apply.Rendered{Held: map[string]bool{}}
 	for _, step := range s.planned.Steps {
 		if step.Action == plan.Hold || step.Holds || s.applied[step.Operand.Name].Err != nil {
 			wanted.Held[string(step.Operand.Name)] = true
 		}
 		for _, object := range s.objects[step.Operand.Name] {
-			wanted.Keep(object)
+			wanted.Add(object)
 		}
 	}
 	if err := s.Applier.Prune(ctx, s.policy.UID, kinds(s.optional), wanted); err != nil {

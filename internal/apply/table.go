@@ -15,9 +15,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 )
 
-// keptTurns is after how many rounds and prunes the record of an object that is no longer among the intents is
+// keptRounds is after how many rounds and prunes the record of an object that is no longer among the intents is
 // dropped. A pass makes a few, and not all objects are in each.
-const keptTurns = 32
+const keptRounds = 32
 
 // table is all that is kept between rounds, one record for each object. Records may be lost at any time, as they
 // are in a restart; what each field costs then stands beside it.
@@ -27,22 +27,22 @@ type table struct {
 
 	mu sync.Mutex
 	// turn counts rounds and prunes.
-	turn    uint64
+	round   uint64
 	records map[string]*record
 }
 
 // record is what is kept of one object.
 type record struct {
 	// turn is the last one that the object was part of.
-	turn uint64
+	round uint64
 	// call that is out. A process that ends takes its calls with it.
 	call *call
 	// answer to the last call, while rounds return it instead of another call. Losing it costs one early call.
 	answer *answer
 	// settled is the last comparison that found no difference. Losing it costs a comparison.
-	settled *settled
+	inSync *comparison
 	// wrote is the resource version of the last write, until the cache shows it. Losing it costs one early write.
-	wrote string
+	writtenVersion string
 	// released: nothing on the object is the operator's. Losing it costs a read.
 	released bool
 }
@@ -55,13 +55,13 @@ type answer struct {
 	err     error
 	// wait is the back-off, 0 where there is none, and due the time when it is over. It starts when a round has
 	// returned the error: given.
-	wait  time.Duration
-	due   time.Time
-	given bool
+	backoff  time.Duration
+	retryAt  time.Time
+	reported bool
 }
 
 // to returns the answer to the attempt, or nil, also of no record.
-func (r *record) to(attempt string) *answer {
+func (r *record) answerTo(attempt string) *answer {
 	if r == nil || r.answer == nil || r.answer.attempt != attempt {
 		return nil
 	}
@@ -76,9 +76,9 @@ func newTable(clk clock.PassiveClock, firstRetry, lastRetry time.Duration) *tabl
 func (t *table) sweep() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.turn++
+	t.round++
 	for key, r := range t.records {
-		if r.call == nil && t.turn-r.turn >= keptTurns {
+		if r.call == nil && t.round-r.round >= keptRounds {
 			delete(t.records, key)
 		}
 	}
@@ -91,7 +91,7 @@ func (t *table) record(key string) *record {
 		r = &record{}
 		t.records[key] = r
 	}
-	r.turn = t.turn
+	r.round = t.round
 	return r
 }
 
@@ -103,39 +103,39 @@ func (t *table) isReleased(key string) bool {
 }
 
 // release records whether anything on the object is the operator's.
-func (t *table) release(key string, released bool) {
+func (t *table) setReleased(key string, released bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.record(key).released = released
 }
 
 // begin returns the call of the object that is out, or else a new one, and reports whether it is new.
-func (t *table) begin(key, what string) (*call, bool) {
+func (t *table) enqueue(key, description string) (*call, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.record(key)
 	if r.call != nil {
 		return r.call, false
 	}
-	r.call = &call{key: key, what: what, done: make(chan struct{})}
+	r.call = &call{key: key, description: description, done: make(chan struct{})}
 	return r.call, true
 }
 
 // placed records that the call has its place.
-func (t *table) placed(c *call) {
+func (t *table) markStarted(c *call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c.since = t.clock.Now()
+	c.started = t.clock.Now()
 }
 
 // tries records that the call makes the attempt, and returns the failure that it retries, if any.
-func (t *table) tries(c *call, attempt string) error {
+func (t *table) startAttempt(c *call, attempt string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f := t.records[c.key].to(attempt); f != nil {
-		c.retries = f.err
+	if f := t.records[c.key].answerTo(attempt); f != nil {
+		c.retried = f.err
 	}
-	return c.retries
+	return c.retried
 }
 
 // finish records the outcome of the call, and reports whether its round has returned without it.
@@ -145,22 +145,22 @@ func (t *table) finish(c *call, o outcome) bool {
 	r := t.record(c.key)
 	r.call = nil
 	switch {
-	case o.gone:
+	case o.deleted:
 		delete(t.records, c.key)
-	case errors.Is(o.Err, errNotBegun):
+	case errors.Is(o.Err, errNotStarted):
 		// Nothing was learnt.
 	case o.recorded:
-		t.give(r, c)
+		t.startBackoff(r, c)
 	case o.Err == nil && !o.Wrote:
-		r.settled, r.wrote = o.settled, ""
-		t.keep(r, c, o)
+		r.inSync, r.writtenVersion = o.inSync, ""
+		t.recordAnswer(r, c, o)
 	case o.Err != nil:
-		t.keep(r, c, o)
+		t.recordAnswer(r, c, o)
 	case o.version != "":
 		r.answer = nil
 	}
 	if o.version != "" {
-		r.wrote = o.version
+		r.writtenVersion = o.version
 	}
 	c.result = o.Result
 	close(c.done)
@@ -168,26 +168,26 @@ func (t *table) finish(c *call, o outcome) bool {
 }
 
 // keep records an answer, with a back-off if the call has failed.
-func (t *table) keep(r *record, c *call, o outcome) {
+func (t *table) recordAnswer(r *record, c *call, o outcome) {
 	next := &answer{attempt: o.attempt, err: o.Err}
 	if o.failed {
-		next.wait = t.firstRetry
-		if last := r.to(o.attempt); last != nil && last.wait > 0 {
-			next.wait = min(2*last.wait, t.lastRetry)
+		next.backoff = t.firstRetry
+		if last := r.answerTo(o.attempt); last != nil && last.backoff > 0 {
+			next.backoff = min(2*last.backoff, t.lastRetry)
 		}
 	}
 	r.answer = next
-	t.give(r, c)
+	t.startBackoff(r, c)
 }
 
 // give starts the back-off of an answer that the round of the call returns, or drops it where it has none.
-func (t *table) give(r *record, c *call) {
+func (t *table) startBackoff(r *record, c *call) {
 	last := r.answer
-	if last == nil || last.given || c.late {
+	if last == nil || last.reported || c.late {
 		return
 	}
-	last.given, last.due = true, t.clock.Now().Add(last.wait)
-	if last.wait == 0 {
+	last.reported, last.retryAt = true, t.clock.Now().Add(last.backoff)
+	if last.backoff == 0 {
 		r.answer = nil
 	}
 }
@@ -200,7 +200,7 @@ func (t *table) isLate(c *call) bool {
 }
 
 // take returns the result of the call, or why there is none yet, and reports whether that makes it late.
-func (t *table) take(c *call) (result Result, newlyLate bool) {
+func (t *table) resultOf(c *call) (result Result, newlyLate bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	select {
@@ -210,30 +210,30 @@ func (t *table) take(c *call) (result Result, newlyLate bool) {
 	}
 	newlyLate, c.late = !c.late, true
 	switch {
-	case c.retries != nil:
-		return Result{Err: c.retries}, newlyLate
-	case c.since.IsZero():
-		return Result{Err: fmt.Errorf("%s: waits behind other calls: %w", c.what, ErrOutstanding)}, newlyLate
+	case c.retried != nil:
+		return Result{Err: c.retried}, newlyLate
+	case c.started.IsZero():
+		return Result{Err: fmt.Errorf("%s: waits behind other calls: %w", c.description, ErrInFlight)}, newlyLate
 	}
-	return Result{Err: fmt.Errorf("%s: %w for %s", c.what, ErrOutstanding, t.clock.Since(c.since).Round(time.Second))}, newlyLate
+	return Result{Err: fmt.Errorf("%s: %w for %s", c.description, ErrInFlight, t.clock.Since(c.started).Round(time.Second))}, newlyLate
 }
 
 // last returns the recorded error of the attempt, or nil.
-func (t *table) last(intent client.Object, attempt string) error {
+func (t *table) lastError(intent client.Object, attempt string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if f := t.records[key(intent)].to(attempt); f != nil {
+	if f := t.records[key(intent)].answerTo(attempt); f != nil {
 		return f.err
 	}
 	return nil
 }
 
 // held returns the answer to the attempt that is to be returned instead of another call, or nil.
-func (t *table) held(intent client.Object, attempt string) *answer {
+func (t *table) recordedAnswer(intent client.Object, attempt string) *answer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	last := t.records[key(intent)].to(attempt)
-	if last == nil || (last.given && !t.clock.Now().Before(last.due)) {
+	last := t.records[key(intent)].answerTo(attempt)
+	if last == nil || (last.reported && !t.clock.Now().Before(last.retryAt)) {
 		return nil
 	}
 	return new(*last)
@@ -245,10 +245,10 @@ func (t *table) retryAfter() time.Duration {
 	defer t.mu.Unlock()
 	now, soonest := t.clock.Now(), time.Duration(0)
 	for _, r := range t.records {
-		if r.answer == nil || !r.answer.given || r.call != nil {
+		if r.answer == nil || !r.answer.reported || r.call != nil {
 			continue
 		}
-		wait := r.answer.due.Sub(now)
+		wait := r.answer.retryAt.Sub(now)
 		switch {
 		case wait < -t.lastRetry:
 			continue // No round has tried it: it is no longer among the intents.
@@ -263,27 +263,27 @@ func (t *table) retryAfter() time.Duration {
 }
 
 // stale reports whether the cache shows the object as it was before the last write.
-func (t *table) stale(intent, cached client.Object) bool {
+func (t *table) isStale(intent, cached client.Object) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.records[key(intent)]
-	return r != nil && freshness.Stale(cached.GetResourceVersion(), r.wrote)
+	return r != nil && freshness.Stale(cached.GetResourceVersion(), r.writtenVersion)
 }
 
 // holds reports whether a comparison would find what the last one has found: no difference.
-func (t *table) holds(look *settled) bool {
+func (t *table) isInSync(seen *comparison) bool {
 	t.mu.Lock()
-	var last *settled
-	if r := t.records[key(look.intent)]; r != nil {
-		last = r.settled
+	var last *comparison
+	if r := t.records[key(seen.intent)]; r != nil {
+		last = r.inSync
 	}
 	t.mu.Unlock()
-	return last != nil && last.intent == look.intent && reflect.DeepEqual(last, look)
+	return last != nil && last.intent == seen.intent && reflect.DeepEqual(last, seen)
 }
 
 // settled is an intent, and the live object as far as a comparison looks at it, which found no difference. A caller
 // that brings the very same intent again has it compared once for each version of the live object.
-type settled struct {
+type comparison struct {
 	owner  types.UID
 	intent client.Object
 
@@ -293,14 +293,14 @@ type settled struct {
 	resourceVersion     string
 	labels, annotations map[string]string
 	owners              []metav1.OwnerReference
-	deleted             bool
+	terminating         bool
 }
 
-func settledOf(owner types.UID, intent, live client.Object) *settled {
-	object := &settled{
+func comparisonOf(owner types.UID, intent, live client.Object) *comparison {
+	object := &comparison{
 		owner: owner, intent: intent, uid: live.GetUID(), generation: live.GetGeneration(),
 		labels: live.GetLabels(), annotations: live.GetAnnotations(), owners: live.GetOwnerReferences(),
-		deleted: live.GetDeletionTimestamp() != nil,
+		terminating: live.GetDeletionTimestamp() != nil,
 	}
 	if object.generation == 0 {
 		object.resourceVersion = live.GetResourceVersion()

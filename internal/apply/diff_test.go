@@ -7,7 +7,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-func TestCovers(t *testing.T) {
+func TestDiffSubset(t *testing.T) {
 	const intent = `
 metadata:
   labels: {a: b}
@@ -73,7 +73,7 @@ spec:
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := differing(decode(t, intent), decode(t, test.live), ""); (got == nil) != test.want {
+			if got := diffSubset(decode(t, intent), decode(t, test.live), ""); (got == nil) != test.want {
 				t.Errorf("differs at %q", got)
 			}
 		})
@@ -81,12 +81,12 @@ spec:
 }
 
 // What says nothing asks for nothing.
-func TestCoversNothing(t *testing.T) {
+func TestDiffSubsetOfAnEmptyIntent(t *testing.T) {
 	for name, intent := range map[string]string{
 		"null": "{a: null}", "an empty map": "{a: {}}", "an empty list": "{a: []}", "nothing": "{}",
 	} {
 		t.Run(name, func(t *testing.T) {
-			if differing(decode(t, intent), decode(t, "{b: 1}"), "") != nil {
+			if diffSubset(decode(t, intent), decode(t, "{b: 1}"), "") != nil {
 				t.Error("asks for something")
 			}
 		})

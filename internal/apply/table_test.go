@@ -20,13 +20,13 @@ import (
 )
 
 // settle records that a round found no difference.
-func settle(table *table, look *settled) {
-	c, _ := table.begin(key(look.intent), "")
-	table.finish(c, outcome{settled: look})
+func recordInSync(table *table, seen *comparison) {
+	c, _ := table.enqueue(key(seen.intent), "")
+	table.finish(c, outcome{inSync: seen})
 }
 
 // A comparison is made once for what it looks at, and again after each change of that.
-func TestSettled(t *testing.T) {
+func TestInSync(t *testing.T) {
 	meta := func() metav1.ObjectMeta {
 		return metav1.ObjectMeta{
 			Name: "driver", Namespace: "gpu-operator", UID: "uid", ResourceVersion: "1", Generation: 1,
@@ -38,7 +38,7 @@ func TestSettled(t *testing.T) {
 	intent := &appsv1.DaemonSet{TypeMeta: kind, ObjectMeta: metav1.ObjectMeta{Name: "driver", Namespace: "gpu-operator"}}
 	tests := map[string]struct {
 		change func(ds *appsv1.DaemonSet)
-		holds  bool
+		inSync bool
 	}{
 		"nothing":       {func(*appsv1.DaemonSet) {}, true},
 		"the status":    {func(ds *appsv1.DaemonSet) { ds.ResourceVersion, ds.Status.NumberReady = "2", 5 }, true},
@@ -56,58 +56,58 @@ func TestSettled(t *testing.T) {
 			g := NewWithT(t)
 			table := newTable(clock.RealClock{}, time.Second, time.Second)
 			live := &appsv1.DaemonSet{ObjectMeta: meta()}
-			g.Expect(table.holds(settledOf(policy, intent, live))).To(BeFalse(), "nothing is known yet")
-			settle(table, settledOf(policy, intent, live))
+			g.Expect(table.isInSync(comparisonOf(policy, intent, live))).To(BeFalse(), "nothing is known yet")
+			recordInSync(table, comparisonOf(policy, intent, live))
 			changed := live.DeepCopy()
 			test.change(changed)
-			g.Expect(table.holds(settledOf(policy, intent, changed))).To(Equal(test.holds))
-			g.Expect(table.holds(settledOf("another policy", intent, live))).To(BeFalse())
-			g.Expect(table.holds(settledOf(policy, intent.DeepCopy(), live))).To(BeFalse(), "another intent may ask for something else")
-			g.Expect(table.holds(settledOf(policy, intent, live))).To(BeTrue())
+			g.Expect(table.isInSync(comparisonOf(policy, intent, changed))).To(Equal(test.inSync))
+			g.Expect(table.isInSync(comparisonOf("another policy", intent, live))).To(BeFalse())
+			g.Expect(table.isInSync(comparisonOf(policy, intent.DeepCopy(), live))).To(BeFalse(), "another intent may ask for something else")
+			g.Expect(table.isInSync(comparisonOf(policy, intent, live))).To(BeTrue())
 		})
 	}
 }
 
 // Kinds that count no generations are compared once for each version.
-func TestSettledWithoutGenerations(t *testing.T) {
+func TestInSyncWithoutGenerations(t *testing.T) {
 	g := NewWithT(t)
 	table := newTable(clock.RealClock{}, time.Second, time.Second)
 	intent := configMap("a")
 	live := configMap("a", func(c *corev1.ConfigMap) { c.UID, c.ResourceVersion = types.UID("uid"), "1" })
-	settle(table, settledOf(policy, intent, live))
-	g.Expect(table.holds(settledOf(policy, intent, live))).To(BeTrue())
+	recordInSync(table, comparisonOf(policy, intent, live))
+	g.Expect(table.isInSync(comparisonOf(policy, intent, live))).To(BeTrue())
 	live.ResourceVersion = "2"
-	g.Expect(table.holds(settledOf(policy, intent, live))).To(BeFalse())
+	g.Expect(table.isInSync(comparisonOf(policy, intent, live))).To(BeFalse())
 }
 
 // What was in sync is repaired when it is changed, and a conflict is returned each time.
-func TestRoundLooksAgainAfterChanges(t *testing.T) {
+func TestApplyAllComparesAgainAfterChanges(t *testing.T) {
 	g := NewWithT(t)
 	intent := configMap("a")
 	c := newCluster(t, applied(t, intent))
 	applier := c.applier()
 	for range 2 {
-		g.Expect(roundOf(applier, intent)).To(BeFalse())
+		g.Expect(applyOne(applier, intent)).To(BeFalse())
 	}
 	g.Expect(c.writes()).To(BeEmpty())
 	broken := c.get(t, "a")
 	broken.Data = map[string]string{"key": "broken"}
 	g.Expect(c.WithWatch.Update(t.Context(), broken)).To(Succeed())
-	g.Expect(roundOf(applier, intent)).To(BeTrue())
+	g.Expect(applyOne(applier, intent)).To(BeTrue())
 	g.Expect(c.get(t, "a").Data).To(Equal(intent.Data))
 
 	foreign := configMap("b", ownedBy("somebody"), func(c *corev1.ConfigMap) { c.Labels = nil })
 	c = newCluster(t, foreign)
 	applier = c.applier()
 	for range 2 {
-		_, err := roundOf(applier, configMap("b"))
+		_, err := applyOne(applier, configMap("b"))
 		g.Expect(err).To(MatchError(ErrConflict))
 	}
 	g.Expect(applier.RetryAfter()).To(BeZero(), "a write would not help")
 }
 
 // Losing the table, as a restart does, costs a comparison or one early write, whatever it holds.
-func TestTheTableMayBeLost(t *testing.T) {
+func TestTableMayBeLost(t *testing.T) {
 	tests := map[string]struct {
 		prepare func(c *cluster)
 		// stale: the cache shows none of the writes.
@@ -118,7 +118,7 @@ func TestTheTableMayBeLost(t *testing.T) {
 		"in sync":                                {prepare: func(*cluster) {}},
 		"the cache does not show the last write": {prepare: func(*cluster) {}, stale: true, cost: 1},
 		"in back-off":                            {prepare: func(c *cluster) { c.failWith = errors.New("refused") }, cost: 1},
-		"altered, in back-off":                   {prepare: func(c *cluster) { c.before = setsKey("altered") }, cost: 1},
+		"altered, in back-off":                   {prepare: func(c *cluster) { c.before = mutateKey("altered") }, cost: 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -130,11 +130,11 @@ func TestTheTableMayBeLost(t *testing.T) {
 				test.prepare(server)
 				applier, intent := server.applier(), configMap("a")
 				if test.stale {
-					applier.client = behind{Client: server, cache: newCluster(t, old)}
+					applier.client = laggingClient{Client: server, cache: newCluster(t, old)}
 				}
 				rounds := func() (last string) {
 					for range 5 {
-						wrote, err := roundOf(applier, intent)
+						wrote, err := applyOne(applier, intent)
 						last = fmt.Sprint(wrote, err)
 					}
 					return last
@@ -150,7 +150,7 @@ func TestTheTableMayBeLost(t *testing.T) {
 }
 
 // Names that come and go leave nothing behind, whether or not they could be written.
-func TestTheTableIsBounded(t *testing.T) {
+func TestTableIsBounded(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(t)
 	c.before = func(_ context.Context, o *unstructured.Unstructured) error {
@@ -162,27 +162,27 @@ func TestTheTableIsBounded(t *testing.T) {
 	applier := c.applier()
 	lasting := configMap("lasting")
 	largest := 0
-	for i := range 5 * keptTurns {
-		applier.Round(t.Context(), policy, []client.Object{lasting, configMap(fmt.Sprintf("pool-%d", i))})
+	for i := range 5 * keptRounds {
+		applier.ApplyAll(t.Context(), policy, []client.Object{lasting, configMap(fmt.Sprintf("pool-%d", i))})
 		largest = max(largest, len(applier.table.records))
 	}
-	g.Expect(largest).To(BeNumerically("<=", keptTurns+1))
-	for range keptTurns {
-		applier.Round(t.Context(), policy, []client.Object{lasting})
+	g.Expect(largest).To(BeNumerically("<=", keptRounds+1))
+	for range keptRounds {
+		applier.ApplyAll(t.Context(), policy, []client.Object{lasting})
 	}
 	g.Expect(applier.table.records).To(HaveLen(1))
 	g.Expect(applier.table.records).To(HaveKey(key(lasting)))
 }
 
 // A write that is due for an object that no round asks for any more is not waited for.
-func TestRetryAfterForgetsWhatIsNoLongerWanted(t *testing.T) {
+func TestRetryAfterIgnoresObjectsNoLongerApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		c := newCluster(t)
 		c.failWith = errors.New("refused")
 		applier := c.applier()
 		g.Expect(applier.RetryAfter()).To(BeZero())
-		_, err := roundOf(applier, configMap("a"))
+		_, err := applyOne(applier, configMap("a"))
 		g.Expect(err).To(HaveOccurred())
 		g.Expect(applier.RetryAfter()).To(Equal(time.Second))
 		time.Sleep(400 * time.Millisecond)
