@@ -121,6 +121,6 @@ func (r *Reconciler) afterBatch() handler.EventHandler {
 }
 
 func after(delay func() time.Duration) handler.EventHandler {
-	return requeue.After(func(client.Object) time.Duration { return delay() },
+	return requeue.EnqueueAfter(func(client.Object) time.Duration { return delay() },
 		func(client.Object) []reconcile.Request { return []reconcile.Request{theCluster} })
 }

@@ -64,7 +64,7 @@ func (r *Reconciler) newScope() *scope {
 func (s *scope) fail(err error) { s.err = errors.Join(s.err, err) }
 
 // sooner has the next pass made after this time, if not before.
-func (s *scope) sooner(wait time.Duration) { s.wait = requeue.Sooner(s.wait, wait) }
+func (s *scope) sooner(wait time.Duration) { s.wait = requeue.MinDelay(s.wait, wait) }
 
 // close writes the status of all policies, and returns when to come back. What failed is told by the status, and tried
 // again by the workqueue's back-off where it concerns no single operand: the objects have a back-off of their own.

@@ -21,19 +21,19 @@ import (
 func (s *scope) report(ctx context.Context) error {
 	writes, report := &s.entry.Writes, &s.entry.Report
 	before := assess.GPUReadyCondition(s.node)
-	if before != nil && isSame(s.node.Name, before, &report.Assessment) {
+	if before != nil && isReported(s.node.Name, before, &report.Assessment) {
 		writes.Stage, writes.StageSince = "", time.Time{}
 		// Also of a condition that was written before a restart.
 		writes.Failed = report.State == readiness.Failed
 		return nil
 	}
-	if !s.writes() {
+	if !s.mayWrite() {
 		return nil
 	}
-	settles := s.settles(before)
+	settles := s.mustDwell(before)
 	if settles {
-		if left := s.unsettled(); left > 0 {
-			s.sooner(left)
+		if left := s.dwellLeft(); left > 0 {
+			s.requeueWithin(left)
 			return nil
 		}
 	}
@@ -43,53 +43,53 @@ func (s *scope) report(ctx context.Context) error {
 		condition.LastTransitionTime = before.LastTransitionTime
 	}
 	log.FromContext(ctx).Info("Setting condition", "status", condition.Status, "reason", condition.Reason, "message", condition.Message)
-	if event, due := s.event(before, &condition); due {
+	if event, due := s.eventFor(before, &condition); due {
 		s.Events.Record(ctx, event)
 	}
 	if err := s.patchCondition(ctx, condition); err != nil {
 		return err
 	}
 	writes.Failed = report.State == readiness.Failed
-	s.written(settles && before != nil && before.Status == condition.Status)
+	s.conditionWritten(settles && before != nil && before.Status == condition.Status)
 	return nil
 }
 
 // settles reports whether the stage of the node must last before it is written.
-func (s *scope) settles(before *corev1.NodeCondition) bool {
+func (s *scope) mustDwell(before *corev1.NodeCondition) bool {
 	report := &s.entry.Report
 	return report.Reason == v1.ReasonDiscoveryLabelsMissing ||
 		report.State == readiness.Progressing && (before == nil || before.Status != corev1.ConditionTrue)
 }
 
 // unsettled is how much longer the node must be at its stage before that is written.
-func (s *scope) unsettled() time.Duration {
+func (s *scope) dwellLeft() time.Duration {
 	writes, report := &s.entry.Writes, &s.entry.Report
 	if stage := fmt.Sprintf("%s %s", report.Stage, report.Reason); writes.Stage != stage {
 		writes.Stage, writes.StageSince = stage, s.now
 	}
-	return s.settle() - s.now.Sub(writes.StageSince)
+	return s.stageDwell() - s.now.Sub(writes.StageSince)
 }
 
 // settle is how long a stage must last in all.
-func (s *scope) settle() time.Duration {
+func (s *scope) stageDwell() time.Duration {
 	t := &s.Timing
-	shortest := t.Settle + time.Duration(max(s.Fleet.Starting()-1, 0))*t.SettlePerNode
-	return min(max(s.entry.Writes.Settle, shortest), t.LongestSettle)
+	shortest := t.StageDwell + time.Duration(max(s.Fleet.Starting()-1, 0))*t.StageDwellPerNode
+	return min(max(s.entry.Writes.Settle, shortest), t.LongestStageDwell)
 }
 
 // written notes that a stage of a node that is starting has been written, or what ends that.
-func (s *scope) written(stage bool) {
+func (s *scope) conditionWritten(stage bool) {
 	writes := &s.entry.Writes
 	next := time.Duration(0)
 	if stage {
-		next = min(time.Duration(s.Timing.Slower)*s.settle(), s.Timing.LongestSettle)
+		next = min(time.Duration(s.Timing.StageDwellFactor)*s.stageDwell(), s.Timing.LongestStageDwell)
 	}
 	writes.Stage, writes.StageSince, writes.Settle = "", time.Time{}, next
 }
 
 // event is the Event of a node whose condition is about to change, and whether there is one: that it has failed, with
 // each other cause, and that it is ready after that. Nodes that start without a failure have none.
-func (s *scope) event(before, after *corev1.NodeCondition) (event events.Event, due bool) {
+func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Event, due bool) {
 	report := &s.entry.Report
 	event = events.Event{
 		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID},

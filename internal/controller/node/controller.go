@@ -31,8 +31,8 @@ import (
 // workers assess nodes in parallel, so that a slow call for one holds up no other.
 const workers = 8
 
-// afterAllElse is the priority of assessing all nodes anew: events of nodes come first.
-const afterAllElse = -100
+// resyncPriority is the priority of assessing all nodes anew: events of nodes come first.
+const resyncPriority = -100
 
 // Options are what a Reconciler is made of.
 type Options struct {
@@ -58,12 +58,12 @@ type Options struct {
 type Reconciler struct {
 	Options
 	// refused are the changes of taints that the API server has refused.
-	refused *refusals
+	taintBackoff *taintBackoff
 }
 
 // New returns a Reconciler that is complete.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, refused: newRefusals(options.Clock)}
+	return &Reconciler{Options: options, taintBackoff: newTaintBackoff(options.Clock)}
 }
 
 // Reconcile assesses one node, once, and writes what follows from that: labels, entry, taints and condition.
@@ -103,9 +103,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("node").
-		For(&corev1.Node{}, builder.WithPredicates(observe.NodeChanges(r.selects, r.hasWritten))).
-		Watches(&corev1.Pod{}, requeue.After(r.batch, nodeOfPod), builder.WithPredicates(observe.PodChanges())).
-		WatchesRawSource(source.Channel(r.Fleet.Published(), requeue.All(afterAllElse, r.everyNode))).
+		For(&corev1.Node{}, builder.WithPredicates(observe.NodeChanges(r.selects, r.isPublished))).
+		Watches(&corev1.Pod{}, requeue.EnqueueAfter(r.batchDelay, nodeOfPod), builder.WithPredicates(observe.PodChanges())).
+		WatchesRawSource(source.Channel(r.Fleet.Published(), requeue.EnqueueAll(resyncPriority, r.allNodes))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.Timing.FirstRetry, r.Timing.LastRetry),
@@ -118,27 +118,27 @@ func (r *Reconciler) selects(label string) bool {
 	return basis != nil && basis.Selects(label)
 }
 
-// hasWritten reports whether the condition is the one that the operator has for the node.
-func (r *Reconciler) hasWritten(node string, condition *corev1.NodeCondition) bool {
+// isPublished reports whether the condition is the one that the operator has for the node.
+func (r *Reconciler) isPublished(node string, condition *corev1.NodeCondition) bool {
 	entry := r.Fleet.Get(node)
 	if entry == nil || entry.Basis == 0 || entry.Writes.Stage != "" {
 		return false
 	}
-	return isSame(node, condition, &entry.Report.Assessment)
+	return isReported(node, condition, &entry.Report.Assessment)
 }
 
 // batch is how long a node is left after an event of this pod of it.
-func (r *Reconciler) batch(object client.Object) time.Duration {
+func (r *Reconciler) batchDelay(object client.Object) time.Duration {
 	shortest := min(r.Timing.Batch+time.Duration(r.Fleet.Starting())*r.Timing.BatchPerNode, r.Timing.LongestBatch)
-	if pod, isPod := object.(*corev1.Pod); isPod && r.isStep(pod) {
-		return max(shortest, r.Timing.Step)
+	if pod, isPod := object.(*corev1.Pod); isPod && r.isIntermediate(pod) {
+		return max(shortest, r.Timing.IntermediateBatch)
 	}
 	return shortest
 }
 
-// isStep reports whether a node that is starting goes on to start whatever has happened to this pod: it does not fail,
+// isIntermediate reports whether a node that is starting goes on to start whatever has happened to this pod: it does not fail,
 // others do not come after it, and it is not the last one to be ready.
-func (r *Reconciler) isStep(pod *corev1.Pod) bool {
+func (r *Reconciler) isIntermediate(pod *corev1.Pod) bool {
 	nodes := observe.TargetNode(pod)
 	if len(nodes) == 0 {
 		return false
@@ -151,19 +151,19 @@ func (r *Reconciler) isStep(pod *corev1.Pod) bool {
 	case readiness.Failed:
 		return false
 	case readiness.Ready:
-		return !r.comesFirst(pod) && !r.isComplete(entry)
+		return !r.gatesLabels(pod) && !r.allPodsReady(entry)
 	}
 	return true
 }
 
-// comesFirst reports whether labels of the node wait for this pod to be ready.
-func (r *Reconciler) comesFirst(pod *corev1.Pod) bool {
+// gatesLabels reports whether labels of the node wait for this pod to be ready.
+func (r *Reconciler) gatesLabels(pod *corev1.Pod) bool {
 	o, known := r.Catalogue.Find(operand.Name(pod.Labels[labels.Operand]))
 	return known && o.Injects
 }
 
-// isComplete reports whether each operand that the node needs has a ready pod on it.
-func (r *Reconciler) isComplete(entry *fleet.Entry) bool {
+// allPodsReady reports whether each operand that the node needs has a ready pod on it.
+func (r *Reconciler) allPodsReady(entry *fleet.Entry) bool {
 	if entry.Planned == nil {
 		return true
 	}
@@ -187,25 +187,25 @@ func nodeOfPod(pod client.Object) []reconcile.Request {
 	if len(nodes) == 0 {
 		return nil
 	}
-	return []reconcile.Request{named(nodes[0])}
+	return []reconcile.Request{requestFor(nodes[0])}
 }
 
-func named(node string) reconcile.Request {
+func requestFor(node string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: node}}
 }
 
-// everyNode is for what concerns all nodes: another spec, another template.
-func (r *Reconciler) everyNode() []reconcile.Request {
+// allNodes is for what concerns all nodes: another spec, another template.
+func (r *Reconciler) allNodes() []reconcile.Request {
 	names := r.Fleet.Names()
 	requests := make([]reconcile.Request, 0, len(names))
 	for _, name := range names {
-		requests = append(requests, named(name))
+		requests = append(requests, requestFor(name))
 	}
 	return requests
 }
 
-// isSame reports whether the condition of a node reports this assessment already.
-func isSame(node string, condition *corev1.NodeCondition, assessment *assess.Assessment) bool {
+// isReported reports whether the condition of a node reports this assessment already.
+func isReported(node string, condition *corev1.NodeCondition, assessment *assess.Assessment) bool {
 	wanted := assessment.Condition(node)
 	return condition.Status == wanted.Status && condition.Reason == wanted.Reason &&
 		assess.Covers(condition.Message, assessment.Cause(node), wanted.Message)

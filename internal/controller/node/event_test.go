@@ -58,7 +58,7 @@ func TestNodeEvent(t *testing.T) {
 			g := NewWithT(t)
 			s := &scope{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u"}}, entry: *reporting(test.state)}
 			s.entry.Writes.Failed = test.failed
-			event, due := s.event(test.before, test.after)
+			event, due := s.eventFor(test.before, test.after)
 			g.Expect(due).To(Equal(test.want != ""))
 			if due {
 				g.Expect(event.Type + " " + event.Reason).To(Equal(test.want))
@@ -81,7 +81,7 @@ func TestTransitions(t *testing.T) {
 		s := &scope{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
 		s.entry.Report.Assessment = assessment
 		after := assessment.Condition("a")
-		event, _ := s.event(before, &after)
+		event, _ := s.eventFor(before, &after)
 		return event.Transition
 	}
 	at := func(t int64, reason string) *corev1.NodeCondition {

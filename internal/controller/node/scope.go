@@ -32,13 +32,13 @@ type scope struct {
 	// basis is what the node is assessed by; nil before the first pass.
 	basis *fleet.Basis
 	// before is the entry that the node has, nil for none, and entry the one that it gets.
-	before *fleet.Entry
-	entry  fleet.Entry
-	now    time.Time
+	previous *fleet.Entry
+	entry    fleet.Entry
+	now      time.Time
 	// wait is after how long to come back; 0 is never.
-	wait time.Duration
+	requeueAfter time.Duration
 	// held: a write was left out, as the one before has failed a moment ago.
-	held bool
+	inBackoff bool
 }
 
 // newScope reads the node. It returns nil where the node is gone, which has been forgotten then.
@@ -52,9 +52,9 @@ func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) 
 	if err != nil {
 		return nil, fmt.Errorf("reading node %s: %w", name, err)
 	}
-	s := &scope{Reconciler: r, node: node, basis: r.Fleet.Basis(), before: r.Fleet.Get(name), now: r.Clock.Now()}
-	if s.before != nil {
-		s.entry = *s.before
+	s := &scope{Reconciler: r, node: node, basis: r.Fleet.Basis(), previous: r.Fleet.Get(name), now: r.Clock.Now()}
+	if s.previous != nil {
+		s.entry = *s.previous
 	}
 	s.entry.Facts = s.facts()
 	return s, nil
@@ -98,17 +98,17 @@ func (s *scope) reconcile(ctx context.Context) error {
 	case s.basis == nil:
 		return nil
 	case s.basis.Decisions == nil:
-		s.unassessed()
-		if s.basis.Kept || !marked(s.node) || !s.writes() {
+		s.clearAssessment()
+		if s.basis.Kept || !wasWritten(s.node) || !s.mayWrite() {
 			return nil
 		}
 		return s.release(ctx, "")
 	case !s.entry.Managed():
-		s.unassessed()
-		if isLeft(s.node) && s.writes() {
+		s.clearAssessment()
+		if isPartlyReleased(s.node) && s.mayWrite() {
 			return s.release(ctx, labels.False)
 		}
-		return s.discovering(ctx)
+		return s.recordDiscovery(ctx)
 	}
 	return s.manage(ctx)
 }
@@ -123,8 +123,8 @@ func (s *scope) close(err error) (reconcile.Result, error) {
 		// It has changed since it was read. The event may not come: a change that is trimmed from the cache starts nothing.
 		// Nor is the write tried again at once: a node that joins is written by several at the same time.
 		s.entry.Writes.After = s.now.Add(s.Timing.RetryStale)
-		s.wait, err = requeue.Sooner(s.wait, s.Timing.RetryStale), nil
-	case err == nil && !s.held:
+		s.requeueAfter, err = requeue.MinDelay(s.requeueAfter, s.Timing.RetryStale), nil
+	case err == nil && !s.inBackoff:
 		s.entry.WriteError, s.entry.Writes.Backoff = "", 0
 	case err != nil:
 		s.entry.WriteError = err.Error()
@@ -137,14 +137,16 @@ func (s *scope) close(err error) (reconcile.Result, error) {
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: s.wait}, nil
+	return reconcile.Result{RequeueAfter: s.requeueAfter}, nil
 }
 
 // sooner has the node looked at again after this time, if not before.
-func (s *scope) sooner(wait time.Duration) { s.wait = requeue.Sooner(s.wait, wait) }
+func (s *scope) requeueWithin(wait time.Duration) {
+	s.requeueAfter = requeue.MinDelay(s.requeueAfter, wait)
+}
 
-// unassessed drops the verdict on a node that the operator does not manage. The back-off stays: a release may fail, too.
-func (s *scope) unassessed() {
+// clearAssessment drops the verdict on a node that the operator does not manage. The back-off stays: a release may fail, too.
+func (s *scope) clearAssessment() {
 	writes := &s.entry.Writes
 	s.entry = fleet.Entry{
 		Facts: s.entry.Facts, Basis: s.basis.Version, WriteError: s.entry.WriteError,
@@ -153,7 +155,7 @@ func (s *scope) unassessed() {
 }
 
 // discovering enters how node discovery fares on a node of which is unknown whether it has GPUs.
-func (s *scope) discovering(ctx context.Context) error {
+func (s *scope) recordDiscovery(ctx context.Context) error {
 	if s.entry.Facts.Discovered {
 		return nil
 	}
@@ -168,17 +170,17 @@ func (s *scope) discovering(ctx context.Context) error {
 // manage reconciles a GPU node.
 func (s *scope) manage(ctx context.Context) error {
 	decisions := s.basis.Decisions
-	found := s.discovery(ctx, decisions.Input.Spec, decisions.Missing(s.entry.Facts) != "")
-	if found.gone && s.writes() {
+	found := s.checkDiscovery(ctx, decisions.Input.Spec, decisions.Missing(s.entry.Facts) != "")
+	if found.release && s.mayWrite() {
 		return s.release(ctx, labels.False)
 	}
-	s.sooner(found.wait)
+	s.requeueWithin(found.recheckAfter)
 	pods, err := observe.PodsOnNode(ctx, s.Client, s.Namespace, s.node.Name)
 	if err != nil {
 		return err
 	}
-	s.entry.Facts.StayedAway = found.stayedAway
-	failure := s.label(ctx, found.notes, pods)
+	s.entry.Facts.StayedAway = found.overdue
+	failure := s.label(ctx, found.annotations, pods)
 	s.assess(pods)
 	if failure != nil {
 		return failure
@@ -190,14 +192,14 @@ func (s *scope) manage(ctx context.Context) error {
 }
 
 // writes reports whether the Node may be written now.
-func (s *scope) writes() bool {
+func (s *scope) mayWrite() bool {
 	if s.basis.Paused() {
 		// A policy that is no longer paused is another basis.
 		return false
 	}
 	if left := s.entry.Writes.After.Sub(s.now); left > 0 {
-		s.held = true
-		s.sooner(left)
+		s.inBackoff = true
+		s.requeueWithin(left)
 		return false
 	}
 	return true
@@ -205,10 +207,10 @@ func (s *scope) writes() bool {
 
 // label writes the labels of the node, and the notes about its discovery. The facts follow what was written.
 func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess.Pods) error {
-	if !s.writes() {
+	if !s.mayWrite() {
 		return nil
 	}
-	read, now := s.node, fleet.Labelled{Source: s.source(), Running: s.running(pods)}
+	read, now := s.node, fleet.Labelled{Source: s.source(), Running: s.runningOperands(pods)}
 	if len(notes) == 0 && s.entry.Writes.Labelled == now {
 		return nil
 	}
@@ -226,7 +228,7 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 }
 
 // running is what works on the node. A pod that was never ready does not.
-func (s *scope) running(pods assess.Pods) (running plan.Running) {
+func (s *scope) runningOperands(pods assess.Pods) (running plan.Running) {
 	for i := range s.Catalogue {
 		o := &s.Catalogue[i]
 		pod := pods[o.Name]
@@ -249,11 +251,11 @@ func (s *scope) assess(pods assess.Pods) {
 	})
 	var wait time.Duration
 	s.entry.Report, wait = s.entry.Report.Next(s.entry.Latest, s.Timing.Dwell)
-	s.sooner(wait)
+	s.requeueWithin(wait)
 	if until := s.entry.Latest.Until; !until.IsZero() {
-		s.sooner(max(until.Sub(s.now), time.Millisecond))
+		s.requeueWithin(max(until.Sub(s.now), time.Millisecond))
 	}
-	s.join()
+	s.recordJoin()
 	s.entry.Basis = s.basis.Version
 }
 
@@ -270,18 +272,18 @@ func (s *scope) standing() assess.Standing {
 	return s.entry.Latest.Standing()
 }
 
-// discoveryTime is the longest time between a node's joining and its being found to have GPUs that counts for
+// maxDiscoveryTime is the longest time between a node's joining and its being found to have GPUs that counts for
 // it. A node that was there for longer is one that got its GPUs, or its policy, late: it joins now.
-const discoveryTime = 10 * time.Minute
+const maxDiscoveryTime = 10 * time.Minute
 
 // join counts the stages that a node which joins has reached. One that joined before this operator started is not
 // counted.
-func (s *scope) join() {
+func (s *scope) recordJoin() {
 	writes := &s.entry.Writes
-	isNew := s.before == nil || s.before.Latest.At.IsZero()
+	isNew := s.previous == nil || s.previous.Latest.At.IsZero()
 	if writes.Joined.IsZero() && isNew && assess.GPUReadyCondition(s.node) == nil {
 		writes.Joined = times.Later(s.node.CreationTimestamp.Time, s.basis.Policy.CreationTimestamp.Time)
-		if s.now.Sub(writes.Joined) > discoveryTime {
+		if s.now.Sub(writes.Joined) > maxDiscoveryTime {
 			writes.Joined = s.now
 		}
 	}
@@ -309,7 +311,7 @@ func wasManaged(node *corev1.Node) bool {
 }
 
 // marked reports whether the operator or its node discovery has written on the node for sure.
-func marked(node *corev1.Node) bool {
+func wasWritten(node *corev1.Node) bool {
 	_, isDiscovered := node.Annotations[labels.Discovered]
 	_, isTainted := node.Annotations[labels.StartupTaints]
 	return isDiscovered || isTainted || wasManaged(node)
@@ -317,7 +319,7 @@ func marked(node *corev1.Node) bool {
 
 // isLeft reports whether a node that the operator does not manage has a condition or taints of it: a release has failed
 // after the labels were written, by which the node is no longer managed.
-func isLeft(node *corev1.Node) bool {
+func isPartlyReleased(node *corev1.Node) bool {
 	_, isTainted := node.Annotations[labels.StartupTaints]
 	return isTainted || assess.GPUReadyCondition(node) != nil
 }

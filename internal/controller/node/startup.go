@@ -19,21 +19,21 @@ import (
 
 // startup keeps the start-up taints of the node as the verdict on it asks, in one write or none.
 func (s *scope) startup(ctx context.Context, spec v1.NodeStartupSpec) error {
-	wish, wait := s.taintWish(spec)
-	s.sooner(wait)
-	return s.writeTaints(ctx, spec, wish)
+	action, wait := s.taintAction(spec)
+	s.requeueWithin(wait)
+	return s.writeTaints(ctx, spec, action)
 }
 
-// taintWish is what the verdict means for the taints, and after how long it means something else. Where the
+// taintAction is what the verdict means for the taints, and after how long it means something else. Where the
 // kubelet does not answer, Kubernetes itself taints the node.
-func (s *scope) taintWish(spec v1.NodeStartupSpec) (plan.TaintWish, time.Duration) {
+func (s *scope) taintAction(spec v1.NodeStartupSpec) (plan.TaintWish, time.Duration) {
 	verdict := &s.entry.Latest
 	switch {
 	case verdict.Usable:
 		return plan.DropTaints, 0
 	case verdict.Excluded:
 		return plan.ReleaseTaints, 0
-	case spec.OnFailure != v1.OnFailureTaint || verdict.State != readiness.Failed || isSilent(verdict.Reason):
+	case spec.OnFailure != v1.OnFailureTaint || verdict.State != readiness.Failed || isKubeletDown(verdict.Reason):
 		return plan.KeepTaints, 0
 	}
 	if left := s.Timing.Retaint - s.now.Sub(verdict.Since); left > 0 {
@@ -42,35 +42,35 @@ func (s *scope) taintWish(spec v1.NodeStartupSpec) (plan.TaintWish, time.Duratio
 	return plan.PutTaints, 0
 }
 
-// isSilent reports whether a node is not ready because of its kubelet.
-func isSilent(reason string) bool {
+// isKubeletDown reports whether a node is not ready because of its kubelet.
+func isKubeletDown(reason string) bool {
 	return reason == v1.ReasonNodeUnreachable || reason == v1.ReasonNodeNotReady
 }
 
 // writeTaints changes the taints of the node as wished. The list is written whole, so the write fails with a conflict if
 // the node has changed since it was read. A write that the API server refuses is no error: the verdict on the node
 // reports it, and it is tried again later.
-func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, wish plan.TaintWish) error {
+func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action plan.TaintWish) error {
 	now := plan.Taints{All: s.node.Spec.Taints}
 	noted := s.node.Annotations[labels.StartupTaints]
 	if noted != "" {
 		now.Back = strings.Split(noted, ",")
 	}
-	after := plan.StartupTaints(spec, now, wish)
+	after := plan.StartupTaints(spec, now, action)
 	note := strings.Join(after.Back, ",")
 	gone, back := plan.TaintNames(now.All, after.All), plan.TaintNames(after.All, now.All)
-	if gone == "" && back == "" && note == noted || !s.writes() {
+	if gone == "" && back == "" && note == noted || !s.mayWrite() {
 		return nil
 	}
 	change := fmt.Sprintf("off %s, on %s", gone, back)
-	if left := s.refused.left(change); left > 0 {
-		s.sooner(left)
+	if left := s.taintBackoff.remaining(change); left > 0 {
+		s.requeueWithin(left)
 		return nil
 	}
 	err := s.patch(ctx, "taints", taintPatch(s.node, after.All, note))
 	if apierrors.IsForbidden(err) {
-		s.refused.add(change, s.Timing.RetryRefused)
-		s.sooner(s.Timing.RetryRefused)
+		s.taintBackoff.add(change, s.Timing.RetryForbidden)
+		s.requeueWithin(s.Timing.RetryForbidden)
 		log.FromContext(ctx).Error(err, "The API server refuses to let start-up taints be changed: name their keys in ownTaints of its admission policy", "off", gone, "on", back)
 		return nil
 	}

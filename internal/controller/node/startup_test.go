@@ -31,7 +31,7 @@ func startupSpec(onFailure v1.OnFailure) v1.NodeStartupSpec {
 }
 
 // A taint comes back only after a failure that lasts; what is on its way, or silent, is left as it is.
-func TestWhatAVerdictMeansForTaints(t *testing.T) {
+func TestTaintAction(t *testing.T) {
 	verdict := func(state readiness.State, reason string) assess.Assessment {
 		return assess.Assessment{NodeVerdict: readiness.NodeVerdict{Verdict: readiness.Verdict{State: state, Reason: reason}}}
 	}
@@ -64,7 +64,7 @@ func TestWhatAVerdictMeansForTaints(t *testing.T) {
 			s := &scope{Reconciler: New(Options{Timing: DefaultTiming()}), now: now}
 			s.entry.Latest = test.latest
 			s.entry.Latest.Since = now.Add(-test.since)
-			wish, wait := s.taintWish(startupSpec(test.onFailure))
+			wish, wait := s.taintAction(startupSpec(test.onFailure))
 			g.Expect(wish).To(Equal(test.wish))
 			g.Expect(wait).To(Equal(test.wait))
 		})
@@ -131,7 +131,7 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 		s := &scope{Reconciler: r, node: node, basis: &fleet.Basis{}, now: clock.Now()}
 		err := s.writeTaints(t.Context(), startupSpec(v1.OnFailureTaint), wish)
 		known = s.node
-		return s.wait, err
+		return s.requeueAfter, err
 	}
 
 	g.Expect(write(read("a"), plan.KeepTaints)).To(BeZero())
@@ -152,7 +152,7 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 	g.Expect(write(read("a"), plan.PutTaints)).To(BeZero())
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team, notReady}))
 	g.Expect(read("a").Annotations).To(HaveKeyWithValue(labels.StartupTaints, "nvidia.com/gpu-operator.not-ready:NoSchedule"))
-	g.Expect(marked(read("a"))).To(BeTrue(), "it is known without a policy")
+	g.Expect(wasWritten(read("a"))).To(BeTrue(), "it is known without a policy")
 	g.Expect(write(read("a"), plan.ReleaseTaints)).To(BeZero())
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team}))
 	g.Expect(read("a").Annotations).NotTo(HaveKey(labels.StartupTaints))

@@ -48,11 +48,11 @@ func notForbidden() []error {
 // expectFailure expects what follows from a failure of a call other than reading the node, of all calls in their order.
 func (f *fixture) expectFailure(ctx context.Context, what string, failure error, all []string) {
 	GinkgoHelper()
-	f.taken()
+	f.takeCalls()
 	f.fail(what, failure)
-	wait, err := f.after(ctx, time.Second)
+	wait, err := f.reconcileAfter(ctx, time.Second)
 	f.fail(what, nil)
-	Expect(f.taken()).To(Equal(all[:slices.Index(all, what)+1]), "nothing is called after what has failed")
+	Expect(f.takeCalls()).To(Equal(all[:slices.Index(all, what)+1]), "nothing is called after what has failed")
 	switch {
 	case apierrors.IsConflict(failure):
 		Expect(err).NotTo(HaveOccurred())
@@ -80,9 +80,9 @@ var _ = Describe("A call that fails once", func() {
 			Expect(f.entry().Basis).To(Equal(uint64(1)), "it is assessed though it was not written")
 			Expect(f.entry().Latest.Ready()).To(BeTrue())
 		}
-		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
 		rest := slices.Concat([]string{getNode, listPods}, all[max(slices.Index(all, what), 2):])
-		Expect(f.taken()).To(Equal(rest))
+		Expect(f.takeCalls()).To(Equal(rest))
 		Expect(f.reported(ctx)).To(Equal("True GPUReady"))
 		Expect(f.node(ctx).Labels).To(HaveKeyWithValue(labels.Pool, "ubuntu24.04-amd64"))
 		Expect(f.entry()).To(And(HaveField("WriteError", BeEmpty()), HaveField("Basis", uint64(1)), HaveField("Writes.Backoff", BeZero())))
@@ -93,8 +93,8 @@ var _ = Describe("A call that fails once", func() {
 		f.fleet.Publish(fleet.Basis{}, f.clock.Now())
 		all := []string{getNode, patchLabels, patchCondition, patchTaints}
 		f.expectFailure(ctx, what, failure, all)
-		Expect(f.after(ctx, time.Second)).To(BeZero())
-		Expect(f.taken()).To(Equal(slices.Concat([]string{getNode}, all[slices.Index(all, what):])))
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
+		Expect(f.takeCalls()).To(Equal(slices.Concat([]string{getNode}, all[slices.Index(all, what):])))
 		f.expectReleased(ctx)
 	}, eachFailure(answers, patchLabels, patchCondition), eachFailure(notForbidden(), patchTaints))
 
@@ -103,7 +103,7 @@ var _ = Describe("A call that fails once", func() {
 		f.clock.SetTime(f.clock.Now().Add(grace))
 		all := []string{getNode, listLive, patchLabels, patchCondition}
 		f.expectFailure(ctx, what, failure, all)
-		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
 		Expect(f.reported(ctx)).To(BeEmpty())
 		Expect(f.node(ctx).Labels).To(HaveKeyWithValue(labels.GPUPresent, labels.False))
 	}, eachFailure(answers, patchLabels, patchCondition))
@@ -112,9 +112,9 @@ var _ = Describe("A call that fails once", func() {
 		f := newReady(ctx)
 		before := f.entry()
 		f.fail(what, failure)
-		wait, err := f.after(ctx, time.Second)
+		wait, err := f.reconcileAfter(ctx, time.Second)
 		Expect(wait).To(BeZero())
-		Expect(f.taken()).To(Equal([]string{getNode}))
+		Expect(f.takeCalls()).To(Equal([]string{getNode}))
 		if apierrors.IsNotFound(failure) {
 			Expect(err).NotTo(HaveOccurred())
 			Expect(f.entry()).To(BeNil(), "it is gone")
@@ -129,7 +129,7 @@ var _ = Describe("A call that fails once", func() {
 		f := newFixture(ctx, func(node *corev1.Node) { node.Labels = nil })
 		f.publish(v1.ClusterPolicySpec{})
 		f.expectFailure(ctx, what, failure, []string{getNode, listPods})
-		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
 		Expect(f.entry()).To(And(HaveField("Discovering", HaveLen(1)), HaveField("WriteError", BeEmpty())))
 	}, eachFailure(answers, listPods))
 
@@ -137,7 +137,7 @@ var _ = Describe("A call that fails once", func() {
 		f := newReady(ctx)
 		f.setPod(ctx, driver, crashes)
 		f.fail(what, failure)
-		_, err := f.after(ctx, time.Minute)
+		_, err := f.reconcileAfter(ctx, time.Minute)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.reported(ctx)).To(Equal("False CrashLoopBackOff"))
 		Expect(f.entry().WriteError).To(BeEmpty())

@@ -47,7 +47,7 @@ func newCalls() *calls {
 }
 
 // make records a call, and returns the error that it is to fail with.
-func (c *calls) make(ctx context.Context, what, name string) error {
+func (c *calls) record(ctx context.Context, what, name string) error {
 	c.mu.Lock()
 	c.made = append(c.made, call{what, name})
 	before, failure := c.before[what], c.failures[what]
@@ -71,21 +71,21 @@ func (c *calls) fail(what string, err error) {
 }
 
 // once has a function run ahead of the next call of this kind. Where it returns an error, the call fails with that.
-func (c *calls) once(what string, do func(context.Context) error) {
+func (c *calls) beforeNext(what string, do func(context.Context) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.before[what] = do
 }
 
 // show has reads of the node return this one, as a cache that is behind does; nil ends that.
-func (c *calls) show(node *corev1.Node) {
+func (c *calls) serveStale(node *corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stale = node
 }
 
 // taken returns the kinds of calls since it was last called, in order.
-func (c *calls) taken() []string {
+func (c *calls) takeCalls() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kinds := []string{}
@@ -104,10 +104,10 @@ func (c *calls) count(what, name string) int {
 }
 
 // through returns a client whose calls are recorded. Lists of pods count as podList, and concern the node that they ask for.
-func (c *calls) through(base client.WithWatch, podList string) client.WithWatch {
+func (c *calls) wrap(base client.WithWatch, podList string) client.WithWatch {
 	return interceptor.NewClient(base, interceptor.Funcs{
 		Get: func(ctx context.Context, base client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-			if err := c.make(ctx, getNode, key.Name); err != nil {
+			if err := c.record(ctx, getNode, key.Name); err != nil {
 				return err
 			}
 			c.mu.Lock()
@@ -127,13 +127,13 @@ func (c *calls) through(base client.WithWatch, podList string) client.WithWatch 
 				name, _ = selected.FieldSelector.RequiresExactMatch(observe.PodNodeField)
 				what = podList
 			}
-			if err := c.make(ctx, what, name); err != nil {
+			if err := c.record(ctx, what, name); err != nil {
 				return err
 			}
 			return base.List(ctx, list, options...)
 		},
 		Create: func(ctx context.Context, base client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			if err := c.make(ctx, createEvent, object.GetName()); err != nil {
+			if err := c.record(ctx, createEvent, object.GetName()); err != nil {
 				return err
 			}
 			return base.Create(ctx, object, options...)
@@ -145,13 +145,13 @@ func (c *calls) through(base client.WithWatch, podList string) client.WithWatch 
 			} else if bytes.Contains(body, []byte(`"taints"`)) {
 				what = patchTaints
 			}
-			if err := c.make(ctx, what, object.GetName()); err != nil {
+			if err := c.record(ctx, what, object.GetName()); err != nil {
 				return err
 			}
 			return base.Patch(ctx, object, patch, options...)
 		},
 		SubResourcePatch: func(ctx context.Context, base client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-			if err := c.make(ctx, patchCondition, object.GetName()); err != nil {
+			if err := c.record(ctx, patchCondition, object.GetName()); err != nil {
 				return err
 			}
 			return base.SubResource(sub).Patch(ctx, object, patch, options...)

@@ -24,7 +24,7 @@ import (
 
 // fixture is a node and a Reconciler of it, whose clock the spec steps.
 type fixture struct {
-	*member
+	*testNode
 	*calls
 	clock      *clocktesting.FakePassiveClock
 	fleet      *fleet.Fleet
@@ -34,12 +34,12 @@ type fixture struct {
 func newFixture(ctx context.Context, changes ...func(*corev1.Node)) *fixture {
 	GinkgoHelper()
 	direct := newClient()
-	f := &fixture{member: newMember(ctx, direct, changes...), calls: newCalls(), fleet: fleet.New()}
+	f := &fixture{testNode: newTestNode(ctx, direct, changes...), calls: newCalls(), fleet: fleet.New()}
 	// The API server has stamped the node and its pods with its own time.
 	f.clock = clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second).Add(time.Second))
-	recorded := f.through(direct, listPods)
+	recorded := f.wrap(direct, listPods)
 	f.reconciler = node.New(node.Options{
-		Client: recorded, Live: f.through(direct, listLive), Catalogue: catalogue, Namespace: cluster.OperatorNamespace,
+		Client: recorded, Live: f.wrap(direct, listLive), Catalogue: catalogue, Namespace: cluster.OperatorNamespace,
 		Fleet: f.fleet, Clock: f.clock, Events: events.NewRecorder(recorded, f.clock, func(string) {}),
 		Meter: metrics.New(f.clock), Timing: node.DefaultTiming(),
 	})
@@ -51,9 +51,9 @@ func newReady(ctx context.Context) *fixture {
 	GinkgoHelper()
 	f := newFixture(ctx)
 	f.publish(v1.ClusterPolicySpec{})
-	Expect(f.after(ctx, 0)).To(BeZero())
+	Expect(f.reconcileAfter(ctx, 0)).To(BeZero())
 	Expect(f.reported(ctx)).To(Equal("True GPUReady"))
-	f.taken()
+	f.takeCalls()
 	return f
 }
 
@@ -69,8 +69,8 @@ func (f *fixture) publish(spec v1.ClusterPolicySpec) {
 }
 
 // after has the time pass and the node be reconciled then. It returns after how long that is due again; 0 is never.
-func (f *fixture) after(ctx context.Context, passes time.Duration) (time.Duration, error) {
-	f.clock.SetTime(f.clock.Now().Add(passes))
+func (f *fixture) reconcileAfter(ctx context.Context, elapsed time.Duration) (time.Duration, error) {
+	f.clock.SetTime(f.clock.Now().Add(elapsed))
 	result, err := f.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Name: f.name}})
 	return result.RequeueAfter, err
 }

@@ -13,21 +13,21 @@ type Timing struct {
 	Batch, BatchPerNode, LongestBatch time.Duration
 	// Step is how long a node that is starting is left at least after the event of a pod that neither fails nor is the last
 	// one to be ready: its stage may change by that, and no more.
-	Step time.Duration
+	IntermediateBatch time.Duration
 	// RetryStale is when a node is assessed again whose last write the cache does not show, or that others were writing
 	// to. Its event normally comes first.
 	RetryStale time.Duration
 	// FirstRetry and LastRetry bound the back-off of one node after a failed write.
 	FirstRetry, LastRetry time.Duration
-	// RetryRefused is when a change of taints is tried again that the API server has refused: there is no event when its
+	// RetryForbidden is when a change of taints is tried again that the API server has refused: there is no event when its
 	// admission policy has been changed. One node tries for all.
-	RetryRefused time.Duration
+	RetryForbidden time.Duration
 	// Deadline is that of one write to a Node, and of one read that bypasses the cache.
 	Deadline time.Duration
-	// Settle is how long a node must be at a stage before that is written, at first; SettlePerNode comes on top for each
-	// other node that is starting, and each stage that is written multiplies it by Slower, up to LongestSettle.
-	Settle, SettlePerNode, LongestSettle time.Duration
-	Slower                               int
+	// Settle is how long a node must be at a stage before that is written, at first; StageDwellPerNode comes on top for each
+	// other node that is starting, and each stage that is written multiplies it by StageDwellFactor, up to LongestStageDwell.
+	StageDwell, StageDwellPerNode, LongestStageDwell time.Duration
+	StageDwellFactor                                 int
 	// Retaint is how long a node must have been without a usable GPU before its start-up taints come back: a pod that is
 	// replaced, or a driver that starts anew, takes less.
 	Retaint time.Duration
@@ -42,10 +42,10 @@ type Timing struct {
 func DefaultTiming() Timing {
 	return Timing{
 		Batch: 100 * time.Millisecond, BatchPerNode: time.Millisecond, LongestBatch: 1500 * time.Millisecond,
-		Step:       800 * time.Millisecond,
-		RetryStale: time.Second, FirstRetry: time.Second, LastRetry: 30 * time.Second, RetryRefused: 30 * time.Second,
-		Deadline: 3 * time.Second,
-		Settle:   10 * time.Second, SettlePerNode: 150 * time.Millisecond, LongestSettle: 160 * time.Second, Slower: 4,
+		IntermediateBatch: 800 * time.Millisecond,
+		RetryStale:        time.Second, FirstRetry: time.Second, LastRetry: 30 * time.Second, RetryForbidden: 30 * time.Second,
+		Deadline:   3 * time.Second,
+		StageDwell: 10 * time.Second, StageDwellPerNode: 150 * time.Millisecond, LongestStageDwell: 160 * time.Second, StageDwellFactor: 4,
 		Retaint: 2 * time.Minute, RetryBusy: 10 * time.Minute,
 		Dwell: assess.DefaultDwell(),
 	}

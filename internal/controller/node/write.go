@@ -35,21 +35,21 @@ func (s *scope) patchMetadata(ctx context.Context, labelChanges, annotationChang
 }
 
 // body is a patch that is encoded when it is sent.
-type body struct {
+type lazyPatch struct {
 	kind    types.PatchType
 	content map[string]any
 }
 
 // Type implements client.Patch.
-func (b body) Type() types.PatchType { return b.kind }
+func (p lazyPatch) Type() types.PatchType { return p.kind }
 
 // Data implements client.Patch.
-func (b body) Data(client.Object) ([]byte, error) { return json.Marshal(b.content) }
+func (p lazyPatch) Data(client.Object) ([]byte, error) { return json.Marshal(p.content) }
 
 // patch changes labels, annotations or taints.
 func (s *scope) patch(ctx context.Context, what string, content map[string]any) error {
 	return s.send(ctx, what, func(ctx context.Context, node *corev1.Node) error {
-		return s.Client.Patch(ctx, node, body{types.MergePatchType, content})
+		return s.Client.Patch(ctx, node, lazyPatch{types.MergePatchType, content})
 	})
 }
 
@@ -57,7 +57,7 @@ func (s *scope) patch(ctx context.Context, what string, content map[string]any) 
 func (s *scope) patchCondition(ctx context.Context, condition any) error {
 	content := map[string]any{"status": map[string]any{"conditions": []any{condition}}}
 	return s.send(ctx, "condition", func(ctx context.Context, node *corev1.Node) error {
-		return s.Client.Status().Patch(ctx, node, body{types.StrategicMergePatchType, content})
+		return s.Client.Status().Patch(ctx, node, lazyPatch{types.StrategicMergePatchType, content})
 	})
 }
 
@@ -90,7 +90,7 @@ func (s *scope) release(ctx context.Context, present string) error {
 		annotations[labels.DiscoveryLostSince] = nil
 	}
 	if present == "" {
-		undiscover(s.node, changes, annotations)
+		removeDiscoveryLabels(s.node, changes, annotations)
 	}
 	if err := s.patchMetadata(ctx, changes, annotations); err != nil {
 		return err
@@ -104,7 +104,7 @@ func (s *scope) release(ctx context.Context, present string) error {
 }
 
 // undiscover takes off what node discovery has written: its pods go with the policy.
-func undiscover(node *corev1.Node, changes, annotations map[string]*string) {
+func removeDiscoveryLabels(node *corev1.Node, changes, annotations map[string]*string) {
 	keys, discovered := node.Annotations[labels.Discovered]
 	if !discovered {
 		return

@@ -13,7 +13,7 @@ import (
 
 // After handles every event of an object by enqueuing the keys of it once the delay for that event is over. The shortest
 // delay of several events counts: what comes in bursts, as the steps of the pods of a node do, is looked at once.
-func After(delay func(client.Object) time.Duration, keys func(client.Object) []reconcile.Request) handler.EventHandler {
+func EnqueueAfter(delay func(client.Object) time.Duration, keys func(client.Object) []reconcile.Request) handler.EventHandler {
 	enqueue := func(object client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		for _, key := range keys(object) {
 			q.AddAfter(key, delay(object))

@@ -11,7 +11,7 @@ import (
 )
 
 // All handles a generic event by enqueuing all of these keys with this priority; events of single objects have 0.
-func All(priority int, keys func() []reconcile.Request) handler.EventHandler {
+func EnqueueAll(priority int, keys func() []reconcile.Request) handler.EventHandler {
 	return handler.Funcs{GenericFunc: func(_ context.Context, _ event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		if prioritised, is := q.(priorityqueue.PriorityQueue[reconcile.Request]); is {
 			prioritised.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, keys()...)

@@ -3,8 +3,8 @@ package requeue
 
 import "time"
 
-// Sooner is the shorter of two waits, of which zero or less is none.
-func Sooner(a, b time.Duration) time.Duration {
+// MinDelay is the shorter of two waits, of which zero or less is none.
+func MinDelay(a, b time.Duration) time.Duration {
 	if a <= 0 || (b > 0 && b < a) {
 		return b
 	}

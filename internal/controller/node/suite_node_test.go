@@ -32,7 +32,7 @@ const (
 var notReady = corev1.Taint{Key: labels.TaintNotReady, Effect: corev1.TaintEffectNoSchedule}
 
 // member is a node of the cluster with the operands' pods on it, as a test changes them.
-type member struct {
+type testNode struct {
 	client client.Client
 	name   string
 }
@@ -40,11 +40,11 @@ type member struct {
 // created counts nodes, so that each has a name of its own.
 var created int
 
-// newMember creates a GPU node on which everything works, but for what the changes make of it. It is removed after the spec.
-func newMember(ctx context.Context, c client.Client, changes ...func(*corev1.Node)) *member {
+// newTestNode creates a GPU node on which everything works, but for what the changes make of it. It is removed after the spec.
+func newTestNode(ctx context.Context, c client.Client, changes ...func(*corev1.Node)) *testNode {
 	GinkgoHelper()
 	created++
-	m := &member{client: c, name: fmt.Sprintf("node-%d", created)}
+	m := &testNode{client: c, name: fmt.Sprintf("node-%d", created)}
 	gpus := corev1.ResourceList{labels.ResourceGPU: resource.MustParse("8")}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: m.name, Labels: map[string]string{
@@ -75,7 +75,7 @@ func newMember(ctx context.Context, c client.Client, changes ...func(*corev1.Nod
 }
 
 // createPod creates the operand's pod on the node.
-func (m *member) createPod(ctx context.Context, name operand.Name, change func(*corev1.PodStatus)) error {
+func (m *testNode) createPod(ctx context.Context, name operand.Name, change func(*corev1.PodStatus)) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: m.name + "-" + string(name), Namespace: cluster.OperatorNamespace,
@@ -91,12 +91,12 @@ func (m *member) createPod(ctx context.Context, name operand.Name, change func(*
 }
 
 // deletePod deletes the operand's pod, at once.
-func (m *member) deletePod(ctx context.Context, name operand.Name) {
+func (m *testNode) deletePod(ctx context.Context, name operand.Name) {
 	GinkgoHelper()
 	Expect(m.client.Delete(ctx, m.pod(ctx, name), client.GracePeriodSeconds(0))).To(Succeed())
 }
 
-func (m *member) pod(ctx context.Context, name operand.Name) *corev1.Pod {
+func (m *testNode) pod(ctx context.Context, name operand.Name) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{}
 	Expect(m.client.Get(ctx, client.ObjectKey{Namespace: cluster.OperatorNamespace, Name: m.name + "-" + string(name)}, pod)).To(Succeed())
@@ -104,7 +104,7 @@ func (m *member) pod(ctx context.Context, name operand.Name) *corev1.Pod {
 }
 
 // setPod changes the status of the operand's pod.
-func (m *member) setPod(ctx context.Context, name operand.Name, change func(*corev1.PodStatus)) {
+func (m *testNode) setPod(ctx context.Context, name operand.Name, change func(*corev1.PodStatus)) {
 	GinkgoHelper()
 	pod := m.pod(ctx, name)
 	change(&pod.Status)
@@ -139,7 +139,7 @@ func podStatus(isReady corev1.ConditionStatus, state corev1.ContainerState) core
 	}
 }
 
-func (m *member) node(ctx context.Context) *corev1.Node {
+func (m *testNode) node(ctx context.Context) *corev1.Node {
 	GinkgoHelper()
 	node := &corev1.Node{}
 	Expect(m.client.Get(ctx, client.ObjectKey{Name: m.name}, node)).To(Succeed())
@@ -147,7 +147,7 @@ func (m *member) node(ctx context.Context) *corev1.Node {
 }
 
 // update changes metadata and taints of the node.
-func (m *member) update(ctx context.Context, change func(*corev1.Node)) {
+func (m *testNode) update(ctx context.Context, change func(*corev1.Node)) {
 	GinkgoHelper()
 	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		node := m.node(ctx)
@@ -157,7 +157,7 @@ func (m *member) update(ctx context.Context, change func(*corev1.Node)) {
 }
 
 // updateStatus changes the status of the node.
-func (m *member) updateStatus(ctx context.Context, change func(*corev1.NodeStatus)) {
+func (m *testNode) updateStatus(ctx context.Context, change func(*corev1.NodeStatus)) {
 	GinkgoHelper()
 	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		node := m.node(ctx)
@@ -171,7 +171,7 @@ func noGPUs(status *corev1.NodeStatus) {
 }
 
 // remove deletes the node and the pods on it.
-func (m *member) remove(ctx context.Context) {
+func (m *testNode) remove(ctx context.Context) {
 	GinkgoHelper()
 	Expect(client.IgnoreNotFound(m.client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name}}))).To(Succeed())
 	Expect(m.client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(cluster.OperatorNamespace),
@@ -179,7 +179,7 @@ func (m *member) remove(ctx context.Context) {
 }
 
 // reported is the condition GPUReady of the node, as status and reason; empty for none.
-func (m *member) reported(ctx context.Context) string {
+func (m *testNode) reported(ctx context.Context) string {
 	GinkgoHelper()
 	condition := assess.GPUReadyCondition(m.node(ctx))
 	if condition == nil {
@@ -189,7 +189,7 @@ func (m *member) reported(ctx context.Context) string {
 }
 
 // events are the Events about the node, as type and reason.
-func (m *member) events(ctx context.Context) []string {
+func (m *testNode) events(ctx context.Context) []string {
 	GinkgoHelper()
 	list := &corev1.EventList{}
 	Expect(m.client.List(ctx, list, client.InNamespace(metav1.NamespaceDefault), client.MatchingFields{"involvedObject.name": m.name})).To(Succeed())

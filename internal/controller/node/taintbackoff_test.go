@@ -10,27 +10,27 @@ import (
 )
 
 // A change that was refused is left alone for its time, others are not, and what is over is not kept.
-func TestRefusals(t *testing.T) {
+func TestTaintBackoff(t *testing.T) {
 	g := NewWithT(t)
 	clock := clocktesting.NewFakePassiveClock(now)
 	pass := func(d time.Duration) { clock.SetTime(clock.Now().Add(d)) }
-	r := newRefusals(clock)
-	g.Expect(r.left("off a, on ")).To(BeZero())
+	r := newTaintBackoff(clock)
+	g.Expect(r.remaining("off a, on ")).To(BeZero())
 	r.add("off a, on ", 30*time.Second)
-	g.Expect(r.left("off a, on ")).To(Equal(30 * time.Second))
-	g.Expect(r.left("off b, on ")).To(BeZero())
+	g.Expect(r.remaining("off a, on ")).To(Equal(30 * time.Second))
+	g.Expect(r.remaining("off b, on ")).To(BeZero())
 	pass(20 * time.Second)
-	g.Expect(r.left("off a, on ")).To(Equal(10 * time.Second))
+	g.Expect(r.remaining("off a, on ")).To(Equal(10 * time.Second))
 	r.add("off a, on ", 30*time.Second)
-	g.Expect(r.left("off a, on ")).To(Equal(30*time.Second), "it was refused once more")
+	g.Expect(r.remaining("off a, on ")).To(Equal(30*time.Second), "it was refused once more")
 	pass(30*time.Second - 1)
-	g.Expect(r.left("off a, on ")).To(Equal(time.Nanosecond))
+	g.Expect(r.remaining("off a, on ")).To(Equal(time.Nanosecond))
 	pass(1)
-	g.Expect(r.left("off a, on ")).To(BeZero())
+	g.Expect(r.remaining("off a, on ")).To(BeZero())
 	for i := range 1000 {
 		r.add(fmt.Sprint(i), time.Second)
 		pass(time.Second)
-		g.Expect(r.left("another")).To(BeZero())
+		g.Expect(r.remaining("another")).To(BeZero())
 	}
 	g.Expect(r.until).To(BeEmpty())
 }

@@ -28,7 +28,7 @@ import (
 )
 
 // rig is a Reconciler at an API server that has the node "a", on which everything works.
-type rig struct {
+type env struct {
 	*WithT
 	t          *testing.T
 	client     client.Client
@@ -37,16 +37,16 @@ type rig struct {
 	reconciler *Reconciler
 	spec       v1.ClusterPolicySpec
 	// refuses is what the API server answers to writes to Nodes; nil lets them pass.
-	refuses error
+	patchErr error
 	// conditions counts the writes of conditions.
-	conditions int
+	conditionWrites int
 }
 
-func newRig(t *testing.T) *rig {
+func newEnv(t *testing.T) *env {
 	t.Helper()
-	r := &rig{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakePassiveClock(now), fleet: fleet.New()}
+	e := &env{WithT: NewWithT(t), t: t, clock: clocktesting.NewFakePassiveClock(now), fleet: fleet.New()}
 	catalogue, err := operands.Catalogue()
-	r.Expect(err).NotTo(HaveOccurred())
+	e.Expect(err).NotTo(HaveOccurred())
 	builder := fake.NewClientBuilder().WithStatusSubresource(&corev1.Node{}).
 		WithIndex(&corev1.Pod{}, observe.PodNodeField, observe.TargetNode).
 		WithObjects(&corev1.Node{
@@ -61,15 +61,15 @@ func newRig(t *testing.T) *rig {
 		}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-				if r.refuses != nil {
-					return r.refuses
+				if e.patchErr != nil {
+					return e.patchErr
 				}
 				return c.Patch(ctx, object, patch, options...)
 			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-				r.conditions++
-				if r.refuses != nil {
-					return r.refuses
+				e.conditionWrites++
+				if e.patchErr != nil {
+					return e.patchErr
 				}
 				return c.SubResource(name).Patch(ctx, object, patch, options...)
 			},
@@ -85,35 +85,35 @@ func newRig(t *testing.T) *rig {
 			})
 		}
 	}
-	r.client = builder.Build()
-	r.reconciler = New(Options{
-		Client: r.client, Live: r.client, Catalogue: catalogue, Namespace: "gpu-operator", Fleet: r.fleet, Clock: r.clock,
-		Events: events.NewRecorder(r.client, r.clock, func(string) {}), Meter: metrics.New(r.clock), Timing: DefaultTiming(),
+	e.client = builder.Build()
+	e.reconciler = New(Options{
+		Client: e.client, Live: e.client, Catalogue: catalogue, Namespace: "gpu-operator", Fleet: e.fleet, Clock: e.clock,
+		Events: events.NewRecorder(e.client, e.clock, func(string) {}), Meter: metrics.New(e.clock), Timing: DefaultTiming(),
 	})
-	return r
+	return e
 }
 
 // publish has nodes be assessed by the spec of the rig.
-func (r *rig) publish() {
-	in := operand.Input{Spec: effective.Of(r.spec), Namespace: "gpu-operator", HelperImage: "example.com/gpu-operator:v1"}
-	r.fleet.Publish(fleet.Basis{Policy: &v1.ClusterPolicy{Spec: r.spec}, Decisions: plan.Decide(r.reconciler.Catalogue, in)}, r.clock.Now())
+func (e *env) publish() {
+	in := operand.Input{Spec: effective.Of(e.spec), Namespace: "gpu-operator", HelperImage: "example.com/gpu-operator:v1"}
+	e.fleet.Publish(fleet.Basis{Policy: &v1.ClusterPolicy{Spec: e.spec}, Decisions: plan.Decide(e.reconciler.Catalogue, in)}, e.clock.Now())
 }
 
 // after has so much time pass, and the node be reconciled then.
-func (r *rig) after(d time.Duration) (time.Duration, error) {
-	r.t.Helper()
-	r.clock.SetTime(r.clock.Now().Add(d))
-	result, err := r.reconciler.Reconcile(r.t.Context(), named("a"))
+func (e *env) reconcileAfter(d time.Duration) (time.Duration, error) {
+	e.t.Helper()
+	e.clock.SetTime(e.clock.Now().Add(d))
+	result, err := e.reconciler.Reconcile(e.t.Context(), requestFor("a"))
 	return result.RequeueAfter, err
 }
 
 // pod changes the status of an operand's pod.
-func (r *rig) pod(name string, change func(*corev1.PodStatus)) {
-	r.t.Helper()
+func (e *env) setPod(name string, change func(*corev1.PodStatus)) {
+	e.t.Helper()
 	pod := &corev1.Pod{}
-	r.Expect(r.client.Get(r.t.Context(), client.ObjectKey{Namespace: "gpu-operator", Name: name}, pod)).To(Succeed())
+	e.Expect(e.client.Get(e.t.Context(), client.ObjectKey{Namespace: "gpu-operator", Name: name}, pod)).To(Succeed())
 	change(&pod.Status)
-	r.Expect(r.client.Status().Update(r.t.Context(), pod)).To(Succeed())
+	e.Expect(e.client.Status().Update(e.t.Context(), pod)).To(Succeed())
 }
 
 func starts(status *corev1.PodStatus) {
@@ -127,25 +127,25 @@ func crashes(status *corev1.PodStatus) {
 }
 
 // works has an operand's pod be ready from now on.
-func (r *rig) works(name string) {
-	r.t.Helper()
-	r.pod(name, func(status *corev1.PodStatus) {
-		status.Conditions[1].Status, status.Conditions[1].LastTransitionTime = corev1.ConditionTrue, metav1.NewTime(r.clock.Now())
+func (e *env) makeReady(name string) {
+	e.t.Helper()
+	e.setPod(name, func(status *corev1.PodStatus) {
+		status.Conditions[1].Status, status.Conditions[1].LastTransitionTime = corev1.ConditionTrue, metav1.NewTime(e.clock.Now())
 		status.ContainerStatuses = nil
 	})
 }
 
-func (r *rig) node() *corev1.Node {
-	r.t.Helper()
+func (e *env) node() *corev1.Node {
+	e.t.Helper()
 	node := &corev1.Node{}
-	r.Expect(r.client.Get(r.t.Context(), client.ObjectKey{Name: "a"}, node)).To(Succeed())
+	e.Expect(e.client.Get(e.t.Context(), client.ObjectKey{Name: "a"}, node)).To(Succeed())
 	return node
 }
 
 // reported is the condition of the node, as status and reason; empty for none.
-func (r *rig) reported() string {
-	r.t.Helper()
-	condition := assess.GPUReadyCondition(r.node())
+func (e *env) reported() string {
+	e.t.Helper()
+	condition := assess.GPUReadyCondition(e.node())
 	if condition == nil {
 		return ""
 	}
@@ -153,10 +153,10 @@ func (r *rig) reported() string {
 }
 
 // eventReasons are the reasons of the Events of the node.
-func (r *rig) eventReasons() []string {
-	r.t.Helper()
+func (e *env) eventReasons() []string {
+	e.t.Helper()
 	list := &corev1.EventList{}
-	r.Expect(r.client.List(r.t.Context(), list)).To(Succeed())
+	e.Expect(e.client.List(e.t.Context(), list)).To(Succeed())
 	var reasons []string
 	for i := range list.Items {
 		reasons = append(reasons, list.Items[i].Reason)
