@@ -45,20 +45,22 @@ func TestAlteredWriteIsReportedAndRetried(t *testing.T) {
 				c.admit(mutateKey("altered"))
 				c.answered = test.answered
 				applier := c.applier()
-				// An intent that is rendered anew and asks for the same is held back alike.
+				// An intent that is rendered again with the same content shares the back-off.
 				for range 50 {
 					wrote, err := applyOne(applier, configMap("a"))
 					altered := &AlteredError{}
 					g.Expect(errors.As(err, &altered)).To(BeTrue(), "%v", err)
-					g.Expect(*altered).To(Equal(AlteredError{Object: "ConfigMap a", Field: "data.key", Manager: test.manager}))
+					g.Expect(*altered).
+						To(Equal(AlteredError{Object: "ConfigMap a", Field: "data.key", Manager: test.manager}))
 					g.Expect(err).To(MatchError(ContainSubstring(test.text)))
 					g.Expect(wrote).To(BeFalse())
 				}
 				g.Expect(c.writes()).To(HaveLen(1))
 				g.Expect(applier.RetryAfter()).To(Equal(time.Second))
-				g.Expect(applier.Differs(t.Context(), policy, configMap("a"))).To(BeTrue(), "it never counts as in sync")
+				g.Expect(applier.Differs(t.Context(), policy, configMap("a"))).
+					To(BeTrue(), "it never counts as in sync")
 
-				// The second try changes nothing, which does not make it a success.
+				// The second attempt changes nothing, which is no success either.
 				time.Sleep(applier.RetryAfter())
 				_, err := applyOne(applier, configMap("a"))
 				g.Expect(err).To(MatchError(ContainSubstring(test.text)))
@@ -77,7 +79,7 @@ func TestAlteredWriteIsReportedAndRetried(t *testing.T) {
 	}
 }
 
-// A write that leaves the object as it was found, different, has not helped, whatever the answer looks like.
+// A write that leaves the differing object as it was is an error, whatever the answer looks like.
 func TestWriteWithoutEffectIsAnError(t *testing.T) {
 	g := NewWithT(t)
 	live := applied(t, configMap("a"))
@@ -107,16 +109,24 @@ spec:
       tolerations: [{key: x}, {key: y}]
 `
 	tests := map[string]struct{ old, with, want string }{
-		"a label":            {"labels: {a: b}", "labels: {}", "metadata.labels.a"},
-		"a key with dots":    {"annotations: {example.com/a: b}", "annotations: {}", "metadata.annotations[example.com/a]"},
-		"a container's leaf": {"{name: main, image: x", "{name: main, image: y", "spec.template.spec.containers[main].image"},
-		"a container":        {"{name: first, image: x}", "{name: another}", "spec.template.spec.containers[first]"},
-		"a variable":         {`value: "1"`, `value: "2"`, "spec.template.spec.containers[main].env[A].value"},
-		"a quantity":         {"cpu: 1", "cpu: 2", "spec.template.spec.containers[main].resources.limits.cpu"},
-		"an argument":        {"[one, two]", "[one, 2]", "spec.template.spec.containers[main].args[1]"},
-		"another length":     {"[{key: x}, {key: y}]", "[{key: x}]", "spec.template.spec.tolerations"},
-		"an element's leaf":  {"{key: y}", "{key: z}", "spec.template.spec.tolerations[1].key"},
-		"the first of two":   {"{a: b}\n  annotations: {example.com/a: b}", "{}", "metadata.annotations"},
+		"a label": {"labels: {a: b}", "labels: {}", "metadata.labels.a"},
+		"a key with dots": {
+			"annotations: {example.com/a: b}",
+			"annotations: {}",
+			"metadata.annotations[example.com/a]",
+		},
+		"a container's leaf": {
+			"{name: main, image: x",
+			"{name: main, image: y",
+			"spec.template.spec.containers[main].image",
+		},
+		"a container":       {"{name: first, image: x}", "{name: another}", "spec.template.spec.containers[first]"},
+		"a variable":        {`value: "1"`, `value: "2"`, "spec.template.spec.containers[main].env[A].value"},
+		"a quantity":        {"cpu: 1", "cpu: 2", "spec.template.spec.containers[main].resources.limits.cpu"},
+		"an argument":       {"[one, two]", "[one, 2]", "spec.template.spec.containers[main].args[1]"},
+		"another length":    {"[{key: x}, {key: y}]", "[{key: x}]", "spec.template.spec.tolerations"},
+		"an element's leaf": {"{key: y}", "{key: z}", "spec.template.spec.tolerations[1].key"},
+		"the first of two":  {"{a: b}\n  annotations: {example.com/a: b}", "{}", "metadata.annotations"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -128,16 +138,33 @@ spec:
 }
 
 func TestManagerOf(t *testing.T) {
-	image := path{keySegment("spec"), keySegment("containers"), elementSegment("name", map[string]any{"name": "main"}), keySegment("image")}
+	image := path{
+		keySegment("spec"),
+		keySegment("containers"),
+		elementSegment("name", map[string]any{"name": "main"}),
+		keySegment("image"),
+	}
 	argument := path{keySegment("spec"), keySegment("args"), {text: "[0]"}}
 	tests := map[string]struct {
 		field  path
 		fields string
 		want   string
 	}{
-		"the leaf":                  {image, `{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{".":{},"f:image":{}}}}}`, "other"},
-		"another leaf":              {image, `{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{".":{},"f:args":{}}}}}`, ""},
-		"another container":         {image, `{"f:spec":{"f:containers":{"k:{\"name\":\"side\"}":{"f:image":{}}}}}`, ""},
+		"the leaf": {
+			image,
+			`{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{".":{},"f:image":{}}}}}`,
+			"other",
+		},
+		"another leaf": {
+			image,
+			`{"f:spec":{"f:containers":{"k:{\"name\":\"main\"}":{".":{},"f:args":{}}}}}`,
+			"",
+		},
+		"another container": {
+			image,
+			`{"f:spec":{"f:containers":{"k:{\"name\":\"side\"}":{"f:image":{}}}}}`,
+			"",
+		},
 		"a list that is one value":  {argument, `{"f:spec":{"f:args":{}}}`, "other"},
 		"a set whose elements vary": {argument, `{"f:spec":{"f:args":{"v:\"x\"":{}}}}`, ""},
 		"no fields":                 {image, `{}`, ""},

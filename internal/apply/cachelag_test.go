@@ -9,10 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// bare is a reader like mgr.GetAPIReader(): it leaves kind and version of typed objects empty.
+// untypedReader is a reader like mgr.GetAPIReader(): it leaves the TypeMeta of typed objects empty.
 type untypedReader struct{ client.Reader }
 
-func (b untypedReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+func (b untypedReader) Get(
+	ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption,
+) error {
 	err := b.Reader.Get(ctx, key, o, options...)
 	o.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(""))
 	return err

@@ -11,18 +11,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// errNotStarted means that no call was made because the context of the round had ended.
+// errNotStarted means that the context ended before the call was made.
 var errNotStarted = errors.New("the round ended before the call")
 
-// call is the work on one object: reads, comparison and write, or a deletion. The table's lock guards all fields
-// that change.
+// call is the work on one object: reads, comparison and write, or a deletion. Fields that change are guarded by the
+// lock of the table.
 type call struct {
 	key string
-	// what it does, for errors and logs.
+	// description is for errors and logs, such as "applying ConfigMap a".
 	description string
-	// since is when it was given a place; zero before.
+	// started is when it acquired its slot; zero before.
 	started time.Time
-	// retries is the failure that it retries, if any.
+	// retried is the earlier failure that it retries, if any.
 	retried error
 	// late: its round has returned without its result.
 	late bool
@@ -31,23 +31,24 @@ type call struct {
 	done   chan struct{}
 }
 
-// outcome is the result of a call, and what is to be recorded of it.
+// outcome is the result of a call, and what the table records about it.
 type outcome struct {
 	Result
-	// recorded: the error is the recorded one; no call was made.
+	// recorded: the error is a recorded one; no call was made.
 	recorded bool
-	// attempt is what was tried, or compared; failed: a call was, which is not to be repeated before its back-off is over.
+	// attempt is what was tried or compared. failed: the call failed, and is not repeated before its back-off is over.
 	attempt string
 	failed  bool
-	// version is what a write has made of the object, settled what a comparison has found in sync.
+	// version is the resource version after a write. inSync is a comparison without a difference.
 	version string
 	inSync  *comparison
-	// gone: the object was deleted.
 	deleted bool
 }
 
-// begin starts the work on an object, unless that has a call out already: then it returns that one.
-func (a *Applier) enqueue(ctx context.Context, object client.Object, description string, work func(context.Context, *call) outcome) *call {
+// enqueue starts the work on an object in the background, or returns the call that is already in flight for it.
+func (a *Applier) enqueue(
+	ctx context.Context, object client.Object, description string, work func(context.Context, *call) outcome,
+) *call {
 	c, isNew := a.table.enqueue(key(object), description)
 	if !isNew {
 		return c
@@ -68,8 +69,9 @@ func (a *Applier) enqueue(ctx context.Context, object client.Object, description
 	return c
 }
 
-// place waits for one of the MaxCalls slots. The call keeps it until it is released, but no longer than RoundTimeout, so
-// that calls that hang keep no others from being made. Those are bounded by the number of objects.
+// acquireSlot waits for one of the MaxCalls slots and returns the function that releases it. A slot is released after
+// RoundTimeout at the latest, so that hanging calls do not block others; their number is bounded by that of the
+// objects.
 func (a *Applier) acquireSlot(ctx context.Context, c *call) (func(), error) {
 	select {
 	case a.slots <- struct{}{}:
@@ -85,8 +87,8 @@ func (a *Applier) acquireSlot(ctx context.Context, c *call) (func(), error) {
 	}, nil
 }
 
-// ask makes one call to a cache or the API server, which goes on until Deadline when the context ends. Its error
-// begins with what the call is for.
+// request makes one call to the cache or the API server. It continues until Deadline even if the context ends. Errors
+// begin with the description.
 func (a *Applier) request(ctx context.Context, description string, do func(context.Context) error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w: %w", description, errNotStarted, context.Cause(ctx))
@@ -99,8 +101,8 @@ func (a *Applier) request(ctx context.Context, description string, do func(conte
 	return nil
 }
 
-// await returns the results of the calls, in their order, when all that have begun with it are done or RoundTimeout is
-// over. Those of an earlier round have outlasted that, and are not waited for.
+// await returns the results of the calls in order, once all calls of this round have ended or RoundTimeout is over.
+// Calls of earlier rounds are not waited for.
 func (a *Applier) await(ctx context.Context, calls []*call) []Result {
 	waitCtx, cancel := context.WithTimeout(ctx, a.timing.RoundTimeout)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// compare returns the first field of the intent that the live object lacks, or that decides where pods run and that the
-// intent lacks; nil if there is none. Where there is no live object, that is the object itself.
+// compare returns the first field in which the live object differs from the intent (see diff), nil if there is none,
+// and an empty path if there is no live object.
 func compare(owner types.UID, w write, live client.Object) (path, error) {
 	switch {
 	case live == nil:
@@ -33,7 +33,7 @@ func compare(owner types.UID, w write, live client.Object) (path, error) {
 	return diff(w, content), nil
 }
 
-// read returns the live object of the intent, or nil if the reader has none. What a cache holds is not to be changed.
+// read returns the live object of the intent, or nil if it does not exist. Objects from a cache must not be changed.
 func read(ctx context.Context, reader client.Reader, intent client.Object) (client.Object, error) {
 	object, isObject := reflect.New(reflect.TypeOf(intent).Elem()).Interface().(client.Object)
 	if !isObject {
@@ -46,18 +46,19 @@ func read(ctx context.Context, reader client.Reader, intent client.Object) (clie
 	case err != nil:
 		return nil, err
 	}
-	// A read from the API server leaves them empty, and the intent has them.
+	// Reads from the API server leave the TypeMeta empty.
 	object.GetObjectKind().SetGroupVersionKind(intent.GetObjectKind().GroupVersionKind())
 	return object, nil
 }
 
+// checkOwner returns an error if the operator must not write the live object.
 func checkOwner(owner types.UID, live client.Object) error {
 	controller := metav1.GetControllerOf(live)
 	switch {
 	case controller != nil && controller.UID == owner:
 		return nil
 	case controller == nil && labels.IsApplied(live):
-		// Its policy was deleted with --cascade=orphan, to be made anew without unloading drivers.
+		// Its policy was deleted with --cascade=orphan, to be re-created without unloading drivers.
 		return nil
 	case controller != nil && labels.IsApplied(live):
 		return errTerminating

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// mergeKeys are the lists of a pod template that the API server merges by a key, so that others may
-// add elements to them. Every other list is compared element by element.
+// mergeKeys are the lists of a pod template that the API server merges by a key, so that other writers may add
+// elements. All other lists are compared element by element.
 var mergeKeys = map[string]string{
 	"containers":       "name",
 	"initContainers":   "name",
@@ -20,12 +20,12 @@ var mergeKeys = map[string]string{
 	"ownerReferences":  "uid",
 }
 
-// quantities are the fields whose leaves are equal by value: 1000m is 1.
+// quantities are the fields whose leaves are compared by value: 1000m equals 1.
 var quantities = map[string]bool{"limits": true, "requests": true}
 
-// differing returns the path of the first leaf of the intent, by the alphabet, that the live object lacks, or nil if
-// it has them all. What only the live object has belongs to others, or was defaulted. The field is the key that both
-// were found by, empty at the root.
+// diffSubset returns the path of the first leaf of the intent, in alphabetical order, that is missing or different in
+// the live object, or nil. Fields that only the live object has are ignored: they are defaults or belong to other
+// writers. field is the key of both values, empty at the root.
 func diffSubset(intent, live any, field string) path {
 	switch want := intent.(type) {
 	case map[string]any:

@@ -30,7 +30,7 @@ spec:
 		want bool
 	}{
 		"the same": {live: intent, want: true},
-		"with what the API server defaulted, and what others added": {want: true, live: `
+		"with defaults, and additions of other writers": {want: true, live: `
 metadata:
   uid: u
   labels: {a: b, theirs: x}
@@ -42,7 +42,7 @@ spec:
       hostPID: true
       dnsPolicy: ClusterFirst
       containers:
-        - name: sidecar-of-somebody-else
+        - name: sidecar-of-another-writer
         - name: main
           args: [one, two]
           env: [{name: THEIRS, value: x}, {name: B, value: "2"}, {name: A, value: "1"}]
@@ -52,24 +52,32 @@ spec:
       tolerations: [{key: x, operator: Exists}]
       volumes: [{name: a, emptyDir: {}}, {name: x}]
 `},
-		"a label is gone":                                         {live: but("labels: {a: b}", "labels: {}")},
-		"all labels are gone":                                     {live: but("labels: {a: b}", "uid: u")},
-		"a label is changed":                                      {live: but("labels: {a: b}", "labels: {a: c}")},
-		"a leaf is changed":                                       {live: but("hostPID: true", "hostPID: false")},
-		"a leaf is gone":                                          {live: but("hostPID: true", "hostIPC: true")},
-		"a quantity of another value":                             {live: but("memory: 1Gi", "memory: 1G")},
-		"a quantity written otherwise":                            {live: but("cpu: 1,", "cpu: 1000m,"), want: true},
-		"a variable is changed":                                   {live: but(`{name: A, value: "1"}`, `{name: A, value: "9"}`)},
-		"a value that is a quantity elsewhere is a text here":     {live: but(`{name: A, value: "1"}`, `{name: A, value: "1000m"}`)},
-		"a variable is gone":                                      {live: but(`{name: A, value: "1"}, `, "")},
-		"the container is gone":                                   {live: but("name: main", "name: other")},
-		"an argument is added":                                    {live: but("[one, two]", "[one, two, three]")},
-		"the arguments are in another order":                      {live: but("[one, two]", "[two, one]")},
-		"an argument is gone":                                     {live: but("[one, two]", "[one]")},
-		"a toleration is added to a list that is ours as a whole": {live: but("operator: Exists}]", "operator: Exists}, {key: y}]")},
-		"a mount points elsewhere":                                {live: but("{mountPath: /a, name: a}", "{mountPath: /a, name: b}")},
-		"a list has become something else":                        {live: but("[one, two]", "one")},
-		"nothing is there":                                        {live: "{}"},
+		"a label is gone":                {live: but("labels: {a: b}", "labels: {}")},
+		"all labels are gone":            {live: but("labels: {a: b}", "uid: u")},
+		"a label is changed":             {live: but("labels: {a: b}", "labels: {a: c}")},
+		"a leaf is changed":              {live: but("hostPID: true", "hostPID: false")},
+		"a leaf is gone":                 {live: but("hostPID: true", "hostIPC: true")},
+		"a quantity of another value":    {live: but("memory: 1Gi", "memory: 1G")},
+		"a quantity in another notation": {live: but("cpu: 1,", "cpu: 1000m,"), want: true},
+		"a variable is changed": {
+			live: but(`{name: A, value: "1"}`, `{name: A, value: "9"}`),
+		},
+		"a value that is a quantity elsewhere is a text here": {
+			live: but(`{name: A, value: "1"}`, `{name: A, value: "1000m"}`),
+		},
+		"a variable is gone":                 {live: but(`{name: A, value: "1"}, `, "")},
+		"the container is gone":              {live: but("name: main", "name: other")},
+		"an argument is added":               {live: but("[one, two]", "[one, two, three]")},
+		"the arguments are in another order": {live: but("[one, two]", "[two, one]")},
+		"an argument is gone":                {live: but("[one, two]", "[one]")},
+		"a toleration is added to an atomic list": {
+			live: but("operator: Exists}]", "operator: Exists}, {key: y}]"),
+		},
+		"a mount points elsewhere": {
+			live: but("{mountPath: /a, name: a}", "{mountPath: /a, name: b}"),
+		},
+		"a list has another type": {live: but("[one, two]", "one")},
+		"it is empty":             {live: "{}"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,24 +88,24 @@ spec:
 	}
 }
 
-// What says nothing asks for nothing.
+// An empty intent matches everything.
 func TestDiffSubsetOfAnEmptyIntent(t *testing.T) {
 	for name, intent := range map[string]string{
 		"null": "{a: null}", "an empty map": "{a: {}}", "an empty list": "{a: []}", "nothing": "{}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diffSubset(decode(t, intent), decode(t, "{b: 1}"), "") != nil {
-				t.Error("asks for something")
+				t.Error("it differs")
 			}
 		})
 	}
 }
 
-// replace changes one place of a text. A case that changes nothing would test nothing.
+// replace changes one place of a text, and fails the test if the place is not unique.
 func replace(t *testing.T, text, old, with string) string {
 	t.Helper()
 	if strings.Count(text, old) != 1 {
-		t.Fatalf("%q is not there once", old)
+		t.Fatalf("%q does not occur exactly once", old)
 	}
 	return strings.Replace(text, old, with, 1)
 }

@@ -21,9 +21,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-const enforce, audit, warn = "pod-security.kubernetes.io/enforce", "pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn"
+const (
+	enforce = "pod-security.kubernetes.io/enforce"
+	audit   = "pod-security.kubernetes.io/audit"
+	warn    = "pod-security.kubernetes.io/warn"
+)
 
-// own is the operator's namespace on a fake API server that counts calls.
+// namespaceServer is a fake API server with the operator's namespace, which counts calls.
 type namespaceServer struct {
 	client.WithWatch
 	reads, writes int
@@ -40,18 +44,24 @@ func newNamespaceServer(t *testing.T, labels map[string]string) *namespaceServer
 	o.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gpu-operator", Labels: labels}}).
 		WithInterceptorFuncs(interceptor.Funcs{
-			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			Get: func(
+				ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+			) error {
 				o.reads++
 				if o.refused != nil {
 					return o.refused
 				}
 				return w.Get(ctx, key, object, options...)
 			},
-			Apply: func(ctx context.Context, w client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			Apply: func(
+				ctx context.Context, w client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption,
+			) error {
 				o.writes++
 				return w.Apply(ctx, object, options...)
 			},
-			Patch: func(ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			Patch: func(
+				ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+			) error {
 				o.writes++
 				return w.Patch(ctx, object, patch, options...)
 			},
@@ -61,7 +71,7 @@ func newNamespaceServer(t *testing.T, labels map[string]string) *namespaceServer
 
 func (o *namespaceServer) applier() *Applier { return New(o, o, clock.RealClock{}, DefaultTiming()) }
 
-// live is the namespace, read without counting that.
+// live returns the namespace without counting the read.
 func (o *namespaceServer) live(t *testing.T) *corev1.Namespace {
 	t.Helper()
 	reads := o.reads
@@ -78,7 +88,7 @@ func (o *namespaceServer) labels(t *testing.T) map[string]string {
 	return o.live(t).Labels
 }
 
-// edit is an administrator's; an empty value takes the label off.
+// edit is a change by an administrator; an empty value removes the label.
 func (o *namespaceServer) edit(t *testing.T, key, value string) {
 	t.Helper()
 	live := o.live(t)
@@ -91,7 +101,7 @@ func (o *namespaceServer) edit(t *testing.T, key, value string) {
 	}
 }
 
-// step is one pass, after an edit if there is one, and what it leaves behind. A restart forgets what is remembered.
+// step is one pass, after an optional edit, and the expected state. restart starts a new Applier.
 type step struct {
 	privileged, restart bool
 	key, value          string
@@ -121,8 +131,8 @@ func TestPodSecurityLabels(t *testing.T) {
 			{privileged: true, writes: 3, labels: all("privileged", "team", "ml")},
 			{restart: true, writes: 4, labels: map[string]string{"team": "ml"}},
 		}},
-		"another level gives way": {all("restricted"), []step{{privileged: true, writes: 1, labels: all("privileged")}}},
-		"and is there again": {map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}, []step{
+		"another level is replaced": {all("restricted"), []step{{privileged: true, writes: 1, labels: all("privileged")}}},
+		"the replaced levels are restored": {map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}, []step{
 			{privileged: true, writes: 1, labels: all("privileged", "team", "ml")},
 			{privileged: true, restart: true, writes: 1, labels: all("privileged", "team", "ml")},
 			{restart: true, writes: 3, labels: map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}},
@@ -131,22 +141,27 @@ func TestPodSecurityLabels(t *testing.T) {
 			{privileged: true, writes: 4, labels: all("privileged", "team", "ml")},
 			{writes: 6, labels: map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}},
 		}},
-		"so is one that is set meanwhile": {map[string]string{enforce: "baseline", warn: "baseline"}, []step{
+		"a level that is set meanwhile is restored": {map[string]string{enforce: "baseline", warn: "baseline"}, []step{
 			{privileged: true, writes: 1, labels: all("privileged")},
 			{privileged: true, key: enforce, value: "restricted", writes: 2, labels: all("privileged")},
 			{writes: 4, labels: map[string]string{enforce: "restricted", warn: "baseline"}},
 		}},
-		"but not one that is taken off meanwhile": {map[string]string{enforce: "baseline", warn: "baseline"}, []step{
+		"a label that is removed meanwhile is not restored": {map[string]string{
+			enforce: "baseline", warn: "baseline",
+		}, []step{
 			{privileged: true, writes: 1, labels: all("privileged")},
 			{privileged: true, key: enforce, writes: 2, labels: all("privileged")},
 			{writes: 4, labels: map[string]string{warn: "baseline"}},
 		}},
-		"nor where it has become another at the end": {map[string]string{enforce: "baseline"}, []step{
+		"a level that is changed at the end stays": {map[string]string{enforce: "baseline"}, []step{
 			{privileged: true, writes: 1, labels: all("privileged")},
 			{key: enforce, value: "restricted", writes: 2, labels: map[string]string{enforce: "restricted"}},
 		}},
-		"an administrator's labels do":                         {all("privileged"), []step{{privileged: true, labels: all("privileged")}, {labels: all("privileged")}}},
-		"an administrator's labels stay where none are wanted": {all("baseline"), []step{{labels: all("baseline")}}},
+		"an administrator's privileged labels stay": {all("privileged"), []step{
+			{privileged: true, labels: all("privileged")},
+			{labels: all("privileged")},
+		}},
+		"an administrator's labels stay if the field is off": {all("baseline"), []step{{labels: all("baseline")}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := newNamespaceServer(t, test.before)
@@ -172,9 +187,11 @@ func TestPodSecurityLabels(t *testing.T) {
 	}
 }
 
-// Where nothing is wanted, the namespace is read once, and need not be readable.
+// If nothing is to be labelled, the namespace is read once, and need not be readable.
 func TestNamespaceIsReadOnceWithoutPodSecurity(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "gpu-operator", errors.New("no role"))
+	forbidden := apierrors.NewForbidden(
+		schema.GroupResource{Resource: "namespaces"}, "gpu-operator", errors.New("no role"),
+	)
 	for name, refused := range map[string]error{"readable": nil, "forbidden": forbidden} {
 		t.Run(name, func(t *testing.T) {
 			o := newNamespaceServer(t, nil)
@@ -189,13 +206,13 @@ func TestNamespaceIsReadOnceWithoutPodSecurity(t *testing.T) {
 				t.Errorf("%d reads and %d writes", o.reads, o.writes)
 			}
 			if err := applier.SetPodSecurity(t.Context(), "gpu-operator", true); !errors.Is(err, refused) {
-				t.Errorf("wanted: %v", err)
+				t.Errorf("privileged: %v", err)
 			}
 		})
 	}
 }
 
-// An API server that does not answer does not hold a pass up.
+// An API server that does not answer does not block a pass.
 func TestPodSecurityHasATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)

@@ -16,19 +16,18 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// podSpecPath is where a DaemonSet has the spec of its pods.
+// podSpecPath is the path of the pod spec in a DaemonSet.
 var podSpecPath = []string{"spec", "template", "spec"}
 
-// placement are the fields of a pod template that decide on which nodes its pods run. They are exact: what others add to
-// them is taken off, as it may empty every node. A field of that kind elsewhere, such as a container, stays.
+// placementFields are the fields of a pod spec that decide on which nodes pods run. Additions of other writers are
+// removed, since they may empty every node; in other fields, such as containers, they stay.
 var placementFields = []string{"affinity", "nodeSelector", "tolerations"}
 
-// Repair is drift of the fields that decide on which nodes the pods of an object run, which a round has set right.
+// Repair is drift of the placement fields of an object that was reverted.
 type Repair struct {
-	// Object is its kind and name, and Version the resource version that had the drift.
+	// Object is kind and name, Version the resource version with the drift.
 	Object, Version string
-	// Field is the path of the first field that was not as applied, Manager the field manager that had set it, empty if
-	// that is not known.
+	// Field is the path of the first field that differed, Manager the field manager that set it, empty if unknown.
 	Field, Manager string
 }
 
@@ -37,15 +36,18 @@ func (r *Repair) String() string {
 	if r.Manager != "" {
 		by = "field manager " + r.Manager
 	}
-	return fmt.Sprintf("%s: %s had changed %s, which decides on which nodes its pods run; it is as before: say so in the ClusterPolicy instead",
-		r.Object, by, r.Field)
+	return fmt.Sprintf(
+		"%s: %s had changed %s, which decides on which nodes its pods run; it is as before: say so in the ClusterPolicy instead",
+		r.Object, by, r.Field,
+	)
 }
 
-// drift returns the drift of a live object whose intent has not changed since it was applied, or nil where field, the
-// first one that differs, does not decide where pods run. managed are the managed fields after the apply: a
-// cache may not have those from before.
+// repairOf returns the Repair of a live object whose intent has not changed since it was applied, or nil if field, the
+// first difference, is no placement field. managed are the managed fields after the apply: the cache may not have those
+// from before.
 func repairOf(w write, live client.Object, field path, managed []metav1.ManagedFieldsEntry) *Repair {
-	if live == nil || live.GetAnnotations()[labels.Digest] != w.desired.GetAnnotations()[labels.Digest] || !isPlacementField(w, field) {
+	if live == nil || live.GetAnnotations()[labels.Digest] != w.desired.GetAnnotations()[labels.Digest] ||
+		!isPlacementField(w, field) {
 		return nil
 	}
 	return &Repair{
@@ -63,14 +65,15 @@ func isPlacementField(w write, field path) bool {
 			return false
 		}
 	}
-	return slices.ContainsFunc(placementFields, func(name string) bool { return field[len(podSpecPath)] == keySegment(name) })
+	return slices.ContainsFunc(
+		placementFields, func(name string) bool { return field[len(podSpecPath)] == keySegment(name) },
+	)
 }
 
-// hasPlacement reports whether the object has a pod template.
 func hasPodTemplate(w write) bool { return w.desired.GetKind() == "DaemonSet" }
 
-// additions returns the paths of what others have added to the fields that decide where pods run. It counts on live to
-// have all of the intent.
+// additions returns the paths of what other writers added to the placement fields. The live object must already have
+// all of the intent.
 func additions(w write, live map[string]any) []path {
 	if !hasPodTemplate(w) {
 		return nil
@@ -91,7 +94,7 @@ func additions(w write, live map[string]any) []path {
 	return found
 }
 
-// added returns the paths of what a field has beyond the intent. Lists are exact without it.
+// additionsTo returns the paths that a field has beyond the intent. Lists have none: they are already equal.
 func additionsTo(want, have any, at path) []path {
 	wanted, _ := want.(map[string]any)
 	switch has, isMap := have.(map[string]any); {
@@ -110,16 +113,18 @@ func additionsTo(want, have any, at path) []path {
 	}
 }
 
-// operation is one of a JSON patch.
+// patchOperation is one operation of a JSON patch.
 type patchOperation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value string `json:"value,omitempty"`
 }
 
-// removeAdditions removes what others have added, from the version of the object that has it: an apply leaves what it does not
-// own. It returns the object as it is then.
-func (a *Applier) removeAdditions(ctx context.Context, w write, version string, found []path) (*unstructured.Unstructured, error) {
+// removeAdditions removes the paths from the object, guarded by its resource version, and returns the result. An apply
+// alone leaves fields that it does not own.
+func (a *Applier) removeAdditions(
+	ctx context.Context, w write, version string, found []path,
+) (*unstructured.Unstructured, error) {
 	operations := []patchOperation{{Op: "replace", Path: "/metadata/resourceVersion", Value: version}}
 	for _, at := range found {
 		operations = append(operations, patchOperation{Op: "remove", Path: at.pointer()})
@@ -133,12 +138,14 @@ func (a *Applier) removeAdditions(ctx context.Context, w write, version string, 
 	answer.SetNamespace(w.desired.GetNamespace())
 	answer.SetName(w.desired.GetName())
 	err = a.request(ctx, "patching "+describe(w.intent), func(ctx context.Context) error {
-		return a.client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(labels.FieldOwner))
+		return a.client.Patch(
+			ctx, answer, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(labels.FieldOwner),
+		)
 	})
 	return answer, err
 }
 
-// pointer is the path as a JSON pointer (RFC 6901).
+// pointer returns the path as a JSON pointer (RFC 6901).
 func (p path) pointer() string {
 	var text strings.Builder
 	for _, s := range p {
@@ -147,7 +154,8 @@ func (p path) pointer() string {
 	return text.String()
 }
 
-// exact returns the first field that the live object has otherwise than the intent or beyond it, or nil if there is none.
+// diff returns the first field in which the live object differs from the intent, or has additions to a placement field,
+// or nil.
 func diff(w write, live map[string]any) path {
 	if field := diffSubset(w.desired.Object, live, ""); field != nil {
 		return field

@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// provided tells whether an object of somebody else does what the intent is for, so that it can be left to
-// its owner: a RuntimeClass with the wanted handler that bears on no pod otherwise. k3s and RKE2 bring the
-// class nvidia. A handler never changes.
+// isProvided reports whether an object of another owner does what the intent is for, so that it can stay: a
+// RuntimeClass with the same handler that does not affect pods otherwise. k3s and RKE2 create the class nvidia. A
+// handler is immutable.
 func isProvided(owner types.UID, intent, live client.Object) bool {
 	desired, isDesired := intent.(*nodev1.RuntimeClass)
 	class, isClass := live.(*nodev1.RuntimeClass)

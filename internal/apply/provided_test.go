@@ -23,12 +23,12 @@ func TestRuntimeClassOfTheDistributionIsKept(t *testing.T) {
 				c.Scheduling = &nodev1.Scheduling{NodeSelector: map[string]string{"a": "b"}}
 			}, conflict: true,
 		},
-		"it takes resources": {
+		"it has an overhead": {
 			change: func(c *nodev1.RuntimeClass) {
 				c.Overhead = &nodev1.Overhead{PodFixed: corev1.ResourceList{"cpu": resource.MustParse("1")}}
 			}, conflict: true,
 		},
-		"it is going": {
+		"it is terminating": {
 			change: func(c *nodev1.RuntimeClass) {
 				c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: metav1.Now().Time}, []string{"example.com/f"}
 			}, conflict: true,

@@ -16,14 +16,14 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// Rendered is what a prune leaves alone.
+// Rendered is what a pass has rendered. Prune deletes everything else.
 type Rendered struct {
 	objects map[string]bool
-	// Operands whose objects all stay, rendered or not.
+	// Held are the operands whose objects all stay.
 	Held map[string]bool
 }
 
-// Keep adds an object to what stays.
+// Add adds an object, which Prune keeps.
 func (r *Rendered) Add(object client.Object) {
 	if r.objects == nil {
 		r.objects = map[string]bool{}
@@ -31,10 +31,9 @@ func (r *Rendered) Add(object client.Object) {
 	r.objects[key(object)] = true
 }
 
-// Prune deletes the objects of these kinds that carry an operand's label, belong to the policy with
-// this UID and are not rendered. It must come last in a pass, and not at all when the pass could not
-// tell all that is rendered. It makes its calls as Round does: it waits at most RoundTimeout, and ErrInFlight in its
-// error means that some go on.
+// Prune deletes the objects of these kinds that have an operand's label, are controlled by the policy with this UID,
+// and are not rendered. Call it last in a pass, and not at all if the pass could not render everything. Like ApplyAll
+// it waits at most RoundTimeout; ErrInFlight in its error means that deletions continue in the background.
 func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Object, rendered Rendered) error {
 	a.table.sweep()
 	waitCtx, cancel := context.WithTimeout(ctx, a.timing.RoundTimeout)
@@ -48,11 +47,11 @@ func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Obj
 			continue
 		}
 		for _, object := range objects {
-			if prunable(object, owner, rendered) {
-				calls = append(calls, a.enqueue(ctx, object, "deleting "+describe(object), func(ctx context.Context, c *call) outcome {
-					return a.deleteObject(ctx, c, object)
-				}))
+			if !prunable(object, owner, rendered) {
+				continue
 			}
+			work := func(ctx context.Context, c *call) outcome { return a.deleteObject(ctx, c, object) }
+			calls = append(calls, a.enqueue(ctx, object, "deleting "+describe(object), work))
 		}
 	}
 	for _, result := range a.await(waitCtx, calls) {
@@ -61,7 +60,7 @@ func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Obj
 	return errors.Join(failures...)
 }
 
-// remove deletes an object, unless the deletion is held back by its back-off.
+// deleteObject deletes an object, unless an earlier deletion is in back-off.
 func (a *Applier) deleteObject(ctx context.Context, c *call, object client.Object) outcome {
 	uid := object.GetUID()
 	attempt := "delete " + string(uid)
@@ -72,7 +71,9 @@ func (a *Applier) deleteObject(ctx context.Context, c *call, object client.Objec
 		log.FromContext(ctx).Info("Deleting object", "object", describe(object))
 	}
 	err := a.request(ctx, "deleting "+describe(object), func(ctx context.Context) error {
-		return a.client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		return a.client.Delete(
+			ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground),
+		)
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return outcome{Result: Result{Err: err}, attempt: attempt, failed: true}
@@ -87,7 +88,7 @@ func prunable(object client.Object, owner types.UID, rendered Rendered) bool {
 		controller != nil && controller.UID == owner && object.GetDeletionTimestamp() == nil
 }
 
-// list reads all objects of the kind that the cache holds.
+// list returns all cached objects of the kind.
 func (a *Applier) list(ctx context.Context, kind client.Object) ([]client.Object, error) {
 	gvk := kind.GetObjectKind().GroupVersionKind()
 	listType, err := a.client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))

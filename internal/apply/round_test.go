@@ -17,8 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// hanging is a webhook that answers for the object of this name when it is released, with this error, or when its
-// caller gives up.
+// hangingWebhook blocks writes of the named object until it is released, with this error, or the caller's context ends.
 type hangingWebhook struct {
 	name     string
 	released chan error
@@ -48,7 +47,7 @@ func configMaps(names ...string) []client.Object {
 	return objects
 }
 
-// took returns how long the function takes, by the clock of the bubble.
+// elapsed returns how long the function takes, by the clock of the synctest bubble.
 func elapsed(do func()) time.Duration {
 	before := time.Now()
 	do()
@@ -74,11 +73,11 @@ func TestHangingCallDelaysNoOther(t *testing.T) {
 		g.Expect(results[2]).To(Equal(Result{Wrote: true}))
 
 		time.Sleep(4 * time.Second)
-		g.Expect(elapsed(func() { results = round() })).To(BeZero(), "a call that is out is not waited for again")
+		g.Expect(elapsed(func() { results = round() })).To(BeZero(), "a call in flight is not waited for again")
 		g.Expect(results[0]).To(Equal(Result{}))
 		g.Expect(results[1].Err).To(MatchError("applying ConfigMap b: no answer from the API server for 6s"))
 		g.Expect(c.writes()).To(ConsistOf("a", "b", "c"), "no second call")
-		g.Expect(applier.RetryAfter()).To(BeZero(), "its answer makes an event")
+		g.Expect(applier.RetryAfter()).To(BeZero(), "its answer causes an event")
 		g.Expect(applier.Events()).NotTo(Receive())
 
 		webhook.released <- nil
@@ -102,7 +101,7 @@ func TestLateFailureIsReturned(t *testing.T) {
 		synctest.Wait()
 		g.Expect(applier.Events()).To(Receive())
 
-		// The back-off begins when the failure is returned, however late that is.
+		// The back-off starts when the failure is returned, however late that is.
 		time.Sleep(time.Minute)
 		for range 50 {
 			_, err = applyOne(applier, configMap("a"))
@@ -111,7 +110,7 @@ func TestLateFailureIsReturned(t *testing.T) {
 		g.Expect(c.writes()).To(HaveLen(1))
 		g.Expect(applier.RetryAfter()).To(Equal(time.Second))
 
-		// While it is tried again the failure stays what is reported.
+		// During the retry the failure is still reported.
 		time.Sleep(time.Second)
 		for range 3 {
 			_, err = applyOne(applier, configMap("a"))
@@ -126,7 +125,7 @@ func TestLateFailureIsReturned(t *testing.T) {
 	})
 }
 
-// An answer that comes late and belongs to an older intent does not hold the new one back.
+// A late answer to an older intent does not hold the new one back.
 func TestLateFailureOfAnOlderIntent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
@@ -180,7 +179,7 @@ func TestCallEndsAtItsDeadline(t *testing.T) {
 	}
 }
 
-// After a shutdown no call begins, neither one that waits for its place nor the first of a round.
+// After a shutdown no call starts, neither one that waits for a slot nor the first of a round.
 func TestNoCallStartsAfterAShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
@@ -199,20 +198,22 @@ func TestNoCallStartsAfterAShutdown(t *testing.T) {
 		}
 		synctest.Wait()
 		g.Expect(c.writes()).To(Equal([]string{"a"}))
-		// What was not begun is not held back either.
+		// Calls that were not started have no back-off.
 		g.Expect(applier.ApplyAll(t.Context(), policy, configMaps("b", "c"))).To(HaveEach(Result{Wrote: true}))
 		webhook.released <- nil
 	})
 }
 
-// slow is a reader that answers after a while, or when its caller gives up.
+// slowReader answers after a while, or when the caller's context ends.
 type slowReader struct {
 	client.Reader
 	wait  time.Duration
 	reads atomic.Int32
 }
 
-func (s *slowReader) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+func (s *slowReader) Get(
+	ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption,
+) error {
 	s.reads.Add(1)
 	select {
 	case <-time.After(s.wait):
@@ -229,10 +230,16 @@ func TestHangingReadDelaysNoOther(t *testing.T) {
 		want types.GomegaMatcher
 	}{
 		"it finds a conflict": {
-			10 * time.Second, configMap("a", func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels = nil, nil }), MatchError(ErrConflict),
+			10 * time.Second,
+			configMap("a", func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels = nil, nil }),
+			MatchError(ErrConflict),
 		},
 		"it finds the object in sync": {10 * time.Second, applied(t, configMap("a")), Succeed()},
-		"it is not answered":          {time.Hour, configMap("a"), MatchError("reading ConfigMap a: context deadline exceeded")},
+		"it is not answered": {
+			time.Hour,
+			configMap("a"),
+			MatchError("reading ConfigMap a: context deadline exceeded"),
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +257,8 @@ func TestHangingReadDelaysNoOther(t *testing.T) {
 				g.Expect(applier.Events()).To(Receive())
 				g.Expect(elapsed(round)).To(BeZero())
 				g.Expect(results[0].Err).To(test.want)
-				g.Expect(live.reads.Load()).To(BeEquivalentTo(1), "or a slow answer would make a pass that makes it again")
+				g.Expect(live.reads.Load()).
+					To(BeEquivalentTo(1), "or each slow answer would cause a pass that reads again")
 				g.Expect(applier.Events()).NotTo(Receive())
 				g.Expect(elapsed(func() {
 					_, err := applier.Differs(t.Context(), policy, configMap("a"))
@@ -323,7 +331,7 @@ func TestFailedWritesBackOff(t *testing.T) {
 				g.Expect(err).To(MatchError("applying ConfigMap a: refused"))
 			}
 			g.Expect(cache.writes()).To(HaveLen(i + 1))
-			g.Expect(live.reads.Load()).To(BeEquivalentTo(i+1), "nor is it read")
+			g.Expect(live.reads.Load()).To(BeEquivalentTo(i+1), "it is not read either")
 			g.Expect(applier.RetryAfter()).To(Equal(wait * time.Second))
 			time.Sleep(wait*time.Second - time.Millisecond)
 			_, err := applyOne(applier, intent)
@@ -331,20 +339,20 @@ func TestFailedWritesBackOff(t *testing.T) {
 			g.Expect(cache.writes()).To(HaveLen(i + 1))
 			time.Sleep(time.Millisecond)
 		}
-		// Another intent is tried at once, with a back-off of its own.
+		// Another intent is tried immediately, with its own back-off.
 		intent.Data["key"] = "new"
 		_, err := applyOne(applier, intent)
 		g.Expect(err).To(HaveOccurred())
 		g.Expect(cache.writes()).To(HaveLen(7))
 		g.Expect(applier.RetryAfter()).To(Equal(time.Second))
 		_, err = applier.Differs(t.Context(), policy, intent)
-		g.Expect(err).NotTo(HaveOccurred(), "the back-off is of writes")
+		g.Expect(err).NotTo(HaveOccurred(), "the back-off applies to writes only")
 		// So is the same intent of another policy.
 		result := applier.ApplyAll(t.Context(), "another", []client.Object{intent})
 		g.Expect(result[0].Err).To(HaveOccurred())
 		g.Expect(cache.writes()).To(HaveLen(8))
 
-		// A write that sticks ends it.
+		// A successful write ends it.
 		cache.failWith = nil
 		time.Sleep(time.Second)
 		g.Expect(applyOne(applier, intent)).To(BeTrue())
@@ -357,7 +365,7 @@ func TestFailedWritesBackOff(t *testing.T) {
 	})
 }
 
-// What is repaired by others meanwhile needs no further write.
+// An object that another writer has repaired needs no further write.
 func TestBackoffEndsWhenTheObjectIsInSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
@@ -377,7 +385,7 @@ func TestBackoffEndsWhenTheObjectIsInSync(t *testing.T) {
 	})
 }
 
-// An altered write that the cache does not show yet is reported, not taken for one that stuck.
+// An altered write that the cache does not show yet is reported, and does not count as successful.
 func TestAnAlteredWriteIsReportedBeforeTheCacheShowsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
@@ -394,17 +402,19 @@ func TestAnAlteredWriteIsReportedBeforeTheCacheShowsIt(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		_, err := applyOne(applier, configMap("a"))
 		g.Expect(err).To(MatchError(ContainSubstring("came back altered")))
-		g.Expect(server.writes()).To(HaveLen(1), "an old copy is no ground to write again")
+		g.Expect(server.writes()).To(HaveLen(1), "a stale copy causes no second write")
 	})
 }
 
-// behind is a client whose cache is.
+// laggingClient reads from a cache that does not follow its writes.
 type laggingClient struct {
 	client.Client
 	cache client.Reader
 }
 
-func (b laggingClient) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+func (b laggingClient) Get(
+	ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption,
+) error {
 	return b.cache.Get(ctx, key, o, options...)
 }
 
@@ -418,11 +428,12 @@ func TestHangingDeletionDelaysNoOther(t *testing.T) {
 			return applier.Prune(t.Context(), policy, []client.Object{configMap("kind")}, Rendered{})
 		}
 		g.Expect(elapsed(func() {
-			g.Expect(prune()).To(And(MatchError(ErrInFlight), MatchError(ContainSubstring("deleting ConfigMap b: no answer"))))
+			g.Expect(prune()).
+				To(And(MatchError(ErrInFlight), MatchError(ContainSubstring("deleting ConfigMap b: no answer"))))
 		})).To(Equal(1500 * time.Millisecond))
 		g.Expect(c.deletions()).To(HaveLen(3))
 		g.Expect(elapsed(func() { g.Expect(prune()).To(MatchError(ErrInFlight)) })).To(BeZero())
-		// It is wanted again, and has to wait for the call that is out.
+		// It is rendered again, and has to wait for the call in flight.
 		g.Expect(applier.ApplyAll(t.Context(), policy, configMaps("b"))[0].Err).To(MatchError(ErrInFlight))
 		webhook.released <- errors.New("refused")
 		synctest.Wait()

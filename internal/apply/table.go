@@ -15,52 +15,51 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/freshness"
 )
 
-// keptRounds is after how many rounds and prunes the record of an object that is no longer among the intents is
-// dropped. A pass makes a few, and not all objects are in each.
+// keptRounds is after how many rounds and prunes the record of an object that is no longer applied is dropped. A pass
+// makes a few, and not every object is in each.
 const keptRounds = 32
 
-// table is all that is kept between rounds, one record for each object. Records may be lost at any time, as they
-// are in a restart; what each field costs then stands beside it.
+// table is the state kept between rounds, one record per object. Records may be lost at any time, as in a restart; the
+// comment of each field states the cost.
 type table struct {
 	clock                 clock.PassiveClock
 	firstRetry, lastRetry time.Duration
 
 	mu sync.Mutex
-	// turn counts rounds and prunes.
+	// round counts rounds and prunes.
 	round   uint64
 	records map[string]*record
 }
 
-// record is what is kept of one object.
+// record is the state of one object.
 type record struct {
-	// turn is the last one that the object was part of.
+	// round is the last one that included the object.
 	round uint64
-	// call that is out. A process that ends takes its calls with it.
+	// call is in flight; nil if none. It ends with the process.
 	call *call
 	// answer to the last call, while rounds return it instead of another call. Losing it costs one early call.
 	answer *answer
-	// settled is the last comparison that found no difference. Losing it costs a comparison.
+	// inSync is the last comparison without a difference. Losing it costs a comparison.
 	inSync *comparison
-	// wrote is the resource version of the last write, until the cache shows it. Losing it costs one early write.
+	// writtenVersion is the resource version of the last write, until the cache shows it. Losing it costs one early write.
 	writtenVersion string
-	// released: nothing on the object is the operator's. Losing it costs a read.
+	// released: the operator owns no field of the object. Losing it costs a read.
 	released bool
 }
 
-// answer is the error of a call, which rounds return until its back-off is over. One that has come late is kept until a
-// round has returned it, also if there is no back-off or no error.
+// answer is the error of a call, which rounds return until its back-off is over. One that arrives late is kept until a
+// round has returned it, even without a back-off or an error.
 type answer struct {
-	// attempt is what was tried. Another one is not held back.
+	// attempt is what was tried; other attempts are not held back.
 	attempt string
 	err     error
-	// wait is the back-off, 0 where there is none, and due the time when it is over. It starts when a round has
-	// returned the error: given.
+	// backoff is 0 if there is none; it ends at retryAt and starts when a round has returned the error (reported).
 	backoff  time.Duration
 	retryAt  time.Time
 	reported bool
 }
 
-// to returns the answer to the attempt, or nil, also of no record.
+// answerTo returns the answer to the attempt, or nil. It may be called on a nil record.
 func (r *record) answerTo(attempt string) *answer {
 	if r == nil || r.answer == nil || r.answer.attempt != attempt {
 		return nil
@@ -72,7 +71,7 @@ func newTable(clk clock.PassiveClock, firstRetry, lastRetry time.Duration) *tabl
 	return &table{clock: clk, firstRetry: firstRetry, lastRetry: lastRetry, records: map[string]*record{}}
 }
 
-// sweep starts a turn and drops the records of objects that are no longer among the intents, unless a call is out.
+// sweep starts a round and drops the records of objects that are no longer applied and have no call in flight.
 func (t *table) sweep() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -84,7 +83,7 @@ func (t *table) sweep() {
 	}
 }
 
-// record returns the record of the object, made where there is none. The caller holds the lock.
+// record returns the record of the object, creating it if necessary. The caller holds the lock.
 func (t *table) record(key string) *record {
 	r, known := t.records[key]
 	if !known {
@@ -95,21 +94,20 @@ func (t *table) record(key string) *record {
 	return r
 }
 
-// isReleased reports whether nothing on the object is the operator's any more.
+// isReleased reports whether the operator owns no field of the object.
 func (t *table) isReleased(key string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.record(key).released
 }
 
-// release records whether anything on the object is the operator's.
 func (t *table) setReleased(key string, released bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.record(key).released = released
 }
 
-// begin returns the call of the object that is out, or else a new one, and reports whether it is new.
+// enqueue returns the object's call in flight, or a new one, and reports whether it is new.
 func (t *table) enqueue(key, description string) (*call, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -121,14 +119,14 @@ func (t *table) enqueue(key, description string) (*call, bool) {
 	return r.call, true
 }
 
-// placed records that the call has its place.
+// markStarted records that the call has acquired a slot.
 func (t *table) markStarted(c *call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c.started = t.clock.Now()
 }
 
-// tries records that the call makes the attempt, and returns the failure that it retries, if any.
+// startAttempt records that the call makes the attempt, and returns the failure that it retries, if any.
 func (t *table) startAttempt(c *call, attempt string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -148,7 +146,7 @@ func (t *table) finish(c *call, o outcome) bool {
 	case o.deleted:
 		delete(t.records, c.key)
 	case errors.Is(o.Err, errNotStarted):
-		// Nothing was learnt.
+		// There is no result to record.
 	case o.recorded:
 		t.startBackoff(r, c)
 	case o.Err == nil && !o.Wrote:
@@ -167,7 +165,7 @@ func (t *table) finish(c *call, o outcome) bool {
 	return c.late
 }
 
-// keep records an answer, with a back-off if the call has failed.
+// recordAnswer records an answer, with a back-off if the call failed.
 func (t *table) recordAnswer(r *record, c *call, o outcome) {
 	next := &answer{attempt: o.attempt, err: o.Err}
 	if o.failed {
@@ -180,7 +178,8 @@ func (t *table) recordAnswer(r *record, c *call, o outcome) {
 	t.startBackoff(r, c)
 }
 
-// give starts the back-off of an answer that the round of the call returns, or drops it where it has none.
+// startBackoff starts the back-off of an answer that the round of the call returns, or drops an answer without
+// back-off.
 func (t *table) startBackoff(r *record, c *call) {
 	last := r.answer
 	if last == nil || last.reported || c.late {
@@ -199,7 +198,8 @@ func (t *table) isLate(c *call) bool {
 	return c.late
 }
 
-// take returns the result of the call, or why there is none yet, and reports whether that makes it late.
+// resultOf returns the result of the call or, if it is still in flight, the error to report, and whether this makes it
+// late.
 func (t *table) resultOf(c *call) (result Result, newlyLate bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -215,10 +215,12 @@ func (t *table) resultOf(c *call) (result Result, newlyLate bool) {
 	case c.started.IsZero():
 		return Result{Err: fmt.Errorf("%s: waits behind other calls: %w", c.description, ErrInFlight)}, newlyLate
 	}
-	return Result{Err: fmt.Errorf("%s: %w for %s", c.description, ErrInFlight, t.clock.Since(c.started).Round(time.Second))}, newlyLate
+	return Result{
+		Err: fmt.Errorf("%s: %w for %s", c.description, ErrInFlight, t.clock.Since(c.started).Round(time.Second)),
+	}, newlyLate
 }
 
-// last returns the recorded error of the attempt, or nil.
+// lastError returns the recorded error of the attempt, or nil.
 func (t *table) lastError(intent client.Object, attempt string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -228,7 +230,7 @@ func (t *table) lastError(intent client.Object, attempt string) error {
 	return nil
 }
 
-// held returns the answer to the attempt that is to be returned instead of another call, or nil.
+// recordedAnswer returns the answer to the attempt that is to be returned instead of another call, or nil.
 func (t *table) recordedAnswer(intent client.Object, attempt string) *answer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -239,7 +241,7 @@ func (t *table) recordedAnswer(intent client.Object, attempt string) *answer {
 	return new(*last)
 }
 
-// retryAfter returns after how long the next failed call is due, or 0 if none is.
+// retryAfter returns when the next call in back-off is due, or 0 if there is none.
 func (t *table) retryAfter() time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -251,9 +253,9 @@ func (t *table) retryAfter() time.Duration {
 		wait := r.answer.retryAt.Sub(now)
 		switch {
 		case wait < -t.lastRetry:
-			continue // No round has tried it: it is no longer among the intents.
+			continue // No round has retried it: the object is no longer applied.
 		case wait <= 0:
-			wait = t.firstRetry // It has come due since its round.
+			wait = t.firstRetry // It became due after its round.
 		}
 		if soonest == 0 || wait < soonest {
 			soonest = wait
@@ -262,7 +264,7 @@ func (t *table) retryAfter() time.Duration {
 	return soonest
 }
 
-// stale reports whether the cache shows the object as it was before the last write.
+// isStale reports whether the cached object is older than the last write.
 func (t *table) isStale(intent, cached client.Object) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -270,7 +272,7 @@ func (t *table) isStale(intent, cached client.Object) bool {
 	return r != nil && freshness.Stale(cached.GetResourceVersion(), r.writtenVersion)
 }
 
-// holds reports whether a comparison would find what the last one has found: no difference.
+// isInSync reports whether the same comparison has already found no difference.
 func (t *table) isInSync(seen *comparison) bool {
 	t.mu.Lock()
 	var last *comparison
@@ -281,14 +283,14 @@ func (t *table) isInSync(seen *comparison) bool {
 	return last != nil && last.intent == seen.intent && reflect.DeepEqual(last, seen)
 }
 
-// settled is an intent, and the live object as far as a comparison looks at it, which found no difference. A caller
-// that brings the very same intent again has it compared once for each version of the live object.
+// comparison identifies an intent and the state of a live object that were compared. An unchanged intent is compared
+// once per version of the live object.
 type comparison struct {
 	owner  types.UID
 	intent client.Object
 
 	uid types.UID
-	// generation counts the changes of a spec; resourceVersion stands for it in kinds that have none.
+	// generation counts changes of the spec. resourceVersion replaces it for kinds without a generation.
 	generation          int64
 	resourceVersion     string
 	labels, annotations map[string]string

@@ -19,13 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// settle records that a round found no difference.
+// recordInSync records that a round found no difference.
 func recordInSync(table *table, seen *comparison) {
 	c, _ := table.enqueue(key(seen.intent), "")
 	table.finish(c, outcome{inSync: seen})
 }
 
-// A comparison is made once for what it looks at, and again after each change of that.
+// An unchanged object is compared once, and again after each change that matters.
 func TestInSync(t *testing.T) {
 	meta := func() metav1.ObjectMeta {
 		return metav1.ObjectMeta{
@@ -35,40 +35,44 @@ func TestInSync(t *testing.T) {
 		}
 	}
 	kind := metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}
-	intent := &appsv1.DaemonSet{TypeMeta: kind, ObjectMeta: metav1.ObjectMeta{Name: "driver", Namespace: "gpu-operator"}}
+	intent := &appsv1.DaemonSet{
+		TypeMeta:   kind,
+		ObjectMeta: metav1.ObjectMeta{Name: "driver", Namespace: "gpu-operator"},
+	}
 	tests := map[string]struct {
 		change func(ds *appsv1.DaemonSet)
 		inSync bool
 	}{
-		"nothing":       {func(*appsv1.DaemonSet) {}, true},
-		"the status":    {func(ds *appsv1.DaemonSet) { ds.ResourceVersion, ds.Status.NumberReady = "2", 5 }, true},
-		"the spec":      {func(ds *appsv1.DaemonSet) { ds.Generation = 2 }, false},
-		"a label":       {func(ds *appsv1.DaemonSet) { ds.Labels["a"] = "" }, false},
-		"no labels":     {func(ds *appsv1.DaemonSet) { ds.Labels = nil }, false},
-		"annotations":   {func(ds *appsv1.DaemonSet) { delete(ds.Annotations, "c") }, false},
-		"the owner":     {func(ds *appsv1.DaemonSet) { ds.OwnerReferences[0].UID = "other" }, false},
-		"no owner":      {func(ds *appsv1.DaemonSet) { ds.OwnerReferences = nil }, false},
-		"it is made":    {func(ds *appsv1.DaemonSet) { ds.UID = "another" }, false},
-		"it is leaving": {func(ds *appsv1.DaemonSet) { ds.DeletionTimestamp = &metav1.Time{} }, false},
+		"nothing":           {func(*appsv1.DaemonSet) {}, true},
+		"the status":        {func(ds *appsv1.DaemonSet) { ds.ResourceVersion, ds.Status.NumberReady = "2", 5 }, true},
+		"the spec":          {func(ds *appsv1.DaemonSet) { ds.Generation = 2 }, false},
+		"a label":           {func(ds *appsv1.DaemonSet) { ds.Labels["a"] = "" }, false},
+		"no labels":         {func(ds *appsv1.DaemonSet) { ds.Labels = nil }, false},
+		"annotations":       {func(ds *appsv1.DaemonSet) { delete(ds.Annotations, "c") }, false},
+		"the owner":         {func(ds *appsv1.DaemonSet) { ds.OwnerReferences[0].UID = "other" }, false},
+		"no owner":          {func(ds *appsv1.DaemonSet) { ds.OwnerReferences = nil }, false},
+		"it is re-created":  {func(ds *appsv1.DaemonSet) { ds.UID = "another" }, false},
+		"it is terminating": {func(ds *appsv1.DaemonSet) { ds.DeletionTimestamp = &metav1.Time{} }, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			table := newTable(clock.RealClock{}, time.Second, time.Second)
 			live := &appsv1.DaemonSet{ObjectMeta: meta()}
-			g.Expect(table.isInSync(comparisonOf(policy, intent, live))).To(BeFalse(), "nothing is known yet")
+			g.Expect(table.isInSync(comparisonOf(policy, intent, live))).To(BeFalse(), "there is no record yet")
 			recordInSync(table, comparisonOf(policy, intent, live))
 			changed := live.DeepCopy()
 			test.change(changed)
 			g.Expect(table.isInSync(comparisonOf(policy, intent, changed))).To(Equal(test.inSync))
 			g.Expect(table.isInSync(comparisonOf("another policy", intent, live))).To(BeFalse())
-			g.Expect(table.isInSync(comparisonOf(policy, intent.DeepCopy(), live))).To(BeFalse(), "another intent may ask for something else")
+			g.Expect(table.isInSync(comparisonOf(policy, intent.DeepCopy(), live))).
+				To(BeFalse(), "another object may have another content")
 			g.Expect(table.isInSync(comparisonOf(policy, intent, live))).To(BeTrue())
 		})
 	}
 }
 
-// Kinds that count no generations are compared once for each version.
+// Objects without a generation are compared once per resource version.
 func TestInSyncWithoutGenerations(t *testing.T) {
 	g := NewWithT(t)
 	table := newTable(clock.RealClock{}, time.Second, time.Second)
@@ -80,7 +84,7 @@ func TestInSyncWithoutGenerations(t *testing.T) {
 	g.Expect(table.isInSync(comparisonOf(policy, intent, live))).To(BeFalse())
 }
 
-// What was in sync is repaired when it is changed, and a conflict is returned each time.
+// Drift after a round without differences is repaired, and a conflict is returned each time.
 func TestApplyAllComparesAgainAfterChanges(t *testing.T) {
 	g := NewWithT(t)
 	intent := configMap("a")
@@ -96,17 +100,17 @@ func TestApplyAllComparesAgainAfterChanges(t *testing.T) {
 	g.Expect(applyOne(applier, intent)).To(BeTrue())
 	g.Expect(c.get(t, "a").Data).To(Equal(intent.Data))
 
-	foreign := configMap("b", ownedBy("somebody"), func(c *corev1.ConfigMap) { c.Labels = nil })
+	foreign := configMap("b", ownedBy("another"), func(c *corev1.ConfigMap) { c.Labels = nil })
 	c = newCluster(t, foreign)
 	applier = c.applier()
 	for range 2 {
 		_, err := applyOne(applier, configMap("b"))
 		g.Expect(err).To(MatchError(ErrConflict))
 	}
-	g.Expect(applier.RetryAfter()).To(BeZero(), "a write would not help")
+	g.Expect(applier.RetryAfter()).To(BeZero(), "a retry would not help")
 }
 
-// Losing the table, as a restart does, costs a comparison or one early write, whatever it holds.
+// Losing the table, as a restart does, costs a comparison or one early write.
 func TestTableMayBeLost(t *testing.T) {
 	tests := map[string]struct {
 		prepare func(c *cluster)
@@ -117,8 +121,14 @@ func TestTableMayBeLost(t *testing.T) {
 	}{
 		"in sync":                                {prepare: func(*cluster) {}},
 		"the cache does not show the last write": {prepare: func(*cluster) {}, stale: true, cost: 1},
-		"in back-off":                            {prepare: func(c *cluster) { c.failWith = errors.New("refused") }, cost: 1},
-		"altered, in back-off":                   {prepare: func(c *cluster) { c.before = mutateKey("altered") }, cost: 1},
+		"in back-off": {
+			prepare: func(c *cluster) { c.failWith = errors.New("refused") },
+			cost:    1,
+		},
+		"altered, in back-off": {
+			prepare: func(c *cluster) { c.before = mutateKey("altered") },
+			cost:    1,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +159,7 @@ func TestTableMayBeLost(t *testing.T) {
 	}
 }
 
-// Names that come and go leave nothing behind, whether or not they could be written.
+// Records of removed objects are dropped, whether or not the objects could be written.
 func TestTableIsBounded(t *testing.T) {
 	g := NewWithT(t)
 	c := newCluster(t)
@@ -174,7 +184,7 @@ func TestTableIsBounded(t *testing.T) {
 	g.Expect(applier.table.records).To(HaveKey(key(lasting)))
 }
 
-// A write that is due for an object that no round asks for any more is not waited for.
+// The retry of an object that is no longer applied is not waited for.
 func TestRetryAfterIgnoresObjectsNoLongerApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
@@ -188,7 +198,7 @@ func TestRetryAfterIgnoresObjectsNoLongerApplied(t *testing.T) {
 		time.Sleep(400 * time.Millisecond)
 		g.Expect(applier.RetryAfter()).To(Equal(600 * time.Millisecond))
 		time.Sleep(600 * time.Millisecond)
-		g.Expect(applier.RetryAfter()).To(Equal(time.Second), "it came due after the round of this pass")
+		g.Expect(applier.RetryAfter()).To(Equal(time.Second), "it became due after the round of this pass")
 		time.Sleep(16 * time.Second)
 		g.Expect(applier.RetryAfter()).To(BeZero())
 	})

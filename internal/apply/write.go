@@ -12,11 +12,11 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// write is what there is to write for an intent.
+// write is an intent that is about to be written.
 type write struct {
 	intent  client.Object
 	desired *unstructured.Unstructured
-	// attempt is the same for intents that ask for the same.
+	// attempt is equal for intents with the same content and owner.
 	attempt string
 }
 
@@ -25,10 +25,14 @@ func newWrite(owner types.UID, intent client.Object) (write, error) {
 	if err != nil {
 		return write{}, err
 	}
-	return write{intent: intent, desired: desired, attempt: string(owner) + " " + desired.GetAnnotations()[labels.Digest]}, nil
+	return write{
+		intent:  intent,
+		desired: desired,
+		attempt: string(owner) + " " + desired.GetAnnotations()[labels.Digest],
+	}, nil
 }
 
-// visit compares an object with its intent and writes it where they differ.
+// sync compares an object with its intent and writes it if they differ.
 func (a *Applier) sync(ctx context.Context, c *call, owner types.UID, intent client.Object) outcome {
 	live, err := a.read(ctx, a.client, intent)
 	stale := live != nil && a.table.isStale(intent, live)
@@ -55,8 +59,10 @@ func (a *Applier) sync(ctx context.Context, c *call, owner types.UID, intent cli
 	return a.writeIfDifferent(ctx, c, owner, w, live)
 }
 
-// read reads as the function read does, with the deadline of a call.
-func (a *Applier) read(ctx context.Context, reader client.Reader, intent client.Object) (live client.Object, err error) {
+// read is the function read, with the deadline of a call.
+func (a *Applier) read(
+	ctx context.Context, reader client.Reader, intent client.Object,
+) (live client.Object, err error) {
 	err = a.request(ctx, "reading "+describe(intent), func(ctx context.Context) error {
 		live, err = read(ctx, reader, intent)
 		return err
@@ -64,7 +70,7 @@ func (a *Applier) read(ctx context.Context, reader client.Reader, intent client.
 	return live, err
 }
 
-// written is the outcome where the cache does not show the last write yet: what came of that.
+// lastOutcome returns the outcome of the last write, while the cache does not show it yet.
 func (a *Applier) lastOutcome(w write) outcome {
 	if last := a.table.lastError(w.intent, w.attempt); last != nil {
 		return outcome{Result: Result{Err: last}, recorded: true}
@@ -72,7 +78,7 @@ func (a *Applier) lastOutcome(w write) outcome {
 	return outcome{Result: Result{Wrote: true}}
 }
 
-// follow writes the object if the live one, nil where there is none, lacks something of it.
+// writeIfDifferent writes the object if it differs from the live one, which is nil if it does not exist.
 func (a *Applier) writeIfDifferent(ctx context.Context, c *call, owner types.UID, w write, live client.Object) outcome {
 	field, err := compare(owner, w, live)
 	switch {
@@ -89,17 +95,21 @@ func (a *Applier) writeIfDifferent(ctx context.Context, c *call, owner types.UID
 		log.FromContext(ctx).Info("Applying object", "object", describe(w.intent))
 	}
 	found := a.apply(ctx, w, live, field)
-	if altered := (*AlteredError)(nil); errors.As(found.Err, &altered) && (last == nil || last.Error() != altered.Error()) {
-		log.FromContext(ctx).Info("What was applied came back altered", "object", altered.Object, "field", altered.Field, "manager", altered.Manager)
+	altered := (*AlteredError)(nil)
+	if errors.As(found.Err, &altered) && (last == nil || last.Error() != altered.Error()) {
+		log.FromContext(ctx).Info("What was applied came back altered",
+			"object", altered.Object, "field", altered.Field, "manager", altered.Manager)
 	}
 	return found
 }
 
-// apply writes the object and compares the answer with it. field is where the live object differs.
+// apply writes the object and compares the answer with it. field is the difference of the live object.
 func (a *Applier) apply(ctx context.Context, w write, live client.Object, field path) outcome {
 	answer := w.desired.DeepCopy()
 	err := a.request(ctx, "applying "+describe(w.intent), func(ctx context.Context) error {
-		return a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(labels.FieldOwner), client.ForceOwnership)
+		return a.client.Apply(
+			ctx, client.ApplyConfigurationFromUnstructured(answer), client.FieldOwner(labels.FieldOwner), client.ForceOwnership,
+		)
 	})
 	managed := answer.GetManagedFields()
 	if found := additions(w, answer.Object); err == nil && live != nil && len(found) > 0 {
@@ -111,12 +121,16 @@ func (a *Applier) apply(ctx context.Context, w write, live client.Object, field 
 	version := answer.GetResourceVersion()
 	altered := diff(w, answer.Object)
 	if altered == nil && live != nil && live.GetResourceVersion() == version {
-		// The write has left the object as it was found, different.
+		// The write did not change the object: it still differs.
 		altered = field
 	}
 	if altered == nil {
 		return outcome{Result: Result{Wrote: true, Repair: repairOf(w, live, field, managed)}, version: version}
 	}
-	err = &AlteredError{Object: describe(w.intent), Field: altered.String(), Manager: managerOf(altered, answer.GetManagedFields())}
+	err = &AlteredError{
+		Object:  describe(w.intent),
+		Field:   altered.String(),
+		Manager: managerOf(altered, answer.GetManagedFields()),
+	}
 	return outcome{Result: Result{Err: err}, attempt: w.attempt, failed: true, version: version}
 }
