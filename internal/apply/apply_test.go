@@ -422,9 +422,7 @@ func TestPrune(t *testing.T) {
 		configMap("of-another-policy", uid, ownedBy("other")),
 		configMap("without-owner", uid, func(c *corev1.ConfigMap) { c.OwnerReferences = nil }),
 		configMap("not-controlled", uid, func(c *corev1.ConfigMap) { c.OwnerReferences[0].Controller = nil }),
-		configMap(
-			"without-label", uid, func(c *corev1.ConfigMap) { delete(c.Labels, "nvidia.com/gpu-operator.operand") },
-		),
+		configMap("without-label", uid, func(c *corev1.ConfigMap) { delete(c.Labels, "nvidia.com/gpu-operator.operand") }),
 		configMap("empty-label", uid, ofOperand("")),
 		configMap("leaving", uid, func(c *corev1.ConfigMap) {
 			c.DeletionTimestamp, c.Finalizers = new(metav1.Now()), []string{"x/y"}

@@ -138,9 +138,7 @@ func (a *Applier) removeAdditions(
 	answer.SetNamespace(w.desired.GetNamespace())
 	answer.SetName(w.desired.GetName())
 	err = a.request(ctx, "patching "+describe(w.intent), func(ctx context.Context) error {
-		return a.client.Patch(
-			ctx, answer, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(labels.FieldOwner),
-		)
+		return a.client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(labels.FieldOwner))
 	})
 	return answer, err
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// A node that is starting is assessed soon after what may end that, and later after each step on the way.
+// A starting node is reconciled soon after a pod event that may end its start, and later after others.
 func TestPodEventsOfAStartingNodeAreBatched(t *testing.T) {
 	e := newEnv(t)
 	e.publish()
@@ -29,12 +29,12 @@ func TestPodEventsOfAStartingNodeAreBatched(t *testing.T) {
 		status.Phase, status.Conditions[1].Status = corev1.PodRunning, corev1.ConditionTrue
 	}
 	fails := func(status *corev1.PodStatus) { status.Phase = corev1.PodFailed }
-	e.Expect(after(plugin, starts)).To(Equal(soon), "the node is not known yet")
+	e.Expect(after(plugin, starts)).To(Equal(soon), "the node has no entry yet")
 
 	e.setPod(toolkit, starts)
 	_, err := e.reconcileAfter(0)
 	e.Expect(err).NotTo(HaveOccurred())
-	e.Expect(after(plugin, starts)).To(Equal(step), "it goes on to start")
+	e.Expect(after(plugin, starts)).To(Equal(step), "it is still starting")
 	// One node is starting.
 	e.Expect(after(toolkit, works)).To(Equal(soon+time.Millisecond), "labels wait for it")
 	e.setPod(toolkit, starts)
@@ -47,7 +47,7 @@ func TestPodEventsOfAStartingNodeAreBatched(t *testing.T) {
 	e.Expect(after(plugin, starts)).To(Equal(soon), "the node was ready")
 }
 
-// A plan is made once for a Node and a spec.
+// The plan of a node is computed once per version of the Node and the decisions.
 func TestPlanIsCached(t *testing.T) {
 	e := newEnv(t)
 	e.publish()
@@ -60,7 +60,7 @@ func TestPlanIsCached(t *testing.T) {
 	planned()
 	first := planned()
 	e.setPod("device-plugin", starts)
-	e.Expect(planned()).To(BeIdenticalTo(first), "pods are no part of it")
+	e.Expect(planned()).To(BeIdenticalTo(first), "it does not depend on pods")
 
 	node := &corev1.Node{}
 	e.Expect(e.client.Get(t.Context(), client.ObjectKey{Name: "a"}, node)).To(Succeed())
@@ -73,10 +73,10 @@ func TestPlanIsCached(t *testing.T) {
 	e.Expect(planned()).To(BeIdenticalTo(relabelled))
 
 	e.publish()
-	e.Expect(planned()).NotTo(BeIdenticalTo(relabelled), "it was decided anew")
+	e.Expect(planned()).NotTo(BeIdenticalTo(relabelled), "there are new decisions")
 }
 
-// Labels that somebody has changed are written again, though the plan was kept before.
+// Labels that another client has changed are restored, though the plan is cached.
 func TestChangedLabelsAreRestored(t *testing.T) {
 	e := newEnv(t)
 	e.publish()

@@ -13,29 +13,28 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// loss is what comes of discovery labels that are away.
+// missingDiscovery is the result of checkDiscovery.
 type missingDiscovery struct {
-	// gone: the node is to be given up.
+	// release: the node has lost its GPUs and is to be released.
 	release bool
-	// stayedAway is that of the facts.
+	// overdue: a label of a nodeSelector has been missing for the grace period.
 	overdue bool
-	// notes are the changes of the annotations that tell since when.
+	// annotations are changes of the annotations that record since when labels are missing.
 	annotations map[string]*string
-	// wait is after how long to look again; 0 is never.
+	// recheckAfter is when to check again; 0 means never.
 	recheckAfter time.Duration
 }
 
-// discovery watches over a node that was found to have GPUs and is no longer, as after a restart of node
-// discovery. It is given up once it has had no GPU in its labels for the grace period, and no pod uses any.
-// One that has lost all its discovery labels is never given up: that is discovery's failure, not the node's.
-// Nor is one whose kubelet still advertises GPUs: the labels are wrong then.
-// missing: labels are away.
+// checkDiscovery handles a managed node whose discovery labels are missing, as after a restart of node discovery. The
+// node is released once its labels have shown no GPU for the grace period and no pod uses one. A node without any
+// discovery labels is never released: discovery has failed, not the node. Nor is one whose kubelet still advertises
+// GPUs: the labels are wrong.
 func (s *scope) checkDiscovery(ctx context.Context, spec effective.Spec, missing bool) missingDiscovery {
 	node, facts, now, grace := s.node, s.entry.Facts, s.now, spec.NodeDiscovery.GracePeriod.Duration
 	found := missingDiscovery{annotations: map[string]*string{}}
 	away := trackSince(found.annotations, node, labels.DiscoveryMissingSince, missing, now)
 	if missing && facts.MissingLabels() == "" {
-		// A nodeSelector asks for one.
+		// A nodeSelector of the spec requires the label.
 		found.recheckAfter = max(0, grace-now.Sub(away))
 		found.overdue = found.recheckAfter == 0
 	}
@@ -53,7 +52,8 @@ func (s *scope) checkDiscovery(ctx context.Context, spec effective.Spec, missing
 	user, err := observe.GPUPod(reading, s.Live, node.Name, s.Namespace, spec.Operator.RuntimeClass)
 	if err != nil || user != "" {
 		found.recheckAfter = min(grace, s.Timing.RetryBusy)
-		log.FromContext(ctx).Info("Keeping a node that has no GPU any more, as pods may use its GPUs", "pod", user, "error", err)
+		log.FromContext(ctx).Info("Keeping a node that has no GPU any more, as pods may use its GPUs",
+			"pod", user, "error", err)
 		return found
 	}
 	log.FromContext(ctx).Info("Giving up a node that has no GPU any more", "since", since)
@@ -61,8 +61,8 @@ func (s *scope) checkDiscovery(ctx context.Context, spec effective.Spec, missing
 	return found
 }
 
-// trackSince keeps the annotation that tells since when something has been so, and returns that time. A time
-// that is absent, or not ours to believe, is now: it may delay what follows from it, and never hasten it.
+// trackSince maintains the annotation that records since when something is the case, and returns that time. A missing
+// or invalid time counts as now: it may delay what follows, never hasten it.
 func trackSince(changes map[string]*string, node *corev1.Node, annotation string, is bool, now time.Time) time.Time {
 	text, noted := node.Annotations[annotation]
 	if !is {

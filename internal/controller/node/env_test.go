@@ -27,7 +27,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-// rig is a Reconciler at an API server that has the node "a", on which everything works.
+// env is a Reconciler and a fake API server with the node "a", on which everything works.
 type env struct {
 	*WithT
 	t          *testing.T
@@ -36,9 +36,9 @@ type env struct {
 	fleet      *fleet.Fleet
 	reconciler *Reconciler
 	spec       v1.ClusterPolicySpec
-	// refuses is what the API server answers to writes to Nodes; nil lets them pass.
+	// patchErr is the API server's answer to writes of Nodes; nil accepts them.
 	patchErr error
-	// conditions counts the writes of conditions.
+	// conditionWrites counts writes of the condition.
 	conditionWrites int
 }
 
@@ -54,19 +54,27 @@ func newEnv(t *testing.T) *env {
 				labels.DiscoveryPCIPresent: labels.True, labels.DiscoveryOSID: "ubuntu", labels.DiscoveryOSVersion: "24.04",
 			}},
 			Status: corev1.NodeStatus{
-				NodeInfo:    corev1.NodeSystemInfo{Architecture: "amd64", ContainerRuntimeVersion: "containerd://2.2.1"},
+				NodeInfo: corev1.NodeSystemInfo{
+					Architecture:            "amd64",
+					ContainerRuntimeVersion: "containerd://2.2.1",
+				},
 				Allocatable: corev1.ResourceList{labels.ResourceGPU: resource.MustParse("8")},
 				Conditions:  []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 			},
 		}).
 		WithInterceptorFuncs(interceptor.Funcs{
-			Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			Patch: func(
+				ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+			) error {
 				if e.patchErr != nil {
 					return e.patchErr
 				}
 				return c.Patch(ctx, object, patch, options...)
 			},
-			SubResourcePatch: func(ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			SubResourcePatch: func(
+				ctx context.Context, c client.Client, name string, object client.Object, patch client.Patch,
+				options ...client.SubResourcePatchOption,
+			) error {
 				e.conditionWrites++
 				if e.patchErr != nil {
 					return e.patchErr
@@ -77,10 +85,15 @@ func newEnv(t *testing.T) *env {
 	for _, o := range catalogue {
 		if len(o.Workloads) > 0 || o.Discovers {
 			builder = builder.WithObjects(&corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Name: string(o.Name), Namespace: "gpu-operator", Labels: map[string]string{labels.Operand: string(o.Name)}},
-				Spec:       corev1.PodSpec{NodeName: "a"},
+				ObjectMeta: metav1.ObjectMeta{
+					Name:      string(o.Name),
+					Namespace: "gpu-operator",
+					Labels:    map[string]string{labels.Operand: string(o.Name)},
+				},
+				Spec: corev1.PodSpec{NodeName: "a"},
 				Status: corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{
-					{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: corev1.ConditionTrue},
+					{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+					{Type: corev1.PodReady, Status: corev1.ConditionTrue},
 				}},
 			})
 		}
@@ -93,13 +106,20 @@ func newEnv(t *testing.T) *env {
 	return e
 }
 
-// publish has nodes be assessed by the spec of the rig.
+// publish publishes a Basis with the spec of the env.
 func (e *env) publish() {
-	in := operand.Input{Spec: effective.Of(e.spec), Namespace: "gpu-operator", HelperImage: "example.com/gpu-operator:v1"}
-	e.fleet.Publish(fleet.Basis{Policy: &v1.ClusterPolicy{Spec: e.spec}, Decisions: plan.Decide(e.reconciler.Catalogue, in)}, e.clock.Now())
+	in := operand.Input{
+		Spec:        effective.Of(e.spec),
+		Namespace:   "gpu-operator",
+		HelperImage: "example.com/gpu-operator:v1",
+	}
+	e.fleet.Publish(
+		fleet.Basis{Policy: &v1.ClusterPolicy{Spec: e.spec}, Decisions: plan.Decide(e.reconciler.Catalogue, in)},
+		e.clock.Now(),
+	)
 }
 
-// after has so much time pass, and the node be reconciled then.
+// reconcileAfter advances the clock and reconciles the node. It returns RequeueAfter.
 func (e *env) reconcileAfter(d time.Duration) (time.Duration, error) {
 	e.t.Helper()
 	e.clock.SetTime(e.clock.Now().Add(d))
@@ -107,7 +127,7 @@ func (e *env) reconcileAfter(d time.Duration) (time.Duration, error) {
 	return result.RequeueAfter, err
 }
 
-// pod changes the status of an operand's pod.
+// setPod changes the status of an operand's pod.
 func (e *env) setPod(name string, change func(*corev1.PodStatus)) {
 	e.t.Helper()
 	pod := &corev1.Pod{}
@@ -118,19 +138,24 @@ func (e *env) setPod(name string, change func(*corev1.PodStatus)) {
 
 func starts(status *corev1.PodStatus) {
 	status.Conditions[1].Status = corev1.ConditionFalse
-	status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+	}
 }
 
 func crashes(status *corev1.PodStatus) {
 	status.Conditions[1].Status = corev1.ConditionFalse
-	status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}}}
+	status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}},
+	}
 }
 
-// works has an operand's pod be ready from now on.
+// makeReady makes an operand's pod ready as of now.
 func (e *env) makeReady(name string) {
 	e.t.Helper()
 	e.setPod(name, func(status *corev1.PodStatus) {
-		status.Conditions[1].Status, status.Conditions[1].LastTransitionTime = corev1.ConditionTrue, metav1.NewTime(e.clock.Now())
+		status.Conditions[1].Status = corev1.ConditionTrue
+		status.Conditions[1].LastTransitionTime = metav1.NewTime(e.clock.Now())
 		status.ContainerStatuses = nil
 	})
 }
@@ -142,7 +167,7 @@ func (e *env) node() *corev1.Node {
 	return node
 }
 
-// reported is the condition of the node, as status and reason; empty for none.
+// reported returns status and reason of the condition, or "" if there is none.
 func (e *env) reported() string {
 	e.t.Helper()
 	condition := assess.GPUReadyCondition(e.node())
@@ -152,7 +177,6 @@ func (e *env) reported() string {
 	return string(condition.Status) + " " + condition.Reason
 }
 
-// eventReasons are the reasons of the Events of the node.
 func (e *env) eventReasons() []string {
 	e.t.Helper()
 	list := &corev1.EventList{}

@@ -26,7 +26,7 @@ import (
 func TestWorkingNodeHasOneConditionWrite(t *testing.T) {
 	e := newEnv(t)
 	e.Expect(e.reconcileAfter(0)).To(BeZero())
-	e.Expect(e.fleet.Get("a")).To(HaveField("Basis", BeZero()), "there is nothing to assess it by")
+	e.Expect(e.fleet.Get("a")).To(HaveField("Basis", BeZero()), "there is no Basis")
 	e.Expect(e.node().Labels).NotTo(HaveKey(labels.Pool))
 	e.publish()
 	e.Expect(e.reconcileAfter(time.Second)).To(BeZero())
@@ -34,7 +34,7 @@ func TestWorkingNodeHasOneConditionWrite(t *testing.T) {
 	e.Expect(e.node().Labels).To(HaveKeyWithValue(labels.Pool, "ubuntu24.04-amd64"))
 	entry := e.fleet.Get("a")
 	e.Expect(entry.Basis).To(Equal(uint64(1)))
-	e.Expect(entry.Facts.Pool).To(Equal("ubuntu24.04-amd64"), "as the labels have left it")
+	e.Expect(entry.Facts.Pool).To(Equal("ubuntu24.04-amd64"), "as the labels were written")
 	e.Expect(entry.Shown().Ready()).To(BeTrue())
 	e.Expect(entry.Latest.Since).To(Equal(now.Add(time.Second)))
 	version := e.node().ResourceVersion
@@ -47,10 +47,10 @@ func TestWorkingNodeHasOneConditionWrite(t *testing.T) {
 	e.Expect(e.eventReasons()).To(BeEmpty())
 }
 
-// The stages of a node that is starting are written once they have lasted, also the first one.
+// The stages of a starting node are written after their dwell time, also the first one.
 func TestStageIsWrittenAfterItsDwell(t *testing.T) {
 	const s = time.Second
-	t.Run("ready before", func(t *testing.T) {
+	t.Run("ready before it is written", func(t *testing.T) {
 		e := newEnv(t)
 		e.publish()
 		e.setPod("driver", starts)
@@ -65,7 +65,7 @@ func TestStageIsWrittenAfterItsDwell(t *testing.T) {
 		e.Expect(e.conditionWrites).To(Equal(1))
 		e.Expect(e.fleet.Get("a").Writes.Stage).To(BeEmpty())
 	})
-	t.Run("failed before", func(t *testing.T) {
+	t.Run("failed before it is written", func(t *testing.T) {
 		e := newEnv(t)
 		e.publish()
 		e.setPod("driver", starts)
@@ -76,7 +76,7 @@ func TestStageIsWrittenAfterItsDwell(t *testing.T) {
 		e.Expect(e.reported()).To(Equal("False CrashLoopBackOff"))
 		e.Expect(e.eventReasons()).To(ConsistOf("CrashLoopBackOff"))
 	})
-	t.Run("lasting", func(t *testing.T) {
+	t.Run("lasts", func(t *testing.T) {
 		e := newEnv(t)
 		e.publish()
 		e.setPod("driver", starts)
@@ -95,10 +95,10 @@ func TestStageIsWrittenAfterItsDwell(t *testing.T) {
 		e.Expect(assess.GPUReadyCondition(e.node()).Message).To(ContainSubstring("stage Toolkit"))
 		e.makeReady("container-toolkit")
 		e.setPod("device-plugin", starts)
-		e.Expect(e.reconcileAfter(s)).To(Equal(40*s), "a longer way, fewer writes")
+		e.Expect(e.reconcileAfter(s)).To(Equal(40*s), "the dwell time grows with each write")
 		e.Expect(e.conditionWrites).To(Equal(2))
 	})
-	t.Run("over before it was written", func(t *testing.T) {
+	t.Run("ends before it is written", func(t *testing.T) {
 		e := newEnv(t)
 		e.publish()
 		e.setPod("driver", starts)
@@ -109,7 +109,8 @@ func TestStageIsWrittenAfterItsDwell(t *testing.T) {
 		e.makeReady("driver")
 		e.setPod("container-toolkit", starts)
 		e.Expect(e.reconcileAfter(s)).To(Equal(10 * s))
-		e.Expect(e.reconciler.isPublished("a", assess.GPUReadyCondition(e.node()))).To(BeFalse(), "another one is due")
+		e.Expect(e.reconciler.isPublished("a", assess.GPUReadyCondition(e.node()))).
+			To(BeFalse(), "another condition is due")
 		e.setPod("driver", starts)
 		e.makeReady("container-toolkit")
 		_, err = e.reconcileAfter(s)
@@ -117,12 +118,12 @@ func TestStageIsWrittenAfterItsDwell(t *testing.T) {
 		e.Expect(e.reconciler.isPublished("a", assess.GPUReadyCondition(e.node()))).To(BeTrue())
 		e.makeReady("driver")
 		e.setPod("container-toolkit", starts)
-		e.Expect(e.reconcileAfter(time.Minute)).To(Equal(10*s), "it begins anew")
+		e.Expect(e.reconcileAfter(time.Minute)).To(Equal(10*s), "the dwell time starts again")
 		e.Expect(e.conditionWrites).To(Equal(1))
 	})
 }
 
-// A pod that is replaced within four seconds changes neither the condition nor what the policy reports.
+// A pod that is replaced within four seconds changes neither the condition nor the policy's status.
 func TestReplacedPodIsReportedAfterTheDwell(t *testing.T) {
 	e := newEnv(t)
 	e.publish()
@@ -135,7 +136,8 @@ func TestReplacedPodIsReportedAfterTheDwell(t *testing.T) {
 	_, err := e.reconcileAfter(4 * time.Second)
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(e.reported()).To(Equal("False Starting"))
-	e.Expect(assess.GPUReadyCondition(e.node()).LastTransitionTime.Time).To(BeTemporally("==", now.Add(time.Minute)), "since the pod went")
+	e.Expect(assess.GPUReadyCondition(e.node()).LastTransitionTime.Time).
+		To(BeTemporally("==", now.Add(time.Minute)), "since the pod was replaced")
 	e.Expect(e.fleet.Get("a").Shown().Since).To(Equal(now.Add(time.Minute)))
 	e.makeReady("driver")
 	e.Expect(e.reconcileAfter(time.Second)).To(BeZero())
@@ -143,10 +145,10 @@ func TestReplacedPodIsReportedAfterTheDwell(t *testing.T) {
 	e.Expect(e.eventReasons()).To(BeEmpty(), "it had not failed")
 }
 
-// A node that was overdue has one Event when it is ready, whatever stages it passes by then.
+// An overdue node has one Event when it becomes ready, whatever stages it passes before.
 func TestOverdueNodeHasAnEventWhenReady(t *testing.T) {
 	for name, between := range map[string]func(*env){
-		"at once":         func(*env) {},
+		"immediately":     func(*env) {},
 		"after a restart": func(*env) {},
 		"after a stage that is not written": func(e *env) {
 			e.setPod("container-toolkit", starts)
@@ -181,7 +183,7 @@ func TestOverdueNodeHasAnEventWhenReady(t *testing.T) {
 	}
 }
 
-// A write that fails is entered, and neither repeated at once nor forgotten by what happens meanwhile.
+// The error of a write is in the entry, and the write is neither repeated immediately nor dropped by later events.
 func TestFailedWrite(t *testing.T) {
 	e := newEnv(t)
 	e.publish()
@@ -190,8 +192,8 @@ func TestFailedWrite(t *testing.T) {
 	e.Expect(err).To(MatchError("patching labels of node a: etcd is full"))
 	entry := e.fleet.Get("a")
 	e.Expect(entry.WriteError).To(Equal("patching labels of node a: etcd is full"))
-	e.Expect(entry.Basis).To(Equal(uint64(1)), "it is assessed all the same")
-	e.Expect(e.reconcileAfter(400*time.Millisecond)).To(Equal(600*time.Millisecond), "an event comes meanwhile")
+	e.Expect(entry.Basis).To(Equal(uint64(1)), "it is still assessed")
+	e.Expect(e.reconcileAfter(400*time.Millisecond)).To(Equal(600*time.Millisecond), "an event arrives meanwhile")
 	e.Expect(e.fleet.Get("a").WriteError).NotTo(BeEmpty())
 	e.patchErr = nil
 	e.Expect(e.reconcileAfter(600 * time.Millisecond)).To(BeZero())
@@ -212,7 +214,7 @@ func TestConflictIsNoError(t *testing.T) {
 	e.Expect(e.reported()).To(Equal("True GPUReady"))
 }
 
-// The cache may be older than the last write: nothing is decided by it then.
+// If the cache is older than the last write, nothing is decided.
 func TestStaleNodeIsRequeued(t *testing.T) {
 	e := newEnv(t)
 	e.publish()
@@ -223,7 +225,9 @@ func TestStaleNodeIsRequeued(t *testing.T) {
 	inner, is := e.client.(client.WithWatch)
 	e.Expect(is).To(BeTrue(), "a fake client watches")
 	e.reconciler.Client = interceptor.NewClient(inner, interceptor.Funcs{
-		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+		Get: func(
+			_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption,
+		) error {
 			if node, isNode := object.(*corev1.Node); isNode {
 				stale.DeepCopyInto(node)
 			}
@@ -246,11 +250,11 @@ func TestPausedPolicyWritesNothing(t *testing.T) {
 	_, err := e.reconcileAfter(0)
 	e.Expect(err).NotTo(HaveOccurred())
 	e.Expect(e.node().ResourceVersion).To(Equal(version))
-	e.Expect(e.fleet.Get("a").Shown().State).To(Equal(readiness.Failed), "it is assessed all the same")
+	e.Expect(e.fleet.Get("a").Shown().State).To(Equal(readiness.Failed), "it is still assessed")
 	e.Expect(e.eventReasons()).To(BeEmpty())
 }
 
-// Without a policy all goes that the operator has written, and the verdict with it.
+// Without a policy everything that the operator has written is removed, and the assessment with it.
 func TestNodeIsReleased(t *testing.T) {
 	e := newEnv(t)
 	e.publish()
@@ -259,7 +263,8 @@ func TestNodeIsReleased(t *testing.T) {
 	e.Expect(e.reconcileAfter(time.Second)).To(BeZero())
 	e.Expect(e.reported()).To(BeEmpty())
 	e.Expect(e.node().Labels).NotTo(HaveKey(labels.Pool))
-	e.Expect(e.fleet.Get("a")).To(And(HaveField("Basis", uint64(2)), HaveField("Latest", BeZero()), HaveField("Report", BeZero())))
+	e.Expect(e.fleet.Get("a")).
+		To(And(HaveField("Basis", uint64(2)), HaveField("Latest", BeZero()), HaveField("Report", BeZero())))
 	version := e.node().ResourceVersion
 	e.Expect(e.reconcileAfter(time.Second)).To(BeZero())
 	e.Expect(e.node().ResourceVersion).To(Equal(version))
@@ -274,16 +279,17 @@ func TestDeletedNodeIsForgotten(t *testing.T) {
 	e.Expect(e.fleet.Names()).To(BeEmpty())
 }
 
-// After a restart all nodes are known by their facts before any of them is assessed.
+// After a restart the fleet has the facts of all nodes before any of them is assessed.
 func TestHydrate(t *testing.T) {
 	e := newEnv(t)
 	e.Expect(e.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}})).To(Succeed())
 	e.Expect(e.reconciler.Hydrate(t.Context())).To(Succeed())
-	e.Expect(e.fleet.View()).To(And(HaveField("Hydrated", true), HaveField("Nodes", HaveExactElements(HaveField("Facts.Name", "a")))))
+	e.Expect(e.fleet.View()).
+		To(And(HaveField("Hydrated", true), HaveField("Nodes", HaveExactElements(HaveField("Facts.Name", "a")))))
 	e.Expect(e.reconciler.allNodes()).To(ConsistOf(requestFor("a"), requestFor("cpu")))
 }
 
-// A node without discovery labels is entered with how its discovery fares.
+// The entry of a node without discovery labels has the state of its discovery pod.
 func TestUndiscoveredNode(t *testing.T) {
 	e := newEnv(t)
 	node := e.node()
@@ -292,12 +298,13 @@ func TestUndiscoveredNode(t *testing.T) {
 	e.publish()
 	e.setPod("node-discovery", crashes)
 	e.Expect(e.reconcileAfter(0)).To(BeZero())
-	e.Expect(e.fleet.Get("a").Discovering).To(HaveKeyWithValue(operand.Name("node-discovery"), HaveField("State", readiness.Failed)))
+	e.Expect(e.fleet.Get("a").Discovering).
+		To(HaveKeyWithValue(operand.Name("node-discovery"), HaveField("State", readiness.Failed)))
 	e.Expect(e.fleet.View().Undiscovered).To(HaveLen(1))
 	e.Expect(e.node().Labels).To(BeEmpty())
 }
 
-// What a reconcile needed is not kept by the entry that it leaves, nor by those after it.
+// An entry does not keep the scope of its reconcile in memory, nor do later entries.
 func TestEntryRetainsNoScope(t *testing.T) {
 	e := newEnv(t)
 	e.publish()
@@ -317,6 +324,6 @@ func TestEntryRetainsNoScope(t *testing.T) {
 			alive++
 		}
 	}
-	e.Expect(alive).To(BeZero(), "of nine that are over")
+	e.Expect(alive).To(BeZero(), "of nine that have ended")
 	runtime.KeepAlive(e)
 }

@@ -15,27 +15,31 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// at is an assessment of a node that is starting at a stage.
+// at returns the assessment of a node that is starting at a stage.
 func at(stage v1.Stage) assess.Assessment {
 	return assess.Assessment{NodeVerdict: readiness.NodeVerdict{
 		Stage: stage, Verdict: readiness.Verdict{State: readiness.Progressing, Reason: v1.ReasonStarting},
 	}}
 }
 
-// starting has the fleet know of so many nodes that are starting.
+// addStarting adds starting nodes to the fleet.
 func addStarting(f *fleet.Fleet, nodes int) {
 	for i := range nodes {
-		f.Set(&fleet.Entry{Facts: nodeinfo.Facts{Name: fmt.Sprint("other-", i), HasGPU: true}, Basis: 1, Latest: at(v1.StageDriver)})
+		f.Set(&fleet.Entry{
+			Facts:  nodeinfo.Facts{Name: fmt.Sprint("other-", i), HasGPU: true},
+			Basis:  1,
+			Latest: at(v1.StageDriver),
+		})
 	}
 }
 
-// left is how long the stage must still last before it is written.
+// dwellLeftAt returns how long the stage must still last before it is written.
 func (s *scope) dwellLeftAt(stage v1.Stage) time.Duration {
 	s.entry.Report.Assessment = at(stage)
 	return s.dwellLeft()
 }
 
-// The further a node has come on its way, the longer must a stage last before it is written.
+// The more stages of a node have been written, the longer the next one must last.
 func TestStageDwellGrowsWithEachWrite(t *testing.T) {
 	g := NewWithT(t)
 	r := New(Options{Fleet: fleet.New(), Timing: DefaultTiming()})
@@ -43,10 +47,10 @@ func TestStageDwellGrowsWithEachWrite(t *testing.T) {
 	g.Expect(s.dwellLeftAt(v1.StageDriver)).To(Equal(10 * time.Second))
 	s.now = s.now.Add(9 * time.Second)
 	g.Expect(s.dwellLeftAt(v1.StageDriver)).To(Equal(time.Second))
-	g.Expect(s.dwellLeftAt(v1.StageToolkit)).To(Equal(10*time.Second), "another stage begins anew")
+	g.Expect(s.dwellLeftAt(v1.StageToolkit)).To(Equal(10*time.Second), "another stage starts again")
 	s.now = s.now.Add(5 * time.Second)
 	s.entry.Report.Reason = v1.ReasonPodMissing
-	g.Expect(s.dwellLeft()).To(Equal(10*time.Second), "another reason begins anew")
+	g.Expect(s.dwellLeft()).To(Equal(10*time.Second), "another reason starts again")
 	for _, want := range []time.Duration{40 * time.Second, 160 * time.Second, 160 * time.Second} {
 		s.conditionWritten(true)
 		g.Expect(s.entry.Writes.Stage).To(BeEmpty())
@@ -55,10 +59,10 @@ func TestStageDwellGrowsWithEachWrite(t *testing.T) {
 	other := &scope{Reconciler: r, now: s.now}
 	g.Expect(other.dwellLeftAt(v1.StageDriver)).To(Equal(10*time.Second), "another node")
 	s.conditionWritten(false)
-	g.Expect(s.dwellLeftAt(v1.StageDriver)).To(Equal(10*time.Second), "the way has ended, and another begins")
+	g.Expect(s.dwellLeftAt(v1.StageDriver)).To(Equal(10*time.Second), "the start has ended, and another begins")
 }
 
-// Where many nodes are starting, what each writes of it slows all.
+// The more nodes are starting, the longer a stage must last.
 func TestStageDwellGrowsWithStartingNodes(t *testing.T) {
 	g := NewWithT(t)
 	r := New(Options{Fleet: fleet.New(), Timing: DefaultTiming()})
@@ -77,7 +81,7 @@ func TestStageDwellGrowsWithStartingNodes(t *testing.T) {
 	g.Expect(s.dwellLeftAt(v1.StageDriver)).To(Equal(160 * time.Second))
 }
 
-// Where many nodes start, the steps of their pods are taken together for longer.
+// The more nodes are starting, the longer pod events are batched.
 func TestBatchDelayGrowsWithStartingNodes(t *testing.T) {
 	g := NewWithT(t)
 	r := New(Options{Fleet: fleet.New(), Timing: DefaultTiming()})

@@ -17,15 +17,15 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// startup keeps the start-up taints of the node as the verdict on it asks, in one write or none.
+// startup updates the start-up taints of the node according to its assessment, in one write or none.
 func (s *scope) startup(ctx context.Context, spec v1.NodeStartupSpec) error {
 	action, wait := s.taintAction(spec)
 	s.requeueWithin(wait)
 	return s.writeTaints(ctx, spec, action)
 }
 
-// taintAction is what the verdict means for the taints, and after how long it means something else. Where the
-// kubelet does not answer, Kubernetes itself taints the node.
+// taintAction returns what to do with the taints, and after how long that changes. A node whose kubelet does not
+// respond is tainted by Kubernetes itself.
 func (s *scope) taintAction(spec v1.NodeStartupSpec) (plan.TaintWish, time.Duration) {
 	verdict := &s.entry.Latest
 	switch {
@@ -47,9 +47,9 @@ func isKubeletDown(reason string) bool {
 	return reason == v1.ReasonNodeUnreachable || reason == v1.ReasonNodeNotReady
 }
 
-// writeTaints changes the taints of the node as wished. The list is written whole, so the write fails with a conflict if
-// the node has changed since it was read. A write that the API server refuses is no error: the verdict on the node
-// reports it, and it is tried again later.
+// writeTaints changes the taints of the node. The write replaces the whole list, so it fails with a conflict if the
+// node has changed since it was read. A write that the API server forbids is not an error: the assessment reports it,
+// and it is retried later.
 func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action plan.TaintWish) error {
 	now := plan.Taints{All: s.node.Spec.Taints}
 	noted := s.node.Annotations[labels.StartupTaints]
@@ -71,7 +71,8 @@ func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action
 	if apierrors.IsForbidden(err) {
 		s.taintBackoff.add(change, s.Timing.RetryForbidden)
 		s.requeueWithin(s.Timing.RetryForbidden)
-		log.FromContext(ctx).Error(err, "The API server refuses to let start-up taints be changed: name their keys in ownTaints of its admission policy", "off", gone, "on", back)
+		log.FromContext(ctx).Error(err, "The API server refuses to let start-up taints be changed: "+
+			"name their keys in ownTaints of its admission policy", "off", gone, "on", back)
 		return nil
 	}
 	if err == nil {
@@ -80,7 +81,7 @@ func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action
 	return err
 }
 
-// taintPatch replaces the taints of the node, and the note of those that the operator has put back.
+// taintPatch replaces the taints of the node, and the annotation with those that the operator has added again.
 func taintPatch(node *corev1.Node, taints []corev1.Taint, note string) map[string]any {
 	metadata := map[string]any{"resourceVersion": node.ResourceVersion}
 	if _, noted := node.Annotations[labels.StartupTaints]; noted || note != "" {

@@ -22,7 +22,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// fixture is a node and a Reconciler of it, whose clock the spec steps.
+// fixture is a node and its Reconciler, with a clock that the spec advances.
 type fixture struct {
 	*testNode
 	*calls
@@ -57,23 +57,27 @@ func newReady(ctx context.Context) *fixture {
 	return f
 }
 
-// basis is what nodes are assessed by where the policy has this spec.
+// basis returns the Basis for a policy with this spec.
 func basis(spec v1.ClusterPolicySpec) fleet.Basis {
-	in := operand.Input{Spec: effective.Of(spec), Namespace: cluster.OperatorNamespace, HelperImage: "example.com/gpu-operator:v1"}
+	in := operand.Input{
+		Spec:        effective.Of(spec),
+		Namespace:   cluster.OperatorNamespace,
+		HelperImage: "example.com/gpu-operator:v1",
+	}
 	return fleet.Basis{Policy: &v1.ClusterPolicy{Spec: spec}, Decisions: plan.Decide(catalogue, in)}
 }
 
-// publish has nodes assessed by this spec.
+// publish publishes a Basis with this spec.
 func (f *fixture) publish(spec v1.ClusterPolicySpec) {
 	f.fleet.Publish(basis(spec), f.clock.Now())
 }
 
-// after has the time pass and the node be reconciled then. It returns after how long that is due again; 0 is never.
+// reconcileAfter advances the clock and reconciles the node. It returns RequeueAfter; 0 means never.
 func (f *fixture) reconcileAfter(ctx context.Context, elapsed time.Duration) (time.Duration, error) {
 	f.clock.SetTime(f.clock.Now().Add(elapsed))
 	result, err := f.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Name: f.name}})
 	return result.RequeueAfter, err
 }
 
-// entry is what is known of the node; nil for nothing.
+// entry returns the entry of the node; nil if there is none.
 func (f *fixture) entry() *fleet.Entry { return f.fleet.Get(f.name) }

@@ -15,7 +15,7 @@ import (
 )
 
 var _ = Describe("A node that was ready", func() {
-	It("is reported at once when a pod fails, with one Event, and one when it recovers", func(ctx SpecContext) {
+	It("is reported immediately when a pod fails, with one Event, and one when it recovers", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.setPod(ctx, driver, crashes)
 		_, err := f.reconcileAfter(ctx, time.Minute)
@@ -37,7 +37,7 @@ var _ = Describe("A node that was ready", func() {
 		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods}))
 	})
 
-	It("has one Event of a failure whose condition is written at the second attempt", func(ctx SpecContext) {
+	It("has one Event for a failure whose condition is written at the second attempt", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.setPod(ctx, driver, crashes)
 		f.fail(patchCondition, errInternal)
@@ -51,7 +51,7 @@ var _ = Describe("A node that was ready", func() {
 		Expect(f.events(ctx)).To(ConsistOf("Warning CrashLoopBackOff"))
 	})
 
-	It("is reported at once when nothing is allocatable any more", func(ctx SpecContext) {
+	It("is reported immediately when nothing is allocatable any more", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.updateStatus(ctx, noGPUs)
 		_, err := f.reconcileAfter(ctx, time.Minute)
@@ -61,19 +61,20 @@ var _ = Describe("A node that was ready", func() {
 		Expect(f.entry().Shown().Ready()).To(BeFalse(), "the policy reports the same")
 	})
 
-	It("has no write when a pod is replaced within 4 s", func(ctx SpecContext) {
+	It("is not written when a pod is replaced within 4 s", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.deletePod(ctx, driver)
 		Expect(f.reconcileAfter(ctx, time.Minute)).To(Equal(4 * time.Second))
 		Expect(f.createPod(ctx, driver, starts)).To(Succeed())
 		Expect(f.reconcileAfter(ctx, time.Second)).To(Equal(3 * time.Second))
-		Expect(f.entry()).To(And(HaveField("Latest.State", readiness.Progressing), HaveField("Report.State", readiness.Ready)))
+		Expect(f.entry()).
+			To(And(HaveField("Latest.State", readiness.Progressing), HaveField("Report.State", readiness.Ready)))
 		f.setPod(ctx, driver, ready(f.clock.Now()))
 		Expect(f.reconcileAfter(ctx, 2*time.Second)).To(BeZero())
 		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, getNode, listPods, getNode, listPods}))
 	})
 
-	It("is reported when a pod has been away for 4 s", func(ctx SpecContext) {
+	It("is reported when a pod has been missing for 4 s", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.deletePod(ctx, driver)
 		Expect(f.reconcileAfter(ctx, time.Minute)).To(Equal(4 * time.Second))
@@ -81,7 +82,8 @@ var _ = Describe("A node that was ready", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, getNode, listPods, patchCondition}))
 		Expect(f.reported(ctx)).To(Equal("False " + v1.ReasonPodMissing))
-		Expect(assess.GPUReadyCondition(f.node(ctx)).LastTransitionTime.Time).To(BeTemporally("==", f.clock.Now().Add(-4*time.Second)))
+		Expect(assess.GPUReadyCondition(f.node(ctx)).LastTransitionTime.Time).
+			To(BeTemporally("==", f.clock.Now().Add(-4*time.Second)))
 	})
 
 	It("is not reported for 10 s when it fails again within a minute", func(ctx SpecContext) {
@@ -101,12 +103,19 @@ var _ = Describe("A node that was ready", func() {
 		Expect(f.reported(ctx)).To(Equal("False CrashLoopBackOff"))
 	})
 
-	It("keeps the conditions of others, also one that comes while its own is written", func(ctx SpecContext) {
+	It("keeps the conditions of other writers, also one that is added during its own write", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.setPod(ctx, driver, crashes)
 		f.beforeNext(patchCondition, func(ctx context.Context) error {
 			f.updateStatus(ctx, func(status *corev1.NodeStatus) {
-				status.Conditions = append(status.Conditions, corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()})
+				status.Conditions = append(
+					status.Conditions,
+					corev1.NodeCondition{
+						Type:              corev1.NodeDiskPressure,
+						Status:            corev1.ConditionTrue,
+						LastHeartbeatTime: metav1.Now(),
+					},
+				)
 			})
 			return nil
 		})
@@ -119,11 +128,12 @@ var _ = Describe("A node that was ready", func() {
 		))
 	})
 
-	It("has no second write for a condition that another operator process has written", func(ctx SpecContext) {
+	It("is not written again if another operator process has written the condition", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.fleet.Forget(f.name)
 		Expect(f.reconcileAfter(ctx, time.Hour)).To(BeZero())
 		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods}))
-		Expect(f.entry().Latest.Since).To(BeTemporally("==", f.clock.Now().Add(-time.Hour)), "the condition has kept since when")
+		Expect(f.entry().Latest.Since).
+			To(BeTemporally("==", f.clock.Now().Add(-time.Hour)), "the time comes from the condition")
 	})
 })

@@ -27,7 +27,7 @@ var _ = Describe("A write to a node", func() {
 			f.setPod(ctx, driver, starts)
 			_, err := f.reconcileAfter(ctx, 0)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(f.entry().Latest.State).To(Equal(readiness.Progressing), "an event is assessed all the same")
+			Expect(f.entry().Latest.State).To(Equal(readiness.Progressing), "an event is still assessed")
 			f.setPod(ctx, driver, ready(f.clock.Now()))
 			Expect(f.reconcileAfter(ctx, backoff-time.Millisecond)).To(Equal(time.Millisecond))
 			Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, getNode, listPods}))
@@ -44,10 +44,10 @@ var _ = Describe("A write to a node", func() {
 		f.fail(patchCondition, errInternal)
 		_, err = f.reconcileAfter(ctx, time.Hour)
 		Expect(err).To(MatchError(errInternal))
-		Expect(f.reconcileAfter(ctx, 0)).To(Equal(time.Second), "the back-off begins anew")
+		Expect(f.reconcileAfter(ctx, 0)).To(Equal(time.Second), "the back-off starts again")
 	})
 
-	DescribeTable("is given up at its deadline", func(ctx SpecContext, what string) {
+	DescribeTable("ends at its deadline", func(ctx SpecContext, what string) {
 		f := newFixture(ctx)
 		f.publish(v1.ClusterPolicySpec{})
 		f.reconciler.Timing.Deadline = time.Second
@@ -75,15 +75,17 @@ var _ = Describe("A write to a node", func() {
 		Expect(f.node(ctx).Labels).NotTo(HaveKey(labels.Pool))
 		Expect(f.entry()).To(And(HaveField("WriteError", BeEmpty()), HaveField("Basis", uint64(1))))
 		f.takeCalls()
-		Expect(f.reconcileAfter(ctx, 500*time.Millisecond)).To(Equal(500*time.Millisecond), "others may be writing still")
+		Expect(f.reconcileAfter(ctx, 500*time.Millisecond)).To(Equal(500*time.Millisecond), "other writers may still be busy")
 		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods}))
 		_, err := f.reconcileAfter(ctx, 500*time.Millisecond)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.node(ctx).Labels).To(And(
-			HaveKeyWithValue(labels.DeployPrefix+toolkit, labels.False), HaveKeyWithValue(labels.DeployPrefix+driver, labels.True)))
+			HaveKeyWithValue(labels.DeployPrefix+toolkit, labels.False),
+			HaveKeyWithValue(labels.DeployPrefix+driver, labels.True),
+		))
 	})
 
-	It("of another process is no conflict for the condition", func(ctx SpecContext) {
+	It("by another process does not conflict with the condition", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.setPod(ctx, driver, crashes)
 		f.beforeNext(patchCondition, func(ctx context.Context) error {
@@ -115,14 +117,14 @@ var _ = Describe("A write to a node", func() {
 })
 
 var _ = Describe("A node that is deleted", func() {
-	It("is forgotten", func(ctx SpecContext) {
+	It("has no entry", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.remove(ctx)
 		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
 		Expect(f.fleet.Names()).To(BeEmpty())
 	})
 
-	DescribeTable("while it is written is no error, and is forgotten", func(ctx SpecContext, what string) {
+	DescribeTable("during a write is no error, and has no entry", func(ctx SpecContext, what string) {
 		f := newFixture(ctx)
 		f.publish(v1.ClusterPolicySpec{})
 		f.beforeNext(what, func(ctx context.Context) error {
@@ -131,11 +133,11 @@ var _ = Describe("A node that is deleted", func() {
 		})
 		Expect(f.reconcileAfter(ctx, 0)).To(BeZero())
 		Expect(f.entry().WriteError).To(BeEmpty())
-		Expect(f.reconcileAfter(ctx, 0)).To(BeZero(), "its event comes")
+		Expect(f.reconcileAfter(ctx, 0)).To(BeZero(), "its event arrives")
 		Expect(f.fleet.Names()).To(BeEmpty())
 	}, Entry("its labels", patchLabels), Entry("its condition", patchCondition))
 
-	It("and created anew is another node", func(ctx SpecContext) {
+	It("and created again is another node", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.remove(ctx)
 		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())

@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// refusals are the changes of taints that the API server has refused, each until when it is not tried again, on no node.
-// They may be lost: that costs an attempt. Those that are over are dropped.
+// taintBackoff has the changes of taints that the API server has rejected, each with the time until which no node
+// retries it. Losing it costs one attempt. Expired changes are dropped.
 type taintBackoff struct {
 	clock clock.PassiveClock
 	mu    sync.Mutex
@@ -19,14 +19,14 @@ func newTaintBackoff(c clock.PassiveClock) *taintBackoff {
 	return &taintBackoff{clock: c, until: map[string]time.Time{}}
 }
 
-// add has the change left alone for this time.
+// add holds the change back for this period.
 func (r *taintBackoff) add(change string, period time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.until[change] = r.clock.Now().Add(period)
 }
 
-// left is how long the change is still left alone.
+// remaining returns how long the change is still held back.
 func (r *taintBackoff) remaining(change string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

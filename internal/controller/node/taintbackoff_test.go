@@ -9,7 +9,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// A change that was refused is left alone for its time, others are not, and what is over is not kept.
+// A rejected change is held back for its period, other changes are not, and expired ones are dropped.
 func TestTaintBackoff(t *testing.T) {
 	g := NewWithT(t)
 	clock := clocktesting.NewFakePassiveClock(now)
@@ -22,7 +22,7 @@ func TestTaintBackoff(t *testing.T) {
 	pass(20 * time.Second)
 	g.Expect(r.remaining("off a, on ")).To(Equal(10 * time.Second))
 	r.add("off a, on ", 30*time.Second)
-	g.Expect(r.remaining("off a, on ")).To(Equal(30*time.Second), "it was refused once more")
+	g.Expect(r.remaining("off a, on ")).To(Equal(30*time.Second), "it was rejected again")
 	pass(30*time.Second - 1)
 	g.Expect(r.remaining("off a, on ")).To(Equal(time.Nanosecond))
 	pass(1)

@@ -18,8 +18,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-// patchMetadata writes changes of labels and annotations in one call; nil values remove keys. It fails with a conflict
-// if the node has changed since it was read: a value that another client has just written must not be overwritten.
+// patchMetadata writes changes of labels and annotations in one call; nil removes a key. It fails with a conflict if
+// the node has changed since it was read, so that it does not overwrite another writer's new value.
 func (s *scope) patchMetadata(ctx context.Context, labelChanges, annotationChanges map[string]*string) error {
 	if len(labelChanges) == 0 && len(annotationChanges) == 0 {
 		return nil
@@ -34,7 +34,7 @@ func (s *scope) patchMetadata(ctx context.Context, labelChanges, annotationChang
 	return s.patch(ctx, "labels", map[string]any{"metadata": metadata})
 }
 
-// body is a patch that is encoded when it is sent.
+// lazyPatch is a patch that is encoded when it is sent.
 type lazyPatch struct {
 	kind    types.PatchType
 	content map[string]any
@@ -53,7 +53,7 @@ func (s *scope) patch(ctx context.Context, what string, content map[string]any) 
 	})
 }
 
-// patchCondition writes the condition nvidia.com/GPUReady, or deletes it.
+// patchCondition writes or deletes the condition nvidia.com/GPUReady.
 func (s *scope) patchCondition(ctx context.Context, condition any) error {
 	content := map[string]any{"status": map[string]any{"conditions": []any{condition}}}
 	return s.send(ctx, "condition", func(ctx context.Context, node *corev1.Node) error {
@@ -61,8 +61,8 @@ func (s *scope) patchCondition(ctx context.Context, condition any) error {
 	})
 }
 
-// send makes one call that changes the node, which is then as the API server has answered, trimmed as in the cache.
-// what names in errors the part of the node that is written.
+// send makes one call that changes the node, and keeps the answer, trimmed as in the cache. what names the changed part
+// in errors.
 func (s *scope) send(ctx context.Context, what string, call func(context.Context, *corev1.Node) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
@@ -74,9 +74,9 @@ func (s *scope) send(ctx context.Context, what string, call func(context.Context
 	return nil
 }
 
-// release takes what the operator wrote off the node: labels, annotations, condition and taints. present is the
-// value that nvidia.com/gpu.present keeps on a node that has lost its GPUs; it is empty where the policy
-// is gone, and then all goes. Start-up taints go last, and may be refused.
+// release removes what the operator wrote on the node: labels, annotations, condition and taints. present is the value
+// of nvidia.com/gpu.present for a node that has lost its GPUs; empty if the policy is deleted, which removes
+// everything. Start-up taints come last, since that may be forbidden.
 func (s *scope) release(ctx context.Context, present string) error {
 	annotations, changes := map[string]*string{}, map[string]*string{}
 	if wasManaged(s.node) {
@@ -86,7 +86,7 @@ func (s *scope) release(ctx context.Context, present string) error {
 		annotations[labels.DiscoveryMissingSince] = nil
 	}
 	if _, noted := s.node.Annotations[labels.DiscoveryLostSince]; noted && present == "" {
-		// It stays until then as the mark of who wrote that label.
+		// Until then it marks the label as the operator's.
 		annotations[labels.DiscoveryLostSince] = nil
 	}
 	if present == "" {
@@ -103,7 +103,7 @@ func (s *scope) release(ctx context.Context, present string) error {
 	return s.writeTaints(ctx, v1.NodeStartupSpec{}, plan.ReleaseTaints)
 }
 
-// undiscover takes off what node discovery has written: its pods go with the policy.
+// removeDiscoveryLabels removes what node discovery has written: its pods are deleted with the policy.
 func removeDiscoveryLabels(node *corev1.Node, changes, annotations map[string]*string) {
 	keys, discovered := node.Annotations[labels.Discovered]
 	if !discovered {
@@ -111,7 +111,7 @@ func removeDiscoveryLabels(node *corev1.Node, changes, annotations map[string]*s
 	}
 	annotations[labels.Discovered] = nil
 	for key := range strings.SplitSeq(keys, ",") {
-		// The list is written on the node: it may name what discovery has the right to write, and no more.
+		// Other clients can edit the annotation: only labels that discovery may write are removed.
 		if _, there := node.Labels[key]; there && labels.IsDiscoverable(key) {
 			changes[key] = nil
 		}

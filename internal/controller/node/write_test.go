@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A patch that cannot be encoded is an error, so that nothing else is sent in its place.
+// A patch that cannot be encoded is an error, and nothing is sent.
 func TestPatchThatCannotBeEncoded(t *testing.T) {
 	g := NewWithT(t)
 	content, err := lazyPatch{types.MergePatchType, map[string]any{"metadata": map[string]any{"labels": nil}}}.Data(nil)
