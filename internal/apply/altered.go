@@ -26,8 +26,8 @@ func (e *AlteredError) Error() string {
 	if e.Manager != "" {
 		by = "field manager " + e.Manager
 	}
-	return e.Object + " came back altered when it was applied: " + by + " sets " + e.Field +
-		" otherwise; exempt the object from that, or ask for the same"
+	return e.Object + " was altered when it was applied: " + by + " changes " + e.Field +
+		"; exempt the object, or set the same value in the ClusterPolicy"
 }
 
 // segment is one part of a path.

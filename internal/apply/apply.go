@@ -15,14 +15,14 @@ import (
 )
 
 // ErrConflict means that an object of the same name exists and has another owner.
-var ErrConflict = errors.New("belongs to somebody else")
+var ErrConflict = errors.New("is not controlled by this ClusterPolicy")
 
 // ErrInFlight means that the API server has not answered yet. The call continues in the background, for at most
 // Timing.Deadline, and Events fires when it ends.
 var ErrInFlight = errors.New("no answer from the API server")
 
 // errTerminating means that the object's owner is deleted, and the garbage collector has not removed the object yet.
-var errTerminating = errors.New("is still being removed with an earlier ClusterPolicy")
+var errTerminating = errors.New("is still being deleted with an earlier ClusterPolicy")
 
 // Timing has the timeouts of an Applier and the limit of its concurrent calls. Tests shorten them.
 type Timing struct {

@@ -333,17 +333,17 @@ func TestApplyLeavesObjectsOfOthers(t *testing.T) {
 	}{
 		"made by hand": {
 			live: configMap("a", foreign), conflict: true,
-			want: "ConfigMap a exists and belongs to somebody else: delete or rename it, or move it out of the way",
+			want: "ConfigMap a exists and is not controlled by this ClusterPolicy: delete or rename it",
 		},
 		"owned by another controller": {
 			live: configMap("a", ownedBy("other"), func(c *corev1.ConfigMap) { c.Labels = nil }), conflict: true,
-			want: "ConfigMap a exists and belongs to somebody else: delete or rename it, or move it out of the way",
+			want: "ConfigMap a exists and is not controlled by this ClusterPolicy: delete or rename it",
 		},
 		"of a deleted policy": {
 			live: configMap(
 				"a", ownedBy("older"), func(c *corev1.ConfigMap) { c.Annotations = map[string]string{labels.Digest: "d"} },
 			),
-			want: "ConfigMap a is still being removed with an earlier ClusterPolicy",
+			want: "ConfigMap a is still being deleted with an earlier ClusterPolicy",
 		},
 	}
 	for name, test := range tests {

@@ -12,7 +12,7 @@ import (
 )
 
 // errNotStarted means that the context ended before the call was made.
-var errNotStarted = errors.New("the round ended before the call")
+var errNotStarted = errors.New("cancelled before the call")
 
 // call is the work on one object: reads, comparison and write, or a deletion. Fields that change are guarded by the
 // lock of the table.

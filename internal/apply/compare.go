@@ -37,7 +37,7 @@ func compare(owner types.UID, w write, live client.Object) (path, error) {
 func read(ctx context.Context, reader client.Reader, intent client.Object) (client.Object, error) {
 	object, isObject := reflect.New(reflect.TypeOf(intent).Elem()).Interface().(client.Object)
 	if !isObject {
-		return nil, fmt.Errorf("%T is no object of the API", intent)
+		return nil, fmt.Errorf("%T is not an API object", intent)
 	}
 	err := reader.Get(ctx, client.ObjectKeyFromObject(intent), object, client.UnsafeDisableDeepCopy)
 	switch {
@@ -63,6 +63,6 @@ func checkOwner(owner types.UID, live client.Object) error {
 	case controller != nil && labels.IsApplied(live):
 		return errTerminating
 	default:
-		return fmt.Errorf("exists and %w: delete or rename it, or move it out of the way", ErrConflict)
+		return fmt.Errorf("exists and %w: delete or rename it", ErrConflict)
 	}
 }

@@ -45,7 +45,7 @@ func (a *Applier) SetPodSecurity(ctx context.Context, namespace string, privileg
 		a.table.setReleased(object, !privileged)
 		return nil
 	}
-	log.FromContext(ctx).Info("Labelling the namespace for Pod Security Admission",
+	log.FromContext(ctx).Info("Changing the Pod Security labels of the namespace",
 		"namespace", namespace, "privileged", privileged)
 	relabel := a.removePodSecurityLabels
 	if privileged {

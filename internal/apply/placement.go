@@ -32,12 +32,12 @@ type Repair struct {
 }
 
 func (r *Repair) String() string {
-	by := "somebody"
+	by := "another client"
 	if r.Manager != "" {
 		by = "field manager " + r.Manager
 	}
 	return fmt.Sprintf(
-		"%s: %s had changed %s, which decides on which nodes its pods run; it is as before: say so in the ClusterPolicy instead",
+		"%s: %s had changed %s, which decides on which nodes its pods run; reverted: set it in the ClusterPolicy instead",
 		r.Object, by, r.Field,
 	)
 }

@@ -93,11 +93,11 @@ func (a *Applier) list(ctx context.Context, kind client.Object) ([]client.Object
 	gvk := kind.GetObjectKind().GroupVersionKind()
 	listType, err := a.client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err != nil {
-		return nil, fmt.Errorf("kind %s has no list: %w", gvk.Kind, err)
+		return nil, fmt.Errorf("kind %s has no list type: %w", gvk.Kind, err)
 	}
 	list, isList := listType.(client.ObjectList)
 	if !isList {
-		return nil, fmt.Errorf("%T is no list", listType)
+		return nil, fmt.Errorf("%T is not a list", listType)
 	}
 	if err := a.client.List(ctx, list, client.HasLabels{labels.Operand}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing %s objects: %w", gvk.Kind, err)

@@ -396,12 +396,12 @@ func TestAnAlteredWriteIsReportedBeforeTheCacheShowsIt(t *testing.T) {
 		applier := New(laggingClient{Client: server, cache: cache}, server, clock.RealClock{}, DefaultTiming())
 		for range 3 {
 			wrote, err := applyOne(applier, configMap("a"))
-			g.Expect(err).To(MatchError(ContainSubstring("came back altered")))
+			g.Expect(err).To(MatchError(ContainSubstring("was altered")))
 			g.Expect(wrote).To(BeFalse())
 		}
 		time.Sleep(5 * time.Second)
 		_, err := applyOne(applier, configMap("a"))
-		g.Expect(err).To(MatchError(ContainSubstring("came back altered")))
+		g.Expect(err).To(MatchError(ContainSubstring("was altered")))
 		g.Expect(server.writes()).To(HaveLen(1), "a stale copy causes no second write")
 	})
 }

@@ -213,7 +213,7 @@ func (t *table) resultOf(c *call) (result Result, newlyLate bool) {
 	case c.retried != nil:
 		return Result{Err: c.retried}, newlyLate
 	case c.started.IsZero():
-		return Result{Err: fmt.Errorf("%s: waits behind other calls: %w", c.description, ErrInFlight)}, newlyLate
+		return Result{Err: fmt.Errorf("%s: queued behind other calls: %w", c.description, ErrInFlight)}, newlyLate
 	}
 	return Result{
 		Err: fmt.Errorf("%s: %w for %s", c.description, ErrInFlight, t.clock.Since(c.started).Round(time.Second)),

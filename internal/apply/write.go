@@ -97,7 +97,7 @@ func (a *Applier) writeIfDifferent(ctx context.Context, c *call, owner types.UID
 	found := a.apply(ctx, w, live, field)
 	altered := (*AlteredError)(nil)
 	if errors.As(found.Err, &altered) && (last == nil || last.Error() != altered.Error()) {
-		log.FromContext(ctx).Info("What was applied came back altered",
+		log.FromContext(ctx).Info("The object was altered when it was applied",
 			"object", altered.Object, "field", altered.Field, "manager", altered.Manager)
 	}
 	return found

@@ -386,7 +386,7 @@ func TestTheVerdictOnThePolicy(t *testing.T) {
 		},
 		"what belongs to others comes before failed calls": {
 			nodes: 3, change: func(b *bed) { b.applied["driver"] = conflict; b.err = errors.New("timeout") },
-			want: notReady("Conflict", "Degraded"), message: "driver: ConfigMap x: belongs to somebody else",
+			want: notReady("Conflict", "Degraded"), message: "driver: ConfigMap x: is not controlled by this ClusterPolicy",
 		},
 		"a wrong spec comes before all": {
 			nodes: 3, want: notReady("InvalidSpec", "Degraded"),

@@ -123,7 +123,7 @@ var _ = Describe("The placement of a DaemonSet that another writer changes", fun
 			required := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 			required.NodeSelectorTerms = append(required.NodeSelectorTerms, term.Preference)
 		}),
-		Entry("a toleration less", "somebody", pluginName, "tolerations", func(pod *corev1.PodSpec) { pod.Tolerations = nil }),
+		Entry("a toleration less", "another client", pluginName, "tolerations", func(pod *corev1.PodSpec) { pod.Tolerations = nil }),
 		Entry("a toleration more", "field manager somebody", pluginName, "tolerations", func(pod *corev1.PodSpec) {
 			pod.Tolerations = append(pod.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
 		}),

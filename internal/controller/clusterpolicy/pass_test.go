@@ -277,7 +277,7 @@ var _ = Describe("Beside the policy in force", func() {
 		Expect(b.writes()).To(BeEmpty(), "the objects are still those of the first")
 		b.assess(ctx)
 		Expect(b.pass(ctx, 0)).To(BeZero(), "their deletion is an event")
-		Expect(message(named(ctx, "second"), v1.ConditionReady)).To(ContainSubstring("is still being removed with an earlier ClusterPolicy"))
+		Expect(message(named(ctx, "second"), v1.ConditionReady)).To(ContainSubstring("is still being deleted with an earlier ClusterPolicy"))
 
 		removeStack(ctx)
 		b.pass(ctx, longer)

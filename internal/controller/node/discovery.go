@@ -52,11 +52,11 @@ func (s *scope) checkDiscovery(ctx context.Context, spec effective.Spec, missing
 	user, err := observe.GPUPod(reading, s.Live, node.Name, s.Namespace, spec.Operator.RuntimeClass)
 	if err != nil || user != "" {
 		found.recheckAfter = min(grace, s.Timing.RetryBusy)
-		log.FromContext(ctx).Info("Keeping a node that has no GPU any more, as pods may use its GPUs",
+		log.FromContext(ctx).Info("Not releasing a node whose labels show no GPU: pods may use its GPUs",
 			"pod", user, "error", err)
 		return found
 	}
-	log.FromContext(ctx).Info("Giving up a node that has no GPU any more", "since", since)
+	log.FromContext(ctx).Info("Releasing a node whose labels show no GPU", "since", since)
 	found.release = true
 	return found
 }

@@ -58,11 +58,11 @@ func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action
 	}
 	after := plan.StartupTaints(spec, now, action)
 	note := strings.Join(after.Back, ",")
-	gone, back := plan.TaintNames(now.All, after.All), plan.TaintNames(after.All, now.All)
-	if gone == "" && back == "" && note == noted || !s.mayWrite() {
+	removed, added := plan.TaintNames(now.All, after.All), plan.TaintNames(after.All, now.All)
+	if removed == "" && added == "" && note == noted || !s.mayWrite() {
 		return nil
 	}
-	change := fmt.Sprintf("off %s, on %s", gone, back)
+	change := fmt.Sprintf("remove %s, add %s", removed, added)
 	if left := s.taintBackoff.remaining(change); left > 0 {
 		s.requeueWithin(left)
 		return nil
@@ -71,12 +71,12 @@ func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action
 	if apierrors.IsForbidden(err) {
 		s.taintBackoff.add(change, s.Timing.RetryForbidden)
 		s.requeueWithin(s.Timing.RetryForbidden)
-		log.FromContext(ctx).Error(err, "The API server refuses to let start-up taints be changed: "+
-			"name their keys in ownTaints of its admission policy", "off", gone, "on", back)
+		log.FromContext(ctx).Error(err, "Changing start-up taints is forbidden: add their keys to ownTaints "+
+			"of the operator's admission policy", "removed", removed, "added", added)
 		return nil
 	}
 	if err == nil {
-		log.FromContext(ctx).Info("Changed start-up taints", "off", gone, "on", back)
+		log.FromContext(ctx).Info("Changed start-up taints", "removed", removed, "added", added)
 	}
 	return err
 }
