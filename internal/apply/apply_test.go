@@ -95,10 +95,10 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 			},
 			Apply: c.apply,
 			Delete: func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.DeleteOption) error {
-				asked := (&client.DeleteOptions{}).ApplyOptions(options)
+				deleteOptions := (&client.DeleteOptions{}).ApplyOptions(options)
 				uid := "any"
-				if asked.Preconditions != nil && asked.Preconditions.UID != nil {
-					uid = string(*asked.Preconditions.UID)
+				if deleteOptions.Preconditions != nil && deleteOptions.Preconditions.UID != nil {
+					uid = string(*deleteOptions.Preconditions.UID)
 				}
 				c.record(&c.deleted, o.GetName()+" with UID "+uid)
 				request := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": o.GetName()}}}

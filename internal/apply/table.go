@@ -85,8 +85,8 @@ func (t *table) sweep() {
 
 // record returns the record of the object, creating it if necessary. The caller holds the lock.
 func (t *table) record(key string) *record {
-	r, known := t.records[key]
-	if !known {
+	r, exists := t.records[key]
+	if !exists {
 		r = &record{}
 		t.records[key] = r
 	}

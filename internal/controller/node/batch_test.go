@@ -16,7 +16,7 @@ import (
 func TestPodEventsOfAStartingNodeAreBatched(t *testing.T) {
 	e := newEnv(t)
 	e.publish()
-	after := func(name string, change func(*corev1.PodStatus)) time.Duration {
+	delayAfter := func(name string, change func(*corev1.PodStatus)) time.Duration {
 		t.Helper()
 		e.setPod(name, change)
 		pod := &corev1.Pod{}
@@ -29,22 +29,22 @@ func TestPodEventsOfAStartingNodeAreBatched(t *testing.T) {
 		status.Phase, status.Conditions[1].Status = corev1.PodRunning, corev1.ConditionTrue
 	}
 	fails := func(status *corev1.PodStatus) { status.Phase = corev1.PodFailed }
-	e.Expect(after(plugin, starts)).To(Equal(soon), "the node has no entry yet")
+	e.Expect(delayAfter(plugin, starts)).To(Equal(soon), "the node has no entry yet")
 
 	e.setPod(toolkit, starts)
 	_, err := e.reconcileAfter(0)
 	e.Expect(err).NotTo(HaveOccurred())
-	e.Expect(after(plugin, starts)).To(Equal(step), "it is still starting")
+	e.Expect(delayAfter(plugin, starts)).To(Equal(step), "it is still starting")
 	// One node is starting.
-	e.Expect(after(toolkit, works)).To(Equal(soon+time.Millisecond), "labels wait for it")
+	e.Expect(delayAfter(toolkit, works)).To(Equal(soon+time.Millisecond), "labels wait for it")
 	e.setPod(toolkit, starts)
-	e.Expect(after(plugin, works)).To(Equal(step), "another one is missing")
-	e.Expect(after(toolkit, fails)).To(Equal(soon+time.Millisecond), "it fails")
-	e.Expect(after(toolkit, works)).To(Equal(soon+time.Millisecond), "it is the last one")
+	e.Expect(delayAfter(plugin, works)).To(Equal(step), "another one is missing")
+	e.Expect(delayAfter(toolkit, fails)).To(Equal(soon+time.Millisecond), "it fails")
+	e.Expect(delayAfter(toolkit, works)).To(Equal(soon+time.Millisecond), "it is the last one")
 
 	_, err = e.reconcileAfter(time.Second)
 	e.Expect(err).NotTo(HaveOccurred())
-	e.Expect(after(plugin, starts)).To(Equal(soon), "the node was ready")
+	e.Expect(delayAfter(plugin, starts)).To(Equal(soon), "the node was ready")
 }
 
 // The plan of a node is computed once per version of the Node and the decisions.

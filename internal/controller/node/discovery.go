@@ -32,10 +32,10 @@ type missingDiscovery struct {
 func (s *scope) checkDiscovery(ctx context.Context, spec effective.Spec, missing bool) missingDiscovery {
 	node, facts, now, grace := s.node, s.entry.Facts, s.now, spec.NodeDiscovery.GracePeriod.Duration
 	found := missingDiscovery{annotations: map[string]*string{}}
-	away := trackSince(found.annotations, node, labels.DiscoveryMissingSince, missing, now)
+	missingSince := trackSince(found.annotations, node, labels.DiscoveryMissingSince, missing, now)
 	if missing && facts.MissingLabels() == "" {
 		// A nodeSelector of the spec requires the label.
-		found.recheckAfter = max(0, grace-now.Sub(away))
+		found.recheckAfter = max(0, grace-now.Sub(missingSince))
 		found.overdue = found.recheckAfter == 0
 	}
 	lost := missing && !facts.HasGPU && facts.Discovered && readiness.Allocatable(node).State != readiness.Ready
@@ -49,11 +49,11 @@ func (s *scope) checkDiscovery(ctx context.Context, spec effective.Spec, missing
 	}
 	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	user, err := observe.GPUPod(reading, s.Live, node.Name, s.Namespace, spec.Operator.RuntimeClass)
-	if err != nil || user != "" {
+	pod, err := observe.GPUPod(reading, s.Live, node.Name, s.Namespace, spec.Operator.RuntimeClass)
+	if err != nil || pod != "" {
 		found.recheckAfter = min(grace, s.Timing.RetryBusy)
 		log.FromContext(ctx).Info("Not releasing a node whose labels show no GPU: pods may use its GPUs",
-			"pod", user, "error", err)
+			"pod", pod, "error", err)
 		return found
 	}
 	log.FromContext(ctx).Info("Releasing a node whose labels show no GPU", "since", since)
@@ -64,9 +64,9 @@ func (s *scope) checkDiscovery(ctx context.Context, spec effective.Spec, missing
 // trackSince maintains the annotation that records since when something is the case, and returns that time. A missing
 // or invalid time counts as now: it may delay what follows, never hasten it.
 func trackSince(changes map[string]*string, node *corev1.Node, annotation string, is bool, now time.Time) time.Time {
-	text, noted := node.Annotations[annotation]
+	text, recorded := node.Annotations[annotation]
 	if !is {
-		if noted {
+		if recorded {
 			changes[annotation] = nil
 		}
 		return time.Time{}

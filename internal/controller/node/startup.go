@@ -52,14 +52,14 @@ func isKubeletDown(reason string) bool {
 // and it is retried later.
 func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action plan.TaintWish) error {
 	now := plan.Taints{All: s.node.Spec.Taints}
-	noted := s.node.Annotations[labels.StartupTaints]
-	if noted != "" {
-		now.Back = strings.Split(noted, ",")
+	recorded := s.node.Annotations[labels.StartupTaints]
+	if recorded != "" {
+		now.Back = strings.Split(recorded, ",")
 	}
 	after := plan.StartupTaints(spec, now, action)
 	note := strings.Join(after.Back, ",")
 	removed, added := plan.TaintNames(now.All, after.All), plan.TaintNames(after.All, now.All)
-	if removed == "" && added == "" && note == noted || !s.mayWrite() {
+	if removed == "" && added == "" && note == recorded || !s.mayWrite() {
 		return nil
 	}
 	change := fmt.Sprintf("remove %s, add %s", removed, added)
@@ -84,7 +84,7 @@ func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action
 // taintPatch replaces the taints of the node, and the annotation with those that the operator has added again.
 func taintPatch(node *corev1.Node, taints []corev1.Taint, note string) map[string]any {
 	metadata := map[string]any{"resourceVersion": node.ResourceVersion}
-	if _, noted := node.Annotations[labels.StartupTaints]; noted || note != "" {
+	if _, recorded := node.Annotations[labels.StartupTaints]; recorded || note != "" {
 		value := &note
 		if note == "" {
 			value = nil

@@ -173,11 +173,11 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 		g.Expect(c.Get(t.Context(), client.ObjectKey{Name: name}, node)).To(Succeed())
 		return node
 	}
-	var known *corev1.Node
+	var written *corev1.Node
 	write := func(node *corev1.Node, wish plan.TaintWish) (time.Duration, error) {
 		s := &scope{Reconciler: r, node: node, basis: &fleet.Basis{}, now: clock.Now()}
 		err := s.writeTaints(t.Context(), startupSpec(v1.OnFailureTaint), wish)
-		known = s.node
+		written = s.node
 		return s.requeueAfter, err
 	}
 
@@ -193,7 +193,7 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 	answer = nil
 	g.Expect(write(read("a"), plan.DropTaints)).To(BeZero())
 	g.Expect(writes).To(Equal(2))
-	g.Expect(known.Spec.Taints).To(Equal([]corev1.Taint{team}), "the scope has the written node")
+	g.Expect(written.Spec.Taints).To(Equal([]corev1.Taint{team}), "the scope has the written node")
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team}))
 	g.Expect(write(read("a"), plan.DropTaints)).To(BeZero())
 	g.Expect(writes).To(Equal(2))

@@ -144,8 +144,8 @@ var _ = Describe("A node whose discovery labels are missing", func() {
 	It("is released also if its condition can only be removed at the third attempt", func(ctx SpecContext) {
 		f := newLost(ctx)
 		f.fail(patchCondition, errInternal)
-		for _, passes := range []time.Duration{grace, time.Second} {
-			_, err := f.reconcileAfter(ctx, passes)
+		for _, elapsed := range []time.Duration{grace, time.Second} {
+			_, err := f.reconcileAfter(ctx, elapsed)
 			Expect(err).To(MatchError(errInternal))
 			Expect(f.entry().WriteError).To(Equal(err.Error()))
 		}

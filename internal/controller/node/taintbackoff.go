@@ -31,13 +31,13 @@ func (r *taintBackoff) remaining(change string) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
-	for known, until := range r.until {
+	for key, until := range r.until {
 		if !now.Before(until) {
-			delete(r.until, known)
+			delete(r.until, key)
 		}
 	}
-	until, refused := r.until[change]
-	if !refused {
+	until, rejected := r.until[change]
+	if !rejected {
 		return 0
 	}
 	return until.Sub(now)

@@ -82,10 +82,10 @@ func (s *scope) release(ctx context.Context, present string) error {
 	if wasManaged(s.node) {
 		changes = plan.ReleasedLabels(s.Catalogue, s.node.Labels, present)
 	}
-	if _, noted := s.node.Annotations[labels.DiscoveryMissingSince]; noted {
+	if _, recorded := s.node.Annotations[labels.DiscoveryMissingSince]; recorded {
 		annotations[labels.DiscoveryMissingSince] = nil
 	}
-	if _, noted := s.node.Annotations[labels.DiscoveryLostSince]; noted && present == "" {
+	if _, recorded := s.node.Annotations[labels.DiscoveryLostSince]; recorded && present == "" {
 		// Until then it marks the label as the operator's.
 		annotations[labels.DiscoveryLostSince] = nil
 	}
