@@ -14,7 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/notify"
 )
 
-// ErrConflict means that an object of the same name exists and has another owner.
+// ErrConflict means that an object of the same name exists and is not controlled by the policy.
 var ErrConflict = errors.New("is not controlled by this ClusterPolicy")
 
 // ErrInFlight means that the API server has not answered yet. The call continues in the background, for at most
@@ -80,13 +80,13 @@ type Result struct {
 	Wrote bool
 	// Repair is the drift that was reverted, nil if there was none in the fields that decide on which nodes pods run.
 	Repair *Repair
-	// Err is ErrConflict if the object has another owner, ErrInFlight if the API server has not answered yet, an
+	// Err is ErrConflict if the object is not the policy's, ErrInFlight if the API server has not answered yet, an
 	// AlteredError if the object was changed while it was written, or the error of a call.
 	Err error
 }
 
 // ApplyAll applies the objects concurrently and returns their results in the same order. This is a round. It returns
-// when all calls have ended, after RoundTimeout, or when the context ends; after that it starts no call.
+// when all calls have ended, after RoundTimeout, or when the context ends. No call starts once the context has ended.
 //
 // An object is written if the live one has another digest, differs in a leaf of the intent, or has additions in the
 // fields that decide on which nodes pods run. An existing object that the policy with this UID does not own is not

@@ -19,8 +19,8 @@ import (
 
 // SetPodSecurity sets the labels by which Pod Security Admission accepts privileged pods in a namespace, or removes
 // those that the operator has set and restores the values before them. It writes nothing if the labels are as desired.
-// If privileged is false, a namespace that is forbidden to read is skipped. It fails after NamespaceDeadline. Calls for
-// the same namespace must not overlap.
+// If privileged is false, a namespace that does not exist or may not be read is skipped. It fails after
+// NamespaceDeadline. Calls for the same namespace must not overlap.
 func (a *Applier) SetPodSecurity(ctx context.Context, namespace string, privileged bool) error {
 	live := &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},

@@ -278,7 +278,7 @@ func (s *scope) standing() assess.Standing {
 }
 
 // maxDiscoveryTime is the longest time between the creation of a node and its discovery that counts as joining. A node
-// that was discovered later got its GPUs late: its join starts now.
+// that was discovered later got its GPUs, or its policy, late: its join starts now.
 const maxDiscoveryTime = 10 * time.Minute
 
 // recordJoin counts the stages that a joining node has reached. Nodes that joined before the operator started are not
