@@ -9,15 +9,15 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// AlteredError means that what was applied came back otherwise: something changes the object in every write.
+// AlteredError means that an object was stored with another value than the applied one: something changes it in every
+// write.
 type AlteredError struct {
-	// Object is its kind and name.
+	// Object is the kind and name.
 	Object string
-	// Field is the path of the first field that differs, such as
-	// spec.template.spec.containers[nvidia-driver-ctr].image.
+	// Field is the path of the first field that differs, such as spec.template.spec.containers[nvidia-driver-ctr].image.
 	Field string
-	// Manager is the field manager that has the field, empty if that is not known. An admission webhook or policy is
-	// not: what it changes counts as the operator's own.
+	// Manager is the field manager that owns the field, empty if unknown. Admission webhooks and policies are unknown:
+	// their changes are recorded under the operator's field manager.
 	Manager string
 }
 
@@ -26,18 +26,18 @@ func (e *AlteredError) Error() string {
 	if e.Manager != "" {
 		by = "field manager " + e.Manager
 	}
-	return e.Object + " came back altered when it was applied: " + by + " sets " + e.Field +
-		" otherwise; exempt the object from that, or ask for the same"
+	return e.Object + " was altered when it was applied: " + by + " changes " + e.Field +
+		"; exempt the object, or set the same value in the ClusterPolicy"
 }
 
 // segment is one part of a path.
 type segment struct {
-	// text is how it is written, managed its key in managedFields. That is empty for an element of a list that
-	// has no keys.
+	// text is its printed form, managed its key in managedFields; managed is empty for an element of a list without merge
+	// keys.
 	text, managed string
 }
 
-// path leads from an object to one of its fields. One of no segments is the object itself.
+// path leads from an object to one of its fields. An empty path is the object itself.
 type path []segment
 
 func keySegment(key string) segment {
@@ -55,7 +55,7 @@ func (p path) String() string {
 	return strings.TrimPrefix(text.String(), ".")
 }
 
-// managerOf returns the field manager, other than the operator's, that has the field, or "" if none is known.
+// managerOf returns the field manager other than the operator that owns the field, or "" if there is none.
 func managerOf(field path, entries []metav1.ManagedFieldsEntry) string {
 	for _, entry := range entries {
 		if entry.Manager == labels.FieldOwner || entry.FieldsV1 == nil {
@@ -69,8 +69,7 @@ func managerOf(field path, entries []metav1.ManagedFieldsEntry) string {
 	return ""
 }
 
-// manages reports whether the fields, as managedFields has them, include the one of the path, or one around it that
-// has no parts of its own.
+// manages reports whether the fields, in the format of managedFields, include the field, or an atomic one around it.
 func manages(fields map[string]any, field path) bool {
 	if len(fields) == 0 {
 		return false

@@ -14,107 +14,107 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/notify"
 )
 
-// ErrConflict means that an object of the wanted name belongs to somebody else.
-var ErrConflict = errors.New("belongs to somebody else")
+// ErrConflict means that an object of the same name exists and is not controlled by the policy.
+var ErrConflict = errors.New("is not controlled by this ClusterPolicy")
 
-// ErrOutstanding means that the API server has not answered yet. The call goes on in the background, up to
-// Timing.Deadline, and Events has an event once it is answered.
-var ErrOutstanding = errors.New("no answer from the API server")
+// ErrInFlight means that the API server has not answered yet. The call continues in the background, for at most
+// Timing.Deadline, and Events fires when it ends.
+var ErrInFlight = errors.New("no answer from the API server")
 
-// errLeaving means that an object still has an owner that is gone; the garbage collector removes it.
-var errLeaving = errors.New("is still being removed with an earlier ClusterPolicy")
+// errTerminating means that the object's owner is deleted, and the garbage collector has not removed the object yet.
+var errTerminating = errors.New("is still being deleted with an earlier ClusterPolicy")
 
-// Timing are the waits of an Applier, and how many calls it makes at once. Tests shorten them.
+// Timing has the timeouts of an Applier and the limit of its concurrent calls. Tests shorten them.
 type Timing struct {
-	// Patience is how long a round waits for the answers to its calls, and how long a call counts against Parallel.
-	Patience time.Duration
-	// Deadline of one call to the API server; NamespaceDeadline is that of Privileged, which a pass waits for.
+	// RoundTimeout is how long ApplyAll and Prune wait for their calls, and how long a call counts against MaxCalls.
+	RoundTimeout time.Duration
+	// Deadline is the timeout of one call to the API server. NamespaceDeadline is that of SetPodSecurity, for which a pass
+	// waits.
 	Deadline, NamespaceDeadline time.Duration
-	// FirstRetry and LastRetry bound the back-off of an object after a call that failed, or a write that came back
-	// altered. It doubles from one to the other.
+	// FirstRetry and LastRetry bound the back-off of an object, which doubles with each failed call or altered write.
 	FirstRetry, LastRetry time.Duration
-	// Parallel is how many calls are made at once.
-	Parallel int
+	// MaxCalls is the number of concurrent calls.
+	MaxCalls int
 }
 
-// DefaultTiming returns the waits of production. The deadline is the longest timeout that a webhook can have.
+// DefaultTiming returns the values for production. Deadline is the longest timeout that a webhook can have.
 func DefaultTiming() Timing {
 	return Timing{
-		Patience: 1500 * time.Millisecond, Deadline: 30 * time.Second, NamespaceDeadline: 3 * time.Second,
-		FirstRetry: time.Second, LastRetry: 15 * time.Second, Parallel: 16,
+		RoundTimeout: 1500 * time.Millisecond, Deadline: 30 * time.Second, NamespaceDeadline: 3 * time.Second,
+		FirstRetry: time.Second, LastRetry: 15 * time.Second, MaxCalls: 16,
 	}
 }
 
-// Applier writes stack objects. Its methods may be called concurrently.
+// Applier writes the objects of the stack. Its methods may be called concurrently.
 type Applier struct {
 	client client.Client
 	live   client.Reader
 	clock  clock.PassiveClock
 	timing Timing
 	table  *table
-	// places are taken by calls; see place.
-	places chan struct{}
+	// slots limits the concurrent calls; see acquireSlot.
+	slots  chan struct{}
 	events notify.Signal
 }
 
-// New returns an Applier that writes with the client and reads from the client's cache, and with live from the API
-// server what the cache does not hold: it holds only what carries the operator's label.
+// New returns an Applier that reads and writes with the client. Objects missing in the client's cache, which has only
+// objects with the operator's label, are read with live from the API server.
 func New(c client.Client, live client.Reader, clk clock.PassiveClock, timing Timing) *Applier {
 	return &Applier{
 		client: c, live: live, clock: clk, timing: timing, table: newTable(clk, timing.FirstRetry, timing.LastRetry),
-		places: make(chan struct{}, timing.Parallel), events: notify.New(),
+		slots: make(chan struct{}, timing.MaxCalls), events: notify.New(),
 	}
 }
 
-// Events has an event when a call that outlasted its round has been answered: another pass is due. It is for one
-// receiver, and buffers one event.
+// Events fires when a call that outlasted its round has ended, so that another pass can report the result. It has one
+// receiver and buffers one event.
 func (a *Applier) Events() <-chan event.GenericEvent { return a.events.Events() }
 
-// RetryAfter returns after how long the next call that is held back by its back-off is due, or 0 if none is. It is
-// to be asked after a pass has called Round, and counts on another pass by then.
+// RetryAfter returns when the next call in back-off is due, or 0 if there is none. Call it after ApplyAll; it assumes
+// another pass by then.
 func (a *Applier) RetryAfter() time.Duration { return a.table.retryAfter() }
 
-// Result is what came of one object.
+// Result is the outcome for one object.
 type Result struct {
-	// Wrote: it was written, or written so lately that the cache does not show it yet.
+	// Wrote is true if the object was written, now or so recently that the cache does not show it yet.
 	Wrote bool
-	// Repair is the drift that the write has set right, nil if there was none in the fields that decide where pods run.
+	// Repair is the drift that was reverted, nil if there was none in the fields that decide on which nodes pods run.
 	Repair *Repair
-	// Err is ErrConflict where the object belongs to another owner, ErrOutstanding where the API server has not
-	// answered yet, an AlteredError where it came back otherwise than it was applied, or the failure of a call.
+	// Err is ErrConflict if the object is not the policy's, ErrInFlight if the API server has not answered yet, an
+	// AlteredError if the object was changed while it was written, or the error of a call.
 	Err error
 }
 
-// Round applies the objects concurrently and returns, in their order, what came of each. It returns when all calls
-// are answered, Patience is over, or the context ends; no call begins after that last.
+// ApplyAll applies the objects concurrently and returns their results in the same order. This is a round. It returns
+// when all calls have ended, after RoundTimeout, or when the context ends. No call starts once the context has ended.
 //
-// An object is written if the live one lacks the intent's digest or any leaf of the intent, or has more than the intent
-// in the fields that decide where pods run. One that exists and is
-// not owned by the policy with this UID is not touched: ErrConflict, unless it does what is wanted. After a failed
-// call, or a write that came back altered, the object has no further call until its back-off is over or its intent
-// changes; rounds return the recorded error until then.
+// An object is written if the live one has another digest, differs in a leaf of the intent, or has additions in the
+// fields that decide on which nodes pods run. An existing object that the policy with this UID does not own is not
+// touched: ErrConflict, unless it already does what the intent is for. After a failed call or an altered write, the
+// object has no other call until its back-off is over or its intent changes; until then rounds return the recorded
+// error.
 //
-// An object has at most one call at a time. A call that outlasts its round goes on, even after the context has
-// ended, until Deadline at the latest. Rounds return ErrOutstanding for the object meanwhile, or, where the call
-// retries a failed one, that failure, so that a webhook that times out again and again is reported alike all along.
-// A failure that comes late is returned by the next round, even if its back-off is over by then.
+// An object has at most one call in flight. A call that outlasts its round continues, even after the context has ended,
+// until Deadline. Meanwhile rounds return ErrInFlight for the object or, if the call retries a failed one, that
+// failure, so that a webhook that keeps timing out has one stable error. A failure that arrives late is returned by the
+// next round, even if its back-off is over by then.
 //
-// The intents must not change any more, and must not repeat an object.
-func (a *Applier) Round(ctx context.Context, owner types.UID, intents []client.Object) []Result {
+// The intents must not change afterwards, and must not contain an object twice.
+func (a *Applier) ApplyAll(ctx context.Context, owner types.UID, intents []client.Object) []Result {
 	a.table.sweep()
 	calls := make([]*call, len(intents))
 	for i, intent := range intents {
-		calls[i] = a.begin(ctx, intent, "applying "+describe(intent), func(ctx context.Context, c *call) outcome {
-			return a.visit(ctx, c, owner, intent)
+		calls[i] = a.enqueue(ctx, intent, "applying "+describe(intent), func(ctx context.Context, c *call) outcome {
+			return a.sync(ctx, c, owner, intent)
 		})
 	}
 	return a.await(ctx, calls)
 }
 
-// Differs reports whether Round would write, back-off aside, and fails where it would fail before it does. It waits
-// at most Patience.
+// Differs reports whether ApplyAll would write the object, ignoring back-off. It returns the errors that ApplyAll
+// returns before a write, and takes at most RoundTimeout.
 func (a *Applier) Differs(ctx context.Context, owner types.UID, intent client.Object) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, a.timing.Patience)
+	ctx, cancel := context.WithTimeout(ctx, a.timing.RoundTimeout)
 	defer cancel()
 	live, err := read(ctx, a.client, intent)
 	if live == nil && err == nil {
@@ -123,10 +123,10 @@ func (a *Applier) Differs(ctx context.Context, owner types.UID, intent client.Ob
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("reading %s: %w", describe(intent), err)
-	case live != nil && (a.table.stale(intent, live) || a.table.holds(settledOf(owner, intent, live))):
+	case live != nil && (a.table.isStale(intent, live) || a.table.isInSync(comparisonOf(owner, intent, live))):
 		return false, nil
 	}
-	w, err := writeOf(owner, intent)
+	w, err := newWrite(owner, intent)
 	if err != nil {
 		return false, err
 	}

@@ -33,7 +33,10 @@ func configMap(name string, change ...func(*corev1.ConfigMap)) *corev1.ConfigMap
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, Namespace: "gpu-operator",
-			Labels: map[string]string{"app.kubernetes.io/managed-by": "gpu-operator", "nvidia.com/gpu-operator.operand": "driver"},
+			Labels: map[string]string{
+				"app.kubernetes.io/managed-by":    "gpu-operator",
+				"nvidia.com/gpu-operator.operand": "driver",
+			},
 			OwnerReferences: []metav1.OwnerReference{
 				{APIVersion: "nvidia.com/v1", Kind: "ClusterPolicy", Name: "cp", UID: policy, Controller: new(true)},
 			},
@@ -54,7 +57,7 @@ func ofOperand(name string) func(*corev1.ConfigMap) {
 	return func(c *corev1.ConfigMap) { c.Labels["nvidia.com/gpu-operator.operand"] = name }
 }
 
-// cluster is a fake API server that records the calls, and a cache that is always current.
+// cluster is a fake API server that records calls, with a cache that is always current.
 type cluster struct {
 	client.WithWatch
 	failWith error
@@ -66,7 +69,7 @@ type cluster struct {
 	applied, deleted []string
 }
 
-// webhook is called before each write, and may hold it up, refuse it or change what is written.
+// webhook is called before each write, and may delay, reject or mutate it.
 type webhook func(ctx context.Context, o *unstructured.Unstructured) error
 
 func newCluster(t *testing.T, objects ...client.Object) *cluster {
@@ -76,33 +79,42 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{}
-	c.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
-		// As the cache of controller-runtime does.
-		Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
-			err := w.Get(ctx, key, o, options...)
-			if err == nil {
-				o.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-			}
-			return err
-		},
-		Apply: c.apply,
-		Delete: func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.DeleteOption) error {
-			asked := (&client.DeleteOptions{}).ApplyOptions(options)
-			uid := "any"
-			if asked.Preconditions != nil && asked.Preconditions.UID != nil {
-				uid = string(*asked.Preconditions.UID)
-			}
-			c.record(&c.deleted, o.GetName()+" with UID "+uid)
-			if err := c.hook(ctx, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": o.GetName()}}}); err != nil {
+	c.WithWatch = fake.NewClientBuilder().
+		WithScheme(scheme).
+		WithObjects(objects...).
+		WithInterceptorFuncs(interceptor.Funcs{
+			// As the cache of controller-runtime does.
+			Get: func(
+				ctx context.Context, w client.WithWatch, key client.ObjectKey, o client.Object, options ...client.GetOption,
+			) error {
+				err := w.Get(ctx, key, o, options...)
+				if err == nil {
+					o.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+				}
 				return err
-			}
-			return w.Delete(ctx, o, options...)
-		},
-	}).Build()
+			},
+			Apply: c.apply,
+			Delete: func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+				deleteOptions := (&client.DeleteOptions{}).ApplyOptions(options)
+				uid := "any"
+				if deleteOptions.Preconditions != nil && deleteOptions.Preconditions.UID != nil {
+					uid = string(*deleteOptions.Preconditions.UID)
+				}
+				c.record(&c.deleted, o.GetName()+" with UID "+uid)
+				request := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": o.GetName()}}}
+				if err := c.hook(ctx, request); err != nil {
+					return err
+				}
+				return w.Delete(ctx, o, options...)
+			},
+		}).
+		Build()
 	return c
 }
 
-func (c *cluster) apply(ctx context.Context, w client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+func (c *cluster) apply(
+	ctx context.Context, w client.WithWatch, o runtime.ApplyConfiguration, options ...client.ApplyOption,
+) error {
 	content, isObject := o.(runtime.Unstructured)
 	if !isObject {
 		return fmt.Errorf("%T is not unstructured", o)
@@ -133,7 +145,7 @@ func (c *cluster) hook(ctx context.Context, o *unstructured.Unstructured) error 
 	return c.failWith
 }
 
-// admit makes the webhook be called from now on.
+// admit installs the webhook.
 func (c *cluster) admit(before webhook) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -146,14 +158,13 @@ func (c *cluster) record(calls *[]string, call string) {
 	*calls = append(*calls, call)
 }
 
-// writes returns the names of the objects that were applied, one for each time.
+// writes returns the names of the applied objects, one for each write.
 func (c *cluster) writes() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.applied)
 }
 
-// deletions returns what was deleted.
 func (c *cluster) deletions() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,9 +173,9 @@ func (c *cluster) deletions() []string {
 
 func (c *cluster) applier() *Applier { return New(c, c, clock.RealClock{}, DefaultTiming()) }
 
-// roundOf is a round of one object.
-func roundOf(a *Applier, intent client.Object) (bool, error) {
-	result := a.Round(context.Background(), policy, []client.Object{intent})[0]
+// applyOne is a round of one object.
+func applyOne(a *Applier, intent client.Object) (bool, error) {
+	result := a.ApplyAll(context.Background(), policy, []client.Object{intent})[0]
 	return result.Wrote, result.Err
 }
 
@@ -181,13 +192,13 @@ func TestApplyWritesOnce(t *testing.T) {
 	c := newCluster(t)
 	applier := c.applier()
 	for i, want := range []bool{true, false, false} {
-		wrote, err := roundOf(applier, configMap("a"))
+		wrote, err := applyOne(applier, configMap("a"))
 		if err != nil || wrote != want {
 			t.Fatalf("round %d: wrote %v, %v", i, wrote, err)
 		}
 	}
-	// A restarted operator remembers nothing, and writes nothing all the same.
-	if wrote, err := roundOf(c.applier(), configMap("a")); err != nil || wrote {
+	// A restarted operator has no state and still writes nothing.
+	if wrote, err := applyOne(c.applier(), configMap("a")); err != nil || wrote {
 		t.Errorf("after a restart: wrote %v, %v", wrote, err)
 	}
 	if len(c.applied) != 1 {
@@ -195,28 +206,47 @@ func TestApplyWritesOnce(t *testing.T) {
 	}
 }
 
-func TestApplyRepairsAndFollows(t *testing.T) {
+func TestApplyRepairsDriftAndFollowsTheIntent(t *testing.T) {
 	tests := map[string]struct {
 		drift  func(*corev1.ConfigMap)
 		intent func(*corev1.ConfigMap)
 		want   bool
 	}{
-		"nothing has changed":                  {},
-		"others added a label":                 {drift: func(c *corev1.ConfigMap) { c.Labels["theirs"] = "x" }},
-		"others added a key":                   {drift: func(c *corev1.ConfigMap) { c.Data["theirs"] = "x" }},
-		"others changed our key":               {drift: func(c *corev1.ConfigMap) { c.Data["key"] = "x" }, want: true},
-		"others removed our key":               {drift: func(c *corev1.ConfigMap) { c.Data = nil }, want: true},
-		"others removed our label":             {drift: func(c *corev1.ConfigMap) { delete(c.Labels, "nvidia.com/gpu-operator.operand") }, want: true},
-		"others removed the digest":            {drift: func(c *corev1.ConfigMap) { c.Annotations = nil }, want: true},
-		"the intent has another value":         {intent: func(c *corev1.ConfigMap) { c.Data["key"] = "new" }, want: true},
-		"the intent lacks a key that it had":   {intent: func(c *corev1.ConfigMap) { c.Data = nil }, want: true},
-		"the intent has one more key":          {intent: func(c *corev1.ConfigMap) { c.Data["more"] = "x" }, want: true},
-		"the intent says the same as the live": {drift: func(c *corev1.ConfigMap) { c.Data["more"] = "x" }, intent: func(c *corev1.ConfigMap) { c.Data["more"] = "x" }, want: true},
+		"nothing has changed":  {},
+		"others added a label": {drift: func(c *corev1.ConfigMap) { c.Labels["theirs"] = "x" }},
+		"others added a key":   {drift: func(c *corev1.ConfigMap) { c.Data["theirs"] = "x" }},
+		"others changed our key": {
+			drift: func(c *corev1.ConfigMap) { c.Data["key"] = "x" },
+			want:  true,
+		},
+		"others removed our key": {drift: func(c *corev1.ConfigMap) { c.Data = nil }, want: true},
+		"others removed our label": {
+			drift: func(c *corev1.ConfigMap) { delete(c.Labels, "nvidia.com/gpu-operator.operand") },
+			want:  true,
+		},
+		"others removed the digest": {
+			drift: func(c *corev1.ConfigMap) { c.Annotations = nil },
+			want:  true,
+		},
+		"the intent has another value": {
+			intent: func(c *corev1.ConfigMap) { c.Data["key"] = "new" },
+			want:   true,
+		},
+		"the intent no longer has a key": {intent: func(c *corev1.ConfigMap) { c.Data = nil }, want: true},
+		"the intent has one more key": {
+			intent: func(c *corev1.ConfigMap) { c.Data["more"] = "x" },
+			want:   true,
+		},
+		"the intent is equal to the live object": {
+			drift:  func(c *corev1.ConfigMap) { c.Data["more"] = "x" },
+			intent: func(c *corev1.ConfigMap) { c.Data["more"] = "x" },
+			want:   true,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
-			if _, err := roundOf(c.applier(), configMap("a")); err != nil {
+			if _, err := applyOne(c.applier(), configMap("a")); err != nil {
 				t.Fatal(err)
 			}
 			if test.drift != nil {
@@ -230,11 +260,11 @@ func TestApplyRepairsAndFollows(t *testing.T) {
 			if test.intent != nil {
 				test.intent(intent)
 			}
-			wrote, err := roundOf(c.applier(), intent)
+			wrote, err := applyOne(c.applier(), intent)
 			if err != nil || wrote != test.want {
 				t.Fatalf("wrote %v, %v", wrote, err)
 			}
-			if again, err := roundOf(c.applier(), intent); err != nil || again {
+			if again, err := applyOne(c.applier(), intent); err != nil || again {
 				t.Errorf("wrote %v once more, %v", again, err)
 			}
 			live := c.get(t, "a")
@@ -247,17 +277,23 @@ func TestApplyRepairsAndFollows(t *testing.T) {
 	}
 }
 
-// Differs tells what Apply would do, and writes nothing.
+// Differs reports what ApplyAll would do, and writes nothing.
 func TestDiffers(t *testing.T) {
 	tests := map[string]struct {
 		live *corev1.ConfigMap
 		want bool
 		err  error
 	}{
-		"it does not exist":     {want: true},
-		"it is as wanted":       {live: applied(t, configMap("a"))},
-		"it has another value":  {live: applied(t, configMap("a", func(c *corev1.ConfigMap) { c.Data["key"] = "x" })), want: true},
-		"it is somebody else's": {live: configMap("a", func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels, c.UID = nil, nil, "live" }), err: ErrConflict},
+		"it does not exist": {want: true},
+		"it is equal":       {live: applied(t, configMap("a"))},
+		"it has another value": {
+			live: applied(t, configMap("a", func(c *corev1.ConfigMap) { c.Data["key"] = "x" })),
+			want: true,
+		},
+		"it has another owner": {
+			live: configMap("a", func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels, c.UID = nil, nil, "live" }),
+			err:  ErrConflict,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -276,11 +312,11 @@ func TestDiffers(t *testing.T) {
 	}
 }
 
-// applied is what the cluster has of an object once it is applied.
+// applied returns the object as it is stored after it was applied.
 func applied(t *testing.T, intent *corev1.ConfigMap) *corev1.ConfigMap {
 	t.Helper()
 	c := newCluster(t)
-	if _, err := roundOf(c.applier(), intent); err != nil {
+	if _, err := applyOne(c.applier(), intent); err != nil {
 		t.Fatal(err)
 	}
 	live := c.get(t, intent.Name)
@@ -288,7 +324,7 @@ func applied(t *testing.T, intent *corev1.ConfigMap) *corev1.ConfigMap {
 	return live
 }
 
-func TestApplyTouchesNothingOfOthers(t *testing.T) {
+func TestApplyLeavesObjectsOfOthers(t *testing.T) {
 	foreign := func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels, c.UID = nil, nil, "live" }
 	tests := map[string]struct {
 		live     *corev1.ConfigMap
@@ -297,21 +333,23 @@ func TestApplyTouchesNothingOfOthers(t *testing.T) {
 	}{
 		"made by hand": {
 			live: configMap("a", foreign), conflict: true,
-			want: "ConfigMap a exists and belongs to somebody else: delete or rename it, or move it out of the way",
+			want: "ConfigMap a exists and is not controlled by this ClusterPolicy: delete or rename it",
 		},
 		"owned by another controller": {
 			live: configMap("a", ownedBy("other"), func(c *corev1.ConfigMap) { c.Labels = nil }), conflict: true,
-			want: "ConfigMap a exists and belongs to somebody else: delete or rename it, or move it out of the way",
+			want: "ConfigMap a exists and is not controlled by this ClusterPolicy: delete or rename it",
 		},
-		"still there from a policy that is gone": {
-			live: configMap("a", ownedBy("older"), func(c *corev1.ConfigMap) { c.Annotations = map[string]string{labels.Digest: "d"} }),
-			want: "ConfigMap a is still being removed with an earlier ClusterPolicy",
+		"of a deleted policy": {
+			live: configMap(
+				"a", ownedBy("older"), func(c *corev1.ConfigMap) { c.Annotations = map[string]string{labels.Digest: "d"} },
+			),
+			want: "ConfigMap a is still being deleted with an earlier ClusterPolicy",
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t, test.live)
-			wrote, err := roundOf(c.applier(), configMap("a"))
+			wrote, err := applyOne(c.applier(), configMap("a"))
 			if wrote || err == nil || err.Error() != test.want || errors.Is(err, ErrConflict) != test.conflict {
 				t.Errorf("wrote %v, error %v, want %q", wrote, err, test.want)
 			}
@@ -322,12 +360,12 @@ func TestApplyTouchesNothingOfOthers(t *testing.T) {
 	}
 }
 
-// The cache holds only what carries the operator's label: what it lacks may exist.
-func TestApplyLooksAtTheServerWhereTheCacheHasNothing(t *testing.T) {
+// The cache has only objects with the operator's label: others may exist.
+func TestApplyReadsTheServerOnACacheMiss(t *testing.T) {
 	server := newCluster(t, configMap("a", func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels = nil, nil }))
 	cache := newCluster(t)
 	applier := New(cache, server, clock.RealClock{}, DefaultTiming())
-	if _, err := roundOf(applier, configMap("a")); !errors.Is(err, ErrConflict) {
+	if _, err := applyOne(applier, configMap("a")); !errors.Is(err, ErrConflict) {
 		t.Errorf("got %v, want a conflict", err)
 	}
 	if len(cache.applied)+len(server.applied) != 0 {
@@ -335,49 +373,52 @@ func TestApplyLooksAtTheServerWhereTheCacheHasNothing(t *testing.T) {
 	}
 }
 
-// An old copy is no ground to write again.
-func TestApplyDoesNotJudgeByAnOldCopy(t *testing.T) {
+// A stale copy causes no second write.
+func TestApplyIgnoresAStaleCache(t *testing.T) {
 	server, cache := newCluster(t), newCluster(t)
 	applier := server.applier()
-	if _, err := roundOf(applier, configMap("a")); err != nil {
+	if _, err := applyOne(applier, configMap("a")); err != nil {
 		t.Fatal(err)
 	}
 	old := server.get(t, "a")
 	intent := configMap("a", func(c *corev1.ConfigMap) { c.Data["key"] = "new" })
-	if _, err := roundOf(applier, intent); err != nil {
+	if _, err := applyOne(applier, intent); err != nil {
 		t.Fatal(err)
 	}
-	// From now on the cache answers with the copy from before the second write.
+	// From now on the cache returns the copy from before the second write.
 	old.ResourceVersion = ""
 	if err := cache.Create(context.Background(), old); err != nil {
 		t.Fatal(err)
 	}
 	applier.client = cache
-	applier.table.records[key(intent)].wrote = "1000"
-	wrote, err := roundOf(applier, intent)
+	applier.table.records[key(intent)].writtenVersion = "1000"
+	wrote, err := applyOne(applier, intent)
 	if err != nil || !wrote || len(cache.applied) != 0 {
-		t.Errorf("wrote %v, %v, %d calls: what was written lately counts as written, without a call", wrote, err, len(cache.applied))
+		t.Errorf("wrote %v, %v, %d calls: a recent write is not repeated", wrote, err, len(cache.applied))
 	}
 }
 
 func TestApplyReportsAFailedCall(t *testing.T) {
 	c := newCluster(t)
 	c.failWith = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "a", errors.New("no"))
-	wrote, err := roundOf(c.applier(), configMap("a"))
+	wrote, err := applyOne(c.applier(), configMap("a"))
 	if wrote || !apierrors.IsForbidden(err) || !strings.HasPrefix(err.Error(), "applying ConfigMap a: ") {
 		t.Errorf("wrote %v, %v", wrote, err)
 	}
 }
 
-func prune(t *testing.T, c *cluster, wanted Wanted) error {
+func prune(t *testing.T, c *cluster, rendered Rendered) error {
 	t.Helper()
-	return c.applier().Prune(context.Background(), policy, []client.Object{configMap("kind")}, wanted)
+	return c.applier().Prune(context.Background(), policy, []client.Object{configMap("kind")}, rendered)
 }
 
 func TestPrune(t *testing.T) {
 	uid := func(c *corev1.ConfigMap) { c.UID = types.UID("uid-" + c.Name) }
-	c := newCluster(t,
-		configMap("wanted", uid), configMap("unwanted", uid), configMap("held", uid, ofOperand("device-plugin")),
+	c := newCluster(
+		t,
+		configMap("wanted", uid),
+		configMap("unwanted", uid),
+		configMap("held", uid, ofOperand("device-plugin")),
 		configMap("of-another-policy", uid, ownedBy("other")),
 		configMap("without-owner", uid, func(c *corev1.ConfigMap) { c.OwnerReferences = nil }),
 		configMap("not-controlled", uid, func(c *corev1.ConfigMap) { c.OwnerReferences[0].Controller = nil }),
@@ -387,39 +428,40 @@ func TestPrune(t *testing.T) {
 			c.DeletionTimestamp, c.Finalizers = new(metav1.Now()), []string{"x/y"}
 		}),
 	)
-	wanted := Wanted{Held: map[string]bool{"device-plugin": true}}
-	wanted.Keep(configMap("wanted"))
-	if err := prune(t, c, wanted); err != nil {
+	rendered := Rendered{Held: map[string]bool{"device-plugin": true}}
+	rendered.Add(configMap("wanted"))
+	if err := prune(t, c, rendered); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"unwanted with UID uid-unwanted"}, c.deleted); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if err := prune(t, c, wanted); err != nil || len(c.deleted) != 1 {
+	if err := prune(t, c, rendered); err != nil || len(c.deleted) != 1 {
 		t.Errorf("the second time: deleted %v, %v", c.deleted, err)
 	}
 }
 
-func TestPruneGoesOnAfterAFailure(t *testing.T) {
+func TestPruneContinuesAfterAFailure(t *testing.T) {
 	c := newCluster(t, configMap("a"), configMap("b"))
 	c.failWith = apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("no"))
-	err := prune(t, c, Wanted{})
+	err := prune(t, c, Rendered{})
 	if err == nil || len(c.deleted) != 2 ||
-		!strings.Contains(err.Error(), "deleting ConfigMap a") || !strings.Contains(err.Error(), "deleting ConfigMap b") {
+		!strings.Contains(err.Error(), "deleting ConfigMap a") ||
+		!strings.Contains(err.Error(), "deleting ConfigMap b") {
 		t.Errorf("tried %v, %v", c.deleted, err)
 	}
 }
 
-func TestPruneForgivesWhatIsGoneAlready(t *testing.T) {
+func TestPruneIgnoresNotFound(t *testing.T) {
 	c := newCluster(t, configMap("a"))
 	c.failWith = apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "a")
-	if err := prune(t, c, Wanted{}); err != nil {
+	if err := prune(t, c, Rendered{}); err != nil {
 		t.Error(err)
 	}
 }
 
-// The digest is of the intent alone: neither status nor empty metadata are in it.
-func TestTheDigestIsOfTheIntent(t *testing.T) {
+// The digest covers the intent only: neither status nor empty metadata.
+func TestDigestDependsOnTheIntentOnly(t *testing.T) {
 	digestOf := func(object client.Object) string {
 		intent, err := Intent(object)
 		if err != nil {

@@ -11,19 +11,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// errNotBegun means that no call was made because the context of the round had ended.
-var errNotBegun = errors.New("the round ended before the call")
+// errNotStarted means that the context ended before the call was made.
+var errNotStarted = errors.New("cancelled before the call")
 
-// call is the work on one object: reads, comparison and write, or a deletion. The table's lock guards all fields
-// that change.
+// call is the work on one object: reads, comparison and write, or a deletion. Fields that change are guarded by the
+// lock of the table.
 type call struct {
 	key string
-	// what it does, for errors and logs.
-	what string
-	// since is when it was given a place; zero before.
-	since time.Time
-	// retries is the failure that it retries, if any.
-	retries error
+	// description is for errors and logs, such as "applying ConfigMap a".
+	description string
+	// started is when it acquired its slot; zero before.
+	started time.Time
+	// retried is the earlier failure that it retries, if any.
+	retried error
 	// late: its round has returned without its result.
 	late bool
 	// result is set once, before done is closed.
@@ -31,35 +31,36 @@ type call struct {
 	done   chan struct{}
 }
 
-// outcome is the result of a call, and what is to be recorded of it.
+// outcome is the result of a call, and what the table records about it.
 type outcome struct {
 	Result
-	// recorded: the error is the recorded one; no call was made.
+	// recorded: the error is a recorded one; no call was made.
 	recorded bool
-	// attempt is what was tried, or compared; failed: a call was, which is not to be repeated before its back-off is over.
+	// attempt is what was tried or compared. failed: the call failed, and is not repeated before its back-off is over.
 	attempt string
 	failed  bool
-	// version is what a write has made of the object, settled what a comparison has found in sync.
+	// version is the resource version after a write. inSync is a comparison without a difference.
 	version string
-	settled *settled
-	// gone: the object was deleted.
-	gone bool
+	inSync  *comparison
+	deleted bool
 }
 
-// begin starts the work on an object, unless that has a call out already: then it returns that one.
-func (a *Applier) begin(ctx context.Context, object client.Object, what string, work func(context.Context, *call) outcome) *call {
-	c, isNew := a.table.begin(key(object), what)
+// enqueue starts the work on an object in the background, or returns the call that is already in flight for it.
+func (a *Applier) enqueue(
+	ctx context.Context, object client.Object, description string, work func(context.Context, *call) outcome,
+) *call {
+	c, isNew := a.table.enqueue(key(object), description)
 	if !isNew {
 		return c
 	}
 	go func() {
 		found := outcome{}
-		release, err := a.place(ctx, c)
+		release, err := a.acquireSlot(ctx, c)
 		if err == nil {
 			found = work(ctx, c)
 			release()
 		} else {
-			found.Err = fmt.Errorf("%s: %w", what, err)
+			found.Err = fmt.Errorf("%s: %w", description, err)
 		}
 		if a.table.finish(c, found) {
 			a.events.Notify()
@@ -68,53 +69,54 @@ func (a *Applier) begin(ctx context.Context, object client.Object, what string, 
 	return c
 }
 
-// place waits for one of the Parallel places. The call keeps it until it is released, but no longer than Patience, so
-// that calls that hang keep no others from being made. Those are bounded by the number of objects.
-func (a *Applier) place(ctx context.Context, c *call) (func(), error) {
+// acquireSlot waits for one of the MaxCalls slots and returns the function that releases it. A slot is released after
+// RoundTimeout at the latest, so that hanging calls do not block others; their number is bounded by that of the
+// objects.
+func (a *Applier) acquireSlot(ctx context.Context, c *call) (func(), error) {
 	select {
-	case a.places <- struct{}{}:
+	case a.slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("%w: %w", errNotBegun, context.Cause(ctx))
+		return nil, fmt.Errorf("%w: %w", errNotStarted, context.Cause(ctx))
 	}
-	a.table.placed(c)
-	release := sync.OnceFunc(func() { <-a.places })
-	patience := time.AfterFunc(a.timing.Patience, release)
+	a.table.markStarted(c)
+	release := sync.OnceFunc(func() { <-a.slots })
+	timer := time.AfterFunc(a.timing.RoundTimeout, release)
 	return func() {
-		patience.Stop()
+		timer.Stop()
 		release()
 	}, nil
 }
 
-// ask makes one call to a cache or the API server, which goes on until Deadline when the context ends. Its error
-// begins with what the call is for.
-func (a *Applier) ask(ctx context.Context, what string, do func(context.Context) error) error {
+// request makes one call to the cache or the API server. It continues until Deadline even if the context ends. Errors
+// begin with the description.
+func (a *Applier) request(ctx context.Context, description string, do func(context.Context) error) error {
 	if ctx.Err() != nil {
-		return fmt.Errorf("%s: %w: %w", what, errNotBegun, context.Cause(ctx))
+		return fmt.Errorf("%s: %w: %w", description, errNotStarted, context.Cause(ctx))
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.timing.Deadline)
 	defer cancel()
 	if err := do(ctx); err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s: %w", description, err)
 	}
 	return nil
 }
 
-// await returns the results of the calls, in their order, when all that have begun with it are done or Patience is
-// over. Those of an earlier round have outlasted that, and are not waited for.
+// await returns the results of the calls in order, once all calls of this round have ended or RoundTimeout is over.
+// Calls of earlier rounds are not waited for.
 func (a *Applier) await(ctx context.Context, calls []*call) []Result {
-	patience, cancel := context.WithTimeout(ctx, a.timing.Patience)
+	waitCtx, cancel := context.WithTimeout(ctx, a.timing.RoundTimeout)
 	defer cancel()
 	results := make([]Result, len(calls))
 	for i, c := range calls {
 		if !a.table.isLate(c) {
 			select {
 			case <-c.done:
-			case <-patience.Done():
+			case <-waitCtx.Done():
 			}
 		}
-		result, newlyLate := a.table.take(c)
-		if newlyLate && errors.Is(result.Err, ErrOutstanding) {
-			log.FromContext(ctx).Info("The API server has not answered yet", "call", c.what)
+		result, newlyLate := a.table.resultOf(c)
+		if newlyLate && errors.Is(result.Err, ErrInFlight) {
+			log.FromContext(ctx).Info("The API server has not answered yet", "call", c.description)
 		}
 		results[i] = result
 	}

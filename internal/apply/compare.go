@@ -14,30 +14,30 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// compare returns the first field of the intent that the live object lacks, or that decides where pods run and that the
-// intent lacks; nil if there is none. Where there is no live object, that is the object itself.
+// compare returns the first field in which the live object differs from the intent (see diff), nil if there is none,
+// and an empty path if there is no live object.
 func compare(owner types.UID, w write, live client.Object) (path, error) {
 	switch {
 	case live == nil:
 		return path{}, nil
-	case provided(owner, w.intent, live):
+	case isProvided(owner, w.intent, live):
 		return nil, nil
 	}
-	if err := ours(owner, live); err != nil {
+	if err := checkOwner(owner, live); err != nil {
 		return nil, fmt.Errorf("%s %w", describe(w.intent), err)
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
 		return nil, fmt.Errorf("converting live %s: %w", describe(w.intent), err)
 	}
-	return exact(w, content), nil
+	return diff(w, content), nil
 }
 
-// read returns the live object of the intent, or nil if the reader has none. What a cache holds is not to be changed.
+// read returns the live object of the intent, or nil if it does not exist. Objects from a cache must not be changed.
 func read(ctx context.Context, reader client.Reader, intent client.Object) (client.Object, error) {
 	object, isObject := reflect.New(reflect.TypeOf(intent).Elem()).Interface().(client.Object)
 	if !isObject {
-		return nil, fmt.Errorf("%T is no object of the API", intent)
+		return nil, fmt.Errorf("%T is not an API object", intent)
 	}
 	err := reader.Get(ctx, client.ObjectKeyFromObject(intent), object, client.UnsafeDisableDeepCopy)
 	switch {
@@ -46,22 +46,23 @@ func read(ctx context.Context, reader client.Reader, intent client.Object) (clie
 	case err != nil:
 		return nil, err
 	}
-	// A read from the API server leaves them empty, and the intent has them.
+	// Reads from the API server leave the TypeMeta empty.
 	object.GetObjectKind().SetGroupVersionKind(intent.GetObjectKind().GroupVersionKind())
 	return object, nil
 }
 
-func ours(owner types.UID, live client.Object) error {
+// checkOwner returns an error if the operator must not write the live object.
+func checkOwner(owner types.UID, live client.Object) error {
 	controller := metav1.GetControllerOf(live)
 	switch {
 	case controller != nil && controller.UID == owner:
 		return nil
 	case controller == nil && labels.IsApplied(live):
-		// Its policy was deleted with --cascade=orphan, to be made anew without unloading drivers.
+		// Its policy was deleted with --cascade=orphan, to be re-created without unloading drivers.
 		return nil
 	case controller != nil && labels.IsApplied(live):
-		return errLeaving
+		return errTerminating
 	default:
-		return fmt.Errorf("exists and %w: delete or rename it, or move it out of the way", ErrConflict)
+		return fmt.Errorf("exists and %w: delete or rename it", ErrConflict)
 	}
 }

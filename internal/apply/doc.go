@@ -1,5 +1,5 @@
-// Package apply is the only writer of stack objects: server-side apply with one field owner, skipped while the live
-// object already has all of the intent, and the deletion of what is no longer wanted. Calls run concurrently, each with a
-// deadline of its own, so that one that hangs delays no other. What failed, or came back otherwise than it was applied, is
-// returned as an error and tried again by a back-off. It knows no operand.
+// Package apply is the only writer of the stack's objects: server-side apply with one field owner, and pruning of what
+// is no longer rendered. Objects that already match are not written. The pass calls it after rendering. Calls run
+// concurrently, each with its own deadline, so that one that hangs delays no other. Failed and altered writes are
+// returned as errors and retried with back-off. It must not depend on single operands.
 package apply

@@ -12,8 +12,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// Intent is the object as it is applied: without status and empty metadata, with its digest. It fails on an
-// object that cannot be converted, which is a defect of the program.
+// Intent returns the object as it is applied: without status and empty metadata, with its digest. It fails if the
+// object cannot be converted, which is a programming error.
 func Intent(object client.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -24,7 +24,7 @@ func Intent(object client.Object) (*unstructured.Unstructured, error) {
 	unstructured.RemoveNestedField(content, "spec", "template", "metadata", "creationTimestamp")
 	intent := &unstructured.Unstructured{Object: content}
 	owners := intent.GetOwnerReferences()
-	// Whose it is belongs to the cluster, not to the intent: the same spec gives the same digest.
+	// The owner's UID differs between clusters: the same spec must give the same digest.
 	intent.SetOwnerReferences(nil)
 	data, err := json.Marshal(intent.Object)
 	if err != nil {
@@ -40,12 +40,12 @@ func Intent(object client.Object) (*unstructured.Unstructured, error) {
 	return intent, nil
 }
 
-// describe names an object in errors and logs.
+// describe returns kind and name, for errors and logs.
 func describe(object client.Object) string {
 	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
 }
 
-// key identifies an object in tables.
+// key identifies an object in the table.
 func key(object client.Object) string {
 	return object.GetObjectKind().GroupVersionKind().String() + " " + object.GetNamespace() + "/" + object.GetName()
 }

@@ -17,61 +17,65 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// Privileged keeps the labels by which Pod Security Admission lets privileged pods into a namespace: it carries them,
-// whoever set others, or loses those that the operator has set, and has again what they have replaced. Nothing is written
-// if they are as they are to be. A namespace that may not be read is left alone where nothing is wanted of it. It fails if the API server takes longer
-// than NamespaceDeadline. Calls for one namespace must not overlap.
-func (a *Applier) Privileged(ctx context.Context, namespace string, wanted bool) error {
-	live := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+// SetPodSecurity sets the labels by which Pod Security Admission accepts privileged pods in a namespace, or removes
+// those that the operator has set and restores the values before them. It writes nothing if the labels are as desired.
+// If privileged is false, a namespace that does not exist or may not be read is skipped. It fails after
+// NamespaceDeadline. Calls for the same namespace must not overlap.
+func (a *Applier) SetPodSecurity(ctx context.Context, namespace string, privileged bool) error {
+	live := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+	}
 	object := key(live)
-	if !wanted && a.table.isReleased(object) {
+	if !privileged && a.table.isReleased(object) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.timing.NamespaceDeadline)
 	defer cancel()
-	// Not from a cache: one of a single object would hold up the start where reading it is forbidden, and all but a few
-	// clusters do without these labels.
+	// Not from a cache: an informer for Namespaces would block the start where reading them is forbidden, and few clusters
+	// need these labels.
 	err := a.live.Get(ctx, client.ObjectKeyFromObject(live), live)
 	switch {
-	case err != nil && !wanted && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
-		a.table.release(object, true)
+	case err != nil && !privileged && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err)):
+		a.table.setReleased(object, true)
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading Namespace %s for its Pod Security labels: %w", namespace, err)
-	case isLabelled(live, wanted):
-		a.table.release(object, !wanted)
+	case hasDesiredLabels(live, privileged):
+		a.table.setReleased(object, !privileged)
 		return nil
 	}
-	log.FromContext(ctx).Info("Labelling the namespace for Pod Security Admission", "namespace", namespace, "privileged", wanted)
-	relabel := a.unlabelNamespace
-	if wanted {
-		relabel = a.labelNamespace
+	log.FromContext(ctx).Info("Changing the Pod Security labels of the namespace",
+		"namespace", namespace, "privileged", privileged)
+	relabel := a.removePodSecurityLabels
+	if privileged {
+		relabel = a.addPodSecurityLabels
 	}
 	if err := relabel(ctx, live); err != nil {
 		return fmt.Errorf("applying the Pod Security labels of Namespace %s: %w", namespace, err)
 	}
-	a.table.release(object, !wanted)
+	a.table.setReleased(object, !privileged)
 	return nil
 }
 
-// labelNamespace sets the labels, and notes what they replace.
-func (a *Applier) labelNamespace(ctx context.Context, live *metav1.PartialObjectMetadata) error {
+// addPodSecurityLabels sets the labels, and records the replaced values in an annotation.
+func (a *Applier) addPodSecurityLabels(ctx context.Context, live *metav1.PartialObjectMetadata) error {
 	intent, set := namespaceNamed(live.Name), map[string]string{}
 	for _, key := range labels.PodSecurity() {
 		set[key] = labels.PodSecurityPrivileged
 	}
 	intent.SetLabels(set)
-	if before := replaced(live); before != "" {
+	if before := replacedNote(live); before != "" {
 		intent.SetAnnotations(map[string]string{labels.PodSecurityBefore: before})
 	}
 	return a.applyNamespace(ctx, intent)
 }
 
-// unlabelNamespace puts back what the labels have replaced, and gives them up: what the field manager no longer applies is
-// removed, unless another one has it, too. What was put back is nobody's apply, so that it stays.
-func (a *Applier) unlabelNamespace(ctx context.Context, live *metav1.PartialObjectMetadata) error {
+// removePodSecurityLabels restores the replaced values, then applies an empty object, which removes the labels that
+// only the operator's field manager owns. The restored values are written by a patch, not an apply, so they stay.
+func (a *Applier) removePodSecurityLabels(ctx context.Context, live *metav1.PartialObjectMetadata) error {
 	before := map[string]string{}
-	for key, value := range noted(live) {
+	for key, value := range replacedLabels(live) {
 		if live.Labels[key] == labels.PodSecurityPrivileged {
 			before[key] = value
 		}
@@ -81,7 +85,9 @@ func (a *Applier) unlabelNamespace(ctx context.Context, live *metav1.PartialObje
 		if err != nil {
 			return err
 		}
-		if err := a.client.Patch(ctx, namespaceNamed(live.Name), client.RawPatch(types.MergePatchType, patch), client.FieldOwner(labels.FieldOwner)); err != nil {
+		err = a.client.Patch(ctx, namespaceNamed(live.Name), client.RawPatch(types.MergePatchType, patch),
+			client.FieldOwner(labels.FieldOwner))
+		if err != nil {
 			return err
 		}
 	}
@@ -89,7 +95,9 @@ func (a *Applier) unlabelNamespace(ctx context.Context, live *metav1.PartialObje
 }
 
 func (a *Applier) applyNamespace(ctx context.Context, intent *unstructured.Unstructured) error {
-	return a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(labels.FieldOwner), client.ForceOwnership)
+	return a.client.Apply(
+		ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(labels.FieldOwner), client.ForceOwnership,
+	)
 }
 
 func namespaceNamed(name string) *unstructured.Unstructured {
@@ -100,10 +108,10 @@ func namespaceNamed(name string) *unstructured.Unstructured {
 	return intent
 }
 
-// replaced is the note of the labels that others have set and the operator's replace: as they are or, where they are
-// replaced already, as they were. One that somebody has taken off meanwhile is not put back.
-func replaced(namespace *metav1.PartialObjectMetadata) string {
-	before := noted(namespace)
+// replacedNote returns the annotation with the values that the operator's labels replace: the present ones or, if
+// already replaced, the recorded ones. A label that another writer has removed meanwhile is not restored.
+func replacedNote(namespace *metav1.PartialObjectMetadata) string {
+	before := replacedLabels(namespace)
 	var parts []string
 	for _, key := range labels.PodSecurity() {
 		value, there := namespace.Labels[key]
@@ -117,8 +125,8 @@ func replaced(namespace *metav1.PartialObjectMetadata) string {
 	return strings.Join(parts, ",")
 }
 
-// noted are the labels that the operator's have replaced. The note may name these labels, and no other.
-func noted(namespace *metav1.PartialObjectMetadata) map[string]string {
+// replacedLabels returns the recorded values of the annotation, ignoring all other keys.
+func replacedLabels(namespace *metav1.PartialObjectMetadata) map[string]string {
 	before := map[string]string{}
 	for part := range strings.SplitSeq(namespace.Annotations[labels.PodSecurityBefore], ",") {
 		if key, value, found := strings.Cut(part, "="); found && slices.Contains(labels.PodSecurity(), key) {
@@ -128,12 +136,11 @@ func noted(namespace *metav1.PartialObjectMetadata) map[string]string {
 	return before
 }
 
-// isLabelled reports whether the labels are as they are to be.
-func isLabelled(live *metav1.PartialObjectMetadata, wanted bool) bool {
-	if wanted {
+func hasDesiredLabels(live *metav1.PartialObjectMetadata, privileged bool) bool {
+	if privileged {
 		return isPrivileged(live)
 	}
-	return !labelledByUs(live)
+	return !ownsLabels(live)
 }
 
 func isPrivileged(namespace *metav1.PartialObjectMetadata) bool {
@@ -145,10 +152,12 @@ func isPrivileged(namespace *metav1.PartialObjectMetadata) bool {
 	return true
 }
 
-// labelledByUs tells whether the operator's field manager holds one of the labels, or the note of what they have replaced.
-func labelledByUs(namespace *metav1.PartialObjectMetadata) bool {
+// ownsLabels reports whether the operator's field manager owns one of the labels, or the annotation with the replaced
+// values.
+func ownsLabels(namespace *metav1.PartialObjectMetadata) bool {
 	for _, entry := range namespace.ManagedFields {
-		if entry.Manager != labels.FieldOwner || entry.Operation != metav1.ManagedFieldsOperationApply || entry.FieldsV1 == nil {
+		if entry.Manager != labels.FieldOwner || entry.Operation != metav1.ManagedFieldsOperationApply ||
+			entry.FieldsV1 == nil {
 			continue
 		}
 		for _, key := range append(labels.PodSecurity(), labels.PodSecurityBefore) {

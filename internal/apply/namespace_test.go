@@ -21,37 +21,47 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-const enforce, audit, warn = "pod-security.kubernetes.io/enforce", "pod-security.kubernetes.io/audit", "pod-security.kubernetes.io/warn"
+const (
+	enforce = "pod-security.kubernetes.io/enforce"
+	audit   = "pod-security.kubernetes.io/audit"
+	warn    = "pod-security.kubernetes.io/warn"
+)
 
-// own is the operator's namespace on a fake API server that counts calls.
-type own struct {
+// namespaceServer is a fake API server with the operator's namespace, which counts calls.
+type namespaceServer struct {
 	client.WithWatch
 	reads, writes int
 	refused       error
 }
 
-func newOwn(t *testing.T, labels map[string]string) *own {
+func newNamespaceServer(t *testing.T, labels map[string]string) *namespaceServer {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	o := &own{}
+	o := &namespaceServer{}
 	o.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().
 		WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gpu-operator", Labels: labels}}).
 		WithInterceptorFuncs(interceptor.Funcs{
-			Get: func(ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+			Get: func(
+				ctx context.Context, w client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+			) error {
 				o.reads++
 				if o.refused != nil {
 					return o.refused
 				}
 				return w.Get(ctx, key, object, options...)
 			},
-			Apply: func(ctx context.Context, w client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
+			Apply: func(
+				ctx context.Context, w client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption,
+			) error {
 				o.writes++
 				return w.Apply(ctx, object, options...)
 			},
-			Patch: func(ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			Patch: func(
+				ctx context.Context, w client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+			) error {
 				o.writes++
 				return w.Patch(ctx, object, patch, options...)
 			},
@@ -59,10 +69,10 @@ func newOwn(t *testing.T, labels map[string]string) *own {
 	return o
 }
 
-func (o *own) applier() *Applier { return New(o, o, clock.RealClock{}, DefaultTiming()) }
+func (o *namespaceServer) applier() *Applier { return New(o, o, clock.RealClock{}, DefaultTiming()) }
 
-// live is the namespace, read without counting that.
-func (o *own) live(t *testing.T) *corev1.Namespace {
+// live returns the namespace without counting the read.
+func (o *namespaceServer) live(t *testing.T) *corev1.Namespace {
 	t.Helper()
 	reads := o.reads
 	live := &corev1.Namespace{}
@@ -73,13 +83,13 @@ func (o *own) live(t *testing.T) *corev1.Namespace {
 	return live
 }
 
-func (o *own) labels(t *testing.T) map[string]string {
+func (o *namespaceServer) labels(t *testing.T) map[string]string {
 	t.Helper()
 	return o.live(t).Labels
 }
 
-// edit is an administrator's; an empty value takes the label off.
-func (o *own) edit(t *testing.T, key, value string) {
+// edit is a change by an administrator; an empty value removes the label.
+func (o *namespaceServer) edit(t *testing.T, key, value string) {
 	t.Helper()
 	live := o.live(t)
 	live.Labels[key] = value
@@ -91,12 +101,12 @@ func (o *own) edit(t *testing.T, key, value string) {
 	}
 }
 
-// step is one pass, after an edit if there is one, and what it leaves behind. A restart forgets what is remembered.
+// step is one pass, after an optional edit, and the expected state. restart starts a new Applier.
 type step struct {
-	wanted, restart bool
-	key, value      string
-	writes          int
-	labels          map[string]string
+	privileged, restart bool
+	key, value          string
+	writes              int
+	labels              map[string]string
 }
 
 func TestPodSecurityLabels(t *testing.T) {
@@ -112,44 +122,49 @@ func TestPodSecurityLabels(t *testing.T) {
 		steps  []step
 	}{
 		"on, at rest, off": {map[string]string{"team": "ml"}, []step{
-			{wanted: true, writes: 1, labels: all("privileged", "team", "ml")},
-			{wanted: true, writes: 1, labels: all("privileged", "team", "ml")},
-			{wanted: true, restart: true, writes: 1, labels: all("privileged", "team", "ml")},
+			{privileged: true, writes: 1, labels: all("privileged", "team", "ml")},
+			{privileged: true, writes: 1, labels: all("privileged", "team", "ml")},
+			{privileged: true, restart: true, writes: 1, labels: all("privileged", "team", "ml")},
 			{writes: 2, labels: map[string]string{"team": "ml"}},
 			{writes: 2, labels: map[string]string{"team": "ml"}},
 			{restart: true, writes: 2, labels: map[string]string{"team": "ml"}},
-			{wanted: true, writes: 3, labels: all("privileged", "team", "ml")},
+			{privileged: true, writes: 3, labels: all("privileged", "team", "ml")},
 			{restart: true, writes: 4, labels: map[string]string{"team": "ml"}},
 		}},
-		"another level gives way": {all("restricted"), []step{{wanted: true, writes: 1, labels: all("privileged")}}},
-		"and is there again": {map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}, []step{
-			{wanted: true, writes: 1, labels: all("privileged", "team", "ml")},
-			{wanted: true, restart: true, writes: 1, labels: all("privileged", "team", "ml")},
+		"another level is replaced": {all("restricted"), []step{{privileged: true, writes: 1, labels: all("privileged")}}},
+		"the replaced levels are restored": {map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}, []step{
+			{privileged: true, writes: 1, labels: all("privileged", "team", "ml")},
+			{privileged: true, restart: true, writes: 1, labels: all("privileged", "team", "ml")},
 			{restart: true, writes: 3, labels: map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}},
 			{writes: 3, labels: map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}},
 			{restart: true, writes: 3, labels: map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}},
-			{wanted: true, writes: 4, labels: all("privileged", "team", "ml")},
+			{privileged: true, writes: 4, labels: all("privileged", "team", "ml")},
 			{writes: 6, labels: map[string]string{enforce: "baseline", warn: "restricted", "team": "ml"}},
 		}},
-		"so is one that is set meanwhile": {map[string]string{enforce: "baseline", warn: "baseline"}, []step{
-			{wanted: true, writes: 1, labels: all("privileged")},
-			{wanted: true, key: enforce, value: "restricted", writes: 2, labels: all("privileged")},
+		"a level that is set meanwhile is restored": {map[string]string{enforce: "baseline", warn: "baseline"}, []step{
+			{privileged: true, writes: 1, labels: all("privileged")},
+			{privileged: true, key: enforce, value: "restricted", writes: 2, labels: all("privileged")},
 			{writes: 4, labels: map[string]string{enforce: "restricted", warn: "baseline"}},
 		}},
-		"but not one that is taken off meanwhile": {map[string]string{enforce: "baseline", warn: "baseline"}, []step{
-			{wanted: true, writes: 1, labels: all("privileged")},
-			{wanted: true, key: enforce, writes: 2, labels: all("privileged")},
+		"a label that is removed meanwhile is not restored": {map[string]string{
+			enforce: "baseline", warn: "baseline",
+		}, []step{
+			{privileged: true, writes: 1, labels: all("privileged")},
+			{privileged: true, key: enforce, writes: 2, labels: all("privileged")},
 			{writes: 4, labels: map[string]string{warn: "baseline"}},
 		}},
-		"nor where it has become another at the end": {map[string]string{enforce: "baseline"}, []step{
-			{wanted: true, writes: 1, labels: all("privileged")},
+		"a level that is changed at the end stays": {map[string]string{enforce: "baseline"}, []step{
+			{privileged: true, writes: 1, labels: all("privileged")},
 			{key: enforce, value: "restricted", writes: 2, labels: map[string]string{enforce: "restricted"}},
 		}},
-		"an administrator's labels do":                         {all("privileged"), []step{{wanted: true, labels: all("privileged")}, {labels: all("privileged")}}},
-		"an administrator's labels stay where none are wanted": {all("baseline"), []step{{labels: all("baseline")}}},
+		"an administrator's privileged labels stay": {all("privileged"), []step{
+			{privileged: true, labels: all("privileged")},
+			{labels: all("privileged")},
+		}},
+		"an administrator's labels stay if the field is off": {all("baseline"), []step{{labels: all("baseline")}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := newOwn(t, test.before)
+			o := newNamespaceServer(t, test.before)
 			applier := o.applier()
 			for i, step := range test.steps {
 				if step.key != "" {
@@ -158,13 +173,13 @@ func TestPodSecurityLabels(t *testing.T) {
 				if step.restart {
 					applier = o.applier()
 				}
-				if err := applier.Privileged(t.Context(), "gpu-operator", step.wanted); err != nil {
+				if err := applier.SetPodSecurity(t.Context(), "gpu-operator", step.privileged); err != nil {
 					t.Fatalf("step %d: %v", i, err)
 				}
 				if diff := cmp.Diff(step.labels, o.labels(t)); diff != "" || o.writes != step.writes {
 					t.Errorf("step %d: %d writes, want %d, labels -want +got:\n%s", i, o.writes, step.writes, diff)
 				}
-				if !step.wanted && len(o.live(t).Annotations) > 0 {
+				if !step.privileged && len(o.live(t).Annotations) > 0 {
 					t.Errorf("step %d: annotations %v", i, o.live(t).Annotations)
 				}
 			}
@@ -172,37 +187,39 @@ func TestPodSecurityLabels(t *testing.T) {
 	}
 }
 
-// Where nothing is wanted, the namespace is read once, and need not be readable.
-func TestPodSecurityIsReadOnlyWhereItIsWanted(t *testing.T) {
-	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "gpu-operator", errors.New("no role"))
+// If nothing is to be labelled, the namespace is read once, and need not be readable.
+func TestNamespaceIsReadOnceWithoutPodSecurity(t *testing.T) {
+	forbidden := apierrors.NewForbidden(
+		schema.GroupResource{Resource: "namespaces"}, "gpu-operator", errors.New("no role"),
+	)
 	for name, refused := range map[string]error{"readable": nil, "forbidden": forbidden} {
 		t.Run(name, func(t *testing.T) {
-			o := newOwn(t, nil)
+			o := newNamespaceServer(t, nil)
 			o.refused = refused
 			applier := o.applier()
 			for range 3 {
-				if err := applier.Privileged(t.Context(), "gpu-operator", false); err != nil {
+				if err := applier.SetPodSecurity(t.Context(), "gpu-operator", false); err != nil {
 					t.Error(err)
 				}
 			}
 			if o.reads != 1 || o.writes != 0 {
 				t.Errorf("%d reads and %d writes", o.reads, o.writes)
 			}
-			if err := applier.Privileged(t.Context(), "gpu-operator", true); !errors.Is(err, refused) {
-				t.Errorf("wanted: %v", err)
+			if err := applier.SetPodSecurity(t.Context(), "gpu-operator", true); !errors.Is(err, refused) {
+				t.Errorf("privileged: %v", err)
 			}
 		})
 	}
 }
 
-// An API server that does not answer does not hold a pass up.
-func TestPodSecurityDoesNotHang(t *testing.T) {
+// An API server that does not answer does not block a pass.
+func TestPodSecurityHasATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		o := newOwn(t, nil)
-		applier := New(o, &slow{Reader: o, wait: time.Hour}, clock.RealClock{}, DefaultTiming())
-		g.Expect(took(func() {
-			g.Expect(applier.Privileged(t.Context(), "gpu-operator", true)).To(MatchError(context.DeadlineExceeded))
+		o := newNamespaceServer(t, nil)
+		applier := New(o, &slowReader{Reader: o, wait: time.Hour}, clock.RealClock{}, DefaultTiming())
+		g.Expect(elapsed(func() {
+			g.Expect(applier.SetPodSecurity(t.Context(), "gpu-operator", true)).To(MatchError(context.DeadlineExceeded))
 		})).To(Equal(3 * time.Second))
 	})
 }

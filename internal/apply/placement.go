@@ -16,36 +16,38 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// templateSpec is where a DaemonSet has the spec of its pods.
-var templateSpec = []string{"spec", "template", "spec"}
+// podSpecPath is the path of the pod spec in a DaemonSet.
+var podSpecPath = []string{"spec", "template", "spec"}
 
-// placement are the fields of a pod template that decide on which nodes its pods run. They are exact: what others add to
-// them is taken off, as it may empty every node. A field of that kind elsewhere, such as a container, stays.
-var placement = []string{"affinity", "nodeSelector", "tolerations"}
+// placementFields are the fields of a pod spec that decide on which nodes pods run. Additions of other writers are
+// removed, since they may empty every node; in other fields, such as containers, they stay.
+var placementFields = []string{"affinity", "nodeSelector", "tolerations"}
 
-// Repair is drift of the fields that decide on which nodes the pods of an object run, which a round has set right.
+// Repair is drift of the placement fields of an object that was reverted.
 type Repair struct {
-	// Object is its kind and name, and Version the resource version that had the drift.
+	// Object is kind and name, Version the resource version with the drift.
 	Object, Version string
-	// Field is the path of the first field that was not as applied, Manager the field manager that had set it, empty if
-	// that is not known.
+	// Field is the path of the first field that differed, Manager the field manager that set it, empty if unknown.
 	Field, Manager string
 }
 
 func (r *Repair) String() string {
-	by := "somebody"
+	by := "another client"
 	if r.Manager != "" {
 		by = "field manager " + r.Manager
 	}
-	return fmt.Sprintf("%s: %s had changed %s, which decides on which nodes its pods run; it is as before: say so in the ClusterPolicy instead",
-		r.Object, by, r.Field)
+	return fmt.Sprintf(
+		"%s: %s had changed %s, which decides on which nodes its pods run; reverted: set it in the ClusterPolicy instead",
+		r.Object, by, r.Field,
+	)
 }
 
-// drift returns the drift of a live object whose intent has not changed since it was applied, or nil where field, the
-// first one that differs, does not decide where pods run. managed are the managed fields after the apply: a
-// cache may not have those from before.
-func drift(w write, live client.Object, field path, managed []metav1.ManagedFieldsEntry) *Repair {
-	if live == nil || live.GetAnnotations()[labels.Digest] != w.desired.GetAnnotations()[labels.Digest] || !isPlacement(w, field) {
+// repairOf returns the Repair of a live object whose intent has not changed since it was applied, or nil if field, the
+// first difference, is no placement field. managed are the managed fields after the apply: the cache may not have those
+// from before.
+func repairOf(w write, live client.Object, field path, managed []metav1.ManagedFieldsEntry) *Repair {
+	if live == nil || live.GetAnnotations()[labels.Digest] != w.desired.GetAnnotations()[labels.Digest] ||
+		!isPlacementField(w, field) {
 		return nil
 	}
 	return &Repair{
@@ -54,45 +56,46 @@ func drift(w write, live client.Object, field path, managed []metav1.ManagedFiel
 	}
 }
 
-func isPlacement(w write, field path) bool {
-	if !hasPlacement(w) || len(field) <= len(templateSpec) {
+func isPlacementField(w write, field path) bool {
+	if !hasPodTemplate(w) || len(field) <= len(podSpecPath) {
 		return false
 	}
-	for i, key := range templateSpec {
+	for i, key := range podSpecPath {
 		if field[i] != keySegment(key) {
 			return false
 		}
 	}
-	return slices.ContainsFunc(placement, func(name string) bool { return field[len(templateSpec)] == keySegment(name) })
+	return slices.ContainsFunc(
+		placementFields, func(name string) bool { return field[len(podSpecPath)] == keySegment(name) },
+	)
 }
 
-// hasPlacement reports whether the object has a pod template.
-func hasPlacement(w write) bool { return w.desired.GetKind() == "DaemonSet" }
+func hasPodTemplate(w write) bool { return w.desired.GetKind() == "DaemonSet" }
 
-// additions returns the paths of what others have added to the fields that decide where pods run. It counts on live to
-// have all of the intent.
+// additions returns the paths of what other writers added to the placement fields. The live object must already have
+// all of the intent.
 func additions(w write, live map[string]any) []path {
-	if !hasPlacement(w) {
+	if !hasPodTemplate(w) {
 		return nil
 	}
 	var at path
-	for _, key := range templateSpec {
+	for _, key := range podSpecPath {
 		at = append(at, keySegment(key))
 	}
-	want, _, _ := unstructured.NestedMap(w.desired.Object, templateSpec...)
-	have, _, _ := unstructured.NestedFieldNoCopy(live, templateSpec...)
+	want, _, _ := unstructured.NestedMap(w.desired.Object, podSpecPath...)
+	have, _, _ := unstructured.NestedFieldNoCopy(live, podSpecPath...)
 	pod, _ := have.(map[string]any)
 	var found []path
-	for _, name := range placement {
+	for _, name := range placementFields {
 		if value, there := pod[name]; there && !isEmpty(value) {
-			found = append(found, added(want[name], value, append(slices.Clone(at), keySegment(name)))...)
+			found = append(found, additionsTo(want[name], value, append(slices.Clone(at), keySegment(name)))...)
 		}
 	}
 	return found
 }
 
-// added returns the paths of what a field has beyond the intent. Lists are exact without it.
-func added(want, have any, at path) []path {
+// additionsTo returns the paths that a field has beyond the intent. Lists have none: they are already equal.
+func additionsTo(want, have any, at path) []path {
 	wanted, _ := want.(map[string]any)
 	switch has, isMap := have.(map[string]any); {
 	case isEmpty(want):
@@ -103,26 +106,28 @@ func added(want, have any, at path) []path {
 		var found []path
 		for _, key := range slices.Sorted(maps.Keys(has)) {
 			if !isEmpty(has[key]) {
-				found = append(found, added(wanted[key], has[key], append(slices.Clone(at), keySegment(key)))...)
+				found = append(found, additionsTo(wanted[key], has[key], append(slices.Clone(at), keySegment(key)))...)
 			}
 		}
 		return found
 	}
 }
 
-// operation is one of a JSON patch.
-type operation struct {
+// patchOperation is one operation of a JSON patch.
+type patchOperation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value string `json:"value,omitempty"`
 }
 
-// takeOff removes what others have added, from the version of the object that has it: an apply leaves what it does not
-// own. It returns the object as it is then.
-func (a *Applier) takeOff(ctx context.Context, w write, version string, found []path) (*unstructured.Unstructured, error) {
-	operations := []operation{{Op: "replace", Path: "/metadata/resourceVersion", Value: version}}
+// removeAdditions removes the paths from the object, guarded by its resource version, and returns the result. An apply
+// alone leaves fields that it does not own.
+func (a *Applier) removeAdditions(
+	ctx context.Context, w write, version string, found []path,
+) (*unstructured.Unstructured, error) {
+	operations := []patchOperation{{Op: "replace", Path: "/metadata/resourceVersion", Value: version}}
 	for _, at := range found {
-		operations = append(operations, operation{Op: "remove", Path: at.pointer()})
+		operations = append(operations, patchOperation{Op: "remove", Path: at.pointer()})
 	}
 	body, err := json.Marshal(operations)
 	if err != nil {
@@ -132,13 +137,13 @@ func (a *Applier) takeOff(ctx context.Context, w write, version string, found []
 	answer.SetGroupVersionKind(w.desired.GroupVersionKind())
 	answer.SetNamespace(w.desired.GetNamespace())
 	answer.SetName(w.desired.GetName())
-	err = a.ask(ctx, "patching "+describe(w.intent), func(ctx context.Context) error {
+	err = a.request(ctx, "patching "+describe(w.intent), func(ctx context.Context) error {
 		return a.client.Patch(ctx, answer, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(labels.FieldOwner))
 	})
 	return answer, err
 }
 
-// pointer is the path as a JSON pointer (RFC 6901).
+// pointer returns the path as a JSON pointer (RFC 6901).
 func (p path) pointer() string {
 	var text strings.Builder
 	for _, s := range p {
@@ -147,9 +152,10 @@ func (p path) pointer() string {
 	return text.String()
 }
 
-// exact returns the first field that the live object has otherwise than the intent or beyond it, or nil if there is none.
-func exact(w write, live map[string]any) path {
-	if field := differing(w.desired.Object, live, ""); field != nil {
+// diff returns the first field in which the live object differs from the intent, or has additions to a placement field,
+// or nil.
+func diff(w write, live map[string]any) path {
+	if field := diffSubset(w.desired.Object, live, ""); field != nil {
 		return field
 	}
 	if found := additions(w, live); len(found) > 0 {

@@ -8,12 +8,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// provided tells whether an object of somebody else does what the intent is for, so that it can be left to
-// its owner: a RuntimeClass with the wanted handler that bears on no pod otherwise. k3s and RKE2 bring the
-// class nvidia. A handler never changes.
-func provided(owner types.UID, intent, live client.Object) bool {
-	wanted, isWanted := intent.(*nodev1.RuntimeClass)
+// isProvided reports whether an object of another owner does what the intent is for, so that it can stay: a
+// RuntimeClass with the same handler that does not affect pods otherwise. k3s and RKE2 create the class nvidia. A
+// handler is immutable.
+func isProvided(owner types.UID, intent, live client.Object) bool {
+	desired, isDesired := intent.(*nodev1.RuntimeClass)
 	class, isClass := live.(*nodev1.RuntimeClass)
-	return isWanted && isClass && errors.Is(ours(owner, live), ErrConflict) && class.DeletionTimestamp == nil &&
-		class.Handler == wanted.Handler && class.Scheduling == nil && class.Overhead == nil
+	return isDesired && isClass && errors.Is(checkOwner(owner, live), ErrConflict) && class.DeletionTimestamp == nil &&
+		class.Handler == desired.Handler && class.Scheduling == nil && class.Overhead == nil
 }

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestARuntimeClassOfTheDistributionIsLeftToIt(t *testing.T) {
+func TestRuntimeClassOfTheDistributionIsKept(t *testing.T) {
 	tests := map[string]struct {
 		change   func(*nodev1.RuntimeClass)
 		conflict bool
@@ -23,12 +23,12 @@ func TestARuntimeClassOfTheDistributionIsLeftToIt(t *testing.T) {
 				c.Scheduling = &nodev1.Scheduling{NodeSelector: map[string]string{"a": "b"}}
 			}, conflict: true,
 		},
-		"it takes resources": {
+		"it has an overhead": {
 			change: func(c *nodev1.RuntimeClass) {
 				c.Overhead = &nodev1.Overhead{PodFixed: corev1.ResourceList{"cpu": resource.MustParse("1")}}
 			}, conflict: true,
 		},
-		"it is going": {
+		"it is terminating": {
 			change: func(c *nodev1.RuntimeClass) {
 				c.DeletionTimestamp, c.Finalizers = &metav1.Time{Time: metav1.Now().Time}, []string{"example.com/f"}
 			}, conflict: true,
@@ -46,7 +46,7 @@ func TestARuntimeClassOfTheDistributionIsLeftToIt(t *testing.T) {
 			theirs := class()
 			test.change(theirs)
 			c := newCluster(t, theirs)
-			wrote, err := roundOf(c.applier(), class())
+			wrote, err := applyOne(c.applier(), class())
 			g.Expect(wrote).To(BeFalse())
 			g.Expect(errors.Is(err, ErrConflict)).To(Equal(test.conflict), "%v", err)
 			g.Expect(c.applied).To(BeEmpty())

@@ -16,87 +16,88 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// Wanted is what a prune leaves alone.
-type Wanted struct {
+// Rendered is what a pass has rendered. Prune deletes everything else.
+type Rendered struct {
 	objects map[string]bool
-	// Operands whose objects all stay, wanted or not.
+	// Held are the operands whose objects all stay.
 	Held map[string]bool
 }
 
-// Keep adds an object to what stays.
-func (w *Wanted) Keep(object client.Object) {
-	if w.objects == nil {
-		w.objects = map[string]bool{}
+// Add adds an object, which Prune keeps.
+func (r *Rendered) Add(object client.Object) {
+	if r.objects == nil {
+		r.objects = map[string]bool{}
 	}
-	w.objects[key(object)] = true
+	r.objects[key(object)] = true
 }
 
-// Prune deletes the objects of these kinds that carry an operand's label, belong to the policy with
-// this UID and are not wanted. It must come last in a pass, and not at all when the pass could not
-// tell all that is wanted. It makes its calls as Round does: it waits at most Patience, and ErrOutstanding in its
-// error means that some go on.
-func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Object, wanted Wanted) error {
+// Prune deletes the objects of these kinds that have an operand's label, are controlled by the policy with this UID,
+// and are not rendered. Call it last in a pass, and not at all if the pass could not render everything. Like ApplyAll
+// it waits at most RoundTimeout; ErrInFlight in its error means that deletions continue in the background.
+func (a *Applier) Prune(ctx context.Context, owner types.UID, kinds []client.Object, rendered Rendered) error {
 	a.table.sweep()
-	patience, cancel := context.WithTimeout(ctx, a.timing.Patience)
+	waitCtx, cancel := context.WithTimeout(ctx, a.timing.RoundTimeout)
 	defer cancel()
 	var failures []error
 	var calls []*call
 	for _, kind := range kinds {
-		objects, err := a.list(patience, kind)
+		objects, err := a.list(waitCtx, kind)
 		if err != nil {
 			failures = append(failures, err)
 			continue
 		}
 		for _, object := range objects {
-			if prunable(object, owner, wanted) {
-				calls = append(calls, a.begin(ctx, object, "deleting "+describe(object), func(ctx context.Context, c *call) outcome {
-					return a.remove(ctx, c, object)
-				}))
+			if !prunable(object, owner, rendered) {
+				continue
 			}
+			work := func(ctx context.Context, c *call) outcome { return a.deleteObject(ctx, c, object) }
+			calls = append(calls, a.enqueue(ctx, object, "deleting "+describe(object), work))
 		}
 	}
-	for _, result := range a.await(patience, calls) {
+	for _, result := range a.await(waitCtx, calls) {
 		failures = append(failures, result.Err)
 	}
 	return errors.Join(failures...)
 }
 
-// remove deletes an object, unless the deletion is held back by its back-off.
-func (a *Applier) remove(ctx context.Context, c *call, object client.Object) outcome {
+// deleteObject deletes an object, unless an earlier deletion is in back-off.
+func (a *Applier) deleteObject(ctx context.Context, c *call, object client.Object) outcome {
 	uid := object.GetUID()
 	attempt := "delete " + string(uid)
-	if held := a.table.held(object, attempt); held != nil {
-		return outcome{Result: Result{Err: held.err}, recorded: true}
+	if recorded := a.table.recordedAnswer(object, attempt); recorded != nil {
+		return outcome{Result: Result{Err: recorded.err}, recorded: true}
 	}
-	if a.table.tries(c, attempt) == nil {
+	if a.table.startAttempt(c, attempt) == nil {
 		log.FromContext(ctx).Info("Deleting object", "object", describe(object))
 	}
-	err := a.ask(ctx, "deleting "+describe(object), func(ctx context.Context) error {
-		return a.client.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := a.request(ctx, "deleting "+describe(object), func(ctx context.Context) error {
+		return a.client.Delete(
+			ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground),
+		)
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return outcome{Result: Result{Err: err}, attempt: attempt, failed: true}
 	}
-	return outcome{gone: true}
+	return outcome{deleted: true}
 }
 
-func prunable(object client.Object, owner types.UID, wanted Wanted) bool {
+func prunable(object client.Object, owner types.UID, rendered Rendered) bool {
 	name := object.GetLabels()[labels.Operand]
 	controller := metav1.GetControllerOf(object)
-	return name != "" && !wanted.Held[name] && !wanted.objects[key(object)] &&
+	return name != "" && !rendered.Held[name] && !rendered.objects[key(object)] &&
 		controller != nil && controller.UID == owner && object.GetDeletionTimestamp() == nil
 }
 
-// list reads all objects of the kind that the cache holds.
+// list returns all cached objects of the kind.
 func (a *Applier) list(ctx context.Context, kind client.Object) ([]client.Object, error) {
 	gvk := kind.GetObjectKind().GroupVersionKind()
 	listType, err := a.client.Scheme().New(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err != nil {
-		return nil, fmt.Errorf("kind %s has no list: %w", gvk.Kind, err)
+		return nil, fmt.Errorf("kind %s has no list type: %w", gvk.Kind, err)
 	}
 	list, isList := listType.(client.ObjectList)
 	if !isList {
-		return nil, fmt.Errorf("%T is no list", listType)
+		return nil, fmt.Errorf("%T is not a list", listType)
 	}
 	if err := a.client.List(ctx, list, client.HasLabels{labels.Operand}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing %s objects: %w", gvk.Kind, err)

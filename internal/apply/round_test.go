@@ -17,16 +17,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// hanging is a webhook that answers for the object of this name when it is released, with this error, or when its
-// caller gives up.
-type hanging struct {
+// hangingWebhook blocks writes of the named object until it is released, with this error, or the caller's context ends.
+type hangingWebhook struct {
 	name     string
 	released chan error
 }
 
-func newHanging(name string) *hanging { return &hanging{name: name, released: make(chan error, 1)} }
+func newHangingWebhook(name string) *hangingWebhook {
+	return &hangingWebhook{name: name, released: make(chan error, 1)}
+}
 
-func (h *hanging) call(ctx context.Context, o *unstructured.Unstructured) error {
+func (h *hangingWebhook) call(ctx context.Context, o *unstructured.Unstructured) error {
 	if o.GetName() != h.name {
 		return nil
 	}
@@ -46,37 +47,37 @@ func configMaps(names ...string) []client.Object {
 	return objects
 }
 
-// took returns how long the function takes, by the clock of the bubble.
-func took(do func()) time.Duration {
+// elapsed returns how long the function takes, by the clock of the synctest bubble.
+func elapsed(do func()) time.Duration {
 	before := time.Now()
 	do()
 	return time.Since(before)
 }
 
-func TestACallThatHangsDelaysNoOther(t *testing.T) {
+func TestHangingCallDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		c, webhook := newCluster(t), newHanging("b")
+		c, webhook := newCluster(t), newHangingWebhook("b")
 		c.admit(webhook.call)
 		applier := c.applier()
 		intents := configMaps("a", "b", "c")
 		round := func() (results []Result) {
-			results = applier.Round(t.Context(), policy, intents)
+			results = applier.ApplyAll(t.Context(), policy, intents)
 			return results
 		}
 		var results []Result
-		g.Expect(took(func() { results = round() })).To(Equal(1500 * time.Millisecond))
+		g.Expect(elapsed(func() { results = round() })).To(Equal(1500 * time.Millisecond))
 		g.Expect(results[0]).To(Equal(Result{Wrote: true}))
-		g.Expect(results[1].Err).To(MatchError(ErrOutstanding))
+		g.Expect(results[1].Err).To(MatchError(ErrInFlight))
 		g.Expect(results[1].Err).To(MatchError("applying ConfigMap b: no answer from the API server for 2s"))
 		g.Expect(results[2]).To(Equal(Result{Wrote: true}))
 
 		time.Sleep(4 * time.Second)
-		g.Expect(took(func() { results = round() })).To(BeZero(), "a call that is out is not waited for again")
+		g.Expect(elapsed(func() { results = round() })).To(BeZero(), "a call in flight is not waited for again")
 		g.Expect(results[0]).To(Equal(Result{}))
 		g.Expect(results[1].Err).To(MatchError("applying ConfigMap b: no answer from the API server for 6s"))
 		g.Expect(c.writes()).To(ConsistOf("a", "b", "c"), "no second call")
-		g.Expect(applier.RetryAfter()).To(BeZero(), "its answer makes an event")
+		g.Expect(applier.RetryAfter()).To(BeZero(), "its answer causes an event")
 		g.Expect(applier.Events()).NotTo(Receive())
 
 		webhook.released <- nil
@@ -88,63 +89,63 @@ func TestACallThatHangsDelaysNoOther(t *testing.T) {
 	})
 }
 
-func TestAFailureThatComesLateIsReturned(t *testing.T) {
+func TestLateFailureIsReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		c, webhook := newCluster(t), newHanging("a")
+		c, webhook := newCluster(t), newHangingWebhook("a")
 		c.admit(webhook.call)
 		applier := c.applier()
-		_, err := roundOf(applier, configMap("a"))
-		g.Expect(err).To(MatchError(ErrOutstanding))
+		_, err := applyOne(applier, configMap("a"))
+		g.Expect(err).To(MatchError(ErrInFlight))
 		webhook.released <- errors.New("the webhook timed out")
 		synctest.Wait()
 		g.Expect(applier.Events()).To(Receive())
 
-		// The back-off begins when the failure is returned, however late that is.
+		// The back-off starts when the failure is returned, however late that is.
 		time.Sleep(time.Minute)
 		for range 50 {
-			_, err = roundOf(applier, configMap("a"))
+			_, err = applyOne(applier, configMap("a"))
 			g.Expect(err).To(MatchError("applying ConfigMap a: the webhook timed out"))
 		}
 		g.Expect(c.writes()).To(HaveLen(1))
 		g.Expect(applier.RetryAfter()).To(Equal(time.Second))
 
-		// While it is tried again the failure stays what is reported.
+		// During the retry the failure is still reported.
 		time.Sleep(time.Second)
 		for range 3 {
-			_, err = roundOf(applier, configMap("a"))
+			_, err = applyOne(applier, configMap("a"))
 			g.Expect(err).To(MatchError("applying ConfigMap a: the webhook timed out"))
 		}
 		g.Expect(c.writes()).To(HaveLen(2))
 		webhook.released <- nil
 		synctest.Wait()
 		g.Expect(applier.Events()).To(Receive())
-		g.Expect(roundOf(applier, configMap("a"))).To(BeFalse())
+		g.Expect(applyOne(applier, configMap("a"))).To(BeFalse())
 		g.Expect(c.writes()).To(HaveLen(2))
 	})
 }
 
-// An answer that comes late and belongs to an older intent does not hold the new one back.
-func TestALateFailureOfAnotherIntent(t *testing.T) {
+// A late answer to an older intent does not hold the new one back.
+func TestLateFailureOfAnOlderIntent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		c, webhook := newCluster(t), newHanging("a")
+		c, webhook := newCluster(t), newHangingWebhook("a")
 		c.admit(webhook.call)
 		applier := c.applier()
 		changed := configMap("a", func(c *corev1.ConfigMap) { c.Data["key"] = "new" })
-		_, err := roundOf(applier, configMap("a"))
-		g.Expect(err).To(MatchError(ErrOutstanding))
-		_, err = roundOf(applier, changed)
-		g.Expect(err).To(MatchError(ErrOutstanding), "one call at a time")
+		_, err := applyOne(applier, configMap("a"))
+		g.Expect(err).To(MatchError(ErrInFlight))
+		_, err = applyOne(applier, changed)
+		g.Expect(err).To(MatchError(ErrInFlight), "one call at a time")
 		webhook.released <- errors.New("refused")
 		synctest.Wait()
 		c.admit(nil)
-		g.Expect(roundOf(applier, changed)).To(BeTrue())
+		g.Expect(applyOne(applier, changed)).To(BeTrue())
 		g.Expect(c.get(t, "a").Data).To(HaveKeyWithValue("key", "new"))
 	})
 }
 
-func TestACallEndsByItsDeadline(t *testing.T) {
+func TestCallEndsAtItsDeadline(t *testing.T) {
 	for name, ctx := range map[string]func(context.Context) (context.Context, context.CancelFunc){
 		"while the manager runs": func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
 		"in a shutdown":          context.WithCancel,
@@ -153,15 +154,15 @@ func TestACallEndsByItsDeadline(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
 				c := newCluster(t)
-				c.admit(newHanging("a").call)
+				c.admit(newHangingWebhook("a").call)
 				applier := c.applier()
 				ctx, cancel := ctx(t.Context())
 				var results []Result
-				elapsed := took(func() {
+				elapsed := elapsed(func() {
 					time.AfterFunc(time.Second, cancel)
-					results = applier.Round(ctx, policy, configMaps("a"))
+					results = applier.ApplyAll(ctx, policy, configMaps("a"))
 				})
-				g.Expect(results[0].Err).To(MatchError(ErrOutstanding))
+				g.Expect(results[0].Err).To(MatchError(ErrInFlight))
 				if ctx.Err() != nil {
 					g.Expect(elapsed).To(Equal(time.Second), "the round ends with its context")
 				}
@@ -171,46 +172,48 @@ func TestACallEndsByItsDeadline(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				synctest.Wait()
 				g.Expect(applier.Events()).To(Receive())
-				_, err := roundOf(applier, configMap("a"))
+				_, err := applyOne(applier, configMap("a"))
 				g.Expect(err).To(MatchError(context.DeadlineExceeded))
 			})
 		})
 	}
 }
 
-// After a shutdown no call begins, neither one that waits for its place nor the first of a round.
-func TestNoCallBeginsAfterAShutdown(t *testing.T) {
+// After a shutdown no call starts, neither one that waits for a slot nor the first of a round.
+func TestNoCallStartsAfterAShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		c, webhook := newCluster(t), newHanging("a")
+		c, webhook := newCluster(t), newHangingWebhook("a")
 		c.admit(webhook.call)
 		timing := DefaultTiming()
-		timing.Parallel = 1
+		timing.MaxCalls = 1
 		applier := New(c, c, clock.RealClock{}, timing)
 		ctx, cancel := context.WithCancel(t.Context())
-		first := applier.Round(ctx, policy, configMaps("a"))
-		g.Expect(first[0].Err).To(MatchError(ErrOutstanding))
+		first := applier.ApplyAll(ctx, policy, configMaps("a"))
+		g.Expect(first[0].Err).To(MatchError(ErrInFlight))
 		cancel()
-		results := applier.Round(ctx, policy, configMaps("b", "c"))
+		results := applier.ApplyAll(ctx, policy, configMaps("b", "c"))
 		for i, name := range []string{"b", "c"} {
 			g.Expect(results[i].Err).To(MatchError(ContainSubstring("ConfigMap " + name + ": ")))
 		}
 		synctest.Wait()
 		g.Expect(c.writes()).To(Equal([]string{"a"}))
-		// What was not begun is not held back either.
-		g.Expect(applier.Round(t.Context(), policy, configMaps("b", "c"))).To(HaveEach(Result{Wrote: true}))
+		// Calls that were not started have no back-off.
+		g.Expect(applier.ApplyAll(t.Context(), policy, configMaps("b", "c"))).To(HaveEach(Result{Wrote: true}))
 		webhook.released <- nil
 	})
 }
 
-// slow is a reader that answers after a while, or when its caller gives up.
-type slow struct {
+// slowReader answers after a while, or when the caller's context ends.
+type slowReader struct {
 	client.Reader
 	wait  time.Duration
 	reads atomic.Int32
 }
 
-func (s *slow) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+func (s *slowReader) Get(
+	ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption,
+) error {
 	s.reads.Add(1)
 	select {
 	case <-time.After(s.wait):
@@ -220,37 +223,44 @@ func (s *slow) Get(ctx context.Context, key client.ObjectKey, o client.Object, o
 	}
 }
 
-func TestAReadThatHangsDelaysNoOther(t *testing.T) {
+func TestHangingReadDelaysNoOther(t *testing.T) {
 	tests := map[string]struct {
 		wait time.Duration
 		live *corev1.ConfigMap
 		want types.GomegaMatcher
 	}{
 		"it finds a conflict": {
-			10 * time.Second, configMap("a", func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels = nil, nil }), MatchError(ErrConflict),
+			10 * time.Second,
+			configMap("a", func(c *corev1.ConfigMap) { c.OwnerReferences, c.Labels = nil, nil }),
+			MatchError(ErrConflict),
 		},
 		"it finds the object in sync": {10 * time.Second, applied(t, configMap("a")), Succeed()},
-		"it is not answered":          {time.Hour, configMap("a"), MatchError("reading ConfigMap a: context deadline exceeded")},
+		"it is not answered": {
+			time.Hour,
+			configMap("a"),
+			MatchError("reading ConfigMap a: context deadline exceeded"),
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
 				cache := newCluster(t, applied(t, configMap("b")))
-				live := &slow{Reader: newCluster(t, test.live), wait: test.wait}
+				live := &slowReader{Reader: newCluster(t, test.live), wait: test.wait}
 				applier := New(cache, live, clock.RealClock{}, DefaultTiming())
 				var results []Result
-				round := func() { results = applier.Round(t.Context(), policy, configMaps("a", "b")) }
-				g.Expect(took(round)).To(Equal(1500 * time.Millisecond))
-				g.Expect(results[0].Err).To(MatchError(ErrOutstanding))
+				round := func() { results = applier.ApplyAll(t.Context(), policy, configMaps("a", "b")) }
+				g.Expect(elapsed(round)).To(Equal(1500 * time.Millisecond))
+				g.Expect(results[0].Err).To(MatchError(ErrInFlight))
 				g.Expect(results[1]).To(Equal(Result{}))
 				time.Sleep(30 * time.Second)
 				g.Expect(applier.Events()).To(Receive())
-				g.Expect(took(round)).To(BeZero())
+				g.Expect(elapsed(round)).To(BeZero())
 				g.Expect(results[0].Err).To(test.want)
-				g.Expect(live.reads.Load()).To(BeEquivalentTo(1), "or a slow answer would make a pass that makes it again")
+				g.Expect(live.reads.Load()).
+					To(BeEquivalentTo(1), "or each slow answer would cause a pass that reads again")
 				g.Expect(applier.Events()).NotTo(Receive())
-				g.Expect(took(func() {
+				g.Expect(elapsed(func() {
 					_, err := applier.Differs(t.Context(), policy, configMap("a"))
 					g.Expect(err).To(MatchError(context.DeadlineExceeded))
 				})).To(Equal(1500 * time.Millisecond))
@@ -259,13 +269,13 @@ func TestAReadThatHangsDelaysNoOther(t *testing.T) {
 	}
 }
 
-func TestTheNumberOfParallelCallsIsBounded(t *testing.T) {
+func TestConcurrentCallsAreBounded(t *testing.T) {
 	names := make([]string, 40)
 	for i := range names {
 		names[i] = fmt.Sprintf("object-%d", i)
 	}
 	timing := DefaultTiming()
-	timing.Parallel = 4
+	timing.MaxCalls = 4
 	t.Run("calls that are answered", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := NewWithT(t)
@@ -278,13 +288,13 @@ func TestTheNumberOfParallelCallsIsBounded(t *testing.T) {
 				return nil
 			}
 			applier := New(c, c, clock.RealClock{}, timing)
-			g.Expect(took(func() {
-				g.Expect(applier.Round(t.Context(), policy, configMaps(names...))).To(HaveEach(Result{Wrote: true}))
+			g.Expect(elapsed(func() {
+				g.Expect(applier.ApplyAll(t.Context(), policy, configMaps(names...))).To(HaveEach(Result{Wrote: true}))
 			})).To(Equal(time.Second))
 			g.Expect(most.Load()).To(BeEquivalentTo(4))
 		})
 	})
-	t.Run("calls that hang give their places back", func(t *testing.T) {
+	t.Run("calls that hang give their slots back", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			g := NewWithT(t)
 			c := newCluster(t)
@@ -293,8 +303,8 @@ func TestTheNumberOfParallelCallsIsBounded(t *testing.T) {
 				return ctx.Err()
 			}
 			applier := New(c, c, clock.RealClock{}, timing)
-			for _, result := range applier.Round(t.Context(), policy, configMaps(names[:10]...)) {
-				g.Expect(result.Err).To(MatchError(ErrOutstanding))
+			for _, result := range applier.ApplyAll(t.Context(), policy, configMaps(names[:10]...)) {
+				g.Expect(result.Err).To(MatchError(ErrInFlight))
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
@@ -302,7 +312,7 @@ func TestTheNumberOfParallelCallsIsBounded(t *testing.T) {
 			time.Sleep(1500 * time.Millisecond)
 			g.Expect(c.writes()).To(HaveLen(10))
 			c.admit(nil)
-			g.Expect(applier.Round(t.Context(), policy, configMaps("other"))).To(HaveEach(Result{Wrote: true}))
+			g.Expect(applier.ApplyAll(t.Context(), policy, configMaps("other"))).To(HaveEach(Result{Wrote: true}))
 			time.Sleep(30 * time.Second)
 		})
 	})
@@ -311,52 +321,52 @@ func TestTheNumberOfParallelCallsIsBounded(t *testing.T) {
 func TestFailedWritesBackOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		cache, live := newCluster(t), &slow{Reader: newCluster(t)}
+		cache, live := newCluster(t), &slowReader{Reader: newCluster(t)}
 		cache.failWith = errors.New("refused")
 		applier := New(cache, live, clock.RealClock{}, DefaultTiming())
 		intent := configMap("a")
 		for i, wait := range []time.Duration{1, 2, 4, 8, 15, 15} {
 			for range 50 {
-				_, err := roundOf(applier, configMap("a"))
+				_, err := applyOne(applier, configMap("a"))
 				g.Expect(err).To(MatchError("applying ConfigMap a: refused"))
 			}
 			g.Expect(cache.writes()).To(HaveLen(i + 1))
-			g.Expect(live.reads.Load()).To(BeEquivalentTo(i+1), "nor is it read")
+			g.Expect(live.reads.Load()).To(BeEquivalentTo(i+1), "it is not read either")
 			g.Expect(applier.RetryAfter()).To(Equal(wait * time.Second))
 			time.Sleep(wait*time.Second - time.Millisecond)
-			_, err := roundOf(applier, intent)
+			_, err := applyOne(applier, intent)
 			g.Expect(err).To(HaveOccurred())
 			g.Expect(cache.writes()).To(HaveLen(i + 1))
 			time.Sleep(time.Millisecond)
 		}
-		// Another intent is tried at once, with a back-off of its own.
+		// Another intent is tried immediately, with its own back-off.
 		intent.Data["key"] = "new"
-		_, err := roundOf(applier, intent)
+		_, err := applyOne(applier, intent)
 		g.Expect(err).To(HaveOccurred())
 		g.Expect(cache.writes()).To(HaveLen(7))
 		g.Expect(applier.RetryAfter()).To(Equal(time.Second))
 		_, err = applier.Differs(t.Context(), policy, intent)
-		g.Expect(err).NotTo(HaveOccurred(), "the back-off is of writes")
+		g.Expect(err).NotTo(HaveOccurred(), "the back-off applies to writes only")
 		// So is the same intent of another policy.
-		result := applier.Round(t.Context(), "another", []client.Object{intent})
+		result := applier.ApplyAll(t.Context(), "another", []client.Object{intent})
 		g.Expect(result[0].Err).To(HaveOccurred())
 		g.Expect(cache.writes()).To(HaveLen(8))
 
-		// A write that sticks ends it.
+		// A successful write ends it.
 		cache.failWith = nil
 		time.Sleep(time.Second)
-		g.Expect(roundOf(applier, intent)).To(BeTrue())
+		g.Expect(applyOne(applier, intent)).To(BeTrue())
 		g.Expect(applier.RetryAfter()).To(BeZero())
 		cache.failWith = errors.New("refused")
 		intent = configMap("a")
-		_, err = roundOf(applier, intent)
+		_, err = applyOne(applier, intent)
 		g.Expect(err).To(HaveOccurred())
 		g.Expect(applier.RetryAfter()).To(Equal(time.Second))
 	})
 }
 
-// What is repaired by others meanwhile needs no further write.
-func TestABackOffEndsWhenTheObjectIsInSync(t *testing.T) {
+// An object that another writer has repaired needs no further write.
+func TestBackoffEndsWhenTheObjectIsInSync(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		live := applied(t, configMap("a"))
@@ -364,64 +374,67 @@ func TestABackOffEndsWhenTheObjectIsInSync(t *testing.T) {
 		c := newCluster(t, live)
 		c.failWith = errors.New("refused")
 		applier := c.applier()
-		_, err := roundOf(applier, configMap("a"))
+		_, err := applyOne(applier, configMap("a"))
 		g.Expect(err).To(HaveOccurred())
 		repaired := c.get(t, "a")
 		repaired.Data["key"] = "value"
 		g.Expect(c.WithWatch.Update(t.Context(), repaired)).To(Succeed())
-		g.Expect(roundOf(applier, configMap("a"))).To(BeFalse())
+		g.Expect(applyOne(applier, configMap("a"))).To(BeFalse())
 		g.Expect(applier.RetryAfter()).To(BeZero())
 		g.Expect(c.writes()).To(HaveLen(1))
 	})
 }
 
-// An altered write that the cache does not show yet is reported, not taken for one that stuck.
+// An altered write that the cache does not show yet is reported, and does not count as successful.
 func TestAnAlteredWriteIsReportedBeforeTheCacheShowsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		old := applied(t, configMap("a"))
 		old.Data["key"] = "drift"
 		cache, server := newCluster(t, old), newCluster(t, old)
-		server.admit(setsKey("altered"))
-		applier := New(behind{Client: server, cache: cache}, server, clock.RealClock{}, DefaultTiming())
+		server.admit(mutateKey("altered"))
+		applier := New(laggingClient{Client: server, cache: cache}, server, clock.RealClock{}, DefaultTiming())
 		for range 3 {
-			wrote, err := roundOf(applier, configMap("a"))
-			g.Expect(err).To(MatchError(ContainSubstring("came back altered")))
+			wrote, err := applyOne(applier, configMap("a"))
+			g.Expect(err).To(MatchError(ContainSubstring("was altered")))
 			g.Expect(wrote).To(BeFalse())
 		}
 		time.Sleep(5 * time.Second)
-		_, err := roundOf(applier, configMap("a"))
-		g.Expect(err).To(MatchError(ContainSubstring("came back altered")))
-		g.Expect(server.writes()).To(HaveLen(1), "an old copy is no ground to write again")
+		_, err := applyOne(applier, configMap("a"))
+		g.Expect(err).To(MatchError(ContainSubstring("was altered")))
+		g.Expect(server.writes()).To(HaveLen(1), "a stale copy causes no second write")
 	})
 }
 
-// behind is a client whose cache is.
-type behind struct {
+// laggingClient reads from a cache that does not follow its writes.
+type laggingClient struct {
 	client.Client
 	cache client.Reader
 }
 
-func (b behind) Get(ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption) error {
+func (b laggingClient) Get(
+	ctx context.Context, key client.ObjectKey, o client.Object, options ...client.GetOption,
+) error {
 	return b.cache.Get(ctx, key, o, options...)
 }
 
-func TestADeletionThatHangsDelaysNoOther(t *testing.T) {
+func TestHangingDeletionDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		c, webhook := newCluster(t, configMap("a"), configMap("b"), configMap("c")), newHanging("b")
+		c, webhook := newCluster(t, configMap("a"), configMap("b"), configMap("c")), newHangingWebhook("b")
 		c.admit(webhook.call)
 		applier := c.applier()
 		prune := func() error {
-			return applier.Prune(t.Context(), policy, []client.Object{configMap("kind")}, Wanted{})
+			return applier.Prune(t.Context(), policy, []client.Object{configMap("kind")}, Rendered{})
 		}
-		g.Expect(took(func() {
-			g.Expect(prune()).To(And(MatchError(ErrOutstanding), MatchError(ContainSubstring("deleting ConfigMap b: no answer"))))
+		g.Expect(elapsed(func() {
+			g.Expect(prune()).
+				To(And(MatchError(ErrInFlight), MatchError(ContainSubstring("deleting ConfigMap b: no answer"))))
 		})).To(Equal(1500 * time.Millisecond))
 		g.Expect(c.deletions()).To(HaveLen(3))
-		g.Expect(took(func() { g.Expect(prune()).To(MatchError(ErrOutstanding)) })).To(BeZero())
-		// It is wanted again, and has to wait for the call that is out.
-		g.Expect(applier.Round(t.Context(), policy, configMaps("b"))[0].Err).To(MatchError(ErrOutstanding))
+		g.Expect(elapsed(func() { g.Expect(prune()).To(MatchError(ErrInFlight)) })).To(BeZero())
+		// It is rendered again, and has to wait for the call in flight.
+		g.Expect(applier.ApplyAll(t.Context(), policy, configMaps("b"))[0].Err).To(MatchError(ErrInFlight))
 		webhook.released <- errors.New("refused")
 		synctest.Wait()
 		g.Expect(applier.Events()).To(Receive())

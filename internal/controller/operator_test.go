@@ -87,7 +87,7 @@ func TestMain(m *testing.M) {
 // slowMachineTiming makes a round wait for all responses: that wait uses the real clock, and the machine may be busy.
 func slowMachineTiming() apply.Timing {
 	timing := apply.DefaultTiming()
-	timing.Patience = time.Minute
+	timing.RoundTimeout = time.Minute
 	return timing
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/notify"
 )
 
-func TestOneEventStandsForAllThatFollow(t *testing.T) {
+func TestPendingEventAbsorbsLaterOnes(t *testing.T) {
 	g := NewWithT(t)
 	signal := notify.New()
 	g.Expect(signal.Events()).NotTo(Receive())

@@ -18,7 +18,7 @@ func quick() app.Timing {
 	timing.Policy.LastRetry = 5 * time.Second
 	timing.Policy.RetryConflict = 2 * time.Second
 	timing.Node.LastRetry = 5 * time.Second
-	timing.Node.Settle = 2 * time.Second
+	timing.Node.StageDwell = 2 * time.Second
 	timing.Node.Retaint = 15 * time.Second
 	return timing
 }

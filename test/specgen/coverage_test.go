@@ -57,7 +57,7 @@ var shownBy = map[string]string{
 	"paused":                    "TestExtensions",
 	"psa.enabled":               "TestPodSecurityLabels",
 	"deadlines":                 "TestDeadlines",
-	"nodeDiscovery.gracePeriod": "TestDiscoveryThatIsAway",
+	"nodeDiscovery.gracePeriod": "TestMissingDiscoveryLabels",
 	"nodeStartup.onFailure":     "TestStartupTaints",
 }
 

@@ -121,6 +121,6 @@ func (r *Reconciler) debounced() handler.EventHandler {
 }
 
 func enqueueAfter(delay func() time.Duration) handler.EventHandler {
-	return requeue.After(func(client.Object) time.Duration { return delay() },
+	return requeue.EnqueueAfter(func(client.Object) time.Duration { return delay() },
 		func(client.Object) []reconcile.Request { return []reconcile.Request{clusterRequest} })
 }

@@ -73,7 +73,7 @@ func newEnv(nodes ...*corev1.Node) *testEnv {
 	start(toolkit)
 	timing := apply.DefaultTiming()
 	// The machine that runs the suite may be slow.
-	timing.Patience = time.Minute
+	timing.RoundTimeout = time.Minute
 	recorder := events.NewRecorder(c, env.clock, func(string) {})
 	env.reconciler = New(Options{
 		Client:         c,

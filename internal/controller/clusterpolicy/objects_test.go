@@ -163,7 +163,7 @@ var _ = Describe("The placement of a DaemonSet that another writer changes", fun
 		),
 		Entry(
 			"a removed toleration",
-			"somebody",
+			"another client",
 			pluginName,
 			"tolerations",
 			func(pod *corev1.PodSpec) { pod.Tolerations = nil },

@@ -284,7 +284,7 @@ var _ = Describe("A second policy", func() {
 		env.assessNodes(ctx)
 		Expect(env.pass(ctx, 0)).To(BeZero(), "deletions of the objects are events")
 		Expect(message(getPolicy(ctx, "second"), v1.ConditionReady)).To(
-			ContainSubstring("is still being removed with an earlier ClusterPolicy"))
+			ContainSubstring("is still being deleted with an earlier ClusterPolicy"))
 
 		removeStack(ctx)
 		env.pass(ctx, statusInterval)

@@ -86,7 +86,7 @@ func (s *scope) withoutPolicy(ctx context.Context) {
 	}
 	s.Fleet.Publish(fleet.Basis{Kept: orphaned}, s.now)
 	if !orphaned {
-		s.fail(s.Applier.Privileged(ctx, s.Namespace, false))
+		s.fail(s.Applier.SetPodSecurity(ctx, s.Namespace, false))
 	}
 }
 
@@ -184,7 +184,7 @@ func (s *scope) apply(ctx context.Context) {
 		s.countPending(ctx)
 		return
 	}
-	s.fail(s.Applier.Privileged(ctx, s.Namespace, s.planned.Input.PodSecurity()))
+	s.fail(s.Applier.SetPodSecurity(ctx, s.Namespace, s.planned.Input.PodSecurity()))
 	s.applyObjects(ctx, isPrerequisite)
 	s.skipDependents()
 	s.applyObjects(ctx, func(object render.Object) bool { return !isPrerequisite(object) })
@@ -211,7 +211,7 @@ func (s *scope) applyObjects(ctx context.Context, include func(render.Object) bo
 			}
 		}
 	}
-	for i, result := range s.Applier.Round(ctx, s.policy.UID, objects) {
+	for i, result := range s.Applier.ApplyAll(ctx, s.policy.UID, objects) {
 		outcome := s.applied[operands[i]]
 		outcome.Wrote = outcome.Wrote || result.Wrote
 		if result.Repair != nil {
@@ -259,16 +259,16 @@ func (s *scope) countPending(ctx context.Context) {
 // prune deletes the objects that are no longer rendered. An operand that could not be decided, rendered or applied
 // keeps all of its objects.
 func (s *scope) prune(ctx context.Context) {
-	wanted := apply.Wanted{Held: map[string]bool{}}
+	rendered := apply.Rendered{Held: map[string]bool{}}
 	for _, step := range s.planned.Steps {
 		if step.Action == plan.Hold || step.Holds || s.applied[step.Operand.Name].Err != nil {
-			wanted.Held[string(step.Operand.Name)] = true
+			rendered.Held[string(step.Operand.Name)] = true
 		}
 		for _, object := range s.objects[step.Operand.Name] {
-			wanted.Keep(object)
+			rendered.Add(object)
 		}
 	}
-	if err := s.Applier.Prune(ctx, s.policy.UID, managedKinds(s.optionalKinds), wanted); err != nil {
+	if err := s.Applier.Prune(ctx, s.policy.UID, managedKinds(s.optionalKinds), rendered); err != nil {
 		s.fail(fmt.Errorf("deleting objects that are no longer needed: %w", err))
 	}
 }

@@ -65,7 +65,7 @@ func (s *scope) fail(err error) { s.err = errors.Join(s.err, err) }
 
 // requeueAfter schedules the next pass after this time at the latest; 0 is ignored.
 func (s *scope) requeueAfter(wait time.Duration) {
-	s.requeueDelay = requeue.Sooner(s.requeueDelay, wait)
+	s.requeueDelay = requeue.MinDelay(s.requeueDelay, wait)
 }
 
 // close writes the status of all policies and returns the result of the pass. Errors are in the status; those that

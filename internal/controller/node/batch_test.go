@@ -12,16 +12,16 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// A node that is starting is assessed soon after what may end that, and later after each step on the way.
-func TestStepsOfANodeThatStartsAreTakenTogether(t *testing.T) {
-	r := newRig(t)
-	r.publish()
-	after := func(name string, change func(*corev1.PodStatus)) time.Duration {
+// A starting node is reconciled soon after a pod event that may end its start, and later after others.
+func TestPodEventsOfAStartingNodeAreBatched(t *testing.T) {
+	e := newEnv(t)
+	e.publish()
+	delayAfter := func(name string, change func(*corev1.PodStatus)) time.Duration {
 		t.Helper()
-		r.pod(name, change)
+		e.setPod(name, change)
 		pod := &corev1.Pod{}
-		r.Expect(r.client.Get(t.Context(), client.ObjectKey{Namespace: "gpu-operator", Name: name}, pod)).To(Succeed())
-		return r.reconciler.batch(pod)
+		e.Expect(e.client.Get(t.Context(), client.ObjectKey{Namespace: "gpu-operator", Name: name}, pod)).To(Succeed())
+		return e.reconciler.batchDelay(pod)
 	}
 	const toolkit, plugin = "container-toolkit", "device-plugin"
 	const soon, step = 100 * time.Millisecond, 800 * time.Millisecond
@@ -29,67 +29,67 @@ func TestStepsOfANodeThatStartsAreTakenTogether(t *testing.T) {
 		status.Phase, status.Conditions[1].Status = corev1.PodRunning, corev1.ConditionTrue
 	}
 	fails := func(status *corev1.PodStatus) { status.Phase = corev1.PodFailed }
-	r.Expect(after(plugin, starts)).To(Equal(soon), "the node is not known yet")
+	e.Expect(delayAfter(plugin, starts)).To(Equal(soon), "the node has no entry yet")
 
-	r.pod(toolkit, starts)
-	_, err := r.after(0)
-	r.Expect(err).NotTo(HaveOccurred())
-	r.Expect(after(plugin, starts)).To(Equal(step), "it goes on to start")
+	e.setPod(toolkit, starts)
+	_, err := e.reconcileAfter(0)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(delayAfter(plugin, starts)).To(Equal(step), "it is still starting")
 	// One node is starting.
-	r.Expect(after(toolkit, works)).To(Equal(soon+time.Millisecond), "labels wait for it")
-	r.pod(toolkit, starts)
-	r.Expect(after(plugin, works)).To(Equal(step), "another one is missing")
-	r.Expect(after(toolkit, fails)).To(Equal(soon+time.Millisecond), "it fails")
-	r.Expect(after(toolkit, works)).To(Equal(soon+time.Millisecond), "it is the last one")
+	e.Expect(delayAfter(toolkit, works)).To(Equal(soon+time.Millisecond), "labels wait for it")
+	e.setPod(toolkit, starts)
+	e.Expect(delayAfter(plugin, works)).To(Equal(step), "another one is missing")
+	e.Expect(delayAfter(toolkit, fails)).To(Equal(soon+time.Millisecond), "it fails")
+	e.Expect(delayAfter(toolkit, works)).To(Equal(soon+time.Millisecond), "it is the last one")
 
-	_, err = r.after(time.Second)
-	r.Expect(err).NotTo(HaveOccurred())
-	r.Expect(after(plugin, starts)).To(Equal(soon), "the node was ready")
+	_, err = e.reconcileAfter(time.Second)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(delayAfter(plugin, starts)).To(Equal(soon), "the node was ready")
 }
 
-// A plan is made once for a Node and a spec.
-func TestAPlanIsKeptWhileNothingChanges(t *testing.T) {
-	r := newRig(t)
-	r.publish()
+// The plan of a node is computed once per version of the Node and the decisions.
+func TestPlanIsCached(t *testing.T) {
+	e := newEnv(t)
+	e.publish()
 	planned := func() *fleet.Planned {
 		t.Helper()
-		_, err := r.after(time.Second)
-		r.Expect(err).NotTo(HaveOccurred())
-		return r.fleet.Get("a").Planned
+		_, err := e.reconcileAfter(time.Second)
+		e.Expect(err).NotTo(HaveOccurred())
+		return e.fleet.Get("a").Planned
 	}
 	planned()
 	first := planned()
-	r.pod("device-plugin", starts)
-	r.Expect(planned()).To(BeIdenticalTo(first), "pods are no part of it")
+	e.setPod("device-plugin", starts)
+	e.Expect(planned()).To(BeIdenticalTo(first), "it does not depend on pods")
 
 	node := &corev1.Node{}
-	r.Expect(r.client.Get(t.Context(), client.ObjectKey{Name: "a"}, node)).To(Succeed())
-	r.Expect(first.From.Version).To(Equal(node.ResourceVersion))
+	e.Expect(e.client.Get(t.Context(), client.ObjectKey{Name: "a"}, node)).To(Succeed())
+	e.Expect(first.From.Version).To(Equal(node.ResourceVersion))
 	node.Labels[labels.DeployPrefix+"dcgm-exporter"] = labels.False
-	r.Expect(r.client.Update(t.Context(), node)).To(Succeed())
+	e.Expect(e.client.Update(t.Context(), node)).To(Succeed())
 	relabelled := planned()
-	r.Expect(relabelled).NotTo(BeIdenticalTo(first))
-	r.Expect(relabelled.Node.Facts.Deploy).To(HaveKeyWithValue("dcgm-exporter", labels.False))
-	r.Expect(planned()).To(BeIdenticalTo(relabelled))
+	e.Expect(relabelled).NotTo(BeIdenticalTo(first))
+	e.Expect(relabelled.Node.Facts.Deploy).To(HaveKeyWithValue("dcgm-exporter", labels.False))
+	e.Expect(planned()).To(BeIdenticalTo(relabelled))
 
-	r.publish()
-	r.Expect(planned()).NotTo(BeIdenticalTo(relabelled), "it was decided anew")
+	e.publish()
+	e.Expect(planned()).NotTo(BeIdenticalTo(relabelled), "there are new decisions")
 }
 
-// Labels that somebody has changed are written again, though the plan was kept before.
-func TestLabelsAreWrittenAgain(t *testing.T) {
-	r := newRig(t)
-	r.publish()
+// Labels that another client has changed are restored, though the plan is cached.
+func TestChangedLabelsAreRestored(t *testing.T) {
+	e := newEnv(t)
+	e.publish()
 	for range 3 {
-		_, err := r.after(time.Second)
-		r.Expect(err).NotTo(HaveOccurred())
+		_, err := e.reconcileAfter(time.Second)
+		e.Expect(err).NotTo(HaveOccurred())
 	}
 	node := &corev1.Node{}
-	r.Expect(r.client.Get(t.Context(), client.ObjectKey{Name: "a"}, node)).To(Succeed())
+	e.Expect(e.client.Get(t.Context(), client.ObjectKey{Name: "a"}, node)).To(Succeed())
 	delete(node.Labels, labels.GPUPresent)
-	r.Expect(r.client.Update(t.Context(), node)).To(Succeed())
-	_, err := r.after(time.Second)
-	r.Expect(err).NotTo(HaveOccurred())
-	r.Expect(r.client.Get(t.Context(), client.ObjectKey{Name: "a"}, node)).To(Succeed())
-	r.Expect(node.Labels).To(HaveKeyWithValue(labels.GPUPresent, labels.True))
+	e.Expect(e.client.Update(t.Context(), node)).To(Succeed())
+	_, err := e.reconcileAfter(time.Second)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(e.client.Get(t.Context(), client.ObjectKey{Name: "a"}, node)).To(Succeed())
+	e.Expect(node.Labels).To(HaveKeyWithValue(labels.GPUPresent, labels.True))
 }

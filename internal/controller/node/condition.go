@@ -15,25 +15,25 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// report writes the condition nvidia.com/GPUReady if the node shows another one. A failure, ready, and no longer ready
-// are written at once. The stages of a node that is starting are written once they have lasted: a node that is ready
-// before that has one write in all, and where a thousand nodes start, not each is written at each step.
+// report writes the condition nvidia.com/GPUReady if the node shows another one. Failed, ready and no longer ready are
+// written immediately; the stages of a starting node after their dwell time, so that a node which becomes ready before
+// has one write, also if a thousand nodes start.
 func (s *scope) report(ctx context.Context) error {
 	writes, report := &s.entry.Writes, &s.entry.Report
 	before := assess.GPUReadyCondition(s.node)
-	if before != nil && isSame(s.node.Name, before, &report.Assessment) {
+	if before != nil && isReported(s.node.Name, before, &report.Assessment) {
 		writes.Stage, writes.StageSince = "", time.Time{}
-		// Also of a condition that was written before a restart.
+		// Also if the condition was written before a restart.
 		writes.Failed = report.State == readiness.Failed
 		return nil
 	}
-	if !s.writes() {
+	if !s.mayWrite() {
 		return nil
 	}
-	settles := s.settles(before)
+	settles := s.mustDwell(before)
 	if settles {
-		if left := s.unsettled(); left > 0 {
-			s.sooner(left)
+		if left := s.dwellLeft(); left > 0 {
+			s.requeueWithin(left)
 			return nil
 		}
 	}
@@ -42,54 +42,56 @@ func (s *scope) report(ctx context.Context) error {
 	if before != nil && before.Status == condition.Status {
 		condition.LastTransitionTime = before.LastTransitionTime
 	}
-	log.FromContext(ctx).Info("Setting condition", "status", condition.Status, "reason", condition.Reason, "message", condition.Message)
-	if event, due := s.event(before, &condition); due {
+	log.FromContext(ctx).Info("Setting condition",
+		"status", condition.Status, "reason", condition.Reason, "message", condition.Message)
+	if event, due := s.eventFor(before, &condition); due {
 		s.Events.Record(ctx, event)
 	}
 	if err := s.patchCondition(ctx, condition); err != nil {
 		return err
 	}
 	writes.Failed = report.State == readiness.Failed
-	s.written(settles && before != nil && before.Status == condition.Status)
+	s.conditionWritten(settles && before != nil && before.Status == condition.Status)
 	return nil
 }
 
-// settles reports whether the stage of the node must last before it is written.
-func (s *scope) settles(before *corev1.NodeCondition) bool {
+// mustDwell reports whether the stage of the node must last before it is written.
+func (s *scope) mustDwell(before *corev1.NodeCondition) bool {
 	report := &s.entry.Report
 	return report.Reason == v1.ReasonDiscoveryLabelsMissing ||
 		report.State == readiness.Progressing && (before == nil || before.Status != corev1.ConditionTrue)
 }
 
-// unsettled is how much longer the node must be at its stage before that is written.
-func (s *scope) unsettled() time.Duration {
+// dwellLeft returns how much longer the stage must last before it is written.
+func (s *scope) dwellLeft() time.Duration {
 	writes, report := &s.entry.Writes, &s.entry.Report
 	if stage := fmt.Sprintf("%s %s", report.Stage, report.Reason); writes.Stage != stage {
 		writes.Stage, writes.StageSince = stage, s.now
 	}
-	return s.settle() - s.now.Sub(writes.StageSince)
+	return s.stageDwell() - s.now.Sub(writes.StageSince)
 }
 
-// settle is how long a stage must last in all.
-func (s *scope) settle() time.Duration {
+// stageDwell returns how long a stage must last.
+func (s *scope) stageDwell() time.Duration {
 	t := &s.Timing
-	shortest := t.Settle + time.Duration(max(s.Fleet.Starting()-1, 0))*t.SettlePerNode
-	return min(max(s.entry.Writes.Settle, shortest), t.LongestSettle)
+	shortest := t.StageDwell + time.Duration(max(s.Fleet.Starting()-1, 0))*t.StageDwellPerNode
+	return min(max(s.entry.Writes.Settle, shortest), t.LongestStageDwell)
 }
 
-// written notes that a stage of a node that is starting has been written, or what ends that.
-func (s *scope) written(stage bool) {
+// conditionWritten resets the dwell time after a write. stage: the stage of a starting node was written; the next one
+// must last longer.
+func (s *scope) conditionWritten(stage bool) {
 	writes := &s.entry.Writes
 	next := time.Duration(0)
 	if stage {
-		next = min(time.Duration(s.Timing.Slower)*s.settle(), s.Timing.LongestSettle)
+		next = min(time.Duration(s.Timing.StageDwellFactor)*s.stageDwell(), s.Timing.LongestStageDwell)
 	}
 	writes.Stage, writes.StageSince, writes.Settle = "", time.Time{}, next
 }
 
-// event is the Event of a node whose condition is about to change, and whether there is one: that it has failed, with
-// each other cause, and that it is ready after that. Nodes that start without a failure have none.
-func (s *scope) event(before, after *corev1.NodeCondition) (event events.Event, due bool) {
+// eventFor returns the Event for a change of the condition, and whether there is one: for each failure with another
+// cause, and when the node is ready after a failure.
+func (s *scope) eventFor(before, after *corev1.NodeCondition) (event events.Event, due bool) {
 	report := &s.entry.Report
 	event = events.Event{
 		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: s.node.Name, UID: s.node.UID},
@@ -103,8 +105,8 @@ func (s *scope) event(before, after *corev1.NodeCondition) (event events.Event, 
 	return event, report.State == readiness.Failed
 }
 
-// hadFailed reports whether the condition that is about to be replaced is of a failure: by its reason or, where the node
-// was overdue and kept its reason, by what the controller has kept.
+// hadFailed reports whether the condition that is about to be replaced is a failure: by its reason or, for an overdue
+// stage, which keeps its reason, by what the entry has recorded.
 func (s *scope) hadFailed(before *corev1.NodeCondition) bool {
 	if before == nil || before.Status == corev1.ConditionTrue {
 		return false
@@ -112,7 +114,7 @@ func (s *scope) hadFailed(before *corev1.NodeCondition) bool {
 	return assess.Fails(before.Reason) || s.entry.Writes.Failed
 }
 
-// transition distinguishes a verdict that was written from others of the node.
+// transition identifies a written condition among those of the node.
 func transition(before *corev1.NodeCondition) string {
 	if before == nil {
 		return ""

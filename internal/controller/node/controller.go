@@ -28,45 +28,44 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// workers assess nodes in parallel, so that a slow call for one holds up no other.
+// workers is the number of concurrent reconciles, so that a slow call for one node does not delay others.
 const workers = 8
 
-// afterAllElse is the priority of assessing all nodes anew: events of nodes come first.
-const afterAllElse = -100
+// resyncPriority is that of assessing all nodes again: events of single nodes come first.
+const resyncPriority = -100
 
-// Options are what a Reconciler is made of.
+// Options configure a Reconciler.
 type Options struct {
-	// Client reads from the caches and writes; Live reads without a cache.
+	// Client reads from the caches and writes; Live reads from the API server.
 	Client client.Client
 	Live   client.Reader
 	// Catalogue is the sorted list of operands.
 	Catalogue operand.Catalogue
-	// Namespace of the operator and the operands.
+	// Namespace is that of the operator and the operands.
 	Namespace string
-	// Fleet takes the entries, and has what nodes are assessed by.
+	// Fleet stores the entries, and has the Basis.
 	Fleet *fleet.Fleet
-	// Events records that a node fails, and that it no longer does.
+	// Events records failures of nodes, and their end.
 	Events *events.Recorder
-	// Meter takes what Prometheus is told.
-	Meter *metrics.Meter
-	Clock clock.PassiveClock
-	// Timing are the waits.
+	// Meter collects the operator's metrics.
+	Meter  *metrics.Meter
+	Clock  clock.PassiveClock
 	Timing Timing
 }
 
-// Reconciler keeps the labels, the condition, the start-up taints and the fleet entry of each node.
+// Reconciler maintains the labels, the condition, the start-up taints and the fleet entry of each node.
 type Reconciler struct {
 	Options
-	// refused are the changes of taints that the API server has refused.
-	refused *refusals
+	// taintBackoff holds back changes of taints that the API server has rejected.
+	taintBackoff *taintBackoff
 }
 
-// New returns a Reconciler that is complete.
+// New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, refused: newRefusals(options.Clock)}
+	return &Reconciler{Options: options, taintBackoff: newTaintBackoff(options.Clock)}
 }
 
-// Reconcile assesses one node, once, and writes what follows from that: labels, entry, taints and condition.
+// Reconcile assesses one node and writes labels, taints, condition and entry accordingly.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	s, err := r.newScope(ctx, request.Name)
 	switch {
@@ -79,8 +78,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return s.close(err)
 }
 
-// Hydrate enters the nodes of the cluster with their facts, so that the first pass knows of all of them. It ends at once
-// and implements manager.Runnable.
+// Hydrate adds an entry with the facts of each node to the fleet, so that the first pass sees all nodes. It implements
+// manager.RunnableFunc and returns when done.
 func (r *Reconciler) Hydrate(ctx context.Context) error {
 	nodes := &corev1.NodeList{}
 	if err := r.Client.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil {
@@ -94,7 +93,7 @@ func (r *Reconciler) Hydrate(ctx context.Context) error {
 	return nil
 }
 
-// SetupWithManager registers the controller, its watches and the index of pods by node.
+// SetupWithManager registers the controller, its watches, and the index of pods by node.
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, observe.PodNodeField, observe.TargetNode); err != nil {
 		return err
@@ -103,42 +102,44 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager) err
 		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).Named("node").
-		For(&corev1.Node{}, builder.WithPredicates(observe.NodeChanges(r.selects, r.hasWritten))).
-		Watches(&corev1.Pod{}, requeue.After(r.batch, nodeOfPod), builder.WithPredicates(observe.PodChanges())).
-		WatchesRawSource(source.Channel(r.Fleet.Published(), requeue.All(afterAllElse, r.everyNode))).
+		For(&corev1.Node{}, builder.WithPredicates(observe.NodeChanges(r.selects, r.isPublished))).
+		Watches(&corev1.Pod{}, requeue.EnqueueAfter(r.batchDelay, nodeOfPod), builder.WithPredicates(observe.PodChanges())).
+		WatchesRawSource(source.Channel(r.Fleet.Published(), requeue.EnqueueAll(resyncPriority, r.allNodes))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](r.Timing.FirstRetry, r.Timing.LastRetry),
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](
+				r.Timing.FirstRetry, r.Timing.LastRetry,
+			),
 		}).Complete(r)
 }
 
-// selects reports whether the spec selects nodes by a label.
+// selects reports whether the spec selects nodes by the label.
 func (r *Reconciler) selects(label string) bool {
 	basis := r.Fleet.Basis()
 	return basis != nil && basis.Selects(label)
 }
 
-// hasWritten reports whether the condition is the one that the operator has for the node.
-func (r *Reconciler) hasWritten(node string, condition *corev1.NodeCondition) bool {
+// isPublished reports whether the condition equals the node's report, and no stage is waiting to be written.
+func (r *Reconciler) isPublished(node string, condition *corev1.NodeCondition) bool {
 	entry := r.Fleet.Get(node)
 	if entry == nil || entry.Basis == 0 || entry.Writes.Stage != "" {
 		return false
 	}
-	return isSame(node, condition, &entry.Report.Assessment)
+	return isReported(node, condition, &entry.Report.Assessment)
 }
 
-// batch is how long a node is left after an event of this pod of it.
-func (r *Reconciler) batch(object client.Object) time.Duration {
+// batchDelay returns how long after an event of the pod its node is reconciled.
+func (r *Reconciler) batchDelay(object client.Object) time.Duration {
 	shortest := min(r.Timing.Batch+time.Duration(r.Fleet.Starting())*r.Timing.BatchPerNode, r.Timing.LongestBatch)
-	if pod, isPod := object.(*corev1.Pod); isPod && r.isStep(pod) {
-		return max(shortest, r.Timing.Step)
+	if pod, isPod := object.(*corev1.Pod); isPod && r.isIntermediate(pod) {
+		return max(shortest, r.Timing.IntermediateBatch)
 	}
 	return shortest
 }
 
-// isStep reports whether a node that is starting goes on to start whatever has happened to this pod: it does not fail,
-// others do not come after it, and it is not the last one to be ready.
-func (r *Reconciler) isStep(pod *corev1.Pod) bool {
+// isIntermediate reports whether an event of the pod can only change the stage of a starting node: the pod has not
+// failed, no labels wait for it, and it is not the last pod to become ready.
+func (r *Reconciler) isIntermediate(pod *corev1.Pod) bool {
 	nodes := observe.TargetNode(pod)
 	if len(nodes) == 0 {
 		return false
@@ -151,19 +152,19 @@ func (r *Reconciler) isStep(pod *corev1.Pod) bool {
 	case readiness.Failed:
 		return false
 	case readiness.Ready:
-		return !r.comesFirst(pod) && !r.isComplete(entry)
+		return !r.gatesLabels(pod) && !r.allPodsReady(entry)
 	}
 	return true
 }
 
-// comesFirst reports whether labels of the node wait for this pod to be ready.
-func (r *Reconciler) comesFirst(pod *corev1.Pod) bool {
+// gatesLabels reports whether labels of the node are written only once this pod is ready.
+func (r *Reconciler) gatesLabels(pod *corev1.Pod) bool {
 	o, known := r.Catalogue.Find(operand.Name(pod.Labels[labels.Operand]))
 	return known && o.Injects
 }
 
-// isComplete reports whether each operand that the node needs has a ready pod on it.
-func (r *Reconciler) isComplete(entry *fleet.Entry) bool {
+// allPodsReady reports whether each operand that the node needs has a ready pod on it.
+func (r *Reconciler) allPodsReady(entry *fleet.Entry) bool {
 	if entry.Planned == nil {
 		return true
 	}
@@ -187,25 +188,25 @@ func nodeOfPod(pod client.Object) []reconcile.Request {
 	if len(nodes) == 0 {
 		return nil
 	}
-	return []reconcile.Request{named(nodes[0])}
+	return []reconcile.Request{requestFor(nodes[0])}
 }
 
-func named(node string) reconcile.Request {
+func requestFor(node string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: node}}
 }
 
-// everyNode is for what concerns all nodes: another spec, another template.
-func (r *Reconciler) everyNode() []reconcile.Request {
+// allNodes returns requests for all nodes, for a new Basis.
+func (r *Reconciler) allNodes() []reconcile.Request {
 	names := r.Fleet.Names()
 	requests := make([]reconcile.Request, 0, len(names))
 	for _, name := range names {
-		requests = append(requests, named(name))
+		requests = append(requests, requestFor(name))
 	}
 	return requests
 }
 
-// isSame reports whether the condition of a node reports this assessment already.
-func isSame(node string, condition *corev1.NodeCondition, assessment *assess.Assessment) bool {
+// isReported reports whether the condition already shows the assessment.
+func isReported(node string, condition *corev1.NodeCondition, assessment *assess.Assessment) bool {
 	wanted := assessment.Condition(node)
 	return condition.Status == wanted.Status && condition.Reason == wanted.Reason &&
 		assess.Covers(condition.Message, assessment.Cause(node), wanted.Message)

@@ -13,60 +13,60 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// loss is what comes of discovery labels that are away.
-type loss struct {
-	// gone: the node is to be given up.
-	gone bool
-	// stayedAway is that of the facts.
-	stayedAway bool
-	// notes are the changes of the annotations that tell since when.
-	notes map[string]*string
-	// wait is after how long to look again; 0 is never.
-	wait time.Duration
+// missingDiscovery is the result of checkDiscovery.
+type missingDiscovery struct {
+	// release: the node has lost its GPUs and is to be released.
+	release bool
+	// overdue: a label of a nodeSelector has been missing for the grace period.
+	overdue bool
+	// annotations are changes of the annotations that record since when labels are missing.
+	annotations map[string]*string
+	// recheckAfter is when to check again; 0 means never.
+	recheckAfter time.Duration
 }
 
-// discovery watches over a node that was found to have GPUs and is no longer, as after a restart of node
-// discovery. It is given up once it has had no GPU in its labels for the grace period, and no pod uses any.
-// One that has lost all its discovery labels is never given up: that is discovery's failure, not the node's.
-// Nor is one whose kubelet still advertises GPUs: the labels are wrong then.
-// missing: labels are away.
-func (s *scope) discovery(ctx context.Context, spec effective.Spec, missing bool) loss {
+// checkDiscovery handles a managed node whose discovery labels are missing, as after a restart of node discovery. The
+// node is released once its labels have shown no GPU for the grace period and no pod uses one. A node without any
+// discovery labels is never released: discovery has failed, not the node. Nor is one whose kubelet still advertises
+// GPUs: the labels are wrong.
+func (s *scope) checkDiscovery(ctx context.Context, spec effective.Spec, missing bool) missingDiscovery {
 	node, facts, now, grace := s.node, s.entry.Facts, s.now, spec.NodeDiscovery.GracePeriod.Duration
-	found := loss{notes: map[string]*string{}}
-	away := noteSince(found.notes, node, labels.DiscoveryMissingSince, missing, now)
+	found := missingDiscovery{annotations: map[string]*string{}}
+	missingSince := trackSince(found.annotations, node, labels.DiscoveryMissingSince, missing, now)
 	if missing && facts.MissingLabels() == "" {
-		// A nodeSelector asks for one.
-		found.wait = max(0, grace-now.Sub(away))
-		found.stayedAway = found.wait == 0
+		// A nodeSelector of the spec requires the label.
+		found.recheckAfter = max(0, grace-now.Sub(missingSince))
+		found.overdue = found.recheckAfter == 0
 	}
 	lost := missing && !facts.HasGPU && facts.Discovered && readiness.Allocatable(node).State != readiness.Ready
-	since := noteSince(found.notes, node, labels.DiscoveryLostSince, lost, now)
+	since := trackSince(found.annotations, node, labels.DiscoveryLostSince, lost, now)
 	if !lost {
 		return found
 	}
 	if left := grace - now.Sub(since); left > 0 {
-		found.wait = left
+		found.recheckAfter = left
 		return found
 	}
 	reading, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
-	user, err := observe.GPUPod(reading, s.Live, node.Name, s.Namespace, spec.Operator.RuntimeClass)
-	if err != nil || user != "" {
-		found.wait = min(grace, s.Timing.RetryBusy)
-		log.FromContext(ctx).Info("Keeping a node that has no GPU any more, as pods may use its GPUs", "pod", user, "error", err)
+	pod, err := observe.GPUPod(reading, s.Live, node.Name, s.Namespace, spec.Operator.RuntimeClass)
+	if err != nil || pod != "" {
+		found.recheckAfter = min(grace, s.Timing.RetryBusy)
+		log.FromContext(ctx).Info("Not releasing a node whose labels show no GPU: pods may use its GPUs",
+			"pod", pod, "error", err)
 		return found
 	}
-	log.FromContext(ctx).Info("Giving up a node that has no GPU any more", "since", since)
-	found.gone = true
+	log.FromContext(ctx).Info("Releasing a node whose labels show no GPU", "since", since)
+	found.release = true
 	return found
 }
 
-// noteSince keeps the annotation that tells since when something has been so, and returns that time. A time
-// that is absent, or not ours to believe, is now: it may delay what follows from it, and never hasten it.
-func noteSince(changes map[string]*string, node *corev1.Node, annotation string, is bool, now time.Time) time.Time {
-	text, noted := node.Annotations[annotation]
+// trackSince maintains the annotation that records since when something is the case, and returns that time. A missing
+// or invalid time counts as now: it may delay what follows, never hasten it.
+func trackSince(changes map[string]*string, node *corev1.Node, annotation string, is bool, now time.Time) time.Time {
+	text, recorded := node.Annotations[annotation]
 	if !is {
-		if noted {
+		if recorded {
 			changes[annotation] = nil
 		}
 		return time.Time{}

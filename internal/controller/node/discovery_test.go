@@ -22,16 +22,19 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// ago is what an annotation holds of a time before now.
+// ago is the value of an annotation with a time before now.
 func ago(d time.Duration) string { return now.Add(-d).Format(time.RFC3339) }
 
-// userPod runs on the node with this change.
+// userPod is a pod with a GPU on the node, with this change.
 func userPod(change func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "training"},
-		Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
-			Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")},
-		}}}},
+		Spec: corev1.PodSpec{
+			NodeName: "a",
+			Containers: []corev1.Container{{Name: "main", Resources: corev1.ResourceRequirements{
+				Limits: corev1.ResourceList{"nvidia.com/gpu": resource.MustParse("1")},
+			}}},
+		},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning},
 	}
 	if change != nil {
@@ -40,7 +43,7 @@ func userPod(change func(*corev1.Pod)) *corev1.Pod {
 	return pod
 }
 
-// reader lists pods by their node, as the API server does; a failure is what it answers instead.
+// reader lists pods by their node, as the API server does, or fails.
 type reader struct {
 	client.Reader
 	failure error
@@ -63,8 +66,8 @@ func newReader(failure error, pods ...*corev1.Pod) *reader {
 	return &reader{Reader: builder.Build(), failure: failure}
 }
 
-// A node is given up only once it has had no GPU for the grace period, and nobody uses one.
-func TestDiscoveryThatIsAway(t *testing.T) {
+// A node is released once it has had no GPU for the grace period and no pod uses one.
+func TestMissingDiscoveryLabels(t *testing.T) {
 	const missing, lost = labels.DiscoveryMissingSince, labels.DiscoveryLostSince
 	noted := func(since time.Duration) map[string]string {
 		return map[string]string{missing: ago(since), lost: ago(since)}
@@ -72,89 +75,130 @@ func TestDiscoveryThatIsAway(t *testing.T) {
 	at := func(text string) *string { return &text }
 	both := map[string]*string{missing: at(ago(0)), lost: at(ago(0))}
 	tests := map[string]struct {
-		// has are the discovery labels of the node: all of it, none, or the operating system without a GPU.
+		// has are the discovery labels of the node: all, none, only those of the operating system, or only the GPU's.
 		has         string
 		annotations map[string]string
 		allocatable string
 		grace       time.Duration
-		// selector: a nodeSelector asks for a label that is away.
+		// selector: a nodeSelector requires a label that is missing.
 		selector bool
 		pods     []*corev1.Pod
 		failure  error
-		want     loss
+		want     missingDiscovery
 		lists    int
 	}{
 		"all labels": {has: "all"},
-		"the GPU is away: the grace period begins": {
-			has: "os", want: loss{notes: both, wait: 10 * time.Minute},
+		"the GPU is missing: the grace period starts": {
+			has: "os", want: missingDiscovery{annotations: both, recheckAfter: 10 * time.Minute},
 		},
-		"it has been away for half of it": {
-			has: "os", annotations: noted(5 * time.Minute), want: loss{wait: 5 * time.Minute},
+		"it has been missing for half of it": {
+			has: "os", annotations: noted(5 * time.Minute), want: missingDiscovery{recheckAfter: 5 * time.Minute},
 		},
 		"one second before the end": {
-			has: "os", annotations: noted(10*time.Minute - time.Second), want: loss{wait: time.Second},
+			has: "os", annotations: noted(10*time.Minute - time.Second), want: missingDiscovery{recheckAfter: time.Second},
 		},
 		"the grace period is over": {
-			has: "os", annotations: noted(10 * time.Minute), want: loss{gone: true}, lists: 1,
+			has: "os", annotations: noted(10 * time.Minute), want: missingDiscovery{release: true}, lists: 1,
 		},
 		"a shorter one is over": {
-			has: "os", annotations: noted(time.Minute), grace: time.Minute, want: loss{gone: true}, lists: 1,
+			has: "os", annotations: noted(time.Minute), grace: time.Minute, want: missingDiscovery{release: true}, lists: 1,
 		},
 		"a longer one is not": {
-			has: "os", annotations: noted(23 * time.Hour), grace: 24 * time.Hour, want: loss{wait: time.Hour},
+			has:         "os",
+			annotations: noted(23 * time.Hour),
+			grace:       24 * time.Hour,
+			want:        missingDiscovery{recheckAfter: time.Hour},
 		},
 		"a pod uses a GPU": {
-			has: "os", annotations: noted(time.Hour), pods: []*corev1.Pod{userPod(nil)}, want: loss{wait: 10 * time.Minute}, lists: 1,
+			has:         "os",
+			annotations: noted(time.Hour),
+			pods:        []*corev1.Pod{userPod(nil)},
+			want:        missingDiscovery{recheckAfter: 10 * time.Minute},
+			lists:       1,
 		},
 		"a pod uses a GPU, and the grace period is short": {
-			has: "os", annotations: noted(time.Hour), grace: 5 * time.Second, pods: []*corev1.Pod{userPod(nil)}, want: loss{wait: 5 * time.Second}, lists: 1,
+			has:         "os",
+			annotations: noted(time.Hour),
+			grace:       5 * time.Second,
+			pods:        []*corev1.Pod{userPod(nil)},
+			want:        missingDiscovery{recheckAfter: 5 * time.Second},
+			lists:       1,
 		},
 		"a pod uses a GPU of another node": {
-			has: "os", annotations: noted(time.Hour), pods: []*corev1.Pod{userPod(func(p *corev1.Pod) { p.Spec.NodeName = "b" })},
-			want: loss{gone: true}, lists: 1,
+			has:         "os",
+			annotations: noted(time.Hour),
+			pods:        []*corev1.Pod{userPod(func(p *corev1.Pod) { p.Spec.NodeName = "b" })},
+			want:        missingDiscovery{release: true},
+			lists:       1,
 		},
-		"nobody knows of pods": {
-			has: "os", annotations: noted(time.Hour), failure: errors.New("forbidden"), want: loss{wait: 10 * time.Minute}, lists: 1,
+		"pods cannot be listed": {
+			has:         "os",
+			annotations: noted(time.Hour),
+			failure:     errors.New("forbidden"),
+			want:        missingDiscovery{recheckAfter: 10 * time.Minute},
+			lists:       1,
 		},
 		"the kubelet advertises GPUs": {
 			has: "os", allocatable: "8", annotations: map[string]string{missing: ago(time.Hour)},
 		},
 		"the kubelet advertises GPUs again": {
-			has: "os", allocatable: "8", annotations: noted(time.Hour), want: loss{notes: map[string]*string{lost: nil}},
+			has:         "os",
+			allocatable: "8",
+			annotations: noted(time.Hour),
+			want:        missingDiscovery{annotations: map[string]*string{lost: nil}},
 		},
-		"the kubelet has stopped to advertise them an hour after the labels went": {
+		"the kubelet stops advertising them an hour after the labels were removed": {
 			has: "os", annotations: map[string]string{missing: ago(time.Hour)},
-			want: loss{notes: map[string]*string{lost: at(ago(0))}, wait: 10 * time.Minute},
+			want: missingDiscovery{annotations: map[string]*string{lost: at(ago(0))}, recheckAfter: 10 * time.Minute},
 		},
-		"discovery starts anew": {
-			has: "none", want: loss{notes: map[string]*string{missing: at(ago(0))}},
+		"discovery restarts": {
+			has: "none", want: missingDiscovery{annotations: map[string]*string{missing: at(ago(0))}},
 		},
-		"discovery has been away for a week": {has: "none", annotations: map[string]string{missing: ago(7 * 24 * time.Hour)}},
-		"discovery is away while a GPU is": {
-			has: "none", annotations: noted(time.Hour), want: loss{notes: map[string]*string{lost: nil}},
+		"discovery has been missing for a week": {
+			has:         "none",
+			annotations: map[string]string{missing: ago(7 * 24 * time.Hour)},
 		},
-		"discovery comes back after a week, without the GPU at first": {
+		"discovery goes missing after the GPU": {
+			has: "none", annotations: noted(time.Hour), want: missingDiscovery{annotations: map[string]*string{lost: nil}},
+		},
+		"discovery returns after a week, without the GPU at first": {
 			has: "os", annotations: map[string]string{missing: ago(7 * 24 * time.Hour)},
-			want: loss{notes: map[string]*string{lost: at(ago(0))}, wait: 10 * time.Minute},
+			want: missingDiscovery{annotations: map[string]*string{lost: at(ago(0))}, recheckAfter: 10 * time.Minute},
 		},
-		"the operating system is away": {has: "gpu", want: loss{notes: map[string]*string{missing: at(ago(0))}}},
-		"all is back":                  {has: "all", annotations: noted(time.Hour), want: loss{notes: map[string]*string{missing: nil, lost: nil}}},
-		"a label that a selector asks for": {
-			has: "all", selector: true, want: loss{notes: map[string]*string{missing: at(ago(0))}, wait: 10 * time.Minute},
+		"the operating system is missing": {
+			has:  "gpu",
+			want: missingDiscovery{annotations: map[string]*string{missing: at(ago(0))}},
 		},
-		"a label that a selector asks for has stayed away": {
-			has: "all", selector: true, annotations: map[string]string{missing: ago(10 * time.Minute)}, want: loss{stayedAway: true},
+		"all labels are back": {
+			has:         "all",
+			annotations: noted(time.Hour),
+			want:        missingDiscovery{annotations: map[string]*string{missing: nil, lost: nil}},
 		},
-		"times that nobody can believe": {
-			has: "os", annotations: map[string]string{missing: ago(-time.Hour), lost: "long ago"}, want: loss{notes: both, wait: 10 * time.Minute},
+		"a label that a selector requires": {
+			has:      "all",
+			selector: true,
+			want:     missingDiscovery{annotations: map[string]*string{missing: at(ago(0))}, recheckAfter: 10 * time.Minute},
+		},
+		"a label that a selector requires is overdue": {
+			has:         "all",
+			selector:    true,
+			annotations: map[string]string{missing: ago(10 * time.Minute)},
+			want:        missingDiscovery{overdue: true},
+		},
+		"invalid times": {
+			has:         "os",
+			annotations: map[string]string{missing: ago(-time.Hour), lost: "long ago"},
+			want:        missingDiscovery{annotations: both, recheckAfter: 10 * time.Minute},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: test.annotations, Labels: map[string]string{
-				labels.GPUPresent: labels.True, labels.Pool: "ubuntu24.04-amd64",
-			}}}
+			node := &corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: "a", Annotations: test.annotations, Labels: map[string]string{
+					labels.GPUPresent: labels.True, labels.Pool: "ubuntu24.04-amd64",
+				}},
+			}
 			if test.has == "all" || test.has == "gpu" {
 				node.Labels[labels.DiscoveryPCIPresent] = labels.True
 			}
@@ -172,11 +216,12 @@ func TestDiscoveryThatIsAway(t *testing.T) {
 			live := newReader(test.failure, test.pods...)
 			r := &Reconciler{Options: Options{Live: live, Namespace: "gpu-operator", Timing: DefaultTiming()}}
 			at := &scope{Reconciler: r, node: node, entry: fleet.Entry{Facts: facts}, now: now}
-			if test.want.notes == nil {
-				test.want.notes = map[string]*string{}
+			if test.want.annotations == nil {
+				test.want.annotations = map[string]*string{}
 			}
-			g.Expect(at.discovery(t.Context(), effective.Of(spec), test.selector || facts.MissingLabels() != "")).To(Equal(test.want))
-			g.Expect(live.lists).To(Equal(test.lists), "pods are read only before a node is given up")
+			g.Expect(at.checkDiscovery(t.Context(), effective.Of(spec), test.selector || facts.MissingLabels() != "")).
+				To(Equal(test.want))
+			g.Expect(live.lists).To(Equal(test.lists), "pods are listed only before a release")
 		})
 	}
 }

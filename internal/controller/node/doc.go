@@ -1,12 +1,13 @@
-// Package node reconciles one node at a time: its labels, by which the operands' DaemonSets select it, its start-up
-// taints, its condition nvidia.com/GPUReady, and its entry in the fleet, of which it is the only writer. Each reconcile
-// assesses the node once; all of these follow from that. An event of a node or of a pod concerns that node's key only.
+// Package node reconciles one node at a time: its labels, which select it for the operands' DaemonSets, its start-up
+// taints, its condition nvidia.com/GPUReady, and its entry in the fleet, of which it is the only writer. All of these
+// follow from one assessment. It runs beside the pass, which publishes the Basis and reads the entries; it must not
+// write objects of the stack.
 package node
 
-// What pods of users there are on a node that is to be given up; read once, and never watched. The list of the
-// operands' pods is a part of it.
+// Users' pods on a node that is about to be released: listed once, never watched. Listing the operands' pods needs the
+// same permission.
 // +kubebuilder:rbac:groups="",resources=pods,verbs=list
 
-// Labels and the annotation of a node, and its condition.
+// Labels, annotations and the condition of a node.
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=list;watch;patch
 // +kubebuilder:rbac:groups="",resources=nodes/status,verbs=patch

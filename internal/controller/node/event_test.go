@@ -14,7 +14,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// reporting is the entry of a node that is reported in this state.
+// reporting returns the entry of a node with this reported state.
 func reporting(state readiness.State) *fleet.Entry {
 	entry := &fleet.Entry{}
 	entry.Report.State = state
@@ -28,69 +28,90 @@ func TestNodeEvent(t *testing.T) {
 	ready := is("True", "GPUReady", "a: GPUs can be used")
 	starting := is("False", "Starting", "a: stage Driver, operand driver: the pod is starting")
 	late := is("False", "Starting", "a: stage Driver, operand driver: for more than 30m: the pod is starting")
-	crashing := is("False", "CrashLoopBackOff", "a: stage Driver, operand driver: container x: CrashLoopBackOff, exit code 1")
+	crashing := is(
+		"False", "CrashLoopBackOff", "a: stage Driver, operand driver: container x: CrashLoopBackOff, exit code 1",
+	)
 	tests := map[string]struct {
 		before, after *corev1.NodeCondition
-		// failed: the condition that the node has is of a failure, as the controller has kept.
+		// failed: the entry has recorded that the present condition is a failure.
 		failed bool
 		state  readiness.State
 		// want is type and reason; empty for no Event.
 		want string
 	}{
-		"comes":                         {after: starting, state: readiness.Progressing},
-		"comes and fails":               {after: crashing, state: readiness.Failed, want: "Warning CrashLoopBackOff"},
-		"comes and is ready":            {after: ready},
-		"gets ready":                    {before: starting, after: ready},
-		"is late":                       {before: starting, after: late, state: readiness.Failed, want: "Warning Starting"},
-		"gets ready, late":              {before: late, failed: true, after: ready, want: "Normal GPUReady"},
-		"fails":                         {before: ready, after: crashing, state: readiness.Failed, want: "Warning CrashLoopBackOff"},
-		"recovers":                      {before: crashing, failed: true, after: ready, want: "Normal GPUReady"},
-		"recovers after a restart":      {before: crashing, after: ready, want: "Normal GPUReady"},
-		"is on its way after a failure": {before: crashing, failed: true, after: starting, state: readiness.Progressing},
-		"loses its readiness":           {before: ready, after: starting, state: readiness.Progressing},
-		"is ready, and is outdated":     {before: ready, after: is("True", "UpgradePending", "a: GPUs can be used; x")},
-		"is excluded no longer":         {before: is("False", "Excluded", "a: label"), after: ready},
-		"is paused no longer":           {before: is("False", "OperandPaused", "a: label"), after: ready},
-		"answers again":                 {before: is("False", "NodeUnreachable", "a: stage Discovered: the kubelet does not answer"), after: ready, want: "Normal GPUReady"},
+		"joins":              {after: starting, state: readiness.Progressing},
+		"joins and fails":    {after: crashing, state: readiness.Failed, want: "Warning CrashLoopBackOff"},
+		"joins and is ready": {after: ready},
+		"gets ready":         {before: starting, after: ready},
+		"is late":            {before: starting, after: late, state: readiness.Failed, want: "Warning Starting"},
+		"gets ready, late":   {before: late, failed: true, after: ready, want: "Normal GPUReady"},
+		"fails": {
+			before: ready,
+			after:  crashing,
+			state:  readiness.Failed,
+			want:   "Warning CrashLoopBackOff",
+		},
+		"recovers":                  {before: crashing, failed: true, after: ready, want: "Normal GPUReady"},
+		"recovers after a restart":  {before: crashing, after: ready, want: "Normal GPUReady"},
+		"starts after a failure":    {before: crashing, failed: true, after: starting, state: readiness.Progressing},
+		"is not ready any more":     {before: ready, after: starting, state: readiness.Progressing},
+		"is ready, and is outdated": {before: ready, after: is("True", "UpgradePending", "a: GPUs can be used; x")},
+		"is excluded no longer":     {before: is("False", "Excluded", "a: label"), after: ready},
+		"is paused no longer":       {before: is("False", "OperandPaused", "a: label"), after: ready},
+		"answers again": {
+			before: is("False", "NodeUnreachable", "a: stage Discovered: the kubelet does not answer"),
+			after:  ready,
+			want:   "Normal GPUReady",
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			s := &scope{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u"}}, entry: *reporting(test.state)}
+			s := &scope{
+				node:  &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u"}},
+				entry: *reporting(test.state),
+			}
 			s.entry.Writes.Failed = test.failed
-			event, due := s.event(test.before, test.after)
+			event, due := s.eventFor(test.before, test.after)
 			g.Expect(due).To(Equal(test.want != ""))
 			if due {
 				g.Expect(event.Type + " " + event.Reason).To(Equal(test.want))
 				g.Expect(event.Message).To(Equal(test.after.Message))
-				g.Expect(event.Regarding).To(Equal(corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "a", UID: "u"}))
+				g.Expect(event.Regarding).
+					To(Equal(corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: "a", UID: "u"}))
 			}
 		})
 	}
 }
 
-// TestTransitions: what is another transition of a node is another Event, and what only looks different is none.
+// TestTransitions: each transition of a node has its own Event; a changed message alone has none.
 func TestTransitions(t *testing.T) {
 	g := NewWithT(t)
 	failed := func(message, detail string) assess.Assessment {
 		return assess.Assessment{NodeVerdict: readiness.NodeVerdict{
-			Stage: v1.StageDriver, Verdict: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: message, Detail: detail},
+			Stage:   v1.StageDriver,
+			Verdict: readiness.Verdict{State: readiness.Failed, Reason: "CrashLoopBackOff", Message: message, Detail: detail},
 		}}
 	}
 	transition := func(before *corev1.NodeCondition, assessment assess.Assessment) string {
 		s := &scope{node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}
 		s.entry.Report.Assessment = assessment
 		after := assessment.Condition("a")
-		event, _ := s.event(before, &after)
+		event, _ := s.eventFor(before, &after)
 		return event.Transition
 	}
 	at := func(t int64, reason string) *corev1.NodeCondition {
-		return &corev1.NodeCondition{Status: "False", Reason: reason, LastTransitionTime: metav1.NewTime(time.Unix(t, 0))}
+		return &corev1.NodeCondition{
+			Status:             "False",
+			Reason:             reason,
+			LastTransitionTime: metav1.NewTime(time.Unix(t, 0)),
+		}
 	}
 	one := transition(at(1, "Starting"), failed("container x", "first attempt"))
 	g.Expect(transition(at(1, "Starting"), failed("container x", "second attempt"))).To(Equal(one))
 	g.Expect(transition(at(1, "Starting"), failed("container y", "first attempt"))).NotTo(Equal(one))
-	g.Expect(transition(at(2, "Starting"), failed("container x", "first attempt"))).NotTo(Equal(one), "it was ready in between")
+	g.Expect(transition(at(2, "Starting"), failed("container x", "first attempt"))).
+		NotTo(Equal(one), "it was ready in between")
 	g.Expect(transition(at(1, "PodMissing"), failed("container x", "first attempt"))).NotTo(Equal(one))
 	g.Expect(transition(nil, failed("container x", "first attempt"))).NotTo(Equal(one))
 }

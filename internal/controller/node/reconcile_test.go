@@ -23,290 +23,297 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-func TestANodeThatWorksHasOneWriteOfItsCondition(t *testing.T) {
-	r := newRig(t)
-	r.Expect(r.after(0)).To(BeZero())
-	r.Expect(r.fleet.Get("a")).To(HaveField("Basis", BeZero()), "there is nothing to assess it by")
-	r.Expect(r.node().Labels).NotTo(HaveKey(labels.Pool))
-	r.publish()
-	r.Expect(r.after(time.Second)).To(BeZero())
-	r.Expect(r.reported()).To(Equal("True GPUReady"))
-	r.Expect(r.node().Labels).To(HaveKeyWithValue(labels.Pool, "ubuntu24.04-amd64"))
-	entry := r.fleet.Get("a")
-	r.Expect(entry.Basis).To(Equal(uint64(1)))
-	r.Expect(entry.Facts.Pool).To(Equal("ubuntu24.04-amd64"), "as the labels have left it")
-	r.Expect(entry.Shown().Ready()).To(BeTrue())
-	r.Expect(entry.Latest.Since).To(Equal(now.Add(time.Second)))
-	version := r.node().ResourceVersion
+func TestWorkingNodeHasOneConditionWrite(t *testing.T) {
+	e := newEnv(t)
+	e.Expect(e.reconcileAfter(0)).To(BeZero())
+	e.Expect(e.fleet.Get("a")).To(HaveField("Basis", BeZero()), "there is no Basis")
+	e.Expect(e.node().Labels).NotTo(HaveKey(labels.Pool))
+	e.publish()
+	e.Expect(e.reconcileAfter(time.Second)).To(BeZero())
+	e.Expect(e.reported()).To(Equal("True GPUReady"))
+	e.Expect(e.node().Labels).To(HaveKeyWithValue(labels.Pool, "ubuntu24.04-amd64"))
+	entry := e.fleet.Get("a")
+	e.Expect(entry.Basis).To(Equal(uint64(1)))
+	e.Expect(entry.Facts.Pool).To(Equal("ubuntu24.04-amd64"), "as the labels were written")
+	e.Expect(entry.Shown().Ready()).To(BeTrue())
+	e.Expect(entry.Latest.Since).To(Equal(now.Add(time.Second)))
+	version := e.node().ResourceVersion
 	for range 3 {
-		r.Expect(r.after(time.Minute)).To(BeZero())
+		e.Expect(e.reconcileAfter(time.Minute)).To(BeZero())
 	}
-	r.Expect(r.node().ResourceVersion).To(Equal(version))
-	r.Expect(r.conditions).To(Equal(1))
-	r.Expect(r.fleet.Get("a").Latest.Since).To(Equal(now.Add(time.Second)))
-	r.Expect(r.eventReasons()).To(BeEmpty())
+	e.Expect(e.node().ResourceVersion).To(Equal(version))
+	e.Expect(e.conditionWrites).To(Equal(1))
+	e.Expect(e.fleet.Get("a").Latest.Since).To(Equal(now.Add(time.Second)))
+	e.Expect(e.eventReasons()).To(BeEmpty())
 }
 
-// The stages of a node that is starting are written once they have lasted, also the first one.
-func TestStagesAreWrittenOnceTheyHaveLasted(t *testing.T) {
+// The stages of a starting node are written after their dwell time, also the first one.
+func TestStageIsWrittenAfterItsDwell(t *testing.T) {
 	const s = time.Second
-	t.Run("ready before", func(t *testing.T) {
-		r := newRig(t)
-		r.publish()
-		r.pod("driver", starts)
-		r.Expect(r.after(0)).To(Equal(10 * s))
-		r.works("driver")
-		r.pod("container-toolkit", starts)
-		r.Expect(r.after(9 * s)).To(Equal(10 * s))
-		r.Expect(r.reported()).To(BeEmpty())
-		r.works("container-toolkit")
-		r.Expect(r.after(9 * s)).To(BeZero())
-		r.Expect(r.reported()).To(Equal("True GPUReady"))
-		r.Expect(r.conditions).To(Equal(1))
-		r.Expect(r.fleet.Get("a").Writes.Stage).To(BeEmpty())
+	t.Run("ready before it is written", func(t *testing.T) {
+		e := newEnv(t)
+		e.publish()
+		e.setPod("driver", starts)
+		e.Expect(e.reconcileAfter(0)).To(Equal(10 * s))
+		e.makeReady("driver")
+		e.setPod("container-toolkit", starts)
+		e.Expect(e.reconcileAfter(9 * s)).To(Equal(10 * s))
+		e.Expect(e.reported()).To(BeEmpty())
+		e.makeReady("container-toolkit")
+		e.Expect(e.reconcileAfter(9 * s)).To(BeZero())
+		e.Expect(e.reported()).To(Equal("True GPUReady"))
+		e.Expect(e.conditionWrites).To(Equal(1))
+		e.Expect(e.fleet.Get("a").Writes.Stage).To(BeEmpty())
 	})
-	t.Run("failed before", func(t *testing.T) {
-		r := newRig(t)
-		r.publish()
-		r.pod("driver", starts)
-		r.Expect(r.after(0)).To(Equal(10 * s))
-		r.pod("driver", crashes)
-		_, err := r.after(s)
-		r.Expect(err).NotTo(HaveOccurred())
-		r.Expect(r.reported()).To(Equal("False CrashLoopBackOff"))
-		r.Expect(r.eventReasons()).To(ConsistOf("CrashLoopBackOff"))
+	t.Run("failed before it is written", func(t *testing.T) {
+		e := newEnv(t)
+		e.publish()
+		e.setPod("driver", starts)
+		e.Expect(e.reconcileAfter(0)).To(Equal(10 * s))
+		e.setPod("driver", crashes)
+		_, err := e.reconcileAfter(s)
+		e.Expect(err).NotTo(HaveOccurred())
+		e.Expect(e.reported()).To(Equal("False CrashLoopBackOff"))
+		e.Expect(e.eventReasons()).To(ConsistOf("CrashLoopBackOff"))
 	})
-	t.Run("lasting", func(t *testing.T) {
-		r := newRig(t)
-		r.publish()
-		r.pod("driver", starts)
-		r.Expect(r.after(0)).To(Equal(10 * s))
-		r.Expect(r.after(9 * s)).To(Equal(s))
-		r.Expect(r.reported()).To(BeEmpty())
-		_, err := r.after(s)
-		r.Expect(err).NotTo(HaveOccurred())
-		r.Expect(r.reported()).To(Equal("False Starting"))
-		r.Expect(assess.GPUReadyCondition(r.node()).LastTransitionTime.Time).To(BeTemporally("==", now))
-		r.works("driver")
-		r.pod("container-toolkit", starts)
-		r.Expect(r.after(s)).To(Equal(10 * s))
-		_, err = r.after(10 * s)
-		r.Expect(err).NotTo(HaveOccurred())
-		r.Expect(assess.GPUReadyCondition(r.node()).Message).To(ContainSubstring("stage Toolkit"))
-		r.works("container-toolkit")
-		r.pod("device-plugin", starts)
-		r.Expect(r.after(s)).To(Equal(40*s), "a longer way, fewer writes")
-		r.Expect(r.conditions).To(Equal(2))
+	t.Run("lasts", func(t *testing.T) {
+		e := newEnv(t)
+		e.publish()
+		e.setPod("driver", starts)
+		e.Expect(e.reconcileAfter(0)).To(Equal(10 * s))
+		e.Expect(e.reconcileAfter(9 * s)).To(Equal(s))
+		e.Expect(e.reported()).To(BeEmpty())
+		_, err := e.reconcileAfter(s)
+		e.Expect(err).NotTo(HaveOccurred())
+		e.Expect(e.reported()).To(Equal("False Starting"))
+		e.Expect(assess.GPUReadyCondition(e.node()).LastTransitionTime.Time).To(BeTemporally("==", now))
+		e.makeReady("driver")
+		e.setPod("container-toolkit", starts)
+		e.Expect(e.reconcileAfter(s)).To(Equal(10 * s))
+		_, err = e.reconcileAfter(10 * s)
+		e.Expect(err).NotTo(HaveOccurred())
+		e.Expect(assess.GPUReadyCondition(e.node()).Message).To(ContainSubstring("stage Toolkit"))
+		e.makeReady("container-toolkit")
+		e.setPod("device-plugin", starts)
+		e.Expect(e.reconcileAfter(s)).To(Equal(40*s), "the dwell time grows with each write")
+		e.Expect(e.conditionWrites).To(Equal(2))
 	})
-	t.Run("over before it was written", func(t *testing.T) {
-		r := newRig(t)
-		r.publish()
-		r.pod("driver", starts)
-		_, err := r.after(0)
-		r.Expect(err).NotTo(HaveOccurred())
-		_, err = r.after(10 * s)
-		r.Expect(err).NotTo(HaveOccurred())
-		r.works("driver")
-		r.pod("container-toolkit", starts)
-		r.Expect(r.after(s)).To(Equal(10 * s))
-		r.Expect(r.reconciler.hasWritten("a", assess.GPUReadyCondition(r.node()))).To(BeFalse(), "another one is due")
-		r.pod("driver", starts)
-		r.works("container-toolkit")
-		_, err = r.after(s)
-		r.Expect(err).NotTo(HaveOccurred())
-		r.Expect(r.reconciler.hasWritten("a", assess.GPUReadyCondition(r.node()))).To(BeTrue())
-		r.works("driver")
-		r.pod("container-toolkit", starts)
-		r.Expect(r.after(time.Minute)).To(Equal(10*s), "it begins anew")
-		r.Expect(r.conditions).To(Equal(1))
+	t.Run("ends before it is written", func(t *testing.T) {
+		e := newEnv(t)
+		e.publish()
+		e.setPod("driver", starts)
+		_, err := e.reconcileAfter(0)
+		e.Expect(err).NotTo(HaveOccurred())
+		_, err = e.reconcileAfter(10 * s)
+		e.Expect(err).NotTo(HaveOccurred())
+		e.makeReady("driver")
+		e.setPod("container-toolkit", starts)
+		e.Expect(e.reconcileAfter(s)).To(Equal(10 * s))
+		e.Expect(e.reconciler.isPublished("a", assess.GPUReadyCondition(e.node()))).
+			To(BeFalse(), "another condition is due")
+		e.setPod("driver", starts)
+		e.makeReady("container-toolkit")
+		_, err = e.reconcileAfter(s)
+		e.Expect(err).NotTo(HaveOccurred())
+		e.Expect(e.reconciler.isPublished("a", assess.GPUReadyCondition(e.node()))).To(BeTrue())
+		e.makeReady("driver")
+		e.setPod("container-toolkit", starts)
+		e.Expect(e.reconcileAfter(time.Minute)).To(Equal(10*s), "the dwell time starts again")
+		e.Expect(e.conditionWrites).To(Equal(1))
 	})
 }
 
-// A pod that is replaced within four seconds changes neither the condition nor what the policy reports.
-func TestAReplacedPodIsReportedOnceThatHasLasted(t *testing.T) {
-	r := newRig(t)
-	r.publish()
-	r.Expect(r.after(0)).To(BeZero())
-	r.pod("driver", starts)
-	r.Expect(r.after(time.Minute)).To(Equal(4 * time.Second))
-	r.Expect(r.reported()).To(Equal("True GPUReady"))
-	r.Expect(r.fleet.Get("a").Shown().Ready()).To(BeTrue())
-	r.Expect(r.fleet.Get("a").Latest.Ready()).To(BeFalse())
-	_, err := r.after(4 * time.Second)
-	r.Expect(err).NotTo(HaveOccurred())
-	r.Expect(r.reported()).To(Equal("False Starting"))
-	r.Expect(assess.GPUReadyCondition(r.node()).LastTransitionTime.Time).To(BeTemporally("==", now.Add(time.Minute)), "since the pod went")
-	r.Expect(r.fleet.Get("a").Shown().Since).To(Equal(now.Add(time.Minute)))
-	r.works("driver")
-	r.Expect(r.after(time.Second)).To(BeZero())
-	r.Expect(r.reported()).To(Equal("True GPUReady"))
-	r.Expect(r.eventReasons()).To(BeEmpty(), "it had not failed")
+// A pod that is replaced within four seconds changes neither the condition nor the policy's status.
+func TestReplacedPodIsReportedAfterTheDwell(t *testing.T) {
+	e := newEnv(t)
+	e.publish()
+	e.Expect(e.reconcileAfter(0)).To(BeZero())
+	e.setPod("driver", starts)
+	e.Expect(e.reconcileAfter(time.Minute)).To(Equal(4 * time.Second))
+	e.Expect(e.reported()).To(Equal("True GPUReady"))
+	e.Expect(e.fleet.Get("a").Shown().Ready()).To(BeTrue())
+	e.Expect(e.fleet.Get("a").Latest.Ready()).To(BeFalse())
+	_, err := e.reconcileAfter(4 * time.Second)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(e.reported()).To(Equal("False Starting"))
+	e.Expect(assess.GPUReadyCondition(e.node()).LastTransitionTime.Time).
+		To(BeTemporally("==", now.Add(time.Minute)), "since the pod was replaced")
+	e.Expect(e.fleet.Get("a").Shown().Since).To(Equal(now.Add(time.Minute)))
+	e.makeReady("driver")
+	e.Expect(e.reconcileAfter(time.Second)).To(BeZero())
+	e.Expect(e.reported()).To(Equal("True GPUReady"))
+	e.Expect(e.eventReasons()).To(BeEmpty(), "it had not failed")
 }
 
-// A node that was overdue has one Event when it is ready, whatever stages it passes by then.
-func TestANodeThatWasOverdueIsReportedWhenItIsReady(t *testing.T) {
-	for name, between := range map[string]func(*rig){
-		"at once":         func(*rig) {},
-		"after a restart": func(*rig) {},
-		"after a stage that is not written": func(r *rig) {
-			r.pod("container-toolkit", starts)
-			_, err := r.after(time.Second)
-			r.Expect(err).NotTo(HaveOccurred())
-			r.Expect(assess.GPUReadyCondition(r.node()).Message).To(ContainSubstring("for more than 30m"))
-			r.works("container-toolkit")
+// An overdue node has one Event when it becomes ready, whatever stages it passes before.
+func TestOverdueNodeHasAnEventWhenReady(t *testing.T) {
+	for name, between := range map[string]func(*env){
+		"immediately":     func(*env) {},
+		"after a restart": func(*env) {},
+		"after a stage that is not written": func(e *env) {
+			e.setPod("container-toolkit", starts)
+			_, err := e.reconcileAfter(time.Second)
+			e.Expect(err).NotTo(HaveOccurred())
+			e.Expect(assess.GPUReadyCondition(e.node()).Message).To(ContainSubstring("for more than 30m"))
+			e.makeReady("container-toolkit")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t)
-			r.publish()
-			r.pod("driver", starts)
+			e := newEnv(t)
+			e.publish()
+			e.setPod("driver", starts)
 			for range 2 {
-				_, err := r.after(31 * time.Minute)
-				r.Expect(err).NotTo(HaveOccurred())
+				_, err := e.reconcileAfter(31 * time.Minute)
+				e.Expect(err).NotTo(HaveOccurred())
 			}
-			r.Expect(assess.GPUReadyCondition(r.node()).Message).To(ContainSubstring("for more than 30m"))
-			r.Expect(r.eventReasons()).To(ConsistOf("Starting"))
+			e.Expect(assess.GPUReadyCondition(e.node()).Message).To(ContainSubstring("for more than 30m"))
+			e.Expect(e.eventReasons()).To(ConsistOf("Starting"))
 			if name == "after a restart" {
-				r.fleet.Forget("a")
-				_, err := r.after(time.Second)
-				r.Expect(err).NotTo(HaveOccurred())
+				e.fleet.Forget("a")
+				_, err := e.reconcileAfter(time.Second)
+				e.Expect(err).NotTo(HaveOccurred())
 			}
-			r.works("driver")
-			between(r)
-			_, err := r.after(time.Second)
-			r.Expect(err).NotTo(HaveOccurred())
-			r.Expect(r.reported()).To(Equal("True GPUReady"))
-			r.Expect(r.eventReasons()).To(ConsistOf("Starting", "GPUReady"))
+			e.makeReady("driver")
+			between(e)
+			_, err := e.reconcileAfter(time.Second)
+			e.Expect(err).NotTo(HaveOccurred())
+			e.Expect(e.reported()).To(Equal("True GPUReady"))
+			e.Expect(e.eventReasons()).To(ConsistOf("Starting", "GPUReady"))
 		})
 	}
 }
 
-// A write that fails is entered, and neither repeated at once nor forgotten by what happens meanwhile.
-func TestAWriteThatFails(t *testing.T) {
-	r := newRig(t)
-	r.publish()
-	r.refuses = errors.New("etcd is full")
-	_, err := r.after(0)
-	r.Expect(err).To(MatchError("patching labels of node a: etcd is full"))
-	entry := r.fleet.Get("a")
-	r.Expect(entry.WriteError).To(Equal("patching labels of node a: etcd is full"))
-	r.Expect(entry.Basis).To(Equal(uint64(1)), "it is assessed all the same")
-	r.Expect(r.after(400*time.Millisecond)).To(Equal(600*time.Millisecond), "an event comes meanwhile")
-	r.Expect(r.fleet.Get("a").WriteError).NotTo(BeEmpty())
-	r.refuses = nil
-	r.Expect(r.after(600 * time.Millisecond)).To(BeZero())
-	r.Expect(r.fleet.Get("a").WriteError).To(BeEmpty())
-	r.Expect(r.reported()).To(Equal("True GPUReady"))
+// The error of a write is in the entry, and the write is neither repeated immediately nor dropped by later events.
+func TestFailedWrite(t *testing.T) {
+	e := newEnv(t)
+	e.publish()
+	e.patchErr = errors.New("etcd is full")
+	_, err := e.reconcileAfter(0)
+	e.Expect(err).To(MatchError("patching labels of node a: etcd is full"))
+	entry := e.fleet.Get("a")
+	e.Expect(entry.WriteError).To(Equal("patching labels of node a: etcd is full"))
+	e.Expect(entry.Basis).To(Equal(uint64(1)), "it is still assessed")
+	e.Expect(e.reconcileAfter(400*time.Millisecond)).To(Equal(600*time.Millisecond), "an event arrives meanwhile")
+	e.Expect(e.fleet.Get("a").WriteError).NotTo(BeEmpty())
+	e.patchErr = nil
+	e.Expect(e.reconcileAfter(600 * time.Millisecond)).To(BeZero())
+	e.Expect(e.fleet.Get("a").WriteError).To(BeEmpty())
+	e.Expect(e.reported()).To(Equal("True GPUReady"))
 }
 
-func TestAConflictIsNoError(t *testing.T) {
-	r := newRig(t)
-	r.publish()
-	r.refuses = apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "a", errors.New("it has changed"))
-	r.Expect(r.after(0)).To(Equal(time.Second))
-	r.Expect(r.fleet.Get("a").WriteError).To(BeEmpty())
-	r.refuses = nil
-	r.Expect(r.after(500 * time.Millisecond)).To(Equal(500 * time.Millisecond))
-	r.Expect(r.reported()).To(BeEmpty())
-	r.Expect(r.after(500 * time.Millisecond)).To(BeZero())
-	r.Expect(r.reported()).To(Equal("True GPUReady"))
+func TestConflictIsNoError(t *testing.T) {
+	e := newEnv(t)
+	e.publish()
+	e.patchErr = apierrors.NewConflict(schema.GroupResource{Resource: "nodes"}, "a", errors.New("it has changed"))
+	e.Expect(e.reconcileAfter(0)).To(Equal(time.Second))
+	e.Expect(e.fleet.Get("a").WriteError).To(BeEmpty())
+	e.patchErr = nil
+	e.Expect(e.reconcileAfter(500 * time.Millisecond)).To(Equal(500 * time.Millisecond))
+	e.Expect(e.reported()).To(BeEmpty())
+	e.Expect(e.reconcileAfter(500 * time.Millisecond)).To(BeZero())
+	e.Expect(e.reported()).To(Equal("True GPUReady"))
 }
 
-// The cache may be older than the last write: nothing is decided by it then.
-func TestAStaleNodeIsReadAgainLater(t *testing.T) {
-	r := newRig(t)
-	r.publish()
-	stale := r.node()
-	r.Expect(r.after(0)).To(BeZero())
-	written := r.node()
-	entry := r.fleet.Get("a")
-	inner, is := r.client.(client.WithWatch)
-	r.Expect(is).To(BeTrue(), "a fake client watches")
-	r.reconciler.Client = interceptor.NewClient(inner, interceptor.Funcs{
-		Get: func(_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+// If the cache is older than the last write, nothing is decided.
+func TestStaleNodeIsRequeued(t *testing.T) {
+	e := newEnv(t)
+	e.publish()
+	stale := e.node()
+	e.Expect(e.reconcileAfter(0)).To(BeZero())
+	written := e.node()
+	entry := e.fleet.Get("a")
+	inner, is := e.client.(client.WithWatch)
+	e.Expect(is).To(BeTrue(), "a fake client watches")
+	e.reconciler.Client = interceptor.NewClient(inner, interceptor.Funcs{
+		Get: func(
+			_ context.Context, _ client.WithWatch, _ client.ObjectKey, object client.Object, _ ...client.GetOption,
+		) error {
 			if node, isNode := object.(*corev1.Node); isNode {
 				stale.DeepCopyInto(node)
 			}
 			return nil
 		},
 	})
-	r.Expect(r.after(time.Second)).To(Equal(time.Second))
-	r.Expect(r.fleet.Get("a")).To(BeIdenticalTo(entry))
+	e.Expect(e.reconcileAfter(time.Second)).To(Equal(time.Second))
+	e.Expect(e.fleet.Get("a")).To(BeIdenticalTo(entry))
 	written.DeepCopyInto(stale)
-	r.Expect(r.after(time.Second)).To(BeZero())
-	r.Expect(r.fleet.Get("a").Writes.Version).To(BeEmpty(), "the write is shown")
+	e.Expect(e.reconcileAfter(time.Second)).To(BeZero())
+	e.Expect(e.fleet.Get("a").Writes.Version).To(BeEmpty(), "the write is shown")
 }
 
-func TestAPausedPolicyWritesNothing(t *testing.T) {
-	r := newRig(t)
-	r.spec.Paused = new(true)
-	r.publish()
-	version := r.node().ResourceVersion
-	r.pod("driver", crashes)
-	_, err := r.after(0)
-	r.Expect(err).NotTo(HaveOccurred())
-	r.Expect(r.node().ResourceVersion).To(Equal(version))
-	r.Expect(r.fleet.Get("a").Shown().State).To(Equal(readiness.Failed), "it is assessed all the same")
-	r.Expect(r.eventReasons()).To(BeEmpty())
+func TestPausedPolicyWritesNothing(t *testing.T) {
+	e := newEnv(t)
+	e.spec.Paused = new(true)
+	e.publish()
+	version := e.node().ResourceVersion
+	e.setPod("driver", crashes)
+	_, err := e.reconcileAfter(0)
+	e.Expect(err).NotTo(HaveOccurred())
+	e.Expect(e.node().ResourceVersion).To(Equal(version))
+	e.Expect(e.fleet.Get("a").Shown().State).To(Equal(readiness.Failed), "it is still assessed")
+	e.Expect(e.eventReasons()).To(BeEmpty())
 }
 
-// Without a policy all goes that the operator has written, and the verdict with it.
-func TestANodeIsReleased(t *testing.T) {
-	r := newRig(t)
-	r.publish()
-	r.Expect(r.after(0)).To(BeZero())
-	r.fleet.Publish(fleet.Basis{}, now)
-	r.Expect(r.after(time.Second)).To(BeZero())
-	r.Expect(r.reported()).To(BeEmpty())
-	r.Expect(r.node().Labels).NotTo(HaveKey(labels.Pool))
-	r.Expect(r.fleet.Get("a")).To(And(HaveField("Basis", uint64(2)), HaveField("Latest", BeZero()), HaveField("Report", BeZero())))
-	version := r.node().ResourceVersion
-	r.Expect(r.after(time.Second)).To(BeZero())
-	r.Expect(r.node().ResourceVersion).To(Equal(version))
+// Without a policy everything that the operator has written is removed, and the assessment with it.
+func TestNodeIsReleased(t *testing.T) {
+	e := newEnv(t)
+	e.publish()
+	e.Expect(e.reconcileAfter(0)).To(BeZero())
+	e.fleet.Publish(fleet.Basis{}, now)
+	e.Expect(e.reconcileAfter(time.Second)).To(BeZero())
+	e.Expect(e.reported()).To(BeEmpty())
+	e.Expect(e.node().Labels).NotTo(HaveKey(labels.Pool))
+	e.Expect(e.fleet.Get("a")).
+		To(And(HaveField("Basis", uint64(2)), HaveField("Latest", BeZero()), HaveField("Report", BeZero())))
+	version := e.node().ResourceVersion
+	e.Expect(e.reconcileAfter(time.Second)).To(BeZero())
+	e.Expect(e.node().ResourceVersion).To(Equal(version))
 }
 
-func TestANodeThatIsGoneIsForgotten(t *testing.T) {
-	r := newRig(t)
-	r.publish()
-	r.Expect(r.after(0)).To(BeZero())
-	r.Expect(r.client.Delete(t.Context(), r.node())).To(Succeed())
-	r.Expect(r.after(0)).To(BeZero())
-	r.Expect(r.fleet.Names()).To(BeEmpty())
+func TestDeletedNodeIsForgotten(t *testing.T) {
+	e := newEnv(t)
+	e.publish()
+	e.Expect(e.reconcileAfter(0)).To(BeZero())
+	e.Expect(e.client.Delete(t.Context(), e.node())).To(Succeed())
+	e.Expect(e.reconcileAfter(0)).To(BeZero())
+	e.Expect(e.fleet.Names()).To(BeEmpty())
 }
 
-// After a restart all nodes are known by their facts before any of them is assessed.
+// After a restart the fleet has the facts of all nodes before any of them is assessed.
 func TestHydrate(t *testing.T) {
-	r := newRig(t)
-	r.Expect(r.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}})).To(Succeed())
-	r.Expect(r.reconciler.Hydrate(t.Context())).To(Succeed())
-	r.Expect(r.fleet.View()).To(And(HaveField("Hydrated", true), HaveField("Nodes", HaveExactElements(HaveField("Facts.Name", "a")))))
-	r.Expect(r.reconciler.everyNode()).To(ConsistOf(named("a"), named("cpu")))
+	e := newEnv(t)
+	e.Expect(e.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cpu"}})).To(Succeed())
+	e.Expect(e.reconciler.Hydrate(t.Context())).To(Succeed())
+	e.Expect(e.fleet.View()).
+		To(And(HaveField("Hydrated", true), HaveField("Nodes", HaveExactElements(HaveField("Facts.Name", "a")))))
+	e.Expect(e.reconciler.allNodes()).To(ConsistOf(requestFor("a"), requestFor("cpu")))
 }
 
-// A node without discovery labels is entered with how its discovery fares.
-func TestANodeThatIsNotDiscovered(t *testing.T) {
-	r := newRig(t)
-	node := r.node()
+// The entry of a node without discovery labels has the state of its discovery pod.
+func TestUndiscoveredNode(t *testing.T) {
+	e := newEnv(t)
+	node := e.node()
 	node.Labels = nil
-	r.Expect(r.client.Update(t.Context(), node)).To(Succeed())
-	r.publish()
-	r.pod("node-discovery", crashes)
-	r.Expect(r.after(0)).To(BeZero())
-	r.Expect(r.fleet.Get("a").Discovering).To(HaveKeyWithValue(operand.Name("node-discovery"), HaveField("State", readiness.Failed)))
-	r.Expect(r.fleet.View().Undiscovered).To(HaveLen(1))
-	r.Expect(r.node().Labels).To(BeEmpty())
+	e.Expect(e.client.Update(t.Context(), node)).To(Succeed())
+	e.publish()
+	e.setPod("node-discovery", crashes)
+	e.Expect(e.reconcileAfter(0)).To(BeZero())
+	e.Expect(e.fleet.Get("a").Discovering).
+		To(HaveKeyWithValue(operand.Name("node-discovery"), HaveField("State", readiness.Failed)))
+	e.Expect(e.fleet.View().Undiscovered).To(HaveLen(1))
+	e.Expect(e.node().Labels).To(BeEmpty())
 }
 
-// What a reconcile needed is not kept by the entry that it leaves, nor by those after it.
-func TestAnEntryKeepsNoReconcileAlive(t *testing.T) {
-	r := newRig(t)
-	r.publish()
+// An entry does not keep the scope of its reconcile in memory, nor do later entries.
+func TestEntryRetainsNoScope(t *testing.T) {
+	e := newEnv(t)
+	e.publish()
 	var scopes []weak.Pointer[scope]
 	for range 10 {
-		s, err := r.reconciler.newScope(t.Context(), "a")
-		r.Expect(err).NotTo(HaveOccurred())
+		s, err := e.reconciler.newScope(t.Context(), "a")
+		e.Expect(err).NotTo(HaveOccurred())
 		_, err = s.close(s.reconcile(t.Context()))
-		r.Expect(err).NotTo(HaveOccurred())
+		e.Expect(err).NotTo(HaveOccurred())
 		scopes = append(scopes, weak.Make(s))
 	}
 	runtime.GC()
@@ -317,6 +324,6 @@ func TestAnEntryKeepsNoReconcileAlive(t *testing.T) {
 			alive++
 		}
 	}
-	r.Expect(alive).To(BeZero(), "of nine that are over")
-	runtime.KeepAlive(r)
+	e.Expect(alive).To(BeZero(), "of nine that have ended")
+	runtime.KeepAlive(e)
 }

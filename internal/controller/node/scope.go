@@ -27,21 +27,21 @@ import (
 // scope is one reconcile of one node.
 type scope struct {
 	*Reconciler
-	// node as it was read, and after each write as that has left it.
+	// node as it was read or, after a write, as the API server returned it.
 	node *corev1.Node
 	// basis is what the node is assessed by; nil before the first pass.
 	basis *fleet.Basis
-	// before is the entry that the node has, nil for none, and entry the one that it gets.
-	before *fleet.Entry
-	entry  fleet.Entry
-	now    time.Time
-	// wait is after how long to come back; 0 is never.
-	wait time.Duration
-	// held: a write was left out, as the one before has failed a moment ago.
-	held bool
+	// previous is the stored entry, nil if there is none; entry replaces it.
+	previous *fleet.Entry
+	entry    fleet.Entry
+	now      time.Time
+	// requeueAfter is when to reconcile again; 0 means never.
+	requeueAfter time.Duration
+	// inBackoff: a write was skipped since an earlier one has just failed.
+	inBackoff bool
 }
 
-// newScope reads the node. It returns nil where the node is gone, which has been forgotten then.
+// newScope reads the node. If it does not exist, newScope removes its entry and returns nil.
 func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) {
 	node := &corev1.Node{}
 	err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node, client.UnsafeDisableDeepCopy)
@@ -52,15 +52,15 @@ func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) 
 	if err != nil {
 		return nil, fmt.Errorf("reading node %s: %w", name, err)
 	}
-	s := &scope{Reconciler: r, node: node, basis: r.Fleet.Basis(), before: r.Fleet.Get(name), now: r.Clock.Now()}
-	if s.before != nil {
-		s.entry = *s.before
+	s := &scope{Reconciler: r, node: node, basis: r.Fleet.Basis(), previous: r.Fleet.Get(name), now: r.Clock.Now()}
+	if s.previous != nil {
+		s.entry = *s.previous
 	}
 	s.entry.Facts = s.facts()
 	return s, nil
 }
 
-// facts are those of the node. They are read anew once the Node is another one.
+// facts returns the facts of the Node, from the kept plan if the Node is the same version.
 func (s *scope) facts() nodeinfo.Facts {
 	if kept := s.entry.Planned; kept != nil && kept.From.Version == s.node.ResourceVersion {
 		facts := kept.Node.Facts
@@ -70,12 +70,16 @@ func (s *scope) facts() nodeinfo.Facts {
 	return observe.Facts(s.node)
 }
 
-// source is what the plan for the node follows from, and its labels.
+// source identifies what the node's plan and labels are computed from.
 func (s *scope) source() fleet.Source {
-	return fleet.Source{Version: s.node.ResourceVersion, Decisions: s.basis.Decisions, StayedAway: s.entry.Facts.StayedAway}
+	return fleet.Source{
+		Version:    s.node.ResourceVersion,
+		Decisions:  s.basis.Decisions,
+		StayedAway: s.entry.Facts.StayedAway,
+	}
 }
 
-// plan is what the decisions say about the node.
+// plan returns what the decisions mean for the node.
 func (s *scope) plan() *plan.Node {
 	if source := s.source(); s.entry.Planned == nil || s.entry.Planned.From != source {
 		s.entry.Planned = s.Fleet.Planned(source, s.basis.Decisions.ForNode(s.entry.Facts))
@@ -83,7 +87,7 @@ func (s *scope) plan() *plan.Node {
 	return &s.entry.Planned.Node
 }
 
-// isStale reports whether the cache does not show the last write to the node yet. Once it does, the write is forgotten.
+// isStale reports whether the cache does not show the last write to the node yet.
 func (s *scope) isStale() bool {
 	if freshness.Stale(s.node.ResourceVersion, s.entry.Writes.Version) {
 		return true
@@ -92,59 +96,62 @@ func (s *scope) isStale() bool {
 	return false
 }
 
-// reconcile decides what the operator does with the node.
+// reconcile manages, releases or ignores the node, by what has been decided.
 func (s *scope) reconcile(ctx context.Context) error {
 	switch {
 	case s.basis == nil:
 		return nil
 	case s.basis.Decisions == nil:
-		s.unassessed()
-		if s.basis.Kept || !marked(s.node) || !s.writes() {
+		s.clearAssessment()
+		if s.basis.Kept || !wasWritten(s.node) || !s.mayWrite() {
 			return nil
 		}
 		return s.release(ctx, "")
 	case !s.entry.Managed():
-		s.unassessed()
-		if isLeft(s.node) && s.writes() {
+		s.clearAssessment()
+		if isPartlyReleased(s.node) && s.mayWrite() {
 			return s.release(ctx, labels.False)
 		}
-		return s.discovering(ctx)
+		return s.recordDiscovery(ctx)
 	}
 	return s.manage(ctx)
 }
 
-// close enters what was found, whatever failed, and returns when to come back.
+// close stores the entry, also after an error, and returns the result of the reconcile.
 func (s *scope) close(err error) (reconcile.Result, error) {
 	switch {
 	case apierrors.IsNotFound(err):
-		// It was deleted meanwhile, and its event is on the way.
+		// It was deleted meanwhile; its event follows.
 		err = nil
 	case apierrors.IsConflict(err):
-		// It has changed since it was read. The event may not come: a change that is trimmed from the cache starts nothing.
-		// Nor is the write tried again at once: a node that joins is written by several at the same time.
+		// It has changed since it was read. There may be no event, if the change is trimmed from the cache. The write is not
+		// retried immediately, since several clients write to a node that joins.
 		s.entry.Writes.After = s.now.Add(s.Timing.RetryStale)
-		s.wait, err = requeue.Sooner(s.wait, s.Timing.RetryStale), nil
-	case err == nil && !s.held:
+		s.requeueAfter, err = requeue.MinDelay(s.requeueAfter, s.Timing.RetryStale), nil
+	case err == nil && !s.inBackoff:
 		s.entry.WriteError, s.entry.Writes.Backoff = "", 0
 	case err != nil:
 		s.entry.WriteError = err.Error()
 		s.entry.Writes.Backoff = min(max(2*s.entry.Writes.Backoff, s.Timing.FirstRetry), s.Timing.LastRetry)
 		s.entry.Writes.After = s.now.Add(s.entry.Writes.Backoff)
 	}
-	// A copy: an entry must not keep its scope, and with it the entry before, from being freed.
+	// A copy, so that the entry does not keep its scope, and with it the previous entry, in memory.
 	entry := s.entry
 	s.Fleet.Set(&entry)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: s.wait}, nil
+	return reconcile.Result{RequeueAfter: s.requeueAfter}, nil
 }
 
-// sooner has the node looked at again after this time, if not before.
-func (s *scope) sooner(wait time.Duration) { s.wait = requeue.Sooner(s.wait, wait) }
+// requeueWithin makes the next reconcile due after this delay at the latest.
+func (s *scope) requeueWithin(wait time.Duration) {
+	s.requeueAfter = requeue.MinDelay(s.requeueAfter, wait)
+}
 
-// unassessed drops the verdict on a node that the operator does not manage. The back-off stays: a release may fail, too.
-func (s *scope) unassessed() {
+// clearAssessment drops the assessment of a node that is not managed. The back-off stays, as releasing the node may
+// fail, too.
+func (s *scope) clearAssessment() {
 	writes := &s.entry.Writes
 	s.entry = fleet.Entry{
 		Facts: s.entry.Facts, Basis: s.basis.Version, WriteError: s.entry.WriteError,
@@ -152,8 +159,8 @@ func (s *scope) unassessed() {
 	}
 }
 
-// discovering enters how node discovery fares on a node of which is unknown whether it has GPUs.
-func (s *scope) discovering(ctx context.Context) error {
+// recordDiscovery enters the state of node discovery on a node that discovery has not labelled yet.
+func (s *scope) recordDiscovery(ctx context.Context) error {
 	if s.entry.Facts.Discovered {
 		return nil
 	}
@@ -168,17 +175,17 @@ func (s *scope) discovering(ctx context.Context) error {
 // manage reconciles a GPU node.
 func (s *scope) manage(ctx context.Context) error {
 	decisions := s.basis.Decisions
-	found := s.discovery(ctx, decisions.Input.Spec, decisions.Missing(s.entry.Facts) != "")
-	if found.gone && s.writes() {
+	found := s.checkDiscovery(ctx, decisions.Input.Spec, decisions.Missing(s.entry.Facts) != "")
+	if found.release && s.mayWrite() {
 		return s.release(ctx, labels.False)
 	}
-	s.sooner(found.wait)
+	s.requeueWithin(found.recheckAfter)
 	pods, err := observe.PodsOnNode(ctx, s.Client, s.Namespace, s.node.Name)
 	if err != nil {
 		return err
 	}
-	s.entry.Facts.StayedAway = found.stayedAway
-	failure := s.label(ctx, found.notes, pods)
+	s.entry.Facts.StayedAway = found.overdue
+	failure := s.label(ctx, found.annotations, pods)
 	s.assess(pods)
 	if failure != nil {
 		return failure
@@ -189,26 +196,26 @@ func (s *scope) manage(ctx context.Context) error {
 	return s.report(ctx)
 }
 
-// writes reports whether the Node may be written now.
-func (s *scope) writes() bool {
+// mayWrite reports whether the Node may be written now.
+func (s *scope) mayWrite() bool {
 	if s.basis.Paused() {
-		// A policy that is no longer paused is another basis.
+		// The end of the pause publishes another Basis.
 		return false
 	}
 	if left := s.entry.Writes.After.Sub(s.now); left > 0 {
-		s.held = true
-		s.sooner(left)
+		s.inBackoff = true
+		s.requeueWithin(left)
 		return false
 	}
 	return true
 }
 
-// label writes the labels of the node, and the notes about its discovery. The facts follow what was written.
+// label writes the node's labels and the annotations about its discovery, and updates the facts accordingly.
 func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess.Pods) error {
-	if !s.writes() {
+	if !s.mayWrite() {
 		return nil
 	}
-	read, now := s.node, fleet.Labelled{Source: s.source(), Running: s.running(pods)}
+	read, now := s.node, fleet.Labelled{Source: s.source(), Running: s.runningOperands(pods)}
 	if len(notes) == 0 && s.entry.Writes.Labelled == now {
 		return nil
 	}
@@ -225,8 +232,8 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	return err
 }
 
-// running is what works on the node. A pod that was never ready does not.
-func (s *scope) running(pods assess.Pods) (running plan.Running) {
+// runningOperands reports which of the driver and the operands that inject devices have a ready pod.
+func (s *scope) runningOperands(pods assess.Pods) (running plan.Running) {
 	for i := range s.Catalogue {
 		o := &s.Catalogue[i]
 		pod := pods[o.Name]
@@ -239,7 +246,7 @@ func (s *scope) running(pods assess.Pods) (running plan.Running) {
 	return running
 }
 
-// assess is the one assessment of the node in this reconcile, by the node as the labels have left it.
+// assess is the only assessment of the node in a reconcile, made after its labels were written.
 func (s *scope) assess(pods assess.Pods) {
 	planned := s.plan()
 	s.entry.Discovering = nil
@@ -249,16 +256,16 @@ func (s *scope) assess(pods assess.Pods) {
 	})
 	var wait time.Duration
 	s.entry.Report, wait = s.entry.Report.Next(s.entry.Latest, s.Timing.Dwell)
-	s.sooner(wait)
+	s.requeueWithin(wait)
 	if until := s.entry.Latest.Until; !until.IsZero() {
-		s.sooner(max(until.Sub(s.now), time.Millisecond))
+		s.requeueWithin(max(until.Sub(s.now), time.Millisecond))
 	}
-	s.join()
+	s.recordJoin()
 	s.entry.Basis = s.basis.Version
 }
 
-// standing is how the node was before this assessment. After a restart the condition has it, as it was reported: a time
-// that may delay what follows from it, and never hasten it.
+// standing returns the node's state before this assessment. After a restart it is read from the condition, whose time
+// may delay what follows, never hasten it.
 func (s *scope) standing() assess.Standing {
 	if s.entry.Latest.At.IsZero() {
 		condition := assess.GPUReadyCondition(s.node)
@@ -270,18 +277,18 @@ func (s *scope) standing() assess.Standing {
 	return s.entry.Latest.Standing()
 }
 
-// discoveryTime is the longest time between a node's joining and its being found to have GPUs that counts for
-// it. A node that was there for longer is one that got its GPUs, or its policy, late: it joins now.
-const discoveryTime = 10 * time.Minute
+// maxDiscoveryTime is the longest time between the creation of a node and its discovery that counts as joining. A node
+// that was discovered later got its GPUs, or its policy, late: its join starts now.
+const maxDiscoveryTime = 10 * time.Minute
 
-// join counts the stages that a node which joins has reached. One that joined before this operator started is not
+// recordJoin counts the stages that a joining node has reached. Nodes that joined before the operator started are not
 // counted.
-func (s *scope) join() {
+func (s *scope) recordJoin() {
 	writes := &s.entry.Writes
-	isNew := s.before == nil || s.before.Latest.At.IsZero()
+	isNew := s.previous == nil || s.previous.Latest.At.IsZero()
 	if writes.Joined.IsZero() && isNew && assess.GPUReadyCondition(s.node) == nil {
 		writes.Joined = times.Later(s.node.CreationTimestamp.Time, s.basis.Policy.CreationTimestamp.Time)
-		if s.now.Sub(writes.Joined) > discoveryTime {
+		if s.now.Sub(writes.Joined) > maxDiscoveryTime {
 			writes.Joined = s.now
 		}
 	}
@@ -300,24 +307,24 @@ func (s *scope) join() {
 	}
 }
 
-// wasManaged reports whether the operator has managed the node for sure. Labels such as nvidia.com/gpu.present may be an
-// administrator's; without one of these marks they are.
+// wasManaged reports whether the operator has certainly managed the node. Labels such as nvidia.com/gpu.present alone
+// may be an administrator's.
 func wasManaged(node *corev1.Node) bool {
 	_, hasPool := node.Labels[labels.Pool]
 	_, isLost := node.Annotations[labels.DiscoveryLostSince]
 	return hasPool || isLost || assess.GPUReadyCondition(node) != nil
 }
 
-// marked reports whether the operator or its node discovery has written on the node for sure.
-func marked(node *corev1.Node) bool {
+// wasWritten reports whether the operator or its node discovery has certainly written to the node.
+func wasWritten(node *corev1.Node) bool {
 	_, isDiscovered := node.Annotations[labels.Discovered]
 	_, isTainted := node.Annotations[labels.StartupTaints]
 	return isDiscovered || isTainted || wasManaged(node)
 }
 
-// isLeft reports whether a node that the operator does not manage has a condition or taints of it: a release has failed
-// after the labels were written, by which the node is no longer managed.
-func isLeft(node *corev1.Node) bool {
+// isPartlyReleased reports whether a node that is not managed still has the operator's condition or taints: releasing
+// it failed after its labels were removed.
+func isPartlyReleased(node *corev1.Node) bool {
 	_, isTainted := node.Annotations[labels.StartupTaints]
 	return isTainted || assess.GPUReadyCondition(node) != nil
 }

@@ -17,23 +17,23 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/readiness"
 )
 
-// startup keeps the start-up taints of the node as the verdict on it asks, in one write or none.
+// startup updates the start-up taints of the node according to its assessment, in one write or none.
 func (s *scope) startup(ctx context.Context, spec v1.NodeStartupSpec) error {
-	wish, wait := s.taintWish(spec)
-	s.sooner(wait)
-	return s.writeTaints(ctx, spec, wish)
+	action, wait := s.taintAction(spec)
+	s.requeueWithin(wait)
+	return s.writeTaints(ctx, spec, action)
 }
 
-// taintWish is what the verdict means for the taints, and after how long it means something else. Where the
-// kubelet does not answer, Kubernetes itself taints the node.
-func (s *scope) taintWish(spec v1.NodeStartupSpec) (plan.TaintWish, time.Duration) {
+// taintAction returns what to do with the taints, and after how long that changes. A node whose kubelet does not
+// respond is tainted by Kubernetes itself.
+func (s *scope) taintAction(spec v1.NodeStartupSpec) (plan.TaintWish, time.Duration) {
 	verdict := &s.entry.Latest
 	switch {
 	case verdict.Usable:
 		return plan.DropTaints, 0
 	case verdict.Excluded:
 		return plan.ReleaseTaints, 0
-	case spec.OnFailure != v1.OnFailureTaint || verdict.State != readiness.Failed || isSilent(verdict.Reason):
+	case spec.OnFailure != v1.OnFailureTaint || verdict.State != readiness.Failed || isKubeletDown(verdict.Reason):
 		return plan.KeepTaints, 0
 	}
 	if left := s.Timing.Retaint - s.now.Sub(verdict.Since); left > 0 {
@@ -42,48 +42,49 @@ func (s *scope) taintWish(spec v1.NodeStartupSpec) (plan.TaintWish, time.Duratio
 	return plan.PutTaints, 0
 }
 
-// isSilent reports whether a node is not ready because of its kubelet.
-func isSilent(reason string) bool {
+// isKubeletDown reports whether a node is not ready because of its kubelet.
+func isKubeletDown(reason string) bool {
 	return reason == v1.ReasonNodeUnreachable || reason == v1.ReasonNodeNotReady
 }
 
-// writeTaints changes the taints of the node as wished. The list is written whole, so the write fails with a conflict if
-// the node has changed since it was read. A write that the API server refuses is no error: the verdict on the node
-// reports it, and it is tried again later.
-func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, wish plan.TaintWish) error {
+// writeTaints changes the taints of the node. The write replaces the whole list, so it fails with a conflict if the
+// node has changed since it was read. A write that the API server forbids is not an error: the assessment reports it,
+// and it is retried later.
+func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, action plan.TaintWish) error {
 	now := plan.Taints{All: s.node.Spec.Taints}
-	noted := s.node.Annotations[labels.StartupTaints]
-	if noted != "" {
-		now.Back = strings.Split(noted, ",")
+	recorded := s.node.Annotations[labels.StartupTaints]
+	if recorded != "" {
+		now.Back = strings.Split(recorded, ",")
 	}
-	after := plan.StartupTaints(spec, now, wish)
+	after := plan.StartupTaints(spec, now, action)
 	note := strings.Join(after.Back, ",")
-	gone, back := plan.TaintNames(now.All, after.All), plan.TaintNames(after.All, now.All)
-	if gone == "" && back == "" && note == noted || !s.writes() {
+	removed, added := plan.TaintNames(now.All, after.All), plan.TaintNames(after.All, now.All)
+	if removed == "" && added == "" && note == recorded || !s.mayWrite() {
 		return nil
 	}
-	change := fmt.Sprintf("off %s, on %s", gone, back)
-	if left := s.refused.left(change); left > 0 {
-		s.sooner(left)
+	change := fmt.Sprintf("remove %s, add %s", removed, added)
+	if left := s.taintBackoff.remaining(change); left > 0 {
+		s.requeueWithin(left)
 		return nil
 	}
 	err := s.patch(ctx, "taints", taintPatch(s.node, after.All, note))
 	if apierrors.IsForbidden(err) {
-		s.refused.add(change, s.Timing.RetryRefused)
-		s.sooner(s.Timing.RetryRefused)
-		log.FromContext(ctx).Error(err, "The API server refuses to let start-up taints be changed: name their keys in ownTaints of its admission policy", "off", gone, "on", back)
+		s.taintBackoff.add(change, s.Timing.RetryForbidden)
+		s.requeueWithin(s.Timing.RetryForbidden)
+		log.FromContext(ctx).Error(err, "Changing start-up taints is forbidden: add their keys to ownTaints "+
+			"of the operator's admission policy", "removed", removed, "added", added)
 		return nil
 	}
 	if err == nil {
-		log.FromContext(ctx).Info("Changed start-up taints", "off", gone, "on", back)
+		log.FromContext(ctx).Info("Changed start-up taints", "removed", removed, "added", added)
 	}
 	return err
 }
 
-// taintPatch replaces the taints of the node, and the note of those that the operator has put back.
+// taintPatch replaces the taints of the node, and the annotation with those that the operator has added again.
 func taintPatch(node *corev1.Node, taints []corev1.Taint, note string) map[string]any {
 	metadata := map[string]any{"resourceVersion": node.ResourceVersion}
-	if _, noted := node.Annotations[labels.StartupTaints]; noted || note != "" {
+	if _, recorded := node.Annotations[labels.StartupTaints]; recorded || note != "" {
 		value := &note
 		if note == "" {
 			value = nil

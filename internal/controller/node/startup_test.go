@@ -27,13 +27,18 @@ import (
 var notReady = corev1.Taint{Key: labels.TaintNotReady, Effect: corev1.TaintEffectNoSchedule}
 
 func startupSpec(onFailure v1.OnFailure) v1.NodeStartupSpec {
-	return v1.NodeStartupSpec{Taints: []v1.StartupTaint{{Key: notReady.Key, Effect: notReady.Effect}}, OnFailure: onFailure}
+	return v1.NodeStartupSpec{
+		Taints:    []v1.StartupTaint{{Key: notReady.Key, Effect: notReady.Effect}},
+		OnFailure: onFailure,
+	}
 }
 
-// A taint comes back only after a failure that lasts; what is on its way, or silent, is left as it is.
-func TestWhatAVerdictMeansForTaints(t *testing.T) {
+// A taint is added again only after a failure that lasts, and not while a node is starting or its kubelet is down.
+func TestTaintAction(t *testing.T) {
 	verdict := func(state readiness.State, reason string) assess.Assessment {
-		return assess.Assessment{NodeVerdict: readiness.NodeVerdict{Verdict: readiness.Verdict{State: state, Reason: reason}}}
+		return assess.Assessment{
+			NodeVerdict: readiness.NodeVerdict{Verdict: readiness.Verdict{State: state, Reason: reason}},
+		}
 	}
 	usable, excluded := verdict(readiness.Ready, ""), verdict(readiness.Progressing, v1.ReasonExcluded)
 	usable.Usable, excluded.Excluded = true, true
@@ -43,20 +48,43 @@ func TestWhatAVerdictMeansForTaints(t *testing.T) {
 	tests := map[string]struct {
 		onFailure v1.OnFailure
 		latest    assess.Assessment
-		// since is for how long the node has been ready, or not ready.
+		// since is how long the node has been ready, or not ready.
 		since time.Duration
 		wish  plan.TaintWish
 		wait  time.Duration
 	}{
-		"usable":                       {onFailure: v1.OnFailureTaint, latest: usable, wish: plan.DropTaints},
-		"usable but for the taints":    {onFailure: v1.OnFailureTaint, latest: tainted, since: time.Hour, wish: plan.DropTaints},
-		"excluded":                     {onFailure: v1.OnFailureTaint, latest: excluded, wish: plan.ReleaseTaints},
-		"on its way for long":          {onFailure: v1.OnFailureTaint, latest: verdict(readiness.Progressing, v1.ReasonStarting), since: time.Hour},
+		"usable": {onFailure: v1.OnFailureTaint, latest: usable, wish: plan.DropTaints},
+		"usable but for the taints": {
+			onFailure: v1.OnFailureTaint,
+			latest:    tainted,
+			since:     time.Hour,
+			wish:      plan.DropTaints,
+		},
+		"excluded": {onFailure: v1.OnFailureTaint, latest: excluded, wish: plan.ReleaseTaints},
+		"starting for long": {
+			onFailure: v1.OnFailureTaint,
+			latest:    verdict(readiness.Progressing, v1.ReasonStarting),
+			since:     time.Hour,
+		},
 		"failed, and that is reported": {onFailure: v1.OnFailureReport, latest: failed, since: time.Hour},
 		"failed right now":             {onFailure: v1.OnFailureTaint, latest: failed, wait: 2 * time.Minute},
-		"failed for half of the time":  {onFailure: v1.OnFailureTaint, latest: failed, since: time.Minute, wait: time.Minute},
-		"failed for good":              {onFailure: v1.OnFailureTaint, latest: failed, since: 2 * time.Minute, wish: plan.PutTaints},
-		"the kubelet has been silent":  {onFailure: v1.OnFailureTaint, latest: verdict(readiness.Failed, v1.ReasonNodeUnreachable), since: time.Hour},
+		"failed for half of the time": {
+			onFailure: v1.OnFailureTaint,
+			latest:    failed,
+			since:     time.Minute,
+			wait:      time.Minute,
+		},
+		"failed for long": {
+			onFailure: v1.OnFailureTaint,
+			latest:    failed,
+			since:     2 * time.Minute,
+			wish:      plan.PutTaints,
+		},
+		"the kubelet does not respond": {
+			onFailure: v1.OnFailureTaint,
+			latest:    verdict(readiness.Failed, v1.ReasonNodeUnreachable),
+			since:     time.Hour,
+		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -64,17 +92,19 @@ func TestWhatAVerdictMeansForTaints(t *testing.T) {
 			s := &scope{Reconciler: New(Options{Timing: DefaultTiming()}), now: now}
 			s.entry.Latest = test.latest
 			s.entry.Latest.Since = now.Add(-test.since)
-			wish, wait := s.taintWish(startupSpec(test.onFailure))
+			wish, wait := s.taintAction(startupSpec(test.onFailure))
 			g.Expect(wish).To(Equal(test.wish))
 			g.Expect(wait).To(Equal(test.wait))
 		})
 	}
 }
 
-// How the node was before is what was assessed last; after a restart the condition has it.
+// The state before is that of the last assessment or, after a restart, of the condition.
 func TestStanding(t *testing.T) {
 	condition := func(status corev1.ConditionStatus, ago time.Duration) []corev1.NodeCondition {
-		return []corev1.NodeCondition{{Type: labels.ConditionGPUReady, Status: status, LastTransitionTime: metav1.NewTime(now.Add(-ago))}}
+		return []corev1.NodeCondition{
+			{Type: labels.ConditionGPUReady, Status: status, LastTransitionTime: metav1.NewTime(now.Add(-ago))},
+		}
 	}
 	failed := assess.Assessment{At: now.Add(-time.Second), Since: now.Add(-time.Minute)}
 	failed.State = readiness.Failed
@@ -83,31 +113,45 @@ func TestStanding(t *testing.T) {
 		conditions []corev1.NodeCondition
 		want       assess.Standing
 	}{
-		"nothing is known":              {},
-		"a condition":                   {conditions: condition(corev1.ConditionFalse, time.Hour), want: assess.Standing{Since: now.Add(-time.Hour)}},
-		"a condition that is true":      {conditions: condition(corev1.ConditionTrue, time.Hour), want: assess.Standing{Ready: true, Since: now.Add(-time.Hour)}},
-		"a condition of a time to come": {conditions: condition(corev1.ConditionFalse, -time.Minute)},
-		"an assessment":                 {latest: failed, want: assess.Standing{Since: now.Add(-time.Minute)}},
-		"an assessment comes before a condition": {
-			latest: failed, conditions: condition(corev1.ConditionTrue, time.Hour), want: assess.Standing{Since: now.Add(-time.Minute)},
+		"no state": {},
+		"a condition": {
+			conditions: condition(corev1.ConditionFalse, time.Hour),
+			want:       assess.Standing{Since: now.Add(-time.Hour)},
+		},
+		"a condition that is true": {
+			conditions: condition(corev1.ConditionTrue, time.Hour),
+			want:       assess.Standing{Ready: true, Since: now.Add(-time.Hour)},
+		},
+		"a condition with a future time": {conditions: condition(corev1.ConditionFalse, -time.Minute)},
+		"an assessment":                  {latest: failed, want: assess.Standing{Since: now.Add(-time.Minute)}},
+		"an assessment has precedence over a condition": {
+			latest:     failed,
+			conditions: condition(corev1.ConditionTrue, time.Hour),
+			want:       assess.Standing{Since: now.Add(-time.Minute)},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := &scope{node: &corev1.Node{Status: corev1.NodeStatus{Conditions: test.conditions}}, entry: fleet.Entry{Latest: test.latest}, now: now}
+			s := &scope{
+				node:  &corev1.Node{Status: corev1.NodeStatus{Conditions: test.conditions}},
+				entry: fleet.Entry{Latest: test.latest},
+				now:   now,
+			}
 			NewWithT(t).Expect(s.standing()).To(Equal(test.want))
 		})
 	}
 }
 
-// One write changes the taints, or none. What the API server refuses is tried again later, by one node for all.
+// Taints are changed in one write. A forbidden write is retried later, by one node for all.
 func TestTaintsAreWrittenOnce(t *testing.T) {
 	g := NewWithT(t)
 	team := corev1.Taint{Key: "team", Value: "ml", Effect: corev1.TaintEffectNoSchedule}
 	var answer error
 	writes := 0
 	builder := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		Patch: func(
+			ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+		) error {
 			writes++
 			if answer != nil {
 				return answer
@@ -116,7 +160,10 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 		},
 	})
 	for _, name := range []string{"a", "b"} {
-		builder = builder.WithObjects(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{Taints: []corev1.Taint{notReady, team}}})
+		builder = builder.WithObjects(&corev1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       corev1.NodeSpec{Taints: []corev1.Taint{notReady, team}},
+		})
 	}
 	c := builder.Build()
 	clock := clocktesting.NewFakePassiveClock(now)
@@ -126,33 +173,36 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 		g.Expect(c.Get(t.Context(), client.ObjectKey{Name: name}, node)).To(Succeed())
 		return node
 	}
-	var known *corev1.Node
+	var written *corev1.Node
 	write := func(node *corev1.Node, wish plan.TaintWish) (time.Duration, error) {
 		s := &scope{Reconciler: r, node: node, basis: &fleet.Basis{}, now: clock.Now()}
 		err := s.writeTaints(t.Context(), startupSpec(v1.OnFailureTaint), wish)
-		known = s.node
-		return s.wait, err
+		written = s.node
+		return s.requeueAfter, err
 	}
 
 	g.Expect(write(read("a"), plan.KeepTaints)).To(BeZero())
-	g.Expect(writes).To(BeZero(), "nothing is to change")
-	answer = apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "a", errors.New("the operator may not change the taints x"))
+	g.Expect(writes).To(BeZero(), "there is no change")
+	answer = apierrors.NewForbidden(
+		schema.GroupResource{Resource: "nodes"}, "a", errors.New("the operator may not change the taints x"),
+	)
 	g.Expect(write(read("a"), plan.DropTaints)).To(Equal(30 * time.Second))
-	g.Expect(write(read("b"), plan.DropTaints)).To(Equal(30*time.Second), "the other node waits, too")
+	g.Expect(write(read("b"), plan.DropTaints)).To(Equal(30*time.Second), "the other node waits as well")
 	g.Expect(writes).To(Equal(1))
 	clock.SetTime(now.Add(31 * time.Second))
 	answer = nil
 	g.Expect(write(read("a"), plan.DropTaints)).To(BeZero())
 	g.Expect(writes).To(Equal(2))
-	g.Expect(known.Spec.Taints).To(Equal([]corev1.Taint{team}), "what is known of the node is what was written")
+	g.Expect(written.Spec.Taints).To(Equal([]corev1.Taint{team}), "the scope has the written node")
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team}))
 	g.Expect(write(read("a"), plan.DropTaints)).To(BeZero())
 	g.Expect(writes).To(Equal(2))
 
 	g.Expect(write(read("a"), plan.PutTaints)).To(BeZero())
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team, notReady}))
-	g.Expect(read("a").Annotations).To(HaveKeyWithValue(labels.StartupTaints, "nvidia.com/gpu-operator.not-ready:NoSchedule"))
-	g.Expect(marked(read("a"))).To(BeTrue(), "it is known without a policy")
+	g.Expect(read("a").Annotations).
+		To(HaveKeyWithValue(labels.StartupTaints, "nvidia.com/gpu-operator.not-ready:NoSchedule"))
+	g.Expect(wasWritten(read("a"))).To(BeTrue(), "it is recognised without a policy")
 	g.Expect(write(read("a"), plan.ReleaseTaints)).To(BeZero())
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team}))
 	g.Expect(read("a").Annotations).NotTo(HaveKey(labels.StartupTaints))

@@ -27,18 +27,18 @@ const (
 	createEvent    = "create event"
 )
 
-// call is one call to the API and the object that it concerns; empty for a list.
+// call is one API call and the name of its object; empty for a list.
 type call struct{ what, name string }
 
-// calls records the calls of clients, and interferes with them.
+// calls records the calls of clients, and manipulates them.
 type calls struct {
 	mu   sync.Mutex
 	made []call
-	// failures are what a call is answered with instead of being made, until removed.
+	// failures are the errors that calls fail with until they are removed.
 	failures map[string]error
-	// before runs ahead of the next call of this kind, once.
+	// before has functions that run once, before the next call of this kind.
 	before map[string]func(context.Context) error
-	// stale is what reads of a node return instead of the stored one; nil for none.
+	// stale is returned by reads of a node instead of the stored one; nil for none.
 	stale *corev1.Node
 }
 
@@ -46,8 +46,8 @@ func newCalls() *calls {
 	return &calls{failures: map[string]error{}, before: map[string]func(context.Context) error{}}
 }
 
-// make records a call, and returns the error that it is to fail with.
-func (c *calls) make(ctx context.Context, what, name string) error {
+// record records a call, and returns the error that it is to fail with.
+func (c *calls) record(ctx context.Context, what, name string) error {
 	c.mu.Lock()
 	c.made = append(c.made, call{what, name})
 	before, failure := c.before[what], c.failures[what]
@@ -61,7 +61,7 @@ func (c *calls) make(ctx context.Context, what, name string) error {
 	return failure
 }
 
-// fail has calls of this kind answered with an error; nil ends that.
+// fail makes calls of this kind fail with an error; nil ends that.
 func (c *calls) fail(what string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,22 +70,22 @@ func (c *calls) fail(what string, err error) {
 	}
 }
 
-// once has a function run ahead of the next call of this kind. Where it returns an error, the call fails with that.
-func (c *calls) once(what string, do func(context.Context) error) {
+// beforeNext runs a function before the next call of this kind. If it returns an error, the call fails with it.
+func (c *calls) beforeNext(what string, do func(context.Context) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.before[what] = do
 }
 
-// show has reads of the node return this one, as a cache that is behind does; nil ends that.
-func (c *calls) show(node *corev1.Node) {
+// serveStale makes reads of the node return this one, like a cache that is behind; nil ends that.
+func (c *calls) serveStale(node *corev1.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stale = node
 }
 
-// taken returns the kinds of calls since it was last called, in order.
-func (c *calls) taken() []string {
+// takeCalls returns the kinds of calls since it was last called, in order.
+func (c *calls) takeCalls() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kinds := []string{}
@@ -103,11 +103,14 @@ func (c *calls) count(what, name string) int {
 	return len(slices.DeleteFunc(slices.Clone(c.made), func(one call) bool { return one != call{what, name} }))
 }
 
-// through returns a client whose calls are recorded. Lists of pods count as podList, and concern the node that they ask for.
-func (c *calls) through(base client.WithWatch, podList string) client.WithWatch {
+// wrap returns a client whose calls are recorded. Lists of pods are recorded as podList, with the name of the selected
+// node.
+func (c *calls) wrap(base client.WithWatch, podList string) client.WithWatch {
 	return interceptor.NewClient(base, interceptor.Funcs{
-		Get: func(ctx context.Context, base client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-			if err := c.make(ctx, getNode, key.Name); err != nil {
+		Get: func(
+			ctx context.Context, base client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+		) error {
+			if err := c.record(ctx, getNode, key.Name); err != nil {
 				return err
 			}
 			c.mu.Lock()
@@ -127,31 +130,36 @@ func (c *calls) through(base client.WithWatch, podList string) client.WithWatch 
 				name, _ = selected.FieldSelector.RequiresExactMatch(observe.PodNodeField)
 				what = podList
 			}
-			if err := c.make(ctx, what, name); err != nil {
+			if err := c.record(ctx, what, name); err != nil {
 				return err
 			}
 			return base.List(ctx, list, options...)
 		},
 		Create: func(ctx context.Context, base client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			if err := c.make(ctx, createEvent, object.GetName()); err != nil {
+			if err := c.record(ctx, createEvent, object.GetName()); err != nil {
 				return err
 			}
 			return base.Create(ctx, object, options...)
 		},
-		Patch: func(ctx context.Context, base client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+		Patch: func(
+			ctx context.Context, base client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption,
+		) error {
 			what := patchLabels
 			if body, err := patch.Data(object); err != nil {
 				return err
 			} else if bytes.Contains(body, []byte(`"taints"`)) {
 				what = patchTaints
 			}
-			if err := c.make(ctx, what, object.GetName()); err != nil {
+			if err := c.record(ctx, what, object.GetName()); err != nil {
 				return err
 			}
 			return base.Patch(ctx, object, patch, options...)
 		},
-		SubResourcePatch: func(ctx context.Context, base client.Client, sub string, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-			if err := c.make(ctx, patchCondition, object.GetName()); err != nil {
+		SubResourcePatch: func(
+			ctx context.Context, base client.Client, sub string, object client.Object, patch client.Patch,
+			options ...client.SubResourcePatchOption,
+		) error {
+			if err := c.record(ctx, patchCondition, object.GetName()); err != nil {
 				return err
 			}
 			return base.SubResource(sub).Patch(ctx, object, patch, options...)
@@ -159,7 +167,7 @@ func (c *calls) through(base client.WithWatch, podList string) client.WithWatch 
 	})
 }
 
-// newClient returns a client of the API server that is neither recorded nor disturbed.
+// newClient returns a client of the API server whose calls are not recorded.
 func newClient() client.WithWatch {
 	GinkgoHelper()
 	direct, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme})

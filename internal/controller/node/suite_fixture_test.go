@@ -22,9 +22,9 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// fixture is a node and a Reconciler of it, whose clock the spec steps.
+// fixture is a node and its Reconciler, with a clock that the spec advances.
 type fixture struct {
-	*member
+	*testNode
 	*calls
 	clock      *clocktesting.FakePassiveClock
 	fleet      *fleet.Fleet
@@ -34,12 +34,12 @@ type fixture struct {
 func newFixture(ctx context.Context, changes ...func(*corev1.Node)) *fixture {
 	GinkgoHelper()
 	direct := newClient()
-	f := &fixture{member: newMember(ctx, direct, changes...), calls: newCalls(), fleet: fleet.New()}
+	f := &fixture{testNode: newTestNode(ctx, direct, changes...), calls: newCalls(), fleet: fleet.New()}
 	// The API server has stamped the node and its pods with its own time.
 	f.clock = clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second).Add(time.Second))
-	recorded := f.through(direct, listPods)
+	recorded := f.wrap(direct, listPods)
 	f.reconciler = node.New(node.Options{
-		Client: recorded, Live: f.through(direct, listLive), Catalogue: catalogue, Namespace: cluster.OperatorNamespace,
+		Client: recorded, Live: f.wrap(direct, listLive), Catalogue: catalogue, Namespace: cluster.OperatorNamespace,
 		Fleet: f.fleet, Clock: f.clock, Events: events.NewRecorder(recorded, f.clock, func(string) {}),
 		Meter: metrics.New(f.clock), Timing: node.DefaultTiming(),
 	})
@@ -51,29 +51,33 @@ func newReady(ctx context.Context) *fixture {
 	GinkgoHelper()
 	f := newFixture(ctx)
 	f.publish(v1.ClusterPolicySpec{})
-	Expect(f.after(ctx, 0)).To(BeZero())
+	Expect(f.reconcileAfter(ctx, 0)).To(BeZero())
 	Expect(f.reported(ctx)).To(Equal("True GPUReady"))
-	f.taken()
+	f.takeCalls()
 	return f
 }
 
-// basis is what nodes are assessed by where the policy has this spec.
+// basis returns the Basis for a policy with this spec.
 func basis(spec v1.ClusterPolicySpec) fleet.Basis {
-	in := operand.Input{Spec: effective.Of(spec), Namespace: cluster.OperatorNamespace, HelperImage: "example.com/gpu-operator:v1"}
+	in := operand.Input{
+		Spec:        effective.Of(spec),
+		Namespace:   cluster.OperatorNamespace,
+		HelperImage: "example.com/gpu-operator:v1",
+	}
 	return fleet.Basis{Policy: &v1.ClusterPolicy{Spec: spec}, Decisions: plan.Decide(catalogue, in)}
 }
 
-// publish has nodes assessed by this spec.
+// publish publishes a Basis with this spec.
 func (f *fixture) publish(spec v1.ClusterPolicySpec) {
 	f.fleet.Publish(basis(spec), f.clock.Now())
 }
 
-// after has the time pass and the node be reconciled then. It returns after how long that is due again; 0 is never.
-func (f *fixture) after(ctx context.Context, passes time.Duration) (time.Duration, error) {
-	f.clock.SetTime(f.clock.Now().Add(passes))
+// reconcileAfter advances the clock and reconciles the node. It returns RequeueAfter; 0 means never.
+func (f *fixture) reconcileAfter(ctx context.Context, elapsed time.Duration) (time.Duration, error) {
+	f.clock.SetTime(f.clock.Now().Add(elapsed))
 	result, err := f.reconciler.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Name: f.name}})
 	return result.RequeueAfter, err
 }
 
-// entry is what is known of the node; nil for nothing.
+// entry returns the entry of the node; nil if there is none.
 func (f *fixture) entry() *fleet.Entry { return f.fleet.Get(f.name) }

@@ -30,7 +30,7 @@ import (
 	"github.com/clusterpolicy/gpu-operator/test/cluster"
 )
 
-// newManager returns a manager whose caches hold what those of the operator do.
+// newManager returns a manager with the caches of the operator.
 func newManager() manager.Manager {
 	GinkgoHelper()
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
@@ -49,24 +49,33 @@ func newManager() manager.Manager {
 	return mgr
 }
 
-// managed is a Reconciler that a manager runs, on the clock of the machine.
-type managed struct {
+// managedController is a Reconciler that runs in a manager, with the real clock.
+type managedController struct {
 	*calls
 	fleet *fleet.Fleet
 }
 
-// startManaged starts a manager with the controller. It ends with the specs of the container.
-func startManaged(timing node.Timing) *managed {
+// startController starts a manager with the controller. It stops with the specs of the container.
+func startController(timing node.Timing) *managedController {
 	GinkgoHelper()
 	mgr := newManager()
-	m := &managed{calls: newCalls(), fleet: fleet.New()}
-	cached, err := client.NewWithWatch(cfg, client.Options{Scheme: scheme, Cache: &client.CacheOptions{Reader: mgr.GetCache()}})
+	m := &managedController{calls: newCalls(), fleet: fleet.New()}
+	cached, err := client.NewWithWatch(
+		cfg, client.Options{Scheme: scheme, Cache: &client.CacheOptions{Reader: mgr.GetCache()}},
+	)
 	Expect(err).NotTo(HaveOccurred())
-	recorded, now := m.through(cached, listPods), clock.RealClock{}
+	recorded, now := m.wrap(cached, listPods), clock.RealClock{}
 	ctx, cancel := context.WithCancel(context.Background())
 	Expect(node.New(node.Options{
-		Client: recorded, Live: mgr.GetAPIReader(), Catalogue: catalogue, Namespace: cluster.OperatorNamespace, Fleet: m.fleet,
-		Events: events.NewRecorder(recorded, now, func(string) {}), Meter: metrics.New(now), Clock: now, Timing: timing,
+		Client:    recorded,
+		Live:      mgr.GetAPIReader(),
+		Catalogue: catalogue,
+		Namespace: cluster.OperatorNamespace,
+		Fleet:     m.fleet,
+		Events:    events.NewRecorder(recorded, now, func(string) {}),
+		Meter:     metrics.New(now),
+		Clock:     now,
+		Timing:    timing,
 	}).SetupWithManager(ctx, mgr)).To(Succeed())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -80,18 +89,21 @@ func startManaged(timing node.Timing) *managed {
 	return m
 }
 
-// settled waits until these nodes are assessed by the present basis, and are reported ready.
-func (m *managed) settled(ctx context.Context, nodes ...*member) {
+// expectReady waits until these nodes are assessed by the present Basis and reported ready.
+func (m *managedController) expectReady(ctx context.Context, nodes ...*testNode) {
 	GinkgoHelper()
 	for _, one := range nodes {
 		Eventually(func() *fleet.Entry { return m.fleet.Get(one.name) }).WithContext(ctx).Should(And(
-			Not(BeNil()), HaveField("Basis", m.fleet.Basis().Version), HaveField("Latest.State", readiness.Ready)), one.name)
+			Not(BeNil()),
+			HaveField("Basis", m.fleet.Basis().Version),
+			HaveField("Latest.State", readiness.Ready),
+		), one.name)
 		Eventually(one.reported).WithContext(ctx).Should(Equal("True GPUReady"))
 	}
 }
 
-// passes has the operator come to an event of the node, so that it has come to all events of nodes before that.
-func (m *managed) passes(ctx context.Context, marker *member) {
+// drainEvents returns once an event of the marker node has been processed, and with it all earlier events of nodes.
+func (m *managedController) drainEvents(ctx context.Context, marker *testNode) {
 	GinkgoHelper()
 	mark := fmt.Sprint(time.Now().UnixNano())
 	marker.update(ctx, func(node *corev1.Node) { node.Labels[labels.GPUProduct] = mark })
@@ -101,57 +113,62 @@ func (m *managed) passes(ctx context.Context, marker *member) {
 var _ = Describe("The controller in a manager", Ordered, func() {
 	const pool, rack = "example.com/pool", "example.com/rack"
 	var (
-		m              *managed
-		a, b           *member
-		selects, other = v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: v1.Labels{pool: "gpu"}}}, v1.ClusterPolicySpec{}
+		m              *managedController
+		a, b           *testNode
+		selects, other = v1.ClusterPolicySpec{
+			DaemonSets: &v1.DaemonSetsSpec{NodeSelector: v1.Labels{pool: "gpu"}},
+		}, v1.ClusterPolicySpec{}
 	)
 
 	BeforeAll(func(ctx SpecContext) {
 		inPool := func(node *corev1.Node) { node.Labels[pool] = "gpu" }
-		a, b = newMember(ctx, newClient(), inPool), newMember(ctx, newClient(), inPool)
+		a, b = newTestNode(ctx, newClient(), inPool), newTestNode(ctx, newClient(), inPool)
 		timing := node.DefaultTiming()
 		timing.Batch, timing.FirstRetry, timing.RetryStale = time.Second, 10*time.Millisecond, 100*time.Millisecond
-		m = startManaged(timing)
+		m = startController(timing)
 	})
 
-	It("enters all nodes before there is anything to assess them by", func(ctx SpecContext) {
-		Eventually(m.fleet.View).WithContext(ctx).Should(And(HaveField("Hydrated", true), HaveField("Nodes", HaveLen(2))))
+	It("has an entry for all nodes before there is a Basis", func(ctx SpecContext) {
+		Eventually(m.fleet.View).WithContext(ctx).
+			Should(And(HaveField("Hydrated", true), HaveField("Nodes", HaveLen(2))))
 		Expect(m.fleet.Names()).To(ConsistOf(a.name, b.name))
 	})
 
-	It("assesses all nodes by what is published", func(ctx SpecContext) {
+	It("assesses all nodes when a Basis is published", func(ctx SpecContext) {
 		m.fleet.Publish(basis(selects), time.Now())
-		m.settled(ctx, a, b)
+		m.expectReady(ctx, a, b)
 		m.fleet.Publish(basis(other), time.Now())
-		m.settled(ctx, a, b)
+		m.expectReady(ctx, a, b)
 		m.fleet.Publish(basis(selects), time.Now())
-		m.settled(ctx, a, b)
+		m.expectReady(ctx, a, b)
 	})
 
-	It("comes to a node whose labels matter, and to no other", func(ctx SpecContext) {
+	It("reconciles a node whose relevant labels change, and no other", func(ctx SpecContext) {
 		round := 0
-		// What was due before the change may come in between, but not each time.
+		// Earlier requests may interfere, but not each time.
 		Eventually(func() int {
 			round++
-			m.taken()
+			m.takeCalls()
 			a.updateStatus(ctx, func(status *corev1.NodeStatus) {
 				status.Conditions[0].LastHeartbeatTime = metav1.Now()
 				status.Images = []corev1.ContainerImage{{Names: []string{fmt.Sprintf("example.com/image-%d", round)}}}
 			})
 			a.update(ctx, func(node *corev1.Node) { node.Labels[rack] = fmt.Sprint(round) })
-			m.passes(ctx, b)
+			m.drainEvents(ctx, b)
 			return m.count(getNode, a.name)
 		}).WithContext(ctx).Should(BeZero())
 		a.update(ctx, func(node *corev1.Node) { node.Labels[pool] = "cpu" })
-		Eventually(m.count).WithContext(ctx).WithArguments(getNode, a.name).Should(BeNumerically(">", 0), "the spec selects nodes by it")
+		Eventually(m.count).WithContext(ctx).
+			WithArguments(getNode, a.name).
+			Should(BeNumerically(">", 0), "the spec selects nodes by this label")
 		a.update(ctx, func(node *corev1.Node) { node.Labels[pool] = "gpu" })
-		m.settled(ctx, a)
+		m.expectReady(ctx, a)
 	})
 
 	It("assesses a node once for a burst of events of its pods", func(ctx SpecContext) {
-		// What was due before the burst may come in between, but not each time.
+		// Earlier requests may interfere, but not each time.
 		Eventually(func() int {
-			m.taken()
+			m.takeCalls()
 			for range 3 {
 				a.setPod(ctx, discovery, starts)
 				a.setPod(ctx, discovery, ready(time.Now()))
@@ -165,42 +182,42 @@ var _ = Describe("The controller in a manager", Ordered, func() {
 		a.setPod(ctx, driver, crashes)
 		Eventually(a.reported).WithContext(ctx).Should(Equal("False CrashLoopBackOff"))
 		a.setPod(ctx, driver, ready(time.Now()))
-		m.settled(ctx, a)
+		m.expectReady(ctx, a)
 	})
 
-	It("restores a label that is taken off, also where a write fails first", func(ctx SpecContext) {
-		m.once(patchLabels, func(context.Context) error { return errInternal })
+	It("restores a removed label, also if a write fails first", func(ctx SpecContext) {
+		m.beforeNext(patchLabels, func(context.Context) error { return errInternal })
 		a.update(ctx, func(node *corev1.Node) { delete(node.Labels, labels.Pool) })
 		Eventually(func() map[string]string { return a.node(ctx).Labels }).WithContext(ctx).Should(HaveKey(labels.Pool))
-		m.settled(ctx, a)
+		m.expectReady(ctx, a)
 		Eventually(func() string { return m.fleet.Get(a.name).WriteError }).WithContext(ctx).Should(BeEmpty())
 	})
 
-	It("forgets a node that is deleted", func(ctx SpecContext) {
+	It("removes the entry of a deleted node", func(ctx SpecContext) {
 		b.remove(ctx)
 		Eventually(m.fleet.Names).WithContext(ctx).Should(ConsistOf(a.name))
 	})
 })
 
-// broken is a manager whose parts fail. added counts what was added, of which the one of the number fails is refused.
-type broken struct {
+// brokenManager is a manager whose parts fail. added counts calls of Add, of which number fails is rejected.
+type brokenManager struct {
 	manager.Manager
 	indexing, adding error
 	added, fails     int
 }
 
-func (b *broken) GetFieldIndexer() client.FieldIndexer {
+func (b *brokenManager) GetFieldIndexer() client.FieldIndexer {
 	if b.indexing == nil {
 		return b.Manager.GetFieldIndexer()
 	}
 	return b
 }
 
-func (b *broken) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+func (b *brokenManager) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
 	return b.indexing
 }
 
-func (b *broken) Add(manager.Runnable) error {
+func (b *brokenManager) Add(manager.Runnable) error {
 	if b.added++; b.added != b.fails {
 		return nil
 	}
@@ -208,36 +225,37 @@ func (b *broken) Add(manager.Runnable) error {
 }
 
 var _ = Describe("A controller that cannot be set up", func() {
-	setUp := func(ctx context.Context, change func(*broken)) error {
-		b := &broken{Manager: newManager()}
+	setUp := func(ctx context.Context, change func(*brokenManager)) error {
+		b := &brokenManager{Manager: newManager()}
 		change(b)
-		return node.New(node.Options{Fleet: fleet.New(), Clock: clock.RealClock{}, Timing: node.DefaultTiming()}).SetupWithManager(ctx, b)
+		return node.New(node.Options{Fleet: fleet.New(), Clock: clock.RealClock{}, Timing: node.DefaultTiming()}).
+			SetupWithManager(ctx, b)
 	}
-	failure := errors.New("it is broken")
+	failure := errors.New("broken")
 
-	It("is an error where pods cannot be indexed by their node", func(ctx SpecContext) {
-		Expect(setUp(ctx, func(*broken) {})).To(Succeed())
-		Expect(setUp(ctx, func(b *broken) { b.indexing = failure })).To(MatchError(failure))
+	It("is an error if pods cannot be indexed by their node", func(ctx SpecContext) {
+		Expect(setUp(ctx, func(*brokenManager) {})).To(Succeed())
+		Expect(setUp(ctx, func(b *brokenManager) { b.indexing = failure })).To(MatchError(failure))
 	})
 
-	DescribeTable("is an error where the manager refuses", func(ctx SpecContext, which int) {
-		Expect(setUp(ctx, func(b *broken) { b.adding, b.fails = failure, which })).To(MatchError(failure))
-	}, Entry("what hydrates the fleet", 1), Entry("the controller", 2))
+	DescribeTable("is an error if the manager rejects", func(ctx SpecContext, which int) {
+		Expect(setUp(ctx, func(b *brokenManager) { b.adding, b.fails = failure, which })).To(MatchError(failure))
+	}, Entry("the runnable that hydrates the fleet", 1), Entry("the controller", 2))
 })
 
 var _ = Describe("A fleet after a start", func() {
-	It("has the facts of all nodes, and those of a reconcile where that came first", func(ctx SpecContext) {
+	It("has the facts of all nodes, but keeps earlier entries of reconciles", func(ctx SpecContext) {
 		f := newReady(ctx)
-		joined := newMember(ctx, f.client)
+		joined := newTestNode(ctx, f.client)
 		before := f.entry()
 		Expect(f.reconciler.Hydrate(ctx)).To(Succeed())
-		Expect(f.taken()).To(Equal([]string{listNodes}))
+		Expect(f.takeCalls()).To(Equal([]string{listNodes}))
 		Expect(f.fleet.View()).To(HaveField("Hydrated", true))
 		Expect(f.entry()).To(BeIdenticalTo(before))
 		Expect(f.fleet.Get(joined.name)).To(And(HaveField("Facts.HasGPU", true), HaveField("Basis", BeZero())))
 	})
 
-	It("is not complete where nodes cannot be listed", func(ctx SpecContext) {
+	It("is not hydrated if nodes cannot be listed", func(ctx SpecContext) {
 		f := newFixture(ctx)
 		f.fail(listNodes, errForbidden)
 		Expect(f.reconciler.Hydrate(ctx)).To(MatchError(errForbidden))

@@ -15,102 +15,111 @@ import (
 )
 
 var _ = Describe("A node that was ready", func() {
-	It("is reported at once when a pod fails, with one Event, and one when it recovers", func(ctx SpecContext) {
+	It("is reported immediately when a pod fails, with one Event, and one when it recovers", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.setPod(ctx, driver, crashes)
-		_, err := f.after(ctx, time.Minute)
+		_, err := f.reconcileAfter(ctx, time.Minute)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(f.taken()).To(Equal([]string{getNode, listPods, createEvent, patchCondition}))
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, createEvent, patchCondition}))
 		Expect(f.reported(ctx)).To(Equal("False CrashLoopBackOff"))
 		for range 3 {
-			_, err = f.after(ctx, time.Minute)
+			_, err = f.reconcileAfter(ctx, time.Minute)
 			Expect(err).NotTo(HaveOccurred())
 		}
 		Expect(f.events(ctx)).To(ConsistOf("Warning CrashLoopBackOff"))
-		f.taken()
+		f.takeCalls()
 		f.setPod(ctx, driver, ready(f.clock.Now()))
-		Expect(f.after(ctx, time.Second)).To(BeZero())
-		Expect(f.taken()).To(Equal([]string{getNode, listPods, createEvent, patchCondition}))
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, createEvent, patchCondition}))
 		Expect(f.reported(ctx)).To(Equal("True GPUReady"))
 		Expect(f.events(ctx)).To(ConsistOf("Warning CrashLoopBackOff", "Normal GPUReady"))
-		Expect(f.after(ctx, time.Minute)).To(BeZero())
-		Expect(f.taken()).To(Equal([]string{getNode, listPods}))
+		Expect(f.reconcileAfter(ctx, time.Minute)).To(BeZero())
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods}))
 	})
 
-	It("has one Event of a failure whose condition is written at the second attempt", func(ctx SpecContext) {
+	It("has one Event for a failure whose condition is written at the second attempt", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.setPod(ctx, driver, crashes)
 		f.fail(patchCondition, errInternal)
-		_, err := f.after(ctx, time.Minute)
+		_, err := f.reconcileAfter(ctx, time.Minute)
 		Expect(err).To(MatchError(errInternal))
 		Expect(f.events(ctx)).To(ConsistOf("Warning CrashLoopBackOff"))
 		f.fail(patchCondition, nil)
-		_, err = f.after(ctx, time.Second)
+		_, err = f.reconcileAfter(ctx, time.Second)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.reported(ctx)).To(Equal("False CrashLoopBackOff"))
 		Expect(f.events(ctx)).To(ConsistOf("Warning CrashLoopBackOff"))
 	})
 
-	It("is reported at once when nothing is allocatable any more", func(ctx SpecContext) {
+	It("is reported immediately when nothing is allocatable any more", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.updateStatus(ctx, noGPUs)
-		_, err := f.after(ctx, time.Minute)
+		_, err := f.reconcileAfter(ctx, time.Minute)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(f.taken()).To(Equal([]string{getNode, listPods, patchCondition}))
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchCondition}))
 		Expect(f.reported(ctx)).To(Equal("False " + v1.ReasonNotAllocatable))
 		Expect(f.entry().Shown().Ready()).To(BeFalse(), "the policy reports the same")
 	})
 
-	It("has no write when a pod is replaced within 4 s", func(ctx SpecContext) {
+	It("is not written when a pod is replaced within 4 s", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.deletePod(ctx, driver)
-		Expect(f.after(ctx, time.Minute)).To(Equal(4 * time.Second))
+		Expect(f.reconcileAfter(ctx, time.Minute)).To(Equal(4 * time.Second))
 		Expect(f.createPod(ctx, driver, starts)).To(Succeed())
-		Expect(f.after(ctx, time.Second)).To(Equal(3 * time.Second))
-		Expect(f.entry()).To(And(HaveField("Latest.State", readiness.Progressing), HaveField("Report.State", readiness.Ready)))
+		Expect(f.reconcileAfter(ctx, time.Second)).To(Equal(3 * time.Second))
+		Expect(f.entry()).
+			To(And(HaveField("Latest.State", readiness.Progressing), HaveField("Report.State", readiness.Ready)))
 		f.setPod(ctx, driver, ready(f.clock.Now()))
-		Expect(f.after(ctx, 2*time.Second)).To(BeZero())
-		Expect(f.taken()).To(Equal([]string{getNode, listPods, getNode, listPods, getNode, listPods}))
+		Expect(f.reconcileAfter(ctx, 2*time.Second)).To(BeZero())
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, getNode, listPods, getNode, listPods}))
 	})
 
-	It("is reported when a pod has been away for 4 s", func(ctx SpecContext) {
+	It("is reported when a pod has been missing for 4 s", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.deletePod(ctx, driver)
-		Expect(f.after(ctx, time.Minute)).To(Equal(4 * time.Second))
-		_, err := f.after(ctx, 4*time.Second)
+		Expect(f.reconcileAfter(ctx, time.Minute)).To(Equal(4 * time.Second))
+		_, err := f.reconcileAfter(ctx, 4*time.Second)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(f.taken()).To(Equal([]string{getNode, listPods, getNode, listPods, patchCondition}))
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, getNode, listPods, patchCondition}))
 		Expect(f.reported(ctx)).To(Equal("False " + v1.ReasonPodMissing))
-		Expect(assess.GPUReadyCondition(f.node(ctx)).LastTransitionTime.Time).To(BeTemporally("==", f.clock.Now().Add(-4*time.Second)))
+		Expect(assess.GPUReadyCondition(f.node(ctx)).LastTransitionTime.Time).
+			To(BeTemporally("==", f.clock.Now().Add(-4*time.Second)))
 	})
 
 	It("is not reported for 10 s when it fails again within a minute", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.setPod(ctx, driver, crashes)
-		_, err := f.after(ctx, time.Minute)
+		_, err := f.reconcileAfter(ctx, time.Minute)
 		Expect(err).NotTo(HaveOccurred())
 		f.setPod(ctx, driver, ready(f.clock.Now()))
-		Expect(f.after(ctx, time.Second)).To(BeZero())
-		f.taken()
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
+		f.takeCalls()
 		f.setPod(ctx, driver, crashes)
-		Expect(f.after(ctx, 59*time.Second)).To(Equal(10 * time.Second))
-		Expect(f.taken()).To(Equal([]string{getNode, listPods}))
-		_, err = f.after(ctx, 10*time.Second)
+		Expect(f.reconcileAfter(ctx, 59*time.Second)).To(Equal(10 * time.Second))
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods}))
+		_, err = f.reconcileAfter(ctx, 10*time.Second)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(f.taken()).To(Equal([]string{getNode, listPods, createEvent, patchCondition}))
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, createEvent, patchCondition}))
 		Expect(f.reported(ctx)).To(Equal("False CrashLoopBackOff"))
 	})
 
-	It("keeps the conditions of others, also one that comes while its own is written", func(ctx SpecContext) {
+	It("keeps the conditions of other writers, also one that is added during its own write", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.setPod(ctx, driver, crashes)
-		f.once(patchCondition, func(ctx context.Context) error {
+		f.beforeNext(patchCondition, func(ctx context.Context) error {
 			f.updateStatus(ctx, func(status *corev1.NodeStatus) {
-				status.Conditions = append(status.Conditions, corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.Now()})
+				status.Conditions = append(
+					status.Conditions,
+					corev1.NodeCondition{
+						Type:              corev1.NodeDiskPressure,
+						Status:            corev1.ConditionTrue,
+						LastHeartbeatTime: metav1.Now(),
+					},
+				)
 			})
 			return nil
 		})
-		_, err := f.after(ctx, time.Minute)
+		_, err := f.reconcileAfter(ctx, time.Minute)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.node(ctx).Status.Conditions).To(ConsistOf(
 			And(HaveField("Type", corev1.NodeReady), HaveField("Reason", "KubeletReady")),
@@ -119,11 +128,12 @@ var _ = Describe("A node that was ready", func() {
 		))
 	})
 
-	It("has no second write for a condition that another operator process has written", func(ctx SpecContext) {
+	It("is not written again if another operator process has written the condition", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.fleet.Forget(f.name)
-		Expect(f.after(ctx, time.Hour)).To(BeZero())
-		Expect(f.taken()).To(Equal([]string{getNode, listPods}))
-		Expect(f.entry().Latest.Since).To(BeTemporally("==", f.clock.Now().Add(-time.Hour)), "the condition has kept since when")
+		Expect(f.reconcileAfter(ctx, time.Hour)).To(BeZero())
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods}))
+		Expect(f.entry().Latest.Since).
+			To(BeTemporally("==", f.clock.Now().Add(-time.Hour)), "the time comes from the condition")
 	})
 })

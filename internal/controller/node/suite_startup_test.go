@@ -12,26 +12,26 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/labels"
 )
 
-// startup is a spec with a start-up taint, which comes back on a node that fails.
+// startup returns a spec with a start-up taint that is added again to failed nodes.
 func startup() v1.ClusterPolicySpec {
 	return v1.ClusterPolicySpec{NodeStartup: &v1.NodeStartupSpec{
 		Taints: []v1.StartupTaint{{Key: notReady.Key, Effect: notReady.Effect}}, OnFailure: v1.OnFailureTaint,
 	}}
 }
 
-// team is a taint that is not the operator's.
+// team is another writer's taint.
 var team = corev1.Taint{Key: "example.com/team", Value: "a", Effect: corev1.TaintEffectNoSchedule}
 
 func tainted(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{team, notReady} }
 
-// newFailedForGood returns a fixture whose node has failed for so long that its start-up taint was put back.
+// newFailedForGood returns a fixture whose node has failed for so long that its start-up taint was added again.
 func newFailedForGood(ctx context.Context) *fixture {
 	GinkgoHelper()
 	f := newFixture(ctx, func(node *corev1.Node) { node.Spec.Taints = []corev1.Taint{team} })
 	f.publish(startup())
 	f.setPod(ctx, driver, crashes)
 	for range 2 {
-		_, err := f.after(ctx, 2*time.Minute)
+		_, err := f.reconcileAfter(ctx, 2*time.Minute)
 		Expect(err).NotTo(HaveOccurred())
 	}
 	Expect(f.node(ctx).Spec.Taints).To(ConsistOf(team, notReady))
@@ -39,90 +39,95 @@ func newFailedForGood(ctx context.Context) *fixture {
 }
 
 var _ = Describe("A start-up taint", func() {
-	It("is dropped once GPUs can be used, and the node is ready after that", func(ctx SpecContext) {
+	It("is removed once GPUs can be used, and the node is ready after that", func(ctx SpecContext) {
 		f := newFixture(ctx, tainted)
 		f.publish(startup())
 		f.setPod(ctx, driver, starts)
-		_, err := f.after(ctx, 0)
+		_, err := f.reconcileAfter(ctx, 0)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(f.taken()).To(Equal([]string{getNode, listPods, patchLabels}))
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchLabels}))
 		f.setPod(ctx, driver, ready(f.clock.Now()))
-		_, err = f.after(ctx, time.Second)
+		_, err = f.reconcileAfter(ctx, time.Second)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(f.taken()).To(Equal([]string{getNode, listPods, patchTaints}))
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchTaints}))
 		Expect(f.node(ctx).Spec.Taints).To(ConsistOf(team))
-		Expect(f.after(ctx, 0)).To(BeZero(), "the event of the write")
-		Expect(f.taken()).To(Equal([]string{getNode, listPods, patchCondition}))
+		Expect(f.reconcileAfter(ctx, 0)).To(BeZero(), "the event of the write")
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchCondition}))
 		Expect(f.reported(ctx)).To(Equal("True GPUReady"))
 	})
 
-	It("comes back 2 minutes after a failure, and goes with it", func(ctx SpecContext) {
+	It("is added again 2 minutes after a failure, and removed when that ends", func(ctx SpecContext) {
 		f := newFailedForGood(ctx)
-		Expect(f.node(ctx).Annotations).To(HaveKeyWithValue(labels.StartupTaints, "nvidia.com/gpu-operator.not-ready:NoSchedule"))
+		Expect(f.node(ctx).Annotations).
+			To(HaveKeyWithValue(labels.StartupTaints, "nvidia.com/gpu-operator.not-ready:NoSchedule"))
 		f.setPod(ctx, driver, ready(f.clock.Now()))
-		_, err := f.after(ctx, time.Second)
+		_, err := f.reconcileAfter(ctx, time.Second)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.node(ctx).Spec.Taints).To(ConsistOf(team))
 		Expect(f.node(ctx).Annotations).NotTo(HaveKey(labels.StartupTaints))
-		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
 		Expect(f.reported(ctx)).To(Equal("True GPUReady"))
 	})
 
-	It("comes back when 2 minutes are over, not before", func(ctx SpecContext) {
+	It("is added again after 2 minutes, not before", func(ctx SpecContext) {
 		f := newFixture(ctx)
 		f.publish(startup())
 		f.setPod(ctx, driver, crashes)
-		Expect(f.after(ctx, 0)).To(Equal(2 * time.Minute))
-		f.taken()
-		Expect(f.after(ctx, 2*time.Minute-time.Second)).To(Equal(time.Second))
-		Expect(f.taken()).To(Equal([]string{getNode, listPods}))
-		_, err := f.after(ctx, time.Second)
+		Expect(f.reconcileAfter(ctx, 0)).To(Equal(2 * time.Minute))
+		f.takeCalls()
+		Expect(f.reconcileAfter(ctx, 2*time.Minute-time.Second)).To(Equal(time.Second))
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods}))
+		_, err := f.reconcileAfter(ctx, time.Second)
 		Expect(err).NotTo(HaveOccurred())
-		Expect(f.taken()).To(Equal([]string{getNode, listPods, patchTaints}))
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchTaints}))
 	})
 
-	It("that the API server refuses to drop is left for 30 s, and the node is told about", func(ctx SpecContext) {
+	It("whose removal is forbidden is retried after 30 s, and reported", func(ctx SpecContext) {
 		f := newFixture(ctx, tainted)
 		f.publish(startup())
 		f.fail(patchTaints, errForbidden)
-		Expect(f.after(ctx, 0)).To(Equal(10*time.Second), "the verdict is written once it has lasted")
-		Expect(f.taken()).To(Equal([]string{getNode, listPods, patchLabels, patchTaints}))
+		Expect(f.reconcileAfter(ctx, 0)).To(Equal(10*time.Second), "the condition is written after its dwell time")
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchLabels, patchTaints}))
 		Expect(f.entry().WriteError).To(BeEmpty())
-		Expect(f.after(ctx, 10*time.Second)).To(Equal(20 * time.Second))
-		Expect(f.taken()).To(Equal([]string{getNode, listPods, patchCondition}))
+		Expect(f.reconcileAfter(ctx, 10*time.Second)).To(Equal(20 * time.Second))
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchCondition}))
 		Expect(f.reported(ctx)).To(Equal("False " + v1.ReasonStartupTaint))
-		Expect(f.after(ctx, 20*time.Second)).To(Equal(30 * time.Second))
-		Expect(f.taken()).To(Equal([]string{getNode, listPods, patchTaints}))
+		Expect(f.reconcileAfter(ctx, 20*time.Second)).To(Equal(30 * time.Second))
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchTaints}))
 		f.fail(patchTaints, nil)
-		_, err := f.after(ctx, 30*time.Second)
+		_, err := f.reconcileAfter(ctx, 30*time.Second)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.node(ctx).Spec.Taints).To(ConsistOf(team))
-		Expect(f.after(ctx, 0)).To(BeZero())
+		Expect(f.reconcileAfter(ctx, 0)).To(BeZero())
 		Expect(f.reported(ctx)).To(Equal("True GPUReady"))
 	})
 
-	DescribeTable("whose write fails once is written a second later", func(ctx SpecContext, what string, failure error) {
-		f := newFixture(ctx, tainted)
-		f.publish(startup())
-		all := []string{getNode, listPods, patchLabels, patchTaints}
-		f.expectFailure(ctx, what, failure, all)
-		_, err := f.after(ctx, time.Second)
-		Expect(err).NotTo(HaveOccurred())
-		Expect(f.taken()).To(Equal([]string{getNode, listPods, patchTaints}))
-		Expect(f.node(ctx).Spec.Taints).To(ConsistOf(team))
-	}, eachFailure(notForbidden(), patchTaints))
+	DescribeTable(
+		"whose write fails once is written a second later",
+		func(ctx SpecContext, what string, failure error) {
+			f := newFixture(ctx, tainted)
+			f.publish(startup())
+			all := []string{getNode, listPods, patchLabels, patchTaints}
+			f.expectFailure(ctx, what, failure, all)
+			_, err := f.reconcileAfter(ctx, time.Second)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchTaints}))
+			Expect(f.node(ctx).Spec.Taints).To(ConsistOf(team))
+		},
+		eachFailure(notForbidden(), patchTaints),
+	)
 
-	It("is not dropped from a list that another writer has just changed", func(ctx SpecContext) {
+	It("is not removed from a list that another writer has just changed", func(ctx SpecContext) {
 		f := newFixture(ctx, tainted)
 		f.publish(startup())
 		other := corev1.Taint{Key: "example.com/maintenance", Effect: corev1.TaintEffectNoExecute}
-		f.once(patchTaints, func(ctx context.Context) error {
+		f.beforeNext(patchTaints, func(ctx context.Context) error {
 			f.update(ctx, func(node *corev1.Node) { node.Spec.Taints = append(node.Spec.Taints, other) })
 			return nil
 		})
-		Expect(f.after(ctx, 0)).To(Equal(time.Second))
+		Expect(f.reconcileAfter(ctx, 0)).To(Equal(time.Second))
 		Expect(f.node(ctx).Spec.Taints).To(HaveLen(3))
-		_, err := f.after(ctx, time.Second)
+		_, err := f.reconcileAfter(ctx, time.Second)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.node(ctx).Spec.Taints).To(ConsistOf(team, HaveField("Key", other.Key)))
 	})

@@ -19,78 +19,80 @@ var _ = Describe("A write to a node", func() {
 		f := newFixture(ctx)
 		f.publish(v1.ClusterPolicySpec{})
 		f.fail(patchLabels, errInternal)
-		_, err := f.after(ctx, 0)
+		_, err := f.reconcileAfter(ctx, 0)
 		Expect(err).To(MatchError(errInternal))
 		for _, seconds := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
 			backoff := seconds * time.Second
-			f.taken()
+			f.takeCalls()
 			f.setPod(ctx, driver, starts)
-			_, err := f.after(ctx, 0)
+			_, err := f.reconcileAfter(ctx, 0)
 			Expect(err).NotTo(HaveOccurred())
-			Expect(f.entry().Latest.State).To(Equal(readiness.Progressing), "an event is assessed all the same")
+			Expect(f.entry().Latest.State).To(Equal(readiness.Progressing), "an event is still assessed")
 			f.setPod(ctx, driver, ready(f.clock.Now()))
-			Expect(f.after(ctx, backoff-time.Millisecond)).To(Equal(time.Millisecond))
-			Expect(f.taken()).To(Equal([]string{getNode, listPods, getNode, listPods}))
+			Expect(f.reconcileAfter(ctx, backoff-time.Millisecond)).To(Equal(time.Millisecond))
+			Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, getNode, listPods}))
 			Expect(f.entry().WriteError).To(ContainSubstring("etcd is full"))
-			_, err = f.after(ctx, time.Millisecond)
+			_, err = f.reconcileAfter(ctx, time.Millisecond)
 			Expect(err).To(MatchError(errInternal))
-			Expect(f.taken()).To(Equal([]string{getNode, listPods, patchLabels}))
+			Expect(f.takeCalls()).To(Equal([]string{getNode, listPods, patchLabels}))
 		}
 		f.fail(patchLabels, nil)
-		Expect(f.after(ctx, 30*time.Second)).To(BeZero())
+		Expect(f.reconcileAfter(ctx, 30*time.Second)).To(BeZero())
 		Expect(f.entry()).To(And(HaveField("WriteError", BeEmpty()), HaveField("Writes.Backoff", BeZero())))
 		Expect(f.reported(ctx)).To(Equal("True GPUReady"))
 		f.updateStatus(ctx, noGPUs)
 		f.fail(patchCondition, errInternal)
-		_, err = f.after(ctx, time.Hour)
+		_, err = f.reconcileAfter(ctx, time.Hour)
 		Expect(err).To(MatchError(errInternal))
-		Expect(f.after(ctx, 0)).To(Equal(time.Second), "the back-off begins anew")
+		Expect(f.reconcileAfter(ctx, 0)).To(Equal(time.Second), "the back-off starts again")
 	})
 
-	DescribeTable("is given up at its deadline", func(ctx SpecContext, what string) {
+	DescribeTable("ends at its deadline", func(ctx SpecContext, what string) {
 		f := newFixture(ctx)
 		f.publish(v1.ClusterPolicySpec{})
 		f.reconciler.Timing.Deadline = time.Second
-		f.once(what, func(ctx context.Context) error {
+		f.beforeNext(what, func(ctx context.Context) error {
 			deadline, limited := ctx.Deadline()
 			Expect(limited).To(BeTrue())
 			Expect(deadline).To(BeTemporally("~", time.Now(), time.Second))
 			return context.DeadlineExceeded
 		})
-		_, err := f.after(ctx, 0)
+		_, err := f.reconcileAfter(ctx, 0)
 		Expect(err).To(MatchError(context.DeadlineExceeded))
 		Expect(f.entry().WriteError).To(ContainSubstring("deadline exceeded"))
-		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
 		Expect(f.reported(ctx)).To(Equal("True GPUReady"))
 	}, Entry("labels", patchLabels), Entry("condition", patchCondition))
 
 	It("yields to another writer, whose value stays", func(ctx SpecContext) {
 		f := newFixture(ctx)
 		f.publish(v1.ClusterPolicySpec{})
-		f.once(patchLabels, func(ctx context.Context) error {
+		f.beforeNext(patchLabels, func(ctx context.Context) error {
 			f.update(ctx, func(node *corev1.Node) { node.Labels[labels.DeployPrefix+toolkit] = labels.False })
 			return nil
 		})
-		Expect(f.after(ctx, 0)).To(Equal(time.Second), "the API server answers with a conflict")
+		Expect(f.reconcileAfter(ctx, 0)).To(Equal(time.Second), "the API server answers with a conflict")
 		Expect(f.node(ctx).Labels).NotTo(HaveKey(labels.Pool))
 		Expect(f.entry()).To(And(HaveField("WriteError", BeEmpty()), HaveField("Basis", uint64(1))))
-		f.taken()
-		Expect(f.after(ctx, 500*time.Millisecond)).To(Equal(500*time.Millisecond), "others may be writing still")
-		Expect(f.taken()).To(Equal([]string{getNode, listPods}))
-		_, err := f.after(ctx, 500*time.Millisecond)
+		f.takeCalls()
+		Expect(f.reconcileAfter(ctx, 500*time.Millisecond)).To(Equal(500*time.Millisecond), "other writers may still be busy")
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods}))
+		_, err := f.reconcileAfter(ctx, 500*time.Millisecond)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.node(ctx).Labels).To(And(
-			HaveKeyWithValue(labels.DeployPrefix+toolkit, labels.False), HaveKeyWithValue(labels.DeployPrefix+driver, labels.True)))
+			HaveKeyWithValue(labels.DeployPrefix+toolkit, labels.False),
+			HaveKeyWithValue(labels.DeployPrefix+driver, labels.True),
+		))
 	})
 
-	It("of another process is no conflict for the condition", func(ctx SpecContext) {
+	It("by another process does not conflict with the condition", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.setPod(ctx, driver, crashes)
-		f.once(patchCondition, func(ctx context.Context) error {
+		f.beforeNext(patchCondition, func(ctx context.Context) error {
 			f.update(ctx, func(node *corev1.Node) { node.Labels["example.com/rack"] = "7" })
 			return nil
 		})
-		_, err := f.after(ctx, time.Minute)
+		_, err := f.reconcileAfter(ctx, time.Minute)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(f.reported(ctx)).To(Equal("False CrashLoopBackOff"))
 		Expect(f.node(ctx).Labels).To(HaveKeyWithValue("example.com/rack", "7"))
@@ -100,47 +102,47 @@ var _ = Describe("A write to a node", func() {
 		f := newFixture(ctx)
 		f.publish(v1.ClusterPolicySpec{})
 		behind := f.node(ctx)
-		Expect(f.after(ctx, 0)).To(BeZero())
+		Expect(f.reconcileAfter(ctx, 0)).To(BeZero())
 		entry := f.entry()
-		f.show(behind)
-		f.taken()
-		Expect(f.after(ctx, time.Second)).To(Equal(time.Second))
-		Expect(f.taken()).To(Equal([]string{getNode}))
+		f.serveStale(behind)
+		f.takeCalls()
+		Expect(f.reconcileAfter(ctx, time.Second)).To(Equal(time.Second))
+		Expect(f.takeCalls()).To(Equal([]string{getNode}))
 		Expect(f.entry()).To(BeIdenticalTo(entry))
-		f.show(nil)
-		Expect(f.after(ctx, time.Second)).To(BeZero())
-		Expect(f.taken()).To(Equal([]string{getNode, listPods}))
+		f.serveStale(nil)
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
+		Expect(f.takeCalls()).To(Equal([]string{getNode, listPods}))
 		Expect(f.entry().Writes.Version).To(BeEmpty())
 	})
 })
 
 var _ = Describe("A node that is deleted", func() {
-	It("is forgotten", func(ctx SpecContext) {
+	It("has no entry", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.remove(ctx)
-		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
 		Expect(f.fleet.Names()).To(BeEmpty())
 	})
 
-	DescribeTable("while it is written is no error, and is forgotten", func(ctx SpecContext, what string) {
+	DescribeTable("during a write is no error, and has no entry", func(ctx SpecContext, what string) {
 		f := newFixture(ctx)
 		f.publish(v1.ClusterPolicySpec{})
-		f.once(what, func(ctx context.Context) error {
+		f.beforeNext(what, func(ctx context.Context) error {
 			f.remove(ctx)
 			return nil
 		})
-		Expect(f.after(ctx, 0)).To(BeZero())
+		Expect(f.reconcileAfter(ctx, 0)).To(BeZero())
 		Expect(f.entry().WriteError).To(BeEmpty())
-		Expect(f.after(ctx, 0)).To(BeZero(), "its event comes")
+		Expect(f.reconcileAfter(ctx, 0)).To(BeZero(), "its event arrives")
 		Expect(f.fleet.Names()).To(BeEmpty())
 	}, Entry("its labels", patchLabels), Entry("its condition", patchCondition))
 
-	It("and created anew is another node", func(ctx SpecContext) {
+	It("and created again is another node", func(ctx SpecContext) {
 		f := newReady(ctx)
 		f.remove(ctx)
-		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
 		Expect(f.client.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.name}})).To(Succeed())
-		Expect(f.after(ctx, time.Second)).To(BeZero())
+		Expect(f.reconcileAfter(ctx, time.Second)).To(BeZero())
 		Expect(f.entry().Latest).To(BeZero())
 	})
 })

@@ -18,8 +18,8 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/plan"
 )
 
-// patchMetadata writes changes of labels and annotations in one call; nil values remove keys. It fails with a conflict
-// if the node has changed since it was read: a value that another client has just written must not be overwritten.
+// patchMetadata writes changes of labels and annotations in one call; nil removes a key. It fails with a conflict if
+// the node has changed since it was read, so that it does not overwrite another writer's new value.
 func (s *scope) patchMetadata(ctx context.Context, labelChanges, annotationChanges map[string]*string) error {
 	if len(labelChanges) == 0 && len(annotationChanges) == 0 {
 		return nil
@@ -34,35 +34,35 @@ func (s *scope) patchMetadata(ctx context.Context, labelChanges, annotationChang
 	return s.patch(ctx, "labels", map[string]any{"metadata": metadata})
 }
 
-// body is a patch that is encoded when it is sent.
-type body struct {
+// lazyPatch is a patch that is encoded when it is sent.
+type lazyPatch struct {
 	kind    types.PatchType
 	content map[string]any
 }
 
 // Type implements client.Patch.
-func (b body) Type() types.PatchType { return b.kind }
+func (p lazyPatch) Type() types.PatchType { return p.kind }
 
 // Data implements client.Patch.
-func (b body) Data(client.Object) ([]byte, error) { return json.Marshal(b.content) }
+func (p lazyPatch) Data(client.Object) ([]byte, error) { return json.Marshal(p.content) }
 
 // patch changes labels, annotations or taints.
 func (s *scope) patch(ctx context.Context, what string, content map[string]any) error {
 	return s.send(ctx, what, func(ctx context.Context, node *corev1.Node) error {
-		return s.Client.Patch(ctx, node, body{types.MergePatchType, content})
+		return s.Client.Patch(ctx, node, lazyPatch{types.MergePatchType, content})
 	})
 }
 
-// patchCondition writes the condition nvidia.com/GPUReady, or deletes it.
+// patchCondition writes or deletes the condition nvidia.com/GPUReady.
 func (s *scope) patchCondition(ctx context.Context, condition any) error {
 	content := map[string]any{"status": map[string]any{"conditions": []any{condition}}}
 	return s.send(ctx, "condition", func(ctx context.Context, node *corev1.Node) error {
-		return s.Client.Status().Patch(ctx, node, body{types.StrategicMergePatchType, content})
+		return s.Client.Status().Patch(ctx, node, lazyPatch{types.StrategicMergePatchType, content})
 	})
 }
 
-// send makes one call that changes the node, which is then as the API server has answered, trimmed as in the cache.
-// what names in errors the part of the node that is written.
+// send makes one call that changes the node, and keeps the answer, trimmed as in the cache. what names the changed part
+// in errors.
 func (s *scope) send(ctx context.Context, what string, call func(context.Context, *corev1.Node) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Timing.Deadline)
 	defer cancel()
@@ -74,23 +74,23 @@ func (s *scope) send(ctx context.Context, what string, call func(context.Context
 	return nil
 }
 
-// release takes what the operator wrote off the node: labels, annotations, condition and taints. present is the
-// value that nvidia.com/gpu.present keeps on a node that has lost its GPUs; it is empty where the policy
-// is gone, and then all goes. Start-up taints go last, and may be refused.
+// release removes what the operator wrote on the node: labels, annotations, condition and taints. present is the value
+// of nvidia.com/gpu.present for a node that has lost its GPUs; empty if the policy is deleted, which removes
+// everything. Start-up taints come last, since that may be forbidden.
 func (s *scope) release(ctx context.Context, present string) error {
 	annotations, changes := map[string]*string{}, map[string]*string{}
 	if wasManaged(s.node) {
 		changes = plan.ReleasedLabels(s.Catalogue, s.node.Labels, present)
 	}
-	if _, noted := s.node.Annotations[labels.DiscoveryMissingSince]; noted {
+	if _, recorded := s.node.Annotations[labels.DiscoveryMissingSince]; recorded {
 		annotations[labels.DiscoveryMissingSince] = nil
 	}
-	if _, noted := s.node.Annotations[labels.DiscoveryLostSince]; noted && present == "" {
-		// It stays until then as the mark of who wrote that label.
+	if _, recorded := s.node.Annotations[labels.DiscoveryLostSince]; recorded && present == "" {
+		// Until then it marks the label as the operator's.
 		annotations[labels.DiscoveryLostSince] = nil
 	}
 	if present == "" {
-		undiscover(s.node, changes, annotations)
+		removeDiscoveryLabels(s.node, changes, annotations)
 	}
 	if err := s.patchMetadata(ctx, changes, annotations); err != nil {
 		return err
@@ -103,15 +103,15 @@ func (s *scope) release(ctx context.Context, present string) error {
 	return s.writeTaints(ctx, v1.NodeStartupSpec{}, plan.ReleaseTaints)
 }
 
-// undiscover takes off what node discovery has written: its pods go with the policy.
-func undiscover(node *corev1.Node, changes, annotations map[string]*string) {
+// removeDiscoveryLabels removes what node discovery has written: its pods are deleted with the policy.
+func removeDiscoveryLabels(node *corev1.Node, changes, annotations map[string]*string) {
 	keys, discovered := node.Annotations[labels.Discovered]
 	if !discovered {
 		return
 	}
 	annotations[labels.Discovered] = nil
 	for key := range strings.SplitSeq(keys, ",") {
-		// The list is written on the node: it may name what discovery has the right to write, and no more.
+		// Other clients can edit the annotation: only labels that discovery may write are removed.
 		if _, there := node.Labels[key]; there && labels.IsDiscoverable(key) {
 			changes[key] = nil
 		}

@@ -7,12 +7,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A patch that cannot be encoded is an error, so that nothing else is sent in its place.
-func TestAPatchThatCannotBeEncoded(t *testing.T) {
+// A patch that cannot be encoded is an error, and nothing is sent.
+func TestPatchThatCannotBeEncoded(t *testing.T) {
 	g := NewWithT(t)
-	content, err := body{types.MergePatchType, map[string]any{"metadata": map[string]any{"labels": nil}}}.Data(nil)
+	content, err := lazyPatch{types.MergePatchType, map[string]any{"metadata": map[string]any{"labels": nil}}}.Data(nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(content).To(MatchJSON(`{"metadata": {"labels": null}}`))
-	_, err = body{types.MergePatchType, map[string]any{"metadata": make(chan int)}}.Data(nil)
+	_, err = lazyPatch{types.MergePatchType, map[string]any{"metadata": make(chan int)}}.Data(nil)
 	g.Expect(err).To(MatchError(ContainSubstring("unsupported type")))
 }

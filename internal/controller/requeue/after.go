@@ -11,9 +11,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// After handles every event of an object by enqueuing the keys of it once the delay for that event is over. The shortest
-// delay of several events counts: what comes in bursts, as the steps of the pods of a node do, is looked at once.
-func After(delay func(client.Object) time.Duration, keys func(client.Object) []reconcile.Request) handler.EventHandler {
+// EnqueueAfter returns a handler that enqueues the keys of each object after a delay. Of several events the shortest
+// delay applies, so that a burst causes one reconcile.
+func EnqueueAfter(
+	delay func(client.Object) time.Duration, keys func(client.Object) []reconcile.Request,
+) handler.EventHandler {
 	enqueue := func(object client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 		for _, key := range keys(object) {
 			q.AddAfter(key, delay(object))
@@ -29,7 +31,9 @@ func After(delay func(client.Object) time.Duration, keys func(client.Object) []r
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			enqueue(e.Object, q)
 		},
-		GenericFunc: func(_ context.Context, e event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		GenericFunc: func(
+			_ context.Context, e event.GenericEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request],
+		) {
 			enqueue(e.Object, q)
 		},
 	}

@@ -17,15 +17,18 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/controller/requeue"
 )
 
-// A burst of events of all kinds is one key, when the delay after the first is over.
-func TestABurstIsLookedAtOnce(t *testing.T) {
+// A burst of events is one request, once the delay after the first is over.
+func TestBurstIsOneRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer queue.ShutDown()
-		handler := requeue.After(func(client.Object) time.Duration { return time.Second }, func(object client.Object) []reconcile.Request {
-			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: object.GetLabels()["of"]}}}
-		})
+		handler := requeue.EnqueueAfter(
+			func(client.Object) time.Duration { return time.Second },
+			func(object client.Object) []reconcile.Request {
+				return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: object.GetLabels()["of"]}}}
+			},
+		)
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"of": "one"}}}
 		other := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"of": "two"}}}
 		handler.Create(t.Context(), event.CreateEvent{Object: pod}, queue)

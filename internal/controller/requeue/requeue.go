@@ -1,10 +1,11 @@
-// Package requeue is about when a controller comes back by itself.
+// Package requeue has the event handlers and helpers by which both controllers schedule their next reconcile. It must
+// not read or write objects.
 package requeue
 
 import "time"
 
-// Sooner is the shorter of two waits, of which zero or less is none.
-func Sooner(a, b time.Duration) time.Duration {
+// MinDelay returns the shorter of two delays; zero or less means none.
+func MinDelay(a, b time.Duration) time.Duration {
 	if a <= 0 || (b > 0 && b < a) {
 		return b
 	}

@@ -28,23 +28,23 @@ const (
 	discovery = "node-discovery"
 )
 
-// notReady is the start-up taint that the operator may change on every cluster.
+// notReady is the start-up taint that the operator may change in every cluster.
 var notReady = corev1.Taint{Key: labels.TaintNotReady, Effect: corev1.TaintEffectNoSchedule}
 
-// member is a node of the cluster with the operands' pods on it, as a test changes them.
-type member struct {
+// testNode is a node with the operands' pods, as a test changes them.
+type testNode struct {
 	client client.Client
 	name   string
 }
 
-// created counts nodes, so that each has a name of its own.
+// created counts nodes, for unique names.
 var created int
 
-// newMember creates a GPU node on which everything works, but for what the changes make of it. It is removed after the spec.
-func newMember(ctx context.Context, c client.Client, changes ...func(*corev1.Node)) *member {
+// newTestNode creates a GPU node on which everything works, with these changes. It is removed after the spec.
+func newTestNode(ctx context.Context, c client.Client, changes ...func(*corev1.Node)) *testNode {
 	GinkgoHelper()
 	created++
-	m := &member{client: c, name: fmt.Sprintf("node-%d", created)}
+	m := &testNode{client: c, name: fmt.Sprintf("node-%d", created)}
 	gpus := corev1.ResourceList{labels.ResourceGPU: resource.MustParse("8")}
 	node := &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: m.name, Labels: map[string]string{
@@ -53,7 +53,9 @@ func newMember(ctx context.Context, c client.Client, changes ...func(*corev1.Nod
 		Status: corev1.NodeStatus{
 			NodeInfo: corev1.NodeSystemInfo{Architecture: "amd64", ContainerRuntimeVersion: "containerd://2.2.1"},
 			Capacity: gpus, Allocatable: gpus,
-			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}},
+			Conditions: []corev1.NodeCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"},
+			},
 		},
 	}
 	for _, change := range changes {
@@ -62,7 +64,7 @@ func newMember(ctx context.Context, c client.Client, changes ...func(*corev1.Nod
 	taints := node.Spec.Taints
 	Expect(c.Create(ctx, node)).To(Succeed())
 	DeferCleanup(m.remove)
-	// The API server itself taints a new node.
+	// The API server adds a taint to new nodes.
 	m.update(ctx, func(node *corev1.Node) { node.Spec.Taints = taints })
 	var creating errgroup.Group
 	for i := range catalogue {
@@ -75,13 +77,16 @@ func newMember(ctx context.Context, c client.Client, changes ...func(*corev1.Nod
 }
 
 // createPod creates the operand's pod on the node.
-func (m *member) createPod(ctx context.Context, name operand.Name, change func(*corev1.PodStatus)) error {
+func (m *testNode) createPod(ctx context.Context, name operand.Name, change func(*corev1.PodStatus)) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: m.name + "-" + string(name), Namespace: cluster.OperatorNamespace,
 			Labels: map[string]string{labels.Operand: string(name), labels.ManagedBy: labels.ManagedByValue},
 		},
-		Spec: corev1.PodSpec{NodeName: m.name, Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}}},
+		Spec: corev1.PodSpec{
+			NodeName:   m.name,
+			Containers: []corev1.Container{{Name: "main", Image: "example.com/main"}},
+		},
 	}
 	if err := m.client.Create(ctx, pod); err != nil {
 		return err
@@ -90,21 +95,22 @@ func (m *member) createPod(ctx context.Context, name operand.Name, change func(*
 	return m.client.Status().Update(ctx, pod)
 }
 
-// deletePod deletes the operand's pod, at once.
-func (m *member) deletePod(ctx context.Context, name operand.Name) {
+// deletePod deletes the operand's pod immediately.
+func (m *testNode) deletePod(ctx context.Context, name operand.Name) {
 	GinkgoHelper()
 	Expect(m.client.Delete(ctx, m.pod(ctx, name), client.GracePeriodSeconds(0))).To(Succeed())
 }
 
-func (m *member) pod(ctx context.Context, name operand.Name) *corev1.Pod {
+func (m *testNode) pod(ctx context.Context, name operand.Name) *corev1.Pod {
 	GinkgoHelper()
 	pod := &corev1.Pod{}
-	Expect(m.client.Get(ctx, client.ObjectKey{Namespace: cluster.OperatorNamespace, Name: m.name + "-" + string(name)}, pod)).To(Succeed())
+	key := client.ObjectKey{Namespace: cluster.OperatorNamespace, Name: m.name + "-" + string(name)}
+	Expect(m.client.Get(ctx, key, pod)).To(Succeed())
 	return pod
 }
 
 // setPod changes the status of the operand's pod.
-func (m *member) setPod(ctx context.Context, name operand.Name, change func(*corev1.PodStatus)) {
+func (m *testNode) setPod(ctx context.Context, name operand.Name, change func(*corev1.PodStatus)) {
 	GinkgoHelper()
 	pod := m.pod(ctx, name)
 	change(&pod.Status)
@@ -120,26 +126,35 @@ func ready(since time.Time) func(*corev1.PodStatus) {
 	}
 }
 
-// starts makes a pod one whose container runs and is not ready.
+// starts makes a pod run without being ready.
 func starts(status *corev1.PodStatus) {
 	*status = podStatus(corev1.ConditionFalse, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
 }
 
-// crashes makes a pod one whose container has ended with an error and is not started again yet.
+// crashes makes the container of a pod wait in a crash loop.
 func crashes(status *corev1.PodStatus) {
-	*status = podStatus(corev1.ConditionFalse, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}})
-	status.ContainerStatuses[0].LastTerminationState = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1}}
+	*status = podStatus(
+		corev1.ConditionFalse, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+	)
+	status.ContainerStatuses[0].LastTerminationState = corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: 1},
+	}
 }
 
 func podStatus(isReady corev1.ConditionStatus, state corev1.ContainerState) corev1.PodStatus {
 	return corev1.PodStatus{
-		Phase:             corev1.PodRunning,
-		Conditions:        []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}, {Type: corev1.PodReady, Status: isReady}},
-		ContainerStatuses: []corev1.ContainerStatus{{Name: "main", State: state, Ready: isReady == corev1.ConditionTrue}},
+		Phase: corev1.PodRunning,
+		Conditions: []corev1.PodCondition{
+			{Type: corev1.PodScheduled, Status: corev1.ConditionTrue},
+			{Type: corev1.PodReady, Status: isReady},
+		},
+		ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "main", State: state, Ready: isReady == corev1.ConditionTrue},
+		},
 	}
 }
 
-func (m *member) node(ctx context.Context) *corev1.Node {
+func (m *testNode) node(ctx context.Context) *corev1.Node {
 	GinkgoHelper()
 	node := &corev1.Node{}
 	Expect(m.client.Get(ctx, client.ObjectKey{Name: m.name}, node)).To(Succeed())
@@ -147,7 +162,7 @@ func (m *member) node(ctx context.Context) *corev1.Node {
 }
 
 // update changes metadata and taints of the node.
-func (m *member) update(ctx context.Context, change func(*corev1.Node)) {
+func (m *testNode) update(ctx context.Context, change func(*corev1.Node)) {
 	GinkgoHelper()
 	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		node := m.node(ctx)
@@ -157,7 +172,7 @@ func (m *member) update(ctx context.Context, change func(*corev1.Node)) {
 }
 
 // updateStatus changes the status of the node.
-func (m *member) updateStatus(ctx context.Context, change func(*corev1.NodeStatus)) {
+func (m *testNode) updateStatus(ctx context.Context, change func(*corev1.NodeStatus)) {
 	GinkgoHelper()
 	Expect(retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		node := m.node(ctx)
@@ -171,15 +186,16 @@ func noGPUs(status *corev1.NodeStatus) {
 }
 
 // remove deletes the node and the pods on it.
-func (m *member) remove(ctx context.Context) {
+func (m *testNode) remove(ctx context.Context) {
 	GinkgoHelper()
-	Expect(client.IgnoreNotFound(m.client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name}}))).To(Succeed())
+	Expect(client.IgnoreNotFound(m.client.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: m.name}}))).
+		To(Succeed())
 	Expect(m.client.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(cluster.OperatorNamespace),
 		client.MatchingFields{observe.PodNodeField: m.name}, client.GracePeriodSeconds(0))).To(Succeed())
 }
 
-// reported is the condition GPUReady of the node, as status and reason; empty for none.
-func (m *member) reported(ctx context.Context) string {
+// reported returns status and reason of the condition GPUReady, or "" if there is none.
+func (m *testNode) reported(ctx context.Context) string {
 	GinkgoHelper()
 	condition := assess.GPUReadyCondition(m.node(ctx))
 	if condition == nil {
@@ -188,11 +204,12 @@ func (m *member) reported(ctx context.Context) string {
 	return string(condition.Status) + " " + condition.Reason
 }
 
-// events are the Events about the node, as type and reason.
-func (m *member) events(ctx context.Context) []string {
+// events returns type and reason of the Events about the node.
+func (m *testNode) events(ctx context.Context) []string {
 	GinkgoHelper()
 	list := &corev1.EventList{}
-	Expect(m.client.List(ctx, list, client.InNamespace(metav1.NamespaceDefault), client.MatchingFields{"involvedObject.name": m.name})).To(Succeed())
+	Expect(m.client.List(ctx, list, client.InNamespace(metav1.NamespaceDefault),
+		client.MatchingFields{"involvedObject.name": m.name})).To(Succeed())
 	found := []string{}
 	for i := range list.Items {
 		found = append(found, list.Items[i].Type+" "+list.Items[i].Reason)

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// mergeKeys are the lists of a pod template that the API server merges by a key, so that others may
-// add elements to them. Every other list is compared element by element.
+// mergeKeys are the lists of a pod template that the API server merges by a key, so that other writers may add
+// elements. All other lists are compared element by element.
 var mergeKeys = map[string]string{
 	"containers":       "name",
 	"initContainers":   "name",
@@ -20,29 +20,29 @@ var mergeKeys = map[string]string{
 	"ownerReferences":  "uid",
 }
 
-// quantities are the fields whose leaves are equal by value: 1000m is 1.
+// quantities are the fields whose leaves are compared by value: 1000m equals 1.
 var quantities = map[string]bool{"limits": true, "requests": true}
 
-// differing returns the path of the first leaf of the intent, by the alphabet, that the live object lacks, or nil if
-// it has them all. What only the live object has belongs to others, or was defaulted. The field is the key that both
-// were found by, empty at the root.
-func differing(intent, live any, field string) path {
+// diffSubset returns the path of the first leaf of the intent, in alphabetical order, that is missing or different in
+// the live object, or nil. Fields that only the live object has are ignored: they are defaults or belong to other
+// writers. field is the key of both values, empty at the root.
+func diffSubset(intent, live any, field string) path {
 	switch want := intent.(type) {
 	case map[string]any:
-		return differingKey(want, live, field)
+		return diffMap(want, live, field)
 	case []any:
-		return differingElement(want, live, field)
+		return diffList(want, live, field)
 	case nil:
 		return nil
 	default:
-		if sameLeaf(want, live, field) {
+		if equalLeaf(want, live, field) {
 			return nil
 		}
 		return path{}
 	}
 }
 
-func differingKey(want map[string]any, live any, field string) path {
+func diffMap(want map[string]any, live any, field string) path {
 	have, isMap := live.(map[string]any)
 	if !isMap && len(want) > 0 {
 		return path{}
@@ -59,7 +59,7 @@ func differingKey(want map[string]any, live any, field string) path {
 		}
 		rest := path{}
 		if got, there := have[key]; there {
-			rest = differing(value, got, inner)
+			rest = diffSubset(value, got, inner)
 		}
 		if rest != nil {
 			first, found = key, slices.Insert(rest, 0, keySegment(key))
@@ -68,7 +68,7 @@ func differingKey(want map[string]any, live any, field string) path {
 	return found
 }
 
-func differingElement(want []any, live any, field string) path {
+func diffList(want []any, live any, field string) path {
 	have, isList := live.([]any)
 	key, merged := mergeKeys[field]
 	if (!isList && len(want) > 0) || (!merged && len(want) != len(have)) {
@@ -77,9 +77,9 @@ func differingElement(want []any, live any, field string) path {
 	for i, element := range want {
 		at, rest := segment{text: "[" + strconv.Itoa(i) + "]"}, path{}
 		if !merged {
-			rest = differing(element, have[i], "")
+			rest = diffSubset(element, have[i], "")
 		} else if found, there := elementWith(have, key, element); there {
-			rest = differing(element, found, "")
+			rest = diffSubset(element, found, "")
 		}
 		if rest == nil {
 			continue
@@ -111,7 +111,7 @@ func elementWith(list []any, key string, like any) (any, bool) {
 	return nil, false
 }
 
-func sameLeaf(want, live any, field string) bool {
+func equalLeaf(want, live any, field string) bool {
 	if want == live {
 		return true
 	}

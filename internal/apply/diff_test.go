@@ -1,0 +1,120 @@
+package apply
+
+import (
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+func TestDiffSubset(t *testing.T) {
+	const intent = `
+metadata:
+  labels: {a: b}
+spec:
+  template:
+    spec:
+      hostPID: true
+      containers:
+        - name: main
+          args: [one, two]
+          env: [{name: A, value: "1"}, {name: B, value: "2"}]
+          resources: {limits: {cpu: 1, memory: 1Gi}}
+          volumeMounts: [{mountPath: /a, name: a}]
+      tolerations: [{key: x, operator: Exists}]
+      volumes: [{name: a, emptyDir: {}}]
+`
+	but := func(old, with string) string { return replace(t, intent, old, with) }
+	tests := map[string]struct {
+		live string
+		want bool
+	}{
+		"the same": {live: intent, want: true},
+		"with defaults, and additions of other writers": {want: true, live: `
+metadata:
+  uid: u
+  labels: {a: b, theirs: x}
+  annotations: {theirs: x}
+spec:
+  revisionHistoryLimit: 10
+  template:
+    spec:
+      hostPID: true
+      dnsPolicy: ClusterFirst
+      containers:
+        - name: sidecar-of-another-writer
+        - name: main
+          args: [one, two]
+          env: [{name: THEIRS, value: x}, {name: B, value: "2"}, {name: A, value: "1"}]
+          resources: {limits: {cpu: 1000m, memory: 1024Mi, theirs: 1}}
+          volumeMounts: [{mountPath: /theirs, name: x}, {mountPath: /a, name: a, readOnly: true}]
+          terminationMessagePolicy: File
+      tolerations: [{key: x, operator: Exists}]
+      volumes: [{name: a, emptyDir: {}}, {name: x}]
+`},
+		"a label is gone":                {live: but("labels: {a: b}", "labels: {}")},
+		"all labels are gone":            {live: but("labels: {a: b}", "uid: u")},
+		"a label is changed":             {live: but("labels: {a: b}", "labels: {a: c}")},
+		"a leaf is changed":              {live: but("hostPID: true", "hostPID: false")},
+		"a leaf is gone":                 {live: but("hostPID: true", "hostIPC: true")},
+		"a quantity of another value":    {live: but("memory: 1Gi", "memory: 1G")},
+		"a quantity in another notation": {live: but("cpu: 1,", "cpu: 1000m,"), want: true},
+		"a variable is changed": {
+			live: but(`{name: A, value: "1"}`, `{name: A, value: "9"}`),
+		},
+		"a value that is a quantity elsewhere is a text here": {
+			live: but(`{name: A, value: "1"}`, `{name: A, value: "1000m"}`),
+		},
+		"a variable is gone":                 {live: but(`{name: A, value: "1"}, `, "")},
+		"the container is gone":              {live: but("name: main", "name: other")},
+		"an argument is added":               {live: but("[one, two]", "[one, two, three]")},
+		"the arguments are in another order": {live: but("[one, two]", "[two, one]")},
+		"an argument is gone":                {live: but("[one, two]", "[one]")},
+		"a toleration is added to an atomic list": {
+			live: but("operator: Exists}]", "operator: Exists}, {key: y}]"),
+		},
+		"a mount points elsewhere": {
+			live: but("{mountPath: /a, name: a}", "{mountPath: /a, name: b}"),
+		},
+		"a list has another type": {live: but("[one, two]", "one")},
+		"it is empty":             {live: "{}"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := diffSubset(decode(t, intent), decode(t, test.live), ""); (got == nil) != test.want {
+				t.Errorf("differs at %q", got)
+			}
+		})
+	}
+}
+
+// An empty intent matches everything.
+func TestDiffSubsetOfAnEmptyIntent(t *testing.T) {
+	for name, intent := range map[string]string{
+		"null": "{a: null}", "an empty map": "{a: {}}", "an empty list": "{a: []}", "nothing": "{}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diffSubset(decode(t, intent), decode(t, "{b: 1}"), "") != nil {
+				t.Error("it differs")
+			}
+		})
+	}
+}
+
+// replace changes one place of a text, and fails the test if the place is not unique.
+func replace(t *testing.T, text, old, with string) string {
+	t.Helper()
+	if strings.Count(text, old) != 1 {
+		t.Fatalf("%q does not occur exactly once", old)
+	}
+	return strings.Replace(text, old, with, 1)
+}
+
+func decode(t *testing.T, text string) any {
+	t.Helper()
+	var value any
+	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	return value
+}
