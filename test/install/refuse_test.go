@@ -92,7 +92,7 @@ var refusals = []struct {
 	},
 	{
 		"data for nothing", "dcgmExporter.config.data=x", "",
-		[]string{"dcgmExporter.config.data is there without dcgmExporter.config.create"},
+		[]string{"dcgmExporter.config.data is set without dcgmExporter.config.create"},
 	},
 	{
 		"two names of one thing",
