@@ -190,7 +190,7 @@ func aboutOperands(p plan.Plan) []string {
 		}
 	}
 	for _, pool := range p.NodePools {
-		if pool.Refused.Verdict != operand.Install {
+		if pool.Refused.Choice != operand.Install {
 			sentences = append(sentences, fmt.Sprintf("what node pool %s says of its nodes would not be done: %s (%s)", pool.Name, pool.Refused.Message, pool.Refused.Reason))
 		}
 	}
@@ -213,7 +213,7 @@ func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 			continue
 		}
 		node := p.ForNode(facts)
-		if node.Refused.Verdict != operand.Install {
+		if node.Refused.Choice != operand.Install {
 			sentences = append(sentences, fmt.Sprintf("node %s would run nothing: %s", facts.Name, node.Refused.Message))
 			continue
 		}
@@ -247,7 +247,7 @@ func invalid(p plan.Plan) error {
 		}
 	}
 	for _, pool := range p.NodePools {
-		if pool.Refused.Verdict == operand.Invalid {
+		if pool.Refused.Choice == operand.Invalid {
 			names = append(names, "node pool "+pool.Name)
 		}
 	}

@@ -72,7 +72,7 @@ func Node(in Input) Assessment {
 	switch {
 	case in.Plan.Facts.Excluded:
 		assessment.NodeVerdict = excluded()
-	case in.Plan.Refused.Verdict == operand.Invalid:
+	case in.Plan.Refused.Choice == operand.Invalid:
 		assessment.NodeVerdict = refused(in.Plan.Refused)
 	case in.Plan.Unselected != "":
 		assessment.NodeVerdict = unselected(in.Plan)

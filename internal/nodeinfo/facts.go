@@ -14,9 +14,9 @@ type Facts struct {
 	HasGPU bool
 	// WasGPU tells that the operator has marked the node as a GPU node before.
 	WasGPU bool
-	// StayedAway tells that the label of discovery that a nodeSelector asks for has been away for so long that
+	// SelectorLabelExpired tells that the label of discovery that a nodeSelector asks for has been away for so long that
 	// the node counts as one without. Set by the node controller alone, for its own node.
-	StayedAway bool
+	SelectorLabelExpired bool
 	// Discovered tells that the node has any discovery label.
 	Discovered bool
 	// Excluded tells that a user keeps all operands off the node.

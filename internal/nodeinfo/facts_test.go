@@ -84,9 +84,9 @@ func TestPoolOfANode(t *testing.T) {
 			if got := test.facts.OSTag(); got != test.tag {
 				t.Errorf("OSTag %q, want %q", got, test.tag)
 			}
-			wanted, complete := test.facts.WantedPool(nodeinfo.PoolKey{})
+			wanted, complete := test.facts.ExpectedPool(nodeinfo.PoolKey{})
 			if diff := cmp.Diff(test.wanted, wanted); diff != "" || complete != (test.wanted.Name != "") {
-				t.Errorf("WantedPool %v, -want +got:\n%s", complete, diff)
+				t.Errorf("ExpectedPool %v, -want +got:\n%s", complete, diff)
 			}
 			effective, complete := test.facts.EffectivePool(nodeinfo.PoolKey{})
 			if diff := cmp.Diff(test.effective, effective); diff != "" || complete != (test.effective.Name != "") {

@@ -72,15 +72,15 @@ func layoutFor(distribution Distribution, runtime string) (Layout, bool) {
 	return Layout{}, false
 }
 
-// WantedLayout is the layout that the node's facts put it in, or false if its runtime is not one of
+// ExpectedLayout is the layout that the node's facts put it in, or false if its runtime is not one of
 // those that the toolkit can configure.
-func (f Facts) WantedLayout() (Layout, bool) { return layoutFor(f.Distribution, f.Runtime) }
+func (f Facts) ExpectedLayout() (Layout, bool) { return layoutFor(f.Distribution, f.Runtime) }
 
 // EffectiveLayout is the same, and the layout that the node is labelled with as long as it does not say
 // which runtime it has.
 func (f Facts) EffectiveLayout() (Layout, bool) {
 	if f.Runtime != "" {
-		return f.WantedLayout()
+		return f.ExpectedLayout()
 	}
 	for _, row := range layouts {
 		if f.Layout != "" && row.Name == f.Layout {

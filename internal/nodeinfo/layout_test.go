@@ -116,7 +116,7 @@ func TestLayoutOfADistribution(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			layout, known := test.facts().WantedLayout()
+			layout, known := test.facts().ExpectedLayout()
 			g.Expect(known).To(Equal(test.layout != ""))
 			g.Expect([]string{layout.Name, layout.Config, layout.Socket}).To(Equal([]string{test.layout, test.config, test.socket}))
 			g.Expect(validation.IsValidLabelValue(layout.Name)).To(BeEmpty())

@@ -54,8 +54,8 @@ func (f Facts) OSTag() string {
 	return f.OSID + version
 }
 
-// WantedPool is the pool that the node's facts put it in, or false if a fact is missing.
-func (f Facts) WantedPool(key PoolKey) (Pool, bool) {
+// ExpectedPool is the pool that the node's facts put it in, or false if a fact is missing.
+func (f Facts) ExpectedPool(key PoolKey) (Pool, bool) {
 	pool, complete := f.factsPool(key)
 	// The name becomes a label value. What is none comes from labels that nobody's discovery writes.
 	return pool, complete && len(validation.IsValidLabelValue(pool.Name)) == 0
@@ -75,7 +75,7 @@ func (f Facts) factsPool(key PoolKey) (Pool, bool) {
 	case byRelease:
 		pool.CoreOS = f.OSTree
 	}
-	pool.Name = WithEnd(pool.OSTag+"-"+f.Architecture, endOf(pool.NodePool, pool.Kernel, pool.CoreOS))
+	pool.Name = WithSuffix(pool.OSTag+"-"+f.Architecture, endOf(pool.NodePool, pool.Kernel, pool.CoreOS))
 	return pool, true
 }
 
@@ -92,9 +92,9 @@ func endOf(nodePool, kernel, coreOS string) string {
 	return strings.Trim(nodePool+"-"+cmp.Or(kernel, coreOS), "-")
 }
 
-// WithEnd is a name with that end, joined by a hyphen, as the value of a label. Where that is too long, a hash stands
+// WithSuffix is a name with that end, joined by a hyphen, as the value of a label. Where that is too long, a hash stands
 // for the end.
-func WithEnd(name, end string) string {
+func WithSuffix(name, end string) string {
 	if end == "" {
 		return name
 	}
@@ -114,7 +114,7 @@ func (f Facts) EffectivePool(key PoolKey) (Pool, bool) {
 	if pool, found := f.labelledPool(); found {
 		return pool, true
 	}
-	return f.WantedPool(key)
+	return f.ExpectedPool(key)
 }
 
 // labelledPool is the pool that the node's labels name, whatever its facts are by now.

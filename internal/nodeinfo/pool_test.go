@@ -150,7 +150,7 @@ func TestDriverPoolsOfNodePools(t *testing.T) {
 		for _, facts := range []nodeinfo.Facts{plain, arm, release} {
 			for _, key := range []nodeinfo.PoolKey{{}, {Kernel: true}, {CoreOS: true}} {
 				key.NodePool = nodePool
-				pool, complete := facts.WantedPool(key)
+				pool, complete := facts.ExpectedPool(key)
 				if !complete {
 					continue // CoreOS tells no kernel here.
 				}

@@ -50,7 +50,7 @@ func (c Catalogue) checkNames() error {
 			if !seen[r.On] {
 				return fmt.Errorf("operand %s requires %s, which is not in the catalogue", o.Name, r.On)
 			}
-			if r.Scope == Node && c.Provers(r.Marker) == nil {
+			if r.Scope == Node && c.Writers(r.Marker) == nil {
 				return fmt.Errorf("operand %s waits for marker %s, which nobody writes", o.Name, r.Marker)
 			}
 		}
@@ -115,9 +115,9 @@ func (c Catalogue) unplaced(placed map[Name]bool) string {
 	return strings.Join(names, ", ")
 }
 
-// Provers are the operands that can write the marker when the catalogue is what is installed, in its order;
+// Writers are the operands that can write the marker when the catalogue is what is installed, in its order;
 // the first one does.
-func (c Catalogue) Provers(marker labels.Marker) []Name {
+func (c Catalogue) Writers(marker labels.Marker) []Name {
 	var provers []Name
 	for _, o := range c {
 		for _, proof := range o.Proves {
@@ -137,7 +137,7 @@ func (c Catalogue) Provers(marker labels.Marker) []Name {
 func (c Catalogue) Proves(o Operand) map[labels.Marker]bool {
 	proves := map[labels.Marker]bool{}
 	for _, proof := range o.Proves {
-		provers := c.Provers(proof.Marker)
+		provers := c.Writers(proof.Marker)
 		proves[proof.Marker] = len(provers) > 0 && provers[0] == o.Name
 	}
 	return proves
@@ -151,7 +151,7 @@ func (c Catalogue) Waits(o Operand) []labels.Marker {
 		if r.Scope != Node {
 			continue
 		}
-		provers := c.Provers(r.Marker)
+		provers := c.Writers(r.Marker)
 		if len(provers) > 0 && provers[0] != o.Name {
 			waits = append(waits, r.Marker)
 		}
@@ -194,12 +194,12 @@ func (c Catalogue) checkStart() error {
 		}
 		after[ready] = append(after[ready], before)
 	}
-	return findCircle(after)
+	return findCycle(after)
 }
 
 func markerNode(m labels.Marker) string { return "marker " + string(m) }
 
-func findCircle(after map[string][]string) error {
+func findCycle(after map[string][]string) error {
 	done, onPath := map[string]bool{}, map[string]bool{}
 	var path []string
 	var visit func(string) error

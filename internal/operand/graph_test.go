@@ -297,7 +297,7 @@ func TestWaitsAndProves(t *testing.T) {
 }
 
 func TestProversAreGivenInGraphOrder(t *testing.T) {
-	got := stack().Provers("m")
+	got := stack().Writers("m")
 	if diff := cmp.Diff([]operand.Name{"runtime", "judge"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

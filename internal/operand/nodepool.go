@@ -76,8 +76,8 @@ func asksFor(selector, of v1.NodePoolSelector) bool {
 	return true
 }
 
-// In is the input for the nodes of a pool.
-func (in Input) In(pool NodePool) Input {
+// ForPool is the input for the nodes of a pool.
+func (in Input) ForPool(pool NodePool) Input {
 	in.Spec, in.NodePool = pool.Spec, &pool.NodePoolSpec
 	return in
 }
@@ -85,7 +85,7 @@ func (in Input) In(pool NodePool) Input {
 // of is the input for a node, which one of these pools may select.
 func (in Input) of(pools []NodePool, node nodeinfo.Facts) Input {
 	if at := PoolOf(pools, node); at >= 0 {
-		return in.In(pools[at])
+		return in.ForPool(pools[at])
 	}
 	return in
 }

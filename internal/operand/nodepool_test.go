@@ -71,7 +71,7 @@ func TestPoolsThatNoNodeCanBelongTo(t *testing.T) {
 			if got := found[1].Refused.Message; got != test.want || (got != "") != (found[1].Refused.Reason == v1.ReasonInvalidSpec) {
 				t.Errorf("got %+v, want %q", found[1].Refused, test.want)
 			}
-			if found[0].Refused.Verdict != operand.Install {
+			if found[0].Refused.Choice != operand.Install {
 				t.Errorf("the first one is refused: %+v", found[0].Refused)
 			}
 		})

@@ -95,8 +95,8 @@ type Operand struct {
 	ServesPool func(Input, nodeinfo.Pool) Decision
 	// Placement is what the spec says of where its pods go. Nil for an operand without pods.
 	Placement func(Input) Placement
-	// Wanted decides from the spec whether the operand is installed, and says why not.
-	Wanted func(Input) Decision
+	// Decide decides from the spec whether the operand is installed, and says why not.
+	Decide func(Input) Decision
 	// Instances are the runs of the operand's templates: one for each kind of node. The pools are those
 	// that ServesPool serves.
 	Instances func(Input, []nodeinfo.Pool) ([]Instance, error)
@@ -111,12 +111,12 @@ type Operand struct {
 	Labels func(Input) map[string]string
 }
 
-// Verdict of a Decision.
-type Verdict int
+// Choice of a Decision.
+type Choice int
 
 const (
 	// Install the operand.
-	Install Verdict = iota
+	Install Choice = iota
 	// Absent: the operand is not wanted; what is there of it is removed.
 	Absent
 	// Invalid: the operand cannot be installed as asked; what is there of it is left alone.
@@ -125,11 +125,11 @@ const (
 
 // Decision is a verdict with its reason; reason and message reach the user untouched.
 type Decision struct {
-	Verdict Verdict
+	Choice  Choice
 	Reason  string
 	Message string
-	// Moot: what an absent operand is for is not needed either, so that nothing waits for it.
-	Moot bool
+	// Unneeded: what an absent operand is for is not needed either, so that nothing waits for it.
+	Unneeded bool
 }
 
 // Installed is the decision to install.
@@ -137,18 +137,18 @@ func Installed() Decision { return Decision{} }
 
 // Disabled is the decision for an operand that the field turns off.
 func Disabled(field string) Decision {
-	return Decision{Verdict: Absent, Reason: v1.ReasonDisabledBySpec, Message: field + " is false"}
+	return Decision{Choice: Absent, Reason: v1.ReasonDisabledBySpec, Message: field + " is false"}
 }
 
 // NotNeeded is the decision for an operand that the field makes needless, for itself and for those that
 // require it.
 func NotNeeded(message string) Decision {
-	return Decision{Verdict: Absent, Reason: v1.ReasonDisabledBySpec, Message: message, Moot: true}
+	return Decision{Choice: Absent, Reason: v1.ReasonDisabledBySpec, Message: message, Unneeded: true}
 }
 
 // Refused is the decision for a spec or a node that cannot be served.
 func Refused(reason, message string) Decision {
-	return Decision{Verdict: Invalid, Reason: reason, Message: message}
+	return Decision{Choice: Invalid, Reason: reason, Message: message}
 }
 
 // Instance is one run of an operand's templates.
@@ -202,17 +202,17 @@ func (o *Operand) AnchorLabel() string {
 	return labels.AnchorPrefix + string(o.Name)
 }
 
-// Kind is the kind of the nodes that the instance is for, among those of its operand: a label value, such as
+// Variant is the kind of the nodes that the instance is for, among those of its operand: a label value, such as
 // ubuntu24.04-amd64 of a driver and containerd of a toolkit. Empty for an operand that has one kind.
-func (i Instance) Kind() string { return Kind(i.Pool, i.Layout, i.NodePool) }
+func (i Instance) Variant() string { return Variant(i.Pool, i.Layout, i.NodePool) }
 
-// Kind is the kind of nodes in a driver pool, or with a layout of the container runtime and in a pool of
+// Variant is the kind of nodes in a driver pool, or with a layout of the container runtime and in a pool of
 // spec.nodePools, empty for none.
-func Kind(pool, layout, nodePool string) string {
+func Variant(pool, layout, nodePool string) string {
 	if pool != "" || layout == "" {
 		return pool
 	}
-	return nodeinfo.WithEnd(layout, nodePool)
+	return nodeinfo.WithSuffix(layout, nodePool)
 }
 
 // ServesWorkload tells whether the operand has pods on nodes of this workload.

@@ -15,8 +15,8 @@ type Placement struct {
 	v1.PlacementSpec
 	// Field of the spec that says so, such as spec.dcgmExporter.
 	Field string
-	// Elsewhere are the containers of other operands that the same field is for.
-	Elsewhere []string
+	// OtherContainers are the containers of other operands that the same field is for.
+	OtherContainers []string
 }
 
 // PlacementOf is what the spec says of where the operand's pods go; nothing of an operand that has none.
@@ -34,7 +34,7 @@ func (in Input) Selects(o *Operand, node nodeinfo.Facts) Decision {
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
 		if value, there := node.Labels[key]; !there || value != string(selector[key]) {
 			return Decision{
-				Verdict: Absent, Reason: v1.ReasonNotSelected,
+				Choice: Absent, Reason: v1.ReasonNotSelected,
 				Message: fmt.Sprintf("%s.nodeSelector asks for label %s=%s", field, key, selector[key]),
 			}
 		}
@@ -50,9 +50,9 @@ func (in Input) nodeSelector(o *Operand) (field string, selector v1.Labels) {
 	return "spec.daemonsets", in.Spec.DaemonSets.NodeSelector
 }
 
-// AwaitedLabel is a label of discovery that the node lacks and that the spec asks for; empty if there is none,
+// MissingSelectorLabel is a label of discovery that the node lacks and that the spec asks for; empty if there is none,
 // or if the node has another value than the spec asks for.
-func (in Input) AwaitedLabel(o *Operand, node nodeinfo.Facts) string {
+func (in Input) MissingSelectorLabel(o *Operand, node nodeinfo.Facts) string {
 	_, selector := in.nodeSelector(o)
 	awaited := ""
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
@@ -76,9 +76,9 @@ func (in Input) priorityClass(o *Operand) (field, name string) {
 	return "spec.daemonsets", in.Spec.DaemonSets.PriorityClassName
 }
 
-// Keeps tells whether the node has the operand already, and keeps it whatever its labels become: replacing
+// Retains tells whether the node has the operand already, and keeps it whatever its labels become: replacing
 // it would disturb the GPU work of the node.
-func (o *Operand) Keeps(node nodeinfo.Facts) bool {
+func (o *Operand) Retains(node nodeinfo.Facts) bool {
 	return o.UpdatesOnDelete && node.Deploy[string(o.Name)] != ""
 }
 

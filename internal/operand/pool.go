@@ -42,7 +42,7 @@ func (in Input) UsesDriverToolkit(nodes iter.Seq[*nodeinfo.Facts]) bool {
 			continue
 		}
 		key := in.of(pools, *f).PoolKey()
-		wanted, _ := f.WantedPool(key)
+		wanted, _ := f.ExpectedPool(key)
 		effective, _ := f.EffectivePool(key)
 		if wanted.CoreOS != "" || effective.CoreOS != "" {
 			return true
@@ -51,13 +51,13 @@ func (in Input) UsesDriverToolkit(nodes iter.Seq[*nodeinfo.Facts]) bool {
 	return false
 }
 
-// HasPool refuses a node whose pool is not known: the driver's image follows from it, and a wrong
+// CheckPool refuses a node whose pool is not known: the driver's image follows from it, and a wrong
 // guess would load a foreign driver.
-func HasPool(f nodeinfo.Facts, key nodeinfo.PoolKey) Decision {
+func CheckPool(f nodeinfo.Facts, key nodeinfo.PoolKey) Decision {
 	if _, complete := f.EffectivePool(key); complete {
 		return Installed()
 	}
-	_, system := f.WantedPool(nodeinfo.PoolKey{})
+	_, system := f.ExpectedPool(nodeinfo.PoolKey{})
 	switch {
 	case system && key.Kernel:
 		return Refused(v1.ReasonFactsMissing, "no discovery label for the kernel, which the precompiled driver image is chosen by")

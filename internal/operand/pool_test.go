@@ -63,7 +63,7 @@ func TestHasPool(t *testing.T) {
 			if test.want != "" {
 				want = operand.Refused(v1.ReasonFactsMissing, test.want)
 			}
-			if diff := cmp.Diff(want, operand.HasPool(test.facts, test.key)); diff != "" {
+			if diff := cmp.Diff(want, operand.CheckPool(test.facts, test.key)); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})

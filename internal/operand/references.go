@@ -90,9 +90,9 @@ func (in Input) Exists(reference Reference) bool {
 	return there || in.Contents == nil
 }
 
-// Missing refuses an operand whose pods could not start for want of what the spec names. Where nobody has
+// CheckReferences refuses an operand whose pods could not start for want of what the spec names. Where nobody has
 // looked (Contents is nil), nothing is missing.
-func (in Input) Missing(o *Operand) Decision {
+func (in Input) CheckReferences(o *Operand) Decision {
 	if in.Contents == nil {
 		return Installed()
 	}

@@ -37,7 +37,7 @@ func TestMissing(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := operand.Input{Spec: effective.Of(test.spec), Namespace: "gpus", Contents: test.contents}.Missing(usesTwo)
+			got := operand.Input{Spec: effective.Of(test.spec), Namespace: "gpus", Contents: test.contents}.CheckReferences(usesTwo)
 			want := operand.Installed()
 			if test.want != "" {
 				want = operand.Refused(v1.ReasonReferenceMissing, test.want)
@@ -83,7 +83,7 @@ func TestReferencesInNoNamespace(t *testing.T) {
 	}
 	in.Contents = map[operand.Reference]operand.Content{}
 	want := operand.Refused(v1.ReasonReferenceMissing, "spec.a.mode: there is no ValidatingAdmissionPolicyBinding fence: create it")
-	if got := in.Missing(fenced); got != want {
+	if got := in.CheckReferences(fenced); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

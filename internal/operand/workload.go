@@ -33,7 +33,7 @@ func (in Input) ServesVMs(node nodeinfo.Facts) Decision {
 	if workload == nodeinfo.WorkloadContainer {
 		return Installed()
 	}
-	if selected := in.Selects(&Operand{}, node); selected.Verdict != Install {
+	if selected := in.Selects(&Operand{}, node); selected.Choice != Install {
 		return selected
 	}
 	return Refused(v1.ReasonNotSupportedYet, fmt.Sprintf("workload %s is not supported yet: label the node %s=%s",

@@ -109,15 +109,15 @@ func TestEverySetOfOperandsStarts(t *testing.T) {
 				installed = append(installed, o)
 			}
 		}
-		if circle := circleOnNode(installed); circle != "" {
+		if circle := stuckOperand(installed); circle != "" {
 			t.Errorf("%v: circle through %s", names(installed), circle)
 		}
 	}
 }
 
-// circleOnNode plays the start of a node: in each round, every pod starts whose waits are over, and
+// stuckOperand plays the start of a node: in each round, every pod starts whose waits are over, and
 // writes its markers in order as far as it can. It returns who never starts.
-func circleOnNode(installed operand.Catalogue) operand.Name {
+func stuckOperand(installed operand.Catalogue) operand.Name {
 	written, ready := map[labels.Marker]bool{}, map[operand.Name]bool{}
 	for range 3 * len(installed) {
 		for _, o := range installed {

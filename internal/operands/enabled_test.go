@@ -99,9 +99,9 @@ func TestWanted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := map[operand.Name]string{}
 			for _, o := range tabled(t) {
-				decision := o.Wanted(operand.Input{Spec: effective.Of(test.spec)})
+				decision := o.Decide(operand.Input{Spec: effective.Of(test.spec)})
 				got[o.Name] = yes
-				if decision.Verdict != operand.Install {
+				if decision.Choice != operand.Install {
 					got[o.Name] = decision.Reason + ": " + decision.Message
 				}
 			}

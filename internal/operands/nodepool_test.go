@@ -38,7 +38,7 @@ func TestWhatAPoolChangesVaries(t *testing.T) {
 				Spec:    effective.Of(v1.ClusterPolicySpec{NodePools: []v1.NodePoolSpec{pool}, DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs", Default: "a"}}}),
 				Layouts: nodeinfo.Layouts([]nodeinfo.Facts{{HasGPU: true, Runtime: nodeinfo.RuntimeContainerd}}), HelperImage: "example.com/gpu-operator:v1",
 			}
-			ofPool := in.In(operand.NodePools(in.Spec)[0])
+			ofPool := in.ForPool(operand.NodePools(in.Spec)[0])
 			for _, o := range catalogue(t) {
 				common, err := o.Instances(in, driverPools)
 				if err != nil {

@@ -37,15 +37,15 @@ func Decide(catalogue operand.Catalogue, in operand.Input) *Decisions {
 		selecting: operand.NodePools(in.Spec),
 	}
 	for _, o := range catalogue {
-		decision := o.Wanted(in)
+		decision := o.Decide(in)
 		d.decisions[o.Name] = decision
-		d.Installed[o.Name] = decision.Verdict != operand.Absent
+		d.Installed[o.Name] = decision.Choice != operand.Absent
 	}
 	for _, pool := range d.selecting {
 		decided := d.nodePool(pool)
 		d.NodePools = append(d.NodePools, decided)
 		for name, decision := range decided.decisions {
-			d.Installed[name] = d.Installed[name] || decision.Verdict != operand.Absent
+			d.Installed[name] = d.Installed[name] || decision.Choice != operand.Absent
 		}
 	}
 	return d
@@ -74,7 +74,7 @@ func (d *Decisions) decision(o *operand.Operand, pool *NodePool) operand.Decisio
 // ready tells the same, and whether all is there that the operand needs of the cluster.
 func (d *Decisions) ready(o *operand.Operand, pool *NodePool) operand.Decision {
 	decision := d.decision(o, pool)
-	if decision.Verdict != operand.Install {
+	if decision.Choice != operand.Install {
 		return decision
 	}
 	if pool != nil && o.VariesIn(pool.NodePoolSpec) {
@@ -86,16 +86,16 @@ func (d *Decisions) ready(o *operand.Operand, pool *NodePool) operand.Decision {
 
 // blocked tells whether what must be in the cluster before the operand is not there.
 func (d *Decisions) blocked(o operand.Operand) operand.Decision {
-	if waits := d.prerequisites(&o); waits.Verdict != operand.Install {
+	if waits := d.prerequisites(&o); waits.Choice != operand.Install {
 		return waits
 	}
-	return d.Input.Missing(&o)
+	return d.Input.CheckReferences(&o)
 }
 
 // prerequisites tells the same of what other operands bring.
 func (d *Decisions) prerequisites(o *operand.Operand) operand.Decision {
 	for _, r := range o.Requires {
-		if r.Scope == operand.Cluster && d.decisions[r.On].Verdict != operand.Install && !d.decisions[r.On].Moot {
+		if r.Scope == operand.Cluster && d.decisions[r.On].Choice != operand.Install && !d.decisions[r.On].Unneeded {
 			return operand.Refused(v1.ReasonWaitingForOperand,
 				fmt.Sprintf("needs %s, which is not installed: %s", r.On, d.decisions[r.On].Message))
 		}
@@ -105,7 +105,7 @@ func (d *Decisions) prerequisites(o *operand.Operand) operand.Decision {
 
 // serves tells whether the operand is to run on the node, its deploy labels apart.
 func (d *Decisions) serves(o operand.Operand, node nodeinfo.Facts) operand.Decision {
-	if selected := d.selects(o, node); selected.Verdict != operand.Install {
+	if selected := d.selects(o, node); selected.Choice != operand.Install {
 		return selected
 	}
 	return d.canServe(o, node)
@@ -114,10 +114,10 @@ func (d *Decisions) serves(o operand.Operand, node nodeinfo.Facts) operand.Decis
 // canServe tells the same whatever the node is selected for.
 func (d *Decisions) canServe(o operand.Operand, node nodeinfo.Facts) operand.Decision {
 	if !o.ServesWorkload(d.Input.WorkloadOf(node)) {
-		return operand.Decision{Verdict: operand.Absent}
+		return operand.Decision{Choice: operand.Absent}
 	}
 	if o.PerPool {
-		if known := operand.HasPool(node, d.inputOf(node).PoolKey()); known.Verdict != operand.Install {
+		if known := operand.CheckPool(node, d.inputOf(node).PoolKey()); known.Choice != operand.Install {
 			return known
 		}
 	}

@@ -83,7 +83,7 @@ func TestThePlanKnowsTheCluster(t *testing.T) {
 func TestAPoolThatContradictsTheRuntimesIsHeld(t *testing.T) {
 	picky := operand.Operand{
 		Name: "picky", Workloads: []nodeinfo.Workload{nodeinfo.WorkloadContainer},
-		Wanted: func(operand.Input) operand.Decision { return operand.Installed() },
+		Decide: func(operand.Input) operand.Decision { return operand.Installed() },
 		Varies: func(pool v1.NodePoolSpec) bool { return pool.Toolkit != nil },
 		Instances: func(in operand.Input, _ []nodeinfo.Pool) ([]operand.Instance, error) {
 			if in.NodePool != nil && len(in.Layouts) > 1 {

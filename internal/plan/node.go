@@ -82,7 +82,7 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) Node {
 	if nodePool != nil {
 		node.NodePool = nodePool.Name
 	}
-	if pool, complete := facts.WantedPool(in.PoolKey()); complete {
+	if pool, complete := facts.ExpectedPool(in.PoolKey()); complete {
 		node.Pool = pool
 	}
 	for _, stage := range v1.Stages() {
@@ -130,24 +130,24 @@ func (d *Decisions) rungs(stage v1.Stage, facts nodeinfo.Facts) []Rung {
 	nodePool := d.poolOf(facts)
 	for _, o := range d.Catalogue {
 		decision := d.decision(&o, nodePool)
-		if o.Stage != stage || !o.ServesWorkload(d.Input.WorkloadOf(facts)) || decision.Verdict == operand.Absent {
+		if o.Stage != stage || !o.ServesWorkload(d.Input.WorkloadOf(facts)) || decision.Choice == operand.Absent {
 			continue
 		}
 		possible := d.canServe(o, facts)
-		if possible.Verdict == operand.Absent {
+		if possible.Choice == operand.Absent {
 			continue
 		}
-		if selected := d.selects(o, facts); selected.Verdict != operand.Install {
+		if selected := d.selects(o, facts); selected.Choice != operand.Install {
 			rungs = append(rungs, rung(o, selected, facts))
 			continue
 		}
-		if decision.Verdict == operand.Install {
+		if decision.Choice == operand.Install {
 			decision = d.ready(&o, nodePool)
 		}
-		if decision.Verdict == operand.Install {
+		if decision.Choice == operand.Install {
 			decision = possible
 		}
-		if decision.Verdict == operand.Install {
+		if decision.Choice == operand.Install {
 			decision = d.servesPoolOf(o, facts)
 		}
 		rungs = append(rungs, rung(o, decision, facts))
@@ -162,7 +162,7 @@ func (d *Decisions) servesPoolOf(o operand.Operand, facts nodeinfo.Facts) operan
 		return operand.Installed()
 	}
 	in := d.inputOf(facts)
-	pool, complete := facts.WantedPool(in.PoolKey())
+	pool, complete := facts.ExpectedPool(in.PoolKey())
 	if !complete {
 		return operand.Installed()
 	}
@@ -188,7 +188,7 @@ func rung(o operand.Operand, decision operand.Decision, facts nodeinfo.Facts) Ru
 		r.Need, r.Reason, r.Message = OptedOut, decision.Reason, decision.Message
 		return r
 	}
-	if decision.Verdict != operand.Install {
+	if decision.Choice != operand.Install {
 		r.Need, r.Reason, r.Message = NotPossible, decision.Reason, decision.Message
 		return r
 	}

@@ -44,7 +44,7 @@ func (d *Decisions) NodeLabels(facts nodeinfo.Facts, current map[string]string, 
 }
 
 // surplus takes off the deploy labels that the operator wrote and that the node is to have no longer.
-func (d *Decisions) surplus(current map[string]string, wanted map[string]operand.Verdict) map[string]*string {
+func (d *Decisions) surplus(current map[string]string, wanted map[string]operand.Choice) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
 		// Where an operand cannot be served, what runs of it is left alone: the fact that speaks
@@ -58,7 +58,7 @@ func (d *Decisions) surplus(current map[string]string, wanted map[string]operand
 
 // due are the deploy labels that the node lacks and whose pods can be started there.
 func (d *Decisions) due(
-	facts nodeinfo.Facts, current map[string]string, wanted map[string]operand.Verdict, running Running,
+	facts nodeinfo.Facts, current map[string]string, wanted map[string]operand.Choice, running Running,
 ) []string {
 	var missing []string
 	for key, verdict := range wanted {
@@ -95,11 +95,11 @@ func (d *Decisions) awaitsInjector(facts nodeinfo.Facts, running Running) bool {
 func (d *Decisions) kinds(facts nodeinfo.Facts, hasDriverPod bool) map[string]string {
 	nodePool := d.poolOf(facts)
 	kinds := d.poolLabels(nodePool)
-	if layout, known := facts.WantedLayout(); known {
+	if layout, known := facts.ExpectedLayout(); known {
 		kinds[labels.Runtime] = layout.Name
 	}
 	stays := facts.Pool != "" && (hasDriverPod || d.refusesDriver(nodePool))
-	if pool, complete := facts.WantedPool(d.inputFor(nodePool).PoolKey()); complete && (facts.Pool == pool.Name || !stays) {
+	if pool, complete := facts.ExpectedPool(d.inputFor(nodePool).PoolKey()); complete && (facts.Pool == pool.Name || !stays) {
 		kinds[labels.Pool], kinds[labels.PoolKernel] = pool.Name, pool.Kernel
 		kinds[labels.PoolCoreOS], kinds[labels.PoolNodePool] = pool.CoreOS, pool.NodePool
 	} else if facts.Pool != "" {
@@ -110,7 +110,7 @@ func (d *Decisions) kinds(facts nodeinfo.Facts, hasDriverPod bool) map[string]st
 
 // anchor adds the anchors to the labels by which DaemonSets tell nodes apart. A node has the anchor of an operand that it
 // is to run, and of one that it keeps. Where a label that belongs to the kind is not known, the anchor stays as it is.
-func (d *Decisions) anchor(kinds map[string]string, deploy map[string]operand.Verdict) {
+func (d *Decisions) anchor(kinds map[string]string, deploy map[string]operand.Choice) {
 	for i := range d.Catalogue {
 		o := &d.Catalogue[i]
 		key := o.AnchorLabel()
@@ -133,7 +133,7 @@ func kindOf(o *operand.Operand, kinds map[string]string) (string, bool) {
 		return kinds[labels.Pool], kinds[labels.Pool] != ""
 	}
 	nodePool, known := kinds[o.NodePoolLabel()]
-	return operand.Kind("", kinds[labels.Runtime], nodePool), kinds[labels.Runtime] != "" && known
+	return operand.Variant("", kinds[labels.Runtime], nodePool), kinds[labels.Runtime] != "" && known
 }
 
 // defaults are the labels that the node's operands want on it and that it lacks.
@@ -141,7 +141,7 @@ func (d *Decisions) defaults(facts nodeinfo.Facts, current map[string]string) ma
 	wanted := map[string]string{}
 	nodePool := d.poolOf(facts)
 	for _, o := range d.Catalogue {
-		if o.Labels == nil || facts.Excluded || d.decision(&o, nodePool).Verdict != operand.Install || d.serves(o, facts).Verdict != operand.Install {
+		if o.Labels == nil || facts.Excluded || d.decision(&o, nodePool).Choice != operand.Install || d.serves(o, facts).Choice != operand.Install {
 			continue
 		}
 		maps.Copy(wanted, o.Labels(d.inputFor(nodePool)))
@@ -151,13 +151,13 @@ func (d *Decisions) defaults(facts nodeinfo.Facts, current map[string]string) ma
 }
 
 // deployLabels are the deploy labels that a node is to have, or to keep if it has them.
-func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Verdict {
-	wanted := map[string]operand.Verdict{}
+func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Choice {
+	wanted := map[string]operand.Choice{}
 	if facts.Excluded {
 		return wanted
 	}
 	for _, o := range d.Catalogue {
-		if verdict := d.serves(o, facts).Verdict; verdict != operand.Absent {
+		if verdict := d.serves(o, facts).Choice; verdict != operand.Absent {
 			wanted[o.Name.DeployLabel()] = verdict
 		}
 	}

@@ -29,24 +29,24 @@ var anySystem = []nodeinfo.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"
 
 // nodePool decides from the spec alone what a pool gets of the operands that it says something else of.
 func (d *Decisions) nodePool(pool operand.NodePool) NodePool {
-	found := NodePool{NodePool: pool, Refused: pool.Refused, in: d.Input.In(pool), decisions: map[operand.Name]operand.Decision{}}
+	found := NodePool{NodePool: pool, Refused: pool.Refused, in: d.Input.ForPool(pool), decisions: map[operand.Name]operand.Decision{}}
 	for i := range d.Catalogue {
 		o := &d.Catalogue[i]
 		if !o.VariesIn(pool.NodePoolSpec) {
 			continue
 		}
-		decision := o.Wanted(found.in)
-		if decision.Verdict == operand.Install {
-			decision = found.in.Missing(o)
+		decision := o.Decide(found.in)
+		if decision.Choice == operand.Install {
+			decision = found.in.CheckReferences(o)
 		}
-		if decision.Verdict == operand.Install {
+		if decision.Choice == operand.Install {
 			if _, err := o.Instances(found.in, anySystem); err != nil {
 				decision = operand.Refused(v1.ReasonInvalidSpec, err.Error())
 			}
 		}
-		if decision.Verdict == operand.Invalid {
+		if decision.Choice == operand.Invalid {
 			decision.Message = fmt.Sprintf("node pool %s: %s", pool.Name, decision.Message)
-			if found.Refused.Verdict == operand.Install && d.decisions[o.Name].Verdict != operand.Invalid {
+			if found.Refused.Choice == operand.Install && d.decisions[o.Name].Choice != operand.Invalid {
 				found.Refused = decision
 			}
 		}
@@ -106,7 +106,7 @@ func (d *Decisions) poolLabels(pool *NodePool) map[string]string {
 		case key == "":
 		case pool == nil || !o.VariesIn(pool.NodePoolSpec):
 			wanted[key] = ""
-		case d.decision(o, pool).Verdict != operand.Invalid:
+		case d.decision(o, pool).Choice != operand.Invalid:
 			wanted[key] = pool.Name
 		}
 	}
@@ -116,6 +116,6 @@ func (d *Decisions) poolLabels(pool *NodePool) map[string]string {
 // refusesDriver tells whether the pool asks for a driver that cannot be.
 func (d *Decisions) refusesDriver(pool *NodePool) bool {
 	return pool != nil && slices.ContainsFunc(d.Catalogue, func(o operand.Operand) bool {
-		return o.PerPool && o.VariesIn(pool.NodePoolSpec) && d.decision(&o, pool).Verdict == operand.Invalid
+		return o.PerPool && o.VariesIn(pool.NodePoolSpec) && d.decision(&o, pool).Choice == operand.Invalid
 	})
 }

@@ -74,7 +74,7 @@ func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []nodei
 
 func (p Plan) step(o operand.Operand, nodes []nodeinfo.Facts) Step {
 	decision := p.decisions[o.Name]
-	switch decision.Verdict {
+	switch decision.Choice {
 	case operand.Absent:
 		return Step{Operand: o, Action: Remove, State: v1.OperandDisabled, Reason: decision.Reason, Message: decision.Message}
 	case operand.Invalid:
@@ -85,7 +85,7 @@ func (p Plan) step(o operand.Operand, nodes []nodeinfo.Facts) Step {
 		reason, message := p.notNeeded(o, nodes)
 		return Step{Operand: o, Action: Remove, State: v1.OperandNotNeeded, Reason: reason, Message: message}
 	}
-	if blocked := p.blocked(o); blocked.Verdict != operand.Install {
+	if blocked := p.blocked(o); blocked.Choice != operand.Install {
 		return Step{Operand: o, Action: Hold, State: v1.OperandWaiting, Reason: blocked.Reason, Message: blocked.Message}
 	}
 	instances, holds, err := p.instances(o)
@@ -114,7 +114,7 @@ func (p Plan) instances(o operand.Operand) (instances []operand.Instance, holds 
 // will need it again.
 func (p Plan) neededBy(o operand.Operand, nodes []nodeinfo.Facts) bool {
 	for _, node := range nodes {
-		if node.Managed() && !node.Excluded && p.serves(o, node).Verdict == operand.Install {
+		if node.Managed() && !node.Excluded && p.serves(o, node).Choice == operand.Install {
 			return true
 		}
 	}

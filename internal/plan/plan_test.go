@@ -393,7 +393,7 @@ func TestForNode(t *testing.T) {
 			all := catalogue(t)
 			got := plan.Decide(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(test.facts)
 			want := plan.Node{Facts: test.facts, Refused: got.Refused, Rungs: test.want, NeedsAllocatable: !test.noGPU, Beside: got.Beside, Spec: got.Spec}
-			want.Pool, _ = test.facts.WantedPool(nodeinfo.PoolKey{})
+			want.Pool, _ = test.facts.ExpectedPool(nodeinfo.PoolKey{})
 			if diff := cmp.Diff(want, got, inAnyOrder); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

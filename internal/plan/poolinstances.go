@@ -41,11 +41,11 @@ func (p Plan) inPools(step Step) Step {
 		}
 		members := p.members(o, pool)
 		switch decision := p.ready(o, pool); {
-		case decision.Verdict == operand.Invalid && step.Action == Remove && len(members) > 0:
+		case decision.Choice == operand.Invalid && step.Action == Remove && len(members) > 0:
 			return invalid(*o, decision.Reason, decision.Message)
-		case decision.Verdict == operand.Invalid:
+		case decision.Choice == operand.Invalid:
 			step.Holds = true
-		case decision.Verdict == operand.Install && len(members) > 0 && !o.PerPool:
+		case decision.Choice == operand.Install && len(members) > 0 && !o.PerPool:
 			instances, err := p.ofPool(o, pool, members)
 			if err != nil {
 				return invalid(*o, v1.ReasonInvalidSpec, err.Error())
@@ -78,7 +78,7 @@ func (p Plan) gather(nodes []nodeinfo.Facts) {
 func (p Plan) members(o *operand.Operand, pool *NodePool) []nodeinfo.Facts {
 	var members []nodeinfo.Facts
 	for _, node := range p.poolNodes[pool.Name] {
-		if p.serves(*o, node).Verdict == operand.Install {
+		if p.serves(*o, node).Choice == operand.Install {
 			members = append(members, node)
 		}
 	}
@@ -108,8 +108,8 @@ func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, holds bo
 	served := map[string][]nodeinfo.Pool{}
 	for _, pool := range p.Pools {
 		nodePool, known := p.named(&o, pool.NodePool)
-		if !known || p.ready(&o, nodePool).Verdict != operand.Install ||
-			servesPool(o, p.inputFor(nodePool), pool).Verdict != operand.Install {
+		if !known || p.ready(&o, nodePool).Choice != operand.Install ||
+			servesPool(o, p.inputFor(nodePool), pool).Choice != operand.Install {
 			holds = true
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 // selects tells whether the spec selects the node for the operand. A node that has the driver keeps it: a
 // label that flaps must take it from no running work, so the selector decides about nodes that have none yet.
 func (d *Decisions) selects(o operand.Operand, node nodeinfo.Facts) operand.Decision {
-	if o.Keeps(node) || d.awaits(o, node) != "" {
+	if o.Retains(node) || d.awaits(o, node) != "" {
 		return operand.Installed()
 	}
 	return d.Input.Selects(&o, node)
@@ -28,7 +28,7 @@ func (d *Decisions) awaits(o operand.Operand, node nodeinfo.Facts) string {
 	if missing := node.MissingLabels(); missing != "" {
 		return missing
 	}
-	if key := d.Input.AwaitedLabel(&o, node); key != "" && !node.StayedAway {
+	if key := d.Input.MissingSelectorLabel(&o, node); key != "" && !node.SelectorLabelExpired {
 		return fmt.Sprintf("no %s for %s", key, o.Name)
 	}
 	return ""
@@ -40,7 +40,7 @@ func (d *Decisions) Missing(node nodeinfo.Facts) string {
 		return missing
 	}
 	for _, o := range d.Catalogue {
-		if d.decisions[o.Name].Verdict != operand.Install || node.Excluded {
+		if d.decisions[o.Name].Choice != operand.Install || node.Excluded {
 			continue
 		}
 		if missing := d.awaits(o, node); missing != "" {
@@ -53,11 +53,11 @@ func (d *Decisions) Missing(node nodeinfo.Facts) string {
 // kept tells why a node is to lose an operand that it keeps, and how; empty if there is none.
 func (d *Decisions) kept(node nodeinfo.Facts) string {
 	for _, o := range d.Catalogue {
-		if d.awaits(o, node) != "" || d.decisions[o.Name].Verdict != operand.Install || !o.Keeps(node) ||
+		if d.awaits(o, node) != "" || d.decisions[o.Name].Choice != operand.Install || !o.Retains(node) ||
 			node.Deploy[string(o.Name)] != labels.True {
 			continue
 		}
-		if selected := d.Input.Selects(&o, node); selected.Verdict != operand.Install {
+		if selected := d.Input.Selects(&o, node); selected.Choice != operand.Install {
 			// The command comes first, as a long message is cut in the policy's status.
 			return fmt.Sprintf("run kubectl label node %s %s- to take the %s off: %s", node.Name, o.Name.DeployLabel(), o.Name, selected.Message)
 		}
@@ -70,7 +70,7 @@ func (p Plan) withDriver(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 	drivers := slices.DeleteFunc(slices.Clone(p.Catalogue), func(o operand.Operand) bool { return !o.PerPool })
 	return slices.DeleteFunc(nodes, func(node nodeinfo.Facts) bool {
 		for i := range drivers {
-			if p.selects(drivers[i], node).Verdict == operand.Install {
+			if p.selects(drivers[i], node).Choice == operand.Install {
 				return false
 			}
 		}
@@ -81,10 +81,10 @@ func (p Plan) withDriver(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 // notNeeded tells why no node needs the operand.
 func (p Plan) notNeeded(o operand.Operand, nodes []nodeinfo.Facts) (reason, message string) {
 	for _, node := range nodes {
-		if !node.Managed() || node.Excluded || p.canServe(o, node).Verdict != operand.Install {
+		if !node.Managed() || node.Excluded || p.canServe(o, node).Choice != operand.Install {
 			continue
 		}
-		if selected := p.selects(o, node); selected.Verdict != operand.Install {
+		if selected := p.selects(o, node); selected.Choice != operand.Install {
 			return selected.Reason, "no GPU node is selected: " + selected.Message
 		}
 	}

@@ -229,7 +229,7 @@ func TestSelectorsByLabelsThatAreAway(t *testing.T) {
 		"all labels are away":                   {facts: changed(away, func(f *nodeinfo.Facts) { f.Discovered, f.OSID, f.OSVersion = false, "", "" })},
 		"the GPU is back, and the label is not": {facts: changed(away, func(f *nodeinfo.Facts) { f.HasGPU = true })},
 		"the label has stayed away": {
-			facts: changed(away, func(f *nodeinfo.Facts) { f.HasGPU, f.StayedAway = true, true }), lost: []string{"container-toolkit", "device-plugin"},
+			facts: changed(away, func(f *nodeinfo.Facts) { f.HasGPU, f.SelectorLabelExpired = true, true }), lost: []string{"container-toolkit", "device-plugin"},
 		},
 		"the label has another value": {
 			facts: changed(away, func(f *nodeinfo.Facts) { f.HasGPU, f.Labels = true, map[string]string{feature: "test"} }),

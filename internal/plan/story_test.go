@@ -138,7 +138,7 @@ func story(p plan.Plan, nodes []nodeinfo.Facts) string {
 func pools(p plan.Plan) string {
 	var s strings.Builder
 	for _, pool := range p.NodePools {
-		if pool.Refused.Verdict != operand.Install {
+		if pool.Refused.Choice != operand.Install {
 			fmt.Fprintf(&s, "Refused, %s: %s.\n", pool.Refused.Reason, pool.Refused.Message)
 			continue
 		}

@@ -121,7 +121,7 @@ func failedNode(pass Pass, status v1.ClusterPolicyStatus) (finding, bool) {
 func forMachines(pass Pass) int {
 	count := 0
 	for _, entry := range pass.Fleet.Nodes {
-		if !entry.Facts.Excluded && pass.Plan.Input.ServesVMs(entry.Facts).Verdict == operand.Invalid {
+		if !entry.Facts.Excluded && pass.Plan.Input.ServesVMs(entry.Facts).Choice == operand.Invalid {
 			count++
 		}
 	}

@@ -63,7 +63,7 @@ func nodePools(pass Pass, nodes []node) []v1.NodePoolStatus {
 			}
 		}
 		switch {
-		case pool.Refused.Verdict != operand.Install:
+		case pool.Refused.Choice != operand.Install:
 			entry.Reason, entry.Message = pool.Refused.Reason, text.Truncate(pool.Refused.Message, maxPoolMessage)
 		case worst != nil:
 			entry.Reason = worst.Reason
@@ -91,7 +91,7 @@ func waitingNodePool(pass Pass, _ v1.ClusterPolicyStatus) (finding, bool) {
 func refusedPool(pass Pass, missing bool) (operand.Decision, bool) {
 	for i := range pass.Plan.NodePools {
 		refused := pass.Plan.NodePools[i].Refused
-		if refused.Verdict != operand.Install && (refused.Reason == v1.ReasonReferenceMissing) == missing {
+		if refused.Choice != operand.Install && (refused.Reason == v1.ReasonReferenceMissing) == missing {
 			return refused, true
 		}
 	}

@@ -64,7 +64,7 @@ func (r *Reconciler) newScope(ctx context.Context, name string) (*scope, error) 
 func (s *scope) facts() nodeinfo.Facts {
 	if kept := s.entry.Planned; kept != nil && kept.From.Version == s.node.ResourceVersion {
 		facts := kept.Node.Facts
-		facts.StayedAway = false
+		facts.SelectorLabelExpired = false
 		return facts
 	}
 	return observe.Facts(s.node)
@@ -72,7 +72,7 @@ func (s *scope) facts() nodeinfo.Facts {
 
 // source is what the plan for the node follows from, and its labels.
 func (s *scope) source() fleet.Source {
-	return fleet.Source{Version: s.node.ResourceVersion, Decisions: s.basis.Decisions, StayedAway: s.entry.Facts.StayedAway}
+	return fleet.Source{Version: s.node.ResourceVersion, Decisions: s.basis.Decisions, SelectorLabelExpired: s.entry.Facts.SelectorLabelExpired}
 }
 
 // plan is what the decisions say about the node.
@@ -177,7 +177,7 @@ func (s *scope) manage(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.entry.Facts.StayedAway = found.stayedAway
+	s.entry.Facts.SelectorLabelExpired = found.stayedAway
 	failure := s.label(ctx, found.notes, pods)
 	s.assess(pods)
 	if failure != nil {
@@ -218,9 +218,9 @@ func (s *scope) label(ctx context.Context, notes map[string]*string, pods assess
 	}
 	err := s.patchMetadata(ctx, changes, notes)
 	if s.node != read {
-		stayedAway := s.entry.Facts.StayedAway
+		stayedAway := s.entry.Facts.SelectorLabelExpired
 		s.entry.Facts = observe.Facts(s.node)
-		s.entry.Facts.StayedAway = stayedAway
+		s.entry.Facts.SelectorLabelExpired = stayedAway
 	}
 	return err
 }
