@@ -217,7 +217,7 @@ func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 			sentences = append(sentences, fmt.Sprintf("node %s would run nothing: %s", facts.Name, node.Refused.Message))
 			continue
 		}
-		for _, rung := range append(node.Rungs, node.Beside...) {
+		for _, rung := range append(node.Stages, node.OtherOperands...) {
 			if why := whyNot(rung); why != "" && !held[rung.Operand] {
 				sentences = append(sentences, fmt.Sprintf("node %s would not run %s: %s", facts.Name, rung.Operand, why))
 			}
@@ -227,8 +227,8 @@ func aboutNodes(p plan.Plan, nodes []nodeinfo.Facts) []string {
 }
 
 // whyNot tells why an operand does not run on its node; empty if it does.
-func whyNot(rung plan.Rung) string {
-	switch rung.Need {
+func whyNot(rung plan.NodeStage) string {
+	switch rung.Expectation {
 	case plan.HostProvides:
 		return "the host provides it"
 	case plan.OptedOut, plan.Paused, plan.NotPossible:

@@ -8,47 +8,47 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/nodeinfo"
 )
 
-func TestPoolOfANode(t *testing.T) {
+func TestPoolOfFacts(t *testing.T) {
 	ubuntu := nodeinfo.Pool{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}
 	tests := map[string]struct {
 		facts     nodeinfo.Facts
 		tag       string
-		wanted    nodeinfo.Pool
+		expected  nodeinfo.Pool
 		effective nodeinfo.Pool
 	}{
 		"Ubuntu has images per minor version": {
-			facts:  nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64"},
-			tag:    "ubuntu24.04",
-			wanted: ubuntu, effective: ubuntu,
+			facts:    nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64"},
+			tag:      "ubuntu24.04",
+			expected: ubuntu, effective: ubuntu,
 		},
 		"RHEL has images per major version": {
 			facts:     nodeinfo.Facts{OSID: "rhel", OSVersion: "9.6", Architecture: "amd64"},
 			tag:       "rhel9",
-			wanted:    nodeinfo.Pool{Name: "rhel9-amd64", OSTag: "rhel9"},
+			expected:  nodeinfo.Pool{Name: "rhel9-amd64", OSTag: "rhel9"},
 			effective: nodeinfo.Pool{Name: "rhel9-amd64", OSTag: "rhel9"},
 		},
 		"Rocky has images per major version": {
 			facts:     nodeinfo.Facts{OSID: "rocky", OSVersion: "8.10", Architecture: "arm64"},
 			tag:       "rocky8",
-			wanted:    nodeinfo.Pool{Name: "rocky8-arm64", OSTag: "rocky8"},
+			expected:  nodeinfo.Pool{Name: "rocky8-arm64", OSTag: "rocky8"},
 			effective: nodeinfo.Pool{Name: "rocky8-arm64", OSTag: "rocky8"},
 		},
 		"Oracle Linux has images per major version": {
 			facts:     nodeinfo.Facts{OSID: "ol", OSVersion: "8.9", Architecture: "amd64"},
 			tag:       "ol8",
-			wanted:    nodeinfo.Pool{Name: "ol8-amd64", OSTag: "ol8"},
+			expected:  nodeinfo.Pool{Name: "ol8-amd64", OSTag: "ol8"},
 			effective: nodeinfo.Pool{Name: "ol8-amd64", OSTag: "ol8"},
 		},
 		"a major version without a minor one": {
 			facts:     nodeinfo.Facts{OSID: "rhel", OSVersion: "10", Architecture: "amd64"},
 			tag:       "rhel10",
-			wanted:    nodeinfo.Pool{Name: "rhel10-amd64", OSTag: "rhel10"},
+			expected:  nodeinfo.Pool{Name: "rhel10-amd64", OSTag: "rhel10"},
 			effective: nodeinfo.Pool{Name: "rhel10-amd64", OSTag: "rhel10"},
 		},
 		"the same system on another architecture is another pool": {
 			facts:     nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "arm64"},
 			tag:       "ubuntu24.04",
-			wanted:    nodeinfo.Pool{Name: "ubuntu24.04-arm64", OSTag: "ubuntu24.04"},
+			expected:  nodeinfo.Pool{Name: "ubuntu24.04-arm64", OSTag: "ubuntu24.04"},
 			effective: nodeinfo.Pool{Name: "ubuntu24.04-arm64", OSTag: "ubuntu24.04"},
 		},
 		"no ID":      {facts: nodeinfo.Facts{OSVersion: "24.04", Architecture: "amd64"}},
@@ -63,13 +63,13 @@ func TestPoolOfANode(t *testing.T) {
 		"another system leaves the node in its pool until an upgrade moves it": {
 			facts:     nodeinfo.Facts{OSID: "ubuntu", OSVersion: "26.04", Architecture: "amd64", Pool: "ubuntu24.04-amd64"},
 			tag:       "ubuntu26.04",
-			wanted:    nodeinfo.Pool{Name: "ubuntu26.04-amd64", OSTag: "ubuntu26.04"},
+			expected:  nodeinfo.Pool{Name: "ubuntu26.04-amd64", OSTag: "ubuntu26.04"},
 			effective: ubuntu,
 		},
 		"a label that names no pool is as good as none": {
-			facts:  nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Pool: "nonsense"},
-			tag:    "ubuntu24.04",
-			wanted: ubuntu, effective: ubuntu,
+			facts:    nodeinfo.Facts{OSID: "ubuntu", OSVersion: "24.04", Architecture: "amd64", Pool: "nonsense"},
+			tag:      "ubuntu24.04",
+			expected: ubuntu, effective: ubuntu,
 		},
 		"a label that starts with the separator is as good as none": {
 			facts: nodeinfo.Facts{Pool: "-amd64"},
@@ -84,8 +84,8 @@ func TestPoolOfANode(t *testing.T) {
 			if got := test.facts.OSTag(); got != test.tag {
 				t.Errorf("OSTag %q, want %q", got, test.tag)
 			}
-			wanted, complete := test.facts.ExpectedPool(nodeinfo.PoolKey{})
-			if diff := cmp.Diff(test.wanted, wanted); diff != "" || complete != (test.wanted.Name != "") {
+			expected, complete := test.facts.ExpectedPool(nodeinfo.PoolKey{})
+			if diff := cmp.Diff(test.expected, expected); diff != "" || complete != (test.expected.Name != "") {
 				t.Errorf("ExpectedPool %v, -want +got:\n%s", complete, diff)
 			}
 			effective, complete := test.facts.EffectivePool(nodeinfo.PoolKey{})

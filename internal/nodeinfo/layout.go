@@ -62,9 +62,9 @@ func DistributionOf(traits Traits) Distribution {
 // layoutFor finds the layout of a runtime as a distribution lays it out. A distribution that does so with
 // one runtime only leaves the others as they are.
 func layoutFor(distribution Distribution, runtime string) (Layout, bool) {
-	for _, wanted := range []Distribution{distribution, ""} {
+	for _, expected := range []Distribution{distribution, ""} {
 		for _, row := range layouts {
-			if row.distribution == wanted && row.Runtime == runtime {
+			if row.distribution == expected && row.Runtime == runtime {
 				return row.Layout, true
 			}
 		}
@@ -103,16 +103,16 @@ func Layouts(nodes []Facts) []Layout {
 	return found
 }
 
-func kubeletSays(part string) func(Traits) bool {
+func kubeletContains(part string) func(Traits) bool {
 	return func(n Traits) bool { return strings.Contains(n.Kubelet, part) }
 }
 
-func imageSays(part string) func(Traits) bool {
+func osImageStartsWith(part string) func(Traits) bool {
 	return func(n Traits) bool { return strings.HasPrefix(n.OSImage, part) }
 }
 
 func labelled(key string) func(Traits) bool {
-	return func(n Traits) bool { _, there := n.Labels[key]; return there }
+	return func(n Traits) bool { _, exists := n.Labels[key]; return exists }
 }
 
 // since recognises a kubelet of this release or a newer one.

@@ -58,7 +58,7 @@ var layouts = []layoutRow{
 	// RKE2: its kubelet's version ends in +rke2r1. Its documentation (GPU operators) names the socket, and says
 	// that the signal to containerd restarts RKE2, which then has the runtime in config.toml; the rest is as
 	// with k3s, whose engine it has.
-	{"rke2", kubeletSays("+rke2"), Layout{
+	{"rke2", kubeletContains("+rke2"), Layout{
 		Name: "rke2", Runtime: RuntimeContainerd, HooksDir: runHooks,
 		Config:       "/var/lib/rancher/rke2/agent/etc/containerd/config.toml",
 		DropIn:       "/var/lib/rancher/rke2" + rancherDropIn,
@@ -71,7 +71,7 @@ var layouts = []layoutRow{
 	// /usr/local/nvidia/toolkit. The template beside that file is not touched: a wrong one keeps the node from
 	// starting (NVIDIA/gpu-operator 992). containerd is not on the host's PATH, and what is there may be
 	// Docker's (NVIDIA/nvidia-container-toolkit 982), so the configuration is read from the file.
-	{"k3s", kubeletSays("+k3s"), Layout{
+	{"k3s", kubeletContains("+k3s"), Layout{
 		Name: "k3s", Runtime: RuntimeContainerd, HooksDir: runHooks,
 		Config:       "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
 		DropIn:       "/var/lib/rancher/k3s" + rancherDropIn,
@@ -83,7 +83,7 @@ var layouts = []layoutRow{
 	// using nvidia-container-runtime). It merges the files of containerd.d into its configuration, and not what
 	// those import: a file with imports alone takes runc away and the node down (k0sproject/k0s 6547). So the
 	// drop-in is there, and the file to which the toolkit adds the import is one that nobody reads.
-	{"k0s", kubeletSays("+k0s"), Layout{
+	{"k0s", kubeletContains("+k0s"), Layout{
 		Name: "k0s", Runtime: RuntimeContainerd, HooksDir: runHooks,
 		Config:     "/run/nvidia/toolkit/k0s-unused.toml",
 		DropIn:     "/etc/k0s/containerd.d/nvidia.toml",
@@ -92,7 +92,7 @@ var layouts = []layoutRow{
 	}},
 	// GKE from 1.33 on: NVIDIA's guide for GKE has the toolkit read the file there, as a known issue of asking
 	// containerd; the paths are containerd's own. Its kubelet's version ends in -gke.1234.
-	{"gke", since("1.33", kubeletSays("-gke.")), Layout{
+	{"gke", since("1.33", kubeletContains("-gke.")), Layout{
 		Name: "gke", Runtime: RuntimeContainerd, HooksDir: runHooks,
 		Config: "/etc/containerd/config.toml", DropIn: containerdDropIn, Socket: "/run/containerd/containerd.sock",
 		ConfigSource: "file",
@@ -100,10 +100,10 @@ var layouts = []layoutRow{
 	// Talos and Bottlerocket have read-only root file systems, and configurations that their own tools write.
 	// Nothing documents where the toolkit may write: on Talos its extensions bring the toolkit (Sidero's guide
 	// for NVIDIA GPUs; NVIDIA/gpu-operator 2382 shows that /etc/containerd cannot be written).
-	{"talos", imageSays("Talos"), Layout{
+	{"talos", osImageStartsWith("Talos"), Layout{
 		Name: "talos", Runtime: RuntimeContainerd, HooksDir: runHooks, DropIn: containerdDropIn,
 	}},
-	{"bottlerocket", imageSays("Bottlerocket"), Layout{
+	{"bottlerocket", osImageStartsWith("Bottlerocket"), Layout{
 		Name: "bottlerocket", Runtime: RuntimeContainerd, HooksDir: runHooks, DropIn: containerdDropIn,
 	}},
 	// The engine of k3s in a distribution that is none of the above.

@@ -75,7 +75,7 @@ func (f Facts) factsPool(key PoolKey) (Pool, bool) {
 	case byRelease:
 		pool.CoreOS = f.OSTree
 	}
-	pool.Name = WithSuffix(pool.OSTag+"-"+f.Architecture, endOf(pool.NodePool, pool.Kernel, pool.CoreOS))
+	pool.Name = WithSuffix(pool.OSTag+"-"+f.Architecture, poolSuffix(pool.NodePool, pool.Kernel, pool.CoreOS))
 	return pool, true
 }
 
@@ -85,10 +85,10 @@ func (f Facts) isCoreOS() bool {
 	return f.OSID == "rhcos" || f.OSID == "rhel" && strings.HasPrefix(f.OSImage, "Red Hat Enterprise Linux CoreOS")
 }
 
-// endOf is what a pool's name has after the system and the architecture: the node pool, and the release of a
+// poolSuffix is what a pool's name has after the system and the architecture: the node pool, and the release of a
 // kernel or of CoreOS, of which a pool has one at most: a precompiled driver is not built. A node pool begins with
 // a letter and has no dot, and a release begins with a number and a dot, so that no two ends are the same.
-func endOf(nodePool, kernel, coreOS string) string {
+func poolSuffix(nodePool, kernel, coreOS string) string {
 	return strings.Trim(nodePool+"-"+cmp.Or(kernel, coreOS), "-")
 }
 
@@ -107,9 +107,9 @@ func WithSuffix(name, end string) string {
 // EffectivePool is the pool whose driver the node has or will get: the one that it is labelled
 // with, as moving it to another is an upgrade; else the one that its facts put it in.
 func (f Facts) EffectivePool(key PoolKey) (Pool, bool) {
-	if wanted, complete := f.factsPool(key); complete && wanted.Name == f.Pool {
+	if expected, complete := f.factsPool(key); complete && expected.Name == f.Pool {
 		// The value of a label is a valid one. Most nodes have it, and validation costs more than all else here.
-		return wanted, true
+		return expected, true
 	}
 	if pool, found := f.labelledPool(); found {
 		return pool, true
@@ -120,7 +120,7 @@ func (f Facts) EffectivePool(key PoolKey) (Pool, bool) {
 // labelledPool is the pool that the node's labels name, whatever its facts are by now.
 func (f Facts) labelledPool() (Pool, bool) {
 	name := f.Pool
-	if end := endOf(f.PoolNodePool, f.PoolKernel, f.PoolCoreOS); end != "" {
+	if end := poolSuffix(f.PoolNodePool, f.PoolKernel, f.PoolCoreOS); end != "" {
 		var found bool
 		if name, found = strings.CutSuffix(name, "-"+end); !found {
 			name, found = strings.CutSuffix(name, "-"+digest.Of(end))

@@ -68,7 +68,7 @@ func TestPoolsByKernel(t *testing.T) {
 }
 
 // Nodes that differ in system, kernel or architecture never share a driver.
-func TestPoolsTellNodesApart(t *testing.T) {
+func TestPoolsSeparateNodes(t *testing.T) {
 	node := func(id, version, architecture, kernel string) nodeinfo.Facts {
 		return nodeinfo.Facts{HasGPU: true, OSID: id, OSVersion: version, Architecture: architecture, Kernel: kernel}
 	}

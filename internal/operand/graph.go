@@ -64,7 +64,7 @@ func (c Catalogue) sortByRequirement() (Catalogue, error) {
 	for len(sorted) < len(c) {
 		next, found := c.firstFree(placed)
 		if !found {
-			return nil, fmt.Errorf("operands require each other in a circle: %s", c.unplaced(placed))
+			return nil, fmt.Errorf("operands require each other in a cycle: %s", c.unplaced(placed))
 		}
 		placed[next.Name] = true
 		sorted = append(sorted, next)
@@ -118,18 +118,18 @@ func (c Catalogue) unplaced(placed map[Name]bool) string {
 // Writers are the operands that can write the marker when the catalogue is what is installed, in its order;
 // the first one does.
 func (c Catalogue) Writers(marker labels.Marker) []Name {
-	var provers []Name
+	var writers []Name
 	for _, o := range c {
 		for _, proof := range o.Proves {
 			if proof.Marker != marker {
 				continue
 			}
-			if _, there := c.Find(proof.Of); there || !proof.OnlyWithOperand {
-				provers = append(provers, o.Name)
+			if _, exists := c.Find(proof.Of); exists || !proof.OnlyWithOperand {
+				writers = append(writers, o.Name)
 			}
 		}
 	}
-	return provers
+	return writers
 }
 
 // Proves tells for each marker that the operand can write whether it is its writer when these
@@ -137,8 +137,8 @@ func (c Catalogue) Writers(marker labels.Marker) []Name {
 func (c Catalogue) Proves(o Operand) map[labels.Marker]bool {
 	proves := map[labels.Marker]bool{}
 	for _, proof := range o.Proves {
-		provers := c.Writers(proof.Marker)
-		proves[proof.Marker] = len(provers) > 0 && provers[0] == o.Name
+		writers := c.Writers(proof.Marker)
+		proves[proof.Marker] = len(writers) > 0 && writers[0] == o.Name
 	}
 	return proves
 }
@@ -151,8 +151,8 @@ func (c Catalogue) Waits(o Operand) []labels.Marker {
 		if r.Scope != Node {
 			continue
 		}
-		provers := c.Writers(r.Marker)
-		if len(provers) > 0 && provers[0] != o.Name {
+		writers := c.Writers(r.Marker)
+		if len(writers) > 0 && writers[0] != o.Name {
 			waits = append(waits, r.Marker)
 		}
 	}
@@ -160,7 +160,7 @@ func (c Catalogue) Waits(o Operand) []labels.Marker {
 }
 
 // checkStart builds the graph of what happens on a node when these operands are installed, and
-// refuses a circle: a prover that depends on what it proves, a pod whose GPUs come from an operand that
+// refuses a cycle: a prover that depends on what it proves, a pod whose GPUs come from an operand that
 // waits for it, or a discovery that waits for what it leads to. That a pod with a RuntimeClass does not
 // start before its GPUs can be injected is assumed of every injected pod: one without starts, and gets no
 // further.
@@ -187,7 +187,7 @@ func (c Catalogue) checkStart() error {
 			}
 			node := markerNode(proof.Marker)
 			after[node] = append(after[node], before)
-			if _, there := c.Find(proof.Of); there {
+			if _, exists := c.Find(proof.Of); exists {
 				after[node] = append(after[node], "readiness of "+string(proof.Of))
 			}
 			before = node
@@ -205,8 +205,8 @@ func findCycle(after map[string][]string) error {
 	var visit func(string) error
 	visit = func(node string) error {
 		if onPath[node] {
-			circle := path[slices.Index(path, node):]
-			return fmt.Errorf("circle on the node: %s, which waits for %s", strings.Join(circle, ", which waits for "), node)
+			cycle := path[slices.Index(path, node):]
+			return fmt.Errorf("cycle on the node: %s, which waits for %s", strings.Join(cycle, ", which waits for "), node)
 		}
 		if done[node] {
 			return nil

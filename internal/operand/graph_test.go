@@ -49,7 +49,7 @@ func stack() operand.Catalogue {
 			Requires: requires(inCluster("classes"), onNode("runtime", "r")),
 		},
 		{
-			Name: "judge", Injected: true,
+			Name: "validator", Injected: true,
 			Requires: requires(onNode("module", "m"), onNode("runtime", "r"), onNode("plugin", "p")),
 			Proves: proves(
 				operand.Proof{Marker: "m", Of: "module"},
@@ -70,7 +70,7 @@ func without(catalogue operand.Catalogue, name operand.Name) operand.Catalogue {
 	return rest
 }
 
-func TestSortPutsEachOperandAfterThoseThatItRequires(t *testing.T) {
+func TestCatalogueOrder(t *testing.T) {
 	tests := map[string]struct {
 		catalogue operand.Catalogue
 		want      []operand.Name
@@ -78,7 +78,7 @@ func TestSortPutsEachOperandAfterThoseThatItRequires(t *testing.T) {
 		"nothing": {},
 		"a sorted catalogue keeps its order": {
 			catalogue: stack(),
-			want:      []operand.Name{"module", "classes", "runtime", "plugin", "judge"},
+			want:      []operand.Name{"module", "classes", "runtime", "plugin", "validator"},
 		},
 		"an operand moves behind what it requires, and the others keep their order": {
 			catalogue: operand.Catalogue{
@@ -112,24 +112,24 @@ func TestSortPutsEachOperandAfterThoseThatItRequires(t *testing.T) {
 	}
 }
 
-func TestSortRefusesADefectiveCatalogue(t *testing.T) {
+func TestDefectiveCatalogues(t *testing.T) {
 	tests := map[string]struct {
 		catalogue operand.Catalogue
 		want      []string
 	}{
 		"a name that is not in the catalogue": {
-			catalogue: operand.Catalogue{{Name: "a", Requires: requires(inCluster("ghost"))}},
-			want:      []string{"operand a requires ghost, which is not in the catalogue"},
+			catalogue: operand.Catalogue{{Name: "a", Requires: requires(inCluster("unknown"))}},
+			want:      []string{"operand a requires unknown, which is not in the catalogue"},
 		},
 		"one that follows nobody": {
-			catalogue: operand.Catalogue{{Name: "a", Follows: "ghost"}},
-			want:      []string{"operand a follows ghost, which is not in the catalogue"},
+			catalogue: operand.Catalogue{{Name: "a", Follows: "unknown"}},
+			want:      []string{"operand a follows unknown, which is not in the catalogue"},
 		},
 		"a discovery that requires what it leads to": {
 			catalogue: operand.Catalogue{
 				{Name: "driver", Workloads: container}, {Name: "finder", Discovers: true, Requires: requires(inCluster("driver"))},
 			},
-			want: []string{"circle", "driver, finder"},
+			want: []string{"cycle", "driver, finder"},
 		},
 		"a discovery that waits on the node for what it leads to": {
 			catalogue: operand.Catalogue{
@@ -137,23 +137,23 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 				{Name: "finder", Discovers: true, Requires: requires(onNode("module", "m"))},
 				{Name: "runtime", Workloads: container, Proves: proves(operand.Proof{Marker: "m", Of: "module"})},
 			},
-			want: []string{"circle on the node", "start of finder", "marker m", "start of runtime"},
+			want: []string{"cycle on the node", "start of finder", "marker m", "start of runtime"},
 		},
 		"a name that is in the catalogue twice": {
 			catalogue: operand.Catalogue{{Name: "a"}, {Name: "b"}, {Name: "a"}},
 			want:      []string{"operand a is in the catalogue twice"},
 		},
-		"a circle of requirements": {
+		"a cycle of requirements": {
 			catalogue: operand.Catalogue{
 				{Name: "free"},
 				{Name: "a", Requires: requires(inCluster("b"))},
 				{Name: "b", Requires: requires(inCluster("a"))},
 			},
-			want: []string{"circle", "a, b"},
+			want: []string{"cycle", "a, b"},
 		},
 		"an operand that requires itself": {
 			catalogue: operand.Catalogue{{Name: "a", Requires: requires(inCluster("a"))}},
-			want:      []string{"circle", "a"},
+			want:      []string{"cycle", "a"},
 		},
 		"a marker that nobody writes": {
 			catalogue: operand.Catalogue{{Name: "a"}, {Name: "b", Requires: requires(onNode("a", "m"))}},
@@ -168,7 +168,7 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 					Proves: proves(operand.Proof{Marker: "n", Of: "a"}),
 				},
 			},
-			want: []string{"circle on the node", "marker m", "marker n"},
+			want: []string{"cycle on the node", "marker m", "marker n"},
 		},
 		"a prover of an operand that waits for this very marker": {
 			catalogue: operand.Catalogue{
@@ -176,7 +176,7 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 				{Name: "b", Requires: requires(onNode("a", "m"))},
 				{Name: "c", Requires: requires(inCluster("b")), Proves: proves(operand.Proof{Marker: "m", Of: "b"})},
 			},
-			want: []string{"circle on the node", "marker m", "readiness of b"},
+			want: []string{"cycle on the node", "marker m", "readiness of b"},
 		},
 		"a pod that waits for itself through the RuntimeClass": {
 			catalogue: operand.Catalogue{
@@ -185,27 +185,27 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 					Name: "runtime", Injects: true, Requires: requires(onNode("module", "m")),
 				},
 				{
-					Name: "judge", Injected: true, Requires: requires(inCluster("runtime")),
+					Name: "validator", Injected: true, Requires: requires(inCluster("runtime")),
 					Proves: proves(operand.Proof{Marker: "m", Of: "module"}),
 				},
 			},
-			want: []string{"circle on the node", "readiness of runtime", "start of judge", "marker m"},
+			want: []string{"cycle on the node", "readiness of runtime", "start of validator", "marker m"},
 		},
 		"an operand that configures the RuntimeClass which its own pods run with": {
 			catalogue: operand.Catalogue{{Name: "runtime", Injects: true, Injected: true}},
-			want:      []string{"circle on the node", "readiness of runtime", "start of runtime"},
+			want:      []string{"cycle on the node", "readiness of runtime", "start of runtime"},
 		},
-		"a circle that only shows when one operand is absent, as another takes over its proof": {
+		"a cycle that only shows when one operand is absent, as another takes over its proof": {
 			catalogue: operand.Catalogue{
 				{Name: "module"},
 				{Name: "helper", Proves: proves(operand.Proof{Marker: "m", Of: "module"})},
 				{Name: "runtime", Injects: true, Requires: requires(onNode("module", "m"))},
 				{
-					Name: "judge", Injected: true, Requires: requires(inCluster("runtime")),
+					Name: "validator", Injected: true, Requires: requires(inCluster("runtime")),
 					Proves: proves(operand.Proof{Marker: "m", Of: "module"}),
 				},
 			},
-			want: []string{"without operand helper", "circle on the node"},
+			want: []string{"without operand helper", "cycle on the node"},
 		},
 	}
 	for name, test := range tests {
@@ -224,54 +224,54 @@ func TestSortRefusesADefectiveCatalogue(t *testing.T) {
 }
 
 func TestWaitsAndProves(t *testing.T) {
-	type hand struct {
+	type markers struct {
 		Waits  []labels.Marker
 		Proves map[labels.Marker]bool
 	}
 	none := map[labels.Marker]bool{}
 	tests := map[string]struct {
 		absent []operand.Name
-		want   map[operand.Name]hand
+		want   map[operand.Name]markers
 	}{
 		"with all operands, the first prover writes and nobody waits for what it writes itself": {
-			want: map[operand.Name]hand{
-				"module":  {Proves: none},
-				"classes": {Proves: none},
-				"runtime": {Proves: map[labels.Marker]bool{"m": true}},
-				"plugin":  {Waits: []labels.Marker{"r"}, Proves: none},
-				"judge":   {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
+			want: map[operand.Name]markers{
+				"module":    {Proves: none},
+				"classes":   {Proves: none},
+				"runtime":   {Proves: map[labels.Marker]bool{"m": true}},
+				"plugin":    {Waits: []labels.Marker{"r"}, Proves: none},
+				"validator": {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
 			},
 		},
-		"without the runtime, the judge takes over the proof of the module": {
+		"without the runtime, the validator takes over the proof of the module": {
 			absent: []operand.Name{"runtime"},
-			want: map[operand.Name]hand{
-				"module":  {Proves: none},
-				"classes": {Proves: none},
-				"plugin":  {Waits: []labels.Marker{"r"}, Proves: none},
-				"judge":   {Proves: map[labels.Marker]bool{"m": true, "r": true, "p": true}},
+			want: map[operand.Name]markers{
+				"module":    {Proves: none},
+				"classes":   {Proves: none},
+				"plugin":    {Waits: []labels.Marker{"r"}, Proves: none},
+				"validator": {Proves: map[labels.Marker]bool{"m": true, "r": true, "p": true}},
 			},
 		},
 		"without the module, its marker is proven all the same: the host brings it": {
 			absent: []operand.Name{"module"},
-			want: map[operand.Name]hand{
-				"classes": {Proves: none},
-				"runtime": {Proves: map[labels.Marker]bool{"m": true}},
-				"plugin":  {Waits: []labels.Marker{"r"}, Proves: none},
-				"judge":   {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
+			want: map[operand.Name]markers{
+				"classes":   {Proves: none},
+				"runtime":   {Proves: map[labels.Marker]bool{"m": true}},
+				"plugin":    {Waits: []labels.Marker{"r"}, Proves: none},
+				"validator": {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": true}},
 			},
 		},
 		"without the plugin, its proof is dropped and nobody waits for it": {
 			absent: []operand.Name{"plugin"},
-			want: map[operand.Name]hand{
-				"module":  {Proves: none},
-				"classes": {Proves: none},
-				"runtime": {Proves: map[labels.Marker]bool{"m": true}},
-				"judge":   {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": false}},
+			want: map[operand.Name]markers{
+				"module":    {Proves: none},
+				"classes":   {Proves: none},
+				"runtime":   {Proves: map[labels.Marker]bool{"m": true}},
+				"validator": {Waits: []labels.Marker{"m"}, Proves: map[labels.Marker]bool{"m": false, "r": true, "p": false}},
 			},
 		},
-		"without the judge, nobody waits for what only it would write": {
-			absent: []operand.Name{"judge"},
-			want: map[operand.Name]hand{
+		"without the validator, nobody waits for what only it would write": {
+			absent: []operand.Name{"validator"},
+			want: map[operand.Name]markers{
 				"module":  {Proves: none},
 				"classes": {Proves: none},
 				"runtime": {Proves: map[labels.Marker]bool{"m": true}},
@@ -285,9 +285,9 @@ func TestWaitsAndProves(t *testing.T) {
 			for _, absent := range test.absent {
 				installed = without(installed, absent)
 			}
-			got := map[operand.Name]hand{}
+			got := map[operand.Name]markers{}
 			for _, o := range installed {
-				got[o.Name] = hand{installed.Waits(o), installed.Proves(o)}
+				got[o.Name] = markers{installed.Waits(o), installed.Proves(o)}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
@@ -296,9 +296,9 @@ func TestWaitsAndProves(t *testing.T) {
 	}
 }
 
-func TestProversAreGivenInGraphOrder(t *testing.T) {
+func TestWritersAreInGraphOrder(t *testing.T) {
 	got := stack().Writers("m")
-	if diff := cmp.Diff([]operand.Name{"runtime", "judge"}, got); diff != "" {
+	if diff := cmp.Diff([]operand.Name{"runtime", "validator"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

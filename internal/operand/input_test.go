@@ -106,7 +106,7 @@ func TestDefaultsOfTheSpec(t *testing.T) {
 	}
 }
 
-func TestOpenShiftIsToldByItsNodes(t *testing.T) {
+func TestOpenShift(t *testing.T) {
 	g := NewWithT(t)
 	layouts := func(distribution nodeinfo.Distribution) []nodeinfo.Layout {
 		return nodeinfo.Layouts([]nodeinfo.Facts{{HasGPU: true, Runtime: "cri-o", Distribution: distribution}})

@@ -17,14 +17,14 @@ type NodePool struct {
 	Spec effective.Spec
 	// Refused tells why no node can belong to it; the others are not touched by that.
 	Refused Decision
-	// asks are the labels of its nodeSelector; a pass compares them with those of each node.
-	asks []asked
+	// selector has the labels of its nodeSelector; a pass compares them with those of each node.
+	selector []selectorLabel
 }
 
-// asked is a label that a pool asks for. lasting: that it is missing says something of the node.
-type asked struct {
+// selectorLabel is a label that a pool asks for. mustExist: that it is missing says something of the node.
+type selectorLabel struct {
 	key, value string
-	lasting    bool
+	mustExist  bool
 }
 
 // NodePools are those of the spec, in their order.
@@ -34,18 +34,18 @@ func NodePools(spec effective.Spec) []NodePool {
 	}
 	pools := make([]NodePool, 0, len(spec.NodePools))
 	for i, pool := range spec.NodePools {
-		found := NodePool{NodePoolSpec: pool, Spec: spec.ForPool(pool), Refused: hidden(pool, spec.NodePools[:i])}
+		found := NodePool{NodePoolSpec: pool, Spec: spec.ForPool(pool), Refused: checkSelector(pool, spec.NodePools[:i])}
 		for key, value := range pool.NodeSelector {
-			found.asks = append(found.asks, asked{key, string(value), !labels.IsDiscoverable(key)})
+			found.selector = append(found.selector, selectorLabel{key, string(value), !labels.IsDiscoverable(key)})
 		}
 		pools = append(pools, found)
 	}
 	return pools
 }
 
-// hidden refuses a pool that asks for no label, and one all of whose nodes belong to an earlier one: each label that one asks for is asked for
+// checkSelector refuses a pool that asks for no label, and one all of whose nodes belong to an earlier one: each label that one asks for is asked for
 // here, too.
-func hidden(pool v1.NodePoolSpec, earlier []v1.NodePoolSpec) Decision {
+func checkSelector(pool v1.NodePoolSpec, earlier []v1.NodePoolSpec) Decision {
 	if len(pool.NodeSelector) == 0 {
 		return Refused(v1.ReasonInvalidSpec, fmt.Sprintf("spec.nodePools: %s selects no node: name labels of its nodes in nodeSelector", pool.Name))
 	}
@@ -57,7 +57,7 @@ func hidden(pool v1.NodePoolSpec, earlier []v1.NodePoolSpec) Decision {
 		switch {
 		case maps.Equal(before.NodeSelector, pool.NodeSelector):
 			remedy = "give one of the two other labels"
-		case !asksFor(pool.NodeSelector, before.NodeSelector):
+		case !includes(pool.NodeSelector, before.NodeSelector):
 			continue
 		}
 		return Refused(v1.ReasonInvalidSpec, fmt.Sprintf(
@@ -66,10 +66,10 @@ func hidden(pool v1.NodePoolSpec, earlier []v1.NodePoolSpec) Decision {
 	return Installed()
 }
 
-// asksFor tells whether a selector asks for all that another one asks for.
-func asksFor(selector, of v1.NodePoolSelector) bool {
+// includes tells whether a selector asks for all that another one asks for.
+func includes(selector, of v1.NodePoolSelector) bool {
 	for key, value := range of {
-		if has, there := selector[key]; !there || has != value {
+		if has, exists := selector[key]; !exists || has != value {
 			return false
 		}
 	}
@@ -82,8 +82,8 @@ func (in Input) ForPool(pool NodePool) Input {
 	return in
 }
 
-// of is the input for a node, which one of these pools may select.
-func (in Input) of(pools []NodePool, node nodeinfo.Facts) Input {
+// forNode is the input for a node, which one of these pools may select.
+func (in Input) forNode(pools []NodePool, node nodeinfo.Facts) Input {
 	if at := PoolOf(pools, node); at >= 0 {
 		return in.ForPool(pools[at])
 	}
@@ -93,22 +93,22 @@ func (in Input) of(pools []NodePool, node nodeinfo.Facts) Input {
 // PoolOf is the index of the pool that the node belongs to, the first one that selects it; -1 if none does.
 func PoolOf(pools []NodePool, node nodeinfo.Facts) int {
 	for i := range pools {
-		if pools[i].has(&node) {
+		if pools[i].selects(&node) {
 			return i
 		}
 	}
 	return -1
 }
 
-// has tells whether the node has the labels of the pool. A label that discovery writes and that is missing says
+// selects tells whether the node has the labels of the pool. A label that discovery writes and that is missing says
 // nothing: discovery may be restarting, and that takes no node out of its pool.
-func (p *NodePool) has(node *nodeinfo.Facts) bool {
-	for _, asked := range p.asks {
-		value, there := node.Labels[asked.key]
-		lost := !there && !asked.lasting && node.NodePool == p.Name
-		if !lost && (!there || value != asked.value) {
+func (p *NodePool) selects(node *nodeinfo.Facts) bool {
+	for _, label := range p.selector {
+		value, exists := node.Labels[label.key]
+		lost := !exists && !label.mustExist && node.NodePool == p.Name
+		if !lost && (!exists || value != label.value) {
 			return false
 		}
 	}
-	return len(p.asks) > 0
+	return len(p.selector) > 0
 }

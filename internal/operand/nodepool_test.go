@@ -19,7 +19,7 @@ func pools(selectors ...v1.NodePoolSelector) []operand.NodePool {
 	return operand.NodePools(effective.Of(spec))
 }
 
-func TestANodeBelongsToTheFirstPoolThatSelectsIt(t *testing.T) {
+func TestPoolOf(t *testing.T) {
 	const product, count = "nvidia.com/gpu.product", "feature.node.kubernetes.io/pci-10de.present"
 	two := pools(v1.NodePoolSelector{product: "A100", "zone": "1"}, v1.NodePoolSelector{"team": "x"})
 	first := pools(v1.NodePoolSelector{"team": "x"}, v1.NodePoolSelector{"zone": "1"})
@@ -52,7 +52,7 @@ func TestANodeBelongsToTheFirstPoolThatSelectsIt(t *testing.T) {
 	}
 }
 
-func TestPoolsThatNoNodeCanBelongTo(t *testing.T) {
+func TestRefusedPools(t *testing.T) {
 	const every = "spec.nodePools: every node that b selects belongs to a, which comes first: "
 	tests := map[string]struct {
 		first, second v1.NodePoolSelector
@@ -79,7 +79,7 @@ func TestPoolsThatNoNodeCanBelongTo(t *testing.T) {
 }
 
 // What a pool names is looked for like what the spec names.
-func TestTheReferencesOfPools(t *testing.T) {
+func TestUsesOfPools(t *testing.T) {
 	uses := func(in operand.Input) []operand.Use {
 		return []operand.Use{operand.ConfigMapUse("spec.devicePlugin.config.name", in.Spec.DevicePlugin.Config.Name)}
 	}

@@ -32,7 +32,7 @@ func (in Input) PlacementOf(o *Operand) Placement {
 func (in Input) Selects(o *Operand, node nodeinfo.Facts) Decision {
 	field, selector := in.nodeSelector(o)
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
-		if value, there := node.Labels[key]; !there || value != string(selector[key]) {
+		if value, exists := node.Labels[key]; !exists || value != string(selector[key]) {
 			return Decision{
 				Choice: Absent, Reason: v1.ReasonNotSelected,
 				Message: fmt.Sprintf("%s.nodeSelector asks for label %s=%s", field, key, selector[key]),
@@ -54,18 +54,18 @@ func (in Input) nodeSelector(o *Operand) (field string, selector v1.Labels) {
 // or if the node has another value than the spec asks for.
 func (in Input) MissingSelectorLabel(o *Operand, node nodeinfo.Facts) string {
 	_, selector := in.nodeSelector(o)
-	awaited := ""
+	missing := ""
 	for _, key := range slices.Sorted(maps.Keys(selector)) {
-		value, there := node.Labels[key]
+		value, exists := node.Labels[key]
 		switch {
-		case there && value == string(selector[key]):
-		case there || !labels.IsDiscoverable(key):
+		case exists && value == string(selector[key]):
+		case exists || !labels.IsDiscoverable(key):
 			return ""
-		case awaited == "":
-			awaited = key
+		case missing == "":
+			missing = key
 		}
 	}
-	return awaited
+	return missing
 }
 
 // priorityClass is that of the operand's pods, and the block of the spec that names it.

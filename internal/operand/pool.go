@@ -41,10 +41,10 @@ func (in Input) UsesDriverToolkit(nodes iter.Seq[*nodeinfo.Facts]) bool {
 		if f.OSTree == "" && f.PoolCoreOS == "" || !f.Managed() || f.Excluded {
 			continue
 		}
-		key := in.of(pools, *f).PoolKey()
-		wanted, _ := f.ExpectedPool(key)
+		key := in.forNode(pools, *f).PoolKey()
+		expected, _ := f.ExpectedPool(key)
 		effective, _ := f.EffectivePool(key)
-		if wanted.CoreOS != "" || effective.CoreOS != "" {
+		if expected.CoreOS != "" || effective.CoreOS != "" {
 			return true
 		}
 	}

@@ -37,7 +37,7 @@ func TestPoolKeyFollowsTheSpec(t *testing.T) {
 	}
 }
 
-func TestHasPool(t *testing.T) {
+func TestCheckPool(t *testing.T) {
 	const system = "no discovery labels for the operating system, which the driver image is chosen by"
 	const kernel = "no discovery label for the kernel, which the precompiled driver image is chosen by"
 	const release = "no discovery label for the release of Red Hat CoreOS, which the image of the driver toolkit is chosen by"
@@ -75,7 +75,7 @@ func coreOS(release string) nodeinfo.Facts {
 	return nodeinfo.Facts{HasGPU: true, OSID: "rhcos", OSVersion: "4.18", Architecture: "amd64", OSTree: release}
 }
 
-func TestTheDriverToolkitIsUsedWhereANodeNeedsIt(t *testing.T) {
+func TestUsesDriverToolkit(t *testing.T) {
 	const release = "418.94.202501221327-0"
 	off := v1.ClusterPolicySpec{Operator: &v1.OperatorSpec{UseOCPDriverToolkit: new(false)}}
 	inPool, excluded, cpuOnly := coreOS(release), coreOS(release), coreOS(release)

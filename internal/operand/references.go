@@ -86,8 +86,8 @@ const systemPriority = "system-"
 
 // Exists tells whether an object of others is there. Where nobody has looked (Contents is nil), it counts as there.
 func (in Input) Exists(reference Reference) bool {
-	_, there := in.Contents[reference]
-	return there || in.Contents == nil
+	_, exists := in.Contents[reference]
+	return exists || in.Contents == nil
 }
 
 // CheckReferences refuses an operand whose pods could not start for want of what the spec names. Where nobody has
@@ -97,20 +97,20 @@ func (in Input) CheckReferences(o *Operand) Decision {
 		return Installed()
 	}
 	for _, use := range o.UsesOf(in) {
-		content, there := in.Contents[use.Reference]
-		if !there {
-			return Refused(v1.ReasonReferenceMissing, fmt.Sprintf("%s: there is no %s%s: create it", use.Field, use.Reference, in.place(use.Kind)))
+		content, exists := in.Contents[use.Reference]
+		if !exists {
+			return Refused(v1.ReasonReferenceMissing, fmt.Sprintf("%s: there is no %s%s: create it", use.Field, use.Reference, in.inNamespace(use.Kind)))
 		}
 		for _, key := range use.Keys {
 			if !slices.Contains(content.Keys, key) {
-				return Refused(v1.ReasonReferenceMissing, fmt.Sprintf("%s: %s%s has no key %s: add it", use.Field, use.Reference, in.place(use.Kind), key))
+				return Refused(v1.ReasonReferenceMissing, fmt.Sprintf("%s: %s%s has no key %s: add it", use.Field, use.Reference, in.inNamespace(use.Kind), key))
 			}
 		}
 	}
 	return Installed()
 }
 
-func (in Input) place(kind ReferenceKind) string {
+func (in Input) inNamespace(kind ReferenceKind) string {
 	if !kind.namespaced() {
 		return ""
 	}
@@ -124,8 +124,8 @@ func (in Input) ContentDigest(o *Operand) string {
 	hash := digest.New()
 	used := false
 	for _, use := range o.UsesOf(in) {
-		content, known := in.Contents[use.Reference]
-		if !use.Kind.namespaced() || use.Field == caBundleField || !known {
+		content, exists := in.Contents[use.Reference]
+		if !use.Kind.namespaced() || use.Field == caBundleField || !exists {
 			continue
 		}
 		used = true

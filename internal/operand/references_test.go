@@ -17,7 +17,7 @@ var usesTwo = &operand.Operand{References: func(operand.Input) []operand.Use {
 	}
 }}
 
-func TestMissing(t *testing.T) {
+func TestCheckReferences(t *testing.T) {
 	settings, secret := operand.Reference{Kind: operand.ConfigMap, Name: "settings"}, operand.Reference{Kind: operand.Secret, Name: "keys"}
 	both := map[operand.Reference]operand.Content{settings: {Keys: []string{"file"}}, secret: {}}
 	important := v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{PriorityClassName: "important"}}

@@ -46,7 +46,7 @@ func names(all operand.Catalogue) []operand.Name {
 	return result
 }
 
-func TestEveryOperandComesAfterThoseThatItRequires(t *testing.T) {
+func TestCatalogueIsSorted(t *testing.T) {
 	placed := map[operand.Name]bool{}
 	for _, o := range catalogue(t) {
 		for _, r := range o.Requires {
@@ -59,7 +59,7 @@ func TestEveryOperandComesAfterThoseThatItRequires(t *testing.T) {
 }
 
 // Every operand that has a DaemonSet is placed by its block of the spec, and no other one is.
-func TestEveryDaemonSetIsPlacedByABlock(t *testing.T) {
+func TestDaemonSetsHavePlacements(t *testing.T) {
 	g := NewWithT(t)
 	for _, o := range catalogue(t) {
 		text, err := fs.ReadFile(assets.FS, string(o.Name)+"/0500_daemonset.yaml")
@@ -78,7 +78,7 @@ func TestEveryDaemonSetIsPlacedByABlock(t *testing.T) {
 	}
 }
 
-func TestTheBlocksOfThePlacements(t *testing.T) {
+func TestPlacementFields(t *testing.T) {
 	want := map[operand.Name]string{
 		"node-discovery": "spec.nodeDiscovery", "driver": "spec.driver", "container-toolkit": "spec.toolkit",
 		"device-plugin": "spec.devicePlugin", "mps-control-daemon": "spec.devicePlugin",
@@ -109,8 +109,8 @@ func TestEverySetOfOperandsStarts(t *testing.T) {
 				installed = append(installed, o)
 			}
 		}
-		if circle := stuckOperand(installed); circle != "" {
-			t.Errorf("%v: circle through %s", names(installed), circle)
+		if stuck := stuckOperand(installed); stuck != "" {
+			t.Errorf("%v: circle through %s", names(installed), stuck)
 		}
 	}
 }
@@ -154,7 +154,7 @@ func provesAll(installed operand.Catalogue, o operand.Operand, written map[label
 		if !writes[proof.Marker] {
 			continue
 		}
-		if _, there := installed.Find(proof.Of); there && !ready[proof.Of] {
+		if _, exists := installed.Find(proof.Of); exists && !ready[proof.Of] {
 			return false
 		}
 		written[proof.Marker] = true
@@ -162,7 +162,7 @@ func provesAll(installed operand.Catalogue, o operand.Operand, written map[label
 	return true
 }
 
-func TestTheDriverIsProvenByTheToolkitElseByTheValidator(t *testing.T) {
+func TestMarkerWriters(t *testing.T) {
 	all := catalogue(t)
 	tests := map[string]struct {
 		absent operand.Name
@@ -217,7 +217,7 @@ func TestTheDriverIsProvenByTheToolkitElseByTheValidator(t *testing.T) {
 	}
 }
 
-func TestEveryFolderOfAssetsHasItsOperand(t *testing.T) {
+func TestAssetsMatchCatalogue(t *testing.T) {
 	entries, err := fs.ReadDir(assets.FS, ".")
 	if err != nil {
 		t.Fatal(err)
@@ -237,7 +237,7 @@ func TestEveryFolderOfAssetsHasItsOperand(t *testing.T) {
 }
 
 // NVSentinel, k8s-driver-manager and people's scripts set these labels by name.
-func TestDeployLabelsAreNVIDIAs(t *testing.T) {
+func TestDeployLabels(t *testing.T) {
 	g := NewWithT(t)
 	var got []string
 	for _, o := range catalogue(t) {
@@ -258,7 +258,7 @@ func TestDeployLabelsAreNVIDIAs(t *testing.T) {
 
 // What a GPU needs to be usable has its rung on the ladder; all else stands beside it, so that its failure
 // shows without taking the GPUs away.
-func TestTheLadderHasItsOperands(t *testing.T) {
+func TestStagesOfOperands(t *testing.T) {
 	want := map[operand.Name]v1.Stage{
 		"driver": v1.StageDriver, "container-toolkit": v1.StageToolkit,
 		"device-plugin": v1.StageDevicePlugin, "operator-validator": v1.StageValidated,

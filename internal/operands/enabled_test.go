@@ -12,8 +12,8 @@ import (
 )
 
 // What is enabled by default is wanted unless its field is false, and says which field it is.
-func TestWanted(t *testing.T) {
-	const yes = "installed"
+func TestDecide(t *testing.T) {
+	const installed = "installed"
 	offByDefault := map[operand.Name]string{
 		"dcgm":                 "DisabledBySpec: spec.dcgm.enabled is not true: the DCGM exporter brings an engine of its own",
 		"node-status-exporter": "DisabledBySpec: spec.nodeStatusExporter.enabled is not true",
@@ -21,7 +21,7 @@ func TestWanted(t *testing.T) {
 	all := func(change map[operand.Name]string) map[operand.Name]string {
 		want := map[operand.Name]string{}
 		for _, o := range tabled(t) {
-			want[o.Name] = yes
+			want[o.Name] = installed
 		}
 		maps.Copy(want, offByDefault)
 		want["mps-control-daemon"] = "DisabledBySpec: spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS"
@@ -61,7 +61,7 @@ func TestWanted(t *testing.T) {
 		},
 		"a configuration of the device plugin can share GPUs by MPS": {
 			spec: v1.ClusterPolicySpec{DevicePlugin: &v1.DevicePluginSpec{Config: &v1.DevicePluginConfigSpec{Name: "configs"}}},
-			want: all(map[operand.Name]string{"mps-control-daemon": yes}),
+			want: all(map[operand.Name]string{"mps-control-daemon": installed}),
 		},
 		"false turns off GPU Feature Discovery": {
 			spec: v1.ClusterPolicySpec{GFD: &v1.GFDSpec{Enabled: new(false)}},
@@ -79,7 +79,7 @@ func TestWanted(t *testing.T) {
 			spec: v1.ClusterPolicySpec{
 				DCGM: &v1.DCGMSpec{Enabled: new(true)}, NodeStatusExporter: &v1.NodeStatusExporterSpec{Enabled: new(true)},
 			},
-			want: all(map[operand.Name]string{"dcgm": yes, "node-status-exporter": yes}),
+			want: all(map[operand.Name]string{"dcgm": installed, "node-status-exporter": installed}),
 		},
 		"empty blocks turn nothing on": {
 			spec: v1.ClusterPolicySpec{
@@ -100,7 +100,7 @@ func TestWanted(t *testing.T) {
 			got := map[operand.Name]string{}
 			for _, o := range tabled(t) {
 				decision := o.Decide(operand.Input{Spec: effective.Of(test.spec)})
-				got[o.Name] = yes
+				got[o.Name] = installed
 				if decision.Choice != operand.Install {
 					got[o.Name] = decision.Reason + ": " + decision.Message
 				}

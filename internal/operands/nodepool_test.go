@@ -12,9 +12,9 @@ import (
 
 // Whatever a pool says: an operand that has other instances by it than by the rest of the spec gets DaemonSets of its
 // own for the pool, and no other does.
-func TestWhatAPoolChangesVaries(t *testing.T) {
+func TestVariesMatchesInstances(t *testing.T) {
 	image := v1.ImageSpec{Version: "9"}
-	says := map[string]v1.NodePoolSpec{
+	pools := map[string]v1.NodePoolSpec{
 		"driver.version":              {Driver: &v1.NodePoolDriverSpec{ImageSpec: image}},
 		"driver.repository":           {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Repository: "mirror.local"}}},
 		"driver.image":                {Driver: &v1.NodePoolDriverSpec{ImageSpec: v1.ImageSpec{Image: "other"}}},
@@ -31,7 +31,7 @@ func TestWhatAPoolChangesVaries(t *testing.T) {
 	}
 	driverPools := []nodeinfo.Pool{{Name: "ubuntu24.04-amd64", OSTag: "ubuntu24.04"}}
 	varying := map[string]bool{}
-	for field, pool := range says {
+	for field, pool := range pools {
 		t.Run(field, func(t *testing.T) {
 			pool.Name, pool.NodeSelector = "a", v1.NodePoolSelector{"team": "a"}
 			in := operand.Input{
@@ -61,7 +61,7 @@ func TestWhatAPoolChangesVaries(t *testing.T) {
 	}
 }
 
-func TestWhatPoolsSayDifferently(t *testing.T) {
+func TestVaries(t *testing.T) {
 	type varies struct{ Driver, Toolkit, Plugin, MIG bool }
 	version := v1.ImageSpec{Version: "1"}
 	tests := map[string]struct {

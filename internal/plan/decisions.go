@@ -21,8 +21,8 @@ type Decisions struct {
 	// of it goes on proving its markers.
 	Installed map[operand.Name]bool
 	decisions map[operand.Name]operand.Decision
-	// selecting are the same pools, for operand.PoolOf.
-	selecting []operand.NodePool
+	// operandPools are the same pools, for operand.PoolOf.
+	operandPools []operand.NodePool
 }
 
 // Decide decides for a sorted catalogue. Neither it nor what in refers to may be changed afterwards. Layouts and Optional
@@ -30,18 +30,18 @@ type Decisions struct {
 func Decide(catalogue operand.Catalogue, in operand.Input) *Decisions {
 	in.Layouts, in.Optional = nil, nil
 	d := &Decisions{
-		Catalogue: catalogue,
-		Input:     in,
-		Installed: map[operand.Name]bool{},
-		decisions: map[operand.Name]operand.Decision{},
-		selecting: operand.NodePools(in.Spec),
+		Catalogue:    catalogue,
+		Input:        in,
+		Installed:    map[operand.Name]bool{},
+		decisions:    map[operand.Name]operand.Decision{},
+		operandPools: operand.NodePools(in.Spec),
 	}
 	for _, o := range catalogue {
 		decision := o.Decide(in)
 		d.decisions[o.Name] = decision
 		d.Installed[o.Name] = decision.Choice != operand.Absent
 	}
-	for _, pool := range d.selecting {
+	for _, pool := range d.operandPools {
 		decided := d.nodePool(pool)
 		d.NodePools = append(d.NodePools, decided)
 		for name, decision := range decided.decisions {
@@ -71,8 +71,8 @@ func (d *Decisions) decision(o *operand.Operand, pool *NodePool) operand.Decisio
 	return d.decisions[o.Name]
 }
 
-// ready tells the same, and whether all is there that the operand needs of the cluster.
-func (d *Decisions) ready(o *operand.Operand, pool *NodePool) operand.Decision {
+// installable tells the same, and whether all is there that the operand needs of the cluster.
+func (d *Decisions) installable(o *operand.Operand, pool *NodePool) operand.Decision {
 	decision := d.decision(o, pool)
 	if decision.Choice != operand.Install {
 		return decision

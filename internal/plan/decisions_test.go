@@ -28,36 +28,36 @@ func twoRuntimes() []nodeinfo.Facts {
 }
 
 // Both controllers use the same decisions at once. The race detector sees any write.
-func TestDecisionsServeSeveralAtOnce(t *testing.T) {
+func TestDecisionsAreSafeForConcurrentUse(t *testing.T) {
 	g := NewWithT(t)
 	nodes := twoRuntimes()
-	type answer struct {
+	type results struct {
 		node    plan.Node
 		labels  map[string]*string
 		missing string
 		actions []plan.Action
 	}
-	ask := func(d *plan.Decisions) answer {
-		var a answer
+	use := func(d *plan.Decisions) results {
+		var r results
 		for _, facts := range nodes {
-			a.node, a.labels, a.missing = d.ForNode(facts), d.NodeLabels(facts, nil, plan.Running{Injector: true}), d.Missing(facts)
+			r.node, r.labels, r.missing = d.ForNode(facts), d.NodeLabels(facts, nil, plan.Running{Injector: true}), d.MissingLabels(facts)
 		}
 		for _, step := range plan.Compute(d, nil, nodes).Steps {
-			a.actions = append(a.actions, step.Action)
+			r.actions = append(r.actions, step.Action)
 		}
-		return a
+		return r
 	}
-	shared, answers := plan.Decide(catalogue(t), withPools(teamA)), make([]answer, 8)
+	shared, all := plan.Decide(catalogue(t), withPools(teamA)), make([]results, 8)
 	var wg sync.WaitGroup
-	for i := range answers {
-		wg.Go(func() { answers[i] = ask(shared) })
+	for i := range all {
+		wg.Go(func() { all[i] = use(shared) })
 	}
 	wg.Wait()
-	g.Expect(answers).To(HaveEach(Equal(ask(plan.Decide(catalogue(t), withPools(teamA))))))
+	g.Expect(all).To(HaveEach(Equal(use(plan.Decide(catalogue(t), withPools(teamA))))))
 }
 
 // What depends on the cluster is in the plan, for nodes of pools, too, and never in the decisions.
-func TestThePlanKnowsTheCluster(t *testing.T) {
+func TestPlanInputHasTheCluster(t *testing.T) {
 	g := NewWithT(t)
 	in := withPools(teamA)
 	in.Layouts, in.Optional = []nodeinfo.Layout{{Name: "other"}}, map[operand.OptionalKind]bool{operand.PrometheusRule: true}

@@ -70,7 +70,7 @@ func TestDriverToolkitPools(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec), DriverToolkit: test.images}), nil, test.nodes)
-			holdsDrivers(t, p, test.want, test.holds)
+			expectDrivers(t, p, test.want, test.holds)
 		})
 	}
 }

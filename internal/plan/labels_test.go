@@ -201,7 +201,7 @@ func TestNodeLabels(t *testing.T) {
 }
 
 // What needs the handler of the container runtime is labelled once the toolkit is ready, and keeps its labels then.
-func TestLabelsComeAfterTheToolkit(t *testing.T) {
+func TestInjectedOperandsAreLabelledAfterTheToolkit(t *testing.T) {
 	first := map[string]*string{deploy + "driver": set("true"), deploy + "container-toolkit": set("true"), deploy + "client": set("true"),
 		deploy + "node-status-exporter": set("true")}
 	rest := map[string]*string{deploy + "device-plugin": set("true"), deploy + "operator-validator": set("true"),
@@ -263,7 +263,7 @@ func TestNodeLabelsSettleAfterOnePatch(t *testing.T) {
 }
 
 // A node that becomes one for virtual machines gives up what containers need, and nothing else.
-func TestLabelsOfNodesForVirtualMachines(t *testing.T) {
+func TestLabelsOfVMNodes(t *testing.T) {
 	in := operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{SandboxWorkloads: &v1.SandboxWorkloadsSpec{Enabled: new(true)}})}
 	facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Workload, f.Pool = nodeinfo.WorkloadVMPassthrough, "ubuntu24.04-amd64" })
 	current := labelled(map[string]*string{"nvidia.com/gpu.deploy.dcgm": set("paused-for-driver-upgrade")})

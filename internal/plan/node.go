@@ -10,12 +10,12 @@ import (
 	"github.com/clusterpolicy/gpu-operator/internal/operand"
 )
 
-// Need tells what a node needs of an operand.
-type Need int
+// Expectation tells what a node needs of an operand.
+type Expectation int
 
 const (
 	// Expected: a pod of the operand must be ready on the node.
-	Expected Need = iota
+	Expected Expectation = iota
 	// HostProvides: the host has what the operand would install.
 	HostProvides
 	// OptedOut: a user keeps the operand off the node, by its label or by a nodeSelector of the spec; the
@@ -27,11 +27,11 @@ const (
 	NotPossible
 )
 
-// Rung is one operand's part in the ladder of a node.
-type Rung struct {
-	Stage   v1.Stage
-	Operand operand.Name
-	Need    Need
+// NodeStage is one operand's part in the ladder of a node.
+type NodeStage struct {
+	Stage       v1.Stage
+	Operand     operand.Name
+	Expectation Expectation
 	// Reason and Message explain OptedOut, Paused and NotPossible.
 	Reason, Message string
 	// After is the operand that must have been ready on the node before pods of this one are made there: the one that
@@ -55,19 +55,19 @@ type Node struct {
 	NodePool string
 	// Pool that its facts put it in; without a name where one is missing.
 	Pool nodeinfo.Pool
-	// Rungs from the bottom of the ladder.
-	Rungs []Rung
-	// Beside are the operands that the ladder does not depend on.
-	Beside []Rung
+	// Stages from the bottom of the ladder.
+	Stages []NodeStage
+	// OtherOperands are the operands that the ladder does not depend on.
+	OtherOperands []NodeStage
 	// Refused tells why nothing is installed on the node, if nothing is.
 	Refused operand.Decision
 	// Unselected tells which nodeSelector keeps the whole ladder off the node; empty if none does.
 	Unselected string
-	// Kept tells how the node loses the driver that it keeps though no nodeSelector asks for it; empty if
+	// RetainedDriver tells how the node loses the driver that it keeps though no nodeSelector asks for it; empty if
 	// there is none.
-	Kept string
-	// Missing tells which discovery labels are away; empty for none.
-	Missing string
+	RetainedDriver string
+	// MissingLabels tells which discovery labels are away; empty for none.
+	MissingLabels string
 	// NeedsAllocatable: the kubelet must advertise GPUs.
 	NeedsAllocatable bool
 	// Spec that holds for the node.
@@ -78,7 +78,7 @@ type Node struct {
 func (d *Decisions) ForNode(facts nodeinfo.Facts) Node {
 	nodePool := d.poolOf(facts)
 	in := d.inputFor(nodePool)
-	node := Node{Facts: facts, Refused: d.Input.ServesVMs(facts), Missing: d.Missing(facts), Spec: in.Spec}
+	node := Node{Facts: facts, Refused: d.Input.ServesVMs(facts), MissingLabels: d.MissingLabels(facts), Spec: in.Spec}
 	if nodePool != nil {
 		node.NodePool = nodePool.Name
 	}
@@ -86,28 +86,28 @@ func (d *Decisions) ForNode(facts nodeinfo.Facts) Node {
 		node.Pool = pool
 	}
 	for _, stage := range v1.Stages() {
-		node.Rungs = append(node.Rungs, d.rungs(stage, facts)...)
+		node.Stages = append(node.Stages, d.stages(stage, facts)...)
 	}
-	node.Beside = d.rungs("", facts)
-	d.order(&node)
-	node.Kept = d.kept(facts)
-	node.judgeSelection()
+	node.OtherOperands = d.stages("", facts)
+	d.setAfter(&node)
+	node.RetainedDriver = d.retainedDriver(facts)
+	node.checkSelection()
 	if node.Refused.Reason == v1.ReasonNotSelected {
 		node.Unselected = node.Refused.Message
 	}
 	return node
 }
 
-// order enters what comes after the operand that has the container runtime inject GPUs.
-func (d *Decisions) order(n *Node) {
-	injector, _ := d.injectorOf(n.Rungs)
+// setAfter enters what comes after the operand that has the container runtime inject GPUs.
+func (d *Decisions) setAfter(n *Node) {
+	injector, _ := d.injectorOf(n.Stages)
 	if injector == "" {
 		return
 	}
-	for _, rungs := range [][]Rung{n.Rungs, n.Beside} {
-		for i := range rungs {
-			if o, known := d.Catalogue.Find(rungs[i].Operand); known && o.Injected {
-				rungs[i].After = injector
+	for _, stages := range [][]NodeStage{n.Stages, n.OtherOperands} {
+		for i := range stages {
+			if o, known := d.Catalogue.Find(stages[i].Operand); known && o.Injected {
+				stages[i].After = injector
 			}
 		}
 	}
@@ -115,18 +115,18 @@ func (d *Decisions) order(n *Node) {
 
 // injectorOf is the operand of the ladder that has the container runtime of the node inject GPUs; empty where the host
 // provides it, or where it cannot or shall not run. paused reports whether its deploy label keeps it off for now.
-func (d *Decisions) injectorOf(rungs []Rung) (name operand.Name, paused bool) {
-	for _, rung := range rungs {
-		if o, known := d.Catalogue.Find(rung.Operand); known && o.Injects && (rung.Need == Expected || rung.Need == Paused) {
-			return rung.Operand, rung.Need == Paused
+func (d *Decisions) injectorOf(stages []NodeStage) (name operand.Name, paused bool) {
+	for _, stage := range stages {
+		if o, known := d.Catalogue.Find(stage.Operand); known && o.Injects && (stage.Expectation == Expected || stage.Expectation == Paused) {
+			return stage.Operand, stage.Expectation == Paused
 		}
 	}
 	return "", false
 }
 
-// rungs are the operands of one stage that concern the node.
-func (d *Decisions) rungs(stage v1.Stage, facts nodeinfo.Facts) []Rung {
-	var rungs []Rung
+// stages are the operands of one stage that concern the node.
+func (d *Decisions) stages(stage v1.Stage, facts nodeinfo.Facts) []NodeStage {
+	var stages []NodeStage
 	nodePool := d.poolOf(facts)
 	for _, o := range d.Catalogue {
 		decision := d.decision(&o, nodePool)
@@ -138,11 +138,11 @@ func (d *Decisions) rungs(stage v1.Stage, facts nodeinfo.Facts) []Rung {
 			continue
 		}
 		if selected := d.selects(o, facts); selected.Choice != operand.Install {
-			rungs = append(rungs, rung(o, selected, facts))
+			stages = append(stages, nodeStage(o, selected, facts))
 			continue
 		}
 		if decision.Choice == operand.Install {
-			decision = d.ready(&o, nodePool)
+			decision = d.installable(&o, nodePool)
 		}
 		if decision.Choice == operand.Install {
 			decision = possible
@@ -150,9 +150,9 @@ func (d *Decisions) rungs(stage v1.Stage, facts nodeinfo.Facts) []Rung {
 		if decision.Choice == operand.Install {
 			decision = d.servesPoolOf(o, facts)
 		}
-		rungs = append(rungs, rung(o, decision, facts))
+		stages = append(stages, nodeStage(o, decision, facts))
 	}
-	return rungs
+	return stages
 }
 
 // servesPoolOf decides by the pool that the node belongs into. The one that it is labelled with may be
@@ -177,27 +177,27 @@ func servesPool(o operand.Operand, in operand.Input, pool nodeinfo.Pool) operand
 	return o.ServesPool(in, pool)
 }
 
-func rung(o operand.Operand, decision operand.Decision, facts nodeinfo.Facts) Rung {
-	r := Rung{Stage: o.Stage, Operand: o.Name}
+func nodeStage(o operand.Operand, decision operand.Decision, facts nodeinfo.Facts) NodeStage {
+	r := NodeStage{Stage: o.Stage, Operand: o.Name}
 	name, value := decidingLabel(o, facts)
 	if value == labels.DeployPreInstalled {
-		r.Need = HostProvides
+		r.Expectation = HostProvides
 		return r
 	}
 	if decision.Reason == v1.ReasonNotSelected {
-		r.Need, r.Reason, r.Message = OptedOut, decision.Reason, decision.Message
+		r.Expectation, r.Reason, r.Message = OptedOut, decision.Reason, decision.Message
 		return r
 	}
 	if decision.Choice != operand.Install {
-		r.Need, r.Reason, r.Message = NotPossible, decision.Reason, decision.Message
+		r.Expectation, r.Reason, r.Message = NotPossible, decision.Reason, decision.Message
 		return r
 	}
 	if value == "" || value == labels.True {
 		return r
 	}
-	r.Need, r.Reason = Paused, v1.ReasonOperandPaused
+	r.Expectation, r.Reason = Paused, v1.ReasonOperandPaused
 	if value == labels.False {
-		r.Need = OptedOut
+		r.Expectation = OptedOut
 	}
 	r.Message = fmt.Sprintf("label %s is %q", name.DeployLabel(), value)
 	return r

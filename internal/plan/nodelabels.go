@@ -18,22 +18,22 @@ import (
 // 15 s. A label that is there stays whatever becomes of the injector.
 func (d *Decisions) NodeLabels(facts nodeinfo.Facts, current map[string]string, running Running) map[string]*string {
 	wanted := d.deployLabels(facts)
-	changes := d.surplus(current, wanted)
+	changes := d.staleDeployLabels(current, wanted)
 	set := func(key, value string) {
 		if current[key] != value {
 			changes[key] = &value
 		}
 	}
 	set(labels.GPUPresent, labels.True)
-	for _, key := range d.due(facts, current, wanted, running) {
+	for _, key := range d.dueDeployLabels(facts, current, wanted, running) {
 		set(key, labels.True)
 	}
 	for key, value := range d.defaults(facts, current) {
 		set(key, value)
 	}
-	kinds := d.kinds(facts, running.Driver)
-	d.anchor(kinds, wanted)
-	for key, value := range kinds {
+	variants := d.variantLabels(facts, running.Driver)
+	d.addAnchors(variants, wanted)
+	for key, value := range variants {
 		if _, there := current[key]; value == "" && there {
 			changes[key] = nil
 			continue
@@ -43,8 +43,8 @@ func (d *Decisions) NodeLabels(facts nodeinfo.Facts, current map[string]string, 
 	return changes
 }
 
-// surplus takes off the deploy labels that the operator wrote and that the node is to have no longer.
-func (d *Decisions) surplus(current map[string]string, wanted map[string]operand.Choice) map[string]*string {
+// staleDeployLabels takes off the deploy labels that the operator wrote and that the node is to have no longer.
+func (d *Decisions) staleDeployLabels(current map[string]string, wanted map[string]operand.Choice) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
 		// Where an operand cannot be served, what runs of it is left alone: the fact that speaks
@@ -56,14 +56,14 @@ func (d *Decisions) surplus(current map[string]string, wanted map[string]operand
 	return changes
 }
 
-// due are the deploy labels that the node lacks and whose pods can be started there.
-func (d *Decisions) due(
+// dueDeployLabels are the deploy labels that the node lacks and whose pods can be started there.
+func (d *Decisions) dueDeployLabels(
 	facts nodeinfo.Facts, current map[string]string, wanted map[string]operand.Choice, running Running,
 ) []string {
 	var missing []string
-	for key, verdict := range wanted {
+	for key, choice := range wanted {
 		// Any value but an empty one is somebody's decision about this node.
-		if verdict == operand.Install && current[key] == "" {
+		if choice == operand.Install && current[key] == "" {
 			missing = append(missing, key)
 		}
 	}
@@ -83,57 +83,57 @@ func (d *Decisions) awaitsInjector(facts nodeinfo.Facts, running Running) bool {
 		if !o.Injects {
 			continue
 		}
-		if injector, paused := d.injectorOf(d.rungs(o.Stage, facts)); injector != "" && (paused || !running.Injector) {
+		if injector, paused := d.injectorOf(d.stages(o.Stage, facts)); injector != "" && (paused || !running.Injector) {
 			return true
 		}
 	}
 	return false
 }
 
-// kinds are the labels by which an operand with several DaemonSets tells their nodes apart, as far as
+// variantLabels are the labels by which an operand with several DaemonSets tells their nodes apart, as far as
 // they are known and may change. A label with an empty value is to go.
-func (d *Decisions) kinds(facts nodeinfo.Facts, hasDriverPod bool) map[string]string {
+func (d *Decisions) variantLabels(facts nodeinfo.Facts, hasDriverPod bool) map[string]string {
 	nodePool := d.poolOf(facts)
-	kinds := d.poolLabels(nodePool)
+	variants := d.poolLabels(nodePool)
 	if layout, known := facts.ExpectedLayout(); known {
-		kinds[labels.Runtime] = layout.Name
+		variants[labels.Runtime] = layout.Name
 	}
 	stays := facts.Pool != "" && (hasDriverPod || d.refusesDriver(nodePool))
 	if pool, complete := facts.ExpectedPool(d.inputFor(nodePool).PoolKey()); complete && (facts.Pool == pool.Name || !stays) {
-		kinds[labels.Pool], kinds[labels.PoolKernel] = pool.Name, pool.Kernel
-		kinds[labels.PoolCoreOS], kinds[labels.PoolNodePool] = pool.CoreOS, pool.NodePool
+		variants[labels.Pool], variants[labels.PoolKernel] = pool.Name, pool.Kernel
+		variants[labels.PoolCoreOS], variants[labels.PoolNodePool] = pool.CoreOS, pool.NodePool
 	} else if facts.Pool != "" {
-		kinds[labels.Pool] = facts.Pool
+		variants[labels.Pool] = facts.Pool
 	}
-	return kinds
+	return variants
 }
 
-// anchor adds the anchors to the labels by which DaemonSets tell nodes apart. A node has the anchor of an operand that it
-// is to run, and of one that it keeps. Where a label that belongs to the kind is not known, the anchor stays as it is.
-func (d *Decisions) anchor(kinds map[string]string, deploy map[string]operand.Choice) {
+// addAnchors adds the anchors to the labels by which DaemonSets tell nodes apart. A node has the anchor of an operand that it
+// is to run, and of one that it keeps. Where a label that belongs to the variant is not known, the anchor stays as it is.
+func (d *Decisions) addAnchors(variants map[string]string, deploy map[string]operand.Choice) {
 	for i := range d.Catalogue {
 		o := &d.Catalogue[i]
 		key := o.AnchorLabel()
 		if key == "" {
 			continue
 		}
-		verdict, runs := deploy[o.Name.DeployLabel()]
-		switch kind, known := kindOf(o, kinds); {
+		choice, runs := deploy[o.Name.DeployLabel()]
+		switch variant, known := variantOf(o, variants); {
 		case !runs:
-			kinds[key] = ""
-		case verdict == operand.Install && known:
-			kinds[key] = kind
+			variants[key] = ""
+		case choice == operand.Install && known:
+			variants[key] = variant
 		}
 	}
 }
 
-// kindOf is the kind of a node with these labels among those of the operand, or false if it is not known.
-func kindOf(o *operand.Operand, kinds map[string]string) (string, bool) {
+// variantOf is the variant of a node with these labels among those of the operand, or false if it is not known.
+func variantOf(o *operand.Operand, variants map[string]string) (string, bool) {
 	if o.PerPool {
-		return kinds[labels.Pool], kinds[labels.Pool] != ""
+		return variants[labels.Pool], variants[labels.Pool] != ""
 	}
-	nodePool, known := kinds[o.NodePoolLabel()]
-	return operand.Variant("", kinds[labels.Runtime], nodePool), kinds[labels.Runtime] != "" && known
+	nodePool, known := variants[o.NodePoolLabel()]
+	return operand.Variant("", variants[labels.Runtime], nodePool), variants[labels.Runtime] != "" && known
 }
 
 // defaults are the labels that the node's operands want on it and that it lacks.
@@ -157,8 +157,8 @@ func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Choice
 		return wanted
 	}
 	for _, o := range d.Catalogue {
-		if verdict := d.serves(o, facts).Choice; verdict != operand.Absent {
-			wanted[o.Name.DeployLabel()] = verdict
+		if choice := d.serves(o, facts).Choice; choice != operand.Absent {
+			wanted[o.Name.DeployLabel()] = choice
 		}
 	}
 	wanted[labels.DeployClient] = operand.Install
@@ -170,7 +170,7 @@ func (d *Decisions) deployLabels(facts nodeinfo.Facts) map[string]operand.Choice
 func ReleasedLabels(catalogue operand.Catalogue, current map[string]string, present string) map[string]*string {
 	changes := map[string]*string{}
 	for key, value := range current {
-		if isKindLabel(key) || isOwnDeployLabel(catalogue, key, value) {
+		if isVariantLabel(key) || isOwnDeployLabel(catalogue, key, value) {
 			changes[key] = nil
 		}
 	}
@@ -184,8 +184,8 @@ func ReleasedLabels(catalogue operand.Catalogue, current map[string]string, pres
 	return changes
 }
 
-// isKindLabel tells whether nobody but the operator writes this label.
-func isKindLabel(key string) bool {
+// isVariantLabel tells whether nobody but the operator writes this label.
+func isVariantLabel(key string) bool {
 	switch key {
 	case labels.Pool, labels.PoolKernel, labels.PoolCoreOS, labels.PoolNodePool, labels.NodePool, labels.Runtime:
 		return true

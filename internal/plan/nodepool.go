@@ -75,7 +75,7 @@ func (d *Decisions) poolOf(node nodeinfo.Facts) *NodePool {
 	if len(d.NodePools) == 0 {
 		return nil
 	}
-	if at := operand.PoolOf(d.selecting, node); at >= 0 {
+	if at := operand.PoolOf(d.operandPools, node); at >= 0 {
 		return &d.NodePools[at]
 	}
 	return nil

@@ -29,9 +29,9 @@ type Step struct {
 	Reason, Message string
 	// Instances to render; for Apply only.
 	Instances []operand.Instance
-	// Holds tells that some nodes cannot be served as the spec asks, so that what is there of the operand
+	// HoldUnrendered tells that some nodes cannot be served as the spec asks, so that what is there of the operand
 	// and not rendered is left alone.
-	Holds bool
+	HoldUnrendered bool
 	// Waits are the markers that the operand's pods wait for.
 	Waits []labels.Marker
 	// Proves tells which markers the operand's pods write.
@@ -55,10 +55,10 @@ func Compute(d *Decisions, optional map[operand.OptionalKind]bool, nodes []nodei
 	containers := d.Input.Containers(nodes)
 	plan := Plan{Decisions: d, Input: d.Input, poolNodes: map[string][]nodeinfo.Facts{}}
 	plan.Input.Layouts, plan.Input.Optional = nodeinfo.Layouts(containers), optional
-	plan.Pools = nodeinfo.Pools(plan.withDriver(containers), func(node nodeinfo.Facts) nodeinfo.PoolKey {
+	plan.Pools = nodeinfo.Pools(plan.driverNodes(containers), func(node nodeinfo.Facts) nodeinfo.PoolKey {
 		return plan.inputOf(node).PoolKey()
 	})
-	plan.gather(nodes)
+	plan.collectPoolNodes(nodes)
 	installed := plan.installedOperands()
 	for _, o := range d.Catalogue {
 		step := plan.inPools(plan.step(o, nodes))
@@ -92,7 +92,7 @@ func (p Plan) step(o operand.Operand, nodes []nodeinfo.Facts) Step {
 	if err != nil {
 		return invalid(o, v1.ReasonInvalidSpec, err.Error())
 	}
-	return Step{Operand: o, Action: Apply, Instances: instances, Holds: holds}
+	return Step{Operand: o, Action: Apply, Instances: instances, HoldUnrendered: holds}
 }
 
 // invalid is the step for an operand that cannot be installed as the spec asks.

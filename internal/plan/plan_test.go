@@ -34,24 +34,24 @@ func changed(facts nodeinfo.Facts, change func(*nodeinfo.Facts)) nodeinfo.Facts 
 	return facts
 }
 
-// what is a step without its instances.
-type what struct {
+// stepSummary is a step without its instances.
+type stepSummary struct {
 	Action          plan.Action
 	State           v1.OperandState
 	Reason, Message string
 	Instances       []string
 }
 
-func compute(t *testing.T, spec v1.ClusterPolicySpec, nodes ...nodeinfo.Facts) map[operand.Name]what {
+func compute(t *testing.T, spec v1.ClusterPolicySpec, nodes ...nodeinfo.Facts) map[operand.Name]stepSummary {
 	t.Helper()
 	return computeFor(t, operand.Input{Spec: effective.Of(spec), Namespace: "gpu-operator"}, nodes)
 }
 
-func computeFor(t *testing.T, in operand.Input, nodes []nodeinfo.Facts) map[operand.Name]what {
+func computeFor(t *testing.T, in operand.Input, nodes []nodeinfo.Facts) map[operand.Name]stepSummary {
 	t.Helper()
-	got := map[operand.Name]what{}
+	got := map[operand.Name]stepSummary{}
 	for _, step := range plan.Compute(plan.Decide(catalogue(t), in), nil, nodes).Steps {
-		w := what{Action: step.Action, State: step.State, Reason: step.Reason, Message: step.Message}
+		w := stepSummary{Action: step.Action, State: step.State, Reason: step.Reason, Message: step.Message}
 		for _, instance := range step.Instances {
 			w.Instances = append(w.Instances, instance.Pool)
 		}
@@ -63,17 +63,17 @@ func computeFor(t *testing.T, in operand.Input, nodes []nodeinfo.Facts) map[oper
 const unfenced = "node discovery is off as ValidatingAdmissionPolicyBinding gpu-operator-node-discovery is missing: " +
 	"apply config/admission, or let Node Feature Discovery label the nodes"
 
-const nriAlone = "spec.cdi.nriPluginEnabled needs the container toolkit: remove spec.toolkit.enabled=false or spec.cdi.nriPluginEnabled"
+const nriWithoutToolkit = "spec.cdi.nriPluginEnabled needs the container toolkit: remove spec.toolkit.enabled=false or spec.cdi.nriPluginEnabled"
 
 func TestCompute(t *testing.T) {
-	apply := what{Action: plan.Apply, Instances: []string{""}}
-	notNeeded := what{Action: plan.Remove, State: v1.OperandNotNeeded, Reason: "NotNeeded", Message: "no node needs it"}
-	unshared := what{
+	apply := stepSummary{Action: plan.Apply, Instances: []string{""}}
+	notNeeded := stepSummary{Action: plan.Remove, State: v1.OperandNotNeeded, Reason: "NotNeeded", Message: "no node needs it"}
+	mpsUnset := stepSummary{
 		Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
 		Message: "spec.devicePlugin.config.name is not set: no configuration shares GPUs by MPS",
 	}
-	base := map[operand.Name]what{
-		"gpu-feature-discovery": apply, "mps-control-daemon": unshared,
+	base := map[operand.Name]stepSummary{
+		"gpu-feature-discovery": apply, "mps-control-daemon": mpsUnset,
 		"driver":          {Action: plan.Apply, Instances: []string{"ubuntu24.04-amd64"}},
 		"node-discovery":  apply,
 		"runtime-classes": apply, "container-toolkit": apply, "device-plugin": apply, "operator-validator": apply,
@@ -88,8 +88,8 @@ func TestCompute(t *testing.T) {
 		},
 		"mig-manager": notNeeded,
 	}
-	with := func(change map[operand.Name]what) map[operand.Name]what {
-		want := map[operand.Name]what{}
+	with := func(change map[operand.Name]stepSummary) map[operand.Name]stepSummary {
+		want := map[operand.Name]stepSummary{}
 		for name, w := range base {
 			want[name] = w
 		}
@@ -98,7 +98,7 @@ func TestCompute(t *testing.T) {
 		}
 		return want
 	}
-	nobody := map[operand.Name]what{
+	noNodes := map[operand.Name]stepSummary{
 		"gpu-feature-discovery": notNeeded,
 		"dcgm-exporter":         notNeeded,
 		"driver":                notNeeded, "container-toolkit": notNeeded, "device-plugin": notNeeded, "operator-validator": notNeeded,
@@ -111,29 +111,29 @@ func TestCompute(t *testing.T) {
 		nodes []nodeinfo.Facts
 		// contents are nil where nobody has looked for what others make.
 		contents map[operand.Reference]operand.Content
-		want     map[operand.Name]what
+		want     map[operand.Name]stepSummary
 	}{
 		"a GPU node gets everything": {
 			nodes: []nodeinfo.Facts{ubuntu("a")}, want: base,
 		},
 		"nodes of two systems get two drivers": {
 			nodes: []nodeinfo.Facts{ubuntu("a"), changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.OSID, f.OSVersion = "rhel", "9.6" })},
-			want:  with(map[operand.Name]what{"driver": {Action: plan.Apply, Instances: []string{"rhel9-amd64", "ubuntu24.04-amd64"}}}),
+			want:  with(map[operand.Name]stepSummary{"driver": {Action: plan.Apply, Instances: []string{"rhel9-amd64", "ubuntu24.04-amd64"}}}),
 		},
 		"a node whose GPUs can be partitioned gets the MIG manager": {
 			nodes: []nodeinfo.Facts{ubuntu("a"), changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.MIGCapable = "true" })},
-			want:  with(map[operand.Name]what{"mig-manager": apply}),
+			want:  with(map[operand.Name]stepSummary{"mig-manager": apply}),
 		},
 		"no nodes need nothing but what costs nothing": {
-			want: with(nobody),
+			want: with(noNodes),
 		},
 		"nodes without a GPU need nothing either": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.HasGPU = false })},
-			want:  with(nobody),
+			want:  with(noNodes),
 		},
 		"excluded nodes need nothing either": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Excluded = true })},
-			want:  with(nobody),
+			want:  with(noNodes),
 		},
 		"a node that lost its discovery labels still needs everything": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) {
@@ -147,11 +147,11 @@ func TestCompute(t *testing.T) {
 		},
 		"unknown facts hold up the driver alone": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSID = "" })},
-			want:  with(map[operand.Name]what{"driver": notNeeded}),
+			want:  with(map[operand.Name]stepSummary{"driver": notNeeded}),
 		},
 		"a runtime that is not supported holds up the toolkit alone": {
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" })},
-			want:  with(map[operand.Name]what{"container-toolkit": notNeeded}),
+			want:  with(map[operand.Name]stepSummary{"container-toolkit": notNeeded}),
 		},
 		"a node with another runtime takes nothing from the others": {
 			nodes: []nodeinfo.Facts{ubuntu("a"), changed(ubuntu("b"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" })},
@@ -159,27 +159,27 @@ func TestCompute(t *testing.T) {
 		},
 		"a disabled operand is removed, and says by which field": {
 			spec: v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}}, nodes: []nodeinfo.Facts{ubuntu("a")},
-			want: with(map[operand.Name]what{"driver": {
+			want: with(map[operand.Name]stepSummary{"driver": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.driver.enabled is false",
 			}}),
 		},
 		"Node Feature Discovery alone: the built-in discovery is removed": {
 			spec: v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryNFD}}, nodes: []nodeinfo.Facts{ubuntu("a")},
-			want: with(map[operand.Name]what{"node-discovery": {
+			want: with(map[operand.Name]stepSummary{"node-discovery": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
 				Message: "spec.nodeDiscovery.mode is nfd: Node Feature Discovery labels the nodes",
 			}}),
 		},
 		"without its fence the built-in discovery is removed, and nobody waits for it": {
 			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: nothing,
-			want: with(map[operand.Name]what{"node-discovery": {
+			want: with(map[operand.Name]stepSummary{"node-discovery": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonFenceMissing, Message: unfenced,
 			}}),
 		},
 		"without its fence the built-in discovery alone is refused, and what runs is left": {
 			spec:  v1.ClusterPolicySpec{NodeDiscovery: &v1.NodeDiscoverySpec{Mode: v1.DiscoveryBuiltin}},
 			nodes: []nodeinfo.Facts{ubuntu("a")}, contents: nothing,
-			want: with(map[operand.Name]what{"node-discovery": {
+			want: with(map[operand.Name]stepSummary{"node-discovery": {
 				Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonFenceMissing, Message: unfenced,
 			}}),
 		},
@@ -193,7 +193,7 @@ func TestCompute(t *testing.T) {
 		"the NRI plugin needs no RuntimeClasses, nor does who needs GPUs": {
 			spec:  v1.ClusterPolicySpec{CDI: &v1.CDISpec{NRIPluginEnabled: new(true)}},
 			nodes: []nodeinfo.Facts{changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.RuntimeVersion = "2.1.4" })},
-			want: with(map[operand.Name]what{"runtime-classes": {
+			want: with(map[operand.Name]stepSummary{"runtime-classes": {
 				Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec,
 				Message: "spec.cdi.nriPluginEnabled is true: pods get GPUs without a RuntimeClass",
 			}}),
@@ -204,13 +204,13 @@ func TestCompute(t *testing.T) {
 				GFD: &v1.GFDSpec{Enabled: new(false)},
 			},
 			nodes: []nodeinfo.Facts{ubuntu("a")},
-			want: with(map[operand.Name]what{
-				"runtime-classes":       {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: nriAlone},
+			want: with(map[operand.Name]stepSummary{
+				"runtime-classes":       {Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: nriWithoutToolkit},
 				"container-toolkit":     {Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.toolkit.enabled is false"},
 				"gpu-feature-discovery": {Action: plan.Remove, State: v1.OperandDisabled, Reason: v1.ReasonDisabledBySpec, Message: "spec.gfd.enabled is false"},
-				"device-plugin":         {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriAlone},
-				"operator-validator":    {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriAlone},
-				"dcgm-exporter":         {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriAlone},
+				"device-plugin":         {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriWithoutToolkit},
+				"operator-validator":    {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriWithoutToolkit},
+				"dcgm-exporter":         {Action: plan.Hold, State: v1.OperandWaiting, Reason: v1.ReasonWaitingForOperand, Message: "needs runtime-classes, which is not installed: " + nriWithoutToolkit},
 			}),
 		},
 		"a wrong image is held, and the others go on": {
@@ -220,9 +220,9 @@ func TestCompute(t *testing.T) {
 				GFD: &v1.GFDSpec{ImageSpec: contradiction},
 			},
 			nodes: []nodeinfo.Facts{ubuntu("a")},
-			want: with(map[operand.Name]what{
+			want: with(map[operand.Name]stepSummary{
 				"runtime-classes":    apply,
-				"mps-control-daemon": unshared,
+				"mps-control-daemon": mpsUnset,
 				"gpu-feature-discovery": {
 					Action: plan.Hold, State: v1.OperandInvalid, Reason: v1.ReasonInvalidSpec, Message: "spec.gfd" + contradicted,
 				},
@@ -301,28 +301,28 @@ func TestWaitsFollowTheSpec(t *testing.T) {
 }
 
 func TestForNode(t *testing.T) {
-	expected := []plan.Rung{
+	expected := []plan.NodeStage{
 		{Stage: v1.StageDriver, Operand: "driver"},
 		{Stage: v1.StageToolkit, Operand: "container-toolkit"},
 		{Stage: v1.StageDevicePlugin, Operand: "device-plugin"},
 		{Stage: v1.StageValidated, Operand: "operator-validator"},
 	}
-	with := func(name operand.Name, change func(*plan.Rung)) []plan.Rung {
-		rungs := slices.Clone(expected)
-		for i := range rungs {
-			if rungs[i].Operand == name {
-				change(&rungs[i])
+	with := func(name operand.Name, change func(*plan.NodeStage)) []plan.NodeStage {
+		stages := slices.Clone(expected)
+		for i := range stages {
+			if stages[i].Operand == name {
+				change(&stages[i])
 			}
 		}
-		return rungs
+		return stages
 	}
-	without := func(name operand.Name) []plan.Rung {
-		return slices.DeleteFunc(slices.Clone(expected), func(r plan.Rung) bool { return r.Operand == name })
+	without := func(name operand.Name) []plan.NodeStage {
+		return slices.DeleteFunc(slices.Clone(expected), func(r plan.NodeStage) bool { return r.Operand == name })
 	}
 	tests := map[string]struct {
 		spec  v1.ClusterPolicySpec
 		facts nodeinfo.Facts
-		want  []plan.Rung
+		want  []plan.NodeStage
 		// noGPU: the kubelet need not advertise any.
 		noGPU bool
 	}{
@@ -336,43 +336,43 @@ func TestForNode(t *testing.T) {
 		},
 		"a driver on the host": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "pre-installed" }),
-			want:  with("driver", func(r *plan.Rung) { r.Need = plan.HostProvides }),
+			want:  with("driver", func(r *plan.NodeStage) { r.Expectation = plan.HostProvides }),
 		},
 		"an operand that a user keeps off": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["device-plugin"] = "false" }),
-			want: with("device-plugin", func(r *plan.Rung) {
-				r.Need, r.Reason, r.Message = plan.OptedOut, v1.ReasonOperandPaused, `label nvidia.com/gpu.deploy.device-plugin is "false"`
+			want: with("device-plugin", func(r *plan.NodeStage) {
+				r.Expectation, r.Reason, r.Message = plan.OptedOut, v1.ReasonOperandPaused, `label nvidia.com/gpu.deploy.device-plugin is "false"`
 			}),
 		},
 		"an operand that k8s-driver-manager has paused": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["container-toolkit"] = "paused-for-driver-upgrade" }),
-			want: with("container-toolkit", func(r *plan.Rung) {
-				r.Need, r.Reason = plan.Paused, v1.ReasonOperandPaused
+			want: with("container-toolkit", func(r *plan.NodeStage) {
+				r.Expectation, r.Reason = plan.Paused, v1.ReasonOperandPaused
 				r.Message = `label nvidia.com/gpu.deploy.container-toolkit is "paused-for-driver-upgrade"`
 			}),
 		},
 		"a value that nobody has told us about pauses, too": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy["driver"] = "maintenance" }),
-			want: with("driver", func(r *plan.Rung) {
-				r.Need, r.Reason, r.Message = plan.Paused, v1.ReasonOperandPaused, `label nvidia.com/gpu.deploy.driver is "maintenance"`
+			want: with("driver", func(r *plan.NodeStage) {
+				r.Expectation, r.Reason, r.Message = plan.Paused, v1.ReasonOperandPaused, `label nvidia.com/gpu.deploy.driver is "maintenance"`
 			}),
 		},
 		"facts that are missing": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.OSVersion = "" }),
-			want: with("driver", func(r *plan.Rung) {
-				r.Need, r.Reason = plan.NotPossible, v1.ReasonFactsMissing
+			want: with("driver", func(r *plan.NodeStage) {
+				r.Expectation, r.Reason = plan.NotPossible, v1.ReasonFactsMissing
 				r.Message = "no discovery labels for the operating system, which the driver image is chosen by"
 			}),
 		},
 		"a runtime that is not supported": {
 			facts: changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime = "isulad" }),
-			want: with("container-toolkit", func(r *plan.Rung) {
-				r.Need, r.Reason = plan.NotPossible, v1.ReasonNotSupportedYet
+			want: with("container-toolkit", func(r *plan.NodeStage) {
+				r.Expectation, r.Reason = plan.NotPossible, v1.ReasonNotSupportedYet
 				r.Message = `container runtime "isulad" is not supported, only containerd, CRI-O and Docker: ` +
 					"install the toolkit on the node and set its label nvidia.com/gpu.deploy.container-toolkit to pre-installed"
 			}),
 		},
-		"a driver that the spec turns off is no rung": {
+		"a driver that the spec turns off is no stage": {
 			spec:  v1.ClusterPolicySpec{Driver: &v1.DriverSpec{Enabled: new(false)}},
 			facts: ubuntu("a"), want: without("driver"),
 		},
@@ -392,20 +392,20 @@ func TestForNode(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			all := catalogue(t)
 			got := plan.Decide(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(test.facts)
-			want := plan.Node{Facts: test.facts, Refused: got.Refused, Rungs: test.want, NeedsAllocatable: !test.noGPU, Beside: got.Beside, Spec: got.Spec}
+			want := plan.Node{Facts: test.facts, Refused: got.Refused, Stages: test.want, NeedsAllocatable: !test.noGPU, OtherOperands: got.OtherOperands, Spec: got.Spec}
 			want.Pool, _ = test.facts.ExpectedPool(nodeinfo.PoolKey{})
-			if diff := cmp.Diff(want, got, inAnyOrder); diff != "" {
+			if diff := cmp.Diff(want, got, ignoreAfter); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}
 }
 
-// inAnyOrder leaves out after which operand another one comes, which has a test of its own.
-var inAnyOrder = cmpopts.IgnoreFields(plan.Rung{}, "After")
+// ignoreAfter leaves out after which operand another one comes, which has a test of its own.
+var ignoreAfter = cmpopts.IgnoreFields(plan.NodeStage{}, "After")
 
 // What the container runtime injects GPUs into comes after the toolkit, where one is expected.
-func TestWhatComesAfterTheToolkit(t *testing.T) {
+func TestNodeStageAfter(t *testing.T) {
 	for value, first := range map[string]operand.Name{
 		"": "container-toolkit", "true": "container-toolkit", "paused-for-driver-upgrade": "container-toolkit", "pre-installed": "", "false": "",
 	} {
@@ -413,8 +413,8 @@ func TestWhatComesAfterTheToolkit(t *testing.T) {
 			facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Deploy = map[string]string{"container-toolkit": value} })
 			got := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(facts)
 			after := map[operand.Name]operand.Name{}
-			for _, rung := range slices.Concat(got.Rungs, got.Beside) {
-				after[rung.Operand] = rung.After
+			for _, stage := range slices.Concat(got.Stages, got.OtherOperands) {
+				after[stage.Operand] = stage.After
 			}
 			want := map[operand.Name]operand.Name{
 				"driver": "", "container-toolkit": "", "device-plugin": first, "operator-validator": first,

@@ -40,11 +40,11 @@ func (p Plan) inPools(step Step) Step {
 			continue
 		}
 		members := p.members(o, pool)
-		switch decision := p.ready(o, pool); {
+		switch decision := p.installable(o, pool); {
 		case decision.Choice == operand.Invalid && step.Action == Remove && len(members) > 0:
 			return invalid(*o, decision.Reason, decision.Message)
 		case decision.Choice == operand.Invalid:
-			step.Holds = true
+			step.HoldUnrendered = true
 		case decision.Choice == operand.Install && len(members) > 0 && !o.PerPool:
 			instances, err := p.ofPool(o, pool, members)
 			if err != nil {
@@ -65,8 +65,8 @@ func (s Step) with(more []operand.Instance) Step {
 	return s
 }
 
-// gather finds the nodes of each pool.
-func (p Plan) gather(nodes []nodeinfo.Facts) {
+// collectPoolNodes finds the nodes of each pool.
+func (p Plan) collectPoolNodes(nodes []nodeinfo.Facts) {
 	for _, node := range nodes {
 		if pool := p.poolOf(node); pool != nil && node.Managed() && !node.Excluded {
 			p.poolNodes[pool.Name] = append(p.poolNodes[pool.Name], node)
@@ -107,8 +107,8 @@ func (p Plan) ofPool(o *operand.Operand, pool *NodePool, members []nodeinfo.Fact
 func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, holds bool, err error) {
 	served := map[string][]nodeinfo.Pool{}
 	for _, pool := range p.Pools {
-		nodePool, known := p.named(&o, pool.NodePool)
-		if !known || p.ready(&o, nodePool).Choice != operand.Install ||
+		nodePool, known := p.nodePoolNamed(&o, pool.NodePool)
+		if !known || p.installable(&o, nodePool).Choice != operand.Install ||
 			servesPool(o, p.inputFor(nodePool), pool).Choice != operand.Install {
 			holds = true
 			continue
@@ -135,8 +135,8 @@ func (p Plan) drivers(o operand.Operand) (instances []operand.Instance, holds bo
 	return instances, holds, nil
 }
 
-// named is the node pool of that name, if it says something of the operand; nil for none.
-func (p Plan) named(o *operand.Operand, name string) (pool *NodePool, known bool) {
+// nodePoolNamed is the node pool of that name, if it says something of the operand; nil for none.
+func (p Plan) nodePoolNamed(o *operand.Operand, name string) (pool *NodePool, known bool) {
 	if name == "" {
 		return nil, true
 	}

@@ -60,13 +60,13 @@ func TestPrecompiledPools(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			holdsDrivers(t, plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}), nil, test.nodes), test.want, test.holds)
+			expectDrivers(t, plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(test.spec)}), nil, test.nodes), test.want, test.holds)
 		})
 	}
 }
 
-// holdsDrivers fails unless the plan applies these images to the pools, and holds others or not.
-func holdsDrivers(t *testing.T, p plan.Plan, want map[string]string, holds bool) {
+// expectDrivers fails unless the plan applies these images to the pools, and holds others or not.
+func expectDrivers(t *testing.T, p plan.Plan, want map[string]string, holds bool) {
 	t.Helper()
 	for _, step := range p.Steps {
 		if step.Operand.Name != "driver" {
@@ -76,8 +76,8 @@ func holdsDrivers(t *testing.T, p plan.Plan, want map[string]string, holds bool)
 		for _, instance := range step.Instances {
 			got[instance.Pool] = instance.Image
 		}
-		if diff := cmp.Diff(want, got); diff != "" || step.Action != plan.Apply || step.Holds != holds {
-			t.Errorf("%s %s, holds %v, -want +got:\n%s", step.Action, step.Message, step.Holds, diff)
+		if diff := cmp.Diff(want, got); diff != "" || step.Action != plan.Apply || step.HoldUnrendered != holds {
+			t.Errorf("%s %s, holds %v, -want +got:\n%s", step.Action, step.Message, step.HoldUnrendered, diff)
 		}
 	}
 }

@@ -13,15 +13,15 @@ import (
 // selects tells whether the spec selects the node for the operand. A node that has the driver keeps it: a
 // label that flaps must take it from no running work, so the selector decides about nodes that have none yet.
 func (d *Decisions) selects(o operand.Operand, node nodeinfo.Facts) operand.Decision {
-	if o.Retains(node) || d.awaits(o, node) != "" {
+	if o.Retains(node) || d.missingLabelsFor(o, node) != "" {
 		return operand.Installed()
 	}
 	return d.Input.Selects(&o, node)
 }
 
-// awaits tells which labels of discovery are away from a node that has the operand, as long as they may be back
+// missingLabelsFor tells which labels of discovery are away from a node that has the operand, as long as they may be back
 // in a moment: the operand stays for that time, though a selector asks for them. Empty if there are none.
-func (d *Decisions) awaits(o operand.Operand, node nodeinfo.Facts) string {
+func (d *Decisions) missingLabelsFor(o operand.Operand, node nodeinfo.Facts) string {
 	if node.Deploy[string(o.Name)] != labels.True {
 		return ""
 	}
@@ -34,8 +34,8 @@ func (d *Decisions) awaits(o operand.Operand, node nodeinfo.Facts) string {
 	return ""
 }
 
-// Missing tells which labels of discovery are away from a node that had them, in words; empty if there are none.
-func (d *Decisions) Missing(node nodeinfo.Facts) string {
+// MissingLabels tells which labels of discovery are away from a node that had them, in words; empty if there are none.
+func (d *Decisions) MissingLabels(node nodeinfo.Facts) string {
 	if missing := node.MissingLabels(); missing != "" {
 		return missing
 	}
@@ -43,17 +43,17 @@ func (d *Decisions) Missing(node nodeinfo.Facts) string {
 		if d.decisions[o.Name].Choice != operand.Install || node.Excluded {
 			continue
 		}
-		if missing := d.awaits(o, node); missing != "" {
+		if missing := d.missingLabelsFor(o, node); missing != "" {
 			return missing
 		}
 	}
 	return ""
 }
 
-// kept tells why a node is to lose an operand that it keeps, and how; empty if there is none.
-func (d *Decisions) kept(node nodeinfo.Facts) string {
+// retainedDriver tells why a node is to lose an operand that it keeps, and how; empty if there is none.
+func (d *Decisions) retainedDriver(node nodeinfo.Facts) string {
 	for _, o := range d.Catalogue {
-		if d.awaits(o, node) != "" || d.decisions[o.Name].Choice != operand.Install || !o.Retains(node) ||
+		if d.missingLabelsFor(o, node) != "" || d.decisions[o.Name].Choice != operand.Install || !o.Retains(node) ||
 			node.Deploy[string(o.Name)] != labels.True {
 			continue
 		}
@@ -65,8 +65,8 @@ func (d *Decisions) kept(node nodeinfo.Facts) string {
 	return ""
 }
 
-// withDriver keeps, in place, the nodes that an operand which has an instance for each pool is to serve.
-func (p Plan) withDriver(nodes []nodeinfo.Facts) []nodeinfo.Facts {
+// driverNodes keeps, in place, the nodes that an operand which has an instance for each pool is to serve.
+func (p Plan) driverNodes(nodes []nodeinfo.Facts) []nodeinfo.Facts {
 	drivers := slices.DeleteFunc(slices.Clone(p.Catalogue), func(o operand.Operand) bool { return !o.PerPool })
 	return slices.DeleteFunc(nodes, func(node nodeinfo.Facts) bool {
 		for i := range drivers {
@@ -91,16 +91,16 @@ func (p Plan) notNeeded(o operand.Operand, nodes []nodeinfo.Facts) (reason, mess
 	return string(v1.OperandNotNeeded), "no node needs it"
 }
 
-// judgeSelection notes where a nodeSelector keeps the whole ladder off the node, and where not even a part
+// checkSelection notes where a nodeSelector keeps the whole ladder off the node, and where not even a part
 // of it makes GPUs allocatable.
-func (n *Node) judgeSelection() {
-	selected := func(r Rung) bool { return r.Reason != v1.ReasonNotSelected }
-	n.NeedsAllocatable = slices.ContainsFunc(n.Rungs, func(r Rung) bool { return r.Stage == v1.StageDevicePlugin && selected(r) })
-	for _, r := range n.Rungs {
+func (n *Node) checkSelection() {
+	selected := func(r NodeStage) bool { return r.Reason != v1.ReasonNotSelected }
+	n.NeedsAllocatable = slices.ContainsFunc(n.Stages, func(r NodeStage) bool { return r.Stage == v1.StageDevicePlugin && selected(r) })
+	for _, r := range n.Stages {
 		switch {
 		case !selected(r):
 			n.Unselected = r.Message
-		case r.Need != HostProvides:
+		case r.Expectation != HostProvides:
 			n.Unselected = ""
 			return
 		}

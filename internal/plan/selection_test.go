@@ -83,7 +83,7 @@ func TestSelectedNodes(t *testing.T) {
 }
 
 // A label that goes must take no driver off a node: the selector decides about nodes that have none yet.
-func TestANodeKeepsItsDriver(t *testing.T) {
+func TestNodeRetainsItsDriver(t *testing.T) {
 	for name, spec := range map[string]v1.ClusterPolicySpec{
 		"of the driver": {Driver: &v1.DriverSpec{PlacementSpec: selecting(tier)}},
 		"of all":        {DaemonSets: &v1.DaemonSetsSpec{NodeSelector: tier}},
@@ -104,16 +104,16 @@ func TestANodeKeepsItsDriver(t *testing.T) {
 			}
 			field := map[string]string{"of the driver": "spec.driver", "of all": "spec.daemonsets"}[name]
 			want := "run kubectl label node a nvidia.com/gpu.deploy.driver- to take the driver off: " + field + ".nodeSelector asks for label tier=gpu"
-			if got := p.ForNode(facts).Kept; got != want {
+			if got := p.ForNode(facts).RetainedDriver; got != want {
 				t.Errorf("got %q, want %q", got, want)
 			}
 			// What the command does: nothing brings the label back, and the operator has nothing more to say.
-			told := changed(facts, func(f *nodeinfo.Facts) { f.Deploy = nil })
+			released := changed(facts, func(f *nodeinfo.Facts) { f.Deploy = nil })
 			without := labelled(map[string]*string{deploy + "driver": removed})
-			if change, changes := p.NodeLabels(told, without, plan.Running{Driver: true, Injector: true})[deploy+"driver"]; changes {
+			if change, changes := p.NodeLabels(released, without, plan.Running{Driver: true, Injector: true})[deploy+"driver"]; changes {
 				t.Errorf("the label is changed to %v", *change)
 			}
-			if got := p.ForNode(told).Kept; got != "" {
+			if got := p.ForNode(released).RetainedDriver; got != "" {
 				t.Errorf("it still says %q", got)
 			}
 		})
@@ -131,10 +131,10 @@ func TestPoolsOfSelectedNodes(t *testing.T) {
 	}
 }
 
-// Where no node is selected, the user is told by which selector.
+// Where no node is selected, the user is released by which selector.
 func TestNoNodeIsSelected(t *testing.T) {
 	spec := v1.ClusterPolicySpec{DCGMExporter: &v1.DCGMExporterSpec{PlacementSpec: selecting(tier)}}
-	want := what{
+	want := stepSummary{
 		Action: plan.Remove, State: v1.OperandNotNeeded, Reason: "NotSelected",
 		Message: "no GPU node is selected: spec.dcgmExporter.nodeSelector asks for label tier=gpu",
 	}
@@ -150,8 +150,8 @@ func TestNoNodeIsSelected(t *testing.T) {
 }
 
 // What is not selected is left out of the ladder with the reason; without the device plugin no GPU is expected
-// to be allocatable, and a node that nothing is selected for is told apart from one that is ready.
-func TestTheLadderOfSelectedNodes(t *testing.T) {
+// to be allocatable, and a node that nothing is selected for is released apart from one that is ready.
+func TestStagesOfSelectedNodes(t *testing.T) {
 	tests := map[string]struct {
 		spec             v1.ClusterPolicySpec
 		facts            nodeinfo.Facts
@@ -189,9 +189,9 @@ func TestTheLadderOfSelectedNodes(t *testing.T) {
 			all := catalogue(t)
 			node := plan.Decide(all, operand.Input{Spec: effective.Of(test.spec)}).ForNode(test.facts)
 			var optedOut []operand.Name
-			for _, rung := range append(node.Rungs, node.Beside...) {
-				if rung.Need == plan.OptedOut && rung.Reason == "NotSelected" {
-					optedOut = append(optedOut, rung.Operand)
+			for _, stage := range append(node.Stages, node.OtherOperands...) {
+				if stage.Expectation == plan.OptedOut && stage.Reason == "NotSelected" {
+					optedOut = append(optedOut, stage.Operand)
 				}
 			}
 			if diff := cmp.Diff(sorted(test.optedOut), sorted(optedOut)); diff != "" {
@@ -214,10 +214,10 @@ func sorted(names []operand.Name) map[operand.Name]bool {
 
 // Discovery labels that are away take no operand off a node, though a selector asks for one of them; a node
 // without the operand gets none for it.
-func TestSelectorsByLabelsThatAreAway(t *testing.T) {
+func TestSelectorsByMissingLabels(t *testing.T) {
 	const feature = "feature.node.kubernetes.io/custom-tier"
 	spec := v1.ClusterPolicySpec{DaemonSets: &v1.DaemonSetsSpec{NodeSelector: v1.Labels{feature: "gpu"}}}
-	away := changed(ubuntu("a"), func(f *nodeinfo.Facts) {
+	missing := changed(ubuntu("a"), func(f *nodeinfo.Facts) {
 		f.HasGPU, f.WasGPU, f.Pool = false, true, "ubuntu24.04-amd64"
 		f.Deploy = map[string]string{"driver": "true", "container-toolkit": "true", "device-plugin": "true"}
 	})
@@ -225,17 +225,17 @@ func TestSelectorsByLabelsThatAreAway(t *testing.T) {
 		facts nodeinfo.Facts
 		lost  []string
 	}{
-		"the GPU is away":                       {facts: away},
-		"all labels are away":                   {facts: changed(away, func(f *nodeinfo.Facts) { f.Discovered, f.OSID, f.OSVersion = false, "", "" })},
-		"the GPU is back, and the label is not": {facts: changed(away, func(f *nodeinfo.Facts) { f.HasGPU = true })},
+		"the GPU is away":                       {facts: missing},
+		"all labels are away":                   {facts: changed(missing, func(f *nodeinfo.Facts) { f.Discovered, f.OSID, f.OSVersion = false, "", "" })},
+		"the GPU is back, and the label is not": {facts: changed(missing, func(f *nodeinfo.Facts) { f.HasGPU = true })},
 		"the label has stayed away": {
-			facts: changed(away, func(f *nodeinfo.Facts) { f.HasGPU, f.SelectorLabelExpired = true, true }), lost: []string{"container-toolkit", "device-plugin"},
+			facts: changed(missing, func(f *nodeinfo.Facts) { f.HasGPU, f.SelectorLabelExpired = true, true }), lost: []string{"container-toolkit", "device-plugin"},
 		},
 		"the label has another value": {
-			facts: changed(away, func(f *nodeinfo.Facts) { f.HasGPU, f.Labels = true, map[string]string{feature: "test"} }),
+			facts: changed(missing, func(f *nodeinfo.Facts) { f.HasGPU, f.Labels = true, map[string]string{feature: "test"} }),
 			lost:  []string{"container-toolkit", "device-plugin"},
 		},
-		"the user excludes it": {facts: changed(away, func(f *nodeinfo.Facts) { f.Excluded = true }), lost: []string{"container-toolkit", "device-plugin", "driver"}},
+		"the user excludes it": {facts: changed(missing, func(f *nodeinfo.Facts) { f.Excluded = true }), lost: []string{"container-toolkit", "device-plugin", "driver"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -168,7 +168,7 @@ func (s *scope) discovering(ctx context.Context) error {
 // manage reconciles a GPU node.
 func (s *scope) manage(ctx context.Context) error {
 	decisions := s.basis.Decisions
-	found := s.discovery(ctx, decisions.Input.Spec, decisions.Missing(s.entry.Facts) != "")
+	found := s.discovery(ctx, decisions.Input.Spec, decisions.MissingLabels(s.entry.Facts) != "")
 	if found.gone && s.writes() {
 		return s.release(ctx, labels.False)
 	}

@@ -26,11 +26,11 @@ func (s *scope) startup(ctx context.Context, spec v1.NodeStartupSpec) error {
 
 // taintWish is what the verdict means for the taints, and after how long it means something else. Where the
 // kubelet does not answer, Kubernetes itself taints the node.
-func (s *scope) taintWish(spec v1.NodeStartupSpec) (plan.TaintWish, time.Duration) {
+func (s *scope) taintWish(spec v1.NodeStartupSpec) (plan.DesiredTaint, time.Duration) {
 	verdict := &s.entry.Latest
 	switch {
 	case verdict.Usable:
-		return plan.DropTaints, 0
+		return plan.RemoveTaints, 0
 	case verdict.Excluded:
 		return plan.ReleaseTaints, 0
 	case spec.OnFailure != v1.OnFailureTaint || verdict.State != readiness.Failed || isSilent(verdict.Reason):
@@ -39,7 +39,7 @@ func (s *scope) taintWish(spec v1.NodeStartupSpec) (plan.TaintWish, time.Duratio
 	if left := s.Timing.Retaint - s.now.Sub(verdict.Since); left > 0 {
 		return plan.KeepTaints, left
 	}
-	return plan.PutTaints, 0
+	return plan.RestoreTaints, 0
 }
 
 // isSilent reports whether a node is not ready because of its kubelet.
@@ -50,15 +50,15 @@ func isSilent(reason string) bool {
 // writeTaints changes the taints of the node as wished. The list is written whole, so the write fails with a conflict if
 // the node has changed since it was read. A write that the API server refuses is no error: the verdict on the node
 // reports it, and it is tried again later.
-func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, wish plan.TaintWish) error {
+func (s *scope) writeTaints(ctx context.Context, spec v1.NodeStartupSpec, wish plan.DesiredTaint) error {
 	now := plan.Taints{All: s.node.Spec.Taints}
 	noted := s.node.Annotations[labels.StartupTaints]
 	if noted != "" {
-		now.Back = strings.Split(noted, ",")
+		now.Restored = strings.Split(noted, ",")
 	}
 	after := plan.StartupTaints(spec, now, wish)
-	note := strings.Join(after.Back, ",")
-	gone, back := plan.TaintNames(now.All, after.All), plan.TaintNames(after.All, now.All)
+	note := strings.Join(after.Restored, ",")
+	gone, back := plan.TaintDifference(now.All, after.All), plan.TaintDifference(after.All, now.All)
 	if gone == "" && back == "" && note == noted || !s.writes() {
 		return nil
 	}

@@ -45,17 +45,17 @@ func TestWhatAVerdictMeansForTaints(t *testing.T) {
 		latest    assess.Assessment
 		// since is for how long the node has been ready, or not ready.
 		since time.Duration
-		wish  plan.TaintWish
+		wish  plan.DesiredTaint
 		wait  time.Duration
 	}{
-		"usable":                       {onFailure: v1.OnFailureTaint, latest: usable, wish: plan.DropTaints},
-		"usable but for the taints":    {onFailure: v1.OnFailureTaint, latest: tainted, since: time.Hour, wish: plan.DropTaints},
+		"usable":                       {onFailure: v1.OnFailureTaint, latest: usable, wish: plan.RemoveTaints},
+		"usable but for the taints":    {onFailure: v1.OnFailureTaint, latest: tainted, since: time.Hour, wish: plan.RemoveTaints},
 		"excluded":                     {onFailure: v1.OnFailureTaint, latest: excluded, wish: plan.ReleaseTaints},
 		"on its way for long":          {onFailure: v1.OnFailureTaint, latest: verdict(readiness.Progressing, v1.ReasonStarting), since: time.Hour},
 		"failed, and that is reported": {onFailure: v1.OnFailureReport, latest: failed, since: time.Hour},
 		"failed right now":             {onFailure: v1.OnFailureTaint, latest: failed, wait: 2 * time.Minute},
 		"failed for half of the time":  {onFailure: v1.OnFailureTaint, latest: failed, since: time.Minute, wait: time.Minute},
-		"failed for good":              {onFailure: v1.OnFailureTaint, latest: failed, since: 2 * time.Minute, wish: plan.PutTaints},
+		"failed for good":              {onFailure: v1.OnFailureTaint, latest: failed, since: 2 * time.Minute, wish: plan.RestoreTaints},
 		"the kubelet has been silent":  {onFailure: v1.OnFailureTaint, latest: verdict(readiness.Failed, v1.ReasonNodeUnreachable), since: time.Hour},
 	}
 	for name, test := range tests {
@@ -127,7 +127,7 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 		return node
 	}
 	var known *corev1.Node
-	write := func(node *corev1.Node, wish plan.TaintWish) (time.Duration, error) {
+	write := func(node *corev1.Node, wish plan.DesiredTaint) (time.Duration, error) {
 		s := &scope{Reconciler: r, node: node, basis: &fleet.Basis{}, now: clock.Now()}
 		err := s.writeTaints(t.Context(), startupSpec(v1.OnFailureTaint), wish)
 		known = s.node
@@ -137,19 +137,19 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 	g.Expect(write(read("a"), plan.KeepTaints)).To(BeZero())
 	g.Expect(writes).To(BeZero(), "nothing is to change")
 	answer = apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "a", errors.New("the operator may not change the taints x"))
-	g.Expect(write(read("a"), plan.DropTaints)).To(Equal(30 * time.Second))
-	g.Expect(write(read("b"), plan.DropTaints)).To(Equal(30*time.Second), "the other node waits, too")
+	g.Expect(write(read("a"), plan.RemoveTaints)).To(Equal(30 * time.Second))
+	g.Expect(write(read("b"), plan.RemoveTaints)).To(Equal(30*time.Second), "the other node waits, too")
 	g.Expect(writes).To(Equal(1))
 	clock.SetTime(now.Add(31 * time.Second))
 	answer = nil
-	g.Expect(write(read("a"), plan.DropTaints)).To(BeZero())
+	g.Expect(write(read("a"), plan.RemoveTaints)).To(BeZero())
 	g.Expect(writes).To(Equal(2))
 	g.Expect(known.Spec.Taints).To(Equal([]corev1.Taint{team}), "what is known of the node is what was written")
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team}))
-	g.Expect(write(read("a"), plan.DropTaints)).To(BeZero())
+	g.Expect(write(read("a"), plan.RemoveTaints)).To(BeZero())
 	g.Expect(writes).To(Equal(2))
 
-	g.Expect(write(read("a"), plan.PutTaints)).To(BeZero())
+	g.Expect(write(read("a"), plan.RestoreTaints)).To(BeZero())
 	g.Expect(read("a").Spec.Taints).To(Equal([]corev1.Taint{team, notReady}))
 	g.Expect(read("a").Annotations).To(HaveKeyWithValue(labels.StartupTaints, "nvidia.com/gpu-operator.not-ready:NoSchedule"))
 	g.Expect(marked(read("a"))).To(BeTrue(), "it is known without a policy")
@@ -159,7 +159,7 @@ func TestTaintsAreWrittenOnce(t *testing.T) {
 
 	stale := read("b")
 	stale.ResourceVersion = "1"
-	_, err := write(stale, plan.DropTaints)
+	_, err := write(stale, plan.RemoveTaints)
 	g.Expect(err).To(Satisfy(apierrors.IsConflict), "a list that has changed since is not overwritten")
 	g.Expect(read("b").Spec.Taints).To(Equal([]corev1.Taint{notReady, team}))
 }

@@ -19,7 +19,7 @@ import (
 
 // The plans of some clusters as a person would tell them. A change of a decision or of its words
 // shows up as a change of these files; UPDATE_GOLDEN=1 writes them.
-func TestPlansAsStories(t *testing.T) {
+func TestPlanGoldens(t *testing.T) {
 	var eight, two []nodeinfo.Facts
 	for i := range 8 {
 		eight = append(eight, ubuntu(fmt.Sprintf("node-%d", i+1)))
@@ -77,7 +77,7 @@ func TestPlansAsStories(t *testing.T) {
 			p := plan.Compute(plan.Decide(catalogue(t), operand.Input{
 				Spec: effective.Of(test.spec), Namespace: "gpu-operator", HelperImage: "example.com/gpu-operator:v1", DriverToolkit: test.toolkit,
 			}), nil, test.nodes)
-			golden(t, name, story(p, test.nodes))
+			golden(t, name, describe(p, test.nodes))
 		})
 	}
 }
@@ -91,45 +91,45 @@ func withLabels(facts nodeinfo.Facts, pairs ...string) nodeinfo.Facts {
 	return facts
 }
 
-func story(p plan.Plan, nodes []nodeinfo.Facts) string {
+func describe(p plan.Plan, nodes []nodeinfo.Facts) string {
 	var s strings.Builder
-	say := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
-	say("GPU nodes: %d.", len(nodes))
+	line := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
+	line("GPU nodes: %d.", len(nodes))
 	for _, pool := range p.Pools {
-		say("Pool %s has %d of them; its driver images end in %s.", pool.Name, pool.Nodes, pool.OSTag)
+		line("Pool %s has %d of them; its driver images end in %s.", pool.Name, pool.Nodes, pool.OSTag)
 	}
 	s.WriteString(pools(p))
 	for _, step := range p.Steps {
-		say("")
-		say("%s %s%s", step.Action, step.Operand.Name, why(step.State, step.Reason, step.Message))
+		line("")
+		line("%s %s%s", step.Action, step.Operand.Name, why(step.State, step.Reason, step.Message))
 		for _, instance := range step.Instances {
-			say("  %s%s", orDash(instance.Image), where(instance))
+			line("  %s%s", orDash(instance.Image), where(instance))
 		}
 		if step.Action != plan.Apply {
 			continue
 		}
 		for _, marker := range step.Waits {
-			say("  waits on its node for %s", marker.File())
+			line("  waits on its node for %s", marker.File())
 		}
 		for _, proof := range step.Operand.Proves {
 			if step.Proves[proof.Marker] {
-				say("  proves %s in container %s", proof.Marker.File(), proof.Container)
+				line("  proves %s in container %s", proof.Marker.File(), proof.Container)
 			}
 		}
 	}
 	if len(nodes) > 0 {
-		say("")
+		line("")
 	}
 	for _, facts := range nodes {
 		node := p.ForNode(facts)
 		if node.NodePool != "" {
-			say("%s is in node pool %s", facts.Name, node.NodePool)
+			line("%s is in node pool %s", facts.Name, node.NodePool)
 		}
-		say("%s climbs:%s", facts.Name, rungs(node.Rungs))
+		line("%s climbs:%s", facts.Name, stages(node.Stages))
 		if node.NeedsAllocatable {
-			say("  GPUs must be allocatable")
+			line("  GPUs must be allocatable")
 		}
-		say("  and has beside:%s", rungs(node.Beside))
+		line("  and has beside:%s", stages(node.OtherOperands))
 	}
 	return s.String()
 }
@@ -147,18 +147,18 @@ func pools(p plan.Plan) string {
 	return s.String()
 }
 
-func rungs(all []plan.Rung) string {
-	need := map[plan.Need]string{
+func stages(all []plan.NodeStage) string {
+	need := map[plan.Expectation]string{
 		plan.Expected: "", plan.HostProvides: " (the host has it)", plan.OptedOut: " (kept off: %s)",
 		plan.Paused: " (paused: %s)", plan.NotPossible: " (not possible: %s)",
 	}
 	var s strings.Builder
-	for _, rung := range all {
-		format := need[rung.Need]
+	for _, stage := range all {
+		format := need[stage.Expectation]
 		if strings.Contains(format, "%s") {
-			format = fmt.Sprintf(format, rung.Message)
+			format = fmt.Sprintf(format, stage.Message)
 		}
-		fmt.Fprintf(&s, " %s%s;", rung.Operand, format)
+		fmt.Fprintf(&s, " %s%s;", stage.Operand, format)
 	}
 	return s.String()
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // The node's verdict says "what runs is left alone"; taking the label away deletes the pod.
-func TestARefusalTakesNothingAway(t *testing.T) {
+func TestRefusedNodeKeepsItsLabels(t *testing.T) {
 	facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) { f.Runtime, f.Pool = "", "ubuntu24.04-amd64" })
 	if diff := cmp.Diff(map[string]*string{}, plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).NodeLabels(facts, labelled(nil), plan.Running{Driver: true, Injector: true})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -21,7 +21,7 @@ func TestARefusalTakesNothingAway(t *testing.T) {
 }
 
 // An operand that is held goes on running and proving: a second writer of its marker would remove it.
-func TestAHeldToolkitStaysTheProver(t *testing.T) {
+func TestHeldToolkitStillWritesItsMarker(t *testing.T) {
 	spec := v1.ClusterPolicySpec{Toolkit: &v1.ToolkitSpec{ContainerSpec: v1.ContainerSpec{Env: []v1.EnvVar{{Name: "CONTAINERD_CONFIG", Value: "/x"}}}}}
 	p := plan.Compute(plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(spec)}), nil, []nodeinfo.Facts{ubuntu("a")})
 	for _, step := range p.Steps {
@@ -39,12 +39,12 @@ func TestAHeldToolkitStaysTheProver(t *testing.T) {
 }
 
 // What the host provides needs no image, and so no facts to choose one by.
-func TestAHostDriverNeedsNoFacts(t *testing.T) {
+func TestPreInstalledDriverNeedsNoFacts(t *testing.T) {
 	facts := changed(ubuntu("a"), func(f *nodeinfo.Facts) {
 		f.OSID, f.Pool, f.Deploy = "", "", map[string]string{"driver": "pre-installed"}
 	})
 	node := plan.Decide(catalogue(t), operand.Input{Spec: effective.Of(v1.ClusterPolicySpec{})}).ForNode(facts)
-	if node.Rungs[0].Operand != "driver" || node.Rungs[0].Need != plan.HostProvides {
-		t.Errorf("got %+v", node.Rungs[0])
+	if node.Stages[0].Operand != "driver" || node.Stages[0].Expectation != plan.HostProvides {
+		t.Errorf("got %+v", node.Stages[0])
 	}
 }
